@@ -51,7 +51,9 @@ type PanicError struct {
 	Stack []byte
 }
 
-func (e *PanicError) Error() string { return fmt.Sprintf("consumer: handler panicked: %v\n%s", e.Value, e.Stack) }
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("consumer: handler panicked: %v\n%s", e.Value, e.Stack)
+}
 
 // Unwrap returns the value of the panic where that was an error.
 func (e *PanicError) Unwrap() error {
