@@ -53,4 +53,4 @@ CREATE TABLE txonce_schema (
     version    INTEGER NOT NULL PRIMARY KEY,
     applied_at INTEGER NOT NULL
 ) STRICT;
-INSERT INTO txonce_schema (version, applied_at) VALUES (1, unixepoch('subsec') * 1000000);
+INSERT INTO txonce_schema (version, applied_at) VALUES (1, CAST(unixepoch('subsec') * 1000000 AS INTEGER));
