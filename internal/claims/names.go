@@ -1,0 +1,35 @@
+package claims
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// Names are the consumers registered on one store. The zero value is ready, and safe for concurrent use.
+type Names struct {
+	mu    sync.Mutex
+	taken map[string]bool
+}
+
+// Take reserves name, or fails with an error that is ErrNameTaken.
+func (n *Names) Take(name string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.taken[name] {
+		return fmt.Errorf("%w: %q", dedup.ErrNameTaken, name)
+	}
+	if n.taken == nil {
+		n.taken = make(map[string]bool)
+	}
+	n.taken[name] = true
+	return nil
+}
+
+// Free gives name back, after a registration that failed.
+func (n *Names) Free(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.taken, name)
+}
