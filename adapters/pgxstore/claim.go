@@ -1,0 +1,299 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
+)
+
+// claimAttempts bounds how often a claim is made again because a row vanished under it, or a window ran out.
+const claimAttempts = 4
+
+// errAgain says that the claim must be undone and made again.
+var errAgain = errors.New("pgxstore: claim again")
+
+// claim is one claim of the records of plan within one transaction.
+type claim struct {
+	store *Store
+	plan  *claims.Plan
+
+	inserted  map[dedup.Derived]bool
+	clock     time.Time // the database's, after the claim
+	xid       string
+	isolation string
+	forgotten time.Time // all rows forgotten so far had expired by then; zero: none was
+	uses      map[string][]dedup.WindowUse
+}
+
+// begin sends BEGIN, the claim and what follows it in one round trip. The transaction is to be rolled back also after
+// an error, unless it is nil.
+func (c *claim) begin(ctx context.Context, conn *pgx.Conn) (pgx.Tx, error) {
+	b := &pgx.Batch{}
+	b.BeginTx(pgx.TxOptions{IsoLevel: c.store.cfg.Isolation})
+	if len(c.plan.Rows) > 0 {
+		c.queue(b, c.plan.Rows)
+	}
+	results := conn.SendBatch(ctx, b)
+	err := c.read(results, true)
+	return results.Tx(), err
+}
+
+// send sends the claim in a transaction of somebody's.
+func (c *claim) send(ctx context.Context, tx pgx.Tx) error {
+	b := &pgx.Batch{}
+	c.queue(b, c.plan.Rows)
+	return c.read(tx.SendBatch(ctx, b), false)
+}
+
+// queue adds the claim of rows, and the statement that follows every claim.
+func (c *claim) queue(b *pgx.Batch, rows []claims.Row) {
+	sql := &c.store.sql
+	if len(rows) == 1 {
+		a := c.store.args(rows[0])
+		b.Queue(sql.ClaimOne, a.key, a.fingerprint, a.consumer, a.tenant, a.id, a.time, a.seconds, c.store.wait)
+	} else {
+		b.Queue(sql.Claim, c.store.columns(rows)...)
+	}
+	b.Queue(sql.AfterClaim, c.plan.Consumers())
+}
+
+// read takes in the results of what queue queued.
+func (c *claim) read(results pgx.BatchResults, begun bool) error {
+	err := c.readAll(results, begun)
+	if closed := results.Close(); err == nil && closed != nil {
+		err = c.store.claimError(closed)
+	}
+	return err
+}
+
+func (c *claim) readAll(results pgx.BatchResults, begun bool) error {
+	if begun {
+		if _, err := results.Exec(); err != nil {
+			return databaseError{fmt.Errorf("pgxstore: begin: %w", err)}
+		}
+		if len(c.plan.Rows) == 0 {
+			return nil
+		}
+	}
+	if c.inserted == nil {
+		c.inserted = make(map[dedup.Derived]bool, len(c.plan.Rows))
+	}
+	rows, _ := results.Query()
+	var key [16]byte
+	if _, err := pgx.ForEachRow(rows, []any{&key, &c.clock}, func() error {
+		c.inserted[key] = true
+		return nil
+	}); err != nil {
+		return c.store.claimError(err)
+	}
+	rows, _ = results.Query()
+	return c.readHorizon(rows, nil, &c.xid, &c.isolation)
+}
+
+// readHorizon reads the rows of dialect's horizon, behind the columns of before.
+func (c *claim) readHorizon(rows pgx.Rows, before ...any) error {
+	var (
+		forgotten, first, until *time.Time
+		seconds                 *int64
+		consumer                *string
+	)
+	c.uses = nil
+	tag, err := pgx.ForEachRow(rows, append(before, &forgotten, &seconds, &first, &until, &consumer), func() error {
+		if forgotten != nil {
+			c.forgotten = *forgotten
+		}
+		if consumer != nil {
+			if c.uses == nil {
+				c.uses = map[string][]dedup.WindowUse{}
+			}
+			c.uses[*consumer] = append(c.uses[*consumer],
+				dedup.WindowUse{Window: time.Duration(*seconds) * time.Second, FirstRun: *first, UsedUntil: *until})
+		}
+		return nil
+	})
+	if err == nil && tag.RowsAffected() == 0 {
+		return databaseError{fmt.Errorf("%w: the row of table txonce_sweep is missing; down and up again with txonce's migrations", dedup.ErrSchema)}
+	}
+	return c.store.claimError(err)
+}
+
+// answers finds out what the rows that were there before say, and whether what was inserted is new.
+func (c *claim) answers(ctx context.Context, tx pgx.Tx) ([]dedup.Claim, error) {
+	if len(c.plan.Rows) == 0 {
+		return nil, nil
+	}
+	existing, err := c.existing(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.inserted) > 0 {
+		if !c.store.leases.Cover(c.plan.Windows(), c.clock) {
+			return nil, fmt.Errorf("%w: a window's registration ran out before the claim", errAgain)
+		}
+		if err := c.horizonElsewhere(ctx); err != nil {
+			return nil, err
+		}
+	}
+	found := make([]dedup.Claim, len(c.plan.Rows))
+	var unprovable [][16]byte
+	duplicates := false
+	for i, row := range c.plan.Rows {
+		rec := row.Record
+		if !c.inserted[row.Derived] {
+			found[i] = existing[row.Derived]
+			found[i].Verdict = claims.Known(rec, found[i])
+			duplicates = true
+			continue
+		}
+		if err := claims.TooFar(rec, c.clock); err != nil {
+			return nil, err
+		}
+		found[i] = dedup.Claim{Verdict: dedup.First, Fingerprint: rec.Fingerprint, ExpiresAt: c.expires(rec)}
+		if !dedup.Provable(rec.Time, dedup.Horizon(c.forgotten, c.uses[rec.Key.Consumer])) {
+			found[i].Verdict = dedup.Unprovable
+			unprovable = append(unprovable, row.Derived)
+		}
+	}
+	if err := c.settle(ctx, tx, unprovable, duplicates); err != nil {
+		return nil, err
+	}
+	return c.plan.Answers(found), nil
+}
+
+// settle takes back what must not stay claimed, and makes duplicates as durable as the commits that they report.
+func (c *claim) settle(ctx context.Context, tx pgx.Tx, unprovable [][16]byte, duplicates bool) error {
+	if len(unprovable) > 0 {
+		if _, err := tx.Exec(ctx, c.store.sql.Forget, unprovable); err != nil {
+			return c.store.claimError(err)
+		}
+	}
+	if duplicates && c.store.flush.Load() {
+		if _, err := tx.Exec(ctx, c.store.sql.FlushDuplicate); err != nil {
+			return c.store.claimError(err)
+		}
+	}
+	return nil
+}
+
+// existing reads the rows that were not inserted. One that vanished was swept since: it is claimed again, as a missing
+// row proves nothing.
+func (c *claim) existing(ctx context.Context, tx pgx.Tx) (map[dedup.Derived]dedup.Claim, error) {
+	rows := c.missing(nil)
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	existing := make(map[dedup.Derived]dedup.Claim, len(rows))
+	for range claimAttempts {
+		if err := c.store.existing(ctx, tx, rows, existing); err != nil {
+			return nil, err
+		}
+		if rows = c.missing(existing); len(rows) == 0 {
+			return existing, nil
+		}
+		b := &pgx.Batch{}
+		c.queue(b, rows)
+		if err := c.read(tx.SendBatch(ctx, b), false); err != nil {
+			return nil, err
+		}
+	}
+	return nil, databaseError{errors.New("pgxstore: rows vanish between conflict and read, again and again")}
+}
+
+// missing returns the rows that were neither inserted nor found.
+func (c *claim) missing(existing map[dedup.Derived]dedup.Claim) (rows []claims.Row) {
+	for _, row := range c.plan.Rows {
+		if _, found := existing[row.Derived]; !found && !c.inserted[row.Derived] {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// horizonElsewhere reads the horizon on another connection where the transaction's snapshot is older than its claim, and
+// some row is old enough to have been forgotten.
+func (c *claim) horizonElsewhere(ctx context.Context) error {
+	if c.isolation == string(pgx.ReadCommitted) || c.isolation == string(pgx.ReadUncommitted) {
+		return nil
+	}
+	old := func(row claims.Row) bool { return c.inserted[row.Derived] && !claims.Young(row.Record.Time, c.clock) }
+	if !slices.ContainsFunc(c.plan.Rows, old) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.store.cfg.InFlightWait) // for callers that hold all of the pool's connections
+	defer cancel()
+	rows, _ := c.store.cfg.Pool.Query(ctx, c.store.sql.Horizon, c.plan.Consumers())
+	return c.readHorizon(rows)
+}
+
+func (c *claim) expires(rec dedup.Record) time.Time {
+	if rec.Time.After(c.clock) {
+		return rec.Time.Add(rec.Keep())
+	}
+	return c.clock.Add(rec.Keep())
+}
+
+// existing reads rows into found.
+func (s *Store) existing(ctx context.Context, tx pgx.Tx, rows []claims.Row, found map[dedup.Derived]dedup.Claim) error {
+	keys := make([][16]byte, len(rows))
+	asked := make(map[dedup.Derived]dedup.Key, len(rows))
+	for i, row := range rows {
+		keys[i] = row.Derived
+		asked[row.Derived] = row.Record.Key
+	}
+	results, _ := tx.Query(ctx, s.sql.Existing, keys)
+	var row storedRow
+	_, err := pgx.ForEachRow(results, row.dest(), func() error {
+		if other, readable := row.naturalKey(); readable && other != asked[row.key] {
+			return claims.Collision(asked[row.key], other)
+		}
+		found[row.key] = row.claim()
+		return nil
+	})
+	return s.claimError(err)
+}
+
+// storedRow is a row of processed_messages.
+type storedRow struct {
+	key                  [16]byte
+	fingerprint          *int64
+	expiresAt            time.Time
+	result               []byte
+	consumer, tenant, id *string
+}
+
+func (r *storedRow) dest() []any {
+	return []any{&r.key, &r.fingerprint, &r.expiresAt, &r.result, &r.consumer, &r.tenant, &r.id}
+}
+
+func (r *storedRow) claim() dedup.Claim {
+	c := dedup.Claim{ExpiresAt: r.expiresAt, Result: r.result}
+	if r.fingerprint != nil {
+		c.Fingerprint = dedup.FingerprintFromInt64(*r.fingerprint)
+	}
+	return c
+}
+
+func (r *storedRow) naturalKey() (key dedup.Key, readable bool) {
+	if r.consumer == nil || r.id == nil {
+		return dedup.Key{}, false
+	}
+	key = dedup.Key{Consumer: *r.consumer, ID: *r.id}
+	if r.tenant != nil {
+		key.Tenant = *r.tenant
+	}
+	return key, true
+}
+
+// isUndefined reports that a table or column is missing.
+func isUndefined(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "42703" || pg.Code == "3F000")
+}

@@ -1,0 +1,68 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/dialect"
+)
+
+// databaseError is what failed without a message having a part in it.
+type databaseError struct{ error }
+
+func (e databaseError) Unwrap() error { return e.error }
+
+// Retryable implements dedup.Store.
+func (s *Store) Retryable(err error) bool {
+	if errors.As(err, new(databaseError)) {
+		return true
+	}
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && dialect.RetryablePostgres(pg.Code)
+}
+
+// claimError classifies an error of a claim: nothing of the message's own has run yet.
+func (s *Store) claimError(err error) error {
+	var pg *pgconn.PgError
+	switch {
+	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.As(err, new(databaseError)):
+		return err
+	case errors.As(err, &pg) && pg.Code == "55P03":
+		return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.InFlightWait)
+	case isUndefined(err):
+		return databaseError{fmt.Errorf("%w: %v; %s", dedup.ErrSchema, err, howToMigrate)}
+	}
+	return databaseError{fmt.Errorf("pgxstore: claim: %w", err)}
+}
+
+const howToMigrate = "apply txonce's migrations: pgxstore.Migrate(ctx, pool, schema), or the files of package migrations"
+
+// blame adds to a handler's error what the handler cannot know: that an earlier statement broke the transaction, or that
+// the connection was lost.
+func (g *guard) blame(err error) error {
+	g.mu.Lock()
+	first, ended := g.first, g.ended
+	g.mu.Unlock()
+	switch {
+	case ended != nil && !errors.Is(err, dedup.ErrTxEnded):
+		return fmt.Errorf("%w (the handler returned: %w)", ended, err)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err // a time limit of the handler's own, or the end of ctx, which closes the connection too
+	case g.conn.IsClosed():
+		return databaseError{fmt.Errorf("pgxstore: connection lost: %w", err)}
+	case first != nil && !errors.Is(err, first):
+		return g.aborted(err)
+	}
+	return err
+}
+
+// isConstraint reports that a deferred constraint failed at COMMIT: the handler's doing, not the database's.
+func isConstraint(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && strings.HasPrefix(pg.Code, "23")
+}

@@ -1,0 +1,114 @@
+package pgxstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
+)
+
+// maxCause is how much of an error's text is kept, in bytes.
+const maxCause = 8 << 10
+
+var _ consumer.ParkingLot[pgx.Tx] = (*Store)(nil)
+
+// Park implements consumer.ParkingLot.
+func (s *Store) Park(ctx context.Context, tx pgx.Tx, letter consumer.DeadLetter) error {
+	rec, msg := letter.Record, letter.Message
+	headers, err := consumer.EncodeHeaders(msg.Headers)
+	if err != nil {
+		return fmt.Errorf("pgxstore: park: headers: %w", err)
+	}
+	var key *[16]byte
+	if rec.Key.ID != "" {
+		k := [16]byte(rec.Key.Derive())
+		key = &k
+	}
+	var created *time.Time
+	if !rec.Time.IsZero() {
+		created = &rec.Time
+	}
+	payload := msg.Payload
+	if payload == nil {
+		payload = []byte{}
+	}
+	_, err = tx.Exec(ctx, s.sql.Park, [16]byte(letter.ID), key, rec.Key.Consumer, nonEmpty(rec.Key.Tenant), nonEmpty(rec.Key.ID),
+		fingerprint(rec.Fingerprint), int64(rec.Keep()/time.Second), created, string(letter.Reason), text(letter.Cause),
+		text(msg.Topic), []byte(msg.Key), text(msg.Position), payload, string(headers), msg.Attempt)
+	return s.claimError(err)
+}
+
+// text is what a text column takes: valid UTF-8 without NUL.
+func text(s string) string {
+	if len(s) > maxCause {
+		s = s[:maxCause]
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// Take implements consumer.ParkingLot.
+func (s *Store) Take(ctx context.Context, tx pgx.Tx, id consumer.LetterID) error {
+	tag, err := tx.Exec(ctx, s.sql.Take, [16]byte(id))
+	if err != nil {
+		return s.claimError(err)
+	}
+	if tag.RowsAffected() == 0 {
+		return fmt.Errorf("%w: %v", consumer.ErrNotParked, id)
+	}
+	return nil
+}
+
+// Letters implements consumer.ParkingLot.
+func (s *Store) Letters(ctx context.Context, f consumer.LetterFilter) ([]consumer.DeadLetter, error) {
+	if f.Limit <= 0 {
+		f.Limit = 100
+	}
+	rows, _ := s.cfg.Pool.Query(ctx, s.sql.Letters, uuid(f.ID), f.Consumer, string(f.Reason), uuid(f.After), f.Limit)
+	letters, err := pgx.CollectRows(rows, letter)
+	return letters, s.claimError(err)
+}
+
+func letter(row pgx.CollectableRow) (l consumer.DeadLetter, err error) {
+	var (
+		id                [16]byte
+		tenant, messageID *string
+		fingerprint       *int64
+		seconds           int64
+		created           *time.Time
+		orderingKey       []byte
+		headers           string
+		m                 = &l.Message
+	)
+	if err := row.Scan(&id, &l.Record.Key.Consumer, &tenant, &messageID, &fingerprint, &seconds, &created, &l.Reason, &l.Cause,
+		&m.Topic, &orderingKey, &m.Position, &m.Payload, &headers, &m.Attempt, &l.Times, &l.First, &l.Latest, &l.Settled); err != nil {
+		return l, err
+	}
+	l.ID, m.Key, l.Record.Window = id, string(orderingKey), time.Duration(seconds)*time.Second
+	if tenant != nil {
+		l.Record.Key.Tenant, m.Tenant = *tenant, *tenant
+	}
+	if messageID != nil {
+		l.Record.Key.ID, m.ID = *messageID, *messageID
+	}
+	if fingerprint != nil {
+		l.Record.Fingerprint = dedup.FingerprintFromInt64(*fingerprint)
+	}
+	if created != nil {
+		l.Record.Time, m.Time = *created, *created
+	}
+	m.Headers, err = consumer.DecodeHeaders([]byte(headers))
+	return l, err
+}
+
+// uuid is NULL for the zero ID.
+func uuid(id consumer.LetterID) *[16]byte {
+	if id == (consumer.LetterID{}) {
+		return nil
+	}
+	return (*[16]byte)(&id)
+}

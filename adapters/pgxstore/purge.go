@@ -1,0 +1,76 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// purgePages is how many pages of the table one Purge reads: about 3,000 rows, so that no transaction is long.
+const purgePages = 32
+
+// Purge implements dedup.Purger.
+func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.Swept, err error) {
+	if by.Owner == "" || by.Lease <= 0 || by.Limit <= 0 {
+		return swept, errors.New("pgxstore: purge: Sweep.Owner, Lease and Limit are required")
+	}
+	conn, err := s.cfg.Pool.Acquire(ctx)
+	if err != nil {
+		return swept, databaseError{fmt.Errorf("pgxstore: purge: connect: %w", err)}
+	}
+	defer conn.Release()
+
+	page, pages, tx, err := s.sweepLease(ctx, conn.Conn(), by)
+	if tx != nil {
+		defer rollback(ctx, tx)
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return dedup.Swept{Busy: true}, nil
+	}
+	if err != nil {
+		return swept, s.claimError(err)
+	}
+	if page >= pages {
+		page = 0 // the table was truncated or rewritten since
+	}
+	var latest *time.Time
+	var lag float64
+	if err := tx.QueryRow(ctx, s.sql.SweepDelete, page, page+purgePages, by.Limit).Scan(&swept.Keys, &latest, &lag); err != nil {
+		return swept, s.claimError(err)
+	}
+	swept.Lag = time.Duration(lag * float64(time.Second))
+	if swept.Keys < by.Limit { // else there may be more in these pages
+		page += purgePages
+	}
+	if swept.Done = page >= pages; swept.Done {
+		page = 0
+		if _, err := tx.Exec(ctx, s.sql.DropSettled, by.Limit); err != nil {
+			return swept, s.claimError(err)
+		}
+	}
+	if _, err := tx.Exec(ctx, s.sql.SweepDone, page, latest); err != nil {
+		return swept, s.claimError(err)
+	}
+	if err := s.commit(ctx, tx); err != nil {
+		return dedup.Swept{}, err
+	}
+	return swept, nil
+}
+
+// sweepLease begins the transaction, bounds it, and takes the lease; pgx.ErrNoRows: another sweeper has it.
+func (s *Store) sweepLease(ctx context.Context, conn *pgx.Conn, by dedup.Sweep) (page, pages int64, tx pgx.Tx, err error) {
+	b := &pgx.Batch{}
+	b.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted}) // above it a sweep would fail on every row that changed
+	b.Queue(s.sql.SweepSettings, fmt.Sprintf("%dms", (10*time.Second).Milliseconds()))
+	b.Queue(s.sql.SweepLease, by.Owner, by.Lease.Seconds()).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&page, &pages)
+	})
+	results := conn.SendBatch(ctx, b)
+	err = results.Close()
+	return page, pages, results.Tx(), err
+}

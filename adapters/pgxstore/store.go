@@ -1,0 +1,198 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/dialect"
+)
+
+// Config of a Store.
+type Config struct {
+	// Pool is the application's own pool, in whose database handlers write. Required; the Store does not close it.
+	Pool *pgxpool.Pool
+
+	// Schema holds the tables of package migrations. Defaults to what search_path finds.
+	Schema string
+
+	// Isolation of transactions that InTx begins. Above READ COMMITTED a conflict fails with a Retryable error, and each
+	// claim costs a round trip more. Defaults to READ COMMITTED, whatever default_transaction_isolation says.
+	Isolation pgx.TxIsoLevel
+
+	// InFlightWait is how long a claim waits for a transaction that holds its key. At least 1 ms. Defaults to 5 s.
+	InFlightWait time.Duration
+
+	// Compact leaves the columns consumer, tenant and id NULL: about 40 bytes less per key, and nobody can read the
+	// table. Defaults to false.
+	Compact bool
+
+	// AllowAsyncCommit accepts a database that may forget a commit after a crash (synchronous_commit off or local, fsync
+	// off): a message whose effect it forgot is not delivered again. Defaults to false: Register fails with ErrNotDurable.
+	AllowAsyncCommit bool
+}
+
+// Store is a dedup.Store and a consumer.ParkingLot. It is safe for concurrent use.
+type Store struct {
+	cfg    Config
+	sql    dialect.Postgres
+	wait   string // InFlightWait as lock_timeout
+	leases claims.Leases
+	names  claims.Names
+	flush  atomic.Bool   // a duplicate must write WAL, see dialect.Postgres.FlushDuplicate
+	spare  chan struct{} // above READ COMMITTED: leaves one of the pool's connections to read the horizon; else nil
+}
+
+// New returns a Store. It does not touch the database: see Register.
+func New(cfg Config) (*Store, error) {
+	switch {
+	case cfg.Pool == nil:
+		return nil, errors.New("pgxstore: Config.Pool is required")
+	case strings.ContainsAny(cfg.Schema, "\"'\x00"):
+		return nil, fmt.Errorf("pgxstore: Config.Schema %q contains a quote or NUL", cfg.Schema)
+	case cfg.InFlightWait < 0, cfg.InFlightWait > 0 && cfg.InFlightWait < time.Millisecond:
+		return nil, fmt.Errorf("pgxstore: Config.InFlightWait %v is shorter than 1 ms", cfg.InFlightWait)
+	}
+	if cfg.InFlightWait == 0 {
+		cfg.InFlightWait = 5 * time.Second
+	}
+	switch cfg.Isolation {
+	case "":
+		cfg.Isolation = pgx.ReadCommitted
+	case pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable:
+	default:
+		return nil, fmt.Errorf("pgxstore: Config.Isolation %q: want %q, %q or %q", cfg.Isolation, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable)
+	}
+	s := &Store{cfg: cfg, sql: dialect.NewPostgres(cfg.Schema), wait: fmt.Sprintf("%dms", cfg.InFlightWait.Milliseconds())}
+	if cfg.Isolation != pgx.ReadCommitted {
+		most := int(cfg.Pool.Config().MaxConns)
+		if most < 2 {
+			return nil, fmt.Errorf("pgxstore: Config.Isolation %q needs a Config.Pool of at least 2 connections", cfg.Isolation)
+		}
+		s.spare = make(chan struct{}, most-1)
+	}
+	return s, nil
+}
+
+// endTimeout bounds COMMIT and ROLLBACK, which must not be cut short by the end of ctx: a COMMIT without an answer has
+// an unknown outcome.
+const endTimeout = 10 * time.Second
+
+// InTx implements dedup.Store.
+func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
+	plan, err := claims.NewPlan(recs, time.Now())
+	if err != nil {
+		return err
+	}
+	for range claimAttempts {
+		if err = s.inTx(ctx, plan, fn); !errors.Is(err, errAgain) {
+			return err
+		}
+	}
+	return databaseError{err}
+}
+
+func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
+	if err := s.useWindows(ctx, plan); err != nil {
+		return err
+	}
+	if s.spare != nil {
+		select {
+		case s.spare <- struct{}{}:
+			defer func() { <-s.spare }()
+		case <-ctx.Done():
+			return databaseError{fmt.Errorf("pgxstore: connect: %w", ctx.Err())}
+		}
+	}
+	conn, err := s.cfg.Pool.Acquire(ctx)
+	if err != nil {
+		return databaseError{fmt.Errorf("pgxstore: connect: %w", err)}
+	}
+	defer conn.Release()
+
+	c := claim{store: s, plan: plan}
+	tx, err := c.begin(ctx, conn.Conn())
+	if tx != nil {
+		defer rollback(ctx, tx) // also on a panic or Goexit of fn; does nothing after COMMIT
+	}
+	if err != nil {
+		return err
+	}
+	answers, err := c.answers(ctx, tx)
+	if err != nil {
+		return err
+	}
+	g := &guard{conn: conn.Conn(), xid: c.xid}
+	if err := fn(&guarded{Tx: tx, g: g}, answers); err != nil {
+		return g.blame(err)
+	}
+	if err := g.verdict(ctx); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("pgxstore: not committed: %w", err)
+	}
+	return s.commit(ctx, tx)
+}
+
+func (s *Store) commit(ctx context.Context, tx pgx.Tx) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	err := tx.Commit(ctx)
+	if err != nil && !isConstraint(err) { // a deferred constraint is the handler's
+		return databaseError{fmt.Errorf("pgxstore: commit: %w", err)}
+	}
+	return err
+}
+
+func rollback(ctx context.Context, tx pgx.Tx) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	_ = tx.Rollback(ctx) // a connection that cannot roll back is closed by pgx, which rolls back
+}
+
+// Claim implements dedup.Store.
+func (s *Store) Claim(ctx context.Context, tx pgx.Tx, recs []dedup.Record) ([]dedup.Claim, error) {
+	plan, err := claims.NewPlan(recs, time.Now())
+	if err != nil || len(recs) == 0 {
+		return nil, err
+	}
+	if err := s.useWindows(ctx, plan); err != nil {
+		return nil, err
+	}
+	c := claim{store: s, plan: plan}
+	if err := c.send(ctx, tx); err != nil {
+		return nil, err
+	}
+	return c.answers(ctx, tx)
+}
+
+// Forget implements dedup.Store.
+func (s *Store) Forget(ctx context.Context, tx pgx.Tx, keys ...dedup.Key) error {
+	derived := make([][16]byte, len(keys))
+	for i, k := range keys {
+		derived[i] = k.Derive()
+	}
+	_, err := tx.Exec(ctx, s.sql.Forget, derived)
+	return s.claimError(err)
+}
+
+// SaveResult implements dedup.ResultStore.
+func (s *Store) SaveResult(ctx context.Context, tx pgx.Tx, key dedup.Key, result []byte) error {
+	if result == nil {
+		result = []byte{} // NULL says that none was saved
+	}
+	tag, err := tx.Exec(ctx, s.sql.SaveResult, [16]byte(key.Derive()), result)
+	if err == nil && tag.RowsAffected() != 1 {
+		return fmt.Errorf("pgxstore: save result: %v is not claimed", key)
+	}
+	return s.claimError(err)
+}

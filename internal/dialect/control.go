@@ -1,0 +1,60 @@
+package dialect
+
+import "strings"
+
+// EndsTransaction reports whether sql begins with a statement that ends the transaction it is sent in. It looks at the
+// first keyword only: what else a string may hide is found by asking the server before COMMIT.
+func EndsTransaction(sql string) bool {
+	word, rest := keyword(sql)
+	switch word {
+	case "commit", "end", "abort":
+		return true
+	case "prepare":
+		next, _ := keyword(rest)
+		return next == "transaction"
+	case "rollback":
+		next, rest := keyword(rest)
+		if next == "work" || next == "transaction" {
+			next, _ = keyword(rest)
+		}
+		return next != "to"
+	}
+	return false
+}
+
+// keyword returns the first word of sql in lower case, behind white space, comments and empty statements, and what
+// follows it.
+func keyword(sql string) (word, rest string) {
+	sql = skip(sql)
+	n := 0
+	for n < len(sql) && (sql[n]|0x20 >= 'a' && sql[n]|0x20 <= 'z' || sql[n] == '_') {
+		n++
+	}
+	return strings.ToLower(sql[:n]), sql[n:]
+}
+
+// skip drops white space, semicolons and comments, nested ones too.
+func skip(sql string) string {
+	for {
+		sql = strings.TrimLeft(sql, " \t\r\n\f\v;")
+		switch {
+		case strings.HasPrefix(sql, "--"):
+			_, sql, _ = strings.Cut(sql, "\n")
+		case strings.HasPrefix(sql, "/*"):
+			depth, i := 1, 2
+			for i < len(sql) && depth > 0 {
+				switch {
+				case strings.HasPrefix(sql[i:], "/*"):
+					depth, i = depth+1, i+2
+				case strings.HasPrefix(sql[i:], "*/"):
+					depth, i = depth-1, i+2
+				default:
+					i++
+				}
+			}
+			sql = sql[i:]
+		default:
+			return sql
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package dialect
+
+import "strings"
+
+// Postgres holds the statements for PostgreSQL, in the order of a message's life. Both adapters/pgxstore and
+// adapters/sqlstore send them: parameters have casts, so that a driver may also send them as text.
+type Postgres struct {
+	// Claiming.
+	Claim, ClaimOne, AfterClaim, Horizon, Existing string
+	Forget, SaveResult, Lookup, FlushDuplicate     string
+	// Windows and checks.
+	UseWindow, SchemaVersion, Settings string
+	// Dead letters.
+	Park, Take, Letters, DropSettled string
+	// Sweeping.
+	SweepSettings, SweepLease, SweepDelete, SweepDone string
+}
+
+// claimSettings bounds the wait for a transaction that holds a key, for this one statement: AfterClaim sets it back. It is
+// the statement's row source, so it runs before the first row is inserted; set_config(…, true) ends with the transaction.
+const claimSettings = `(SELECT set_config('txonce.lock_timeout', current_setting('lock_timeout'), true),
+	set_config('lock_timeout', $8::text, true)) AS settings`
+
+// restore sets back what claimSettings changed.
+const restore = `set_config('lock_timeout', current_setting('txonce.lock_timeout'), true)`
+
+// NewPostgres returns the statements for tables in schema; empty: those that search_path finds.
+func NewPostgres(schema string) Postgres {
+	prefix := ""
+	if schema != "" {
+		prefix = `"` + strings.ReplaceAll(schema, `"`, `""`) + `".`
+	}
+	q := func(sql string) string { return strings.ReplaceAll(sql, "@", prefix) }
+	return Postgres{
+		// ON CONFLICT DO NOTHING waits for a transaction that holds the key, and writes nothing for a duplicate: no WAL,
+		// no transaction id. Keys come sorted, so that two batches cannot wait for each other.
+		Claim: q(`INSERT INTO @processed_messages (key, fingerprint, consumer, tenant, id, expires_at)
+SELECT r.key, r.fingerprint, r.consumer, r.tenant, r.id, greatest(clock_timestamp(), r.time) + r.seconds * interval '1 second'
+FROM ` + claimSettings + `,
+	unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::float8[])
+	AS r(key, fingerprint, consumer, tenant, id, time, seconds)
+ON CONFLICT (key) DO NOTHING
+RETURNING key, clock_timestamp()`),
+
+		ClaimOne: q(`INSERT INTO @processed_messages (key, fingerprint, consumer, tenant, id, expires_at)
+SELECT $1::uuid, $2::bigint, $3::text, $4::text, $5::text, greatest(clock_timestamp(), $6::timestamptz) + $7::float8 * interval '1 second'
+FROM ` + claimSettings + `
+ON CONFLICT (key) DO NOTHING
+RETURNING key, clock_timestamp()`),
+
+		// The horizon is read by a statement of its own, after the claim: within the claim's statement it would be as old
+		// as that statement's snapshot, and the claim may have waited for a sweep since. Above READ COMMITTED every
+		// statement's snapshot is that old: then Horizon is sent on another connection.
+		AfterClaim: q(`SELECT ` + restore + `, coalesce(pg_current_xact_id_if_assigned()::text, ''),
+	current_setting('transaction_isolation'), ` + horizon),
+		Horizon: q(`SELECT ` + horizon),
+
+		Existing: q(`SELECT key, fingerprint, expires_at, result, consumer, tenant, id
+FROM @processed_messages WHERE key = ANY($1::uuid[])`),
+
+		Forget: q(`DELETE FROM @processed_messages WHERE key = ANY($1::uuid[])`),
+
+		SaveResult: q(`UPDATE @processed_messages SET result = $2::bytea WHERE key = $1::uuid`),
+
+		Lookup: q(`SELECT key, fingerprint, expires_at, result, consumer, tenant, id
+FROM @processed_messages WHERE key = $1::uuid`),
+
+		// A duplicate writes nothing, so its COMMIT waits for no synchronous standby, though the commit that it reports
+		// may not have reached one. A WAL record of its own makes it wait.
+		FlushDuplicate: `SELECT pg_logical_emit_message(true, 'txonce', '')`,
+
+		UseWindow: q(`INSERT INTO @txonce_windows AS w (consumer, window_seconds, first_run, used_until)
+VALUES ($1::text, $2::bigint, clock_timestamp(), clock_timestamp() + $3::float8 * interval '1 second')
+ON CONFLICT (consumer, window_seconds) DO UPDATE SET used_until = greatest(w.used_until, excluded.used_until)
+RETURNING used_until, clock_timestamp()`),
+
+		SchemaVersion: q(`SELECT max(version) FROM @txonce_schema`),
+
+		Settings: `SELECT current_setting('synchronous_commit'), current_setting('fsync'), pg_is_in_recovery(),
+	current_setting('transaction_read_only'), current_setting('synchronous_standby_names')`,
+
+		Park: q(`INSERT INTO @dead_letters AS d (id, key, consumer, tenant, message_id, fingerprint, window_seconds, message_time,
+	reason, cause, topic, ordering_key, position, payload, headers, attempts)
+VALUES ($1::uuid, $2::uuid, $3::text, $4::text, $5::text, $6::bigint, $7::bigint, $8::timestamptz,
+	$9::text, $10::text, $11::text, $12::bytea, $13::text, $14::bytea, $15::json, $16::integer)
+ON CONFLICT (id) DO UPDATE SET times = d.times + 1, last_parked = clock_timestamp(), reason = excluded.reason,
+	cause = excluded.cause, attempts = excluded.attempts, position = excluded.position, headers = excluded.headers,
+	message_time = excluded.message_time, window_seconds = excluded.window_seconds, fingerprint = excluded.fingerprint`),
+
+		Take: q(`DELETE FROM @dead_letters WHERE id = $1::uuid`),
+
+		Letters: q(`SELECT d.id, d.consumer, d.tenant, d.message_id, d.fingerprint, d.window_seconds, d.message_time, d.reason, d.cause,
+	d.topic, d.ordering_key, d.position, d.payload, d.headers::text, d.attempts, d.times, d.first_parked, d.last_parked,
+	` + settled + ` AS settled
+FROM @dead_letters d LEFT JOIN @processed_messages p ON p.key = d.key
+WHERE ($1::uuid IS NULL OR d.id = $1::uuid) AND ($2::text = '' OR d.consumer = $2::text)
+	AND ($3::text = '' OR d.reason = $3::text) AND ($4::uuid IS NULL OR d.id > $4::uuid)
+ORDER BY d.id LIMIT $5::bigint`),
+
+		DropSettled: q(`DELETE FROM @dead_letters WHERE id IN (
+	SELECT d.id FROM @dead_letters d JOIN @processed_messages p ON p.key = d.key
+	WHERE ` + settled + ` LIMIT $1::bigint FOR UPDATE OF d SKIP LOCKED)`),
+
+		SweepSettings: `SELECT set_config('statement_timeout', $1::text, true), set_config('lock_timeout', '2s', true)`,
+
+		// Only the owner passes; the row stays locked until COMMIT, so there is never a second sweep.
+		SweepLease: q(`UPDATE @txonce_sweep SET owner = $1::text, lease_until = clock_timestamp() + $2::float8 * interval '1 second'
+WHERE owner IS NULL OR owner = $1::text OR lease_until < clock_timestamp()
+RETURNING next_page, pg_relation_size('@processed_messages'::regclass) / current_setting('block_size')::bigint`),
+
+		// No index on expires_at: a window of pages is read in place. Rows that a handler holds are left for the next pass.
+		SweepDelete: q(`WITH expired AS (
+	SELECT ctid FROM @processed_messages
+	WHERE ctid >= format('(%s,0)', $1::bigint)::tid AND ctid < format('(%s,0)', $2::bigint)::tid AND expires_at <= clock_timestamp()
+	LIMIT $3::bigint FOR UPDATE SKIP LOCKED
+), gone AS (
+	DELETE FROM @processed_messages WHERE ctid = ANY(ARRAY(SELECT ctid FROM expired)) RETURNING expires_at
+)
+SELECT count(*), max(expires_at), coalesce(extract(epoch FROM clock_timestamp() - min(expires_at)), 0)::float8 FROM gone`),
+
+		SweepDone: q(`UPDATE @txonce_sweep SET next_page = $1::bigint, forgotten_until = greatest(forgotten_until, $2::timestamptz)`),
+	}
+}
+
+// horizon is one row when nothing can have been forgotten, and one per window that counts otherwise.
+const horizon = `s.forgotten_until, w.window_seconds, w.first_run, w.used_until, w.consumer
+FROM @txonce_sweep s LEFT JOIN @txonce_windows w
+	ON w.consumer = ANY($1::text[]) AND s.forgotten_until >= w.first_run + w.window_seconds * interval '1 second'`
+
+// settled: the letter's key was claimed for the same content since.
+const settled = `(p.key IS NOT NULL AND (p.fingerprint = d.fingerprint OR p.fingerprint IS NULL OR d.fingerprint IS NULL))`
+
+// RetryablePostgres reports that an error with SQLSTATE code is the database's fault, or passes by itself: the same work
+// may succeed later, so that nothing is parked for it.
+func RetryablePostgres(code string) bool {
+	switch code {
+	case "25P02": // a statement failed before this one: that one's code decides
+		return false
+	case "40001", "40P01", // serialisation failure, deadlock
+		"40003",          // statement completion unknown
+		"55P03",          // a lock was not to be had in time
+		"XX001", "XX002": // data or index corrupted
+		return true
+	}
+	if len(code) != 5 {
+		return false
+	}
+	switch code[:2] {
+	case "08", // connection
+		"25", // transaction state, such as a read-only standby after a failover
+		"42", // missing table or column, no permission: a deployment, not a message
+		"53", // out of disk, memory, connections
+		"57", // shutdown, cancelled by an operator or a timeout
+		"58": // I/O
+		return true
+	}
+	return false
+}
