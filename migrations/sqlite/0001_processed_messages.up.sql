@@ -46,7 +46,7 @@ CREATE TABLE dead_letters (
     times          INTEGER NOT NULL DEFAULT 1,
     first_parked   INTEGER NOT NULL,
     last_parked    INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX dead_letters_consumer ON dead_letters (consumer, id);
 
 CREATE TABLE txonce_schema (
