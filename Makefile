@@ -1,0 +1,60 @@
+# `make` alone lists what there is. Everything takes Go; what takes servers starts them itself.
+
+GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOFUMPT       := go run mvdan.cc/gofumpt@v0.12.0
+
+# Names of servers to start or stop, as in S="kafka postgres"; empty means all.
+S ?=
+
+# How long each fuzz target runs.
+FUZZTIME ?= 30s
+
+# Where the servers are. internal/testdb would find the file too; exported, it also serves what is not a test.
+ENV = set -a && . ./.services/env && set +a
+
+.PHONY: help
+help: ## List these targets
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-15s %s\n", $$1, $$2 }'
+
+.PHONY: demo
+demo: ## Kill workers mid-payment and audit the ledger; needs nothing but Go
+	go run ./examples/quickstart
+
+.PHONY: test
+test: services-up ## Everything, with the race detector, on real servers
+	@$(ENV) && go test -race -count=1 -timeout=20m ./...
+
+.PHONY: test-short
+test-short: ## What needs nothing but Go, with the race detector
+	go test -short -race ./...
+
+.PHONY: lint
+lint: ## Formatting, go vet, golangci-lint, and whether go.mod is tidy
+	@unformatted=$$($(GOFUMPT) -l .) && if [ -n "$$unformatted" ]; then \
+		echo "not formatted; run $(GOFUMPT) -w on:"; echo "$$unformatted"; exit 1; fi
+	go mod tidy -diff
+	go vet ./...
+	$(GOLANGCI_LINT) run ./...
+
+.PHONY: bench
+bench: ## Compare the ways to handle a message, on PostgreSQL
+	@$(MAKE) --no-print-directory services-up S="postgres postgres18"
+	@$(ENV) && go test -run '^$$' -bench . -timeout=60m ./adapters/pgxstore/...
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (30s)
+	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sort | while IFS=: read -r file func; do \
+		echo "$$file $${func#func }"; \
+		go test -short -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" || exit 1; done
+
+.PHONY: mutants
+mutants: services-up ## Break each guarantee on purpose and name the test that notices
+	@$(ENV) && go run ./internal/mutants
+
+.PHONY: services-up
+services-up: ## Start PostgreSQL 15 and 18 and Kafka, or those in S="…"
+	@go run ./internal/services up $(S)
+
+.PHONY: services-down
+services-down: ## Stop the servers this checkout started and remove their data
+	@go run ./internal/services down $(S)

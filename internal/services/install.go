@@ -1,0 +1,156 @@
+//go:build unix
+
+package main
+
+import (
+	"archive/zip"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// forMaven is what fetching and running jars takes.
+var forMaven = []program{{"java", "default-jre-headless"}, {"mvn", "maven"}}
+
+// install sees to it that the programs of all servers are there, in one run of apt-get.
+func install(ctx context.Context, servers []server) error {
+	var programs, packages, wanting []string
+	for _, s := range servers {
+		for _, p := range s.Needs() {
+			if _, err := exec.LookPath(p.Name); err == nil || slices.Contains(packages, p.Package) {
+				continue
+			}
+			programs, packages = append(programs, p.Name), append(packages, p.Package)
+			wanting = append(wanting, s.About().Name)
+		}
+	}
+	if len(packages) == 0 {
+		return nil
+	}
+	command := "apt-get install -y --no-install-recommends " + strings.Join(packages, " ")
+	failed := func(why error) error {
+		return fmt.Errorf("%s needs %s, which cannot be installed from here (%w); install with: sudo %s",
+			strings.Join(slices.Compact(wanting), ", "), strings.Join(programs, ", "), why, command)
+	}
+	asRoot, err := rootPrefix(ctx)
+	if err != nil {
+		return failed(err)
+	}
+	fmt.Fprintln(os.Stdout, "installing:", command)
+	for _, c := range []string{"apt-get update", command} {
+		words := append(slices.Clone(asRoot), strings.Fields(c)...)
+		cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return failed(fmt.Errorf("%s: %w: %s", c, err, lastLine(out)))
+		}
+	}
+	return nil
+}
+
+// rootPrefix returns what goes before a command so that it runs as root without asking anybody.
+func rootPrefix(ctx context.Context) ([]string, error) {
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		return nil, errors.New("there is no apt-get")
+	}
+	quiet := []string{"env", "DEBIAN_FRONTEND=noninteractive"}
+	if os.Getuid() == 0 {
+		return quiet, nil
+	}
+	if exec.CommandContext(ctx, "sudo", "-n", "true").Run() != nil {
+		return nil, errors.New("not root, and sudo would ask for a password")
+	}
+	return append([]string{"sudo", "-n"}, quiet...), nil
+}
+
+func lastLine(out []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	return lines[len(lines)-1]
+}
+
+// oneMaven lets one Maven run at a time: two may not share its repository on disk.
+var oneMaven sync.Mutex
+
+// fetchJars returns a folder with the jars that <name>.pom.xml asks for. It is kept among the user's caches under a name
+// that changes with the pom, so it is fetched once, by whichever checkout is first.
+func fetchJars(ctx context.Context, name string) (string, error) {
+	pom, err := poms.ReadFile(name + ".pom.xml")
+	if err != nil {
+		return "", err
+	}
+	caches, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	jars := filepath.Join(caches, "txonce", "services", fmt.Sprintf("%s-%08x", name, crc32.ChecksumIEEE(pom)))
+	if _, err := os.Stat(jars); err == nil {
+		return jars, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(jars), 0o755); err != nil {
+		return "", err
+	}
+	// Beside its final place, and renamed when complete: an interrupted download leaves nothing that looks whole.
+	temp, err := os.MkdirTemp(filepath.Dir(jars), name+"-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(temp)
+	pomFile, lib := filepath.Join(temp, "pom.xml"), filepath.Join(temp, "lib")
+	if err := os.WriteFile(pomFile, pom, 0o644); err != nil {
+		return "", err
+	}
+	oneMaven.Lock()
+	defer oneMaven.Unlock()
+	out, err := exec.CommandContext(ctx, "mvn", "--batch-mode", "--quiet", "--file", pomFile,
+		"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies",
+		"-DincludeScope=runtime", "-DoutputDirectory="+lib, "-Dplatform="+platform()).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("mvn: %w\n%s", err, out)
+	}
+	return jars, os.Rename(lib, jars)
+}
+
+// platform is how the jars of PostgreSQL's programs call this machine.
+func platform() string {
+	arch := runtime.GOARCH
+	if arch == "arm64" {
+		arch = "arm64v8"
+	}
+	return runtime.GOOS + "-" + arch
+}
+
+// extractOne writes the one file in a jar whose name ends in suffix to the folder dir.
+func extractOne(jar, suffix, dir string) (string, error) {
+	r, err := zip.OpenReader(jar)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	for _, entry := range r.File {
+		if !strings.HasSuffix(entry.Name, suffix) {
+			continue
+		}
+		in, err := entry.Open()
+		if err != nil {
+			return "", err
+		}
+		defer in.Close()
+		name := filepath.Join(dir, path.Base(entry.Name))
+		out, err := os.Create(name)
+		if err != nil {
+			return "", err
+		}
+		_, err = io.Copy(out, in)
+		return name, errors.Join(err, out.Close())
+	}
+	return "", fmt.Errorf("%s holds no %s", jar, suffix)
+}

@@ -1,0 +1,79 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// endWithin is how long a server may take to shut down before it is killed.
+const endWithin = 20 * time.Second
+
+// keep runs the process that dir describes until SIGTERM asks for its end or dir goes away, which is what happens to the
+// servers of a checkout that is simply deleted. As the parent it knows its child for certain: a process id read from a
+// file may by then be somebody else's.
+func keep(dir string) error {
+	p, err := readProcess(dir)
+	if err != nil {
+		return err
+	}
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGTERM)
+
+	child := exec.Command(p.Args[0], p.Args[1:]...)
+	child.Dir = "/"
+	child.Stdout, child.Stderr = os.Stdout, os.Stderr
+	child.SysProcAttr = &syscall.SysProcAttr{Credential: p.User}
+	if err := child.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- child.Wait() }()
+
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ended:
+			return fmt.Errorf("%s: %w", p.Args[0], err)
+		case <-asked:
+			return end(child, p.Stop, ended)
+		case <-tick.C:
+			if _, err := os.Stat(filepath.Join(dir, processFile)); errors.Is(err, fs.ErrNotExist) {
+				return errors.Join(end(child, p.Stop, ended), removeOutside(p))
+			}
+		}
+	}
+}
+
+// end shuts the child down, by force when it does not go in time. How a process that was told to end exits is no error.
+func end(child *exec.Cmd, stop syscall.Signal, ended <-chan error) error {
+	if err := child.Process.Signal(stop); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-time.After(endWithin):
+	}
+	if err := child.Process.Kill(); err != nil {
+		return err
+	}
+	<-ended
+	return fmt.Errorf("%s had to be killed", child.Path)
+}
+
+func removeOutside(p process) error {
+	if p.Outside == "" {
+		return nil
+	}
+	return os.RemoveAll(p.Outside)
+}

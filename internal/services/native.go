@@ -1,0 +1,191 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// startNative runs a server on this machine, as the child of a keeper of its own. The channel says when that ended.
+func startNative(ctx context.Context, s server) (<-chan error, error) {
+	dir, err := dirOf(s)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	p, err := s.Prepare(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := writeProcess(dir, p); err != nil {
+		return nil, errors.Join(err, removeOutside(p))
+	}
+	return startKeeper(ctx, dir)
+}
+
+// startKeeper starts this program again, as `services keep`, in a session of its own so that it outlives the terminal.
+func startKeeper(ctx context.Context, dir string) (<-chan error, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.OpenFile(filepath.Join(dir, logFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	pid, err := lockFile(ctx, filepath.Join(dir, keeperFile))
+	if err != nil {
+		return nil, err
+	}
+	defer pid.Close() // the keeper has inherited it, and with it the lock
+
+	keeper := exec.Command(self, "keep", dir) // without ctx: it stays when up returns
+	keeper.Dir = "/"
+	keeper.Stdout, keeper.Stderr = log, log
+	keeper.ExtraFiles = []*os.File{pid}
+	keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := keeper.Start(); err != nil {
+		return nil, err
+	}
+	if _, err := fmt.Fprintln(pid, keeper.Process.Pid); err != nil {
+		return nil, errors.Join(err, keeper.Process.Signal(syscall.SIGTERM))
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- keeper.Wait() }()
+	return ended, nil
+}
+
+// stopNative ends the keeper that runs in dir, if one does, and waits for it.
+func stopNative(ctx context.Context, dir string) error {
+	path := filepath.Join(dir, keeperFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if locked(ctx, path) {
+		// Only while the lock is held is the number in the file certain to be the keeper's.
+		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+			return fmt.Errorf("end process %d: %w", pid, err)
+		}
+		ctx, cancel := context.WithTimeout(ctx, endWithin+5*time.Second)
+		defer cancel()
+		lock, err := lockFile(ctx, path)
+		if err != nil {
+			return fmt.Errorf("process %d does not end: %w", pid, err)
+		}
+		lock.Close()
+	}
+	p, err := readProcess(dir)
+	if err != nil {
+		return err
+	}
+	return removeOutside(p)
+}
+
+// locked says whether a living process holds the file's lock.
+func locked(ctx context.Context, path string) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel() // one try
+	lock, err := lockFile(ctx, path)
+	if err == nil {
+		lock.Close()
+	}
+	return err != nil
+}
+
+// portFree waits a little for the port of a server that is just going away, and then says what is in the way.
+func portFree(ctx context.Context, s server) error {
+	about := s.About()
+	address := net.JoinHostPort("127.0.0.1", portOf(about.Address))
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for range 25 {
+		conn, err := net.DialTimeout("tcp", address, time.Second)
+		if err != nil {
+			return nil
+		}
+		conn.Close()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return fmt.Errorf("%s is taken, by something that is not a healthy %s: %w", address, about.Title, healthyOnce(ctx, s, about.Address))
+}
+
+// runner is the user and the folder for a server that refuses to run as root, as PostgreSQL does.
+type runner struct {
+	user    *syscall.Credential // nil when we are not root
+	dir     string              // belongs to that user
+	outside string              // dir, when it had to lie beyond .services
+}
+
+// unprivileged finds a user other than root and makes a folder of theirs: below dir, or, where they cannot get there
+// because the checkout lies below root's home, in the system's folder for temporary files.
+func unprivileged(dir string) (runner, error) {
+	if os.Getuid() != 0 {
+		run := filepath.Join(dir, "run")
+		return runner{dir: run}, os.Mkdir(run, 0o755)
+	}
+	owner, err := user.Lookup("postgres")
+	if err != nil {
+		owner, err = user.Lookup("nobody")
+	}
+	if err != nil {
+		return runner{}, err
+	}
+	uid, err1 := strconv.ParseUint(owner.Uid, 10, 32)
+	gid, err2 := strconv.ParseUint(owner.Gid, 10, 32)
+	if err := errors.Join(err1, err2); err != nil {
+		return runner{}, err
+	}
+	run := runner{user: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	if reachable(dir) {
+		run.dir = filepath.Join(dir, "run")
+		err = os.Mkdir(run.dir, 0o755)
+	} else {
+		run.dir, err = os.MkdirTemp("", "txonce-"+filepath.Base(dir)+"-")
+		run.outside = run.dir
+	}
+	if err != nil {
+		return runner{}, err
+	}
+	return run, errors.Join(os.Chmod(run.dir, 0o755), os.Chown(run.dir, int(uid), int(gid)))
+}
+
+// reachable says whether everybody may pass through dir and all folders above it.
+func reachable(dir string) bool {
+	for {
+		info, err := os.Stat(dir)
+		if err != nil || info.Mode()&0o001 == 0 {
+			return false
+		}
+		if dir == filepath.Dir(dir) {
+			return true
+		}
+		dir = filepath.Dir(dir)
+	}
+}

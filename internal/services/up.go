@@ -1,0 +1,120 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// healthyWithin bounds how long a server that was started may take until it is healthy.
+const healthyWithin = 30 * time.Second
+
+// up makes every server healthy and writes where they are to .services/env.
+func up(ctx context.Context, servers []server) error {
+	var absent []server
+	for _, s := range servers {
+		address, given := addressOf(s)
+		err := healthyOnce(ctx, s, address)
+		switch {
+		case err == nil:
+			say(s, "already answers at %s", address)
+		case given:
+			return fmt.Errorf("%s is set to %s, and what is there is not a healthy %s: %w", s.About().Env, address, s.About().Title, err)
+		default:
+			absent = append(absent, s)
+		}
+	}
+	if err := start(ctx, absent); err != nil {
+		return err
+	}
+	return writeEnv(servers)
+}
+
+// addressOf returns where a server is, and whether that came from the environment, in which case it is the user's own.
+func addressOf(s server) (address string, given bool) {
+	if a := os.Getenv(s.About().Env); a != "" {
+		return a, true
+	}
+	return s.About().Address, false
+}
+
+func start(ctx context.Context, servers []server) error {
+	if len(servers) == 0 {
+		return nil
+	}
+	begin := startNative
+	if dockerAnswers(ctx) {
+		begin = startDocker
+	} else if err := install(ctx, servers); err != nil {
+		return err
+	}
+	failures := make([]error, len(servers))
+	var side sync.WaitGroup
+	for i, s := range servers {
+		side.Go(func() {
+			started := time.Now()
+			if err := startOne(ctx, s, begin); err != nil {
+				failures[i] = fmt.Errorf("%s: %w", s.About().Name, err)
+				return
+			}
+			say(s, "started at %s in %s", s.About().Address, seconds(time.Since(started)))
+		})
+	}
+	side.Wait()
+	return errors.Join(failures...)
+}
+
+// startOne starts a server and waits until it is healthy. One that does not get there is stopped again.
+func startOne(ctx context.Context, s server, begin func(context.Context, server) (ended <-chan error, err error)) error {
+	if err := stop(ctx, s); err != nil { // what an interrupted run of this checkout may have left
+		return err
+	}
+	if err := portFree(ctx, s); err != nil {
+		return err
+	}
+	ended, err := begin(ctx, s)
+	if err != nil {
+		return err
+	}
+	if err := awaitHealthy(ctx, s, ended); err != nil {
+		tail := logTail(s)
+		return fmt.Errorf("%w%s", errors.Join(err, stop(context.WithoutCancel(ctx), s)), tail)
+	}
+	return nil
+}
+
+// awaitHealthy polls until the server is healthy, its process ended, or time is up.
+func awaitHealthy(ctx context.Context, s server, ended <-chan error) error {
+	ctx, cancel := context.WithTimeout(ctx, healthyWithin)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := healthyOnce(ctx, s, s.About().Address)
+		if err == nil {
+			return nil
+		}
+		select {
+		case exit := <-ended:
+			return fmt.Errorf("it ended at once (%w)", exit)
+		case <-ctx.Done():
+			return fmt.Errorf("not healthy within %s: %w", healthyWithin, err)
+		case <-tick.C:
+		}
+	}
+}
+
+func healthyOnce(ctx context.Context, s server, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return s.Healthy(ctx, address)
+}
+
+func say(s server, format string, args ...any) {
+	fmt.Fprintf(os.Stdout, "%-11s %s "+format+"\n", append([]any{s.About().Name, s.About().Title}, args...)...)
+}
