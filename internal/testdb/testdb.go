@@ -1,0 +1,120 @@
+// Package testdb gives a test the real server it needs, and a place of its own on it.
+//
+//	dsn := testdb.Schema(t, testdb.Postgres(t))
+//	brokers := testdb.Kafka(t)
+//	topic := testdb.Topic(t, brokers, 3)
+//
+// Where a server is stands in the environment (TXONCE_POSTGRES, TXONCE_POSTGRES18, TXONCE_KAFKA) or else in the file
+// .services/env at the top of the checkout, which `make services-up` writes; so `go test ./adapters/kafka` works in an
+// editor too. A test whose server is missing fails: a suite that passes because it ran nothing proves nothing. Only
+// -short, which asks for what needs nothing but Go, skips it, and does so here, so that no test has to say it.
+//
+// Schemas and topics have random names and go away with the test. Packages therefore run side by side on one set of
+// servers, and twice in a row.
+package testdb
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+)
+
+// setUpWithin bounds each exchange with a server that is not the test's own doing.
+const setUpWithin = 30 * time.Second
+
+// server returns the address in the variable env, which holds title's address.
+func server(t testing.TB, env, title string) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skipf("needs %s; -short runs only what needs nothing but Go", title)
+	}
+	address, err := lookup(env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if address == "" {
+		t.Fatalf("%s is not set and not in .services/env: run make services-up", env)
+	}
+	return address
+}
+
+// lookup returns what the environment, or else .services/env, says env is; "" when neither does.
+func lookup(env string) (string, error) {
+	if address := os.Getenv(env); address != "" {
+		return address, nil
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	f, err := os.Open(filepath.Join(root, ".services", "env"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if name, value, _ := strings.Cut(lines.Text(), "="); name == env {
+			return value, nil
+		}
+	}
+	return "", lines.Err()
+}
+
+// moduleRoot walks up from where the test runs, its package's folder, to the one with go.mod.
+func moduleRoot() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("no go.mod in %s or above", start)
+		}
+	}
+}
+
+// answers fails the test when nothing listens: a stale .services/env should read as such, not as a driver's error.
+func answers(t testing.TB, title, network, address string) {
+	t.Helper()
+	conn, err := net.DialTimeout(network, address, 5*time.Second)
+	if err != nil {
+		t.Fatalf("%s does not answer (%v): run make services-up", title, err)
+	}
+	conn.Close()
+}
+
+// randomName returns a name that is valid for a schema and a topic, unique, and says which test it belongs to.
+func randomName(t testing.TB) string {
+	test := strings.Map(func(r rune) rune {
+		if r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
+			return unicode.ToLower(r)
+		}
+		return '_'
+	}, t.Name())
+	var random [6]byte
+	rand.Read(random[:]) // never fails
+	return test[:min(len(test), 40)] + "_" + hex.EncodeToString(random[:])
+}
+
+// cleanUpContext is bounded, and lives on when the test's own context has ended, as it has in a cleanup.
+func cleanUpContext(t testing.TB) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(t.Context()), setUpWithin)
+}
