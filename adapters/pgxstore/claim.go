@@ -29,8 +29,8 @@ type claim struct {
 	clock     time.Time // the database's, after the claim
 	xid       string
 	isolation string
-	forgotten time.Time // all rows forgotten so far had expired by then; zero: none was
-	uses      map[string][]dedup.WindowUse
+	forgotten *time.Time           // all rows forgotten so far had expired by then; nil: none was
+	horizons  map[string]time.Time // per consumer; zero: none of its keys can have been forgotten
 }
 
 // begin sends BEGIN, the claim and what follows it in one round trip. The transaction is to be rolled back also after
@@ -62,7 +62,7 @@ func (c *claim) queue(b *pgx.Batch, rows []claims.Row) {
 	} else {
 		b.Queue(sql.Claim, c.store.columns(rows)...)
 	}
-	b.Queue(sql.AfterClaim, c.plan.Consumers())
+	b.Queue(sql.AfterClaim)
 }
 
 // read takes in the results of what queue queued.
@@ -94,35 +94,10 @@ func (c *claim) readAll(results pgx.BatchResults, begun bool) error {
 	}); err != nil {
 		return c.store.claimError(err)
 	}
-	rows, _ = results.Query()
-	return c.readHorizon(rows, nil, &c.xid, &c.isolation)
-}
-
-// readHorizon reads the rows of dialect's horizon, behind the columns of before.
-func (c *claim) readHorizon(rows pgx.Rows, before ...any) error {
-	var (
-		forgotten, first, until *time.Time
-		seconds                 *int64
-		consumer                *string
-	)
-	c.uses = nil
-	tag, err := pgx.ForEachRow(rows, append(before, &forgotten, &seconds, &first, &until, &consumer), func() error {
-		if forgotten != nil {
-			c.forgotten = *forgotten
-		}
-		if consumer != nil {
-			if c.uses == nil {
-				c.uses = map[string][]dedup.WindowUse{}
-			}
-			c.uses[*consumer] = append(c.uses[*consumer],
-				dedup.WindowUse{Window: time.Duration(*seconds) * time.Second, FirstRun: *first, UsedUntil: *until})
-		}
-		return nil
-	})
-	if err == nil && tag.RowsAffected() == 0 {
-		return databaseError{fmt.Errorf("%w: the row of table txonce_sweep is missing; down and up again with txonce's migrations", dedup.ErrSchema)}
+	if err := results.QueryRow().Scan(nil, &c.xid, &c.isolation, &c.forgotten); err != nil {
+		return c.store.forgottenError(err)
 	}
-	return c.store.claimError(err)
+	return nil
 }
 
 // answers finds out what the rows that were there before say, and whether what was inserted is new.
@@ -138,7 +113,7 @@ func (c *claim) answers(ctx context.Context, tx pgx.Tx) ([]dedup.Claim, error) {
 		if !c.store.leases.Cover(c.plan.Windows(), c.clock) {
 			return nil, fmt.Errorf("%w: a window's registration ran out before the claim", errAgain)
 		}
-		if err := c.horizonElsewhere(ctx); err != nil {
+		if err := c.horizon(ctx, tx); err != nil {
 			return nil, err
 		}
 	}
@@ -157,7 +132,7 @@ func (c *claim) answers(ctx context.Context, tx pgx.Tx) ([]dedup.Claim, error) {
 			return nil, err
 		}
 		found[i] = dedup.Claim{Verdict: dedup.First, Fingerprint: rec.Fingerprint, ExpiresAt: c.expires(rec)}
-		if !dedup.Provable(rec.Time, dedup.Horizon(c.forgotten, c.uses[rec.Key.Consumer])) {
+		if !dedup.Provable(rec.Time, c.horizons[rec.Key.Consumer]) {
 			found[i].Verdict = dedup.Unprovable
 			unprovable = append(unprovable, row.Derived)
 		}
@@ -217,20 +192,47 @@ func (c *claim) missing(existing map[dedup.Derived]dedup.Claim) (rows []claims.R
 	return rows
 }
 
-// horizonElsewhere reads the horizon on another connection where the transaction's snapshot is older than its claim, and
-// some row is old enough to have been forgotten.
-func (c *claim) horizonElsewhere(ctx context.Context) error {
-	if c.isolation == string(pgx.ReadCommitted) || c.isolation == string(pgx.ReadUncommitted) {
-		return nil
-	}
+// horizon finds out up to when keys may have been forgotten, where that matters to a row. A row so young that no node can
+// have forgotten it needs no look, which spares most claims a round trip.
+func (c *claim) horizon(ctx context.Context, tx pgx.Tx) error {
 	old := func(row claims.Row) bool { return c.inserted[row.Derived] && !claims.Young(row.Record.Time, c.clock) }
 	if !slices.ContainsFunc(c.plan.Rows, old) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.store.cfg.InFlightWait) // for callers that hold all of the pool's connections
-	defer cancel()
-	rows, _ := c.store.cfg.Pool.Query(ctx, c.store.sql.Horizon, c.plan.Consumers())
-	return c.readHorizon(rows)
+	var q querier = tx
+	if c.isolation != "read committed" && c.isolation != "read uncommitted" {
+		q = c.store.cfg.Pool
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.store.cfg.InFlightWait) // for callers that hold all of the pool's connections
+		defer cancel()
+		if err := q.QueryRow(ctx, c.store.sql.Forgotten).Scan(&c.forgotten); err != nil {
+			return c.store.forgottenError(err)
+		}
+	}
+	if c.forgotten == nil {
+		return nil
+	}
+	c.horizons = map[string]time.Time{}
+	for _, consumer := range c.plan.Consumers() {
+		rows, _ := q.Query(ctx, c.store.sql.Windows, consumer)
+		uses, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (u dedup.WindowUse, err error) {
+			var seconds int64
+			err = row.Scan(&seconds, &u.FirstRun, &u.UsedUntil)
+			u.Window = time.Duration(seconds) * time.Second
+			return u, err
+		})
+		if err != nil {
+			return c.store.claimError(err)
+		}
+		c.horizons[consumer] = dedup.Horizon(*c.forgotten, uses)
+	}
+	return nil
+}
+
+// querier is a transaction or the pool.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
 func (c *claim) expires(rec dedup.Record) time.Time {
@@ -248,7 +250,12 @@ func (s *Store) existing(ctx context.Context, tx pgx.Tx, rows []claims.Row, foun
 		keys[i] = row.Derived
 		asked[row.Derived] = row.Record.Key
 	}
-	results, _ := tx.Query(ctx, s.sql.Existing, keys)
+	var results pgx.Rows
+	if len(keys) == 1 {
+		results, _ = tx.Query(ctx, s.sql.Lookup, keys[0])
+	} else {
+		results, _ = tx.Query(ctx, s.sql.Existing, keys)
+	}
 	var row storedRow
 	_, err := pgx.ForEachRow(results, row.dest(), func() error {
 		if other, readable := row.naturalKey(); readable && other != asked[row.key] {

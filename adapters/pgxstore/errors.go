@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txonce/txonce/dedup"
@@ -38,6 +39,14 @@ func (s *Store) claimError(err error) error {
 		return databaseError{fmt.Errorf("%w: %v; %s", dedup.ErrSchema, err, howToMigrate)}
 	}
 	return databaseError{fmt.Errorf("pgxstore: claim: %w", err)}
+}
+
+// forgottenError is claimError for reads of the one row of txonce_sweep.
+func (s *Store) forgottenError(err error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return databaseError{fmt.Errorf("%w: the one row of table txonce_sweep is missing, and with it how far keys were forgotten: INSERT INTO txonce_sweep (forgotten_until) VALUES (now())", dedup.ErrSchema)}
+	}
+	return s.claimError(err)
 }
 
 const howToMigrate = "apply txonce's migrations: pgxstore.Migrate(ctx, pool, schema), or the files of package migrations"

@@ -6,8 +6,8 @@ import "strings"
 // adapters/sqlstore send them: parameters have casts, so that a driver may also send them as text.
 type Postgres struct {
 	// Claiming.
-	Claim, ClaimOne, AfterClaim, Horizon, Existing string
-	Forget, SaveResult, Lookup, FlushDuplicate     string
+	Claim, ClaimOne, AfterClaim, Forgotten, Windows, Existing string
+	Forget, SaveResult, Lookup, FlushDuplicate                string
 	// Windows and checks.
 	UseWindow, SchemaVersion, Settings string
 	// Dead letters.
@@ -48,12 +48,15 @@ FROM ` + claimSettings + `
 ON CONFLICT (key) DO NOTHING
 RETURNING key, clock_timestamp()`),
 
-		// The horizon is read by a statement of its own, after the claim: within the claim's statement it would be as old
-		// as that statement's snapshot, and the claim may have waited for a sweep since. Above READ COMMITTED every
-		// statement's snapshot is that old: then Horizon is sent on another connection.
+		// How far was forgotten is read by a statement of its own, after the claim: within the claim's statement it would be
+		// as old as that statement's snapshot, and the claim may have waited for a sweep since. Above READ COMMITTED every
+		// statement's snapshot is that old: then Forgotten is sent on another connection.
 		AfterClaim: q(`SELECT ` + restore + `, coalesce(pg_current_xact_id_if_assigned()::text, ''),
-	current_setting('transaction_isolation'), ` + horizon),
-		Horizon: q(`SELECT ` + horizon),
+	current_setting('transaction_isolation'), forgotten_until FROM @txonce_sweep`),
+		Forgotten: q(`SELECT forgotten_until FROM @txonce_sweep`),
+
+		// Windows come after that: they change in ways that only bring the horizon nearer.
+		Windows: q(`SELECT window_seconds, first_run, used_until FROM @txonce_windows WHERE consumer = $1::text`),
 
 		Existing: q(`SELECT key, fingerprint, expires_at, result, consumer, tenant, id
 FROM @processed_messages WHERE key = ANY($1::uuid[])`),
@@ -72,7 +75,7 @@ FROM @processed_messages WHERE key = $1::uuid`),
 		UseWindow: q(`INSERT INTO @txonce_windows AS w (consumer, window_seconds, first_run, used_until)
 VALUES ($1::text, $2::bigint, clock_timestamp(), clock_timestamp() + $3::float8 * interval '1 second')
 ON CONFLICT (consumer, window_seconds) DO UPDATE SET used_until = greatest(w.used_until, excluded.used_until)
-RETURNING used_until, clock_timestamp()`),
+RETURNING used_until`),
 
 		SchemaVersion: q(`SELECT max(version) FROM @txonce_schema`),
 
@@ -121,11 +124,6 @@ SELECT count(*), max(expires_at), coalesce(extract(epoch FROM clock_timestamp() 
 		SweepDone: q(`UPDATE @txonce_sweep SET next_page = $1::bigint, forgotten_until = greatest(forgotten_until, $2::timestamptz)`),
 	}
 }
-
-// horizon is one row when nothing can have been forgotten, and one per window that counts otherwise.
-const horizon = `s.forgotten_until, w.window_seconds, w.first_run, w.used_until, w.consumer
-FROM @txonce_sweep s LEFT JOIN @txonce_windows w
-	ON w.consumer = ANY($1::text[]) AND s.forgotten_until >= w.first_run + w.window_seconds * interval '1 second'`
 
 // settled: the letter's key was claimed for the same content since.
 const settled = `(p.key IS NOT NULL AND (p.fingerprint = d.fingerprint OR p.fingerprint IS NULL OR d.fingerprint IS NULL))`

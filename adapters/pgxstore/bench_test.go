@@ -1,0 +1,235 @@
+package pgxstore_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/testdb"
+)
+
+const (
+	rounds    = 17
+	slot      = 300 * time.Millisecond
+	batchSize = 100
+)
+
+// BenchmarkWays runs each way of handling a message in turn, in short slots of one run, because the machine's speed
+// changes from minute to minute. A ratio is taken per round, against the base's slot of the same round; the median of
+// the rounds is reported. Gates lie 15 % below what issue 3 asks for.
+//
+//	bare    the effect's transaction without any deduplication: 3 round trips
+//	hand    BEGIN, claim, effect, COMMIT, the way people write it: 4 round trips
+func BenchmarkWays(b *testing.B) {
+	for _, conns := range []int{1, 8} {
+		b.Run(fmt.Sprintf("conns=%d", conns), func(b *testing.B) {
+			w := newWays(b, conns)
+			rates := map[string][]float64{}
+			for range rounds {
+				for _, i := range rand.Perm(len(w.ways)) {
+					way := w.ways[i]
+					rates[way.name] = append(rates[way.name], w.run(b, way, conns))
+				}
+			}
+			ratio := func(way, base string) float64 {
+				rs := make([]float64, rounds)
+				for i := range rs {
+					rs[i] = rates[way][i] / rates[base][i]
+				}
+				return median(rs)
+			}
+			b.ReportMetric(0, "ns/op") // says nothing here
+			b.ReportMetric(median(rates["bare"]), "bare/s")
+			b.ReportMetric(median(rates["hand"]), "hand/s")
+			for _, g := range []struct {
+				way, base string
+				want      [2]float64 // at 1 and 8 connections; 0: no target
+			}{
+				{"hand", "bare", [2]float64{}},
+				{"process", "bare", [2]float64{.80, .80}},
+				{"process", "hand", [2]float64{}},
+				{"batch", "hand", [2]float64{4, 3.5}},
+				{"batchset", "hand", [2]float64{20, 17}},
+				{"duplicate", "hand", [2]float64{}},
+				{"batchdup", "hand", [2]float64{}},
+			} {
+				got, want := ratio(g.way, g.base), g.want[min(conns/8, 1)]
+				b.ReportMetric(got, g.way+"/"+g.base)
+				if got < .85*want {
+					b.Errorf("%s is %.2f x %s at %d connections: want %.2f, and never less than %.2f", g.way, got, g.base, conns, want, .85*want)
+				}
+			}
+		})
+	}
+}
+
+// way handles some new messages on one connection at a time, and says how many.
+type way struct {
+	name string
+	do   func(ctx context.Context) (n int, err error)
+}
+
+type ways struct {
+	ways []way
+	next atomic.Int64
+}
+
+func newWays(b *testing.B, conns int) *ways {
+	pool := testPool(b, testdb.Schema(b, testdb.Postgres(b)), conns)
+	ctx := b.Context()
+	must := func(sql string) {
+		if _, err := pool.Exec(ctx, sql); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := pgxstore.Migrate(ctx, pool, ""); err != nil {
+		b.Fatal(err)
+	}
+	must(`CREATE TABLE ledger (id text NOT NULL, amount bigint NOT NULL)`)
+	must(`CREATE TABLE hand_processed (consumer text, id text, processed_at timestamptz DEFAULT now(), PRIMARY KEY (consumer, id))`)
+	store := newStore(b, pgxstore.Config{Pool: pool})
+
+	const effect = `INSERT INTO ledger (id, amount) VALUES ($1, $2)`
+	one := newConsumer(b, store, consumer.Config[pgx.Tx]{
+		Name: "one",
+		Handle: func(ctx context.Context, tx pgx.Tx, m *consumer.Message) error {
+			_, err := tx.Exec(ctx, effect, m.ID, 1)
+			return err
+		},
+	})
+	set := newConsumer(b, store, consumer.Config[pgx.Tx]{
+		Name: "set",
+		HandleBatch: func(ctx context.Context, tx pgx.Tx, msgs []*consumer.Message) error {
+			ids := make([]string, len(msgs))
+			for i, m := range msgs {
+				ids[i] = m.ID
+			}
+			_, err := tx.Exec(ctx, `INSERT INTO ledger (id, amount) SELECT id, 1 FROM unnest($1::text[]) AS id`, ids)
+			return err
+		},
+	})
+	w := &ways{}
+	old := w.messages(batchSize)
+	for _, err := range one.ProcessBatch(ctx, old) {
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	batch := func(c *consumer.Consumer[pgx.Tx], msgs []*consumer.Message) (int, error) {
+		for _, err := range c.ProcessBatch(ctx, msgs) {
+			if err != nil {
+				return 0, err
+			}
+		}
+		return len(msgs), nil
+	}
+	w.ways = []way{
+		{"bare", func(ctx context.Context) (int, error) {
+			return 1, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+				_, err := tx.Exec(ctx, effect, w.id(), 1)
+				return err
+			})
+		}},
+		{"hand", func(ctx context.Context) (int, error) {
+			return 1, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+				id := w.id()
+				tag, err := tx.Exec(ctx, `INSERT INTO hand_processed (consumer, id) VALUES ($1, $2) ON CONFLICT DO NOTHING`, "hand", id)
+				if err != nil || tag.RowsAffected() == 0 {
+					return err
+				}
+				_, err = tx.Exec(ctx, effect, id, 1)
+				return err
+			})
+		}},
+		{"process", func(ctx context.Context) (int, error) { return 1, one.Process(ctx, w.messages(1)[0]) }},
+		{"batch", func(context.Context) (int, error) { return batch(one, w.messages(batchSize)) }},
+		{"batchset", func(context.Context) (int, error) { return batch(set, w.messages(batchSize)) }},
+		{"duplicate", func(ctx context.Context) (int, error) { return 1, one.Process(ctx, old[rand.IntN(len(old))]) }},
+		{"batchdup", func(context.Context) (int, error) { return batch(one, old) }},
+	}
+	return w
+}
+
+func (w *ways) id() string { return "order-" + strconv.FormatInt(1_000_000_000+w.next.Add(1), 10) }
+
+func (w *ways) messages(n int) []*consumer.Message {
+	msgs := make([]*consumer.Message, n)
+	for i := range msgs {
+		id := w.id()
+		msgs[i] = &consumer.Message{ID: id, Payload: []byte(`{"order_id":"` + id + `","amount":1}`), Time: time.Now(), Attempt: 1}
+	}
+	return msgs
+}
+
+// run returns messages per second.
+func (w *ways) run(b *testing.B, way way, conns int) float64 {
+	var (
+		wg    sync.WaitGroup
+		total atomic.Int64
+		start = time.Now()
+	)
+	for range conns {
+		wg.Go(func() {
+			for time.Since(start) < slot {
+				n, err := way.do(b.Context())
+				if err != nil {
+					b.Errorf("%s: %v", way.name, err)
+					return
+				}
+				total.Add(int64(n))
+			}
+		})
+	}
+	wg.Wait()
+	return float64(total.Load()) / time.Since(start).Seconds()
+}
+
+func median(xs []float64) float64 {
+	xs = slices.Sorted(slices.Values(xs))
+	return xs[len(xs)/2]
+}
+
+func testPool(tb testing.TB, dsn string, conns int) *pgxpool.Pool {
+	tb.Helper()
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cfg.MaxConns = int32(conns)
+	pool, err := pgxpool.NewWithConfig(tb.Context(), cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(pool.Close)
+	return pool
+}
+
+func newStore(tb testing.TB, cfg pgxstore.Config) *pgxstore.Store {
+	tb.Helper()
+	s, err := pgxstore.New(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+func newConsumer(tb testing.TB, store *pgxstore.Store, cfg consumer.Config[pgx.Tx]) *consumer.Consumer[pgx.Tx] {
+	tb.Helper()
+	cfg.Store, cfg.Key = store, consumer.MessageID
+	c, err := consumer.New(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
