@@ -1,0 +1,123 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// minVersion is the first in which members say what they own (cooperative rebalancing) and may be static.
+var minVersion = sarama.V2_4_0_0
+
+// withDefaults returns c complete, or what is wrong with it, all of it at once.
+func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
+	var wrong []error
+	refuse := func(format string, args ...any) {
+		wrong = append(wrong, fmt.Errorf("kafka: SubscriberConfig."+format, args...))
+	}
+	switch {
+	case c.Client == nil:
+		refuse("Client is required")
+	case c.Client.Closed():
+		refuse("Client is closed")
+	default:
+		wrong = append(wrong, refusals(c.Client.Config(), c.Allow)...)
+	}
+	if c.Group == "" {
+		refuse("Group is required")
+	}
+	if len(c.Topics) == 0 || slices.Contains(c.Topics, "") {
+		refuse("Topics is required, and none may be empty")
+	}
+	if c.Processor == nil {
+		refuse("Processor is required")
+	}
+	if c.MaxBatch == 0 {
+		c.MaxBatch = 500
+	}
+	if c.MaxBatchBytes == 0 {
+		c.MaxBatchBytes = 4 << 20
+	}
+	if c.MaxUnfinished == 0 {
+		c.MaxUnfinished = 2 * c.MaxBatch
+	}
+	if c.Grace == 0 {
+		c.Grace = 30 * time.Second
+	}
+	if c.MaxBatch < 0 || c.MaxBatchBytes < 0 || c.Grace < 0 {
+		refuse("MaxBatch, MaxBatchBytes and Grace must not be negative")
+	}
+	if c.MaxUnfinished < c.MaxBatch {
+		refuse("MaxUnfinished is %d, less than MaxBatch (%d)", c.MaxUnfinished, c.MaxBatch)
+	}
+	for _, a := range c.Allow {
+		if !slices.Contains(allowances, a) {
+			refuse("Allow contains %q, which is nothing that could be allowed", a)
+		}
+	}
+	if c.Trace == nil {
+		c.Trace = &Trace{}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c, errors.Join(wrong...)
+}
+
+var allowances = []Allowance{AllowShortWindow, AllowOffsetNewest, AllowResetInvalidOffsets, AllowReadUncommitted, AllowFetchMax}
+
+// refusals lists the settings of cfg under which messages would be lost, or gain effects they must not have.
+func refusals(cfg *sarama.Config, allow []Allowance) (wrong []error) {
+	for _, rule := range []struct {
+		broken  bool
+		setting string
+		why     string
+		fix     string
+		allow   Allowance // empty: there is no way to work like that
+	}{
+		{
+			cfg.Consumer.Offsets.Initial != sarama.OffsetOldest, "Consumer.Offsets.Initial is not OffsetOldest",
+			"a partition without a committed offset would start at its end, and what it holds would never be handled",
+			"set it to sarama.OffsetOldest", AllowOffsetNewest,
+		},
+		{
+			cfg.Consumer.Group.ResetInvalidOffsets, "Consumer.Group.ResetInvalidOffsets is true",
+			"messages deleted before they were handled would be passed over without a word",
+			"set it to false", AllowResetInvalidOffsets,
+		},
+		{
+			cfg.Consumer.IsolationLevel != sarama.ReadCommitted, "Consumer.IsolationLevel is ReadUncommitted",
+			"messages of aborted Kafka transactions would have effects",
+			"set it to sarama.ReadCommitted", AllowReadUncommitted,
+		},
+		{
+			cfg.Consumer.Fetch.Max != 0, "Consumer.Fetch.Max is set",
+			"sarama would skip a message for which it does not suffice",
+			"set it to 0 and use Fetch.Default and Fetch.MaxBytes", AllowFetchMax,
+		},
+		{
+			!cfg.Consumer.Offsets.AutoCommit.Enable, "Consumer.Offsets.AutoCommit.Enable is false",
+			"nothing would ever be committed; only finished messages are marked, so automatic commits lose nothing",
+			"set it to true", "",
+		},
+		{
+			!cfg.Version.IsAtLeast(minVersion), "Version is " + cfg.Version.String(),
+			"it knows no static members and no cooperative rebalancing",
+			"set it to " + minVersion.String() + " or later", "",
+		},
+	} {
+		switch {
+		case !rule.broken || slices.Contains(allow, rule.allow):
+		case rule.allow == "":
+			wrong = append(wrong, fmt.Errorf("kafka: the Client's %s: %s; %s", rule.setting, rule.why, rule.fix))
+		default:
+			wrong = append(wrong, fmt.Errorf("kafka: the Client's %s: %s; %s (kafka.NewConfig does), or allow it with kafka.%s",
+				rule.setting, rule.why, rule.fix, rule.allow))
+		}
+	}
+	return wrong
+}

@@ -1,0 +1,125 @@
+package kafka_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/consumer"
+)
+
+// settings is a sarama.Client that has nothing but settings.
+type settings struct {
+	sarama.Client
+	cfg    *sarama.Config
+	closed bool
+}
+
+func (c settings) Config() *sarama.Config { return c.cfg }
+func (c settings) Closed() bool           { return c.closed }
+
+type processor func(context.Context, *consumer.Message) error
+
+func (p processor) Process(ctx context.Context, msg *consumer.Message) error { return p(ctx, msg) }
+
+func valid() kafka.SubscriberConfig {
+	return kafka.SubscriberConfig{
+		Client: settings{cfg: kafka.NewConfig()}, Group: "billing", Topics: []string{"orders"},
+		Processor: processor(func(context.Context, *consumer.Message) error { return nil }),
+	}
+}
+
+func TestRefusedSettings(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		set   func(*sarama.Config)
+		says  string
+		allow kafka.Allowance
+	}{
+		{"start at the end", func(c *sarama.Config) { c.Consumer.Offsets.Initial = sarama.OffsetNewest },
+			"Consumer.Offsets.Initial", kafka.AllowOffsetNewest},
+		{"start at some offset", func(c *sarama.Config) { c.Consumer.Offsets.Initial = 17 },
+			"Consumer.Offsets.Initial", kafka.AllowOffsetNewest},
+		{"silent reset", func(c *sarama.Config) { c.Consumer.Group.ResetInvalidOffsets = true },
+			"Consumer.Group.ResetInvalidOffsets", kafka.AllowResetInvalidOffsets},
+		{"aborted transactions", func(c *sarama.Config) { c.Consumer.IsolationLevel = sarama.ReadUncommitted },
+			"Consumer.IsolationLevel", kafka.AllowReadUncommitted},
+		{"skipped large messages", func(c *sarama.Config) { c.Consumer.Fetch.Max = 1 << 20 },
+			"Consumer.Fetch.Max", kafka.AllowFetchMax},
+		{"no commits", func(c *sarama.Config) { c.Consumer.Offsets.AutoCommit.Enable = false },
+			"Consumer.Offsets.AutoCommit.Enable", ""},
+		{"old protocol", func(c *sarama.Config) { c.Version = sarama.V2_3_0_0 }, "Version is 2.3.0", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := valid()
+			tt.set(cfg.Client.Config())
+			_, err := kafka.NewSubscriber(cfg)
+			if err == nil || !strings.Contains(err.Error(), tt.says) || strings.Count(err.Error(), "\n") != 0 {
+				t.Fatalf("NewSubscriber = %v; want it refused because of %s alone", err, tt.says)
+			}
+			if tt.allow == "" {
+				cfg.Allow = []kafka.Allowance{kafka.AllowShortWindow, kafka.AllowOffsetNewest,
+					kafka.AllowResetInvalidOffsets, kafka.AllowReadUncommitted, kafka.AllowFetchMax}
+				if _, err := kafka.NewSubscriber(cfg); err == nil {
+					t.Fatal("NewSubscriber accepts it when other things are allowed")
+				}
+				return
+			}
+			if !strings.Contains(err.Error(), "kafka."+string(tt.allow)) {
+				t.Errorf("NewSubscriber = %v; want it to name what allows it, %s", err, tt.allow)
+			}
+			cfg.Allow = []kafka.Allowance{kafka.AllowShortWindow}
+			if _, err := kafka.NewSubscriber(cfg); err == nil {
+				t.Error("NewSubscriber accepts it when something else is allowed")
+			}
+			cfg.Allow = []kafka.Allowance{tt.allow}
+			if _, err := kafka.NewSubscriber(cfg); err != nil {
+				t.Errorf("NewSubscriber = %v; want it accepted when it is allowed", err)
+			}
+		})
+	}
+}
+
+func TestSaramaDefaultsAreRefusedOneByOne(t *testing.T) {
+	cfg := valid()
+	cfg.Client = settings{cfg: sarama.NewConfig()}
+	_, err := kafka.NewSubscriber(cfg)
+	if err == nil || strings.Count(err.Error(), "\n") != 2 {
+		t.Errorf("NewSubscriber = %v; want three lines, for Offsets.Initial, ResetInvalidOffsets and IsolationLevel", err)
+	}
+}
+
+func TestSubscriberConfigErrors(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		set  func(*kafka.SubscriberConfig)
+		says string // empty: accepted
+	}{
+		{"valid", func(*kafka.SubscriberConfig) {}, ""},
+		{"no client", func(c *kafka.SubscriberConfig) { c.Client = nil }, "Client is required"},
+		{"closed client", func(c *kafka.SubscriberConfig) { c.Client = settings{closed: true} }, "Client is closed"},
+		{"no group", func(c *kafka.SubscriberConfig) { c.Group = "" }, "Group"},
+		{"no topics", func(c *kafka.SubscriberConfig) { c.Topics = nil }, "Topics"},
+		{"empty topic", func(c *kafka.SubscriberConfig) { c.Topics = []string{"orders", ""} }, "Topics"},
+		{"no processor", func(c *kafka.SubscriberConfig) { c.Processor = nil }, "Processor"},
+		{"negative batch", func(c *kafka.SubscriberConfig) { c.MaxBatch = -1 }, "MaxBatch"},
+		{"negative bytes", func(c *kafka.SubscriberConfig) { c.MaxBatchBytes = -1 }, "MaxBatchBytes"},
+		{"negative grace", func(c *kafka.SubscriberConfig) { c.Grace = -time.Second }, "Grace"},
+		{"batches that cannot be", func(c *kafka.SubscriberConfig) { c.MaxUnfinished = 499 }, "MaxUnfinished"},
+		{"larger batches", func(c *kafka.SubscriberConfig) { c.MaxBatch = 5000 }, ""},
+		{"unknown allowance", func(c *kafka.SubscriberConfig) { c.Allow = []kafka.Allowance{"AllowAll"} }, `"AllowAll"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := valid()
+			tt.set(&cfg)
+			_, err := kafka.NewSubscriber(cfg)
+			if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("NewSubscriber = %v; want it to say %q", err, tt.says)
+			}
+		})
+	}
+}

@@ -1,0 +1,293 @@
+package kafka_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"go.uber.org/goleak"
+
+	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/internal/testdb"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick")) // sarama's metrics, one per process for ever
+}
+
+// cluster is a Kafka that a test may use as it likes, but for restarting it.
+type cluster struct {
+	name    string
+	brokers []string
+}
+
+// eachCluster runs test against kfake and, unless -short, against Apache Kafka.
+func eachCluster(t *testing.T, test func(t *testing.T, c cluster)) {
+	t.Run("kfake", func(t *testing.T) {
+		t.Parallel()
+		test(t, startKfake(t))
+	})
+	if !testing.Short() {
+		t.Run("kafka", func(t *testing.T) {
+			t.Parallel()
+			test(t, cluster{"kafka", testdb.Kafka(t)})
+		})
+	}
+}
+
+func startKfake(t *testing.T, opts ...kfake.Opt) cluster {
+	t.Helper()
+	c, err := kfake.NewCluster(append(opts, kfake.NumBrokers(1), kfake.GroupMinSessionTimeout(500*time.Millisecond))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return cluster{"kfake", c.ListenAddrs()}
+}
+
+// protocols are the ways of rebalancing.
+var protocols = []struct {
+	name     string
+	strategy func() sarama.BalanceStrategy
+}{
+	{"eager", sarama.NewBalanceStrategyRange},
+	{"cooperative", sarama.NewBalanceStrategyCooperativeSticky},
+}
+
+// eachProtocol runs test with each of them.
+func eachProtocol(t *testing.T, test func(t *testing.T, strategy sarama.BalanceStrategy)) {
+	for _, p := range protocols {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, p.strategy())
+		})
+	}
+}
+
+// testConfig is quick to notice and to repeat. The session is not shorter because the machine may be busy.
+func testConfig(strategy sarama.BalanceStrategy) *sarama.Config {
+	cfg := kafka.NewConfig()
+	cfg.ClientID = "txonce-test"
+	cfg.Consumer.Group.Heartbeat.Interval = 200 * time.Millisecond
+	cfg.Consumer.Group.Session.Timeout = 6 * time.Second
+	cfg.Consumer.Group.Rebalance.Timeout = 10 * time.Second
+	cfg.Consumer.Group.Rebalance.Retry.Backoff = 100 * time.Millisecond
+	cfg.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{strategy}
+	cfg.Consumer.Retry.Backoff = 100 * time.Millisecond
+	cfg.Consumer.MaxWaitTime = 100 * time.Millisecond
+	cfg.Consumer.Offsets.AutoCommit.Interval = 200 * time.Millisecond
+	cfg.Metadata.Retry.Backoff = 100 * time.Millisecond
+	return cfg
+}
+
+func dial(t *testing.T, brokers []string, cfg *sarama.Config) sarama.Client {
+	t.Helper()
+	client, err := sarama.NewClient(brokers, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// group is a consumer group of one topic, both of the test's own.
+type group struct {
+	cluster
+	name, topic string
+	client      sarama.Client // of the test itself
+}
+
+func (c cluster) group(t *testing.T, partitions int32) *group {
+	t.Helper()
+	client := dial(t, c.brokers, testConfig(sarama.NewBalanceStrategyRange()))
+	return &group{c, "group-" + strings.ToLower(rand.Text()[:10]), testdb.Topic(t, c.brokers, partitions), client}
+}
+
+// produce sends msgs, in order, each to the Partition it names.
+func (g *group) produce(t *testing.T, msgs ...*sarama.ProducerMessage) {
+	t.Helper()
+	if err := send(g.brokers, g.topic, msgs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func send(brokers []string, topic string, msgs ...*sarama.ProducerMessage) error {
+	cfg := testConfig(sarama.NewBalanceStrategyRange())
+	cfg.Producer.Partitioner = sarama.NewManualPartitioner
+	cfg.Producer.RequiredAcks = sarama.WaitForAll
+	cfg.Producer.Return.Successes = true
+	producer, err := sarama.NewSyncProducer(brokers, cfg)
+	if err != nil {
+		return err
+	}
+	for _, m := range msgs {
+		m.Topic = topic
+	}
+	return errors.Join(producer.SendMessages(msgs), producer.Close())
+}
+
+// text makes messages of these texts, without keys, for partition.
+func text(partition int32, texts ...string) (msgs []*sarama.ProducerMessage) {
+	for _, s := range texts {
+		msgs = append(msgs, &sarama.ProducerMessage{Partition: partition, Value: sarama.StringEncoder(s)})
+	}
+	return msgs
+}
+
+// numbers makes the texts 0 to n-1.
+func numbers(n int) (texts []string) {
+	for i := range n {
+		texts = append(texts, fmt.Sprint(i))
+	}
+	return texts
+}
+
+// left is how many offsets the group has yet to commit.
+func (g *group) left() (n int64, err error) {
+	partitions, err := g.client.Partitions(g.topic)
+	if err != nil {
+		return 0, err
+	}
+	admin, err := sarama.NewClusterAdminFromClient(g.client)
+	if err != nil {
+		return 0, err
+	}
+	committed, err := admin.ListConsumerGroupOffsets(g.name, map[string][]int32{g.topic: partitions})
+	if err != nil {
+		return 0, err
+	}
+	if committed.Err != sarama.ErrNoError {
+		return 0, committed.Err
+	}
+	for _, p := range partitions {
+		block := committed.GetBlock(g.topic, p)
+		if block == nil || block.Err != sarama.ErrNoError {
+			return 0, fmt.Errorf("partition %d: no committed offset to be had", p)
+		}
+		end, err := g.client.GetOffset(g.topic, p, sarama.OffsetNewest)
+		if err != nil {
+			return 0, err
+		}
+		n += end - max(block.Offset, 0)
+	}
+	return n, nil
+}
+
+// awaitConsumed waits until the committed offsets are the topic's ends.
+func (g *group) awaitConsumed(t *testing.T) {
+	t.Helper()
+	eventually(t, func() error {
+		n, err := g.left()
+		if err == nil && n != 0 {
+			err = fmt.Errorf("the group's committed offsets are %d short of the topic's ends", n)
+		}
+		return err
+	})
+}
+
+// member is a running Subscriber.
+type member struct {
+	t      *testing.T
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // once done
+	log    *logs
+}
+
+// join starts a Subscriber, with the settings of testConfig unless cfg has a Client.
+func (g *group) join(t *testing.T, cfg kafka.SubscriberConfig) *member {
+	t.Helper()
+	m := &member{t: t, done: make(chan struct{}), log: &logs{}}
+	if cfg.Client == nil {
+		cfg.Client = dial(t, g.brokers, testConfig(sarama.NewBalanceStrategyRange()))
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.NewTextHandler(m.log, nil))
+	}
+	cfg.Group, cfg.Topics = g.name, []string{g.topic}
+	sub, err := kafka.NewSubscriber(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	m.cancel = cancel
+	go func() {
+		defer close(m.done)
+		m.err = sub.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-m.done
+		if t.Failed() {
+			t.Log("the Subscriber's log:\n" + m.log.String())
+		}
+	})
+	return m
+}
+
+// stop ends Run's context and returns what Run does.
+func (m *member) stop() error {
+	m.cancel()
+	return m.await()
+}
+
+// await waits for Run to return.
+func (m *member) await() error {
+	m.t.Helper()
+	select {
+	case <-m.done:
+		return m.err
+	case <-time.After(patience):
+		m.t.Fatal("Run did not return in time")
+		return nil
+	}
+}
+
+// logs collects a Subscriber's log.
+type logs struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+var _ io.Writer = (*logs)(nil)
+
+// patience is how long a test waits for what must happen.
+const patience = 40 * time.Second
+
+// eventually repeats check until it returns nil.
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}

@@ -1,0 +1,57 @@
+package kafka
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/IBM/sarama"
+)
+
+// gap is called when a broker says that it does not have what this member asked for next. It returns an error that
+// says which messages are gone, or nil if after all none are.
+func (m *member) gap(topic string, partition int32) error {
+	if slices.Contains(m.cfg.Allow, AllowResetInvalidOffsets) {
+		return nil
+	}
+	committed, oldest, newest, err := m.offsets(topic, partition)
+	switch {
+	case err != nil: // the broker will say it again when it is asked again
+		m.log.Warn("kafka: an offset is out of range, and why could not be found out", "topic", topic, "partition", partition, "error", err)
+		return nil
+	case committed < 0 || oldest <= committed && committed <= newest:
+		return nil
+	case committed > newest:
+		return fmt.Errorf("kafka: %s/%d ends at %d, but group %s has handled it up to %d: the topic was made anew or has "+
+			"lost messages. %s", topic, partition, newest, m.cfg.Group, committed, m.reset(topic, partition))
+	}
+	return fmt.Errorf("kafka: %s/%d begins at %d, but group %s has handled it up to %d only: what lay between was "+
+		"deleted unhandled. %s", topic, partition, oldest, m.cfg.Group, committed, m.reset(topic, partition))
+}
+
+func (m *member) reset(topic string, partition int32) string {
+	return fmt.Sprintf("To go on without it: kafka-consumer-groups --group %s --topic %s:%d --reset-offsets --to-earliest --execute",
+		m.cfg.Group, topic, partition)
+}
+
+func (m *member) offsets(topic string, partition int32) (committed, oldest, newest int64, err error) {
+	admin, err := sarama.NewClusterAdminFromClient(m.client) // not closed: that would close the client
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	answer, err := admin.ListConsumerGroupOffsets(m.cfg.Group, map[string][]int32{topic: {partition}})
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	block := answer.GetBlock(topic, partition)
+	if block == nil {
+		return 0, 0, 0, sarama.ErrIncompleteResponse
+	}
+	if block.Err != sarama.ErrNoError {
+		return 0, 0, 0, block.Err
+	}
+	if oldest, err = m.client.GetOffset(topic, partition, sarama.OffsetOldest); err != nil {
+		return 0, 0, 0, err
+	}
+	newest, err = m.client.GetOffset(topic, partition, sarama.OffsetNewest)
+	return block.Offset, oldest, newest, err
+}

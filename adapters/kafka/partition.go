@@ -1,0 +1,250 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/txonce/txonce/consumer"
+)
+
+// stalled is how long a full queue goes unread before the partition's fetches are paused.
+const stalled = 250 * time.Millisecond
+
+// partition handles the messages of one partition for as long as the group leaves it to this member. One batch is in
+// work at a time.
+type partition struct {
+	*member
+	session sarama.ConsumerGroupSession
+	claim   sarama.ConsumerGroupClaim
+
+	queue   queue
+	marks   marks
+	batch   []*delivery  // in work; nil: none is
+	results chan []error // of batch; has room for one, so that a handler nobody waits for any more can leave
+	full    time.Time    // since when the queue is full; zero: it is not
+	paused  bool         // nothing is fetched
+}
+
+// ConsumeClaim implements sarama.ConsumerGroupHandler. sarama runs it on a goroutine of its own per partition.
+func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	p := &partition{member: m, session: session, claim: claim, results: make(chan []error, 1)}
+	assigned := Assignment{claim.Topic(), claim.Partition(), session.GenerationID(), session.MemberID()}
+	if f := m.cfg.Trace.Assigned; f != nil {
+		f(assigned)
+	}
+	p.commitStart()
+	p.run()
+	if f := m.cfg.Trace.Revoked; f != nil {
+		f(assigned)
+	}
+	return nil
+}
+
+// commitStart commits where a group starts that never committed anything for this partition. Otherwise nobody would
+// notice messages deleted before the first commit. It also leaves the group with an offset for partitions that are empty.
+func (p *partition) commitStart() {
+	if p.claim.InitialOffset() != sarama.OffsetOldest {
+		return
+	}
+	oldest, err := p.client.GetOffset(p.claim.Topic(), p.claim.Partition(), sarama.OffsetOldest)
+	if err == nil { // else the first mark does it
+		p.session.MarkOffset(p.claim.Topic(), p.claim.Partition(), oldest, "")
+	}
+}
+
+func (p *partition) run() {
+	// In-flight work outlives the session, which in eager mode ends when a rebalance begins, by the grace.
+	work, cancel := context.WithCancel(p.work)
+	defer cancel()
+	p.serve(work)
+	p.drain(work, cancel)
+	if p.paused { // sarama would remember it until the partition comes back
+		p.group.Resume(p.self())
+	}
+}
+
+// serve takes messages in and has them handled until the partition is to be given up. In eager mode the session
+// ends then; in cooperative mode it goes on and only Messages is closed.
+func (p *partition) serve(work context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for p.session.Context().Err() == nil {
+		messages, wake := p.flow(p.deliver(work))
+		if wake.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(wake))
+		}
+		select {
+		case <-p.session.Context().Done():
+		case raw, open := <-messages:
+			if !open || !p.take(raw, messages) {
+				return
+			}
+		case errs := <-p.results:
+			p.settle(work, errs)
+		case <-timer.C:
+		}
+	}
+}
+
+// take adds raw and what else is waiting. It returns false when the partition is to be given up.
+func (p *partition) take(raw *sarama.ConsumerMessage, messages <-chan *sarama.ConsumerMessage) bool {
+	for {
+		p.queue.add(&delivery{msg: toMessage(raw), mark: p.marks.deliver(raw), size: sizeOf(raw)})
+		if p.queueFull() && !p.paused {
+			return true
+		}
+		select {
+		case next, open := <-messages:
+			if !open {
+				return false
+			}
+			raw = next
+		default:
+			return true
+		}
+	}
+}
+
+func (p *partition) queueFull() bool {
+	return len(p.queue.waiting) >= p.cfg.MaxUnfinished || p.queue.bytes >= 2*p.cfg.MaxBatchBytes
+}
+
+// flow returns where to receive from: nil while the queue is full. But Messages must not go unread for long, for in
+// cooperative mode its closing is the only word that the partition is to be given up, and stands behind what is
+// buffered. So when the queue stays full the fetches are paused, and what was fetched already is taken in regardless.
+// Fetches are not paused at once, because they take half a second to get going again.
+func (p *partition) flow(wake time.Time) (<-chan *sarama.ConsumerMessage, time.Time) {
+	messages := p.claim.Messages()
+	switch full := p.queueFull(); {
+	case p.paused:
+		if !full {
+			p.paused, p.full = false, time.Time{}
+			p.group.Resume(p.self())
+		}
+		return messages, wake
+	case !full:
+		p.full = time.Time{}
+		return messages, wake
+	case p.full.IsZero():
+		p.full = time.Now()
+	case time.Since(p.full) >= stalled:
+		p.paused = true
+		p.group.Pause(p.self())
+		return messages, wake
+	}
+	if pause := p.full.Add(stalled); wake.IsZero() || pause.Before(wake) {
+		wake = pause
+	}
+	return nil, wake
+}
+
+func (p *partition) self() map[string][]int32 {
+	return map[string][]int32{p.claim.Topic(): {p.claim.Partition()}}
+}
+
+// deliver has the next batch handled, unless one is in work or none is due. wake is when one will be.
+func (p *partition) deliver(work context.Context) (wake time.Time) {
+	if p.batch != nil {
+		return time.Time{}
+	}
+	n := p.cfg.MaxBatch
+	if p.batches == nil {
+		n = 1
+	}
+	batch, wake := p.queue.pick(time.Now(), n, p.cfg.MaxBatchBytes)
+	if len(batch) == 0 {
+		return wake
+	}
+	msgs := make([]*consumer.Message, len(batch))
+	for i, d := range batch {
+		msgs[i] = d.msg
+	}
+	p.batch = batch
+	p.handlers.Go(func() { p.results <- p.process(work, msgs) })
+	return time.Time{}
+}
+
+func (p *partition) process(work context.Context, msgs []*consumer.Message) []error {
+	if p.batches == nil {
+		return []error{p.cfg.Processor.Process(work, msgs[0])}
+	}
+	errs := p.batches.ProcessBatch(work, msgs)
+	if len(errs) != len(msgs) {
+		err := fmt.Errorf("%T.ProcessBatch gave %d answers for %d messages", p.batches, len(errs), len(msgs))
+		errs = make([]error, len(msgs))
+		for i := range errs {
+			errs[i] = err
+		}
+	}
+	return errs
+}
+
+// settle acts on the answers for p.batch.
+func (p *partition) settle(work context.Context, errs []error) {
+	var low *sarama.ConsumerMessage
+	failed := map[string]bool{}
+	now := time.Now()
+	for i, d := range p.batch {
+		var retry *consumer.RetryError
+		switch err := errs[i]; {
+		case err == nil:
+			d.finished = true
+			if mark := p.marks.finish(d.mark); mark != nil {
+				low = mark
+			}
+			continue
+		case errors.As(err, &retry):
+			if !retry.Blameless {
+				d.msg.Attempt++
+			}
+			d.again(now, retry.After, failed[d.msg.Key])
+		case work.Err() != nil && errors.Is(err, work.Err()): // an answer to the cancelling, not to the message
+		default:
+			p.fail(fmt.Errorf("kafka: message %s was given up on and kept nowhere, so it stays unacknowledged; "+
+				"a Store that is a consumer.ParkingLot would have kept it: %w", d.msg.Position, err))
+		}
+		if d.msg.Key != "" {
+			failed[d.msg.Key] = true
+		}
+	}
+	p.queue.settle(p.batch[len(p.batch)-1])
+	p.batch = nil
+	if low == nil {
+		return
+	}
+	p.session.MarkMessage(low, "")
+	if f := p.cfg.Trace.Marked; f != nil {
+		f(low.Topic, low.Partition, low.Offset)
+	}
+}
+
+// drain waits for the batch in work, first patiently, then with its context cancelled.
+func (p *partition) drain(work context.Context, cancel context.CancelFunc) {
+	if p.batch == nil {
+		return
+	}
+	log := p.log.With("topic", p.claim.Topic(), "partition", p.claim.Partition(), "first", p.batch[0].msg.Position)
+	timer := time.NewTimer(p.patience())
+	defer timer.Stop()
+	select {
+	case errs := <-p.results:
+		p.settle(work, errs)
+		return
+	case <-timer.C:
+	}
+	log.Warn("kafka: a handler was still running after the grace period; its context is cancelled")
+	cancel()
+	timer.Reset(p.settling())
+	select {
+	case errs := <-p.results:
+		p.settle(work, errs)
+	case <-timer.C:
+		log.Error("kafka: a handler goes on although its context is cancelled; its messages are delivered again")
+	}
+}

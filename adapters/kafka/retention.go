@@ -1,0 +1,102 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/txonce/txonce/consumer"
+)
+
+// forever is how long a topic keeps messages that it never deletes by age.
+const forever = time.Duration(math.MaxInt64)
+
+// checkTopics refuses topics that do not exist or may not be seen, and such as may deliver a message again when the
+// Processor has forgotten its key.
+func (s *Subscriber) checkTopics(client sarama.Client) error {
+	for _, topic := range s.cfg.Topics {
+		switch err := client.RefreshMetadata(topic); {
+		case errors.Is(err, sarama.ErrUnknownTopicOrPartition), errors.Is(err, sarama.ErrInvalidTopic):
+			return fmt.Errorf("kafka: topic %s does not exist; create it, with the number of partitions it is to have: %w", topic, err)
+		case errors.Is(err, sarama.ErrTopicAuthorizationFailed):
+			return fmt.Errorf("kafka: topic %s: %w; grant this user Read and Describe on it", topic, err)
+		case err != nil:
+			return fmt.Errorf("kafka: topic %s: %w", topic, err)
+		}
+	}
+	windowed, ok := s.cfg.Processor.(consumer.Windowed)
+	if !ok {
+		return nil
+	}
+	admin, err := sarama.NewClusterAdminFromClient(client) // not closed: that would close the client
+	if err != nil {
+		return fmt.Errorf("kafka: %w", err)
+	}
+	for _, topic := range s.cfg.Topics {
+		err := checkWindow(admin, topic, windowed.Window())
+		if err != nil && !slices.Contains(s.cfg.Allow, AllowShortWindow) {
+			return fmt.Errorf("%w, or allow it with kafka.%s", err, AllowShortWindow)
+		}
+		if err != nil {
+			s.log.Warn("kafka: keys may be forgotten before messages", "error", err)
+		}
+	}
+	return nil
+}
+
+func checkWindow(admin sarama.ClusterAdmin, topic string, window time.Duration) error {
+	entries, err := admin.DescribeConfig(sarama.ConfigResource{
+		Type: sarama.TopicResource, Name: topic, ConfigNames: []string{"cleanup.policy", "retention.ms", "segment.ms"},
+	})
+	if err != nil {
+		return fmt.Errorf("kafka: how long topic %s keeps messages could not be read: %w; grant this user DescribeConfigs on it", topic, err)
+	}
+	keeps, why, err := retention(entries)
+	switch {
+	case err != nil:
+		return fmt.Errorf("kafka: how long topic %s keeps messages could not be read: %w", topic, err)
+	case keeps == forever:
+		return fmt.Errorf("kafka: topic %s keeps messages for ever (%s), the Processor remembers keys for %v; set cleanup.policy=delete "+
+			"and retention.ms on the topic", topic, why, window)
+	case window < keeps:
+		return fmt.Errorf("kafka: topic %s keeps messages for up to %v (%s), the Processor remembers keys for %v; set its Window to %v",
+			topic, keeps, why, window, keeps)
+	}
+	return nil
+}
+
+// retention is for how long a topic may hold a message. Kafka deletes whole segments, when the newest message in them is
+// old enough, and an active one takes up to segment.ms to be closed.
+func retention(entries []sarama.ConfigEntry) (keeps time.Duration, why string, err error) {
+	get := func(name string) string {
+		for _, e := range entries {
+			if e.Name == name {
+				return e.Value
+			}
+		}
+		return ""
+	}
+	if policy := get("cleanup.policy"); policy != "" && !strings.Contains(policy, "delete") {
+		return forever, "cleanup.policy=" + policy, nil
+	}
+	kept, err := strconv.ParseInt(get("retention.ms"), 10, 64)
+	if err != nil {
+		return 0, "", fmt.Errorf("retention.ms: %w", err)
+	}
+	segment, err := strconv.ParseInt(get("segment.ms"), 10, 64)
+	if err != nil {
+		return 0, "", fmt.Errorf("segment.ms: %w", err)
+	}
+	why = fmt.Sprintf("retention.ms=%d, segment.ms=%d", kept, segment)
+	const most = int64(forever / time.Millisecond)
+	if kept < 0 || kept > most || segment > most-kept {
+		return forever, why, nil
+	}
+	return time.Duration(kept+segment) * time.Millisecond, why, nil
+}
