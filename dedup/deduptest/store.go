@@ -1,0 +1,268 @@
+package deduptest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// DefaultWait is how long a Store's claims wait for a transaction that holds their key.
+const DefaultWait = time.Second
+
+// Store is a dedup.Store in memory, for tests. It behaves as the stores of real databases do: its transactions run
+// side by side, wait for each other's rows, deadlock, and roll back when their handler fails, panics or is cancelled.
+// It also is a dedup.Registrar, ResultStore, Purger and Lookuper. It is safe for concurrent use.
+type Store struct {
+	// Wait bounds all the waiting of one call of Claim or InTx. Set it before use. Defaults to DefaultWait.
+	Wait time.Duration
+
+	// OnCommit stands between InTx and its COMMIT, for tests of what happens when an answer is lost: it may fail
+	// before or after tx.Commit, or call it later. It owns tx from then on. Set it before use. Defaults to tx.Commit.
+	OnCommit func(ctx context.Context, tx *Tx) error
+
+	db    *Database
+	mu    sync.Mutex
+	names map[string]bool
+}
+
+var (
+	_ dedup.Store[*Tx]       = (*Store)(nil)
+	_ dedup.Registrar        = (*Store)(nil)
+	_ dedup.ResultStore[*Tx] = (*Store)(nil)
+	_ dedup.Purger           = (*Store)(nil)
+	_ dedup.Lookuper         = (*Store)(nil)
+)
+
+// NewStore returns the only Store of a new Database.
+func NewStore() *Store { return NewDatabase().NewStore() }
+
+// Database is where the Store keeps its rows. Several stores may share it, as several processes would.
+func (s *Store) Database() *Database { return s.db }
+
+// InTx implements dedup.Store.
+func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx *Tx, claims []dedup.Claim) error) error {
+	tx, err := s.db.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.handle(ctx, tx, recs, fn); err != nil {
+		return err
+	}
+	if s.OnCommit != nil {
+		return s.OnCommit(ctx, tx)
+	}
+	return tx.Commit(ctx)
+}
+
+// handle rolls tx back unless fn returned nil.
+func (s *Store) handle(ctx context.Context, tx *Tx, recs []dedup.Record, fn func(tx *Tx, claims []dedup.Claim) error) (err error) {
+	done := false
+	defer func() {
+		tx.guarded.Store(false)
+		if !done { // an error, a panic or runtime.Goexit
+			_ = tx.Rollback()
+		}
+	}()
+	claims, err := s.Claim(ctx, tx, recs)
+	if err != nil {
+		return err
+	}
+	tx.guarded.Store(true)
+	err = fn(tx, claims)
+	done = err == nil
+	return err
+}
+
+// Claim implements dedup.Store.
+func (s *Store) Claim(ctx context.Context, tx *Tx, recs []dedup.Record) ([]dedup.Claim, error) {
+	now := s.db.now()
+	keys := make([]dedup.Derived, len(recs))
+	order := make([]int, len(recs))
+	for i, r := range recs {
+		if err := r.Validate(now); err != nil {
+			return nil, err
+		}
+		keys[i], order[i] = r.Key.Derive(), i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return keys[i].Compare(keys[j]) })
+
+	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(s.Wait, DefaultWait), dedup.ErrInFlight)
+	defer cancel()
+	claims := make([]dedup.Claim, len(recs))
+	for _, i := range order {
+		var err error
+		if claims[i], err = s.claim(ctx, tx, keys[i], recs[i]); err != nil {
+			if errors.Is(err, dedup.ErrInFlight) {
+				err = fmt.Errorf("%w: %v", dedup.ErrInFlight, recs[i].Key)
+			}
+			return nil, tx.abort(err)
+		}
+	}
+	return claims, nil
+}
+
+func (s *Store) claim(ctx context.Context, tx *Tx, key dedup.Derived, r dedup.Record) (dedup.Claim, error) {
+	db := s.db
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if err := tx.usable(); err != nil {
+		return dedup.Claim{}, err
+	}
+	db.use(r.Key.Consumer, r.Keep())
+	held := db.locks[key] != nil && db.locks[key].holder == tx
+	if !held {
+		if err := db.lock(ctx, tx, key); err != nil {
+			return dedup.Claim{}, err
+		}
+	}
+	claim, err := tx.claim(key, r)
+	if !held && claim.Verdict != dedup.First { // as in SQL: a row that was there is not locked
+		db.unlock(tx, key)
+	}
+	return claim, err
+}
+
+// claim answers r in one critical section: neither a commit nor a purge can come between looking and inserting.
+func (tx *Tx) claim(key dedup.Derived, r dedup.Record) (dedup.Claim, error) {
+	db := tx.db
+	if old := tx.row(key); old != nil {
+		verdict := dedup.Duplicate
+		switch {
+		case old.key != r.Key:
+			return dedup.Claim{}, fmt.Errorf("%w: %v and %v", dedup.ErrKeyCollision, r.Key, old.key)
+		case !old.fingerprint.Matches(r.Fingerprint):
+			verdict = dedup.Mismatch
+		}
+		return old.claim(verdict), nil
+	}
+	if !dedup.Provable(r.Time, dedup.Horizon(db.forgotten, slices.Collect(maps.Values(db.windows[r.Key.Consumer])))) {
+		return dedup.Claim{Verdict: dedup.Unprovable}, nil
+	}
+	expires := db.now()
+	if r.Time.After(expires) {
+		expires = r.Time
+	}
+	tx.rows[key] = &row{key: r.Key, fingerprint: r.Fingerprint, expires: expires.Add(r.Keep())}
+	return dedup.Claim{Verdict: dedup.First}, nil
+}
+
+// Forget implements dedup.Store.
+func (s *Store) Forget(ctx context.Context, tx *Tx, keys ...dedup.Key) error {
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	for _, k := range keys {
+		key := k.Derive()
+		if err := tx.statement(ctx, key); err != nil {
+			return err
+		}
+		tx.rows[key] = nil
+	}
+	return nil
+}
+
+// SaveResult implements dedup.ResultStore.
+func (s *Store) SaveResult(ctx context.Context, tx *Tx, key dedup.Key, result []byte) error {
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	if err := tx.usable(); err != nil {
+		return err
+	}
+	r := tx.rows[key.Derive()]
+	if r == nil {
+		return fmt.Errorf("deduptest: save result: %v is not claimed by this transaction", key)
+	}
+	r.result = append([]byte{}, result...)
+	return nil
+}
+
+// Lookup implements dedup.Lookuper.
+func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found bool, err error) {
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	if err := s.db.reachable(ctx); err != nil {
+		return dedup.Claim{}, false, err
+	}
+	r := s.db.rows[key.Derive()]
+	if r == nil {
+		return dedup.Claim{}, false, nil
+	}
+	return r.claim(dedup.Duplicate), true, nil
+}
+
+// Register implements dedup.Registrar.
+func (s *Store) Register(ctx context.Context, consumer string, window time.Duration) error {
+	if err := (dedup.Record{Key: dedup.Key{Consumer: consumer, ID: "-"}, Window: window}).Validate(time.Time{}); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	if err := s.db.reachable(ctx); err != nil {
+		return err
+	}
+	if s.names[consumer] {
+		return fmt.Errorf("%w: %q", dedup.ErrNameTaken, consumer)
+	}
+	s.names[consumer] = true
+	s.db.use(consumer, dedup.Record{Window: window}.Keep())
+	return nil
+}
+
+// Purge implements dedup.Purger. A Limit of 0 means 1000.
+func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.Swept, err error) {
+	db := s.db
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if err := db.reachable(ctx); err != nil {
+		return swept, err
+	}
+	now := db.now()
+	if by.Owner != db.sweeper && now.Before(db.leasedUntil) {
+		return dedup.Swept{Busy: true}, nil
+	}
+	db.sweeper, db.leasedUntil = by.Owner, now.Add(by.Lease)
+	for _, key := range slices.SortedFunc(maps.Keys(db.rows), dedup.Derived.Compare) {
+		r := db.rows[key]
+		if db.locks[key] != nil || key.Compare(db.swept) < 0 || r.expires.After(now) {
+			continue
+		}
+		if swept.Keys == cmp.Or(by.Limit, 1000) {
+			db.swept = key
+			return swept, nil
+		}
+		delete(db.rows, key)
+		swept.Keys++
+		swept.Lag = max(swept.Lag, now.Sub(r.expires))
+		if r.expires.After(db.forgotten) {
+			db.forgotten = r.expires
+		}
+	}
+	db.swept, swept.Done = dedup.Derived{}, true
+	return swept, nil
+}
+
+// Retryable implements dedup.Store: true for deadlocks and while the database is down.
+func (s *Store) Retryable(err error) bool {
+	return errors.Is(err, ErrDeadlock) || errors.Is(err, ErrDown)
+}
+
+// row is one claim. A committed row is never changed.
+type row struct {
+	key         dedup.Key
+	fingerprint dedup.Fingerprint
+	expires     time.Time
+	result      []byte
+}
+
+func (r *row) claim(v dedup.Verdict) dedup.Claim {
+	return dedup.Claim{Verdict: v, Fingerprint: r.fingerprint, ExpiresAt: r.expires, Result: bytes.Clone(r.result)}
+}

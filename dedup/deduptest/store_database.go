@@ -1,0 +1,214 @@
+package deduptest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// What a Store calls Retryable.
+var (
+	ErrDeadlock = errors.New("deduptest: deadlock: this transaction was rolled back")
+	ErrDown     = errors.New("deduptest: database is down")
+)
+
+// Database is what several stores of one test may share: claims, and the effects of handlers, as named values and as
+// counts. Make one with NewDatabase. It is safe for concurrent use.
+type Database struct {
+	// Now is the database's clock. Set it before use. Defaults to time.Now.
+	Now func() time.Time
+
+	mu    sync.Mutex
+	down  bool
+	rows  map[dedup.Derived]*row
+	data  map[string]any
+	count map[string]int
+	open  map[*Tx]bool
+	locks map[any]*lock // of a dedup.Derived or of a value's name
+
+	windows     map[string]map[time.Duration]dedup.WindowUse
+	forgotten   time.Time
+	swept       dedup.Derived
+	sweeper     string
+	leasedUntil time.Time
+}
+
+// lock is a row's; it is there while a transaction holds it.
+type lock struct {
+	holder *Tx
+	freed  chan struct{}
+}
+
+// NewDatabase returns an empty Database.
+func NewDatabase() *Database {
+	return &Database{
+		rows: map[dedup.Derived]*row{}, data: map[string]any{}, count: map[string]int{}, open: map[*Tx]bool{}, locks: map[any]*lock{},
+		windows: map[string]map[time.Duration]dedup.WindowUse{},
+	}
+}
+
+// NewStore returns one more Store on db.
+func (db *Database) NewStore() *Store { return &Store{db: db, names: map[string]bool{}} }
+
+// Begin starts a transaction that the caller must end by Commit or Rollback. An ended ctx lets it fail to commit.
+func (db *Database) Begin(ctx context.Context) (*Tx, error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if err := db.reachable(ctx); err != nil {
+		return nil, err
+	}
+	tx := &Tx{db: db, rows: map[dedup.Derived]*row{}, data: map[string]any{}, count: map[string]int{}}
+	db.open[tx] = true
+	return tx, nil
+}
+
+// Value is the committed value of name, or nil.
+func (db *Database) Value(name string) any {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.data[name]
+}
+
+// Values are the committed values of all names that begin with prefix.
+func (db *Database) Values(prefix string) map[string]any {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	found := map[string]any{}
+	for name, v := range db.data {
+		if strings.HasPrefix(name, prefix) {
+			found[name] = v
+		}
+	}
+	return found
+}
+
+// Count is how often committed transactions called Add(name).
+func (db *Database) Count(name string) int {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.count[name]
+}
+
+// Open is how many transactions are in progress. It is 0 at rest, or somebody leaks.
+func (db *Database) Open() int {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return len(db.open)
+}
+
+// Stop takes the database down: open transactions are lost, and all calls fail with ErrDown until Start.
+func (db *Database) Stop() {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.down = true
+	for tx := range db.open {
+		tx.close(ErrDown)
+	}
+}
+
+// Start brings the database back after Stop, with all that was committed.
+func (db *Database) Start() {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.down = false
+}
+
+// Age makes everything in the database d older, as if so much time had passed for it and for nobody else.
+func (db *Database) Age(d time.Duration) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for key, r := range db.rows {
+		older := *r
+		older.expires = r.expires.Add(-d)
+		db.rows[key] = &older
+	}
+	for _, uses := range db.windows {
+		for w, u := range uses {
+			uses[w] = dedup.WindowUse{Window: w, FirstRun: u.FirstRun.Add(-d), UsedUntil: u.UsedUntil.Add(-d)}
+		}
+	}
+	if !db.forgotten.IsZero() {
+		db.forgotten = db.forgotten.Add(-d)
+	}
+	db.leasedUntil = db.leasedUntil.Add(-d)
+}
+
+func (db *Database) reachable(ctx context.Context) error {
+	if db.down {
+		return ErrDown
+	}
+	return ctx.Err()
+}
+
+func (db *Database) now() time.Time {
+	if db.Now == nil {
+		return time.Now()
+	}
+	return db.Now()
+}
+
+// use records, outside of any transaction, that consumer claims under window.
+func (db *Database) use(consumer string, window time.Duration) {
+	uses := db.windows[consumer]
+	if uses == nil {
+		uses = map[time.Duration]dedup.WindowUse{}
+		db.windows[consumer] = uses
+	}
+	now := db.now()
+	u, found := uses[window]
+	if !found {
+		u = dedup.WindowUse{Window: window, FirstRun: now}
+	}
+	if u.UsedUntil.Sub(now) < dedup.UseFor/2 {
+		u.UsedUntil = now.Add(dedup.UseFor)
+	}
+	uses[window] = u
+}
+
+// lock waits until tx holds id. It is called, and returns, with db.mu locked.
+func (db *Database) lock(ctx context.Context, tx *Tx, id any) error {
+	for {
+		l := db.locks[id]
+		switch {
+		case l == nil:
+			db.locks[id] = &lock{holder: tx, freed: make(chan struct{})}
+			tx.locks = append(tx.locks, id)
+			return nil
+		case l.holder == tx:
+			return nil
+		}
+		for held := l; held != nil; held = held.holder.waits {
+			if held.holder == tx {
+				return fmt.Errorf("%w (on %v)", ErrDeadlock, id)
+			}
+		}
+		tx.waits = l
+		db.mu.Unlock()
+		var err error
+		select {
+		case <-l.freed:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		db.mu.Lock()
+		tx.waits = nil
+		if err == nil {
+			err = tx.usable()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (db *Database) unlock(tx *Tx, id any) {
+	if l := db.locks[id]; l != nil && l.holder == tx {
+		delete(db.locks, id)
+		close(l.freed)
+	}
+}

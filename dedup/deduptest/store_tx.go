@@ -1,0 +1,186 @@
+package deduptest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync/atomic"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// Tx is a transaction of a Database: the TTx of a Store. What it writes becomes visible when it commits.
+//
+// An error of one of its methods aborts it, as in PostgreSQL: whatever follows fails, and so does its COMMIT.
+type Tx struct {
+	db      *Database
+	guarded atomic.Bool // a handler has it, who must not end it
+	err     error       // why it is of no more use
+	ended   bool
+	rows    map[dedup.Derived]*row // nil: forgotten
+	data    map[string]any         // nil: removed
+	count   map[string]int
+	locks   []any
+	waits   *lock
+}
+
+// errConstraint is what a real database says of a value it refuses.
+var errConstraint = errors.New("deduptest: constraint violated")
+
+// Add counts one effect, like an INSERT into a table without a unique index: it waits for nobody, and running twice
+// shows. An empty name violates a constraint.
+func (tx *Tx) Add(name string) error {
+	tx.db.mu.Lock()
+	defer tx.db.mu.Unlock()
+	if err := tx.usable(); err != nil {
+		return err
+	}
+	if name == "" {
+		tx.err = errConstraint
+		return tx.err
+	}
+	tx.count[name]++
+	return nil
+}
+
+// Fail makes the database answer err, as to a statement that it refuses, and returns it: the transaction is aborted.
+func (tx *Tx) Fail(err error) error { return tx.abort(err) }
+
+// Put sets the value of name, like an UPDATE: it waits, for as long as ctx lets it, for another transaction that has
+// set the same name. An empty name violates a constraint. The value must not be changed afterwards.
+func (tx *Tx) Put(ctx context.Context, name string, value any) error {
+	return tx.Update(ctx, name, func(any) any { return value })
+}
+
+// Update sets the value of name to what f makes of the value it had, in both of which nil stands for none.
+func (tx *Tx) Update(ctx context.Context, name string, f func(old any) any) error {
+	tx.db.mu.Lock()
+	defer tx.db.mu.Unlock()
+	if err := tx.statement(ctx, name); err != nil {
+		return err
+	}
+	if name == "" {
+		tx.err = errConstraint
+		return tx.err
+	}
+	tx.data[name] = f(tx.value(name))
+	return nil
+}
+
+// Value is the value of name as tx sees it, or nil.
+func (tx *Tx) Value(name string) (any, error) {
+	tx.db.mu.Lock()
+	defer tx.db.mu.Unlock()
+	if err := tx.usable(); err != nil {
+		return nil, err
+	}
+	return tx.value(name), nil
+}
+
+// Commit makes the transaction's work visible. In a handler it is refused, and nothing of the handler's transaction
+// will be committed: it belongs to the Store.
+func (tx *Tx) Commit(ctx context.Context) error {
+	tx.db.mu.Lock()
+	defer tx.db.mu.Unlock()
+	if tx.guarded.Load() {
+		tx.err = fmt.Errorf("%w: it called Commit", dedup.ErrTxEnded)
+		return tx.err
+	}
+	defer tx.close(errors.New("deduptest: transaction has ended"))
+	switch {
+	case tx.err == nil:
+	case errors.Is(tx.err, dedup.ErrTxEnded), errors.Is(tx.err, ErrDown):
+		return tx.err
+	default: // a statement failed, and nobody reported it
+		return fmt.Errorf("%w: COMMIT was answered by ROLLBACK after: %w", dedup.ErrTxEnded, tx.err)
+	}
+	if err := tx.db.reachable(ctx); err != nil {
+		return err
+	}
+	for key, r := range tx.rows {
+		if r == nil {
+			delete(tx.db.rows, key)
+		} else {
+			tx.db.rows[key] = r
+		}
+	}
+	maps.Copy(tx.db.data, tx.data)
+	maps.DeleteFunc(tx.db.data, func(_ string, v any) bool { return v == nil })
+	for name, n := range tx.count {
+		tx.db.count[name] += n
+	}
+	return nil
+}
+
+// Rollback leaves nothing of the transaction behind. After Commit it does nothing.
+// In a handler it is reported: InTx then fails with dedup.ErrTxEnded.
+func (tx *Tx) Rollback() error {
+	tx.db.mu.Lock()
+	defer tx.db.mu.Unlock()
+	if tx.guarded.Load() {
+		tx.err = fmt.Errorf("%w: it called Rollback", dedup.ErrTxEnded)
+		return tx.err
+	}
+	tx.close(errors.New("deduptest: transaction has ended"))
+	return nil
+}
+
+// The methods below are called with db.mu locked.
+
+func (tx *Tx) usable() error {
+	if tx.err != nil && !tx.ended {
+		return fmt.Errorf("deduptest: transaction is aborted after: %w", tx.err)
+	}
+	return tx.err
+}
+
+// statement begins one that locks id. Where it fails, the transaction is aborted.
+func (tx *Tx) statement(ctx context.Context, id any) error {
+	if err := tx.usable(); err != nil {
+		return err
+	}
+	if err := tx.db.lock(ctx, tx, id); err != nil {
+		if tx.err == nil {
+			tx.err = err
+		}
+		return err
+	}
+	return nil
+}
+
+func (tx *Tx) row(key dedup.Derived) *row {
+	if r, touched := tx.rows[key]; touched {
+		return r
+	}
+	return tx.db.rows[key]
+}
+
+func (tx *Tx) value(name string) any {
+	if v, touched := tx.data[name]; touched {
+		return v
+	}
+	return tx.db.data[name]
+}
+
+// abort, other than the rest, locks db.mu itself.
+func (tx *Tx) abort(err error) error {
+	tx.db.mu.Lock()
+	defer tx.db.mu.Unlock()
+	if tx.err == nil {
+		tx.err = err
+	}
+	return err
+}
+
+// close gives everything back. Only the first one counts.
+func (tx *Tx) close(why error) {
+	if tx.ended {
+		return
+	}
+	tx.ended, tx.err = true, why
+	for _, id := range tx.locks {
+		tx.db.unlock(tx, id)
+	}
+	delete(tx.db.open, tx)
+}
