@@ -35,15 +35,18 @@ func keep(dir string) error {
 	if err := child.Start(); err != nil {
 		return err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- child.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = child.Wait() // ProcessState says as much
+	}()
 
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
 		select {
-		case err := <-ended:
-			return fmt.Errorf("%s: %w", p.Args[0], err)
+		case <-ended:
+			return fmt.Errorf("%s ended by itself: %s", p.Args[0], child.ProcessState)
 		case <-asked:
 			return end(child, p.Stop, ended)
 		case <-tick.C:
@@ -55,7 +58,7 @@ func keep(dir string) error {
 }
 
 // end shuts the child down, by force when it does not go in time. How a process that was told to end exits is no error.
-func end(child *exec.Cmd, stop syscall.Signal, ended <-chan error) error {
+func end(child *exec.Cmd, stop syscall.Signal, ended <-chan struct{}) error {
 	if err := child.Process.Signal(stop); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
@@ -64,11 +67,9 @@ func end(child *exec.Cmd, stop syscall.Signal, ended <-chan error) error {
 		return nil
 	case <-time.After(endWithin):
 	}
-	if err := child.Process.Kill(); err != nil {
-		return err
-	}
+	err := child.Process.Kill()
 	<-ended
-	return fmt.Errorf("%s had to be killed", child.Path)
+	return errors.Join(fmt.Errorf("%s had to be killed", child.Path), err)
 }
 
 func removeOutside(p process) error {

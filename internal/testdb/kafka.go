@@ -2,6 +2,7 @@ package testdb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -65,7 +66,7 @@ func awaitLeaders(ctx context.Context, admin sarama.ClusterAdmin, topic string) 
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("no leader for every partition (%v): %w", err, ctx.Err())
+			return fmt.Errorf("no leader for every partition: %w", errors.Join(err, ctx.Err()))
 		case <-tick.C:
 		}
 	}
