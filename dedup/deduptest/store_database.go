@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -41,7 +42,12 @@ type Database struct {
 // lock is a row's; it is there while a transaction holds it.
 type lock struct {
 	holder *Tx
-	freed  chan struct{}
+	queue  []*waiter
+}
+
+type waiter struct {
+	tx    *Tx
+	woken chan struct{} // closed once tx holds the lock, or has ended
 }
 
 // NewDatabase returns an empty Database.
@@ -172,43 +178,52 @@ func (db *Database) use(consumer string, window time.Duration) {
 
 // lock waits until tx holds id. It is called, and returns, with db.mu locked.
 func (db *Database) lock(ctx context.Context, tx *Tx, id any) error {
-	for {
-		l := db.locks[id]
-		switch {
-		case l == nil:
-			db.locks[id] = &lock{holder: tx, freed: make(chan struct{})}
-			tx.locks = append(tx.locks, id)
-			return nil
-		case l.holder == tx:
-			return nil
-		}
-		for held := l; held != nil; held = held.holder.waits {
-			if held.holder == tx {
-				return fmt.Errorf("%w (on %v)", ErrDeadlock, id)
-			}
-		}
-		tx.waits = l
-		db.mu.Unlock()
-		var err error
-		select {
-		case <-l.freed:
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		}
-		db.mu.Lock()
-		tx.waits = nil
-		if err == nil {
-			err = tx.usable()
-		}
-		if err != nil {
-			return err
+	l := db.locks[id]
+	switch {
+	case l == nil:
+		db.locks[id] = &lock{holder: tx}
+		tx.locks = append(tx.locks, id)
+		return nil
+	case l.holder == tx:
+		return nil
+	}
+	for held := l; held != nil; held = held.holder.waits {
+		if held.holder == tx {
+			return fmt.Errorf("%w (on %v)", ErrDeadlock, id)
 		}
 	}
+	w := &waiter{tx: tx, woken: make(chan struct{})}
+	l.queue = append(l.queue, w)
+	tx.waits = l
+	db.mu.Unlock()
+	select {
+	case <-w.woken:
+	case <-ctx.Done():
+	}
+	db.mu.Lock()
+	tx.waits = nil
+	if l.holder != tx && !tx.ended {
+		l.queue = slices.DeleteFunc(l.queue, func(q *waiter) bool { return q == w })
+		return context.Cause(ctx)
+	}
+	return tx.usable()
 }
 
+// unlock hands id to whoever has waited longest. A lock that is free for all to grab can deadlock the same two for ever.
 func (db *Database) unlock(tx *Tx, id any) {
-	if l := db.locks[id]; l != nil && l.holder == tx {
-		delete(db.locks, id)
-		close(l.freed)
+	l := db.locks[id]
+	if l == nil || l.holder != tx {
+		return
 	}
+	for _, w := range l.queue {
+		l.queue = l.queue[1:]
+		w.tx.waits = nil
+		close(w.woken)
+		if !w.tx.ended {
+			l.holder = w.tx
+			w.tx.locks = append(w.tx.locks, id)
+			return
+		}
+	}
+	delete(db.locks, id)
 }
