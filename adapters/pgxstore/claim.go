@@ -42,7 +42,7 @@ func (c *claim) begin(ctx context.Context, conn *pgx.Conn) (pgx.Tx, error) {
 		c.queue(b, c.plan.Rows)
 	}
 	results := conn.SendBatch(ctx, b)
-	err := c.read(results, true)
+	err := c.read(results, len(c.plan.Rows), true)
 	return results.Tx(), err
 }
 
@@ -50,7 +50,7 @@ func (c *claim) begin(ctx context.Context, conn *pgx.Conn) (pgx.Tx, error) {
 func (c *claim) send(ctx context.Context, tx pgx.Tx) error {
 	b := &pgx.Batch{}
 	c.queue(b, c.plan.Rows)
-	return c.read(tx.SendBatch(ctx, b), false)
+	return c.read(tx.SendBatch(ctx, b), len(c.plan.Rows), false)
 }
 
 // queue adds the claim of rows, and the statement that follows every claim.
@@ -59,28 +59,36 @@ func (c *claim) queue(b *pgx.Batch, rows []claims.Row) {
 	if len(rows) == 1 {
 		a := c.store.args(rows[0])
 		b.Queue(sql.ClaimOne, a.key, a.fingerprint, a.consumer, a.tenant, a.id, a.time, a.seconds, c.store.wait)
-	} else {
-		b.Queue(sql.Claim, c.store.columns(rows)...)
+		b.Queue(sql.AfterClaim)
+		return
 	}
+	b.Queue(sql.BoundBatch, c.store.wait)
+	b.Queue(sql.Claim, c.store.columns(rows)...)
 	b.Queue(sql.AfterClaim)
+	b.Queue(sql.UnboundBatch)
 }
 
-// read takes in the results of what queue queued.
-func (c *claim) read(results pgx.BatchResults, begun bool) error {
-	err := c.readAll(results, begun)
+// read takes in the results of what queue queued for n rows, behind a BEGIN or not.
+func (c *claim) read(results pgx.BatchResults, n int, begun bool) error {
+	err := c.readAll(results, n, begun)
 	if closed := results.Close(); err == nil && closed != nil {
 		err = c.store.claimError(closed)
 	}
 	return err
 }
 
-func (c *claim) readAll(results pgx.BatchResults, begun bool) error {
+func (c *claim) readAll(results pgx.BatchResults, n int, begun bool) error {
 	if begun {
 		if _, err := results.Exec(); err != nil {
 			return databaseError{fmt.Errorf("pgxstore: begin: %w", err)}
 		}
-		if len(c.plan.Rows) == 0 {
-			return nil
+	}
+	if n == 0 {
+		return nil
+	}
+	if n > 1 {
+		if _, err := results.Exec(); err != nil {
+			return c.store.claimError(err)
 		}
 	}
 	if c.inserted == nil {
@@ -175,7 +183,7 @@ func (c *claim) existing(ctx context.Context, tx pgx.Tx) (map[dedup.Derived]dedu
 		}
 		b := &pgx.Batch{}
 		c.queue(b, rows)
-		if err := c.read(tx.SendBatch(ctx, b), false); err != nil {
+		if err := c.read(tx.SendBatch(ctx, b), len(rows), false); err != nil {
 			return nil, err
 		}
 	}

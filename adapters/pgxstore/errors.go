@@ -33,7 +33,7 @@ func (s *Store) claimError(err error) error {
 	switch {
 	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.As(err, new(databaseError)):
 		return err
-	case errors.As(err, &pg) && pg.Code == "55P03":
+	case errors.As(err, &pg) && (pg.Code == "55P03" || pg.Code == "57014"): // its time ran out, see dialect.Postgres.BoundBatch
 		return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.InFlightWait)
 	case isUndefined(err):
 		return databaseError{fmt.Errorf("%w: %v; %s", dedup.ErrSchema, err, howToMigrate)}

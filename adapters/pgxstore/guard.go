@@ -209,6 +209,9 @@ func (t *guarded) Conn() *pgx.Conn {
 	return t.Tx.Conn()
 }
 
+// errSwallowed is not ErrTxEnded: the statement that failed decides whose fault it was.
+var errSwallowed = errors.New("pgxstore: rolled back: a statement failed, and the handler returned nil")
+
 // verdict says, after the handler returned nil, whether COMMIT may be sent.
 func (g *guard) verdict(ctx context.Context) error {
 	if err := g.refused(); err != nil {
@@ -218,7 +221,7 @@ func (g *guard) verdict(ctx context.Context) error {
 	case g.conn.IsClosed():
 		return databaseError{fmt.Errorf("pgxstore: connection lost before COMMIT: %w", g.first)}
 	case g.conn.PgConn().TxStatus() == 'E':
-		return g.aborted(fmt.Errorf("%w: a statement failed, and the handler returned nil", dedup.ErrTxEnded))
+		return g.aborted(errSwallowed)
 	case !g.unproven || g.xid == "":
 		return nil
 	}

@@ -78,7 +78,7 @@ func (s *Store) checkSchema(ctx context.Context) error {
 	case version == nil || *version < known:
 		return databaseError{fmt.Errorf("%w: version %d%s, this program needs %d; %s", dedup.ErrSchema, deref(version), s.where(), known, howToMigrate)}
 	case *version > known:
-		return databaseError{fmt.Errorf("%w: version %d%s is newer than the %d that this program knows; deploy a newer one", dedup.ErrSchema, *version, s.where(), known)}
+		return databaseError{fmt.Errorf("%w: version %d%s is newer than the %d that this program knows; deploy a newer program, or migrate down first", dedup.ErrSchema, *version, s.where(), known)}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import "strings"
 // adapters/sqlstore send them: parameters have casts, so that a driver may also send them as text.
 type Postgres struct {
 	// Claiming.
+	BoundBatch, UnboundBatch                                  string
 	Claim, ClaimOne, AfterClaim, Forgotten, Windows, Existing string
 	Forget, SaveResult, Lookup, FlushDuplicate                string
 	// Windows and checks.
@@ -32,6 +33,12 @@ func NewPostgres(schema string) Postgres {
 	}
 	q := func(sql string) string { return strings.ReplaceAll(sql, "@", prefix) }
 	return Postgres{
+		// lock_timeout bounds each wait of a statement. A claim of many keys might wait for each in turn, so the whole of it
+		// is bounded too, by the statement before it: a statement's own timeout is what was set when it began.
+		BoundBatch: `SELECT set_config('txonce.statement_timeout', current_setting('statement_timeout'), true),
+	set_config('statement_timeout', $1::text, true)`,
+		UnboundBatch: `SELECT set_config('statement_timeout', current_setting('txonce.statement_timeout'), true)`,
+
 		// ON CONFLICT DO NOTHING waits for a transaction that holds the key, and writes nothing for a duplicate: no WAL,
 		// no transaction id. Keys come sorted, so that two batches cannot wait for each other.
 		Claim: q(`INSERT INTO @processed_messages (key, fingerprint, consumer, tenant, id, expires_at)
@@ -135,9 +142,8 @@ func RetryablePostgres(code string) bool {
 	case "25P02": // a statement failed before this one: that one's code decides
 		return false
 	case "40001", "40P01", // serialisation failure, deadlock
-		"40003",          // statement completion unknown
-		"55P03",          // a lock was not to be had in time
-		"XX001", "XX002": // data or index corrupted
+		"40003", // statement completion unknown
+		"55P03": // a lock was not to be had in time
 		return true
 	}
 	if len(code) != 5 {
@@ -149,7 +155,8 @@ func RetryablePostgres(code string) bool {
 		"42", // missing table or column, no permission: a deployment, not a message
 		"53", // out of disk, memory, connections
 		"57", // shutdown, cancelled by an operator or a timeout
-		"58": // I/O
+		"58", // I/O
+		"XX": // internal errors, corruption
 		return true
 	}
 	return false
