@@ -27,11 +27,13 @@ func install(ctx context.Context, servers []server) error {
 	var programs, packages, wanting []string
 	for _, s := range servers {
 		for _, p := range s.Needs() {
-			if _, err := exec.LookPath(p.Name); err == nil || slices.Contains(packages, p.Package) {
+			if _, err := exec.LookPath(p.Name); err == nil {
 				continue
 			}
-			programs, packages = append(programs, p.Name), append(packages, p.Package)
 			wanting = append(wanting, s.About().Name)
+			if !slices.Contains(packages, p.Package) {
+				programs, packages = append(programs, p.Name), append(packages, p.Package)
+			}
 		}
 	}
 	if len(packages) == 0 {
@@ -39,7 +41,7 @@ func install(ctx context.Context, servers []server) error {
 	}
 	command := "apt-get install -y --no-install-recommends " + strings.Join(packages, " ")
 	failed := func(why error) error {
-		return fmt.Errorf("%s needs %s, which cannot be installed from here (%w); install with: sudo %s",
+		return fmt.Errorf("%s: %s missing and not installable from here (%w); install with: sudo %s",
 			strings.Join(slices.Compact(wanting), ", "), strings.Join(programs, ", "), why, command)
 	}
 	asRoot, err := rootPrefix(ctx)

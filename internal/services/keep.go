@@ -28,12 +28,17 @@ func keep(dir string) error {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGTERM)
 
+	ids := os.NewFile(3, idsFile) // from startKeeper, locked
 	child := exec.Command(p.Args[0], p.Args[1:]...)
 	child.Dir = "/"
 	child.Stdout, child.Stderr = os.Stdout, os.Stderr
+	child.ExtraFiles = []*os.File{ids}
 	child.SysProcAttr = &syscall.SysProcAttr{Credential: p.User}
 	if err := child.Start(); err != nil {
 		return err
+	}
+	if _, err := fmt.Fprintln(ids, os.Getpid(), child.Process.Pid); err != nil {
+		return errors.Join(err, child.Process.Kill())
 	}
 	ended := make(chan struct{})
 	go func() {

@@ -13,7 +13,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -28,10 +27,10 @@ func startNative(ctx context.Context, s server) (<-chan error, error) {
 		return nil, err
 	}
 	p, err := s.Prepare(ctx, dir)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = writeProcess(dir, p)
 	}
-	if err := writeProcess(dir, p); err != nil {
+	if err != nil {
 		return nil, errors.Join(err, removeOutside(p))
 	}
 	return startKeeper(ctx, dir)
@@ -48,60 +47,68 @@ func startKeeper(ctx context.Context, dir string) (<-chan error, error) {
 		return nil, err
 	}
 	defer log.Close()
-	pid, err := lockFile(ctx, filepath.Join(dir, keeperFile))
+	ids, err := lockFile(ctx, filepath.Join(dir, idsFile))
 	if err != nil {
 		return nil, err
 	}
-	defer pid.Close() // the keeper has inherited it, and with it the lock
+	defer ids.Close() // the keeper inherits it, and with it the lock
 
 	keeper := exec.Command(self, "keep", dir) // without ctx: it stays when up returns
 	keeper.Dir = "/"
 	keeper.Stdout, keeper.Stderr = log, log
-	keeper.ExtraFiles = []*os.File{pid}
+	keeper.ExtraFiles = []*os.File{ids}
 	keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := keeper.Start(); err != nil {
 		return nil, err
-	}
-	if _, err := fmt.Fprintln(pid, keeper.Process.Pid); err != nil {
-		return nil, errors.Join(err, keeper.Process.Signal(syscall.SIGTERM))
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- keeper.Wait() }()
 	return ended, nil
 }
 
-// stopNative ends the keeper that runs in dir, if one does, and waits for it.
+// stopNative ends what runs in dir, if anything does, and waits for it.
 func stopNative(ctx context.Context, dir string) error {
-	path := filepath.Join(dir, keeperFile)
-	text, err := os.ReadFile(path)
+	p, err := readProcess(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
+	path := filepath.Join(dir, idsFile)
 	if locked(ctx, path) {
-		// Only while the lock is held is the number in the file certain to be the keeper's.
-		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		// Only while the lock is held are the numbers in the file certain to be ours.
+		var keeper, server int
+		text, err := os.ReadFile(path)
 		if err != nil {
+			return err
+		}
+		if _, err := fmt.Sscan(string(text), &keeper, &server); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
-			return fmt.Errorf("end process %d: %w", pid, err)
+		err = endAndWait(ctx, keeper, syscall.SIGTERM, path)
+		if err != nil { // somebody killed the keeper, and left its server
+			err = endAndWait(ctx, server, p.Stop, path)
 		}
-		ctx, cancel := context.WithTimeout(ctx, endWithin+5*time.Second)
-		defer cancel()
-		lock, err := lockFile(ctx, path)
 		if err != nil {
-			return fmt.Errorf("process %d does not end: %w", pid, err)
+			return err
 		}
-		lock.Close()
-	}
-	p, err := readProcess(dir)
-	if err != nil {
-		return err
 	}
 	return removeOutside(p)
+}
+
+// endAndWait signals a process and waits until nobody holds the lock on the file any more.
+func endAndWait(ctx context.Context, pid int, signal syscall.Signal, path string) error {
+	if err := syscall.Kill(pid, signal); err != nil {
+		return fmt.Errorf("end process %d: %w", pid, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, endWithin+5*time.Second)
+	defer cancel()
+	lock, err := lockFile(ctx, path)
+	if err != nil {
+		return fmt.Errorf("process %d does not end: %w", pid, err)
+	}
+	return lock.Close()
 }
 
 // locked says whether a living process holds the file's lock.

@@ -78,10 +78,11 @@ func (p postgres) Prepare(ctx context.Context, dir string) (process, error) {
 	if err != nil {
 		return process{}, err
 	}
+	failed := func(err error) (process, error) { return process{Outside: run.outside}, err }
 	programs := p.installed()
 	if programs == "" {
 		if programs, err = p.unpack(ctx, run.dir); err != nil {
-			return process{}, err
+			return failed(err)
 		}
 	}
 	data := filepath.Join(run.dir, "data")
@@ -90,7 +91,7 @@ func (p postgres) Prepare(ctx context.Context, dir string) (process, error) {
 	initdb.Dir = run.dir
 	initdb.SysProcAttr = &syscall.SysProcAttr{Credential: run.user}
 	if out, err := initdb.CombinedOutput(); err != nil {
-		return process{}, fmt.Errorf("initdb: %w\n%s", err, out)
+		return failed(fmt.Errorf("initdb: %w\n%s", err, out))
 	}
 	args := []string{filepath.Join(programs, "postgres"), "-D", data, "-p", strconv.Itoa(p.port)}
 	for _, setting := range postgresSettings {

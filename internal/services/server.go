@@ -17,6 +17,7 @@ type server interface {
 	// Needs lists the programs that running it natively takes.
 	Needs() []program
 	// Prepare makes it ready to run natively: fetches jars, creates its data in the empty folder dir, and says what to run.
+	// On an error only the process's Outside counts.
 	Prepare(ctx context.Context, dir string) (process, error)
 }
 

@@ -26,7 +26,7 @@ func dirOf(s server) (string, error) {
 const (
 	logFile     = "log"
 	processFile = "process.json" // how it was started natively
-	keeperFile  = "keeper.pid"   // locked for as long as the keeper whose id it holds lives
+	idsFile     = "pid"          // of its keeper and of the server itself; locked for as long as either lives
 	dockerFile  = "docker"       // there when docker compose started it
 )
 
