@@ -1,0 +1,221 @@
+package deduptest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// horizonCases are about messages that may be older than what was forgotten.
+func horizonCases[TTx any]() []testCase[TTx] {
+	return []testCase[TTx]{
+		{name: "an old message without a row is unprovable, and nothing is claimed", perIsolation: true, run: unprovable[TTx]},
+		{name: "a message younger than the horizon, or without a time, is first", run: younger[TTx]},
+		{name: "a consumer that never forgot may read old messages", run: neverForgot[TTx]},
+		{name: "a window raised does not hide what a shorter one forgot", run: windowRaised[TTx]},
+		{name: "a window lowered forgets no older claims", run: windowLowered[TTx]},
+		{name: "a short window out of use is left behind", run: windowOutOfUse[TTx]},
+		{name: "a node that claimed long ago registers again", run: registersAgain[TTx]},
+		{name: "future times are refused", run: future[TTx]},
+		{name: "unprovable in a batch concerns its message only", run: unprovableInBatch[TTx]},
+		{name: "a snapshot older than the purge does not hide it", perIsolation: true, run: oldSnapshot[TTx]},
+		{name: "a random history never makes a known key new", run: randomHistory[TTx]},
+		{name: "a claim racing a purge is duplicate or unprovable, never new", perIsolation: true, run: horizonStress[TTx]},
+	}
+}
+
+func timeout(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.Context(), d)
+}
+
+// forgotten claims id under window, and lets it be forgotten an hour after that has passed. It returns when the claim
+// was, on the clock after ageing.
+func (e *env[TTx]) forgotten(t *testing.T, id string, window time.Duration) (claimed time.Time) {
+	t.Helper()
+	now := time.Now()
+	e.must(t, e.node(t), recordAt(id, now, window), dedup.First)
+	age := window + time.Hour
+	e.Age(t, age)
+	if swept := sweepAll(t, e.node(t), 100); swept.Keys == 0 {
+		t.Fatal("no keys forgotten")
+	}
+	return now.Add(-age)
+}
+
+func unprovable[TTx any](t *testing.T, e *env[TTx]) {
+	claimed := e.forgotten(t, "k", 24*time.Hour)
+	s := e.node(t)
+	for _, r := range []dedup.Record{
+		recordAt("k", claimed, 24*time.Hour),                       // the redelivery that all of this is for
+		recordAt("other", claimed.Add(-time.Minute), 24*time.Hour), // nobody can know
+		recordAt("ancient", claimed.Add(-9999*time.Hour), 24*time.Hour),
+	} {
+		for range 2 { // the first look claimed nothing
+			if got := verdicts(t, s, []dedup.Record{r}); got[0] != dedup.Unprovable {
+				t.Errorf("%v: %v, want unprovable", r.Key, got[0])
+			}
+		}
+		r.Time = time.Time{}
+		if v := verdict(t, s, r).Verdict; v != dedup.First {
+			t.Errorf("%v without its time: %v, want first: unprovable left a claim behind", r.Key, v)
+		}
+	}
+	ctx := bounded(t)
+	err := e.Tx(ctx, e.options(), func(tx TTx) error {
+		claims, err := s.Claim(ctx, tx, []dedup.Record{recordAt("k", claimed, 24*time.Hour)})
+		if err == nil && claims[0].Verdict != dedup.Unprovable {
+			t.Errorf("in the caller's own transaction: %v, want unprovable", claims[0].Verdict)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.wantEffects(t, "k")
+}
+
+func younger[TTx any](t *testing.T, e *env[TTx]) {
+	claimed := e.forgotten(t, "k", 24*time.Hour)
+	s := e.node(t)
+	e.must(t, s, recordAt("younger", claimed.Add(time.Minute), 24*time.Hour), dedup.First)
+	e.must(t, s, recordAt("fresh", time.Now(), 24*time.Hour), dedup.First)
+	e.must(t, s, recordAt("timeless", time.Time{}, 24*time.Hour), dedup.First)
+	e.must(t, s, recordAt("younger", claimed.Add(time.Minute), 24*time.Hour), dedup.Duplicate)
+}
+
+func neverForgot[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	reader := recordAt("before", time.Now().Add(-9000*time.Hour), 0)
+	reader.Key.Consumer = "reader"
+	e.must(t, s, reader, dedup.First)
+	e.forgotten(t, "k", 2*time.Hour) // by another consumer
+	s = e.node(t)
+	reader.Key.ID = "after"
+	e.must(t, s, reader, dedup.First)
+	reader.Key.Consumer = "newcomer"
+	e.must(t, s, reader, dedup.First)
+	reader.Key.Consumer = consumer
+	e.must(t, s, reader, dedup.Unprovable)
+}
+
+func windowRaised[TTx any](t *testing.T, e *env[TTx]) {
+	claimed := e.forgotten(t, "k", 2*time.Hour)
+	s := e.node(t)
+	e.must(t, s, recordAt("k", claimed, 1000*time.Hour), dedup.Unprovable)
+	e.must(t, s, recordAt("younger", claimed.Add(time.Minute), 1000*time.Hour), dedup.First)
+}
+
+func windowLowered[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	now := time.Now()
+	e.must(t, s, recordAt("kept", now, 48*time.Hour), dedup.First)
+	e.must(t, s, recordAt("forgotten", now, 2*time.Hour), dedup.First)
+	const age = 10 * time.Hour
+	e.Age(t, age)
+	s = e.node(t)
+	sweepAll(t, s, 100)
+	e.must(t, s, recordAt("kept", now.Add(-age), 2*time.Hour), dedup.Duplicate)
+	e.must(t, s, recordAt("forgotten", now.Add(-age), 48*time.Hour), dedup.Unprovable)
+	e.must(t, s, recordAt("forgotten", now.Add(-age), 2*time.Hour), dedup.Unprovable)
+}
+
+// windowOutOfUse: once nobody has claimed under the short window for long, later sweeps say nothing about it.
+func windowOutOfUse[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	e.must(t, s, recordAt("k", time.Now(), 2*time.Hour), dedup.First)
+	e.Age(t, 200*time.Hour)
+	e.must(t, e.node(t), recordAt("l", time.Now(), 1000*time.Hour), dedup.First)
+	e.Age(t, 200*time.Hour)
+	e.forgotten(t, "m", 2*time.Hour) // in use again, just now, and forgotten
+	s = e.node(t)
+	e.must(t, s, recordAt("old", time.Now().Add(-100*time.Hour), 1000*time.Hour), dedup.Unprovable)
+
+	other := e.fresh(t)
+	s = other.node(t)
+	other.must(t, s, recordAt("k", time.Now(), 2*time.Hour), dedup.First)
+	other.must(t, s, recordAt("l", time.Now(), 1000*time.Hour), dedup.First)
+	other.Age(t, 200*time.Hour)
+	r := recordAt("of another consumer", time.Now(), 2*time.Hour) // moves what was forgotten up to now
+	r.Key.Consumer = "another"
+	other.must(t, other.node(t), r, dedup.First)
+	other.Age(t, 3*time.Hour)
+	sweepAll(t, other.node(t), 100)
+	s = other.node(t)
+	other.must(t, s, recordAt("since", time.Now().Add(-100*time.Hour), 1000*time.Hour), dedup.First)
+	other.must(t, s, recordAt("k", time.Now().Add(-203*time.Hour), 1000*time.Hour), dedup.Unprovable)
+}
+
+// registersAgain: a node whose lease on its window ran out claims again; that use must count.
+func registersAgain[TTx any](t *testing.T, e *env[TTx]) {
+	e.must(t, e.node(t), recordAt("first use", time.Now(), 2*time.Hour), dedup.First)
+	e.Age(t, 100*time.Hour)
+	claimed := e.forgotten(t, "k", 2*time.Hour)
+	e.must(t, e.node(t), recordAt("k", claimed, 2*time.Hour), dedup.Unprovable)
+}
+
+func future[TTx any](t *testing.T, e *env[TTx]) {
+	s, ctx := e.node(t), bounded(t)
+	_, err := e.handle(ctx, s, recordAt("k", time.Now().Add(dedup.MaxAhead+time.Minute), 0))
+	if !errors.Is(err, dedup.ErrFuture) || s.Retryable(err) {
+		t.Fatalf("a message of the future: %v (retryable %v), want ErrFuture", err, s.Retryable(err))
+	}
+	e.wantEffects(t)
+	e.must(t, s, recordAt("k", time.Now().Add(dedup.MaxAhead-time.Minute), 0), dedup.First)
+}
+
+func unprovableInBatch[TTx any](t *testing.T, e *env[TTx]) {
+	claimed := e.forgotten(t, "k", 24*time.Hour)
+	s := e.node(t)
+	e.must(t, s, recordAt("known", time.Time{}, 24*time.Hour), dedup.First)
+	recs := []dedup.Record{
+		recordAt("new", time.Now(), 24*time.Hour),
+		recordAt("k", claimed, 24*time.Hour),
+		recordAt("known", claimed, 24*time.Hour),
+		recordAt("younger", claimed.Add(time.Hour), 24*time.Hour),
+		recordAt("k", claimed, 24*time.Hour),
+	}
+	want := []dedup.Verdict{dedup.First, dedup.Unprovable, dedup.Duplicate, dedup.First, dedup.Unprovable}
+	for range 2 {
+		got := verdicts(t, s, recs)
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("verdicts %v, want %v", got, want)
+		}
+		want[0], want[3] = dedup.Duplicate, dedup.Duplicate
+	}
+}
+
+// oldSnapshot: the transaction looked at the database before the first purge ever, and claims after it.
+func oldSnapshot[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	now := time.Now()
+	e.must(t, s, recordAt("k", now, 2*time.Hour), dedup.First)
+	const age = 3 * time.Hour
+	e.Age(t, age)
+	s, ctx := e.node(t), bounded(t)
+	e.must(t, s, recordAt("warm", time.Now(), 2*time.Hour), dedup.First)
+	var got dedup.Verdict
+	err := e.Tx(ctx, e.options(), func(tx TTx) error {
+		if err := e.Effect(ctx, tx, "a statement that takes the snapshot"); err != nil {
+			return err
+		}
+		if swept := sweepAll(t, e.node(t), 100); swept.Keys != 1 {
+			t.Errorf("%d keys forgotten, want 1", swept.Keys)
+		}
+		claims, err := s.Claim(ctx, tx, []dedup.Record{recordAt("k", now.Add(-age), 2*time.Hour)})
+		if err == nil {
+			got = claims[0].Verdict
+		}
+		return err
+	})
+	if err != nil && !s.Retryable(err) {
+		t.Fatal(err)
+	}
+	if err == nil && got != dedup.Unprovable && got != dedup.Duplicate {
+		t.Errorf("verdict %v, want unprovable, duplicate or a retryable error", got)
+	}
+	e.must(t, s, recordAt("k", now.Add(-age), 2*time.Hour), dedup.Unprovable)
+}

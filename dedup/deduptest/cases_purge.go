@@ -1,0 +1,202 @@
+package deduptest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// purgeCases are about forgetting.
+func purgeCases[TTx any]() []testCase[TTx] {
+	return []testCase[TTx]{
+		{name: "purge spares young rows", run: purgeSpares[TTx]},
+		{name: "purge of an empty table is done", run: purgeEmpty[TTx]},
+		{name: "purge forgets no more than its limit", run: purgeIsBounded[TTx]},
+		{name: "one sweeper at a time, and another takes over when its lease ran out", run: purgeLease[TTx]},
+		{name: "purge spares a row that a transaction is forgetting", run: purgeBesideForget[TTx]},
+		{name: "a purge that is cut short forgets nothing without saying so", run: purgeCut[TTx]},
+	}
+}
+
+func purger[TTx any](t *testing.T, s dedup.Store[TTx]) dedup.Purger {
+	t.Helper()
+	p, ok := s.(dedup.Purger)
+	hook(t, "dedup.Purger", !ok)
+	return p
+}
+
+// sweepAll purges until Done, and returns what all of it did.
+func sweepAll[TTx any](t *testing.T, s dedup.Store[TTx], limit int) (all dedup.Swept) {
+	t.Helper()
+	p, ctx := purger(t, s), bounded(t)
+	by := dedup.Sweep{Owner: "suite", Lease: time.Minute, Limit: limit}
+	for range 1000 {
+		var swept dedup.Swept
+		err := retry(ctx, s, func() (err error) {
+			swept, err = p.Purge(ctx, by)
+			return err
+		})
+		if err != nil {
+			t.Fatalf("purge: %v", err)
+		}
+		if swept.Busy {
+			t.Fatal("purge: busy, but this owner has the lease")
+		}
+		if swept.Keys > limit {
+			t.Fatalf("purge forgot %d keys, more than its limit of %d", swept.Keys, limit)
+		}
+		all.Keys += swept.Keys
+		all.Lag = max(all.Lag, swept.Lag)
+		if swept.Done {
+			return all
+		}
+	}
+	t.Fatal("purge is never done")
+	return all
+}
+
+func purgeSpares[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	now := time.Now()
+	e.must(t, s, recordAt("short", now, 2*time.Hour), dedup.First)
+	e.must(t, s, recordAt("long", now, 20*time.Hour), dedup.First)
+	e.must(t, s, recordAt("default", now, 0), dedup.First)
+	e.must(t, s, recordAt("ahead", now.Add(50*time.Minute), 2*time.Hour), dedup.First)
+	if swept := sweepAll(t, s, 100); swept.Keys != 0 {
+		t.Fatalf("%d keys forgotten before any had expired", swept.Keys)
+	}
+	e.Age(t, 150*time.Minute)
+	s = e.node(t)
+	swept := sweepAll(t, s, 100)
+	if swept.Keys != 1 {
+		t.Fatalf("%d keys forgotten, want 1", swept.Keys)
+	}
+	if want := 30 * time.Minute; swept.Lag < want-time.Second || swept.Lag > want+limit {
+		t.Errorf("lag %v, want %v", swept.Lag, want)
+	}
+	e.must(t, s, recordAt("long", now, 20*time.Hour), dedup.Duplicate)
+	e.must(t, s, recordAt("default", now, 0), dedup.Duplicate)
+	e.must(t, s, recordAt("ahead", now, 2*time.Hour), dedup.Duplicate)
+	e.must(t, s, recordAt("short", time.Time{}, 2*time.Hour), dedup.First) // without a time there is no horizon: it shows that the row is gone
+}
+
+func purgeEmpty[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	if swept := sweepAll(t, s, 10); swept.Keys != 0 || swept.Lag != 0 {
+		t.Errorf("swept %+v", swept)
+	}
+	e.must(t, s, recordAt("old", time.Now().Add(-1000*time.Hour), 0), dedup.First)
+}
+
+func purgeIsBounded[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	var recs []dedup.Record
+	for i := range 100 {
+		recs = append(recs, recordAt(fmt.Sprint("k", i), time.Now(), time.Hour))
+	}
+	verdicts(t, s, recs)
+	e.must(t, s, recordAt("young", time.Now(), 10*time.Hour), dedup.First)
+	e.Age(t, 2*time.Hour)
+	s = e.node(t)
+	if swept := sweepAll(t, s, 7); swept.Keys != len(recs) {
+		t.Errorf("%d keys forgotten, want %d", swept.Keys, len(recs))
+	}
+	e.must(t, s, recordAt("young", time.Now(), 10*time.Hour), dedup.Duplicate)
+	if swept := sweepAll(t, s, 7); swept.Keys != 0 {
+		t.Errorf("a second pass forgot %d keys", swept.Keys)
+	}
+}
+
+func purgeLease[TTx any](t *testing.T, e *env[TTx]) {
+	a, b, ctx := e.node(t), e.node(t), bounded(t)
+	e.must(t, a, recordAt("k", time.Now(), time.Hour), dedup.First)
+	purge := func(s dedup.Store[TTx], owner string, lease time.Duration, busy bool) dedup.Swept {
+		t.Helper()
+		swept, err := purger(t, s).Purge(ctx, dedup.Sweep{Owner: owner, Lease: lease, Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if swept.Busy != busy {
+			t.Fatalf("%s: busy %v, want %v", owner, swept.Busy, busy)
+		}
+		if busy && swept.Keys != 0 {
+			t.Fatalf("%s: busy, but forgot %d keys", owner, swept.Keys)
+		}
+		return swept
+	}
+	purge(a, "a", 3*time.Hour, false)
+	purge(b, "b", 3*time.Hour, true)
+	purge(a, "a", 3*time.Hour, false) // renewed
+	e.Age(t, 2*time.Hour)
+	purge(b, "b", time.Hour, true)
+	e.Age(t, 2*time.Hour)
+	if swept := purge(b, "b", 3*time.Hour, false); swept.Keys != 1 {
+		t.Errorf("the new owner forgot %d keys, want 1", swept.Keys)
+	}
+	purge(a, "a", 3*time.Hour, true) // the old one notices
+}
+
+func purgeBesideForget[TTx any](t *testing.T, e *env[TTx]) {
+	s, ctx := e.node(t), bounded(t)
+	recs := []dedup.Record{recordAt("a", time.Now(), time.Hour), recordAt("b", time.Now(), time.Hour)}
+	verdicts(t, s, recs)
+	e.Age(t, 2*time.Hour)
+	s = e.node(t)
+	err := s.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error {
+		if err := s.Forget(ctx, tx, recs[0].Key); err != nil {
+			return err
+		}
+		began := time.Now()
+		if swept := sweepAll(t, s, 10); swept.Keys != 1 {
+			t.Errorf("%d keys forgotten beside a row that is held, want 1", swept.Keys)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("the purge waited %v for a row that is held", took)
+		}
+		return errUndo
+	})
+	if err != errUndo {
+		t.Fatal(err)
+	}
+	if swept := sweepAll(t, s, 10); swept.Keys != 1 {
+		t.Errorf("then %d keys forgotten, want the 1 that was held", swept.Keys)
+	}
+}
+
+// purgeCut ends purges at any moment: what is gone must lie behind the horizon.
+func purgeCut[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	var recs []dedup.Record
+	for i := range 200 {
+		recs = append(recs, recordAt(fmt.Sprint("k", i), time.Now(), time.Hour))
+	}
+	verdicts(t, s, recs)
+	const age = 2 * time.Hour
+	e.Age(t, age)
+	s = e.node(t)
+	cut := 0
+	for i := range 15 {
+		ctx, cancel := timeout(t, time.Duration(i)*200*time.Microsecond)
+		_, err := purger(t, s).Purge(ctx, dedup.Sweep{Owner: "suite", Lease: time.Minute, Limit: 10})
+		cancel()
+		if err != nil {
+			cut++
+		}
+		for k := range recs {
+			r := recs[k]
+			r.Time = r.Time.Add(-age)
+			if k%10 != i%10 {
+				continue
+			}
+			if v := verdict(t, s, r).Verdict; v != dedup.Duplicate && v != dedup.Unprovable {
+				t.Fatalf("after a purge that was cut short (error %v): %v is %v, want duplicate or unprovable", err, r.Key, v)
+			}
+		}
+	}
+	if cut == 0 {
+		t.Error("no purge was cut short: this case tried nothing")
+	}
+	sweepAll(t, s, 50)
+}

@@ -1,0 +1,85 @@
+package deduptest_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/deduptest"
+)
+
+func TestStoreInMemory(t *testing.T) {
+	deduptest.TestStore(t, deduptest.Harness[*deduptest.Tx]{
+		New: inMemory,
+		DoesNotApply: map[string]string{
+			"each error code is retryable or not":                              "a map has no error codes",
+			"compact rows keep the same promises":                              "a map has no columns",
+			"the handler's lock wait is the session's":                         "there are no sessions",
+			"commit outcome unknown: COMMIT lost":                              "no connection lies between the store and its rows",
+			"commit outcome unknown: answer lost":                              "no connection lies between the store and its rows",
+			"commit outcome unknown: COMMIT late":                              "no connection lies between the store and its rows",
+			"commit outcome unknown: a claim that gives up waiting":            "no connection lies between the store and its rows",
+			"Register refuses a missing schema and names the fix":              "a map has no schema",
+			"Register refuses another version of the schema and names the fix": "a map has no schema",
+			"Register refuses a database that forgets commits":                 "it does not survive its process, and does not pretend to",
+			"a missing table is the database's fault":                          "a map has no tables",
+		},
+	})
+}
+
+func inMemory(t *testing.T) deduptest.DB[*deduptest.Tx] {
+	db := deduptest.NewDatabase()
+	var written sync.Map // names of effects; the Database counts them
+	t.Cleanup(func() {
+		if n := db.Open(); n != 0 {
+			t.Errorf("%d transactions were left open", n)
+		}
+	})
+	return deduptest.DB[*deduptest.Tx]{
+		Open: func(_ *testing.T, o deduptest.Options) dedup.Store[*deduptest.Tx] {
+			s := db.NewStore()
+			s.Wait = o.Wait
+			return s
+		},
+		Tx: func(ctx context.Context, _ deduptest.Options, fn func(*deduptest.Tx) error) error {
+			tx, err := db.Begin(ctx)
+			if err != nil {
+				return err
+			}
+			defer tx.Rollback()
+			if err := fn(tx); err != nil {
+				return err
+			}
+			return tx.Commit(ctx)
+		},
+		Effect: func(_ context.Context, tx *deduptest.Tx, name string) error {
+			written.Store(name, true)
+			return tx.Add("effect " + name)
+		},
+		Effects: func(*testing.T) (names []string) {
+			for name := range written.Range {
+				for range db.Count("effect " + name.(string)) {
+					names = append(names, name.(string))
+				}
+			}
+			return names
+		},
+		Plant: func(_ *testing.T, at dedup.Derived, k dedup.Key) { db.Plant(at, k) },
+		Wrote: func(_ context.Context, tx *deduptest.Tx) (bool, error) { return tx.Wrote(), nil },
+		Age:   func(_ *testing.T, d time.Duration) { db.Age(d) },
+		Lock:  func(ctx context.Context, tx *deduptest.Tx, name string) error { return tx.Put(ctx, "lock "+name, 1) },
+		Misuse: []deduptest.Misuse[*deduptest.Tx]{
+			{Name: "swallowed error", Do: func(_ context.Context, tx *deduptest.Tx) error { return tx.Add("") }},
+			{Name: "Commit", Ends: true, Do: func(ctx context.Context, tx *deduptest.Tx) error { return tx.Commit(ctx) }},
+			{Name: "Rollback", Ends: true, Do: func(_ context.Context, tx *deduptest.Tx) error { return tx.Rollback() }},
+			{Name: "database restarted", Do: func(context.Context, *deduptest.Tx) error {
+				db.Stop()
+				db.Start()
+				return errors.New("restarted")
+			}},
+		},
+	}
+}
