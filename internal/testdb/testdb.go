@@ -75,18 +75,20 @@ func lookup(env string) (string, error) {
 	return "", lines.Err()
 }
 
-// moduleRoot walks up from where the test runs, its package's folder, to the one with go.mod.
+// moduleRoot walks up from where the test runs, its package's folder, to the one with this module's go.mod. Modules nested
+// in the checkout, such as migrations/interop, use the same servers.
 func moduleRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
 	for dir := start; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+		mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && strings.HasPrefix(string(mod), "module github.com/txonce/txonce\n") {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("no go.mod in %s or above", start)
+			return "", fmt.Errorf("no go.mod of txonce in %s or above", start)
 		}
 	}
 }

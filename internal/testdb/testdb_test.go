@@ -89,7 +89,7 @@ func TestMissingServer(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			checkout := t.TempDir()
-			write(t, filepath.Join(checkout, "go.mod"), "module x\n")
+			write(t, filepath.Join(checkout, "go.mod"), "module github.com/txonce/txonce\n")
 			if test.file != "" {
 				write(t, filepath.Join(checkout, ".services", "env"), test.file)
 			}
