@@ -1,0 +1,143 @@
+package dialect
+
+import "strings"
+
+// SQLite holds the statements for SQLite 3.42 and later, in the order of a message's life. Lists of parameters come as one
+// JSON text. Keys are 16-byte blobs, in lists their hexadecimal digits; times are microseconds since 1970.
+//
+// A write transaction excludes every other, so that what PostgreSQL must guard against cannot happen: no claim waits
+// for another's key, no row vanishes between conflict and read, and the horizon may be read within the transaction.
+type SQLite struct {
+	// Claiming.
+	Lock, Claim, Forgotten, Windows, Existing, Mark, Proof string
+	Forget, SaveResult, Lookup                             string
+	// Windows and checks.
+	UseWindow, WindowUse, SchemaVersion, Version, Synchronous, JournalMode string
+	// Dead letters.
+	Park, Take, Letters, DropSettled string
+	// Sweeping.
+	SweepLease, SweepExpired, SweepEnd, SweepDelete, SweepDone string
+}
+
+// clock is the database's: milliseconds, as microseconds.
+const clock = `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`
+
+// NewSQLite returns the statements.
+func NewSQLite() SQLite {
+	q := func(sql string) string { return strings.ReplaceAll(sql, "@clock", clock) }
+	return SQLite{
+		// As the first statement it makes any BEGIN an IMMEDIATE one: it takes the write lock, and the snapshot after it.
+		// A transaction that read before it wrote fails at once when another has written since, whatever busy_timeout says.
+		Lock: `DELETE FROM processed_messages WHERE false`,
+
+		// A row of the list is [key, fingerprint, consumer, tenant, id, time, window].
+		Claim: q(`INSERT INTO processed_messages (key, fingerprint, consumer, tenant, id, expires_at)
+SELECT unhex(value ->> 0), value ->> 1, value ->> 2, value ->> 3, value ->> 4, max(@clock, value ->> 5) + (value ->> 6)
+FROM json_each(?1) WHERE true
+ON CONFLICT (key) DO NOTHING
+RETURNING key, @clock`),
+
+		Forgotten: `SELECT forgotten_until FROM txonce_sweep`,
+
+		Windows: `SELECT window_seconds, first_run, used_until FROM txonce_windows WHERE consumer = ?1`,
+
+		Existing: `SELECT ` + existing + ` FROM processed_messages WHERE key IN (SELECT unhex(value) FROM json_each(?1))`,
+
+		// A savepoint goes with the transaction that it was made in, so that releasing it proves the transaction.
+		Mark:  `SAVEPOINT txonce_claimed`,
+		Proof: `RELEASE txonce_claimed`,
+
+		Forget: `DELETE FROM processed_messages WHERE key IN (SELECT unhex(value) FROM json_each(?1))`,
+
+		SaveResult: `UPDATE processed_messages SET result = ?2 WHERE key = ?1`,
+
+		Lookup: `SELECT ` + existing + ` FROM processed_messages WHERE key = ?1`,
+
+		UseWindow: q(`INSERT INTO txonce_windows (consumer, window_seconds, first_run, used_until)
+VALUES (?1, ?2, @clock, @clock + CAST(?3 * 1000000 AS INTEGER))
+ON CONFLICT (consumer, window_seconds) DO UPDATE SET used_until = max(used_until, excluded.used_until)
+RETURNING used_until`),
+
+		WindowUse: q(`SELECT used_until, @clock FROM txonce_windows WHERE consumer = ?1 AND window_seconds = ?2`),
+
+		SchemaVersion: `SELECT max(version) FROM txonce_schema`,
+
+		Version:     `SELECT sqlite_version(), unixepoch('subsec') IS NOT NULL`,
+		Synchronous: `PRAGMA synchronous`,
+		JournalMode: `PRAGMA journal_mode`,
+
+		Park: q(`INSERT INTO dead_letters (id, key, consumer, tenant, message_id, fingerprint, window_seconds, message_time,
+	reason, cause, topic, ordering_key, position, payload, headers, attempts, first_parked, last_parked)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, @clock, @clock)
+ON CONFLICT (id) DO UPDATE SET times = times + 1, last_parked = excluded.last_parked, reason = excluded.reason,
+	cause = excluded.cause, attempts = excluded.attempts, position = excluded.position, headers = excluded.headers,
+	message_time = excluded.message_time, window_seconds = excluded.window_seconds, fingerprint = excluded.fingerprint`),
+
+		Take: `DELETE FROM dead_letters WHERE id = ?1`,
+
+		Letters: `SELECT d.id, d.consumer, d.tenant, d.message_id, d.fingerprint, d.window_seconds, d.message_time, d.reason, d.cause,
+	d.topic, d.ordering_key, d.position, d.payload, d.headers, d.attempts, d.times, d.first_parked, d.last_parked,
+	` + settled + ` AS settled
+FROM dead_letters d LEFT JOIN processed_messages p ON p.key = d.key
+WHERE (?1 IS NULL OR d.id = ?1) AND (?2 = '' OR d.consumer = ?2)
+	AND (?3 = '' OR d.reason = ?3) AND (?4 IS NULL OR d.id > ?4)
+ORDER BY d.id LIMIT ?5`,
+
+		DropSettled: `DELETE FROM dead_letters WHERE id IN (
+	SELECT d.id FROM dead_letters d JOIN processed_messages p ON p.key = d.key WHERE ` + settled + ` LIMIT ?1)`,
+
+		SweepLease: q(`UPDATE txonce_sweep SET owner = ?1, lease_until = @clock + CAST(?2 * 1000000 AS INTEGER)
+WHERE owner IS NULL OR owner = ?1 OR lease_until < @clock
+RETURNING next_key, @clock`),
+
+		// No index on expires_at: the next part of the table is read in the order of its key. ?2 is how much of it at the
+		// most, ?3 how many of these rows to forget at the most, ?4 the clock of the lease.
+		SweepExpired: `SELECT key, expires_at FROM (
+	SELECT key, expires_at FROM processed_messages WHERE key > ?1 ORDER BY key LIMIT ?2)
+WHERE expires_at <= ?4 ORDER BY key LIMIT ?3`,
+
+		SweepEnd: `SELECT count(*), max(key) FROM (
+	SELECT key FROM processed_messages WHERE key > ?1 ORDER BY key LIMIT ?2)`,
+
+		SweepDelete: `DELETE FROM processed_messages WHERE key IN (SELECT unhex(value) FROM json_each(?1))`,
+
+		SweepDone: `UPDATE txonce_sweep SET next_key = ?1,
+	forgotten_until = CASE WHEN ?2 IS NULL OR forgotten_until >= ?2 THEN forgotten_until ELSE ?2 END`,
+	}
+}
+
+// existing is a row as it stands. An empty result is told from none by its type, as drivers return nil for both.
+const existing = `key, fingerprint, expires_at, CASE WHEN length(result) = 0 THEN '' ELSE result END, consumer, tenant, id`
+
+// RetryableSQLite reports that an error with SQLite's result code, extended or not, is the database's fault, or passes by
+// itself. text is the error's: what is a class of its own elsewhere is told by its wording here.
+func RetryableSQLite(code int, text string) bool {
+	switch code & 0xff {
+	case 3, // PERM: no access to the file
+		5, 6, // BUSY, LOCKED: another connection is writing
+		7,      // NOMEM
+		8,      // READONLY
+		9,      // INTERRUPT: cancelled
+		10,     // IOERR
+		11, 26, // CORRUPT, NOTADB
+		13, // FULL: the disk
+		14, // CANTOPEN
+		15, // PROTOCOL: the lock on the write-ahead log
+		17, // SCHEMA: changed again and again
+		23: // AUTH
+		return true
+	case 1: // ERROR: a deployment, not a message
+		for _, s := range [...]string{"no such table", "no such column", "has no column named", "no such function", `": syntax error`} {
+			if strings.Contains(text, s) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// SQLiteBusy reports that another connection is writing.
+func SQLiteBusy(code int) bool { return code&0xff == 5 || code&0xff == 6 }
+
+// SQLiteConstraint reports that a constraint failed: the message's doing.
+func SQLiteConstraint(code int) bool { return code&0xff == 19 }
