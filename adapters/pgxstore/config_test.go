@@ -1,0 +1,144 @@
+package pgxstore_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/testdb"
+)
+
+func TestNewRefuses(t *testing.T) {
+	idle := func(conns string) *pgxpool.Pool {
+		pool, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/none?pool_min_conns=0&pool_max_conns="+conns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(pool.Close)
+		return pool
+	}
+	for _, tt := range []struct {
+		name string
+		cfg  pgxstore.Config
+		want string
+	}{
+		{"no pool", pgxstore.Config{}, "Config.Pool"},
+		{"a schema that is no name", pgxstore.Config{Pool: idle("2"), Schema: `a"b`}, "Config.Schema"},
+		{"a wait that rounds to none", pgxstore.Config{Pool: idle("2"), InFlightWait: time.Microsecond}, "Config.InFlightWait"},
+		{"a negative wait", pgxstore.Config{Pool: idle("2"), InFlightWait: -1}, "Config.InFlightWait"},
+		{"unknown isolation", pgxstore.Config{Pool: idle("2"), Isolation: "chaos"}, "Config.Isolation"},
+		{"nobody left to read the horizon", pgxstore.Config{Pool: idle("1"), Isolation: pgx.Serializable}, "Config.Isolation"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := pgxstore.New(tt.cfg); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("New = %v, want an error that names %s", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestUnreachableDatabase(t *testing.T) {
+	pool, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/none?connect_timeout=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	s := newStore(t, pgxstore.Config{Pool: pool, InFlightWait: time.Second})
+	for name, err := range map[string]error{
+		"Register": s.Register(t.Context(), "billing", 0),
+		"InTx":     s.InTx(t.Context(), nil, func(pgx.Tx, []dedup.Claim) error { return nil }),
+	} {
+		if err == nil || !s.Retryable(err) || !strings.Contains(err.Error(), "127.0.0.1") {
+			t.Errorf("%s = %v (retryable %v): want a retryable error that names the address", name, err, s.Retryable(err))
+		}
+	}
+}
+
+// A duplicate must cost the database nothing to remember.
+func TestDuplicateWritesNoWAL(t *testing.T) {
+	pool := testPool(t, testdb.Schema(t, testdb.Postgres(t)), 2)
+	if err := pgxstore.Migrate(t.Context(), pool, ""); err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(t, pgxstore.Config{Pool: pool})
+	key := dedup.Key{Consumer: "billing", ID: "order-1"}
+	rec := dedup.Record{Key: key, Time: time.Now()}
+	if err := s.InTx(t.Context(), []dedup.Record{rec}, func(pgx.Tx, []dedup.Claim) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	claim := func(id string) (records int, xid bool) {
+		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			var plan []byte
+			if err := tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, WAL, FORMAT JSON) `+dialect.NewPostgres("").ClaimOne,
+				[16]byte(dedup.Key{Consumer: "billing", ID: id}.Derive()), nil, "billing", nil, id, nil, 3600.0, "1s").Scan(&plan); err != nil {
+				return err
+			}
+			var out []struct {
+				Plan struct {
+					Records int `json:"WAL Records"`
+				}
+			}
+			if err := json.Unmarshal(plan, &out); err != nil {
+				return err
+			}
+			records = out[0].Plan.Records
+			return tx.QueryRow(t.Context(), `SELECT pg_current_xact_id_if_assigned() IS NOT NULL`).Scan(&xid)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return records, xid
+	}
+	if n, xid := claim("order-1"); n != 0 || xid {
+		t.Errorf("a duplicate wrote %d WAL records, transaction id assigned: %v; want none", n, xid)
+	}
+	if n, xid := claim("order-2"); n == 0 || !xid {
+		t.Errorf("a new key wrote %d WAL records, transaction id assigned: %v: this test measures nothing", n, xid)
+	}
+}
+
+// Where a synchronous standby is configured, a duplicate must write WAL, so that its COMMIT waits like the one it reports.
+func TestDuplicateIsAsDurableAsItsCommit(t *testing.T) {
+	dsn := testdb.Schema(t, testdb.Postgres(t))
+	pool := testPool(t, dsn, 4)
+	if err := pgxstore.Migrate(t.Context(), pool, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name     string
+		standbys bool
+	}{{"without standbys", false}, {"with standbys", true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStore(t, pgxstore.Config{Pool: pool})
+			if err := s.Register(t.Context(), "billing", 0); err != nil {
+				t.Fatal(err)
+			}
+			pgxstore.SetFlush(s, tt.standbys) // a setting of the whole server, which others use too
+			rec := dedup.Record{Key: dedup.Key{Consumer: "billing", ID: "order-1"}, Time: time.Now()}
+			for _, want := range []bool{true, tt.standbys} {
+				var wal bool
+				err := s.InTx(t.Context(), []dedup.Record{rec}, func(tx pgx.Tx, _ []dedup.Claim) error {
+					return tx.QueryRow(t.Context(), `SELECT pg_current_xact_id_if_assigned() IS NOT NULL`).Scan(&wal)
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if wal != want {
+					t.Errorf("transaction writes WAL: %v, want %v", wal, want)
+				}
+			}
+			if err := s.InTx(t.Context(), nil, func(tx pgx.Tx, _ []dedup.Claim) error {
+				return s.Forget(t.Context(), tx, rec.Key)
+			}); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,100 @@
+package pgxstore_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/testdb"
+)
+
+// A program that owns its transaction claims in it.
+func ExampleStore_Claim_postgres() {
+	ctx := context.Background()
+	pool, cleanUp := examplePool(ctx)
+	defer cleanUp()
+
+	store, err := pgxstore.New(pgxstore.Config{Pool: pool})
+	if err != nil {
+		log.Fatal(err)
+	}
+	rec := dedup.Record{Key: dedup.Key{Consumer: "billing", ID: "order-42:paid"}, Time: time.Now()}
+	for range 2 {
+		err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			claims, err := store.Claim(ctx, tx, []dedup.Record{rec})
+			if err != nil {
+				return err
+			}
+			fmt.Println(claims[0].Verdict)
+			if claims[0].Verdict != dedup.First {
+				return nil
+			}
+			_, err = tx.Exec(ctx, `SELECT 'the effect'`)
+			return err
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// first
+	// duplicate
+}
+
+// Register says at start what would make every message fail.
+func ExampleConfig_postgres() {
+	ctx := context.Background()
+	pool, cleanUp := examplePool(ctx)
+	defer cleanUp()
+
+	store, err := pgxstore.New(pgxstore.Config{
+		Pool:         pool,
+		Isolation:    pgx.ReadCommitted,
+		InFlightWait: 2 * time.Second,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(store.Register(ctx, "billing", dedup.DefaultWindow))
+	// Output: <nil>
+}
+
+// examplePool connects to a schema of its own on the server that make services-up starts.
+func examplePool(ctx context.Context) (pool *pgxpool.Pool, cleanUp func()) {
+	tb := &exampleTB{}
+	pool, err := pgxpool.New(ctx, testdb.Schema(tb, testdb.Postgres(tb)))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := pgxstore.Migrate(ctx, pool, ""); err != nil {
+		log.Fatal(err)
+	}
+	return pool, func() {
+		pool.Close()
+		for _, f := range tb.cleanups {
+			f()
+		}
+	}
+}
+
+// exampleTB is as much of a testing.TB as testdb needs.
+type exampleTB struct {
+	testing.TB
+	cleanups []func()
+}
+
+func (*exampleTB) Helper()                           {}
+func (*exampleTB) Context() context.Context          { return context.Background() }
+func (*exampleTB) Name() string                      { return "Example" }
+func (*exampleTB) Fatal(args ...any)                 { log.Fatal(args...) }
+func (*exampleTB) Fatalf(format string, args ...any) { log.Fatalf(format, args...) }
+func (*exampleTB) Error(args ...any)                 { log.Fatal(args...) }
+func (*exampleTB) Skipf(format string, args ...any)  { log.Fatalf(format, args...) }
+func (tb *exampleTB) Cleanup(f func())               { tb.cleanups = append(tb.cleanups, f) }
