@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// mutation breaks one guarantee.
+type mutation struct {
+	name  string // the guarantee
+	file  string // from the module's root
+	edits []edit
+	pkg   string // whose tests are run
+	run   string // -run: as little as shows it
+	fails string // the case that must fail, as go test prints it
+	tries int    // where chance has a part in it: how many runs it may take; zero: one
+}
+
+// edit replaces old, which stands in the file exactly once.
+type edit struct{ old, new string }
+
+type result struct {
+	output string
+	err    error
+}
+
+// try runs the test against the mutated file, and wants the case to fail.
+func (m mutation) try(ctx context.Context) (r result) {
+	dir, err := os.MkdirTemp("", "txonce-mutant-")
+	if err != nil {
+		return result{err: err}
+	}
+	defer os.RemoveAll(dir)
+	overlay, err := m.overlay(dir)
+	if err != nil {
+		return result{err: err}
+	}
+	for range max(m.tries, 1) {
+		if r = m.test(ctx, overlay); r.err == nil {
+			return r
+		}
+	}
+	return r
+}
+
+// overlay writes the mutated file and the JSON file that makes the go command read it in place of the real one.
+func (m mutation) overlay(dir string) (path string, err error) {
+	root, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	original := filepath.Join(root, m.file)
+	text, err := os.ReadFile(original)
+	if err != nil {
+		return "", fmt.Errorf("run it from the module's root: %w", err)
+	}
+	mutant := string(text)
+	for _, e := range m.edits {
+		if n := strings.Count(mutant, e.old); n != 1 {
+			return "", fmt.Errorf("%q stands %d times in %s, not once: mend the mutation", e.old, n, m.file)
+		}
+		mutant = strings.Replace(mutant, e.old, e.new, 1)
+	}
+	mutated := filepath.Join(dir, filepath.Base(m.file))
+	if err := os.WriteFile(mutated, []byte(mutant), 0o600); err != nil {
+		return "", err
+	}
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {original: mutated}})
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, overlay, 0o600)
+}
+
+func (m mutation) test(ctx context.Context, overlay string) result {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-count=1", "-timeout=4m", "-run", m.run, "./"+m.pkg)
+	out, err := cmd.CombinedOutput()
+	r := result{output: string(out)}
+	var failed *exec.ExitError
+	switch {
+	case err == nil:
+		r.err = errors.New("all tests pass without the guarantee")
+	case !errors.As(err, &failed):
+		r.err = err
+	case strings.Contains(r.output, "[build failed]"), strings.Contains(r.output, "[setup failed]"):
+		r.err = fmt.Errorf("the mutant does not compile:\n%s", r.output)
+	case !strings.Contains(r.output, "--- FAIL: "+m.fails):
+		r.err = fmt.Errorf("it failed, but not in %s:\n%s", m.fails, r.output)
+	}
+	return r
+}

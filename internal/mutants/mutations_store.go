@@ -1,0 +1,128 @@
+package main
+
+const (
+	pgx      = "adapters/pgxstore"
+	pgxSuite = "TestStore/postgres15/"
+)
+
+// store is a mutation of the store that the case of deduptest.TestStore of that name must notice.
+func store(name, file, caseName string, edits ...edit) mutation {
+	return mutation{name: name, file: file, edits: edits, pkg: pgx, run: "TestStore/postgres15$/^" + caseName, fails: pgxSuite + caseName}
+}
+
+var storeMutations = []mutation{
+	store("a handler's error rolls back", pgx+"/store.go", "rollback_un-claims", edit{
+		`		return g.blame(err)`,
+		`		_ = s.commit(ctx, tx)
+		return g.blame(err)`,
+	}),
+	store("only the transaction that inserted is first", pgx+"/claim.go", "first_wins", edit{
+		`if !c.inserted[row.Derived] {
+			found`,
+		`if false {
+			found`,
+	}),
+	store("a claim waits no longer than it may", "internal/dialect/postgres.go", "bounded_wait_gives_ErrInFlight_and_frees_the_connection", edit{
+		`set_config('lock_timeout', $8::text, true)`,
+		`set_config('lock_timeout', left($8::text, 0) || '0', true)`,
+	}),
+	store("a batch waits no longer than one key", "internal/dialect/postgres.go", "a_batch_of_held_keys_waits_no_longer_than_one_key", edit{
+		`set_config('statement_timeout', $1::text, true)` + "`,\n		UnboundBatch",
+		`set_config('statement_timeout', left($1::text, 0) || '0', true)` + "`,\n		UnboundBatch",
+	}),
+	store("the handler waits for locks as its session says", "internal/dialect/postgres.go", "the_handler's_lock_wait_is_the_session's", edit{
+		"const restore = `set_config('lock_timeout', current_setting('txonce.lock_timeout'), true)`",
+		"const restore = `''`",
+	}),
+	store("other content under a known key is a mismatch", "internal/claims/plan.go", "mismatch_is_visible", edit{
+		`if row.Fingerprint.Matches(rec.Fingerprint) {`, `if true {`,
+	}),
+	store("keys that concatenate alike are two", "dedup/key.go", "keys_that_concatenate_alike_never_meet", edit{
+		`b = binary.AppendUvarint(b, uint64(len(field)))`, `b = binary.AppendUvarint(b, 0)`,
+	}),
+	store("a row of another natural key is no duplicate", pgx+"/claim.go", "a_derived_key_of_another_natural_key_is_a_collision", edit{
+		`readable && other != asked[row.key]`, `readable && other != asked[row.key] && false`,
+	}),
+	store("COMMIT is sent only in the transaction that claimed", pgx+"/guard.go",
+		"a_handler_that_ends_or_loses_its_transaction_leaves_no_effect_without_its_claim", edit{
+			`	if xid != g.xid {`, `	if false {`,
+		}),
+	store("nothing is written after the transaction was ended", pgx+"/guard.go",
+		"a_handler_that_ends_or_loses_its_transaction_leaves_no_effect_without_its_claim", edit{
+			`g.conn.PgConn().TxStatus() == 'I'`, `g.conn.PgConn().TxStatus() == '?'`,
+		}),
+	store("an ended ctx commits nothing", pgx+"/store.go", "cancelled_ctx_rolls_back", edit{
+		`	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("pgxstore: not committed`,
+		`	if err := ctx.Err(); err != nil && false {
+		return fmt.Errorf("pgxstore: not committed`,
+	}),
+	store("a COMMIT without an answer is the database's fault", pgx+"/store.go", "commit_outcome_unknown:_answer_lost", edit{
+		`return databaseError{fmt.Errorf("pgxstore: commit: %w", err)}`, `return fmt.Errorf("pgxstore: commit: %w", err)`,
+	}),
+	store("a bad deployment is the database's fault", "internal/dialect/postgres.go", "each_error_code_is_retryable_or_not", edit{
+		`		"42", //`, `		"4x", //`,
+	}),
+	store("one name, one consumer", "internal/claims/names.go", "Register_takes_a_name_once_per_node", edit{
+		`if n.taken[name] {`, `if false {`,
+	}),
+	store("a database that forgets commits is refused", pgx+"/register.go", "Register_refuses_a_database_that_forgets_commits", edit{
+		`case sync == "off",`, `case sync == "never",`,
+	}),
+	store("a missing schema is named", pgx+"/register.go", "Register_refuses_another_version_of_the_schema", edit{
+		`case *version > known:`, `case *version > known+100:`,
+	}),
+
+	// The horizon.
+	store("how far was forgotten is read after the claim", "internal/dialect/postgres.go",
+		"a_claim_racing_a_purge_is_duplicate_or_unprovable,_never_new",
+		edit{
+			`set_config('lock_timeout', $8::text, true)) AS settings`,
+			`set_config('lock_timeout', $8::text, true),
+	set_config('txonce.mutant', coalesce((SELECT forgotten_until::text FROM @txonce_sweep), ''), true)) AS settings`,
+		},
+		edit{
+			`current_setting('transaction_isolation'), forgotten_until FROM @txonce_sweep`,
+			`current_setting('transaction_isolation'), nullif(current_setting('txonce.mutant'), '')::timestamptz FROM @txonce_sweep`,
+		}),
+	store("above READ COMMITTED it is read elsewhere", pgx+"/claim.go", "a_snapshot_older_than_the_purge_does_not_hide_it", edit{
+		`if c.isolation != "read committed" && c.isolation != "read uncommitted" {`, `if c.isolation == "none" {`,
+	}),
+	store("an unprovable message is not new", pgx+"/claim.go", "an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed", edit{
+		`if !dedup.Provable(`, `if false && !dedup.Provable(`,
+	}),
+	store("an unprovable message claims nothing", pgx+"/claim.go", "an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed", edit{
+		`if len(unprovable) > 0 {`, `if len(unprovable) > 1000 {`,
+	}),
+	store("windows are registered before claims", pgx+"/register.go", "an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed", edit{
+		`range s.leases.Due(plan.Windows(), time.Now())`, `range s.leases.Due(nil, time.Now())`,
+	}),
+	store("a claim past its registration is undone", pgx+"/claim.go", "a_node_that_claimed_long_ago_registers_again", edit{
+		`if !c.store.leases.Cover(c.plan.Windows(), c.clock) {`, `if false {`,
+	}),
+	store("a short window counts as long as it was used", "dedup/horizon.go", "a_window_raised_does_not_hide_what_a_shorter_one_forgot", edit{
+		`if h.After(horizon) {`, `if horizon.IsZero() || h.Before(horizon) {`,
+	}),
+
+	// The sweep.
+	store("a sweep spares what has not expired", "internal/dialect/postgres.go", "purge_spares_young_rows", edit{
+		`AND expires_at <= clock_timestamp()
+	LIMIT`, `
+	LIMIT`,
+	}),
+	store("a sweep is bounded", "internal/dialect/postgres.go", "purge_forgets_no_more_than_its_limit", edit{
+		`LIMIT $3::bigint FOR UPDATE`, `LIMIT $3::bigint + 1000000 FOR UPDATE`,
+	}),
+	store("one sweeper at a time", "internal/dialect/postgres.go", "one_sweeper_at_a_time", edit{
+		`WHERE owner IS NULL OR owner = $1::text OR lease_until < clock_timestamp()
+RETURNING`, `RETURNING`,
+	}),
+	store("a sweep writes down how far it forgot", "internal/dialect/postgres.go", "an_old_message_without_a_row_is_unprovable", edit{
+		`forgotten_until = greatest(forgotten_until, $2::timestamptz)`, `forgotten_until = least(forgotten_until, $2::timestamptz - interval '100 years')`,
+	}),
+	{
+		name: "a duplicate is as durable as the commit it reports", file: pgx + "/claim.go",
+		edits: []edit{{`if duplicates && c.store.flush.Load() {`, `if false {`}},
+		pkg:   pgx, run: "TestDuplicateIsAsDurableAsItsCommit", fails: "TestDuplicateIsAsDurableAsItsCommit",
+	},
+}
