@@ -83,6 +83,9 @@ type Misuse[TTx any] struct {
 	// Ends says that it ends the transaction or tries to, which InTx must report as ErrTxEnded. Otherwise any error
 	// will do, or a success that is one.
 	Ends bool
+	// Reported says why this store cannot keep an effect that follows from standing without a claim, where it cannot. It
+	// must then be reported as ErrTxEnded. Empty: it can, and does.
+	Reported string
 }
 
 // Fault is what happens to a COMMIT on its way.
