@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -21,6 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "12") // they mostly wait for the group; -parallel on the command line comes later and wins
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick")) // sarama's metrics, one per process for ever
 }
@@ -33,6 +35,7 @@ type cluster struct {
 
 // eachCluster runs test against kfake and, unless -short, against Apache Kafka.
 func eachCluster(t *testing.T, test func(t *testing.T, c cluster)) {
+	t.Parallel()
 	t.Run("kfake", func(t *testing.T) {
 		t.Parallel()
 		test(t, startKfake(t))
@@ -174,11 +177,14 @@ func (g *group) left() (n int64, err error) {
 		if block == nil || block.Err != sarama.ErrNoError {
 			return 0, fmt.Errorf("partition %d: no committed offset to be had", p)
 		}
+		if block.Offset < 0 {
+			return 0, fmt.Errorf("partition %d: the group has committed no offset", p)
+		}
 		end, err := g.client.GetOffset(g.topic, p, sarama.OffsetNewest)
 		if err != nil {
 			return 0, err
 		}
-		n += end - max(block.Offset, 0)
+		n += end - block.Offset
 	}
 	return n, nil
 }

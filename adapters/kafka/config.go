@@ -35,8 +35,8 @@ type SubscriberConfig struct {
 	MaxBatchBytes int
 
 	// MaxUnfinished is how many messages of a partition are held in memory: those being handled, those waiting, and
-	// those to be retried. When there are that many no more are fetched. Twice MaxBatchBytes are a limit as well.
-	// Defaults to twice MaxBatch.
+	// those to be retried. Twice MaxBatchBytes are a limit as well. When either is reached no more are fetched; what
+	// was fetched already, up to about Consumer.Fetch.Default bytes, comes on top. Defaults to twice MaxBatch.
 	MaxUnfinished int
 
 	// Grace is how long a running handler may take when Run's context has ended, before its own context is cancelled.

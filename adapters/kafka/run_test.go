@@ -2,29 +2,34 @@ package kafka_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/IBM/sarama"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/consumer"
 )
 
-// ledger is a Processor that writes down what it is given.
+// ledger is a Processor that writes down what it is given, and answers what answer says.
 type ledger struct {
-	mu   sync.Mutex
-	seen []string
-	fail func(msg *consumer.Message) error
+	mu     sync.Mutex
+	seen   []string
+	answer func(ctx context.Context, msg *consumer.Message) error
 }
 
-func (l *ledger) Process(_ context.Context, msg *consumer.Message) error {
+func (l *ledger) Process(ctx context.Context, msg *consumer.Message) error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.seen = append(l.seen, string(msg.Payload))
-	if l.fail != nil {
-		return l.fail(msg)
+	l.mu.Unlock()
+	if l.answer != nil {
+		return l.answer(ctx, msg)
 	}
 	return nil
 }
@@ -32,23 +37,320 @@ func (l *ledger) Process(_ context.Context, msg *consumer.Message) error {
 func (l *ledger) list() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return append([]string(nil), l.seen...)
+	return slices.Clone(l.seen)
 }
 
-func TestEachInOrder(t *testing.T) {
-	eachCluster(t, func(t *testing.T, c cluster) {
-		g := c.group(t, 2)
-		g.produce(t, text(0, numbers(3000)...)...)
-		l := &ledger{}
-		m := g.join(t, kafka.SubscriberConfig{Processor: l})
-		g.awaitConsumed(t)
-		if err := m.stop(); err != nil {
-			t.Errorf("Run = %v; want nil", err)
+// inBatches makes of a ledger one that takes batches.
+type inBatches struct {
+	*ledger
+	sizes chan int
+}
+
+func (b inBatches) ProcessBatch(ctx context.Context, msgs []*consumer.Message) (errs []error) {
+	if b.sizes != nil {
+		b.sizes <- len(msgs)
+	}
+	for _, m := range msgs {
+		errs = append(errs, b.Process(ctx, m))
+	}
+	return errs
+}
+
+func keyed(partition int32, keysAndTexts ...string) (msgs []*sarama.ProducerMessage) {
+	for i := 0; i < len(keysAndTexts); i += 2 {
+		m := &sarama.ProducerMessage{Partition: partition, Value: sarama.StringEncoder(keysAndTexts[i+1])}
+		if keysAndTexts[i] != "" {
+			m.Key = sarama.StringEncoder(keysAndTexts[i])
 		}
-		if diff := cmp.Diff(numbers(3000), l.list()); diff != "" {
-			t.Error(diff)
+		msgs = append(msgs, m)
+	}
+	return msgs
+}
+
+func TestAllInOrder(t *testing.T) {
+	eachCluster(t, func(t *testing.T, c cluster) {
+		for _, way := range []string{"one by one", "in batches"} {
+			t.Run(way, func(t *testing.T) {
+				t.Parallel()
+				g := c.group(t, 2) // partition 1 is empty: it is to have a committed offset as well
+				g.produce(t, text(0, numbers(3000)...)...)
+				l := &ledger{}
+				cfg := kafka.SubscriberConfig{Processor: l}
+				if way == "in batches" {
+					cfg.Processor = inBatches{ledger: l}
+				}
+				m := g.join(t, cfg)
+				g.awaitConsumed(t)
+				if err := m.stop(); err != nil {
+					t.Errorf("Run = %v; want nil when it was told to stop", err)
+				}
+				if diff := cmp.Diff(numbers(3000), l.list()); diff != "" {
+					t.Errorf("handled (-want +got):\n%s", diff)
+				}
+			})
 		}
 	})
 }
 
-var _ = fmt.Sprint
+func TestBatchesAreWhatWaits(t *testing.T) {
+	eachCluster(t, func(t *testing.T, c cluster) {
+		g := c.group(t, 1)
+		release := make(chan struct{})
+		first := sync.OnceFunc(func() { <-release })
+		b := inBatches{&ledger{answer: func(context.Context, *consumer.Message) error { first(); return nil }}, make(chan int, 100)}
+		g.join(t, kafka.SubscriberConfig{Processor: b, MaxBatch: 10})
+		g.produce(t, text(0, "0")...)
+		if n := <-b.sizes; n != 1 {
+			t.Fatalf("first batch of %d; want the one message there is, not kept waiting for more", n)
+		}
+		g.produce(t, text(0, numbers(25)...)...)
+		time.Sleep(500 * time.Millisecond) // until they are fetched, as the first is still being handled
+		close(release)
+		var sizes []int
+		for sum := 0; sum < 25; {
+			n := <-b.sizes
+			sizes, sum = append(sizes, n), sum+n
+		}
+		if diff := cmp.Diff([]int{10, 10, 5}, sizes); diff != "" {
+			t.Errorf("25 waiting messages were handled in batches of (-want +got):\n%s", diff)
+		}
+		g.awaitConsumed(t)
+	})
+}
+
+func TestBatchesAreBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	g := startKfake(t).group(t, 1)
+	release := make(chan struct{})
+	first := sync.OnceFunc(func() { <-release })
+	b := inBatches{&ledger{answer: func(context.Context, *consumer.Message) error { first(); return nil }}, make(chan int, 100)}
+	g.join(t, kafka.SubscriberConfig{Processor: b, MaxBatchBytes: 100})
+	g.produce(t, text(0, "0")...)
+	<-b.sizes
+	g.produce(t, text(0, strings.Repeat("x", 40), strings.Repeat("x", 40), strings.Repeat("x", 40), strings.Repeat("x", 1000), "y", "z")...)
+	time.Sleep(500 * time.Millisecond)
+	close(release)
+	var sizes []int
+	for sum := 0; sum < 6; {
+		n := <-b.sizes
+		sizes, sum = append(sizes, n), sum+n
+	}
+	if diff := cmp.Diff([]int{2, 1, 1, 2}, sizes); diff != "" {
+		t.Errorf("messages of 40, 40, 40, 1000, 1 and 1 bytes, 100 at a time, came in batches of (-want +got):\n%s", diff)
+	}
+}
+
+// TestRetry has one message fail for a while. What has its key waits, the rest goes on, the mark stays.
+func TestRetry(t *testing.T) {
+	eachCluster(t, func(t *testing.T, c cluster) {
+		g := c.group(t, 1)
+		var (
+			attempts []int
+			ok       = make(chan struct{})
+		)
+		l := &ledger{}
+		l.answer = func(_ context.Context, msg *consumer.Message) error {
+			if string(msg.Payload) != "a1" {
+				return nil
+			}
+			attempts = append(attempts, msg.Attempt)
+			select {
+			case <-ok:
+				return nil
+			default:
+				return &consumer.RetryError{Err: errors.New("not yet"), After: 20 * time.Millisecond, Blameless: len(attempts)%2 == 0}
+			}
+		}
+		b := inBatches{ledger: l}
+		m := g.join(t, kafka.SubscriberConfig{Processor: holdBack{b}})
+		g.produce(t, keyed(0, "", "0", "a", "a1", "", "1", "a", "a2", "b", "b1", "a", "a3", "b", "b2", "", "2")...)
+		want := []string{"0", "1", "2", "b1", "b2"}
+		eventually(t, func() error {
+			if got := without(l.list(), "a1"); len(got) < len(want) || len(attemptsOf(l, "a1")) < 9 {
+				return fmt.Errorf("handled so far: %v", l.list())
+			}
+			return nil
+		})
+		eventually(t, func() error {
+			if left, err := g.left(); err != nil || left != 7 {
+				return fmt.Errorf("%d messages are uncommitted (%v); want 7: all from the unfinished one on", left, err)
+			}
+			return nil
+		})
+		time.Sleep(500 * time.Millisecond) // two commits later
+		if left, err := g.left(); err != nil || left != 7 {
+			t.Errorf("%d messages are uncommitted (%v); want 7: the mark passed an unfinished message", left, err)
+		}
+		close(ok)
+		g.awaitConsumed(t)
+		if err := m.stop(); err != nil {
+			t.Errorf("Run = %v", err)
+		}
+		got := without(l.list(), "a1")
+		for _, key := range []string{"a", "b"} {
+			order := slices.DeleteFunc(slices.Clone(got), func(s string) bool { return s[:1] != key })
+			if !slices.IsSorted(order) {
+				t.Errorf("key %s was handled in the order %v", key, order)
+			}
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"0", "1", "2", "a2", "a3", "b1", "b2"}, got); diff != "" {
+			t.Errorf("handled beside a1 (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]int{1, 2, 2, 3, 3, 4, 4, 5, 5}, attempts[:9]); diff != "" {
+			t.Errorf("every other failure was blameless; attempts (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// holdBack answers as a consumer.Consumer does: what stands behind a failure of its key is held back.
+type holdBack struct{ inBatches }
+
+func (h holdBack) ProcessBatch(ctx context.Context, msgs []*consumer.Message) []error {
+	errs := make([]error, len(msgs))
+	failed := map[string]bool{}
+	for i, m := range msgs {
+		if m.Key != "" && failed[m.Key] {
+			errs[i] = &consumer.RetryError{Err: errors.New("held"), Blameless: true}
+		} else if errs[i] = h.Process(ctx, m); errs[i] != nil {
+			failed[m.Key] = true
+		}
+	}
+	return errs
+}
+
+func without(list []string, s string) []string {
+	return slices.DeleteFunc(list, func(e string) bool { return e == s })
+}
+
+func attemptsOf(l *ledger, s string) []string {
+	return slices.DeleteFunc(l.list(), func(e string) bool { return e != s })
+}
+
+// TestUnfinishedAreBounded has everything fail: memory must not fill up, and nothing may spin.
+func TestUnfinishedAreBounded(t *testing.T) {
+	t.Parallel()
+	g := startKfake(t).group(t, 1)
+	for range 5 {
+		g.produce(t, text(0, slices.Repeat([]string{strings.Repeat("x", 1000)}, 1000)...)...)
+	}
+	cfg := testConfig(sarama.NewBalanceStrategyRange())
+	cfg.Consumer.Fetch.Default = 64 << 10
+	var away = make(chan struct{})
+	seen := map[string]bool{}
+	runs := 0
+	var mu sync.Mutex
+	l := inBatches{ledger: &ledger{answer: func(_ context.Context, msg *consumer.Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		select {
+		case <-away:
+			return nil
+		default:
+			seen[msg.Position] = true
+			runs++
+			return &consumer.RetryError{Err: errors.New("database is away"), Blameless: true} // at once!
+		}
+	}}}
+	m := g.join(t, kafka.SubscriberConfig{Client: dial(t, g.brokers, cfg), Processor: l, MaxBatch: 50, MaxUnfinished: 100})
+	time.Sleep(3 * time.Second)
+	mu.Lock()
+	distinct, total := len(seen), runs
+	mu.Unlock()
+	if distinct < 100 || distinct > 1000 { // what sarama had fetched when its fetches were paused is taken in
+		t.Errorf("%d messages are held while none can be finished; want MaxUnfinished (100) and what was fetched already", distinct)
+	}
+	if most := 40 * distinct; total > most {
+		t.Errorf("%d deliveries of %d messages in 3 s; it spins", total, distinct)
+	}
+	close(away)
+	g.awaitConsumed(t)
+	if err := m.stop(); err != nil {
+		t.Errorf("Run = %v", err)
+	}
+}
+
+// TestRejected has a message given up on and kept nowhere.
+func TestRejected(t *testing.T) {
+	eachCluster(t, func(t *testing.T, c cluster) {
+		g := c.group(t, 1)
+		g.produce(t, text(0, numbers(10)...)...)
+		broken := errors.New("nowhere to put it")
+		l := &ledger{answer: func(_ context.Context, msg *consumer.Message) error {
+			if string(msg.Payload) == "4" {
+				return broken
+			}
+			return nil
+		}}
+		m := g.join(t, kafka.SubscriberConfig{Processor: l})
+		err := m.await()
+		if !errors.Is(err, broken) || !strings.Contains(fmt.Sprint(err), g.topic+"/0/4") {
+			t.Errorf("Run = %v; want it to say that %s/0/4 was rejected, and why", err, g.topic)
+		}
+		if left, err := g.left(); err != nil || left != 6 {
+			t.Errorf("%d messages are uncommitted (%v); want 6: the rejected one and what follows it", left, err)
+		}
+		l.answer = nil
+		m = g.join(t, kafka.SubscriberConfig{Processor: l})
+		g.awaitConsumed(t)
+		if got := len(attemptsOf(l, "4")); got != 2 {
+			t.Errorf("the rejected message was delivered %d times; want it again by the next Run", got)
+		}
+	})
+}
+
+type wrongCount struct{ *ledger }
+
+func (wrongCount) ProcessBatch(context.Context, []*consumer.Message) []error { return nil }
+
+func TestMissingAnswersAreNoAcknowledgement(t *testing.T) {
+	t.Parallel()
+	g := startKfake(t).group(t, 1)
+	g.produce(t, text(0, "0", "1")...)
+	m := g.join(t, kafka.SubscriberConfig{Processor: wrongCount{&ledger{}}})
+	if err := m.await(); err == nil || !strings.Contains(err.Error(), "0 answers") {
+		t.Errorf("Run = %v; want it to complain of the missing answers", err)
+	}
+	if left, err := g.left(); err != nil || left != 2 {
+		t.Errorf("%d messages are uncommitted (%v); want 2", left, err)
+	}
+}
+
+// TestTransactions reads a topic with aborted transactions: their messages have no effect, and their offsets and those
+// of Kafka's own markers are gaps.
+func TestTransactions(t *testing.T) {
+	eachCluster(t, func(t *testing.T, c cluster) {
+		g := c.group(t, 1)
+		cfg := testConfig(sarama.NewBalanceStrategyRange())
+		cfg.Producer.Transaction.ID, cfg.Producer.Idempotent, cfg.Net.MaxOpenRequests = g.name, true, 1
+		cfg.Producer.RequiredAcks, cfg.Producer.Return.Successes = sarama.WaitForAll, true
+		producer, err := sarama.NewSyncProducer(c.brokers, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer producer.Close()
+		for i := range 6 {
+			end := producer.CommitTxn
+			if i%2 == 1 {
+				end = producer.AbortTxn
+			}
+			msg := &sarama.ProducerMessage{Topic: g.topic, Value: sarama.StringEncoder(fmt.Sprint(i))}
+			if err := producer.BeginTxn(); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := producer.SendMessage(msg); err != nil {
+				t.Fatal(err)
+			}
+			if err := end(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g.produce(t, text(0, "last")...) // Kafka's marker of the last transaction is not ours to acknowledge
+		l := &ledger{}
+		g.join(t, kafka.SubscriberConfig{Processor: l})
+		g.awaitConsumed(t)
+		if diff := cmp.Diff([]string{"0", "2", "4", "last"}, l.list()); diff != "" {
+			t.Errorf("handled (-want +got):\n%s", diff)
+		}
+	})
+}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
+	"slices"
 	"sync/atomic"
 
 	"github.com/IBM/sarama"
@@ -91,6 +93,7 @@ func (s *Subscriber) connect(life context.Context) (sarama.Client, error) {
 	cfg.Producer.Idempotent, cfg.Producer.Transaction.ID = false, ""
 	cfg.Net.MaxOpenRequests = max(cfg.Net.MaxOpenRequests, 5)
 	cfg.Consumer.Return.Errors = true
+	ownStrategies(&cfg)
 	dialInto(life, &cfg)
 
 	var addrs []string
@@ -105,4 +108,26 @@ func (s *Subscriber) connect(life context.Context) (sarama.Client, error) {
 		return nil, fmt.Errorf("kafka: connect to %v: %w", addrs, err)
 	}
 	return client, nil
+}
+
+// ownStrategies replaces those strategies that remember their group's last plan: shared with another Subscriber they
+// would mix up two groups, and race.
+func ownStrategies(cfg *sarama.Config) {
+	own := func(s sarama.BalanceStrategy) sarama.BalanceStrategy {
+		for _, fresh := range []sarama.BalanceStrategy{sarama.NewBalanceStrategySticky(), sarama.NewBalanceStrategyCooperativeSticky()} {
+			if reflect.TypeOf(s) == reflect.TypeOf(fresh) && s.Name() == fresh.Name() {
+				return fresh
+			}
+		}
+		return s
+	}
+	rebalance := &cfg.Consumer.Group.Rebalance
+	if rebalance.Strategy != nil {
+		rebalance.Strategy = own(rebalance.Strategy)
+	}
+	strategies := slices.Clone(rebalance.GroupStrategies)
+	for i, s := range strategies {
+		strategies[i] = own(s)
+	}
+	rebalance.GroupStrategies = strategies
 }

@@ -1,0 +1,279 @@
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/consumer"
+)
+
+// assignments collects what a Trace tells.
+type assignments struct {
+	mu       sync.Mutex
+	assigned []kafka.Assignment
+	revoked  []kafka.Assignment
+	marked   []string
+}
+
+func (a *assignments) trace() *kafka.Trace {
+	return &kafka.Trace{
+		Assigned: func(e kafka.Assignment) { a.mu.Lock(); defer a.mu.Unlock(); a.assigned = append(a.assigned, e) },
+		Revoked:  func(e kafka.Assignment) { a.mu.Lock(); defer a.mu.Unlock(); a.revoked = append(a.revoked, e) },
+		Marked: func(_ string, partition int32, offset int64) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.marked = append(a.marked, fmt.Sprintf("%d/%d", partition, offset))
+		},
+	}
+}
+
+// held are the partitions assigned and not revoked.
+func (a *assignments) held() (partitions []int32) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	count := map[int32]int{}
+	for _, e := range a.assigned {
+		count[e.Partition]++
+	}
+	for _, e := range a.revoked {
+		count[e.Partition]--
+	}
+	for p, n := range count {
+		if n > 0 {
+			partitions = append(partitions, p)
+		}
+	}
+	slices.Sort(partitions)
+	return partitions
+}
+
+// generations are those in which something was assigned.
+func (a *assignments) generations() (g []int32) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, e := range a.assigned {
+		g = append(g, e.Generation)
+	}
+	slices.Sort(g)
+	return slices.Compact(g)
+}
+
+func (a *assignments) await(t *testing.T, n int) {
+	t.Helper()
+	eventually(t, func() error {
+		if held := a.held(); len(held) != n {
+			return fmt.Errorf("holds partitions %v, want %d", held, n)
+		}
+		return nil
+	})
+}
+
+// TestRebalanceWaitsForTheHandler takes a partition away while its handler runs, which then finishes within the grace
+// period: the new owner does not get the message again.
+func TestRebalanceWaitsForTheHandler(t *testing.T) {
+	eachCluster(t, func(t *testing.T, c cluster) {
+		eachProtocol(t, func(t *testing.T, strategy sarama.BalanceStrategy) {
+			g := c.group(t, 2)
+			g.produce(t, text(0, "a")...)
+			g.produce(t, text(1, "b")...)
+			client := func() sarama.Client { return dial(t, c.brokers, testConfig(strategy)) }
+			running, finish := make(chan struct{}, 2), make(chan struct{})
+			l := &ledger{}
+			l.answer = func(ctx context.Context, msg *consumer.Message) error {
+				running <- struct{}{}
+				select {
+				case <-finish:
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			g.join(t, kafka.SubscriberConfig{Client: client(), Processor: l})
+			<-running
+			<-running // both partitions
+			var second assignments
+			next := &ledger{}
+			g.join(t, kafka.SubscriberConfig{Client: client(), Processor: next, Trace: second.trace()})
+			time.Sleep(time.Second) // by now the first member knows that a rebalance waits for it
+			close(finish)
+			second.await(t, 1)
+			g.awaitConsumed(t)
+			if n := len(l.list()) + len(next.list()); n != 2 {
+				t.Errorf("2 messages were delivered %d times: the rebalance did not wait for the handlers", n)
+			}
+		})
+	})
+}
+
+// TestRebalanceDoesNotWaitForever has handlers that end only when their context does, with so much behind them that the
+// closing of Messages cannot be seen unless the rest is taken in.
+func TestRebalanceDoesNotWaitForever(t *testing.T) {
+	eachCluster(t, func(t *testing.T, c cluster) {
+		eachProtocol(t, func(t *testing.T, strategy sarama.BalanceStrategy) {
+			g := c.group(t, 2)
+			for p := range int32(2) {
+				g.produce(t, text(p, numbers(3000)...)...)
+			}
+			client := func() sarama.Client { return dial(t, c.brokers, testConfig(strategy)) }
+			running := make(chan struct{}, 10)
+			stuck := processor(func(ctx context.Context, _ *consumer.Message) error {
+				running <- struct{}{}
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			first := g.join(t, kafka.SubscriberConfig{
+				Client: client(), Processor: stuck, MaxBatch: 1, MaxUnfinished: 5, Grace: 500 * time.Millisecond,
+			})
+			<-running
+			<-running
+			time.Sleep(2 * stalledFor)
+			began := time.Now()
+			l := &ledger{}
+			var second assignments
+			g.join(t, kafka.SubscriberConfig{Client: client(), Processor: l, Trace: second.trace()})
+			second.await(t, 1)
+			if took := time.Since(began); took > 7*time.Second {
+				t.Errorf("the new member waited %v for a partition whose handler had half a second to finish", took)
+			}
+			if err := first.stop(); err != nil {
+				t.Errorf("Run = %v", err)
+			}
+			g.awaitConsumed(t)
+		})
+	})
+}
+
+const stalledFor = 300 * time.Millisecond
+
+// TestPartitionsMoveAndNothingIsLost lets members come and go while messages are handled, some of them at a second try.
+func TestPartitionsMoveAndNothingIsLost(t *testing.T) {
+	eachCluster(t, func(t *testing.T, c cluster) {
+		eachProtocol(t, func(t *testing.T, strategy sarama.BalanceStrategy) {
+			const partitions, each = 4, 400
+			g := c.group(t, partitions)
+			for p := range int32(partitions) {
+				var texts []string
+				for i := range each {
+					texts = append(texts, fmt.Sprintf("%d/%d", p, i))
+				}
+				g.produce(t, text(p, texts...)...)
+			}
+			var (
+				mu     sync.Mutex
+				done   = map[string]int{}
+				failed = map[string]bool{}
+			)
+			handle := processor(func(ctx context.Context, msg *consumer.Message) error {
+				time.Sleep(2 * time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				if s := string(msg.Payload); strings.HasSuffix(s, "7") && !failed[s] {
+					failed[s] = true
+					return &consumer.RetryError{Err: errors.New("second try"), After: 50 * time.Millisecond}
+				}
+				done[string(msg.Payload)]++
+				return nil
+			})
+			join := func() *member {
+				return g.join(t, kafka.SubscriberConfig{Client: dial(t, c.brokers, testConfig(strategy)), Processor: handle})
+			}
+			first := join()
+			time.Sleep(300 * time.Millisecond)
+			second := join()
+			time.Sleep(time.Second)
+			if err := first.stop(); err != nil {
+				t.Errorf("Run = %v", err)
+			}
+			third := join()
+			g.awaitConsumed(t)
+			for _, m := range []*member{second, third} {
+				if err := m.stop(); err != nil {
+					t.Errorf("Run = %v", err)
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			lost := 0
+			for p := range partitions {
+				for i := range each {
+					if done[fmt.Sprintf("%d/%d", p, i)] == 0 {
+						lost++
+					}
+				}
+			}
+			if lost > 0 {
+				t.Errorf("%d of %d messages are acknowledged and were never handled", lost, partitions*each)
+			}
+		})
+	})
+}
+
+// TestStaticMember stops a member with an InstanceId and starts it again: the others do not notice.
+func TestStaticMember(t *testing.T) {
+	eachCluster(t, func(t *testing.T, c cluster) {
+		eachProtocol(t, func(t *testing.T, strategy sarama.BalanceStrategy) {
+			g := c.group(t, 2)
+			var l ledger
+			join := func(id string, trace *kafka.Trace) *member {
+				cfg := testConfig(strategy)
+				cfg.Consumer.Group.InstanceId = id
+				return g.join(t, kafka.SubscriberConfig{Client: dial(t, c.brokers, cfg), Processor: &l, Trace: trace})
+			}
+			var first, other, again assignments
+			m := join("first", first.trace())
+			first.await(t, 2)
+			join("other", other.trace())
+			other.await(t, 1)
+			first.await(t, 1)
+			before, held := other.generations(), first.held()
+			if err := m.stop(); err != nil {
+				t.Errorf("Run = %v", err)
+			}
+			g.produce(t, text(0, "a")...)
+			g.produce(t, text(1, "b")...)
+			join("first", again.trace())
+			again.await(t, 1)
+			g.awaitConsumed(t)
+			if diff := cmp.Diff(held, again.held()); diff != "" {
+				t.Errorf("the member got other partitions than before (-before +after):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, other.generations()); diff != "" {
+				t.Errorf("the other member went through a rebalance (-before +after):\n%s", diff)
+			}
+			got := l.list()
+			slices.Sort(got)
+			if diff := cmp.Diff([]string{"a", "b"}, got); diff != "" {
+				t.Errorf("handled (-want +got):\n%s", diff)
+			}
+		})
+	})
+}
+
+// TestTwoMembersUnderOneInstanceId is a mistake in a deployment: one of them must say so and stop.
+func TestTwoMembersUnderOneInstanceId(t *testing.T) {
+	eachCluster(t, func(t *testing.T, c cluster) {
+		g := c.group(t, 1)
+		join := func(trace *kafka.Trace) *member {
+			cfg := testConfig(sarama.NewBalanceStrategyRange())
+			cfg.Consumer.Group.InstanceId = "same"
+			return g.join(t, kafka.SubscriberConfig{Client: dial(t, c.brokers, cfg), Processor: &ledger{}, Trace: trace})
+		}
+		var first assignments
+		older := join(first.trace())
+		first.await(t, 1)
+		join(nil)
+		if err := older.await(); !errors.Is(err, sarama.ErrFencedInstancedId) || !strings.Contains(err.Error(), "InstanceId") {
+			t.Errorf("Run = %v; want it to say that another member has its InstanceId", err)
+		}
+	})
+}

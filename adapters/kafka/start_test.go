@@ -1,0 +1,211 @@
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/consumer"
+)
+
+// starting is a Processor with all the optional parts.
+type starting struct {
+	ledger
+	start  error
+	window time.Duration
+}
+
+func (s *starting) Start(context.Context) error { return s.start }
+func (s *starting) Window() time.Duration       { return s.window }
+
+// refuses runs a Subscriber that is expected to stop at once, and checks that its error says all of these.
+func (g *group) refuses(t *testing.T, cfg kafka.SubscriberConfig, says ...string) {
+	t.Helper()
+	err := g.join(t, cfg).await()
+	if err == nil {
+		t.Fatalf("Run = nil; want an error that says %q", says)
+	}
+	for _, s := range says {
+		if !strings.Contains(err.Error(), s) {
+			t.Errorf("Run = %v; want it to say %q", err, s)
+		}
+	}
+}
+
+func TestProcessorThatCannotStart(t *testing.T) {
+	t.Parallel()
+	g := startKfake(t).group(t, 1)
+	p := &starting{start: errors.New("table processed_messages is missing")}
+	g.refuses(t, kafka.SubscriberConfig{Processor: p}, g.name, "table processed_messages is missing")
+	if len(p.list()) > 0 {
+		t.Error("it was given messages")
+	}
+}
+
+func TestMissingTopic(t *testing.T) {
+	eachCluster(t, func(t *testing.T, c cluster) {
+		g := *c.group(t, 1)
+		g.topic += "-misspelt"
+		g.refuses(t, kafka.SubscriberConfig{Processor: &ledger{}}, g.topic, "does not exist")
+		if topics, err := g.client.Topics(); err != nil || slices.Contains(topics, g.topic) {
+			t.Errorf("topics %v, %v; the missing topic was created", topics, err)
+		}
+	})
+}
+
+func TestMissingTopicIsNotCreated(t *testing.T) {
+	t.Parallel()
+	g := *startKfake(t, kfake.AllowAutoTopicCreation()).group(t, 1)
+	g.topic += "-misspelt"
+	g.refuses(t, kafka.SubscriberConfig{Processor: &ledger{}}, g.topic, "does not exist")
+}
+
+func TestUnreachableBroker(t *testing.T) {
+	t.Parallel()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := testConfig(sarama.NewBalanceStrategyRange())
+	cfg.Metadata.Retry.Max = 1
+	addr := c.ListenAddrs()[0]
+	client := dial(t, []string{addr}, cfg)
+	c.Close()
+	sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{Client: client, Group: "g", Topics: []string{"orders"}, Processor: &ledger{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sub.Run(t.Context()); err == nil || !strings.Contains(err.Error(), addr) {
+		t.Errorf("Run = %v; want an error that names %s", err, addr)
+	}
+}
+
+func TestWindowAndRetention(t *testing.T) {
+	day := 24 * time.Hour
+	eachCluster(t, func(t *testing.T, c cluster) {
+		for _, tt := range []struct {
+			name    string
+			configs map[string]string
+			window  time.Duration
+			says    []string // nil: accepted
+		}{
+			{"defaults, 7 days and a segment of 7", nil, 15 * day, nil},
+			{"just as long", nil, 14 * day, nil},
+			{"a second less", nil, 14*day - time.Second, []string{"336h0m0s", "retention.ms=604800000", "Window"}},
+			{"retention alone", nil, 7 * day, []string{"segment.ms=604800000"}},
+			{"long retention", map[string]string{"retention.ms": "2592000000"}, 15 * day, []string{"retention.ms=2592000000"}},
+			{"short", map[string]string{"retention.ms": "3600000", "segment.ms": "3600000"}, 2 * time.Hour, nil},
+			{"no retention", map[string]string{"retention.ms": "-1"}, 10000 * day, []string{"for ever", "retention.ms=-1"}},
+			{"compacted", map[string]string{"cleanup.policy": "compact"}, 10000 * day, []string{"for ever", "cleanup.policy=compact"}},
+			{"compacted and deleted", map[string]string{"cleanup.policy": "compact,delete"}, 15 * day, nil},
+		} {
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				g := c.group(t, 1)
+				g.alter(t, tt.configs)
+				cfg := kafka.SubscriberConfig{Processor: &starting{window: tt.window}}
+				if tt.says != nil {
+					g.refuses(t, cfg, append(tt.says, g.topic, string(kafka.AllowShortWindow))...)
+					cfg.Allow = []kafka.Allowance{kafka.AllowShortWindow}
+				}
+				m := g.join(t, cfg)
+				g.awaitConsumed(t) // of an empty topic: the member is at work
+				if err := m.stop(); err != nil {
+					t.Errorf("Run = %v; want it accepted", err)
+				}
+				if warned := strings.Contains(m.log.String(), g.topic+" keeps"); warned != (tt.says != nil) {
+					t.Errorf("warned: %v; want a warning when it is too short and allowed, only then. Log:\n%s", warned, m.log)
+				}
+			})
+		}
+	})
+}
+
+func (g *group) alter(t *testing.T, configs map[string]string) {
+	t.Helper()
+	if len(configs) == 0 {
+		return
+	}
+	admin, err := sarama.NewClusterAdminFromClient(g.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := map[string]*string{}
+	for k, v := range configs {
+		entries[k] = &v
+	}
+	if err := admin.AlterConfig(sarama.TopicResource, g.topic, entries, false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRetention(t *testing.T) {
+	for _, tt := range []struct {
+		name                  string
+		policy, kept, segment string
+		want                  time.Duration
+		wantErr               bool
+	}{
+		{name: "sum", policy: "delete", kept: "1000", segment: "500", want: 1500 * time.Millisecond},
+		{name: "no policy", kept: "1000", segment: "500", want: 1500 * time.Millisecond},
+		{name: "overflow", policy: "delete", kept: "9223372036854775807", segment: "604800000", want: kafka.Forever},
+		{name: "overflow of the sum", policy: "delete", kept: "9223372036000", segment: "9223372036000", want: kafka.Forever},
+		{name: "long segment", policy: "delete", kept: "1000", segment: "9223372036854775807", want: kafka.Forever},
+		{name: "garbage", policy: "delete", kept: "a week", segment: "1", wantErr: true},
+		{name: "not told", wantErr: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var entries []sarama.ConfigEntry
+			for name, value := range map[string]string{"cleanup.policy": tt.policy, "retention.ms": tt.kept, "segment.ms": tt.segment} {
+				if value != "" {
+					entries = append(entries, sarama.ConfigEntry{Name: name, Value: value})
+				}
+			}
+			got, _, err := kafka.Retention(entries)
+			if got != tt.want || (err != nil) != tt.wantErr {
+				t.Errorf("retention = %v, %v; want %v", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// TestPermissions runs as a user who may do all but one thing.
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	may := func(resource kmsg.ACLResourceType, name string, op kmsg.ACLOperation) kfake.ACL {
+		return kfake.ACL{Resource: resource, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}
+	}
+	topic := func(op kmsg.ACLOperation) kfake.ACL { return may(kmsg.ACLResourceTypeTopic, "orders", op) }
+	readGroup := may(kmsg.ACLResourceTypeGroup, "billing", kmsg.ACLOperationRead)
+	describeGroup := may(kmsg.ACLResourceTypeGroup, "billing", kmsg.ACLOperationDescribe) // which Read implies, but not here
+	for _, tt := range []struct {
+		name string
+		acls []kfake.ACL
+		says []string
+	}{
+		{"not the topic", []kfake.ACL{readGroup}, []string{"topic orders", "grant", "Describe"}},
+		{"not its configuration", []kfake.ACL{readGroup, topic(kmsg.ACLOperationRead), topic(kmsg.ACLOperationDescribe)}, []string{"orders", "grant", "DescribeConfigs"}},
+		{"not the group", []kfake.ACL{topic(kmsg.ACLOperationRead), topic(kmsg.ACLOperationDescribe), topic(kmsg.ACLOperationDescribeConfigs)}, []string{"billing", "grant", "group"}},
+		{"not the messages", []kfake.ACL{readGroup, describeGroup, topic(kmsg.ACLOperationDescribe), topic(kmsg.ACLOperationDescribeConfigs)}, []string{"topics [orders]", "grant", "Read"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c := startKfake(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "orders"),
+				kfake.Superuser("PLAIN", "admin", "admin"), kfake.User("PLAIN", "worker", "secret", tt.acls...))
+			cfg := testConfig(sarama.NewBalanceStrategyRange())
+			cfg.Net.SASL.Enable, cfg.Net.SASL.User, cfg.Net.SASL.Password = true, "worker", "secret"
+			g := &group{cluster: c, name: "billing", topic: "orders"}
+			g.refuses(t, kafka.SubscriberConfig{Client: dial(t, c.brokers, cfg), Processor: &starting{window: 15 * 24 * time.Hour}}, tt.says...)
+		})
+	}
+}
+
+var _ consumer.Windowed = (*starting)(nil)
