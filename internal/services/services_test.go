@@ -1,0 +1,195 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestMain lets the test's own binary be the keeper, as it would be with `services keep`.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "keep" {
+		if err := keep(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// sleeper is a server that does nothing, by way of a command that says it is there.
+type sleeper struct {
+	address string
+	command string
+}
+
+func (s sleeper) About() about {
+	return about{Name: "sleeper", Title: "Sleeper", Env: "TXONCE_SLEEPER", Address: s.address}
+}
+
+func (s sleeper) Healthy(context.Context, string) error {
+	_, err := os.Stat(filepath.Join(state, "sleeper", "awake"))
+	return err
+}
+
+func (s sleeper) Needs() []program { return nil }
+
+func (s sleeper) Prepare(_ context.Context, dir string) (process, error) {
+	outside, err := os.MkdirTemp(filepath.Dir(filepath.Dir(dir)), "outside")
+	script := fmt.Sprintf("cd %q; %s", dir, s.command)
+	return process{Args: []string{"sh", "-c", script}, Stop: syscall.SIGTERM, Outside: outside}, err
+}
+
+func TestLifeOfAServer(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		end  func(t *testing.T, s server)
+	}{
+		{"services-down", func(t *testing.T, s server) { must(t, down(t.Context(), []server{s})) }},
+		{"checkout deleted", func(t *testing.T, _ server) { must(t, os.RemoveAll(state)) }},
+		{"keeper killed", func(t *testing.T, s server) {
+			keeper, _ := ids(t)
+			must(t, syscall.Kill(keeper, syscall.SIGKILL))
+			eventually(t, "the keeper is gone", func() bool { return gone(keeper) })
+			must(t, down(t.Context(), []server{s}))
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			s := sleeper{address: freeAddress(t), command: "touch awake; exec sleep 1000"}
+			must(t, startOne(t.Context(), s, startNative))
+			keeper, server := ids(t)
+			t.Cleanup(func() { syscall.Kill(server, syscall.SIGKILL) })
+
+			test.end(t, s)
+
+			eventually(t, "keeper and server are gone", func() bool { return gone(keeper) && gone(server) })
+			eventually(t, "folders are gone", func() bool {
+				left, err := filepath.Glob("outside*")
+				_, errState := os.Stat(filepath.Join(state, "sleeper"))
+				return err == nil && len(left) == 0 && errors.Is(errState, os.ErrNotExist)
+			})
+		})
+	}
+}
+
+func TestServerThatEndsAtOnce(t *testing.T) {
+	t.Chdir(t.TempDir())
+	s := sleeper{address: freeAddress(t), command: "echo out of cheese; exit 3"}
+	err := startOne(t.Context(), s, startNative)
+	if err == nil || !strings.Contains(err.Error(), "out of cheese") || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("startOne = %v, want the exit status and the end of the log", err)
+	}
+	if _, err := os.Stat(filepath.Join(state, "sleeper")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its folder is still there: %v", err)
+	}
+}
+
+func TestPortTaken(t *testing.T) {
+	t.Chdir(t.TempDir())
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer listener.Close()
+	err = startOne(t.Context(), sleeper{address: listener.Addr().String()}, startNative)
+	if err == nil || !strings.Contains(err.Error(), "is taken, by something that is not a healthy Sleeper") {
+		t.Errorf("startOne = %v", err)
+	}
+}
+
+func TestEnv(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("TXONCE_POSTGRES18", "postgres://my/own")
+	for _, k := range known {
+		if k.About().Env != "TXONCE_POSTGRES18" {
+			t.Setenv(k.About().Env, "")
+		}
+	}
+	read := func() string {
+		text, err := os.ReadFile(filepath.Join(state, "env"))
+		if errors.Is(err, os.ErrNotExist) {
+			return "no file"
+		}
+		must(t, err)
+		return string(text)
+	}
+	kafka, err := choose([]string{"kafka"})
+	must(t, err)
+	both, err := choose([]string{"postgres", "postgres18"})
+	must(t, err)
+
+	must(t, writeEnv(kafka))
+	must(t, writeEnv(both))
+	want := "TXONCE_KAFKA=127.0.0.1:21492\nTXONCE_POSTGRES=postgres://postgres@127.0.0.1:21415/postgres?sslmode=disable\n"
+	if diff := cmp.Diff(want, read()); diff != "" {
+		t.Errorf("after up of kafka and then both, one of which the environment names (-want +got):\n%s", diff)
+	}
+	must(t, down(t.Context(), kafka))
+	if got := read(); strings.Contains(got, "KAFKA") || !strings.Contains(got, "TXONCE_POSTGRES=") {
+		t.Errorf("after down of kafka: %s", got)
+	}
+	must(t, down(t.Context(), known))
+	if got := read(); got != "no file" {
+		t.Errorf("after down of all: %s", got)
+	}
+}
+
+func TestUnknownName(t *testing.T) {
+	_, err := choose([]string{"kafka", "kafak"})
+	if err == nil || !strings.Contains(err.Error(), `no service "kafak"; there are: postgres postgres18 kafka`) {
+		t.Errorf("choose = %v", err)
+	}
+}
+
+// ids reads what the keeper writes as soon as it has started the server, which may be up already by then.
+func ids(t *testing.T) (keeper, server int) {
+	t.Helper()
+	eventually(t, "the ids are written", func() bool {
+		text, err := os.ReadFile(filepath.Join(state, "sleeper", idsFile))
+		must(t, err)
+		n, _ := fmt.Sscan(string(text), &keeper, &server)
+		return n == 2
+	})
+	return keeper, server
+}
+
+func gone(pid int) bool {
+	return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(10 * time.Second); !is(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
