@@ -26,12 +26,23 @@ type Plan struct {
 // does it change recs.
 func NewPlan(recs []dedup.Record, now time.Time) (*Plan, error) {
 	p := &Plan{Rows: make([]Row, 0, len(recs)), recs: recs, row: make([]int, len(recs))}
+	if len(recs) == 1 { // most claims: nothing to compare or sort
+		rec := recs[0]
+		if err := rec.Validate(now); err != nil {
+			return nil, err
+		}
+		rec.Time = Ceil(rec.Time)
+		p.Rows = append(p.Rows, Row{Derived: rec.Key.Derive(), Record: rec})
+		return p, nil
+	}
 	seen := make(map[dedup.Derived]int, len(recs)) // index in recs of the first of its key
+	derived := make([]dedup.Derived, len(recs))
 	for i, rec := range recs {
 		if err := rec.Validate(now); err != nil {
 			return nil, err
 		}
 		d := rec.Key.Derive()
+		derived[i] = d
 		if j, repeated := seen[d]; repeated {
 			if recs[j].Key != rec.Key {
 				return nil, Collision(rec.Key, recs[j].Key)
@@ -46,8 +57,8 @@ func NewPlan(recs []dedup.Record, now time.Time) (*Plan, error) {
 	for i, row := range p.Rows {
 		seen[row.Derived] = i // from here on the index in Rows
 	}
-	for i, rec := range recs {
-		p.row[i] = seen[rec.Key.Derive()]
+	for i := range recs {
+		p.row[i] = seen[derived[i]]
 	}
 	return p, nil
 }
