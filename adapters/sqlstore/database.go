@@ -1,0 +1,68 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
+)
+
+// database is what PostgreSQL and SQLite differ in.
+type database interface {
+	encoding
+
+	// statements returns those that differ in their text only.
+	statements() *statements
+
+	// enter waits until another transaction may begin. leave must be called once after it.
+	enter(ctx context.Context) (leave func(), err error)
+	// begin begins a transaction on conn that may write. ctx bounds the waiting, end what the driver does later.
+	begin(ctx, end context.Context, conn *sql.Conn, level sql.IsolationLevel) (*sql.Tx, error)
+	// claim inserts those of rows that are not there, and reads after that how far was forgotten.
+	claim(ctx context.Context, c *claim, rows []claims.Row) error
+	// settle is called once per claim, when all is known. duplicates: the claim wrote nothing for some of its rows.
+	settle(ctx context.Context, c *claim, duplicates bool) error
+	// mark prepares for prove, which reports as an error that tx is not in the transaction that mark was called in.
+	mark(ctx context.Context, tx *sql.Tx, xid string) (proof string, err error)
+	prove(ctx context.Context, tx *sql.Tx, proof string) error
+	// useWindowsWithin registers windows for a claim within tx, a transaction of the caller's. It returns until when
+	// those are registered that this transaction itself has registered or found registered.
+	useWindowsWithin(ctx context.Context, s *Store, tx *sql.Tx, due []claims.Window) (map[claims.Window]time.Time, error)
+	// patiently runs f, again and again where another connection is writing.
+	patiently(ctx context.Context, f func() error) error
+
+	// check refuses at start what would forget commits, or refuse to write.
+	check(ctx context.Context, db *sql.DB) error
+	// sweep deletes what has expired in the next part of the table, in tx.
+	sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (dedup.Swept, error)
+
+	inFlight(err error) bool   // another transaction holds the key that err's statement asked for
+	aborted(err error) bool    // a statement of the transaction failed before this one
+	undefined(err error) bool  // a table is missing
+	constraint(err error) bool // a constraint that is checked at COMMIT: the handler's doing
+	retryable(err error) bool
+}
+
+// encoding is how parameters are written.
+type encoding interface {
+	key(k [16]byte) any
+	keys(ks []dedup.Derived) any
+	time(t time.Time) any // NULL for the zero time
+}
+
+// statements of one shape.
+type statements struct {
+	Existing, Forgotten, Windows string
+	Forget, SaveResult, Lookup   string
+	UseWindow, SchemaVersion     string
+	Park, Take, Letters          string
+}
+
+// queryer is a *sql.DB, *sql.Conn or *sql.Tx.
+type queryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}

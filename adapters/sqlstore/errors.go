@@ -1,0 +1,61 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// databaseError is what failed without a message having a part in it.
+type databaseError struct{ error }
+
+func (e databaseError) Unwrap() error { return e.error }
+
+// Retryable implements dedup.Store. Of the errors of a handler's own statements it knows those with an SQLSTATE or a
+// result code of SQLite. A lost connection has neither: InTx finds it out by itself and says so in the error that it
+// returns, which is the one to ask about. A network error as such is not taken for the database's, because handlers talk to
+// others too.
+func (s *Store) Retryable(err error) bool {
+	switch {
+	case err == nil, errors.Is(err, dedup.ErrTxEnded), errors.Is(err, dedup.ErrInFlight):
+		return false
+	case errors.As(err, new(databaseError)), isBadConn(err):
+		return true
+	}
+	return s.db.retryable(err)
+}
+
+func isBadConn(err error) bool {
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone)
+}
+
+// claimError classifies an error of a claim, or of another statement that is the same for any message.
+func (s *Store) claimError(err error) error {
+	switch {
+	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.Is(err, dedup.ErrInFlight):
+		return err
+	case s.db.inFlight(err):
+		return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.InFlightWait)
+	case errors.Is(err, sql.ErrTxDone), errors.Is(err, context.Canceled), s.db.aborted(err): // the caller's doing
+		return fmt.Errorf("sqlstore: %w", err)
+	}
+	return databaseError{s.statementError(err)}
+}
+
+// statementError is for statements within a transaction of somebody's that carry the message's own bytes: what is
+// retryable is left to the database's code.
+func (s *Store) statementError(err error) error {
+	switch {
+	case err == nil, errors.As(err, new(databaseError)):
+		return err
+	case s.db.undefined(err):
+		return databaseError{fmt.Errorf("%w: %w; %s", dedup.ErrSchema, err, howToMigrate)}
+	}
+	return fmt.Errorf("sqlstore: %w", err)
+}
+
+const howToMigrate = "apply txonce's migrations: migrations.Apply(ctx, db, dialect, schema), or the files of package migrations"

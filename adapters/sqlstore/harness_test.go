@@ -1,0 +1,121 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/txonce/txonce/adapters/sqlstore"
+	"github.com/txonce/txonce/dedup/deduptest"
+)
+
+// node is a Store and its pool.
+type node struct {
+	*sqlstore.Store
+	db *sql.DB
+}
+
+func newNode(t testing.TB, db *sql.DB, cfg sqlstore.Config) *node {
+	t.Helper()
+	cfg.DB = db
+	s, err := sqlstore.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &node{s, db}
+}
+
+func openDB(t testing.TB, driver, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if n := db.Stats().InUse; n != 0 {
+			t.Errorf("%d connections were not given back", n)
+		}
+		db.Close()
+	})
+	return db
+}
+
+func exec(t testing.TB, db *sql.DB, query string, args ...any) {
+	t.Helper()
+	if _, err := db.Exec(query, args...); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+func strings(t testing.TB, db *sql.DB, query string) (all []string) {
+	t.Helper()
+	rows, err := db.Query(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func inTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(*sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, opts)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := fn(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func effect(query string) func(context.Context, *sql.Tx, string) error {
+	return func(ctx context.Context, tx *sql.Tx, name string) error {
+		_, err := tx.ExecContext(ctx, query, name)
+		return err
+	}
+}
+
+// text is a handler that sends statements and swallows their errors.
+func text(name string, ends bool, statements ...string) deduptest.Misuse[*sql.Tx] {
+	return deduptest.Misuse[*sql.Tx]{Name: name, Ends: ends, Do: func(ctx context.Context, tx *sql.Tx) (err error) {
+		for _, q := range statements {
+			_, err = tx.ExecContext(ctx, q)
+		}
+		return err
+	}}
+}
+
+const autocommit = "an *sql.Tx cannot be wrapped, and without a transaction the database commits each statement"
+
+// unstoppable is text that rolls back; what the handler writes after it stands.
+func unstoppable(name string, statements ...string) deduptest.Misuse[*sql.Tx] {
+	m := text(name, true, statements...)
+	m.Reported = autocommit
+	return m
+}
+
+// misuses are those of any database.
+func misuses() []deduptest.Misuse[*sql.Tx] {
+	return []deduptest.Misuse[*sql.Tx]{
+		{Name: "tx.Commit", Ends: true, Do: func(_ context.Context, tx *sql.Tx) error { return tx.Commit() }},
+		{Name: "tx.Rollback", Ends: true, Do: func(_ context.Context, tx *sql.Tx) error { return tx.Rollback() }},
+		text("COMMIT as text", true, `COMMIT`),
+		unstoppable("ROLLBACK as text", `ROLLBACK`),
+		text("END as text behind a comment", true, "-- bye\n /* a */ end"),
+		text("COMMIT and BEGIN as text", true, `COMMIT`, `BEGIN`),
+		text("ROLLBACK and BEGIN as text", true, `ROLLBACK`, `BEGIN`),
+		text("COMMIT in a string of statements", true, `SELECT 1; COMMIT`),
+		text("ROLLBACK TO a savepoint", false, `SAVEPOINT mine`, `SELECT 1`, `ROLLBACK TO SAVEPOINT mine`),
+	}
+}

@@ -1,0 +1,115 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
+)
+
+// maxCause is how much of an error's text is kept, in bytes.
+const maxCause = 8 << 10
+
+var _ consumer.ParkingLot[*sql.Tx] = (*Store)(nil)
+
+// Park implements consumer.ParkingLot.
+func (s *Store) Park(ctx context.Context, tx *sql.Tx, letter consumer.DeadLetter) error {
+	rec, msg := letter.Record, letter.Message
+	headers, err := consumer.EncodeHeaders(msg.Headers)
+	if err != nil {
+		return fmt.Errorf("sqlstore: park: headers: %w", err)
+	}
+	var key any
+	if rec.Key.ID != "" {
+		key = s.db.key(rec.Key.Derive())
+	}
+	payload := msg.Payload
+	if payload == nil {
+		payload = []byte{}
+	}
+	_, err = tx.ExecContext(ctx, s.db.statements().Park, s.db.key(letter.ID), key, text(rec.Key.Consumer), nullable(text(rec.Key.Tenant)),
+		nullable(text(rec.Key.ID)), fingerprint(rec.Fingerprint), int64(rec.Keep()/time.Second), s.db.time(claims.Ceil(rec.Time)),
+		text(string(letter.Reason)), text(letter.Cause), text(msg.Topic), []byte(msg.Key), text(msg.Position), payload, string(headers), msg.Attempt)
+	return s.statementError(err)
+}
+
+// text is what a text column takes: valid UTF-8 without NUL.
+func text(s string) string {
+	if len(s) > maxCause {
+		s = s[:maxCause]
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// Take implements consumer.ParkingLot.
+func (s *Store) Take(ctx context.Context, tx *sql.Tx, id consumer.LetterID) error {
+	done, err := tx.ExecContext(ctx, s.db.statements().Take, s.db.key(id))
+	if err != nil {
+		return s.statementError(err)
+	}
+	n, err := done.RowsAffected()
+	if err == nil && n == 0 {
+		return fmt.Errorf("%w: %v", consumer.ErrNotParked, id)
+	}
+	return s.statementError(err)
+}
+
+// Letters implements consumer.ParkingLot.
+func (s *Store) Letters(ctx context.Context, filter consumer.LetterFilter) (letters []consumer.DeadLetter, err error) {
+	if filter.Limit <= 0 {
+		filter.Limit = 100
+	}
+	err = s.db.patiently(ctx, func() error {
+		letters = nil
+		rows, err := s.cfg.DB.QueryContext(ctx, s.db.statements().Letters, s.letterID(filter.ID), filter.Consumer, string(filter.Reason),
+			s.letterID(filter.After), filter.Limit)
+		return each(rows, err, func(rows *sql.Rows) error {
+			letter, err := scanLetter(rows)
+			letters = append(letters, letter)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, s.claimError(err)
+	}
+	return letters, nil
+}
+
+// letterID is NULL for the zero ID.
+func (s *Store) letterID(id consumer.LetterID) any {
+	if id == (consumer.LetterID{}) {
+		return nil
+	}
+	return s.db.key(id)
+}
+
+func scanLetter(rows *sql.Rows) (l consumer.DeadLetter, err error) {
+	var (
+		id                     derived
+		tenant, messageID      sql.NullString
+		print                  sql.NullInt64
+		seconds                int64
+		created, first, latest instant
+		orderingKey            []byte
+		headers, reason        string
+		m                      = &l.Message
+	)
+	if err := rows.Scan(&id, &l.Record.Key.Consumer, &tenant, &messageID, &print, &seconds, &created, &reason, &l.Cause,
+		&m.Topic, &orderingKey, &m.Position, &m.Payload, &headers, &m.Attempt, &l.Times, &first, &latest, &l.Settled); err != nil {
+		return l, err
+	}
+	l.ID, l.Reason, l.First, l.Latest = consumer.LetterID(id), consumer.Reason(reason), first.Time, latest.Time
+	l.Record.Key.Tenant, l.Record.Key.ID = tenant.String, messageID.String
+	l.Record.Window, l.Record.Time = time.Duration(seconds)*time.Second, created.Time
+	if print.Valid {
+		l.Record.Fingerprint = dedup.FingerprintFromInt64(print.Int64)
+	}
+	m.Tenant, m.ID, m.Time, m.Key = tenant.String, messageID.String, created.Time, string(orderingKey)
+	m.Headers, err = consumer.DecodeHeaders([]byte(headers))
+	return l, err
+}

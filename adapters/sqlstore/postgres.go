@@ -1,0 +1,182 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/dialect"
+)
+
+// postgres is the database of dialect.Postgres.
+type postgres struct {
+	sql    dialect.Postgres
+	shared statements
+	cfg    Config
+	wait   string        // InFlightWait as lock_timeout
+	flush  atomic.Bool   // a duplicate must write WAL, see dialect.Postgres.FlushDuplicate
+	spare  chan struct{} // above READ COMMITTED: leaves one of the pool's connections to read the horizon; else nil
+}
+
+func newPostgres(cfg Config) (database, error) {
+	q := dialect.NewPostgres(cfg.Schema)
+	d := &postgres{sql: q, cfg: cfg, wait: fmt.Sprintf("%dms", cfg.InFlightWait.Milliseconds()), shared: statements{
+		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult, Lookup: q.Lookup,
+		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, Park: q.Park, Take: q.Take, Letters: q.Letters,
+	}}
+	switch cfg.Isolation {
+	case sql.LevelDefault, sql.LevelReadCommitted:
+	case sql.LevelRepeatableRead, sql.LevelSerializable:
+		switch most := cfg.DB.Stats().MaxOpenConnections; {
+		case most == 1:
+			return nil, fmt.Errorf("sqlstore: Config.Isolation %v needs a Config.DB of at least 2 connections", cfg.Isolation)
+		case most > 1:
+			d.spare = make(chan struct{}, most-1)
+		}
+	default:
+		return nil, fmt.Errorf("sqlstore: Config.Isolation %v: want Read Committed, Repeatable Read or Serializable", cfg.Isolation)
+	}
+	return d, nil
+}
+
+func (d *postgres) statements() *statements { return &d.shared }
+
+func (d *postgres) enter(ctx context.Context) (func(), error) {
+	if d.spare == nil {
+		return func() {}, ctx.Err()
+	}
+	select {
+	case d.spare <- struct{}{}:
+		return func() { <-d.spare }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (d *postgres) begin(_, end context.Context, conn *sql.Conn, level sql.IsolationLevel) (*sql.Tx, error) {
+	if level == sql.LevelDefault {
+		level = sql.LevelReadCommitted
+	}
+	return conn.BeginTx(end, &sql.TxOptions{Isolation: level})
+}
+
+func (d *postgres) patiently(_ context.Context, f func() error) error { return f() }
+
+// claim sends a claim and what follows every claim. lock_timeout counts per lock, so a batch has a limit for them all.
+func (d *postgres) claim(ctx context.Context, c *claim, rows []claims.Row) error {
+	err := d.insert(ctx, c, rows)
+	if err != nil {
+		return err
+	}
+	var restored, isolation string
+	if err := c.readForgotten(c.tx.QueryRowContext(ctx, d.sql.AfterClaim), &restored, &c.xid, &isolation); err != nil {
+		return err
+	}
+	c.snapshot = isolation != "read committed" && isolation != "read uncommitted"
+	return nil
+}
+
+func (d *postgres) insert(ctx context.Context, c *claim, rows []claims.Row) error {
+	if len(rows) == 1 {
+		results, err := c.tx.QueryContext(ctx, d.sql.ClaimOne, d.row(rows[0])...)
+		return c.readInserted(results, err)
+	}
+	limited, cancel := context.WithTimeout(ctx, d.cfg.InFlightWait+d.cfg.InFlightWait/4)
+	defer cancel()
+	results, err := c.tx.QueryContext(limited, d.sql.Claim, d.columns(rows)...)
+	err = c.readInserted(results, err)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w: one or several of %d, for more than %v", dedup.ErrInFlight, len(rows), d.cfg.InFlightWait)
+	}
+	return err
+}
+
+// settle makes duplicates as durable as the commits that they report.
+func (d *postgres) settle(ctx context.Context, c *claim, duplicates bool) error {
+	if !duplicates || !d.flush.Load() {
+		return nil
+	}
+	_, err := c.tx.ExecContext(ctx, d.sql.FlushDuplicate)
+	return err
+}
+
+// The proof of a transaction is its id where it has one by then, and else a setting that ends with it.
+const (
+	xidProof     = `SELECT coalesce(pg_current_xact_id_if_assigned()::text, '')`
+	setMark      = `SELECT set_config('txonce.transaction', clock_timestamp()::text, true)`
+	settingProof = `SELECT coalesce(current_setting('txonce.transaction', true), '')`
+	settingSays  = "setting "
+)
+
+func (d *postgres) mark(ctx context.Context, tx *sql.Tx, xid string) (proof string, err error) {
+	if xid != "" {
+		return xid, nil
+	}
+	err = tx.QueryRowContext(ctx, setMark).Scan(&proof)
+	return settingSays + proof, err
+}
+
+func (d *postgres) prove(ctx context.Context, tx *sql.Tx, proof string) error {
+	query := xidProof
+	want, bySetting := strings.CutPrefix(proof, settingSays)
+	if bySetting {
+		query = settingProof
+	}
+	var got string
+	err := tx.QueryRowContext(ctx, query).Scan(&got)
+	switch {
+	case d.aborted(err):
+		return errAborted
+	case err != nil:
+		return err
+	case got != want:
+		return fmt.Errorf("%w: it is not the transaction that claimed; return nil to commit, an error to roll back", dedup.ErrTxEnded)
+	}
+	return nil
+}
+
+// useWindowsWithin registers on another connection, because a registration must not roll back with tx.
+func (d *postgres) useWindowsWithin(ctx context.Context, s *Store, _ *sql.Tx, due []claims.Window) (map[claims.Window]time.Time, error) {
+	if len(due) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.cfg.InFlightWait) // for callers that hold all of the pool's connections
+	defer cancel()
+	return nil, s.use(ctx, due)
+}
+
+func (d *postgres) inFlight(err error) bool { return sqlState(err) == "55P03" }
+
+func (d *postgres) aborted(err error) bool { return sqlState(err) == "25P02" }
+
+func (d *postgres) undefined(err error) bool {
+	switch sqlState(err) {
+	case "42P01", "42703", "3F000":
+		return true
+	}
+	return false
+}
+
+// constraint: whatever a deferred constraint or trigger says at COMMIT is definite, and the handler's doing. What is
+// retryable, and what no server said, leaves the outcome open.
+func (d *postgres) constraint(err error) bool {
+	state := sqlState(err)
+	return state != "" && !dialect.RetryablePostgres(state)
+}
+
+func (d *postgres) retryable(err error) bool { return dialect.RetryablePostgres(sqlState(err)) }
+
+// sqlState finds the SQLSTATE in err, in the way that pgx and lib/pq tell it; empty: there is none.
+func sqlState(err error) string {
+	var e interface{ SQLState() string }
+	if !errors.As(err, &e) {
+		return ""
+	}
+	return e.SQLState()
+}

@@ -1,0 +1,147 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/txonce/txonce/adapters/sqlstore"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/wireproxy"
+	"github.com/txonce/txonce/migrations"
+)
+
+func TestPostgres(t *testing.T) {
+	for name, server := range map[string]func(testing.TB) string{"15": testdb.Postgres, "18": testdb.Postgres18} {
+		t.Run(name, func(t *testing.T) {
+			deduptest.TestStore(t, deduptest.Harness[*sql.Tx]{
+				New:        func(t *testing.T) deduptest.DB[*sql.Tx] { return newPostgresDB(t, server(t)) },
+				Isolations: []string{levels[0].String(), levels[1].String(), levels[2].String()},
+				Codes:      deduptest.PostgresCodes(),
+			})
+		})
+	}
+}
+
+var levels = []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
+
+// level finds the level of a name.
+func level(name string) sql.IsolationLevel {
+	for _, l := range levels {
+		if l.String() == name {
+			return l
+		}
+	}
+	return sql.LevelDefault
+}
+
+// postgresDB is one schema.
+type postgresDB struct {
+	dsn string
+	db  *sql.DB
+}
+
+func newPostgresDB(t *testing.T, server string) deduptest.DB[*sql.Tx] {
+	d := openPostgres(t, server)
+	return deduptest.DB[*sql.Tx]{
+		Open: func(t *testing.T, o deduptest.Options) dedup.Store[*sql.Tx] { return d.open(t, d.dsn, o) },
+		Tx: func(ctx context.Context, o deduptest.Options, fn func(*sql.Tx) error) error {
+			return inTx(ctx, d.db, &sql.TxOptions{Isolation: level(o.Isolation)}, fn)
+		},
+		Effect:  effect(`INSERT INTO effects (name) VALUES ($1)`),
+		Effects: func(t *testing.T) []string { return strings(t, d.db, `SELECT name FROM effects`) },
+		Age:     d.age,
+		Misuse:  postgresMisuses(),
+		Raise: func(ctx context.Context, tx *sql.Tx, code string) error {
+			_, err := tx.ExecContext(ctx, fmt.Sprintf(`DO $$ BEGIN RAISE EXCEPTION 'raised' USING ERRCODE = '%s'; END $$`, code))
+			return err
+		},
+		Lock: func(ctx context.Context, tx *sql.Tx, name string) error {
+			if _, err := d.db.ExecContext(ctx, `INSERT INTO locks (name) VALUES ($1) ON CONFLICT DO NOTHING`, name); err != nil {
+				return err
+			}
+			_, err := tx.ExecContext(ctx, `SELECT FROM locks WHERE name = $1 FOR UPDATE`, name)
+			return err
+		},
+		LockWait: func(ctx context.Context, tx *sql.Tx) (wait string, err error) {
+			err = tx.QueryRowContext(ctx, `SHOW lock_timeout`).Scan(&wait)
+			return wait, err
+		},
+		Wrote: func(ctx context.Context, tx *sql.Tx) (yes bool, err error) {
+			err = tx.QueryRowContext(ctx, `SELECT pg_current_xact_id_if_assigned() IS NOT NULL`).Scan(&yes)
+			return yes, err
+		},
+		Plant: func(t *testing.T, at dedup.Derived, k dedup.Key) {
+			exec(t, d.db, `INSERT INTO processed_messages (key, expires_at, consumer, tenant, id) VALUES ($1, now() + interval '1 day', $2, nullif($3, ''), $4)`,
+				fmt.Sprintf("%x", at), k.Consumer, k.Tenant, k.ID)
+		},
+		Connections: func(_ *testing.T, s dedup.Store[*sql.Tx]) int { return s.(*node).db.Stats().InUse },
+		Faulty: func(t *testing.T, o deduptest.Options, f deduptest.Fault) dedup.Store[*sql.Tx] {
+			return d.open(t, wireproxy.Postgres(t, d.dsn, f), o)
+		},
+		NoSchema: func(t *testing.T) dedup.Store[*sql.Tx] {
+			return d.open(t, testdb.Schema(t, server), deduptest.Options{})
+		},
+		OldSchema: func(t *testing.T) dedup.Store[*sql.Tx] {
+			exec(t, d.db, `UPDATE txonce_schema SET version = version + 1`)
+			return d.open(t, d.dsn, deduptest.Options{})
+		},
+		NotDurable: func(t *testing.T) dedup.Store[*sql.Tx] {
+			return d.open(t, d.dsn+"&synchronous_commit=off", deduptest.Options{})
+		},
+	}
+}
+
+func openPostgres(t testing.TB, server string) *postgresDB {
+	d := &postgresDB{dsn: testdb.Schema(t, server)}
+	d.db = openDB(t, "pgx", d.dsn)
+	if err := migrations.Apply(t.Context(), d.db, "postgres", ""); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, d.db, `CREATE TABLE effects (name text NOT NULL)`)
+	exec(t, d.db, `CREATE TABLE locks (name text PRIMARY KEY)`)
+	return d
+}
+
+func (d *postgresDB) open(t testing.TB, dsn string, o deduptest.Options) *node {
+	db := openDB(t, "pgx", dsn)
+	db.SetMaxOpenConns(16)
+	return newNode(t, db, sqlstore.Config{
+		Dialect: sqlstore.Postgres, Isolation: level(o.Isolation), InFlightWait: o.Wait, Compact: o.Compact,
+	})
+}
+
+func (d *postgresDB) age(t *testing.T, by time.Duration) {
+	for _, q := range []string{
+		`UPDATE processed_messages SET expires_at = expires_at - $1::interval`,
+		`UPDATE txonce_windows SET first_run = first_run - $1::interval, used_until = used_until - $1::interval`,
+		`UPDATE txonce_sweep SET forgotten_until = forgotten_until - $1::interval, lease_until = lease_until - $1::interval`,
+	} {
+		exec(t, d.db, q, fmt.Sprintf("%d microseconds", by.Microseconds()))
+	}
+}
+
+// postgresMisuses are the ways in which a handler can end or lose its transaction on PostgreSQL.
+func postgresMisuses() []deduptest.Misuse[*sql.Tx] {
+	return append(misuses(),
+		text("ROLLBACK AND CHAIN as text", true, `ROLLBACK AND CHAIN`),
+		text("COMMIT AND CHAIN as text", true, `COMMIT AND CHAIN`),
+		unstoppable("ABORT in a string of statements", `SELECT 1; ABORT`),
+		text("swallowed SQL error", true, `SELECT 1/0`),
+		text("SQL error healed by a savepoint", false, `SAVEPOINT mine`, `SELECT 1/0`, `ROLLBACK TO mine`),
+		text("backend terminated", false, `SELECT pg_terminate_backend(pg_backend_pid())`),
+		deduptest.Misuse[*sql.Tx]{Name: "rows left open", Do: func(ctx context.Context, tx *sql.Tx) error {
+			rows, err := tx.QueryContext(ctx, `SELECT generate_series(1, 100000)`)
+			if err == nil {
+				rows.Next()
+			}
+			return err
+		}},
+	)
+}

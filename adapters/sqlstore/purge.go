@@ -1,0 +1,38 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// errBusy says that another sweeper has the lease.
+var errBusy = errors.New("sqlstore: another sweeper is at work")
+
+// Purge implements dedup.Purger.
+func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.Swept, error) {
+	if by.Owner == "" || by.Lease <= 0 || by.Limit <= 0 {
+		return dedup.Swept{}, errors.New("sqlstore: purge: Sweep.Owner, Lease and Limit are required")
+	}
+	t, err := s.begin(ctx, sql.LevelReadCommitted) // above it a sweep would fail on every row that changed
+	if err != nil {
+		return dedup.Swept{}, err
+	}
+	defer t.close()
+	swept, err := s.db.sweep(ctx, t.tx, by)
+	if errors.Is(err, errBusy) {
+		return dedup.Swept{Busy: true}, nil
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return dedup.Swept{}, s.claimError(err)
+	}
+	if err := t.commit(); err != nil {
+		return dedup.Swept{}, err
+	}
+	return swept, nil
+}

@@ -1,0 +1,96 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/migrations"
+)
+
+// Register implements dedup.Registrar.
+func (s *Store) Register(ctx context.Context, consumer string, window time.Duration) (err error) {
+	rec := dedup.Record{Key: dedup.Key{Consumer: consumer, ID: "any"}, Window: window}
+	if err := rec.Validate(time.Now()); err != nil {
+		return err
+	}
+	if err := s.names.Take(consumer); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			s.names.Free(consumer)
+		}
+	}()
+	if err := s.db.check(ctx, s.cfg.DB); err != nil {
+		return err
+	}
+	if err := s.checkSchema(ctx); err != nil {
+		return err
+	}
+	return s.useWindows(ctx, []claims.Window{claims.WindowOf(rec)})
+}
+
+func (s *Store) checkSchema(ctx context.Context) error {
+	var version sql.NullInt64
+	err := s.db.patiently(ctx, func() error {
+		return s.cfg.DB.QueryRowContext(ctx, s.db.statements().SchemaVersion).Scan(&version)
+	})
+	known := int64(migrations.Latest(string(s.cfg.Dialect)))
+	switch {
+	case err != nil && s.db.undefined(err):
+		return databaseError{fmt.Errorf("%w: table txonce_schema is missing%s; %s", dedup.ErrSchema, s.where(), howToMigrate)}
+	case err != nil:
+		return databaseError{fmt.Errorf("sqlstore: read the schema's version: %w", err)}
+	case version.Int64 < known:
+		return databaseError{fmt.Errorf("%w: version %d%s, this program needs %d; %s", dedup.ErrSchema, version.Int64, s.where(), known, howToMigrate)}
+	case version.Int64 > known:
+		return databaseError{fmt.Errorf("%w: version %d%s is newer than %d, the latest whose migrations this program knows; deploy a newer one",
+			dedup.ErrSchema, version.Int64, s.where(), known)}
+	}
+	return nil
+}
+
+func (s *Store) where() string {
+	switch {
+	case s.cfg.Dialect == SQLite:
+		return ""
+	case s.cfg.Schema == "":
+		return " in search_path"
+	}
+	return fmt.Sprintf(" in schema %q", s.cfg.Schema)
+}
+
+// useWindows records windows before the first claim under them, and again before their leases end, in transactions of
+// their own: a registration must not roll back with somebody's.
+func (s *Store) useWindows(ctx context.Context, windows []claims.Window) error {
+	due := s.leases.Due(windows, time.Now())
+	if len(due) == 0 {
+		return nil
+	}
+	leave, err := s.db.enter(ctx)
+	if err != nil {
+		return databaseError{err}
+	}
+	defer leave()
+	return s.use(ctx, due)
+}
+
+// use is useWindows for windows that are due, once it may write.
+func (s *Store) use(ctx context.Context, due []claims.Window) error {
+	for _, w := range due {
+		asked := time.Now()
+		var until instant
+		err := s.db.patiently(ctx, func() error {
+			return s.cfg.DB.QueryRowContext(ctx, s.db.statements().UseWindow, w.Consumer, w.Seconds, dedup.UseFor.Seconds()).Scan(&until)
+		})
+		if err != nil {
+			return s.claimError(fmt.Errorf("register consumer %q: %w", w.Consumer, err))
+		}
+		s.leases.Registered(w, until.Time, asked)
+	}
+	return nil
+}

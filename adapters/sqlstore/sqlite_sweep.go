@@ -1,0 +1,106 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// check reads the settings of one connection for all of them: they should stand in the data source name.
+func (d *sqlite) check(ctx context.Context, db *sql.DB) error {
+	var version, journal string
+	var hasClock bool
+	var synchronous int
+	for _, read := range []struct {
+		query string
+		dest  []any
+	}{
+		{d.sql.Version, []any{&version, &hasClock}},
+		{d.sql.Synchronous, []any{&synchronous}},
+		{d.sql.JournalMode, []any{&journal}},
+	} {
+		if err := d.patiently(ctx, func() error { return db.QueryRowContext(ctx, read.query).Scan(read.dest...) }); err != nil {
+			return databaseError{fmt.Errorf("sqlstore: read the database's settings: %w", err)}
+		}
+	}
+	switch {
+	case !hasClock:
+		return fmt.Errorf("sqlstore: SQLite %s is too old: 3.42 or later is needed", version)
+	case strings.EqualFold(journal, "off"):
+		return fmt.Errorf("%w: without a journal (journal_mode off) SQLite cannot roll back; set journal_mode to wal", dedup.ErrNotDurable)
+	case d.cfg.AllowAsyncCommit:
+	case strings.EqualFold(journal, "memory"):
+		return fmt.Errorf("%w: journal_mode is memory, or the database is; use a file and journal_mode wal, or set Config.AllowAsyncCommit", dedup.ErrNotDurable)
+	case synchronous < 2:
+		return fmt.Errorf("%w: synchronous is %s: a commit may be forgotten at a loss of power; set it to full in the data source name "+
+			"(_pragma=synchronous(full)), or set Config.AllowAsyncCommit", dedup.ErrNotDurable, [...]string{"off", "normal"}[max(synchronous, 0)])
+	}
+	return nil
+}
+
+// sweepScan is how many rows one Purge looks at: about 10 ms.
+const sweepScan = 10_000
+
+func (d *sqlite) sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.Swept, err error) {
+	var next []byte
+	var clock instant
+	err = tx.QueryRowContext(ctx, d.sql.SweepLease, by.Owner, by.Lease.Seconds()).Scan(&next, &clock)
+	if errors.Is(err, sql.ErrNoRows) {
+		return swept, errBusy
+	}
+	if err != nil {
+		return swept, err
+	}
+	if next == nil {
+		next = []byte{} // not NULL, which no key is greater than
+	}
+	var expired []dedup.Derived
+	var oldest, latest time.Time
+	rows, err := tx.QueryContext(ctx, d.sql.SweepExpired, next, sweepScan, by.Limit, clock.UnixMicro())
+	err = each(rows, err, func(rows *sql.Rows) error {
+		var k derived
+		var expires instant
+		if err := rows.Scan(&k, &expires); err != nil {
+			return err
+		}
+		expired = append(expired, dedup.Derived(k))
+		if latest.IsZero() || expires.After(latest) {
+			latest = expires.Time
+		}
+		if oldest.IsZero() || expires.Before(oldest) {
+			oldest = expires.Time
+		}
+		return nil
+	})
+	if err != nil {
+		return swept, err
+	}
+	if swept.Keys = len(expired); swept.Keys > 0 {
+		swept.Lag = clock.Sub(oldest)
+		if _, err := tx.ExecContext(ctx, d.sql.SweepDelete, d.keys(expired)); err != nil {
+			return swept, err
+		}
+	}
+	if swept.Keys == by.Limit { // there may be more in this part
+		next = expired[swept.Keys-1][:]
+	} else {
+		var n int
+		if err := tx.QueryRowContext(ctx, d.sql.SweepEnd, next, sweepScan-swept.Keys).Scan(&n, &next); err != nil {
+			return swept, err
+		}
+		swept.Done = n < sweepScan-swept.Keys
+	}
+	if swept.Done {
+		next = nil
+		if _, err := tx.ExecContext(ctx, d.sql.DropSettled, by.Limit); err != nil {
+			return swept, err
+		}
+	}
+	_, err = tx.ExecContext(ctx, d.sql.SweepDone, next, d.time(latest))
+	return swept, err
+}

@@ -1,0 +1,174 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/txonce/txonce/adapters/sqlstore"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/migrations"
+)
+
+func TestSQLite(t *testing.T) {
+	const noNetwork = "no connection lies between the store and its file, so a COMMIT has no answer to lose"
+	const oneWriter = "the transaction that waits or is waited for would hold the lock on the whole database"
+	deduptest.TestStore(t, deduptest.Harness[*sql.Tx]{
+		New:       func(t *testing.T) deduptest.DB[*sql.Tx] { return newSQLiteDB(t) },
+		OneWriter: true,
+		Codes:     sqliteCodes(),
+		DoesNotApply: map[string]string{
+			"commit outcome unknown: COMMIT lost":                   noNetwork,
+			"commit outcome unknown: answer lost":                   noNetwork,
+			"commit outcome unknown: COMMIT late":                   noNetwork,
+			"commit outcome unknown: a claim that gives up waiting": noNetwork,
+			"the handler waits for locks longer than a claim does":  oneWriter,
+			"purge spares a row that a transaction is forgetting":   oneWriter,
+			"a snapshot older than the purge does not hide it":      oneWriter + "; TestSQLiteClaimAfterRead shows what becomes of a reader",
+		},
+	})
+}
+
+// sqliteDB is one file.
+type sqliteDB struct {
+	dsn string
+	db  *sql.DB // waits
+	own *sql.DB // for transactions of the caller's own: as hasty as a node's
+}
+
+func newSQLiteDB(t *testing.T) deduptest.DB[*sql.Tx] {
+	d := openSQLite(t)
+	return deduptest.DB[*sql.Tx]{
+		Open: func(t *testing.T, o deduptest.Options) dedup.Store[*sql.Tx] { return d.open(t, d.dsn, o) },
+		Tx: func(ctx context.Context, _ deduptest.Options, fn func(*sql.Tx) error) error {
+			return inTx(ctx, d.own, nil, fn)
+		},
+		Effect:  effect(`INSERT INTO effects (name) VALUES (?)`),
+		Effects: func(t *testing.T) []string { return strings(t, d.db, `SELECT name FROM effects`) },
+		Age:     d.age,
+		Misuse:  sqliteMisuses(),
+		Raise:   raiseSQLite,
+		LockWait: func(ctx context.Context, tx *sql.Tx) (wait string, err error) {
+			err = tx.QueryRowContext(ctx, `PRAGMA busy_timeout`).Scan(&wait)
+			return wait, err
+		},
+		Wrote: func(ctx context.Context, tx *sql.Tx) (yes bool, err error) {
+			err = tx.QueryRowContext(ctx, `SELECT changes() > 0`).Scan(&yes) // rows of the last statement that could write
+			return yes, err
+		},
+		Plant: func(t *testing.T, at dedup.Derived, k dedup.Key) {
+			exec(t, d.db, `INSERT INTO processed_messages (key, expires_at, consumer, tenant, id) VALUES (?, ?, ?, nullif(?, ''), ?)`,
+				at[:], time.Now().Add(24*time.Hour).UnixMicro(), k.Consumer, k.Tenant, k.ID)
+		},
+		Connections: func(_ *testing.T, s dedup.Store[*sql.Tx]) int { return s.(*node).db.Stats().InUse },
+		NoSchema: func(t *testing.T) dedup.Store[*sql.Tx] {
+			return d.open(t, "file:"+filepath.Join(t.TempDir(), "empty.db"), deduptest.Options{})
+		},
+		OldSchema: func(t *testing.T) dedup.Store[*sql.Tx] {
+			exec(t, d.db, `UPDATE txonce_schema SET version = version + 1`)
+			return d.open(t, d.dsn, deduptest.Options{})
+		},
+		NotDurable: func(t *testing.T) dedup.Store[*sql.Tx] {
+			return d.open(t, d.dsn+"&_pragma=synchronous(normal)", deduptest.Options{})
+		},
+	}
+}
+
+func openSQLite(t testing.TB) *sqliteDB {
+	d := &sqliteDB{dsn: "file:" + filepath.Join(t.TempDir(), "test.db") + "?_pragma=journal_mode(wal)"}
+	d.db = openDB(t, "sqlite", d.dsn+"&_pragma=busy_timeout(10000)&_txlock=immediate")
+	d.own = openDB(t, "sqlite", d.dsn+"&_txlock=immediate")
+	if err := migrations.Apply(t.Context(), d.db, "sqlite", ""); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, d.db, `CREATE TABLE effects (name TEXT NOT NULL)`)
+	return d
+}
+
+func (d *sqliteDB) open(t testing.TB, dsn string, o deduptest.Options) *node {
+	return newNode(t, openDB(t, "sqlite", dsn), sqlstore.Config{Dialect: sqlstore.SQLite, InFlightWait: o.Wait, Compact: o.Compact})
+}
+
+func (d *sqliteDB) age(t *testing.T, by time.Duration) {
+	for _, q := range []string{
+		`UPDATE processed_messages SET expires_at = expires_at - ?1`,
+		`UPDATE txonce_windows SET first_run = first_run - ?1, used_until = used_until - ?1`,
+		`UPDATE txonce_sweep SET forgotten_until = forgotten_until - ?1, lease_until = lease_until - ?1`,
+	} {
+		exec(t, d.db, q, by.Microseconds())
+	}
+}
+
+// sqliteProvocations make SQLite fail in each way. Several of these errors roll the transaction back by themselves.
+var sqliteProvocations = map[string]struct {
+	statements []string
+	retryable  bool
+}{
+	"no such table":       {[]string{`INSERT INTO missing VALUES (1)`}, true},
+	"no such column":      {[]string{`UPDATE effects SET missing = 1`}, true},
+	"too few columns":     {[]string{`INSERT INTO effects (missing) VALUES (1)`}, true},
+	"no such function":    {[]string{`SELECT missing(1)`}, true},
+	"syntax error":        {[]string{`INSERT INTO INTO effects`}, true},
+	"readonly":            {[]string{`PRAGMA query_only = 1`, `DELETE FROM effects`}, true},
+	"full":                {[]string{`PRAGMA max_page_count = 1`, `CREATE TABLE big AS SELECT randomblob(100000) AS b`}, true},
+	"not null":            {[]string{`INSERT INTO effects (name) VALUES (NULL)`}, false},
+	"unique":              {[]string{`CREATE TEMP TABLE u (x UNIQUE)`, `INSERT INTO u VALUES (1), (1)`}, false},
+	"check":               {[]string{`CREATE TEMP TABLE c (x CHECK (x > 1))`, `INSERT INTO c VALUES (1)`}, false},
+	"datatype":            {[]string{`CREATE TEMP TABLE d (x INTEGER) STRICT`, `INSERT INTO d VALUES ('text')`}, false},
+	"malformed JSON":      {[]string{`SELECT json('{')`}, false},
+	"overflow":            {[]string{`SELECT abs(-9223372036854775808)`}, false},
+	"raised by a trigger": {[]string{`CREATE TEMP TABLE r (x)`, `CREATE TEMP TRIGGER rt BEFORE INSERT ON r BEGIN SELECT raise(ABORT, 'no'); END`, `INSERT INTO r VALUES (1)`}, false},
+	"too big":             {[]string{`SELECT zeroblob(2000000000)`}, false},
+}
+
+func sqliteCodes() map[string]bool {
+	codes := map[string]bool{}
+	for code, p := range sqliteProvocations {
+		codes[code] = p.retryable
+	}
+	return codes
+}
+
+// raiseSQLite resets what a provocation set on the connection, which its successor gets.
+func raiseSQLite(ctx context.Context, tx *sql.Tx, code string) (err error) {
+	for _, q := range sqliteProvocations[code].statements {
+		if _, err = tx.ExecContext(ctx, q); err != nil {
+			break
+		}
+	}
+	for _, q := range []string{`PRAGMA query_only = 0`, `PRAGMA max_page_count = 1073741823`} {
+		if _, reset := tx.ExecContext(ctx, q); reset != nil {
+			return fmt.Errorf("reset after %w: %v", err, reset)
+		}
+	}
+	return err
+}
+
+// sqliteMisuses are the ways in which a handler can end or lose its transaction on SQLite.
+func sqliteMisuses() []deduptest.Misuse[*sql.Tx] {
+	return append(misuses(),
+		unstoppable("INSERT OR ROLLBACK that conflicts", `CREATE TEMP TABLE u (x UNIQUE)`, `INSERT OR ROLLBACK INTO u VALUES (1), (1)`),
+		text("disk full", false, `PRAGMA max_page_count = 1`, `CREATE TABLE big AS SELECT randomblob(100000) AS b`),
+		text("a nested BEGIN", false, `BEGIN IMMEDIATE`),
+		text("SQL error", false, `INSERT INTO effects (name) VALUES (NULL)`),
+		deduptest.Misuse[*sql.Tx]{Name: "a write that is cancelled half-way", Ends: true, Reported: autocommit, Do: func(ctx context.Context, tx *sql.Tx) error {
+			ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+			defer cancel()
+			_, err := tx.ExecContext(ctx, `INSERT INTO effects (name) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT 'many' FROM n`)
+			return err
+		}},
+		deduptest.Misuse[*sql.Tx]{Name: "rows of a write left open", Do: func(ctx context.Context, tx *sql.Tx) error {
+			rows, err := tx.QueryContext(ctx, `INSERT INTO effects (name) VALUES ('x'), ('y') RETURNING name`)
+			if err == nil {
+				rows.Next()
+			}
+			return err
+		}},
+	)
+}

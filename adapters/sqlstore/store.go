@@ -1,0 +1,214 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
+)
+
+// Dialect names the kind of database behind a *sql.DB.
+type Dialect string
+
+// The databases that a Store works on.
+const (
+	SQLite   Dialect = "sqlite"
+	Postgres Dialect = "postgres"
+)
+
+// Config of a Store.
+type Config struct {
+	// DB is the application's own pool, in whose database handlers write. Required; the Store does not close it.
+	DB *sql.DB
+
+	// Dialect is SQLite or Postgres. Required.
+	Dialect Dialect
+
+	// Schema holds the tables of package migrations. PostgreSQL only. Defaults to what search_path finds.
+	Schema string
+
+	// Isolation of transactions that InTx begins. PostgreSQL only. Above READ COMMITTED a conflict fails with a Retryable
+	// error, and a message older than an hour needs a second connection for a moment. Defaults to READ COMMITTED, whatever
+	// default_transaction_isolation says; SQLite is always serializable.
+	Isolation sql.IsolationLevel
+
+	// InFlightWait is how long a claim waits for a transaction that holds its key, and on SQLite for whoever is writing.
+	// At least 1 ms. Defaults to 5 s.
+	InFlightWait time.Duration
+
+	// Compact leaves the columns consumer, tenant and id NULL: about 40 bytes less per key, and nobody can read the
+	// table. Defaults to false.
+	Compact bool
+
+	// AllowAsyncCommit accepts a database that may forget a commit after a crash (PostgreSQL: synchronous_commit off or
+	// local, fsync off; SQLite: synchronous below FULL, an in-memory database): a message whose effect it forgot is not
+	// delivered again. Defaults to false: Register fails with dedup.ErrNotDurable.
+	AllowAsyncCommit bool
+}
+
+// Store is a dedup.Store and a consumer.ParkingLot. It is safe for concurrent use.
+type Store struct {
+	cfg    Config
+	db     database
+	leases claims.Leases
+	names  claims.Names
+}
+
+var (
+	_ dedup.Store[*sql.Tx]       = (*Store)(nil)
+	_ dedup.ResultStore[*sql.Tx] = (*Store)(nil)
+	_ dedup.Registrar            = (*Store)(nil)
+	_ dedup.Purger               = (*Store)(nil)
+	_ dedup.Lookuper             = (*Store)(nil)
+)
+
+// New returns a Store. It does not touch the database: see Register.
+func New(cfg Config) (*Store, error) {
+	switch {
+	case cfg.DB == nil:
+		return nil, errors.New("sqlstore: Config.DB is required")
+	case strings.ContainsAny(cfg.Schema, "\"'@\x00"):
+		return nil, fmt.Errorf("sqlstore: Config.Schema %q contains a quote, @ or NUL", cfg.Schema)
+	case cfg.InFlightWait < 0, cfg.InFlightWait > 0 && cfg.InFlightWait < time.Millisecond:
+		return nil, fmt.Errorf("sqlstore: Config.InFlightWait %v is shorter than 1 ms", cfg.InFlightWait)
+	}
+	if cfg.InFlightWait == 0 {
+		cfg.InFlightWait = 5 * time.Second
+	}
+	s := &Store{cfg: cfg}
+	var err error
+	switch cfg.Dialect {
+	case SQLite:
+		s.db, err = newSQLite(cfg)
+	case Postgres:
+		s.db, err = newPostgres(cfg)
+	default:
+		err = fmt.Errorf("sqlstore: Config.Dialect %q: want %q or %q", cfg.Dialect, SQLite, Postgres)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// claimAttempts bounds how often a claim is made again because a row vanished under it, or a window ran out.
+const claimAttempts = 4
+
+// InTx implements dedup.Store.
+func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx *sql.Tx, answers []dedup.Claim) error) error {
+	plan, err := claims.NewPlan(recs, time.Now())
+	if err != nil {
+		return err
+	}
+	for range claimAttempts {
+		var again bool
+		if again, err = s.inTx(ctx, plan, fn); !again {
+			return err
+		}
+	}
+	return databaseError{err}
+}
+
+// inTx is one attempt; again says that the claim was undone and is to be made once more, before fn has run.
+func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx, answers []dedup.Claim) error) (again bool, err error) {
+	if err := s.useWindows(ctx, plan.Windows()); err != nil {
+		return false, err
+	}
+	t, err := s.begin(ctx, s.cfg.Isolation)
+	if err != nil {
+		return false, err
+	}
+	defer t.close() // rolls back what was not committed, also on a panic or Goexit of fn
+	c := claim{store: s, plan: plan, tx: t.tx}
+	answers, err := c.make(ctx)
+	if errors.Is(err, errUncovered) {
+		return true, err
+	}
+	if err != nil {
+		return false, err
+	}
+	proof, err := s.db.mark(ctx, t.tx, c.xid)
+	if err != nil {
+		return false, s.claimError(err)
+	}
+	if err := fn(t.tx, answers); err != nil {
+		return false, t.blame(err, proof)
+	}
+	if err := ctx.Err(); err != nil {
+		return false, fmt.Errorf("sqlstore: not committed: %w", err)
+	}
+	if err := t.prove(ctx, proof); err != nil {
+		return false, err
+	}
+	return false, t.commit()
+}
+
+// Claim implements dedup.Store.
+func (s *Store) Claim(ctx context.Context, tx *sql.Tx, recs []dedup.Record) ([]dedup.Claim, error) {
+	plan, err := claims.NewPlan(recs, time.Now())
+	if err != nil || len(recs) == 0 {
+		return nil, err
+	}
+	c := claim{store: s, plan: plan, tx: tx, foreign: true}
+	if c.registered, err = s.db.useWindowsWithin(ctx, s, tx, s.leases.Due(plan.Windows(), time.Now())); err != nil {
+		return nil, err
+	}
+	answers, err := c.make(ctx)
+	if errors.Is(err, errUncovered) {
+		return nil, databaseError{err} // the next attempt, in a transaction that begins later, registers first
+	}
+	return answers, err
+}
+
+// Forget implements dedup.Store.
+func (s *Store) Forget(ctx context.Context, tx *sql.Tx, keys ...dedup.Key) error {
+	derived := make([]dedup.Derived, len(keys))
+	for i, k := range keys {
+		derived[i] = k.Derive()
+	}
+	_, err := tx.ExecContext(ctx, s.db.statements().Forget, s.db.keys(derived))
+	return s.statementError(err)
+}
+
+// SaveResult implements dedup.ResultStore.
+func (s *Store) SaveResult(ctx context.Context, tx *sql.Tx, key dedup.Key, result []byte) error {
+	if result == nil {
+		result = []byte{} // NULL says that none was saved
+	}
+	done, err := tx.ExecContext(ctx, s.db.statements().SaveResult, s.db.key(key.Derive()), result)
+	if err != nil {
+		return s.statementError(err)
+	}
+	n, err := done.RowsAffected()
+	if err == nil && n != 1 {
+		return fmt.Errorf("sqlstore: save result: %v is not claimed", key)
+	}
+	return s.statementError(err)
+}
+
+// Lookup implements dedup.Lookuper.
+func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found bool, err error) {
+	if err := key.Validate(); err != nil {
+		return dedup.Claim{}, false, err
+	}
+	var row storedRow
+	err = s.db.patiently(ctx, func() error {
+		return s.cfg.DB.QueryRowContext(ctx, s.db.statements().Lookup, s.db.key(key.Derive())).Scan(row.dest()...)
+	})
+	switch other, readable := row.naturalKey(); {
+	case errors.Is(err, sql.ErrNoRows):
+		return dedup.Claim{}, false, nil
+	case err != nil:
+		return dedup.Claim{}, false, s.claimError(err)
+	case readable && other != key:
+		return dedup.Claim{}, false, claims.Collision(key, other)
+	}
+	c = row.claim()
+	c.Verdict = dedup.Duplicate
+	return c, true, nil
+}
