@@ -16,7 +16,7 @@ RACE_IF_CC := $(if $(shell command -v "$$(go env CC)"),-race)
 FUZZTIME ?= 30s
 
 # Where the servers are. internal/testdb would find the file too; exported, it also serves what is not a test.
-ENV = set -a && . ./.services/env && set +a
+ENV = set -a; . ./.services/env; set +a
 
 .PHONY: help
 help: ## List these targets
@@ -28,8 +28,9 @@ demo: ## Kill workers mid-payment and audit the ledger; needs nothing but Go
 
 .PHONY: test
 test: services-up ## Everything, with the race detector, on real servers
-	@$(ENV) && set -ex && go test -race -count=1 -timeout=20m ./... && \
-		for module in $(NESTED); do (cd $$module && go test -race -count=1 -timeout=10m ./...); done
+	@$(ENV); failed=; for module in . $(NESTED); do \
+		(cd $$module && set -x && go test -race -count=1 -timeout=20m ./...) || failed="$$failed $$module"; done; \
+	[ -z "$$failed" ] || { echo "failed in:$$failed"; exit 1; }
 
 .PHONY: test-short
 test-short: ## What needs nothing but Go
@@ -45,7 +46,7 @@ lint: ## Formatting, go vet, golangci-lint, and whether go.mod is tidy
 .PHONY: bench
 bench: ## Compare the ways to handle a message, on PostgreSQL
 	@$(MAKE) --no-print-directory services-up S="postgres postgres18"
-	@$(ENV) && go test -run '^$$' -bench . -timeout=60m ./adapters/pgxstore/...
+	@$(ENV); go test -run '^$$' -bench . -timeout=60m ./adapters/pgxstore/...
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s)
@@ -55,7 +56,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s)
 
 .PHONY: mutants
 mutants: services-up ## Break each guarantee on purpose and name the test that notices
-	@$(ENV) && go run ./internal/mutants
+	@$(ENV); go run ./internal/mutants
 
 .PHONY: services-up
 services-up: ## Start PostgreSQL 15 and 18 and Kafka, or those in S="…"

@@ -53,6 +53,7 @@ var rows = []row{
 	{"internal/mutants/...", []string{"..."}},
 	{"internal/services", []string{"..."}},
 	{"internal/testdb", []string{"..."}},
+	{"internal/wireproxy", []string{"..."}},
 }
 
 // edge is what a broker's or HTTP adapter may import: the core and one SDK, and never another adapter.
