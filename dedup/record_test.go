@@ -1,0 +1,139 @@
+package dedup_test
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// Frozen like the derivation of keys: rows that were written by another version are compared with these.
+func TestFingerprintOf(t *testing.T) {
+	for _, test := range []struct{ name, content, want string }{
+		{"empty", "", "e3b0c44298fc1c14"},
+		{"text", "content", "ed7002b439e9ac84"},
+		{"JSON", `{"order_id":42}`, "2ba2950dab99043d"},
+		{"long", strings.Repeat("x", 100_000), "d69e689881578332"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := dedup.FingerprintOf([]byte(test.content))
+			if got := hex.EncodeToString(f[:]); got != test.want {
+				t.Errorf("FingerprintOf = %s, frozen is %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestFingerprintMatches(t *testing.T) {
+	var zero dedup.Fingerprint
+	a, b := dedup.FingerprintOf([]byte("a")), dedup.FingerprintOf([]byte("b"))
+	for _, test := range []struct {
+		name string
+		f, g dedup.Fingerprint
+		want bool
+	}{
+		{"same", a, a, true},
+		{"other", a, b, false},
+		{"zero and any", zero, a, true},
+		{"any and zero", a, zero, true},
+		{"both zero", zero, zero, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := test.f.Matches(test.g); got != test.want {
+				t.Errorf("Matches = %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func FuzzFingerprint(f *testing.F) {
+	for _, n := range []int64{0, 1, -1, math.MaxInt64, math.MinInt64, 0x0102030405060708} {
+		f.Add(n, []byte{})
+	}
+	f.Fuzz(func(t *testing.T, n int64, content []byte) {
+		if got := dedup.FingerprintFromInt64(n).Int64(); got != n {
+			t.Errorf("%d came back as %d", n, got)
+		}
+		fp := dedup.FingerprintOf(content)
+		if fp.IsZero() {
+			t.Errorf("%q has the fingerprint that matches any", content)
+		}
+		if got := dedup.FingerprintFromInt64(fp.Int64()); got != fp {
+			t.Errorf("%x came back as %x", fp, got)
+		}
+	})
+}
+
+func TestRecordValidate(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	key := dedup.Key{Consumer: "billing", ID: "order-42"}
+	for _, test := range []struct {
+		name string
+		rec  dedup.Record
+		want error // nil: any
+		ok   bool
+	}{
+		{"least", dedup.Record{Key: key}, nil, true},
+		{"everything", dedup.Record{Key: key, Fingerprint: dedup.Fingerprint{1}, Time: now, Window: dedup.DefaultWindow}, nil, true},
+		{"shortest window", dedup.Record{Key: key, Window: dedup.MinWindow}, nil, true},
+		{"window too short", dedup.Record{Key: key, Window: dedup.MinWindow - 1}, nil, false},
+		{"negative window", dedup.Record{Key: key, Window: -dedup.DefaultWindow}, nil, false},
+		{"very old", dedup.Record{Key: key, Time: now.AddDate(-50, 0, 0)}, nil, true},
+		{"clock ahead", dedup.Record{Key: key, Time: now.Add(dedup.MaxAhead)}, nil, true},
+		{"too far ahead", dedup.Record{Key: key, Time: now.Add(dedup.MaxAhead + 1)}, dedup.ErrFuture, false},
+		{"milliseconds taken for seconds", dedup.Record{Key: key, Time: time.Unix(now.UnixMilli(), 0)}, dedup.ErrFuture, false},
+		{"no key", dedup.Record{Key: dedup.Key{Consumer: "billing"}}, dedup.ErrNoKey, false},
+		{"bad key", dedup.Record{Key: dedup.Key{Consumer: "billing", ID: "\x00"}}, dedup.ErrBadKey, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := test.rec.Validate(now)
+			if (err == nil) != test.ok || test.want != nil && !errors.Is(err, test.want) {
+				t.Errorf("Validate = %v, want %v (ok: %v)", err, test.want, test.ok)
+			}
+		})
+	}
+}
+
+func TestVerdictString(t *testing.T) {
+	for v, want := range map[dedup.Verdict]string{
+		0: "none", dedup.First: "first", dedup.Duplicate: "duplicate", dedup.Mismatch: "mismatch",
+		dedup.Unprovable: "unprovable", 77: "Verdict(77)",
+	} {
+		if got := v.String(); got != want {
+			t.Errorf("Verdict(%d).String() = %q, want %q", uint8(v), got, want)
+		}
+	}
+}
+
+func ExampleFingerprint() {
+	stored := dedup.FingerprintOf([]byte(`{"order_id":42,"amount":10}`))
+	fmt.Println(stored.Matches(dedup.FingerprintOf([]byte(`{"order_id":42,"amount":10}`))))
+	fmt.Println(stored.Matches(dedup.FingerprintOf([]byte(`{"order_id":42,"amount":99}`))))
+	fmt.Println(stored.Matches(dedup.Fingerprint{})) // unknown
+	// Output:
+	// true
+	// false
+	// true
+}
+
+func ExampleRecord() {
+	created := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) // from the message, the same on every delivery
+	r := dedup.Record{
+		Key:         dedup.Key{Consumer: "billing", ID: "order-42:paid"},
+		Fingerprint: dedup.FingerprintOf([]byte(`{"order_id":42}`)),
+		Time:        created,
+	}
+	fmt.Println(r.Keep())
+	fmt.Println(r.Validate(created.Add(3 * time.Second)))
+	// A producer whose clock is a day ahead:
+	fmt.Println(r.Validate(created.AddDate(0, 0, -1)))
+	// Output:
+	// 360h0m0s
+	// <nil>
+	// dedup: message time refused: billing/"order-42:paid" is 24h0m0s ahead of the clock, more than 1h0m0s
+}
