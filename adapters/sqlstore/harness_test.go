@@ -47,7 +47,7 @@ func exec(t testing.TB, db *sql.DB, query string, args ...any) {
 	}
 }
 
-func strings(t testing.TB, db *sql.DB, query string) (all []string) {
+func stringsOf(t testing.TB, db *sql.DB, query string) (all []string) {
 	t.Helper()
 	rows, err := db.Query(query)
 	if err != nil {

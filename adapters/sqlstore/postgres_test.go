@@ -55,7 +55,7 @@ func newPostgresDB(t *testing.T, server string) deduptest.DB[*sql.Tx] {
 			return inTx(ctx, d.db, &sql.TxOptions{Isolation: level(o.Isolation)}, fn)
 		},
 		Effect:  effect(`INSERT INTO effects (name) VALUES ($1)`),
-		Effects: func(t *testing.T) []string { return strings(t, d.db, `SELECT name FROM effects`) },
+		Effects: func(t *testing.T) []string { return stringsOf(t, d.db, `SELECT name FROM effects`) },
 		Age:     d.age,
 		Misuse:  postgresMisuses(),
 		Raise: func(ctx context.Context, tx *sql.Tx, code string) error {

@@ -50,7 +50,7 @@ func newSQLiteDB(t *testing.T) deduptest.DB[*sql.Tx] {
 			return inTx(ctx, d.own, nil, fn)
 		},
 		Effect:  effect(`INSERT INTO effects (name) VALUES (?)`),
-		Effects: func(t *testing.T) []string { return strings(t, d.db, `SELECT name FROM effects`) },
+		Effects: func(t *testing.T) []string { return stringsOf(t, d.db, `SELECT name FROM effects`) },
 		Age:     d.age,
 		Misuse:  sqliteMisuses(),
 		Raise:   raiseSQLite,

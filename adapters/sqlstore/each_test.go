@@ -1,0 +1,79 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/testdb"
+)
+
+// fixture is an empty database of either kind.
+type fixture struct {
+	*sql.DB
+	dialect string
+	open    func(o deduptest.Options) *node
+	clock   string // an expression of the database's clock, as its tables keep it
+	later   string // such an expression + later = two days later
+}
+
+// eachDatabase runs f as a sub-test on every database that a Store works on.
+func eachDatabase(t *testing.T, f func(t *testing.T, db fixture)) {
+	t.Run("sqlite", func(t *testing.T) {
+		d := openSQLite(t)
+		f(t, fixture{
+			DB: d.db, dialect: "sqlite",
+			open:  func(o deduptest.Options) *node { return d.open(t, d.dsn, o) },
+			clock: `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`, later: `2 * 86400 * 1000000`,
+		})
+	})
+	for name, server := range map[string]func(testing.TB) string{"postgres15": testdb.Postgres, "postgres18": testdb.Postgres18} {
+		t.Run(name, func(t *testing.T) {
+			d := openPostgres(t, server(t))
+			f(t, fixture{
+				DB: d.db, dialect: "postgres",
+				open:  func(o deduptest.Options) *node { return d.open(t, d.dsn, o) },
+				clock: `clock_timestamp()`, later: `interval '2 days'`,
+			})
+		})
+	}
+}
+
+func (f fixture) count(t *testing.T, query string) (n int) {
+	t.Helper()
+	if err := f.QueryRow(query).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+func record(id string) dedup.Record {
+	return dedup.Record{Key: dedup.Key{Consumer: "billing", ID: id}}
+}
+
+var errUndo = errors.New("undo")
+
+// claim claims recs in a transaction of the Store's, and commits.
+func claim(t *testing.T, s *node, recs ...dedup.Record) (answers []dedup.Claim) {
+	t.Helper()
+	err := s.InTx(t.Context(), recs, func(_ *sql.Tx, c []dedup.Claim) error {
+		answers = c
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answers
+}
+
+// within runs fn in a transaction of the Store's, and commits.
+func within(t *testing.T, s *node, fn func(ctx context.Context, tx *sql.Tx) error) {
+	t.Helper()
+	ctx := t.Context()
+	if err := s.InTx(ctx, nil, func(tx *sql.Tx, _ []dedup.Claim) error { return fn(ctx, tx) }); err != nil {
+		t.Fatal(err)
+	}
+}

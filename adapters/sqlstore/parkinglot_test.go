@@ -1,0 +1,279 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/deduptest"
+)
+
+// everyByte is what a payload may hold.
+var everyByte = func() []byte {
+	b := make([]byte, 256)
+	for i := range b {
+		b[i] = byte(i)
+	}
+	return b
+}()
+
+func letter(id byte) consumer.DeadLetter {
+	at := time.Date(2025, 3, 4, 5, 6, 7, 891_234_000, time.UTC)
+	return consumer.DeadLetter{
+		ID: consumer.LetterID{id},
+		Record: dedup.Record{
+			Key:         dedup.Key{Consumer: "billing", Tenant: "acme", ID: fmt.Sprint("order-", id)},
+			Fingerprint: dedup.FingerprintOf([]byte{id}),
+			Time:        at,
+			Window:      48 * time.Hour,
+		},
+		Message: consumer.Message{
+			ID: fmt.Sprint("order-", id), Tenant: "acme", Topic: "orders", Key: string(everyByte), Position: "orders/3/1042", Payload: everyByte,
+			Headers: map[string]string{"trace": "abc", "binary": string(everyByte), "empty": ""}, Time: at, Attempt: 7,
+		},
+		Reason: consumer.ReasonPoison,
+		Cause:  "no such account",
+	}
+}
+
+func park(t *testing.T, s *node, letters ...consumer.DeadLetter) {
+	t.Helper()
+	within(t, s, func(ctx context.Context, tx *sql.Tx) error {
+		for _, l := range letters {
+			if err := s.Park(ctx, tx, l); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func letters(t *testing.T, s *node, f consumer.LetterFilter) []consumer.DeadLetter {
+	t.Helper()
+	all, err := s.Letters(t.Context(), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+var ignoreDates = cmpopts.IgnoreFields(consumer.DeadLetter{}, "First", "Latest")
+
+func TestParkKeepsEveryByte(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		s := db.open(deduptest.Options{})
+		full, bare := letter(1), consumer.DeadLetter{
+			ID: consumer.LetterID{2}, Reason: consumer.ReasonNoKey,
+			Record: dedup.Record{Key: dedup.Key{Consumer: "billing"}},
+		}
+		before := time.Now().Add(-time.Second)
+		park(t, s, full, bare)
+		got := letters(t, s, consumer.LetterFilter{})
+		full.Times, bare.Times, bare.Record.Window = 1, 1, dedup.DefaultWindow
+		if diff := cmp.Diff([]consumer.DeadLetter{full, bare}, got, ignoreDates, cmpopts.EquateEmpty()); diff != "" {
+			t.Error(diff)
+		}
+		for _, l := range got {
+			if l.First.Before(before) || l.First.After(time.Now().Add(time.Second)) || l.Latest.Before(l.First) {
+				t.Errorf("parked between %v and %v", l.First, l.Latest)
+			}
+		}
+	})
+}
+
+func TestParkTakesAnyText(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		s := db.open(deduptest.Options{})
+		l := letter(1)
+		l.Cause = "bad \xff bytes \x00 and NUL " + strings.Repeat("x", 100_000)
+		l.Message.Topic, l.Message.Position = "to\x00pic\xfe", "\xff/3"
+		park(t, s, l)
+		got := letters(t, s, consumer.LetterFilter{})[0]
+		if !strings.HasPrefix(got.Cause, "bad \uFFFD bytes \uFFFD and NUL xxx") || len(got.Cause) > 9<<10 || len(got.Cause) < 8<<10 {
+			t.Errorf("cause of %d bytes: %.40q", len(got.Cause), got.Cause)
+		}
+		if got.Message.Topic != "to\uFFFDpic\uFFFD" || got.Message.Position != "\uFFFD/3" {
+			t.Errorf("topic %q, position %q", got.Message.Topic, got.Message.Position)
+		}
+	})
+}
+
+func TestParkAgainUpdatesAndCounts(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		s := db.open(deduptest.Options{})
+		l := letter(1)
+		park(t, s, l)
+		first := letters(t, s, consumer.LetterFilter{})[0].First
+		l.Cause, l.Reason, l.Message.Attempt = "still no such account", consumer.ReasonUnprovable, 9
+		park(t, s, l)
+		park(t, s, l)
+		got := letters(t, s, consumer.LetterFilter{})
+		l.Times = 3
+		if diff := cmp.Diff([]consumer.DeadLetter{l}, got, ignoreDates); diff != "" {
+			t.Error(diff)
+		}
+		if !got[0].First.Equal(first) || got[0].Latest.Before(first) {
+			t.Errorf("first parked %v, was %v; latest %v", got[0].First, first, got[0].Latest)
+		}
+	})
+}
+
+func TestParkRollsBackWithItsTransaction(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		s := db.open(deduptest.Options{})
+		err := s.InTx(t.Context(), nil, func(tx *sql.Tx, _ []dedup.Claim) error {
+			if err := s.Park(t.Context(), tx, letter(1)); err != nil {
+				return err
+			}
+			return errUndo
+		})
+		if !errors.Is(err, errUndo) {
+			t.Fatal(err)
+		}
+		if n := len(letters(t, s, consumer.LetterFilter{})); n != 0 {
+			t.Errorf("%d letters", n)
+		}
+	})
+}
+
+func TestTake(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		s := db.open(deduptest.Options{})
+		park(t, s, letter(1), letter(2))
+		within(t, s, func(ctx context.Context, tx *sql.Tx) error {
+			if err := s.Take(ctx, tx, consumer.LetterID{1}); err != nil {
+				t.Error(err)
+			}
+			if err := s.Take(ctx, tx, consumer.LetterID{1}); !errors.Is(err, consumer.ErrNotParked) || s.Retryable(err) {
+				t.Errorf("taken twice: %v", err)
+			}
+			return nil
+		})
+		if got := letters(t, s, consumer.LetterFilter{}); len(got) != 1 || got[0].ID != (consumer.LetterID{2}) {
+			t.Errorf("left: %v", got)
+		}
+	})
+}
+
+// Of two that take one letter at once, one gets it.
+func TestTakeRaces(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		s := db.open(deduptest.Options{})
+		park(t, s, letter(1))
+		holding, release, done := make(chan struct{}), make(chan struct{}), make(chan error)
+		take := func(then func()) error {
+			return s.InTx(t.Context(), nil, func(tx *sql.Tx, _ []dedup.Claim) error {
+				err := s.Take(t.Context(), tx, consumer.LetterID{1})
+				then()
+				return err
+			})
+		}
+		go func() { done <- take(func() { close(holding); <-release }) }()
+		<-holding
+		second := make(chan error)
+		go func() { second <- take(func() {}) }()
+		select {
+		case err := <-second:
+			t.Errorf("the second did not wait: %v", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+		close(release)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := <-second; !errors.Is(err, consumer.ErrNotParked) {
+			t.Errorf("the second: %v", err)
+		}
+	})
+}
+
+func TestLettersFilters(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		s := db.open(deduptest.Options{})
+		var all []consumer.DeadLetter
+		for id := byte(1); id <= 7; id++ {
+			l := letter(id)
+			if id%2 == 0 {
+				l.Reason = consumer.ReasonMismatch
+			}
+			if id == 5 {
+				l.Record.Key.Consumer = "mail"
+			}
+			all = append(all, l)
+		}
+		park(t, s, all...)
+		for _, test := range []struct {
+			name   string
+			filter consumer.LetterFilter
+			want   []byte
+		}{
+			{"all", consumer.LetterFilter{}, []byte{1, 2, 3, 4, 5, 6, 7}},
+			{"one", consumer.LetterFilter{ID: consumer.LetterID{3}}, []byte{3}},
+			{"consumer", consumer.LetterFilter{Consumer: "mail"}, []byte{5}},
+			{"reason", consumer.LetterFilter{Reason: consumer.ReasonMismatch}, []byte{2, 4, 6}},
+			{"both", consumer.LetterFilter{Consumer: "mail", Reason: consumer.ReasonMismatch}, nil},
+			{"page", consumer.LetterFilter{Limit: 2}, []byte{1, 2}},
+			{"next page", consumer.LetterFilter{Limit: 2, After: consumer.LetterID{2}}, []byte{3, 4}},
+			{"last page", consumer.LetterFilter{Limit: 2, After: consumer.LetterID{7}}, nil},
+		} {
+			var got []byte
+			for _, l := range letters(t, s, test.filter) {
+				got = append(got, l.ID[0])
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("%s: %s", test.name, diff)
+			}
+		}
+	})
+}
+
+// A letter is settled when its key is claimed with its content: a delivery that succeeded later.
+func TestSettledLettersAreShownAndSwept(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		s := db.open(deduptest.Options{})
+		same, other, unknown, unclaimed, keyless := letter(1), letter(2), letter(3), letter(4), letter(5)
+		other.Reason = consumer.ReasonMismatch
+		unknown.Record.Fingerprint = dedup.Fingerprint{}
+		keyless.Record.Key.ID = ""
+		park(t, s, same, other, unknown, unclaimed, keyless)
+		claimed := []dedup.Record{same.Record, other.Record, unknown.Record}
+		claimed[1].Fingerprint = dedup.FingerprintOf([]byte("what the key was used for"))
+		for i := range claimed {
+			claimed[i].Time = time.Time{}
+		}
+		claim(t, s, claimed...)
+
+		settled := map[byte]bool{}
+		for _, l := range letters(t, s, consumer.LetterFilter{}) {
+			settled[l.ID[0]] = l.Settled
+		}
+		if diff := cmp.Diff(map[byte]bool{1: true, 2: false, 3: true, 4: false, 5: false}, settled); diff != "" {
+			t.Error(diff)
+		}
+		for {
+			swept, err := s.Purge(t.Context(), dedup.Sweep{Owner: "test", Lease: time.Minute, Limit: 100})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if swept.Done {
+				break
+			}
+		}
+		var left []byte
+		for _, l := range letters(t, s, consumer.LetterFilter{}) {
+			left = append(left, l.ID[0])
+		}
+		if diff := cmp.Diff([]byte{2, 4, 5}, left); diff != "" {
+			t.Errorf("after the sweep: %s", diff)
+		}
+	})
+}

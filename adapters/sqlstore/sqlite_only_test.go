@@ -1,0 +1,182 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/adapters/sqlstore"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/deduptest"
+)
+
+func TestSQLiteRegisterRefusesSettings(t *testing.T) {
+	for _, test := range []struct {
+		name, settings string
+		allow          bool
+		want           error
+		says           string
+	}{
+		{name: "wal and full", settings: "_pragma=journal_mode(wal)"},
+		{name: "rollback journal"},
+		{name: "extra", settings: "_pragma=synchronous(extra)"},
+		{name: "normal", settings: "_pragma=journal_mode(wal)&_pragma=synchronous(normal)", want: dedup.ErrNotDurable, says: "synchronous is normal"},
+		{name: "off", settings: "_pragma=synchronous(off)", want: dedup.ErrNotDurable, says: "synchronous is off"},
+		{name: "normal, allowed", settings: "_pragma=journal_mode(wal)&_pragma=synchronous(normal)", allow: true},
+		{name: "journal in memory", settings: "_pragma=journal_mode(memory)", want: dedup.ErrNotDurable, says: "journal_mode is memory"},
+		{name: "journal in memory, allowed", settings: "_pragma=journal_mode(memory)", allow: true},
+		{name: "no journal", settings: "_pragma=journal_mode(off)", want: dedup.ErrNotDurable, says: "cannot roll back"},
+		{name: "no journal cannot be allowed", settings: "_pragma=journal_mode(off)", allow: true, want: dedup.ErrNotDurable, says: "cannot roll back"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := openSQLite(t)
+			exec(t, d.db, `PRAGMA journal_mode = delete`)
+			d.db.Close()
+			d.own.Close()
+			file, _, _ := strings.Cut(d.dsn, "?")
+			s := newNode(t, openDB(t, "sqlite", file+"?"+test.settings), sqlstore.Config{Dialect: sqlstore.SQLite, AllowAsyncCommit: test.allow})
+			err := s.Register(t.Context(), "billing", 0)
+			if !errors.Is(err, test.want) || err != nil && !strings.Contains(err.Error(), test.says) {
+				t.Errorf("Register = %v, want %v that says %q", err, test.want, test.says)
+			}
+			if err != nil { // the name is free again
+				if again := s.Register(t.Context(), "billing", 0); errors.Is(again, dedup.ErrNameTaken) {
+					t.Error(again)
+				}
+			}
+		})
+	}
+}
+
+func TestSQLiteReadOnlyFile(t *testing.T) {
+	d := openSQLite(t)
+	s := d.open(t, d.dsn+"&_pragma=query_only(1)", deduptest.Options{})
+	if err := s.Register(t.Context(), "billing", 0); !s.Retryable(err) || !strings.Contains(err.Error(), "readonly") {
+		t.Errorf("Register = %v", err)
+	}
+}
+
+// The driver's BEGIN is deferred here; a transaction that reads before it writes would fail when another has written since.
+func TestSQLiteInTxTakesTheWriteLockAtOnce(t *testing.T) {
+	d := openSQLite(t)
+	s, other := d.open(t, d.dsn, deduptest.Options{}), d.open(t, d.dsn, deduptest.Options{})
+	within(t, s, func(ctx context.Context, tx *sql.Tx) error {
+		var n int
+		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM effects`).Scan(&n); err != nil {
+			return err
+		}
+		if _, err := other.db.ExecContext(ctx, `INSERT INTO effects (name) VALUES ('other')`); !s.Retryable(err) {
+			t.Errorf("another connection wrote: %v", err)
+		}
+		_, err := tx.ExecContext(ctx, `INSERT INTO effects (name) VALUES ('own')`)
+		return err
+	})
+}
+
+// In a transaction of the caller's own nobody can undo what was read before.
+func TestSQLiteClaimAfterRead(t *testing.T) {
+	d := openSQLite(t)
+	s, other := d.open(t, d.dsn, deduptest.Options{}), d.open(t, d.dsn, deduptest.Options{})
+	claim(t, s, record("warm"))
+	var attempts int
+	attempt := func() error {
+		attempts++
+		return inTx(t.Context(), s.db, nil, func(tx *sql.Tx) error {
+			var n int
+			if err := tx.QueryRow(`SELECT count(*) FROM effects`).Scan(&n); err != nil {
+				return err
+			}
+			if attempts == 1 {
+				claim(t, other, record("k"))
+			}
+			c, err := s.Claim(t.Context(), tx, []dedup.Record{record("k")})
+			if err == nil && c[0].Verdict != dedup.Duplicate {
+				t.Errorf("verdict %v", c[0].Verdict)
+			}
+			return err
+		})
+	}
+	if err := attempt(); !s.Retryable(err) || errors.Is(err, dedup.ErrInFlight) {
+		t.Errorf("after another's write: %v, want a Retryable error that is not ErrInFlight", err)
+	}
+	if err := attempt(); err != nil {
+		t.Errorf("the second attempt: %v", err)
+	}
+}
+
+// A handler that opens a second transaction of the same Store would wait for itself.
+func TestSQLiteInTxWithinInTxDoesNotHang(t *testing.T) {
+	d := openSQLite(t)
+	s := d.open(t, d.dsn, deduptest.Options{Wait: 50 * time.Millisecond})
+	err := s.InTx(t.Context(), []dedup.Record{record("k")}, func(*sql.Tx, []dedup.Claim) error {
+		return s.InTx(t.Context(), []dedup.Record{record("l")}, func(*sql.Tx, []dedup.Claim) error { return nil })
+	})
+	if !s.Retryable(err) {
+		t.Errorf("got %v, want a Retryable error", err)
+	}
+}
+
+// One connection is enough: whatever a Store does within a transaction it does on that transaction's own.
+func TestSQLiteOnOneConnection(t *testing.T) {
+	d := openSQLite(t)
+	s := d.open(t, d.dsn, deduptest.Options{})
+	s.db.SetMaxOpenConns(1)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	err := inTx(ctx, s.db, nil, func(tx *sql.Tx) error {
+		_, err := s.Claim(ctx, tx, []dedup.Record{record("k")})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Register(ctx, "billing", 0); err != nil {
+		t.Error(err)
+	}
+	if c := claim(t, s, record("k")); c[0].Verdict != dedup.Duplicate {
+		t.Errorf("verdict %v", c[0].Verdict)
+	}
+	if _, err := s.Purge(ctx, dedup.Sweep{Owner: "test", Lease: time.Minute, Limit: 10}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A foreign key that is checked at COMMIT is the handler's affair, and rolls back.
+func TestSQLiteDeferredConstraint(t *testing.T) {
+	d := openSQLite(t)
+	exec(t, d.db, `CREATE TABLE parent (id INTEGER PRIMARY KEY)`)
+	exec(t, d.db, `CREATE TABLE child (parent INTEGER REFERENCES parent DEFERRABLE INITIALLY DEFERRED)`)
+	s := d.open(t, d.dsn+"&_pragma=foreign_keys(1)", deduptest.Options{})
+	err := s.InTx(t.Context(), []dedup.Record{record("k")}, func(tx *sql.Tx, _ []dedup.Claim) error {
+		_, err := tx.Exec(`INSERT INTO child VALUES (1)`)
+		return err
+	})
+	if err == nil || s.Retryable(err) || errors.Is(err, dedup.ErrTxEnded) {
+		t.Errorf("InTx = %v, want the constraint's error", err)
+	}
+	if c := claim(t, s, record("k")); c[0].Verdict != dedup.First {
+		t.Errorf("verdict afterwards: %v", c[0].Verdict)
+	}
+}
+
+// The sweep reads the table in parts of a bounded size, and comes to its end however few rows have expired.
+func TestSQLiteSweepsALongTable(t *testing.T) {
+	d := openSQLite(t)
+	exec(t, d.db, `INSERT INTO processed_messages (key, expires_at) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 25000)
+		SELECT randomblob(16), CASE WHEN i % 1000 = 0 THEN 1 ELSE 9e15 END FROM n`)
+	s := d.open(t, d.dsn, deduptest.Options{})
+	var calls, keys int
+	for done := false; !done; calls++ {
+		swept, err := s.Purge(t.Context(), dedup.Sweep{Owner: "test", Lease: time.Minute, Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys, done = keys+swept.Keys, swept.Done
+	}
+	if keys != 25 || calls < 3 || calls > 6 {
+		t.Errorf("%d keys in %d calls, want 25 in a few", keys, calls)
+	}
+}

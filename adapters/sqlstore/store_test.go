@@ -1,0 +1,210 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/adapters/sqlstore"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/deduptest"
+)
+
+func TestNewNamesTheField(t *testing.T) {
+	db, one := openDB(t, "sqlite", ":memory:"), openDB(t, "sqlite", ":memory:")
+	one.SetMaxOpenConns(1)
+	for field, cfg := range map[string]sqlstore.Config{
+		"Config.DB":           {Dialect: sqlstore.SQLite},
+		"Config.Dialect":      {DB: db, Dialect: "oracle"},
+		"Config.Schema":       {DB: db, Dialect: sqlstore.Postgres, Schema: `a"b`},
+		"SQLite has none":     {DB: db, Dialect: sqlstore.SQLite, Schema: "app"},
+		"Config.InFlightWait": {DB: db, Dialect: sqlstore.SQLite, InFlightWait: time.Microsecond},
+		"InFlightWait -1s":    {DB: db, Dialect: sqlstore.SQLite, InFlightWait: -time.Second},
+		"always serializable": {DB: db, Dialect: sqlstore.SQLite, Isolation: sql.LevelReadCommitted},
+		"Config.Isolation":    {DB: db, Dialect: sqlstore.Postgres, Isolation: sql.LevelSnapshot},
+		"at least 2":          {DB: one, Dialect: sqlstore.Postgres, Isolation: sql.LevelSerializable},
+	} {
+		if _, err := sqlstore.New(cfg); err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("New without a good %s: %v", field, err)
+		}
+	}
+}
+
+// A network error that a handler met is not the database's: it may come from anywhere, and so may half a document.
+func TestRetryableOfErrorsWithoutACode(t *testing.T) {
+	s := newNode(t, openDB(t, "sqlite", ":memory:"), sqlstore.Config{Dialect: sqlstore.SQLite})
+	for _, test := range []struct {
+		err  error
+		want bool
+	}{
+		{driver.ErrBadConn, true},
+		{sql.ErrConnDone, true},
+		{sql.ErrNoRows, false},
+		{sql.ErrTxDone, false},
+		{io.ErrUnexpectedEOF, false},
+		{&net.OpError{Op: "dial", Err: errors.New("refused")}, false},
+		{codeError(5), false},
+	} {
+		if got := s.Retryable(test.err); got != test.want {
+			t.Errorf("Retryable(%v) = %v", test.err, got)
+		}
+	}
+}
+
+// codeError is somebody's error that looks a little like SQLite's.
+type codeError int
+
+func (e codeError) Error() string { return "no such table" }
+func (e codeError) Code() int     { return int(e) }
+
+// A message whose time lies a fraction of a microsecond ahead of what a database can keep must not outlive its row.
+func TestTimesAreRoundedUpInTheTable(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		s := db.open(deduptest.Options{})
+		r := record("k")
+		r.Time = time.Now().Add(30 * time.Minute).Truncate(time.Microsecond).Add(1)
+		r.Window = 2*time.Hour + 1
+		claim(t, s, r)
+		c, found, err := s.Lookup(t.Context(), r.Key)
+		if err != nil || !found {
+			t.Fatal(found, err)
+		}
+		if want := r.Time.Add(r.Window); c.ExpiresAt.Before(want) || c.ExpiresAt.Sub(want) > 2*time.Microsecond {
+			t.Errorf("expires at %v, want %v or just after it", c.ExpiresAt, want)
+		}
+	})
+}
+
+func windows(t *testing.T, db fixture) int {
+	t.Helper()
+	return db.count(t, `SELECT count(*) FROM txonce_windows WHERE consumer = 'billing'`)
+}
+
+// A registration that rolls back with the caller's transaction must not be taken for done.
+func TestARegistrationOutlivesTheTransactionThatNeededIt(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		s := db.open(deduptest.Options{})
+		for range 2 {
+			err := inTx(t.Context(), s.db, nil, func(tx *sql.Tx) error {
+				if _, err := s.Claim(t.Context(), tx, []dedup.Record{record("k")}); err != nil {
+					return err
+				}
+				return errUndo
+			})
+			if !errors.Is(err, errUndo) {
+				t.Fatal(err)
+			}
+		}
+		err := inTx(t.Context(), s.db, nil, func(tx *sql.Tx) error {
+			_, err := s.Claim(t.Context(), tx, []dedup.Record{record("k")})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := windows(t, db); n != 1 {
+			t.Errorf("after a claim that committed in the caller's transaction: %d windows registered", n)
+		}
+		claim(t, s, record("l"))
+		if n := windows(t, db); n != 1 {
+			t.Errorf("after InTx: %d windows registered", n)
+		}
+	})
+}
+
+// A claim that was made after the registration had run out is undone, and made again under a new one, before its handler
+// runs.
+func TestAClaimAfterItsRegistrationRanOut(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		s := db.open(deduptest.Options{})
+		claim(t, s, record("warm"))
+		usedUntil := `SELECT count(*) FROM txonce_windows WHERE used_until > ` + db.clock
+		exec(t, db.DB, `UPDATE txonce_windows SET used_until = first_run`)
+		s.RunOut(record("k"), time.Now().Add(-time.Minute))
+		runs := 0
+		err := s.InTx(t.Context(), []dedup.Record{record("k")}, func(_ *sql.Tx, c []dedup.Claim) error {
+			runs++
+			if c[0].Verdict != dedup.First {
+				t.Errorf("verdict %v", c[0].Verdict)
+			}
+			if n := db.count(t, usedUntil); n != 1 {
+				t.Errorf("%d windows in use when the handler runs", n)
+			}
+			return nil
+		})
+		if err != nil || runs != 1 {
+			t.Errorf("handler ran %d times, error %v", runs, err)
+		}
+
+		exec(t, db.DB, `UPDATE txonce_windows SET used_until = first_run`)
+		s.RunOut(record("l"), time.Now().Add(-time.Minute))
+		own := func() error {
+			return inTx(t.Context(), s.db, nil, func(tx *sql.Tx) error {
+				_, err := s.Claim(t.Context(), tx, []dedup.Record{record("l")})
+				return err
+			})
+		}
+		if err := own(); !s.Retryable(err) {
+			t.Errorf("in the caller's transaction: %v, want a Retryable error", err)
+		}
+		if err := own(); err != nil {
+			t.Errorf("the second attempt: %v", err)
+		}
+		if n := db.count(t, usedUntil); n != 1 {
+			t.Errorf("%d windows in use after it", n)
+		}
+	})
+}
+
+// The claim goes through database/sql's own time limits: a pool without a free connection is a bounded wait.
+func TestInTxWaitsForAConnectionNoLongerThanCtx(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		s := db.open(deduptest.Options{})
+		claim(t, s, record("warm"))
+		s.db.SetMaxOpenConns(1)
+		conn, err := s.db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		err = s.InTx(ctx, []dedup.Record{record("k")}, func(*sql.Tx, []dedup.Claim) error { return nil })
+		if !errors.Is(err, context.DeadlineExceeded) || !s.Retryable(err) {
+			t.Errorf("got %v, retryable %v", err, s.Retryable(err))
+		}
+	})
+}
+
+// What a handler returns comes back, with what it could not know.
+func TestHandlersErrorTellsOfItsLostTransaction(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		s := db.open(deduptest.Options{})
+		own := errors.New("no such account")
+		for name, do := range map[string]func(tx *sql.Tx) error{
+			"Commit":   func(tx *sql.Tx) error { return tx.Commit() },
+			"COMMIT":   func(tx *sql.Tx) error { _, err := tx.Exec(`COMMIT`); return err },
+			"ROLLBACK": func(tx *sql.Tx) error { _, err := tx.Exec(`ROLLBACK`); return err },
+		} {
+			err := s.InTx(t.Context(), []dedup.Record{record(name)}, func(tx *sql.Tx, _ []dedup.Claim) error {
+				if err := do(tx); err != nil {
+					t.Error(err)
+				}
+				return own
+			})
+			if !errors.Is(err, own) || !errors.Is(err, dedup.ErrTxEnded) {
+				t.Errorf("%s: %v, want the handler's error and ErrTxEnded", name, err)
+			}
+		}
+		err := s.InTx(t.Context(), []dedup.Record{record("k")}, func(*sql.Tx, []dedup.Claim) error { return own })
+		if err != own {
+			t.Errorf("%v: want the handler's own error as it is", err)
+		}
+	})
+}
