@@ -142,3 +142,32 @@ func TestDuplicateIsAsDurableAsItsCommit(t *testing.T) {
 		})
 	}
 }
+
+// A process that was stopped for longer than its registration holds must not claim under it: the horizon no longer
+// counts its window.
+func TestClaimPastItsRegistration(t *testing.T) {
+	pool := testPool(t, testdb.Schema(t, testdb.Postgres(t)), 2)
+	if err := pgxstore.Migrate(t.Context(), pool, ""); err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(t, pgxstore.Config{Pool: pool})
+	claim := func(id string) {
+		rec := dedup.Record{Key: dedup.Key{Consumer: "billing", ID: id}, Time: time.Now()}
+		if err := s.InTx(t.Context(), []dedup.Record{rec}, func(pgx.Tx, []dedup.Claim) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim("order-1")
+	if _, err := pool.Exec(t.Context(), `UPDATE txonce_windows SET used_until = now() - interval '1 hour'`); err != nil {
+		t.Fatal(err)
+	}
+	pgxstore.EndLease(s, "billing", dedup.DefaultWindow, time.Now().Add(-time.Hour))
+	claim("order-2")
+	var registered bool
+	if err := pool.QueryRow(t.Context(), `SELECT used_until > now() FROM txonce_windows`).Scan(&registered); err != nil {
+		t.Fatal(err)
+	}
+	if !registered {
+		t.Error("claimed under a window that the table says is out of use")
+	}
+}

@@ -10,6 +10,11 @@ func store(name, file, caseName string, edits ...edit) mutation {
 	return mutation{name: name, file: file, edits: edits, pkg: pgx, run: "TestStore/postgres15$/^" + caseName, fails: pgxSuite + caseName}
 }
 
+// model is a mutation of the horizon that the property test over a model of many nodes must notice.
+func model(name string, edits ...edit) mutation {
+	return mutation{name: name, file: "dedup/horizon.go", edits: edits, pkg: "dedup", run: "TestHorizonModel$|TestHorizonModelAtLength|TestProvable", fails: "Test", tries: 3}
+}
+
 var storeMutations = []mutation{
 	store("a handler's error rolls back", pgx+"/store.go", "rollback_un-claims", edit{
 		`		return g.blame(err)`,
@@ -22,7 +27,7 @@ var storeMutations = []mutation{
 		`if false {
 			found`,
 	}),
-	store("a claim waits no longer than it may", "internal/dialect/postgres.go", "bounded_wait_gives_ErrInFlight_and_frees_the_connection", edit{
+	store("a claim waits no longer than it may", "internal/dialect/postgres.go", "bounded_wait_gives_ErrInFlight_and_frees_the_connection/read_committed", edit{
 		`set_config('lock_timeout', $8::text, true)`,
 		`set_config('lock_timeout', left($8::text, 0) || '0', true)`,
 	}),
@@ -38,7 +43,7 @@ var storeMutations = []mutation{
 		`if row.Fingerprint.Matches(rec.Fingerprint) {`, `if true {`,
 	}),
 	store("keys that concatenate alike are two", "dedup/key.go", "keys_that_concatenate_alike_never_meet", edit{
-		`b = binary.AppendUvarint(b, uint64(len(field)))`, `b = binary.AppendUvarint(b, 0)`,
+		`b = binary.AppendUvarint(b, uint64(len(field)))`, `_ = binary.MaxVarintLen16`,
 	}),
 	store("a row of another natural key is no duplicate", pgx+"/claim.go", "a_derived_key_of_another_natural_key_is_a_collision", edit{
 		`readable && other != asked[row.key]`, `readable && other != asked[row.key] && false`,
@@ -94,15 +99,17 @@ var storeMutations = []mutation{
 	store("an unprovable message claims nothing", pgx+"/claim.go", "an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed", edit{
 		`if len(unprovable) > 0 {`, `if len(unprovable) > 1000 {`,
 	}),
-	store("windows are registered before claims", pgx+"/register.go", "an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed", edit{
-		`range s.leases.Due(plan.Windows(), time.Now())`, `range s.leases.Due(nil, time.Now())`,
+	store("windows are registered under their consumer", "internal/dialect/postgres.go", "an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed", edit{
+		`VALUES ($1::text, $2::bigint, clock_timestamp()`, `VALUES ($1::text || ' mutant', $2::bigint, clock_timestamp()`,
 	}),
-	store("a claim past its registration is undone", pgx+"/claim.go", "a_node_that_claimed_long_ago_registers_again", edit{
-		`if !c.store.leases.Cover(c.plan.Windows(), c.clock) {`, `if false {`,
-	}),
-	store("a short window counts as long as it was used", "dedup/horizon.go", "a_window_raised_does_not_hide_what_a_shorter_one_forgot", edit{
-		`if h.After(horizon) {`, `if horizon.IsZero() || h.Before(horizon) {`,
-	}),
+	{
+		name: "a claim past its registration is undone", file: pgx + "/claim.go",
+		edits: []edit{{`if !c.store.leases.Cover(c.plan.Windows(), c.clock) {`, `if false {`}},
+		pkg:   pgx, run: "TestClaimPastItsRegistration", fails: "TestClaimPastItsRegistration",
+	},
+	model("of several windows the nearest horizon counts", edit{`if h.After(horizon) {`, `if horizon.IsZero() || h.Before(horizon) {`}),
+	model("clocks may be ahead", edit{`u.UsedUntil.Add(MaxAhead)`, `u.UsedUntil`}),
+	model("a message of the horizon's own time is old", edit{`t.After(horizon)`, `!t.Before(horizon)`}),
 
 	// The sweep.
 	store("a sweep spares what has not expired", "internal/dialect/postgres.go", "purge_spares_young_rows", edit{
