@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/consumer"
@@ -198,30 +197,6 @@ func (w *ways) run(b *testing.B, way way, conns int) float64 {
 func median(xs []float64) float64 {
 	xs = slices.Sorted(slices.Values(xs))
 	return xs[len(xs)/2]
-}
-
-func testPool(tb testing.TB, dsn string, conns int) *pgxpool.Pool {
-	tb.Helper()
-	cfg, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	cfg.MaxConns = int32(conns)
-	pool, err := pgxpool.NewWithConfig(tb.Context(), cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(pool.Close)
-	return pool
-}
-
-func newStore(tb testing.TB, cfg pgxstore.Config) *pgxstore.Store {
-	tb.Helper()
-	s, err := pgxstore.New(cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return s
 }
 
 func newConsumer(tb testing.TB, store *pgxstore.Store, cfg consumer.Config[pgx.Tx]) *consumer.Consumer[pgx.Tx] {
