@@ -16,10 +16,7 @@ type (
 	Delivery = delivery
 )
 
-var (
-	ToMessage = toMessage
-	Retention = retention
-)
+var Retention = retention
 
 const Forever = forever
 

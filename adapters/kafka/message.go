@@ -9,9 +9,11 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// toMessage is the first delivery of raw. A tombstone has a nil Payload. What is derived from raw is the same whenever
-// and by whomever it is fetched: that is what keys, fingerprints and the horizon rest on.
-func toMessage(raw *sarama.ConsumerMessage) *consumer.Message {
+// ToMessage is the first delivery of raw, for programs that keep a sarama.ConsumerGroupHandler of their own and call a
+// Processor in it; a Subscriber does this and the rest. A tombstone has a nil Payload. What is derived from raw is the
+// same whenever and by whomever it is fetched: that is what keys, fingerprints and the horizon rest on. The result
+// shares raw's value, which must not change any more.
+func ToMessage(raw *sarama.ConsumerMessage) *consumer.Message {
 	return &consumer.Message{
 		Topic:    raw.Topic,
 		Key:      string(raw.Key),

@@ -95,7 +95,7 @@ func (p *partition) serve(work context.Context) {
 // take adds raw and what else is waiting. It returns false when the partition is to be given up.
 func (p *partition) take(raw *sarama.ConsumerMessage, messages <-chan *sarama.ConsumerMessage) bool {
 	for {
-		p.queue.add(&delivery{msg: toMessage(raw), mark: p.marks.deliver(raw), size: sizeOf(raw)})
+		p.queue.add(&delivery{msg: ToMessage(raw), mark: p.marks.deliver(raw), size: sizeOf(raw)})
 		if p.queueFull() && !p.paused {
 			return true
 		}
