@@ -37,3 +37,13 @@ func (t *Trace) emit(ctx context.Context, hook func(*Trace) func(context.Context
 		f(ctx, e)
 	}
 }
+
+func onClaimed(t *Trace) func(context.Context, Event)    { return t.Claimed }
+func onDuplicate(t *Trace) func(context.Context, Event)  { return t.Duplicate }
+func onMismatch(t *Trace) func(context.Context, Event)   { return t.Mismatch }
+func onUnprovable(t *Trace) func(context.Context, Event) { return t.Unprovable }
+func onInFlight(t *Trace) func(context.Context, Event)   { return t.InFlight }
+func onCommitted(t *Trace) func(context.Context, Event)  { return t.Committed }
+func onRetried(t *Trace) func(context.Context, Event)    { return t.Retried }
+func onParked(t *Trace) func(context.Context, Event)     { return t.Parked }
+func onPaused(t *Trace) func(context.Context, Event)     { return t.Paused }

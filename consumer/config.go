@@ -1,0 +1,162 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// DefaultMaxAttempts is how often a message is tried before it is parked.
+const DefaultMaxAttempts = 3
+
+// Config of a Consumer. TTx is the native transaction of its Store.
+type Config[TTx any] struct {
+	// Name is part of every key: each name processes a message once. Two consumers must not share one, and a name that
+	// changes makes every message new. Required.
+	Name string
+
+	// Store keeps the claims. As a ParkingLot it also keeps the messages given up on; if it is none, those are
+	// rejected. Required.
+	Store dedup.Store[TTx]
+
+	// Key finds a message's natural key: HeaderKey, JSONKey, KeyOf, MessageID for sources that state Message.ID, or any
+	// function. It must give the same key on every delivery, and different keys for different events: payload bytes or
+	// an ID that is made while publishing do neither. Required.
+	Key KeyFunc
+
+	// Tenant finds whose key it is, where tenants' keys may be equal. Message.Tenant takes precedence. Defaults to no
+	// tenant.
+	Tenant KeyFunc
+
+	// Window is how long keys are remembered. It must be longer than the source may deliver again: a topic's retention,
+	// a vendor's retry schedule. Shorter than dedup.MinWindow is refused. Defaults to dedup.DefaultWindow.
+	Window time.Duration
+
+	// Fingerprint tells a redelivery from other content under the same key: WholePayload, JSONFields, NoFingerprint, or
+	// any function. Message.Fingerprint takes precedence. Defaults to WholePayload.
+	Fingerprint FingerprintFunc
+
+	// OnMismatch says what becomes of a message whose key was used for other content. Defaults to ParkMismatch.
+	OnMismatch OnMismatch
+
+	// Timeless is the verdict for messages without a Time once any key of this consumer was forgotten: dedup.First runs
+	// a very late redelivery again, dedup.Unprovable parks every such message. Start logs the choice. Defaults to
+	// dedup.First.
+	Timeless dedup.Verdict
+
+	// Handle does the work of one message, HandleBatch that of several in one statement or few. Exactly one of them is
+	// required.
+	Handle      Handler[TTx]
+	HandleBatch BatchHandler[TTx]
+
+	// MaxAttempts is how often a message is tried before it is parked. Attempts that the database or a shutdown ended do
+	// not count. Defaults to DefaultMaxAttempts.
+	MaxAttempts int
+
+	// Backoff is how long to wait after that many failed attempts, 1 or more. Defaults to
+	// FullJitter(DefaultBackoffBase, DefaultBackoffCap).
+	Backoff func(attempt int) time.Duration
+
+	// ParkLimit bounds how fast messages are parked. Beyond it something is wrong with more than a message, such as a
+	// deployment, and the consumer pauses. Defaults to a burst of 100 and 100 a minute.
+	ParkLimit ParkLimit
+
+	// Logger gets one line for each message given up on, and two for each pause. Defaults to slog.Default().
+	Logger *slog.Logger
+
+	// Trace is told what becomes of each message. Defaults to nobody.
+	Trace *Trace
+}
+
+// OnMismatch says what becomes of a message whose key was used for other content.
+type OnMismatch uint8
+
+const (
+	// ParkMismatch parks it: a second event under an old key must not be lost, and only a person can tell.
+	ParkMismatch OnMismatch = iota
+	// MismatchIsDuplicate acknowledges it without running. Use it where producers change a message while sending it
+	// again, and nothing is lost by trusting the first.
+	MismatchIsDuplicate
+)
+
+// complete returns cfg with its defaults filled in, or an error that names the field at fault.
+func (cfg Config[TTx]) complete() (Config[TTx], error) {
+	refuse := func(format string, args ...any) (Config[TTx], error) {
+		return cfg, fmt.Errorf("consumer: Config."+format, args...)
+	}
+	switch err := (dedup.Key{Consumer: cfg.Name, ID: "-"}).Validate(); {
+	case cfg.Name == "":
+		return refuse("Name is required: it is part of every key")
+	case err != nil:
+		return refuse("Name: %w", err)
+	case cfg.Store == nil:
+		return refuse("Store is required")
+	case cfg.Key == nil:
+		return refuse("Key is required: HeaderKey, JSONKey, KeyOf, or MessageID where the source states Message.ID")
+	case cfg.Window != 0 && cfg.Window < dedup.MinWindow:
+		return refuse("Window is %v, shorter than %v: redeliveries that arrive later would run again", cfg.Window, dedup.MinWindow)
+	case cfg.OnMismatch > MismatchIsDuplicate:
+		return refuse("OnMismatch is %d: want ParkMismatch or MismatchIsDuplicate", cfg.OnMismatch)
+	case cfg.Timeless != 0 && cfg.Timeless != dedup.First && cfg.Timeless != dedup.Unprovable:
+		return refuse("Timeless is %v: want dedup.First or dedup.Unprovable", cfg.Timeless)
+	case cfg.Handle == nil && cfg.HandleBatch == nil:
+		return refuse("Handle is required, or HandleBatch")
+	case cfg.Handle != nil && cfg.HandleBatch != nil:
+		return refuse("HandleBatch is set beside Config.Handle: set one of them")
+	case cfg.MaxAttempts < 0:
+		return refuse("MaxAttempts is %d: want 1 or more", cfg.MaxAttempts)
+	}
+	if err := cfg.ParkLimit.validate(); err != nil {
+		return refuse("ParkLimit%w", err)
+	}
+	if _, parks := cfg.Store.(ParkingLot[TTx]); !parks && cfg.ParkLimit != (ParkLimit{}) {
+		return refuse("ParkLimit limits nothing: Config.Store is no ParkingLot")
+	}
+
+	if cfg.Window == 0 {
+		cfg.Window = dedup.DefaultWindow
+	}
+	if cfg.Fingerprint == nil {
+		cfg.Fingerprint = WholePayload
+	}
+	if cfg.Timeless == 0 {
+		cfg.Timeless = dedup.First
+	}
+	if cfg.MaxAttempts == 0 {
+		cfg.MaxAttempts = DefaultMaxAttempts
+	}
+	if cfg.Backoff == nil {
+		cfg.Backoff = FullJitter(DefaultBackoffBase, DefaultBackoffCap)
+	}
+	if cfg.ParkLimit == (ParkLimit{}) {
+		cfg.ParkLimit = ParkLimit{Burst: 100, PerMinute: 100}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	return cfg, nil
+}
+
+// ParkLimit is a rate. The zero value stands for the default of Config.ParkLimit.
+type ParkLimit struct {
+	Burst     int // how many at once
+	PerMinute int // and how many of them come back in a minute
+	Unlimited bool
+}
+
+func (l ParkLimit) validate() error {
+	switch {
+	case l == ParkLimit{} || l == ParkLimit{Unlimited: true}:
+		return nil
+	case l.Unlimited:
+		return errors.New(".Unlimited is set beside a limit: set one of them")
+	case l.Burst < 1:
+		return fmt.Errorf(".Burst is %d: want 1 or more, or Unlimited", l.Burst)
+	case l.PerMinute < 1:
+		return fmt.Errorf(".PerMinute is %d: want 1 or more, or Unlimited", l.PerMinute)
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// Consumer claims, handles and commits. Make one with New. It is safe for concurrent use; copies of one message that
+// arrive at the same time wait for each other.
+type Consumer[TTx any] struct {
+	cfg      Config[TTx]
+	lot      ParkingLot[TTx] // nil: messages given up on are rejected
+	keys     keyLock
+	pause    pause
+	budget   *parkBudget
+	started  atomic.Bool
+	starting chan struct{} // holds one while somebody starts
+}
+
+var (
+	_ Processor      = (*Consumer[any])(nil)
+	_ BatchProcessor = (*Consumer[any])(nil)
+	_ Starter        = (*Consumer[any])(nil)
+	_ Windowed       = (*Consumer[any])(nil)
+)
+
+// New returns a Consumer, or an error that names the field of cfg that it refuses. It does not touch the database.
+func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	c := &Consumer[TTx]{
+		cfg:      cfg,
+		pause:    pause{logger: cfg.Logger.With("consumer", cfg.Name), backoff: cfg.wait},
+		budget:   newParkBudget(cfg.ParkLimit),
+		starting: make(chan struct{}, 1),
+	}
+	c.lot, _ = cfg.Store.(ParkingLot[TTx])
+	return c, nil
+}
+
+// wait is Backoff for whatever a user's function may return.
+func (cfg *Config[TTx]) wait(attempt int) time.Duration { return max(cfg.Backoff(max(attempt, 1)), 0) }
+
+// Start checks the store and registers the consumer with it, where the store is a dedup.Registrar: an error names what
+// would make every message fail, such as a missing schema. It does that once, however often it is called, and until it
+// has succeeded the first message does it too; after an error it may be called again.
+func (c *Consumer[TTx]) Start(ctx context.Context) error {
+	if c.started.Load() {
+		return nil
+	}
+	select {
+	case c.starting <- struct{}{}:
+		defer func() { <-c.starting }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if c.started.Load() {
+		return nil
+	}
+	if registrar, ok := c.cfg.Store.(dedup.Registrar); ok {
+		if err := registrar.Register(ctx, c.cfg.Name, c.cfg.Window); err != nil {
+			return fmt.Errorf("consumer %q: start: %w", c.cfg.Name, err)
+		}
+	}
+	timeless, givenUp := "taken for new, also when keys were forgotten", "parked"
+	if c.cfg.Timeless == dedup.Unprovable {
+		timeless = "parked once keys were forgotten"
+	}
+	if c.lot == nil {
+		givenUp = "rejected, as the store is no parking lot"
+	}
+	c.cfg.Logger.InfoContext(ctx, "consumer starts", "consumer", c.cfg.Name, "window", c.cfg.Window,
+		"messages_without_time", timeless, "messages_given_up_on", givenUp)
+	c.started.Store(true)
+	return nil
+}
+
+// Window is how long keys are remembered.
+func (c *Consumer[TTx]) Window() time.Duration { return c.cfg.Window }
+
+// Process implements Processor. Attempts that are nobody's fault do not count, and go on for as long as ctx does: the
+// database is away, or another process holds the message's key.
+//
+// nil says that the effects are committed, or the message is parked. A *RetryError is returned only when ctx has ended.
+// Any other error says that the message was given up on, and that the Store is no ParkingLot.
+func (c *Consumer[TTx]) Process(ctx context.Context, msg *Message) error {
+	m := *msg
+	m.Attempt = max(m.Attempt, 1)
+	for deferrals := 0; ; {
+		err := c.process(ctx, []*Message{&m}, once{deferrals: deferrals})[0]
+		retry, again := errors.AsType[*RetryError](err)
+		if !again {
+			return err
+		}
+		timer := time.NewTimer(retry.After)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		}
+		if retry.Blameless {
+			deferrals++
+		} else {
+			deferrals = 0
+			m.Attempt++
+		}
+	}
+}
+
+// patience is how long a batch waits, in all, for other calls of this Consumer that process its keys.
+const patience = time.Second
+
+// ProcessBatch implements BatchProcessor. The messages share one transaction. When that fails, the message at fault is
+// taken out of it, or looked for by halves where it is unknown, so that the rest is not held up; only what stands behind
+// a failure of its own ordering key waits for it.
+func (c *Consumer[TTx]) ProcessBatch(ctx context.Context, msgs []*Message) []error {
+	return c.process(ctx, msgs, once{patience: patience})
+}

@@ -1,0 +1,114 @@
+package consumertest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/deduptest"
+)
+
+// Store is a deduptest.Store that is a consumer.ParkingLot too: all that a consumer asks of a database, in memory. It is
+// safe for concurrent use.
+type Store struct{ *deduptest.Store }
+
+var (
+	_ dedup.Store[*deduptest.Tx]         = (*Store)(nil)
+	_ consumer.ParkingLot[*deduptest.Tx] = (*Store)(nil)
+)
+
+// NewStore returns the only Store of a new database.
+func NewStore() *Store { return NewStoreOn(deduptest.NewDatabase()) }
+
+// NewStoreOn returns one more Store on db, as another process would have.
+func NewStoreOn(db *deduptest.Database) *Store { return &Store{db.NewStore()} }
+
+// letters is where dead letters stand among the database's values.
+const letters = "consumertest: dead letter "
+
+// Park implements consumer.ParkingLot.
+func (s *Store) Park(ctx context.Context, tx *deduptest.Tx, letter consumer.DeadLetter) error {
+	if letter.ID == (consumer.LetterID{}) || letter.Reason == "" {
+		return tx.Fail(fmt.Errorf("consumertest: park: a letter needs an ID and a Reason: %+v", letter))
+	}
+	now := s.now()
+	letter.Message.Payload, letter.Message.Headers = bytes.Clone(letter.Message.Payload), maps.Clone(letter.Message.Headers)
+	letter.Times, letter.First, letter.Latest = 1, now, now
+	return tx.Update(ctx, letters+letter.ID.String(), func(old any) any {
+		if before, ok := old.(consumer.DeadLetter); ok {
+			letter.Times, letter.First = before.Times+1, before.First
+		}
+		return letter
+	})
+}
+
+// Take implements consumer.ParkingLot.
+func (s *Store) Take(ctx context.Context, tx *deduptest.Tx, id consumer.LetterID) error {
+	found := false
+	err := tx.Update(ctx, letters+id.String(), func(old any) any { found = old != nil; return nil })
+	if err == nil && !found {
+		err = fmt.Errorf("%w: %v", consumer.ErrNotParked, id)
+	}
+	return err
+}
+
+// Letters implements consumer.ParkingLot.
+func (s *Store) Letters(ctx context.Context, f consumer.LetterFilter) (found []consumer.DeadLetter, err error) {
+	all := s.Database().Values(letters)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		l := all[name].(consumer.DeadLetter)
+		if f.ID != (consumer.LetterID{}) && f.ID != l.ID ||
+			f.Consumer != "" && f.Consumer != l.Record.Key.Consumer ||
+			f.Reason != "" && f.Reason != l.Reason ||
+			f.After != (consumer.LetterID{}) && f.After.String() >= l.ID.String() {
+			continue
+		}
+		if len(found) == cmp.Or(f.Limit, 100) {
+			break
+		}
+		if l.Record.Key.ID != "" {
+			claim, claimed, err := s.Lookup(ctx, l.Record.Key)
+			if err != nil {
+				return nil, err
+			}
+			l.Settled = claimed && claim.Fingerprint.Matches(l.Record.Fingerprint)
+		}
+		l.Message.Payload, l.Message.Headers = bytes.Clone(l.Message.Payload), maps.Clone(l.Message.Headers)
+		found = append(found, l)
+	}
+	return found, nil
+}
+
+// Purge implements dedup.Purger. Settled letters go first: they are known by claims that it may forget.
+func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.Swept, error) {
+	for after := (consumer.LetterID{}); ; {
+		page, err := s.Letters(ctx, consumer.LetterFilter{After: after})
+		if err != nil {
+			return dedup.Swept{}, err
+		}
+		if len(page) == 0 {
+			return s.Store.Purge(ctx, by)
+		}
+		for _, l := range page {
+			if after = l.ID; !l.Settled {
+				continue
+			}
+			if err := s.InTx(ctx, nil, func(tx *deduptest.Tx, _ []dedup.Claim) error { return s.Take(ctx, tx, l.ID) }); err != nil {
+				return dedup.Swept{}, err
+			}
+		}
+	}
+}
+
+func (s *Store) now() time.Time {
+	if now := s.Database().Now; now != nil {
+		return now()
+	}
+	return time.Now()
+}

@@ -1,0 +1,27 @@
+package consumer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// JSON returns a Handler that decodes the payload as JSON into a T for fn. A payload that cannot be decoded is parked
+// without being tried again. Members that T has no field for are ignored.
+func JSON[T, TTx any](fn func(ctx context.Context, tx TTx, body T) error) Handler[TTx] {
+	return Decode(func(payload []byte) (body T, err error) {
+		err = json.Unmarshal(payload, &body)
+		return body, err
+	}, fn)
+}
+
+// Decode is JSON with another decoder, such as one for Protobuf or Avro.
+func Decode[T, TTx any](decode func(payload []byte) (T, error), fn func(ctx context.Context, tx TTx, body T) error) Handler[TTx] {
+	return func(ctx context.Context, tx TTx, msg *Message) error {
+		body, err := decode(msg.Payload)
+		if err != nil {
+			return Permanent(fmt.Errorf("consumer: decode payload as %T: %w", body, err))
+		}
+		return fn(ctx, tx, body)
+	}
+}
