@@ -1,0 +1,177 @@
+package main
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/txonce/txonce/consumer"
+)
+
+// TestAudit plants each fault that the audit is there to find.
+func TestAudit(t *testing.T) {
+	p := newPlan(1000, 3)
+	find := func(k kind) int { return slices.IndexFunc(p.messages, func(m message) bool { return m.kind == k }) }
+	bad, second := find(poison), find(reuse)
+	first := int(p.messages[second].order)
+	plain := 0
+	for p.messages[plain].kind != healthy || plain == first {
+		plain++
+	}
+
+	for _, tt := range []struct {
+		name    string
+		fault   func(o *remains)
+		want    func(f *findings) // changes the findings of a run without a fault
+		problem bool
+	}{
+		{name: "nothing is wrong", fault: func(*remains) {}, want: func(*findings) {}},
+		{
+			name:  "the second content was charged and the first parked",
+			fault: func(o *remains) { o.rows[first], o.rows[second] = 0, 1; o.move(first, second) },
+			want:  func(f *findings) { f.Suppressed += int(p.messages[second].copies) - int(p.messages[first].copies) },
+		},
+		{
+			name: "an order is lost", fault: func(o *remains) { o.rows[plain] = 0 }, problem: true,
+			want: func(f *findings) { f.Effects--; f.Lost++; f.Suppressed++ },
+		},
+		{
+			name: "an order is charged twice", fault: func(o *remains) { o.rows[plain] = 2 }, problem: true,
+			want: func(f *findings) { f.Effects++; f.Doubled++; f.Suppressed-- },
+		},
+		{
+			name: "an order is charged four times", fault: func(o *remains) { o.rows[plain] = 4 }, problem: true,
+			want: func(f *findings) { f.Effects += 3; f.Doubled += 3; f.Suppressed -= 3 },
+		},
+		{
+			name: "both contents of a key are charged", problem: true,
+			fault: func(o *remains) { o.rows[second] = 1; o.letters[second] = nil },
+			want: func(f *findings) {
+				f.Effects++
+				f.Doubled++
+				f.MismatchesParked--
+				f.Suppressed += int(p.messages[second].copies) - 1
+			},
+		},
+		{
+			name: "neither content of a key is charged", problem: true,
+			fault: func(o *remains) { o.rows[first] = 0 },
+			want:  func(f *findings) { f.Effects--; f.Lost++; f.Suppressed++ },
+		},
+		{
+			name: "a mismatch is dropped", problem: true,
+			fault: func(o *remains) { o.letters[second] = nil },
+			want:  func(f *findings) { f.MismatchesParked--; f.Suppressed += int(p.messages[second].copies) },
+		},
+		{
+			name: "poison is dropped", problem: true,
+			fault: func(o *remains) { o.letters[bad] = nil },
+			want:  func(f *findings) { f.PoisonParked--; f.Suppressed += int(p.messages[bad].copies) },
+		},
+		{
+			name: "poison is parked twice", problem: true,
+			fault: func(o *remains) { o.letters[bad] = append(o.letters[bad], consumer.ReasonPoison) },
+			want:  func(f *findings) { f.PoisonParked++ },
+		},
+		{
+			name: "poison is charged", problem: true,
+			fault: func(o *remains) { o.rows[bad] = 1 },
+			want: func(f *findings) {
+				f.Effects++
+				f.Doubled++
+				f.Suppressed += int(p.messages[bad].copies) - 1
+			},
+		},
+		{
+			name: "a healthy order is parked as poison instead of charged", problem: true,
+			fault: func(o *remains) {
+				o.rows[plain] = 0
+				o.letters[plain] = []consumer.Reason{consumer.ReasonPoison}
+			},
+			want: func(f *findings) {
+				f.Effects--
+				f.Lost++
+				f.PoisonParked++
+				f.Suppressed -= int(p.messages[plain].copies) - 1
+			},
+		},
+		{
+			name: "a charged order is parked as well", problem: true,
+			fault: func(o *remains) { o.letters[plain] = []consumer.Reason{consumer.ReasonUnprovable} },
+			want:  func(f *findings) { f.UnprovableParked++ },
+		},
+		{
+			name: "somebody charges what nobody ordered", problem: true,
+			fault: func(o *remains) { o.foreign = []Order{{ID: orderID(plain), Amount: 5}} },
+			want:  func(f *findings) { f.Effects++; f.Doubled++; f.Suppressed-- },
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			want := faultless(p).audit(t, p)
+			tt.want(&want)
+			o := faultless(p)
+			tt.fault(o)
+			got := o.audit(t, p)
+			if tt.problem != (len(got.Problems) > 0) {
+				t.Errorf("problems: %q", got.Problems)
+			}
+			got.Problems, got.problems, want.Problems, want.problems = nil, 0, nil, 0
+			if !same(got, want) {
+				t.Errorf("got  %+v\nwant %+v", got, want)
+			}
+		})
+	}
+}
+
+func same(a, b findings) bool {
+	return a.Effects == b.Effects && a.Lost == b.Lost && a.Doubled == b.Doubled && a.MismatchesParked == b.MismatchesParked &&
+		a.PoisonParked == b.PoisonParked && a.UnprovableParked == b.UnprovableParked && a.Suppressed == b.Suppressed
+}
+
+// remains is what workers might leave behind.
+type remains struct {
+	rows    []int
+	letters [][]consumer.Reason
+	foreign []Order
+}
+
+// faultless is what is left of a run without a fault.
+func faultless(p *plan) *remains {
+	o := &remains{rows: make([]int, len(p.messages)), letters: make([][]consumer.Reason, len(p.messages))}
+	for i, m := range p.messages {
+		switch m.kind {
+		case healthy:
+			o.rows[i] = 1
+		case poison:
+			o.letters[i] = []consumer.Reason{consumer.ReasonPoison}
+		case reuse:
+			o.letters[i] = []consumer.Reason{consumer.ReasonMismatch}
+		}
+	}
+	return o
+}
+
+func (o *remains) move(to, from int) { o.letters[to], o.letters[from] = o.letters[from], nil }
+
+func (o *remains) audit(t *testing.T, p *plan) findings {
+	t.Helper()
+	a := newAudit(p)
+	for i, n := range o.rows {
+		for range n {
+			a.entry(p.Order(i))
+		}
+	}
+	for _, f := range o.foreign {
+		a.entry(f)
+	}
+	for i, reasons := range o.letters {
+		for _, r := range reasons {
+			payload, err := json.Marshal(p.Order(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.letter(p.Order(i).ID, r, payload)
+		}
+	}
+	return a.close()
+}

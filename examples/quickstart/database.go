@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	_ "modernc.org/sqlite"             // the driver "sqlite"
+
+	"github.com/txonce/txonce/migrations"
+)
+
+// database is a place of this run's own: a SQLite file, or a schema of PostgreSQL.
+type database struct {
+	dialect string // "sqlite" or "postgres"
+	driver  string // its name in database/sql
+	dsn     string // for the workers too
+	db      *sql.DB
+	dir     string // to be removed at the end
+	schema  string // to be dropped at the end
+}
+
+// openDatabase makes the place, the tables of txonce in it, and the application's own.
+func openDatabase(ctx context.Context, o options, name string) (*database, error) {
+	d := &database{}
+	if err := d.open(ctx, o, name); err != nil {
+		return nil, errors.Join(err, d.Close(context.WithoutCancel(ctx)))
+	}
+	return d, nil
+}
+
+func (d *database) open(ctx context.Context, o options, name string) (err error) {
+	if o.store == "sqlite" {
+		if d.dir, err = os.MkdirTemp("", name); err != nil {
+			return err
+		}
+		d.dialect, d.driver, d.dsn = "sqlite", "sqlite", sqliteDSN(filepath.Join(d.dir, "orders.db"))
+	} else {
+		d.dialect, d.driver, d.dsn = "postgres", "pgx", withSearchPath(o.postgres, name)
+	}
+	if d.db, err = sql.Open(d.driver, d.dsn); err != nil {
+		return fmt.Errorf("open the %s database: %w", d.dialect, err)
+	}
+	if err := d.db.PingContext(ctx); err != nil {
+		return fmt.Errorf("connect to the %s database: %w", d.dialect, err)
+	}
+	if d.dialect == "postgres" {
+		d.schema = name
+	}
+	if err := migrations.Apply(ctx, d.db, d.dialect, d.schema); err != nil {
+		return err
+	}
+	for _, table := range [...]string{
+		`CREATE TABLE ledger (order_id text NOT NULL, amount bigint NOT NULL)`,
+		`CREATE TABLE seen (order_id text NOT NULL PRIMARY KEY)`, // of broken.go
+	} {
+		if _, err := d.db.ExecContext(ctx, table); err != nil {
+			return fmt.Errorf("%s: %w", table, err)
+		}
+	}
+	return nil
+}
+
+// Close removes what openDatabase made.
+func (d *database) Close(ctx context.Context) error {
+	var errs []error
+	if d.schema != "" {
+		if _, err := d.db.ExecContext(ctx, `DROP SCHEMA IF EXISTS `+d.schema+` CASCADE`); err != nil {
+			errs = append(errs, fmt.Errorf("drop schema %s: %w", d.schema, err))
+		}
+	}
+	if d.db != nil {
+		errs = append(errs, d.db.Close())
+	}
+	if d.dir != "" {
+		errs = append(errs, os.RemoveAll(d.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// sqliteDSN opens a file that several processes write to: WAL lets them read meanwhile, BEGIN IMMEDIATE lets them queue
+// for the lock instead of failing once they have read.
+func sqliteDSN(path string) string {
+	return (&url.URL{Scheme: "file", Opaque: path}).String() +
+		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)&_txlock=immediate"
+}
+
+// withSearchPath adds the setting to a DSN of either form, URL or keywords. name needs no quotes.
+func withSearchPath(dsn, name string) string {
+	switch {
+	case !strings.Contains(dsn, "://"):
+		return dsn + " search_path=" + name
+	case strings.Contains(dsn, "?"):
+		return dsn + "&search_path=" + name
+	default:
+		return dsn + "?search_path=" + name
+	}
+}

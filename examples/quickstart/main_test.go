@@ -1,0 +1,293 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/txonce/txonce/internal/testdb"
+)
+
+// TestMain lets this binary be the command that it tests, and the command's workers.
+func TestMain(m *testing.M) {
+	if os.Getenv("QUICKSTART_IS_COMMAND") != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// command is the demo as a process of its own.
+func command(t *testing.T, args ...string) (cmd *exec.Cmd, tmp string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	t.Cleanup(cancel)
+	tmp = t.TempDir()
+	cmd = exec.CommandContext(ctx, self, args...)
+	cmd.Env = append(os.Environ(), "QUICKSTART_IS_COMMAND=1", "TMPDIR="+tmp)
+	return cmd, tmp
+}
+
+// result of a demo that ended by itself.
+type result struct {
+	figures
+	code   int
+	output string
+}
+
+func runDemo(t *testing.T, args ...string) result {
+	t.Helper()
+	cmd, tmp := command(t, append(args, "-json")...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, _ := cmd.Output()
+	r := result{code: cmd.ProcessState.ExitCode(), output: string(out) + stderr.String()}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	var fields map[string]any
+	last := []byte(lines[len(lines)-1])
+	if json.Unmarshal(last, &fields) != nil || json.Unmarshal(last, &r.figures) != nil {
+		t.Fatalf("%v: the last line is not a JSON object:\n%s", args, r.output)
+	}
+	want := strings.Fields("complete messages deliveries duplicates_suppressed effects lost doubled mismatches_parked poison_parked " +
+		"unprovable_parked kills rebalances redelivered longest_stall_seconds seconds per_second")
+	if got := slices.Sorted(maps.Keys(fields)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+		t.Errorf("the JSON object has the fields %v", got)
+	}
+	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
+		t.Errorf("%v: left behind: %v, %v", args, left, err)
+	}
+	return r
+}
+
+var firstKill = regexp.MustCompile(`(worker-[12]) is killed \(SIGKILL\) inside the handler of order-\d+, at (\d+) %`)
+
+// check asserts everything that the demo promises of a run.
+func (r result) check(t *testing.T, messages int) {
+	t.Helper()
+	p := newPlan(messages, 0) // any seed plants as many
+	if r.code != 0 || !r.Complete || r.Lost != 0 || r.Doubled != 0 || r.UnprovableParked != 0 ||
+		r.PoisonParked != p.poison || r.MismatchesParked != p.reused {
+		t.Errorf("exit code %d", r.code)
+	}
+	if r.Messages != messages || r.Effects != messages-p.poison-p.reused || r.Deliveries < messages || r.Deliveries > maxCopies*messages ||
+		r.DuplicatesSuppressed < r.Deliveries-maxCopies*(p.poison+p.reused)-r.Effects || r.Seconds <= 0 || r.PerSecond <= 0 {
+		t.Error("the figures do not fit together")
+	}
+	kill := firstKill.FindStringSubmatch(r.output)
+	if r.Kills < 1 || kill == nil {
+		t.Fatalf("nobody was killed inside a handler:\n%s", r.output)
+	}
+	if at, _ := strconv.Atoi(kill[2]); at >= 30 {
+		t.Errorf("the first kill came at %d %% of the deliveries", at)
+	}
+	if !strings.Contains(r.output, dynamicName+" is told to stop (SIGTERM)") {
+		t.Error("the dynamic worker did not leave")
+	}
+	if t.Failed() {
+		t.Log(r.output)
+	}
+}
+
+func TestDemo(t *testing.T) {
+	for _, rebalance := range []string{"eager", "cooperative"} {
+		t.Run(rebalance, func(t *testing.T) {
+			runDemo(t, "-messages", "3000", "-rebalance", rebalance).check(t, 3000)
+		})
+	}
+	t.Run("kills go on", func(t *testing.T) {
+		r := runDemo(t, "-messages", "10000", "-kill-every", "500ms")
+		r.check(t, 10_000)
+		if r.Kills < 3 || r.Redelivered == 0 {
+			t.Errorf("%d kills, %d redelivered: is it tested at all?", r.Kills, r.Redelivered)
+		}
+	})
+}
+
+// TestDemoOnServers runs on real servers, and looks whether anything is left on them.
+func TestDemoOnServers(t *testing.T) {
+	brokers := testdb.Kafka(t)
+	for name, dsn := range map[string]string{"postgres15": testdb.Postgres(t), "postgres18": testdb.Postgres18(t)} {
+		for _, args := range []string{
+			"-store pgx -rebalance eager",
+			"-store pgx -rebalance cooperative",
+			"-store sql-postgres -rebalance cooperative",
+		} {
+			t.Run(name+args, func(t *testing.T) {
+				all := append(strings.Fields(args), "-messages", "5000", "-kill-every", "700ms", "-broker", "kafka",
+					"-kafka", strings.Join(brokers, ","), "-postgres", dsn)
+				runDemo(t, all...).check(t, 5000)
+			})
+		}
+		if left := schemas(t, dsn); left != 0 {
+			t.Errorf("%d schemas are left on %s", left, name)
+		}
+	}
+	if left := topicsAndGroups(t, brokers); left != nil {
+		t.Errorf("left on Kafka: %v", left)
+	}
+}
+
+func schemas(t *testing.T, dsn string) (n int) {
+	t.Helper()
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.QueryRow(`SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'txonce_quickstart%'`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func topicsAndGroups(t *testing.T, brokers []string) (left []string) {
+	t.Helper()
+	admin, err := sarama.NewClusterAdmin(brokers, sarama.NewConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	topics, err := admin.ListTopics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, err := admin.ListConsumerGroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(topics)), slices.Collect(maps.Keys(groups))) {
+		if strings.HasPrefix(name, "txonce_quickstart") {
+			left = append(left, name)
+		}
+	}
+	return left
+}
+
+// TestBrokenIsFound: an audit that cannot fail proves nothing.
+func TestBrokenIsFound(t *testing.T) {
+	seeds := 20
+	if testing.Short() {
+		seeds = 3
+	}
+	for _, way := range []string{"mark-first", "effect-first"} {
+		t.Run(way, func(t *testing.T) {
+			var mu sync.Mutex
+			found := 0
+			t.Run("seed", func(t *testing.T) {
+				for seed := range seeds {
+					t.Run(strconv.Itoa(seed), func(t *testing.T) {
+						t.Parallel()
+						r := runDemo(t, "-broken", way, "-messages", "100", "-seed", strconv.Itoa(seed))
+						bad := r.Lost
+						if way == "effect-first" {
+							bad = r.Doubled
+						}
+						if !r.Complete || r.code != 1 || bad == 0 {
+							t.Errorf("exit code %d:\n%s", r.code, r.output)
+							return
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						found++
+					})
+				}
+			})
+			t.Logf("the audit found what %s broke in %d seeds of %d", way, found, seeds)
+		})
+	}
+}
+
+// TestInterrupted: Ctrl-C removes what the run has made.
+func TestInterrupted(t *testing.T) {
+	cmd, tmp := command(t, "-messages", "50000")
+	out := startDemo(t, cmd)
+	out.await(t, "is killed (SIGKILL)")
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(out.String(), "interrupted") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// startDemo starts cmd and collects what it prints.
+func startDemo(t *testing.T, cmd *exec.Cmd) *output {
+	t.Helper()
+	out := &output{}
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+func (o *output) await(t *testing.T, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(o.String(), text); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not say %q:\n%s", text, o)
+		}
+	}
+}
+
+// TestMissingServers: what is not there is named, and nothing hangs.
+func TestMissingServers(t *testing.T) {
+	for _, tt := range []struct{ args, want string }{
+		{"-store pgx -postgres postgres://127.0.0.1:1/x", "postgres database"},
+		{"-broker kafka -kafka 127.0.0.1:1", "connect to Kafka at"},
+	} {
+		cmd, tmp := command(t, strings.Fields(tt.args)...)
+		out, _ := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(string(out), tt.want) {
+			t.Errorf("%s: exit code %d, want 1 and %q:\n%s", tt.args, code, tt.want, out)
+		}
+		if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
+			t.Errorf("%s: left behind: %v, %v", tt.args, left, err)
+		}
+	}
+}
+
+func TestWorkerStartedByHand(t *testing.T) {
+	cmd, _ := command(t, workerCommand)
+	out, _ := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(string(out), "started by the demo") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestWorkersDieWithTheirParent: however the demo ends, it leaves no worker behind.
+func TestWorkersDieWithTheirParent(t *testing.T) {
+	cmd, _ := command(t, "-messages", "100000")
+	out := startDemo(t, cmd)
+	out.await(t, "is killed (SIGKILL)")
+	workers := children(t, cmd.Process.Pid)
+	if len(workers) == 0 {
+		t.Fatal("the demo has no children")
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	for deadline := time.Now().Add(10 * time.Second); len(workers) > 0; time.Sleep(10 * time.Millisecond) {
+		if !alive(workers[0]) {
+			workers = workers[1:]
+			continue
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("workers %v live on", workers)
+		}
+	}
+}
+
+func children(t *testing.T, pid int) (pids []string) {
+	t.Helper()
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks { // each thread lists the children that it has started
+		list, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, task.Name()))
+		pids = append(pids, strings.Fields(string(list))...)
+	}
+	return pids
+}
+
+// alive is false also for a process that has ended and that nobody has waited for.
+func alive(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return false
+	}
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(state, "Z")
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	partitions = 12
+	maxCopies  = 5
+	odd        = 400 // one message in this many is poison, and one in this many reuses another's key
+	minRun     = 100 // fewer messages leave no room for what is planted
+	maxRun     = 10_000_000
+)
+
+// plan is what the seed decides: the messages, where and in which order their deliveries lie, and the kills. The same
+// seed and number of messages give the same plan in every process.
+type plan struct {
+	seed       uint64
+	messages   []message
+	deliveries []delivery
+	poison     int
+	reused     int
+	kills      killPlan
+}
+
+// message is one logical message. Its number, the index in plan.messages, shows in its content.
+type message struct {
+	order     uint32 // whose key it carries: its own number, or another message's
+	kind      kind
+	copies    uint8 // 1 to maxCopies
+	scattered bool  // its copies lie on several partitions
+}
+
+type kind uint8
+
+const (
+	healthy kind = iota
+	poison       // its handler fails for good
+	reuse        // other content under the key of a healthy message
+)
+
+// delivery is one copy of a message.
+type delivery struct {
+	message   uint32
+	partition uint8
+}
+
+func newPlan(messages int, seed uint64) *plan {
+	p := &plan{seed: seed, messages: make([]message, messages)}
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for i := range p.messages {
+		p.messages[i] = message{order: uint32(i), copies: uint8(1 + rng.IntN(maxCopies))}
+	}
+	p.plant(rng)
+	p.deal(rng)
+	p.kills = newKillPlan(messages, seed)
+	return p
+}
+
+// plant makes a few messages poison, lets a few reuse a healthy one's key, and scatters one in five.
+func (p *plan) plant(rng *rand.Rand) {
+	each := max(1, len(p.messages)/odd)
+	perm := rng.Perm(len(p.messages))
+	for i := range each {
+		p.messages[perm[i]].kind = poison
+		again := &p.messages[perm[each+i]]
+		again.kind, again.order = reuse, uint32(perm[2*each+i])
+	}
+	p.poison, p.reused = each, each
+
+	left := len(p.messages) / 5
+	for _, i := range rng.Perm(len(p.messages)) {
+		if m := &p.messages[i]; left > 0 && m.copies > 1 {
+			m.scattered = true
+			left--
+		}
+	}
+}
+
+// deal lays out every copy of every message, shuffled.
+func (p *plan) deal(rng *rand.Rand) {
+	total := 0
+	for _, m := range p.messages {
+		total += int(m.copies)
+	}
+	p.deliveries = make([]delivery, 0, total)
+	for i, m := range p.messages {
+		home := int(m.order * 2654435761 >> 16 % partitions)
+		for c := range int(m.copies) {
+			at := home
+			switch {
+			case m.scattered && c == 1: // surely elsewhere than copy 0
+				at = (home + 1 + rng.IntN(partitions-1)) % partitions
+			case m.scattered && c > 1:
+				at = rng.IntN(partitions)
+			}
+			p.deliveries = append(p.deliveries, delivery{uint32(i), uint8(at)})
+		}
+	}
+	rng.Shuffle(len(p.deliveries), func(i, j int) {
+		p.deliveries[i], p.deliveries[j] = p.deliveries[j], p.deliveries[i]
+	})
+}
+
+// Order is the order that message i carries.
+func (p *plan) Order(i int) Order {
+	o := Order{ID: orderID(int(p.messages[i].order)), Amount: firstAmount + int64(i)}
+	if p.messages[i].kind == poison {
+		o.Amount = -o.Amount
+	}
+	return o
+}
+
+// firstAmount is the amount of message 0. The others count up from it, so that an amount tells which message it was.
+const firstAmount = 1000
+
+func orderID(n int) string { return fmt.Sprintf("order-%07d", n) }
+
+// Find is the inverse of Order.
+func (p *plan) Find(o Order) (message int, ok bool) {
+	i := o.Amount
+	if i < 0 {
+		i = -i
+	}
+	i -= firstAmount
+	if i < 0 || i >= int64(len(p.messages)) || p.Order(int(i)) != o {
+		return 0, false
+	}
+	return int(i), true
+}
+
+// PlacedAt is when message i came into being: within the hour before start. All copies carry it, whenever they were
+// produced, because the time is part of what makes them copies.
+func (p *plan) PlacedAt(i int, start time.Time) time.Time {
+	return start.Add(-time.Hour).Add(time.Hour / time.Duration(len(p.messages)) * time.Duration(i))
+}
+
+// killPlan says when workers are killed.
+type killPlan struct {
+	halts [statics]int // static worker i stops inside the handler of its nth new message, and is killed there
+	leave float64      // of all deliveries, when the dynamic worker is told to stop
+	seed  uint64
+}
+
+// statics is how many workers come back under their name. One more is dynamic.
+const statics = 2
+
+// newKillPlan lets the first worker die early whatever the others do: when a message in ten has been new to it, far
+// less than 30 % of the deliveries can have passed through the static workers, and the dynamic one starts after them.
+func newKillPlan(messages int, seed uint64) killPlan {
+	rng := rand.New(rand.NewPCG(seed, 2))
+	between := func(lo, hi int) int { return 1 + lo + rng.IntN(hi-lo+1) }
+	return killPlan{
+		halts: [statics]int{between(messages/100, messages/20), between(messages/12, messages/8)},
+		leave: .35 + .25*rng.Float64(),
+		seed:  seed,
+	}
+}
+
+// kill is one of those that -kill-every asks for.
+type kill struct {
+	after  time.Duration // since the one before
+	worker int           // which static worker
+	inside bool          // let it stop inside a handler first; else wherever it is
+}
+
+// Every yields kills about every apart, without end.
+func (k killPlan) Every(every time.Duration) iter.Seq[kill] {
+	return func(yield func(kill) bool) {
+		rng := rand.New(rand.NewPCG(k.seed, 3))
+		for {
+			after := time.Duration(float64(every) * (.75 + .5*rng.Float64()))
+			if !yield(kill{after, rng.IntN(statics), rng.IntN(2) == 0}) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// figures is what a run ends with; as JSON it is the last line.
+type figures struct {
+	Complete             bool    `json:"complete"`
+	Messages             int     `json:"messages"`
+	Deliveries           int     `json:"deliveries"`
+	DuplicatesSuppressed int     `json:"duplicates_suppressed"`
+	Effects              int     `json:"effects"`
+	Lost                 int     `json:"lost"`
+	Doubled              int     `json:"doubled"`
+	MismatchesParked     int     `json:"mismatches_parked"`
+	PoisonParked         int     `json:"poison_parked"`
+	UnprovableParked     int     `json:"unprovable_parked"`
+	Kills                int     `json:"kills"`
+	Rebalances           int     `json:"rebalances"`
+	Redelivered          int64   `json:"redelivered"`
+	LongestStall         float64 `json:"longest_stall_seconds"`
+	Seconds              float64 `json:"seconds"`
+	PerSecond            float64 `json:"per_second"`
+}
+
+func newFigures(p *plan, out outcome, f findings) figures {
+	round := func(x float64) float64 { return math.Round(x*1000) / 1000 }
+	seconds := out.took.Seconds()
+	return figures{
+		Complete:             out.complete,
+		Messages:             len(p.messages),
+		Deliveries:           len(p.deliveries),
+		DuplicatesSuppressed: f.Suppressed,
+		Effects:              f.Effects,
+		Lost:                 f.Lost,
+		Doubled:              f.Doubled,
+		MismatchesParked:     f.MismatchesParked,
+		PoisonParked:         f.PoisonParked,
+		UnprovableParked:     f.UnprovableParked,
+		Kills:                out.kills,
+		Rebalances:           out.progress.rebalances(),
+		Redelivered:          out.progress.redelivery,
+		LongestStall:         round(out.progress.stall.Seconds()),
+		Seconds:              round(seconds),
+		PerSecond:            math.Round(float64(out.progress.finished()) / seconds),
+	}
+}
+
+// table is the figures for people.
+func (f figures) table(p *plan) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	row := func(name string, n int, remark string) {
+		fmt.Fprintf(w, "%s\t%s\t\t%s\n", name, thousands(int64(n)), remark)
+	}
+	planted := func(n int) string { return fmt.Sprintf("of %d planted", n) }
+	row("messages", f.Messages, fmt.Sprintf("delivered %s times", thousands(int64(f.Deliveries))))
+	row("effects", f.Effects, "rows in the ledger")
+	row("duplicates suppressed", f.DuplicatesSuppressed, fmt.Sprintf("and at least %s redelivered after kills and rebalances", thousands(f.Redelivered)))
+	row("poison parked", f.PoisonParked, planted(p.poison))
+	row("mismatches parked", f.MismatchesParked, planted(p.reused))
+	row("unprovable parked", f.UnprovableParked, planted(0))
+	row("kills", f.Kills, fmt.Sprintf("%d rebalances, longest stall %.1f s", f.Rebalances, f.LongestStall))
+	row("deliveries/s", int(f.PerSecond), fmt.Sprintf("%.1f s", f.Seconds))
+	w.Flush()
+	return b.String() + fmt.Sprintf("lost %d, doubled %d\n", f.Lost, f.Doubled)
+}
+
+func (f figures) line() string {
+	b, _ := json.Marshal(f) // cannot fail: numbers, none of them infinite
+	return string(b)
+}
+
+// thousands writes 1234567 as 1,234,567.
+func thousands(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/consumer"
+)
+
+// reporter tells the parent what a worker has finished, as the worker's hooks tell it.
+type reporter struct {
+	mu         sync.Mutex
+	out        *json.Encoder
+	generation int32
+	ranges     [partitions]finished
+}
+
+// finished is what became of one partition since it was assigned.
+type finished struct {
+	begun bool
+	from  int64 // the first delivery that was not yet reported
+	to    int64 // the end of what is done
+}
+
+func newReporter(out io.Writer) *reporter { return &reporter{out: json.NewEncoder(out)} }
+
+// trace notes where a partition begins to be handled: at the first thing that is said of any delivery of it.
+func (r *reporter) trace() *consumer.Trace {
+	first := func(_ context.Context, e consumer.Event) {
+		if e.Message != nil {
+			r.begin(e.Message)
+		}
+	}
+	return &consumer.Trace{Claimed: first, Duplicate: first, Mismatch: first, Unprovable: first, InFlight: first, Parked: first}
+}
+
+func (r *reporter) begin(msg *consumer.Message) {
+	raw, ok := msg.Raw.(*sarama.ConsumerMessage)
+	if !ok {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f := &r.ranges[raw.Partition]; !f.begun {
+		*f = finished{begun: true, from: raw.Offset, to: raw.Offset}
+	}
+}
+
+// kafkaTrace notes how far each partition is.
+func (r *reporter) kafkaTrace() *kafka.Trace {
+	return &kafka.Trace{
+		Assigned: func(a kafka.Assignment) {
+			r.mu.Lock()
+			r.generation = a.Generation
+			r.mu.Unlock()
+			r.flush("")
+			r.mu.Lock()
+			r.ranges[a.Partition] = finished{}
+			r.mu.Unlock()
+		},
+		Marked: func(_ string, partition int32, message int64) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if f := &r.ranges[partition]; f.begun {
+				f.to = max(f.to, message+1)
+			}
+		},
+	}
+}
+
+// run reports every now and then, until ctx ends, and then once more.
+func (r *reporter) run(ctx context.Context) {
+	tick := time.NewTicker(25 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			r.flush("")
+			return
+		case <-tick.C:
+			r.flush("")
+		}
+	}
+}
+
+// flush reports what is new. standing is the order at which this worker has stopped to be killed, if it has.
+func (r *reporter) flush(standing string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	say := report{Generation: r.generation, Standing: standing}
+	r.generation = 0
+	for i := range r.ranges {
+		if f := &r.ranges[i]; f.to > f.from {
+			say.Spans = append(say.Spans, span{int32(i), f.from, f.to})
+			f.from = f.to
+		}
+	}
+	if say.Generation != 0 || say.Spans != nil || standing != "" {
+		_ = r.out.Encode(say) // without a reader this process is about to end
+	}
+}

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+)
+
+// supervisor runs the workers: it starts them, kills them as planned, and waits until the group has committed
+// everything.
+type supervisor struct {
+	plan     *plan
+	broker   *broker
+	template settings // of every worker
+	every    time.Duration
+	verbose  bool
+	say      *terminal
+
+	events  chan event
+	running map[string]*process // by name
+	watch   progress
+	kills   int
+	left    bool // the dynamic worker was told to leave
+}
+
+const (
+	patience     = 60 * time.Second       // how long a group may do nothing before the run is given up
+	ending       = 20 * time.Second       // how long a worker may take to stop
+	haltPatience = 500 * time.Millisecond // how long to wait for a new message to stop in
+)
+
+// outcome of the workers' run.
+type outcome struct {
+	complete bool
+	progress progress
+	kills    int
+	took     time.Duration // from the start of the first worker
+}
+
+// run returns when everything is committed, or nothing has moved for too long. The workers have ended then.
+func (s *supervisor) run(ctx context.Context) (outcome, error) {
+	s.events = make(chan event, 64)
+	s.running = map[string]*process{}
+	start := time.Now()
+	s.watch = newProgress(len(s.plan.deliveries), start)
+
+	asking, enough := context.WithCancel(ctx)
+	polls := make(chan poll)
+	var asker sync.WaitGroup
+	asker.Go(func() { s.ask(asking, polls) })
+	complete, err := s.loop(ctx, polls)
+	took := time.Since(start)
+	enough()
+	asker.Wait()
+	err = errors.Join(err, s.stop())
+	return outcome{complete: complete, progress: s.watch, kills: s.kills, took: took}, err
+}
+
+func (s *supervisor) loop(ctx context.Context, polls <-chan poll) (complete bool, err error) {
+	for i := range statics {
+		if err := s.start(staticName(i), s.plan.kills.halts[i]); err != nil {
+			return false, err
+		}
+	}
+	next, stop := iter.Pull(s.plan.kills.Every(s.every))
+	defer stop()
+	due, _ := next()
+	var strike <-chan time.Time // never, unless -kill-every
+	if s.every > 0 {
+		strike = time.After(due.after)
+	}
+	draw := time.NewTicker(100 * time.Millisecond)
+	defer draw.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case e := <-s.events:
+			if err := s.hear(e); err != nil {
+				return false, err
+			}
+		case p := <-polls:
+			if p.err != nil {
+				return false, p.err
+			}
+			s.watch.committed(p.ends, time.Now())
+			if s.broker.Done(p.ends) {
+				return true, nil
+			}
+		case <-strike:
+			s.strike(due)
+			due, _ = next()
+			strike = time.After(due.after)
+		case <-draw.C:
+			s.say.live(s.watch.line(s.kills))
+			if s.watch.idle(time.Now()) > patience {
+				return false, nil
+			}
+		}
+	}
+}
+
+func staticName(i int) string { return fmt.Sprintf("worker-%d", i+1) }
+
+// dynamicName is the worker that comes later, leaves in the middle, and does not come back.
+var dynamicName = staticName(statics)
+
+func (s *supervisor) start(name string, halt int) error {
+	w := s.template
+	w.Name, w.Static, w.Halt = name, name != dynamicName, halt
+	p, err := spawn(w, s.verbose, s.events)
+	if err == nil {
+		s.running[name] = p
+	}
+	return err
+}
+
+// poll is what the group has committed, per partition, or why that cannot be known.
+type poll struct {
+	ends []int64
+	err  error
+}
+
+// ask reads the group's offsets again and again.
+func (s *supervisor) ask(ctx context.Context, to chan<- poll) {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	failures := 0
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		ends, err := s.broker.Committed()
+		if err != nil {
+			if failures++; failures < 50 {
+				continue // the group's coordinator may be busy
+			}
+		} else {
+			failures = 0
+		}
+		select {
+		case to <- poll{ends, err}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// hear takes in what a process reports, and starts it again where it was killed.
+func (s *supervisor) hear(e event) error {
+	if e.ended {
+		return s.bury(e)
+	}
+	s.watch.report(e.report, time.Now())
+	e.from.joined = e.from.joined || e.report.Generation > 0
+	if e.from.joined && s.running[dynamicName] == nil && !s.left {
+		// The static workers have the partitions, so the first kill is certain to come early.
+		if err := s.start(dynamicName, 0); err != nil {
+			return err
+		}
+	}
+	if e.report.Standing != "" && !e.from.told {
+		e.from.doom = "inside the handler of " + e.report.Standing
+		e.from.kill()
+	}
+	if p := s.running[dynamicName]; p != nil && p.joined && !s.left && s.watch.share() >= s.plan.kills.leave {
+		s.left = true
+		s.say.print("%s is told to stop (SIGTERM), %s", p.Name, s.watch.at())
+		p.terminate()
+	}
+	return nil
+}
+
+// bury takes note that a process has ended.
+func (s *supervisor) bury(e event) error {
+	p := e.from
+	delete(s.running, p.Name)
+	switch {
+	case p.doom != "":
+		s.kills++
+		s.say.print("%s is killed (SIGKILL) %s, %s", p.Name, p.doom, s.watch.at())
+		return s.start(p.Name, 0)
+	case !p.told:
+		return fmt.Errorf("%s ended by itself: %v\n%s", p.Name, e.err, &p.log)
+	case e.err != nil:
+		return fmt.Errorf("%s was told to stop and failed: %w\n%s", p.Name, e.err, &p.log)
+	}
+	return nil
+}
+
+// strike kills a static worker: where it is, or inside the handler of its next new message. The planned kills go first.
+func (s *supervisor) strike(k kill) {
+	p := s.running[staticName(k.worker)]
+	if s.kills == 0 || p == nil || p.doom != "" {
+		return
+	}
+	p.doom = "wherever it was"
+	if !k.inside {
+		p.kill()
+		return
+	}
+	p.halt()
+	time.AfterFunc(haltPatience, p.kill) // where nothing new comes
+}
+
+// stop lets the workers end, and ends those that do not.
+func (s *supervisor) stop() (err error) {
+	for _, p := range s.running {
+		if p.doom == "" {
+			p.terminate()
+		}
+	}
+	late := time.NewTimer(ending)
+	defer late.Stop()
+	for len(s.running) > 0 {
+		select {
+		case e := <-s.events:
+			if !e.ended {
+				s.watch.report(e.report, time.Now())
+				if e.report.Standing != "" {
+					e.from.doom, e.from.told = "at the end", false
+					e.from.kill()
+				}
+				continue
+			}
+			delete(s.running, e.from.Name)
+			if e.from.doom != "" {
+				s.kills++
+			}
+			if e.from.told && e.from.joined && e.err != nil {
+				err = errors.Join(err, fmt.Errorf("%s was told to stop and failed: %w\n%s", e.from.Name, e.err, &e.from.log))
+			}
+		case <-late.C:
+			for _, p := range s.running {
+				s.say.print("%s takes too long to leave the group and is killed", p.Name)
+				p.told = false // its failure is known
+				p.kill()
+			}
+		}
+	}
+	return err
+}
