@@ -13,10 +13,9 @@
 //  3. Natively: programs found on this machine or installed with apt-get, jars fetched with Maven.
 //
 // Whatever a checkout knows about its servers lies in its .services folder: a folder per server (log, data, how it was
-// started) and the file env, whose lines (TXONCE_KAFKA=127.0.0.1:21492) internal/testdb
-// reads. Ports are the same in
-// every checkout, so a second checkout uses the servers of the first. A server started natively is the child of a small
-// process (keep.go) that ends it on services-down, and also when its checkout is removed: nothing stays behind.
+// started) and the file env, whose lines (TXONCE_KAFKA=127.0.0.1:21492) internal/testdb reads. Ports are the same in every
+// checkout, so a second checkout uses the servers of the first. A server started natively is the child of a small process
+// (keep.go) that ends it on services-down, and also when its checkout is removed: nothing stays behind.
 //
 // A new server is one file that implements [server], one line in known, and one entry in compose.yaml.
 package main
