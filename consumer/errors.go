@@ -45,14 +45,14 @@ func (e *RetryError) Unwrap() error { return e.Err }
 // as an attempt.
 func RetryAfter(err error, d time.Duration) error { return &RetryError{Err: err, After: d} }
 
-// PanicError is a handler's panic. The transaction was rolled back.
+// PanicError is the panic of a handler, or of another function of the Config. The transaction was rolled back.
 type PanicError struct {
 	Value any
 	Stack []byte
 }
 
 func (e *PanicError) Error() string {
-	return fmt.Sprintf("consumer: handler panicked: %v\n%s", e.Value, e.Stack)
+	return fmt.Sprintf("consumer: panic: %v\n%s", e.Value, e.Stack)
 }
 
 // Unwrap returns the value of the panic where that was an error.
