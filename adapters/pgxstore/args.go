@@ -29,7 +29,7 @@ func (s *Store) args(row claims.Row) args {
 	return a
 }
 
-// columns are the parameters of dialect.Postgres.Claim: an array per column.
+// columns are the parameters of dialect.Postgres.Insert: an array per column.
 func (s *Store) columns(rows []claims.Row) []any {
 	var (
 		n            = len(rows)
@@ -45,7 +45,7 @@ func (s *Store) columns(rows []claims.Row) []any {
 		a := s.args(row)
 		keys[i], fingerprints[i], consumers[i], tenants[i], ids[i], times[i], seconds[i] = a.key, a.fingerprint, a.consumer, a.tenant, a.id, a.time, a.seconds
 	}
-	return []any{keys, fingerprints, consumers, tenants, ids, times, seconds, s.wait}
+	return []any{keys, fingerprints, consumers, tenants, ids, times, seconds}
 }
 
 func fingerprint(f dedup.Fingerprint) *int64 {

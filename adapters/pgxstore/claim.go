@@ -28,84 +28,93 @@ type claim struct {
 	inserted  map[dedup.Derived]bool
 	clock     time.Time // the database's, after the claim
 	xid       string
+	asked     bool // the next two are known
 	isolation string
 	forgotten *time.Time           // all rows forgotten so far had expired by then; nil: none was
 	horizons  map[string]time.Time // per consumer; zero: none of its keys can have been forgotten
 }
 
-// begin sends BEGIN, the claim and what follows it in one round trip. The transaction is to be rolled back also after
-// an error, unless it is nil.
-func (c *claim) begin(ctx context.Context, conn *pgx.Conn) (pgx.Tx, error) {
+// begin sends BEGIN and the claim in one round trip. The transaction is to be rolled back also after an error, unless it
+// is nil.
+func (c *claim) begin(ctx context.Context, conn *pgx.Conn) (tx pgx.Tx, err error) {
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{IsoLevel: c.store.cfg.Isolation})
-	if len(c.plan.Rows) > 0 {
+	err = c.bounded(ctx, func(ctx context.Context) error {
 		c.queue(b, c.plan.Rows)
+		results := conn.SendBatch(ctx, b)
+		tx = results.Tx()
+		_, err := results.Exec() // BEGIN
+		return c.read(results, c.plan.Rows, err)
+	})
+	return tx, err
+}
+
+// send sends the claim of rows in a transaction that has begun.
+func (c *claim) send(ctx context.Context, tx pgx.Tx, rows []claims.Row) error {
+	return c.bounded(ctx, func(ctx context.Context) error {
+		b := &pgx.Batch{}
+		c.queue(b, rows)
+		return c.read(tx.SendBatch(ctx, b), rows, nil)
+	})
+}
+
+// bounded runs do, which waits for transactions that hold the claim's keys, for no longer than a claim may wait. The limit is
+// the client's: when it passes pgx has the server cancel the statement, and closes the connection. That costs a
+// connection where keys collide, and nothing where they do not; lock_timeout, set for the claim and back for the handler,
+// costs every claim a statement.
+func (c *claim) bounded(ctx context.Context, do func(ctx context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, c.store.cfg.InFlightWait)
+	defer cancel()
+	err := do(limited)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return c.store.waited(ctx, err)
 	}
-	results := conn.SendBatch(ctx, b)
-	err := c.read(results, len(c.plan.Rows), true)
-	return results.Tx(), err
+	return c.store.claimError(err)
 }
 
-// send sends the claim in a transaction of somebody's.
-func (c *claim) send(ctx context.Context, tx pgx.Tx) error {
-	b := &pgx.Batch{}
-	c.queue(b, c.plan.Rows)
-	return c.read(tx.SendBatch(ctx, b), len(c.plan.Rows), false)
-}
-
-// queue adds the claim of rows, and the statement that follows every claim.
+// queue adds the claim of rows. Where one of them is old enough to have been forgotten, by this machine's clock and
+// generously, the statement that asks how far was forgotten travels with it.
 func (c *claim) queue(b *pgx.Batch, rows []claims.Row) {
 	sql := &c.store.sql
-	if len(rows) == 1 {
-		a := c.store.args(rows[0])
-		b.Queue(sql.ClaimOne, a.key, a.fingerprint, a.consumer, a.tenant, a.id, a.time, a.seconds, c.store.wait)
-		b.Queue(sql.AfterClaim)
+	switch len(rows) {
+	case 0:
 		return
+	case 1:
+		a := c.store.args(rows[0])
+		b.Queue(sql.InsertOne, a.key, a.fingerprint, a.consumer, a.tenant, a.id, a.time, a.seconds)
+	default:
+		b.Queue(sql.Insert, c.store.columns(rows)...)
 	}
-	b.Queue(sql.BoundBatch, c.store.wait)
-	b.Queue(sql.Claim, c.store.columns(rows)...)
-	b.Queue(sql.AfterClaim)
-	b.Queue(sql.UnboundBatch)
+	soon := time.Now().Add(dedup.MinWindow / 2)
+	if c.asked = slices.ContainsFunc(rows, func(row claims.Row) bool { return !claims.Young(row.Record.Time, soon) }); c.asked {
+		b.Queue(sql.Sweep)
+	}
 }
 
-// read takes in the results of what queue queued for n rows, behind a BEGIN or not.
-func (c *claim) read(results pgx.BatchResults, n int, begun bool) error {
-	err := c.readAll(results, n, begun)
-	if closed := results.Close(); err == nil && closed != nil {
-		err = c.store.claimError(closed)
+// read takes in the results of what queue queued.
+func (c *claim) read(results pgx.BatchResults, rows []claims.Row, err error) error {
+	if err == nil && len(rows) > 0 {
+		err = c.readAll(results, rows)
+	}
+	if closed := results.Close(); err == nil {
+		err = closed
 	}
 	return err
 }
 
-func (c *claim) readAll(results pgx.BatchResults, n int, begun bool) error {
-	if begun {
-		if _, err := results.Exec(); err != nil {
-			return databaseError{fmt.Errorf("pgxstore: begin: %w", err)}
-		}
-	}
-	if n == 0 {
-		return nil
-	}
-	if n > 1 {
-		if _, err := results.Exec(); err != nil {
-			return c.store.claimError(err)
-		}
-	}
+func (c *claim) readAll(results pgx.BatchResults, rows []claims.Row) error {
 	if c.inserted == nil {
 		c.inserted = make(map[dedup.Derived]bool, len(c.plan.Rows))
 	}
-	rows, _ := results.Query()
+	answers, _ := results.Query()
 	var key [16]byte
-	if _, err := pgx.ForEachRow(rows, []any{&key, &c.clock}, func() error {
+	if _, err := pgx.ForEachRow(answers, []any{&key, &c.clock, &c.xid}, func() error {
 		c.inserted[key] = true
 		return nil
-	}); err != nil {
-		return c.store.claimError(err)
+	}); err != nil || !c.asked {
+		return err
 	}
-	if err := results.QueryRow().Scan(nil, &c.xid, &c.isolation, &c.forgotten); err != nil {
-		return c.store.forgottenError(err)
-	}
-	return nil
+	return c.store.sweepError(results.QueryRow().Scan(&c.isolation, &c.forgotten))
 }
 
 // answers finds out what the rows that were there before say, and whether what was inserted is new.
@@ -181,9 +190,7 @@ func (c *claim) existing(ctx context.Context, tx pgx.Tx) (map[dedup.Derived]dedu
 		if rows = c.missing(existing); len(rows) == 0 {
 			return existing, nil
 		}
-		b := &pgx.Batch{}
-		c.queue(b, rows)
-		if err := c.read(tx.SendBatch(ctx, b), len(rows), false); err != nil {
+		if err := c.send(ctx, tx, rows); err != nil {
 			return nil, err
 		}
 	}
@@ -207,6 +214,11 @@ func (c *claim) horizon(ctx context.Context, tx pgx.Tx) error {
 	if !slices.ContainsFunc(c.plan.Rows, old) {
 		return nil
 	}
+	if !c.asked { // this machine's clock is behind the database's
+		if err := tx.QueryRow(ctx, c.store.sql.Sweep).Scan(&c.isolation, &c.forgotten); err != nil {
+			return c.store.sweepError(err)
+		}
+	}
 	var q querier = tx
 	if c.isolation != "read committed" && c.isolation != "read uncommitted" {
 		q = c.store.cfg.Pool
@@ -214,7 +226,7 @@ func (c *claim) horizon(ctx context.Context, tx pgx.Tx) error {
 		ctx, cancel = context.WithTimeout(ctx, c.store.cfg.InFlightWait) // for callers that hold all of the pool's connections
 		defer cancel()
 		if err := q.QueryRow(ctx, c.store.sql.Forgotten).Scan(&c.forgotten); err != nil {
-			return c.store.forgottenError(err)
+			return c.store.sweepError(err)
 		}
 	}
 	if c.forgotten == nil {

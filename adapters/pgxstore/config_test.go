@@ -76,8 +76,8 @@ func TestDuplicateWritesNoWAL(t *testing.T) {
 	claim := func(id string) (records int, xid bool) {
 		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 			var plan []byte
-			if err := tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, WAL, FORMAT JSON) `+dialect.NewPostgres("").ClaimOne,
-				[16]byte(dedup.Key{Consumer: "billing", ID: id}.Derive()), nil, "billing", nil, id, nil, 3600.0, "1s").Scan(&plan); err != nil {
+			if err := tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, WAL, FORMAT JSON) `+dialect.NewPostgres("").InsertOne,
+				[16]byte(dedup.Key{Consumer: "billing", ID: id}.Derive()), nil, "billing", nil, id, nil, 3600.0).Scan(&plan); err != nil {
 				return err
 			}
 			var out []struct {

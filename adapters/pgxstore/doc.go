@@ -5,9 +5,9 @@
 // own would stand without its claim. Where it takes the connection itself (Tx.Conn) or sends several statements in one
 // string, the store asks the server before COMMIT whether this is still the transaction that claimed.
 //
-// The path of a claim, in one round trip: BEGIN; the INSERT into processed_messages, which waits for a transaction that
-// holds the same key for at most Config.InFlightWait; and a statement that gives lock_timeout back to the handler and
-// reads the horizon. Then the handler runs; then COMMIT. A duplicate writes nothing: no WAL, no transaction id.
+// The path of a claim, in one round trip: BEGIN, and the INSERT into processed_messages, which waits for a transaction
+// that holds the same key for at most Config.InFlightWait; for messages older than half an hour also the question up to
+// when keys were forgotten. Then the handler runs; then COMMIT. A duplicate writes nothing: no WAL, no transaction id.
 //
 // Crash before COMMIT: nothing happened. Crash after COMMIT: the next delivery is a duplicate. Connection lost during
 // COMMIT: InTx fails with an error that is Retryable, and whoever tries again learns from the claim what happened.

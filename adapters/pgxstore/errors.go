@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -33,16 +34,30 @@ func (s *Store) claimError(err error) error {
 	switch {
 	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.As(err, new(databaseError)):
 		return err
-	case errors.As(err, &pg) && (pg.Code == "55P03" || pg.Code == "57014"): // its time ran out, see dialect.Postgres.BoundBatch
-		return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.InFlightWait)
+	case errors.As(err, &pg) && pg.Code == "55P03": // the session's own lock_timeout
+		return fmt.Errorf("%w: %w", dedup.ErrInFlight, err)
 	case isUndefined(err):
 		return databaseError{fmt.Errorf("%w: %v; %s", dedup.ErrSchema, err, howToMigrate)}
 	}
 	return databaseError{fmt.Errorf("pgxstore: claim: %w", err)}
 }
 
-// forgottenError is claimError for reads of the one row of txonce_sweep.
-func (s *Store) forgottenError(err error) error {
+// pingWait bounds the question whether a database that lets a claim wait answers at all.
+const pingWait = time.Second
+
+// waited says why a claim got no answer in time: another transaction holds its key, or the database is away.
+func (s *Store) waited(ctx context.Context, err error) error {
+	ctx, cancel := context.WithTimeout(ctx, pingWait)
+	defer cancel()
+	ping := s.cfg.Pool.Ping(ctx)
+	if stat := s.cfg.Pool.Stat(); ping != nil && stat.AcquiredConns() < stat.MaxConns() {
+		return databaseError{fmt.Errorf("pgxstore: claim: %w (and the database does not answer: %w)", err, ping)}
+	}
+	return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.InFlightWait)
+}
+
+// sweepError is claimError for reads of the one row of txonce_sweep.
+func (s *Store) sweepError(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return databaseError{fmt.Errorf("%w: the one row of table txonce_sweep is missing, and with it how far keys were forgotten: INSERT INTO txonce_sweep (forgotten_until) VALUES (now())", dedup.ErrSchema)}
 	}

@@ -28,7 +28,8 @@ type Config struct {
 	// claim costs a round trip more. Defaults to READ COMMITTED, whatever default_transaction_isolation says.
 	Isolation pgx.TxIsoLevel
 
-	// InFlightWait is how long a claim waits for a transaction that holds its key. At least 1 ms. Defaults to 5 s.
+	// InFlightWait is how long a claim waits for transactions that hold its keys, and for the database itself. A claim
+	// that has waited in vain costs its connection. At least 1 ms. Defaults to 5 s.
 	InFlightWait time.Duration
 
 	// Compact leaves the columns consumer, tenant and id NULL: about 40 bytes less per key, and nobody can read the
@@ -71,7 +72,7 @@ func New(cfg Config) (*Store, error) {
 	default:
 		return nil, fmt.Errorf("pgxstore: Config.Isolation %q: want %q, %q or %q", cfg.Isolation, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable)
 	}
-	s := &Store{cfg: cfg, sql: dialect.NewPostgres(cfg.Schema), wait: fmt.Sprintf("%dms", cfg.InFlightWait.Milliseconds())}
+	s := &Store{cfg: cfg, sql: dialect.NewPostgres(cfg.Schema)}
 	if cfg.Isolation != pgx.ReadCommitted {
 		most := int(cfg.Pool.Config().MaxConns)
 		if most < 2 {
@@ -159,7 +160,7 @@ func rollback(ctx context.Context, tx pgx.Tx) {
 	_ = tx.Rollback(ctx) // a connection that cannot roll back is closed by pgx, which rolls back
 }
 
-// Claim implements dedup.Store.
+// Claim implements dedup.Store. A claim that waited in vain has closed the connection of tx.
 func (s *Store) Claim(ctx context.Context, tx pgx.Tx, recs []dedup.Record) ([]dedup.Claim, error) {
 	plan, err := claims.NewPlan(recs, time.Now())
 	if err != nil || len(recs) == 0 {
@@ -169,7 +170,7 @@ func (s *Store) Claim(ctx context.Context, tx pgx.Tx, recs []dedup.Record) ([]de
 		return nil, err
 	}
 	c := claim{store: s, plan: plan}
-	if err := c.send(ctx, tx); err != nil {
+	if err := c.send(ctx, tx, plan.Rows); err != nil {
 		return nil, err
 	}
 	return c.answers(ctx, tx)

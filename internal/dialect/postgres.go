@@ -6,9 +6,9 @@ import "strings"
 // adapters/sqlstore send them: parameters have casts, so that a driver may also send them as text.
 type Postgres struct {
 	// Claiming.
-	BoundBatch, UnboundBatch                                  string
-	Claim, ClaimOne, AfterClaim, Forgotten, Windows, Existing string
-	Forget, SaveResult, Lookup, FlushDuplicate                string
+	Insert, InsertOne, Claim, ClaimOne              string
+	AfterClaim, Sweep, Forgotten, Windows, Existing string
+	Forget, SaveResult, Lookup, FlushDuplicate      string
 	// Windows and checks.
 	UseWindow, SchemaVersion, Settings string
 	// Dead letters.
@@ -17,13 +17,24 @@ type Postgres struct {
 	SweepSettings, SweepLease, SweepDelete, SweepDone string
 }
 
-// claimSettings bounds the wait for a transaction that holds a key, for this one statement: AfterClaim sets it back. It is
-// the statement's row source, so it runs before the first row is inserted; set_config(…, true) ends with the transaction.
-const claimSettings = `(SELECT set_config('txonce.lock_timeout', current_setting('lock_timeout'), true),
+// boundedWait bounds the wait for a transaction that holds a key, for the one statement whose row source it is, so that it
+// runs before the first row is inserted. AfterClaim sets it back; set_config(…, true) ends with the transaction.
+const boundedWait = `(SELECT set_config('txonce.lock_timeout', current_setting('lock_timeout'), true),
 	set_config('lock_timeout', $8::text, true)) AS settings`
 
-// restore sets back what claimSettings changed.
-const restore = `set_config('lock_timeout', current_setting('txonce.lock_timeout'), true)`
+// The claim. ON CONFLICT DO NOTHING waits for a transaction that holds the key, and writes nothing for a duplicate: no
+// WAL, no transaction id. Keys come sorted, so that two batches cannot wait for each other.
+const (
+	insert = `INSERT INTO @processed_messages (key, fingerprint, consumer, tenant, id, expires_at)
+SELECT r.key, r.fingerprint, r.consumer, r.tenant, r.id, greatest(clock_timestamp(), r.time) + r.seconds * interval '1 second'
+FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::float8[])
+	AS r(key, fingerprint, consumer, tenant, id, time, seconds)`
+	insertOne = `INSERT INTO @processed_messages (key, fingerprint, consumer, tenant, id, expires_at)
+SELECT $1::uuid, $2::bigint, $3::text, $4::text, $5::text, greatest(clock_timestamp(), $6::timestamptz) + $7::float8 * interval '1 second'`
+	unlessKnown = `
+ON CONFLICT (key) DO NOTHING
+RETURNING key, clock_timestamp()`
+)
 
 // NewPostgres returns the statements for tables in schema; empty: those that search_path finds.
 func NewPostgres(schema string) Postgres {
@@ -33,33 +44,20 @@ func NewPostgres(schema string) Postgres {
 	}
 	q := func(sql string) string { return strings.ReplaceAll(sql, "@", prefix) }
 	return Postgres{
-		// lock_timeout bounds each wait of a statement. A claim of many keys might wait for each in turn, so the whole of it
-		// is bounded too, by the statement before it: a statement's own timeout is what was set when it began.
-		BoundBatch: `SELECT set_config('txonce.statement_timeout', current_setting('statement_timeout'), true),
-	set_config('statement_timeout', $1::text, true)`,
-		UnboundBatch: `SELECT set_config('statement_timeout', current_setting('txonce.statement_timeout'), true)`,
+		// pgxstore bounds the wait by itself, and asks which transaction this is.
+		Insert:    q(insert + unlessKnown + `, pg_current_xact_id()::text`),
+		InsertOne: q(insertOne + unlessKnown + `, pg_current_xact_id()::text`),
 
-		// ON CONFLICT DO NOTHING waits for a transaction that holds the key, and writes nothing for a duplicate: no WAL,
-		// no transaction id. Keys come sorted, so that two batches cannot wait for each other.
-		Claim: q(`INSERT INTO @processed_messages (key, fingerprint, consumer, tenant, id, expires_at)
-SELECT r.key, r.fingerprint, r.consumer, r.tenant, r.id, greatest(clock_timestamp(), r.time) + r.seconds * interval '1 second'
-FROM ` + claimSettings + `,
-	unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::float8[])
-	AS r(key, fingerprint, consumer, tenant, id, time, seconds)
-ON CONFLICT (key) DO NOTHING
-RETURNING key, clock_timestamp()`),
-
-		ClaimOne: q(`INSERT INTO @processed_messages (key, fingerprint, consumer, tenant, id, expires_at)
-SELECT $1::uuid, $2::bigint, $3::text, $4::text, $5::text, greatest(clock_timestamp(), $6::timestamptz) + $7::float8 * interval '1 second'
-FROM ` + claimSettings + `
-ON CONFLICT (key) DO NOTHING
-RETURNING key, clock_timestamp()`),
+		// sqlstore has the server bound it, and AfterClaim follow.
+		Claim:    q(insert + `, ` + boundedWait + unlessKnown),
+		ClaimOne: q(insertOne + ` FROM ` + boundedWait + unlessKnown),
+		AfterClaim: q(`SELECT set_config('lock_timeout', current_setting('txonce.lock_timeout'), true),
+	coalesce(pg_current_xact_id_if_assigned()::text, ''), current_setting('transaction_isolation'), forgotten_until FROM @txonce_sweep`),
 
 		// How far was forgotten is read by a statement of its own, after the claim: within the claim's statement it would be
 		// as old as that statement's snapshot, and the claim may have waited for a sweep since. Above READ COMMITTED every
 		// statement's snapshot is that old: then Forgotten is sent on another connection.
-		AfterClaim: q(`SELECT ` + restore + `, coalesce(pg_current_xact_id_if_assigned()::text, ''),
-	current_setting('transaction_isolation'), forgotten_until FROM @txonce_sweep`),
+		Sweep:     q(`SELECT current_setting('transaction_isolation'), forgotten_until FROM @txonce_sweep`),
 		Forgotten: q(`SELECT forgotten_until FROM @txonce_sweep`),
 
 		// Windows come after that: they change in ways that only bring the horizon nearer.

@@ -27,17 +27,16 @@ var storeMutations = []mutation{
 		`if false {
 			found`,
 	}),
-	store("a claim waits no longer than it may", "internal/dialect/postgres.go", "bounded_wait_gives_ErrInFlight_and_frees_the_connection/read_committed", edit{
-		`set_config('lock_timeout', $8::text, true)`,
-		`set_config('lock_timeout', left($8::text, 0) || '0', true)`,
+	store("a claim waits no longer than it may", pgx+"/claim.go", "bounded_wait_gives_ErrInFlight_and_frees_the_connection/read_committed", edit{
+		`context.WithTimeout(ctx, c.store.cfg.InFlightWait)
+	defer cancel()
+	err := do(limited)`,
+		`context.WithTimeout(ctx, 100*c.store.cfg.InFlightWait)
+	defer cancel()
+	err := do(limited)`,
 	}),
-	store("a batch waits no longer than one key", "internal/dialect/postgres.go", "a_batch_of_held_keys_waits_no_longer_than_one_key", edit{
-		`set_config('statement_timeout', $1::text, true)` + "`,\n		UnboundBatch",
-		`set_config('statement_timeout', left($1::text, 0) || '0', true)` + "`,\n		UnboundBatch",
-	}),
-	store("the handler waits for locks as its session says", "internal/dialect/postgres.go", "the_handler's_lock_wait_is_the_session's", edit{
-		"const restore = `set_config('lock_timeout', current_setting('txonce.lock_timeout'), true)`",
-		"const restore = `''`",
+	store("a claim that waited in vain is nobody's fault", pgx+"/errors.go", "bounded_wait_gives_ErrInFlight_and_frees_the_connection/read_committed", edit{
+		`return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight`, `return fmt.Errorf("%v, for more than %v", dedup.ErrInFlight`,
 	}),
 	store("other content under a known key is a mismatch", "internal/claims/plan.go", "mismatch_is_visible", edit{
 		`if row.Fingerprint.Matches(rec.Fingerprint) {`, `if true {`,
@@ -81,14 +80,13 @@ var storeMutations = []mutation{
 	// The horizon.
 	store("how far was forgotten is read after the claim", "internal/dialect/postgres.go",
 		"a_claim_racing_a_purge_is_duplicate_or_unprovable,_never_new",
-		edit{
-			`set_config('lock_timeout', $8::text, true)) AS settings`,
-			`set_config('lock_timeout', $8::text, true),
-	set_config('txonce.mutant', coalesce((SELECT forgotten_until::text FROM @txonce_sweep), ''), true)) AS settings`,
+		edit{ // read by the INSERT itself, and only handed over by the statement after it
+			"$7::float8 * interval '1 second'`",
+			"$7::float8 * interval '1 second'\nFROM (SELECT set_config('txonce.mutant', coalesce((SELECT forgotten_until::text FROM @txonce_sweep), ''), true)) AS mutant`",
 		},
 		edit{
-			`current_setting('transaction_isolation'), forgotten_until FROM @txonce_sweep`,
-			`current_setting('transaction_isolation'), nullif(current_setting('txonce.mutant'), '')::timestamptz FROM @txonce_sweep`,
+			"Sweep:     q(`SELECT current_setting('transaction_isolation'), forgotten_until FROM @txonce_sweep`)",
+			"Sweep: q(`SELECT current_setting('transaction_isolation'), nullif(current_setting('txonce.mutant'), '')::timestamptz FROM @txonce_sweep`)",
 		}),
 	store("above READ COMMITTED it is read elsewhere", pgx+"/claim.go", "a_snapshot_older_than_the_purge_does_not_hide_it", edit{
 		`if c.isolation != "read committed" && c.isolation != "read uncommitted" {`, `if c.isolation == "none" {`,
