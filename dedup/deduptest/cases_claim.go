@@ -3,6 +3,7 @@ package deduptest
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ func claimCases[TTx any]() []testCase[TTx] {
 		{name: "claim in the caller's own transaction", run: ownTx[TTx]},
 		{name: "a claim of the caller's own transaction rolls back with it", run: ownTxRollsBack[TTx]},
 		{name: "double key in one batch: first, then duplicate or mismatch", run: doubleKey[TTx]},
+		{name: "a batch of thousands", run: bigBatch[TTx]},
 		{name: "answers stand in the order of the records", run: orderOfAnswers[TTx]},
 		{name: "two consumers and two tenants never meet", run: scopes[TTx]},
 		{name: "keys that concatenate alike never meet", run: concatenation[TTx]},
@@ -28,6 +30,7 @@ func claimCases[TTx any]() []testCase[TTx] {
 		{name: "a zero fingerprint matches any", run: zeroFingerprint[TTx]},
 		{name: "claims say when they expire", run: expiry[TTx]},
 		{name: "saved result replays byte for byte", run: savedResult[TTx]},
+		{name: "a saved result rolls back with its claim", run: savedResultRollsBack[TTx]},
 		{name: "forget allows a replay", run: forget[TTx]},
 		{name: "forget rolls back with its transaction", run: forgetRollsBack[TTx]},
 		{name: "compact rows keep the same promises", run: compact[TTx]},
@@ -134,6 +137,21 @@ func verdicts[TTx any](t *testing.T, s dedup.Store[TTx], recs []dedup.Record) (g
 		t.Fatalf("%d claims for %d records", len(got), len(recs))
 	}
 	return got
+}
+
+func bigBatch[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	recs := make([]dedup.Record, 3000)
+	for i := range recs {
+		recs[i] = record(fmt.Sprint("k", i))
+	}
+	for _, want := range []dedup.Verdict{dedup.First, dedup.Duplicate} {
+		for i, got := range verdicts(t, s, recs) {
+			if got != want {
+				t.Fatalf("%v: %v, want %v", recs[i].Key, got, want)
+			}
+		}
+	}
 }
 
 func orderOfAnswers[TTx any](t *testing.T, e *env[TTx]) {
@@ -335,6 +353,24 @@ func savedResult[TTx any](t *testing.T, e *env[TTx]) {
 	}
 }
 
+func savedResultRollsBack[TTx any](t *testing.T, e *env[TTx]) {
+	s, ctx := e.node(t), bounded(t)
+	rs, ok := s.(dedup.ResultStore[TTx])
+	hook(t, "dedup.ResultStore", !ok)
+	attempt := func(end error) error {
+		return s.InTx(ctx, []dedup.Record{record("k")}, func(tx TTx, _ []dedup.Claim) error {
+			return errors.Join(rs.SaveResult(ctx, tx, record("k").Key, []byte(fmt.Sprint(end))), end)
+		})
+	}
+	if err := attempt(errUndo); !errors.Is(err, errUndo) {
+		t.Fatal(err)
+	}
+	e.must(t, s, record("k"), dedup.First)
+	if c := e.must(t, s, record("k"), dedup.Duplicate); c.Result != nil {
+		t.Errorf("a result %q that was rolled back", c.Result)
+	}
+}
+
 func forget[TTx any](t *testing.T, e *env[TTx]) {
 	s, ctx := e.node(t), bounded(t)
 	e.must(t, s, record("k"), dedup.First)
@@ -404,6 +440,9 @@ func collision[TTx any](t *testing.T, e *env[TTx]) {
 		} else if s.Retryable(err) {
 			t.Error("ErrKeyCollision is retryable")
 		}
+		if err := e.batch(ctx, s, []dedup.Record{record("beside"), r}); !errors.Is(err, dedup.ErrKeyCollision) {
+			t.Errorf("claiming %v in a batch: %v, want ErrKeyCollision", r.Key, err)
+		}
 	}
 	e.wantEffects(t)
 }
@@ -411,17 +450,18 @@ func collision[TTx any](t *testing.T, e *env[TTx]) {
 func writesNothing[TTx any](t *testing.T, e *env[TTx]) {
 	hook(t, "Wrote", e.Wrote == nil)
 	s, ctx := e.node(t), bounded(t)
-	recs := []dedup.Record{record("a"), record("b"), record("c")}
-	for i, want := range []bool{true, false} {
-		err := s.InTx(ctx, recs, func(tx TTx, _ []dedup.Claim) error {
-			wrote, err := e.Wrote(ctx, tx)
-			if wrote != want {
-				t.Errorf("claim %d of three keys: transaction has written: %v, want %v", i+1, wrote, want)
+	for _, recs := range [][]dedup.Record{{record("one")}, {record("a"), record("b"), record("c")}} {
+		for i, want := range []bool{true, false} {
+			err := s.InTx(ctx, recs, func(tx TTx, _ []dedup.Claim) error {
+				wrote, err := e.Wrote(ctx, tx)
+				if wrote != want {
+					t.Errorf("claim %d of %d keys: transaction has written: %v, want %v", i+1, len(recs), wrote, want)
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
 			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ func errorCases[TTx any]() []testCase[TTx] {
 		{name: "each error code is retryable or not", run: codes[TTx]},
 		{name: "own errors are not retryable", run: ownErrors[TTx]},
 		{name: "Register takes a name once per node", run: nameTaken[TTx]},
+		{name: "of Registers at once one takes the name", run: nameRace[TTx]},
 		{name: "Register refuses a missing schema and names the fix", run: noSchema[TTx]},
 		{name: "Register refuses another version of the schema and names the fix", run: oldSchema[TTx]},
 		{name: "Register refuses a database that forgets commits", run: notDurable[TTx]},
@@ -132,6 +134,26 @@ func nameTaken[TTx any](t *testing.T, e *env[TTx]) {
 	e.must(t, a, record("k"), dedup.First) // claims register by themselves, without taking a name
 	if err := register(t, a, consumer, 0); err != nil {
 		t.Errorf("Register after a claim: %v", err)
+	}
+}
+
+func nameRace[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	reg, ok := s.(dedup.Registrar)
+	hook(t, "dedup.Registrar", !ok)
+	ctx := bounded(t)
+	var took atomic.Int64
+	e.together(t, 8, func(int) error {
+		err := retry(ctx, s, func() error { return reg.Register(ctx, "billing", 0) })
+		if err == nil {
+			took.Add(1)
+		} else if !errors.Is(err, dedup.ErrNameTaken) {
+			return err
+		}
+		return nil
+	})
+	if took.Load() != 1 {
+		t.Errorf("%d took one name", took.Load())
 	}
 }
 

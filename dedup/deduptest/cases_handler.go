@@ -235,8 +235,10 @@ func lockWait[TTx any](t *testing.T, e *env[TTx]) {
 			t.Errorf("lock wait %s: %q, want %q (error %v)", what, got, want, err)
 		}
 	}
-	for _, id := range []string{"first", "first", "second"} {
-		err = s.InTx(ctx, []dedup.Record{record(id)}, func(tx TTx, _ []dedup.Claim) error {
+	for _, recs := range [][]dedup.Record{
+		{record("a")}, {record("a")}, {record("b")}, {record("c"), record("d")}, {record("a"), record("e")}, nil,
+	} {
+		err = s.InTx(ctx, recs, func(tx TTx, _ []dedup.Claim) error {
 			check("in fn of InTx", tx)
 			return nil
 		})
@@ -244,15 +246,17 @@ func lockWait[TTx any](t *testing.T, e *env[TTx]) {
 			t.Fatal(err)
 		}
 	}
-	err = e.Tx(ctx, e.options(), func(tx TTx) error {
-		if _, err := s.Claim(ctx, tx, []dedup.Record{record("own")}); err != nil {
-			return err
+	for _, recs := range [][]dedup.Record{{record("own")}, {record("x"), record("y")}, {record("a"), record("z")}} {
+		err = e.Tx(ctx, e.options(), func(tx TTx) error {
+			if _, err := s.Claim(ctx, tx, recs); err != nil {
+				return err
+			}
+			check("after Claim", tx)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		check("after Claim", tx)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -20,6 +20,8 @@ func horizonCases[TTx any]() []testCase[TTx] {
 		{name: "a window lowered forgets no older claims", run: windowLowered[TTx]},
 		{name: "a short window out of use is left behind", run: windowOutOfUse[TTx]},
 		{name: "a node that claimed long ago registers again", run: registersAgain[TTx]},
+		{name: "a window counts from Register on", run: registeredWindow[TTx]},
+		{name: "a message's time may be finer than the database's clock", run: fineTimes[TTx]},
 		{name: "future times are refused", run: future[TTx]},
 		{name: "unprovable in a batch concerns its message only", run: unprovableInBatch[TTx]},
 		{name: "a snapshot older than the purge does not hide it", perIsolation: true, run: oldSnapshot[TTx]},
@@ -155,6 +157,44 @@ func registersAgain[TTx any](t *testing.T, e *env[TTx]) {
 	e.Age(t, 100*time.Hour)
 	claimed := e.forgotten(t, "k", 2*time.Hour)
 	e.must(t, e.node(t), recordAt("k", claimed, 2*time.Hour), dedup.Unprovable)
+}
+
+// registeredWindow: who registers says that keys may have been claimed under this window, whether they were or not.
+func registeredWindow[TTx any](t *testing.T, e *env[TTx]) {
+	if err := register(t, e.node(t), "early", 2*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	e.Age(t, 100*time.Hour)
+	e.forgotten(t, "of another consumer", 2*time.Hour)
+	s := e.node(t)
+	r := recordAt("k", time.Now().Add(-102*time.Hour), 2*time.Hour)
+	r.Key.Consumer = "early"
+	e.must(t, s, r, dedup.Unprovable)
+	r.Key.Consumer = "late"
+	e.must(t, s, r, dedup.First)
+}
+
+// fineTimes: where the time of a message decides when its row expires, the horizon is that time. A store that keeps fewer
+// digits must not take the message for younger than itself.
+func fineTimes[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	const window, age = 2 * time.Hour, 3 * time.Hour
+	var recs []dedup.Record
+	for i, digits := range []time.Duration{1, 499, 500, 501, 999, 499_999, 500_001, 999_999, 999_999_999} {
+		at := time.Now().Add(time.Duration(i+1) * time.Minute).Truncate(time.Second).Add(digits)
+		recs = append(recs, recordAt(fmt.Sprint(digits), at, window))
+	}
+	for _, r := range recs { // in the order of their times, so that each is the youngest that was forgotten
+		e.must(t, s, r, dedup.First)
+		e.Age(t, age)
+		if swept := sweepAll(t, s, 10); swept.Keys != 1 {
+			t.Fatalf("%d keys forgotten, want 1", swept.Keys)
+		}
+		again := r
+		again.Time = r.Time.Add(-age)
+		e.must(t, e.node(t), again, dedup.Unprovable)
+		e.Age(t, -age)
+	}
 }
 
 func future[TTx any](t *testing.T, e *env[TTx]) {

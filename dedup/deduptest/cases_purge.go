@@ -1,7 +1,9 @@
 package deduptest
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,9 +14,11 @@ import (
 func purgeCases[TTx any]() []testCase[TTx] {
 	return []testCase[TTx]{
 		{name: "purge spares young rows", run: purgeSpares[TTx]},
+		{name: "a row that has expired counts until it is forgotten", run: expiredCounts[TTx]},
 		{name: "purge of an empty table is done", run: purgeEmpty[TTx]},
 		{name: "purge forgets no more than its limit", run: purgeIsBounded[TTx]},
 		{name: "one sweeper at a time, and another takes over when its lease ran out", run: purgeLease[TTx]},
+		{name: "of sweepers at once one works", run: sweepersAtOnce[TTx]},
 		{name: "purge spares a row that a transaction is forgetting", run: purgeBesideForget[TTx]},
 		{name: "a purge that is cut short forgets nothing without saying so", run: purgeCut[TTx]},
 	}
@@ -80,6 +84,52 @@ func purgeSpares[TTx any](t *testing.T, e *env[TTx]) {
 	e.must(t, s, recordAt("default", now, 0), dedup.Duplicate)
 	e.must(t, s, recordAt("ahead", now, 2*time.Hour), dedup.Duplicate)
 	e.must(t, s, recordAt("short", time.Time{}, 2*time.Hour), dedup.First) // without a time there is no horizon: it shows that the row is gone
+}
+
+func expiredCounts[TTx any](t *testing.T, e *env[TTx]) {
+	r := recordAt("k", time.Now(), 2*time.Hour)
+	e.must(t, e.node(t), r, dedup.First)
+	const age = 100 * time.Hour
+	e.Age(t, age)
+	r.Time = r.Time.Add(-age)
+	s := e.node(t)
+	e.must(t, s, r, dedup.Duplicate)
+	if got := verdicts(t, s, []dedup.Record{record("new"), r}); got[1] != dedup.Duplicate {
+		t.Errorf("in a batch: %v, want duplicate", got[1])
+	}
+	other := r
+	other.Fingerprint = dedup.FingerprintOf([]byte("other content"))
+	e.must(t, s, other, dedup.Mismatch)
+}
+
+func sweepersAtOnce[TTx any](t *testing.T, e *env[TTx]) {
+	recs := make([]dedup.Record, 60)
+	for i := range recs {
+		recs[i] = recordAt(fmt.Sprint("k", i), time.Now(), time.Hour)
+	}
+	verdicts(t, e.node(t), recs)
+	e.Age(t, 2*time.Hour)
+	ctx := bounded(t)
+	const sweepers = 4
+	var keys [sweepers]int
+	e.together(t, sweepers, func(i int) error {
+		s := e.node(t)
+		for range 50 {
+			var swept dedup.Swept
+			err := retry(ctx, s, func() (err error) {
+				swept, err = purger(t, s).Purge(ctx, dedup.Sweep{Owner: fmt.Sprint("sweeper ", i), Lease: time.Hour, Limit: 10})
+				return err
+			})
+			keys[i] += swept.Keys
+			if err != nil || swept.Busy || swept.Done {
+				return err
+			}
+		}
+		return errors.New("never done")
+	})
+	if !slices.Contains(keys[:], len(recs)) {
+		t.Errorf("the sweepers forgot %v keys, want %d by one of them", keys, len(recs))
+	}
 }
 
 func purgeEmpty[TTx any](t *testing.T, e *env[TTx]) {

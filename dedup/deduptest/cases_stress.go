@@ -24,6 +24,9 @@ const (
 	stressAge       = dedup.MinWindow + time.Minute // so that the keys expire, and the horizon must be asked
 )
 
+// stressWindows are changed all the time, by every node, while keys are forgotten.
+var stressWindows = []time.Duration{dedup.MinWindow, 2 * time.Hour, 26 * time.Hour, dedup.DefaultWindow}
+
 func horizonStress[TTx any](t *testing.T, e *env[TTx]) {
 	var tally stressTally
 	for n := range stressDatabases {
@@ -85,6 +88,7 @@ func (e *env[TTx]) stressRound(t *testing.T, nodes []dedup.Store[TTx], round int
 				from := random.IntN(len(recs))
 				for j := range batch {
 					batch[j] = recs[(from+j)%len(recs)]
+					batch[j].Window = stressWindows[random.IntN(len(stressWindows))]
 				}
 				if err := e.stressClaim(ctx, s, batch, random.IntN(3) == 0, tally); err != nil {
 					t.Errorf("claim: %v", err)

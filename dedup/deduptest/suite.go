@@ -33,7 +33,7 @@ type Harness[TTx any] struct {
 // DB is one database under test. The fields of the first group are required. The others are hooks that single cases
 // need.
 type DB[TTx any] struct {
-	// Open makes another node on the database. It closes it when t ends.
+	// Open makes another node on the database, and closes it when t ends. Nodes may share a pool of 16 connections.
 	Open func(t *testing.T, o Options) dedup.Store[TTx]
 	// Tx runs fn in a transaction of the caller's own, without the store: commits after nil, else rolls back.
 	Tx func(ctx context.Context, o Options, fn func(tx TTx) error) error
@@ -52,7 +52,8 @@ type DB[TTx any] struct {
 	Raise func(ctx context.Context, tx TTx, code string) error
 	// Lock takes a lock of that name until tx ends, the way an UPDATE of one row does, and waits as the session says.
 	Lock func(ctx context.Context, tx TTx, name string) error
-	// LockWait reads the setting that bounds how long statements of tx wait for locks.
+	// LockWait reads the settings that bound how long statements of tx wait and run. They go together into one text,
+	// which is only compared.
 	LockWait func(ctx context.Context, tx TTx) (string, error)
 	// Wrote reports whether tx will have to write something when it commits, such as whether it has a transaction id.
 	Wrote func(ctx context.Context, tx TTx) (bool, error)

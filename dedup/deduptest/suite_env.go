@@ -93,10 +93,17 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
+// errTwice: a handler may call other systems, so what is tried again is the consumer's to say.
+var errTwice = errors.New("one InTx called fn more than once")
+
 // handle is a whole message: claim, and one effect named after the ID if it is the first. Once.
 func (e *env[TTx]) handle(ctx context.Context, s dedup.Store[TTx], r dedup.Record) (c dedup.Claim, err error) {
+	ran := false
 	err = s.InTx(ctx, []dedup.Record{r}, func(tx TTx, claims []dedup.Claim) error {
-		c = claims[0]
+		if ran {
+			return errTwice
+		}
+		c, ran = claims[0], true
 		if c.Verdict != dedup.First {
 			return nil
 		}
