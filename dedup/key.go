@@ -1,10 +1,10 @@
 package dedup
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -76,4 +76,4 @@ func (k Key) Validate() error {
 }
 
 // Compare orders keys by their derived form, for callers that lock several: everyone must lock in one order.
-func (d Derived) Compare(e Derived) int { return slices.Compare(d[:], e[:]) }
+func (d Derived) Compare(e Derived) int { return bytes.Compare(d[:], e[:]) }

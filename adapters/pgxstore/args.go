@@ -3,6 +3,8 @@ package pgxstore
 import (
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
 )
@@ -29,21 +31,26 @@ func (s *Store) args(row claims.Row) args {
 	return a
 }
 
-// columns are the parameters of dialect.Postgres.Insert: an array per column.
+// columns are the parameters of dialect.Postgres.Insert: an array per column, of types that pgx encodes without
+// reflection. The statement takes zero for NULL.
 func (s *Store) columns(rows []claims.Row) []any {
 	var (
 		n            = len(rows)
-		keys         = make([][16]byte, n)
-		fingerprints = make([]*int64, n)
-		consumers    = make([]*string, n)
-		tenants      = make([]*string, n)
-		ids          = make([]*string, n)
-		times        = make([]*time.Time, n)
+		keys         = make(pgtype.FlatArray[pgtype.UUID], n)
+		fingerprints = make([]int64, n)
+		consumers    = make([]string, n)
+		tenants      = make([]string, n)
+		ids          = make([]string, n)
+		times        = make([]time.Time, n)
 		seconds      = make([]float64, n)
 	)
 	for i, row := range rows {
-		a := s.args(row)
-		keys[i], fingerprints[i], consumers[i], tenants[i], ids[i], times[i], seconds[i] = a.key, a.fingerprint, a.consumer, a.tenant, a.id, a.time, a.seconds
+		rec := &row.Record
+		keys[i] = pgtype.UUID{Bytes: row.Derived, Valid: true}
+		fingerprints[i], times[i], seconds[i] = rec.Fingerprint.Int64(), rec.Time, rec.Keep().Seconds()
+		if !s.cfg.Compact {
+			consumers[i], tenants[i], ids[i] = rec.Key.Consumer, rec.Key.Tenant, rec.Key.ID
+		}
 	}
 	return []any{keys, fingerprints, consumers, tenants, ids, times, seconds}
 }

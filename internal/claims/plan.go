@@ -1,6 +1,7 @@
 package claims
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -35,30 +36,26 @@ func NewPlan(recs []dedup.Record, now time.Time) (*Plan, error) {
 		p.Rows = append(p.Rows, Row{Derived: rec.Key.Derive(), Record: rec})
 		return p, nil
 	}
-	seen := make(map[dedup.Derived]int, len(recs)) // index in recs of the first of its key
 	derived := make([]dedup.Derived, len(recs))
+	order := make([]int, len(recs)) // indices of recs, to be sorted in their place: they are small
 	for i, rec := range recs {
 		if err := rec.Validate(now); err != nil {
 			return nil, err
 		}
-		d := rec.Key.Derive()
-		derived[i] = d
-		if j, repeated := seen[d]; repeated {
-			if recs[j].Key != rec.Key {
-				return nil, Collision(rec.Key, recs[j].Key)
+		derived[i], order[i] = rec.Key.Derive(), i
+	}
+	slices.SortFunc(order, func(i, j int) int { return cmp.Or(derived[i].Compare(derived[j]), i-j) })
+	for at, i := range order {
+		rec := recs[i]
+		if at > 0 && derived[order[at-1]] == derived[i] {
+			if first := p.Rows[len(p.Rows)-1].Record.Key; first != rec.Key {
+				return nil, Collision(rec.Key, first)
 			}
-			continue
+		} else {
+			rec.Time = Ceil(rec.Time)
+			p.Rows = append(p.Rows, Row{Derived: derived[i], Record: rec})
 		}
-		seen[d] = i
-		rec.Time = Ceil(rec.Time)
-		p.Rows = append(p.Rows, Row{Derived: d, Record: rec})
-	}
-	slices.SortFunc(p.Rows, func(a, b Row) int { return a.Derived.Compare(b.Derived) })
-	for i, row := range p.Rows {
-		seen[row.Derived] = i // from here on the index in Rows
-	}
-	for i := range recs {
-		p.row[i] = seen[derived[i]]
+		p.row[i] = len(p.Rows) - 1
 	}
 	return p, nil
 }

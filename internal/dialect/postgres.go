@@ -26,7 +26,7 @@ const boundedWait = `(SELECT set_config('txonce.lock_timeout', current_setting('
 // WAL, no transaction id. Keys come sorted, so that two batches cannot wait for each other.
 const (
 	insert = `INSERT INTO @processed_messages (key, fingerprint, consumer, tenant, id, expires_at)
-SELECT r.key, r.fingerprint, r.consumer, r.tenant, r.id, greatest(clock_timestamp(), r.time) + r.seconds * interval '1 second'
+SELECT r.key, nullif(r.fingerprint, 0), nullif(r.consumer, ''), nullif(r.tenant, ''), nullif(r.id, ''), greatest(clock_timestamp(), r.time) + r.seconds * interval '1 second'
 FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::float8[])
 	AS r(key, fingerprint, consumer, tenant, id, time, seconds)`
 	insertOne = `INSERT INTO @processed_messages (key, fingerprint, consumer, tenant, id, expires_at)
