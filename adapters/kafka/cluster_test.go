@@ -27,10 +27,11 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick")) // sarama's metrics, one per process for ever
 }
 
-// cluster is a Kafka that a test may use as it likes, but for restarting it.
+// cluster is a Kafka, of the test's own or shared.
 type cluster struct {
 	name    string
 	brokers []string
+	restart func(context.Context) error // nil: it is shared
 }
 
 // eachCluster runs test against kfake and, unless -short, against Apache Kafka.
@@ -43,7 +44,7 @@ func eachCluster(t *testing.T, test func(t *testing.T, c cluster)) {
 	if !testing.Short() {
 		t.Run("kafka", func(t *testing.T) {
 			t.Parallel()
-			test(t, cluster{"kafka", testdb.Kafka(t)})
+			test(t, cluster{name: "kafka", brokers: testdb.Kafka(t)})
 		})
 	}
 }
@@ -55,7 +56,7 @@ func startKfake(t *testing.T, opts ...kfake.Opt) cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	return cluster{"kfake", c.ListenAddrs()}
+	return cluster{name: "kfake", brokers: c.ListenAddrs()}
 }
 
 // protocols are the ways of rebalancing.
@@ -155,38 +156,60 @@ func numbers(n int) (texts []string) {
 	return texts
 }
 
-// left is how many offsets the group has yet to commit.
+// left is how many offsets the group has yet to commit. It must have committed something of each partition.
 func (g *group) left() (n int64, err error) {
 	partitions, err := g.client.Partitions(g.topic)
 	if err != nil {
 		return 0, err
 	}
+	for _, p := range partitions {
+		committed, err := g.committed(p)
+		if err != nil {
+			return 0, err
+		}
+		if committed < 0 {
+			return 0, fmt.Errorf("partition %d: the group has committed no offset", p)
+		}
+		behind, err := g.behind(p)
+		if err != nil {
+			return 0, err
+		}
+		n += behind
+	}
+	return n, nil
+}
+
+// committed is the group's offset; negative: it has none.
+func (g *group) committed(partition int32) (int64, error) {
 	admin, err := sarama.NewClusterAdminFromClient(g.client)
 	if err != nil {
 		return 0, err
 	}
-	committed, err := admin.ListConsumerGroupOffsets(g.name, map[string][]int32{g.topic: partitions})
+	answer, err := admin.ListConsumerGroupOffsets(g.name, map[string][]int32{g.topic: {partition}})
 	if err != nil {
 		return 0, err
 	}
-	if committed.Err != sarama.ErrNoError {
-		return 0, committed.Err
+	if answer.Err != sarama.ErrNoError {
+		return 0, answer.Err
 	}
-	for _, p := range partitions {
-		block := committed.GetBlock(g.topic, p)
-		if block == nil || block.Err != sarama.ErrNoError {
-			return 0, fmt.Errorf("partition %d: no committed offset to be had", p)
-		}
-		if block.Offset < 0 {
-			return 0, fmt.Errorf("partition %d: the group has committed no offset", p)
-		}
-		end, err := g.client.GetOffset(g.topic, p, sarama.OffsetNewest)
-		if err != nil {
-			return 0, err
-		}
-		n += end - block.Offset
+	block := answer.GetBlock(g.topic, partition)
+	if block == nil {
+		return 0, sarama.ErrIncompleteResponse
 	}
-	return n, nil
+	if block.Err != sarama.ErrNoError {
+		return 0, block.Err
+	}
+	return block.Offset, nil
+}
+
+// behind is how far the partition's end is from the group's offset, or from 0 if it has none.
+func (g *group) behind(partition int32) (int64, error) {
+	committed, err := g.committed(partition)
+	if err != nil {
+		return 0, err
+	}
+	end, err := g.client.GetOffset(g.topic, partition, sarama.OffsetNewest)
+	return end - max(committed, 0), err
 }
 
 // awaitConsumed waits until the committed offsets are the topic's ends.

@@ -277,3 +277,41 @@ func TestTwoMembersUnderOneInstanceId(t *testing.T) {
 		}
 	})
 }
+
+// TestPausedPartitionComesBack has a member stop fetching, lose its partitions, and get them back.
+func TestPausedPartitionComesBack(t *testing.T) {
+	eachCluster(t, func(t *testing.T, c cluster) {
+		eachProtocol(t, func(t *testing.T, strategy sarama.BalanceStrategy) {
+			g := c.group(t, 2)
+			back := make(chan struct{})
+			p := processor(func(context.Context, *consumer.Message) error {
+				select {
+				case <-back:
+					return nil
+				default:
+					return &consumer.RetryError{Err: errors.New("database is away"), After: 100 * time.Millisecond, Blameless: true}
+				}
+			})
+			join := func(trace *kafka.Trace) *member {
+				return g.join(t, kafka.SubscriberConfig{
+					Client: dial(t, c.brokers, testConfig(strategy)), Processor: p, MaxBatch: 1, MaxUnfinished: 5, Trace: trace,
+				})
+			}
+			var first, second assignments
+			join(first.trace())
+			first.await(t, 2)
+			for p := range int32(2) {
+				g.produce(t, text(p, numbers(1000)...)...)
+			}
+			time.Sleep(3 * stalledFor)
+			other := join(second.trace())
+			second.await(t, 1)
+			if err := other.stop(); err != nil {
+				t.Errorf("Run = %v", err)
+			}
+			first.await(t, 2)
+			close(back)
+			g.awaitConsumed(t)
+		})
+	})
+}

@@ -186,6 +186,11 @@ func TestRetry(t *testing.T) {
 		if err := m.stop(); err != nil {
 			t.Errorf("Run = %v", err)
 		}
+		order := l.list()
+		slices.Reverse(order)
+		if last, next := len(order)-slices.Index(order, "a1"), slices.Index(l.list(), "a2"); next < last-1 {
+			t.Errorf("a2 was handled before a1 was finished: %v", l.list())
+		}
 		got := without(l.list(), "a1")
 		for _, key := range []string{"a", "b"} {
 			order := slices.DeleteFunc(slices.Clone(got), func(s string) bool { return s[:1] != key })

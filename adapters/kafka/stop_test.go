@@ -3,6 +3,7 @@ package kafka_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,9 @@ func TestStopCancelsWhatOverstays(t *testing.T) {
 		}
 		if took := time.Since(began); took < 700*time.Millisecond || took > 5*time.Second {
 			t.Errorf("the handler was cancelled after %v; its grace is 700ms", took)
+		}
+		if log := m.log.String(); strings.Contains(log, "goes on") {
+			t.Errorf("a handler that ends with its context was not waited for. Log:\n%s", log)
 		}
 		if left, err := g.left(); err != nil || left != 1 {
 			t.Errorf("%d messages are uncommitted (%v); want 1, the cancelled one", left, err)

@@ -1,0 +1,146 @@
+package kafka_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// ownKafka is an Apache Kafka that a test may stop and start again: run from the jars and the settings with which
+// `make services-up` runs the shared one, on ports and with data of its own.
+type ownKafka struct {
+	address string
+	args    []string
+	cmd     *exec.Cmd
+	alive   io.Closer
+	log     string
+}
+
+// noJars is why there is no ownKafka where the shared one is a container or the user's own; empty where there is.
+func noJars() string {
+	if _, err := os.Stat(sharedKafka("process.json")); err != nil {
+		return "the shared Kafka must not be restarted, and for one of the test's own the jars are missing that make services-up fetches where there is no Docker"
+	}
+	return ""
+}
+
+func sharedKafka(name string) string { return filepath.Join("..", "..", ".services", "kafka", name) }
+
+func startOwnKafka(t *testing.T) *ownKafka {
+	t.Helper()
+	var shared struct{ Args []string }
+	text, err := os.ReadFile(sharedKafka("process.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &shared); err != nil {
+		t.Fatal(err)
+	}
+	properties, err := os.ReadFile(sharedKafka("server.properties"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	k := &ownKafka{address: freeAddress(t), log: filepath.Join(dir, "log")}
+	controller := freeAddress(t)
+	for _, change := range []struct{ setting, value string }{
+		{"controller.quorum.voters", "1@" + controller},
+		{"listeners", "PLAINTEXT://" + k.address + ",CONTROLLER://" + controller},
+		{"advertised.listeners", "PLAINTEXT://" + k.address},
+		{"log.dirs", filepath.Join(dir, "data")},
+	} {
+		line := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(change.setting) + `=.*$`)
+		if !line.Match(properties) {
+			t.Fatalf("the shared Kafka's settings have no line %s=", change.setting)
+		}
+		properties = line.ReplaceAll(properties, []byte(change.setting+"="+change.value))
+	}
+	file := filepath.Join(dir, "server.properties")
+	if err := os.WriteFile(file, properties, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n := len(shared.Args)
+	k.args = append(append([]string{}, shared.Args[:n-1]...), file) // java … kafka.Kafka FILE
+	format := append(append([]string{}, shared.Args[:n-2]...), "kafka.tools.StorageTool", "format", "-t", "dHhvbmNlLW93bi0wMDAwMQ", "-c", file)
+	if out, err := exec.Command(format[0], format[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("format: %v\n%s", err, out)
+	}
+	if err := k.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.kill() })
+	return k
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// start returns when the broker has a controller.
+func (k *ownKafka) start(ctx context.Context) error {
+	log, err := os.OpenFile(k.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	// The shell ends the broker when its standard input does, also when this process is killed.
+	const keep = `"$@" & pid=$!; cat >/dev/null; kill -9 $pid; wait $pid`
+	k.cmd = exec.Command("sh", append([]string{"-c", keep, "sh"}, k.args...)...)
+	k.cmd.Stdout, k.cmd.Stderr = log, log
+	if k.alive, err = k.cmd.StdinPipe(); err != nil {
+		return err
+	}
+	if err := k.cmd.Start(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := k.healthy()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			text, _ := os.ReadFile(k.log)
+			return fmt.Errorf("%w: %w\n%s", ctx.Err(), err, bytes.TrimSpace(text[max(0, len(text)-2000):]))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (k *ownKafka) healthy() error {
+	cfg := sarama.NewConfig()
+	cfg.Metadata.Retry.Max, cfg.Admin.Retry.Max = 0, 0
+	cfg.Net.DialTimeout, cfg.Net.ReadTimeout = 2*time.Second, 2*time.Second
+	admin, err := sarama.NewClusterAdmin(strings.Fields(k.address), cfg)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	return admin.CreateTopic("health", &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, true)
+}
+
+// kill ends the broker the way a crash does.
+func (k *ownKafka) kill() {
+	_ = k.alive.Close()
+	_ = k.cmd.Wait()
+}

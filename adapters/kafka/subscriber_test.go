@@ -1,0 +1,232 @@
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/internal/testdb"
+)
+
+// TestSubscriber runs the suite on Apache Kafka and on kfake, with eager and with cooperative rebalancing.
+func TestSubscriber(t *testing.T) {
+	t.Parallel()
+	features := consumertest.Features{
+		Ordered: true,
+		Delay:   true, // a message that is to be retried waits in memory
+		Batch:   true,
+		// Not CountsAttempts: Kafka does not count deliveries.
+	}
+	clusters := []struct {
+		name    string
+		cluster func(t *testing.T) cluster
+		missing map[string]string
+	}{
+		{"kfake", restartableKfake, nil},
+		{"kafka", sharedOrOwnKafka, noRestart()},
+	}
+	if testing.Short() {
+		clusters = clusters[:1]
+	}
+	for _, c := range clusters {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			for _, p := range protocols {
+				t.Run(p.name, func(t *testing.T) {
+					t.Parallel()
+					features := features
+					features.DoesNotApply = c.missing
+					consumertest.TestSubscriber(t, features, func(t *testing.T) consumertest.Broker {
+						return newSuiteBroker(t, c.cluster(t), p.strategy())
+					})
+				})
+			}
+		})
+	}
+}
+
+const restartCase = "the broker restarts"
+
+// noRestart says why no broker can be restarted; nil if one can.
+func noRestart() map[string]string {
+	if why := noJars(); why != "" {
+		return map[string]string{restartCase: why}
+	}
+	return nil
+}
+
+// sharedOrOwnKafka is the shared one unless it is to be restarted.
+func sharedOrOwnKafka(t *testing.T) cluster {
+	if !strings.HasSuffix(t.Name(), strings.ReplaceAll(restartCase, " ", "_")) {
+		return cluster{name: "kafka", brokers: testdb.Kafka(t)}
+	}
+	k := startOwnKafka(t)
+	return cluster{name: "kafka", brokers: []string{k.address}, restart: func(ctx context.Context) error {
+		k.kill()
+		return k.start(ctx)
+	}}
+}
+
+// restartableKfake keeps its data on disk.
+func restartableKfake(t *testing.T) cluster {
+	dir := t.TempDir()
+	start := func(opts ...kfake.Opt) (*kfake.Cluster, error) {
+		return kfake.NewCluster(append(opts, kfake.NumBrokers(1), kfake.DataDir(dir), kfake.SyncWrites())...)
+	}
+	c, err := start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	_, port, err := net.SplitHostPort(c.ListenAddrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster{name: "kfake", brokers: c.ListenAddrs(), restart: func(ctx context.Context) error {
+		c.Close()
+		for { // until the port is free again
+			again, err := start(kfake.Ports(number))
+			if err == nil {
+				c = again
+				return nil
+			}
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-ctx.Done():
+				return errors.Join(err, ctx.Err())
+			}
+		}
+	}}
+}
+
+// suiteBroker is a group of one topic, as the suite wants it.
+type suiteBroker struct {
+	*group
+	t        *testing.T
+	strategy sarama.BalanceStrategy
+	producer func() (sarama.SyncProducer, error)
+}
+
+var (
+	_ consumertest.Broker    = (*suiteBroker)(nil)
+	_ consumertest.Restarter = (*suiteBroker)(nil)
+	_ consumertest.Revoker   = (*suiteBroker)(nil)
+)
+
+func newSuiteBroker(t *testing.T, c cluster, strategy sarama.BalanceStrategy) *suiteBroker {
+	b := &suiteBroker{group: c.group(t, 2), t: t, strategy: strategy}
+	b.producer = sync.OnceValues(func() (sarama.SyncProducer, error) {
+		cfg := testConfig(strategy)
+		cfg.Producer.RequiredAcks, cfg.Producer.Return.Successes = sarama.WaitForAll, true
+		producer, err := sarama.NewSyncProducer(c.brokers, cfg)
+		if err == nil {
+			t.Cleanup(func() { producer.Close() })
+		}
+		return producer, err
+	})
+	return b
+}
+
+// Publish implements consumertest.Broker.
+func (b *suiteBroker) Publish(_ context.Context, msgs ...consumer.Message) error {
+	producer, err := b.producer()
+	if err != nil {
+		return err
+	}
+	var out []*sarama.ProducerMessage
+	for _, m := range msgs {
+		raw := &sarama.ProducerMessage{Topic: b.topic, Value: sarama.ByteEncoder(m.Payload)}
+		if m.Key != "" {
+			raw.Key = sarama.StringEncoder(m.Key)
+		}
+		for k, v := range m.Headers {
+			raw.Headers = append(raw.Headers, sarama.RecordHeader{Key: []byte(k), Value: []byte(v)})
+		}
+		out = append(out, raw)
+	}
+	return producer.SendMessages(out)
+}
+
+// Subscriber implements consumertest.Broker.
+func (b *suiteBroker) Subscriber(p consumer.Processor, grace time.Duration) (consumertest.Subscriber, error) {
+	log := &logs{}
+	b.t.Cleanup(func() {
+		if b.t.Failed() {
+			b.t.Log("the Subscriber's log:\n" + log.String())
+		}
+	})
+	return kafka.NewSubscriber(kafka.SubscriberConfig{
+		Client: dial(b.t, b.brokers, testConfig(b.strategy)), Group: b.name, Topics: []string{b.topic}, Processor: p, Grace: grace,
+		Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
+}
+
+// Left implements consumertest.Broker. The group may have committed nothing yet.
+func (b *suiteBroker) Left(context.Context) (int, error) {
+	partitions, err := b.client.Partitions(b.topic)
+	if err != nil {
+		return 0, err
+	}
+	left := 0
+	for _, p := range partitions {
+		n, err := b.behind(p)
+		if err != nil {
+			return 0, err
+		}
+		left += int(n)
+	}
+	return left, nil
+}
+
+// Restart implements consumertest.Restarter.
+func (b *suiteBroker) Restart(ctx context.Context) error { return b.restart(ctx) }
+
+// Revoke implements consumertest.Revoker: it leaves the group in the name of its members.
+func (b *suiteBroker) Revoke(context.Context) error {
+	admin, err := sarama.NewClusterAdminFromClient(b.client)
+	if err != nil {
+		return err
+	}
+	groups, err := admin.DescribeConsumerGroups([]string{b.name})
+	if err != nil {
+		return err
+	}
+	if err := b.client.RefreshCoordinator(b.name); err != nil {
+		return err
+	}
+	coordinator, err := b.client.Coordinator(b.name)
+	if err != nil {
+		return err
+	}
+	if len(groups[0].Members) == 0 {
+		return errors.New("the group has no members")
+	}
+	for id := range groups[0].Members {
+		answer, err := coordinator.LeaveGroup(&sarama.LeaveGroupRequest{
+			Version: 4, GroupId: b.name, Members: []sarama.MemberIdentity{{MemberId: id}},
+		})
+		if err != nil {
+			return err
+		}
+		if answer.Err != sarama.ErrNoError {
+			return answer.Err
+		}
+	}
+	return nil
+}
