@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -37,7 +38,7 @@ func JSONFields(paths ...string) FingerprintFunc {
 		dec := json.NewDecoder(bytes.NewReader(msg.Payload))
 		dec.UseNumber()
 		err := dec.Decode(&body)
-		if err == nil && (body == nil || dec.More()) {
+		if _, end := dec.Token(); err == nil && (body == nil || end != io.EOF) {
 			err = errors.New("it is null, or something follows it")
 		}
 		if err != nil {
