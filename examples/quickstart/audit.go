@@ -69,6 +69,7 @@ func (a *audit) letter(key string, reason consumer.Reason, payload []byte) {
 		a.findings.MismatchesParked++
 	case consumer.ReasonUnprovable:
 		a.findings.UnprovableParked++
+	default: // a problem, below
 	}
 	if reason != want {
 		a.problem("%s was parked for %q", o.ID, reason)

@@ -146,8 +146,11 @@ func (b *broker) Committed() ([]int64, error) {
 	committed := make([]int64, partitions)
 	for i := range committed {
 		block := response.GetBlock(b.topic, int32(i))
-		if block == nil || block.Err != sarama.ErrNoError {
-			return nil, fmt.Errorf("read the group's offset of partition %d: %v", i, response.Err)
+		if block == nil {
+			return nil, fmt.Errorf("read the group's offsets: no answer for partition %d: %w", i, response.Err)
+		}
+		if block.Err != sarama.ErrNoError {
+			return nil, fmt.Errorf("read the group's offset of partition %d: %w", i, block.Err)
 		}
 		committed[i] = max(0, block.Offset) // -1: nothing yet
 	}

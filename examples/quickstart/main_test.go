@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -40,7 +41,7 @@ func command(t *testing.T, args ...string) (cmd *exec.Cmd, tmp string) {
 	t.Cleanup(cancel)
 	tmp = t.TempDir()
 	cmd = exec.CommandContext(ctx, self, args...)
-	cmd.Env = append(os.Environ(), "QUICKSTART_IS_COMMAND=1", "TMPDIR="+tmp)
+	cmd.Env = append(os.Environ(), "QUICKSTART_IS_COMMAND=1", "TMPDIR="+tmp, "GORACE=atexit_sleep_ms=0")
 	return cmd, tmp
 }
 
@@ -107,12 +108,12 @@ func (r result) check(t *testing.T, messages int) {
 func TestDemo(t *testing.T) {
 	for _, rebalance := range []string{"eager", "cooperative"} {
 		t.Run(rebalance, func(t *testing.T) {
-			runDemo(t, "-messages", "3000", "-rebalance", rebalance).check(t, 3000)
+			runDemo(t, "-messages", "2000", "-rebalance", rebalance).check(t, 2000)
 		})
 	}
 	t.Run("kills go on", func(t *testing.T) {
-		r := runDemo(t, "-messages", "10000", "-kill-every", "500ms")
-		r.check(t, 10_000)
+		r := runDemo(t, "-messages", "4000", "-kill-every", "700ms")
+		r.check(t, 4000)
 		if r.Kills < 3 || r.Redelivered == 0 {
 			t.Errorf("%d kills, %d redelivered: is it tested at all?", r.Kills, r.Redelivered)
 		}
@@ -215,7 +216,7 @@ func TestBrokenIsFound(t *testing.T) {
 
 // TestInterrupted: Ctrl-C removes what the run has made.
 func TestInterrupted(t *testing.T) {
-	cmd, tmp := command(t, "-messages", "50000")
+	cmd, tmp := command(t, "-messages", "10000")
 	out := startDemo(t, cmd)
 	out.await(t, "is killed (SIGKILL)")
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
@@ -260,9 +261,19 @@ func (o *output) String() string {
 
 func (o *output) await(t *testing.T, text string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(o.String(), text); time.Sleep(10 * time.Millisecond) {
+	eventually(t, func() bool { return strings.Contains(o.String(), text) }, func() string {
+		return fmt.Sprintf("it does not say %q:\n%s", text, o)
+	})
+}
+
+// eventually waits until it is true, a minute at the most.
+func eventually(t *testing.T, isTrue func() bool, otherwise func() string) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(time.Minute); !isTrue(); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("it does not say %q:\n%s", text, o)
+			t.Fatal(otherwise())
 		}
 	}
 }

@@ -3,14 +3,14 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestWorkersDieWithTheirParent: however the demo ends, it leaves no worker behind.
 func TestWorkersDieWithTheirParent(t *testing.T) {
-	cmd, _ := command(t, "-messages", "100000")
+	cmd, _ := command(t, "-messages", "10000")
 	out := startDemo(t, cmd)
 	out.await(t, "is killed (SIGKILL)")
 	workers := children(t, cmd.Process.Pid)
@@ -21,15 +21,9 @@ func TestWorkersDieWithTheirParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	for deadline := time.Now().Add(10 * time.Second); len(workers) > 0; time.Sleep(10 * time.Millisecond) {
-		if !alive(workers[0]) {
-			workers = workers[1:]
-			continue
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("workers %v live on", workers)
-		}
-	}
+	eventually(t, func() bool { return !slices.ContainsFunc(workers, alive) }, func() string {
+		return fmt.Sprintf("of the workers %v some live on", workers)
+	})
 }
 
 func children(t *testing.T, pid int) (pids []string) {

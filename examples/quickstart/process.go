@@ -104,7 +104,7 @@ func (p *process) listen(stdout io.Reader, events chan<- event) {
 	for lines.Scan() {
 		var r report
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			p.log.Write(append(lines.Bytes(), '\n'))
+			fmt.Fprintln(&p.log, lines.Text())
 			continue
 		}
 		events <- event{from: p, report: r}
@@ -112,9 +112,10 @@ func (p *process) listen(stdout io.Reader, events chan<- event) {
 	events <- event{from: p, ended: true, err: p.cmd.Wait()}
 }
 
-func (p *process) halt()      { io.WriteString(p.stdin, haltOrder) } // if it has ended that is soon heard
-func (p *process) kill()      { p.cmd.Process.Kill() }
-func (p *process) terminate() { p.told = true; p.cmd.Process.Signal(syscall.SIGTERM) }
+// These fail where the process has ended, which is about to be heard anyway.
+func (p *process) halt()      { _, _ = io.WriteString(p.stdin, haltOrder) }
+func (p *process) kill()      { _ = p.cmd.Process.Kill() }
+func (p *process) terminate() { p.told = true; _ = p.cmd.Process.Signal(syscall.SIGTERM) }
 
 // tail keeps the end of what is written to it.
 type tail struct {
@@ -132,7 +133,7 @@ func (t *tail) Write(b []byte) (int, error) {
 		t.kept = bytes.Clone(t.kept[over:])
 	}
 	if t.also != nil {
-		t.also.Write(b)
+		return t.also.Write(b)
 	}
 	return len(b), nil
 }

@@ -68,7 +68,7 @@ func (f figures) table(p *plan) string {
 	row("unprovable parked", f.UnprovableParked, planted(0))
 	row("kills", f.Kills, fmt.Sprintf("%d rebalances, longest stall %.1f s", f.Rebalances, f.LongestStall))
 	row("deliveries/s", int(f.PerSecond), fmt.Sprintf("%.1f s", f.Seconds))
-	w.Flush()
+	_ = w.Flush() // into memory
 	return b.String() + fmt.Sprintf("lost %d, doubled %d\n", f.Lost, f.Doubled)
 }
 

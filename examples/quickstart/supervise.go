@@ -186,7 +186,7 @@ func (s *supervisor) bury(e event) error {
 		s.say.print("%s is killed (SIGKILL) %s, %s", p.Name, p.doom, s.watch.at())
 		return s.start(p.Name, 0)
 	case !p.told:
-		return fmt.Errorf("%s ended by itself: %v\n%s", p.Name, e.err, &p.log)
+		return fmt.Errorf("%s ended by itself (%s)\n%s", p.Name, p.cmd.ProcessState, &p.log)
 	case e.err != nil:
 		return fmt.Errorf("%s was told to stop and failed: %w\n%s", p.Name, e.err, &p.log)
 	}
@@ -211,7 +211,7 @@ func (s *supervisor) strike(k kill) {
 // stop lets the workers end, and ends those that do not.
 func (s *supervisor) stop() (err error) {
 	for _, p := range s.running {
-		if p.doom == "" {
+		if p.doom == "" && !p.told { // a second SIGTERM would end it at once
 			p.terminate()
 		}
 	}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestVerdict: each way to go wrong fails the run.
+func TestVerdict(t *testing.T) {
+	p := newPlan(1000, 1)
+	b := &broker{ends: make([]int64, partitions)}
+	b.ends[3] = 10
+	right := findings{Effects: 1000 - p.poison - p.reused, PoisonParked: p.poison, MismatchesParked: p.reused}
+	for _, tt := range []struct {
+		name  string
+		wrong func(*outcome, *findings)
+		says  string
+	}{
+		{"nothing is wrong", nil, "lost 0, doubled 0"},
+		{"not complete", func(o *outcome, _ *findings) { o.complete = false }, "partition 3: 0 of 10 deliveries are finished"},
+		{"lost", func(_ *outcome, f *findings) { f.Lost = 1 }, "lost 1, doubled 0"},
+		{"doubled", func(_ *outcome, f *findings) { f.Doubled = 2 }, "lost 0, doubled 2"},
+		{"poison not parked", func(_ *outcome, f *findings) { f.PoisonParked-- }, "of 2 planted"},
+		{"mismatch not parked", func(_ *outcome, f *findings) { f.MismatchesParked-- }, "of 2 planted"},
+		{"unprovable", func(_ *outcome, f *findings) { f.UnprovableParked++ }, "of 0 planted"},
+		{"a problem", func(_ *outcome, f *findings) { f.Problems = []string{"somebody was charged 7 times"} }, "7 times"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out, f := outcome{complete: true, took: time.Second, progress: newProgress(len(p.deliveries), time.Now())}, right
+			if tt.wrong != nil {
+				tt.wrong(&out, &f)
+			}
+			var text bytes.Buffer
+			ok := conclude(options{json: true}, p, out, f, b, newTerminal(&text))
+			if ok != (tt.wrong == nil) || !strings.Contains(text.String(), tt.says) {
+				t.Errorf("verdict %v:\n%s", ok, &text)
+			}
+		})
+	}
+}
+
+// TestTerminal: a live line is rewritten on a terminal, and seldom printed elsewhere.
+func TestTerminal(t *testing.T) {
+	var text bytes.Buffer
+	s := &terminal{out: &text, rewrites: true}
+	s.live("1 %")
+	s.live("2 %")
+	s.print("a line")
+	s.clear()
+	if got, want := text.String(), "\r\x1b[K1 %\r\x1b[K2 %\r\x1b[Ka line\n"; got != want {
+		t.Errorf("on a terminal: %q, want %q", got, want)
+	}
+
+	text.Reset()
+	s = newTerminal(&text)
+	s.live("too soon")
+	s.last = time.Time{}
+	s.live("50 %")
+	s.live("too soon again")
+	s.print("a line")
+	if got, want := text.String(), "50 %\na line\n"; got != want {
+		t.Errorf("elsewhere: %q, want %q", got, want)
+	}
+}
