@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -178,5 +180,28 @@ func TestSQLiteSweepsALongTable(t *testing.T) {
 	}
 	if keys != 25 || calls < 3 || calls > 6 {
 		t.Errorf("%d keys in %d calls, want 25 in a few", keys, calls)
+	}
+}
+
+// Writers of one process queue without a connection each, instead of asking SQLite again and again.
+func TestSQLiteWritersQueue(t *testing.T) {
+	d := openSQLite(t)
+	s := d.open(t, d.dsn, deduptest.Options{})
+	claim(t, s, record("warm"))
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			err := s.InTx(t.Context(), []dedup.Record{record(fmt.Sprint(i))}, func(tx *sql.Tx, _ []dedup.Claim) error {
+				_, err := tx.Exec(`INSERT INTO effects (name) VALUES ('x')`)
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if stats := s.db.Stats(); stats.OpenConnections > 2 || stats.MaxIdleClosed > 0 {
+		t.Errorf("%d connections and %d more, for one writer at a time", stats.OpenConnections, stats.MaxIdleClosed)
 	}
 }

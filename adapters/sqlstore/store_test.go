@@ -208,3 +208,26 @@ func TestHandlersErrorTellsOfItsLostTransaction(t *testing.T) {
 		}
 	})
 }
+
+// A transaction that claimed nothing is proven too: that of a duplicate, or of a parking.
+func TestEndedTransactionIsFoundWithoutAClaim(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		s := db.open(deduptest.Options{})
+		claim(t, s, record("k"))
+		for _, recs := range [][]dedup.Record{nil, {record("k")}} {
+			for _, statements := range [][]string{{`COMMIT`}, {`COMMIT`, `BEGIN`}, {`ROLLBACK`}} {
+				err := s.InTx(t.Context(), recs, func(tx *sql.Tx, _ []dedup.Claim) error {
+					for _, q := range statements {
+						if _, err := tx.Exec(q); err != nil {
+							t.Error(err)
+						}
+					}
+					return nil
+				})
+				if !errors.Is(err, dedup.ErrTxEnded) {
+					t.Errorf("%d records, handler sent %v: %v, want ErrTxEnded", len(recs), statements, err)
+				}
+			}
+		}
+	})
+}
