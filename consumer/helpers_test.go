@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
@@ -27,7 +29,7 @@ type (
 func effect(_ context.Context, tx tx, m *consumer.Message) error { return tx.Add(m.ID) }
 
 // newConsumer fills in what a test does not care about.
-func newConsumer(t testing.TB, cfg config) *consumer.Consumer[tx] {
+func newConsumer(t rapid.TB, cfg config) *consumer.Consumer[tx] {
 	t.Helper()
 	if cfg.Name == "" {
 		cfg.Name = "billing"

@@ -1,0 +1,183 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/dedup"
+)
+
+// begun is a store that counts transactions.
+type begun struct {
+	*consumertest.Store
+	n atomic.Int64
+}
+
+func (b *begun) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, []dedup.Claim) error) error {
+	b.n.Add(1)
+	return b.Store.InTx(ctx, recs, fn)
+}
+
+// Copies that arrive together wait here, on no connection, and learn the outcome from whoever ran.
+func TestAStormOfCopiesIsOneTransaction(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		process func(c *consumer.Consumer[tx], m *consumer.Message) error
+	}{
+		{"Process", func(c *consumer.Consumer[tx], m *consumer.Message) error { return c.Process(context.Background(), m) }},
+		{"ProcessBatch", func(c *consumer.Consumer[tx], m *consumer.Message) error {
+			return errors.Join(c.ProcessBatch(context.Background(), []*consumer.Message{m, msg("own "+m.Position, "")})...)
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, traced := &begun{Store: consumertest.NewStore()}, &events{}
+				c := newConsumer(t, config{Store: store, Trace: traced.trace(), Handle: func(ctx context.Context, tx tx, m *consumer.Message) error {
+					if m.ID == "1" {
+						time.Sleep(500 * time.Millisecond)
+					}
+					return tx.Add(m.ID)
+				}})
+				var wg sync.WaitGroup
+				for i := range 1000 {
+					m := msg("1", "a")
+					m.Position = fmt.Sprint(i)
+					wg.Go(func() {
+						if err := tc.process(c, m); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				wg.Wait()
+				wantCount(t, store.Database(), "1", 1)
+				if n := store.n.Load(); tc.name == "Process" && n != 1 {
+					t.Errorf("%d transactions for 1000 copies", n)
+				}
+				if n := traced.count("duplicate 1"); n != 999 {
+					t.Errorf("told of %d duplicates, want 999", n)
+				}
+				if n := c.KeysInUse(); n != 0 {
+					t.Errorf("%d keys in use at rest", n)
+				}
+			})
+		})
+	}
+}
+
+// Whoever waits is not given an outcome that is not its own: the first one fails, or the content is another one.
+func TestCopiesThatWaitDecideForThemselves(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		first   string
+		effects int
+		letters int
+	}{
+		{"the first one fails", "poison", 1, 1},
+		{"the first one has other content", "other", 1, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := consumertest.NewStore()
+				c := newConsumer(t, config{Store: store, Handle: func(ctx context.Context, tx tx, m *consumer.Message) error {
+					time.Sleep(time.Second)
+					return poison(ctx, tx, m)
+				}})
+				var wg sync.WaitGroup
+				wg.Go(func() { process(t, c, msg("1", tc.first)) })
+				synctest.Wait()
+				for range 3 {
+					wg.Go(func() { process(t, c, msg("1", "a")) })
+				}
+				wg.Wait()
+				wantCount(t, store.Database(), "1", tc.effects)
+				if n := len(letters(t, c)); n != tc.letters {
+					t.Errorf("%d letters, want %d", n, tc.letters)
+				}
+				if n := c.KeysInUse(); n != 0 {
+					t.Errorf("%d keys in use at rest", n)
+				}
+			})
+		})
+	}
+}
+
+// A context that ends frees a waiter, and leaves the others in their places.
+func TestWaitingForACopyEndsWithTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := consumertest.NewStore()
+		c := newConsumer(t, config{Store: store, Handle: func(ctx context.Context, tx tx, m *consumer.Message) error {
+			time.Sleep(time.Hour)
+			return errPoison
+		}})
+		var wg sync.WaitGroup
+		wg.Go(func() { process(t, c, msg("1", "a")) })
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		start := time.Now()
+		wg.Go(func() { process(t, c, msg("1", "a")) }) // behind the one below or before it: both get their turn
+		wantRetry(t, c.Process(ctx, msg("1", "a")), true)
+		if waited := time.Since(start); waited != time.Minute {
+			t.Errorf("waited %v, want a minute", waited)
+		}
+		wg.Wait()
+		if n := c.KeysInUse(); n != 0 {
+			t.Errorf("%d keys in use at rest", n)
+		}
+	})
+}
+
+// Batches of overlapping keys in any order, with further keys, beside single messages: nobody is stuck.
+func TestOverlappingBatches(t *testing.T) {
+	store := consumertest.NewStore()
+	c := newConsumer(t, config{Store: store, Backoff: noBackoff})
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for round := range 50 {
+				var batch []*consumer.Message
+				for _, n := range rand.Perm(20)[:8] {
+					id := fmt.Sprint(round, "-", n)
+					m := msg(id, "")
+					m.Also = []string{"further " + id}
+					batch = append(batch, m)
+				}
+				if w == 0 {
+					for _, m := range batch {
+						process(t, c, m)
+					}
+					continue
+				}
+				for len(batch) > 0 {
+					var again []*consumer.Message
+					for i, err := range c.ProcessBatch(context.Background(), batch) {
+						if err != nil {
+							again = append(again, batch[i])
+						}
+					}
+					batch = again
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for round := range 50 {
+		for n := range 20 {
+			if id := fmt.Sprint(round, "-", n); store.Database().Count(id) > 1 {
+				t.Errorf("%s ran twice", id)
+			}
+		}
+	}
+	if n, l := c.KeysInUse(), len(letters(t, c)); n != 0 || l != 0 {
+		t.Errorf("%d keys in use at rest, %d letters", n, l)
+	}
+}
