@@ -327,7 +327,7 @@ func savedResult[TTx any](t *testing.T, e *env[TTx]) {
 		every[i] = byte(i)
 	}
 	for name, result := range map[string][]byte{
-		"bytes": every, "empty": {}, "large": bytes.Repeat(every, 1000), "text": []byte(`{"a": 1.0}` + "\r\n"),
+		"bytes": every, "empty": {}, "nil": nil, "large": bytes.Repeat(every, 1000), "text": []byte(`{"a": 1.0}` + "\r\n"),
 	} {
 		save := func(result []byte) error {
 			return s.InTx(ctx, []dedup.Record{record(name)}, func(tx TTx, _ []dedup.Claim) error {

@@ -1,6 +1,7 @@
 package deduptest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -81,13 +82,7 @@ func (h *history[TTx]) arrive(t *testing.T, step int) {
 }
 
 func (h *history[TTx]) deliver(t *testing.T, m *message) {
-	windows := []time.Duration{time.Hour, 2 * time.Hour, 26 * time.Hour}
-	if m.key.Consumer == quiet {
-		windows = []time.Duration{9000 * time.Hour, 10000 * time.Hour}
-	}
-	r := recordAt("", m.born.Add(-h.aged), windows[h.random.IntN(len(windows))])
-	r.Key = m.key
-	got := verdicts(t, h.nodes[h.random.IntN(2)], []dedup.Record{r})[0]
+	got := verdicts(t, h.nodes[h.random.IntN(2)], []dedup.Record{h.record(m)})[0]
 	h.seen[got]++
 	switch {
 	case got == dedup.First && m.done:
@@ -107,4 +102,41 @@ func (h *history[TTx]) sweep(t *testing.T) {
 		t.Error(err)
 	}
 	h.swept += swept.Keys
+	h.audit(t, s)
+}
+
+// audit delivers everything again, and rolls back.
+func (h *history[TTx]) audit(t *testing.T, s dedup.Store[TTx]) {
+	var recs []dedup.Record
+	var done []message
+	for i := range h.messages {
+		if m := h.messages[i]; m.done {
+			done, recs = append(done, m), append(recs, h.record(&m))
+		}
+	}
+	ctx := bounded(t)
+	err := retry(ctx, s, func() error {
+		return s.InTx(ctx, recs, func(_ TTx, claims []dedup.Claim) error {
+			for i, c := range claims {
+				if c.Verdict == dedup.First {
+					t.Errorf("after a sweep %v, claimed before, is new again", done[i].key)
+				}
+			}
+			return errUndo
+		})
+	})
+	if !errors.Is(err, errUndo) {
+		t.Error(err)
+	}
+}
+
+// record is m's next delivery, under any of its consumer's windows.
+func (h *history[TTx]) record(m *message) dedup.Record {
+	windows := []time.Duration{time.Hour, 2 * time.Hour, 26 * time.Hour}
+	if m.key.Consumer == quiet {
+		windows = []time.Duration{9000 * time.Hour, 10000 * time.Hour}
+	}
+	r := recordAt("", m.born.Add(-h.aged), windows[h.random.IntN(len(windows))])
+	r.Key = m.key
+	return r
 }

@@ -21,6 +21,7 @@ func horizonCases[TTx any]() []testCase[TTx] {
 		{name: "a short window out of use is left behind", run: windowOutOfUse[TTx]},
 		{name: "a node that claimed long ago registers again", run: registersAgain[TTx]},
 		{name: "a window counts from Register on", run: registeredWindow[TTx]},
+		{name: "the horizon never moves back", run: neverBack[TTx]},
 		{name: "a message's time may be finer than the database's clock", run: fineTimes[TTx]},
 		{name: "future times are refused", run: future[TTx]},
 		{name: "unprovable in a batch concerns its message only", run: unprovableInBatch[TTx]},
@@ -172,6 +173,36 @@ func registeredWindow[TTx any](t *testing.T, e *env[TTx]) {
 	e.must(t, s, r, dedup.Unprovable)
 	r.Key.Consumer = "late"
 	e.must(t, s, r, dedup.First)
+}
+
+// neverBack forgets keys one by one, in whatever order the store comes by them: never in that of their expiry.
+func neverBack[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	const window, age = 2 * time.Hour, 4 * time.Hour
+	var recs []dedup.Record
+	for i := range 12 {
+		ahead := time.Duration(i*7%12+1) * 4 * time.Minute // decides when it expires
+		recs = append(recs, recordAt(fmt.Sprint("k", i), time.Now().Add(ahead), window))
+		e.must(t, s, recs[i], dedup.First)
+	}
+	e.Age(t, age)
+	for i := range recs {
+		recs[i].Time = recs[i].Time.Add(-age)
+	}
+	s = e.node(t)
+	by := dedup.Sweep{Owner: "suite", Lease: time.Minute, Limit: 1}
+	for keys := 0; keys < len(recs); {
+		swept, err := purger(t, s).Purge(bounded(t), by)
+		if err != nil || swept.Busy || swept.Done && swept.Keys == 0 && keys == 0 {
+			t.Fatalf("purge: %+v, error %v", swept, err)
+		}
+		keys += swept.Keys
+		for _, r := range recs {
+			if v := verdict(t, s, r).Verdict; v != dedup.Duplicate && v != dedup.Unprovable {
+				t.Fatalf("after %d of %d keys were forgotten, %v is %v", keys, len(recs), r.Key, v)
+			}
+		}
+	}
 }
 
 // fineTimes: where the time of a message decides when its row expires, the horizon is that time. A store that keeps fewer
