@@ -13,6 +13,7 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/testdb"
 	"github.com/txonce/txonce/migrations"
 )
@@ -228,5 +229,37 @@ func TestPostgresStatementsAfterASwallowedError(t *testing.T) {
 		if err == nil || s.Retryable(err) {
 			t.Errorf("%s: %v, retryable %v", name, err, s.Retryable(err))
 		}
+	}
+}
+
+// A session plans once and keeps the plan while the table grows: it must not be one that reads the whole of a small table.
+func TestPostgresPlansForALargeTable(t *testing.T) {
+	d := openPostgres(t, testdb.Postgres(t))
+	err := inTx(t.Context(), d.db, nil, func(tx *sql.Tx) error {
+		for _, q := range []string{`SET LOCAL plan_cache_mode = force_generic_plan`, `PREPARE existing AS ` + dialect.NewPostgres("").Existing} {
+			if _, err := tx.Exec(q); err != nil {
+				return err
+			}
+		}
+		rows, err := tx.Query(`EXPLAIN EXECUTE existing('{00000000-0000-0000-0000-000000000000}')`)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		var plan strings.Builder
+		for rows.Next() {
+			var line string
+			if err := rows.Scan(&line); err != nil {
+				return err
+			}
+			plan.WriteString(line + "\n")
+		}
+		if !strings.Contains(plan.String(), "Index Scan using processed_messages_pkey") {
+			t.Error(plan.String())
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -63,8 +63,10 @@ func NewPostgres(schema string) Postgres {
 		// Windows come after that: they change in ways that only bring the horizon nearer.
 		Windows: q(`SELECT window_seconds, first_run, used_until FROM @txonce_windows WHERE consumer = $1::text`),
 
-		Existing: q(`SELECT key, fingerprint, expires_at, result, consumer, tenant, id
-FROM @processed_messages WHERE key = ANY($1::uuid[])`),
+		// One look into the index per key. Of key = ANY($1) a session that first asks while the table is small makes a plan
+		// that reads all of it, and keeps that plan while the table grows: 33 ms instead of 1.5 ms at 100,000 rows.
+		Existing: q(`SELECT p.key, p.fingerprint, p.expires_at, p.result, p.consumer, p.tenant, p.id
+FROM unnest($1::uuid[]) AS r(key), LATERAL (SELECT * FROM @processed_messages WHERE key = r.key LIMIT 1) AS p`),
 
 		Forget: q(`DELETE FROM @processed_messages WHERE key = ANY($1::uuid[])`),
 
