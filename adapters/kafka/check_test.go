@@ -40,18 +40,30 @@ func TestRefusedSettings(t *testing.T) {
 		says  string
 		allow kafka.Allowance
 	}{
-		{"start at the end", func(c *sarama.Config) { c.Consumer.Offsets.Initial = sarama.OffsetNewest },
-			"Consumer.Offsets.Initial", kafka.AllowOffsetNewest},
-		{"start at some offset", func(c *sarama.Config) { c.Consumer.Offsets.Initial = 17 },
-			"Consumer.Offsets.Initial", kafka.AllowOffsetNewest},
-		{"silent reset", func(c *sarama.Config) { c.Consumer.Group.ResetInvalidOffsets = true },
-			"Consumer.Group.ResetInvalidOffsets", kafka.AllowResetInvalidOffsets},
-		{"aborted transactions", func(c *sarama.Config) { c.Consumer.IsolationLevel = sarama.ReadUncommitted },
-			"Consumer.IsolationLevel", kafka.AllowReadUncommitted},
-		{"skipped large messages", func(c *sarama.Config) { c.Consumer.Fetch.Max = 1 << 20 },
-			"Consumer.Fetch.Max", kafka.AllowFetchMax},
-		{"no commits", func(c *sarama.Config) { c.Consumer.Offsets.AutoCommit.Enable = false },
-			"Consumer.Offsets.AutoCommit.Enable", ""},
+		{
+			"start at the end", func(c *sarama.Config) { c.Consumer.Offsets.Initial = sarama.OffsetNewest },
+			"Consumer.Offsets.Initial", kafka.AllowOffsetNewest,
+		},
+		{
+			"start at some offset", func(c *sarama.Config) { c.Consumer.Offsets.Initial = 17 },
+			"Consumer.Offsets.Initial", kafka.AllowOffsetNewest,
+		},
+		{
+			"silent reset", func(c *sarama.Config) { c.Consumer.Group.ResetInvalidOffsets = true },
+			"Consumer.Group.ResetInvalidOffsets", kafka.AllowResetInvalidOffsets,
+		},
+		{
+			"aborted transactions", func(c *sarama.Config) { c.Consumer.IsolationLevel = sarama.ReadUncommitted },
+			"Consumer.IsolationLevel", kafka.AllowReadUncommitted,
+		},
+		{
+			"skipped large messages", func(c *sarama.Config) { c.Consumer.Fetch.Max = 1 << 20 },
+			"Consumer.Fetch.Max", kafka.AllowFetchMax,
+		},
+		{
+			"no commits", func(c *sarama.Config) { c.Consumer.Offsets.AutoCommit.Enable = false },
+			"Consumer.Offsets.AutoCommit.Enable", "",
+		},
 		{"old protocol", func(c *sarama.Config) { c.Version = sarama.V2_3_0_0 }, "Version is 2.3.0", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -62,8 +74,10 @@ func TestRefusedSettings(t *testing.T) {
 				t.Fatalf("NewSubscriber = %v; want it refused because of %s alone", err, tt.says)
 			}
 			if tt.allow == "" {
-				cfg.Allow = []kafka.Allowance{kafka.AllowShortWindow, kafka.AllowOffsetNewest,
-					kafka.AllowResetInvalidOffsets, kafka.AllowReadUncommitted, kafka.AllowFetchMax}
+				cfg.Allow = []kafka.Allowance{
+					kafka.AllowShortWindow, kafka.AllowOffsetNewest,
+					kafka.AllowResetInvalidOffsets, kafka.AllowReadUncommitted, kafka.AllowFetchMax,
+				}
 				if _, err := kafka.NewSubscriber(cfg); err == nil {
 					t.Fatal("NewSubscriber accepts it when other things are allowed")
 				}

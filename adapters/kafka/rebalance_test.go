@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/dedup/deduptest"
 )
 
 // assignments collects what a Trace tells.
@@ -104,7 +107,7 @@ func TestRebalanceWaitsForTheHandler(t *testing.T) {
 			var second assignments
 			next := &ledger{}
 			g.join(t, kafka.SubscriberConfig{Client: client(), Processor: next, Trace: second.trace()})
-			time.Sleep(time.Second) // by now the first member knows that a rebalance waits for it
+			elapse(time.Second) // by now the first member knows that a rebalance waits for it
 			close(finish)
 			second.await(t, 1)
 			g.awaitConsumed(t)
@@ -136,7 +139,7 @@ func TestRebalanceDoesNotWaitForever(t *testing.T) {
 			})
 			<-running
 			<-running
-			time.Sleep(2 * stalledFor)
+			elapse(2 * stalledFor)
 			began := time.Now()
 			l := &ledger{}
 			var second assignments
@@ -174,7 +177,7 @@ func TestPartitionsMoveAndNothingIsLost(t *testing.T) {
 				failed = map[string]bool{}
 			)
 			handle := processor(func(ctx context.Context, msg *consumer.Message) error {
-				time.Sleep(2 * time.Millisecond)
+				elapse(2 * time.Millisecond)
 				mu.Lock()
 				defer mu.Unlock()
 				if s := string(msg.Payload); strings.HasSuffix(s, "7") && !failed[s] {
@@ -188,9 +191,9 @@ func TestPartitionsMoveAndNothingIsLost(t *testing.T) {
 				return g.join(t, kafka.SubscriberConfig{Client: dial(t, c.brokers, testConfig(strategy)), Processor: handle})
 			}
 			first := join()
-			time.Sleep(300 * time.Millisecond)
+			elapse(300 * time.Millisecond)
 			second := join()
-			time.Sleep(time.Second)
+			elapse(time.Second)
 			if err := first.stop(); err != nil {
 				t.Errorf("Run = %v", err)
 			}
@@ -303,7 +306,7 @@ func TestPausedPartitionComesBack(t *testing.T) {
 			for p := range int32(2) {
 				g.produce(t, text(p, numbers(1000)...)...)
 			}
-			time.Sleep(3 * stalledFor)
+			elapse(3 * stalledFor)
 			other := join(second.trace())
 			second.await(t, 1)
 			if err := other.stop(); err != nil {
@@ -312,6 +315,63 @@ func TestPausedPartitionComesBack(t *testing.T) {
 			first.await(t, 2)
 			close(back)
 			g.awaitConsumed(t)
+		})
+	})
+}
+
+// TestSharedClient runs several groups on one client. A strategy that remembers plans must not be shared among them,
+// which the race detector sees.
+func TestSharedClient(t *testing.T) {
+	eachCluster(t, func(t *testing.T, c cluster) {
+		client := dial(t, c.brokers, testConfig(sarama.NewBalanceStrategyCooperativeSticky()))
+		var members [12]assignments
+		var g *group
+		for i := range members {
+			if i%2 == 0 {
+				g = c.group(t, 2)
+			}
+			g.join(t, kafka.SubscriberConfig{Client: client, Processor: &ledger{}, Trace: members[i].trace()})
+		}
+		for i := range members {
+			members[i].await(t, 1)
+		}
+	})
+}
+
+// TestPoisonDoesNotBounceTheSession sends bytes that no handler can read, through a consumer.Consumer that parks them.
+func TestPoisonDoesNotBounceTheSession(t *testing.T) {
+	eachCluster(t, func(t *testing.T, c cluster) {
+		eachProtocol(t, func(t *testing.T, strategy sarama.BalanceStrategy) {
+			g := c.group(t, 1)
+			store := consumertest.NewStore()
+			type order struct{ ID string }
+			p, err := consumer.New(consumer.Config[*deduptest.Tx]{
+				Name: "billing", Store: store, Key: consumer.JSONKey("ID"), Logger: slog.New(slog.DiscardHandler),
+				Handle: consumer.JSON(func(_ context.Context, tx *deduptest.Tx, o order) error { return tx.Add(o.ID) }),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.produce(t, text(0, `{"ID":"1"}`, "\xff\xfe", "", `{"ID":"2"}`, `{"ID":""}`, `[`, `{"ID":"3"}`)...)
+			g.produce(t, &sarama.ProducerMessage{Partition: 0}) // a tombstone
+			var a assignments
+			m := g.join(t, kafka.SubscriberConfig{Client: dial(t, c.brokers, testConfig(strategy)), Processor: p, Trace: a.trace()})
+			g.awaitConsumed(t)
+			if err := m.stop(); err != nil {
+				t.Errorf("Run = %v", err)
+			}
+			letters, err := store.Letters(context.Background(), consumer.LetterFilter{})
+			if err != nil || len(letters) != 5 {
+				t.Errorf("%d messages are parked (%v), want 5", len(letters), err)
+			}
+			for _, id := range []string{"1", "2", "3"} {
+				if n := store.Database().Count(id); n != 1 {
+					t.Errorf("order %s has %d effects", id, n)
+				}
+			}
+			if g := a.generations(); len(g) != 1 {
+				t.Errorf("the member went through generations %v; poison bounced its session", g)
+			}
 		})
 	})
 }

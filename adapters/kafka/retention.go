@@ -34,12 +34,8 @@ func (s *Subscriber) checkTopics(client sarama.Client) error {
 	if !ok {
 		return nil
 	}
-	admin, err := sarama.NewClusterAdminFromClient(client) // not closed: that would close the client
-	if err != nil {
-		return fmt.Errorf("kafka: %w", err)
-	}
 	for _, topic := range s.cfg.Topics {
-		err := checkWindow(admin, topic, windowed.Window())
+		err := checkWindow(client, topic, windowed.Window())
 		if err != nil && !slices.Contains(s.cfg.Allow, AllowShortWindow) {
 			return fmt.Errorf("%w, or allow it with kafka.%s", err, AllowShortWindow)
 		}
@@ -50,10 +46,8 @@ func (s *Subscriber) checkTopics(client sarama.Client) error {
 	return nil
 }
 
-func checkWindow(admin sarama.ClusterAdmin, topic string, window time.Duration) error {
-	entries, err := admin.DescribeConfig(sarama.ConfigResource{
-		Type: sarama.TopicResource, Name: topic, ConfigNames: []string{"cleanup.policy", "retention.ms", "segment.ms"},
-	})
+func checkWindow(client sarama.Client, topic string, window time.Duration) error {
+	entries, err := settingsOf(client, topic)
 	if err != nil {
 		return fmt.Errorf("kafka: how long topic %s keeps messages could not be read: %w; grant this user DescribeConfigs on it", topic, err)
 	}
@@ -69,6 +63,25 @@ func checkWindow(admin sarama.ClusterAdmin, topic string, window time.Duration) 
 			topic, keeps, why, window, keeps)
 	}
 	return nil
+}
+
+func settingsOf(client sarama.Client, topic string) ([]sarama.ConfigEntry, error) {
+	admin, err := sarama.NewClusterAdminFromClient(client) // not closed: that would close the client
+	if err != nil {
+		return nil, err
+	}
+	results, err := admin.DescribeConfigs([]*sarama.ConfigResource{{
+		Type: sarama.TopicResource, Name: topic, ConfigNames: []string{"cleanup.policy", "retention.ms", "segment.ms"},
+	}}, sarama.DescribeConfigsOptions{})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(results) != 1:
+		return nil, sarama.ErrIncompleteResponse
+	case results[0].ErrorCode != sarama.ErrNoError:
+		return nil, results[0].ErrorCode
+	}
+	return results[0].Configs, nil
 }
 
 // retention is for how long a topic may hold a message. Kafka deletes whole segments, when the newest message in them is

@@ -104,7 +104,7 @@ func TestBatchesAreWhatWaits(t *testing.T) {
 			t.Fatalf("first batch of %d; want the one message there is, not kept waiting for more", n)
 		}
 		g.produce(t, text(0, numbers(25)...)...)
-		time.Sleep(500 * time.Millisecond) // until they are fetched, as the first is still being handled
+		elapse(500 * time.Millisecond) // until they are fetched, as the first is still being handled
 		close(release)
 		var sizes []int
 		for sum := 0; sum < 25; {
@@ -128,7 +128,7 @@ func TestBatchesAreBoundedInBytes(t *testing.T) {
 	g.produce(t, text(0, "0")...)
 	<-b.sizes
 	g.produce(t, text(0, strings.Repeat("x", 40), strings.Repeat("x", 40), strings.Repeat("x", 40), strings.Repeat("x", 1000), "y", "z")...)
-	time.Sleep(500 * time.Millisecond)
+	elapse(500 * time.Millisecond)
 	close(release)
 	var sizes []int
 	for sum := 0; sum < 6; {
@@ -177,7 +177,7 @@ func TestRetry(t *testing.T) {
 			}
 			return nil
 		})
-		time.Sleep(500 * time.Millisecond) // two commits later
+		elapse(500 * time.Millisecond) // two commits later
 		if left, err := g.left(); err != nil || left != 7 {
 			t.Errorf("%d messages are uncommitted (%v); want 7: the mark passed an unfinished message", left, err)
 		}
@@ -241,7 +241,7 @@ func TestUnfinishedAreBounded(t *testing.T) {
 	}
 	cfg := testConfig(sarama.NewBalanceStrategyRange())
 	cfg.Consumer.Fetch.Default = 64 << 10
-	var away = make(chan struct{})
+	away := make(chan struct{})
 	seen := map[string]bool{}
 	runs := 0
 	var mu sync.Mutex
@@ -258,7 +258,7 @@ func TestUnfinishedAreBounded(t *testing.T) {
 		}
 	}}}
 	m := g.join(t, kafka.SubscriberConfig{Client: dial(t, g.brokers, cfg), Processor: l, MaxBatch: 50, MaxUnfinished: 100})
-	time.Sleep(3 * time.Second)
+	elapse(3 * time.Second)
 	mu.Lock()
 	distinct, total := len(seen), runs
 	mu.Unlock()
@@ -296,7 +296,7 @@ func TestRejected(t *testing.T) {
 			t.Errorf("%d messages are uncommitted (%v); want 6: the rejected one and what follows it", left, err)
 		}
 		l.answer = nil
-		m = g.join(t, kafka.SubscriberConfig{Processor: l})
+		g.join(t, kafka.SubscriberConfig{Processor: l})
 		g.awaitConsumed(t)
 		if got := len(attemptsOf(l, "4")); got != 2 {
 			t.Errorf("the rejected message was delivered %d times; want it again by the next Run", got)

@@ -31,10 +31,10 @@ func TestSubscriber(t *testing.T) {
 	}
 	clusters := []struct {
 		name    string
-		cluster func(t *testing.T) cluster
+		open    func(t *testing.T) func(t *testing.T) cluster
 		missing map[string]string
 	}{
-		{"kfake", restartableKfake, nil},
+		{"kfake", func(*testing.T) func(t *testing.T) cluster { return restartableKfake }, nil},
 		{"kafka", sharedOrOwnKafka, noRestart()},
 	}
 	if testing.Short() {
@@ -43,13 +43,14 @@ func TestSubscriber(t *testing.T) {
 	for _, c := range clusters {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			open := c.open(t)
 			for _, p := range protocols {
 				t.Run(p.name, func(t *testing.T) {
 					t.Parallel()
 					features := features
 					features.DoesNotApply = c.missing
 					consumertest.TestSubscriber(t, features, func(t *testing.T) consumertest.Broker {
-						return newSuiteBroker(t, c.cluster(t), p.strategy())
+						return newSuiteBroker(t, open(t), p.strategy())
 					})
 				})
 			}
@@ -67,16 +68,23 @@ func noRestart() map[string]string {
 	return nil
 }
 
-// sharedOrOwnKafka is the shared one unless it is to be restarted.
-func sharedOrOwnKafka(t *testing.T) cluster {
-	if !strings.HasSuffix(t.Name(), strings.ReplaceAll(restartCase, " ", "_")) {
-		return cluster{name: "kafka", brokers: testdb.Kafka(t)}
+// sharedOrOwnKafka gives each case the shared one, unless it is to be restarted. Those cases share one of their own, one
+// after the other: a JVM takes its time to start.
+func sharedOrOwnKafka(t *testing.T) func(t *testing.T) cluster {
+	var using sync.Mutex
+	own := sync.OnceValue(func() *ownKafka { return startOwnKafka(t) })
+	return func(t *testing.T) cluster {
+		if !strings.HasSuffix(t.Name(), strings.ReplaceAll(restartCase, " ", "_")) {
+			return cluster{name: "kafka", brokers: testdb.Kafka(t)}
+		}
+		using.Lock()
+		t.Cleanup(using.Unlock)
+		k := own()
+		return cluster{name: "kafka", brokers: []string{k.address}, restart: func(ctx context.Context) error {
+			k.kill()
+			return k.start(ctx)
+		}}
 	}
-	k := startOwnKafka(t)
-	return cluster{name: "kafka", brokers: []string{k.address}, restart: func(ctx context.Context) error {
-		k.kill()
-		return k.start(ctx)
-	}}
 }
 
 // restartableKfake keeps its data on disk.

@@ -52,7 +52,7 @@ func TestZombie(t *testing.T) {
 				if first.inHandler == nil {
 					g.awaitConsumed(t) // the new owner is through before the zombie claims
 				} else {
-					time.Sleep(300 * time.Millisecond) // the new owner waits for the zombie's claim
+					elapse(300 * time.Millisecond) // the new owner waits for the zombie's claim
 				}
 				close(first.resume)
 				g.awaitConsumed(t)

@@ -268,7 +268,7 @@ func batchesForm(e *subscriberEnv) {
 	e.run(p, longGrace)
 	e.awaits("a batch of the one message there is", running)
 	e.publish(msgs[1:]...)
-	time.Sleep(500 * time.Millisecond) // they wait while the first is being handled
+	<-time.After(500 * time.Millisecond) // they wait while the first is being handled
 	close(finish)
 	e.consumed()
 	if _, largest := p.count(); largest < 5 {

@@ -16,7 +16,7 @@ import (
 )
 
 // subscriberPatience is how long a case waits for what must happen.
-const subscriberPatience = 40 * time.Second
+const subscriberPatience = 60 * time.Second
 
 // longGrace is for cases that are not about the grace period.
 const longGrace = 10 * time.Second
@@ -303,7 +303,7 @@ func (e *subscriberEnv) eventually(check func() error) {
 		if time.Now().After(deadline) {
 			e.Fatal(err)
 		}
-		time.Sleep(20 * time.Millisecond)
+		<-time.After(20 * time.Millisecond)
 	}
 }
 

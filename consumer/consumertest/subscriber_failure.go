@@ -25,7 +25,7 @@ func stopFinishes(e *subscriberEnv) {
 	r := e.run(p, longGrace)
 	e.awaits("the handler", running)
 	r.cancel()
-	time.Sleep(200 * time.Millisecond)
+	<-time.After(200 * time.Millisecond)
 	select {
 	case <-r.done:
 		e.Fatalf("Run = %v while a handler was running", r.err)
@@ -160,7 +160,7 @@ func databaseAway(e *subscriberEnv) {
 	e.consumed()
 	e.db.Stop()
 	e.publish(msgs[1:]...)
-	time.Sleep(away)
+	<-time.After(away)
 	e.db.Start()
 	tries, _ := p.count()
 	e.consumed()

@@ -1,0 +1,203 @@
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/dedup/deduptest"
+)
+
+// quiet keeps the examples' output to what they print.
+var quiet = slog.New(slog.DiscardHandler)
+
+// A handler that charges an order, wherever and however often the order is delivered. The broker here is kfake, and the
+// database one in memory; in a worker they are Apache Kafka and a Store of adapters/pgxstore or adapters/sqlstore.
+func Example() {
+	broker, stop := exampleBroker("orders", `{"order_id":"A","cents":100}`, `{"order_id":"B","cents":200}`, `{"order_id":"A","cents":100}`)
+	defer stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	type order struct {
+		ID    string `json:"order_id"`
+		Cents int    `json:"cents"`
+	}
+	store := consumertest.NewStore()
+	charge, err := consumer.New(consumer.Config[*deduptest.Tx]{
+		Name:  "billing",
+		Store: store,
+		Key:   consumer.JSONKey("order_id"),
+		Handle: consumer.JSON(func(ctx context.Context, tx *deduptest.Tx, o order) error {
+			return tx.Add("charged " + o.ID)
+		}),
+		Logger: quiet,
+	})
+	if err != nil {
+		panic(err)
+	}
+
+	client, err := sarama.NewClient([]string{broker}, kafka.NewConfig())
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	orders, err := kafka.NewSubscriber(kafka.SubscriberConfig{
+		Client: client, Group: "billing", Topics: []string{"orders"}, Processor: charge,
+		Trace: &kafka.Trace{Marked: func(_ string, _ int32, offset int64) { // in a worker a signal ends ctx
+			if offset == 2 {
+				cancel()
+			}
+		}},
+		Logger: quiet,
+	})
+	if err != nil {
+		panic(err)
+	}
+	if err := orders.Run(ctx); err != nil {
+		panic(err)
+	}
+	fmt.Println("A:", store.Database().Count("charged A"))
+	fmt.Println("B:", store.Database().Count("charged B"))
+	// Output:
+	// A: 1
+	// B: 1
+}
+
+// Any Processor will do: nil acknowledges, a *consumer.RetryError delivers again.
+func ExampleSubscriber() {
+	broker, stop := exampleBroker("audit", "one", "two", "three")
+	defer stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	client, err := sarama.NewClient([]string{broker}, kafka.NewConfig())
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+
+	sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{
+		Client: client, Group: "audit", Topics: []string{"audit"}, Logger: quiet,
+		Processor: processor(func(_ context.Context, msg *consumer.Message) error {
+			if string(msg.Payload) == "two" && msg.Attempt == 1 {
+				return &consumer.RetryError{Err: errors.New("not yet")}
+			}
+			fmt.Println(msg.Position, string(msg.Payload))
+			if string(msg.Payload) == "three" {
+				cancel()
+			}
+			return nil
+		}),
+	})
+	if err != nil {
+		panic(err)
+	}
+	if err := sub.Run(ctx); err != nil {
+		panic(err)
+	}
+	// Output:
+	// audit/0/0 one
+	// audit/0/1 two
+	// audit/0/2 three
+}
+
+func ExampleSubscriberConfig() {
+	_, err := kafka.NewSubscriber(kafka.SubscriberConfig{
+		Client: settings{cfg: kafka.NewConfig()}, Group: "billing", Topics: []string{"orders"},
+	})
+	fmt.Println(err)
+	// Output: kafka: SubscriberConfig.Processor is required
+}
+
+// sarama's own defaults lose messages, and are refused.
+func ExampleAllowance() {
+	cfg := sarama.NewConfig()
+	cfg.Consumer.IsolationLevel = sarama.ReadCommitted
+	cfg.Consumer.Group.ResetInvalidOffsets = false
+	sub := kafka.SubscriberConfig{
+		Client: settings{cfg: cfg}, Group: "live-dashboard", Topics: []string{"orders"},
+		Processor: processor(func(context.Context, *consumer.Message) error { return nil }),
+	}
+	_, err := kafka.NewSubscriber(sub)
+	fmt.Println(err)
+
+	sub.Allow = []kafka.Allowance{kafka.AllowOffsetNewest}
+	_, err = kafka.NewSubscriber(sub)
+	fmt.Println(err)
+	// Output:
+	// kafka: the Client's Consumer.Offsets.Initial is not OffsetOldest: a partition without a committed offset would start at its end, and what it holds would never be handled; set it to sarama.OffsetOldest (kafka.NewConfig does), or allow it with kafka.AllowOffsetNewest
+	// <nil>
+}
+
+func ExampleNewConfig() {
+	cfg := kafka.NewConfig()
+	cfg.ClientID = "billing"
+	cfg.Consumer.Group.InstanceId = "billing-3" // a static member: its restart is no rebalance
+	cfg.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyCooperativeSticky()}
+	fmt.Println(cfg.Validate(), cfg.Consumer.Offsets.Initial == sarama.OffsetOldest)
+	// Output: <nil> true
+}
+
+func ExampleTrace() {
+	broker, stop := exampleBroker("orders", "one", "two")
+	defer stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	client, err := sarama.NewClient([]string{broker}, kafka.NewConfig())
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{
+		Client: client, Group: "billing", Topics: []string{"orders"}, Logger: quiet,
+		Processor: processor(func(context.Context, *consumer.Message) error { return nil }),
+		Trace: &kafka.Trace{
+			Assigned: func(a kafka.Assignment) {
+				fmt.Printf("assigned %s/%d in generation %d\n", a.Topic, a.Partition, a.Generation)
+			},
+			Revoked: func(a kafka.Assignment) { fmt.Printf("gave up %s/%d\n", a.Topic, a.Partition) },
+			Marked: func(topic string, partition int32, offset int64) {
+				if offset == 1 {
+					fmt.Printf("%s/%d is done up to %d\n", topic, partition, offset)
+					cancel()
+				}
+			},
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	if err := sub.Run(ctx); err != nil {
+		panic(err)
+	}
+	// Output:
+	// assigned orders/0 in generation 1
+	// orders/0 is done up to 1
+	// gave up orders/0
+}
+
+// Generations count the group's rebalances.
+func ExampleAssignment() {
+	a := kafka.Assignment{Topic: "orders", Partition: 3, Generation: 17, Member: "sarama-0d2c"}
+	fmt.Printf("%s/%d belongs to %s since rebalance %d\n", a.Topic, a.Partition, a.Member, a.Generation)
+	// Output: orders/3 belongs to sarama-0d2c since rebalance 17
+}
+
+// exampleBroker is a Kafka in this process with one topic of one partition, which holds these texts.
+func exampleBroker(topic string, texts ...string) (address string, stop func()) {
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, topic))
+	if err != nil {
+		panic(err)
+	}
+	if err := send(c.ListenAddrs(), topic, text(0, texts...)...); err != nil {
+		panic(err)
+	}
+	return c.ListenAddrs()[0], c.Close
+}

@@ -1,0 +1,149 @@
+package consumertest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/consumertest"
+)
+
+// TestTheSuiteOnAQueue runs the suite against a queue in memory that works as SQS and RabbitMQ do and as Kafka does not:
+// a message is leased, acknowledged by itself, and counted.
+func TestTheSuiteOnAQueue(t *testing.T) {
+	features := consumertest.Features{
+		Delay: true, CountsAttempts: true,
+		DoesNotApply: map[string]string{"the broker restarts": "it lives in this process"},
+	}
+	consumertest.TestSubscriber(t, features, func(*testing.T) consumertest.Broker { return &fakeQueue{} })
+}
+
+type fakeQueue struct {
+	mu    sync.Mutex
+	sent  int
+	queue []*queued
+}
+
+type queued struct {
+	msg    consumer.Message
+	due    time.Time // not before
+	holder int       // number of its lease; 0: nobody
+	leases int
+	counts int // deliveries that count
+}
+
+func (q *fakeQueue) Publish(_ context.Context, msgs ...consumer.Message) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, m := range msgs {
+		q.sent++
+		m.Headers = maps.Clone(m.Headers)
+		m.Position, m.Topic = fmt.Sprint("fake/", q.sent), "fake"
+		q.queue = append(q.queue, &queued{msg: m})
+	}
+	return nil
+}
+
+func (q *fakeQueue) Left(context.Context) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.queue), nil
+}
+
+func (q *fakeQueue) Revoke(context.Context) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, m := range q.queue {
+		m.holder = 0
+	}
+	return nil
+}
+
+// lease hands out the next message that is due, and the number to answer with.
+func (q *fakeQueue) lease() (*queued, int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, m := range q.queue {
+		if m.holder == 0 && !time.Now().Before(m.due) {
+			m.leases++
+			m.counts++
+			m.holder = m.leases
+			return m, m.holder
+		}
+	}
+	return nil, 0
+}
+
+// answer ends a lease, unless it was lost.
+func (q *fakeQueue) answer(m *queued, lease int, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if m.holder != lease {
+		return
+	}
+	m.holder = 0
+	var retry *consumer.RetryError
+	switch {
+	case err == nil:
+		q.queue = slices.DeleteFunc(q.queue, func(other *queued) bool { return other == m })
+	case errors.As(err, &retry):
+		m.due = time.Now().Add(retry.After)
+		if retry.Blameless {
+			m.counts--
+		}
+	}
+}
+
+func (q *fakeQueue) Subscriber(p consumer.Processor, grace time.Duration) (consumertest.Subscriber, error) {
+	return &fakeSubscriber{q, p, grace}, nil
+}
+
+type fakeSubscriber struct {
+	queue *fakeQueue
+	p     consumer.Processor
+	grace time.Duration
+}
+
+// Run delivers to three handlers.
+func (s *fakeSubscriber) Run(ctx context.Context) error {
+	if starter, ok := s.p.(consumer.Starter); ok {
+		if err := starter.Start(ctx); err != nil {
+			return err
+		}
+	}
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(s.grace, cancel) })
+	defer stop()
+	var handlers sync.WaitGroup
+	for range 3 {
+		handlers.Go(func() {
+			for ctx.Err() == nil {
+				m, lease := s.queue.lease()
+				if m == nil {
+					<-time.After(5 * time.Millisecond)
+					continue
+				}
+				msg := m.msg
+				msg.Attempt = m.counts
+				s.queue.answer(m, lease, s.process(work, &msg))
+			}
+		})
+	}
+	handlers.Wait()
+	return nil
+}
+
+// process uses ProcessBatch, because Process sleeps between attempts and would keep the lease.
+func (s *fakeSubscriber) process(ctx context.Context, msg *consumer.Message) error {
+	if b, ok := s.p.(consumer.BatchProcessor); ok {
+		return b.ProcessBatch(ctx, []*consumer.Message{msg})[0]
+	}
+	return s.p.Process(ctx, msg)
+}
