@@ -19,7 +19,7 @@ var consumerMutations = []mutation{
 	handling("a known further key parks", "attempt.go", "TestFurtherKeys", edit{
 		`if further.Verdict != dedup.First {
 					ans.refused`,
-		`if false {
+		`if further.Verdict == 99 {
 					ans.refused`,
 	}),
 	handling("a panic is an error", "attempt.go", "TestPanicsAreReportedWithTheirStack", edit{
@@ -27,7 +27,7 @@ var consumerMutations = []mutation{
 	if c.cfg.Handle == nil {`,
 		`	if c.cfg.Handle == nil {`,
 	}),
-	handling("a faulty database parks nothing", "batch.go", "TestTheDatabaseIsAway", edit{
+	handling("a faulty database parks nothing", "batch.go", "TestAttempts", edit{
 		`case !a.handling && b.cfg.Store.Retryable(a.err):`, `case false:`,
 	}, edit{
 		`case b.cfg.Store.Retryable(err): // also`, `case false: // also`,
@@ -57,7 +57,8 @@ var consumerMutations = []mutation{
 		`"key", it.rec.Key.Consumer, it.rec.Key.Tenant, it.rec.Key.ID}`, `"key", it.rec.Key.Consumer, it.rec.Key.Tenant}`,
 	}),
 	handling("parking that fails is tried again", "park.go", "TestParkingThatFailsIsRetriedWithoutBlame", edit{
-		`b.fault(ctx, []int{i}, epoch, fmt.Errorf("park: %w", err))`, `b.fail(i, err)`,
+		`b.fault(ctx, []int{i}, epoch, fmt.Errorf("park: %w", err))`, `_ = epoch
+		b.fail(i, err)`,
 	}),
 	handling("a spent parking limit pauses", "park.go", "TestParkLimit", edit{
 		`	if wait > 0 {`, `	if wait > 0 && false {`,
@@ -80,11 +81,13 @@ var consumerMutations = []mutation{
 	handling("copies in one process wait for each other", "keylock.go", "TestAStormOfCopiesIsOneTransaction", edit{
 		`	if !held {
 		if l.keys`,
-		`	if true {
+		`	if !held || true {
 		if l.keys`,
 	}),
 	handling("a backoff never overflows", "backoff.go", "TestFullJitterStaysWithinItsBounds", edit{
-		`if ceiling > limit-ceiling {`, `if false {`,
+		`			ceiling = limit
+`, `			ceiling = 2 * limit
+`,
 	}),
 	handling("no default key", "config.go", "TestNewNamesTheFieldItRefuses", edit{
 		`	case cfg.Key == nil:
