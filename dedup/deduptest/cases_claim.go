@@ -1,7 +1,6 @@
 package deduptest
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,21 +21,10 @@ func claimCases[TTx any]() []testCase[TTx] {
 		{name: "double key in one batch: first, then duplicate or mismatch", run: doubleKey[TTx]},
 		{name: "a batch of thousands", run: bigBatch[TTx]},
 		{name: "answers stand in the order of the records", run: orderOfAnswers[TTx]},
-		{name: "two consumers and two tenants never meet", run: scopes[TTx]},
-		{name: "keys that concatenate alike never meet", run: concatenation[TTx]},
-		{name: "hard keys are distinct", run: hardKeys[TTx]},
-		{name: "bad keys are refused, nothing is claimed", run: badKeys[TTx]},
 		{name: "mismatch is visible, with the stored fingerprint", run: mismatch[TTx]},
 		{name: "a zero fingerprint matches any", run: zeroFingerprint[TTx]},
 		{name: "claims say when they expire", run: expiry[TTx]},
-		{name: "saved result replays byte for byte", run: savedResult[TTx]},
-		{name: "a saved result rolls back with its claim", run: savedResultRollsBack[TTx]},
-		{name: "forget allows a replay", run: forget[TTx]},
-		{name: "forget rolls back with its transaction", run: forgetRollsBack[TTx]},
-		{name: "compact rows keep the same promises", run: compact[TTx]},
-		{name: "a derived key of another natural key is a collision", run: collision[TTx]},
 		{name: "a transaction of duplicates writes nothing", run: writesNothing[TTx]},
-		{name: "look-up finds what is committed", run: lookup[TTx]},
 	}
 }
 
@@ -175,99 +163,6 @@ func orderOfAnswers[TTx any](t *testing.T, e *env[TTx]) {
 	}
 }
 
-func scopes[TTx any](t *testing.T, e *env[TTx]) {
-	e.distinct(t,
-		dedup.Key{Consumer: "billing", ID: "order-1"}, dedup.Key{Consumer: "mail", ID: "order-1"},
-		dedup.Key{Consumer: "billing", Tenant: "a", ID: "order-1"}, dedup.Key{Consumer: "billing", Tenant: "b", ID: "order-1"},
-	)
-}
-
-func concatenation[TTx any](t *testing.T, e *env[TTx]) {
-	e.distinct(t,
-		dedup.Key{Consumer: "ab", ID: "c"}, dedup.Key{Consumer: "a", ID: "bc"},
-		dedup.Key{Consumer: "a", Tenant: "b", ID: "c"}, dedup.Key{Consumer: "a", Tenant: "bc", ID: "c"},
-		dedup.Key{Consumer: "a", Tenant: "b", ID: "cc"}, dedup.Key{Consumer: "a/b", ID: "c"},
-		dedup.Key{Consumer: "a", ID: "b/c"}, dedup.Key{Consumer: "a", ID: "order"}, dedup.Key{Consumer: "a", ID: "order-1"},
-	)
-}
-
-func hardKeys[TTx any](t *testing.T, e *env[TTx]) {
-	ids := []string{
-		"x", "X", "x ", " x", "x\t", "x\n", "é", "e\u0301", "ß", "ss", "İ", "i", "\u200b", " ", "'", `"`, `\`, "%", "x'; --",
-		"\u65e5\u672c", "\U0001f600", "\U0001f601", "\ufffd", "null", "NULL", "0", "00", "-0", "1e0", "{}", "$1", "?", ":a",
-	}
-	for _, n := range []int{63, 64, 127, 128, 254, 255, 256, 512, 767, 768, 1023, dedup.MaxID} {
-		ids = append(ids, strings.Repeat("k", n), strings.Repeat("k", n-1)+"K")
-	}
-	var keys []dedup.Key
-	for _, id := range ids {
-		keys = append(keys, dedup.Key{Consumer: consumer, ID: id})
-	}
-	keys = append(keys,
-		dedup.Key{Consumer: strings.Repeat("c", dedup.MaxConsumer), Tenant: strings.Repeat("t", dedup.MaxTenant), ID: strings.Repeat("i", dedup.MaxID)},
-		dedup.Key{Consumer: strings.Repeat("c", dedup.MaxConsumer), Tenant: strings.Repeat("t", dedup.MaxTenant-1) + "T", ID: strings.Repeat("i", dedup.MaxID)},
-	)
-	e.distinct(t, keys...)
-}
-
-// distinct claims keys one by one, then all of them together: each is itself and no other.
-func (e *env[TTx]) distinct(t *testing.T, keys ...dedup.Key) {
-	t.Helper()
-	s := e.node(t)
-	var recs []dedup.Record
-	for _, k := range keys {
-		r := record("")
-		r.Key, r.Fingerprint = k, dedup.FingerprintOf([]byte(k.String()))
-		recs = append(recs, r)
-	}
-	for i, r := range recs {
-		if got := verdicts(t, s, []dedup.Record{r}); got[0] != dedup.First {
-			t.Errorf("%v: %v, want first: it was taken for another of %v", r.Key, got[0], keys[:i])
-		}
-	}
-	for i, v := range verdicts(t, s, recs) {
-		if v != dedup.Duplicate {
-			t.Errorf("%v again: %v, want duplicate", keys[i], v)
-		}
-	}
-}
-
-func badKeys[TTx any](t *testing.T, e *env[TTx]) {
-	s, ctx := e.node(t), bounded(t)
-	for _, bad := range []struct {
-		name string
-		key  dedup.Key
-		want error
-	}{
-		{"empty id", dedup.Key{Consumer: consumer}, dedup.ErrNoKey},
-		{"no consumer", dedup.Key{ID: "k"}, dedup.ErrBadKey},
-		{"NUL", dedup.Key{Consumer: consumer, ID: "a\x00b"}, dedup.ErrBadKey},
-		{"NUL in the tenant", dedup.Key{Consumer: consumer, Tenant: "\x00", ID: "k"}, dedup.ErrBadKey},
-		{"not UTF-8", dedup.Key{Consumer: consumer, ID: "\xff\xfe"}, dedup.ErrBadKey},
-		{"too long", dedup.Key{Consumer: consumer, ID: strings.Repeat("k", dedup.MaxID+1)}, dedup.ErrBadKey},
-		{"tenant too long", dedup.Key{Consumer: consumer, Tenant: strings.Repeat("k", dedup.MaxTenant+1), ID: "k"}, dedup.ErrBadKey},
-		{"consumer too long", dedup.Key{Consumer: strings.Repeat("k", dedup.MaxConsumer+1), ID: "k"}, dedup.ErrBadKey},
-	} {
-		ran := false
-		err := s.InTx(ctx, []dedup.Record{record("good"), {Key: bad.key}}, func(TTx, []dedup.Claim) error {
-			ran = true
-			return nil
-		})
-		if !errors.Is(err, bad.want) || ran {
-			t.Errorf("%s: error %v, handler ran %v; want %v, false", bad.name, err, ran, bad.want)
-		}
-		if s.Retryable(err) {
-			t.Errorf("%s: a bad key is retryable", bad.name)
-		}
-	}
-	short := record("good")
-	short.Window = dedup.MinWindow - 1
-	if err := s.InTx(ctx, []dedup.Record{short}, func(TTx, []dedup.Claim) error { return nil }); err == nil {
-		t.Errorf("a window of %v was accepted", short.Window)
-	}
-	e.must(t, s, record("good"), dedup.First)
-}
-
 func mismatch[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	r, other := record("k"), record("k")
@@ -318,135 +213,6 @@ func expiry[TTx any](t *testing.T, e *env[TTx]) {
 	}
 }
 
-func savedResult[TTx any](t *testing.T, e *env[TTx]) {
-	s, ctx := e.node(t), bounded(t)
-	rs, ok := s.(dedup.ResultStore[TTx])
-	hook(t, "dedup.ResultStore", !ok)
-	every := make([]byte, 256)
-	for i := range every {
-		every[i] = byte(i)
-	}
-	for name, result := range map[string][]byte{
-		"bytes": every, "empty": {}, "nil": nil, "large": bytes.Repeat(every, 1000), "text": []byte(`{"a": 1.0}` + "\r\n"),
-	} {
-		save := func(result []byte) error {
-			return s.InTx(ctx, []dedup.Record{record(name)}, func(tx TTx, _ []dedup.Claim) error {
-				return rs.SaveResult(ctx, tx, record(name).Key, result)
-			})
-		}
-		if err := save(result); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		got := e.must(t, s, record(name), dedup.Duplicate).Result
-		if got == nil || !bytes.Equal(got, result) {
-			t.Errorf("%s: saved %d bytes, replayed %d (nil: %v)", name, len(result), len(got), got == nil)
-		}
-	}
-	e.must(t, s, record("none"), dedup.First)
-	if c := e.must(t, s, record("none"), dedup.Duplicate); c.Result != nil {
-		t.Errorf("a result that nobody saved: %q", c.Result)
-	}
-	if err := s.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error {
-		return rs.SaveResult(ctx, tx, record("unclaimed").Key, every)
-	}); err == nil {
-		t.Error("a result was saved for a key without a claim, where nobody will find it")
-	}
-}
-
-func savedResultRollsBack[TTx any](t *testing.T, e *env[TTx]) {
-	s, ctx := e.node(t), bounded(t)
-	rs, ok := s.(dedup.ResultStore[TTx])
-	hook(t, "dedup.ResultStore", !ok)
-	attempt := func(end error) error {
-		return s.InTx(ctx, []dedup.Record{record("k")}, func(tx TTx, _ []dedup.Claim) error {
-			return errors.Join(rs.SaveResult(ctx, tx, record("k").Key, []byte(fmt.Sprint(end))), end)
-		})
-	}
-	if err := attempt(errUndo); !errors.Is(err, errUndo) {
-		t.Fatal(err)
-	}
-	e.must(t, s, record("k"), dedup.First)
-	if c := e.must(t, s, record("k"), dedup.Duplicate); c.Result != nil {
-		t.Errorf("a result %q that was rolled back", c.Result)
-	}
-}
-
-func forget[TTx any](t *testing.T, e *env[TTx]) {
-	s, ctx := e.node(t), bounded(t)
-	e.must(t, s, record("k"), dedup.First)
-	e.must(t, s, record("l"), dedup.First)
-	err := s.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error {
-		return s.Forget(ctx, tx, record("k").Key, record("never claimed").Key)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.must(t, s, record("k"), dedup.First)
-	e.must(t, s, record("l"), dedup.Duplicate)
-	e.wantEffects(t, "k", "k", "l")
-
-	// In the transaction of the claim, as parking does: it settles whether an earlier COMMIT happened, and leaves nothing.
-	err = s.InTx(ctx, []dedup.Record{record("m")}, func(tx TTx, _ []dedup.Claim) error {
-		return s.Forget(ctx, tx, record("m").Key)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.must(t, s, record("m"), dedup.First)
-}
-
-func forgetRollsBack[TTx any](t *testing.T, e *env[TTx]) {
-	s, ctx := e.node(t), bounded(t)
-	e.must(t, s, record("k"), dedup.First)
-	err := s.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error {
-		if err := s.Forget(ctx, tx, record("k").Key); err != nil {
-			return err
-		}
-		return errUndo
-	})
-	if !errors.Is(err, errUndo) {
-		t.Fatal(err)
-	}
-	e.must(t, s, record("k"), dedup.Duplicate)
-}
-
-func compact[TTx any](t *testing.T, e *env[TTx]) {
-	o := e.options()
-	o.Compact = true
-	small, readable := e.Open(t, o), e.node(t)
-	e.must(t, small, record("k"), dedup.First)
-	e.must(t, small, record("k"), dedup.Duplicate)
-	e.must(t, readable, record("k"), dedup.Duplicate)
-	e.must(t, readable, record("l"), dedup.First)
-	e.must(t, small, record("l"), dedup.Duplicate)
-	tenant := record("k")
-	tenant.Key.Tenant = "a"
-	e.must(t, small, tenant, dedup.First)
-	other := record("k")
-	other.Fingerprint = dedup.FingerprintOf([]byte("other content"))
-	e.must(t, small, other, dedup.Mismatch)
-}
-
-func collision[TTx any](t *testing.T, e *env[TTx]) {
-	hook(t, "Plant", e.Plant == nil)
-	s, ctx := e.node(t), bounded(t)
-	for _, k := range []dedup.Key{
-		{Consumer: consumer, ID: "other"}, {Consumer: "other", ID: "k"}, {Consumer: consumer, Tenant: "other", ID: "k"},
-	} {
-		r := record("k-" + k.String())
-		e.Plant(t, r.Key.Derive(), k)
-		if _, err := e.handle(ctx, s, r); !errors.Is(err, dedup.ErrKeyCollision) {
-			t.Errorf("claiming %v, whose derived key belongs to %v: %v, want ErrKeyCollision", r.Key, k, err)
-		} else if s.Retryable(err) {
-			t.Error("ErrKeyCollision is retryable")
-		}
-		if err := e.batch(ctx, s, []dedup.Record{record("beside"), r}); !errors.Is(err, dedup.ErrKeyCollision) {
-			t.Errorf("claiming %v in a batch: %v, want ErrKeyCollision", r.Key, err)
-		}
-	}
-	e.wantEffects(t)
-}
-
 func writesNothing[TTx any](t *testing.T, e *env[TTx]) {
 	hook(t, "Wrote", e.Wrote == nil)
 	s, ctx := e.node(t), bounded(t)
@@ -463,20 +229,5 @@ func writesNothing[TTx any](t *testing.T, e *env[TTx]) {
 				t.Fatal(err)
 			}
 		}
-	}
-}
-
-func lookup[TTx any](t *testing.T, e *env[TTx]) {
-	s, ctx := e.node(t), bounded(t)
-	look, ok := s.(dedup.Lookuper)
-	hook(t, "dedup.Lookuper", !ok)
-	r := record("k")
-	if _, found, err := look.Lookup(ctx, r.Key); found || err != nil {
-		t.Fatalf("before the claim: found %v, error %v", found, err)
-	}
-	e.must(t, s, r, dedup.First)
-	c, found, err := look.Lookup(ctx, r.Key)
-	if err != nil || !found || c.Fingerprint != r.Fingerprint || c.ExpiresAt.Before(time.Now()) {
-		t.Fatalf("after the claim: %+v, found %v, error %v", c, found, err)
 	}
 }

@@ -109,12 +109,16 @@ func (f Fault) String() string {
 func TestStore[TTx any](t *testing.T, h Harness[TTx]) {
 	all := slices.Concat(
 		claimCases[TTx](),
+		keyCases[TTx](),
+		resultCases[TTx](),
 		handlerCases[TTx](),
+		waitCases[TTx](),
 		raceCases[TTx](),
 		commitCases[TTx](),
 		errorCases[TTx](),
 		purgeCases[TTx](),
 		horizonCases[TTx](),
+		windowCases[TTx](),
 	)
 	for name := range h.DoesNotApply {
 		if !slices.ContainsFunc(all, func(c testCase[TTx]) bool { return c.name == name }) {

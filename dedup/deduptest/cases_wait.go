@@ -1,0 +1,246 @@
+package deduptest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// waitCases are about a claim that meets a transaction which holds its key.
+func waitCases[TTx any]() []testCase[TTx] {
+	return []testCase[TTx]{
+		{name: "a concurrent claim waits, then sees a duplicate", perIsolation: true, run: waitsForCommit[TTx]},
+		{name: "the holder rolls back, the waiter runs", perIsolation: true, run: waitsForRollback[TTx]},
+		{name: "bounded wait gives ErrInFlight and frees the connection", perIsolation: true, run: boundedWait[TTx]},
+		{name: "bounded wait in the caller's own transaction", perIsolation: true, run: boundedOwnTx[TTx]},
+		{name: "a batch of held keys waits no longer than one key", perIsolation: true, run: boundedBatch[TTx]},
+		{name: "a claim waits for Forget, then is first", perIsolation: true, run: waitsForForget[TTx]},
+	}
+}
+
+// hold claims r and keeps the transaction open until release, which ends fn with its argument and returns what InTx did.
+func (e *env[TTx]) hold(t *testing.T, s dedup.Store[TTx], r dedup.Record) (release func(error) error) {
+	t.Helper()
+	ctx := bounded(t)
+	holding, end, done := make(chan struct{}), make(chan error, 1), make(chan error, 1)
+	go func() {
+		done <- s.InTx(ctx, []dedup.Record{r}, func(tx TTx, claims []dedup.Claim) error {
+			if v := claims[0].Verdict; v != dedup.First {
+				return fmt.Errorf("the holder's claim is %v", v)
+			}
+			if err := e.Effect(ctx, tx, r.Key.ID); err != nil {
+				return err
+			}
+			close(holding)
+			return <-end
+		})
+	}()
+	select {
+	case <-holding:
+	case err := <-done:
+		t.Fatalf("holding %v: %v", r.Key, err)
+	}
+	var once sync.Once
+	var result error
+	release = func(with error) error {
+		once.Do(func() {
+			end <- with
+			result = <-done
+		})
+		return result
+	}
+	t.Cleanup(func() { release(errUndo) })
+	return release
+}
+
+func waitsForCommit[TTx any](t *testing.T, e *env[TTx]) {
+	e.meet(t, nil, dedup.Duplicate)
+	e.wantEffects(t, "k")
+}
+
+func waitsForRollback[TTx any](t *testing.T, e *env[TTx]) {
+	e.meet(t, errUndo, dedup.First)
+	e.wantEffects(t, "k")
+}
+
+// meet lets a claim wait for a holder whose fn then returns end.
+func (e *env[TTx]) meet(t *testing.T, end error, want dedup.Verdict) {
+	t.Helper()
+	holder, waiter := e.node(t), e.node(t)
+	release := e.hold(t, holder, record("k"))
+	answer := make(chan error, 1)
+	ctx := bounded(t)
+	var c dedup.Claim
+	go func() {
+		answer <- retry(ctx, waiter, func() (err error) {
+			c, err = e.handle(ctx, waiter, record("k"))
+			return err
+		})
+	}()
+	select {
+	case err := <-answer:
+		t.Fatalf("the claim did not wait: verdict %v, error %v", c.Verdict, err)
+	case <-time.After(150 * time.Millisecond):
+	}
+	if err := release(end); !errors.Is(err, end) {
+		t.Fatalf("holder: %v", err)
+	}
+	if err := <-answer; err != nil || c.Verdict != want {
+		t.Fatalf("waiter: verdict %v, error %v; want %v", c.Verdict, err, want)
+	}
+}
+
+func boundedWait[TTx any](t *testing.T, e *env[TTx]) {
+	o := e.options()
+	o.Wait = 200 * time.Millisecond
+	holder, s, ctx := e.node(t), e.Open(t, o), bounded(t)
+	e.must(t, s, record("warm"), dedup.First) // connected and registered
+	release := e.hold(t, holder, record("k"))
+
+	for range 3 {
+		began := time.Now()
+		_, err := e.handle(ctx, s, record("k"))
+		took := time.Since(began)
+		switch {
+		case e.OneWriter && s.Retryable(err): // the whole database is busy
+		case !errors.Is(err, dedup.ErrInFlight):
+			t.Fatalf("claim of a held key: %v, want ErrInFlight", err)
+		case s.Retryable(err):
+			t.Error("ErrInFlight is retryable: a consumer must be able to tell a busy key from a faulty database")
+		}
+		if took < o.Wait/2 || took > 10*o.Wait {
+			t.Errorf("the claim waited %v, want about %v", took, o.Wait)
+		}
+		if e.Connections != nil {
+			n := e.Connections(t, s)
+			for ; n != 0 && ctx.Err() == nil; n = e.Connections(t, s) { // a pool closes a spent connection in the background
+				pause(ctx, time.Millisecond)
+			}
+			if n != 0 {
+				t.Errorf("%d connections are in use after ErrInFlight", n)
+			}
+		}
+		if !e.OneWriter { // the connection is good for the next message
+			e.must(t, s, record(fmt.Sprint("free ", began.UnixNano())), dedup.First)
+		}
+	}
+	if err := release(nil); err != nil {
+		t.Fatal(err)
+	}
+	e.must(t, s, record("k"), dedup.Duplicate)
+}
+
+func boundedOwnTx[TTx any](t *testing.T, e *env[TTx]) {
+	o := e.options()
+	o.Wait = 200 * time.Millisecond
+	holder, s, ctx := e.node(t), e.Open(t, o), bounded(t)
+	e.must(t, s, record("warm"), dedup.First)
+	release := e.hold(t, holder, record("k"))
+	for _, recs := range [][]dedup.Record{{record("k")}, {record("k"), record("l")}} {
+		began := time.Now()
+		var claimed error
+		err := e.Tx(ctx, e.options(), func(tx TTx) error {
+			_, claimed = s.Claim(ctx, tx, recs)
+			return claimed
+		})
+		if err == nil || !passing(s, err) || !e.OneWriter && !errors.Is(claimed, dedup.ErrInFlight) {
+			t.Errorf("claim of a held key (%d records): %v, want ErrInFlight", len(recs), err)
+		}
+		if took := time.Since(began); took > 10*o.Wait {
+			t.Errorf("the claim waited %v, want about %v", took, o.Wait)
+		}
+	}
+	if err := release(errUndo); !errors.Is(err, errUndo) {
+		t.Fatal(err)
+	}
+	e.must(t, s, record("k"), dedup.First)
+}
+
+func boundedBatch[TTx any](t *testing.T, e *env[TTx]) {
+	o := e.options()
+	o.Wait = 200 * time.Millisecond
+	holder, s, ctx := e.node(t), e.Open(t, o), bounded(t)
+	e.must(t, s, record("warm"), dedup.First)
+	var recs []dedup.Record
+	for i := range 8 { // one lock each, and freed one after the other: each wait alone is short enough
+		recs = append(recs, record(fmt.Sprint("held ", i)))
+	}
+	slices.SortFunc(recs, func(a, b dedup.Record) int { return a.Key.Derive().Compare(b.Key.Derive()) })
+	var releases []func(error) error
+	for _, r := range recs {
+		if e.OneWriter && len(releases) > 0 {
+			break
+		}
+		releases = append(releases, e.hold(t, holder, r))
+	}
+	began := time.Now()
+	answer := make(chan error, 1)
+	go func() { answer <- s.InTx(ctx, recs, func(TTx, []dedup.Claim) error { return nil }) }()
+	var err error
+	for _, release := range releases {
+		select {
+		case err = <-answer:
+			answer <- err
+		case <-time.After(3 * o.Wait / 4):
+		}
+		release(errUndo)
+	}
+	err = <-answer
+	took := time.Since(began)
+	if err == nil && !e.OneWriter {
+		t.Errorf("a batch of %d held keys waited %v and went on, with waits bounded to %v", len(recs), took, o.Wait)
+	}
+	if err != nil && !passing(s, err) {
+		t.Errorf("batch: %v, want ErrInFlight", err)
+	}
+	if err == nil {
+		return
+	}
+	for _, v := range verdicts(t, s, recs) {
+		if v != dedup.First {
+			t.Errorf("after the holders rolled back: %v, want first", v)
+		}
+	}
+}
+
+func waitsForForget[TTx any](t *testing.T, e *env[TTx]) {
+	holder, waiter, ctx := e.node(t), e.node(t), bounded(t)
+	e.must(t, holder, record("k"), dedup.First)
+	e.must(t, waiter, record("warm"), dedup.First)
+	answer := make(chan error, 1)
+	var c dedup.Claim
+	err := holder.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error {
+		if err := holder.Forget(ctx, tx, record("k").Key); err != nil {
+			return err
+		}
+		go func() {
+			answer <- retry(ctx, waiter, func() (err error) {
+				c, err = e.handle(ctx, waiter, record("k"))
+				return err
+			})
+		}()
+		pause(ctx, 100*time.Millisecond)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answer; err != nil {
+		t.Fatal(err)
+	}
+	// Before the COMMIT of Forget the row is there, and after it is not: both answers are true. Neither loses the key.
+	switch v := c.Verdict; v {
+	case dedup.First:
+		e.wantEffects(t, "k", "k", "warm")
+		e.must(t, waiter, record("k"), dedup.Duplicate)
+	case dedup.Duplicate:
+		e.must(t, waiter, record("k"), dedup.First)
+	default:
+		t.Errorf("verdict %v", v)
+	}
+}
