@@ -56,7 +56,8 @@ type transaction interface {
 
 // applyNext applies the first number that is missing.
 func applyNext(ctx context.Context, conn *sql.Conn, schema string,
-	begin func(context.Context, *sql.Conn, string) (transaction, error), all []step) (done bool, err error) {
+	begin func(context.Context, *sql.Conn, string) (transaction, error), all []step,
+) (done bool, err error) {
 	tx, err := begin(ctx, conn, schema)
 	if err != nil {
 		return false, err

@@ -138,10 +138,11 @@ func postgresMisuses() []deduptest.Misuse[*sql.Tx] {
 		text("backend terminated", false, `SELECT pg_terminate_backend(pg_backend_pid())`),
 		deduptest.Misuse[*sql.Tx]{Name: "rows left open", Do: func(ctx context.Context, tx *sql.Tx) error {
 			rows, err := tx.QueryContext(ctx, `SELECT generate_series(1, 100000)`)
-			if err == nil {
-				rows.Next()
+			if err != nil {
+				return err
 			}
-			return err
+			rows.Next()
+			return rows.Err()
 		}},
 	)
 }

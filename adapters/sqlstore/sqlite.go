@@ -85,8 +85,10 @@ func (d *sqlite) claim(ctx context.Context, c *claim, rows []claims.Row) error {
 		if !d.cfg.Compact {
 			consumer, tenant, id = rec.Key.Consumer, nullable(rec.Key.Tenant), rec.Key.ID
 		}
-		list[i] = []any{hex.EncodeToString(row.Derived[:]), fingerprint(rec.Fingerprint), consumer, tenant, id,
-			max(micros(rec.Time), 0), ceilMicros(rec.Keep())}
+		list[i] = []any{
+			hex.EncodeToString(row.Derived[:]), fingerprint(rec.Fingerprint), consumer, tenant, id,
+			max(micros(rec.Time), 0), ceilMicros(rec.Keep()),
+		}
 	}
 	results, err := c.tx.QueryContext(ctx, d.sql.Claim, jsonText(list))
 	if err := c.readInserted(results, err); err != nil {

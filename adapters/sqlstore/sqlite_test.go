@@ -165,10 +165,11 @@ func sqliteMisuses() []deduptest.Misuse[*sql.Tx] {
 		}},
 		deduptest.Misuse[*sql.Tx]{Name: "rows of a write left open", Do: func(ctx context.Context, tx *sql.Tx) error {
 			rows, err := tx.QueryContext(ctx, `INSERT INTO effects (name) VALUES ('x'), ('y') RETURNING name`)
-			if err == nil {
-				rows.Next()
+			if err != nil {
+				return err
 			}
-			return err
+			rows.Next()
+			return rows.Err()
 		}},
 	)
 }

@@ -44,21 +44,36 @@ func TestAnswersRepeats(t *testing.T) {
 		row  dedup.Claim // found for key a
 		want []dedup.Claim
 	}{
-		{"first once", []dedup.Record{rec("a", "x"), rec("a", "x")},
+		{
+			"first once",
+			[]dedup.Record{rec("a", "x"), rec("a", "x")},
 			dedup.Claim{Verdict: dedup.First, Fingerprint: x, ExpiresAt: until},
-			[]dedup.Claim{{Verdict: dedup.First}, {Verdict: dedup.Duplicate, Fingerprint: x, ExpiresAt: until}}},
-		{"other content behind a first", []dedup.Record{rec("a", "x"), rec("a", "y")},
+			[]dedup.Claim{{Verdict: dedup.First}, {Verdict: dedup.Duplicate, Fingerprint: x, ExpiresAt: until}},
+		},
+		{
+			"other content behind a first",
+			[]dedup.Record{rec("a", "x"), rec("a", "y")},
 			dedup.Claim{Verdict: dedup.First, Fingerprint: x, ExpiresAt: until},
-			[]dedup.Claim{{Verdict: dedup.First}, {Verdict: dedup.Mismatch, Fingerprint: x, ExpiresAt: until}}},
-		{"the row decides, not the record before", []dedup.Record{rec("a", "x"), rec("a", "y")},
+			[]dedup.Claim{{Verdict: dedup.First}, {Verdict: dedup.Mismatch, Fingerprint: x, ExpiresAt: until}},
+		},
+		{
+			"the row decides, not the record before",
+			[]dedup.Record{rec("a", "x"), rec("a", "y")},
 			dedup.Claim{Verdict: dedup.Mismatch, Fingerprint: y, Result: []byte("r")},
-			[]dedup.Claim{{Verdict: dedup.Mismatch, Fingerprint: y, Result: []byte("r")}, {Verdict: dedup.Duplicate, Fingerprint: y, Result: []byte("r")}}},
-		{"any content", []dedup.Record{rec("a", ""), rec("a", "x"), rec("a", "y")},
+			[]dedup.Claim{{Verdict: dedup.Mismatch, Fingerprint: y, Result: []byte("r")}, {Verdict: dedup.Duplicate, Fingerprint: y, Result: []byte("r")}},
+		},
+		{
+			"any content",
+			[]dedup.Record{rec("a", ""), rec("a", "x"), rec("a", "y")},
 			dedup.Claim{Verdict: dedup.First},
-			[]dedup.Claim{{Verdict: dedup.First}, {Verdict: dedup.Duplicate}, {Verdict: dedup.Duplicate}}},
-		{"unprovable claims nothing", []dedup.Record{rec("a", "x"), rec("a", "x")},
+			[]dedup.Claim{{Verdict: dedup.First}, {Verdict: dedup.Duplicate}, {Verdict: dedup.Duplicate}},
+		},
+		{
+			"unprovable claims nothing",
+			[]dedup.Record{rec("a", "x"), rec("a", "x")},
 			dedup.Claim{Verdict: dedup.Unprovable, Fingerprint: x},
-			[]dedup.Claim{{Verdict: dedup.Unprovable}, {Verdict: dedup.Unprovable}}},
+			[]dedup.Claim{{Verdict: dedup.Unprovable}, {Verdict: dedup.Unprovable}},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			plan, err := claims.NewPlan(test.recs, time.Now())

@@ -27,7 +27,6 @@ type server struct {
 	driver       func(*sql.DB) (database.Driver, error)
 	goose        goose.Dialect
 	tables       string // lists ours
-	afterApplied string // must succeed
 }
 
 func open(t *testing.T, driver, dsn string) *sql.DB {
