@@ -35,7 +35,7 @@ const letters = "consumertest: dead letter "
 // Park implements consumer.ParkingLot.
 func (s *Store) Park(ctx context.Context, tx *deduptest.Tx, letter consumer.DeadLetter) error {
 	if letter.ID == (consumer.LetterID{}) || letter.Reason == "" {
-		return tx.Fail(fmt.Errorf("consumertest: park: a letter needs an ID and a Reason: %+v", letter))
+		return tx.Fail(fmt.Errorf("consumertest: park: a letter needs an ID and a Reason; this one has %v and %q", letter.ID, letter.Reason))
 	}
 	now := s.now()
 	letter.Message.Payload, letter.Message.Headers = bytes.Clone(letter.Message.Payload), maps.Clone(letter.Message.Headers)

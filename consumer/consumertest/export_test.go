@@ -1,0 +1,44 @@
+package consumertest
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+)
+
+// FailedHandlerCases runs TestHandler's cases without failing t, and says what each one complains of.
+func FailedHandlerCases[TTx any](t *testing.T, h HandlerTest[TTx]) map[string]string {
+	if err := h.complete(); err != nil {
+		return map[string]string{"": err.Error()}
+	}
+	failed := map[string]string{}
+	for n, c := range handlerCases[TTx]() {
+		rec := &recorder{TB: t}
+		done := make(chan struct{})
+		go func() { // for FailNow to end
+			defer close(done)
+			c.run(&handlerRun[TTx]{TB: rec, HandlerTest: h, n: n})
+		}()
+		<-done
+		if rec.said != "" {
+			failed[c.name] = rec.said
+		}
+	}
+	return failed
+}
+
+// recorder is a testing.TB that fails without failing.
+type recorder struct {
+	testing.TB
+	said string
+}
+
+func (r *recorder) Fatal(args ...any) {
+	r.said = fmt.Sprint(args...)
+	runtime.Goexit()
+}
+
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.said = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}

@@ -1,0 +1,60 @@
+package consumertest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// inTx runs a transaction. beforeCommit, unless nil, comes after a handler that has succeeded.
+type inTx func(beforeCommit func() error) error
+
+// passing is a Store that lets a test stand between the consumer and its transactions. It is no dedup.Registrar, so that
+// many consumers of one name may use what is behind it.
+type passing[TTx any] struct {
+	dedup.Store[TTx]
+	pass func(ctx context.Context, tx inTx) error // nil: nothing happens
+
+	mu     sync.Mutex
+	failed error // of a handler
+}
+
+func (p *passing[TTx]) InTx(ctx context.Context, recs []dedup.Record, fn func(tx TTx, claims []dedup.Claim) error) error {
+	tx := func(beforeCommit func() error) error {
+		return p.Store.InTx(ctx, recs, func(tx TTx, claims []dedup.Claim) error {
+			if err := fn(tx, claims); err != nil {
+				if !p.Store.Retryable(err) {
+					p.mu.Lock()
+					p.failed = err
+					p.mu.Unlock()
+				}
+				return err
+			}
+			if beforeCommit == nil {
+				return nil
+			}
+			return beforeCommit()
+		})
+	}
+	if p.pass == nil {
+		return tx(nil)
+	}
+	return p.pass(ctx, tx)
+}
+
+func (p *passing[TTx]) Retryable(err error) bool {
+	return errors.Is(err, errCrash) || p.Store.Retryable(err)
+}
+
+// check fails the test for a handler that has failed of its own: what else is wrong follows from it.
+func (p *passing[TTx]) check(t testing.TB) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failed != nil {
+		t.Fatalf("the message did not succeed: %v", p.failed)
+	}
+}

@@ -1,0 +1,168 @@
+package consumertest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/deduptest"
+)
+
+type tx = *deduptest.Tx
+
+// charge is a handler as it should be.
+func charge(_ context.Context, tx tx, _ *consumer.Message) error { return tx.Add("charges") }
+
+func handlerTest(store dedup.Store[tx], db *deduptest.Database, handle consumer.Handler[tx]) consumertest.HandlerTest[tx] {
+	return consumertest.HandlerTest[tx]{
+		Store: store,
+		New: func(store dedup.Store[tx]) (*consumer.Consumer[tx], error) {
+			return consumer.New(consumer.Config[tx]{
+				Name: "billing", Store: store, Key: consumer.MessageID, Handle: handle, Logger: slog.New(slog.DiscardHandler),
+			})
+		},
+		Message: func(n int) *consumer.Message { return &consumer.Message{ID: fmt.Sprint("order-", n)} },
+		Effects: func(context.Context) (int, error) { return db.Count("charges"), nil },
+	}
+}
+
+func TestAHandlerAsItShouldBe(t *testing.T) {
+	t.Run("with a parking lot", func(t *testing.T) {
+		store := consumertest.NewStore()
+		consumertest.TestHandler(t, handlerTest(store, store.Database(), charge))
+	})
+	t.Run("without", func(t *testing.T) {
+		store := deduptest.NewStore()
+		consumertest.TestHandler(t, handlerTest(store, store.Database(), charge))
+	})
+	t.Run("two effects each", func(t *testing.T) {
+		store := consumertest.NewStore()
+		h := handlerTest(store, store.Database(), func(ctx context.Context, tx tx, m *consumer.Message) error {
+			return errors.Join(charge(ctx, tx, m), charge(ctx, tx, m))
+		})
+		h.Each = 2
+		consumertest.TestHandler(t, h)
+	})
+	t.Run("in batches", func(t *testing.T) {
+		store := consumertest.NewStore()
+		h := handlerTest(store, store.Database(), nil)
+		h.New = func(store dedup.Store[tx]) (*consumer.Consumer[tx], error) {
+			return consumer.New(consumer.Config[tx]{Name: "billing", Store: store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler),
+				HandleBatch: func(ctx context.Context, tx tx, msgs []*consumer.Message) (err error) {
+					for _, m := range msgs {
+						err = errors.Join(err, charge(ctx, tx, m))
+					}
+					return err
+				}})
+		}
+		consumertest.TestHandler(t, h)
+	})
+}
+
+// markFirst claims in a transaction of its own, before the handler's.
+type markFirst struct{ *consumertest.Store }
+
+func (s markFirst) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, []dedup.Claim) error) error {
+	var claims []dedup.Claim
+	if err := s.Store.InTx(ctx, recs, func(_ tx, c []dedup.Claim) error { claims = c; return nil }); err != nil {
+		return err
+	}
+	return s.Store.InTx(ctx, nil, func(tx tx, _ []dedup.Claim) error { return fn(tx, claims) })
+}
+
+// effectFirst claims in a transaction of its own, after the handler's.
+type effectFirst struct{ *consumertest.Store }
+
+func (s effectFirst) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, []dedup.Claim) error) error {
+	claims := make([]dedup.Claim, len(recs))
+	for i, r := range recs {
+		claims[i].Verdict = dedup.First
+		if _, found, err := s.Lookup(ctx, r.Key); err != nil {
+			return err
+		} else if found {
+			claims[i].Verdict = dedup.Duplicate
+		}
+	}
+	if err := s.Store.InTx(ctx, nil, func(tx tx, _ []dedup.Claim) error { return fn(tx, claims) }); err != nil {
+		return err
+	}
+	return s.Store.InTx(ctx, recs, func(tx, []dedup.Claim) error { return nil })
+}
+
+// claimsNothing says First to everybody.
+type claimsNothing struct{ *consumertest.Store }
+
+func (s claimsNothing) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, []dedup.Claim) error) error {
+	claims := make([]dedup.Claim, len(recs))
+	for i := range claims {
+		claims[i].Verdict = dedup.First
+	}
+	return s.Store.InTx(ctx, nil, func(tx tx, _ []dedup.Claim) error { return fn(tx, claims) })
+}
+
+// A test that cannot fail shows nothing.
+func TestHandlersAndStoresThatAreBrokenAreFound(t *testing.T) {
+	var outside atomic.Int64
+	var deliveries atomic.Int64
+	for _, tc := range []struct {
+		name  string
+		broke func(h *consumertest.HandlerTest[tx], s *consumertest.Store)
+		fails []string // at least these
+		says  string
+	}{
+		{"effect outside of the transaction", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
+			*h = handlerTest(s, s.Database(), func(context.Context, tx, *consumer.Message) error { outside.Add(1); return nil })
+			h.Effects = func(context.Context) (int, error) { return int(outside.Load()), nil }
+		}, []string{"crash before commit"}, "outside of its transaction"},
+		{"another key on each delivery", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
+			h.Message = func(int) *consumer.Message { return &consumer.Message{ID: fmt.Sprint(deliveries.Add(1))} }
+		}, []string{"delivered twice", "delivered twice in one batch", "crash after commit", "concurrent twin"}, "is the key the same"},
+		{"claims before, in another transaction", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) { h.Store = markFirst{s} },
+			[]string{"crash before commit"}, "claim was not rolled back"},
+		{"claims afterwards, in another transaction", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) { h.Store = effectFirst{s} },
+			[]string{"concurrent twin", "delivered twice in one batch"}, "did not wait"},
+		{"claims nothing", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) { h.Store = claimsNothing{s} },
+			[]string{"delivered twice", "delivered twice in one batch", "crash after commit", "concurrent twin"}, "is the key the same"},
+		{"handler fails", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
+			*h = handlerTest(s, s.Database(), func(context.Context, tx, *consumer.Message) error { return consumer.Permanent(errors.New("no funds")) })
+		}, []string{"delivered twice", "delivered twice in one batch", "crash before commit", "crash after commit", "concurrent twin"}, "no funds"},
+		{"store that was not given", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
+			h.New = func(dedup.Store[tx]) (*consumer.Consumer[tx], error) {
+				return handlerTest(s, s.Database(), charge).New(struct{ dedup.Store[tx] }{s})
+			}
+		}, []string{"crash before commit", "crash after commit", "concurrent twin"}, "use the store that it is given"},
+		{"no consumer", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
+			h.New = func(dedup.Store[tx]) (*consumer.Consumer[tx], error) { return nil, errors.New("no config") }
+		}, []string{"delivered twice", "delivered twice in one batch", "crash before commit", "crash after commit", "concurrent twin"}, "no config"},
+		{"nothing counts effects", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
+			h.Effects = func(context.Context) (int, error) { return 0, nil }
+		}, []string{"delivered twice", "delivered twice in one batch", "crash before commit", "crash after commit", "concurrent twin"}, "0 effects, want 1"},
+		{"incomplete", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) { h.Message = nil }, []string{""}, "HandlerTest.Message"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			store := consumertest.NewStore()
+			h := handlerTest(store, store.Database(), charge)
+			tc.broke(&h, store)
+			failed := consumertest.FailedHandlerCases(t, h)
+			got := slices.Sorted(maps.Keys(failed))
+			slices.Sort(tc.fails)
+			if diff := cmp.Diff(tc.fails, got); diff != "" {
+				t.Errorf("cases that fail: %s\n%v", diff, failed)
+			}
+			if said := fmt.Sprint(failed); !strings.Contains(said, tc.says) {
+				t.Errorf("%q is not said in %s", tc.says, said)
+			}
+		})
+	}
+}
