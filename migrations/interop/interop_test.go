@@ -22,11 +22,11 @@ import (
 
 // server is a database that both tools know.
 type server struct {
-	name, files  string
-	open         func(t *testing.T) *sql.DB
-	driver       func(*sql.DB) (database.Driver, error)
-	goose        goose.Dialect
-	tables       string // lists ours
+	name, files string
+	open        func(t *testing.T) *sql.DB
+	driver      func(*sql.DB) (database.Driver, error)
+	goose       goose.Dialect
+	tables      string // lists ours
 }
 
 func open(t *testing.T, driver, dsn string) *sql.DB {
