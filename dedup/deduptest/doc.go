@@ -24,7 +24,7 @@
 // lost or doubled is read from the effects, and by claiming it again, never by looking at the store's rows.
 //
 // Each sub-test is named after the rule that it shows, so that a failure names what is broken. The rules come from
-// bugs that respected systems have or had, and each case has been seen to fail on a store with that bug.
+// bugs that respected systems have or had. `make mutants` puts such bugs into a store and fails where no case finds them.
 //
 // # Testing other things
 //
