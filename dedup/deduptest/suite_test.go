@@ -3,7 +3,9 @@ package deduptest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,15 +15,11 @@ import (
 
 func TestStoreInMemory(t *testing.T) {
 	deduptest.TestStore(t, deduptest.Harness[*deduptest.Tx]{
-		New: inMemory,
+		New:   inMemory,
+		Codes: map[string]bool{"constraint": false, "down": true},
 		DoesNotApply: map[string]string{
-			"each error code is retryable or not":                              "a map has no error codes",
 			"compact rows keep the same promises":                              "a map has no columns",
 			"the handler's lock wait is the session's":                         "there are no sessions",
-			"commit outcome unknown: COMMIT lost":                              "no connection lies between the store and its rows",
-			"commit outcome unknown: answer lost":                              "no connection lies between the store and its rows",
-			"commit outcome unknown: COMMIT late":                              "no connection lies between the store and its rows",
-			"commit outcome unknown: a claim that gives up waiting":            "no connection lies between the store and its rows",
 			"Register refuses a missing schema and names the fix":              "a map has no schema",
 			"Register refuses another version of the schema and names the fix": "a map has no schema",
 			"Register refuses a database that forgets commits":                 "it does not survive its process, and does not pretend to",
@@ -67,6 +65,19 @@ func inMemory(t *testing.T) deduptest.DB[*deduptest.Tx] {
 			}
 			return names
 		},
+		Raise: func(_ context.Context, tx *deduptest.Tx, code string) error {
+			if code == "constraint" {
+				return tx.Add("")
+			}
+			db.Stop()
+			defer db.Start()
+			return tx.Add("x")
+		},
+		Faulty: func(t *testing.T, o deduptest.Options, f deduptest.Fault) dedup.Store[*deduptest.Tx] {
+			s := db.NewStore()
+			s.Wait, s.OnCommit = o.Wait, faulty(t, f)
+			return s
+		},
 		Plant: func(_ *testing.T, at dedup.Derived, k dedup.Key) { db.Plant(at, k) },
 		Wrote: func(_ context.Context, tx *deduptest.Tx) (bool, error) { return tx.Wrote(), nil },
 		Age:   func(_ *testing.T, d time.Duration) { db.Age(d) },
@@ -81,5 +92,29 @@ func inMemory(t *testing.T) deduptest.DB[*deduptest.Tx] {
 				return errors.New("restarted")
 			}},
 		},
+	}
+}
+
+// faulty lets the first COMMIT suffer f.
+func faulty(t *testing.T, f deduptest.Fault) func(context.Context, *deduptest.Tx) error {
+	var struck atomic.Bool
+	var late sync.WaitGroup
+	t.Cleanup(late.Wait)
+	return func(ctx context.Context, tx *deduptest.Tx) error {
+		if !struck.CompareAndSwap(false, true) {
+			return tx.Commit(ctx)
+		}
+		switch f {
+		case deduptest.CommitLost:
+			_ = tx.Rollback()
+		case deduptest.AnswerLost:
+			_ = tx.Commit(ctx)
+		case deduptest.CommitLate:
+			late.Go(func() {
+				time.Sleep(deduptest.LateBy)
+				_ = tx.Commit(context.WithoutCancel(ctx))
+			})
+		}
+		return fmt.Errorf("connection lost: %w", deduptest.ErrDown)
 	}
 }
