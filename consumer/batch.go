@@ -19,7 +19,8 @@ type batch[TTx any] struct {
 	held     map[string]*RetryError     // by ordering key: a failure that what follows must not overtake
 	outcomes map[dedup.Derived]*outcome // of keys that were committed
 	lone     int                        // transactions of a single message that the database failed, in a row
-	down     *RetryError                // the database is at fault: nothing more is tried
+	down     bool                       // the database is at fault: nothing more is tried
+	last     *RetryError                // what its latest fault came to
 	began    time.Time
 }
 
@@ -65,7 +66,8 @@ func (b *batch[TTx]) run(ctx context.Context, todo []int) {
 	case ctx.Err() != nil: // a shutdown counts against nobody, whatever it looks like
 		b.retry(ctx, todo, &RetryError{Err: a.err, Blameless: true})
 	case !a.handling && b.cfg.Store.Retryable(a.err): // nothing that depends on the messages has happened yet
-		b.down = b.fault(ctx, todo, epoch, a.err)
+		b.down = true
+		b.fault(ctx, todo, epoch, a.err)
 	case len(todo) == 1:
 		b.judge(ctx, todo[0], epoch, a.err)
 	case len(a.culprits) > 0: // each is tried alone: what another one did to the transaction is not its fault
@@ -89,10 +91,10 @@ func (b *batch[TTx]) ready(ctx context.Context, todo []int) (ready []int) {
 		switch before := b.held[it.msg.Key]; {
 		case it.done:
 		case before != nil:
-			err := fmt.Errorf("held back behind an earlier message of key %q: %v", it.msg.Key, before.Err)
+			err := fmt.Errorf("held back behind an earlier message of key %q: %s", it.msg.Key, before.Err.Error())
 			b.retry(ctx, []int{i}, &RetryError{Err: err, After: before.After, Blameless: true})
-		case b.down != nil:
-			b.retry(ctx, []int{i}, b.down)
+		case b.down:
+			b.retry(ctx, []int{i}, b.last)
 		default:
 			ready = append(ready, i)
 		}
@@ -110,11 +112,9 @@ func (b *batch[TTx]) judge(ctx context.Context, i, epoch int, err error) {
 	case errors.Is(err, dedup.ErrInFlight):
 		b.retry(ctx, []int{i}, &RetryError{Err: err, After: b.cfg.wait(b.deferrals + 1), Blameless: true})
 	case b.cfg.Store.Retryable(err): // also if the handler calls it permanent: it cannot know
-		if b.lone++; b.lone < 2 {
-			b.fault(ctx, []int{i}, epoch, err)
-		} else {
-			b.down = b.fault(ctx, []int{i}, epoch, err)
-		}
+		b.lone++
+		b.down = b.lone >= 2
+		b.fault(ctx, []int{i}, epoch, err)
 	case isRefused:
 		b.giveUp(ctx, i, refused.reason, err)
 	case IsPermanent(err), neverCured(err):
@@ -138,8 +138,9 @@ func neverCured(err error) bool {
 }
 
 // fault defers items[todo...] for a fault that is the database's.
-func (b *batch[TTx]) fault(ctx context.Context, todo []int, epoch int, err error) *RetryError {
+func (b *batch[TTx]) fault(ctx context.Context, todo []int, epoch int, err error) {
 	retry := &RetryError{Err: err, Blameless: true}
+	b.last = retry
 	if ctx.Err() == nil {
 		retry.After = b.pause.fault(ctx, err, epoch, b.deferrals)
 		e := Event{Consumer: b.cfg.Name, Err: err, Took: retry.After}
@@ -149,7 +150,6 @@ func (b *batch[TTx]) fault(ctx context.Context, todo []int, epoch int, err error
 		b.cfg.Trace.emit(ctx, onPaused, e)
 	}
 	b.retry(ctx, todo, retry)
-	return retry
 }
 
 // retry defers items[todo...].

@@ -161,14 +161,16 @@ func TestABatchIsTakenApart(t *testing.T) {
 func TestABatchHoldsBackOnlyItsOwnKey(t *testing.T) {
 	store := consumertest.NewStore()
 	var order []string
-	c := newConsumer(t, config{Store: store, MaxAttempts: 2, Backoff: func(int) time.Duration { return time.Minute },
+	c := newConsumer(t, config{
+		Store: store, MaxAttempts: 2, Backoff: func(int) time.Duration { return time.Minute },
 		Handle: func(_ context.Context, tx tx, m *consumer.Message) error {
 			if string(m.Payload) == "later" && m.Attempt == 1 {
 				return errors.New("not yet")
 			}
 			order = append(order, m.ID)
 			return tx.Add(m.ID)
-		}})
+		},
+	})
 	var batch []*consumer.Message
 	for _, s := range []string{"a:1", "a:2 later", "b:3", ":4 later", "a:5", ":6", "b:7"} {
 		key, rest, _ := strings.Cut(s, ":")
@@ -243,7 +245,7 @@ func TestABatchWithATwinInFlight(t *testing.T) {
 				store, traced := consumertest.NewStore(), &events{}
 				slow := func(ctx context.Context, tx tx, m *consumer.Message) error {
 					if string(m.Payload) == "slow" {
-						time.Sleep(time.Minute)
+						<-time.After(time.Minute)
 					}
 					return tx.Add(m.ID)
 				}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -200,10 +199,3 @@ func (l *logs) lines(containing string) (n int) {
 }
 
 func noBackoff(int) time.Duration { return time.Microsecond }
-
-func ids(n int) (ids []string) {
-	for i := range n {
-		ids = append(ids, fmt.Sprint(i))
-	}
-	return ids
-}

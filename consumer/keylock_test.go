@@ -43,7 +43,7 @@ func TestAStormOfCopiesIsOneTransaction(t *testing.T) {
 				store, traced := &begun{Store: consumertest.NewStore()}, &events{}
 				c := newConsumer(t, config{Store: store, Trace: traced.trace(), Handle: func(ctx context.Context, tx tx, m *consumer.Message) error {
 					if m.ID == "1" {
-						time.Sleep(500 * time.Millisecond)
+						<-time.After(500 * time.Millisecond)
 					}
 					return tx.Add(m.ID)
 				}})
@@ -88,7 +88,7 @@ func TestCopiesThatWaitDecideForThemselves(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := consumertest.NewStore()
 				c := newConsumer(t, config{Store: store, Handle: func(ctx context.Context, tx tx, m *consumer.Message) error {
-					time.Sleep(time.Second)
+					<-time.After(time.Second)
 					return poison(ctx, tx, m)
 				}})
 				var wg sync.WaitGroup
@@ -115,7 +115,7 @@ func TestWaitingForACopyEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := consumertest.NewStore()
 		c := newConsumer(t, config{Store: store, Handle: func(ctx context.Context, tx tx, m *consumer.Message) error {
-			time.Sleep(time.Hour)
+			<-time.After(time.Hour)
 			return errPoison
 		}})
 		var wg sync.WaitGroup

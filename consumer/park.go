@@ -127,8 +127,10 @@ func letterID(it *item) LetterID {
 
 // log is the one line about a message given up on.
 func (b *batch[TTx]) log(ctx context.Context, it *item, what string, reason Reason, cause error, more ...any) {
-	b.cfg.Logger.ErrorContext(ctx, what, append([]any{"consumer", b.cfg.Name, "reason", reason, "key", it.rec.Key.ID,
-		"topic", it.msg.Topic, "position", it.msg.Position, "attempts", max(it.msg.Attempt, 1), "error", cause}, more...)...)
+	b.cfg.Logger.ErrorContext(ctx, what, append([]any{
+		"consumer", b.cfg.Name, "reason", reason, "key", it.rec.Key.ID,
+		"topic", it.msg.Topic, "position", it.msg.Position, "attempts", max(it.msg.Attempt, 1), "error", cause,
+	}, more...)...)
 }
 
 // rejectedError is an error that is no RetryError, whatever the handler had asked for.

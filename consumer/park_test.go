@@ -30,12 +30,7 @@ func poison(ctx context.Context, tx tx, m *consumer.Message) error {
 
 func TestWhatIsParkedAndWhy(t *testing.T) {
 	now := time.Now()
-	bad := func(m *consumer.Message) error {
-		if m.ID == "1" {
-			return errPoison
-		}
-		return nil
-	}
+	bad := func(m *consumer.Message) bool { return m.ID == "1" }
 	jsonKey := func(cfg *config) { cfg.Key = consumer.JSONKey("id") }
 	for _, tc := range []struct {
 		name   string
@@ -53,11 +48,16 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 		{name: "oversize key", msg: msg(strings.Repeat("x", dedup.MaxID+1), "a"), reason: consumer.ReasonNoKey, cause: dedup.ErrBadKey},
 		{name: "undecodable", cfg: jsonKey, msg: msg("", "{"), reason: consumer.ReasonNoKey, cause: dedup.ErrNoKey},
 		{name: "key function fails", cfg: func(cfg *config) {
-			cfg.Key = func(m *consumer.Message) (string, error) { return m.ID, bad(m) }
+			cfg.Key = func(m *consumer.Message) (string, error) {
+				if bad(m) {
+					return "", errPoison
+				}
+				return m.ID, nil
+			}
 		}, msg: msg("1", "a"), reason: consumer.ReasonNoKey, cause: errPoison},
 		{name: "key function panics", cfg: func(cfg *config) {
 			cfg.Key = func(m *consumer.Message) (string, error) {
-				if bad(m) != nil {
+				if bad(m) {
 					panic(errPoison)
 				}
 				return m.ID, nil
@@ -66,7 +66,7 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 		{name: "tenant fails", cfg: func(cfg *config) { cfg.Tenant = consumer.HeaderKey("tenant") }, msg: msg("1", "a"), reason: consumer.ReasonNoKey, cause: dedup.ErrNoKey},
 		{name: "tenant of invalid UTF-8", cfg: func(cfg *config) {
 			cfg.Tenant = func(m *consumer.Message) (string, error) {
-				if bad(m) != nil {
+				if bad(m) {
 					return "\xff", nil
 				}
 				return "acme", nil
@@ -75,12 +75,18 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 		{name: "fingerprint fails", cfg: func(cfg *config) { cfg.Fingerprint = consumer.JSONFields("id") }, msg: msg("1", "{"), reason: consumer.ReasonPoison, key: "1"},
 		{name: "time ahead", msg: &consumer.Message{ID: "1", Time: now.Add(48 * time.Hour)}, reason: consumer.ReasonPoison, key: "1", cause: dedup.ErrFuture},
 		{name: "time of the year 292277026596", msg: &consumer.Message{ID: "1", Time: time.Unix(1<<62, 0)}, reason: consumer.ReasonPoison, key: "1", cause: dedup.ErrFuture},
-		{name: "unprovable", before: []*consumer.Message{{ID: "old", Time: now.Add(-40 * 24 * time.Hour)}},
-			msg: &consumer.Message{ID: "1", Time: now.Add(-30 * 24 * time.Hour)}, reason: consumer.ReasonUnprovable, key: "1", cause: dedup.ErrUnprovable},
-		{name: "timeless", cfg: func(cfg *config) { cfg.Timeless = dedup.Unprovable }, before: []*consumer.Message{{ID: "old"}},
-			msg: &consumer.Message{ID: "1"}, reason: consumer.ReasonUnprovable, key: "1", cause: dedup.ErrUnprovable},
-		{name: "suspected replay", before: []*consumer.Message{{ID: "1", Also: []string{"sig"}}},
-			msg: &consumer.Message{ID: "2", Also: []string{"new", "sig"}}, reason: consumer.ReasonReplay, key: "2", cause: consumer.ErrSuspectedReplay},
+		{
+			name: "unprovable", before: []*consumer.Message{{ID: "old", Time: now.Add(-40 * 24 * time.Hour)}},
+			msg: &consumer.Message{ID: "1", Time: now.Add(-30 * 24 * time.Hour)}, reason: consumer.ReasonUnprovable, key: "1", cause: dedup.ErrUnprovable,
+		},
+		{
+			name: "timeless", cfg: func(cfg *config) { cfg.Timeless = dedup.Unprovable }, before: []*consumer.Message{{ID: "old"}},
+			msg: &consumer.Message{ID: "1"}, reason: consumer.ReasonUnprovable, key: "1", cause: dedup.ErrUnprovable,
+		},
+		{
+			name: "suspected replay", before: []*consumer.Message{{ID: "1", Also: []string{"sig"}}},
+			msg: &consumer.Message{ID: "2", Also: []string{"new", "sig"}}, reason: consumer.ReasonReplay, key: "2", cause: consumer.ErrSuspectedReplay,
+		},
 		{name: "bad further key", msg: &consumer.Message{ID: "1", Also: []string{""}}, reason: consumer.ReasonPoison, key: "1", cause: dedup.ErrNoKey},
 	} {
 		for _, batched := range []bool{false, true} {
@@ -143,8 +149,10 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 
 func TestALetterKeepsTheMessage(t *testing.T) {
 	store := consumertest.NewStore()
-	c := newConsumer(t, config{Store: store, Handle: poison, MaxAttempts: 7, Window: 48 * time.Hour,
-		Tenant: consumer.HeaderKey("tenant")})
+	c := newConsumer(t, config{
+		Store: store, Handle: poison, MaxAttempts: 7, Window: 48 * time.Hour,
+		Tenant: consumer.HeaderKey("tenant"),
+	})
 	m := &consumer.Message{
 		ID: "1", Topic: "orders", Key: "k", Position: "orders/3/1042", Payload: []byte("poison"),
 		Headers: map[string]string{"tenant": "acme", "bytes": "\x00\xff"}, Time: time.Now().Add(-time.Minute), Attempt: 2, Raw: t,
@@ -371,8 +379,10 @@ func TestALoneFaultIsNoPause(t *testing.T) {
 func TestParkLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, traced, log := consumertest.NewStore(), &events{}, &logs{}
-		c := newConsumer(t, config{Store: store, Handle: poison, ParkLimit: consumer.ParkLimit{Burst: 10, PerMinute: 6},
-			Trace: traced.trace(), Logger: log.logger()})
+		c := newConsumer(t, config{
+			Store: store, Handle: poison, ParkLimit: consumer.ParkLimit{Burst: 10, PerMinute: 6},
+			Trace: traced.trace(), Logger: log.logger(),
+		})
 		var batch []*consumer.Message
 		for i := range 30 {
 			batch = append(batch, msg(fmt.Sprint(i), "poison"))
@@ -417,8 +427,10 @@ func TestParkLimit(t *testing.T) {
 
 func TestOneLineForEachMessageGivenUpOn(t *testing.T) {
 	log := &logs{}
-	c := newConsumer(t, config{Store: consumertest.NewStore(), Backoff: noBackoff, Logger: log.logger(),
-		Handle: func(context.Context, tx, *consumer.Message) error { return errors.New("transient, for ever") }})
+	c := newConsumer(t, config{
+		Store: consumertest.NewStore(), Backoff: noBackoff, Logger: log.logger(),
+		Handle: func(context.Context, tx, *consumer.Message) error { return errors.New("transient, for ever") },
+	})
 	process(t, c, msg("1", "the secret payload"))
 	if n := log.lines(""); n != 2 {
 		t.Errorf("%d lines, want one at start and one for the message:\n%s", n, log.buf.String())

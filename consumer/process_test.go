@@ -192,7 +192,7 @@ func TestATwinInAnotherProcessIsDeferredWithoutBlame(t *testing.T) {
 		db := consumertest.NewStore().Database()
 		one, two, traced := consumertest.NewStoreOn(db), consumertest.NewStoreOn(db), &events{}
 		holds := newConsumer(t, config{Store: one, Handle: func(ctx context.Context, tx tx, m *consumer.Message) error {
-			time.Sleep(30 * time.Second) // far longer than MaxAttempts of bounded waits
+			<-time.After(30 * time.Second) // far longer than MaxAttempts of bounded waits
 			return tx.Add(m.ID)
 		}})
 		waits := newConsumer(t, config{Store: two, Trace: traced.trace()})

@@ -32,53 +32,89 @@ func TestReplay(t *testing.T) {
 		effects map[string]int      // in the end
 		letters int
 	}{
-		{name: "repaired", before: []*consumer.Message{msg("1", "poison")}, opts: consumer.Replay{Repair: repair}, ran: true,
-			after: []*consumer.Message{msg("1", "poison")}, effects: map[string]int{"1": 1}},
+		{
+			name: "repaired", before: []*consumer.Message{msg("1", "poison")}, opts: consumer.Replay{Repair: repair}, ran: true,
+			after: []*consumer.Message{msg("1", "poison")}, effects: map[string]int{"1": 1},
+		},
 		{name: "still poison", before: []*consumer.Message{msg("1", "poison")}, err: errPoison, effects: map[string]int{"1": 0}, letters: 1},
-		{name: "repair fails", before: []*consumer.Message{msg("1", "poison")}, opts: consumer.Replay{Repair: func(*consumer.Message) error { return dedup.ErrBadKey }},
-			err: dedup.ErrBadKey, letters: 1},
-		{name: "repair panics", before: []*consumer.Message{msg("1", "poison")}, opts: consumer.Replay{Repair: func(*consumer.Message) error { panic(dedup.ErrBadKey) }},
-			err: dedup.ErrBadKey, letters: 1},
-		{name: "settled by a later delivery", before: []*consumer.Message{msg("1", "poison")},
+		{
+			name: "repair fails", before: []*consumer.Message{msg("1", "poison")}, opts: consumer.Replay{Repair: func(*consumer.Message) error { return dedup.ErrBadKey }},
+			err: dedup.ErrBadKey, letters: 1,
+		},
+		{
+			name: "repair panics", before: []*consumer.Message{msg("1", "poison")}, opts: consumer.Replay{Repair: func(*consumer.Message) error { panic(dedup.ErrBadKey) }},
+			err: dedup.ErrBadKey, letters: 1,
+		},
+		{
+			name: "settled by a later delivery", before: []*consumer.Message{msg("1", "poison")},
 			meddle: func(t *testing.T, _, fixed *consumer.Consumer[tx]) { process(t, fixed, msg("1", "poison")) },
-			opts:   consumer.Replay{Repair: repair}, effects: map[string]int{"1": 1}},
-		{name: "settled by a later delivery, with a new key", before: []*consumer.Message{msg("1", "poison")},
+			opts:   consumer.Replay{Repair: repair}, effects: map[string]int{"1": 1},
+		},
+		{
+			name: "settled by a later delivery, with a new key", before: []*consumer.Message{msg("1", "poison")},
 			meddle: func(t *testing.T, _, fixed *consumer.Consumer[tx]) { process(t, fixed, msg("1", "poison")) },
 			opts:   consumer.Replay{Repair: repair, Key: "2"}, effects: map[string]int{"1": 1},
-			after: []*consumer.Message{msg("2", "good")}},
-		{name: "under a new key", before: []*consumer.Message{msg("1", "poison")}, opts: consumer.Replay{Repair: repair, Key: "2"}, ran: true,
-			after: []*consumer.Message{msg("1", "poison"), msg("2", "good")}, effects: map[string]int{"1": 1, "2": 0}},
-		{name: "taken by somebody else", before: []*consumer.Message{msg("1", "poison")},
+			after: []*consumer.Message{msg("2", "good")},
+		},
+		{
+			name: "under a new key", before: []*consumer.Message{msg("1", "poison")}, opts: consumer.Replay{Repair: repair, Key: "2"}, ran: true,
+			after: []*consumer.Message{msg("1", "poison"), msg("2", "good")}, effects: map[string]int{"1": 1, "2": 0},
+		},
+		{
+			name: "taken by somebody else", before: []*consumer.Message{msg("1", "poison")},
 			meddle: func(t *testing.T, c, _ *consumer.Consumer[tx]) { mustDiscard(t, c) },
-			opts:   consumer.Replay{Repair: repair}, effects: map[string]int{"1": 0}},
-		{name: "key in use for other content meanwhile", before: []*consumer.Message{msg("1", "poison")},
+			opts:   consumer.Replay{Repair: repair}, effects: map[string]int{"1": 0},
+		},
+		{
+			name: "key in use for other content meanwhile", before: []*consumer.Message{msg("1", "poison")},
 			meddle: func(t *testing.T, c, _ *consumer.Consumer[tx]) { process(t, c, msg("1", "other")) },
-			opts:   consumer.Replay{Repair: repair}, err: dedup.ErrMismatch, says: "Key", effects: map[string]int{"1": 1}, letters: 1},
+			opts:   consumer.Replay{Repair: repair}, err: dedup.ErrMismatch, says: "Key", effects: map[string]int{"1": 1}, letters: 1,
+		},
 		{name: "mismatch", before: []*consumer.Message{msg("1", "a"), msg("1", "b")}, err: dedup.ErrMismatch, says: "Key", effects: map[string]int{"1": 1}, letters: 1},
-		{name: "mismatch under its own key", before: []*consumer.Message{msg("1", "a"), msg("1", "b")}, opts: consumer.Replay{Key: "1"},
-			err: dedup.ErrMismatch, says: "Key", effects: map[string]int{"1": 1}, letters: 1},
-		{name: "mismatch under a key in use", before: []*consumer.Message{msg("2", "c"), msg("1", "a"), msg("1", "b")}, opts: consumer.Replay{Key: "2"},
-			err: dedup.ErrMismatch, says: "Key", effects: map[string]int{"1": 1, "2": 1}, letters: 1},
-		{name: "mismatch under a new key", before: []*consumer.Message{msg("1", "a"), msg("1", "b")}, opts: consumer.Replay{Key: "1b"}, ran: true,
-			after: []*consumer.Message{msg("1b", "b")}, effects: map[string]int{"1": 2, "1b": 0}},
+		{
+			name: "mismatch under its own key", before: []*consumer.Message{msg("1", "a"), msg("1", "b")}, opts: consumer.Replay{Key: "1"},
+			err: dedup.ErrMismatch, says: "Key", effects: map[string]int{"1": 1}, letters: 1,
+		},
+		{
+			name: "mismatch under a key in use", before: []*consumer.Message{msg("2", "c"), msg("1", "a"), msg("1", "b")}, opts: consumer.Replay{Key: "2"},
+			err: dedup.ErrMismatch, says: "Key", effects: map[string]int{"1": 1, "2": 1}, letters: 1,
+		},
+		{
+			name: "mismatch under a new key", before: []*consumer.Message{msg("1", "a"), msg("1", "b")}, opts: consumer.Replay{Key: "1b"}, ran: true,
+			after: []*consumer.Message{msg("1b", "b")}, effects: map[string]int{"1": 2, "1b": 0},
+		},
 		{name: "no key", before: []*consumer.Message{msg("", "a")}, err: dedup.ErrNoKey, says: "Repair", letters: 1},
-		{name: "no key, given one", before: []*consumer.Message{msg("", "a")}, opts: consumer.Replay{Key: "1"}, ran: true,
-			after: []*consumer.Message{msg("1", "a")}, effects: map[string]int{"none": 1, "1": 0}},
-		{name: "no key, repaired", before: []*consumer.Message{msg("", "a")}, opts: consumer.Replay{Repair: giveKey}, ran: true,
-			after: []*consumer.Message{msg("1", "a")}, effects: map[string]int{"1": 1}},
+		{
+			name: "no key, given one", before: []*consumer.Message{msg("", "a")}, opts: consumer.Replay{Key: "1"}, ran: true,
+			after: []*consumer.Message{msg("1", "a")}, effects: map[string]int{"none": 1, "1": 0},
+		},
+		{
+			name: "no key, repaired", before: []*consumer.Message{msg("", "a")}, opts: consumer.Replay{Repair: giveKey}, ran: true,
+			after: []*consumer.Message{msg("1", "a")}, effects: map[string]int{"1": 1},
+		},
 		{name: "no key, given a bad one", before: []*consumer.Message{msg("", "a")}, opts: consumer.Replay{Key: "\xff"}, err: dedup.ErrBadKey, letters: 1},
 		{name: "unprovable", before: []*consumer.Message{msg("0", ""), {ID: "1", Time: old}}, forget: true, err: dedup.ErrUnprovable, says: "AsNew", letters: 1},
-		{name: "unprovable, as new", before: []*consumer.Message{msg("0", ""), {ID: "1", Time: old}}, forget: true, opts: consumer.Replay{AsNew: true}, ran: true,
-			after: []*consumer.Message{{ID: "1", Time: old}}, effects: map[string]int{"1": 1}},
-		{name: "poison, unprovable by now", before: []*consumer.Message{msg("0", ""), {ID: "1", Payload: []byte("poison"), Time: old}},
-			opts: consumer.Replay{Repair: repair}, err: dedup.ErrUnprovable, says: "AsNew", letters: 1},
-		{name: "suspected replay", before: []*consumer.Message{{ID: "1", Also: []string{"x"}}, {ID: "2", Also: []string{"x"}}},
-			err: consumer.ErrSuspectedReplay, says: "AsNew", effects: map[string]int{"1": 1, "2": 0}, letters: 1},
-		{name: "suspected replay, as new", before: []*consumer.Message{{ID: "1", Also: []string{"x"}}, {ID: "2", Also: []string{"x"}}},
-			opts: consumer.Replay{AsNew: true}, ran: true, after: []*consumer.Message{{ID: "2", Also: []string{"x"}}}, effects: map[string]int{"1": 1, "2": 1}},
+		{
+			name: "unprovable, as new", before: []*consumer.Message{msg("0", ""), {ID: "1", Time: old}}, forget: true, opts: consumer.Replay{AsNew: true}, ran: true,
+			after: []*consumer.Message{{ID: "1", Time: old}}, effects: map[string]int{"1": 1},
+		},
+		{
+			name: "poison, unprovable by now", before: []*consumer.Message{msg("0", ""), {ID: "1", Payload: []byte("poison"), Time: old}},
+			opts: consumer.Replay{Repair: repair}, err: dedup.ErrUnprovable, says: "AsNew", letters: 1,
+		},
+		{
+			name: "suspected replay", before: []*consumer.Message{{ID: "1", Also: []string{"x"}}, {ID: "2", Also: []string{"x"}}},
+			err: consumer.ErrSuspectedReplay, says: "AsNew", effects: map[string]int{"1": 1, "2": 0}, letters: 1,
+		},
+		{
+			name: "suspected replay, as new", before: []*consumer.Message{{ID: "1", Also: []string{"x"}}, {ID: "2", Also: []string{"x"}}},
+			opts: consumer.Replay{AsNew: true}, ran: true, after: []*consumer.Message{{ID: "2", Also: []string{"x"}}}, effects: map[string]int{"1": 1, "2": 1},
+		},
 		{name: "time ahead", before: []*consumer.Message{{ID: "1", Time: time.Now().Add(48 * time.Hour)}}, err: dedup.ErrFuture, says: "AsNew", letters: 1},
-		{name: "time ahead, as new", before: []*consumer.Message{{ID: "1", Time: time.Now().Add(48 * time.Hour)}}, opts: consumer.Replay{AsNew: true}, ran: true,
-			effects: map[string]int{"1": 1}},
+		{
+			name: "time ahead, as new", before: []*consumer.Message{{ID: "1", Time: time.Now().Add(48 * time.Hour)}}, opts: consumer.Replay{AsNew: true}, ran: true,
+			effects: map[string]int{"1": 1},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			store := consumertest.NewStore()

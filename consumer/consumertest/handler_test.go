@@ -58,13 +58,15 @@ func TestAHandlerAsItShouldBe(t *testing.T) {
 		store := consumertest.NewStore()
 		h := handlerTest(store, store.Database(), nil)
 		h.New = func(store dedup.Store[tx]) (*consumer.Consumer[tx], error) {
-			return consumer.New(consumer.Config[tx]{Name: "billing", Store: store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler),
+			return consumer.New(consumer.Config[tx]{
+				Name: "billing", Store: store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler),
 				HandleBatch: func(ctx context.Context, tx tx, msgs []*consumer.Message) (err error) {
 					for _, m := range msgs {
 						err = errors.Join(err, charge(ctx, tx, m))
 					}
 					return err
-				}})
+				},
+			})
 		}
 		consumertest.TestHandler(t, h)
 	})
@@ -128,12 +130,21 @@ func TestHandlersAndStoresThatAreBrokenAreFound(t *testing.T) {
 		{"another key on each delivery", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
 			h.Message = func(int) *consumer.Message { return &consumer.Message{ID: fmt.Sprint(deliveries.Add(1))} }
 		}, []string{"delivered twice", "delivered twice in one batch", "crash after commit", "concurrent twin"}, "is the key the same"},
-		{"claims before, in another transaction", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) { h.Store = markFirst{s} },
-			[]string{"crash before commit"}, "claim was not rolled back"},
-		{"claims afterwards, in another transaction", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) { h.Store = effectFirst{s} },
-			[]string{"concurrent twin", "delivered twice in one batch"}, "did not wait"},
-		{"claims nothing", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) { h.Store = claimsNothing{s} },
-			[]string{"delivered twice", "delivered twice in one batch", "crash after commit", "concurrent twin"}, "is the key the same"},
+		{
+			"claims before, in another transaction", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) { h.Store = markFirst{s} },
+			[]string{"crash before commit"},
+			"claim was not rolled back",
+		},
+		{
+			"claims afterwards, in another transaction", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) { h.Store = effectFirst{s} },
+			[]string{"concurrent twin", "delivered twice in one batch"},
+			"did not wait",
+		},
+		{
+			"claims nothing", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) { h.Store = claimsNothing{s} },
+			[]string{"delivered twice", "delivered twice in one batch", "crash after commit", "concurrent twin"},
+			"is the key the same",
+		},
 		{"handler fails", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
 			*h = handlerTest(s, s.Database(), func(context.Context, tx, *consumer.Message) error { return consumer.Permanent(errors.New("no funds")) })
 		}, []string{"delivered twice", "delivered twice in one batch", "crash before commit", "crash after commit", "concurrent twin"}, "no funds"},

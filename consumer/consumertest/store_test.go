@@ -50,7 +50,7 @@ func TestParkingLot(t *testing.T) {
 		s := consumertest.NewStore()
 		first := time.Now()
 		park(t, s, letter(1))
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		again := letter(1)
 		again.Reason = consumer.ReasonMismatch
 		park(t, s, again)
@@ -77,7 +77,7 @@ func TestOfTwoThatTakeOneFails(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if err := in(t, s, func(tx tx) error {
-				defer time.Sleep(time.Minute)
+				defer func() { <-time.After(time.Minute) }()
 				return s.Take(t.Context(), tx, letter(1).ID)
 			}); err != nil {
 				t.Error(err)

@@ -101,7 +101,7 @@ func TestStoreTwinWaitsABoundedTime(t *testing.T) {
 		two.Wait = 200 * time.Millisecond
 		go func() {
 			if err := one.InTx(t.Context(), []dedup.Record{rec("1")}, func(tx *deduptest.Tx, _ []dedup.Claim) error {
-				time.Sleep(300 * time.Millisecond)
+				<-time.After(300 * time.Millisecond)
 				return tx.Add("1")
 			}); err != nil {
 				t.Error(err)
