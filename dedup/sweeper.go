@@ -98,36 +98,37 @@ func NewSweeper(cfg SweeperConfig) (*Sweeper, error) {
 // Run sweeps until ctx ends, and then returns nil. It never gives up: a fault of the database is reported and waited out.
 // Call it once at a time. A crash at any moment leaves keys that the next sweep forgets.
 func (s *Sweeper) Run(ctx context.Context) error {
-	var pass sweepPass
-	failures := 0
+	var p sweepPass
 	for ctx.Err() == nil {
 		began := time.Now()
-		swept, err := s.purge(ctx)
-		took := time.Since(began)
-		var rest time.Duration
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return nil
-		case err != nil:
-			failures++
-			s.failed(err, failures)
-			rest = backoff(failures)
-		case swept.Busy:
-			failures, pass = 0, sweepPass{}
-			rest = jitter(s.cfg.Every) // nodes that were started together need not ask together
-		default:
-			failures = 0
-			pass.add(swept)
-			s.late(&pass)
-			if swept.Done {
-				s.finished(pass)
-				pass = sweepPass{}
-				rest = s.cfg.Every
-			}
-		}
-		wait(ctx, max(rest, restFactor*took, leastRest))
+		rest := s.step(ctx, &p)
+		wait(ctx, max(rest, restFactor*time.Since(began), leastRest))
 	}
 	return nil
+}
+
+// step is one Purge. It returns how long to rest at least.
+func (s *Sweeper) step(ctx context.Context, p *sweepPass) (rest time.Duration) {
+	swept, err := s.purge(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return 0
+	case err != nil:
+		p.failures++
+		s.failed(err, p.failures)
+		return backoff(p.failures)
+	case swept.Busy:
+		*p = sweepPass{}
+		return jitter(s.cfg.Every) // nodes that were started together need not ask together
+	}
+	p.add(swept)
+	s.late(p)
+	if !swept.Done {
+		return 0
+	}
+	s.finished(*p)
+	*p = sweepPass{}
+	return s.cfg.Every
 }
 
 func (s *Sweeper) purge(ctx context.Context) (Swept, error) {
@@ -138,12 +139,14 @@ func (s *Sweeper) purge(ctx context.Context) (Swept, error) {
 
 // sweepPass is one way through the table.
 type sweepPass struct {
-	keys    int
-	lag     time.Duration
-	alarmed bool
+	keys     int
+	lag      time.Duration
+	alarmed  bool
+	failures int // in a row
 }
 
 func (p *sweepPass) add(swept Swept) {
+	p.failures = 0
 	p.keys += swept.Keys
 	p.lag = max(p.lag, swept.Lag)
 }

@@ -95,7 +95,7 @@ func TestSweeperIsPaced(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &scripted{purge: func(_ context.Context, n int) (dedup.Swept, error) {
 					d, swept := test.purge(n)
-					time.Sleep(d)
+					<-time.After(d)
 					return swept, nil
 				}}
 				began := time.Now()
@@ -178,10 +178,10 @@ func TestSweeperTakesOver(t *testing.T) {
 		for range 2 {
 			wg.Go(func() { _ = newSweeper(t, dedup.SweeperConfig{Store: p}).Run(rest) })
 		}
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		stopped := time.Now()
 		stop()
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		cancel()
 		wg.Wait()
 

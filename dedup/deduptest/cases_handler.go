@@ -140,7 +140,9 @@ func cancelledWhileWaiting[TTx any](t *testing.T, e *env[TTx]) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("a cancelled claim went on waiting for %v", took)
 	}
-	release(nil)
+	if err := release(nil); err != nil {
+		t.Fatal(err)
+	}
 	e.settled(t, waiter, r)
 }
 

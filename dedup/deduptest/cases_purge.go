@@ -207,7 +207,7 @@ func purgeBesideForget[TTx any](t *testing.T, e *env[TTx]) {
 		}
 		return errUndo
 	})
-	if err != errUndo {
+	if !errors.Is(err, errUndo) {
 		t.Fatal(err)
 	}
 	if swept := sweepAll(t, s, 10); swept.Keys != 1 {

@@ -111,7 +111,7 @@ func faulty(t *testing.T, f deduptest.Fault) func(context.Context, *deduptest.Tx
 			_ = tx.Commit(ctx)
 		case deduptest.CommitLate:
 			late.Go(func() {
-				time.Sleep(deduptest.LateBy)
+				<-time.After(deduptest.LateBy)
 				_ = tx.Commit(context.WithoutCancel(ctx))
 			})
 		}

@@ -71,7 +71,7 @@ func TestPostgres(t *testing.T) {
 						t.Errorf("%d rows after the cut, want %d", n, test.now)
 					}
 					if test.later != test.now {
-						time.Sleep(deduptest.LateBy + 200*time.Millisecond)
+						<-time.After(deduptest.LateBy + 200*time.Millisecond)
 						if n := rows(t, direct); n != test.later {
 							t.Errorf("%d rows %v later, want %d", n, deduptest.LateBy, test.later)
 						}
