@@ -25,7 +25,7 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 	if a.err != nil {
 		return a
 	}
-	var recs []dedup.Record
+	recs := make([]dedup.Record, 0, len(todo))
 	for _, i := range todo {
 		recs = append(append(recs, b.ask(b.items[i].rec)), b.items[i].also...)
 	}
@@ -69,8 +69,7 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 // answer is what the claims of one message say.
 type answer struct {
 	*item
-	verdict dedup.Verdict     // First: run it; Duplicate: do nothing
-	row     dedup.Fingerprint // of its key
+	verdict dedup.Verdict // First: run it; Duplicate: do nothing
 	refused error
 }
 
@@ -81,10 +80,11 @@ func (b *batch[TTx]) answers(ctx context.Context, tx TTx, todo []int, claims []d
 		it := &b.items[i]
 		own, also := claims[0], claims[1:1+len(it.also)]
 		claims = claims[1+len(it.also):]
-		ans := answer{item: it, verdict: own.Verdict, row: own.Fingerprint}
+		ans := answer{item: it, verdict: own.Verdict}
+		it.row = own.Fingerprint
 		switch own.Verdict {
 		case dedup.First:
-			ans.row = it.rec.Fingerprint
+			it.row = it.rec.Fingerprint
 			for _, further := range also {
 				if further.Verdict != dedup.First {
 					ans.refused = refuse(ReasonReplay, ErrSuspectedReplay)
@@ -146,13 +146,15 @@ func (b *batch[TTx]) handleBatch(ctx context.Context, tx TTx, answers []answer) 
 }
 
 func (b *batch[TTx]) committed(ctx context.Context, ans answer) {
-	ans.done = true
-	b.outcomes[ans.derived] = &outcome{ans.row}
+	ans.done, ans.committed = true, true
 	if ans.verdict == dedup.First {
 		b.trace(ctx, onCommitted, ans.msg, nil)
 	}
 }
 
 func (b *batch[TTx]) trace(ctx context.Context, hook func(*Trace) func(context.Context, Event), msg *Message, err error) {
+	if b.cfg.Trace == nil {
+		return
+	}
 	b.cfg.Trace.emit(ctx, hook, Event{Consumer: b.cfg.Name, Message: msg, Err: err, Took: time.Since(b.began)})
 }

@@ -14,14 +14,13 @@ import (
 type batch[TTx any] struct {
 	*Consumer[TTx]
 	once
-	items    []item
-	errs     []error
-	held     map[string]*RetryError     // by ordering key: a failure that what follows must not overtake
-	outcomes map[dedup.Derived]*outcome // of keys that were committed
-	lone     int                        // transactions of a single message that the database failed, in a row
-	down     bool                       // the database is at fault: nothing more is tried
-	last     *RetryError                // what its latest fault came to
-	began    time.Time
+	items []item
+	errs  []error
+	held  map[string]*RetryError // by ordering key: a failure that what follows must not overtake
+	lone  int                    // transactions of a single message that the database failed, in a row
+	down  bool                   // the database is at fault: nothing more is tried
+	last  *RetryError            // what its latest fault came to
+	began time.Time
 }
 
 // once is how one pass differs from another.
@@ -35,12 +34,12 @@ func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, o once) []
 	b := &batch[TTx]{
 		Consumer: c, once: o, began: time.Now(),
 		items: make([]item, len(msgs)), errs: make([]error, len(msgs)),
-		held: map[string]*RetryError{}, outcomes: map[dedup.Derived]*outcome{},
+		held: map[string]*RetryError{},
 	}
 	todo := make([]int, len(msgs))
 	for i, msg := range msgs {
 		todo[i] = i
-		b.items[i] = c.intake(msg)
+		b.items[i] = c.intake(msg, b.began)
 	}
 	epoch := c.pause.now()
 	if err := c.Start(ctx); err != nil {

@@ -17,6 +17,9 @@ type item struct {
 	derived dedup.Derived  // of rec.Key
 	refused error          // why it must not run; a *refusal, or ErrInFlight
 	done    bool           // nothing is left to do
+
+	committed bool              // its effects are, by this call or an earlier one
+	row       dedup.Fingerprint // under which
 }
 
 // refusal is why a message must not run, whatever its handler would say.
@@ -33,7 +36,7 @@ func refuse(reason Reason, err error) error { return &refusal{Permanent(err), re
 var maxTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
 // intake finds out what to claim for msg.
-func (c *Consumer[TTx]) intake(msg *Message) (it item) {
+func (c *Consumer[TTx]) intake(msg *Message, now time.Time) (it item) {
 	it.msg = msg
 	it.rec = dedup.Record{Key: dedup.Key{Consumer: c.cfg.Name}, Time: msg.Time, Window: c.cfg.Window}
 	if msg.Time.After(maxTime) || msg.Time.Year() < 1 {
@@ -54,7 +57,7 @@ func (c *Consumer[TTx]) intake(msg *Message) (it item) {
 		it.rec.Fingerprint = dedup.FingerprintOf(msg.Payload)
 		it.refused = refuse(ReasonPoison, err)
 	}
-	if err := it.rec.Validate(time.Now()); err != nil {
+	if err := it.rec.Validate(now); err != nil {
 		it.refused = refuse(ReasonPoison, err)
 	}
 	for _, id := range msg.Also {

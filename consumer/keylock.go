@@ -18,15 +18,18 @@ type keyLock struct {
 
 type keyWaiter struct {
 	woken   chan struct{}
-	outcome *outcome
+	outcome outcome
 }
 
-// outcome is that of a key whose effects are committed.
-type outcome struct{ fingerprint dedup.Fingerprint }
+// outcome is what came of a key.
+type outcome struct {
+	committed   bool
+	fingerprint dedup.Fingerprint // of what was committed
+}
 
 // lock waits until the caller holds key, or until its holder has committed: then it does not hold the key, and learns
 // the outcome.
-func (l *keyLock) lock(ctx context.Context, key dedup.Derived) (*outcome, error) {
+func (l *keyLock) lock(ctx context.Context, key dedup.Derived) (outcome, error) {
 	l.mu.Lock()
 	waiters, held := l.keys[key]
 	if !held {
@@ -35,7 +38,7 @@ func (l *keyLock) lock(ctx context.Context, key dedup.Derived) (*outcome, error)
 		}
 		l.keys[key] = nil
 		l.mu.Unlock()
-		return nil, nil
+		return outcome{}, nil
 	}
 	w := &keyWaiter{woken: make(chan struct{})}
 	l.keys[key] = append(waiters, w)
@@ -55,7 +58,7 @@ func (l *keyLock) lock(ctx context.Context, key dedup.Derived) (*outcome, error)
 	}
 	l.keys[key] = slices.DeleteFunc(l.keys[key], func(q *keyWaiter) bool { return q == w })
 	l.mu.Unlock()
-	return nil, context.Cause(ctx)
+	return outcome{}, context.Cause(ctx)
 }
 
 // lockAll locks the keys of recs, in the order that everybody locks in.
@@ -63,7 +66,7 @@ func (l *keyLock) lockAll(ctx context.Context, recs []dedup.Record) (unlock func
 	var held []dedup.Derived
 	unlock = func() {
 		for _, key := range held {
-			l.unlock(key, nil)
+			l.unlock(key, outcome{})
 		}
 	}
 	for _, rec := range recs {
@@ -71,8 +74,8 @@ func (l *keyLock) lockAll(ctx context.Context, recs []dedup.Record) (unlock func
 	}
 	slices.SortFunc(held, dedup.Derived.Compare)
 	for i, key := range held {
-		o := &outcome{}
-		for o != nil && err == nil {
+		o := outcome{committed: true}
+		for o.committed && err == nil {
 			o, err = l.lock(ctx, key)
 		}
 		if err != nil {
@@ -84,13 +87,13 @@ func (l *keyLock) lockAll(ctx context.Context, recs []dedup.Record) (unlock func
 	return unlock, nil
 }
 
-// unlock gives key to whoever has waited longest, or, where there is an outcome, that to everybody.
-func (l *keyLock) unlock(key dedup.Derived, o *outcome) {
+// unlock gives key to whoever has waited longest, or, where it was committed, the outcome to everybody.
+func (l *keyLock) unlock(key dedup.Derived, o outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	waiters := l.keys[key]
 	switch {
-	case o != nil:
+	case o.committed:
 		for _, w := range waiters {
 			w.outcome = o
 			close(w.woken)
