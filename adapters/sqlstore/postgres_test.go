@@ -18,8 +18,10 @@ import (
 )
 
 func TestPostgres(t *testing.T) {
+	t.Parallel()
 	for name, server := range map[string]func(testing.TB) string{"15": testdb.Postgres, "18": testdb.Postgres18} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of it is waiting
 			deduptest.TestStore(t, deduptest.Harness[*sql.Tx]{
 				New:        func(t *testing.T) deduptest.DB[*sql.Tx] { return newPostgresDB(t, server(t)) },
 				Isolations: []string{levels[0].String(), levels[1].String(), levels[2].String()},

@@ -17,6 +17,7 @@ import (
 )
 
 func TestSQLite(t *testing.T) {
+	t.Parallel() // with the suites of the other databases
 	const noNetwork = "no connection lies between the store and its file, so a COMMIT has no answer to lose"
 	const oneWriter = "the transaction that waits or is waited for would hold the lock on the whole database"
 	deduptest.TestStore(t, deduptest.Harness[*sql.Tx]{
