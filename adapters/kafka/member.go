@@ -27,6 +27,7 @@ type member struct {
 	err    error           // why it stopped, unless it was told to
 	work   context.Context // of the handlers
 	ended  error           // why the last session did
+	looked bool            // whether all partitions are assigned, see finishHandOver
 
 	handlers sync.WaitGroup
 }
@@ -66,7 +67,7 @@ func (m *member) consume() {
 		if m.ctx.Err() != nil || m.refused(err) {
 			return
 		}
-		if err == nil && !errors.Is(m.ended, sarama.ErrSessionConsumeClaimExited) {
+		if errors.Is(err, errHandOver) || err == nil && !errors.Is(m.ended, sarama.ErrSessionConsumeClaimExited) {
 			failures = 0 // a rebalance: the group waits for this member
 			continue
 		}
@@ -129,7 +130,12 @@ func (m *member) awaitHandlers() error {
 }
 
 // Setup implements sarama.ConsumerGroupHandler.
-func (m *member) Setup(sarama.ConsumerGroupSession) error { return m.ctx.Err() }
+func (m *member) Setup(sarama.ConsumerGroupSession) error {
+	if m.ctx.Err() != nil {
+		return m.ctx.Err()
+	}
+	return m.finishHandOver()
+}
 
 // Cleanup implements sarama.ConsumerGroupHandler. All partitions have marked what is finished; sarama commits that next.
 func (m *member) Cleanup(session sarama.ConsumerGroupSession) error {
