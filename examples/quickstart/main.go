@@ -107,25 +107,22 @@ func run(ctx context.Context, o options, say *terminal) (ok bool, err error) {
 		Store: o.store, Driver: db.driver, Database: db.dsn, Kafka: b.addresses, Topic: b.topic, Group: b.group,
 		Rebalance: o.rebalance, Broken: o.broken,
 	}}
-	out, err := s.run(ctx)
+	out, failed := s.run(ctx)
 	if ctx.Err() != nil {
 		return false, errors.New("interrupted; what it made is removed")
 	}
-	if err != nil {
-		return false, err
-	}
 	found, err := newAudit(p).run(ctx, db.db)
 	if err != nil {
-		return false, err
+		return false, errors.Join(failed, err)
 	}
-	return conclude(o, p, out, found, b, say), nil
+	return conclude(o, p, out, found, b, say), failed
 }
 
 // conclude prints what came out, and says whether it is as it should be.
 func conclude(o options, p *plan, out outcome, found findings, b *broker, say *terminal) (ok bool) {
 	f := newFigures(p, out, found)
 	if !f.Complete {
-		say.print("\nNOT COMPLETE: nothing moved for %v\n%s", patience, b.missing(out.progress.ends))
+		say.print("\nNOT COMPLETE: for %.0f s nothing has moved\n%s", out.idle.Seconds(), b.missing(out.progress.ends))
 	}
 	say.print("\n%s", f.table(p))
 	for _, problem := range found.Problems {

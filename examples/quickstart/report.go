@@ -59,7 +59,7 @@ func (f figures) table(p *plan) string {
 	row := func(name string, n int, remark string) {
 		fmt.Fprintf(w, "%s\t%s\t\t%s\n", name, thousands(int64(n)), remark)
 	}
-	planted := func(n int) string { return fmt.Sprintf("of %d planted", n) }
+	planted := func(n int) string { return fmt.Sprintf("of %s planted", thousands(int64(n))) }
 	row("messages", f.Messages, fmt.Sprintf("delivered %s times", thousands(int64(f.Deliveries))))
 	row("effects", f.Effects, "rows in the ledger")
 	row("duplicates suppressed", f.DuplicatesSuppressed, fmt.Sprintf("and at least %s redelivered after kills and rebalances", thousands(f.Redelivered)))

@@ -38,6 +38,7 @@ type outcome struct {
 	progress progress
 	kills    int
 	took     time.Duration // from the start of the first worker
+	idle     time.Duration // how long nothing had moved at the end
 }
 
 // run returns when everything is committed, or nothing has moved for too long. The workers have ended then.
@@ -52,11 +53,11 @@ func (s *supervisor) run(ctx context.Context) (outcome, error) {
 	var asker sync.WaitGroup
 	asker.Go(func() { s.ask(asking, polls) })
 	complete, err := s.loop(ctx, polls)
-	took := time.Since(start)
+	took, idle := time.Since(start), s.watch.idle(time.Now())
 	enough()
 	asker.Wait()
 	err = errors.Join(err, s.stop())
-	return outcome{complete: complete, progress: s.watch, kills: s.kills, took: took}, err
+	return outcome{complete: complete, progress: s.watch, kills: s.kills, took: took, idle: idle}, err
 }
 
 func (s *supervisor) loop(ctx context.Context, polls <-chan poll) (complete bool, err error) {
