@@ -31,28 +31,36 @@ func (s *Store) args(row claims.Row) args {
 	return a
 }
 
-// columns are the parameters of dialect.Postgres.Insert: an array per column, of types that pgx encodes without
-// reflection. The statement takes zero for NULL.
+// columns are the parameters of dialect.Postgres.Insert for rows of one consumer and window: an array per column, of types
+// that pgx encodes without reflection. The statement takes zero for NULL, and a missing array for one of NULLs.
 func (s *Store) columns(rows []claims.Row) []any {
 	var (
 		n            = len(rows)
 		keys         = make(pgtype.FlatArray[pgtype.UUID], n)
 		fingerprints = make([]int64, n)
-		consumers    = make([]string, n)
-		tenants      = make([]string, n)
-		ids          = make([]string, n)
 		times        = make([]time.Time, n)
-		seconds      = make([]float64, n)
+		ids, tenants []string
+		consumer     *string
 	)
-	for i, row := range rows {
-		rec := &row.Record
-		keys[i] = pgtype.UUID{Bytes: row.Derived, Valid: true}
-		fingerprints[i], times[i], seconds[i] = rec.Fingerprint.Int64(), rec.Time, rec.Keep().Seconds()
-		if !s.cfg.Compact {
-			consumers[i], tenants[i], ids[i] = rec.Key.Consumer, rec.Key.Tenant, rec.Key.ID
+	if !s.cfg.Compact {
+		ids, consumer = make([]string, n), &rows[0].Record.Key.Consumer
+	}
+	for i := range rows {
+		rec := &rows[i].Record
+		keys[i] = pgtype.UUID{Bytes: rows[i].Derived, Valid: true}
+		fingerprints[i], times[i] = rec.Fingerprint.Int64(), rec.Time
+		if s.cfg.Compact {
+			continue
+		}
+		ids[i] = rec.Key.ID
+		if rec.Key.Tenant != "" {
+			if tenants == nil {
+				tenants = make([]string, n)
+			}
+			tenants[i] = rec.Key.Tenant
 		}
 	}
-	return []any{keys, fingerprints, consumers, tenants, ids, times, seconds}
+	return []any{keys, fingerprints, times, ids, consumer, rows[0].Record.Keep().Seconds(), tenants, n}
 }
 
 func fingerprint(f dedup.Fingerprint) *int64 {

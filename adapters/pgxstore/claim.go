@@ -72,18 +72,18 @@ func (c *claim) bounded(ctx context.Context, do func(ctx context.Context) error)
 	return c.store.claimError(err)
 }
 
-// queue adds the claim of rows. Where one of them is old enough to have been forgotten, by this machine's clock and
-// generously, the statement that asks how far was forgotten travels with it.
+// queue adds the claim of rows, a statement for each consumer and window among them: there is hardly ever more than one.
+// Where a row is old enough to have been forgotten, by this machine's clock and generously, the statement that asks how far
+// was forgotten travels with it.
 func (c *claim) queue(b *pgx.Batch, rows []claims.Row) {
 	sql := &c.store.sql
-	switch len(rows) {
-	case 0:
-		return
-	case 1:
-		a := c.store.args(rows[0])
-		b.Queue(sql.InsertOne, a.key, a.fingerprint, a.consumer, a.tenant, a.id, a.time, a.seconds)
-	default:
-		b.Queue(sql.Insert, c.store.columns(rows)...)
+	for _, alike := range claims.Alike(rows) {
+		if len(alike) == 1 {
+			a := c.store.args(alike[0])
+			b.Queue(sql.InsertOne, a.key, a.fingerprint, a.consumer, a.tenant, a.id, a.time, a.seconds)
+		} else {
+			b.Queue(sql.Insert, c.store.columns(alike)...)
+		}
 	}
 	soon := time.Now().Add(dedup.MinWindow / 2)
 	if c.asked = slices.ContainsFunc(rows, func(row claims.Row) bool { return !claims.Young(row.Record.Time, soon) }); c.asked {
@@ -104,17 +104,52 @@ func (c *claim) read(results pgx.BatchResults, rows []claims.Row, err error) err
 
 func (c *claim) readAll(results pgx.BatchResults, rows []claims.Row) error {
 	if c.inserted == nil {
-		c.inserted = make(map[dedup.Derived]bool, len(c.plan.Rows))
+		c.inserted = make(map[dedup.Derived]bool, len(rows))
 	}
-	answers, _ := results.Query()
-	var key [16]byte
-	if _, err := pgx.ForEachRow(answers, []any{&key, &c.clock, &c.xid}, func() error {
-		c.inserted[key] = true
+	for _, alike := range claims.Alike(rows) {
+		read := c.readSome
+		if len(alike) == 1 {
+			read = c.readOne
+		}
+		if err := read(results.QueryRow(), alike); err != nil {
+			return err
+		}
+	}
+	if !c.asked {
 		return nil
-	}); err != nil || !c.asked {
-		return err
 	}
 	return c.store.sweepError(results.QueryRow().Scan(&c.isolation, &c.forgotten))
+}
+
+func (c *claim) readOne(row pgx.Row, rows []claims.Row) error {
+	var key [16]byte
+	switch err := row.Scan(&key, &c.clock, &c.xid); {
+	case errors.Is(err, pgx.ErrNoRows): // known
+		return nil
+	case err != nil:
+		return err
+	}
+	c.inserted[rows[0].Derived] = true
+	return nil
+}
+
+func (c *claim) readSome(row pgx.Row, rows []claims.Row) error {
+	var (
+		n    int
+		some [][16]byte
+	)
+	if err := row.Scan(&n, &some, &c.clock, &c.xid); err != nil {
+		return err
+	}
+	if n == len(rows) {
+		for i := range rows {
+			c.inserted[rows[i].Derived] = true
+		}
+	}
+	for _, key := range some {
+		c.inserted[key] = true
+	}
+	return nil
 }
 
 // answers finds out what the rows that were there before say, and whether what was inserted is new.

@@ -29,6 +29,9 @@ const (
 SELECT r.key, nullif(r.fingerprint, 0), nullif(r.consumer, ''), nullif(r.tenant, ''), nullif(r.id, ''), greatest(clock_timestamp(), r.time) + r.seconds * interval '1 second'
 FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::float8[])
 	AS r(key, fingerprint, consumer, tenant, id, time, seconds)`
+	insertAlike = `INSERT INTO @processed_messages (key, fingerprint, consumer, tenant, id, expires_at)
+SELECT r.key, nullif(r.fingerprint, 0), $5::text, nullif(r.tenant, ''), r.id, greatest(clock_timestamp(), r.time) + $6::float8 * interval '1 second'
+FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::text[], $7::text[]) AS r(key, fingerprint, time, id, tenant)`
 	insertOne = `INSERT INTO @processed_messages (key, fingerprint, consumer, tenant, id, expires_at)
 SELECT $1::uuid, $2::bigint, $3::text, $4::text, $5::text, greatest(clock_timestamp(), $6::timestamptz) + $7::float8 * interval '1 second'`
 	unlessKnown = `
@@ -44,8 +47,12 @@ func NewPostgres(schema string) Postgres {
 	}
 	q := func(sql string) string { return strings.ReplaceAll(sql, "@", prefix) }
 	return Postgres{
-		// pgxstore bounds the wait by itself, and asks which transaction this is.
-		Insert:    q(insert + unlessKnown + `, pg_current_xact_id()::text`),
+		// pgxstore bounds the wait by itself, and asks which transaction this is. Insert is for rows of one consumer and window;
+		// it names the new keys only where some are not, which spares a batch most of its answer.
+		Insert: q(`WITH new AS (` + insertAlike + `
+ON CONFLICT (key) DO NOTHING RETURNING key)
+SELECT count(*), CASE WHEN count(*) < $8::bigint THEN array_agg(key) END, clock_timestamp(),
+	coalesce(pg_current_xact_id_if_assigned()::text, '') FROM new`),
 		InsertOne: q(insertOne + unlessKnown + `, pg_current_xact_id()::text`),
 
 		// sqlstore has the server bound it, and AfterClaim follow.
