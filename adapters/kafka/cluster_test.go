@@ -256,7 +256,11 @@ func (g *group) join(t *testing.T, cfg kafka.SubscriberConfig) *member {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		<-m.done
+		select {
+		case <-m.done:
+		case <-time.After(patience):
+			t.Error("Run did not return when its context ended")
+		}
 		if t.Failed() {
 			t.Log("the Subscriber's log:\n" + m.log.String())
 		}

@@ -192,7 +192,11 @@ func (e *subscriberEnv) run(p consumer.Processor, grace time.Duration) *runningS
 	}()
 	e.Cleanup(func() {
 		cancel()
-		<-r.done
+		select {
+		case <-r.done:
+		case <-time.After(subscriberPatience):
+			e.Error("Run did not return when its context ended")
+		}
 	})
 	return r
 }
