@@ -37,7 +37,7 @@ func (s *Store) claimError(err error) error {
 	case errors.As(err, &pg) && pg.Code == "55P03": // the session's own lock_timeout
 		return fmt.Errorf("%w: %w", dedup.ErrInFlight, err)
 	case isUndefined(err):
-		return databaseError{fmt.Errorf("%w: %v; %s", dedup.ErrSchema, err, howToMigrate)}
+		return databaseError{fmt.Errorf("%w: %w; %s", dedup.ErrSchema, err, howToMigrate)}
 	}
 	return databaseError{fmt.Errorf("pgxstore: claim: %w", err)}
 }

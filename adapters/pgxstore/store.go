@@ -45,7 +45,6 @@ type Config struct {
 type Store struct {
 	cfg    Config
 	sql    dialect.Postgres
-	wait   string // InFlightWait as lock_timeout
 	leases claims.Leases
 	names  claims.Names
 	flush  atomic.Bool   // a duplicate must write WAL, see dialect.Postgres.FlushDuplicate

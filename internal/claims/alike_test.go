@@ -24,8 +24,11 @@ func TestAlike(t *testing.T) {
 		{"none", nil, nil},
 		{"one", []claims.Row{a1}, [][]claims.Row{{a1}}},
 		{"alike", []claims.Row{a2, a1}, [][]claims.Row{{a2, a1}}},
-		{"the default window and the same one said", []claims.Row{row("a", "1", 0), row("a", "2", dedup.DefaultWindow)},
-			[][]claims.Row{{row("a", "1", 0), row("a", "2", dedup.DefaultWindow)}}},
+		{
+			"the default window and the same one said",
+			[]claims.Row{row("a", "1", 0), row("a", "2", dedup.DefaultWindow)},
+			[][]claims.Row{{row("a", "1", 0), row("a", "2", dedup.DefaultWindow)}},
+		},
 		{"consumers and windows", []claims.Row{b2, a3, a2, b1, a1}, [][]claims.Row{{a2, a1}, {a3}, {b2, b1}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

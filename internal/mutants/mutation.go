@@ -20,6 +20,7 @@ type mutation struct {
 	pkg   string // whose tests are run
 	run   string // -run: as little as shows it
 	fails string // the case that must fail, as go test prints it
+	short bool   // -short: without servers
 	tries int    // where chance has a part in it: how many runs it may take; zero: one
 }
 
@@ -83,7 +84,7 @@ func (m mutation) overlay(dir string) (path string, err error) {
 func (m mutation) test(ctx context.Context, overlay string) result {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-count=1", "-timeout=4m", "-run", m.run, "./"+m.pkg)
+	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-count=1", "-timeout=4m", fmt.Sprint("-short=", m.short), "-run", m.run, "./"+m.pkg)
 	out, err := cmd.CombinedOutput()
 	r := result{output: string(out)}
 	var failed *exec.ExitError
