@@ -20,7 +20,6 @@ type claim struct {
 	store      *Store
 	plan       *claims.Plan
 	tx         *sql.Tx
-	foreign    bool                        // the transaction is the caller's own
 	registered map[claims.Window]time.Time // by this transaction: until when
 
 	inserted  map[dedup.Derived]bool

@@ -27,5 +27,8 @@ func NewTurn(wait time.Duration) Turn { return Turn{newTurn(wait)} }
 // Enter waits for its turn.
 func (t Turn) Enter(ctx context.Context) (leave func(), err error) { return t.t.enter(ctx) }
 
+// Crowd says that another process was writing. Call it between Enter and leave.
+func (t Turn) Crowd() { t.t.crowd() }
+
 // ErrNoTurn is its error.
 var ErrNoTurn = errNoTurn

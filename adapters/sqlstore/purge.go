@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 
 	"github.com/txonce/txonce/dedup"
 )
@@ -29,7 +30,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.Swept, error) 
 		err = ctx.Err()
 	}
 	if err != nil {
-		return dedup.Swept{}, s.claimError(err)
+		return dedup.Swept{}, databaseError{s.statementError(fmt.Errorf("purge: %w", err))}
 	}
 	if err := t.commit(); err != nil {
 		return dedup.Swept{}, err

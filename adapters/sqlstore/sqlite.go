@@ -45,7 +45,12 @@ func (d *sqlite) enter(ctx context.Context) (func(), error) { return d.turn.ente
 // begin takes the write lock with the first statement, so that no other write can come between the transaction's
 // snapshot and its claim.
 func (d *sqlite) begin(ctx, end context.Context, conn *sql.Conn, _ sql.IsolationLevel) (tx *sql.Tx, err error) {
+	met := false
 	err = d.patiently(ctx, func() error {
+		if met {
+			d.turn.crowd()
+		}
+		met = true
 		if tx, err = conn.BeginTx(end, nil); err != nil {
 			return err
 		}
@@ -61,18 +66,14 @@ func (d *sqlite) begin(ctx, end context.Context, conn *sql.Conn, _ sql.Isolation
 // patiently asks again while another process is writing, at irregular intervals, because nobody queues.
 func (d *sqlite) patiently(ctx context.Context, f func() error) error {
 	deadline := time.Now().Add(d.cfg.InFlightWait)
-	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+	for {
 		err := f()
 		code, known := sqliteCode(err)
 		if !known || !dialect.SQLiteBusy(code) || time.Now().After(deadline) {
 			return err
 		}
-		timer := time.NewTimer(pause/2 + rand.N(pause))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
+		if err := pause(ctx, time.Millisecond/2+rand.N(time.Millisecond)); err != nil {
+			return err
 		}
 	}
 }

@@ -3,8 +3,10 @@ package sqlstore_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -203,5 +205,62 @@ func TestSQLiteWritersQueue(t *testing.T) {
 	wg.Wait()
 	if stats := s.db.Stats(); stats.OpenConnections > 2 || stats.MaxIdleClosed > 0 {
 		t.Errorf("%d connections and %d more, for one writer at a time", stats.OpenConnections, stats.MaxIdleClosed)
+	}
+}
+
+// Processes that write without a pause take turns, though SQLite itself would serve who asks first.
+func TestSQLiteProcessesTakeTurns(t *testing.T) {
+	d := openSQLite(t)
+	var counts [3]int
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	for p := range counts {
+		s := d.open(t, d.dsn, deduptest.Options{})
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				err := s.InTx(ctx, []dedup.Record{record(fmt.Sprint(p, "/", counts[p]))}, func(*sql.Tx, []dedup.Claim) error {
+					<-time.After(100 * time.Millisecond)
+					return nil
+				})
+				if err == nil {
+					counts[p]++
+				} else if ctx.Err() == nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if most, least := slices.Max(counts[:]), slices.Min(counts[:]); 4*least < most {
+		t.Errorf("transactions per process: %v", counts)
+	}
+}
+
+// opaque is a driver whose errors are text.
+type opaque struct{ driver.Driver }
+
+type opaqueConn struct{ driver.Conn }
+
+func (d opaque) Open(name string) (driver.Conn, error) {
+	conn, err := d.Driver.Open(name)
+	return opaqueConn{conn}, err
+}
+
+func (c opaqueConn) Prepare(query string) (driver.Stmt, error) {
+	stmt, err := c.Conn.Prepare(query)
+	if err != nil {
+		err = errors.New(err.Error())
+	}
+	return stmt, err
+}
+
+// With a driver that tells no codes a busy database would look like a bad message, and be parked.
+func TestSQLiteRefusesADriverWithoutCodes(t *testing.T) {
+	d := openSQLite(t)
+	sql.Register("opaque", opaque{d.db.Driver()})
+	s := newNode(t, openDB(t, "opaque", d.dsn), sqlstore.Config{Dialect: sqlstore.SQLite})
+	if err := s.Register(t.Context(), "billing", 0); err == nil || !strings.Contains(err.Error(), "sqlstore_test.opaque") {
+		t.Errorf("Register = %v, want an error that names the driver", err)
 	}
 }

@@ -28,7 +28,11 @@ func (d *sqlite) check(ctx context.Context, db *sql.DB) error {
 			return databaseError{fmt.Errorf("sqlstore: read the database's settings: %w", err)}
 		}
 	}
+	_, err := db.ExecContext(ctx, d.sql.Probe)
 	switch {
+	case !d.undefined(err):
+		return fmt.Errorf("sqlstore: the errors of driver %T carry no result code, so that a busy database looks like a bad message: "+
+			"use modernc.org/sqlite (%q came as %T)", db.Driver(), err, err)
 	case !hasClock:
 		return fmt.Errorf("sqlstore: SQLite %s is too old: 3.42 or later is needed", version)
 	case strings.EqualFold(journal, "off"):
@@ -86,7 +90,7 @@ func (d *sqlite) sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept d
 			return swept, err
 		}
 	}
-	if swept.Keys == by.Limit { // there may be more in this part
+	if swept.Keys == min(by.Limit, sweepScan) { // there may be more in this part, or it is all gone
 		next = expired[swept.Keys-1][:]
 	} else {
 		var n int

@@ -72,8 +72,8 @@ func New(cfg Config) (*Store, error) {
 	switch {
 	case cfg.DB == nil:
 		return nil, errors.New("sqlstore: Config.DB is required")
-	case strings.ContainsAny(cfg.Schema, "\"'@\x00"):
-		return nil, fmt.Errorf("sqlstore: Config.Schema %q contains a quote, @ or NUL", cfg.Schema)
+	case strings.ContainsAny(cfg.Schema, "\"'\x00"):
+		return nil, fmt.Errorf("sqlstore: Config.Schema %q contains a quote or NUL", cfg.Schema)
 	case cfg.InFlightWait < 0, cfg.InFlightWait > 0 && cfg.InFlightWait < time.Millisecond:
 		return nil, fmt.Errorf("sqlstore: Config.InFlightWait %v is shorter than 1 ms", cfg.InFlightWait)
 	}
@@ -154,7 +154,7 @@ func (s *Store) Claim(ctx context.Context, tx *sql.Tx, recs []dedup.Record) ([]d
 	if err != nil || len(recs) == 0 {
 		return nil, err
 	}
-	c := claim{store: s, plan: plan, tx: tx, foreign: true}
+	c := claim{store: s, plan: plan, tx: tx}
 	if c.registered, err = s.db.useWindowsWithin(ctx, s, tx, s.leases.Due(plan.Windows(), time.Now())); err != nil {
 		return nil, err
 	}

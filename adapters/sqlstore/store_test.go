@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -227,6 +228,25 @@ func TestEndedTransactionIsFoundWithoutAClaim(t *testing.T) {
 				if !errors.Is(err, dedup.ErrTxEnded) {
 					t.Errorf("%d records, handler sent %v: %v, want ErrTxEnded", len(recs), statements, err)
 				}
+			}
+		}
+	})
+}
+
+func TestFingerprintsOfAllBits(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		s := db.open(deduptest.Options{})
+		prints := []dedup.Fingerprint{{0x80}, {0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {7: 1}, {0: 0x80, 7: 1}}
+		var recs []dedup.Record
+		for i, f := range prints {
+			r := record(fmt.Sprint(i))
+			r.Fingerprint = f
+			recs = append(recs, r)
+		}
+		claim(t, s, recs...)
+		for i, c := range claim(t, s, recs...) {
+			if c.Verdict != dedup.Duplicate || c.Fingerprint != prints[i] {
+				t.Errorf("%x came back as %x (%v)", prints[i], c.Fingerprint, c.Verdict)
 			}
 		}
 	})

@@ -3,6 +3,7 @@ package sqlstore_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,6 +58,46 @@ func TestTurn(t *testing.T) {
 			t.Error(err)
 		} else {
 			leave()
+		}
+	})
+}
+
+// A process that met another one steps back for a moment after each slice of time, and only then.
+func TestTurnStepsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turn := sqlstore.NewTurn(5 * time.Second)
+		write := func(crowd bool) (waited time.Duration) {
+			began := time.Now()
+			leave, err := turn.Enter(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			waited = time.Since(began)
+			if crowd {
+				turn.Crowd()
+			}
+			<-time.After(20 * time.Millisecond)
+			leave()
+			return waited
+		}
+		for i := range 20 {
+			if waited := write(false); waited != 0 {
+				t.Errorf("alone, turn %d waited %v", i, waited)
+			}
+		}
+		write(true)
+		var waits []int // in ms
+		for range 10 {
+			waits = append(waits, int(write(false).Milliseconds()))
+		}
+		if want := []int{0, 0, 3, 0, 0, 3, 0, 0, 3, 0}; !slices.Equal(waits, want) {
+			t.Errorf("in a crowd turns waited %v ms, want %v", waits, want)
+		}
+		<-time.After(time.Second)
+		for range 10 {
+			if waited := write(false); waited != 0 {
+				t.Errorf("long after the crowd a turn waited %v", waited)
+			}
 		}
 	})
 }

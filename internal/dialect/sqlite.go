@@ -12,7 +12,7 @@ type SQLite struct {
 	Lock, Claim, Forgotten, Windows, Existing, Mark, Proof string
 	Forget, SaveResult, Lookup                             string
 	// Windows and checks.
-	UseWindow, WindowUse, SchemaVersion, Version, Synchronous, JournalMode string
+	UseWindow, WindowUse, SchemaVersion, Probe, Version, Synchronous, JournalMode string
 	// Dead letters.
 	Park, Take, Letters, DropSettled string
 	// Sweeping.
@@ -61,6 +61,9 @@ RETURNING used_until`),
 		WindowUse: q(`SELECT used_until, @clock FROM txonce_windows WHERE consumer = ?1 AND window_seconds = ?2`),
 
 		SchemaVersion: `SELECT max(version) FROM txonce_schema`,
+
+		// A statement that must fail shows whether the driver tells what went wrong.
+		Probe: `SELECT txonce_no_such_column`,
 
 		Version:     `SELECT sqlite_version(), unixepoch('subsec') IS NOT NULL`,
 		Synchronous: `PRAGMA synchronous`,
