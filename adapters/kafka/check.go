@@ -33,6 +33,7 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if len(c.Topics) == 0 || slices.Contains(c.Topics, "") {
 		refuse("Topics is required, and none may be empty")
 	}
+	c.Topics = slices.Compact(slices.Sorted(slices.Values(c.Topics))) // ours: the caller may change his
 	if c.Processor == nil {
 		refuse("Processor is required")
 	}

@@ -11,7 +11,8 @@
 // is kept in memory and delivered again by the Subscriber itself. Meanwhile messages with other keys go on, messages
 // with its key wait, and the offset stays below it. While the database is away everything is retried: that is a pause,
 // in which the member keeps its partitions, because sarama sends heartbeats in the background. The count of attempts is
-// lost when a partition moves to another member.
+// lost when a partition moves to another member. A Processor that is no BatchProcessor sleeps between attempts, and its
+// partition with it.
 //
 // When the group takes a partition away, or Run's context ends, the Subscriber starts nothing more, waits for the
 // handler that is running, at most for the grace period, and then cancels its context. A handler that goes on

@@ -257,7 +257,8 @@ func TestUnfinishedAreBounded(t *testing.T) {
 			return &consumer.RetryError{Err: errors.New("database is away"), Blameless: true} // at once!
 		}
 	}}}
-	m := g.join(t, kafka.SubscriberConfig{Client: dial(t, g.brokers, cfg), Processor: l, MaxBatch: 50, MaxUnfinished: 100})
+	var a assignments
+	m := g.join(t, kafka.SubscriberConfig{Client: dial(t, g.brokers, cfg), Processor: l, MaxBatch: 50, MaxUnfinished: 100, Trace: a.trace()})
 	elapse(3 * time.Second)
 	mu.Lock()
 	distinct, total := len(seen), runs
@@ -272,6 +273,9 @@ func TestUnfinishedAreBounded(t *testing.T) {
 	g.awaitConsumed(t)
 	if err := m.stop(); err != nil {
 		t.Errorf("Run = %v", err)
+	}
+	if g := a.generations(); len(g) != 1 {
+		t.Errorf("the member went through generations %v: it lost its session while the database was away", g)
 	}
 }
 

@@ -109,7 +109,7 @@ func restartableKfake(t *testing.T) cluster {
 	return cluster{name: "kfake", brokers: c.ListenAddrs(), restart: func(ctx context.Context) error {
 		c.Close()
 		elapse(3 * time.Second) // long enough for sessions to fail
-		for { // until the port is free again
+		for {                   // until the port is free again
 			again, err := start(kfake.Ports(number))
 			if err == nil {
 				c = again

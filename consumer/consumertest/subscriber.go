@@ -55,7 +55,9 @@ type Features struct {
 }
 
 // TestSubscriber runs the suite that every broker adapter must pass. Each case is a parallel sub-test with a Broker of
-// its own, named after the rule that it shows. The handlers run in a consumer.Consumer on an in-memory database.
+// its own, named after the rule that it shows. The handlers run in a consumer.Consumer on an in-memory database; several
+// subscribers of one case are several nodes on it. Lost and doubled effects are counted in that database, and what is
+// acknowledged is asked of the broker: an adapter cannot talk its way out.
 func TestSubscriber(t *testing.T, features Features, newBroker func(t *testing.T) Broker) {
 	for _, c := range subscriberCases {
 		t.Run(c.name, func(t *testing.T) {
