@@ -165,7 +165,7 @@ func sqliteMisuses() []deduptest.Misuse[*sql.Tx] {
 			return err
 		}},
 		deduptest.Misuse[*sql.Tx]{Name: "rows of a write left open", Do: func(ctx context.Context, tx *sql.Tx) error {
-			rows, err := tx.QueryContext(ctx, `INSERT INTO effects (name) VALUES ('x'), ('y') RETURNING name`)
+			rows, err := tx.QueryContext(ctx, `INSERT INTO effects (name) VALUES ('x'), ('y') RETURNING name`) //nolint:sqlclosecheck // left open on purpose
 			if err != nil {
 				return err
 			}
