@@ -101,7 +101,8 @@ func run(ctx context.Context, o options, say *terminal) (ok bool, err error) {
 	}); err != nil {
 		return false, err
 	}
-	say.print("%s deliveries lie on %d partitions, produced in %.1f s", thousands(int64(len(p.deliveries))), partitions, time.Since(begin).Seconds())
+	say.print("%s deliveries lie on %d partitions of topic %s, produced in %.1f s",
+		thousands(int64(len(p.deliveries))), partitions, name, time.Since(begin).Seconds())
 
 	s := &supervisor{plan: p, broker: b, every: o.killEvery, verbose: o.verbose, say: say, template: settings{
 		Store: o.store, Driver: db.driver, Database: db.dsn, Kafka: b.addresses, Topic: b.topic, Group: b.group,

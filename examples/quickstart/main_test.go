@@ -123,42 +123,39 @@ func TestDemo(t *testing.T) {
 // TestDemoOnServers runs on real servers, and looks whether anything is left on them.
 func TestDemoOnServers(t *testing.T) {
 	brokers := testdb.Kafka(t)
-	for name, dsn := range map[string]string{"postgres15": testdb.Postgres(t), "postgres18": testdb.Postgres18(t)} {
+	for server, dsn := range map[string]string{"postgres15": testdb.Postgres(t), "postgres18": testdb.Postgres18(t)} {
 		for _, args := range []string{
 			"-store pgx -rebalance eager",
 			"-store pgx -rebalance cooperative",
 			"-store sql-postgres -rebalance cooperative",
 		} {
-			t.Run(name+args, func(t *testing.T) {
+			t.Run(server+args, func(t *testing.T) {
 				all := append(strings.Fields(args), "-messages", "5000", "-kill-every", "700ms", "-broker", "kafka",
 					"-kafka", strings.Join(brokers, ","), "-postgres", dsn)
-				runDemo(t, all...).check(t, 5000)
+				r := runDemo(t, all...)
+				r.check(t, 5000)
+				name := regexp.MustCompile(`txonce_quickstart_\w+`).FindString(r.output)
+				if name == "" {
+					t.Fatalf("the topic is not named:\n%s", r.output)
+				}
+				gone(t, name, dsn, brokers)
 			})
 		}
-		if left := schemas(t, dsn); left != 0 {
-			t.Errorf("%d schemas are left on %s", left, name)
-		}
-	}
-	if left := topicsAndGroups(t, brokers); left != nil {
-		t.Errorf("left on Kafka: %v", left)
 	}
 }
 
-func schemas(t *testing.T, dsn string) (n int) {
+// gone fails the test if there is still a schema, topic or group of this name.
+func gone(t *testing.T, name, dsn string, brokers []string) {
 	t.Helper()
 	db, err := sql.Open("pgx", dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if err := db.QueryRow(`SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'txonce_quickstart%'`).Scan(&n); err != nil {
+	var schemas int
+	if err := db.QueryRow(`SELECT count(*) FROM pg_namespace WHERE nspname = $1`, name).Scan(&schemas); err != nil {
 		t.Fatal(err)
 	}
-	return n
-}
-
-func topicsAndGroups(t *testing.T, brokers []string) (left []string) {
-	t.Helper()
 	admin, err := sarama.NewClusterAdmin(brokers, sarama.NewConfig())
 	if err != nil {
 		t.Fatal(err)
@@ -172,12 +169,11 @@ func topicsAndGroups(t *testing.T, brokers []string) (left []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range slices.Concat(slices.Collect(maps.Keys(topics)), slices.Collect(maps.Keys(groups))) {
-		if strings.HasPrefix(name, "txonce_quickstart") {
-			left = append(left, name)
-		}
+	_, topic := topics[name]
+	_, group := groups[name]
+	if schemas > 0 || topic || group {
+		t.Errorf("%s is left behind: schema %v, topic %v, group %v", name, schemas > 0, topic, group)
 	}
-	return left
 }
 
 // TestBrokenIsFound: an audit that cannot fail proves nothing.

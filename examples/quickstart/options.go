@@ -79,8 +79,8 @@ func (o *options) check(given map[string]bool) error {
 	if o.messages < minRun || o.messages > maxRun {
 		errs = append(errs, fmt.Errorf("-messages %d: want %d to %d", o.messages, minRun, maxRun))
 	}
-	if given["kill-every"] && o.killEvery < 100*time.Millisecond {
-		errs = append(errs, fmt.Errorf("-kill-every %v: want 100ms or more", o.killEvery))
+	if given["kill-every"] && o.killEvery < 250*time.Millisecond {
+		errs = append(errs, fmt.Errorf("-kill-every %v: want 250ms or more", o.killEvery))
 	}
 	return errors.Join(errs...)
 }
