@@ -69,7 +69,7 @@ func (f figures) table(p *plan) string {
 	row("kills", f.Kills, fmt.Sprintf("%d rebalances, longest stall %.1f s", f.Rebalances, f.LongestStall))
 	row("deliveries/s", int(f.PerSecond), fmt.Sprintf("%.1f s", f.Seconds))
 	_ = w.Flush() // into memory
-	return b.String() + fmt.Sprintf("lost %d, doubled %d\n", f.Lost, f.Doubled)
+	return b.String() + fmt.Sprintf("lost %d, doubled %d", f.Lost, f.Doubled)
 }
 
 func (f figures) line() string {

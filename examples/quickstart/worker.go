@@ -18,8 +18,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// This is the file to copy: a worker that charges each order once, however often Kafka delivers it and wherever the
-// worker is killed. The rest of this folder breaks workers and counts what they did.
+// This is the file to copy: a worker that charges each order once, however often it comes, wherever the worker dies.
 
 // workOnPgx charges orders in PostgreSQL until it is told to stop.
 func workOnPgx(ctx context.Context, w workerConfig, charge func(context.Context, pgx.Tx, Order) error) error {
@@ -70,8 +69,9 @@ func consume[TTx any](ctx context.Context, w workerConfig, store dedup.Store[TTx
 	if err != nil {
 		return err
 	}
-	orders, err := kafka.NewSubscriber(kafka.SubscriberConfig{Client: client, Group: w.Group, Topics: []string{w.Topic},
-		Processor: billing, Trace: w.KafkaTrace})
+	orders, err := kafka.NewSubscriber(kafka.SubscriberConfig{
+		Client: client, Group: w.Group, Topics: []string{w.Topic}, Processor: billing, Trace: w.KafkaTrace,
+	})
 	if err != nil {
 		return err
 	}
