@@ -263,3 +263,22 @@ func TestPostgresPlansForALargeTable(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A sweep that waits in vain for its row says nothing about a key.
+func TestPostgresPurgeBehindALock(t *testing.T) {
+	d := openPostgres(t, testdb.Postgres(t))
+	s := d.open(t, d.dsn, deduptest.Options{})
+	err := inTx(t.Context(), d.db, nil, func(tx *sql.Tx) error {
+		if _, err := tx.Exec(`SELECT FROM txonce_sweep FOR UPDATE`); err != nil {
+			return err
+		}
+		_, err := s.Purge(t.Context(), dedup.Sweep{Owner: "test", Lease: time.Minute, Limit: 10})
+		if !s.Retryable(err) || errors.Is(err, dedup.ErrInFlight) {
+			t.Errorf("Purge = %v, want a Retryable error that is not ErrInFlight", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
