@@ -25,6 +25,7 @@ func TestStore(t *testing.T) {
 		{"postgres18", testdb.Postgres18},
 	} {
 		t.Run(server.name, func(t *testing.T) {
+			t.Parallel()
 			deduptest.TestStore(t, deduptest.Harness[pgx.Tx]{
 				New:        func(t *testing.T) deduptest.DB[pgx.Tx] { return newDB(t, server.dsn(t)) },
 				Isolations: []string{string(pgx.ReadCommitted), string(pgx.RepeatableRead), string(pgx.Serializable)},
@@ -144,7 +145,7 @@ func (d *db) lock(ctx context.Context, tx pgx.Tx, name string) error {
 }
 
 func lockWait(ctx context.Context, tx pgx.Tx) (wait string, err error) {
-	err = tx.QueryRow(ctx, `SHOW lock_timeout`).Scan(&wait)
+	err = tx.QueryRow(ctx, `SELECT current_setting('lock_timeout') || ' ' || current_setting('statement_timeout')`).Scan(&wait)
 	return wait, err
 }
 
