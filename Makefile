@@ -34,7 +34,7 @@ test: services-up ## Everything, with the race detector, on real servers
 
 .PHONY: test-short
 test-short: ## What needs nothing but Go
-	go test -short $(RACE_IF_CC) ./...
+	go test -short $(RACE_IF_CC) -skip '^Example.*_postgres$$' ./...
 
 .PHONY: lint
 lint: ## Formatting, go vet, golangci-lint, and whether go.mod is tidy
