@@ -33,7 +33,7 @@ func (s *Store) args(row claims.Row) args {
 
 // columns are the parameters of dialect.Postgres.Insert for rows of one consumer and window: an array per column, of types
 // that pgx encodes without reflection. The statement takes zero for NULL, and a missing array for one of NULLs.
-func (s *Store) columns(rows []claims.Row) []any {
+func (s *Store) columns(rows []claims.Row, idleLimit *string) []any {
 	var (
 		n            = len(rows)
 		keys         = make(pgtype.FlatArray[pgtype.UUID], n)
@@ -60,7 +60,7 @@ func (s *Store) columns(rows []claims.Row) []any {
 			tenants[i] = rec.Key.Tenant
 		}
 	}
-	return []any{keys, fingerprints, times, ids, consumer, rows[0].Record.Keep().Seconds(), tenants, n}
+	return []any{keys, fingerprints, times, ids, consumer, rows[0].Record.Keep().Seconds(), tenants, idleLimit, n}
 }
 
 func fingerprint(f dedup.Fingerprint) *int64 {

@@ -25,6 +25,8 @@ type claim struct {
 	store *Store
 	plan  *claims.Plan
 
+	idleLimit *string // of the transaction; nil: the caller's own is left alone
+
 	inserted  map[dedup.Derived]bool
 	clock     time.Time // the database's, after the claim
 	xid       string
@@ -80,9 +82,9 @@ func (c *claim) queue(b *pgx.Batch, rows []claims.Row) {
 	for _, alike := range claims.Alike(rows) {
 		if len(alike) == 1 {
 			a := c.store.args(alike[0])
-			b.Queue(sql.InsertOne, a.key, a.fingerprint, a.consumer, a.tenant, a.id, a.time, a.seconds)
+			b.Queue(sql.InsertOne, a.key, a.fingerprint, a.consumer, a.tenant, a.id, a.time, a.seconds, c.idleLimit)
 		} else {
-			b.Queue(sql.Insert, c.store.columns(alike)...)
+			b.Queue(sql.Insert, c.store.columns(alike, c.idleLimit)...)
 		}
 	}
 	soon := time.Now().Add(dedup.MinWindow / 2)

@@ -32,6 +32,7 @@ func TestNewRefuses(t *testing.T) {
 		{"no pool", pgxstore.Config{}, "Config.Pool"},
 		{"a schema that is no name", pgxstore.Config{Pool: idle("2"), Schema: `a"b`}, "Config.Schema"},
 		{"a wait that rounds to none", pgxstore.Config{Pool: idle("2"), InFlightWait: time.Microsecond}, "Config.InFlightWait"},
+		{"an idle limit that rounds to none", pgxstore.Config{Pool: idle("2"), IdleLimit: time.Microsecond}, "Config.IdleLimit"},
 		{"a negative wait", pgxstore.Config{Pool: idle("2"), InFlightWait: -1}, "Config.InFlightWait"},
 		{"unknown isolation", pgxstore.Config{Pool: idle("2"), Isolation: "chaos"}, "Config.Isolation"},
 		{"nobody left to read the horizon", pgxstore.Config{Pool: idle("1"), Isolation: pgx.Serializable}, "Config.Isolation"},
@@ -77,7 +78,7 @@ func TestDuplicateWritesNoWAL(t *testing.T) {
 		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 			var plan []byte
 			if err := tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, WAL, FORMAT JSON) `+dialect.NewPostgres("").InsertOne,
-				[16]byte(dedup.Key{Consumer: "billing", ID: id}.Derive()), nil, "billing", nil, id, nil, 3600.0).Scan(&plan); err != nil {
+				[16]byte(dedup.Key{Consumer: "billing", ID: id}.Derive()), nil, "billing", nil, id, nil, 3600.0, nil).Scan(&plan); err != nil {
 				return err
 			}
 			var out []struct {
@@ -169,5 +170,51 @@ func TestClaimPastItsRegistration(t *testing.T) {
 	}
 	if !registered {
 		t.Error("claimed under a window that the table says is out of use")
+	}
+}
+
+// A process that freezes inside its handler must not keep its claim for ever, nor commit when it thaws.
+func TestFrozenProcessLosesItsClaim(t *testing.T) {
+	pool := testPool(t, testdb.Schema(t, testdb.Postgres(t)), 4)
+	if err := pgxstore.Migrate(t.Context(), pool, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Exec(t.Context(), `CREATE TABLE effects (name text)`); err != nil {
+		t.Fatal(err)
+	}
+	frozen := newStore(t, pgxstore.Config{Pool: pool, IdleLimit: 300 * time.Millisecond})
+	other := newStore(t, pgxstore.Config{Pool: pool, InFlightWait: 20 * time.Second})
+	recs := []dedup.Record{{Key: dedup.Key{Consumer: "billing", ID: "order-1"}, Time: time.Now()}}
+	handle := func(s *pgxstore.Store, name string, freeze func()) (verdict dedup.Verdict, err error) {
+		err = s.InTx(t.Context(), recs, func(tx pgx.Tx, claims []dedup.Claim) error {
+			verdict = claims[0].Verdict
+			if verdict != dedup.First {
+				return nil
+			}
+			_, err := tx.Exec(t.Context(), `INSERT INTO effects VALUES ($1)`, name)
+			freeze()
+			return err
+		})
+		return verdict, err
+	}
+	var verdict dedup.Verdict
+	_, err := handle(frozen, "frozen", func() {
+		var err error
+		if verdict, err = handle(other, "other", func() {}); err != nil {
+			t.Error(err)
+		}
+	})
+	if err == nil || !frozen.Retryable(err) {
+		t.Errorf("the frozen one: %v; want a retryable error", err)
+	}
+	if verdict != dedup.First {
+		t.Errorf("the other one: %v, want first", verdict)
+	}
+	var effects string
+	if err := pool.QueryRow(t.Context(), `SELECT string_agg(name, ' ') FROM effects`).Scan(&effects); err != nil {
+		t.Fatal(err)
+	}
+	if effects != "other" {
+		t.Errorf("effects of %q, want those of the other alone", effects)
 	}
 }

@@ -85,8 +85,9 @@ func (g *guard) blame(err error) error {
 	return err
 }
 
-// isConstraint reports that a deferred constraint failed at COMMIT: the handler's doing, not the database's.
-func isConstraint(err error) bool {
+// isHandlers reports that COMMIT was refused for what the handler wrote: a deferred constraint, or a trigger's RAISE. Any
+// other error of COMMIT leaves open what happened.
+func isHandlers(err error) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && strings.HasPrefix(pg.Code, "23")
+	return errors.As(err, &pg) && pg.Severity == "ERROR" && (strings.HasPrefix(pg.Code, "23") || pg.Code == "P0001")
 }

@@ -32,6 +32,12 @@ type Config struct {
 	// that has waited in vain costs its connection. At least 1 ms. Defaults to 5 s.
 	InFlightWait time.Duration
 
+	// IdleLimit is how long a transaction of InTx may stand idle between two statements before the server ends it, and so
+	// frees the claims of a process that is frozen or cut off. A handler that waits for somebody else must need less.
+	// The session's own idle_in_transaction_session_timeout, if there is one, stands. At least 1 ms; negative: no limit.
+	// Defaults to 5 minutes.
+	IdleLimit time.Duration
+
 	// Compact leaves the columns consumer, tenant and id NULL: about 40 bytes less per key, and nobody can read the
 	// table. Defaults to false.
 	Compact bool
@@ -45,6 +51,7 @@ type Config struct {
 type Store struct {
 	cfg    Config
 	sql    dialect.Postgres
+	idle   *string // IdleLimit as the server takes it; nil: none
 	leases claims.Leases
 	names  claims.Names
 	flush  atomic.Bool   // a duplicate must write WAL, see dialect.Postgres.FlushDuplicate
@@ -60,6 +67,11 @@ func New(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("pgxstore: Config.Schema %q contains a quote or NUL", cfg.Schema)
 	case cfg.InFlightWait < 0, cfg.InFlightWait > 0 && cfg.InFlightWait < time.Millisecond:
 		return nil, fmt.Errorf("pgxstore: Config.InFlightWait %v is shorter than 1 ms", cfg.InFlightWait)
+	case cfg.IdleLimit > 0 && cfg.IdleLimit < time.Millisecond:
+		return nil, fmt.Errorf("pgxstore: Config.IdleLimit %v is shorter than 1 ms", cfg.IdleLimit)
+	}
+	if cfg.IdleLimit == 0 {
+		cfg.IdleLimit = 5 * time.Minute
 	}
 	if cfg.InFlightWait == 0 {
 		cfg.InFlightWait = 5 * time.Second
@@ -72,6 +84,10 @@ func New(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("pgxstore: Config.Isolation %q: want %q, %q or %q", cfg.Isolation, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable)
 	}
 	s := &Store{cfg: cfg, sql: dialect.NewPostgres(cfg.Schema)}
+	if cfg.IdleLimit > 0 {
+		limit := fmt.Sprintf("%dms", cfg.IdleLimit.Milliseconds())
+		s.idle = &limit
+	}
 	if cfg.Isolation != pgx.ReadCommitted {
 		most := int(cfg.Pool.Config().MaxConns)
 		if most < 2 {
@@ -118,7 +134,7 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 	}
 	defer conn.Release()
 
-	c := claim{store: s, plan: plan}
+	c := claim{store: s, plan: plan, idleLimit: s.idle}
 	tx, err := c.begin(ctx, conn.Conn())
 	if tx != nil {
 		defer rollback(ctx, tx) // also on a panic or Goexit of fn; does nothing after COMMIT
@@ -147,7 +163,7 @@ func (s *Store) commit(ctx context.Context, tx pgx.Tx) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	err := tx.Commit(ctx)
-	if err != nil && !isConstraint(err) { // a deferred constraint is the handler's
+	if err != nil && !isHandlers(err) {
 		return databaseError{fmt.Errorf("pgxstore: commit: %w", err)}
 	}
 	return err

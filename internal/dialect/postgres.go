@@ -22,6 +22,11 @@ type Postgres struct {
 const boundedWait = `(SELECT set_config('txonce.lock_timeout', current_setting('lock_timeout'), true),
 	set_config('lock_timeout', $8::text, true)) AS settings`
 
+// idleLimit has the server end a transaction that stands idle for too long, as that of a frozen process does, which would
+// otherwise keep its claims for ever. A limit that the session has of its own stands.
+const idleLimit = `(SELECT set_config('idle_in_transaction_session_timeout', CASE current_setting('idle_in_transaction_session_timeout')
+	WHEN '0' THEN coalesce($8::text, '0') ELSE current_setting('idle_in_transaction_session_timeout') END, true)) AS settings`
+
 // The claim. ON CONFLICT DO NOTHING waits for a transaction that holds the key, and writes nothing for a duplicate: no
 // WAL, no transaction id. Keys come sorted, so that two batches cannot wait for each other.
 const (
@@ -49,11 +54,11 @@ func NewPostgres(schema string) Postgres {
 	return Postgres{
 		// pgxstore bounds the wait by itself, and asks which transaction this is. Insert is for rows of one consumer and window;
 		// it names the new keys only where some are not, which spares a batch most of its answer.
-		Insert: q(`WITH new AS (` + insertAlike + `
+		Insert: q(`WITH new AS (` + insertAlike + `, ` + idleLimit + `
 ON CONFLICT (key) DO NOTHING RETURNING key)
-SELECT count(*), CASE WHEN count(*) < $8::bigint THEN array_agg(key) END, clock_timestamp(),
+SELECT count(*), CASE WHEN count(*) < $9::bigint THEN array_agg(key) END, clock_timestamp(),
 	coalesce(pg_current_xact_id_if_assigned()::text, '') FROM new`),
-		InsertOne: q(insertOne + unlessKnown + `, pg_current_xact_id()::text`),
+		InsertOne: q(insertOne + ` FROM ` + idleLimit + unlessKnown + `, pg_current_xact_id()::text`),
 
 		// sqlstore has the server bound it, and AfterClaim follow.
 		Claim:    q(insert + `, ` + boundedWait + unlessKnown),

@@ -38,6 +38,11 @@ var storeMutations = []mutation{
 	store("a claim that waited in vain is nobody's fault", pgx+"/errors.go", "bounded_wait_gives_ErrInFlight_and_frees_the_connection/read_committed", edit{
 		`return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight`, `return fmt.Errorf("%v, for more than %v", dedup.ErrInFlight`,
 	}),
+	{
+		name: "a frozen process loses its claim", file: "internal/dialect/postgres.go",
+		edits: []edit{{"WHEN '0' THEN coalesce($8::text, '0')", "WHEN '0' THEN left($8::text, 0) || '0'"}},
+		pkg:   pgx, run: "TestFrozenProcessLosesItsClaim", fails: "TestFrozenProcessLosesItsClaim",
+	},
 	store("other content under a known key is a mismatch", "internal/claims/plan.go", "mismatch_is_visible", edit{
 		`if row.Fingerprint.Matches(rec.Fingerprint) {`, `if true {`,
 	}),
@@ -81,8 +86,8 @@ var storeMutations = []mutation{
 	store("how far was forgotten is read after the claim", "internal/dialect/postgres.go",
 		"a_claim_racing_a_purge_is_duplicate_or_unprovable,_never_new",
 		edit{ // read by the INSERT itself, and only handed over by the statement after it
-			"$7::float8 * interval '1 second'`",
-			"$7::float8 * interval '1 second'\nFROM (SELECT set_config('txonce.mutant', coalesce((SELECT forgotten_until::text FROM @txonce_sweep), ''), true)) AS mutant`",
+			"ELSE current_setting('idle_in_transaction_session_timeout') END, true)) AS settings`",
+			"ELSE current_setting('idle_in_transaction_session_timeout') END, true),\n\tset_config('txonce.mutant', coalesce((SELECT forgotten_until::text FROM @txonce_sweep), ''), true)) AS settings`",
 		},
 		edit{
 			"Sweep:     q(`SELECT current_setting('transaction_isolation'), forgotten_until FROM @txonce_sweep`)",
