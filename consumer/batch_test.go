@@ -303,6 +303,22 @@ func TestABatchAndAFaultyDatabase(t *testing.T) {
 			t.Errorf("parked: %v", found)
 		}
 	})
+	t.Run("from its middle on", func(t *testing.T) {
+		store, begun := &faulty{Store: consumertest.NewStore()}, 0
+		store.before = func() error { begun++; return nil }
+		c := newConsumer(t, config{Store: store, Handle: func(_ context.Context, tx tx, m *consumer.Message) error {
+			if m.ID == "30" {
+				store.Database().Stop()
+			}
+			return tx.Add(m.ID)
+		}})
+		for _, err := range c.ProcessBatch(t.Context(), poisoned(64, 0, "")) {
+			wantRetry(t, err, true)
+		}
+		if begun != 2 {
+			t.Errorf("%d transactions, want 2", begun)
+		}
+	})
 	for _, tc := range []struct {
 		name string
 		fail func(*faulty)

@@ -96,7 +96,7 @@ func (c *Consumer[TTx]) Process(ctx context.Context, msg *Message) error {
 	for deferrals := 0; ; {
 		err := c.process(ctx, []*Message{&m}, once{deferrals: deferrals})[0]
 		retry, again := errors.AsType[*RetryError](err)
-		if !again {
+		if !again || ctx.Err() != nil {
 			return err
 		}
 		timer := time.NewTimer(retry.After)

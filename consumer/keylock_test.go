@@ -110,6 +110,52 @@ func TestCopiesThatWaitDecideForThemselves(t *testing.T) {
 	}
 }
 
+// The first copy fails for now: one that waits has its turn at once, and not after the first one's backoff.
+func TestACopyTakesOverFromOneThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, runs := consumertest.NewStore(), 0
+		c := newConsumer(t, config{Store: store, Backoff: func(int) time.Duration { return time.Hour }, Handle: func(_ context.Context, tx tx, m *consumer.Message) error {
+			<-time.After(time.Second)
+			if runs++; runs == 1 {
+				return errors.New("transient")
+			}
+			return tx.Add(m.ID)
+		}})
+		start := time.Now()
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		wg.Go(func() { process(t, c, msg("1", "a")) })
+		synctest.Wait()
+		process(t, c, msg("1", "a"))
+		wantCount(t, store.Database(), "1", 1)
+		if took := time.Since(start); took != 2*time.Second {
+			t.Errorf("took %v, want 2s", took)
+		}
+	})
+}
+
+// The key that another call has committed is a further key of this message: that settles nothing.
+func TestAFurtherKeyThatIsCommittedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := consumertest.NewStore()
+		c := newConsumer(t, config{Store: store, Handle: func(_ context.Context, tx tx, m *consumer.Message) error {
+			<-time.After(time.Second)
+			return tx.Add(m.ID)
+		}})
+		var wg sync.WaitGroup
+		wg.Go(func() { process(t, c, msg("1", "a")) })
+		synctest.Wait()
+		m := msg("2", "a")
+		m.Also = []string{"1"}
+		process(t, c, m)
+		wg.Wait()
+		wantCount(t, store.Database(), "2", 0)
+		if found := letters(t, c); len(found) != 1 || found[0].Reason != consumer.ReasonReplay {
+			t.Errorf("letters: %+v", found)
+		}
+	})
+}
+
 // A context that ends frees a waiter, and leaves the others in their places.
 func TestWaitingForACopyEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

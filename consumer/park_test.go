@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -133,6 +136,9 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 				if l.Reason != tc.reason || l.Record.Key.ID != tc.key || l.Times != 2 || l.Settled || parked[0].Reason != tc.reason {
 					t.Errorf("letter: reason %q, key %q, parked %d times, settled %v; want %q, %q, 2, false", l.Reason, l.Record.Key.ID, l.Times, l.Settled, tc.reason, tc.key)
 				}
+				if l.Record.Time.Year() > 9999 || !utf8.ValidString(l.Record.Key.Tenant) {
+					t.Errorf("no database can keep %+v", l.Record)
+				}
 				if tc.cause != nil && !errors.Is(parked[0].Err, tc.cause) || l.Cause != parked[1].Err.Error() {
 					t.Errorf("cause %q, told %v; want %v", l.Cause, parked[0].Err, tc.cause)
 				}
@@ -221,13 +227,13 @@ func TestTwoLettersAreTwo(t *testing.T) {
 }
 
 func TestMismatchIsDuplicate(t *testing.T) {
-	store, traced := consumertest.NewStore(), &events{}
+	store, traced := &counted{Store: consumertest.NewStore()}, &events{}
 	c := newConsumer(t, config{Store: store, OnMismatch: consumer.MismatchIsDuplicate, Trace: traced.trace()})
 	process(t, c, msg("1", "a"))
 	process(t, c, msg("1", "b"))
 	wantCount(t, store.Database(), "1", 1)
-	if n := len(letters(t, c)); n != 0 || traced.count("mismatch") != 1 {
-		t.Errorf("%d letters, %v", n, traced.take())
+	if n := len(letters(t, c)); n != 0 || traced.count("mismatch") != 1 || store.n != 2 {
+		t.Errorf("%d letters, %d transactions, %v", n, store.n, traced.take())
 	}
 }
 
@@ -327,6 +333,154 @@ func TestParkingThatFailsIsRetriedWithoutBlame(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What changes between an attempt and the parking is found out by the parking's claim.
+func TestParkingLooksAgain(t *testing.T) {
+	key := dedup.Key{Consumer: "billing", ID: "1"}
+	for _, tc := range []struct {
+		name    string
+		before  []*consumer.Message
+		msg     *consumer.Message
+		meddle  func(ctx context.Context, s *consumertest.Store, tx tx) error // right before the message is parked
+		effects int
+		reason  consumer.Reason // empty: not parked
+	}{
+		{
+			"the other content is forgotten",
+			[]*consumer.Message{msg("1", "a")},
+			msg("1", "b"),
+			func(ctx context.Context, s *consumertest.Store, tx tx) error { return s.Forget(ctx, tx, key) }, 2, "",
+		},
+		{
+			"its key is claimed for other content", nil, msg("1", "poison"),
+			func(ctx context.Context, s *consumertest.Store, tx tx) error {
+				_, err := s.Claim(ctx, tx, []dedup.Record{{Key: key, Fingerprint: dedup.FingerprintOf([]byte("other"))}})
+				return err
+			}, 0, consumer.ReasonMismatch,
+		},
+		{
+			"a copy of it succeeds", nil, msg("1", "poison"),
+			func(ctx context.Context, s *consumertest.Store, tx tx) error {
+				_, err := s.Claim(ctx, tx, []dedup.Record{{Key: key, Fingerprint: dedup.FingerprintOf([]byte("poison"))}})
+				return err
+			}, 0, "",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			store := &faulty{Store: consumertest.NewStore()}
+			c := newConsumer(t, config{Store: store, Handle: poison, Backoff: noBackoff})
+			for _, m := range tc.before {
+				process(t, c, m)
+			}
+			n := 0
+			store.before = func() error {
+				if n++; n != 2 {
+					return nil
+				}
+				return store.Store.InTx(t.Context(), nil, func(tx tx, _ []dedup.Claim) error { return tc.meddle(t.Context(), store.Store, tx) })
+			}
+			process(t, c, tc.msg)
+			wantCount(t, store.Database(), "1", tc.effects)
+			found := letters(t, c)
+			switch {
+			case tc.reason == "" && len(found) != 0:
+				t.Errorf("parked: %+v", found)
+			case tc.reason != "" && (len(found) != 1 || found[0].Reason != tc.reason || !strings.Contains(found[0].Cause, "poison")):
+				t.Errorf("letters: %+v", found)
+			}
+		})
+	}
+}
+
+// A message that has become undecodable under a key that was processed is not taken for a duplicate.
+func TestWhatHasNoFingerprintIsNoDuplicate(t *testing.T) {
+	c := newConsumer(t, config{Store: consumertest.NewStore(), Fingerprint: consumer.JSONFields("amount")})
+	process(t, c, msg("1", `{"amount":7}`))
+	process(t, c, msg("1", `{"amount":`))
+	if found := letters(t, c); len(found) != 1 || found[0].Reason != consumer.ReasonMismatch {
+		t.Errorf("letters: %+v", found)
+	}
+}
+
+// A key that cannot be claimed for a collision is parked all the same.
+func TestACollisionIsParked(t *testing.T) {
+	store := &colliding{consumertest.NewStore()}
+	c := newConsumer(t, config{Store: store})
+	for _, err := range c.ProcessBatch(t.Context(), []*consumer.Message{msg("0", ""), msg("1", ""), msg("2", "")}) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if found := letters(t, c); len(found) != 1 || found[0].Record.Key.ID != "1" {
+		t.Errorf("letters: %+v", found)
+	}
+	wantCount(t, store.Database(), "2", 1)
+}
+
+// colliding is a store in which key 1 belongs to another one.
+type colliding struct{ *consumertest.Store }
+
+func (s *colliding) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, []dedup.Claim) error) error {
+	for _, r := range recs {
+		if r.Key.ID == "1" {
+			return dedup.ErrKeyCollision
+		}
+	}
+	return s.Store.InTx(ctx, recs, fn)
+}
+
+func TestParkingThatFailsCostsNothing(t *testing.T) {
+	store := &faulty{Store: consumertest.NewStore()}
+	n := 0
+	store.before = func() error {
+		if n++; n == 2 {
+			return errFault
+		}
+		return nil
+	}
+	c := newConsumer(t, config{Store: store, Handle: poison, ParkLimit: consumer.ParkLimit{Burst: 1, PerMinute: 1}})
+	for range 2 {
+		if err := c.ProcessBatch(t.Context(), []*consumer.Message{msg("1", "poison")})[0]; errors.Is(err, consumer.ErrParkLimit) {
+			t.Error(err)
+		}
+	}
+	if found := letters(t, c); len(found) != 1 {
+		t.Errorf("%d letters, want 1", len(found))
+	}
+}
+
+// Transactions that fail side by side are one fault: a failover must not look like ten of them.
+func TestFaultsSideBySideAreOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const workers = 10
+		inside := make(chan struct{}, workers)
+		var worst atomic.Int64
+		store := &faulty{Store: consumertest.NewStore()}
+		c := newConsumer(t, config{
+			Store: store,
+			Backoff: func(n int) time.Duration {
+				worst.Store(max(worst.Load(), int64(n)))
+				return time.Second
+			},
+			Handle: func(_ context.Context, tx tx, m *consumer.Message) error {
+				if len(inside) < workers {
+					inside <- struct{}{}
+					<-time.After(time.Second)
+					return tx.Fail(errFault)
+				}
+				return tx.Add(m.ID)
+			},
+		})
+		var wg sync.WaitGroup
+		for i := range workers {
+			wg.Go(func() { process(t, c, msg(fmt.Sprint(i), "")) })
+		}
+		wg.Wait()
+		if worst.Load() != 1 {
+			t.Errorf("backed off as after %d faults, want 1", worst.Load())
+		}
+	})
 }
 
 // The database is away: nothing is parked, however long; one line when the pause begins, one when it ends.

@@ -53,7 +53,7 @@ func TestReplay(t *testing.T) {
 		{
 			name: "settled by a later delivery, with a new key", before: []*consumer.Message{msg("1", "poison")},
 			meddle: func(t *testing.T, _, fixed *consumer.Consumer[tx]) { process(t, fixed, msg("1", "poison")) },
-			opts:   consumer.Replay{Repair: repair, Key: "2"}, effects: map[string]int{"1": 1},
+			opts:   consumer.Replay{Repair: repair, Key: "2"}, effects: map[string]int{"1": 1, "2": 1}, // the new key is free
 			after: []*consumer.Message{msg("2", "good")},
 		},
 		{
@@ -71,6 +71,10 @@ func TestReplay(t *testing.T) {
 			opts:   consumer.Replay{Repair: repair}, err: dedup.ErrMismatch, says: "Key", effects: map[string]int{"1": 1}, letters: 1,
 		},
 		{name: "mismatch", before: []*consumer.Message{msg("1", "a"), msg("1", "b")}, err: dedup.ErrMismatch, says: "Key", effects: map[string]int{"1": 1}, letters: 1},
+		{
+			name: "mismatch, the other content forgotten by now", before: []*consumer.Message{msg("1", "a"), msg("1", "b")},
+			err: dedup.ErrMismatch, says: "Key", effects: map[string]int{"1": 1}, letters: 1,
+		},
 		{
 			name: "mismatch under its own key", before: []*consumer.Message{msg("1", "a"), msg("1", "b")}, opts: consumer.Replay{Key: "1"},
 			err: dedup.ErrMismatch, says: "Key", effects: map[string]int{"1": 1}, letters: 1,
