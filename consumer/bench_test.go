@@ -19,6 +19,7 @@ func (nullStore) InTx(_ context.Context, recs []dedup.Record, fn func(tx, []dedu
 	}
 	return fn(nil, claims)
 }
+
 func (nullStore) Claim(context.Context, tx, []dedup.Record) ([]dedup.Claim, error) { return nil, nil }
 func (nullStore) Forget(context.Context, tx, ...dedup.Key) error                   { return nil }
 func (nullStore) Retryable(error) bool                                             { return false }
