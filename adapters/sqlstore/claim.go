@@ -30,11 +30,23 @@ type claim struct {
 	uses      map[string][]dedup.WindowUse
 }
 
-// make claims and answers.
+// make claims and answers. A server that has not refused the claim by the time that a claim may wait, and does not
+// answer for long after that, is away.
 func (c *claim) make(ctx context.Context) ([]dedup.Claim, error) {
 	if len(c.plan.Rows) == 0 {
 		return nil, nil
 	}
+	limit := c.store.cfg.InFlightWait + c.store.answerWithin
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	answers, err := c.answers(limited)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return nil, databaseError{fmt.Errorf("sqlstore: no answer to a claim for %v: %w", limit, err)}
+	}
+	return answers, err
+}
+
+func (c *claim) answers(ctx context.Context) ([]dedup.Claim, error) {
 	c.inserted = make(map[dedup.Derived]bool, len(c.plan.Rows))
 	if err := c.store.db.claim(ctx, c, c.plan.Rows); err != nil {
 		return nil, c.store.claimError(err)
@@ -231,18 +243,4 @@ func (c *claim) read(ctx context.Context, rows []claims.Row, found map[dedup.Der
 		found[d] = stored.claim()
 		return nil
 	})
-}
-
-// each calls f for each of rows, and closes them.
-func each(rows *sql.Rows, err error, f func(*sql.Rows) error) error {
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := f(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
 }

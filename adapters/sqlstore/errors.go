@@ -36,7 +36,7 @@ func isBadConn(err error) bool {
 // claimError classifies an error of a claim, or of another statement that is the same for any message.
 func (s *Store) claimError(err error) error {
 	switch {
-	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.Is(err, dedup.ErrInFlight):
+	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.Is(err, dedup.ErrInFlight), errors.As(err, new(databaseError)):
 		return err
 	case s.db.inFlight(err):
 		return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.InFlightWait)

@@ -15,6 +15,9 @@ func (s *Store) RunOut(rec dedup.Record, until time.Time) {
 	s.leases.Registered(w, until, time.Now())
 }
 
+// AnswerWithin bounds what should be answered at once.
+func (s *Store) AnswerWithin(d time.Duration) { s.answerWithin = d }
+
 // HasStandbys makes s believe that synchronous_standby_names is set: it cannot be without a standby, nor for one session.
 func (s *Store) HasStandbys() { s.db.(*postgres).flush.Store(true) }
 

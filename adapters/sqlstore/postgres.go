@@ -87,14 +87,28 @@ func (d *postgres) insert(ctx context.Context, c *claim, rows []claims.Row) erro
 		results, err := c.tx.QueryContext(ctx, d.sql.ClaimOne, d.row(rows[0])...)
 		return c.readInserted(results, err)
 	}
-	limited, cancel := context.WithTimeout(ctx, d.cfg.InFlightWait+d.cfg.InFlightWait/4)
+	limited, cancel := context.WithTimeout(ctx, d.cfg.InFlightWait+max(d.cfg.InFlightWait/4, 250*time.Millisecond))
 	defer cancel()
 	results, err := c.tx.QueryContext(limited, d.sql.Claim, d.columns(rows)...)
 	err = c.readInserted(results, err)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("%w: one or several of %d, for more than %v", dedup.ErrInFlight, len(rows), d.cfg.InFlightWait)
+		return d.waited(ctx, err, len(rows))
 	}
 	return err
+}
+
+// pingWait bounds the question whether a database that lets a claim wait answers at all.
+const pingWait = time.Second
+
+// waited says why n keys got no answer in time: another transaction holds one of them, or the database is away.
+func (d *postgres) waited(ctx context.Context, err error, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, pingWait)
+	defer cancel()
+	ping := d.cfg.DB.PingContext(ctx)
+	if stats := d.cfg.DB.Stats(); ping != nil && (stats.MaxOpenConnections == 0 || stats.InUse < stats.MaxOpenConnections) {
+		return databaseError{fmt.Errorf("sqlstore: claim: %w (and the database does not answer: %w)", err, ping)}
+	}
+	return fmt.Errorf("%w: one or several of %d, for more than %v", dedup.ErrInFlight, n, d.cfg.InFlightWait)
 }
 
 // settle makes duplicates as durable as the commits that they report.

@@ -22,6 +22,8 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.Swept, error) 
 		return dedup.Swept{}, err
 	}
 	defer t.close()
+	ctx, cancel := context.WithTimeout(ctx, 3*s.answerWithin) // behind what the server itself bounds
+	defer cancel()
 	swept, err := s.db.sweep(ctx, t.tx, by)
 	if errors.Is(err, errBusy) {
 		return dedup.Swept{Busy: true}, nil

@@ -81,6 +81,8 @@ func (s *Store) useWindows(ctx context.Context, windows []claims.Window) error {
 
 // use is useWindows for windows that are due, once it may write.
 func (s *Store) use(ctx context.Context, due []claims.Window) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.InFlightWait+s.answerWithin)
+	defer cancel()
 	for _, w := range due {
 		asked := time.Now()
 		var until instant

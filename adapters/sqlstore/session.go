@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -10,9 +11,9 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// endTimeout bounds COMMIT and ROLLBACK, which must not be cut short by the end of ctx: a COMMIT without an answer has
-// an unknown outcome.
-const endTimeout = 10 * time.Second
+// answerWithin bounds every statement that should be answered at once. COMMIT and ROLLBACK have no other bound, as they
+// must not be cut short by the end of ctx: a COMMIT without an answer has an unknown outcome.
+const answerWithin = 10 * time.Second
 
 // session is a transaction that the Store began, and what must be given back after it.
 type session struct {
@@ -42,10 +43,13 @@ func (s *Store) begin(ctx context.Context, level sql.IsolationLevel) (_ *session
 		if t.conn, err = s.cfg.DB.Conn(ctx); err != nil {
 			return nil, err
 		}
-		stop := context.AfterFunc(ctx, t.cancel)
-		t.tx, err = s.db.begin(ctx, t.end, t.conn, level)
-		if !stop() {
-			return nil, ctx.Err()
+		limited, cancel := context.WithTimeout(ctx, s.cfg.InFlightWait+s.answerWithin)
+		stop := context.AfterFunc(limited, t.cancel)
+		t.tx, err = s.db.begin(limited, t.end, t.conn, level)
+		stopped := stop()
+		cancel()
+		if !stopped {
+			return nil, cmp.Or(ctx.Err(), context.DeadlineExceeded)
 		}
 		if err == nil || !isBadConn(err) {
 			return t, err
@@ -71,14 +75,14 @@ func (t *session) close() {
 }
 
 func (t *session) rollback() error {
-	timer := time.AfterFunc(endTimeout, t.cancel)
+	timer := time.AfterFunc(t.store.answerWithin, t.cancel)
 	defer timer.Stop()
 	return t.tx.Rollback()
 }
 
 // commit commits. After an error that is not the handler's the outcome is unknown, or the transaction was rolled back.
 func (t *session) commit() error {
-	timer := time.AfterFunc(endTimeout, t.cancel)
+	timer := time.AfterFunc(t.store.answerWithin, t.cancel)
 	defer timer.Stop()
 	err := t.tx.Commit()
 	switch {
@@ -96,9 +100,19 @@ func (t *session) commit() error {
 var errEnded = fmt.Errorf("%w: it called Commit or Rollback on it; after Commit its effects and the claim are committed; "+
 	"return nil to commit, an error to roll back", dedup.ErrTxEnded)
 
+// mark returns the proof of the transaction that a handler gets.
+func (t *session) mark(ctx context.Context, xid string) (proof string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, t.store.answerWithin)
+	defer cancel()
+	proof, err = t.store.db.mark(ctx, t.tx, xid)
+	return proof, t.store.claimError(err)
+}
+
 // prove says, after the handler returned nil, whether COMMIT may be sent.
 func (t *session) prove(ctx context.Context, proof string) error {
-	err := t.store.db.prove(ctx, t.tx, proof)
+	limited, cancel := context.WithTimeout(ctx, t.store.answerWithin)
+	defer cancel()
+	err := t.store.db.prove(limited, t.tx, proof)
 	switch {
 	case err == nil:
 		return nil
@@ -115,7 +129,7 @@ func (t *session) prove(ctx context.Context, proof string) error {
 // blame adds to a handler's error what the handler cannot know: that it ended its transaction, or that the connection
 // was lost.
 func (t *session) blame(err error, proof string) error {
-	ctx, cancel := context.WithTimeout(t.end, endTimeout)
+	ctx, cancel := context.WithTimeout(t.end, t.store.answerWithin)
 	defer cancel()
 	proven := t.store.db.prove(ctx, t.tx, proof)
 	// A statement that was cancelled or met a full disk may end the transaction on SQLite, and the connection elsewhere.

@@ -57,6 +57,8 @@ type Store struct {
 	db     database
 	leases claims.Leases
 	names  claims.Names
+
+	answerWithin time.Duration // see there; shorter in tests
 }
 
 var (
@@ -80,7 +82,7 @@ func New(cfg Config) (*Store, error) {
 	if cfg.InFlightWait == 0 {
 		cfg.InFlightWait = 5 * time.Second
 	}
-	s := &Store{cfg: cfg}
+	s := &Store{cfg: cfg, answerWithin: answerWithin}
 	var err error
 	switch cfg.Dialect {
 	case SQLite:
@@ -132,9 +134,9 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx,
 	if err != nil {
 		return false, err
 	}
-	proof, err := s.db.mark(ctx, t.tx, c.xid)
+	proof, err := t.mark(ctx, c.xid)
 	if err != nil {
-		return false, s.claimError(err)
+		return false, err
 	}
 	if err := fn(t.tx, answers); err != nil {
 		return false, t.blame(err, proof)

@@ -94,3 +94,17 @@ func fingerprint(f dedup.Fingerprint) any {
 	}
 	return f.Int64()
 }
+
+// each calls f for each of rows, and closes them.
+func each(rows *sql.Rows, err error, f func(*sql.Rows) error) error {
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := f(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

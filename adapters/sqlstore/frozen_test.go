@@ -1,0 +1,137 @@
+package sqlstore_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/testdb"
+)
+
+// link is a way to a server that stops carrying anything at some moment, without being closed: a frozen server, or a
+// network that lost its way.
+type link struct {
+	at     atomic.Pointer[string] // the first request that holds this text is lost, and everything after it
+	frozen chan struct{}
+	freeze func()
+}
+
+// freezable returns dsn through a link. Connections made after it froze get no answer either.
+func freezable(t *testing.T, dsn string) (through string, l *link) {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := u.Host
+	u.Host = listener.Addr().String()
+	l = &link{frozen: make(chan struct{})}
+	l.freeze = sync.OnceFunc(func() { close(l.frozen) })
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	t.Cleanup(func() { close(done); listener.Close(); wg.Wait() })
+	wg.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { l.carry(client, server, done) })
+		}
+	})
+	return u.String(), l
+}
+
+func (l *link) carry(client net.Conn, server string, done <-chan struct{}) {
+	defer client.Close()
+	upstream, err := net.Dial("tcp", server)
+	if err != nil {
+		return
+	}
+	defer upstream.Close()
+	var wg sync.WaitGroup
+	carry := func(to, from net.Conn) {
+		defer to.Close()
+		buf := make([]byte, 32<<10)
+		for {
+			n, err := from.Read(buf)
+			if at := l.at.Load(); at != nil && from == client && bytes.Contains(bytes.ToLower(buf[:n]), []byte(*at)) {
+				l.freeze()
+			}
+			select {
+			case <-l.frozen:
+				<-done
+				return
+			default:
+			}
+			if _, werr := to.Write(buf[:n]); err != nil || werr != nil {
+				return
+			}
+		}
+	}
+	wg.Go(func() { carry(upstream, client) })
+	wg.Go(func() { carry(client, upstream) })
+	wg.Wait()
+	_, _ = io.Copy(io.Discard, client)
+}
+
+// A database that stops answering is at fault, and no message: whatever the statement, and however long ctx would wait.
+func TestPostgresStopsAnswering(t *testing.T) {
+	for _, test := range []struct {
+		name, at string
+		recs     []dedup.Record
+	}{
+		{"begin", "begin", []dedup.Record{record("k")}},
+		{"the claim of one", "on conflict", []dedup.Record{record("k")}},
+		{"the claim of a batch", "on conflict", []dedup.Record{record("k"), record("l")}},
+		{"after the claim", "select set_config('lock_timeout', current_setting('txonce.lock_timeout')", []dedup.Record{record("k")}},
+		{"the mark of a transaction without a claim", "txonce.transaction", nil},
+		{"the handler", "select 'handler'", []dedup.Record{record("k")}},
+		{"the proof", "select coalesce(pg_current_xact_id", []dedup.Record{record("k")}},
+		{"commit", "commit", []dedup.Record{record("k")}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := openPostgres(t, testdb.Postgres(t))
+			dsn, l := freezable(t, d.dsn+"&default_query_exec_mode=exec") // which sends the text of each statement
+			s := d.open(t, dsn, deduptest.Options{Wait: 100 * time.Millisecond})
+			s.AnswerWithin(300 * time.Millisecond)
+			claim(t, s, record("warm"))
+			l.at.Store(&test.at)
+			began := time.Now()
+			err := s.InTx(t.Context(), test.recs, func(tx *sql.Tx, _ []dedup.Claim) error {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if _, err := tx.ExecContext(ctx, `SELECT 'handler'`); err != nil {
+					return fmt.Errorf("handler: %v", err) // as text
+				}
+				return nil
+			})
+			if !s.Retryable(err) || errors.Is(err, dedup.ErrInFlight) || errors.Is(err, dedup.ErrTxEnded) {
+				t.Errorf("InTx = %v, want a Retryable error", err)
+			}
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			select {
+			case <-l.frozen:
+			default:
+				t.Error("it never froze: this case tried nothing")
+			}
+		})
+	}
+}
