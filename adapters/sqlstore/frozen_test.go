@@ -103,7 +103,7 @@ func TestPostgresStopsAnswering(t *testing.T) {
 		{"the mark of a transaction without a claim", "txonce.transaction", nil},
 		{"the handler", "select 'handler'", []dedup.Record{record("k")}},
 		{"the proof", "select coalesce(pg_current_xact_id", []dedup.Record{record("k")}},
-		{"commit", "commit", []dedup.Record{record("k")}},
+		{"commit", "commit\x00", []dedup.Record{record("k")}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := openPostgres(t, testdb.Postgres(t))
