@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/testdb"
@@ -216,5 +217,32 @@ func TestFrozenProcessLosesItsClaim(t *testing.T) {
 	}
 	if effects != "other" {
 		t.Errorf("effects of %q, want those of the other alone", effects)
+	}
+}
+
+// A handler that swallows an error and then parks, forgets or saves gets 25P02 from that: its own fault, not the
+// database's.
+func TestStepsAfterASwallowedError(t *testing.T) {
+	pool := testPool(t, testdb.Schema(t, testdb.Postgres(t)), 2)
+	if err := pgxstore.Migrate(t.Context(), pool, ""); err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(t, pgxstore.Config{Pool: pool})
+	key := dedup.Key{Consumer: "billing", ID: "order-1"}
+	for name, step := range map[string]func(tx pgx.Tx) error{
+		"Forget":     func(tx pgx.Tx) error { return s.Forget(t.Context(), tx, key) },
+		"SaveResult": func(tx pgx.Tx) error { return s.SaveResult(t.Context(), tx, key, nil) },
+		"Park":       func(tx pgx.Tx) error { return s.Park(t.Context(), tx, consumer.DeadLetter{}) },
+		"Take":       func(tx pgx.Tx) error { return s.Take(t.Context(), tx, consumer.LetterID{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := s.InTx(t.Context(), []dedup.Record{{Key: key}}, func(tx pgx.Tx, _ []dedup.Claim) error {
+				_, _ = tx.Exec(t.Context(), `SELECT 1/0`)
+				return step(tx)
+			})
+			if err == nil || s.Retryable(err) || !strings.Contains(err.Error(), "22012") {
+				t.Errorf("%v (retryable %v): want an error that names the first one, and blames the handler", err, s.Retryable(err))
+			}
+		})
 	}
 }

@@ -64,6 +64,18 @@ func (s *Store) sweepError(err error) error {
 	return s.claimError(err)
 }
 
+// stepError names the step of ours that failed in somebody's transaction. What the handler did before may be to blame, so
+// the error's own code decides; a missing table is the database's fault as ever.
+func (s *Store) stepError(step string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case isUndefined(err):
+		return s.claimError(err)
+	}
+	return fmt.Errorf("pgxstore: %s: %w", step, err)
+}
+
 const howToMigrate = "apply txonce's migrations: pgxstore.Migrate(ctx, pool, schema), or the files of package migrations"
 
 // blame adds to a handler's error what the handler cannot know: that an earlier statement broke the transaction, or that

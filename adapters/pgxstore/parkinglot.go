@@ -10,6 +10,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
 )
 
 // maxCause is how much of an error's text is kept, in bytes.
@@ -31,7 +32,8 @@ func (s *Store) Park(ctx context.Context, tx pgx.Tx, letter consumer.DeadLetter)
 	}
 	var created *time.Time
 	if !rec.Time.IsZero() {
-		created = &rec.Time
+		t := claims.Ceil(rec.Time) // a replay must not expire earlier than the message would have
+		created = &t
 	}
 	payload := msg.Payload
 	if payload == nil {
@@ -40,7 +42,7 @@ func (s *Store) Park(ctx context.Context, tx pgx.Tx, letter consumer.DeadLetter)
 	_, err = tx.Exec(ctx, s.sql.Park, [16]byte(letter.ID), key, rec.Key.Consumer, nonEmpty(rec.Key.Tenant), nonEmpty(rec.Key.ID),
 		fingerprint(rec.Fingerprint), int64(rec.Keep()/time.Second), created, string(letter.Reason), text(letter.Cause),
 		text(msg.Topic), []byte(msg.Key), text(msg.Position), payload, string(headers), msg.Attempt)
-	return s.claimError(err)
+	return s.stepError("park", err)
 }
 
 // text is what a text column takes: valid UTF-8 without NUL.
@@ -55,7 +57,7 @@ func text(s string) string {
 func (s *Store) Take(ctx context.Context, tx pgx.Tx, id consumer.LetterID) error {
 	tag, err := tx.Exec(ctx, s.sql.Take, [16]byte(id))
 	if err != nil {
-		return s.claimError(err)
+		return s.stepError("take letter", err)
 	}
 	if tag.RowsAffected() == 0 {
 		return fmt.Errorf("%w: %v", consumer.ErrNotParked, id)

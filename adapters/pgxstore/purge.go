@@ -33,7 +33,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.Swept, e
 		return dedup.Swept{Busy: true}, nil
 	}
 	if err != nil {
-		return swept, s.claimError(err)
+		return swept, s.purgeError(err)
 	}
 	if page >= pages {
 		page = 0 // the table was truncated or rewritten since
@@ -41,7 +41,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.Swept, e
 	var latest *time.Time
 	var lag float64
 	if err := tx.QueryRow(ctx, s.sql.SweepDelete, page, page+purgePages, by.Limit).Scan(&swept.Keys, &latest, &lag); err != nil {
-		return swept, s.claimError(err)
+		return swept, s.purgeError(err)
 	}
 	swept.Lag = time.Duration(lag * float64(time.Second))
 	if swept.Keys < by.Limit { // else there may be more in these pages
@@ -50,11 +50,11 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.Swept, e
 	if swept.Done = page >= pages; swept.Done {
 		page = 0
 		if _, err := tx.Exec(ctx, s.sql.DropSettled, by.Limit); err != nil {
-			return swept, s.claimError(err)
+			return swept, s.purgeError(err)
 		}
 	}
 	if _, err := tx.Exec(ctx, s.sql.SweepDone, page, latest); err != nil {
-		return swept, s.claimError(err)
+		return swept, s.purgeError(err)
 	}
 	if err := s.commit(ctx, tx); err != nil {
 		return dedup.Swept{}, err
@@ -73,4 +73,12 @@ func (s *Store) sweepLease(ctx context.Context, conn *pgx.Conn, by dedup.Sweep) 
 	results := conn.SendBatch(ctx, b)
 	err = results.Close()
 	return page, pages, results.Tx(), err
+}
+
+// purgeError: whatever fails in a sweep, such as a lock that is not to be had, is the database's and passes.
+func (s *Store) purgeError(err error) error {
+	if isUndefined(err) {
+		return s.claimError(err)
+	}
+	return databaseError{fmt.Errorf("pgxstore: purge: %w", err)}
 }

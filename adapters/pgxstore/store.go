@@ -188,7 +188,11 @@ func (s *Store) Claim(ctx context.Context, tx pgx.Tx, recs []dedup.Record) ([]de
 	if err := c.send(ctx, tx, plan.Rows); err != nil {
 		return nil, err
 	}
-	return c.answers(ctx, tx)
+	answers, err := c.answers(ctx, tx)
+	if errors.Is(err, errAgain) { // the caller's transaction is to be made again, not the claim alone
+		err = databaseError{err}
+	}
+	return answers, err
 }
 
 // Forget implements dedup.Store.
@@ -198,7 +202,7 @@ func (s *Store) Forget(ctx context.Context, tx pgx.Tx, keys ...dedup.Key) error 
 		derived[i] = k.Derive()
 	}
 	_, err := tx.Exec(ctx, s.sql.Forget, derived)
-	return s.claimError(err)
+	return s.stepError("forget", err)
 }
 
 // SaveResult implements dedup.ResultStore.
@@ -210,5 +214,5 @@ func (s *Store) SaveResult(ctx context.Context, tx pgx.Tx, key dedup.Key, result
 	if err == nil && tag.RowsAffected() != 1 {
 		return fmt.Errorf("pgxstore: save result: %v is not claimed", key)
 	}
-	return s.claimError(err)
+	return s.stepError("save result", err)
 }

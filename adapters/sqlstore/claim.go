@@ -20,6 +20,7 @@ type claim struct {
 	store      *Store
 	plan       *claims.Plan
 	tx         *sql.Tx
+	idleLimit  any                         // of the transaction; nil: the caller's own is left alone
 	registered map[claims.Window]time.Time // by this transaction: until when
 
 	inserted  map[dedup.Derived]bool

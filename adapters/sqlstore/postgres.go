@@ -84,12 +84,12 @@ func (d *postgres) claim(ctx context.Context, c *claim, rows []claims.Row) error
 
 func (d *postgres) insert(ctx context.Context, c *claim, rows []claims.Row) error {
 	if len(rows) == 1 {
-		results, err := c.tx.QueryContext(ctx, d.sql.ClaimOne, d.row(rows[0])...)
+		results, err := c.tx.QueryContext(ctx, d.sql.ClaimOne, d.row(rows[0], c.idleLimit)...)
 		return c.readInserted(results, err)
 	}
 	limited, cancel := context.WithTimeout(ctx, d.cfg.InFlightWait+max(d.cfg.InFlightWait/4, 250*time.Millisecond))
 	defer cancel()
-	results, err := c.tx.QueryContext(limited, d.sql.Claim, d.columns(rows)...)
+	results, err := c.tx.QueryContext(limited, d.sql.Claim, d.columns(rows, c.idleLimit)...)
 	err = c.readInserted(results, err)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
 		return d.waited(ctx, err, len(rows))

@@ -11,28 +11,28 @@ import (
 )
 
 // row returns the parameters of dialect.Postgres.ClaimOne.
-func (d *postgres) row(row claims.Row) []any {
+func (d *postgres) row(row claims.Row, idleLimit any) []any {
 	rec := row.Record
 	var consumer, tenant, id any
 	if !d.cfg.Compact {
 		consumer, tenant, id = rec.Key.Consumer, nullable(rec.Key.Tenant), rec.Key.ID
 	}
-	return []any{d.key(row.Derived), fingerprint(rec.Fingerprint), consumer, tenant, id, timestamp(rec.Time), rec.Keep().Seconds(), d.wait}
+	return []any{d.key(row.Derived), fingerprint(rec.Fingerprint), consumer, tenant, id, timestamp(rec.Time), rec.Keep().Seconds(), idleLimit, d.wait}
 }
 
 // columns returns the parameters of dialect.Postgres.Claim: an array per column, as text that every driver can send.
-func (d *postgres) columns(rows []claims.Row) []any {
+func (d *postgres) columns(rows []claims.Row, idleLimit any) []any {
 	var arrays [7]array
 	for _, row := range rows {
-		for i, v := range d.row(row)[:len(arrays)] {
+		for i, v := range d.row(row, idleLimit)[:len(arrays)] {
 			arrays[i].add(v)
 		}
 	}
-	args := make([]any, 0, len(arrays)+1)
+	args := make([]any, 0, len(arrays)+2)
 	for i := range arrays {
 		args = append(args, arrays[i].String())
 	}
-	return append(args, d.wait)
+	return append(args, idleLimit, d.wait)
 }
 
 func (d *postgres) key(k [16]byte) any { return uuid(k) }

@@ -41,6 +41,12 @@ type Config struct {
 	// At least 1 ms. Defaults to 5 s.
 	InFlightWait time.Duration
 
+	// IdleLimit is how long a transaction of InTx may stand idle between two statements before the server ends it, and so
+	// frees the claims of a process that is frozen or cut off. PostgreSQL only. A handler that waits for somebody else must
+	// need less. The session's own idle_in_transaction_session_timeout, if there is one, stands. At least 1 ms;
+	// negative: no limit. Defaults to 5 minutes.
+	IdleLimit time.Duration
+
 	// Compact leaves the columns consumer, tenant and id NULL: about 40 bytes less per key, and nobody can read the
 	// table. Defaults to false.
 	Compact bool
@@ -58,6 +64,7 @@ type Store struct {
 	leases claims.Leases
 	names  claims.Names
 
+	idleLimit    any           // Config.IdleLimit as the server takes it; nil: none
 	answerWithin time.Duration // see there; shorter in tests
 }
 
@@ -78,11 +85,19 @@ func New(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("sqlstore: Config.Schema %q contains a quote or NUL", cfg.Schema)
 	case cfg.InFlightWait < 0, cfg.InFlightWait > 0 && cfg.InFlightWait < time.Millisecond:
 		return nil, fmt.Errorf("sqlstore: Config.InFlightWait %v is shorter than 1 ms", cfg.InFlightWait)
+	case cfg.IdleLimit > 0 && cfg.IdleLimit < time.Millisecond:
+		return nil, fmt.Errorf("sqlstore: Config.IdleLimit %v is shorter than 1 ms", cfg.IdleLimit)
+	}
+	if cfg.IdleLimit == 0 {
+		cfg.IdleLimit = 5 * time.Minute
 	}
 	if cfg.InFlightWait == 0 {
 		cfg.InFlightWait = 5 * time.Second
 	}
 	s := &Store{cfg: cfg, answerWithin: answerWithin}
+	if cfg.IdleLimit > 0 {
+		s.idleLimit = fmt.Sprintf("%dms", cfg.IdleLimit.Milliseconds())
+	}
 	var err error
 	switch cfg.Dialect {
 	case SQLite:
@@ -126,7 +141,7 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx,
 		return false, err
 	}
 	defer t.close() // rolls back what was not committed, also on a panic or Goexit of fn
-	c := claim{store: s, plan: plan, tx: t.tx}
+	c := claim{store: s, plan: plan, tx: t.tx, idleLimit: s.idleLimit}
 	answers, err := c.make(ctx)
 	if errors.Is(err, errUncovered) {
 		return true, err

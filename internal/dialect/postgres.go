@@ -20,12 +20,13 @@ type Postgres struct {
 // boundedWait bounds the wait for a transaction that holds a key, for the one statement whose row source it is, so that it
 // runs before the first row is inserted. AfterClaim sets it back; set_config(…, true) ends with the transaction.
 const boundedWait = `(SELECT set_config('txonce.lock_timeout', current_setting('lock_timeout'), true),
-	set_config('lock_timeout', $8::text, true)) AS settings`
+	set_config('lock_timeout', $9::text, true)` + idleLimit + `) AS settings`
 
 // idleLimit has the server end a transaction that stands idle for too long, as that of a frozen process does, which would
 // otherwise keep its claims for ever. A limit that the session has of its own stands.
-const idleLimit = `(SELECT set_config('idle_in_transaction_session_timeout', CASE current_setting('idle_in_transaction_session_timeout')
-	WHEN '0' THEN coalesce($8::text, '0') ELSE current_setting('idle_in_transaction_session_timeout') END, true)) AS settings`
+const idleLimit = `
+WHERE set_config('idle_in_transaction_session_timeout', CASE current_setting('idle_in_transaction_session_timeout')
+	WHEN '0' THEN coalesce($8::text, '0') ELSE current_setting('idle_in_transaction_session_timeout') END, true) IS NOT NULL`
 
 // The claim. ON CONFLICT DO NOTHING waits for a transaction that holds the key, and writes nothing for a duplicate: no
 // WAL, no transaction id. Keys come sorted, so that two batches cannot wait for each other.
@@ -54,11 +55,11 @@ func NewPostgres(schema string) Postgres {
 	return Postgres{
 		// pgxstore bounds the wait by itself, and asks which transaction this is. Insert is for rows of one consumer and window;
 		// it names the new keys only where some are not, which spares a batch most of its answer.
-		Insert: q(`WITH new AS (` + insertAlike + `, ` + idleLimit + `
+		Insert: q(`WITH new AS (` + insertAlike + `, (SELECT true` + idleLimit + `) AS settings
 ON CONFLICT (key) DO NOTHING RETURNING key)
 SELECT count(*), CASE WHEN count(*) < $9::bigint THEN array_agg(key) END, clock_timestamp(),
 	coalesce(pg_current_xact_id_if_assigned()::text, '') FROM new`),
-		InsertOne: q(insertOne + ` FROM ` + idleLimit + unlessKnown + `, pg_current_xact_id()::text`),
+		InsertOne: q(insertOne + idleLimit + unlessKnown + `, pg_current_xact_id()::text`),
 
 		// sqlstore has the server bound it, and AfterClaim follow.
 		Claim:    q(insert + `, ` + boundedWait + unlessKnown),
@@ -80,7 +81,7 @@ SELECT count(*), CASE WHEN count(*) < $9::bigint THEN array_agg(key) END, clock_
 		Existing: q(`SELECT p.key, p.fingerprint, p.expires_at, p.result, p.consumer, p.tenant, p.id
 FROM unnest($1::uuid[]) AS r(key), LATERAL (SELECT * FROM @processed_messages WHERE key = r.key LIMIT 1) AS p`),
 
-		Forget: q(`DELETE FROM @processed_messages WHERE key = ANY($1::uuid[])`),
+		Forget: q(`DELETE FROM @processed_messages p USING unnest($1::uuid[]) AS r(key) WHERE p.key = r.key`),
 
 		SaveResult: q(`UPDATE @processed_messages SET result = $2::bytea WHERE key = $1::uuid`),
 

@@ -86,8 +86,8 @@ var storeMutations = []mutation{
 	store("how far was forgotten is read after the claim", "internal/dialect/postgres.go",
 		"a_claim_racing_a_purge_is_duplicate_or_unprovable,_never_new",
 		edit{ // read by the INSERT itself, and only handed over by the statement after it
-			"ELSE current_setting('idle_in_transaction_session_timeout') END, true)) AS settings`",
-			"ELSE current_setting('idle_in_transaction_session_timeout') END, true),\n\tset_config('txonce.mutant', coalesce((SELECT forgotten_until::text FROM @txonce_sweep), ''), true)) AS settings`",
+			"ELSE current_setting('idle_in_transaction_session_timeout') END, true) IS NOT NULL`",
+			"ELSE current_setting('idle_in_transaction_session_timeout') END, true) IS NOT NULL\n\tAND set_config('txonce.mutant', coalesce((SELECT forgotten_until::text FROM @txonce_sweep), ''), true) IS NOT NULL`",
 		},
 		edit{
 			"Sweep:     q(`SELECT current_setting('transaction_isolation'), forgotten_until FROM @txonce_sweep`)",
