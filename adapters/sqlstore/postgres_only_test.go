@@ -282,3 +282,21 @@ func TestPostgresPurgeBehindALock(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A process that freezes inside its handler must not keep its claim for ever, nor commit when it thaws.
+func TestPostgresFrozenProcessLosesItsClaim(t *testing.T) {
+	d := openPostgres(t, testdb.Postgres(t))
+	other := d.open(t, d.dsn, deduptest.Options{Wait: 20 * time.Second})
+	frozen := newNode(t, d.db, sqlstore.Config{Dialect: sqlstore.Postgres, IdleLimit: 300 * time.Millisecond})
+	var thawed []dedup.Claim
+	err := frozen.InTx(t.Context(), []dedup.Record{record("k")}, func(*sql.Tx, []dedup.Claim) error {
+		thawed = claim(t, other, record("k")) // stands idle meanwhile
+		return nil
+	})
+	if err == nil || !frozen.Retryable(err) {
+		t.Errorf("the frozen one: %v; want a retryable error", err)
+	}
+	if len(thawed) != 1 || thawed[0].Verdict != dedup.First {
+		t.Errorf("the other one: %v, want first", thawed)
+	}
+}
