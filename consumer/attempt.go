@@ -147,6 +147,7 @@ func (b *batch[TTx]) handleBatch(ctx context.Context, tx TTx, answers []answer) 
 
 func (b *batch[TTx]) committed(ctx context.Context, ans answer) {
 	ans.done, ans.committed = true, true
+	b.inFlight.over(ans.derived)
 	if ans.verdict == dedup.First {
 		b.trace(ctx, onCommitted, ans.msg, nil)
 	}

@@ -109,6 +109,7 @@ func (b *batch[TTx]) judge(ctx context.Context, i, epoch int, err error) {
 	refused, isRefused := errors.AsType[*refusal](err)
 	switch {
 	case errors.Is(err, dedup.ErrInFlight):
+		b.inFlight.again(ctx, b.cfg.Logger, &b.items[i], err)
 		b.retry(ctx, []int{i}, &RetryError{Err: err, After: b.cfg.wait(b.deferrals + 1), Blameless: true})
 	case b.cfg.Store.Retryable(err): // also if the handler calls it permanent: it cannot know
 		b.lone++

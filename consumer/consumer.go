@@ -17,6 +17,7 @@ type Consumer[TTx any] struct {
 	lot      ParkingLot[TTx] // nil: messages given up on are rejected
 	keys     keyLock
 	pause    pause
+	inFlight inFlight
 	budget   *parkBudget
 	started  atomic.Bool
 	starting chan struct{} // holds one while somebody starts

@@ -1,9 +1,11 @@
 package consumer_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
@@ -207,6 +209,31 @@ func TestATwinInAnotherProcessIsDeferredWithoutBlame(t *testing.T) {
 		if n := traced.count("parked") + traced.count("claimed"); n != 0 {
 			t.Errorf("the twin was run or parked: %v", traced.take())
 		}
+	})
+}
+
+// A frozen process keeps its claim: whoever waits for it says so, once.
+func TestAKeyInFlightForLongIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := consumertest.NewStore().Database()
+		var log bytes.Buffer
+		frozen := newConsumer(t, config{Store: consumertest.NewStoreOn(db), Handle: func(ctx context.Context, tx tx, m *consumer.Message) error {
+			<-time.After(10 * time.Minute)
+			return tx.Add(m.ID)
+		}})
+		waits := newConsumer(t, config{Store: consumertest.NewStoreOn(db), Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+		go process(t, frozen, msg("1", "a"))
+		synctest.Wait()
+		for i := range 30 {
+			if i == 9 && log.Len() > 0 {
+				t.Errorf("after 9 times: %s", &log)
+			}
+			wantRetry(t, waits.ProcessBatch(t.Context(), []*consumer.Message{msg("1", "a")})[0], true)
+		}
+		if n := strings.Count(log.String(), "is a process frozen?"); n != 1 || !strings.Contains(log.String(), "key=1") {
+			t.Errorf("%d lines, want one that names the key: %s", n, &log)
+		}
+		process(t, waits, msg("1", "a"))
 	})
 }
 
