@@ -103,3 +103,9 @@ func isHandlers(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Severity == "ERROR" && (strings.HasPrefix(pg.Code, "23") || pg.Code == "P0001")
 }
+
+// isUndefined reports that a table or column is missing.
+func isUndefined(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "42703" || pg.Code == "3F000")
+}

@@ -49,7 +49,7 @@ var storeMutations = []mutation{
 	store("keys that concatenate alike are two", "dedup/key.go", "keys_that_concatenate_alike_never_meet", edit{
 		`b = binary.AppendUvarint(b, uint64(len(field)))`, `_ = binary.MaxVarintLen16`,
 	}),
-	store("a row of another natural key is no duplicate", pgx+"/claim.go", "a_derived_key_of_another_natural_key_is_a_collision", edit{
+	store("a row of another natural key is no duplicate", pgx+"/row.go", "a_derived_key_of_another_natural_key_is_a_collision", edit{
 		`readable && other != asked[row.key]`, `readable && other != asked[row.key] && false`,
 	}),
 	store("COMMIT is sent only in the transaction that claimed", pgx+"/guard.go",
