@@ -246,3 +246,20 @@ func TestStepsAfterASwallowedError(t *testing.T) {
 		})
 	}
 }
+
+// A program that claims without Register gets the same durability: the first claim asks for it.
+func TestStandbysAreLookedForWithoutRegister(t *testing.T) {
+	pool := testPool(t, testdb.Schema(t, testdb.Postgres(t)), 2)
+	if err := pgxstore.Migrate(t.Context(), pool, ""); err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(t, pgxstore.Config{Pool: pool})
+	pgxstore.SetFlush(s, true) // which is not what the server says
+	recs := []dedup.Record{{Key: dedup.Key{Consumer: "billing", ID: "order-1"}, Time: time.Now()}}
+	if err := s.InTx(t.Context(), recs, func(pgx.Tx, []dedup.Claim) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if pgxstore.Flush(s) {
+		t.Error("the first claim did not ask the server for its standbys")
+	}
+}

@@ -15,3 +15,6 @@ func EndLease(s *Store, consumer string, window time.Duration, until time.Time) 
 	s.leases.Cover([]claims.Window{w}, time.Now().AddDate(10, 0, 0)) // forgets it
 	s.leases.Registered(w, until, time.Now())
 }
+
+// Flush reports whether duplicates write WAL.
+func Flush(s *Store) bool { return s.flush.Load() }

@@ -51,7 +51,6 @@ func (s *Store) checkSettings(ctx context.Context) error {
 	if err := s.cfg.Pool.QueryRow(ctx, s.sql.Settings).Scan(&sync, &fsync, &recovering, &readOnly, &standbys); err != nil {
 		return databaseError{fmt.Errorf("pgxstore: read the database's settings: %w", err)}
 	}
-	s.flush.Store(standbys != "")
 	switch {
 	case recovering:
 		return databaseError{fmt.Errorf("pgxstore: the database is a standby: connect to the primary (target_session_attrs=read-write)")}
@@ -114,6 +113,12 @@ func (s *Store) use(ctx context.Context, w claims.Window) error {
 	if err != nil {
 		return databaseError{fmt.Errorf("pgxstore: register consumer %q: %w", w.Consumer, err)}
 	}
+	// Here and not at Register alone, because a program may claim without it.
+	var standbys bool
+	if err := s.cfg.Pool.QueryRow(ctx, s.sql.Standbys).Scan(&standbys); err != nil {
+		return databaseError{fmt.Errorf("pgxstore: read the database's settings: %w", err)}
+	}
+	s.flush.Store(standbys)
 	s.leases.Registered(w, until, asked)
 	return nil
 }

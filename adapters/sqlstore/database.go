@@ -33,6 +33,9 @@ type database interface {
 	// patiently runs f, again and again where another connection is writing.
 	patiently(ctx context.Context, f func() error) error
 
+	// registered is called when windows are registered, at start and twice a day: what else may have changed is read again.
+	registered(ctx context.Context, db *sql.DB) error
+
 	// check refuses at start what would forget commits, or refuse to write.
 	check(ctx context.Context, db *sql.DB) error
 	// sweep deletes what has expired in the next part of the table, in tx.

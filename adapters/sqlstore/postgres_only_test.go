@@ -300,3 +300,22 @@ func TestPostgresFrozenProcessLosesItsClaim(t *testing.T) {
 		t.Errorf("the other one: %v, want first", thawed)
 	}
 }
+
+// A program that claims without Register gets the same durability: the first claim asks for it.
+func TestPostgresStandbysAreLookedForWithoutRegister(t *testing.T) {
+	d := openPostgres(t, testdb.Postgres(t))
+	s := d.open(t, d.dsn, deduptest.Options{})
+	s.HasStandbys() // which is not what the server says
+	claim(t, s, record("k"))
+	err := s.InTx(t.Context(), []dedup.Record{record("k")}, func(tx *sql.Tx, _ []dedup.Claim) error {
+		var wrote bool
+		err := tx.QueryRow(`SELECT pg_current_xact_id_if_assigned() IS NOT NULL`).Scan(&wrote)
+		if wrote {
+			t.Error("the first claim did not ask the server for its standbys")
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -16,7 +16,6 @@ func (d *postgres) check(ctx context.Context, db *sql.DB) error {
 	if err := db.QueryRowContext(ctx, d.sql.Settings).Scan(&sync, &fsync, &recovering, &readOnly, &standbys); err != nil {
 		return databaseError{fmt.Errorf("sqlstore: read the database's settings: %w", err)}
 	}
-	d.flush.Store(standbys != "")
 	switch {
 	case recovering:
 		return databaseError{errors.New("sqlstore: the database is a standby: connect to the primary (target_session_attrs=read-write)")}
@@ -28,6 +27,16 @@ func (d *postgres) check(ctx context.Context, db *sql.DB) error {
 	case sync == "off", sync == "local" && standbys != "":
 		return fmt.Errorf("%w: synchronous_commit is %s; set it to on for this role or database, or set Config.AllowAsyncCommit", dedup.ErrNotDurable, sync)
 	}
+	return nil
+}
+
+// registered looks for standbys here and not at Register alone, because a program may claim without it.
+func (d *postgres) registered(ctx context.Context, db *sql.DB) error {
+	var standbys bool
+	if err := db.QueryRowContext(ctx, d.sql.Standbys).Scan(&standbys); err != nil {
+		return err
+	}
+	d.flush.Store(standbys)
 	return nil
 }
 

@@ -83,6 +83,9 @@ func (s *Store) useWindows(ctx context.Context, windows []claims.Window) error {
 func (s *Store) use(ctx context.Context, due []claims.Window) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.InFlightWait+s.answerWithin)
 	defer cancel()
+	if err := s.db.registered(ctx, s.cfg.DB); err != nil {
+		return s.claimError(fmt.Errorf("read the database's settings: %w", err))
+	}
 	for _, w := range due {
 		asked := time.Now()
 		var until instant

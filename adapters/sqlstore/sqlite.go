@@ -168,3 +168,5 @@ func sqliteCode(err error) (code int, known bool) {
 	}
 	return e.Code(), true
 }
+
+func (d *sqlite) registered(context.Context, *sql.DB) error { return nil }

@@ -10,7 +10,7 @@ type Postgres struct {
 	AfterClaim, Sweep, Forgotten, Windows, Existing string
 	Forget, SaveResult, Lookup, FlushDuplicate      string
 	// Windows and checks.
-	UseWindow, SchemaVersion, Settings string
+	UseWindow, Standbys, SchemaVersion, Settings string
 	// Dead letters.
 	Park, Take, Letters, DropSettled string
 	// Sweeping.
@@ -96,6 +96,9 @@ FROM @processed_messages WHERE key = $1::uuid`),
 VALUES ($1::text, $2::bigint, clock_timestamp(), clock_timestamp() + $3::float8 * interval '1 second')
 ON CONFLICT (consumer, window_seconds) DO UPDATE SET used_until = greatest(w.used_until, excluded.used_until)
 RETURNING used_until`),
+
+		// Whether COMMIT waits for synchronous standbys: see FlushDuplicate.
+		Standbys: `SELECT current_setting('synchronous_standby_names') <> ''`,
 
 		SchemaVersion: q(`SELECT max(version) FROM @txonce_schema`),
 

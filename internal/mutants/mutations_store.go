@@ -135,4 +135,9 @@ RETURNING`, `RETURNING`,
 		edits: []edit{{`if duplicates && c.store.flush.Load() {`, `if false {`}},
 		pkg:   pgx, run: "TestDuplicateIsAsDurableAsItsCommit", fails: "TestDuplicateIsAsDurableAsItsCommit",
 	},
+	{
+		name: "standbys are looked for without Register too", file: pgx + "/register.go",
+		edits: []edit{{"	s.flush.Store(standbys)\n", ""}},
+		pkg:   pgx, run: "TestStandbysAreLookedForWithoutRegister", fails: "TestStandbysAreLookedForWithoutRegister",
+	},
 }
