@@ -1,0 +1,21 @@
+package outbox
+
+import (
+	"maps"
+	"strconv"
+	"time"
+)
+
+// Layout makes the headers under which a message is published. It must return the same for each publication of a message,
+// and must not change Headers of its argument. Headers of the message itself stand, unless the layout's readers need another value.
+type Layout func(Leased) map[string]string
+
+// PlainLayout is the default: HeaderID, HeaderSequence and HeaderEnqueued beside the message's own headers.
+func PlainLayout(m Leased) map[string]string {
+	headers := make(map[string]string, len(m.Headers)+3)
+	maps.Copy(headers, m.Headers)
+	headers[HeaderID] = m.ID
+	headers[HeaderSequence] = strconv.FormatInt(m.Seq, 10)
+	headers[HeaderEnqueued] = m.Enqueued.UTC().Format(time.RFC3339Nano)
+	return headers
+}

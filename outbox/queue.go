@@ -1,0 +1,113 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ErrLeaseLost: the session's hold ran out, or a shard went to another relay. Nothing was changed; whoever holds the shard
+// now publishes what is pending, so that what this session has published already may be published twice.
+var ErrLeaseLost = errors.New("outbox: lease lost")
+
+// Queue is the relay's side of an outbox. It is safe for concurrent use.
+type Queue interface {
+	// Open begins a session under a fresh random owner, so that nothing of an earlier one counts. It holds nothing until
+	// the first Renew.
+	Open(ctx context.Context, opts SessionOptions) (Session, error)
+}
+
+// SessionOptions describe a relay to its Queue.
+type SessionOptions struct {
+	Name string        // for people; sessions of one name are still several
+	TTL  time.Duration // how long a hold lasts after each Renew, by the database's clock
+}
+
+// Session is one relay's hold on its share of the outbox. Its methods are safe for concurrent use. After ErrLeaseLost of
+// Renew it is over: Close it and open another.
+type Session interface {
+	// Renew extends the hold by TTL, takes free shards up to a fair share, and gives back those beyond it that have
+	// nothing leased. The first Renew begins the hold. When the hold has run out, it fails with ErrLeaseLost, even if no
+	// other relay has taken anything yet.
+	Renew(ctx context.Context) (Hold, error)
+
+	// Lease returns messages that are due, of shards that this session holds and that have nothing leased: those of one
+	// key in their order, and none that stands behind a held-back message of its key. nil: nothing is due. Until they are
+	// settled, further calls leave the shards of what was returned alone.
+	Lease(ctx context.Context, want Want) ([]Leased, error)
+
+	// Settle ends leases as outcomes say, all in one transaction. If any of their tokens is stale it fails with
+	// ErrLeaseLost and changes nothing. After another error nothing or everything has happened: settle them again.
+	Settle(ctx context.Context, outcomes []Outcome) error
+
+	// Close gives back what is held, so that others need not wait for its end, and ends the session.
+	Close(ctx context.Context) error
+}
+
+// Waker is a Session that can tell when Lease may find something. It is a hint, may be missed, and needs polling beneath.
+type Waker interface {
+	Wake() <-chan struct{} // always the same; a value for any number of commits
+}
+
+// Tidier is a Session with upkeep to do: forgetting sent messages, rotating tables, clearing up after dead relays. The
+// relay calls it about once a second. Each call is bounded, and does nothing when nothing is due.
+type Tidier interface {
+	Tidy(ctx context.Context) error
+}
+
+// Hold is what a session holds after Renew.
+type Hold struct {
+	Until     time.Time // by this process's monotonic clock, read before the request: the hold lasts at least until then
+	Shards    int       // held by this session
+	Of        int       // in all
+	Relays    int       // sessions alive, this one among them
+	Namesakes int       // other sessions alive under the same name
+}
+
+// Want bounds what Lease returns.
+type Want struct {
+	Limit int // messages
+	Bytes int // of payloads, keys and headers; a single larger message is leased alone. 0: no bound
+	Part  int // look at one part in Part of the held shards, the next with each call, so that others can be leased meanwhile; 0: 1
+}
+
+// Leased is a message that one session holds until it is settled.
+type Leased struct {
+	Message
+	Seq      int64 // grows in the order of transactions that exclude each other; unique in the outbox
+	Shard    int
+	Token    int64     // fencing token of the shard, which each takeover raises
+	Attempts int       // publications that failed and were counted
+	Enqueued time.Time // by the database's clock
+}
+
+// Verdict is what became of a leased message.
+type Verdict int
+
+// Verdicts. Whatever is neither Sent nor Parked stays pending.
+const (
+	Returned Verdict = iota // not tried, or unknown: due again at once
+	Sent                    // confirmed by the broker
+	Deferred                // failed; it and the later messages of its key are held back for Delay
+	Parked                  // given up on
+)
+
+// Outcome ends the lease of one message.
+type Outcome struct {
+	Leased
+	Verdict   Verdict
+	Cause     error         // of Deferred and Parked
+	Delay     time.Duration // of Deferred
+	Blameless bool          // of Deferred: the broker was at fault; the attempt is not counted
+	KeepOrder KeepOrder     // of Parked
+}
+
+// KeepOrder says what becomes of the later messages of a key of which one is parked, present ones and future ones.
+type KeepOrder int
+
+// The zero value keeps the promise without losing sight of anything.
+const (
+	FollowersWait KeepOrder = iota // until it is unparked or discarded; then they go on by themselves
+	FollowersPark                  // are parked behind it, each to be unparked or discarded
+	FollowersPass                  // are published: the key's order is given up for this message
+)
