@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/outbox"
 )
 
 // attempt is what one transaction came to.
@@ -49,7 +50,7 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 			if ans.verdict != dedup.First {
 				continue
 			}
-			if err := b.handle(ctx, tx, ans.msg); err != nil {
+			if err := b.handle(ctx, tx, ans.rec.Key, ans.msg); err != nil {
 				a.culprits = []int{j}
 				return err
 			}
@@ -121,20 +122,26 @@ func (b *batch[TTx]) answers(ctx context.Context, tx TTx, todo []int, claims []d
 	return answers, nil
 }
 
-func (c *Consumer[TTx]) handle(ctx context.Context, tx TTx, msg *Message) (err error) {
+func (c *Consumer[TTx]) handle(ctx context.Context, tx TTx, key dedup.Key, msg *Message) (err error) {
 	c.cfg.Trace.emit(ctx, onClaimed, Event{Consumer: c.cfg.Name, Message: msg})
 	defer recovered(&err)
 	if c.cfg.Handle == nil {
+		ctx, end := withScopes(ctx, func(*Message) dedup.Key { return key })
+		defer end()
 		return c.cfg.HandleBatch(ctx, tx, []*Message{msg})
 	}
+	ctx, end := outbox.WithScope(ctx, seed(key))
+	defer end()
 	return c.cfg.Handle(ctx, tx, msg)
 }
 
 func (b *batch[TTx]) handleBatch(ctx context.Context, tx TTx, answers []answer) (err error) {
 	var msgs []*Message
+	keys := make(map[*Message]dedup.Key, len(answers))
 	for _, ans := range answers {
 		if ans.verdict == dedup.First {
 			msgs = append(msgs, ans.msg)
+			keys[ans.msg] = ans.rec.Key
 			b.trace(ctx, onClaimed, ans.msg, nil)
 		}
 	}
@@ -142,6 +149,8 @@ func (b *batch[TTx]) handleBatch(ctx context.Context, tx TTx, answers []answer) 
 		return nil
 	}
 	defer recovered(&err)
+	ctx, end := withScopes(ctx, func(msg *Message) dedup.Key { return keys[msg] })
+	defer end()
 	return b.cfg.HandleBatch(ctx, tx, msgs)
 }
 

@@ -93,7 +93,7 @@ func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Repl
 			return err
 		}
 		ran = true
-		return c.handle(ctx, tx, msg)
+		return c.handle(ctx, tx, recs[0].Key, msg)
 	})
 	if errors.Is(err, dedup.ErrFuture) {
 		return false, fmt.Errorf("%w; Replay it AsNew, which leaves its time out", err)

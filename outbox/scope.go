@@ -39,6 +39,11 @@ func WithScope(ctx context.Context, seed string) (scoped context.Context, end fu
 	return context.WithValue(ctx, scopeKey{}, s), s.end
 }
 
+// JoinScope returns ctx with the scope of another context, where counting goes on.
+func JoinScope(ctx, other context.Context) context.Context {
+	return context.WithValue(ctx, scopeKey{}, other.Value(scopeKey{}))
+}
+
 func (s *scope) end() {
 	s.mu.Lock()
 	s.ended = true
