@@ -1,0 +1,124 @@
+package outboxtest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// Lease implements outbox.Session.
+func (s *session) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	if want.Limit <= 0 {
+		return nil, fmt.Errorf("outboxtest: Want.Limit is %d: want at least 1", want.Limit)
+	}
+	m := s.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	if s.over {
+		return nil, outbox.ErrLeaseLost
+	}
+	m.due(now)
+	var found []*row
+	for _, i := range s.part(max(want.Part, 1)) {
+		m.follow(i, now)
+		found = append(found, m.shards[i].next(now, want.Limit)...)
+	}
+	slices.SortFunc(found, func(a, b *row) int { return cmp.Compare(a.Seq, b.Seq) })
+
+	var leased []outbox.Leased
+	room := want.Bytes
+	for _, r := range found {
+		room -= size(r)
+		if len(leased) == want.Limit || want.Bytes > 0 && room < 0 && len(leased) > 0 {
+			break
+		}
+		l := r.Leased
+		l.Token = m.shards[r.Shard].token
+		l.Payload, l.Headers = bytes.Clone(r.Payload), maps.Clone(r.Headers)
+		leased = append(leased, l)
+		if s.leased[r.Shard] == nil {
+			s.leased[r.Shard] = map[int64]bool{}
+		}
+		s.leased[r.Shard][r.Seq] = true
+	}
+	return leased, nil
+}
+
+func size(r *row) int {
+	n := len(r.Payload) + len(r.Key)
+	for name, value := range r.Headers {
+		n += len(name) + len(value)
+	}
+	return n
+}
+
+// part lists the shards to look at: those of this turn's part that are held and have nothing leased.
+func (s *session) part(parts int) (shards []int) {
+	turn := s.turn % parts
+	s.turn = turn + 1
+	n := 0
+	for i := range s.memory.shards {
+		if s.memory.shards[i].owner != s {
+			continue
+		}
+		if n%parts == turn && len(s.leased[i]) == 0 {
+			shards = append(shards, i)
+		}
+		n++
+	}
+	return shards
+}
+
+// next lists the first messages that are due.
+func (sh *shard) next(now time.Time, limit int) (found []*row) {
+	for _, r := range sh.rows {
+		if len(found) == limit {
+			break
+		}
+		if r.Key == "" && r.retryAt.After(now) || r.Key != "" && sh.holds[r.Key] != nil && sh.held(r, now) {
+			continue
+		}
+		found = append(found, r)
+	}
+	return found
+}
+
+// held reports whether r has to wait, and forgets holds that are over.
+func (sh *shard) held(r *row, now time.Time) bool {
+	holds := slices.DeleteFunc(sh.holds[r.Key], func(h hold) bool { return !h.until.IsZero() && !h.until.After(now) })
+	if len(holds) == 0 {
+		delete(sh.holds, r.Key)
+		return false
+	}
+	sh.holds[r.Key] = holds
+	return slices.ContainsFunc(holds, func(h hold) bool { return r.Seq >= h.from })
+}
+
+// follow parks what stands behind a parked message of its key.
+func (m *Memory) follow(i int, now time.Time) {
+	sh := &m.shards[i]
+	if len(sh.holds) == 0 {
+		return
+	}
+	sh.rows = slices.DeleteFunc(sh.rows, func(r *row) bool {
+		for _, h := range sh.holds[r.Key] {
+			if r.Key != "" && h.until.IsZero() && r.Seq >= h.from {
+				r.behind, r.waiting, r.parkedAt = h.from, !h.park, now
+				r.cause = fmt.Sprintf("stands behind message %d of its key", h.from)
+				m.parked[r.Seq] = r
+				return true
+			}
+		}
+		return false
+	})
+}

@@ -1,0 +1,124 @@
+package outboxtest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// Settle implements outbox.Session.
+func (s *session) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	m := s.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, o := range outcomes {
+		if o.Verdict < outbox.Returned || o.Verdict > outbox.Parked {
+			return fmt.Errorf("outboxtest: message %d: no verdict %d", o.Seq, o.Verdict)
+		}
+		if o.Shard < 0 || o.Shard >= len(m.shards) {
+			return fmt.Errorf("outboxtest: message %d: no shard %d", o.Seq, o.Shard)
+		}
+		if sh := &m.shards[o.Shard]; sh.owner != s || sh.token != o.Token {
+			return outbox.ErrLeaseLost
+		}
+	}
+	now := time.Now()
+	for _, o := range outcomes {
+		m.settle(o, now)
+		delete(s.leased[o.Shard], o.Seq)
+	}
+	for _, o := range outcomes { // now that all are where they belong, also what stood behind one of them
+		m.follow(o.Shard, now)
+	}
+	return nil
+}
+
+// settle ends one lease. A message that is gone was settled before.
+func (m *Memory) settle(o outbox.Outcome, now time.Time) {
+	sh := &m.shards[o.Shard]
+	at, found := slices.BinarySearchFunc(sh.rows, o.Seq, bySeq)
+	if !found {
+		return
+	}
+	r := sh.rows[at]
+	switch o.Verdict {
+	case outbox.Sent:
+		sh.rows = slices.Delete(sh.rows, at, at+1)
+		if m.KeepSent > 0 {
+			r.sentAt = now
+			m.sent = append(m.sent, r)
+		}
+	case outbox.Deferred:
+		r.fail(o)
+		if r.Key == "" {
+			r.retryAt = now.Add(o.Delay)
+		} else {
+			sh.holds[r.Key] = append(sh.holds[r.Key], hold{from: r.Seq, until: now.Add(o.Delay)})
+		}
+	case outbox.Parked:
+		sh.rows = slices.Delete(sh.rows, at, at+1)
+		r.fail(o)
+		r.keep, r.parkedAt, r.behind, r.waiting = o.KeepOrder, now, 0, false
+		m.parked[r.Seq] = r
+		m.hold(r.Shard, r.Key)
+	case outbox.Returned:
+	}
+}
+
+// fail counts from what was leased, so that settling twice counts once.
+func (r *row) fail(o outbox.Outcome) {
+	if !o.Blameless {
+		r.Attempts = o.Attempts + 1
+	}
+	r.cause = cmp.Or(o.Cause, errNoCause).Error()
+}
+
+var errNoCause = errors.New("no cause was stated")
+
+// hold says anew which messages of a key have to wait, from what is parked of it, and lets go on what has not.
+func (m *Memory) hold(i int, key string) {
+	if key == "" {
+		return
+	}
+	sh := &m.shards[i]
+	holds := slices.DeleteFunc(sh.holds[key], func(h hold) bool { return h.until.IsZero() })
+	var parked []*row
+	for _, seq := range slices.Sorted(maps.Keys(m.parked)) {
+		if r := m.parked[seq]; r.Shard == i && r.Key == key {
+			parked = append(parked, r)
+		}
+	}
+	var first *hold
+	for _, r := range parked {
+		switch {
+		case first != nil && r.waiting:
+			r.behind = first.from
+		case r.waiting:
+			delete(m.parked, r.Seq)
+			r.back()
+			m.insert(r)
+		case first == nil && (r.behind != 0 || r.keep != outbox.FollowersPass):
+			first = &hold{from: r.Seq, park: r.behind != 0 || r.keep == outbox.FollowersPark}
+		}
+	}
+	if first != nil {
+		holds = append(holds, *first)
+	}
+	if len(holds) == 0 {
+		delete(sh.holds, key)
+		return
+	}
+	sh.holds[key] = holds
+}
+
+// back makes a parked message as it was.
+func (r *row) back() { r.behind, r.waiting, r.cause, r.keep = 0, false, "", 0 }
