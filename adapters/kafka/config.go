@@ -95,12 +95,19 @@ type Assignment struct {
 	Member     string // the Subscriber, as the group calls it
 }
 
-// NewConfig returns sarama's defaults, changed so that a Subscriber accepts them: a new group starts at the oldest
-// message, a gap is an error, and aborted transactions are not seen. Set the rest as you like, above all ClientID.
+// NewConfig returns sarama's defaults, changed so that a Subscriber and a Publisher accept them: a new group starts at
+// the oldest message, a gap is an error, and aborted transactions are not seen; what is sent counts when all replicas have it,
+// sarama's own retries repeat and overtake nothing, and no topic comes to be because its name was misspelled. Set the rest as
+// you like, above all ClientID.
 func NewConfig() *sarama.Config {
 	cfg := sarama.NewConfig()
+	cfg.Metadata.AllowAutoTopicCreation = false
 	cfg.Consumer.Offsets.Initial = sarama.OffsetOldest
 	cfg.Consumer.Group.ResetInvalidOffsets = false
 	cfg.Consumer.IsolationLevel = sarama.ReadCommitted
+	cfg.Producer.RequiredAcks = sarama.WaitForAll
+	cfg.Producer.Idempotent = true
+	cfg.Net.MaxOpenRequests = 1 // as Idempotent demands
+	cfg.Producer.Return.Successes, cfg.Producer.Return.Errors = true, true
 	return cfg
 }

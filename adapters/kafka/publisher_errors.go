@@ -1,0 +1,79 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/IBM/sarama"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// classify says whose fault err is: that of a message to topic, for now or for good, or that of the brokers.
+func classify(topic string, err error) error {
+	named := fmt.Errorf("kafka: topic %q: %w", topic, err)
+	var settings sarama.ConfigurationError
+	var unencodable sarama.PacketEncodingError
+	var partition *partitionError
+	switch {
+	case errors.As(err, &settings), errors.As(err, &unencodable):
+		return outbox.Permanent(named)
+	case errors.As(err, &partition), errors.Is(err, sarama.ErrInvalidPartition):
+		return named
+	}
+	var answer sarama.KError
+	if !errors.As(err, &answer) {
+		return &outbox.UnavailableError{Err: named} // connections, and what sarama says when it has none
+	}
+	switch answer {
+	case sarama.ErrInvalidTopic:
+		return outbox.Permanent(named)
+	case sarama.ErrMessageSizeTooLarge, sarama.ErrMessageSetSizeTooLarge:
+		return &batchError{fmt.Errorf("%w; send less, or raise the topic's max.message.bytes", named)}
+	case sarama.ErrInvalidRecord:
+		return &batchError{fmt.Errorf("%w; a compacted topic, for one, takes no message without key", named)}
+	case sarama.ErrInvalidTimestamp:
+		return &batchError{fmt.Errorf("%w; is this machine's clock right?", named)}
+	case sarama.ErrUnknownTopicOrPartition:
+		return fmt.Errorf("%w; create it, it is not created by publishing to it", named)
+	case sarama.ErrTopicAuthorizationFailed:
+		return fmt.Errorf("%w; grant this client WRITE on it", named)
+	case sarama.ErrLeaderNotAvailable, sarama.ErrNotLeaderForPartition, sarama.ErrRequestTimedOut, sarama.ErrBrokerNotAvailable,
+		sarama.ErrReplicaNotAvailable, sarama.ErrNetworkException, sarama.ErrNotEnoughReplicas, sarama.ErrNotEnoughReplicasAfterAppend,
+		sarama.ErrKafkaStorageError, sarama.ErrFencedLeaderEpoch, sarama.ErrUnknownLeaderEpoch, sarama.ErrThrottlingQuotaExceeded,
+		sarama.ErrOffsetsLoadInProgress, sarama.ErrConsumerCoordinatorNotAvailable, sarama.ErrNotCoordinatorForConsumer, // for a producer's number
+		sarama.ErrClusterAuthorizationFailed, sarama.ErrSASLAuthenticationFailed, sarama.ErrUnsupportedSASLMechanism, sarama.ErrIllegalSASLState:
+		return &outbox.UnavailableError{Err: named}
+	default:
+		if fencing(err) {
+			return &outbox.UnavailableError{Err: named}
+		}
+		return named
+	}
+}
+
+// fencing says whether err means that the brokers do not accept the numbers under which a producer sends.
+func fencing(err error) bool {
+	var answer sarama.KError
+	if !errors.As(err, &answer) {
+		return false
+	}
+	switch answer {
+	case sarama.ErrOutOfOrderSequenceNumber, sarama.ErrInvalidProducerEpoch, sarama.ErrUnknownProducerID,
+		sarama.ErrInvalidProducerIDMapping, sarama.ErrProducerFenced:
+		return true
+	default:
+		return false
+	}
+}
+
+// batchError refuses a batch, of which one message at least is at fault.
+type batchError struct{ err error }
+
+func (e *batchError) Error() string { return e.err.Error() }
+func (e *batchError) Unwrap() error { return e.err }
+
+func ofBatch(err error) bool {
+	var b *batchError
+	return errors.As(err, &b)
+}

@@ -1,0 +1,46 @@
+package kafka
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+
+	"github.com/IBM/sarama"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// record is a message on its way, and where its answer goes.
+type record struct {
+	sarama.ProducerMessage
+	call  *call
+	index int
+}
+
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+// newRecord returns message i of c as sarama wants it, or why no broker would take it. Its timestamp is that of its
+// publication: with that of its enqueueing a broker might at once delete as too old what an outage has delayed.
+func (p *Publisher) newRecord(m *outbox.Message, c *call, i int) (*record, error) {
+	if !topicName.MatchString(m.Topic) || m.Topic == "." || m.Topic == ".." {
+		return nil, outbox.Permanent(fmt.Errorf("kafka: topic %q: want at most 249 of a-z A-Z 0-9 . _ -, but not . or .. alone", m.Topic))
+	}
+	r := &record{call: c, index: i}
+	r.Topic, r.Metadata = m.Topic, r
+	if m.Key != "" {
+		r.Key = sarama.StringEncoder(m.Key)
+	}
+	r.Value = sarama.ByteEncoder(m.Payload)
+	if m.Payload == nil {
+		r.Value = sarama.ByteEncoder{} // an empty value, where nil would be a tombstone
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
+		r.Headers = append(r.Headers, sarama.RecordHeader{Key: []byte(name), Value: []byte(m.Headers[name])})
+	}
+	if size := r.ByteSize(2); size > p.conf.Producer.MaxMessageBytes {
+		return nil, outbox.Permanent(fmt.Errorf("kafka: topic %q: the message has %d bytes, and the Client's Producer.MaxMessageBytes is %d; send less, or raise it and the topic's max.message.bytes",
+			m.Topic, size, p.conf.Producer.MaxMessageBytes))
+	}
+	return r, nil
+}

@@ -1,0 +1,183 @@
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/outbox"
+)
+
+// publisherConfig gives up quickly, and refuses nothing that a test does to it.
+func publisherConfig() *sarama.Config {
+	cfg := kafka.NewConfig()
+	cfg.ClientID = "txonce-test"
+	cfg.Metadata.Retry.Backoff = 50 * time.Millisecond
+	cfg.Producer.Retry.Backoff = 50 * time.Millisecond
+	return cfg
+}
+
+func newPublisher(t *testing.T, brokers []string, cfg *sarama.Config) *kafka.Publisher {
+	t.Helper()
+	p, err := kafka.NewPublisher(kafka.PublisherConfig{Client: dial(t, brokers, cfg)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// publish gives msgs at most so long, and returns one answer for each.
+func publish(t *testing.T, p outbox.Publisher, within time.Duration, msgs ...outbox.Message) []error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	start := time.Now()
+	errs := p.Publish(ctx, msgs)
+	if took := time.Since(start); took > within+2*time.Second {
+		t.Errorf("Publish took %v, although its ctx ended after %v", took, within)
+	}
+	if errs == nil {
+		return make([]error, len(msgs))
+	}
+	if len(errs) != len(msgs) {
+		t.Fatalf("%d answers to %d messages", len(errs), len(msgs))
+	}
+	return errs
+}
+
+func mustPublish(t *testing.T, p outbox.Publisher, msgs ...outbox.Message) {
+	t.Helper()
+	if err := errors.Join(publish(t, p, patience, msgs...)...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// arrived returns all that topic holds, partition by partition.
+func arrived(t *testing.T, brokers []string, topic string) (all []*sarama.ConsumerMessage) {
+	t.Helper()
+	cfg := kafka.NewConfig()
+	client, err := sarama.NewClient(brokers, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	consumer, err := sarama.NewConsumerFromClient(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer consumer.Close()
+	partitions, err := client.Partitions(topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range partitions {
+		end, err := client.GetOffset(topic, n, sarama.OffsetNewest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end == 0 {
+			continue
+		}
+		partition, err := consumer.ConsumePartition(topic, n, sarama.OffsetOldest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			var m *sarama.ConsumerMessage
+			select {
+			case m = <-partition.Messages():
+			case <-time.After(patience):
+				t.Fatalf("partition %d has not been read to its end in time", n)
+			}
+			all = append(all, m)
+			if m.Offset >= end-1 {
+				break
+			}
+		}
+		partition.Close()
+	}
+	return all
+}
+
+func TestPublisherHandsOverAllOfAMessage(t *testing.T) {
+	eachCluster(t, func(t *testing.T, c cluster) {
+		topic := testdb.Topic(t, c.brokers, 3)
+		p := newPublisher(t, c.brokers, publisherConfig())
+		before := time.Now().Add(-time.Second)
+		mustPublish(t, p,
+			outbox.Message{Topic: topic, Key: "k\x00\xff", Payload: []byte("one"), Headers: map[string]string{"b": "2", "a": "\xff\x00", "c": ""}},
+			outbox.Message{Topic: topic})
+		got := map[string]*sarama.ConsumerMessage{}
+		for _, m := range arrived(t, c.brokers, topic) {
+			got[string(m.Value)] = m
+			if m.Timestamp.Before(before) || m.Timestamp.After(time.Now().Add(time.Second)) {
+				t.Errorf("message %q has the timestamp %v", m.Value, m.Timestamp)
+			}
+		}
+		if len(got) != 2 || got["one"] == nil || got[""] == nil {
+			t.Fatalf("arrived: %v", got)
+		}
+		var headers []string
+		for _, h := range got["one"].Headers {
+			headers = append(headers, fmt.Sprintf("%s=%q", h.Key, h.Value))
+		}
+		if diff := cmp.Diff([]string{`a="\xff\x00"`, `b="2"`, `c=""`}, headers); diff != "" {
+			t.Errorf("headers (-want +got):\n%s", diff)
+		}
+		if key := got["one"].Key; string(key) != "k\x00\xff" {
+			t.Errorf("key %q", key)
+		}
+		if m := got[""]; m.Key != nil || m.Value == nil || len(m.Headers) != 0 {
+			t.Errorf("an empty message without key has key %q, value %#v, headers %v; want none, empty and none", m.Key, m.Value, m.Headers)
+		}
+	})
+}
+
+func TestPublisherAnswersForEachMessage(t *testing.T) {
+	eachCluster(t, func(t *testing.T, c cluster) {
+		topic := testdb.Topic(t, c.brokers, 3)
+		missing := topic + "-missing"
+		p := newPublisher(t, c.brokers, publisherConfig())
+		large := make([]byte, 1<<20)
+		for round := range 5 { // sarama's own circuit breaker opens after three
+			errs := publish(t, p, patience,
+				outbox.Message{Topic: topic, Key: "a"}, outbox.Message{Topic: missing, Key: "b"},
+				outbox.Message{Topic: topic, Key: "c", Payload: large}, outbox.Message{Topic: "a b"},
+				outbox.Message{Topic: ".."}, outbox.Message{Topic: strings.Repeat("x", 250)}, outbox.Message{Topic: topic, Key: "d"})
+			for i, want := range []string{"", missing, "MaxMessageBytes", `"a b"`, `".."`, "249", ""} {
+				switch err := errs[i]; {
+				case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+					t.Errorf("round %d: message %d: %v; want %q", round, i, err, want)
+				case outbox.IsPermanent(err) != (i >= 2 && i <= 5):
+					t.Errorf("round %d: message %d: permanent: %v: %v", round, i, outbox.IsPermanent(err), err)
+				case unavailable(err):
+					t.Errorf("round %d: message %d: the broker is blamed: %v", round, i, err)
+				}
+			}
+			if !errors.Is(errs[1], sarama.ErrUnknownTopicOrPartition) {
+				t.Errorf("round %d: the missing topic: %v", round, errs[1])
+			}
+		}
+		if n := len(arrived(t, c.brokers, topic)); n != 10 {
+			t.Errorf("%d messages arrived, want 10", n)
+		}
+	})
+}
+
+func unavailable(err error) bool {
+	var u *outbox.UnavailableError
+	return errors.As(err, &u)
+}
