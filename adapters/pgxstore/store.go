@@ -45,12 +45,16 @@ type Config struct {
 	// AllowAsyncCommit accepts a database that may forget a commit after a crash (synchronous_commit off or local, fsync
 	// off): a message whose effect it forgot is not delivered again. Defaults to false: Register fails with ErrNotDurable.
 	AllowAsyncCommit bool
+
+	// Outbox says how messages to publish are kept. Its zero value keeps them in a table.
+	Outbox OutboxConfig
 }
 
 // Store is a dedup.Store and a consumer.ParkingLot. It is safe for concurrent use.
 type Store struct {
 	cfg    Config
 	sql    dialect.Postgres
+	outbox dialect.PostgresOutbox
 	idle   *string // IdleLimit as the server takes it; nil: none
 	leases claims.Leases
 	names  claims.Names
@@ -70,6 +74,9 @@ func New(cfg Config) (*Store, error) {
 	case cfg.IdleLimit > 0 && cfg.IdleLimit < time.Millisecond:
 		return nil, fmt.Errorf("pgxstore: Config.IdleLimit %v is shorter than 1 ms", cfg.IdleLimit)
 	}
+	if err := cfg.Outbox.validate(); err != nil {
+		return nil, err
+	}
 	if cfg.IdleLimit == 0 {
 		cfg.IdleLimit = 5 * time.Minute
 	}
@@ -83,7 +90,7 @@ func New(cfg Config) (*Store, error) {
 	default:
 		return nil, fmt.Errorf("pgxstore: Config.Isolation %q: want %q, %q or %q", cfg.Isolation, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable)
 	}
-	s := &Store{cfg: cfg, sql: dialect.NewPostgres(cfg.Schema)}
+	s := &Store{cfg: cfg, sql: dialect.NewPostgres(cfg.Schema), outbox: dialect.NewPostgresOutbox(cfg.Schema)}
 	if cfg.IdleLimit > 0 {
 		limit := fmt.Sprintf("%dms", cfg.IdleLimit.Milliseconds())
 		s.idle = &limit

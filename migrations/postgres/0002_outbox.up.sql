@@ -55,6 +55,7 @@ CREATE TABLE outbox_parked (
     cause       text             NOT NULL,
     behind      bigint,                    -- seq of the one that was given up on; NULL: this one was
     waiting     boolean          NOT NULL DEFAULT false, -- goes on by itself when that one does
+    keep_order  smallint         NOT NULL DEFAULT 0, -- what becomes of the key's later messages: 0 they wait, 1 are parked, 2 pass
     parked_at   timestamptz      NOT NULL DEFAULT clock_timestamp()
 );
 CREATE INDEX outbox_parked_key ON outbox_parked (shard, key, seq) WHERE key IS NOT NULL;

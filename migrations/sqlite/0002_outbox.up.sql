@@ -55,6 +55,7 @@ CREATE TABLE outbox_parked (
     cause       TEXT    NOT NULL,
     behind      INTEGER,
     waiting     INTEGER NOT NULL DEFAULT 0,
+    keep_order  INTEGER NOT NULL DEFAULT 0,
     parked_at   INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX outbox_parked_key ON outbox_parked (shard, key, seq) WHERE key IS NOT NULL;
