@@ -1,0 +1,218 @@
+package outboxtest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// holder is a session, driven by hand.
+type holder struct {
+	judge
+	outbox.Session
+	ctx  context.Context
+	hold outbox.Hold // after the last renew
+
+	retryable func(error) bool
+}
+
+// session opens a session that outlasts the case, and takes its share.
+func (e *env[TTx]) session() *holder {
+	e.Helper()
+	s := e.open("suite", time.Minute)
+	s.renew()
+	return s
+}
+
+// open opens a session that holds nothing yet.
+func (e *env[TTx]) open(name string, ttl time.Duration) *holder {
+	e.Helper()
+	s, err := e.Queue.Open(e.ctx, outbox.SessionOptions{Name: name, TTL: ttl})
+	if err != nil {
+		e.Fatalf("Open: %v", err)
+	}
+	e.Cleanup(func() { _ = s.Close(context.WithoutCancel(e.ctx)) })
+	return &holder{judge: e.judge, Session: s, ctx: e.ctx, retryable: e.Retryable}
+}
+
+// again repeats what another attempt may cure.
+func (s *holder) again(do func() error) error {
+	for {
+		err := do()
+		if err == nil || s.retryable == nil || !s.retryable(err) || s.ctx.Err() != nil {
+			return err
+		}
+		pause(s.ctx)
+	}
+}
+
+func (s *holder) renew() outbox.Hold {
+	s.Helper()
+	err := s.again(func() (err error) {
+		s.hold, err = s.Renew(s.ctx)
+		return err
+	})
+	if err != nil {
+		s.Fatalf("Renew: %v", err)
+	}
+	return s.hold
+}
+
+func (s *holder) tidy() {
+	s.Helper()
+	if t, ok := s.Session.(outbox.Tidier); ok {
+		if err := s.again(func() error { return t.Tidy(s.ctx) }); err != nil {
+			s.Fatalf("Tidy: %v", err)
+		}
+	}
+}
+
+// tryLease is one call of Lease.
+func (s *holder) tryLease(want outbox.Want) (leased []outbox.Leased, err error) {
+	err = s.again(func() (err error) {
+		leased, err = s.Session.Lease(s.ctx, want)
+		return err
+	})
+	return leased, err
+}
+
+func (s *holder) lease(want outbox.Want) []outbox.Leased {
+	s.Helper()
+	leased, err := s.tryLease(want)
+	if err != nil {
+		s.Fatalf("Lease: %v", err)
+	}
+	s.sound(leased, want)
+	return leased
+}
+
+// sound is what holds of all that is leased, in every case.
+func (s *holder) sound(leased []outbox.Leased, want outbox.Want) {
+	s.Helper()
+	if len(leased) > want.Limit {
+		s.Fatalf("leased %d messages, more than Limit %d", len(leased), want.Limit)
+	}
+	last := map[string]outbox.Leased{}
+	for _, l := range leased {
+		if l.Shard < 0 || l.Shard >= s.hold.Of {
+			s.Fatalf("leased %q of shard %d, of %d shards", l.ID, l.Shard, s.hold.Of)
+		}
+		if before, ok := last[l.Key]; ok && l.Key != "" && before.Seq >= l.Seq {
+			s.Fatalf("leased %q (seq %d) before %q (seq %d) of the same key", before.ID, before.Seq, l.ID, l.Seq)
+		}
+		last[l.Key] = l
+	}
+}
+
+// turn is what a relay does again and again: renew, tidy, lease.
+func (s *holder) turn() []outbox.Leased {
+	s.Helper()
+	s.renew()
+	s.tidy()
+	return s.lease(outbox.Want{Limit: many})
+}
+
+// await takes turns until exactly these are leased. It returns them in that order.
+func (s *holder) await(ids ...string) []outbox.Leased {
+	s.Helper()
+	found := make([]outbox.Leased, len(ids))
+	for missing := len(ids); missing > 0; {
+		leased := s.turn()
+		for _, l := range leased {
+			i := slices.Index(ids, l.ID)
+			if i < 0 {
+				s.Fatalf("leased %q, want only %s", l.ID, few(ids))
+			}
+			if found[i].Seq != 0 {
+				s.Fatalf("leased %q twice", l.ID)
+			}
+			found[i] = l
+			missing--
+		}
+		if len(leased) == 0 && missing > 0 {
+			if s.ctx.Err() != nil {
+				s.Fatalf("not all of %s were leased within %v: %d are missing", few(ids), limit, missing)
+			}
+			pause(s.ctx)
+		}
+	}
+	return found
+}
+
+// quiet fails if anything is leased now.
+func (s *holder) quiet(why string) {
+	s.Helper()
+	for range 3 {
+		if leased := s.turn(); len(leased) > 0 {
+			s.Fatalf("leased %s: %s", few(ids(leased)), why)
+		}
+	}
+}
+
+// drain confirms n messages and returns them in the order in which they were leased. Nothing must be left then.
+func (s *holder) drain(n int) (all []outbox.Leased) {
+	s.Helper()
+	for len(all) < n {
+		leased := s.turn()
+		if len(leased) == 0 {
+			if s.ctx.Err() != nil {
+				s.Fatalf("leased only %d of %d messages within %v", len(all), n, limit)
+			}
+			pause(s.ctx)
+			continue
+		}
+		s.sent(leased...)
+		all = append(all, leased...)
+	}
+	if len(all) > n {
+		s.Fatalf("leased %d messages, want %d: %s", len(all), n, few(ids(all)))
+	}
+	s.quiet("everything was confirmed")
+	return all
+}
+
+// trySettle is one call of Settle.
+func (s *holder) trySettle(outcomes ...outbox.Outcome) error {
+	return s.again(func() error { return s.Settle(s.ctx, outcomes) })
+}
+
+func (s *holder) settle(outcomes ...outbox.Outcome) {
+	s.Helper()
+	if err := s.trySettle(outcomes...); err != nil {
+		s.Fatalf("Settle: %v", err)
+	}
+}
+
+func (s *holder) sent(leased ...outbox.Leased) {
+	s.Helper()
+	s.settle(outcomes(outbox.Sent, leased...)...)
+}
+
+func (s *holder) returned(leased ...outbox.Leased) {
+	s.Helper()
+	s.settle(outcomes(outbox.Returned, leased...)...)
+}
+
+func outcomes(v outbox.Verdict, leased ...outbox.Leased) []outbox.Outcome {
+	list := make([]outbox.Outcome, len(leased))
+	for i, l := range leased {
+		list[i] = outbox.Outcome{Leased: l, Verdict: v}
+		if v == outbox.Deferred || v == outbox.Parked {
+			list[i].Cause = errRefused
+		}
+	}
+	return list
+}
+
+var errRefused = errors.New("refused by the broker of the suite")
+
+func deferred(l outbox.Leased, delay time.Duration) outbox.Outcome {
+	return outbox.Outcome{Leased: l, Verdict: outbox.Deferred, Cause: errRefused, Delay: delay}
+}
+
+func parked(l outbox.Leased, keep outbox.KeepOrder) outbox.Outcome {
+	return outbox.Outcome{Leased: l, Verdict: outbox.Parked, Cause: errRefused, KeepOrder: keep}
+}
