@@ -13,7 +13,7 @@ var ErrLeaseLost = errors.New("outbox: lease lost")
 // Queue is the relay's side of an outbox. It is safe for concurrent use.
 type Queue interface {
 	// Open begins a session under a fresh random owner, so that nothing of an earlier one counts. It holds nothing until
-	// the first Renew.
+	// the first Renew. ctx is that of Open alone. Where the tables are missing, it or Renew fails with ErrSchema.
 	Open(ctx context.Context, opts SessionOptions) (Session, error)
 }
 

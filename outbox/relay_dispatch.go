@@ -1,0 +1,262 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// dispatcher leases batches for as long as its session lasts, and hands them to workers. Its state belongs to one
+// goroutine; workers report to it.
+type dispatcher struct {
+	*session
+	until    ending
+	wakes    <-chan struct{} // of the session; nil: it cannot tell
+	done     chan report
+	inFlight int
+
+	due   bool          // look at once
+	part  int           // see Want.Part
+	seen  int           // wake-ups so far
+	idle  time.Duration // between polls
+	poll  time.Time
+	retry time.Time // when the next message comes back that was deferred here; zero: none is known
+	pause time.Time // no look before
+	fails int       // of Lease, in a row
+
+	published int
+	why       error // a publisher is unavailable
+	err       error // of untilNothingIsDue: why there may be more
+}
+
+// ending says when a dispatcher stops by itself.
+type ending int
+
+const (
+	untilStopped ending = iota
+	untilNothingIsDue
+)
+
+// report is what became of a batch.
+type report struct {
+	published, failed, returned int
+	retryIn                     time.Duration // of the first that was deferred; 0: none was
+	why                         error         // a publisher is unavailable
+	full                        bool          // there may have been more to lease
+	seen                        int           // wake-ups before it was leased
+}
+
+func newDispatcher(s *session, until ending) *dispatcher {
+	d := &dispatcher{session: s, until: until, done: make(chan report, s.cfg.Workers), due: true, part: 1, idle: s.cfg.PollMin}
+	if w, ok := s.queue.(Waker); ok {
+		d.wakes = w.Wake()
+	}
+	return d
+}
+
+// run returns when ctx has ended, the session is lost, or everything is published, and no worker is left.
+func (d *dispatcher) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil && d.work.Err() == nil && !d.finished() {
+		if d.mayLook() {
+			d.look(ctx)
+			continue
+		}
+		timer.Reset(d.nextLook())
+		select {
+		case <-ctx.Done():
+		case <-d.work.Done():
+		case <-d.wake:
+			d.woken()
+		case <-d.wakes:
+			d.woken()
+		case <-d.renewed:
+			d.due = true
+		case rep := <-d.done:
+			d.settled(rep)
+		case <-timer.C:
+			d.due = true
+		}
+	}
+	d.drain(ctx)
+}
+
+// mayLook: at once, if there is a reason to, a worker to give the messages to, and a publisher that takes them.
+func (d *dispatcher) mayLook() bool {
+	free := d.cfg.Workers - d.inFlight
+	if sole := d.outlets.sole; sole != nil {
+		if rest, _ := sole.resting(); rest > 0 {
+			return false
+		}
+		if sole.doubtful() && d.inFlight > 0 { // one batch finds out whether it is available again
+			return false
+		}
+	}
+	return d.due && free > 0 && !time.Now().Before(d.pause)
+}
+
+// nextLook is in how long there will be a reason to look, unless something happens before. Where all workers are busy that
+// is what happens.
+func (d *dispatcher) nextLook() time.Duration {
+	next := d.poll
+	if !d.retry.IsZero() && d.retry.Before(next) {
+		next = d.retry
+	}
+	in := max(time.Until(next), time.Until(d.pause))
+	if d.due {
+		in = time.Until(d.pause)
+	}
+	if sole := d.outlets.sole; sole != nil {
+		rest, _ := sole.resting()
+		in = max(in, rest)
+	}
+	if in <= 0 {
+		return d.cfg.PollMax // and mayLook says no: a report will come
+	}
+	return in
+}
+
+func (d *dispatcher) woken() {
+	d.seen++
+	d.due = true
+}
+
+// look leases what is due and gives it to a worker.
+func (d *dispatcher) look(ctx context.Context) {
+	d.takeWakes()
+	if !d.retry.IsZero() && !time.Now().Before(d.retry) {
+		d.retry = time.Time{}
+	}
+	leasing, cancel := context.WithDeadline(ctx, d.hold.Load().Until)
+	began := time.Now()
+	msgs, err := d.queue.Lease(leasing, Want{Limit: d.cfg.BatchSize, Bytes: d.cfg.BatchBytes, Part: d.part})
+	cancel()
+	if err != nil {
+		d.leaseFailed(ctx, err)
+		return
+	}
+	d.fails = 0
+	d.outages.over(ctx, opLease)
+	full := d.full(msgs)
+	if len(msgs) > 0 {
+		d.inFlight++
+		seen := d.seen
+		go func() {
+			rep := d.handle(ctx, msgs, began)
+			rep.full, rep.seen = full, seen
+			d.done <- rep // there is room for all workers
+		}()
+	}
+	switch {
+	case full:
+		d.part = d.cfg.Workers // leave shards to the other workers
+	case d.part > 1:
+		d.part = 1 // that was not all shards
+	default:
+		d.due = false
+		d.poll = time.Now().Add(d.idle)
+		if len(msgs) == 0 {
+			d.idle = min(2*d.idle, d.cfg.PollMax)
+		}
+	}
+}
+
+// takeWakes forgets the wake-ups that this look answers.
+func (d *dispatcher) takeWakes() {
+	for {
+		select {
+		case <-d.wake:
+			d.seen++
+		case <-d.wakes:
+			d.seen++
+		case <-d.renewed:
+		default:
+			return
+		}
+	}
+}
+
+// full reports whether a bound of Want kept further messages out. It may err: then the next poll finds them.
+func (d *dispatcher) full(msgs []Leased) bool {
+	if len(msgs) >= d.cfg.BatchSize {
+		return true
+	}
+	bytes := 0
+	for i := range msgs {
+		m := &msgs[i]
+		bytes += len(m.Payload) + len(m.Key)
+		for name, value := range m.Headers {
+			bytes += len(name) + len(value)
+		}
+	}
+	return bytes >= d.cfg.BatchBytes/2
+}
+
+func (d *dispatcher) leaseFailed(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil || d.work.Err() != nil:
+		return
+	case errors.Is(err, ErrLeaseLost):
+		d.lost(err)
+		return
+	}
+	err = fmt.Errorf("outbox: lease messages: %w", err)
+	d.queueFailed(ctx, opLease, err)
+	d.fails++
+	d.err = err
+	d.pause = time.Now().Add(queueBackoff(d.fails))
+}
+
+// settled takes in what a worker reports.
+func (d *dispatcher) settled(rep report) {
+	d.inFlight--
+	d.published += rep.published
+	if rep.retryIn > 0 {
+		if at := time.Now().Add(rep.retryIn); d.retry.IsZero() || at.Before(d.retry) {
+			d.retry = at
+		}
+	}
+	if rep.why != nil {
+		d.why = rep.why
+	}
+	if rep.published+rep.failed == 0 { // whatever kept it from being tried must not keep us spinning
+		d.pause = time.Now().Add(d.idle)
+		d.poll = d.pause
+		d.idle = min(2*d.idle, d.cfg.PollMax)
+		if d.why == nil && d.work.Err() == nil {
+			d.err = ErrStalled
+		}
+		return
+	}
+	d.idle = d.cfg.PollMin
+	if next := time.Now().Add(d.idle); next.Before(d.poll) {
+		d.poll = next
+	}
+	// The batch's shards were left alone since it was leased.
+	if rep.full || rep.returned > 0 || rep.seen != d.seen || d.until == untilNothingIsDue {
+		d.due = true
+	}
+}
+
+// finished is never true of untilStopped.
+func (d *dispatcher) finished() bool {
+	switch {
+	case d.until == untilStopped:
+		return false
+	case d.err != nil || d.why != nil && d.outlets.sole != nil:
+		return true
+	}
+	return !d.due && d.inFlight == 0
+}
+
+// drain waits for the workers. They begin nothing new, and those that do not finish within LeaseTTL are cut off.
+func (d *dispatcher) drain(ctx context.Context) {
+	cut := time.AfterFunc(d.cfg.LeaseTTL, func() { d.lose(errors.New("outbox: not drained within Config.LeaseTTL")) })
+	defer cut.Stop()
+	for d.inFlight > 0 {
+		d.settled(<-d.done)
+	}
+	d.err = errors.Join(d.err, d.why, context.Cause(d.work), ctx.Err())
+}

@@ -1,0 +1,164 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// session is one hold on a share of the outbox, from its first Renew until it is given back or lost.
+type session struct {
+	*Relay
+	queue   Session
+	hold    atomic.Pointer[Hold]
+	renewed chan struct{} // there are other shards now
+
+	// work is the context of what was leased. It ends when the session is lost, and not when Run's does.
+	work context.Context
+	lose context.CancelCauseFunc
+	once sync.Once
+}
+
+// Bounds of calls to the Queue, for connections that hang, and how often things are done.
+const (
+	openTimeout  = 10 * time.Second
+	closeTimeout = 2 * time.Second
+	mostRenew    = 5 * time.Second // between two Renews: shards of a relay that left must not wait for long
+	unevenRenew  = time.Second     // while other relays hold more than their share
+	tidyEvery    = time.Second
+)
+
+var errRanOut = errors.New("it was not renewed in time")
+
+// open begins a session and its hold.
+func (r *Relay) open(ctx context.Context) (*session, error) {
+	opening, cancel := context.WithTimeout(ctx, max(r.cfg.LeaseTTL, openTimeout))
+	defer cancel()
+	queue, err := r.cfg.Queue.Open(opening, SessionOptions{Name: r.cfg.Name, TTL: r.cfg.LeaseTTL})
+	if err == nil {
+		var hold Hold
+		if hold, err = queue.Renew(opening); err == nil {
+			r.outages.over(ctx, opOpen)
+			s := &session{Relay: r, queue: queue, renewed: make(chan struct{}, 1)}
+			s.work, s.lose = context.WithCancelCause(context.WithoutCancel(ctx))
+			s.held(hold)
+			if hold.Namesakes > 0 {
+				r.cfg.Logger.WarnContext(ctx, "outbox: other relays are alive under the same name, or one has died within Config.LeaseTTL; they work side by side, but people cannot tell them apart",
+					"relay", r.cfg.Name, "others", hold.Namesakes)
+			}
+			return s, nil
+		}
+		r.leave(ctx, queue)
+	}
+	err = fmt.Errorf("outbox: open a session: %w", err)
+	if ctx.Err() == nil {
+		r.queueFailed(ctx, opOpen, err)
+	}
+	return nil, err
+}
+
+// serve keeps the hold while dispatch runs, and gives it back.
+func (s *session) serve(ctx context.Context, dispatch func()) {
+	keeping, stop := context.WithCancel(s.work)
+	var keepers sync.WaitGroup
+	keepers.Go(func() { s.keep(keeping) })
+	if tidier, ok := s.queue.(Tidier); ok {
+		keepers.Go(func() { s.tidy(keeping, tidier) })
+	}
+	dispatch()
+	stop()
+	keepers.Wait()
+	s.leave(ctx, s.queue)
+	s.lose(nil)
+}
+
+// keep renews the hold until ctx ends or it is lost. It never begins a Renew by which time the hold has run out.
+func (s *session) keep(ctx context.Context) {
+	for wait(ctx, s.renewIn()) {
+		for failures := 0; ; {
+			left := time.Until(s.hold.Load().Until)
+			if left <= 0 {
+				s.lost(errRanOut)
+				return
+			}
+			renewing, cancel := context.WithTimeout(s.work, min(s.cfg.LeaseTTL/3, left))
+			hold, err := s.queue.Renew(renewing)
+			cancel()
+			if err == nil {
+				s.outages.over(ctx, opRenew)
+				s.held(hold)
+				break
+			}
+			if errors.Is(err, ErrLeaseLost) {
+				s.lost(err)
+				return
+			}
+			failures++
+			s.queueFailed(ctx, opRenew, fmt.Errorf("outbox: renew the lease: %w", err))
+			if !wait(ctx, min(queueBackoff(failures), s.cfg.LeaseTTL/10, max(0, time.Until(s.hold.Load().Until)))) {
+				return
+			}
+		}
+	}
+}
+
+// renewIn is sooner when shards are to come.
+func (s *session) renewIn() time.Duration {
+	every := min(s.cfg.LeaseTTL/3, mostRenew)
+	if h := s.hold.Load(); h.Relays > 1 && h.Shards < h.Of/h.Relays {
+		every = min(every, unevenRenew)
+	}
+	return every
+}
+
+func (s *session) held(hold Hold) {
+	before := s.hold.Swap(&hold)
+	if before == nil || before.Shards < hold.Shards {
+		select {
+		case s.renewed <- struct{}{}:
+		default:
+		}
+	}
+	s.trace(s.work, onRenewed, Event{Hold: hold})
+}
+
+// lost ends the session: what is in flight is cut off, and its completions count no more.
+func (s *session) lost(err error) {
+	s.once.Do(func() {
+		if !errors.Is(err, ErrLeaseLost) {
+			err = fmt.Errorf("%w: %w", ErrLeaseLost, err)
+		}
+		s.lose(err)
+		s.cfg.Logger.WarnContext(s.work, "outbox: lease lost; what was in flight may be published twice", "relay", s.cfg.Name, "error", err)
+		s.trace(s.work, onLeaseLost, Event{Err: err})
+	})
+}
+
+// tidy has the upkeep done. It is apart from keep, because a slow one must not delay Renew.
+func (s *session) tidy(ctx context.Context, tidier Tidier) {
+	for wait(ctx, tidyEvery) {
+		tidying, cancel := context.WithTimeout(ctx, s.cfg.LeaseTTL)
+		err := tidier.Tidy(tidying)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			s.queueFailed(ctx, opTidy, fmt.Errorf("outbox: tidy: %w", err))
+		default:
+			s.outages.over(ctx, opTidy)
+		}
+	}
+}
+
+// leave closes a session, also after ctx has ended. If that fails, others wait for the end of the hold.
+func (r *Relay) leave(ctx context.Context, queue Session) {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if err := queue.Close(closing); err != nil && !errors.Is(err, ErrLeaseLost) {
+		r.cfg.Logger.WarnContext(ctx, "outbox: could not give back the lease; its shards wait until it has run out", "relay", r.cfg.Name, "error", err)
+	}
+}
