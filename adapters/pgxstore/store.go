@@ -54,12 +54,18 @@ type Config struct {
 type Store struct {
 	cfg    Config
 	sql    dialect.Postgres
+	writes dialect.PostgresOutboxWrite
 	outbox dialect.PostgresOutbox
 	idle   *string // IdleLimit as the server takes it; nil: none
 	leases claims.Leases
 	names  claims.Names
 	flush  atomic.Bool   // a duplicate must write WAL, see dialect.Postgres.FlushDuplicate
 	spare  chan struct{} // above READ COMMITTED: leaves one of the pool's connections to read the horizon; else nil
+
+	shards   atomic.Int64 // of the outbox; 0: not read yet
+	wakes    broadcaster
+	notifier notifier
+	listener listener
 }
 
 // New returns a Store. It does not touch the database: see Register.
@@ -90,7 +96,7 @@ func New(cfg Config) (*Store, error) {
 	default:
 		return nil, fmt.Errorf("pgxstore: Config.Isolation %q: want %q, %q or %q", cfg.Isolation, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable)
 	}
-	s := &Store{cfg: cfg, sql: dialect.NewPostgres(cfg.Schema), outbox: dialect.NewPostgresOutbox(cfg.Schema)}
+	s := &Store{cfg: cfg, sql: dialect.NewPostgres(cfg.Schema), writes: dialect.NewPostgresOutboxWrite(cfg.Schema), outbox: dialect.NewPostgresOutbox(cfg.Schema)}
 	if cfg.IdleLimit > 0 {
 		limit := fmt.Sprintf("%dms", cfg.IdleLimit.Milliseconds())
 		s.idle = &limit

@@ -1,0 +1,122 @@
+package pgxstore
+
+import (
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/outbox"
+)
+
+// outgoing is a message as a statement takes it. It shares the payload with the message that it was made of.
+type outgoing struct {
+	id, topic, key string
+	payload        []byte // not nil
+	headers        string // JSON; empty: none
+	notBefore      time.Time
+}
+
+func outgoingRows(msgs []outbox.Message) ([]outgoing, error) {
+	rows := make([]outgoing, len(msgs))
+	for i := range msgs {
+		m := &msgs[i]
+		rows[i] = outgoing{id: m.ID, topic: m.Topic, key: m.Key, payload: m.Payload}
+		if m.Payload == nil {
+			rows[i].payload = []byte{}
+		}
+		if !m.NotBefore.IsZero() {
+			rows[i].notBefore = claims.Ceil(m.NotBefore)
+		}
+		if len(m.Headers) == 0 {
+			continue
+		}
+		headers, err := consumer.EncodeHeaders(m.Headers)
+		if err != nil {
+			return nil, fmt.Errorf("pgxstore: enqueue: message %q: headers: %w", m.ID, err)
+		}
+		rows[i].headers = string(headers)
+	}
+	return rows, nil
+}
+
+// maxStatement is about how many bytes of messages one statement carries. The server takes a gigabyte, in memory.
+const maxStatement = 8 << 20
+
+// fitting returns how many of rows, at least one, go into one statement.
+func fitting(rows []outgoing) int {
+	size := 0
+	for i := range rows {
+		r := &rows[i]
+		size += len(r.id) + len(r.topic) + len(r.key) + len(r.payload) + len(r.headers) + 32
+		if size > maxStatement && i > 0 {
+			return i
+		}
+	}
+	return len(rows)
+}
+
+// insertion returns the statement that writes rows. An array that holds nothing is NULL, which stands for as many
+// NULLs.
+func (s *Store) insertion(rows []outgoing, shards int) (sql string, args []any) {
+	if len(rows) == 1 && rows[0].notBefore.IsZero() {
+		r := &rows[0]
+		return s.writes.EnqueueOne, []any{r.shard(shards), r.id, r.topic, []byte(r.key), r.payload, r.headers}
+	}
+	var (
+		n             = len(rows)
+		of            = make([]int16, n)
+		ids, topics   = make([]string, n), make([]string, n)
+		keys, headers = [][]byte(nil), []string(nil)
+		payloads      = make([][]byte, n)
+		times         []time.Time
+	)
+	for i := range rows {
+		r := &rows[i]
+		of[i], ids[i], topics[i], payloads[i] = r.shard(shards), r.id, r.topic, r.payload
+		if r.key != "" {
+			if keys == nil {
+				keys = empty(n)
+			}
+			keys[i] = []byte(r.key)
+		}
+		if r.headers != "" {
+			if headers == nil {
+				headers = make([]string, n)
+			}
+			headers[i] = r.headers
+		}
+		if !r.notBefore.IsZero() {
+			if times == nil {
+				times = make([]time.Time, n)
+			}
+			times[i] = r.notBefore
+		}
+	}
+	args = []any{of, ids, topics, keys, payloads, headers}
+	if times == nil {
+		return s.writes.Enqueue, args
+	}
+	return s.writes.EnqueueNotBefore, append(args, times)
+}
+
+func (r *outgoing) shard(shards int) int16 {
+	return int16(outbox.Shard(&outbox.Message{ID: r.id, Key: r.key}, shards))
+}
+
+func empty(n int) [][]byte {
+	a := make([][]byte, n)
+	for i := range a {
+		a[i] = []byte{}
+	}
+	return a
+}
+
+// serial is the number of a key's advisory lock. Two keys that share one wait for each other without need; so does a lock
+// of the application's own.
+func serial(key string) int64 {
+	h := fnv.New64a()
+	h.Write([]byte("txonce outbox serialize\x00" + key))
+	return int64(h.Sum64())
+}

@@ -1,0 +1,71 @@
+package pgxstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/outbox"
+)
+
+var _ outbox.Writer[pgx.Tx] = (*Store)(nil)
+
+// Enqueue implements outbox.Writer. In a transaction of the caller's own it sends one statement at once; call Wake after the
+// commit.
+func (s *Store) Enqueue(ctx context.Context, tx pgx.Tx, msgs ...outbox.Message) error {
+	ready, err := outbox.Prepare(ctx, msgs)
+	if err != nil || len(ready) == 0 {
+		return err
+	}
+	rows, err := outgoingRows(ready)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, tx, rows)
+}
+
+// write sends rows, a statement for as many as one may hold.
+func (s *Store) write(ctx context.Context, tx pgx.Tx, rows []outgoing) error {
+	shards, err := s.shardsIn(ctx, tx)
+	if err != nil {
+		return err
+	}
+	for len(rows) > 0 {
+		n := fitting(rows)
+		sql, args := s.insertion(rows[:n], shards)
+		if _, err := tx.Exec(ctx, sql, args...); err != nil {
+			return s.stepError("enqueue", err)
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// shardsIn returns the number of shards, which never changes while there are messages. It is read in the first transaction
+// that enqueues, because a pool whose connections all wait here for another one would wait for ever.
+func (s *Store) shardsIn(ctx context.Context, tx querier) (int, error) {
+	if n := s.shards.Load(); n > 0 {
+		return int(n), nil
+	}
+	var count, last int64
+	if err := tx.QueryRow(ctx, s.writes.Shards).Scan(&count, &last); err != nil {
+		return 0, s.stepError("enqueue: count the shards", err)
+	}
+	if count == 0 || last != count-1 {
+		return 0, databaseError{fmt.Errorf("%w: table txonce_shards has %d rows, and the last shard is %d: want all from 0 on, as the migration wrote them", dedup.ErrSchema, count, last)}
+	}
+	s.shards.Store(count)
+	return int(count), nil
+}
+
+// Serialize makes transactions that name the same key follow each other, from here to their end: what they enqueue is
+// then published in the order in which they commit, though they lock no row in common. It waits for the transaction that
+// has the key; bound that by ctx, or by the session's lock_timeout, whose error is Retryable. Name several keys in the
+// same order everywhere, or transactions wait for each other until the server ends one. Rolling back to a savepoint gives
+// up what was taken after it.
+func (s *Store) Serialize(ctx context.Context, tx pgx.Tx, key string) error {
+	_, err := tx.Exec(ctx, s.writes.Serialize, serial(key))
+	return s.stepError("serialize", err)
+}
