@@ -1,0 +1,213 @@
+package pgxstore
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/outbox"
+)
+
+const (
+	lookAtFirst = 2 << 10 // rows of a shard, as long as not all of them wait
+	lookAtMost  = 2 << 20
+	lookTired   = 64 << 10              // from here on a shard rests after each look
+	dueEvery    = 20 * time.Millisecond // how often Lease looks for messages that have become due
+	dueAtOnce   = 1000
+)
+
+// Lease implements outbox.Session.
+func (s *session) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+	if want.Limit <= 0 || want.Bytes < 0 {
+		return nil, fmt.Errorf("pgxstore: outbox: lease: Want.Limit %d, Bytes %d: want at least 1, 0", want.Limit, want.Bytes)
+	}
+	if s.ranOut() {
+		return nil, outbox.ErrLeaseLost
+	}
+	shards, done := s.idle(want.Part)
+	defer done()
+	if len(shards) == 0 {
+		return nil, nil
+	}
+	// Each shard is asked for its part of the batch, which spreads it over many keys. Where few shards have messages, they
+	// are asked again for all of it.
+	most := (want.Limit + len(shards) - 1) / len(shards)
+	found, err := s.look(ctx, shards, want, most)
+	for err == nil && len(found.messages) < want.Limit && !found.cut {
+		again := found.full
+		if len(found.messages) == 0 {
+			again = append(again, found.deeper...)
+		}
+		if len(again) == 0 || len(found.messages) > want.Limit/2 {
+			break
+		}
+		found, err = s.look(ctx, shards, want, want.Limit)
+		if len(found.messages) > 0 {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range found.messages {
+		if sh := s.held[found.messages[i].Shard]; sh != nil { // else it was lost meanwhile, which Settle will say
+			sh.leased[found.messages[i].Seq] = true
+		}
+	}
+	return found.messages, nil
+}
+
+// ranOut: by this process's clock, which is ahead of the database's by the round trip of the last Renew.
+func (s *session) ranOut() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over || s.begun && time.Now().After(s.until)
+}
+
+// found is what one look at the shards has found.
+type found struct {
+	messages []outbox.Leased
+	cut      bool  // by number or bytes: there is more
+	full     []int // shards that had as many as they were asked for
+	deeper   []int // shards whose first rows all wait: the next look is further
+}
+
+// look reads the first messages of shards that are due, up to most of each.
+func (s *session) look(ctx context.Context, shards []int, want outbox.Want, most int) (f found, err error) {
+	numbers, tokens := s.tokens(shards)
+	looks, mosts := make([]int64, len(numbers)), make([]int64, len(numbers))
+	s.mu.Lock()
+	for i, n := range numbers {
+		looks[i], mosts[i] = lookAtFirst, int64(most)
+		if sh := s.held[int(n)]; sh != nil {
+			looks[i] = max(sh.look, int64(most)+1)
+		}
+	}
+	due := time.Now().After(s.dueAt)
+	s.mu.Unlock()
+	bytes := int64(want.Bytes)
+	if bytes == 0 {
+		bytes = math.MaxInt64
+	}
+	began := time.Now()
+	ends := map[int]bool{}
+	err = s.store.outboxTx(ctx, "lease", func(b *pgx.Batch) {
+		if due {
+			b.Queue(s.store.outbox.Due, dueAtOnce)
+		}
+		b.Queue(s.store.outbox.Lease, s.owner, numbers, tokens, looks, want.Limit, bytes, mosts).Query(func(rows pgx.Rows) error {
+			for rows.Next() {
+				m, n, held, err := leased(rows)
+				if err != nil {
+					return err
+				}
+				if n == looks[indexOf(numbers, m.Shard)] {
+					ends[m.Shard] = true
+				}
+				if !held {
+					f.messages = append(f.messages, m)
+				}
+			}
+			return rows.Err()
+		})
+	})
+	if err != nil {
+		return found{}, err
+	}
+	f.note(shards, want, most, ends)
+	f.trim(want)
+	s.learn(f, shards, due, time.Since(began))
+	return f, nil
+}
+
+func indexOf(numbers []int16, shard int) int {
+	for i, n := range numbers {
+		if int(n) == shard {
+			return i
+		}
+	}
+	return 0 // not reached: the server returns shards that it was asked for
+}
+
+// note works out what there may be beside what was returned.
+func (f *found) note(shards []int, want outbox.Want, most int, ends map[int]bool) {
+	per := map[int]int{}
+	bytes := 0
+	for i := range f.messages {
+		per[f.messages[i].Shard]++
+		bytes += len(f.messages[i].Payload)
+	}
+	f.cut = len(f.messages) >= want.Limit || want.Bytes > 0 && bytes > want.Bytes/2
+	for _, n := range shards {
+		switch {
+		case per[n] >= most:
+			f.full = append(f.full, n)
+		case ends[n]:
+			f.deeper = append(f.deeper, n)
+		}
+	}
+}
+
+// trim cuts exactly by bytes, of which the server knows only an estimate.
+func (f *found) trim(want outbox.Want) {
+	if want.Bytes == 0 {
+		return
+	}
+	room := want.Bytes
+	for i := range f.messages {
+		m := &f.messages[i]
+		room -= len(m.Payload) + len(m.Key)
+		for name, value := range m.Headers {
+			room -= len(name) + len(value)
+		}
+		if room < 0 && i > 0 {
+			f.messages, f.cut = f.messages[:i], true
+			return
+		}
+	}
+}
+
+// learn remembers how far to look.
+func (s *session) learn(f found, shards []int, due bool, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if due {
+		s.dueAt = now.Add(dueEvery)
+	}
+	for _, n := range shards {
+		if sh := s.held[n]; sh != nil {
+			sh.look = max(lookAtFirst, sh.look/2)
+		}
+	}
+	for _, n := range f.deeper {
+		if sh := s.held[n]; sh != nil {
+			if sh.look >= lookTired {
+				sh.rest = now.Add(4 * took)
+			}
+			sh.look = min(max(sh.look*2, lookAtFirst)*4, lookAtMost)
+		}
+	}
+}
+
+// leased reads one row of Lease.
+func leased(row pgx.Rows) (m outbox.Leased, n int64, held bool, err error) {
+	var key []byte
+	var headers *string
+	if err := row.Scan(&m.Shard, &m.Token, &n, &held, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &m.Enqueued, &m.Attempts); err != nil {
+		return m, 0, false, err
+	}
+	m.Key = string(key)
+	if headers != nil {
+		if m.Headers, err = consumer.DecodeHeaders([]byte(*headers)); err != nil {
+			return m, 0, false, fmt.Errorf("message %d: %w", m.Seq, err)
+		}
+	}
+	return m, n, held, nil
+}

@@ -1,0 +1,175 @@
+package pgxstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// Renew implements outbox.Session.
+func (s *session) Renew(ctx context.Context) (outbox.Hold, error) {
+	s.renewing.Lock()
+	defer s.renewing.Unlock()
+	asked := time.Now()
+	state, err := s.extend(ctx)
+	if err != nil {
+		return outbox.Hold{}, err
+	}
+	s.take(state, asked.Add(s.ttl))
+
+	fair := (state.of + state.relays - 1) / state.relays
+	switch mine := len(state.mine); {
+	case mine < fair && state.free > 0:
+		err = s.takeFree(ctx, fair-mine)
+	case mine > fair:
+		err = s.giveBack(ctx, mine-fair)
+	}
+	if err != nil {
+		return outbox.Hold{}, err // the hold is extended, and the next Renew sees what has become of the shards
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hold := outbox.Hold{Until: s.until, Shards: len(s.held), Of: state.of, Relays: state.relays, Namesakes: state.namesakes}
+	if hold.Shards == hold.Of {
+		s.store.holdsAllUntil(s.until)
+	} else {
+		s.store.holdsAllUntil(time.Time{})
+	}
+	return hold, nil
+}
+
+// holdState is what a Renew finds.
+type holdState struct {
+	mine                        map[int]int64 // tokens by shard
+	of, free, relays, namesakes int
+}
+
+// extend begins the hold or makes it last longer, and looks around.
+func (s *session) extend(ctx context.Context) (state holdState, err error) {
+	s.mu.Lock()
+	begun, over := s.begun, s.over
+	s.mu.Unlock()
+	if over {
+		return state, outbox.ErrLeaseLost
+	}
+	state.mine = map[int]int64{}
+	alive := false
+	err = s.store.outboxTx(ctx, "renew", func(b *pgx.Batch) {
+		extended := func(tag pgconn.CommandTag) error {
+			alive = tag.RowsAffected() == 1
+			return nil
+		}
+		if begun {
+			b.Queue(s.store.outbox.Renew, s.owner, s.ttl.Seconds()).Exec(extended)
+		} else {
+			b.Queue(s.store.outbox.Begin, s.owner, s.name, s.ttl.Seconds()).Exec(extended)
+		}
+		b.Queue(s.store.outbox.Relays, s.owner, s.name).QueryRow(func(row pgx.Row) error {
+			return row.Scan(&state.relays, &state.namesakes)
+		})
+		b.Queue(s.store.outbox.Shards, s.owner).Query(func(rows pgx.Rows) error {
+			var n int
+			var token int64
+			var mine, free bool
+			_, err := pgx.ForEachRow(rows, []any{&n, &token, &mine, &free}, func() error {
+				state.of++
+				switch {
+				case mine:
+					state.mine[n] = token
+				case free:
+					state.free++
+				}
+				return nil
+			})
+			return err
+		})
+	})
+	if err == nil && !alive {
+		s.lost()
+		return state, fmt.Errorf("%w: its time was over", outbox.ErrLeaseLost)
+	}
+	state.relays = max(state.relays, 1) // by now this one's time may be over again
+	return state, err
+}
+
+// lost forgets everything: another session may hold it.
+func (s *session) lost() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	clear(s.held)
+	s.store.holdsAllUntil(time.Time{})
+}
+
+// take remembers what the database says is held.
+func (s *session) take(state holdState, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begun, s.until = true, until
+	for n := range s.held {
+		if _, mine := state.mine[n]; !mine {
+			delete(s.held, n)
+		}
+	}
+	for n, token := range state.mine {
+		s.hold(n, token)
+	}
+}
+
+// hold adds one shard. The caller holds mu.
+func (s *session) hold(n int, token int64) {
+	if sh := s.held[n]; sh == nil || sh.token != token {
+		s.held[n] = &shard{token: token, look: lookAtFirst, leased: map[int64]bool{}}
+	}
+}
+
+// takeFree takes up to n shards that nobody living holds.
+func (s *session) takeFree(ctx context.Context, n int) error {
+	taken := map[int]int64{}
+	err := s.store.outboxTx(ctx, "take shards", func(b *pgx.Batch) {
+		b.Queue(s.store.outbox.LockShards)
+		b.Queue(s.store.outbox.DropExpired)
+		b.Queue(s.store.outbox.Take, s.owner, n).Query(func(rows pgx.Rows) error {
+			var n int
+			var token int64
+			_, err := pgx.ForEachRow(rows, []any{&n, &token}, func() error {
+				taken[n] = token
+				return nil
+			})
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n, token := range taken {
+		s.hold(n, token)
+	}
+	return nil
+}
+
+// giveBack gives back up to n shards of which nothing is leased.
+func (s *session) giveBack(ctx context.Context, n int) error {
+	var shards []int16
+	s.mu.Lock()
+	for number, sh := range s.held {
+		if len(shards) < n && !sh.busy && len(sh.leased) == 0 {
+			shards = append(shards, int16(number))
+			delete(s.held, number) // a Lease from now on does not look at it
+		}
+	}
+	s.mu.Unlock()
+	if len(shards) == 0 {
+		return nil
+	}
+	return s.store.outboxTx(ctx, "give back shards", func(b *pgx.Batch) {
+		b.Queue(s.store.outbox.GiveBack, s.owner, shards)
+	})
+}

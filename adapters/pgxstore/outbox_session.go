@@ -1,0 +1,171 @@
+package pgxstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/outbox"
+)
+
+var _ outbox.Queue = (*Store)(nil)
+
+// Open implements outbox.Queue. It checks that the database keeps commits and has the tables.
+func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+	if opts.TTL < time.Millisecond {
+		return nil, fmt.Errorf("pgxstore: SessionOptions.TTL %v is shorter than 1 ms", opts.TTL)
+	}
+	if err := s.checkSettings(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.checkSchema(ctx); err != nil {
+		return nil, err
+	}
+	session := &session{store: s, name: text(opts.Name), ttl: opts.TTL, held: map[int]*shard{}}
+	rand.Read(session.owner[:]) // never fails
+	session.wake, session.stopWake = s.listen(ctx)
+	return session, nil
+}
+
+// session is one relay's hold. What the database says counts; what is remembered here only says where to look.
+type session struct {
+	store    *Store
+	owner    [16]byte
+	name     string
+	ttl      time.Duration
+	wake     <-chan struct{}
+	stopWake func()
+
+	renewing sync.Mutex // one Renew or Close at a time
+
+	mu     sync.Mutex
+	begun  bool
+	over   bool           // closed, or lost
+	until  time.Time      // of the hold
+	held   map[int]*shard // by number
+	turn   int            // of the next Lease with Parts
+	dueAt  time.Time      // when Lease looks again for messages that have become due
+	rotate rotation
+}
+
+var (
+	_ outbox.Session = (*session)(nil)
+	_ outbox.Waker   = (*session)(nil)
+	_ outbox.Tidier  = (*session)(nil)
+)
+
+// shard is one that the session holds, as far as it knows.
+type shard struct {
+	token  int64
+	busy   bool           // something is being done to it that a Lease must not come across
+	leased map[int64]bool // by seq
+	look   int64          // how many of its rows the next Lease looks at
+	rest   time.Time      // until then no Lease looks at it: the last one had to look at very many rows
+}
+
+// Wake implements outbox.Waker.
+func (s *session) Wake() <-chan struct{} { return s.wake }
+
+// Close implements outbox.Session.
+func (s *session) Close(ctx context.Context) error {
+	s.stopWake()
+	s.renewing.Lock()
+	defer s.renewing.Unlock()
+	s.mu.Lock()
+	begun := s.begun
+	s.over = true
+	clear(s.held)
+	s.mu.Unlock()
+	s.store.holdsAllUntil(time.Time{})
+	if !begun {
+		return nil
+	}
+	return s.store.outboxTx(ctx, "close", func(b *pgx.Batch) {
+		b.Queue(s.store.outbox.End, s.owner)
+		b.Queue(s.store.outbox.GiveBackAll, s.owner)
+	})
+}
+
+// idle lists the shards in turn that nothing is done to and of which nothing is leased, and marks them busy; done ends that.
+func (s *session) idle(parts int) (shards []int, done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	parts = max(parts, 1)
+	turn := s.turn % parts
+	s.turn = turn + 1
+	now := time.Now()
+	for i, n := range s.numbers() {
+		if sh := s.held[n]; i%parts == turn && !sh.busy && len(sh.leased) == 0 && !now.Before(sh.rest) {
+			sh.busy = true
+			shards = append(shards, n)
+		}
+	}
+	return shards, func() { s.free(shards) }
+}
+
+func (s *session) free(shards []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range shards {
+		if sh := s.held[n]; sh != nil {
+			sh.busy = false
+		}
+	}
+}
+
+// numbers lists the held shards in order. The caller holds mu.
+func (s *session) numbers() []int {
+	numbers := make([]int, 0, len(s.held))
+	for n := range s.held {
+		numbers = append(numbers, n)
+	}
+	slices.Sort(numbers)
+	return numbers
+}
+
+// tokens returns what the session believes to be the tokens of shards, as the server takes both.
+func (s *session) tokens(shards []int) (numbers []int16, tokens []int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range shards {
+		if sh := s.held[n]; sh != nil {
+			numbers, tokens = append(numbers, int16(n)), append(tokens, sh.token)
+		}
+	}
+	return numbers, tokens
+}
+
+// outboxTx sends what queue adds, as one transaction, in one round trip: a process that freezes leaves none open.
+func (s *Store) outboxTx(ctx context.Context, what string, queue func(*pgx.Batch)) error {
+	conn, err := s.cfg.Pool.Acquire(ctx)
+	if err != nil {
+		return databaseError{fmt.Errorf("pgxstore: outbox: %s: connect: %w", what, err)}
+	}
+	defer conn.Release() // closes a connection that a failure left within the transaction, which rolls back
+	b := &pgx.Batch{}
+	b.Queue(`BEGIN ISOLATION LEVEL READ COMMITTED`)
+	b.Queue(s.outbox.Settings)
+	queue(b)
+	b.Queue(`COMMIT`)
+	return s.outboxError(what, conn.SendBatch(ctx, b).Close())
+}
+
+// outboxError classifies an error of the relay's side: no message has a part in it.
+func (s *Store) outboxError(what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, outbox.ErrLeaseLost):
+		return err
+	case isUndefined(err):
+		return databaseError{fmt.Errorf("%w: outbox: %s: %w; %s", dedup.ErrSchema, what, err, howToMigrate)}
+	}
+	return databaseError{fmt.Errorf("pgxstore: outbox: %s: %w", what, err)}
+}

@@ -1,0 +1,137 @@
+package pgxstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// Settle implements outbox.Session.
+func (s *session) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
+	if len(outcomes) == 0 {
+		return nil
+	}
+	plan, err := newSettlement(outcomes)
+	if err != nil {
+		return err
+	}
+	var mine []int16
+	err = s.store.outboxTx(ctx, "settle", func(b *pgx.Batch) {
+		b.Queue(s.store.outbox.Check, s.owner, plan.shards, plan.tokens).QueryRow(func(row pgx.Row) error {
+			var guard string
+			return row.Scan(&mine, &guard)
+		})
+		plan.queue(b, s.store)
+	})
+	if err != nil {
+		return err
+	}
+	if len(mine) != len(plan.shards) {
+		s.drop(plan, mine)
+		return fmt.Errorf("%w: %d of %d shards have gone to another relay", outbox.ErrLeaseLost, len(plan.shards)-len(mine), len(plan.shards))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range outcomes {
+		if sh := s.held[outcomes[i].Shard]; sh != nil && sh.token == outcomes[i].Token {
+			delete(sh.leased, outcomes[i].Seq)
+		}
+	}
+	return nil
+}
+
+// drop forgets the shards of plan that are not in mine.
+func (s *session) drop(plan *settlement, mine []int16) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, n := range plan.shards {
+		if sh := s.held[int(n)]; sh != nil && sh.token == plan.tokens[i] && !slices.Contains(mine, n) {
+			delete(s.held, int(n))
+		}
+	}
+}
+
+// settlement is outcomes as columns.
+type settlement struct {
+	shards []int16 // without repetition
+	tokens []int64
+	sent   settled
+	failed settled
+	parked settled
+}
+
+type settled struct {
+	shards    []int16
+	seqs      []int64
+	attempts  []int32
+	causes    []string
+	delays    []float64
+	keepOrder []int16
+}
+
+var errNoCause = errors.New("no cause was stated")
+
+func newSettlement(outcomes []outbox.Outcome) (*settlement, error) {
+	p := &settlement{}
+	tokens := map[int]int64{}
+	for i := range outcomes {
+		o := &outcomes[i]
+		if token, seen := tokens[o.Shard]; seen && token != o.Token {
+			return nil, fmt.Errorf("%w: two tokens of shard %d", outbox.ErrLeaseLost, o.Shard)
+		} else if !seen {
+			tokens[o.Shard] = o.Token
+			p.shards, p.tokens = append(p.shards, int16(o.Shard)), append(p.tokens, o.Token)
+		}
+		switch o.Verdict {
+		case outbox.Returned:
+		case outbox.Sent:
+			p.sent.add(o)
+		case outbox.Deferred:
+			p.failed.add(o)
+		case outbox.Parked:
+			p.parked.add(o)
+		default:
+			return nil, fmt.Errorf("pgxstore: outbox: settle: message %d: no verdict %d", o.Seq, o.Verdict)
+		}
+	}
+	return p, nil
+}
+
+func (c *settled) add(o *outbox.Outcome) {
+	c.shards, c.seqs = append(c.shards, int16(o.Shard)), append(c.seqs, o.Seq)
+	if o.Verdict == outbox.Sent {
+		return
+	}
+	attempts := o.Attempts
+	if !o.Blameless {
+		attempts++
+	}
+	c.attempts = append(c.attempts, int32(attempts))
+	c.causes = append(c.causes, text(cmp.Or(o.Cause, errNoCause).Error()))
+	c.delays = append(c.delays, max(0, o.Delay.Seconds()))
+	c.keepOrder = append(c.keepOrder, int16(o.KeepOrder))
+}
+
+func (p *settlement) queue(b *pgx.Batch, s *Store) {
+	if c := &p.sent; len(c.seqs) > 0 {
+		if s.cfg.Outbox.KeepSent > 0 {
+			b.Queue(s.outbox.Keep, c.shards, c.seqs)
+		} else {
+			b.Queue(s.outbox.Sent, c.shards, c.seqs)
+		}
+	}
+	if c := &p.parked; len(c.seqs) > 0 {
+		b.Queue(s.outbox.Park, c.shards, c.seqs, c.attempts, c.causes, c.keepOrder)
+		b.Queue(s.outbox.HoldParked, c.seqs)
+	}
+	if c := &p.failed; len(c.seqs) > 0 {
+		b.Queue(s.outbox.Defer, c.shards, c.seqs, c.attempts, c.causes, c.delays)
+		b.Queue(s.outbox.HoldDeferred, c.shards, c.seqs, c.delays)
+	}
+}
