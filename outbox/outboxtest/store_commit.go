@@ -63,11 +63,7 @@ func uncommitted[TTx any](e *env[TTx]) {
 
 // hardMessages are where encodings break.
 func hardMessages() []outbox.Message {
-	var every strings.Builder
-	for b := range 256 {
-		every.WriteByte(byte(b))
-	}
-	bytes := every.String()
+	bytes := everyByte()
 	return []outbox.Message{
 		{ID: "plain", Topic: topic, Key: "k", Payload: []byte("{}"), Headers: map[string]string{"a": "b"}},
 		{ID: "nothing but a topic", Topic: topic},

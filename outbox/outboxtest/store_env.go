@@ -121,17 +121,6 @@ func pause(ctx context.Context) {
 	}
 }
 
-// eventually waits until done reports true.
-func (e *env[TTx]) eventually(what string, done func() bool) {
-	e.Helper()
-	for !done() {
-		if e.ctx.Err() != nil {
-			e.Fatalf("did not happen within %v: %s", limit, what)
-		}
-		pause(e.ctx)
-	}
-}
-
 // stats fails where Stats does.
 func (e *env[TTx]) stats() outbox.Stats {
 	e.Helper()
@@ -189,7 +178,7 @@ func (e *env[TTx]) begin() *opened[TTx] {
 	}
 	e.Cleanup(func() {
 		if close(o.steps); !o.over {
-			<-o.ended
+			<-o.ended //nolint:errcheck // it was rolled back, or the case has ended
 		}
 	})
 	return o

@@ -1,0 +1,154 @@
+package outboxtest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// refusalCases are about messages that are refused, and settings that are.
+func refusalCases() []publisherCase {
+	const each = "25: Publish answers for each message"
+	var cases []publisherCase
+	for at := range 5 {
+		cases = append(cases, publisherCase{
+			name: fmt.Sprintf("the others are confirmed when message %d of 5 is refused", at+1), hazard: each, atomic: no,
+			run: func(e *publisherEnv) { refusedAt(e, at) },
+		})
+	}
+	return append(cases, []publisherCase{
+		{name: "all messages of a call are refused", hazard: each, run: allRefused},
+		{name: "a message that is too large is refused for good", hazard: each, run: oversize},
+		{name: "an unroutable message is an error, and the others are confirmed", hazard: each, atomic: no, run: unroutable},
+		{name: "nothing of a call is published when one message is refused", hazard: each, atomic: yes, run: refusedTogether},
+		{name: "unsafe settings are refused by name", hazard: "34: a client's defaults lose messages", run: unsafeSettings},
+	}...)
+}
+
+func (e *publisherEnv) five() (msgs []outbox.Message) {
+	for i := range 5 {
+		msgs = append(msgs, e.message(fmt.Sprint("m", i), fmt.Sprint("key", i)))
+	}
+	return msgs
+}
+
+// refusedAt is done twice, because a publisher may be worn out by a refusal.
+func refusedAt(e *publisherEnv, at int) {
+	e.hook("Oversize", e.Oversize == nil)
+	var confirmed []outbox.Message
+	for round := range 2 {
+		msgs := e.five()
+		for i := range msgs {
+			msgs[i] = e.message(fmt.Sprintf("m%d-%d", round, i), fmt.Sprint("key", i))
+		}
+		msgs[at] = e.Oversize(msgs[at])
+		for i, err := range e.publish(e.ctx, msgs...) {
+			switch {
+			case i == at:
+				e.wantPermanent(err)
+			case err != nil:
+				e.Errorf("message %d: %v, and only message %d is at fault", i+1, err, at+1)
+			default:
+				confirmed = append(confirmed, msgs[i])
+			}
+		}
+	}
+	e.wantArrived(confirmed...)
+}
+
+func (e *publisherEnv) wantPermanent(err error) {
+	e.Helper()
+	switch unavailable := new(outbox.UnavailableError); {
+	case err == nil:
+		e.Errorf("a message that must be refused was confirmed")
+	case !outbox.IsPermanent(err):
+		e.Errorf("a refusal that no repetition changes is not marked as permanent: %v", err)
+	case errors.As(err, &unavailable):
+		e.Errorf("a refused message is blamed on the broker: %v", err)
+	}
+}
+
+func allRefused(e *publisherEnv) {
+	e.hook("Oversize", e.Oversize == nil)
+	msgs := e.five()
+	for i := range msgs {
+		msgs[i] = e.Oversize(msgs[i])
+	}
+	for _, err := range e.publish(e.ctx, msgs...) {
+		e.wantPermanent(err)
+	}
+	after := e.message("after", "key0")
+	e.confirm(after)
+	e.wantArrived(after)
+}
+
+func oversize(e *publisherEnv) {
+	e.hook("Oversize", e.Oversize == nil)
+	e.wantPermanent(e.publish(e.ctx, e.Oversize(e.message("large", "k")))[0])
+	after := e.message("after", "k")
+	e.confirm(after)
+	e.wantArrived(after)
+}
+
+func unroutable(e *publisherEnv) {
+	e.hook("Unroutable", e.Unroutable == nil)
+	nowhere := e.Unroutable(e.t)
+	msgs := e.five()
+	msgs[2].Topic = nowhere
+	var confirmed []outbox.Message
+	for i, err := range e.publish(e.ctx, msgs...) {
+		switch unavailable := new(outbox.UnavailableError); {
+		case i != 2 && err != nil:
+			e.Errorf("message %d: %v, and only message 3 cannot be routed", i+1, err)
+		case i != 2:
+			confirmed = append(confirmed, msgs[i])
+		case err == nil:
+			e.Errorf("a message that goes nowhere was confirmed")
+		case outbox.IsPermanent(err):
+			e.Errorf("a topic may be created later, and its message is refused for good: %v", err)
+		case errors.As(err, &unavailable):
+			e.Errorf("one topic that is missing would stop all others: %v", err)
+		case !strings.Contains(err.Error(), nowhere):
+			e.Errorf("the error does not name topic %q: %v", nowhere, err)
+		}
+	}
+	e.wantArrived(confirmed...)
+}
+
+func refusedTogether(e *publisherEnv) {
+	e.hook("Oversize", e.Oversize == nil)
+	for at := range 5 {
+		msgs := e.five()
+		msgs[at] = e.Oversize(msgs[at])
+		for i, err := range e.publish(e.ctx, msgs...) {
+			switch {
+			case i == at:
+				e.wantPermanent(err)
+			case err == nil:
+				e.Errorf("message %d was confirmed, of a call in which message %d was refused", i+1, at+1)
+			case !errors.Is(err, outbox.ErrNotTried):
+				e.Errorf("message %d is not at fault, and its error is no ErrNotTried: %v", i+1, err)
+			}
+		}
+	}
+	after := e.message("after", "k")
+	e.confirm(after)
+	e.wantArrived(after)
+}
+
+func unsafeSettings(e *publisherEnv) {
+	e.hook("Unsafe", len(e.Unsafe) == 0)
+	for _, u := range e.Unsafe {
+		err := u.New(e.t)
+		switch {
+		case err == nil:
+			e.Errorf("%s: a setting that loses messages was accepted", u.Setting)
+		case !strings.Contains(err.Error(), u.Setting):
+			e.Errorf("the error does not name %s: %v", u.Setting, err)
+		default:
+			e.Logf("%s is refused: %v", u.Setting, err)
+		}
+	}
+}
