@@ -29,7 +29,7 @@ type AtomicPublisher interface {
 	Atomic() bool
 }
 
-// ErrNotTried: the message was not published because of another one of its call. Nothing is counted.
+// ErrNotTried says that the message was not published because of another one of its call. Nothing is counted.
 var ErrNotTried = errors.New("outbox: not published because of another message of the call")
 
 // permanentError is refused for good.

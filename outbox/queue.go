@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ErrLeaseLost: the session's hold ran out, or a shard went to another relay. Nothing was changed; whoever holds the shard
+// ErrLeaseLost says that the session's hold ran out, or a shard went to another relay. Nothing was changed; whoever holds the shard
 // now publishes what is pending, so that what this session has published already may be published twice.
 var ErrLeaseLost = errors.New("outbox: lease lost")
 

@@ -52,14 +52,17 @@ func (s *session) handle(stop context.Context, msgs []Leased, began time.Time) r
 
 func (b *batch) lines() []*line {
 	lines := make([]*line, 0, len(b.outcomes))
-	byKey := make(map[string]*line)
+	byKey := make(map[string]*line, len(b.outcomes))
+	each, positions := make([]line, len(b.outcomes)), make([]int, len(b.outcomes)) // most lines have one message
 	for i := range b.outcomes {
 		key := b.outcomes[i].Key
 		if l := byKey[key]; l != nil {
 			l.todo = append(l.todo, i)
 			continue
 		}
-		l := &line{todo: []int{i}}
+		positions[i] = i
+		l := &each[i]
+		l.todo = positions[i : i+1 : i+1]
 		lines = append(lines, l)
 		if key != "" {
 			byKey[key] = l

@@ -14,6 +14,8 @@ const partRest = time.Second
 // one of its key may stand behind it.
 func (b *batch) call(c *call) {
 	msgs := make([]Message, len(c.sent))
+	ctx, cancel := context.WithDeadline(b.work, c.until)
+	defer cancel()
 	composed := true
 	for n, i := range c.sent {
 		b.errs[i] = ErrNotTried
@@ -22,11 +24,12 @@ func (b *batch) call(c *call) {
 			b.errs[i], composed = err, false
 		}
 	}
-	if !composed {
+	if !composed || ctx.Err() != nil { // it may have stood still since begin
 		return
 	}
-	ctx, cancel := context.WithDeadline(b.work, c.until)
-	defer cancel()
+	for n, err := range c.unknown(msgs, "ended its goroutine instead of answering") {
+		b.errs[c.sent[n]] = err
+	}
 	overdue := time.AfterFunc(time.Until(c.until)+b.cfg.Margin, func() {
 		b.cfg.Logger.ErrorContext(ctx, "outbox: a publisher has not returned by its deadline, and what it was given stands still", "relay", b.cfg.Name,
 			"publisher", fmt.Sprintf("%T", c.Publisher), "messages", len(msgs))

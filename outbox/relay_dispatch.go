@@ -234,6 +234,9 @@ func (d *dispatcher) settled(rep report) {
 	if next := time.Now().Add(d.idle); next.Before(d.poll) {
 		d.poll = next
 	}
+	if rep.full {
+		d.part = d.cfg.Workers
+	}
 	// The batch's shards were left alone since it was leased.
 	if rep.full || rep.returned > 0 || rep.seen != d.seen || d.until == untilNothingIsDue {
 		d.due = true

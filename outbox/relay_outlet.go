@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 )
 
-// ErrNoPublisher: Config has a Publisher for other topics, but not for this one.
+// ErrNoPublisher is the failure of a message when Config has a Publisher for other topics, but not for this one.
 var ErrNoPublisher = errors.New("outbox: no publisher for topic")
 
 // outlets says which Publisher a topic has.
@@ -18,6 +19,12 @@ type outlets struct {
 	other   *outlet // nil: topics that byTopic does not name have none
 	sole    *outlet // nil: there are several
 }
+
+// Bounds of a rest whose length is left to us. Finding out costs little, and what is at fault may be a part of the broker only.
+const (
+	leastRest = 10 * time.Millisecond
+	mostRest  = 5 * time.Second
+)
 
 // outlet is a Publisher, and whether it rests.
 type outlet struct {
@@ -67,29 +74,25 @@ func (os *outlets) of(topic string) *outlet {
 
 // publish returns one answer per message, whatever the Publisher does.
 func (o *outlet) publish(ctx context.Context, msgs []Message) (errs []error) {
-	err := errors.New("ended the goroutine instead of answering")
 	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("panicked: %v", v) // what was thrown is no verdict, whatever it wraps
-		}
-		if err != nil {
-			err = fmt.Errorf("outbox: publisher %T of topic %q %w", o.Publisher, msgs[0].Topic, err)
-			errs = make([]error, len(msgs))
-			for i := range errs {
-				errs[i] = err
-			}
+		if v := recover(); v != nil { // no verdict, whatever it wraps
+			errs = o.unknown(msgs, fmt.Sprintf("panicked: %v", v))
 		}
 	}()
 	errs = o.Publish(ctx, msgs)
 	switch {
 	case errs == nil:
-		errs, err = make([]error, len(msgs)), nil
+		return make([]error, len(msgs))
 	case len(errs) != len(msgs):
-		err = fmt.Errorf("gave %d answers for %d messages, so it is unknown which were published", len(errs), len(msgs))
-	default:
-		err = nil
+		return o.unknown(msgs, fmt.Sprintf("gave %d answers for %d messages", len(errs), len(msgs)))
 	}
 	return errs
+}
+
+// unknown is the answer for each message of a call of which nobody knows what was published.
+func (o *outlet) unknown(msgs []Message, what string) []error {
+	err := fmt.Errorf("outbox: publisher %T of topic %q %s", o.Publisher, msgs[0].Topic, what)
+	return slices.Repeat([]error{err}, len(msgs))
 }
 
 // resting returns how long the publisher is left alone yet, and why; 0: it is not.
@@ -115,9 +118,8 @@ func (o *outlet) unavailable(began time.Time, err *UnavailableError) (rest time.
 		return max(0, time.Until(o.until)), 0
 	}
 	o.failures++
-	rest = err.After
-	if rest <= 0 {
-		rest = max(0, o.backoff(o.failures))
+	if rest = err.After; rest <= 0 {
+		rest = min(max(o.backoff(o.failures), leastRest), mostRest)
 	}
 	o.since, o.why = time.Now(), err
 	o.until = o.since.Add(rest)

@@ -20,6 +20,8 @@ type session struct {
 	work context.Context
 	lose context.CancelCauseFunc
 	once sync.Once
+
+	warned bool // of a namesake
 }
 
 // Bounds of calls to the Queue, for connections that hang, and how often things are done.
@@ -45,13 +47,9 @@ func (r *Relay) open(ctx context.Context) (*session, error) {
 			s := &session{Relay: r, queue: queue, renewed: make(chan struct{}, 1)}
 			s.work, s.lose = context.WithCancelCause(context.WithoutCancel(ctx))
 			s.held(hold)
-			if hold.Namesakes > 0 {
-				r.cfg.Logger.WarnContext(ctx, "outbox: other relays are alive under the same name, or one has died within Config.LeaseTTL; they work side by side, but people cannot tell them apart",
-					"relay", r.cfg.Name, "others", hold.Namesakes)
-			}
 			return s, nil
 		}
-		r.leave(ctx, queue)
+		_ = leave(ctx, queue) // it holds nothing, or not for long
 	}
 	err = fmt.Errorf("outbox: open a session: %w", err)
 	if ctx.Err() == nil {
@@ -71,7 +69,10 @@ func (s *session) serve(ctx context.Context, dispatch func()) {
 	dispatch()
 	stop()
 	keepers.Wait()
-	s.leave(ctx, s.queue)
+	lost := s.work.Err() != nil
+	if err := leave(ctx, s.queue); err != nil && !lost && !errors.Is(err, ErrLeaseLost) {
+		s.cfg.Logger.WarnContext(ctx, "outbox: could not give back the lease; its shards wait until it has run out", "relay", s.cfg.Name, "error", err)
+	}
 	s.lose(nil)
 }
 
@@ -122,6 +123,11 @@ func (s *session) held(hold Hold) {
 		default:
 		}
 	}
+	if hold.Namesakes > 0 && !s.warned {
+		s.warned = true
+		s.cfg.Logger.WarnContext(s.work, "outbox: another relay is alive under the same name, or has died within the last Config.LeaseTTL; both work, but people cannot tell them apart",
+			"relay", s.cfg.Name, "others", hold.Namesakes)
+	}
 	s.trace(s.work, onRenewed, Event{Hold: hold})
 }
 
@@ -155,10 +161,8 @@ func (s *session) tidy(ctx context.Context, tidier Tidier) {
 }
 
 // leave closes a session, also after ctx has ended. If that fails, others wait for the end of the hold.
-func (r *Relay) leave(ctx context.Context, queue Session) {
+func leave(ctx context.Context, queue Session) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	if err := queue.Close(closing); err != nil && !errors.Is(err, ErrLeaseLost) {
-		r.cfg.Logger.WarnContext(ctx, "outbox: could not give back the lease; its shards wait until it has run out", "relay", r.cfg.Name, "error", err)
-	}
+	return queue.Close(closing)
 }

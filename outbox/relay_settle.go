@@ -46,8 +46,11 @@ func (b *batch) report() (rep report) {
 				oldest = o.Enqueued
 			}
 		case Deferred:
-			if deferred++; first == nil {
-				first = o
+			rep.failed++
+			if !o.Blameless { // those are told of once, when their publisher begins to rest
+				if deferred++; first == nil {
+					first = o
+				}
 			}
 			if rep.retryIn == 0 || o.Delay < rep.retryIn {
 				rep.retryIn = max(o.Delay, 1)
@@ -61,7 +64,6 @@ func (b *batch) report() (rep report) {
 			rep.returned++
 		}
 	}
-	rep.failed += deferred
 	if first != nil {
 		b.cfg.Logger.WarnContext(b.work, "outbox: messages deferred", "relay", b.cfg.Name, "messages", deferred,
 			"topic", first.Topic, "id", first.ID, "seq", first.Seq, "attempts", first.Attempts+1, "delay", first.Delay, "error", first.Cause)

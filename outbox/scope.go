@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// ErrNoID: an ID that stays the same on re-execution cannot be derived here, so none is guessed. State Message.ID.
+// ErrNoID says that an ID that stays the same on re-execution cannot be derived here, so none is guessed. State Message.ID.
 var ErrNoID = errors.New("outbox: message without ID")
 
 type scopeKey struct{}
