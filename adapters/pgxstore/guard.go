@@ -16,13 +16,19 @@ import (
 // guard watches over one transaction while a handler has it: whatever the handler does, its effects must not be
 // committed without the claim, and the claim not without saying so.
 type guard struct {
-	conn *pgx.Conn
-	xid  string // of the transaction; empty while it has written nothing
+	store *Store
+	ctx   context.Context // of InTx, for Conn, which has none
+	conn  *pgx.Conn
+	tx    pgx.Tx
+	xid   string // of the transaction; empty while it has written nothing
 
 	mu       sync.Mutex
 	ended    error // the handler tried to end the transaction, or something else ended it
 	first    error // the first statement that failed: it decides what a later 25P02 means
 	unproven bool  // the handler had means to end this transaction and begin another unseen
+
+	waiting []outgoing // enqueued since the newest savepoint, and to be written, see outbox_buffer.go
+	wakes   []*Store   // to wake the relays of, after COMMIT
 }
 
 // guarded is the pgx.Tx that handlers get. It is the whole of pgx.Tx but for ending the transaction.
@@ -30,6 +36,7 @@ type guarded struct {
 	pgx.Tx
 	g      *guard
 	nested bool // a savepoint, which may be committed and rolled back
+	closed bool // and was
 }
 
 var _ pgx.Tx = (*guarded)(nil)
@@ -83,22 +90,41 @@ func (g *guard) suspect() {
 	g.mu.Unlock()
 }
 
-// simple reports whether args ask for the simple protocol, in which one string may hold several statements.
-func (g *guard) simple(args []any) bool {
+// hides reports whether sql may be more, or other, than what check has seen of it. A string without parameters that is sent
+// by Exec may hold several statements, in whatever mode; with the simple protocol every one may.
+func (g *guard) hides(sql string, args []any, exec bool) bool {
 	mode := g.conn.Config().DefaultQueryExecMode
-	if len(args) > 0 {
-		if m, ok := args[0].(pgx.QueryExecMode); ok {
-			mode = m
+	for ; len(args) > 0; args = args[1:] {
+		switch option := args[0].(type) {
+		case pgx.QueryExecMode:
+			mode = option
+			continue
+		case pgx.QueryResultFormats, pgx.QueryResultFormatsByOID, pgx.NamedArgs, pgx.StrictNamedArgs:
+			continue
+		case pgx.QueryRewriter:
+			return true
 		}
+		break
 	}
-	return mode == pgx.QueryExecModeSimpleProtocol
+	exec = exec && len(args) == 0
+	return (exec || mode == pgx.QueryExecModeSimpleProtocol) && dialect.Several(sql)
 }
 
-func (t *guarded) before(sql string, args []any) error {
+// before is called before each statement; exec says that Exec sends it.
+func (t *guarded) before(ctx context.Context, sql string, args []any, exec bool) error {
 	if err := t.g.check(sql); err != nil {
 		return err
 	}
-	if t.g.simple(args) {
+	hides, enqueues := t.g.hides(sql, args, exec), t.g.store.enqueues(sql)
+	if enqueues {
+		t.g.wakeAfter(t.g.store)
+	}
+	if hides || enqueues || dialect.MovesSavepoint(sql) {
+		if err := t.g.flush(ctx); err != nil {
+			return err
+		}
+	}
+	if hides {
 		t.g.suspect()
 	}
 	return nil
@@ -106,6 +132,9 @@ func (t *guarded) before(sql string, args []any) error {
 
 func (t *guarded) Begin(ctx context.Context) (pgx.Tx, error) {
 	if err := t.g.refused(); err != nil {
+		return nil, err
+	}
+	if err := t.g.flush(ctx); err != nil {
 		return nil, err
 	}
 	tx, err := t.Tx.Begin(ctx)
@@ -122,7 +151,8 @@ func (t *guarded) Commit(ctx context.Context) error {
 	if err := t.g.refused(); err != nil {
 		return err
 	}
-	return t.g.note(t.Tx.Commit(ctx))
+	t.closed = true
+	return t.g.note(t.Tx.Commit(ctx)) // what waits is now the outer one's
 }
 
 func (t *guarded) Rollback(ctx context.Context) error {
@@ -132,9 +162,11 @@ func (t *guarded) Rollback(ctx context.Context) error {
 	if err := t.g.refused(); err != nil {
 		return err
 	}
+	t.closed = true
 	err := t.Tx.Rollback(ctx)
 	if err == nil {
 		t.g.forgive()
+		t.g.drop()
 	}
 	return err
 }
@@ -149,7 +181,7 @@ func (g *guard) forgive() {
 }
 
 func (t *guarded) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	if err := t.before(sql, args); err != nil {
+	if err := t.before(ctx, sql, args, true); err != nil {
 		return pgconn.CommandTag{}, err
 	}
 	tag, err := t.Tx.Exec(ctx, sql, args...)
@@ -160,7 +192,7 @@ func (t *guarded) Exec(ctx context.Context, sql string, args ...any) (pgconn.Com
 }
 
 func (t *guarded) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	if err := t.before(sql, args); err != nil {
+	if err := t.before(ctx, sql, args, false); err != nil {
 		return failedRows{err: err}, err
 	}
 	rows, err := t.Tx.Query(ctx, sql, args...)
@@ -168,7 +200,7 @@ func (t *guarded) Query(ctx context.Context, sql string, args ...any) (pgx.Rows,
 }
 
 func (t *guarded) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	if err := t.before(sql, args); err != nil {
+	if err := t.before(ctx, sql, args, false); err != nil {
 		return failedRows{err: err}
 	}
 	return guardedRow{t.Tx.QueryRow(ctx, sql, args...), t.g}
@@ -177,6 +209,12 @@ func (t *guarded) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 func (t *guarded) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
 	if err := t.g.check(sql); err != nil {
 		return nil, err
+	}
+	if dialect.MovesSavepoint(sql) { // under a name that may look like anything
+		if err := t.g.flush(ctx); err != nil {
+			return nil, err
+		}
+		t.g.suspect()
 	}
 	sd, err := t.Tx.Prepare(ctx, name, sql)
 	return sd, t.g.note(err)
@@ -192,7 +230,7 @@ func (t *guarded) CopyFrom(ctx context.Context, table pgx.Identifier, columns []
 
 func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	for _, q := range b.QueuedQueries {
-		if err := t.before(q.SQL, nil); err != nil {
+		if err := t.before(ctx, q.SQL, q.Arguments, false); err != nil {
 			return pgx.FailedBatchResults(b, err)
 		}
 	}
@@ -205,7 +243,7 @@ func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults 
 // Conn gives the connection itself, for what pgx.Tx has no method for. InTx then proves before COMMIT, with a round trip of
 // its own, that it is still in the transaction that claimed.
 func (t *guarded) Conn() *pgx.Conn {
-	t.g.suspect()
+	t.g.expose()
 	return t.Tx.Conn()
 }
 

@@ -27,6 +27,11 @@ func (r guardedRows) Next() bool {
 
 func (r guardedRows) Err() error { return r.g.note(r.Rows.Err()) }
 
+func (r guardedRows) Conn() *pgx.Conn {
+	r.g.expose()
+	return r.Rows.Conn()
+}
+
 type guardedRow struct {
 	pgx.Row
 	g *guard

@@ -18,6 +18,9 @@ type outgoing struct {
 	notBefore      time.Time
 }
 
+// maxYear is the last one of NotBefore. Some way beyond it a timestamptz overflows.
+const maxYear = 9999
+
 func outgoingRows(msgs []outbox.Message) ([]outgoing, error) {
 	rows := make([]outgoing, len(msgs))
 	for i := range msgs {
@@ -25,6 +28,9 @@ func outgoingRows(msgs []outbox.Message) ([]outgoing, error) {
 		rows[i] = outgoing{id: m.ID, topic: m.Topic, key: m.Key, payload: m.Payload}
 		if m.Payload == nil {
 			rows[i].payload = []byte{}
+		}
+		if m.NotBefore.Year() > maxYear {
+			return nil, fmt.Errorf("%w: topic %q: not before the year %d", outbox.ErrBadMessage, m.Topic, m.NotBefore.Year())
 		}
 		if !m.NotBefore.IsZero() {
 			rows[i].notBefore = claims.Ceil(m.NotBefore)

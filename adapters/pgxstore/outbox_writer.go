@@ -12,8 +12,13 @@ import (
 
 var _ outbox.Writer[pgx.Tx] = (*Store)(nil)
 
-// Enqueue implements outbox.Writer. In a transaction of the caller's own it sends one statement at once; call Wake after the
-// commit.
+// Enqueue implements outbox.Writer.
+//
+// In a transaction of InTx the messages are written with the last round trip before its end, so that they cost none of their
+// own: a handler does not find them in the table, and an error of the database's that concerns them is InTx's. They are
+// published, or not, with the savepoint in which they were enqueued. In a transaction of the caller's own they are written
+// at once, by one statement; call Wake after the commit. Either way it is done as the transaction's role then, which
+// needs the right to.
 func (s *Store) Enqueue(ctx context.Context, tx pgx.Tx, msgs ...outbox.Message) error {
 	ready, err := outbox.Prepare(ctx, msgs)
 	if err != nil || len(ready) == 0 {
@@ -23,24 +28,38 @@ func (s *Store) Enqueue(ctx context.Context, tx pgx.Tx, msgs ...outbox.Message) 
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, tx, rows)
+	guarded, ours := tx.(*guarded)
+	if ours && guarded.g.store == s {
+		return guarded.enqueue(ctx, rows)
+	}
+	_, err = s.write(ctx, tx, rows)
+	if err == nil && ours {
+		guarded.g.wakeAfter(s)
+	}
+	return err
 }
 
-// write sends rows, a statement for as many as one may hold.
-func (s *Store) write(ctx context.Context, tx pgx.Tx, rows []outgoing) error {
+// write sends rows, a statement for as many as one may hold, and returns how many it has sent.
+func (s *Store) write(ctx context.Context, tx pgx.Tx, rows []outgoing) (written int, err error) {
 	shards, err := s.shardsIn(ctx, tx)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	for len(rows) > 0 {
-		n := fitting(rows)
-		sql, args := s.insertion(rows[:n], shards)
+	for written < len(rows) {
+		rest := rows[written:]
+		n := fitting(rest)
+		sql, args := s.insertion(rest[:n], shards)
 		if _, err := tx.Exec(ctx, sql, args...); err != nil {
-			return s.stepError("enqueue", err)
+			return written, s.stepError("enqueue", err)
 		}
-		rows = rows[n:]
+		written += n
 	}
-	return nil
+	return written, nil
+}
+
+// enqueues reports whether sql is one of write's, which came through a wrapper around a transaction of InTx.
+func (s *Store) enqueues(sql string) bool {
+	return sql == s.writes.EnqueueOne || sql == s.writes.Enqueue || sql == s.writes.EnqueueNotBefore
 }
 
 // shardsIn returns the number of shards, which never changes while there are messages. It is read in the first transaction

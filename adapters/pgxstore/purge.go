@@ -56,7 +56,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.Swept, e
 	if _, err := tx.Exec(ctx, s.sql.SweepDone, page, latest); err != nil {
 		return swept, s.purgeError(err)
 	}
-	if err := s.commit(ctx, tx); err != nil {
+	if err := s.commit(ctx, tx, nil); err != nil {
 		return dedup.Swept{}, err
 	}
 	return swept, nil

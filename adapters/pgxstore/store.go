@@ -159,7 +159,8 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 	if err != nil {
 		return err
 	}
-	g := &guard{conn: conn.Conn(), xid: c.xid}
+	g := &guard{store: s, ctx: ctx, conn: conn.Conn(), tx: tx, xid: c.xid}
+	defer g.shut()
 	if err := fn(&guarded{Tx: tx, g: g}, answers); err != nil {
 		return g.blame(err)
 	}
@@ -169,13 +170,27 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("pgxstore: not committed: %w", err)
 	}
-	return s.commit(ctx, tx)
+	waiting, wakes := g.shut()
+	if err := s.commit(ctx, tx, waiting); err != nil {
+		return err
+	}
+	for _, store := range wakes {
+		store.Wake(ctx)
+	}
+	return nil
 }
 
-func (s *Store) commit(ctx context.Context, tx pgx.Tx) error {
+// commit ends the transaction. What waits to be enqueued becomes part of it first.
+func (s *Store) commit(ctx context.Context, tx pgx.Tx, waiting []outgoing) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
-	err := tx.Commit(ctx)
+	if len(waiting) > 0 {
+		return s.writeAndCommit(ctx, tx, waiting)
+	}
+	return commitError(tx.Commit(ctx))
+}
+
+func commitError(err error) error {
 	if err != nil && !isHandlers(err) {
 		return databaseError{fmt.Errorf("pgxstore: commit: %w", err)}
 	}
@@ -185,6 +200,9 @@ func (s *Store) commit(ctx context.Context, tx pgx.Tx) error {
 func rollback(ctx context.Context, tx pgx.Tx) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
+	if tx.Conn().PgConn().TxStatus() == 'I' {
+		return // COMMIT was sent in a batch, which tx knows nothing of
+	}
 	_ = tx.Rollback(ctx) // a connection that cannot roll back is closed by pgx, which rolls back
 }
 

@@ -22,6 +22,25 @@ func EndsTransaction(sql string) bool {
 	return false
 }
 
+// MovesSavepoint reports whether sql may set a savepoint or roll back to one. A name of a prepared statement may: what is
+// behind it is not to be seen here.
+func MovesSavepoint(sql string) bool {
+	switch word, _ := keyword(sql); word {
+	case "savepoint":
+		return true
+	case "rollback":
+		return !EndsTransaction(sql)
+	}
+	return !strings.ContainsAny(sql, " \t\r\n\f\v")
+}
+
+// Several reports whether sql may be more than one statement. It does not know strings from statements, and errs on the
+// side of yes.
+func Several(sql string) bool {
+	first := strings.IndexByte(sql, ';')
+	return first >= 0 && skip(sql[first:]) != ""
+}
+
 // keyword returns the first word of sql in lower case, behind white space, comments and empty statements, and what
 // follows it.
 func keyword(sql string) (word, rest string) {
