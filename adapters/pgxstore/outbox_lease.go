@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -33,23 +34,7 @@ func (s *session) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased,
 	if len(shards) == 0 {
 		return nil, nil
 	}
-	// Each shard is asked for its part of the batch, which spreads it over many keys. Where few shards have messages, they
-	// are asked again for all of it.
-	most := (want.Limit + len(shards) - 1) / len(shards)
-	found, err := s.look(ctx, shards, want, most)
-	for err == nil && len(found.messages) < want.Limit && !found.cut {
-		again := found.full
-		if len(found.messages) == 0 {
-			again = append(again, found.deeper...)
-		}
-		if len(again) == 0 || len(found.messages) > want.Limit/2 {
-			break
-		}
-		found, err = s.look(ctx, shards, want, want.Limit)
-		if len(found.messages) > 0 {
-			break
-		}
-	}
+	found, err := s.search(ctx, shards, want)
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +46,31 @@ func (s *session) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased,
 		}
 	}
 	return found.messages, nil
+}
+
+// search asks each shard for its part of the batch, which spreads it over many keys; where few shards have messages, for
+// all of it; and where the first rows all wait, for those behind.
+func (s *session) search(ctx context.Context, shards []int, want outbox.Want) (found, error) {
+	most := (want.Limit + len(shards) - 1) / len(shards)
+	for {
+		f, err := s.look(ctx, shards, want, most)
+		if err != nil {
+			return found{}, err
+		}
+		if _, err := s.follow(ctx, f.deeper, lookAtFirst); err != nil {
+			return found{}, err
+		}
+		switch {
+		case f.cut || len(f.messages) >= (want.Limit+1)/2:
+			return f, nil
+		case most < want.Limit && len(f.full) > 0:
+			most = want.Limit
+		case len(f.messages) == 0 && len(f.deeper) > 0 && !f.tired:
+			shards = f.deeper
+		default:
+			return f, nil
+		}
+	}
 }
 
 // ranOut: by this process's clock, which is ahead of the database's by the round trip of the last Renew.
@@ -75,7 +85,8 @@ type found struct {
 	messages []outbox.Leased
 	cut      bool  // by number or bytes: there is more
 	full     []int // shards that had as many as they were asked for
-	deeper   []int // shards whose first rows all wait: the next look is further
+	deeper   []int // shards in which so many rows wait that there may be others behind them: the next look goes further
+	tired    bool  // and some of these looks were at very many rows
 }
 
 // look reads the first messages of shards that are due, up to most of each.
@@ -122,7 +133,7 @@ func (s *session) look(ctx context.Context, shards []int, want outbox.Want, most
 	}
 	f.note(shards, want, most, ends)
 	f.trim(want)
-	s.learn(f, shards, due, time.Since(began))
+	s.learn(&f, shards, due, time.Since(began))
 	return f, nil
 }
 
@@ -174,7 +185,7 @@ func (f *found) trim(want outbox.Want) {
 }
 
 // learn remembers how far to look.
-func (s *session) learn(f found, shards []int, due bool, took time.Duration) {
+func (s *session) learn(f *found, shards []int, due bool, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -182,16 +193,16 @@ func (s *session) learn(f found, shards []int, due bool, took time.Duration) {
 		s.dueAt = now.Add(dueEvery)
 	}
 	for _, n := range shards {
-		if sh := s.held[n]; sh != nil {
+		sh := s.held[n]
+		switch {
+		case sh == nil:
+		case !slices.Contains(f.deeper, n):
 			sh.look = max(lookAtFirst, sh.look/2)
-		}
-	}
-	for _, n := range f.deeper {
-		if sh := s.held[n]; sh != nil {
+		default:
 			if sh.look >= lookTired {
-				sh.rest = now.Add(4 * took)
+				sh.rest, f.tired = now.Add(4*took), true
 			}
-			sh.look = min(max(sh.look*2, lookAtFirst)*4, lookAtMost)
+			sh.look = min(4*sh.look, lookAtMost)
 		}
 	}
 }

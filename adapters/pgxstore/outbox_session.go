@@ -45,14 +45,16 @@ type session struct {
 
 	renewing sync.Mutex // one Renew or Close at a time
 
-	mu     sync.Mutex
-	begun  bool
-	over   bool           // closed, or lost
-	until  time.Time      // of the hold
-	held   map[int]*shard // by number
-	turn   int            // of the next Lease with Parts
-	dueAt  time.Time      // when Lease looks again for messages that have become due
-	rotate rotation
+	mu    sync.Mutex
+	begun bool
+	over  bool           // closed, or lost
+	until time.Time      // of the hold
+	held  map[int]*shard // by number
+	turn  int            // of the next Lease with Parts
+	dueAt time.Time      // when Lease looks again for messages that have become due
+
+	tidied   int       // shards that Tidy went through for followers
+	rescueAt time.Time // when Tidy looks again for what a dead Unpark left
 }
 
 var (

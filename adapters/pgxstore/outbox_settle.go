@@ -28,6 +28,9 @@ func (s *session) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
 			return row.Scan(&mine, &guard)
 		})
 		plan.queue(b, s.store)
+		if shards := s.settledBy(outcomes); len(shards) > 0 { // what stands behind a message that is parked now
+			b.Queue(s.store.outbox.Follow, shards, lookAtFirst, tidyAtOnce)
+		}
 	})
 	if err != nil {
 		return err
@@ -44,6 +47,36 @@ func (s *session) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
 		}
 	}
 	return nil
+}
+
+// settledBy lists the shards in which outcomes park a message, and leave nothing leased.
+func (s *session) settledBy(outcomes []outbox.Outcome) (shards []int16) {
+	left := map[int]int{}
+	parks := map[int]bool{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range outcomes {
+		o := &outcomes[i]
+		sh := s.held[o.Shard]
+		if sh == nil {
+			continue
+		}
+		if _, seen := left[o.Shard]; !seen {
+			left[o.Shard] = len(sh.leased)
+		}
+		if sh.leased[o.Seq] {
+			left[o.Shard]--
+		}
+		if o.Verdict == outbox.Parked && o.Key != "" && o.KeepOrder != outbox.FollowersPass {
+			parks[o.Shard] = true
+		}
+	}
+	for n := range parks {
+		if left[n] <= 0 {
+			shards = append(shards, int16(n))
+		}
+	}
+	return shards
 }
 
 // drop forgets the shards of plan that are not in mine.

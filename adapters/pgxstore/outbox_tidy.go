@@ -1,8 +1,153 @@
 package pgxstore
 
-import "context"
+import (
+	"context"
+	"time"
 
-type rotation struct{}
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const (
+	tidyAtOnce   = 5000 // rows of one statement
+	tidySteps    = 10   // statements of one kind
+	followShards = 16   // looked through for followers by one Tidy
+	strandedEach = time.Minute
+)
 
 // Tidy implements outbox.Tidier.
-func (s *session) Tidy(ctx context.Context) error { return nil }
+func (s *session) Tidy(ctx context.Context) error {
+	if s.ranOut() {
+		return nil // another session does it
+	}
+	err := s.store.outboxTx(ctx, "tidy", func(b *pgx.Batch) {
+		b.Queue(s.store.outbox.Due, tidyAtOnce)
+		b.Queue(s.store.outbox.DropHolds)
+		b.Queue(s.store.outbox.DropDead)
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.followSome(ctx); err != nil {
+		return err
+	}
+	if err := s.rescue(ctx); err != nil {
+		return err
+	}
+	return s.forget(ctx)
+}
+
+// forget deletes sent messages whose time is over.
+func (s *session) forget(ctx context.Context) error {
+	if s.store.cfg.Outbox.KeepSent <= 0 {
+		return nil
+	}
+	for range tidySteps {
+		var n int64
+		err := s.store.outboxTx(ctx, "forget sent messages", func(b *pgx.Batch) {
+			b.Queue(s.store.outbox.Forget, s.store.cfg.Outbox.KeepSent.Seconds(), tidyAtOnce).Exec(affected(&n))
+		})
+		if err != nil || n < tidyAtOnce {
+			return err
+		}
+	}
+	return nil
+}
+
+func affected(n *int64) func(pgconn.CommandTag) error {
+	return func(tag pgconn.CommandTag) error {
+		*n = tag.RowsAffected()
+		return nil
+	}
+}
+
+// followSome goes through some of the shards for messages behind parked ones.
+func (s *session) followSome(ctx context.Context) error {
+	s.mu.Lock()
+	numbers := s.numbers()
+	var some []int16
+	for range min(followShards, len(numbers)) {
+		s.tidied++
+		some = append(some, int16(numbers[s.tidied%len(numbers)]))
+	}
+	s.mu.Unlock()
+	if len(some) == 0 {
+		return nil
+	}
+	rows, _ := s.store.cfg.Pool.Query(ctx, s.store.outbox.Behind, some)
+	behind, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil {
+		return s.store.outboxError("tidy", err)
+	}
+	for range tidySteps {
+		shards, done := s.borrow(behind)
+		n, err := s.follow(ctx, shards, lookAtFirst)
+		done()
+		if err != nil || n < tidyAtOnce {
+			return err
+		}
+	}
+	return nil
+}
+
+// borrow marks those of shards busy of which nothing is leased; done ends that.
+func (s *session) borrow(shards []int) (borrowed []int, done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range shards {
+		if sh := s.held[n]; sh != nil && !sh.busy && len(sh.leased) == 0 {
+			sh.busy = true
+			borrowed = append(borrowed, n)
+		}
+	}
+	return borrowed, func() { s.free(borrowed) }
+}
+
+// follow parks messages that stand behind parked ones, among the first "look" of each of shards. Nothing may be leased of
+// these: a message must not be moved while it is on its way to the broker.
+func (s *session) follow(ctx context.Context, shards []int, look int64) (n int64, err error) {
+	if len(shards) == 0 {
+		return 0, nil
+	}
+	numbers, tokens := s.tokens(shards)
+	err = s.store.outboxTx(ctx, "park followers", func(b *pgx.Batch) {
+		b.Queue(s.store.outbox.Check, s.owner, numbers, tokens)
+		b.Queue(s.store.outbox.Follow, numbers, look, tidyAtOnce).Exec(affected(&n))
+	})
+	return n, err
+}
+
+// rescue brings back messages whose Unpark or Discard died half-way.
+func (s *session) rescue(ctx context.Context) error {
+	s.mu.Lock()
+	now := time.Now()
+	due := now.After(s.rescueAt)
+	var numbers []int16
+	if due {
+		for _, n := range s.numbers() {
+			numbers = append(numbers, int16(n))
+		}
+	}
+	s.mu.Unlock()
+	if len(numbers) == 0 {
+		return nil
+	}
+	type key struct {
+		Shard int16
+		Key   []byte
+	}
+	rows, _ := s.store.cfg.Pool.Query(ctx, s.store.outbox.Stranded, numbers, tidyAtOnce)
+	stranded, err := pgx.CollectRows(rows, pgx.RowToStructByPos[key])
+	if err != nil {
+		return s.store.outboxError("tidy", err)
+	}
+	for _, k := range stranded {
+		if err := s.store.release(ctx, k.Shard, [][]byte{k.Key}, nil); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rescueAt = now.Add(strandedEach)
+	return nil
+}

@@ -10,8 +10,14 @@ type PostgresOutbox struct {
 	LockShards, DropExpired, Take, GiveBack string
 	End, GiveBackAll                        string
 	// Leasing and settling.
-	Due, Lease, Check, Sent, Keep, Settled string
-	Defer, HoldDeferred, Park, HoldParked  string
+	Due, Lease, Check, Sent, Keep         string
+	Defer, HoldDeferred, Park, HoldParked string
+	// What stands behind a parked message, and lets it go again.
+	Behind, Follow, Stranded                          string
+	Find, LockShard, Unpark, Discard, Release, Rehold string
+	Parked                                            string
+	// Upkeep.
+	DropHolds, DropDead, Forget string
 }
 
 // held says whether the message c waits: for its own next try, or behind another one of its key. The time is that of the
@@ -21,6 +27,9 @@ const held = `coalesce(c.retry_at > statement_timestamp(), false) OR c.key IS NO
 
 // columns of a message that travel with it from table to table.
 const columns = `shard, seq, id, topic, key, payload, headers, enqueued_at`
+
+// holder says of a parked message p with a key that it holds back what comes later.
+const holder = `p.key IS NOT NULL AND NOT p.waiting AND p.keep_order < 2`
 
 // guarded is true while Check has found every shard of this transaction.
 const guarded = `current_setting('txonce.settling', true) = 'on'`
@@ -170,5 +179,96 @@ WHERE p.key IS NOT NULL AND p.keep_order <> 2 AND ` + guarded + `
 ORDER BY p.shard, p.key, p.seq
 ON CONFLICT (shard, key) DO UPDATE SET from_seq = excluded.from_seq, until = excluded.until, park = excluded.park
 WHERE h.until < 'infinity' OR h.from_seq > excluded.from_seq`),
+
+		// Shards with keys that are held back for a person.
+		Behind: q(`SELECT r.shard FROM unnest($1::smallint[]) AS r(shard)
+WHERE EXISTS (SELECT FROM @outbox_held h WHERE h.shard = r.shard AND h.until = 'infinity')`),
+
+		// Messages behind a parked one follow it, so that nobody has to look at them again and again.
+		Follow: q(`WITH behind AS (
+	SELECT m.shard, m.seq, h.from_seq, h.park
+	FROM unnest($1::smallint[]) AS r(shard)
+	CROSS JOIN LATERAL (SELECT shard, seq, key FROM @outbox_messages WHERE shard = r.shard ORDER BY seq LIMIT $2::bigint) AS m
+	JOIN @outbox_held h ON h.shard = m.shard AND h.key = m.key AND h.from_seq <= m.seq AND h.until = 'infinity'
+	WHERE ` + guarded + ` LIMIT $3::bigint
+), gone AS (
+	DELETE FROM @outbox_messages m USING behind WHERE m.shard = behind.shard AND m.seq = behind.seq
+	RETURNING m.*, behind.from_seq, behind.park
+)
+INSERT INTO @outbox_parked (` + columns + `, attempts, cause, behind, waiting, keep_order)
+SELECT ` + columns + `, attempts, 'stands behind message ' || from_seq || ' of its key', from_seq, NOT park, park::integer FROM gone`),
+
+		// Keys whose messages stopped on their way back because somebody died.
+		Stranded: q(`SELECT h.shard, h.key FROM unnest($1::smallint[]) AS r(shard)
+JOIN @outbox_held h ON h.shard = r.shard AND h.until = 'infinity'
+WHERE NOT EXISTS (SELECT FROM @outbox_parked p WHERE p.seq = h.from_seq AND ` + holder + `)
+LIMIT $2::bigint`),
+
+		Find: q(`SELECT p.seq, p.shard, p.key FROM unnest($1::bigint[]) AS r(seq) JOIN @outbox_parked p ON p.seq = r.seq ORDER BY p.seq`),
+
+		// Keeps away whoever settles or parks in this shard.
+		LockShard: q(`SELECT FROM @txonce_shards WHERE shard = $1::smallint FOR NO KEY UPDATE`),
+
+		// A message that stands behind one that stays does not go: it would only be parked again.
+		Unpark: q(`WITH gone AS (
+	DELETE FROM @outbox_parked p USING unnest($2::bigint[]) AS r(seq)
+	WHERE p.seq = r.seq AND p.shard = $1::smallint AND NOT EXISTS (
+		SELECT FROM @outbox_parked h WHERE h.shard = p.shard AND h.key = p.key AND h.seq < p.seq
+			AND h.key IS NOT NULL AND NOT h.waiting AND h.keep_order < 2 AND h.seq <> ALL ($2::bigint[]))
+	RETURNING p.*
+)
+INSERT INTO @outbox_messages (` + columns + `) SELECT ` + columns + ` FROM gone`),
+
+		Discard: q(`DELETE FROM @outbox_parked p USING unnest($2::bigint[]) AS r(seq) WHERE p.seq = r.seq AND p.shard = $1::smallint`),
+
+		// Of each key the first messages that wait behind nobody any more.
+		Release: q(`WITH free AS (
+	SELECT w.seq FROM unnest($2::bytea[]) AS k(key)
+	LEFT JOIN LATERAL (
+		SELECT p.seq FROM @outbox_parked p WHERE p.shard = $1::smallint AND p.key = k.key AND ` + holder + ` ORDER BY p.seq LIMIT 1
+	) AS first ON true
+	CROSS JOIN LATERAL (
+		SELECT p.seq FROM @outbox_parked p WHERE p.shard = $1::smallint AND p.key = k.key AND p.waiting
+			AND p.seq < coalesce(first.seq, 9223372036854775807) ORDER BY p.seq LIMIT $3::bigint
+	) AS w
+), gone AS (
+	DELETE FROM @outbox_parked p USING free WHERE p.seq = free.seq RETURNING p.*
+)
+INSERT INTO @outbox_messages (` + columns + `, attempts) SELECT ` + columns + `, attempts FROM gone`),
+
+		// The hold of each key as it follows from what is parked of it.
+		Rehold: q(`WITH remains AS (
+	SELECT k.key, first.seq AS first, first.park, w.seq AS waits
+	FROM unnest($2::bytea[]) AS k(key)
+	LEFT JOIN LATERAL (
+		SELECT p.seq, p.keep_order = 1 AS park FROM @outbox_parked p
+		WHERE p.shard = $1::smallint AND p.key = k.key AND ` + holder + ` ORDER BY p.seq LIMIT 1
+	) AS first ON true
+	LEFT JOIN LATERAL (
+		SELECT p.seq FROM @outbox_parked p WHERE p.shard = $1::smallint AND p.key = k.key AND p.waiting ORDER BY p.seq LIMIT 1
+	) AS w ON true
+), freed AS (
+	DELETE FROM @outbox_held h USING remains r
+	WHERE h.shard = $1::smallint AND h.key = r.key AND h.until = 'infinity' AND r.first IS NULL AND r.waits IS NULL
+)
+INSERT INTO @outbox_held AS h (shard, key, from_seq, until, park)
+SELECT $1::smallint, key, least(first, waits), 'infinity', coalesce(park AND first < coalesce(waits, 9223372036854775807), false)
+FROM remains WHERE first IS NOT NULL OR waits IS NOT NULL
+ON CONFLICT (shard, key) DO UPDATE SET from_seq = excluded.from_seq, until = excluded.until, park = excluded.park`),
+
+		// Behind whom a message waits may have changed since it was parked.
+		Parked: q(`SELECT p.shard, p.seq, p.id, p.topic, p.key, p.payload, p.headers::text, p.enqueued_at, p.attempts, p.cause,
+	coalesce(CASE WHEN p.waiting THEN (SELECT h.seq FROM @outbox_parked h WHERE h.shard = p.shard AND h.key = p.key
+		AND h.key IS NOT NULL AND NOT h.waiting AND h.keep_order < 2 AND h.seq < p.seq ORDER BY h.seq LIMIT 1) END, p.behind, 0), p.waiting, p.parked_at
+FROM @outbox_parked p
+WHERE p.seq > $1::bigint AND ($2::text = '' OR p.topic = $2::text) AND ($3::bytea = '' OR p.key = $3::bytea)
+ORDER BY p.seq LIMIT $4::bigint`),
+
+		DropHolds: q(`DELETE FROM @outbox_held WHERE until < statement_timestamp() - interval '10 seconds'`),
+		DropDead:  q(`DELETE FROM @txonce_relays WHERE until < clock_timestamp() - interval '1 minute'`),
+		Forget: q(`DELETE FROM @outbox_sent s USING (
+	SELECT sent_at, seq FROM @outbox_sent WHERE sent_at < statement_timestamp() - $1::float8 * interval '1 second'
+	ORDER BY sent_at, seq LIMIT $2::bigint FOR UPDATE SKIP LOCKED
+) AS first WHERE s.sent_at = first.sent_at AND s.seq = first.seq`),
 	}
 }

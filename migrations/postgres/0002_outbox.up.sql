@@ -58,7 +58,8 @@ CREATE TABLE outbox_parked (
     keep_order  smallint         NOT NULL DEFAULT 0, -- what becomes of the key's later messages: 0 they wait, 1 are parked, 2 pass
     parked_at   timestamptz      NOT NULL DEFAULT clock_timestamp()
 );
-CREATE INDEX outbox_parked_key ON outbox_parked (shard, key, seq) WHERE key IS NOT NULL;
+CREATE INDEX outbox_parked_key ON outbox_parked (shard, key, seq) WHERE key IS NOT NULL AND NOT waiting AND keep_order < 2;
+CREATE INDEX outbox_parked_waiting ON outbox_parked (shard, key, seq) WHERE waiting;
 
 -- What was confirmed, where the user keeps it for a time.
 CREATE TABLE outbox_sent (
@@ -86,5 +87,33 @@ CREATE TABLE txonce_shards (
     token bigint   NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 INSERT INTO txonce_shards (shard) SELECT generate_series(0, 63); -- their number never changes while there are messages
+
+-- WAL mode: the replication slot that carries this outbox's messages. One row, written when the slot is created, before the
+-- first message is emitted, and again only by a person's decision or a takeover: every Enqueue reads it, so that it must not
+-- collect dead versions. system, timeline and home tell a restored, promoted or copied database from the one whose slot it is.
+CREATE TABLE txonce_slots (
+    one      boolean          NOT NULL PRIMARY KEY DEFAULT true CHECK (one),
+    slot     text COLLATE "C" NOT NULL,           -- its name, and that of its publication
+    system   bigint           NOT NULL,           -- pg_control_system()
+    timeline text COLLATE "C" NOT NULL,           -- as in names of WAL files
+    home     oid              NOT NULL,           -- of this table
+    created  pg_lsn           NOT NULL,           -- nothing before it was in the slot
+    owner    uuid,                                -- the relay that reads it; alive if txonce_relays says so
+    token    bigint           NOT NULL DEFAULT 0
+);
+
+-- Up to where the slot may have been confirmed, as a byte position in the WAL. It is written just before the slot is
+-- told, so that a slot that is further has been recreated, or advanced by somebody else. A sequence, because it is seen by all
+-- snapshots at once and leaves no dead versions.
+CREATE SEQUENCE txonce_slot_confirmed AS bigint MINVALUE 0 START 0 CACHE 1;
+
+-- Messages of transactions beyond that position of which nothing more is to be done for the stream: confirmed by the broker, or
+-- spilled to the tables above. When the stream brings them again, after a crash, they are passed over.
+CREATE TABLE txonce_slot_settled (
+    seq  bigint   NOT NULL PRIMARY KEY,
+    also bigint[] NOT NULL DEFAULT '{}', -- settled together with seq
+    lsn  pg_lsn   NOT NULL               -- of the last commit among theirs: the row is done with once that is confirmed
+);
+CREATE INDEX txonce_slot_settled_lsn ON txonce_slot_settled (lsn);
 
 INSERT INTO txonce_schema (version) VALUES (2);

@@ -1,0 +1,140 @@
+package pgxstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/outbox"
+)
+
+// releaseAtOnce is how many messages of each key come back in one transaction.
+const releaseAtOnce = 1000
+
+// Parked implements outbox.Operations.
+func (s *Store) Parked(ctx context.Context, filter outbox.ParkedFilter) ([]outbox.ParkedMessage, error) {
+	if filter.Limit <= 0 {
+		filter.Limit = 100
+	}
+	rows, _ := s.cfg.Pool.Query(ctx, s.outbox.Parked, filter.After, filter.Topic, []byte(filter.Key), filter.Limit)
+	list, err := pgx.CollectRows(rows, parkedMessage)
+	return list, s.outboxError("list parked messages", err)
+}
+
+func parkedMessage(row pgx.CollectableRow) (m outbox.ParkedMessage, err error) {
+	var key []byte
+	var headers *string
+	if err := row.Scan(&m.Shard, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &m.Enqueued, &m.Attempts, &m.Cause,
+		&m.Behind, &m.Waiting, &m.ParkedAt); err != nil {
+		return m, err
+	}
+	m.Key = string(key)
+	if headers != nil {
+		m.Headers, err = consumer.DecodeHeaders([]byte(*headers))
+	}
+	return m, err
+}
+
+// Unpark implements outbox.Operations. A message that stands behind one of its key that stays parked stays as well. Where
+// it fails half-way, some are unparked; what waits behind those is brought back by the relay's upkeep.
+func (s *Store) Unpark(ctx context.Context, seqs ...int64) (int, error) {
+	n, err := s.unpark(ctx, seqs, s.outbox.Unpark)
+	if n > 0 {
+		s.Wake(ctx)
+	}
+	return n, err
+}
+
+// Discard implements outbox.Operations. Where it fails half-way, some are deleted.
+func (s *Store) Discard(ctx context.Context, seqs ...int64) (int, error) {
+	n, err := s.unpark(ctx, seqs, s.outbox.Discard)
+	if n > 0 {
+		s.Wake(ctx)
+	}
+	return n, err
+}
+
+// some are parked messages of one shard.
+type some struct {
+	shard int16
+	seqs  []int64
+	keys  [][]byte
+}
+
+// unpark sends statement for those of seqs that are parked, shard by shard, and lets go what waited behind them.
+func (s *Store) unpark(ctx context.Context, seqs []int64, statement string) (n int, err error) {
+	for len(seqs) > 0 {
+		now := seqs[:min(len(seqs), releaseAtOnce)]
+		seqs = seqs[len(now):]
+		of, err := s.findParked(ctx, now)
+		if err != nil {
+			return n, err
+		}
+		for _, p := range of {
+			err := s.release(ctx, p.shard, p.keys, func(b *pgx.Batch) {
+				b.Queue(statement, p.shard, p.seqs)
+			})
+			if err != nil {
+				return n, err
+			}
+			n += len(p.seqs)
+		}
+	}
+	return n, nil
+}
+
+func (s *Store) findParked(ctx context.Context, seqs []int64) ([]*some, error) {
+	var all []*some
+	by := map[int16]*some{}
+	seen := map[string]bool{}
+	rows, _ := s.cfg.Pool.Query(ctx, s.outbox.Find, seqs)
+	var seq int64
+	var shard int16
+	var key []byte
+	_, err := pgx.ForEachRow(rows, []any{&seq, &shard, &key}, func() error {
+		p := by[shard]
+		if p == nil {
+			p = &some{shard: shard}
+			by[shard], all = p, append(all, p)
+		}
+		if n := len(p.seqs); n > 0 && p.seqs[n-1] == seq {
+			return nil // it was named twice
+		}
+		p.seqs = append(p.seqs, seq)
+		if mark := fmt.Sprint(shard, " ", string(key)); key != nil && !seen[mark] {
+			seen[mark] = true
+			p.keys = append(p.keys, append([]byte(nil), key...))
+		}
+		return nil
+	})
+	return all, s.outboxError("find parked messages", err)
+}
+
+// release does what first says, and then, in as many transactions as it takes, brings back what waits behind nobody any
+// more. Each leaves a hold from the first message on that has yet to come back, so that a crash in between keeps the order.
+func (s *Store) release(ctx context.Context, shard int16, keys [][]byte, first func(*pgx.Batch)) error {
+	for {
+		var back int64
+		err := s.outboxTx(ctx, "release", func(b *pgx.Batch) {
+			b.Queue(s.outbox.LockShard, shard)
+			if first != nil {
+				first(b)
+			}
+			if len(keys) == 0 {
+				return
+			}
+			b.Queue(s.outbox.Release, shard, keys, releaseAtOnce).Exec(func(tag pgconn.CommandTag) error {
+				back = tag.RowsAffected()
+				return nil
+			})
+			b.Queue(s.outbox.Rehold, shard, keys)
+		})
+		if err != nil || back < releaseAtOnce {
+			return err
+		}
+		first = nil
+	}
+}
