@@ -12,6 +12,7 @@ import (
 // database is what PostgreSQL and SQLite differ in.
 type database interface {
 	encoding
+	outboxDatabase
 
 	// statements returns those that differ in their text only.
 	statements() *statements

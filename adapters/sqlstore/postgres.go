@@ -17,6 +17,7 @@ import (
 // postgres is the database of dialect.Postgres.
 type postgres struct {
 	sql    dialect.Postgres
+	box    postgresOutbox
 	shared statements
 	cfg    Config
 	wait   string        // InFlightWait as lock_timeout
@@ -26,7 +27,7 @@ type postgres struct {
 
 func newPostgres(cfg Config) (database, error) {
 	q := dialect.NewPostgres(cfg.Schema)
-	d := &postgres{sql: q, cfg: cfg, wait: fmt.Sprintf("%dms", cfg.InFlightWait.Milliseconds()), shared: statements{
+	d := &postgres{sql: q, box: newPostgresOutbox(cfg.Schema), cfg: cfg, wait: fmt.Sprintf("%dms", cfg.InFlightWait.Milliseconds()), shared: statements{
 		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult, Lookup: q.Lookup,
 		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, Park: q.Park, Take: q.Take, Letters: q.Letters,
 	}}

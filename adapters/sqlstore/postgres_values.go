@@ -85,6 +85,10 @@ func (a *array) add(v any) {
 		a.b = strconv.AppendInt(a.b, v, 10)
 	case float64:
 		a.b = strconv.AppendFloat(a.b, v, 'g', -1, 64)
+	case []byte:
+		a.b = append(a.b, `"\\x`...)
+		a.b = hex.AppendEncode(a.b, v)
+		a.b = append(a.b, '"')
 	case string:
 		a.b = append(a.b, '"')
 		for i := range len(v) {

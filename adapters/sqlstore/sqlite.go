@@ -19,6 +19,7 @@ import (
 // sqlite is the database of dialect.SQLite.
 type sqlite struct {
 	sql    dialect.SQLite
+	box    dialect.SQLiteOutbox
 	shared statements
 	cfg    Config
 	turn   *turn
@@ -32,7 +33,7 @@ func newSQLite(cfg Config) (database, error) {
 		return nil, fmt.Errorf("sqlstore: Config.Isolation %v: SQLite is always serializable", cfg.Isolation)
 	}
 	q := dialect.NewSQLite()
-	return &sqlite{sql: q, cfg: cfg, turn: newTurn(cfg.InFlightWait), shared: statements{
+	return &sqlite{sql: q, box: dialect.NewSQLiteOutbox(), cfg: cfg, turn: newTurn(cfg.InFlightWait), shared: statements{
 		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult, Lookup: q.Lookup,
 		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, Park: q.Park, Take: q.Take, Letters: q.Letters,
 	}}, nil

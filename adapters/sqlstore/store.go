@@ -55,14 +55,18 @@ type Config struct {
 	// local, fsync off; SQLite: synchronous below FULL, an in-memory database): a message whose effect it forgot is not
 	// delivered again. Defaults to false: Register fails with dedup.ErrNotDurable.
 	AllowAsyncCommit bool
+
+	// Outbox is for what Enqueue writes.
+	Outbox OutboxConfig
 }
 
-// Store is a dedup.Store and a consumer.ParkingLot. It is safe for concurrent use.
+// Store is a dedup.Store, a consumer.ParkingLot, an outbox.Writer and an outbox.Queue. It is safe for concurrent use.
 type Store struct {
 	cfg    Config
 	db     database
 	leases claims.Leases
 	names  claims.Names
+	outbox outboxHub
 
 	idleLimit    any           // Config.IdleLimit as the server takes it; nil: none
 	answerWithin time.Duration // see there; shorter in tests
@@ -87,6 +91,8 @@ func New(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("sqlstore: Config.InFlightWait %v is shorter than 1 ms", cfg.InFlightWait)
 	case cfg.IdleLimit > 0 && cfg.IdleLimit < time.Millisecond:
 		return nil, fmt.Errorf("sqlstore: Config.IdleLimit %v is shorter than 1 ms", cfg.IdleLimit)
+	case cfg.Outbox.KeepSent < 0:
+		return nil, fmt.Errorf("sqlstore: Config.Outbox.KeepSent %v is negative", cfg.Outbox.KeepSent)
 	}
 	if cfg.IdleLimit == 0 {
 		cfg.IdleLimit = 5 * time.Minute
@@ -153,6 +159,8 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx,
 	if err != nil {
 		return false, err
 	}
+	s.outbox.watch(t.tx)
+	defer s.outbox.forget(t.tx)
 	if err := fn(t.tx, answers); err != nil {
 		return false, t.blame(err, proof)
 	}
@@ -162,7 +170,9 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx,
 	if err := t.prove(ctx, proof); err != nil {
 		return false, err
 	}
-	return false, t.commit()
+	err = t.commit()
+	s.outbox.committed(t.tx) // or perhaps: a wake-up too many does no harm
+	return false, err
 }
 
 // Claim implements dedup.Store.

@@ -1,0 +1,273 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"hash/fnv"
+	"math"
+
+	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/outbox"
+)
+
+// postgresOutbox is what a postgres has for the outbox.
+type postgresOutbox struct {
+	write dialect.PostgresOutboxWrite
+	relay dialect.PostgresOutbox
+	look  dialect.PostgresOutboxLook
+}
+
+func newPostgresOutbox(schema string) postgresOutbox {
+	return postgresOutbox{
+		write: dialect.NewPostgresOutboxWrite(schema), relay: dialect.NewPostgresOutbox(schema), look: dialect.NewPostgresOutboxLook(schema),
+	}
+}
+
+// maxStatement is about how many bytes of messages one statement carries. The server takes a gigabyte, in memory.
+const maxStatement = 8 << 20
+
+// enqueue sends one statement, or one for each maxStatement.
+func (d *postgres) enqueue(ctx context.Context, tx *sql.Tx, msgs []outbox.Message) error {
+	var shards, last int
+	if err := tx.QueryRowContext(ctx, d.box.write.Shards).Scan(&shards, &last); err != nil {
+		return err
+	}
+	if shards == 0 || last != shards-1 {
+		return errNoShards
+	}
+	for len(msgs) > 0 {
+		n, size := 0, 0
+		for ; n < len(msgs) && (n == 0 || size < maxStatement); n++ {
+			size += len(msgs[n].Payload) + len(msgs[n].Key)
+		}
+		query, args, err := d.insertion(msgs[:n], shards)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
+			return err
+		}
+		msgs = msgs[n:]
+	}
+	return nil
+}
+
+func (d *postgres) insertion(msgs []outbox.Message, shards int) (query string, args []any, err error) {
+	var columns [7]array
+	timed := false
+	for i := range msgs {
+		m := &msgs[i]
+		headers, err := encodeHeaders(m.Headers)
+		if err != nil {
+			return "", nil, err
+		}
+		if timed = timed || !m.NotBefore.IsZero(); len(msgs) == 1 && !timed {
+			payload := m.Payload
+			if payload == nil {
+				payload = []byte{}
+			}
+			return d.box.write.EnqueueOne, []any{outbox.Shard(m, shards), m.ID, m.Topic, []byte(m.Key), payload, string(headers)}, nil
+		}
+		for c, v := range [...]any{
+			int64(outbox.Shard(m, shards)), m.ID, m.Topic, []byte(m.Key), m.Payload, string(headers), timestamp(m.NotBefore),
+		} {
+			columns[c].add(v)
+		}
+	}
+	for i := range columns {
+		args = append(args, columns[i].String())
+	}
+	if timed {
+		return d.box.write.EnqueueNotBefore, args, nil
+	}
+	return d.box.write.Enqueue, args[:6], nil
+}
+
+// serialize takes an advisory lock that ends with tx. adapters/pgxstore makes its number in the same way.
+func (d *postgres) serialize(ctx context.Context, tx *sql.Tx, key string) error {
+	h := fnv.New64a()
+	h.Write([]byte("txonce outbox serialize\x00" + key))
+	_, err := tx.ExecContext(ctx, d.box.write.Serialize, int64(h.Sum64()))
+	return err
+}
+
+// settings are those of each transaction on the relay's side.
+func (d *postgres) settings(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, d.box.relay.Settings)
+	return err
+}
+
+func (d *postgres) renew(ctx context.Context, tx *sql.Tx, by *outboxHold) (share outboxShare, err error) {
+	if err := d.settings(ctx, tx); err != nil {
+		return share, err
+	}
+	owner := uuid(by.owner)
+	query, args := d.box.relay.Begin, []any{owner, by.name, by.ttl.Seconds()}
+	if by.begun {
+		query, args = d.box.relay.Renew, []any{owner, by.ttl.Seconds()}
+	}
+	done, err := tx.ExecContext(ctx, query, args...)
+	if err != nil {
+		return share, err
+	}
+	if n, err := done.RowsAffected(); err != nil || n != 1 {
+		return share, fmt.Errorf("%w: its time was over", outbox.ErrLeaseLost)
+	}
+	if err := tx.QueryRowContext(ctx, d.box.relay.Relays, owner, by.name).Scan(&share.relays, &share.namesakes); err != nil {
+		return share, err
+	}
+	share.tokens = make(map[int]int64)
+	rows, err := tx.QueryContext(ctx, d.box.relay.Shards, owner)
+	err = each(rows, err, share.scan)
+	return share, err
+}
+
+func (d *postgres) take(ctx context.Context, tx *sql.Tx, by *outboxHold, n int) (map[int]int64, error) {
+	for _, query := range [...]string{d.box.relay.Settings, d.box.relay.LockShards, d.box.relay.DropExpired} {
+		if _, err := tx.ExecContext(ctx, query); err != nil {
+			return nil, err
+		}
+	}
+	return readTokens(tx.QueryContext(ctx, d.box.relay.Take, uuid(by.owner), n))
+}
+
+func (d *postgres) giveBack(ctx context.Context, tx *sql.Tx, by *outboxHold, shards []int) error {
+	if err := d.settings(ctx, tx); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, d.box.relay.GiveBack, uuid(by.owner), numbers(shards))
+	return err
+}
+
+func (d *postgres) leave(ctx context.Context, tx *sql.Tx, by *outboxHold) error {
+	if err := d.settings(ctx, tx); err != nil {
+		return err
+	}
+	for _, query := range [...]string{d.box.relay.End, d.box.relay.GiveBackAll} {
+		if _, err := tx.ExecContext(ctx, query, uuid(by.owner)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// numbers is an array of them.
+func numbers(list []int) string {
+	var a array
+	for _, n := range list {
+		a.add(int64(n))
+	}
+	return a.String()
+}
+
+// reading runs f in a transaction with the settings that keep the server from reading whole tables.
+func (d *postgres) reading(ctx context.Context, f func(context.Context, queryer) error) error {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	tx, err := d.cfg.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // does nothing after Commit
+	if err := d.settings(ctx, tx); err != nil {
+		return err
+	}
+	if err := f(ctx, tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func (d *postgres) look(ctx context.Context, q queryer, by *outboxHold) (outboxSight, error) {
+	return readSight(q.QueryContext(ctx, d.box.look.Look, uuid(by.owner)))
+}
+
+func (d *postgres) come(ctx context.Context, tx *sql.Tx, limit int) error {
+	if err := d.settings(ctx, tx); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, d.box.relay.Due, limit)
+	return err
+}
+
+// How many rows of a shard Lease looks at, as long as not all of them wait, and at the most.
+const (
+	lookAtFirst = 2 << 10
+	lookAtMost  = 2 << 20
+)
+
+// lease looks at the first rows of each shard, and further where all of those wait.
+func (d *postgres) lease(
+	ctx context.Context, q queryer, by *outboxHold, shards []int, tokens map[int]int64, want outbox.Want,
+) (msgs []outbox.Leased, err error) {
+	part := (want.Limit + len(shards) - 1) / len(shards)
+	for look := max(lookAtFirst, part+1); len(shards) > 0 && look <= lookAtMost; look *= 8 {
+		found, full, deeper, err := d.leaseFirst(ctx, q, by, shards, tokens, look, part, want)
+		if err != nil {
+			return nil, err
+		}
+		if len(full) > 0 && len(found) < want.Limit/2 && part < want.Limit { // few shards have messages: all of it from these
+			part = want.Limit
+			found, _, deeper, err = d.leaseFirst(ctx, q, by, full, tokens, max(look, part+1), part, want)
+			if err != nil {
+				return nil, err
+			}
+		}
+		if len(found) > 0 {
+			return found, nil
+		}
+		shards = deeper
+	}
+	return nil, nil
+}
+
+// leaseFirst returns what is due among the first rows of shards, which of them had a whole part, and of which more is to be
+// seen further on.
+func (d *postgres) leaseFirst(
+	ctx context.Context, q queryer, by *outboxHold, shards []int, tokens map[int]int64, look, part int, want outbox.Want,
+) (msgs []outbox.Leased, full, deeper []int, err error) {
+	var of, with, looks, parts array
+	for _, shard := range shards {
+		of.add(int64(shard))
+		with.add(tokens[shard])
+		looks.add(int64(look))
+		parts.add(int64(part))
+	}
+	bytes := int64(want.Bytes)
+	if bytes == 0 {
+		bytes = math.MaxInt64
+	}
+	room := outboxRoom{limit: want.Limit, bytes: want.Bytes}
+	per := make(map[int]int)
+	rows, err := q.QueryContext(ctx, d.box.relay.Lease, uuid(by.owner), of.String(), with.String(), looks.String(), want.Limit, bytes, parts.String())
+	err = each(rows, err, func(rows *sql.Rows) error {
+		var m outbox.Leased
+		var n int
+		var held bool
+		var key []byte
+		var headers sql.NullString
+		var at instant
+		if err := rows.Scan(&m.Shard, &m.Token, &n, &held, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &at, &m.Attempts); err != nil {
+			return err
+		}
+		if n == look {
+			deeper = append(deeper, m.Shard)
+		}
+		if held || room.full || !room.take(len(key)+len(m.Payload)+len(headers.String)) {
+			return nil
+		}
+		if per[m.Shard]++; per[m.Shard] == part {
+			full = append(full, m.Shard)
+		}
+		m.Key, m.Enqueued = string(key), at.Time
+		var err error
+		m.Headers, err = decodeHeaders(headers.String)
+		msgs = append(msgs, m)
+		return err
+	})
+	return msgs, full, deeper, err
+}

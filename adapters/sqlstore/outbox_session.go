@@ -1,0 +1,119 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// outboxSession is an outbox.Session. What it has leased it knows by itself: nobody else may lease of a shard that it holds.
+type outboxSession struct {
+	store *Store
+	wake  chan struct{}
+
+	renewing sync.Mutex // one at a time
+	hold     outboxHold // its begun belongs to renewing
+
+	mu     sync.Mutex
+	shards map[int]*outboxShard
+	next   int // the shard from which the next Lease looks on
+}
+
+// outboxShard is a shard that the session holds.
+type outboxShard struct {
+	token   int64
+	leased  map[int64]struct{} // messages by seq
+	busy    bool               // a Lease reads it
+	leaving bool               // others wait for it
+}
+
+// idle reports whether anything may be done with the shard.
+func (s *outboxShard) idle() bool { return len(s.leased) == 0 && !s.busy }
+
+// Open implements outbox.Queue. It fails with dedup.ErrSchema where tables are missing.
+func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+	if opts.TTL < time.Millisecond {
+		return nil, fmt.Errorf("sqlstore: SessionOptions.TTL %v is shorter than 1 ms", opts.TTL)
+	}
+	if err := s.checkSchema(ctx); err != nil {
+		return nil, err
+	}
+	o := &outboxSession{
+		store:  s,
+		wake:   make(chan struct{}, 1),
+		hold:   outboxHold{name: text(opts.Name), ttl: opts.TTL},
+		shards: make(map[int]*outboxShard),
+	}
+	rand.Read(o.hold.owner[:]) // never fails
+	s.outbox.join(o)
+	return o, nil
+}
+
+// Wake implements outbox.Waker.
+func (o *outboxSession) Wake() <-chan struct{} { return o.wake }
+
+// outboxTx runs f in a short transaction of its own.
+func (s *Store) outboxTx(ctx context.Context, what string, f func(ctx context.Context, tx *sql.Tx) error) error {
+	t, err := s.begin(ctx, sql.LevelReadCommitted)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	ctx, cancel := context.WithTimeout(ctx, 3*s.answerWithin)
+	defer cancel()
+	if err := f(ctx, t.tx); err != nil {
+		return s.outboxError(what, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return s.outboxError(what, err)
+	}
+	return t.commit()
+}
+
+// outboxRead runs f, which only reads.
+func (s *Store) outboxRead(ctx context.Context, what string, f func(ctx context.Context, q queryer) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.InFlightWait+s.answerWithin)
+	defer cancel()
+	return s.outboxError(what, s.db.reading(ctx, f))
+}
+
+func (s *Store) outboxError(what string, err error) error {
+	switch {
+	case err == nil, errors.As(err, new(databaseError)):
+		return err
+	case errors.Is(err, outbox.ErrLeaseLost):
+		return fmt.Errorf("sqlstore: %s: %w", what, err)
+	}
+	return databaseError{s.statementError(fmt.Errorf("%s: %w", what, err))}
+}
+
+// held returns the shards in the order in which their turn comes. The caller holds o.mu.
+func (o *outboxSession) held() []int {
+	shards := make([]int, 0, len(o.shards))
+	for i := range o.shards {
+		shards = append(shards, i)
+	}
+	slices.Sort(shards)
+	first, _ := slices.BinarySearch(shards, o.next)
+	return slices.Concat(shards[first:], shards[:first])
+}
+
+// Close implements outbox.Session.
+func (o *outboxSession) Close(ctx context.Context) error {
+	o.store.outbox.part(o)
+	o.renewing.Lock()
+	defer o.renewing.Unlock()
+	o.mu.Lock()
+	clear(o.shards)
+	o.mu.Unlock()
+	return o.store.outboxTx(ctx, "close", func(ctx context.Context, tx *sql.Tx) error {
+		return o.store.db.leave(ctx, tx, &o.hold)
+	})
+}

@@ -1,0 +1,43 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/txonce/txonce/adapters/sqlstore"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/outbox/outboxtest"
+)
+
+func TestOutboxSQLite(t *testing.T) {
+	t.Parallel() // with the suites of the other databases
+	outboxtest.TestStore(t, outboxtest.Harness[*sql.Tx]{
+		New: func(t *testing.T, o outboxtest.Options) outboxtest.Outbox[*sql.Tx] {
+			d := openSQLite(t)
+			return outboxOf(newNode(t, openDB(t, "sqlite", d.dsn), sqlstore.Config{
+				Dialect: sqlstore.SQLite, Outbox: sqlstore.OutboxConfig{KeepSent: o.KeepSent},
+			}))
+		},
+		Features: outboxtest.Features{OneWriter: true},
+		Run:      sideBySide,
+	})
+}
+
+// sideBySide runs a case beside others.
+func sideBySide(t *testing.T, c func(*testing.T)) {
+	t.Parallel()
+	c(t)
+}
+
+func outboxOf(n *node) outboxtest.Outbox[*sql.Tx] {
+	return outboxtest.Outbox[*sql.Tx]{
+		Writer: n, Queue: n, Operations: n,
+		InTx: func(ctx context.Context, fn func(*sql.Tx) error) error {
+			return n.InTx(ctx, nil, func(tx *sql.Tx, _ []dedup.Claim) error { return fn(tx) })
+		},
+		Retryable: n.Retryable,
+		Serialize: n.Serialize,
+		Sent:      func(t *testing.T) []string { return stringsOf(t, n.db, `SELECT id FROM outbox_sent ORDER BY seq`) },
+	}
+}

@@ -1,0 +1,167 @@
+package dialect
+
+import "strings"
+
+// SQLiteOutbox holds the statements of the outbox for SQLite, in the order of a message's life. As in SQLite, lists come as one
+// JSON text, times are microseconds since 1970, and a write transaction excludes every other: numbers, shards and
+// completions need no locks of their own.
+type SQLiteOutbox struct {
+	// Enqueueing.
+	Number, Enqueue, Delay string
+	// Holding shards.
+	Begin, Extend, Survey, Shards, GiveBack, Bury, Take, Leave, End string
+	// Leasing.
+	Look, Lease, Due, Come, Came string
+	// Settling.
+	Own, Sent, Keep, Defer, Hold, Park, Unpend, HoldParked, Follow, Unfollow string
+	// Upkeep.
+	Behind, Untidy, Unhold, ForgetSent string
+	// Operations.
+	Parked, Listed, Unpark, Release, Behead, Discard string
+	Clock, Pending, Delayed, ParkedTopics, Relays    string
+}
+
+// A parked message p stops its key, unless it only waits itself, or its followers pass. It stands before those with a higher seq.
+const (
+	sqliteStops  = `p.waiting = 0 AND (p.behind IS NOT NULL OR p.keep_order <> 2)`
+	sqliteBefore = `p.shard = m.shard AND p.key = m.key AND p.seq < m.seq AND ` + sqliteStops
+	sqliteIdle   = `(until IS NULL OR until <= @clock) AND NOT EXISTS (
+	SELECT 1 FROM outbox_parked p WHERE p.shard = outbox_held.shard AND p.key = outbox_held.key AND ` + sqliteStops + `)`  // holds nothing
+)
+
+// NewSQLiteOutbox returns the statements.
+func NewSQLiteOutbox() SQLiteOutbox {
+	q := strings.NewReplacer("@clock", clock, "@before", sqliteBefore, "@idle", strings.ReplaceAll(sqliteIdle, "@clock", clock)).Replace
+	return SQLiteOutbox{
+		// It takes the write lock before anything is read, so that the order of numbers is that of transactions.
+		Number: q(`UPDATE outbox_seq SET last = last + ?1 RETURNING last, @clock, (SELECT count(*) FROM txonce_shards)`),
+
+		// A row of the list is [seq, shard, id, topic, key's place, key's length, payload's, …, headers' …] in the blob ?2, in
+		// which bytes need no digits. ?3 is the clock of Number.
+		Enqueue: `INSERT INTO outbox_messages (seq, shard, id, topic, key, payload, headers, enqueued_at)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, ` + sqliteParts + `, ?3 FROM json_each(?1)`,
+		Delay: `INSERT INTO outbox_delayed (seq, shard, id, topic, key, payload, headers, enqueued_at, not_before)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, ` + sqliteParts + `, ?3, value ->> 10 FROM json_each(?1)`,
+
+		// The clock has milliseconds, rounded down: one more, so that a hold never ends early.
+		Begin: q(`INSERT INTO txonce_relays (owner, name, until) VALUES (?1, ?2, @clock + 1000 + ?3)
+ON CONFLICT (owner) DO UPDATE SET until = excluded.until WHERE until > @clock
+RETURNING until`),
+		Extend: q(`UPDATE txonce_relays SET until = @clock + 1000 + ?3 WHERE owner = ?1 AND ?2 IS NOT NULL AND until > @clock RETURNING until`),
+		Survey: q(`SELECT count(*), count(*) FILTER (WHERE name = ?2 AND owner <> ?1) FROM txonce_relays WHERE until > @clock`),
+		Shards: q(`SELECT s.shard, s.token, s.owner IS ?1, r.owner IS NULL
+FROM txonce_shards s LEFT JOIN txonce_relays r ON r.owner = s.owner AND r.until > @clock`),
+		GiveBack: `UPDATE txonce_shards SET owner = NULL WHERE owner = ?1 AND shard IN (SELECT value FROM json_each(?2))`,
+		Bury:     q(`DELETE FROM txonce_relays WHERE until <= @clock`),
+		Take: q(`UPDATE txonce_shards SET owner = ?1, token = token + 1 WHERE shard IN (
+	SELECT s.shard FROM txonce_shards s LEFT JOIN txonce_relays r ON r.owner = s.owner WHERE r.owner IS NULL ORDER BY random() LIMIT ?2)
+	AND EXISTS (SELECT 1 FROM txonce_relays WHERE owner = ?1 AND until > @clock)
+RETURNING shard, token`),
+		Leave: `UPDATE txonce_shards SET owner = NULL WHERE owner = ?1`,
+		End:   `DELETE FROM txonce_relays WHERE owner = ?1`,
+
+		// Whether the hold stands, whether delayed messages are due, and which of the shards have messages.
+		Look: q(`SELECT r.until > @clock, EXISTS (SELECT 1 FROM outbox_delayed WHERE not_before <= @clock), s.shard, s.token
+FROM txonce_relays r LEFT JOIN txonce_shards s
+	ON s.owner = r.owner AND EXISTS (SELECT 1 FROM outbox_messages m WHERE m.shard = s.shard)
+WHERE r.owner = ?1`),
+
+		Lease: q(`SELECT seq, id, topic, key, payload, headers, enqueued_at, attempts FROM outbox_messages m
+WHERE shard = ?1 AND seq > ?2 AND (retry_at IS NULL OR retry_at <= @clock) AND NOT EXISTS (
+	SELECT 1 FROM outbox_held h WHERE h.shard = m.shard AND h.key = m.key
+		AND (h.until > @clock AND m.seq >= h.from_seq OR EXISTS (SELECT 1 FROM outbox_parked p WHERE @before)))
+ORDER BY seq LIMIT ?3`),
+
+		// Delayed messages come with new numbers, as if they were enqueued now.
+		Due: q(`SELECT not_before, seq FROM outbox_delayed WHERE not_before <= @clock ORDER BY not_before, seq LIMIT ?1`),
+		Come: `INSERT INTO outbox_messages (seq, shard, id, topic, key, payload, headers, enqueued_at)
+SELECT ?2 + due.key, d.shard, d.id, d.topic, d.key, d.payload, d.headers, d.enqueued_at
+FROM json_each(?1) due JOIN outbox_delayed d ON d.not_before = due.value ->> 0 AND d.seq = due.value ->> 1`,
+		Came: `DELETE FROM outbox_delayed WHERE (not_before, seq) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1))`,
+
+		// How many of the shards, each a [shard, token], are still the owner's.
+		Own: `SELECT count(*) FROM json_each(?2) JOIN txonce_shards s ON s.shard = value ->> 0 AND s.token = value ->> 1 WHERE s.owner = ?1`,
+
+		// A row of the list is [shard, seq].
+		Sent: `DELETE FROM outbox_messages WHERE (shard, seq) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1))`,
+		Keep: q(`INSERT INTO outbox_sent (sent_at, seq, id, topic, key, payload, headers, enqueued_at)
+SELECT @clock, m.seq, m.id, m.topic, m.key, m.payload, m.headers, m.enqueued_at
+FROM json_each(?1) sent JOIN outbox_messages m ON m.shard = sent.value ->> 0 AND m.seq = sent.value ->> 1`),
+
+		// A row of the list is [shard, seq, attempts, cause, delay]. A repetition changes nothing: attempts are set, not counted.
+		Defer: q(`UPDATE outbox_messages AS m SET attempts = r.value ->> 2, cause = r.value ->> 3,
+	retry_at = CASE WHEN m.key IS NULL THEN @clock + (r.value ->> 4) END
+FROM json_each(?1) r WHERE m.shard = r.value ->> 0 AND m.seq = r.value ->> 1`),
+		Hold: q(`INSERT INTO outbox_held (shard, key, from_seq, until)
+SELECT m.shard, m.key, min(m.seq), max(@clock + (r.value ->> 4))
+FROM json_each(?1) r JOIN outbox_messages m ON m.shard = r.value ->> 0 AND m.seq = r.value ->> 1
+WHERE m.key IS NOT NULL GROUP BY m.shard, m.key
+ON CONFLICT (shard, key) DO UPDATE SET
+	from_seq = CASE WHEN until > @clock THEN min(from_seq, excluded.from_seq) ELSE excluded.from_seq END,
+	until = CASE WHEN until > @clock THEN max(until, excluded.until) ELSE excluded.until END`),
+
+		Park: q(`INSERT INTO outbox_parked (seq, shard, id, topic, key, payload, headers, enqueued_at, attempts, cause, keep_order, parked_at)
+SELECT seq, shard, id, topic, key, payload, headers, enqueued_at, ?3, ?4, ?5, @clock
+FROM outbox_messages WHERE shard = ?1 AND seq = ?2`),
+		Unpend: `DELETE FROM outbox_messages WHERE shard = ?1 AND seq = ?2`,
+		// Its row in outbox_held says that it is worth looking for parked messages of the key; Unhold takes it away.
+		HoldParked: `INSERT INTO outbox_held (shard, key, from_seq, park)
+SELECT shard, key, seq, keep_order FROM outbox_parked WHERE seq = ?1 AND key IS NOT NULL AND keep_order <> 2
+ON CONFLICT (shard, key) DO UPDATE SET park = excluded.park,
+	from_seq = CASE WHEN until IS NULL THEN min(from_seq, excluded.from_seq) ELSE from_seq END`,
+
+		// Messages behind a parked one join it, as far as they are among the first ?2 of their shard.
+		Follow: q(`INSERT INTO outbox_parked (seq, shard, id, topic, key, payload, headers, enqueued_at, attempts, cause, behind, waiting, parked_at)
+SELECT m.seq, m.shard, m.id, m.topic, m.key, m.payload, m.headers, m.enqueued_at, m.attempts, 'stands behind message ' || b.seq || ' of its key', b.seq, b.behind IS NULL AND b.keep_order = 0, @clock
+FROM outbox_held h JOIN outbox_messages m ON m.shard = h.shard AND m.key = h.key
+	JOIN outbox_parked b ON b.seq = (SELECT p.seq FROM outbox_parked p WHERE @before ORDER BY p.seq LIMIT 1)
+WHERE h.shard = ?1 AND m.seq <= (SELECT max(seq) FROM (SELECT seq FROM outbox_messages WHERE shard = ?1 ORDER BY seq LIMIT ?2))
+RETURNING seq`),
+		Unfollow: `DELETE FROM outbox_messages WHERE shard = ?1 AND seq IN (SELECT value FROM json_each(?2))`,
+
+		// Which shards have keys that stand behind a parked message.
+		Behind: `SELECT DISTINCT h.shard FROM outbox_held h JOIN outbox_parked p ON p.shard = h.shard AND p.key = h.key
+WHERE h.shard IN (SELECT value FROM json_each(?1))`,
+		// Whether Unhold or ForgetSent would find something.
+		Untidy: q(`SELECT EXISTS (SELECT 1 FROM outbox_held WHERE @idle) OR EXISTS (SELECT 1 FROM outbox_sent WHERE sent_at <= @clock - ?1)`),
+		Unhold: q(`DELETE FROM outbox_held WHERE @idle`),
+		ForgetSent: q(`DELETE FROM outbox_sent WHERE (sent_at, seq) IN (
+	SELECT sent_at, seq FROM outbox_sent WHERE sent_at <= @clock - ?1 ORDER BY sent_at, seq LIMIT ?2)`),
+
+		Parked: `SELECT seq, shard, id, topic, key, payload, headers, enqueued_at, attempts, cause, behind, waiting, parked_at
+FROM outbox_parked WHERE seq > ?1 AND (?2 = '' OR topic = ?2) AND (?3 IS NULL OR key = ?3) ORDER BY seq LIMIT ?4`,
+
+		// Listed are those of the list that are parked, with their keys.
+		Listed: `SELECT p.shard, p.key FROM json_each(?1) r JOIN outbox_parked p ON p.seq = r.value`,
+		// Those that wait behind another come with it: Release, after which Behead says whom the others wait for.
+		Unpark: `INSERT INTO outbox_messages (seq, shard, id, topic, key, payload, headers, enqueued_at)
+SELECT p.seq, p.shard, p.id, p.topic, p.key, p.payload, p.headers, p.enqueued_at
+FROM json_each(?1) r JOIN outbox_parked p ON p.seq = r.value WHERE p.waiting = 0
+RETURNING seq`,
+		Release: q(`INSERT INTO outbox_messages (seq, shard, id, topic, key, payload, headers, enqueued_at)
+SELECT m.seq, m.shard, m.id, m.topic, m.key, m.payload, m.headers, m.enqueued_at FROM outbox_parked m
+WHERE m.shard = ?1 AND m.key = ?2 AND m.waiting = 1 AND NOT EXISTS (SELECT 1 FROM outbox_parked p WHERE @before)
+RETURNING seq`),
+		Behead: q(`UPDATE outbox_parked AS m SET behind = (SELECT min(p.seq) FROM outbox_parked p WHERE @before)
+WHERE m.shard = ?1 AND m.key = ?2 AND m.waiting = 1`),
+		Discard: `DELETE FROM outbox_parked WHERE seq IN (SELECT value FROM json_each(?1))`,
+
+		Clock: q(`SELECT @clock, (SELECT count(*) FROM outbox_held WHERE NOT (@idle))`),
+		// Of each shard the first ?1 rows are counted. How many follow is judged by the numbers from the first to next, which is
+		// the one after them, and last: counting all would read every payload.
+		Pending: `WITH part AS (SELECT s.shard,
+	(SELECT m.seq FROM outbox_messages m WHERE m.shard = s.shard ORDER BY m.seq LIMIT 1 OFFSET ?1) AS next,
+	(SELECT max(m.seq) FROM outbox_messages m WHERE m.shard = s.shard) AS last FROM txonce_shards s)
+SELECT part.shard, m.topic, count(*), min(m.enqueued_at), min(m.seq), part.next, part.last
+FROM part CROSS JOIN outbox_messages m ON m.shard = part.shard AND m.seq < coalesce(part.next, part.last + 1)
+GROUP BY part.shard, m.topic`,
+		Delayed:      `SELECT topic, count(*) FROM outbox_delayed GROUP BY topic`,
+		ParkedTopics: `SELECT topic, count(*), sum(waiting) FROM outbox_parked GROUP BY topic`,
+		Relays: q(`SELECT r.name, r.until, count(s.shard) FROM txonce_relays r LEFT JOIN txonce_shards s ON s.owner = r.owner
+WHERE r.until > @clock GROUP BY r.owner ORDER BY r.name, r.until`),
+	}
+}
+
+// sqliteParts of a message in the blob of Enqueue.
+const sqliteParts = `CASE WHEN value ->> 5 > 0 THEN substr(?2, value ->> 4, value ->> 5) END, substr(?2, value ->> 6, value ->> 7),
+	CASE WHEN value ->> 9 > 0 THEN CAST(substr(?2, value ->> 8, value ->> 9) AS TEXT) END`
