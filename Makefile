@@ -43,6 +43,15 @@ lint: ## Formatting, go vet, golangci-lint, and whether go.mod is tidy
 	@set -ex; for module in . $(NESTED); do \
 		(cd $$module && go mod tidy -diff && go vet ./... && $(GOLANGCI_LINT) run ./...); done
 
+# What chaos-relay runs, one after the other, and further flags for it.
+MODES ?= table rotate wal
+CHAOS ?=
+
+.PHONY: chaos-relay
+chaos-relay: ## Kill and freeze relays, then audit the topic, for MODES="table rotate wal"
+	@$(MAKE) --no-print-directory services-up S="postgres kafka"
+	@$(ENV); for mode in $(MODES); do go run ./internal/relaychaos -mode $$mode -json $(CHAOS) || exit 1; done
+
 .PHONY: bench
 bench: ## Compare the ways to handle a message, on PostgreSQL
 	@$(MAKE) --no-print-directory services-up S="postgres postgres18"

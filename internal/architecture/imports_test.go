@@ -45,12 +45,14 @@ var rows = []row{
 	{"internal/dialect", nil},
 	{"internal/claims", []string{"dedup"}},
 	{"internal/drain", nil},
+	{"internal/breaker", []string{"outbox", "github.com/sony/gobreaker/v2"}},
 	{"internal/architecture", nil},
 
 	// Programs and what only tests import may use everything; nothing imports them, since no other row allows it.
 	{"cmd/...", []string{"..."}},
 	{"examples/...", []string{"..."}},
 	{"internal/mutants/...", []string{"..."}},
+	{"internal/relaychaos", []string{"..."}},
 	{"internal/services", []string{"..."}},
 	{"internal/testdb", []string{"..."}},
 	{"internal/wireproxy", []string{"..."}},
@@ -58,7 +60,7 @@ var rows = []row{
 
 // edge is what a broker's or HTTP adapter may import: the core and one SDK, and never another adapter.
 func edge(sdk ...string) []string {
-	return append([]string{"dedup", "outbox", "consumer", "internal/drain"}, sdk...)
+	return append([]string{"dedup", "outbox", "consumer", "internal/drain", "internal/breaker"}, sdk...)
 }
 
 // store is what a database's adapter may import.

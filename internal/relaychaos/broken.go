@@ -1,0 +1,114 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// The four ways of -broken are what people write by hand: an audit that cannot fail proves nothing.
+//
+//	lose        a publisher that calls a message sent before the broker has confirmed it; one in 200 never arrives
+//	mark-first  a relay that deletes what it leases and then publishes it; what it had when it died is gone
+//	disorder    a relay that publishes each batch in any order
+//	dual-write  a handler that enqueues in a transaction of its own; what it rolls back is published
+
+// breakPublisher is p, unless it is what is to be broken.
+func breakPublisher(way string, p outbox.Publisher) outbox.Publisher {
+	if way == "lose" {
+		return losing{p}
+	}
+	return p
+}
+
+type losing struct{ outbox.Publisher }
+
+func (l losing) Publish(ctx context.Context, msgs []outbox.Message) []error {
+	kept := slices.DeleteFunc(slices.Clone(msgs), func(outbox.Message) bool { return rand.IntN(200) == 0 })
+	if len(kept) == len(msgs) {
+		return l.Publisher.Publish(ctx, msgs)
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	for _, err := range l.Publisher.Publish(ctx, kept) {
+		if err != nil {
+			return slices.Repeat([]error{err}, len(msgs))
+		}
+	}
+	return nil
+}
+
+// breakQueue is q, unless it is what is to be broken.
+func breakQueue(way string, q outbox.Queue) outbox.Queue {
+	if way == "mark-first" || way == "disorder" {
+		return brokenQueue{q, way}
+	}
+	return q
+}
+
+type brokenQueue struct {
+	outbox.Queue
+	way string
+}
+
+func (q brokenQueue) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+	s, err := q.Queue.Open(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	if q.way == "mark-first" {
+		return marking{s}, nil
+	}
+	return shuffling{s}, nil
+}
+
+// marking settles what it leases at once, and nothing afterwards.
+type marking struct{ outbox.Session }
+
+func (m marking) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+	leased, err := m.Session.Lease(ctx, want)
+	if err != nil || len(leased) == 0 {
+		return leased, err
+	}
+	sent := make([]outbox.Outcome, len(leased))
+	for i := range leased {
+		sent[i] = outbox.Outcome{Leased: leased[i], Verdict: outbox.Sent}
+	}
+	return leased, m.Session.Settle(ctx, sent)
+}
+
+func (m marking) Settle(context.Context, []outbox.Outcome) error { return nil }
+
+// shuffling forgets that there is an order.
+type shuffling struct{ outbox.Session }
+
+func (s shuffling) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+	leased, err := s.Session.Lease(ctx, want)
+	rand.Shuffle(len(leased), func(i, j int) { leased[i], leased[j] = leased[j], leased[i] })
+	return leased, err
+}
+
+// breakWriter is w, unless it is what is to be broken.
+func breakWriter(way string, w outbox.Writer[pgx.Tx], pool *pgxpool.Pool) outbox.Writer[pgx.Tx] {
+	if way == "dual-write" {
+		return dualWriter{w, pool}
+	}
+	return w
+}
+
+type dualWriter struct {
+	outbox.Writer[pgx.Tx]
+	pool *pgxpool.Pool
+}
+
+func (d dualWriter) Enqueue(ctx context.Context, _ pgx.Tx, msgs ...outbox.Message) error {
+	return pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error { return d.Writer.Enqueue(ctx, tx, msgs...) })
+}
