@@ -8,6 +8,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/txonce/txonce/internal/breaker"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -19,8 +20,9 @@ import (
 // are cut when the last running call to it has returned. So while brokers are away, no more is kept in memory than
 // the calls that are running, and what was given up on is not sent minutes later.
 type Publisher struct {
-	conf  *sarama.Config // a copy
-	addrs func() []string
+	conf    *sarama.Config // a copy
+	addrs   func() []string
+	breaker *breaker.Breaker
 
 	begin sync.Once
 	life  context.Context // of everything that the Publisher opens; from the first Publish on
@@ -40,15 +42,12 @@ var ErrPublisherClosed = errors.New("kafka: Publisher is closed")
 
 // NewPublisher checks cfg and the settings of its Client. It does not talk to the cluster.
 func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
-	if err := cfg.check(); err != nil {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
 		return nil, err
 	}
 	conf := *cfg.Client.Config()
-	p := &Publisher{conf: &conf, addrs: addresses(cfg.Client)}
-	if len(p.addrs()) == 0 {
-		return nil, errors.New("kafka: PublisherConfig.Client knows no broker: its Metadata.Full must be true")
-	}
-	return p, nil
+	return &Publisher{conf: &conf, addrs: addresses(cfg.Client), breaker: breaker.New(breaker.Config(cfg.Breaker))}, nil
 }
 
 // addresses says where the brokers are: where client knows them to be, or last knew when it has been closed.
@@ -74,6 +73,10 @@ func addresses(client sarama.Client) func() []string {
 // Permanent errors are of messages that are too large and of topics whose name is impossible. A topic that does not exist is a
 // plain error. Brokers that are out of reach, do not answer in time, or lack replicas are an *outbox.UnavailableError.
 func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (errs []error) {
+	return p.breaker.Publish(ctx, msgs, p.publish)
+}
+
+func (p *Publisher) publish(ctx context.Context, msgs []outbox.Message) (errs []error) {
 	p.begin.Do(func() { p.life, p.die = context.WithCancel(context.WithoutCancel(ctx)) })
 	c := newCall(len(msgs))
 	records := make([]*record, 0, len(msgs))

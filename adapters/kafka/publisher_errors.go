@@ -12,13 +12,10 @@ import (
 // classify says whose fault err is: that of a message to topic, for now or for good, or that of the brokers.
 func classify(topic string, err error) error {
 	named := fmt.Errorf("kafka: topic %q: %w", topic, err)
-	var settings sarama.ConfigurationError
-	var unencodable sarama.PacketEncodingError
-	var partition *partitionError
 	switch {
-	case errors.As(err, &settings), errors.As(err, &unencodable):
+	case impossible(err):
 		return outbox.Permanent(named)
-	case errors.As(err, &partition), errors.Is(err, sarama.ErrInvalidPartition):
+	case unplaced(err):
 		return named
 	}
 	var answer sarama.KError
@@ -50,6 +47,29 @@ func classify(topic string, err error) error {
 		}
 		return named
 	}
+}
+
+// impossible: sarama cannot write such a message.
+func impossible(err error) bool {
+	var settings sarama.ConfigurationError
+	var unencodable sarama.PacketEncodingError
+	return errors.As(err, &settings) || errors.As(err, &unencodable)
+}
+
+// unplaced: the Partitioner has no partition for it.
+func unplaced(err error) bool {
+	var p *partitionError
+	return errors.As(err, &p) || errors.Is(err, sarama.ErrInvalidPartition)
+}
+
+// wears says whether a producer that answers err is better replaced: after three failures to connect sarama's own circuit breakers
+// fail a topic or partition for ten seconds, whatever the brokers do meanwhile, and numbers that were refused once may be again.
+func wears(err error) bool {
+	var answer sarama.KError
+	if errors.As(err, &answer) {
+		return fencing(err)
+	}
+	return !impossible(err) && !unplaced(err)
 }
 
 // fencing says whether err means that the brokers do not accept the numbers under which a producer sends.

@@ -1,6 +1,11 @@
 package kafka
 
-import "github.com/IBM/sarama"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/IBM/sarama"
+)
 
 // partitionError is that a Partitioner has no partition for a message, which no broker is to blame for.
 type partitionError struct{ err error }
@@ -24,10 +29,63 @@ func (p *markedPartitioner) Partition(m *sarama.ProducerMessage, n int32) (int32
 }
 
 // MessageRequiresConsistency makes every message with a key choose among all partitions, not only those that have a leader
-// at the moment.
+// at the moment: else an outage of one would move the keys of all.
 func (p *markedPartitioner) MessageRequiresConsistency(m *sarama.ProducerMessage) bool {
 	if d, ok := p.Partitioner.(sarama.DynamicConsistencyPartitioner); ok {
 		return m.Key != nil || d.MessageRequiresConsistency(m)
 	}
 	return m.Key != nil || p.RequiresConsistency()
+}
+
+// byKey tries a Partitioner out: messages of one key must go to one partition, whatever else differs about them, and
+// whichever relay asks.
+func byKey(constructor sarama.PartitionerConstructor) (err error) {
+	if constructor == nil {
+		return errors.New("is nil")
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panicked when it was tried: %v", v)
+		}
+	}()
+	const topic, partitions, keys, rounds = "txonce-probe", 12, 20, 8
+	one, other := constructor(topic), constructor(topic) // of this relay, and of another
+	if one == nil || other == nil {
+		return errors.New("makes no partitioner")
+	}
+	home := make(map[string]int32, keys)
+	for round := range rounds {
+		for _, p := range []sarama.Partitioner{one, other} {
+			for k := range keys {
+				m := sarama.ProducerMessage{
+					Topic: topic, Partition: int32((round + k) % partitions), // what NewManualPartitioner goes by
+					Value:   sarama.StringEncoder(fmt.Sprint(round)),
+					Headers: []sarama.RecordHeader{{Key: []byte("id"), Value: fmt.Append(nil, round, k)}},
+				}
+				free := m
+				if _, err := inRange(p, &free, partitions); err != nil { // any will do
+					return fmt.Errorf("has no partition for a message without key: %w", err)
+				}
+				key := fmt.Sprintf("key-%d\x00\xff", k)
+				m.Key = sarama.StringEncoder(key)
+				n, err := inRange(p, &m, partitions)
+				if err != nil {
+					return fmt.Errorf("has no partition for a message with key %q: %w", key, err)
+				}
+				if before, ok := home[key]; ok && n != before {
+					return fmt.Errorf("is not by key: it gives the key %q partition %d, and then %d", key, before, n)
+				}
+				home[key] = n
+			}
+		}
+	}
+	return nil
+}
+
+func inRange(p sarama.Partitioner, m *sarama.ProducerMessage, partitions int32) (int32, error) {
+	n, err := p.Partition(m, partitions)
+	if err == nil && (n < 0 || n >= partitions) {
+		err = fmt.Errorf("%w: %d of %d", sarama.ErrInvalidPartition, n, partitions)
+	}
+	return n, err
 }

@@ -17,7 +17,7 @@ type topics struct {
 	mu     sync.Mutex
 	found  map[string]bool
 	lookup map[string]*lookup // that are under way
-	fenced bool
+	worn   bool
 }
 
 // lookup asks the cluster for one topic, on behalf of all calls that want to know.
@@ -74,17 +74,16 @@ func (l *lookup) wait(ctx, life context.Context) bool {
 func (t *topics) refused(topic string, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var answered sarama.KError
-	if !errors.As(err, &answered) || answered == sarama.ErrUnknownTopicOrPartition {
+	if errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
 		t.found[topic] = false
 	}
-	t.fenced = t.fenced || fencing(err)
+	t.worn = t.worn || wears(err)
 	return classify(topic, err)
 }
 
-// broken says whether the brokers no longer accept this producer's numbering: a new one has a new one.
+// broken says whether a new producer will do better.
 func (t *topics) broken() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.fenced
+	return t.worn
 }
