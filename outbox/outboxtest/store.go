@@ -121,5 +121,7 @@ func storeCases[TTx any]() []storeCase[TTx] {
 		idCases[TTx](),
 		orderCases[TTx](),
 		leaseCases[TTx](),
+		shareCases[TTx](),
+		fenceCases[TTx](),
 	)
 }
