@@ -17,7 +17,8 @@ type dispatcher struct {
 	inFlight int
 
 	due   bool          // look at once
-	part  int           // see Want.Part
+	part  int           // see Want.Part; 1 as long as there is less to do than a batch holds
+	round int           // looks since one found a full batch
 	seen  int           // wake-ups so far
 	idle  time.Duration // between polls
 	poll  time.Time
@@ -121,6 +122,9 @@ func (d *dispatcher) nextLook() time.Duration {
 func (d *dispatcher) woken() {
 	d.seen++
 	d.due = true
+	if d.round > 0 { // it may be about a part that was looked at
+		d.part, d.round = 1, 0
+	}
 }
 
 // look leases what is due and gives it to a worker.
@@ -149,13 +153,11 @@ func (d *dispatcher) look(ctx context.Context) {
 			d.done <- rep // there is room for all workers
 		}()
 	}
-	switch {
+	switch d.round++; {
 	case full:
-		d.part = d.cfg.Workers // leave shards to the other workers
-	case d.part > 1:
-		d.part = 1 // that was not all shards
-	default:
-		d.due = false
+		d.part, d.round = d.cfg.Workers, 0 // leave shards to the other workers
+	case d.round >= d.part: // all shards were looked at
+		d.part, d.round, d.due = 1, 0, false
 		d.poll = time.Now().Add(d.idle)
 		if len(msgs) == 0 {
 			d.idle = min(2*d.idle, d.cfg.PollMax)
@@ -168,9 +170,9 @@ func (d *dispatcher) takeWakes() {
 	for {
 		select {
 		case <-d.wake:
-			d.seen++
+			d.woken()
 		case <-d.wakes:
-			d.seen++
+			d.woken()
 		case <-d.renewed:
 		default:
 			return
@@ -235,7 +237,7 @@ func (d *dispatcher) settled(rep report) {
 		d.poll = next
 	}
 	if rep.full {
-		d.part = d.cfg.Workers
+		d.part, d.round = d.cfg.Workers, 0
 	}
 	// The batch's shards were left alone since it was leased.
 	if rep.full || rep.returned > 0 || rep.seen != d.seen || d.until == untilNothingIsDue {

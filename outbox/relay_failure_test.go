@@ -104,10 +104,12 @@ func TestRelayParksAtMaxAttempts(t *testing.T) {
 	}{
 		{outbox.FollowersWait, []string{"a1"}, []string{
 			"a2 after 3 behind 0: attempt 3: the broker refuses this message", "a3 after 0 behind 2: stands behind message 2 of its key",
-			"a4 after 0 behind 2: stands behind message 2 of its key"}},
+			"a4 after 0 behind 2: stands behind message 2 of its key",
+		}},
 		{outbox.FollowersPark, []string{"a1"}, []string{
 			"a2 after 3 behind 0: attempt 3: the broker refuses this message", "a3 after 0 behind 2: stands behind message 2 of its key",
-			"a4 after 0 behind 2: stands behind message 2 of its key"}},
+			"a4 after 0 behind 2: stands behind message 2 of its key",
+		}},
 		{outbox.FollowersPass, []string{"a1", "a3", "a4"}, []string{"a2 after 3 behind 0: attempt 3: the broker refuses this message"}},
 	} {
 		t.Run(fmt.Sprintf("KeepOrder %d", test.keep), func(t *testing.T) {
