@@ -60,7 +60,7 @@ func (db *outboxDB) strings(tb testing.TB, sql string, args ...any) []string {
 
 func (db *outboxDB) want(tb testing.TB, ids ...string) {
 	tb.Helper()
-	if diff := cmp.Diff(ids, db.ids(tb)); diff != "" {
+	if diff := cmp.Diff(append([]string{}, ids...), db.ids(tb)); diff != "" {
 		tb.Errorf("pending messages (-want +got):\n%s", diff)
 	}
 }
