@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// system is one way to get a message from a transaction to the broker.
+type system interface {
+	// Fill commits the messages numbered from, ..., to-1 as fast as it can.
+	Fill(ctx context.Context, from, to int) error
+	// Tx runs one transaction that writes an effect and the message id.
+	Tx(ctx context.Context, id string) error
+	// Relay publishes what is committed, until ctx ends.
+	Relay(ctx context.Context) error
+}
+
+// kind is a system that can be set up in an empty schema.
+type kind struct {
+	name  string
+	drain int // messages of a backlog that takes it a few seconds
+	slow  int // the same with acknowledgements that take 2 ms
+	setup func(context.Context, *world) (system, error)
+}
+
+// world is what a system is set up in.
+type world struct {
+	pool   *pgxpool.Pool
+	db     *sql.DB // the same database
+	kafka  []string
+	topic  string
+	sarama *sarama.Config
+	delay  time.Duration // of each acknowledgement
+	tuned  bool          // poll as often as is sensible, instead of by default
+	seen   *confirmed
+}
+
+// payload is 300 bytes, the size PERFORMANCE.md measures with.
+var payload = fmt.Appendf(nil, `{"padding": "%0285d"}`, 0)
+
+const insertEffect = `INSERT INTO effects (id, amount) VALUES ($1, 100)`
+
+// effect is what the transaction is about.
+func effect(ctx context.Context, tx pgx.Tx, id string) error {
+	_, err := tx.Exec(ctx, insertEffect, id)
+	return err
+}
+
+// acknowledge makes the broker's answer take as long as the world says.
+func (w *world) acknowledge(ctx context.Context, ids ...string) {
+	if w.delay > 0 {
+		select {
+		case <-time.After(w.delay):
+		case <-ctx.Done():
+			return
+		}
+	}
+	w.seen.add(ids...)
+}
+
+// confirmed notes when the broker confirmed what.
+type confirmed struct {
+	mu    sync.Mutex
+	at    map[string]time.Time
+	first time.Time
+	last  time.Time
+	want  int
+	done  chan struct{}
+}
+
+func newConfirmed(want int) *confirmed {
+	return &confirmed{at: make(map[string]time.Time, min(want, 1<<17)), want: want, done: make(chan struct{})}
+}
+
+func (c *confirmed) add(ids ...string) {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range ids {
+		if _, repeat := c.at[id]; repeat {
+			continue
+		}
+		if len(c.at) == 0 {
+			c.first = now
+		}
+		c.at[id], c.last = now, now
+		if len(c.at) == c.want {
+			close(c.done)
+		}
+	}
+}
+
+func (c *confirmed) wait(ctx context.Context) error {
+	select {
+	case <-c.done:
+		return nil
+	case <-ctx.Done():
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return fmt.Errorf("%d of %d confirmed: %w", len(c.at), c.want, context.Cause(ctx))
+	}
+}
+
+// reach waits until n are confirmed.
+func (c *confirmed) reach(ctx context.Context, n int) error {
+	reached := func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.at) >= n
+	}
+	for !reached() {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
