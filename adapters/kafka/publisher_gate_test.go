@@ -16,7 +16,8 @@ type gate struct {
 	conns  map[*gated]bool
 	shut   bool          // connections are refused
 	silent chan struct{} // nil: what brokers say arrives; else when it is closed
-	dials  int
+	losses int           // answers to cut off
+	gone   int           // that were
 }
 
 // through lets all connections of cfg go through a gate.
@@ -30,7 +31,6 @@ var errShut = errors.New("connection refused by the test")
 
 func (g *gate) Dial(network, addr string) (net.Conn, error) {
 	g.mu.Lock()
-	g.dials++
 	shut := g.shut
 	g.mu.Unlock()
 	if shut {
@@ -76,14 +76,8 @@ func (g *gate) hush() (speak func()) {
 	})
 }
 
-func (g *gate) dialed() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.dials
-}
-
-// open is how many connections there are.
-func (g *gate) open() int {
+// connections is how many there are.
+func (g *gate) connections() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.conns)
@@ -110,7 +104,16 @@ func (c *gated) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.gate.mu.Lock()
 	silent := c.gate.silent
+	lose := c.gate.losses > 0 && err == nil && n > 0
+	if lose {
+		c.gate.losses--
+		c.gate.gone++
+	}
 	c.gate.mu.Unlock()
+	if lose {
+		c.Conn.Close()
+		return 0, net.ErrClosed
+	}
 	if silent == nil || err != nil {
 		return n, err
 	}
@@ -136,4 +139,18 @@ func (c *gated) Close() error {
 		c.gate.mu.Unlock()
 	})
 	return c.Conn.Close()
+}
+
+// lose cuts connections n times just as an answer arrives: what it is about has happened.
+func (g *gate) lose(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.losses = n
+}
+
+// lost counts the answers that were cut off.
+func (g *gate) lost() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.gone
 }

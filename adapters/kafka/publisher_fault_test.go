@@ -1,0 +1,361 @@
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/outbox"
+)
+
+// faulty is a kfake whose answers to produce requests a test decides: 0 lets a batch through.
+func faulty(t *testing.T, answer func(nth int, batch kmsg.RecordBatch) sarama.KError) cluster {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	var mu sync.Mutex
+	nth := 0
+	c.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		mu.Lock()
+		defer mu.Unlock()
+		produce := req.(*kmsg.ProduceRequest)
+		response := produce.ResponseKind().(*kmsg.ProduceResponse)
+		faults := 0
+		for _, topic := range produce.Topics {
+			t := kmsg.NewProduceResponseTopic()
+			t.Topic = topic.Topic
+			for _, partition := range topic.Partitions {
+				var batch kmsg.RecordBatch
+				if err := batch.ReadFrom(partition.Records); err != nil {
+					panic(err)
+				}
+				nth++
+				p := kmsg.NewProduceResponseTopicPartition()
+				p.Partition, p.ErrorCode = partition.Partition, int16(answer(nth, batch))
+				if p.ErrorCode != 0 {
+					faults++
+				}
+				t.Partitions = append(t.Partitions, p)
+			}
+			response.Topics = append(response.Topics, t)
+		}
+		return response, nil, faults > 0 // tests use one partition where they let some through
+	})
+	return cluster{name: "kfake", brokers: c.ListenAddrs()}
+}
+
+// Each error of a broker that is more than a passing one, and whose fault it is.
+func TestPublisherErrorsOfBrokers(t *testing.T) {
+	t.Parallel()
+	type blame int
+	const (
+		message blame = iota
+		forGood
+		brokers
+		nobody
+	)
+	for _, tt := range []struct {
+		code sarama.KError
+		want blame
+	}{
+		{sarama.ErrNotEnoughReplicas, brokers},
+		{sarama.ErrNotEnoughReplicasAfterAppend, brokers},
+		{sarama.ErrRequestTimedOut, brokers},
+		{sarama.ErrNotLeaderForPartition, brokers},
+		{sarama.ErrLeaderNotAvailable, brokers},
+		{sarama.ErrKafkaStorageError, brokers},
+		{sarama.ErrNetworkException, brokers},
+		{sarama.ErrClusterAuthorizationFailed, brokers},
+		{sarama.ErrThrottlingQuotaExceeded, brokers},
+		{sarama.ErrOutOfOrderSequenceNumber, brokers},
+		{sarama.ErrInvalidProducerEpoch, brokers},
+		{sarama.ErrUnknownProducerID, brokers},
+		{sarama.ErrTopicAuthorizationFailed, message},
+		{sarama.ErrUnknownTopicOrPartition, message},
+		{sarama.ErrPolicyViolation, message},
+		{sarama.ErrUnknown, message},
+		{sarama.ErrInvalidMessage, message},
+		{sarama.ErrMessageSizeTooLarge, forGood},
+		{sarama.ErrMessageSetSizeTooLarge, forGood},
+		{sarama.ErrInvalidRecord, forGood},
+		{sarama.ErrInvalidTimestamp, forGood},
+		{sarama.ErrInvalidTopic, forGood},
+		{sarama.ErrDuplicateSequenceNumber, nobody},
+	} {
+		t.Run(strings.Fields(fmt.Sprintf("%d %v", int16(tt.code), tt.code))[0], func(t *testing.T) {
+			t.Parallel()
+			broken := true
+			var mu sync.Mutex
+			c := faulty(t, func(int, kmsg.RecordBatch) sarama.KError {
+				mu.Lock()
+				defer mu.Unlock()
+				if broken {
+					return tt.code
+				}
+				return sarama.ErrNoError
+			})
+			topic := testdb.Topic(t, c.brokers, 1)
+			p := newPublisher(t, c.brokers, publisherConfig())
+			for i, err := range publish(t, p, patience, outbox.Message{Topic: topic, Key: "a"}, outbox.Message{Topic: topic, Key: "b"}) {
+				if tt.want == nobody { // the broker has it, and says so
+					if err != nil {
+						t.Errorf("message %d: %v", i, err)
+					}
+					continue
+				}
+				if !errors.Is(err, tt.code) || !strings.Contains(err.Error(), topic) {
+					t.Errorf("message %d: %v; want it to wrap %v, and to name the topic", i, err, tt.code)
+				}
+				if outbox.IsPermanent(err) != (tt.want == forGood) || unavailable(err) != (tt.want == brokers) {
+					t.Errorf("message %d: permanent %v, the broker's fault %v: %v", i, outbox.IsPermanent(err), unavailable(err), err)
+				}
+			}
+			mu.Lock()
+			broken = false
+			mu.Unlock()
+			eventually(t, func() error { // after "duplicate" this broker misses what it claimed to have
+				return publish(t, p, patience, outbox.Message{Topic: topic, Key: "a", Payload: []byte("after")})[0]
+			})
+			all := arrived(t, c.brokers, topic)
+			if len(all) != 1 || string(all[0].Value) != "after" {
+				t.Errorf("%d messages arrived, want the last one alone", len(all))
+			}
+		})
+	}
+}
+
+// A broker that refuses a batch because of one message, or because of all together, costs the others nothing.
+func TestPublisherBatchRefusedForOneMessage(t *testing.T) {
+	t.Parallel()
+	for name, refuses := range map[string]func(kmsg.RecordBatch) bool{
+		"because of all together": func(b kmsg.RecordBatch) bool { return b.NumRecords > 1 },
+		"because of one":          func(b kmsg.RecordBatch) bool { return strings.Contains(string(b.Records), "bad") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			batches := 0
+			c := faulty(t, func(_ int, b kmsg.RecordBatch) sarama.KError {
+				if b.NumRecords > 1 {
+					batches++
+				}
+				if refuses(b) {
+					return sarama.ErrMessageSizeTooLarge
+				}
+				return sarama.ErrNoError
+			})
+			topic := testdb.Topic(t, c.brokers, 1)
+			cfg := publisherConfig()
+			cfg.Producer.Flush.Messages, cfg.Producer.Flush.Frequency = 10, 500*time.Millisecond // all in one batch
+			p := newPublisher(t, c.brokers, cfg)
+			var msgs []outbox.Message
+			for i := range 10 {
+				msgs = append(msgs, outbox.Message{Topic: topic, Key: fmt.Sprint("k", i), Payload: fmt.Append(nil, "good", i)})
+			}
+			msgs[3].Payload = []byte("bad")
+			want := 10
+			for i, err := range publish(t, p, patience, msgs...) {
+				if name == "because of one" && i == 3 {
+					want = 9
+					if !outbox.IsPermanent(err) || !errors.Is(err, sarama.ErrMessageSizeTooLarge) || !strings.Contains(err.Error(), "max.message.bytes") {
+						t.Errorf("the bad one: %v", err)
+					}
+				} else if err != nil {
+					t.Errorf("message %d: %v", i, err)
+				}
+			}
+			if n := len(arrived(t, c.brokers, topic)); n != want {
+				t.Errorf("%d messages arrived, want %d", n, want)
+			}
+			if batches == 0 {
+				t.Error("there was no batch of several messages; the test has shown nothing")
+			}
+		})
+	}
+}
+
+// What sarama answers with success was appended once, though its answer was lost and it was sent again.
+func TestPublisherLostAnswers(t *testing.T) {
+	eachCluster(t, func(t *testing.T, c cluster) {
+		topic := testdb.Topic(t, c.brokers, 1)
+		cfg := publisherConfig()
+		g := through(cfg)
+		p := newPublisher(t, c.brokers, cfg)
+		mustPublish(t, p, outbox.Message{Topic: topic, Payload: []byte("first")})
+		for i := range 10 {
+			g.lose(1)
+			mustPublish(t, p, outbox.Message{Topic: topic, Key: "k", Payload: fmt.Append(nil, i)})
+		}
+		var got []string
+		for _, m := range arrived(t, c.brokers, topic) {
+			got = append(got, string(m.Value))
+		}
+		if want := "first 0 1 2 3 4 5 6 7 8 9"; strings.Join(got, " ") != want {
+			t.Errorf("arrived: %v; want %s", got, want)
+		}
+		if g.lost() != 10 {
+			t.Errorf("%d answers were lost, want 10", g.lost())
+		}
+	})
+}
+
+// What was given up on is not sent when the brokers are back, and takes no memory until then, however stubborn sarama is.
+func TestPublisherKeepsNoBacklog(t *testing.T) {
+	eachCluster(t, func(t *testing.T, c cluster) {
+		topic := testdb.Topic(t, c.brokers, 3)
+		cfg := publisherConfig()
+		cfg.Producer.Retry.Max = 1 << 20
+		g := through(cfg)
+		p, err := kafka.NewPublisher(kafka.PublisherConfig{Client: dial(t, c.brokers, cfg), Breaker: kafka.BreakerConfig{Failures: 1 << 20}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		mustPublish(t, p, outbox.Message{Topic: topic, Payload: []byte("before")})
+		idle := g.connections()
+
+		speak := g.hush() // first they are silent, then away
+		var calls sync.WaitGroup
+		for i := range 20 {
+			if i == 10 {
+				defer g.close()()
+			}
+			calls.Go(func() {
+				for j, err := range publish(t, p, 500*time.Millisecond, outbox.Message{Topic: topic, Key: fmt.Sprint(i), Payload: []byte("abandoned")}) {
+					if !unavailable(err) {
+						t.Errorf("call %d, message %d: %v; want the broker to be blamed", i, j, err)
+					}
+				}
+			})
+			elapse(50 * time.Millisecond)
+		}
+		calls.Wait()
+		eventually(t, func() error {
+			if n := g.connections(); n > idle {
+				return fmt.Errorf("%d connections, before the outage %d", n, idle)
+			}
+			return nil
+		})
+		speak()
+		g.close()()
+		eventually(t, func() error {
+			return publish(t, p, 5*time.Second, outbox.Message{Topic: topic, Payload: []byte("after")})[0]
+		})
+		elapse(time.Second) // whatever would still be sent
+		times := map[string]int{}
+		for _, m := range arrived(t, c.brokers, topic) {
+			times[string(m.Value)]++
+		}
+		// What had been written to a connection before it was silent to us did arrive; what came later did not.
+		if times["before"] != 1 || times["after"] != 1 || times["abandoned"] > 10 {
+			t.Errorf("arrived: %v; want before and after once, abandoned at most 10 times", times)
+		}
+	})
+}
+
+// A relay in small: each key's next message is published when the one before is confirmed. Whatever is done to the
+// connections, what is confirmed is there, and first occurrences are in order.
+func TestPublisherKeepsOrderThroughFaults(t *testing.T) {
+	eachCluster(t, func(t *testing.T, c cluster) {
+		const keys, each = 8, 100
+		topic := testdb.Topic(t, c.brokers, 3)
+		cfg := publisherConfig()
+		cfg.Producer.Retry.Max = 1 // so that retries are exhausted, and epochs bumped
+		g := through(cfg)
+		p, err := kafka.NewPublisher(kafka.PublisherConfig{
+			Client: dial(t, c.brokers, cfg), Breaker: kafka.BreakerConfig{Rest: 10 * time.Millisecond, MaxRest: 20 * time.Millisecond},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		done := make(chan struct{})
+		faults := 0
+		var faultsDone sync.WaitGroup
+		faultsDone.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				case <-time.After(time.Duration(rand.IntN(60)) * time.Millisecond):
+				}
+				faults++
+				switch rand.IntN(3) {
+				case 0:
+					g.lose(1 + rand.IntN(4))
+				case 1:
+					open := g.close()
+					elapse(time.Duration(rand.IntN(30)) * time.Millisecond)
+					open()
+				case 2:
+					speak := g.hush()
+					elapse(time.Duration(rand.IntN(400)) * time.Millisecond)
+					speak()
+				}
+			}
+		})
+		var relays sync.WaitGroup
+		for k := range keys {
+			relays.Go(func() {
+				for n := range each {
+					for {
+						call, cancel := context.WithTimeout(ctx, time.Duration(20+rand.IntN(300))*time.Millisecond)
+						errs := p.Publish(call, []outbox.Message{{Topic: topic, Key: fmt.Sprint(k), Payload: fmt.Append(nil, n)}})
+						cancel()
+						if errs == nil || errs[0] == nil {
+							break
+						}
+						if outbox.IsPermanent(errs[0]) || ctx.Err() != nil {
+							t.Errorf("key %d, message %d: %v", k, n, errs[0])
+							return
+						}
+						elapse(5 * time.Millisecond)
+					}
+				}
+			})
+		}
+		relays.Wait()
+		close(done)
+		faultsDone.Wait()
+		elapse(200 * time.Millisecond)
+
+		next, repeats := map[string]int{}, 0
+		for _, m := range arrived(t, c.brokers, topic) {
+			var n int
+			fmt.Sscan(string(m.Value), &n)
+			switch key := string(m.Key); {
+			case n == next[key]:
+				next[key]++
+			case n < next[key]:
+				repeats++
+			default:
+				t.Errorf("key %s: message %d before message %d", key, n, next[key])
+			}
+		}
+		for k := range keys {
+			if next[fmt.Sprint(k)] != each {
+				t.Errorf("key %d: %d of %d confirmed messages are there", k, next[fmt.Sprint(k)], each)
+			}
+		}
+		t.Logf("%d faults, %d answers lost, %d repeats", faults, g.lost(), repeats)
+		if faults < 10 || g.lost() == 0 {
+			t.Error("too few faults to show anything")
+		}
+	})
+}
