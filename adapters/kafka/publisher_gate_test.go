@@ -16,6 +16,7 @@ type gate struct {
 	conns  map[*gated]bool
 	shut   bool          // connections are refused
 	silent chan struct{} // nil: what brokers say arrives; else when it is closed
+	dials  int           // that were tried
 	losses int           // answers to cut off
 	gone   int           // that were
 }
@@ -31,6 +32,7 @@ var errShut = errors.New("connection refused by the test")
 
 func (g *gate) Dial(network, addr string) (net.Conn, error) {
 	g.mu.Lock()
+	g.dials++
 	shut := g.shut
 	g.mu.Unlock()
 	if shut {
@@ -74,6 +76,13 @@ func (g *gate) hush() (speak func()) {
 		g.silent = nil
 		close(silent)
 	})
+}
+
+// dialed counts the tries to connect.
+func (g *gate) dialed() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.dials
 }
 
 // connections is how many there are.

@@ -1,0 +1,179 @@
+package kafka_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/outboxtest"
+)
+
+// TestPublisherOutageBehindRelay takes the brokers away from a relay that is at work, for long enough that a relay that
+// spins would show it, and that a relay that counts would park what it has. Nothing is lost, and it goes on by itself.
+func TestPublisherOutageBehindRelay(t *testing.T) {
+	t.Parallel()
+	const outage = 6 * time.Second // a minute only rests longer
+	t.Run("refused", func(t *testing.T) {
+		eachCluster(t, func(t *testing.T, c cluster) {
+			relayThrough(t, c.brokers, func(g *gate) {
+				open := g.close()
+				elapse(outage)
+				open()
+			})
+		})
+	})
+	t.Run("silent", func(t *testing.T) {
+		eachCluster(t, func(t *testing.T, c cluster) {
+			relayThrough(t, c.brokers, func(g *gate) {
+				speak := g.hush()
+				elapse(outage)
+				speak()
+			})
+		})
+	})
+	if testing.Short() {
+		return
+	}
+	t.Run("killed", func(t *testing.T) {
+		t.Parallel()
+		if why := noJars(); why != "" {
+			t.Log("does not apply: " + why)
+			return
+		}
+		own := startOwnKafka(t)
+		relayThrough(t, []string{own.address}, func(*gate) {
+			own.kill()
+			elapse(outage)
+			if err := own.start(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}
+
+// relayThrough relays a steady stream of messages while fault goes on, and looks what has arrived.
+func relayThrough(t *testing.T, brokers []string, fault func(*gate)) {
+	const keys = 20
+	topic := testdb.Topic(t, brokers, 3)
+	cfg := publisherConfig()
+	g := through(cfg)
+	p, err := kafka.NewPublisher(kafka.PublisherConfig{
+		Client: dial(t, brokers, cfg), Breaker: kafka.BreakerConfig{Rest: 100 * time.Millisecond, MaxRest: time.Second},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	queue := outboxtest.NewMemory()
+	log := &logs{}
+	var deferred, rests atomic.Int64
+	relay, err := outbox.NewRelay(outbox.Config{
+		Queue: queue, Publisher: p, PublishTimeout: time.Second, MaxAttempts: 3, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Trace: &outbox.Trace{
+			Deferred: func(context.Context, outbox.Event) { deferred.Add(1) },
+			Parked:   func(_ context.Context, e outbox.Event) { t.Errorf("parked: %v", e.Err) },
+			Resting:  func(context.Context, outbox.Event) { rests.Add(1) },
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- relay.Run(ctx) }()
+
+	enqueued := 0
+	enqueue := func() {
+		err := queue.InTx(ctx, func(tx *outboxtest.Tx) error {
+			n := enqueued
+			enqueued++
+			return queue.Enqueue(ctx, tx, outbox.Message{
+				ID: fmt.Sprint("m", n), Topic: topic, Key: fmt.Sprint("k", n%keys), Payload: fmt.Append(nil, n/keys),
+			})
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	over := make(chan struct{})
+	for range 200 {
+		enqueue()
+		elapse(time.Millisecond)
+	}
+	eventually(t, func() error { return drained(ctx, queue) })
+	before := g.dialed()
+	go func() {
+		defer close(over)
+		fault(g)
+	}()
+	began := time.Now()
+	for outage := true; outage; {
+		select {
+		case <-over:
+			outage = false
+		default:
+			enqueue()
+			elapse(5 * time.Millisecond)
+		}
+	}
+	took, dials := time.Since(began), g.dialed()-before
+	for range 200 {
+		enqueue()
+		elapse(time.Millisecond)
+	}
+	eventually(t, func() error { return drained(ctx, queue) })
+	resumed := time.Since(began) - took
+	stop()
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+
+	next, repeats := map[string]int{}, 0
+	for _, m := range arrived(t, brokers, topic) {
+		var n int
+		if _, err := fmt.Sscan(string(m.Value), &n); err != nil {
+			t.Fatal(err)
+		}
+		switch key := string(m.Key); {
+		case n == next[key]:
+			next[key]++
+		case n < next[key]:
+			repeats++
+		default:
+			t.Errorf("key %s: message %d before message %d", key, n, next[key])
+		}
+	}
+	total := 0
+	for _, n := range next {
+		total += n
+	}
+	t.Logf("away for %v: %d dials, %d rests, %d messages deferred; back, %v later all %d had arrived, %d repeats",
+		took.Round(time.Millisecond), dials, rests.Load(), deferred.Load(), resumed.Round(time.Millisecond), total, repeats)
+	if total != enqueued {
+		t.Errorf("%d of %d messages arrived", total, enqueued)
+	}
+	if rests.Load() == 0 {
+		t.Error("the relay has not noticed; the test has shown nothing")
+	}
+	if most := 20 * int(took/time.Second); dials > most {
+		t.Errorf("%d tries to connect in %v, want at most %d", dials, took, most)
+	}
+	if t.Failed() {
+		t.Log("the Relay's log:\n" + log.String())
+	}
+}
+
+// drained is nil when queue holds nothing more.
+func drained(ctx context.Context, queue *outboxtest.Memory) error {
+	stats, err := queue.Stats(ctx)
+	if err == nil && stats.Pending+stats.Parked+stats.Delayed+stats.Waiting != 0 {
+		err = fmt.Errorf("not all sent: %+v", stats)
+	}
+	return err
+}
