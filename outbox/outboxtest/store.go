@@ -123,5 +123,9 @@ func storeCases[TTx any]() []storeCase[TTx] {
 		leaseCases[TTx](),
 		shareCases[TTx](),
 		fenceCases[TTx](),
+		deferCases[TTx](),
+		parkCases[TTx](),
+		delayCases[TTx](),
+		upkeepCases[TTx](),
 	)
 }

@@ -149,7 +149,7 @@ func parts[TTx any](e *env[TTx]) {
 // partsMissNothing enqueues between the turns, in no relation to whose turn it is.
 func partsMissNothing[TTx any](e *env[TTx]) {
 	const n = 90
-	for _, part := range []int{2, 3, 7, 1000} {
+	for _, part := range []int{2, 3, 7, 100} {
 		s := e.open("suite", limit)
 		s.renew()
 		got := map[string]bool{}

@@ -1,0 +1,388 @@
+package outboxtest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// parkCases are about messages that were given up on, and those behind them.
+func parkCases[TTx any]() []storeCase[TTx] {
+	const (
+		order = "25: the later messages of a key do not pass one that was given up on, unless they may"
+		lost  = "28: nothing is lost that was given up on"
+	)
+	return []storeCase[TTx]{
+		{name: "FollowersWait: they wait, and go on by themselves when it is unparked", hazard: order, run: func(e *env[TTx]) { followersWait(e, e.unpark, true) }},
+		{name: "FollowersWait: they go on by themselves when it is discarded", hazard: order, run: func(e *env[TTx]) { followersWait(e, e.discard, false) }},
+		{name: "FollowersPark: they are parked, and each needs a decision", hazard: order, run: followersPark[TTx]},
+		{name: "FollowersPass: they pass", hazard: order, run: followersPass[TTx]},
+		{name: "a parked message without key holds back nothing", hazard: order, run: parkKeyless[TTx]},
+		{name: "two parked messages of one key", hazard: order, run: parkTwo[TTx]},
+		{name: "a confirmed message is not parked behind another one", hazard: lost, run: parkBesideSent[TTx]},
+		{name: "a deferred message is not held for ever by a parked one behind it", hazard: lost, run: parkBehindDeferred[TTx]},
+		{name: "a parked key waits for a person, whichever sessions come and go", hazard: order, run: parkOutlasts[TTx]},
+		{name: "parking and unparking keep every field", hazard: lost, run: parkIntact[TTx]},
+		{name: "unparking begins with no attempts counted", hazard: lost, run: unparkAttempts[TTx]},
+		{name: "Unpark and Discard count only what was parked", hazard: lost, run: unparkUnknown[TTx]},
+	}
+}
+
+func (e *env[TTx]) unpark(seqs ...int64) {
+	e.Helper()
+	if n, err := e.Operations.Unpark(e.ctx, seqs...); err != nil || n != len(seqs) {
+		e.Fatalf("Unpark of %d messages: %d, error %v", len(seqs), n, err)
+	}
+}
+
+func (e *env[TTx]) discard(seqs ...int64) {
+	e.Helper()
+	if n, err := e.Operations.Discard(e.ctx, seqs...); err != nil || n != len(seqs) {
+		e.Fatalf("Discard of %d messages: %d, error %v", len(seqs), n, err)
+	}
+}
+
+// wantParked waits until exactly these are parked, while s takes turns without finding anything. Of those that stand
+// behind another one it says which; they wait, if waiting, except for some.
+func (e *env[TTx]) wantParked(s *holder, behind map[string]string, waiting bool, except ...string) map[string]outbox.ParkedMessage {
+	e.Helper()
+	for {
+		s.quiet("it is parked, or behind a parked message")
+		list, byID, bySeq := e.parked(), map[string]outbox.ParkedMessage{}, map[int64]string{0: ""}
+		for _, p := range list {
+			byID[p.ID], bySeq[p.Seq] = p, p.ID
+			if _, ok := behind[p.ID]; !ok {
+				e.Fatalf("%q is parked", p.ID)
+			}
+		}
+		if len(list) == len(behind) {
+			for id, p := range byID {
+				switch {
+				case p.Cause == "":
+					e.Errorf("%q is parked without a cause", id)
+				case bySeq[p.Behind] != behind[id]:
+					e.Errorf("%q stands behind %q (%d), want %q", id, bySeq[p.Behind], p.Behind, behind[id])
+				case p.Waiting != (waiting && behind[id] != "" && !slices.Contains(except, id)):
+					e.Errorf("%q: Waiting is %v", id, p.Waiting)
+				case behind[id] == "" && !strings.Contains(p.Cause, errRefused.Error()):
+					e.Errorf("%q was parked because of %q, and says %q", id, errRefused, p.Cause)
+				}
+			}
+			return byID
+		}
+		if e.ctx.Err() != nil {
+			e.Fatalf("%d messages are parked after %v, want %d", len(list), limit, len(behind))
+		}
+		pause(e.ctx)
+	}
+}
+
+// head parks the second of four messages, beside others, and returns the session after its followers were enqueued.
+func (e *env[TTx]) head(keep outbox.KeepOrder) (s *holder) {
+	e.Helper()
+	e.enqueue(append(series("k", 4), message("other", "other"), message("free", ""))...)
+	s = e.session()
+	l := s.await("k-1", "k-2", "k-3", "k-4", "other", "free")
+	all := outcomes(outbox.Returned, l...)
+	all[1] = parked(l[1], keep)
+	s.settle(all...)
+	return s
+}
+
+func followersWait[TTx any](e *env[TTx], release func(...int64), back bool) {
+	s := e.head(outbox.FollowersWait)
+	s.sent(s.await("k-1", "other", "free")...) // what comes before it passes
+	s.quiet("a message of their key is parked")
+	e.enqueue(message("k-5", "k"))
+	list := e.wantParked(s, map[string]string{"k-2": "", "k-3": "k-2", "k-4": "k-2", "k-5": "k-2"}, true)
+	if st := e.stats(); st.Parked != 1 || st.Waiting != 3 || st.Pending != 0 || st.HeldKeys != 1 {
+		e.Errorf("%d parked, %d waiting, %d pending, %d keys held; want 1, 3, 0, 1", st.Parked, st.Waiting, st.Pending, st.HeldKeys)
+	}
+	release(list["k-2"].Seq)
+	e.enqueue(message("k-6", "k"))
+	want := []string{"k-2", "k-3", "k-4", "k-5", "k-6"}
+	if !back {
+		want = want[1:]
+	}
+	got := s.drain(len(want))
+	e.wantOrder(got, map[string][]string{"k": want})
+	for _, l := range got {
+		if p, ok := list[l.ID]; ok && p.Seq != l.Seq {
+			e.Errorf("%q came back with Seq %d, and had %d", l.ID, l.Seq, p.Seq)
+		}
+	}
+	if st := e.stats(); st.Parked+st.Waiting+st.Pending+st.HeldKeys != 0 {
+		e.Errorf("at the end %d parked, %d waiting, %d pending, %d keys held", st.Parked, st.Waiting, st.Pending, st.HeldKeys)
+	}
+}
+
+func followersPark[TTx any](e *env[TTx]) {
+	s := e.head(outbox.FollowersPark)
+	s.sent(s.await("k-1", "other", "free")...)
+	s.quiet("a message of their key is parked")
+	e.enqueue(message("k-5", "k"))
+	list := e.wantParked(s, map[string]string{"k-2": "", "k-3": "k-2", "k-4": "k-2", "k-5": "k-2"}, false)
+	if st := e.stats(); st.Parked != 4 || st.Waiting != 0 || st.Pending != 0 || st.HeldKeys != 1 {
+		e.Errorf("%d parked, %d waiting, %d pending, %d keys held; want 4, 0, 0, 1", st.Parked, st.Waiting, st.Pending, st.HeldKeys)
+	}
+	e.unpark(list["k-2"].Seq)
+	s.drain(1) // alone
+	e.unpark(list["k-3"].Seq)
+	s.drain(1)
+	e.enqueue(message("k-6", "k")) // behind k-4 and k-5, which are parked still
+	for len(e.parked()) < 3 {
+		s.quiet("messages of its key before it are parked")
+		if e.ctx.Err() != nil {
+			e.Fatalf("%d are parked, want the new one too", len(e.parked()))
+		}
+		pause(e.ctx)
+	}
+	e.discard(list["k-4"].Seq)
+	s.quiet("all that is left of the key is parked")
+	var rest []int64
+	for _, p := range e.parked() {
+		rest = append(rest, p.Seq)
+	}
+	e.unpark(rest...)
+	e.wantOrder(s.drain(2), map[string][]string{"k": {"k-5", "k-6"}})
+	e.enqueue(message("k-7", "k"))
+	s.drain(1)
+}
+
+func followersPass[TTx any](e *env[TTx]) {
+	s := e.head(outbox.FollowersPass)
+	e.enqueue(message("k-5", "k"))
+	s.sent(s.await("k-1", "k-3", "k-4", "k-5", "other", "free")...)
+	list := e.wantParked(s, map[string]string{"k-2": ""}, false)
+	if st := e.stats(); st.Parked != 1 || st.Waiting+st.Pending+st.HeldKeys != 0 {
+		e.Errorf("%d parked, %d waiting, %d pending, %d keys held; want 1, 0, 0, 0", st.Parked, st.Waiting, st.Pending, st.HeldKeys)
+	}
+	e.enqueue(message("k-6", "k"))
+	e.unpark(list["k-2"].Seq)
+	e.wantOrder(s.drain(2), map[string][]string{"k": {"k-2", "k-6"}}) // in its old place: before what is pending
+}
+
+func parkKeyless[TTx any](e *env[TTx]) {
+	for _, keep := range []outbox.KeepOrder{outbox.FollowersWait, outbox.FollowersPark} {
+		e.enqueue(message("1", ""), message("2", ""), message("k-1", "k"))
+		s := e.session()
+		l := s.await("1", "2", "k-1")
+		s.settle(parked(l[0], keep), outbox.Outcome{Leased: l[1]}, outbox.Outcome{Leased: l[2]})
+		e.enqueue(message("3", ""))
+		s.sent(s.await("2", "3", "k-1")...)
+		list := e.wantParked(s, map[string]string{"1": ""}, false)
+		if st := e.stats(); st.HeldKeys != 0 {
+			e.Errorf("%d keys are held by a message without key", st.HeldKeys)
+		}
+		e.unpark(list["1"].Seq)
+		s.drain(1)
+		if err := s.Close(e.ctx); err != nil {
+			e.Fatalf("Close: %v", err)
+		}
+	}
+}
+
+// parkTwo gives up on two messages of a key, as an all-or-nothing publisher may make a relay do.
+func parkTwo[TTx any](e *env[TTx]) {
+	s := e.session()
+	two := func(key string) (seqs []int64) {
+		e.enqueue(series(key, 3)...)
+		l := s.await(key+"-1", key+"-2", key+"-3")
+		s.settle(parked(l[1], outbox.FollowersWait), parked(l[0], outbox.FollowersWait), outbox.Outcome{Leased: l[2]})
+		e.wantParked(s, map[string]string{key + "-1": "", key + "-2": "", key + "-3": key + "-1"}, true)
+		return []int64{l[0].Seq, l[1].Seq}
+	}
+	for key, release := range map[string]func(seqs []int64) (want []string){
+		"first, then second": func(seqs []int64) []string {
+			e.unpark(seqs[0])
+			s.drain(1)
+			s.quiet("another one of the key is parked before it")
+			e.unpark(seqs[1])
+			return []string{"2", "3"}
+		},
+		"second, then first": func(seqs []int64) []string {
+			e.discard(seqs[1])
+			s.quiet("another one of the key is parked before it")
+			e.unpark(seqs[0])
+			return []string{"1", "3"}
+		},
+		"both": func(seqs []int64) []string {
+			e.unpark(seqs[1], seqs[0])
+			return []string{"1", "2", "3"}
+		},
+		"none": func(seqs []int64) []string {
+			e.discard(seqs...)
+			return []string{"3"}
+		},
+	} {
+		want := release(two(key))
+		for i := range want {
+			want[i] = key + "-" + want[i]
+		}
+		e.wantOrder(s.drain(len(want)), map[string][]string{key: want})
+	}
+}
+
+func parkBesideSent[TTx any](e *env[TTx]) {
+	for _, keep := range []outbox.KeepOrder{outbox.FollowersWait, outbox.FollowersPark} {
+		e.enqueue(series("k", 3)...)
+		s := e.session()
+		l := s.await("k-1", "k-2", "k-3")
+		s.settle(parked(l[0], keep), outbox.Outcome{Leased: l[1], Verdict: outbox.Sent}, outbox.Outcome{Leased: l[2]})
+		e.wantParked(s, map[string]string{"k-1": "", "k-3": "k-1"}, keep == outbox.FollowersWait)
+		e.discard(l[0].Seq)
+		if keep == outbox.FollowersPark {
+			e.discard(l[2].Seq)
+			s.quiet("everything was confirmed or discarded")
+		} else {
+			s.drain(1)
+		}
+		if err := s.Close(e.ctx); err != nil {
+			e.Fatalf("Close: %v", err)
+		}
+	}
+}
+
+// parkBehindDeferred: two reasons hold one key back, and only one of them needs a person.
+func parkBehindDeferred[TTx any](e *env[TTx]) {
+	s := e.session()
+	for _, key := range []string{"one way", "the other way"} {
+		e.enqueue(series(key, 3)...)
+		l := s.await(key+"-1", key+"-2", key+"-3")
+		one, two := deferred(l[0], 100*time.Millisecond), parked(l[1], outbox.FollowersWait)
+		if key == "one way" {
+			s.settle(one, two, outbox.Outcome{Leased: l[2]})
+		} else {
+			s.settle(outbox.Outcome{Leased: l[2]}, two, one)
+		}
+		again := s.await(key + "-1")
+		if again[0].Attempts != 1 {
+			e.Errorf("%q has %d attempts, want 1", again[0].ID, again[0].Attempts)
+		}
+		s.sent(again...)
+		e.wantParked(s, map[string]string{key + "-2": "", key + "-3": key + "-2"}, true)
+		e.unpark(l[1].Seq)
+		e.wantOrder(s.drain(2), map[string][]string{key: {key + "-2", key + "-3"}})
+	}
+}
+
+func parkOutlasts[TTx any](e *env[TTx]) {
+	s := e.head(outbox.FollowersWait)
+	s.sent(s.await("k-1", "other", "free")...)
+	list := e.wantParked(s, map[string]string{"k-2": "", "k-3": "k-2", "k-4": "k-2"}, true)
+	if err := s.Close(e.ctx); err != nil {
+		e.Fatalf("Close: %v", err)
+	}
+	e.enqueue(message("k-5", "k"))
+	s = e.session()
+	s.quiet("a message of their key is parked")
+	e.unpark(list["k-2"].Seq) // also what is not yet among the waiting goes on in order
+	e.wantOrder(s.drain(4), map[string][]string{"k": {"k-2", "k-3", "k-4", "k-5"}})
+}
+
+func parkIntact[TTx any](e *env[TTx]) {
+	msgs := hardMessages()
+	e.enqueue(msgs...)
+	s := e.session()
+	before := s.await(idsOf(msgs)...)
+	var all []outbox.Outcome
+	for _, l := range before {
+		all = append(all, parked(l, outbox.FollowersPass))
+	}
+	s.settle(all...)
+	var seqs []int64
+	list := e.parked()
+	if len(list) != len(msgs) {
+		e.Fatalf("%d are parked, want %d", len(list), len(msgs))
+	}
+	byID := map[string]outbox.ParkedMessage{}
+	for _, p := range list {
+		byID[p.ID] = p
+		seqs = append(seqs, p.Seq)
+	}
+	now := e.stats().Now
+	for i, m := range msgs {
+		p := byID[m.ID]
+		e.wantSame(p.Message, m)
+		if p.Seq != before[i].Seq || p.Shard != before[i].Shard || !p.Enqueued.Equal(before[i].Enqueued) {
+			e.Errorf("%.80q is parked with Seq %d of shard %d, enqueued at %v; was leased with %d, %d, %v",
+				m.ID, p.Seq, p.Shard, p.Enqueued, before[i].Seq, before[i].Shard, before[i].Enqueued)
+		}
+		if p.ParkedAt.Before(p.Enqueued) || p.ParkedAt.After(now) {
+			e.Errorf("%.80q was enqueued at %v and parked at %v, and now is %v", m.ID, p.Enqueued, p.ParkedAt, now)
+		}
+	}
+	e.unpark(seqs...)
+	for i, l := range s.await(idsOf(msgs)...) {
+		e.wantSame(l.Message, msgs[i])
+		if l.Seq != before[i].Seq || !l.Enqueued.Equal(before[i].Enqueued) {
+			e.Errorf("%.80q came back with Seq %d, enqueued at %v; had %d, %v", l.ID, l.Seq, l.Enqueued, before[i].Seq, before[i].Enqueued)
+		}
+	}
+}
+
+func unparkAttempts[TTx any](e *env[TTx]) {
+	e.enqueue(message("keyed", "k"), message("free", ""))
+	s := e.session()
+	for range 3 {
+		l := s.await("keyed", "free")
+		s.settle(deferred(l[0], 0), deferred(l[1], 0))
+	}
+	l := s.await("keyed", "free")
+	one, two := parked(l[0], outbox.FollowersWait), parked(l[1], outbox.FollowersWait)
+	two.Blameless = true
+	s.settle(one, two)
+	var seqs []int64
+	for _, p := range e.parked() {
+		if want := map[string]int{"keyed": 4, "free": 3}[p.ID]; p.Attempts != want {
+			e.Errorf("%q is parked with %d attempts, want %d", p.ID, p.Attempts, want)
+		}
+		seqs = append(seqs, p.Seq)
+	}
+	e.unpark(seqs...)
+	for _, again := range s.await("keyed", "free") {
+		if again.Attempts != 0 {
+			e.Errorf("%q has %d attempts after Unpark", again.ID, again.Attempts)
+		}
+	}
+}
+
+func unparkUnknown[TTx any](e *env[TTx]) {
+	e.enqueue(append(series("k", 2), series("b", 2)...)...)
+	s := e.session()
+	l := s.await("k-1", "k-2", "b-1", "b-2")
+	s.settle(parked(l[0], outbox.FollowersPass), outbox.Outcome{Leased: l[1]}, parked(l[2], outbox.FollowersPass), outbox.Outcome{Leased: l[3]})
+	const unknown = 1 << 40
+	for name, of := range map[string]struct {
+		do   func(seqs ...int64) (int, error)
+		seqs []int64
+		want int
+	}{
+		"Unpark of nothing":   {e.counted(e.Operations.Unpark), nil, 0},
+		"Discard of nothing":  {e.counted(e.Operations.Discard), nil, 0},
+		"Unpark of unknown":   {e.counted(e.Operations.Unpark), []int64{unknown, 0, -1}, 0},
+		"Discard of unknown":  {e.counted(e.Operations.Discard), []int64{unknown, 0, -1}, 0},
+		"Unpark of pending":   {e.counted(e.Operations.Unpark), []int64{l[1].Seq}, 0},
+		"Discard of pending":  {e.counted(e.Operations.Discard), []int64{l[3].Seq}, 0},
+		"Unpark among others": {e.counted(e.Operations.Unpark), []int64{l[1].Seq, l[0].Seq, unknown}, 1},
+		"Discard among them":  {e.counted(e.Operations.Discard), []int64{unknown, l[2].Seq, l[3].Seq}, 1},
+	} {
+		if n, err := of.do(of.seqs...); err != nil || n != of.want {
+			e.Errorf("%s: %d, error %v; want %d", name, n, err, of.want)
+		}
+	}
+	if n, err := e.Operations.Unpark(e.ctx, l[0].Seq, l[2].Seq); err != nil || n != 0 {
+		e.Errorf("Unpark of what is no more parked: %d, error %v", n, err)
+	}
+	got := s.await("k-1", "k-2", "b-2")
+	s.sent(got...)
+	s.quiet("everything was confirmed or discarded")
+}
+
+// counted binds the context.
+func (e *env[TTx]) counted(do func(ctx context.Context, seqs ...int64) (int, error)) func(...int64) (int, error) {
+	return func(seqs ...int64) (int, error) { return do(e.ctx, seqs...) }
+}
