@@ -11,7 +11,6 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -170,7 +169,6 @@ type faulty struct {
 	mu    sync.Mutex
 	fail  func(op string) error // nil: nothing fails
 	calls map[string]int
-	opens []time.Time
 }
 
 var errFault = errors.New("the database is at fault")
