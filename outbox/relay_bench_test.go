@@ -1,0 +1,52 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// endless is a Queue that always has more, and costs nothing: what is left is the relay's own work.
+type endless struct {
+	batch []outbox.Leased
+	left  int
+}
+
+func (q *endless) Open(context.Context, outbox.SessionOptions) (outbox.Session, error) { return q, nil }
+
+func (q *endless) Renew(context.Context) (outbox.Hold, error) {
+	return outbox.Hold{Until: time.Now().Add(time.Minute), Shards: 64, Of: 64, Relays: 1}, nil
+}
+
+func (q *endless) Lease(context.Context, outbox.Want) ([]outbox.Leased, error) {
+	n := min(q.left, len(q.batch))
+	q.left -= n
+	return q.batch[:n], nil
+}
+
+func (q *endless) Settle(context.Context, []outbox.Outcome) error { return nil }
+func (q *endless) Close(context.Context) error                    { return nil }
+
+// BenchmarkRelay is what the relay costs by itself, per message, with a publisher that confirms at once.
+func BenchmarkRelay(b *testing.B) {
+	confirm := publisherFunc(func(context.Context, []outbox.Message) []error { return nil })
+	for _, keys := range []int{1000, 100, 1} {
+		b.Run(fmt.Sprintf("%d keys in a batch of 1000", keys), func(b *testing.B) {
+			q := &endless{left: b.N, batch: make([]outbox.Leased, 1000)}
+			for i := range q.batch {
+				q.batch[i] = outbox.Leased{Message: outbox.Message{
+					ID: fmt.Sprint(i), Topic: "orders", Key: fmt.Sprint(i % keys), Payload: make([]byte, 300),
+				}, Seq: int64(i), Enqueued: time.Now()}
+			}
+			r := newRelay(b, outbox.Config{Queue: q, Publisher: confirm})
+			b.ReportAllocs()
+			if n, err := r.RunOnce(b.Context()); n != b.N || err != nil {
+				b.Fatalf("RunOnce = %d, %v", n, err)
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
+		})
+	}
+}

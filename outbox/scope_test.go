@@ -1,0 +1,142 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// ids assigns ids to messages of these topics, in one call each, and returns them.
+func ids(t *testing.T, ctx context.Context, topics ...string) (got []string) {
+	t.Helper()
+	for _, topic := range topics {
+		msgs := []outbox.Message{{Topic: topic}}
+		if err := outbox.AssignIDs(ctx, msgs); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, msgs[0].ID)
+	}
+	return got
+}
+
+func scoped(t *testing.T, seed string) context.Context {
+	t.Helper()
+	ctx, end := outbox.WithScope(t.Context(), seed)
+	t.Cleanup(end)
+	return ctx
+}
+
+func TestOutboxScopeRepeatsItsIDs(t *testing.T) {
+	first := ids(t, scoped(t, "orders/17"), "a", "a", "b", "a")
+	if diff := cmp.Diff(first, ids(t, scoped(t, "orders/17"), "a", "a", "b", "a")); diff != "" {
+		t.Errorf("executed again: %s", diff)
+	}
+	uuid := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+	seen := map[string]bool{}
+	for _, id := range append(first, ids(t, scoped(t, "orders/18"), "a", "b")...) {
+		if seen[id] || !uuid.MatchString(id) {
+			t.Errorf("%s twice, or no UUID of version 8", id)
+		}
+		seen[id] = true
+	}
+	// For ever: ids that change with an update of this module make every message new to its readers.
+	if want := []string{"e7cf957f-a629-8692-b0c5-02382f28b275", "1e4e4cad-f0b9-8088-9cc8-3ff929bff591"}; !cmp.Equal(want, first[:2]) {
+		t.Errorf("ids of orders/17 in topic a are %q, want %q", first[:2], want)
+	}
+}
+
+// The ordinal is one per topic, so a message to another topic, which one version of a handler sends and another does not,
+// changes nobody else's ID.
+func TestOutboxScopeCountsPerTopic(t *testing.T) {
+	plain := ids(t, scoped(t, "s"), "a", "a")
+	mixed := ids(t, scoped(t, "s"), "a", "b", "a")
+	if diff := cmp.Diff(plain, []string{mixed[0], mixed[2]}); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Nor does it matter how messages are spread over calls, or that some state their own ID.
+func TestOutboxScopeIgnoresCallsAndStatedIDs(t *testing.T) {
+	want := ids(t, scoped(t, "s"), "a", "a", "b")
+	msgs := []outbox.Message{{Topic: "b", ID: "own"}, {Topic: "a"}, {Topic: "a", ID: "own"}, {Topic: "a"}, {Topic: "b"}}
+	if err := outbox.AssignIDs(scoped(t, "s"), msgs); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range msgs {
+		got = append(got, m.ID)
+	}
+	if diff := cmp.Diff([]string{"own", want[0], "own", want[1], want[2]}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestOutboxScopeRefuses(t *testing.T) {
+	ended, end := outbox.WithScope(t.Context(), "s")
+	ids(t, ended, "a")
+	end()
+	closedOff, endClosed := outbox.WithScope(scoped(t, "s"), "")
+	defer endClosed()
+	for _, test := range []struct {
+		name string
+		ctx  context.Context
+		says string
+	}{
+		{"outside a handler", t.Context(), "outside a handler"},
+		{"after the handler has returned", ended, "has returned"},
+		{"closed off", closedOff, "HandleBatch"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			msgs := []outbox.Message{{Topic: "stated", ID: "own"}, {Topic: "a"}}
+			err := outbox.AssignIDs(test.ctx, msgs)
+			if !errors.Is(err, outbox.ErrNoID) || !strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), `topic "a"`) {
+				t.Errorf("AssignIDs = %v, want ErrNoID that says %q and names the topic", err, test.says)
+			}
+			if msgs[1].ID != "" {
+				t.Errorf("it assigned %s all the same", msgs[1].ID)
+			}
+			if err := outbox.AssignIDs(test.ctx, msgs[:1]); err != nil {
+				t.Errorf("a stated ID is refused too: %v", err)
+			}
+		})
+	}
+}
+
+// Two goroutines would take ordinals in another order the next time.
+func TestOutboxScopeRefusesASecondGoroutine(t *testing.T) {
+	ctx := scoped(t, "s")
+	first := ids(t, ctx, "a")
+	refused := make(chan error)
+	go func() { refused <- outbox.AssignIDs(ctx, []outbox.Message{{Topic: "a"}}) }()
+	if err := <-refused; !errors.Is(err, outbox.ErrNoID) || !strings.Contains(err.Error(), "two goroutines") {
+		t.Errorf("AssignIDs on a second goroutine = %v, want ErrNoID", err)
+	}
+	stated := make(chan error)
+	go func() { stated <- outbox.AssignIDs(ctx, []outbox.Message{{Topic: "a", ID: "own"}}) }()
+	if err := <-stated; err != nil {
+		t.Errorf("a stated ID on a second goroutine = %v", err)
+	}
+	if diff := cmp.Diff(ids(t, scoped(t, "s"), "a", "a"), append(first, ids(t, ctx, "a")...)); diff != "" {
+		t.Errorf("the refusal took an ordinal: %s", diff)
+	}
+}
+
+// A scope within a scope counts for itself.
+func TestOutboxScopeNests(t *testing.T) {
+	outer := scoped(t, "outer")
+	one := ids(t, outer, "a")
+	inner, end := outbox.WithScope(outer, "inner")
+	defer end()
+	if diff := cmp.Diff(ids(t, scoped(t, "inner"), "a"), ids(t, inner, "a")); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(ids(t, scoped(t, "outer"), "a", "a"), append(one, ids(t, outer, "a")...)); diff != "" {
+		t.Error(diff)
+	}
+}
