@@ -127,5 +127,6 @@ func storeCases[TTx any]() []storeCase[TTx] {
 		parkCases[TTx](),
 		delayCases[TTx](),
 		upkeepCases[TTx](),
+		relayCases[TTx](),
 	)
 }

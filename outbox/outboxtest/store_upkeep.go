@@ -278,20 +278,21 @@ func commitWakes[TTx any](e *env[TTx]) {
 	s := e.session()
 	waker, ok := s.Session.(outbox.Waker)
 	e.hook("Waker in its sessions", !ok)
-	if waker.Wake() != waker.Wake() {
+	wake := waker.Wake()
+	if again := waker.Wake(); again != wake {
 		e.Fatalf("Wake returns another channel each time")
 	}
 	for i := range 3 {
 		for drained := false; !drained; {
 			select {
-			case <-waker.Wake():
+			case <-wake:
 			case <-time.After(50 * time.Millisecond):
 				drained = true
 			}
 		}
 		e.enqueue(message(fmt.Sprint(i), "k"))
 		select {
-		case <-waker.Wake():
+		case <-wake:
 		case <-time.After(5 * time.Second):
 			e.Fatalf("no wake-up within 5 s of a commit")
 		}
