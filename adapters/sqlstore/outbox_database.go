@@ -34,25 +34,33 @@ type outboxDatabase interface {
 	// lease reads what is due of shards, whose tokens these are, in the order of Seq, within want.Limit and want.Bytes.
 	lease(ctx context.Context, q queryer, by *outboxHold, shards []int, tokens map[int]int64, want outbox.Want) ([]outbox.Leased, error)
 
-	// settleLeases ends leases; of what an earlier attempt has done already, nothing happens again. It fails with
-	// outbox.ErrLeaseLost where tokens, by shard, are no longer the hold's. Messages behind parked ones follow them, in those
+	// own fails with outbox.ErrLeaseLost where tokens, by shard, are no longer the hold's, and keeps it so until the end of q.
+	own(ctx context.Context, q queryer, by *outboxHold, tokens map[int]int64) error
+	// settleLeases ends leases; of what an earlier attempt has done already, nothing happens again. It begins
+	// with own. Messages behind parked ones follow them, in those
 	// shards of which nothing else is leased: idle.
 	settleLeases(ctx context.Context, tx *sql.Tx, by *outboxHold, tokens map[int]int64, outcomes []outbox.Outcome, idle []int) error
 
-	// behind returns those of shards that have messages behind parked ones, perhaps; follow parks them too.
-	behind(ctx context.Context, q queryer, shards []int) ([]int, error)
+	// untidy says which of shards have messages behind parked ones, perhaps, and whether forget has something to do.
+	untidy(ctx context.Context, shards []int) (behind []int, forget bool, err error)
+	// follow parks messages behind parked ones, of shards of which nothing is leased.
 	follow(ctx context.Context, tx *sql.Tx, by *outboxHold, tokens map[int]int64) error
-	// forget deletes holds on keys that are over, and sent messages that were kept for long enough, both bounded; untidy says
-	// whether there are any.
-	untidy(ctx context.Context, q queryer) (bool, error)
+	// forget deletes what is over: holds on keys, hold of relays, sent messages that were kept for long enough. Each is bounded.
 	forget(ctx context.Context, tx *sql.Tx) error
+	// rescue ends what a process left half-done that died in repair.
+	rescue(ctx context.Context, run outboxRun, shards []int) error
 
-	// unpark and discard are those of outbox.Operations.
-	unpark(ctx context.Context, tx *sql.Tx, seqs []int64) (int, error)
-	discard(ctx context.Context, tx *sql.Tx, seqs []int64) (int, error)
+	// repair is Unpark and Discard of outbox.Operations.
+	repair(ctx context.Context, run outboxRun, seqs []int64, unpark bool) (int, error)
 	parked(ctx context.Context, q queryer, filter outbox.ParkedFilter) ([]outbox.ParkedMessage, error)
-	stats(ctx context.Context, q queryer) (outbox.Stats, error)
+	statsStatements() *outboxStatsStatements
+
+	// notify tells other processes of a commit, where the database can. It returns at once.
+	notify(ctx context.Context)
 }
+
+// outboxRun runs a function in a transaction.
+type outboxRun func(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error
 
 // outboxHold is one session's row in txonce_relays.
 type outboxHold struct {

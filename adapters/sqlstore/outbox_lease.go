@@ -1,11 +1,9 @@
 package sqlstore
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
 
 	"github.com/txonce/txonce/outbox"
 )
@@ -98,71 +96,5 @@ func (o *outboxSession) leased(shards map[int]*outboxShard, msgs []outbox.Leased
 			s.leased = make(map[int64]struct{})
 		}
 		s.leased[msgs[i].Seq] = struct{}{}
-	}
-}
-
-// Settle implements outbox.Session.
-func (o *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
-	if len(outcomes) == 0 {
-		return nil
-	}
-	tokens := make(map[int]int64)
-	changes := make([]outbox.Outcome, 0, len(outcomes))
-	for _, out := range outcomes {
-		if token, seen := tokens[out.Shard]; seen && token != out.Token {
-			return o.store.outboxError("settle", outbox.ErrLeaseLost) // one of them is stale
-		}
-		tokens[out.Shard] = out.Token
-		if out.Verdict != outbox.Returned {
-			changes = append(changes, out)
-		}
-	}
-	if len(changes) > 0 {
-		slices.SortFunc(changes, func(a, b outbox.Outcome) int { return cmp.Or(a.Shard-b.Shard, cmp.Compare(a.Seq, b.Seq)) })
-		idle := o.idleAfter(tokens, outcomes)
-		err := o.store.outboxTx(ctx, "settle", func(ctx context.Context, tx *sql.Tx) error {
-			return o.store.db.settleLeases(ctx, tx, &o.hold, tokens, changes, idle)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	o.settled(outcomes)
-	return nil
-}
-
-// idleAfter returns those shards of which nothing is leased any more when outcomes are settled.
-func (o *outboxSession) idleAfter(tokens map[int]int64, outcomes []outbox.Outcome) (idle []int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	left := make(map[int]int)
-	for i := range tokens {
-		if s := o.shards[i]; s != nil {
-			left[i] = len(s.leased)
-		}
-	}
-	for _, out := range outcomes {
-		if s := o.shards[out.Shard]; s != nil {
-			if _, leased := s.leased[out.Seq]; leased {
-				left[out.Shard]--
-			}
-		}
-	}
-	for i, n := range left {
-		if n == 0 {
-			idle = append(idle, i)
-		}
-	}
-	slices.Sort(idle)
-	return idle
-}
-
-func (o *outboxSession) settled(outcomes []outbox.Outcome) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, out := range outcomes {
-		if s := o.shards[out.Shard]; s != nil && s.token == out.Token {
-			delete(s.leased, out.Seq)
-		}
 	}
 }

@@ -2,7 +2,7 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
+	"slices"
 
 	"github.com/txonce/txonce/outbox"
 )
@@ -10,7 +10,7 @@ import (
 // Stats implements outbox.Operations.
 func (s *Store) Stats(ctx context.Context) (stats outbox.Stats, err error) {
 	err = s.outboxRead(ctx, "stats", func(ctx context.Context, q queryer) (err error) {
-		stats, err = s.db.stats(ctx, q)
+		stats, err = readStats(ctx, q, s.db.statsStatements())
 		return err
 	})
 	return stats, err
@@ -28,27 +28,25 @@ func (s *Store) Parked(ctx context.Context, filter outbox.ParkedFilter) (parked 
 	return parked, err
 }
 
-// Unpark implements outbox.Operations. A message that waits behind another goes on with that one only.
-func (s *Store) Unpark(ctx context.Context, seqs ...int64) (n int, err error) {
-	return s.repair(ctx, "unpark", seqs, s.db.unpark)
+// Unpark implements outbox.Operations. A message that stands behind one that stays parked stays as well, or is parked again.
+// Where it fails half-way, some are unparked.
+func (s *Store) Unpark(ctx context.Context, seqs ...int64) (int, error) {
+	return s.repair(ctx, "unpark", seqs, true)
 }
 
-// Discard implements outbox.Operations.
-func (s *Store) Discard(ctx context.Context, seqs ...int64) (n int, err error) {
-	return s.repair(ctx, "discard", seqs, s.db.discard)
+// Discard implements outbox.Operations. Where it fails half-way, some are deleted.
+func (s *Store) Discard(ctx context.Context, seqs ...int64) (int, error) {
+	return s.repair(ctx, "discard", seqs, false)
 }
 
-func (s *Store) repair(ctx context.Context, what string, seqs []int64, f func(context.Context, *sql.Tx, []int64) (int, error)) (n int, err error) {
+func (s *Store) repair(ctx context.Context, what string, seqs []int64, unpark bool) (n int, err error) {
 	if len(seqs) == 0 {
 		return 0, nil
 	}
-	err = s.outboxTx(ctx, what, func(ctx context.Context, tx *sql.Tx) (err error) {
-		n, err = f(ctx, tx, seqs)
-		return err
-	})
-	if err != nil {
-		return 0, err
+	seqs = slices.Compact(slices.Sorted(slices.Values(seqs)))
+	n, err = s.db.repair(ctx, s.outboxRunner(what), seqs, unpark)
+	if n > 0 {
+		s.Wake(ctx)
 	}
-	s.Wake(ctx)
-	return n, nil
+	return n, s.outboxError(what, err)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
+	"time"
 
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/outbox"
@@ -70,7 +71,7 @@ func (d *postgres) insertion(msgs []outbox.Message, shards int) (query string, a
 			return d.box.write.EnqueueOne, []any{outbox.Shard(m, shards), m.ID, m.Topic, []byte(m.Key), payload, string(headers)}, nil
 		}
 		for c, v := range [...]any{
-			int64(outbox.Shard(m, shards)), m.ID, m.Topic, []byte(m.Key), m.Payload, string(headers), timestamp(m.NotBefore),
+			int64(outbox.Shard(m, shards)), m.ID, m.Topic, []byte(m.Key), m.Payload, string(headers), notBefore(m.NotBefore),
 		} {
 			columns[c].add(v)
 		}
@@ -84,6 +85,14 @@ func (d *postgres) insertion(msgs []outbox.Message, shards int) (query string, a
 	return d.box.write.Enqueue, args[:6], nil
 }
 
+// notBefore is never NULL, of which the server could not say whether it has come.
+func notBefore(t time.Time) string {
+	if text := timestamp(clampTime(t)); text != nil {
+		return text.(string)
+	}
+	return "-infinity"
+}
+
 // serialize takes an advisory lock that ends with tx. adapters/pgxstore makes its number in the same way.
 func (d *postgres) serialize(ctx context.Context, tx *sql.Tx, key string) error {
 	h := fnv.New64a()
@@ -93,8 +102,8 @@ func (d *postgres) serialize(ctx context.Context, tx *sql.Tx, key string) error 
 }
 
 // settings are those of each transaction on the relay's side.
-func (d *postgres) settings(ctx context.Context, tx *sql.Tx) error {
-	_, err := tx.ExecContext(ctx, d.box.relay.Settings)
+func (d *postgres) settings(ctx context.Context, q queryer) error {
+	_, err := q.ExecContext(ctx, d.box.relay.Settings)
 	return err
 }
 

@@ -3,13 +3,14 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/txonce/txonce/outbox"
 )
 
 // own locks the shards against takeovers until the end of tx, and fails where they are no longer the hold's.
-func (d *postgres) own(ctx context.Context, tx *sql.Tx, by *outboxHold, tokens map[int]int64) error {
-	if err := d.settings(ctx, tx); err != nil {
+func (d *postgres) own(ctx context.Context, q queryer, by *outboxHold, tokens map[int]int64) error {
+	if err := d.settings(ctx, q); err != nil {
 		return err
 	}
 	var shards, with array
@@ -19,7 +20,7 @@ func (d *postgres) own(ctx context.Context, tx *sql.Tx, by *outboxHold, tokens m
 	}
 	var mine any
 	var guard string
-	err := tx.QueryRowContext(ctx, d.box.relay.Check, uuid(by.owner), shards.String(), with.String()).Scan(&mine, &guard)
+	err := q.QueryRowContext(ctx, d.box.relay.Check, uuid(by.owner), shards.String(), with.String()).Scan(&mine, &guard)
 	if err == nil && guard != "on" {
 		return outbox.ErrLeaseLost
 	}
@@ -45,11 +46,12 @@ func (c *outcomeColumns) add(o *outbox.Outcome) {
 	c.keepsOrder.add(int64(o.KeepOrder))
 }
 
-func (d *postgres) settleLeases(ctx context.Context, tx *sql.Tx, by *outboxHold, tokens map[int]int64, outcomes []outbox.Outcome, _ []int) error {
+func (d *postgres) settleLeases(ctx context.Context, tx *sql.Tx, by *outboxHold, tokens map[int]int64, outcomes []outbox.Outcome, idle []int) error {
 	if err := d.own(ctx, tx, by, tokens); err != nil {
 		return err
 	}
 	var sent, deferred, parked outcomeColumns
+	var follow []int
 	for i := range outcomes {
 		switch o := &outcomes[i]; o.Verdict {
 		case outbox.Sent:
@@ -58,6 +60,9 @@ func (d *postgres) settleLeases(ctx context.Context, tx *sql.Tx, by *outboxHold,
 			deferred.add(o)
 		case outbox.Parked:
 			parked.add(o)
+			if o.Key != "" && o.KeepOrder != outbox.FollowersPass && slices.Contains(idle, o.Shard) && !slices.Contains(follow, o.Shard) {
+				follow = append(follow, o.Shard)
+			}
 		case outbox.Returned:
 		}
 	}
@@ -80,6 +85,7 @@ func (d *postgres) settleLeases(ctx context.Context, tx *sql.Tx, by *outboxHold,
 			deferred.shards.String(), deferred.seqs.String(), deferred.attempts.String(), deferred.causes.String(), deferred.delays.String(),
 		}},
 		{deferred.n, box.HoldDeferred, []any{deferred.shards.String(), deferred.seqs.String(), deferred.delays.String()}},
+		{len(follow), box.Follow, []any{numbers(follow), followAtOnce, followAtOnce}},
 	} {
 		if do.n == 0 {
 			continue

@@ -72,7 +72,7 @@ func scanParked(rows *sql.Rows) (m outbox.ParkedMessage, err error) {
 	var headers sql.NullString
 	var behind sql.NullInt64
 	var enqueued, parked instant
-	if err := rows.Scan(&m.Seq, &m.Shard, &m.ID, &m.Topic, &key, &m.Payload, &headers, &enqueued, &m.Attempts, &m.Cause,
+	if err := rows.Scan(&m.Shard, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &enqueued, &m.Attempts, &m.Cause,
 		&behind, &m.Waiting, &parked); err != nil {
 		return m, err
 	}

@@ -24,6 +24,8 @@ type outboxSession struct {
 	mu     sync.Mutex
 	shards map[int]*outboxShard
 	next   int // the shard from which the next Lease looks on
+
+	rescueAt time.Time // when Tidy does it again
 }
 
 // outboxShard is a shard that the session holds.
@@ -75,6 +77,12 @@ func (s *Store) outboxTx(ctx context.Context, what string, f func(ctx context.Co
 		return s.outboxError(what, err)
 	}
 	return t.commit()
+}
+
+func (s *Store) outboxRunner(what string) outboxRun {
+	return func(ctx context.Context, f func(context.Context, *sql.Tx) error) error {
+		return s.outboxTx(ctx, what, f)
+	}
 }
 
 // outboxRead runs f, which only reads.

@@ -28,7 +28,7 @@ func (d *sqlite) enqueue(ctx context.Context, tx *sql.Tx, msgs []outbox.Message)
 	var now, later outboxRows
 	for i := range msgs {
 		rows := &now
-		if msgs[i].NotBefore.After(clock.Time) {
+		if clampTime(msgs[i].NotBefore).After(clock.Time) {
 			rows = &later
 		}
 		if err := rows.add(&msgs[i], last-int64(len(msgs)-1-i), shards); err != nil {
@@ -60,7 +60,7 @@ func (r *outboxRows) add(m *outbox.Message, seq int64, shards int) error {
 	for _, part := range [...][]byte{[]byte(m.Key), m.Payload, headers} {
 		row = append(row, r.put(part), len(part))
 	}
-	r.list = append(r.list, append(row, ceilTime(m.NotBefore)))
+	r.list = append(r.list, append(row, micros(clampTime(m.NotBefore))))
 	return nil
 }
 

@@ -27,34 +27,34 @@ type outboxKey struct {
 	key   string
 }
 
-// unpark leaves those alone that wait behind another one: they go on with it, in its transaction.
-func (d *sqlite) unpark(ctx context.Context, tx *sql.Tx, seqs []int64) (int, error) {
-	n, keys, err := d.listed(ctx, tx, seqs)
+// repair is one transaction, with all that comes back by it: where only a part did, later messages would pass the rest. Unpark
+// leaves those alone that wait behind another one, as they go on with it.
+func (d *sqlite) repair(ctx context.Context, run outboxRun, seqs []int64, unpark bool) (n int, err error) {
+	err = run(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		var keys map[outboxKey]struct{}
+		if n, keys, err = d.listed(ctx, tx, seqs); err != nil || n == 0 {
+			return err
+		}
+		gone := seqs
+		if unpark {
+			if gone, err = readSeqs(tx.QueryContext(ctx, d.box.Unpark, jsonText(seqs))); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.ExecContext(ctx, d.box.Discard, jsonText(gone)); err != nil {
+			return err
+		}
+		return d.release(ctx, tx, keys)
+	})
 	if err != nil {
 		return 0, err
 	}
-	back, err := readSeqs(tx.QueryContext(ctx, d.box.Unpark, jsonText(seqs)))
-	if err != nil {
-		return 0, err
-	}
-	if _, err := tx.ExecContext(ctx, d.box.Discard, jsonText(back)); err != nil {
-		return 0, err
-	}
-	return n, d.release(ctx, tx, keys)
+	return n, nil
 }
 
-func (d *sqlite) discard(ctx context.Context, tx *sql.Tx, seqs []int64) (int, error) {
-	n, keys, err := d.listed(ctx, tx, seqs)
-	if err != nil {
-		return 0, err
-	}
-	if _, err := tx.ExecContext(ctx, d.box.Discard, jsonText(seqs)); err != nil {
-		return 0, err
-	}
-	return n, d.release(ctx, tx, keys)
-}
+func (d *sqlite) rescue(context.Context, outboxRun, []int) error { return nil } // repair leaves nothing half-done
 
-// listed takes the write lock, and returns how many of seqs are parked and of which keys.
+// listed returns how many of seqs are parked and of which keys.
 func (d *sqlite) listed(ctx context.Context, tx *sql.Tx, seqs []int64) (n int, keys map[outboxKey]struct{}, err error) {
 	keys = make(map[outboxKey]struct{})
 	rows, err := tx.QueryContext(ctx, d.box.Listed, jsonText(seqs))
@@ -91,28 +91,8 @@ func (d *sqlite) release(ctx context.Context, tx *sql.Tx, keys map[outboxKey]str
 	return err
 }
 
-func (d *sqlite) stats(ctx context.Context, q queryer) (outbox.Stats, error) {
-	st := outboxStats{Stats: outbox.Stats{Topics: make(map[string]outbox.TopicStats)}}
-	var clock instant
-	if err := q.QueryRowContext(ctx, d.box.Clock).Scan(&clock, &st.HeldKeys); err != nil {
-		return st.Stats, err
+func (d *sqlite) statsStatements() *outboxStatsStatements {
+	return &outboxStatsStatements{
+		Clock: d.box.Clock, Pending: d.box.Pending, Delayed: d.box.Delayed, Parked: d.box.ParkedTopics, Relays: d.box.Relays,
 	}
-	st.Now = clock.Time
-	for _, read := range []struct {
-		query string
-		args  []any
-		scan  func(*sql.Rows) error
-	}{
-		{d.box.Pending, []any{countedPerShard}, st.scanPending},
-		{d.box.Delayed, nil, st.scanDelayed},
-		{d.box.ParkedTopics, nil, st.scanParked},
-		{d.box.Relays, nil, st.scanRelay},
-	} {
-		rows, err := q.QueryContext(ctx, read.query, read.args...)
-		if err := each(rows, err, read.scan); err != nil {
-			return st.Stats, err
-		}
-	}
-	st.estimate()
-	return st.Stats, nil
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// own fails where shards are no longer the hold's. Nobody can take them before the end of tx, because tx writes.
-func (d *sqlite) own(ctx context.Context, tx *sql.Tx, by *outboxHold, tokens map[int]int64) error {
+// own needs no lock: while a transaction writes nobody can take shards.
+func (d *sqlite) own(ctx context.Context, q queryer, by *outboxHold, tokens map[int]int64) error {
 	list := make([][2]int64, 0, len(tokens))
 	for shard, token := range tokens {
 		list = append(list, [2]int64{int64(shard), token})
 	}
 	var n int
-	err := tx.QueryRowContext(ctx, d.box.Own, by.owner[:], jsonText(list)).Scan(&n)
+	err := q.QueryRowContext(ctx, d.box.Own, by.owner[:], jsonText(list)).Scan(&n)
 	if err == nil && n != len(list) {
 		return outbox.ErrLeaseLost
 	}
@@ -103,10 +103,6 @@ func (d *sqlite) followIn(ctx context.Context, tx *sql.Tx, shards []int) error {
 	return nil
 }
 
-func (d *sqlite) behind(ctx context.Context, q queryer, shards []int) ([]int, error) {
-	return readShards(q.QueryContext(ctx, d.box.Behind, jsonText(shards)))
-}
-
 func (d *sqlite) follow(ctx context.Context, tx *sql.Tx, by *outboxHold, tokens map[int]int64) error {
 	if err := d.own(ctx, tx, by, tokens); err != nil {
 		return err
@@ -118,9 +114,12 @@ func (d *sqlite) follow(ctx context.Context, tx *sql.Tx, by *outboxHold, tokens 
 	return d.followIn(ctx, tx, shards)
 }
 
-func (d *sqlite) untidy(ctx context.Context, q queryer) (yes bool, err error) {
-	err = q.QueryRowContext(ctx, d.box.Untidy, ceilMicros(d.cfg.Outbox.KeepSent)).Scan(&yes)
-	return yes, err
+func (d *sqlite) untidy(ctx context.Context, shards []int) (behind []int, forget bool, err error) {
+	if err := d.cfg.DB.QueryRowContext(ctx, d.box.Untidy, ceilMicros(d.cfg.Outbox.KeepSent)).Scan(&forget); err != nil {
+		return nil, false, err
+	}
+	behind, err = readShards(d.cfg.DB.QueryContext(ctx, d.box.Behind, jsonText(shards)))
+	return behind, forget, err
 }
 
 func (d *sqlite) forget(ctx context.Context, tx *sql.Tx) error {
@@ -130,3 +129,5 @@ func (d *sqlite) forget(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, d.box.ForgetSent, ceilMicros(d.cfg.Outbox.KeepSent), forgetAtOnce)
 	return err
 }
+
+func (d *sqlite) notify(context.Context) {} // other processes poll

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"context"
 	"database/sql"
 
 	"github.com/txonce/txonce/outbox"
@@ -8,6 +9,37 @@ import (
 
 // countedPerShard is how many pending messages of a shard Stats counts. Those behind them are estimated.
 const countedPerShard = 1000
+
+// outboxStatsStatements are one for each kind of row.
+type outboxStatsStatements struct {
+	Clock, Pending, Delayed, Parked, Relays string
+}
+
+func readStats(ctx context.Context, q queryer, from *outboxStatsStatements) (outbox.Stats, error) {
+	st := outboxStats{Stats: outbox.Stats{Topics: make(map[string]outbox.TopicStats)}}
+	var clock instant
+	if err := q.QueryRowContext(ctx, from.Clock).Scan(&clock, &st.HeldKeys); err != nil {
+		return st.Stats, err
+	}
+	st.Now = clock.Time
+	for _, read := range []struct {
+		query string
+		args  []any
+		scan  func(*sql.Rows) error
+	}{
+		{from.Pending, []any{countedPerShard}, st.scanPending},
+		{from.Delayed, nil, st.scanDelayed},
+		{from.Parked, nil, st.scanParked},
+		{from.Relays, nil, st.scanRelay},
+	} {
+		rows, err := q.QueryContext(ctx, read.query, read.args...)
+		if err := each(rows, err, read.scan); err != nil {
+			return st.Stats, err
+		}
+	}
+	st.estimate()
+	return st.Stats, nil
+}
 
 // outboxStats are made from what statements return row by row.
 type outboxStats struct {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/testdb"
 	"github.com/txonce/txonce/outbox/outboxtest"
 )
 
@@ -22,6 +23,24 @@ func TestOutboxSQLite(t *testing.T) {
 		Features: outboxtest.Features{OneWriter: true},
 		Run:      sideBySide,
 	})
+}
+
+func TestOutboxPostgres(t *testing.T) {
+	t.Parallel()
+	for name, server := range map[string]func(testing.TB) string{"15": testdb.Postgres, "18": testdb.Postgres18} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			outboxtest.TestStore(t, outboxtest.Harness[*sql.Tx]{
+				New: func(t *testing.T, o outboxtest.Options) outboxtest.Outbox[*sql.Tx] {
+					d := openPostgres(t, server(t))
+					return outboxOf(newNode(t, openDB(t, "pgx", d.dsn), sqlstore.Config{
+						Dialect: sqlstore.Postgres, Outbox: sqlstore.OutboxConfig{KeepSent: o.KeepSent},
+					}))
+				},
+				Run: sideBySide,
+			})
+		})
+	}
 }
 
 // sideBySide runs a case beside others.

@@ -3,65 +3,61 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"time"
 )
 
-// followAtOnce is how far Tidy and Settle look in a shard for messages behind a parked one, and forgetAtOnce how many sent
-// messages Tidy forgets in one transaction.
+// How much Tidy does in one transaction, and how often it looks for what others left half-done.
 const (
-	followAtOnce = 1000
+	followAtOnce = 1000 // of a shard's first messages are looked through for those behind a parked one
 	forgetAtOnce = 2000
+	rescueEvery  = time.Minute
 )
 
-// Tidy implements outbox.Tidier.
+// Tidy implements outbox.Tidier. It asks before it writes, so that it costs next to nothing while nothing is due.
 func (o *outboxSession) Tidy(ctx context.Context) error {
-	if err := o.follow(ctx); err != nil {
-		return err
-	}
-	untidy, err := o.untidy(ctx)
-	if err != nil || !untidy {
-		return err
-	}
-	return o.store.outboxTx(ctx, "tidy", func(ctx context.Context, tx *sql.Tx) error { return o.store.db.forget(ctx, tx) })
-}
-
-// untidy asks without writing, so that a transaction is begun only where it has something to do.
-func (o *outboxSession) untidy(ctx context.Context) (yes bool, err error) {
-	err = o.store.outboxRead(ctx, "tidy", func(ctx context.Context, q queryer) (err error) {
-		yes, err = o.store.db.untidy(ctx, q)
-		return err
-	})
-	return yes, err
-}
-
-// follow parks what came behind parked messages, in shards of which nothing is leased. Until then Lease passes it by.
-func (o *outboxSession) follow(ctx context.Context) error {
 	o.mu.Lock()
 	held := o.held()
+	rescue := len(held) > 0 && time.Now().After(o.rescueAt)
+	if rescue {
+		o.rescueAt = time.Now().Add(rescueEvery)
+	}
 	o.mu.Unlock()
 	if len(held) == 0 {
-		return nil
+		return nil // who holds shards does it
 	}
-	var behind []int
-	err := o.store.outboxRead(ctx, "tidy", func(ctx context.Context, q queryer) (err error) {
-		behind, err = o.store.db.behind(ctx, q, held)
-		return err
-	})
-	if err != nil || len(behind) == 0 {
-		return err
-	}
-	sight := outboxSight{tokens: make(map[int]int64)}
-	o.mu.Lock()
-	for _, i := range behind {
-		if s := o.shards[i]; s != nil {
-			sight.tokens[i] = s.token
+	run := o.store.outboxRunner("tidy")
+	if rescue {
+		if err := o.store.db.rescue(ctx, run, held); err != nil {
+			return o.store.outboxError("tidy", err)
 		}
 	}
-	next := o.next
-	o.mu.Unlock()
-	_, shards := o.choose(sight, 1)
-	o.mu.Lock()
-	o.next = next
-	o.mu.Unlock()
+	behind, forget, err := o.untidy(ctx, held)
+	if err != nil {
+		return err
+	}
+	if err := o.follow(ctx, run, behind); err != nil {
+		return err
+	}
+	if !forget {
+		return nil
+	}
+	return run(ctx, o.store.db.forget)
+}
+
+func (o *outboxSession) untidy(ctx context.Context, held []int) (behind []int, forget bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, o.store.cfg.InFlightWait+o.store.answerWithin)
+	defer cancel()
+	err = o.store.db.patiently(ctx, func() (err error) {
+		behind, forget, err = o.store.db.untidy(ctx, held)
+		return err
+	})
+	return behind, forget, o.store.outboxError("tidy", err)
+}
+
+// follow parks what came behind parked messages, in shards of which nothing is leased: nothing must be moved while it is on
+// its way to the broker. Until then Lease passes it by.
+func (o *outboxSession) follow(ctx context.Context, run outboxRun, behind []int) error {
+	shards := o.borrow(behind)
 	if len(shards) == 0 {
 		return nil
 	}
@@ -70,7 +66,19 @@ func (o *outboxSession) follow(ctx context.Context) error {
 	for i, s := range shards {
 		tokens[i] = s.token
 	}
-	return o.store.outboxTx(ctx, "tidy", func(ctx context.Context, tx *sql.Tx) error {
-		return o.store.db.follow(ctx, tx, &o.hold, tokens)
-	})
+	return run(ctx, func(ctx context.Context, tx *sql.Tx) error { return o.store.db.follow(ctx, tx, &o.hold, tokens) })
+}
+
+// borrow marks those of shards of which nothing is leased.
+func (o *outboxSession) borrow(shards []int) map[int]*outboxShard {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	borrowed := make(map[int]*outboxShard)
+	for _, i := range shards {
+		if s := o.shards[i]; s != nil && s.idle() {
+			s.busy = true
+			borrowed[i] = s
+		}
+	}
+	return borrowed
 }

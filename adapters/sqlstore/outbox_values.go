@@ -33,12 +33,15 @@ func decodeHeaders(encoded string) (map[string]string, error) {
 	return consumer.DecodeHeaders([]byte(encoded))
 }
 
-// ceilTime is t in microseconds, never earlier.
-func ceilTime(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
+// clampTime brings t within what databases can keep.
+func clampTime(t time.Time) time.Time {
+	switch last := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC); {
+	case t.After(last):
+		return last
+	case t.Unix() <= 0:
+		return time.Time{}
 	}
-	return t.Add(time.Microsecond - 1).UnixMicro()
+	return t.Add(time.Microsecond - 1).Truncate(time.Microsecond) // never earlier than t
 }
 
 // outboxRoom is what is left of a Want.

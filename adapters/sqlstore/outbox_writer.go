@@ -51,9 +51,13 @@ func (s *Store) Serialize(ctx context.Context, tx *sql.Tx, key string) error {
 	return s.statementError(s.db.serialize(ctx, tx, key))
 }
 
-// Wake tells relays on this Store that a transaction of the caller's own has enqueued messages and is committed. After InTx
-// that happens by itself.
-func (s *Store) Wake(context.Context) { s.outbox.wake() }
+// Wake tells relays that a transaction of the caller's own, in which it has called Enqueue, is committed: those on this Store at
+// once, and on PostgreSQL those of adapters/pgxstore elsewhere. All others find the messages when they next look. InTx does
+// it by itself. It returns at once; what it starts ends some milliseconds after the last call. ctx gives it values, no limit.
+func (s *Store) Wake(ctx context.Context) {
+	s.outbox.wake()
+	s.db.notify(ctx)
+}
 
 // outboxHub knows who is to be told of what was enqueued.
 type outboxHub struct {
@@ -86,13 +90,11 @@ func (h *outboxHub) enqueued(tx *sql.Tx) {
 	}
 }
 
-func (h *outboxHub) committed(tx *sql.Tx) {
+// has reports whether a transaction of InTx has enqueued anything.
+func (h *outboxHub) has(tx *sql.Tx) bool {
 	h.mu.Lock()
-	enqueued := h.open[tx]
-	h.mu.Unlock()
-	if enqueued {
-		h.wake()
-	}
+	defer h.mu.Unlock()
+	return h.open[tx]
 }
 
 func (h *outboxHub) wake() {

@@ -16,13 +16,14 @@ import (
 
 // postgres is the database of dialect.Postgres.
 type postgres struct {
-	sql    dialect.Postgres
-	box    postgresOutbox
-	shared statements
-	cfg    Config
-	wait   string        // InFlightWait as lock_timeout
-	flush  atomic.Bool   // a duplicate must write WAL, see dialect.Postgres.FlushDuplicate
-	spare  chan struct{} // above READ COMMITTED: leaves one of the pool's connections to read the horizon; else nil
+	sql      dialect.Postgres
+	box      postgresOutbox
+	shared   statements
+	cfg      Config
+	wait     string      // InFlightWait as lock_timeout
+	flush    atomic.Bool // a duplicate must write WAL, see dialect.Postgres.FlushDuplicate
+	notifier outboxNotifier
+	spare    chan struct{} // above READ COMMITTED: leaves one of the pool's connections to read the horizon; else nil
 }
 
 func newPostgres(cfg Config) (database, error) {

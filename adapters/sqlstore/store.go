@@ -171,7 +171,9 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx,
 		return false, err
 	}
 	err = t.commit()
-	s.outbox.committed(t.tx) // or perhaps: a wake-up too many does no harm
+	if s.outbox.has(t.tx) {
+		s.Wake(ctx) // also where it may have been rolled back: one too many does no harm
+	}
 	return false, err
 }
 

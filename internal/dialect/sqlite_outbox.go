@@ -23,7 +23,7 @@ type SQLiteOutbox struct {
 
 // A parked message p stops its key, unless it only waits itself, or its followers pass. It stands before those with a higher seq.
 const (
-	sqliteStops  = `p.waiting = 0 AND (p.behind IS NOT NULL OR p.keep_order <> 2)`
+	sqliteStops  = `p.waiting = 0 AND p.keep_order < 2`
 	sqliteBefore = `p.shard = m.shard AND p.key = m.key AND p.seq < m.seq AND ` + sqliteStops
 	sqliteIdle   = `(until IS NULL OR until <= @clock) AND NOT EXISTS (
 	SELECT 1 FROM outbox_parked p WHERE p.shard = outbox_held.shard AND p.key = outbox_held.key AND ` + sqliteStops + `)`  // holds nothing
@@ -111,8 +111,8 @@ ON CONFLICT (shard, key) DO UPDATE SET park = excluded.park,
 	from_seq = CASE WHEN until IS NULL THEN min(from_seq, excluded.from_seq) ELSE from_seq END`,
 
 		// Messages behind a parked one join it, as far as they are among the first ?2 of their shard.
-		Follow: q(`INSERT INTO outbox_parked (seq, shard, id, topic, key, payload, headers, enqueued_at, attempts, cause, behind, waiting, parked_at)
-SELECT m.seq, m.shard, m.id, m.topic, m.key, m.payload, m.headers, m.enqueued_at, m.attempts, 'stands behind message ' || b.seq || ' of its key', b.seq, b.behind IS NULL AND b.keep_order = 0, @clock
+		Follow: q(`INSERT INTO outbox_parked (seq, shard, id, topic, key, payload, headers, enqueued_at, attempts, cause, behind, waiting, keep_order, parked_at)
+SELECT m.seq, m.shard, m.id, m.topic, m.key, m.payload, m.headers, m.enqueued_at, m.attempts, 'stands behind message ' || b.seq || ' of its key', b.seq, b.keep_order = 0, b.keep_order, @clock
 FROM outbox_held h JOIN outbox_messages m ON m.shard = h.shard AND m.key = h.key
 	JOIN outbox_parked b ON b.seq = (SELECT p.seq FROM outbox_parked p WHERE @before ORDER BY p.seq LIMIT 1)
 WHERE h.shard = ?1 AND m.seq <= (SELECT max(seq) FROM (SELECT seq FROM outbox_messages WHERE shard = ?1 ORDER BY seq LIMIT ?2))
@@ -128,7 +128,7 @@ WHERE h.shard IN (SELECT value FROM json_each(?1))`,
 		ForgetSent: q(`DELETE FROM outbox_sent WHERE (sent_at, seq) IN (
 	SELECT sent_at, seq FROM outbox_sent WHERE sent_at <= @clock - ?1 ORDER BY sent_at, seq LIMIT ?2)`),
 
-		Parked: `SELECT seq, shard, id, topic, key, payload, headers, enqueued_at, attempts, cause, behind, waiting, parked_at
+		Parked: `SELECT shard, seq, id, topic, key, payload, headers, enqueued_at, attempts, cause, behind, waiting, parked_at
 FROM outbox_parked WHERE seq > ?1 AND (?2 = '' OR topic = ?2) AND (?3 IS NULL OR key = ?3) ORDER BY seq LIMIT ?4`,
 
 		// Listed are those of the list that are parked, with their keys.
@@ -138,8 +138,8 @@ FROM outbox_parked WHERE seq > ?1 AND (?2 = '' OR topic = ?2) AND (?3 IS NULL OR
 SELECT p.seq, p.shard, p.id, p.topic, p.key, p.payload, p.headers, p.enqueued_at
 FROM json_each(?1) r JOIN outbox_parked p ON p.seq = r.value WHERE p.waiting = 0
 RETURNING seq`,
-		Release: q(`INSERT INTO outbox_messages (seq, shard, id, topic, key, payload, headers, enqueued_at)
-SELECT m.seq, m.shard, m.id, m.topic, m.key, m.payload, m.headers, m.enqueued_at FROM outbox_parked m
+		Release: q(`INSERT INTO outbox_messages (seq, shard, id, topic, key, payload, headers, enqueued_at, attempts)
+SELECT m.seq, m.shard, m.id, m.topic, m.key, m.payload, m.headers, m.enqueued_at, m.attempts FROM outbox_parked m
 WHERE m.shard = ?1 AND m.key = ?2 AND m.waiting = 1 AND NOT EXISTS (SELECT 1 FROM outbox_parked p WHERE @before)
 RETURNING seq`),
 		Behead: q(`UPDATE outbox_parked AS m SET behind = (SELECT min(p.seq) FROM outbox_parked p WHERE @before)

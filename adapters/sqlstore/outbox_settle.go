@@ -1,0 +1,86 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// Settle implements outbox.Session.
+func (o *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
+	if len(outcomes) == 0 {
+		return nil
+	}
+	tokens := make(map[int]int64)
+	changes := make([]outbox.Outcome, 0, len(outcomes))
+	for _, out := range outcomes {
+		if token, seen := tokens[out.Shard]; seen && token != out.Token {
+			return o.store.outboxError("settle", outbox.ErrLeaseLost) // one of them is stale
+		}
+		tokens[out.Shard] = out.Token
+		switch out.Verdict {
+		case outbox.Returned:
+		case outbox.Sent, outbox.Deferred, outbox.Parked:
+			changes = append(changes, out)
+		default:
+			return fmt.Errorf("sqlstore: settle: message %d: no verdict %d", out.Seq, out.Verdict)
+		}
+	}
+	slices.SortFunc(changes, func(a, b outbox.Outcome) int { return cmp.Or(a.Shard-b.Shard, cmp.Compare(a.Seq, b.Seq)) })
+	var err error
+	if len(changes) > 0 {
+		idle := o.idleAfter(tokens, outcomes)
+		err = o.store.outboxTx(ctx, "settle", func(ctx context.Context, tx *sql.Tx) error {
+			return o.store.db.settleLeases(ctx, tx, &o.hold, tokens, changes, idle)
+		})
+	} else { // also what was not tried says who holds it
+		err = o.store.outboxRead(ctx, "settle", func(ctx context.Context, q queryer) error {
+			return o.store.db.own(ctx, q, &o.hold, tokens)
+		})
+	}
+	if err != nil {
+		return err
+	}
+	o.settled(outcomes)
+	return nil
+}
+
+// idleAfter returns those shards of which nothing is leased any more when outcomes are settled.
+func (o *outboxSession) idleAfter(tokens map[int]int64, outcomes []outbox.Outcome) (idle []int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	left := make(map[int]int)
+	for i := range tokens {
+		if s := o.shards[i]; s != nil {
+			left[i] = len(s.leased)
+		}
+	}
+	for _, out := range outcomes {
+		if s := o.shards[out.Shard]; s != nil {
+			if _, leased := s.leased[out.Seq]; leased {
+				left[out.Shard]--
+			}
+		}
+	}
+	for i, n := range left {
+		if n == 0 {
+			idle = append(idle, i)
+		}
+	}
+	slices.Sort(idle)
+	return idle
+}
+
+func (o *outboxSession) settled(outcomes []outbox.Outcome) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, out := range outcomes {
+		if s := o.shards[out.Shard]; s != nil && s.token == out.Token {
+			delete(s.leased, out.Seq)
+		}
+	}
+}
