@@ -200,6 +200,34 @@ func TestRelayRestsWhenItsPublisherIsUnavailable(t *testing.T) {
 	})
 }
 
+// Calls that fail side by side are one failure, also if the last of them ends when the rest is over.
+func TestRelayRestCountsCallsSideBySideOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls, failures atomic.Int64
+		memory := outboxtest.NewMemory()
+		p := publisherFunc(func(_ context.Context, msgs []outbox.Message) []error {
+			<-time.After(time.Duration(calls.Add(1)) * 2 * time.Second)
+			return slices.Repeat([]error{&outbox.UnavailableError{Err: errRefused}}, len(msgs))
+		})
+		_, stop := start(t, outbox.Config{Queue: memory, Publisher: p, Workers: 4, Backoff: func(n int) time.Duration {
+			failures.Add(int64(n))
+			return time.Second
+		}})
+		for i := range 4 {
+			enqueueIDs(t, memory, fmt.Sprintf("%c1", 'a'+i))
+			synctest.Wait()
+		}
+		if calls.Load() != 4 {
+			t.Fatalf("%d calls side by side, want 4", calls.Load())
+		}
+		<-time.After(8500 * time.Millisecond)
+		if got := failures.Load(); got != 1 {
+			t.Errorf("counted up to %d, want the four calls that began together to count once", got)
+		}
+		stop()
+	})
+}
+
 func TestRelayRestsAsLongAsItsPublisherSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker := outboxtest.NewMemory(), new(outboxtest.FakePublisher)

@@ -62,6 +62,30 @@ func TestRelayPublishesOnlyWithinItsLease(t *testing.T) {
 	})
 }
 
+// A batch that takes much longer than the lease is no reason to lose it.
+func TestRelayRenewsWhileItPublishes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, broker := outboxtest.NewMemory(), slow(time.Second)
+		queue := &faulty{Queue: memory}
+		var want []string
+		for i := range 60 {
+			want = append(want, fmt.Sprintf("a%d", i))
+		}
+		enqueueIDs(t, memory, want...)
+		_, stop := start(t, outbox.Config{Queue: queue, Publisher: broker, LeaseTTL: 5 * time.Second})
+		_, stopOther := start(t, outbox.Config{Queue: memory, Publisher: broker, LeaseTTL: 5 * time.Second})
+		<-time.After(61 * time.Second)
+		if diff := cmp.Diff(want, arrived(broker)); diff != "" {
+			t.Error(diff)
+		}
+		if queue.count("open") != 1 {
+			t.Errorf("%d sessions", queue.count("open"))
+		}
+		stop()
+		stopOther()
+	})
+}
+
 // What the end of the hold cuts off is neither confirmed nor counted.
 func TestRelayLeaseEndIsNotTheMessagesFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
