@@ -1,0 +1,194 @@
+package interop_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// row is one of outbox_messages, as Route.java takes it.
+type row struct {
+	Shard    int16   `json:"shard"`
+	Seq      int64   `json:"seq"`
+	ID       string  `json:"id"`
+	Topic    string  `json:"topic"`
+	Key      []byte  `json:"key"`
+	Payload  []byte  `json:"payload"`
+	Headers  *string `json:"headers"`
+	Enqueued string  `json:"enqueued_at"`
+}
+
+// record is one that a Debezium connector would write.
+type record struct {
+	Topic      string
+	Key, Value []byte
+	Headers    []struct {
+		Name  string
+		Value []byte
+	}
+}
+
+// TestDebeziumPublisher: what a relay publishes in the layout Debezium is, record for record, what Debezium's own event
+// router makes of the same rows.
+func TestDebeziumPublisher(t *testing.T) {
+	b := newBox(t)
+	b.enqueue(t,
+		outbox.Message{ID: "m1", Topic: b.topic, Key: "order 7", Payload: []byte(`{"amount":5}`), Headers: map[string]string{"eventType": "Charged", "own": "x y"}},
+		outbox.Message{ID: "m2", Topic: b.topic, Key: "k\xff\x00", Payload: []byte{0, 1, 2, 0xff}},
+		outbox.Message{ID: "m3", Topic: b.topic})
+	rows, err := b.pool.Query(t.Context(), `SELECT shard, seq, id, topic, key, payload, headers::text,
+		to_char(enqueued_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') FROM outbox_messages ORDER BY seq`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inserted, err := pgx.CollectRows(rows, pgx.RowToStructByPos[row])
+	if err != nil || len(inserted) != 3 {
+		t.Fatalf("%d rows, want 3 (%v)", len(inserted), err)
+	}
+	routed := route(t, inserted)
+	b.relay(t, outbox.Debezium, 3)
+	published := b.read(t, 3)
+
+	for i, want := range routed {
+		got := published[i]
+		if got.Topic != want.Topic || !bytes.Equal(got.Key, want.Key) || (got.Key == nil) != (want.Key == nil) || !bytes.Equal(got.Value, want.Value) {
+			t.Errorf("record %d: topic %s, key %q, value %q; the router makes %s, %q, %q", i, got.Topic, got.Key, got.Value, want.Topic, want.Key, want.Value)
+		}
+		have := map[string]string{}
+		for _, h := range got.Headers {
+			have[string(h.Key)] = string(h.Value)
+		}
+		wanted := map[string]string{}
+		for _, h := range want.Headers {
+			if h.Name != "headers" {
+				wanted[h.Name] = string(h.Value)
+				continue
+			}
+			// The router cannot take the column apart; it puts it into one header, as JSON.
+			var own map[string]string
+			if h.Value != nil {
+				if err := json.Unmarshal(h.Value, &own); err != nil {
+					t.Fatal(err)
+				}
+			}
+			maps.Copy(wanted, own)
+		}
+		for _, headers := range []map[string]string{have, wanted} { // one instant can be written in several ways
+			at, err := time.Parse(time.RFC3339Nano, headers[outbox.HeaderEnqueued])
+			if err != nil {
+				t.Error(err)
+			}
+			headers[outbox.HeaderEnqueued] = at.UTC().String()
+		}
+		if !maps.Equal(have, wanted) {
+			t.Errorf("record %d: headers %q; the router makes %q", i, have, wanted)
+		}
+		if have[outbox.DebeziumID] != inserted[i].ID {
+			t.Errorf("record %d: id %q", i, have[outbox.DebeziumID])
+		}
+	}
+}
+
+// The settings that are tested are those that are documented.
+func TestDebeziumSettingsAreDocumented(t *testing.T) {
+	settings, err := os.ReadFile(filepath.Join("testdata", "connector.properties"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "interop.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(doc), "```properties\n"+string(settings)+"```\n") {
+		t.Error("docs/interop.md does not show testdata/connector.properties as it is")
+	}
+}
+
+// route sends rows through Debezium's event router.
+func route(t *testing.T, rows []row) (records []record) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	in, err := json.Marshal(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program(t, "javac") // java compiles the file itself, with what comes with javac
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, program(t, "java"), "-cp", filepath.Join(jars(ctx, t), "*"),
+		filepath.Join("testdata", "eventrouter", "Route.java"), filepath.Join("testdata", "connector.properties"))
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, stderr.Bytes())
+	}
+	if err := json.Unmarshal(out, &records); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if len(records) != len(rows) {
+		t.Fatalf("%d records of %d rows", len(records), len(rows))
+	}
+	return records
+}
+
+// program finds one that .ci/run installs.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatalf("Debezium's event router is a Java program: install it with: sudo apt-get install -y --no-install-recommends default-jdk-headless maven (%v)", err)
+	}
+	return path
+}
+
+// jars returns a folder with what testdata/eventrouter/pom.xml asks for. Maven fetches it once: it is kept among the user's caches, under
+// a name that changes with the pom.
+func jars(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	pom := filepath.Join("testdata", "eventrouter", "pom.xml")
+	text, err := os.ReadFile(pom)
+	if err != nil {
+		t.Fatal(err)
+	}
+	caches, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(caches, "txonce", "interop", fmt.Sprintf("eventrouter-%08x", crc32.ChecksumIEEE(text)))
+	if _, err := os.Stat(dir); err == nil {
+		return dir
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	temp, err := os.MkdirTemp(filepath.Dir(dir), "eventrouter-") // renamed when complete
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(temp)
+	lib := filepath.Join(temp, "lib")
+	out, err := exec.CommandContext(ctx, program(t, "mvn"), "--batch-mode", "--quiet", "--file", pom,
+		"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+lib).CombinedOutput()
+	if err != nil {
+		t.Fatalf("mvn: %v\n%s", err, out)
+	}
+	if err := os.Rename(lib, dir); err != nil {
+		if _, other := os.Stat(dir); other != nil { // nobody else was first
+			t.Fatal(err)
+		}
+	}
+	return dir
+}

@@ -1,0 +1,111 @@
+// Package interop shows that readers which people have understand what a relay publishes in the layouts of package outbox: the
+// SDK of CloudEvents, and whoever reads after Debezium's outbox event router. It is a module of its own, so that nobody
+// else gets their dependencies.
+package interop_test
+
+import (
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/migrations"
+	"github.com/txonce/txonce/outbox"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = time.Minute
+
+// box is an outbox on PostgreSQL, and a topic of one partition for its messages.
+type box struct {
+	pool    *pgxpool.Pool
+	store   *pgxstore.Store
+	brokers []string
+	topic   string
+}
+
+func newBox(t *testing.T) *box {
+	t.Helper()
+	dsn := testdb.Schema(t, testdb.Postgres(t))
+	db, err := sql.Open("pgx/v5", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := migrations.Apply(t.Context(), db, "postgres", ""); err != nil {
+		t.Fatal(err)
+	}
+	pool, err := pgxpool.New(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	store, err := pgxstore.New(pgxstore.Config{Pool: pool})
+	if err != nil {
+		t.Fatal(err)
+	}
+	brokers := testdb.Kafka(t)
+	return &box{pool: pool, store: store, brokers: brokers, topic: testdb.Topic(t, brokers, 1)}
+}
+
+// enqueue commits msgs.
+func (b *box) enqueue(t *testing.T, msgs ...outbox.Message) {
+	t.Helper()
+	err := pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error { return b.store.Enqueue(t.Context(), tx, msgs...) })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// relay publishes n messages to Kafka.
+func (b *box) relay(t *testing.T, layout outbox.Layout, n int) {
+	t.Helper()
+	client, err := sarama.NewClient(b.brokers, kafka.NewConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	events, err := kafka.NewPublisher(kafka.PublisherConfig{Client: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Close()
+	relay, err := outbox.NewRelay(outbox.Config{Queue: b.store, Publisher: events, Layout: layout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if published, err := relay.RunOnce(t.Context()); err != nil || published != n {
+		t.Fatalf("%d messages published, want %d (%v)", published, n, err)
+	}
+}
+
+// read returns the first n records of the topic.
+func (b *box) read(t *testing.T, n int) (records []*sarama.ConsumerMessage) {
+	t.Helper()
+	consumer, err := sarama.NewConsumer(b.brokers, kafka.NewConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer consumer.Close()
+	partition, err := consumer.ConsumePartition(b.topic, 0, sarama.OffsetOldest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer partition.Close()
+	for len(records) < n {
+		select {
+		case m := <-partition.Messages():
+			records = append(records, m)
+		case <-time.After(patience):
+			t.Fatalf("%d records, want %d", len(records), n)
+		}
+	}
+	return records
+}
