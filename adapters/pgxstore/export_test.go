@@ -1,6 +1,7 @@
 package pgxstore
 
 import (
+	"context"
 	"time"
 
 	"github.com/txonce/txonce/internal/claims"
@@ -18,3 +19,12 @@ func EndLease(s *Store, consumer string, window time.Duration, until time.Time) 
 
 // Flush reports whether duplicates write WAL.
 func Flush(s *Store) bool { return s.flush.Load() }
+
+// Subscribe tells of commits on s alone.
+func Subscribe(s *Store) (wake <-chan struct{}, stop func()) { return s.wakes.subscribe() }
+
+// Listen tells of commits anywhere.
+func Listen(ctx context.Context, s *Store) (wake <-chan struct{}, stop func()) { return s.listen(ctx) }
+
+// HoldAllUntil says that a session on s holds all shards.
+func HoldAllUntil(s *Store, t time.Time) { s.holdsAllUntil(t) }

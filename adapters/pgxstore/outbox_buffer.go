@@ -141,7 +141,7 @@ func (s *Store) writeAndCommit(ctx context.Context, tx pgx.Tx, rows []outgoing) 
 // lostBefore says of an error before COMMIT that the database was at fault, unless it is the database's answer, whose code
 // decides: then there was no COMMIT. Otherwise there may have been one, as it was on its way too.
 func lostBefore(err error) error {
-	if errors.As(err, new(*pgconn.PgError)) {
+	if errors.As(err, new(*pgconn.PgError)) || errors.As(err, new(databaseError)) {
 		return err
 	}
 	return databaseError{fmt.Errorf("pgxstore: commit: %w", err)}

@@ -1,0 +1,325 @@
+package pgxstore_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/internal/testdb"
+)
+
+func woken(wake <-chan struct{}) bool {
+	select {
+	case <-wake:
+		return true
+	default:
+		return false
+	}
+}
+
+// awaitWake fails the test where nothing comes; polling would hide that from everybody else.
+func awaitWake(t *testing.T, wake <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-wake:
+	case <-time.After(20 * time.Second):
+		t.Fatal("not woken")
+	}
+}
+
+// A session in the same process is woken by a commit that has messages, after it, and by nothing else.
+func TestOutboxWakesAfterCommit(t *testing.T) {
+	db := newOutboxDB(t, testdb.Postgres, 2)
+	wake, stop := pgxstore.Subscribe(db.store)
+	defer stop()
+	boom := errors.New("boom")
+	for _, tt := range []struct {
+		name string
+		do   func(s session, tx pgx.Tx) error
+		want bool
+	}{
+		{"nothing", func(session, pgx.Tx) error { return nil }, false},
+		{"messages", func(s session, tx pgx.Tx) error { s.enqueue(tx, "a"); return nil }, true},
+		{"messages that were written before COMMIT", func(s session, tx pgx.Tx) error { s.enqueue(tx, "b"); _ = tx.Conn(); return nil }, true},
+		{"messages through a wrapper", func(s session, tx pgx.Tx) error { s.enqueue(wrapped{tx}, "c"); return nil }, true},
+		{"messages of a handler that fails", func(s session, tx pgx.Tx) error { s.enqueue(tx, "d"); return boom }, false},
+		{"messages that the database refuses", func(s session, tx pgx.Tx) error {
+			s.enqueue(tx, "e")
+			s.exec(tx, `DROP TABLE outbox_messages`)
+			return nil
+		}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_ = db.inTx(t.Context(), func(tx pgx.Tx) error {
+				err := tt.do(session{t, db}, tx)
+				if woken(wake) {
+					t.Error("woken before the commit")
+				}
+				return err
+			})
+			if got := woken(wake); got != tt.want {
+				t.Errorf("woken %v, want %v", got, tt.want)
+			}
+		})
+	}
+	other := newStore(t, pgxstore.Config{Pool: db.pool})
+	otherWake, stopOther := pgxstore.Subscribe(other)
+	defer stopOther()
+	db.store.Wake(t.Context())
+	if !woken(wake) || woken(otherWake) {
+		t.Error("Wake must wake those on its Store, and they alone are in this process's reach")
+	}
+	stop()
+	db.store.Wake(t.Context())
+	if woken(wake) {
+		t.Error("woken after stop")
+	}
+}
+
+func TestOutboxWakesForMessagesOfAnotherStore(t *testing.T) {
+	db := newOutboxDB(t, testdb.Postgres, 2)
+	other := newStore(t, pgxstore.Config{Pool: db.pool})
+	wake, stop := pgxstore.Subscribe(other)
+	defer stop()
+	if err := db.inTx(t.Context(), func(tx pgx.Tx) error { return other.Enqueue(t.Context(), tx, message("a")) }); err != nil {
+		t.Fatal(err)
+	}
+	if !woken(wake) {
+		t.Error("the Store that has enqueued was not woken")
+	}
+}
+
+// A commit wakes whoever listens, through another Store and another pool, without one of the pool's connections; and again
+// after the connection was lost.
+func TestOutboxWakesAcrossProcesses(t *testing.T) {
+	for name, server := range map[string]func(testing.TB) string{"postgres15": testdb.Postgres, "postgres18": testdb.Postgres18} {
+		t.Run(name, func(t *testing.T) { // not in parallel: it counts goroutines
+			db := newOutboxDB(t, server, 2)
+			pool := testPool(t, db.dsn, 1)
+			conn, err := pool.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Release()
+			ignored := goleak.IgnoreCurrent()
+			schema := db.strings(t, `SELECT current_schema()`)[0]
+			relay := newStore(t, pgxstore.Config{Pool: pool, Schema: schema}) // another way to name the same schema
+			wake, stop := pgxstore.Listen(t.Context(), relay)
+			defer stop()
+			awaitWake(t, wake) // it listens
+			commit := func(id string) {
+				t.Helper()
+				if err := db.inTx(t.Context(), func(tx pgx.Tx) error { return db.store.Enqueue(t.Context(), tx, message(id)) }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			commit("a")
+			awaitWake(t, wake)
+			if err := pgx.BeginFunc(t.Context(), db.pool, func(tx pgx.Tx) error { return db.store.Enqueue(t.Context(), tx, message("b")) }); err != nil {
+				t.Fatal(err)
+			}
+			db.store.Wake(t.Context())
+			awaitWake(t, wake)
+
+			if n := len(db.listeners(t)); n != 1 {
+				t.Errorf("%d connections listen, want 1", n)
+			}
+			again, stopAgain := pgxstore.Listen(t.Context(), relay) // a second session shares it
+			commit("c")
+			awaitWake(t, wake)
+			awaitWake(t, again)
+			if n := len(db.listeners(t)); n != 1 {
+				t.Errorf("%d connections listen for two sessions, want 1", n)
+			}
+			stopAgain()
+
+			drain(wake)
+			db.exec(t, `SELECT pg_terminate_backend($1::int)`, db.listeners(t)[0])
+			awaitWake(t, wake) // for what was missed meanwhile
+			commit("d")
+			awaitWake(t, wake)
+			stop()
+			stop() // does nothing
+			goleak.VerifyNone(t, ignored)
+		})
+	}
+}
+
+func drain(wake <-chan struct{}) {
+	for woken(wake) {
+	}
+}
+
+// listeners are the processes that listen on the channel of db's schema.
+func (db *outboxDB) listeners(t *testing.T) []string {
+	return db.strings(t, `SELECT pid::text FROM pg_stat_activity
+		WHERE query = format('LISTEN "txonce_outbox_%s"', (SELECT relnamespace FROM pg_class WHERE oid = 'txonce_shards'::regclass))`)
+}
+
+// Where nobody answers, listening costs nothing but a try now and then, and ends at once when it is stopped.
+func TestOutboxListensToNobody(t *testing.T) {
+	pool, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	ignored := goleak.IgnoreCurrent()
+	asked := make(chan struct{}, 100)
+	cfg := pool.Config()
+	cfg.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { asked <- struct{}{}; return nil }
+	hooked, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := newStore(t, pgxstore.Config{Pool: hooked})
+	wake, stop := pgxstore.Listen(t.Context(), store)
+	for range 2 {
+		<-asked // the pool's hook is heard, and there is another try
+	}
+	store.Wake(t.Context())
+	awaitWake(t, wake)
+	stop()
+	hooked.Close()
+	goleak.VerifyNone(t, ignored)
+}
+
+// notifications records those of a schema, and in what state of its connection each NOTIFY was sent.
+type notifications struct {
+	mu     sync.Mutex
+	within int // sent within a transaction
+	sent   int
+}
+
+func (n *notifications) TraceQueryStart(ctx context.Context, conn *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	n.count(conn, d.SQL)
+	return ctx
+}
+func (n *notifications) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (n *notifications) TraceBatchStart(ctx context.Context, conn *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
+	for i, q := range d.Batch.QueuedQueries {
+		n.count(conn, q.SQL)
+		if i > 0 && notifies(q.SQL) {
+			n.within++
+		}
+	}
+	return ctx
+}
+func (n *notifications) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (n *notifications) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+
+func notifies(sql string) bool { return strings.Contains(strings.ToLower(sql), "notify") }
+
+func (n *notifications) count(conn *pgx.Conn, sql string) {
+	if !notifies(sql) {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.sent++
+	if conn.PgConn().TxStatus() != 'I' {
+		n.within++
+	}
+}
+
+// Many commits make few NOTIFYs, empty ones, none of them in a transaction with messages, and the last commit is told of.
+// No goroutine remains.
+func TestOutboxNotifiesSeldomAndOutside(t *testing.T) {
+	db := newOutboxDB(t, testdb.Postgres, 4)
+	listener, err := pgx.Connect(t.Context(), db.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close(t.Context())
+	channel := db.strings(t, `SELECT 'txonce_outbox_' || relnamespace FROM pg_class WHERE oid = 'txonce_shards'::regclass`)[0]
+	if _, err := listener.Exec(t.Context(), `LISTEN `+channel); err != nil {
+		t.Fatal(err)
+	}
+	counter := &notifications{}
+	cfg := db.pool.Config()
+	cfg.ConnConfig.Tracer = counter
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	db.store = newStore(t, pgxstore.Config{Pool: pool})
+	ignored := goleak.IgnoreCurrent()
+
+	const writers, commits = 4, 100
+	start := time.Now()
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for range commits {
+				if err := db.inTx(t.Context(), func(tx pgx.Tx) error {
+					return db.store.Enqueue(t.Context(), tx, message("a"))
+				}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	most := int(time.Since(start)/(5*time.Millisecond)) + 2
+	goleak.VerifyNone(t, ignored) // waits for the last NOTIFY
+	db.exec(t, `SELECT pg_notify($1, 'end')`, channel)
+	received := 0
+	for {
+		n, err := listener.WaitForNotification(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.Payload == "end" {
+			break
+		}
+		if n.Payload != "" {
+			t.Errorf("payload %q, want none", n.Payload)
+		}
+		received++
+	}
+	if received == 0 || received > most || received != counter.sent {
+		t.Errorf("%d commits: %d NOTIFYs sent, %d received; want at least 1 and at most %d", writers*commits, counter.sent, received, most)
+	}
+	if counter.within > 0 {
+		t.Errorf("%d NOTIFYs within a transaction, want none", counter.within)
+	}
+	t.Logf("%d commits in %v: %d NOTIFYs", writers*commits, time.Since(start), received)
+}
+
+// Where a session in this process holds all shards, nobody elsewhere needs a NOTIFY; and again when it no longer does.
+func TestOutboxNotifiesNobodyWhoHoldsNothing(t *testing.T) {
+	db := newOutboxDB(t, testdb.Postgres, 4)
+	relay := newStore(t, pgxstore.Config{Pool: db.pool})
+	wake, stop := pgxstore.Listen(t.Context(), relay)
+	defer stop()
+	awaitWake(t, wake)
+	for _, tt := range []struct {
+		name  string
+		until time.Time
+		want  bool
+	}{
+		{"holds all", time.Now().Add(time.Hour), false},
+		{"its hold ran out", time.Now().Add(-time.Second), true},
+		{"holds all again", time.Now().Add(time.Hour), false},
+		{"holds less", time.Time{}, true},
+	} {
+		ignored := goleak.IgnoreCurrent()
+		pgxstore.HoldAllUntil(db.store, tt.until)
+		if err := db.inTx(t.Context(), func(tx pgx.Tx) error { return db.store.Enqueue(t.Context(), tx, message("a")) }); err != nil {
+			t.Fatal(err)
+		}
+		goleak.VerifyNone(t, ignored) // waits for a NOTIFY that is on its way
+		db.exec(t, `SELECT pg_sleep(0.05)`)
+		if got := woken(wake); got != tt.want {
+			t.Errorf("%s: another process was woken %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
