@@ -18,6 +18,9 @@ type PostgresOutbox struct {
 	Parked                                            string
 	// Upkeep.
 	DropHolds, DropDead, Forget string
+	// Stats. The first two look at a bounded number of rows.
+	Look, Few, Blocks, Living string
+	Sample                    [3]string // of messages, delayed ones, parked ones
 }
 
 // held says whether the message c waits: for its own next try, or behind another one of its key. The time is that of the
@@ -30,6 +33,10 @@ const columns = `shard, seq, id, topic, key, payload, headers, enqueued_at`
 
 // holder says of a parked message p with a key that it holds back what comes later.
 const holder = `p.key IS NOT NULL AND NOT p.waiting AND p.keep_order < 2`
+
+// at finds message m by r. Written with =, the planner may begin with the messages, all of them, where statistics of a
+// moment when there were none say that this costs nothing; so there is nothing here that it could merge or hash.
+const at = `m.shard = ANY (ARRAY[r.shard]) AND m.seq BETWEEN r.seq AND r.seq`
 
 // guarded is true while Check has found every shard of this transaction.
 const guarded = `current_setting('txonce.settling', true) = 'on'`
@@ -96,7 +103,7 @@ WHERE s.shard = r.shard AND s.owner = $1::uuid`),
 	DELETE FROM @outbox_delayed d USING (
 		SELECT not_before, seq FROM @outbox_delayed WHERE not_before <= statement_timestamp()
 		ORDER BY not_before, seq LIMIT $1::bigint FOR UPDATE SKIP LOCKED
-	) AS first WHERE d.not_before = first.not_before AND d.seq = first.seq RETURNING d.*
+	) AS first WHERE d.not_before = ANY (ARRAY[first.not_before]) AND d.seq BETWEEN first.seq AND first.seq RETURNING d.*
 )
 INSERT INTO @outbox_messages (shard, id, topic, key, payload, headers, enqueued_at)
 SELECT shard, id, topic, key, payload, headers, enqueued_at FROM due ORDER BY not_before, seq`),
@@ -132,12 +139,12 @@ SELECT coalesce(array_agg(shard), '{}'), set_config('txonce.settling', CASE WHEN
 FROM mine`),
 
 		Sent: q(`DELETE FROM @outbox_messages m USING unnest($1::smallint[], $2::bigint[]) AS r(shard, seq)
-WHERE m.shard = r.shard AND m.seq = r.seq AND ` + guarded),
+WHERE ` + at + ` AND ` + guarded),
 
 		// Sent, where sent messages are kept.
 		Keep: q(`WITH gone AS (
 	DELETE FROM @outbox_messages m USING unnest($1::smallint[], $2::bigint[]) AS r(shard, seq)
-	WHERE m.shard = r.shard AND m.seq = r.seq AND ` + guarded + ` RETURNING m.*
+	WHERE ` + at + ` AND ` + guarded + ` RETURNING m.*
 )
 INSERT INTO @outbox_sent (seq, id, topic, key, payload, headers, enqueued_at)
 SELECT seq, id, topic, key, payload, headers, enqueued_at FROM gone`),
@@ -148,12 +155,12 @@ SELECT seq, id, topic, key, payload, headers, enqueued_at FROM gone`),
 	WHEN m.key IS NULL OR EXISTS (SELECT FROM @outbox_held h WHERE h.shard = m.shard AND h.key = m.key AND h.until = 'infinity')
 	THEN statement_timestamp() + r.delay * interval '1 second' END
 FROM unnest($1::smallint[], $2::bigint[], $3::integer[], $4::text[], $5::float8[]) AS r(shard, seq, attempts, cause, delay)
-WHERE m.shard = r.shard AND m.seq = r.seq AND ` + guarded),
+WHERE ` + at + ` AND ` + guarded),
 
 		HoldDeferred: q(`INSERT INTO @outbox_held AS h (shard, key, from_seq, until)
 SELECT m.shard, m.key, min(m.seq), statement_timestamp() + max(r.delay) * interval '1 second'
 FROM unnest($1::smallint[], $2::bigint[], $3::float8[]) AS r(shard, seq, delay)
-JOIN @outbox_messages m ON m.shard = r.shard AND m.seq = r.seq
+JOIN @outbox_messages m ON ` + at + `
 WHERE m.key IS NOT NULL AND ` + guarded + `
 GROUP BY m.shard, m.key
 ON CONFLICT (shard, key) DO UPDATE SET
@@ -164,7 +171,7 @@ WHERE h.until < 'infinity'`),
 		Park: q(`WITH gone AS (
 	DELETE FROM @outbox_messages m
 	USING unnest($1::smallint[], $2::bigint[], $3::integer[], $4::text[], $5::smallint[]) AS r(shard, seq, attempts, cause, keep_order)
-	WHERE m.shard = r.shard AND m.seq = r.seq AND ` + guarded + `
+	WHERE ` + at + ` AND ` + guarded + `
 	RETURNING m.*, r.attempts AS tried, r.cause AS why, r.keep_order
 )
 INSERT INTO @outbox_parked (` + columns + `, attempts, cause, keep_order)
@@ -174,7 +181,7 @@ SELECT ` + columns + `, tried, why, keep_order FROM gone`),
 		HoldParked: q(`INSERT INTO @outbox_held AS h (shard, key, from_seq, until, park)
 SELECT DISTINCT ON (p.shard, p.key) p.shard, p.key, p.seq, 'infinity'::timestamptz, p.keep_order = 1
 FROM unnest($1::bigint[]) AS r(seq)
-JOIN @outbox_parked p ON p.seq = r.seq
+JOIN @outbox_parked p ON p.seq BETWEEN r.seq AND r.seq
 WHERE p.key IS NOT NULL AND p.keep_order <> 2 AND ` + guarded + `
 ORDER BY p.shard, p.key, p.seq
 ON CONFLICT (shard, key) DO UPDATE SET from_seq = excluded.from_seq, until = excluded.until, park = excluded.park
@@ -192,7 +199,7 @@ WHERE EXISTS (SELECT FROM @outbox_held h WHERE h.shard = r.shard AND h.until = '
 	JOIN @outbox_held h ON h.shard = m.shard AND h.key = m.key AND h.from_seq <= m.seq AND h.until = 'infinity'
 	WHERE ` + guarded + ` LIMIT $3::bigint
 ), gone AS (
-	DELETE FROM @outbox_messages m USING behind WHERE m.shard = behind.shard AND m.seq = behind.seq
+	DELETE FROM @outbox_messages m USING behind WHERE m.shard = ANY (ARRAY[behind.shard]) AND m.seq BETWEEN behind.seq AND behind.seq
 	RETURNING m.*, behind.from_seq, behind.park
 )
 INSERT INTO @outbox_parked (` + columns + `, attempts, cause, behind, waiting, keep_order)
@@ -204,7 +211,7 @@ JOIN @outbox_held h ON h.shard = r.shard AND h.until = 'infinity'
 WHERE NOT EXISTS (SELECT FROM @outbox_parked p WHERE p.seq = h.from_seq AND ` + holder + `)
 LIMIT $2::bigint`),
 
-		Find: q(`SELECT p.seq, p.shard, p.key FROM unnest($1::bigint[]) AS r(seq) JOIN @outbox_parked p ON p.seq = r.seq ORDER BY p.seq`),
+		Find: q(`SELECT p.seq, p.shard, p.key FROM unnest($1::bigint[]) AS r(seq) JOIN @outbox_parked p ON p.seq BETWEEN r.seq AND r.seq ORDER BY p.seq`),
 
 		// Keeps away whoever settles or parks in this shard.
 		LockShard: q(`SELECT FROM @txonce_shards WHERE shard = $1::smallint FOR NO KEY UPDATE`),
@@ -212,14 +219,14 @@ LIMIT $2::bigint`),
 		// A message that stands behind one that stays does not go: it would only be parked again.
 		Unpark: q(`WITH gone AS (
 	DELETE FROM @outbox_parked p USING unnest($2::bigint[]) AS r(seq)
-	WHERE p.seq = r.seq AND p.shard = $1::smallint AND NOT EXISTS (
+	WHERE p.seq BETWEEN r.seq AND r.seq AND p.shard = $1::smallint AND NOT EXISTS (
 		SELECT FROM @outbox_parked h WHERE h.shard = p.shard AND h.key = p.key AND h.seq < p.seq
 			AND h.key IS NOT NULL AND NOT h.waiting AND h.keep_order < 2 AND h.seq <> ALL ($2::bigint[]))
 	RETURNING p.*
 )
 INSERT INTO @outbox_messages (` + columns + `) SELECT ` + columns + ` FROM gone`),
 
-		Discard: q(`DELETE FROM @outbox_parked p USING unnest($2::bigint[]) AS r(seq) WHERE p.seq = r.seq AND p.shard = $1::smallint`),
+		Discard: q(`DELETE FROM @outbox_parked p USING unnest($2::bigint[]) AS r(seq) WHERE p.seq BETWEEN r.seq AND r.seq AND p.shard = $1::smallint`),
 
 		// Of each key the first messages that wait behind nobody any more.
 		Release: q(`WITH free AS (
@@ -232,7 +239,7 @@ INSERT INTO @outbox_messages (` + columns + `) SELECT ` + columns + ` FROM gone`
 			AND p.seq < coalesce(first.seq, 9223372036854775807) ORDER BY p.seq LIMIT $3::bigint
 	) AS w
 ), gone AS (
-	DELETE FROM @outbox_parked p USING free WHERE p.seq = free.seq RETURNING p.*
+	DELETE FROM @outbox_parked p USING free WHERE p.seq BETWEEN free.seq AND free.seq RETURNING p.*
 )
 INSERT INTO @outbox_messages (` + columns + `, attempts) SELECT ` + columns + `, attempts FROM gone`),
 
@@ -264,11 +271,41 @@ FROM @outbox_parked p
 WHERE p.seq > $1::bigint AND ($2::text = '' OR p.topic = $2::text) AND ($3::bytea = '' OR p.key = $3::bytea)
 ORDER BY p.seq LIMIT $4::bigint`),
 
+		// The oldest message of each shard is its first.
+		Look: q(`SELECT clock_timestamp(), (
+	SELECT min(m.enqueued_at) FROM @txonce_shards s
+	CROSS JOIN LATERAL (SELECT enqueued_at FROM @outbox_messages WHERE shard = s.shard ORDER BY seq LIMIT 1) AS m
+), (SELECT count(*) FROM @outbox_held WHERE until > statement_timestamp())`),
+
+		// Of each table the first $1 rows by topic. waiting is of those that are parked.
+		Few: q(`SELECT 0, topic, false, count(*) FROM (SELECT topic FROM @outbox_messages ORDER BY shard, seq LIMIT $1::bigint) AS m GROUP BY topic
+UNION ALL
+SELECT 1, topic, false, count(*) FROM (SELECT topic FROM @outbox_delayed ORDER BY not_before, seq LIMIT $1::bigint) AS d GROUP BY topic
+UNION ALL
+SELECT 2, topic, waiting, count(*) FROM (SELECT topic, waiting FROM @outbox_parked ORDER BY seq LIMIT $1::bigint) AS p GROUP BY topic, waiting`),
+
+		// Their blocks, those of the generations together.
+		Blocks: q(`SELECT bytes / current_setting('block_size')::bigint FROM (VALUES
+	(0, (SELECT sum(pg_relation_size(inhrelid))::bigint FROM pg_inherits WHERE inhparent = '@outbox_messages'::regclass)),
+	(1, pg_relation_size('@outbox_delayed')),
+	(2, pg_relation_size('@outbox_parked'))
+) AS t(n, bytes) ORDER BY n`),
+
+		// Of a table with very many rows some blocks are counted: $1 percent of them.
+		Sample: [...]string{
+			q(`SELECT topic, false, count(*) FROM @outbox_messages TABLESAMPLE SYSTEM ($1::real) GROUP BY topic`),
+			q(`SELECT topic, false, count(*) FROM @outbox_delayed TABLESAMPLE SYSTEM ($1::real) GROUP BY topic`),
+			q(`SELECT topic, waiting, count(*) FROM @outbox_parked TABLESAMPLE SYSTEM ($1::real) GROUP BY topic, waiting`),
+		},
+
+		Living: q(`SELECT r.name, r.until, (SELECT count(*) FROM @txonce_shards s WHERE s.owner = r.owner)
+FROM @txonce_relays r WHERE r.until > clock_timestamp() ORDER BY r.name, r.until`),
+
 		DropHolds: q(`DELETE FROM @outbox_held WHERE until < statement_timestamp() - interval '10 seconds'`),
 		DropDead:  q(`DELETE FROM @txonce_relays WHERE until < clock_timestamp() - interval '1 minute'`),
 		Forget: q(`DELETE FROM @outbox_sent s USING (
 	SELECT sent_at, seq FROM @outbox_sent WHERE sent_at < statement_timestamp() - $1::float8 * interval '1 second'
 	ORDER BY sent_at, seq LIMIT $2::bigint FOR UPDATE SKIP LOCKED
-) AS first WHERE s.sent_at = first.sent_at AND s.seq = first.seq`),
+) AS first WHERE s.sent_at = ANY (ARRAY[first.sent_at]) AND s.seq BETWEEN first.seq AND first.seq`),
 	}
 }

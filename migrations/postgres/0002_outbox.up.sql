@@ -1,9 +1,15 @@
 -- Messages that are committed and not yet confirmed by their broker. They are leased by state, shard by shard, in the order of
 -- seq, which is assigned late in each transaction. Rows keep the shard that their key had when they were written.
 CREATE SEQUENCE outbox_seq AS bigint CACHE 1; -- a larger cache hands out numbers in another order than that of transactions
+
+-- Which generation of outbox_messages takes what comes. A sequence, because it is one number that is changed in place, whatever
+-- old transaction is open; nothing depends on where a message stands.
+CREATE SEQUENCE outbox_generation AS smallint MINVALUE 0 MAXVALUE 3 START 0 CYCLE CACHE 1;
+SELECT nextval('outbox_generation');
 CREATE TABLE outbox_messages (
     shard       smallint         NOT NULL,
     seq         bigint           NOT NULL DEFAULT nextval('outbox_seq'),
+    generation  smallint         NOT NULL DEFAULT pg_sequence_last_value('outbox_generation'),
     id          text COLLATE "C" NOT NULL,
     topic       text COLLATE "C" NOT NULL,
     key         bytea,                     -- NULL: no order
@@ -13,8 +19,12 @@ CREATE TABLE outbox_messages (
     attempts    integer          NOT NULL DEFAULT 0,
     retry_at    timestamptz,               -- of a message without key that failed; keys are held back in outbox_held
     cause       text,                      -- of the last failure
-    PRIMARY KEY (shard, seq)
-);
+    PRIMARY KEY (shard, seq, generation)
+) PARTITION BY LIST (generation);
+CREATE TABLE outbox_messages_0 PARTITION OF outbox_messages FOR VALUES IN (0);
+CREATE TABLE outbox_messages_1 PARTITION OF outbox_messages FOR VALUES IN (1);
+CREATE TABLE outbox_messages_2 PARTITION OF outbox_messages FOR VALUES IN (2);
+CREATE TABLE outbox_messages_3 PARTITION OF outbox_messages FOR VALUES IN (3);
 
 -- Messages whose not_before had not come when they were enqueued. They get a new seq when it has.
 CREATE TABLE outbox_delayed (
@@ -82,9 +92,10 @@ CREATE TABLE txonce_relays (
     until timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 CREATE TABLE txonce_shards (
-    shard smallint NOT NULL PRIMARY KEY,
-    owner uuid,
-    token bigint   NOT NULL DEFAULT 0
+    shard    smallint NOT NULL PRIMARY KEY,
+    owner    uuid,
+    token    bigint   NOT NULL DEFAULT 0,
+    returned bigint   NOT NULL DEFAULT 0 -- how often messages came back with an old seq
 ) WITH (fillfactor = 50);
 INSERT INTO txonce_shards (shard) SELECT generate_series(0, 63); -- their number never changes while there are messages
 
