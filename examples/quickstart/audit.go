@@ -9,30 +9,40 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// audit compares the ledger and the dead letters with the plan. It never looks at the claims: those are what is on
-// trial. Everything was delivered, so every message must have ended as exactly one of the two.
+// audit compares the ledger, the dead letters and the published events with the plan. It never looks at the claims and the
+// outbox: those are what is on trial. Everything was delivered, so every message must have ended as either a row of the
+// ledger, with its event, or a dead letter.
 type audit struct {
-	plan     *plan
-	charged  []uint16 // ledger rows per message
-	parked   []uint16 // dead letters per message
-	findings findings
+	plan      *plan
+	eventID   func(order string) string
+	charged   []uint16         // ledger rows per message
+	parked    []uint16         // dead letters per message
+	announced []uint16         // publications of its event, per message
+	balances  map[string]int64 // of each customer, by the events so far
+	findings  findings
 }
 
 // findings is what an audit found.
 type findings struct {
-	Effects          int // rows in the ledger
-	Lost             int // orders that nobody charged
-	Doubled          int // rows in the ledger that should not be there
-	MismatchesParked int
-	PoisonParked     int
-	UnprovableParked int
-	Suppressed       int      // deliveries that had no effect and were not parked
-	Problems         []string // what else is wrong, in words; the first few
-	problems         int
+	Effects             int // rows in the ledger
+	Lost                int // orders that nobody charged
+	Doubled             int // rows in the ledger that should not be there
+	MismatchesParked    int
+	PoisonParked        int
+	UnprovableParked    int
+	Suppressed          int // deliveries that had no effect and were not parked
+	Events              int // publications
+	EventsMissing       int // of charges
+	EventsRepublished   int
+	EventsOutOfOrder    int
+	EventsWithForeignID int      // than the one of their order
+	Problems            []string // what else is wrong, in words; the first few
+	problems            int
 }
 
-func newAudit(p *plan) *audit {
-	return &audit{plan: p, charged: make([]uint16, len(p.messages)), parked: make([]uint16, len(p.messages))}
+func newAudit(p *plan, eventID func(order string) string) *audit {
+	counts := func() []uint16 { return make([]uint16, len(p.messages)) }
+	return &audit{plan: p, eventID: eventID, charged: counts(), parked: counts(), announced: counts(), balances: map[string]int64{}}
 }
 
 // entry takes in one row of the ledger.
@@ -74,6 +84,35 @@ func (a *audit) letter(key string, reason consumer.Reason, payload []byte) {
 	if reason != want {
 		a.problem("%s was parked for %q", o.ID, reason)
 	}
+}
+
+// event takes in one record of the topic of events. Repeats may come late; only first occurrences are in order.
+func (a *audit) event(id, customer string, payload []byte) {
+	f := &a.findings
+	f.Events++
+	var e Charged
+	i, ok := 0, false
+	if json.Unmarshal(payload, &e) == nil {
+		i, ok = a.plan.Find(Order{ID: e.OrderID, Amount: e.Amount})
+	}
+	switch {
+	case !ok || customer != a.plan.Order(i).Customer:
+		a.problem("an event of customer %q is of no order: %q", customer, payload)
+		return
+	case id != a.eventID(e.OrderID):
+		f.EventsWithForeignID++
+		a.problem("an event for %s carries the ID %q, which is not the one of that order", e.OrderID, id)
+		return
+	}
+	if a.announced[i]++; a.announced[i] > 1 {
+		f.EventsRepublished++
+		return
+	}
+	if before := a.balances[customer]; e.Balance <= before {
+		f.EventsOutOfOrder++
+		a.problem("the event for %s, which made the balance of %s %d, came after one that made it %d", e.OrderID, customer, e.Balance, before)
+	}
+	a.balances[customer] = max(a.balances[customer], e.Balance)
 }
 
 func (a *audit) problem(format string, args ...any) {
@@ -123,14 +162,23 @@ func (a *audit) close() findings {
 			a.problem("%s for %d has %d dead letters instead of %d", id, p.Order(i).Amount, n, letters)
 		}
 	}
+	for i, m := range p.messages {
+		switch id := orderID(int(m.order)); {
+		case a.charged[i] > 0 && a.announced[i] == 0:
+			f.EventsMissing++
+			a.problem("the charge of %d for %s was never announced", p.Order(i).Amount, id)
+		case a.charged[i] == 0 && a.announced[i] > 0:
+			a.problem("a charge of %d for %s was announced and is not in the ledger", p.Order(i).Amount, id)
+		}
+	}
 	if more := f.problems - len(f.Problems); more > 0 {
 		f.Problems = append(f.Problems, fmt.Sprintf("and %d more", more))
 	}
 	return *f
 }
 
-// run reads what the workers left in db.
-func (a *audit) run(ctx context.Context, db *sql.DB) (findings, error) {
+// run reads what the workers left in db and on b.
+func (a *audit) run(ctx context.Context, db *sql.DB, b *broker) (findings, error) {
 	err := each(ctx, db, `SELECT order_id, amount FROM ledger`, func(scan func(...any) error) error {
 		var o Order
 		err := scan(&o.ID, &o.Amount)
@@ -149,6 +197,9 @@ func (a *audit) run(ctx context.Context, db *sql.DB) (findings, error) {
 	})
 	if err != nil {
 		return findings{}, fmt.Errorf("read the dead letters: %w", err)
+	}
+	if err := b.Events(ctx, a.event); err != nil {
+		return findings{}, err
 	}
 	return a.close(), nil
 }

@@ -33,7 +33,7 @@ func TestAudit(t *testing.T) {
 		},
 		{
 			name: "an order is lost", fault: func(o *remains) { o.rows[plain] = 0 }, problem: true,
-			want: func(f *findings) { f.Effects--; f.Lost++; f.Suppressed++ },
+			want: func(f *findings) { f.Effects--; f.Events--; f.Lost++; f.Suppressed++ },
 		},
 		{
 			name: "an order is charged twice", fault: func(o *remains) { o.rows[plain] = 2 }, problem: true,
@@ -48,6 +48,7 @@ func TestAudit(t *testing.T) {
 			fault: func(o *remains) { o.rows[second] = 1; o.letters[second] = nil },
 			want: func(f *findings) {
 				f.Effects++
+				f.Events++
 				f.Doubled++
 				f.MismatchesParked--
 				f.Suppressed += int(p.messages[second].copies) - 1
@@ -56,7 +57,7 @@ func TestAudit(t *testing.T) {
 		{
 			name: "neither content of a key is charged", problem: true,
 			fault: func(o *remains) { o.rows[first] = 0 },
-			want:  func(f *findings) { f.Effects--; f.Lost++; f.Suppressed++ },
+			want:  func(f *findings) { f.Effects--; f.Events--; f.Lost++; f.Suppressed++ },
 		},
 		{
 			name: "a mismatch is dropped", problem: true,
@@ -78,6 +79,7 @@ func TestAudit(t *testing.T) {
 			fault: func(o *remains) { o.rows[bad] = 1 },
 			want: func(f *findings) {
 				f.Effects++
+				f.Events++
 				f.Doubled++
 				f.Suppressed += int(p.messages[bad].copies) - 1
 			},
@@ -90,6 +92,7 @@ func TestAudit(t *testing.T) {
 			},
 			want: func(f *findings) {
 				f.Effects--
+				f.Events--
 				f.Lost++
 				f.PoisonParked++
 				f.Suppressed -= int(p.messages[plain].copies) - 1
@@ -99,6 +102,36 @@ func TestAudit(t *testing.T) {
 			name: "a charged order is parked as well", problem: true,
 			fault: func(o *remains) { o.letters[plain] = []consumer.Reason{consumer.ReasonUnprovable} },
 			want:  func(f *findings) { f.UnprovableParked++ },
+		},
+		{
+			name: "events are published again, late", fault: func(o *remains) { o.again = []int{first, plain, plain} },
+			want: func(f *findings) { f.Events += 3; f.EventsRepublished += 3 },
+		},
+		{
+			name: "a charge is not announced", fault: func(o *remains) { o.silent = []int{plain} }, problem: true,
+			want: func(f *findings) { f.Events--; f.EventsMissing++ },
+		},
+		{
+			name: "no charge is announced", problem: true,
+			fault: func(o *remains) {
+				for i := range p.messages {
+					o.silent = append(o.silent, i)
+				}
+			},
+			want: func(f *findings) { f.Events, f.EventsMissing = 0, f.Effects },
+		},
+		{
+			name: "events change places", fault: func(o *remains) { o.swapped = true }, problem: true,
+			want: func(f *findings) { f.EventsOutOfOrder++ },
+		},
+		{
+			name: "an event has another ID", fault: func(o *remains) { o.foreignID = []int{plain} }, problem: true,
+			want: func(f *findings) { f.EventsWithForeignID++; f.EventsMissing++ },
+		},
+		{
+			name: "what was not charged is announced", problem: true,
+			fault: func(o *remains) { o.rows[plain] = 0; o.announced = []int{plain} },
+			want:  func(f *findings) { f.Effects--; f.Lost++; f.Suppressed++ },
 		},
 		{
 			name: "somebody charges what nobody ordered", problem: true,
@@ -125,7 +158,9 @@ func TestAudit(t *testing.T) {
 
 func same(a, b findings) bool {
 	return a.Effects == b.Effects && a.Lost == b.Lost && a.Doubled == b.Doubled && a.MismatchesParked == b.MismatchesParked &&
-		a.PoisonParked == b.PoisonParked && a.UnprovableParked == b.UnprovableParked && a.Suppressed == b.Suppressed
+		a.PoisonParked == b.PoisonParked && a.UnprovableParked == b.UnprovableParked && a.Suppressed == b.Suppressed &&
+		a.Events == b.Events && a.EventsMissing == b.EventsMissing && a.EventsRepublished == b.EventsRepublished &&
+		a.EventsOutOfOrder == b.EventsOutOfOrder && a.EventsWithForeignID == b.EventsWithForeignID
 }
 
 // remains is what workers might leave behind.
@@ -133,6 +168,10 @@ type remains struct {
 	rows    []int
 	letters [][]consumer.Reason
 	foreign []Order
+
+	// What is special about events. Every row has one, unless it says otherwise here.
+	silent, again, foreignID, announced []int // messages
+	swapped                             bool  // two events of one customer
 }
 
 // faultless is what is left of a run without a fault.
@@ -155,7 +194,7 @@ func (o *remains) move(to, from int) { o.letters[to], o.letters[from] = o.letter
 
 func (o *remains) audit(t *testing.T, p *plan) findings {
 	t.Helper()
-	a := newAudit(p)
+	a := newAudit(p, eventID("charged", ""))
 	for i, n := range o.rows {
 		for range n {
 			a.entry(p.Order(i))
@@ -173,5 +212,44 @@ func (o *remains) audit(t *testing.T, p *plan) findings {
 			a.letter(p.Order(i).ID, r, payload)
 		}
 	}
+	o.announce(t, p, a)
 	return a.close()
+}
+
+// announce publishes the events: those of a customer in one order, whatever it is, each with a larger balance.
+func (o *remains) announce(t *testing.T, p *plan, a *audit) {
+	t.Helper()
+	type event struct{ id, customer, payload string }
+	var all, late []event
+	balance := map[string]int64{}
+	for i, n := range o.rows {
+		order := p.Order(i)
+		if slices.Contains(o.silent, i) || n == 0 && !slices.Contains(o.announced, i) {
+			continue
+		}
+		balance[order.Customer] += max(order.Amount, 1)
+		id := a.eventID(order.ID)
+		if slices.Contains(o.foreignID, i) {
+			id = a.eventID("order-0")
+		}
+		payload, err := json.Marshal(Charged{OrderID: order.ID, Amount: order.Amount, Balance: balance[order.Customer]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, event{id, order.Customer, string(payload)})
+		for _, j := range o.again {
+			if i == j {
+				late = append(late, all[len(all)-1])
+			}
+		}
+	}
+	if o.swapped {
+		of := func(e event) bool { return e.customer == "customer-03-1" }
+		i := slices.IndexFunc(all, of)
+		j := i + 1 + slices.IndexFunc(all[i+1:], of)
+		all[i], all[j] = all[j], all[i]
+	}
+	for _, e := range append(all, late...) {
+		a.event(e.id, e.customer, []byte(e.payload))
+	}
 }

@@ -14,16 +14,23 @@ import (
 
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/outbox"
 )
 
-// byHand is how the handler is often written: it notes which orders it has seen, but in a transaction of its own. It
-// passes every test in which nobody dies. It is a consumer.Processor, so the rest of the demo stays as it is.
+// byHand is how the handler is often written: it notes which orders it has seen, but in a transaction of its own, and
+// announces a charge when it is committed. It passes every test in which nobody dies. It is a consumer.Processor, so the
+// rest of the demo stays as it is.
 type byHand struct {
 	db      *sql.DB
-	way     string // "mark-first" or "effect-first"
+	book    ledger
+	events  outbox.Publisher
+	way     string // one of ways
 	reports *reporter
 	stop    *fault
 }
+
+// ways to go wrong.
+var ways = []string{"mark-first", "effect-first", "dual-write"}
 
 // Process implements consumer.Processor.
 func (b *byHand) Process(ctx context.Context, msg *consumer.Message) error {
@@ -36,8 +43,11 @@ func (b *byHand) Process(ctx context.Context, msg *consumer.Message) error {
 		return nil // logged by the better ones
 	}
 	handle := b.effectFirst
-	if b.way == "mark-first" {
+	switch b.way {
+	case "mark-first":
 		handle = b.markFirst
+	case "dual-write":
+		handle = b.dualWrite
 	}
 	if err := handle(ctx, o); err != nil {
 		return &consumer.RetryError{Err: err, After: 100 * time.Millisecond, Blameless: true}
@@ -47,13 +57,16 @@ func (b *byHand) Process(ctx context.Context, msg *consumer.Message) error {
 
 // markFirst loses an order when it dies in between: the next delivery takes itself for a duplicate.
 func (b *byHand) markFirst(ctx context.Context, o Order) error {
-	first, err := b.mark(ctx, o)
+	first, err := b.mark(ctx, b.db, o)
 	if err != nil || !first {
 		return err
 	}
 	b.stop.At(o.ID)
-	_, err = b.db.ExecContext(ctx, insertCharge, o.ID, o.Amount)
-	return err
+	balance, err := b.charge(ctx, b.db, o)
+	if err != nil {
+		return err
+	}
+	return b.announce(ctx, o, balance)
 }
 
 // effectFirst charges twice when it dies in between: the next delivery finds no mark.
@@ -63,16 +76,67 @@ func (b *byHand) effectFirst(ctx context.Context, o Order) error {
 	if err != nil || seen {
 		return err
 	}
-	if _, err := b.db.ExecContext(ctx, insertCharge, o.ID, o.Amount); err != nil {
+	balance, err := b.charge(ctx, b.db, o)
+	if err != nil {
+		return err
+	}
+	if err := b.announce(ctx, o, balance); err != nil {
 		return err
 	}
 	b.stop.At(o.ID)
-	_, err = b.mark(ctx, o)
+	_, err = b.mark(ctx, b.db, o)
 	return err
 }
 
-func (b *byHand) mark(ctx context.Context, o Order) (first bool, err error) {
-	done, err := b.db.ExecContext(ctx, `INSERT INTO seen (order_id) VALUES ($1) ON CONFLICT DO NOTHING`, o.ID)
+// dualWrite charges each order once, and loses the event when it dies in between: the next delivery is a duplicate.
+func (b *byHand) dualWrite(ctx context.Context, o Order) error {
+	tx, err := b.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	first, err := b.mark(ctx, tx, o)
+	if err != nil || !first {
+		return err
+	}
+	balance, err := b.charge(ctx, tx, o)
+	if err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	b.stop.At(o.ID)
+	return b.announce(ctx, o, balance)
+}
+
+// execer is a *sql.DB or a *sql.Tx.
+type execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+func (b *byHand) charge(ctx context.Context, in execer, o Order) (balance int64, err error) {
+	if _, err = in.ExecContext(ctx, insertCharge, o.ID, o.Amount); err == nil {
+		err = in.QueryRowContext(ctx, addToAccount, o.Customer, o.Amount).Scan(&balance)
+	}
+	return balance, err
+}
+
+// announce publishes the event under the order's own ID.
+func (b *byHand) announce(ctx context.Context, o Order, balance int64) error {
+	event := b.book.charged(o, balance)
+	event.Headers = map[string]string{outbox.HeaderID: o.ID}
+	for _, err := range b.events.Publish(ctx, []outbox.Message{event}) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *byHand) mark(ctx context.Context, in execer, o Order) (first bool, err error) {
+	done, err := in.ExecContext(ctx, `INSERT INTO seen (order_id) VALUES ($1) ON CONFLICT DO NOTHING`, o.ID)
 	if err != nil {
 		return false, err
 	}
@@ -94,9 +158,14 @@ func workBroken(ctx context.Context, w workerConfig, way string, reports *report
 		return err
 	}
 	defer client.Close()
+	events, err := kafka.NewPublisher(kafka.PublisherConfig{Client: client})
+	if err != nil {
+		return err
+	}
+	defer events.Close()
 	orders, err := kafka.NewSubscriber(kafka.SubscriberConfig{
-		Client: client, Group: w.Group, Topics: []string{w.Topic}, Trace: w.KafkaTrace,
-		Processor: &byHand{db: db, way: way, reports: reports, stop: stop},
+		Client: client, Group: w.Group, Topics: []string{w.Orders}, Trace: w.KafkaTrace,
+		Processor: &byHand{db: db, book: ledger{events: w.Events}, events: events, way: way, reports: reports, stop: stop},
 	})
 	if err != nil {
 		return err

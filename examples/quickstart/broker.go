@@ -17,10 +17,11 @@ import (
 // sessionTimeout is how long a group waits for a member that is silent. 6 s is the least that a Kafka takes by default.
 const sessionTimeout = 6 * time.Second
 
-// broker is the Kafka of one run, real or not, with the run's topic and consumer group on it.
+// broker is the Kafka of one run, real or not, with the run's topics and consumer group on it.
 type broker struct {
 	addresses []string
-	topic     string
+	topic     string // of orders
+	events    string // topic
 	group     string
 	fake      *kfake.Cluster // nil: a real one
 	client    sarama.Client
@@ -28,9 +29,9 @@ type broker struct {
 	ends      []int64 // per partition, once everything is produced
 }
 
-// openBroker starts a Kafka within this process, or connects to the one at addresses. It makes the topic name.
+// openBroker starts a Kafka within this process, or connects to the one at addresses. It makes the topics.
 func openBroker(addresses []string, name string) (*broker, error) {
-	b := &broker{addresses: addresses, topic: name, group: name}
+	b := &broker{addresses: addresses, topic: name, events: name + "_events", group: name}
 	if err := b.open(); err != nil {
 		return nil, errors.Join(err, b.Close(context.Background()))
 	}
@@ -55,17 +56,22 @@ func (b *broker) open() (err error) {
 	cfg.Producer.Partitioner = sarama.NewManualPartitioner
 	cfg.Producer.Flush.Frequency = 10 * time.Millisecond
 	cfg.ChannelBufferSize = 4096
+	cfg.Consumer.MaxWaitTime = 50 * time.Millisecond
 	if b.client, err = sarama.NewClient(b.addresses, cfg); err != nil {
 		return fmt.Errorf("connect to Kafka at %q: %w", b.addresses, err)
 	}
 	if b.admin, err = sarama.NewClusterAdminFromClient(b.client); err != nil {
 		return fmt.Errorf("connect to Kafka's controller: %w", err)
 	}
-	if err := b.admin.CreateTopic(b.topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}, false); err != nil {
-		return fmt.Errorf("create topic %s: %w", b.topic, err)
+	for _, topic := range b.topics() {
+		if err := b.admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}, false); err != nil {
+			return fmt.Errorf("create topic %s: %w", topic, err)
+		}
 	}
 	return nil
 }
+
+func (b *broker) topics() []string { return []string{b.topic, b.events} }
 
 // Produce sends every delivery of p and notes where the partitions end.
 func (b *broker) Produce(ctx context.Context, p *plan, progress func(done int)) error {
@@ -99,13 +105,19 @@ func (b *broker) Produce(ctx context.Context, p *plan, progress func(done int)) 
 	if err != nil {
 		return fmt.Errorf("produce: %w", err)
 	}
-	b.ends = make([]int64, partitions)
-	for i := range b.ends {
-		if b.ends[i], err = b.client.GetOffset(b.topic, int32(i), sarama.OffsetNewest); err != nil {
-			return fmt.Errorf("read the end of partition %d: %w", i, err)
+	b.ends, err = b.endsOf(b.topic)
+	return err
+}
+
+// endsOf returns where the partitions of a topic end.
+func (b *broker) endsOf(topic string) (ends []int64, err error) {
+	ends = make([]int64, partitions)
+	for i := range ends {
+		if ends[i], err = b.client.GetOffset(topic, int32(i), sarama.OffsetNewest); err != nil {
+			return nil, fmt.Errorf("read the end of partition %d of %s: %w", i, topic, err)
 		}
 	}
-	return nil
+	return ends, nil
 }
 
 // await returns when n messages are confirmed, or with the first error.
@@ -128,7 +140,7 @@ func (b *broker) record(p *plan, d delivery, start time.Time) *sarama.ProducerMe
 		Topic:     b.topic,
 		Partition: int32(d.partition),
 		Key:       sarama.StringEncoder(o.ID),
-		Value:     sarama.StringEncoder(fmt.Sprintf(`{"order_id":%q,"amount":%d}`, o.ID, o.Amount)),
+		Value:     sarama.StringEncoder(fmt.Sprintf(`{"order_id":%q,"customer":%q,"amount":%d}`, o.ID, o.Customer, o.Amount)),
 		Timestamp: p.PlacedAt(int(d.message), start),
 	}
 }
@@ -180,8 +192,10 @@ func (b *broker) Close(ctx context.Context) error {
 	var errs []error
 	if b.admin != nil && b.fake == nil {
 		errs = append(errs, b.removeGroup(ctx))
-		if err := b.admin.DeleteTopic(b.topic); err != nil && !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
-			errs = append(errs, fmt.Errorf("delete topic %s: %w", b.topic, err))
+		for _, topic := range b.topics() {
+			if err := b.admin.DeleteTopic(topic); err != nil && !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
+				errs = append(errs, fmt.Errorf("delete topic %s: %w", topic, err))
+			}
 		}
 	}
 	if b.client != nil {

@@ -18,14 +18,19 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
+// leaseTTL is short, so that what a killed worker held is taken over within the demo's few seconds.
+const leaseTTL = 2 * time.Second
+
 // workerConfig is what worker.go is told.
 type workerConfig struct {
 	Database   string // DSN
 	Driver     string // of database/sql
 	Dialect    sqlstore.Dialect
 	Kafka      []string
-	Topic      string
+	Orders     string // topic
+	Events     string // topic
 	Group      string
+	LeaseTTL   time.Duration // of the outbox: how long the others wait for a relay that was killed
 	Sarama     *sarama.Config
 	Trace      *consumer.Trace
 	KafkaTrace *kafka.Trace
@@ -77,9 +82,10 @@ func obey(in *bufio.Reader, stop *fault) {
 func (s settings) work(ctx context.Context, reports *reporter, stop *fault) error {
 	w := workerConfig{
 		Database: s.Database, Driver: s.Driver, Dialect: sqlstore.Postgres,
-		Kafka: s.Kafka, Topic: s.Topic, Group: s.Group, Sarama: s.sarama(),
+		Kafka: s.Kafka, Orders: s.Orders, Events: s.Events, Group: s.Group, Sarama: s.sarama(), LeaseTTL: leaseTTL,
 		Trace: reports.trace(), KafkaTrace: reports.kafkaTrace(),
 	}
+	book := ledger{events: s.Events}
 	if s.Store == "sqlite" {
 		w.Dialect = sqlstore.SQLite
 	}
@@ -87,9 +93,9 @@ func (s settings) work(ctx context.Context, reports *reporter, stop *fault) erro
 	case s.Broken != "":
 		return workBroken(ctx, w, s.Broken, reports, stop)
 	case s.Store == "pgx":
-		return workOnPgx(ctx, w, within(stop, chargePgx))
+		return workOnPgx(ctx, w, within(stop, book.onPgx))
 	default:
-		return workOnSQL(ctx, w, within(stop, chargeSQL))
+		return workOnSQL(ctx, w, within(stop, book.onSQL))
 	}
 }
 

@@ -58,6 +58,7 @@ func (d *database) open(ctx context.Context, o options, name string) (err error)
 	}
 	for _, table := range [...]string{
 		`CREATE TABLE ledger (order_id text NOT NULL, amount bigint NOT NULL)`,
+		`CREATE TABLE accounts (customer text NOT NULL PRIMARY KEY, balance bigint NOT NULL)`,
 		`CREATE TABLE seen (order_id text NOT NULL PRIMARY KEY)`, // of broken.go
 	} {
 		if _, err := d.db.ExecContext(ctx, table); err != nil {
@@ -65,6 +66,15 @@ func (d *database) open(ctx context.Context, o options, name string) (err error)
 		}
 	}
 	return nil
+}
+
+// Pending is how many events are committed and not known to be published.
+func (d *database) Pending(ctx context.Context) (n int, err error) {
+	err = d.db.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM outbox_messages) + (SELECT count(*) FROM outbox_parked)`).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count the pending events: %w", err)
+	}
+	return n, nil
 }
 
 // Close removes what openDatabase made.

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"sync"
+
+	"github.com/txonce/txonce/outbox"
 )
 
 // fault stops a worker at the worst place: in the middle of an order's work, where the parent then kills it.
@@ -31,10 +33,10 @@ func (f *fault) Next() {
 	f.after = 1
 }
 
-// within lets a worker stop after charge has written the ledger's row, before anything is committed.
-func within[TTx any](f *fault, charge func(context.Context, TTx, Order) error) func(context.Context, TTx, Order) error {
-	return func(ctx context.Context, tx TTx, o Order) error {
-		err := charge(ctx, tx, o)
+// within lets a worker stop after charge has written the ledger's row and enqueued the event, before anything is committed.
+func within[TTx any](f *fault, charge handler[TTx]) handler[TTx] {
+	return func(ctx context.Context, tx TTx, events outbox.Writer[TTx], o Order) error {
+		err := charge(ctx, tx, events, o)
 		if err == nil {
 			f.At(o.ID)
 		}

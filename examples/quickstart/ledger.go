@@ -3,39 +3,90 @@ package main
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/outbox"
 )
 
-// Order is what the topic carries, as JSON.
+// Order is what the topic of orders carries, as JSON.
 type Order struct {
-	ID     string `json:"order_id"`
-	Amount int64  `json:"amount"` // in cents
+	ID       string `json:"order_id"`
+	Customer string `json:"customer"`
+	Amount   int64  `json:"amount"` // in cents
+}
+
+// Charged is what the topic of events carries, as JSON. Events of a customer are in the order of its balance.
+type Charged struct {
+	OrderID string `json:"order_id"`
+	Amount  int64  `json:"amount"`
+	Balance int64  `json:"balance"` // of the customer's account, with this charge
+}
+
+// store is what a worker keeps its claims, effects and events in.
+type store[TTx any] interface {
+	dedup.Store[TTx]
+	outbox.Writer[TTx]
+	outbox.Queue
+}
+
+// handler charges an order as part of tx, and enqueues the event that says so.
+type handler[TTx any] func(ctx context.Context, tx TTx, events outbox.Writer[TTx], o Order) error
+
+// ledger is where orders are charged.
+type ledger struct {
+	events string // the topic
 }
 
 // errAmount is what makes an order poison.
 var errAmount = errors.New("amount is not positive")
 
-// insertCharge knows nothing of duplicates, and the ledger has no unique key: if a handler runs twice, that shows.
-const insertCharge = `INSERT INTO ledger (order_id, amount) VALUES ($1, $2)`
+const (
+	// insertCharge knows nothing of duplicates, and the ledger has no unique key: if a handler runs twice, that shows.
+	insertCharge = `INSERT INTO ledger (order_id, amount) VALUES ($1, $2)`
 
-// chargePgx charges an order: an ordinary handler, with an ordinary transaction.
-func chargePgx(ctx context.Context, tx pgx.Tx, o Order) error {
+	// addToAccount locks the customer's row until the transaction ends, so that charges of a customer follow each other, and
+	// so do their events.
+	addToAccount = `INSERT INTO accounts (customer, balance) VALUES ($1, $2)
+		ON CONFLICT (customer) DO UPDATE SET balance = accounts.balance + excluded.balance RETURNING balance`
+)
+
+// onPgx charges an order: an ordinary handler, with an ordinary transaction.
+func (l ledger) onPgx(ctx context.Context, tx pgx.Tx, events outbox.Writer[pgx.Tx], o Order) error {
 	if o.Amount <= 0 {
 		return consumer.Permanent(errAmount)
 	}
-	_, err := tx.Exec(ctx, insertCharge, o.ID, o.Amount)
-	return err
+	if _, err := tx.Exec(ctx, insertCharge, o.ID, o.Amount); err != nil {
+		return err
+	}
+	var balance int64
+	if err := tx.QueryRow(ctx, addToAccount, o.Customer, o.Amount).Scan(&balance); err != nil {
+		return err
+	}
+	return events.Enqueue(ctx, tx, l.charged(o, balance))
 }
 
-// chargeSQL is the same on database/sql.
-func chargeSQL(ctx context.Context, tx *sql.Tx, o Order) error {
+// onSQL is the same on database/sql.
+func (l ledger) onSQL(ctx context.Context, tx *sql.Tx, events outbox.Writer[*sql.Tx], o Order) error {
 	if o.Amount <= 0 {
 		return consumer.Permanent(errAmount)
 	}
-	_, err := tx.ExecContext(ctx, insertCharge, o.ID, o.Amount)
-	return err
+	if _, err := tx.ExecContext(ctx, insertCharge, o.ID, o.Amount); err != nil {
+		return err
+	}
+	var balance int64
+	if err := tx.QueryRowContext(ctx, addToAccount, o.Customer, o.Amount).Scan(&balance); err != nil {
+		return err
+	}
+	return events.Enqueue(ctx, tx, l.charged(o, balance))
+}
+
+// charged is the event. Its ID is derived by Enqueue, from the order that is handled.
+func (l ledger) charged(o Order, balance int64) outbox.Message {
+	payload, _ := json.Marshal(Charged{OrderID: o.ID, Amount: o.Amount, Balance: balance}) // cannot fail: strings and numbers
+	return outbox.Message{Topic: l.events, Key: o.Customer, Payload: payload}
 }

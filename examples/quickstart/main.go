@@ -6,20 +6,22 @@
 // partitions; a few are poison, and a few reuse an order's key for other content. Three worker processes of one consumer
 // group charge them to a ledger that has no unique key, so that whatever is charged twice shows. Workers are killed with
 // SIGKILL inside an open transaction, after the ledger's row is written and before it is committed, and started again.
-// When the group has committed every offset, an audit compares the ledger and the dead letters with what was produced.
+// Each charge enqueues an event in the same transaction, and every worker relays what is in the outbox, so relays die with
+// their workers and others take over. When the group has committed every offset and the outbox is empty, an audit compares
+// the ledger, the dead letters and the topic of events with what was produced.
 //
 // By default the database is a SQLite file and Kafka runs in this process (kfake); -store and -broker take real ones:
 //
 //	make services-up
 //	go run ./examples/quickstart -store pgx -broker kafka -messages 200000 -kill-every 2s -json
 //
-// worker.go is the file to copy. ledger.go is its handler. The rest makes the trouble and counts: plan.go decides by
+// worker.go is the file to copy; worker_sql.go is what is different on database/sql. ledger.go is the handler. The rest makes the trouble and counts: plan.go decides by
 // -seed what is delivered and who dies when, broker.go and database.go make a place for the run and remove it,
 // supervise.go and process.go run the workers, fault.go stops one where it is to be killed, audit.go judges.
 //
 // -broken mark-first and -broken effect-first replace the worker by the code that people write by hand, with the claim
-// in a transaction of its own (broken.go). The audit then finds lost or doubled orders: an audit that cannot fail
-// proves nothing.
+// in a transaction of its own, -broken dual-write by one that publishes when it has committed (broken.go). The audit then
+// finds lost or doubled orders, or missing events: an audit that cannot fail proves nothing.
 //
 // # Figures
 //
@@ -27,12 +29,15 @@
 // Every message ends as one row of the ledger (effects) or parked; duplicates_suppressed are the deliveries that did
 // neither, by subtraction. redelivered counts what the group delivered once more after a kill or a rebalance; a worker
 // that is killed takes what it had not reported with it, so that is a lower bound. lost are orders that nobody charged,
-// doubled the rows of the ledger that should not be there. rebalances counts the generations of the group after the
+// doubled the rows of the ledger that should not be there. events are the records of the topic of events; events_missing are
+// charges that were never announced; events_republished are publications after the first, which a kill between a
+// publication and the note of it makes, and receivers tell by their ID; events_out_of_order are first ones behind a
+// later one of their customer; events_with_foreign_id do not carry the ID that belongs to their order. rebalances counts the generations of the group after the
 // first. longest_stall_seconds is the longest time in which nothing was finished by any worker, the forming of the
 // group included; seconds and per_second count from the start of the first worker until every offset is committed.
 //
-// The exit code is 0 when the run is complete, nothing is lost or doubled, and what was planted is parked, once each;
-// 1 when not; 2 for a command line that makes no sense.
+// The exit code is 0 when the run is complete, nothing is lost or doubled, what was planted is parked, once each, and every
+// charge is announced under its ID and in order; 1 when not; 2 for a command line that makes no sense.
 package main
 
 import (
@@ -104,15 +109,15 @@ func run(ctx context.Context, o options, say *terminal) (ok bool, err error) {
 	say.print("%s deliveries lie on %d partitions of topic %s, produced in %.1f s",
 		thousands(int64(len(p.deliveries))), partitions, name, time.Since(begin).Seconds())
 
-	s := &supervisor{plan: p, broker: b, every: o.killEvery, verbose: o.verbose, say: say, template: settings{
-		Store: o.store, Driver: db.driver, Database: db.dsn, Kafka: b.addresses, Topic: b.topic, Group: b.group,
+	s := &supervisor{plan: p, broker: b, pending: db.Pending, every: o.killEvery, verbose: o.verbose, say: say, template: settings{
+		Store: o.store, Driver: db.driver, Database: db.dsn, Kafka: b.addresses, Orders: b.topic, Events: b.events, Group: b.group,
 		Rebalance: o.rebalance, Broken: o.broken,
 	}}
 	out, failed := s.run(ctx)
 	if ctx.Err() != nil {
 		return false, errors.New("interrupted; what it made is removed")
 	}
-	found, err := newAudit(p).run(ctx, db.db)
+	found, err := newAudit(p, eventID(b.events, o.broken)).run(ctx, db.db, b)
 	if err != nil {
 		return false, errors.Join(failed, err)
 	}
@@ -123,7 +128,7 @@ func run(ctx context.Context, o options, say *terminal) (ok bool, err error) {
 func conclude(o options, p *plan, out outcome, found findings, b *broker, say *terminal) (ok bool) {
 	f := newFigures(p, out, found)
 	if !f.Complete {
-		say.print("\nNOT COMPLETE: for %.0f s nothing has moved\n%s", out.idle.Seconds(), b.missing(out.progress.ends))
+		say.print("\nNOT COMPLETE: for %.0f s nothing has moved\n%s  %d events are pending", out.idle.Seconds(), b.missing(out.progress.ends), out.progress.pending)
 	}
 	say.print("\n%s", f.table(p))
 	for _, problem := range found.Problems {
@@ -133,7 +138,7 @@ func conclude(o options, p *plan, out outcome, found findings, b *broker, say *t
 		say.print("%s", f.line())
 	}
 	return f.Complete && f.Lost == 0 && f.Doubled == 0 && f.PoisonParked == p.poison && f.MismatchesParked == p.reused &&
-		f.UnprovableParked == 0 && len(found.Problems) == 0
+		f.UnprovableParked == 0 && f.EventsMissing == 0 && f.EventsOutOfOrder == 0 && f.EventsWithForeignID == 0 && len(found.Problems) == 0
 }
 
 // cleanUp removes something, also when ctx has ended, within bounds.

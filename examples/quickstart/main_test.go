@@ -66,7 +66,8 @@ func runDemo(t *testing.T, args ...string) result {
 		t.Fatalf("%v: the last line is not a JSON object:\n%s", args, r.output)
 	}
 	want := strings.Fields("complete messages deliveries duplicates_suppressed effects lost doubled mismatches_parked poison_parked " +
-		"unprovable_parked kills rebalances redelivered longest_stall_seconds seconds per_second")
+		"unprovable_parked events events_missing events_republished events_out_of_order events_with_foreign_id " +
+		"kills rebalances redelivered longest_stall_seconds seconds per_second")
 	if got := slices.Sorted(maps.Keys(fields)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 		t.Errorf("the JSON object has the fields %v", got)
 	}
@@ -83,11 +84,12 @@ func (r result) check(t *testing.T, messages int) {
 	t.Helper()
 	p := newPlan(messages, 0) // any seed plants as many
 	if r.code != 0 || !r.Complete || r.Lost != 0 || r.Doubled != 0 || r.UnprovableParked != 0 ||
-		r.PoisonParked != p.poison || r.MismatchesParked != p.reused {
+		r.PoisonParked != p.poison || r.MismatchesParked != p.reused ||
+		r.EventsMissing != 0 || r.EventsOutOfOrder != 0 || r.EventsWithForeignID != 0 {
 		t.Errorf("exit code %d", r.code)
 	}
 	if r.Messages != messages || r.Effects != messages-p.poison-p.reused || r.Deliveries < messages || r.Deliveries > maxCopies*messages ||
-		r.DuplicatesSuppressed < r.Deliveries-maxCopies*(p.poison+p.reused)-r.Effects || r.Seconds <= 0 || r.PerSecond <= 0 {
+		r.Events != r.Effects+r.EventsRepublished || r.DuplicatesSuppressed < r.Deliveries-maxCopies*(p.poison+p.reused)-r.Effects || r.Seconds <= 0 || r.PerSecond <= 0 {
 		t.Error("the figures do not fit together")
 	}
 	kill := firstKill.FindStringSubmatch(r.output)
@@ -170,9 +172,10 @@ func gone(t *testing.T, name, dsn string, brokers []string) {
 		t.Fatal(err)
 	}
 	_, topic := topics[name]
+	_, events := topics[name+"_events"]
 	_, group := groups[name]
-	if schemas > 0 || topic || group {
-		t.Errorf("%s is left behind: schema %v, topic %v, group %v", name, schemas > 0, topic, group)
+	if schemas > 0 || topic || events || group {
+		t.Errorf("%s is left behind: schema %v, topic %v, topic of events %v, group %v", name, schemas > 0, topic, events, group)
 	}
 }
 
@@ -182,7 +185,7 @@ func TestBrokenIsFound(t *testing.T) {
 	if testing.Short() {
 		seeds = 3
 	}
-	for _, way := range []string{"mark-first", "effect-first"} {
+	for _, way := range ways {
 		t.Run(way, func(t *testing.T) {
 			var mu sync.Mutex
 			found := 0
@@ -191,11 +194,8 @@ func TestBrokenIsFound(t *testing.T) {
 					t.Run(strconv.Itoa(seed), func(t *testing.T) {
 						t.Parallel()
 						r := runDemo(t, "-broken", way, "-messages", "100", "-seed", strconv.Itoa(seed))
-						bad := r.Lost
-						if way == "effect-first" {
-							bad = r.Doubled
-						}
-						if !r.Complete || r.code != 1 || bad == 0 {
+						bad := map[string]int{"mark-first": r.Lost, "effect-first": r.Doubled, "dual-write": r.EventsMissing}
+						if !r.Complete || r.code != 1 || bad[way] == 0 {
 							t.Errorf("exit code %d:\n%s", r.code, r.output)
 							return
 						}
@@ -288,6 +288,14 @@ func TestMissingServers(t *testing.T) {
 		if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
 			t.Errorf("%s: left behind: %v, %v", tt.args, left, err)
 		}
+	}
+}
+
+// TestWorkerIsShort: the file to copy can be read at a glance.
+func TestWorkerIsShort(t *testing.T) {
+	text, err := os.ReadFile("worker.go")
+	if lines := bytes.Count(text, []byte("\n")); err != nil || lines >= 80 {
+		t.Errorf("worker.go has %d lines, want fewer than 80 (%v)", lines, err)
 	}
 }
 

@@ -24,7 +24,7 @@ type options struct {
 	kafka     []string
 	killEvery time.Duration
 	rebalance string // eager or cooperative
-	broken    string // "", mark-first or effect-first
+	broken    string // "" or one of ways
 	json      bool
 	verbose   bool
 }
@@ -43,7 +43,7 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	flags.StringVar(&brokers, "kafka", "", "Kafka's `brokers`, host:port,… (default: $TXONCE_KAFKA, or what make services-up has started)")
 	flags.DurationVar(&o.killEvery, "kill-every", 0, "go on killing workers about this often (default: the planned kills only)")
 	flags.StringVar(&o.rebalance, "rebalance", "cooperative", "how the group shares out partitions: eager or cooperative")
-	flags.StringVar(&o.broken, "broken", "", "make it wrong, to see the audit fail: mark-first or effect-first")
+	flags.StringVar(&o.broken, "broken", "", "make it wrong, to see the audit fail: "+strings.Join(ways, ", "))
 	flags.BoolVar(&o.json, "json", false, "end with the figures as one line of JSON")
 	flags.BoolVar(&o.verbose, "v", false, "show what the workers log")
 	if err := flags.Parse(args); err != nil {
@@ -74,7 +74,7 @@ func (o *options) check(given map[string]bool) error {
 		oneOf("rebalance", o.rebalance, "eager", "cooperative"),
 	}
 	if given["broken"] {
-		errs = append(errs, oneOf("broken", o.broken, "mark-first", "effect-first"))
+		errs = append(errs, oneOf("broken", o.broken, ways...))
 	}
 	if o.messages < minRun || o.messages > maxRun {
 		errs = append(errs, fmt.Errorf("-messages %d: want %d to %d", o.messages, minRun, maxRun))

@@ -19,7 +19,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		{"-store mysql", "-store mysql: want sqlite or pgx or sql-postgres"},
 		{"-broker rabbitmq", "-broker rabbitmq: want kfake or kafka"},
 		{"-rebalance sticky", "-rebalance sticky: want eager or cooperative"},
-		{"-broken twice", "-broken twice: want mark-first or effect-first"},
+		{"-broken twice", "-broken twice: want mark-first or effect-first or dual-write"},
 		{"-broken=", "-broken : want mark-first"},
 		{"-messages 0", "-messages 0: want 100 to"},
 		{"-messages -5", "-messages -5"},

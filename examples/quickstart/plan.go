@@ -21,6 +21,7 @@ type plan struct {
 	seed       uint64
 	messages   []message
 	deliveries []delivery
+	alone      []bool // per order: it is the only one of its customer, see Customer
 	poison     int
 	reused     int
 	kills      killPlan
@@ -56,6 +57,10 @@ func newPlan(messages int, seed uint64) *plan {
 	}
 	p.plant(rng)
 	p.deal(rng)
+	p.alone = make([]bool, messages)
+	for _, m := range p.messages {
+		p.alone[m.order] = p.alone[m.order] || m.scattered || m.kind == reuse
+	}
 	p.kills = newKillPlan(messages, seed)
 	return p
 }
@@ -88,7 +93,7 @@ func (p *plan) deal(rng *rand.Rand) {
 	}
 	p.deliveries = make([]delivery, 0, total)
 	for i, m := range p.messages {
-		home := int(m.order * 2654435761 >> 16 % partitions)
+		home := m.home()
 		for c := range int(m.copies) {
 			at := home
 			switch {
@@ -105,13 +110,30 @@ func (p *plan) deal(rng *rand.Rand) {
 	})
 }
 
+// home is the partition of the order's copies, but for the scattered ones.
+func (m message) home() int { return int(m.order * 2654435761 >> 16 % partitions) }
+
 // Order is the order that message i carries.
 func (p *plan) Order(i int) Order {
-	o := Order{ID: orderID(int(p.messages[i].order)), Amount: firstAmount + int64(i)}
-	if p.messages[i].kind == poison {
+	m := p.messages[i]
+	o := Order{ID: orderID(int(m.order)), Customer: p.Customer(m), Amount: firstAmount + int64(i)}
+	if m.kind == poison {
 		o.Amount = -o.Amount
 	}
 	return o
+}
+
+// customers is how many customers there are whose orders lie on one partition.
+const customers = 8
+
+// Customer is whose order m carries. Most customers have many orders, on one partition. A batch charges many customers in
+// one transaction, which locks their accounts; those of two partitions must not lock the same ones, in different orders. So an
+// order that may come from several partitions is its customer's only one.
+func (p *plan) Customer(m message) string {
+	if p.alone[m.order] {
+		return fmt.Sprintf("customer-of-%07d", m.order)
+	}
+	return fmt.Sprintf("customer-%02d-%d", m.home(), m.order%customers)
 }
 
 // firstAmount is the amount of message 0. The others count up from it, so that an amount tells which message it was.
@@ -119,14 +141,17 @@ const firstAmount = 1000
 
 func orderID(n int) string { return fmt.Sprintf("order-%07d", n) }
 
-// Find is the inverse of Order.
+// Find is the inverse of Order; it looks at ID and amount.
 func (p *plan) Find(o Order) (message int, ok bool) {
 	i := o.Amount
 	if i < 0 {
 		i = -i
 	}
 	i -= firstAmount
-	if i < 0 || i >= int64(len(p.messages)) || p.Order(int(i)) != o {
+	if i < 0 || i >= int64(len(p.messages)) {
+		return 0, false
+	}
+	if planned := p.Order(int(i)); planned.ID != o.ID || planned.Amount != o.Amount {
 		return 0, false
 	}
 	return int(i), true

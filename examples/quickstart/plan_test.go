@@ -86,6 +86,28 @@ func TestPlanHoldsWhatItPromises(t *testing.T) {
 					t.Fatalf("message %d lies on %d partitions, scattered is %v", i, len(at[i]), m.scattered)
 				}
 			}
+			home := map[string]uint8{} // of a customer
+			for _, d := range p.deliveries {
+				of := p.Order(int(d.message)).Customer
+				if before, known := home[of]; known && before != d.partition && !p.alone[p.messages[d.message].order] {
+					t.Fatalf("%s has several orders, on partitions %d and %d: batches would deadlock", of, before, d.partition)
+				}
+				home[of] = d.partition
+			}
+			orders := map[string]map[uint32]bool{}
+			for i, m := range p.messages {
+				of := p.Order(i).Customer
+				if orders[of] == nil {
+					orders[of] = map[uint32]bool{}
+				}
+				orders[of][m.order] = true
+				if p.alone[m.order] && len(orders[of]) > 1 {
+					t.Fatalf("%s is to have one order and has %d", of, len(orders[of]))
+				}
+			}
+			if busy := len(orders["customer-00-0"]); messages >= 2000 && busy < 5 {
+				t.Errorf("a customer has %d orders: events can hardly be out of order", busy)
+			}
 			if several != messages/5 {
 				t.Errorf("%d of %d messages lie on several partitions, want a fifth", several, messages)
 			}

@@ -25,7 +25,8 @@ type settings struct {
 	Driver    string   `json:"driver"`
 	Database  string   `json:"database"`
 	Kafka     []string `json:"kafka"`
-	Topic     string   `json:"topic"`
+	Orders    string   `json:"orders"` // topic
+	Events    string   `json:"events"` // topic
 	Group     string   `json:"group"`
 	Rebalance string   `json:"rebalance"`
 	Broken    string   `json:"broken"`

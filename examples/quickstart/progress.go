@@ -15,6 +15,8 @@ type progress struct {
 	redelivery int64
 	oldest     int32 // generation of the group
 	newest     int32
+	end        time.Time // when everything was committed; zero: it is not
+	pending    int       // events, from then on
 	moved      time.Time
 	stall      time.Duration // the longest between two moves
 }
@@ -46,6 +48,17 @@ func (p *progress) committed(ends []int64, now time.Time) {
 	for i, end := range ends {
 		p.move(int32(i), end, now)
 	}
+}
+
+// relayed takes in how many events are pending, once everything is committed, and reports whether none is.
+func (p *progress) relayed(pending int, now time.Time) bool {
+	if p.end.IsZero() {
+		p.end, p.pending, p.moved = now, pending, now
+	}
+	if pending != p.pending {
+		p.pending, p.moved = pending, now
+	}
+	return pending == 0
 }
 
 func (p *progress) move(partition int32, end int64, now time.Time) {

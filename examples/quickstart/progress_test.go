@@ -29,6 +29,16 @@ func TestProgress(t *testing.T) {
 	if p.stall != 7*time.Second || p.idle(at(20)) != 8*time.Second {
 		t.Errorf("longest stall %v, idle %v; want 7s, 8s", p.stall, p.idle(at(20)))
 	}
+
+	if p.relayed(7, at(21)) || p.relayed(5, at(23)) || p.relayed(5, at(24)) {
+		t.Error("events are pending, and it is the end")
+	}
+	if p.end != at(21) || p.idle(at(25)) != 2*time.Second {
+		t.Errorf("everything was committed at %v, want %v; idle %v, want 2s", p.end, at(21), p.idle(at(25)))
+	}
+	if !p.relayed(0, at(26)) {
+		t.Error("no event is pending, and it is not the end")
+	}
 }
 
 func TestThousands(t *testing.T) {

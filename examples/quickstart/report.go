@@ -21,12 +21,19 @@ type figures struct {
 	MismatchesParked     int     `json:"mismatches_parked"`
 	PoisonParked         int     `json:"poison_parked"`
 	UnprovableParked     int     `json:"unprovable_parked"`
+	Events               int     `json:"events"`
+	EventsMissing        int     `json:"events_missing"`
+	EventsRepublished    int     `json:"events_republished"`
+	EventsOutOfOrder     int     `json:"events_out_of_order"`
+	EventsWithForeignID  int     `json:"events_with_foreign_id"`
 	Kills                int     `json:"kills"`
 	Rebalances           int     `json:"rebalances"`
 	Redelivered          int64   `json:"redelivered"`
 	LongestStall         float64 `json:"longest_stall_seconds"`
 	Seconds              float64 `json:"seconds"`
 	PerSecond            float64 `json:"per_second"`
+
+	drained float64 // seconds after the last offset was committed
 }
 
 func newFigures(p *plan, out outcome, f findings) figures {
@@ -43,12 +50,18 @@ func newFigures(p *plan, out outcome, f findings) figures {
 		MismatchesParked:     f.MismatchesParked,
 		PoisonParked:         f.PoisonParked,
 		UnprovableParked:     f.UnprovableParked,
+		Events:               f.Events,
+		EventsMissing:        f.EventsMissing,
+		EventsRepublished:    f.EventsRepublished,
+		EventsOutOfOrder:     f.EventsOutOfOrder,
+		EventsWithForeignID:  f.EventsWithForeignID,
 		Kills:                out.kills,
 		Rebalances:           out.progress.rebalances(),
 		Redelivered:          out.progress.redelivery,
 		LongestStall:         round(out.progress.stall.Seconds()),
 		Seconds:              round(seconds),
 		PerSecond:            math.Round(float64(out.progress.finished()) / seconds),
+		drained:              out.drained.Seconds(),
 	}
 }
 
@@ -66,10 +79,13 @@ func (f figures) table(p *plan) string {
 	row("poison parked", f.PoisonParked, planted(p.poison))
 	row("mismatches parked", f.MismatchesParked, planted(p.reused))
 	row("unprovable parked", f.UnprovableParked, planted(0))
+	row("events", f.Events, fmt.Sprintf("published, the last %.1f s after the last delivery; %s of them repeats, told by their ID",
+		f.drained, thousands(int64(f.EventsRepublished))))
 	row("kills", f.Kills, fmt.Sprintf("%d rebalances, longest stall %.1f s", f.Rebalances, f.LongestStall))
 	row("deliveries/s", int(f.PerSecond), fmt.Sprintf("%.1f s", f.Seconds))
 	_ = w.Flush() // into memory
-	return b.String() + fmt.Sprintf("lost %d, doubled %d", f.Lost, f.Doubled)
+	return b.String() + fmt.Sprintf("lost %d, doubled %d; events missing %d, out of order %d, with a foreign ID %d",
+		f.Lost, f.Doubled, f.EventsMissing, f.EventsOutOfOrder, f.EventsWithForeignID)
 }
 
 func (f figures) line() string {

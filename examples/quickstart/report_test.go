@@ -18,13 +18,16 @@ func TestVerdict(t *testing.T) {
 		wrong func(*outcome, *findings)
 		says  string
 	}{
-		{"nothing is wrong", nil, "lost 0, doubled 0"},
+		{"nothing is wrong", nil, "lost 0, doubled 0; events missing 0, out of order 0, with a foreign ID 0"},
 		{"not complete", func(o *outcome, _ *findings) { o.complete = false }, "partition 3: 0 of 10 deliveries are finished"},
 		{"lost", func(_ *outcome, f *findings) { f.Lost = 1 }, "lost 1, doubled 0"},
 		{"doubled", func(_ *outcome, f *findings) { f.Doubled = 2 }, "lost 0, doubled 2"},
 		{"poison not parked", func(_ *outcome, f *findings) { f.PoisonParked-- }, "of 2 planted"},
 		{"mismatch not parked", func(_ *outcome, f *findings) { f.MismatchesParked-- }, "of 2 planted"},
 		{"unprovable", func(_ *outcome, f *findings) { f.UnprovableParked++ }, "of 0 planted"},
+		{"an event is missing", func(_ *outcome, f *findings) { f.EventsMissing = 1 }, "events missing 1"},
+		{"an event is out of order", func(_ *outcome, f *findings) { f.EventsOutOfOrder = 3 }, "out of order 3"},
+		{"an event has a foreign ID", func(_ *outcome, f *findings) { f.EventsWithForeignID = 2 }, "a foreign ID 2"},
 		{"a problem", func(_ *outcome, f *findings) { f.Problems = []string{"somebody was charged 7 times"} }, "7 times"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -14,7 +14,8 @@ import (
 type supervisor struct {
 	plan     *plan
 	broker   *broker
-	template settings // of every worker
+	pending  func(context.Context) (int, error) // how many events wait to be published
+	template settings                           // of every worker
 	every    time.Duration
 	verbose  bool
 	say      *terminal
@@ -37,11 +38,12 @@ type outcome struct {
 	complete bool
 	progress progress
 	kills    int
-	took     time.Duration // from the start of the first worker
+	took     time.Duration // from the start of the first worker until every offset was committed
+	drained  time.Duration // from then until every event was published
 	idle     time.Duration // how long nothing had moved at the end
 }
 
-// run returns when everything is committed, or nothing has moved for too long. The workers have ended then.
+// run returns when everything is committed and published, or nothing has moved for too long. The workers have ended then.
 func (s *supervisor) run(ctx context.Context) (outcome, error) {
 	s.events = make(chan event, 64)
 	s.running = map[string]*process{}
@@ -53,11 +55,14 @@ func (s *supervisor) run(ctx context.Context) (outcome, error) {
 	var asker sync.WaitGroup
 	asker.Go(func() { s.ask(asking, polls) })
 	complete, err := s.loop(ctx, polls)
-	took, idle := time.Since(start), s.watch.idle(time.Now())
+	took, idle, drained := time.Since(start), s.watch.idle(time.Now()), time.Duration(0)
+	if !s.watch.end.IsZero() {
+		took, drained = s.watch.end.Sub(start), time.Since(s.watch.end)
+	}
 	enough()
 	asker.Wait()
 	err = errors.Join(err, s.stop())
-	return outcome{complete: complete, progress: s.watch, kills: s.kills, took: took, idle: idle}, err
+	return outcome{complete: complete, progress: s.watch, kills: s.kills, took: took, drained: drained, idle: idle}, err
 }
 
 func (s *supervisor) loop(ctx context.Context, polls <-chan poll) (complete bool, err error) {
@@ -88,7 +93,7 @@ func (s *supervisor) loop(ctx context.Context, polls <-chan poll) (complete bool
 				return false, p.err
 			}
 			s.watch.committed(p.ends, time.Now())
-			if s.broker.Done(p.ends) {
+			if s.broker.Done(p.ends) && s.watch.relayed(p.pending, time.Now()) {
 				return true, nil
 			}
 		case <-strike:
@@ -121,11 +126,12 @@ func (s *supervisor) start(name string, halt int) error {
 
 // poll is what the group has committed, per partition, or why that cannot be known.
 type poll struct {
-	ends []int64
-	err  error
+	ends    []int64
+	pending int // events, once everything is committed
+	err     error
 }
 
-// ask reads the group's offsets again and again.
+// ask reads the group's offsets again and again, and then how many events are pending.
 func (s *supervisor) ask(ctx context.Context, to chan<- poll) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -136,7 +142,11 @@ func (s *supervisor) ask(ctx context.Context, to chan<- poll) {
 			return
 		case <-tick.C:
 		}
+		pending := 0
 		ends, err := s.broker.Committed()
+		if err == nil && s.broker.Done(ends) {
+			pending, err = s.pending(ctx)
+		}
 		if err != nil {
 			if failures++; failures < 50 {
 				continue // the group's coordinator may be busy
@@ -145,7 +155,7 @@ func (s *supervisor) ask(ctx context.Context, to chan<- poll) {
 			failures = 0
 		}
 		select {
-		case to <- poll{ends, err}:
+		case to <- poll{ends, pending, err}:
 		case <-ctx.Done():
 			return
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"os"
 	"os/signal"
 	"syscall"
@@ -10,18 +9,19 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/adapters/pgxstore"
-	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/outbox"
 )
 
-// This is the file to copy: a worker that charges each order once, however often it comes, wherever the worker dies.
+// This is the file to copy: a worker that charges each order once, however often it comes, wherever the worker dies, and
+// announces each charge. It is for pgx; worker_sql.go is the same on database/sql.
 
 // workOnPgx charges orders in PostgreSQL until it is told to stop.
-func workOnPgx(ctx context.Context, w workerConfig, charge func(context.Context, pgx.Tx, Order) error) error {
+func workOnPgx(ctx context.Context, w workerConfig, charge handler[pgx.Tx]) error {
 	pool, err := pgxpool.New(ctx, w.Database)
 	if err != nil {
 		return err
@@ -31,25 +31,12 @@ func workOnPgx(ctx context.Context, w workerConfig, charge func(context.Context,
 	if err != nil {
 		return err
 	}
-	return consume(ctx, w, store, charge)
+	return work(ctx, w, store, charge)
 }
 
-// workOnSQL does the same on database/sql: PostgreSQL or SQLite.
-func workOnSQL(ctx context.Context, w workerConfig, charge func(context.Context, *sql.Tx, Order) error) error {
-	db, err := sql.Open(w.Driver, w.Database)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	store, err := sqlstore.New(sqlstore.Config{DB: db, Dialect: w.Dialect})
-	if err != nil {
-		return err
-	}
-	return consume(ctx, w, store, charge)
-}
-
-// consume charges orders in transactions of type TTx, which also remember the order: both are committed, or neither.
-func consume[TTx any](ctx context.Context, w workerConfig, store dedup.Store[TTx], charge func(context.Context, TTx, Order) error) error {
+// work consumes orders and relays events. Transactions are of type TTx, and remember the order, charge it and announce that:
+// all three are committed, or none.
+func work[TTx any](ctx context.Context, w workerConfig, store store[TTx], charge handler[TTx]) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	client, err := sarama.NewClient(w.Kafka, w.Sarama)
@@ -59,21 +46,30 @@ func consume[TTx any](ctx context.Context, w workerConfig, store dedup.Store[TTx
 	defer client.Close()
 
 	billing, err := consumer.New(consumer.Config[TTx]{
-		Name:      "billing",
-		Store:     store,
-		Key:       consumer.JSONKey("order_id"),
-		Handle:    consumer.JSON(charge),
+		Name: "billing", Store: store, Key: consumer.JSONKey("order_id"), Trace: w.Trace,
+		Handle:    consumer.JSON(func(ctx context.Context, tx TTx, o Order) error { return charge(ctx, tx, store, o) }),
 		ParkLimit: consumer.ParkLimit{Unlimited: true}, // for the demo, which plants poison; leave this out
-		Trace:     w.Trace,
 	})
 	if err != nil {
 		return err
 	}
 	orders, err := kafka.NewSubscriber(kafka.SubscriberConfig{
-		Client: client, Group: w.Group, Topics: []string{w.Topic}, Processor: billing, Trace: w.KafkaTrace,
+		Client: client, Group: w.Group, Topics: []string{w.Orders}, Processor: billing, Trace: w.KafkaTrace,
 	})
 	if err != nil {
 		return err
 	}
-	return orders.Run(ctx) // until SIGTERM; then it finishes what it has begun
+	events, err := kafka.NewPublisher(kafka.PublisherConfig{Client: client})
+	if err != nil {
+		return err
+	}
+	defer events.Close()
+	relay, err := outbox.NewRelay(outbox.Config{Queue: store, Publisher: events, LeaseTTL: w.LeaseTTL})
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx) // until SIGTERM; then both finish what they have begun
+	g.Go(func() error { return relay.Run(ctx) })
+	g.Go(func() error { return orders.Run(ctx) })
+	return g.Wait()
 }

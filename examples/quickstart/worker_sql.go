@@ -1,0 +1,22 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/txonce/txonce/adapters/sqlstore"
+)
+
+// workOnSQL charges orders through database/sql, in PostgreSQL or SQLite: worker.go but for the store.
+func workOnSQL(ctx context.Context, w workerConfig, charge handler[*sql.Tx]) error {
+	db, err := sql.Open(w.Driver, w.Database)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	store, err := sqlstore.New(sqlstore.Config{DB: db, Dialect: w.Dialect})
+	if err != nil {
+		return err
+	}
+	return work(ctx, w, store, charge)
+}
