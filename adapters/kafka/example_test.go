@@ -13,6 +13,8 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/outboxtest"
 )
 
 // quiet keeps the examples' output to what they print.
@@ -200,4 +202,36 @@ func exampleBroker(topic string, texts ...string) (address string, stop func()) 
 		panic(err)
 	}
 	return c.ListenAddrs()[0], c.Close
+}
+
+// A relay publishes to Kafka what a transaction has left in the outbox. The outbox here is one in memory; in a program it is a
+// Store of adapters/pgxstore or adapters/sqlstore.
+func ExamplePublisher() {
+	broker, stop := exampleBroker("charges")
+	defer stop()
+	client, err := sarama.NewClient([]string{broker}, kafka.NewConfig())
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	events, err := kafka.NewPublisher(kafka.PublisherConfig{Client: client})
+	if err != nil {
+		panic(err)
+	}
+	defer events.Close()
+
+	store := outboxtest.NewMemory()
+	relay, err := outbox.NewRelay(outbox.Config{Queue: store, Publisher: events, Logger: quiet})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	err = store.InTx(ctx, func(tx *outboxtest.Tx) error {
+		return store.Enqueue(ctx, tx, outbox.Message{ID: "charge-A", Topic: "charges", Key: "A", Payload: []byte("100")})
+	})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(relay.RunOnce(ctx)) // a program calls Run
+	// Output: 1 <nil>
 }

@@ -37,7 +37,8 @@ type Publisher struct {
 
 var _ outbox.Publisher = (*Publisher)(nil)
 
-// ErrPublisherClosed answers for every message that is published after Close.
+// ErrPublisherClosed is why messages are not published after Close. It comes in an *outbox.UnavailableError, so that none
+// is blamed.
 var ErrPublisherClosed = errors.New("kafka: Publisher is closed")
 
 // NewPublisher checks cfg and the settings of its Client. It does not talk to the cluster.
@@ -105,7 +106,7 @@ func (p *Publisher) send(ctx context.Context, c *call, records []*record) {
 		return
 	}
 	stuck := producer.send(ctx, c, records)
-	p.release(producer, stuck)
+	p.release(producer, c, stuck)
 }
 
 // alone sends those messages again, each in a request of its own, that were refused perhaps because of others in theirs: a
@@ -153,7 +154,7 @@ func (p *Publisher) lone(ctx context.Context) (*producer, error) {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
-		return nil, ErrPublisherClosed
+		return nil, errClosed()
 	}
 	o := p.open(&conf)
 	p.mu.Unlock()
@@ -198,7 +199,7 @@ func (p *Publisher) Close() error {
 func (p *Publisher) unopened(ctx context.Context, err error) error {
 	switch {
 	case p.life.Err() != nil:
-		return ErrPublisherClosed
+		return errClosed()
 	case err == nil:
 		err = ctx.Err()
 	}
@@ -208,3 +209,5 @@ func (p *Publisher) unopened(ctx context.Context, err error) error {
 	}
 	return &outbox.UnavailableError{Err: err}
 }
+
+func errClosed() error { return &outbox.UnavailableError{Err: ErrPublisherClosed} }

@@ -42,6 +42,18 @@ func (c *call) answer(i int, err error) {
 	}
 }
 
+// confirmed says whether any message is.
+func (c *call) confirmed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, known := range c.known {
+		if known && c.errs[i] == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // end answers what is still open with why the call ends before it has been answered, and returns all.
 func (c *call) end(ctx context.Context) []error {
 	c.mu.Lock()
@@ -57,13 +69,13 @@ func (c *call) end(ctx context.Context) []error {
 
 // unanswered is a message of which it is not known whether it arrived.
 func unanswered(ctx context.Context) error {
-	err := fmt.Errorf("kafka: no answer; the message may have arrived: %w", context.Cause(ctx))
-	switch {
-	case ctx.Err() == nil:
-		return fmt.Errorf("kafka: no answer; the message may have arrived: %w", ErrPublisherClosed)
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return &outbox.UnavailableError{Err: err}
-	default:
+	why := context.Cause(ctx)
+	if ctx.Err() == nil {
+		why = ErrPublisherClosed
+	}
+	err := fmt.Errorf("kafka: no answer; the message may have arrived: %w", why)
+	if errors.Is(ctx.Err(), context.Canceled) { // the relay stops, which is nobody's fault
 		return err
 	}
+	return &outbox.UnavailableError{Err: err}
 }

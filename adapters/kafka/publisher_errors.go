@@ -62,14 +62,11 @@ func unplaced(err error) bool {
 	return errors.As(err, &p) || errors.Is(err, sarama.ErrInvalidPartition)
 }
 
-// wears says whether a producer that answers err is better replaced: after three failures to connect sarama's own circuit breakers
-// fail a topic or partition for ten seconds, whatever the brokers do meanwhile, and numbers that were refused once may be again.
+// wears says whether err is for want of a connection. A producer that has had enough of those is better replaced: after three of them
+// sarama's own circuit breakers fail a topic or partition for ten seconds, even if the brokers are back at once.
 func wears(err error) bool {
 	var answer sarama.KError
-	if errors.As(err, &answer) {
-		return fencing(err)
-	}
-	return !impossible(err) && !unplaced(err)
+	return !errors.As(err, &answer) && !impossible(err) && !unplaced(err)
 }
 
 // fencing says whether err means that the brokers do not accept the numbers under which a producer sends.

@@ -15,6 +15,7 @@ type gate struct {
 	mu     sync.Mutex
 	conns  map[*gated]bool
 	shut   bool          // connections are refused
+	shutTo string        // to this address too
 	silent chan struct{} // nil: what brokers say arrives; else when it is closed
 	dials  int           // that were tried
 	losses int           // answers to cut off
@@ -33,7 +34,7 @@ var errShut = errors.New("connection refused by the test")
 func (g *gate) Dial(network, addr string) (net.Conn, error) {
 	g.mu.Lock()
 	g.dials++
-	shut := g.shut
+	shut := g.shut || g.shutTo == addr
 	g.mu.Unlock()
 	if shut {
 		return nil, errShut
@@ -61,6 +62,18 @@ func (g *gate) close() (open func()) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.shut = false
+	}
+}
+
+// closeTo cuts the connections to one broker, and refuses new ones.
+func (g *gate) closeTo(addr string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shutTo = addr
+	for c := range g.conns {
+		if c.RemoteAddr().String() == addr {
+			c.Conn.Close()
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/IBM/sarama"
 )
@@ -60,10 +61,11 @@ func (p *Publisher) open(conf *sarama.Config) *opening {
 	return o
 }
 
-// Retries beyond these are the relay's affair. While they last, Close waits.
+// What takes longer is the relay's affair: it tries again anyway. While these last, Close waits.
 const (
 	maxMetadataRetries   = 3
 	maxProducerIDRetries = 5
+	maxDialTimeout       = 5 * time.Second // of one broker; there may be others
 )
 
 // connect makes a producer with the settings of conf.
@@ -71,6 +73,7 @@ func (p *Publisher) connect(conf *sarama.Config) (*producer, error) {
 	own := *conf
 	own.Metadata.Retry.Max = min(own.Metadata.Retry.Max, maxMetadataRetries)
 	own.Producer.Transaction.Retry.Max = min(own.Producer.Transaction.Retry.Max, maxProducerIDRetries)
+	own.Net.DialTimeout = min(own.Net.DialTimeout, maxDialTimeout)
 	own.Producer.Partitioner = marked(own.Producer.Partitioner)
 	life, die := context.WithCancel(p.life)
 	dialInto(life, &own)
@@ -167,7 +170,7 @@ func (p *Publisher) acquire(ctx context.Context) (*producer, error) {
 		p.mu.Lock()
 		if p.closed {
 			p.mu.Unlock()
-			return nil, ErrPublisherClosed
+			return nil, errClosed()
 		}
 		if p.current != nil {
 			p.current.calls++
@@ -186,7 +189,7 @@ func (p *Publisher) acquire(ctx context.Context) (*producer, error) {
 		case <-ctx.Done():
 			return nil, p.unopened(ctx, nil)
 		case <-p.life.Done():
-			return nil, ErrPublisherClosed
+			return nil, errClosed()
 		}
 
 		p.mu.Lock()
@@ -204,11 +207,12 @@ func (p *Publisher) acquire(ctx context.Context) (*producer, error) {
 	}
 }
 
-// release ends a call of producer; stuck: with messages that it has not answered.
-func (p *Publisher) release(producer *producer, stuck bool) {
+// release ends c's use of producer; stuck: with messages that it has not answered.
+func (p *Publisher) release(producer *producer, c *call, stuck bool) {
+	broken := stuck || producer.topics.broken(c.confirmed())
 	p.mu.Lock()
 	producer.calls--
-	if stuck || producer.topics.broken() {
+	if broken {
 		producer.retired = true
 		if p.current == producer {
 			p.current = nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/internal/testdb"
@@ -173,6 +174,105 @@ func TestPublisherAnswersForEachMessage(t *testing.T) {
 		}
 		if n := len(arrived(t, c.brokers, topic)); n != 10 {
 			t.Errorf("%d messages arrived, want 10", n)
+		}
+	})
+}
+
+// While one broker of three is away, the partitions that it leads are unavailable, and the others are served.
+func TestPublisherOneBrokerAway(t *testing.T) {
+	t.Parallel()
+	c, err := kfake.NewCluster(kfake.NumBrokers(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	topic := testdb.Topic(t, c.ListenAddrs(), 12)
+	cfg := publisherConfig()
+	g := through(cfg)
+	client := dial(t, c.ListenAddrs(), cfg)
+	p, err := kafka.NewPublisher(kafka.PublisherConfig{Client: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	var msgs []outbox.Message
+	for i := range 60 {
+		msgs = append(msgs, outbox.Message{Topic: topic, Key: fmt.Sprint("k", i), Payload: []byte("before")})
+	}
+	mustPublish(t, p, msgs...)
+	led := map[string]bool{} // keys of partitions that the first broker leads
+	for _, m := range arrived(t, c.ListenAddrs(), topic) {
+		leader, err := client.Leader(topic, m.Partition)
+		if err != nil {
+			t.Fatal(err)
+		}
+		led[string(m.Key)] = leader.Addr() == c.ListenAddrs()[0]
+	}
+	g.closeTo(c.ListenAddrs()[0])
+	dials := g.dialed()
+	for range 5 {
+		away := 0
+		for i, err := range publish(t, p, patience, msgs...) {
+			switch {
+			case led[msgs[i].Key] && !unavailable(err):
+				t.Errorf("%s, whose broker is away: %v", msgs[i].Key, err)
+			case !led[msgs[i].Key] && err != nil:
+				t.Errorf("%s, whose broker is there: %v", msgs[i].Key, err)
+			case err != nil:
+				away++
+			}
+		}
+		if away == 0 || away == len(msgs) {
+			t.Fatalf("the broker that is away leads the partitions of %d of %d keys", away, len(msgs))
+		}
+	}
+	t.Logf("%d tries to connect", g.dialed()-dials)
+	g.closeTo("")
+	eventually(t, func() error { return errors.Join(publish(t, p, patience, msgs...)...) })
+}
+
+func TestPublisherClose(t *testing.T) {
+	eachCluster(t, func(t *testing.T, c cluster) {
+		topic := testdb.Topic(t, c.brokers, 1)
+		cfg := publisherConfig()
+		g := through(cfg)
+		client := dial(t, c.brokers, cfg)
+		idle := g.connections()
+		p, err := kafka.NewPublisher(kafka.PublisherConfig{Client: client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustPublish(t, p, outbox.Message{Topic: topic})
+		defer g.hush()()
+		answers := make(chan error)
+		go func() { answers <- publish(t, p, patience, outbox.Message{Topic: topic})[0] }()
+		elapse(100 * time.Millisecond)
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, err := range []error{<-answers, publish(t, p, patience, outbox.Message{Topic: topic})[0]} {
+			if !errors.Is(err, kafka.ErrPublisherClosed) || !unavailable(err) {
+				t.Errorf("of a message that was not confirmed when the Publisher was closed: %v", err)
+			}
+		}
+		eventually(t, func() error {
+			if n := g.connections(); n > idle {
+				return fmt.Errorf("%d connections, and the Client alone had %d", n, idle)
+			}
+			return nil
+		})
+		if client.Closed() {
+			t.Error("the Client is closed; it is the user's")
+		}
+		if err := p.Close(); err != nil {
+			t.Errorf("closed again: %v", err)
+		}
+		unused, err := kafka.NewPublisher(kafka.PublisherConfig{Client: client})
+		if err != nil || unused.Close() != nil {
+			t.Errorf("closed without use: %v", err)
+		}
+		if err := publish(t, unused, patience, outbox.Message{Topic: topic})[0]; !errors.Is(err, kafka.ErrPublisherClosed) {
+			t.Errorf("closed without use, then used: %v", err)
 		}
 	})
 }

@@ -17,7 +17,8 @@ type topics struct {
 	mu     sync.Mutex
 	found  map[string]bool
 	lookup map[string]*lookup // that are under way
-	worn   bool
+	fenced bool               // the brokers refuse the producer's numbers
+	worn   bool               // it had no connection
 }
 
 // lookup asks the cluster for one topic, on behalf of all calls that want to know.
@@ -77,13 +78,15 @@ func (t *topics) refused(topic string, err error) error {
 	if errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
 		t.found[topic] = false
 	}
+	t.fenced = t.fenced || fencing(err)
 	t.worn = t.worn || wears(err)
 	return classify(topic, err)
 }
 
-// broken says whether a new producer will do better.
-func (t *topics) broken() bool {
+// broken says whether a new producer will do better, after a call of which something was confirmed or nothing. As long as something
+// is, one broker of several is away; to connect anew might take long, and would not help.
+func (t *topics) broken(confirmed bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.worn
+	return t.fenced || t.worn && !confirmed
 }
