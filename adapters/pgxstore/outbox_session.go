@@ -28,6 +28,9 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, err
 	}
+	if s.cfg.Outbox.Mode == OutboxWAL {
+		return s.openWAL(ctx, opts)
+	}
 	session := &session{store: s, name: text(opts.Name), ttl: opts.TTL, held: map[int]*shard{}}
 	rand.Read(session.owner[:]) // never fails
 	session.wake, session.stopWake = s.listen(ctx)
@@ -161,6 +164,7 @@ func (s *Store) outboxTx(ctx context.Context, what string, queue func(*pgx.Batch
 
 // outboxError classifies an error of the relay's side: no message has a part in it.
 func (s *Store) outboxError(what string, err error) error {
+	err = slotError(err)
 	switch {
 	case err == nil:
 		return nil

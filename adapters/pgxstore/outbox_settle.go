@@ -39,6 +39,12 @@ func (s *session) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
 		s.drop(plan, mine)
 		return fmt.Errorf("%w: %d of %d shards have gone to another relay", outbox.ErrLeaseLost, len(plan.shards)-len(mine), len(plan.shards))
 	}
+	s.settled(outcomes)
+	return nil
+}
+
+// settled ends what the session remembers of leases.
+func (s *session) settled(outcomes []outbox.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range outcomes {
@@ -46,7 +52,6 @@ func (s *session) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
 			delete(sh.leased, outcomes[i].Seq)
 		}
 	}
-	return nil
 }
 
 // settledBy lists the shards in which outcomes park a message, and leave nothing leased.

@@ -56,6 +56,7 @@ type Store struct {
 	sql    dialect.Postgres
 	writes dialect.PostgresOutboxWrite
 	outbox dialect.PostgresOutbox
+	wal    dialect.PostgresWAL
 	idle   *string // IdleLimit as the server takes it; nil: none
 	leases claims.Leases
 	names  claims.Names
@@ -97,6 +98,9 @@ func New(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("pgxstore: Config.Isolation %q: want %q, %q or %q", cfg.Isolation, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable)
 	}
 	s := &Store{cfg: cfg, sql: dialect.NewPostgres(cfg.Schema), writes: dialect.NewPostgresOutboxWrite(cfg.Schema), outbox: dialect.NewPostgresOutbox(cfg.Schema)}
+	if err := s.useWAL(); err != nil {
+		return nil, err
+	}
 	if cfg.IdleLimit > 0 {
 		limit := fmt.Sprintf("%dms", cfg.IdleLimit.Milliseconds())
 		s.idle = &limit

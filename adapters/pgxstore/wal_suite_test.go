@@ -1,0 +1,83 @@
+package pgxstore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/outbox/outboxtest"
+)
+
+// newWALStore returns a store whose slot goes away with the test. It is to be called after newOutboxDB.
+func newWALStore(tb testing.TB, db *outboxDB, cfg pgxstore.OutboxConfig) *pgxstore.Store {
+	tb.Helper()
+	cfg.Mode = pgxstore.OutboxWAL
+	store, err := pgxstore.New(pgxstore.Config{Pool: db.pool, Outbox: cfg})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { db.dropSlot(tb) })
+	if err := store.CreateOutboxSlot(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	return store
+}
+
+// dropSlot drops the slot of the outbox, whoever reads it.
+func (db *outboxDB) dropSlot(tb testing.TB) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), 20*time.Second)
+	defer cancel()
+	var name *string
+	if err := db.pool.QueryRow(ctx, `SELECT (SELECT slot FROM txonce_slots)`).Scan(&name); err != nil || name == nil {
+		tb.Log(name, err)
+		return
+	}
+	for {
+		_, err := db.pool.Exec(ctx, `SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1 AND active`, *name)
+		if err == nil {
+			_, err = db.pool.Exec(ctx, `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1`, *name)
+		}
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			tb.Error(err)
+			return
+		}
+	}
+	if _, err := db.pool.Exec(ctx, `DROP PUBLICATION IF EXISTS `+pgx.Identifier{*name}.Sanitize()); err != nil {
+		tb.Error(err)
+	}
+}
+
+func TestOutboxWALStore(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		outboxtest.TestStore(t, outboxtest.Harness[pgx.Tx]{
+			Features: outboxtest.Features{LateSequence: true},
+			Run: func(t *testing.T, c func(*testing.T)) {
+				t.Parallel()
+				c(t)
+			},
+			New: func(t *testing.T, o outboxtest.Options) outboxtest.Outbox[pgx.Tx] {
+				db := newOutboxDB(t, server, 6)
+				store := newWALStore(t, db, pgxstore.OutboxConfig{KeepSent: o.KeepSent})
+				return outboxtest.Outbox[pgx.Tx]{
+					Writer: store, Queue: store, Operations: store,
+					InTx: func(ctx context.Context, fn func(tx pgx.Tx) error) error {
+						return store.InTx(ctx, nil, func(tx pgx.Tx, _ []dedup.Claim) error { return fn(tx) })
+					},
+					Retryable: store.Retryable,
+					Serialize: store.Serialize,
+					Sent: func(t *testing.T) []string {
+						return db.strings(t, `SELECT id FROM outbox_sent ORDER BY sent_at, seq`)
+					},
+				}
+			},
+		})
+	})
+}

@@ -1,0 +1,213 @@
+package dialect
+
+import "strings"
+
+// PostgresWAL holds the statements of an outbox whose messages travel in the write-ahead log, from the slot's creation to
+// its end. The first four stand in for those of the same name of the table, and take the same parameters.
+type PostgresWAL struct {
+	EnqueueOne, Enqueue, EnqueueNotBefore, Due string
+
+	// The slot.
+	Level, Names, Taken, Create, Record, Replace, Drop, State string
+	// A relay's hold on it.
+	Lock, Elect, Others, Flushed, Terminate, Settled, Busy string
+	// Settling.
+	Check, Confirm, Advance, Spill, Keep, Note, Forget, Look string
+	Lag                                                string
+}
+
+// walPrefix raises an error unless what is emitted now will be decoded by the slot that txonce_slots describes. SQL has no
+// other way to raise one in the middle of a statement than a cast that fails; its text is for pgxstore, which makes
+// a readable error of it.
+//
+// txonce_slot_confirmed is read after the slot, since it is written before the slot is told.
+const walPrefix = `slot AS MATERIALIZED (
+	SELECT s.slot, s.system, s.timeline, s.home = s.tableoid AS home,
+		r.slot_name, r.plugin, r.database, r.wal_status, r.confirmed_flush_lsn AS confirmed
+	FROM (VALUES (true)) AS always (one)
+	LEFT JOIN @txonce_slots s USING (one)
+	LEFT JOIN pg_replication_slots r ON r.slot_name = s.slot
+), prefix AS MATERIALIZED (
+	SELECT CASE WHEN problem IS NULL THEN 'txonce:' || slot
+		ELSE ('txonce slot ' || problem || ': ' || coalesce(slot, ''))::integer::text END AS prefix
+	FROM (SELECT slot, ` + walProblem + ` AS problem FROM slot) AS checked
+)`
+
+// walProblem says in one word why a slot cannot be used; NULL: it can.
+const walProblem = `CASE
+	WHEN slot IS NULL THEN 'none'
+	WHEN NOT home OR system <> (SELECT system_identifier FROM pg_control_system()) THEN 'copied'
+	WHEN timeline <> left(pg_walfile_name(pg_current_wal_lsn()), 8) THEN 'promoted'
+	WHEN slot_name IS NULL OR plugin <> 'pgoutput' OR database <> current_database() THEN 'missing'
+	WHEN wal_status = 'lost' THEN 'lost'
+	WHEN wal_status = 'unreserved' THEN 'unreserved'
+	WHEN confirmed IS NULL THEN 'unfinished'
+	WHEN confirmed - '0/0'::pg_lsn > (SELECT last_value FROM @txonce_slot_confirmed) THEN 'foreign'
+END`
+
+// walEmit writes the message m with prefix p, as pgxstore's walContent reads it. %s is when it was enqueued. The payload comes
+// last, so that it is copied once.
+const walEmit = `pg_logical_emit_message(true, p.prefix, '\x01'::bytea || int8send(nextval('@outbox_seq')) || timestamptz_send(%s)
+	|| int2send(m.shard) || int4send(octet_length(convert_to(m.id, 'UTF8'))) || convert_to(m.id, 'UTF8')
+	|| int4send(octet_length(convert_to(m.topic, 'UTF8'))) || convert_to(m.topic, 'UTF8')
+	|| int4send(coalesce(octet_length(m.key), 0)) || coalesce(m.key, '')
+	|| int4send(coalesce(octet_length(m.headers), 0)) || coalesce(convert_to(m.headers, 'UTF8'), '') || m.payload)`
+
+// NewPostgresWAL returns the statements for tables in schema; empty: those that search_path finds.
+func NewPostgresWAL(schema string) PostgresWAL {
+	prefix := ""
+	if schema != "" {
+		prefix = `"` + strings.ReplaceAll(schema, `"`, `""`) + `".`
+	}
+	q := func(sql string) string { return strings.ReplaceAll(sql, "@", prefix) }
+	now := strings.Replace(walEmit, "%s", "clock_timestamp()", 1)
+	then := strings.Replace(walEmit, "%s", "m.enqueued_at", 1)
+	return PostgresWAL{
+		EnqueueOne: q(`WITH ` + walPrefix + `
+SELECT ` + now + `
+FROM prefix p, (VALUES ($1::smallint, $2::text, $3::text, $4::bytea, $5::bytea, $6::text)) AS m (shard, id, topic, key, payload, headers)`),
+
+		// There is one prefix, so that the messages are emitted, and numbered, in the order in which they stand.
+		Enqueue: q(`WITH ` + walPrefix + `
+SELECT count(` + now + `)
+FROM prefix p, unnest($1::smallint[], $2::text[], $3::text[], $4::bytea[], $5::bytea[], $6::text[]) AS m (shard, id, topic, key, payload, headers)`),
+
+		EnqueueNotBefore: q(`WITH ` + walPrefix + `, m AS MATERIALIZED (
+	SELECT m.*, coalesce(m.not_before > clock.now, false) AS waits
+	FROM (SELECT clock_timestamp() AS now) AS clock,
+		unnest($1::smallint[], $2::text[], $3::text[], $4::bytea[], $5::bytea[], $6::text[], $7::timestamptz[])
+			WITH ORDINALITY AS m (shard, id, topic, key, payload, headers, not_before, n)
+), waiting AS (
+	INSERT INTO @outbox_delayed (not_before, shard, id, topic, key, payload, headers)
+	SELECT m.not_before, m.shard, m.id, m.topic, nullif(m.key, ''), m.payload, nullif(m.headers, '')::json
+	FROM m WHERE m.waits ORDER BY m.n
+)
+SELECT count(` + now + `) FROM prefix p, m WHERE NOT m.waits`),
+
+		// What is due is emitted, so that it comes behind whatever of its key was committed before.
+		Due: q(`WITH ` + walPrefix + `, due AS (
+	DELETE FROM @outbox_delayed d USING (
+		SELECT not_before, seq FROM @outbox_delayed WHERE not_before <= statement_timestamp()
+		ORDER BY not_before, seq LIMIT $1::bigint FOR UPDATE SKIP LOCKED
+	) AS first WHERE d.not_before = first.not_before AND d.seq = first.seq RETURNING d.*
+)
+SELECT ` + then + `
+FROM (SELECT shard, id, topic, key, payload, headers::text AS headers, enqueued_at FROM due ORDER BY not_before, seq) AS m, prefix p`),
+
+		Level: `SELECT current_setting('wal_level'), pg_is_in_recovery()`,
+
+		// The default name cannot be that of another outbox of the cluster: the number of this database and that of this table.
+		Names: q(`SELECT format('txonce_%s_%s', d.oid, '@txonce_slots'::regclass::oid), (SELECT slot FROM @txonce_slots)
+FROM pg_database d WHERE d.datname = current_database()`),
+
+		Taken: `SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1)`,
+
+		Create: `SELECT lsn FROM pg_create_logical_replication_slot($1, 'pgoutput')`,
+
+		Record: q(`INSERT INTO @txonce_slots (slot, system, timeline, home, created)
+SELECT $1, system_identifier, left(pg_walfile_name(pg_current_wal_lsn()), 8), '@txonce_slots'::regclass, $2::pg_lsn
+FROM pg_control_system()`),
+
+		// Takes the hold from whoever has it: what it still does ends with ErrLeaseLost.
+		Replace: q(`UPDATE @txonce_slots SET slot = $1, system = c.system_identifier, timeline = left(pg_walfile_name(pg_current_wal_lsn()), 8),
+	home = '@txonce_slots'::regclass, created = $2::pg_lsn, owner = NULL, token = token + 1
+FROM pg_control_system() c`),
+
+		Drop: q(`DELETE FROM @txonce_slots`),
+
+		// For relays, and for errors.
+		State: q(`WITH slot AS MATERIALIZED (
+	SELECT s.slot, s.system, s.timeline, s.home = s.tableoid AS home, s.owner, s.token,
+		r.slot_name, r.plugin, r.database, r.wal_status, r.active_pid, r.confirmed_flush_lsn AS confirmed
+	FROM (VALUES (true)) AS always (one)
+	LEFT JOIN @txonce_slots s USING (one)
+	LEFT JOIN pg_replication_slots r ON r.slot_name = s.slot
+)
+SELECT coalesce(slot, ''), coalesce(` + walProblem + `, ''), coalesce(owner = $1::uuid, false), coalesce(token, 0), coalesce(active_pid, 0),
+	coalesce(confirmed, '0/0')::text, ('0/0'::pg_lsn + (SELECT last_value FROM @txonce_slot_confirmed))::text,
+	pg_current_wal_lsn()::text, (SELECT last_value FROM @outbox_seq)
+FROM slot`),
+
+		// Elections follow each other and the takeovers of shards.
+		Lock: q(`LOCK TABLE @txonce_shards IN SHARE UPDATE EXCLUSIVE MODE`),
+
+		// Whoever has no row in txonce_relays is dead. The one who is elected gets its row here, as by Begin of PostgresOutbox, so
+		// that at no time the slot seems to be free.
+		Elect: q(`WITH elected AS (
+	UPDATE @txonce_slots s SET owner = $1::uuid, token = s.token + 1
+	WHERE s.owner IS NULL OR s.owner = $1::uuid OR NOT EXISTS (SELECT FROM @txonce_relays r WHERE r.owner = s.owner)
+	RETURNING s.token
+), begun AS (
+	INSERT INTO @txonce_relays (owner, name, until)
+	SELECT $1::uuid, $2::text, clock_timestamp() + $3::float8 * interval '1 second' FROM elected
+	ON CONFLICT (owner) DO UPDATE SET until = excluded.until
+)
+SELECT token FROM elected`),
+
+		// The relay that holds the slot, for those that do not.
+		Others: q(`SELECT count(*), count(*) FILTER (WHERE name = $1::text) FROM @txonce_relays WHERE until > clock_timestamp()`),
+
+		Flushed: `SELECT pg_current_wal_flush_lsn()::text`,
+
+		Terminate: `SELECT pg_terminate_backend($1::integer)`,
+
+		Settled: q(`SELECT seq, also FROM @txonce_slot_settled WHERE lsn >= $1::pg_lsn`),
+
+		// Keys of which something is in the tables, so that what the stream brings must not pass it.
+		Busy: q(`SELECT shard, key, sum(n)::bigint FROM (
+	SELECT shard, key, count(*) AS n FROM @outbox_messages WHERE key IS NOT NULL GROUP BY shard, key
+	UNION ALL SELECT shard, key, 0 FROM @outbox_held WHERE until > statement_timestamp()
+) AS k GROUP BY shard, key`),
+
+		// Locks the row that an election changes, after Check of PostgresOutbox, where that was sent.
+		Check: q(`WITH mine AS (
+	SELECT one FROM @txonce_slots WHERE owner = $1::uuid AND token = $2::bigint FOR SHARE
+)
+SELECT count(*) = 1, set_config('txonce.settling',
+	CASE WHEN count(*) = 1 AND coalesce(current_setting('txonce.settling', true), '') <> 'off' THEN 'on' ELSE 'off' END, true)
+FROM mine`),
+
+		// What was settled, and how far the slot may be told; both only for the owner.
+		Confirm: q(`WITH mine AS (
+	SELECT one FROM @txonce_slots WHERE owner = $1::uuid AND token = $2::bigint FOR SHARE
+), kept AS (
+	INSERT INTO @txonce_slot_settled AS s (seq, also, lsn) SELECT $4::bigint, $5::bigint[], $6::pg_lsn FROM mine WHERE $4::bigint > 0
+	ON CONFLICT (seq) DO UPDATE SET also = excluded.also, lsn = greatest(s.lsn, excluded.lsn)
+)
+SELECT CASE WHEN $3::text = '' THEN 0 ELSE setval('@txonce_slot_confirmed', ($3::text::pg_lsn - '0/0'::pg_lsn)::bigint) END FROM mine`),
+
+		// Where there is no owner yet.
+		Advance: q(`SELECT setval('@txonce_slot_confirmed', ($1::pg_lsn - '0/0'::pg_lsn)::bigint)`),
+
+		// A message that is spilled already may have been published, parked or discarded since, and is not written again.
+		Spill: q(`WITH new AS (
+	INSERT INTO @txonce_slot_settled (seq, lsn) SELECT r.seq, r.lsn FROM unnest($2::bigint[], $9::pg_lsn[]) AS r (seq, lsn)
+	WHERE ` + guarded + `
+	ON CONFLICT (seq) DO NOTHING RETURNING seq
+)
+INSERT INTO @outbox_messages (shard, seq, id, topic, key, payload, headers, enqueued_at)
+SELECT r.shard, r.seq, r.id, r.topic, nullif(r.key, ''), r.payload, nullif(r.headers, '')::json, r.enqueued_at
+FROM unnest($1::smallint[], $2::bigint[], $3::text[], $4::text[], $5::bytea[], $6::bytea[], $7::text[], $8::timestamptz[])
+	AS r (shard, seq, id, topic, key, payload, headers, enqueued_at)
+JOIN new USING (seq)`),
+
+		Keep: q(`INSERT INTO @outbox_sent (seq, id, topic, key, payload, headers, enqueued_at)
+SELECT r.seq, r.id, r.topic, nullif(r.key, ''), r.payload, nullif(r.headers, '')::json, r.enqueued_at
+FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bytea[], $5::bytea[], $6::text[], $7::timestamptz[])
+	AS r (seq, id, topic, key, payload, headers, enqueued_at)
+WHERE ` + guarded),
+
+		Note: q(`INSERT INTO @txonce_slot_settled AS s (seq, also, lsn) SELECT $1::bigint, $2::bigint[], $3::pg_lsn WHERE ` + guarded + `
+ON CONFLICT (seq) DO UPDATE SET also = excluded.also, lsn = greatest(s.lsn, excluded.lsn)`),
+
+		Forget: q(`DELETE FROM @txonce_slot_settled WHERE lsn < $1::pg_lsn`),
+
+		// Whether a key is still in the tables.
+		Look: q(`SELECT r.key, (SELECT count(*) FROM @outbox_messages m WHERE m.shard = r.shard AND m.key = r.key),
+	EXISTS (SELECT FROM @outbox_held h WHERE h.shard = r.shard AND h.key = r.key AND h.until > statement_timestamp())
+FROM unnest($1::smallint[], $2::bytea[]) AS r (shard, key)`),
+
+		Lag: q(`SELECT coalesce(max(pg_current_wal_lsn() - r.confirmed_flush_lsn), 0)::bigint
+FROM @txonce_slots s JOIN pg_replication_slots r ON r.slot_name = s.slot`),
+	}
+}
