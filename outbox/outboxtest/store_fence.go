@@ -196,9 +196,14 @@ func settleRace[TTx any](e *env[TTx]) {
 func (e *env[TTx]) drainRest() {
 	e.Helper()
 	s := e.session()
-	for range 3 {
-		for leased := s.turn(); len(leased) > 0; leased = s.turn() {
+	for idle, turns := 0, 0; idle < 3; turns++ {
+		leased := s.turn()
+		if idle++; len(leased) > 0 {
 			s.sent(leased...)
+			idle = 0
+		}
+		if turns > many {
+			e.Fatalf("what was confirmed is leased again and again: %s", few(ids(leased)))
 		}
 	}
 	if err := s.Close(e.ctx); err != nil {

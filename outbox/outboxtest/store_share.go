@@ -234,6 +234,7 @@ func (s *holder) relayOnce() (leased []outbox.Leased, err error) {
 	if leased, err = s.tryLease(outbox.Want{Limit: 7, Part: 2}); err != nil {
 		return nil, fmt.Errorf("Lease: %w", err)
 	}
+	pause(s.ctx) // as long as publishing takes
 	if err := s.trySettle(outcomes(outbox.Sent, leased...)...); err != nil {
 		return nil, fmt.Errorf("Settle: %w", err)
 	}

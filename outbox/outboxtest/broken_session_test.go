@@ -1,0 +1,155 @@
+package outboxtest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// renews breaks Renew.
+func renews(renew func(s *session, ctx context.Context) (outbox.Hold, error)) func(*Memory, *Outbox[*Tx]) {
+	return func(m *Memory, o *Outbox[*Tx]) { o.Queue = &hooks{Memory: m, renew: renew} }
+}
+
+// told changes what Renew says.
+func told(change func(h *outbox.Hold)) func(*Memory, *Outbox[*Tx]) {
+	return renews(func(s *session, ctx context.Context) (outbox.Hold, error) {
+		hold, err := s.Renew(ctx)
+		change(&hold)
+		return hold, err
+	})
+}
+
+func brokenSessions() []brokenStore {
+	return []brokenStore{
+		{name: "gives one shard to two sessions", found: []string{
+			"sessions share the shards, and never hold one together", "the shards of a living session are left alone",
+			"sessions that work at once lease each message once", "two relays publish no message twice while both are healthy",
+			"a relay that stops leaves its work to the other, and nothing is published twice",
+		}, breaks: stealing},
+		{name: "never gives back", found: []string{
+			"sessions share the shards, and never hold one together", "a session above its share gives back what has nothing leased, and only that",
+		}, breaks: renews(func(s *session, ctx context.Context) (outbox.Hold, error) {
+			hold, err := s.Renew(ctx)
+			if err == nil {
+				s.memory.mu.Lock()
+				defer s.memory.mu.Unlock()
+				hold.Shards = s.share(len(s.memory.shards))
+			}
+			return hold, err
+		})},
+		{
+			name: "gives back what is leased", found: []string{"a session above its share gives back what has nothing leased, and only that"},
+			breaks: renews(func(s *session, ctx context.Context) (outbox.Hold, error) {
+				s.memory.mu.Lock()
+				clear(s.leased)
+				s.memory.mu.Unlock()
+				return s.Renew(ctx)
+			}),
+		},
+		{name: "Close keeps everything until the hold ends", found: []string{"Close gives back at once"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
+			o.Queue = &hooks{Memory: m, close: func(*session, context.Context) error { return nil }}
+		}},
+		{
+			name: "the first Renew is the only one that counts", found: []string{"a session that renews keeps what it holds"},
+			breaks: renews(func(s *session, ctx context.Context) (outbox.Hold, error) {
+				until := s.memory.relays[s]
+				hold, err := s.Renew(ctx)
+				if _, alive := s.memory.relays[s]; alive && !until.IsZero() {
+					s.memory.relays[s] = until
+				}
+				return hold, err
+			}),
+		},
+		{
+			name: "holds do not end", found: []string{"when a hold has run out its messages are handed over", "Renew after the end of the hold is ErrLeaseLost"},
+			breaks: func(m *Memory, o *Outbox[*Tx]) { o.Queue = lasting{&hooks{Memory: m}} },
+		},
+		{
+			name: "a takeover keeps the token", found: []string{"when a hold has run out its messages are handed over"},
+			breaks: renews(func(s *session, ctx context.Context) (outbox.Hold, error) {
+				hold, err := s.Renew(ctx)
+				for i := range s.memory.shards {
+					s.memory.shards[i].token = 1
+				}
+				return hold, err
+			}),
+		},
+		{
+			name: "takes over nothing", found: []string{"when a hold has run out its messages are handed over"},
+			breaks: renews(func(s *session, ctx context.Context) (outbox.Hold, error) {
+				for i := range s.memory.shards {
+					if sh := &s.memory.shards[i]; sh.owner != nil && sh.owner != s && s.memory.relays[sh.owner].Before(time.Now()) {
+						s.memory.relays[sh.owner] = time.Now().Add(time.Hour)
+					}
+				}
+				return s.Renew(ctx)
+			}),
+		},
+		{
+			name: "revives a hold that nobody took", found: []string{"Renew after the end of the hold is ErrLeaseLost"},
+			breaks: renews(func(s *session, ctx context.Context) (outbox.Hold, error) {
+				if _, there := s.memory.relays[s]; there {
+					s.memory.relays[s] = time.Now().Add(s.opts.TTL)
+				}
+				return s.Renew(ctx)
+			}),
+		},
+		{name: "renews what was taken over", found: []string{"a Renew that races a takeover: one of them wins", "Renew after the end of the hold is ErrLeaseLost"}, breaks: greedy},
+		{name: "Until is half of it", found: []string{"Hold says until when, how much, and who else"}, breaks: told(func(h *outbox.Hold) {
+			h.Until = time.Now().Add(time.Until(h.Until) / 2)
+		})},
+		{name: "Until is too late", found: []string{"Hold says until when, how much, and who else"}, breaks: told(func(h *outbox.Hold) {
+			h.Until = h.Until.Add(time.Second)
+		})},
+		{name: "does not count relays", found: []string{"Hold says until when, how much, and who else"}, breaks: told(func(h *outbox.Hold) { h.Relays = 1 })},
+		{name: "counts itself as a namesake", found: []string{"Hold says until when, how much, and who else"}, breaks: told(func(h *outbox.Hold) { h.Namesakes++ })},
+	}
+}
+
+// stealing takes the shards of others, each time all.
+func stealing(m *Memory, o *Outbox[*Tx]) {
+	o.Queue = &hooks{Memory: m, renew: func(s *session, ctx context.Context) (outbox.Hold, error) {
+		hold, err := s.Renew(ctx)
+		hold.Shards = hold.Of
+		return hold, err
+	}, lease: func(s *session, ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+		m.mu.Lock()
+		for i := range m.shards {
+			if s.begun && m.shards[i].owner != s {
+				m.shards[i].owner = s
+			}
+		}
+		m.mu.Unlock()
+		return s.Lease(ctx, want)
+	}, settle: unfenced}
+}
+
+// greedy has a Renew that never fails and takes everything.
+func greedy(m *Memory, o *Outbox[*Tx]) {
+	o.Queue = &hooks{Memory: m, renew: func(s *session, ctx context.Context) (outbox.Hold, error) {
+		hold, err := s.Renew(ctx)
+		if !errors.Is(err, outbox.ErrLeaseLost) {
+			return hold, err
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		s.over = false
+		m.relays[s] = time.Now().Add(s.opts.TTL)
+		for i := range m.shards {
+			m.shards[i].owner = s
+		}
+		n := len(m.shards)
+		return outbox.Hold{Until: m.relays[s], Shards: n, Of: n, Relays: 1}, nil
+	}}
+}
+
+// lasting opens sessions for an hour.
+type lasting struct{ *hooks }
+
+func (l lasting) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+	opts.TTL += time.Hour
+	return l.hooks.Open(ctx, opts)
+}
