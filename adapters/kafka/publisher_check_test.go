@@ -43,6 +43,11 @@ type partitionFunc func(*sarama.ProducerMessage, int32) (int32, error)
 func (f partitionFunc) Partition(m *sarama.ProducerMessage, n int32) (int32, error) { return f(m, n) }
 func (f partitionFunc) RequiresConsistency() bool                                   { return true }
 
+// fickle leaves out partitions that have no leader.
+type fickle struct{ partitionFunc }
+
+func (fickle) RequiresConsistency() bool { return false }
+
 func hashed(e sarama.Encoder, seed int) int32 {
 	var text []byte
 	if e != nil {
@@ -108,6 +113,13 @@ func TestPublisherRefusesSettings(t *testing.T) {
 				}
 				return hashed(m.Key, 0) % n, nil
 			}), "Producer.Partitioner is not by key", "",
+		},
+		{
+			"only among partitions with a leader", func(c *config) {
+				c.Producer.Partitioner = func(string) sarama.Partitioner {
+					return fickle{func(m *sarama.ProducerMessage, n int32) (int32, error) { return hashed(m.Key, 0) % n, nil }}
+				}
+			}, "Producer.Partitioner does not require consistency", "",
 		},
 		{
 			"insists on keys", by(func(_ int, m *sarama.ProducerMessage, n int32) (int32, error) {

@@ -152,7 +152,7 @@ func publisherRefusals(cfg *sarama.Config, allow []Allowance) (wrong []error) {
 		}
 	}
 	if err := byKey(cfg.Producer.Partitioner); err != nil {
-		wrong = append(wrong, fmt.Errorf("kafka: the Client's Producer.Partitioner %w, so messages of one key could overtake each other; "+
+		wrong = append(wrong, fmt.Errorf("kafka: the Client's Producer.Partitioner %w, and messages of one key could overtake each other; "+
 			"use sarama.NewHashPartitioner or another that looks at nothing but the key (kafka.NewConfig is right)", err))
 	}
 	return wrong

@@ -289,7 +289,7 @@ func TestPublisherKeepsOrderThroughFaults(t *testing.T) {
 		faults := 0
 		var faultsDone sync.WaitGroup
 		faultsDone.Go(func() {
-			for {
+			for faults < 60 {
 				select {
 				case <-done:
 					return

@@ -28,13 +28,17 @@ func (p *markedPartitioner) Partition(m *sarama.ProducerMessage, n int32) (int32
 	return partition, nil
 }
 
-// MessageRequiresConsistency makes every message with a key choose among all partitions, not only those that have a leader
-// at the moment: else an outage of one would move the keys of all.
+// MessageRequiresConsistency implements sarama.DynamicConsistencyPartitioner, which sarama looks for.
 func (p *markedPartitioner) MessageRequiresConsistency(m *sarama.ProducerMessage) bool {
-	if d, ok := p.Partitioner.(sarama.DynamicConsistencyPartitioner); ok {
-		return m.Key != nil || d.MessageRequiresConsistency(m)
+	return consistent(p.Partitioner, m)
+}
+
+// consistent says whether m chooses among all partitions, or only among those that have a leader at the moment.
+func consistent(p sarama.Partitioner, m *sarama.ProducerMessage) bool {
+	if d, ok := p.(sarama.DynamicConsistencyPartitioner); ok {
+		return d.MessageRequiresConsistency(m)
 	}
-	return m.Key != nil || p.RequiresConsistency()
+	return p.RequiresConsistency()
 }
 
 // byKey tries a Partitioner out: messages of one key must go to one partition, whatever else differs about them, and
@@ -78,6 +82,9 @@ func byKey(constructor sarama.PartitionerConstructor) (err error) {
 				home[key] = n
 			}
 		}
+	}
+	if !consistent(one, &sarama.ProducerMessage{Topic: topic, Key: sarama.StringEncoder("key")}) {
+		return errors.New("does not require consistency for messages with a key: keys would move while a partition has no leader")
 	}
 	return nil
 }
