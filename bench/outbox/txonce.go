@@ -49,8 +49,16 @@ func newTxonce(mode pgxstore.OutboxMode, otherProcess bool) func(context.Context
 	}
 }
 
-func newStore(_ context.Context, w *world, mode pgxstore.OutboxMode) (*pgxstore.Store, error) {
-	return pgxstore.New(pgxstore.Config{Pool: w.pool, Outbox: pgxstore.OutboxConfig{Mode: mode}})
+func newStore(ctx context.Context, w *world, mode pgxstore.OutboxMode) (*pgxstore.Store, error) {
+	cfg := pgxstore.Config{Pool: w.pool, Outbox: pgxstore.OutboxConfig{Mode: mode}}
+	if mode == pgxstore.OutboxWAL {
+		cfg.Outbox.Slot = w.topic
+	}
+	store, err := pgxstore.New(cfg)
+	if err == nil && mode == pgxstore.OutboxWAL {
+		err = store.CreateOutboxSlot(ctx)
+	}
+	return store, err
 }
 
 // confirming notes what the broker confirmed.
