@@ -15,6 +15,10 @@ type OutboxConfig struct {
 	// Whatever its value, a pending message is never forgotten. Defaults to 0: it is deleted at once, which costs least.
 	KeepSent time.Duration
 
+	// RotateEvery is how long a generation takes what comes before another one does, in OutboxRotating; sooner at 32 MB.
+	// Defaults to 10 s.
+	RotateEvery time.Duration
+
 	// Slot names the replication slot and the publication of OutboxWAL when they are created; at most 63 of a-z, 0-9 and _.
 	// Defaults to a name that no other outbox of the cluster has.
 	Slot string
@@ -41,6 +45,8 @@ func (c OutboxConfig) validate() error {
 		return fmt.Errorf("pgxstore: Config.Outbox.Mode %d is unknown", c.Mode)
 	case c.KeepSent < 0:
 		return errors.New("pgxstore: Config.Outbox.KeepSent is negative")
+	case c.RotateEvery < 0:
+		return errors.New("pgxstore: Config.Outbox.RotateEvery is negative")
 	}
 	return c.validateWAL()
 }

@@ -92,36 +92,46 @@ type found struct {
 // look reads the first messages of shards that are due, up to most of each.
 func (s *session) look(ctx context.Context, shards []int, want outbox.Want, most int) (f found, err error) {
 	numbers, tokens := s.tokens(shards)
-	looks, mosts := make([]int64, len(numbers)), make([]int64, len(numbers))
+	var (
+		looks, mosts = make([]int64, len(numbers)), make([]int64, len(numbers))
+		lows, backs  = make([]int64, len(numbers)), make([]int64, len(numbers))
+	)
 	s.mu.Lock()
 	for i, n := range numbers {
 		looks[i], mosts[i] = lookAtFirst, int64(most)
 		if sh := s.held[int(n)]; sh != nil {
-			looks[i] = max(sh.look, int64(most)+1)
+			looks[i], lows[i], backs[i] = max(sh.look, int64(most)+1), sh.low, sh.back
 		}
 	}
-	due := time.Now().After(s.dueAt)
+	due, passed := !s.looking && time.Now().After(s.dueAt), s.fence.passed
+	s.looking = s.looking || due
 	s.mu.Unlock()
+	if due {
+		defer s.looked()
+	}
 	bytes := int64(want.Bytes)
 	if bytes == 0 {
 		bytes = math.MaxInt64
 	}
 	began := time.Now()
 	ends := map[int]bool{}
+	var seen seen
 	err = s.store.outboxTx(ctx, "lease", func(b *pgx.Batch) {
 		if due {
+			s.watch(b)
 			b.Queue(s.store.outbox.Due, dueAtOnce)
 		}
-		b.Queue(s.store.outbox.Lease, s.owner, numbers, tokens, looks, want.Limit, bytes, mosts).Query(func(rows pgx.Rows) error {
+		b.Queue(s.store.outbox.LeaseFrom, s.owner, numbers, tokens, looks, want.Limit, bytes, mosts, lows, backs).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
-				m, n, held, err := leased(rows)
+				m, row, err := leased(rows)
 				if err != nil {
 					return err
 				}
-				if n == looks[indexOf(numbers, m.Shard)] {
+				if row.n == looks[slices.Index(numbers, int16(m.Shard))] {
 					ends[m.Shard] = true
 				}
-				if !held {
+				seen.add(m, row)
+				if !row.held {
 					f.messages = append(f.messages, m)
 				}
 			}
@@ -131,19 +141,19 @@ func (s *session) look(ctx context.Context, shards []int, want outbox.Want, most
 	if err != nil {
 		return found{}, err
 	}
+	seen.all = seen.all || len(f.messages) < want.Limit && want.Bytes == 0
+	s.raise(numbers, backs, passed, seen)
 	f.note(shards, want, most, ends)
 	f.trim(want)
-	s.learn(&f, shards, due, time.Since(began))
+	s.learn(&f, shards, time.Since(began))
 	return f, nil
 }
 
-func indexOf(numbers []int16, shard int) int {
-	for i, n := range numbers {
-		if int(n) == shard {
-			return i
-		}
-	}
-	return 0 // not reached: the server returns shards that it was asked for
+// looked ends what only one Lease at a time does, every now and then.
+func (s *session) looked() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.looking, s.dueAt = false, time.Now().Add(dueEvery)
 }
 
 // note works out what there may be beside what was returned.
@@ -185,13 +195,10 @@ func (f *found) trim(want outbox.Want) {
 }
 
 // learn remembers how far to look.
-func (s *session) learn(f *found, shards []int, due bool, took time.Duration) {
+func (s *session) learn(f *found, shards []int, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if due {
-		s.dueAt = now.Add(dueEvery)
-	}
 	for _, n := range shards {
 		sh := s.held[n]
 		switch {
@@ -207,18 +214,25 @@ func (s *session) learn(f *found, shards []int, due bool, took time.Duration) {
 	}
 }
 
-// leased reads one row of Lease.
-func leased(row pgx.Rows) (m outbox.Leased, n int64, held bool, err error) {
+// leasedRow is what a row of LeaseFrom says beside the message.
+type leasedRow struct {
+	n    int64 // its place among the rows of its shard that were looked at
+	held bool  // it has to wait
+	back int64 // how often something has come back into the shard
+}
+
+// leased reads one row of LeaseFrom.
+func leased(row pgx.Rows) (m outbox.Leased, r leasedRow, err error) {
 	var key []byte
 	var headers *string
-	if err := row.Scan(&m.Shard, &m.Token, &n, &held, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &m.Enqueued, &m.Attempts); err != nil {
-		return m, 0, false, err
+	if err := row.Scan(&m.Shard, &m.Token, &r.n, &r.held, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &m.Enqueued, &m.Attempts, &r.back); err != nil {
+		return m, r, err
 	}
 	m.Key = string(key)
 	if headers != nil {
 		if m.Headers, err = consumer.DecodeHeaders([]byte(*headers)); err != nil {
-			return m, 0, false, fmt.Errorf("message %d: %w", m.Seq, err)
+			return m, r, fmt.Errorf("message %d: %w", m.Seq, err)
 		}
 	}
-	return m, n, held, nil
+	return m, r, nil
 }

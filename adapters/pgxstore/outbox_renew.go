@@ -46,6 +46,7 @@ func (s *session) Renew(ctx context.Context) (outbox.Hold, error) {
 // holdState is what a Renew finds.
 type holdState struct {
 	mine                        map[int]int64 // tokens by shard
+	back                        map[int]int64 // how often something came back, by shard
 	of, free, relays, namesakes int
 }
 
@@ -57,7 +58,7 @@ func (s *session) extend(ctx context.Context) (state holdState, err error) {
 	if over {
 		return state, outbox.ErrLeaseLost
 	}
-	state.mine = map[int]int64{}
+	state.mine, state.back = map[int]int64{}, map[int]int64{}
 	alive := false
 	err = s.store.outboxTx(ctx, "renew", func(b *pgx.Batch) {
 		extended := func(tag pgconn.CommandTag) error {
@@ -84,6 +85,15 @@ func (s *session) extend(ctx context.Context) (state holdState, err error) {
 				case free:
 					state.free++
 				}
+				return nil
+			})
+			return err
+		})
+		b.Queue(s.store.outbox.Returned, s.owner).Query(func(rows pgx.Rows) error {
+			var n int
+			var back int64
+			_, err := pgx.ForEachRow(rows, []any{&n, &back}, func() error {
+				state.back[n] = back
 				return nil
 			})
 			return err
@@ -118,6 +128,9 @@ func (s *session) take(state holdState, until time.Time) {
 	}
 	for n, token := range state.mine {
 		s.hold(n, token)
+		if sh := s.held[n]; sh.back != state.back[n] {
+			sh.low, sh.back = 0, state.back[n]
+		}
 	}
 }
 

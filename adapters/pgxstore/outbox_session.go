@@ -56,7 +56,12 @@ type session struct {
 	turn  int            // of the next Lease with Parts
 	dueAt time.Time      // when Lease looks again for messages that have become due
 
-	tidied   int       // shards that Tidy went through for followers
+	fence fence
+
+	looking bool // a Lease does what one at a time does
+
+	tidied   int // shards that Tidy went through for followers
+	rotating rotation
 	rescueAt time.Time // when Tidy looks again for what a dead Unpark left
 }
 
@@ -72,6 +77,8 @@ type shard struct {
 	busy   bool           // something is being done to it that a Lease must not come across
 	leased map[int64]bool // by seq
 	look   int64          // how many of its rows the next Lease looks at
+	low    int64          // none of its rows has a smaller seq, unless something came back
+	back   int64          // how often something had come back then
 	rest   time.Time      // until then no Lease looks at it: the last one had to look at very many rows
 }
 
@@ -153,13 +160,19 @@ func (s *Store) outboxTx(ctx context.Context, what string, queue func(*pgx.Batch
 	if err != nil {
 		return databaseError{fmt.Errorf("pgxstore: outbox: %s: connect: %w", what, err)}
 	}
-	defer conn.Release() // closes a connection that a failure left within the transaction, which rolls back
+	defer conn.Release()
 	b := &pgx.Batch{}
 	b.Queue(`BEGIN ISOLATION LEVEL READ COMMITTED`)
 	b.Queue(s.outbox.Settings)
 	queue(b)
 	b.Queue(`COMMIT`)
-	return s.outboxError(what, conn.SendBatch(ctx, b).Close())
+	err = conn.SendBatch(ctx, b).Close()
+	if conn.Conn().PgConn().TxStatus() != 'I' && !conn.Conn().IsClosed() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+		defer cancel()
+		_, _ = conn.Exec(ctx, `ROLLBACK`) // the pool closes a connection that is left within a transaction
+	}
+	return s.outboxError(what, err)
 }
 
 // outboxError classifies an error of the relay's side: no message has a part in it.

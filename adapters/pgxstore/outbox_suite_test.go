@@ -13,7 +13,8 @@ import (
 
 func TestOutboxStore(t *testing.T) {
 	for name, cfg := range map[string]pgxstore.OutboxConfig{
-		"table": {},
+		"table":    {},
+		"rotating": {Mode: pgxstore.OutboxRotating, RotateEvery: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			servers(t, func(t *testing.T, server func(testing.TB) string) {

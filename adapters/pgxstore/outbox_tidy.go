@@ -34,7 +34,10 @@ func (s *session) Tidy(ctx context.Context) error {
 	if err := s.rescue(ctx); err != nil {
 		return err
 	}
-	return s.forget(ctx)
+	if err := s.forget(ctx); err != nil {
+		return err
+	}
+	return s.rotate(ctx)
 }
 
 // forget deletes sent messages whose time is over.

@@ -1,6 +1,9 @@
 package dialect
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // PostgresOutbox holds the statements of the relay's side of the outbox, in the order of a session's life. Both
 // adapters/pgxstore and adapters/sqlstore send them, each within a transaction of READ COMMITTED that begins with Settings.
@@ -11,6 +14,7 @@ type PostgresOutbox struct {
 	End, GiveBackAll                        string
 	// Leasing and settling.
 	Due, Lease, Check, Sent, Keep         string
+	LeaseFrom, Returned, Last, Writers    string
 	Defer, HoldDeferred, Park, HoldParked string
 	// What stands behind a parked message, and lets it go again.
 	Behind, Follow, Stranded                          string
@@ -18,6 +22,10 @@ type PostgresOutbox struct {
 	Parked                                            string
 	// Upkeep.
 	DropHolds, DropDead, Forget string
+	// Rotation: of generation from into generation to.
+	Generations string
+	Rotate      string
+	Empty       [Generations][Generations]string
 	// Stats. The first two look at a bounded number of rows.
 	Look, Few, Blocks, Living string
 	Sample                    [3]string // of messages, delayed ones, parked ones
@@ -48,7 +56,7 @@ func NewPostgresOutbox(schema string) PostgresOutbox {
 		prefix = `"` + strings.ReplaceAll(schema, `"`, `""`) + `".`
 	}
 	q := func(sql string) string { return strings.ReplaceAll(sql, "@", prefix) }
-	return PostgresOutbox{
+	p := PostgresOutbox{
 		// Every statement finds its rows by short looks into an index. A session that first asks while the tables are small
 		// would choose to read all of them, and keep that plan while they grow. What is forbidden but cannot be avoided
 		// counts as very expensive, which must not set the JIT compiler going. A process that freezes in the middle of a
@@ -127,6 +135,34 @@ FROM (
 ) AS y
 WHERE held OR place <= $5::bigint AND (place = 1 OR bytes <= $6::bigint)
 ORDER BY seq`),
+
+		// Lease that begins with the rows from seq "low" on, in shards into which nothing has come back since. The first of
+		// these rows is returned also when it waits.
+		LeaseFrom: q(`SELECT shard, token, n, held, seq, id, topic, key, payload, headers::text, enqueued_at, attempts, returned
+FROM (
+	SELECT r.token, s.returned, m.*, count(*) FILTER (WHERE NOT m.held) OVER turn AS place,
+		sum(CASE WHEN m.held THEN 0 ELSE octet_length(m.payload) + coalesce(octet_length(m.key), 0) + coalesce(pg_column_size(m.headers), 0) END) OVER turn AS bytes
+	FROM unnest($2::smallint[], $3::bigint[], $4::bigint[], $7::bigint[], $8::bigint[], $9::bigint[]) AS r(shard, token, look, most, low, returned)
+	JOIN @txonce_shards s ON s.shard = r.shard AND s.token = r.token AND s.owner = $1::uuid
+	CROSS JOIN LATERAL (
+		SELECT * FROM (
+			SELECT ` + columns + `, attempts, row_number() OVER (ORDER BY seq) AS n, (` + held + `) AS held
+			FROM @outbox_messages c WHERE c.shard = r.shard AND c.seq >= CASE WHEN s.returned = r.returned THEN r.low ELSE 0 END
+			ORDER BY seq LIMIT r.look
+		) AS c WHERE NOT held OR n = r.look OR n = 1 LIMIT r.most + 1
+	) AS m
+	WINDOW turn AS (ORDER BY m.n, m.shard)
+) AS y
+WHERE held OR place <= $5::bigint AND (place = 1 OR bytes <= $6::bigint)
+ORDER BY seq`),
+
+		Returned: q(`SELECT shard, returned FROM @txonce_shards WHERE owner = $1::uuid`),
+
+		// Every message of a transaction that is not among Writers now has a seq greater than Last, if Last was read before, or
+		// is committed. Whoever has ever written holds the lock of the table until the end.
+		Last: q(`SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM @outbox_seq`),
+		Writers: q(`SELECT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND pid IS DISTINCT FROM pg_backend_pid()
+	AND relation = '@outbox_messages'::regclass AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`),
 
 		// The tokens are checked on locked rows, which a takeover waits for. What follows in the transaction looks at the
 		// setting, so that all of it may be sent at once.
@@ -213,8 +249,8 @@ LIMIT $2::bigint`),
 
 		Find: q(`SELECT p.seq, p.shard, p.key FROM unnest($1::bigint[]) AS r(seq) JOIN @outbox_parked p ON p.seq BETWEEN r.seq AND r.seq ORDER BY p.seq`),
 
-		// Keeps away whoever settles or parks in this shard.
-		LockShard: q(`SELECT FROM @txonce_shards WHERE shard = $1::smallint FOR NO KEY UPDATE`),
+		// Keeps away whoever settles or parks in this shard, and says that messages with an old seq come back.
+		LockShard: q(`UPDATE @txonce_shards SET returned = returned + 1 WHERE shard = $1::smallint`),
 
 		// A message that stands behind one that stays does not go: it would only be parked again.
 		Unpark: q(`WITH gone AS (
@@ -307,5 +343,36 @@ FROM @txonce_relays r WHERE r.until > clock_timestamp() ORDER BY r.name, r.until
 	SELECT sent_at, seq FROM @outbox_sent WHERE sent_at < statement_timestamp() - $1::float8 * interval '1 second'
 	ORDER BY sent_at, seq LIMIT $2::bigint FOR UPDATE SKIP LOCKED
 ) AS first WHERE s.sent_at = ANY (ARRAY[first.sent_at]) AND s.seq BETWEEN first.seq AND first.seq`),
+
+		// Which generation takes what comes, and the bytes of each.
+		Generations: q(`SELECT (SELECT last_value FROM @outbox_generation), ARRAY[pg_relation_size('@outbox_messages_0'),
+	pg_relation_size('@outbox_messages_1'), pg_relation_size('@outbox_messages_2'), pg_relation_size('@outbox_messages_3')]`),
+
+		Rotate: q(`SELECT setval('@outbox_generation', $1::bigint)`),
 	}
+	for from := range Generations {
+		for to := range Generations {
+			p.Empty[from][to] = q(fmt.Sprintf(empty, from, to, columns, survivors))
+		}
+	}
+	return p
 }
+
+// Generations of outbox_messages.
+const Generations = 4
+
+// survivors are how many messages are moved at most. With more there is nothing to gain.
+const survivors = 1000
+
+// empty moves what is left in a generation to another one, and empties it. The lock comes first: what was committed before
+// is seen by the next statement, and whoever comes later waits. A check without the lock would lose what is committed
+// between it and TRUNCATE. One statement, so that a process that freezes does not keep the lock. How long it waits for the
+// lock, and everybody else meanwhile behind it, says lock_timeout.
+const empty = `DO $$ BEGIN
+	LOCK TABLE ONLY @outbox_messages_%[1]d IN ACCESS EXCLUSIVE MODE;
+	IF (SELECT count(*) <= %[4]d FROM (SELECT FROM ONLY @outbox_messages_%[1]d LIMIT %[4]d + 1) AS few) THEN
+		INSERT INTO @outbox_messages (generation, %[3]s, attempts, retry_at, cause)
+			SELECT %[2]d, %[3]s, attempts, retry_at, cause FROM ONLY @outbox_messages_%[1]d;
+		TRUNCATE ONLY @outbox_messages_%[1]d;
+	END IF;
+END $$`
