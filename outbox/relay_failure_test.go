@@ -224,6 +224,9 @@ func TestRelayRestCountsCallsSideBySideOnce(t *testing.T) {
 		if got := failures.Load(); got != 1 {
 			t.Errorf("counted up to %d, want the four calls that began together to count once", got)
 		}
+		if got := calls.Load(); got != 5 {
+			t.Errorf("%d calls, want one that finds out whether it is available again, when the last of the others has ended", got)
+		}
 		stop()
 	})
 }

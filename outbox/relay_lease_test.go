@@ -388,7 +388,7 @@ func TestRelaySharesAndHandsOver(t *testing.T) {
 		if diff := cmp.Diff([]int{64}, shares()); diff != "" {
 			t.Error(diff)
 		}
-		_, stopSecond := start(t, outbox.Config{Queue: memory, Publisher: broker})
+		_, stopSecond := start(t, outbox.Config{Queue: memory, Publisher: broker, PollMin: time.Hour})
 		<-time.After(7 * time.Second)
 		if diff := cmp.Diff([]int{32, 32}, shares()); diff != "" {
 			t.Errorf("7s after a second relay has come: %s", diff)
