@@ -108,7 +108,7 @@ func publisherRefusals(cfg *sarama.Config, allow []Allowance) (wrong []error) {
 		},
 		{
 			cfg.Producer.Transaction.ID != "", "Producer.Transaction.ID is set",
-			"the Publisher answers for each message, and one transaction has one fate; two relays with one ID would fence each other",
+			"the Publisher answers for each message, and a transaction has one fate; two relays with one ID would fence each other, and one that dies hold up all readers",
 			"set it to \"\"",
 		},
 		{
