@@ -16,7 +16,8 @@
 //
 // What a store or a broker cannot do is data, [Features] and [PublisherFeatures]. A case that cannot exist is listed in the
 // output with its reason, and never skipped; one whose hook is missing without a reason fails. Each sub-test is named after
-// the rule that it shows, and each failure says which hazard of docs/ it stands for.
+// the rule that it shows, and each failure says which of the known hazards of an outbox would strike. That each case can
+// fail is shown by stores and publishers that break one rule each (broken_test.go).
 //
 // # Testing other things
 //

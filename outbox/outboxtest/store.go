@@ -122,6 +122,7 @@ func storeCases[TTx any]() []storeCase[TTx] {
 		orderCases[TTx](),
 		leaseCases[TTx](),
 		shareCases[TTx](),
+		expiryCases[TTx](),
 		fenceCases[TTx](),
 		deferCases[TTx](),
 		parkCases[TTx](),

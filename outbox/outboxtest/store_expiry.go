@@ -1,0 +1,183 @@
+package outboxtest
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// expiryCases are about holds that run out, by the database's own clock.
+func expiryCases[TTx any]() []storeCase[TTx] {
+	const hazard = "26: a hold ends by the database's clock, and is not revived"
+	return []storeCase[TTx]{
+		{name: "a session that renews keeps what it holds", hazard: hazard, run: renewKeeps[TTx]},
+		{name: "when a hold has run out its messages are handed over", hazard: hazard, run: handedOver[TTx]},
+		{name: "Renew after the end of the hold is ErrLeaseLost", hazard: hazard, run: renewTooLate[TTx]},
+		{name: "a Renew that races a takeover: one of them wins", hazard: hazard, run: renewRace[TTx]},
+	}
+}
+
+// renewKeeps renews for longer than the TTL. A machine that stands still for so long proves nothing, and is tried again.
+func renewKeeps[TTx any](e *env[TTx]) {
+	e.enqueue(series("k", 3)...)
+	for {
+		a := e.open("keeps", e.ttl)
+		b := e.open("waits", time.Minute)
+		last := time.Now()
+		a.renew()
+		leased := a.lease(outbox.Want{Limit: many})
+		for end := time.Now().Add(3 * e.ttl); time.Now().Before(end); pause(e.ctx) {
+			began := time.Now()
+			_, err := a.Renew(e.ctx)
+			if errors.Is(err, outbox.ErrLeaseLost) {
+				if time.Since(last) < e.ttl {
+					e.Fatalf("Renew %v after the last one, with a TTL of %v: %v", time.Since(last), e.ttl, err)
+				}
+				break
+			}
+			if err == nil {
+				last = began
+			}
+			for _, l := range b.turn() {
+				if time.Since(last) < e.ttl {
+					e.Fatalf("%q was leased from a session that renews", l.ID)
+				}
+			}
+		}
+		err := a.trySettle(outcomes(outbox.Returned, leased...)...)
+		kept := time.Since(last) < e.ttl
+		_, _ = a.Close(e.ctx), b.Close(e.ctx)
+		if err == nil && len(leased) == 3 {
+			return
+		}
+		if kept {
+			e.Fatalf("a session that renews has lost what it leased (%v): %v", ids(leased), err)
+		}
+		if e.ctx.Err() != nil {
+			e.Fatalf("could not renew in time within %v", limit)
+		}
+	}
+}
+
+// lapsed leases n messages with a session that is not renewed, and returns when its hold has run out.
+func (e *env[TTx]) lapsed(n int) (s *holder, leased []outbox.Leased) {
+	e.Helper()
+	for e.ctx.Err() == nil {
+		s, leased = e.open("lapsed", e.ttl), nil
+		s.renew()
+		end := time.Now().Add(e.ttl + e.ttl/10)
+		for time.Now().Before(end) && len(leased) < n {
+			more, err := s.tryLease(outbox.Want{Limit: many})
+			if err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
+				e.Fatalf("Lease: %v", err)
+			}
+			leased = append(leased, more...)
+		}
+		until(e, end)
+		if len(leased) == n {
+			return s, leased
+		}
+		_ = s.Close(e.ctx) // too slow
+	}
+	e.Fatalf("could not lease %d messages within a TTL of %v", n, e.ttl)
+	return nil, nil
+}
+
+func until[TTx any](e *env[TTx], at time.Time) {
+	for time.Now().Before(at) && e.ctx.Err() == nil {
+		pause(e.ctx)
+	}
+}
+
+func handedOver[TTx any](e *env[TTx]) {
+	a := e.open("early", e.ttl)
+	a.renew()
+	msgs := onePerShard("", a.hold.Of)
+	if err := a.Close(e.ctx); err != nil {
+		e.Fatalf("Close: %v", err)
+	}
+	e.enqueue(msgs...)
+	_, before := e.lapsed(len(msgs))
+	tokens := map[int]int64{}
+	for _, l := range before {
+		tokens[l.Shard] = l.Token
+	}
+	b := e.session()
+	for _, l := range b.await(idsOf(msgs)...) {
+		if l.Token <= tokens[l.Shard] {
+			e.Errorf("shard %d has token %d after a takeover, and had %d before", l.Shard, l.Token, tokens[l.Shard])
+		}
+	}
+	if b.hold.Shards != b.hold.Of {
+		e.Errorf("the only living session holds %d of %d shards", b.hold.Shards, b.hold.Of)
+	}
+}
+
+func renewTooLate[TTx any](e *env[TTx]) {
+	e.enqueue(message("1", "k"))
+	a, _ := e.lapsed(1)
+	for range 2 {
+		if hold, err := a.Renew(e.ctx); !errors.Is(err, outbox.ErrLeaseLost) {
+			e.Fatalf("nobody took anything; Renew after the end of the hold: %+v, error %v, want ErrLeaseLost", hold, err)
+		}
+	}
+	if err := a.Close(e.ctx); err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
+		e.Fatalf("Close: %v", err)
+	}
+	a, _ = e.lapsed(1)
+	b := e.session()
+	if hold, err := a.Renew(e.ctx); !errors.Is(err, outbox.ErrLeaseLost) {
+		e.Fatalf("another session took over; Renew: %+v, error %v, want ErrLeaseLost", hold, err)
+	}
+	b.drain(1)
+}
+
+// renewRace lets a session renew at the very end of its hold, while another one waits for it.
+func renewRace[TTx any](e *env[TTx]) {
+	ttl := e.ttl / 2
+	for round := range 12 {
+		a := e.open("renews", ttl)
+		start := time.Now()
+		a.renew()
+		all := onePerShard(fmt.Sprint(round, " "), a.hold.Of)
+		e.enqueue(all...)
+		b := e.open("takes", time.Minute)
+		until(e, start.Add(ttl*time.Duration(85+3*round)/100))
+		var mine outbox.Hold
+		var err error
+		again, renewed := time.Now(), make(chan struct{})
+		go func() {
+			defer close(renewed)
+			mine, err = a.Renew(e.ctx)
+		}()
+		b.renew()
+		<-renewed
+		switch {
+		case err != nil && !errors.Is(err, outbox.ErrLeaseLost):
+			e.Fatalf("Renew: %v", err)
+		case err == nil && mine.Shards+b.hold.Shards > mine.Of && time.Since(again) < ttl:
+			e.Fatalf("both sessions were renewed, and hold %d and %d of %d shards", mine.Shards, b.hold.Shards, mine.Of)
+		}
+		shards := map[int]bool{}
+		if err == nil {
+			leased, _ := a.tryLease(outbox.Want{Limit: many})
+			for _, l := range leased {
+				shards[l.Shard] = true
+			}
+			if a.trySettle(outcomes(outbox.Returned, leased...)...) != nil {
+				clear(shards) // it was taken over since
+			}
+		}
+		for _, l := range b.lease(outbox.Want{Limit: many}) {
+			if shards[l.Shard] {
+				if _, err := a.Renew(e.ctx); err == nil {
+					e.Fatalf("shard %d is leased by two sessions that are alive", l.Shard)
+				}
+			}
+		}
+		_, _ = a.Close(e.ctx), b.Close(e.ctx)
+		e.drainRest()
+	}
+}
