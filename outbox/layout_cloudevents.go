@@ -36,7 +36,7 @@ const (
 // mistake in the program.
 func CloudEvents(source string) Layout {
 	if u, err := url.Parse(source); err != nil || source == "" || u.String() == "" {
-		panic(fmt.Sprintf("outbox: CloudEvents: source %q is no URI reference: %v", source, err))
+		panic(fmt.Sprintf("outbox: CloudEvents: source %q is no URI reference, such as \"/billing\"", source))
 	}
 	return func(m Leased) map[string]string {
 		headers := PlainLayout(m)

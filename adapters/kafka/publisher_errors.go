@@ -29,8 +29,10 @@ func classify(topic string, err error) error {
 		return &batchError{fmt.Errorf("%w; send less, or raise the topic's max.message.bytes", named)}
 	case sarama.ErrInvalidRecord:
 		return &batchError{fmt.Errorf("%w; a compacted topic, for one, takes no message without key", named)}
-	case sarama.ErrInvalidTimestamp:
-		return &batchError{fmt.Errorf("%w; is this machine's clock right?", named)}
+	case sarama.ErrInvalidTimestamp: // it is the time at which we sent it
+		return &outbox.UnavailableError{Err: fmt.Errorf("%w; is this machine's clock right?", named)}
+	case sarama.ErrUnsupportedCompressionType, sarama.ErrUnsupportedForMessageFormat, sarama.ErrUnsupportedVersion, sarama.ErrInvalidRequiredAcks:
+		return &outbox.UnavailableError{Err: fmt.Errorf("%w; the Client's settings ask for more than its brokers or the topic can do", named)}
 	case sarama.ErrUnknownTopicOrPartition:
 		return fmt.Errorf("%w; create it, it is not created by publishing to it", named)
 	case sarama.ErrTopicAuthorizationFailed:

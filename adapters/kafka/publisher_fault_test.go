@@ -93,7 +93,9 @@ func TestPublisherErrorsOfBrokers(t *testing.T) {
 		{sarama.ErrMessageSizeTooLarge, forGood},
 		{sarama.ErrMessageSetSizeTooLarge, forGood},
 		{sarama.ErrInvalidRecord, forGood},
-		{sarama.ErrInvalidTimestamp, forGood},
+		{sarama.ErrInvalidTimestamp, brokers}, // a clock that is wrong must not have everything parked
+		{sarama.ErrUnsupportedCompressionType, brokers},
+		{sarama.ErrUnsupportedForMessageFormat, brokers},
 		{sarama.ErrInvalidTopic, forGood},
 		{sarama.ErrDuplicateSequenceNumber, nobody},
 	} {
