@@ -30,12 +30,9 @@ const maxStatement = 8 << 20
 
 // enqueue sends one statement, or one for each maxStatement.
 func (d *postgres) enqueue(ctx context.Context, tx *sql.Tx, msgs []outbox.Message) error {
-	var shards, last int
-	if err := tx.QueryRowContext(ctx, d.box.write.Shards).Scan(&shards, &last); err != nil {
+	shards, err := d.shardsIn(ctx, tx)
+	if err != nil {
 		return err
-	}
-	if shards == 0 || last != shards-1 {
-		return errNoShards
 	}
 	for len(msgs) > 0 {
 		n, size := 0, 0
@@ -52,6 +49,23 @@ func (d *postgres) enqueue(ctx context.Context, tx *sql.Tx, msgs []outbox.Messag
 		msgs = msgs[n:]
 	}
 	return nil
+}
+
+// shardsIn returns the number of shards, which never changes while there are messages. It is read in the first transaction
+// that enqueues, because a pool whose connections all wait here for another one would wait for ever.
+func (d *postgres) shardsIn(ctx context.Context, tx *sql.Tx) (int, error) {
+	if n := d.shards.Load(); n > 0 {
+		return int(n), nil
+	}
+	var n, last int64
+	if err := tx.QueryRowContext(ctx, d.box.write.Shards).Scan(&n, &last); err != nil {
+		return 0, err
+	}
+	if n == 0 || last != n-1 {
+		return 0, errNoShards
+	}
+	d.shards.Store(n)
+	return int(n), nil
 }
 
 func (d *postgres) insertion(msgs []outbox.Message, shards int) (query string, args []any, err error) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -16,7 +17,7 @@ func (d *sqlite) enqueue(ctx context.Context, tx *sql.Tx, msgs []outbox.Message)
 	var last int64
 	var clock instant
 	var shards int
-	err := d.patiently(ctx, func() error {
+	err := d.patientlyWithin(ctx, func() error {
 		return tx.QueryRowContext(ctx, d.box.Number, len(msgs)).Scan(&last, &clock, &shards)
 	})
 	switch {
@@ -76,10 +77,23 @@ func (r *outboxRows) put(part []byte) (place int) {
 
 // serialize takes the write lock, which excludes every other transaction that writes.
 func (d *sqlite) serialize(ctx context.Context, tx *sql.Tx, _ string) error {
-	return d.patiently(ctx, func() error {
+	return d.patientlyWithin(ctx, func() error {
 		_, err := tx.ExecContext(ctx, d.sql.Lock)
 		return err
 	})
+}
+
+// patientlyWithin runs f in a transaction of the caller's, again and again where another connection is writing. Where the
+// transaction has read, and another has written since, no waiting helps.
+func (d *sqlite) patientlyWithin(ctx context.Context, f func() error) (err error) {
+	waited := d.patiently(ctx, func() error {
+		err = f()
+		if code, known := sqliteCode(err); known && dialect.SQLiteStale(code) {
+			return nil
+		}
+		return err
+	})
+	return cmp.Or(waited, err)
 }
 
 func (d *sqlite) renew(ctx context.Context, tx *sql.Tx, by *outboxHold) (share outboxShare, err error) {

@@ -8,7 +8,7 @@ import (
 )
 
 // countedPerShard is how many pending messages of a shard Stats counts. Those behind them are estimated.
-const countedPerShard = 1000
+const countedPerShard = 250
 
 // outboxStatsStatements are one for each kind of row.
 type outboxStatsStatements struct {

@@ -20,8 +20,9 @@ type postgres struct {
 	box      postgresOutbox
 	shared   statements
 	cfg      Config
-	wait     string      // InFlightWait as lock_timeout
-	flush    atomic.Bool // a duplicate must write WAL, see dialect.Postgres.FlushDuplicate
+	wait     string       // InFlightWait as lock_timeout
+	flush    atomic.Bool  // a duplicate must write WAL, see dialect.Postgres.FlushDuplicate
+	shards   atomic.Int64 // see shardsIn; 0: not known yet
 	notifier outboxNotifier
 	spare    chan struct{} // above READ COMMITTED: leaves one of the pool's connections to read the horizon; else nil
 }

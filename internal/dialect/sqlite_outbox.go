@@ -165,3 +165,6 @@ WHERE r.until > @clock GROUP BY r.owner ORDER BY r.name, r.until`),
 // sqliteParts of a message in the blob of Enqueue.
 const sqliteParts = `CASE WHEN value ->> 5 > 0 THEN substr(?2, value ->> 4, value ->> 5) END, substr(?2, value ->> 6, value ->> 7),
 	CASE WHEN value ->> 9 > 0 THEN CAST(substr(?2, value ->> 8, value ->> 9) AS TEXT) END`
+
+// SQLiteStale reports that a transaction cannot write, because another has written since it first read.
+func SQLiteStale(code int) bool { return code == 517 } // BUSY_SNAPSHOT

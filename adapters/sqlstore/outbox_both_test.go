@@ -1,0 +1,287 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/adapters/sqlstore"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/outbox"
+)
+
+// outboxes runs a test on each database.
+func outboxes(t *testing.T, test func(t *testing.T, n *node)) {
+	t.Run("SQLite", func(t *testing.T) { test(t, openSQLite(t).outbox(t)) })
+	t.Run("PostgreSQL", func(t *testing.T) {
+		d := openPostgres(t, testdb.Postgres(t))
+		test(t, d.open(t, d.dsn, deduptest.Options{}))
+	})
+}
+
+func woken(s outbox.Session, within time.Duration) bool {
+	select {
+	case <-s.(outbox.Waker).Wake():
+		return true
+	case <-time.After(within):
+		return false
+	}
+}
+
+func TestOutboxWakesRelaysOfTheStore(t *testing.T) {
+	outboxes(t, func(t *testing.T, n *node) {
+		one, two := open(t, n, time.Minute), open(t, n, time.Minute)
+		enqueue(t, n, messages("a", 1, 1)...)
+		for _, s := range []outbox.Session{one, two} {
+			if !woken(s, time.Second) {
+				t.Fatal("not woken by a commit of InTx")
+			}
+		}
+		quiet := func(why string) {
+			t.Helper()
+			if woken(one, 20*time.Millisecond) {
+				t.Fatalf("woken %s", why)
+			}
+		}
+		enqueue(t, n) // nothing
+		quiet("by a transaction that has enqueued nothing")
+		undo := errors.New("undo")
+		err := n.InTx(t.Context(), nil, func(tx *sql.Tx, _ []dedup.Claim) error {
+			if err := n.Enqueue(t.Context(), tx, messages("b", 1, 1)...); err != nil {
+				return err
+			}
+			return undo
+		})
+		if !errors.Is(err, undo) {
+			t.Fatal(err)
+		}
+		quiet("by a transaction that was rolled back")
+		err = inTx(t.Context(), n.db, nil, func(tx *sql.Tx) error { return n.Enqueue(t.Context(), tx, messages("c", 1, 1)...) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		quiet("by a transaction that nobody watches")
+		if n.Wake(t.Context()); !woken(one, time.Second) || !woken(two, time.Second) {
+			t.Fatal("not woken by Wake")
+		}
+		if err := two.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n.Wake(t.Context()); woken(two, 20*time.Millisecond) {
+			t.Fatal("woken after Close")
+		}
+	})
+}
+
+// Whatever a process believes about the time: the database's clock says when a hold is over.
+func TestOutboxLeaseEndsByTheDatabasesClock(t *testing.T) {
+	outboxes(t, func(t *testing.T, n *node) {
+		enqueue(t, n, messages("m", 10, 10)...)
+		s := open(t, n, time.Hour)
+		hold := renew(t, s)
+		msgs := lease(t, s)
+		if time.Until(hold.Until) < 59*time.Minute || len(msgs) != 10 {
+			t.Fatalf("%+v, %d leased", hold, len(msgs))
+		}
+		age := `UPDATE txonce_relays SET until = until - interval '1 hour'`
+		if strings.HasSuffix(t.Name(), "SQLite") {
+			age = `UPDATE txonce_relays SET until = until - 3600000000 - 1000`
+		}
+		exec(t, n.db, age)
+		if _, err := s.Lease(t.Context(), outbox.Want{Limit: 1}); !errors.Is(err, outbox.ErrLeaseLost) {
+			t.Errorf("Lease after the end: %v", err)
+		}
+		if _, err := s.Renew(t.Context()); !errors.Is(err, outbox.ErrLeaseLost) {
+			t.Errorf("Renew after the end: %v", err)
+		}
+		other := open(t, n, time.Hour)
+		if hold := renew(t, other); hold.Shards != 64 || hold.Relays != 1 {
+			t.Errorf("the successor: %+v", hold)
+		}
+		if again := lease(t, other); len(again) != 10 || again[0].Token <= msgs[0].Token {
+			t.Errorf("%d leased by the successor", len(again))
+		}
+		for _, v := range []outbox.Verdict{outbox.Returned, outbox.Sent} {
+			if err := s.Settle(t.Context(), outcomes(v, msgs...)); !errors.Is(err, outbox.ErrLeaseLost) {
+				t.Errorf("a late Settle: %v", err)
+			}
+		}
+	})
+}
+
+func TestOutboxMissingTables(t *testing.T) {
+	outboxes(t, func(t *testing.T, n *node) {
+		exec(t, n.db, `DROP TABLE outbox_messages`)
+		if strings.HasSuffix(t.Name(), "SQLite") {
+			exec(t, n.db, `DROP TABLE outbox_seq`)
+		}
+		check := func(what string, err error) {
+			t.Helper()
+			if !errors.Is(err, dedup.ErrSchema) || !strings.Contains(err.Error(), "migrations.Apply") || !n.Retryable(err) {
+				t.Errorf("%s: %v, retryable %v", what, err, n.Retryable(err))
+			}
+		}
+		check("Enqueue", n.InTx(t.Context(), nil, func(tx *sql.Tx, _ []dedup.Claim) error {
+			return n.Enqueue(t.Context(), tx, messages("m", 1, 1)...)
+		}))
+		_, err := n.Stats(t.Context())
+		check("Stats", err)
+		s := open(t, n, time.Minute) // the version says that all is there
+		renew(t, s)
+		_, err = s.Lease(t.Context(), outbox.Want{Limit: 1})
+		check("Lease", err)
+		exec(t, n.db, `DELETE FROM txonce_schema WHERE version = 2`)
+		_, err = n.Open(t.Context(), outbox.SessionOptions{TTL: time.Minute})
+		check("Open", err)
+	})
+}
+
+func TestOutboxBadConfig(t *testing.T) {
+	d := openSQLite(t)
+	_, err := sqlstore.New(sqlstore.Config{DB: d.db, Dialect: sqlstore.SQLite, Outbox: sqlstore.OutboxConfig{KeepSent: -1}})
+	if err == nil || !strings.Contains(err.Error(), "Outbox.KeepSent") {
+		t.Errorf("KeepSent -1: %v", err)
+	}
+	n := d.outbox(t)
+	if _, err := n.Open(t.Context(), outbox.SessionOptions{}); err == nil || !strings.Contains(err.Error(), "TTL") {
+		t.Errorf("no TTL: %v", err)
+	}
+	s := open(t, n, time.Minute)
+	if _, err := s.Lease(t.Context(), outbox.Want{}); err == nil || !strings.Contains(err.Error(), "Limit") {
+		t.Errorf("no Limit: %v", err)
+	}
+}
+
+// What is counted where there is little, and estimated where there is much.
+func TestOutboxStatsOfManyPending(t *testing.T) {
+	outboxes(t, func(t *testing.T, n *node) {
+		enqueue(t, n, messages("few", 200, 200)...)
+		st, err := n.Stats(t.Context())
+		if err != nil || st.Estimated || st.Pending != 200 || st.Topics["t"].Pending != 200 {
+			t.Fatalf("%+v, %v", st, err)
+		}
+		enqueue(t, n, messages("many", 3000, 4)...) // of four shards
+		st, err = n.Stats(t.Context())
+		if err != nil || !st.Estimated || st.Pending < 2500 || st.Pending > 4000 || st.Topics["t"].Pending != st.Pending {
+			t.Fatalf("of 3200: %+v, %v", st, err)
+		}
+		if st.Oldest.IsZero() || st.Now.Before(st.Oldest) || st.Now.Sub(st.Oldest) > time.Minute {
+			t.Errorf("oldest %v, now %v", st.Oldest, st.Now)
+		}
+	})
+}
+
+// A relay of another process hears of commits by NOTIFY, which no transaction of a handler sends.
+func TestOutboxPostgresNotifies(t *testing.T) {
+	d := openPostgres(t, testdb.Postgres(t))
+	n := d.open(t, d.dsn, deduptest.Options{})
+	conn, err := pgx.Connect(t.Context(), d.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	var channel string
+	err = conn.QueryRow(t.Context(), `SELECT 'txonce_outbox_' || relnamespace FROM pg_class WHERE oid = 'txonce_shards'::regclass`).Scan(&channel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), `LISTEN `+channel); err != nil {
+		t.Fatal(err)
+	}
+	arrives := func(within time.Duration) (pid uint32, yes bool) {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		got, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return 0, false
+		}
+		return got.PID, true
+	}
+	enqueue(t, n, messages("a", 1, 1)...)
+	if _, yes := arrives(5 * time.Second); !yes {
+		t.Fatal("no NOTIFY after a commit of InTx")
+	}
+	err = inTx(t.Context(), n.db, nil, func(tx *sql.Tx) error { return n.Enqueue(t.Context(), tx, messages("b", 1, 1)...) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, yes := arrives(100 * time.Millisecond); yes {
+		t.Fatal("a transaction that enqueues notifies by itself")
+	}
+	if conn.IsClosed() { // a wait that ran out closes it
+		if conn, err = pgx.Connect(t.Context(), d.dsn); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Exec(t.Context(), `LISTEN `+channel); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.Wake(t.Context())
+	if _, yes := arrives(5 * time.Second); !yes {
+		t.Fatal("no NOTIFY after Wake")
+	}
+}
+
+// Behind a pooler drivers send everything as text, prepared or not: a message's whole life.
+func TestOutboxPostgresWithoutPreparedStatements(t *testing.T) {
+	for _, mode := range []string{"exec", "simple_protocol", "describe_exec", "cache_describe"} {
+		t.Run(mode, func(t *testing.T) {
+			d := openPostgres(t, testdb.Postgres(t))
+			n := d.open(t, d.dsn+"&default_query_exec_mode="+mode, deduptest.Options{})
+			odd := outbox.Message{
+				ID: `a"b\c{},NULL' $1 ünï`, Topic: `t"\`, Key: "\x00\xff\\\"", Payload: []byte{0, 0xff, '\\', '"'},
+				Headers: map[string]string{`na"me\`: "\x00\xff", "plain": `"`},
+			}
+			second := odd
+			second.ID, second.Headers = "2", nil
+			enqueue(t, n, odd)                                         // one
+			enqueue(t, n, second, outbox.Message{ID: "3", Topic: "t"}) // several
+			later := outbox.Message{ID: "4", Topic: "t", NotBefore: time.Now().Add(time.Hour)}
+			enqueue(t, n, later, outbox.Message{ID: "5", Topic: "t"}) // and some that wait
+			if err := inTx(t.Context(), n.db, nil, func(tx *sql.Tx) error { return n.Serialize(t.Context(), tx, odd.Key) }); err != nil {
+				t.Fatal(err)
+			}
+			s := open(t, n, time.Minute)
+			renew(t, s)
+			msgs := lease(t, s)
+			if len(msgs) != 4 {
+				t.Fatalf("%d leased", len(msgs))
+			}
+			got := msgs[0]
+			if got.ID != odd.ID || got.Topic != odd.Topic || got.Key != odd.Key || string(got.Payload) != string(odd.Payload) ||
+				got.Headers[`na"me\`] != "\x00\xff" || got.Headers["plain"] != `"` {
+				t.Errorf("%+v arrived for %+v", got, odd)
+			}
+			all := outcomes(outbox.Parked, msgs[0])
+			all = append(all, outcomes(outbox.Returned, msgs[1])...)
+			all = append(all, outcomes(outbox.Deferred, msgs[2])...)
+			all = append(all, outcomes(outbox.Sent, msgs[3])...)
+			if err := s.Settle(t.Context(), all); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.(outbox.Tidier).Tidy(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			parked, err := n.Parked(t.Context(), outbox.ParkedFilter{Key: odd.Key})
+			if err != nil || len(parked) != 2 || !parked[1].Waiting || parked[1].Behind != parked[0].Seq {
+				t.Fatalf("%+v, %v", parked, err)
+			}
+			if got, err := n.Unpark(t.Context(), parked[0].Seq); err != nil || got != 1 {
+				t.Fatalf("%d unparked, %v", got, err)
+			}
+			if st, err := n.Stats(t.Context()); err != nil || st.Pending != 3 || st.Delayed != 1 || st.Parked != 0 || st.Waiting != 0 {
+				t.Errorf("%+v, %v", st, err)
+			}
+			if err := s.Settle(t.Context(), outcomes(outbox.Sent, lease(t, s)...)); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

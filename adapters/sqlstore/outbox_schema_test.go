@@ -1,0 +1,32 @@
+package sqlstore_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/adapters/sqlstore"
+	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/outboxtest"
+)
+
+// A relay that is started before the migrations says so and ends, instead of waiting for a database that seems to be away.
+func TestOutboxRelayWithoutSchema(t *testing.T) {
+	db := openDB(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "empty.db")+"?_pragma=journal_mode(wal)&_pragma=busy_timeout(10000)&_txlock=immediate")
+	store, err := sqlstore.New(sqlstore.Config{DB: db, Dialect: sqlstore.SQLite})
+	if err != nil {
+		t.Fatal(err)
+	}
+	relay, err := outbox.NewRelay(outbox.Config{Queue: store, Publisher: new(outboxtest.FakePublisher)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := relay.Run(ctx); !errors.Is(err, outbox.ErrSchema) || !strings.Contains(err.Error(), "migrations.Apply") {
+		t.Errorf("Run = %v, want ErrSchema that says what to do", err)
+	}
+}

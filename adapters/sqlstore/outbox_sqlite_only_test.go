@@ -1,0 +1,288 @@
+package sqlstore_test
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	command "os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/adapters/sqlstore"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/outboxtest"
+)
+
+func (d *sqliteDB) outbox(t testing.TB) *node {
+	return newNode(t, openDB(t, "sqlite", d.dsn), sqlstore.Config{Dialect: sqlstore.SQLite})
+}
+
+func enqueue(t testing.TB, n *node, msgs ...outbox.Message) {
+	t.Helper()
+	err := n.InTx(t.Context(), nil, func(tx *sql.Tx, _ []dedup.Claim) error { return n.Enqueue(t.Context(), tx, msgs...) })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// messages of so many keys.
+func messages(prefix string, n, keys int) (msgs []outbox.Message) {
+	for i := range n {
+		msgs = append(msgs, outbox.Message{ID: fmt.Sprintf("%s-%d", prefix, i), Topic: "t", Key: fmt.Sprint(i % keys), Payload: []byte("x")})
+	}
+	return msgs
+}
+
+func open(t testing.TB, q outbox.Queue, ttl time.Duration) outbox.Session {
+	t.Helper()
+	s, err := q.Open(t.Context(), outbox.SessionOptions{Name: t.Name(), TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close(context.WithoutCancel(t.Context())) })
+	return s
+}
+
+func renew(t testing.TB, s outbox.Session) outbox.Hold {
+	t.Helper()
+	hold, err := s.Renew(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hold
+}
+
+func lease(t testing.TB, s outbox.Session) []outbox.Leased {
+	t.Helper()
+	msgs, err := s.Lease(t.Context(), outbox.Want{Limit: 10_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return msgs
+}
+
+func outcomes(v outbox.Verdict, msgs ...outbox.Leased) (list []outbox.Outcome) {
+	for _, m := range msgs {
+		list = append(list, outbox.Outcome{Leased: m, Verdict: v, Cause: errors.New("refused")})
+	}
+	return list
+}
+
+// relayTo runs a relay until the test ends.
+func relayTo(t *testing.T, q outbox.Queue, to outbox.Publisher, ttl time.Duration) {
+	t.Helper()
+	relay, err := outbox.NewRelay(outbox.Config{Queue: q, Publisher: to, LeaseTTL: ttl, Name: t.Name()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- relay.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("relay: %v", err)
+		}
+	})
+}
+
+// await waits until done reports true.
+func await(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.After(60 * time.Second); !done(); {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("did not happen within a minute: %s", what)
+		}
+	}
+}
+
+// The relay's process is killed while it has leased everything. Another one, with a Store and a connection pool of its own,
+// takes over once the lease has run out, and publishes all of it.
+func TestOutboxSQLiteRelayProcessKilled(t *testing.T) {
+	const ttl = 2 * time.Second
+	if dsn := os.Getenv("TXONCE_OUTBOX_CHILD"); dsn != "" {
+		n := (&sqliteDB{dsn: dsn}).outbox(t)
+		s := open(t, n, ttl)
+		hold := renew(t, s)
+		fmt.Printf("holds %d, leased %d\n", hold.Shards, len(lease(t, s)))
+		_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed
+		return
+	}
+	d := openSQLite(t)
+	n := d.outbox(t)
+	enqueue(t, n, messages("m", 200, 100)...)
+	child := command.Command(os.Args[0], "-test.run=^TestOutboxSQLiteRelayProcessKilled$")
+	child.Env = append(os.Environ(), "TXONCE_OUTBOX_CHILD="+d.dsn)
+	if _, err := child.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || line != "holds 64, leased 200\n" {
+		t.Errorf("child: %q, %v", line, err)
+	}
+	s := open(t, n, ttl)
+	if hold := renew(t, s); hold.Shards != 0 || hold.Namesakes != 1 {
+		t.Errorf("beside a living process: %+v", hold)
+	}
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = child.Wait()
+	fake := &outboxtest.FakePublisher{}
+	relayTo(t, n, fake, ttl)
+	_ = s.Close(t.Context())
+	await(t, "all 200 messages are published", func() bool { return len(fake.Confirmed()) >= 200 })
+	await(t, "nothing is pending", func() bool {
+		st, err := n.Stats(t.Context())
+		return err == nil && st.Pending == 0
+	})
+}
+
+// Two Stores on one file, as two processes have them: the shards are shared, and messages leased by the one are nothing to
+// the other.
+func TestOutboxSQLiteTwoStoresShare(t *testing.T) {
+	d := openSQLite(t)
+	a, b := d.outbox(t), d.outbox(t)
+	enqueue(t, a, messages("m", 300, 300)...)
+	one, two := open(t, a, time.Minute), open(t, b, time.Minute)
+	if hold := renew(t, one); hold.Shards != 64 || hold.Relays != 1 {
+		t.Fatalf("alone: %+v", hold)
+	}
+	all := lease(t, one)
+	if len(all) != 300 {
+		t.Fatalf("%d leased", len(all))
+	}
+	if renew(t, two); len(lease(t, two)) != 0 {
+		t.Fatal("a second session has leased what the first one holds")
+	}
+	if hold := renew(t, one); hold.Shards != 64 || hold.Relays != 2 {
+		t.Errorf("with everything leased: %+v", hold)
+	}
+	if err := one.Settle(t.Context(), outcomes(outbox.Returned, all...)); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(lease(t, one)); got == 0 || got == 300 {
+		t.Errorf("%d leased, though half of the shards is to be given back and the other half not", got)
+	}
+	if hold := renew(t, one); hold.Shards != 32 {
+		t.Errorf("the first: %+v", hold)
+	}
+	if hold := renew(t, two); hold.Shards != 32 || len(lease(t, two)) == 0 {
+		t.Errorf("the second: %+v", hold)
+	}
+}
+
+// Handlers that never stop, of two processes' worth, and a relay on a third Store: each makes progress.
+func TestOutboxSQLiteRelayBesideBusyHandlers(t *testing.T) {
+	d := openSQLite(t)
+	fake := &outboxtest.FakePublisher{}
+	relayTo(t, d.outbox(t), fake, 20*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	var handled [2]atomic.Int64
+	for i := range handled {
+		n := d.outbox(t)
+		for j := range 4 {
+			wg.Go(func() {
+				for k := 0; ctx.Err() == nil; k++ {
+					m := outbox.Message{ID: fmt.Sprintf("%d-%d-%d", i, j, k), Topic: "t", Key: fmt.Sprint(i, j)}
+					err := n.InTx(ctx, nil, func(tx *sql.Tx, _ []dedup.Claim) error {
+						if _, err := tx.ExecContext(ctx, `INSERT INTO effects (name) VALUES ('x')`); err != nil {
+							return err
+						}
+						return n.Enqueue(ctx, tx, m)
+					})
+					switch {
+					case err == nil:
+						handled[i].Add(1)
+					case ctx.Err() == nil && !n.Retryable(err):
+						t.Errorf("handler: %v", err)
+						return
+					}
+				}
+			})
+		}
+	}
+	await(t, "both processes' handlers and the relay make progress", func() bool {
+		return handled[0].Load() > 150 && handled[1].Load() > 150 && len(fake.Confirmed()) > 300
+	})
+	cancel()
+	wg.Wait()
+	committed := len(stringsOf(t, d.db, `SELECT name FROM effects`))
+	await(t, "everything is published", func() bool { return len(fake.Confirmed()) >= committed })
+	next, seen := map[string]int{}, map[string]bool{}
+	for _, p := range fake.Published() {
+		if seen[p.ID] {
+			continue // a repeat may come late
+		}
+		seen[p.ID] = true
+		var k int
+		if _, err := fmt.Sscanf(p.ID[strings.LastIndex(p.ID, "-")+1:], "%d", &k); err != nil {
+			t.Fatal(err)
+		}
+		if k < next[p.Key] {
+			t.Fatalf("key %s: %s after number %d", p.Key, p.ID, next[p.Key])
+		}
+		next[p.Key] = k
+	}
+	t.Logf("%d and %d handled, %d published", handled[0].Load(), handled[1].Load(), committed)
+}
+
+// A transaction that has read cannot write once another has written, and no waiting helps: Enqueue says so at once, as an
+// error that another attempt cures.
+func TestOutboxSQLiteEnqueueAfterRead(t *testing.T) {
+	d := openSQLite(t)
+	n := d.outbox(t)
+	tx, err := n.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	var count int
+	if err := tx.QueryRow(`SELECT count(*) FROM effects`).Scan(&count); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, d.db, `INSERT INTO effects (name) VALUES ('x')`)
+	began := time.Now()
+	err = n.Enqueue(t.Context(), tx, messages("m", 1, 1)...)
+	if err == nil || !n.Retryable(err) || time.Since(began) > time.Second {
+		t.Errorf("%v after %v, retryable %v", err, time.Since(began), n.Retryable(err))
+	}
+}
+
+// Enqueue in a transaction of the caller's own waits for whoever is writing, as it has read nothing yet.
+func TestOutboxSQLiteEnqueueWaitsForTheWriter(t *testing.T) {
+	d := openSQLite(t)
+	n := d.outbox(t)
+	writer, err := d.own.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Rollback()
+	timer := time.AfterFunc(200*time.Millisecond, func() { _ = writer.Commit() })
+	defer timer.Stop()
+	err = inTx(t.Context(), n.db, nil, func(tx *sql.Tx) error { return n.Enqueue(t.Context(), tx, messages("m", 1, 1)...) })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
