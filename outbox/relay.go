@@ -58,6 +58,9 @@ func (r *Relay) Run(ctx context.Context) error {
 		case err != nil && errors.Is(err, ErrSchema) && !started:
 			return err
 		case err != nil:
+			if ctx.Err() == nil {
+				r.queueFailed(ctx, opOpen, err)
+			}
 			failures++
 			wait(ctx, queueBackoff(failures))
 			continue

@@ -51,11 +51,7 @@ func (r *Relay) open(ctx context.Context) (*session, error) {
 		}
 		_ = leave(ctx, queue) // it holds nothing, or not for long
 	}
-	err = fmt.Errorf("outbox: open a session: %w", err)
-	if ctx.Err() == nil {
-		r.queueFailed(ctx, opOpen, err)
-	}
-	return nil, err
+	return nil, fmt.Errorf("outbox: open a session: %w", err)
 }
 
 // serve keeps the hold while dispatch runs, and gives it back.

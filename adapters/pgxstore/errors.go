@@ -12,12 +12,18 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/outbox"
 )
 
 // databaseError is what failed without a message having a part in it.
 type databaseError struct{ error }
 
 func (e databaseError) Unwrap() error { return e.error }
+
+// Is makes a schema that does not fit an outbox.ErrSchema too, for the relay, which knows nothing of dedup.
+func (e databaseError) Is(target error) bool {
+	return target == outbox.ErrSchema && errors.Is(e.error, dedup.ErrSchema)
+}
 
 // Retryable implements dedup.Store.
 func (s *Store) Retryable(err error) bool {

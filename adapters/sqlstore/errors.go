@@ -8,12 +8,18 @@ import (
 	"fmt"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/outbox"
 )
 
 // databaseError is what failed without a message having a part in it.
 type databaseError struct{ error }
 
 func (e databaseError) Unwrap() error { return e.error }
+
+// Is makes a schema that does not fit an outbox.ErrSchema too, for the relay, which knows nothing of dedup.
+func (e databaseError) Is(target error) bool {
+	return target == outbox.ErrSchema && errors.Is(e.error, dedup.ErrSchema)
+}
 
 // Retryable implements dedup.Store. Of the errors of a handler's own statements it knows those with an SQLSTATE or a
 // result code of SQLite. A lost connection has neither: InTx finds it out by itself and says so in the error that it

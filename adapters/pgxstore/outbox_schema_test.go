@@ -1,0 +1,28 @@
+package pgxstore_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/outboxtest"
+)
+
+// A relay that is started before the migrations says so and ends, instead of waiting for a database that seems to be away.
+func TestOutboxRelayWithoutSchema(t *testing.T) {
+	store := newStore(t, pgxstore.Config{Pool: testPool(t, testdb.Schema(t, testdb.Postgres(t)), 4)})
+	relay, err := outbox.NewRelay(outbox.Config{Queue: store, Publisher: new(outboxtest.FakePublisher)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := relay.Run(ctx); !errors.Is(err, outbox.ErrSchema) || !strings.Contains(err.Error(), "pgxstore.Migrate") {
+		t.Errorf("Run = %v, want ErrSchema that says what to do", err)
+	}
+}
