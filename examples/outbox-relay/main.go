@@ -1,0 +1,65 @@
+// Command outbox-relay publishes what programs have enqueued in a PostgreSQL outbox to Kafka. Run as many as you like: they
+// share the work, and take over from one that dies. SIGTERM ends it; what it had begun is finished first.
+//
+//	outbox-relay -database postgres://… -brokers kafka-1:9092,kafka-2:9092
+package main
+
+import (
+	"context"
+	"flag"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/IBM/sarama"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/outbox"
+)
+
+func main() {
+	database := flag.String("database", os.Getenv("DATABASE_URL"), "PostgreSQL's `DSN` (default: $DATABASE_URL)")
+	schema := flag.String("schema", "", "the tables' schema (default: what search_path finds)")
+	brokers := flag.String("brokers", os.Getenv("KAFKA_BROKERS"), "Kafka's `addresses`, host:port,… (default: $KAFKA_BROKERS)")
+	name := flag.String("name", "", "what people call this relay (default: host and process)")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := relay(ctx, *database, *schema, strings.Split(*brokers, ","), *name); err != nil {
+		slog.Error("outbox-relay ends", "error", err)
+		os.Exit(1)
+	}
+}
+
+// relay publishes until ctx ends.
+func relay(ctx context.Context, database, schema string, brokers []string, name string) error {
+	pool, err := pgxpool.New(ctx, database)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	store, err := pgxstore.New(pgxstore.Config{Pool: pool, Schema: schema})
+	if err != nil {
+		return err
+	}
+	client, err := sarama.NewClient(brokers, kafka.NewConfig())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	events, err := kafka.NewPublisher(kafka.PublisherConfig{Client: client})
+	if err != nil {
+		return err
+	}
+	defer events.Close()
+	relay, err := outbox.NewRelay(outbox.Config{Queue: store, Publisher: events, Name: name})
+	if err != nil {
+		return err
+	}
+	slog.Info("outbox-relay runs", "brokers", brokers)
+	return relay.Run(ctx)
+}

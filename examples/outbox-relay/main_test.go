@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/outbox"
+)
+
+// TestMain lets this binary be the command that it tests.
+func TestMain(m *testing.M) {
+	if os.Getenv("OUTBOX_RELAY_IS_COMMAND") != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func command(t *testing.T, env ...string) (cmd *exec.Cmd, log *bytes.Buffer) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd, log = exec.CommandContext(t.Context(), self), &bytes.Buffer{}
+	cmd.Env = append(os.Environ(), append(env, "OUTBOX_RELAY_IS_COMMAND=1", "GORACE=atexit_sleep_ms=0")...)
+	cmd.Stdout, cmd.Stderr = log, log
+	return cmd, log
+}
+
+func TestRelayIsShort(t *testing.T) {
+	text, err := os.ReadFile("main.go")
+	if lines := bytes.Count(text, []byte("\n")); err != nil || lines > 70 {
+		t.Errorf("main.go has %d lines, want 70 at the most (%v)", lines, err)
+	}
+}
+
+// TestRelay: what is enqueued arrives, and SIGTERM ends it well.
+func TestRelay(t *testing.T) {
+	dsn, brokers := testdb.Schema(t, testdb.Postgres(t)), testdb.Kafka(t)
+	topic := testdb.Topic(t, brokers, 1)
+	pool, err := pgxpool.New(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if err := pgxstore.Migrate(t.Context(), pool, ""); err != nil {
+		t.Fatal(err)
+	}
+	store, err := pgxstore.New(pgxstore.Config{Pool: pool})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	cmd, log := command(t, "DATABASE_URL="+dsn, "KAFKA_BROKERS="+strings.Join(brokers, ","))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		return store.Enqueue(t.Context(), tx, outbox.Message{ID: "order-1:charged", Topic: topic, Key: "order-1", Payload: []byte("42")})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := firstOf(t, brokers, topic)
+	if id := header(m, outbox.HeaderID); id != "order-1:charged" || string(m.Key) != "order-1" || string(m.Value) != "42" {
+		t.Errorf("published: ID %q, key %q, %q", id, m.Key, m.Value)
+	}
+
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v\n%s", err, log)
+	}
+	var pending, relays int
+	err = pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM outbox_messages), (SELECT count(*) FROM txonce_relays)`).Scan(&pending, &relays)
+	if err != nil || pending != 0 || relays != 0 {
+		t.Errorf("left in the outbox: %d messages, %d relays, %v\n%s", pending, relays, err, log)
+	}
+}
+
+func firstOf(t *testing.T, brokers []string, topic string) *sarama.ConsumerMessage {
+	t.Helper()
+	consumer, err := sarama.NewConsumer(brokers, sarama.NewConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer consumer.Close()
+	part, err := consumer.ConsumePartition(topic, 0, sarama.OffsetOldest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer part.Close()
+	select {
+	case m := <-part.Messages():
+		return m
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing was published")
+		return nil
+	}
+}
+
+func header(m *sarama.ConsumerMessage, name string) string {
+	for _, h := range m.Headers {
+		if string(h.Key) == name {
+			return string(h.Value)
+		}
+	}
+	return ""
+}
+
+// TestRelayNamesWhatIsMissing: without a database, a broker or tables it says so and ends.
+func TestRelayNamesWhatIsMissing(t *testing.T) {
+	dsn, brokers := testdb.Schema(t, testdb.Postgres(t)), strings.Join(testdb.Kafka(t), ",")
+	for _, test := range []struct{ name, database, brokers, want string }{
+		{"a DSN that is none", "nonsense", brokers, "cannot parse"},
+		{"no broker", dsn, "127.0.0.1:1", "connection refused"},
+		{"no tables", dsn, brokers, "schema"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cmd, log := command(t, "DATABASE_URL="+test.database, "KAFKA_BROKERS="+test.brokers)
+			_ = cmd.Run()
+			if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(log.String(), test.want) {
+				t.Errorf("exit code %d, want 1 and %q:\n%s", code, test.want, log)
+			}
+		})
+	}
+}
