@@ -14,8 +14,9 @@ import (
 //   - An error of [Permanent] parks it at once: it is too large, its topic's name is impossible.
 //   - An [*UnavailableError] is the broker's fault: nothing is counted, and the relay rests the publisher.
 //
-// Publish returns by the deadline of ctx, which is the end of the relay's lease less a margin. What is on its way then may
-// still arrive: a repeat. The relay passes at most one message of a key per call, unless the publisher is an
+// Publish returns by the deadline of ctx, which is Config.PublishTimeout away, or the end of the relay's lease less a margin.
+// What is on its way then may still arrive: a repeat. An error that is the context's own counts only in the first case: a
+// publisher that knows it has waited for the broker in vain says UnavailableError. The relay passes at most one message of a key per call, unless the publisher is an
 // [AtomicPublisher], and may call Publish several times at once, for different keys.
 type Publisher interface {
 	Publish(ctx context.Context, msgs []Message) (errs []error)
