@@ -54,7 +54,7 @@ func (s settings) relay(ctx context.Context, orders *bufio.Reader) error {
 		return err
 	}
 	defer pool.Close()
-	box, err := openOutbox(ctx, s.Mode, pool)
+	box, err := openOutbox(s.Mode, pool)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (s settings) relay(ctx context.Context, orders *bufio.Reader) error {
 	})
 	go obey(orders, stand)
 	relay, err := outbox.NewRelay(outbox.Config{
-		Name: s.Name, Queue: breakQueue(s.Broken, box.queue), Publisher: breakPublisher(s.Broken, stand),
+		Name: s.Name, Queue: breakQueue(s.Broken, box.store), Publisher: breakPublisher(s.Broken, stand),
 		LeaseTTL: s.Lease, BatchSize: s.Batch, Workers: workers,
 	})
 	if err != nil {

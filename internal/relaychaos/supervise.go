@@ -30,11 +30,14 @@ func run(ctx context.Context, o options, say *progress) (found *figures, err err
 	defer cleanUp(&err, g.Close)
 	say.print("seed %d, mode %s, %s: %d messages over %d keys, %d a second; %d kills, %d pauses, a lease of %v",
 		o.seed, o.mode, g.name, o.messages, o.keys, o.rate, o.kills, o.pauses, o.lease)
-	box, err := openOutbox(ctx, o.mode, g.pool)
+	box, err := openOutbox(o.mode, g.pool)
 	if err != nil {
 		return nil, err
 	}
 	defer cleanUp(&err, box.Close)
+	if err := box.create(ctx); err != nil {
+		return nil, err
+	}
 	out, err := openReader(g.client, g.topic)
 	if err != nil {
 		return nil, err
@@ -137,7 +140,7 @@ func (s *supervisor) watch(ctx context.Context, enqueued <-chan struct{}, faults
 
 // writer is what handlers enqueue with.
 func (s *supervisor) writer() outbox.Writer[pgx.Tx] {
-	return breakWriter(s.broken, s.box.writer, s.ground.pool)
+	return breakWriter(s.broken, s.box.store, s.ground.pool)
 }
 
 // audit judges what the run has left.
