@@ -22,7 +22,11 @@ type turning struct {
 
 func newTurning(t *testing.T, server func(testing.TB) string) *turning {
 	t.Helper()
-	db := newOutboxDB(t, server, 8)
+	return newTurningOn(t, newOutboxDB(t, server, 8))
+}
+
+func newTurningOn(t *testing.T, db *outboxDB) *turning {
+	t.Helper()
 	db.store = newStore(t, pgxstore.Config{Pool: db.pool, Outbox: pgxstore.OutboxConfig{Mode: pgxstore.OutboxRotating, RotateEvery: 1}})
 	s, err := db.store.Open(t.Context(), outbox.SessionOptions{Name: t.Name(), TTL: time.Minute})
 	if err != nil {

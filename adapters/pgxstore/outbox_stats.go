@@ -13,8 +13,8 @@ import (
 var _ outbox.Operations = (*Store)(nil)
 
 const (
-	statsExact  = 10_000 // rows of a table that are counted one by one
-	statsBlocks = 500    // of a larger table that are counted, and stand for the others
+	statsExact  = 5_000 // rows of a table that are counted one by one
+	statsBlocks = 1_000 // of a larger table that are counted, and stand for the others
 )
 
 // The tables that Stats counts, in the order of the statements.
@@ -24,7 +24,7 @@ const (
 	statsParked
 )
 
-// Stats implements outbox.Operations. A table of more than 10,000 rows is estimated from a sample of its blocks, which are
+// Stats implements outbox.Operations. A table of more than 5,000 rows is estimated from a sample of its blocks, which are
 // some per cent off; Oldest, HeldKeys and Relays are always exact.
 func (s *Store) Stats(ctx context.Context) (outbox.Stats, error) {
 	st := outbox.Stats{Topics: map[string]outbox.TopicStats{}}

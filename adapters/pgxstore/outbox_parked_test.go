@@ -1,0 +1,99 @@
+package pgxstore_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// park parks the first message of a key that has n more, and waits until they have followed it.
+func (d *turning) park(t *testing.T, n int) (head outbox.Leased, followers []string) {
+	t.Helper()
+	d.enqueue(t, "head")
+	head = d.lease(t)[0]
+	if err := d.Settle(t.Context(), []outbox.Outcome{{Leased: head, Verdict: outbox.Parked, Cause: errors.New("refused")}}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		followers = append(followers, fmt.Sprint(i))
+	}
+	d.enqueue(t, followers...)
+	d.until(t, "all followers wait in outbox_parked", func() bool {
+		return d.strings(t, `SELECT count(*)::text FROM outbox_parked WHERE waiting`)[0] == fmt.Sprint(n)
+	})
+	return head, followers
+}
+
+func (d *turning) leaseAll(t *testing.T, n int) (ids []string) {
+	t.Helper()
+	for len(ids) < n {
+		leased := d.lease(t)
+		if len(leased) == 0 {
+			break
+		}
+		ids = append(ids, leasedIDs(leased)...)
+		settle(t, d, outbox.Sent, leased...)
+	}
+	return ids
+}
+
+// More followers than one transaction moves come back in their order, and nothing is left of the hold.
+func TestOutboxUnparkBringsBackManyFollowers(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		d := newTurning(t, server)
+		head, followers := d.park(t, 2500)
+		if n, err := d.store.Unpark(t.Context(), head.Seq); n != 1 || err != nil {
+			t.Fatalf("unparked %d, %v", n, err)
+		}
+		if got := d.leaseAll(t, 2501); !slices.Equal(got, append([]string{"head"}, followers...)) {
+			t.Errorf("leased %d messages, not all 2501 in their old order", len(got))
+		}
+		if left := d.strings(t, `SELECT format('%s from %s', key, from_seq) FROM outbox_held`); len(left) > 0 {
+			t.Errorf("keys are still held back: %v", left)
+		}
+	})
+}
+
+// A process that dies between two steps of Discard leaves followers behind nobody. Upkeep brings them back, and until then
+// later messages of the key do not pass them.
+func TestOutboxTidyFinishesADeadDiscard(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		d := newTurning(t, server)
+		head, followers := d.park(t, 20)
+		d.exec(t, `DELETE FROM outbox_parked WHERE seq = $1`, head.Seq)
+		d.enqueue(t, "later")
+		if got := d.lease(t); len(got) > 0 {
+			t.Errorf("leased %v past messages that wait", leasedIDs(got))
+		}
+		if err := d.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		other := newTurningOn(t, d.outboxDB) // its first Tidy looks for such keys, and then one each minute
+		d.until(t, "the followers are pending", func() bool {
+			other.tidy(t)
+			return d.strings(t, `SELECT count(*)::text FROM outbox_parked`)[0] == "0"
+		})
+		want := append(followers, "later")
+		if got := other.leaseAll(t, 21); !slices.Equal(got, want) {
+			t.Errorf("leased %v, want %v", got, want)
+		}
+	})
+}
+
+// A key that is only deferred, with very many messages in front of all others of its shard, does not hide those.
+func TestOutboxLeaseLooksBehindManyHeldMessages(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		d := newTurning(t, server)
+		d.enqueue(t, "head")
+		head := d.lease(t)[0]
+		d.exec(t, `INSERT INTO outbox_messages (shard, id, topic, key, payload) SELECT $1, i::text, 'events', 'k', '' FROM generate_series(1, 30000) AS i`, head.Shard)
+		settle(t, d, outbox.Deferred, head)
+		d.exec(t, `INSERT INTO outbox_messages (shard, id, topic, key, payload) VALUES ($1, 'other', 'events', 'other', '')`, head.Shard)
+		if got := leasedIDs(d.lease(t)); !slices.Equal(got, []string{"other"}) {
+			t.Errorf("leased %v, want the message of another key behind 30,000 that wait", got)
+		}
+	})
+}
