@@ -10,10 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/IBM/sarama"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
 	"github.com/txonce/txonce/internal/testdb"
@@ -38,6 +40,7 @@ type result struct {
 func runChaos(t *testing.T, args ...string) result {
 	t.Helper()
 	dsn, brokers := testdb.Postgres(t), testdb.Kafka(t)
+	before := orphans(t, dsn)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -54,22 +57,68 @@ func runChaos(t *testing.T, args ...string) result {
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &r.figures); err != nil {
 		t.Fatalf("%v: the last line is not a JSON object:\n%s", args, r.output)
 	}
-	leftBehind(t, dsn, regexp.MustCompile(`txonce_relaychaos_\w+`).FindString(r.output))
+	leftBehind(t, dsn, brokers, regexp.MustCompile(`txonce_relaychaos_\w+`).FindString(r.output), before)
 	return r
 }
 
-func leftBehind(t *testing.T, dsn, name string) {
+// leftBehind looks for the run's schema and topic, and for slots of outboxes that are gone.
+func leftBehind(t *testing.T, dsn string, brokers []string, name string, before []string) {
+	t.Helper()
+	if name == "" {
+		t.Error("the run does not say what it is called")
+		return
+	}
+	var schemas int
+	if err := open(t, dsn).QueryRow(`SELECT count(*) FROM pg_namespace WHERE nspname = $1`, name).Scan(&schemas); err != nil || schemas > 0 {
+		t.Errorf("schema %s is left behind (%v)", name, err)
+	}
+	for _, slot := range orphans(t, dsn) {
+		if !slices.Contains(before, slot) {
+			t.Errorf("slot %s is left behind", slot)
+		}
+	}
+	admin, err := sarama.NewClusterAdmin(brokers, sarama.NewConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	topics, err := admin.ListTopics()
+	if _, there := topics[name]; err != nil || there {
+		t.Errorf("topic %s is left behind (%v)", name, err)
+	}
+}
+
+// orphans are slots whose outbox does not exist; their names end in the oid of one of its tables.
+func orphans(t *testing.T, dsn string) (slots []string) {
+	t.Helper()
+	rows, err := open(t, dsn).Query(`
+		SELECT slot_name FROM pg_replication_slots WHERE database = current_database() AND slot_name ~ '^txonce_[0-9]+_[0-9]+$'
+		AND NOT EXISTS (SELECT FROM pg_class WHERE oid = split_part(slot_name, '_', 3)::oid)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var slot string
+		if err := rows.Scan(&slot); err != nil {
+			t.Fatal(err)
+		}
+		slots = append(slots, slot)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return slots
+}
+
+func open(t *testing.T, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("pgx", dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
-	var schemas, slots int
-	err = db.QueryRow(`SELECT (SELECT count(*) FROM pg_namespace WHERE nspname = $1), (SELECT count(*) FROM pg_replication_slots WHERE slot_name LIKE $1 || '%')`, name).Scan(&schemas, &slots)
-	if err != nil || name == "" || schemas+slots > 0 {
-		t.Errorf("%q is left behind: %d schemas, %d slots, %v", name, schemas, slots, err)
-	}
+	t.Cleanup(func() { db.Close() })
+	return db
 }
 
 // TestRelaysUnderFaults is a short run of what make chaos-relay does at length.
