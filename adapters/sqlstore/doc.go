@@ -1,5 +1,5 @@
-// Package sqlstore keeps claims and dead letters through database/sql: a [Store] is a dedup.Store and a
-// consumer.ParkingLot whose native transaction is *sql.Tx. It works on PostgreSQL and on SQLite, and imports no driver:
+// Package sqlstore keeps claims, dead letters and the outbox through database/sql: a [Store] is a dedup.Store, a
+// consumer.ParkingLot, an outbox.Writer and an outbox.Queue whose native transaction is *sql.Tx. It works on PostgreSQL and on SQLite, and imports no driver:
 // bring pgx's stdlib, lib/pq or modernc.org/sqlite. With pgx there is adapters/pgxstore, which claims in fewer round
 // trips and guards the handler's transaction better.
 //
@@ -31,4 +31,16 @@
 // keep the session's lock_timeout. Behind PgBouncer in transaction mode use what the driver offers against prepared
 // statements, such as pgx's default_query_exec_mode=exec. Claim in a transaction of your own may need a second
 // connection of the pool for a moment, at the first claim under a window and then twice a day.
+//
+// # The outbox
+//
+// Enqueue writes at once, as nobody can watch an *sql.Tx for its end, or for a ROLLBACK TO SAVEPOINT. The order of messages
+// is that of their numbers, which is that of commits where transactions exclude each other from before their Enqueue. So
+// enqueue last, behind the row that is locked, or call [Store.Serialize] first.
+//
+// On SQLite a transaction that writes excludes all others, so its order is that of commits anyway. A relay there takes its
+// turn with the handlers: looking for messages only reads, and each batch is settled in one short transaction. All processes
+// on one file are on one machine, whose clock says when a hold is over. Relays of other processes find messages by
+// polling. On PostgreSQL relays of this package and of adapters/pgxstore share one outbox; those of the latter are woken
+// by NOTIFY, from a connection of its own after the commit.
 package sqlstore

@@ -285,3 +285,26 @@ func TestOutboxPostgresWithoutPreparedStatements(t *testing.T) {
 		})
 	}
 }
+
+// The lock of a key is the same as that of adapters/pgxstore, which has this number in a test too, so that handlers on both exclude
+// each other.
+func TestOutboxPostgresSerializeLock(t *testing.T) {
+	d := openPostgres(t, testdb.Postgres(t))
+	n := d.open(t, d.dsn, deduptest.Options{})
+	const lock = int64(-8960902537064487842)
+	err := inTx(t.Context(), n.db, nil, func(tx *sql.Tx) error {
+		if err := n.Serialize(t.Context(), tx, "k"); err != nil {
+			return err
+		}
+		var held bool
+		err := tx.QueryRow(`SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()
+	AND (classid::bigint << 32 | objid::bigint) = $1)`, lock).Scan(&held)
+		if !held {
+			t.Errorf("no advisory lock %d", lock)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

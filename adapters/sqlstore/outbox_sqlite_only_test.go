@@ -286,3 +286,21 @@ func TestOutboxSQLiteEnqueueWaitsForTheWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Serialize makes a transaction of the caller's own the one that writes, before it has read anything.
+func TestOutboxSQLiteSerializeWrites(t *testing.T) {
+	d := openSQLite(t)
+	n := d.outbox(t)
+	err := inTx(t.Context(), n.db, nil, func(tx *sql.Tx) error {
+		if err := n.Serialize(t.Context(), tx, "k"); err != nil {
+			return err
+		}
+		if _, err := d.own.Exec(`INSERT INTO effects (name) VALUES ('between')`); err == nil {
+			t.Error("another transaction has written after Serialize")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,80 @@
+package dialect_test
+
+import (
+	"database/sql"
+	"reflect"
+	"strings"
+	"testing"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/migrations"
+)
+
+// No statement of the outbox reads a table from end to end that may hold a million messages, except those that count what is
+// delayed and parked.
+func TestSQLiteOutboxStatementsFindTheirRows(t *testing.T) {
+	db, err := sql.Open("sqlite", "file:"+t.TempDir()+"/test.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := migrations.Apply(t.Context(), db, "sqlite", ""); err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]bool{"Delayed": true, "ParkedTopics": true}
+	statements := reflect.ValueOf(dialect.NewSQLiteOutbox())
+	for i := range statements.NumField() {
+		name := statements.Type().Field(i).Name
+		query := statements.Field(i).String()
+		rows, err := db.Query(`EXPLAIN QUERY PLAN `+query, make([]any, strings.Count(query, "?"))[:parameters(query)]...)
+		if err != nil {
+			t.Errorf("%s: %v\n%s", name, err, query)
+			continue
+		}
+		tables := aliases(query)
+		for rows.Next() {
+			var id, parent, unused int
+			var step string
+			if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
+				t.Fatal(err)
+			}
+			what, scan := strings.CutPrefix(step, "SCAN ")
+			alias, _, _ := strings.Cut(what, " ")
+			if scan && tables[alias] && !counts[name] && !strings.Contains(step, "USING COVERING INDEX") {
+				t.Errorf("%s: %s\n%s", name, step, query)
+			}
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
+		rows.Close()
+	}
+}
+
+// parameters is the highest number of a parameter in query.
+func parameters(query string) (n int) {
+	for i := range 10 {
+		if strings.Contains(query, "?"+string(rune('0'+i))) {
+			n = i
+		}
+	}
+	return n
+}
+
+// aliases are the names by which query calls large tables.
+func aliases(query string) map[string]bool {
+	found := map[string]bool{}
+	words := strings.FieldsFunc(query, func(r rune) bool { return strings.ContainsRune(" \n\t(),", r) })
+	for i, w := range words {
+		switch w {
+		case "outbox_messages", "outbox_parked", "outbox_delayed", "outbox_sent":
+			found[w] = true
+			if i+1 < len(words) {
+				found[words[i+1]] = true
+			}
+		}
+	}
+	return found
+}
