@@ -141,6 +141,30 @@ func TestPublisherErrorsOfBrokers(t *testing.T) {
 	}
 }
 
+// When the brokers do not accept a producer's number any more, the next call is sent under a new one.
+func TestPublisherFenced(t *testing.T) {
+	t.Parallel()
+	for _, code := range []sarama.KError{sarama.ErrInvalidProducerEpoch, sarama.ErrUnknownProducerID, sarama.ErrOutOfOrderSequenceNumber, sarama.ErrProducerFenced} {
+		first := int64(-1)
+		c := faulty(t, func(_ int, b kmsg.RecordBatch) sarama.KError {
+			if first < 0 {
+				first = b.ProducerID
+			}
+			if b.ProducerID == first {
+				return code
+			}
+			return sarama.ErrNoError
+		})
+		topic := testdb.Topic(t, c.brokers, 1)
+		p := newPublisher(t, c.brokers, publisherConfig())
+		m := outbox.Message{Topic: topic, Key: "k"}
+		if err := publish(t, p, patience, m)[0]; !errors.Is(err, code) || !unavailable(err) {
+			t.Errorf("%d: %v; want the broker to be blamed", code, err)
+		}
+		mustPublish(t, p, m)
+	}
+}
+
 // A broker that refuses a batch because of one message, or because of all together, costs the others nothing.
 func TestPublisherBatchRefusedForOneMessage(t *testing.T) {
 	t.Parallel()

@@ -231,6 +231,62 @@ func TestPublisherOneBrokerAway(t *testing.T) {
 	eventually(t, func() error { return errors.Join(publish(t, p, patience, msgs...)...) })
 }
 
+// sarama's own circuit breakers keep a topic shut for ten seconds after three failures. Whoever comes back in between is served.
+func TestPublisherGoesOnAtOnce(t *testing.T) {
+	eachCluster(t, func(t *testing.T, c cluster) {
+		topic := testdb.Topic(t, c.brokers, 1)
+		cfg := publisherConfig()
+		g := through(cfg)
+		p, err := kafka.NewPublisher(kafka.PublisherConfig{Client: dial(t, c.brokers, cfg), Breaker: kafka.BreakerConfig{Failures: 1 << 20}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		m := outbox.Message{Topic: topic, Key: "k"}
+		mustPublish(t, p, m)
+		open := g.close()
+		for range 5 {
+			if err := publish(t, p, patience, m)[0]; !unavailable(err) {
+				t.Errorf("while the brokers are away: %v", err)
+			}
+		}
+		open()
+		mustPublish(t, p, m)
+	})
+}
+
+// Without a relay before it too, a Publisher whose brokers are away soon stops trying, and says for how long.
+func TestPublisherRests(t *testing.T) {
+	t.Parallel()
+	c := startKfake(t)
+	topic := testdb.Topic(t, c.brokers, 1)
+	cfg := publisherConfig()
+	g := through(cfg)
+	p, err := kafka.NewPublisher(kafka.PublisherConfig{Client: dial(t, c.brokers, cfg), Breaker: kafka.BreakerConfig{Failures: 2, Rest: 5 * time.Second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	m := outbox.Message{Topic: topic, Key: "k"}
+	mustPublish(t, p, m)
+	open := g.close()
+	for range 2 {
+		publish(t, p, patience, m)
+	}
+	dials, began := g.dialed(), time.Now()
+	for range 1000 {
+		var u *outbox.UnavailableError
+		if err := publish(t, p, patience, m)[0]; !errors.As(err, &u) || u.After <= 0 || u.After > 5*time.Second {
+			t.Fatalf("while it rests: %v", err)
+		}
+	}
+	if took, n := time.Since(began), g.dialed()-dials; n != 0 || took > 4*time.Second {
+		t.Errorf("1,000 calls while it rests took %v, with %d tries to connect", took, n)
+	}
+	open()
+	eventually(t, func() error { return publish(t, p, patience, m)[0] })
+}
+
 func TestPublisherClose(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		topic := testdb.Topic(t, c.brokers, 1)
@@ -247,6 +303,7 @@ func TestPublisherClose(t *testing.T) {
 		answers := make(chan error)
 		go func() { answers <- publish(t, p, patience, outbox.Message{Topic: topic})[0] }()
 		elapse(100 * time.Millisecond)
+		closing := time.Now()
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
@@ -261,6 +318,9 @@ func TestPublisherClose(t *testing.T) {
 			}
 			return nil
 		})
+		if took := time.Since(closing); took > cfg.Net.ReadTimeout/2 {
+			t.Errorf("the connections were closed after %v, as if somebody waited for what the broker does not say", took)
+		}
 		if client.Closed() {
 			t.Error("the Client is closed; it is the user's")
 		}
