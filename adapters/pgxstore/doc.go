@@ -9,6 +9,9 @@
 // that holds the same key for at most Config.InFlightWait; for messages older than half an hour also the question up to
 // when keys were forgotten. Then the handler runs; then COMMIT. A duplicate writes nothing: no WAL, no transaction id.
 //
+// What the handler enqueues for the outbox travels with COMMIT: no round trip of its own, and sequence numbers that follow
+// the order of transactions that exclude each other.
+//
 // Crash before COMMIT: nothing happened. Crash after COMMIT: the next delivery is a duplicate. Connection lost during
 // COMMIT: InTx fails with an error that is Retryable, and whoever tries again learns from the claim what happened.
 //

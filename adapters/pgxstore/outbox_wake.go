@@ -106,5 +106,7 @@ func (n *notifier) next() bool {
 func (s *Store) notifyOnce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, notifyLimit)
 	defer cancel()
-	_, _ = s.cfg.Pool.Exec(ctx, s.writes.Notify)
+	if rows, err := s.cfg.Pool.Query(ctx, s.writes.Notify); err == nil { // Exec would have it planned each time
+		rows.Close()
+	}
 }
