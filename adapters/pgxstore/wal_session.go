@@ -29,7 +29,6 @@ type walSession struct {
 	background context.Context // of what runs until Close
 	stop       context.CancelFunc
 	running    sync.WaitGroup
-	wake       chan struct{}
 
 	renewing sync.Mutex // one Renew or Close at a time
 	token    int64      // of the slot; 0: standing by
@@ -68,7 +67,7 @@ func (s *Store) openWAL(ctx context.Context, opts outbox.SessionOptions) (outbox
 	tables := &session{store: s, name: text(opts.Name), ttl: opts.TTL, held: map[int]*shard{}, stopWake: func() {}}
 	rand.Read(tables.owner[:]) // never fails
 	w := &walSession{
-		store: s, tables: tables, wake: make(chan struct{}, 1),
+		store: s, tables: tables,
 		window: newWALWindow(shards, s.cfg.Outbox.WALMessages, s.cfg.Outbox.WALBytes),
 	}
 	w.background, w.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -84,7 +83,7 @@ func (st *slotState) unusable() error {
 }
 
 // Wake implements outbox.Waker.
-func (s *walSession) Wake() <-chan struct{} { return s.wake }
+func (s *walSession) Wake() <-chan struct{} { return s.window.wake }
 
 // Renew implements outbox.Session.
 func (s *walSession) Renew(ctx context.Context) (outbox.Hold, error) {

@@ -12,8 +12,8 @@ type PostgresWAL struct {
 	// A relay's hold on it.
 	Lock, Elect, Others, Flushed, Terminate, Settled, Busy string
 	// Settling.
-	Check, Confirm, Advance, Spill, Keep, Note, Forget, Look string
-	Lag                                                string
+	Check, Confirm, Advance, Spill, Keep, Note, Touch, Forget, Look string
+	Lag                                                             string
 }
 
 // walPrefix raises an error unless what is emitted now will be decoded by the slot that txonce_slots describes. SQL has no
@@ -201,6 +201,10 @@ WHERE ` + guarded),
 ON CONFLICT (seq) DO UPDATE SET also = excluded.also, lsn = greatest(s.lsn, excluded.lsn)`),
 
 		Forget: q(`DELETE FROM @txonce_slot_settled WHERE lsn < $1::pg_lsn`),
+
+		// Says in the stream that something of these keys is in the tables now: what is emitted after that must not pass it.
+		Touch: q(`SELECT pg_logical_emit_message(true, 'txonce:' || s.slot, '\x6b'::bytea || int2send($1::smallint) || k.key)
+FROM @txonce_slots s, unnest($2::bytea[]) AS k (key)`),
 
 		// Whether a key is still in the tables.
 		Look: q(`SELECT r.key, (SELECT count(*) FROM @outbox_messages m WHERE m.shard = r.shard AND m.key = r.key),
