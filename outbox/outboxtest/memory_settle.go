@@ -84,7 +84,8 @@ func (r *row) fail(o outbox.Outcome) {
 
 var errNoCause = errors.New("no cause was stated")
 
-// hold says anew which messages of a key have to wait, from what is parked of it, and lets go on what has not.
+// hold says anew which messages of a key have to wait, from what is parked of it. What stood behind is pending then, until
+// follow has looked at it.
 func (m *Memory) hold(i int, key string) {
 	if key == "" {
 		return
@@ -100,9 +101,7 @@ func (m *Memory) hold(i int, key string) {
 	var first *hold
 	for _, r := range parked {
 		switch {
-		case first != nil && r.waiting:
-			r.behind = first.from
-		case r.waiting:
+		case r.waiting: // follow takes it back where another one is before it
 			delete(m.parked, r.Seq)
 			r.back()
 			m.insert(r)
