@@ -14,6 +14,9 @@ import (
 // newer program.
 const walVersion = 1
 
+// walKeyInTables is the first byte of a note that something of a key is in the tables again: its shard and the key follow.
+const walKeyInTables = 'k'
+
 var errWALContent = errors.New("pgxstore: outbox: content of the write-ahead log")
 
 // decodeWAL reads what dialect.PostgresWAL emits: version, seq, time in microseconds since 2000, shard, then id, topic, key
@@ -42,6 +45,16 @@ func decodeWAL(content []byte) (m outbox.Leased, err error) {
 	}
 	m.Payload = append([]byte{}, r.rest...)
 	return m, nil
+}
+
+// decodeTouch reads a note of walKeyInTables.
+func decodeTouch(content []byte) (shard int, key string, ok bool) {
+	if len(content) < 1 || content[0] != walKeyInTables {
+		return 0, "", false
+	}
+	r := walReader{rest: content[1:]}
+	shard = int(r.uint16())
+	return shard, string(r.rest), !r.short
 }
 
 // walReader takes a content apart; short: it has ended too early.

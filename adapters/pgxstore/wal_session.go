@@ -166,10 +166,14 @@ func (s *walSession) Close(ctx context.Context) error {
 	s.running.Wait()
 	s.renewing.Lock()
 	defer s.renewing.Unlock()
+	if s.token == 0 {
+		return nil
+	}
 	s.tables.mu.Lock()
-	s.tables.begun = s.tables.begun || s.token != 0 // the election has written its row
+	s.tables.begun = true // the election has written its row
 	s.tables.mu.Unlock()
-	return s.tables.Close(ctx) // whose row says that the slot is held
+	_, err := s.store.cfg.Pool.Exec(ctx, s.store.wal.Leave, s.tables.owner)
+	return errors.Join(s.store.outboxError("close", err), s.tables.Close(ctx))
 }
 
 // streamError is why nothing comes, if it has lasted.

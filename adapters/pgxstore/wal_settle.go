@@ -54,7 +54,7 @@ func (s *walSession) Settle(ctx context.Context, outcomes []outbox.Outcome) erro
 	}
 	direct := len(plan.tables) == 0 && len(plan.spilled) == 0 && s.store.cfg.Outbox.KeepSent == 0
 	if direct {
-		if err := s.confirm(ctx, plan.sent); err != nil {
+		if err := s.confirm(ctx, plan.sent, true); err != nil {
 			return err
 		}
 	} else {
@@ -67,7 +67,7 @@ func (s *walSession) Settle(ctx context.Context, outcomes []outbox.Outcome) erro
 	s.window.gone(plan.rows)
 	if !direct {
 		// It is settled, whatever becomes of these: both are tried again.
-		_ = s.confirm(ctx, nil)
+		_ = s.confirm(ctx, nil, false)
 		if len(plan.rows) > 0 {
 			_ = s.lookAtKeys(ctx, true)
 		}
@@ -188,13 +188,14 @@ func note(entries []*walEntry) (seq int64, also []int64, lsn string) {
 }
 
 // confirm settles entries that the broker has confirmed, and tells the slot how far everything is settled. What lies
-// beyond is remembered, so that a crash repeats no more than what is leased. The caller holds settling.
-func (s *walSession) confirm(ctx context.Context, entries []*walEntry) error {
+// beyond is remembered, so that a crash repeats no more than what is leased. With fence it asks in any case whether this
+// session still holds the slot. The caller holds settling.
+func (s *walSession) confirm(ctx context.Context, entries []*walEntry, fence bool) error {
 	lsn, ours, rest := s.window.confirmable(entries)
 	if lsn <= s.recorded || !ours && lsn-s.recorded < walIdleStep {
 		lsn = 0 // what others have written is worth a statement now and then
 	}
-	if lsn == 0 && len(rest) == 0 {
+	if lsn == 0 && len(rest) == 0 && !fence {
 		s.window.settled(entries, nil)
 		return nil
 	}
@@ -240,7 +241,7 @@ func (s *walSession) spill(ctx context.Context) error {
 	if err := s.settleRows(ctx, plan); err != nil {
 		return err
 	}
-	return s.confirm(ctx, nil)
+	return s.confirm(ctx, nil, false)
 }
 
 // lookAtKeys finds busy keys of which nothing is in the tables any more; empty: among those that seem to be so. What came

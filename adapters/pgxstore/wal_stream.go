@@ -292,17 +292,14 @@ func (s *walSession) takeData(prefix string, data []byte) error {
 		if !msg.Transactional || msg.Prefix != prefix {
 			return nil
 		}
+		if shard, key, ok := decodeTouch(msg.Content); ok {
+			return s.window.touch(key, shard)
+		}
 		m, err := decodeWAL(msg.Content)
 		if err != nil {
 			return err
 		}
-		if err := s.window.add(m); err != nil {
-			return err
-		}
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
+		return s.window.add(m)
 	}
 	return nil
 }
@@ -316,7 +313,7 @@ func (s *walSession) tell(ctx context.Context, stream *walStream, ping bool) err
 func (s *walSession) tick() {
 	for n := 1; s.wait(walTick); n++ {
 		s.settling.Lock()
-		err := s.confirm(s.background, nil)
+		err := s.confirm(s.background, nil, false)
 		s.settling.Unlock()
 		s.mu.Lock()
 		stream := s.stream

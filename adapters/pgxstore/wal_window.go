@@ -33,6 +33,7 @@ type walWindow struct {
 	most, mostBytes int // of what is not settled
 	open, bytes     int
 	room            chan struct{} // a value when there may be room again
+	wake            chan struct{} // a value when there are messages
 	arrived         chan struct{} // closed and replaced when something has come
 }
 
@@ -56,8 +57,12 @@ const (
 type walTx struct {
 	commit, end pglogrepl.LSN // end: 0 while it is on its way
 	seqs        []int64
-	open        int // messages that are not settled
+	open        int         // messages that are not settled
+	fresh       []*walEntry // that nobody can see before the commit has arrived, or there are many
 }
+
+// walFresh is how many messages of a transaction are kept together until its commit arrives, as they would be in a table.
+const walFresh = 1000
 
 // walKey is a key of which something is in the tables.
 type walKey struct {
@@ -68,7 +73,7 @@ type walKey struct {
 func newWALWindow(shards, most, mostBytes int) *walWindow {
 	return &walWindow{
 		entries: map[int64]*walEntry{}, queues: make([][]*walEntry, shards), leased: make([]int, shards), busy: map[string]*walKey{},
-		most: most, mostBytes: mostBytes, room: make(chan struct{}, 1), arrived: make(chan struct{}),
+		most: most, mostBytes: mostBytes, room: make(chan struct{}, 1), wake: make(chan struct{}, 1), arrived: make(chan struct{}),
 	}
 }
 
@@ -76,6 +81,7 @@ func newWALWindow(shards, most, mostBytes int) *walWindow {
 func (w *walWindow) restart() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.placeFresh()
 	w.txs, w.current, w.idle = nil, nil, 0
 	for _, e := range w.entries {
 		e.tx = nil
@@ -98,7 +104,8 @@ func (w *walWindow) begin(commit pglogrepl.LSN) {
 	w.txs = append(w.txs, w.current)
 }
 
-// add takes in a message of the transaction that is on its way. It is committed, so that it may be leased at once.
+// add takes in a message of the transaction that is on its way. It is committed, so that it may be leased before the end of
+// the transaction has arrived: a large one must not have to fit into memory.
 func (w *walWindow) add(m outbox.Leased) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,8 +121,10 @@ func (w *walWindow) add(m outbox.Leased) error {
 		w.entries[m.Seq] = e
 		w.open++
 		w.bytes += e.size
-		w.place(e)
-		w.notice()
+		w.current.fresh = append(w.current.fresh, e)
+		if len(w.current.fresh) >= walFresh || w.isFull() {
+			w.placeFresh()
+		}
 	}
 	e.tx = w.current
 	e.tx.seqs = append(e.tx.seqs, e.Seq)
@@ -131,6 +140,22 @@ func sizeOf(m *outbox.Leased) int {
 		n += len(name) + len(value)
 	}
 	return n
+}
+
+// placeFresh makes what has come of the current transaction visible. The caller holds mu.
+func (w *walWindow) placeFresh() {
+	if w.current == nil || len(w.current.fresh) == 0 {
+		return
+	}
+	for _, e := range w.current.fresh {
+		w.place(e)
+	}
+	w.current.fresh = nil
+	w.notice()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
 }
 
 // place puts e where a lease or a spill finds it. The caller holds mu.
@@ -161,6 +186,7 @@ func (w *walWindow) end(end pglogrepl.LSN) error {
 	if w.current == nil {
 		return errors.New("pgxstore: outbox: a transaction of the stream ends that has not begun")
 	}
+	w.placeFresh()
 	w.current.end = end
 	w.current = nil
 	w.notice()
@@ -195,8 +221,10 @@ func (w *walWindow) received() (pglogrepl.LSN, <-chan struct{}) {
 func (w *walWindow) full() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.open >= w.most || w.bytes >= w.mostBytes
+	return w.isFull()
 }
+
+func (w *walWindow) isFull() bool { return w.open >= w.most || w.bytes >= w.mostBytes }
 
 // lease takes queued messages of shards in held, by shard in the order of seq.
 func (w *walWindow) lease(want outbox.Want, held map[int]int64) []outbox.Leased {
@@ -289,6 +317,18 @@ func (w *walWindow) occupy(key string, shard int, rows int64) {
 		w.spill = append(w.spill, e)
 		return true
 	})
+}
+
+// touch is occupy for a note in the stream, once what the transaction has brought is placed.
+func (w *walWindow) touch(key string, shard int) error {
+	if shard >= len(w.queues) {
+		return fmt.Errorf("pgxstore: outbox: a note of the stream is of shard %d, of %d", shard, len(w.queues))
+	}
+	w.mu.Lock()
+	w.placeFresh()
+	w.mu.Unlock()
+	w.occupy(key, shard, 0)
+	return nil
 }
 
 // toSpill returns what is to be spilled now. A shard of which something is leased is left out unless ending ends all of it:

@@ -10,7 +10,7 @@ type PostgresWAL struct {
 	// The slot.
 	Level, Names, Taken, Create, Record, Replace, Drop, State string
 	// A relay's hold on it.
-	Lock, Elect, Others, Flushed, Terminate, Settled, Busy string
+	Lock, Elect, Leave, Others, Flushed, Terminate, Settled, Busy string
 	// Settling.
 	Check, Confirm, Advance, Spill, Keep, Note, Touch, Forget, Look string
 	Lag                                                             string
@@ -143,6 +143,8 @@ FROM slot`),
 	ON CONFLICT (owner) DO UPDATE SET until = excluded.until
 )
 SELECT token FROM elected`),
+
+		Leave: q(`UPDATE @txonce_slots SET owner = NULL WHERE owner = $1::uuid`),
 
 		// The relay that holds the slot, for those that do not.
 		Others: q(`SELECT count(*), count(*) FILTER (WHERE name = $1::text) FROM @txonce_relays WHERE until > clock_timestamp()`),
