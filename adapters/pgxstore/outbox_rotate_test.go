@@ -150,13 +150,9 @@ func TestOutboxRotationKeepsLateCommits(t *testing.T) {
 				}
 			}
 		}()
-		for began, waiting := time.Now(), 0; waiting == 0; {
-			err := d.pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE relation = 'outbox_messages_0'::regclass
-				AND mode = 'AccessExclusiveLock' AND NOT granted AND waitstart < clock_timestamp() - interval '5 ms'`).Scan(&waiting)
-			if err != nil || time.Since(began) > 30*time.Second {
-				t.Fatalf("nobody waits for the generation: %v", err)
-			}
-		}
+		// By and by it waits for up to 150 ms. Then, at the beginning of such a wait, the late message is committed.
+		d.awaitLockFor(t, 100*time.Millisecond, time.Minute)
+		d.awaitLockFor(t, 2*time.Millisecond, 30*time.Millisecond)
 		if err := tx.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -170,6 +166,20 @@ func TestOutboxRotationKeepsLateCommits(t *testing.T) {
 			t.Errorf("leased %v, want the late commit", got)
 		}
 	})
+}
+
+// awaitLockFor waits until somebody has waited for generation 0 for so long.
+func (d *turning) awaitLockFor(t *testing.T, least, most time.Duration) {
+	t.Helper()
+	for began, waiting := time.Now(), false; !waiting; {
+		err := d.pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'outbox_messages_0'::regclass
+			AND mode = 'AccessExclusiveLock' AND NOT granted
+			AND clock_timestamp() - waitstart BETWEEN $1::float8 * interval '1 second' AND $2::float8 * interval '1 second')`,
+			least.Seconds(), most.Seconds()).Scan(&waiting)
+		if err != nil || time.Since(began) > time.Minute {
+			t.Fatalf("nobody waits for the generation: %v", err)
+		}
+	}
 }
 
 // What is held back, and what is leased, survives in another generation as it was.
@@ -285,11 +295,19 @@ func TestOutboxLeaseFindsWhatComesBack(t *testing.T) {
 func TestOutboxSettlesAtOnceThoughStatisticsAreOld(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		d := newTurning(t, server)
-		d.exec(t, `ANALYZE outbox_messages`)
-		d.exec(t, `INSERT INTO outbox_messages (shard, id, topic, key, payload) SELECT i % 64, i::text, 'events', convert_to(i::text, 'UTF8'), '' FROM generate_series(1, 40000) AS i`)
+		fill := `INSERT INTO outbox_messages (shard, id, topic, key, payload) SELECT i % 64, i::text, 'events', convert_to(i::text, 'UTF8'), '' FROM generate_series(1, 40000) AS i`
+		d.exec(t, fill)
+		open, err := d.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}) // keeps the dead rows
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer open.Rollback(t.Context())
+		if _, err := open.Exec(t.Context(), `SELECT FROM effects`); err != nil {
+			t.Fatal(err)
+		}
 		d.exec(t, `DELETE FROM outbox_messages`)
-		d.exec(t, `VACUUM ANALYZE outbox_messages`)
-		d.exec(t, `INSERT INTO outbox_messages (shard, id, topic, key, payload) SELECT i % 64, i::text, 'events', convert_to(i::text, 'UTF8'), '' FROM generate_series(1, 40000) AS i`)
+		d.exec(t, `ANALYZE outbox_messages`)
+		d.exec(t, fill)
 		var slowest time.Duration
 		for range 10 {
 			leased := d.lease(t)
