@@ -322,4 +322,3 @@ func TestOutboxSettlesAtOnceThoughStatisticsAreOld(t *testing.T) {
 }
 
 func pause(d time.Duration) { <-time.After(d) }
-
