@@ -1,0 +1,456 @@
+package pgxstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/outbox"
+)
+
+// walTest is an outbox in the write-ahead log with what a test does to it.
+type walTest struct {
+	*testing.T
+	db    *outboxDB
+	store *pgxstore.Store
+}
+
+func newWALTest(t *testing.T, server func(testing.TB) string, cfg pgxstore.OutboxConfig) *walTest {
+	t.Helper()
+	db := newOutboxDB(t, server, 6)
+	return &walTest{t, db, newWALStore(t, db, cfg)}
+}
+
+func (w *walTest) enqueue(msgs ...outbox.Message) error {
+	return w.store.InTx(w.Context(), nil, func(tx pgx.Tx, _ []dedup.Claim) error {
+		return w.store.Enqueue(w.Context(), tx, msgs...)
+	})
+}
+
+func (w *walTest) mustEnqueue(ids ...string) {
+	w.Helper()
+	for _, id := range ids {
+		if err := w.enqueue(walMessage(id)); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+// walMessage has the part of id before the hyphen for a key.
+func walMessage(id string) outbox.Message {
+	key, _, _ := strings.Cut(id, "-")
+	return outbox.Message{ID: id, Topic: "t", Key: key, Payload: []byte(id)}
+}
+
+func (w *walTest) open(ttl time.Duration) outbox.Session {
+	w.Helper()
+	s, err := w.store.Open(w.Context(), outbox.SessionOptions{Name: w.Name(), TTL: ttl})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { s.Close(context.WithoutCancel(w.Context())) })
+	return s
+}
+
+// hold renews until the session holds the slot.
+func (w *walTest) hold(s outbox.Session) outbox.Session {
+	w.Helper()
+	w.until("the slot to be taken", func() bool {
+		hold, err := s.Renew(w.Context())
+		if err != nil {
+			w.Logf("Renew: %v", err)
+		}
+		return err == nil && hold.Shards > 0
+	})
+	return s
+}
+
+func (w *walTest) until(what string, ok func() bool) {
+	w.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(20 * time.Second); !ok(); {
+		select {
+		case <-tick.C:
+		case <-end:
+			w.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// lease collects n messages, in the order in which they come.
+func (w *walTest) lease(s outbox.Session, n int) (all []outbox.Leased) {
+	w.Helper()
+	w.until(fmt.Sprintf("%d messages", n), func() bool {
+		got, err := s.Lease(w.Context(), outbox.Want{Limit: n - len(all)})
+		if err != nil {
+			w.Fatalf("Lease: %v", err)
+		}
+		all = append(all, got...)
+		return len(all) >= n
+	})
+	return all
+}
+
+func (w *walTest) none(s outbox.Session) {
+	w.Helper()
+	got, err := s.Lease(w.Context(), outbox.Want{Limit: 100})
+	if len(got) > 0 || err != nil {
+		w.Errorf("leased %v, %v; want nothing", idsOf(got), err)
+	}
+}
+
+func idsOf(msgs []outbox.Leased) (ids []string) {
+	for _, m := range msgs {
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+func (w *walTest) settle(s outbox.Session, v outbox.Verdict, msgs ...outbox.Leased) {
+	w.Helper()
+	if err := s.Settle(w.Context(), walOutcomes(v, msgs...)); err != nil {
+		w.Fatalf("Settle: %v", err)
+	}
+}
+
+func walOutcomes(v outbox.Verdict, msgs ...outbox.Leased) (all []outbox.Outcome) {
+	for _, m := range msgs {
+		all = append(all, outbox.Outcome{Leased: m, Verdict: v, Cause: errors.New("refused"), Delay: time.Hour})
+	}
+	return all
+}
+
+func (w *walTest) wantIDs(got []outbox.Leased, want ...string) {
+	w.Helper()
+	if !slices.Equal(idsOf(got), want) {
+		w.Errorf("got %v, want %v", idsOf(got), want)
+	}
+}
+
+// slot is its name.
+func (w *walTest) slot() string {
+	w.Helper()
+	return w.db.strings(w, `SELECT slot FROM txonce_slots`)[0]
+}
+
+// wantSlotError looks at both sides: a transaction that enqueues, and a relay.
+func (w *walTest) wantSlotError(reason string, loss bool) {
+	w.Helper()
+	var of *pgxstore.SlotError
+	err := w.enqueue(walMessage("refused-1"))
+	if !errors.Is(err, pgxstore.ErrSlotLost) || !errors.As(err, &of) || of.Reason != reason || !w.store.Retryable(err) {
+		w.Errorf("Enqueue: %v (retryable: %v), want an ErrSlotLost that says %q", err, w.store.Retryable(err), reason)
+	}
+	_, err = w.store.Open(w.Context(), outbox.SessionOptions{Name: "another", TTL: time.Minute})
+	if !errors.Is(err, pgxstore.ErrSlotLost) || !errors.As(err, &of) || of.Reason != reason || loss != (of.From != "" && of.To != "" && of.LastSeq > 0) {
+		w.Errorf("Open: %v, want an ErrSlotLost that says %q, and what may be lost: %v", err, reason, loss)
+	}
+}
+
+// repair goes on after a loss, and shows that messages are published again.
+func (w *walTest) repair(loss bool) {
+	w.Helper()
+	lost, err := w.store.RepairOutboxSlot(w.Context())
+	if err != nil || (lost != nil) != loss {
+		w.Fatalf("RepairOutboxSlot: %v, %v; want a loss: %v", lost, err, loss)
+	}
+	w.mustEnqueue("after-1")
+	s := w.hold(w.open(time.Minute))
+	w.wantIDs(w.lease(s, 1), "after-1")
+}
+
+func TestOutboxWALRefusesToEmitWithoutASlot(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		db := newOutboxDB(t, server, 6)
+		store, err := pgxstore.New(pgxstore.Config{Pool: db.pool, Outbox: pgxstore.OutboxConfig{Mode: pgxstore.OutboxWAL}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &walTest{t, db, store}
+		w.wantSlotError("none", false)
+		if _, err := store.RepairOutboxSlot(t.Context()); !errors.Is(err, pgxstore.ErrSlotLost) {
+			t.Errorf("RepairOutboxSlot without a slot: %v", err)
+		}
+	})
+}
+
+func TestOutboxWALSlotIsGone(t *testing.T) {
+	for name, harm := range map[string]struct {
+		reason string
+		do     func(w *walTest)
+	}{
+		"dropped": {"missing", func(w *walTest) { w.db.exec(w, `SELECT pg_drop_replication_slot($1)`, w.slot()) }},
+		"replaced": {"foreign", func(w *walTest) {
+			name := w.slot()
+			w.db.exec(w, `SELECT pg_drop_replication_slot($1)`, name)
+			w.db.exec(w, `SELECT pg_create_logical_replication_slot($1, 'pgoutput')`, name)
+		}},
+		"advanced": {"foreign", func(w *walTest) {
+			w.db.exec(w, `SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())`, w.slot())
+		}},
+		"promoted": {"promoted", func(w *walTest) { w.db.exec(w, `UPDATE txonce_slots SET timeline = '000000FF'`) }},
+		"restored": {"copied", func(w *walTest) { w.db.exec(w, `UPDATE txonce_slots SET system = system + 1`) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			servers(t, func(t *testing.T, server func(testing.TB) string) {
+				w := newWALTest(t, server, pgxstore.OutboxConfig{})
+				s := w.hold(w.open(time.Minute))
+				w.mustEnqueue("a-1")
+				w.settle(s, outbox.Sent, w.lease(s, 1)...)
+				if err := s.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				w.mustEnqueue("a-2")
+				w.until("the slot to be free", func() bool {
+					return len(w.db.strings(w, `SELECT slot_name FROM pg_replication_slots WHERE slot_name = $1 AND active`, w.slot())) == 0
+				})
+				old := w.slot()
+				harm.do(w)
+				w.wantSlotError(harm.reason, harm.reason != "copied")
+				if harm.reason == "promoted" { // the slot came along: nothing is lost
+					if lost, err := w.store.RepairOutboxSlot(t.Context()); lost != nil || err != nil {
+						t.Fatalf("RepairOutboxSlot: %v, %v", lost, err)
+					}
+					s := w.hold(w.open(time.Minute))
+					w.wantIDs(w.lease(s, 1), "a-2")
+					return
+				}
+				if harm.reason == "copied" {
+					// In this test the original is the same database: its slot keeps its name, and is not touched.
+					_, err := w.store.RepairOutboxSlot(t.Context())
+					if err == nil || len(w.db.strings(w, `SELECT slot_name FROM pg_replication_slots WHERE slot_name = $1`, old)) != 1 {
+						t.Errorf("a copy took the original's slot: %v", err)
+					}
+					return
+				}
+				w.repair(true)
+			})
+		})
+	}
+}
+
+// A slot that is dropped while messages are emitted and published: whatever was committed is published or lies in the range that is
+// reported, and the relay does not go on as if nothing had happened.
+func TestOutboxWALSlotDroppedUnderLoad(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		w := newWALTest(t, server, pgxstore.OutboxConfig{})
+		s := w.hold(w.open(time.Minute))
+		refused := make(chan error, 1)
+		go func() {
+			for i := 0; ; i++ {
+				if err := w.enqueue(walMessage(fmt.Sprintf("k%d-%d", i%7, i))); err != nil {
+					refused <- err
+					return
+				}
+			}
+		}()
+		for range 20 {
+			w.settle(s, outbox.Sent, w.lease(s, 1)...)
+		}
+		w.db.dropSlot(w)
+		select {
+		case err := <-refused:
+			if !errors.Is(err, pgxstore.ErrSlotLost) {
+				t.Errorf("Enqueue: %v", err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("messages are emitted for ever into a slot that does not exist")
+		}
+		_, err := s.Renew(t.Context())
+		var of *pgxstore.SlotError
+		if !errors.As(err, &of) || of.Reason != "missing" || of.From == "" {
+			t.Errorf("Renew: %v, want that the slot is missing and what may be lost", err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		w.repair(true)
+	})
+}
+
+// A frozen relay keeps its connection. Its successor waits for the end of the hold, not for the connection's.
+func TestOutboxWALTakesOverFromAFrozenRelay(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		w := newWALTest(t, server, pgxstore.OutboxConfig{})
+		const ttl = 2 * time.Second
+		frozen := w.hold(w.open(ttl))
+		began := time.Now()
+		w.mustEnqueue("a-1", "b-1")
+		leased := w.lease(frozen, 2)
+		next := w.open(time.Minute)
+		if hold, err := next.Renew(t.Context()); err != nil || hold.Shards != 0 {
+			t.Fatalf("beside a living relay the second holds %+v, %v", hold, err)
+		}
+		w.hold(next)
+		if waited := time.Since(began); waited < ttl/2 {
+			t.Errorf("taken over after %v, the hold lasted %v", waited, ttl)
+		}
+		err := frozen.Settle(t.Context(), walOutcomes(outbox.Sent, leased...))
+		if !errors.Is(err, outbox.ErrLeaseLost) {
+			t.Errorf("the frozen relay settles: %v", err)
+		}
+		again := w.lease(next, 2)
+		if len(again) != 2 {
+			t.Errorf("the successor leases %v", idsOf(again))
+		}
+		w.settle(next, outbox.Sent, again...)
+		if _, err := frozen.Renew(t.Context()); !errors.Is(err, outbox.ErrLeaseLost) {
+			t.Errorf("the frozen relay renews: %v", err)
+		}
+	})
+}
+
+// After a crash only what was leased comes again, though the slot stands before all of it.
+func TestOutboxWALCrashRepeatsWhatWasLeased(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		w := newWALTest(t, server, pgxstore.OutboxConfig{})
+		s := w.hold(w.open(time.Minute))
+		w.mustEnqueue("a-1", "b-1", "c-1", "d-1")
+		byID := map[string]outbox.Leased{}
+		for _, m := range w.lease(s, 4) {
+			byID[m.ID] = m
+		}
+		w.settle(s, outbox.Sent, byID["b-1"], byID["d-1"]) // a-1 stands before them
+		w.settle(s, outbox.Deferred, byID["c-1"])          // spills
+		w.db.want(t, "c-1")
+		if err := s.Close(t.Context()); err != nil { // as good as a crash: a-1 is not settled
+			t.Fatal(err)
+		}
+		next := w.hold(w.open(time.Minute))
+		w.wantIDs(w.lease(next, 1), "a-1")
+		w.none(next)
+		w.db.want(t, "c-1") // once
+	})
+}
+
+// What came behind a message that spilled spills too, and is published in its place.
+func TestOutboxWALSpillsFollowers(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		w := newWALTest(t, server, pgxstore.OutboxConfig{})
+		s := w.hold(w.open(time.Minute))
+		w.mustEnqueue("a-1", "b-1")
+		leased := w.lease(s, 2)
+		for i, m := range leased {
+			if m.ID == "a-1" {
+				w.settle(s, outbox.Deferred, m)
+			} else {
+				w.settle(s, outbox.Sent, leased[i])
+			}
+		}
+		w.mustEnqueue("a-2", "b-2", "a-3")
+		w.wantIDs(w.lease(s, 1), "b-2")
+		w.until("the followers in the table", func() bool {
+			w.none(s)
+			return slices.Equal(w.db.ids(t), []string{"a-1", "a-2", "a-3"})
+		})
+		w.db.exec(t, `UPDATE outbox_held SET until = now()`)
+		var got []string
+		w.until("the key to go on", func() bool {
+			msgs, err := s.Lease(t.Context(), outbox.Want{Limit: 10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, idsOf(msgs)...)
+			if len(msgs) > 0 {
+				w.settle(s, outbox.Sent, msgs...)
+			}
+			return len(got) == 3
+		})
+		if want := []string{"a-1", "a-2", "a-3"}; !slices.Equal(got, want) {
+			t.Errorf("published %v, want %v", got, want)
+		}
+		w.mustEnqueue("a-4")
+		w.wantIDs(w.lease(s, 1), "a-4")
+		w.db.want(t) // it did not go through the table
+	})
+}
+
+// The slot stays before what is not published, whatever else happens on the server.
+func TestOutboxWALKeepaliveDoesNotConfirm(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		w := newWALTest(t, server, pgxstore.OutboxConfig{})
+		s := w.hold(w.open(time.Minute))
+		w.mustEnqueue("a-1")
+		leased := w.lease(s, 1)
+		at := w.db.strings(t, `SELECT pg_current_wal_lsn()::text`)[0]
+		w.db.exec(t, `CREATE TABLE traffic AS SELECT repeat('x', 1000) FROM generate_series(1, 5000)`)
+		passed := func() bool {
+			return len(w.db.strings(t, `SELECT slot_name FROM pg_replication_slots WHERE slot_name = $1 AND confirmed_flush_lsn >= $2::pg_lsn`, w.slot(), at)) == 1
+		}
+		for end := time.After(3 * time.Second); ; {
+			select {
+			case <-time.After(100 * time.Millisecond):
+				if passed() {
+					t.Fatal("the slot was told that a message is done with that is only leased")
+				}
+				continue
+			case <-end:
+			}
+			break
+		}
+		w.settle(s, outbox.Sent, leased...)
+		w.until("the slot to be told", passed)
+	})
+}
+
+func TestOutboxWALTwoOutboxesInOneDatabase(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		one, two := newWALTest(t, server, pgxstore.OutboxConfig{}), newWALTest(t, server, pgxstore.OutboxConfig{})
+		a, b := one.hold(one.open(time.Minute)), two.hold(two.open(time.Minute))
+		one.mustEnqueue("a-1")
+		two.mustEnqueue("b-1")
+		one.mustEnqueue("a-2")
+		one.wantIDs(one.lease(a, 2), "a-1", "a-2")
+		two.wantIDs(two.lease(b, 1), "b-1")
+		two.none(b)
+	})
+}
+
+// A transaction that does not fit into memory is published as it comes.
+func TestOutboxWALLargeTransaction(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		const n, most = 50_000, 2_000
+		w := newWALTest(t, server, pgxstore.OutboxConfig{WALMessages: most})
+		s := w.hold(w.open(time.Minute))
+		msgs := make([]outbox.Message, n)
+		for i := range msgs {
+			msgs[i] = walMessage(fmt.Sprintf("k%d-%06d", i%100, i))
+		}
+		if err := w.enqueue(msgs...); err != nil {
+			t.Fatal(err)
+		}
+		last := map[string]string{}
+		for count := 0; count < n; {
+			got, err := s.Lease(t.Context(), outbox.Want{Limit: 1000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range got {
+				if m.ID <= last[m.Key] {
+					t.Fatalf("%s after %s", m.ID, last[m.Key])
+				}
+				last[m.Key] = m.ID
+			}
+			if held := pgxstore.WALOpen(s); held > most+1 {
+				t.Fatalf("%d messages are in memory", held)
+			}
+			if len(got) > 0 {
+				w.settle(s, outbox.Sent, got...)
+			}
+			count += len(got)
+			if t.Context().Err() != nil {
+				t.Fatal(t.Context().Err())
+			}
+		}
+		w.none(s)
+	})
+}
