@@ -286,7 +286,7 @@ func TestOutboxPostgresWithoutPreparedStatements(t *testing.T) {
 	}
 }
 
-// The lock of a key is the same as that of adapters/pgxstore, which has this number in a test too, so that handlers on both exclude
+// The lock of a key is that of adapters/pgxstore, where function serial makes its number, so that handlers on both exclude
 // each other.
 func TestOutboxPostgresSerializeLock(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
@@ -307,4 +307,31 @@ func TestOutboxPostgresSerializeLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// What comes behind a parked message stays where it is from the first moment on, also before anybody has tidied up.
+func TestOutboxFollowerIsNotLeasedBeforeTidy(t *testing.T) {
+	outboxes(t, func(t *testing.T, n *node) {
+		s := open(t, n, time.Minute)
+		renew(t, s)
+		enqueue(t, n, messages("m", 1, 1)...)
+		if err := s.Settle(t.Context(), outcomes(outbox.Parked, lease(t, s)...)); err != nil {
+			t.Fatal(err)
+		}
+		follower := messages("follower", 1, 1)
+		enqueue(t, n, follower...)
+		if msgs := lease(t, s); len(msgs) != 0 {
+			t.Fatalf("%s is leased, behind a parked message of its key", msgs[0].ID)
+		}
+		parked, err := n.Parked(t.Context(), outbox.ParkedFilter{})
+		if err != nil || len(parked) != 1 || parked[0].Cause != "refused" {
+			t.Fatalf("%+v, %v", parked, err)
+		}
+		if count, err := n.Discard(t.Context(), parked[0].Seq); err != nil || count != 1 {
+			t.Fatalf("%d discarded, %v", count, err)
+		}
+		if msgs := lease(t, s); len(msgs) != 1 || msgs[0].ID != follower[0].ID {
+			t.Fatalf("%+v is leased after the one before it was discarded", msgs)
+		}
+	})
 }
