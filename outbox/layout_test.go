@@ -30,7 +30,8 @@ func TestOutboxLayouts(t *testing.T) {
 		{"debezium", outbox.Debezium, "k", map[string]string{"eventType": "Charged"}, with("eventType", "Charged", "id", "m1")},
 		{"debezium: the id is the message's", outbox.Debezium, "k", map[string]string{"id": "x"}, with("id", "m1")},
 		{
-			"cloudevents", outbox.CloudEvents("/billing"), "order 7", map[string]string{"content-type": "application/json"},
+			"cloudevents", outbox.CloudEvents("/billing"), "order 7",
+			map[string]string{"content-type": "application/json"},
 			with("ce_specversion", "1.0", "ce_id", "m1", "ce_source", "/billing", "ce_type", "charges",
 				"ce_subject", "order 7", "ce_time", "2026-11-21T13:00:00.12Z", "content-type", "application/json"),
 		},
