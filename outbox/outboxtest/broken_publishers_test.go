@@ -219,6 +219,15 @@ func brokenPublishers() []brokenPublisher {
 				return fake.Publish(context.WithoutCancel(ctx), msgs)
 			}
 		}},
+		{name: "tells what it gave up on ten seconds later", found: []string{silent, past, ended}, breaks: func(fake *FakePublisher) func(context.Context, []outbox.Message) []error {
+			return func(ctx context.Context, msgs []outbox.Message) []error {
+				errs := fake.Publish(ctx, msgs)
+				if ctx.Err() != nil {
+					<-time.After(10 * time.Second)
+				}
+				return errs
+			}
+		}},
 		{name: "confirms what it gave up on", found: []string{past, ended, silent}, breaks: each(func(_ outbox.Message, err error) error {
 			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 				return nil
