@@ -31,7 +31,7 @@ func (e *publisherEnv) prompt(ctx context.Context, msgs ...outbox.Message) []err
 	e.Helper()
 	start := time.Now()
 	end := start
-	if deadline, ok := ctx.Deadline(); ok && deadline.After(start) {
+	if deadline, ok := ctx.Deadline(); ok && ctx.Err() == nil && deadline.After(start) {
 		end = deadline
 	}
 	errs := e.publish(ctx, msgs...)
