@@ -91,7 +91,7 @@ func newPostgresDB(t *testing.T, server string) deduptest.DB[*sql.Tx] {
 			return d.open(t, testdb.Schema(t, server), deduptest.Options{})
 		},
 		OldSchema: func(t *testing.T) dedup.Store[*sql.Tx] {
-			exec(t, d.db, `UPDATE txonce_schema SET version = version + 1`)
+			exec(t, d.db, `UPDATE txonce_schema SET version = version + 100`)
 			return d.open(t, d.dsn, deduptest.Options{})
 		},
 		NotDurable: func(t *testing.T) dedup.Store[*sql.Tx] {

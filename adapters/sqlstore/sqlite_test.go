@@ -72,7 +72,7 @@ func newSQLiteDB(t *testing.T) deduptest.DB[*sql.Tx] {
 			return d.open(t, "file:"+filepath.Join(t.TempDir(), "empty.db"), deduptest.Options{})
 		},
 		OldSchema: func(t *testing.T) dedup.Store[*sql.Tx] {
-			exec(t, d.db, `UPDATE txonce_schema SET version = version + 1`)
+			exec(t, d.db, `UPDATE txonce_schema SET version = version + 100`)
 			return d.open(t, d.dsn, deduptest.Options{})
 		},
 		NotDurable: func(t *testing.T) dedup.Store[*sql.Tx] {
