@@ -30,6 +30,7 @@ type Stats struct {
 	HeldKeys  int64     // keys that are held back at the moment
 	Oldest    time.Time // when the oldest pending message was enqueued, by the database's clock; zero: none is pending
 	Now       time.Time // the database's clock: Now.Sub(Oldest) is the age to alarm on
+	SlotLag   int64     // of an outbox in the write-ahead log: bytes of it that the server keeps for what is not published, in all databases' traffic; Pending and Oldest leave out what is only there
 	Estimated bool      // Pending is so large that it and Topics were estimated
 	Topics    map[string]TopicStats
 	Relays    []RelayStats

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrSlotLost: the outbox's replication slot cannot be relied on. Enqueue refuses, since what it emitted would be lost, and no
+// ErrSlotLost says that the outbox's replication slot cannot be relied on. Enqueue refuses, since what it emitted would be lost, and no
 // relay publishes from it. Every error of that kind is a *SlotError.
 var ErrSlotLost = errors.New("pgxstore: outbox: the replication slot cannot be used")
 

@@ -42,6 +42,7 @@ type walSession struct {
 	mu     sync.Mutex
 	stream *walStream
 	failed error // why there is no stream
+	since  time.Time
 	looked time.Time
 	turn   bool
 }
@@ -119,7 +120,7 @@ func (s *walSession) Renew(ctx context.Context) (outbox.Hold, error) {
 			return hold, err
 		}
 	}
-	return hold, s.streamError()
+	return hold, s.streamError(2 * time.Second)
 }
 
 // elect takes the slot where nobody living has it.
@@ -176,11 +177,11 @@ func (s *walSession) Close(ctx context.Context) error {
 	return errors.Join(s.store.outboxError("close", err), s.tables.Close(ctx))
 }
 
-// streamError is why nothing comes, if it has lasted.
-func (s *walSession) streamError() error {
+// streamError is why nothing comes, if that has lasted.
+func (s *walSession) streamError(longer time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stream == nil && s.failed != nil {
+	if s.failed != nil && time.Since(s.since) > longer {
 		return s.failed
 	}
 	return nil
@@ -244,7 +245,7 @@ func (s *walSession) held() map[int]int64 {
 }
 
 // catchUp bounds how long a Lease waits for the stream to bring what is committed.
-const catchUp = time.Second
+const catchUp = 3 * time.Second
 
 // awaitStream waits until the stream has brought what was committed before the call, so that nil means that nothing is due.
 func (s *walSession) awaitStream(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
@@ -262,7 +263,7 @@ func (s *walSession) awaitStream(ctx context.Context, want outbox.Want) ([]outbo
 		select {
 		case <-more:
 		case <-timer.C:
-			return nil, nil
+			return nil, s.streamError(0)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

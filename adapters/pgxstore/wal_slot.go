@@ -17,7 +17,7 @@ import (
 // role needs REPLICATION, and CREATE on the database.
 //
 // The slot keeps the write-ahead log from the last published message on: without a relay the disk fills up, unless
-// max_slot_wal_keep_size bounds it, and then messages are lost. Watch outbox.Stats.SlotLagBytes.
+// max_slot_wal_keep_size bounds it, and then messages are lost. Watch outbox.Stats.SlotLag.
 func (s *Store) CreateOutboxSlot(ctx context.Context) error {
 	return s.slotTx(ctx, func(conn *pgx.Conn) error {
 		state, err := s.slotState(ctx, conn, [16]byte{})

@@ -169,6 +169,9 @@ func (s *Store) terminate(ctx context.Context, state slotState) error {
 func (s *walSession) setStream(stream *walStream, failed error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.failed == nil {
+		s.since = time.Now()
+	}
 	s.stream, s.failed = stream, failed
 }
 

@@ -75,11 +75,14 @@ func (c counted) Stats(ctx context.Context) (outbox.Stats, error) {
 	_, err = pgx.ForEachRow(rows, []any{&data}, func() error {
 		msg, err := pglogrepl.Parse(data)
 		emitted, ours := msg.(*pglogrepl.LogicalDecodingMessage)
-		if err != nil || !ours || emitted.Prefix != "txonce:"+slot {
+		if err != nil || !ours || emitted.Prefix != "txonce:"+slot || emitted.Content[0] == 'k' {
 			return err
 		}
 		m, err := pgxstore.DecodeWAL(emitted.Content)
-		if err != nil || settled[m.Seq] {
+		if err != nil {
+			return err
+		}
+		if settled[m.Seq] {
 			return nil
 		}
 		st.Pending++

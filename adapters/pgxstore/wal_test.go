@@ -397,8 +397,15 @@ func TestOutboxWALKeepaliveDoesNotConfirm(t *testing.T) {
 			}
 			break
 		}
+		st, err := w.store.Stats(t.Context())
+		if err != nil || st.SlotLag < 5_000_000 {
+			t.Errorf("the slot is %d bytes behind, %v; want more than 5 MB", st.SlotLag, err)
+		}
 		w.settle(s, outbox.Sent, leased...)
 		w.until("the slot to be told", passed)
+		if st, err := w.store.Stats(t.Context()); err != nil || st.SlotLag > 2<<20 {
+			t.Errorf("the slot is %d bytes behind, %v; want less than 2 MB", st.SlotLag, err)
+		}
 	})
 }
 
@@ -450,6 +457,58 @@ func TestOutboxWALLargeTransaction(t *testing.T) {
 			if t.Context().Err() != nil {
 				t.Fatal(t.Context().Err())
 			}
+		}
+		w.none(s)
+	})
+}
+
+// A connection that breaks costs nothing: the stream begins again behind what is confirmed, and what is in memory stays.
+func TestOutboxWALStreamBreaks(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		w := newWALTest(t, server, pgxstore.OutboxConfig{})
+		s := w.hold(w.open(time.Minute))
+		const n = 300
+		committed := make(chan error, 1)
+		go func() {
+			for i := range n {
+				if err := w.enqueue(walMessage(fmt.Sprintf("k%d-%03d", i%5, i))); err != nil {
+					committed <- err
+					return
+				}
+			}
+			committed <- nil
+		}()
+		seen := map[string]int{}
+		last := map[string]string{}
+		kept := w.lease(s, 1) // stays leased, so that everything is sent again each time
+		for cuts := 0; len(seen) < n-1; {
+			got, err := s.Lease(t.Context(), outbox.Want{Limit: 10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range got {
+				if seen[m.ID]++; m.ID <= last[m.Key] || seen[m.ID] > 1 {
+					t.Fatalf("%s (for the time %d) after %s", m.ID, seen[m.ID], last[m.Key])
+				}
+				last[m.Key] = m.ID
+			}
+			if len(got) > 0 {
+				w.settle(s, outbox.Sent, got...)
+			}
+			if len(seen) > 40*(cuts+1) {
+				cuts++
+				w.db.exec(t, `SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1 AND active`, w.slot())
+			}
+			if len(seen) > 100 && len(kept) > 0 {
+				w.settle(s, outbox.Sent, kept...)
+				kept = nil
+			}
+			if _, err := s.Renew(t.Context()); err != nil {
+				t.Logf("Renew: %v", err)
+			}
+		}
+		if err := <-committed; err != nil {
+			t.Fatal(err)
 		}
 		w.none(s)
 	})
