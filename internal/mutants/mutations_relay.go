@@ -1,0 +1,77 @@
+package main
+
+// relaying is a mutation of the relay that the test of that name must notice. None needs a server.
+func relaying(name, file, test string, edits ...edit) mutation {
+	return mutation{name: "relay: " + name, file: "outbox/" + file, edits: edits, pkg: "outbox", run: "^" + test + "$", fails: test, short: true}
+}
+
+var relayMutations = []mutation{
+	relaying("publishing ends before the lease does", "relay_batch.go", "TestRelayPublishesOnlyWithinItsLease", edit{
+		`b.hold.Load().Until.Add(-b.cfg.Margin)`, `b.hold.Load().Until`,
+	}),
+	relaying("one message of a key per call", "relay_batch.go", "TestRelayPublishesOneMessageOfAKeyPerCall", edit{
+		`for l.sent = 1; n.atomic && l.sent`, `for l.sent = 1; l.sent`,
+	}),
+	relaying("a failed message stops its key", "relay_batch.go", "TestRelayRefusedMessageStopsItsKeyOnly", edit{
+		`if ok {
+			b.next(l)`, `if ok || true {
+			b.next(l)`,
+	}),
+	relaying("one verdict per key", "relay_batch.go", "TestRelayAtomicPublisherFails", edit{
+		`case !judged:`, `case judged || !judged:`,
+	}),
+	relaying("the lease's end is nobody's fault", "relay_batch.go", "TestRelayLeaseEndIsNotTheMessagesFault", edit{
+		`case b.cutOff(c, err):`, `case b.cutOff(c, err) && false:`,
+	}),
+	relaying("a publisher that takes too long counts", "relay_batch.go", "TestRelayPublishTimeoutCounts", edit{
+		`return (c.cut || b.work.Err() != nil) &&`, `return`,
+	}),
+	relaying("a broker that is away counts against nobody", "relay_batch.go", "TestRelayRestsWhenItsPublisherIsUnavailable", edit{
+		`b.unavailable(i, c.rest, err)`, `b.failed(i, err)`,
+	}),
+	relaying("a rest writes nothing", "relay_batch.go", "TestRelayRestsWhenItsPublisherIsUnavailable", edit{
+		`if b.outlets.sole == nil {`, `if true {`,
+	}),
+	relaying("no rest for a part of the broker", "relay_batch.go", "TestRelayDoesNotRestForAPartOfTheBroker", edit{
+		`&& c.confirmed:`, `&& false:`,
+	}),
+	relaying("parked at MaxAttempts", "relay_batch.go", "TestRelayParksAtMaxAttempts", edit{
+		`Attempts+1 >= b.cfg`, `Attempts+1 > b.cfg`,
+	}),
+	relaying("nothing begins after Run's ctx has ended", "relay_batch.go", "TestRelayDrains", edit{
+		`if b.stop.Err() != nil || b.work`, `if b.work`,
+	}),
+	relaying("a hold that ran out is lost", "relay_session.go", "TestRelayPublishesOnlyWithinItsLease", edit{
+		`if left <= 0 {`, `if left <= -time.Hour {`,
+	}),
+	relaying("a stop gives back the lease", "relay_session.go", "TestRelayDrains", edit{
+		`if err := leave(ctx, s.queue); err`, `if err := error(nil); err`,
+	}),
+	relaying("Settle is tried again", "relay_settle.go", "TestRelaySettlesAgain", edit{
+		`wait(b.work, queueBackoff(failures))`, `false`,
+	}),
+	relaying("a wake-up during a batch is kept", "relay_dispatch.go", "TestRelayRemembersAWakeUpDuringABatch", edit{
+		`rep.seen != d.seen ||`, ``,
+	}),
+	relaying("what cannot be tried does not spin", "relay_dispatch.go", "TestRelayDoesNotSpinOnWhatIsNotTried", edit{
+		`d.pause = time.Now().Add(d.idle)
+`, "\n",
+	}),
+	relaying("every message needs an answer", "relay_outlet.go", "TestRelayPublisherThatDoesNotAnswer", edit{
+		`case len(errs) != len(msgs):`, `case len(errs) < len(msgs):`,
+	}),
+	relaying("a missing schema is said at once", "relay.go", "TestRelayMissingSchema", edit{
+		`errors.Is(err, ErrSchema) && !started:`, `err == nil && !started:`,
+	}),
+	relaying("ids of one goroutine only", "scope.go", "TestOutboxScopeRefusesASecondGoroutine", edit{
+		`if s.goroutine != g {`, `if false {`,
+	}),
+	{
+		name: "relay: ids do not reach through HandleBatch", file: "consumer/scope.go", pkg: "consumer", run: "^TestOutboxIDsAreNeverGuessed$", fails: "TestOutboxIDsAreNeverGuessed", short: true,
+		edits: []edit{{`outer, _ := outbox.WithScope(ctx, "") // a handler`, `outer := ctx // a handler`}},
+	},
+	{
+		name: "relay: a batch's ids are per message", file: "consumer/scope.go", pkg: "consumer", run: "^TestOutboxIDsAreTheSameOnReExecution$", fails: "TestOutboxIDsAreTheSameOnReExecution", short: true,
+		edits: []edit{{`s.open[msg], s.ends = ctx, append(s.ends, end)`, `s.ends = append(s.ends, end)`}},
+	},
+}
