@@ -1,13 +1,10 @@
 package outbox
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"runtime"
-	"strconv"
 	"sync"
 )
 
@@ -16,13 +13,17 @@ var ErrNoID = errors.New("outbox: message without ID")
 
 type scopeKey struct{}
 
+var errTwoGoroutines = errors.New("two goroutines enqueue in one handler, and their order differs the next time; state one")
+
 // scope counts the messages of one execution of one handler.
 type scope struct {
 	seed string
 
 	mu        sync.Mutex
 	next      map[string]int // per topic
-	goroutine uint64         // the one that enqueues; 0: none has
+	opened    uintptr        // the goroutine that runs the handler, which lives until end is called; 0: not known
+	byOpener  bool           // it has enqueued
+	goroutine uint64         // another one has; 0: none
 	ended     bool
 }
 
@@ -35,7 +36,7 @@ func WithScope(ctx context.Context, seed string) (scoped context.Context, end fu
 	if seed == "" {
 		return context.WithValue(ctx, scopeKey{}, (*scope)(nil)), func() {}
 	}
-	s := &scope{seed: seed}
+	s := &scope{seed: seed, opened: currentG()}
 	return context.WithValue(ctx, scopeKey{}, s), s.end
 }
 
@@ -88,12 +89,19 @@ func (s *scope) usable() error {
 	if s.ended {
 		return errors.New("the handler of this context has returned; state one")
 	}
-	g := goroutineID()
-	if s.goroutine == 0 {
-		s.goroutine = g
+	switch mine := s.opened != 0 && s.opened == currentG(); {
+	case mine && s.goroutine == 0:
+		s.byOpener = true
+		return nil
+	case mine || s.byOpener:
+		return errTwoGoroutines
 	}
-	if s.goroutine != g {
-		return errors.New("two goroutines enqueue in one handler, and their order differs the next time; state one")
+	id := goroutineID()
+	if s.goroutine == 0 {
+		s.goroutine = id
+	}
+	if s.goroutine != id {
+		return errTwoGoroutines
 	}
 	return nil
 }
@@ -104,17 +112,4 @@ func derive(seed, topic string, ordinal int) string {
 	sum[6] = sum[6]&0x0f | 0x80
 	sum[8] = sum[8]&0x3f | 0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
-}
-
-// goroutineID reads it from the first line of the stack, "goroutine 18 [running]:", as net/http does. It is used only to
-// refuse, and costs a microsecond where a message without ID is about to cost a round trip.
-func goroutineID() uint64 {
-	var buf [64]byte
-	line := bytes.TrimPrefix(buf[:runtime.Stack(buf[:], false)], []byte("goroutine "))
-	digits, _, _ := bytes.Cut(line, []byte(" "))
-	id, err := strconv.ParseUint(string(digits), 10, 64)
-	if err != nil {
-		panic(fmt.Sprintf("outbox: no goroutine id in %q", buf[:]))
-	}
-	return id
 }

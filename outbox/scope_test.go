@@ -127,6 +127,29 @@ func TestOutboxScopeRefusesASecondGoroutine(t *testing.T) {
 	}
 }
 
+// A handler may leave all of its enqueueing to one goroutine of its own, as those do that bound their work in time.
+func TestOutboxScopeOfOneOtherGoroutine(t *testing.T) {
+	ctx := scoped(t, "s")
+	var got []string
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		got = append(ids(t, ctx, "a"), ids(t, ctx, "a")...)
+	}()
+	<-done
+	if diff := cmp.Diff(ids(t, scoped(t, "s"), "a", "a"), got); diff != "" {
+		t.Error(diff)
+	}
+	if err := outbox.AssignIDs(ctx, []outbox.Message{{Topic: "a"}}); !errors.Is(err, outbox.ErrNoID) {
+		t.Errorf("AssignIDs in the handler after another goroutine = %v, want ErrNoID", err)
+	}
+	third := make(chan error)
+	go func() { third <- outbox.AssignIDs(ctx, []outbox.Message{{Topic: "a"}}) }()
+	if err := <-third; !errors.Is(err, outbox.ErrNoID) {
+		t.Errorf("AssignIDs on a third goroutine = %v, want ErrNoID", err)
+	}
+}
+
 // A scope within a scope counts for itself.
 func TestOutboxScopeNests(t *testing.T) {
 	outer := scoped(t, "outer")

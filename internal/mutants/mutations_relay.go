@@ -64,7 +64,7 @@ var relayMutations = []mutation{
 		`errors.Is(err, ErrSchema) && !started:`, `err == nil && !started:`,
 	}),
 	relaying("ids of one goroutine only", "scope.go", "TestOutboxScopeRefusesASecondGoroutine", edit{
-		`if s.goroutine != g {`, `if false {`,
+		`case mine || s.byOpener:`, `case false:`,
 	}),
 	{
 		name: "relay: ids do not reach through HandleBatch", file: "consumer/scope.go", pkg: "consumer", run: "^TestOutboxIDsAreNeverGuessed$", fails: "TestOutboxIDsAreNeverGuessed", short: true,
