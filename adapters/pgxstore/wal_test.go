@@ -286,9 +286,13 @@ func TestOutboxWALTakesOverFromAFrozenRelay(t *testing.T) {
 		began := time.Now()
 		w.mustEnqueue("a-1", "b-1")
 		leased := w.lease(frozen, 2)
+		token := w.db.strings(t, `SELECT token::text FROM txonce_slots`)
 		next := w.open(time.Minute)
 		if hold, err := next.Renew(t.Context()); err != nil || hold.Shards != 0 {
 			t.Fatalf("beside a living relay the second holds %+v, %v", hold, err)
+		}
+		if now := w.db.strings(t, `SELECT token::text FROM txonce_slots`); !slices.Equal(now, token) {
+			t.Errorf("the slot was taken from a living relay: token %v, was %v", now, token)
 		}
 		w.hold(next)
 		if waited := time.Since(began); waited < ttl/2 {
