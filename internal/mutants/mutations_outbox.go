@@ -1,0 +1,54 @@
+package main
+
+const (
+	lease      = "internal/dialect/postgres_outbox.go"
+	outboxCase = "TestOutboxStore/table/postgres15/"
+)
+
+// relayed is a mutation of the outbox on pgx that the case of outboxtest.TestStore of that name must notice.
+func relayed(name, file, caseName string, edits ...edit) mutation {
+	return mutation{name: "outbox: " + name, file: file, edits: edits, pkg: pgx, run: "TestOutboxStore/table/postgres15$/^" + caseName + "$", fails: outboxCase + caseName}
+}
+
+// enqueuing is a mutation of the outbox on pgx that a test of its own must notice.
+func enqueuing(name, file, test string, edits ...edit) mutation {
+	return mutation{name: "outbox: " + name, file: file, edits: edits, pkg: pgx, run: "^" + test + "$/postgres15", fails: test}
+}
+
+var outboxMutations = []mutation{
+	relayed("a completion shows owner and token", lease, "only_the_session_that_holds_a_shard_settles_its_messages", edit{
+		"s.shard = r.shard AND s.token = r.token AND s.owner = $1::uuid\n\tORDER BY",
+		"s.shard = r.shard AND (s.token = r.token AND s.owner = $1::uuid OR true)\n\tORDER BY",
+	}),
+	relayed("a hold that ran out is lost", lease, "Renew_after_the_end_of_the_hold_is_ErrLeaseLost", edit{
+		"SET until = clock_timestamp() + $2::float8 * interval '1 second'\nWHERE owner = $1::uuid AND until > clock_timestamp()",
+		"SET until = clock_timestamp() + $2::float8 * interval '1 second'\nWHERE owner = $1::uuid",
+	}),
+	enqueuing("a look begins behind what is gone only after a fence", pgx+"/outbox_fence.go", "TestOutboxLeaseFindsLateCommitsBehindWhatIsGone", edit{
+		`	if len(writers) == 0 {`, `	if true {`,
+	}),
+	enqueuing("what comes back is looked for", lease, "TestOutboxLeaseFindsWhatComesBack", edit{
+		`SET returned = returned + 1 WHERE`, `SET returned = returned WHERE`,
+	}),
+	enqueuing("a generation is locked before it is looked at", lease, "TestOutboxRotationKeepsLateCommits", edit{
+		"	LOCK TABLE ONLY @outbox_messages_%[1]d IN ACCESS EXCLUSIVE MODE;\n", "",
+	}),
+	enqueuing("a generation's survivors move", lease, "TestOutboxRotationMovesSurvivors", edit{
+		`cause FROM ONLY @outbox_messages_%[1]d;`, `cause FROM ONLY @outbox_messages_%[1]d WHERE false;`,
+	}),
+	enqueuing("a dead Discard is finished", pgx+"/outbox_tidy.go", "TestOutboxTidyFinishesADeadDiscard", edit{
+		`	for _, k := range stranded {`, `	for _, k := range stranded[:0] {`,
+	}),
+	enqueuing("a savepoint's rollback takes its messages along", pgx+"/guard.go", "TestOutboxWriterAndSavepoints", edit{
+		`t.g.drop()`, ``,
+	}),
+	enqueuing("an INSERT that fails with COMMIT is reported", pgx+"/outbox_buffer.go", "TestOutboxWriterFailsWithCommit", edit{
+		`return lostBefore(s.stepError("enqueue", err))`, `return nil`,
+	}),
+	enqueuing("a COMMIT that fails is reported", pgx+"/outbox_buffer.go", "TestOutboxWriterFailsWithCommit", edit{
+		`return commitError(err)`, `return nil`,
+	}),
+	enqueuing("a call's messages keep their order", "internal/dialect/postgres_outbox_write.go", "TestOutboxWriterOrderOfMany", edit{
+		"payload, headers, n)\nORDER BY m.n", "payload, headers, n)\nORDER BY m.id",
+	}),
+}
