@@ -79,6 +79,10 @@ type Leased struct {
 	Token    int64     // fencing token of the shard, which each takeover raises
 	Attempts int       // publications that failed and were counted
 	Enqueued time.Time // by the database's clock
+
+	// Unreadable says why what is stored cannot be turned back into what was enqueued, as when another program has written
+	// the row. The relay parks such a message, and never publishes it. nil: it can.
+	Unreadable error
 }
 
 // Verdict is what became of a leased message.

@@ -78,6 +78,10 @@ func (b *batch) next(l *line) {
 		return
 	}
 	first := l.todo[0]
+	if err := b.outcomes[first].Unreadable; err != nil {
+		b.park(first, err)
+		return
+	}
 	topic := b.outcomes[first].Topic
 	o := b.outlets.of(topic)
 	if o == nil {
@@ -141,7 +145,7 @@ func (b *batch) begin(n *lane) bool {
 		return false
 	}
 	for _, l := range c.lines {
-		for l.sent = 1; n.atomic && l.sent < len(l.todo) && b.outlets.of(b.outcomes[l.todo[l.sent]].Topic) == n.outlet; {
+		for l.sent = 1; n.atomic && l.sent < len(l.todo) && b.goesTo(n, l.todo[l.sent]); {
 			l.sent++
 		}
 		c.sent = append(c.sent, l.todo[:l.sent]...)
@@ -153,6 +157,10 @@ func (b *batch) begin(n *lane) bool {
 		b.call(c)
 	}()
 	return true
+}
+
+func (b *batch) goesTo(n *lane, i int) bool {
+	return b.outcomes[i].Unreadable == nil && b.outlets.of(b.outcomes[i].Topic) == n.outlet
 }
 
 // answered takes in what c's publisher said, and lets the lines go on whose messages are confirmed.

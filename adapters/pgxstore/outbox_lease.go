@@ -230,9 +230,7 @@ func leased(row pgx.Rows) (m outbox.Leased, r leasedRow, err error) {
 	}
 	m.Key = string(key)
 	if headers != nil {
-		if m.Headers, err = consumer.DecodeHeaders([]byte(*headers)); err != nil {
-			return m, r, fmt.Errorf("message %d: %w", m.Seq, err)
-		}
+		m.Headers, m.Unreadable = consumer.DecodeHeaders([]byte(*headers))
 	}
 	return m, r, nil
 }

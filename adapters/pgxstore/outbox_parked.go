@@ -33,9 +33,9 @@ func parkedMessage(row pgx.CollectableRow) (m outbox.ParkedMessage, err error) {
 	}
 	m.Key = string(key)
 	if headers != nil {
-		m.Headers, err = consumer.DecodeHeaders([]byte(*headers))
+		m.Headers, m.Unreadable = consumer.DecodeHeaders([]byte(*headers))
 	}
-	return m, err
+	return m, nil
 }
 
 // Unpark implements outbox.Operations. A message that stands behind one of its key that stays parked stays as well. Where

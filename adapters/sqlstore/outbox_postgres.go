@@ -287,10 +287,9 @@ func (d *postgres) leaseFirst(
 			full = append(full, m.Shard)
 		}
 		m.Key, m.Enqueued = string(key), at.Time
-		var err error
-		m.Headers, err = decodeHeaders(headers.String)
+		m.Headers, m.Unreadable = decodeHeaders(headers.String)
 		msgs = append(msgs, m)
-		return err
+		return nil
 	})
 	return msgs, full, deeper, err
 }

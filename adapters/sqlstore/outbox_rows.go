@@ -77,6 +77,6 @@ func scanParked(rows *sql.Rows) (m outbox.ParkedMessage, err error) {
 		return m, err
 	}
 	m.Key, m.Behind, m.Enqueued, m.ParkedAt = string(key), behind.Int64, enqueued.Time, parked.Time
-	m.Headers, err = decodeHeaders(headers.String)
-	return m, err
+	m.Headers, m.Unreadable = decodeHeaders(headers.String)
+	return m, nil
 }

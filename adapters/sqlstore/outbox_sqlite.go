@@ -220,9 +220,9 @@ func (d *sqlite) leaseShard(ctx context.Context, q queryer, shard int, after int
 			return nil
 		}
 		m.Key, m.Enqueued = string(key), at.Time
-		m.Headers, err = decodeHeaders(headers.String)
+		m.Headers, m.Unreadable = decodeHeaders(headers.String)
 		msgs = append(msgs, m)
-		return err
+		return nil
 	})
 	return msgs, err
 }

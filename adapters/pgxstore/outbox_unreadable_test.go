@@ -1,0 +1,31 @@
+package pgxstore_test
+
+import (
+	"testing"
+
+	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/outboxtest"
+)
+
+// A row that another program has written must not stop the relay: it is parked, and the others go on.
+func TestOutboxRelayParksWhatItCannotRead(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		d := newOutboxDB(t, server, 4)
+		if _, err := d.pool.Exec(t.Context(), `INSERT INTO outbox_messages (shard, id, topic, key, payload, headers)
+			VALUES (1, 'theirs', 'orders', 'k', '', '{"count": 1}'), (1, 'ours', 'orders', 'k', '', '{"count": "1"}')`); err != nil {
+			t.Fatal(err)
+		}
+		publisher := &outboxtest.FakePublisher{}
+		relay, err := outbox.NewRelay(outbox.Config{Queue: d.store, Publisher: publisher, KeepOrder: outbox.FollowersPass})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if published, err := relay.RunOnce(t.Context()); err != nil || published != 1 {
+			t.Errorf("published %d, %v; want the other message", published, err)
+		}
+		parked, err := d.store.Parked(t.Context(), outbox.ParkedFilter{})
+		if err != nil || len(parked) != 1 || parked[0].ID != "theirs" || parked[0].Unreadable == nil || parked[0].Cause == "" {
+			t.Errorf("parked %+v, %v; want the message with the reason", parked, err)
+		}
+	})
+}

@@ -1,0 +1,30 @@
+package sqlstore_test
+
+import (
+	"testing"
+
+	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/outboxtest"
+)
+
+// A row that another program has written must not stop the relay: it is parked, and the others go on.
+func TestOutboxRelayParksWhatItCannotRead(t *testing.T) {
+	outboxes(t, func(t *testing.T, n *node) {
+		enqueue(t, n, messages("a", 2, 1)...)
+		if _, err := n.db.ExecContext(t.Context(), `UPDATE outbox_messages SET headers = '{"count": 1}' WHERE seq = (SELECT min(seq) FROM outbox_messages)`); err != nil {
+			t.Fatal(err)
+		}
+		publisher := &outboxtest.FakePublisher{}
+		relay, err := outbox.NewRelay(outbox.Config{Queue: n.Store, Publisher: publisher, KeepOrder: outbox.FollowersPass})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if published, err := relay.RunOnce(t.Context()); err != nil || published != 1 {
+			t.Errorf("published %d, %v; want the other message", published, err)
+		}
+		parked, err := n.Parked(t.Context(), outbox.ParkedFilter{})
+		if err != nil || len(parked) != 1 || parked[0].Unreadable == nil || parked[0].Cause == "" {
+			t.Errorf("parked %+v, %v; want the message with the reason", parked, err)
+		}
+	})
+}
