@@ -103,6 +103,9 @@ func (s *walSession) connect(ctx context.Context) (*walStream, error) {
 	if err := state.unusable(); err != nil {
 		return nil, err
 	}
+	if _, err := s.store.cfg.Pool.Exec(ctx, s.store.wal.Started, s.tables.owner); err != nil {
+		return nil, s.store.outboxError("slot", err)
+	}
 	if state.activePID != 0 {
 		if err := s.store.terminate(ctx, state); err != nil {
 			return nil, err

@@ -198,7 +198,7 @@ func TestOutboxWALSlotIsGone(t *testing.T) {
 			w.db.exec(w, `SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())`, w.slot())
 		}},
 		"promoted": {"promoted", func(w *walTest) { w.db.exec(w, `UPDATE txonce_slots SET timeline = '000000FF'`) }},
-		"restored": {"copied", func(w *walTest) { w.db.exec(w, `UPDATE txonce_slots SET system = system + 1`) }},
+		"restored": {"copied", func(w *walTest) { w.db.exec(w, `UPDATE txonce_slots SET system = system + 1, started = '-infinity'`) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			servers(t, func(t *testing.T, server func(testing.TB) string) {

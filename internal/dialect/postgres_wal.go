@@ -8,7 +8,7 @@ type PostgresWAL struct {
 	EnqueueOne, Enqueue, EnqueueNotBefore, Due string
 
 	// The slot.
-	Level, Names, Taken, Create, Record, Replace, Drop, State string
+	Level, Names, Taken, Create, Record, Replace, State, Started string
 	// A relay's hold on it.
 	Lock, Elect, Leave, Others, Flushed, Terminate, Settled, Busy string
 	// Settling.
@@ -21,28 +21,30 @@ type PostgresWAL struct {
 // a readable error of it.
 //
 // txonce_slot_confirmed is read after the slot, since it is written before the slot is told.
-const walPrefix = `slot AS MATERIALIZED (
-	SELECT s.slot, s.system, s.timeline, s.home = s.tableoid AS home,
-		r.slot_name, r.plugin, r.database, r.wal_status, r.confirmed_flush_lsn AS confirmed
-	FROM (VALUES (true)) AS always (one)
-	LEFT JOIN @txonce_slots s USING (one)
-	LEFT JOIN pg_replication_slots r ON r.slot_name = s.slot
-), prefix AS MATERIALIZED (
+const walPrefix = `prefix AS MATERIALIZED (
 	SELECT CASE WHEN problem IS NULL THEN 'txonce:' || slot
 		ELSE ('txonce slot ' || problem || ': ' || coalesce(slot, ''))::integer::text END AS prefix
-	FROM (SELECT slot, ` + walProblem + ` AS problem FROM slot) AS checked
+	FROM (SELECT s.slot, ` + walProblem + ` AS problem FROM ` + walSlot + `) AS checked
 )`
 
-// walProblem says in one word why a slot cannot be used; NULL: it can.
+// walSlot is one row: what was recorded, and the slot itself. The function is what the view pg_replication_slots reads;
+// the view's join would cost as much as all the rest, and LIMIT keeps the planner from a hash join of one row.
+const walSlot = `(VALUES (true)) AS always (one)
+	LEFT JOIN @txonce_slots s USING (one)
+	LEFT JOIN LATERAL (SELECT * FROM pg_get_replication_slots() AS l WHERE l.slot_name = s.slot LIMIT 1) AS r ON true`
+
+// walProblem says in one word why a slot cannot be used; NULL: it can. The system's number is in a file that every call
+// of the function reads: once it has been compared, the start of this server stands for it.
 const walProblem = `CASE
-	WHEN slot IS NULL THEN 'none'
-	WHEN NOT home OR system <> (SELECT system_identifier FROM pg_control_system()) THEN 'copied'
-	WHEN timeline <> left(pg_walfile_name(pg_current_wal_lsn()), 8) THEN 'promoted'
-	WHEN slot_name IS NULL OR plugin <> 'pgoutput' OR database <> current_database() THEN 'missing'
-	WHEN wal_status = 'lost' THEN 'lost'
-	WHEN wal_status = 'unreserved' THEN 'unreserved'
-	WHEN confirmed IS NULL THEN 'unfinished'
-	WHEN confirmed - '0/0'::pg_lsn > (SELECT last_value FROM @txonce_slot_confirmed) THEN 'foreign'
+	WHEN s.slot IS NULL THEN 'none'
+	WHEN s.home <> s.tableoid THEN 'copied'
+	WHEN CASE WHEN s.started = pg_postmaster_start_time() THEN false ELSE s.system <> (SELECT system_identifier FROM pg_control_system()) END THEN 'copied'
+	WHEN s.timeline <> left(pg_walfile_name(pg_current_wal_lsn()), 8) THEN 'promoted'
+	WHEN r.slot_name IS NULL OR r.plugin <> 'pgoutput' OR r.datoid <> (SELECT oid FROM pg_database WHERE datname = current_database()) THEN 'missing'
+	WHEN r.wal_status = 'lost' THEN 'lost'
+	WHEN r.wal_status = 'unreserved' THEN 'unreserved'
+	WHEN r.confirmed_flush_lsn IS NULL THEN 'unfinished'
+	WHEN r.confirmed_flush_lsn - '0/0'::pg_lsn > (SELECT last_value FROM @txonce_slot_confirmed) THEN 'foreign'
 END`
 
 // walEmit writes the message m with prefix p, as pgxstore's walContent reads it. %s is when it was enqueued. The payload comes
@@ -104,29 +106,24 @@ FROM pg_database d WHERE d.datname = current_database()`),
 
 		Create: `SELECT lsn FROM pg_create_logical_replication_slot($1, 'pgoutput')`,
 
-		Record: q(`INSERT INTO @txonce_slots (slot, system, timeline, home, created)
-SELECT $1, system_identifier, left(pg_walfile_name(pg_current_wal_lsn()), 8), '@txonce_slots'::regclass, $2::pg_lsn
+		Record: q(`INSERT INTO @txonce_slots (slot, system, started, timeline, home, created)
+SELECT $1, system_identifier, pg_postmaster_start_time(), left(pg_walfile_name(pg_current_wal_lsn()), 8), '@txonce_slots'::regclass, $2::pg_lsn
 FROM pg_control_system()`),
 
 		// Takes the hold from whoever has it: what it still does ends with ErrLeaseLost.
-		Replace: q(`UPDATE @txonce_slots SET slot = $1, system = c.system_identifier, timeline = left(pg_walfile_name(pg_current_wal_lsn()), 8),
+		Replace: q(`UPDATE @txonce_slots SET slot = $1, system = c.system_identifier, started = pg_postmaster_start_time(), timeline = left(pg_walfile_name(pg_current_wal_lsn()), 8),
 	home = '@txonce_slots'::regclass, created = $2::pg_lsn, owner = NULL, token = token + 1
 FROM pg_control_system() c`),
 
-		Drop: q(`DELETE FROM @txonce_slots`),
-
 		// For relays, and for errors.
-		State: q(`WITH slot AS MATERIALIZED (
-	SELECT s.slot, s.system, s.timeline, s.home = s.tableoid AS home, s.owner, s.token,
-		r.slot_name, r.plugin, r.database, r.wal_status, r.active_pid, r.confirmed_flush_lsn AS confirmed
-	FROM (VALUES (true)) AS always (one)
-	LEFT JOIN @txonce_slots s USING (one)
-	LEFT JOIN pg_replication_slots r ON r.slot_name = s.slot
-)
-SELECT coalesce(slot, ''), coalesce(` + walProblem + `, ''), coalesce(owner = $1::uuid, false), coalesce(token, 0), coalesce(active_pid, 0),
-	coalesce(confirmed, '0/0')::text, ('0/0'::pg_lsn + (SELECT last_value FROM @txonce_slot_confirmed))::text,
+		State: q(`SELECT coalesce(s.slot, ''), coalesce(` + walProblem + `, ''), coalesce(s.owner = $1::uuid, false), coalesce(s.token, 0),
+	coalesce(r.active_pid, 0), coalesce(r.confirmed_flush_lsn, '0/0')::text,
+	('0/0'::pg_lsn + (SELECT last_value FROM @txonce_slot_confirmed))::text,
 	pg_current_wal_lsn()::text, (SELECT last_value FROM @outbox_seq)
-FROM slot`),
+FROM ` + walSlot),
+
+		// For the next start of the server, once the slot was found to be in order.
+		Started: q(`UPDATE @txonce_slots SET started = pg_postmaster_start_time() WHERE owner = $1::uuid AND started <> pg_postmaster_start_time()`),
 
 		// Elections follow each other and the takeovers of shards.
 		Lock: q(`LOCK TABLE @txonce_shards IN SHARE UPDATE EXCLUSIVE MODE`),

@@ -106,6 +106,7 @@ CREATE TABLE txonce_slots (
     one      boolean          NOT NULL PRIMARY KEY DEFAULT true CHECK (one),
     slot     text COLLATE "C" NOT NULL,           -- its name, and that of its publication
     system   bigint           NOT NULL,           -- pg_control_system()
+    started  timestamptz      NOT NULL,           -- the start of the server on which system was last compared
     timeline text COLLATE "C" NOT NULL,           -- as in names of WAL files
     home     oid              NOT NULL,           -- of this table
     created  pg_lsn           NOT NULL,           -- nothing before it was in the slot
