@@ -67,7 +67,7 @@ func newDB(t *testing.T, server string) deduptest.DB[pgx.Tx] {
 			return d.open(t, testdb.Schema(t, server), deduptest.Options{})
 		},
 		OldSchema: func(t *testing.T) dedup.Store[pgx.Tx] {
-			d.exec(t, `UPDATE txonce_schema SET version = version + 1`)
+			d.exec(t, `UPDATE txonce_schema SET version = version + 100`)
 			return d.open(t, d.dsn, deduptest.Options{})
 		},
 		NotDurable: func(t *testing.T) dedup.Store[pgx.Tx] {
