@@ -7,7 +7,7 @@ GOFUMPT       := go run mvdan.cc/gofumpt@v0.12.0
 S ?=
 
 # Modules within this one, which ./... does not reach: each keeps dependencies out of everybody's go.mod.
-NESTED := migrations/interop outbox/interop
+NESTED := bench migrations/interop outbox/interop
 
 # The race detector takes a C compiler. `test` insists on it; test-short, which needs only Go, goes without.
 RACE_IF_CC := $(if $(shell command -v "$$(go env CC)"),-race)
@@ -56,6 +56,11 @@ chaos-relay: ## Kill and freeze relays, then audit the topic, for MODES="table r
 bench: ## Compare the ways to handle a message, on PostgreSQL
 	@$(MAKE) --no-print-directory services-up S="postgres postgres18"
 	@$(ENV); go test -run '^$$' -bench . -timeout=60m ./adapters/pgxstore/...
+
+.PHONY: bench-outbox
+bench-outbox: ## Compare the outbox with watermill's forwarder and River, on PostgreSQL and Kafka
+	@$(MAKE) --no-print-directory services-up S="postgres kafka"
+	@$(ENV); cd bench && go run ./outbox $(BENCH)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"time"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
@@ -33,7 +32,15 @@ const (
 	cost1       = "transaction with a message, 1 connection"
 	cost8       = "transaction with a message, 8 connections"
 	burstHeld   = "burst, while a transaction is held open"
+
+	noMessage = "without a message"
 )
+
+var questions = []struct{ question, unit string }{
+	{drained, "messages/s"}, {drainedSlow, "messages/s"},
+	{fast, "ms"}, {fastWorst, "ms"}, {plain, "ms"},
+	{cost1, "x without"}, {cost8, "x without"}, {burstHeld, "x free"},
+}
 
 var targets = []target{
 	{question: drained, system: "txonce", over: "watermill-sql v3 forwarder", least: 15},
@@ -78,94 +85,4 @@ func main() {
 	if *gate && r.missed() > 0 {
 		os.Exit(1)
 	}
-}
-
-func run(ctx context.Context, r *report, rounds int, only string, heldOpen time.Duration) error {
-	var chosen []kind
-	for _, k := range kinds {
-		if strings.Contains(k.name, only) {
-			chosen = append(chosen, k)
-		}
-	}
-	results := map[[2]string][]float64{}
-	note := func(question, system string, v float64) {
-		key := [2]string{question, system}
-		results[key] = append(results[key], v)
-		fmt.Fprintf(os.Stderr, "%-45s %-28s %s\n", question, system, number(v))
-	}
-	for range rounds { // round by round, so that a noisy minute does not hit one system alone
-		for _, k := range chosen {
-			for _, d := range []struct {
-				question string
-				n        int
-				delay    time.Duration
-			}{{drained, k.drain, 0}, {drainedSlow, k.slow, slowAck}} {
-				v, err := drain(ctx, k, d.n, d.delay)
-				if err != nil {
-					return err
-				}
-				note(d.question, k.name, v)
-			}
-		}
-		for _, k := range append([]kind{otherProcess}, chosen...) {
-			p50, p99, err := latency(ctx, k, 500, true)
-			if err != nil {
-				return err
-			}
-			note(fast, k.name, p50.Seconds()*1000)
-			note(fastWorst, k.name, p99.Seconds()*1000)
-			if p50, _, err = latency(ctx, k, 200, false); err != nil {
-				return err
-			}
-			note(plain, k.name, p50.Seconds()*1000)
-		}
-	}
-	for _, c := range []struct {
-		question string
-		conns    int
-	}{{cost1, 1}, {cost8, connections}} {
-		with := append([]kind{{name: "without a message", setup: newBare}}, chosen...)
-		ratios, err := transactions(ctx, with, c.conns, 7*rounds)
-		if err != nil {
-			return err
-		}
-		for i, k := range with {
-			for _, v := range ratios[i] {
-				results[[2]string{c.question, k.name}] = append(results[[2]string{c.question, k.name}], v)
-			}
-		}
-	}
-	for _, k := range chosen {
-		if heldOpen == 0 || !strings.HasPrefix(k.name, "txonce") {
-			continue
-		}
-		free, err := held(ctx, k, heldOpen, false)
-		if err != nil {
-			return err
-		}
-		holding, err := held(ctx, k, heldOpen, true)
-		if err != nil {
-			return err
-		}
-		note(burstHeld, k.name, holding/free)
-	}
-	for _, q := range []struct{ question, unit string }{
-		{drained, "messages/s"}, {drainedSlow, "messages/s"}, {fast, "ms"}, {fastWorst, "ms"}, {plain, "ms"},
-		{cost1, "x without"}, {cost8, "x without"}, {burstHeld, "x free"},
-	} {
-		for _, name := range names(chosen) {
-			if values := results[[2]string{q.question, name}]; len(values) > 0 {
-				r.add(q.question, name, q.unit, values)
-			}
-		}
-	}
-	return nil
-}
-
-func names(chosen []kind) []string {
-	all := []string{"without a message"}
-	for _, k := range chosen {
-		all = append(all, k.name)
-	}
-	return append(all, otherProcess.name)
 }

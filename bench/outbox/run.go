@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// results are the rounds of each figure, by question and system.
+type results map[[2]string][]float64
+
+func (r results) note(question, system string, v float64) {
+	key := [2]string{question, system}
+	r[key] = append(r[key], v)
+	fmt.Fprintf(os.Stderr, "%-45s %-28s %s\n", question, system, number(v))
+}
+
+// run measures everything that is asked for, and adds it to r.
+func run(ctx context.Context, r *report, rounds int, only string, heldOpen time.Duration) error {
+	var chosen []kind
+	for _, k := range kinds {
+		if strings.Contains(k.name, only) {
+			chosen = append(chosen, k)
+		}
+	}
+	all := results{}
+	for range rounds { // round by round, so that a noisy minute does not hit one system alone
+		if err := all.drains(ctx, chosen); err != nil {
+			return err
+		}
+		if err := all.latencies(ctx, append([]kind{otherProcess}, chosen...)); err != nil {
+			return err
+		}
+	}
+	if err := all.costs(ctx, append([]kind{{name: noMessage, setup: newBare}}, chosen...), 7*rounds); err != nil {
+		return err
+	}
+	if heldOpen > 0 {
+		if err := all.heldOpen(ctx, chosen, heldOpen); err != nil {
+			return err
+		}
+	}
+	for _, q := range questions {
+		for _, name := range names(chosen) {
+			if values := all[[2]string{q.question, name}]; len(values) > 0 {
+				r.add(q.question, name, q.unit, values)
+			}
+		}
+	}
+	return nil
+}
+
+func names(chosen []kind) []string {
+	all := []string{noMessage}
+	for _, k := range chosen {
+		all = append(all, k.name)
+	}
+	return append(all, otherProcess.name)
+}
+
+func (r results) drains(ctx context.Context, chosen []kind) error {
+	for _, k := range chosen {
+		v, err := drain(ctx, k, k.drain, 0)
+		if err != nil {
+			return err
+		}
+		r.note(drained, k.name, v)
+		if v, err = drain(ctx, k, k.slow, slowAck); err != nil {
+			return err
+		}
+		r.note(drainedSlow, k.name, v)
+	}
+	return nil
+}
+
+func (r results) latencies(ctx context.Context, chosen []kind) error {
+	for _, k := range chosen {
+		p50, p99, err := latency(ctx, k, 500, true)
+		if err != nil {
+			return err
+		}
+		r.note(fast, k.name, p50.Seconds()*1000)
+		r.note(fastWorst, k.name, p99.Seconds()*1000)
+		if p50, _, err = latency(ctx, k, 200, false); err != nil {
+			return err
+		}
+		r.note(plain, k.name, p50.Seconds()*1000)
+	}
+	return nil
+}
+
+func (r results) costs(ctx context.Context, chosen []kind, turns int) error {
+	for _, c := range []struct {
+		question string
+		conns    int
+	}{{cost1, 1}, {cost8, connections}} {
+		ratios, err := transactions(ctx, chosen, c.conns, turns)
+		if err != nil {
+			return err
+		}
+		for i, k := range chosen {
+			r[[2]string{c.question, k.name}] = ratios[i]
+		}
+	}
+	return nil
+}
+
+func (r results) heldOpen(ctx context.Context, chosen []kind, long time.Duration) error {
+	for _, k := range chosen {
+		if !strings.HasPrefix(k.name, "txonce") { // the forwarder stands still meanwhile: it waits for every xid
+			continue
+		}
+		free, err := held(ctx, k, long, false)
+		if err != nil {
+			return err
+		}
+		holding, err := held(ctx, k, long, true)
+		if err != nil {
+			return err
+		}
+		r.note(burstHeld, k.name, holding/free)
+	}
+	return nil
+}
