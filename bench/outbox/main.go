@@ -37,9 +37,14 @@ const (
 )
 
 var questions = []struct{ question, unit string }{
-	{drained, "messages/s"}, {drainedSlow, "messages/s"},
-	{fast, "ms"}, {fastWorst, "ms"}, {plain, "ms"},
-	{cost1, "x without"}, {cost8, "x without"}, {burstHeld, "x free"},
+	{drained, "messages/s"},
+	{drainedSlow, "messages/s"},
+	{fast, "ms"},
+	{fastWorst, "ms"},
+	{plain, "ms"},
+	{cost1, "x without"},
+	{cost8, "x without"},
+	{burstHeld, "x free"},
 }
 
 var targets = []target{
