@@ -66,7 +66,8 @@ var targets = []target{
 func main() {
 	rounds := flag.Int("rounds", 3, "how often each figure is measured")
 	only := flag.String("only", "", "measure only systems whose name contains this, beside the bare transaction")
-	heldOpen := flag.Duration("held", time.Minute, "how long a transaction is held open; 0 leaves this out")
+	ask := flag.String("ask", "drain,latency,cost,held", "which questions to ask")
+	heldOpen := flag.Duration("held", time.Minute, "how long a transaction is held open")
 	asJSON := flag.Bool("json", false, "print one JSON object instead of the table")
 	gate := flag.Bool("gate", false, "fail when a target is missed by more than 15 %")
 	flag.Parse()
@@ -74,7 +75,7 @@ func main() {
 	defer stop()
 
 	r := &report{}
-	if err := run(ctx, r, *rounds, *only, *heldOpen); err != nil {
+	if err := run(ctx, r, *rounds, *only, *ask, *heldOpen); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}

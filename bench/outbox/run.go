@@ -18,7 +18,7 @@ func (r results) note(question, system string, v float64) {
 }
 
 // run measures everything that is asked for, and adds it to r.
-func run(ctx context.Context, r *report, rounds int, only string, heldOpen time.Duration) error {
+func run(ctx context.Context, r *report, rounds int, only, ask string, heldOpen time.Duration) error {
 	var chosen []kind
 	for _, k := range kinds {
 		if strings.Contains(k.name, only) {
@@ -27,17 +27,23 @@ func run(ctx context.Context, r *report, rounds int, only string, heldOpen time.
 	}
 	all := results{}
 	for range rounds { // round by round, so that a noisy minute does not hit one system alone
-		if err := all.drains(ctx, chosen); err != nil {
-			return err
+		if strings.Contains(ask, "drain") {
+			if err := all.drains(ctx, chosen); err != nil {
+				return err
+			}
 		}
-		if err := all.latencies(ctx, append([]kind{otherProcess}, chosen...)); err != nil {
+		if strings.Contains(ask, "latency") {
+			if err := all.latencies(ctx, append([]kind{otherProcess}, chosen...)); err != nil {
+				return err
+			}
+		}
+	}
+	if strings.Contains(ask, "cost") {
+		if err := all.costs(ctx, append([]kind{{name: noMessage, setup: newBare}}, chosen...), 7*rounds); err != nil {
 			return err
 		}
 	}
-	if err := all.costs(ctx, append([]kind{{name: noMessage, setup: newBare}}, chosen...), 7*rounds); err != nil {
-		return err
-	}
-	if heldOpen > 0 {
+	if strings.Contains(ask, "held") {
 		if err := all.heldOpen(ctx, chosen, heldOpen); err != nil {
 			return err
 		}
