@@ -9,7 +9,7 @@ import (
 )
 
 // burst is what is drained at the end of a held-open transaction.
-const burst = 30_000
+const burst = 100_000
 
 // held is how many messages per second are committed and confirmed in a burst that follows a steady load of 3,000
 // messages a second over so long a time, while another connection holds a transaction open, or not. Such a transaction

@@ -31,7 +31,8 @@ const (
 	plain       = "COMMIT to confirmed, p50, by default"
 	cost1       = "transaction with a message, 1 connection"
 	cost8       = "transaction with a message, 8 connections"
-	burstHeld   = "burst, while a transaction is held open"
+	burstFree   = "burst committed and drained"
+	burstHeld   = "the same while a transaction is held open"
 
 	noMessage = "without a message"
 )

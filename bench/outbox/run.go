@@ -126,6 +126,7 @@ func (r results) heldOpen(ctx context.Context, chosen []kind, long time.Duration
 		if err != nil {
 			return err
 		}
+		r.note(burstFree, k.name, free)
 		r.note(burstHeld, k.name, holding/free)
 	}
 	return nil
