@@ -28,29 +28,37 @@ func TestSQLiteOutboxStatementsFindTheirRows(t *testing.T) {
 	for i := range statements.NumField() {
 		name := statements.Type().Field(i).Name
 		query := statements.Field(i).String()
-		rows, err := db.Query(`EXPLAIN QUERY PLAN `+query, make([]any, strings.Count(query, "?"))[:parameters(query)]...)
+		steps, err := explained(db, query)
 		if err != nil {
 			t.Errorf("%s: %v\n%s", name, err, query)
 			continue
 		}
 		tables := aliases(query)
-		for rows.Next() {
-			var id, parent, unused int
-			var step string
-			if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
-				t.Fatal(err)
-			}
+		for _, step := range steps {
 			what, scan := strings.CutPrefix(step, "SCAN ")
 			alias, _, _ := strings.Cut(what, " ")
 			if scan && tables[alias] && !counts[name] && !strings.Contains(step, "USING COVERING INDEX") {
 				t.Errorf("%s: %s\n%s", name, step, query)
 			}
 		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
-		rows.Close()
 	}
+}
+
+func explained(db *sql.DB, query string) (steps []string, err error) {
+	rows, err := db.Query(`EXPLAIN QUERY PLAN `+query, make([]any, strings.Count(query, "?"))[:parameters(query)]...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id, parent, unused int
+		var step string
+		if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
+			return nil, err
+		}
+		steps = append(steps, step)
+	}
+	return steps, rows.Err()
 }
 
 // parameters is the highest number of a parameter in query.
