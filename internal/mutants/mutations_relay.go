@@ -44,18 +44,8 @@ var relayMutations = []mutation{
 	relaying("a stop gives back the lease", "relay_session.go", "TestRelayDrains", edit{
 		`if err := leave(ctx, s.queue); err`, `if err := error(nil); err`,
 	}),
-	relaying("Settle is tried again", "relay_settle.go", "TestRelaySettlesAgain", edit{
-		`wait(b.work, queueBackoff(failures))`, `false`,
-	}),
 	relaying("a wake-up during a batch is kept", "relay_dispatch.go", "TestRelayRemembersAWakeUpDuringABatch", edit{
 		`rep.seen != d.seen ||`, ``,
-	}),
-	relaying("what cannot be tried does not spin", "relay_dispatch.go", "TestRelayDoesNotSpinOnWhatIsNotTried", edit{
-		`d.pause = time.Now().Add(d.idle)
-`, "\n",
-	}),
-	relaying("every message needs an answer", "relay_outlet.go", "TestRelayPublisherThatDoesNotAnswer", edit{
-		`case len(errs) != len(msgs):`, `case len(errs) < len(msgs):`,
 	}),
 	relaying("ids of one goroutine only", "scope.go", "TestOutboxScopeRefusesASecondGoroutine", edit{
 		`case mine || s.byOpener:`, `case false:`,
