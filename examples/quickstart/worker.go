@@ -54,7 +54,7 @@ func work[TTx any](ctx context.Context, w workerConfig, store store[TTx], charge
 		return err
 	}
 	orders, err := kafka.NewSubscriber(kafka.SubscriberConfig{
-		Client: client, Group: w.Group, Topics: []string{w.Orders}, Processor: billing, Trace: w.KafkaTrace,
+		Client: client, Group: w.Group, Topics: []string{w.Orders}, Processor: billing, MaxBatch: 100, Trace: w.KafkaTrace,
 	})
 	if err != nil {
 		return err
