@@ -26,7 +26,8 @@ type server struct {
 	open        func(t *testing.T) *sql.DB
 	driver      func(*sql.DB) (database.Driver, error)
 	goose       goose.Dialect
-	tables      string // lists ours
+	tables      string // counts ours
+	ours        int    // how many there are after up
 }
 
 func open(t *testing.T, driver, dsn string) *sql.DB {
@@ -46,6 +47,7 @@ func servers() []server {
 		goose:  goose.DialectPostgres,
 		tables: `SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()
 			AND (tablename LIKE 'txonce%' OR tablename LIKE 'outbox%' OR tablename IN ('processed_messages', 'dead_letters'))`,
+		ours: 18,
 	}
 	postgres15, postgres18 := postgres, postgres
 	postgres15.name, postgres18.name = "postgres 15", "postgres 18"
@@ -60,33 +62,24 @@ func servers() []server {
 		goose: goose.DialectSQLite3,
 		tables: `SELECT count(*) FROM sqlite_schema WHERE type = 'table'
 			AND (name LIKE 'txonce%' OR name LIKE 'outbox%' OR name IN ('processed_messages', 'dead_letters'))`,
+		ours: 13,
 	}}
 }
 
 // upDownUp migrates and looks at what is there: a second up proves that down left nothing behind.
 func upDownUp(t *testing.T, s server, db *sql.DB, up, down func() error) {
 	t.Helper()
-	var ours int
-	count := func() (n int) {
-		if err := db.QueryRow(s.tables).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
 	for _, step := range []struct {
 		name string
 		do   func() error
-		ok   func(n int) bool
-	}{
-		{"up", up, func(n int) bool { ours = n; return n > 10 }},
-		{"down", down, func(n int) bool { return n == 0 }},
-		{"up again", up, func(n int) bool { return n == ours }},
-	} {
+		want int
+	}{{"up", up, s.ours}, {"down", down, 0}, {"up again", up, s.ours}} {
 		if err := step.do(); err != nil {
 			t.Fatalf("%s: %v", step.name, err)
 		}
-		if n := count(); !step.ok(n) {
-			t.Fatalf("after %s: %d tables", step.name, n)
+		var n int
+		if err := db.QueryRow(s.tables).Scan(&n); err != nil || n != step.want {
+			t.Fatalf("after %s: %d tables, want %d (%v)", step.name, n, step.want, err)
 		}
 	}
 	var version int
