@@ -1,0 +1,48 @@
+package rabbitmq
+
+import (
+	"context"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Connection is what this package asks of a connection to RabbitMQ. Dial makes real ones; rabbitmqtest has another.
+type Connection interface {
+	Channel() (Channel, error)
+	NotifyClose(receiver chan *amqp.Error) chan *amqp.Error
+	NotifyBlocked(receiver chan amqp.Blocking) chan amqp.Blocking
+	IsClosed() bool
+	Close() error
+}
+
+// Channel is a channel of it. *amqp.Channel implements it.
+type Channel interface {
+	Qos(prefetchCount, prefetchSize int, global bool) error
+	ConsumeWithContext(ctx context.Context, queue, consumer string, autoAck, exclusive, noLocal, noWait bool, args amqp.Table) (<-chan amqp.Delivery, error)
+	Cancel(consumer string, noWait bool) error
+	Ack(tag uint64, multiple bool) error
+	Nack(tag uint64, multiple, requeue bool) error
+
+	QueueDeclare(name string, durable, autoDelete, exclusive, noWait bool, args amqp.Table) (amqp.Queue, error)
+	QueueDeclarePassive(name string, durable, autoDelete, exclusive, noWait bool, args amqp.Table) (amqp.Queue, error)
+	QueueBind(name, key, exchange string, noWait bool, args amqp.Table) error
+	ExchangeDeclare(name, kind string, durable, autoDelete, internal, noWait bool, args amqp.Table) error
+	ExchangeDeclarePassive(name, kind string, durable, autoDelete, internal, noWait bool, args amqp.Table) error
+
+	Confirm(noWait bool) error
+	NotifyPublish(confirm chan amqp.Confirmation) chan amqp.Confirmation
+	NotifyReturn(c chan amqp.Return) chan amqp.Return
+	GetNextPublishSeqNo() uint64
+	PublishWithContext(ctx context.Context, exchange, key string, mandatory, immediate bool, msg amqp.Publishing) error
+
+	NotifyClose(receiver chan *amqp.Error) chan *amqp.Error
+	NotifyCancel(c chan string) chan string
+	IsClosed() bool
+	Close() error
+}
+
+var _ Channel = (*amqp.Channel)(nil)
+
+// Dialer opens connections. The adapter calls it at the start and whenever it has lost the connection; ctx bounds the
+// attempt.
+type Dialer func(ctx context.Context) (Connection, error)

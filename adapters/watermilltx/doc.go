@@ -1,0 +1,2 @@
+// Package watermilltx makes watermill's handlers effectively-once.
+package watermilltx
