@@ -36,7 +36,9 @@ var rows = []row{
 	{"adapters/sqlstore", store()}, // imports no driver
 	{"adapters/kafka", edge("github.com/IBM/sarama")},
 	{"adapters/awssqs", edge("github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/...")},
+	{"adapters/awssqs/awssqstest", []string{"adapters/awssqs", "github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/..."}},
 	{"adapters/rabbitmq", edge("github.com/rabbitmq/amqp091-go")},
+	{"adapters/rabbitmq/rabbitmqtest", []string{"adapters/rabbitmq", "github.com/rabbitmq/amqp091-go"}},
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
 	{"adapters/webhook/...", edge("adapters/webhook")}, // what verifies one sender's requests builds on webhook itself
 	{"adapters/httpidem", edge()},
@@ -44,7 +46,7 @@ var rows = []row{
 	{"migrations", nil},
 	{"internal/dialect", nil},
 	{"internal/claims", []string{"dedup"}},
-	{"internal/drain", nil},
+	{"internal/lanes", []string{"consumer"}},
 	{"internal/breaker", []string{"outbox", "github.com/sony/gobreaker/v2"}},
 	{"internal/architecture", nil},
 
@@ -60,7 +62,7 @@ var rows = []row{
 
 // edge is what a broker's or HTTP adapter may import: the core and one SDK, and never another adapter.
 func edge(sdk ...string) []string {
-	return append([]string{"dedup", "outbox", "consumer", "internal/drain", "internal/breaker"}, sdk...)
+	return append([]string{"dedup", "outbox", "consumer", "internal/lanes", "internal/breaker"}, sdk...)
 }
 
 // store is what a database's adapter may import.
