@@ -18,9 +18,13 @@ import (
 
 func TestSQLite(t *testing.T) {
 	t.Parallel() // with the suites of the other databases
+	deduptest.TestStore(t, sqliteHarness())
+}
+
+func sqliteHarness() deduptest.Harness[*sql.Tx] {
 	const noNetwork = "no connection lies between the store and its file, so a COMMIT has no answer to lose"
 	const oneWriter = "the transaction that waits or is waited for would hold the lock on the whole database"
-	deduptest.TestStore(t, deduptest.Harness[*sql.Tx]{
+	return deduptest.Harness[*sql.Tx]{
 		New:       func(t *testing.T) deduptest.DB[*sql.Tx] { return newSQLiteDB(t) },
 		OneWriter: true,
 		Codes:     sqliteCodes(),
@@ -33,7 +37,7 @@ func TestSQLite(t *testing.T) {
 			"purge spares a row that a transaction is forgetting":   oneWriter,
 			"a snapshot older than the purge does not hide it":      oneWriter + "; TestSQLiteClaimAfterRead shows what becomes of a reader",
 		},
-	})
+	}
 }
 
 // sqliteDB is one file.

@@ -1,0 +1,116 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/outbox"
+)
+
+// Lifted is a Store whose transactions are of type TTx, such as *gorm.DB or bun.Tx. Handlers get a TTx around the very
+// transaction that has claimed. What takes no transaction is the Store's own: both are one store, with one set of
+// names and one outbox. It is safe for concurrent use.
+//
+// A handler that ends its transaction through TTx is found out as on the Store; see the package comment.
+type Lifted[TTx any] struct {
+	*Store
+	wrap   func(ctx context.Context, tx *sql.Tx) (TTx, error)
+	unwrap func(tx TTx) *sql.Tx
+}
+
+var (
+	_ dedup.Store[*sql.Conn]         = (*Lifted[*sql.Conn])(nil) // any type but the Store's own
+	_ dedup.ResultStore[*sql.Conn]   = (*Lifted[*sql.Conn])(nil)
+	_ dedup.Registrar                = (*Lifted[*sql.Conn])(nil)
+	_ dedup.Purger                   = (*Lifted[*sql.Conn])(nil)
+	_ dedup.Lookuper                 = (*Lifted[*sql.Conn])(nil)
+	_ consumer.ParkingLot[*sql.Conn] = (*Lifted[*sql.Conn])(nil)
+	_ outbox.Writer[*sql.Conn]       = (*Lifted[*sql.Conn])(nil)
+	_ outbox.Queue                   = (*Lifted[*sql.Conn])(nil)
+	_ outbox.Operations              = (*Lifted[*sql.Conn])(nil)
+)
+
+// Lift makes of a Store one whose transactions are of type TTx.
+//
+// wrap returns a TTx whose statements run in tx, for InTx. It must not begin a transaction of its own. What it fails with is
+// Retryable, as it says nothing about the message. ctx is that of InTx.
+//
+// unwrap returns the transaction that statements of a TTx run in, and nil where they run in none, such as those of a
+// *gorm.DB outside of a transaction: that is refused, since it would be written although the transaction rolls back.
+func Lift[TTx any](s *Store, wrap func(ctx context.Context, tx *sql.Tx) (TTx, error), unwrap func(tx TTx) *sql.Tx) (*Lifted[TTx], error) {
+	switch {
+	case s == nil:
+		return nil, errors.New("sqlstore: Lift: a Store is required")
+	case wrap == nil:
+		return nil, errors.New("sqlstore: Lift: wrap is required")
+	case unwrap == nil:
+		return nil, errors.New("sqlstore: Lift: unwrap is required")
+	}
+	return &Lifted[TTx]{s, wrap, unwrap}, nil
+}
+
+// InTx implements dedup.Store.
+func (l *Lifted[TTx]) InTx(ctx context.Context, recs []dedup.Record, fn func(tx TTx, claims []dedup.Claim) error) error {
+	return l.Store.InTx(ctx, recs, func(tx *sql.Tx, claims []dedup.Claim) error {
+		lifted, err := l.wrap(ctx, tx)
+		if err != nil {
+			return databaseError{fmt.Errorf("sqlstore: lift a transaction: %w", err)}
+		}
+		if l.unwrap(lifted) != tx { // what the handler writes would stand without its claim
+			return databaseError{fmt.Errorf("sqlstore: lift a transaction: what unwrap finds in the %T of wrap is not the transaction that wrap was given", lifted)}
+		}
+		return fn(lifted, claims)
+	})
+}
+
+// Claim implements dedup.Store.
+func (l *Lifted[TTx]) Claim(ctx context.Context, tx TTx, recs []dedup.Record) (claims []dedup.Claim, err error) {
+	err = l.in(tx, func(tx *sql.Tx) (err error) {
+		claims, err = l.Store.Claim(ctx, tx, recs)
+		return err
+	})
+	return claims, err
+}
+
+// Forget implements dedup.Store.
+func (l *Lifted[TTx]) Forget(ctx context.Context, tx TTx, keys ...dedup.Key) error {
+	return l.in(tx, func(tx *sql.Tx) error { return l.Store.Forget(ctx, tx, keys...) })
+}
+
+// SaveResult implements dedup.ResultStore.
+func (l *Lifted[TTx]) SaveResult(ctx context.Context, tx TTx, key dedup.Key, result []byte) error {
+	return l.in(tx, func(tx *sql.Tx) error { return l.Store.SaveResult(ctx, tx, key, result) })
+}
+
+// Park implements consumer.ParkingLot.
+func (l *Lifted[TTx]) Park(ctx context.Context, tx TTx, letter consumer.DeadLetter) error {
+	return l.in(tx, func(tx *sql.Tx) error { return l.Store.Park(ctx, tx, letter) })
+}
+
+// Take implements consumer.ParkingLot.
+func (l *Lifted[TTx]) Take(ctx context.Context, tx TTx, id consumer.LetterID) error {
+	return l.in(tx, func(tx *sql.Tx) error { return l.Store.Take(ctx, tx, id) })
+}
+
+// Enqueue implements outbox.Writer; see Store.Enqueue.
+func (l *Lifted[TTx]) Enqueue(ctx context.Context, tx TTx, msgs ...outbox.Message) error {
+	return l.in(tx, func(tx *sql.Tx) error { return l.Store.Enqueue(ctx, tx, msgs...) })
+}
+
+// Serialize is Store.Serialize.
+func (l *Lifted[TTx]) Serialize(ctx context.Context, tx TTx, key string) error {
+	return l.in(tx, func(tx *sql.Tx) error { return l.Store.Serialize(ctx, tx, key) })
+}
+
+// in runs f in the transaction of lifted.
+func (l *Lifted[TTx]) in(lifted TTx, f func(tx *sql.Tx) error) error {
+	tx := l.unwrap(lifted)
+	if tx == nil {
+		return fmt.Errorf("sqlstore: unwrap finds no *sql.Tx in this %T: pass the one that the handler was given, or one that was begun", lifted)
+	}
+	return f(tx)
+}

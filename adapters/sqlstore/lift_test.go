@@ -1,0 +1,224 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/txonce/txonce/adapters/sqlstore"
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/outboxtest"
+)
+
+// appTx is an application's own idea of a transaction. Real ones stand in lift/.
+type appTx struct{ tx *sql.Tx }
+
+func wrapApp(_ context.Context, tx *sql.Tx) (*appTx, error) { return &appTx{tx}, nil }
+
+func unwrapApp(tx *appTx) *sql.Tx { return tx.tx }
+
+func lift(t testing.TB, s *sqlstore.Store) *sqlstore.Lifted[*appTx] {
+	t.Helper()
+	lifted, err := sqlstore.Lift(s, wrapApp, unwrapApp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lifted
+}
+
+func TestLiftedSQLite(t *testing.T) {
+	t.Parallel()
+	h := sqliteHarness()
+	deduptest.TestStore(t, deduptest.Harness[*appTx]{
+		New:       func(t *testing.T) deduptest.DB[*appTx] { return liftDB(h.New(t)) },
+		OneWriter: h.OneWriter, Codes: h.Codes, DoesNotApply: h.DoesNotApply,
+	})
+}
+
+func TestLiftedPostgres(t *testing.T) {
+	t.Parallel()
+	deduptest.TestStore(t, deduptest.Harness[*appTx]{
+		New:   func(t *testing.T) deduptest.DB[*appTx] { return liftDB(newPostgresDB(t, testdb.Postgres(t))) },
+		Codes: deduptest.PostgresCodes(),
+	})
+}
+
+// liftedNode is a Lifted whose pool the suite may look at.
+type liftedNode struct {
+	*sqlstore.Lifted[*appTx]
+	node *node
+}
+
+// liftDB makes of a database under test one whose stores are lifted.
+func liftDB(d deduptest.DB[*sql.Tx]) deduptest.DB[*appTx] {
+	lifted := func(t *testing.T, s dedup.Store[*sql.Tx]) dedup.Store[*appTx] {
+		n := s.(*node)
+		return &liftedNode{lift(t, n.Store), n}
+	}
+	opened := func(open func(*testing.T) dedup.Store[*sql.Tx]) func(*testing.T) dedup.Store[*appTx] {
+		return func(t *testing.T) dedup.Store[*appTx] { return lifted(t, open(t)) }
+	}
+	all := deduptest.DB[*appTx]{
+		Open: func(t *testing.T, o deduptest.Options) dedup.Store[*appTx] { return lifted(t, d.Open(t, o)) },
+		Tx: func(ctx context.Context, o deduptest.Options, fn func(*appTx) error) error {
+			return d.Tx(ctx, o, func(tx *sql.Tx) error { return fn(&appTx{tx}) })
+		},
+		Effect:   func(ctx context.Context, tx *appTx, name string) error { return d.Effect(ctx, tx.tx, name) },
+		Effects:  d.Effects,
+		Age:      d.Age,
+		Raise:    func(ctx context.Context, tx *appTx, code string) error { return d.Raise(ctx, tx.tx, code) },
+		LockWait: func(ctx context.Context, tx *appTx) (string, error) { return d.LockWait(ctx, tx.tx) },
+		Wrote:    func(ctx context.Context, tx *appTx) (bool, error) { return d.Wrote(ctx, tx.tx) },
+		Plant:    d.Plant,
+		Connections: func(t *testing.T, s dedup.Store[*appTx]) int {
+			return d.Connections(t, s.(*liftedNode).node)
+		},
+		NoSchema: opened(d.NoSchema), OldSchema: opened(d.OldSchema), NotDurable: opened(d.NotDurable),
+	}
+	for _, m := range d.Misuse {
+		all.Misuse = append(all.Misuse, deduptest.Misuse[*appTx]{
+			Name: m.Name, Ends: m.Ends, Reported: m.Reported,
+			Do: func(ctx context.Context, tx *appTx) error { return m.Do(ctx, tx.tx) },
+		})
+	}
+	if d.Lock != nil {
+		all.Lock = func(ctx context.Context, tx *appTx, name string) error { return d.Lock(ctx, tx.tx, name) }
+	}
+	if d.Faulty != nil {
+		all.Faulty = func(t *testing.T, o deduptest.Options, f deduptest.Fault) dedup.Store[*appTx] {
+			return lifted(t, d.Faulty(t, o, f))
+		}
+	}
+	return all
+}
+
+func TestLiftedOutbox(t *testing.T) {
+	t.Parallel()
+	outboxtest.TestStore(t, outboxtest.Harness[*appTx]{
+		New: func(t *testing.T, o outboxtest.Options) outboxtest.Outbox[*appTx] {
+			d := openPostgres(t, testdb.Postgres(t))
+			n := newNode(t, openDB(t, "pgx", d.dsn), sqlstore.Config{
+				Dialect: sqlstore.Postgres, Outbox: sqlstore.OutboxConfig{KeepSent: o.KeepSent},
+			})
+			plain, l := outboxOf(n), lift(t, n.Store)
+			return outboxtest.Outbox[*appTx]{
+				Writer: l, Queue: l, Operations: l,
+				InTx: func(ctx context.Context, fn func(*appTx) error) error {
+					return l.InTx(ctx, nil, func(tx *appTx, _ []dedup.Claim) error { return fn(tx) })
+				},
+				Retryable: l.Retryable, Serialize: l.Serialize, Sent: plain.Sent,
+			}
+		},
+		Run: sideBySide,
+	})
+}
+
+// Whatever the Store can do in a transaction the lifted one does in its own kind of it.
+func TestLiftedHidesNothing(t *testing.T) {
+	own := reflect.TypeFor[*sql.Tx]()
+	mentions := func(f reflect.Type, tx reflect.Type) bool {
+		for i := range f.NumIn() {
+			in := f.In(i)
+			if in == tx {
+				return true
+			}
+			if in.Kind() == reflect.Func {
+				for j := range in.NumIn() {
+					if in.In(j) == tx {
+						return true
+					}
+				}
+			}
+		}
+		return false
+	}
+	store, lifted := reflect.TypeFor[*sqlstore.Store](), reflect.TypeFor[*sqlstore.Lifted[*appTx]]()
+	for m := range store.NumMethod() {
+		method := store.Method(m)
+		l, there := lifted.MethodByName(method.Name)
+		switch {
+		case !there:
+			t.Errorf("Lifted has no %s", method.Name)
+		case mentions(l.Type, own):
+			t.Errorf("Lifted.%s takes the Store's transaction: %v", method.Name, l.Type)
+		case mentions(method.Type, own) && !mentions(l.Type, reflect.TypeFor[*appTx]()):
+			t.Errorf("Lifted.%s takes no transaction: %v", method.Name, l.Type)
+		}
+	}
+	var s any = lift(t, new(sqlstore.Store))
+	if _, ok := s.(consumer.ParkingLot[*appTx]); !ok {
+		t.Error("Lifted is no ParkingLot")
+	}
+	if _, ok := s.(dedup.ResultStore[*appTx]); !ok {
+		t.Error("Lifted is no ResultStore")
+	}
+}
+
+func TestLiftNamesWhatIsMissing(t *testing.T) {
+	s := new(sqlstore.Store)
+	for want, err := range map[string]error{
+		"Store": second(sqlstore.Lift(nil, wrapApp, unwrapApp)), "unwrap is": second(sqlstore.Lift(s, wrapApp, nil)),
+		"wrap is": second(sqlstore.Lift(s, nil, unwrapApp)),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Lift without %s: %v", want, err)
+		}
+	}
+}
+
+func second(_ *sqlstore.Lifted[*appTx], err error) error { return err }
+
+// Effects in another transaction than the claim's are what this module is against: the handler does not run.
+func TestLiftRefusesAnotherTransaction(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		n := db.open(deduptest.Options{})
+		broken := errors.New("no connection")
+		for name, test := range map[string]struct {
+			wrap   func(context.Context, *sql.Tx) (*appTx, error)
+			unwrap func(*appTx) *sql.Tx
+			is     error
+		}{
+			"another one": {func(context.Context, *sql.Tx) (*appTx, error) { return &appTx{new(sql.Tx)}, nil }, unwrapApp, nil},
+			"none":        {wrapApp, func(*appTx) *sql.Tx { return nil }, nil},
+			"an error":    {func(context.Context, *sql.Tx) (*appTx, error) { return nil, broken }, unwrapApp, broken},
+		} {
+			l, err := sqlstore.Lift(n.Store, test.wrap, test.unwrap)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = l.InTx(t.Context(), []dedup.Record{record("k")}, func(*appTx, []dedup.Claim) error {
+				t.Errorf("%s: the handler ran", name)
+				return nil
+			})
+			if err == nil || !l.Retryable(err) || test.is != nil && !errors.Is(err, test.is) {
+				t.Errorf("%s: %v, retryable %v", name, err, l.Retryable(err))
+			}
+		}
+		if c := claim(t, n, record("k")); c[0].Verdict != dedup.First {
+			t.Errorf("a transaction that was refused has claimed: %v", c[0].Verdict)
+		}
+
+		nothing := lift(t, n.Store)
+		ctx, none := t.Context(), new(appTx)
+		for name, do := range map[string]func() error{
+			"Claim":      func() error { _, err := nothing.Claim(ctx, none, []dedup.Record{record("l")}); return err },
+			"Forget":     func() error { return nothing.Forget(ctx, none, record("k").Key) },
+			"SaveResult": func() error { return nothing.SaveResult(ctx, none, record("k").Key, nil) },
+			"Enqueue":    func() error { return nothing.Enqueue(ctx, none, outbox.Message{ID: "1", Topic: "t"}) },
+			"Serialize":  func() error { return nothing.Serialize(ctx, none, "k") },
+			"Park":       func() error { return nothing.Park(ctx, none, consumer.DeadLetter{}) },
+			"Take":       func() error { return nothing.Take(ctx, none, consumer.LetterID{}) },
+		} {
+			if err := do(); err == nil || !strings.Contains(err.Error(), "no *sql.Tx") {
+				t.Errorf("%s outside of a transaction: %v", name, err)
+			}
+		}
+	})
+}
