@@ -151,15 +151,19 @@ type runner struct {
 }
 
 // unprivileged finds a user other than root and makes a folder of theirs: below dir, or, where they cannot get there
-// because the checkout lies below root's home, in the system's folder for temporary files.
-func unprivileged(dir string) (runner, error) {
+// because the checkout lies below root's home, in the system's folder for temporary files. names are users to look for
+// first, those that a server's package makes.
+func unprivileged(dir string, names ...string) (runner, error) {
 	if os.Getuid() != 0 {
 		run := filepath.Join(dir, "run")
 		return runner{dir: run}, os.Mkdir(run, 0o755)
 	}
-	owner, err := user.Lookup("postgres")
-	if err != nil {
-		owner, err = user.Lookup("nobody")
+	var owner *user.User
+	var err error
+	for _, name := range append(names, "postgres", "nobody") {
+		if owner, err = user.Lookup(name); err == nil {
+			break
+		}
 	}
 	if err != nil {
 		return runner{}, err

@@ -147,11 +147,13 @@ func (p postgres) unpack(ctx context.Context, dir string) (programs string, err 
 	return filepath.Join(home, "bin"), nil
 }
 
-// portOf takes the port out of an address like 127.0.0.1:1 or postgres://postgres@127.0.0.1:1/postgres.
+// portOf takes the port out of an address like 127.0.0.1:1, postgres://postgres@127.0.0.1:1/postgres or
+// root@tcp(127.0.0.1:1)/.
 func portOf(address string) string {
 	if _, rest, ok := strings.Cut(address, "@"); ok {
 		address, _, _ = strings.Cut(rest, "/")
 	}
+	address = strings.TrimSuffix(strings.TrimPrefix(address, "tcp("), ")")
 	_, port, _ := net.SplitHostPort(address)
 	return port
 }

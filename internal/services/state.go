@@ -56,7 +56,7 @@ func writeEnv(servers []server) error {
 	}
 	for _, s := range servers {
 		if address, given := addressOf(s); !given {
-			lines = append(lines, s.About().Env+"="+address)
+			lines = append(lines, s.About().Env+"="+shellQuoted(address))
 		}
 	}
 	slices.Sort(lines)

@@ -4,7 +4,7 @@
 //	brokers := testdb.Kafka(t)
 //	topic := testdb.Topic(t, brokers, 3)
 //
-// Where a server is stands in the environment (TXONCE_POSTGRES, TXONCE_POSTGRES18, TXONCE_KAFKA) or else in the file
+// Where a server is stands in the environment (TXONCE_POSTGRES, TXONCE_POSTGRES18, TXONCE_KAFKA, TXONCE_MYSQL) or else in the file
 // .services/env at the top of the checkout, which `make services-up` writes; so `go test ./adapters/kafka` works in an
 // editor too. A test whose server is missing fails: a suite that passes because it ran nothing proves nothing. Only
 // -short, which asks for what needs nothing but Go, skips it, and does so here, so that no test has to say it.
@@ -69,10 +69,18 @@ func lookup(env string) (string, error) {
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		if name, value, _ := strings.Cut(lines.Text(), "="); name == env {
-			return value, nil
+			return unquoted(value), nil
 		}
 	}
 	return "", lines.Err()
+}
+
+// unquoted takes off what protects a value in .services/env from shells that read it.
+func unquoted(value string) string {
+	if inner, quoted := strings.CutPrefix(value, "'"); quoted {
+		return strings.ReplaceAll(strings.TrimSuffix(inner, "'"), `'\''`, "'")
+	}
+	return value
 }
 
 // moduleRoot walks up from where the test runs, its package's folder, to the one with this module's go.mod. Modules nested

@@ -1,0 +1,68 @@
+package testdb
+
+import (
+	"database/sql"
+	"fmt"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// MySQL creates a database on a real MariaDB and returns a DSN of it, as go-sql-driver/mysql reads it, with nothing but the
+// driver's defaults. The database is dropped when the test ends; a transaction still open then on one of its tables
+// fails the test.
+func MySQL(t testing.TB) (dsn string) {
+	t.Helper()
+	dsn = server(t, "TXONCE_MYSQL", "MariaDB")
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatalf("TXONCE_MYSQL: %v", err)
+	}
+	answers(t, "MariaDB", cfg.Net, cfg.Addr)
+	cfg.DBName = ""
+	whole := cfg.FormatDSN()
+	cfg.DBName = randomName(t) // no quoting needed, see there
+	if err := executeMySQL(t, whole, "CREATE DATABASE "+cfg.DBName); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := executeMySQL(t, whole, "SET lock_wait_timeout = 10", "DROP DATABASE "+cfg.DBName); err != nil {
+			t.Error(err)
+		}
+	})
+	return cfg.FormatDSN()
+}
+
+// WithMySQL returns dsn with more parameters, such as parseTime=true.
+func WithMySQL(t testing.TB, dsn, params string) string {
+	t.Helper()
+	for _, separator := range []string{"?", "&"} {
+		if cfg, err := mysql.ParseDSN(dsn + separator + params); err == nil && cfg.DBName != "" {
+			return dsn + separator + params
+		}
+	}
+	t.Fatalf("%s: cannot add %s", dsn, params)
+	return ""
+}
+
+// executeMySQL runs statements on a connection of their own.
+func executeMySQL(t testing.TB, dsn string, statements ...string) error {
+	ctx, cancel := cleanUpContext(t)
+	defer cancel()
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for _, q := range statements {
+		if _, err := conn.ExecContext(ctx, q); err != nil {
+			return fmt.Errorf("%s: %w", q, err)
+		}
+	}
+	return nil
+}
