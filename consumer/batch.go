@@ -42,7 +42,7 @@ func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, o once) []
 		b.items[i] = c.intake(msg, b.began)
 	}
 	epoch := c.pause.now()
-	if err := c.Start(ctx); err != nil {
+	if err := c.register(ctx); err != nil {
 		b.fault(ctx, todo, epoch, err)
 		return b.errs
 	}

@@ -3,11 +3,8 @@ package consumer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
-
-	"github.com/txonce/txonce/dedup"
 )
 
 // Consumer claims, handles and commits. Make one with New. It is safe for concurrent use; copies of one message that
@@ -48,40 +45,6 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 
 // wait is Backoff for whatever a user's function may return.
 func (cfg *Config[TTx]) wait(attempt int) time.Duration { return max(cfg.Backoff(max(attempt, 1)), 0) }
-
-// Start checks the store and registers the consumer with it, where the store is a dedup.Registrar: an error names what
-// would make every message fail, such as a missing schema. It does that once, however often it is called, and until it
-// has succeeded the first message does it too; after an error it may be called again.
-func (c *Consumer[TTx]) Start(ctx context.Context) error {
-	if c.started.Load() {
-		return nil
-	}
-	select {
-	case c.starting <- struct{}{}:
-		defer func() { <-c.starting }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	if c.started.Load() {
-		return nil
-	}
-	if registrar, ok := c.cfg.Store.(dedup.Registrar); ok {
-		if err := registrar.Register(ctx, c.cfg.Name, c.cfg.Window); err != nil {
-			return fmt.Errorf("consumer %q: start: %w", c.cfg.Name, err)
-		}
-	}
-	timeless, givenUp := "taken for new, also when keys were forgotten", "parked"
-	if c.cfg.Timeless == dedup.Unprovable {
-		timeless = "parked once keys were forgotten"
-	}
-	if c.lot == nil {
-		givenUp = "rejected, as the store is no parking lot"
-	}
-	c.cfg.Logger.InfoContext(ctx, "consumer starts", "consumer", c.cfg.Name, "window", c.cfg.Window,
-		"messages_without_time", timeless, "messages_given_up_on", givenUp)
-	c.started.Store(true)
-	return nil
-}
 
 // Window is how long keys are remembered.
 func (c *Consumer[TTx]) Window() time.Duration { return c.cfg.Window }

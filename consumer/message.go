@@ -49,7 +49,8 @@ type BatchProcessor interface {
 }
 
 // Starter is a Processor that can say before the first message what would make every message fail. Subscribers call
-// Start when they begin to run.
+// Start when they begin to run. It waits out by itself what passes by itself, such as a database that is away, until ctx
+// ends: an error is final, and Run ends with it, unless ctx has ended.
 type Starter interface {
 	Start(ctx context.Context) error
 }

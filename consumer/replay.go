@@ -64,7 +64,7 @@ func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Repl
 	if err := c.owns(letter); err != nil {
 		return false, err
 	}
-	if err := c.Start(ctx); err != nil {
+	if err := c.register(ctx); err != nil {
 		return false, err
 	}
 	msg, err := repaired(letter.Message, opts.Repair)
@@ -113,7 +113,7 @@ func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Repl
 func (c *Consumer[TTx]) Discard(ctx context.Context, letter DeadLetter) error {
 	err := c.owns(letter)
 	if err == nil {
-		err = c.Start(ctx)
+		err = c.register(ctx)
 	}
 	var recs []dedup.Record
 	if letter.Record.Key.ID != "" {

@@ -38,7 +38,8 @@ type Store[TTx any] interface {
 type Registrar interface {
 	// Register refuses a missing or outdated schema (ErrSchema) and settings that forget commits (ErrNotDurable), and
 	// records that consumer runs with window from now on. A Store registers by itself what it claims; this is for
-	// saying so at start. The second Register of one consumer on one Store is refused with ErrNameTaken: two
+	// saying so at start. A user or database that the server refuses is ErrAccess; what passes by itself is Retryable and
+	// none of these. The second Register of one consumer on one Store is refused with ErrNameTaken: two
 	// consumers under one name take each other's messages for duplicates. Two nodes are two Stores.
 	Register(ctx context.Context, consumer string, window time.Duration) error
 }
@@ -87,6 +88,7 @@ var (
 	ErrKeyCollision = errors.New("dedup: derived key belongs to another natural key")
 	ErrTxEnded      = errors.New("dedup: the handler ended or lost its transaction")
 	ErrSchema       = errors.New("dedup: database schema")
+	ErrAccess       = errors.New("dedup: database refuses access")
 	ErrNotDurable   = errors.New("dedup: database forgets commits")
 	ErrNameTaken    = errors.New("dedup: consumer name is already in use on this store")
 )

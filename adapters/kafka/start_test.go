@@ -3,6 +3,7 @@ package kafka_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/dedup/deduptest"
 )
 
 // starting is a Processor with all the optional parts.
@@ -47,6 +50,67 @@ func TestProcessorThatCannotStart(t *testing.T) {
 	g.refuses(t, kafka.SubscriberConfig{Processor: p}, g.name, "table processed_messages is missing")
 	if len(p.list()) > 0 {
 		t.Error("it was given messages")
+	}
+}
+
+// A database that is away while a worker starts, as in a rolling restart, must not end the worker.
+func TestDatabaseAwayAtStart(t *testing.T) {
+	eachCluster(t, func(t *testing.T, c cluster) {
+		g := c.group(t, 1)
+		g.produce(t, text(0, numbers(10)...)...)
+		store, effects := consumertest.NewStore(), &logs{}
+		store.Database().Stop()
+		billing, err := consumer.New(consumer.Config[*deduptest.Tx]{
+			Name: "billing", Store: store, Logger: slog.New(slog.NewTextHandler(effects, nil)),
+			Key:    func(m *consumer.Message) (string, error) { return string(m.Payload), nil },
+			Handle: func(_ context.Context, tx *deduptest.Tx, m *consumer.Message) error { return tx.Add(string(m.Payload)) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := g.join(t, kafka.SubscriberConfig{Processor: billing, Allow: []kafka.Allowance{kafka.AllowShortWindow}})
+		eventually(t, func() error {
+			if !strings.Contains(effects.String(), "does not start yet") {
+				return errors.New("the consumer does not say that it waits")
+			}
+			return nil
+		})
+		elapse(300 * time.Millisecond) // several attempts
+		store.Database().Start()
+		g.awaitConsumed(t)
+		if err := m.stop(); err != nil {
+			t.Errorf("Run = %v", err)
+		}
+		for _, n := range numbers(10) {
+			if got := store.Database().Count(n); got != 1 {
+				t.Errorf("%d effects of %s, want 1", got, n)
+			}
+		}
+	})
+}
+
+// A worker that is told to stop while it waits for its database stops, and that is no error.
+func TestStopWhileTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	g := startKfake(t).group(t, 1)
+	store, log := consumertest.NewStore(), &logs{}
+	store.Database().Stop()
+	billing, err := consumer.New(consumer.Config[*deduptest.Tx]{
+		Name: "billing", Store: store, Logger: slog.New(slog.NewTextHandler(log, nil)), Key: consumer.MessageID,
+		Handle: func(context.Context, *deduptest.Tx, *consumer.Message) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := g.join(t, kafka.SubscriberConfig{Processor: billing})
+	eventually(t, func() error {
+		if !strings.Contains(log.String(), "does not start yet") {
+			return errors.New("the consumer does not say that it waits")
+		}
+		return nil
+	})
+	if err := m.stop(); err != nil {
+		t.Errorf("Run = %v, want nil", err)
 	}
 }
 

@@ -37,7 +37,8 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 // commits what is finished and returns nil. What is not finished is delivered again, to whoever gets the partition.
 //
 // Before the first message it checks what would go wrong later, and returns an error that names it: a missing topic, an
-// unreachable broker, a Processor that cannot start or forgets too soon. Later it returns an error when going on
+// unreachable broker, a Processor that cannot start or forgets too soon. A consumer.Consumer whose database is away starts
+// when that is back. Later it returns an error when going on
 // would lose messages: when the Processor gave up on one and kept it nowhere, when messages were deleted before they
 // were handled, when the group refuses this member. Everything else, such as brokers that are away, it waits out.
 //

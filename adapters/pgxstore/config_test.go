@@ -2,6 +2,7 @@ package pgxstore_test
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +61,37 @@ func TestUnreachableDatabase(t *testing.T) {
 		if err == nil || !s.Retryable(err) || !strings.Contains(err.Error(), "127.0.0.1") {
 			t.Errorf("%s = %v (retryable %v): want a retryable error that names the address", name, err, s.Retryable(err))
 		}
+	}
+}
+
+// What the server refuses for as long as nobody changes it is told from what passes by itself.
+func TestRegisterTellsWhatAPersonMustChange(t *testing.T) {
+	dsn := testdb.Postgres(t)
+	for name, tt := range map[string]struct {
+		alter  func(cfg *pgx.ConnConfig)
+		access bool
+	}{
+		"no such database": {func(cfg *pgx.ConnConfig) { cfg.Database = "nowhere" }, true},
+		"no such user":     {func(cfg *pgx.ConnConfig) { cfg.User = "nobody_of_txonce" }, true},
+		"nobody listens":   {func(cfg *pgx.ConnConfig) { cfg.Port, cfg.Fallbacks = 1, nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, err := pgxpool.ParseConfig(dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tt.alter(cfg.ConnConfig)
+			pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer pool.Close()
+			s := newStore(t, pgxstore.Config{Pool: pool})
+			err = s.Register(t.Context(), "billing", 0)
+			if errors.Is(err, dedup.ErrAccess) != tt.access || !s.Retryable(err) {
+				t.Errorf("Register = %v; want ErrAccess: %v, and retryable where it happens later", err, tt.access)
+			}
+		})
 	}
 }
 

@@ -2,15 +2,18 @@ package pgxstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/migrations"
 )
 
@@ -33,6 +36,9 @@ func (s *Store) Register(ctx context.Context, consumer string, window time.Durat
 	defer func() {
 		if err != nil {
 			s.names.Free(consumer)
+			if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && dialect.RefusedPostgres(pg.Code) {
+				err = databaseError{fmt.Errorf("%w: %w", dedup.ErrAccess, err)}
+			}
 		}
 	}()
 	if err := s.checkSettings(ctx); err != nil {

@@ -47,6 +47,7 @@ type database interface {
 	undefined(err error) bool  // a table is missing
 	constraint(err error) bool // a constraint that is checked at COMMIT: the handler's doing
 	retryable(err error) bool
+	refused(err error) bool // the user, the database's name, a permission, a file: a person has to change it
 }
 
 // encoding is how parameters are written.

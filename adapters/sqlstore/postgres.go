@@ -189,6 +189,8 @@ func (d *postgres) constraint(err error) bool {
 
 func (d *postgres) retryable(err error) bool { return dialect.RetryablePostgres(sqlState(err)) }
 
+func (d *postgres) refused(err error) bool { return dialect.RefusedPostgres(sqlState(err)) }
+
 // sqlState finds the SQLSTATE in err, in the way that pgx and lib/pq tell it; empty: there is none.
 func sqlState(err error) string {
 	var e interface{ SQLState() string }

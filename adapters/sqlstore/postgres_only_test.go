@@ -120,6 +120,25 @@ func TestPostgresDuplicateWritesForStandbys(t *testing.T) {
 	}
 }
 
+// What the server refuses for as long as nobody changes it is told from what passes by itself.
+func TestPostgresRegisterTellsWhatAPersonMustChange(t *testing.T) {
+	dsn := testdb.Postgres(t)
+	for old, tt := range map[string]struct {
+		to     string
+		access bool
+	}{
+		"/postgres?":  {"/nowhere?", true},
+		"//postgres@": {"//nobody_of_txonce@", true},
+		"127.0.0.1:":  {"127.0.0.1:1", false},
+	} {
+		s := newNode(t, openDB(t, "pgx", strings.Replace(dsn, old, tt.to, 1)), sqlstore.Config{Dialect: sqlstore.Postgres})
+		err := s.Register(t.Context(), "billing", 0)
+		if err == nil || errors.Is(err, dedup.ErrAccess) != tt.access || !s.Retryable(err) {
+			t.Errorf("%s: Register = %v; want ErrAccess: %v, and retryable where it happens later", tt.to, err, tt.access)
+		}
+	}
+}
+
 func TestPostgresReadOnly(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
 	s := d.open(t, d.dsn+"&default_transaction_read_only=on", deduptest.Options{})

@@ -23,6 +23,9 @@ func (s *Store) Register(ctx context.Context, consumer string, window time.Durat
 	defer func() {
 		if err != nil {
 			s.names.Free(consumer)
+			if s.db.refused(err) {
+				err = databaseError{fmt.Errorf("%w: %w", dedup.ErrAccess, err)}
+			}
 		}
 	}()
 	if err := s.db.check(ctx, s.cfg.DB); err != nil {

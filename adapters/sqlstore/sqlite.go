@@ -157,6 +157,11 @@ func (d *sqlite) retryable(err error) bool {
 	return known && dialect.RetryableSQLite(code, err.Error())
 }
 
+func (d *sqlite) refused(err error) bool {
+	code, known := sqliteCode(err)
+	return known && dialect.RefusedSQLite(code)
+}
+
 // sqliteCode finds SQLite's result code in err without importing a driver: modernc.org/sqlite's error has this method.
 // Other errors may have it too, so the type's name must say sqlite.
 func sqliteCode(err error) (code int, known bool) {

@@ -58,7 +58,7 @@ func TestSQLiteRegisterRefusesSettings(t *testing.T) {
 func TestSQLiteReadOnlyFile(t *testing.T) {
 	d := openSQLite(t)
 	s := d.open(t, d.dsn+"&_pragma=query_only(1)", deduptest.Options{})
-	if err := s.Register(t.Context(), "billing", 0); !s.Retryable(err) || !strings.Contains(err.Error(), "readonly") {
+	if err := s.Register(t.Context(), "billing", 0); !errors.Is(err, dedup.ErrAccess) || !s.Retryable(err) || !strings.Contains(err.Error(), "readonly") {
 		t.Errorf("Register = %v", err)
 	}
 }

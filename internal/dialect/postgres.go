@@ -151,6 +151,12 @@ SELECT count(*), max(expires_at), coalesce(extract(epoch FROM clock_timestamp() 
 // settled: the letter's key was claimed for the same content since.
 const settled = `(p.key IS NOT NULL AND (p.fingerprint = d.fingerprint OR p.fingerprint IS NULL OR d.fingerprint IS NULL))`
 
+// RefusedPostgres reports that an error with SQLSTATE code refuses the user, the database's name or a permission: what a
+// person has to change.
+func RefusedPostgres(code string) bool {
+	return strings.HasPrefix(code, "28") || code == "3D000" || code == "42501"
+}
+
 // RetryablePostgres reports that an error with SQLSTATE code is the database's fault, or passes by itself: the same work
 // may succeed later, so that nothing is parked for it.
 func RetryablePostgres(code string) bool {

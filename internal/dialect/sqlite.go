@@ -139,6 +139,15 @@ func RetryableSQLite(code int, text string) bool {
 	return false
 }
 
+// RefusedSQLite reports that the file cannot be opened, is none of SQLite's, or must not be written.
+func RefusedSQLite(code int) bool {
+	switch code & 0xff {
+	case 3, 8, 14, 23, 26:
+		return true
+	}
+	return false
+}
+
 // SQLiteBusy reports that another connection is writing.
 func SQLiteBusy(code int) bool { return code&0xff == 5 || code&0xff == 6 }
 
