@@ -54,6 +54,7 @@ var rows = []row{
 	{"cmd/...", []string{"..."}},
 	{"examples/...", []string{"..."}},
 	{"internal/mutants/...", []string{"..."}},
+	{"internal/rabbitserver", nil},
 	{"internal/relaychaos", []string{"..."}},
 	{"internal/services", []string{"..."}},
 	{"internal/testdb", []string{"..."}},
