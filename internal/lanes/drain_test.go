@@ -1,0 +1,150 @@
+package lanes_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/lanes"
+)
+
+func TestDrainFinishesWhatIsInWorkAndGivesBackTheRest(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, benchConfig{
+			Config:  lanes.Config{Concurrency: 2, Grace: time.Minute},
+			process: func(ctx context.Context, _ *consumer.Message) error { <-time.After(time.Second); return ctx.Err() },
+		})
+		b.Add(delivery("a1", "a"), delivery("a2", "a"), delivery("b1", ""), delivery("c1", ""))
+		synctest.Wait()
+		b.drain()
+		b.wants(map[string]error{"a1": nil, "b1": nil, "a2": lanes.ErrStopped, "c1": lanes.ErrStopped})
+		if b.sequel[0] != "c1" || b.sequel[3] == "a1" {
+			t.Errorf("settled in the order %v: c1 could go at once, a2 only behind a1", b.sequel)
+		}
+	})
+}
+
+func TestGraceEndsWithACancelledHandler(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, benchConfig{
+			Config: lanes.Config{Grace: 3 * time.Second},
+			process: func(ctx context.Context, msg *consumer.Message) error {
+				<-ctx.Done()
+				return ctx.Err() // no RetryError: the answer of a Processor that knows nothing of them
+			},
+		})
+		b.Add(delivery("a1", "a"), delivery("a2", "a"))
+		synctest.Wait()
+		began := time.Now()
+		b.drain()
+		if took := time.Since(began); took != 3*time.Second {
+			t.Errorf("cancelled after %v", took)
+		}
+		b.wants(map[string]error{"a1": context.Canceled, "a2": context.Canceled})
+	})
+}
+
+func TestAHandlerThatGoesOnIsAbandoned(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, benchConfig{
+			Config:  lanes.Config{Grace: time.Second, Settling: 2 * time.Second, Concurrency: 2},
+			process: func(context.Context, *consumer.Message) error { <-time.After(time.Hour); return nil },
+		})
+		b.Add(delivery("a1", "a"), delivery("a2", "a"), delivery("b1", ""))
+		synctest.Wait()
+		began := time.Now()
+		if err := b.Drain(); !errors.Is(err, lanes.ErrAbandoned) {
+			t.Errorf("Drain = %v", err)
+		}
+		if took := time.Since(began); took != 3*time.Second {
+			t.Errorf("Drain took %v", took)
+		}
+		want := map[string]error{"a1": lanes.ErrAbandoned, "a2": lanes.ErrStopped, "b1": lanes.ErrAbandoned}
+		b.wants(want)
+		<-time.After(2 * time.Hour)
+		b.wants(want) // its late answer counts for nothing
+	})
+}
+
+func TestLoseCancelsTheHandler(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		answer func(ctx context.Context) error
+		a2     error // of what stands behind
+	}{
+		{"the handler is cancelled", context.Cause, lanes.ErrLost},
+		{"the handler commits all the same", func(context.Context) error { return nil }, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				first := true
+				b := newBench(t, benchConfig{
+					Config: lanes.Config{MaxBatch: 2, Grace: time.Second},
+					process: func(ctx context.Context, msg *consumer.Message) error {
+						if msg.ID == "a1" {
+							<-ctx.Done()
+							if err := c.answer(ctx); err != nil {
+								return blamelessly(err)
+							}
+						} else if msg.ID == "b1" && first {
+							first = false
+							if ctx.Err() != nil {
+								return blamelessly(ctx.Err())
+							}
+						}
+						return nil
+					},
+				})
+				a1, a2 := delivery("a1", "a"), delivery("a2", "a")
+				b.Add(a1, delivery("b1", ""), a2)
+				synctest.Wait()
+				b.Lose(a1)
+				b.Lose(a1)
+				synctest.Wait()
+				b.wants(map[string]error{"a1": lanes.ErrLost, "b1": nil, "a2": c.a2})
+				b.Lose(a1) // settled: nothing happens
+				b.drain()
+			})
+		})
+	}
+}
+
+func blamelessly(err error) error { return &consumer.RetryError{Err: err, Blameless: true} }
+
+func TestLoseOfWhatWaits(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, benchConfig{
+			process: func(context.Context, *consumer.Message) error { <-time.After(time.Second); return nil },
+		})
+		a2 := delivery("a2", "a")
+		b.Add(delivery("a1", "a"), a2, delivery("a3", "a"), delivery("b1", "b"))
+		synctest.Wait()
+		b.Lose(a2)
+		<-time.After(time.Minute)
+		b.drain()
+		b.wants(map[string]error{"a1": nil, "a2": lanes.ErrLost, "a3": lanes.ErrLost, "b1": nil})
+		b.began("a1", "b1")
+	})
+}
+
+func TestLoseOfWhatIsKept(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, benchConfig{
+			Config: lanes.Config{MaxBatch: 2, Keep: func(*lanes.Delivery, *consumer.RetryError) bool { return true }},
+			process: func(_ context.Context, msg *consumer.Message) error {
+				return later(time.Second)
+			},
+		})
+		a1 := delivery("a1", "a")
+		b.Add(a1, delivery("a2", "a"))
+		synctest.Wait()
+		b.Lose(a1)
+		<-time.After(time.Minute)
+		b.wants(map[string]error{"a1": lanes.ErrLost, "a2": lanes.ErrLost})
+		b.drain()
+		b.began("a1", "a2")
+	})
+}

@@ -1,0 +1,193 @@
+package lanes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/lanes"
+)
+
+// bench is Lanes with a Processor that does as the test says, and everything that happened.
+type bench struct {
+	*lanes.Lanes
+	t       *testing.T
+	process func(ctx context.Context, msg *consumer.Message) error
+
+	mu      sync.Mutex
+	running map[string]int   // by ordering key
+	order   []string         // of what was begun
+	batches [][]string       // as begun
+	done    map[string]bool  // handled with success
+	settled map[string]error // each at most once
+	sequel  []string         // of what was settled
+	added   map[string]int   // how many were settled before it was added
+	most    int              // batches side by side
+}
+
+type benchConfig struct {
+	lanes.Config
+	single  bool // the Processor is no BatchProcessor
+	process func(ctx context.Context, msg *consumer.Message) error
+}
+
+func newBench(t *testing.T, cfg benchConfig) *bench {
+	b := &bench{t: t, process: cfg.process, running: map[string]int{}, done: map[string]bool{}, settled: map[string]error{}, added: map[string]int{}}
+	if b.process == nil {
+		b.process = func(context.Context, *consumer.Message) error { return nil }
+	}
+	cfg.Config.Processor = batchBench{b}
+	if cfg.single {
+		cfg.Config.Processor = singleBench{b}
+	}
+	cfg.Settle = b.settle
+	b.Lanes = lanes.New(t.Context(), cfg.Config)
+	return b
+}
+
+type (
+	singleBench struct{ b *bench }
+	batchBench  struct{ b *bench }
+)
+
+func (s singleBench) Process(ctx context.Context, msg *consumer.Message) error {
+	return s.b.run(ctx, []*consumer.Message{msg})[0]
+}
+
+func (s batchBench) Process(context.Context, *consumer.Message) error {
+	panic("a BatchProcessor was given a single message")
+}
+
+func (s batchBench) ProcessBatch(ctx context.Context, msgs []*consumer.Message) []error {
+	return s.b.run(ctx, msgs)
+}
+
+// run handles messages in order; what follows a failure of its key is held back, as a Consumer does.
+func (b *bench) run(ctx context.Context, msgs []*consumer.Message) []error {
+	b.mu.Lock()
+	var ids []string
+	keys := map[string]bool{}
+	for _, m := range msgs {
+		ids = append(ids, m.ID)
+		keys[m.Key] = true
+	}
+	b.order, b.batches = append(b.order, ids...), append(b.batches, ids)
+	for key := range keys {
+		if b.running[key]++; key != "" && b.running[key] > 1 {
+			b.t.Errorf("%s: another batch has a message of key %q in work", ids, key)
+		}
+	}
+	b.running["batches"]++
+	b.most = max(b.most, b.running["batches"])
+	b.mu.Unlock()
+	errs := make([]error, len(msgs))
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for key := range keys {
+			b.running[key]--
+		}
+		b.running["batches"]--
+		for i, m := range msgs {
+			b.done[m.ID] = errs[i] == nil
+		}
+	}()
+	failed := map[string]error{}
+	for i, m := range msgs {
+		if before := failed[m.Key]; before != nil {
+			errs[i] = &consumer.RetryError{Err: before, Blameless: true}
+			continue
+		}
+		if errs[i] = b.process(ctx, m); errs[i] != nil && m.Key != "" {
+			failed[m.Key] = errs[i]
+		}
+	}
+	return errs
+}
+
+// add is Add, written down.
+func (b *bench) add(d *lanes.Delivery) {
+	b.mu.Lock()
+	b.added[d.Message.ID] = len(b.sequel)
+	b.mu.Unlock()
+	b.Add(d)
+}
+
+func (b *bench) settle(d *lanes.Delivery, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, twice := b.settled[d.Message.ID]; twice {
+		b.t.Errorf("%s is settled twice", d.Message.ID)
+	}
+	b.settled[d.Message.ID] = err
+	b.sequel = append(b.sequel, d.Message.ID)
+}
+
+// wants compares answers, by errors.Is.
+func (b *bench) wants(want map[string]error) {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for id, err := range want {
+		got, is := b.settled[id]
+		if !is || !errors.Is(got, err) {
+			b.t.Errorf("%s is settled %v with %v; want %v", id, is, got, err)
+		}
+	}
+	if len(b.settled) != len(want) {
+		b.t.Errorf("%d are settled: %v; want %d", len(b.settled), b.settled, len(want))
+	}
+}
+
+func (b *bench) began(want ...string) {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !slices.Equal(b.order, want) {
+		b.t.Errorf("begun in the order %q; want %q", b.order, want)
+	}
+}
+
+// drain fails the test if there was an error.
+func (b *bench) drain() {
+	b.t.Helper()
+	if err := b.Drain(); err != nil {
+		b.t.Errorf("Drain = %v", err)
+	}
+}
+
+func delivery(id, key string) *lanes.Delivery {
+	return &lanes.Delivery{
+		Message: &consumer.Message{ID: id, Key: key, Position: "queue/" + id, Attempt: 1}, Key: key, Size: 1,
+	}
+}
+
+func deliveries(n int) (ds []*lanes.Delivery) {
+	for i := range n {
+		ds = append(ds, delivery(fmt.Sprint(i), ""))
+	}
+	return ds
+}
+
+var (
+	errLater  = errors.New("later")
+	errReject = errors.New("rejected")
+)
+
+func later(after time.Duration) error { return &consumer.RetryError{Err: errLater, After: after} }
+
+func blameless(after time.Duration) error {
+	return &consumer.RetryError{Err: errLater, After: after, Blameless: true}
+}
+
+// inBubble runs test with a clock of its own, and fails if a goroutine is left.
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, test)
+}

@@ -1,0 +1,132 @@
+package lanes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/lanes"
+)
+
+// TestProperty: whatever happens, no two of a key are in work at once, each delivery is settled exactly once, nothing of a
+// key is handled with success behind one that was given back, and no goroutine is left.
+func TestProperty(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		cfg := lanes.Config{
+			Concurrency: rapid.IntRange(1, 4).Draw(rt, "concurrency"),
+			MaxBatch:    rapid.IntRange(1, 5).Draw(rt, "batch"),
+			Grace:       time.Duration(rapid.IntRange(0, 3).Draw(rt, "grace")) * time.Second,
+		}
+		keeps, keys := rapid.IntRange(0, 3).Draw(rt, "keeps"), rapid.IntRange(0, 4).Draw(rt, "keys")
+		n, loses := rapid.IntRange(1, 60).Draw(rt, "n"), rapid.IntRange(0, 3).Draw(rt, "loses")
+		rejects := rapid.IntRange(0, 9).Draw(rt, "rejects") == 0
+		life := time.Duration(rapid.IntRange(0, 30).Draw(rt, "life")) * time.Second
+		seed := rapid.Uint64().Draw(rt, "seed")
+		var trouble []string
+		synctest.Test(t, func(t *testing.T) {
+			trouble = tryOnce(t, cfg, keeps, keys, n, loses, rejects, life, seed)
+		})
+		for _, what := range trouble {
+			rt.Error(what)
+		}
+	})
+}
+
+func tryOnce(t *testing.T, cfg lanes.Config, keeps, keys, n, loses int, rejects bool, life time.Duration, seed uint64) (trouble []string) {
+	random := &lockedRand{r: rand.New(rand.NewPCG(seed, 1))}
+	if keeps > 0 {
+		cfg.Keep = func(*lanes.Delivery, *consumer.RetryError) bool { return random.n(4) < keeps }
+	}
+	b := newBench(t, benchConfig{Config: cfg, process: func(ctx context.Context, _ *consumer.Message) error {
+		select {
+		case <-time.After(time.Duration(random.n(1500)) * time.Millisecond):
+		case <-ctx.Done():
+			return blamelessly(ctx.Err())
+		}
+		switch random.n(6) {
+		case 0:
+			return later(time.Duration(random.n(3)) * time.Second)
+		case 1:
+			return blameless(time.Duration(random.n(3)) * time.Second)
+		case 2:
+			if rejects && random.n(10) == 0 {
+				return errReject
+			}
+		}
+		return nil
+	}})
+	var added []*lanes.Delivery
+	for i := range n {
+		key := ""
+		if k := random.n(keys + 1); k > 0 {
+			key = fmt.Sprint("key", k)
+		}
+		added = append(added, delivery(fmt.Sprintf("%03d", i), key))
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, d := range added {
+			b.add(d)
+			if random.n(3) == 0 {
+				<-time.After(time.Duration(random.n(800)) * time.Millisecond)
+			}
+			if random.n(20) < loses {
+				b.Lose(added[random.n(len(added))])
+			}
+		}
+	}()
+	select {
+	case <-time.After(life):
+	case <-b.Context().Done():
+	}
+	err := b.Drain()
+	<-done
+	if err != nil && !errors.Is(err, errReject) {
+		trouble = append(trouble, fmt.Sprint("Drain = ", err))
+	}
+	return append(trouble, b.broken(added)...)
+}
+
+// broken lists what went against the rules.
+func (b *bench) broken(added []*lanes.Delivery) (trouble []string) {
+	if len(b.settled) != len(added) {
+		trouble = append(trouble, fmt.Sprintf("%d added, %d settled", len(added), len(b.settled)))
+	}
+	left := map[string]string{} // by key: an earlier one that left unhandled
+	for _, d := range added {
+		id, err := d.Message.ID, b.settled[d.Message.ID]
+		before := left[d.Key]
+		if d.Key == "" || before != "" && slices.Index(b.sequel, before) < b.added[id] { // it came when that was gone
+			continue
+		}
+		if err == nil && before != "" {
+			trouble = append(trouble, fmt.Sprintf("%s of %s is acknowledged although %s left before it, unhandled", id, d.Key, before))
+		}
+		if err != nil && !b.done[id] && before == "" {
+			left[d.Key] = id
+		}
+	}
+	return trouble
+}
+
+// lockedRand is for several goroutines. Their order is the bubble's, so a seed repeats only roughly what happened.
+type lockedRand struct {
+	mu sync.Mutex
+	r  *rand.Rand
+}
+
+func (l *lockedRand) n(n int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.r.IntN(max(n, 1))
+}
