@@ -1,0 +1,183 @@
+package awssqs
+
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/txonce/txonce/consumer"
+)
+
+// How a message lies in SQS, whose bodies and attributes cannot hold everything that a message of an outbox may:
+//
+//   - The payload is the body. One that SQS would refuse or alter is written as base64, and attributeEncoding says so. So is an
+//     empty one, which SQS refuses: then the body is a word.
+//   - A header is an attribute of its name; its value a String, or Binary where it has bytes that a String may not have.
+//   - SQS takes ten attributes. Headers that find no place, whose name no attribute may have, or whose value is empty lie together in
+//     attributeHeaders, as consumer.EncodeHeaders writes them. Those of txonce are placed first, then the others by name, so the
+//     same headers are always written alike, and each name stands in one place.
+//   - The key is attributeKey, where there is one.
+const (
+	attributeKey      = "txonce-key"
+	attributeHeaders  = "txonce-headers"
+	attributeEncoding = "txonce-encoding"
+
+	encodingBase64 = "base64"
+	encodingEmpty  = "empty" // the body means nothing
+
+	headerPrefix  = "txonce-"
+	maxAttributes = 10
+)
+
+var attributeName = regexp.MustCompile(`^[a-zA-Z0-9_-]([a-zA-Z0-9_.-]{0,254}[a-zA-Z0-9_-])?$`)
+
+// encodeBody returns payload as a body, and how it was encoded; "": not at all.
+func encodeBody(payload []byte) (body, encoding string) {
+	switch {
+	case len(payload) == 0:
+		return encodingEmpty, encodingEmpty
+	case legalText(string(payload)):
+		return string(payload), ""
+	default:
+		return base64.StdEncoding.EncodeToString(payload), encodingBase64
+	}
+}
+
+// encodeAttributes returns at most ten attributes for a message's key, the encoding of its body, and its headers.
+func encodeAttributes(key, encoding string, headers map[string]string) (map[string]types.MessageAttributeValue, error) {
+	attributes := make(map[string]types.MessageAttributeValue, maxAttributes)
+	if key != "" {
+		attributes[attributeKey] = attribute(key)
+	}
+	if encoding != "" {
+		attributes[attributeEncoding] = attribute(encoding)
+	}
+	var names []string
+	packed := make(map[string]string)
+	for name, value := range headers {
+		if value != "" && legalName(name) {
+			names = append(names, name)
+		} else {
+			packed[name] = value
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if ours := strings.HasPrefix(a, headerPrefix); ours != strings.HasPrefix(b, headerPrefix) {
+			if ours {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	places := maxAttributes - len(attributes)
+	if len(packed) > 0 || len(names) > places {
+		places--
+		for _, name := range names[min(places, len(names)):] {
+			packed[name] = headers[name]
+		}
+	}
+	for _, name := range names[:min(places, len(names))] {
+		attributes[name] = attribute(headers[name])
+	}
+	if len(packed) > 0 {
+		encoded, err := consumer.EncodeHeaders(packed)
+		if err != nil {
+			return nil, err
+		}
+		attributes[attributeHeaders] = attribute(string(encoded))
+	}
+	return attributes, nil
+}
+
+// decode is the inverse of encodeBody and encodeAttributes. Of a message that others have sent it returns the body as it is, and
+// all attributes as headers; an attribute's type is lost. An error says what of ours is malformed; the message must not be dropped.
+func decode(body string, attributes map[string]types.MessageAttributeValue) (key string, payload []byte, headers map[string]string, err error) {
+	headers = make(map[string]string, len(attributes))
+	if packed, ok := attributes[attributeHeaders]; ok {
+		more, err := consumer.DecodeHeaders([]byte(attributeBytes(packed)))
+		if err != nil {
+			return "", nil, nil, fmt.Errorf("awssqs: attribute %s: %w", attributeHeaders, err)
+		}
+		maps.Copy(headers, more)
+	}
+	encoding := ""
+	for name, value := range attributes {
+		switch name {
+		case attributeHeaders:
+		case attributeKey:
+			key = attributeBytes(value)
+		case attributeEncoding:
+			encoding = attributeBytes(value)
+		default:
+			if _, twice := headers[name]; twice {
+				return "", nil, nil, fmt.Errorf("awssqs: attribute %s holds %q, which is an attribute too", attributeHeaders, name)
+			}
+			headers[name] = attributeBytes(value)
+		}
+	}
+	switch encoding {
+	case "":
+		payload = []byte(body)
+	case encodingEmpty:
+	case encodingBase64:
+		if payload, err = base64.StdEncoding.DecodeString(body); err != nil {
+			return "", nil, nil, fmt.Errorf("awssqs: the body is not what attribute %s says: %w", attributeEncoding, err)
+		}
+	default:
+		return "", nil, nil, fmt.Errorf("awssqs: attribute %s is %q: want %s or %s", attributeEncoding, encoding, encodingBase64, encodingEmpty)
+	}
+	return key, payload, headers, nil
+}
+
+func attribute(value string) types.MessageAttributeValue {
+	if legalText(value) {
+		kind := "String"
+		return types.MessageAttributeValue{DataType: &kind, StringValue: &value}
+	}
+	kind := "Binary"
+	return types.MessageAttributeValue{DataType: &kind, BinaryValue: []byte(value)}
+}
+
+func attributeBytes(v types.MessageAttributeValue) string {
+	if v.StringValue != nil {
+		return *v.StringValue
+	}
+	return string(v.BinaryValue)
+}
+
+// attributesSize is what attributes count towards the size of a message.
+func attributesSize(attributes map[string]types.MessageAttributeValue) (bytes int) {
+	for name, v := range attributes {
+		bytes += len(name) + len(*v.DataType) + len(attributeBytes(v))
+	}
+	return bytes
+}
+
+// legalName says whether a header may be an attribute of its name.
+func legalName(name string) bool {
+	lower := strings.ToLower(name)
+	return attributeName.MatchString(name) && !strings.Contains(name, "..") && !strings.HasPrefix(lower, "aws.") && !strings.HasPrefix(lower, "amazon.") &&
+		name != attributeKey && name != attributeHeaders && name != attributeEncoding
+}
+
+// legalText says whether SQS takes every character of s.
+func legalText(s string) bool {
+	if !utf8.ValidString(s) {
+		return false
+	}
+	for _, r := range s {
+		switch {
+		case r == '\t', r == '\n', r == '\r', r >= ' ' && r <= 0xD7FF, r >= 0xE000 && r <= 0xFFFD, r >= 0x10000:
+		default:
+			return false
+		}
+	}
+	return true
+}
