@@ -36,6 +36,7 @@ import (
 var known = []server{
 	postgres{name: "postgres", env: "TXONCE_POSTGRES", major: 15, port: 21415},
 	postgres{name: "postgres18", env: "TXONCE_POSTGRES18", major: 18, port: 21418},
+	pgbouncer{port: 21432},
 	kafka{port: 21492, controllerPort: 21493},
 	mariadb{port: 21406},
 	rabbitmq{port: 21472, dist: 21473, epmd: 21474},

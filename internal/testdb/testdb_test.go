@@ -5,7 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/IBM/sarama"
@@ -152,5 +154,30 @@ func write(t *testing.T, path, text string) {
 	}
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The server's connections are shared in truth: more clients than connections get their turn, and a client is met by
+// different ones.
+func TestPgBouncer(t *testing.T) {
+	pooled, direct := testdb.PgBouncer(t)
+	const clients = 60 // the pool has 20
+	servers := make([]int, clients)
+	var wg sync.WaitGroup
+	for i := range clients {
+		conn := connect(t, pooled)
+		wg.Go(func() {
+			_ = conn.QueryRow(t.Context(), "SELECT pg_backend_pid() FROM pg_sleep(.02)", pgx.QueryExecModeExec).Scan(&servers[i])
+		})
+	}
+	wg.Wait()
+	slices.Sort(servers)
+	if different := slices.Compact(servers); servers[0] == 0 || len(different) > 20 {
+		t.Errorf("%d clients were served by the processes %v; want all of them to be, by 20 at the most", clients, different)
+	}
+	var name string
+	query(t, connect(t, direct), "SELECT current_database()", &name)
+	if !strings.HasPrefix(name, "testpgbouncer_") {
+		t.Errorf("the database is %s, want one of the test's own", name)
 	}
 }

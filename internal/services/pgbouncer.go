@@ -1,0 +1,89 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// pgbouncer is a PgBouncer in transaction mode in front of the PostgreSQL 15 of these services. It connects there when
+// somebody asks, so that the two may start side by side.
+type pgbouncer struct{ port int }
+
+//go:embed pgbouncer.ini
+var pgbouncerINI string
+
+func (p pgbouncer) About() about {
+	return about{
+		Name:    "pgbouncer",
+		Title:   "PgBouncer",
+		Env:     "TXONCE_PGBOUNCER",
+		Address: fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", p.port),
+	}
+}
+
+// Healthy asks the server behind it, and the pooler itself for its mode: in session mode the tests would prove nothing.
+func (p pgbouncer) Healthy(ctx context.Context, dsn string) error {
+	return errors.Join(p.ask(ctx, dsn, "postgres", "SELECT 1"), p.ask(ctx, dsn, "pgbouncer", "SHOW CONFIG"))
+}
+
+func (p pgbouncer) ask(ctx context.Context, dsn, database, question string) error {
+	cfg, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return err
+	}
+	cfg.Database = database
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // the console knows no other
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	answers, err := conn.PgConn().Exec(ctx, question).ReadAll()
+	if err != nil || database != "pgbouncer" {
+		return err
+	}
+	for _, row := range answers[0].Rows {
+		if string(row[0]) == "pool_mode" && string(row[1]) != "transaction" {
+			return fmt.Errorf("its pool_mode is %s, not transaction", row[1])
+		}
+	}
+	return nil
+}
+
+func (p pgbouncer) Needs() []program {
+	if p.installed() != "pgbouncer" {
+		return nil
+	}
+	return []program{{"pgbouncer", "pgbouncer"}}
+}
+
+// installed: Debian keeps it where only root's PATH leads.
+func (p pgbouncer) installed() string {
+	const debian = "/usr/sbin/pgbouncer"
+	if _, err := os.Stat(debian); err == nil {
+		return debian
+	}
+	return "pgbouncer"
+}
+
+func (p pgbouncer) Prepare(_ context.Context, dir string) (process, error) {
+	run, err := unprivileged(dir)
+	if err != nil {
+		return process{}, err
+	}
+	ini := filepath.Join(run.dir, "pgbouncer.ini")
+	if err := os.WriteFile(ini, []byte(pgbouncerINI), 0o644); err != nil {
+		return process{Outside: run.outside}, err
+	}
+	// SIGTERM is its immediate shutdown; on SIGINT it would wait for its clients.
+	return process{Args: []string{p.installed(), ini}, User: run.user, Stop: syscall.SIGTERM, Outside: run.outside}, nil
+}
