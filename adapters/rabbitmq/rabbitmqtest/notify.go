@@ -1,0 +1,55 @@
+package rabbitmqtest
+
+import (
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// patience is how long amqp091-go waits for a listener before it loses a notification.
+const patience = 5 * time.Second
+
+// notifyAll tells all listeners, each for no longer than patience.
+func notifyAll[T any](listeners []chan T, v T) {
+	for _, l := range listeners {
+		select {
+		case l <- v:
+			continue
+		default:
+		}
+		late := time.NewTimer(patience)
+		select {
+		case l <- v:
+		case <-late.C:
+		}
+		late.Stop()
+	}
+}
+
+// tell says why something closes. It waits for none: with amqp091-go as well, a listener that is not ready is closed without.
+func tell(listeners []chan *amqp.Error, err *amqp.Error) {
+	if err == nil {
+		return
+	}
+	for _, l := range listeners {
+		select {
+		case l <- err:
+		default:
+		}
+	}
+}
+
+func closeAll[T any](listeners []chan T) {
+	for _, l := range listeners {
+		close(l)
+	}
+}
+
+// listen adds receiver, or closes it if nothing will come any more.
+func listen[T any](over bool, listeners *[]chan T, receiver chan T) {
+	if over {
+		close(receiver)
+		return
+	}
+	*listeners = append(*listeners, receiver)
+}

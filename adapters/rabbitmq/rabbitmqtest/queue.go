@@ -1,0 +1,206 @@
+package rabbitmqtest
+
+import (
+	"slices"
+	"time"
+)
+
+// queue is a queue. Everything of it is under the server's lock.
+type queue struct {
+	queueArgs
+	s          *Server
+	name       string
+	durable    bool
+	autoDelete bool
+	owner      *conn // of an exclusive one
+
+	ready     []*message // in the order of their places
+	unacked   int
+	places    int64 // given out
+	consumers []*consumer
+	turn      int // of them
+	gone      bool
+	head      *time.Timer // expires the first message
+	unused    *time.Timer // expires the queue
+}
+
+// consumer is one of a queue's.
+type consumer struct {
+	ch        *channel
+	q         *queue
+	tag       string
+	autoAck   bool
+	exclusive bool
+	prefetch  int
+	holds     int // messages that are not settled
+}
+
+// put appends m, and says whether there was room.
+func (q *queue) put(m *message) bool {
+	if q.maxLength >= 0 && len(q.ready) >= q.maxLength && q.overflow != "drop-head" {
+		if q.overflow == "reject-publish-dlx" {
+			q.bury(m, "maxlen")
+		}
+		return false
+	}
+	now := time.Now()
+	ttl := q.ttl
+	if own, ok := expiration(m.p.Expiration); ok && (ttl < 0 || own < ttl) {
+		ttl = own
+	}
+	if ttl >= 0 {
+		m.expires = now.Add(ttl)
+	}
+	q.append(m)
+	q.serveAt(now)
+	for q.maxLength >= 0 && len(q.ready) > q.maxLength {
+		q.bury(q.pop(), "maxlen")
+	}
+	return true
+}
+
+func (q *queue) append(m *message) {
+	q.places++
+	m.place = q.places
+	q.ready = append(q.ready, m)
+}
+
+func (q *queue) pop() *message {
+	m := q.ready[0]
+	q.ready[0] = nil
+	q.ready = q.ready[1:]
+	return m
+}
+
+// giveBack is a message that was delivered and is to be delivered again. A queue that counts may have had enough of it.
+func (q *queue) giveBack(m *message, asked bool) {
+	if q.gone {
+		return
+	}
+	m.redelivered = true
+	if q.quorum {
+		m.count++
+		if q.limit >= 0 && m.count > int64(q.limit) {
+			q.bury(m, "delivery_limit")
+			return
+		}
+		if q.limit < 0 && asked { // or its log could never be cut
+			q.append(m)
+			return
+		}
+	}
+	at, _ := slices.BinarySearchFunc(q.ready, m.place, func(m *message, place int64) int { return int(m.place - place) })
+	q.ready = slices.Insert(q.ready, at, m)
+}
+
+func (q *queue) serve() { q.serveAt(time.Now()) }
+
+// serveAt delivers what there are consumers for, and expires what has come to the head too late.
+func (q *queue) serveAt(now time.Time) {
+	if q.gone || q.s.stopped || q.s.paused != nil {
+		return
+	}
+	for len(q.ready) > 0 {
+		if m := q.ready[0]; !m.expires.IsZero() && now.After(m.expires) {
+			q.bury(q.pop(), "expired")
+			continue
+		}
+		con := q.free()
+		if con == nil {
+			break
+		}
+		con.ch.deliver(con, q.pop())
+	}
+	q.arm()
+}
+
+// free returns the consumer whose turn it is, of those that may have one more.
+func (q *queue) free() *consumer {
+	n := len(q.consumers)
+	if q.single {
+		n = min(n, 1)
+	}
+	for i := range n {
+		con := q.consumers[(q.turn+i)%n]
+		if con.autoAck || (con.prefetch == 0 || con.holds < con.prefetch) && !con.ch.full() {
+			q.turn = (q.turn + i + 1) % n
+			return con
+		}
+	}
+	return nil
+}
+
+// arm sets the timer that expires the first message; those behind it wait for it, however late they are.
+func (q *queue) arm() {
+	if q.head != nil {
+		q.head.Stop()
+		q.head = nil
+	}
+	if len(q.ready) == 0 || q.ready[0].expires.IsZero() {
+		return
+	}
+	q.head = time.AfterFunc(time.Until(q.ready[0].expires)+1, func() {
+		q.s.mu.Lock()
+		defer q.s.mu.Unlock()
+		q.serve()
+	})
+}
+
+// dismiss forgets con, whose deliveries stay with its channel.
+func (q *queue) dismiss(con *consumer) {
+	q.consumers = slices.DeleteFunc(q.consumers, func(c *consumer) bool { return c == con })
+	q.turn = 0
+	switch {
+	case len(q.consumers) > 0 || q.gone:
+	case q.autoDelete:
+		q.s.removeQueue(q)
+		return
+	default:
+		q.used()
+	}
+	q.serve() // the next one may be the active one now
+}
+
+// used puts off the end of a queue that expires.
+func (q *queue) used() {
+	if q.unused != nil {
+		q.unused.Stop()
+	}
+	if q.expires <= 0 || q.gone {
+		return
+	}
+	q.unused = time.AfterFunc(q.expires, func() {
+		q.s.mu.Lock()
+		defer q.s.mu.Unlock()
+		if len(q.consumers) == 0 {
+			q.s.removeQueue(q)
+		}
+	})
+}
+
+// restart is what a durable queue is after the server's end.
+func (q *queue) restart() {
+	if !q.quorum {
+		q.ready = slices.DeleteFunc(q.ready, func(m *message) bool { return m.p.DeliveryMode != 2 })
+	}
+}
+
+// removeQueue is the end of q. Its messages are gone, and its consumers are told.
+func (s *Server) removeQueue(q *queue) {
+	if q.gone {
+		return
+	}
+	q.gone = true
+	delete(s.queues, q.name)
+	s.unbind(q)
+	q.ready = nil
+	q.arm()
+	if q.unused != nil {
+		q.unused.Stop()
+	}
+	for _, con := range q.consumers {
+		delete(con.ch.consumers, con.tag)
+		con.ch.cancelled(con.tag)
+	}
+	q.consumers = nil
+}
