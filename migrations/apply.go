@@ -12,12 +12,13 @@ import (
 // ErrNewer is the error of Apply for a schema that a newer release has changed.
 var ErrNewer = errors.New("migrations: schema is newer than this program")
 
-// Apply installs what is missing from db. dialect is "postgres" or "sqlite". On PostgreSQL the tables are made in schema,
-// and schema itself where it is missing; empty: in the first schema of search_path. SQLite takes no schema.
+// Apply installs what is missing from db. dialect is "postgres", "sqlite" or "mysql", which is MariaDB's too. On PostgreSQL
+// the tables are made in schema, and schema itself where it is missing; empty: in the first schema of search_path. On MySQL
+// schema is the name of a database; empty: that of the DSN. SQLite takes no schema.
 //
 // Each number is a transaction of its own, under a lock, so that any number of nodes may call Apply at once: one of them
-// does the work. After a crash the next call goes on where the last COMMIT was. On a database that is up to date it
-// changes nothing. A database with a higher number than the latest known here is left alone: ErrNewer.
+// does the work. After a crash the next call goes on where the last COMMIT was; on MySQL, where each statement commits, it
+// runs the number's statements again, which does no harm. On a database that is up to date it changes nothing. A database with a higher number than the latest known here is left alone: ErrNewer.
 func Apply(ctx context.Context, db *sql.DB, dialect, schema string) error {
 	all, err := steps(dialect)
 	if err != nil {
@@ -34,6 +35,11 @@ func Apply(ctx context.Context, db *sql.DB, dialect, schema string) error {
 		begin = beginPostgres
 	case "sqlite":
 		begin = beginSQLite
+	case "mysql":
+		begin = beginMySQL
+		if schema != "" { // the connection has moved to it
+			defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }()
+		}
 	default:
 		return fmt.Errorf("migrations: Apply does not know database %q", dialect)
 	}

@@ -3,7 +3,8 @@
 // Three ways lead to the same schema, and a program chooses one:
 //
 //   - [Apply] brings a database up to date from within the program, at its start. Any number of nodes may do so at once.
-//   - [FS] is the files as golang-migrate reads them: 0001_processed_messages.up.sql and .down.sql.
+//   - [FS] is the files as golang-migrate reads them: 0001_processed_messages.up.sql and .down.sql. On MySQL it needs
+//     multiStatements=true in its DSN.
 //   - [Goose] is the same files as goose reads them: one per number, with both directions annotated.
 //
 // Whichever applied them, the table txonce_schema says what is installed, because each file writes its own number
@@ -23,10 +24,10 @@ import (
 	"strings"
 )
 
-//go:embed postgres/*.sql sqlite/*.sql
+//go:embed postgres/*.sql sqlite/*.sql mysql/*.sql
 var files embed.FS
 
-// FS returns the files for db, "postgres" or "sqlite", named as golang-migrate wants them.
+// FS returns the files for db, "postgres", "sqlite" or "mysql", named as golang-migrate wants them.
 func FS(db string) (fs.FS, error) {
 	if _, err := steps(db); err != nil {
 		return nil, err
@@ -34,7 +35,7 @@ func FS(db string) (fs.FS, error) {
 	return fs.Sub(files, db)
 }
 
-// Goose returns the files for db, "postgres" or "sqlite", as goose wants them: both directions in one, annotated.
+// Goose returns the files for db, "postgres", "sqlite" or "mysql", as goose wants them: both directions in one, annotated.
 func Goose(db string) (fs.FS, error) {
 	all, err := steps(db)
 	if err != nil {
