@@ -1,0 +1,65 @@
+package lift_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/sqlitedialect"
+
+	"github.com/txonce/txonce/adapters/sqlstore"
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/outbox"
+)
+
+// liftBun makes handlers get a bun.Tx. app is the application's own, of the same database as store.
+func liftBun(ctx context.Context, store *sqlstore.Store, app *bun.DB) (*sqlstore.Lifted[bun.Tx], error) {
+	// Only bun makes a bun.Tx, but the *sql.Tx in it may be replaced. ctx is that of its methods that take none.
+	pattern, err := app.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := pattern.Rollback(); err != nil {
+		return nil, err
+	}
+	return sqlstore.Lift(store,
+		func(_ context.Context, tx *sql.Tx) (bun.Tx, error) {
+			lifted := pattern
+			lifted.Tx = tx
+			return lifted, nil
+		},
+		func(tx bun.Tx) *sql.Tx { return tx.Tx })
+}
+
+// A handler that takes bun's transaction.
+func Example_bun() {
+	ctx := context.Background()
+	db, store, remove := openExample()
+	defer remove()
+	app := bun.NewDB(db, sqlitedialect.New())
+	lifted, err := liftBun(ctx, store, app)
+	if err != nil {
+		panic(err)
+	}
+	billing, err := consumer.New(consumer.Config[bun.Tx]{
+		Name: "billing", Store: lifted, Key: consumer.JSONKey("order_id"),
+		Handle: consumer.JSON(func(ctx context.Context, tx bun.Tx, order orderPlaced) error {
+			if _, err := tx.NewInsert().Model(&Charge{OrderID: order.OrderID, Cents: order.Cents}).Exec(ctx); err != nil {
+				return err
+			}
+			return lifted.Enqueue(ctx, tx, outbox.Message{Topic: "charges", Key: order.OrderID, Payload: []byte(`{}`)})
+		}),
+	})
+	if err != nil {
+		panic(err)
+	}
+	deliverTwice(billing)
+
+	var charges []Charge
+	if err := app.NewSelect().Model(&charges).Scan(ctx); err != nil {
+		panic(err)
+	}
+	fmt.Println(charges, "and", pending(store), "message to publish")
+	// Output: [{order-42 1999}] and 1 message to publish
+}

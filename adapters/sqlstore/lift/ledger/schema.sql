@@ -1,0 +1,4 @@
+CREATE TABLE charges (
+    order_id TEXT   NOT NULL,
+    cents    BIGINT NOT NULL
+);

@@ -1,0 +1,344 @@
+package lift_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+	"github.com/uptrace/bun/dialect/sqlitedialect"
+	"github.com/uptrace/bun/schema"
+	"gorm.io/driver/postgres"
+	"gorm.io/driver/sqlite"
+	"gorm.io/gorm"
+
+	"github.com/txonce/txonce/adapters/sqlstore"
+	"github.com/txonce/txonce/adapters/sqlstore/lift/ledger"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/migrations"
+	"github.com/txonce/txonce/outbox"
+)
+
+// database is an empty one of either kind.
+type database struct {
+	*sql.DB
+	dialect sqlstore.Dialect
+	gorm    gorm.Dialector
+	bun     schema.Dialect
+}
+
+// eachDatabase runs f as a sub-test on each kind of database.
+func eachDatabase(t *testing.T, f func(t *testing.T, db database, store *sqlstore.Store)) {
+	run := func(name, driver string, dsn func(t *testing.T) string, d database) {
+		t.Run(name, func(t *testing.T) {
+			db, err := sql.Open(driver, dsn(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { db.Close() })
+			d := d
+			d.DB = db
+			if d.dialect == sqlstore.SQLite {
+				d.gorm = sqlite.New(sqlite.Config{Conn: db})
+			} else {
+				d.gorm = postgres.New(postgres.Config{Conn: db})
+			}
+			if err := migrations.Apply(t.Context(), db, string(d.dialect), ""); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := db.ExecContext(t.Context(), `CREATE TABLE charges (order_id VARCHAR(40) NOT NULL UNIQUE, cents BIGINT NOT NULL)`); err != nil {
+				t.Fatal(err)
+			}
+			store, err := sqlstore.New(sqlstore.Config{DB: db, Dialect: d.dialect})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f(t, d, store)
+		})
+	}
+	run("sqlite", "sqlite", func(t *testing.T) string {
+		return "file:" + filepath.Join(t.TempDir(), "app.db") + "?_pragma=journal_mode(wal)"
+	}, database{dialect: sqlstore.SQLite, bun: sqlitedialect.New()})
+	run("postgres", "pgx", func(t *testing.T) string { return testdb.Schema(t, testdb.Postgres(t)) },
+		database{dialect: sqlstore.Postgres, bun: pgdialect.New()})
+}
+
+// library is what the tests need to know of one.
+type library[TTx any] struct {
+	store  *sqlstore.Lifted[TTx]
+	charge func(ctx context.Context, tx TTx, order string) error
+
+	commit, rollback func(tx TTx) error
+	// nested runs f in a transaction within tx, which is rolled back when f fails.
+	nested func(ctx context.Context, tx TTx, f func(TTx) error) error
+	// own runs f in a transaction that the library begins.
+	own func(ctx context.Context, f func(TTx) error) error
+	// outside is what looks like a transaction and is none.
+	outside TTx
+}
+
+func TestGORM(t *testing.T) {
+	for name, prepared := range map[string]bool{"plain": false, "prepared": true} {
+		t.Run(name, func(t *testing.T) {
+			eachDatabase(t, func(t *testing.T, db database, store *sqlstore.Store) {
+				app, err := gorm.Open(db.gorm, &gorm.Config{PrepareStmt: prepared})
+				if err != nil {
+					t.Fatal(err)
+				}
+				lifted, err := liftGORM(store, app)
+				if err != nil {
+					t.Fatal(err)
+				}
+				check(t, db, library[*gorm.DB]{
+					store: lifted,
+					charge: func(ctx context.Context, tx *gorm.DB, order string) error {
+						return tx.WithContext(ctx).Create(&Charge{OrderID: order, Cents: 1}).Error
+					},
+					commit:   func(tx *gorm.DB) error { return tx.Commit().Error },
+					rollback: func(tx *gorm.DB) error { return tx.Rollback().Error },
+					nested:   func(_ context.Context, tx *gorm.DB, f func(*gorm.DB) error) error { return tx.Transaction(f) },
+					own: func(ctx context.Context, f func(*gorm.DB) error) error {
+						return app.WithContext(ctx).Transaction(f)
+					},
+					outside: app,
+				})
+			})
+		})
+	}
+}
+
+func TestBun(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database, store *sqlstore.Store) {
+		app := bun.NewDB(db.DB, db.bun)
+		lifted, err := liftBun(t.Context(), store, app)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, db, library[bun.Tx]{
+			store: lifted,
+			charge: func(ctx context.Context, tx bun.Tx, order string) error {
+				_, err := tx.NewInsert().Model(&Charge{OrderID: order, Cents: 1}).Exec(ctx)
+				return err
+			},
+			commit: bun.Tx.Commit, rollback: bun.Tx.Rollback,
+			nested: func(ctx context.Context, tx bun.Tx, f func(bun.Tx) error) error {
+				return tx.RunInTx(ctx, nil, func(_ context.Context, tx bun.Tx) error { return f(tx) })
+			},
+			own: func(ctx context.Context, f func(bun.Tx) error) error {
+				return app.RunInTx(ctx, nil, func(_ context.Context, tx bun.Tx) error { return f(tx) })
+			},
+		})
+	})
+}
+
+func TestSQLC(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database, store *sqlstore.Store) {
+		lifted, err := liftSQLC(store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, db, library[Tx]{
+			store: lifted,
+			charge: func(ctx context.Context, tx Tx, order string) error {
+				if db.dialect != sqlstore.SQLite { // the queries were generated for SQLite
+					_, err := tx.tx.ExecContext(ctx, `INSERT INTO charges (order_id, cents) VALUES ($1, 1)`, order)
+					return err
+				}
+				return tx.Charge(ctx, ledger.ChargeParams{OrderID: order, Cents: 1})
+			},
+			commit:   func(tx Tx) error { return tx.tx.Commit() },
+			rollback: func(tx Tx) error { return tx.tx.Rollback() },
+			nested: func(ctx context.Context, tx Tx, f func(Tx) error) error {
+				if _, err := tx.tx.ExecContext(ctx, `SAVEPOINT inner_one`); err != nil {
+					return err
+				}
+				err := f(tx)
+				if err != nil {
+					_, undo := tx.tx.ExecContext(ctx, `ROLLBACK TO SAVEPOINT inner_one`)
+					return errors.Join(err, undo)
+				}
+				_, err = tx.tx.ExecContext(ctx, `RELEASE SAVEPOINT inner_one`)
+				return err
+			},
+			own: func(ctx context.Context, f func(Tx) error) error {
+				tx, err := db.BeginTx(ctx, nil)
+				if err != nil {
+					return err
+				}
+				defer tx.Rollback()
+				if err := f(Tx{ledger.New(tx), tx}); err != nil {
+					return err
+				}
+				return tx.Commit()
+			},
+		})
+	})
+}
+
+var errUndo = errors.New("undo")
+
+func record(id string) []dedup.Record {
+	return []dedup.Record{{Key: dedup.Key{Consumer: "billing", ID: id}}}
+}
+
+// check runs what holds for every library, on one database.
+func check[TTx any](t *testing.T, db database, l library[TTx]) {
+	ctx, s := t.Context(), l.store
+	charges := func(t *testing.T, want string) {
+		t.Helper()
+		rows, err := db.QueryContext(ctx, `SELECT order_id FROM charges ORDER BY order_id`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		var all []string
+		for rows.Next() {
+			var one string
+			if err := rows.Scan(&one); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, one)
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(all, " "); got != want {
+			t.Errorf("charges: %s, want %s", got, want)
+		}
+		if _, err := db.ExecContext(ctx, `DELETE FROM charges`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	handle := func(id string, fn func(tx TTx) error) (ran bool, err error) {
+		err = s.InTx(ctx, record(id), func(tx TTx, c []dedup.Claim) error {
+			if ran = c[0].Verdict == dedup.First; !ran {
+				return nil
+			}
+			return fn(tx)
+		})
+		return ran, err
+	}
+
+	t.Run("claim and effect are one transaction", func(t *testing.T) {
+		charge := func(tx TTx) error { return l.charge(ctx, tx, "a") }
+		_, err := handle("a", func(tx TTx) error { return errors.Join(charge(tx), errUndo) })
+		if !errors.Is(err, errUndo) {
+			t.Fatal(err)
+		}
+		for i, first := range []bool{true, false} {
+			if ran, err := handle("a", charge); ran != first || err != nil {
+				t.Fatalf("delivery %d: ran %v, %v", i, ran, err)
+			}
+		}
+		charges(t, "a")
+	})
+
+	t.Run("a handler that commits or rolls back is found out", func(t *testing.T) {
+		for name, end := range map[string]func(TTx) error{"commits": l.commit, "rolls": l.rollback} {
+			_, err := handle(name, func(tx TTx) error {
+				if err := l.charge(ctx, tx, name); err != nil {
+					return err
+				}
+				return end(tx)
+			})
+			if !errors.Is(err, dedup.ErrTxEnded) {
+				t.Errorf("a handler that %s: %v", name, err)
+			}
+		}
+		charges(t, "commits")
+		if ran, err := handle("commits", func(TTx) error { return nil }); ran || err != nil {
+			t.Errorf("what was committed by the handler was claimed with it: ran %v, %v", ran, err)
+		}
+		if ran, err := handle("rolls", func(TTx) error { return nil }); !ran || err != nil {
+			t.Errorf("what was rolled back by the handler was not claimed: ran %v, %v", ran, err)
+		}
+	})
+
+	t.Run("a transaction within the handler's", func(t *testing.T) {
+		_, err := handle("nested", func(tx TTx) error {
+			if err := l.charge(ctx, tx, "outer"); err != nil {
+				return err
+			}
+			for name, fails := range map[string]error{"inner": nil, "undone": errUndo} {
+				err := l.nested(ctx, tx, func(tx TTx) error { return errors.Join(l.charge(ctx, tx, name), fails) })
+				if !errors.Is(err, fails) {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		charges(t, "inner outer")
+	})
+
+	t.Run("a swallowed error commits nothing without what failed", func(t *testing.T) {
+		_, err := handle("swallowed", func(tx TTx) error {
+			_ = l.charge(ctx, tx, "once")
+			_ = l.charge(ctx, tx, "once") // violates its constraint
+			return nil
+		})
+		if db.dialect == sqlstore.Postgres {
+			if !errors.Is(err, dedup.ErrTxEnded) {
+				t.Error(err)
+			}
+			charges(t, "")
+			return
+		}
+		if err != nil { // the statement alone was undone, which the handler has chosen to live with
+			t.Error(err)
+		}
+		charges(t, "once")
+	})
+
+	t.Run("enqueue", func(t *testing.T) {
+		for _, fails := range []error{errUndo, nil} {
+			_, err := handle("enqueue", func(tx TTx) error {
+				return errors.Join(s.Enqueue(ctx, tx, outbox.Message{ID: "1", Topic: "charges"}), fails)
+			})
+			if !errors.Is(err, fails) {
+				t.Fatal(err)
+			}
+		}
+		if stats, err := s.Stats(ctx); err != nil || stats.Pending != 1 {
+			t.Errorf("%d messages pending, %v", stats.Pending, err)
+		}
+	})
+
+	t.Run("claim in a transaction that the library began", func(t *testing.T) {
+		verdict := func(fails error) (v dedup.Verdict) {
+			err := l.own(ctx, func(tx TTx) error {
+				c, err := s.Claim(ctx, tx, record("own"))
+				if err == nil {
+					v = c[0].Verdict
+				}
+				return errors.Join(err, fails)
+			})
+			if !errors.Is(err, fails) {
+				t.Fatal(err)
+			}
+			return v
+		}
+		for i, want := range []dedup.Verdict{dedup.First, dedup.First, dedup.Duplicate} {
+			if got := verdict([]error{errUndo, nil, nil}[i]); got != want {
+				t.Errorf("claim %d: %v, want %v", i, got, want)
+			}
+		}
+	})
+
+	t.Run("outside of a transaction nothing is written", func(t *testing.T) {
+		if err := s.Enqueue(ctx, l.outside, outbox.Message{ID: "2", Topic: "charges"}); err == nil {
+			t.Error("enqueued outside of a transaction")
+		}
+		if _, err := s.Claim(ctx, l.outside, record("outside")); err == nil {
+			t.Error("claimed outside of a transaction")
+		}
+	})
+}
