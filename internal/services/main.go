@@ -40,6 +40,7 @@ var known = []server{
 	kafka{port: 21492, controllerPort: 21493},
 	mariadb{port: 21406},
 	rabbitmq{port: 21472, dist: 21473, epmd: 21474},
+	elasticmq{port: 21424},
 }
 
 func main() {
