@@ -1,0 +1,4 @@
+package awssqs
+
+// Decode lets tests read what a Publisher has sent.
+var Decode = decode

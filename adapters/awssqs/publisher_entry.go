@@ -1,0 +1,100 @@
+package awssqs
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+const (
+	maxBatch = 10
+	maxBytes = 1 << 20 // of a message and of a batch, attributes included
+)
+
+// entry is a message on its way, and where its answer goes.
+type entry struct {
+	types.SendMessageBatchRequestEntry
+	index int
+	bytes int
+}
+
+// newEntry returns message i as SQS wants it, or why it would never take it.
+func newEntry(m *outbox.Message, i int) (*entry, error) {
+	refuse := func(format string, args ...any) (*entry, error) {
+		return nil, outbox.Permanent(fmt.Errorf("awssqs: queue %s: "+format, append([]any{m.Topic}, args...)...))
+	}
+	e := &entry{index: i}
+	body, encoding := encodeBody(m.Payload)
+	attributes, err := encodeAttributes(m.Key, encoding, m.Headers)
+	if err != nil {
+		return refuse("%w", err)
+	}
+	id := strconv.Itoa(i)
+	e.Id, e.MessageBody, e.MessageAttributes = &id, &body, attributes
+	e.bytes = len(body) + attributesSize(attributes)
+	if e.bytes > maxBytes {
+		return refuse("the message has %d bytes with its attributes, and SQS takes %d; send less, such as a reference to where the rest is", e.bytes, maxBytes)
+	}
+	if strings.HasSuffix(m.Topic, fifoSuffix) {
+		if m.ID == "" {
+			return refuse("the message has no ID, and a FIFO queue would drop it as a repeat of others without; publish it through an outbox, which gives it one")
+		}
+		group, once := groupID(m), legalToken("", m.ID)
+		e.MessageGroupId, e.MessageDeduplicationId = &group, &once
+	}
+	return e, nil
+}
+
+// groupID is where a message stands in a FIFO queue: messages of one key in one group, others each in its own, no two keys in the
+// same, and no key in one of a message without.
+func groupID(m *outbox.Message) string {
+	if m.Key == "" {
+		return legalToken(keylessPrefix, m.ID)
+	}
+	if strings.HasPrefix(m.Key, keylessPrefix) {
+		return hashPrefix + hash(m.Key)
+	}
+	return legalToken("", m.Key)
+}
+
+const (
+	keylessPrefix = "txonce-id:"
+	hashPrefix    = "txonce-sha256:"
+)
+
+// token is what SQS takes as a group and as a deduplication id.
+var token = regexp.MustCompile("^[a-zA-Z0-9!\"#$%&'()*+,./:;<=>?@\\[\\\\\\]^_`{|}~-]{1,128}$")
+
+// legalToken is prefix and s where SQS takes that, else a hash of s. What looks like a hash is hashed too, so that no two get one token.
+func legalToken(prefix, s string) string {
+	if plain := prefix + s; token.MatchString(plain) && !strings.HasPrefix(s, hashPrefix) {
+		return plain
+	}
+	return prefix + hashPrefix + hash(s)
+}
+
+func hash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+// split makes batches that SQS takes.
+func split(entries []*entry) (batches [][]*entry) {
+	bytes := 0
+	for _, e := range entries {
+		last := len(batches) - 1
+		if last < 0 || len(batches[last]) == maxBatch || bytes+e.bytes > maxBytes {
+			batches, bytes, last = append(batches, nil), 0, last+1
+		}
+		batches[last] = append(batches[last], e)
+		bytes += e.bytes
+	}
+	return batches
+}

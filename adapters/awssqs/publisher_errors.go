@@ -1,0 +1,164 @@
+package awssqs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// blame is whose fault an answer of SQS is.
+type blame int
+
+const (
+	theServer  blame = iota // SQS's own, or the way there
+	theClient               // its credentials or its rate: all messages meet it
+	theQueue                // it is missing, or closed to this client, for now
+	theRequest              // what was sent
+	nobodyElse              // refused, and it is not known why
+)
+
+// blames are the codes of errors, without the prefix of the older protocol.
+var blames = map[string]blame{
+	"NonExistentQueue": theQueue, "QueueDoesNotExist": theQueue, "QueueDeletedRecently": theQueue,
+	"AccessDenied": theQueue, "AccessDeniedException": theQueue, "UnsupportedOperation": theQueue, "OverLimit": theQueue,
+	"KmsAccessDenied": theQueue, "KmsDisabled": theQueue, "KmsInvalidKeyUsage": theQueue, "KmsInvalidState": theQueue, "KmsNotFound": theQueue,
+	"KmsOptInRequired": theQueue, "KMS.AccessDeniedException": theQueue, "KMS.DisabledException": theQueue, "KMS.InvalidKeyUsageException": theQueue,
+	"KMS.InvalidStateException": theQueue, "KMS.NotFoundException": theQueue, "KMS.OptInRequired": theQueue,
+
+	"RequestThrottled": theClient, "KmsThrottled": theClient, "KMS.ThrottlingException": theClient, "Throttling": theClient, "ThrottlingException": theClient,
+	"ThrottledException": theClient, "TooManyRequestsException": theClient, "RequestLimitExceeded": theClient, "SlowDown": theClient,
+	"InvalidClientTokenId": theClient, "UnrecognizedClientException": theClient, "SignatureDoesNotMatch": theClient, "InvalidSignatureException": theClient,
+	"IncompleteSignature": theClient, "MissingAuthenticationToken": theClient, "MissingAuthenticationTokenException": theClient,
+	"ExpiredToken": theClient, "ExpiredTokenException": theClient, "RequestExpired": theClient, "OptInRequired": theClient, "InvalidSecurity": theClient,
+	"InvalidAccessKeyId": theClient, "NotAuthorized": theClient,
+
+	"InternalError": theServer, "InternalFailure": theServer, "InternalServerError": theServer, "ServiceUnavailable": theServer,
+	"ServiceUnavailableException": theServer, "RequestTimeout": theServer, "RequestTimeoutException": theServer,
+
+	"InvalidMessageContents": theRequest, "InvalidParameterValue": theRequest, "InvalidParameterCombination": theRequest, "MissingParameter": theRequest,
+	"InvalidParameterValueException": theRequest, "BatchRequestTooLong": theRequest, "InvalidAttributeValue": theRequest, "InvalidAttributeName": theRequest,
+	"MessageTooLong": theRequest, "EmptyValue": theRequest, "ValidationError": theRequest, "ValidationException": theRequest, "SerializationException": theRequest,
+}
+
+func plainCode(code string) string { return strings.TrimPrefix(code, "AWS.SimpleQueueService.") }
+
+// blameOf says whose fault err, of a whole request, is.
+func blameOf(err error) blame {
+	var answer smithy.APIError
+	if !errors.As(err, &answer) {
+		return theServer // connections, credentials that could not be had, checksums
+	}
+	if missingQueue(err) {
+		return theQueue
+	}
+	if b, known := blames[plainCode(answer.ErrorCode())]; known {
+		return b
+	}
+	var status interface{ HTTPStatusCode() int }
+	if answer.ErrorFault() == smithy.FaultServer || errors.As(err, &status) && status.HTTPStatusCode() >= 500 {
+		return theServer
+	}
+	return nobodyElse
+}
+
+func missingQueue(err error) bool {
+	var none *types.QueueDoesNotExist
+	var answer smithy.APIError
+	return errors.As(err, &none) || errors.As(err, &answer) && plainCode(answer.ErrorCode()) == "NonExistentQueue"
+}
+
+// classify is err, of a whole request to a queue, as the outbox wants it. action is the permission that the request needs.
+func classify(ctx context.Context, topic, action string, err error) error {
+	named := fmt.Errorf("awssqs: queue %s: %w", topic, err)
+	if ctx.Err() != nil {
+		named = fmt.Errorf("awssqs: queue %s: no answer; the message may have arrived: %w", topic, errors.Join(context.Cause(ctx), err))
+		if errors.Is(ctx.Err(), context.Canceled) { // the relay stops, which is nobody's fault
+			return named
+		}
+		return &outbox.UnavailableError{Err: named}
+	}
+	switch blameOf(err) {
+	case theServer, theClient:
+		return &outbox.UnavailableError{Err: named}
+	case theQueue:
+		return advise(named, action)
+	case theRequest:
+		return &batchError{err: outbox.Permanent(named)}
+	default:
+		return &batchError{err: named}
+	}
+}
+
+// advise says what can be done about a queue that takes nothing.
+func advise(err error, action string) error {
+	var answer smithy.APIError
+	switch errors.As(err, &answer); {
+	case missingQueue(err):
+		return fmt.Errorf("%w; create it, it is not created by publishing to it; or is the Client's region or account another one?", err)
+	case answer != nil && strings.HasPrefix(plainCode(answer.ErrorCode()), "AccessDenied"):
+		return fmt.Errorf("%w; allow this client %s on it", err, action)
+	default:
+		return err
+	}
+}
+
+// lookupFailed is err of looking a queue up: no message is at fault, whatever it is.
+func lookupFailed(ctx context.Context, topic string, err error) error {
+	if b := blameOf(err); ctx.Err() == nil && (b == theRequest || b == nobodyElse) {
+		return fmt.Errorf("awssqs: queue %s: look up its URL: %w", topic, err)
+	}
+	return classify(ctx, topic, "sqs:GetQueueUrl (or publish to its URL instead of its name)", err)
+}
+
+// refused is the answer to one entry of a batch.
+func refused(topic string, f *types.BatchResultErrorEntry, e *entry) error {
+	code, why := "", "no reason is given"
+	if f.Code != nil {
+		code = *f.Code
+	}
+	if f.Message != nil {
+		why = *f.Message
+	}
+	err := fmt.Errorf("awssqs: queue %s: refused: %w", topic, &smithy.GenericAPIError{Code: code, Message: why})
+	b, known := blames[plainCode(code)]
+	switch {
+	case known && b == theQueue:
+		return advise(err, "sqs:SendMessage")
+	case known && (b == theServer || b == theClient):
+		return &outbox.UnavailableError{Err: err}
+	case f.SenderFault:
+		return outbox.Permanent(fmt.Errorf("%w (the message has %d bytes with its attributes)", err, e.bytes))
+	case known: // SQS contradicts itself
+		return err
+	default:
+		return &outbox.UnavailableError{Err: err}
+	}
+}
+
+// batchError refuses a request, of which one message at least is at fault.
+type batchError struct{ err error }
+
+func (e *batchError) Error() string { return e.err.Error() }
+func (e *batchError) Unwrap() error { return e.err }
+
+func ofBatch(err error) bool {
+	var b *batchError
+	return errors.As(err, &b)
+}
+
+// alone is what err, of a request with nothing but e, says of e.
+func alone(err error, e *entry) error {
+	if b := (*batchError)(nil); errors.As(err, &b) {
+		err = b.err
+		if outbox.IsPermanent(err) {
+			err = outbox.Permanent(fmt.Errorf("%w (the message has %d bytes with its attributes)", err, e.bytes))
+		}
+	}
+	return err
+}
