@@ -2,6 +2,7 @@ package rabbitmq
 
 import (
 	"context"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -13,6 +14,7 @@ type Connection interface {
 	NotifyBlocked(receiver chan amqp.Blocking) chan amqp.Blocking
 	IsClosed() bool
 	Close() error
+	CloseDeadline(deadline time.Time) error // as Close, which waits for a server that may never answer
 }
 
 // Channel is a channel of it. *amqp.Channel implements it.

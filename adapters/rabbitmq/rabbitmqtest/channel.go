@@ -113,6 +113,10 @@ func (ch *channel) fail(err *amqp.Error) {
 	if ch.gone {
 		return
 	}
+	if !err.Recover {
+		ch.c.drop(err)
+		return
+	}
 	ch.leave()
 	ch.c.push(func() { ch.shutdown(err) })
 }

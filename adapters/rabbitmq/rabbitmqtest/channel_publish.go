@@ -90,13 +90,6 @@ func (ch *channel) PublishWithContext(ctx context.Context, exchange, key string,
 	return err
 }
 
-// breakOff is the client that gives up its connection.
-func (c *conn) breakOff(err *amqp.Error) {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	c.drop(err)
-}
-
 // receive is the server that gets p.
 func (ch *channel) receive(p Publish, header int, immediate bool) *amqp.Error {
 	c, s := ch.c, ch.c.s
@@ -160,9 +153,7 @@ func (ch *channel) receive(p Publish, header int, immediate bool) *amqp.Error {
 func (ch *channel) accept(p *Publish, immediate bool) (*exchange, *amqp.Error) {
 	s := ch.c.s
 	if immediate {
-		err := refuse(amqp.NotImplemented, "NOT_IMPLEMENTED - immediate=true")
-		ch.c.drop(err)
-		return nil, err
+		return nil, refuse(amqp.NotImplemented, "NOT_IMPLEMENTED - immediate=true")
 	}
 	if n := len(p.Message.Body); n > s.cfg.MaxMessageBytes {
 		return nil, refuse(amqp.PreconditionFailed, "PRECONDITION_FAILED - message size %d is larger than configured max size %d", n, s.cfg.MaxMessageBytes)

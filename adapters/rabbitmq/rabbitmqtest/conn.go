@@ -170,15 +170,26 @@ func (c *conn) forget() {
 	c.inbox = nil
 }
 
-// lost is the client that has heard nothing for too long. The server will learn of it when it reads again.
+// lost is the client that has heard nothing for too long.
 func (c *conn) lost() {
+	c.breakOff(&amqp.Error{Code: amqp.FrameError, Reason: "read tcp 127.0.0.1:5672: i/o timeout"})
+}
+
+// breakOff is the client that gives up. A server that does not read finds what was sent before when it reads again, and then
+// the end.
+func (c *conn) breakOff(err *amqp.Error) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	if c.gone || c.last {
+	if c.gone || c.deaf {
 		return
 	}
-	c.events, c.deaf = nil, true
-	c.end(&amqp.Error{Code: amqp.FrameError, Reason: "read tcp 127.0.0.1:5672: i/o timeout"})
+	c.events, c.last = nil, false
+	c.end(err)
+	c.deaf = true
+	if c.s.paused == nil && !c.blocked {
+		c.forget()
+		return
+	}
 	c.inbox = append(c.inbox, c.forget)
 }
 
@@ -263,4 +274,16 @@ func (c *conn) Close() error {
 		return c.why
 	}
 	return nil
+}
+
+// CloseDeadline implements rabbitmq.Connection. When the server has not answered by the deadline, the client breaks off.
+func (c *conn) CloseDeadline(deadline time.Time) error {
+	if c.closed.Load() {
+		return amqp.ErrClosed
+	}
+	late := time.AfterFunc(time.Until(deadline), func() {
+		c.breakOff(nil)
+	})
+	defer late.Stop()
+	return c.Close()
 }

@@ -225,7 +225,8 @@ func (s *Server) permit(operation, kind, name string) *amqp.Error {
 	return refuse(amqp.AccessRefused, "ACCESS_REFUSED - access to %s '%s' in vhost '/' refused for user 'guest'", kind, name)
 }
 
-// refuse is an error that closes a channel.
+// refuse is an error that closes a channel, or the connection if its code is a hard one.
 func refuse(code int, format string, args ...any) *amqp.Error {
-	return &amqp.Error{Code: code, Reason: fmt.Sprintf(format, args...), Server: true, Recover: true}
+	soft := code < amqp.FrameError && code != amqp.ConnectionForced && code != amqp.InvalidPath
+	return &amqp.Error{Code: code, Reason: fmt.Sprintf(format, args...), Server: true, Recover: soft}
 }

@@ -1,0 +1,102 @@
+package rabbitmq
+
+import (
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// record is a message on its way.
+type record struct {
+	call  *call
+	index int           // in it
+	done  chan struct{} // closed when it has its answer
+
+	exchange, key string
+	msg           amqp.Publishing
+	returned      *amqp.Return // no queue got it; guarded by line.mu
+}
+
+// destination is what a server may refuse.
+type destination struct{ exchange, key string }
+
+func (r *record) destination() destination { return destination{r.exchange, r.key} }
+
+// maxShort is how long AMQP's short strings can be: names, keys, and properties. amqp091-go ends the connection over a longer one.
+const maxShort = 255
+
+// newRecord makes what is sent of m, message i of c. Its error is for good.
+func (p *Publisher) newRecord(m *outbox.Message, c *call, i int) (*record, error) {
+	exchange, key := p.cfg.Route(m)
+	r := &record{call: c, index: i, done: make(chan struct{}), exchange: exchange, key: key}
+	named := func(format string, args ...any) error {
+		return outbox.Permanent(fmt.Errorf("rabbitmq: message %q to %s: "+format, append([]any{m.ID, r.where()}, args...)...))
+	}
+	switch n := len(m.Payload); {
+	case len(exchange) > maxShort || len(key) > maxShort:
+		return nil, named("the name of an exchange and a routing key have at most %d bytes", maxShort)
+	case len(m.ID) > maxShort:
+		return nil, named("its ID has %d bytes, and at most %d fit", len(m.ID), maxShort)
+	case n > p.cfg.MaxMessageBytes:
+		return nil, named("its payload has %d bytes, and PublisherConfig.MaxMessageBytes is %d; send less, or raise it and the server's max_message_size",
+			n, p.cfg.MaxMessageBytes)
+	}
+	headers, size := make(amqp.Table, len(m.Headers)+1), headerOverhead+len(m.ID)
+	add := func(name, value string) {
+		headers[name] = text(value)
+		size += 1 + len(name) + 5 + len(value)
+	}
+	for name, value := range m.Headers {
+		if len(name) > maxShort {
+			return nil, named("the name of header %.40q has %d bytes, and at most %d fit", name, len(name), maxShort)
+		}
+		add(name, value)
+	}
+	if m.Key != "" {
+		add(HeaderKey, m.Key)
+	}
+	contentType := m.Headers["content-type"]
+	if len(contentType) > maxShort {
+		contentType = "" // it is among the headers
+	}
+	if size += len(contentType); size > p.cfg.FrameBytes {
+		return nil, named("its headers and key have %d bytes, and must fit into one frame of %d (PublisherConfig.FrameBytes, the server's frame_max)",
+			size, p.cfg.FrameBytes)
+	}
+	r.msg = amqp.Publishing{
+		MessageId: m.ID, Headers: headers, ContentType: contentType, Body: m.Payload, DeliveryMode: amqp.Persistent, Timestamp: enqueued(m),
+	}
+	return r, nil
+}
+
+// headerOverhead is what the frame of a message's properties has beside headers and texts.
+const headerOverhead = 64
+
+// text is value as it is sent: other clients decode strings as UTF-8, and would spoil what is none.
+func text(value string) any {
+	if utf8.ValidString(value) {
+		return value
+	}
+	return []byte(value)
+}
+
+// enqueued is when m was enqueued, so that each publication of it is the same. Only the default layout says it.
+func enqueued(m *outbox.Message) time.Time {
+	at, err := time.Parse(time.RFC3339Nano, m.Headers[outbox.HeaderEnqueued])
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+// where names a destination in errors.
+func (r *record) where() string {
+	if r.exchange == "" {
+		return fmt.Sprintf("queue %q", r.key)
+	}
+	return fmt.Sprintf("exchange %q with routing key %q", r.exchange, r.key)
+}
