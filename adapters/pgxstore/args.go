@@ -11,7 +11,7 @@ import (
 
 // args are a row's parameters. Pointers are nil for NULL.
 type args struct {
-	key                  [16]byte
+	key                  pgtype.UUID
 	fingerprint          *int64
 	consumer, tenant, id *string
 	time                 *time.Time
@@ -20,7 +20,7 @@ type args struct {
 
 func (s *Store) args(row claims.Row) args {
 	rec := row.Record
-	a := args{key: row.Derived, fingerprint: fingerprint(rec.Fingerprint), seconds: rec.Keep().Seconds()}
+	a := args{key: pgUUID(row.Derived), fingerprint: fingerprint(rec.Fingerprint), seconds: rec.Keep().Seconds()}
 	if !s.cfg.Compact {
 		a.consumer, a.id = &rec.Key.Consumer, &rec.Key.ID
 		a.tenant = nonEmpty(rec.Key.Tenant)
@@ -47,7 +47,7 @@ func (s *Store) columns(rows []claims.Row, idleLimit *string) []any {
 	}
 	for i := range rows {
 		rec := &rows[i].Record
-		keys[i] = pgtype.UUID{Bytes: rows[i].Derived, Valid: true}
+		keys[i] = pgUUID(rows[i].Derived)
 		fingerprints[i], times[i] = rec.Fingerprint.Int64(), rec.Time
 		if s.cfg.Compact {
 			continue
@@ -62,6 +62,10 @@ func (s *Store) columns(rows []claims.Row, idleLimit *string) []any {
 	}
 	return []any{keys, fingerprints, times, ids, consumer, rows[0].Record.Keep().Seconds(), tenants, idleLimit, n}
 }
+
+// pgUUID is a key or another number of 16 bytes as pgx sends it in every mode: where it does not ask the server for the types
+// of parameters, as behind a pooler, it must know them from Go's, and of an array of bytes it does not.
+func pgUUID(b [16]byte) pgtype.UUID { return pgtype.UUID{Bytes: b, Valid: true} }
 
 func fingerprint(f dedup.Fingerprint) *int64 {
 	if f.IsZero() {

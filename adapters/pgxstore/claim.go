@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
@@ -171,7 +172,7 @@ func (c *claim) answers(ctx context.Context, tx pgx.Tx) ([]dedup.Claim, error) {
 		}
 	}
 	found := make([]dedup.Claim, len(c.plan.Rows))
-	var unprovable [][16]byte
+	var unprovable pgtype.FlatArray[pgtype.UUID]
 	duplicates := false
 	for i, row := range c.plan.Rows {
 		rec := row.Record
@@ -187,7 +188,7 @@ func (c *claim) answers(ctx context.Context, tx pgx.Tx) ([]dedup.Claim, error) {
 		found[i] = dedup.Claim{Verdict: dedup.First, Fingerprint: rec.Fingerprint, ExpiresAt: c.expires(rec)}
 		if !dedup.Provable(rec.Time, c.horizons[rec.Key.Consumer]) {
 			found[i].Verdict = dedup.Unprovable
-			unprovable = append(unprovable, row.Derived)
+			unprovable = append(unprovable, pgUUID(row.Derived))
 		}
 	}
 	if err := c.settle(ctx, tx, unprovable, duplicates); err != nil {
@@ -197,7 +198,7 @@ func (c *claim) answers(ctx context.Context, tx pgx.Tx) ([]dedup.Claim, error) {
 }
 
 // settle takes back what must not stay claimed, and makes duplicates as durable as the commits that they report.
-func (c *claim) settle(ctx context.Context, tx pgx.Tx, unprovable [][16]byte, duplicates bool) error {
+func (c *claim) settle(ctx context.Context, tx pgx.Tx, unprovable pgtype.FlatArray[pgtype.UUID], duplicates bool) error {
 	if len(unprovable) > 0 {
 		if _, err := tx.Exec(ctx, c.store.sql.Forget, unprovable); err != nil {
 			return c.store.claimError(err)

@@ -62,9 +62,14 @@ func (l *listener) leave() {
 	<-l.done
 }
 
-// listenUntilDone connects again and again. Where LISTEN does not work, as through a pooler in transaction mode, relays
-// poll.
+// listenUntilDone connects again and again. Through a pooler LISTEN would reach a session that is another client's next: there
+// relays poll.
 func (s *Store) listenUntilDone(ctx context.Context) {
+	if s.pooled.Load() && s.cfg.Direct == nil {
+		s.cfg.Logger.WarnContext(ctx, "pgxstore: Config.Pool leads through a pooler, where LISTEN does not work: commits of other processes "+
+			"are found by polling; set Config.Direct to how the database is reached without it")
+		return
+	}
 	rest := listenBackoff
 	for ctx.Err() == nil {
 		if s.listenOnce(ctx) {
@@ -86,11 +91,7 @@ func (s *Store) listenOnce(ctx context.Context) (listened bool) {
 	if err != nil {
 		return false
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = conn.Close(ctx)
-	}()
+	defer s.disconnect(ctx, conn)
 	for {
 		s.wakes.wake() // the first time for what nobody listened to
 		for {
@@ -108,13 +109,7 @@ func (s *Store) listenOnce(ctx context.Context) (listened bool) {
 func (s *Store) connectListener(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, listenLimit)
 	defer cancel()
-	pool := s.cfg.Pool.Config()
-	if pool.BeforeConnect != nil { // it may know the password of the hour
-		if err := pool.BeforeConnect(ctx, pool.ConnConfig); err != nil {
-			return nil, err
-		}
-	}
-	conn, err := pgx.ConnectConfig(ctx, pool.ConnConfig)
+	conn, err := s.connectDirect(ctx)
 	if err != nil {
 		return nil, err
 	}

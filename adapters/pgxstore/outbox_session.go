@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/outbox"
@@ -22,6 +23,9 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	if opts.TTL < time.Millisecond {
 		return nil, fmt.Errorf("pgxstore: SessionOptions.TTL %v is shorter than 1 ms", opts.TTL)
 	}
+	if err := s.checkPooler(ctx); err != nil {
+		return nil, err
+	}
 	if err := s.checkSettings(ctx); err != nil {
 		return nil, err
 	}
@@ -31,8 +35,7 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	if s.cfg.Outbox.Mode == OutboxWAL {
 		return s.openWAL(ctx, opts)
 	}
-	session := &session{store: s, name: text(opts.Name), ttl: opts.TTL, held: map[int]*shard{}}
-	rand.Read(session.owner[:]) // never fails
+	session := &session{store: s, owner: newOwner(), name: text(opts.Name), ttl: opts.TTL, held: map[int]*shard{}}
 	session.wake, session.stopWake = s.listen(ctx)
 	return session, nil
 }
@@ -40,7 +43,7 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 // session is one relay's hold. What the database says counts; what is remembered here only says where to look.
 type session struct {
 	store    *Store
-	owner    [16]byte
+	owner    pgtype.UUID
 	name     string
 	ttl      time.Duration
 	wake     <-chan struct{}
@@ -70,6 +73,13 @@ var (
 	_ outbox.Waker   = (*session)(nil)
 	_ outbox.Tidier  = (*session)(nil)
 )
+
+// newOwner returns a number that no other session has.
+func newOwner() pgtype.UUID {
+	var n [16]byte
+	rand.Read(n[:]) // never fails
+	return pgUUID(n)
+}
 
 // shard is one that the session holds, as far as it knows.
 type shard struct {

@@ -25,7 +25,11 @@ type outboxDB struct {
 
 func newOutboxDB(tb testing.TB, server func(testing.TB) string, conns int) *outboxDB {
 	tb.Helper()
-	dsn := testdb.Schema(tb, server(tb))
+	return newOutboxDBAt(tb, testdb.Schema(tb, server(tb)), conns)
+}
+
+func newOutboxDBAt(tb testing.TB, dsn string, conns int) *outboxDB {
+	tb.Helper()
 	pool := testPool(tb, dsn, conns)
 	if err := pgxstore.Migrate(tb.Context(), pool, ""); err != nil {
 		tb.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
@@ -25,10 +26,9 @@ func (s *Store) Park(ctx context.Context, tx pgx.Tx, letter consumer.DeadLetter)
 	if err != nil {
 		return fmt.Errorf("pgxstore: park: headers: %w", err)
 	}
-	var key *[16]byte
+	var key pgtype.UUID // NULL
 	if rec.Key.ID != "" {
-		k := [16]byte(rec.Key.Derive())
-		key = &k
+		key = pgUUID(rec.Key.Derive())
 	}
 	var created *time.Time
 	if !rec.Time.IsZero() {
@@ -39,7 +39,7 @@ func (s *Store) Park(ctx context.Context, tx pgx.Tx, letter consumer.DeadLetter)
 	if payload == nil {
 		payload = []byte{}
 	}
-	_, err = tx.Exec(ctx, s.sql.Park, [16]byte(letter.ID), key, rec.Key.Consumer, nonEmpty(rec.Key.Tenant), nonEmpty(rec.Key.ID),
+	_, err = tx.Exec(ctx, s.sql.Park, pgUUID(letter.ID), key, rec.Key.Consumer, nonEmpty(rec.Key.Tenant), nonEmpty(rec.Key.ID),
 		fingerprint(rec.Fingerprint), int64(rec.Keep()/time.Second), created, string(letter.Reason), text(letter.Cause),
 		text(msg.Topic), []byte(msg.Key), text(msg.Position), payload, string(headers), msg.Attempt)
 	return s.stepError("park", err)
@@ -55,7 +55,7 @@ func text(s string) string {
 
 // Take implements consumer.ParkingLot.
 func (s *Store) Take(ctx context.Context, tx pgx.Tx, id consumer.LetterID) error {
-	tag, err := tx.Exec(ctx, s.sql.Take, [16]byte(id))
+	tag, err := tx.Exec(ctx, s.sql.Take, pgUUID(id))
 	if err != nil {
 		return s.stepError("take letter", err)
 	}
@@ -108,9 +108,6 @@ func letter(row pgx.CollectableRow) (l consumer.DeadLetter, err error) {
 }
 
 // uuid is NULL for the zero ID.
-func uuid(id consumer.LetterID) *[16]byte {
-	if id == (consumer.LetterID{}) {
-		return nil
-	}
-	return (*[16]byte)(&id)
+func uuid(id consumer.LetterID) pgtype.UUID {
+	return pgtype.UUID{Bytes: id, Valid: id != consumer.LetterID{}}
 }

@@ -41,6 +41,9 @@ func (s *Store) Register(ctx context.Context, consumer string, window time.Durat
 			}
 		}
 	}()
+	if err := s.checkPooler(ctx); err != nil {
+		return err
+	}
 	if err := s.checkSettings(ctx); err != nil {
 		return err
 	}
@@ -135,7 +138,7 @@ func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found
 		return dedup.Claim{}, false, err
 	}
 	var row storedRow
-	rows, _ := s.cfg.Pool.Query(ctx, s.sql.Lookup, [16]byte(key.Derive()))
+	rows, _ := s.cfg.Pool.Query(ctx, s.sql.Lookup, pgUUID(key.Derive()))
 	_, err = pgx.ForEachRow(rows, row.dest(), func() error {
 		found = true
 		if other, readable := row.naturalKey(); readable && other != key {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
@@ -12,10 +13,10 @@ import (
 
 // existing reads rows into found.
 func (s *Store) existing(ctx context.Context, tx pgx.Tx, rows []claims.Row, found map[dedup.Derived]dedup.Claim) error {
-	keys := make([][16]byte, len(rows))
+	keys := make(pgtype.FlatArray[pgtype.UUID], len(rows))
 	asked := make(map[dedup.Derived]dedup.Key, len(rows))
 	for i, row := range rows {
-		keys[i] = row.Derived
+		keys[i] = pgUUID(row.Derived)
 		asked[row.Derived] = row.Record.Key
 	}
 	var results pgx.Rows

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/dedup"
@@ -20,6 +22,11 @@ import (
 type Config struct {
 	// Pool is the application's own pool, in whose database handlers write. Required; the Store does not close it.
 	Pool *pgxpool.Pool
+
+	// Direct is how LISTEN, and the replication of OutboxWAL, reach the database where Pool leads through a pooler in
+	// transaction mode, which has neither. Without it relays of other processes poll, which is said once, and OutboxWAL is
+	// refused. Defaults to connecting as Pool does.
+	Direct *pgx.ConnConfig
 
 	// Schema holds the tables of package migrations. Defaults to what search_path finds.
 	Schema string
@@ -46,6 +53,9 @@ type Config struct {
 	// off): a message whose effect it forgot is not delivered again. Defaults to false: Register fails with ErrNotDurable.
 	AllowAsyncCommit bool
 
+	// Logger gets one line for whatever a person should know. Defaults to slog.Default().
+	Logger *slog.Logger
+
 	// Outbox says how messages to publish are kept. Its zero value keeps them in a table.
 	Outbox OutboxConfig
 }
@@ -62,6 +72,8 @@ type Store struct {
 	names  claims.Names
 	flush  atomic.Bool   // a duplicate must write WAL, see dialect.Postgres.FlushDuplicate
 	spare  chan struct{} // above READ COMMITTED: leaves one of the pool's connections to read the horizon; else nil
+
+	poolerKnown, pooled atomic.Bool // see checkPooler
 
 	shards   atomic.Int64 // of the outbox; 0: not read yet
 	wakes    broadcaster
@@ -83,6 +95,9 @@ func New(cfg Config) (*Store, error) {
 	}
 	if err := cfg.Outbox.validate(); err != nil {
 		return nil, err
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
 	}
 	if cfg.IdleLimit == 0 {
 		cfg.IdleLimit = 5 * time.Minute
@@ -232,9 +247,9 @@ func (s *Store) Claim(ctx context.Context, tx pgx.Tx, recs []dedup.Record) ([]de
 
 // Forget implements dedup.Store.
 func (s *Store) Forget(ctx context.Context, tx pgx.Tx, keys ...dedup.Key) error {
-	derived := make([][16]byte, len(keys))
+	derived := make(pgtype.FlatArray[pgtype.UUID], len(keys))
 	for i, k := range keys {
-		derived[i] = k.Derive()
+		derived[i] = pgUUID(k.Derive())
 	}
 	_, err := tx.Exec(ctx, s.sql.Forget, derived)
 	return s.stepError("forget", err)
@@ -245,7 +260,7 @@ func (s *Store) SaveResult(ctx context.Context, tx pgx.Tx, key dedup.Key, result
 	if result == nil {
 		result = []byte{} // NULL says that none was saved
 	}
-	tag, err := tx.Exec(ctx, s.sql.SaveResult, [16]byte(key.Derive()), result)
+	tag, err := tx.Exec(ctx, s.sql.SaveResult, pgUUID(key.Derive()), result)
 	if err == nil && tag.RowsAffected() != 1 {
 		return fmt.Errorf("pgxstore: save result: %v is not claimed", key)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
@@ -35,14 +36,32 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// db is one schema.
+// db is one schema, or one database behind a pooler.
 type db struct {
-	dsn  string
+	place
 	pool *pgxpool.Pool
 }
 
+// place is where the tables of a test are.
+type place struct {
+	dsn     string
+	another func(t *testing.T) string                    // with nothing in it
+	forgets func(t *testing.T) string                    // this one, with asynchronous commits
+	faulty  func(t *testing.T, f deduptest.Fault) string // this one, where a COMMIT suffers f
+}
+
 func newDB(t *testing.T, server string) deduptest.DB[pgx.Tx] {
-	d := &db{dsn: testdb.Schema(t, server)}
+	dsn := testdb.Schema(t, server)
+	return newDBAt(t, place{
+		dsn:     dsn,
+		another: func(t *testing.T) string { return testdb.Schema(t, server) },
+		forgets: func(*testing.T) string { return dsn + "&synchronous_commit=off" },
+		faulty:  func(t *testing.T, f deduptest.Fault) string { return wireproxy.Postgres(t, dsn, f) },
+	})
+}
+
+func newDBAt(t *testing.T, at place) deduptest.DB[pgx.Tx] {
+	d := &db{place: at}
 	d.pool = testPool(t, d.dsn, 4)
 	if err := pgxstore.Migrate(t.Context(), d.pool, ""); err != nil {
 		t.Fatal(err)
@@ -62,16 +81,16 @@ func newDB(t *testing.T, server string) deduptest.DB[pgx.Tx] {
 		Wrote:       wrote,
 		Plant:       d.plant,
 		Connections: func(_ *testing.T, s dedup.Store[pgx.Tx]) int { return int(s.(*node).pool.Stat().AcquiredConns()) },
-		Faulty:      d.faulty,
-		NoSchema: func(t *testing.T) dedup.Store[pgx.Tx] {
-			return d.open(t, testdb.Schema(t, server), deduptest.Options{})
+		Faulty: func(t *testing.T, o deduptest.Options, f deduptest.Fault) dedup.Store[pgx.Tx] {
+			return d.open(t, at.faulty(t, f), o)
 		},
+		NoSchema: func(t *testing.T) dedup.Store[pgx.Tx] { return d.open(t, at.another(t), deduptest.Options{}) },
 		OldSchema: func(t *testing.T) dedup.Store[pgx.Tx] {
 			d.exec(t, `UPDATE txonce_schema SET version = version + 100`)
 			return d.open(t, d.dsn, deduptest.Options{})
 		},
 		NotDurable: func(t *testing.T) dedup.Store[pgx.Tx] {
-			return d.open(t, d.dsn+"&synchronous_commit=off", deduptest.Options{})
+			return d.open(t, at.forgets(t), deduptest.Options{})
 		},
 	}
 }
@@ -90,10 +109,6 @@ func (d *db) open(t *testing.T, dsn string, o deduptest.Options) dedup.Store[pgx
 		InFlightWait: o.Wait,
 		Compact:      o.Compact,
 	}), pool}
-}
-
-func (d *db) faulty(t *testing.T, o deduptest.Options, f deduptest.Fault) dedup.Store[pgx.Tx] {
-	return d.open(t, wireproxy.Postgres(t, d.dsn, f), o)
 }
 
 func (d *db) exec(t testing.TB, sql string, args ...any) {
@@ -156,7 +171,7 @@ func wrote(ctx context.Context, tx pgx.Tx) (yes bool, err error) {
 
 func (d *db) plant(t *testing.T, at dedup.Derived, k dedup.Key) {
 	d.exec(t, `INSERT INTO processed_messages (key, expires_at, consumer, tenant, id) VALUES ($1, now() + interval '1 day', $2, nullif($3, ''), $4)`,
-		[16]byte(at), k.Consumer, k.Tenant, k.ID)
+		pgtype.UUID{Bytes: at, Valid: true}, k.Consumer, k.Tenant, k.ID)
 }
 
 // misuses are the ways in which a handler can end or lose a pgx.Tx.

@@ -2,7 +2,6 @@ package pgxstore
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txonce/txonce/outbox"
 )
@@ -54,7 +54,7 @@ var (
 )
 
 func (s *Store) openWAL(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
-	state, err := s.slotState(ctx, s.cfg.Pool, [16]byte{})
+	state, err := s.slotState(ctx, s.cfg.Pool, pgtype.UUID{})
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +65,7 @@ func (s *Store) openWAL(ctx context.Context, opts outbox.SessionOptions) (outbox
 	if err != nil {
 		return nil, err
 	}
-	tables := &session{store: s, name: text(opts.Name), ttl: opts.TTL, held: map[int]*shard{}, stopWake: func() {}}
-	rand.Read(tables.owner[:]) // never fails
+	tables := &session{store: s, owner: newOwner(), name: text(opts.Name), ttl: opts.TTL, held: map[int]*shard{}, stopWake: func() {}}
 	w := &walSession{
 		store: s, tables: tables,
 		window: newWALWindow(shards, s.cfg.Outbox.WALMessages, s.cfg.Outbox.WALBytes),

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // CreateOutboxSlot creates what OutboxWAL needs: a publication of no tables, a logical replication slot, and the row by which
@@ -20,7 +21,7 @@ import (
 // max_slot_wal_keep_size bounds it, and then messages are lost. Watch outbox.Stats.SlotLag.
 func (s *Store) CreateOutboxSlot(ctx context.Context) error {
 	return s.slotTx(ctx, func(conn *pgx.Conn) error {
-		state, err := s.slotState(ctx, conn, [16]byte{})
+		state, err := s.slotState(ctx, conn, pgtype.UUID{})
 		if err != nil {
 			return err
 		}
@@ -36,7 +37,7 @@ func (s *Store) CreateOutboxSlot(ctx context.Context) error {
 // takes the hold from a living relay.
 func (s *Store) RepairOutboxSlot(ctx context.Context) (lost *SlotError, err error) {
 	err = s.slotTx(ctx, func(conn *pgx.Conn) error {
-		state, err := s.slotState(ctx, conn, [16]byte{})
+		state, err := s.slotState(ctx, conn, pgtype.UUID{})
 		if err != nil {
 			return err
 		}
@@ -180,7 +181,7 @@ type slotState struct {
 	lastSeq             int64
 }
 
-func (s *Store) slotState(ctx context.Context, on querier, owner [16]byte) (st slotState, err error) {
+func (s *Store) slotState(ctx context.Context, on querier, owner pgtype.UUID) (st slotState, err error) {
 	err = on.QueryRow(ctx, s.wal.State, owner).Scan(&st.slot, &st.reason, &st.mine, &st.token, &st.activePID,
 		&st.confirmed, &st.recorded, &st.now, &st.lastSeq)
 	return st, s.outboxError("slot", err)

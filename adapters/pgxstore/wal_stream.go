@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txonce/txonce/outbox"
 )
@@ -125,11 +126,14 @@ func (s *walSession) connect(ctx context.Context) (*walStream, error) {
 	return &walStream{conn: conn, net: conn.Conn(), prefix: "txonce:" + state.slot}, nil
 }
 
-// replicationConn connects as the pool does.
+// replicationConn connects as Config.Direct says, or else as the pool does.
 func (s *Store) replicationConn(ctx context.Context) (*pgconn.PgConn, error) {
 	pool := s.cfg.Pool.Config()
 	cfg := pool.ConnConfig.Copy()
-	if pool.BeforeConnect != nil {
+	switch {
+	case s.cfg.Direct != nil:
+		cfg = s.cfg.Direct.Copy()
+	case pool.BeforeConnect != nil:
 		if err := pool.BeforeConnect(ctx, cfg); err != nil {
 			return nil, err
 		}
@@ -158,7 +162,7 @@ func (s *Store) terminate(ctx context.Context, state slotState) error {
 		case <-ctx.Done():
 			return databaseError{fmt.Errorf("pgxstore: outbox: slot %q is still read by process %d of the server after pg_terminate_backend: %w", state.slot, pid, ctx.Err())}
 		}
-		now, err := s.slotState(ctx, s.cfg.Pool, [16]byte{})
+		now, err := s.slotState(ctx, s.cfg.Pool, pgtype.UUID{})
 		if err != nil {
 			return err
 		}

@@ -163,7 +163,8 @@ func RetryablePostgres(code string) bool {
 	switch code {
 	case "25P02": // a statement failed before this one: that one's code decides
 		return false
-	case "40001", "40P01", // serialisation failure, deadlock
+	case "26000", // a prepared statement is missing: a pooler gave this transaction another session
+		"40001", "40P01", // serialisation failure, deadlock
 		"40003", // statement completion unknown
 		"55P03": // a lock was not to be had in time
 		return true

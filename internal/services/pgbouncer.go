@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/jackc/pgx/v5"
@@ -20,6 +21,9 @@ type pgbouncer struct{ port int }
 
 //go:embed pgbouncer.ini
 var pgbouncerINI string
+
+//go:embed pgbouncer.users.txt
+var pgbouncerUsers string
 
 func (p pgbouncer) About() about {
 	return about{
@@ -80,8 +84,12 @@ func (p pgbouncer) Prepare(_ context.Context, dir string) (process, error) {
 	if err != nil {
 		return process{}, err
 	}
-	ini := filepath.Join(run.dir, "pgbouncer.ini")
-	if err := os.WriteFile(ini, []byte(pgbouncerINI), 0o644); err != nil {
+	ini, users := filepath.Join(run.dir, "pgbouncer.ini"), filepath.Join(run.dir, "users.txt")
+	err = errors.Join(
+		os.WriteFile(ini, []byte(strings.Replace(pgbouncerINI, "/etc/pgbouncer/users.txt", users, 1)), 0o644),
+		os.WriteFile(users, []byte(pgbouncerUsers), 0o644),
+	)
+	if err != nil {
 		return process{Outside: run.outside}, err
 	}
 	// SIGTERM is its immediate shutdown; on SIGINT it would wait for its clients.

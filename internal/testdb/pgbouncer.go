@@ -6,35 +6,35 @@ import (
 	"testing"
 )
 
-// PgBouncer creates a database on PostgreSQL 15 and returns its DSN through a PgBouncer in transaction mode, and without
-// it. The database is dropped when the test ends.
+// PgBouncer creates a schema on PostgreSQL 15, and returns the DSN of a superuser whose search_path is that schema alone,
+// through a PgBouncer in transaction mode and without it. Role and schema are dropped when the test ends.
 //
-// It is a database, where Schema is enough elsewhere, because a schema would have to be said in search_path: the pooler
-// refuses that as a parameter of the connection, and one session's SET is met by another client.
+// It takes a role, where a setting in the DSN is enough elsewhere: the pooler refuses search_path as a parameter of the
+// connection, and what one client sets for its session the next one meets.
 func PgBouncer(t testing.TB) (pooled, direct string) {
 	t.Helper()
 	pooler, server := postgres(t, "TXONCE_PGBOUNCER", "PgBouncer"), Postgres(t)
 	name := randomName(t) // no quoting needed, see there
-	if err := execute(t, server, "CREATE DATABASE "+name); err != nil {
+	if err := execute(t, server, "CREATE SCHEMA "+name+"; CREATE ROLE "+name+" SUPERUSER LOGIN; ALTER ROLE "+name+" SET search_path = "+name); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := execute(t, server, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+		if err := execute(t, server, "SET lock_timeout = '10s'; DROP SCHEMA "+name+" CASCADE; DROP ROLE "+name); err != nil {
 			t.Error(err)
 		}
 	})
-	return withDatabase(t, pooler, name), withDatabase(t, server, name)
+	return withUser(t, pooler, name), withUser(t, server, name)
 }
 
-// withDatabase replaces the database in a DSN of either form, URL or keywords.
-func withDatabase(t testing.TB, dsn, name string) string {
+// withUser replaces the user in a DSN of either form, URL or keywords.
+func withUser(t testing.TB, dsn, name string) string {
 	if !strings.Contains(dsn, "://") {
-		return dsn + " dbname=" + name
+		return dsn + " user=" + name
 	}
 	u, err := url.Parse(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.Path = "/" + name
+	u.User = url.User(name)
 	return u.String()
 }

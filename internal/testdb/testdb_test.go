@@ -176,8 +176,9 @@ func TestPgBouncer(t *testing.T) {
 		t.Errorf("%d clients were served by the processes %v; want all of them to be, by 20 at the most", clients, different)
 	}
 	var name string
-	query(t, connect(t, direct), "SELECT current_database()", &name)
-	if !strings.HasPrefix(name, "testpgbouncer_") {
-		t.Errorf("the database is %s, want one of the test's own", name)
+	for _, dsn := range []string{pooled, direct} {
+		if query(t, connect(t, dsn), "SELECT current_schema()", &name); !strings.HasPrefix(name, "testpgbouncer_") {
+			t.Errorf("the schema is %s, want one of the test's own", name)
+		}
 	}
 }

@@ -1,0 +1,78 @@
+package pgxstore_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/wireproxy"
+)
+
+// poolerModes are the values of default_query_exec_mode that work behind a PgBouncer in transaction mode.
+var poolerModes = []string{"exec", "simple_protocol", "cache_describe"}
+
+// TestStoreBehindPgBouncer is TestStore through a pooler: what a transaction needs it sets for itself alone, and what one
+// session would remember another one does not meet.
+func TestStoreBehindPgBouncer(t *testing.T) {
+	for _, mode := range poolerModes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			deduptest.TestStore(t, deduptest.Harness[pgx.Tx]{
+				New:        func(t *testing.T) deduptest.DB[pgx.Tx] { return newDBAt(t, behindPgBouncer(t, mode)) },
+				Isolations: []string{string(pgx.ReadCommitted), string(pgx.RepeatableRead), string(pgx.Serializable)},
+				Codes:      deduptest.PostgresCodes(),
+			})
+		})
+	}
+}
+
+func behindPgBouncer(t *testing.T, mode string) place {
+	through := func(dsn string) string { return dsn + "&default_query_exec_mode=" + mode }
+	pooled, direct := testdb.PgBouncer(t)
+	return place{
+		dsn: through(pooled),
+		another: func(t *testing.T) string {
+			pooled, _ := testdb.PgBouncer(t)
+			return through(pooled)
+		},
+		forgets: func(t *testing.T) string { // it is no parameter that the pooler would pass on
+			conn, err := pgx.Connect(t.Context(), direct)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close(context.WithoutCancel(t.Context()))
+			if _, err := conn.Exec(t.Context(), "ALTER ROLE "+conn.Config().User+" SET synchronous_commit = off"); err != nil {
+				t.Fatal(err)
+			}
+			fresh, _ := testdb.StartPgBouncer(t, direct)
+			return through(fresh)
+		},
+		// The cut is behind the pooler, which then has to say to a COMMIT what it does not know.
+		faulty: func(t *testing.T, f deduptest.Fault) string {
+			pooled, _ := testdb.StartPgBouncer(t, wireproxy.Postgres(t, direct, f))
+			return through(pooled)
+		},
+	}
+}
+
+// The outbox, its relays and the rotation of its generations, likewise.
+func TestOutboxBehindPgBouncer(t *testing.T) {
+	for name, cfg := range map[string]pgxstore.OutboxConfig{
+		"table":    {},
+		"rotating": {Mode: pgxstore.OutboxRotating, RotateEvery: 1},
+	} {
+		for _, mode := range poolerModes {
+			t.Run(name+"/"+mode, func(t *testing.T) {
+				t.Parallel()
+				testOutbox(t, cfg, func(t *testing.T) *outboxDB {
+					pooled, _ := testdb.PgBouncer(t)
+					return newOutboxDBAt(t, pooled+"&default_query_exec_mode="+mode, 6)
+				})
+			})
+		}
+	}
+}
