@@ -101,19 +101,19 @@ func (d *dispatcher) mayLook() bool {
 // nextLook is in how long there will be a reason to look, unless something happens before. Where all workers are busy that
 // is what happens.
 func (d *dispatcher) nextLook() time.Duration {
-	next := d.poll
-	if !d.retry.IsZero() && d.retry.Before(next) {
-		next = d.retry
-	}
-	in := max(time.Until(next), time.Until(d.pause))
-	if d.due {
-		in = time.Until(d.pause)
+	in := time.Until(d.pause)
+	if !d.due {
+		next := d.poll
+		if !d.retry.IsZero() && d.retry.Before(next) {
+			next = d.retry
+		}
+		in = max(in, time.Until(next), 0) // a poll that is overdue comes now
 	}
 	if sole := d.outlets.sole; sole != nil {
 		rest, _ := sole.resting()
 		in = max(in, rest)
 	}
-	if in <= 0 {
+	if d.due && in <= 0 {
 		return d.cfg.PollMax // and mayLook says no: a report will come
 	}
 	return in
@@ -180,9 +180,10 @@ func (d *dispatcher) takeWakes() {
 	}
 }
 
-// full reports whether a bound of Want kept further messages out. It may err: then the next poll finds them.
+// full reports whether there may be more. A session that has found half a batch need not have looked everywhere. It may err:
+// then the next poll finds what is left.
 func (d *dispatcher) full(msgs []Leased) bool {
-	if len(msgs) >= d.cfg.BatchSize {
+	if len(msgs) >= (d.cfg.BatchSize+1)/2 {
 		return true
 	}
 	bytes := 0

@@ -263,6 +263,42 @@ func TestRelayWorkersShareTheShards(t *testing.T) {
 	})
 }
 
+// A session may stop looking when it has found half a batch, so that such a batch is no sign that there is nothing more.
+func TestRelayLooksAgainAfterHalfABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, broker := outboxtest.NewMemory(), slow(100*time.Millisecond)
+		var msgs []outbox.Message
+		for i := range 2000 {
+			msgs = append(msgs, outbox.Message{ID: strconv.Itoa(i), Topic: "orders"})
+		}
+		enqueue(t, memory, msgs...)
+		began := time.Now()
+		_, stop := start(t, outbox.Config{Queue: halving{memory}, Publisher: broker, BatchSize: 100, Workers: 4, PollMin: time.Hour})
+		for stats(t, memory) != "0 pending, 0 parked, 0 waiting" && time.Since(began) < time.Hour {
+			<-time.After(10 * time.Millisecond)
+		}
+		if took := time.Since(began); took > 2*time.Second { // 40 batches of 0.1 s by 4 workers: 1 s
+			t.Errorf("2000 messages took %v, as if not all workers had worked", took)
+		}
+		stop()
+	})
+}
+
+// halving is a Queue whose sessions are content with half of what is wanted.
+type halving struct{ outbox.Queue }
+
+func (q halving) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+	s, err := q.Queue.Open(ctx, opts)
+	return halvingSession{s}, err
+}
+
+type halvingSession struct{ outbox.Session }
+
+func (s halvingSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+	want.Limit = (want.Limit + 1) / 2
+	return s.Session.Lease(ctx, want)
+}
+
 // A batch is bounded by bytes too; what did not fit in is leased at once, not by a poll.
 func TestRelayBatchBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

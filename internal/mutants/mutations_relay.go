@@ -58,4 +58,10 @@ var relayMutations = []mutation{
 		name: "relay: a batch's ids are per message", file: "consumer/scope.go", pkg: "consumer", run: "^TestOutboxIDsAreTheSameOnReExecution$", fails: "TestOutboxIDsAreTheSameOnReExecution", short: true,
 		edits: []edit{{`s.open[msg], s.ends = ctx, append(s.ends, end)`, `s.ends = append(s.ends, end)`}},
 	},
+	relaying("an overdue poll comes at once", "relay_dispatch.go", "TestRelayPollThatIsOverdueComesAtOnce", edit{
+		`if d.due && in <= 0 {`, `if in <= 0 {`,
+	}),
+	relaying("half a batch is no end", "relay_dispatch.go", "TestRelayLooksAgainAfterHalfABatch", edit{
+		`len(msgs) >= (d.cfg.BatchSize+1)/2`, `len(msgs) >= d.cfg.BatchSize`,
+	}),
 }

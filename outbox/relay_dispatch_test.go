@@ -1,0 +1,45 @@
+package outbox
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A batch may end in the very moment in which a poll falls due, and be looked at first: the poll comes at once then, and not
+// after PollMax.
+func TestRelayPollThatIsOverdueComesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := NewRelay(Config{Queue: struct{ Queue }{}, Publisher: struct{ Publisher }{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := newDispatcher(&session{Relay: r, queue: struct{ Session }{}}, untilStopped)
+		now := time.Now()
+		for _, test := range []struct {
+			name  string
+			due   bool
+			poll  time.Duration // from now
+			retry time.Duration // likewise; 0: none
+			pause time.Duration
+			want  time.Duration
+		}{
+			{name: "a poll to come", poll: time.Second, want: time.Second},
+			{name: "a poll overdue", poll: -time.Millisecond},
+			{name: "a poll now"},
+			{name: "a retry before it", poll: time.Second, retry: time.Millisecond, want: time.Millisecond},
+			{name: "a retry overdue", poll: time.Second, retry: -time.Millisecond},
+			{name: "not before the pause ends", poll: -time.Millisecond, pause: time.Minute, want: time.Minute},
+			{name: "due after the pause", due: true, pause: time.Minute, want: time.Minute},
+			{name: "due, but all workers are busy", due: true, want: r.cfg.PollMax},
+		} {
+			d.due, d.poll, d.pause, d.retry = test.due, now.Add(test.poll), now.Add(test.pause), time.Time{}
+			if test.retry != 0 {
+				d.retry = now.Add(test.retry)
+			}
+			if got := d.nextLook(); got != test.want {
+				t.Errorf("%s: looks in %v, want %v", test.name, got, test.want)
+			}
+		}
+	})
+}
