@@ -20,6 +20,7 @@ type claim struct {
 	store      *Store
 	plan       *claims.Plan
 	tx         *sql.Tx
+	own        bool                        // the transaction is the Store's
 	idleLimit  any                         // of the transaction; nil: the caller's own is left alone
 	registered map[claims.Window]time.Time // by this transaction: until when
 
@@ -136,6 +137,16 @@ func (c *claim) readInserted(rows *sql.Rows, err error) error {
 	})
 }
 
+// young reports that no inserted row can have been forgotten before.
+func (c *claim) young() bool {
+	for _, row := range c.plan.Rows {
+		if c.inserted[row.Derived] && !claims.Young(row.Record.Time, c.clock) {
+			return false
+		}
+	}
+	return true
+}
+
 // readForgotten reads up to when keys were forgotten, behind the columns of before.
 func (c *claim) readForgotten(row *sql.Row, before ...any) error {
 	var forgotten instant
@@ -244,4 +255,18 @@ func (c *claim) read(ctx context.Context, rows []claims.Row, found map[dedup.Der
 		found[d] = stored.claim()
 		return nil
 	})
+}
+
+// pingWait bounds the question whether a database that lets a claim wait answers at all.
+const pingWait = time.Second
+
+// waited says why n keys got no answer in time: another transaction holds one of them, or the database is away.
+func waited(ctx context.Context, cfg Config, err error, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, pingWait)
+	defer cancel()
+	ping := cfg.DB.PingContext(ctx)
+	if stats := cfg.DB.Stats(); ping != nil && (stats.MaxOpenConnections == 0 || stats.InUse < stats.MaxOpenConnections) {
+		return databaseError{fmt.Errorf("sqlstore: claim: %w (and the database does not answer: %w)", err, ping)}
+	}
+	return fmt.Errorf("%w: one or several of %d, for more than %v", dedup.ErrInFlight, n, cfg.InFlightWait)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// database is what PostgreSQL and SQLite differ in.
+// database is what PostgreSQL, SQLite and MySQL differ in.
 type database interface {
 	encoding
 	outboxDatabase
@@ -21,6 +21,8 @@ type database interface {
 	enter(ctx context.Context) (leave func(), err error)
 	// begin begins a transaction on conn that may write. ctx bounds the waiting, end what the driver does later.
 	begin(ctx, end context.Context, conn *sql.Conn, level sql.IsolationLevel) (*sql.Tx, error)
+	// restore is called once after begin, before conn goes back to its pool. ended: COMMIT or ROLLBACK was answered.
+	restore(ctx context.Context, conn *sql.Conn, ended bool)
 	// claim inserts those of rows that are not there, and reads after that how far was forgotten.
 	claim(ctx context.Context, c *claim, rows []claims.Row) error
 	// settle is called once per claim, when all is known. duplicates: the claim wrote nothing for some of its rows.
@@ -31,6 +33,12 @@ type database interface {
 	// useWindowsWithin registers windows for a claim within tx, a transaction of the caller's. It returns until when
 	// those are registered that this transaction itself has registered or found registered.
 	useWindowsWithin(ctx context.Context, s *Store, tx *sql.Tx, due []claims.Window) (map[claims.Window]time.Time, error)
+	// useWindow registers a window, and returns until when.
+	useWindow(ctx context.Context, db queryer, w claims.Window) (time.Time, error)
+	// saveResult reports whether the key was there.
+	saveResult(ctx context.Context, tx *sql.Tx, k [16]byte, result []byte) (found bool, err error)
+	// fits refuses a message of so many bytes, which the database would not take.
+	fits(bytes int) error
 	// patiently runs f, again and again where another connection is writing.
 	patiently(ctx context.Context, f func() error) error
 

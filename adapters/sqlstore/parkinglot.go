@@ -32,6 +32,9 @@ func (s *Store) Park(ctx context.Context, tx *sql.Tx, letter consumer.DeadLetter
 	if payload == nil {
 		payload = []byte{}
 	}
+	if err := s.db.fits(len(payload) + len(headers) + len(msg.Key)); err != nil {
+		return fmt.Errorf("%w (park a message of topic %q)", err, msg.Topic)
+	}
 	_, err = tx.ExecContext(ctx, s.db.statements().Park, s.db.key(letter.ID), key, text(rec.Key.Consumer), nullable(text(rec.Key.Tenant)),
 		nullable(text(rec.Key.ID)), fingerprint(rec.Fingerprint), int64(rec.Keep()/time.Second), s.db.time(claims.Ceil(rec.Time)),
 		text(string(letter.Reason)), text(letter.Cause), text(msg.Topic), []byte(msg.Key), text(msg.Position), payload, string(headers), msg.Attempt)

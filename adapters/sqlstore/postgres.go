@@ -24,7 +24,7 @@ type postgres struct {
 	flush    atomic.Bool  // a duplicate must write WAL, see dialect.Postgres.FlushDuplicate
 	shards   atomic.Int64 // see shardsIn; 0: not known yet
 	notifier outboxNotifier
-	spare    chan struct{} // above READ COMMITTED: leaves one of the pool's connections to read the horizon; else nil
+	spare    spare
 }
 
 func newPostgres(cfg Config) (database, error) {
@@ -33,34 +33,14 @@ func newPostgres(cfg Config) (database, error) {
 		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult, Lookup: q.Lookup,
 		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, Park: q.Park, Take: q.Take, Letters: q.Letters,
 	}}
-	switch cfg.Isolation {
-	case sql.LevelDefault, sql.LevelReadCommitted:
-	case sql.LevelRepeatableRead, sql.LevelSerializable:
-		switch most := cfg.DB.Stats().MaxOpenConnections; {
-		case most == 1:
-			return nil, fmt.Errorf("sqlstore: Config.Isolation %v needs a Config.DB of at least 2 connections", cfg.Isolation)
-		case most > 1:
-			d.spare = make(chan struct{}, most-1)
-		}
-	default:
-		return nil, fmt.Errorf("sqlstore: Config.Isolation %v: want Read Committed, Repeatable Read or Serializable", cfg.Isolation)
-	}
-	return d, nil
+	var err error
+	d.spare, err = newSpare(cfg)
+	return d, err
 }
 
 func (d *postgres) statements() *statements { return &d.shared }
 
-func (d *postgres) enter(ctx context.Context) (func(), error) {
-	if d.spare == nil {
-		return func() {}, ctx.Err()
-	}
-	select {
-	case d.spare <- struct{}{}:
-		return func() { <-d.spare }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
+func (d *postgres) enter(ctx context.Context) (func(), error) { return d.spare.enter(ctx) }
 
 func (d *postgres) begin(_, end context.Context, conn *sql.Conn, level sql.IsolationLevel) (*sql.Tx, error) {
 	if level == sql.LevelDefault {
@@ -68,6 +48,8 @@ func (d *postgres) begin(_, end context.Context, conn *sql.Conn, level sql.Isola
 	}
 	return conn.BeginTx(end, &sql.TxOptions{Isolation: level})
 }
+
+func (d *postgres) restore(context.Context, *sql.Conn, bool) {} // what is set ends with the transaction
 
 func (d *postgres) patiently(_ context.Context, f func() error) error { return f() }
 
@@ -95,23 +77,9 @@ func (d *postgres) insert(ctx context.Context, c *claim, rows []claims.Row) erro
 	results, err := c.tx.QueryContext(limited, d.sql.Claim, d.columns(rows, c.idleLimit)...)
 	err = c.readInserted(results, err)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return d.waited(ctx, err, len(rows))
+		return waited(ctx, d.cfg, err, len(rows))
 	}
 	return err
-}
-
-// pingWait bounds the question whether a database that lets a claim wait answers at all.
-const pingWait = time.Second
-
-// waited says why n keys got no answer in time: another transaction holds one of them, or the database is away.
-func (d *postgres) waited(ctx context.Context, err error, n int) error {
-	ctx, cancel := context.WithTimeout(ctx, pingWait)
-	defer cancel()
-	ping := d.cfg.DB.PingContext(ctx)
-	if stats := d.cfg.DB.Stats(); ping != nil && (stats.MaxOpenConnections == 0 || stats.InUse < stats.MaxOpenConnections) {
-		return databaseError{fmt.Errorf("sqlstore: claim: %w (and the database does not answer: %w)", err, ping)}
-	}
-	return fmt.Errorf("%w: one or several of %d, for more than %v", dedup.ErrInFlight, n, d.cfg.InFlightWait)
 }
 
 // settle makes duplicates as durable as the commits that they report.
@@ -160,13 +128,18 @@ func (d *postgres) prove(ctx context.Context, tx *sql.Tx, proof string) error {
 
 // useWindowsWithin registers on another connection, because a registration must not roll back with tx.
 func (d *postgres) useWindowsWithin(ctx context.Context, s *Store, _ *sql.Tx, due []claims.Window) (map[claims.Window]time.Time, error) {
-	if len(due) == 0 {
-		return nil, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, d.cfg.InFlightWait) // for callers that hold all of the pool's connections
-	defer cancel()
-	return nil, s.use(ctx, due)
+	return nil, s.useElsewhere(ctx, due)
 }
+
+func (d *postgres) useWindow(ctx context.Context, db queryer, w claims.Window) (time.Time, error) {
+	return useWindow(ctx, db, d.sql.UseWindow, w)
+}
+
+func (d *postgres) saveResult(ctx context.Context, tx *sql.Tx, k [16]byte, result []byte) (bool, error) {
+	return changed(tx.ExecContext(ctx, d.sql.SaveResult, d.key(k), result))
+}
+
+func (d *postgres) fits(int) error { return nil } // a value that is too long is refused by itself
 
 func (d *postgres) inFlight(err error) bool { return sqlState(err) == "55P03" }
 

@@ -61,6 +61,10 @@ func (s *Store) where() string {
 	switch {
 	case s.cfg.Dialect == SQLite:
 		return ""
+	case s.cfg.Dialect == MySQL && s.cfg.Schema == "":
+		return " in the DSN's database"
+	case s.cfg.Dialect == MySQL:
+		return fmt.Sprintf(" in database %q", s.cfg.Schema)
 	case s.cfg.Schema == "":
 		return " in search_path"
 	}
@@ -91,14 +95,32 @@ func (s *Store) use(ctx context.Context, due []claims.Window) error {
 	}
 	for _, w := range due {
 		asked := time.Now()
-		var until instant
-		err := s.db.patiently(ctx, func() error {
-			return s.cfg.DB.QueryRowContext(ctx, s.db.statements().UseWindow, w.Consumer, w.Seconds, dedup.UseFor.Seconds()).Scan(&until)
+		var until time.Time
+		err := s.db.patiently(ctx, func() (err error) {
+			until, err = s.db.useWindow(ctx, s.cfg.DB, w)
+			return err
 		})
 		if err != nil {
 			return s.claimError(fmt.Errorf("register consumer %q: %w", w.Consumer, err))
 		}
-		s.leases.Registered(w, until.Time, asked)
+		s.leases.Registered(w, until, asked)
 	}
 	return nil
+}
+
+// useElsewhere is use on another connection than that of a caller who may hold all of the pool's.
+func (s *Store) useElsewhere(ctx context.Context, due []claims.Window) error {
+	if len(due) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.InFlightWait)
+	defer cancel()
+	return s.use(ctx, due)
+}
+
+// useWindow is for databases whose statement returns what it wrote.
+func useWindow(ctx context.Context, db queryer, statement string, w claims.Window) (time.Time, error) {
+	var until instant
+	err := db.QueryRowContext(ctx, statement, w.Consumer, w.Seconds, dedup.UseFor.Seconds()).Scan(&until)
+	return until.Time, err
 }

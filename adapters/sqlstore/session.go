@@ -20,6 +20,7 @@ type session struct {
 	store  *Store
 	conn   *sql.Conn
 	tx     *sql.Tx
+	ended  bool            // its end was answered
 	end    context.Context // what the driver commits and rolls back under
 	cancel context.CancelFunc
 	leave  func()
@@ -66,6 +67,12 @@ func (t *session) close() {
 		_ = t.rollback() // a connection that cannot roll back is not used again
 	}
 	if t.conn != nil {
+		if t.tx != nil {
+			ctx, cancel := context.WithTimeout(t.end, t.store.answerWithin)
+			t.store.db.restore(ctx, t.conn, t.ended)
+			cancel()
+			t.tx = nil
+		}
 		t.conn.Close()
 	}
 	if t.leave != nil {
@@ -77,7 +84,9 @@ func (t *session) close() {
 func (t *session) rollback() error {
 	timer := time.AfterFunc(t.store.answerWithin, t.cancel)
 	defer timer.Stop()
-	return t.tx.Rollback()
+	err := t.tx.Rollback()
+	t.ended = t.ended || err == nil
+	return err
 }
 
 // commit commits. After an error that is not the handler's the outcome is unknown, or the transaction was rolled back.
@@ -87,6 +96,7 @@ func (t *session) commit() error {
 	err := t.tx.Commit()
 	switch {
 	case err == nil:
+		t.ended = true
 		return nil
 	case errors.Is(err, sql.ErrTxDone):
 		return errEnded
@@ -132,14 +142,15 @@ func (t *session) blame(err error, proof string) error {
 	ctx, cancel := context.WithTimeout(t.end, t.store.answerWithin)
 	defer cancel()
 	proven := t.store.db.prove(ctx, t.tx, proof)
-	// A statement that was cancelled or met a full disk may end the transaction on SQLite, and the connection elsewhere.
+	// A statement that was cancelled or met a full disk may end the transaction on SQLite, a deadlock does on MySQL, and the
+	// connection may be lost elsewhere.
 	excused := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || t.store.db.retryable(err)
 	switch {
 	case proven == nil, errors.Is(proven, errAborted):
 		return err
 	case errors.Is(proven, sql.ErrTxDone):
 		return fmt.Errorf("%w (the handler returned: %w)", errEnded, err)
-	case errors.Is(proven, dedup.ErrTxEnded) && !(excused && t.store.cfg.Dialect == SQLite):
+	case errors.Is(proven, dedup.ErrTxEnded) && !(excused && t.store.cfg.Dialect != Postgres):
 		return fmt.Errorf("%w (the handler returned: %w)", proven, err)
 	case excused:
 		return err

@@ -64,6 +64,8 @@ func (d *sqlite) begin(ctx, end context.Context, conn *sql.Conn, _ sql.Isolation
 	return tx, err
 }
 
+func (d *sqlite) restore(context.Context, *sql.Conn, bool) {}
+
 // patiently asks again while another process is writing, at irregular intervals, because nobody queues.
 func (d *sqlite) patiently(ctx context.Context, f func() error) error {
 	deadline := time.Now().Add(d.cfg.InFlightWait)
@@ -137,6 +139,16 @@ func (d *sqlite) useWindowsWithin(ctx context.Context, s *Store, tx *sql.Tx, due
 	}
 	return registered, nil
 }
+
+func (d *sqlite) useWindow(ctx context.Context, db queryer, w claims.Window) (time.Time, error) {
+	return useWindow(ctx, db, d.sql.UseWindow, w)
+}
+
+func (d *sqlite) saveResult(ctx context.Context, tx *sql.Tx, k [16]byte, result []byte) (bool, error) {
+	return changed(tx.ExecContext(ctx, d.sql.SaveResult, d.key(k), result))
+}
+
+func (d *sqlite) fits(int) error { return nil } // a value that is too long is refused by itself
 
 func (d *sqlite) inFlight(error) bool { return false } // BUSY is contention for the file, not for a key
 

@@ -19,6 +19,7 @@ type Dialect string
 const (
 	SQLite   Dialect = "sqlite"
 	Postgres Dialect = "postgres"
+	MySQL    Dialect = "mysql" // and MariaDB
 )
 
 // Config of a Store.
@@ -26,25 +27,26 @@ type Config struct {
 	// DB is the application's own pool, in whose database handlers write. Required; the Store does not close it.
 	DB *sql.DB
 
-	// Dialect is SQLite or Postgres. Required.
+	// Dialect is SQLite, Postgres or MySQL. Required.
 	Dialect Dialect
 
-	// Schema holds the tables of package migrations. PostgreSQL only. Defaults to what search_path finds.
+	// Schema holds the tables of package migrations. On MySQL it is the name of a database on the same server; SQLite has
+	// none. Defaults to what search_path finds, and on MySQL to the database of the DSN.
 	Schema string
 
-	// Isolation of transactions that InTx begins. PostgreSQL only. Above READ COMMITTED a conflict fails with a Retryable
-	// error, and a message older than an hour needs a second connection for a moment. Defaults to READ COMMITTED, whatever
-	// default_transaction_isolation says; SQLite is always serializable.
+	// Isolation of transactions that InTx begins. Above READ COMMITTED a conflict fails with a Retryable error, and a message
+	// older than an hour needs a second connection for a moment. Defaults to READ COMMITTED, whatever the database's own
+	// default is; SQLite is always serializable.
 	Isolation sql.IsolationLevel
 
 	// InFlightWait is how long a claim waits for a transaction that holds its key, and on SQLite for whoever is writing.
-	// At least 1 ms. Defaults to 5 s.
+	// At least 1 ms; MySQL, not MariaDB, rounds it up to seconds. Defaults to 5 s.
 	InFlightWait time.Duration
 
 	// IdleLimit is how long a transaction of InTx may stand idle between two statements before the server ends it, and so
-	// frees the claims of a process that is frozen or cut off. PostgreSQL only. A handler that waits for somebody else must
-	// need less. The session's own idle_in_transaction_session_timeout, if there is one, stands. At least 1 ms;
-	// negative: no limit. Defaults to 5 minutes.
+	// frees the claims of a process that is frozen or cut off. SQLite has no such limit. A handler that waits for somebody
+	// else must need less. The session's own idle_in_transaction_session_timeout, if there is one, stands; on MySQL, where
+	// it is wait_timeout in seconds, the shorter one does. At least 1 ms; negative: no limit. Defaults to 5 minutes.
 	IdleLimit time.Duration
 
 	// Compact leaves the columns consumer, tenant and id NULL: about 40 bytes less per key, and nobody can read the
@@ -52,7 +54,8 @@ type Config struct {
 	Compact bool
 
 	// AllowAsyncCommit accepts a database that may forget a commit after a crash (PostgreSQL: synchronous_commit off or
-	// local, fsync off; SQLite: synchronous below FULL, an in-memory database): a message whose effect it forgot is not
+	// local, fsync off; SQLite: synchronous below FULL, an in-memory database; MySQL: innodb_flush_log_at_trx_commit or
+	// sync_binlog other than 1): a message whose effect it forgot is not
 	// delivered again. Defaults to false: Register fails with dedup.ErrNotDurable.
 	AllowAsyncCommit bool
 
@@ -85,7 +88,7 @@ func New(cfg Config) (*Store, error) {
 	switch {
 	case cfg.DB == nil:
 		return nil, errors.New("sqlstore: Config.DB is required")
-	case strings.ContainsAny(cfg.Schema, "\"'\x00"):
+	case strings.ContainsAny(cfg.Schema, "\"'`\x00"):
 		return nil, fmt.Errorf("sqlstore: Config.Schema %q contains a quote or NUL", cfg.Schema)
 	case cfg.InFlightWait < 0, cfg.InFlightWait > 0 && cfg.InFlightWait < time.Millisecond:
 		return nil, fmt.Errorf("sqlstore: Config.InFlightWait %v is shorter than 1 ms", cfg.InFlightWait)
@@ -110,8 +113,10 @@ func New(cfg Config) (*Store, error) {
 		s.db, err = newSQLite(cfg)
 	case Postgres:
 		s.db, err = newPostgres(cfg)
+	case MySQL:
+		s.db, err = newMySQL(cfg)
 	default:
-		err = fmt.Errorf("sqlstore: Config.Dialect %q: want %q or %q", cfg.Dialect, SQLite, Postgres)
+		err = fmt.Errorf("sqlstore: Config.Dialect %q: want %q, %q or %q", cfg.Dialect, SQLite, Postgres, MySQL)
 	}
 	if err != nil {
 		return nil, err
@@ -147,7 +152,7 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx,
 		return false, err
 	}
 	defer t.close() // rolls back what was not committed, also on a panic or Goexit of fn
-	c := claim{store: s, plan: plan, tx: t.tx, idleLimit: s.idleLimit}
+	c := claim{store: s, plan: plan, tx: t.tx, own: true, idleLimit: s.idleLimit}
 	answers, err := c.make(ctx)
 	if errors.Is(err, errUncovered) {
 		return true, err
@@ -209,12 +214,8 @@ func (s *Store) SaveResult(ctx context.Context, tx *sql.Tx, key dedup.Key, resul
 	if result == nil {
 		result = []byte{} // NULL says that none was saved
 	}
-	done, err := tx.ExecContext(ctx, s.db.statements().SaveResult, s.db.key(key.Derive()), result)
-	if err != nil {
-		return s.statementError(err)
-	}
-	n, err := done.RowsAffected()
-	if err == nil && n != 1 {
+	found, err := s.db.saveResult(ctx, tx, key.Derive(), result)
+	if err == nil && !found {
 		return fmt.Errorf("sqlstore: save result: %v is not claimed", key)
 	}
 	return s.statementError(err)

@@ -4,13 +4,14 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/txonce/txonce/dedup"
 )
 
-// instant scans a time as PostgreSQL or SQLite keeps it. NULL is the zero time.
+// instant scans a time as PostgreSQL keeps it, or the others: in microseconds. NULL is the zero time.
 type instant struct{ time.Time }
 
 // Scan implements sql.Scanner.
@@ -22,6 +23,10 @@ func (t *instant) Scan(src any) error {
 		t.Time = v.UTC()
 	case int64:
 		t.Time = time.UnixMicro(v).UTC()
+	case []byte: // a number that came as text
+		n, err := strconv.ParseInt(string(v), 10, 64)
+		t.Time = time.UnixMicro(n).UTC()
+		return err
 	default:
 		return fmt.Errorf("sqlstore: a time arrived as %T", src)
 	}
@@ -93,6 +98,15 @@ func fingerprint(f dedup.Fingerprint) any {
 		return nil
 	}
 	return f.Int64()
+}
+
+// changed reports whether a statement changed a row.
+func changed(done sql.Result, err error) (bool, error) {
+	if err != nil {
+		return false, err
+	}
+	n, err := done.RowsAffected()
+	return n > 0, err
 }
 
 // each calls f for each of rows, and closes them.

@@ -1,0 +1,181 @@
+package dialect
+
+import "strings"
+
+// MySQL holds the statements for MySQL 8.0 and MariaDB 10.6 and later, in the order of a message's life. Keys and tokens come as
+// hexadecimal digits, lists of keys as one JSON text; times are microseconds since 1970 UTC, so that neither the session's
+// time zone nor the driver's settings touch them.
+//
+// Lists are joined in their order, key by key, with STRAIGHT_JOIN and FORCE INDEX: of IN (…) the optimizer may make a scan of
+// the whole table, and a scan that locks waits for rows that nobody asked for.
+type MySQL struct {
+	// Sessions.
+	Describe, Mark, Proof, LimitWait, RestoreWait string
+	// Claiming.
+	Claim, ClaimRow, ClaimAgain, Claimed, ClaimedOne string
+	Forgotten, Windows, Existing, Touch              string
+	Forget, SaveResult, Lookup                       string
+	// Windows and checks.
+	UseWindow, WindowUse, SchemaVersion, Settings, Tables, Columns string
+	// Dead letters.
+	Park, Take, Letters, SettledLetters, LockLetters, StillSettled, DropLetters string
+	// Sweeping.
+	SweepLease, SweepExpired, SweepEnd, SweepLock, SweepDelete, SweepDone string
+}
+
+// MySQLClock is the database's, at the beginning of a statement.
+const MySQLClock = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
+
+// mysqlKeys is a list of keys, from one parameter.
+const mysqlKeys = `JSON_TABLE(?, '$[*]' COLUMNS (k CHAR(32) CHARACTER SET latin1 PATH '$')) AS r`
+
+const (
+	mysqlByKey   = `FROM ` + mysqlKeys + ` STRAIGHT_JOIN @processed_messages AS p FORCE INDEX (PRIMARY) ON p.` + "`key`" + ` = UNHEX(r.k)`
+	mysqlByID    = `FROM ` + mysqlKeys + ` STRAIGHT_JOIN @dead_letters AS d FORCE INDEX (PRIMARY) ON d.id = UNHEX(r.k)`
+	mysqlLetters = `FROM @dead_letters AS d STRAIGHT_JOIN @processed_messages AS p FORCE INDEX (PRIMARY) ON p.` + "`key` = d.`key`"
+)
+
+// MySQLNames quotes the table names in statements: @ stands before each. An empty schema is the session's own database.
+func MySQLNames(schema string) func(sql string) string {
+	prefix := ""
+	if schema != "" {
+		prefix = "`" + strings.ReplaceAll(schema, "`", "``") + "`."
+	}
+	return strings.NewReplacer("@@", "@@", "@txonce_was_", "@txonce_was_", "@clock", MySQLClock, "@", prefix).Replace
+}
+
+// NewMySQL returns the statements for tables in the database schema.
+func NewMySQL(schema string) MySQL {
+	q := MySQLNames(schema)
+	return MySQL{
+		Describe: `SELECT version(), @@version_comment`,
+
+		// A savepoint goes with the transaction that it was made in, so that releasing it proves the transaction. It is gone
+		// after COMMIT and ROLLBACK, after a deadlock, which rolls everything back, and after DDL, which commits.
+		Mark:  `SAVEPOINT txonce_claimed`,
+		Proof: `RELEASE SAVEPOINT txonce_claimed`,
+
+		// For servers that do not know SET STATEMENT … FOR.
+		LimitWait:   `SET @txonce_was_lock_wait = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = `,
+		RestoreWait: `SET innodb_lock_wait_timeout = @txonce_was_lock_wait`,
+
+		// The claim: ClaimRow once per row, with commas, then ClaimAgain. It waits for a transaction that holds the key, and
+		// locks a row that stands, so that it cannot vanish before it is read. How many rows it reports depends on the
+		// driver's settings, and an update that changes nothing looks like an insert with some: only the token tells.
+		// A row is (key, token, time, window, fingerprint, consumer, tenant, id).
+		Claim:      q("INSERT INTO @processed_messages (`key`, token, expires_at, fingerprint, consumer, tenant, id) VALUES "),
+		ClaimRow:   q(`(UNHEX(?), UNHEX(?), GREATEST(@clock, ?) + ?, ?, ?, ?, ?)`),
+		ClaimAgain: " ON DUPLICATE KEY UPDATE `key` = `key`",
+
+		// Locking reads see the latest version of a row, also in a transaction whose snapshot is older.
+		Claimed:    q("SELECT p.`key`, p.token, @clock " + mysqlByKey + ` FOR UPDATE`),
+		ClaimedOne: q("SELECT `key`, token, @clock FROM @processed_messages WHERE `key` = UNHEX(?) FOR UPDATE"),
+
+		// How far was forgotten is read after the claim. A snapshot may be older than the claim: then on another connection.
+		Forgotten: q(`SELECT forgotten_until FROM @txonce_sweep`),
+
+		Windows: q(`SELECT window_seconds, first_run, used_until FROM @txonce_windows WHERE consumer = ?`),
+
+		Existing: q("SELECT p.`key`, p.fingerprint, p.expires_at, p.result, p.consumer, p.tenant, p.id " + mysqlByKey + ` FOR UPDATE`),
+
+		// A duplicate writes nothing, so its COMMIT waits for no replica, though the commit that it reports may not have
+		// reached one. A new token on its row makes it wait; nobody compares the old one any more.
+		Touch: q(`UPDATE ` + strings.TrimPrefix(mysqlByKey, "FROM ") + ` SET p.token = UNHEX(?)`),
+
+		Forget: q(`DELETE p ` + mysqlByKey),
+
+		SaveResult: q("UPDATE @processed_messages SET result = ? WHERE `key` = UNHEX(?)"),
+
+		Lookup: q("SELECT `key`, fingerprint, expires_at, result, consumer, tenant, id FROM @processed_messages WHERE `key` = UNHEX(?)"),
+
+		UseWindow: q(`INSERT INTO @txonce_windows (consumer, window_seconds, first_run, used_until) VALUES (?, ?, @clock, @clock + ?)
+ON DUPLICATE KEY UPDATE used_until = GREATEST(used_until, VALUES(used_until))`),
+		WindowUse: q(`SELECT used_until FROM @txonce_windows WHERE consumer = ? AND window_seconds = ?`),
+
+		SchemaVersion: q(`SELECT max(version) FROM @txonce_schema`),
+
+		// Names differ between servers and versions; those that a server does not have are left out.
+		Settings: `SHOW SESSION VARIABLES WHERE Variable_name IN ('autocommit', 'binlog_format', 'character_set_client',
+	'character_set_connection', 'character_set_results', 'innodb_flush_log_at_trx_commit', 'log_bin', 'max_allowed_packet', 'read_only',
+	'rpl_semi_sync_master_enabled', 'rpl_semi_sync_master_wait_point', 'rpl_semi_sync_source_enabled', 'rpl_semi_sync_source_wait_point',
+	'sql_mode', 'super_read_only', 'sync_binlog', 'transaction_read_only', 'tx_read_only')`,
+
+		Tables: `SELECT table_name, engine FROM information_schema.tables WHERE table_schema = COALESCE(?, DATABASE())
+	AND (table_name IN ('processed_messages', 'dead_letters') OR table_name LIKE 'txonce\_%' OR table_name LIKE 'outbox\_%')
+	AND table_type = 'BASE TABLE' AND engine <> 'InnoDB' ORDER BY table_name`,
+
+		Columns: `SELECT table_name, column_name, column_type, collation_name FROM information_schema.columns
+WHERE table_schema = COALESCE(?, DATABASE()) AND collation_name IS NOT NULL AND ((table_name, column_name) IN
+	(('processed_messages', 'key'), ('processed_messages', 'token'), ('dead_letters', 'id'), ('dead_letters', 'key'), ('txonce_windows', 'consumer')))
+ORDER BY table_name, column_name`,
+
+		Park: q("INSERT INTO @dead_letters (id, `key`, consumer, tenant, message_id, fingerprint, window_seconds, message_time," + `
+	reason, cause, topic, ordering_key, position, payload, headers, attempts, first_parked, last_parked)
+VALUES (UNHEX(?), UNHEX(?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, @clock, @clock)
+ON DUPLICATE KEY UPDATE times = times + 1, last_parked = VALUES(last_parked), reason = VALUES(reason), cause = VALUES(cause),
+	attempts = VALUES(attempts), position = VALUES(position), headers = VALUES(headers), message_time = VALUES(message_time),
+	window_seconds = VALUES(window_seconds), fingerprint = VALUES(fingerprint)`),
+
+		Take: q(`DELETE FROM @dead_letters WHERE id = UNHEX(?)`),
+
+		Letters: q(`SELECT d.id, d.consumer, d.tenant, d.message_id, d.fingerprint, d.window_seconds, d.message_time, d.reason, d.cause,
+	d.topic, d.ordering_key, d.position, d.payload, d.headers, d.attempts, d.times, d.first_parked, d.last_parked,
+	` + settled + ` AS settled
+FROM (SELECT UNHEX(?) AS id, CAST(? AS BINARY) AS consumer, CAST(? AS BINARY) AS reason, UNHEX(?) AS behind) AS want
+	CROSS JOIN @dead_letters AS d LEFT JOIN @processed_messages AS p ON p.` + "`key` = d.`key`" + `
+WHERE (want.id IS NULL OR d.id = want.id) AND (LENGTH(want.consumer) = 0 OR CAST(d.consumer AS BINARY) = want.consumer)
+	AND (LENGTH(want.reason) = 0 OR CAST(d.reason AS BINARY) = want.reason) AND (want.behind IS NULL OR d.id > want.behind)
+ORDER BY d.id LIMIT ?`),
+
+		// Letters that are settled are found, locked, looked at again and deleted: one statement for it all would wait for
+		// the claims that it joins.
+		SettledLetters: q(`SELECT d.id ` + mysqlLetters + ` WHERE ` + settled + ` LIMIT ?`),
+		LockLetters:    q(`SELECT d.id ` + mysqlByID + ` FOR UPDATE SKIP LOCKED`),
+		StillSettled: q(`SELECT d.id ` + mysqlByID + ` STRAIGHT_JOIN @processed_messages AS p FORCE INDEX (PRIMARY) ON p.` + "`key` = d.`key`" + `
+WHERE ` + settled),
+		DropLetters: q(`DELETE d ` + mysqlByID),
+
+		// The row stays locked until COMMIT, so there is never a second sweep.
+		SweepLease: q(`SELECT owner, lease_until, next_key, forgotten_until, @clock FROM @txonce_sweep FOR UPDATE SKIP LOCKED`),
+
+		// No index on expires_at: the next part of the table is read in the order of its key, without locks. Then what has
+		// expired is locked, but for rows that a handler holds, which are left for the next pass.
+		SweepExpired: q("SELECT `key`, expires_at FROM (SELECT `key`, expires_at FROM @processed_messages WHERE `key` > UNHEX(?) ORDER BY `key` LIMIT ?) AS part\n" +
+			"WHERE expires_at <= ? ORDER BY `key` LIMIT ?"),
+		SweepEnd:    q("SELECT count(*), max(`key`) FROM (SELECT `key` FROM @processed_messages WHERE `key` > UNHEX(?) ORDER BY `key` LIMIT ?) AS part"),
+		SweepLock:   q("SELECT p.`key`, p.expires_at " + mysqlByKey + ` WHERE p.expires_at <= ? FOR UPDATE SKIP LOCKED`),
+		SweepDelete: q(`DELETE p ` + mysqlByKey),
+
+		SweepDone: q(`UPDATE @txonce_sweep SET owner = ?, lease_until = ?, next_key = UNHEX(?), forgotten_until = ?`),
+	}
+}
+
+// RetryableMySQL reports that the server's error of that number is the database's fault, or passes by itself.
+func RetryableMySQL(number uint16) bool {
+	switch number {
+	case 1205, 1213, 3572, 1020, // a lock was not to be had in time, deadlock, NOWAIT, the snapshot is out of date
+		1180, 1181, 3101, // COMMIT and ROLLBACK failed; certification
+		1047,                               // the node is not part of its cluster
+		1040, 1129, 1135, 1203, 1226, 1637, // too many connections, threads, transactions
+		1021, 1030, 1037, 1038, 1041, 1114, 1206, // out of disk, memory, room for locks
+		1015, 1016, 1017, 1034, 1194, 1195, 1712, 1815, 1877, // I/O, corruption, internal errors
+		1053, 1077, 1079, 1105, // shutdown, unknown
+		1158, 1159, 1160, 1161, 1184, 1927, 4031, // connection
+		1317, 1969, 3024, // interrupted by an operator or a limit
+		1290, 1792, 1836, // read-only, as after a failover
+		1665, 1412, 1615, // binlog_format, a table that changes
+		// What a deployment brings: rights, tables, columns, syntax.
+		1044, 1045, 1046, 1049, 1054, 1064, 1109, 1142, 1143, 1146, 1227, 1305, 1370, 1449, 1698, 1820, 1862:
+		return true
+	}
+	return false
+}
+
+// RefusedMySQL reports that the user, the database's name or a permission is refused: what a person has to change.
+func RefusedMySQL(number uint16) bool {
+	switch number {
+	case 1044, 1045, 1049, 1130, 1142, 1143, 1227, 1698, 1820, 1862:
+		return true
+	}
+	return false
+}
