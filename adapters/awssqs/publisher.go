@@ -172,4 +172,3 @@ func unsent(ctx context.Context, topic string) error {
 	}
 	return &outbox.UnavailableError{Err: err}
 }
-

@@ -14,6 +14,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/awssqs"
 	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
+	"github.com/txonce/txonce/internal/testdb"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 )
@@ -94,7 +95,7 @@ type outages struct {
 	stop  func() (start func())
 }
 
-// eachServer runs test with the fake, in a bubble of its own for each case, and with ElasticMQ.
+// publisherHarness is for queues of one kind on the server that connect gives each case.
 func publisherHarness(fifo bool, connect func(t *testing.T) (creator, outages)) outboxtest.PublisherHarness {
 	var api creator // of the case that runs
 	var away outages
@@ -152,6 +153,15 @@ func TestPublisher(t *testing.T) {
 				})
 				h.Run = func(t *testing.T, c func(t *testing.T)) { synctest.Test(t, c) }
 				outboxtest.TestPublisher(t, h)
+			})
+			if testing.Short() {
+				return
+			}
+			t.Run("elasticmq", func(t *testing.T) {
+				outboxtest.TestPublisher(t, publisherHarness(fifo, func(t *testing.T) (creator, outages) {
+					client, g := through(t, testdb.SQS(t))
+					return client, outages{pause: g.hush, stop: g.close}
+				}))
 			})
 		})
 	}
