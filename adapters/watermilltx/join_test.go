@@ -1,0 +1,406 @@
+package watermilltx_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+
+	"github.com/txonce/txonce/adapters/watermilltx"
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
+)
+
+// topicOf is a topic of watermill-sql with one subscriber, which a Router closes.
+type topicOf struct {
+	*base
+	pub    *watermillsql.Publisher
+	sub    *watermillsql.Subscriber
+	name   string
+	offset func() int64
+}
+
+func schemaAdapter() watermillsql.DefaultPostgreSQLSchema {
+	return watermillsql.DefaultPostgreSQLSchema{GeneratePayloadType: func(string) string { return "BYTEA" }}
+}
+
+func newTopic(t *testing.T, b *base, ackDeadline time.Duration) *topicOf {
+	t.Helper()
+	pub, err := watermillsql.NewPublisher(b.db, watermillsql.PublisherConfig{SchemaAdapter: schemaAdapter(), AutoInitializeSchema: true}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &topicOf{base: b, pub: pub, name: "orders"}
+	o.sub = o.subscriber(ackDeadline)
+	if err := o.sub.SubscribeInitialize(o.name); err != nil {
+		t.Fatal(err)
+	}
+	o.offset = func() (n int64) {
+		err := b.db.QueryRow(`SELECT coalesce(max(offset_acked), 0) FROM watermill_offsets_orders`).Scan(&n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	return o
+}
+
+func (o *topicOf) subscriber(ackDeadline time.Duration) *watermillsql.Subscriber {
+	o.t.Helper()
+	sub, err := watermillsql.NewSubscriber(o.db, watermillsql.SubscriberConfig{
+		ConsumerGroup: "g", AckDeadline: &ackDeadline, PollInterval: 10 * time.Millisecond, ResendInterval: time.Millisecond, RetryInterval: 10 * time.Millisecond,
+		SchemaAdapter: schemaAdapter(), OffsetsAdapter: watermillsql.DefaultPostgreSQLOffsetsAdapter{},
+	}, nil)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return sub
+}
+
+func (o *topicOf) publish(ids ...string) {
+	o.t.Helper()
+	for _, id := range ids {
+		if err := o.pub.Publish(o.name, order(o.t, id)); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+}
+
+// run starts a Router with one handler, behind middlewares in this order.
+func (o *topicOf) run(t *testing.T, handler message.NoPublishHandlerFunc, middlewares ...message.HandlerMiddleware) {
+	t.Helper()
+	router := newRouter(t, watermill.NopLogger{})
+	router.AddConsumerHandler("billing", o.name, o.sub, handler).AddMiddleware(middlewares...)
+	startRouter(t, router)
+}
+
+// handlers of watermill-sql that know nothing of this package take the transaction like this.
+func joinedExec(msg *message.Message, query string) error {
+	tx, _ := watermillsql.TxFromContext(msg.Context())
+	_, err := tx.ExecContext(msg.Context(), query)
+	return err
+}
+
+func insertID(msg *message.Message) (id, query string) {
+	id, err := byID(watermilltx.ToMessage(msg))
+	if err != nil {
+		panic(err)
+	}
+	return id, `INSERT INTO effects (id) VALUES ('` + id + `')`
+}
+
+func joinConfig(b *base) watermilltx.Config[*sql.Tx] {
+	cfg := config(b, "billing")
+	cfg.Join = true
+	cfg.MaxAttempts = 50
+	return cfg
+}
+
+// The hazards are real: this is what watermill-sql does to a handler that has nothing between. If one of these fails, watermill
+// has changed for the better.
+func TestHazardsOfWatermillSQL(t *testing.T) {
+	if testing.Short() {
+		t.Log("-short: there is no watermill-sql without a server")
+		return
+	}
+	t.Run("insert, fail, retry gives two effects", func(t *testing.T) {
+		t.Parallel()
+		o := newTopic(t, newPostgres(t), 30*time.Second)
+		o.publish("1")
+		tries := 0
+		o.run(t, func(msg *message.Message) error {
+			_, query := insertID(msg)
+			if err := joinedExec(msg, query); err != nil {
+				return err
+			}
+			if tries++; tries == 1 {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		eventually(t, func() bool { return o.offset() == 1 })
+		o.wantEffects("1", "1")
+	})
+	t.Run("after an SQL error every retry fails", func(t *testing.T) {
+		t.Parallel()
+		o := newTopic(t, newPostgres(t), 30*time.Second)
+		o.publish("1")
+		var mu sync.Mutex
+		aborted, tries := 0, 0
+		o.run(t, func(msg *message.Message) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if tries++; tries == 1 {
+				return joinedExec(msg, `INSERT INTO missing VALUES (1)`)
+			}
+			_, query := insertID(msg)
+			err := joinedExec(msg, query)
+			if err != nil && strings.Contains(err.Error(), "25P02") {
+				aborted++
+			}
+			return err
+		})
+		eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return aborted >= 5 })
+	})
+	t.Run("half an effect is committed when AckDeadline passes", func(t *testing.T) {
+		t.Parallel()
+		o := newTopic(t, newPostgres(t), 300*time.Millisecond)
+		o.publish("1")
+		o.run(t, func(msg *message.Message) error {
+			_, query := insertID(msg)
+			if err := joinedExec(msg, query); err != nil {
+				return err
+			}
+			<-msg.Context().Done()
+			return msg.Context().Err()
+		})
+		eventually(t, func() bool { return len(o.effects()) > 0 })
+		if o.offset() != 0 {
+			t.Error("the message was acknowledged")
+		}
+	})
+}
+
+// TestJoinedAttempts is the same with a Middleware, and more.
+func TestJoinedAttempts(t *testing.T) {
+	if testing.Short() {
+		t.Log("-short: there is no watermill-sql without a server")
+		return
+	}
+	retry := middleware.Retry{MaxRetries: 2, InitialInterval: time.Millisecond}
+	for _, test := range []struct {
+		name string
+		fail func(msg *message.Message, try int) error // after the effect
+	}{
+		{"an error", func(_ *message.Message, try int) error { return failing(try, 5, errors.New("not yet")) }},
+		{"an SQL error", func(msg *message.Message, try int) error {
+			return failing(try, 5, joinedExecIf(msg, try <= 5, `INSERT INTO missing VALUES (1)`))
+		}},
+		{"an SQL error that is swallowed once", func(msg *message.Message, try int) error {
+			if try == 1 {
+				_ = joinedExec(msg, `SAVEPOINT mine; SELECT 1/0`)
+				return errors.New("of another kind")
+			}
+			return nil
+		}},
+		{"a panic", func(_ *message.Message, try int) error {
+			if try <= 2 {
+				panic("oh")
+			}
+			return nil
+		}},
+		{"COMMIT by the handler", func(msg *message.Message, try int) error {
+			if try == 1 {
+				tx, _ := watermillsql.TxFromContext(msg.Context())
+				if err := tx.Commit(); err == nil {
+					panic("the cursor did not refuse the handler's COMMIT")
+				}
+				return errors.New("committed")
+			}
+			return nil
+		}},
+		{"AckDeadline passes", func(msg *message.Message, try int) error {
+			if try <= 2 {
+				<-msg.Context().Done()
+				<-time.After(100 * time.Millisecond) // the COMMIT comes meanwhile
+				return msg.Context().Err()
+			}
+			return nil
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			o := newTopic(t, newPostgres(t), 700*time.Millisecond)
+			o.publish("1", "2", "3")
+			once := newMiddleware(t, joinConfig(o.base))
+			var mu sync.Mutex
+			tries := map[string]int{}
+			o.run(t, func(msg *message.Message) error {
+				id, query := insertID(msg)
+				if tx, ok := watermillsql.TxFromContext(msg.Context()); !ok || tx != watermilltx.Tx[*sql.Tx](msg.Context()) {
+					return consumer.Permanent(errors.New("Tx is not the subscriber's transaction"))
+				}
+				if err := joinedExec(msg, query); err != nil {
+					return err
+				}
+				mu.Lock()
+				tries[id]++
+				try := tries[id]
+				mu.Unlock()
+				if id != "2" {
+					return nil
+				}
+				return test.fail(msg, try)
+			}, retry.Middleware, once.Middleware)
+			eventually(t, func() bool { return o.offset() == 3 })
+			o.wantEffects("1", "2", "3")
+			if all := letters(t, once); len(all) != 0 {
+				t.Errorf("parked: %+v", all)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if tries["2"] < 2 {
+				t.Errorf("the message was tried %d times: nothing has failed", tries["2"])
+			}
+		})
+	}
+}
+
+func failing(try, tries int, err error) error {
+	if try <= tries {
+		return err
+	}
+	return nil
+}
+
+func joinedExecIf(msg *message.Message, yes bool, query string) error {
+	if !yes {
+		return nil
+	}
+	return joinedExec(msg, query)
+}
+
+// Close of the subscriber commits what a running handler has written so far, unless something is in the way.
+func TestJoinedClose(t *testing.T) {
+	if testing.Short() {
+		t.Log("-short: there is no watermill-sql without a server")
+		return
+	}
+	for _, joins := range []bool{false, true} {
+		t.Run(fmt.Sprint("with Join ", joins), func(t *testing.T) {
+			o := newTopic(t, newPostgres(t), 30*time.Second)
+			o.publish("1")
+			var middlewares []message.HandlerMiddleware
+			if joins {
+				middlewares = append(middlewares, newMiddleware(t, joinConfig(o.base)).Middleware)
+			}
+			running := make(chan struct{}, 1)
+			router := newRouter(t, watermill.NopLogger{})
+			router.AddConsumerHandler("billing", o.name, o.sub, func(msg *message.Message) error {
+				_, query := insertID(msg)
+				if err := joinedExec(msg, query); err != nil {
+					return err
+				}
+				running <- struct{}{}
+				<-msg.Context().Done()
+				<-time.After(200 * time.Millisecond)
+				return joinedExec(msg, `INSERT INTO effects (id) VALUES ('the other half')`)
+			}).AddMiddleware(middlewares...)
+			done := make(chan error, 1)
+			go func() { done <- router.Run(context.WithoutCancel(t.Context())) }()
+			<-running
+			if err := router.Close(); err != nil {
+				t.Error(err)
+			}
+			<-done
+			if !joins {
+				o.wantEffects("1") // the hazard: the message is not acknowledged, and half of its effect stands
+				return
+			}
+			o.wantEffects()
+
+			o.sub = o.subscriber(30 * time.Second)
+			o.run(t, func(msg *message.Message) error {
+				_, query := insertID(msg)
+				return joinedExec(msg, query)
+			}, newMiddleware(t, func() watermilltx.Config[*sql.Tx] {
+				cfg := joinConfig(o.base)
+				cfg.Store = o.node() // another process
+				return cfg
+			}()).Middleware)
+			eventually(t, func() bool { return o.offset() == 1 })
+			o.wantEffects("1")
+		})
+	}
+}
+
+// A key that somebody claims after watermill-sql's transaction has begun cannot be seen in it: it is given up, and the next one sees it.
+func TestJoinedSerializationFailure(t *testing.T) {
+	if testing.Short() {
+		t.Log("-short: there is no watermill-sql without a server")
+		return
+	}
+	o := newTopic(t, newPostgres(t), 20*time.Second)
+	o.publish("1", "2")
+	once := newMiddleware(t, joinConfig(o.base))
+	claim := sync.OnceValue(func() error { // as another node does that has got message 2 from elsewhere
+		rec := dedup.Record{Key: dedup.Key{Consumer: "billing", ID: "2"}, Fingerprint: dedup.FingerprintOf([]byte(`{"order_id":"2"}`))}
+		return o.node().InTx(context.Background(), []dedup.Record{rec}, func(tx *sql.Tx, _ []dedup.Claim) error {
+			_, err := tx.Exec(`INSERT INTO effects (id) VALUES ('2 elsewhere')`)
+			return err
+		})
+	})
+	began := time.Now()
+	o.run(t, func(msg *message.Message) error {
+		id, query := insertID(msg)
+		if id == "1" {
+			if err := claim(); err != nil {
+				return err
+			}
+		}
+		return joinedExec(msg, query)
+	}, once.Middleware)
+	eventually(t, func() bool { return o.offset() == 2 })
+	o.wantEffects("1", "2 elsewhere")
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("it took %v, until AckDeadline had passed", took)
+	}
+}
+
+// A message that is given up on is parked and acknowledged, and the others go on; what was produced is there.
+func TestJoinedParkAndProduce(t *testing.T) {
+	if testing.Short() {
+		t.Log("-short: there is no watermill-sql without a server")
+		return
+	}
+	o := newTopic(t, newPostgres(t), 20*time.Second)
+	o.publish("1", "poison", "1", "2")
+	cfg := joinConfig(o.base)
+	cfg.Topic = nil
+	once := newMiddleware(t, cfg)
+	router := newRouter(t, watermill.NopLogger{})
+	router.AddHandler("billing", o.name, o.sub, "charges", &recorder{}, func(msg *message.Message) ([]*message.Message, error) {
+		if id, query := insertID(msg); id == "poison" {
+			return nil, errors.Join(joinedExec(msg, query), consumer.Permanent(errors.New("never")))
+		}
+		return charge(msg)
+	}).AddMiddleware(once.Middleware)
+	startRouter(t, router)
+	eventually(t, func() bool { return o.offset() == 4 })
+	o.wantEffects("1", "2")
+	all := letters(t, once)
+	if len(all) != 1 || all[0].Record.Key.ID != "poison" {
+		t.Errorf("letters %+v", all)
+	}
+	var payloads []string
+	for _, m := range o.wantPublished(2) {
+		payloads = append(payloads, string(m.Payload))
+	}
+	slices.Sort(payloads)
+	if !slices.Equal(payloads, []string{"charged 1", "charged 2"}) {
+		t.Errorf("published %q", payloads)
+	}
+}
+
+// Join needs a message with a transaction, and says so.
+func TestJoinWithoutTransaction(t *testing.T) {
+	b := newSQLite(t)
+	cfg := config(b, "billing")
+	cfg.Join = true
+	_, err := newMiddleware(t, cfg).Middleware(charge)(order(t, "1"))
+	wantRetry(t, err, true)
+	if !strings.Contains(err.Error(), "watermill-sql/v3's subscriber") {
+		t.Errorf("error %v", err)
+	}
+	b.wantEffects()
+}

@@ -1,0 +1,383 @@
+package watermilltx_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/txonce/txonce/adapters/watermilltx"
+	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/outboxtest"
+)
+
+// inMemory is a watermill publisher and its broker.
+type inMemory struct {
+	mu     sync.Mutex
+	topics map[string][]*message.Message
+	down   bool
+	silent chan struct{} // closed when it speaks again; nil: it does
+	calls  int           // that run
+}
+
+var errTooLarge = errors.New("message too large")
+
+const tooLarge = 100_000
+
+// Publish waits in vain as a broker's client without context does.
+func (b *inMemory) Publish(topic string, msgs ...*message.Message) error {
+	b.mu.Lock()
+	silent := b.silent
+	b.calls++
+	b.mu.Unlock()
+	if silent != nil {
+		<-silent
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.calls--
+	if b.down {
+		return fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
+	}
+	if b.topics[topic] == nil {
+		return errors.New("no such topic")
+	}
+	for _, m := range msgs {
+		if len(m.Payload) >= tooLarge {
+			return errTooLarge
+		}
+		b.topics[topic] = append(b.topics[topic], m)
+	}
+	return nil
+}
+
+func (b *inMemory) Close() error { return nil }
+
+func (b *inMemory) set(down bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.down = down
+}
+
+func (b *inMemory) hush() (resume func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	silent := make(chan struct{})
+	b.silent = silent
+	return func() {
+		b.mu.Lock()
+		b.silent = nil
+		b.mu.Unlock()
+		close(silent)
+	}
+}
+
+// permanent classifies what the tests' brokers refuse for good.
+func permanent(topic string, err error) error {
+	var refused *pgconn.PgError
+	if errors.Is(err, errTooLarge) || errors.As(err, &refused) && refused.Code == "23514" {
+		return outbox.Permanent(fmt.Errorf("topic %q: %w", topic, err))
+	}
+	return watermilltx.Classify(topic, err)
+}
+
+// toOutbox is a message as a reader finds it.
+func toOutbox(topic string, raw *message.Message) outbox.Message {
+	msg := watermilltx.ToMessage(raw)
+	return outbox.Message{Topic: topic, Key: msg.Key, Payload: msg.Payload, Headers: msg.Headers}
+}
+
+func unsafePublishers() []outboxtest.Unsafe {
+	return []outboxtest.Unsafe{{Setting: "gochannel.GoChannel", New: func(*testing.T) error {
+		_, err := watermilltx.NewPublisher(watermilltx.PublisherConfig{Publisher: gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)})
+		return err
+	}}}
+}
+
+func oversize(m outbox.Message) outbox.Message {
+	m.Payload = make([]byte, tooLarge)
+	return m
+}
+
+// TestPublisher is the suite, on a publisher in memory and on watermill-sql.
+func TestPublisher(t *testing.T) {
+	t.Run("in memory", func(t *testing.T) {
+		var broker *inMemory
+		outboxtest.TestPublisher(t, outboxtest.PublisherHarness{
+			New: func(t *testing.T) outbox.Publisher {
+				broker = &inMemory{topics: map[string][]*message.Message{}}
+				return newPublisher(t, watermilltx.PublisherConfig{Publisher: broker, Classify: permanent})
+			},
+			Topic: func(t *testing.T) string {
+				broker.topics[t.Name()] = []*message.Message{}
+				return t.Name()
+			},
+			Read: func(_ *testing.T, topic string, _ int) (msgs []outbox.Message) {
+				broker.mu.Lock()
+				defer broker.mu.Unlock()
+				for _, m := range broker.topics[topic] {
+					msgs = append(msgs, toOutbox(topic, m))
+				}
+				return msgs
+			},
+			Oversize: oversize, Unroutable: func(t *testing.T) string { return t.Name() + "-missing" }, Unsafe: unsafePublishers(),
+			Pause: func(*testing.T) func() { return broker.hush() },
+			Stop: func(*testing.T) func() {
+				broker.set(true)
+				return func() { broker.set(false) }
+			},
+			Run: synctest.Test,
+		})
+	})
+	t.Run("watermill-sql", func(t *testing.T) {
+		if testing.Short() {
+			t.Log("-short: there is no watermill-sql without a server")
+			return
+		}
+		dsn := testdb.Schema(t, testdb.Postgres(t))
+		control, err := sql.Open("pgx", dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { control.Close() })
+		var way *gate // of the case that runs
+		table := schemaAdapter()
+		outboxtest.TestPublisher(t, outboxtest.PublisherHarness{
+			New: func(t *testing.T) outbox.Publisher {
+				way = &gate{}
+				cfg, err := pgx.ParseConfig(dsn)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cfg.DialFunc = way.dial
+				db := stdlib.OpenDB(*cfg)
+				t.Cleanup(func() { db.Close() })
+				pub, err := watermillsql.NewPublisher(db, watermillsql.PublisherConfig{SchemaAdapter: table}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return newPublisher(t, watermilltx.PublisherConfig{Publisher: pub, Classify: permanent})
+			},
+			Topic: func(t *testing.T) string {
+				topic := "t" + strings.ReplaceAll(newUUID(), "-", "")
+				for _, q := range table.SchemaInitializingQueries(topic) {
+					if _, err := control.Exec(q.Query); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if _, err := control.Exec(fmt.Sprintf(`ALTER TABLE %s ADD CHECK (length(payload) < %d)`, table.MessagesTable(topic), tooLarge)); err != nil {
+					t.Fatal(err)
+				}
+				return topic
+			},
+			Read: func(t *testing.T, topic string, _ int) (msgs []outbox.Message) {
+				<-time.After(100 * time.Millisecond) // what was on its way when it was given up
+				rows, err := control.Query(`SELECT "offset", 1, uuid, payload, metadata FROM ` + table.MessagesTable(topic) + ` ORDER BY "offset"`)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer rows.Close()
+				for rows.Next() {
+					row, err := table.UnmarshalMessage(rows)
+					if err != nil {
+						t.Fatal(err)
+					}
+					msgs = append(msgs, toOutbox(topic, row.Msg))
+				}
+				return msgs
+			},
+			Oversize: oversize, Unroutable: func(*testing.T) string { return "missing" }, Unsafe: unsafePublishers(),
+			Pause: func(t *testing.T) func() {
+				tx, err := control.Begin()
+				if err != nil {
+					t.Fatal(err)
+				}
+				rows, err := control.Query(`SELECT quote_ident(relname) FROM pg_class WHERE relname LIKE 'watermill_t%' AND relkind = 'r' AND pg_table_is_visible(oid)`)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer rows.Close()
+				for rows.Next() {
+					var name string
+					if err := rows.Scan(&name); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := tx.Exec(`LOCK TABLE ` + name + ` IN ACCESS EXCLUSIVE MODE`); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return func() {
+					if err := tx.Rollback(); err != nil {
+						t.Error(err)
+					}
+				}
+			},
+			Stop: func(*testing.T) func() { return way.close() },
+		})
+	})
+}
+
+// gate is the way to a server, which can be closed.
+type gate struct {
+	mu     sync.Mutex
+	closed bool
+	conns  []net.Conn
+}
+
+func (g *gate) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err == nil {
+		g.conns = append(g.conns, conn)
+	}
+	return conn, err
+}
+
+func (g *gate) close() (open func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	for _, c := range g.conns {
+		c.Close()
+	}
+	g.conns = nil
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.closed = false
+	}
+}
+
+func newPublisher(t *testing.T, cfg watermilltx.PublisherConfig) *watermilltx.Publisher {
+	t.Helper()
+	p, err := watermilltx.NewPublisher(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Calls that hang are bounded, however often they are repeated, and Drain waits for them.
+func TestStuckCallsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broker := &inMemory{topics: map[string][]*message.Message{"t": {}}}
+		p := newPublisher(t, watermilltx.PublisherConfig{Publisher: broker, Concurrency: 3})
+		resume := broker.hush()
+		for range 10 {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			for _, err := range p.Publish(ctx, []outbox.Message{{ID: "1", Topic: "t"}, {ID: "2", Topic: "t"}, {ID: "3", Topic: "t"}, {ID: "4", Topic: "t"}}) {
+				if unavailable := new(outbox.UnavailableError); !errors.As(err, &unavailable) {
+					t.Errorf("error %v", err)
+				}
+			}
+			cancel()
+		}
+		synctest.Wait()
+		if broker.calls != 3 {
+			t.Errorf("%d calls hang, want 3", broker.calls)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := p.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Drain = %v while calls hang", err)
+		}
+		resume()
+		synctest.Wait()
+		if n := len(broker.topics["t"]); n != 3 {
+			t.Errorf("%d messages arrived late", n)
+		}
+	})
+}
+
+func TestDrainWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broker := &inMemory{topics: map[string][]*message.Message{"t": {}}}
+		p := newPublisher(t, watermilltx.PublisherConfig{Publisher: broker})
+		resume := broker.hush()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		p.Publish(ctx, []outbox.Message{{ID: "1", Topic: "t"}})
+		go func() {
+			<-time.After(time.Minute)
+			resume()
+		}()
+		if err := p.Drain(t.Context()); err != nil || len(broker.topics["t"]) != 1 {
+			t.Errorf("Drain = %v with %d messages", err, len(broker.topics["t"]))
+		}
+	})
+}
+
+type panicking struct{ inMemory }
+
+func (*panicking) Publish(string, ...*message.Message) error { panic("oh") }
+
+func TestPublisherThatPanics(t *testing.T) {
+	errs := newPublisher(t, watermilltx.PublisherConfig{Publisher: &panicking{}}).Publish(t.Context(), []outbox.Message{{ID: "1", Topic: "t"}})
+	if len(errs) != 1 || errs[0] == nil || !strings.Contains(errs[0].Error(), "panics: oh") {
+		t.Errorf("errors %v", errs)
+	}
+}
+
+// An ID is the UUID, also where it is longer than a UUID's column: folded, and the same each time.
+func TestUUID(t *testing.T) {
+	broker := &inMemory{topics: map[string][]*message.Message{"t": {}}}
+	p := newPublisher(t, watermilltx.PublisherConfig{Publisher: broker})
+	short, long := "order-1:charged", strings.Repeat("order-1:charged", 10)
+	for range 2 {
+		if errs := p.Publish(t.Context(), []outbox.Message{{ID: short, Topic: "t"}}); errs[0] != nil {
+			t.Fatal(errs)
+		}
+		if errs := p.Publish(t.Context(), []outbox.Message{{ID: long, Topic: "t"}}); errs[0] != nil {
+			t.Fatal(errs)
+		}
+	}
+	var uuids []string
+	for _, m := range broker.topics["t"] {
+		uuids = append(uuids, m.UUID)
+	}
+	if uuids[0] != short || len(uuids[1]) != 36 || !slices.Equal(uuids[:2], uuids[2:]) {
+		t.Errorf("UUIDs %q", uuids)
+	}
+}
+
+func TestPublisherConfigRefused(t *testing.T) {
+	fine := &inMemory{}
+	for _, test := range []struct {
+		want string
+		cfg  watermilltx.PublisherConfig
+	}{
+		{"Publisher is required", watermilltx.PublisherConfig{}},
+		{"Concurrency", watermilltx.PublisherConfig{Publisher: fine, Concurrency: -1}},
+		{"Breaker", watermilltx.PublisherConfig{Publisher: fine, Breaker: watermilltx.Breaker{Rest: -1}}},
+		{"Allow", watermilltx.PublisherConfig{Publisher: fine, Allow: []watermilltx.Allowance{"x"}}},
+	} {
+		if _, err := watermilltx.NewPublisher(test.cfg); err == nil || !strings.Contains(err.Error(), "PublisherConfig."+test.want) {
+			t.Errorf("%s: %v", test.want, err)
+		}
+	}
+	if _, err := watermilltx.NewPublisher(watermilltx.PublisherConfig{
+		Publisher: gochannel.NewGoChannel(gochannel.Config{}, nil), Allow: []watermilltx.Allowance{watermilltx.AllowInMemory},
+	}); err != nil {
+		t.Errorf("allowed: %v", err)
+	}
+}
