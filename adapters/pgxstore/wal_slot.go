@@ -67,6 +67,9 @@ func (s *Store) slotTx(ctx context.Context, fn func(conn *pgx.Conn) error) error
 	if s.cfg.Outbox.Mode != OutboxWAL {
 		return errors.New("pgxstore: Config.Outbox.Mode is not OutboxWAL: there is no slot")
 	}
+	if err := s.checkPooler(ctx); err != nil {
+		return err
+	}
 	if err := s.checkSchema(ctx); err != nil {
 		return err
 	}

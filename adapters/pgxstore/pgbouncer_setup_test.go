@@ -1,0 +1,300 @@
+package pgxstore_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/outbox"
+)
+
+// A pool that pgx cannot use through a pooler is refused at start, and not by each message.
+func TestPoolerModes(t *testing.T) {
+	t.Parallel()
+	pooled, direct := testdb.PgBouncer(t)
+	migrated := testPool(t, direct, 1)
+	if err := pgxstore.Migrate(t.Context(), migrated, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, dsn string
+		want      string // empty: works
+	}{
+		{"the default", pooled, "default_query_exec_mode=exec"},
+		{"describe_exec", pooled + "&default_query_exec_mode=describe_exec", "default_query_exec_mode=exec"},
+		{"exec", pooled + "&default_query_exec_mode=exec", ""},
+		{"cache_describe", pooled + "&default_query_exec_mode=cache_describe", ""},
+		{"simple_protocol", pooled + "&default_query_exec_mode=simple_protocol", ""},
+		{"the default without a pooler", direct, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for range 3 { // a session of the server may have seen the last one
+				s := newStore(t, pgxstore.Config{Pool: testPool(t, tt.dsn, 2)})
+				err := s.Register(t.Context(), "billing", 0)
+				switch {
+				case tt.want == "" && err != nil:
+					t.Errorf("Register = %v", err)
+				case tt.want != "" && (err == nil || s.Retryable(err) || !strings.Contains(err.Error(), tt.want)):
+					t.Errorf("Register = %v; want an error that says %q, and is not retryable", err, tt.want)
+				}
+			}
+		})
+	}
+	t.Run("the default in session mode", func(t *testing.T) {
+		session, _ := testdb.StartPgBouncer(t, direct, "pool_mode = session")
+		s := newStore(t, pgxstore.Config{Pool: testPool(t, session, 2)})
+		if err := s.Register(t.Context(), "billing", 0); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("one session for all", func(t *testing.T) { // nothing can be found out, and nothing hangs
+		narrow, _ := testdb.StartPgBouncer(t, direct, "default_pool_size = 1")
+		s := newStore(t, pgxstore.Config{Pool: testPool(t, narrow, 2)})
+		if err := s.Register(t.Context(), "billing", 0); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// More transactions are under way than the pooler has sessions, and those are in use by several clients.
+func TestPgBouncerSessionsAreShared(t *testing.T) {
+	t.Parallel()
+	_, direct := testdb.PgBouncer(t)
+	narrow, _ := testdb.StartPgBouncer(t, direct, "default_pool_size = 3")
+	pool := testPool(t, narrow+"&default_query_exec_mode=exec", 12)
+	if err := pgxstore.Migrate(t.Context(), pool, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Exec(t.Context(), `CREATE TABLE effects (name text NOT NULL)`); err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(t, pgxstore.Config{Pool: pool})
+	var (
+		mu      sync.Mutex
+		servers = map[uint32][]uint32{} // the clients of each
+		wg      sync.WaitGroup
+	)
+	for worker := range 12 {
+		wg.Go(func() {
+			for i := range 10 {
+				// Two copies of each message.
+				rec := dedup.Record{Key: dedup.Key{Consumer: "billing", ID: fmt.Sprint(worker/2, i)}, Time: time.Now()}
+				err := s.InTx(t.Context(), []dedup.Record{rec}, func(tx pgx.Tx, claims []dedup.Claim) error {
+					var pid uint32
+					if err := tx.QueryRow(t.Context(), `SELECT pg_backend_pid()`).Scan(&pid); err != nil {
+						return err
+					}
+					client := tx.Conn().PgConn().PID()
+					mu.Lock()
+					if !slices.Contains(servers[pid], client) {
+						servers[pid] = append(servers[pid], client)
+					}
+					mu.Unlock()
+					if claims[0].Verdict != dedup.First {
+						return nil
+					}
+					_, err := tx.Exec(t.Context(), `INSERT INTO effects VALUES ($1)`, rec.Key.ID)
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if len(servers) == 0 || len(servers) > 3 {
+		t.Errorf("%d sessions served 12 clients, want 1 to 3", len(servers))
+	}
+	for pid, clients := range servers {
+		if len(clients) < 2 {
+			t.Errorf("session %d served %d client", pid, len(clients))
+		}
+	}
+	var effects, different int
+	if err := pool.QueryRow(t.Context(), `SELECT count(*), count(DISTINCT name) FROM effects`).Scan(&effects, &different); err != nil || effects != 60 || different != 60 {
+		t.Errorf("%d effects of %d messages, %v; want 60 of 60", effects, different, err)
+	}
+}
+
+// A relay behind a pooler publishes everything; it is told of commits elsewhere where it has a direct way to the database, and
+// says so once where it has none.
+func TestRelayBehindPgBouncer(t *testing.T) {
+	t.Parallel()
+	pooled, direct := testdb.PgBouncer(t)
+	dsn := pooled + "&default_query_exec_mode=exec"
+	if err := pgxstore.Migrate(t.Context(), testPool(t, direct, 1), ""); err != nil {
+		t.Fatal(err)
+	}
+	straight, err := pgx.ParseConfig(direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, cfg := range map[string]*pgx.ConnConfig{"polling": nil, "woken": straight} {
+		t.Run(name, func(t *testing.T) {
+			log := &logged{}
+			logger := slog.New(slog.NewTextHandler(log, nil))
+			writer := newStore(t, pgxstore.Config{Pool: testPool(t, dsn, 4), Logger: logger})
+			queue := newStore(t, pgxstore.Config{Pool: testPool(t, dsn, 4), Direct: cfg, Logger: logger})
+			poll := 100 * time.Millisecond
+			if cfg != nil {
+				poll = time.Hour // then only NOTIFY can be the reason
+			}
+			sent := &sentList{}
+			relay, err := outbox.NewRelay(outbox.Config{Queue: queue, Publisher: sent, PollMin: poll, PollMax: poll, Logger: logger})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- relay.Run(ctx) }()
+			const n = 50
+			for i := range n {
+				err := writer.InTx(t.Context(), nil, func(tx pgx.Tx, _ []dedup.Claim) error {
+					return writer.Enqueue(t.Context(), tx, outbox.Message{ID: fmt.Sprint(name, i), Topic: "events", Key: "k"})
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			deadline := time.After(30 * time.Second)
+			for sent.len() < n {
+				select {
+				case <-deadline:
+					t.Fatalf("%d of %d messages published; log:\n%s", sent.len(), n, log)
+				case <-time.After(10 * time.Millisecond):
+				}
+			}
+			stop()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			for i, id := range sent.list() {
+				if id != fmt.Sprint(name, i) {
+					t.Fatalf("message %d is %s: not in order", i, id)
+				}
+			}
+			if said := strings.Count(log.String(), "LISTEN does not work"); (said == 1) != (cfg == nil) {
+				t.Errorf("it was said %d times that LISTEN does not work; want once where there is no Config.Direct", said)
+			}
+		})
+	}
+}
+
+// OutboxWAL needs replication, which no pooler passes on.
+func TestWALBehindPgBouncer(t *testing.T) {
+	t.Parallel()
+	pooled, direct := testdb.PgBouncer(t)
+	dsn := pooled + "&default_query_exec_mode=exec"
+	straight := testPool(t, direct, 2)
+	if err := pgxstore.Migrate(t.Context(), straight, ""); err != nil {
+		t.Fatal(err)
+	}
+	cfg := pgxstore.Config{Pool: testPool(t, dsn, 4), Outbox: pgxstore.OutboxConfig{Mode: pgxstore.OutboxWAL}}
+	for name, try := range map[string]func(s *pgxstore.Store) error{
+		"Register":         func(s *pgxstore.Store) error { return s.Register(t.Context(), "billing", 0) },
+		"CreateOutboxSlot": func(s *pgxstore.Store) error { return s.CreateOutboxSlot(t.Context()) },
+		"Open": func(s *pgxstore.Store) error {
+			_, err := s.Open(t.Context(), outbox.SessionOptions{TTL: time.Second})
+			return err
+		},
+	} {
+		s := newStore(t, cfg)
+		if err := try(s); err == nil || s.Retryable(err) || !strings.Contains(err.Error(), "Config.Direct") {
+			t.Errorf("%s = %v; want an error that names Config.Direct and is not retryable", name, err)
+		}
+	}
+	cfg.Direct = straight.Config().ConnConfig
+	s := newStore(t, cfg)
+	if err := s.CreateOutboxSlot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_, err := straight.Exec(context.WithoutCancel(t.Context()), `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots
+			WHERE slot_name IN (SELECT slot FROM txonce_slots)`)
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	sent := &sentList{}
+	relay, err := outbox.NewRelay(outbox.Config{Queue: s, Publisher: sent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- relay.Run(ctx) }()
+	for i := range 10 {
+		err := s.InTx(t.Context(), nil, func(tx pgx.Tx, _ []dedup.Claim) error {
+			return s.Enqueue(t.Context(), tx, outbox.Message{ID: fmt.Sprint(i), Topic: "events", Key: "k"})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	deadline := time.After(30 * time.Second)
+	for sent.len() < 10 {
+		select {
+		case <-deadline:
+			t.Fatalf("%d of 10 messages published", sent.len())
+		case err := <-done:
+			t.Fatalf("Run = %v", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// sentList confirms everything, and remembers it.
+type sentList struct {
+	mu  sync.Mutex
+	ids []string
+}
+
+func (l *sentList) Publish(_ context.Context, msgs []outbox.Message) []error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range msgs {
+		l.ids = append(l.ids, msgs[i].ID)
+	}
+	return nil
+}
+
+func (l *sentList) len() int { return len(l.list()) }
+
+func (l *sentList) list() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.ids)
+}
+
+type logged struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
