@@ -1,10 +1,16 @@
 package rabbitmqtest_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/adapters/rabbitmq/rabbitmqtest"
+	"github.com/txonce/txonce/internal/testdb"
 )
 
 // behaviours are what the fake and the real server must both do.
@@ -21,7 +27,73 @@ var behaviours = []struct {
 	{"publishing to a missing exchange closes the channel, and earlier messages stay", missingExchange},
 	{"missing queues and exchanges are 404", missing},
 	{"inequivalent arguments are 406", inequivalent},
+	{"exchanges route", exchangesRoute},
+	{"an alternate exchange gets what is unroutable", alternateExchange},
+	{"a rejected message is dead-lettered, or dropped", rejectedDies},
+	{"messages expire at the head", expireAtHead},
+	{"a queue's own time to live, and death in a cycle", ttlCycle},
+	{"a full queue rejects, or drops its head", fullQueue},
+	{"a quorum queue counts deliveries", quorumCounts},
+	{"a quorum queue has a delivery limit", deliveryLimit},
+	{"a quorum queue gives a place to what comes back only if it has a limit", quorumPlaces},
+	{"a quorum queue without dead letters drops at its limit", limitDrops},
+	{"a classic queue counts nothing", classicCountsNothing},
+	{"one active consumer", singleActive},
+	{"consumers take turns", takeTurns},
+	{"a deleted queue cancels its consumers", deletedCancels},
+	{"cancelling a consumer keeps what it holds", cancelKeeps},
+	{"an expiring queue goes when it is unused", queueExpires},
+	{"exclusive and automatically deleted queues", shortLived},
+	{"a closed connection says so", closedConnection},
+	{"a message that is too large closes the channel", tooLarge},
+	{"headers that fit into no frame end the connection", headersTooLarge},
+	{"confirms are a channel's own", confirmsPerChannel},
+	{"bad arguments are refused", badArguments},
 }
+
+// TestRabbitMQBehaves is the same against a real one, so that the fake is not a fantasy.
+func TestRabbitMQBehaves(t *testing.T) {
+	url := testdb.RabbitMQ(t)
+	for _, b := range behaviours {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			w := &world{T: t, prefix: testdb.QueueName(t, url), real: true}
+			w.dial = func(context.Context) (rabbitmq.Connection, error) {
+				c, err := amqp.DialConfig(url, amqp.Config{Heartbeat: 10 * time.Second})
+				return connection{c}, err
+			}
+			raw, err := amqp.Dial(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.deleteQueue = func(name string) {
+				ch, err := raw.Channel()
+				if err == nil {
+					_, err = ch.QueueDelete(name, false, false, false)
+				}
+				if err != nil {
+					t.Errorf("delete %s: %v", name, err)
+				}
+			}
+			t.Cleanup(func() {
+				for _, q := range w.declared {
+					w.deleteQueue(q)
+				}
+				for _, e := range w.exchanges {
+					if ch, err := raw.Channel(); err == nil {
+						_ = ch.ExchangeDelete(e, false, false)
+					}
+				}
+				_ = raw.Close()
+			})
+			b.run(w)
+		})
+	}
+}
+
+type connection struct{ *amqp.Connection }
+
+func (c connection) Channel() (rabbitmq.Channel, error) { return c.Connection.Channel() }
 
 func TestFakeBehaves(t *testing.T) {
 	for _, b := range behaviours {

@@ -39,8 +39,8 @@ func (s *Server) readArgs(name string, args amqp.Table) (a queueArgs, _ *amqp.Er
 			fits = text == "classic" || text == "quorum"
 			a.quorum = quorum
 		case "x-delivery-limit":
-			fits = isNumber && n >= 0 && quorum
-			a.limit = int(n)
+			fits = isNumber && quorum
+			a.limit = max(int(n), -1)
 		case "x-message-ttl":
 			fits = isNumber && n >= 0
 			a.ttl = time.Duration(n) * time.Millisecond

@@ -21,6 +21,8 @@ type world struct {
 	names       int
 	deleteQueue func(name string)
 	declared    []string
+	exchanges   []string
+	real        bool
 }
 
 func (w *world) name(what string) string {
@@ -58,6 +60,20 @@ func (w *world) queue(args amqp.Table) string {
 	w.must(err)
 	w.declared = append(w.declared, name)
 	return name
+}
+
+// exchange declares a durable one.
+func (w *world) exchange(kind string, args amqp.Table) string {
+	w.Helper()
+	name := w.name("exchange")
+	w.must(w.channel().ExchangeDeclare(name, kind, true, false, false, false, args))
+	w.exchanges = append(w.exchanges, name)
+	return name
+}
+
+func (w *world) bind(queue, key, exchange string) {
+	w.Helper()
+	w.must(w.channel().QueueBind(queue, key, exchange, false, nil))
 }
 
 // publisher is a channel in confirm mode that waits for each confirm.

@@ -1,0 +1,380 @@
+package rabbitmq_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/txonce/txonce/adapters/rabbitmq"
+	"github.com/txonce/txonce/adapters/rabbitmq/rabbitmqtest"
+	"github.com/txonce/txonce/outbox"
+)
+
+// faulty runs do with a Publisher to a fake that has the queues a, b and c.
+func faulty(t *testing.T, cfg rabbitmq.PublisherConfig, do func(f *faultEnv)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		at, s := fakeSite(rabbitmqtest.Config{})
+		for _, q := range []string{"a", "b", "c"} {
+			declare(t, s.Dial, q, nil)
+		}
+		cfg.Dial = at.dial
+		do(&faultEnv{T: t, at: at, s: s, p: newPublisher(t, cfg)})
+	})
+}
+
+type faultEnv struct {
+	*testing.T
+	at *site
+	s  *rabbitmqtest.Server
+	p  *rabbitmq.Publisher
+}
+
+// publish sends messages with these IDs to topics of the same name less its digits, within two seconds.
+func (f *faultEnv) publish(ids ...string) []error {
+	f.Helper()
+	var msgs []outbox.Message
+	for _, id := range ids {
+		msgs = append(msgs, outbox.Message{ID: id, Topic: strings.TrimRight(id, "0123456789"), Key: id, Payload: []byte(id)})
+	}
+	return f.send(msgs...)
+}
+
+func (f *faultEnv) send(msgs ...outbox.Message) []error {
+	f.Helper()
+	ctx, cancel := context.WithTimeout(f.Context(), 2*time.Second)
+	defer cancel()
+	errs := f.p.Publish(ctx, msgs)
+	if errs == nil {
+		errs = make([]error, len(msgs))
+	}
+	return errs
+}
+
+// want checks answers: "" is a confirm, "plain", "permanent" and "away" are the kinds of errors, with a text after a colon that they say.
+func (f *faultEnv) want(errs []error, want ...string) {
+	f.Helper()
+	if len(errs) != len(want) {
+		f.Fatalf("%d answers: %v", len(errs), errs)
+	}
+	for i, err := range errs {
+		kind := ""
+		switch {
+		case err == nil:
+		case outbox.IsPermanent(err):
+			kind = "permanent"
+		case errors.As(err, new(*outbox.UnavailableError)):
+			kind = "away"
+		default:
+			kind = "plain"
+		}
+		wantKind, says, _ := strings.Cut(want[i], ": ")
+		if kind != wantKind || err != nil && !strings.Contains(err.Error(), says) {
+			f.Errorf("answer %d is %q: %v; want %q", i+1, kind, err, want[i])
+		}
+	}
+}
+
+// arrived compares the MessageIds in queue.
+func (f *faultEnv) arrived(queue string, want ...string) {
+	f.Helper()
+	var got []string
+	for _, m := range f.s.Messages(queue) {
+		got = append(got, m.MessageId)
+	}
+	if !slices.Equal(got, want) {
+		f.Errorf("queue %s has %q, want %q", queue, got, want)
+	}
+}
+
+// dialled checks how often the Publisher has.
+func (f *faultEnv) dialled(want int) {
+	f.Helper()
+	if n := f.at.dials(); n != want {
+		f.Errorf("dialled %d times, want %d", n, want)
+	}
+}
+
+func (f *faultEnv) fate(fates map[string]rabbitmqtest.Fate) {
+	f.s.OnPublish(func(p rabbitmqtest.Publish) rabbitmqtest.Fate { return fates[p.Message.MessageId] })
+}
+
+func TestPublisherAnswersEachMessage(t *testing.T) {
+	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
+		f.fate(map[string]rabbitmqtest.Fate{"a2": rabbitmqtest.Nack, "b1": rabbitmqtest.NackButTake})
+		f.want(f.publish("a1", "a2", "b1", "nowhere", "c1", "a3"), "", "plain: basic.nack", "plain: basic.nack", `plain: queue "nowhere"`, "", "")
+		f.arrived("a", "a1", "a3")
+		f.fate(nil)
+		f.want(f.publish("a2"), "")
+		f.dialled(1)
+		if n := f.s.Connections(); n != 1 {
+			t.Errorf("%d connections", n)
+		}
+	})
+}
+
+func TestPublisherConfirmsOutOfOrder(t *testing.T) {
+	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
+		f.fate(map[string]rabbitmqtest.Fate{"a1": rabbitmqtest.Withhold, "a3": rabbitmqtest.Withhold, "b2": rabbitmqtest.Nack})
+		time.AfterFunc(time.Second, f.s.Release)
+		f.want(f.publish("a1", "a2", "nowhere", "a3", "b2", "b3"), "", "", "plain: NO_ROUTE", "", "plain: nack", "")
+		f.dialled(1)
+	})
+}
+
+func TestPublisherUnconfirmed(t *testing.T) {
+	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
+		f.fate(map[string]rabbitmqtest.Fate{"a1": rabbitmqtest.Withhold})
+		f.want(f.publish("a1", "b1"), "away: may have arrived", "away: may have arrived") // amqp091-go holds back b1's confirm as well
+		f.fate(map[string]rabbitmqtest.Fate{"b2": rabbitmqtest.Withhold})
+		old := time.AfterFunc(time.Second, f.s.Release) // of the connection that was cut, number 1, and of the new one
+		f.want(f.publish("b2"), "")
+		old.Stop()
+		f.dialled(2)
+		f.arrived("a", "a1")
+		f.arrived("b", "b1", "b2")
+	})
+}
+
+func TestPublisherCutBeforeConfirm(t *testing.T) {
+	for fate, arrived := range map[rabbitmqtest.Fate][]string{
+		rabbitmqtest.CutAfter: {"a1", "a1"}, rabbitmqtest.CutBefore: {"a1"},
+	} {
+		faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
+			f.want(f.publish("b1"), "")
+			f.fate(map[string]rabbitmqtest.Fate{"a1": fate})
+			f.want(f.publish("a1"), "away: connection lost before the confirm")
+			f.fate(nil)
+			f.want(f.publish("a1"), "") // the same ID
+			f.arrived("a", arrived...)
+			f.dialled(2)
+		})
+	}
+}
+
+// byExchange sends messages to the exchange that is their topic, less everything from a slash on.
+func byExchange(m *outbox.Message) (exchange, key string) {
+	exchange, key, _ = strings.Cut(m.Topic, "/")
+	return exchange, key
+}
+
+func TestPublisherExchanges(t *testing.T) {
+	faulty(t, rabbitmq.PublisherConfig{Route: byExchange}, func(f *faultEnv) {
+		on := func(do func(ch rabbitmq.Channel) error) { onChannel(f.T, f.s.Dial, do) }
+		on(func(ch rabbitmq.Channel) error {
+			return errors.Join(ch.ExchangeDeclare("events", "topic", true, false, false, false, nil), ch.QueueBind("a", "order.*", "events", false, nil))
+		})
+		msg := func(id, topic string) outbox.Message { return outbox.Message{ID: id, Topic: topic, Key: id} }
+		for at := range 4 { // a missing exchange disturbs nobody, wherever it is
+			msgs := []outbox.Message{msg("1", "events/order.new"), msg("2", "events/order.paid"), msg("3", "/b")}
+			want := []string{"", "", ""}
+			f.want(f.send(slices.Insert(msgs, at, msg("x", "typo/k"))...), slices.Insert(want, at, `plain: exchange "typo"`)...)
+		}
+		f.want(f.send(msg("y", "events/other")), `plain: exchange "events" with routing key "other": returned`)
+		f.dialled(1)
+		f.arrived("b", "3", "3", "3", "3")
+
+		// It comes to be, and goes while it is known. Then it closes the channel.
+		on(func(ch rabbitmq.Channel) error {
+			return errors.Join(ch.ExchangeDeclare("typo", "fanout", true, false, false, false, nil), ch.QueueBind("c", "", "typo", false, nil))
+		})
+		f.want(f.send(msg("x", "typo/k")), "")
+		f.s.DeleteExchange("typo")
+		f.want(f.send(msg("4", "/b"), msg("x", "typo/k"), msg("z", "typo/k"), msg("5", "/b")), "", `plain: exchange "typo"`, `plain: exchange "typo"`, "")
+		f.want(f.send(msg("x", "typo/k"), msg("6", "/b")), `plain: NOT_FOUND`, "")
+		f.dialled(1)
+	})
+}
+
+func TestPublisherAccessRefused(t *testing.T) {
+	faulty(t, rabbitmq.PublisherConfig{Route: byExchange}, func(f *faultEnv) {
+		f.s.Deny(func(a rabbitmqtest.Access) bool { return a.Name == "amq.topic" })
+		msg := func(id, topic string) outbox.Message { return outbox.Message{ID: id, Topic: topic, Key: id} }
+		f.want(f.send(msg("1", "/a"), msg("2", "amq.topic/k"), msg("3", "/a"), msg("4", "amq.topic/k")), "",
+			`plain: grant this user write permission`, "", `plain: exchange "amq.topic"`)
+		before := len(f.s.Messages("a"))
+		for range 5 { // from now on it disturbs nobody
+			f.want(f.send(msg("5", "/a"), msg("2", "amq.topic/k"), msg("6", "/a")), "", "plain: ACCESS_REFUSED", "")
+		}
+		if n := len(f.s.Messages("a")) - before; n != 10 {
+			t.Errorf("%d messages arrived of 10", n)
+		}
+		f.s.Deny(nil)
+		f.want(f.send(msg("2", "amq.topic/k")), "plain: NO_ROUTE")
+		f.dialled(1)
+	})
+}
+
+func TestPublisherBlocked(t *testing.T) {
+	faulty(t, rabbitmq.PublisherConfig{Breaker: rabbitmq.BreakerConfig{Failures: 100}}, func(f *faultEnv) {
+		f.want(f.publish("a1"), "")
+		f.s.Block("low on disk")
+		f.want(f.publish("a2"), "away: low on disk") // at its deadline
+		began := time.Now()
+		f.want(f.publish("a3"), "away: connection.blocked")
+		if took := time.Since(began); took > 0 {
+			t.Errorf("asked again, it took %v to say so", took)
+		}
+		f.s.Unblock()
+		synctest.Wait()
+		f.want(f.publish("a4"), "")
+		f.dialled(1)
+		f.arrived("a", "a1", "a2", "a4") // a2 was on its way
+	})
+}
+
+func TestPublisherSilence(t *testing.T) {
+	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
+		f.want(f.publish("a1"), "")
+		resume := f.s.Pause()
+		began := time.Now()
+		errs := f.p.Publish(f.Context(), []outbox.Message{{ID: "1", Topic: "a"}}) // no deadline of its own
+		f.want(errs, "away: not confirmed")
+		if took := time.Since(began); took != outbox.DefaultPublishTimeout {
+			t.Errorf("it took %v", took)
+		}
+		large := outbox.Message{ID: "2", Topic: "a", Payload: make([]byte, 1<<19)}
+		f.want(f.send(large, large, large, large, large), "away", "away", "away", "away", "away") // more than the socket holds
+		resume()
+		synctest.Wait()
+		f.want(f.publish("a2"), "")
+	})
+}
+
+func TestPublisherRests(t *testing.T) {
+	faulty(t, rabbitmq.PublisherConfig{Breaker: rabbitmq.BreakerConfig{Failures: 2, Rest: time.Second, MaxRest: 4 * time.Second}}, func(f *faultEnv) {
+		f.want(f.publish("a1"), "")
+		f.s.Stop()
+		for range 300 { // a minute
+			f.want(f.publish("a2"), "away")
+			time.Sleep(200 * time.Millisecond)
+		}
+		if n := f.at.dials(); n < 10 || n > 25 {
+			t.Errorf("dialled %d times in a minute", n)
+		}
+		f.s.Start()
+		time.Sleep(5 * time.Second)
+		f.want(f.publish("a2"), "")
+	})
+}
+
+func TestPublisherClose(t *testing.T) {
+	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
+		f.want(f.publish("a1"), "")
+		f.s.Pause()
+		answers := make(chan []error, 1)
+		go func() { answers <- f.publish("a2", "b2") }()
+		time.Sleep(time.Second)
+		began := time.Now()
+		if err := f.p.Close(); err != nil {
+			t.Error(err)
+		}
+		f.want(<-answers, "away", "away")
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it took %v", took)
+		}
+		f.want(f.publish("a3"), "away: "+rabbitmq.ErrPublisherClosed.Error())
+		if err := f.p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) { // never used
+		if err := f.p.Close(); err != nil {
+			t.Error(err)
+		}
+		f.dialled(0)
+	})
+}
+
+func TestPublisherRefusesMessages(t *testing.T) {
+	long := strings.Repeat("x", 256)
+	for name, tt := range map[string]struct {
+		msg  outbox.Message
+		says string
+	}{
+		"payload":      {outbox.Message{Topic: "a", Payload: make([]byte, 1001)}, "1001 bytes, and PublisherConfig.MaxMessageBytes is 1000"},
+		"headers":      {outbox.Message{Topic: "a", Headers: map[string]string{"h": strings.Repeat("x", 5000)}}, "PublisherConfig.FrameBytes"},
+		"key":          {outbox.Message{Topic: "a", Key: strings.Repeat("x", 5000)}, "PublisherConfig.FrameBytes"},
+		"header name":  {outbox.Message{Topic: "a", Headers: map[string]string{long: ""}}, "has 256 bytes"},
+		"topic":        {outbox.Message{Topic: long}, "at most 255"},
+		"content type": {outbox.Message{Topic: "a", Headers: map[string]string{"content-type": strings.Repeat("x", 5000)}}, "one frame of 4096"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			faulty(t, rabbitmq.PublisherConfig{MaxMessageBytes: 1000, FrameBytes: 4096}, func(f *faultEnv) {
+				tt.msg.ID = "too much"
+				f.want(f.send(outbox.Message{ID: "1", Topic: "b"}, tt.msg, outbox.Message{ID: "2", Topic: "b"}), "", "permanent: "+tt.says, "")
+				f.arrived("b", "1", "2")
+				f.arrived("a")
+				f.dialled(1)
+			})
+		})
+	}
+}
+
+// TestPublisherFillsFrame sends headers of all sizes around what fits: a server cuts the connection over more, and what
+// we refuse could have been sent.
+func TestPublisherFillsFrame(t *testing.T) {
+	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
+		refused, sent := 0, 0
+		for n := rabbitmq.DefaultFrameBytes - 300; n < rabbitmq.DefaultFrameBytes+10; n += 5 {
+			errs := f.send(outbox.Message{ID: fmt.Sprint(n), Topic: "a", Headers: map[string]string{"h": strings.Repeat("x", n)}})
+			if errs[0] == nil {
+				sent++
+				continue
+			}
+			refused++
+			f.want(errs, "permanent: one frame")
+		}
+		if refused < 3 || sent < 30 {
+			t.Errorf("%d refused, %d sent", refused, sent)
+		}
+		f.dialled(1)
+	})
+}
+
+func TestPublisherProperties(t *testing.T) {
+	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
+		enqueued := time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC)
+		headers := outbox.PlainLayout(outbox.Leased{
+			Message: outbox.Message{ID: "id", Headers: map[string]string{"content-type": "application/json", "bytes": "\xff"}}, Seq: 7, Enqueued: enqueued,
+		})
+		f.want(f.send(outbox.Message{ID: "id", Topic: "a", Key: "k", Payload: []byte("{}"), Headers: headers}), "")
+		d := f.s.Messages("a")[0]
+		if d.MessageId != "id" || d.DeliveryMode != amqp.Persistent || d.ContentType != "application/json" || !d.Timestamp.Equal(enqueued.Truncate(time.Second)) {
+			t.Errorf("properties %+v", d)
+		}
+		if d.Headers[rabbitmq.HeaderKey] != "k" || d.Headers[outbox.HeaderSequence] != "7" || fmt.Sprintf("%T", d.Headers["bytes"]) != "[]uint8" {
+			t.Errorf("headers %v", d.Headers)
+		}
+	})
+}
+
+func TestPublisherRefusesItsConfig(t *testing.T) {
+	dial := rabbitmqtest.NewServer(rabbitmqtest.Config{}).Dial
+	for says, cfg := range map[string]rabbitmq.PublisherConfig{
+		"PublisherConfig.Dial is required":               {},
+		"PublisherConfig.Exchange is \"e\", and Route":   {Dial: dial, Exchange: "e", Route: byExchange},
+		"PublisherConfig.Exchange has 300 bytes":         {Dial: dial, Exchange: strings.Repeat("e", 300)},
+		"PublisherConfig.MaxMessageBytes is -1":          {Dial: dial, MaxMessageBytes: -1},
+		"PublisherConfig.FrameBytes is 100":              {Dial: dial, FrameBytes: 100},
+		"PublisherConfig.Breaker: field Failures is -1":  {Dial: dial, Breaker: rabbitmq.BreakerConfig{Failures: -1}},
+		"PublisherConfig.Breaker: field MaxRest is 1ns,": {Dial: dial, Breaker: rabbitmq.BreakerConfig{MaxRest: 1}},
+	} {
+		if _, err := rabbitmq.NewPublisher(cfg); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v; want an error that says %s", err, says)
+		}
+	}
+	_, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{MaxMessageBytes: -1, FrameBytes: 1})
+	for _, says := range []string{"Dial", "MaxMessageBytes", "FrameBytes"} { // all at once
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v; want it to name %s", err, says)
+		}
+	}
+}
