@@ -27,7 +27,7 @@ func (d *mysql) check(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("sqlstore: the errors of driver %T carry no number, so that a busy database looks like a bad message: "+
 			"use go-sql-driver/mysql (%q came as %T)", db.Driver(), err, err)
 	}
-	set, err := d.settings(ctx, db)
+	set, err := d.readSettings(ctx, db)
 	if err != nil {
 		return failed(err)
 	}
@@ -48,7 +48,7 @@ func (d *mysql) check(ctx context.Context, db *sql.DB) error {
 // mysqlSettings are variables of the server, by name. Those that it does not have are empty.
 type mysqlSettings map[string]string
 
-func (d *mysql) settings(ctx context.Context, db *sql.DB) (mysqlSettings, error) {
+func (d *mysql) readSettings(ctx context.Context, db *sql.DB) (mysqlSettings, error) {
 	set := make(mysqlSettings)
 	rows, err := db.QueryContext(ctx, d.sql.Settings)
 	return set, each(rows, err, func(rows *sql.Rows) error {
@@ -154,7 +154,7 @@ func (d *mysql) checkTables(ctx context.Context, db *sql.DB) error {
 
 // registered looks for replicas here and not at Register alone, because a program may claim without it.
 func (d *mysql) registered(ctx context.Context, db *sql.DB) error {
-	set, err := d.settings(ctx, db)
+	set, err := d.readSettings(ctx, db)
 	if err != nil {
 		return err
 	}
