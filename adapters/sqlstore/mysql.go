@@ -21,17 +21,19 @@ import (
 // mysql is the database of dialect.MySQL.
 type mysql struct {
 	sql    dialect.MySQL
+	box    dialect.MySQLOutbox
 	shared statements
 	cfg    Config
 	spare  spare
 	server atomic.Pointer[mysqlServer] // nil: not asked yet
 	flush  atomic.Bool                 // a duplicate must write, see dialect.MySQL.Touch
 	packet atomic.Int64                // max_allowed_packet; 0: not known yet
+	shards atomic.Int64                // see shardsIn; 0: not known yet
 }
 
 func newMySQL(cfg Config) (database, error) {
 	q := dialect.NewMySQL(cfg.Schema)
-	d := &mysql{sql: q, cfg: cfg, shared: statements{
+	d := &mysql{sql: q, box: dialect.NewMySQLOutbox(cfg.Schema), cfg: cfg, shared: statements{
 		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult, Lookup: q.Lookup,
 		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, Park: q.Park, Take: q.Take, Letters: q.Letters,
 	}}

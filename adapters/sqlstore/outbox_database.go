@@ -53,7 +53,10 @@ type outboxDatabase interface {
 	// repair is Unpark and Discard of outbox.Operations.
 	repair(ctx context.Context, run outboxRun, seqs []int64, unpark bool) (int, error)
 	parked(ctx context.Context, q queryer, filter outbox.ParkedFilter) ([]outbox.ParkedMessage, error)
-	statsStatements() *outboxStatsStatements
+	statsStatements(ctx context.Context, q queryer) (*outboxStatsStatements, error)
+
+	// collided reports that the server rolled a transaction back because it and another one waited for each other.
+	collided(err error) bool
 
 	// notify tells other processes of a commit, where the database can. It returns at once.
 	notify(ctx context.Context)

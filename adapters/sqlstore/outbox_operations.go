@@ -10,7 +10,10 @@ import (
 // Stats implements outbox.Operations.
 func (s *Store) Stats(ctx context.Context) (stats outbox.Stats, err error) {
 	err = s.outboxRead(ctx, "stats", func(ctx context.Context, q queryer) (err error) {
-		stats, err = readStats(ctx, q, s.db.statsStatements())
+		from, err := s.db.statsStatements(ctx, q)
+		if err == nil {
+			stats, err = readStats(ctx, q, from)
+		}
 		return err
 	})
 	return stats, err

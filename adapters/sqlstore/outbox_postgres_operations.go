@@ -57,11 +57,11 @@ func (d *postgres) parked(ctx context.Context, q queryer, filter outbox.ParkedFi
 	return parked, err
 }
 
-func (d *postgres) statsStatements() *outboxStatsStatements {
+func (d *postgres) statsStatements(context.Context, queryer) (*outboxStatsStatements, error) {
 	look := &d.box.look
 	return &outboxStatsStatements{
-		Clock: look.Clock, Pending: look.Pending, Delayed: look.Delayed, Parked: look.Parked, Relays: look.Relays,
-	}
+		Clock: look.Clock, Pending: look.Pending, Delayed: look.Delayed, Parked: look.Parked, Relays: look.Relays, PendingArgs: []any{countedPerShard},
+	}, nil
 }
 
 // How many are looked for at once, and how many messages of each key come back in one transaction.

@@ -27,6 +27,8 @@ func (d *postgres) own(ctx context.Context, q queryer, by *outboxHold, tokens ma
 	return err
 }
 
+func (d *postgres) collided(err error) bool { return sqlState(err) == "40P01" }
+
 // outcomeColumns are outcomes of one verdict.
 type outcomeColumns struct {
 	n                                                  int

@@ -61,8 +61,20 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 // Wake implements outbox.Waker.
 func (o *outboxSession) Wake() <-chan struct{} { return o.wake }
 
-// outboxTx runs f in a short transaction of its own.
-func (s *Store) outboxTx(ctx context.Context, what string, f func(ctx context.Context, tx *sql.Tx) error) error {
+// collisions bounds how often a transaction that the server has rolled back is made again at once.
+const collisions = 5
+
+// outboxTx runs f in a short transaction of its own, and again where it and another one waited for each other.
+func (s *Store) outboxTx(ctx context.Context, what string, f func(ctx context.Context, tx *sql.Tx) error) (err error) {
+	for range collisions {
+		if err = s.outboxTxOnce(ctx, what, f); err == nil || !s.db.collided(err) {
+			return err
+		}
+	}
+	return err
+}
+
+func (s *Store) outboxTxOnce(ctx context.Context, what string, f func(ctx context.Context, tx *sql.Tx) error) error {
 	t, err := s.begin(ctx, sql.LevelReadCommitted)
 	if err != nil {
 		return err

@@ -91,8 +91,8 @@ func (d *sqlite) release(ctx context.Context, tx *sql.Tx, keys map[outboxKey]str
 	return err
 }
 
-func (d *sqlite) statsStatements() *outboxStatsStatements {
+func (d *sqlite) statsStatements(context.Context, queryer) (*outboxStatsStatements, error) {
 	return &outboxStatsStatements{
-		Clock: d.box.Clock, Pending: d.box.Pending, Delayed: d.box.Delayed, Parked: d.box.ParkedTopics, Relays: d.box.Relays,
-	}
+		Clock: d.box.Clock, Pending: d.box.Pending, Delayed: d.box.Delayed, Parked: d.box.ParkedTopics, Relays: d.box.Relays, PendingArgs: []any{countedPerShard},
+	}, nil
 }

@@ -130,4 +130,6 @@ func (d *sqlite) forget(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
+func (d *sqlite) collided(error) bool { return false } // writers queue
+
 func (d *sqlite) notify(context.Context) {} // other processes poll

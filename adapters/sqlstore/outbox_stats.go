@@ -13,6 +13,7 @@ const countedPerShard = 250
 // outboxStatsStatements are one for each kind of row.
 type outboxStatsStatements struct {
 	Clock, Pending, Delayed, Parked, Relays string
+	PendingArgs                             []any
 }
 
 func readStats(ctx context.Context, q queryer, from *outboxStatsStatements) (outbox.Stats, error) {
@@ -27,7 +28,7 @@ func readStats(ctx context.Context, q queryer, from *outboxStatsStatements) (out
 		args  []any
 		scan  func(*sql.Rows) error
 	}{
-		{from.Pending, []any{countedPerShard}, st.scanPending},
+		{from.Pending, from.PendingArgs, st.scanPending},
 		{from.Delayed, nil, st.scanDelayed},
 		{from.Parked, nil, st.scanParked},
 		{from.Relays, nil, st.scanRelay},

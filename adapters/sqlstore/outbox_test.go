@@ -46,6 +46,19 @@ func TestOutboxPostgres(t *testing.T) {
 	}
 }
 
+func TestOutboxMySQL(t *testing.T) {
+	t.Parallel()
+	outboxtest.TestStore(t, outboxtest.Harness[*sql.Tx]{
+		New: func(t *testing.T, o outboxtest.Options) outboxtest.Outbox[*sql.Tx] {
+			d := openMySQL(t)
+			return outboxOf(newNode(t, openDB(t, "mysql", d.dsn), sqlstore.Config{
+				Dialect: sqlstore.MySQL, Outbox: sqlstore.OutboxConfig{KeepSent: o.KeepSent},
+			}))
+		},
+		Run: sideBySide,
+	})
+}
+
 // sideBySide runs a case beside others.
 func sideBySide(t *testing.T, c func(*testing.T)) {
 	t.Parallel()

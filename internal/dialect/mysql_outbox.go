@@ -1,0 +1,223 @@
+package dialect
+
+import (
+	"fmt"
+	"strings"
+)
+
+// MySQLOutbox holds the statements of the outbox for MySQL 8.0 and MariaDB 10.6 and later, in the order of a message's life. As
+// in MySQL, lists come as one JSON text, what is binary in it and owners as hexadecimal digits, and times are microseconds
+// since 1970 UTC. Transactions are READ COMMITTED: no gap is locked, and each statement sees what is committed by then.
+//
+// Every statement finds its rows by short looks into an index that it names. Subqueries end in LIMIT 1, as of EXISTS the
+// optimizer may make a join that reads all of a table.
+type MySQLOutbox struct {
+	// Enqueueing: a statement and its row, which is repeated.
+	Shards, Now, Serialize                string
+	Enqueue, EnqueueRow, Delay, DelayRow  string
+	Settings                              string
+	Begin, Extend, Alive, Survey, Held    string
+	Turn, Expired, Bury, Free, Lock, Take string
+	GiveBack, Leave, End                  string
+	// Leasing.
+	Look, LeaseShard, Heavy, Due, Come, Came string
+	// Settling.
+	Own, Sent, Keep, Defer, Hold, Park, HoldParked, Followers, Follow string
+	// Upkeep.
+	Behind, Untidy, Idle, LockHeld, StillIdle, Unhold, ForgetSent string
+	// Operations.
+	Parked, ShardsOf, LockShards, Listed, Unpark, Discard, First, Release, Released, Behead string
+	Clock, PendingShard, Delayed, ParkedTopics, Relays                                      string // PendingShard takes no parameters but {shard} and {counted}
+}
+
+// Light is how large a message may be that LeaseShard returns whole. What is larger is read once it is known to fit.
+const Light = 4 << 10
+
+// TakeTurn is the slot of outbox_locks for those who take shards. Those below it are for keys.
+const TakeTurn = 1024
+
+const (
+	// mysqlRefs is a list of messages, and of what is to become of them. What a row leaves out is NULL.
+	mysqlRefs = `JSON_TABLE(?, '$[*]' COLUMNS (shard SMALLINT PATH '$[0]', seq BIGINT PATH '$[1]', attempts INT PATH '$[2]',
+	cause LONGTEXT CHARACTER SET latin1 PATH '$[3]', delay BIGINT PATH '$[4]', keep_order TINYINT PATH '$[5]', behind BIGINT PATH '$[6]')) AS r`
+	mysqlMessages = mysqlRefs + ` STRAIGHT_JOIN @outbox_messages AS m FORCE INDEX (PRIMARY) ON m.shard = r.shard AND m.seq = r.seq`
+	mysqlParked   = mysqlRefs + ` STRAIGHT_JOIN @outbox_parked AS p FORCE INDEX (PRIMARY) ON p.seq = r.seq`
+	mysqlDelayed  = `JSON_TABLE(?, '$[*]' COLUMNS (not_before BIGINT PATH '$[0]', seq BIGINT PATH '$[1]')) AS r
+	STRAIGHT_JOIN @outbox_delayed AS d FORCE INDEX (PRIMARY) ON d.not_before = r.not_before AND d.seq = r.seq`
+	mysqlHeld = `JSON_TABLE(?, '$[*]' COLUMNS (shard SMALLINT PATH '$[0]', k CHAR(64) CHARACTER SET latin1 PATH '$[1]')) AS r
+	STRAIGHT_JOIN @outbox_held AS h FORCE INDEX (PRIMARY) ON h.shard = r.shard AND h.key_hash = UNHEX(r.k)`
+	mysqlShards = `JSON_TABLE(?, '$[*]' COLUMNS (shard SMALLINT PATH '$[0]', token BIGINT PATH '$[1]')) AS r
+	STRAIGHT_JOIN @txonce_shards AS s FORCE INDEX (PRIMARY) ON s.shard = r.shard`
+	mysqlRelays = `JSON_TABLE(?, '$[*]' COLUMNS (k CHAR(32) CHARACTER SET latin1 PATH '$')) AS r
+	STRAIGHT_JOIN @txonce_relays AS t FORCE INDEX (PRIMARY) ON t.owner = UNHEX(r.k)`
+)
+
+// A parked message stops its key, unless it only waits itself, or its followers pass.
+const (
+	mysqlStops = `p.waiting = 0 AND p.keep_order < 2`
+	mysqlFirst = `FROM @outbox_parked AS p FORCE INDEX (outbox_parked_key) WHERE p.shard = %[1]s.shard AND p.key_hash = %[1]s.key_hash AND ` + mysqlStops
+	mysqlIdle  = `(h.until IS NULL OR h.until <= @clock) AND (SELECT 1 @parkedOfHeld LIMIT 1) IS NULL` // holds nothing
+)
+
+// mysqlColumns of a message that travel with it from table to table.
+const mysqlColumns = "shard, id, topic, `key`, key_hash, payload, headers, size, enqueued_at"
+
+// NewMySQLOutbox returns the statements for tables in the database schema; empty: the session's own.
+func NewMySQLOutbox(schema string) MySQLOutbox {
+	names := MySQLNames(schema)
+	q := func(sql string) string {
+		sql = strings.ReplaceAll(sql, "@idle", mysqlIdle)
+		sql = strings.NewReplacer(
+			"@refs", mysqlRefs, "@messagesOf", mysqlMessages, "@parkedOfList", mysqlParked, "@delayedOf", mysqlDelayed, "@heldOf", mysqlHeld,
+			"@shardsOf", mysqlShards, "@relaysOf", mysqlRelays,
+			"@parkedOfHeld", fmt.Sprintf(mysqlFirst, "h"), "@parkedOfMessage", fmt.Sprintf(mysqlFirst, "m")+" AND p.seq < m.seq",
+		).Replace(sql)
+		return names(sql)
+	}
+	return MySQLOutbox{
+		Shards: q(`SELECT count(*), COALESCE(max(shard), -1), @@max_allowed_packet FROM @txonce_shards`),
+		Now:    q(`SELECT @clock`),
+
+		// Waits for whoever has the slot, until the end of its transaction.
+		Serialize: q(`SELECT slot FROM @outbox_locks WHERE slot = ? FOR UPDATE`),
+
+		Enqueue:    q("INSERT INTO @outbox_messages (shard, id, topic, `key`, key_hash, payload, headers, size, enqueued_at) VALUES "),
+		EnqueueRow: q(`(?, ?, ?, ?, ?, ?, ?, ?, @clock)`),
+		Delay:      q("INSERT INTO @outbox_delayed (shard, id, topic, `key`, key_hash, payload, headers, size, enqueued_at, not_before) VALUES "),
+		DelayRow:   q(`(?, ?, ?, ?, ?, ?, ?, ?, @clock, ?)`),
+
+		// A process that freezes in the middle of a relay's transaction must not keep its locks: the server ends the connection.
+		// The Store sets it back.
+		Settings: `SET wait_timeout = LEAST(@@wait_timeout, 5)`,
+
+		// Alive says whether Begin or Extend has found a hold that stands. How many rows were changed depends on the driver's settings.
+		Begin: q(`INSERT INTO @txonce_relays (owner, name, until) VALUES (UNHEX(?), ?, @clock + ?)
+ON DUPLICATE KEY UPDATE until = IF(until > @clock, VALUES(until), until)`),
+		Extend: q(`UPDATE @txonce_relays SET until = @clock + ? WHERE owner = UNHEX(?) AND until > @clock`),
+		Alive:  q(`SELECT until > @clock FROM @txonce_relays WHERE owner = UNHEX(?)`),
+		Survey: q(`SELECT count(*), COALESCE(sum(name = ? AND owner <> UNHEX(?)), 0) FROM @txonce_relays WHERE until > @clock`),
+		Held: q(`SELECT s.shard, s.token, s.owner <=> UNHEX(?), r.owner IS NULL
+FROM @txonce_shards AS s LEFT JOIN @txonce_relays AS r ON r.owner = s.owner AND r.until > @clock`),
+
+		// One at a time takes shards, and the first thing it does is to take away the rows of those whose time is over; a late
+		// Renew of one of them comes before that, which leaves its row alone, or finds none. Free is a shard whose owner has
+		// no row. One that is being settled is left for the next time.
+		Turn:    q(`SELECT slot FROM @outbox_locks WHERE slot = ? FOR UPDATE`),
+		Expired: q(`SELECT owner FROM @txonce_relays WHERE until <= @clock - ? FOR UPDATE SKIP LOCKED`),
+		Bury:    q(`DELETE t FROM @relaysOf`),
+		Free:    q(`SELECT s.shard FROM @txonce_shards AS s LEFT JOIN @txonce_relays AS r ON r.owner = s.owner WHERE r.owner IS NULL ORDER BY RAND()`),
+		Lock:    q(`SELECT s.shard, s.token + 1 FROM @shardsOf LIMIT ? FOR UPDATE SKIP LOCKED`),
+		Take:    q(`UPDATE @shardsOf SET s.owner = UNHEX(?), s.token = r.token`),
+
+		GiveBack: q(`UPDATE @shardsOf SET s.owner = NULL WHERE s.owner = UNHEX(?)`),
+		Leave:    q(`UPDATE @txonce_shards SET owner = NULL WHERE owner = UNHEX(?)`),
+		End:      q(`DELETE FROM @txonce_relays WHERE owner = UNHEX(?)`),
+
+		// Whether the hold stands, whether delayed messages are due, and which of the shards have messages.
+		Look: q(`SELECT r.until > @clock, COALESCE((SELECT min(not_before) FROM @outbox_delayed) <= @clock, 0), s.shard, s.token
+FROM @txonce_relays AS r LEFT JOIN @txonce_shards AS s ON s.owner = r.owner
+	AND (SELECT m.seq FROM @outbox_messages AS m FORCE INDEX (PRIMARY) WHERE m.shard = s.shard ORDER BY m.seq LIMIT 1) IS NOT NULL
+WHERE r.owner = UNHEX(?)`),
+
+		// One for each shard, put together with UNION ALL: no other form stops after the first rows of each on both servers.
+		LeaseShard: q(fmt.Sprintf("(SELECT m.shard, m.seq, m.id, m.topic, m.size, m.enqueued_at, m.attempts, m.size <= %[1]d AS light,\n"+
+			"	IF(m.size <= %[1]d, m.`key`, NULL), IF(m.size <= %[1]d, m.payload, NULL), IF(m.size <= %[1]d, m.headers, NULL)\n"+
+			`FROM @outbox_messages AS m FORCE INDEX (PRIMARY)
+WHERE m.shard = ? AND m.seq > ? AND (m.retry_at IS NULL OR m.retry_at <= @clock) AND (
+	SELECT 1 FROM @outbox_held AS h FORCE INDEX (PRIMARY) WHERE h.shard = m.shard AND h.key_hash = m.key_hash
+		AND (h.until > @clock AND m.seq >= h.from_seq OR (SELECT 1 @parkedOfMessage LIMIT 1) IS NOT NULL) LIMIT 1) IS NULL
+ORDER BY m.seq LIMIT ?)`, Light)),
+		Heavy: q("SELECT m.seq, m.`key`, m.payload, m.headers FROM @messagesOf"),
+
+		// Delayed messages come with new numbers, as if they were enqueued now.
+		Due: q(`SELECT not_before, seq FROM @outbox_delayed FORCE INDEX (PRIMARY) WHERE not_before <= @clock ORDER BY not_before, seq LIMIT ? FOR UPDATE SKIP LOCKED`),
+		Come: q("INSERT INTO @outbox_messages (" + mysqlColumns + ")\n" +
+			"SELECT d.shard, d.id, d.topic, d.`key`, d.key_hash, d.payload, d.headers, d.size, d.enqueued_at FROM @delayedOf ORDER BY d.not_before, d.seq"),
+		Came: q(`DELETE d FROM @delayedOf`),
+
+		// The shards that are still the owner's, locked against takeovers and repairs until the end of the transaction.
+		Own: q(`SELECT s.shard FROM @shardsOf WHERE s.token = r.token AND s.owner = UNHEX(?) FOR UPDATE`),
+
+		// A row of the list is [shard, seq].
+		Sent: q(`DELETE m FROM @messagesOf`),
+		Keep: q("INSERT INTO @outbox_sent (sent_at, seq, id, topic, `key`, payload, headers, enqueued_at)\n" +
+			"SELECT @clock, m.seq, m.id, m.topic, m.`key`, m.payload, m.headers, m.enqueued_at FROM @messagesOf"),
+
+		// A row of the list is [shard, seq, attempts, cause, delay]. A repetition changes nothing: attempts are set, not counted.
+		Defer: q("UPDATE @messagesOf SET m.attempts = r.attempts, m.cause = UNHEX(r.cause), m.retry_at = IF(m.`key` IS NULL, @clock + r.delay, NULL)"),
+		// Assignments are made from left to right, so that until stands as it was while from_seq is decided.
+		Hold: q(`INSERT INTO @outbox_held (shard, key_hash, from_seq, until)
+SELECT m.shard, m.key_hash, min(m.seq), @clock + max(r.delay) FROM @messagesOf WHERE m.key_hash IS NOT NULL GROUP BY m.shard, m.key_hash
+ON DUPLICATE KEY UPDATE
+	from_seq = IF(until > @clock, LEAST(from_seq, VALUES(from_seq)), VALUES(from_seq)),
+	until = IF(until > @clock, GREATEST(until, VALUES(until)), VALUES(until))`),
+
+		// A row of the list is [shard, seq, attempts, cause, -, keep_order].
+		Park: q("INSERT INTO @outbox_parked (seq, " + mysqlColumns + ", attempts, cause, keep_order, parked_at)\n" +
+			"SELECT m.seq, m.shard, m.id, m.topic, m.`key`, m.key_hash, m.payload, m.headers, m.size, m.enqueued_at, r.attempts, UNHEX(r.cause), r.keep_order, @clock\n" +
+			"FROM @messagesOf"),
+		// A row in outbox_held says that it is worth looking for parked messages of the key; Unhold takes it away.
+		HoldParked: q(`INSERT INTO @outbox_held (shard, key_hash, from_seq)
+SELECT DISTINCT p.shard, p.key_hash, r.seq FROM @parkedOfList WHERE p.key_hash IS NOT NULL AND p.keep_order <> 2
+ON DUPLICATE KEY UPDATE from_seq = IF(until IS NULL, LEAST(from_seq, VALUES(from_seq)), from_seq)`),
+
+		// Messages behind a parked one join it, as far as they are among the first of their shard. Those are read, then moved.
+		Followers: q(`SELECT seq, behind, (SELECT keep_order FROM @outbox_parked WHERE seq = behind) FROM (
+	SELECT m.seq, (SELECT p.seq @parkedOfMessage ORDER BY p.seq LIMIT 1) AS behind
+	FROM (SELECT shard, seq, key_hash FROM @outbox_messages FORCE INDEX (PRIMARY) WHERE shard = ? ORDER BY seq LIMIT ?) AS m
+		STRAIGHT_JOIN @outbox_held AS h FORCE INDEX (PRIMARY) ON h.shard = m.shard AND h.key_hash = m.key_hash
+) AS followers WHERE behind IS NOT NULL ORDER BY seq`),
+		// A row of the list is [shard, seq, -, -, -, keep_order, behind].
+		Follow: q("INSERT INTO @outbox_parked (seq, " + mysqlColumns + ", attempts, cause, behind, waiting, keep_order, parked_at)\n" +
+			"SELECT m.seq, m.shard, m.id, m.topic, m.`key`, m.key_hash, m.payload, m.headers, m.size, m.enqueued_at, m.attempts,\n" +
+			"	CONCAT('stands behind message ', r.behind, ' of its key'), r.behind, r.keep_order = 0, r.keep_order, @clock\n" +
+			"FROM @messagesOf"),
+
+		// Which shards have keys that stand behind a parked message.
+		Behind: q(`SELECT DISTINCT h.shard FROM JSON_TABLE(?, '$[*]' COLUMNS (shard SMALLINT PATH '$')) AS r
+STRAIGHT_JOIN @outbox_held AS h FORCE INDEX (PRIMARY) ON h.shard = r.shard WHERE (SELECT 1 @parkedOfHeld LIMIT 1) IS NOT NULL`),
+		// Whether Unhold, Bury or ForgetSent would find something.
+		Untidy: q(`SELECT (SELECT 1 FROM @outbox_held AS h WHERE @idle LIMIT 1) IS NOT NULL OR COALESCE((SELECT min(until) FROM @txonce_relays) <= @clock - ?, 0)
+	OR COALESCE((SELECT min(sent_at) FROM @outbox_sent) <= @clock - ?, 0)`),
+		// Holds that are over are found, locked, looked at again and deleted. Whoever parks a message writes the hold of its
+		// key, and so comes before the second look or after the end.
+		Idle:      q(`SELECT h.shard, HEX(h.key_hash) FROM @outbox_held AS h WHERE @idle LIMIT ?`),
+		LockHeld:  q(`SELECT h.shard, HEX(h.key_hash) FROM @heldOf FOR UPDATE SKIP LOCKED`),
+		StillIdle: q(`SELECT h.shard, HEX(h.key_hash) FROM @heldOf WHERE @idle`),
+		Unhold:    q(`DELETE h FROM @heldOf`),
+
+		ForgetSent: q(`DELETE FROM @outbox_sent WHERE sent_at <= @clock - ? ORDER BY sent_at, seq LIMIT ?`),
+
+		Parked: q("SELECT shard, seq, id, topic, `key`, payload, headers, enqueued_at, attempts, cause, behind, waiting, parked_at\n" +
+			`FROM @outbox_parked FORCE INDEX (PRIMARY) WHERE seq > ? AND (? OR topic = ?) AND (? OR key_hash = UNHEX(?)) ORDER BY seq LIMIT ?`),
+
+		// The shards of parked messages are locked in order. Then Listed are those of the list that are parked, with their keys.
+		ShardsOf:   q(`SELECT DISTINCT p.shard FROM @parkedOfList ORDER BY p.shard`),
+		LockShards: q(`SELECT s.shard FROM @shardsOf FOR UPDATE`),
+		Listed:     q(`SELECT p.shard, p.seq, HEX(p.key_hash), p.waiting FROM @parkedOfList`),
+		// Those that wait behind another come with it: Release, after which Behead says whom the others wait for.
+		Unpark: q("INSERT INTO @outbox_messages (seq, " + mysqlColumns + ")\n" +
+			"SELECT p.seq, p.shard, p.id, p.topic, p.`key`, p.key_hash, p.payload, p.headers, p.size, p.enqueued_at FROM @parkedOfList WHERE p.waiting = 0"),
+		Discard: q(`DELETE p FROM @parkedOfList`),
+		First: q(`SELECT p.seq FROM @outbox_parked AS p FORCE INDEX (outbox_parked_key)
+WHERE p.shard = ? AND p.key_hash = UNHEX(?) AND ` + mysqlStops + ` ORDER BY p.seq LIMIT 1`),
+		Release: q("INSERT INTO @outbox_messages (seq, " + mysqlColumns + ", attempts)\n" +
+			"SELECT p.seq, p.shard, p.id, p.topic, p.`key`, p.key_hash, p.payload, p.headers, p.size, p.enqueued_at, p.attempts\n" +
+			`FROM @outbox_parked AS p FORCE INDEX (outbox_parked_key) WHERE p.shard = ? AND p.key_hash = UNHEX(?) AND p.waiting = 1 AND p.seq < ?`),
+		Released: q(`DELETE p FROM @outbox_parked AS p FORCE INDEX (outbox_parked_key) WHERE p.shard = ? AND p.key_hash = UNHEX(?) AND p.waiting = 1 AND p.seq < ?`),
+		Behead:   q(`UPDATE @outbox_parked AS p FORCE INDEX (outbox_parked_key) SET p.behind = ? WHERE p.shard = ? AND p.key_hash = UNHEX(?) AND p.waiting = 1`),
+
+		Clock: q(`SELECT @clock, (SELECT count(*) FROM @outbox_held AS h WHERE NOT (@idle))`),
+		// As in SQLiteOutbox: the first rows of each shard are counted. One for each shard, put together with UNION ALL.
+		PendingShard: q(`(SELECT s.shard, m.topic, count(*), min(m.enqueued_at), min(m.seq),
+	(SELECT seq FROM @outbox_messages FORCE INDEX (PRIMARY) WHERE shard = s.shard ORDER BY seq LIMIT 1 OFFSET {counted}) AS next,
+	(SELECT max(seq) FROM @outbox_messages FORCE INDEX (PRIMARY) WHERE shard = s.shard) AS last
+FROM (SELECT {shard} AS shard) AS s
+	CROSS JOIN (SELECT topic, enqueued_at, seq FROM @outbox_messages FORCE INDEX (PRIMARY) WHERE shard = {shard} ORDER BY seq LIMIT {counted}) AS m
+GROUP BY s.shard, m.topic)`),
+		Delayed:      q(`SELECT topic, count(*) FROM @outbox_delayed FORCE INDEX (outbox_delayed_topic) GROUP BY topic`),
+		ParkedTopics: q(`SELECT topic, count(*), sum(waiting) FROM @outbox_parked FORCE INDEX (outbox_parked_topic) GROUP BY topic`),
+		Relays: q(`SELECT r.name, r.until, (SELECT count(*) FROM @txonce_shards AS s WHERE s.owner = r.owner)
+FROM @txonce_relays AS r WHERE r.until > @clock ORDER BY r.name, r.until`),
+	}
+}
