@@ -254,13 +254,13 @@ func TestPublisherRests(t *testing.T) {
 		f.s.Stop()
 		for range 300 { // a minute
 			f.want(f.publish("a2"), "away")
-			time.Sleep(200 * time.Millisecond)
+			lapse(200 * time.Millisecond)
 		}
 		if n := f.at.dials(); n < 10 || n > 25 {
 			t.Errorf("dialled %d times in a minute", n)
 		}
 		f.s.Start()
-		time.Sleep(5 * time.Second)
+		lapse(5 * time.Second)
 		f.want(f.publish("a2"), "")
 	})
 }
@@ -271,7 +271,7 @@ func TestPublisherClose(t *testing.T) {
 		f.s.Pause()
 		answers := make(chan []error, 1)
 		go func() { answers <- f.publish("a2", "b2") }()
-		time.Sleep(time.Second)
+		lapse(time.Second)
 		began := time.Now()
 		if err := f.p.Close(); err != nil {
 			t.Error(err)
@@ -378,3 +378,5 @@ func TestPublisherRefusesItsConfig(t *testing.T) {
 		}
 	}
 }
+
+func lapse(d time.Duration) { <-time.After(d) }
