@@ -53,6 +53,8 @@ func (s *Server) readArgs(name string, args amqp.Table) (a queueArgs, _ *amqp.Er
 		case "x-overflow":
 			fits = slices.Contains([]string{"drop-head", "reject-publish", "reject-publish-dlx"}, text)
 			a.overflow = text
+		case "x-dead-letter-strategy": // either is safe here
+			fits = quorum && (text == "at-most-once" || text == "at-least-once")
 		case "x-dead-letter-exchange":
 			fits = isText
 			a.deadLets = &text
@@ -169,7 +171,7 @@ func (q *queue) differs(want *queue) *amqp.Error {
 		}
 	}
 	for _, arg := range []string{
-		"x-queue-type", "x-delivery-limit", "x-message-ttl", "x-expires", "x-max-length", "x-overflow", "x-dead-letter-exchange",
+		"x-queue-type", "x-delivery-limit", "x-message-ttl", "x-expires", "x-max-length", "x-overflow", "x-dead-letter-strategy", "x-dead-letter-exchange",
 		"x-dead-letter-routing-key", "x-single-active-consumer",
 	} {
 		wanted, got := described(arg, want.args), described(arg, q.args)

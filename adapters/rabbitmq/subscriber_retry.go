@@ -1,0 +1,215 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// A message that is to be retried is put off: a copy goes to a queue for retries, from where the server brings it back to the
+// work queue when its time has come, and when the server has confirmed the copy the original is acknowledged. A crash in between leaves
+// both, and the claim suppresses one.
+//
+// The queues are of quorum type and bring messages back at least once: others may lose a message on that way when the server
+// crashes. In a queue messages expire at its head only, so one of long delay would hold up those behind it. Therefore there is a
+// queue for each doubling of the delay: a message comes back no sooner than asked for, and no later than after twice that.
+// They are made when they are needed and stay, a dozen at most where delays are up to an hour. They do not expire: a quorum queue that
+// does is not kept alive by being declared again, and would take its messages with it.
+
+const (
+	retryInfix      = ".txonce.retry."
+	retrySuffixRoom = len(retryInfix) + 10
+	minRetryStep    = time.Second
+	maxRetryDelay   = math.MaxInt32 * time.Millisecond // 24 days, what every version accepts
+	retriesWithin   = 10 * time.Second                 // for what is on its way at the end
+	confirmWithin   = 30 * time.Second
+	retryPause      = time.Minute // after queues for retries could not be made
+
+	// young is how long a new queue is not used. RabbitMQ 3.10 forgets quorum queues that are younger than about 5 s when it crashes
+	// (seen), with what was confirmed.
+	young = 10 * time.Second
+)
+
+// retryStep is the longest delay of the queue that a delay belongs to.
+func retryStep(after time.Duration) time.Duration {
+	step := minRetryStep
+	for step < after && step < maxRetryDelay {
+		step *= 2
+	}
+	return min(step, maxRetryDelay)
+}
+
+// retryQueue is the name of a queue for retries.
+func retryQueue(queue string, step time.Duration) string {
+	return queue + retryInfix + strconv.FormatInt(step.Milliseconds(), 10)
+}
+
+func retryArgs(queue string) amqp.Table {
+	return amqp.Table{
+		"x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+		"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue,
+	}
+}
+
+// DeclareRetryQueues makes the queues in which a Subscriber of queue puts messages off by up to longest, for who deploys them
+// beforehand: the Subscriber's user then needs no permission to make them. It makes those it needs and does not find itself.
+// Needs RabbitMQ 3.10.
+func DeclareRetryQueues(ch Channel, queue string, longest time.Duration) error {
+	for step := minRetryStep; ; step = retryStep(step + 1) {
+		name := retryQueue(queue, step)
+		if _, err := ch.QueueDeclare(name, true, false, false, false, retryArgs(queue)); err != nil {
+			return fmt.Errorf("rabbitmq: declare queue %s: %w", name, err)
+		}
+		if step >= longest || step >= maxRetryDelay {
+			return nil
+		}
+	}
+}
+
+// putting is a delivery on its way to be put off.
+type putting struct {
+	delivery *delivery
+	after    time.Duration
+	attempt  int
+	serial   int64
+	sent     time.Time
+	returned *amqp.Return
+}
+
+// retries puts messages off, on a connection of its own that it opens when it is first needed. One goroutine does it all.
+type retries struct {
+	*Subscriber
+	life   context.Context
+	done   chan struct{}
+	input  chan struct{} // something is wanted
+	serial int64         // of copies; the goroutine's
+	idle   chan struct{} // closed when nothing is on its way; nil: nobody waits for that
+
+	mu     sync.Mutex
+	steps  map[time.Duration]*retryStepState
+	queued []*putting
+	owed   int // queued and not answered
+	begun  bool
+}
+
+type retryStepState struct {
+	wanted    bool
+	usable    time.Time // from when on; zero: not there
+	tryAgain  time.Time // not before
+	complaint string
+}
+
+func newRetries(s *Subscriber, life context.Context) *retries {
+	return &retries{
+		Subscriber: s, life: life, done: make(chan struct{}), input: make(chan struct{}, 1), steps: map[time.Duration]*retryStepState{},
+	}
+}
+
+// ready reports whether there is a queue for this delay. If not it is seen to.
+func (r *retries) ready(after time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	st := r.step(retryStep(after))
+	if !st.usable.IsZero() {
+		return !time.Now().Before(st.usable)
+	}
+	if !st.wanted && !time.Now().Before(st.tryAgain) {
+		st.wanted = true
+		r.wake()
+	}
+	return false
+}
+
+// step finds the state of a step. r.mu is held.
+func (r *retries) step(step time.Duration) *retryStepState {
+	st := r.steps[step]
+	if st == nil {
+		st = &retryStepState{}
+		r.steps[step] = st
+	}
+	return st
+}
+
+// add puts p off. It does not wait.
+func (r *retries) add(p *putting) {
+	p.after = min(max(p.after, 0), maxRetryDelay)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queued = append(r.queued, p)
+	r.owed++
+	r.wake()
+}
+
+// wake tells the goroutine, and starts it where there is none. r.mu is held.
+func (r *retries) wake() {
+	if !r.begun {
+		r.begun = true
+		go r.work()
+	}
+	select {
+	case r.input <- struct{}{}:
+	default:
+	}
+}
+
+// drain waits until nothing is on its way, for so long at the most.
+func (r *retries) drain(within time.Duration) {
+	r.mu.Lock()
+	if r.owed == 0 {
+		r.mu.Unlock()
+		return
+	}
+	idle := make(chan struct{})
+	r.idle = idle
+	r.mu.Unlock()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C:
+		r.log.Warn("rabbitmq: copies of messages to be retried are not confirmed in time; the messages go back to the queue")
+	}
+}
+
+// wait waits for the goroutine. life has ended.
+func (r *retries) wait() {
+	r.mu.Lock()
+	begun := r.begun
+	r.begun = true // too late for another one
+	r.mu.Unlock()
+	if begun {
+		<-r.done
+	}
+}
+
+// answer ends p: confirmed, or why not. Then the original waits for as long as the copy should have, and goes back.
+func (r *retries) answer(p *putting, err error) {
+	s := p.delivery.session
+	switch {
+	case err == nil:
+		s.ack(p.delivery)
+		if f := r.cfg.Trace.Deferred; f != nil {
+			f(p.delivery.msg, p.after)
+		}
+	case r.life.Err() != nil || s.lanes.Context().Err() != nil: // it goes back when the channel is closed
+	default:
+		r.log.Warn("rabbitmq: a message to be retried could not be put off; it waits here and goes back to the queue, uncounted",
+			"position", p.delivery.msg.Position, "after", p.after, "error", err)
+		time.AfterFunc(max(min(p.after, r.cfg.ConsumerTimeout/2), time.Second), func() { s.giveBack(p.delivery) })
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.owed--
+	if r.owed == 0 && r.idle != nil {
+		close(r.idle)
+		r.idle = nil
+	}
+}
+
+var errYoung = errors.New("its queue for retries was made only just now")

@@ -1,0 +1,157 @@
+package rabbitmq
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/txonce/txonce/consumer"
+)
+
+// QueueSpec says what a queue is like. Policies of the server count as well: who sets a limit there says so here.
+type QueueSpec struct {
+	// Quorum says that it is a quorum queue. Defaults to a classic one.
+	Quorum bool
+
+	// DeliveryLimit is how often a quorum queue delivers a message again before it drops it, or gives it to DeadLetters.
+	// Stops, crashes and lost connections count as well as failures. NoDeliveryLimit says that there is none. Defaults to the
+	// server's: none in RabbitMQ 3, 20 from RabbitMQ 4 on.
+	DeliveryLimit int
+
+	// DeadLetters is where the server puts what it gives up on. Defaults to nowhere: it drops that.
+	DeadLetters *DeadLetters
+
+	// MessageTTL is after how long messages that nobody has received expire. Defaults to never.
+	MessageTTL time.Duration
+
+	// SingleActiveConsumer says that the server delivers to one consumer at a time.
+	SingleActiveConsumer bool
+
+	// Bindings are made where SubscriberConfig.Declare makes the queue. Their exchanges must exist.
+	Bindings []Binding
+
+	// Args are further arguments that it is declared with. Those that fields stand for are refused.
+	Args amqp.Table
+}
+
+// DeadLetters is a dead letter exchange, and the routing key that messages get there: empty means that they keep their own.
+type DeadLetters struct{ Exchange, Key string }
+
+// Binding brings an exchange's messages to a queue.
+type Binding struct {
+	Exchange, Key string
+	Args          amqp.Table
+}
+
+// NoDeliveryLimit is a DeliveryLimit.
+const NoDeliveryLimit = -1
+
+// defaultLimit is the delivery limit of quorum queues from RabbitMQ 4 on.
+const defaultLimit = 20
+
+func (q QueueSpec) check() error {
+	for _, arg := range []string{
+		"x-queue-type", "x-delivery-limit", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-message-ttl", "x-single-active-consumer",
+	} {
+		if _, set := q.Args[arg]; set {
+			return fmt.Errorf("Args has %s, for which there is a field", arg)
+		}
+	}
+	switch {
+	case q.DeliveryLimit < NoDeliveryLimit:
+		return fmt.Errorf("DeliveryLimit is %d; want a number, or NoDeliveryLimit", q.DeliveryLimit)
+	case q.DeliveryLimit > 0 && !q.Quorum:
+		return errors.New("DeliveryLimit is set, and only quorum queues have one")
+	case q.MessageTTL < 0 || q.MessageTTL > math.MaxInt32*time.Millisecond:
+		return fmt.Errorf("MessageTTL is %v; want at most %v", q.MessageTTL, math.MaxInt32*time.Millisecond)
+	}
+	if err := q.Args.Validate(); err != nil {
+		return fmt.Errorf("Args: %w", err)
+	}
+	return nil
+}
+
+// args are what the queue is declared with at a server of this version; empty: unknown.
+func (q QueueSpec) args(version string) amqp.Table {
+	args := amqp.Table{}
+	for name, v := range q.Args {
+		args[name] = v
+	}
+	if q.Quorum {
+		args["x-queue-type"] = "quorum"
+	}
+	if q.DeliveryLimit > 0 || q.DeliveryLimit == NoDeliveryLimit && major(version) >= 4 { // RabbitMQ 3 has no such value
+		args["x-delivery-limit"] = int64(q.DeliveryLimit)
+	}
+	if q.DeadLetters != nil {
+		args["x-dead-letter-exchange"] = q.DeadLetters.Exchange
+		if q.DeadLetters.Key != "" {
+			args["x-dead-letter-routing-key"] = q.DeadLetters.Key
+		}
+	}
+	if q.MessageTTL > 0 {
+		args["x-message-ttl"] = q.MessageTTL.Milliseconds()
+	}
+	if q.SingleActiveConsumer {
+		args["x-single-active-consumer"] = true
+	}
+	return args
+}
+
+// limit is how often the queue delivers again at a server of this version; 0: for ever, as far as is known.
+func (q QueueSpec) limit(version string) int {
+	if q.Quorum && q.DeliveryLimit == 0 && major(version) >= 4 {
+		return defaultLimit
+	}
+	return max(q.DeliveryLimit, 0)
+}
+
+func major(version string) int {
+	first, _, _ := strings.Cut(version, ".")
+	n, _ := strconv.Atoi(first)
+	return n
+}
+
+// checkLimit refuses a queue that drops messages behind our back.
+func (c *SubscriberConfig) checkLimit(version string) error {
+	limit := c.Spec.limit(version)
+	if limit == 0 || c.Spec.DeadLetters != nil || slices.Contains(c.Allow, AllowDeliveryLimit) {
+		return nil
+	}
+	return fmt.Errorf("rabbitmq: queue %s drops a message that was delivered more than %d times, also when that was nobody's fault; "+
+		"give it a dead letter exchange (Spec.DeadLetters), or no limit (Spec.DeliveryLimit = rabbitmq.NoDeliveryLimit), "+
+		"or allow it with rabbitmq.%s", c.Queue, limit, AllowDeliveryLimit)
+}
+
+// checkWindow refuses a Processor that forgets keys sooner than the queue forgets messages, where that is known.
+func (c *SubscriberConfig) checkWindow() error {
+	windowed, ok := c.Processor.(consumer.Windowed)
+	if !ok || windowed.Window() >= c.Spec.MessageTTL || slices.Contains(c.Allow, AllowShortWindow) {
+		return nil
+	}
+	return fmt.Errorf("rabbitmq: queue %s keeps messages for up to %v (Spec.MessageTTL), the Processor remembers keys for %v; "+
+		"set its Window to %v, or allow it with rabbitmq.%s", c.Queue, c.Spec.MessageTTL, windowed.Window(), c.Spec.MessageTTL, AllowShortWindow)
+}
+
+// declare makes the queue as the SubscriberConfig says, or looks whether it is there.
+func (c *SubscriberConfig) declare(ch Channel, version string) error {
+	if !c.Declare {
+		_, err := ch.QueueDeclarePassive(c.Queue, true, false, false, false, nil)
+		return err
+	}
+	if _, err := ch.QueueDeclare(c.Queue, true, false, false, false, c.Spec.args(version)); err != nil {
+		return err
+	}
+	for _, b := range c.Spec.Bindings {
+		if err := ch.QueueBind(c.Queue, b.Key, b.Exchange, false, b.Args); err != nil {
+			return fmt.Errorf("bind to exchange %q: %w", b.Exchange, err)
+		}
+	}
+	return nil
+}
