@@ -60,6 +60,9 @@ func (c *Consumer[TTx]) intake(msg *Message, now time.Time) (it item) {
 	if err := it.rec.Validate(now); err != nil {
 		it.refused = refuse(ReasonPoison, err)
 	}
+	if msg.Malformed != nil {
+		it.refused = refuse(ReasonPoison, msg.Malformed)
+	}
 	for _, id := range msg.Also {
 		also := dedup.Record{Key: key, Fingerprint: it.rec.Fingerprint, Window: it.rec.Window} // timeless: its own key decides
 		also.Key.ID = id

@@ -19,6 +19,8 @@ type Message struct {
 	Attempt  int               // 1 on the first delivery; who delivers again adds one
 	Raw      any               // the broker's own message, for what this struct has no field for
 
+	Malformed error // why the Subscriber could not read it; what it has is as it came. Such a message is parked
+
 	// For sources that have authenticated the message. They take precedence over Config.
 	Tenant      string             // empty: from Config.Tenant
 	Fingerprint *dedup.Fingerprint // of what is the same on every delivery; nil: from Config.Fingerprint

@@ -23,6 +23,15 @@ import (
 
 var errPoison = consumer.Permanent(errors.New("poison"))
 
+var errMalformed = errors.New("malformed")
+
+// malformed is one that its Subscriber could not read.
+func malformed(id string) *consumer.Message {
+	m := msg(id, "a")
+	m.Malformed = errMalformed
+	return m
+}
+
 // poison fails for good on messages with that payload.
 func poison(ctx context.Context, tx tx, m *consumer.Message) error {
 	if string(m.Payload) == "poison" {
@@ -50,6 +59,7 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 		{name: "key of invalid UTF-8", msg: msg("\xff", "a"), reason: consumer.ReasonNoKey, cause: dedup.ErrBadKey},
 		{name: "oversize key", msg: msg(strings.Repeat("x", dedup.MaxID+1), "a"), reason: consumer.ReasonNoKey, cause: dedup.ErrBadKey},
 		{name: "undecodable", cfg: jsonKey, msg: msg("", "{"), reason: consumer.ReasonNoKey, cause: dedup.ErrNoKey},
+		{name: "malformed", msg: malformed("1"), reason: consumer.ReasonPoison, key: "1", cause: errMalformed},
 		{name: "key function fails", cfg: func(cfg *config) {
 			cfg.Key = func(m *consumer.Message) (string, error) {
 				if bad(m) {

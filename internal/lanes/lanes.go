@@ -66,6 +66,9 @@ type Config struct {
 	// blocks, the lane and the keys of that batch are blocked. Required.
 	Settle func(d *Delivery, err error)
 
+	// Flush is called after Settle, when nothing more follows at once, so that answers can be sent together. Defaults to nothing.
+	Flush func()
+
 	// Keep reports whether a delivery that is to be handled again waits for that here, and is not settled yet. Its
 	// Message.Attempt is raised unless retry is blameless. Keep must not call Lanes. Defaults to keeping none.
 	Keep func(d *Delivery, retry *consumer.RetryError) bool
@@ -265,6 +268,9 @@ func (l *Lanes) settle(leave []settlement) {
 	}
 	if len(leave) == 0 {
 		return
+	}
+	if l.cfg.Flush != nil {
+		l.cfg.Flush()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,0 +1,64 @@
+package awssqs
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/txonce/txonce/consumer"
+)
+
+// ToMessage is raw, received from the queue of that name, as a Processor takes it. A Subscriber does this and the rest; it is for
+// programs that receive by themselves. raw must have been received with all its attributes, those of the system too.
+//
+// The ID is empty: SQS's own is another one each time that a message is sent, so it says nothing about the event. Attempt is how often
+// SQS has delivered the message, to anybody and for whatever reason. Payload, Key and Headers are those of the
+// outbox.Message where a Publisher has sent it; of what others have sent they are the body, the message group and the
+// attributes. A message that claims to come from a Publisher and cannot be decoded has them as they are, and Malformed.
+func ToMessage(queue string, raw types.Message) *consumer.Message {
+	m := &consumer.Message{Topic: queue, Position: queue + "/" + value(raw.MessageId), Attempt: 1, Raw: raw}
+	if n, err := strconv.Atoi(raw.Attributes[string(types.MessageSystemAttributeNameApproximateReceiveCount)]); err == nil && n > 0 {
+		m.Attempt = n
+	}
+	if ms, err := strconv.ParseInt(raw.Attributes[string(types.MessageSystemAttributeNameSentTimestamp)], 10, 64); err == nil && ms > 0 {
+		m.Time = time.UnixMilli(ms)
+	}
+	if m.Key, m.Payload, m.Headers, m.Malformed = decode(value(raw.Body), raw.MessageAttributes); m.Malformed != nil {
+		m.Key, m.Payload, m.Headers = "", []byte(value(raw.Body)), rawHeaders(raw.MessageAttributes)
+	}
+	if group := group(raw); m.Key == "" && !strings.HasPrefix(group, keylessPrefix) {
+		m.Key = group
+	}
+	return m
+}
+
+// group is the message group of a FIFO queue; empty on a standard one.
+func group(raw types.Message) string {
+	return raw.Attributes[string(types.MessageSystemAttributeNameMessageGroupId)]
+}
+
+func rawHeaders(attributes map[string]types.MessageAttributeValue) map[string]string {
+	headers := make(map[string]string, len(attributes))
+	for name, v := range attributes {
+		headers[name] = attributeBytes(v)
+	}
+	return headers
+}
+
+func value(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// sizeOf is about what raw takes in memory.
+func sizeOf(raw types.Message) int {
+	size := len(value(raw.Body))
+	for name, v := range raw.MessageAttributes {
+		size += len(name) + len(attributeBytes(v))
+	}
+	return size
+}

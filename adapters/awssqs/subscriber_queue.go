@@ -1,0 +1,173 @@
+package awssqs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/txonce/txonce/consumer"
+)
+
+// queue is what a Subscriber knows of its queue.
+type queue struct {
+	url        string
+	name       string
+	fifo       bool
+	visibility time.Duration
+}
+
+// look finds the queue, and refuses one that would lose messages.
+func (s *Subscriber) look(ctx context.Context) (q queue, err error) {
+	q.url = s.cfg.Queue
+	if !isURL(q.url) {
+		out, err := s.cfg.Client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &q.url})
+		if err != nil {
+			return q, explain(err, "sqs:GetQueueUrl, or set Queue to its URL,")
+		}
+		if out.QueueUrl == nil || *out.QueueUrl == "" {
+			return q, errors.New("GetQueueUrl has answered without a URL")
+		}
+		q.url = *out.QueueUrl
+	}
+	q.name = q.url[strings.LastIndexByte(q.url, '/')+1:]
+	out, err := s.cfg.Client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
+		QueueUrl: &q.url, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll},
+	})
+	if err != nil {
+		return q, explain(err, "sqs:GetQueueAttributes")
+	}
+	has := out.Attributes
+	q.fifo = has[string(types.QueueAttributeNameFifoQueue)] == "true" || strings.HasSuffix(q.name, fifoSuffix)
+	if q.fifo && s.cfg.OrderBy != nil {
+		return q, errors.New("a FIFO queue is handled in order per message group; SubscriberConfig.OrderBy is for standard queues")
+	}
+	if q.visibility, err = s.visibility(has); err != nil {
+		return q, err
+	}
+	return q, errors.Join(s.checkRedrive(has), s.checkRetention(has))
+}
+
+// visibility is for how long a message is received.
+func (s *Subscriber) visibility(has map[string]string) (time.Duration, error) {
+	if s.cfg.VisibilityTimeout > 0 {
+		return s.cfg.VisibilityTimeout, nil
+	}
+	v, known, err := seconds(has, types.QueueAttributeNameVisibilityTimeout)
+	switch {
+	case err != nil:
+		return 0, err
+	case !known:
+		return 0, errors.New("its visibility timeout is unknown; set SubscriberConfig.VisibilityTimeout")
+	case v < time.Second:
+		return 0, errors.New("its visibility timeout is 0, so each message would be delivered again while it is being handled; " +
+			"set SubscriberConfig.VisibilityTimeout, or the queue's")
+	}
+	return v, nil
+}
+
+// checkRedrive refuses a queue that moves messages away behind the Processor's back.
+func (s *Subscriber) checkRedrive(has map[string]string) error {
+	text := has[string(types.QueueAttributeNameRedrivePolicy)]
+	if text == "" {
+		return nil
+	}
+	var policy struct {
+		MaxReceiveCount json.RawMessage `json:"maxReceiveCount"` // a number, or one in quotes
+		Target          string          `json:"deadLetterTargetArn"`
+	}
+	if err := json.Unmarshal([]byte(text), &policy); err != nil {
+		return fmt.Errorf("its redrive policy cannot be read: %w", err)
+	}
+	receives, err := strconv.Atoi(strings.Trim(string(policy.MaxReceiveCount), `"`))
+	if err != nil {
+		return fmt.Errorf("maxReceiveCount of its redrive policy cannot be read: %w", err)
+	}
+	if receives >= MinReceives {
+		return nil
+	}
+	err = fmt.Errorf("its redrive policy moves a message to %s once it was received %d times; stops, crashes and lost answers count too, so SQS would "+
+		"take away messages that the Processor has not given up on: set maxReceiveCount to %d or more, or remove the policy, since a Consumer "+
+		"parks what it gives up on", policy.Target, receives, MinReceives)
+	if !s.cfg.allows(AllowRedrive) {
+		return fmt.Errorf("%w, or allow it with awssqs.%s", err, AllowRedrive)
+	}
+	s.log.Warn("awssqs: messages may be moved away unhandled", "error", err)
+	return nil
+}
+
+// checkRetention refuses a queue that may deliver a message again when the Processor has forgotten its key.
+func (s *Subscriber) checkRetention(has map[string]string) error {
+	windowed, ok := s.cfg.Processor.(consumer.Windowed)
+	if !ok {
+		return nil
+	}
+	window := windowed.Window()
+	keeps, known, err := seconds(has, types.QueueAttributeNameMessageRetentionPeriod)
+	switch {
+	case err != nil:
+		return err
+	case !known:
+		s.log.Warn("awssqs: the queue does not say how long it keeps messages; keys must be remembered longer than that", "window", window)
+		return nil
+	case window >= keeps:
+		return nil
+	}
+	err = fmt.Errorf("it keeps messages for %v, the Processor remembers keys for %v; set its Window to %v", keeps, window, keeps)
+	if !s.cfg.allows(AllowShortWindow) {
+		return fmt.Errorf("%w, or allow it with awssqs.%s", err, AllowShortWindow)
+	}
+	s.log.Warn("awssqs: keys may be forgotten before messages", "error", err)
+	return nil
+}
+
+// seconds reads an attribute. One that is absent is unknown, never zero.
+func seconds(has map[string]string, name types.QueueAttributeName) (value time.Duration, known bool, err error) {
+	text, known := has[string(name)]
+	if !known {
+		return 0, false, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n < 0 {
+		return 0, true, fmt.Errorf("its %s is %q, which is no number of seconds", name, text)
+	}
+	return time.Duration(n) * time.Second, true, nil
+}
+
+// explain adds what can be done.
+func explain(err error, action string) error {
+	switch {
+	case missingQueue(err):
+		return fmt.Errorf("it does not exist; create it, or is the Client's region or account another one? %w", err)
+	case blameOf(err) == theQueue:
+		return fmt.Errorf("%w; allow this client %s on it", err, action)
+	}
+	return err
+}
+
+// final reports whether waiting seldom cures err: the queue is gone or closed to this client, or its credentials are no good.
+func final(err error) bool {
+	switch b := blameOf(err); b {
+	case theQueue:
+		return !codeIs(err, "OverLimit") // too many messages in flight: that passes
+	case theClient:
+		return codeIs(err, "InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch", "InvalidSignatureException",
+			"MissingAuthenticationToken", "MissingAuthenticationTokenException", "InvalidAccessKeyId", "OptInRequired", "NotAuthorized", "ExpiredToken", "ExpiredTokenException")
+	default:
+		return false
+	}
+}
+
+// codeIs reports whether err is an answer of SQS with one of these codes.
+func codeIs(err error, codes ...string) bool {
+	var answer smithy.APIError
+	return errors.As(err, &answer) && slices.Contains(codes, plainCode(answer.ErrorCode()))
+}

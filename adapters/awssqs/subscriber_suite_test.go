@@ -1,0 +1,248 @@
+package awssqs_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/txonce/txonce/adapters/awssqs"
+	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/outbox"
+)
+
+// subscriberFeatures is what a Subscriber can do, by kind of queue.
+func subscriberFeatures(fifo bool) consumertest.Features {
+	return consumertest.Features{
+		Ordered:        fifo,
+		Delay:          true, // through the visibility timeout
+		CountsAttempts: true, // SQS counts deliveries
+		Batch:          true,
+	}
+}
+
+const restartCase = "the broker restarts"
+
+// TestSubscriber runs the suite on awssqstest.Server and on ElasticMQ, with standard and with FIFO queues.
+func TestSubscriber(t *testing.T) {
+	t.Parallel()
+	for _, server := range []struct {
+		name string
+		open func(t *testing.T) func(t *testing.T) site
+		real bool
+	}{
+		{name: "awssqstest", open: func(*testing.T) func(*testing.T) site { return fakeSite }},
+		{name: "elasticmq", open: sharedOrOwnElasticMQ, real: true},
+	} {
+		if server.real && testing.Short() {
+			continue
+		}
+		t.Run(server.name, func(t *testing.T) {
+			t.Parallel()
+			open := server.open(t)
+			for _, fifo := range []bool{false, true} {
+				name, features := "standard", subscriberFeatures(fifo)
+				if fifo {
+					name = "fifo"
+				}
+				if why := noJars(); server.real && why != "" {
+					features.DoesNotApply = map[string]string{restartCase: why}
+				}
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					consumertest.TestSubscriber(t, features, func(t *testing.T) consumertest.Broker {
+						return newSuiteBroker(t, open(t), fifo)
+					})
+				})
+			}
+		})
+	}
+}
+
+// site is an SQS, and how to restart it.
+type site struct {
+	creator
+	visibility time.Duration
+	restart    func(ctx context.Context) error
+}
+
+// fakeSite is an awssqstest.Server of the test's own. A restart cuts its connections for a while.
+func fakeSite(*testing.T) site {
+	s := awssqstest.NewServer(awssqstest.Config{Shuffle: true})
+	return site{creator: s, visibility: 2 * time.Second, restart: func(context.Context) error {
+		s.Down()
+		<-time.After(time.Second)
+		s.Up()
+		return nil
+	}}
+}
+
+// sharedOrOwnElasticMQ gives each case the shared one, unless it is to be restarted. Those cases share one of their own, one after
+// the other.
+func sharedOrOwnElasticMQ(t *testing.T) func(t *testing.T) site {
+	var using sync.Mutex
+	own := sync.OnceValue(func() *ownElasticMQ { return startOwnElasticMQ(t) })
+	return func(t *testing.T) site {
+		const visibility = 5 * time.Second // a busy machine may stop a JVM for a second or two
+		if !strings.HasSuffix(t.Name(), strings.ReplaceAll(restartCase, " ", "_")) {
+			return site{creator: testdb.SQS(t), visibility: visibility}
+		}
+		using.Lock()
+		t.Cleanup(using.Unlock)
+		e := own()
+		return site{creator: testdb.SQSClient(e.endpoint), visibility: visibility, restart: func(ctx context.Context) error {
+			e.kill()
+			return e.start(ctx)
+		}}
+	}
+}
+
+// suiteBroker is one queue, as the suite wants it.
+type suiteBroker struct {
+	site
+	t         *testing.T
+	url       string
+	publisher *awssqs.Publisher
+
+	mu       sync.Mutex
+	receipts map[string]string // the newest, by message
+}
+
+var (
+	_ consumertest.Broker    = (*suiteBroker)(nil)
+	_ consumertest.Restarter = (*suiteBroker)(nil)
+	_ consumertest.Revoker   = (*suiteBroker)(nil)
+)
+
+func newSuiteBroker(t *testing.T, s site, fifo bool) *suiteBroker {
+	_, url := makeQueue(t, s, fifo, nil)
+	publisher, err := awssqs.NewPublisher(awssqs.PublisherConfig{Client: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &suiteBroker{site: s, t: t, url: url, publisher: publisher, receipts: map[string]string{}}
+}
+
+// Publish implements consumertest.Broker. A call of the Publisher takes one message of a key.
+func (b *suiteBroker) Publish(ctx context.Context, msgs ...consumer.Message) error {
+	for len(msgs) > 0 {
+		var call []outbox.Message
+		keys := map[string]bool{}
+		for len(msgs) > 0 && !keys[msgs[0].Key] {
+			m := msgs[0]
+			if m.Key != "" {
+				keys[m.Key] = true
+			}
+			call = append(call, outbox.Message{
+				ID: fmt.Sprintf("%016x", rand.Uint64()), Topic: b.url, Key: m.Key, Payload: m.Payload, Headers: m.Headers,
+			})
+			msgs = msgs[1:]
+		}
+		if err := errors.Join(b.publisher.Publish(ctx, call)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReceiveMessage writes down the receipt handles for Revoke.
+func (b *suiteBroker) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, opts ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
+	out, err := b.site.ReceiveMessage(ctx, in, opts...)
+	if err == nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, m := range out.Messages {
+			b.receipts[*m.MessageId] = *m.ReceiptHandle
+		}
+	}
+	return out, err
+}
+
+// Subscriber implements consumertest.Broker.
+func (b *suiteBroker) Subscriber(p consumer.Processor, grace time.Duration) (consumertest.Subscriber, error) {
+	return awssqs.NewSubscriber(awssqs.SubscriberConfig{
+		Client: b, Queue: b.url, Processor: p, Grace: grace, VisibilityTimeout: b.visibility, WaitTime: time.Second, Logger: testLog(b.t),
+	})
+}
+
+// Left implements consumertest.Broker.
+func (b *suiteBroker) Left(ctx context.Context) (int, error) {
+	out, err := b.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &b.url, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll}})
+	if err != nil {
+		return 0, err
+	}
+	left := 0
+	for _, name := range []string{"ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed"} {
+		n, err := strconv.Atoi(out.Attributes[name])
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", name, err)
+		}
+		left += n
+	}
+	return left, nil
+}
+
+// Restart implements consumertest.Restarter.
+func (b *suiteBroker) Restart(ctx context.Context) error { return b.restart(ctx) }
+
+// Revoke implements consumertest.Revoker: all visibility timeouts run out.
+func (b *suiteBroker) Revoke(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.receipts) == 0 {
+		return errors.New("nothing was received")
+	}
+	for id, receipt := range b.receipts {
+		if _, err := b.ChangeMessageVisibilityBatch(ctx, &sqs.ChangeMessageVisibilityBatchInput{
+			QueueUrl: &b.url, Entries: []types.ChangeMessageVisibilityBatchRequestEntry{{Id: &id, ReceiptHandle: &receipt}},
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// testLog is shown when the test fails.
+func testLog(t *testing.T) *slog.Logger {
+	log := &logs{}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log("the log:\n" + log.String())
+		}
+	})
+	return slog.New(slog.NewTextHandler(log, nil))
+}
+
+// logs is what a Subscriber has logged.
+type logs struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// count is how often a line contains text.
+func (l *logs) count(text string) int { return strings.Count(l.String(), text) }
