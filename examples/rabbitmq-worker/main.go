@@ -1,0 +1,103 @@
+// Command rabbitmq-worker charges orders that come from a RabbitMQ queue and announces each charge in another one. Each order is sent
+// twice; it is charged once and announced once. Kill it with -9 while it works and run it again: that stays so.
+//
+//	make services-up
+//	go run ./examples/rabbitmq-worker
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	amqp "github.com/rabbitmq/amqp091-go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/adapters/rabbitmq"
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/outbox"
+)
+
+// Order is what lies in the queue.
+type Order struct {
+	ID    string `json:"order"`
+	Cents int    `json:"cents"`
+}
+
+func main() {
+	url := flag.String("rabbitmq", "amqp://guest:guest@127.0.0.1:21472/", "RabbitMQ's `URL`; that of make services-up by default")
+	database := flag.String("postgres", "postgres://postgres@127.0.0.1:21415/postgres?sslmode=disable", "PostgreSQL's `DSN`; likewise")
+	name := flag.String("name", "txonce_rabbitmq_worker", "of the schema, and with -orders and -charged of the queues")
+	orders := flag.Int("orders", 2000, "how many `orders` to send, each twice")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, rabbitmq.Dial(*url, amqp.Config{}), *database, *name, *orders); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// run sends orders and works until all are charged and announced, or ctx ends.
+func run(ctx context.Context, dial rabbitmq.Dialer, database, name string, orders int) error {
+	d, err := open(ctx, dial, database, name)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	publisher, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{Dial: dial}) // a topic is a queue
+	if err != nil {
+		return err
+	}
+	defer publisher.Close()
+	if err := d.send(ctx, publisher, orders); err != nil {
+		return err
+	}
+	ctx, done := context.WithCancel(ctx)
+	defer done()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return work(ctx, d.pool, dial, publisher, name+"-orders", name+"-charged") })
+	g.Go(func() error { return d.watch(ctx, orders, done) }) // a real worker runs until SIGTERM
+	return g.Wait()
+}
+
+// work is the part to copy: it charges what is in the queue orders, once each, and announces each charge in charged.
+func work(ctx context.Context, pool *pgxpool.Pool, dial rabbitmq.Dialer, publisher *rabbitmq.Publisher, orders, charged string) error {
+	store, err := pgxstore.New(pgxstore.Config{Pool: pool})
+	if err != nil {
+		return err
+	}
+	billing, err := consumer.New(consumer.Config[pgx.Tx]{
+		Name: "billing", Store: store, Key: consumer.JSONKey("order"),
+		// Claim, charge and announcement are one transaction: all of it happens, or nothing.
+		Handle: consumer.JSON(func(ctx context.Context, tx pgx.Tx, o Order) error {
+			if _, err := tx.Exec(ctx, `INSERT INTO charges (order_id, cents) VALUES ($1, $2)`, o.ID, o.Cents); err != nil {
+				return err
+			}
+			return store.Enqueue(ctx, tx, outbox.Message{Topic: charged, Key: o.ID, Payload: fmt.Appendf(nil, `{"charged":%q}`, o.ID)})
+		}),
+	})
+	if err != nil {
+		return err
+	}
+	worker, err := rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{
+		Dial: dial, Queue: orders, Processor: billing, Spec: rabbitmq.QueueSpec{Quorum: true, DeliveryLimit: rabbitmq.NoDeliveryLimit},
+	})
+	if err != nil {
+		return err
+	}
+	relay, err := outbox.NewRelay(outbox.Config{Queue: store, Publisher: publisher})
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx) // until SIGTERM; then both finish what they have begun
+	g.Go(func() error { return worker.Run(ctx) })
+	g.Go(func() error { return relay.Run(ctx) })
+	return g.Wait()
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/txonce/txonce/internal/testdb"
+)
+
+// TestMain lets this binary be the command that it tests.
+func TestMain(m *testing.M) {
+	if os.Getenv("RABBITMQ_WORKER_IS_COMMAND") != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func command(t *testing.T, args ...string) (cmd *exec.Cmd, out *bytes.Buffer) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd, out = exec.CommandContext(t.Context(), self, args...), &bytes.Buffer{}
+	cmd.Env = append(os.Environ(), "RABBITMQ_WORKER_IS_COMMAND=1", "GORACE=atexit_sleep_ms=0")
+	cmd.Stdout, cmd.Stderr = out, out
+	return cmd, out
+}
+
+// place is a schema and queues of the test's own.
+func place(t *testing.T) (args []string, charges func() (all, distinct int), announced func() int) {
+	dsn, url := testdb.Postgres(t), testdb.RabbitMQ(t)
+	name := fmt.Sprintf("worker_%d_%d", os.Getpid(), time.Now().UnixNano())
+	t.Cleanup(func() {
+		conn, err := amqp.Dial(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		ch, err := conn.Channel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, queue := range []string{name + "-orders", name + "-charged"} {
+			if _, err := ch.QueueDelete(queue, false, false, false); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	db, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.Background() // the test's own has ended
+		defer db.Close(ctx)
+		if _, err := db.Exec(ctx, "DROP SCHEMA "+name+" CASCADE"); err != nil {
+			t.Error(err)
+		}
+	})
+	charges = func() (all, distinct int) {
+		if err := db.QueryRow(t.Context(), "SELECT count(*), count(DISTINCT order_id) FROM "+name+".charges").Scan(&all, &distinct); err != nil {
+			t.Fatal(err)
+		}
+		return all, distinct
+	}
+	return []string{"-postgres", dsn, "-rabbitmq", url, "-name", name}, charges, func() int { return testdb.Ready(t, url, name+"-charged") }
+}
+
+// It ends by itself when every order, sent twice, is charged once.
+func TestChargesOnce(t *testing.T) {
+	args, charges, announced := place(t)
+	cmd, out := command(t, append(args, "-orders", "300")...)
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if !strings.Contains(out.String(), "every order is charged once") {
+		t.Errorf("it says\n%s", out)
+	}
+	if all, distinct := charges(); all != 300 || distinct != 300 || announced() != 300 {
+		t.Errorf("%d charges of %d orders, %d announced", all, distinct, announced())
+	}
+}
+
+// SIGKILL and another run: still once each. Ctrl-C ends it well.
+func TestKilled(t *testing.T) {
+	args, charges, announced := place(t)
+	for _, with := range []os.Signal{syscall.SIGKILL, syscall.SIGINT} {
+		cmd, out := command(t, append(args, "-orders", "5000")...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(3 * time.Second)
+		if err := cmd.Process.Signal(with); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil && with == syscall.SIGINT {
+			t.Errorf("after %v: %v\n%s", with, err, out)
+		}
+	}
+	cmd, out := command(t, append(args, "-orders", "10")...)
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	all, distinct := charges()
+	if all != distinct || announced() < all {
+		t.Errorf("%d charges of %d orders, %d announced\n%s", all, distinct, announced(), out)
+	}
+}
+
+// What is not there is named.
+func TestNamesWhatIsMissing(t *testing.T) {
+	args, _, _ := place(t)
+	cmd, out := command(t, append(args, "-rabbitmq", "amqp://127.0.0.1:1/")...)
+	if err := cmd.Run(); err == nil || !strings.Contains(out.String(), "is RabbitMQ there?") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
