@@ -47,7 +47,7 @@
 // the ordering key metadata [MetadataKey]; what is not text is encoded, and [ToMessage] decodes it. A message counts as published
 // when watermill's publisher returned nil, so it matters what that means:
 //
-//   - watermill-sql: the row is committed. Give it a *sql.DB.
+//   - watermill-sql: the row is committed. Give it a *sql.DB. A Router closes its handlers' publishers, so give the relay one of its own.
 //   - watermill-kafka: it uses a sync producer, but with sarama's default acks=1. Pass OverwriteSaramaConfig with Producer.RequiredAcks =
 //     WaitForAll and Producer.Idempotent = true (Net.MaxOpenRequests = 1); anything less is refused. To keep the order of keys use
 //     kafka.NewWithPartitioningMarshaler with msg.Metadata.Get(MetadataKey).

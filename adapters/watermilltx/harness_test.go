@@ -26,8 +26,9 @@ import (
 // base is a database with txonce's tables, and a table of effects.
 type base struct {
 	*sqlstore.Store
-	t  *testing.T
-	db *sql.DB
+	t       *testing.T
+	db      *sql.DB
+	dialect sqlstore.Dialect
 }
 
 // eachBase runs a test on SQLite, which needs nothing, and on PostgreSQL.
@@ -63,7 +64,7 @@ func newBase(t *testing.T, driver, dsn string, dialect sqlstore.Dialect) *base {
 	if err := migrations.Apply(t.Context(), db, string(dialect), ""); err != nil {
 		t.Fatal(err)
 	}
-	b := &base{t: t, db: db}
+	b := &base{t: t, db: db, dialect: dialect}
 	b.exec(`CREATE TABLE effects (id TEXT)`)
 	b.Store = b.node()
 	return b
@@ -72,13 +73,7 @@ func newBase(t *testing.T, driver, dsn string, dialect sqlstore.Dialect) *base {
 // node is one more Store on the database, as of another process.
 func (b *base) node() *sqlstore.Store {
 	b.t.Helper()
-	dialect := sqlstore.Postgres
-	if b.Store == nil {
-		if _, err := b.db.Exec(`SELECT sqlite_version()`); err == nil {
-			dialect = sqlstore.SQLite
-		}
-	}
-	store, err := sqlstore.New(sqlstore.Config{DB: b.db, Dialect: dialect, InFlightWait: 2 * time.Second})
+	store, err := sqlstore.New(sqlstore.Config{DB: b.db, Dialect: b.dialect, InFlightWait: 2 * time.Second})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -177,7 +172,7 @@ func config(b *base, name string) watermilltx.Config[*sql.Tx] {
 	return watermilltx.Config[*sql.Tx]{
 		Name: name, Store: b.Store, Outbox: b.Store, Key: byID, MaxWait: -1,
 		Logger: slog.New(slog.DiscardHandler),
-		Topic: func(_, _ *message.Message) string { return "charges" },
+		Topic:  func(_, _ *message.Message) string { return "charges" },
 	}
 }
 

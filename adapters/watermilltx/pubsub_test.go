@@ -25,14 +25,14 @@ import (
 // that through a Publisher to a broker of watermill's, and its subscriber is that broker's with a Middleware before each reader.
 func TestPubSub(t *testing.T) {
 	t.Run("gochannel", func(t *testing.T) {
-		b := newSQLite(t)
 		tests.TestPubSub(t, tests.Features{
 			RequireSingleInstance: true, ExactlyOnceDelivery: true, ForceShort: true,
 		}, func(t *testing.T) (message.Publisher, message.Subscriber) {
+			b := newSQLite(t) // of its own, as its relay publishes to this gochannel
 			inner := gochannel.NewGoChannel(gochannel.Config{Persistent: true, OutputChannelBuffer: 10_000}, watermill.NopLogger{})
 			p := b.through(t, inner)
 			// Each subscription of a gochannel gets every message: each is a consumer of its own.
-			return p, &onceSubscriber{t: t, b: b, Subscriber: inner, name: func() string { return "reader-" + newUUID() }}
+			return p, &onceSubscriber{t: t, b: b, Subscriber: inner, name: func(string) string { return "reader-" + newUUID() }}
 		}, nil)
 	})
 	t.Run("watermill-sql", func(t *testing.T) {
@@ -54,10 +54,12 @@ func TestPubSub(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return &enqueuing{base: b}, &onceSubscriber{t: t, b: b, Subscriber: sub, join: true, name: func() string { return "reader-" + group }}
+			return &enqueuing{base: b}, &onceSubscriber{t: t, b: b, Subscriber: sub, join: true, name: func(topic string) string { return group + " of " + topic }}
 		}
 		tests.TestPubSub(t, tests.Features{
 			ConsumerGroups: true, ExactlyOnceDelivery: true, GuaranteedOrder: true, GuaranteedOrderWithSingleSubscriber: true, Persistent: true, ForceShort: true,
+			// PostgreSQL cuts the names of a table's sequence and indexes, and does not like to make two of one name at once.
+			GenerateTopicFunc: func(c tests.TestContext) string { return "t-" + string(c.TestID)[:13] },
 		}, func(t *testing.T) (message.Publisher, message.Subscriber) { return group(t, "default") }, group)
 	})
 }
@@ -65,7 +67,7 @@ func TestPubSub(t *testing.T) {
 // enqueuing is a watermill publisher that writes to an outbox.
 type enqueuing struct {
 	*base
-	closed  atomic.Bool
+	closed atomic.Bool
 }
 
 // through starts a relay to inner.
@@ -121,7 +123,7 @@ type onceSubscriber struct {
 	t    *testing.T
 	b    *base
 	join bool
-	name func() string
+	name func(topic string) string // of the consumer: the suite publishes the same UUIDs in several topics
 
 	readers sync.WaitGroup
 }
@@ -141,7 +143,7 @@ func (s *onceSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *m
 		return nil, err
 	}
 	cfg := watermilltx.Config[*sql.Tx]{
-		Name: s.name(), Store: s.b.node(), Key: consumer.HeaderKey(outbox.HeaderID), MaxWait: -1, MaxAttempts: 1000, Join: s.join,
+		Name: s.name(topic), Store: s.b.node(), Key: consumer.HeaderKey(outbox.HeaderID), MaxWait: -1, MaxAttempts: 1000, Join: s.join,
 		Logger: slog.New(slog.DiscardHandler),
 	}
 	once, err := watermilltx.New(cfg)

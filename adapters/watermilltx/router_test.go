@@ -171,5 +171,3 @@ func TestTwoHandlersAreRefused(t *testing.T) {
 		t.Errorf("both handlers ran: %v", ran)
 	}
 }
-
-

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/txonce/txonce/internal/testdb"
+)
+
+// TestMain lets this binary be the command that it tests.
+func TestMain(m *testing.M) {
+	if os.Getenv("WATERMILL_IS_COMMAND") != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func TestMainIsShort(t *testing.T) {
+	text, err := os.ReadFile("main.go")
+	if lines := bytes.Count(text, []byte("\n")); err != nil || lines > 80 {
+		t.Errorf("main.go has %d lines, want 80 at the most (%v)", lines, err)
+	}
+}
+
+func TestRouter(t *testing.T) {
+	dsn := testdb.Schema(t, testdb.Postgres(t))
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		cmd := exec.CommandContext(t.Context(), self)
+		cmd.Env = append(os.Environ(), "WATERMILL_IS_COMMAND=1", "DATABASE_URL="+dsn, "GORACE=atexit_sleep_ms=0")
+		out, err := cmd.CombinedOutput()
+		if want := "30 messages, 3 attempts failed: 10 orders charged, 0 charged twice, 10 announced"; err != nil || !strings.Contains(string(out), want) {
+			t.Fatalf("%v, want %q in:\n%s", err, want, out)
+		}
+	}
+}
+
+// The README promises that an existing handler needs at most five changed lines, beside imports.
+func TestAtMostFiveLines(t *testing.T) {
+	read := func(path string) []string {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, body, _ := strings.Cut(string(text), "\n)\n") // below the imports
+		return strings.Split(body, "\n")
+	}
+	before := map[string]int{}
+	for _, line := range read("before/main.go") {
+		before[line]++
+	}
+	var changed []string
+	for _, line := range read("after/main.go") {
+		if before[line]--; before[line] < 0 {
+			changed = append(changed, line)
+		}
+	}
+	if len(changed) > 5 || len(changed) == 0 {
+		t.Errorf("%d lines are new:\n%s", len(changed), strings.Join(changed, "\n"))
+	}
+}
