@@ -11,6 +11,9 @@ import (
 )
 
 func (d *postgres) check(ctx context.Context, db *sql.DB) error {
+	if err := d.checkPooler(ctx, db); err != nil {
+		return err
+	}
 	var sync, fsync, readOnly, standbys string
 	var recovering bool
 	if err := db.QueryRowContext(ctx, d.sql.Settings).Scan(&sync, &fsync, &recovering, &readOnly, &standbys); err != nil {

@@ -49,8 +49,26 @@ type postgresDB struct {
 	db  *sql.DB
 }
 
+// postgresPlace is where the tables of a test are.
+type postgresPlace struct {
+	dsn     string
+	another func(t *testing.T) string                    // with nothing in it
+	forgets func(t *testing.T) string                    // this one, with asynchronous commits
+	faulty  func(t *testing.T, f deduptest.Fault) string // this one, where a COMMIT suffers f
+}
+
 func newPostgresDB(t *testing.T, server string) deduptest.DB[*sql.Tx] {
-	d := openPostgres(t, server)
+	dsn := testdb.Schema(t, server)
+	return newPostgresDBAt(t, postgresPlace{
+		dsn:     dsn,
+		another: func(t *testing.T) string { return testdb.Schema(t, server) },
+		forgets: func(*testing.T) string { return dsn + "&synchronous_commit=off" },
+		faulty:  func(t *testing.T, f deduptest.Fault) string { return wireproxy.Postgres(t, dsn, f) },
+	})
+}
+
+func newPostgresDBAt(t *testing.T, at postgresPlace) deduptest.DB[*sql.Tx] {
+	d := openPostgresAt(t, at.dsn)
 	return deduptest.DB[*sql.Tx]{
 		Open: func(t *testing.T, o deduptest.Options) dedup.Store[*sql.Tx] { return d.open(t, d.dsn, o) },
 		Tx: func(ctx context.Context, o deduptest.Options, fn func(*sql.Tx) error) error {
@@ -85,23 +103,27 @@ func newPostgresDB(t *testing.T, server string) deduptest.DB[*sql.Tx] {
 		},
 		Connections: func(_ *testing.T, s dedup.Store[*sql.Tx]) int { return s.(*node).db.Stats().InUse },
 		Faulty: func(t *testing.T, o deduptest.Options, f deduptest.Fault) dedup.Store[*sql.Tx] {
-			return d.open(t, wireproxy.Postgres(t, d.dsn, f), o)
+			return d.open(t, at.faulty(t, f), o)
 		},
 		NoSchema: func(t *testing.T) dedup.Store[*sql.Tx] {
-			return d.open(t, testdb.Schema(t, server), deduptest.Options{})
+			return d.open(t, at.another(t), deduptest.Options{})
 		},
 		OldSchema: func(t *testing.T) dedup.Store[*sql.Tx] {
 			exec(t, d.db, `UPDATE txonce_schema SET version = version + 100`)
 			return d.open(t, d.dsn, deduptest.Options{})
 		},
 		NotDurable: func(t *testing.T) dedup.Store[*sql.Tx] {
-			return d.open(t, d.dsn+"&synchronous_commit=off", deduptest.Options{})
+			return d.open(t, at.forgets(t), deduptest.Options{})
 		},
 	}
 }
 
 func openPostgres(t testing.TB, server string) *postgresDB {
-	d := &postgresDB{dsn: testdb.Schema(t, server)}
+	return openPostgresAt(t, testdb.Schema(t, server))
+}
+
+func openPostgresAt(t testing.TB, dsn string) *postgresDB {
+	d := &postgresDB{dsn: dsn}
 	d.db = openDB(t, "pgx", d.dsn)
 	if err := migrations.Apply(t.Context(), d.db, "postgres", ""); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,129 @@
+package sqlstore_test
+
+import (
+	"database/sql"
+	"strings"
+	"testing"
+
+	"github.com/txonce/txonce/adapters/sqlstore"
+	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/wireproxy"
+	"github.com/txonce/txonce/migrations"
+	"github.com/txonce/txonce/outbox/outboxtest"
+)
+
+// poolerModes are the values of pgx's default_query_exec_mode that work behind a PgBouncer in transaction mode. In the second
+// everything goes as text and in one message, as from drivers that interpolate parameters.
+var poolerModes = []string{"exec", "simple_protocol", "cache_describe"}
+
+// TestPostgresBehindPgBouncer is TestPostgres through a pooler.
+func TestPostgresBehindPgBouncer(t *testing.T) {
+	t.Parallel()
+	for _, mode := range poolerModes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			deduptest.TestStore(t, deduptest.Harness[*sql.Tx]{
+				New:        func(t *testing.T) deduptest.DB[*sql.Tx] { return newPostgresDBAt(t, behindPgBouncer(t, mode)) },
+				Isolations: []string{levels[0].String(), levels[1].String(), levels[2].String()},
+				Codes:      deduptest.PostgresCodes(),
+			})
+		})
+	}
+}
+
+func TestOutboxPostgresBehindPgBouncer(t *testing.T) {
+	t.Parallel()
+	for _, mode := range poolerModes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			outboxtest.TestStore(t, outboxtest.Harness[*sql.Tx]{
+				New: func(t *testing.T, o outboxtest.Options) outboxtest.Outbox[*sql.Tx] {
+					pooled, _ := testdb.PgBouncer(t)
+					d := openPostgresAt(t, pooled+"&default_query_exec_mode="+mode)
+					return outboxOf(newNode(t, openDB(t, "pgx", d.dsn), sqlstore.Config{
+						Dialect: sqlstore.Postgres, Outbox: sqlstore.OutboxConfig{KeepSent: o.KeepSent},
+					}))
+				},
+				Run: sideBySide,
+			})
+		})
+	}
+}
+
+func behindPgBouncer(t *testing.T, mode string) postgresPlace {
+	through := func(dsn string) string { return dsn + "&default_query_exec_mode=" + mode }
+	pooled, direct := testdb.PgBouncer(t)
+	return postgresPlace{
+		dsn: through(pooled),
+		another: func(t *testing.T) string {
+			pooled, _ := testdb.PgBouncer(t)
+			return through(pooled)
+		},
+		forgets: func(t *testing.T) string { // it is no parameter that the pooler would pass on
+			exec(t, openDB(t, "pgx", direct), `DO $$ BEGIN EXECUTE format('ALTER ROLE %I SET synchronous_commit = off', current_user); END $$`)
+			fresh, _ := testdb.StartPgBouncer(t, direct)
+			return through(fresh)
+		},
+		// The cut is behind the pooler, which then has to say to a COMMIT what it does not know.
+		faulty: func(t *testing.T, f deduptest.Fault) string {
+			pooled, _ := testdb.StartPgBouncer(t, wireproxy.Postgres(t, direct, f))
+			return through(pooled)
+		},
+	}
+}
+
+// A driver that cannot work through a pooler as it is set is refused at start, and not by each message.
+func TestPostgresPoolerModes(t *testing.T) {
+	t.Parallel()
+	pooled, direct := testdb.PgBouncer(t)
+	if err := migrations.Apply(t.Context(), openDB(t, "pgx", direct), "postgres", ""); err != nil {
+		t.Fatal(err)
+	}
+	session, _ := testdb.StartPgBouncer(t, direct, "pool_mode = session")
+	narrow, _ := testdb.StartPgBouncer(t, direct, "default_pool_size = 1")
+	for _, tt := range []struct {
+		name, dsn string
+		want      string // empty: works
+	}{
+		{"pgx's default", pooled, "default_query_exec_mode=exec"},
+		{"describe_exec", pooled + "&default_query_exec_mode=describe_exec", "default_query_exec_mode=exec"},
+		{"exec", pooled + "&default_query_exec_mode=exec", ""},
+		{"cache_describe", pooled + "&default_query_exec_mode=cache_describe", ""},
+		{"simple_protocol", pooled + "&default_query_exec_mode=simple_protocol", ""},
+		{"pgx's default without a pooler", direct, ""},
+		{"pgx's default in session mode", session, ""},
+		{"one session for all", narrow + "&default_query_exec_mode=exec", ""}, // nothing can be found out, and nothing hangs
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for range 3 { // a session of the server may have seen the last one
+				db := openDB(t, "pgx", tt.dsn)
+				s := newNode(t, db, sqlstore.Config{Dialect: sqlstore.Postgres})
+				err := s.Register(t.Context(), "billing", 0)
+				switch {
+				case tt.want == "" && err != nil:
+					t.Errorf("Register = %v", err)
+				case tt.want != "" && (err == nil || s.Retryable(err) || !strings.Contains(err.Error(), tt.want)):
+					t.Errorf("Register = %v; want an error that says %q, and is not retryable", err, tt.want)
+				}
+			}
+		})
+	}
+	t.Run("one connection", func(t *testing.T) {
+		db := openDB(t, "pgx", pooled+"&default_query_exec_mode=exec")
+		db.SetMaxOpenConns(1)
+		if err := newNode(t, db, sqlstore.Config{Dialect: sqlstore.Postgres}).Register(t.Context(), "billing", 0); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("all others are in use", func(t *testing.T) {
+		db := openDB(t, "pgx", pooled+"&default_query_exec_mode=exec")
+		db.SetMaxOpenConns(2)
+		err := inTx(t.Context(), db, nil, func(*sql.Tx) error {
+			return newNode(t, db, sqlstore.Config{Dialect: sqlstore.Postgres}).Register(t.Context(), "billing", 0)
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
