@@ -43,14 +43,23 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if c.MaxBatchBytes == 0 {
 		c.MaxBatchBytes = 4 << 20
 	}
+	if c.Concurrency == 0 {
+		c.Concurrency = 1
+	}
 	if c.MaxUnfinished == 0 {
-		c.MaxUnfinished = 2 * c.MaxBatch
+		c.MaxUnfinished = max(2*c.MaxBatch, c.Concurrency)
 	}
 	if c.Grace == 0 {
 		c.Grace = 30 * time.Second
 	}
 	if c.MaxBatch < 0 || c.MaxBatchBytes < 0 || c.Grace < 0 {
 		refuse("MaxBatch, MaxBatchBytes and Grace must not be negative")
+	}
+	if c.Concurrency < 0 {
+		refuse("Concurrency is %d; it must not be negative", c.Concurrency)
+	}
+	if c.MaxUnfinished < c.Concurrency {
+		refuse("MaxUnfinished is %d, less than Concurrency (%d)", c.MaxUnfinished, c.Concurrency)
 	}
 	if c.MaxUnfinished < c.MaxBatch {
 		refuse("MaxUnfinished is %d, less than MaxBatch (%d)", c.MaxUnfinished, c.MaxBatch)

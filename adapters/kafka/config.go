@@ -34,9 +34,16 @@ type SubscriberConfig struct {
 	// larger. Defaults to 4 MiB.
 	MaxBatchBytes int
 
+	// Concurrency is how many messages of a partition are handled side by side, or batches of them where the Processor is a
+	// BatchProcessor; what waits is shared among them. Messages of one key are handled one after the other, in order, as
+	// ever; keyless ones are free. A committed offset still says that everything below it is finished, so one slow message
+	// leaves more to be delivered again after a crash. Each batch takes a connection to the database. Defaults to 1.
+	Concurrency int
+
 	// MaxUnfinished is how many messages of a partition are held in memory: those being handled, those waiting, and
 	// those to be retried. Twice MaxBatchBytes are a limit as well. When either is reached no more are fetched; what
-	// was fetched already, up to about Consumer.Fetch.Default bytes, comes on top. Defaults to twice MaxBatch.
+	// was fetched already, up to about Consumer.Fetch.Default bytes, comes on top. Defaults to twice MaxBatch, and
+	// no less than Concurrency.
 	MaxUnfinished int
 
 	// Grace is how long a running handler may take when Run's context has ended, before its own context is cancelled.

@@ -23,7 +23,7 @@ const Forever = forever
 func (l *marks) Deliver(raw *sarama.ConsumerMessage) *mark             { return l.deliver(raw) }
 func (l *marks) Finish(m *mark) (low *sarama.ConsumerMessage)          { return l.finish(m) }
 func (q *queue) Add(d *delivery)                                       { q.add(d) }
-func (q *queue) Settle(last *delivery)                                 { q.settle(last) }
+func (q *queue) Settle(batch []*delivery)                              { q.settle(batch) }
 func (q *queue) Bytes() int                                            { return q.bytes }
 func (d *delivery) Message() *consumer.Message                         { return d.msg }
 func (d *delivery) Finish()                                            { d.finished = true }

@@ -14,8 +14,8 @@ import (
 // stalled is how long a full queue goes unread before the partition's fetches are paused.
 const stalled = 250 * time.Millisecond
 
-// partition handles the messages of one partition for as long as the group leaves it to this member. One batch is in
-// work at a time.
+// partition handles the messages of one partition for as long as the group leaves it to this member. Up to Concurrency
+// batches are in work at a time, of which no two have an ordering key in common.
 type partition struct {
 	*member
 	session sarama.ConsumerGroupSession
@@ -23,15 +23,21 @@ type partition struct {
 
 	queue   queue
 	marks   marks
-	batch   []*delivery  // in work; nil: none is
-	results chan []error // of batch; has room for one, so that a handler nobody waits for any more can leave
-	full    time.Time    // since when the queue is full; zero: it is not
-	paused  bool         // nothing is fetched
+	running int         // batches in work
+	results chan result // has room for all of them, so that a handler nobody waits for any more can leave
+	full    time.Time   // since when the queue is full; zero: it is not
+	paused  bool        // nothing is fetched
+}
+
+// result is what the Processor answered.
+type result struct {
+	batch []*delivery
+	errs  []error
 }
 
 // ConsumeClaim implements sarama.ConsumerGroupHandler. sarama runs it on a goroutine of its own per partition.
 func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
-	p := &partition{member: m, session: session, claim: claim, results: make(chan []error, 1)}
+	p := &partition{member: m, session: session, claim: claim, results: make(chan result, m.cfg.Concurrency)}
 	assigned := Assignment{claim.Topic(), claim.Partition(), session.GenerationID(), session.MemberID()}
 	if f := m.cfg.Trace.Assigned; f != nil {
 		f(assigned)
@@ -85,8 +91,8 @@ func (p *partition) serve(work context.Context) {
 			if !open || !p.take(raw, messages) {
 				return
 			}
-		case errs := <-p.results:
-			p.settle(work, errs)
+		case r := <-p.results:
+			p.settle(work, r)
 		case <-timer.C:
 		}
 	}
@@ -148,26 +154,31 @@ func (p *partition) self() map[string][]int32 {
 	return map[string][]int32{p.claim.Topic(): {p.claim.Partition()}}
 }
 
-// deliver has the next batch handled, unless one is in work or none is due. wake is when one will be.
+// deliver has the next batches handled, unless enough are in work or none is due. wake is when one will be.
 func (p *partition) deliver(work context.Context) (wake time.Time) {
-	if p.batch != nil {
-		return time.Time{}
+	for p.running < p.cfg.Concurrency {
+		batch, wake := p.queue.pick(time.Now(), p.batchSize(), p.cfg.MaxBatchBytes)
+		if len(batch) == 0 {
+			return wake
+		}
+		msgs := make([]*consumer.Message, len(batch))
+		for i, d := range batch {
+			msgs[i] = d.msg
+		}
+		p.running++
+		p.handlers.Go(func() { p.results <- result{batch, p.process(work, msgs)} })
 	}
-	n := p.cfg.MaxBatch
-	if p.batches == nil {
-		n = 1
-	}
-	batch, wake := p.queue.pick(time.Now(), n, p.cfg.MaxBatchBytes)
-	if len(batch) == 0 {
-		return wake
-	}
-	msgs := make([]*consumer.Message, len(batch))
-	for i, d := range batch {
-		msgs[i] = d.msg
-	}
-	p.batch = batch
-	p.handlers.Go(func() { p.results <- p.process(work, msgs) })
 	return time.Time{}
+}
+
+// batchSize shares what waits among the batches that may begin, so that the first does not take it all.
+func (p *partition) batchSize() int {
+	if p.batches == nil {
+		return 1
+	}
+	free := p.cfg.Concurrency - p.running
+	share := (len(p.queue.waiting) - p.queue.working + free - 1) / free
+	return min(max(share, 1), p.cfg.MaxBatch)
 }
 
 func (p *partition) process(work context.Context, msgs []*consumer.Message) []error {
@@ -185,14 +196,15 @@ func (p *partition) process(work context.Context, msgs []*consumer.Message) []er
 	return errs
 }
 
-// settle acts on the answers for p.batch.
-func (p *partition) settle(work context.Context, errs []error) {
+// settle acts on the answers for a batch.
+func (p *partition) settle(work context.Context, r result) {
+	p.running--
 	var low *sarama.ConsumerMessage
 	failed := map[string]bool{}
 	now := time.Now()
-	for i, d := range p.batch {
+	for i, d := range r.batch {
 		var retry *consumer.RetryError
-		switch err := errs[i]; {
+		switch err := r.errs[i]; {
 		case err == nil:
 			d.finished = true
 			if mark := p.marks.finish(d.mark); mark != nil {
@@ -213,8 +225,7 @@ func (p *partition) settle(work context.Context, errs []error) {
 			failed[d.msg.Key] = true
 		}
 	}
-	p.queue.settle(p.batch[len(p.batch)-1])
-	p.batch = nil
+	p.queue.settle(r.batch)
 	if low == nil {
 		return
 	}
@@ -224,27 +235,30 @@ func (p *partition) settle(work context.Context, errs []error) {
 	}
 }
 
-// drain waits for the batch in work, first patiently, then with its context cancelled.
+// drain waits for the batches in work, first patiently, then with their context cancelled.
 func (p *partition) drain(work context.Context, cancel context.CancelFunc) {
-	if p.batch == nil {
+	if p.running == 0 || p.settleWithin(work, p.patience()) {
 		return
 	}
-	log := p.log.With("topic", p.claim.Topic(), "partition", p.claim.Partition(), "first", p.batch[0].msg.Position)
-	timer := time.NewTimer(p.patience())
-	defer timer.Stop()
-	select {
-	case errs := <-p.results:
-		p.settle(work, errs)
-		return
-	case <-timer.C:
-	}
+	log := p.log.With("topic", p.claim.Topic(), "partition", p.claim.Partition(), "first", p.queue.inWork().msg.Position, "batches", p.running)
 	log.Warn("kafka: a handler was still running after the grace period; its context is cancelled")
 	cancel()
-	timer.Reset(p.settling())
-	select {
-	case errs := <-p.results:
-		p.settle(work, errs)
-	case <-timer.C:
+	if !p.settleWithin(work, p.settling()) {
 		log.Error("kafka: a handler goes on although its context is cancelled; its messages are delivered again")
 	}
+}
+
+// settleWithin reports whether all batches in work have been answered.
+func (p *partition) settleWithin(work context.Context, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for p.running > 0 {
+		select {
+		case r := <-p.results:
+			p.settle(work, r)
+		case <-timer.C:
+			return false
+		}
+	}
+	return true
 }

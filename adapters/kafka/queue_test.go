@@ -12,8 +12,8 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// TestQueue picks and settles batches with any answers and looks at what its promises say: order within a key, nothing
-// lost, nothing before its time, limits kept, and no standstill.
+// TestQueue picks and settles batches with any answers, several at a time and in any order, and looks at what its promises say:
+// order within a key, no key in two batches, nothing lost, nothing before its time, limits kept, and no standstill.
 func TestQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var (
@@ -23,6 +23,7 @@ func TestQueue(t *testing.T) {
 			size     int // of all unfinished
 			finished = map[string]bool{}
 			byKey    = map[string][]string{} // unfinished positions, in order
+			working  [][]*kafka.Delivery
 		)
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
@@ -39,11 +40,11 @@ func TestQueue(t *testing.T) {
 			"pass time": func(t *rapid.T) {
 				now = now.Add(time.Duration(rapid.IntRange(1, 2000).Draw(t, "ms")) * time.Millisecond)
 			},
-			"handle": func(t *rapid.T) {
+			"begin": func(t *rapid.T) {
 				n, bytes := rapid.IntRange(1, 5).Draw(t, "n"), rapid.IntRange(0, 20).Draw(t, "bytes")
 				batch, wake := q.Pick(now, n, bytes)
 				if len(batch) == 0 {
-					if len(q.Waiting()) > 0 && !wake.After(now) {
+					if len(q.Waiting()) > 0 && len(working) == 0 && !wake.After(now) {
 						t.Fatalf("%d messages wait, none is due, and nothing says when one will be", len(q.Waiting()))
 					}
 					return
@@ -51,6 +52,16 @@ func TestQueue(t *testing.T) {
 				if len(batch) > n {
 					t.Fatalf("%d messages in a batch of at most %d", len(batch), n)
 				}
+				for _, other := range working {
+					for _, d := range other {
+						for _, b := range batch {
+							if b == d || b.Message().Key != "" && b.Message().Key == d.Message().Key {
+								t.Fatalf("message %s is handled beside %s, both of key %q", b.Message().Position, d.Message().Position, d.Message().Key)
+							}
+						}
+					}
+				}
+				working = append(working, batch)
 				sum := 0
 				seen := map[string]int{}
 				for i, d := range batch {
@@ -67,6 +78,14 @@ func TestQueue(t *testing.T) {
 					}
 					seen[msg.Key]++
 				}
+			},
+			"end": func(t *rapid.T) {
+				if len(working) == 0 {
+					t.Skip("nothing is in work")
+				}
+				i := rapid.IntRange(0, len(working)-1).Draw(t, "which")
+				batch := working[i]
+				working = slices.Delete(working, i, i+1)
 				for _, d := range batch {
 					msg := d.Message()
 					if finished[msg.Position] {
@@ -81,7 +100,7 @@ func TestQueue(t *testing.T) {
 						d.Again(now, time.Duration(rapid.IntRange(0, 500).Draw(t, "after"))*time.Millisecond, false)
 					}
 				}
-				q.Settle(batch[len(batch)-1])
+				q.Settle(batch)
 			},
 			"": func(t *rapid.T) {
 				if n := len(q.Waiting()); n != added-len(finished) {

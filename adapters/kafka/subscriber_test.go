@@ -3,6 +3,7 @@ package kafka_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"strconv"
@@ -23,12 +24,6 @@ import (
 // TestSubscriber runs the suite on Apache Kafka and on kfake, with eager and with cooperative rebalancing.
 func TestSubscriber(t *testing.T) {
 	t.Parallel()
-	features := consumertest.Features{
-		Ordered: true,
-		Delay:   true, // a message that is to be retried waits in memory
-		Batch:   true,
-		// Not CountsAttempts: Kafka does not count deliveries.
-	}
 	clusters := []struct {
 		name    string
 		open    func(t *testing.T) func(t *testing.T) cluster
@@ -45,16 +40,29 @@ func TestSubscriber(t *testing.T) {
 			t.Parallel()
 			open := c.open(t)
 			for _, p := range protocols {
-				t.Run(p.name, func(t *testing.T) {
-					t.Parallel()
-					features := features
-					features.DoesNotApply = c.missing
-					consumertest.TestSubscriber(t, features, func(t *testing.T) consumertest.Broker {
-						return newSuiteBroker(t, open(t), p.strategy())
+				for _, concurrency := range []int{1, 8} {
+					t.Run(fmt.Sprintf("%s/%d", p.name, concurrency), func(t *testing.T) {
+						t.Parallel()
+						features := subscriberFeatures()
+						features.DoesNotApply = c.missing
+						consumertest.TestSubscriber(t, features, func(t *testing.T) consumertest.Broker {
+							b := newSuiteBroker(t, open(t), p.strategy())
+							b.concurrency = concurrency
+							return b
+						})
 					})
-				})
+				}
 			}
 		})
+	}
+}
+
+func subscriberFeatures() consumertest.Features {
+	return consumertest.Features{
+		Ordered: true,
+		Delay:   true, // a message that is to be retried waits in memory
+		Batch:   true,
+		// Not CountsAttempts: Kafka does not count deliveries.
 	}
 }
 
@@ -129,7 +137,9 @@ type suiteBroker struct {
 	*group
 	t        *testing.T
 	strategy sarama.BalanceStrategy
-	producer func() (sarama.SyncProducer, error)
+
+	concurrency int
+	producer    func() (sarama.SyncProducer, error)
 }
 
 var (
@@ -182,7 +192,7 @@ func (b *suiteBroker) Subscriber(p consumer.Processor, grace time.Duration) (con
 	})
 	return kafka.NewSubscriber(kafka.SubscriberConfig{
 		Client: dial(b.t, b.brokers, testConfig(b.strategy)), Group: b.name, Topics: []string{b.topic}, Processor: p, Grace: grace,
-		Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Concurrency: b.concurrency, Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
 }
 
