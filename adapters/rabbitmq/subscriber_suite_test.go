@@ -1,0 +1,319 @@
+package rabbitmq_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/txonce/txonce/adapters/rabbitmq"
+	"github.com/txonce/txonce/adapters/rabbitmq/rabbitmqtest"
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/internal/testdb"
+)
+
+// subscriberFeatures is what a Subscriber can do. Ordered or not are two kinds of it.
+func subscriberFeatures(ordered bool) consumertest.Features {
+	return consumertest.Features{
+		Ordered:        ordered,
+		Delay:          true,
+		CountsAttempts: !ordered, // in Ordered mode attempts are counted in memory
+		Batch:          true,
+	}
+}
+
+// TestSubscriber runs the suite on RabbitMQ, and TestSubscriberOnFake in memory: on classic and quorum queues, in order or not.
+func TestSubscriber(t *testing.T) {
+	t.Parallel()
+	missing := map[string]string{}
+	if why := testdb.NoOwnRabbitMQ(); why != "" {
+		missing[restartCase] = why
+	}
+	testSubscriber(t, sharedOrOwn(t, testdb.RabbitMQ(t)), missing)
+}
+
+func TestSubscriberOnFake(t *testing.T) {
+	t.Parallel()
+	testSubscriber(t, func(*testing.T) subscriberSite {
+		s := rabbitmqtest.NewServer(rabbitmqtest.Config{})
+		return subscriberSite{
+			dial: s.Dial, name: func(t *testing.T) string { return t.Name() },
+			gate: func(*testing.T) (rabbitmq.Dialer, func()) { return fakeGate(s) },
+			left: func(_ context.Context, queues []string) (n int, _ error) {
+				for _, q := range queues {
+					state, _ := s.Queue(q)
+					n += state.Ready + state.Unacked
+				}
+				return n, nil
+			},
+			restart: func(context.Context) error {
+				s.Stop()
+				<-time.After(500 * time.Millisecond)
+				s.Start()
+				return nil
+			},
+		}
+	}, nil)
+}
+
+func testSubscriber(t *testing.T, site func(t *testing.T) subscriberSite, missing map[string]string) {
+	for _, quorum := range []bool{false, true} {
+		for _, ordered := range []bool{false, true} {
+			name := map[bool]string{false: "classic", true: "quorum"}[quorum] + map[bool]string{false: "", true: ", ordered"}[ordered]
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				features := subscriberFeatures(ordered)
+				features.DoesNotApply = missing
+				consumertest.TestSubscriber(t, features, func(t *testing.T) consumertest.Broker {
+					spec := rabbitmq.QueueSpec{Quorum: quorum, SingleActiveConsumer: ordered}
+					return newSuiteBroker(t, site(t), rabbitmq.SubscriberConfig{Spec: spec, Ordered: ordered})
+				})
+			})
+		}
+	}
+}
+
+const restartCase = "the broker restarts"
+
+// sharedOrOwn gives each case the shared server, unless it is to be restarted. Those cases share one of their own.
+func sharedOrOwn(t *testing.T, url string) func(t *testing.T) subscriberSite {
+	var using sync.Mutex
+	own := sync.OnceValue(func() *testdb.OwnRabbitMQ { return testdb.StartRabbitMQ(t) })
+	return func(t *testing.T) subscriberSite {
+		if !strings.HasSuffix(t.Name(), strings.ReplaceAll(restartCase, " ", "_")) {
+			return realSubscriberSite(url)
+		}
+		using.Lock()
+		t.Cleanup(using.Unlock)
+		s := realSubscriberSite(own().URL)
+		s.restart = own().Restart
+		return s
+	}
+}
+
+// subscriberSite is a server to receive from.
+type subscriberSite struct {
+	dial    rabbitmq.Dialer
+	name    func(t *testing.T) string // of a queue that is deleted at the end
+	gate    func(t *testing.T) (dial rabbitmq.Dialer, shut func())
+	left    func(ctx context.Context, queues []string) (int, error)
+	restart func(context.Context) error
+}
+
+func realSubscriberSite(url string) subscriberSite {
+	tally := newTally(dialer(url))
+	return subscriberSite{
+		dial: tally.dial(dialer(url)),
+		name: func(t *testing.T) string {
+			name := testdb.QueueName(t, url)
+			t.Cleanup(func() { deleteRetryQueues(t, url, name) })
+			return name
+		},
+		gate: func(t *testing.T) (rabbitmq.Dialer, func()) {
+			p := newProxy(t, url)
+			return tally.dial(rabbitmq.Dial(p.url, amqp.Config{})), func() {
+				again := p.close()
+				time.AfterFunc(revoked, again)
+			}
+		},
+		left: tally.left,
+	}
+}
+
+// revoked is for how long a subscriber hears nothing when it has lost its messages.
+const revoked = 3 * time.Second
+
+// fakeGate dials s, unless it is shut for a while.
+func fakeGate(s *rabbitmqtest.Server) (rabbitmq.Dialer, func()) {
+	var mu sync.Mutex
+	var open time.Time
+	dial := func(ctx context.Context) (rabbitmq.Connection, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Now().Before(open) {
+			return nil, errors.New("shut")
+		}
+		return s.Dial(ctx)
+	}
+	return dial, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		open = time.Now().Add(revoked)
+		s.Cut()
+	}
+}
+
+// deleteRetryQueues removes what a Subscriber has made and leaves.
+func deleteRetryQueues(t *testing.T, url, queue string) {
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for _, name := range retryQueues(queue) {
+		if _, err := ch.QueueDelete(name, false, false, false); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// retryQueues names those for delays of up to a minute.
+func retryQueues(queue string) (names []string) {
+	for step := 1000; step <= 64000; step *= 2 {
+		names = append(names, fmt.Sprintf("%s.txonce.retry.%d", queue, step))
+	}
+	return names
+}
+
+// suiteBroker is a queue, as the suite wants it.
+type suiteBroker struct {
+	subscriberSite
+	t     *testing.T
+	cfg   rabbitmq.SubscriberConfig
+	mu    sync.Mutex
+	shuts []func()
+	sent  int
+}
+
+var (
+	_ consumertest.Broker    = (*suiteBroker)(nil)
+	_ consumertest.Restarter = (*suiteBroker)(nil)
+	_ consumertest.Revoker   = (*suiteBroker)(nil)
+)
+
+func newSuiteBroker(t *testing.T, s subscriberSite, cfg rabbitmq.SubscriberConfig) *suiteBroker {
+	cfg.Queue, cfg.Declare = s.name(t), true
+	b := &suiteBroker{subscriberSite: s, t: t, cfg: cfg}
+	args := amqp.Table{}
+	if cfg.Spec.Quorum {
+		args["x-queue-type"] = "quorum"
+	}
+	if cfg.Spec.SingleActiveConsumer {
+		args["x-single-active-consumer"] = true
+	}
+	onChannel(t, s.dial, func(ch rabbitmq.Channel) error {
+		_, err := ch.QueueDeclare(cfg.Queue, true, false, false, false, args)
+		if err != nil {
+			return err
+		}
+		return rabbitmq.DeclareRetryQueues(ch, cfg.Queue, time.Second)
+	})
+	return b
+}
+
+// Publish implements consumertest.Broker. Every message has a message-id, as a careful publisher's have.
+func (b *suiteBroker) Publish(ctx context.Context, msgs ...consumer.Message) error {
+	conn, err := b.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	if err := ch.Confirm(false); err != nil {
+		return err
+	}
+	confirms := ch.NotifyPublish(make(chan amqp.Confirmation, len(msgs)))
+	for _, m := range msgs {
+		b.mu.Lock()
+		b.sent++
+		id := fmt.Sprint("message ", b.sent)
+		b.mu.Unlock()
+		headers := amqp.Table{}
+		for name, v := range m.Headers {
+			headers[name] = []byte(v)
+		}
+		if m.Key != "" {
+			headers[rabbitmq.HeaderKey] = m.Key
+		}
+		err := ch.PublishWithContext(ctx, "", b.cfg.Queue, true, false, amqp.Publishing{
+			MessageId: id, Headers: headers, Body: m.Payload, DeliveryMode: amqp.Persistent, Timestamp: time.Now(), ContentType: "text/plain",
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for range msgs {
+		select {
+		case c, ok := <-confirms:
+			if !ok || !c.Ack {
+				return errors.New("not confirmed")
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Subscriber implements consumertest.Broker.
+func (b *suiteBroker) Subscriber(p consumer.Processor, grace time.Duration) (consumertest.Subscriber, error) {
+	dial, shut := b.gate(b.t)
+	b.mu.Lock()
+	b.shuts = append(b.shuts, shut)
+	b.mu.Unlock()
+	cfg := b.cfg
+	cfg.Dial, cfg.Processor, cfg.Grace, cfg.Logger = dial, p, grace, testLog(b.t)
+	return rabbitmq.NewSubscriber(cfg)
+}
+
+// testLog is shown when the test fails.
+func testLog(t *testing.T) *slog.Logger {
+	log := &lockedLog{}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log("the Subscriber's log:\n" + log.String())
+		}
+	})
+	return slog.New(slog.NewTextHandler(log, nil))
+}
+
+type lockedLog struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lockedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// Left implements consumertest.Broker.
+func (b *suiteBroker) Left(ctx context.Context) (int, error) {
+	return b.left(ctx, append(retryQueues(b.cfg.Queue), b.cfg.Queue))
+}
+
+// Restart implements consumertest.Restarter.
+func (b *suiteBroker) Restart(ctx context.Context) error { return b.restart(ctx) }
+
+// Revoke implements consumertest.Revoker.
+func (b *suiteBroker) Revoke(context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, shut := range b.shuts {
+		shut()
+	}
+	return nil
+}
