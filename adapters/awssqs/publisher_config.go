@@ -25,7 +25,7 @@ type PublisherConfig struct {
 	Breaker BreakerConfig
 
 	// Allow names what would otherwise be refused: AllowUncheckedMessages. Defaults to nothing.
-	Allow []PublisherAllowance
+	Allow []Allowance
 }
 
 // BreakerConfig says when a Publisher stops trying, and for how long. While it rests it answers each message with an
@@ -36,12 +36,9 @@ type BreakerConfig struct {
 	MaxRest  time.Duration // the longest; defaults to 30 seconds
 }
 
-// PublisherAllowance is what a PublisherConfig can be told to accept.
-type PublisherAllowance string
-
 // AllowUncheckedMessages accepts DisableMessageChecksumValidation: nobody would notice a message that SQS has received otherwise
 // than it was sent.
-const AllowUncheckedMessages PublisherAllowance = "AllowUncheckedMessages"
+const AllowUncheckedMessages Allowance = "AllowUncheckedMessages"
 
 const defaultConcurrency = 10
 

@@ -32,6 +32,6 @@
 //   - With [Config].Shuffle a standard queue has no order at all; without, it keeps that of sending, as a small queue mostly does.
 //
 // What it does not have: the empty answers of short polling, limits of messages in flight and of requests, encryption, policies,
-// message move tasks, ReceiveRequestAttemptId. The tests of this package run a set of behaviours against the Server and against
+// message move tasks. The tests of this package run a set of behaviours against the Server and against
 // ElasticMQ, and say where the two differ.
 package awssqstest

@@ -19,6 +19,7 @@ type queue struct {
 	byNumber map[int64]*list.Element // by message.number
 	sent     map[string]sending      // deduplication: what was sent under an id of late
 	tokens   []string                // the ids, in the order of sending
+	attempts map[string]attempt      // receives of a FIFO queue, by their ReceiveRequestAttemptId
 	mixed    bool                    // messages came from other queues: their age is not in the order of sending
 	changed  chan struct{}           // closed when something may have become visible other than by time
 }
@@ -48,6 +49,18 @@ type message struct {
 type sending struct {
 	id, sequence string
 	until        time.Time
+}
+
+// attempt is what a receive returned that may be asked again.
+type attempt struct {
+	until time.Time
+	took  []took
+}
+
+// took is one receive of a message.
+type took struct {
+	number int64
+	here   int
 }
 
 func (m *message) inFlight(now time.Time) bool { return m.here > 0 && m.visible.After(now) }

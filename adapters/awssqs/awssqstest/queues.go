@@ -60,7 +60,7 @@ func (s *Server) createQueue(name string, attributes map[string]string) (*sqs.Cr
 	now := time.Now()
 	s.queues[name] = &queue{
 		settings: set, name: name, serial: s.serial, created: now, modified: now, messages: list.New(),
-		byNumber: make(map[int64]*list.Element), sent: make(map[string]sending),
+		byNumber: make(map[int64]*list.Element), sent: make(map[string]sending), attempts: make(map[string]attempt),
 	}
 	return out, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"iter"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -95,6 +96,14 @@ func (s *Server) take(q *queue, in *sqs.ReceiveMessageInput, now time.Time) (got
 	if in.VisibilityTimeout > 0 {
 		visibility = time.Duration(in.VisibilityTimeout) * time.Second
 	}
+	if again := q.again(in, now); len(again) > 0 {
+		for _, m := range again {
+			m.visible = now.Add(visibility)
+			got = append(got, q.delivery(m, in))
+		}
+		return got
+	}
+	defer func() { q.remember(in, now, got) }()
 	for m := range q.visibles(now, s.cfg.Shuffle) {
 		if q.target != "" && m.received >= q.maxReceives {
 			if dead := s.queues[q.target]; dead != nil {
@@ -114,6 +123,40 @@ func (s *Server) take(q *queue, in *sqs.ReceiveMessageInput, now time.Time) (got
 		}
 	}
 	return got
+}
+
+// again are the messages that an earlier receive with the same ReceiveRequestAttemptId returned, if nothing was done with them since.
+func (q *queue) again(in *sqs.ReceiveMessageInput, now time.Time) (msgs []*message) {
+	if !q.fifo || in.ReceiveRequestAttemptId == nil {
+		return nil
+	}
+	before := q.attempts[*in.ReceiveRequestAttemptId]
+	for _, t := range before.took {
+		e := q.byNumber[t.number]
+		if e == nil || !before.until.After(now) {
+			return nil
+		}
+		m := e.Value.(*message)
+		if m.here != t.here || !m.inFlight(now) {
+			return nil
+		}
+		msgs = append(msgs, m)
+	}
+	return msgs
+}
+
+// remember keeps what a receive returns, for again.
+func (q *queue) remember(in *sqs.ReceiveMessageInput, now time.Time, got []types.Message) {
+	maps.DeleteFunc(q.attempts, func(_ string, a attempt) bool { return !a.until.After(now) })
+	if !q.fifo || in.ReceiveRequestAttemptId == nil || len(got) == 0 {
+		return
+	}
+	a := attempt{until: now.Add(dedupWindow)}
+	for _, d := range got {
+		m, _, _ := q.find(d.ReceiptHandle)
+		a.took = append(a.took, took{m.number, m.here})
+	}
+	q.attempts[*in.ReceiveRequestAttemptId] = a
 }
 
 // visibles are the messages that may be received now, in their order. Of a FIFO queue's group there is none while one is in flight

@@ -1,0 +1,163 @@
+package awssqs_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/txonce/txonce/adapters/awssqs"
+	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
+	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/outboxtest"
+)
+
+// TestPublisherBehindRelay relays from an outbox to a FIFO queue while entries are refused, answers lost, and the server goes away.
+// Everything arrives, first occurrences in the order of their key, and on a queue that deduplicates nothing twice.
+func TestPublisherBehindRelay(t *testing.T) {
+	t.Run("fake", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := awssqstest.NewServer(awssqstest.Config{})
+			f := &faults{}
+			s.SetFault(f.decide)
+			relayTo(t, s, func() {
+				s.Down()
+				<-time.After(3 * time.Second)
+				s.Up()
+			}, func() { s.SetFault(nil) })
+			t.Logf("of %d requests %d failed before, %d after they took effect; %d entries were refused, %d lost", f.calls, f.before, f.after, f.refused, f.lost)
+			if f.before == 0 || f.after == 0 || f.refused == 0 || f.lost == 0 {
+				t.Error("some faults never happened; the test has shown nothing")
+			}
+		})
+	})
+	if testing.Short() {
+		return
+	}
+	t.Run("elasticmq", func(t *testing.T) {
+		client, g := through(t, testdb.SQS(t))
+		relayTo(t, client, func() {
+			for range 3 {
+				open := g.close()
+				<-time.After(500 * time.Millisecond)
+				open()
+				<-time.After(200 * time.Millisecond)
+			}
+		}, func() {})
+	})
+}
+
+// faults fails a part of what is sent.
+type faults struct {
+	mu                                  sync.Mutex
+	calls, before, after, refused, lost int
+}
+
+func (f *faults) decide(c awssqstest.Call) awssqstest.Fault {
+	if c.Operation != "SendMessageBatch" {
+		return awssqstest.Fault{}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls++
+	fault := awssqstest.Fault{Delay: time.Duration(rand.IntN(20)) * time.Millisecond, Entries: map[int]awssqstest.EntryFault{}}
+	switch rand.IntN(10) {
+	case 0:
+		fault.Before = awssqstest.ErrConnection
+		f.before++
+	case 1:
+		fault.After = awssqstest.ErrConnection
+		f.after++
+	}
+	for i := range c.Entries {
+		switch rand.IntN(10) {
+		case 0:
+			fault.Entries[i] = awssqstest.EntryFault{Code: "InternalError"}
+			f.refused++
+		case 1:
+			fault.Entries[i] = awssqstest.EntryFault{Code: "InternalError", Done: true}
+			f.lost++
+		}
+	}
+	return fault
+}
+
+// relayTo relays a stream of messages to a FIFO queue during an outage, and looks what has arrived.
+func relayTo(t *testing.T, api creator, outage, heal func()) {
+	t.Helper()
+	const keys, each = 20, 30
+	queue, _ := makeQueue(t, api, true, nil)
+	p, err := awssqs.NewPublisher(awssqs.PublisherConfig{
+		Client: api, Breaker: awssqs.BreakerConfig{Rest: 50 * time.Millisecond, MaxRest: 500 * time.Millisecond},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory := outboxtest.NewMemory()
+	relay, err := outbox.NewRelay(outbox.Config{
+		Queue: memory, Publisher: p, PublishTimeout: 2 * time.Second, MaxAttempts: 3,
+		Backoff: func(int) time.Duration { return 20 * time.Millisecond },
+		Trace:   &outbox.Trace{Parked: func(_ context.Context, e outbox.Event) { t.Errorf("parked: %v", e.Err) }},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := relay.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	defer running.Wait()
+	defer stop()
+	running.Go(func() {
+		<-time.After(200 * time.Millisecond)
+		outage()
+	})
+	for n := range each {
+		err := memory.InTx(ctx, func(tx *outboxtest.Tx) error {
+			for k := range keys {
+				err := memory.Enqueue(ctx, tx, outbox.Message{ID: fmt.Sprintf("%d-%d", k, n), Topic: queue, Key: fmt.Sprint("key ", k), Payload: fmt.Append(nil, n)})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(30 * time.Millisecond)
+	}
+	for began := time.Now(); ; {
+		stats, err := memory.Stats(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stats.Pending+stats.Parked+stats.Delayed+stats.Waiting == 0 {
+			break
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatalf("not all sent after a minute: %+v", stats)
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+	heal()
+	next := map[string]int{}
+	for _, m := range readQueue(t, api, queue, keys*each) {
+		if got := string(m.Payload); got != fmt.Sprint(next[m.Key]) {
+			t.Errorf("key %q: message %s where %d is due", m.Key, got, next[m.Key])
+		}
+		next[m.Key]++
+	}
+	for k := range keys {
+		if n := next[fmt.Sprint("key ", k)]; n != each {
+			t.Errorf("key %d: %d of %d messages arrived", k, n, each)
+		}
+	}
+}

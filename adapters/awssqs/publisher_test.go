@@ -1,0 +1,391 @@
+package awssqs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/smithy-go"
+
+	"github.com/txonce/txonce/adapters/awssqs"
+	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
+	"github.com/txonce/txonce/outbox"
+)
+
+func newPublisher(t *testing.T, api awssqs.API) *awssqs.Publisher {
+	t.Helper()
+	p, err := awssqs.NewPublisher(awssqs.PublisherConfig{Client: api})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func isUnavailable(err error) bool {
+	var u *outbox.UnavailableError
+	return errors.As(err, &u)
+}
+
+// keyed are n messages with keys of their own.
+func keyed(topic string, n int) (msgs []outbox.Message) {
+	for i := range n {
+		msgs = append(msgs, outbox.Message{ID: fmt.Sprint("m", i), Topic: topic, Key: fmt.Sprint("k", i), Payload: fmt.Append(nil, i)})
+	}
+	return msgs
+}
+
+// Each answer of SQS, to an entry and to a whole request, and whose fault it is.
+func TestPublisherAnswersOfSQS(t *testing.T) {
+	const (
+		message = "the message's, for now"
+		forGood = "the message's, for good"
+		server  = "the server's"
+	)
+	blamed := func(err error) string {
+		switch {
+		case outbox.IsPermanent(err):
+			return forGood
+		case isUnavailable(err):
+			return server
+		}
+		return message
+	}
+	for _, tt := range []struct {
+		code   string
+		sender bool
+		entry  string // to one entry of ten; empty: that is not tried
+		whole  string // to the request
+	}{
+		{"InvalidMessageContents", true, forGood, forGood},
+		{"InvalidParameterValue", true, forGood, forGood},
+		{"MissingParameter", true, forGood, forGood},
+		{"SomethingNew", true, forGood, message},
+		{"SomethingNew", false, server, ""},
+		{"InternalError", false, server, server},
+		{"ServiceUnavailable", false, server, server},
+		{"AWS.SimpleQueueService.NonExistentQueue", true, message, message},
+		{"AccessDenied", true, message, message},
+		{"KMS.DisabledException", true, message, message},
+		{"KmsAccessDenied", true, message, message},
+		{"RequestThrottled", true, server, server},
+		{"ThrottlingException", true, server, server},
+		{"InvalidClientTokenId", true, server, server},
+		{"ExpiredToken", true, server, server},
+		{"AWS.SimpleQueueService.BatchRequestTooLong", true, forGood, forGood},
+	} {
+		t.Run(fmt.Sprint(tt.code, tt.sender), func(t *testing.T) {
+			s := awssqstest.NewServer(awssqstest.Config{})
+			queue, _ := makeQueue(t, s, false, nil)
+			s.SetFault(func(c awssqstest.Call) awssqstest.Fault {
+				if c.Operation != "SendMessageBatch" {
+					return awssqstest.Fault{}
+				}
+				return awssqstest.Fault{Entries: map[int]awssqstest.EntryFault{3: {Code: tt.code, SenderFault: tt.sender}}}
+			})
+			for i, err := range newPublisher(t, s).Publish(t.Context(), keyed(queue, 10)) {
+				switch {
+				case i != 3 && err != nil:
+					t.Errorf("message %d: %v; only message 3 was refused", i, err)
+				case i == 3 && (err == nil || blamed(err) != tt.entry || !strings.Contains(err.Error(), queue) || !strings.Contains(err.Error(), tt.code)):
+					t.Errorf("%v; want the fault to be %s, and the queue and the code to be named", err, tt.entry)
+				}
+			}
+			if n := len(s.Stored(queue)); n != 9 {
+				t.Errorf("%d messages arrived, want 9", n)
+			}
+			if tt.whole == "" {
+				return
+			}
+			s.SetFault(func(c awssqstest.Call) awssqstest.Fault {
+				if c.Operation != "SendMessageBatch" {
+					return awssqstest.Fault{}
+				}
+				return awssqstest.Fault{Before: &smithy.GenericAPIError{Code: tt.code, Message: "no"}}
+			})
+			for _, err := range newPublisher(t, s).Publish(t.Context(), keyed(queue, 2)) {
+				if err == nil || blamed(err) != tt.whole || !strings.Contains(err.Error(), queue) || !strings.Contains(err.Error(), tt.code) {
+					t.Errorf("%v; want the fault to be %s, and the queue and the code to be named", err, tt.whole)
+				}
+			}
+		})
+	}
+}
+
+// What SQS does not answer for was not confirmed, whatever happened to it.
+type silentAbout struct {
+	*awssqstest.Server
+	id string
+}
+
+func (s silentAbout) SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInput, opts ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error) {
+	out, err := s.Server.SendMessageBatch(ctx, in, opts...)
+	if err == nil {
+		for i, e := range out.Successful {
+			if *e.Id == s.id {
+				out.Successful = slices.Delete(out.Successful, i, i+1)
+				break
+			}
+		}
+	}
+	return out, err
+}
+
+func TestPublisherCountsOnlyWhatIsNamed(t *testing.T) {
+	s := awssqstest.NewServer(awssqstest.Config{})
+	queue, _ := makeQueue(t, s, false, nil)
+	for i, err := range newPublisher(t, silentAbout{s, "4"}).Publish(t.Context(), keyed(queue, 10)) {
+		if (err == nil) != (i != 4) || outbox.IsPermanent(err) || isUnavailable(err) {
+			t.Errorf("message %d: %v", i, err)
+		}
+	}
+}
+
+// A request that is refused as a whole, because of one message, costs the others nothing.
+func TestPublisherRequestRefusedForOneMessage(t *testing.T) {
+	s := awssqstest.NewServer(awssqstest.Config{Fault: func(c awssqstest.Call) awssqstest.Fault {
+		if c.Operation == "SendMessageBatch" && slices.Contains(c.Entries, "7") {
+			return awssqstest.Fault{Before: &smithy.GenericAPIError{Code: "InvalidParameterValue", Message: "one is bad"}}
+		}
+		return awssqstest.Fault{}
+	}})
+	queue, _ := makeQueue(t, s, true, nil)
+	for i, err := range newPublisher(t, s).Publish(t.Context(), keyed(queue, 20)) {
+		if (err == nil) != (i != 7) || outbox.IsPermanent(err) != (i == 7) {
+			t.Errorf("message %d: %v", i, err)
+		}
+	}
+	if n := len(s.Stored(queue)); n != 19 {
+		t.Errorf("%d messages arrived, want 19", n)
+	}
+}
+
+// A lost answer leaves it open whether a message arrived; sent again to a FIFO queue, it is there once.
+func TestPublisherLostAnswers(t *testing.T) {
+	for _, fifo := range []bool{false, true} {
+		s := awssqstest.NewServer(awssqstest.Config{})
+		queue, _ := makeQueue(t, s, fifo, nil)
+		s.SetFault(func(c awssqstest.Call) awssqstest.Fault {
+			if c.Operation == "SendMessageBatch" && c.Nth == 1 {
+				return awssqstest.Fault{After: awssqstest.ErrConnection}
+			}
+			return awssqstest.Fault{}
+		})
+		p := newPublisher(t, s)
+		if err := p.Publish(t.Context(), keyed(queue, 1))[0]; !isUnavailable(err) {
+			t.Errorf("fifo %v: %v; want the server to be blamed", fifo, err)
+		}
+		if err := p.Publish(t.Context(), keyed(queue, 1))[0]; err != nil {
+			t.Errorf("fifo %v: %v", fifo, err)
+		}
+		want := 2
+		if fifo {
+			want = 1
+		}
+		if n := len(s.Stored(queue)); n != want {
+			t.Errorf("fifo %v: it is there %d times, want %d", fifo, n, want)
+		}
+	}
+}
+
+// Batches hold ten messages and 1 MiB, attributes included: the fake, as SQS does, refuses larger ones.
+func TestPublisherBatches(t *testing.T) {
+	s := awssqstest.NewServer(awssqstest.Config{})
+	queue, _ := makeQueue(t, s, false, nil)
+	var msgs []outbox.Message
+	for i, size := range []int{1 << 20, 1, 600_000, 500_000, 10, 500_000, 1<<20 + 1, 300_000, 300_000} {
+		msgs = append(msgs, outbox.Message{ID: fmt.Sprint(i), Topic: queue, Payload: []byte(strings.Repeat("x", size))})
+	}
+	for i, err := range newPublisher(t, s).Publish(t.Context(), msgs) {
+		if (err == nil) != (i != 6) {
+			t.Errorf("message %d: %v", i, err)
+		}
+		if i == 6 && (!outbox.IsPermanent(err) || !strings.Contains(err.Error(), "1048577") || !strings.Contains(err.Error(), "1048576")) {
+			t.Errorf("%v; want a permanent error that says how large it is and may be", err)
+		}
+	}
+	if n := s.Calls("SendMessageBatch"); n != 5 {
+		t.Errorf("%d requests, want 5 for 5 batches", n)
+	}
+	if err := newPublisher(t, s).Publish(t.Context(), []outbox.Message{{ID: "h", Topic: queue, Payload: []byte(strings.Repeat("x", 1<<20-10)), Headers: map[string]string{"h": "0123456789"}}})[0]; !outbox.IsPermanent(err) {
+		t.Errorf("%v; attributes count too", err)
+	}
+	limited, _ := makeQueue(t, s, false, map[string]string{"MaximumMessageSize": "1024"})
+	if err := newPublisher(t, s).Publish(t.Context(), []outbox.Message{{ID: "l", Topic: limited, Payload: []byte(strings.Repeat("x", 2000))}})[0]; !outbox.IsPermanent(err) ||
+		!strings.Contains(err.Error(), "2000") || !strings.Contains(err.Error(), "1024") {
+		t.Errorf("%v; want a permanent error that says how large it is and may be", err)
+	}
+}
+
+// A FIFO queue's groups are the keys, and no two keys share one.
+func TestPublisherGroups(t *testing.T) {
+	s := awssqstest.NewServer(awssqstest.Config{})
+	queue, _ := makeQueue(t, s, true, nil)
+	long := strings.Repeat("k", 129)
+	var msgs []outbox.Message
+	for i, key := range []string{"plain", "", "", "with space", "ünï", "\x00", "\xff", long, long + "x", "txonce-id:m1", "m1", "txonce-sha256:", "txonce-sha256:x"} {
+		msgs = append(msgs, outbox.Message{ID: fmt.Sprint("m", i), Topic: queue, Key: key, Payload: []byte("p")})
+	}
+	msgs[2].ID = strings.Repeat("i", 200)
+	msgs[3].ID = "żółć"
+	for i, err := range newPublisher(t, s).Publish(t.Context(), msgs) {
+		if err != nil {
+			t.Errorf("message %d: %v", i, err)
+		}
+	}
+	groups := map[string]bool{}
+	for _, m := range s.Stored(queue) {
+		groups[m.GroupID] = true
+	}
+	if len(groups) != len(msgs) || !groups["plain"] || !groups["m1"] {
+		t.Errorf("%d groups for %d keys: %v", len(groups), len(msgs), slices.Collect(maps.Keys(groups)))
+	}
+	if err := newPublisher(t, s).Publish(t.Context(), []outbox.Message{{Topic: queue, Key: "k", Payload: []byte("p")}})[0]; !outbox.IsPermanent(err) {
+		t.Errorf("without ID: %v; it would be dropped as a repeat", err)
+	}
+}
+
+// Topics are names or URLs; a queue that was missing is found when it is there, and one that is gone is looked up again.
+func TestPublisherTopics(t *testing.T) {
+	s := awssqstest.NewServer(awssqstest.Config{})
+	p := newPublisher(t, s)
+	publish := func(topic string) error {
+		t.Helper()
+		return p.Publish(t.Context(), []outbox.Message{{ID: "1", Topic: topic, Payload: []byte("p")}})[0]
+	}
+	for _, topic := range []string{"no spaces", "orders.fifo.x", strings.Repeat("q", 81), "https://", "http://host"} {
+		if err := publish(topic); !outbox.IsPermanent(err) {
+			t.Errorf("topic %q: %v; want a permanent error", topic, err)
+		}
+	}
+	if err := publish("later"); err == nil || outbox.IsPermanent(err) || isUnavailable(err) || !strings.Contains(err.Error(), "create it") {
+		t.Errorf("a missing queue: %v", err)
+	}
+	name := "later"
+	made, err := s.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: &name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := errors.Join(publish("later"), publish(*made.QueueUrl)); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := s.Calls("GetQueueUrl"); n != 2 {
+		t.Errorf("%d lookups, want 2: one in vain, one that is remembered", n)
+	}
+	if _, err := s.DeleteQueue(t.Context(), &sqs.DeleteQueueInput{QueueUrl: made.QueueUrl}); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(publish("later")); err == nil || outbox.IsPermanent(err) {
+		t.Errorf("a deleted queue: %v", err)
+	}
+	_ = publish("later")
+	if n := s.Calls("GetQueueUrl"); n != 3 {
+		t.Errorf("%d lookups, want 3: a queue that is gone is looked up again", n)
+	}
+	s.Deny("SendMessageBatch", "GetQueueUrl")
+	for topic, permission := range map[string]string{"other": "sqs:GetQueueUrl", *made.QueueUrl: "sqs:SendMessage"} {
+		if err := publish(topic); err == nil || outbox.IsPermanent(err) || isUnavailable(err) || !strings.Contains(err.Error(), permission) || !strings.Contains(err.Error(), topic) {
+			t.Errorf("no permission: %v; want an error that names it and the queue", err)
+		}
+	}
+}
+
+// One queue that is slow does not hold up another, nor one batch the next.
+func TestPublisherSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := awssqstest.NewServer(awssqstest.Config{})
+		one, _ := makeQueue(t, s, false, nil)
+		two, _ := makeQueue(t, s, true, nil)
+		s.SetFault(func(awssqstest.Call) awssqstest.Fault { return awssqstest.Fault{Delay: time.Second} })
+		began := time.Now()
+		for i, err := range newPublisher(t, s).Publish(t.Context(), append(keyed(one, 50), keyed(two, 50)...)) {
+			if err != nil {
+				t.Errorf("message %d: %v", i, err)
+			}
+		}
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("10 requests of a second each took %v, want 2 s: a lookup, and all at once", took)
+		}
+	})
+}
+
+func TestPublisherConfigRefusals(t *testing.T) {
+	s := awssqstest.NewServer(awssqstest.Config{})
+	for field, cfg := range map[string]awssqs.PublisherConfig{
+		"Client":      {},
+		"Client is a": {Client: (*sqs.Client)(nil)},
+		"Concurrency": {Client: s, Concurrency: -1},
+		"Breaker":     {Client: s, Breaker: awssqs.BreakerConfig{Rest: -1}},
+		"Allow":       {Client: s, Allow: []awssqs.Allowance{awssqs.AllowShortWindow}},
+	} {
+		if _, err := awssqs.NewPublisher(cfg); err == nil || !strings.Contains(err.Error(), "PublisherConfig."+field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	unchecked := sqs.New(sqs.Options{DisableMessageChecksumValidation: true})
+	if _, err := awssqs.NewPublisher(awssqs.PublisherConfig{Client: unchecked, Allow: []awssqs.Allowance{awssqs.AllowUncheckedMessages}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Whatever a message is, it arrives as it was, and SQS takes its form.
+func FuzzPublishedMessage(f *testing.F) {
+	f.Add("key", []byte("payload"), "name", "value", 3)
+	f.Add("", []byte{}, "", "", 12)
+	f.Add("\x00\xff", []byte("\x00"), "AWS.x", "\x01", 9)
+	f.Add("txonce-id:", []byte("\ufffe"), "txonce-headers", "{}", 8)
+	f.Add("k", []byte(" \n"), ".a..b", "\uffff", 10)
+	s := awssqstest.NewServer(awssqstest.Config{})
+	name := "fuzz.fifo"
+	if _, err := s.CreateQueue(f.Context(), &sqs.CreateQueueInput{QueueName: &name, Attributes: map[string]string{"FifoQueue": "true"}}); err != nil {
+		f.Fatal(err)
+	}
+	p, err := awssqs.NewPublisher(awssqs.PublisherConfig{Client: s})
+	if err != nil {
+		f.Fatal(err)
+	}
+	var n int
+	var mu sync.Mutex
+	f.Fuzz(func(t *testing.T, key string, payload []byte, header, value string, more int) {
+		mu.Lock()
+		defer mu.Unlock()
+		n++
+		want := outbox.Message{ID: fmt.Sprint(n), Topic: name, Key: key, Payload: payload, Headers: map[string]string{header: value, outbox.HeaderID: fmt.Sprint(n)}}
+		for i := range min(max(more, 0), 20) {
+			want.Headers[fmt.Sprint(header, i)] = value
+		}
+		if err := p.Publish(t.Context(), []outbox.Message{want})[0]; err != nil {
+			if outbox.IsPermanent(err) && strings.Contains(err.Error(), "1048576") {
+				return
+			}
+			t.Fatal(err)
+		}
+		all := s.Stored(name)
+		got := all[len(all)-1]
+		if _, err := s.PurgeQueue(t.Context(), &sqs.PurgeQueueInput{QueueUrl: urlOf(t, s, name)}); err != nil {
+			t.Fatal(err)
+		}
+		k, body, headers, err := awssqs.Decode(got.Body, got.Attributes)
+		if err != nil || k != key || string(body) != string(payload) || !maps.Equal(headers, want.Headers) {
+			t.Errorf("%v: key %q, payload %q, headers %q; want %q, %q, %q", err, k, body, headers, key, payload, want.Headers)
+		}
+	})
+}
+
+func urlOf(t *testing.T, api awssqs.API, name string) *string {
+	t.Helper()
+	out, err := api.GetQueueUrl(t.Context(), &sqs.GetQueueUrlInput{QueueName: &name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.QueueUrl
+}
