@@ -178,7 +178,7 @@ func (a *audit) close() findings {
 }
 
 // run reads what the workers left in db and on b.
-func (a *audit) run(ctx context.Context, db *sql.DB, b *broker) (findings, error) {
+func (a *audit) run(ctx context.Context, db *sql.DB, b broker) (findings, error) {
 	err := each(ctx, db, `SELECT order_id, amount FROM ledger`, func(scan func(...any) error) error {
 		var o Order
 		err := scan(&o.ID, &o.Amount)

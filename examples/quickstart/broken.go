@@ -10,9 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/IBM/sarama"
-
-	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/outbox"
 )
@@ -153,22 +150,12 @@ func workBroken(ctx context.Context, w workerConfig, way string, reports *report
 		return err
 	}
 	defer db.Close()
-	client, err := sarama.NewClient(w.Kafka, w.Sarama)
+	hand := &byHand{db: db, book: ledger{events: w.Events}, way: way, reports: reports, stop: stop}
+	broker, err := w.connect(hand)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	events, err := kafka.NewPublisher(kafka.PublisherConfig{Client: client})
-	if err != nil {
-		return err
-	}
-	defer events.Close()
-	orders, err := kafka.NewSubscriber(kafka.SubscriberConfig{
-		Client: client, Group: w.Group, Topics: []string{w.Orders}, Trace: w.KafkaTrace,
-		Processor: &byHand{db: db, book: ledger{events: w.Events}, events: events, way: way, reports: reports, stop: stop},
-	})
-	if err != nil {
-		return err
-	}
-	return orders.Run(ctx)
+	defer broker.close()
+	hand.events = broker.events
+	return broker.orders.Run(ctx)
 }

@@ -4,242 +4,64 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
-
-	"github.com/IBM/sarama"
-	"github.com/twmb/franz-go/pkg/kfake"
-
-	"github.com/txonce/txonce/adapters/kafka"
 )
 
-// sessionTimeout is how long a group waits for a member that is silent. 6 s is the least that a Kafka takes by default.
-const sessionTimeout = 6 * time.Second
+// broker is where orders lie and events go in one run: Kafka, SQS or RabbitMQ, with queues of the run's own.
+type broker interface {
+	fmt.Stringer // where the orders lie
 
-// broker is the Kafka of one run, real or not, with the run's topics and consumer group on it.
-type broker struct {
-	addresses []string
-	topic     string // of orders
-	events    string // topic
-	group     string
-	fake      *kfake.Cluster // nil: a real one
-	client    sarama.Client
-	admin     sarama.ClusterAdmin
-	ends      []int64 // per partition, once everything is produced
+	// Open connects and makes the queues.
+	Open(ctx context.Context) error
+	// Produce sends every delivery of p.
+	Produce(ctx context.Context, p *plan, progress func(done int)) error
+	// Finished returns how many deliveries are finished, as the broker itself knows it; where there are partitions, of each.
+	Finished(ctx context.Context) ([]int64, error)
+	// Ends is what Finished returns when all is done.
+	Ends() []int64
+	// Events calls take for each event that was published, those of a customer in their order. It may take them away.
+	Events(ctx context.Context, take func(id, customer string, payload []byte)) error
+	// Place is what workers have to know.
+	Place() place
+	// Close removes what this run has made.
+	Close(ctx context.Context) error
 }
 
-// openBroker starts a Kafka within this process, or connects to the one at addresses. It makes the topics.
-func openBroker(addresses []string, name string) (*broker, error) {
-	b := &broker{addresses: addresses, topic: name, events: name + "_events", group: name}
-	if err := b.open(); err != nil {
-		return nil, errors.Join(err, b.Close(context.Background()))
+// place is where a worker finds orders and puts events.
+type place struct {
+	Addresses []string `json:"addresses"` // of a Kafka, or one URL
+	Orders    string   `json:"orders"`    // topic or queue
+	Events    string   `json:"events"`    // likewise
+	Group     string   `json:"group"`     // of consumers, of a Kafka
+}
+
+// openBroker connects to the broker of o.
+func openBroker(ctx context.Context, o options, name string) (b broker, err error) {
+	switch o.broker {
+	case "sqs":
+		b = newSQS(o.sqs, name)
+	case "rabbitmq":
+		b = newRabbitMQ(o.rabbitmq, name)
+	default:
+		b = newKafka(o.kafka, name)
+	}
+	if err := b.Open(ctx); err != nil {
+		return nil, errors.Join(err, b.Close(context.WithoutCancel(ctx)))
 	}
 	return b, nil
 }
 
-func (b *broker) open() (err error) {
-	if len(b.addresses) == 0 {
-		if b.fake, err = kfake.NewCluster(kfake.NumBrokers(1)); err != nil {
-			return fmt.Errorf("start a Kafka in this process: %w", err)
-		}
-		b.addresses = b.fake.ListenAddrs()
-	}
-	cfg := kafka.NewConfig()
-	cfg.ClientID = "quickstart"
-	cfg.Net.DialTimeout = 5 * time.Second
-	cfg.Producer.RequiredAcks = sarama.WaitForAll
-	cfg.Producer.Idempotent = true
-	cfg.Producer.Return.Successes = true
-	cfg.Net.MaxOpenRequests = 1 // what Idempotent asks for
-	cfg.Producer.Compression = sarama.CompressionSnappy
-	cfg.Producer.Partitioner = sarama.NewManualPartitioner
-	cfg.Producer.Flush.Frequency = 10 * time.Millisecond
-	cfg.ChannelBufferSize = 4096
-	cfg.Consumer.MaxWaitTime = 50 * time.Millisecond
-	if b.client, err = sarama.NewClient(b.addresses, cfg); err != nil {
-		return fmt.Errorf("connect to Kafka at %q: %w", b.addresses, err)
-	}
-	if b.admin, err = sarama.NewClusterAdminFromClient(b.client); err != nil {
-		return fmt.Errorf("connect to Kafka's controller: %w", err)
-	}
-	for _, topic := range b.topics() {
-		if err := b.admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}, false); err != nil {
-			return fmt.Errorf("create topic %s: %w", topic, err)
-		}
-	}
-	return nil
-}
-
-func (b *broker) topics() []string { return []string{b.topic, b.events} }
-
-// Produce sends every delivery of p and notes where the partitions end.
-func (b *broker) Produce(ctx context.Context, p *plan, progress func(done int)) error {
-	producer, err := sarama.NewAsyncProducerFromClient(b.client)
-	if err != nil {
-		return fmt.Errorf("make a producer: %w", err)
-	}
-	sent := make(chan error, 1)
-	go func() { sent <- await(producer, len(p.deliveries)) }()
-	start := time.Now()
-	for i, d := range p.deliveries {
-		if i%10_000 == 9999 {
-			progress(i + 1)
-		}
-		select {
-		case producer.Input() <- b.record(p, d, start):
-			continue
-		case err = <-sent:
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-		producer.AsyncClose()
-		return fmt.Errorf("produce: %w", err)
-	}
-	select {
-	case err = <-sent:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	producer.AsyncClose() // before all is sent it would give up what it sends again
-	if err != nil {
-		return fmt.Errorf("produce: %w", err)
-	}
-	b.ends, err = b.endsOf(b.topic)
-	return err
-}
-
-// endsOf returns where the partitions of a topic end.
-func (b *broker) endsOf(topic string) (ends []int64, err error) {
-	ends = make([]int64, partitions)
-	for i := range ends {
-		if ends[i], err = b.client.GetOffset(topic, int32(i), sarama.OffsetNewest); err != nil {
-			return nil, fmt.Errorf("read the end of partition %d of %s: %w", i, topic, err)
-		}
-	}
-	return ends, nil
-}
-
-// await returns when n messages are confirmed, or with the first error.
-func await(producer sarama.AsyncProducer, n int) error {
-	for range n {
-		select {
-		case <-producer.Successes():
-		case err := <-producer.Errors():
-			return err
-		}
-	}
-	return nil
-}
-
-// record is one delivery. Its time is the order's own, the same on all copies, as if the producer had sent the order
-// again and not made a new one.
-func (b *broker) record(p *plan, d delivery, start time.Time) *sarama.ProducerMessage {
-	o := p.Order(int(d.message))
-	return &sarama.ProducerMessage{
-		Topic:     b.topic,
-		Partition: int32(d.partition),
-		Key:       sarama.StringEncoder(o.ID),
-		Value:     sarama.StringEncoder(fmt.Sprintf(`{"order_id":%q,"customer":%q,"amount":%d}`, o.ID, o.Customer, o.Amount)),
-		Timestamp: p.PlacedAt(int(d.message), start),
-	}
-}
-
-// Committed returns per partition up to where the group has finished: the offset of the next message.
-func (b *broker) Committed() ([]int64, error) {
-	var all [partitions]int32
-	for i := range all {
-		all[i] = int32(i)
-	}
-	response, err := b.admin.ListConsumerGroupOffsets(b.group, map[string][]int32{b.topic: all[:]})
-	if err != nil {
-		return nil, fmt.Errorf("read the group's offsets: %w", err)
-	}
-	committed := make([]int64, partitions)
-	for i := range committed {
-		block := response.GetBlock(b.topic, int32(i))
-		if block == nil {
-			return nil, fmt.Errorf("read the group's offsets: no answer for partition %d: %w", i, response.Err)
-		}
-		if block.Err != sarama.ErrNoError {
-			return nil, fmt.Errorf("read the group's offset of partition %d: %w", i, block.Err)
-		}
-		committed[i] = max(0, block.Offset) // -1: nothing yet
-	}
-	return committed, nil
-}
-
-// Done reports whether the group has finished everything that was produced.
-func (b *broker) Done(committed []int64) bool { return slices.Equal(committed, b.ends) }
-
-// missing says what of each partition is not committed.
-func (b *broker) missing(committed []int64) string {
+// missing says what of each partition is not finished.
+func missing(ends, finished []int64) string {
 	var all strings.Builder
-	for i, end := range b.ends {
+	for i, end := range ends {
 		at := int64(0)
-		if committed != nil {
-			at = committed[i]
+		if finished != nil {
+			at = finished[i]
 		}
 		if at < end {
 			fmt.Fprintf(&all, "  partition %d: %d of %d deliveries are finished\n", i, at, end)
 		}
 	}
 	return all.String()
-}
-
-// Close removes what this run has made. Static members do not leave by themselves, so they are removed first.
-func (b *broker) Close(ctx context.Context) error {
-	var errs []error
-	if b.admin != nil && b.fake == nil {
-		errs = append(errs, b.removeGroup(ctx))
-		for _, topic := range b.topics() {
-			if err := b.admin.DeleteTopic(topic); err != nil && !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
-				errs = append(errs, fmt.Errorf("delete topic %s: %w", topic, err))
-			}
-		}
-	}
-	if b.client != nil {
-		errs = append(errs, b.client.Close())
-	}
-	if b.fake != nil {
-		b.fake.Close()
-	}
-	return errors.Join(errs...)
-}
-
-func (b *broker) removeGroup(ctx context.Context) (err error) {
-	again := time.NewTicker(200 * time.Millisecond)
-	defer again.Stop()
-	for {
-		err = b.removeMembers()
-		if err == nil {
-			err = b.admin.DeleteConsumerGroup(b.group)
-		}
-		if err == nil || errors.Is(err, sarama.ErrGroupIDNotFound) {
-			return nil
-		}
-		select {
-		case <-again.C: // a member that was killed is still on its way out
-		case <-ctx.Done():
-			return fmt.Errorf("delete group %s: %w", b.group, err)
-		}
-	}
-}
-
-func (b *broker) removeMembers() error {
-	groups, err := b.admin.DescribeConsumerGroups([]string{b.group})
-	if err != nil {
-		return err
-	}
-	for _, g := range groups {
-		for _, m := range g.Members {
-			if m.GroupInstanceId == nil {
-				continue
-			}
-			if _, err := b.admin.RemoveMemberFromConsumerGroup(b.group, []string{*m.GroupInstanceId}); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

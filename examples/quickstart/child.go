@@ -13,9 +13,12 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/txonce/txonce/adapters/awssqs"
 	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/outbox"
 )
 
 // leaseTTL is short, so that what a killed worker held is taken over within the demo's few seconds.
@@ -26,14 +29,36 @@ type workerConfig struct {
 	Database   string // DSN
 	Driver     string // of database/sql
 	Dialect    sqlstore.Dialect
-	Kafka      []string
-	Orders     string // topic
-	Events     string // topic
-	Group      string
 	LeaseTTL   time.Duration // of the outbox: how long the others wait for a relay that was killed
-	Sarama     *sarama.Config
 	Trace      *consumer.Trace
-	KafkaTrace *kafka.Trace
+
+	place
+	broker      string // kfake, kafka, sqs or rabbitmq
+	Sarama      *sarama.Config
+	KafkaTrace  *kafka.Trace
+	SQSTrace    *awssqs.Trace
+	RabbitTrace *rabbitmq.Trace
+	Concurrency int // of queues
+	MaxBatch    int // of queues
+}
+
+// ends are the two ends of a worker, and what it leaves behind when it has finished.
+type ends struct {
+	orders interface{ Run(context.Context) error }
+	events outbox.Publisher
+	close  func()
+}
+
+// connect returns what gives orders to billing, and where events go.
+func (w workerConfig) connect(billing consumer.Processor) (*ends, error) {
+	switch w.broker {
+	case "sqs":
+		return w.connectSQS(billing)
+	case "rabbitmq":
+		return w.connectRabbitMQ(billing)
+	default:
+		return w.connectKafka(billing)
+	}
 }
 
 // workerMain is a worker process, from the settings on its standard input to its exit code.
@@ -81,40 +106,25 @@ func obey(in *bufio.Reader, stop *fault) {
 
 func (s settings) work(ctx context.Context, reports *reporter, stop *fault) error {
 	w := workerConfig{
-		Database: s.Database, Driver: s.Driver, Dialect: sqlstore.Postgres,
-		Kafka: s.Kafka, Orders: s.Orders, Events: s.Events, Group: s.Group, Sarama: s.sarama(), LeaseTTL: leaseTTL,
-		Trace: reports.trace(), KafkaTrace: reports.kafkaTrace(),
+		Database: s.Database, Driver: s.Driver, Dialect: sqlstore.Dialect(s.Dialect), LeaseTTL: leaseTTL, Trace: reports.trace(),
+		place: s.place, broker: s.Broker,
+		Sarama: s.sarama(), KafkaTrace: reports.kafkaTrace(), SQSTrace: reports.sqsTrace(), RabbitTrace: reports.rabbitTrace(),
+		Concurrency: 8,
+		// Any worker gets any order of a queue. Several in one transaction would lock accounts in different orders.
+		MaxBatch: 1,
 	}
 	book := ledger{events: s.Events}
-	if s.Store == "sqlite" {
-		w.Dialect = sqlstore.SQLite
+	if s.Store == "sqlite" { // which has one writer at a time, so that nobody can wait for anybody crosswise
+		w.Concurrency, w.MaxBatch = 2, 100
 	}
 	switch {
 	case s.Broken != "":
 		return workBroken(ctx, w, s.Broken, reports, stop)
 	case s.Store == "pgx":
 		return workOnPgx(ctx, w, within(stop, book.onPgx))
+	case s.Store == "mysql":
+		return workOnSQL(ctx, w, within(stop, book.onMySQL))
 	default:
 		return workOnSQL(ctx, w, within(stop, book.onSQL))
 	}
-}
-
-// sarama is kafka.NewConfig with a group that notices quickly who comes and goes.
-func (s settings) sarama() *sarama.Config {
-	cfg := kafka.NewConfig()
-	cfg.ClientID = s.Name
-	cfg.Consumer.Group.Session.Timeout = sessionTimeout
-	cfg.Consumer.Group.Heartbeat.Interval = 300 * time.Millisecond
-	cfg.Consumer.Group.Rebalance.Timeout = 10 * time.Second
-	cfg.Consumer.Group.Rebalance.Retry.Backoff = 200 * time.Millisecond
-	cfg.Consumer.Offsets.AutoCommit.Interval = 250 * time.Millisecond
-	cfg.Consumer.MaxWaitTime = 100 * time.Millisecond // a partition is given up when its fetch comes back
-	if s.Static {
-		cfg.Consumer.Group.InstanceId = s.Name // comes back as the same member, with the same partitions
-	}
-	cfg.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyRange()}
-	if s.Rebalance == "cooperative" {
-		cfg.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyCooperativeSticky()}
-	}
-	return cfg
 }

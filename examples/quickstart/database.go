@@ -10,20 +10,21 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/go-sql-driver/mysql"   // and the driver "mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 	_ "modernc.org/sqlite"             // the driver "sqlite"
 
 	"github.com/txonce/txonce/migrations"
 )
 
-// database is a place of this run's own: a SQLite file, or a schema of PostgreSQL.
+// database is a place of this run's own: a SQLite file, a schema of PostgreSQL, or a database of MySQL.
 type database struct {
-	dialect string // "sqlite" or "postgres"
+	dialect string // "sqlite", "postgres" or "mysql"
 	driver  string // its name in database/sql
 	dsn     string // for the workers too
 	db      *sql.DB
 	dir     string // to be removed at the end
-	schema  string // to be dropped at the end
+	drop    string // the statement that removes it at the end
 }
 
 // openDatabase makes the place, the tables of txonce in it, and the application's own.
@@ -36,13 +37,22 @@ func openDatabase(ctx context.Context, o options, name string) (*database, error
 }
 
 func (d *database) open(ctx context.Context, o options, name string) (err error) {
-	if o.store == "sqlite" {
+	schema := ""
+	switch o.store {
+	case "sqlite":
 		if d.dir, err = os.MkdirTemp("", name); err != nil {
 			return err
 		}
 		d.dialect, d.driver, d.dsn = "sqlite", "sqlite", sqliteDSN(filepath.Join(d.dir, "orders.db"))
-	} else {
+	case "mysql":
+		d.dialect, d.driver = "mysql", "mysql"
+		if d.dsn, err = makeMySQL(ctx, o.mysql, name); err != nil {
+			return err
+		}
+		d.drop = `DROP DATABASE IF EXISTS ` + name
+	default:
 		d.dialect, d.driver, d.dsn = "postgres", "pgx", withSearchPath(o.postgres, name)
+		schema = name
 	}
 	if d.db, err = sql.Open(d.driver, d.dsn); err != nil {
 		return fmt.Errorf("open the %s database: %w", d.dialect, err)
@@ -50,16 +60,16 @@ func (d *database) open(ctx context.Context, o options, name string) (err error)
 	if err := d.db.PingContext(ctx); err != nil {
 		return fmt.Errorf("connect to the %s database: %w", d.dialect, err)
 	}
-	if d.dialect == "postgres" {
-		d.schema = name
+	if schema != "" {
+		d.drop = `DROP SCHEMA IF EXISTS ` + schema + ` CASCADE`
 	}
-	if err := migrations.Apply(ctx, d.db, d.dialect, d.schema); err != nil {
+	if err := migrations.Apply(ctx, d.db, d.dialect, schema); err != nil {
 		return err
 	}
 	for _, table := range [...]string{
-		`CREATE TABLE ledger (order_id text NOT NULL, amount bigint NOT NULL)`,
-		`CREATE TABLE accounts (customer text NOT NULL PRIMARY KEY, balance bigint NOT NULL)`,
-		`CREATE TABLE seen (order_id text NOT NULL PRIMARY KEY)`, // of broken.go
+		`CREATE TABLE ledger (order_id varchar(64) NOT NULL, amount bigint NOT NULL)`,
+		`CREATE TABLE accounts (customer varchar(64) NOT NULL PRIMARY KEY, balance bigint NOT NULL)`,
+		`CREATE TABLE seen (order_id varchar(64) NOT NULL PRIMARY KEY)`, // of broken.go
 	} {
 		if _, err := d.db.ExecContext(ctx, table); err != nil {
 			return fmt.Errorf("%s: %w", table, err)
@@ -80,9 +90,9 @@ func (d *database) Pending(ctx context.Context) (n int, err error) {
 // Close removes what openDatabase made.
 func (d *database) Close(ctx context.Context) error {
 	var errs []error
-	if d.schema != "" {
-		if _, err := d.db.ExecContext(ctx, `DROP SCHEMA IF EXISTS `+d.schema+` CASCADE`); err != nil {
-			errs = append(errs, fmt.Errorf("drop schema %s: %w", d.schema, err))
+	if d.drop != "" && d.db != nil {
+		if _, err := d.db.ExecContext(ctx, d.drop); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", d.drop, err))
 		}
 	}
 	if d.db != nil {
@@ -92,6 +102,24 @@ func (d *database) Close(ctx context.Context) error {
 		errs = append(errs, os.RemoveAll(d.dir))
 	}
 	return errors.Join(errs...)
+}
+
+// makeMySQL creates a database on the server of dsn, and returns a DSN of it.
+func makeMySQL(ctx context.Context, dsn, name string) (string, error) {
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return "", fmt.Errorf("-mysql: %w", err)
+	}
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		return "", fmt.Errorf("-mysql: %w", err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(ctx, `CREATE DATABASE `+name); err != nil {
+		return "", fmt.Errorf("connect to the mysql database: %w", err)
+	}
+	cfg.DBName = name
+	return cfg.FormatDSN(), nil
 }
 
 // sqliteDSN opens a file that several processes write to: WAL lets them read meanwhile, BEGIN IMMEDIATE lets them queue

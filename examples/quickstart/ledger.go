@@ -20,6 +20,12 @@ type Order struct {
 	Amount   int64  `json:"amount"` // in cents
 }
 
+// JSON is what lies on the topic.
+func (o Order) JSON() []byte {
+	b, _ := json.Marshal(o) // cannot fail: strings and a number
+	return b
+}
+
 // Charged is what the topic of events carries, as JSON. Events of a customer are in the order of its balance.
 type Charged struct {
 	OrderID string `json:"order_id"`
@@ -80,6 +86,25 @@ func (l ledger) onSQL(ctx context.Context, tx *sql.Tx, events outbox.Writer[*sql
 	}
 	var balance int64
 	if err := tx.QueryRowContext(ctx, addToAccount, o.Customer, o.Amount).Scan(&balance); err != nil {
+		return err
+	}
+	return events.Enqueue(ctx, tx, l.charged(o, balance))
+}
+
+// onMySQL is the same where placeholders and upserts are written otherwise.
+func (l ledger) onMySQL(ctx context.Context, tx *sql.Tx, events outbox.Writer[*sql.Tx], o Order) error {
+	if o.Amount <= 0 {
+		return consumer.Permanent(errAmount)
+	}
+	if _, err := tx.ExecContext(ctx, `INSERT INTO ledger (order_id, amount) VALUES (?, ?)`, o.ID, o.Amount); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `INSERT INTO accounts (customer, balance) VALUES (?, ?)
+		ON DUPLICATE KEY UPDATE balance = balance + VALUES(balance)`, o.Customer, o.Amount); err != nil {
+		return err
+	}
+	var balance int64
+	if err := tx.QueryRowContext(ctx, `SELECT balance FROM accounts WHERE customer = ?`, o.Customer).Scan(&balance); err != nil {
 		return err
 	}
 	return events.Enqueue(ctx, tx, l.charged(o, balance))

@@ -14,8 +14,14 @@
 //
 //	make services-up
 //	go run ./examples/quickstart -store pgx -broker kafka -messages 200000 -kill-every 2s -json
+//	go run ./examples/quickstart -store mysql -broker sqs
+//	go run ./examples/quickstart -store sql-postgres -broker rabbitmq
 //
-// worker.go is the file to copy; worker_sql.go is what is different on database/sql. ledger.go is the handler. The rest makes the trouble and counts: plan.go decides by
+// With -broker sqs or rabbitmq the orders lie in one queue from which any worker gets any of them, in any order. With -broker sqs a worker
+// is also frozen for longer than the visibility timeout (-freeze): the queue gives what it held to the others, and then it goes on.
+//
+// worker.go is the file to copy; worker_sql.go is what is different on database/sql, worker_kafka.go, worker_sqs.go and
+// worker_rabbitmq.go are what is different on the brokers. ledger.go is the handler. The rest makes the trouble and counts: plan.go decides by
 // -seed what is delivered and who dies when, broker.go and database.go make a place for the run and remove it,
 // supervise.go and process.go run the workers, fault.go stops one where it is to be killed, audit.go judges.
 //
@@ -93,7 +99,7 @@ func run(ctx context.Context, o options, say *terminal) (ok bool, err error) {
 		return false, err
 	}
 	defer cleanUp(&err, db.Close)
-	b, err := openBroker(o.kafka, name)
+	b, err := openBroker(ctx, o, name)
 	if err != nil {
 		return false, err
 	}
@@ -106,18 +112,17 @@ func run(ctx context.Context, o options, say *terminal) (ok bool, err error) {
 	}); err != nil {
 		return false, err
 	}
-	say.print("%s deliveries lie on %d partitions of topic %s, produced in %.1f s",
-		thousands(int64(len(p.deliveries))), partitions, name, time.Since(begin).Seconds())
+	say.print("%s deliveries lie on %s, produced in %.1f s", thousands(int64(len(p.deliveries))), b, time.Since(begin).Seconds())
 
-	s := &supervisor{plan: p, broker: b, pending: db.Pending, every: o.killEvery, verbose: o.verbose, say: say, template: settings{
-		Store: o.store, Driver: db.driver, Database: db.dsn, Kafka: b.addresses, Orders: b.topic, Events: b.events, Group: b.group,
+	s := &supervisor{plan: p, broker: b, pending: db.Pending, every: o.killEvery, freeze: o.freeze, verbose: o.verbose, say: say, template: settings{
+		Store: o.store, Driver: db.driver, Dialect: db.dialect, Database: db.dsn, Broker: o.broker, place: b.Place(),
 		Rebalance: o.rebalance, Broken: o.broken,
 	}}
 	out, failed := s.run(ctx)
 	if ctx.Err() != nil {
 		return false, errors.New("interrupted; what it made is removed")
 	}
-	found, err := newAudit(p, eventID(b.events, o.broken)).run(ctx, db.db, b)
+	found, err := newAudit(p, eventID(b.Place().Events, o.broken)).run(ctx, db.db, b)
 	if err != nil {
 		return false, errors.Join(failed, err)
 	}
@@ -125,10 +130,10 @@ func run(ctx context.Context, o options, say *terminal) (ok bool, err error) {
 }
 
 // conclude prints what came out, and says whether it is as it should be.
-func conclude(o options, p *plan, out outcome, found findings, b *broker, say *terminal) (ok bool) {
+func conclude(o options, p *plan, out outcome, found findings, b broker, say *terminal) (ok bool) {
 	f := newFigures(p, out, found)
 	if !f.Complete {
-		say.print("\nNOT COMPLETE: for %.0f s nothing has moved\n%s  %d events are pending", out.idle.Seconds(), b.missing(out.progress.ends), out.progress.pending)
+		say.print("\nNOT COMPLETE: for %.0f s nothing has moved\n%s  %d events are pending", out.idle.Seconds(), missing(b.Ends(), out.progress.ends), out.progress.pending)
 	}
 	say.print("\n%s", f.table(p))
 	for _, problem := range found.Problems {

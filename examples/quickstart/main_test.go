@@ -67,7 +67,7 @@ func runDemo(t *testing.T, args ...string) result {
 	}
 	want := strings.Fields("complete messages deliveries duplicates_suppressed effects lost doubled mismatches_parked poison_parked " +
 		"unprovable_parked events events_missing events_republished events_out_of_order events_with_foreign_id " +
-		"kills rebalances redelivered longest_stall_seconds seconds per_second")
+		"kills freezes rebalances redelivered longest_stall_seconds seconds per_second")
 	if got := slices.Sorted(maps.Keys(fields)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 		t.Errorf("the JSON object has the fields %v", got)
 	}

@@ -18,30 +18,43 @@ import (
 type options struct {
 	messages  int
 	seed      uint64
-	store     string // sqlite, pgx or sql-postgres
+	store     string // one of stores
 	postgres  string // DSN
-	broker    string // kfake or kafka
+	mysql     string // DSN
+	broker    string // one of brokers
 	kafka     []string
+	sqs       string // URL
+	rabbitmq  string // URL
 	killEvery time.Duration
+	freeze    bool
 	rebalance string // eager or cooperative
 	broken    string // "" or one of ways
 	json      bool
 	verbose   bool
 }
 
+var (
+	stores  = []string{"sqlite", "pgx", "sql-postgres", "mysql"}
+	brokers = []string{"kfake", "kafka", "sqs", "rabbitmq"}
+)
+
 // parseOptions reads the command line. What it does not understand it refuses, with the flag's name.
 func parseOptions(args []string, usage io.Writer) (options, error) {
 	o := options{}
-	var brokers string
+	var kafkas string
 	flags := flag.NewFlagSet("quickstart", flag.ContinueOnError)
 	flags.SetOutput(usage)
 	flags.IntVar(&o.messages, "messages", 20_000, "how many orders; each is delivered 1 to 5 times")
 	flags.Uint64Var(&o.seed, "seed", 0, "repeats the data and the kills of an earlier run (default: drawn, and said)")
-	flags.StringVar(&o.store, "store", "sqlite", "where claims and effects are kept: sqlite, pgx or sql-postgres")
+	flags.StringVar(&o.store, "store", "sqlite", "where claims and effects are kept: "+strings.Join(stores, ", "))
 	flags.StringVar(&o.postgres, "postgres", "", "PostgreSQL's `DSN` (default: $TXONCE_POSTGRES, or what make services-up has started)")
-	flags.StringVar(&o.broker, "broker", "kfake", "who delivers: kfake, which runs in this process, or kafka")
-	flags.StringVar(&brokers, "kafka", "", "Kafka's `brokers`, host:port,… (default: $TXONCE_KAFKA, or what make services-up has started)")
+	flags.StringVar(&o.broker, "broker", "kfake", "who delivers: kfake, which is a Kafka in this process, kafka, sqs or rabbitmq")
+	flags.StringVar(&kafkas, "kafka", "", "Kafka's `brokers`, host:port,… (default: $TXONCE_KAFKA, or what make services-up has started)")
+	flags.StringVar(&o.mysql, "mysql", "", "a `DSN` of MySQL or MariaDB (default: $TXONCE_MYSQL, likewise)")
+	flags.StringVar(&o.sqs, "sqs", "", "the `URL` of a server that speaks SQS's protocol (default: $TXONCE_SQS, likewise)")
+	flags.StringVar(&o.rabbitmq, "rabbitmq", "", "RabbitMQ's `URL` (default: $TXONCE_RABBITMQ, likewise)")
 	flags.DurationVar(&o.killEvery, "kill-every", 0, "go on killing workers about this often (default: the planned kills only)")
+	flags.BoolVar(&o.freeze, "freeze", false, fmt.Sprintf("let a worker stand still for %v, as if its machine paused (default with -broker sqs)", frozenFor))
 	flags.StringVar(&o.rebalance, "rebalance", "cooperative", "how the group shares out partitions: eager or cooperative")
 	flags.StringVar(&o.broken, "broken", "", "make it wrong, to see the audit fail: "+strings.Join(ways, ", "))
 	flags.BoolVar(&o.json, "json", false, "end with the figures as one line of JSON")
@@ -54,10 +67,13 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	if !given["seed"] {
 		o.seed = uint64(rand.Uint32())
 	}
+	if !given["freeze"] {
+		o.freeze = o.broker == "sqs"
+	}
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("%q is no flag; -help lists them", flags.Arg(0))
 	}
-	return o, errors.Join(o.check(given), o.locate(given, brokers))
+	return o, errors.Join(o.check(given), o.locate(given, kafkas))
 }
 
 // check refuses values that mean nothing.
@@ -69,12 +85,15 @@ func (o *options) check(given map[string]bool) error {
 		return fmt.Errorf("-%s %s: want %s", name, value, strings.Join(known, " or "))
 	}
 	errs := []error{
-		oneOf("store", o.store, "sqlite", "pgx", "sql-postgres"),
-		oneOf("broker", o.broker, "kfake", "kafka"),
+		oneOf("store", o.store, stores...),
+		oneOf("broker", o.broker, brokers...),
 		oneOf("rebalance", o.rebalance, "eager", "cooperative"),
 	}
 	if given["broken"] {
 		errs = append(errs, oneOf("broken", o.broken, ways...))
+	}
+	if o.broken != "" && o.store == "mysql" {
+		errs = append(errs, errors.New("-broken is written for SQLite and PostgreSQL; leave out -store mysql"))
 	}
 	if o.messages < minRun || o.messages > maxRun {
 		errs = append(errs, fmt.Errorf("-messages %d: want %d to %d", o.messages, minRun, maxRun))
@@ -86,26 +105,35 @@ func (o *options) check(given map[string]bool) error {
 }
 
 // locate finds the servers that are asked for, and refuses addresses of servers that are not.
-func (o *options) locate(given map[string]bool, brokers string) error {
+func (o *options) locate(given map[string]bool, kafkas string) error {
 	var errs []error
-	if o.store == "sqlite" && given["postgres"] {
-		errs = append(errs, errors.New("-postgres is of no use with -store sqlite; add -store pgx or -store sql-postgres"))
-	}
-	if o.broker == "kfake" && given["kafka"] {
-		errs = append(errs, errors.New("-kafka is of no use with -broker kfake; add -broker kafka"))
-	}
-	if o.postgres == "" && (o.store == "pgx" || o.store == "sql-postgres") {
-		if o.postgres = service("TXONCE_POSTGRES"); o.postgres == "" {
-			errs = append(errs, fmt.Errorf("-store %s needs -postgres with the DSN of a PostgreSQL, or make services-up", o.store))
+	for _, server := range []struct {
+		flag    string
+		address *string
+		env     string
+		title   string
+		option  string   // that asks for it
+		value   string   // of option
+		askedBy []string // values of option
+	}{
+		{"postgres", &o.postgres, "TXONCE_POSTGRES", "DSN of a PostgreSQL", "store", o.store, []string{"pgx", "sql-postgres"}},
+		{"mysql", &o.mysql, "TXONCE_MYSQL", "DSN of a MySQL or MariaDB", "store", o.store, []string{"mysql"}},
+		{"kafka", &kafkas, "TXONCE_KAFKA", "addresses of a Kafka", "broker", o.broker, []string{"kafka"}},
+		{"sqs", &o.sqs, "TXONCE_SQS", "URL of an SQS", "broker", o.broker, []string{"sqs"}},
+		{"rabbitmq", &o.rabbitmq, "TXONCE_RABBITMQ", "URL of a RabbitMQ", "broker", o.broker, []string{"rabbitmq"}},
+	} {
+		switch asked := slices.Contains(server.askedBy, server.value); {
+		case !asked && given[server.flag]:
+			errs = append(errs, fmt.Errorf("-%s is of no use with -%s %s; add -%[2]s %[4]s", server.flag, server.option, server.value,
+				strings.Join(server.askedBy, " or -"+server.option+" ")))
+		case asked && *server.address == "":
+			if *server.address = service(server.env); *server.address == "" {
+				errs = append(errs, fmt.Errorf("-%s %s needs -%s with the %s, or make services-up", server.option, server.value, server.flag, server.title))
+			}
 		}
 	}
-	if brokers == "" && o.broker == "kafka" {
-		if brokers = service("TXONCE_KAFKA"); brokers == "" {
-			errs = append(errs, errors.New("-broker kafka needs -kafka with the addresses of a Kafka, or make services-up"))
-		}
-	}
-	if brokers != "" {
-		o.kafka = strings.Split(brokers, ",")
+	if kafkas != "" {
+		o.kafka = strings.Split(kafkas, ",")
 	}
 	return errors.Join(errs...)
 }
@@ -122,7 +150,7 @@ func service(name string) string {
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if key, value, _ := strings.Cut(lines.Text(), "="); key == name {
-			return value
+			return strings.Trim(value, "'") // as a shell reads it
 		}
 	}
 	return ""

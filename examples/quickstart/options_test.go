@@ -13,11 +13,20 @@ import (
 
 func TestBadOptionsAreNamed(t *testing.T) {
 	t.Setenv("TXONCE_POSTGRES", "")
-	t.Setenv("TXONCE_KAFKA", "")
+	for _, name := range []string{"TXONCE_KAFKA", "TXONCE_MYSQL", "TXONCE_SQS", "TXONCE_RABBITMQ"} {
+		t.Setenv(name, "")
+	}
 	t.Chdir(t.TempDir())
 	for _, tt := range []struct{ args, want string }{
-		{"-store mysql", "-store mysql: want sqlite or pgx or sql-postgres"},
-		{"-broker rabbitmq", "-broker rabbitmq: want kfake or kafka"},
+		{"-store oracle", "-store oracle: want sqlite or pgx or sql-postgres or mysql"},
+		{"-broker nats", "-broker nats: want kfake or kafka or sqs or rabbitmq"},
+		{"-store mysql", "-store mysql needs -mysql with the DSN"},
+		{"-broker sqs", "-broker sqs needs -sqs with the URL"},
+		{"-broker rabbitmq", "-broker rabbitmq needs -rabbitmq with the URL"},
+		{"-mysql root@/x -store sqlite", "-mysql is of no use with -store sqlite; add -store mysql"},
+		{"-sqs http://x", "-sqs is of no use with -broker kfake; add -broker sqs"},
+		{"-rabbitmq amqp://x -broker kafka -kafka x:1", "-rabbitmq is of no use with -broker kafka"},
+		{"-broken dual-write -store mysql -mysql x", "-broken is written for SQLite and PostgreSQL"},
 		{"-rebalance sticky", "-rebalance sticky: want eager or cooperative"},
 		{"-broken twice", "-broken twice: want mark-first or effect-first or dual-write"},
 		{"-broken=", "-broken : want mark-first"},
@@ -44,7 +53,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 	if _, err := parseOptions([]string{"-help"}, io.Discard); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("-help: %v", err)
 	}
-	if code := demo([]string{"-store", "mysql"}, io.Discard, io.Discard); code != 2 {
+	if code := demo([]string{"-store", "oracle"}, io.Discard, io.Discard); code != 2 {
 		t.Errorf("exit code %d for a bad flag, want 2", code)
 	}
 }

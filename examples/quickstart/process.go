@@ -23,14 +23,13 @@ type settings struct {
 	Static    bool     `json:"static"` // a member of the group that comes back under its name
 	Store     string   `json:"store"`
 	Driver    string   `json:"driver"`
+	Dialect   string   `json:"dialect"`
 	Database  string   `json:"database"`
-	Kafka     []string `json:"kafka"`
-	Orders    string   `json:"orders"` // topic
-	Events    string   `json:"events"` // topic
-	Group     string   `json:"group"`
+	Broker    string   `json:"broker"`
 	Rebalance string   `json:"rebalance"`
 	Broken    string   `json:"broken"`
 	Halt      int      `json:"halt"` // stop inside the handler of this new message; 0: never
+	place
 }
 
 // haltOrder is the line that lets a worker stop inside the handler of its next new message.
@@ -39,8 +38,11 @@ const haltOrder = "halt\n"
 // report is what a worker says on its standard output, one JSON object per line. What a worker had not said when it
 // was killed is not known.
 type report struct {
+	Joined     bool   `json:"joined,omitempty"`     // it has got something to do
 	Generation int32  `json:"generation,omitempty"` // of the group, whenever a partition is assigned
-	Spans      []span `json:"spans,omitempty"`      // finished since the last report
+	Spans      []span `json:"spans,omitempty"`      // of partitions, finished since the last report
+	Finished   int64  `json:"finished,omitempty"`   // of a queue, since the last report
+	Again      int64  `json:"again,omitempty"`      // of a queue, delivered again since the last report
 	Standing   string `json:"standing,omitempty"`   // the order in whose handler it has stopped
 }
 
@@ -116,6 +118,8 @@ func (p *process) listen(stdout io.Reader, events chan<- event) {
 // These fail where the process has ended, which is about to be heard anyway.
 func (p *process) halt()      { _, _ = io.WriteString(p.stdin, haltOrder) }
 func (p *process) kill()      { _ = p.cmd.Process.Kill() }
+func (p *process) freeze()    { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
+func (p *process) thaw()      { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
 func (p *process) terminate() { p.told = true; _ = p.cmd.Process.Signal(syscall.SIGTERM) }
 
 // tail keeps the end of what is written to it.

@@ -11,6 +11,7 @@ type progress struct {
 	start      time.Time
 	reported   [partitions]int64 // the end of what workers have reported
 	done       [partitions]int64 // that, or what is committed, whichever is further
+	counted    int64             // what workers have reported of a queue
 	ends       []int64           // what is committed
 	redelivery int64
 	oldest     int32 // generation of the group
@@ -34,6 +35,10 @@ func (p *progress) report(r report, now time.Time) {
 		}
 		p.reported[s.Partition] = max(p.reported[s.Partition], s.To)
 		p.move(s.Partition, s.To, now)
+	}
+	if p.redelivery += r.Again; r.Finished > 0 {
+		p.counted += r.Finished
+		p.moves(now)
 	}
 	if r.Generation > 0 {
 		if p.oldest == 0 {
@@ -64,9 +69,13 @@ func (p *progress) relayed(pending int, now time.Time) bool {
 func (p *progress) move(partition int32, end int64, now time.Time) {
 	if end > p.done[partition] {
 		p.done[partition] = end
-		p.stall = max(p.stall, now.Sub(p.moved))
-		p.moved = now
+		p.moves(now)
 	}
+}
+
+func (p *progress) moves(now time.Time) {
+	p.stall = max(p.stall, now.Sub(p.moved))
+	p.moved = now
 }
 
 // idle is how long nothing has moved.
@@ -79,7 +88,7 @@ func (p *progress) finished() (sum int64) {
 	for _, end := range p.done {
 		sum += end
 	}
-	return sum
+	return min(max(sum, p.counted), int64(p.total)) // repeats are counted too
 }
 
 func (p *progress) share() float64 { return float64(p.finished()) / float64(p.total) }

@@ -27,6 +27,7 @@ type figures struct {
 	EventsOutOfOrder     int     `json:"events_out_of_order"`
 	EventsWithForeignID  int     `json:"events_with_foreign_id"`
 	Kills                int     `json:"kills"`
+	Freezes              int     `json:"freezes"`
 	Rebalances           int     `json:"rebalances"`
 	Redelivered          int64   `json:"redelivered"`
 	LongestStall         float64 `json:"longest_stall_seconds"`
@@ -56,6 +57,7 @@ func newFigures(p *plan, out outcome, f findings) figures {
 		EventsOutOfOrder:     f.EventsOutOfOrder,
 		EventsWithForeignID:  f.EventsWithForeignID,
 		Kills:                out.kills,
+		Freezes:              out.freezes,
 		Rebalances:           out.progress.rebalances(),
 		Redelivered:          out.progress.redelivery,
 		LongestStall:         round(out.progress.stall.Seconds()),
@@ -81,7 +83,7 @@ func (f figures) table(p *plan) string {
 	row("unprovable parked", f.UnprovableParked, planted(0))
 	row("events", f.Events, fmt.Sprintf("published, the last %.1f s after the last delivery; %s of them repeats, told by their ID",
 		f.drained, thousands(int64(f.EventsRepublished))))
-	row("kills", f.Kills, fmt.Sprintf("%d rebalances, longest stall %.1f s", f.Rebalances, f.LongestStall))
+	row("kills", f.Kills, fmt.Sprintf("and %d freezes; %d rebalances, longest stall %.1f s", f.Freezes, f.Rebalances, f.LongestStall))
 	row("deliveries/s", int(f.PerSecond), fmt.Sprintf("%.1f s", f.Seconds))
 	_ = w.Flush() // into memory
 	return b.String() + fmt.Sprintf("lost %d, doubled %d; events missing %d, out of order %d, with a foreign ID %d",

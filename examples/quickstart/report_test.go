@@ -10,7 +10,7 @@ import (
 // TestVerdict: each way to go wrong fails the run.
 func TestVerdict(t *testing.T) {
 	p := newPlan(1000, 1)
-	b := &broker{ends: make([]int64, partitions)}
+	b := &kafkaBroker{ends: make([]int64, partitions)}
 	b.ends[3] = 10
 	right := findings{Effects: 1000 - p.poison - p.reused, PoisonParked: p.poison, MismatchesParked: p.reused}
 	for _, tt := range []struct {

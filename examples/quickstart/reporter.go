@@ -9,7 +9,9 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/txonce/txonce/adapters/awssqs"
 	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/consumer"
 )
 
@@ -17,8 +19,11 @@ import (
 type reporter struct {
 	mu         sync.Mutex
 	out        *json.Encoder
+	joined     bool
 	generation int32
 	ranges     [partitions]finished
+	count      int64 // of a queue, not reported yet
+	again      int64
 }
 
 // finished is what became of one partition since it was assigned.
@@ -41,12 +46,13 @@ func (r *reporter) trace() *consumer.Trace {
 }
 
 func (r *reporter) begin(msg *consumer.Message) {
-	raw, ok := msg.Raw.(*sarama.ConsumerMessage)
-	if !ok {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	raw, ok := msg.Raw.(*sarama.ConsumerMessage)
+	if !ok {
+		r.joined = true
+		return
+	}
 	if f := &r.ranges[raw.Partition]; !f.begun {
 		*f = finished{begun: true, from: raw.Offset, to: raw.Offset}
 	}
@@ -74,6 +80,33 @@ func (r *reporter) kafkaTrace() *kafka.Trace {
 	}
 }
 
+// sqsTrace counts.
+func (r *reporter) sqsTrace() *awssqs.Trace {
+	return &awssqs.Trace{
+		Received: func(msg *consumer.Message) {
+			if msg.Attempt > 1 {
+				r.add(0, 1)
+			}
+		},
+		Deleted: func(*consumer.Message) { r.add(1, 0) },
+	}
+}
+
+// rabbitTrace counts.
+func (r *reporter) rabbitTrace() *rabbitmq.Trace {
+	return &rabbitmq.Trace{
+		Acked: func(*consumer.Message) { r.add(1, 0) },
+		Lost:  func(_ error, held int) { r.add(0, held) },
+	}
+}
+
+func (r *reporter) add(finished, again int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.count += int64(finished)
+	r.again += int64(again)
+}
+
 // run reports every now and then, until ctx ends, and then once more.
 func (r *reporter) run(ctx context.Context) {
 	tick := time.NewTicker(25 * time.Millisecond)
@@ -93,15 +126,15 @@ func (r *reporter) run(ctx context.Context) {
 func (r *reporter) flush(standing string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	say := report{Generation: r.generation, Standing: standing}
-	r.generation = 0
+	say := report{Joined: r.joined, Generation: r.generation, Finished: r.count, Again: r.again, Standing: standing}
+	r.joined, r.generation, r.count, r.again = false, 0, 0, 0
 	for i := range r.ranges {
 		if f := &r.ranges[i]; f.to > f.from {
 			say.Spans = append(say.Spans, span{int32(i), f.from, f.to})
 			f.from = f.to
 		}
 	}
-	if say.Generation != 0 || say.Spans != nil || standing != "" {
+	if say.Joined || say.Generation != 0 || say.Spans != nil || say.Finished != 0 || say.Again != 0 || standing != "" {
 		_ = r.out.Encode(say) // without a reader this process is about to end
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 )
@@ -13,10 +14,11 @@ import (
 // everything.
 type supervisor struct {
 	plan     *plan
-	broker   *broker
+	broker   broker
 	pending  func(context.Context) (int, error) // how many events wait to be published
 	template settings                           // of every worker
 	every    time.Duration
+	freeze   bool
 	verbose  bool
 	say      *terminal
 
@@ -25,12 +27,16 @@ type supervisor struct {
 	watch   progress
 	kills   int
 	left    bool // the dynamic worker was told to leave
+	freezes int
+	frozen  *process // nil: none is
 }
 
 const (
 	patience     = 60 * time.Second       // how long a group may do nothing before the run is given up
 	ending       = 20 * time.Second       // how long a worker may take to stop
 	haltPatience = 500 * time.Millisecond // how long to wait for a new message to stop in
+	frozenFor    = 2 * visibility         // longer than any broker here waits for a sign of life
+	freezeAt     = .3                     // of all deliveries
 )
 
 // outcome of the workers' run.
@@ -38,6 +44,7 @@ type outcome struct {
 	complete bool
 	progress progress
 	kills    int
+	freezes  int
 	took     time.Duration // from the start of the first worker until every offset was committed
 	drained  time.Duration // from then until every event was published
 	idle     time.Duration // how long nothing had moved at the end
@@ -62,7 +69,7 @@ func (s *supervisor) run(ctx context.Context) (outcome, error) {
 	enough()
 	asker.Wait()
 	err = errors.Join(err, s.stop())
-	return outcome{complete: complete, progress: s.watch, kills: s.kills, took: took, drained: drained, idle: idle}, err
+	return outcome{complete: complete, progress: s.watch, kills: s.kills, freezes: s.freezes, took: took, drained: drained, idle: idle}, err
 }
 
 func (s *supervisor) loop(ctx context.Context, polls <-chan poll) (complete bool, err error) {
@@ -78,6 +85,7 @@ func (s *supervisor) loop(ctx context.Context, polls <-chan poll) (complete bool
 	if s.every > 0 {
 		strike = time.After(due.after)
 	}
+	var thaw <-chan time.Time
 	draw := time.NewTicker(100 * time.Millisecond)
 	defer draw.Stop()
 	for {
@@ -93,15 +101,20 @@ func (s *supervisor) loop(ctx context.Context, polls <-chan poll) (complete bool
 				return false, p.err
 			}
 			s.watch.committed(p.ends, time.Now())
-			if s.broker.Done(p.ends) && s.watch.relayed(p.pending, time.Now()) {
+			if slices.Equal(p.ends, s.broker.Ends()) && s.watch.relayed(p.pending, time.Now()) {
 				return true, nil
 			}
+		case <-thaw:
+			s.thaw()
 		case <-strike:
 			s.strike(due)
 			due, _ = next()
 			strike = time.After(due.after)
 		case <-draw.C:
 			s.say.live(s.watch.line(s.kills))
+			if s.mayFreeze() {
+				thaw = time.After(frozenFor)
+			}
 			if s.watch.idle(time.Now()) > patience {
 				return false, nil
 			}
@@ -143,8 +156,8 @@ func (s *supervisor) ask(ctx context.Context, to chan<- poll) {
 		case <-tick.C:
 		}
 		pending := 0
-		ends, err := s.broker.Committed()
-		if err == nil && s.broker.Done(ends) {
+		ends, err := s.broker.Finished(ctx)
+		if err == nil && slices.Equal(ends, s.broker.Ends()) {
 			pending, err = s.pending(ctx)
 		}
 		if err != nil {
@@ -168,7 +181,7 @@ func (s *supervisor) hear(e event) error {
 		return s.bury(e)
 	}
 	s.watch.report(e.report, time.Now())
-	e.from.joined = e.from.joined || e.report.Generation > 0
+	e.from.joined = e.from.joined || e.report.Joined || e.report.Generation > 0
 	if e.from.joined && s.running[dynamicName] == nil && !s.left {
 		// The static workers have the partitions, so the first kill is certain to come early.
 		if err := s.start(dynamicName, 0); err != nil {
@@ -219,8 +232,35 @@ func (s *supervisor) strike(k kill) {
 	time.AfterFunc(haltPatience, p.kill) // where nothing new comes
 }
 
+// mayFreeze stops a static worker that is at work, once in a run, and reports whether it has.
+func (s *supervisor) mayFreeze() bool {
+	if !s.freeze || s.freezes > 0 || s.kills == 0 || s.watch.share() < freezeAt {
+		return false
+	}
+	for i := range statics {
+		if p := s.running[staticName(i)]; p != nil && p.joined && p.doom == "" {
+			s.say.print("%s is frozen (SIGSTOP) for %v, %s", p.Name, frozenFor, s.watch.at())
+			p.freeze()
+			s.frozen = p
+			s.freezes++
+			return true
+		}
+	}
+	return false
+}
+
+// thaw lets the frozen worker go on, if it still lives.
+func (s *supervisor) thaw() {
+	if p := s.frozen; p != nil && s.running[p.Name] == p {
+		s.say.print("%s goes on (SIGCONT), %s", p.Name, s.watch.at())
+		p.thaw()
+	}
+	s.frozen = nil
+}
+
 // stop lets the workers end, and ends those that do not.
 func (s *supervisor) stop() (err error) {
+	s.thaw()
 	for _, p := range s.running {
 		if p.doom == "" && !p.told { // a second SIGTERM would end it at once
 			p.terminate()

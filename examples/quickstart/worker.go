@@ -6,19 +6,18 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/IBM/sarama"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/outbox"
 )
 
 // This is the file to copy: a worker that charges each order once, however often it comes, wherever the worker dies, and
-// announces each charge. It is for pgx; worker_sql.go is the same on database/sql.
+// announces each charge. It is for pgx; worker_sql.go is the same on database/sql. worker_kafka.go, worker_sqs.go and
+// worker_rabbitmq.go connect it.
 
 // workOnPgx charges orders in PostgreSQL until it is told to stop.
 func workOnPgx(ctx context.Context, w workerConfig, charge handler[pgx.Tx]) error {
@@ -39,11 +38,6 @@ func workOnPgx(ctx context.Context, w workerConfig, charge handler[pgx.Tx]) erro
 func work[TTx any](ctx context.Context, w workerConfig, store store[TTx], charge handler[TTx]) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	client, err := sarama.NewClient(w.Kafka, w.Sarama)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
 
 	billing, err := consumer.New(consumer.Config[TTx]{
 		Name: "billing", Store: store, Key: consumer.JSONKey("order_id"), Trace: w.Trace,
@@ -53,23 +47,17 @@ func work[TTx any](ctx context.Context, w workerConfig, store store[TTx], charge
 	if err != nil {
 		return err
 	}
-	orders, err := kafka.NewSubscriber(kafka.SubscriberConfig{
-		Client: client, Group: w.Group, Topics: []string{w.Orders}, Processor: billing, MaxBatch: 100, Trace: w.KafkaTrace,
-	})
+	broker, err := w.connect(billing)
 	if err != nil {
 		return err
 	}
-	events, err := kafka.NewPublisher(kafka.PublisherConfig{Client: client})
-	if err != nil {
-		return err
-	}
-	defer events.Close()
-	relay, err := outbox.NewRelay(outbox.Config{Queue: store, Publisher: events, LeaseTTL: w.LeaseTTL})
+	defer broker.close()
+	relay, err := outbox.NewRelay(outbox.Config{Queue: store, Publisher: broker.events, LeaseTTL: w.LeaseTTL})
 	if err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx) // until SIGTERM; then both finish what they have begun
 	g.Go(func() error { return relay.Run(ctx) })
-	g.Go(func() error { return orders.Run(ctx) })
+	g.Go(func() error { return broker.orders.Run(ctx) })
 	return g.Wait()
 }

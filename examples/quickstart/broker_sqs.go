@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// visibility is for how long a message stays with a worker that shows no sign of life. SQS's default is 30 s.
+const visibility = 4 * time.Second
+
+// sqsBroker is a standard queue of orders and a FIFO queue of events. The first delivers in any order, now and then twice.
+type sqsBroker struct {
+	client         *sqs.Client
+	endpoint       string
+	orders, events string // names
+	urls           []string
+	total          int64
+}
+
+func newSQS(endpoint, name string) *sqsBroker {
+	return &sqsBroker{client: sqsClient(endpoint), endpoint: endpoint, orders: name, events: name + "_events.fifo"}
+}
+
+// sqsClient is for a server that stands in for SQS; in production it comes from the SDK's config.LoadDefaultConfig.
+func sqsClient(endpoint string) *sqs.Client {
+	return sqs.New(sqs.Options{
+		BaseEndpoint: aws.String(endpoint), Region: "us-east-1",
+		Credentials: credentials.NewStaticCredentialsProvider("any", "any", ""),
+	})
+}
+
+// Open implements broker.
+func (b *sqsBroker) Open(ctx context.Context) error {
+	seconds := strconv.Itoa(int(visibility.Seconds()))
+	for _, q := range []sqs.CreateQueueInput{
+		{QueueName: &b.orders, Attributes: map[string]string{"VisibilityTimeout": seconds, "MessageRetentionPeriod": "86400"}},
+		{QueueName: &b.events, Attributes: map[string]string{"FifoQueue": "true", "VisibilityTimeout": "10"}},
+	} {
+		out, err := b.client.CreateQueue(ctx, &q)
+		if err != nil {
+			return fmt.Errorf("connect to SQS at %s: %w", b.endpoint, err)
+		}
+		b.urls = append(b.urls, *out.QueueUrl)
+	}
+	return nil
+}
+
+// Produce implements broker.
+func (b *sqsBroker) Produce(ctx context.Context, p *plan, progress func(done int)) error {
+	sending, ctx := errgroup.WithContext(ctx)
+	sending.SetLimit(8)
+	var sent atomic.Int64
+	for batch := range slices.Chunk(p.deliveries, 10) {
+		sending.Go(func() error {
+			if err := b.send(ctx, p, batch); err != nil {
+				return fmt.Errorf("produce: %w", err)
+			}
+			if n := sent.Add(int64(len(batch))); n%1000 == 0 {
+				progress(int(n))
+			}
+			return nil
+		})
+	}
+	b.total = int64(len(p.deliveries))
+	return sending.Wait()
+}
+
+func (b *sqsBroker) send(ctx context.Context, p *plan, batch []delivery) error {
+	entries := make([]types.SendMessageBatchRequestEntry, len(batch))
+	for i, d := range batch {
+		entries[i] = types.SendMessageBatchRequestEntry{
+			Id: aws.String(strconv.Itoa(i)), MessageBody: aws.String(string(p.Order(int(d.message)).JSON())),
+		}
+	}
+	out, err := b.client.SendMessageBatch(ctx, &sqs.SendMessageBatchInput{QueueUrl: &b.urls[0], Entries: entries})
+	if err == nil && len(out.Successful) != len(batch) {
+		err = fmt.Errorf("%d of %d messages were refused", len(batch)-len(out.Successful), len(batch))
+	}
+	return err
+}
+
+// Finished counts what is left: waiting, with workers, and deferred.
+func (b *sqsBroker) Finished(ctx context.Context) ([]int64, error) {
+	left, err := b.left(ctx, b.urls[0])
+	if err != nil {
+		return nil, fmt.Errorf("count the orders that are left: %w", err)
+	}
+	return []int64{b.total - left}, nil
+}
+
+func (b *sqsBroker) left(ctx context.Context, url string) (left int64, err error) {
+	names := []types.QueueAttributeName{
+		types.QueueAttributeNameApproximateNumberOfMessages,
+		types.QueueAttributeNameApproximateNumberOfMessagesNotVisible,
+		types.QueueAttributeNameApproximateNumberOfMessagesDelayed,
+	}
+	out, err := b.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &url, AttributeNames: names})
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		n, err := strconv.ParseInt(out.Attributes[string(name)], 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("%s is %q", name, out.Attributes[string(name)])
+		}
+		left += n
+	}
+	return left, nil
+}
+
+// Ends implements broker.
+func (b *sqsBroker) Ends() []int64 { return []int64{b.total} }
+
+// Events receives and deletes until nothing is left.
+func (b *sqsBroker) Events(ctx context.Context, take func(id, customer string, payload []byte)) error {
+	for {
+		if err := b.someEvents(ctx, take); err != nil {
+			return fmt.Errorf("read the events: %w", err)
+		}
+		if left, err := b.left(ctx, b.urls[1]); err != nil || left == 0 {
+			return err
+		}
+	}
+}
+
+// someEvents reads what can be received now. Of a customer whose message is not deleted yet nothing more comes, so several
+// readers keep the order.
+func (b *sqsBroker) someEvents(ctx context.Context, take func(id, customer string, payload []byte)) error {
+	var mu sync.Mutex
+	reading, ctx := errgroup.WithContext(ctx)
+	for range 8 {
+		reading.Go(func() error {
+			for {
+				n, err := b.readEvents(ctx, func(m types.Message) {
+					mu.Lock()
+					defer mu.Unlock()
+					take(aws.ToString(m.MessageAttributes[outbox.HeaderID].StringValue), m.Attributes["MessageGroupId"], []byte(aws.ToString(m.Body)))
+				})
+				if err != nil || n == 0 {
+					return err
+				}
+			}
+		})
+	}
+	return reading.Wait()
+}
+
+func (b *sqsBroker) readEvents(ctx context.Context, take func(types.Message)) (n int, err error) {
+	out, err := b.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
+		QueueUrl: &b.urls[1], MaxNumberOfMessages: 10, WaitTimeSeconds: 1,
+		MessageAttributeNames: []string{"All"}, MessageSystemAttributeNames: []types.MessageSystemAttributeName{"MessageGroupId"},
+	})
+	if err != nil || len(out.Messages) == 0 {
+		return 0, err
+	}
+	gone := make([]types.DeleteMessageBatchRequestEntry, len(out.Messages))
+	for i, m := range out.Messages {
+		take(m)
+		gone[i] = types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: m.ReceiptHandle}
+	}
+	deleted, err := b.client.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: &b.urls[1], Entries: gone})
+	if err == nil && len(deleted.Failed) > 0 {
+		err = fmt.Errorf("%d events could not be deleted", len(deleted.Failed))
+	}
+	return len(out.Messages), err
+}
+
+// Place implements broker.
+func (b *sqsBroker) Place() place {
+	return place{Addresses: []string{b.endpoint}, Orders: b.orders, Events: b.events}
+}
+
+// String implements broker.
+func (b *sqsBroker) String() string { return "queue " + b.orders }
+
+// Close implements broker.
+func (b *sqsBroker) Close(ctx context.Context) error {
+	var errs []error
+	for _, url := range b.urls {
+		if _, err := b.client.DeleteQueue(ctx, &sqs.DeleteQueueInput{QueueUrl: &url}); err != nil {
+			errs = append(errs, fmt.Errorf("delete queue %s: %w", url, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"github.com/txonce/txonce/adapters/awssqs"
+	"github.com/txonce/txonce/consumer"
+)
+
+// connectSQS returns what receives from a queue, and where events go.
+func (w workerConfig) connectSQS(billing consumer.Processor) (*ends, error) {
+	client := sqsClient(w.Addresses[0])
+	orders, err := awssqs.NewSubscriber(awssqs.SubscriberConfig{
+		Client: client, Queue: w.Orders, Processor: billing, Concurrency: w.Concurrency, MaxBatch: w.MaxBatch, Trace: w.SQSTrace,
+	})
+	if err != nil {
+		return nil, err
+	}
+	events, err := awssqs.NewPublisher(awssqs.PublisherConfig{Client: client})
+	if err != nil {
+		return nil, err
+	}
+	return &ends{orders, events, func() {}}, nil
+}
