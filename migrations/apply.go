@@ -18,7 +18,8 @@ var ErrNewer = errors.New("migrations: schema is newer than this program")
 //
 // Each number is a transaction of its own, under a lock, so that any number of nodes may call Apply at once: one of them
 // does the work. After a crash the next call goes on where the last COMMIT was; on MySQL, where each statement commits, it
-// runs the number's statements again, which does no harm. On a database that is up to date it changes nothing. A database with a higher number than the latest known here is left alone: ErrNewer.
+// runs the number's statements again, which does no harm. On a database that is up to date it changes nothing. A database
+// with a higher number than the latest known here is left alone: ErrNewer.
 func Apply(ctx context.Context, db *sql.DB, dialect, schema string) error {
 	all, err := steps(dialect)
 	if err != nil {

@@ -29,7 +29,7 @@ func openSQLite(t *testing.T, dsn string) *sql.DB {
 func sqliteFile(t *testing.T) string { return "file:" + filepath.Join(t.TempDir(), "test.db") }
 
 func TestEveryStepGoesUpAndDown(t *testing.T) {
-	for _, db := range []string{"postgres", "sqlite"} {
+	for _, db := range []string{"postgres", "sqlite", "mysql"} {
 		t.Run(db, func(t *testing.T) {
 			fsys, err := migrations.FS(db)
 			if err != nil {
