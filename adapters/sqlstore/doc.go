@@ -1,6 +1,6 @@
 // Package sqlstore keeps claims, dead letters and the outbox through database/sql: a [Store] is a dedup.Store, a
-// consumer.ParkingLot, an outbox.Writer and an outbox.Queue whose native transaction is *sql.Tx. It works on PostgreSQL and on SQLite, and imports no driver:
-// bring pgx's stdlib, lib/pq or modernc.org/sqlite. With pgx there is adapters/pgxstore, which claims in fewer round
+// consumer.ParkingLot, an outbox.Writer and an outbox.Queue whose native transaction is *sql.Tx. It works on PostgreSQL, SQLite, MySQL 8.0.19
+// and MariaDB 10.6 and later, and imports no driver: bring pgx's stdlib, lib/pq, modernc.org/sqlite or go-sql-driver/mysql. With pgx there is adapters/pgxstore, which claims in fewer round
 // trips and guards the handler's transaction better.
 //
 // # What a handler must not do
@@ -32,6 +32,32 @@
 // statements, such as pgx's default_query_exec_mode=exec. Claim in a transaction of your own may need a second
 // connection of the pool for a moment, at the first claim under a window and then twice a day.
 //
+// # MySQL and MariaDB
+//
+// Dialect MySQL is for both; the Store asks the server which it is. It is tested on MariaDB 10.11, and what it would send to
+// MySQL there too; not on MySQL itself. Nothing depends on the DSN's parseTime, loc, clientFoundRows, interpolateParams or
+// multiStatements, nor on the session's time_zone: times are numbers of microseconds, and a claim tells a new key from a
+// known one by a random token in its row, never by a count of rows. Register refuses by name what would lose something: a
+// key column that folds case, tables that are not InnoDB, a sql_mode that is not strict, a charset other than utf8mb4,
+// autocommit=0 in the DSN, a read-only server, innodb_flush_log_at_trx_commit other than 1, and with a binary log
+// sync_binlog other than 1.
+//
+// In a transaction of InTx autocommit is off, and a savepoint stands behind the claim. A deadlock rolls the whole transaction
+// back, and a handler that swallows it (error 1213) would write on outside of it: the savepoint is gone then, what came
+// after is rolled back, and InTx fails with dedup.ErrTxEnded. The same finds out ROLLBACK and COMMIT as text, and DDL, which
+// commits: what stood before it stays, with its claim. Any other failed statement undoes itself alone, also one that waited
+// too long for a lock (1205, unless innodb_rollback_on_timeout is on): a handler that swallows its error has decided to
+// do without that statement, and the rest commits. In a transaction of your own, Claim has none of these guards: roll back
+// after every error.
+//
+// A claim waits no longer than Config.InFlightWait, in whole seconds on MySQL; the handler's own statements keep the
+// session's innodb_lock_wait_timeout. The isolation level is READ COMMITTED, whatever the server's default; above it gap
+// locks make neighbours wait, and deadlocks, which are Retryable, are common.
+//
+// A COMMIT or claim that is cut off holds its locks until the server sees the connection gone. IdleLimit is wait_timeout
+// here. Behind a semi-synchronous replication that shows commits before a replica has them (AFTER_COMMIT) a duplicate writes
+// its row anew, so that its COMMIT waits as well.
+//
 // # The outbox
 //
 // Enqueue writes at once, as nobody can watch an *sql.Tx for its end, or for a ROLLBACK TO SAVEPOINT. The order of messages
@@ -43,4 +69,18 @@
 // on one file are on one machine, whose clock says when a hold is over. Relays of other processes find messages by
 // polling. On PostgreSQL relays of this package and of adapters/pgxstore share one outbox; those of the latter are woken
 // by NOTIFY, from a connection of its own after the commit.
+//
+// On MySQL and MariaDB relays of other processes poll, as there is no NOTIFY. Serialize locks a row: each key has one of
+// 1,024 slots, so that two keys wait for each other without need now and then; a transaction that calls it with several
+// keys may meet another in a deadlock, which is Retryable. It waits as long as the session's innodb_lock_wait_timeout. Messages are
+// written one statement for 500 of them or 1 MB; with interpolateParams=true in the DSN a statement is one round trip, not two. A
+// message must fit in the server's max_allowed_packet, and is an outbox.ErrBadMessage otherwise. Relays' transactions are READ
+// COMMITTED and lock no gaps, and one that a deadlock has ended is made again. A relay that freezes in the middle of one is
+// cut off by the server after 5 s. Numbers come from AUTO_INCREMENT, so write to one node of a cluster.
+//
+// # Transactions of gorm, bun and others
+//
+// [Lift] makes of a Store one whose handlers take another type around the same transaction; the module in lift/ has it for
+// gorm, bun and what sqlc generates. Such libraries have errors that are easily overlooked, such as gorm's DB.Error: on
+// PostgreSQL a handler that swallows one gets ErrTxEnded, elsewhere the statement alone is missing from what is committed.
 package sqlstore

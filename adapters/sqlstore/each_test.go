@@ -8,6 +8,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/testdb"
 )
 
@@ -40,6 +41,14 @@ func eachDatabase(t *testing.T, f func(t *testing.T, db fixture)) {
 			})
 		})
 	}
+	t.Run("mysql", func(t *testing.T) {
+		d := openMySQL(t)
+		f(t, fixture{
+			DB: d.db, dialect: "mysql",
+			open:  func(o deduptest.Options) *node { return d.open(t, d.dsn, o) },
+			clock: dialect.MySQLClock, later: `2 * 86400 * 1000000`,
+		})
+	})
 }
 
 func (f fixture) count(t *testing.T, query string) (n int) {

@@ -35,3 +35,27 @@ func (t Turn) Crowd() { t.t.crowd() }
 
 // ErrNoTurn is its error.
 var ErrNoTurn = errNoTurn
+
+// AsMySQL makes s take its server, MariaDB, for MySQL, where that has statements of its own.
+func (s *Store) AsMySQL() {
+	d := s.db.(*mysql)
+	server := newMySQLServer("10.11.0-MariaDB", d.cfg)
+	server.mariaDB, server.claimPrefix = false, ""
+	d.server.Store(server)
+}
+
+// Pretend makes s read settings of MariaDB as other values; version is the server's. Pairs of empty names are left out.
+func (s *Store) Pretend(pairs ...string) {
+	d := s.db.(*mysql)
+	query := "SELECT variable_name, variable_value FROM information_schema.session_variables"
+	for i := 0; i+1 < len(pairs); i += 2 {
+		switch name, value := pairs[i], pairs[i+1]; name {
+		case "":
+		case "version":
+			d.sql.Describe = "SELECT '" + value + "', ''"
+		default:
+			query += " UNION ALL SELECT '" + name + "', '" + value + "'"
+		}
+	}
+	d.sql.Settings = query
+}

@@ -1,9 +1,9 @@
 // Package wireproxy cuts connections to a database at the one moment that matters: around a COMMIT.
 //
-// A proxy on loopback stands between a client and PostgreSQL. It understands as much of the wire protocol as it takes to
-// see COMMIT go by, as a simple query or as a prepared statement, and lets the first one suffer a deduptest.Fault: cut
-// before it reaches the server, cut before its answer reaches the client, or held back while the client is already
-// gone. Everything else passes, on any number of connections.
+// A proxy on loopback stands between a client and PostgreSQL, MySQL or MariaDB. It understands as much of the wire
+// protocol as it takes to see COMMIT go by, as a simple query or as PostgreSQL's prepared statement, and lets the first one
+// suffer a deduptest.Fault: cut before it reaches the server, cut before its answer reaches the client, or held back while
+// the client is already gone. Everything else passes, on any number of connections.
 //
 //	dsn = wireproxy.Postgres(t, dsn, deduptest.AnswerLost)
 //

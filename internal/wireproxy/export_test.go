@@ -18,3 +18,15 @@ func PassOn(in []byte) (out []byte) {
 		out = append(out, m.bytes()...)
 	}
 }
+
+// PassOnPackets is PassOn for MySQL.
+func PassOnPackets(in []byte) (out []byte) {
+	rest := bytes.NewReader(in)
+	for {
+		p, err := readPacket(rest)
+		if err != nil {
+			return out
+		}
+		out = append(out, p...)
+	}
+}

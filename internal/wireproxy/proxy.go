@@ -23,12 +23,18 @@ func Postgres(t testing.TB, dsn string, f deduptest.Fault) string {
 	if err != nil {
 		t.Fatalf("wireproxy: %v", err)
 	}
+	network, address := pgconn.NetworkAddress(cfg.Host, cfg.Port)
+	return through(dsn, start(t, f, network, address, func() wire { return &postgresWire{} }))
+}
+
+// start starts a proxy, and returns where it listens.
+func start(t testing.TB, f deduptest.Fault, network, address string, newWire func() wire) *net.TCPAddr {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("wireproxy: %v", err)
 	}
-	p := &proxy{fault: f, listener: listener, closed: make(chan struct{})}
-	p.network, p.address = pgconn.NetworkAddress(cfg.Host, cfg.Port)
+	p := &proxy{fault: f, network: network, address: address, newWire: newWire, listener: listener, closed: make(chan struct{})}
 	p.wg.Go(p.accept)
 	t.Cleanup(func() {
 		p.close()
@@ -36,7 +42,7 @@ func Postgres(t testing.TB, dsn string, f deduptest.Fault) string {
 			t.Errorf("wireproxy: no COMMIT came by: the fault (%v) was never injected", f)
 		}
 	})
-	return through(dsn, listener.Addr().(*net.TCPAddr))
+	return listener.Addr().(*net.TCPAddr)
 }
 
 // through replaces the address of a DSN of either form, URL or keywords.
@@ -49,9 +55,23 @@ func through(dsn string, addr *net.TCPAddr) string {
 	return dsn + " host=" + host + " port=" + port
 }
 
+// wire is the protocol of one session. Its methods about requests and those about answers are called side by side.
+type wire interface {
+	// startup passes on what comes before messages have the form that request reads.
+	startup(s *session, in *bufio.Reader) bool
+	// request reads a message of the client's, and says whether it makes the server commit.
+	request(in *bufio.Reader) (m []byte, commit bool, err error)
+	// late is what to send for a COMMIT that is all that comes.
+	late(commit []byte) []byte
+	// answer reads a message of the server's, and says whether it is the end of what it answers to COMMIT, if muted is true
+	// by then: after one was sent.
+	answer(in *bufio.Reader, muted *atomic.Bool) (m []byte, last bool, err error)
+}
+
 type proxy struct {
 	fault            deduptest.Fault
 	network, address string
+	newWire          func() wire
 	listener         net.Listener
 	struck           atomic.Bool
 
@@ -76,7 +96,7 @@ func (p *proxy) accept() {
 			client.Close()
 			continue
 		}
-		s := &session{proxy: p, client: client, server: server, done: make(chan struct{})}
+		s := &session{proxy: p, wire: p.newWire(), client: client, server: server, done: make(chan struct{})}
 		p.wg.Go(s.requests)
 		p.wg.Go(s.answers)
 		p.wg.Go(func() { // blocked reads end with the proxy
@@ -92,6 +112,7 @@ func (p *proxy) accept() {
 // session is one connection of a client, and the one to the server that serves it.
 type session struct {
 	*proxy
+	wire
 	client, server net.Conn
 	muted          atomic.Bool // answers are dropped, and the session ends with the answer to COMMIT
 
@@ -111,27 +132,26 @@ func (s *session) cut() {
 func (s *session) requests() {
 	defer s.requestsEnd()
 	in := bufio.NewReader(s.client)
-	if !s.startup(in) {
+	if !s.startup(s, in) {
 		return
 	}
-	var known commits
 	for {
-		m, err := readMessage(in)
+		m, commit, err := s.request(in)
 		if err != nil {
 			return
 		}
-		if known.isCommit(m) && s.struck.CompareAndSwap(false, true) {
+		if commit && s.struck.CompareAndSwap(false, true) {
 			switch s.fault {
 			case deduptest.CommitLost:
 				return
 			case deduptest.AnswerLost:
 				s.muted.Store(true)
 			case deduptest.CommitLate:
-				s.late(m)
+				s.commitLate(m)
 				return
 			}
 		}
-		if _, err := s.server.Write(m.bytes()); err != nil {
+		if _, err := s.server.Write(m); err != nil {
 			return
 		}
 	}
@@ -144,27 +164,8 @@ func (s *session) requestsEnd() {
 	}
 }
 
-// startup passes the first message on. Requests for encryption, which come before it, are refused.
-func (s *session) startup(in *bufio.Reader) bool {
-	for {
-		m, err := readUntyped(in)
-		if err != nil {
-			return false
-		}
-		switch m.code() {
-		case sslRequest, gssRequest:
-			if _, err := s.client.Write([]byte{'N'}); err != nil {
-				return false
-			}
-			continue
-		}
-		_, err = s.server.Write(m.bytes())
-		return err == nil && m.code() != cancelRequest
-	}
-}
-
-// late is CommitLate: the client goes at once, its COMMIT follows later.
-func (s *session) late(commit message) {
+// commitLate is CommitLate: the client goes at once, its COMMIT follows later.
+func (s *session) commitLate(commit []byte) {
 	s.muted.Store(true)
 	s.client.Close()
 	timer := time.NewTimer(deduptest.LateBy)
@@ -175,11 +176,7 @@ func (s *session) late(commit message) {
 		s.cut()
 		return
 	}
-	out := commit.bytes()
-	if commit.kind == execute {
-		out = append(out, syncMessage.bytes()...)
-	}
-	if _, err := s.server.Write(out); err != nil {
+	if _, err := s.server.Write(s.late(commit)); err != nil {
 		s.cut()
 	}
 }
@@ -188,20 +185,15 @@ func (s *session) late(commit message) {
 func (s *session) answers() {
 	defer s.cut()
 	in := bufio.NewReader(s.server)
-	committed := false
 	for {
-		m, err := readMessage(in)
-		if err != nil {
+		m, last, err := s.answer(in, &s.muted)
+		if err != nil || last {
 			return
 		}
 		if s.muted.Load() {
-			committed = committed || m.endsCommit()
-			if committed && m.kind == readyForQuery {
-				return
-			}
 			continue
 		}
-		if _, err := s.client.Write(m.bytes()); err != nil && !s.muted.Load() {
+		if _, err := s.client.Write(m); err != nil && !s.muted.Load() {
 			return
 		}
 	}

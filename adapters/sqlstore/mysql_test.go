@@ -1,0 +1,233 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/adapters/sqlstore"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/wireproxy"
+	"github.com/txonce/txonce/migrations"
+)
+
+// The statements for MySQL are not all those for MariaDB: the claim's wait is bounded in another way. Those are run against
+// MariaDB too, since there is no MySQL here.
+func TestMySQL(t *testing.T) {
+	t.Parallel()
+	for name, asMySQL := range map[string]bool{"mariadb": false, "mariadb as mysql": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of it is waiting
+			deduptest.TestStore(t, deduptest.Harness[*sql.Tx]{
+				New:        func(t *testing.T) deduptest.DB[*sql.Tx] { return newMySQLDB(t, asMySQL) },
+				Isolations: []string{levels[0].String(), levels[1].String(), levels[2].String()},
+				Codes:      mysqlCodes(),
+			})
+		})
+	}
+}
+
+// mysqlDB is one database.
+type mysqlDB struct {
+	dsn     string
+	db      *sql.DB
+	asMySQL bool
+}
+
+func newMySQLDB(t *testing.T, asMySQL bool) deduptest.DB[*sql.Tx] {
+	d := openMySQL(t)
+	d.asMySQL = asMySQL
+	return deduptest.DB[*sql.Tx]{
+		Open: func(t *testing.T, o deduptest.Options) dedup.Store[*sql.Tx] { return d.open(t, d.dsn, o) },
+		Tx: func(ctx context.Context, o deduptest.Options, fn func(*sql.Tx) error) error {
+			return inTx(ctx, d.db, &sql.TxOptions{Isolation: level(o.Isolation)}, fn)
+		},
+		Effect:  effect(`INSERT INTO effects (name) VALUES (?)`),
+		Effects: func(t *testing.T) []string { return stringsOf(t, d.db, `SELECT name FROM effects`) },
+		Age:     d.age,
+		Misuse:  mysqlMisuses(d),
+		Raise: func(ctx context.Context, tx *sql.Tx, code string) error {
+			_, err := tx.ExecContext(ctx, `SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = `+code)
+			return err
+		},
+		Lock: func(ctx context.Context, tx *sql.Tx, name string) error {
+			if _, err := d.db.ExecContext(ctx, `INSERT IGNORE INTO locks (name) VALUES (?)`, name); err != nil {
+				return err
+			}
+			var found string
+			return tx.QueryRowContext(ctx, `SELECT name FROM locks WHERE name = ? FOR UPDATE`, name).Scan(&found)
+		},
+		LockWait: func(ctx context.Context, tx *sql.Tx) (wait string, err error) {
+			err = tx.QueryRowContext(ctx, `SELECT CONCAT(@@innodb_lock_wait_timeout, ' ', @@max_statement_time)`).Scan(&wait)
+			return wait, err
+		},
+		Wrote: func(ctx context.Context, tx *sql.Tx) (yes bool, err error) {
+			for range 20 { // the server answers from a copy until nobody has asked for a tenth of a second
+				<-time.After(130 * time.Millisecond)
+				err = tx.QueryRowContext(ctx, `SELECT trx_rows_modified > 0 FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = CONNECTION_ID()`).Scan(&yes)
+				if err != sql.ErrNoRows {
+					break
+				}
+			}
+			return yes, err
+		},
+		Plant: func(t *testing.T, at dedup.Derived, k dedup.Key) {
+			exec(t, d.db, "INSERT INTO processed_messages (`key`, token, expires_at, consumer, tenant, id) VALUES (UNHEX(?), '', ?, ?, nullif(?, ''), ?)",
+				fmt.Sprintf("%x", at), time.Now().Add(24*time.Hour).UnixMicro(), k.Consumer, k.Tenant, k.ID)
+		},
+		Connections: func(_ *testing.T, s dedup.Store[*sql.Tx]) int { return s.(*node).db.Stats().InUse },
+		Faulty: func(t *testing.T, o deduptest.Options, f deduptest.Fault) dedup.Store[*sql.Tx] {
+			return d.open(t, wireproxy.MySQL(t, d.dsn, f), o)
+		},
+		NoSchema: func(t *testing.T) dedup.Store[*sql.Tx] {
+			return d.open(t, testdb.MySQL(t), deduptest.Options{})
+		},
+		OldSchema: func(t *testing.T) dedup.Store[*sql.Tx] {
+			exec(t, d.db, `UPDATE txonce_schema SET version = version + 100`)
+			return d.open(t, d.dsn, deduptest.Options{})
+		},
+		NotDurable: func(t *testing.T) dedup.Store[*sql.Tx] {
+			n := d.open(t, d.dsn, deduptest.Options{})
+			n.Pretend("innodb_flush_log_at_trx_commit", "2") // it is one for the whole server
+			return n
+		},
+	}
+}
+
+func openMySQL(t testing.TB) *mysqlDB {
+	d := &mysqlDB{dsn: testdb.MySQL(t)}
+	d.db = openDB(t, "mysql", d.dsn)
+	if err := migrations.Apply(t.Context(), d.db, "mysql", ""); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, d.db, `CREATE TABLE effects (name VARCHAR(255) NOT NULL)`)
+	exec(t, d.db, `CREATE TABLE locks (name VARCHAR(255) PRIMARY KEY)`)
+	return d
+}
+
+func (d *mysqlDB) open(t testing.TB, dsn string, o deduptest.Options) *node {
+	db := openDB(t, "mysql", dsn)
+	db.SetMaxOpenConns(16)
+	n := newNode(t, db, sqlstore.Config{
+		Dialect: sqlstore.MySQL, Isolation: level(o.Isolation), InFlightWait: o.Wait, Compact: o.Compact,
+	})
+	if d.asMySQL {
+		n.AsMySQL()
+	}
+	return n
+}
+
+func (d *mysqlDB) age(t *testing.T, by time.Duration) {
+	for _, q := range []string{
+		`UPDATE processed_messages SET expires_at = expires_at - ?`,
+		`UPDATE txonce_windows SET first_run = first_run - ?, used_until = used_until - ?`,
+		`UPDATE txonce_sweep SET forgotten_until = forgotten_until - ?, lease_until = lease_until - ?`,
+	} {
+		args := []any{by.Microseconds(), by.Microseconds()}
+		exec(t, d.db, q, args[:strings.Count(q, "?")]...)
+	}
+}
+
+// mysqlCodes are the server's error numbers; true: Retryable.
+func mysqlCodes() map[string]bool {
+	codes := map[string]bool{}
+	for _, n := range []int{
+		1020, 1021, 1030, 1037, 1038, 1040, 1044, 1045, 1046, 1049, 1053, 1054, 1064, 1114, 1142, 1146, 1158, 1180, 1205, 1213,
+		1290, 1317, 1412, 1665, 1792, 1836, 1927, 1969, 3024, 3572, 4031,
+	} {
+		codes[fmt.Sprint(n)] = true
+	}
+	for _, n := range []int{
+		1048, 1062, 1153, 1216, 1217, 1264, 1292, 1364, 1365, 1366, 1406, 1451, 1452, 1644, 3140, 3819, 4025,
+	} {
+		codes[fmt.Sprint(n)] = false
+	}
+	return codes
+}
+
+// mysqlMisuses are the ways in which a handler can end or lose its transaction on MySQL. Without autocommit nothing that a
+// handler writes after that stands.
+func mysqlMisuses(d *mysqlDB) []deduptest.Misuse[*sql.Tx] {
+	return []deduptest.Misuse[*sql.Tx]{
+		{Name: "tx.Commit", Ends: true, Do: func(_ context.Context, tx *sql.Tx) error { return tx.Commit() }},
+		{Name: "tx.Rollback", Ends: true, Do: func(_ context.Context, tx *sql.Tx) error { return tx.Rollback() }},
+		text("COMMIT as text", true, `COMMIT`),
+		text("ROLLBACK as text", true, `ROLLBACK`),
+		text("COMMIT as text behind a comment", true, "-- bye\n /* a */ commit work"),
+		text("COMMIT and BEGIN as text", true, `COMMIT`, `BEGIN`),
+		text("ROLLBACK and BEGIN as text", true, `ROLLBACK`, `BEGIN`),
+		text("ROLLBACK AND CHAIN as text", true, `ROLLBACK AND CHAIN`),
+		text("COMMIT AND CHAIN as text", true, `COMMIT AND CHAIN`),
+		text("ROLLBACK TO a savepoint", false, `SAVEPOINT mine`, `SELECT 1`, `ROLLBACK TO SAVEPOINT mine`),
+		text("a nested BEGIN", true, `START TRANSACTION`),
+		text("DDL", true, `CREATE TABLE also (n INT)`, `DROP TABLE also`),
+		unstoppable("SET autocommit", `ROLLBACK`, `SET autocommit = 1`),
+		text("swallowed SQL error", false, `INSERT INTO effects (name) VALUES (NULL)`),
+		text("connection killed", false, `KILL CONNECTION_ID()`),
+		{Name: "swallowed deadlock", Ends: true, Do: d.deadlock},
+		{Name: "swallowed lock timeout", Do: d.lockTimeout},
+		{Name: "rows left open", Do: func(ctx context.Context, tx *sql.Tx) error {
+			rows, err := tx.QueryContext(ctx, `SELECT seq FROM seq_1_to_100000`) //nolint:sqlclosecheck // left open on purpose
+			if err != nil {
+				return err
+			}
+			rows.Next()
+			return rows.Err()
+		}},
+	}
+}
+
+// deadlock makes tx the victim of one.
+func (d *mysqlDB) deadlock(ctx context.Context, tx *sql.Tx) error {
+	if _, err := d.db.ExecContext(ctx, `INSERT IGNORE INTO locks (name) VALUES ('a'), ('b'), ('c1'), ('c2'), ('c3'), ('c4')`); err != nil {
+		return err
+	}
+	other, err := d.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer other.Rollback()
+	lock := `UPDATE locks SET name = name WHERE name = ?`
+	for _, q := range []string{ // the lighter one is the victim
+		`INSERT INTO locks (name) SELECT CONCAT('weight', seq) FROM seq_1_to_100`, `SELECT 1 FROM locks WHERE name = 'b' FOR UPDATE`,
+	} {
+		if _, err := other.ExecContext(ctx, q); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.ExecContext(ctx, `SELECT 1 FROM locks WHERE name = 'a' FOR UPDATE`); err != nil {
+		return err
+	}
+	waits := make(chan error, 1)
+	go func() {
+		_, err := other.ExecContext(ctx, lock, "a")
+		waits <- err
+	}()
+	_, err = tx.ExecContext(ctx, `SELECT 1 FROM locks WHERE name = 'b' FOR UPDATE`)
+	if <-waits != nil || err == nil || !strings.Contains(err.Error(), "1213") {
+		return fmt.Errorf("no deadlock: %w", err)
+	}
+	return err
+}
+
+// lockTimeout waits for a lock in vain. The server undoes that statement alone, unless innodb_rollback_on_timeout is on.
+func (d *mysqlDB) lockTimeout(ctx context.Context, tx *sql.Tx) error {
+	if _, err := d.db.ExecContext(ctx, `INSERT IGNORE INTO locks (name) VALUES ('held')`); err != nil {
+		return err
+	}
+	other, err := d.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer other.Rollback()
+	if _, err := other.ExecContext(ctx, `SELECT 1 FROM locks WHERE name = 'held' FOR UPDATE`); err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `SET STATEMENT innodb_lock_wait_timeout = 1 FOR UPDATE locks SET name = name WHERE name = 'held'`)
+	return err
+}

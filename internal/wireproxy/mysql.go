@@ -1,0 +1,61 @@
+package wireproxy
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/txonce/txonce/dedup/deduptest"
+)
+
+// MySQL is Postgres for MySQL and MariaDB, with DSNs of go-sql-driver/mysql.
+func MySQL(t testing.TB, dsn string, f deduptest.Fault) string {
+	t.Helper()
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatalf("wireproxy: %v", err)
+	}
+	addr := start(t, f, cfg.Net, cfg.Addr, func() wire { return mysqlWire{} })
+	cfg.Net, cfg.Addr = "tcp", net.JoinHostPort(addr.IP.String(), fmt.Sprint(addr.Port))
+	return cfg.FormatDSN()
+}
+
+// mysqlWire is the wire of MySQL: packets of a length in three bytes, a number and a body, in both directions. The first
+// packet of a command has number 0, and the server speaks only when it was asked.
+type mysqlWire struct{}
+
+const comQuery = 3
+
+func readPacket(in io.Reader) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(in, head[:]); err != nil {
+		return nil, err
+	}
+	n := int64(head[0]) | int64(head[1])<<8 | int64(head[2])<<16
+	var packet bytes.Buffer // grows with what arrives, not with what was announced
+	packet.Write(head[:])
+	if _, err := io.CopyN(&packet, in, n); err != nil {
+		return nil, err
+	}
+	return packet.Bytes(), nil
+}
+
+func (mysqlWire) startup(*session, *bufio.Reader) bool { return true }
+
+func (mysqlWire) request(in *bufio.Reader) ([]byte, bool, error) {
+	p, err := readPacket(in)
+	return p, len(p) > 5 && p[3] == 0 && p[4] == comQuery && isCommit(string(p[5:])), err
+}
+
+func (mysqlWire) late(commit []byte) []byte { return commit }
+
+func (mysqlWire) answer(in *bufio.Reader, muted *atomic.Bool) ([]byte, bool, error) {
+	p, err := readPacket(in)
+	return p, muted.Load(), err // OK or an error: one packet
+}
