@@ -22,11 +22,14 @@ import (
 func TestZombie(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name string
-		hold func(z *zombie) // makes the zombie stop for z.resume somewhere
+		name        string
+		hold        func(z *zombie) // makes the zombie stop for z.resume somewhere
+		concurrency int
 	}{
-		{"it claimed first, and commits late", func(z *zombie) { z.inHandler = z.stop }},
-		{"it claims late", func(z *zombie) { z.beforeClaim = z.stop }},
+		{"it claimed first, and commits late", func(z *zombie) { z.inHandler = z.stop }, 1},
+		{"it claims late", func(z *zombie) { z.beforeClaim = z.stop }, 1},
+		{"it claimed first, and commits late, 8 side by side", func(z *zombie) { z.inHandler = z.stop }, 8},
+		{"it claims late, 8 side by side", func(z *zombie) { z.beforeClaim = z.stop }, 8},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -40,14 +43,14 @@ func TestZombie(t *testing.T) {
 				cfg := testConfig(strategy)
 				cfg.Consumer.Group.Session.Timeout = 3 * time.Second
 				frost := newFreezer(cfg)
-				g.join(t, kafka.SubscriberConfig{Client: dial(t, g.brokers, cfg), Processor: first})
+				g.join(t, kafka.SubscriberConfig{Client: dial(t, g.brokers, cfg), Processor: first, Concurrency: tt.concurrency})
 				g.produce(t, keyed(0, "", "order 1")...)
 				<-first.stopped
 				frost.freeze()
 
 				second := &zombie{delivered: make(chan struct{}, 100)}
 				second.Consumer = db.consumer(t, nil)
-				g.join(t, kafka.SubscriberConfig{Client: dial(t, g.brokers, testConfig(strategy)), Processor: second})
+				g.join(t, kafka.SubscriberConfig{Client: dial(t, g.brokers, testConfig(strategy)), Processor: second, Concurrency: tt.concurrency})
 				<-second.delivered
 				if first.inHandler == nil {
 					g.awaitConsumed(t) // the new owner is through before the zombie claims
