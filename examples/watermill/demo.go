@@ -38,7 +38,7 @@ type demo struct {
 }
 
 func prepare(ctx context.Context, db *sql.DB) (*demo, error) {
-	run := time.Now().UTC().Format("150405_000000")
+	run := fmt.Sprint(time.Now().UnixMilli())
 	if err := migrations.Apply(ctx, db, "postgres", ""); err != nil {
 		return nil, err
 	}
@@ -79,8 +79,13 @@ func (d *demo) trace() *consumer.Trace {
 }
 
 // run publishes every order three times, waits until all have been handled and announced, and tells the Router to stop.
-func (d *demo) run(ctx context.Context, publisher message.Publisher, stop func()) error {
+func (d *demo) run(ctx context.Context, router *message.Router, publisher message.Publisher, stop func()) error {
 	defer stop()
+	select {
+	case <-router.Running(): // and so the topics are there
+	case <-ctx.Done():
+		return nil
+	}
 	for range 3 {
 		for i := range orderCount {
 			payload, err := json.Marshal(OrderPlaced{OrderID: fmt.Sprint(d.orders, "/", i), Amount: int64(i)})

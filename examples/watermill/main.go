@@ -59,7 +59,7 @@ func main() {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return router.Run(ctx) })
 	g.Go(func() error { return relay.Run(ctx) })
-	g.Go(func() error { return demo.run(ctx, relayed, stop) })
+	g.Go(func() error { return demo.run(ctx, router, relayed, stop) })
 	if err := g.Wait(); err != nil {
 		log.Fatal(err)
 	}
