@@ -54,12 +54,21 @@ type result struct {
 
 func runDemo(t *testing.T, args ...string) result {
 	t.Helper()
+	return runDemoDuring(t, nil, args...)
+}
+
+// runDemoDuring calls meanwhile, unless it is nil, when the first worker was killed.
+func runDemoDuring(t *testing.T, meanwhile func(), args ...string) result {
+	t.Helper()
 	cmd, tmp := command(t, append(args, "-json")...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, _ := cmd.Output()
-	r := result{code: cmd.ProcessState.ExitCode(), output: string(out) + stderr.String()}
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	out := startDemo(t, cmd)
+	if meanwhile != nil {
+		out.await(t, "is killed (SIGKILL)")
+		meanwhile()
+	}
+	_ = cmd.Wait()
+	r := result{code: cmd.ProcessState.ExitCode(), output: out.String()}
+	lines := strings.Split(strings.TrimSpace(out.stdout()), "\n")
 	var fields map[string]any
 	last := []byte(lines[len(lines)-1])
 	if json.Unmarshal(last, &fields) != nil || json.Unmarshal(last, &r.figures) != nil {
@@ -231,28 +240,43 @@ func TestInterrupted(t *testing.T) {
 func startDemo(t *testing.T, cmd *exec.Cmd) *output {
 	t.Helper()
 	out := &output{}
-	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Stdout, cmd.Stderr = &stream{all: out, out: true}, &stream{all: out}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
+// output is what a demo has printed so far.
 type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
+	mu        sync.Mutex
+	text, out bytes.Buffer // both streams, and standard output alone
 }
 
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(b)
+type stream struct {
+	all *output
+	out bool
+}
+
+func (s *stream) Write(b []byte) (int, error) {
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	if s.out {
+		s.all.out.Write(b)
+	}
+	return s.all.text.Write(b)
 }
 
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
+}
+
+func (o *output) stdout() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.out.String()
 }
 
 func (o *output) await(t *testing.T, text string) {

@@ -29,12 +29,16 @@ type supervisor struct {
 	left    bool // the dynamic worker was told to leave
 	freezes int
 	frozen  *process // nil: none is
+	retries int
+	again   chan string // names of workers to start
 }
 
 const (
 	patience     = 60 * time.Second       // how long a group may do nothing before the run is given up
 	ending       = 20 * time.Second       // how long a worker may take to stop
 	haltPatience = 500 * time.Millisecond // how long to wait for a new message to stop in
+	retryPause   = time.Second            // before a worker is started again that had nothing to do yet
+	maxRetries   = 20                     // of those
 	frozenFor    = 2 * visibility         // longer than any broker here waits for a sign of life
 	freezeAt     = .3                     // of all deliveries
 )
@@ -54,6 +58,7 @@ type outcome struct {
 func (s *supervisor) run(ctx context.Context) (outcome, error) {
 	s.events = make(chan event, 64)
 	s.running = map[string]*process{}
+	s.again = make(chan string, maxRetries)
 	start := time.Now()
 	s.watch = newProgress(len(s.plan.deliveries), start)
 
@@ -106,6 +111,10 @@ func (s *supervisor) loop(ctx context.Context, polls <-chan poll) (complete bool
 			}
 		case <-thaw:
 			s.thaw()
+		case name := <-s.again:
+			if err := s.start(name, 0); err != nil {
+				return false, err
+			}
 		case <-strike:
 			s.strike(due)
 			due, _ = next()
@@ -209,6 +218,9 @@ func (s *supervisor) bury(e event) error {
 		s.kills++
 		s.say.print("%s is killed (SIGKILL) %s, %s", p.Name, p.doom, s.watch.at())
 		return s.start(p.Name, 0)
+	case !p.told && !p.joined && s.retries < maxRetries: // as Kubernetes would, where the broker is away for a moment
+		s.retries++
+		time.AfterFunc(retryPause, func() { s.again <- p.Name })
 	case !p.told:
 		return fmt.Errorf("%s ended by itself (%s)\n%s", p.Name, p.cmd.ProcessState, &p.log)
 	case e.err != nil:

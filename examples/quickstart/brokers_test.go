@@ -1,0 +1,66 @@
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/txonce/txonce/internal/testdb"
+)
+
+// addresses are the flags that name the servers of a broker and a store.
+func addresses(t *testing.T, broker, store string) []string {
+	t.Helper()
+	args := []string{"-broker", broker, "-store", store}
+	switch broker {
+	case "kafka":
+		args = append(args, "-kafka", testdb.Kafka(t)[0])
+	case "sqs":
+		args = append(args, "-sqs", *testdb.SQS(t).Options().BaseEndpoint)
+	case "rabbitmq":
+		args = append(args, "-rabbitmq", testdb.RabbitMQ(t))
+	}
+	switch store {
+	case "pgx", "sql-postgres":
+		args = append(args, "-postgres", testdb.Postgres(t))
+	case "mysql":
+		args = append(args, "-mysql", testdb.MySQL(t))
+	}
+	return args
+}
+
+// TestDemoOnEveryPair runs each broker with each store, but for those of TestDemoOnServers. `make pairs` does it with
+// 20,000 messages.
+func TestDemoOnEveryPair(t *testing.T) {
+	for _, broker := range brokers[1:] { // without kfake
+		for _, store := range stores {
+			if broker == "kafka" && (store == "pgx" || store == "sql-postgres") {
+				continue
+			}
+			t.Run(broker+"/"+store, func(t *testing.T) {
+				r := runDemo(t, append(addresses(t, broker, store), "-messages", "2000")...)
+				r.check(t, 2000)
+				if broker == "sqs" && (r.Freezes != 1 || r.Redelivered == 0) {
+					t.Errorf("%d freezes, %d redelivered: has a visibility timeout expired at all?", r.Freezes, r.Redelivered)
+				}
+			})
+		}
+	}
+}
+
+// TestDemoSurvivesItsBroker restarts the broker while workers are being killed.
+func TestDemoSurvivesItsBroker(t *testing.T) {
+	t.Run("rabbitmq", func(t *testing.T) {
+		if why := testdb.NoOwnRabbitMQ(); why != "" {
+			t.Fatal(why)
+		}
+		server := testdb.StartRabbitMQ(t)
+		args := slices.Concat([]string{"-broker", "rabbitmq", "-rabbitmq", server.URL, "-messages", "4000"}, addresses(t, "kfake", "pgx")[2:])
+		r := runDemoDuring(t, func() {
+			server.Kill()
+			if err := server.Start(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}, args...)
+		r.check(t, 4000)
+	})
+}
