@@ -59,7 +59,10 @@ func (d *mysql) enqueue(ctx context.Context, tx *sql.Tx, msgs []outbox.Message) 
 		}
 		rows.n, rows.size, rows.args = rows.n+1, rows.size+size, append(rows.args, args...)
 	}
-	return errors.Join(now.insert(ctx, tx), later.insert(ctx, tx))
+	if err := now.insert(ctx, tx); err != nil {
+		return err // it may have ended the transaction, so that the next statement would stand by itself
+	}
+	return later.insert(ctx, tx)
 }
 
 // row returns the columns of m, and about how large it is.

@@ -13,12 +13,12 @@ import (
 // optimizer may make a join that reads all of a table.
 type MySQLOutbox struct {
 	// Enqueueing: a statement and its row, which is repeated.
-	Shards, Now, Serialize                string
-	Enqueue, EnqueueRow, Delay, DelayRow  string
-	Settings                              string
-	Begin, Extend, Alive, Survey, Held    string
-	Turn, Expired, Bury, Free, Lock, Take string
-	GiveBack, Leave, End                  string
+	Shards, Now, Serialize               string
+	Enqueue, EnqueueRow, Delay, DelayRow string
+	Settings                             string
+	Begin, Extend, Alive, Survey, Held   string
+	Expired, Bury, Free, Lock, Take      string
+	GiveBack, Leave, End                 string
 	// Leasing.
 	Look, LeaseShard, Heavy, Due, Come, Came string
 	// Settling.
@@ -78,7 +78,7 @@ func NewMySQLOutbox(schema string) MySQLOutbox {
 		Shards: q(`SELECT count(*), COALESCE(max(shard), -1), @@max_allowed_packet FROM @txonce_shards`),
 		Now:    q(`SELECT @clock`),
 
-		// Waits for whoever has the slot, until the end of its transaction.
+		// Waits for whoever has the slot, until the end of its transaction. TakeTurn is such a slot.
 		Serialize: q(`SELECT slot FROM @outbox_locks WHERE slot = ? FOR UPDATE`),
 
 		Enqueue:    q("INSERT INTO @outbox_messages (shard, id, topic, `key`, key_hash, payload, headers, size, enqueued_at) VALUES "),
@@ -102,7 +102,6 @@ FROM @txonce_shards AS s LEFT JOIN @txonce_relays AS r ON r.owner = s.owner AND 
 		// One at a time takes shards, and the first thing it does is to take away the rows of those whose time is over; a late
 		// Renew of one of them comes before that, which leaves its row alone, or finds none. Free is a shard whose owner has
 		// no row. One that is being settled is left for the next time.
-		Turn:    q(`SELECT slot FROM @outbox_locks WHERE slot = ? FOR UPDATE`),
 		Expired: q(`SELECT owner FROM @txonce_relays WHERE until <= @clock - ? FOR UPDATE SKIP LOCKED`),
 		Bury:    q(`DELETE t FROM @relaysOf`),
 		Free:    q(`SELECT s.shard FROM @txonce_shards AS s LEFT JOIN @txonce_relays AS r ON r.owner = s.owner WHERE r.owner IS NULL ORDER BY RAND()`),
@@ -162,11 +161,11 @@ SELECT DISTINCT p.shard, p.key_hash, r.seq FROM @parkedOfList WHERE p.key_hash I
 ON DUPLICATE KEY UPDATE from_seq = IF(until IS NULL, LEAST(from_seq, VALUES(from_seq)), from_seq)`),
 
 		// Messages behind a parked one join it, as far as they are among the first of their shard. Those are read, then moved.
-		Followers: q(`SELECT seq, behind, (SELECT keep_order FROM @outbox_parked WHERE seq = behind) FROM (
+		Followers: q(`SELECT followers.seq, followers.behind, (SELECT b.keep_order FROM @outbox_parked AS b WHERE b.seq = followers.behind) FROM (
 	SELECT m.seq, (SELECT p.seq @parkedOfMessage ORDER BY p.seq LIMIT 1) AS behind
 	FROM (SELECT shard, seq, key_hash FROM @outbox_messages FORCE INDEX (PRIMARY) WHERE shard = ? ORDER BY seq LIMIT ?) AS m
 		STRAIGHT_JOIN @outbox_held AS h FORCE INDEX (PRIMARY) ON h.shard = m.shard AND h.key_hash = m.key_hash
-) AS followers WHERE behind IS NOT NULL ORDER BY seq`),
+) AS followers WHERE followers.behind IS NOT NULL ORDER BY followers.seq`),
 		// A row of the list is [shard, seq, -, -, -, keep_order, behind].
 		Follow: q("INSERT INTO @outbox_parked (seq, " + mysqlColumns + ", attempts, cause, behind, waiting, keep_order, parked_at)\n" +
 			"SELECT m.seq, m.shard, m.id, m.topic, m.`key`, m.key_hash, m.payload, m.headers, m.size, m.enqueued_at, m.attempts,\n" +
