@@ -9,6 +9,7 @@ type Postgres struct {
 	Insert, InsertOne, Claim, ClaimOne              string
 	AfterClaim, Sweep, Forgotten, Windows, Existing string
 	Forget, SaveResult, Lookup, FlushDuplicate      string
+	Lock                                            string
 	// Windows and checks.
 	UseWindow, Standbys, SchemaVersion, Settings string
 	// Dead letters.
@@ -91,6 +92,10 @@ FROM @processed_messages WHERE key = $1::uuid`),
 		// A duplicate writes nothing, so its COMMIT waits for no synchronous standby, though the commit that it reports
 		// may not have reached one. A WAL record of its own makes it wait.
 		FlushDuplicate: `SELECT pg_logical_emit_message(true, 'txonce', '')`,
+
+		// The wait is bounded for this lock alone: a list is evaluated from the left, and what is set ends with the transaction.
+		Lock: `SELECT set_config('txonce.lock_timeout', current_setting('lock_timeout'), true), set_config('lock_timeout', $2::text, true),
+	pg_advisory_xact_lock($1::bigint), set_config('lock_timeout', current_setting('txonce.lock_timeout'), true)`,
 
 		UseWindow: q(`INSERT INTO @txonce_windows AS w (consumer, window_seconds, first_run, used_until)
 VALUES ($1::text, $2::bigint, clock_timestamp(), clock_timestamp() + $3::float8 * interval '1 second')

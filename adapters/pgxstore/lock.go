@@ -1,0 +1,50 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
+)
+
+// Lock makes transactions that name one of the same keys exclude each other, from here to their end, on any node. It is for work
+// that concerns more than its own message's key, of which the claim is the lock already: to read and write an account over
+// several tables, or to call somebody who must not be called twice side by side. Keys are scoped by consumer and tenant as
+// claims are, and are not claimed. They are locked in one order that is the same everywhere, so name all that a transaction
+// needs in one call: two calls may meet two others in the opposite order, and then the server ends one of the transactions, with
+// a Retryable error.
+//
+// For a key that another transaction has it waits, Config.InFlightWait for all of them, and then fails with dedup.ErrInFlight and
+// says which: returned by a handler, that has the message delivered again later, without blame. After any error the
+// transaction can only be rolled back. COMMIT, rollback and the loss of the connection free the keys, and so does rolling
+// back to a savepoint from before.
+// Handlers on sqlstore in the same database are excluded too, and a pooler in transaction mode makes no difference. Locks are
+// the database's: equal keys in two schemas exclude each other as well.
+//
+// What a handler does elsewhere meanwhile is not undone by a rollback. When the connection is lost, or Config.IdleLimit has
+// passed, the keys are free while such a call may still be under way: bound it by a shorter limit.
+func (s *Store) Lock(ctx context.Context, tx pgx.Tx, keys ...dedup.Key) error {
+	locks, err := claims.Locks(keys)
+	if err != nil {
+		return fmt.Errorf("pgxstore: %w", err)
+	}
+	until := time.Now().Add(s.cfg.InFlightWait)
+	for _, l := range locks {
+		wait := max(time.Until(until).Milliseconds(), 1) // 0 would be no limit
+		_, err := tx.Exec(ctx, s.sql.Lock, l.Number, fmt.Sprintf("%dms", wait))
+		var pg *pgconn.PgError
+		switch {
+		case errors.As(err, &pg) && pg.Code == "55P03":
+			return fmt.Errorf("%w: lock %v, for more than %v: %w", dedup.ErrInFlight, l.Key, s.cfg.InFlightWait, err)
+		case err != nil:
+			return s.stepError(fmt.Sprintf("lock %v", l.Key), err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package pgxstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/testdb"
+)
+
+// lockPlaces are where Lock is tried: without and with a pooler.
+func lockPlaces(t *testing.T, test func(t *testing.T, dsn string)) {
+	t.Parallel()
+	t.Run("direct", func(t *testing.T) {
+		t.Parallel()
+		test(t, testdb.Schema(t, testdb.Postgres(t)))
+	})
+	t.Run("PgBouncer", func(t *testing.T) {
+		t.Parallel()
+		pooled, _ := testdb.PgBouncer(t)
+		test(t, pooled+"&default_query_exec_mode=exec")
+	})
+}
+
+func lockStore(t *testing.T, dsn string, wait time.Duration) *pgxstore.Store {
+	t.Helper()
+	pool := testPool(t, dsn, 8)
+	if err := pgxstore.Migrate(t.Context(), pool, ""); err != nil {
+		t.Fatal(err)
+	}
+	return newStore(t, pgxstore.Config{Pool: pool, InFlightWait: wait})
+}
+
+// accounts makes keys of the test's own: locks are the database's, which tests share.
+func accounts(t *testing.T) func(id string) dedup.Key {
+	return func(id string) dedup.Key { return dedup.Key{Consumer: t.Name(), Tenant: "acme", ID: id} }
+}
+
+// Transactions that read and write over several tables lose no update, whatever order they name their keys in.
+func TestLockExcludes(t *testing.T) {
+	lockPlaces(t, func(t *testing.T, dsn string) {
+		account := accounts(t)
+		nodes := []*pgxstore.Store{lockStore(t, dsn, 20*time.Second), lockStore(t, dsn, 20*time.Second)}
+		pool := testPool(t, dsn, 2)
+		for _, sql := range []string{`CREATE TABLE balances (account text, amount int)`, `INSERT INTO balances VALUES ('a', 0), ('b', 0)`} {
+			if _, err := pool.Exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const each = 20
+		var wg sync.WaitGroup
+		for worker := range 6 {
+			wg.Go(func() {
+				keys := []dedup.Key{account("a"), account("b"), account("a")}
+				if worker%2 == 1 {
+					keys = []dedup.Key{account("b"), account("a")}
+				}
+				for range each {
+					err := nodes[worker%2].InTx(t.Context(), nil, func(tx pgx.Tx, _ []dedup.Claim) error {
+						if err := nodes[worker%2].Lock(t.Context(), tx, keys...); err != nil {
+							return err
+						}
+						for _, a := range []string{"a", "b"} {
+							var amount int
+							if err := tx.QueryRow(t.Context(), `SELECT amount FROM balances WHERE account = $1`, a).Scan(&amount); err != nil {
+								return err
+							}
+							if _, err := tx.Exec(t.Context(), `UPDATE balances SET amount = $1 WHERE account = $2`, amount+1, a); err != nil {
+								return err
+							}
+						}
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		var a, b int
+		if err := pool.QueryRow(t.Context(), `SELECT sum(amount) FILTER (WHERE account = 'a'), sum(amount) FILTER (WHERE account = 'b') FROM balances`).Scan(&a, &b); err != nil {
+			t.Fatal(err)
+		}
+		if a != 6*each || b != 6*each {
+			t.Errorf("balances %d and %d after %d additions to both: updates were lost", a, b, 6*each)
+		}
+	})
+}
+
+// The wait ends and names the key; other keys, tenants and consumers do not wait; rollback and the end of a process free it.
+func TestLockWaitsItsTime(t *testing.T) {
+	lockPlaces(t, func(t *testing.T, dsn string) {
+		account := accounts(t)
+		s := lockStore(t, dsn, 300*time.Millisecond)
+		lock := func(keys ...dedup.Key) (err error) {
+			return s.InTx(t.Context(), nil, func(tx pgx.Tx, _ []dedup.Claim) error {
+				var before, after string
+				const show = `SELECT current_setting('lock_timeout')`
+				if err := tx.QueryRow(t.Context(), show).Scan(&before); err != nil {
+					return err
+				}
+				if err := s.Lock(t.Context(), tx, keys...); err != nil {
+					return err
+				}
+				if err := tx.QueryRow(t.Context(), show).Scan(&after); err != nil || after != before {
+					return fmt.Errorf("lock_timeout was %s and is %s, %w", before, after, err)
+				}
+				return nil
+			})
+		}
+		errRollBack := errors.New("roll back")
+		err := s.InTx(t.Context(), nil, func(tx pgx.Tx, _ []dedup.Claim) error {
+			if err := s.Lock(t.Context(), tx, account("a")); err != nil {
+				return err
+			}
+			if err := s.Lock(t.Context(), tx, account("a")); err != nil { // once more
+				return err
+			}
+			began := time.Now()
+			err := lock(account("free"), account("a"))
+			if took := time.Since(began); !errors.Is(err, dedup.ErrInFlight) || !strings.Contains(err.Error(), account("a").String()) || took < 300*time.Millisecond {
+				t.Errorf("Lock of a key that is held = %v after %v; want ErrInFlight after 300 ms, and the key's name", err, took)
+			}
+			for _, k := range []dedup.Key{account("b"), {Consumer: t.Name(), ID: "a"}, {Consumer: t.Name() + "2", Tenant: "acme", ID: "a"}} {
+				if err := lock(k); err != nil {
+					t.Errorf("Lock(%v) = %v", k, err)
+				}
+			}
+			return errRollBack
+		})
+		if !errors.Is(err, errRollBack) {
+			t.Fatal(err)
+		}
+		if err := lock(account("a")); err != nil {
+			t.Errorf("after a rollback: %v", err)
+		}
+		err = s.InTx(t.Context(), nil, func(tx pgx.Tx, _ []dedup.Claim) error {
+			if err := s.Lock(t.Context(), tx, account("a")); err != nil {
+				return err
+			}
+			return tx.Conn().Close(context.WithoutCancel(t.Context()))
+		})
+		if err == nil {
+			t.Error("a lost connection was not noticed")
+		}
+		if err := lock(account("a")); err != nil {
+			t.Errorf("after the connection was lost: %v", err)
+		}
+		if err := lock(dedup.Key{Consumer: "accounts"}); !errors.Is(err, dedup.ErrNoKey) {
+			t.Errorf("Lock of no key = %v", err)
+		}
+	})
+}
