@@ -62,6 +62,24 @@ bench-outbox: ## Compare the outbox with watermill's forwarder and River, on Pos
 	@$(MAKE) --no-print-directory services-up S="postgres kafka"
 	@$(ENV); cd bench && go run ./outbox $(BENCH)
 
+.PHONY: bench-brokers
+bench-brokers: ## Compare each broker with and without deduplication, on PostgreSQL
+	@$(MAKE) --no-print-directory services-up S="postgres kafka elasticmq rabbitmq"
+	@$(ENV); cd bench && go run ./brokers $(BENCH)
+
+# How many orders each pair handles, and further flags for it.
+MESSAGES ?= 20000
+PAIRS    ?=
+
+.PHONY: pairs
+pairs: services-up ## Run the quickstart with every broker and every store, with MESSAGES (20000)
+	@$(ENV); go build -o .services/quickstart ./examples/quickstart && \
+	for broker in kafka sqs rabbitmq; do for store in pgx sql-postgres mysql sqlite; do \
+		printf '%-9s %-13s' $$broker $$store; \
+		.services/quickstart -broker $$broker -store $$store -messages $(MESSAGES) -json $(PAIRS) > .services/pair || { cat .services/pair; exit 1; }; \
+		tail -n 1 .services/pair; \
+	done; done
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s)
 	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sort | while IFS=: read -r file func; do \
