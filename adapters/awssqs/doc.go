@@ -10,7 +10,7 @@
 // minutes is dropped by SQS. Later repeats, those of a relay that was away for long, arrive: receivers need their Consumer. A
 // standard queue promises no order, whatever is sent to it. No DelaySeconds are used: a message that is not due yet waits in the outbox.
 //
-// SQS takes some characters, ten attributes and no empty body. What does not fit is written so that it does, as attributes.go says:
+// SQS takes some characters, ten attributes and no empty body. What does not fit is written so that it does:
 // attribute txonce-encoding tells of a body in base64, txonce-headers holds the headers that found no place as JSON, and txonce-key is
 // the key. [ToMessage] undoes that, and so do the Subscriber and the LambdaHandler.
 //

@@ -23,7 +23,7 @@ const (
 	nobodyElse              // refused, and it is not known why
 )
 
-// blames are the codes of errors, without the prefix of the older protocol.
+// blames are the codes of errors, as plainCode returns them.
 var blames = map[string]blame{
 	"NonExistentQueue": theQueue, "QueueDoesNotExist": theQueue, "QueueDeletedRecently": theQueue,
 	"AccessDenied": theQueue, "AccessDeniedException": theQueue, "UnsupportedOperation": theQueue, "OverLimit": theQueue,
@@ -46,7 +46,10 @@ var blames = map[string]blame{
 	"MessageTooLong": theRequest, "EmptyValue": theRequest, "ValidationError": theRequest, "ValidationException": theRequest, "SerializationException": theRequest,
 }
 
-func plainCode(code string) string { return strings.TrimPrefix(code, "AWS.SimpleQueueService.") }
+// plainCode is code without the prefix of the older protocol, or that of a shape's name.
+func plainCode(code string) string {
+	return strings.TrimPrefix(code[strings.LastIndexByte(code, '#')+1:], "AWS.SimpleQueueService.")
+}
 
 // blameOf says whose fault err, of a whole request, is.
 func blameOf(err error) blame {

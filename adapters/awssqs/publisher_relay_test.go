@@ -3,6 +3,7 @@ package awssqs_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -100,8 +101,8 @@ func relayTo(t *testing.T, api creator, outage, heal func()) {
 	memory := outboxtest.NewMemory()
 	relay, err := outbox.NewRelay(outbox.Config{
 		Queue: memory, Publisher: p, PublishTimeout: 2 * time.Second, MaxAttempts: 3,
-		Backoff: func(int) time.Duration { return 20 * time.Millisecond },
-		Trace:   &outbox.Trace{Parked: func(_ context.Context, e outbox.Event) { t.Errorf("parked: %v", e.Err) }},
+		Logger: slog.New(slog.DiscardHandler), Backoff: func(int) time.Duration { return 20 * time.Millisecond },
+		Trace: &outbox.Trace{Parked: func(_ context.Context, e outbox.Event) { t.Errorf("parked: %v", e.Err) }},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +116,9 @@ func relayTo(t *testing.T, api creator, outage, heal func()) {
 	})
 	defer running.Wait()
 	defer stop()
+	over := make(chan struct{})
 	running.Go(func() {
+		defer close(over)
 		<-time.After(200 * time.Millisecond)
 		outage()
 	})
@@ -147,6 +150,7 @@ func relayTo(t *testing.T, api creator, outage, heal func()) {
 		}
 		<-time.After(50 * time.Millisecond)
 	}
+	<-over // a receive whose answer is lost would hold what it took for 30 s
 	heal()
 	next := map[string]int{}
 	for _, m := range readQueue(t, api, queue, keys*each) {

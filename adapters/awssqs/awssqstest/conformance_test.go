@@ -192,14 +192,16 @@ func behaviours() []behaviour {
 			run: func(w *world) string {
 				return w.send("\x01", "", "") + " " + w.send("\ufffe", "", "") + " " + w.send("", "", "") + " " + w.batch("a", "\x00", "c") + w.receive(1)
 			},
-			want: "InvalidMessageContents InvalidMessageContents MissingParameter 1 of 3[a 1,c 1]",
+			want:      "InvalidMessageContents InvalidMessageContents MissingParameter 1 of 3[a 1,c 1]",
+			elasticmq: "InvalidAttributeValue InvalidAttributeValue InvalidAttributeValue 1 of 3[a 1,c 1]", why: "AWS documents InvalidMessageContents",
 		},
 		{
 			name: "ten entries are the most, each with an id of its own",
 			run: func(w *world) string {
 				return w.batch(strings.Split("abcdefghijk", "")...) + " " + w.batch() + " " + w.sendEntries(entry("1", "a"), entry("1", "b")) + " " + w.sendEntries(entry("#", "a"))
 			},
-			want: "TooManyEntriesInBatchRequest EmptyBatchRequest BatchEntryIdsNotDistinct InvalidBatchEntryId",
+			want: "TooManyEntriesInBatchRequest EmptyBatchRequest BatchEntryIdsNotDistinct InvalidBatchEntryId", elasticmq: "TooManyEntriesInBatchRequest ok BatchEntryIdsNotDistinct ok",
+			why: "AWS documents these errors",
 		},
 		{
 			name: "ten attributes are the most, with legal names and values",
@@ -209,14 +211,15 @@ func behaviours() []behaviour {
 					eleven.MessageAttributes[fmt.Sprint("n", i)] = text("v")
 				}
 				var told []string
-				for name, value := range map[string]types.MessageAttributeValue{"AWS.x": text("v"), "a b": text("v"), "empty": text("")} {
+				for _, name := range []string{"AWS.x", "a b", "empty"} {
 					e := entry("1", "a")
-					e.MessageAttributes[name] = value
+					e.MessageAttributes[name] = text(strings.TrimPrefix(name, "empty"))
 					told = append(told, w.sendEntries(e))
 				}
 				return w.sendEntries(eleven) + " " + strings.Join(told, " ")
 			},
-			want: "InvalidParameterValue InvalidParameterValue InvalidParameterValue InvalidParameterValue",
+			want: "InvalidParameterValue InvalidParameterValue InvalidParameterValue InvalidParameterValue", elasticmq: "InvalidAttributeValue ok ok InvalidAttributeValue",
+			why: "AWS documents which names are legal",
 		},
 		{
 			name: "attributes come back as they were, when asked for",
@@ -239,7 +242,7 @@ func behaviours() []behaviour {
 				defer func() { w.url = &there }()
 				return fmt.Sprint(errors.As(err, &none)) + w.send("a", "", "")
 			},
-			want: "trueNonExistentQueue",
+			want: "trueNonExistentQueue", elasticmq: "trueQueueDoesNotExist", why: "the SDK reads the older protocol's code, which AWS sends beside the newer one",
 		},
 		{
 			name: "more receives than maxReceiveCount end in the dead-letter queue",
@@ -332,7 +335,7 @@ func code(err error) string {
 	case err == nil:
 		return "ok"
 	case errors.As(err, &api):
-		return strings.TrimPrefix(api.ErrorCode(), "AWS.SimpleQueueService.")
+		return strings.TrimPrefix(strings.TrimPrefix(api.ErrorCode(), "AWS.SimpleQueueService."), "com.amazonaws.sqs#")
 	}
 	return err.Error()
 }

@@ -86,7 +86,7 @@ func TestFIFOReceipts(t *testing.T) {
 		w.send("a", "g", "1")
 		token := "t"
 		ask := func() string {
-			out, err := w.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: w.url, ReceiveRequestAttemptId: &token})
+			out, err := w.ReceiveMessage(w.t.Context(), &sqs.ReceiveMessageInput{QueueUrl: w.url, ReceiveRequestAttemptId: &token})
 			if err != nil || len(out.Messages) == 0 {
 				return fmt.Sprint("nothing ", err)
 			}
@@ -149,7 +149,7 @@ func TestOutages(t *testing.T) {
 	inBubble(t, awssqstest.Config{}, "a", nil, func(s *awssqstest.Server, w *world) {
 		ended := make(chan error, 1)
 		go func() {
-			_, err := s.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: w.url, WaitTimeSeconds: 20})
+			_, err := s.ReceiveMessage(w.t.Context(), &sqs.ReceiveMessageInput{QueueUrl: w.url, WaitTimeSeconds: 20})
 			ended <- err
 		}()
 		synctest.Wait()
@@ -157,7 +157,7 @@ func TestOutages(t *testing.T) {
 		if err := <-ended; !errors.Is(err, awssqstest.ErrConnection) {
 			t.Errorf("a receive that waits when the server goes: %v", err)
 		}
-		_, err := s.GetQueueAttributes(t.Context(), &sqs.GetQueueAttributesInput{QueueUrl: w.url})
+		_, err := s.GetQueueAttributes(w.t.Context(), &sqs.GetQueueAttributesInput{QueueUrl: w.url})
 		if !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("while it is away: %v", err)
 		}
@@ -167,7 +167,7 @@ func TestOutages(t *testing.T) {
 		}
 
 		resume := s.Pause()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 		defer cancel()
 		if _, err := s.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: w.url}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("while it is silent: %v", err)
@@ -208,7 +208,7 @@ func TestShuffle(t *testing.T) {
 
 func TestAttributes(t *testing.T) {
 	inBubble(t, awssqstest.Config{Absent: []types.QueueAttributeName{"MessageRetentionPeriod"}}, "a", map[string]string{"VisibilityTimeout": "7"}, func(s *awssqstest.Server, w *world) {
-		out, err := s.GetQueueAttributes(t.Context(), &sqs.GetQueueAttributesInput{QueueUrl: w.url, AttributeNames: []types.QueueAttributeName{"All"}})
+		out, err := s.GetQueueAttributes(w.t.Context(), &sqs.GetQueueAttributesInput{QueueUrl: w.url, AttributeNames: []types.QueueAttributeName{"All"}})
 		if err != nil || out.Attributes["VisibilityTimeout"] != "7" || out.Attributes["MaximumMessageSize"] != "1048576" {
 			t.Errorf("%v, %v", out, err)
 		}
@@ -221,7 +221,7 @@ func TestAttributes(t *testing.T) {
 			"f": {"RedrivePolicy": `{"deadLetterTargetArn":"arn:aws:sqs:test:123456789012:a","maxReceiveCount":0}`},
 			"a": {"VisibilityTimeout": "8"}, "g": {"ContentBasedDeduplication": "true"},
 		} {
-			if _, err := s.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: &name, Attributes: attributes}); err == nil {
+			if _, err := s.CreateQueue(w.t.Context(), &sqs.CreateQueueInput{QueueName: &name, Attributes: attributes}); err == nil {
 				t.Errorf("queue %q with %v was made", name, attributes)
 			}
 		}
