@@ -16,6 +16,10 @@
 // lost when a partition moves to another member. A Processor that is no BatchProcessor sleeps between attempts, and its
 // partition with it.
 //
+// One message of a partition, or one batch, is handled at a time, unless SubscriberConfig.Concurrency allows for more: then
+// messages of different keys are handled side by side, those of one key still one after the other. The offset stays below
+// the first that is unfinished, so a crash repeats all that was finished behind it, and the Processor suppresses that.
+//
 // When the group takes a partition away, or Run's context ends, the Subscriber starts nothing more, waits for the
 // handler that is running, at most for the grace period, and then cancels its context. A handler that goes on
 // regardless is a zombie: whatever it does, of it and the partition's new owner exactly one commits.

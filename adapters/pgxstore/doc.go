@@ -15,6 +15,9 @@
 // Crash before COMMIT: nothing happened. Crash after COMMIT: the next delivery is a duplicate. Connection lost during
 // COMMIT: InTx fails with an error that is Retryable, and whoever tries again learns from the claim what happened.
 //
-// The tables come from package migrations: Migrate applies them. Every statement works behind a pooler in transaction
-// mode, given a pool whose DefaultQueryExecMode suits that pooler.
+// Transactions that concern more than their own message's key exclude each other by Lock.
+//
+// The tables come from package migrations: Migrate applies them. All works behind a pooler in transaction mode, given a pool
+// whose DefaultQueryExecMode suits it, which is checked at start; only OutboxWAL and LISTEN need Config.Direct, a way past it. See
+// docs/poolers.md.
 package pgxstore
