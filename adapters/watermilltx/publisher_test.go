@@ -200,6 +200,9 @@ func TestPublisher(t *testing.T) {
 					}
 					msgs = append(msgs, toOutbox(topic, row.Msg))
 				}
+				if err := rows.Err(); err != nil {
+					t.Fatal(err)
+				}
 				return msgs
 			},
 			Oversize: oversize, Unroutable: func(*testing.T) string { return "missing" }, Unsafe: unsafePublishers(),
@@ -221,6 +224,9 @@ func TestPublisher(t *testing.T) {
 					if _, err := tx.Exec(`LOCK TABLE ` + name + ` IN ACCESS EXCLUSIVE MODE`); err != nil {
 						t.Fatal(err)
 					}
+				}
+				if err := rows.Err(); err != nil {
+					t.Fatal(err)
 				}
 				return func() {
 					if err := tx.Rollback(); err != nil {

@@ -30,7 +30,7 @@ type OrderPlaced struct {
 // demo is the application: a handler, and what places orders and prints what happens.
 type demo struct {
 	db              *sql.DB
-	orders, charges string // topics, new for each run
+	orders, charges string   // topics, new for each run
 	failed          sync.Map // order ids
 	failures        atomic.Int64
 	duplicates      atomic.Int64
