@@ -34,12 +34,16 @@ func freezable(t *testing.T, dsn string) (through string, l *link) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	u.Host, l = newLink(t, u.Host)
+	return u.String(), l
+}
+
+func newLink(t *testing.T, server string) (address string, l *link) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := u.Host
-	u.Host = listener.Addr().String()
 	l = &link{frozen: make(chan struct{})}
 	l.freeze = sync.OnceFunc(func() { close(l.frozen) })
 	var wg sync.WaitGroup
@@ -54,7 +58,7 @@ func freezable(t *testing.T, dsn string) (through string, l *link) {
 			wg.Go(func() { l.carry(client, server, done) })
 		}
 	})
-	return u.String(), l
+	return listener.Addr().String(), l
 }
 
 func (l *link) carry(client net.Conn, server string, done <-chan struct{}) {

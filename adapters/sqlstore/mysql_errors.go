@@ -71,7 +71,7 @@ func walkErrors(err error, f func(error) bool) bool {
 	if f(err) {
 		return true
 	}
-	switch w := err.(type) {
+	switch w := err.(type) { //nolint:errorlint // it walks by itself, as errors.As does
 	case interface{ Unwrap() error }:
 		return walkErrors(w.Unwrap(), f)
 	case interface{ Unwrap() []error }:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/golang-migrate/migrate/v4"
 	"github.com/golang-migrate/migrate/v4/database"
+	migratemysql "github.com/golang-migrate/migrate/v4/database/mysql"
 	migratepgx "github.com/golang-migrate/migrate/v4/database/pgx/v5"
 	migratesqlite "github.com/golang-migrate/migrate/v4/database/sqlite"
 	"github.com/golang-migrate/migrate/v4/source/iofs"
@@ -62,6 +63,19 @@ func servers() []server {
 		goose: goose.DialectSQLite3,
 		tables: `SELECT count(*) FROM sqlite_schema WHERE type = 'table'
 			AND (name LIKE 'txonce%' OR name LIKE 'outbox%' OR name IN ('processed_messages', 'dead_letters'))`,
+		ours: 13,
+	}, {
+		name: "mariadb", files: "mysql",
+		// golang-migrate sends a file as one string; goose does not need that.
+		open: func(t *testing.T) *sql.DB {
+			return open(t, "mysql", testdb.WithMySQL(t, testdb.MySQL(t), "multiStatements=true&parseTime=true"))
+		},
+		driver: func(db *sql.DB) (database.Driver, error) {
+			return migratemysql.WithInstance(db, &migratemysql.Config{})
+		},
+		goose: goose.DialectMySQL,
+		tables: `SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE()
+			AND (table_name LIKE 'txonce%' OR table_name LIKE 'outbox%' OR table_name IN ('processed_messages', 'dead_letters'))`,
 		ours: 13,
 	}}
 }
