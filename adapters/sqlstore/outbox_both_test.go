@@ -24,6 +24,10 @@ func outboxes(t *testing.T, test func(t *testing.T, n *node)) {
 		d := openPostgres(t, testdb.Postgres(t))
 		test(t, d.open(t, d.dsn, deduptest.Options{}))
 	})
+	t.Run("MySQL", func(t *testing.T) {
+		d := openMySQL(t)
+		test(t, d.open(t, d.dsn, deduptest.Options{}))
+	})
 }
 
 func woken(s outbox.Session, within time.Duration) bool {
@@ -91,7 +95,7 @@ func TestOutboxLeaseEndsByTheDatabasesClock(t *testing.T) {
 			t.Fatalf("%+v, %d leased", hold, len(msgs))
 		}
 		age := `UPDATE txonce_relays SET until = until - interval '1 hour'`
-		if strings.HasSuffix(t.Name(), "SQLite") {
+		if !strings.HasSuffix(t.Name(), "PostgreSQL") {
 			age = `UPDATE txonce_relays SET until = until - 3600000000 - 1000`
 		}
 		exec(t, n.db, age)
@@ -235,54 +239,60 @@ func TestOutboxPostgresWithoutPreparedStatements(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			d := openPostgres(t, testdb.Postgres(t))
 			n := d.open(t, d.dsn+"&default_query_exec_mode="+mode, deduptest.Options{})
-			odd := outbox.Message{
-				ID: `a"b\c{},NULL' $1 ünï`, Topic: `t"\`, Key: "\x00\xff\\\"", Payload: []byte{0, 0xff, '\\', '"'},
-				Headers: map[string]string{`na"me\`: "\x00\xff", "plain": `"`},
-			}
-			second := odd
-			second.ID, second.Headers = "2", nil
-			enqueue(t, n, odd)                                         // one
-			enqueue(t, n, second, outbox.Message{ID: "3", Topic: "t"}) // several
-			later := outbox.Message{ID: "4", Topic: "t", NotBefore: time.Now().Add(time.Hour)}
-			enqueue(t, n, later, outbox.Message{ID: "5", Topic: "t"}) // and some that wait
-			if err := inTx(t.Context(), n.db, nil, func(tx *sql.Tx) error { return n.Serialize(t.Context(), tx, odd.Key) }); err != nil {
-				t.Fatal(err)
-			}
-			s := open(t, n, time.Minute)
-			renew(t, s)
-			msgs := lease(t, s)
-			if len(msgs) != 4 {
-				t.Fatalf("%d leased", len(msgs))
-			}
-			got := msgs[0]
-			if got.ID != odd.ID || got.Topic != odd.Topic || got.Key != odd.Key || string(got.Payload) != string(odd.Payload) ||
-				got.Headers[`na"me\`] != "\x00\xff" || got.Headers["plain"] != `"` {
-				t.Errorf("%+v arrived for %+v", got, odd)
-			}
-			all := outcomes(outbox.Parked, msgs[0])
-			all = append(all, outcomes(outbox.Returned, msgs[1])...)
-			all = append(all, outcomes(outbox.Deferred, msgs[2])...)
-			all = append(all, outcomes(outbox.Sent, msgs[3])...)
-			if err := s.Settle(t.Context(), all); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.(outbox.Tidier).Tidy(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			parked, err := n.Parked(t.Context(), outbox.ParkedFilter{Key: odd.Key})
-			if err != nil || len(parked) != 2 || !parked[1].Waiting || parked[1].Behind != parked[0].Seq {
-				t.Fatalf("%+v, %v", parked, err)
-			}
-			if got, err := n.Unpark(t.Context(), parked[0].Seq); err != nil || got != 1 {
-				t.Fatalf("%d unparked, %v", got, err)
-			}
-			if st, err := n.Stats(t.Context()); err != nil || st.Pending != 3 || st.Delayed != 1 || st.Parked != 0 || st.Waiting != 0 {
-				t.Errorf("%+v, %v", st, err)
-			}
-			if err := s.Settle(t.Context(), outcomes(outbox.Sent, lease(t, s)...)); err != nil {
-				t.Fatal(err)
-			}
+			wholeLife(t, n)
 		})
+	}
+}
+
+// wholeLife takes odd messages through all that may happen to one.
+func wholeLife(t *testing.T, n *node) {
+	t.Helper()
+	odd := outbox.Message{
+		ID: `a"b\c{},NULL' $1 ünï`, Topic: `t"\`, Key: "\x00\xff\\\"", Payload: []byte{0, 0xff, '\\', '"'},
+		Headers: map[string]string{`na"me\`: "\x00\xff", "plain": `"`},
+	}
+	second := odd
+	second.ID, second.Headers = "2", nil
+	enqueue(t, n, odd)                                         // one
+	enqueue(t, n, second, outbox.Message{ID: "3", Topic: "t"}) // several
+	later := outbox.Message{ID: "4", Topic: "t", NotBefore: time.Now().Add(time.Hour)}
+	enqueue(t, n, later, outbox.Message{ID: "5", Topic: "t"}) // and some that wait
+	if err := inTx(t.Context(), n.db, nil, func(tx *sql.Tx) error { return n.Serialize(t.Context(), tx, odd.Key) }); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, n, time.Minute)
+	renew(t, s)
+	msgs := lease(t, s)
+	if len(msgs) != 4 {
+		t.Fatalf("%d leased", len(msgs))
+	}
+	got := msgs[0]
+	if got.ID != odd.ID || got.Topic != odd.Topic || got.Key != odd.Key || string(got.Payload) != string(odd.Payload) ||
+		got.Headers[`na"me\`] != "\x00\xff" || got.Headers["plain"] != `"` {
+		t.Errorf("%+v arrived for %+v", got, odd)
+	}
+	all := outcomes(outbox.Parked, msgs[0])
+	all = append(all, outcomes(outbox.Returned, msgs[1])...)
+	all = append(all, outcomes(outbox.Deferred, msgs[2])...)
+	all = append(all, outcomes(outbox.Sent, msgs[3])...)
+	if err := s.Settle(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.(outbox.Tidier).Tidy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	parked, err := n.Parked(t.Context(), outbox.ParkedFilter{Key: odd.Key})
+	if err != nil || len(parked) != 2 || !parked[1].Waiting || parked[1].Behind != parked[0].Seq {
+		t.Fatalf("%+v, %v", parked, err)
+	}
+	if got, err := n.Unpark(t.Context(), parked[0].Seq); err != nil || got != 1 {
+		t.Fatalf("%d unparked, %v", got, err)
+	}
+	if st, err := n.Stats(t.Context()); err != nil || st.Pending != 3 || st.Delayed != 1 || st.Parked != 0 || st.Waiting != 0 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if err := s.Settle(t.Context(), outcomes(outbox.Sent, lease(t, s)...)); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -1,0 +1,217 @@
+package sqlstore_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/outbox"
+)
+
+// Whatever the driver and the session are set to: bytes stay bytes, and times are the server's.
+func TestOutboxMySQLWithAnyDSN(t *testing.T) {
+	for _, params := range []string{
+		"interpolateParams=true", "parseTime=true&loc=Asia%2FTokyo", "time_zone=%27%2B05%3A00%27", "clientFoundRows=true", "charset=latin1",
+		"tx_isolation=%27SERIALIZABLE%27",
+	} {
+		t.Run(params, func(t *testing.T) {
+			d := openMySQL(t)
+			wholeLife(t, d.open(t, testdb.WithMySQL(t, d.dsn, params), deduptest.Options{}))
+		})
+	}
+}
+
+// What is too large to be read along is read by itself, and no more of it than was wanted.
+func TestOutboxMySQLLargeMessages(t *testing.T) {
+	d := openMySQL(t)
+	n := d.open(t, testdb.WithMySQL(t, d.dsn, "interpolateParams=true"), deduptest.Options{})
+	sizes := []int{10, 4 << 10, 5 << 10, 100 << 10, 3 << 20, 7}
+	var msgs []outbox.Message
+	for i, size := range sizes {
+		msgs = append(msgs, outbox.Message{
+			ID: fmt.Sprint(i), Topic: "t", Key: "k", Payload: bytes.Repeat([]byte{byte(i), '\''}, size/2), Headers: map[string]string{"n": fmt.Sprint(i)},
+		})
+	}
+	enqueue(t, n, msgs...)
+	s := open(t, n, time.Minute)
+	renew(t, s)
+	var got []outbox.Leased
+	for len(got) < len(msgs) {
+		some, err := s.Lease(t.Context(), outbox.Want{Limit: 100, Bytes: 64 << 10})
+		if err != nil || len(some) == 0 {
+			t.Fatalf("%d of %d: %v", len(got), len(msgs), err)
+		}
+		weight := 0
+		for _, m := range some {
+			weight += len(m.Payload)
+		}
+		if weight > 64<<10 && len(some) > 1 {
+			t.Errorf("%d messages of %d bytes at once", len(some), weight)
+		}
+		if err := s.Settle(t.Context(), outcomes(outbox.Sent, some...)); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, some...)
+	}
+	for i, m := range got {
+		if m.ID != msgs[i].ID || m.Key != "k" || !bytes.Equal(m.Payload, msgs[i].Payload) || m.Headers["n"] != m.ID {
+			t.Errorf("message %d came as %s, with %d bytes for %d", i, m.ID, len(m.Payload), len(msgs[i].Payload))
+		}
+	}
+}
+
+// A message that the server would not take, or not give back, is a bad message and no outage.
+func TestOutboxMySQLMessageLargerThanAPacket(t *testing.T) {
+	d := openMySQL(t)
+	n := d.open(t, d.dsn, deduptest.Options{})
+	err := n.InTx(t.Context(), nil, func(tx *sql.Tx, _ []dedup.Claim) error {
+		return n.Enqueue(t.Context(), tx, outbox.Message{ID: "1", Topic: "t", Payload: make([]byte, 16<<20)})
+	})
+	if !errors.Is(err, outbox.ErrBadMessage) || n.Retryable(err) || !strings.Contains(err.Error(), "max_allowed_packet") {
+		t.Errorf("%v, retryable %v", err, n.Retryable(err))
+	}
+}
+
+// Rows of the table stand for locks: the second one waits for the first one's end, and a third, of another slot, for nobody.
+func TestOutboxMySQLSerialize(t *testing.T) {
+	d := openMySQL(t)
+	n := d.open(t, d.dsn, deduptest.Options{})
+	first, err := d.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Rollback()
+	if err := n.Serialize(t.Context(), first, "k"); err != nil {
+		t.Fatal(err)
+	}
+	if err := inTx(t.Context(), d.db, nil, func(tx *sql.Tx) error { return n.Serialize(t.Context(), tx, "another") }); err != nil {
+		t.Fatal(err)
+	}
+	second := make(chan error, 1)
+	go func() {
+		second <- inTx(t.Context(), d.db, nil, func(tx *sql.Tx) error { return n.Serialize(t.Context(), tx, "k") })
+	}()
+	select {
+	case err := <-second:
+		t.Fatalf("did not wait: %v", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	if err := first.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-second; err != nil {
+		t.Fatal(err)
+	}
+	exec(t, d.db, `DELETE FROM outbox_locks`)
+	err = inTx(t.Context(), d.db, nil, func(tx *sql.Tx) error { return n.Serialize(t.Context(), tx, "k") })
+	if !errors.Is(err, dedup.ErrSchema) {
+		t.Errorf("without rows to lock: %v", err)
+	}
+}
+
+// Writers, relays that take shards from each other, a person who unparks, and the clean-up: nobody sees a deadlock, and
+// nothing is lost.
+func TestOutboxMySQLCollisions(t *testing.T) {
+	d := openMySQL(t)
+	n := d.open(t, d.dsn, deduptest.Options{})
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	const writers, each = 4, 100
+	var wait sync.WaitGroup
+	for w := range writers {
+		wait.Go(func() {
+			for i := range each {
+				err := n.InTx(ctx, nil, func(tx *sql.Tx, _ []dedup.Claim) error {
+					return n.Enqueue(ctx, tx, outbox.Message{ID: fmt.Sprintf("%d-%d", w, i), Topic: "t", Key: fmt.Sprint(i % 7)})
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	var mu sync.Mutex
+	sent := make(map[string]int)
+	done := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(sent) == writers*each
+	}
+	for range 3 {
+		wait.Go(func() {
+			s, err := n.Open(ctx, outbox.SessionOptions{Name: "relay", TTL: time.Minute})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer s.Close(ctx)
+			for turn := 0; !done() && ctx.Err() == nil; turn++ {
+				if _, err := s.Renew(ctx); err != nil {
+					t.Error(err)
+				}
+				msgs, err := s.Lease(ctx, outbox.Want{Limit: 50})
+				if err != nil {
+					t.Error(err)
+				}
+				var out []outbox.Outcome
+				for i, m := range msgs {
+					v := outbox.Sent
+					if i == 0 && turn%3 == 0 {
+						v = outbox.Parked
+					} else if i > 0 && out[0].Verdict == outbox.Parked && m.Key == out[0].Key {
+						v = outbox.Returned
+					}
+					out = append(out, outbox.Outcome{Leased: m, Verdict: v})
+				}
+				if err := s.Settle(ctx, out); err != nil {
+					t.Error(err)
+					continue
+				}
+				mu.Lock()
+				for _, o := range out {
+					if o.Verdict == outbox.Sent {
+						sent[o.ID]++
+					}
+				}
+				mu.Unlock()
+				if err := s.(outbox.Tidier).Tidy(ctx); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wait.Go(func() {
+		for !done() && ctx.Err() == nil {
+			parked, err := n.Parked(ctx, outbox.ParkedFilter{})
+			var seqs []int64
+			for _, m := range parked {
+				seqs = append(seqs, m.Seq)
+			}
+			if err == nil {
+				_, err = n.Unpark(ctx, seqs...)
+			}
+			if err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		}
+	})
+	wait.Wait()
+	if !done() {
+		st, err := n.Stats(t.Context())
+		t.Errorf("%d of %d sent; %+v, %v", len(sent), writers*each, st, err)
+	}
+	for id, times := range sent {
+		if times != 1 {
+			t.Errorf("%s was confirmed %d times", id, times)
+		}
+	}
+}
