@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -41,7 +42,11 @@ func demo(ctx context.Context, client *sqs.Client, orders int) error {
 	if err != nil {
 		return fmt.Errorf("is SQS there? make services-up starts a server: %w", err)
 	}
-	defer client.DeleteQueue(context.WithoutCancel(ctx), &sqs.DeleteQueueInput{QueueUrl: queue.QueueUrl})
+	defer func() {
+		if _, err := client.DeleteQueue(context.WithoutCancel(ctx), &sqs.DeleteQueueInput{QueueUrl: queue.QueueUrl}); err != nil {
+			log.Printf("queue %s is left behind: %v", name, err)
+		}
+	}()
 	if err := send(ctx, client, name, orders); err != nil {
 		return err
 	}

@@ -93,8 +93,6 @@ func (s *Server) PurgeQueue(ctx context.Context, in *sqs.PurgeQueueInput, _ ...f
 }
 
 // GetQueueUrl is that of *sqs.Client.
-//
-//nolint:revive // the SDK's name
 func (s *Server) GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, _ ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) {
 	const op = "GetQueueUrl"
 	if in.QueueName == nil {
