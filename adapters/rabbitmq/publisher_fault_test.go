@@ -120,6 +120,25 @@ func TestPublisherAnswersEachMessage(t *testing.T) {
 	})
 }
 
+// TestPublisherReturns: a return and its confirm come through two channels, and the confirm alone would be a message lost.
+func TestPublisherReturns(t *testing.T) {
+	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
+		var ids, want []string
+		for i := range 500 {
+			ids, want = append(ids, fmt.Sprint("nowhere", i), fmt.Sprint("a", i)), append(want, "plain: NO_ROUTE", "")
+		}
+		f.want(f.publish(ids...), want...)
+	})
+}
+
+// TestPublisherSameID: two outboxes may share a Publisher, and have messages of one ID. Which one came back nobody can say, so both
+// are sent again; which went where is known.
+func TestPublisherSameID(t *testing.T) {
+	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
+		f.want(f.send(outbox.Message{ID: "1", Topic: "a"}, outbox.Message{ID: "1", Topic: "nowhere"}, outbox.Message{ID: "1", Topic: "b"}), "", "plain: NO_ROUTE", "")
+	})
+}
+
 func TestPublisherConfirmsOutOfOrder(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		f.fate(map[string]rabbitmqtest.Fate{"a1": rabbitmqtest.Withhold, "a3": rabbitmqtest.Withhold, "b2": rabbitmqtest.Nack})
@@ -180,6 +199,12 @@ func TestPublisherExchanges(t *testing.T) {
 		f.want(f.send(msg("y", "events/other")), `plain: exchange "events" with routing key "other": returned`)
 		f.dialled(1)
 		f.arrived("b", "3", "3", "3", "3")
+		// Others on the channel are not disturbed: what waits for its confirm is not sent again.
+		f.fate(map[string]rabbitmqtest.Fate{"3": rabbitmqtest.Withhold})
+		time.AfterFunc(time.Second, f.s.Release)
+		f.want(f.send(msg("3", "/b"), msg("x", "another typo/k")), "", `plain: exchange "another typo"`)
+		f.arrived("b", "3", "3", "3", "3", "3")
+		f.fate(nil)
 
 		// It comes to be, and goes while it is known. Then it closes the channel.
 		on(func(ch rabbitmq.Channel) error {
@@ -200,7 +225,9 @@ func TestPublisherAccessRefused(t *testing.T) {
 		f.want(f.send(msg("1", "/a"), msg("2", "amq.topic/k"), msg("3", "/a"), msg("4", "amq.topic/k")), "",
 			`plain: grant this user write permission`, "", `plain: exchange "amq.topic"`)
 		before := len(f.s.Messages("a"))
+		f.fate(map[string]rabbitmqtest.Fate{"5": rabbitmqtest.Withhold})
 		for range 5 { // from now on it disturbs nobody
+			time.AfterFunc(time.Second, f.s.Release)
 			f.want(f.send(msg("5", "/a"), msg("2", "amq.topic/k"), msg("6", "/a")), "", "plain: ACCESS_REFUSED", "")
 		}
 		if n := len(f.s.Messages("a")) - before; n != 10 {
@@ -208,6 +235,21 @@ func TestPublisherAccessRefused(t *testing.T) {
 		}
 		f.s.Deny(nil)
 		f.want(f.send(msg("2", "amq.topic/k")), "plain: NO_ROUTE")
+		f.dialled(1)
+	})
+}
+
+// TestPublisherLargeDisturbsNobody: a server closes the channel over a message that is too large for it.
+func TestPublisherLargeDisturbsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at, s := fakeSite(rabbitmqtest.Config{MaxMessageBytes: 2 << 20})
+		declare(t, s.Dial, "a", nil)
+		f := &faultEnv{T: t, at: at, s: s, p: newPublisher(t, rabbitmq.PublisherConfig{Dial: at.dial})}
+		f.fate(map[string]rabbitmqtest.Fate{"1": rabbitmqtest.Withhold})
+		time.AfterFunc(time.Second, s.Release)
+		large := outbox.Message{ID: "2", Topic: "a", Payload: make([]byte, 2<<20+1)}
+		f.want(f.send(outbox.Message{ID: "1", Topic: "a"}, large, outbox.Message{ID: "3", Topic: "a"}), "", "permanent: max_message_size", "")
+		f.arrived("a", "1", "3")
 		f.dialled(1)
 	})
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -98,13 +100,20 @@ func TestKilled(t *testing.T) {
 	args, charges, announced := place(t)
 	for _, with := range []os.Signal{syscall.SIGKILL, syscall.SIGINT} {
 		cmd, out := command(t, append(args, "-orders", "5000")...)
-		if err := cmd.Start(); err != nil {
+		said, err := startSaying(cmd)
+		if err != nil {
 			t.Fatal(err)
 		}
-		<-time.After(3 * time.Second)
+		for lines := bufio.NewScanner(said); lines.Scan(); {
+			fmt.Fprintln(out, lines.Text())
+			if strings.Contains(lines.Text(), "deliveries wait") { // it is at work
+				break
+			}
+		}
 		if err := cmd.Process.Signal(with); err != nil {
 			t.Fatal(err)
 		}
+		_, _ = io.Copy(out, said)
 		if err := cmd.Wait(); err != nil && with == syscall.SIGINT {
 			t.Errorf("after %v: %v\n%s", with, err, out)
 		}
@@ -117,6 +126,17 @@ func TestKilled(t *testing.T) {
 	if all != distinct || announced() < all {
 		t.Errorf("%d charges of %d orders, %d announced\n%s", all, distinct, announced(), out)
 	}
+}
+
+// startSaying starts cmd, and returns what it writes.
+func startSaying(cmd *exec.Cmd) (io.Reader, error) {
+	cmd.Stdout, cmd.Stderr = nil, nil
+	said, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stderr = cmd.Stdout
+	return said, cmd.Start()
 }
 
 // What is not there is named.

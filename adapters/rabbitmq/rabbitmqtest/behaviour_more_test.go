@@ -36,9 +36,16 @@ func exchangesRoute(w *world) {
 		exchange, key string
 		a, b          bool
 	}{
-		{direct, "one", true, false}, {direct, "two", false, true},
-		{topic, "x", false, true}, {topic, "x.y", true, true}, {topic, "x.y.z", false, true}, {topic, "end", true, false},
-		{topic, "q.y.z", false, true}, {topic, "x.end", true, true}, {topic, "a.b.end", true, false}, {fanout, "anything", true, true},
+		{direct, "one", true, false},
+		{direct, "two", false, true},
+		{topic, "x", false, true},
+		{topic, "x.y", true, true},
+		{topic, "x.y.z", false, true},
+		{topic, "end", true, false},
+		{topic, "q.y.z", false, true},
+		{topic, "x.end", true, true},
+		{topic, "a.b.end", true, false},
+		{fanout, "anything", true, true},
 	} {
 		if !p.sendAs(m.exchange, m.key, amqp.Publishing{Body: []byte(m.key)}) {
 			w.Errorf("%s is not confirmed", m.key)

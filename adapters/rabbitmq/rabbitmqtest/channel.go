@@ -1,6 +1,7 @@
 package rabbitmqtest
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -182,7 +183,7 @@ func (ch *channel) Close() error {
 		ch.c.push(func() { ch.shutdown(nil) })
 		return none, nil
 	})
-	if err == amqp.ErrClosed { // that is how we see it when it went well
+	if errors.Is(err, amqp.ErrClosed) { // that is how we see it when it went well
 		return nil
 	}
 	return err

@@ -120,7 +120,7 @@ func (ch *channel) receive(p Publish, header int, immediate bool) *amqp.Error {
 	if s.decide != nil {
 		fate = s.decide(p)
 	}
-	ack := true
+	ack := false
 	switch fate {
 	case Refuse:
 		return refuse(amqp.AccessRefused, "ACCESS_REFUSED - access to exchange '%s' in vhost '/' refused for user 'guest'", p.Exchange)
@@ -128,7 +128,6 @@ func (ch *channel) receive(p Publish, header int, immediate bool) *amqp.Error {
 		c.drop(errReset)
 		return nil
 	case Nack:
-		ack = false
 	default:
 		ack = ch.route(e, p) && fate != NackButTake
 	}

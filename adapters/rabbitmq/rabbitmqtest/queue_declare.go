@@ -33,7 +33,7 @@ func (s *Server) readArgs(name string, args amqp.Table) (a queueArgs, _ *amqp.Er
 	for arg, v := range args {
 		n, isNumber := number(v)
 		text, isText := v.(string)
-		fits := true
+		var fits bool
 		switch arg {
 		case "x-queue-type":
 			fits = text == "classic" || text == "quorum"
