@@ -23,7 +23,11 @@ import (
 // For a key that another transaction has it waits, Config.InFlightWait for all of them, and then fails with dedup.ErrInFlight and
 // says which: returned by a handler, that has the message delivered again later, without blame. After any error the
 // transaction can only be rolled back. COMMIT, rollback and the loss of the connection free the keys, and so does rolling
-// back to a savepoint from before.
+// back to a savepoint from before. Above READ COMMITTED a transaction sees the database as it was at its first statement, which
+// may be before its turn came: there the lock excludes writers, and keeps nobody from reading what is out of date.
+//
+// Serialize is for the order of what transactions enqueue, by the messages' key; its locks are others, and its wait is bounded by
+// ctx alone. A transaction that needs both calls Lock first.
 // Handlers on sqlstore in the same database are excluded too, and a pooler in transaction mode makes no difference. Locks are
 // the database's: equal keys in two schemas exclude each other as well.
 //
