@@ -106,6 +106,11 @@ func (l *Lifted[TTx]) Serialize(ctx context.Context, tx TTx, key string) error {
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.Serialize(ctx, tx, key) })
 }
 
+// Lock is Store.Lock.
+func (l *Lifted[TTx]) Lock(ctx context.Context, tx TTx, keys ...dedup.Key) error {
+	return l.in(tx, func(tx *sql.Tx) error { return l.Store.Lock(ctx, tx, keys...) })
+}
+
 // in runs f in the transaction of lifted.
 func (l *Lifted[TTx]) in(lifted TTx, f func(tx *sql.Tx) error) error {
 	tx := l.unwrap(lifted)

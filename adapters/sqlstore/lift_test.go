@@ -213,6 +213,7 @@ func TestLiftRefusesAnotherTransaction(t *testing.T) {
 			"SaveResult": func() error { return nothing.SaveResult(ctx, none, record("k").Key, nil) },
 			"Enqueue":    func() error { return nothing.Enqueue(ctx, none, outbox.Message{ID: "1", Topic: "t"}) },
 			"Serialize":  func() error { return nothing.Serialize(ctx, none, "k") },
+			"Lock":       func() error { return nothing.Lock(ctx, none, record("k").Key) },
 			"Park":       func() error { return nothing.Park(ctx, none, consumer.DeadLetter{}) },
 			"Take":       func() error { return nothing.Take(ctx, none, consumer.LetterID{}) },
 		} {
