@@ -71,9 +71,13 @@ func (d *mysql) settleLeases(ctx context.Context, tx *sql.Tx, by *outboxHold, to
 		query string
 		list  [][]any
 	}{
-		{d.box.Keep, kept}, {d.box.Sent, sent},
-		{d.box.Park, parked}, {d.box.Sent, parked}, {d.box.HoldParked, parked},
-		{d.box.Defer, deferred}, {d.box.Hold, deferred},
+		{d.box.Keep, kept},
+		{d.box.Sent, sent},
+		{d.box.Park, parked},
+		{d.box.Sent, parked},
+		{d.box.HoldParked, parked},
+		{d.box.Defer, deferred},
+		{d.box.Hold, deferred},
 	} {
 		if len(do.list) == 0 {
 			continue
