@@ -80,8 +80,10 @@ func TestStartDoesNotWaitForAPerson(t *testing.T) {
 		t.Run(final.Error(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newConsumer(t, config{Store: &registrarOf{faulty: &faulty{Store: consumertest.NewStore()}, fail: func() error { return final }}})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
 				began := time.Now()
-				if err := c.Start(t.Context()); !errors.Is(err, final) || time.Since(began) != 0 {
+				if err := c.Start(ctx); !errors.Is(err, final) || time.Since(began) != 0 {
 					t.Errorf("Start = %v after %v, want %v at once", err, time.Since(began), final)
 				}
 			})

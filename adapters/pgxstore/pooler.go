@@ -80,7 +80,7 @@ func (s *Store) checkPooledMode(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("pgxstore: Config.Pool leads through a pooler that gives each transaction another session, and its pgx mode, %q, "+
-		"needs a statement of one in another (%v): add default_query_exec_mode=exec to its DSN", mode, why) //nolint:errorlint // its code would make it retryable
+		"needs a statement of one in another (%v): add default_query_exec_mode=exec to its DSN", mode, why) // not %w: its code would make it retryable
 }
 
 // sessionsChange returns what went wrong when a connection used what it had before in another session, while a second
@@ -88,19 +88,19 @@ func (s *Store) checkPooledMode(ctx context.Context) error {
 func (s *Store) sessionsChange(ctx context.Context, named bool) (why error) {
 	one, err := s.connect(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // not found out
+		return nil // not found out
 	}
 	defer s.disconnect(ctx, one)
 	two, err := s.connect(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // not found out
+		return nil // not found out
 	}
 	defer s.disconnect(ctx, two)
 	ask := servedBy
 	if named {
 		name := fmt.Sprintf("txonce_%x", rand.Uint64())
 		if _, err := one.PgConn().Prepare(ctx, name, `SELECT pg_backend_pid()`, nil); err != nil {
-			return nil //nolint:nilerr // not found out
+			return nil // not found out
 		}
 		ask = func(ctx context.Context, conn *pgconn.PgConn) (uint32, error) {
 			r := conn.ExecPrepared(ctx, name, nil, nil, nil).Read()
@@ -111,10 +111,8 @@ func (s *Store) sessionsChange(ctx context.Context, named bool) (why error) {
 	if err != nil {
 		return missingStatement(err)
 	}
-	tx, err := two.PgConn().Exec(ctx, `BEGIN`).ReadAll() // poolers give out the session first that was used last
-	_ = tx
-	if err != nil {
-		return nil //nolint:nilerr // not found out
+	if _, err := two.PgConn().Exec(ctx, `BEGIN`).ReadAll(); err != nil { // poolers give out the session first that was used last
+		return nil // not found out
 	}
 	after, err := ask(ctx, one.PgConn())
 	switch {

@@ -36,12 +36,12 @@ func (d *postgres) checkPooler(ctx context.Context, db *sql.DB) error {
 	defer cancel()
 	one, err := db.Conn(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // check is about to say so
+		return nil // check is about to say so
 	}
 	defer one.Close()
 	two, err := db.Conn(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // not found out
+		return nil // not found out
 	}
 	defer two.Close()
 	changed, err := askTwice(ctx, one, two)
@@ -51,7 +51,7 @@ func (d *postgres) checkPooler(ctx context.Context, db *sql.DB) error {
 	if missingStatement(err) {
 		return fmt.Errorf("sqlstore: Config.DB leads through a pooler that gives each transaction another session, and its driver, %T, prepares "+
 			"statements in one and uses them in another (%v): for pgx add default_query_exec_mode=exec to the data source name, for lib/pq "+
-			"binary_parameters=yes", db.Driver(), err) //nolint:errorlint // its code would make it retryable
+			"binary_parameters=yes", db.Driver(), err) // not %w: its code would make it retryable
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func askTwice(ctx context.Context, one, two *sql.Conn) (changed bool, err error)
 	if err != nil {
 		return false, err
 	}
-	defer tx.Rollback() //nolint:errcheck // nothing was done
+	defer tx.Rollback() // nothing was done
 	if _, err := tx.ExecContext(ctx, `SELECT 1`); err != nil {
 		return false, err
 	}

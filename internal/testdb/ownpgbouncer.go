@@ -37,7 +37,7 @@ func StartPgBouncer(t testing.TB, dsn string, settings ...string) (pooled string
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	port := unusedPort(t)
 	ini := filepath.Join(dir, "pgbouncer.ini")
 	lines := []string{
