@@ -3,7 +3,6 @@ package kafka_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"strconv"
@@ -40,8 +39,8 @@ func TestSubscriber(t *testing.T) {
 			t.Parallel()
 			open := c.open(t)
 			for _, p := range protocols {
-				for _, concurrency := range []int{1, 8} {
-					t.Run(fmt.Sprintf("%s/%d", p.name, concurrency), func(t *testing.T) {
+				for name, concurrency := range map[string]int{p.name: 1, p.name + ", 8 side by side": 8} {
+					t.Run(name, func(t *testing.T) {
 						t.Parallel()
 						features := subscriberFeatures()
 						features.DoesNotApply = c.missing
@@ -62,6 +61,7 @@ func subscriberFeatures() consumertest.Features {
 		Ordered: true,
 		Delay:   true, // a message that is to be retried waits in memory
 		Batch:   true,
+		Fenced:  true, // by the generation of the group
 		// Not CountsAttempts: Kafka does not count deliveries.
 	}
 }
