@@ -33,7 +33,7 @@ func (b *batch[TTx]) giveUp(ctx context.Context, i int, reason Reason, cause err
 
 	epoch := b.pause.now()
 	letter := DeadLetter{ID: letterID(it), Record: it.rec, Message: *it.msg, Reason: reason, Cause: cause.Error()}
-	letter.Message.Raw, letter.Message.Attempt = nil, max(it.msg.Attempt, 1)
+	letter.Message.Raw, letter.Message.Malformed, letter.Message.Attempt = nil, nil, max(it.msg.Attempt, 1)
 	done, err := b.park(ctx, it, &letter, cause)
 	if err == nil && done == parked {
 		it.done = true

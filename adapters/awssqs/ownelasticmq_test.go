@@ -27,7 +27,7 @@ type ownElasticMQ struct {
 	endpoint string
 	args     []string
 	cmd      *exec.Cmd
-	alive    io.Closer
+	alive    io.WriteCloser
 	log      string
 }
 
@@ -65,7 +65,7 @@ rest-sqs { enabled = true, bind-port = %d, bind-hostname = "127.0.0.1", sqs-limi
 rest-stats { enabled = false }
 queues-storage { enabled = true, path = %q }
 messages-storage { enabled = true, uri = %q }
-`, port, port, filepath.Join(dir, "queues.conf"), "jdbc:h2:"+filepath.Join(dir, "messages")), 0o600)
+`, port, port, filepath.Join(dir, "queues.conf"), "jdbc:h2:"+filepath.Join(dir, "messages")+";WRITE_DELAY=0"), 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,8 +91,8 @@ func (e *ownElasticMQ) start(ctx context.Context) error {
 		return err
 	}
 	defer log.Close()
-	// The shell ends the server when its standard input does, also when this process is killed.
-	const keep = `"$@" & pid=$!; cat >/dev/null; kill -9 $pid; wait $pid`
+	// The shell ends the server when its standard input does, also when this process is killed; kindly when it is told so.
+	const keep = `"$@" & pid=$!; if read word; then kill $pid; else kill -9 $pid; fi; wait $pid`
 	e.cmd = exec.Command("sh", append([]string{"-c", keep, "sh"}, e.args...)...)
 	e.cmd.Stdout, e.cmd.Stderr = log, log
 	if e.alive, err = e.cmd.StdinPipe(); err != nil {
@@ -116,6 +116,13 @@ func (e *ownElasticMQ) start(ctx context.Context) error {
 		case <-time.After(250 * time.Millisecond):
 		}
 	}
+}
+
+// stop shuts the server down. A crash would show nothing of ours: ElasticMQ writes messages to its disk after it has confirmed them.
+func (e *ownElasticMQ) stop() {
+	_, _ = io.WriteString(e.alive, "stop\n")
+	_ = e.cmd.Wait()
+	_ = e.alive.Close()
 }
 
 // kill ends the server the way a crash does.

@@ -37,8 +37,9 @@ const (
 
 // holds are the messages that are held.
 type holds struct {
-	mu  sync.Mutex
-	all map[*holding]struct{}
+	mu      sync.Mutex
+	all     map[*holding]struct{}
+	orphans map[string]int // by message: lost, and its handler has not returned
 }
 
 func (hs *holds) add(added []*holding) {
@@ -65,6 +66,9 @@ func (hs *holds) settle(h *holding) (was bool, beat <-chan struct{}) {
 	defer hs.mu.Unlock()
 	delete(hs.all, h)
 	if h.state != held {
+		if hs.orphans[h.id]--; hs.orphans[h.id] <= 0 {
+			delete(hs.orphans, h.id)
+		}
 		return false, nil
 	}
 	h.state = settled
@@ -78,11 +82,26 @@ func (hs *holds) lose(all []*holding) (gone []*holding) {
 	for _, h := range all {
 		if h.state == held {
 			gone = append(gone, h)
-			h.state = lost
-			delete(hs.all, h)
+			hs.gone(h)
 		}
 	}
 	return gone
+}
+
+func (hs *holds) gone(h *holding) {
+	h.state = lost
+	delete(hs.all, h)
+	if hs.orphans == nil {
+		hs.orphans = map[string]int{}
+	}
+	hs.orphans[h.id]++
+}
+
+// orphaned reports whether a handler of this process is at work on an earlier delivery of h's message, which was lost.
+func (hs *holds) orphaned(h *holding) bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return hs.orphans[h.id] > 0
 }
 
 // due returns what needs a sign of life now, and marks it; and gives up what was held too long already. wake is when to look again.
@@ -93,8 +112,7 @@ func (hs *holds) due(now time.Time, visibility time.Duration) (due, lapsed []*ho
 	for h := range hs.all {
 		if !now.Before(h.until) {
 			lapsed = append(lapsed, h)
-			h.state = lost
-			delete(hs.all, h)
+			hs.gone(h)
 			continue
 		}
 		if h.until.Before(wake) {

@@ -104,7 +104,7 @@ func sharedOrOwnElasticMQ(t *testing.T) func(t *testing.T) site {
 		t.Cleanup(using.Unlock)
 		e := own()
 		return site{creator: testdb.SQSClient(e.endpoint), visibility: visibility, restart: func(ctx context.Context) error {
-			e.kill()
+			e.stop()
 			return e.start(ctx)
 		}}
 	}

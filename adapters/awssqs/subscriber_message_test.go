@@ -1,0 +1,110 @@
+package awssqs_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/txonce/txonce/adapters/awssqs"
+	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/dedup/deduptest"
+)
+
+func TestMessagesThatCannotBeReadAreParked(t *testing.T) {
+	text := func(v string) types.MessageAttributeValue {
+		return types.MessageAttributeValue{DataType: aws.String("String"), StringValue: &v}
+	}
+	inBubble(t, func(t *testing.T) {
+		store := consumertest.NewStoreOn(deduptest.NewDatabase())
+		c, err := consumer.New(consumer.Config[*deduptest.Tx]{
+			Name: "billing", Store: store, Key: consumer.HeaderKey("id"),
+			Handle: func(_ context.Context, tx *deduptest.Tx, m *consumer.Message) error { return tx.Add(string(m.Payload)) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newStall(t, awssqstest.Config{}, false, nil)
+		for _, m := range []map[string]types.MessageAttributeValue{
+			{"id": text("1"), "txonce-encoding": text("base64")},
+			{"id": text("2"), "txonce-encoding": text("rot13")},
+			{"id": text("3"), "txonce-headers": text("no JSON")},
+			{"id": text("4")},
+		} {
+			if _, err := s.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &s.url, MessageBody: aws.String("plain text"), MessageAttributes: m}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.start(awssqs.SubscriberConfig{Processor: c}, nil)
+		elapse(time.Minute)
+		s.stopped()
+		s.left(0)
+		letters, err := store.Letters(t.Context(), consumer.LetterFilter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(letters) != 3 {
+			t.Errorf("%d letters, want 3", len(letters))
+		}
+		for _, l := range letters {
+			if string(l.Message.Payload) != "plain text" || !strings.Contains(l.Cause, "txonce-") || l.Record.Key.ID == "4" {
+				t.Errorf("parked %q of key %q with %q", l.Message.Payload, l.Record.Key.ID, l.Cause)
+			}
+		}
+	})
+}
+
+func TestOrderByOnAStandardQueue(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStall(t, awssqstest.Config{}, false, nil)
+		running := map[byte]int{}
+		s.send("", "a1", "b1", "a2", "b2", "a3", "c1")
+		most := 0
+		s.start(awssqs.SubscriberConfig{OrderBy: func(m *consumer.Message) string { return string(m.Payload[:1]) }},
+			func(_ context.Context, msg *consumer.Message) error {
+				s.mu.Lock()
+				key := msg.Payload[0]
+				if running[key]++; running[key] > 1 || msg.Key != string(key) {
+					t.Errorf("%d of key %q (%q) at once", running[key], key, msg.Key)
+				}
+				all := 0
+				for _, n := range running {
+					all += n
+				}
+				most = max(most, all)
+				s.mu.Unlock()
+				elapse(time.Second)
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				running[key]--
+				return nil
+			})
+		elapse(time.Minute)
+		s.stopped()
+		s.left(0)
+		if most != 3 {
+			t.Errorf("%d were handled at once; want one of each key", most)
+		}
+	})
+}
+
+func TestOrderByThatPanics(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStall(t, awssqstest.Config{}, false, nil)
+		s.send("", "a")
+		s.start(awssqs.SubscriberConfig{OrderBy: func(*consumer.Message) string { panic("broken") }}, nil)
+		elapse(time.Minute)
+		if err := s.stop(); err == nil || !strings.Contains(err.Error(), "OrderBy panicked on message orders/") {
+			t.Errorf("Run = %v", err)
+		}
+		if s.left(1); s.times("a") != 0 {
+			t.Error("it was handled")
+		}
+	})
+}

@@ -1,0 +1,229 @@
+package awssqs_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/txonce/txonce/adapters/awssqs"
+	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/testdb"
+)
+
+// windowed is a Processor that remembers keys for so long.
+type windowed struct {
+	process
+	window time.Duration
+}
+
+func (w windowed) Window() time.Duration { return w.window }
+
+func TestWhatIsRefusedAtTheStart(t *testing.T) {
+	const dead = "arn:aws:sqs:test:123456789012:dead"
+	redrive := func(n string) map[string]string {
+		return map[string]string{"RedrivePolicy": `{"deadLetterTargetArn":"` + dead + `","maxReceiveCount":` + n + `}`}
+	}
+	day := 24 * time.Hour
+	for _, c := range []struct {
+		name       string
+		fifo       bool
+		attributes map[string]string
+		absent     []types.QueueAttributeName
+		cfg        awssqs.SubscriberConfig
+		window     time.Duration
+		deny       string
+		queue      string
+		want       []string // in the error; none: it runs
+		warns      string
+	}{
+		{name: "a queue that is missing", queue: "nowhere", want: []string{"queue nowhere", "does not exist", "create it"}},
+		{name: "a URL of nothing", queue: "https://sqs.test/123456789012/nowhere", want: []string{"does not exist"}},
+		{name: "no permission to look it up", deny: "GetQueueUrl", want: []string{"queue orders", "sqs:GetQueueUrl", "URL"}},
+		{name: "no permission to look at it", deny: "GetQueueAttributes", want: []string{"allow this client sqs:GetQueueAttributes"}},
+		{name: "no permission to receive", deny: "ReceiveMessage", want: []string{"allow this client sqs:ReceiveMessage"}},
+		{name: "redrive too soon", attributes: redrive("5"), want: []string{dead, "5 times", "maxReceiveCount to 100", "AllowRedrive"}},
+		{name: "redrive too soon, in quotes", attributes: redrive(`"99"`), want: []string{"99 times"}},
+		{name: "redrive too soon, allowed", attributes: redrive("5"), cfg: awssqs.SubscriberConfig{Allow: []awssqs.Allowance{awssqs.AllowRedrive}}, warns: "moved away"},
+		{name: "redrive late enough", attributes: redrive("100")},
+		{name: "retention longer than the window", window: 3 * day, want: []string{"96h0m0s", "Window to 96h", "AllowShortWindow"}},
+		{name: "retention longer than the window, allowed", window: 3 * day, cfg: awssqs.SubscriberConfig{Allow: []awssqs.Allowance{awssqs.AllowShortWindow}}, warns: "forgotten"},
+		{name: "retention within the window", window: 4 * day},
+		{name: "retention unknown", window: day, absent: []types.QueueAttributeName{"MessageRetentionPeriod"}, warns: "does not say how long"},
+		{name: "visibility timeout of zero", attributes: map[string]string{"VisibilityTimeout": "0"}, want: []string{"visibility timeout is 0", "VisibilityTimeout"}},
+		{name: "visibility timeout of zero, but ours", attributes: map[string]string{"VisibilityTimeout": "0"}, cfg: awssqs.SubscriberConfig{VisibilityTimeout: time.Minute}},
+		{name: "order on a FIFO queue", fifo: true, cfg: awssqs.SubscriberConfig{OrderBy: awssqs.ByKey}, want: []string{"OrderBy", "FIFO"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newStall(t, awssqstest.Config{Absent: c.absent}, c.fifo, nil)
+				if _, err := s.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("dead")}); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := s.SetQueueAttributes(t.Context(), &sqs.SetQueueAttributesInput{QueueUrl: &s.url, Attributes: c.attributes}); err != nil {
+					t.Fatal(err)
+				}
+				s.Deny(c.deny)
+				if c.queue != "" {
+					s.name = c.queue
+				}
+				if c.window > 0 {
+					c.cfg.Processor = windowed{process{s, nil}, c.window}
+				}
+				s.start(c.cfg, nil)
+				elapse(time.Minute)
+				err := s.stop()
+				if len(c.want) == 0 {
+					if err != nil {
+						t.Errorf("Run = %v", err)
+					}
+					if warned := s.log.count("level=WARN"); c.warns == "" && warned != 0 || c.warns != "" && (warned != 1 || s.log.count(c.warns) == 0) {
+						t.Errorf("log %s; want a warning with %q", s.log.String(), c.warns)
+					}
+					return
+				}
+				for _, want := range c.want {
+					if err == nil || !strings.Contains(err.Error(), want) {
+						t.Errorf("Run = %v; want %q in it", err, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	good := awssqs.SubscriberConfig{Client: awssqstest.NewServer(awssqstest.Config{}), Queue: "orders", Processor: process{}}
+	if _, err := awssqs.NewSubscriber(good); err != nil {
+		t.Errorf("NewSubscriber = %v", err)
+	}
+	for _, c := range []struct {
+		field string
+		spoil func(*awssqs.SubscriberConfig)
+	}{
+		{"Client", func(c *awssqs.SubscriberConfig) { c.Client = nil }},
+		{"Client", func(c *awssqs.SubscriberConfig) { c.Client = (*sqs.Client)(nil) }},
+		{"Queue", func(c *awssqs.SubscriberConfig) { c.Queue = "" }},
+		{"Queue", func(c *awssqs.SubscriberConfig) { c.Queue = "no such name" }},
+		{"Processor", func(c *awssqs.SubscriberConfig) { c.Processor = nil }},
+		{"Concurrency", func(c *awssqs.SubscriberConfig) { c.Concurrency = -1 }},
+		{"MaxBatch", func(c *awssqs.SubscriberConfig) { c.MaxBatch = -1 }},
+		{"MaxBatchBytes", func(c *awssqs.SubscriberConfig) { c.MaxBatchBytes = -1 }},
+		{"MaxUnfinished", func(c *awssqs.SubscriberConfig) { c.MaxUnfinished = -1 }},
+		{"Receivers", func(c *awssqs.SubscriberConfig) { c.Receivers = -1 }},
+		{"WaitTime", func(c *awssqs.SubscriberConfig) { c.WaitTime = 21 * time.Second }},
+		{"WaitTime", func(c *awssqs.SubscriberConfig) { c.WaitTime = 1500 * time.Millisecond }},
+		{"VisibilityTimeout", func(c *awssqs.SubscriberConfig) { c.VisibilityTimeout = 13 * time.Hour }},
+		{"VisibilityTimeout", func(c *awssqs.SubscriberConfig) { c.VisibilityTimeout = time.Millisecond }},
+		{"Grace", func(c *awssqs.SubscriberConfig) { c.Grace = -1 }},
+		{"Allow", func(c *awssqs.SubscriberConfig) { c.Allow = []awssqs.Allowance{"Everything"} }},
+	} {
+		cfg := good
+		c.spoil(&cfg)
+		if _, err := awssqs.NewSubscriber(cfg); err == nil || !strings.Contains(err.Error(), "SubscriberConfig."+c.field+" ") {
+			t.Errorf("NewSubscriber = %v; want an error that names %s", err, c.field)
+		}
+	}
+}
+
+func TestAQueueThatIsClosedWhileRunningEndsRun(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		close func(s *stall)
+		want  string
+	}{
+		{"deleted", func(s *stall) {
+			if _, err := s.DeleteQueue(s.t.Context(), &sqs.DeleteQueueInput{QueueUrl: &s.url}); err != nil {
+				s.t.Error(err)
+			}
+		}, "does not exist"},
+		{"receiving is denied", func(s *stall) { s.Deny("ReceiveMessage") }, "sqs:ReceiveMessage"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newStall(t, awssqstest.Config{}, false, nil)
+				s.send("", "a")
+				s.start(awssqs.SubscriberConfig{WaitTime: time.Second}, nil)
+				elapse(30 * time.Second)
+				c.close(s)
+				elapse(20 * time.Second)
+				if s.log.count("trouble with SQS") != 1 {
+					t.Error("the trouble is not logged once")
+				}
+				elapse(40 * time.Second) // now it has given up by itself
+				if err := s.stop(); err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("Run = %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestDeletingIsDenied(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStall(t, awssqstest.Config{}, false, nil)
+		s.Deny("DeleteMessageBatch")
+		s.send("", "a")
+		s.start(awssqs.SubscriberConfig{}, nil)
+		elapse(time.Minute)
+		if err := s.stop(); err == nil || !strings.Contains(err.Error(), "sqs:DeleteMessage") {
+			t.Errorf("Run = %v", err)
+		}
+		s.left(1)
+	})
+}
+
+func TestARejectEndsRunAndKeepsTheMessage(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStall(t, awssqstest.Config{}, false, nil)
+		s.send("", "a")
+		s.start(awssqs.SubscriberConfig{}, func(context.Context, *consumer.Message) error { return errNotYet })
+		elapse(time.Minute)
+		err := s.stop()
+		id := s.Stored(s.name)[0].MessageID
+		if err == nil || !strings.Contains(err.Error(), "orders/"+id) {
+			t.Errorf("Run = %v; want an error with the position orders/%s", err, id)
+		}
+		s.left(1)
+	})
+}
+
+func TestLongPollingDoesNotDelayTheEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newStall(t, awssqstest.Config{}, false, nil)
+		s.start(awssqs.SubscriberConfig{}, nil)
+		elapse(5 * time.Second)
+		began := time.Now()
+		s.stopped()
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("Run took %v to end", took)
+		}
+	})
+}
+
+func TestElasticMQIsCheckedAtTheStart(t *testing.T) {
+	t.Parallel()
+	client := testdb.SQS(t)
+	dead := testdb.SQSQueue(t, client, nil)
+	for _, c := range []struct{ name, queue, want string }{
+		{"missing", "nowhere-" + fmt.Sprint(time.Now().UnixNano()), "does not exist"},
+		{"redrive", testdb.SQSQueue(t, client, testdb.SQSRedrive(t, client, dead, 3)), "3 times"},
+	} {
+		sub, err := awssqs.NewSubscriber(awssqs.SubscriberConfig{
+			Client: client, Queue: c.queue, Processor: process{}, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sub.Run(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: Run = %v", c.name, err)
+		}
+	}
+}
