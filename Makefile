@@ -73,11 +73,11 @@ PAIRS    ?=
 
 .PHONY: pairs
 pairs: services-up ## Run the quickstart with every broker and every store, with MESSAGES (20000)
-	@$(ENV); go build -o .services/quickstart ./examples/quickstart && \
+	@$(ENV); dir=$$(mktemp -d) && trap 'rm -r $$dir' EXIT && go build -o $$dir/quickstart ./examples/quickstart && \
 	for broker in kafka sqs rabbitmq; do for store in pgx sql-postgres mysql sqlite; do \
 		printf '%-9s %-13s' $$broker $$store; \
-		.services/quickstart -broker $$broker -store $$store -messages $(MESSAGES) -json $(PAIRS) > .services/pair || { cat .services/pair; exit 1; }; \
-		tail -n 1 .services/pair; \
+		$$dir/quickstart -broker $$broker -store $$store -messages $(MESSAGES) -json $(PAIRS) > $$dir/pair || { cat $$dir/pair; exit 1; }; \
+		tail -n 1 $$dir/pair; \
 	done; done
 
 .PHONY: fuzz
@@ -91,7 +91,7 @@ mutants: services-up ## Break each guarantee on purpose and name the test that n
 	@$(ENV); go run ./internal/mutants
 
 .PHONY: services-up
-services-up: ## Start PostgreSQL 15 and 18 and Kafka, or those in S="…"
+services-up: ## Start every database and broker, or those in S="…"
 	@go run ./internal/services up $(S)
 
 .PHONY: services-down

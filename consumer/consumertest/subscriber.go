@@ -49,6 +49,7 @@ type Features struct {
 	Delay          bool // a message is not delivered again before its RetryError.After has passed
 	CountsAttempts bool // Message.Attempt counts on when another subscriber gets the message
 	Batch          bool // a consumer.BatchProcessor gets several messages at once
+	Fenced         bool // a subscriber that has lost a message cannot acknowledge it any more
 
 	// DoesNotApply says of each other case that cannot exist on this broker why.
 	DoesNotApply map[string]string
@@ -116,6 +117,10 @@ var subscriberCases = []subscriberCase{
 	{name: "the grace period ends with a cancelled handler", run: graceExpires},
 	{name: "a stop in the middle of a batch loses nothing", run: stopMidBatch},
 	{name: "a subscriber that lost its message, and the new owner, have one effect", run: revokedWhileHandling},
+	{
+		name: "an acknowledgement that comes too late changes nothing", run: lateAck,
+		has: func(f Features) bool { return f.Fenced }, why: "this broker accepts it: what a new owner is handling is gone then, and not lost",
+	},
 	{name: "the broker restarts", run: brokerRestarts},
 	{name: "the database is away, and nothing is parked", run: databaseAway},
 }

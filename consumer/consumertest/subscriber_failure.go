@@ -126,6 +126,51 @@ func revokedWhileHandling(e *subscriberEnv) {
 	e.parked()
 }
 
+func lateAck(e *subscriberEnv) {
+	revoker, ok := e.broker.(Revoker)
+	if !ok {
+		e.Fatal("this Broker is no Revoker: say in Features.DoesNotApply why there can be none")
+	}
+	running, finish, answered := make(chan struct{}, 1), make(chan struct{}), make(chan struct{}, 1)
+	p := e.processor(func(ctx context.Context, tx *deduptest.Tx, msg *consumer.Message) error {
+		running <- struct{}{}
+		<-finish
+		return suiteEffect(ctx, tx, msg)
+	})
+	p.after = func(_ context.Context, _ *consumer.Message, err error) error {
+		answered <- struct{}{}
+		return err
+	}
+	e.publish(suiteMessages(1)...)
+	e.run(p, longGrace)
+	e.awaits("the handler", running)
+	if err := revoker.Revoke(e.Context()); err != nil {
+		e.Fatal(err)
+	}
+	owns, release := make(chan struct{}, 100), make(chan struct{})
+	owner := e.processor(suiteEffect)
+	owner.before = func(context.Context, *consumer.Message) error {
+		owns <- struct{}{}
+		<-release
+		return nil
+	}
+	e.run(owner, longGrace)
+	e.awaits("the new owner", owns)
+	close(finish)
+	e.awaits("the answer of the old one", answered)
+	for range 10 { // while its acknowledgement would be on its way
+		<-time.After(50 * time.Millisecond)
+		if n, err := e.broker.Left(e.Context()); err != nil || n != 1 {
+			e.Errorf("%d messages are left, %v: want the one that its new owner is handling", n, err)
+			break
+		}
+	}
+	close(release)
+	e.consumed()
+	e.effects("0")
+	e.parked()
+}
+
 func brokerRestarts(e *subscriberEnv) {
 	restarter, ok := e.broker.(Restarter)
 	if !ok {
