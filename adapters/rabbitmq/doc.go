@@ -1,2 +1,36 @@
-// Package rabbitmq receives from RabbitMQ and sends to it, on rabbitmq/amqp091-go.
+// Package rabbitmq receives from RabbitMQ and sends to it, on rabbitmq/amqp091-go. A [Subscriber] delivers the messages of a queue to a
+// consumer.Processor; a [Publisher] sends what an outbox.Relay has taken from an outbox.
+//
+// # Receiving
+//
+// A message is acknowledged, by itself and on the channel that delivered it, when the Processor has answered nil for it. Until then
+// it stays with the server. A crash anywhere delivers messages again and loses none; the Processor, a consumer.Consumer,
+// sees to it that a message that comes again has no second effect. When a connection is lost the server gives what it held to
+// others at once: handlers are cancelled then, whatever they do of them and the new owner exactly one commits, and the
+// Subscriber connects again.
+//
+// A message that failed is put off: a copy goes to a queue for retries, from where the server brings it back, and only
+// when the server has confirmed the copy is the original acknowledged. A crash in between leaves both, and one of them is suppressed. It comes back
+// after the delay asked for, and not after more than twice that. These queues are called <queue>.txonce.retry.<milliseconds>; there is
+// one for each doubling of the delay from a second on, made when first needed ([DeclareRetryQueues] makes them beforehand). They are quorum
+// queues that bring messages back at least once, which takes RabbitMQ 3.10: the usual way back may lose a message in a crash. Where they cannot be
+// made, and in the ten seconds after they were, what is to be retried waits in memory. So does, always, what is held up by no fault of its
+// own, such as a database that is away: that is a pause, in which no more than Prefetch messages are held.
+//
+// RabbitMQ keeps order for one receiver at a time. SubscriberConfig.Ordered handles the messages of one key in their order, with
+// failures waiting in memory and what has their key behind them; of several processes one receives and the others stand by.
+//
+// Stops, crashes and lost connections count towards the delivery limit of a quorum queue, and without a dead letter exchange RabbitMQ
+// drops what exceeds it: such a queue is refused. RabbitMQ 4 has a limit of 20 unless the queue says otherwise. AMQP tells neither limit
+// nor time to live of a queue, so SubscriberConfig.Spec has to; policies count as well.
+//
+// When a message is not settled within the server's consumer_timeout, 30 minutes, it closes the channel and delivers all that it held
+// again; a warning says so when four fifths of it have passed.
+//
+// Messages should have a message-id: without one nothing tells two messages of equal content apart. See [ToMessage].
+//
+// # Sending
+//
+// A message counts as published when the server has confirmed it and no queue was missing (mandatory). What is not confirmed by
+// the end of the call is an error and will be published again; it may arrive twice then, with the same message-id.
 package rabbitmq

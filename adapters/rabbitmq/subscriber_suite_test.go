@@ -280,8 +280,10 @@ func testLog(t *testing.T) *slog.Logger {
 			t.Log("the Subscriber's log:\n" + log.String())
 		}
 	})
-	return slog.New(slog.NewTextHandler(log, nil))
+	return logTo(log)
 }
+
+func logTo(log *lockedLog) *slog.Logger { return slog.New(slog.NewTextHandler(log, nil)) }
 
 type lockedLog struct {
 	mu sync.Mutex

@@ -1,0 +1,573 @@
+package rabbitmq_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/txonce/txonce/adapters/rabbitmq"
+	"github.com/txonce/txonce/adapters/rabbitmq/rabbitmqtest"
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/testdb"
+)
+
+// answers is a Processor that writes down what it gets, and says what it is told to.
+type answers struct {
+	say func(ctx context.Context, msg *consumer.Message) error
+
+	mu  sync.Mutex
+	got []consumer.Message
+	at  []time.Time
+}
+
+func (a *answers) ProcessBatch(ctx context.Context, msgs []*consumer.Message) []error {
+	errs := make([]error, len(msgs))
+	for i, m := range msgs {
+		errs[i] = a.Process(ctx, m)
+	}
+	return errs
+}
+
+func (a *answers) Process(ctx context.Context, msg *consumer.Message) error {
+	a.mu.Lock()
+	a.got, a.at = append(a.got, *msg), append(a.at, time.Now())
+	a.mu.Unlock()
+	if a.say == nil {
+		return nil
+	}
+	return a.say(ctx, msg)
+}
+
+func (a *answers) all() []consumer.Message {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return append([]consumer.Message(nil), a.got...)
+}
+
+// bench is a Subscriber on a fake server, with the retry queue of short delays in place.
+type bench struct {
+	*rabbitmqtest.Server
+	log    *lockedLog
+	err    error
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+const workQueue = "work"
+
+func fake(t *testing.T, cfg rabbitmqtest.Config) *rabbitmqtest.Server {
+	s := rabbitmqtest.NewServer(cfg)
+	onChannel(t, s.Dial, func(ch rabbitmq.Channel) error {
+		if _, err := ch.QueueDeclare(workQueue, true, false, false, false, nil); err != nil {
+			return err
+		}
+		return rabbitmq.DeclareRetryQueues(ch, workQueue, 4*time.Second)
+	})
+	return s
+}
+
+func subscribe(t *testing.T, s *rabbitmqtest.Server, cfg rabbitmq.SubscriberConfig) *bench {
+	t.Helper()
+	b := &bench{Server: s, done: make(chan struct{}), log: &lockedLog{}}
+	if cfg.Dial == nil {
+		cfg.Dial = s.Dial
+	}
+	cfg.Queue, cfg.Logger = workQueue, logTo(b.log)
+	sub, err := rabbitmq.NewSubscriber(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	b.cancel = cancel
+	go func() {
+		defer close(b.done)
+		b.err = sub.Run(ctx)
+	}()
+	t.Cleanup(func() { cancel(); <-b.done })
+	return b
+}
+
+// stop ends Run and returns what it says.
+func (b *bench) stop() error {
+	b.cancel()
+	<-b.done
+	return b.err
+}
+
+func send(t *testing.T, dial rabbitmq.Dialer, queue string, msgs ...amqp.Publishing) {
+	t.Helper()
+	onChannel(t, dial, func(ch rabbitmq.Channel) error {
+		for _, m := range msgs {
+			m.DeliveryMode = amqp.Persistent
+			if err := ch.PublishWithContext(t.Context(), "", queue, true, false, m); err != nil {
+				return err
+			}
+		}
+		_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil) // an answer: all has arrived
+		return err
+	})
+}
+
+// TestNoHotRequeue: in the 2 s that a message is to wait nobody sees it, and then it is the same but for its Attempt.
+func TestNoHotRequeue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := fake(t, rabbitmqtest.Config{})
+		p := &answers{say: func(_ context.Context, m *consumer.Message) error {
+			if m.Attempt < 4 {
+				return &consumer.RetryError{Err: errors.New("not yet"), After: 2 * time.Second}
+			}
+			return nil
+		}}
+		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p})
+		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m", Body: []byte("x"), UserId: "", CorrelationId: "c", Headers: amqp.Table{
+			"CC": []any{"elsewhere"}, "n": int64(7), "x-death": []any{amqp.Table{"queue": "before", "count": int64(3)}},
+		}})
+		time.Sleep(9 * time.Second)
+		got := p.all()
+		if len(got) != 4 {
+			t.Fatalf("%d deliveries in 9 s, want 4 at 0, 2, 4 and 6 s", len(got))
+		}
+		for i, m := range got {
+			if i > 0 && p.at[i].Sub(p.at[i-1]) < 2*time.Second {
+				t.Errorf("delivery %d came after %v", i+1, p.at[i].Sub(p.at[i-1]))
+			}
+			want := got[0]
+			want.Attempt, want.Raw, m.Raw = i+1, nil, nil
+			if diff := cmp.Diff(want, m); diff != "" {
+				t.Errorf("delivery %d (-want +got):\n%s", i+1, diff)
+			}
+		}
+		if err := b.stop(); err != nil {
+			t.Error(err)
+		}
+		nothingLeft(t, s)
+	})
+}
+
+// nothingLeft demands that every message was settled.
+func nothingLeft(t *testing.T, s *rabbitmqtest.Server) {
+	t.Helper()
+	for _, q := range append(retryQueues(workQueue), workQueue) {
+		if state, _ := s.Queue(q); state.Ready+state.Unacked > 0 {
+			t.Errorf("%s holds %+v", q, state)
+		}
+	}
+}
+
+// TestCopyFaults: whatever becomes of the copy of a message that is put off, the message is not lost.
+func TestCopyFaults(t *testing.T) {
+	t.Parallel()
+	for name, fate := range map[string]rabbitmqtest.Fate{
+		"refused": rabbitmqtest.Nack, "confirm lost": rabbitmqtest.Withhold, "cut before": rabbitmqtest.CutBefore,
+		"cut after": rabbitmqtest.CutAfter, "not permitted": rabbitmqtest.Refuse, "refused and taken": rabbitmqtest.NackButTake,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := fake(t, rabbitmqtest.Config{})
+				p := &answers{}
+				p.say = func(context.Context, *consumer.Message) error {
+					if len(p.all()) < 3 { // the first failure waits in memory, until the queue for retries is found
+						return &consumer.RetryError{Err: errors.New("not yet"), After: time.Second}
+					}
+					return nil
+				}
+				var copies atomic.Int32
+				s.OnPublish(func(sent rabbitmqtest.Publish) rabbitmqtest.Fate {
+					if strings.Contains(sent.Key, ".retry.") && copies.Add(1) == 1 {
+						return fate
+					}
+					return rabbitmqtest.Take
+				})
+				send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m"})
+				b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p})
+				time.Sleep(3 * time.Minute)
+				if n := len(p.all()); n < 3 || n > 4 {
+					t.Errorf("%d deliveries, want 3, or 4 where there are two copies", n)
+				}
+				if copies.Load() == 0 {
+					t.Error("no copy was sent; the test has shown nothing")
+				}
+				if err := b.stop(); err != nil {
+					t.Error(err)
+				}
+				nothingLeft(t, s)
+			})
+		})
+	}
+}
+
+// TestAckLostAfterTheCopy: the original comes again beside its copy, which are two deliveries of one message.
+func TestAckLostAfterTheCopy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := fake(t, rabbitmqtest.Config{})
+		p := &answers{}
+		p.say = func(context.Context, *consumer.Message) error {
+			if len(p.all()) < 3 {
+				return &consumer.RetryError{Err: errors.New("not yet"), After: time.Second}
+			}
+			return nil
+		}
+		var cut sync.Once
+		send(t, s.Dial, workQueue, amqp.Publishing{Body: []byte("x")}) // without message-id
+		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, Dial: func(ctx context.Context) (rabbitmq.Connection, error) {
+			c, err := s.Dial(ctx)
+			return deaf{c, func() { cut.Do(s.Cut) }}, err
+		}})
+		time.Sleep(time.Minute)
+		got := p.all()
+		if len(got) != 4 {
+			t.Fatalf("%d deliveries, want 4: two that failed, the copy, and the original again", len(got))
+		}
+		if err := b.stop(); err != nil {
+			t.Error(err)
+		}
+		nothingLeft(t, s)
+	})
+}
+
+// deaf is a connection that is cut instead of acknowledging for the first time.
+type deaf struct {
+	rabbitmq.Connection
+	cut func()
+}
+
+func (d deaf) Channel() (rabbitmq.Channel, error) {
+	ch, err := d.Connection.Channel()
+	return deafChannel{ch, d.cut}, err
+}
+
+type deafChannel struct {
+	rabbitmq.Channel
+	cut func()
+}
+
+func (d deafChannel) Ack(tag uint64, multiple bool) error {
+	d.cut()
+	return d.Channel.Ack(tag, multiple)
+}
+
+// TestChannelClosedInMidHandler: the server takes messages away when a handler is too slow. Its context ends, nothing is
+// acknowledged, and what it was told is nobody's: the message is delivered again.
+func TestChannelClosedInMidHandler(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 10 * time.Second
+		s := fake(t, rabbitmqtest.Config{ConsumerTimeout: timeout})
+		var cancelled atomic.Bool
+		p := &answers{}
+		p.say = func(ctx context.Context, _ *consumer.Message) error {
+			if len(p.all()) == 1 {
+				<-ctx.Done()
+				cancelled.Store(true)
+			}
+			return nil
+		}
+		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m"})
+		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, ConsumerTimeout: timeout, Grace: time.Second})
+		time.Sleep(timeout - time.Second)
+		if log := b.log.String(); !strings.Contains(log, "a message was received long ago") {
+			t.Errorf("nothing warns of the timeout:\n%s", log)
+		}
+		time.Sleep(time.Minute)
+		if got := p.all(); len(got) != 2 || !cancelled.Load() || got[1].Attempt != 2 {
+			t.Errorf("%d deliveries, handler cancelled: %v; want the message again, as Attempt 2", len(got), cancelled.Load())
+		}
+		if err := b.stop(); err != nil {
+			t.Error(err)
+		}
+		nothingLeft(t, s)
+	})
+}
+
+// TestRejected: a message that the Processor keeps nowhere stays in the queue, and Run says so.
+func TestRejected(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := fake(t, rabbitmqtest.Config{})
+		p := &answers{say: func(_ context.Context, m *consumer.Message) error {
+			if m.ID == "2" {
+				return errors.New("poison")
+			}
+			return nil
+		}}
+		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p})
+		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "1"}, amqp.Publishing{MessageId: "2"})
+		<-b.done
+		if b.err == nil || !strings.Contains(b.err.Error(), "given up on and kept nowhere") || !strings.Contains(b.err.Error(), "poison") {
+			t.Errorf("Run = %v; want the message and why", b.err)
+		}
+		if left := s.Messages(workQueue); len(left) != 1 || left[0].MessageId != "2" {
+			t.Errorf("the queue holds %v, want message 2", left)
+		}
+	})
+}
+
+// TestPrefetch: no more than so many messages are held, and 1,000 are drained. Stopping gives back what is not begun.
+func TestPrefetch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := fake(t, rabbitmqtest.Config{})
+		msgs := make([]amqp.Publishing, 1000)
+		for i := range msgs {
+			msgs[i].MessageId = fmt.Sprint(i)
+		}
+		send(t, s.Dial, workQueue, msgs...)
+		var most atomic.Int64
+		p := &answers{say: func(context.Context, *consumer.Message) error {
+			state, _ := s.Queue(workQueue)
+			most.Store(max(most.Load(), int64(state.Unacked)))
+			time.Sleep(time.Millisecond)
+			return nil
+		}}
+		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, Prefetch: 40, Concurrency: 2, MaxBatch: 10})
+		time.Sleep(100 * time.Millisecond)
+		if err := b.stop(); err != nil {
+			t.Error(err)
+		}
+		state, _ := s.Queue(workQueue)
+		if done := len(p.all()); done == 0 || done == 1000 || state.Ready != 1000-done || state.Unacked != 0 {
+			t.Errorf("stopped after %d messages, and the queue holds %+v", done, state)
+		}
+		subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, Prefetch: 40, Concurrency: 2, MaxBatch: 10})
+		time.Sleep(10 * time.Second)
+		if len(p.all()) != 1000 || most.Load() > 40 {
+			t.Errorf("%d messages handled, want each of 1000 once; %d held at once, want 40 at the most", len(p.all()), most.Load())
+		}
+		nothingLeft(t, s)
+	})
+}
+
+// TestServerSaysNo: what no waiting cures ends Run with an error that says what to do.
+func TestServerSaysNo(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		cfg  rabbitmq.SubscriberConfig
+		prep func(s *rabbitmqtest.Server)
+		then func(s *rabbitmqtest.Server) // while it runs
+		want string
+	}{
+		{name: "no such queue", prep: func(s *rabbitmqtest.Server) { s.DeleteQueue(workQueue) }, want: "set Declare, or create it"},
+		{name: "deleted while it consumes", then: func(s *rabbitmqtest.Server) { s.DeleteQueue(workQueue) }, want: "does not exist, or was deleted"},
+		{
+			name: "no permission", want: "grant this user", prep: func(s *rabbitmqtest.Server) {
+				s.Deny(func(a rabbitmqtest.Access) bool { return a.Operation == "read" })
+			},
+		},
+		{
+			name: "permission lost", want: "grant this user", then: func(s *rabbitmqtest.Server) {
+				s.Deny(func(a rabbitmqtest.Access) bool { return a.Operation == "read" })
+				s.Cut()
+			},
+		},
+		{name: "other properties", cfg: rabbitmq.SubscriberConfig{Declare: true, Spec: rabbitmq.QueueSpec{Quorum: true}}, want: "other than Spec says"},
+		{name: "not there at first", prep: func(s *rabbitmqtest.Server) { s.Stop() }, want: "connection refused"},
+		{
+			name: "binding to no exchange", want: "create what it is bound to",
+			cfg: rabbitmq.SubscriberConfig{Declare: true, Spec: rabbitmq.QueueSpec{Bindings: []rabbitmq.Binding{{Exchange: "none"}}}},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := fake(t, rabbitmqtest.Config{})
+				if test.prep != nil {
+					test.prep(s)
+				}
+				test.cfg.Processor = &answers{}
+				b := subscribe(t, s, test.cfg)
+				if test.then != nil {
+					time.Sleep(time.Second)
+					test.then(s)
+				}
+				<-b.done
+				if b.err == nil || !strings.Contains(b.err.Error(), test.want) || !strings.Contains(b.err.Error(), workQueue) {
+					t.Errorf("Run = %v; want the queue, and %q", b.err, test.want)
+				}
+			})
+		})
+	}
+}
+
+// TestWithoutRetryQueues: where they cannot be made, retries wait in memory, and a warning says so once.
+func TestWithoutRetryQueues(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := fake(t, rabbitmqtest.Config{})
+		for _, q := range retryQueues(workQueue) {
+			s.DeleteQueue(q)
+		}
+		s.Deny(func(a rabbitmqtest.Access) bool { return a.Operation == "configure" })
+		p := &answers{}
+		p.say = func(context.Context, *consumer.Message) error {
+			if len(p.all()) < 5 {
+				return &consumer.RetryError{Err: errors.New("not yet"), After: 30 * time.Second}
+			}
+			return nil
+		}
+		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m"})
+		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p})
+		time.Sleep(10 * time.Minute)
+		if got := p.all(); len(got) != 5 || got[4].Attempt != 5 {
+			t.Errorf("%d deliveries, want 5 that are counted", len(got))
+		}
+		if n := strings.Count(b.log.String(), "no queue for retries"); n != 1 {
+			t.Errorf("warned %d times, want once", n)
+		}
+		nothingLeft(t, s)
+	})
+}
+
+// TestNewRetryQueueRests: a queue for retries that was only just made could be forgotten in a crash, and is not used yet.
+func TestNewRetryQueueRests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := fake(t, rabbitmqtest.Config{})
+		for _, q := range retryQueues(workQueue) {
+			s.DeleteQueue(q)
+		}
+		began := time.Now()
+		var first atomic.Int64
+		s.OnPublish(func(sent rabbitmqtest.Publish) rabbitmqtest.Fate {
+			if strings.Contains(sent.Key, ".retry.") {
+				first.CompareAndSwap(0, int64(time.Since(began)))
+			}
+			return rabbitmqtest.Take
+		})
+		p := &answers{say: func(_ context.Context, m *consumer.Message) error {
+			if m.Attempt < 20 {
+				return &consumer.RetryError{Err: errors.New("not yet"), After: time.Second}
+			}
+			return nil
+		}}
+		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m"})
+		subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p})
+		time.Sleep(time.Minute)
+		if len(p.all()) != 20 || first.Load() < int64(10*time.Second) {
+			t.Errorf("%d deliveries, want 20; the queue was used after %v, want 10 s at the least", len(p.all()), time.Duration(first.Load()))
+		}
+		nothingLeft(t, s)
+	})
+}
+
+func TestSubscriberConfig(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*rabbitmq.SubscriberConfig)
+		want   string
+	}{
+		"no Dial":      {func(c *rabbitmq.SubscriberConfig) { c.Dial = nil }, "SubscriberConfig.Dial is required"},
+		"no Queue":     {func(c *rabbitmq.SubscriberConfig) { c.Queue = "" }, "SubscriberConfig.Queue is required"},
+		"long Queue":   {func(c *rabbitmq.SubscriberConfig) { c.Queue = strings.Repeat("q", 250) }, "SubscriberConfig.Queue has 250 bytes"},
+		"no Processor": {func(c *rabbitmq.SubscriberConfig) { c.Processor = nil }, "SubscriberConfig.Processor is required"},
+		"Prefetch":     {func(c *rabbitmq.SubscriberConfig) { c.Prefetch = 70000 }, "SubscriberConfig.Prefetch is 70000"},
+		"Grace":        {func(c *rabbitmq.SubscriberConfig) { c.Grace = time.Hour }, "SubscriberConfig.Grace is 1h0m0s, and the server takes messages away"},
+		"Ordered":      {func(c *rabbitmq.SubscriberConfig) { c.Ordered = true }, "Ordered requires Spec.SingleActiveConsumer"},
+		"Args": {
+			func(c *rabbitmq.SubscriberConfig) { c.Spec.Args = amqp.Table{"x-queue-type": "quorum"} },
+			"Spec.Args has x-queue-type, for which there is a field",
+		},
+		"limit of a classic queue": {func(c *rabbitmq.SubscriberConfig) { c.Spec.DeliveryLimit = 5 }, "only quorum queues have one"},
+		"limit without dead letters": {
+			func(c *rabbitmq.SubscriberConfig) { c.Spec = rabbitmq.QueueSpec{Quorum: true, DeliveryLimit: 5} },
+			"drops a message that was delivered more than 5 times",
+		},
+		"limit with dead letters": {func(c *rabbitmq.SubscriberConfig) {
+			c.Spec = rabbitmq.QueueSpec{Quorum: true, DeliveryLimit: 5, DeadLetters: &rabbitmq.DeadLetters{Exchange: "dead"}}
+		}, ""},
+		"limit allowed": {func(c *rabbitmq.SubscriberConfig) {
+			c.Spec, c.Allow = rabbitmq.QueueSpec{Quorum: true, DeliveryLimit: 5}, []rabbitmq.Allowance{rabbitmq.AllowDeliveryLimit}
+		}, ""},
+		"Allow": {func(c *rabbitmq.SubscriberConfig) { c.Allow = []rabbitmq.Allowance{"all"} }, `Allow has "all"`},
+		"short window": {func(c *rabbitmq.SubscriberConfig) {
+			c.Processor, c.Spec.MessageTTL = windowed{}, 2*time.Hour
+		}, "keeps messages for up to 2h0m0s"},
+		"defaults": {func(*rabbitmq.SubscriberConfig) {}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := rabbitmq.SubscriberConfig{Dial: rabbitmqtest.NewServer(rabbitmqtest.Config{}).Dial, Queue: "q", Processor: &answers{}}
+			test.change(&cfg)
+			_, err := rabbitmq.NewSubscriber(cfg)
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("NewSubscriber = %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+type windowed struct{}
+
+func (windowed) Window() time.Duration                                  { return time.Hour }
+func (windowed) Process(context.Context, *consumer.Message) error       { return nil }
+func (windowed) ProcessBatch(context.Context, []*consumer.Message) []error { return nil }
+
+// TestToMessage is about headers of every type, and stamps that nobody of us has written.
+func TestToMessage(t *testing.T) {
+	raw := &amqp.Delivery{
+		MessageId: "id", RoutingKey: "orders.new", ContentType: "text/plain", ReplyTo: "answers", Body: []byte("body"),
+		Timestamp: time.Unix(1700000000, 0), Redelivered: true, Headers: amqp.Table{
+			rabbitmq.HeaderKey: []byte("the key"), "nil": nil, "true": true, "byte": byte(7), "int8": int8(-7), "int64": int64(math.MinInt64),
+			"float": 0.5, "nan": math.NaN(), "text": "\xff", "bytes": []byte{0, 1}, "reply-to": "header wins", "decimal": amqp.Decimal{Scale: 2, Value: -5},
+			"time": time.Unix(0, 0), "x-delivery-count": int64(3),
+			"table": amqp.Table{"b": []any{int32(1), "x", []byte{0xff}, math.Inf(1), nil}, "a": amqp.Table{}},
+		},
+	}
+	got := rabbitmq.ToMessage("q", raw)
+	want := &consumer.Message{
+		ID: "id", Topic: "orders.new", Key: "the key", Position: "q/id", Payload: []byte("body"), Time: time.Unix(1700000000, 0), Attempt: 4, Raw: raw,
+		Headers: map[string]string{
+			"content-type": "text/plain", "reply-to": "header wins", "nil": "", "true": "true", "byte": "7", "int8": "-7", "int64": "-9223372036854775808",
+			"float": "0.5", "nan": "NaN", "text": "\xff", "bytes": "\x00\x01", "decimal": "-0.05", "time": "1970-01-01T00:00:00Z",
+			"table": `{"a":{},"b":[1,"x",{"base64":"/w=="},"+Inf",null]}`,
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, stamp := range []any{nil, "no table", amqp.Table{}, amqp.Table{"attempt": "x", "kept": int64(1), "position": []any{}}, amqp.Table{"attempt": int64(-5)}} {
+		m := rabbitmq.ToMessage("q", &amqp.Delivery{RoutingKey: "k", Headers: amqp.Table{"x-txonce-retry": stamp}})
+		if m.Attempt != 1 || len(m.Headers) != 0 {
+			t.Errorf("with the stamp %v: Attempt %d, headers %v", stamp, m.Attempt, m.Headers)
+		}
+	}
+	one, other := rabbitmq.ToMessage("q", &amqp.Delivery{}), rabbitmq.ToMessage("q", &amqp.Delivery{})
+	if one.Position == other.Position || one.Topic != "q" || !one.Time.IsZero() {
+		t.Errorf("two messages without properties are %+v and %+v", one, other)
+	}
+}
+
+// TestNoPermission is about a real server's answers.
+func TestNoPermission(t *testing.T) {
+	t.Parallel()
+	own := testdb.StartRabbitMQ(t)
+	own.Ctl(t, "add_user", "poor", "secret")
+	own.Ctl(t, "set_permissions", "poor", "^$", "^$", "^$")
+	queue := testdb.Queue(t, own.URL, nil)
+	poor := strings.Replace(own.URL, "guest:guest", "poor:secret", 1)
+	for name, test := range map[string]struct{ url, queue, want string }{
+		"permission": {poor, queue, "grant this user"},
+		"password":   {strings.Replace(own.URL, "guest:guest", "guest:wrong", 1), queue, "does not accept this user"},
+		"queue":      {own.URL, "nowhere", "set Declare, or create it"},
+		"vhost":      {own.URL + "nowhere", queue, "virtual host"},
+	} {
+		s, err := rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{
+			Dial: rabbitmq.Dial(test.url, amqp.Config{}), Queue: test.queue, Processor: &answers{}, Logger: testLog(t),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: Run = %v; want %q", name, err, test.want)
+		}
+	}
+}
