@@ -6,7 +6,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -267,5 +269,73 @@ func TestMySQLSchema(t *testing.T) {
 		if c := claim(t, s, record("k"), record("l")); c[0].Verdict != want {
 			t.Errorf("%v, want %v", c[0].Verdict, want)
 		}
+	}
+}
+
+// MySQL's wait for a lock is one of whole seconds, for each lock anew. A batch has a limit in all.
+func TestMySQLCountsWaitsInSeconds(t *testing.T) {
+	t.Parallel() // it waits
+	d := openMySQL(t)
+	d.asMySQL = true
+	holder, s := d.open(t, d.dsn, deduptest.Options{}), d.open(t, d.dsn, deduptest.Options{Wait: 200 * time.Millisecond})
+	claim(t, s, record("warm"))
+	recs := []dedup.Record{record("a"), record("b"), record("c"), record("d")}
+	slices.SortFunc(recs, func(a, b dedup.Record) int { return a.Key.Derive().Compare(b.Key.Derive()) })
+	var held, done sync.WaitGroup
+	for i, r := range recs { // freed one after the other: each wait alone is short enough
+		held.Add(1)
+		done.Go(func() {
+			err := holder.InTx(context.Background(), []dedup.Record{r}, func(*sql.Tx, []dedup.Claim) error {
+				held.Done()
+				<-time.After(time.Duration(i+1) * 700 * time.Millisecond)
+				return errUndo
+			})
+			if !errors.Is(err, errUndo) {
+				t.Error(err)
+			}
+		})
+	}
+	held.Wait()
+	last := recs[len(recs)-1]
+	for _, wanted := range [][]dedup.Record{{last}, recs} {
+		began := time.Now()
+		err := s.InTx(t.Context(), wanted, func(*sql.Tx, []dedup.Claim) error { return nil })
+		if took := time.Since(began); !errors.Is(err, dedup.ErrInFlight) || took > 1900*time.Millisecond {
+			t.Errorf("%d held keys: %v after %v, want ErrInFlight after about a second", len(wanted), err, took)
+		}
+	}
+	done.Wait()
+	for _, c := range claim(t, s, recs...) {
+		if c.Verdict != dedup.First {
+			t.Errorf("%v in the end", c.Verdict)
+		}
+	}
+}
+
+// A transaction of the caller's may be above the Store's own level, and see the time before a sweep.
+func TestMySQLClaimInASnapshotOlderThanASweep(t *testing.T) {
+	d := openMySQL(t)
+	s := d.open(t, d.dsn, deduptest.Options{}) // READ COMMITTED
+	old := record("k")
+	old.Time, old.Window = time.Now().Add(-2*time.Hour), 3*time.Hour
+	claim(t, s, old)
+	err := inTx(t.Context(), d.db, &sql.TxOptions{Isolation: sql.LevelRepeatableRead}, func(tx *sql.Tx) error {
+		var before sql.NullInt64
+		if err := tx.QueryRow(`SELECT forgotten_until FROM txonce_sweep`).Scan(&before); err != nil {
+			return err
+		}
+		d.age(t, 4*time.Hour)
+		old.Time = old.Time.Add(-4 * time.Hour)
+		if swept, err := s.Purge(t.Context(), dedup.Sweep{Owner: "me", Lease: time.Second, Limit: 10}); err != nil || swept.Keys != 1 {
+			t.Fatalf("Purge = %+v, %v", swept, err)
+		}
+		answers, err := s.Claim(t.Context(), tx, []dedup.Record{old})
+		if err == nil && answers[0].Verdict != dedup.Unprovable {
+			t.Errorf("verdict %v, want unprovable", answers[0].Verdict)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
