@@ -21,6 +21,8 @@ type database interface {
 	enter(ctx context.Context) (leave func(), err error)
 	// begin begins a transaction on conn that may write. ctx bounds the waiting, end what the driver does later.
 	begin(ctx, end context.Context, conn *sql.Conn, level sql.IsolationLevel) (*sql.Tx, error)
+	// commit commits tx, within ctx. A rollback may follow in any case.
+	commit(ctx context.Context, tx *sql.Tx) error
 	// restore is called once after begin, before conn goes back to its pool. ended: COMMIT or ROLLBACK was answered.
 	restore(ctx context.Context, conn *sql.Conn, ended bool)
 	// claim inserts those of rows that are not there, and reads after that how far was forgotten.

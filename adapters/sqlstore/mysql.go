@@ -66,6 +66,13 @@ func (d *mysql) begin(ctx, end context.Context, conn *sql.Conn, level sql.Isolat
 	return tx, err
 }
 
+// commit sends COMMIT as a statement, because the driver's own has no limit: it would wait for ever for a server that has
+// stopped answering. The ROLLBACK that ends tx for database/sql finds nothing to do then.
+func (d *mysql) commit(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, `COMMIT`)
+	return err
+}
+
 // restore gives a connection back as it was. To set autocommit commits what is open, so that one which is not known to have
 // ended its transaction is closed instead.
 func (d *mysql) restore(ctx context.Context, conn *sql.Conn, ended bool) {

@@ -49,6 +49,8 @@ func (d *postgres) begin(_, end context.Context, conn *sql.Conn, level sql.Isola
 	return conn.BeginTx(end, &sql.TxOptions{Isolation: level})
 }
 
+func (d *postgres) commit(_ context.Context, tx *sql.Tx) error { return tx.Commit() }
+
 func (d *postgres) restore(context.Context, *sql.Conn, bool) {} // what is set ends with the transaction
 
 func (d *postgres) patiently(_ context.Context, f func() error) error { return f() }

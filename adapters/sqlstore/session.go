@@ -93,7 +93,7 @@ func (t *session) rollback() error {
 func (t *session) commit() error {
 	timer := time.AfterFunc(t.store.answerWithin, t.cancel)
 	defer timer.Stop()
-	err := t.tx.Commit()
+	err := t.store.db.commit(t.end, t.tx)
 	switch {
 	case err == nil:
 		t.ended = true

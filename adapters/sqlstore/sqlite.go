@@ -64,6 +64,8 @@ func (d *sqlite) begin(ctx, end context.Context, conn *sql.Conn, _ sql.Isolation
 	return tx, err
 }
 
+func (d *sqlite) commit(_ context.Context, tx *sql.Tx) error { return tx.Commit() }
+
 func (d *sqlite) restore(context.Context, *sql.Conn, bool) {}
 
 // patiently asks again while another process is writing, at irregular intervals, because nobody queues.
