@@ -131,6 +131,60 @@ func TestConcurrency(t *testing.T) {
 	})
 }
 
+// sharing is a BatchProcessor that says how large its batches are, and holds each until it is told to go on.
+type sharing struct {
+	began chan int
+	goOn  chan struct{}
+}
+
+func (s sharing) Process(ctx context.Context, msg *consumer.Message) error {
+	return s.ProcessBatch(ctx, []*consumer.Message{msg})[0]
+}
+
+func (s sharing) ProcessBatch(ctx context.Context, msgs []*consumer.Message) []error {
+	s.began <- len(msgs)
+	select {
+	case <-s.goOn:
+	case <-ctx.Done():
+	}
+	return make([]error, len(msgs))
+}
+
+// What waits is shared among the batches, also where one after the other ends: none takes it all, and none goes without.
+func TestConcurrencySharesWhatWaits(t *testing.T) {
+	g := startKfake(t).group(t, 1)
+	g.produce(t, text(0, numbers(4)...)...)
+	p := sharing{make(chan int, 100), make(chan struct{})}
+	m := g.join(t, kafka.SubscriberConfig{Processor: p, Concurrency: 4})
+	release := sync.OnceFunc(func() { close(p.goOn) })
+	t.Cleanup(release)
+	begun := func(most int) {
+		t.Helper()
+		select {
+		case n := <-p.began:
+			if n > most {
+				t.Fatalf("a batch of %d messages leaves too few to the other three; want %d at the most", n, most)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("no batch begins, although messages wait and fewer than four batches are in work")
+		}
+	}
+	for range 4 {
+		begun(1)
+	}
+	g.produce(t, text(0, numbers(40)...)...)
+	elapse(300 * time.Millisecond) // they have been taken in
+	for range 4 {
+		p.goOn <- struct{}{}
+		begun(11) // a quarter of the 40 and of those in work
+	}
+	release()
+	g.awaitConsumed(t)
+	if err := m.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
 // While the first message is in work the offset does not move, whatever is finished behind it; and a member that dies then
 // leaves everything to the next.
 func TestConcurrencyMarksNoUnfinishedMessage(t *testing.T) {

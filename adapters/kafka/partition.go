@@ -171,13 +171,13 @@ func (p *partition) deliver(work context.Context) (wake time.Time) {
 	return time.Time{}
 }
 
-// batchSize shares what waits among the batches that may begin, so that the first does not take it all.
+// batchSize is a batch's share of what is unfinished. Whichever batch begins, and however many are in work, it leaves theirs to
+// the others: a batch that took all that waits would have the rest idle until it is done.
 func (p *partition) batchSize() int {
 	if p.batches == nil {
 		return 1
 	}
-	free := p.cfg.Concurrency - p.running
-	share := (len(p.queue.waiting) - p.queue.working + free - 1) / free
+	share := (len(p.queue.waiting) + p.cfg.Concurrency - 1) / p.cfg.Concurrency
 	return min(max(share, 1), p.cfg.MaxBatch)
 }
 
