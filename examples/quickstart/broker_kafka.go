@@ -172,7 +172,9 @@ func (b *kafkaBroker) Place() place {
 }
 
 // String implements broker.
-func (b *kafkaBroker) String() string { return fmt.Sprintf("%d partitions of topic %s", partitions, b.topic) }
+func (b *kafkaBroker) String() string {
+	return fmt.Sprintf("%d partitions of topic %s", partitions, b.topic)
+}
 
 // Close removes what this run has made. Static members do not leave by themselves, so they are removed first.
 func (b *kafkaBroker) Close(ctx context.Context) error {

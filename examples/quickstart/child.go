@@ -26,11 +26,11 @@ const leaseTTL = 2 * time.Second
 
 // workerConfig is what worker.go is told.
 type workerConfig struct {
-	Database   string // DSN
-	Driver     string // of database/sql
-	Dialect    sqlstore.Dialect
-	LeaseTTL   time.Duration // of the outbox: how long the others wait for a relay that was killed
-	Trace      *consumer.Trace
+	Database string // DSN
+	Driver   string // of database/sql
+	Dialect  sqlstore.Dialect
+	LeaseTTL time.Duration // of the outbox: how long the others wait for a relay that was killed
+	Trace    *consumer.Trace
 
 	place
 	broker      string // kfake, kafka, sqs or rabbitmq
@@ -109,12 +109,10 @@ func (s settings) work(ctx context.Context, reports *reporter, stop *fault) erro
 		Database: s.Database, Driver: s.Driver, Dialect: sqlstore.Dialect(s.Dialect), LeaseTTL: leaseTTL, Trace: reports.trace(),
 		place: s.place, broker: s.Broker,
 		Sarama: s.sarama(), KafkaTrace: reports.kafkaTrace(), SQSTrace: reports.sqsTrace(), RabbitTrace: reports.rabbitTrace(),
-		Concurrency: 8,
-		// Any worker gets any order of a queue. Several in one transaction would lock accounts in different orders.
-		MaxBatch: 1,
+		Concurrency: 4, MaxBatch: 50,
 	}
 	book := ledger{events: s.Events}
-	if s.Store == "sqlite" { // which has one writer at a time, so that nobody can wait for anybody crosswise
+	if s.Store == "sqlite" { // which has one writer at a time
 		w.Concurrency, w.MaxBatch = 2, 100
 	}
 	switch {

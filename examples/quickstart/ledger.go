@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -108,6 +110,29 @@ func (l ledger) onMySQL(ctx context.Context, tx *sql.Tx, events outbox.Writer[*s
 		return err
 	}
 	return events.Enqueue(ctx, tx, l.charged(o, balance))
+}
+
+// byCustomer charges the orders of a batch in the order of their customers: transactions of two workers that lock several accounts
+// lock them in the same order, so that none waits for the other crosswise.
+func byCustomer[TTx any](charge func(ctx context.Context, tx TTx, o Order) error) consumer.BatchHandler[TTx] {
+	return func(ctx context.Context, tx TTx, msgs []*consumer.Message) error {
+		orders := make(map[*consumer.Message]Order, len(msgs))
+		for _, msg := range msgs {
+			var o Order
+			if err := json.Unmarshal(msg.Payload, &o); err != nil {
+				return consumer.Permanent(err)
+			}
+			orders[msg] = o
+		}
+		sorted := slices.Clone(msgs)
+		slices.SortStableFunc(sorted, func(a, b *consumer.Message) int { return cmp.Compare(orders[a].Customer, orders[b].Customer) })
+		for _, msg := range sorted {
+			if err := charge(consumer.Scope(ctx, msg), tx, orders[msg]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // charged is the event. Its ID is derived by Enqueue, from the order that is handled.

@@ -19,16 +19,16 @@ const workerCommand = "worker"
 // settings is what a worker is told, as the first line on its standard input. That stays open as long as the parent
 // lives: its end is the worker's end. Further lines are orders: see haltOrder.
 type settings struct {
-	Name      string   `json:"name"`
-	Static    bool     `json:"static"` // a member of the group that comes back under its name
-	Store     string   `json:"store"`
-	Driver    string   `json:"driver"`
-	Dialect   string   `json:"dialect"`
-	Database  string   `json:"database"`
-	Broker    string   `json:"broker"`
-	Rebalance string   `json:"rebalance"`
-	Broken    string   `json:"broken"`
-	Halt      int      `json:"halt"` // stop inside the handler of this new message; 0: never
+	Name      string `json:"name"`
+	Static    bool   `json:"static"` // a member of the group that comes back under its name
+	Store     string `json:"store"`
+	Driver    string `json:"driver"`
+	Dialect   string `json:"dialect"`
+	Database  string `json:"database"`
+	Broker    string `json:"broker"`
+	Rebalance string `json:"rebalance"`
+	Broken    string `json:"broken"`
+	Halt      int    `json:"halt"` // stop inside the handler of this new message; 0: never
 	place
 }
 

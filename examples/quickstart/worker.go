@@ -39,11 +39,17 @@ func work[TTx any](ctx context.Context, w workerConfig, store store[TTx], charge
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
-	billing, err := consumer.New(consumer.Config[TTx]{
+	handle := func(ctx context.Context, tx TTx, o Order) error { return charge(ctx, tx, store, o) }
+	cfg := consumer.Config[TTx]{
 		Name: "billing", Store: store, Key: consumer.JSONKey("order_id"), Trace: w.Trace,
-		Handle:    consumer.JSON(func(ctx context.Context, tx TTx, o Order) error { return charge(ctx, tx, store, o) }),
 		ParkLimit: consumer.ParkLimit{Unlimited: true}, // for the demo, which plants poison; leave this out
-	})
+	}
+	if w.broker == "sqs" || w.broker == "rabbitmq" { // any worker gets any order
+		cfg.HandleBatch = byCustomer(handle)
+	} else {
+		cfg.Handle = consumer.JSON(handle)
+	}
+	billing, err := consumer.New(cfg)
 	if err != nil {
 		return err
 	}
