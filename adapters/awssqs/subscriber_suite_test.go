@@ -58,7 +58,7 @@ func TestSubscriber(t *testing.T) {
 				if fifo {
 					name = "fifo"
 				}
-				if why := noJars(); server.real && why != "" {
+				if why := testdb.NoOwnElasticMQ(); server.real && why != "" {
 					features.DoesNotApply = map[string]string{restartCase: why}
 				}
 				t.Run(name, func(t *testing.T) {
@@ -94,7 +94,7 @@ func fakeSite(*testing.T) site {
 // the other.
 func sharedOrOwnElasticMQ(t *testing.T) func(t *testing.T) site {
 	var using sync.Mutex
-	own := sync.OnceValue(func() *ownElasticMQ { return startOwnElasticMQ(t) })
+	own := sync.OnceValue(func() *testdb.OwnElasticMQ { return testdb.StartElasticMQ(t) })
 	return func(t *testing.T) site {
 		const visibility = 5 * time.Second // a busy machine may stop a JVM for a second or two
 		if !strings.HasSuffix(t.Name(), strings.ReplaceAll(restartCase, " ", "_")) {
@@ -103,9 +103,9 @@ func sharedOrOwnElasticMQ(t *testing.T) func(t *testing.T) site {
 		using.Lock()
 		t.Cleanup(using.Unlock)
 		e := own()
-		return site{creator: testdb.SQSClient(e.endpoint), visibility: visibility, restart: func(ctx context.Context) error {
-			e.stop()
-			return e.start(ctx)
+		return site{creator: testdb.SQSClient(e.Endpoint), visibility: visibility, restart: func(ctx context.Context) error {
+			e.Stop()
+			return e.Start(ctx)
 		}}
 	}
 }

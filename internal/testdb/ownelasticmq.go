@@ -1,0 +1,148 @@
+package testdb
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+)
+
+// OwnElasticMQ is an ElasticMQ of the test's own, which it may stop and start again: run from the jars with which `make services-up`
+// runs the shared one, on a port of its own, and with its queues and messages on disk.
+type OwnElasticMQ struct {
+	Endpoint string
+
+	args  []string
+	cmd   *exec.Cmd
+	alive io.WriteCloser
+	log   string
+}
+
+// NoOwnElasticMQ is why StartElasticMQ would fail; empty where it would not. A container cannot be had here.
+func NoOwnElasticMQ() string {
+	if _, err := elasticMQProgram(); err != nil {
+		return "the shared ElasticMQ must not be restarted, and for one of the test's own the jars are missing that make services-up fetches where there is no Docker: " + err.Error()
+	}
+	return ""
+}
+
+// elasticMQProgram is how the shared one is run: java … -Dconfig.file=… main class.
+func elasticMQProgram() ([]string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(filepath.Join(root, ".services", "elasticmq", "process.json"))
+	if err != nil {
+		return nil, err
+	}
+	var shared struct{ Args []string }
+	if err := json.Unmarshal(text, &shared); err != nil {
+		return nil, err
+	}
+	if len(shared.Args) == 0 {
+		return nil, errors.New(".services/elasticmq/process.json says nothing of how it is run")
+	}
+	return shared.Args, nil
+}
+
+// StartElasticMQ starts one without queues. It ends with the test.
+func StartElasticMQ(t testing.TB) *OwnElasticMQ {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs ElasticMQ; -short runs only what needs nothing but Go")
+	}
+	program, err := elasticMQProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, port := t.TempDir(), freePort(t)
+	conf := filepath.Join(dir, "elasticmq.conf")
+	err = os.WriteFile(conf, fmt.Appendf(nil, `include classpath("application.conf")
+node-address { protocol = http, host = "127.0.0.1", port = %d, context-path = "" }
+rest-sqs { enabled = true, bind-port = %d, bind-hostname = "127.0.0.1", sqs-limits = strict }
+rest-stats { enabled = false }
+queues-storage { enabled = true, path = %q }
+messages-storage { enabled = true, uri = %q }
+`, port, port, filepath.Join(dir, "queues.conf"), "jdbc:h2:"+filepath.Join(dir, "messages")+";WRITE_DELAY=0"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &OwnElasticMQ{Endpoint: fmt.Sprintf("http://127.0.0.1:%d", port), log: filepath.Join(dir, "log")}
+	for _, arg := range program {
+		if strings.HasPrefix(arg, "-Dconfig.file=") {
+			arg = "-Dconfig.file=" + conf
+		}
+		e.args = append(e.args, arg)
+	}
+	e.args = slices.Insert(e.args, 1, "-XX:TieredStopAtLevel=1")
+	t.Cleanup(e.Kill)
+	if err := e.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// Start starts it again after Stop, with its queues and messages and at its address, and returns when it answers.
+func (e *OwnElasticMQ) Start(ctx context.Context) error {
+	log, err := os.OpenFile(e.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	// The shell ends the server when its standard input does, also when this process is killed; kindly when it is told so.
+	const keep = `"$@" & pid=$!; if read word; then kill $pid; else kill -9 $pid; fi; wait $pid`
+	e.cmd = exec.Command("sh", append([]string{"-c", keep, "sh"}, e.args...)...)
+	e.cmd.Stdout, e.cmd.Stderr = log, log
+	alive, err := e.cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := e.cmd.Start(); err != nil {
+		return err
+	}
+	e.alive = alive
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute) // two seconds, where nothing else runs
+	defer cancel()
+	client := SQSClient(e.Endpoint)
+	for {
+		_, err := client.ListQueues(ctx, &sqs.ListQueuesInput{MaxResults: aws.Int32(1)})
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			text, _ := os.ReadFile(e.log)
+			return fmt.Errorf("own ElasticMQ: %w: %w\n%s", ctx.Err(), err, bytes.TrimSpace(text[max(0, len(text)-2000):]))
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
+}
+
+// Stop shuts it down. A crash would show nothing of ours: ElasticMQ writes messages to its disk after it has confirmed them.
+func (e *OwnElasticMQ) Stop() { e.end("stop\n") }
+
+// Kill ends it the way a crash does.
+func (e *OwnElasticMQ) Kill() { e.end("") }
+
+func (e *OwnElasticMQ) end(word string) {
+	if e.alive == nil {
+		return
+	}
+	_, _ = io.WriteString(e.alive, word)
+	_ = e.alive.Close()
+	_ = e.cmd.Wait()
+	e.alive = nil
+}
