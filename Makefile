@@ -7,7 +7,7 @@ GOFUMPT       := go run mvdan.cc/gofumpt@v0.12.0
 S ?=
 
 # Modules within this one, which ./... does not reach: each keeps dependencies out of everybody's go.mod.
-NESTED := adapters/sqlstore/lift bench migrations/interop outbox/interop
+NESTED := adapters/sqlstore/lift adapters/watermilltx/interop bench migrations/interop outbox/interop
 
 # The race detector takes a C compiler. `test` insists on it; test-short, which needs only Go, goes without.
 RACE_IF_CC := $(if $(shell command -v "$$(go env CC)"),-race)

@@ -118,6 +118,50 @@ func ExampleSubscriberConfig() {
 	// Output: kafka: SubscriberConfig.Processor is required
 }
 
+// While one customer's handler waits for somebody, others go on. Messages of one key still come one after the other.
+func ExampleSubscriberConfig_concurrency() {
+	broker, stop := exampleBroker("charges")
+	defer stop()
+	if err := send([]string{broker}, "charges", keyed(0, "acme", "acme 1", "acme", "acme 2", "globex", "globex 1")...); err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	client, err := sarama.NewClient([]string{broker}, kafka.NewConfig())
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+
+	answer := make(chan struct{})
+	sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{
+		Client: client, Group: "billing", Topics: []string{"charges"}, Logger: quiet,
+		Concurrency: 8,
+		Processor: processor(func(_ context.Context, msg *consumer.Message) error {
+			switch string(msg.Payload) {
+			case "acme 1":
+				<-answer
+			case "globex 1":
+				defer close(answer)
+			case "acme 2":
+				defer cancel()
+			}
+			fmt.Println(string(msg.Payload))
+			return nil
+		}),
+	})
+	if err != nil {
+		panic(err)
+	}
+	if err := sub.Run(ctx); err != nil {
+		panic(err)
+	}
+	// Output:
+	// globex 1
+	// acme 1
+	// acme 2
+}
+
 // sarama's own defaults lose messages, and are refused.
 func ExampleAllowance() {
 	cfg := sarama.NewConfig()

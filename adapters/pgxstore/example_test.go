@@ -2,6 +2,7 @@ package pgxstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"testing"
@@ -64,6 +65,40 @@ func ExampleConfig_postgres() {
 	}
 	fmt.Println(store.Register(ctx, "billing", dedup.DefaultWindow))
 	// Output: <nil>
+}
+
+// A transfer reads and writes two accounts, neither of which is its message's key.
+func ExampleStore_Lock_postgres() {
+	ctx := context.Background()
+	pool, cleanUp := examplePool(ctx)
+	defer cleanUp()
+
+	store, err := pgxstore.New(pgxstore.Config{Pool: pool, InFlightWait: 100 * time.Millisecond})
+	if err != nil {
+		log.Fatal(err)
+	}
+	account := func(id string) dedup.Key { return dedup.Key{Consumer: "accounts", Tenant: "acme", ID: id} }
+	transfer := func(from, to string, move func()) error { // in a consumer this is the handler, and its transaction
+		return store.InTx(ctx, nil, func(tx pgx.Tx, _ []dedup.Claim) error {
+			if err := store.Lock(ctx, tx, account(from), account(to)); err != nil {
+				return err
+			}
+			move() // reads both balances, decides, and writes both
+			return nil
+		})
+	}
+	err = transfer("alice", "bob", func() {
+		err := transfer("bob", "carol", func() {})
+		fmt.Println("meanwhile, bob is taken:", errors.Is(err, dedup.ErrInFlight))
+		fmt.Println("meanwhile, carol and dave are free:", transfer("carol", "dave", func() {}))
+	})
+	fmt.Println("alice to bob:", err)
+	fmt.Println("bob to carol:", transfer("bob", "carol", func() {}))
+	// Output:
+	// meanwhile, bob is taken: true
+	// meanwhile, carol and dave are free: <nil>
+	// alice to bob: <nil>
+	// bob to carol: <nil>
 }
 
 // examplePool connects to a schema of its own on the server that make services-up starts.
