@@ -299,6 +299,11 @@ func TestJoinedClose(t *testing.T) {
 			done := make(chan error, 1)
 			go func() { done <- router.Run(context.WithoutCancel(t.Context())) }()
 			<-running
+			// The subscriber first: a Router cancels the transaction's context as well, and chance says which is faster, the rollback
+			// for that or COMMIT.
+			if err := o.sub.Close(); err != nil {
+				t.Error(err)
+			}
 			if err := router.Close(); err != nil {
 				t.Error(err)
 			}

@@ -182,6 +182,9 @@ type onceSubscriber struct {
 	message.Subscriber
 	wrap    func(topic string) wrapper
 	readers sync.WaitGroup
+
+	mu      sync.Mutex
+	cancels []context.CancelFunc
 }
 
 // SubscribeInitialize implements message.SubscribeInitializer.
@@ -194,6 +197,10 @@ func (s *onceSubscriber) SubscribeInitialize(topic string) error {
 
 // Subscribe implements message.Subscriber.
 func (s *onceSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	s.mu.Lock()
+	s.cancels = append(s.cancels, cancel)
+	s.mu.Unlock()
 	in, err := s.Subscriber.Subscribe(ctx, topic)
 	if err != nil {
 		return nil, err
@@ -227,8 +234,14 @@ func (s *onceSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *m
 	return out, nil
 }
 
-// Close implements message.Subscriber.
+// Close implements message.Subscriber. As a Router does, it ends the subscriptions' context: a subscriber of watermill-sql that
+// only closes waits for the row that another one of its group has locked, which waits, if nobody reads any more, for AckDeadline.
 func (s *onceSubscriber) Close() error {
+	s.mu.Lock() // the suite closes twice at a time, which is a race in watermill-sql's Close
+	defer s.mu.Unlock()
+	for _, cancel := range s.cancels {
+		cancel()
+	}
 	err := s.Subscriber.Close()
 	s.readers.Wait()
 	return err
