@@ -12,7 +12,8 @@
 // A message that failed is put off: a copy goes to a queue for retries, from where the server brings it back, and only
 // when the server has confirmed the copy is the original acknowledged. A crash in between leaves both, and one of them is suppressed. It comes back
 // after the delay asked for, and not after more than twice that. These queues are called <queue>.txonce.retry.<milliseconds>; there is
-// one for each doubling of the delay from a second on, made when first needed ([DeclareRetryQueues] makes them beforehand). They are quorum
+// one for each doubling of the delay from a second on, made when first needed ([DeclareRetryQueues] makes them beforehand), and they
+// stay until somebody deletes them ([RetryQueues] names them). They are quorum
 // queues that bring messages back at least once, which takes RabbitMQ 3.10: the usual way back may lose a message in a crash. Where they cannot be
 // made, and in the ten seconds after they were, what is to be retried waits in memory. So does, always, what is held up by no fault of its
 // own, such as a database that is away: that is a pause, in which no more than Prefetch messages are held.

@@ -15,6 +15,7 @@ func ExampleNewPublisher() {
 	ctx := context.Background()
 	server := rabbitmqtest.NewServer(rabbitmqtest.Config{}) // in place of rabbitmq.Dial(url, amqp.Config{})
 	conn, _ := server.Dial(ctx)
+	defer conn.Close()
 	ch, _ := conn.Channel()
 	_ = ch.ExchangeDeclare("events", "topic", true, false, false, false, nil)
 	_, _ = ch.QueueDeclare("billing", true, false, false, false, nil)

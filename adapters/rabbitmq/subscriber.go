@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -73,6 +74,7 @@ type run struct {
 	*Subscriber
 	lanes   *lanes.Lanes
 	retries *retries
+	said    sync.Once // what is allowed
 }
 
 // sessions goes from connection to connection. The first one has to succeed.

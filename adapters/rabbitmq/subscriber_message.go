@@ -46,7 +46,7 @@ func ToMessage(queue string, raw *amqp.Delivery) *consumer.Message {
 	}
 	if st != nil {
 		msg.Topic, msg.Attempt = st.key, st.attempt+earlier(raw)
-		if raw.MessageId == "" {
+		if raw.MessageId == "" && st.position != "" { // a stamp may be of anybody's making
 			msg.Position = st.position
 		}
 	}

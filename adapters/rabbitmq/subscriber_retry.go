@@ -72,6 +72,18 @@ func DeclareRetryQueues(ch Channel, queue string, longest time.Duration) error {
 	}
 }
 
+// RetryQueues names every queue in which a Subscriber of queue may put messages off, for who gives it up, with [DeclareRetryQueues]
+// or without: few of them exist. They stay on the server until somebody deletes them. Do that when no Subscriber of queue runs any more and
+// "rabbitmqctl list_queues name messages" shows none in them: what a client is told leaves out messages that are just on their way back.
+func RetryQueues(queue string) (names []string) {
+	for step := minRetryStep; ; step = retryStep(step + 1) {
+		names = append(names, retryQueue(queue, step))
+		if step >= maxRetryDelay {
+			return names
+		}
+	}
+}
+
 // putting is a delivery on its way to be put off.
 type putting struct {
 	delivery *delivery

@@ -68,6 +68,7 @@ func (r *run) open() (_ *session, err error) {
 	if err := r.cfg.checkLimit(version); err != nil {
 		return nil, final{err}
 	}
+	r.said.Do(func() { r.cfg.sayAllowed(version) })
 	s := &session{
 		run: r, conn: conn, gone: make(chan struct{}), held: map[uint64]*lanes.Delivery{},
 	}

@@ -50,6 +50,9 @@ func readStamp(raw *amqp.Delivery) (*stamp, amqp.Table) {
 		headers = amqp.Table{}
 	}
 	maps.Copy(headers, st.kept)
+	for _, name := range volatile { // a stamp may be of anybody's making
+		delete(headers, name)
+	}
 	return st, headers
 }
 

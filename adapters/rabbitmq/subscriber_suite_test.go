@@ -26,6 +26,7 @@ func subscriberFeatures(ordered bool) consumertest.Features {
 		Delay:          true,
 		CountsAttempts: !ordered, // in Ordered mode attempts are counted in memory
 		Batch:          true,
+		Fenced:         true, // delivery tags die with their channel
 	}
 }
 

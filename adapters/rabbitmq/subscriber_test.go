@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/adapters/rabbitmq/rabbitmqtest"
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/testdb"
 )
 
 // answers is a Processor that writes down what it gets, and says what it is told to.
@@ -133,7 +133,7 @@ func TestNoHotRequeue(t *testing.T) {
 		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m", Body: []byte("x"), UserId: "", CorrelationId: "c", Headers: amqp.Table{
 			"CC": []any{"elsewhere"}, "n": int64(7), "x-death": []any{amqp.Table{"queue": "before", "count": int64(3)}},
 		}})
-		time.Sleep(9 * time.Second)
+		lapse(9 * time.Second)
 		got := p.all()
 		if len(got) != 4 {
 			t.Fatalf("%d deliveries in 9 s, want 4 at 0, 2, 4 and 6 s", len(got))
@@ -191,7 +191,7 @@ func TestCopyFaults(t *testing.T) {
 				})
 				send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m"})
 				b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p})
-				time.Sleep(3 * time.Minute)
+				lapse(3 * time.Minute)
 				if n := len(p.all()); n < 3 || n > 4 {
 					t.Errorf("%d deliveries, want 3, or 4 where there are two copies", n)
 				}
@@ -225,7 +225,7 @@ func TestAckLostAfterTheCopy(t *testing.T) {
 			c, err := s.Dial(ctx)
 			return deaf{c, func() { cut.Do(s.Cut) }}, err
 		}})
-		time.Sleep(time.Minute)
+		lapse(time.Minute)
 		got := p.all()
 		if len(got) != 4 {
 			t.Fatalf("%d deliveries, want 4: two that failed, the copy, and the original again", len(got))
@@ -276,11 +276,11 @@ func TestChannelClosedInMidHandler(t *testing.T) {
 		}
 		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m"})
 		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, ConsumerTimeout: timeout, Grace: time.Second})
-		time.Sleep(timeout - time.Second)
+		lapse(timeout - time.Second)
 		if log := b.log.String(); !strings.Contains(log, "a message was received long ago") {
 			t.Errorf("nothing warns of the timeout:\n%s", log)
 		}
-		time.Sleep(time.Minute)
+		lapse(time.Minute)
 		if got := p.all(); len(got) != 2 || !cancelled.Load() || got[1].Attempt != 2 {
 			t.Errorf("%d deliveries, handler cancelled: %v; want the message again, as Attempt 2", len(got), cancelled.Load())
 		}
@@ -328,11 +328,11 @@ func TestPrefetch(t *testing.T) {
 		p := &answers{say: func(context.Context, *consumer.Message) error {
 			state, _ := s.Queue(workQueue)
 			most.Store(max(most.Load(), int64(state.Unacked)))
-			time.Sleep(time.Millisecond)
+			lapse(time.Millisecond)
 			return nil
 		}}
 		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, Prefetch: 40, Concurrency: 2, MaxBatch: 10})
-		time.Sleep(100 * time.Millisecond)
+		lapse(100 * time.Millisecond)
 		if err := b.stop(); err != nil {
 			t.Error(err)
 		}
@@ -341,7 +341,7 @@ func TestPrefetch(t *testing.T) {
 			t.Errorf("stopped after %d messages, and the queue holds %+v", done, state)
 		}
 		subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, Prefetch: 40, Concurrency: 2, MaxBatch: 10})
-		time.Sleep(10 * time.Second)
+		lapse(10 * time.Second)
 		if len(p.all()) != 1000 || most.Load() > 40 {
 			t.Errorf("%d messages handled, want each of 1000 once; %d held at once, want 40 at the most", len(p.all()), most.Load())
 		}
@@ -388,7 +388,7 @@ func TestServerSaysNo(t *testing.T) {
 				test.cfg.Processor = &answers{}
 				b := subscribe(t, s, test.cfg)
 				if test.then != nil {
-					time.Sleep(time.Second)
+					lapse(time.Second)
 					test.then(s)
 				}
 				<-b.done
@@ -418,7 +418,7 @@ func TestWithoutRetryQueues(t *testing.T) {
 		}
 		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m"})
 		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p})
-		time.Sleep(10 * time.Minute)
+		lapse(10 * time.Minute)
 		if got := p.all(); len(got) != 5 || got[4].Attempt != 5 {
 			t.Errorf("%d deliveries, want 5 that are counted", len(got))
 		}
@@ -453,7 +453,7 @@ func TestNewRetryQueueRests(t *testing.T) {
 		}}
 		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m"})
 		subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p})
-		time.Sleep(time.Minute)
+		lapse(time.Minute)
 		if len(p.all()) != 20 || first.Load() < int64(10*time.Second) {
 			t.Errorf("%d deliveries, want 20; the queue was used after %v, want 10 s at the least", len(p.all()), time.Duration(first.Load()))
 		}
@@ -507,8 +507,8 @@ func TestSubscriberConfig(t *testing.T) {
 
 type windowed struct{}
 
-func (windowed) Window() time.Duration                                  { return time.Hour }
-func (windowed) Process(context.Context, *consumer.Message) error       { return nil }
+func (windowed) Window() time.Duration                                     { return time.Hour }
+func (windowed) Process(context.Context, *consumer.Message) error          { return nil }
 func (windowed) ProcessBatch(context.Context, []*consumer.Message) []error { return nil }
 
 // TestToMessage is about headers of every type, and stamps that nobody of us has written.
@@ -531,7 +531,7 @@ func TestToMessage(t *testing.T) {
 			"table": `{"a":{},"b":[1,"x",{"base64":"/w=="},"+Inf",null]}`,
 		},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, stamp := range []any{nil, "no table", amqp.Table{}, amqp.Table{"attempt": "x", "kept": int64(1), "position": []any{}}, amqp.Table{"attempt": int64(-5)}} {
@@ -546,28 +546,88 @@ func TestToMessage(t *testing.T) {
 	}
 }
 
-// TestNoPermission is about a real server's answers.
-func TestNoPermission(t *testing.T) {
+// TestAllowedIsSaid: what is allowed although it can lose messages or effects is said once in a Run, and what is not, never.
+func TestAllowedIsSaid(t *testing.T) {
 	t.Parallel()
-	own := testdb.StartRabbitMQ(t)
-	own.Ctl(t, "add_user", "poor", "secret")
-	own.Ctl(t, "set_permissions", "poor", "^$", "^$", "^$")
-	queue := testdb.Queue(t, own.URL, nil)
-	poor := strings.Replace(own.URL, "guest:guest", "poor:secret", 1)
-	for name, test := range map[string]struct{ url, queue, want string }{
-		"permission": {poor, queue, "grant this user"},
-		"password":   {strings.Replace(own.URL, "guest:guest", "guest:wrong", 1), queue, "does not accept this user"},
-		"queue":      {own.URL, "nowhere", "set Declare, or create it"},
-		"vhost":      {own.URL + "nowhere", queue, "virtual host"},
+	allow := []rabbitmq.Allowance{rabbitmq.AllowDeliveryLimit, rabbitmq.AllowShortWindow}
+	const limit, window = "allowed_by=AllowDeliveryLimit", "allowed_by=AllowShortWindow"
+	for name, test := range map[string]struct {
+		spec          rabbitmq.QueueSpec
+		limit, window int
+	}{
+		"neither": {},
+		"limit":   {spec: rabbitmq.QueueSpec{Quorum: true, DeliveryLimit: 5}, limit: 1},
+		"window":  {spec: rabbitmq.QueueSpec{MessageTTL: 2 * time.Hour}, window: 1},
 	} {
-		s, err := rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{
-			Dial: rabbitmq.Dial(test.url, amqp.Config{}), Queue: test.queue, Processor: &answers{}, Logger: testLog(t),
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := fake(t, rabbitmqtest.Config{})
+				b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: windowed{}, Spec: test.spec, Allow: allow})
+				lapse(time.Second)
+				s.Cut()
+				lapse(time.Minute)
+				if err := b.stop(); err != nil {
+					t.Error(err)
+				}
+				if log := b.log.String(); strings.Count(log, limit) != test.limit || strings.Count(log, window) != test.window {
+					t.Errorf("want %d warnings of a limit and %d of a window:\n%s", test.limit, test.window, log)
+				}
+			})
 		})
-		if err != nil {
-			t.Fatal(err)
+	}
+}
+
+// TestRetryQueueDeleted: a copy that no queue takes is none, and its original stays.
+func TestRetryQueueDeleted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := fake(t, rabbitmqtest.Config{})
+		p := &answers{say: func(_ context.Context, m *consumer.Message) error {
+			if m.Attempt < 3 {
+				return &consumer.RetryError{Err: errors.New("not yet"), After: time.Second}
+			}
+			return nil
+		}}
+		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p})
+		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "before"})
+		lapse(10 * time.Second)
+		if n := len(p.all()); n != 3 {
+			t.Fatalf("%d deliveries, want 3: the Subscriber has to know the queue for retries", n)
 		}
-		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: Run = %v; want %q", name, err, test.want)
+		s.DeleteQueue(rabbitmq.RetryQueues(workQueue)[0])
+		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "after"})
+		lapse(time.Minute)
+		done := false
+		for _, m := range p.all() {
+			done = done || m.ID == "after" && m.Attempt >= 3
 		}
+		if !done || !strings.Contains(b.log.String(), "no queue took the copy") {
+			t.Errorf("handled to its end: %v; the log:\n%s", done, b.log)
+		}
+		if _, there := s.Queue(rabbitmq.RetryQueues(workQueue)[0]); !there {
+			t.Error("the queue for retries was not made again")
+		}
+		if err := b.stop(); err != nil {
+			t.Error(err)
+		}
+		nothingLeft(t, s)
+	})
+}
+
+// TestRetryQueues: every queue that can come to be is named.
+func TestRetryQueues(t *testing.T) {
+	s := rabbitmqtest.NewServer(rabbitmqtest.Config{})
+	names := rabbitmq.RetryQueues(workQueue)
+	onChannel(t, s.Dial, func(ch rabbitmq.Channel) error {
+		return rabbitmq.DeclareRetryQueues(ch, workQueue, 365*24*time.Hour)
+	})
+	for _, name := range names {
+		if _, there := s.Queue(name); !there {
+			t.Errorf("%s is named, and never made", name)
+		}
+		s.DeleteQueue(name)
+	}
+	if len(names) != 23 || names[0] != "work.txonce.retry.1000" || names[22] != "work.txonce.retry.2147483647" {
+		t.Errorf("%d names, from %s to %s", len(names), names[0], names[len(names)-1])
 	}
 }

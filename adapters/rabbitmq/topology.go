@@ -56,11 +56,12 @@ const NoDeliveryLimit = -1
 const defaultLimit = 20
 
 func (q QueueSpec) check() error {
+	const field = "Args"
 	for _, arg := range []string{
 		"x-queue-type", "x-delivery-limit", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-message-ttl", "x-single-active-consumer",
 	} {
 		if _, set := q.Args[arg]; set {
-			return fmt.Errorf("Args has %s, for which there is a field", arg)
+			return fmt.Errorf("%s has %s, for which there is a field", field, arg)
 		}
 	}
 	switch {
@@ -72,7 +73,7 @@ func (q QueueSpec) check() error {
 		return fmt.Errorf("MessageTTL is %v; want at most %v", q.MessageTTL, math.MaxInt32*time.Millisecond)
 	}
 	if err := q.Args.Validate(); err != nil {
-		return fmt.Errorf("Args: %w", err)
+		return fmt.Errorf("%s: %w", field, err)
 	}
 	return nil
 }
@@ -120,23 +121,52 @@ func major(version string) int {
 
 // checkLimit refuses a queue that drops messages behind our back.
 func (c *SubscriberConfig) checkLimit(version string) error {
-	limit := c.Spec.limit(version)
-	if limit == 0 || c.Spec.DeadLetters != nil || slices.Contains(c.Allow, AllowDeliveryLimit) {
+	err := c.drops(version)
+	if err == nil || slices.Contains(c.Allow, AllowDeliveryLimit) {
 		return nil
 	}
-	return fmt.Errorf("rabbitmq: queue %s drops a message that was delivered more than %d times, also when that was nobody's fault; "+
-		"give it a dead letter exchange (Spec.DeadLetters), or no limit (Spec.DeliveryLimit = rabbitmq.NoDeliveryLimit), "+
-		"or allow it with rabbitmq.%s", c.Queue, limit, AllowDeliveryLimit)
+	return fmt.Errorf("%w; give it a dead letter exchange (Spec.DeadLetters), or no limit (Spec.DeliveryLimit = rabbitmq.NoDeliveryLimit), "+
+		"or allow it with rabbitmq.%s", err, AllowDeliveryLimit)
+}
+
+// drops says that the queue drops messages, if it does at a server of this version.
+func (c *SubscriberConfig) drops(version string) error {
+	limit := c.Spec.limit(version)
+	if limit == 0 || c.Spec.DeadLetters != nil {
+		return nil
+	}
+	return fmt.Errorf("rabbitmq: queue %s drops a message that was delivered more than %d times, also when that was nobody's fault", c.Queue, limit)
 }
 
 // checkWindow refuses a Processor that forgets keys sooner than the queue forgets messages, where that is known.
 func (c *SubscriberConfig) checkWindow() error {
-	windowed, ok := c.Processor.(consumer.Windowed)
-	if !ok || windowed.Window() >= c.Spec.MessageTTL || slices.Contains(c.Allow, AllowShortWindow) {
+	err := c.forgets()
+	if err == nil || slices.Contains(c.Allow, AllowShortWindow) {
 		return nil
 	}
-	return fmt.Errorf("rabbitmq: queue %s keeps messages for up to %v (Spec.MessageTTL), the Processor remembers keys for %v; "+
-		"set its Window to %v, or allow it with rabbitmq.%s", c.Queue, c.Spec.MessageTTL, windowed.Window(), c.Spec.MessageTTL, AllowShortWindow)
+	return fmt.Errorf("%w; set its Window to %v, or allow it with rabbitmq.%s", err, c.Spec.MessageTTL, AllowShortWindow)
+}
+
+// forgets says that the Processor forgets keys too soon, if it does.
+func (c *SubscriberConfig) forgets() error {
+	windowed, ok := c.Processor.(consumer.Windowed)
+	if !ok || windowed.Window() >= c.Spec.MessageTTL {
+		return nil
+	}
+	return fmt.Errorf("rabbitmq: queue %s keeps messages for up to %v (Spec.MessageTTL), the Processor remembers keys for %v",
+		c.Queue, c.Spec.MessageTTL, windowed.Window())
+}
+
+// sayAllowed warns of what would be refused if it were not allowed.
+func (c *SubscriberConfig) sayAllowed(version string) {
+	for _, allowed := range []struct {
+		by  Allowance
+		err error
+	}{{AllowDeliveryLimit, c.drops(version)}, {AllowShortWindow, c.forgets()}} {
+		if allowed.err != nil {
+			c.Logger.Warn("rabbitmq: this can lose messages or park them, and is allowed", "allowed_by", allowed.by, "danger", allowed.err)
+		}
+	}
 }
 
 // declare makes the queue as the SubscriberConfig says, or looks whether it is there.

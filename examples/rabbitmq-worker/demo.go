@@ -18,11 +18,11 @@ import (
 type demo struct {
 	name string
 	pool *pgxpool.Pool
-	conn rabbitmq.Connection
-	ch   rabbitmq.Channel
+	conn *amqp.Connection
+	ch   *amqp.Channel
 }
 
-func open(ctx context.Context, dial rabbitmq.Dialer, database, name string) (_ *demo, err error) {
+func open(ctx context.Context, url, database, name string) (_ *demo, err error) {
 	cfg, err := pgxpool.ParseConfig(database)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func open(ctx context.Context, dial rabbitmq.Dialer, database, name string) (_ *
 	if _, err := d.pool.Exec(ctx, `CREATE TABLE IF NOT EXISTS charges (order_id text, cents int)`); err != nil {
 		return nil, err
 	}
-	if d.conn, err = dial(ctx); err != nil {
+	if d.conn, err = amqp.Dial(url); err != nil {
 		return nil, fmt.Errorf("is RabbitMQ there? make services-up starts one: %w", err)
 	}
 	if d.ch, err = d.conn.Channel(); err != nil {
@@ -62,6 +62,16 @@ func (d *demo) close() {
 		_ = d.conn.CloseDeadline(time.Now().Add(time.Second))
 	}
 	d.pool.Close()
+}
+
+// tidy deletes the queues that the worker has made for retries. All is charged, so nothing can be in them.
+func (d *demo) tidy() error {
+	for _, queue := range rabbitmq.RetryQueues(d.name + "-orders") {
+		if _, err := d.ch.QueueDelete(queue, false, false, false); err != nil { // it is no error that there is none
+			return err
+		}
+	}
+	return nil
 }
 
 // send orders everything twice, as a producer does that has lost an answer.

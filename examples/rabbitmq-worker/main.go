@@ -39,18 +39,19 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, rabbitmq.Dial(*url, amqp.Config{}), *database, *name, *orders); err != nil {
+	if err := run(ctx, *url, *database, *name, *orders); err != nil {
 		log.Fatal(err)
 	}
 }
 
 // run sends orders and works until all are charged and announced, or ctx ends.
-func run(ctx context.Context, dial rabbitmq.Dialer, database, name string, orders int) error {
-	d, err := open(ctx, dial, database, name)
+func run(ctx context.Context, url, database, name string, orders int) error {
+	d, err := open(ctx, url, database, name)
 	if err != nil {
 		return err
 	}
 	defer d.close()
+	dial := rabbitmq.Dial(url, amqp.Config{})
 	publisher, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{Dial: dial}) // a topic is a queue
 	if err != nil {
 		return err
@@ -59,12 +60,16 @@ func run(ctx context.Context, dial rabbitmq.Dialer, database, name string, order
 	if err := d.send(ctx, publisher, orders); err != nil {
 		return err
 	}
+	charged := false
 	ctx, done := context.WithCancel(ctx)
 	defer done()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return work(ctx, d.pool, dial, publisher, name+"-orders", name+"-charged") })
-	g.Go(func() error { return d.watch(ctx, orders, done) }) // a real worker runs until SIGTERM
-	return g.Wait()
+	g.Go(func() error { return d.watch(ctx, orders, func() { charged = true; done() }) }) // a real worker runs until SIGTERM
+	if err := g.Wait(); err != nil || !charged {
+		return err
+	}
+	return d.tidy()
 }
 
 // work is the part to copy: it charges what is in the queue orders, once each, and announces each charge in charged.

@@ -1,0 +1,120 @@
+package rabbitmq_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/txonce/txonce/adapters/rabbitmq"
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/testdb"
+)
+
+// TestOwnServer is about answers of a real server that a shared one cannot be asked for.
+func TestOwnServer(t *testing.T) {
+	t.Parallel()
+	const timeout = 3 * time.Second
+	own := testdb.StartRabbitMQ(t, "consumer_timeout = 3000", "channel_tick_interval = 500") // it looks once a minute otherwise
+	t.Run("says no", func(t *testing.T) {
+		own.Ctl(t, "add_user", "poor", "secret")
+		own.Ctl(t, "set_permissions", "poor", "^$", "^$", "^$")
+		queue := testdb.Queue(t, own.URL, nil)
+		for name, test := range map[string]struct{ url, queue, want string }{
+			"permission": {strings.Replace(own.URL, "guest:guest", "poor:secret", 1), queue, "grant this user"},
+			"password":   {strings.Replace(own.URL, "guest:guest", "guest:wrong", 1), queue, "does not accept this user"},
+			"queue":      {own.URL, "nowhere", "set Declare, or create it"},
+			"vhost":      {own.URL + "nowhere", queue, "virtual host"},
+		} {
+			s := ownSubscriber(t, rabbitmq.SubscriberConfig{Dial: rabbitmq.Dial(test.url, amqp.Config{}), Queue: test.queue, Processor: &answers{}})
+			if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: Run = %v; want %q", name, err, test.want)
+			}
+		}
+	})
+	for kind, args := range map[string]amqp.Table{"classic": nil, "quorum": {"x-queue-type": "quorum"}} {
+		t.Run("a "+kind+" queue is deleted", func(t *testing.T) {
+			queue := testdb.Queue(t, own.URL, args)
+			consuming := make(chan struct{}, 8)
+			s := ownSubscriber(t, rabbitmq.SubscriberConfig{
+				Dial: dialer(own.URL), Queue: queue, Processor: &answers{}, Trace: &rabbitmq.Trace{Consuming: func() { consuming <- struct{}{} }},
+			})
+			result := make(chan error, 1)
+			go func() { result <- s.Run(t.Context()) }()
+			<-consuming
+			deleteQueue(t, own.URL, queue)
+			if err := <-result; err == nil || !strings.Contains(err.Error(), "does not exist, or was deleted") {
+				t.Errorf("Run = %v; want that the queue was deleted", err)
+			}
+		})
+		t.Run("the "+kind+" consumer timeout", func(t *testing.T) {
+			queue := testdb.Queue(t, own.URL, args)
+			send(t, dialer(own.URL), queue, amqp.Publishing{MessageId: "m"})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var cancelled atomic.Bool
+			p := &answers{}
+			p.say = func(ctx context.Context, _ *consumer.Message) error {
+				if len(p.all()) > 1 {
+					return nil
+				}
+				<-ctx.Done()
+				cancelled.Store(true)
+				return nil // too late: this must acknowledge nothing
+			}
+			acked := make(chan int, 8)
+			s := ownSubscriber(t, rabbitmq.SubscriberConfig{
+				Dial: dialer(own.URL), Queue: queue, Processor: p, ConsumerTimeout: timeout, Grace: time.Second,
+				Trace: &rabbitmq.Trace{Acked: func(m *consumer.Message) { acked <- m.Attempt }},
+			})
+			result := make(chan error, 1)
+			go func() { result <- s.Run(ctx) }()
+			select {
+			case attempt := <-acked:
+				if attempt != 2 || !cancelled.Load() {
+					t.Errorf("attempt %d was acknowledged, the first one's handler cancelled: %v; want the second one's, and true", attempt, cancelled.Load())
+				}
+			case err := <-result:
+				t.Fatalf("Run = %v; want it to go on", err)
+			case <-time.After(time.Minute):
+				t.Fatal("not delivered again within a minute")
+			}
+			cancel()
+			if err := <-result; err != nil {
+				t.Error(err)
+			}
+			if n := testdb.Ready(t, own.URL, queue); n != 0 || len(p.all()) != 2 {
+				t.Errorf("%d messages left after %d deliveries, want 0 after 2", n, len(p.all()))
+			}
+		})
+	}
+}
+
+func ownSubscriber(t *testing.T, cfg rabbitmq.SubscriberConfig) *rabbitmq.Subscriber {
+	t.Helper()
+	cfg.Logger = testLog(t)
+	s, err := rabbitmq.NewSubscriber(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func deleteQueue(t *testing.T, url, queue string) {
+	t.Helper()
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDelete(queue, false, false, false); err != nil {
+		t.Fatal(err)
+	}
+}
