@@ -39,17 +39,18 @@ const (
 type holds struct {
 	mu      sync.Mutex
 	all     map[*holding]struct{}
-	orphans map[string]int // by message: lost, and its handler has not returned
+	unended map[string]int // by message: taken and not settled, also what is lost and still being handled
 }
 
 func (hs *holds) add(added []*holding) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	if hs.all == nil {
-		hs.all = map[*holding]struct{}{}
+		hs.all, hs.unended = map[*holding]struct{}{}, map[string]int{}
 	}
 	for _, h := range added {
 		hs.all[h] = struct{}{}
+		hs.unended[h.id]++
 	}
 }
 
@@ -65,10 +66,10 @@ func (hs *holds) settle(h *holding) (was bool, beat <-chan struct{}) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	delete(hs.all, h)
+	if hs.unended[h.id]--; hs.unended[h.id] <= 0 {
+		delete(hs.unended, h.id)
+	}
 	if h.state != held {
-		if hs.orphans[h.id]--; hs.orphans[h.id] <= 0 {
-			delete(hs.orphans, h.id)
-		}
 		return false, nil
 	}
 	h.state = settled
@@ -91,17 +92,14 @@ func (hs *holds) lose(all []*holding) (gone []*holding) {
 func (hs *holds) gone(h *holding) {
 	h.state = lost
 	delete(hs.all, h)
-	if hs.orphans == nil {
-		hs.orphans = map[string]int{}
-	}
-	hs.orphans[h.id]++
 }
 
-// orphaned reports whether a handler of this process is at work on an earlier delivery of h's message, which was lost.
-func (hs *holds) orphaned(h *holding) bool {
+// has reports whether this process has a delivery of that message already. SQS has given up on that one, or else it would not have
+// delivered the message again: whoever handles it may not have noticed yet, or may go on although it is cancelled.
+func (hs *holds) has(id string) bool {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	return hs.orphans[h.id] > 0
+	return hs.unended[id] > 0
 }
 
 // due returns what needs a sign of life now, and marks it; and gives up what was held too long already. wake is when to look again.

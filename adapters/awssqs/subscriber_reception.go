@@ -135,7 +135,9 @@ func (r *reception) ask(n int, token string) ([]types.Message, error) {
 	return out.Messages, nil
 }
 
-// take holds what was received, and hands it on.
+// take holds what was received, and hands it on. What this process has already is not for it: kept here it would wait for the other
+// delivery, for as long as that takes, and no other process could do better. It goes back, each time for longer, and so does
+// what stands behind it in its group.
 func (r *reception) take(got []types.Message) {
 	if len(got) == 0 {
 		return
@@ -143,6 +145,7 @@ func (r *reception) take(got []types.Message) {
 	now := time.Now()
 	var taken []*holding
 	var ds []*lanes.Delivery
+	again := map[string]*consumer.RetryError{}
 	for _, raw := range got {
 		h := &holding{receipt: value(raw.ReceiptHandle), id: value(raw.MessageId), until: now.Add(r.queue.visibility), beaten: now}
 		h.end = now.Add(maxInFlight - r.cfg.WaitTime - answerWithin) // SQS counts from its own receive, at the earliest when we asked
@@ -162,11 +165,27 @@ func (r *reception) take(got []types.Message) {
 			}
 			msg.Key, h.delivery.Key = key, key
 		}
+		behind := again[h.delivery.Key]
+		if twice := r.holds.has(h.id); twice || r.fifo && behind != nil {
+			if behind == nil {
+				behind = &consumer.RetryError{Err: errTwice, After: time.Duration(r.excused.of(h.id)+1) * r.queue.visibility / 2, Blameless: true}
+			}
+			if r.fifo {
+				again[h.delivery.Key] = behind
+			}
+			if twice {
+				r.log.Warn("awssqs: SQS delivers a message again that this process is still busy with; it goes back", "position", msg.Position, "for", behind.After)
+			}
+			r.holds.add([]*holding{h})
+			r.settle(h.delivery, behind)
+			continue
+		}
 		if f := r.cfg.Trace.Received; f != nil {
 			f(msg)
 		}
 		taken, ds = append(taken, h), append(ds, h.delivery)
 	}
+	r.flush()
 	r.holds.add(taken)
 	r.lanes.Add(ds...)
 	for _, h := range taken {
@@ -175,6 +194,8 @@ func (r *reception) take(got []types.Message) {
 		}
 	}
 }
+
+var errTwice = errors.New("this process is still busy with an earlier delivery of the message")
 
 // orderBy is the user's function, which may panic.
 func (r *reception) orderBy(msg *consumer.Message) (key string, err error) {

@@ -23,11 +23,10 @@ type answer struct {
 	beat  <-chan struct{} // closed when no sign of life is on its way; nil: none is
 }
 
-// keep has deferrals that are nobody's fault wait here, with signs of life: given back to SQS each would count as a receive. But
-// while a handler of this process goes on with what it has lost, another process may do better.
+// keep has deferrals that are nobody's fault wait here, with signs of life: given back to SQS each would count as a receive.
 func (r *reception) keep(d *lanes.Delivery, retry *consumer.RetryError) bool {
 	h := d.Raw.(*holding)
-	return retry.Blameless && retry.After <= keepAtMost && !r.holds.orphaned(h) && time.Now().Add(retry.After+r.queue.visibility).Before(h.end)
+	return retry.Blameless && retry.After <= keepAtMost && time.Now().Add(retry.After+r.queue.visibility).Before(h.end)
 }
 
 // settle takes the answer for a message. flush follows.

@@ -31,6 +31,7 @@ func subscriberFeatures(fifo bool) consumertest.Features {
 		Delay:          true, // through the visibility timeout
 		CountsAttempts: true, // SQS counts deliveries
 		Batch:          true,
+		Fenced:         fifo, // on a standard queue AWS may accept the deletion by a receipt handle that is not the newest
 	}
 }
 

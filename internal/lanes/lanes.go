@@ -223,18 +223,25 @@ func (l *Lanes) Add(ds ...*Delivery) {
 func (l *Lanes) Lose(d *Delivery) {
 	l.mu.Lock()
 	switch d.state {
-	case inWork:
-		d.lost = true
-		d.batch.cancel(ErrLost)
-		l.mu.Unlock()
 	case unknown:
 		l.mu.Unlock()
+	case inWork: // its handler may go on for long: the broker may deliver nothing of the key while we have what is behind it
+		d.lost = true
+		d.batch.cancel(ErrLost)
+		behind := l.behind(d)
+		l.mu.Unlock()
+		l.settle(settlements(behind, behindLost))
 	case waiting:
-		behind := l.takeOut(func(w *Delivery) bool { return w != d && w.Key != "" && w.Key == d.Key && w.number > d.number })
+		behind := l.behind(d)
 		l.takeOut(func(w *Delivery) bool { return w == d })
 		l.mu.Unlock()
 		l.settle(append([]settlement{{d, ErrLost}}, settlements(behind, behindLost)...))
 	}
+}
+
+// behind takes out what waits behind d.
+func (l *Lanes) behind(d *Delivery) []*Delivery {
+	return l.takeOut(func(w *Delivery) bool { return w != d && w.Key != "" && w.Key == d.Key && w.number > d.number })
 }
 
 var (

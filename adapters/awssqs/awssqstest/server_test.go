@@ -178,7 +178,7 @@ func TestOutages(t *testing.T) {
 		}
 
 		s.Deny("SendMessageBatch")
-		if got := w.send("c", "", "") + w.receive(1); got != "AccessDenied[b 1]" {
+		if got := w.send("c", "", "") + w.receive(1); got != "AccessDenied[a 2,b 1]" {
 			t.Errorf("one operation is denied: %s", got)
 		}
 		s.Deny()
