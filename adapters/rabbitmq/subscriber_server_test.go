@@ -18,7 +18,8 @@ import (
 func TestOwnServer(t *testing.T) {
 	t.Parallel()
 	const timeout = 3 * time.Second
-	own := testdb.StartRabbitMQ(t, "consumer_timeout = 3000", "channel_tick_interval = 500") // it looks once a minute otherwise
+	own := testdb.StartRabbitMQ(t, "consumer_timeout = 3000")
+	own.Ctl(t, "eval", "application:set_env(rabbit, channel_tick_interval, 500).") // it looks once a minute otherwise
 	t.Run("says no", func(t *testing.T) {
 		own.Ctl(t, "add_user", "poor", "secret")
 		own.Ctl(t, "set_permissions", "poor", "^$", "^$", "^$")

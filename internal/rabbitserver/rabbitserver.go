@@ -72,6 +72,7 @@ func (s Server) command(words ...string) []string {
 		"RABBITMQ_MNESIA_BASE=" + s.file("data"),
 		"RABBITMQ_LOG_BASE=" + s.file("logs"),
 		"RABBITMQ_LOGS=-",
+		"ERL_CRASH_DUMP=" + s.file("erl_crash.dump"), // or it lies where a test runs
 		"RABBITMQ_CONFIG_FILE=" + s.file("rabbitmq.conf"),
 		"RABBITMQ_ENABLED_PLUGINS_FILE=" + s.file("enabled_plugins"),
 		"RABBITMQ_PID_FILE=" + s.file("node.pid"),
