@@ -18,8 +18,11 @@ func FuzzToMessage(f *testing.F) {
 	f.Add("i", "k", "user-id", "guest", []byte{0}, int64(0), false)
 	f.Fuzz(func(t *testing.T, id, key, name, text string, bytes []byte, n int64, again bool) {
 		for _, v := range []any{
-			text, bytes, n, int32(n), n > 0, nil, float64(n) / 3, time.Unix(n%1e9, 0), amqp.Decimal{Scale: uint8(n), Value: int32(n)},
-			amqp.Table{name: text, "n": n}, []any{text, bytes, n, nil, amqp.Table{name: bytes}}, amqp.Table{"attempt": n, "kept": amqp.Table{name: text}},
+			text, bytes, n, int32(n), n > 0, nil, float64(n) / 3, time.Unix(n%1e9, 0),
+			amqp.Decimal{Scale: uint8(n), Value: int32(n)},
+			amqp.Table{name: text, "n": n},
+			[]any{text, bytes, n, nil, amqp.Table{name: bytes}},
+			amqp.Table{"attempt": n, "kept": amqp.Table{name: text}},
 		} {
 			raw := &amqp.Delivery{
 				MessageId: id, RoutingKey: key, Headers: amqp.Table{name: v, HeaderKey: bytes, "x-death": []any{text}}, UserId: text, Type: text,
