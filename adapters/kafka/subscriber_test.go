@@ -17,6 +17,7 @@ import (
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/internal/features"
 	"github.com/txonce/txonce/internal/testdb"
 )
 
@@ -42,7 +43,7 @@ func TestSubscriber(t *testing.T) {
 				for name, concurrency := range map[string]int{p.name: 1, p.name + ", 8 side by side": 8} {
 					t.Run(name, func(t *testing.T) {
 						t.Parallel()
-						features := subscriberFeatures()
+						features := features.Kafka.Features
 						features.DoesNotApply = c.missing
 						consumertest.TestSubscriber(t, features, func(t *testing.T) consumertest.Broker {
 							b := newSuiteBroker(t, open(t), p.strategy())
@@ -53,16 +54,6 @@ func TestSubscriber(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func subscriberFeatures() consumertest.Features {
-	return consumertest.Features{
-		Ordered: true,
-		Delay:   true, // a message that is to be retried waits in memory
-		Batch:   true,
-		Fenced:  true, // by the generation of the group
-		// Not CountsAttempts: Kafka does not count deliveries.
 	}
 }
 

@@ -63,4 +63,18 @@ func TestDemoSurvivesItsBroker(t *testing.T) {
 		}, args...)
 		r.check(t, 4000)
 	})
+	t.Run("sqs", func(t *testing.T) {
+		if why := testdb.NoOwnElasticMQ(); why != "" {
+			t.Fatal(why)
+		}
+		server := testdb.StartElasticMQ(t)
+		args := slices.Concat([]string{"-broker", "sqs", "-sqs", server.Endpoint, "-messages", "4000"}, addresses(t, "kfake", "pgx")[2:])
+		r := runDemoDuring(t, func() {
+			server.Stop() // kindly: ElasticMQ writes messages to its disk after it has confirmed them
+			if err := server.Start(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}, args...)
+		r.check(t, 4000)
+	})
 }

@@ -157,7 +157,7 @@ type poll struct {
 func (s *supervisor) ask(ctx context.Context, to chan<- poll) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	failures := 0
+	var failing time.Time // since when; zero: it is not
 	for {
 		select {
 		case <-ctx.Done():
@@ -169,12 +169,13 @@ func (s *supervisor) ask(ctx context.Context, to chan<- poll) {
 		if err == nil && slices.Equal(ends, s.broker.Ends()) {
 			pending, err = s.pending(ctx)
 		}
-		if err != nil {
-			if failures++; failures < 50 {
-				continue // the group's coordinator may be busy
-			}
-		} else {
-			failures = 0
+		if err == nil {
+			failing = time.Time{}
+		} else if failing.IsZero() {
+			failing = time.Now()
+		}
+		if err != nil && time.Since(failing) < patience {
+			continue // the broker may be restarting
 		}
 		select {
 		case to <- poll{ends, pending, err}:

@@ -53,6 +53,7 @@ var rows = []row{
 	// Programs and what only tests import may use everything; nothing imports them, since no other row allows it.
 	{"cmd/...", []string{"..."}},
 	{"examples/...", []string{"..."}},
+	{"internal/features", []string{"..."}},
 	{"internal/mutants/...", []string{"..."}},
 	{"internal/rabbitserver", nil},
 	{"internal/relaychaos", []string{"..."}},
