@@ -1,5 +1,33 @@
 // Package awssqs receives from Amazon SQS and sends to it, on aws-sdk-go-v2.
 //
+// # Receiving
+//
+// A [Subscriber] deletes a message when its Processor has handled it, which for a Consumer is after the commit. Until then SQS has it.
+//
+//   - A crash before the commit: no effect has happened. SQS delivers the message again once its visibility timeout has run out, so
+//     a crash delays what the process held by that long.
+//   - A crash after the commit and before the deletion: the message comes again, is a duplicate, and is deleted as one.
+//   - A process that stalls for longer than the visibility timeout, or cannot reach SQS for that long, has lost what it held: the
+//     handlers are cancelled, and nothing of theirs is deleted or put off. One that commits all the same makes the other
+//     delivery a duplicate. On a FIFO queue SQS refuses late deletions as well.
+//   - A stop: what waits is given back at once, and handlers have Grace.
+//
+// While a message is held its visibility timeout is renewed every quarter of it, so that it may be short: it bounds the delay of a
+// crash, not the time of a handler. SQS lets nobody hold a message for more than 12 hours.
+//
+// A message that this process is still busy with may be delivered to it again, when it was lost. It goes back to SQS, for half a
+// visibility timeout and each time half of one longer, since somebody else may be able to handle it.
+//
+// A standard queue has no order, and OrderBy gives it none: it only keeps two messages of a key from running side by side in one
+// process. A FIFO queue is handled in order per message group, and a failure holds back its group, not others.
+//
+// Attempts are counted by SQS, which also counts stops, crashes and lost answers. A redrive policy would therefore take away messages
+// that were never given up on: a maxReceiveCount of less than [MinReceives] is refused. No redrive policy is needed, since a
+// Consumer parks what it gives up on. A Processor that remembers keys for less time than the queue keeps messages is refused too.
+//
+// The client needs sqs:GetQueueAttributes, sqs:ReceiveMessage, sqs:ChangeMessageVisibility and sqs:DeleteMessage on the queue, and
+// sqs:GetQueueUrl where SubscriberConfig.Queue is a name.
+//
 // # Sending
 //
 // A message counts as published when SQS has named it among what it has taken. What it has not named by the end of the call is an

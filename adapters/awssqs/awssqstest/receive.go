@@ -219,8 +219,10 @@ func (q *queue) delivery(m *message, in *sqs.ReceiveMessageInput) types.Message 
 		types.MessageSystemAttributeNameAWSTraceHeader:                   m.trace,
 		types.MessageSystemAttributeNameDeadLetterQueueSourceArn:         m.source,
 	} {
-		asked := slices.Contains(in.MessageSystemAttributeNames, name) || slices.Contains(in.MessageSystemAttributeNames, types.MessageSystemAttributeNameAll) ||
-			slices.Contains(in.AttributeNames, types.QueueAttributeName(name)) || slices.Contains(in.AttributeNames, types.QueueAttributeNameAll)
+		asked := slices.Contains(in.MessageSystemAttributeNames, name) || slices.Contains(in.MessageSystemAttributeNames, types.MessageSystemAttributeNameAll)
+		if old := in.AttributeNames; !asked { //nolint:staticcheck // deprecated, and SQS still takes it
+			asked = slices.Contains(old, types.QueueAttributeName(name)) || slices.Contains(old, types.QueueAttributeNameAll)
+		}
 		if asked && value != "" {
 			if d.Attributes == nil {
 				d.Attributes = make(map[string]string)
