@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -125,58 +126,75 @@ func (b *sqsBroker) left(ctx context.Context, url string) (left int64, err error
 // Ends implements broker.
 func (b *sqsBroker) Ends() []int64 { return []int64{b.total} }
 
-// Events receives and deletes until nothing is left.
+// Events receives and deletes until nothing is left, and then tells of everything in the order in which the queue took it in: an
+// ElasticMQ that keeps its messages on disk was seen to deliver those of a group in another one.
 func (b *sqsBroker) Events(ctx context.Context, take func(id, customer string, payload []byte)) error {
+	var all []types.Message
 	for {
-		if err := b.someEvents(ctx, take); err != nil {
+		some, err := b.someEvents(ctx)
+		if err != nil {
 			return fmt.Errorf("read the events: %w", err)
 		}
+		all = append(all, some...)
 		if left, err := b.left(ctx, b.urls[1]); err != nil || left == 0 {
-			return err
+			if err != nil {
+				return fmt.Errorf("count the events that are left: %w", err)
+			}
+			break
 		}
 	}
+	number := func(m types.Message, name types.MessageSystemAttributeName) int64 {
+		n, _ := strconv.ParseInt(m.Attributes[string(name)], 10, 64) // SQS's own has 20 digits, and times that differ
+		return n
+	}
+	slices.SortStableFunc(all, func(m, n types.Message) int {
+		return cmp.Or(
+			cmp.Compare(number(m, types.MessageSystemAttributeNameSentTimestamp), number(n, types.MessageSystemAttributeNameSentTimestamp)),
+			cmp.Compare(number(m, types.MessageSystemAttributeNameSequenceNumber), number(n, types.MessageSystemAttributeNameSequenceNumber)))
+	})
+	for _, m := range all {
+		take(aws.ToString(m.MessageAttributes[outbox.HeaderID].StringValue), m.Attributes["MessageGroupId"], []byte(aws.ToString(m.Body)))
+	}
+	return nil
 }
 
-// someEvents reads what can be received now. Of a customer whose message is not deleted yet nothing more comes, so several
-// readers keep the order.
-func (b *sqsBroker) someEvents(ctx context.Context, take func(id, customer string, payload []byte)) error {
+// someEvents reads what can be received now. Several readers are faster.
+func (b *sqsBroker) someEvents(ctx context.Context) (some []types.Message, err error) {
 	var mu sync.Mutex
 	reading, ctx := errgroup.WithContext(ctx)
 	for range 8 {
 		reading.Go(func() error {
 			for {
-				n, err := b.readEvents(ctx, func(m types.Message) {
-					mu.Lock()
-					defer mu.Unlock()
-					take(aws.ToString(m.MessageAttributes[outbox.HeaderID].StringValue), m.Attributes["MessageGroupId"], []byte(aws.ToString(m.Body)))
-				})
-				if err != nil || n == 0 {
+				msgs, err := b.readEvents(ctx)
+				if err != nil || len(msgs) == 0 {
 					return err
 				}
+				mu.Lock()
+				some = append(some, msgs...)
+				mu.Unlock()
 			}
 		})
 	}
-	return reading.Wait()
+	return some, reading.Wait()
 }
 
-func (b *sqsBroker) readEvents(ctx context.Context, take func(types.Message)) (n int, err error) {
+func (b *sqsBroker) readEvents(ctx context.Context) ([]types.Message, error) {
 	out, err := b.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
-		QueueUrl: &b.urls[1], MaxNumberOfMessages: 10, WaitTimeSeconds: 1,
-		MessageAttributeNames: []string{"All"}, MessageSystemAttributeNames: []types.MessageSystemAttributeName{"MessageGroupId"},
+		QueueUrl: &b.urls[1], MaxNumberOfMessages: 10, WaitTimeSeconds: 1, MessageAttributeNames: []string{"All"},
+		MessageSystemAttributeNames: []types.MessageSystemAttributeName{"MessageGroupId", "SentTimestamp", "SequenceNumber"},
 	})
 	if err != nil || len(out.Messages) == 0 {
-		return 0, err
+		return nil, err
 	}
 	gone := make([]types.DeleteMessageBatchRequestEntry, len(out.Messages))
 	for i, m := range out.Messages {
-		take(m)
 		gone[i] = types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: m.ReceiptHandle}
 	}
 	deleted, err := b.client.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: &b.urls[1], Entries: gone})
 	if err == nil && len(deleted.Failed) > 0 {
 		err = fmt.Errorf("%d events could not be deleted", len(deleted.Failed))
 	}
-	return len(out.Messages), err
+	return out.Messages, err
 }
 
 // Place implements broker.
