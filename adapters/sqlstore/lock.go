@@ -28,7 +28,8 @@ import (
 //
 // On PostgreSQL handlers on pgxstore are excluded too, and a pooler in transaction mode makes no difference; equal
 // keys in two schemas exclude each other as well. On MySQL a key is a row that is
-// never seen, and the wait may be the longest of InFlightWait and a second for each key. On SQLite it makes
+// never seen, and the wait may be the longest of InFlightWait and a second for each key; where several wait for one key InnoDB now
+// and then takes them for a deadlock, and ends all but one with a Retryable error. On SQLite it makes
 // tx the one transaction that writes, which excludes all others, whatever their keys.
 //
 // What a handler does elsewhere meanwhile is not undone by a rollback. When the connection is lost, or Config.IdleLimit has
