@@ -249,6 +249,9 @@ func TestLambdaDefersThroughTheClient(t *testing.T) {
 			Client: server, Logger: slog.New(slog.DiscardHandler),
 			Processor: batches{func(_ context.Context, m *consumer.Message) error {
 				if m.Key == "a" && verdicts["a0"] != nil {
+					if string(m.Payload) == "a1" { // it has to come back with the first of its group all the same
+						return consumer.RetryAfter(errors.New("much later"), 100*time.Second)
+					}
 					return verdicts["a0"]
 				}
 				return verdicts[string(m.Payload)]

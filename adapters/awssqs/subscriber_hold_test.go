@@ -60,10 +60,10 @@ func TestSignsOfLifeComeInTime(t *testing.T) {
 		})
 		elapse(59 * time.Second)
 		mu.Lock()
-		defer mu.Unlock()
 		if last < 50*time.Second || most > visibility/2 {
 			t.Errorf("the last sign of life was after %v, and %v passed between two; want no more than %v", last, most, visibility/2)
 		}
+		mu.Unlock()
 		s.stopped()
 	})
 }
@@ -80,8 +80,13 @@ func TestALostMessageIsCancelledAndNotSettled(t *testing.T) {
 		for _, fifo := range []bool{false, true} {
 			t.Run(c.name, func(t *testing.T) {
 				inBubble(t, func(t *testing.T) {
-					s := newStall(t, awssqstest.Config{}, fifo, map[string]string{"VisibilityTimeout": "8"})
-					var lost atomic.Int64
+					var lost, givenBack atomic.Int64
+					s := newStall(t, awssqstest.Config{Fault: func(c awssqstest.Call) (f awssqstest.Fault) {
+						if in, ok := c.Input.(*sqs.ChangeMessageVisibilityBatchInput); ok && in.Entries[0].VisibilityTimeout == 0 {
+							givenBack.Add(1) // SQS may take an old receipt handle, and end the hold of the other
+						}
+						return f
+					}}, fifo, map[string]string{"VisibilityTimeout": "8"})
 					running, cancelled := make(chan string, 1), make(chan error, 1)
 					s.send("g", "a")
 					s.start(awssqs.SubscriberConfig{MaxUnfinished: 1, Trace: &awssqs.Trace{Lost: func(*consumer.Message) { lost.Add(1) }}}, // 1: it does not receive what it loses
@@ -97,8 +102,8 @@ func TestALostMessageIsCancelledAndNotSettled(t *testing.T) {
 						t.Error("the handler was not cancelled")
 					}
 					elapse(time.Second)
-					if deletes := s.Calls("DeleteMessageBatch"); deletes != 0 || lost.Load() != 1 {
-						t.Errorf("%d deletions by who has lost the message; %d told that it is lost", deletes, lost.Load())
+					if deletes := s.Calls("DeleteMessageBatch"); deletes != 0 || givenBack.Load() != 0 || lost.Load() != 1 {
+						t.Errorf("%d deletions and %d returns by who has lost the message; %d told that it is lost", deletes, givenBack.Load(), lost.Load())
 					}
 					if at := s.Stored(s.name)[0].VisibleAt; time.Until(at) < 9*time.Minute {
 						t.Errorf("the other's hold of 10 minutes ends in %v", time.Until(at))
