@@ -159,13 +159,13 @@ func (b *rabbitBroker) Place() place {
 // String implements broker.
 func (b *rabbitBroker) String() string { return "queue " + b.orders }
 
-// Close implements broker. What the workers have declared for retries goes away by itself.
+// Close implements broker. It also deletes what the workers have declared for retries.
 func (b *rabbitBroker) Close(context.Context) error {
 	if b.conn == nil {
 		return nil
 	}
 	err := b.onChannel(func(ch *amqp.Channel) error {
-		for _, queue := range []string{b.orders, b.events} {
+		for _, queue := range append(rabbitmq.RetryQueues(b.orders), b.orders, b.events) { // what is not there is deleted
 			if _, err := ch.QueueDelete(queue, false, false, false); err != nil {
 				return fmt.Errorf("delete queue %s: %w", queue, err)
 			}
