@@ -20,20 +20,10 @@ import (
 	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/internal/features"
 	"github.com/txonce/txonce/internal/testdb"
 	"github.com/txonce/txonce/outbox"
 )
-
-// subscriberFeatures is what a Subscriber can do, by kind of queue.
-func subscriberFeatures(fifo bool) consumertest.Features {
-	return consumertest.Features{
-		Ordered:        fifo,
-		Delay:          true, // through the visibility timeout
-		CountsAttempts: true, // SQS counts deliveries
-		Batch:          true,
-		Fenced:         fifo, // on a standard queue AWS may accept the deletion by a receipt handle that is not the newest
-	}
-}
 
 const restartCase = "the broker restarts"
 
@@ -55,16 +45,16 @@ func TestSubscriber(t *testing.T) {
 			t.Parallel()
 			open := server.open(t)
 			for _, fifo := range []bool{false, true} {
-				name, features := "standard", subscriberFeatures(fifo)
+				name, can := "standard", features.SQSStandard.Features
 				if fifo {
-					name = "fifo"
+					name, can = "fifo", features.SQSFIFO.Features
 				}
 				if why := testdb.NoOwnElasticMQ(); server.real && why != "" {
-					features.DoesNotApply = map[string]string{restartCase: why}
+					can.DoesNotApply = map[string]string{restartCase: why}
 				}
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					consumertest.TestSubscriber(t, features, func(t *testing.T) consumertest.Broker {
+					consumertest.TestSubscriber(t, can, func(t *testing.T) consumertest.Broker {
 						return newSuiteBroker(t, open(t), fifo)
 					})
 				})

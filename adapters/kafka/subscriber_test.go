@@ -43,9 +43,9 @@ func TestSubscriber(t *testing.T) {
 				for name, concurrency := range map[string]int{p.name: 1, p.name + ", 8 side by side": 8} {
 					t.Run(name, func(t *testing.T) {
 						t.Parallel()
-						features := features.Kafka.Features
-						features.DoesNotApply = c.missing
-						consumertest.TestSubscriber(t, features, func(t *testing.T) consumertest.Broker {
+						can := features.Kafka.Features
+						can.DoesNotApply = c.missing
+						consumertest.TestSubscriber(t, can, func(t *testing.T) consumertest.Broker {
 							b := newSuiteBroker(t, open(t), p.strategy())
 							b.concurrency = concurrency
 							return b

@@ -16,19 +16,9 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq/rabbitmqtest"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/internal/features"
 	"github.com/txonce/txonce/internal/testdb"
 )
-
-// subscriberFeatures is what a Subscriber can do. Ordered or not are two kinds of it.
-func subscriberFeatures(ordered bool) consumertest.Features {
-	return consumertest.Features{
-		Ordered:        ordered,
-		Delay:          true,
-		CountsAttempts: !ordered, // in Ordered mode attempts are counted in memory
-		Batch:          true,
-		Fenced:         true, // delivery tags die with their channel
-	}
-}
 
 // TestSubscriber runs the suite on RabbitMQ, and TestSubscriberOnFake in memory: on classic and quorum queues, in order or not.
 func TestSubscriber(t *testing.T) {
@@ -70,9 +60,12 @@ func testSubscriber(t *testing.T, site func(t *testing.T) subscriberSite, missin
 			name := map[bool]string{false: "classic", true: "quorum"}[quorum] + map[bool]string{false: "", true: ", ordered"}[ordered]
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				features := subscriberFeatures(ordered)
-				features.DoesNotApply = missing
-				consumertest.TestSubscriber(t, features, func(t *testing.T) consumertest.Broker {
+				can := features.RabbitMQ.Features
+				if ordered {
+					can = features.RabbitMQOrdered.Features
+				}
+				can.DoesNotApply = missing
+				consumertest.TestSubscriber(t, can, func(t *testing.T) consumertest.Broker {
 					spec := rabbitmq.QueueSpec{Quorum: quorum, SingleActiveConsumer: ordered}
 					return newSuiteBroker(t, site(t), rabbitmq.SubscriberConfig{Spec: spec, Ordered: ordered})
 				})

@@ -31,7 +31,9 @@ var kinds = []kind{
 	{"RabbitMQ quorum", 30_000, openRabbitMQ(rabbitmq.QueueSpec{Quorum: true})},
 }
 
-func body(i int) string { return fmt.Sprintf(`{"id":"message-%08d","amount":%d,"note":%q}`, i, i, strings.Repeat("x", 100)) }
+func body(i int) string {
+	return fmt.Sprintf(`{"id":"message-%08d","amount":%d,"note":%q}`, i, i, strings.Repeat("x", 100))
+}
 
 // kafkaTopic has eight partitions.
 type kafkaTopic struct {

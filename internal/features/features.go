@@ -14,11 +14,12 @@ type Adapter struct {
 // fenced by the generation of the group.
 var Kafka = Adapter{"Kafka", consumertest.Features{Ordered: true, Delay: true, Batch: true, Fenced: true}}
 
-// SQSStandard delays by the visibility timeout. A standard queue has no order.
+// SQSStandard delays by the visibility timeout. A standard queue has no order, and of AWS it is known that it may accept a deletion by
+// a receipt handle that is not the newest; the adapter does not try that with what it has lost.
 var SQSStandard = Adapter{"SQS, standard queue", consumertest.Features{Delay: true, CountsAttempts: true, Batch: true}}
 
 // SQSFIFO keeps the order of each message group.
-var SQSFIFO = Adapter{"SQS, FIFO queue", consumertest.Features{Ordered: true, Delay: true, CountsAttempts: true, Batch: true}}
+var SQSFIFO = Adapter{"SQS, FIFO queue", consumertest.Features{Ordered: true, Delay: true, CountsAttempts: true, Batch: true, Fenced: true}}
 
 // RabbitMQ delays in queues of its own. A delivery tag dies with its channel.
 var RabbitMQ = Adapter{"RabbitMQ", consumertest.Features{Delay: true, CountsAttempts: true, Batch: true, Fenced: true}}
