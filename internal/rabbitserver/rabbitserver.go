@@ -79,7 +79,7 @@ func (s Server) command(words ...string) []string {
 		fmt.Sprint("RABBITMQ_DIST_PORT=", s.Dist),
 		fmt.Sprint("ERL_EPMD_PORT=", s.Epmd),
 		"ERL_EPMD_ADDRESS=127.0.0.1",
-		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} +S 2:2 +sbwt none",
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} +S 2:2 +sbwt none -start_epmd false",
 		"RUNNING_UNDER_SYSTEMD=true", // the script becomes the node, and does not stand between us and it
 	}, words...)
 }
