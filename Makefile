@@ -29,7 +29,7 @@ demo: ## Kill workers mid-payment and audit the ledger; needs nothing but Go
 .PHONY: test
 test: services-up ## Everything, with the race detector, on real servers
 	@$(ENV); failed=; for module in . $(NESTED); do \
-		(cd $$module && set -x && go test -race -count=1 -timeout=20m ./...) || failed="$$failed $$module"; done; \
+		(cd $$module && set -x && go test -race -count=1 -timeout=30m ./...) || failed="$$failed $$module"; done; \
 	[ -z "$$failed" ] || { echo "failed in:$$failed"; exit 1; }
 
 .PHONY: test-short

@@ -23,9 +23,13 @@ func TestPostgresBehindPgBouncer(t *testing.T) {
 	for _, mode := range poolerModes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
+			isolations := []string{levels[0].String(), levels[1].String(), levels[2].String()}
+			if mode != poolerModes[0] { // modes differ in how parameters travel, levels in what transactions see
+				isolations = isolations[:1]
+			}
 			deduptest.TestStore(t, deduptest.Harness[*sql.Tx]{
 				New:        func(t *testing.T) deduptest.DB[*sql.Tx] { return newPostgresDBAt(t, behindPgBouncer(t, mode)) },
-				Isolations: []string{levels[0].String(), levels[1].String(), levels[2].String()},
+				Isolations: isolations,
 				Codes:      deduptest.PostgresCodes(),
 			})
 		})
@@ -34,7 +38,7 @@ func TestPostgresBehindPgBouncer(t *testing.T) {
 
 func TestOutboxPostgresBehindPgBouncer(t *testing.T) {
 	t.Parallel()
-	for _, mode := range poolerModes {
+	for _, mode := range poolerModes[:2] { // the third one sends parameters as the first one does
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			outboxtest.TestStore(t, outboxtest.Harness[*sql.Tx]{

@@ -57,4 +57,38 @@ var brokerMutations = []mutation{
 	elsewhere("lift: a handler writes in its claim's transaction", "adapters/sqlstore/lift.go", "TestLiftRefusesAnotherTransaction", edit{
 		`if l.unwrap(lifted) != tx {`, `if l.unwrap(lifted) != tx && false {`,
 	}),
+
+	elsewhere("sqs: a heartbeat comes in time", "adapters/awssqs/subscriber_hold.go", "TestALongHandlerKeepsItsMessageAndThoseThatWait", edit{
+		`now.Sub(h.beaten) >= visibility/4`, `now.Sub(h.beaten) >= visibility`,
+	}),
+	elsewhere("sqs: what was lost is not settled", "adapters/awssqs/subscriber_settle.go", "TestALostMessageIsCancelledAndNotSettled", edit{
+		`if !held {`, `if !held && false {`,
+	}),
+	elsewhere("sqs: a delay is not cut", "adapters/awssqs/subscriber_settle.go", "TestRetryAfterIsKeptBySQS", edit{
+		`after+time.Second-1`, `after`,
+	}),
+	elsewhere("sqs: a deletion that failed is repeated", "adapters/awssqs/subscriber_settle.go", "TestDeletionsThatFailAreRepeated", edit{
+		`!f.SenderFault && !stale(f)`, `false`,
+	}),
+	elsewhere("sqs: a redrive behind our back is refused", "adapters/awssqs/subscriber_queue.go", "TestWhatIsRefusedAtTheStart", edit{
+		`if receives >= MinReceives {`, `if true {`,
+	}),
+	elsewhere("lanes: what was lost has no good answer", "internal/lanes/batch.go", "TestLoseCancelsTheHandler", edit{
+		`case d.lost && err == nil:`, `case err == nil:`,
+	}),
+	elsewhere("rabbitmq: a copy that no queue takes is no copy", "adapters/rabbitmq/subscriber_retry_line.go", "TestRetryQueueDeleted", edit{
+		`const mandatory, immediate = true, false`, `const mandatory, immediate = false, false`,
+	}),
+	elsewhere("rabbitmq: a limit that drops messages is refused", "adapters/rabbitmq/subscriber_config.go", "TestSubscriberConfig", edit{
+		`c.checkLimit(""); err != nil`, `c.checkLimit(""); false`,
+	}),
+	elsewhere("rabbitmq: prefetch is asked for", "adapters/rabbitmq/subscriber_session.go", "TestPrefetch", edit{
+		`s.ch.Qos(r.cfg.Prefetch, 0, false)`, `s.ch.Qos(0, 0, false)`,
+	}),
+	elsewhere("rabbitmq: messages are persistent", "adapters/rabbitmq/publisher_message.go", "TestPublisherProperties", edit{
+		`DeliveryMode: amqp.Persistent`, `DeliveryMode: amqp.Transient`,
+	}),
+	elsewhere("mysql: the token says who was first", "adapters/sqlstore/mysql.go", "TestMySQLClaimsABatchOfManyStatements", edit{
+		`if string(whose) == string(mine[:]) {`, `if whose != nil {`,
+	}),
 }
