@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +16,9 @@ import (
 	"github.com/txonce/txonce/internal/wireproxy"
 	"github.com/txonce/txonce/migrations"
 )
+
+// askingInnoDB is held while a test asks for information_schema.innodb_trx.
+var askingInnoDB sync.Mutex
 
 // The statements for MySQL are not all those for MariaDB: the claim's wait is bounded in another way. Those are run against
 // MariaDB too, since there is no MySQL here.
@@ -77,7 +81,9 @@ func newMySQLDB(t *testing.T, asMySQL bool) deduptest.DB[*sql.Tx] {
 			return wait, err
 		},
 		Wrote: func(ctx context.Context, tx *sql.Tx) (yes bool, err error) {
-			for range 20 { // the server answers from a copy until nobody has asked for a tenth of a second
+			askingInnoDB.Lock() // the server answers all from one copy, until nobody has asked for a tenth of a second
+			defer askingInnoDB.Unlock()
+			for range 20 {
 				<-time.After(130 * time.Millisecond)
 				err = tx.QueryRowContext(ctx, `SELECT trx_rows_modified > 0 FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = CONNECTION_ID()`).Scan(&yes)
 				if err != sql.ErrNoRows {
