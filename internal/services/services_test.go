@@ -147,7 +147,7 @@ func TestEnv(t *testing.T) {
 
 func TestUnknownName(t *testing.T) {
 	_, err := choose([]string{"kafka", "kafak"})
-	if err == nil || !strings.Contains(err.Error(), `no service "kafak"; there are: postgres postgres18 kafka`) {
+	if err == nil || !strings.Contains(err.Error(), `no service "kafak"; there are: `+strings.Join(namesOf(known), " ")) {
 		t.Errorf("choose = %v", err)
 	}
 }
