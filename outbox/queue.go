@@ -44,7 +44,8 @@ type Session interface {
 	Close(ctx context.Context) error
 }
 
-// Waker is a Session that can tell when Lease may find something. It is a hint, may be missed, and needs polling beneath.
+// Waker is a Session that can tell when Lease may find something: see also Want.Woken. It is a hint, may be missed, and needs
+// polling beneath.
 type Waker interface {
 	Wake() <-chan struct{} // always the same; a value for any number of commits
 }
@@ -69,6 +70,10 @@ type Want struct {
 	Limit int // messages
 	Bytes int // of payloads, keys and headers; a single larger message is leased alone. 0: no bound
 	Part  int // look at one part in Part of the held shards, the next with each call, so that others can be leased meanwhile; 0: 1
+
+	// Woken allows a Session that is a Waker to look only where its wake-ups since the last look tell of messages: which shards of
+	// sixty-four is often known. It is kept in mind of those that could not be looked at. false: look everywhere.
+	Woken bool
 }
 
 // Leased is a message that one session holds until it is settled.

@@ -17,9 +17,10 @@ type dispatcher struct {
 	inFlight int
 
 	due   bool          // look at once
+	told  bool          // likewise, but only where wake-ups of the session tell of messages
 	part  int           // see Want.Part; 1 as long as there is less to do than a batch holds
 	round int           // looks since one found a full batch
-	seen  int           // wake-ups so far
+	seen  wakeUps       // so far
 	idle  time.Duration // between polls
 	poll  time.Time
 	retry time.Time // when the next message comes back that was deferred here; zero: none is known
@@ -45,7 +46,14 @@ type report struct {
 	retryIn                     time.Duration // of the first that was deferred; 0: none was
 	why                         error         // a publisher is unavailable
 	full                        bool          // there may have been more to lease
-	seen                        int           // wake-ups before it was leased
+	told                        bool          // a wake-up of the session may have led to it
+	seen                        wakeUps       // before it was leased
+}
+
+// wakeUps are counts of them.
+type wakeUps struct {
+	calls   int // of Relay.Wake
+	session int // the session knows what they are about
 }
 
 func newDispatcher(s *session, until ending) *dispatcher {
@@ -70,7 +78,7 @@ func (d *dispatcher) run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-d.work.Done():
 		case <-d.wake:
-			d.woken()
+			d.called()
 		case <-d.wakes:
 			d.woken()
 		case <-d.renewed:
@@ -95,14 +103,15 @@ func (d *dispatcher) mayLook() bool {
 			return false
 		}
 	}
-	return d.due && free > 0 && !time.Now().Before(d.pause)
+	return (d.due || d.told) && free > 0 && !time.Now().Before(d.pause)
 }
 
 // nextLook is in how long there will be a reason to look, unless something happens before. Where all workers are busy that
 // is what happens.
 func (d *dispatcher) nextLook() time.Duration {
 	in := time.Until(d.pause)
-	if !d.due {
+	reason := d.due || d.told
+	if !reason {
 		next := d.poll
 		if !d.retry.IsZero() && d.retry.Before(next) {
 			next = d.retry
@@ -113,29 +122,46 @@ func (d *dispatcher) nextLook() time.Duration {
 		rest, _ := sole.resting()
 		in = max(in, rest)
 	}
-	if d.due && in <= 0 {
+	if reason && in <= 0 {
 		return d.cfg.PollMax // and mayLook says no: a report will come
 	}
 	return in
 }
 
-func (d *dispatcher) woken() {
-	d.seen++
+// called: somebody who knows of a commit has called Relay.Wake.
+func (d *dispatcher) called() {
+	d.seen.calls++
 	d.due = true
+	d.again()
+}
+
+func (d *dispatcher) woken() {
+	d.seen.session++
+	d.told = true
+	d.again()
+}
+
+// again begins the round of looks anew.
+func (d *dispatcher) again() {
 	if d.round > 0 { // it may be about a part that was looked at
 		d.part, d.round = 1, 0
 	}
 }
 
-// look leases what is due and gives it to a worker.
+// look leases what is due and gives it to a worker. Wake-ups do not put off polls: these find what nobody tells of.
 func (d *dispatcher) look(ctx context.Context) {
 	d.takeWakes()
-	if !d.retry.IsZero() && !time.Now().Before(d.retry) {
-		d.retry = time.Time{}
+	now := time.Now()
+	if !d.retry.IsZero() && !now.Before(d.retry) {
+		d.retry, d.due = time.Time{}, true
 	}
+	if d.until == untilNothingIsDue {
+		d.due = true
+	}
+	told := d.told
+	d.told = false
 	leasing, cancel := context.WithDeadline(ctx, d.hold.Load().Until)
-	began := time.Now()
-	msgs, err := d.queue.Lease(leasing, Want{Limit: d.cfg.BatchSize, Bytes: d.cfg.BatchBytes, Part: d.part})
+	msgs, err := d.queue.Lease(leasing, Want{Limit: d.cfg.BatchSize, Bytes: d.cfg.BatchBytes, Part: d.part, Woken: !d.due})
 	cancel()
 	if err != nil {
 		d.leaseFailed(ctx, err)
@@ -148,14 +174,16 @@ func (d *dispatcher) look(ctx context.Context) {
 		d.inFlight++
 		seen := d.seen
 		go func() {
-			rep := d.handle(ctx, msgs, began)
-			rep.full, rep.seen = full, seen
+			rep := d.handle(ctx, msgs, now)
+			rep.full, rep.told, rep.seen = full, told, seen
 			d.done <- rep // there is room for all workers
 		}()
 	}
 	switch d.round++; {
 	case full:
-		d.part, d.round = d.cfg.Workers, 0 // leave shards to the other workers
+		d.part, d.round, d.due = d.cfg.Workers, 0, true // leave shards to the other workers
+	case !d.due:
+		d.round = 0
 	case d.round >= d.part: // all shards were looked at
 		d.part, d.round, d.due = 1, 0, false
 		d.poll = time.Now().Add(d.idle)
@@ -170,10 +198,11 @@ func (d *dispatcher) takeWakes() {
 	for {
 		select {
 		case <-d.wake:
-			d.woken()
+			d.called()
 		case <-d.wakes:
 			d.woken()
 		case <-d.renewed:
+			d.due = true
 		default:
 			return
 		}
@@ -208,6 +237,7 @@ func (d *dispatcher) leaseFailed(ctx context.Context, err error) {
 	err = fmt.Errorf("outbox: lease messages: %w", err)
 	d.queueFailed(ctx, opLease, err)
 	d.fails++
+	d.due = true
 	d.err = err
 	d.pause = time.Now().Add(queueBackoff(d.fails))
 }
@@ -233,16 +263,21 @@ func (d *dispatcher) settled(rep report) {
 		}
 		return
 	}
-	d.idle = d.cfg.PollMin
-	if next := time.Now().Add(d.idle); next.Before(d.poll) {
-		d.poll = next
+	if !rep.told { // a poll has found what nobody had told of
+		d.idle = d.cfg.PollMin
+		if next := time.Now().Add(d.idle); next.Before(d.poll) {
+			d.poll = next
+		}
 	}
 	if rep.full {
 		d.part, d.round = d.cfg.Workers, 0
 	}
 	// The batch's shards were left alone since it was leased.
-	if rep.full || rep.returned > 0 || rep.seen != d.seen || d.until == untilNothingIsDue {
+	if rep.full || rep.returned > 0 || rep.seen.calls != d.seen.calls || d.until == untilNothingIsDue {
 		d.due = true
+	}
+	if rep.seen.session != d.seen.session {
+		d.told = true
 	}
 }
 
@@ -254,7 +289,7 @@ func (d *dispatcher) finished() bool {
 	case d.err != nil || d.why != nil && d.outlets.sole != nil:
 		return true
 	}
-	return !d.due && d.inFlight == 0
+	return !d.due && !d.told && d.inFlight == 0
 }
 
 // drain waits for the workers. They begin nothing new, and those that do not finish within LeaseTTL are cut off.

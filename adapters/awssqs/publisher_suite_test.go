@@ -53,7 +53,7 @@ func makeQueue(t *testing.T, api creator, fifo bool, attributes map[string]strin
 // readQueue receives and deletes until n messages are there, and nothing more comes for a second.
 func readQueue(t *testing.T, api awssqs.API, queue string, n int) (msgs []outbox.Message) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	at, err := api.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &queue})
 	if err != nil {
@@ -65,7 +65,7 @@ func readQueue(t *testing.T, api awssqs.API, queue string, n int) (msgs []outbox
 			MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
 		})
 		if err != nil {
-			t.Fatalf("read %s: %v", queue, err)
+			t.Fatalf("read %s: %v, after %d messages of %d", queue, err, len(msgs), n)
 		}
 		if len(got.Messages) == 0 && (len(msgs) >= n || ctx.Err() != nil) {
 			return msgs

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	mrand "math/rand/v2"
 	"sync"
 	"time"
 
@@ -168,7 +169,7 @@ func (r *reception) take(got []types.Message) {
 		behind := again[h.delivery.Key]
 		if twice := r.holds.has(h.id); twice || r.fifo && behind != nil {
 			if behind == nil {
-				behind = &consumer.RetryError{Err: errTwice, After: time.Duration(r.excused.of(h.id)+1) * r.queue.visibility / 2, Blameless: true}
+				behind = &consumer.RetryError{Err: errTwice, After: r.putBack(h.id), Blameless: true}
 			}
 			if r.fifo {
 				again[h.delivery.Key] = behind
@@ -193,6 +194,13 @@ func (r *reception) take(got []types.Message) {
 			r.lanes.Lose(h.delivery)
 		}
 	}
+}
+
+// putBack is for how long a message goes back that this process is busy with: longer each time, since SQS counts its receives,
+// and by chance, since processes that ask in step would get the same answer again and again.
+func (r *reception) putBack(id string) time.Duration {
+	half := r.queue.visibility / 2
+	return half + mrand.N(time.Duration(r.excused.of(id))*half+1)
 }
 
 var errTwice = errors.New("this process is still busy with an earlier delivery of the message")

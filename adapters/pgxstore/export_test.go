@@ -21,10 +21,16 @@ func EndLease(s *Store, consumer string, window time.Duration, until time.Time) 
 func Flush(s *Store) bool { return s.flush.Load() }
 
 // Subscribe tells of commits on s alone.
-func Subscribe(s *Store) (wake <-chan struct{}, stop func()) { return s.wakes.subscribe() }
+func Subscribe(s *Store) (wake <-chan struct{}, stop func()) {
+	sub, stop := s.wakes.subscribe()
+	return sub.wake, stop
+}
 
 // Listen tells of commits anywhere.
-func Listen(ctx context.Context, s *Store) (wake <-chan struct{}, stop func()) { return s.listen(ctx) }
+func Listen(ctx context.Context, s *Store) (wake <-chan struct{}, stop func()) {
+	sub, stop := s.listen(ctx)
+	return sub.wake, stop
+}
 
 // HoldAllUntil says that a session on s holds all shards.
 func HoldAllUntil(s *Store, t time.Time) { s.holdsAllUntil(t) }

@@ -28,7 +28,7 @@ type guard struct {
 	unproven bool  // the handler had means to end this transaction and begin another unseen
 
 	waiting []outgoing // enqueued since the newest savepoint, and to be written, see outbox_buffer.go
-	wakes   []*Store   // to wake the relays of, after COMMIT
+	wakes   []wakeUp   // to send after COMMIT
 }
 
 // guarded is the pgx.Tx that handlers get. It is the whole of pgx.Tx but for ending the transaction.
@@ -117,7 +117,7 @@ func (t *guarded) before(ctx context.Context, sql string, args []any, exec bool)
 	}
 	hides, enqueues := t.g.hides(sql, args, exec), t.g.store.enqueues(sql)
 	if enqueues {
-		t.g.wakeAfter(t.g.store)
+		t.g.wakeAfter(t.g.store, nil)
 	}
 	if hides || enqueues || dialect.MovesSavepoint(sql) {
 		if err := t.g.flush(ctx); err != nil {

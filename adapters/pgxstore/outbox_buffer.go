@@ -36,7 +36,7 @@ func (t *guarded) enqueue(ctx context.Context, rows []outgoing) error {
 	g.waiting = append(g.waiting, rows...)
 	unproven := g.unproven
 	g.mu.Unlock()
-	g.wakeAfter(g.store)
+	g.wakeAfter(g.store, rows)
 	if unproven {
 		return g.flush(ctx)
 	}
@@ -82,12 +82,33 @@ func (g *guard) expose() {
 	}
 }
 
-// wakeAfter has the relays of s woken after COMMIT.
-func (g *guard) wakeAfter(s *Store) {
+// wakeUp is for the relays of a Store.
+type wakeUp struct {
+	store  *Store
+	shards []int16 // that get messages; nil: any may
+}
+
+// wakeAfter has the relays of s woken after COMMIT, because of rows; nil: of whatever was enqueued.
+func (g *guard) wakeAfter(s *Store, rows []outgoing) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !slices.Contains(g.wakes, s) {
-		g.wakes = append(g.wakes, s)
+	i := slices.IndexFunc(g.wakes, func(w wakeUp) bool { return w.store == s })
+	if i < 0 {
+		i = len(g.wakes)
+		g.wakes = append(g.wakes, wakeUp{s, []int16{}})
+	}
+	w := &g.wakes[i]
+	of := int(s.shards.Load())
+	if rows == nil || of == 0 { // not known before the first message is written
+		w.shards = nil
+	}
+	for j := range rows {
+		if w.shards == nil {
+			return
+		}
+		if n := rows[j].shard(of); !slices.Contains(w.shards, n) {
+			w.shards = append(w.shards, n)
+		}
 	}
 }
 
@@ -96,7 +117,7 @@ var errOver = fmt.Errorf("pgxstore: the handler has returned: %w", pgx.ErrTxClos
 
 // shut ends the handler's use of the transaction, and returns what is to be written with COMMIT. Whoever still has the
 // transaction could otherwise enqueue what nobody writes, and reach the connection's next user.
-func (g *guard) shut() (waiting []outgoing, wakes []*Store) {
+func (g *guard) shut() (waiting []outgoing, wakes []wakeUp) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	waiting, wakes = g.waiting, g.wakes

@@ -504,8 +504,11 @@ func brief(sql string) string {
 	return sql
 }
 
+// isWakeUp reports whether this is the NOTIFY, which a goroutine sends some time after a commit.
+func isWakeUp(sql string) bool { return strings.Contains(sql, "pg_notify") }
+
 func (r *roundTrips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
-	if !strings.Contains(d.SQL, "pg_notify") { // which is on another connection, after the commit
+	if !isWakeUp(d.SQL) {
 		r.add(brief(d.SQL))
 	}
 	return ctx
@@ -522,7 +525,9 @@ func (r *roundTrips) TraceBatchStart(ctx context.Context, _ *pgx.Conn, d pgx.Tra
 func (r *roundTrips) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (r *roundTrips) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 func (r *roundTrips) TracePrepareStart(ctx context.Context, _ *pgx.Conn, d pgx.TracePrepareStartData) context.Context {
-	r.add("prepare " + brief(d.SQL))
+	if !isWakeUp(d.SQL) {
+		r.add("prepare " + brief(d.SQL))
+	}
 	return ctx
 }
 func (r *roundTrips) TracePrepareEnd(context.Context, *pgx.Conn, pgx.TracePrepareEndData) {}

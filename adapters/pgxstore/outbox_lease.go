@@ -18,6 +18,7 @@ const (
 	lookAtMost  = 2 << 20
 	lookTired   = 64 << 10              // from here on a shard rests after each look
 	dueEvery    = 20 * time.Millisecond // how often Lease looks for messages that have become due
+	dueSeldom   = 10 * dueEvery         // likewise where it is to look at what commits told of
 	dueAtOnce   = 1000
 )
 
@@ -29,7 +30,7 @@ func (s *session) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased,
 	if s.ranOut() {
 		return nil, outbox.ErrLeaseLost
 	}
-	shards, done := s.idle(want.Part)
+	shards, done := s.idle(want)
 	defer done()
 	if len(shards) == 0 {
 		return nil, nil
@@ -103,7 +104,7 @@ func (s *session) look(ctx context.Context, shards []int, want outbox.Want, most
 			looks[i], lows[i], backs[i] = max(sh.look, int64(most)+1), sh.low, sh.back
 		}
 	}
-	due, passed := !s.looking && time.Now().After(s.dueAt), s.fence.passed
+	due, passed := !s.looking && s.dueFor(want), s.fence.passed
 	s.looking = s.looking || due
 	s.mu.Unlock()
 	if due {
@@ -147,6 +148,12 @@ func (s *session) look(ctx context.Context, shards []int, want outbox.Want, most
 	f.trim(want)
 	s.learn(&f, shards, time.Since(began))
 	return f, nil
+}
+
+// dueFor: other looks wait for it. The caller holds mu.
+func (s *session) dueFor(want outbox.Want) bool {
+	late := time.Since(s.dueAt)
+	return late > 0 && (!want.Woken || late > dueSeldom)
 }
 
 // looked ends what only one Lease at a time does, every now and then.

@@ -9,12 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// listen returns a channel that gets a value after commits that enqueued something: at once for those of this Store, and as
-// soon as NOTIFY arrives for others. It is a hint; polling goes on beneath. stop ends it, and must be called.
-func (s *Store) listen(ctx context.Context) (wake <-chan struct{}, stop func()) {
-	wake, unsubscribe := s.wakes.subscribe()
+// listen subscribes to commits that enqueued something: at once to those of this Store, and as soon as NOTIFY arrives to
+// others. It is a hint; polling goes on beneath. stop ends it, and must be called.
+func (s *Store) listen(ctx context.Context) (sub *subscription, stop func()) {
+	sub, unsubscribe := s.wakes.subscribe()
 	s.listener.enter(ctx, s)
-	return wake, sync.OnceFunc(func() {
+	return sub, sync.OnceFunc(func() {
 		unsubscribe()
 		s.listener.leave()
 	})
@@ -93,7 +93,7 @@ func (s *Store) listenOnce(ctx context.Context) (listened bool) {
 	}
 	defer s.disconnect(ctx, conn)
 	for {
-		s.wakes.wake() // the first time for what nobody listened to
+		s.wakes.wake(nil) // the first time for what nobody listened to
 		for {
 			woken, err := awaitNotification(ctx, conn)
 			if err != nil {

@@ -35,8 +35,8 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	if s.cfg.Outbox.Mode == OutboxWAL {
 		return s.openWAL(ctx, opts)
 	}
-	session := &session{store: s, owner: newOwner(), name: text(opts.Name), ttl: opts.TTL, held: map[int]*shard{}}
-	session.wake, session.stopWake = s.listen(ctx)
+	session := &session{store: s, owner: newOwner(), name: text(opts.Name), ttl: opts.TTL, held: map[int]*shard{}, told: map[int]bool{}}
+	session.commits, session.stopWake = s.listen(ctx)
 	return session, nil
 }
 
@@ -46,7 +46,7 @@ type session struct {
 	owner    pgtype.UUID
 	name     string
 	ttl      time.Duration
-	wake     <-chan struct{}
+	commits  *subscription // nil: nobody tells of any
 	stopWake func()
 
 	renewing sync.Mutex // one Renew or Close at a time
@@ -56,6 +56,7 @@ type session struct {
 	over  bool           // closed, or lost
 	until time.Time      // of the hold
 	held  map[int]*shard // by number
+	told  map[int]bool   // of these, those that were not looked at since a commit has put messages into them
 	turn  int            // of the next Lease with Parts
 	dueAt time.Time      // when Lease looks again for messages that have become due
 
@@ -93,7 +94,7 @@ type shard struct {
 }
 
 // Wake implements outbox.Waker.
-func (s *session) Wake() <-chan struct{} { return s.wake }
+func (s *session) Wake() <-chan struct{} { return s.commits.wake }
 
 // Close implements outbox.Session.
 func (s *session) Close(ctx context.Context) error {
@@ -116,16 +117,20 @@ func (s *session) Close(ctx context.Context) error {
 }
 
 // idle lists the shards in turn that nothing is done to and of which nothing is leased, and marks them busy; done ends that.
-func (s *session) idle(parts int) (shards []int, done func()) {
+func (s *session) idle(want outbox.Want) (shards []int, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	parts = max(parts, 1)
+	if s.commits != nil {
+		s.commits.take(s.told, s.held)
+	}
+	parts, everywhere := max(want.Part, 1), !want.Woken || s.commits == nil
 	turn := s.turn % parts
 	s.turn = turn + 1
 	now := time.Now()
 	for i, n := range s.numbers() {
-		if sh := s.held[n]; i%parts == turn && !sh.busy && len(sh.leased) == 0 && !now.Before(sh.rest) {
+		if sh := s.held[n]; i%parts == turn && (everywhere || s.told[n]) && !sh.busy && len(sh.leased) == 0 && !now.Before(sh.rest) {
 			sh.busy = true
+			delete(s.told, n)
 			shards = append(shards, n)
 		}
 	}

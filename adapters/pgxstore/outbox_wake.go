@@ -10,42 +10,70 @@ import (
 // Store at once, those elsewhere by a NOTIFY. Without it they find the messages when they next look. InTx does it by itself.
 //
 // It returns at once. What it starts ends by itself, some milliseconds after the last call; ctx gives it values, no limit.
-func (s *Store) Wake(ctx context.Context) {
-	s.wakes.wake()
+func (s *Store) Wake(ctx context.Context) { s.wake(ctx, nil) }
+
+// wake is Wake for a commit that has put messages into these shards; nil: nobody knows into which.
+func (s *Store) wake(ctx context.Context, shards []int16) {
+	s.wakes.wake(shards)
 	s.notify(ctx)
 }
 
 // broadcaster wakes whoever waits for commits in this process.
 type broadcaster struct {
 	mu      sync.Mutex
-	waiting map[chan struct{}]struct{}
+	waiting map[*subscription]struct{}
 }
 
-// subscribe returns a channel that gets a value after any number of calls of wake, until stop is called.
-func (b *broadcaster) subscribe() (wake <-chan struct{}, stop func()) {
-	ch := make(chan struct{}, 1)
+// subscription is what one session has been told and has not asked for yet.
+type subscription struct {
+	wake   chan struct{} // gets a value after any number of commits
+	mu     *sync.Mutex   // the broadcaster's
+	shards map[int]bool
+	all    bool // any shard may have got messages
+}
+
+// subscribe is in effect until stop is called.
+func (b *broadcaster) subscribe() (sub *subscription, stop func()) {
+	sub = &subscription{wake: make(chan struct{}, 1), mu: &b.mu, shards: map[int]bool{}}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.waiting == nil {
-		b.waiting = map[chan struct{}]struct{}{}
+		b.waiting = map[*subscription]struct{}{}
 	}
-	b.waiting[ch] = struct{}{}
-	return ch, func() {
+	b.waiting[sub] = struct{}{}
+	return sub, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		delete(b.waiting, ch)
+		delete(b.waiting, sub)
 	}
 }
 
-func (b *broadcaster) wake() {
+func (b *broadcaster) wake(shards []int16) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for ch := range b.waiting {
+	for sub := range b.waiting {
+		sub.all = sub.all || shards == nil
+		for _, n := range shards {
+			sub.shards[int(n)] = true
+		}
 		select {
-		case ch <- struct{}{}:
+		case sub.wake <- struct{}{}:
 		default: // it has yet to look at the last one
 		}
 	}
+}
+
+// take adds to shards those, among held, of which it was told since the last call.
+func (sub *subscription) take(shards map[int]bool, held map[int]*shard) {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	for n := range held {
+		if sub.all || sub.shards[n] {
+			shards[n] = true
+		}
+	}
+	clear(sub.shards)
+	sub.all = false
 }
 
 const (

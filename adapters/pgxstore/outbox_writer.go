@@ -34,7 +34,7 @@ func (s *Store) Enqueue(ctx context.Context, tx pgx.Tx, msgs ...outbox.Message) 
 	}
 	_, err = s.write(ctx, tx, rows)
 	if err == nil && ours {
-		guarded.g.wakeAfter(s)
+		guarded.g.wakeAfter(s, rows)
 	}
 	return err
 }

@@ -193,8 +193,8 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 	if err := s.commit(ctx, tx, waiting); err != nil {
 		return err
 	}
-	for _, store := range wakes {
-		store.Wake(ctx)
+	for _, w := range wakes {
+		w.store.wake(ctx, w.shards)
 	}
 	return nil
 }

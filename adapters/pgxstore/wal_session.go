@@ -65,7 +65,7 @@ func (s *Store) openWAL(ctx context.Context, opts outbox.SessionOptions) (outbox
 	if err != nil {
 		return nil, err
 	}
-	tables := &session{store: s, owner: newOwner(), name: text(opts.Name), ttl: opts.TTL, held: map[int]*shard{}, stopWake: func() {}}
+	tables := &session{store: s, owner: newOwner(), name: text(opts.Name), ttl: opts.TTL, held: map[int]*shard{}, told: map[int]bool{}, stopWake: func() {}}
 	w := &walSession{
 		store: s, tables: tables,
 		window: newWALWindow(shards, s.cfg.Outbox.WALMessages, s.cfg.Outbox.WALBytes),
@@ -211,7 +211,7 @@ func (s *walSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leas
 	if msgs := s.window.lease(want, s.held()); len(msgs) > 0 {
 		return msgs, nil
 	}
-	if !looked {
+	if !looked && !want.Woken { // wake-ups are about the window
 		if msgs, err := s.tables.Lease(ctx, want); err != nil || len(msgs) > 0 {
 			return msgs, err
 		}

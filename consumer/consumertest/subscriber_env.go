@@ -16,7 +16,7 @@ import (
 )
 
 // subscriberPatience is how long a case waits for what must happen.
-const subscriberPatience = 60 * time.Second
+const subscriberPatience = 2 * time.Minute
 
 // longGrace is for cases that are not about the grace period.
 const longGrace = 10 * time.Second

@@ -24,6 +24,9 @@ var outboxMutations = []mutation{
 		"SET until = clock_timestamp() + $2::float8 * interval '1 second'\nWHERE owner = $1::uuid AND until > clock_timestamp()",
 		"SET until = clock_timestamp() + $2::float8 * interval '1 second'\nWHERE owner = $1::uuid",
 	}),
+	relayed("a wake-up about a leased shard is kept in mind", pgx+"/outbox_session.go", "a_look_where_wake-ups_tell_of_messages_misses_none_of_them", edit{
+		"	return shards, func() { s.free(shards) }", "	clear(s.told)\n	return shards, func() { s.free(shards) }",
+	}),
 	enqueuing("a look begins behind what is gone only after a fence", pgx+"/outbox_fence.go", "TestOutboxLeaseFindsLateCommitsBehindWhatIsGone", edit{
 		`	if len(writers) == 0 {`, `	if true {`,
 	}),

@@ -59,7 +59,16 @@ var relayMutations = []mutation{
 		edits: []edit{{`s.open[msg], s.ends = ctx, append(s.ends, end)`, `s.ends = append(s.ends, end)`}},
 	},
 	relaying("an overdue poll comes at once", "relay_dispatch.go", "TestRelayPollThatIsOverdueComesAtOnce", edit{
-		`if d.due && in <= 0 {`, `if in <= 0 {`,
+		`if reason && in <= 0 {`, `if in <= 0 {`,
+	}),
+	relaying("polls go on beneath wake-ups", "relay_dispatch.go", "TestRelayPollsBeneathWakeUps", edit{
+		"case <-timer.C:\n\t\t\td.due = true", "case <-timer.C:\n\t\t\td.poll, d.told = time.Now().Add(d.cfg.PollMax), true",
+	}),
+	relaying("looks go where wake-ups tell of messages", "relay_dispatch.go", "TestRelayLooksWhereItIsTold", edit{
+		`Woken: !d.due}`, `Woken: false}`,
+	}),
+	relaying("a poll that finds what was told of stays seldom", "relay_dispatch.go", "TestRelayLooksWhereItIsTold", edit{
+		`if !rep.told { //`, `{ //`,
 	}),
 	relaying("half a batch is no end", "relay_dispatch.go", "TestRelayLooksAgainAfterHalfABatch", edit{
 		`len(msgs) >= (d.cfg.BatchSize+1)/2`, `len(msgs) >= d.cfg.BatchSize`,

@@ -123,6 +123,18 @@ func brokenUpkeep() []brokenStore {
 		{name: "wakes nobody", found: []string{"a commit wakes the sessions"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
 			o.Queue = &hooks{Memory: m, wake: make(chan struct{})}
 		}},
+		{name: "forgets the wake-ups about leased shards", found: []string{"a look where wake-ups tell of messages misses none of them"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
+			o.Queue = &hooks{Memory: m, lease: func(s *session, ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+				defer func() {
+					if want.Woken {
+						m.mu.Lock()
+						defer m.mu.Unlock()
+						clear(s.told)
+					}
+				}()
+				return s.Lease(ctx, want)
+			}}
+		}},
 	}
 }
 

@@ -206,7 +206,7 @@ func (tx *Tx) Commit() error {
 	}
 	tx.end()
 	if len(tx.rows) > 0 {
-		m.wake()
+		m.wake(tx.rows)
 	}
 	return nil
 }

@@ -30,6 +30,10 @@ func (s *session) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased,
 	m.due(now)
 	var found []*row
 	for _, i := range s.part(max(want.Part, 1)) {
+		if want.Woken && !s.told[i] {
+			continue
+		}
+		delete(s.told, i)
 		m.follow(i, now)
 		found = append(found, m.shards[i].next(now, want.Limit)...)
 	}

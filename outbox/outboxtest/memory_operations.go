@@ -134,6 +134,6 @@ func (m *Memory) take(ctx context.Context, seqs []int64, then func(*row)) (n int
 		m.hold(r.Shard, r.Key)
 		m.follow(r.Shard, time.Now())
 	}
-	m.wake()
+	m.wake(nil)
 	return len(taken), nil
 }

@@ -18,6 +18,7 @@ type session struct {
 	leased map[int]map[int64]bool
 	turn   int // of the next Lease with Parts
 	wake   chan struct{}
+	told   map[int]bool // shards that were not looked at since they got messages
 }
 
 var (
@@ -37,7 +38,7 @@ func (m *Memory) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.S
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.open()
-	s := &session{memory: m, opts: opts, leased: map[int]map[int64]bool{}, wake: make(chan struct{}, 1)}
+	s := &session{memory: m, opts: opts, leased: map[int]map[int64]bool{}, wake: make(chan struct{}, 1), told: map[int]bool{}}
 	m.wakers[s] = true
 	return s, nil
 }
@@ -121,15 +122,22 @@ func (s *session) Close(context.Context) error {
 			m.shards[i].owner = nil
 		}
 	}
-	m.wake()
+	m.wake(nil)
 	return nil
 }
 
 // Wake implements outbox.Waker.
 func (s *session) Wake() <-chan struct{} { return s.wake }
 
-func (m *Memory) wake() {
+// wake tells the sessions that these rows have come; nil: anything may have.
+func (m *Memory) wake(rows []*row) {
 	for s := range m.wakers {
+		for i := range m.shards {
+			s.told[i] = s.told[i] || rows == nil
+		}
+		for _, r := range rows {
+			s.told[r.Shard] = true
+		}
 		select {
 		case s.wake <- struct{}{}:
 		default:

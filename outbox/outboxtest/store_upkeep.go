@@ -26,6 +26,7 @@ func upkeepCases[TTx any]() []storeCase[TTx] {
 		{name: "Stats name the relays", hazard: sight, run: statsRelays[TTx]},
 		{name: "Parked pages by sequence number, and filters", hazard: sight, run: parkedPages[TTx]},
 		{name: "a commit wakes the sessions", hazard: wake, run: commitWakes[TTx]},
+		{name: "a look where wake-ups tell of messages misses none of them", hazard: wake, run: wokenLooks[TTx]},
 	}
 }
 
@@ -272,6 +273,42 @@ func parkedPages[TTx any](e *env[TTx]) {
 			e.Errorf("%s: %s, want %s", name, few(got), few(want))
 		}
 	}
+}
+
+func wokenLooks[TTx any](e *env[TTx]) {
+	s := e.session()
+	waker, ok := s.Session.(outbox.Waker)
+	e.hook("Waker in its sessions", !ok)
+	find := func(ids ...string) (found []outbox.Leased) {
+		e.Helper()
+		for len(found) < len(ids) {
+			select {
+			case <-waker.Wake():
+			case <-time.After(10 * time.Millisecond): // the wake-up may have been that of a commit before
+			case <-s.ctx.Done():
+				e.Fatalf("leased only %v of %v within %v", found, ids, limit)
+			}
+			for _, l := range s.lease(outbox.Want{Limit: many, Woken: true}) {
+				if !slices.Contains(ids, l.ID) {
+					e.Fatalf("leased %q, want %v", l.ID, ids)
+				}
+				found = append(found, l)
+			}
+		}
+		return found
+	}
+	keys := keysInShards(3, s.hold.Of)
+	e.enqueue(message("first", keys[0])) // of the first commit a store may not know the shards
+	s.sent(find("first")...)
+	e.enqueue(message("a", keys[0]))
+	e.enqueue(message("b", keys[1]))
+	leased := find("a", "b")
+	e.enqueue(message("behind a", keys[0]))
+	e.enqueue(message("c", keys[2]))
+	leased = append(leased, find("c")...)
+	s.sent(leased...)
+	s.sent(find("behind a")...) // nothing tells of it again: its shard had messages leased at the time
+	s.quiet("everything was confirmed")
 }
 
 func commitWakes[TTx any](e *env[TTx]) {
