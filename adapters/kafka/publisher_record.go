@@ -1,10 +1,10 @@
 package kafka
 
 import (
+	"bytes"
 	"fmt"
-	"maps"
-	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/IBM/sarama"
 
@@ -18,12 +18,18 @@ type record struct {
 	index int
 }
 
-var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+// isTopicName says what brokers say. A regular expression took a fifth of newRecord's time.
+func isTopicName(name string) bool {
+	strange := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' && r != '_' && r != '-'
+	}
+	return name != "" && len(name) <= 249 && name != "." && name != ".." && !strings.ContainsFunc(name, strange)
+}
 
 // newRecord returns message i of c as sarama wants it, or why no broker would take it. Its timestamp is that of its
 // publication: with that of its enqueueing a broker might at once delete as too old what an outage has delayed.
 func (p *Publisher) newRecord(m *outbox.Message, c *call, i int) (*record, error) {
-	if !topicName.MatchString(m.Topic) || m.Topic == "." || m.Topic == ".." {
+	if !isTopicName(m.Topic) {
 		return nil, outbox.Permanent(fmt.Errorf("kafka: topic %q: want at most 249 of a-z A-Z 0-9 . _ -, but not . or .. alone", m.Topic))
 	}
 	r := &record{call: c, index: i}
@@ -35,9 +41,11 @@ func (p *Publisher) newRecord(m *outbox.Message, c *call, i int) (*record, error
 	if m.Payload == nil {
 		r.Value = sarama.ByteEncoder{} // an empty value, where nil would be a tombstone
 	}
-	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
-		r.Headers = append(r.Headers, sarama.RecordHeader{Key: []byte(name), Value: []byte(m.Headers[name])})
+	r.Headers = make([]sarama.RecordHeader, 0, len(m.Headers))
+	for name, value := range m.Headers {
+		r.Headers = append(r.Headers, sarama.RecordHeader{Key: []byte(name), Value: []byte(value)})
 	}
+	slices.SortFunc(r.Headers, func(a, b sarama.RecordHeader) int { return bytes.Compare(a.Key, b.Key) })
 	if size := r.ByteSize(2); size > p.conf.Producer.MaxMessageBytes {
 		return nil, outbox.Permanent(fmt.Errorf("kafka: topic %q: the message has %d bytes, and the Client's Producer.MaxMessageBytes is %d; send less, or raise it and the topic's max.message.bytes",
 			m.Topic, size, p.conf.Producer.MaxMessageBytes))

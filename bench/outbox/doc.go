@@ -7,6 +7,7 @@
 //
 // Three questions are asked: how fast is a backlog drained to Kafka, with acknowledgements as fast as they come and with
 // ones that take 2 ms more; how long after COMMIT has the broker confirmed; what does the message cost the transaction that
-// writes it. Each figure is the median over rounds. With -gate the command fails when a target of docs/design is
+// writes it. The last two are also measured of the least that can be done on the machine, without any guarantee: a target
+// beyond that figure cannot be met there. Each figure is the median over rounds. With -gate the command fails when a target of docs/design is
 // missed by more than 15 %.
 package main

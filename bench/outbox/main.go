@@ -19,6 +19,7 @@ var kinds = []kind{
 	{"txonce WAL", 100_000, 100_000, newTxonce(pgxstore.OutboxWAL, false)},
 	{"watermill-sql v3 forwarder", 8_000, 800, newForwarding},
 	{"River", 10_000, 10_000, newJobs},
+	{name: "the least there can be", setup: newLeast},
 }
 
 var otherProcess = kind{name: "txonce, relay elsewhere", setup: newTxonce(pgxstore.OutboxTable, true)}

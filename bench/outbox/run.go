@@ -68,6 +68,9 @@ func names(chosen []kind) []string {
 
 func (r results) drains(ctx context.Context, chosen []kind) error {
 	for _, k := range chosen {
+		if k.drain == 0 {
+			continue
+		}
 		v, err := drain(ctx, k, k.drain, 0)
 		if err != nil {
 			return err

@@ -25,7 +25,7 @@ type system interface {
 // kind is a system that can be set up in an empty schema.
 type kind struct {
 	name  string
-	drain int // messages of a backlog that takes it a few seconds
+	drain int // messages of a backlog that takes it a few seconds; 0: it keeps none
 	slow  int // the same with acknowledgements that take 2 ms
 	setup func(context.Context, *world) (system, error)
 }
