@@ -1,8 +1,9 @@
 package consumer
 
 import (
-	"math/rand/v2"
 	"time"
+
+	"github.com/txonce/txonce/outbox"
 )
 
 // The default Config.Backoff.
@@ -14,18 +15,5 @@ const (
 // FullJitter returns an exponential backoff: after attempt n, anything up to base * 2^(n-1), and never more than limit.
 // The jitter is full because clients that failed together would otherwise come back together.
 func FullJitter(base, limit time.Duration) func(attempt int) time.Duration {
-	return func(attempt int) time.Duration {
-		ceiling := min(base, limit)
-		if ceiling <= 0 {
-			return 0
-		}
-		for range attempt - 1 {
-			if ceiling > limit-ceiling { // a shift by attempt would overflow
-				ceiling = limit
-				break
-			}
-			ceiling *= 2
-		}
-		return 1 + rand.N(ceiling)
-	}
+	return outbox.FullJitter(base, limit)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/txonce/txonce/internal/debounce"
 )
 
 // Wake tells relays that a transaction of the caller's own, in which it has called Enqueue, is committed: those on this
@@ -81,12 +83,12 @@ const (
 	notifyLimit = time.Second          // for one
 )
 
-// notifier sends NOTIFY for a Store, one for all commits of a while.
+// notifier sends NOTIFY for a Store, one for all commits of a while. What it starts holds nothing but, for one statement, a
+// connection of the pool, for which Pool.Close waits; so nobody needs to wait for it.
 type notifier struct {
-	mu      sync.Mutex
-	running bool      // a goroutine is at it
-	again   bool      // there was a commit since it last began a NOTIFY
-	here    time.Time // until then a session on this Store holds all shards
+	caller debounce.Caller
+	mu     sync.Mutex
+	here   time.Time // until then a session on this Store holds all shards
 }
 
 // holdsAllUntil says that a session on this Store holds all shards until then, by this process's clock, so that nobody
@@ -97,37 +99,14 @@ func (s *Store) holdsAllUntil(t time.Time) {
 	s.notifier.here = t
 }
 
-// notify wakes relays elsewhere. The goroutine lives for as long as commits come, and a few milliseconds longer. It holds
-// nothing but, for one statement, a connection of the pool, for which Pool.Close waits; so nobody needs to wait for it.
+// notify wakes relays elsewhere.
 func (s *Store) notify(ctx context.Context) {
-	n := &s.notifier
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.again = time.Now().After(n.here)
-	if !n.again || n.running {
-		return
+	s.notifier.mu.Lock()
+	elsewhere := time.Now().After(s.notifier.here)
+	s.notifier.mu.Unlock()
+	if elsewhere {
+		s.notifier.caller.Call(ctx, notifyPause, s.notifyOnce)
 	}
-	n.running = true
-	go s.notifyWhileCommits(context.WithoutCancel(ctx))
-}
-
-func (s *Store) notifyWhileCommits(ctx context.Context) {
-	pause := time.NewTimer(notifyPause)
-	defer pause.Stop()
-	for s.notifier.next() {
-		s.notifyOnce(ctx)
-		pause.Reset(notifyPause)
-		<-pause.C
-	}
-}
-
-// next reports whether there is reason for another NOTIFY; if not, the next commit starts another goroutine.
-func (n *notifier) next() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.running = n.again
-	n.again = false
-	return n.running
 }
 
 // notifyOnce sends it in a transaction of its own. When it fails, relays find the messages by looking.

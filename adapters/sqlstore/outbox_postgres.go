@@ -293,3 +293,19 @@ func (d *postgres) leaseFirst(
 	})
 	return msgs, full, deeper, err
 }
+
+const (
+	notifyPause = 5 * time.Millisecond // between two NOTIFYs of a Store
+	notifyLimit = time.Second          // for one
+)
+
+// notify wakes relays of adapters/pgxstore elsewhere. What it starts holds nothing but, for one statement, a connection of the
+// pool; so nobody needs to wait for it.
+func (d *postgres) notify(ctx context.Context) { d.notifier.Call(ctx, notifyPause, d.notifyOnce) }
+
+// notifyOnce sends NOTIFY in a transaction of its own. When it fails, relays find the messages by looking.
+func (d *postgres) notifyOnce(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, notifyLimit)
+	defer cancel()
+	_, _ = d.cfg.DB.ExecContext(ctx, d.box.write.Notify)
+}

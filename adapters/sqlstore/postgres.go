@@ -11,6 +11,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/debounce"
 	"github.com/txonce/txonce/internal/dialect"
 )
 
@@ -23,7 +24,7 @@ type postgres struct {
 	wait     string       // InFlightWait as lock_timeout
 	flush    atomic.Bool  // a duplicate must write WAL, see dialect.Postgres.FlushDuplicate
 	shards   atomic.Int64 // see shardsIn; 0: not known yet
-	notifier outboxNotifier
+	notifier debounce.Caller
 	spare    spare
 }
 

@@ -46,6 +46,7 @@ var rows = []row{
 	{"migrations", nil},
 	{"internal/dialect", nil},
 	{"internal/claims", []string{"dedup"}},
+	{"internal/debounce", nil},
 	{"internal/lanes", []string{"consumer"}},
 	{"internal/breaker", []string{"outbox", "github.com/sony/gobreaker/v2"}},
 	{"internal/architecture", nil},
@@ -69,7 +70,7 @@ func edge(sdk ...string) []string {
 
 // store is what a database's adapter may import.
 func store(sdk ...string) []string {
-	return append([]string{"dedup", "outbox", "consumer", "migrations", "internal/dialect", "internal/claims"}, sdk...)
+	return append([]string{"dedup", "outbox", "consumer", "migrations", "internal/dialect", "internal/claims", "internal/debounce"}, sdk...)
 }
 
 // A pkg is what `go list -json` tells of one package.

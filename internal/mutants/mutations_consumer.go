@@ -84,11 +84,6 @@ var consumerMutations = []mutation{
 		`	if !held || true {
 		if l.keys`,
 	}),
-	handling("a backoff never overflows", "backoff.go", "TestFullJitterStaysWithinItsBounds", edit{
-		`			ceiling = limit
-`, `			ceiling = 2 * limit
-`,
-	}),
 	handling("no default key", "config.go", "TestNewNamesTheFieldItRefuses", edit{
 		`	case cfg.Key == nil:
 		return`,

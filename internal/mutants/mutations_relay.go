@@ -70,6 +70,9 @@ var relayMutations = []mutation{
 	relaying("a poll that finds what was told of stays seldom", "relay_dispatch.go", "TestRelayLooksWhereItIsTold", edit{
 		`if !rep.told { //`, `{ //`,
 	}),
+	relaying("a backoff never overflows", "backoff.go", "TestOutboxFullJitterStaysWithinItsBounds", edit{
+		"				ceiling = limit\n", "				ceiling = 2 * limit\n",
+	}),
 	relaying("half a batch is no end", "relay_dispatch.go", "TestRelayLooksAgainAfterHalfABatch", edit{
 		`len(msgs) >= (d.cfg.BatchSize+1)/2`, `len(msgs) >= d.cfg.BatchSize`,
 	}),
