@@ -26,10 +26,11 @@ help: ## List these targets
 demo: ## Kill workers mid-payment and audit the ledger; needs nothing but Go
 	go run ./examples/quickstart
 
+# One package after the other: they share the servers, whose answers a test waits for, and a small machine.
 .PHONY: test
 test: services-up ## Everything, with the race detector, on real servers
 	@$(ENV); failed=; for module in . $(NESTED); do \
-		(cd $$module && set -x && go test -race -count=1 -timeout=30m ./...) || failed="$$failed $$module"; done; \
+		(cd $$module && set -x && go test -race -count=1 -p 1 -timeout=30m ./...) || failed="$$failed $$module"; done; \
 	[ -z "$$failed" ] || { echo "failed in:$$failed"; exit 1; }
 
 .PHONY: test-short

@@ -121,11 +121,7 @@ func (r results) heldOpen(ctx context.Context, chosen []kind, long time.Duration
 		if !strings.HasPrefix(k.name, "txonce") { // the forwarder stands still meanwhile: it waits for every xid
 			continue
 		}
-		free, err := held(ctx, k, long, false)
-		if err != nil {
-			return err
-		}
-		holding, err := held(ctx, k, long, true)
+		free, holding, err := held(ctx, k, long)
 		if err != nil {
 			return err
 		}

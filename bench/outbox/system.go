@@ -69,6 +69,7 @@ func (w *world) acknowledge(ctx context.Context, ids ...string) {
 type confirmed struct {
 	mu    sync.Mutex
 	at    map[string]time.Time
+	gone  int // forgotten
 	first time.Time
 	last  time.Time
 	want  int
@@ -97,6 +98,14 @@ func (c *confirmed) add(ids ...string) {
 	}
 }
 
+// forget makes room where very many are confirmed: a large map would slow down what is measured.
+func (c *confirmed) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone += len(c.at)
+	c.at = map[string]time.Time{}
+}
+
 func (c *confirmed) wait(ctx context.Context) error {
 	select {
 	case <-c.done:
@@ -113,7 +122,7 @@ func (c *confirmed) reach(ctx context.Context, n int) error {
 	reached := func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return len(c.at) >= n
+		return c.gone+len(c.at) >= n
 	}
 	for !reached() {
 		select {
