@@ -14,7 +14,6 @@ type least struct {
 	*world
 	producer  sarama.SyncProducer
 	committed chan string // to be published
-	relaying  bool
 }
 
 func newLeast(ctx context.Context, w *world) (system, error) {
