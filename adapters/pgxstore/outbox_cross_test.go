@@ -1,0 +1,74 @@
+package pgxstore_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/adapters/sqlstore"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/outbox/outboxtest"
+)
+
+// One outbox may have programs of both stores around it: what one of them writes the other relays, un-parks and counts.
+func TestOutboxOfBothStores(t *testing.T) {
+	onSQL := func(t *testing.T, db *outboxDB, o outboxtest.Options) *sqlstore.Store {
+		pool := stdlib.OpenDBFromPool(db.pool)
+		t.Cleanup(func() { _ = pool.Close() })
+		store, err := sqlstore.New(sqlstore.Config{DB: pool, Dialect: sqlstore.Postgres, Outbox: sqlstore.OutboxConfig{KeepSent: o.KeepSent}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+	onPgx := func(t *testing.T, db *outboxDB, o outboxtest.Options) *pgxstore.Store {
+		return newStore(t, pgxstore.Config{Pool: db.pool, Outbox: pgxstore.OutboxConfig{KeepSent: o.KeepSent}})
+	}
+	sent := func(db *outboxDB) func(t *testing.T) []string {
+		return func(t *testing.T) []string { return db.strings(t, `SELECT id FROM outbox_sent ORDER BY sent_at, seq`) }
+	}
+	sideBySide := func(t *testing.T, c func(*testing.T)) {
+		t.Parallel()
+		c(t)
+	}
+	t.Run("sqlstore writes, pgxstore relays", func(t *testing.T) {
+		t.Parallel()
+		outboxtest.TestStore(t, outboxtest.Harness[*sql.Tx]{
+			Run: sideBySide,
+			New: func(t *testing.T, o outboxtest.Options) outboxtest.Outbox[*sql.Tx] {
+				db := newOutboxDB(t, testdb.Postgres, 6)
+				writer, relay := onSQL(t, db, o), onPgx(t, db, o)
+				return outboxtest.Outbox[*sql.Tx]{
+					Writer: writer, Queue: relay, Operations: relay, Retryable: writer.Retryable, Serialize: writer.Serialize, Sent: sent(db),
+					InTx: func(ctx context.Context, fn func(*sql.Tx) error) error {
+						return writer.InTx(ctx, nil, func(tx *sql.Tx, _ []dedup.Claim) error { return fn(tx) })
+					},
+				}
+			},
+		})
+	})
+	t.Run("pgxstore writes, sqlstore relays", func(t *testing.T) {
+		t.Parallel()
+		outboxtest.TestStore(t, outboxtest.Harness[pgx.Tx]{
+			Features: outboxtest.Features{LateSequence: true, DoesNotApply: map[string]string{
+				"a commit wakes the sessions": "sqlstore's sessions do not listen: they find the commits of others when they next look",
+			}},
+			Run: sideBySide,
+			New: func(t *testing.T, o outboxtest.Options) outboxtest.Outbox[pgx.Tx] {
+				db := newOutboxDB(t, testdb.Postgres, 6)
+				writer, relay := onPgx(t, db, o), onSQL(t, db, o)
+				return outboxtest.Outbox[pgx.Tx]{
+					Writer: writer, Queue: relay, Operations: relay, Retryable: writer.Retryable, Serialize: writer.Serialize, Sent: sent(db),
+					InTx: func(ctx context.Context, fn func(pgx.Tx) error) error {
+						return writer.InTx(ctx, nil, func(tx pgx.Tx, _ []dedup.Claim) error { return fn(tx) })
+					},
+				}
+			},
+		})
+	})
+}
