@@ -15,8 +15,8 @@
 // While a message is held its visibility timeout is renewed every quarter of it, so that it may be short: it bounds the delay of a
 // crash, not the time of a handler. SQS lets nobody hold a message for more than 12 hours.
 //
-// A message that this process is still busy with may be delivered to it again, when it was lost. It goes back to SQS, for half a
-// visibility timeout at first and up to half of one longer each time, since somebody else may be able to handle it.
+// A message that this process is still busy with may be delivered to it again, when it was lost. It goes back to SQS, for about
+// half a visibility timeout and each time half of one longer, since somebody else may be able to handle it.
 //
 // A standard queue has no order, and OrderBy gives it none: it only keeps two messages of a key from running side by side in one
 // process. A FIFO queue is handled in order per message group, and a failure holds back its group, not others.

@@ -197,10 +197,10 @@ func (r *reception) take(got []types.Message) {
 }
 
 // putBack is for how long a message goes back that this process is busy with: longer each time, since SQS counts its receives,
-// and by chance, since processes that ask in step would get the same answer again and again.
+// and not quite regularly, since of processes that ask in step the same one would get it each time.
 func (r *reception) putBack(id string) time.Duration {
-	half := r.queue.visibility / 2
-	return half + mrand.N(time.Duration(r.excused.of(id))*half+1)
+	mean := time.Duration(r.excused.of(id)+1) * r.queue.visibility / 2
+	return mean*3/4 + mrand.N(mean/2+1)
 }
 
 var errTwice = errors.New("this process is still busy with an earlier delivery of the message")
