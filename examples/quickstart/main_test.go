@@ -37,7 +37,7 @@ func command(t *testing.T, args ...string) (cmd *exec.Cmd, tmp string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	t.Cleanup(cancel)
 	tmp = t.TempDir()
 	cmd = exec.CommandContext(ctx, self, args...)
@@ -286,12 +286,12 @@ func (o *output) await(t *testing.T, text string) {
 	})
 }
 
-// eventually waits until it is true, a minute at the most.
+// eventually waits until it is true, two minutes at the most.
 func eventually(t *testing.T, isTrue func() bool, otherwise func() string) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); !isTrue(); <-tick.C {
+	for deadline := time.Now().Add(2 * time.Minute); !isTrue(); <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatal(otherwise())
 		}
