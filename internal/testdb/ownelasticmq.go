@@ -24,6 +24,8 @@ import (
 type OwnElasticMQ struct {
 	Endpoint string
 
+	front *forwarder
+	dir   string
 	args  []string
 	cmd   *exec.Cmd
 	alive io.WriteCloser
@@ -69,18 +71,19 @@ func StartElasticMQ(t testing.TB) *OwnElasticMQ {
 		t.Fatal(err)
 	}
 	dir, port := t.TempDir(), freePort(t)
+	front := newForwarder(t, fmt.Sprintf("127.0.0.1:%d", port))
 	conf := filepath.Join(dir, "elasticmq.conf")
 	err = os.WriteFile(conf, fmt.Appendf(nil, `include classpath("application.conf")
-node-address { protocol = http, host = "127.0.0.1", port = %d, context-path = "" }
+node-address { protocol = http, host = "127.0.0.1", port = %s, context-path = "" }
 rest-sqs { enabled = true, bind-port = %d, bind-hostname = "127.0.0.1", sqs-limits = strict }
 rest-stats { enabled = false }
 queues-storage { enabled = true, path = %q }
 messages-storage { enabled = true, uri = %q }
-`, port, port, filepath.Join(dir, "queues.conf"), "jdbc:h2:"+filepath.Join(dir, "messages")+";WRITE_DELAY=0"), 0o600)
+`, front.address[strings.LastIndexByte(front.address, ':')+1:], port, filepath.Join(dir, "queues.conf"), "jdbc:h2:"+filepath.Join(dir, "messages")+";WRITE_DELAY=0"), 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &OwnElasticMQ{Endpoint: fmt.Sprintf("http://127.0.0.1:%d", port), log: filepath.Join(dir, "log")}
+	e := &OwnElasticMQ{Endpoint: "http://" + front.address, front: front, dir: dir, log: filepath.Join(dir, "log")}
 	for _, arg := range program {
 		if strings.HasPrefix(arg, "-Dconfig.file=") {
 			arg = "-Dconfig.file=" + conf
@@ -97,6 +100,9 @@ messages-storage { enabled = true, uri = %q }
 
 // Start starts it again after Stop, with its queues and messages and at its address, and returns when it answers.
 func (e *OwnElasticMQ) Start(ctx context.Context) error {
+	if err := e.front.open(); err != nil {
+		return err
+	}
 	log, err := os.OpenFile(e.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -131,8 +137,33 @@ func (e *OwnElasticMQ) Start(ctx context.Context) error {
 	}
 }
 
-// Stop shuts it down. A crash would show nothing of ours: ElasticMQ writes messages to its disk after it has confirmed them.
-func (e *OwnElasticMQ) Stop() { e.end("stop\n") }
+// Stop shuts it down. ElasticMQ writes messages to its disk after it has confirmed them, and forgets what it has not written when
+// it ends, also when it is asked to; a crash would show nothing of ours. So its clients are cut off first, and it gets the time to
+// write.
+func (e *OwnElasticMQ) Stop() {
+	e.front.cut()
+	e.written()
+	e.end("stop\n")
+}
+
+// written waits until nothing has been written for a while.
+func (e *OwnElasticMQ) written() {
+	const quiet = 3 * time.Second
+	tick := time.NewTicker(quiet / 10)
+	defer tick.Stop()
+	for began := time.Now(); time.Since(began) < time.Minute; <-tick.C {
+		last := began
+		files, _ := filepath.Glob(filepath.Join(e.dir, "messages*"))
+		for _, file := range files {
+			if info, err := os.Stat(file); err == nil && info.ModTime().After(last) {
+				last = info.ModTime()
+			}
+		}
+		if time.Since(last) > quiet {
+			return
+		}
+	}
+}
 
 // Kill ends it the way a crash does.
 func (e *OwnElasticMQ) Kill() { e.end("") }

@@ -1,0 +1,96 @@
+package testdb
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+)
+
+// forwarder is an address of its own for a server that comes and goes, from which its clients can be cut off.
+type forwarder struct {
+	address, to string
+
+	mu       sync.Mutex
+	listener net.Listener
+	conns    map[net.Conn]struct{}
+}
+
+// newForwarder listens on a free port at once. It ends with the test.
+func newForwarder(t testing.TB, to string) *forwarder {
+	t.Helper()
+	f := &forwarder{address: "127.0.0.1:0", to: to}
+	if err := f.open(); err != nil {
+		t.Fatal(err)
+	}
+	f.address = f.listener.Addr().String()
+	t.Cleanup(f.cut)
+	return f
+}
+
+// open lets clients in, also again after cut.
+func (f *forwarder) open() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.listener != nil {
+		return nil
+	}
+	listener, err := net.Listen("tcp", f.address)
+	if err != nil {
+		return err
+	}
+	f.listener, f.conns = listener, map[net.Conn]struct{}{}
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go f.forward(client)
+		}
+	}()
+	return nil
+}
+
+func (f *forwarder) forward(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", f.to)
+	if err != nil {
+		return // the client sees its connection end
+	}
+	defer server.Close()
+	if !f.add(client, server) {
+		return
+	}
+	go func() {
+		_, _ = io.Copy(server, client)
+		_ = server.Close()
+	}()
+	_, _ = io.Copy(client, server)
+}
+
+// add reports whether clients are let in still.
+func (f *forwarder) add(conns ...net.Conn) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range conns {
+		if f.listener != nil {
+			f.conns[c] = struct{}{}
+		}
+	}
+	return f.listener != nil
+}
+
+// cut ends all connections, and refuses further ones.
+func (f *forwarder) cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.listener == nil {
+		return
+	}
+	_ = f.listener.Close()
+	for c := range f.conns {
+		_ = c.Close()
+	}
+	f.listener, f.conns = nil, nil
+}
