@@ -71,8 +71,8 @@ type Want struct {
 	Bytes int // of payloads, keys and headers; a single larger message is leased alone. 0: no bound
 	Part  int // look at one part in Part of the held shards, the next with each call, so that others can be leased meanwhile; 0: 1
 
-	// Woken allows a Session that is a Waker to look only where its wake-ups since the last look tell of messages: which shards of
-	// sixty-four is often known. It is kept in mind of those that could not be looked at. false: look everywhere.
+	// Woken allows a Session that is a Waker to look only at shards of which its wake-ups have told, where it knows them. A shard that
+	// cannot be looked at now, because something of it is leased, stays told of. false: look everywhere.
 	Woken bool
 }
 

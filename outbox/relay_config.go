@@ -71,8 +71,8 @@ type Config struct {
 	// KeepOrder says what becomes of later messages of a key of which one is parked. Defaults to FollowersWait.
 	KeepOrder KeepOrder
 
-	// PollMin is how soon the relay looks again after it has found something, PollMax the most that it doubles to while
-	// it finds nothing. Wake-ups come in between. They default to DefaultPollMin and DefaultPollMax.
+	// PollMin is how soon the relay looks everywhere again after it has found something that no wake-up had told of, PollMax the
+	// most that it doubles to while it finds no such thing. Wake-ups come in between. They default to DefaultPollMin and DefaultPollMax.
 	PollMin, PollMax time.Duration
 
 	// Layout makes the headers of what is published. Defaults to PlainLayout.
