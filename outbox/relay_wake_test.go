@@ -61,6 +61,7 @@ func TestRelayLooksWhereItIsTold(t *testing.T) {
 		queue := &looks{Queue: memory}
 		_, stop := start(t, outbox.Config{Queue: queue, Publisher: broker})
 		const n = 1000
+		<-time.After(outbox.DefaultPollMin / 3) // polls come at multiples of it: never at the moment of a commit
 		for i := range n {
 			<-time.After(10 * time.Millisecond)
 			enqueueIDs(t, memory, fmt.Sprint("a-", i))

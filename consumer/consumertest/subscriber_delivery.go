@@ -59,7 +59,7 @@ func lostAck(e *subscriberEnv) {
 		if err != nil {
 			return err
 		}
-		committed <- struct{}{}
+		tell(committed)
 		<-ctx.Done() // the process is as good as dead
 		return &consumer.RetryError{Err: ctx.Err(), Blameless: true}
 	}
@@ -134,7 +134,7 @@ func sameOnRedelivery(e *subscriberEnv) {
 	})
 	twice := make(chan struct{}, 100)
 	failing.after = func(_ context.Context, _ *consumer.Message, err error) error {
-		twice <- struct{}{}
+		tell(twice)
 		return &consumer.RetryError{Err: errSuiteNotYet, After: 50 * time.Millisecond, Blameless: true}
 	}
 	first := e.run(failing, longGrace)
@@ -179,7 +179,7 @@ func orderWithinKey(e *subscriberEnv) {
 		defer mu.Unlock()
 		if again := failed[id]; !again && id == "key0/00" {
 			failed[id] = true
-			first <- struct{}{}
+			tell(first)
 			return consumer.RetryAfter(errSuiteNotYet, time.Second) // so much is sent behind it meanwhile
 		} else if !again && strings.HasSuffix(id, "7") {
 			failed[id] = true
@@ -250,7 +250,7 @@ func attemptsCountOn(e *subscriberEnv) {
 	failing := e.processor(suiteEffect)
 	tried := make(chan struct{}, 100)
 	failing.before = func(context.Context, *consumer.Message) error {
-		tried <- struct{}{}
+		tell(tried)
 		return &consumer.RetryError{Err: errSuiteNotYet, After: 50 * time.Millisecond}
 	}
 	first := e.run(failing, longGrace)
@@ -269,7 +269,7 @@ func batchesForm(e *subscriberEnv) {
 	msgs := suiteMessages(200)
 	running, finish := make(chan struct{}, len(msgs)), make(chan struct{})
 	p := e.processor(func(ctx context.Context, tx *deduptest.Tx, msg *consumer.Message) error {
-		running <- struct{}{}
+		tell(running)
 		<-finish
 		return suiteEffect(ctx, tx, msg)
 	})

@@ -16,7 +16,7 @@ func stopFinishes(e *subscriberEnv) {
 	running, finish := make(chan struct{}, 10), make(chan struct{})
 	var cancelled atomic.Bool
 	p := e.processor(func(ctx context.Context, tx *deduptest.Tx, msg *consumer.Message) error {
-		running <- struct{}{}
+		tell(running)
 		<-finish
 		cancelled.Store(ctx.Err() != nil)
 		return suiteEffect(ctx, tx, msg)
@@ -44,7 +44,7 @@ func graceExpires(e *subscriberEnv) {
 	const grace = 500 * time.Millisecond
 	running := make(chan struct{}, 10)
 	p := e.processor(func(ctx context.Context, tx *deduptest.Tx, msg *consumer.Message) error {
-		running <- struct{}{}
+		tell(running)
 		<-ctx.Done()
 		return ctx.Err()
 	})
@@ -78,7 +78,7 @@ func stopMidBatch(e *subscriberEnv) {
 	stuck := make(chan struct{}, len(msgs))
 	p := e.processor(func(ctx context.Context, tx *deduptest.Tx, msg *consumer.Message) error {
 		if handled.Add(1) > 7 {
-			stuck <- struct{}{}
+			tell(stuck)
 			<-ctx.Done()
 			return ctx.Err()
 		}
@@ -102,7 +102,7 @@ func revokedWhileHandling(e *subscriberEnv) {
 	msgs := suiteMessages(3)
 	running, finish := make(chan struct{}, len(msgs)), make(chan struct{})
 	p := e.processor(func(ctx context.Context, tx *deduptest.Tx, msg *consumer.Message) error {
-		running <- struct{}{}
+		tell(running)
 		<-finish
 		return suiteEffect(ctx, tx, msg)
 	})
@@ -133,12 +133,12 @@ func lateAck(e *subscriberEnv) {
 	}
 	running, finish, answered := make(chan struct{}, 1), make(chan struct{}), make(chan struct{}, 1)
 	p := e.processor(func(ctx context.Context, tx *deduptest.Tx, msg *consumer.Message) error {
-		running <- struct{}{}
+		tell(running)
 		<-finish
 		return suiteEffect(ctx, tx, msg)
 	})
 	p.after = func(_ context.Context, _ *consumer.Message, err error) error {
-		answered <- struct{}{}
+		tell(answered)
 		return err
 	}
 	e.publish(suiteMessages(1)...)
@@ -150,7 +150,7 @@ func lateAck(e *subscriberEnv) {
 	owns, release := make(chan struct{}, 100), make(chan struct{})
 	owner := e.processor(suiteEffect)
 	owner.before = func(context.Context, *consumer.Message) error {
-		owns <- struct{}{}
+		tell(owns)
 		<-release
 		return nil
 	}

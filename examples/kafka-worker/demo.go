@@ -42,8 +42,8 @@ func prepare(ctx context.Context, pool *pgxpool.Pool, client sarama.Client) (*de
 			return nil, err
 		}
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; { // until each partition has a leader
-		err := client.RefreshMetadata(d.orders, d.charges)
+	for deadline := time.Now().Add(30 * time.Second); ; { // until each partition has a leader that knows it is
+		err := d.led(client)
 		if err == nil {
 			return d, nil
 		}
@@ -52,6 +52,17 @@ func prepare(ctx context.Context, pool *pgxpool.Pool, client sarama.Client) (*de
 		}
 		<-time.After(100 * time.Millisecond)
 	}
+}
+
+// led asks the leader of each partition where it ends.
+func (d *demo) led(client sarama.Client) error {
+	err := client.RefreshMetadata(d.orders, d.charges)
+	for _, topic := range []string{d.orders, d.charges} {
+		for p := int32(0); p < 3 && err == nil; p++ {
+			_, err = client.GetOffset(topic, p, sarama.OffsetNewest)
+		}
+	}
+	return err
 }
 
 // id names order i of this run.

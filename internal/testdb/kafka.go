@@ -24,19 +24,19 @@ func Kafka(t testing.TB) (brokers []string) {
 func Topic(t testing.TB, brokers []string, partitions int32) string {
 	t.Helper()
 	name := randomName(t)
-	err := withAdmin(brokers, func(admin sarama.ClusterAdmin) error {
+	err := withAdmin(brokers, func(client sarama.Client, admin sarama.ClusterAdmin) error {
 		if err := admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}, false); err != nil {
 			return err
 		}
 		ctx, cancel := cleanUpContext(t)
 		defer cancel()
-		return awaitLeaders(ctx, admin, name)
+		return awaitLeaders(ctx, client, name, partitions)
 	})
 	if err != nil {
 		t.Fatalf("create topic %s: %v", name, err)
 	}
 	t.Cleanup(func() {
-		err := withAdmin(brokers, func(admin sarama.ClusterAdmin) error { return admin.DeleteTopic(name) })
+		err := withAdmin(brokers, func(_ sarama.Client, admin sarama.ClusterAdmin) error { return admin.DeleteTopic(name) })
 		if err != nil {
 			t.Errorf("delete topic %s: %v", name, err)
 		}
@@ -44,24 +44,31 @@ func Topic(t testing.TB, brokers []string, partitions int32) string {
 	return name
 }
 
-func withAdmin(brokers []string, do func(sarama.ClusterAdmin) error) error {
+func withAdmin(brokers []string, do func(sarama.Client, sarama.ClusterAdmin) error) error {
 	cfg := sarama.NewConfig()
 	cfg.Version = sarama.V2_8_0_0
-	admin, err := sarama.NewClusterAdmin(brokers, cfg)
+	client, err := sarama.NewClient(brokers, cfg)
 	if err != nil {
 		return err
 	}
-	defer admin.Close()
-	return do(admin)
+	admin, err := sarama.NewClusterAdminFromClient(client)
+	if err != nil {
+		return errors.Join(err, client.Close())
+	}
+	defer admin.Close() // and with it the client
+	return do(client, admin)
 }
 
-// awaitLeaders waits for what CreateTopic does not: that a producer may write at once.
-func awaitLeaders(ctx context.Context, admin sarama.ClusterAdmin, topic string) error {
+// awaitLeaders waits for what CreateTopic does not: that each partition's leader knows it is. Metadata names it before.
+func awaitLeaders(ctx context.Context, client sarama.Client, topic string, partitions int32) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		found, err := admin.DescribeTopics([]string{topic})
-		if err == nil && ledThroughout(found) {
+		err := client.RefreshMetadata(topic)
+		for p := int32(0); p < partitions && err == nil; p++ {
+			_, err = client.GetOffset(topic, p, sarama.OffsetNewest)
+		}
+		if err == nil {
 			return nil
 		}
 		select {
@@ -70,18 +77,4 @@ func awaitLeaders(ctx context.Context, admin sarama.ClusterAdmin, topic string) 
 		case <-tick.C:
 		}
 	}
-}
-
-func ledThroughout(topics []*sarama.TopicMetadata) bool {
-	for _, topic := range topics {
-		if topic.Err != sarama.ErrNoError || len(topic.Partitions) == 0 {
-			return false
-		}
-		for _, p := range topic.Partitions {
-			if p.Err != sarama.ErrNoError || p.Leader < 0 {
-				return false
-			}
-		}
-	}
-	return len(topics) > 0
 }
