@@ -51,8 +51,9 @@ type SubscriberConfig struct {
 	// what fills MaxUnfinished at once, 10 at the most.
 	Receivers int
 
-	// WaitTime is how long SQS keeps a request for messages waiting while there are none; whole seconds, 20 at the most. It does not
-	// delay the end of Run. Defaults to 20 seconds.
+	// WaitTime is how long SQS keeps a request for messages waiting while there are none; whole seconds, 20 at the most. It delays
+	// the end of Run by two seconds at the most. A server that does not notice that a waiting request was given up, as ElasticMQ, may
+	// still answer it with a message, which is then delayed by VisibilityTimeout. Defaults to 20 seconds.
 	WaitTime time.Duration
 
 	// VisibilityTimeout is how long a message stays with this process after the last sign of life. It is renewed every quarter, for

@@ -88,7 +88,12 @@ func (p process) Process(ctx context.Context, msg *consumer.Message) error {
 // start runs a Subscriber, until stop.
 func (s *stall) start(cfg awssqs.SubscriberConfig, handle func(ctx context.Context, msg *consumer.Message) error) {
 	s.t.Helper()
-	cfg.Client, cfg.Queue = s.Server, s.name
+	s.startWith(s.Server, cfg, handle)
+}
+
+func (s *stall) startWith(client awssqs.API, cfg awssqs.SubscriberConfig, handle func(ctx context.Context, msg *consumer.Message) error) {
+	s.t.Helper()
+	cfg.Client, cfg.Queue = client, s.name
 	if cfg.Processor == nil {
 		cfg.Processor = process{s, handle}
 	}

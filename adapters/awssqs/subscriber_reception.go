@@ -18,6 +18,7 @@ import (
 
 const (
 	answerWithin = 10 * time.Second // how long SQS may take to answer, beyond long polling
+	underway     = 2 * time.Second  // how old a request for messages is, at the least, when a stop gives it up
 	closing      = 10 * time.Second // how long deletions may take when all handlers have returned
 	keepAtMost   = time.Minute      // longer deferrals are SQS's to wait out
 )
@@ -115,9 +116,17 @@ func (r *reception) receive() {
 }
 
 // ask is one request for messages. token lets SQS answer a FIFO queue's request again whose answer was lost.
+//
+// A stop gives the request up, but not while it is young: where there are messages its answer is on its way, and what it brings
+// would be received by nobody and held for a visibility timeout. It comes, and goes back at once.
 func (r *reception) ask(n int, token string) ([]types.Message, error) {
-	ctx, cancel := context.WithTimeout(r.lanes.Context(), r.cfg.WaitTime+answerWithin)
+	ctx, cancel := context.WithTimeout(r.life, r.cfg.WaitTime+answerWithin)
 	defer cancel()
+	asked := time.Now()
+	defer context.AfterFunc(r.lanes.Context(), func() {
+		r.rest(ctx, time.Until(asked.Add(underway)))
+		cancel()
+	})()
 	in := &sqs.ReceiveMessageInput{
 		QueueUrl:                    &r.url,
 		MaxNumberOfMessages:         int32(n),

@@ -195,6 +195,54 @@ func TestARejectEndsRunAndKeepsTheMessage(t *testing.T) {
 	})
 }
 
+// TestAStopLosesNoAnswerThatIsOnItsWay: what SQS has just handed out goes back at once. Had nobody received it, it would be held for
+// a visibility timeout.
+func TestAStopLosesNoAnswerThatIsOnItsWay(t *testing.T) {
+	for _, fifo := range []bool{false, true} {
+		inBubble(t, func(t *testing.T) {
+			s := newStall(t, awssqstest.Config{}, fifo, map[string]string{"VisibilityTimeout": "600"})
+			s.send("g", "a", "b", "c")
+			slow := &slowAnswers{API: s.Server, taken: make(chan struct{}, 1)}
+			s.startWith(slow, awssqs.SubscriberConfig{}, nil)
+			<-slow.taken
+			began := time.Now()
+			s.stopped()
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("fifo %v: Run took %v to end", fifo, took)
+			}
+			for _, m := range s.Stored(s.name) {
+				if time.Now().Before(m.VisibleAt) || s.times(m.Body) != 0 {
+					t.Errorf("fifo %v: %s is held for %v more, and was handled %d times", fifo, m.Body, time.Until(m.VisibleAt), s.times(m.Body))
+				}
+			}
+			s.left(3)
+		})
+	}
+}
+
+// slowAnswers is an SQS whose answers with messages are a second on their way, or lost when nobody waits for them.
+type slowAnswers struct {
+	awssqs.API
+	taken chan struct{}
+}
+
+func (s *slowAnswers) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, opts ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
+	out, err := s.API.ReceiveMessage(ctx, in, opts...)
+	if err != nil || len(out.Messages) == 0 {
+		return out, err
+	}
+	select {
+	case s.taken <- struct{}{}:
+	default:
+	}
+	select {
+	case <-time.After(time.Second):
+		return out, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 func TestLongPollingDoesNotDelayTheEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newStall(t, awssqstest.Config{}, false, nil)
