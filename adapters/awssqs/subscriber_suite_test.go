@@ -95,7 +95,9 @@ func sharedOrOwnElasticMQ(t *testing.T) func(t *testing.T) site {
 		t.Cleanup(using.Unlock)
 		e := own()
 		return site{creator: testdb.SQSClient(e.Endpoint), visibility: visibility, restart: func(ctx context.Context) error {
-			e.Stop()
+			if err := e.Stop(ctx); err != nil {
+				return err
+			}
 			return e.Start(ctx)
 		}}
 	}

@@ -1,6 +1,7 @@
 package testdb
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -19,11 +20,10 @@ type forwarder struct {
 // newForwarder listens on a free port at once. It ends with the test.
 func newForwarder(t testing.TB, to string) *forwarder {
 	t.Helper()
-	f := &forwarder{address: "127.0.0.1:0", to: to}
+	f := &forwarder{address: fmt.Sprintf("127.0.0.1:%d", freePort(t)), to: to}
 	if err := f.open(); err != nil {
 		t.Fatal(err)
 	}
-	f.address = f.listener.Addr().String()
 	t.Cleanup(f.cut)
 	return f
 }

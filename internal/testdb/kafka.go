@@ -47,6 +47,7 @@ func Topic(t testing.TB, brokers []string, partitions int32) string {
 func withAdmin(brokers []string, do func(sarama.Client, sarama.ClusterAdmin) error) error {
 	cfg := sarama.NewConfig()
 	cfg.Version = sarama.V2_8_0_0
+	cfg.Admin.Timeout = 25 * time.Second // a Kafka may pause for longer than the 3 s that are the default
 	client, err := sarama.NewClient(brokers, cfg)
 	if err != nil {
 		return err

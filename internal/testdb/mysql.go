@@ -26,7 +26,7 @@ func MySQL(t testing.TB) (dsn string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := executeMySQL(t, whole, "SET lock_wait_timeout = 10", "DROP DATABASE "+cfg.DBName); err != nil {
+		if err := executeMySQL(t, whole, "SET lock_wait_timeout = 60", "DROP DATABASE "+cfg.DBName); err != nil {
 			t.Error(err)
 		}
 	})

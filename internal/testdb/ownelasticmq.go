@@ -3,20 +3,24 @@ package testdb
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
 // OwnElasticMQ is an ElasticMQ of the test's own, which it may stop and start again: run from the jars with which `make services-up`
@@ -24,12 +28,14 @@ import (
 type OwnElasticMQ struct {
 	Endpoint string
 
-	front *forwarder
-	dir   string
-	args  []string
-	cmd   *exec.Cmd
-	alive io.WriteCloser
-	log   string
+	front  *forwarder
+	direct *sqs.Client // around front
+	dir    string
+	args   []string
+	cmd    *exec.Cmd
+	alive  io.WriteCloser
+	log    string
+	kept   map[string]int // messages of each queue, when it was stopped
 }
 
 // NoOwnElasticMQ is why StartElasticMQ would fail; empty where it would not. A container cannot be had here.
@@ -83,7 +89,9 @@ messages-storage { enabled = true, uri = %q }
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &OwnElasticMQ{Endpoint: "http://" + front.address, front: front, dir: dir, log: filepath.Join(dir, "log")}
+	e := &OwnElasticMQ{
+		Endpoint: "http://" + front.address, front: front, direct: SQSClient("http://" + front.to), dir: dir, log: filepath.Join(dir, "log"),
+	}
 	for _, arg := range program {
 		if strings.HasPrefix(arg, "-Dconfig.file=") {
 			arg = "-Dconfig.file=" + conf
@@ -98,11 +106,9 @@ messages-storage { enabled = true, uri = %q }
 	return e
 }
 
-// Start starts it again after Stop, with its queues and messages and at its address, and returns when it answers.
+// Start starts it again after Stop, with its queues and messages and at its address, and returns when it answers. It answers before it
+// has read all that it has kept, so clients are let in later.
 func (e *OwnElasticMQ) Start(ctx context.Context) error {
-	if err := e.front.open(); err != nil {
-		return err
-	}
 	log, err := os.OpenFile(e.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -122,11 +128,13 @@ func (e *OwnElasticMQ) Start(ctx context.Context) error {
 	e.alive = alive
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute) // two seconds, where nothing else runs
 	defer cancel()
-	client := SQSClient(e.Endpoint)
 	for {
-		_, err := client.ListQueues(ctx, &sqs.ListQueuesInput{MaxResults: aws.Int32(1)})
+		counts, err := e.counts(ctx)
+		if err == nil && (e.kept == nil || maps.Equal(counts, e.kept)) {
+			return e.front.open()
+		}
 		if err == nil {
-			return nil
+			err = fmt.Errorf("it has %v, and had %v when it was stopped", counts, e.kept)
 		}
 		select {
 		case <-ctx.Done():
@@ -140,29 +148,70 @@ func (e *OwnElasticMQ) Start(ctx context.Context) error {
 // Stop shuts it down. ElasticMQ writes messages to its disk after it has confirmed them, and forgets what it has not written when
 // it ends, also when it is asked to; a crash would show nothing of ours. So its clients are cut off first, and it gets the time to
 // write.
-func (e *OwnElasticMQ) Stop() {
+func (e *OwnElasticMQ) Stop(ctx context.Context) error {
 	e.front.cut()
-	e.written()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	err := e.written(ctx)
+	if err == nil {
+		e.kept, err = e.counts(ctx)
+	}
 	e.end("stop\n")
+	if err != nil {
+		return fmt.Errorf("own ElasticMQ: %w", err)
+	}
+	return nil
 }
 
-// written waits until nothing has been written for a while.
-func (e *OwnElasticMQ) written() {
-	const quiet = 3 * time.Second
-	tick := time.NewTicker(quiet / 10)
+// written sends a last message, and waits until it lies on the disk: what was confirmed before is written before.
+func (e *OwnElasticMQ) written(ctx context.Context) error {
+	last := "the last one: " + rand.Text()
+	queue, err := e.direct.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: aws.String("written")})
+	if err != nil {
+		return err
+	}
+	if _, err := e.direct.SendMessage(ctx, &sqs.SendMessageInput{QueueUrl: queue.QueueUrl, MessageBody: &last}); err != nil {
+		return err
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for began := time.Now(); time.Since(began) < time.Minute; <-tick.C {
-		last := began
-		files, _ := filepath.Glob(filepath.Join(e.dir, "messages*"))
-		for _, file := range files {
-			if info, err := os.Stat(file); err == nil && info.ModTime().After(last) {
-				last = info.ModTime()
-			}
+	for {
+		text, err := os.ReadFile(filepath.Join(e.dir, "messages.mv.db"))
+		if bytes.Contains(text, []byte(last)) {
+			return nil
 		}
-		if time.Since(last) > quiet {
-			return
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errors.Join(errors.New("it does not write what it has confirmed"), err, ctx.Err())
 		}
 	}
+}
+
+// counts is how many messages there are in each queue.
+func (e *OwnElasticMQ) counts(ctx context.Context) (map[string]int, error) {
+	queues, err := e.direct.ListQueues(ctx, &sqs.ListQueuesInput{})
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]int{}
+	for _, url := range queues.QueueUrls {
+		out, err := e.direct.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &url, AttributeNames: []types.QueueAttributeName{
+			types.QueueAttributeNameApproximateNumberOfMessages, types.QueueAttributeNameApproximateNumberOfMessagesNotVisible,
+			types.QueueAttributeNameApproximateNumberOfMessagesDelayed,
+		}})
+		if err != nil {
+			return nil, err
+		}
+		for _, number := range out.Attributes {
+			n, err := strconv.Atoi(number)
+			if err != nil {
+				return nil, err
+			}
+			counts[url] += n
+		}
+	}
+	return counts, nil
 }
 
 // Kill ends it the way a crash does.

@@ -23,7 +23,9 @@ func TestOwnElasticMQ(t *testing.T) {
 		}
 		want[body] = true
 	}
-	own.Stop()
+	if err := own.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if err := own.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

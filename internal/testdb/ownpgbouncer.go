@@ -38,7 +38,7 @@ func StartPgBouncer(t testing.TB, dsn string, settings ...string) (pooled string
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	port := unusedPort(t)
+	port := freePort(t)
 	ini := filepath.Join(dir, "pgbouncer.ini")
 	lines := []string{
 		"[databases]", fmt.Sprintf("* = host=%s port=%d user=%s", server.Host, server.Port, server.User),
@@ -81,16 +81,6 @@ func nobody(t testing.TB) *syscall.Credential {
 	uid, _ := strconv.ParseUint(u.Uid, 10, 32)
 	gid, _ := strconv.ParseUint(u.Gid, 10, 32)
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-}
-
-func unusedPort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 func awaitPort(t testing.TB, port int) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -139,14 +138,4 @@ func (r *OwnRabbitMQ) Ctl(t testing.TB, words ...string) string {
 		t.Fatalf("rabbitmqctl %v: %v\n%s", words, err, out)
 	}
 	return string(out)
-}
-
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }

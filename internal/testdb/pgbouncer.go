@@ -19,7 +19,7 @@ func PgBouncer(t testing.TB) (pooled, direct string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := execute(t, server, "SET lock_timeout = '10s'; DROP SCHEMA "+name+" CASCADE; DROP OWNED BY "+name+" CASCADE; DROP ROLE "+name); err != nil {
+		if err := execute(t, server, "SET lock_timeout = '1min'; DROP SCHEMA "+name+" CASCADE; DROP OWNED BY "+name+" CASCADE; DROP ROLE "+name); err != nil {
 			t.Error(err)
 		}
 	})

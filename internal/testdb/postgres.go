@@ -42,7 +42,7 @@ func Schema(t testing.TB, dsn string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := execute(t, dsn, "SET lock_timeout = '10s'; DROP SCHEMA "+name+" CASCADE"); err != nil {
+		if err := execute(t, dsn, "SET lock_timeout = '1min'; DROP SCHEMA "+name+" CASCADE"); err != nil {
 			t.Error(err)
 		}
 	})

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -31,7 +32,7 @@ import (
 )
 
 // setUpWithin bounds each exchange with a server that is not the test's own doing.
-const setUpWithin = 30 * time.Second
+const setUpWithin = 2 * time.Minute
 
 // server returns the address in the variable env, which holds title's address.
 func server(t testing.TB, env, title string) string {
@@ -104,7 +105,7 @@ func moduleRoot() (string, error) {
 // answers fails the test when nothing listens: a stale .services/env should read as such, not as a driver's error.
 func answers(t testing.TB, title, network, address string) {
 	t.Helper()
-	conn, err := net.DialTimeout(network, address, 5*time.Second)
+	conn, err := net.DialTimeout(network, address, 30*time.Second)
 	if err != nil {
 		t.Fatalf("%s does not answer (%v): run make services-up", title, err)
 	}
@@ -122,6 +123,21 @@ func randomName(t testing.TB) string {
 	var random [6]byte
 	rand.Read(random[:]) // never fails
 	return test[:min(len(test), 40)] + "_" + hex.EncodeToString(random[:])
+}
+
+// freePort returns a port on which nothing listens. It is not one of those that the system gives to whoever connects somewhere, which
+// could take it before the test's server is up, or while that is down.
+func freePort(t testing.TB) int {
+	t.Helper()
+	for range 1000 {
+		port := 23_000 + mathrand.IntN(9_000)
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			l.Close()
+			return port
+		}
+	}
+	t.Fatal("there is no free port")
+	return 0
 }
 
 // cleanUpContext is bounded, and lives on when the test's own context has ended, as it has in a cleanup.
