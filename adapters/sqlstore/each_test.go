@@ -23,6 +23,7 @@ type fixture struct {
 
 // eachDatabase runs f as a sub-test on every database that a Store works on.
 func eachDatabase(t *testing.T, f func(t *testing.T, db fixture)) {
+	t.Parallel() // most of it is waiting
 	t.Run("sqlite", func(t *testing.T) {
 		d := openSQLite(t)
 		f(t, fixture{
@@ -76,6 +77,17 @@ func claim(t *testing.T, s *node, recs ...dedup.Record) (answers []dedup.Claim) 
 		t.Fatal(err)
 	}
 	return answers
+}
+
+// warm connects and registers, however short the waits of s are.
+func warm(t *testing.T, s *node) {
+	t.Helper()
+	err := again(s, func() error {
+		return s.InTx(t.Context(), []dedup.Record{record("warm")}, func(*sql.Tx, []dedup.Claim) error { return nil })
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // within runs fn in a transaction of the Store's, and commits.

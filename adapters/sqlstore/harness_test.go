@@ -3,11 +3,12 @@ package sqlstore_test
 import (
 	"context"
 	"database/sql"
-	"runtime"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore"
+	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
@@ -34,8 +35,8 @@ func openDB(t testing.TB, driver, dsn string) *sql.DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for began := time.Now(); db.Stats().InUse != 0; runtime.Gosched() { // a NOTIFY may be on its way
-			if time.Since(began) > 2*time.Second {
+		for began := time.Now(); db.Stats().InUse != 0; <-time.After(time.Millisecond) { // a NOTIFY may be on its way
+			if time.Since(began) > time.Minute {
 				t.Errorf("%d connections were not given back", db.Stats().InUse)
 				break
 			}
@@ -43,6 +44,16 @@ func openDB(t testing.TB, driver, dsn string) *sql.DB {
 		db.Close()
 	})
 	return db
+}
+
+// again repeats f, whose waits are short, while the machine is too busy for them.
+func again(s *node, f func() error) error {
+	for began := time.Now(); ; <-time.After(5 * time.Millisecond) {
+		err := f()
+		if !s.Retryable(err) && !errors.Is(err, dedup.ErrInFlight) || time.Since(began) > time.Minute {
+			return err
+		}
+	}
 }
 
 func exec(t testing.TB, db *sql.DB, query string, args ...any) {

@@ -33,15 +33,7 @@ func lift(t testing.TB, s *sqlstore.Store) *sqlstore.Lifted[*appTx] {
 	return lifted
 }
 
-func TestLiftedSQLite(t *testing.T) {
-	t.Parallel()
-	h := sqliteHarness()
-	deduptest.TestStore(t, deduptest.Harness[*appTx]{
-		New:       func(t *testing.T) deduptest.DB[*appTx] { return liftDB(h.New(t)) },
-		OneWriter: h.OneWriter, Codes: h.Codes, DoesNotApply: h.DoesNotApply,
-	})
-}
-
+// What lifts a Store knows nothing of the database under it: one shows it for all.
 func TestLiftedPostgres(t *testing.T) {
 	t.Parallel()
 	deduptest.TestStore(t, deduptest.Harness[*appTx]{

@@ -19,6 +19,7 @@ import (
 
 // outboxes runs a test on each database.
 func outboxes(t *testing.T, test func(t *testing.T, n *node)) {
+	t.Parallel() // most of it is waiting
 	t.Run("SQLite", func(t *testing.T) { test(t, openSQLite(t).outbox(t)) })
 	t.Run("PostgreSQL", func(t *testing.T) {
 		d := openPostgres(t, testdb.Postgres(t))
@@ -44,7 +45,7 @@ func TestOutboxWakesRelaysOfTheStore(t *testing.T) {
 		one, two := open(t, n, time.Minute), open(t, n, time.Minute)
 		enqueue(t, n, messages("a", 1, 1)...)
 		for _, s := range []outbox.Session{one, two} {
-			if !woken(s, time.Second) {
+			if !woken(s, time.Minute) {
 				t.Fatal("not woken by a commit of InTx")
 			}
 		}
@@ -72,7 +73,7 @@ func TestOutboxWakesRelaysOfTheStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		quiet("by a transaction that nobody watches")
-		if n.Wake(t.Context()); !woken(one, time.Second) || !woken(two, time.Second) {
+		if n.Wake(t.Context()); !woken(one, time.Minute) || !woken(two, time.Minute) {
 			t.Fatal("not woken by Wake")
 		}
 		if err := two.Close(t.Context()); err != nil {
@@ -209,7 +210,7 @@ func TestOutboxPostgresNotifies(t *testing.T) {
 		return got.PID, true
 	}
 	enqueue(t, n, messages("a", 1, 1)...)
-	if _, yes := arrives(5 * time.Second); !yes {
+	if _, yes := arrives(time.Minute); !yes {
 		t.Fatal("no NOTIFY after a commit of InTx")
 	}
 	err = inTx(t.Context(), n.db, nil, func(tx *sql.Tx) error { return n.Enqueue(t.Context(), tx, messages("b", 1, 1)...) })
@@ -228,7 +229,7 @@ func TestOutboxPostgresNotifies(t *testing.T) {
 		}
 	}
 	n.Wake(t.Context())
-	if _, yes := arrives(5 * time.Second); !yes {
+	if _, yes := arrives(time.Minute); !yes {
 		t.Fatal("no NOTIFY after Wake")
 	}
 }

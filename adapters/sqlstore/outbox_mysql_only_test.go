@@ -123,7 +123,7 @@ func TestOutboxMySQLSerialize(t *testing.T) {
 func TestOutboxMySQLCollisions(t *testing.T) {
 	d := openMySQL(t)
 	n := d.open(t, d.dsn, deduptest.Options{})
-	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
 	const writers, each = 4, 100
 	var wait sync.WaitGroup

@@ -24,7 +24,7 @@ func TestOutboxRelayWithoutSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := relay.Run(ctx); !errors.Is(err, outbox.ErrSchema) || !strings.Contains(err.Error(), "migrations.Apply") {
 		t.Errorf("Run = %v, want ErrSchema that says what to do", err)

@@ -167,9 +167,9 @@ func TestTake(t *testing.T) {
 // Of two that take one letter at once, one gets it.
 func TestTakeRaces(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
-		s := db.open(deduptest.Options{})
+		s := db.open(deduptest.Options{Wait: time.Minute})
 		park(t, s, letter(1))
-		holding, release, done := make(chan struct{}), make(chan struct{}), make(chan error)
+		holding, release, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		take := func(then func()) error {
 			return s.InTx(t.Context(), nil, func(tx *sql.Tx, _ []dedup.Claim) error {
 				err := s.Take(t.Context(), tx, consumer.LetterID{1})
@@ -179,11 +179,12 @@ func TestTakeRaces(t *testing.T) {
 		}
 		go func() { done <- take(func() { close(holding); <-release }) }()
 		<-holding
-		second := make(chan error)
+		second := make(chan error, 1)
 		go func() { second <- take(func() {}) }()
 		select {
 		case err := <-second:
 			t.Errorf("the second did not wait: %v", err)
+			second <- err
 		case <-time.After(50 * time.Millisecond):
 		}
 		close(release)

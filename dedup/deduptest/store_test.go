@@ -162,7 +162,7 @@ func TestStoreDeadlocksAreRetryable(t *testing.T) {
 // Batches of overlapping keys in any order, side by side: each key once, nobody stuck.
 func TestStoreBatchesSideBySide(t *testing.T) {
 	s := deduptest.NewStore()
-	s.Wait = 10 * time.Second
+	s.Wait = time.Minute
 	var wg sync.WaitGroup
 	for w := range 8 {
 		wg.Go(func() {

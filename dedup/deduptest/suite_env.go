@@ -27,10 +27,13 @@ func (e *env[TTx]) fresh(t *testing.T) *env[TTx] { return newEnv(t, e.Harness, e
 
 func (e *env[TTx]) options() Options { return Options{Isolation: e.isolation} }
 
+// patience is how long a node waits that should wait for everything this suite does.
+const patience = limit / 2
+
 // node opens another node that waits long enough for everything this suite does.
 func (e *env[TTx]) node(t *testing.T) dedup.Store[TTx] {
 	o := e.options()
-	o.Wait = 10 * time.Second
+	o.Wait = patience
 	return e.Open(t, o)
 }
 
@@ -59,8 +62,8 @@ func recordAt(id string, at time.Time, window time.Duration) dedup.Record {
 	return r
 }
 
-// limit is the longest that anything in the suite may take.
-const limit = 30 * time.Second
+// limit is the longest that anything in the suite may take, on a machine that is busy with something else.
+const limit = 2 * time.Minute
 
 func bounded(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
