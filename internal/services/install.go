@@ -40,6 +40,8 @@ func install(ctx context.Context, servers []server) error {
 		return nil
 	}
 	command := "apt-get install -y --no-install-recommends " + strings.Join(packages, " ")
+	// Mirrors fail now and then, and a machine that has just come up may be busy with its own updates.
+	const patient = " -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300"
 	failed := func(why error) error {
 		return fmt.Errorf("%s: %s missing and not installable from here (%w); install with: sudo %s",
 			strings.Join(slices.Compact(wanting), ", "), strings.Join(programs, ", "), why, command)
@@ -50,7 +52,7 @@ func install(ctx context.Context, servers []server) error {
 	}
 	fmt.Fprintln(os.Stdout, "installing:", command)
 	for _, c := range []string{"apt-get update", command} {
-		words := append(slices.Clone(asRoot), strings.Fields(c)...)
+		words := append(slices.Clone(asRoot), strings.Fields(c+patient)...)
 		cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return failed(fmt.Errorf("%s: %w: %s", c, err, lastLine(out)))

@@ -34,9 +34,9 @@ func (k kafka) About() about {
 func (k kafka) Healthy(ctx context.Context, address string) error {
 	cfg := sarama.NewConfig()
 	cfg.ClientID = "txonce-services"
-	cfg.Net.DialTimeout, cfg.Net.ReadTimeout, cfg.Net.WriteTimeout = 2*time.Second, 2*time.Second, 2*time.Second
+	cfg.Net.DialTimeout, cfg.Net.ReadTimeout, cfg.Net.WriteTimeout = 2*time.Second, 10*time.Second, 10*time.Second
 	cfg.Metadata.Retry.Max, cfg.Admin.Retry.Max = 0, 0
-	cfg.Admin.Timeout = 2 * time.Second
+	cfg.Admin.Timeout = 8 * time.Second
 	admin, err := sarama.NewClusterAdmin(strings.Split(address, ","), cfg)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 )
 
 // endWithin is how long a server may take to shut down before it is killed.
-const endWithin = 20 * time.Second
+const endWithin = time.Minute
 
 // keep runs the process that dir describes until SIGTERM asks for its end or dir goes away, which is what happens to the
 // servers of a checkout that is simply deleted. As the parent it knows its child for certain: a process id read from a

@@ -102,7 +102,7 @@ func endAndWait(ctx context.Context, pid int, signal syscall.Signal, path string
 	if err := syscall.Kill(pid, signal); err != nil {
 		return fmt.Errorf("end process %d: %w", pid, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, endWithin+5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, endWithin+30*time.Second)
 	defer cancel()
 	lock, err := lockFile(ctx, path)
 	if err != nil {

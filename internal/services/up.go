@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// healthyWithin bounds how long a server that was started may take until it is healthy.
-const healthyWithin = 30 * time.Second
+// healthyWithin bounds how long a server that was started may take until it is healthy: seconds, but not on a small machine on
+// which all of them start at once.
+const healthyWithin = 4 * time.Minute
 
 // up makes every server healthy and writes where they are to .services/env.
 func up(ctx context.Context, servers []server) error {
@@ -110,7 +111,7 @@ func awaitHealthy(ctx context.Context, s server, ended <-chan error) error {
 }
 
 func healthyOnce(ctx context.Context, s server, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	return s.Healthy(ctx, address)
 }
