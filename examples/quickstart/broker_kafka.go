@@ -32,7 +32,7 @@ func newKafka(addresses []string, name string) *kafkaBroker {
 }
 
 // Open starts a Kafka within this process, or connects to the one at the addresses. It makes the topics.
-func (b *kafkaBroker) Open(context.Context) (err error) {
+func (b *kafkaBroker) Open(ctx context.Context) (err error) {
 	if len(b.addresses) == 0 {
 		if b.fake, err = kfake.NewCluster(kfake.NumBrokers(1)); err != nil {
 			return fmt.Errorf("start a Kafka in this process: %w", err)
@@ -51,6 +51,7 @@ func (b *kafkaBroker) Open(context.Context) (err error) {
 	cfg.Producer.Flush.Frequency = 10 * time.Millisecond
 	cfg.ChannelBufferSize = 4096
 	cfg.Consumer.MaxWaitTime = 50 * time.Millisecond
+	cfg.Admin.Timeout = 20 * time.Second // a Kafka may pause for longer than the 3 s that are the default
 	if b.client, err = sarama.NewClient(b.addresses, cfg); err != nil {
 		return fmt.Errorf("connect to Kafka at %q: %w", b.addresses, err)
 	}
@@ -62,7 +63,31 @@ func (b *kafkaBroker) Open(context.Context) (err error) {
 			return fmt.Errorf("create topic %s: %w", topic, err)
 		}
 	}
-	return nil
+	return b.led(ctx)
+}
+
+// led waits until the leader of each partition knows that it is: metadata names it before.
+func (b *kafkaBroker) led(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for {
+		err := b.client.RefreshMetadata(b.topics()...)
+		for _, topic := range b.topics() {
+			if err == nil {
+				_, err = b.endsOf(topic)
+			}
+		}
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		}
+	}
 }
 
 func (b *kafkaBroker) topics() []string { return []string{b.topic, b.events} }

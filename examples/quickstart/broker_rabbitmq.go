@@ -11,8 +11,8 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq"
 )
 
-// calm is for how long nothing must wait in the queue of orders until it counts as finished: AMQP does not tell how many
-// messages consumers hold, and one that a killed consumer held comes back.
+// calm is for how long nothing must wait in the queue of orders until it seems to be finished: AMQP does not tell how many
+// messages consumers hold, and what they hold when they end comes back. See Left.
 const calm = 3 * time.Second
 
 // rabbitBroker is a queue of orders and one of events. Both are durable.
@@ -83,7 +83,7 @@ func (b *rabbitBroker) Produce(ctx context.Context, p *plan, progress func(done 
 	})
 }
 
-// Finished counts what does not wait any more, and is sure of the last one only when that has lasted.
+// Finished counts what does not wait any more, and takes the last one for finished only when that has lasted.
 func (b *rabbitBroker) Finished(context.Context) ([]int64, error) {
 	ready, err := b.ready(b.orders)
 	switch {
@@ -101,16 +101,51 @@ func (b *rabbitBroker) Finished(context.Context) ([]int64, error) {
 	return []int64{finished}, nil
 }
 
-func (b *rabbitBroker) ready(queue string) (n int, err error) {
-	err = b.onChannel(func(ch *amqp.Channel) error {
-		q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-		n = q.Messages
+func (b *rabbitBroker) ready(queue string) (int, error) {
+	q, err := b.inspect(queue)
+	return q.Messages, err
+}
+
+func (b *rabbitBroker) inspect(queue string) (q amqp.Queue, err error) {
+	err = b.onChannel(func(ch *amqp.Channel) (err error) {
+		q, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("count the messages of queue %s: %w", queue, err)
+		return q, fmt.Errorf("count the messages of queue %s: %w", queue, err)
 	}
-	return n, nil
+	return q, nil
+}
+
+// Left is how many orders there still are when no worker lives. What a consumer held waits again when the queue has noticed that the
+// consumer is gone.
+func (b *rabbitBroker) Left(ctx context.Context) (left int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for _, queue := range rabbitmq.RetryQueues(b.orders) {
+		q, err := b.inspect(queue)
+		var answer *amqp.Error
+		if errors.As(err, &answer) && answer.Code == amqp.NotFound {
+			continue // it was never needed
+		}
+		if err != nil {
+			return 0, err
+		}
+		left += q.Messages
+	}
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		q, err := b.inspect(b.orders)
+		if err == nil && q.Consumers == 0 {
+			return left + q.Messages, nil
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return 0, fmt.Errorf("queue %s still has %d consumers: %w", b.orders, q.Consumers, errors.Join(err, ctx.Err()))
+		}
+	}
 }
 
 // Ends implements broker.

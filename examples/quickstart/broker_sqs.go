@@ -49,7 +49,7 @@ func (b *sqsBroker) Open(ctx context.Context) error {
 	seconds := strconv.Itoa(int(visibility.Seconds()))
 	for _, q := range []sqs.CreateQueueInput{
 		{QueueName: &b.orders, Attributes: map[string]string{"VisibilityTimeout": seconds, "MessageRetentionPeriod": "86400"}},
-		{QueueName: &b.events, Attributes: map[string]string{"FifoQueue": "true", "VisibilityTimeout": "10"}},
+		{QueueName: &b.events, Attributes: map[string]string{"FifoQueue": "true", "VisibilityTimeout": "30"}},
 	} {
 		out, err := b.client.CreateQueue(ctx, &q)
 		if err != nil {

@@ -148,7 +148,7 @@ func conclude(o options, p *plan, out outcome, found findings, b broker, say *te
 
 // cleanUp removes something, also when ctx has ended, within bounds.
 func cleanUp(err *error, remove func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if failed := remove(ctx); failed != nil {
 		*err = errors.Join(*err, fmt.Errorf("clean up: %w", failed))

@@ -68,6 +68,7 @@ type process struct {
 	stdin  io.WriteCloser
 	log    tail
 	joined bool   // it has had a partition; before that SIGTERM may find it without a handler for it
+	worked bool   // it has finished something
 	doom   string // why it is going to be killed, once that is sure
 	told   bool   // to stop, with SIGTERM
 }

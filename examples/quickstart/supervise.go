@@ -28,17 +28,16 @@ type supervisor struct {
 	kills   int
 	left    bool // the dynamic worker was told to leave
 	freezes int
-	frozen  *process // nil: none is
-	retries int
-	again   chan string // names of workers to start
+	frozen  *process        // nil: none is
+	again   chan string     // names of workers to start
+	idled   map[string]bool // names of workers that were struck before they had finished anything
 }
 
 const (
-	patience     = 60 * time.Second       // how long a group may do nothing before the run is given up
+	patience     = 3 * time.Minute        // how long a group may do nothing before the run is given up
 	ending       = 20 * time.Second       // how long a worker may take to stop
 	haltPatience = 500 * time.Millisecond // how long to wait for a new message to stop in
 	retryPause   = time.Second            // before a worker is started again that had nothing to do yet
-	maxRetries   = 20                     // of those
 	frozenFor    = 2 * visibility         // longer than any broker here waits for a sign of life
 	freezeAt     = .3                     // of all deliveries
 )
@@ -58,28 +57,57 @@ type outcome struct {
 func (s *supervisor) run(ctx context.Context) (outcome, error) {
 	s.events = make(chan event, 64)
 	s.running = map[string]*process{}
-	s.again = make(chan string, maxRetries)
+	s.again = make(chan string, 64)
+	s.idled = map[string]bool{}
 	start := time.Now()
 	s.watch = newProgress(len(s.plan.deliveries), start)
+	for halts := s.plan.kills.halts; ; halts = [statics]int{} {
+		out, err := s.round(ctx, start, halts)
+		err = errors.Join(err, s.stop())
+		if err != nil || !out.complete {
+			return out, err
+		}
+		if done, err := s.settled(ctx); err != nil || done {
+			return out, err
+		}
+		s.watch.end = time.Time{}
+	}
+}
 
+// settled asks once more when the workers have gone: a broker may not know what they held.
+func (s *supervisor) settled(ctx context.Context) (bool, error) {
+	b, unsure := s.broker.(interface {
+		Left(ctx context.Context) (int, error)
+	})
+	if !unsure {
+		return true, nil
+	}
+	left, err := b.Left(ctx)
+	if left > 0 {
+		s.say.print("%d deliveries that workers held are back: once more", left)
+	}
+	return left == 0, err
+}
+
+// round starts the workers and returns when all seems to be finished, or nothing moves.
+func (s *supervisor) round(ctx context.Context, start time.Time, halts [statics]int) (outcome, error) {
 	asking, enough := context.WithCancel(ctx)
 	polls := make(chan poll)
 	var asker sync.WaitGroup
 	asker.Go(func() { s.ask(asking, polls) })
-	complete, err := s.loop(ctx, polls)
+	complete, err := s.loop(ctx, polls, halts)
 	took, idle, drained := time.Since(start), s.watch.idle(time.Now()), time.Duration(0)
 	if !s.watch.end.IsZero() {
 		took, drained = s.watch.end.Sub(start), time.Since(s.watch.end)
 	}
 	enough()
 	asker.Wait()
-	err = errors.Join(err, s.stop())
 	return outcome{complete: complete, progress: s.watch, kills: s.kills, freezes: s.freezes, took: took, drained: drained, idle: idle}, err
 }
 
-func (s *supervisor) loop(ctx context.Context, polls <-chan poll) (complete bool, err error) {
-	for i := range statics {
-		if err := s.start(staticName(i), s.plan.kills.halts[i]); err != nil {
+func (s *supervisor) loop(ctx context.Context, polls <-chan poll, halts [statics]int) (complete bool, err error) {
+	for i, halt := range halts {
+		if err := s.start(staticName(i), halt); err != nil {
 			return false, err
 		}
 	}
@@ -112,6 +140,9 @@ func (s *supervisor) loop(ctx context.Context, polls <-chan poll) (complete bool
 		case <-thaw:
 			s.thaw()
 		case name := <-s.again:
+			if s.running[name] != nil { // of the round before
+				continue
+			}
 			if err := s.start(name, 0); err != nil {
 				return false, err
 			}
@@ -192,6 +223,7 @@ func (s *supervisor) hear(e event) error {
 	}
 	s.watch.report(e.report, time.Now())
 	e.from.joined = e.from.joined || e.report.Joined || e.report.Generation > 0
+	e.from.worked = e.from.worked || e.report.Spans != nil || e.report.Finished > 0
 	if e.from.joined && s.running[dynamicName] == nil && !s.left {
 		// The static workers have the partitions, so the first kill is certain to come early.
 		if err := s.start(dynamicName, 0); err != nil {
@@ -217,10 +249,10 @@ func (s *supervisor) bury(e event) error {
 	switch {
 	case p.doom != "":
 		s.kills++
+		s.idled[p.Name] = !p.worked
 		s.say.print("%s is killed (SIGKILL) %s, %s", p.Name, p.doom, s.watch.at())
 		return s.start(p.Name, 0)
-	case !p.told && !p.joined && s.retries < maxRetries: // as Kubernetes would, where the broker is away for a moment
-		s.retries++
+	case !p.told && !p.joined && s.watch.idle(time.Now()) < patience: // as Kubernetes would, where the broker is away for a moment
 		time.AfterFunc(retryPause, func() { s.again <- p.Name })
 	case !p.told:
 		return fmt.Errorf("%s ended by itself (%s)\n%s", p.Name, p.cmd.ProcessState, &p.log)
@@ -230,10 +262,12 @@ func (s *supervisor) bury(e event) error {
 	return nil
 }
 
-// strike kills a static worker: where it is, or inside the handler of its next new message. The planned kills go first.
+// strike kills a static worker: where it is, or inside the handler of its next new message. The planned kills go first. It spares
+// one that has finished nothing yet if it struck the one before that early too: where a worker takes longer to start than until
+// the next strike, nothing would ever be done.
 func (s *supervisor) strike(k kill) {
 	p := s.running[staticName(k.worker)]
-	if s.kills == 0 || p == nil || p.doom != "" {
+	if s.kills == 0 || p == nil || p.doom != "" || !p.worked && s.idled[p.Name] {
 		return
 	}
 	p.doom = "wherever it was"
