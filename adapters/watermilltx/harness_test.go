@@ -46,7 +46,7 @@ func eachBase(t *testing.T, test func(t *testing.T, b *base)) {
 func newSQLite(t *testing.T) *base {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "app.db")
-	return newBase(t, "sqlite", "file:"+path+"?_pragma=journal_mode(wal)&_pragma=synchronous(full)", sqlstore.SQLite)
+	return newBase(t, "sqlite", "file:"+path+"?_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=busy_timeout(60000)", sqlstore.SQLite)
 }
 
 func newPostgres(t *testing.T) *base {
@@ -145,7 +145,7 @@ func (b *base) wantPublished(n int) []outboxtest.Published {
 
 func eventually(t *testing.T, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); {
 		if time.Now().After(deadline) {
 			t.Fatal("waited in vain")
 		}

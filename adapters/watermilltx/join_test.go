@@ -115,7 +115,7 @@ func TestHazardsOfWatermillSQL(t *testing.T) {
 	}
 	t.Run("insert, fail, retry gives two effects", func(t *testing.T) {
 		t.Parallel()
-		o := newTopic(t, newPostgres(t), 30*time.Second)
+		o := newTopic(t, newPostgres(t), 10*time.Minute)
 		o.publish("1")
 		tries := 0
 		o.run(t, func(msg *message.Message) error {
@@ -133,7 +133,7 @@ func TestHazardsOfWatermillSQL(t *testing.T) {
 	})
 	t.Run("after an SQL error every retry fails", func(t *testing.T) {
 		t.Parallel()
-		o := newTopic(t, newPostgres(t), 30*time.Second)
+		o := newTopic(t, newPostgres(t), 10*time.Minute)
 		o.publish("1")
 		var mu sync.Mutex
 		aborted, tries := 0, 0
@@ -154,7 +154,7 @@ func TestHazardsOfWatermillSQL(t *testing.T) {
 	})
 	t.Run("half an effect is committed when AckDeadline passes", func(t *testing.T) {
 		t.Parallel()
-		o := newTopic(t, newPostgres(t), 300*time.Millisecond)
+		o := newTopic(t, newPostgres(t), time.Second)
 		o.publish("1")
 		o.run(t, func(msg *message.Message) error {
 			_, query := insertID(msg)
@@ -220,7 +220,11 @@ func TestJoinedAttempts(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			o := newTopic(t, newPostgres(t), 700*time.Millisecond)
+			deadline := 10 * time.Minute
+			if test.name == "AckDeadline passes" {
+				deadline = 1500 * time.Millisecond // which the other attempts must not need
+			}
+			o := newTopic(t, newPostgres(t), deadline)
 			o.publish("1", "2", "3")
 			once := newMiddleware(t, joinConfig(o.base))
 			var mu sync.Mutex
@@ -278,7 +282,7 @@ func TestJoinedClose(t *testing.T) {
 	}
 	for _, joins := range []bool{false, true} {
 		t.Run(fmt.Sprint("with Join ", joins), func(t *testing.T) {
-			o := newTopic(t, newPostgres(t), 30*time.Second)
+			o := newTopic(t, newPostgres(t), 10*time.Minute)
 			o.publish("1")
 			var middlewares []message.HandlerMiddleware
 			if joins {
@@ -291,7 +295,10 @@ func TestJoinedClose(t *testing.T) {
 				if err := joinedExec(msg, query); err != nil {
 					return err
 				}
-				running <- struct{}{}
+				select {
+				case running <- struct{}{}:
+				default:
+				}
 				<-msg.Context().Done()
 				<-time.After(200 * time.Millisecond)
 				return joinedExec(msg, `INSERT INTO effects (id) VALUES ('the other half')`)
@@ -314,7 +321,7 @@ func TestJoinedClose(t *testing.T) {
 			}
 			o.wantEffects()
 
-			o.sub = o.subscriber(30 * time.Second)
+			o.sub = o.subscriber(10 * time.Minute)
 			o.run(t, func(msg *message.Message) error {
 				_, query := insertID(msg)
 				return joinedExec(msg, query)
@@ -335,7 +342,7 @@ func TestJoinedSerializationFailure(t *testing.T) {
 		t.Log("-short: there is no watermill-sql without a server")
 		return
 	}
-	o := newTopic(t, newPostgres(t), 20*time.Second)
+	o := newTopic(t, newPostgres(t), time.Hour) // nothing waits until this has passed
 	o.publish("1", "2")
 	once := newMiddleware(t, joinConfig(o.base))
 	claim := sync.OnceValue(func() error { // as another node does that has got message 2 from elsewhere
@@ -345,7 +352,6 @@ func TestJoinedSerializationFailure(t *testing.T) {
 			return err
 		})
 	})
-	began := time.Now()
 	o.run(t, func(msg *message.Message) error {
 		id, query := insertID(msg)
 		if id == "1" {
@@ -357,9 +363,6 @@ func TestJoinedSerializationFailure(t *testing.T) {
 	}, once.Middleware)
 	eventually(t, func() bool { return o.offset() == 2 })
 	o.wantEffects("1", "2 elsewhere")
-	if took := time.Since(began); took > 15*time.Second {
-		t.Errorf("it took %v, until AckDeadline had passed", took)
-	}
 }
 
 // A message that is given up on is parked and acknowledged, and the others go on; what was produced is there.
@@ -368,7 +371,7 @@ func TestJoinedParkAndProduce(t *testing.T) {
 		t.Log("-short: there is no watermill-sql without a server")
 		return
 	}
-	o := newTopic(t, newPostgres(t), 20*time.Second)
+	o := newTopic(t, newPostgres(t), 10*time.Minute)
 	o.publish("1", "poison", "1", "2")
 	cfg := joinConfig(o.base)
 	cfg.Topic = nil

@@ -53,7 +53,7 @@ func startRouter(t *testing.T, router *message.Router) {
 
 func newRouter(t *testing.T, log watermill.LoggerAdapter) *message.Router {
 	t.Helper()
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, log)
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 2 * time.Minute}, log)
 	if err != nil {
 		t.Fatal(err)
 	}

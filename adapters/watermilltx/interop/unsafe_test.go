@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill"
@@ -66,11 +67,17 @@ func check(t *testing.T, p message.Publisher, err error, topic, want string) {
 func TestKafka(t *testing.T) {
 	brokers := strings.Split(address(t, "TXONCE_KAFKA"), ",")
 	topic := "interop-" + watermill.NewShortUUID()
-	admin, err := sarama.NewClusterAdmin(brokers, sarama.NewConfig())
+	cfg := sarama.NewConfig()
+	cfg.Admin.Timeout = 25 * time.Second // a Kafka may pause for longer than the 3 s that are the default
+	client, err := sarama.NewClient(brokers, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer admin.Close()
+	admin, err := sarama.NewClusterAdminFromClient(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close() // and with it the client
 	if err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 3, ReplicationFactor: 1}, false); err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +86,7 @@ func TestKafka(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+	awaitLeaders(t, client, topic, 3)
 	for _, test := range []struct {
 		want string
 		set  func(*sarama.Config)
@@ -98,6 +106,25 @@ func TestKafka(t *testing.T) {
 			Brokers: brokers, Marshaler: kafka.NewWithPartitioningMarshaler(byKey), OverwriteSaramaConfig: cfg,
 		}, watermill.NopLogger{})
 		check(t, p, err, topic, test.want)
+	}
+}
+
+// awaitLeaders waits until the leader of each partition knows that it is: metadata names it before.
+func awaitLeaders(t *testing.T, client sarama.Client, topic string, partitions int32) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(2 * time.Minute); ; <-tick.C {
+		err := client.RefreshMetadata(topic)
+		for p := int32(0); p < partitions && err == nil; p++ {
+			_, err = client.GetOffset(topic, p, sarama.OffsetNewest)
+		}
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
 	}
 }
 
