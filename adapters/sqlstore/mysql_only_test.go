@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
@@ -88,53 +90,177 @@ func TestMySQLWhateverTheDSNSays(t *testing.T) {
 	}
 }
 
+// Each setting that would lose or change something is refused by name, and what does not is let be.
 func TestMySQLRegisterRefuses(t *testing.T) {
+	t.Parallel()
+	d := openMySQL(t)
+	const (
+		passes = iota // when somebody changes the setting
+		final         // for this program
+	)
 	for _, tt := range []struct {
 		name, params     string
-		exec             string
 		setting, value   string
 		also, alsoValue  string
-		want             string
+		want             string // empty: accepted
 		err              error
+		blame            int
 		allowAsyncCommit bool
 	}{
-		{name: "good", want: ""},
-		{name: "a key without case", exec: "ALTER TABLE processed_messages MODIFY `key` VARCHAR(36) COLLATE utf8mb4_general_ci", want: "utf8mb4_general_ci", err: dedup.ErrSchema},
-		{name: "a consumer with trailing spaces", exec: "ALTER TABLE txonce_windows MODIFY consumer VARCHAR(255) COLLATE utf8mb4_bin", want: "consumer of table txonce_windows", err: dedup.ErrSchema},
-		{name: "MyISAM", exec: "ALTER TABLE processed_messages ENGINE = MyISAM", want: "engine MyISAM", err: dedup.ErrSchema},
+		{name: "good"},
 		{name: "not strict", params: "sql_mode=%27%27", want: "is not strict"},
+		{name: "strict for all tables", params: "sql_mode=%27STRICT_ALL_TABLES%27"},
+		{name: "strict for transactional tables", params: "sql_mode=%27STRICT_TRANS_TABLES%27"},
 		{name: "empty is NULL", params: "sql_mode=%27STRICT_ALL_TABLES,EMPTY_STRING_IS_NULL%27", want: "EMPTY_STRING_IS_NULL"},
 		{name: "latin1", params: "charset=latin1", want: "charset=utf8mb4"},
 		{name: "utf8mb3", params: "charset=utf8", want: "charset=utf8mb4"},
+		{name: "client's texts", setting: "character_set_client", value: "latin1", want: `character_set_client is "latin1"`},
+		{name: "connection's texts", setting: "character_set_connection", value: "latin1", want: `character_set_connection is "latin1"`},
+		{name: "results' texts", setting: "character_set_results", value: "utf8mb3", want: `character_set_results is "utf8mb3"`},
 		{name: "no autocommit", params: "autocommit=0", want: "autocommit is off"},
 		{name: "read-only transactions", params: "tx_read_only=1", want: "transaction_read_only"},
+		{name: "read-only transactions by MySQL's name", setting: "transaction_read_only", value: "ON", want: "transaction_read_only"},
 		{name: "a replica", setting: "read_only", value: "ON", want: "connect to the primary"},
+		{name: "a replica even for those with rights", setting: "super_read_only", value: "1", want: "connect to the primary"},
 		{name: "statements in the binary log", setting: "log_bin", value: "ON", also: "binlog_format", alsoValue: "STATEMENT", want: "binlog_format is STATEMENT"},
-		{name: "flush at leisure", setting: "innodb_flush_log_at_trx_commit", value: "0", want: "innodb_flush_log_at_trx_commit is 0", err: dedup.ErrNotDurable},
-		{name: "binary log at leisure", setting: "log_bin", value: "ON", also: "sync_binlog", alsoValue: "0", want: "sync_binlog is 0", err: dedup.ErrNotDurable},
+		{name: "rows in the binary log", setting: "log_bin", value: "ON", also: "binlog_format", alsoValue: "ROW", allowAsyncCommit: true},
+		{name: "statements in no log", setting: "log_bin", value: "OFF", also: "binlog_format", alsoValue: "STATEMENT"},
+		{name: "flush at leisure", setting: "innodb_flush_log_at_trx_commit", value: "0", want: "innodb_flush_log_at_trx_commit is 0", err: dedup.ErrNotDurable, blame: final},
+		{name: "flush each second", setting: "innodb_flush_log_at_trx_commit", value: "2", want: "innodb_flush_log_at_trx_commit is 2", err: dedup.ErrNotDurable, blame: final},
 		{name: "flush at leisure, allowed", setting: "innodb_flush_log_at_trx_commit", value: "2", allowAsyncCommit: true},
-		{name: "too old", setting: "version", value: "5.7.44", want: "MySQL 8.0.19 or later"},
+		{name: "binary log at leisure", setting: "log_bin", value: "ON", also: "sync_binlog", alsoValue: "0", want: "sync_binlog is 0", err: dedup.ErrNotDurable, blame: final},
+		{name: "binary log at leisure, allowed", setting: "log_bin", value: "ON", also: "sync_binlog", alsoValue: "0", allowAsyncCommit: true},
+		{name: "binary log flushed", setting: "log_bin", value: "ON", also: "sync_binlog", alsoValue: "1"},
+		{name: "no binary log", setting: "log_bin", value: "OFF", also: "sync_binlog", alsoValue: "0"},
+		{name: "MySQL 5", setting: "version", value: "5.7.44", want: "MySQL 8.0.19 or later", blame: final},
+		{name: "MySQL, one too old", setting: "version", value: "8.0.18", want: "MySQL 8.0.19 or later", blame: final},
+		{name: "MariaDB, one too old", setting: "version", value: "10.5.27-MariaDB-log", want: "MariaDB 10.6 or later", blame: final},
+		{name: "MariaDB that hides its version", setting: "version", value: "5.5.5-10.5.27-MariaDB", want: "MariaDB 10.6 or later", blame: final},
+		{name: "the oldest MariaDB", setting: "version", value: "5.5.5-10.6.0-MariaDB"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			d := openMySQL(t)
 			dsn := d.dsn
 			if tt.params != "" {
 				dsn = testdb.WithMySQL(t, dsn, tt.params)
 			}
-			if tt.exec != "" {
-				exec(t, d.db, tt.exec)
-			}
 			s := newNode(t, openDB(t, "mysql", dsn), sqlstore.Config{Dialect: sqlstore.MySQL, AllowAsyncCommit: tt.allowAsyncCommit})
 			s.Pretend(tt.setting, tt.value, tt.also, tt.alsoValue)
 			err := s.Register(t.Context(), "billing", 0)
-			switch {
-			case tt.want == "" && err != nil:
-				t.Errorf("Register = %v", err)
-			case tt.want == "":
-			case err == nil || !strings.Contains(err.Error(), tt.want) || tt.err != nil && !errors.Is(err, tt.err):
-				t.Errorf("Register = %v, want %q and %v", err, tt.want, tt.err)
+			wantRefusal(t, s, err, tt.want, tt.err)
+			if tt.want != "" && s.Retryable(err) != (tt.blame == passes) {
+				t.Errorf("Retryable(%v) = %v", err, s.Retryable(err))
 			}
 		})
+	}
+}
+
+func wantRefusal(t *testing.T, s *node, err error, says string, is error) {
+	t.Helper()
+	switch {
+	case says == "" && err != nil:
+		t.Errorf("Register = %v", err)
+	case says == "":
+	case err == nil || !strings.Contains(err.Error(), says) || is != nil && !errors.Is(err, is):
+		t.Errorf("Register = %v, want %q and %v", err, says, is)
+	case errors.Is(s.Register(context.Background(), "billing", 0), dedup.ErrNameTaken):
+		t.Error("the name is not free again")
+	}
+}
+
+// Tables that somebody has changed, in the DSN's database or in another one.
+func TestMySQLRegisterRefusesTables(t *testing.T) {
+	t.Parallel()
+	d, other := openMySQL(t), openMySQL(t)
+	there := other.dsn[strings.LastIndex(other.dsn, "/")+1:]
+	engine := func(table, name string) string { return "ALTER TABLE " + table + " ENGINE = " + name }
+	type change struct{ do, undo, want string }
+	var changes []change
+	for _, table := range []string{"processed_messages", "txonce_windows", "txonce_sweep", "outbox_locks"} {
+		changes = append(changes, change{engine(table, "MyISAM"), engine(table, "InnoDB"), "table " + table + " has engine MyISAM"})
+	}
+	changes = append(changes, change{engine("dead_letters", "Aria"), engine("dead_letters", "InnoDB"), "table dead_letters has engine Aria"})
+	for _, c := range []struct{ table, column, binary string }{
+		{"processed_messages", "key", "BINARY(16) NOT NULL"},
+		{"processed_messages", "token", "BINARY(8) NOT NULL"},
+		{"dead_letters", "id", "BINARY(16) NOT NULL"},
+		{"dead_letters", "key", "BINARY(16)"},
+		{"txonce_windows", "consumer", "VARBINARY(255) NOT NULL"},
+	} {
+		modify := "ALTER TABLE " + c.table + " MODIFY `" + c.column + "` "
+		changes = append(changes, change{
+			modify + "VARCHAR(100) COLLATE utf8mb4_bin", modify + c.binary,
+			"column " + c.column + " of table " + c.table + " is varchar(100) with collation utf8mb4_bin",
+		})
+	}
+	changes = append(changes,
+		change{"CREATE VIEW txonce_view AS SELECT 1", "DROP VIEW txonce_view", ""},
+		change{"CREATE TABLE txoncery (n INT) ENGINE = MyISAM", "DROP TABLE txoncery", ""}, // somebody else's
+	)
+	for _, c := range changes {
+		t.Run(c.do, func(t *testing.T) {
+			for schema, db := range map[string]*sql.DB{"": d.db, there: other.db} {
+				s := newNode(t, openDB(t, "mysql", d.dsn), sqlstore.Config{Dialect: sqlstore.MySQL, Schema: schema})
+				if err := s.Register(t.Context(), "good", 0); err != nil {
+					t.Errorf("before: %v", err)
+				}
+				exec(t, db, c.do)
+				err := s.Register(t.Context(), "billing", 0)
+				wantRefusal(t, s, err, c.want, dedup.ErrSchema)
+				if c.want != "" && !s.Retryable(err) {
+					t.Errorf("%v is not retryable", err)
+				}
+				exec(t, db, c.undo)
+			}
+		})
+	}
+}
+
+// What the server refuses for as long as nobody changes it is told from what passes by itself.
+func TestMySQLRegisterTellsWhatAPersonMustChange(t *testing.T) {
+	t.Parallel()
+	cfg, err := mysql.ParseDSN(testdb.MySQL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		change func(c *mysql.Config)
+		access bool
+	}{
+		"database": {func(c *mysql.Config) { c.DBName = "nowhere_of_txonce" }, true},
+		"user":     {func(c *mysql.Config) { c.User = "nobody_of_txonce" }, true},
+		"server":   {func(c *mysql.Config) { c.Addr = "127.0.0.1:1" }, false},
+	} {
+		wrong := cfg.Clone()
+		tt.change(wrong)
+		s := newNode(t, openDB(t, "mysql", wrong.FormatDSN()), sqlstore.Config{Dialect: sqlstore.MySQL})
+		err := s.Register(t.Context(), "billing", 0)
+		if err == nil || errors.Is(err, dedup.ErrAccess) != tt.access || !s.Retryable(err) {
+			t.Errorf("another %s: Register = %v; want ErrAccess: %v, and retryable", name, err, tt.access)
+		}
+	}
+}
+
+// With a driver that tells no numbers a busy database would look like a bad message, and be parked.
+func TestMySQLRefusesADriverWithoutNumbers(t *testing.T) {
+	d := openMySQL(t)
+	sql.Register("opaque mysql", opaque{d.db.Driver()})
+	s := newNode(t, openDB(t, "opaque mysql", d.dsn), sqlstore.Config{Dialect: sqlstore.MySQL})
+	if err := s.Register(t.Context(), "billing", 0); err == nil || !strings.Contains(err.Error(), "sqlstore_test.opaque") || s.Retryable(err) {
+		t.Errorf("Register = %v, want an error that names the driver", err)
+	}
+}
+
+// A program may claim without Register: that its statements would never be committed is found out there too.
+func TestMySQLClaimWithoutAutocommit(t *testing.T) {
+	t.Parallel()
+	d := openMySQL(t)
+	s := d.open(t, testdb.WithMySQL(t, d.dsn, "autocommit=0"), deduptest.Options{})
+	err := s.InTx(t.Context(), []dedup.Record{record("k")}, func(*sql.Tx, []dedup.Claim) error {
+		t.Error("the handler ran")
+		return nil
+	})
+	if err == nil || !s.Retryable(err) || !strings.Contains(err.Error(), "autocommit is off") {
+		t.Errorf("InTx = %v, want an error that names autocommit", err)
 	}
 }
 
@@ -202,18 +328,29 @@ func TestMySQLEndsATransactionThatStandsIdle(t *testing.T) {
 
 // Where a replica may not have a commit that others see already, a duplicate makes its own COMMIT wait for it.
 func TestMySQLDuplicateWritesForReplicas(t *testing.T) {
-	for _, point := range []string{"AFTER_COMMIT", "AFTER_SYNC"} {
+	t.Parallel()
+	for _, tt := range []struct {
+		server, enabled, point string
+		want                   bool
+	}{
+		{"master", "ON", "AFTER_COMMIT", true},
+		{"master", "ON", "AFTER_SYNC", false},
+		{"master", "OFF", "AFTER_COMMIT", false},
+		{"source", "ON", "AFTER_COMMIT", true}, // MySQL's newer name
+		{"source", "ON", "AFTER_SYNC", false},
+		{"source", "OFF", "AFTER_COMMIT", false},
+	} {
 		d := openMySQL(t)
 		s := d.open(t, d.dsn, deduptest.Options{})
-		s.Pretend("rpl_semi_sync_master_enabled", "ON", "rpl_semi_sync_master_wait_point", point)
+		s.Pretend("rpl_semi_sync_"+tt.server+"_enabled", tt.enabled, "rpl_semi_sync_"+tt.server+"_wait_point", tt.point)
 		claim(t, s, record("k"), record("l"))
 		tokens := func() string {
 			return strings.Join(stringsOf(t, d.db, "SELECT HEX(token) FROM processed_messages WHERE id IN ('k', 'l') ORDER BY id"), " ")
 		}
 		before := tokens()
 		claim(t, s, record("k"), record("l"), record("m"))
-		if wrote := tokens() != before; wrote != (point == "AFTER_COMMIT") {
-			t.Errorf("%s: a duplicate wrote: %v", point, wrote)
+		if wrote := tokens() != before; wrote != tt.want {
+			t.Errorf("%+v: a duplicate wrote: %v", tt, wrote)
 		}
 	}
 }
