@@ -189,7 +189,8 @@ func (s *session) ack(d *delivery) {
 		return
 	}
 	if err := s.ch.Ack(d.raw.DeliveryTag, false); err != nil {
-		return // the channel is about to be gone
+		_ = s.conn.CloseDeadline(time.Now().Add(closesWithin)) // else the server might wait for it for as long as the channel lives
+		return
 	}
 	if f := s.cfg.Trace.Acked; f != nil {
 		f(d.msg)
