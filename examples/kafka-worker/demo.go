@@ -33,6 +33,7 @@ func prepare(ctx context.Context, pool *pgxpool.Pool, client sarama.Client) (*de
 	if _, err := pool.Exec(ctx, `CREATE TABLE IF NOT EXISTS charges (order_id text, cents bigint)`); err != nil {
 		return nil, err
 	}
+	client.Config().Admin.Timeout = 25 * time.Second // a Kafka may pause for longer than the 3 s that are the default
 	admin, err := sarama.NewClusterAdminFromClient(client)
 	if err != nil {
 		return nil, err
@@ -42,7 +43,7 @@ func prepare(ctx context.Context, pool *pgxpool.Pool, client sarama.Client) (*de
 			return nil, err
 		}
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; { // until each partition has a leader that knows it is
+	for deadline := time.Now().Add(2 * time.Minute); ; { // until each partition has a leader that knows it is
 		err := d.led(client)
 		if err == nil {
 			return d, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -26,6 +27,9 @@ func TestMainIsShort(t *testing.T) {
 	}
 }
 
+// right: a group that is rebalanced gets some deliveries again, and a relay that loses its lease publishes again.
+var right = regexp.MustCompile(`10 orders, 10 charged, 0 charged twice, [1-9]\d announced, ([5-9]|\d\d) deliveries were duplicates`)
+
 // TestWorker runs it twice: the second run finds what the first has left.
 func TestWorker(t *testing.T) {
 	dsn, brokers := testdb.Schema(t, testdb.Postgres(t)), testdb.Kafka(t)
@@ -37,8 +41,8 @@ func TestWorker(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), self)
 		cmd.Env = append(os.Environ(), "KAFKA_WORKER_IS_COMMAND=1", "DATABASE_URL="+dsn, "KAFKA_BROKERS="+strings.Join(brokers, ","), "GORACE=atexit_sleep_ms=0")
 		out, err := cmd.CombinedOutput()
-		if want := "10 orders, 10 charged, 0 charged twice, 10 announced, 5 deliveries were duplicates"; err != nil || !strings.Contains(string(out), want) {
-			t.Fatalf("%v, want %q in:\n%s", err, want, out)
+		if err != nil || !right.Match(out) {
+			t.Fatalf("%v, want %s in:\n%s", err, right, out)
 		}
 	}
 }

@@ -106,7 +106,7 @@ func firstOf(t *testing.T, brokers []string, topic string) *sarama.ConsumerMessa
 	select {
 	case m := <-part.Messages():
 		return m
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("nothing was published")
 		return nil
 	}

@@ -90,7 +90,7 @@ func TestChargesOnce(t *testing.T) {
 	if !strings.Contains(out.String(), "every order is charged once") {
 		t.Errorf("it says\n%s", out)
 	}
-	if all, distinct := charges(); all != 300 || distinct != 300 || announced() != 300 {
+	if all, distinct := charges(); all != 300 || distinct != 300 || announced() < 300 {
 		t.Errorf("%d charges of %d orders, %d announced", all, distinct, announced())
 	}
 }
@@ -99,7 +99,7 @@ func TestChargesOnce(t *testing.T) {
 func TestKilled(t *testing.T) {
 	args, charges, announced := place(t)
 	for _, with := range []os.Signal{syscall.SIGKILL, syscall.SIGINT} {
-		cmd, out := command(t, append(args, "-orders", "5000")...)
+		cmd, out := command(t, append(args, "-orders", "1500")...)
 		said, err := startSaying(cmd)
 		if err != nil {
 			t.Fatal(err)
@@ -118,12 +118,13 @@ func TestKilled(t *testing.T) {
 			t.Errorf("after %v: %v\n%s", with, err, out)
 		}
 	}
-	cmd, out := command(t, append(args, "-orders", "10")...)
+	// As many: it ends when each is charged. With fewer it could end while it holds some that only look as if nobody waited for them.
+	cmd, out := command(t, append(args, "-orders", "1500")...)
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	all, distinct := charges()
-	if all != distinct || announced() < all {
+	if all != 1500 || distinct != 1500 || announced() < all {
 		t.Errorf("%d charges of %d orders, %d announced\n%s", all, distinct, announced(), out)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -26,6 +27,9 @@ func TestMainIsShort(t *testing.T) {
 	}
 }
 
+// right: a subscriber whose AckDeadline passes hears an announcement again.
+var right = regexp.MustCompile(`30 messages, 3 attempts failed: 10 orders charged, 0 charged twice, [1-9]\d announced`)
+
 func TestRouter(t *testing.T) {
 	dsn := testdb.Schema(t, testdb.Postgres(t))
 	self, err := os.Executable()
@@ -36,8 +40,8 @@ func TestRouter(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), self)
 		cmd.Env = append(os.Environ(), "WATERMILL_IS_COMMAND=1", "DATABASE_URL="+dsn, "GORACE=atexit_sleep_ms=0")
 		out, err := cmd.CombinedOutput()
-		if want := "30 messages, 3 attempts failed: 10 orders charged, 0 charged twice, 10 announced"; err != nil || !strings.Contains(string(out), want) {
-			t.Fatalf("%v, want %q in:\n%s", err, want, out)
+		if err != nil || !right.Match(out) {
+			t.Fatalf("%v, want %s in:\n%s", err, right, out)
 		}
 	}
 }
