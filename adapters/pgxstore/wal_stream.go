@@ -91,7 +91,7 @@ func (s *walSession) load(ctx context.Context) error {
 	return s.store.outboxError("read which keys are in the tables", err)
 }
 
-// connect begins the stream at what was recorded. A walsender that still has the slot belongs to a connection of this
+// connect begins the stream at what is recorded. A walsender that still has the slot belongs to a connection of this
 // session, or to a relay whose time is over: nobody else is elected.
 func (s *walSession) connect(ctx context.Context) (*walStream, error) {
 	state, err := s.store.slotState(ctx, s.store.cfg.Pool, s.tables.owner)
@@ -116,7 +116,7 @@ func (s *walSession) connect(ctx context.Context) (*walStream, error) {
 	if err != nil {
 		return nil, databaseError{fmt.Errorf("pgxstore: outbox: connect for replication (the role needs REPLICATION, and no pooler between): %w", err)}
 	}
-	err = pglogrepl.StartReplication(ctx, conn, `"`+state.slot+`"`, state.recorded, pglogrepl.StartReplicationOptions{
+	err = pglogrepl.StartReplication(ctx, conn, `"`+state.slot+`"`, s.restart(), pglogrepl.StartReplicationOptions{
 		PluginArgs: []string{"proto_version '1'", "messages 'true'", "publication_names '\"" + state.slot + "\"'"},
 	})
 	if err != nil {
@@ -124,6 +124,16 @@ func (s *walSession) connect(ctx context.Context) (*walStream, error) {
 		return nil, databaseError{fmt.Errorf("pgxstore: outbox: read slot %q: %w", state.slot, err)}
 	}
 	return &walStream{conn: conn, net: conn.Conn(), prefix: "txonce:" + state.slot}, nil
+}
+
+// restart returns where the stream is to begin. What is settled up to there is forgotten, and what a Settle confirms at the same
+// time must not be forgotten beyond: that would be taken for new when the stream brings it again. From here on nothing is
+// confirmed until it has.
+func (s *walSession) restart() pglogrepl.LSN {
+	s.settling.Lock()
+	defer s.settling.Unlock()
+	s.window.restart()
+	return s.recorded
 }
 
 // replicationConn connects as Config.Direct says, or else as the pool does.
@@ -205,7 +215,6 @@ func (s *walSession) read(stream *walStream) {
 			}
 			continue
 		}
-		s.window.restart()
 		s.setStream(stream, nil)
 		if s.background.Err() != nil {
 			stream.cut() // Close may have come too early to see it

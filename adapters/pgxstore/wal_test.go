@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -77,7 +79,7 @@ func (w *walTest) until(what string, ok func() bool) {
 	w.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.After(20 * time.Second); !ok(); {
+	for end := time.After(2 * time.Minute); !ok(); {
 		select {
 		case <-tick.C:
 		case <-end:
@@ -164,7 +166,7 @@ func (w *walTest) repair(loss bool) {
 		w.Fatalf("RepairOutboxSlot: %v, %v; want a loss: %v", lost, err, loss)
 	}
 	w.mustEnqueue("after-1")
-	s := w.hold(w.open(time.Minute))
+	s := w.hold(w.open(time.Hour))
 	w.wantIDs(w.lease(s, 1), "after-1")
 }
 
@@ -203,7 +205,7 @@ func TestOutboxWALSlotIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			servers(t, func(t *testing.T, server func(testing.TB) string) {
 				w := newWALTest(t, server, pgxstore.OutboxConfig{})
-				s := w.hold(w.open(time.Minute))
+				s := w.hold(w.open(time.Hour))
 				w.mustEnqueue("a-1")
 				w.settle(s, outbox.Sent, w.lease(s, 1)...)
 				if err := s.Close(t.Context()); err != nil {
@@ -220,7 +222,7 @@ func TestOutboxWALSlotIsGone(t *testing.T) {
 					if lost, err := w.store.RepairOutboxSlot(t.Context()); lost != nil || err != nil {
 						t.Fatalf("RepairOutboxSlot: %v, %v", lost, err)
 					}
-					s := w.hold(w.open(time.Minute))
+					s := w.hold(w.open(time.Hour))
 					w.wantIDs(w.lease(s, 1), "a-2")
 					return
 				}
@@ -243,7 +245,7 @@ func TestOutboxWALSlotIsGone(t *testing.T) {
 func TestOutboxWALSlotDroppedUnderLoad(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		w := newWALTest(t, server, pgxstore.OutboxConfig{})
-		s := w.hold(w.open(time.Minute))
+		s := w.hold(w.open(time.Hour))
 		refused := make(chan error, 1)
 		go func() {
 			for i := 0; ; i++ {
@@ -262,7 +264,7 @@ func TestOutboxWALSlotDroppedUnderLoad(t *testing.T) {
 			if !errors.Is(err, pgxstore.ErrSlotLost) {
 				t.Errorf("Enqueue: %v", err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatal("messages are emitted for ever into a slot that does not exist")
 		}
 		_, err := s.Renew(t.Context())
@@ -281,23 +283,19 @@ func TestOutboxWALSlotDroppedUnderLoad(t *testing.T) {
 func TestOutboxWALTakesOverFromAFrozenRelay(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		w := newWALTest(t, server, pgxstore.OutboxConfig{})
-		const ttl = 2 * time.Second
-		frozen := w.hold(w.open(ttl))
-		began := time.Now()
+		frozen := w.hold(w.open(time.Hour))
 		w.mustEnqueue("a-1", "b-1")
 		leased := w.lease(frozen, 2)
 		token := w.db.strings(t, `SELECT token::text FROM txonce_slots`)
-		next := w.open(time.Minute)
+		next := w.open(time.Hour)
 		if hold, err := next.Renew(t.Context()); err != nil || hold.Shards != 0 {
 			t.Fatalf("beside a living relay the second holds %+v, %v", hold, err)
 		}
 		if now := w.db.strings(t, `SELECT token::text FROM txonce_slots`); !slices.Equal(now, token) {
 			t.Errorf("the slot was taken from a living relay: token %v, was %v", now, token)
 		}
+		w.db.exec(t, `UPDATE txonce_relays SET until = clock_timestamp()`) // the hour is over
 		w.hold(next)
-		if waited := time.Since(began); waited < ttl/2 {
-			t.Errorf("taken over after %v, the hold lasted %v", waited, ttl)
-		}
 		err := frozen.Settle(t.Context(), walOutcomes(outbox.Sent, leased...))
 		if !errors.Is(err, outbox.ErrLeaseLost) {
 			t.Errorf("the frozen relay settles: %v", err)
@@ -317,7 +315,7 @@ func TestOutboxWALTakesOverFromAFrozenRelay(t *testing.T) {
 func TestOutboxWALCrashRepeatsWhatWasLeased(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		w := newWALTest(t, server, pgxstore.OutboxConfig{})
-		s := w.hold(w.open(time.Minute))
+		s := w.hold(w.open(time.Hour))
 		w.mustEnqueue("a-1", "b-1", "c-1", "d-1")
 		byID := map[string]outbox.Leased{}
 		for _, m := range w.lease(s, 4) {
@@ -329,7 +327,7 @@ func TestOutboxWALCrashRepeatsWhatWasLeased(t *testing.T) {
 		if err := s.Close(t.Context()); err != nil { // as good as a crash: a-1 is not settled
 			t.Fatal(err)
 		}
-		next := w.hold(w.open(time.Minute))
+		next := w.hold(w.open(time.Hour))
 		w.wantIDs(w.lease(next, 1), "a-1")
 		w.none(next)
 		w.db.want(t, "c-1") // once
@@ -340,7 +338,7 @@ func TestOutboxWALCrashRepeatsWhatWasLeased(t *testing.T) {
 func TestOutboxWALSpillsFollowers(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		w := newWALTest(t, server, pgxstore.OutboxConfig{})
-		s := w.hold(w.open(time.Minute))
+		s := w.hold(w.open(time.Hour))
 		w.mustEnqueue("a-1", "b-1")
 		leased := w.lease(s, 2)
 		for i, m := range leased {
@@ -382,7 +380,7 @@ func TestOutboxWALSpillsFollowers(t *testing.T) {
 func TestOutboxWALKeepaliveDoesNotConfirm(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		w := newWALTest(t, server, pgxstore.OutboxConfig{})
-		s := w.hold(w.open(time.Minute))
+		s := w.hold(w.open(time.Hour))
 		w.mustEnqueue("a-1")
 		leased := w.lease(s, 1)
 		at := w.db.strings(t, `SELECT pg_current_wal_lsn()::text`)[0]
@@ -407,16 +405,20 @@ func TestOutboxWALKeepaliveDoesNotConfirm(t *testing.T) {
 		}
 		w.settle(s, outbox.Sent, leased...)
 		w.until("the slot to be told", passed)
-		if st, err := w.store.Stats(t.Context()); err != nil || st.SlotLag > 2<<20 {
-			t.Errorf("the slot is %d bytes behind, %v; want less than 2 MB", st.SlotLag, err)
-		}
+		w.until("the slot to be less than 2 MB behind", func() bool { // others write too
+			st, err := w.store.Stats(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return st.SlotLag < 2<<20
+		})
 	})
 }
 
 func TestOutboxWALTwoOutboxesInOneDatabase(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		one, two := newWALTest(t, server, pgxstore.OutboxConfig{}), newWALTest(t, server, pgxstore.OutboxConfig{})
-		a, b := one.hold(one.open(time.Minute)), two.hold(two.open(time.Minute))
+		a, b := one.hold(one.open(time.Hour)), two.hold(two.open(time.Hour))
 		one.mustEnqueue("a-1")
 		two.mustEnqueue("b-1")
 		one.wantIDs(one.lease(a, 1), "a-1")
@@ -431,7 +433,7 @@ func TestOutboxWALLargeTransaction(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		const n, most = 50_000, 2_000
 		w := newWALTest(t, server, pgxstore.OutboxConfig{WALMessages: most})
-		s := w.hold(w.open(time.Minute))
+		s := w.hold(w.open(time.Hour))
 		msgs := make([]outbox.Message, n)
 		for i := range msgs {
 			msgs[i] = walMessage(fmt.Sprintf("k%d-%06d", i%100, i))
@@ -466,11 +468,43 @@ func TestOutboxWALLargeTransaction(t *testing.T) {
 	})
 }
 
+// What is settled while the stream begins again does not come again: it must not begin at a position from before.
+func TestOutboxWALSettlesWhileTheStreamBegins(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		w := newWALTest(t, server, pgxstore.OutboxConfig{})
+		direct := w.db.pool.Config().ConnConfig
+		dialing, dial := make(chan struct{}), make(chan struct{})
+		var dials atomic.Int32
+		direct.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if dials.Add(1) == 2 { // the first one is the stream that is to break
+				close(dialing)
+				<-dial
+			}
+			return new(net.Dialer).DialContext(ctx, network, address)
+		}
+		w.store = newStore(t, pgxstore.Config{Pool: w.db.pool, Direct: direct, Outbox: pgxstore.OutboxConfig{Mode: pgxstore.OutboxWAL}})
+		s := w.hold(w.open(time.Hour))
+		w.mustEnqueue("a-1", "b-1")
+		leased := w.lease(s, 2)
+		w.db.exec(t, `SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1 AND active`, w.slot())
+		select {
+		case <-dialing:
+		case <-time.After(2 * time.Minute):
+			t.Fatal("the stream does not begin again")
+		}
+		w.settle(s, outbox.Sent, leased...)
+		close(dial)
+		w.mustEnqueue("c-1")
+		w.wantIDs(w.lease(s, 1), "c-1")
+		w.none(s)
+	})
+}
+
 // A connection that breaks costs nothing: the stream begins again behind what is confirmed, and what is in memory stays.
 func TestOutboxWALStreamBreaks(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		w := newWALTest(t, server, pgxstore.OutboxConfig{})
-		s := w.hold(w.open(time.Minute))
+		s := w.hold(w.open(time.Hour))
 		const n = 300
 		committed := make(chan error, 1)
 		go func() {
