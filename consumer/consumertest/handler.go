@@ -209,7 +209,7 @@ const overlap = 50 * time.Millisecond
 // concurrentTwin holds one process before its commit until another one works on the same message.
 func concurrentTwin[TTx any](r *handlerRun[TTx]) {
 	r.before = r.effects()
-	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(r.Context(), subscriberPatience)
 	defer cancel()
 	handled, begun := make(chan struct{}), make(chan struct{})
 	isHandled, hasBegun := sync.OnceFunc(func() { close(handled) }), sync.OnceFunc(func() { close(begun) })

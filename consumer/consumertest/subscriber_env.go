@@ -19,7 +19,7 @@ import (
 const subscriberPatience = 2 * time.Minute
 
 // longGrace is for cases that are not about the grace period.
-const longGrace = 10 * time.Second
+const longGrace = time.Minute
 
 // idHeader holds the natural key of the suite's messages.
 const idHeader = "suite-id"

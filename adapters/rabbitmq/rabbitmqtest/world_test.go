@@ -110,7 +110,7 @@ func (p *publisher) sendAs(exchange, key string, msg amqp.Publishing) bool {
 
 // patience is how long a test waits for what must happen, and quiet for what must not.
 const (
-	patience = 20 * time.Second
+	patience = 2 * time.Minute
 	quiet    = 300 * time.Millisecond
 )
 
