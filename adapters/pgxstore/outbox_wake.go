@@ -80,7 +80,7 @@ func (sub *subscription) take(shards map[int]bool, held map[int]*shard) {
 
 const (
 	notifyPause = 5 * time.Millisecond // between two NOTIFYs of a Store
-	notifyLimit = time.Second          // for one
+	notifyLimit = 10 * time.Second     // for one, which waits for the disk as a COMMIT does; its end costs the connection
 )
 
 // notifier sends NOTIFY for a Store, one for all commits of a while. What it starts holds nothing but, for one statement, a
