@@ -216,7 +216,7 @@ func TestFrozenProcessLosesItsClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	frozen := newStore(t, pgxstore.Config{Pool: pool, IdleLimit: 300 * time.Millisecond})
-	other := newStore(t, pgxstore.Config{Pool: pool, InFlightWait: 20 * time.Second})
+	other := newStore(t, pgxstore.Config{Pool: pool, InFlightWait: 2 * time.Minute})
 	recs := []dedup.Record{{Key: dedup.Key{Consumer: "billing", ID: "order-1"}, Time: time.Now()}}
 	handle := func(s *pgxstore.Store, name string, freeze func()) (verdict dedup.Verdict, err error) {
 		err = s.InTx(t.Context(), recs, func(tx pgx.Tx, claims []dedup.Claim) error {
@@ -230,13 +230,22 @@ func TestFrozenProcessLosesItsClaim(t *testing.T) {
 		})
 		return verdict, err
 	}
-	var verdict dedup.Verdict
-	_, err := handle(frozen, "frozen", func() {
-		var err error
-		if verdict, err = handle(other, "other", func() {}); err != nil {
-			t.Error(err)
+	var (
+		verdict dedup.Verdict
+		err     error
+	)
+	for froze := false; !froze; { // a slow machine may lose the claim before
+		_, err = handle(frozen, "frozen", func() {
+			froze = true
+			var err error
+			if verdict, err = handle(other, "other", func() {}); err != nil {
+				t.Error(err)
+			}
+		})
+		if !froze && err == nil {
+			t.Fatal("the claim is somebody else's")
 		}
-	})
+	}
 	if err == nil || !frozen.Retryable(err) {
 		t.Errorf("the frozen one: %v; want a retryable error", err)
 	}

@@ -20,6 +20,9 @@ func EndLease(s *Store, consumer string, window time.Duration, until time.Time) 
 // Flush reports whether duplicates write WAL.
 func Flush(s *Store) bool { return s.flush.Load() }
 
+// SetPoolerWithin is for machines that are too slow to find out in time what a pooler does.
+func SetPoolerWithin(s *Store, d time.Duration) { s.poolerWithin = d }
+
 // Subscribe tells of commits on s alone.
 func Subscribe(s *Store) (wake <-chan struct{}, stop func()) {
 	sub, stop := s.wakes.subscribe()

@@ -1,11 +1,16 @@
 package pgxstore_test
 
 import (
+	"io/fs"
+	"strings"
+	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/migrations"
 )
 
 func testPool(tb testing.TB, dsn string, conns int) *pgxpool.Pool {
@@ -30,4 +35,38 @@ func newStore(tb testing.TB, cfg pgxstore.Config) *pgxstore.Store {
 		tb.Fatal(err)
 	}
 	return s
+}
+
+// allMigrations is all files one after the other.
+var allMigrations = sync.OnceValues(func() (string, error) {
+	files, err := migrations.FS("postgres")
+	if err != nil {
+		return "", err
+	}
+	names, err := fs.Glob(files, "*.up.sql") // sorted
+	if err != nil {
+		return "", err
+	}
+	var all strings.Builder
+	for _, name := range names {
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			return "", err
+		}
+		all.Write(text)
+	}
+	return all.String(), nil
+})
+
+// makeTables does what Migrate does, and runs more, in one round trip and without Migrate's lock, behind which all tests would queue:
+// there is a schema for each of some thousand cases.
+func makeTables(tb testing.TB, pool *pgxpool.Pool, more string) {
+	tb.Helper()
+	sql, err := allMigrations()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := pool.Exec(tb.Context(), "BEGIN; SET LOCAL synchronous_commit = off;"+sql+more+"; COMMIT", pgx.QueryExecModeSimpleProtocol); err != nil {
+		tb.Fatal(err)
+	}
 }

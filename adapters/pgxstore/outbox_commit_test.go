@@ -84,7 +84,7 @@ func TestOutboxWriterCommitUnknown(t *testing.T) {
 		t.Run(f.String(), func(t *testing.T) {
 			t.Parallel()
 			db := newOutboxDB(t, testdb.Postgres, 2)
-			store := newStore(t, pgxstore.Config{Pool: testPool(t, wireproxy.Postgres(t, db.dsn, f), 1), InFlightWait: 10 * time.Second})
+			store := newStore(t, pgxstore.Config{Pool: testPool(t, wireproxy.Postgres(t, db.dsn, f), 1), InFlightWait: time.Minute})
 			recs := []dedup.Record{{Key: dedup.Key{Consumer: "billing", ID: "order-1"}, Time: time.Now()}}
 			var verdicts []dedup.Verdict
 			attempt := func() error {
@@ -153,7 +153,12 @@ func TestOutboxWriterNumbersLate(t *testing.T) {
 							return lock(t.Context(), tx)
 						})
 					}()
-					db.awaitLockWait(t, <-pid)
+					select {
+					case mine := <-pid:
+						db.awaitLockWait(t, mine)
+					case err := <-early:
+						t.Fatalf("the transaction beside this one: %v", err)
+					}
 					return db.store.Enqueue(t.Context(), tx, message("enqueued second, committed first"))
 				})
 				if err != nil {
@@ -173,11 +178,10 @@ func (db *outboxDB) awaitLockWait(t *testing.T, pid int) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for range 2000 {
+	for began := time.Now(); time.Since(began) < 2*time.Minute; <-tick.C {
 		if len(db.strings(t, `SELECT '' WHERE cardinality(pg_blocking_pids($1)) > 0`, pid)) > 0 {
 			return
 		}
-		<-tick.C
 	}
 	t.Fatal("it waits for no lock")
 }

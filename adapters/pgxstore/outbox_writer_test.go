@@ -31,12 +31,8 @@ func newOutboxDB(tb testing.TB, server func(testing.TB) string, conns int) *outb
 func newOutboxDBAt(tb testing.TB, dsn string, conns int) *outboxDB {
 	tb.Helper()
 	pool := testPool(tb, dsn, conns)
-	if err := pgxstore.Migrate(tb.Context(), pool, ""); err != nil {
-		tb.Fatal(err)
-	}
-	db := &outboxDB{dsn, pool, newStore(tb, pgxstore.Config{Pool: pool})}
-	db.exec(tb, `CREATE TABLE effects (name text NOT NULL)`)
-	return db
+	makeTables(tb, pool, `CREATE TABLE effects (name text NOT NULL)`)
+	return &outboxDB{dsn, pool, newStore(tb, pgxstore.Config{Pool: pool})}
 }
 
 func (db *outboxDB) exec(tb testing.TB, sql string, args ...any) {

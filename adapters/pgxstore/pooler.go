@@ -73,7 +73,7 @@ func (s *Store) checkPooledMode(ctx context.Context) error {
 	if mode != pgx.QueryExecModeCacheStatement && mode != pgx.QueryExecModeDescribeExec {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, poolerWithin)
+	ctx, cancel := context.WithTimeout(ctx, s.poolerWithin)
 	defer cancel()
 	why := s.sessionsChange(ctx, mode == pgx.QueryExecModeCacheStatement)
 	if why == nil {

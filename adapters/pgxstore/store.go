@@ -74,6 +74,7 @@ type Store struct {
 	spare  chan struct{} // above READ COMMITTED: leaves one of the pool's connections to read the horizon; else nil
 
 	poolerKnown, pooled atomic.Bool // see checkPooler
+	poolerWithin        time.Duration
 
 	shards   atomic.Int64 // of the outbox; 0: not read yet
 	wakes    broadcaster
@@ -112,7 +113,7 @@ func New(cfg Config) (*Store, error) {
 	default:
 		return nil, fmt.Errorf("pgxstore: Config.Isolation %q: want %q, %q or %q", cfg.Isolation, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable)
 	}
-	s := &Store{cfg: cfg, sql: dialect.NewPostgres(cfg.Schema), writes: dialect.NewPostgresOutboxWrite(cfg.Schema), outbox: dialect.NewPostgresOutbox(cfg.Schema)}
+	s := &Store{cfg: cfg, sql: dialect.NewPostgres(cfg.Schema), writes: dialect.NewPostgresOutboxWrite(cfg.Schema), outbox: dialect.NewPostgresOutbox(cfg.Schema), poolerWithin: poolerWithin}
 	if err := s.useWAL(); err != nil {
 		return nil, err
 	}

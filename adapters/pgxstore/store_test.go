@@ -63,11 +63,7 @@ func newDB(t *testing.T, server string) deduptest.DB[pgx.Tx] {
 func newDBAt(t *testing.T, at place) deduptest.DB[pgx.Tx] {
 	d := &db{place: at}
 	d.pool = testPool(t, d.dsn, 4)
-	if err := pgxstore.Migrate(t.Context(), d.pool, ""); err != nil {
-		t.Fatal(err)
-	}
-	d.exec(t, `CREATE TABLE effects (name text NOT NULL)`)
-	d.exec(t, `CREATE TABLE locks (name text PRIMARY KEY, n int NOT NULL DEFAULT 0)`)
+	makeTables(t, d.pool, `CREATE TABLE effects (name text NOT NULL); CREATE TABLE locks (name text PRIMARY KEY, n int NOT NULL DEFAULT 0)`)
 	return deduptest.DB[pgx.Tx]{
 		Open:        func(t *testing.T, o deduptest.Options) dedup.Store[pgx.Tx] { return d.open(t, d.dsn, o) },
 		Tx:          d.tx,

@@ -65,35 +65,49 @@ func ownPostgres(t testing.TB, settings ...string) (dsn string) {
 	if out, err := initdb.CombinedOutput(); err != nil {
 		t.Fatalf("initdb: %v\n%s", err, out)
 	}
-	port := freePort(t)
 	args := append([]string{}, shared.Args[1:]...)
+	var port int // where it stands in args
 	for i := range args {
 		switch args[i] {
 		case "-D":
 			args[i+1] = data
 		case "-p":
-			args[i+1] = port
+			port = i + 1
 		}
 	}
 	for _, setting := range settings {
 		args = append(args, "-c", setting)
 	}
-	server := run(shared.Args[0], args...)
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
+	start := func() (ended <-chan struct{}) {
+		args[port] = freePort(t)
+		server, done := run(shared.Args[0], args...), make(chan struct{})
+		if err := server.Start(); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			_ = server.Wait()
+			close(done)
+		}()
+		t.Cleanup(func() {
+			_ = server.Process.Signal(syscall.SIGQUIT)
+			<-done
+		})
+		return done
 	}
-	t.Cleanup(func() {
-		_ = server.Process.Signal(syscall.SIGQUIT)
-		_ = server.Wait()
-	})
-	dsn = fmt.Sprintf("postgres://postgres@127.0.0.1:%s/postgres?sslmode=disable", port)
-	for end := time.After(30 * time.Second); ; {
+	ended, starts := start(), 1
+	for end := time.After(2 * time.Minute); ; {
+		dsn = fmt.Sprintf("postgres://postgres@127.0.0.1:%s/postgres?sslmode=disable", args[port])
 		conn, err := pgx.Connect(t.Context(), dsn)
 		if err == nil {
 			conn.Close(t.Context())
 			return dsn
 		}
 		select {
+		case <-ended: // the port was taken meanwhile
+			if starts++; starts > 5 {
+				t.Fatalf("the server ends at once: %v", err)
+			}
+			ended = start()
 		case <-time.After(50 * time.Millisecond):
 		case <-end:
 			t.Fatal(err)
@@ -120,7 +134,7 @@ func TestOutboxWALSlotIsOverrun(t *testing.T) {
 	}
 	dsn := ownPostgres(t, "max_slot_wal_keep_size=1MB", "max_wal_size=1GB") // no checkpoint but the test's
 	w := newWALTest(t, func(testing.TB) string { return dsn }, pgxstore.OutboxConfig{})
-	s := w.hold(w.open(time.Minute))
+	s := w.hold(w.open(time.Hour))
 	w.mustEnqueue("a-1")
 	w.settle(s, outbox.Sent, w.lease(s, 1)...)
 	if err := s.Close(t.Context()); err != nil {

@@ -103,7 +103,7 @@ func (c counted) Stats(ctx context.Context) (outbox.Stats, error) {
 // dropSlot drops the slot of the outbox, whoever reads it.
 func (db *outboxDB) dropSlot(tb testing.TB) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), 2*time.Minute)
 	defer cancel()
 	var name *string
 	if err := db.pool.QueryRow(ctx, `SELECT (SELECT slot FROM txonce_slots)`).Scan(&name); err != nil || name == nil {
@@ -118,7 +118,9 @@ func (db *outboxDB) dropSlot(tb testing.TB) {
 		if err == nil {
 			break
 		}
-		if ctx.Err() != nil {
+		select {
+		case <-time.After(10 * time.Millisecond): // its reader ends by and by
+		case <-ctx.Done():
 			tb.Error(err)
 			return
 		}
