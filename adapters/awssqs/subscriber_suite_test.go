@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,7 +74,7 @@ type site struct {
 // fakeSite is an awssqstest.Server of the test's own. A restart cuts its connections for a while.
 func fakeSite(*testing.T) site {
 	s := awssqstest.NewServer(awssqstest.Config{Shuffle: true})
-	return site{creator: s, visibility: 2 * time.Second, restart: func(context.Context) error {
+	return site{creator: s, visibility: 6 * time.Second, restart: func(context.Context) error {
 		s.Down()
 		<-time.After(time.Second)
 		s.Up()
@@ -87,14 +88,13 @@ func sharedOrOwnElasticMQ(t *testing.T) func(t *testing.T) site {
 	var using sync.Mutex
 	own := sync.OnceValue(func() *testdb.OwnElasticMQ { return testdb.StartElasticMQ(t) })
 	return func(t *testing.T) site {
-		const visibility = 5 * time.Second // a busy machine may stop a JVM for a second or two
 		if !strings.HasSuffix(t.Name(), strings.ReplaceAll(restartCase, " ", "_")) {
-			return site{creator: testdb.SQS(t), visibility: visibility}
+			return site{creator: testdb.SQS(t), visibility: 15 * time.Second} // a busy machine may stop a JVM for seconds
 		}
 		using.Lock()
 		t.Cleanup(using.Unlock)
 		e := own()
-		return site{creator: testdb.SQSClient(e.Endpoint), visibility: visibility, restart: func(ctx context.Context) error {
+		return site{creator: testdb.SQSClient(e.Endpoint), visibility: 5 * time.Second, restart: func(ctx context.Context) error {
 			if err := e.Stop(ctx); err != nil {
 				return err
 			}
@@ -112,6 +112,7 @@ type suiteBroker struct {
 
 	mu       sync.Mutex
 	receipts map[string]string // the newest, by message
+	clients  []*suiteClient
 }
 
 var (
@@ -151,8 +152,19 @@ func (b *suiteBroker) Publish(ctx context.Context, msgs ...consumer.Message) err
 	return nil
 }
 
-// ReceiveMessage writes down the receipt handles for Revoke.
-func (b *suiteBroker) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, opts ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
+// suiteClient is what one Subscriber talks to.
+type suiteClient struct {
+	*suiteBroker
+	revoked atomic.Bool
+}
+
+// ReceiveMessage writes down the receipt handles for Revoke. Who has lost its messages receives nothing more: it might take them again,
+// before any other.
+func (b *suiteClient) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, opts ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
+	if b.revoked.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	out, err := b.site.ReceiveMessage(ctx, in, opts...)
 	if err == nil {
 		b.mu.Lock()
@@ -166,8 +178,12 @@ func (b *suiteBroker) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessage
 
 // Subscriber implements consumertest.Broker.
 func (b *suiteBroker) Subscriber(p consumer.Processor, grace time.Duration) (consumertest.Subscriber, error) {
+	client := &suiteClient{suiteBroker: b}
+	b.mu.Lock()
+	b.clients = append(b.clients, client)
+	b.mu.Unlock()
 	return awssqs.NewSubscriber(awssqs.SubscriberConfig{
-		Client: b, Queue: b.url, Processor: p, Grace: grace, VisibilityTimeout: b.visibility, WaitTime: time.Second, Logger: testLog(b.t),
+		Client: client, Queue: b.url, Processor: p, Grace: grace, VisibilityTimeout: b.visibility, WaitTime: time.Second, Logger: testLog(b.t),
 	})
 }
 
@@ -197,6 +213,9 @@ func (b *suiteBroker) Revoke(ctx context.Context) error {
 	defer b.mu.Unlock()
 	if len(b.receipts) == 0 {
 		return errors.New("nothing was received")
+	}
+	for _, c := range b.clients {
+		c.revoked.Store(true)
 	}
 	for id, receipt := range b.receipts {
 		if _, err := b.ChangeMessageVisibilityBatch(ctx, &sqs.ChangeMessageVisibilityBatchInput{
