@@ -12,7 +12,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		_ = f.Value.Set("6")
+		_ = f.Value.Set("4")
 	}
 	os.Exit(m.Run())
 }

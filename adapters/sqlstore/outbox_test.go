@@ -23,7 +23,7 @@ func TestOutboxSQLite(t *testing.T) {
 			}))
 		},
 		Features: outboxtest.Features{OneWriter: true},
-		TTL:      time.Second, // the race detector makes SQLite slow, which is compiled to Go here
+		TTL:      3 * time.Second, // the race detector makes SQLite slow, which is compiled to Go here
 		Run:      sideBySide,
 	})
 }
@@ -55,6 +55,7 @@ func TestOutboxMySQL(t *testing.T) {
 				Dialect: sqlstore.MySQL, Outbox: sqlstore.OutboxConfig{KeepSent: o.KeepSent},
 			}))
 		},
+		TTL: 3 * time.Second, // each Renew waits for a disk, which all tests share
 		Run: sideBySide,
 	})
 }
