@@ -121,8 +121,8 @@ func realSubscriberSite(url string) subscriberSite {
 	}
 }
 
-// revoked is for how long a subscriber hears nothing when it has lost its messages.
-const revoked = 3 * time.Second
+// revoked is for how long a subscriber hears nothing when it has lost its messages: no other might get them if it were back first.
+const revoked = 3 * time.Minute
 
 // fakeGate dials s, unless it is shut for a while.
 func fakeGate(s *rabbitmqtest.Server) (rabbitmq.Dialer, func()) {
