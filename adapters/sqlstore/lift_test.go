@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/consumer"
@@ -108,6 +109,7 @@ func TestLiftedOutbox(t *testing.T) {
 				Retryable: l.Retryable, Serialize: l.Serialize, Sent: plain.Sent,
 			}
 		},
+		TTL: time.Second, // a Renew waits for a disk
 		Run: sideBySide,
 	})
 }

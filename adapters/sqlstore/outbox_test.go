@@ -40,6 +40,7 @@ func TestOutboxPostgres(t *testing.T) {
 						Dialect: sqlstore.Postgres, Outbox: sqlstore.OutboxConfig{KeepSent: o.KeepSent},
 					}))
 				},
+				TTL: time.Second, // a Renew waits for a disk
 				Run: sideBySide,
 			})
 		})

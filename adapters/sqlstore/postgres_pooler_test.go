@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/dedup/deduptest"
@@ -49,6 +50,7 @@ func TestOutboxPostgresBehindPgBouncer(t *testing.T) {
 						Dialect: sqlstore.Postgres, Outbox: sqlstore.OutboxConfig{KeepSent: o.KeepSent},
 					}))
 				},
+				TTL: time.Second, // a Renew waits for a disk
 				Run: sideBySide,
 			})
 		})
