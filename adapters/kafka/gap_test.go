@@ -81,9 +81,9 @@ func TestGapWhileRunning(t *testing.T) {
 		}
 		cfg := testConfig(sarama.NewBalanceStrategyRange())
 		cfg.Consumer.Fetch.Default, cfg.ChannelBufferSize = 10_000, 1
-		running, finish := make(chan struct{}, 2000), make(chan struct{})
+		running, finish := make(chan struct{}, 1), make(chan struct{})
 		slow := processor(func(ctx context.Context, _ *consumer.Message) error {
-			running <- struct{}{}
+			tell(running)
 			select {
 			case <-finish:
 			case <-ctx.Done():

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/IBM/sarama"
 
@@ -25,14 +26,15 @@ func TestStaticMemberDiesInAHandOver(t *testing.T) {
 		config := func(id string, trace *kafka.Trace) kafka.SubscriberConfig {
 			cfg := testConfig(sarama.NewBalanceStrategyCooperativeSticky())
 			cfg.Consumer.Group.InstanceId = id
-			return kafka.SubscriberConfig{Client: dial(t, c.brokers, cfg), Processor: &ledger{}, Trace: trace}
+			cfg.Consumer.Group.Rebalance.Timeout = time.Hour
+			return kafka.SubscriberConfig{Client: dial(t, c.brokers, cfg), Processor: &ledger{}, Trace: trace, Grace: time.Hour}
 		}
 
 		// The first owner is as good as dead: its handlers keep it from letting go.
 		running, finish := make(chan struct{}, 4), make(chan struct{})
 		stuck := config("one", nil)
 		stuck.Processor = processor(func(context.Context, *consumer.Message) error {
-			running <- struct{}{}
+			tell(running)
 			<-finish
 			return nil
 		})

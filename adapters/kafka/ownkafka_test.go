@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -98,14 +99,19 @@ func copyFile(t *testing.T, to, from string) {
 	}
 }
 
+// freeAddress is one that stays free until the broker takes it, and while it is down: below the ports that the system gives to
+// connections, and to whoever listens on any.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 20000+rand.IntN(12000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // start returns when the broker has a controller.
@@ -144,7 +150,7 @@ func (k *ownKafka) start(ctx context.Context) error {
 func (k *ownKafka) healthy() error {
 	cfg := sarama.NewConfig()
 	cfg.Metadata.Retry.Max, cfg.Admin.Retry.Max = 0, 0
-	cfg.Net.DialTimeout, cfg.Net.ReadTimeout = 2*time.Second, 2*time.Second
+	cfg.Net.DialTimeout, cfg.Net.ReadTimeout = 10*time.Second, 10*time.Second
 	admin, err := sarama.NewClusterAdmin(strings.Fields(k.address), cfg)
 	if err != nil {
 		return err

@@ -280,7 +280,7 @@ func TestPublisherKeepsNoBacklog(t *testing.T) {
 		speak()
 		g.close()()
 		eventually(t, func() error {
-			return publish(t, p, 5*time.Second, outbox.Message{Topic: topic, Payload: []byte("after")})[0]
+			return publish(t, p, patience, outbox.Message{Topic: topic, Payload: []byte("after")})[0]
 		})
 		elapse(time.Second) // whatever would still be sent
 		times := map[string]int{}
@@ -310,7 +310,7 @@ func TestPublisherKeepsOrderThroughFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer p.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*patience) // of all
 		defer cancel()
 		done := make(chan struct{})
 		var faults atomic.Int64
@@ -344,8 +344,8 @@ func TestPublisherKeepsOrderThroughFaults(t *testing.T) {
 			relays.Go(func() {
 				for n := 0; n < each || !shown() && faults.Load() < most; n++ {
 					sent[k] = n + 1
-					for {
-						call, cancel := context.WithTimeout(ctx, time.Duration(20+rand.IntN(300))*time.Millisecond)
+					for try := 1; ; try++ { // longer each time: the machine may be too slow for the first
+						call, cancel := context.WithTimeout(ctx, time.Duration(try*(20+rand.IntN(300)))*time.Millisecond)
 						errs := p.Publish(call, []outbox.Message{{Topic: topic, Key: fmt.Sprint(k), Payload: fmt.Append(nil, n)}})
 						cancel()
 						if errs == nil || errs[0] == nil {

@@ -21,18 +21,20 @@ func TestPublisherOutageBehindRelay(t *testing.T) {
 	const outage = 6 * time.Second // a minute only rests longer
 	t.Run("refused", func(t *testing.T) {
 		eachCluster(t, func(t *testing.T, c cluster) {
-			relayThrough(t, c.brokers, func(g *gate) {
+			relayThrough(t, c.brokers, func(g *gate, noticed func()) {
 				open := g.close()
 				elapse(outage)
+				noticed()
 				open()
 			})
 		})
 	})
 	t.Run("silent", func(t *testing.T) {
 		eachCluster(t, func(t *testing.T, c cluster) {
-			relayThrough(t, c.brokers, func(g *gate) {
+			relayThrough(t, c.brokers, func(g *gate, noticed func()) {
 				speak := g.hush()
 				elapse(outage)
+				noticed()
 				speak()
 			})
 		})
@@ -47,9 +49,10 @@ func TestPublisherOutageBehindRelay(t *testing.T) {
 			return
 		}
 		own := startOwnKafka(t)
-		relayThrough(t, []string{own.address}, func(*gate) {
+		relayThrough(t, []string{own.address}, func(_ *gate, noticed func()) {
 			own.kill()
 			elapse(outage)
+			noticed()
 			if err := own.start(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -57,8 +60,9 @@ func TestPublisherOutageBehindRelay(t *testing.T) {
 	})
 }
 
-// relayThrough relays a steady stream of messages while fault goes on, and looks what has arrived.
-func relayThrough(t *testing.T, brokers []string, fault func(*gate)) {
+// relayThrough relays a steady stream of messages while fault goes on, and looks what has arrived. fault can wait until the
+// relay has noticed.
+func relayThrough(t *testing.T, brokers []string, fault func(g *gate, noticed func())) {
 	const keys = 20
 	topic := testdb.Topic(t, brokers, 3)
 	cfg := publisherConfig()
@@ -110,7 +114,11 @@ func relayThrough(t *testing.T, brokers []string, fault func(*gate)) {
 	before := g.dialed()
 	go func() {
 		defer close(over)
-		fault(g)
+		fault(g, func() {
+			for since := time.Now(); rests.Load() == 0 && time.Since(since) < patience; {
+				elapse(20 * time.Millisecond)
+			}
+		})
 	}()
 	began := time.Now()
 	for outage := true; outage; {

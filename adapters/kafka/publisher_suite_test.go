@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 func limitedTopic(t *testing.T, brokers []string, partitions int32, bytes string) string {
 	t.Helper()
 	topic := testdb.Topic(t, brokers, partitions) + "-limited" // the name; a topic's settings can be set at once only as it is made
-	admin, err := sarama.NewClusterAdminFromClient(dial(t, brokers, kafka.NewConfig()))
+	client := dial(t, brokers, kafka.NewConfig())
+	admin, err := sarama.NewClusterAdminFromClient(client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,6 +30,14 @@ func limitedTopic(t *testing.T, brokers []string, partitions int32, bytes string
 		if err := admin.DeleteTopic(topic); err != nil {
 			t.Error(err)
 		}
+	})
+	eventually(t, func() error { // until each partition's leader knows that it is
+		err := client.RefreshMetadata(topic)
+		for p := range partitions {
+			_, no := client.GetOffset(topic, p, sarama.OffsetNewest)
+			err = errors.Join(err, no)
+		}
+		return err
 	})
 	return topic
 }

@@ -47,7 +47,7 @@ func publish(t *testing.T, p outbox.Publisher, within time.Duration, msgs ...out
 	defer cancel()
 	start := time.Now()
 	errs := p.Publish(ctx, msgs)
-	if took := time.Since(start); took > within+5*time.Second { // the machine may be busy
+	if took := time.Since(start); took > within+20*time.Second { // the machine may be busy
 		t.Errorf("Publish took %v, although its ctx ended after %v", took, within)
 	}
 	if errs == nil {
@@ -262,27 +262,37 @@ func TestPublisherRests(t *testing.T) {
 	topic := testdb.Topic(t, c.brokers, 1)
 	cfg := publisherConfig()
 	g := through(cfg)
-	p, err := kafka.NewPublisher(kafka.PublisherConfig{Client: dial(t, c.brokers, cfg), Breaker: kafka.BreakerConfig{Failures: 2, Rest: 5 * time.Second}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
+	client := dial(t, c.brokers, cfg)
 	m := outbox.Message{Topic: topic, Key: "k"}
-	mustPublish(t, p, m)
-	open := g.close()
-	for range 2 {
-		publish(t, p, patience, m)
+	resting := func(rest time.Duration) (p *kafka.Publisher, open func()) {
+		t.Helper()
+		p, err := kafka.NewPublisher(kafka.PublisherConfig{Client: client, Breaker: kafka.BreakerConfig{Failures: 2, Rest: rest, MaxRest: rest}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustPublish(t, p, m)
+		open = g.close()
+		for range 2 {
+			publish(t, p, patience, m)
+		}
+		return p, open
 	}
+	p, open := resting(time.Hour)
 	dials, began := g.dialed(), time.Now()
 	for range 1000 {
 		var u *outbox.UnavailableError
-		if err := publish(t, p, patience, m)[0]; !errors.As(err, &u) || u.After <= 0 || u.After > 5*time.Second {
+		if err := publish(t, p, patience, m)[0]; !errors.As(err, &u) || u.After <= 0 || u.After > time.Hour {
 			t.Fatalf("while it rests: %v", err)
 		}
 	}
-	if took, n := time.Since(began), g.dialed()-dials; n != 0 || took > 4*time.Second {
+	if took, n := time.Since(began), g.dialed()-dials; n != 0 || took > patience {
 		t.Errorf("1,000 calls while it rests took %v, with %d tries to connect", took, n)
 	}
+	p.Close()
+	open()
+
+	p, open = resting(100 * time.Millisecond)
+	defer p.Close()
 	open()
 	eventually(t, func() error { return publish(t, p, patience, m)[0] })
 }
@@ -291,6 +301,7 @@ func TestPublisherClose(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		topic := testdb.Topic(t, c.brokers, 1)
 		cfg := publisherConfig()
+		cfg.Net.ReadTimeout = time.Hour // nobody may wait for what the broker does not say
 		g := through(cfg)
 		client := dial(t, c.brokers, cfg)
 		idle := g.connections()
@@ -303,7 +314,6 @@ func TestPublisherClose(t *testing.T) {
 		answers := make(chan error)
 		go func() { answers <- publish(t, p, patience, outbox.Message{Topic: topic})[0] }()
 		elapse(100 * time.Millisecond)
-		closing := time.Now()
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
@@ -318,9 +328,6 @@ func TestPublisherClose(t *testing.T) {
 			}
 			return nil
 		})
-		if took := time.Since(closing); took > cfg.Net.ReadTimeout/2 {
-			t.Errorf("the connections were closed after %v, as if somebody waited for what the broker does not say", took)
-		}
 		if client.Closed() {
 			t.Error("the Client is closed; it is the user's")
 		}

@@ -3,6 +3,7 @@ package kafka_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -138,11 +139,13 @@ func TestUnreachableBroker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(c.Close)
 	cfg := testConfig(sarama.NewBalanceStrategyRange())
 	cfg.Metadata.Retry.Max = 1
 	addr := c.ListenAddrs()[0]
+	brokers := through(cfg)
 	client := dial(t, []string{addr}, cfg)
-	c.Close()
+	brokers.close() // not the broker itself: another test's could get its port
 	sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{Client: client, Group: "g", Topics: []string{"orders"}, Processor: &ledger{}})
 	if err != nil {
 		t.Fatal(err)
@@ -209,6 +212,15 @@ func (g *group) alter(t *testing.T, configs map[string]string) {
 	if err := admin.AlterConfig(sarama.TopicResource, g.topic, entries, false); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, func() error { // the controller has it; the broker hears of it later
+		got, err := admin.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: g.topic})
+		for _, e := range got {
+			if want, set := configs[e.Name]; set && e.Value != want {
+				err = errors.Join(err, fmt.Errorf("%s is %q yet, want %q", e.Name, e.Value, want))
+			}
+		}
+		return err
+	})
 }
 
 func TestRetention(t *testing.T) {
