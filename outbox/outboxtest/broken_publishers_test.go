@@ -219,11 +219,11 @@ func brokenPublishers() []brokenPublisher {
 				return fake.Publish(context.WithoutCancel(ctx), msgs)
 			}
 		}},
-		{name: "tells what it gave up on ten seconds later", found: []string{silent, past, ended}, breaks: func(fake *FakePublisher) func(context.Context, []outbox.Message) []error {
+		{name: "tells what it gave up on a minute later", found: []string{silent, past, ended}, breaks: func(fake *FakePublisher) func(context.Context, []outbox.Message) []error {
 			return func(ctx context.Context, msgs []outbox.Message) []error {
 				errs := fake.Publish(ctx, msgs)
 				if ctx.Err() != nil {
-					<-time.After(10 * time.Second)
+					<-time.After(time.Minute)
 				}
 				return errs
 			}

@@ -38,7 +38,7 @@ type env[TTx any] struct {
 }
 
 // limit is the longest that anything in the suite may take, on machines that have much else to do: a slot decodes all that the server writes.
-const limit = 2 * time.Minute
+var limit = 5 * time.Minute
 
 // newEnv makes the outbox of a case. Complaints go to tb.
 func newEnv[TTx any](t *testing.T, tb testing.TB, h Harness[TTx], c storeCase[TTx]) *env[TTx] {

@@ -22,18 +22,21 @@ func expiryCases[TTx any]() []storeCase[TTx] {
 // renewKeeps renews for longer than the TTL. A machine that stands still for so long proves nothing, and is tried again.
 func renewKeeps[TTx any](e *env[TTx]) {
 	e.enqueue(series("k", 3)...)
-	for {
-		a := e.open("keeps", e.ttl)
-		b := e.open("waits", time.Minute)
+	for ttl := e.ttl; ; ttl = longer(ttl) {
+		a := e.open("keeps", ttl)
+		b := e.open("waits", 2*limit)
 		last := time.Now()
 		a.renew()
-		leased := a.lease(outbox.Want{Limit: many})
-		for end := time.Now().Add(3 * e.ttl); time.Now().Before(end); pause(e.ctx) {
+		leased, err := a.tryLease(outbox.Want{Limit: many})
+		if err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
+			e.Fatalf("Lease: %v", err)
+		}
+		for end := time.Now().Add(3 * ttl); time.Now().Before(end); pause(e.ctx) {
 			began := time.Now()
 			_, err := a.Renew(e.ctx)
 			if errors.Is(err, outbox.ErrLeaseLost) {
-				if time.Since(last) < e.ttl {
-					e.Fatalf("Renew %v after the last one, with a TTL of %v: %v", time.Since(last), e.ttl, err)
+				if time.Since(last) < ttl {
+					e.Fatalf("Renew %v after the last one, with a TTL of %v: %v", time.Since(last), ttl, err)
 				}
 				break
 			}
@@ -41,18 +44,18 @@ func renewKeeps[TTx any](e *env[TTx]) {
 				last = began
 			}
 			for _, l := range b.turn() {
-				if time.Since(last) < e.ttl {
+				if time.Since(last) < ttl {
 					e.Fatalf("%q was leased from a session that renews", l.ID)
 				}
 			}
 		}
-		err := a.trySettle(outcomes(outbox.Returned, leased...)...)
-		kept := time.Since(last) < e.ttl
+		err = a.trySettle(outcomes(outbox.Returned, leased...)...)
+		kept := time.Since(last) < ttl
 		_, _ = a.Close(e.ctx), b.Close(e.ctx)
 		if err == nil && len(leased) == 3 {
 			return
 		}
-		if kept {
+		if kept && err != nil {
 			e.Fatalf("a session that renews has lost what it leased (%v): %v", ids(leased), err)
 		}
 		if e.ctx.Err() != nil {
@@ -64,10 +67,10 @@ func renewKeeps[TTx any](e *env[TTx]) {
 // lapsed leases n messages with a session that is not renewed, and returns when its hold has run out.
 func (e *env[TTx]) lapsed(n int) (s *holder, leased []outbox.Leased) {
 	e.Helper()
-	for e.ctx.Err() == nil {
-		s, leased = e.open("lapsed", e.ttl), nil
+	for ttl := e.ttl; e.ctx.Err() == nil; ttl = longer(ttl) {
+		s, leased = e.open("lapsed", ttl), nil
 		s.renew()
-		end := time.Now().Add(e.ttl + e.ttl/10)
+		end := time.Now().Add(ttl + ttl/10)
 		for time.Now().Before(end) && len(leased) < n {
 			more, err := s.tryLease(outbox.Want{Limit: many})
 			if err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
@@ -84,6 +87,9 @@ func (e *env[TTx]) lapsed(n int) (s *holder, leased []outbox.Leased) {
 	e.Fatalf("could not lease %d messages within a TTL of %v", n, e.ttl)
 	return nil, nil
 }
+
+// longer is the TTL of the next attempt, where the machine was too slow for this one.
+func longer(ttl time.Duration) time.Duration { return min(2*ttl, limit/8) }
 
 func until[TTx any](e *env[TTx], at time.Time) {
 	for time.Now().Before(at) && e.ctx.Err() == nil {
@@ -143,7 +149,7 @@ func renewRace[TTx any](e *env[TTx]) {
 		a.renew()
 		all := onePerShard(fmt.Sprint(round, " "), a.hold.Of)
 		e.enqueue(all...)
-		b := e.open("takes", time.Minute)
+		b := e.open("takes", 2*limit)
 		until(e, start.Add(ttl*time.Duration(85+3*round)/100))
 		var mine outbox.Hold
 		var err error

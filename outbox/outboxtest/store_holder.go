@@ -22,7 +22,7 @@ type holder struct {
 // session opens a session that outlasts the case, and takes its share.
 func (e *env[TTx]) session() *holder {
 	e.Helper()
-	s := e.open("suite", time.Minute)
+	s := e.open("suite", 2*limit)
 	s.renew()
 	return s
 }
@@ -68,6 +68,19 @@ func (s *holder) tidy() {
 			s.Fatalf("Tidy: %v", err)
 		}
 	}
+}
+
+// leaseSome calls Lease until it finds something: a store that reads a log may have to catch up with it.
+func (s *holder) leaseSome(want outbox.Want) []outbox.Leased {
+	s.Helper()
+	for s.ctx.Err() == nil {
+		if leased := s.lease(want); len(leased) > 0 {
+			return leased
+		}
+		pause(s.ctx)
+	}
+	s.Fatalf("nothing is leased within %v", limit)
+	return nil
 }
 
 // tryLease is one call of Lease.

@@ -330,8 +330,8 @@ func commitWakes[TTx any](e *env[TTx]) {
 		e.enqueue(message(fmt.Sprint(i), "k"))
 		select {
 		case <-wake:
-		case <-time.After(5 * time.Second):
-			e.Fatalf("no wake-up within 5 s of a commit")
+		case <-e.ctx.Done():
+			e.Fatalf("no wake-up within %v of a commit", limit)
 		}
 		s.drain(1)
 	}
