@@ -213,8 +213,11 @@ func (g *group) alter(t *testing.T, configs map[string]string) {
 		t.Fatal(err)
 	}
 	eventually(t, func() error { // the controller has it; the broker hears of it later
-		got, err := admin.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: g.topic})
-		for _, e := range got {
+		got, err := admin.DescribeConfigs([]*sarama.ConfigResource{{Type: sarama.TopicResource, Name: g.topic}}, sarama.DescribeConfigsOptions{})
+		if err != nil {
+			return err
+		}
+		for _, e := range got[0].Configs {
 			if want, set := configs[e.Name]; set && e.Value != want {
 				err = errors.Join(err, fmt.Errorf("%s is %q yet, want %q", e.Name, e.Value, want))
 			}
