@@ -12,13 +12,12 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"go.uber.org/goleak"
-
+	"github.com/txonce/txonce/internal/leaktest"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // tb is a *testing.T or a *rapid.T.
 type tb interface {

@@ -18,12 +18,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/internal/leaktest"
 	"github.com/txonce/txonce/internal/testdb"
 )
 
 func TestMain(m *testing.M) {
 	_ = flag.Set("test.parallel", "12") // they mostly wait for the group; -parallel on the command line comes later and wins
-	goleak.VerifyTestMain(m,
+	leaktest.Main(m,
 		goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),       // sarama's metrics, one per process for ever
 		goleak.IgnoreAnyFunction("github.com/eapache/go-resiliency/breaker.(*Breaker).timer")) // of a breaker in sarama: it sleeps out its 10 s
 }

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/internal/leaktest"
 	"github.com/txonce/txonce/internal/testdb"
 )
 
@@ -32,20 +33,6 @@ func awaitWake(t *testing.T, wake <-chan struct{}) {
 	case <-wake:
 	case <-time.After(2 * time.Minute):
 		t.Fatal("not woken")
-	}
-}
-
-// noneLeft waits until no goroutine is left but those of before. goleak itself waits for no more than a second or two.
-func noneLeft(t *testing.T, before goleak.Option) {
-	t.Helper()
-	for began := time.Now(); ; {
-		err := goleak.Find(before)
-		if err == nil {
-			return
-		}
-		if time.Since(began) > time.Minute {
-			t.Fatal(err)
-		}
 	}
 }
 
@@ -162,7 +149,7 @@ func TestOutboxWakesAcrossProcesses(t *testing.T) {
 			awaitWake(t, wake)
 			stop()
 			stop() // does nothing
-			noneLeft(t, ignored)
+			leaktest.None(t, ignored)
 		})
 	}
 }
@@ -202,7 +189,7 @@ func TestOutboxListensToNobody(t *testing.T) {
 	awaitWake(t, wake)
 	stop()
 	hooked.Close()
-	noneLeft(t, ignored)
+	leaktest.None(t, ignored)
 }
 
 // notifications records those of a schema, and in what state of its connection each NOTIFY was sent.
@@ -298,7 +285,7 @@ func TestOutboxNotifiesSeldomAndOutside(t *testing.T) {
 	}
 	wg.Wait()
 	most := int(time.Since(start)/(5*time.Millisecond)) + 2
-	noneLeft(t, ignored) // waits for the last NOTIFY
+	leaktest.None(t, ignored) // waits for the last NOTIFY
 	db.exec(t, `SELECT pg_notify($1, 'end')`, channel)
 	received := 0
 	for {
@@ -347,7 +334,7 @@ func TestOutboxNotifiesNobodyWhoHoldsNothing(t *testing.T) {
 		if err := db.inTx(t.Context(), func(tx pgx.Tx) error { return db.store.Enqueue(t.Context(), tx, message("a")) }); err != nil {
 			t.Fatal(err)
 		}
-		noneLeft(t, ignored) // waits for a NOTIFY that is on its way
+		leaktest.None(t, ignored) // waits for a NOTIFY that is on its way
 		sent, _ := counter.counts()
 		if got := sent > before; got != tt.want {
 			t.Errorf("%s: another process was notified %v, want %v", tt.name, got, tt.want)

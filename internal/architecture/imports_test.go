@@ -55,6 +55,7 @@ var rows = []row{
 	{"cmd/...", []string{"..."}},
 	{"examples/...", []string{"..."}},
 	{"internal/features", []string{"..."}},
+	{"internal/leaktest", []string{"go.uber.org/goleak"}},
 	{"internal/mutants/...", []string{"..."}},
 	{"internal/rabbitserver", nil},
 	{"internal/relaychaos", []string{"..."}},

@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/txonce/txonce/internal/leaktest"
 )
 
 func TestMain(m *testing.M) {
 	limit = time.Minute // of the fake clock, on which no machine is slow; what is broken is looked at that long
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
