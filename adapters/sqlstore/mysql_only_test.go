@@ -484,6 +484,46 @@ func claimWhatIsFreed(t *testing.T, holder, s *node, round, keys int) (took time
 	return took, err
 }
 
+// The one that sweeps is not taken for another one because others look, at this moment, whether they may.
+func TestMySQLSweeperWaitsForThoseThatLook(t *testing.T) {
+	d := openMySQL(t)
+	s := d.open(t, d.dsn, deduptest.Options{})
+	purge := func(owner string) (dedup.Swept, error) {
+		return s.Purge(t.Context(), dedup.Sweep{Owner: owner, Lease: time.Hour, Limit: 10})
+	}
+	if swept, err := purge("me"); err != nil || swept.Busy {
+		t.Fatalf("Purge = %+v, %v", swept, err)
+	}
+	mine := make(chan error, 1)
+	err := inTx(t.Context(), d.db, nil, func(tx *sql.Tx) error {
+		if _, err := tx.Exec(`SELECT 1 FROM txonce_sweep FOR UPDATE`); err != nil {
+			return err
+		}
+		if swept, err := purge("other"); err != nil || !swept.Busy {
+			t.Errorf("another sweeper: %+v, %v; want Busy", swept, err)
+		}
+		go func() {
+			swept, err := purge("me")
+			if swept.Busy {
+				err = errors.New("busy")
+			}
+			mine <- err
+		}()
+		select {
+		case err := <-mine:
+			return fmt.Errorf("the sweeper did not wait: %w", err)
+		case <-time.After(200 * time.Millisecond):
+			return nil
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-mine; err != nil {
+		t.Error(err)
+	}
+}
+
 // A transaction of the caller's may be above the Store's own level, and see the time before a sweep.
 func TestMySQLClaimInASnapshotOlderThanASweep(t *testing.T) {
 	d := openMySQL(t)

@@ -17,9 +17,20 @@ const mysqlScan = 10_000
 func (d *mysql) sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.Swept, err error) {
 	var owner, next []byte
 	var lease, forgotten, clock instant
-	err = tx.QueryRowContext(ctx, d.sql.SweepLease).Scan(&owner, &lease, &next, &forgotten, &clock)
+	read := func(query string) error {
+		return tx.QueryRowContext(ctx, query).Scan(&owner, &lease, &next, &forgotten, &clock)
+	}
+	err = read(d.sql.SweepLease)
+	if errors.Is(err, sql.ErrNoRows) { // locked: by a sweep, or by one that sees whether it may begin
+		if err = read(d.sql.SweepLook); err == nil && (!bytes.Equal(owner, []byte(by.Owner)) || lease.Before(clock.Time)) {
+			return swept, errBusy
+		}
+		if err == nil {
+			err = read(d.sql.SweepWait)
+		}
+	}
 	switch {
-	case errors.Is(err, sql.ErrNoRows): // locked; where the row is missing, claims say so
+	case errors.Is(err, sql.ErrNoRows): // claims say that the row is missing
 		return swept, errBusy
 	case err != nil:
 		return swept, err

@@ -296,7 +296,7 @@ func (d *postgres) leaseFirst(
 
 const (
 	notifyPause = 5 * time.Millisecond // between two NOTIFYs of a Store
-	notifyLimit = time.Second          // for one
+	notifyLimit = 10 * time.Second     // for one, which waits for the disk as a COMMIT does; its end costs the connection
 )
 
 // notify wakes relays of adapters/pgxstore elsewhere. What it starts holds nothing but, for one statement, a connection of the

@@ -20,7 +20,7 @@ type MySQL struct {
 	// Dead letters.
 	Park, Take, Letters, SettledLetters, LockLetters, StillSettled, DropLetters string
 	// Sweeping.
-	SweepLease, SweepExpired, SweepEnd, SweepLock, SweepDelete, SweepDone string
+	SweepLease, SweepLook, SweepWait, SweepExpired, SweepEnd, SweepLock, SweepDelete, SweepDone string
 }
 
 // MySQLClock is the database's, at the beginning of a statement.
@@ -33,6 +33,7 @@ const (
 	mysqlByKey   = `FROM ` + mysqlKeys + ` STRAIGHT_JOIN @processed_messages AS p FORCE INDEX (PRIMARY) ON p.` + "`key`" + ` = UNHEX(r.k)`
 	mysqlByID    = `FROM ` + mysqlKeys + ` STRAIGHT_JOIN @dead_letters AS d FORCE INDEX (PRIMARY) ON d.id = UNHEX(r.k)`
 	mysqlLetters = `FROM @dead_letters AS d STRAIGHT_JOIN @processed_messages AS p FORCE INDEX (PRIMARY) ON p.` + "`key` = d.`key`"
+	mysqlSweep   = `SELECT owner, lease_until, next_key, forgotten_until, @clock FROM @txonce_sweep`
 )
 
 // MySQLNames quotes the table names in statements: @ stands before each. An empty schema is the session's own database.
@@ -135,8 +136,11 @@ ORDER BY d.id LIMIT ?`),
 WHERE ` + settled),
 		DropLetters: q(`DELETE d ` + mysqlByID),
 
-		// The row stays locked until COMMIT, so there is never a second sweep.
-		SweepLease: q(`SELECT owner, lease_until, next_key, forgotten_until, @clock FROM @txonce_sweep FOR UPDATE SKIP LOCKED`),
+		// The row stays locked until COMMIT, so there is never a second sweep. Whoever has the lease waits for the lock, which
+		// others have for no longer than they need to see that.
+		SweepLease: q(mysqlSweep + ` FOR UPDATE SKIP LOCKED`),
+		SweepLook:  q(mysqlSweep),
+		SweepWait:  q(mysqlSweep + ` FOR UPDATE`),
 
 		// No index on expires_at: the next part of the table is read in the order of its key, without locks. Then what has
 		// expired is locked, but for rows that a handler holds, which are left for the next pass.
