@@ -91,4 +91,13 @@ var brokerMutations = []mutation{
 	elsewhere("mysql: the token says who was first", "adapters/sqlstore/mysql.go", "TestMySQLClaimsABatchOfManyStatements", edit{
 		`if string(whose) == string(mine[:]) {`, `if whose != nil {`,
 	}),
+	elsewhere("mysql: a sweeper is not disturbed by others that look", "adapters/sqlstore/mysql_sweep.go", "TestMySQLSweeperWaitsForThoseThatLook", edit{
+		`err = read(d.sql.SweepWait)`, `err = errBusy`,
+	}),
+	elsewhere("rabbitmq: an acknowledgement that fails ends its channel", "adapters/rabbitmq/subscriber_session.go", "TestAckThatDoesNotArrive/it_fails_on_a_channel_that_goes_on/fake", edit{
+		"		_ = s.conn.CloseDeadline(time.Now().Add(closesWithin)) // else", "		// else",
+	}),
+	elsewhere("sqs: a stop waits for what is on its way", "adapters/awssqs/subscriber_reception.go", "TestAStopLosesNoAnswerThatIsOnItsWay", edit{
+		`r.rest(ctx, time.Until(asked.Add(underway)))`, `r.rest(ctx, time.Until(asked))`,
+	}),
 }

@@ -52,6 +52,9 @@ var outboxMutations = []mutation{
 	enqueuing("a savepoint's rollback takes its messages along", pgx+"/guard.go", "TestOutboxWriterAndSavepoints", edit{
 		`t.g.drop()`, ``,
 	}),
+	enqueuing("a stream begins where nothing was settled since", pgx+"/wal_stream.go", "TestOutboxWALSettlesWhileTheStreamBegins",
+		edit{`s.restart(), pglogrepl`, `state.recorded, pglogrepl`},
+		edit{"		s.setStream(stream, nil)\n		if", "		s.window.restart()\n		s.setStream(stream, nil)\n		if"}),
 	committing("an INSERT that fails with COMMIT is reported", pgx+"/outbox_buffer.go", "TestOutboxWriterFailsWithCommit", edit{
 		`return lostBefore(s.stepError("enqueue", err))`, `return nil`,
 	}),
