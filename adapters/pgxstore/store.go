@@ -73,8 +73,8 @@ type Store struct {
 	flush  atomic.Bool   // a duplicate must write WAL, see dialect.Postgres.FlushDuplicate
 	spare  chan struct{} // above READ COMMITTED: leaves one of the pool's connections to read the horizon; else nil
 
-	poolerKnown, pooled atomic.Bool // see checkPooler
-	poolerWithin        time.Duration
+	poolerKnown, pooled atomic.Bool   // see checkPooler
+	poolerWithin        time.Duration // for finding out; tests on a busy machine give it longer
 
 	shards   atomic.Int64 // of the outbox; 0: not read yet
 	wakes    broadcaster

@@ -34,7 +34,15 @@ func lift(t testing.TB, s *sqlstore.Store) *sqlstore.Lifted[*appTx] {
 	return lifted
 }
 
-// What lifts a Store knows nothing of the database under it: one shows it for all.
+func TestLiftedSQLite(t *testing.T) {
+	t.Parallel()
+	h := sqliteHarness()
+	deduptest.TestStore(t, deduptest.Harness[*appTx]{
+		New:       func(t *testing.T) deduptest.DB[*appTx] { return liftDB(h.New(t)) },
+		OneWriter: h.OneWriter, Codes: h.Codes, DoesNotApply: h.DoesNotApply,
+	})
+}
+
 func TestLiftedPostgres(t *testing.T) {
 	t.Parallel()
 	deduptest.TestStore(t, deduptest.Harness[*appTx]{

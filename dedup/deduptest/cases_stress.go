@@ -29,11 +29,7 @@ var stressWindows = []time.Duration{dedup.MinWindow, 2 * time.Hour, 26 * time.Ho
 
 func horizonStress[TTx any](t *testing.T, e *env[TTx]) {
 	var tally stressTally
-	databases, rounds := stressDatabases, stressRounds
-	if e.OneWriter { // a claim and a purge meet at the database's lock alone, whichever rows they touch
-		databases, rounds = 2, 2
-	}
-	for n := range databases {
+	for n := range stressDatabases {
 		if n > 0 {
 			e = e.fresh(t)
 		}
@@ -42,7 +38,7 @@ func horizonStress[TTx any](t *testing.T, e *env[TTx]) {
 			nodes[i] = e.node(t)
 			e.must(t, nodes[i], recordAt(fmt.Sprint("warm ", i), time.Now(), dedup.MinWindow), dedup.First)
 		}
-		for round := range rounds {
+		for round := range stressRounds {
 			e.stressRound(t, nodes, round, &tally)
 			if doubles := tally.doubles.Load(); doubles > 0 {
 				t.Fatalf("database %d, round %d: %d keys that were claimed before, and then forgotten, were new again", n, round, doubles)
