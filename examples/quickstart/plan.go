@@ -173,8 +173,8 @@ type killPlan struct {
 // statics is how many workers come back under their name. One more is dynamic.
 const statics = 2
 
-// newKillPlan lets the first worker die early whatever the others do: when a message in ten has been new to it, far
-// less than 30 % of the deliveries can have passed through the static workers, and the dynamic one starts after them.
+// newKillPlan lets a worker die early however the work is shared out: before one message in twenty has been new to the first, or one
+// in eight to the second, far less than 30 % of the deliveries can have passed through both, and the dynamic one starts after that.
 func newKillPlan(messages int, seed uint64) killPlan {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	between := func(lo, hi int) int { return 1 + lo + rng.IntN(hi-lo+1) }

@@ -224,12 +224,6 @@ func (s *supervisor) hear(e event) error {
 	s.watch.report(e.report, time.Now())
 	e.from.joined = e.from.joined || e.report.Joined || e.report.Generation > 0
 	e.from.worked = e.from.worked || e.report.Spans != nil || e.report.Finished > 0
-	if e.from.joined && s.running[dynamicName] == nil && !s.left {
-		// The static workers have the partitions, so the first kill is certain to come early.
-		if err := s.start(dynamicName, 0); err != nil {
-			return err
-		}
-	}
 	if e.report.Standing != "" && !e.from.told {
 		e.from.doom = "inside the handler of " + e.report.Standing
 		e.from.kill()
@@ -251,7 +245,7 @@ func (s *supervisor) bury(e event) error {
 		s.kills++
 		s.idled[p.Name] = !p.worked
 		s.say.print("%s is killed (SIGKILL) %s, %s", p.Name, p.doom, s.watch.at())
-		return s.start(p.Name, 0)
+		return errors.Join(s.start(p.Name, 0), s.complement())
 	case !p.told && !p.joined && s.watch.idle(time.Now()) < patience: // as Kubernetes would, where the broker is away for a moment
 		time.AfterFunc(retryPause, func() { s.again <- p.Name })
 	case !p.told:
@@ -260,6 +254,15 @@ func (s *supervisor) bury(e event) error {
 		return fmt.Errorf("%s was told to stop and failed: %w\n%s", p.Name, e.err, &p.log)
 	}
 	return nil
+}
+
+// complement starts the dynamic worker, unless it is there or has been. That is after the first kill, which is certain to come early:
+// until then the static workers have all there is, and each stops inside a handler after its first few messages.
+func (s *supervisor) complement() error {
+	if s.running[dynamicName] != nil || s.left {
+		return nil
+	}
+	return s.start(dynamicName, 0)
 }
 
 // strike kills a static worker: where it is, or inside the handler of its next new message. The planned kills go first. It spares
