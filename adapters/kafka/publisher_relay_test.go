@@ -78,7 +78,7 @@ func relayThrough(t *testing.T, brokers []string, fault func(g *gate, noticed fu
 	log := &logs{}
 	var deferred, rests atomic.Int64
 	relay, err := outbox.NewRelay(outbox.Config{
-		Queue: queue, Publisher: p, PublishTimeout: time.Second, MaxAttempts: 3, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Queue: queue, Publisher: p, PublishTimeout: 3 * time.Second, MaxAttempts: 3, Logger: slog.New(slog.NewTextHandler(log, nil)),
 		Trace: &outbox.Trace{
 			Deferred: func(context.Context, outbox.Event) { deferred.Add(1) },
 			Parked:   func(_ context.Context, e outbox.Event) { t.Errorf("parked: %v", e.Err) },

@@ -3,7 +3,6 @@ package rabbitmq
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -37,12 +36,6 @@ type Publisher struct {
 }
 
 var _ outbox.Publisher = (*Publisher)(nil)
-
-// opening is a connection that is being made, or a channel. Nobody need wait for it to the end.
-type opening struct {
-	done chan struct{}
-	err  error // once done
-}
 
 // ErrPublisherClosed is why messages are not published after Close. It comes in an *outbox.UnavailableError, so that none
 // is blamed.
@@ -166,189 +159,6 @@ func (p *Publisher) through(ctx context.Context, l *link, line *line, records []
 	return p.alone(ctx, l, single)
 }
 
-// largeBytes is from where on a message might be over the server's limit, and is sent on a channel of its own: a server closes the
-// channel on which it gets such a message, and all others on it are in doubt.
-const largeBytes = 1 << 20
-
-// alone sends records one after the other, on a channel that is theirs. When that is closed, it is because of the last one.
-func (p *Publisher) alone(ctx context.Context, l *link, records []*record) error {
-	var own *line
-	defer func() { p.leave(own) }()
-	refused := map[destination]error{}
-	for _, r := range records {
-		to := r.destination()
-		if why := refused[to]; why != nil {
-			r.answer(r.refusal(why))
-			continue
-		}
-		if own == nil {
-			var err error
-			if own, err = p.another(ctx, l); err != nil {
-				return err
-			}
-		}
-		r.returned = nil // on a channel that is no more
-		err := own.send(ctx, []*record{r})
-		switch {
-		case err == nil:
-			p.suspect(to, false)
-		case ofChannel(err):
-			own = nil
-			r.answer(r.refusal(err))
-			if ofDestination(err) {
-				refused[to] = err
-				p.suspect(to, true)
-			}
-		default:
-			return err
-		}
-	}
-	return nil
-}
-
-// another opens one more line on l.
-func (p *Publisher) another(ctx context.Context, l *link) (*line, error) {
-	type opened struct {
-		line *line
-		err  error
-	}
-	done, left := make(chan opened), make(chan struct{})
-	p.owns.Go(func() {
-		line, err := p.open(l)
-		select {
-		case done <- opened{line, err}:
-		case <-left:
-			p.leave(line)
-		}
-	})
-	select {
-	case o := <-done:
-		return o.line, o.err
-	case <-ctx.Done():
-		close(left)
-		return nil, ctx.Err()
-	}
-}
-
-// leave closes a line that was opened by another.
-func (p *Publisher) leave(l *line) {
-	if l != nil {
-		p.owns.Go(func() { _ = l.ch.Close() })
-	}
-}
-
-// maxSuspects bounds what is remembered. Who is forgotten closes a channel once more.
-const maxSuspects = 1000
-
-func (p *Publisher) suspect(d destination, yes bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !yes {
-		delete(p.suspects, d)
-		return
-	}
-	if len(p.suspects) >= maxSuspects {
-		clear(p.suspects)
-	}
-	p.suspects[d] = true
-}
-
-func (p *Publisher) suspected(d destination) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.suspects[d]
-}
-
-// acquire returns a link that works, and its line; it connects if there is none. The link must be released.
-func (p *Publisher) acquire(ctx context.Context) (*link, *line, error) {
-	for {
-		p.mu.Lock()
-		if p.closed {
-			p.mu.Unlock()
-			return nil, nil, errClosed()
-		}
-		if l := p.link; l != nil && l.usable() {
-			l.calls++
-			line := l.line
-			p.mu.Unlock()
-			return l, line, nil
-		}
-		o := p.opening
-		if o == nil {
-			o = &opening{done: make(chan struct{})}
-			p.opening = o
-			old := p.link
-			p.owns.Go(func() { p.replace(o, old) })
-		}
-		p.mu.Unlock()
-		select {
-		case <-o.done:
-			if o.err != nil {
-				return nil, nil, p.unopened(ctx, o.err)
-			}
-		case <-ctx.Done():
-			return nil, nil, p.unopened(ctx, nil)
-		case <-p.life.Done():
-			return nil, nil, errClosed()
-		}
-	}
-}
-
-// replace makes o of what is left of old.
-func (p *Publisher) replace(o *opening, old *link) {
-	defer close(o.done)
-	fresh, err := old, error(nil)
-	if old != nil && !old.conn.IsClosed() {
-		ctx, cancel := context.WithTimeout(p.life, connectTimeout)
-		err = p.renew(ctx, old)
-		cancel()
-	} else {
-		fresh, err = p.connect()
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.opening = nil
-	if old != nil && (err != nil || fresh != old) {
-		p.retire(old)
-	}
-	switch {
-	case err != nil:
-		o.err = err
-	case p.closed:
-		cut(fresh.conn)
-	case !fresh.retired:
-		p.link, p.links[fresh] = fresh, true
-	}
-}
-
-// release ends a call's use of l; stuck: with messages that have no answer.
-func (p *Publisher) release(l *link, stuck bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l.calls--
-	if stuck {
-		p.retire(l)
-	}
-	p.cutUnused(l)
-}
-
-// retire lets l take no more calls. p.mu is held.
-func (p *Publisher) retire(l *link) {
-	l.retired = true
-	if p.link == l {
-		p.link = nil
-	}
-	p.cutUnused(l)
-}
-
-// cutUnused ends l when nothing needs it any more. p.mu is held.
-func (p *Publisher) cutUnused(l *link) {
-	if l.retired && l.calls == 0 && p.links[l] {
-		delete(p.links, l)
-		p.owns.Go(func() { cut(l.conn) })
-	}
-}
-
 // Close ends running calls, whose unanswered messages may still arrive, and the connection. Call it when the relay has stopped.
 func (p *Publisher) Close() error {
 	p.begin.Do(func() { p.die = func() {} }) // nothing was opened, and nothing will be
@@ -364,19 +174,4 @@ func (p *Publisher) Close() error {
 	p.calls.Wait()
 	p.owns.Wait()
 	return nil
-}
-
-// unopened is why there is no connection: err, or that it took too long.
-func (p *Publisher) unopened(ctx context.Context, err error) error {
-	switch {
-	case p.life.Err() != nil:
-		return errClosed()
-	case err == nil:
-		err = ctx.Err()
-	}
-	err = fmt.Errorf("rabbitmq: not sent: connect: %w", err)
-	if errors.Is(err, context.Canceled) {
-		return err
-	}
-	return unavailable(err)
 }

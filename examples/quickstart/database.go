@@ -119,6 +119,7 @@ func makeMySQL(ctx context.Context, dsn, name string) (string, error) {
 		return "", fmt.Errorf("connect to the mysql database: %w", err)
 	}
 	cfg.DBName = name
+	cfg.InterpolateParams = true // or each statement is prepared first: two round trips instead of one
 	return cfg.FormatDSN(), nil
 }
 
