@@ -26,6 +26,10 @@ func benchNodes(b *testing.B, each func(b *testing.B, n *node)) {
 		d := openPostgres(b, testdb.Postgres(b))
 		each(b, newNode(b, openDB(b, "pgx", d.dsn), sqlstore.Config{Dialect: sqlstore.Postgres}))
 	})
+	b.Run("MariaDB", func(b *testing.B) {
+		d := openMySQL(b)
+		each(b, newNode(b, d.db, sqlstore.Config{Dialect: sqlstore.MySQL}))
+	})
 }
 
 // BenchmarkOutboxDrain is how long a relay takes per message of 300 bytes with 1,000 keys and a publisher that does nothing.

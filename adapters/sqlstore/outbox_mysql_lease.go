@@ -41,14 +41,56 @@ func (d *mysql) come(ctx context.Context, tx *sql.Tx, limit int) error {
 	return nil
 }
 
-// lease reads a fair part of each shard first, and then more of those that have more.
+// mysqlFew is up to how many messages are read at once. Where there are more, each shard gives a fair part.
+const mysqlFew = 500
+
 func (d *mysql) lease(
 	ctx context.Context, q queryer, _ *outboxHold, shards []int, tokens map[int]int64, want outbox.Want,
 ) (msgs []outbox.Leased, err error) {
+	chosen, all, err := d.leaseFew(ctx, q, shards, want)
+	if err == nil && !all {
+		chosen, err = d.leaseFairly(ctx, q, shards, want)
+	}
+	if err == nil {
+		err = d.readHeavy(ctx, q, chosen)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range chosen {
+		if !m.vanished {
+			m.Token = tokens[m.Shard]
+			msgs = append(msgs, m.Leased)
+		}
+	}
+	slices.SortFunc(msgs, func(a, b outbox.Leased) int { return cmp.Compare(a.Seq, b.Seq) })
+	return msgs, nil
+}
+
+// leaseFew reads all that is due of shards, unless that is too much. Asking each of them, as leaseFairly does, costs the server several
+// times as much.
+func (d *mysql) leaseFew(ctx context.Context, q queryer, shards []int, want outbox.Want) (chosen []*mysqlLeased, all bool, err error) {
+	most := min(want.Limit, mysqlFew)
+	read, err := d.readLight(ctx, q, d.box.LeaseFew, mysqlShards(shards), most)
+	if err != nil {
+		return nil, false, err
+	}
+	room := outboxRoom{limit: want.Limit, bytes: want.Bytes}
+	for _, msgs := range read {
+		for _, m := range msgs {
+			if room.full || !room.take(m.size) {
+				return nil, false, nil
+			}
+			chosen = append(chosen, m)
+		}
+	}
+	return chosen, len(chosen) < most, nil
+}
+
+// leaseFairly reads a fair part of each shard first, and then more of those that have more.
+func (d *mysql) leaseFairly(ctx context.Context, q queryer, shards []int, want outbox.Want) (chosen []*mysqlLeased, err error) {
 	room := outboxRoom{limit: want.Limit, bytes: want.Bytes}
 	after := make(map[int]int64)
-	var heavy []*mysqlLeased
-	var chosen []*mysqlLeased
 	for len(shards) > 0 && !room.full {
 		part := max(room.limit/len(shards), 1)
 		read, err := d.leaseRound(ctx, q, shards, after, part)
@@ -62,9 +104,6 @@ func (d *mysql) lease(
 					break
 				}
 				chosen = append(chosen, m)
-				if !m.light {
-					heavy = append(heavy, m)
-				}
 			}
 			if n := len(read[shard]); n >= part {
 				more = append(more, shard)
@@ -73,17 +112,7 @@ func (d *mysql) lease(
 		}
 		shards = more
 	}
-	if err := d.readHeavy(ctx, q, heavy); err != nil {
-		return nil, err
-	}
-	for _, m := range chosen {
-		if !m.vanished {
-			m.Token = tokens[m.Shard]
-			msgs = append(msgs, m.Leased)
-		}
-	}
-	slices.SortFunc(msgs, func(a, b outbox.Leased) int { return cmp.Compare(a.Seq, b.Seq) })
-	return msgs, nil
+	return chosen, nil
 }
 
 // mysqlLeased is a message that was looked at.
@@ -106,8 +135,12 @@ func (d *mysql) leaseRound(ctx context.Context, q queryer, shards []int, after m
 	for _, shard := range shards {
 		args = append(args, shard, after[shard], part)
 	}
-	read := make(map[int][]*mysqlLeased, len(shards))
-	query := strings.Repeat(d.box.LeaseShard+" UNION ALL ", len(shards)-1) + d.box.LeaseShard
+	return d.readLight(ctx, q, strings.Repeat(d.box.LeaseShard+" UNION ALL ", len(shards)-1)+d.box.LeaseShard, args...)
+}
+
+// readLight reads messages, whole if they are light, by shard and in their order.
+func (d *mysql) readLight(ctx context.Context, q queryer, query string, args ...any) (map[int][]*mysqlLeased, error) {
+	read := make(map[int][]*mysqlLeased)
 	rows, err := q.QueryContext(ctx, query, args...)
 	err = each(rows, err, func(rows *sql.Rows) error {
 		var m mysqlLeased
@@ -129,17 +162,19 @@ func (d *mysql) leaseRound(ctx context.Context, q queryer, shards []int, after m
 	return read, err
 }
 
-// readHeavy reads what leaseRound has left out.
-func (d *mysql) readHeavy(ctx context.Context, q queryer, heavy []*mysqlLeased) error {
-	if len(heavy) == 0 {
-		return nil
+// readHeavy reads what readLight has left out of msgs.
+func (d *mysql) readHeavy(ctx context.Context, q queryer, msgs []*mysqlLeased) error {
+	var list [][2]int64
+	missing := make(map[int64]*mysqlLeased)
+	for _, m := range msgs {
+		if !m.light {
+			list = append(list, [2]int64{int64(m.Shard), m.Seq})
+			m.vanished = true
+			missing[m.Seq] = m
+		}
 	}
-	list := make([][2]int64, len(heavy))
-	missing := make(map[int64]*mysqlLeased, len(heavy))
-	for i, m := range heavy {
-		list[i] = [2]int64{int64(m.Shard), m.Seq}
-		m.vanished = true
-		missing[m.Seq] = m
+	if len(list) == 0 {
+		return nil
 	}
 	rows, err := q.QueryContext(ctx, d.box.Heavy, jsonText(list))
 	return each(rows, err, func(rows *sql.Rows) error {

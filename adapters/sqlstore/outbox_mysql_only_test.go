@@ -69,6 +69,59 @@ func TestOutboxMySQLLargeMessages(t *testing.T) {
 	}
 }
 
+// A few messages are read at once, and many in fair parts: neither way misses one, or mixes up a key's order.
+func TestOutboxMySQLFewAndMany(t *testing.T) {
+	const keys = 97
+	for _, count := range []int{1, 499, 500, 501, 1201} {
+		t.Run(fmt.Sprint(count), func(t *testing.T) {
+			n := openMySQL(t)
+			q := n.open(t, n.dsn, deduptest.Options{})
+			enqueue(t, q, messages("", count, keys)...)
+			s := open(t, q, time.Minute)
+			renew(t, s)
+			last, seen := map[string]int64{}, map[string]bool{}
+			for len(seen) < count {
+				msgs := lease(t, s)
+				if len(msgs) == 0 {
+					t.Fatalf("%d of %d", len(seen), count)
+				}
+				for _, m := range msgs {
+					if seen[m.ID] || m.Seq < last[m.Key] {
+						t.Errorf("message %s of %s after %d", m.ID, m.Key, last[m.Key])
+					}
+					seen[m.ID], last[m.Key] = true, m.Seq
+				}
+				if err := s.Settle(t.Context(), outcomes(outbox.Sent, msgs...)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+	t.Run("fair", func(t *testing.T) {
+		n := openMySQL(t)
+		q := n.open(t, n.dsn, deduptest.Options{})
+		enqueue(t, q, messages("", 3000, keys)...)
+		s := open(t, q, time.Minute)
+		renew(t, s)
+		for _, limit := range []int{128, 1000} {
+			msgs, err := s.Lease(t.Context(), outbox.Want{Limit: limit})
+			if err != nil || len(msgs) != limit {
+				t.Fatalf("%d messages of %d, %v", len(msgs), limit, err)
+			}
+			shards := map[int]bool{}
+			for _, m := range msgs {
+				shards[m.Shard] = true
+			}
+			if len(shards) < 40 { // of about 50 that the keys are spread over
+				t.Errorf("%d messages of %d shards", limit, len(shards))
+			}
+			if err := s.Settle(t.Context(), outcomes(outbox.Returned, msgs...)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 // A message that the server would not take, or not give back, is a bad message and no outage.
 func TestOutboxMySQLMessageLargerThanAPacket(t *testing.T) {
 	d := openMySQL(t)

@@ -20,7 +20,7 @@ type MySQLOutbox struct {
 	Expired, Bury, Free, Lock, Take      string
 	GiveBack, Leave, End                 string
 	// Leasing.
-	Look, LeaseShard, Heavy, Due, Come, Came string
+	Look, LeaseFew, LeaseShard, Heavy, Due, Come, Came string
 	// Settling.
 	Own, Sent, Keep, Defer, Hold, Park, HoldParked, Followers, Follow string
 	// Upkeep.
@@ -58,6 +58,14 @@ const (
 	mysqlFirst = `FROM @outbox_parked AS p FORCE INDEX (outbox_parked_key) WHERE p.shard = %[1]s.shard AND p.key_hash = %[1]s.key_hash AND ` + mysqlStops
 	mysqlIdle  = `(h.until IS NULL OR h.until <= @clock) AND (SELECT 1 @parkedOfHeld LIMIT 1) IS NULL` // holds nothing
 )
+
+// mysqlLease are the columns of a message that is leased; mysqlDue: it does not wait, for its own next try or behind another of its key.
+var mysqlLease = fmt.Sprintf("SELECT m.shard, m.seq, m.id, m.topic, m.size, m.enqueued_at, m.attempts, m.size <= %[1]d AS light,\n"+
+	"	IF(m.size <= %[1]d, m.`key`, NULL), IF(m.size <= %[1]d, m.payload, NULL), IF(m.size <= %[1]d, m.headers, NULL)", Light)
+
+const mysqlDue = `(m.retry_at IS NULL OR m.retry_at <= @clock) AND (
+	SELECT 1 FROM @outbox_held AS h FORCE INDEX (PRIMARY) WHERE h.shard = m.shard AND h.key_hash = m.key_hash
+		AND (h.until > @clock AND m.seq >= h.from_seq OR (SELECT 1 @parkedOfMessage LIMIT 1) IS NOT NULL) LIMIT 1) IS NULL`
 
 // mysqlColumns of a message that travel with it from table to table.
 const mysqlColumns = "shard, id, topic, `key`, key_hash, payload, headers, size, enqueued_at"
@@ -118,14 +126,13 @@ FROM @txonce_relays AS r LEFT JOIN @txonce_shards AS s ON s.owner = r.owner
 	AND (SELECT m.seq FROM @outbox_messages AS m FORCE INDEX (PRIMARY) WHERE m.shard = s.shard ORDER BY m.seq LIMIT 1) IS NOT NULL
 WHERE r.owner = UNHEX(?)`),
 
+		// All that is due of the shards, if it is not more than so much: it comes shard by shard, in the order of seq.
+		LeaseFew: q(mysqlLease + ` FROM JSON_TABLE(?, '$[*]' COLUMNS (shard SMALLINT PATH '$[0]')) AS r
+STRAIGHT_JOIN @outbox_messages AS m FORCE INDEX (PRIMARY) ON m.shard = r.shard
+WHERE ` + mysqlDue + ` LIMIT ?`),
 		// One for each shard, put together with UNION ALL: no other form stops after the first rows of each on both servers.
-		LeaseShard: q(fmt.Sprintf("(SELECT m.shard, m.seq, m.id, m.topic, m.size, m.enqueued_at, m.attempts, m.size <= %[1]d AS light,\n"+
-			"	IF(m.size <= %[1]d, m.`key`, NULL), IF(m.size <= %[1]d, m.payload, NULL), IF(m.size <= %[1]d, m.headers, NULL)\n"+
-			`FROM @outbox_messages AS m FORCE INDEX (PRIMARY)
-WHERE m.shard = ? AND m.seq > ? AND (m.retry_at IS NULL OR m.retry_at <= @clock) AND (
-	SELECT 1 FROM @outbox_held AS h FORCE INDEX (PRIMARY) WHERE h.shard = m.shard AND h.key_hash = m.key_hash
-		AND (h.until > @clock AND m.seq >= h.from_seq OR (SELECT 1 @parkedOfMessage LIMIT 1) IS NOT NULL) LIMIT 1) IS NULL
-ORDER BY m.seq LIMIT ?)`, Light)),
+		LeaseShard: q(`(` + mysqlLease + ` FROM @outbox_messages AS m FORCE INDEX (PRIMARY)
+WHERE m.shard = ? AND m.seq > ? AND ` + mysqlDue + ` ORDER BY m.seq LIMIT ?)`),
 		Heavy: q("SELECT m.seq, m.`key`, m.payload, m.headers FROM @messagesOf"),
 
 		// Delayed messages come with new numbers, as if they were enqueued now.
