@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/dedup"
@@ -108,4 +109,34 @@ func BenchmarkOutboxStats(b *testing.B) {
 
 func benchMessage(i int) outbox.Message {
 	return outbox.Message{ID: fmt.Sprintf("message-%d", i), Topic: "bench", Key: fmt.Sprint(i % 1000), Payload: make([]byte, 300)}
+}
+
+// BenchmarkOutboxLease is one look at an outbox in which so many messages are pending, of 1,000 keys.
+func BenchmarkOutboxLease(b *testing.B) {
+	benchNodes(b, func(b *testing.B, n *node) {
+		for _, count := range []int{1, 50, 450} {
+			b.Run(fmt.Sprintf("%d messages", count), func(b *testing.B) {
+				s := open(b, n, time.Hour)
+				renew(b, s)
+				enqueue(b, n, messages("", count, 1000)...)
+				for b.Loop() {
+					msgs := lease(b, s)
+					if len(msgs) != count {
+						b.Fatalf("%d messages", len(msgs))
+					}
+					b.StopTimer()
+					if err := s.Settle(b.Context(), outcomes(outbox.Returned, msgs...)); err != nil {
+						b.Fatal(err)
+					}
+					b.StartTimer()
+				}
+				if err := s.Settle(b.Context(), outcomes(outbox.Sent, lease(b, s)...)); err != nil {
+					b.Fatal(err)
+				}
+				if err := s.Close(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			})
+		}
+	})
 }

@@ -98,3 +98,35 @@ func (o *outboxSession) leased(shards map[int]*outboxShard, msgs []outbox.Leased
 		s.leased[msgs[i].Seq] = struct{}{}
 	}
 }
+
+// leaseFairly takes a fair part of each shard first, and then more of those that have more, as far as want allows. read returns of
+// each shard the first messages that are due after a number, so many at the most, in their order.
+func leaseFairly[M interface{ place() (seq int64, size int) }](
+	shards []int, want outbox.Want, read func(shards []int, after map[int]int64, part int) (map[int][]M, error),
+) (chosen []M, err error) {
+	room := outboxRoom{limit: want.Limit, bytes: want.Bytes}
+	after := make(map[int]int64)
+	for len(shards) > 0 && !room.full {
+		part := max(room.limit/len(shards), 1)
+		found, err := read(shards, after, part)
+		if err != nil {
+			return nil, err
+		}
+		var more []int
+		for _, shard := range shards {
+			for _, m := range found[shard] {
+				seq, size := m.place()
+				if room.full || !room.take(size) {
+					break
+				}
+				chosen = append(chosen, m)
+				after[shard] = seq
+			}
+			if len(found[shard]) >= part {
+				more = append(more, shard)
+			}
+		}
+		shards = more
+	}
+	return chosen, nil
+}

@@ -49,7 +49,9 @@ func (d *mysql) lease(
 ) (msgs []outbox.Leased, err error) {
 	chosen, all, err := d.leaseFew(ctx, q, shards, want)
 	if err == nil && !all {
-		chosen, err = d.leaseFairly(ctx, q, shards, want)
+		chosen, err = leaseFairly(shards, want, func(shards []int, after map[int]int64, part int) (map[int][]*mysqlLeased, error) {
+			return d.leaseRound(ctx, q, shards, after, part)
+		})
 	}
 	if err == nil {
 		err = d.readHeavy(ctx, q, chosen)
@@ -67,7 +69,7 @@ func (d *mysql) lease(
 	return msgs, nil
 }
 
-// leaseFew reads all that is due of shards, unless that is too much. Asking each of them, as leaseFairly does, costs the server several
+// leaseFew reads all that is due of shards, unless that is too much. Asking each of them, as leaseRound does, costs the server several
 // times as much.
 func (d *mysql) leaseFew(ctx context.Context, q queryer, shards []int, want outbox.Want) (chosen []*mysqlLeased, all bool, err error) {
 	most := min(want.Limit, mysqlFew)
@@ -87,34 +89,6 @@ func (d *mysql) leaseFew(ctx context.Context, q queryer, shards []int, want outb
 	return chosen, len(chosen) < most, nil
 }
 
-// leaseFairly reads a fair part of each shard first, and then more of those that have more.
-func (d *mysql) leaseFairly(ctx context.Context, q queryer, shards []int, want outbox.Want) (chosen []*mysqlLeased, err error) {
-	room := outboxRoom{limit: want.Limit, bytes: want.Bytes}
-	after := make(map[int]int64)
-	for len(shards) > 0 && !room.full {
-		part := max(room.limit/len(shards), 1)
-		read, err := d.leaseRound(ctx, q, shards, after, part)
-		if err != nil {
-			return nil, err
-		}
-		var more []int
-		for _, shard := range shards {
-			for _, m := range read[shard] {
-				if room.full || !room.take(m.size) {
-					break
-				}
-				chosen = append(chosen, m)
-			}
-			if n := len(read[shard]); n >= part {
-				more = append(more, shard)
-				after[shard] = read[shard][n-1].Seq
-			}
-		}
-		shards = more
-	}
-	return chosen, nil
-}
-
 // mysqlLeased is a message that was looked at.
 type mysqlLeased struct {
 	outbox.Leased
@@ -122,6 +96,8 @@ type mysqlLeased struct {
 	light    bool // it is here as a whole
 	vanished bool
 }
+
+func (m *mysqlLeased) place() (seq int64, size int) { return m.Seq, m.size }
 
 // put sets what light messages come with.
 func (m *mysqlLeased) put(key, payload, headers []byte) {

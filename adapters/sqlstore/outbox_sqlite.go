@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
 
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/outbox"
@@ -170,59 +169,4 @@ func (d *sqlite) come(ctx context.Context, tx *sql.Tx, limit int) error {
 	}
 	_, err = tx.ExecContext(ctx, d.box.Came, jsonText(due))
 	return err
-}
-
-// lease reads a fair part of each shard first, and then more of those that have more.
-func (d *sqlite) lease(
-	ctx context.Context, q queryer, _ *outboxHold, shards []int, tokens map[int]int64, want outbox.Want,
-) (msgs []outbox.Leased, err error) {
-	room := outboxRoom{limit: want.Limit, bytes: want.Bytes}
-	after := make(map[int]int64)
-	for len(shards) > 0 && !room.full {
-		part := max(room.limit/len(shards), 1)
-		var more []int
-		for _, shard := range shards {
-			read, err := d.leaseShard(ctx, q, shard, after[shard], min(part, room.limit), &room)
-			if err != nil {
-				return nil, err
-			}
-			if msgs = append(msgs, read...); len(read) >= part {
-				more = append(more, shard)
-				after[shard] = read[len(read)-1].Seq
-			}
-			if room.full {
-				break
-			}
-		}
-		shards = more
-	}
-	for i := range msgs {
-		msgs[i].Token = tokens[msgs[i].Shard]
-	}
-	slices.SortFunc(msgs, func(a, b outbox.Leased) int { return cmp.Compare(a.Seq, b.Seq) })
-	return msgs, nil
-}
-
-func (d *sqlite) leaseShard(ctx context.Context, q queryer, shard int, after int64, limit int, room *outboxRoom) (msgs []outbox.Leased, err error) {
-	rows, err := q.QueryContext(ctx, d.box.Lease, shard, after, limit)
-	err = each(rows, err, func(rows *sql.Rows) error {
-		if room.full {
-			return nil
-		}
-		m := outbox.Leased{Shard: shard}
-		var at instant
-		var headers sql.NullString
-		var key []byte
-		if err := rows.Scan(&m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &at, &m.Attempts); err != nil {
-			return err
-		}
-		if !room.take(len(key) + len(m.Payload) + len(headers.String)) {
-			return nil
-		}
-		m.Key, m.Enqueued = string(key), at.Time
-		m.Headers, m.Unreadable = decodeHeaders(headers.String)
-		msgs = append(msgs, m)
-		return nil
-	})
-	return msgs, err
 }

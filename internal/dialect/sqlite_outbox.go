@@ -11,7 +11,7 @@ type SQLiteOutbox struct {
 	// Holding shards.
 	Begin, Extend, Survey, Shards, GiveBack, Bury, Take, Leave, End string
 	// Leasing.
-	Look, Lease, Due, Come, Came string
+	Look, Lease, Read, Due, Come, Came string
 	// Settling.
 	Own, Sent, Keep, Defer, Hold, Park, Unpend, HoldParked, Follow, Unfollow string
 	// Upkeep.
@@ -66,11 +66,17 @@ FROM txonce_relays r LEFT JOIN txonce_shards s
 	ON s.owner = r.owner AND EXISTS (SELECT 1 FROM outbox_messages m WHERE m.shard = s.shard)
 WHERE r.owner = ?1`),
 
-		Lease: q(`SELECT seq, id, topic, key, payload, headers, enqueued_at, attempts FROM outbox_messages m
-WHERE shard = ?1 AND seq > ?2 AND (retry_at IS NULL OR retry_at <= @clock) AND NOT EXISTS (
-	SELECT 1 FROM outbox_held h WHERE h.shard = m.shard AND h.key = m.key
-		AND (h.until > @clock AND m.seq >= h.from_seq OR EXISTS (SELECT 1 FROM outbox_parked p WHERE @before)))
-ORDER BY seq LIMIT ?3`),
+		// Of each shard the first messages that are due after a seq, at most ?2 of them, and their sizes: a row of the list is
+		// [shard, seq].
+		Lease: q(`SELECT l.shard, l.seq, coalesce(length(l.key), 0) + length(l.payload) + coalesce(octet_length(l.headers), 0)
+FROM json_each(?1) r CROSS JOIN outbox_messages l ON l.shard = r.value ->> 0 AND l.seq IN (
+	SELECT seq FROM outbox_messages m
+	WHERE shard = r.value ->> 0 AND seq > r.value ->> 1 AND (retry_at IS NULL OR retry_at <= @clock) AND NOT EXISTS (
+		SELECT 1 FROM outbox_held h WHERE h.shard = m.shard AND h.key = m.key
+			AND (h.until > @clock AND m.seq >= h.from_seq OR EXISTS (SELECT 1 FROM outbox_parked p WHERE @before)))
+	ORDER BY seq LIMIT ?2)`),
+		Read: `SELECT m.shard, m.seq, m.id, m.topic, m.key, m.payload, m.headers, m.enqueued_at, m.attempts
+FROM json_each(?1) r CROSS JOIN outbox_messages m ON m.shard = r.value ->> 0 AND m.seq = r.value ->> 1`,
 
 		// Delayed messages come with new numbers, as if they were enqueued now.
 		Due: q(`SELECT not_before, seq FROM outbox_delayed WHERE not_before <= @clock ORDER BY not_before, seq LIMIT ?1`),
