@@ -68,7 +68,7 @@ WHERE r.owner = ?1`),
 
 		// Of each shard the first messages that are due after a seq, at most ?2 of them, and their sizes: a row of the list is
 		// [shard, seq].
-		Lease: q(`SELECT l.shard, l.seq, coalesce(length(l.key), 0) + length(l.payload) + coalesce(octet_length(l.headers), 0)
+		Lease: q(`SELECT l.shard, l.seq, coalesce(length(l.key), 0) + length(l.payload) + coalesce(length(CAST(l.headers AS BLOB)), 0)
 FROM json_each(?1) r CROSS JOIN outbox_messages l ON l.shard = r.value ->> 0 AND l.seq IN (
 	SELECT seq FROM outbox_messages m
 	WHERE shard = r.value ->> 0 AND seq > r.value ->> 1 AND (retry_at IS NULL OR retry_at <= @clock) AND NOT EXISTS (
