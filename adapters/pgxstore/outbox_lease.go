@@ -43,7 +43,7 @@ func (s *session) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased,
 	defer s.mu.Unlock()
 	for i := range found.messages {
 		if sh := s.held[found.messages[i].Shard]; sh != nil { // else it was lost meanwhile, which Settle will say
-			sh.leased[found.messages[i].Seq] = true
+			sh.leased[found.messages[i].Seq] = found.generations[i]
 		}
 	}
 	return found.messages, nil
@@ -83,11 +83,13 @@ func (s *session) ranOut() bool {
 
 // found is what one look at the shards has found.
 type found struct {
-	messages []outbox.Leased
-	cut      bool  // by number or bytes: there is more
-	full     []int // shards that had as many as they were asked for
-	deeper   []int // shards in which so many rows wait that there may be others behind them: the next look goes further
-	tired    bool  // and some of these looks were at very many rows
+	messages    []outbox.Leased
+	generations []int16 // of messages, and perhaps of some that were cut
+
+	cut    bool  // by number or bytes: there is more
+	full   []int // shards that had as many as they were asked for
+	deeper []int // shards in which so many rows wait that there may be others behind them: the next look goes further
+	tired  bool  // and some of these looks were at very many rows
 }
 
 // look reads the first messages of shards that are due, up to most of each.
@@ -133,7 +135,7 @@ func (s *session) look(ctx context.Context, shards []int, want outbox.Want, most
 				}
 				seen.add(m, row)
 				if !row.held {
-					f.messages = append(f.messages, m)
+					f.messages, f.generations = append(f.messages, m), append(f.generations, row.generation)
 				}
 			}
 			return rows.Err()
@@ -226,13 +228,15 @@ type leasedRow struct {
 	n    int64 // its place among the rows of its shard that were looked at
 	held bool  // it has to wait
 	back int64 // how often something has come back into the shard
+
+	generation int16 // where it is
 }
 
 // leased reads one row of LeaseFrom.
 func leased(row pgx.Rows) (m outbox.Leased, r leasedRow, err error) {
 	var key []byte
 	var headers *string
-	if err := row.Scan(&m.Shard, &m.Token, &r.n, &r.held, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &m.Enqueued, &m.Attempts, &r.back); err != nil {
+	if err := row.Scan(&m.Shard, &m.Token, &r.n, &r.held, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &m.Enqueued, &m.Attempts, &r.back, &r.generation); err != nil {
 		return m, r, err
 	}
 	m.Key = string(key)

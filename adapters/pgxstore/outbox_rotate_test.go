@@ -195,6 +195,22 @@ func (d *turning) awaitLockFor(t *testing.T, least, most time.Duration) {
 	}
 }
 
+// Settle looks where messages were when they were leased, and everywhere for those that have moved since.
+func TestOutboxSettleFindsWhatMoved(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		for _, moved := range []string{`false`, `id = 'b'`, `id <> 'b'`, `true`} {
+			t.Run(moved, func(t *testing.T) {
+				d := newTurning(t, server)
+				d.enqueue(t, "a", "b", "c")
+				leased := d.lease(t)
+				d.exec(t, `UPDATE outbox_messages SET generation = (generation + 1) % 4 WHERE `+moved)
+				settle(t, d, outbox.Sent, leased...)
+				d.want(t)
+			})
+		}
+	})
+}
+
 // What is held back, and what is leased, survives in another generation as it was.
 func TestOutboxRotationMovesSurvivors(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {

@@ -17,7 +17,7 @@ func (s *session) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
 	if len(outcomes) == 0 {
 		return nil
 	}
-	plan, err := newSettlement(outcomes)
+	plan, err := s.plan(outcomes)
 	if err != nil {
 		return err
 	}
@@ -54,6 +54,29 @@ func (s *session) settled(outcomes []outbox.Outcome) {
 	}
 }
 
+// plan is outcomes as columns, and where the messages were when they were leased.
+func (s *session) plan(outcomes []outbox.Outcome) (*settlement, error) {
+	p, err := newSettlement(outcomes)
+	if err == nil {
+		s.locate(&p.sent)
+	}
+	return p, err
+}
+
+func (s *session) locate(c *settled) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.generations = make([]int16, len(c.seqs))
+	for i, seq := range c.seqs {
+		c.generations[i] = -1 // none
+		if sh := s.held[int(c.shards[i])]; sh != nil {
+			if generation, leased := sh.leased[seq]; leased {
+				c.generations[i] = generation
+			}
+		}
+	}
+}
+
 // settledBy lists the shards in which outcomes park a message, and leave nothing leased.
 func (s *session) settledBy(outcomes []outbox.Outcome) (shards []int16) {
 	left := map[int]int{}
@@ -69,7 +92,7 @@ func (s *session) settledBy(outcomes []outbox.Outcome) (shards []int16) {
 		if _, seen := left[o.Shard]; !seen {
 			left[o.Shard] = len(sh.leased)
 		}
-		if sh.leased[o.Seq] {
+		if _, leased := sh.leased[o.Seq]; leased {
 			left[o.Shard]--
 		}
 		if o.Verdict == outbox.Parked && o.Key != "" && o.KeepOrder != outbox.FollowersPass {
@@ -111,6 +134,8 @@ type settled struct {
 	causes    []string
 	delays    []float64
 	keepOrder []int16
+
+	generations []int16 // of what was sent
 }
 
 var errNoCause = errors.New("no cause was stated")
@@ -161,7 +186,7 @@ func (p *settlement) queue(b *pgx.Batch, s *Store) {
 		if s.cfg.Outbox.KeepSent > 0 {
 			b.Queue(s.outbox.Keep, c.shards, c.seqs)
 		} else {
-			b.Queue(s.outbox.Sent, c.shards, c.seqs)
+			b.Queue(s.outbox.SentFrom, c.shards, c.seqs, c.generations)
 		}
 	}
 	if c := &p.parked; len(c.seqs) > 0 {

@@ -116,7 +116,7 @@ func (s *walSession) settleRows(ctx context.Context, plan *walSettlement) error 
 	var rows *settlement
 	if len(plan.tables) > 0 {
 		var err error
-		if rows, err = newSettlement(plan.tables); err != nil {
+		if rows, err = s.tables.plan(plan.tables); err != nil {
 			return err
 		}
 	}

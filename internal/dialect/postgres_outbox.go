@@ -14,7 +14,8 @@ type PostgresOutbox struct {
 	End, GiveBackAll                        string
 	// Leasing and settling.
 	Due, Lease, Check, Sent, Keep         string
-	LeaseFrom, Returned, Last, Writers    string
+	LeaseFrom, SentFrom                   string // for those who remember where messages are
+	Returned, Last, Writers               string
 	Defer, HoldDeferred, Park, HoldParked string
 	// What stands behind a parked message, and lets it go again.
 	Behind, Follow, Stranded                          string
@@ -138,7 +139,7 @@ ORDER BY seq`),
 
 		// Lease that begins with the rows from seq "low" on, in shards into which nothing has come back since. The first of
 		// these rows is returned also when it waits.
-		LeaseFrom: q(`SELECT shard, token, n, held, seq, id, topic, key, payload, headers::text, enqueued_at, attempts, returned
+		LeaseFrom: q(`SELECT shard, token, n, held, seq, id, topic, key, payload, headers::text, enqueued_at, attempts, returned, generation
 FROM (
 	SELECT r.token, s.returned, m.*, count(*) FILTER (WHERE NOT m.held) OVER turn AS place,
 		sum(CASE WHEN m.held THEN 0 ELSE octet_length(m.payload) + coalesce(octet_length(m.key), 0) + coalesce(pg_column_size(m.headers), 0) END) OVER turn AS bytes
@@ -146,7 +147,7 @@ FROM (
 	JOIN @txonce_shards s ON s.shard = r.shard AND s.token = r.token AND s.owner = $1::uuid
 	CROSS JOIN LATERAL (
 		SELECT * FROM (
-			SELECT ` + columns + `, attempts, row_number() OVER (ORDER BY seq) AS n, (` + held + `) AS held
+			SELECT ` + columns + `, attempts, generation, row_number() OVER (ORDER BY seq) AS n, (` + held + `) AS held
 			FROM @outbox_messages c WHERE c.shard = r.shard AND c.seq >= CASE WHEN s.returned = r.returned THEN r.low ELSE 0 END
 			ORDER BY seq LIMIT r.look
 		) AS c WHERE NOT held OR n = r.look OR n = 1 LIMIT r.most + 1
@@ -176,6 +177,15 @@ FROM mine`),
 
 		Sent: q(`DELETE FROM @outbox_messages m USING unnest($1::smallint[], $2::bigint[]) AS r(shard, seq)
 WHERE ` + at + ` AND ` + guarded),
+
+		// Sent, where it is known in which generation messages were: one is looked at, not all four. Rotation may have moved
+		// some since; then all are looked through.
+		SentFrom: q(`WITH gone AS (
+	DELETE FROM @outbox_messages m USING unnest($1::smallint[], $2::bigint[], $3::smallint[]) AS r(shard, seq, generation)
+	WHERE m.generation = ANY (ARRAY[r.generation]) AND ` + at + ` AND ` + guarded + ` RETURNING 1
+)
+DELETE FROM @outbox_messages m USING unnest($1::smallint[], $2::bigint[]) AS r(shard, seq)
+WHERE ` + at + ` AND ` + guarded + ` AND (SELECT count(*) FROM gone) < cardinality($1::smallint[])`),
 
 		// Sent, where sent messages are kept.
 		Keep: q(`WITH gone AS (

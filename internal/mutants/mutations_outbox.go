@@ -43,6 +43,9 @@ var outboxMutations = []mutation{
 	enqueuing("a generation is locked before it is looked at", lease, "TestOutboxRotationKeepsLateCommits", edit{
 		"	LOCK TABLE ONLY @outbox_messages_%[1]d IN ACCESS EXCLUSIVE MODE;\n", "",
 	}),
+	enqueuing("what has moved is settled where it is", lease, "TestOutboxSettleFindsWhatMoved", edit{
+		` AND (SELECT count(*) FROM gone) < cardinality($1::smallint[])`, ` AND (SELECT count(*) FROM gone) < 0`,
+	}),
 	enqueuing("a generation's survivors move", lease, "TestOutboxRotationMovesSurvivors", edit{
 		`cause FROM ONLY @outbox_messages_%[1]d;`, `cause FROM ONLY @outbox_messages_%[1]d WHERE false;`,
 	}),
