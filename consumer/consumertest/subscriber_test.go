@@ -65,8 +65,16 @@ func (q *fakeQueue) Revoke(context.Context) error {
 	return nil
 }
 
-// lease hands out the next message that is due, and the number to answer with.
-func (q *fakeQueue) lease() (*queued, int) {
+// leased is a delivery: a copy of the message as it was when leased, since others may lease the message once this lease
+// is lost.
+type leased struct {
+	from   *queued
+	number int
+	msg    consumer.Message
+}
+
+// lease hands out the next message that is due; nil: none is.
+func (q *fakeQueue) lease() *leased {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, m := range q.queue {
@@ -74,17 +82,20 @@ func (q *fakeQueue) lease() (*queued, int) {
 			m.leases++
 			m.counts++
 			m.holder = m.leases
-			return m, m.holder
+			delivery := &leased{from: m, number: m.holder, msg: m.msg}
+			delivery.msg.Attempt = m.counts
+			return delivery
 		}
 	}
-	return nil, 0
+	return nil
 }
 
 // answer ends a lease, unless it was lost.
-func (q *fakeQueue) answer(m *queued, lease int, err error) {
+func (q *fakeQueue) answer(delivery *leased, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if m.holder != lease {
+	m := delivery.from
+	if m.holder != delivery.number {
 		return
 	}
 	m.holder = 0
@@ -125,14 +136,12 @@ func (s *fakeSubscriber) Run(ctx context.Context) error {
 	for range 3 {
 		handlers.Go(func() {
 			for ctx.Err() == nil {
-				m, lease := s.queue.lease()
-				if m == nil {
+				delivery := s.queue.lease()
+				if delivery == nil {
 					<-time.After(5 * time.Millisecond)
 					continue
 				}
-				msg := m.msg
-				msg.Attempt = m.counts
-				s.queue.answer(m, lease, s.process(work, &msg))
+				s.queue.answer(delivery, s.process(work, &delivery.msg))
 			}
 		})
 	}
