@@ -90,10 +90,15 @@ func onChannel(t *testing.T, dial rabbitmq.Dialer, do func(rabbitmq.Channel) err
 	}
 }
 
-// read takes what is in queue, at least n messages, and waits a while for more.
+// read takes what is in queue, at least n messages, and waits a while for more: for what the broker has not told anybody it has.
 func (s *site) read(t *testing.T, queue string, n int) (msgs []outbox.Message) {
 	t.Helper()
 	onChannel(t, s.own, func(ch rabbitmq.Channel) error {
+		there, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		if err != nil {
+			return err
+		}
+		n = max(n, there.Messages)
 		deliveries, err := ch.ConsumeWithContext(t.Context(), queue, "", true, false, false, false, nil)
 		if err != nil {
 			return err

@@ -136,8 +136,10 @@ func (c *tally) left(ctx context.Context, queues []string) (int, error) {
 		c.mu.Lock()
 		settling := time.Since(c.closed) < 300*time.Millisecond
 		held, open := 0, 0
-		for _, h := range c.held {
-			held += len(h)
+		for ch, h := range c.held {
+			if !ch.IsClosed() { // else they are ready again, and counted there
+				held += len(h)
+			}
 		}
 		for _, n := range c.open {
 			open += max(n, 0)

@@ -305,7 +305,11 @@ func TestJoinedClose(t *testing.T) {
 			}).AddMiddleware(middlewares...)
 			done := make(chan error, 1)
 			go func() { done <- router.Run(context.WithoutCancel(t.Context())) }()
-			<-running
+			select {
+			case <-running:
+			case err := <-done:
+				t.Fatalf("Run = %v; want it to go on", err)
+			}
 			// The subscriber first: a Router cancels the transaction's context as well, and chance says which is faster, the rollback
 			// for that or COMMIT.
 			if err := o.sub.Close(); err != nil {

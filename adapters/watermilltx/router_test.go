@@ -42,7 +42,12 @@ func startRouter(t *testing.T, router *message.Router) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- router.Run(ctx) }()
-	<-router.Running()
+	select {
+	case <-router.Running():
+	case err := <-done:
+		cancel()
+		t.Fatalf("Run = %v; want it to run", err)
+	}
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

@@ -108,6 +108,9 @@ func (d *demo) watch(ctx context.Context, orders int, done func()) error {
 		}
 		var charges, distinct int
 		if err := d.pool.QueryRow(ctx, `SELECT count(*), count(DISTINCT order_id) FROM charges`).Scan(&charges, &distinct); err != nil {
+			if ctx.Err() != nil {
+				return nil // told to stop while it looked
+			}
 			return err
 		}
 		fmt.Printf("%4.1f s: %d deliveries wait, %d charges of %d orders, %d announced\n",

@@ -26,6 +26,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode"
@@ -125,12 +126,17 @@ func randomName(t testing.TB) string {
 	return test[:min(len(test), 40)] + "_" + hex.EncodeToString(random[:])
 }
 
-// freePort returns a port on which nothing listens. It is not one of those that the system gives to whoever connects somewhere, which
-// could take it before the test's server is up, or while that is down.
+var portsGiven sync.Map
+
+// freePort returns a port on which nothing listens, and each only once. It is not one of those that the system gives to whoever
+// connects somewhere, which could take it before the test's server is up, or while that is down.
 func freePort(t testing.TB) int {
 	t.Helper()
 	for range 1000 {
 		port := 23_000 + mathrand.IntN(9_000)
+		if _, given := portsGiven.LoadOrStore(port, true); given {
+			continue
+		}
 		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			l.Close()
 			return port
