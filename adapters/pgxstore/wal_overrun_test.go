@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -124,6 +125,22 @@ func freePort(t testing.TB) string {
 	defer l.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return port
+}
+
+// Where a slot is free, and not the second one that its creation needs for a moment, nothing is left behind.
+func TestOutboxWALOneFreeSlot(t *testing.T) {
+	if reason := noPrograms(); reason != "" {
+		t.Logf("does not apply: %s", reason)
+		return
+	}
+	db := newOutboxDBAt(t, ownPostgres(t, "max_replication_slots=1"), 4)
+	store := newStore(t, pgxstore.Config{Pool: db.pool, Outbox: pgxstore.OutboxConfig{Mode: pgxstore.OutboxWAL}})
+	if err := store.CreateOutboxSlot(t.Context()); err == nil || !strings.Contains(err.Error(), "two free ones of max_replication_slots") {
+		t.Errorf("CreateOutboxSlot = %v; want it to name what is missing", err)
+	}
+	if left := db.strings(t, `SELECT slot_name FROM pg_replication_slots`); len(left) > 0 {
+		t.Errorf("slots %v are left", left)
+	}
 }
 
 // A slot that falls too far behind is lost: Enqueue refuses from before that moment on, and a relay says what may be lost.

@@ -43,6 +43,10 @@ type walSession struct {
 	stream *walStream
 	failed error // why there is no stream
 	since  time.Time
+
+	lastFailed  time.Time
+	lastFailure error
+
 	looked time.Time
 	turn   bool
 }
@@ -119,7 +123,7 @@ func (s *walSession) Renew(ctx context.Context) (outbox.Hold, error) {
 			return hold, err
 		}
 	}
-	return hold, s.streamError(2 * time.Second)
+	return hold, s.streamError()
 }
 
 // elect takes the slot where nobody living has it.
@@ -176,14 +180,25 @@ func (s *walSession) Close(ctx context.Context) error {
 	return errors.Join(s.store.outboxError("close", err), s.tables.Close(ctx))
 }
 
-// streamError is why nothing comes, if that has lasted.
-func (s *walSession) streamError(longer time.Duration) error {
+// streamError is why there is no stream, if that has lasted.
+func (s *walSession) streamError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.failed != nil && time.Since(s.since) > longer {
+	if s.failed != nil && time.Since(s.since) > 2*time.Second {
 		return s.failed
 	}
 	return nil
+}
+
+// failedSince is why nothing has come since t: also where a stream is there again, since it may break whenever it comes to the same
+// place.
+func (s *walSession) failedSince(t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed == nil && s.lastFailed.Before(t) {
+		return nil
+	}
+	return s.lastFailure
 }
 
 const tablesEvery = 250 * time.Millisecond // how often tables are looked at of which nothing is known
@@ -248,6 +263,7 @@ const catchUp = 3 * time.Second
 
 // awaitStream waits until the stream has brought what was committed before the call, so that nil means that nothing is due.
 func (s *walSession) awaitStream(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+	asked := time.Now()
 	var flushed pglogrepl.LSN
 	if err := s.store.cfg.Pool.QueryRow(ctx, s.store.wal.Flushed).Scan(&flushed); err != nil {
 		return nil, s.store.outboxError("lease", err)
@@ -262,7 +278,7 @@ func (s *walSession) awaitStream(ctx context.Context, want outbox.Want) ([]outbo
 		select {
 		case <-more:
 		case <-timer.C:
-			return nil, s.streamError(0)
+			return nil, s.failedSince(asked)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"time"
 
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
@@ -15,7 +16,8 @@ import (
 // CreateOutboxSlot creates what OutboxWAL needs: a publication of no tables, a logical replication slot, and the row by which
 // Enqueue and relays recognise it. Call it once after Migrate; where the slot exists and is in order it changes nothing, and
 // any number of nodes may call it at once. It waits for the end of all transactions that are open on the server. The
-// role needs REPLICATION, and CREATE on the database.
+// role needs REPLICATION, and CREATE on the database; the server two free ones of max_replication_slots, of which one
+// is free again at the end.
 //
 // The slot keeps the write-ahead log from the last published message on: without a relay the disk fills up, unless
 // max_slot_wal_keep_size bounds it, and then messages are lost. Watch outbox.Stats.SlotLag.
@@ -134,13 +136,54 @@ func (s *Store) createSlot(ctx context.Context, conn *pgx.Conn, record string) e
 	}
 	var lsn pglogrepl.LSN
 	if err := conn.QueryRow(ctx, s.wal.Create, name).Scan(&lsn); err != nil {
-		return fmt.Errorf("create slot %q (the role needs REPLICATION, the server a free one of max_replication_slots): %w", name, err)
+		return slotNotCreated(name, err)
+	}
+	lsn, err := s.freshSnapshot(ctx, conn, name, lsn)
+	if err != nil {
+		// In another session, since the error has ended this one's transaction. If this fails, the next call says that the slot exists.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), terminateWait)
+		defer cancel()
+		_, _ = s.cfg.Pool.Exec(ctx, s.wal.Drop, name)
+		return slotNotCreated(name, err)
 	}
 	if _, err := conn.Exec(ctx, record, name, lsn.String()); err != nil {
 		return err
 	}
-	_, err := conn.Exec(ctx, s.wal.Advance, lsn.String())
+	_, err = conn.Exec(ctx, s.wal.Advance, lsn.String())
 	return err
+}
+
+func slotNotCreated(name string, err error) error {
+	return fmt.Errorf("create slot %q (the role needs REPLICATION, the server two free ones of max_replication_slots): %w", name, err)
+}
+
+// freshSnapshot advances a new slot, of which nobody has emitted anything yet, to where it does not need the snapshot of the
+// catalogs any more that was built while it was created, and returns that position. PostgreSQL (seen on 15 and 18) leaves
+// tables out of that one which were created meanwhile: a later write to such a table cannot be decoded ("could not map
+// filenode"), and nothing behind it ever arrives.
+//
+// The server writes down a snapshot where it notes which transactions run, and creating another slot is how to make it do so.
+// The new slot begins there once every transaction has ended that is older than that.
+func (s *Store) freshSnapshot(ctx context.Context, conn *pgx.Conn, name string, created pglogrepl.LSN) (lsn pglogrepl.LSN, err error) {
+	for begins := pglogrepl.LSN(0); ; {
+		if err := conn.QueryRow(ctx, s.wal.Passing).Scan(&lsn); err != nil {
+			return 0, err
+		}
+		if _, err := conn.Exec(ctx, s.wal.EndPassing); err != nil {
+			return 0, err
+		}
+		if err := conn.QueryRow(ctx, s.wal.Skip, name, lsn.String()).Scan(&lsn); err != nil {
+			return 0, err
+		}
+		if err := conn.QueryRow(ctx, s.wal.Begins, name).Scan(&begins); err != nil || begins >= created {
+			return lsn, err
+		}
+		select { // a snapshot that another slot's reader has written down spares the passing one to wait
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
 }
 
 // createPublication makes the one that pgoutput wants to be named. It publishes no table.
@@ -163,7 +206,7 @@ func (s *Store) dropSlot(ctx context.Context, conn *pgx.Conn, state slotState) e
 			return err
 		}
 	}
-	_, err := conn.Exec(ctx, `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1 AND database = current_database()`, state.slot)
+	_, err := conn.Exec(ctx, s.wal.Drop, state.slot)
 	return err
 }
 

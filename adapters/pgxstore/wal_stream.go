@@ -21,6 +21,7 @@ const (
 	walTick     = time.Second
 	walPing     = 5 // ticks between two questions whether the server is there
 	walSilence  = 30 * time.Second
+	walSteady   = 10 * time.Second
 	walIdleStep = 1 << 20 // how far, in bytes, other traffic must get before the slot is told
 
 	terminateWait = 5 * time.Second
@@ -189,6 +190,9 @@ func (s *walSession) setStream(stream *walStream, failed error) {
 		s.since = time.Now()
 	}
 	s.stream, s.failed = stream, failed
+	if failed != nil {
+		s.lastFailed, s.lastFailure = time.Now(), failed
+	}
 }
 
 // read takes in the stream, and begins another one when it breaks, until Close.
@@ -196,9 +200,12 @@ func (s *walSession) read(stream *walStream) {
 	defer func() { s.setStream(nil, nil) }()
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		if stream != nil {
-			pause = 50 * time.Millisecond
+			began := time.Now()
 			err := s.receive(stream)
 			stream.cut()
+			if time.Since(began) > walSteady { // else the next one may break at the same place
+				pause = 50 * time.Millisecond
+			}
 			s.setStream(nil, databaseError{fmt.Errorf("pgxstore: outbox: the stream broke: %w", err)})
 		}
 		if !s.wait(pause) {

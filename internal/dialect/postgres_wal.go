@@ -8,7 +8,9 @@ type PostgresWAL struct {
 	EnqueueOne, Enqueue, EnqueueNotBefore, Due string
 
 	// The slot.
-	Level, Names, Taken, Create, Record, Replace, State, Started string
+	Level, Names, Taken, Create, Record, Replace, Drop, State, Started string
+	// Where a new one begins.
+	Passing, EndPassing, Skip, Begins string
 	// A relay's hold on it.
 	Lock, Elect, Leave, Others, Flushed, Terminate, Settled, Busy string
 	// Settling.
@@ -105,6 +107,14 @@ FROM pg_database d WHERE d.datname = current_database()`),
 		Taken: `SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1)`,
 
 		Create: `SELECT lsn FROM pg_create_logical_replication_slot($1, 'pgoutput')`,
+
+		Drop: `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1 AND database = current_database()`,
+
+		// A temporary slot ends with its session, or with an error in it.
+		Passing:    `SELECT lsn FROM pg_create_logical_replication_slot(format('txonce_passing_%s', pg_backend_pid()), 'pgoutput', true)`,
+		EndPassing: `SELECT pg_drop_replication_slot(format('txonce_passing_%s', pg_backend_pid()))`,
+		Skip:       `SELECT end_lsn FROM pg_replication_slot_advance($1, $2::pg_lsn)`,
+		Begins:     `SELECT restart_lsn FROM pg_replication_slots WHERE slot_name = $1`,
 
 		Record: q(`INSERT INTO @txonce_slots (slot, system, started, timeline, home, created)
 SELECT $1, system_identifier, pg_postmaster_start_time(), left(pg_walfile_name(pg_current_wal_lsn()), 8), '@txonce_slots'::regclass, $2::pg_lsn
