@@ -44,9 +44,9 @@ func NewRelay(cfg Config) (*Relay, error) {
 }
 
 // Run publishes until ctx ends. Then it leases nothing more and begins no Publish, waits for those that are under way and
-// settles what they say, gives back its shards, and returns nil: after LeaseTTL at the latest. Faults of the database are
-// reported and waited out, and a lease that was lost is taken anew. It fails only at its start, when it runs already or
-// the schema is missing.
+// settles what they say, gives back its shards, and returns nil: after LeaseTTL at the latest, or somewhat later if the
+// database hangs. Faults of the database are reported and waited out, and a lease that was lost is taken anew. It fails
+// only at its start, when it runs already or the schema is missing.
 func (r *Relay) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return ErrRunning

@@ -294,6 +294,7 @@ func (d *dispatcher) finished() bool {
 
 // drain waits for the workers. They begin nothing new, and those that do not finish within LeaseTTL are cut off.
 func (d *dispatcher) drain(ctx context.Context) {
+	d.stopBy = time.Now().Add(d.cfg.LeaseTTL)
 	cut := time.AfterFunc(d.cfg.LeaseTTL, func() { d.lose(errors.New("outbox: not drained within Config.LeaseTTL")) })
 	defer cut.Stop()
 	for d.inFlight > 0 {

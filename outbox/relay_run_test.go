@@ -70,6 +70,71 @@ func TestRelayDrainIsBounded(t *testing.T) {
 	}
 }
 
+// A database that stalls gets time to take the shards back, or others would wait for them until the hold runs out; but not more
+// than what is left of LeaseTTL.
+func TestRelayGivesBackWhileTheDatabaseStalls(t *testing.T) {
+	for _, test := range []struct {
+		name           string
+		ttl            time.Duration
+		settles, stall time.Duration
+		want           time.Duration
+		relays         int // left behind, unless their hold has run out
+	}{
+		{"for a while", 30 * time.Second, 0, 9 * time.Second, 9 * time.Second, 0},
+		{"for good", 30 * time.Second, 0, time.Hour, 10 * time.Second, 1},
+		{"for good, and the lease is short", time.Second, 0, time.Hour, 2 * time.Second, 0},
+		{"for good, after a long drain", 30 * time.Second, 25 * time.Second, time.Hour, 30 * time.Second, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory := outboxtest.NewMemory()
+				queue := &faulty{Queue: memory}
+				queue.set(func(op string) error {
+					if op == "settle" {
+						<-time.After(test.settles)
+					}
+					return nil
+				})
+				enqueueIDs(t, memory, "a1")
+				_, stop := start(t, outbox.Config{Queue: stalling{queue, test.stall}, Publisher: new(outboxtest.FakePublisher), LeaseTTL: test.ttl})
+				began := time.Now()
+				stop()
+				if took := time.Since(began); took != test.want {
+					t.Errorf("stopped after %v, want %v", took, test.want)
+				}
+				if st, err := memory.Stats(t.Context()); err != nil || st.Pending != 0 || len(st.Relays) != test.relays {
+					t.Errorf("%+v, %v: want nothing pending, and %d relays", st, err, test.relays)
+				}
+			})
+		})
+	}
+}
+
+// stalling is a Queue whose sessions are slow to close.
+type stalling struct {
+	outbox.Queue
+	stall time.Duration
+}
+
+func (q stalling) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+	s, err := q.Queue.Open(ctx, opts)
+	return stallingSession{s, q.stall}, err
+}
+
+type stallingSession struct {
+	outbox.Session
+	stall time.Duration
+}
+
+func (s stallingSession) Close(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(s.stall):
+		return s.Session.Close(ctx)
+	}
+}
+
 // plain is a Queue whose sessions have no optional methods.
 type plain struct{ outbox.Queue }
 

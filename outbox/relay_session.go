@@ -22,14 +22,17 @@ type session struct {
 	once sync.Once
 
 	warned bool // of a namesake
+
+	stopBy time.Time // what Run promises; from drain on
 }
 
 // Bounds of calls to the Queue, for connections that hang, and how often things are done.
 const (
 	openTimeout  = 10 * time.Second
-	closeTimeout = 2 * time.Second
-	mostRenew    = 5 * time.Second // between two Renews: shards of a relay that left must not wait for long
-	unevenRenew  = time.Second     // while other relays hold more than their share
+	closeTimeout = 2 * time.Second  // of a session that holds nothing any more; the least of others
+	mostClose    = 10 * time.Second // of one whose shards others would have to wait for, if there is time
+	mostRenew    = 5 * time.Second  // between two Renews: shards of a relay that left must not wait for long
+	unevenRenew  = time.Second      // while other relays hold more than their share
 	tidyEvery    = time.Second
 )
 
@@ -49,7 +52,7 @@ func (r *Relay) open(ctx context.Context) (*session, error) {
 			s.held(hold)
 			return s, nil
 		}
-		_ = leave(ctx, queue) // it holds nothing, or not for long
+		_ = leave(ctx, queue, closeTimeout) // it holds nothing, or not for long
 	}
 	return nil, fmt.Errorf("outbox: open a session: %w", err)
 }
@@ -65,8 +68,11 @@ func (s *session) serve(ctx context.Context, dispatch func()) {
 	dispatch()
 	stop()
 	keepers.Wait()
-	lost := s.work.Err() != nil
-	if err := leave(ctx, s.queue); err != nil && !lost && !errors.Is(err, ErrLeaseLost) {
+	lost, within := s.work.Err() != nil, closeTimeout
+	if !lost {
+		within = max(within, min(s.cfg.LeaseTTL/3, mostClose, time.Until(s.stopBy)))
+	}
+	if err := leave(ctx, s.queue, within); err != nil && !lost && !errors.Is(err, ErrLeaseLost) {
 		s.cfg.Logger.WarnContext(ctx, "outbox: could not give back the lease; its shards wait until it has run out", "relay", s.cfg.Name, "error", err)
 	}
 	s.lose(nil)
@@ -157,8 +163,8 @@ func (s *session) tidy(ctx context.Context, tidier Tidier) {
 }
 
 // leave closes a session, also after ctx has ended. If that fails, others wait for the end of the hold.
-func leave(ctx context.Context, queue Session) error {
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+func leave(ctx context.Context, queue Session, within time.Duration) error {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	return queue.Close(closing)
 }

@@ -42,10 +42,10 @@ var relayMutations = []mutation{
 		`if b.stop.Err() != nil || b.work`, `if b.work`,
 	}),
 	relaying("a stop gives back the lease", "relay_session.go", "TestRelayDrains", edit{
-		`if err := leave(ctx, s.queue); err`, `if err := error(nil); err`,
+		`if err := leave(ctx, s.queue, within); err`, `if err := error(nil); within < 0 || err`,
 	}),
 	relaying("a wake-up during a batch is kept", "relay_dispatch.go", "TestRelayRemembersAWakeUpDuringABatch", edit{
-		`rep.seen != d.seen ||`, ``,
+		`if rep.seen.session != d.seen.session {`, `if false {`,
 	}),
 	relaying("ids of one goroutine only", "scope.go", "TestOutboxScopeRefusesASecondGoroutine", edit{
 		`case mine || s.byOpener:`, `case false:`,
