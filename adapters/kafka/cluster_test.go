@@ -128,8 +128,21 @@ func (g *group) produce(t *testing.T, msgs ...*sarama.ProducerMessage) {
 	}
 }
 
-func send(brokers []string, topic string, msgs ...*sarama.ProducerMessage) error {
+// produceAtOnce is produce in one request, so that whoever fetches the first message has them all. They are of one partition.
+func (g *group) produceAtOnce(t *testing.T, msgs ...*sarama.ProducerMessage) {
+	t.Helper()
 	cfg := testConfig(sarama.NewBalanceStrategyRange())
+	cfg.Producer.Flush.Messages = len(msgs)
+	if err := sendWith(cfg, g.brokers, g.topic, msgs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func send(brokers []string, topic string, msgs ...*sarama.ProducerMessage) error {
+	return sendWith(testConfig(sarama.NewBalanceStrategyRange()), brokers, topic, msgs...)
+}
+
+func sendWith(cfg *sarama.Config, brokers []string, topic string, msgs ...*sarama.ProducerMessage) error {
 	cfg.Producer.Partitioner = sarama.NewManualPartitioner
 	cfg.Producer.RequiredAcks = sarama.WaitForAll
 	cfg.Producer.Return.Successes = true

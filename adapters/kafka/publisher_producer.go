@@ -93,7 +93,8 @@ func (p *Publisher) connect(conf *sarama.Config) (*producer, error) {
 	return producer, nil
 }
 
-// collect hands on the answers until the producer has ended.
+// collect hands on the answers until the producer has ended. Once its life is over, its connections are cut: what fails for want of
+// them is left to the end of its call, which knows why.
 func (p *producer) collect() {
 	successes, failures := p.async.Successes(), p.async.Errors()
 	for successes != nil || failures != nil {
@@ -108,6 +109,9 @@ func (p *producer) collect() {
 		case e, ok := <-failures:
 			if !ok {
 				failures = nil
+				continue
+			}
+			if p.life.Err() != nil && wears(e.Err) {
 				continue
 			}
 			r := e.Msg.Metadata.(*record)

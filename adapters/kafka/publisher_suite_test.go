@@ -17,7 +17,9 @@ import (
 func limitedTopic(t *testing.T, brokers []string, partitions int32, bytes string) string {
 	t.Helper()
 	topic := testdb.Topic(t, brokers, partitions) + "-limited" // the name; a topic's settings can be set at once only as it is made
-	client := dial(t, brokers, kafka.NewConfig())
+	cfg := kafka.NewConfig()
+	cfg.Admin.Timeout = 25 * time.Second // a Kafka may pause for longer than the 3 s that are the default
+	client := dial(t, brokers, cfg)
 	admin, err := sarama.NewClusterAdminFromClient(client)
 	if err != nil {
 		t.Fatal(err)

@@ -64,7 +64,7 @@ func (t *topics) look(topic string) *lookup {
 func (l *lookup) wait(ctx, life context.Context) bool {
 	select {
 	case <-l.done:
-		return true
+		return life.Err() == nil // else err may be of the connections that life's end has cut
 	case <-ctx.Done():
 	case <-life.Done():
 	}

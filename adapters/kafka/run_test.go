@@ -168,7 +168,8 @@ func TestBatchesAreBoundedInBytes(t *testing.T) {
 	g.join(t, kafka.SubscriberConfig{Client: dial(t, g.brokers, cfg), Processor: b, MaxBatchBytes: 100})
 	g.produce(t, text(0, "0")...)
 	<-b.sizes
-	g.produce(t, text(0, strings.Repeat("x", 40), strings.Repeat("x", 40), strings.Repeat("x", 40), strings.Repeat("x", 1000), "y", "z", "a stopper")...)
+	// At once: soon after the large one nothing more is fetched, and the stopper would never come.
+	g.produceAtOnce(t, text(0, strings.Repeat("x", 40), strings.Repeat("x", 40), strings.Repeat("x", 40), strings.Repeat("x", 1000), "y", "z", "a stopper")...)
 	defer taken.await()()
 	close(release)
 	var sizes []int
