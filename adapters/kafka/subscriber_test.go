@@ -92,12 +92,7 @@ func restartableKfake(t *testing.T) cluster {
 	start := func(opts ...kfake.Opt) (*kfake.Cluster, error) {
 		return kfake.NewCluster(append(opts, kfake.NumBrokers(1), kfake.DataDir(dir), kfake.SyncWrites())...)
 	}
-	c, err := start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	_, port, err := net.SplitHostPort(c.ListenAddrs()[0])
+	_, port, err := net.SplitHostPort(freeAddress(t)) // which nobody gets from the system while the cluster is away
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,6 +100,11 @@ func restartableKfake(t *testing.T) cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c, err := start(kfake.Ports(number))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
 	return cluster{name: "kfake", brokers: c.ListenAddrs(), restart: func(ctx context.Context) error {
 		c.Close()
 		elapse(3 * time.Second) // long enough for sessions to fail

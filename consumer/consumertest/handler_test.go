@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -83,8 +84,14 @@ func (s markFirst) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, []
 	return s.Store.InTx(ctx, nil, func(tx tx, _ []dedup.Claim) error { return fn(tx, claims) })
 }
 
-// effectFirst claims in a transaction of its own, after the handler's.
-type effectFirst struct{ *consumertest.Store }
+// effectFirst claims in a transaction of its own, after the handler's. For the concurrent twin's message it waits with that until
+// both twins have looked whether there is a claim: chance must not hide what is broken.
+type effectFirst struct {
+	*consumertest.Store
+	looked chan struct{} // a value for each look at that message
+}
+
+const twinID = "order-4"
 
 func (s effectFirst) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, []dedup.Claim) error) error {
 	claims := make([]dedup.Claim, len(recs))
@@ -95,9 +102,21 @@ func (s effectFirst) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, 
 		} else if found {
 			claims[i].Verdict = dedup.Duplicate
 		}
+		if r.Key.ID == twinID {
+			s.looked <- struct{}{}
+		}
 	}
 	if err := s.Store.InTx(ctx, nil, func(tx tx, _ []dedup.Claim) error { return fn(tx, claims) }); err != nil {
 		return err
+	}
+	if len(recs) > 0 && recs[0].Key.ID == twinID {
+		for end := time.After(10 * time.Second); len(s.looked) < 2; {
+			select {
+			case <-time.After(time.Millisecond):
+			case <-end:
+				return errors.New("the twin has not looked")
+			}
+		}
 	}
 	return s.Store.InTx(ctx, recs, func(tx, []dedup.Claim) error { return nil })
 }
@@ -136,7 +155,9 @@ func TestHandlersAndStoresThatAreBrokenAreFound(t *testing.T) {
 			"claim was not rolled back",
 		},
 		{
-			"claims afterwards, in another transaction", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) { h.Store = effectFirst{s} },
+			"claims afterwards, in another transaction", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
+				h.Store = effectFirst{s, make(chan struct{}, 100)}
+			},
 			[]string{"concurrent twin", "delivered twice in one batch"},
 			"did not wait",
 		},

@@ -205,6 +205,7 @@ func databaseAway(e *subscriberEnv) {
 	e.publish(msgs[0])
 	e.consumed()
 	before, _ := p.count()
+	stopped := time.Now()
 	e.db.Stop()
 	e.publish(msgs[1:]...)
 	e.eventually(func() error {
@@ -216,12 +217,13 @@ func databaseAway(e *subscriberEnv) {
 	<-time.After(away)
 	e.db.Start()
 	tries, _ := p.count()
+	took := time.Since(stopped)
 	e.consumed()
 	r.runs()
 	e.effects(suiteIDs(msgs)...)
 	e.parked()
-	if most := len(msgs) * 100; tries > most {
-		e.Errorf("%d deliveries while the database was away for %v; want no more than %d", tries, away, most)
+	if most := int(50 * took.Seconds() * float64(len(msgs))); tries > most {
+		e.Errorf("%d deliveries while the database was away for %v; want no more than %d, 50 a second of each message", tries, took, most)
 	}
 	for _, m := range msgs {
 		for _, d := range p.of(m.Headers[idHeader]) {

@@ -27,7 +27,7 @@ type bench struct {
 	done    map[string]bool  // handled with success
 	settled map[string]error // each at most once
 	sequel  []string         // of what was settled
-	added   map[string]int   // how many were settled before it was added
+	added   map[string]int   // how many were settled when it had been added
 	most    int              // batches side by side
 }
 
@@ -111,12 +111,12 @@ func (b *bench) run(ctx context.Context, msgs []*consumer.Message) []error {
 	return errs
 }
 
-// add is Add, written down.
+// add is Add, written down. What is settled while it adds may be settled before.
 func (b *bench) add(d *lanes.Delivery) {
-	b.mu.Lock()
-	b.added[d.Message.ID] = len(b.sequel)
-	b.mu.Unlock()
 	b.Add(d)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.added[d.Message.ID] = len(b.sequel)
 }
 
 func (b *bench) settle(d *lanes.Delivery, err error) {
