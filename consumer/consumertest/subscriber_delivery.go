@@ -271,6 +271,7 @@ func batchesForm(e *subscriberEnv) {
 	p := e.processor(func(ctx context.Context, tx *deduptest.Tx, msg *consumer.Message) error {
 		tell(running)
 		<-finish
+		<-time.After(5 * time.Millisecond) // what has not come by then gathers meanwhile
 		return suiteEffect(ctx, tx, msg)
 	})
 	e.publish(msgs[0])

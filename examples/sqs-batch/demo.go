@@ -7,6 +7,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -18,7 +19,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// demo makes a queue and a database, sends orders, works until the queue is empty or ctx ends, and counts charges.
+// demo makes a queue and a database, sends orders, works until all are handled or ctx ends, and counts charges.
 func demo(ctx context.Context, client *sqs.Client, orders int) error {
 	dir, err := os.MkdirTemp("", "sqs-batch")
 	if err != nil {
@@ -54,12 +55,14 @@ func demo(ctx context.Context, client *sqs.Client, orders int) error {
 
 	working, done := context.WithCancel(ctx)
 	defer done()
+	var seen sync.Map // by position: a message may be delivered again
 	var handled atomic.Int64
-	trace := &awssqs.Trace{Deleted: func(*consumer.Message) {
-		if handled.Add(1) == int64(2*orders) {
+	count := func(_ context.Context, e consumer.Event) { // not awssqs.Trace.Deleted: SQS may never confirm a deletion whose answer was lost
+		if _, again := seen.LoadOrStore(e.Message.Position, true); !again && handled.Add(1) == int64(2*orders) {
 			done()
 		}
-	}}
+	}
+	trace := &consumer.Trace{Committed: count, Duplicate: count}
 	if err := work(working, client, name, db, trace); err != nil {
 		return err
 	}

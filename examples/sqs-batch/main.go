@@ -36,16 +36,16 @@ func main() {
 }
 
 // work charges what arrives in queue, until ctx ends. What it has begun is finished first.
-func work(ctx context.Context, client *sqs.Client, queue string, db *sql.DB, trace *awssqs.Trace) error {
+func work(ctx context.Context, client *sqs.Client, queue string, db *sql.DB, trace *consumer.Trace) error {
 	store, err := sqlstore.New(sqlstore.Config{DB: db, Dialect: sqlstore.SQLite})
 	if err != nil {
 		return err
 	}
-	billing, err := consumer.New(consumer.Config[*sql.Tx]{Name: "billing", Store: store, Key: consumer.JSONKey("order"), HandleBatch: charge})
+	billing, err := consumer.New(consumer.Config[*sql.Tx]{Name: "billing", Store: store, Key: consumer.JSONKey("order"), HandleBatch: charge, Trace: trace})
 	if err != nil {
 		return err
 	}
-	worker, err := awssqs.NewSubscriber(awssqs.SubscriberConfig{Client: client, Queue: queue, Processor: billing, Trace: trace})
+	worker, err := awssqs.NewSubscriber(awssqs.SubscriberConfig{Client: client, Queue: queue, Processor: billing})
 	if err != nil {
 		return err
 	}
