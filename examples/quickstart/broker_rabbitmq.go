@@ -43,7 +43,7 @@ func (b *rabbitBroker) Open(context.Context) error {
 // onChannel runs do on a channel of its own. The connection may have been lost since the last time.
 func (b *rabbitBroker) onChannel(do func(*amqp.Channel) error) (err error) {
 	if b.conn == nil || b.conn.IsClosed() {
-		if b.conn, err = amqp.DialConfig(b.url, amqp.Config{Dial: amqp.DefaultDial(5 * time.Second)}); err != nil {
+		if b.conn, err = amqp.DialConfig(b.url, amqp.Config{Dial: amqp.DefaultDial(30 * time.Second)}); err != nil {
 			return fmt.Errorf("connect to RabbitMQ at %s: %w", b.url, err)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -64,14 +63,17 @@ func (b *sqsBroker) Open(ctx context.Context) error {
 func (b *sqsBroker) Produce(ctx context.Context, p *plan, progress func(done int)) error {
 	sending, ctx := errgroup.WithContext(ctx)
 	sending.SetLimit(8)
-	var sent atomic.Int64
+	var mu sync.Mutex // progress is not for concurrent use
+	sent := 0
 	for batch := range slices.Chunk(p.deliveries, 10) {
 		sending.Go(func() error {
 			if err := b.send(ctx, p, batch); err != nil {
 				return fmt.Errorf("produce: %w", err)
 			}
-			if n := sent.Add(int64(len(batch))); n%1000 == 0 {
-				progress(int(n))
+			mu.Lock()
+			defer mu.Unlock()
+			if sent += len(batch); sent%1000 == 0 {
+				progress(sent)
 			}
 			return nil
 		})

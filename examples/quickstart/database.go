@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -21,7 +22,7 @@ import (
 type database struct {
 	dialect string // "sqlite", "postgres" or "mysql"
 	driver  string // its name in database/sql
-	dsn     string // for the workers too
+	dsn     string // for the workers
 	db      *sql.DB
 	dir     string // to be removed at the end
 	drop    string // the statement that removes it at the end
@@ -37,13 +38,17 @@ func openDatabase(ctx context.Context, o options, name string) (*database, error
 }
 
 func (d *database) open(ctx context.Context, o options, name string) (err error) {
-	schema := ""
+	schema, own := "", "" // own is this process's DSN, where it is not the workers'
 	switch o.store {
 	case "sqlite":
 		if d.dir, err = os.MkdirTemp("", name); err != nil {
 			return err
 		}
 		d.dialect, d.driver, d.dsn = "sqlite", "sqlite", sqliteDSN(filepath.Join(d.dir, "orders.db"))
+		own = d.dsn + "&_pragma=busy_timeout(10000)"
+		if o.broken != "" {
+			d.dsn = own
+		}
 	case "mysql":
 		d.dialect, d.driver = "mysql", "mysql"
 		if d.dsn, err = makeMySQL(ctx, o.mysql, name); err != nil {
@@ -54,7 +59,7 @@ func (d *database) open(ctx context.Context, o options, name string) (err error)
 		d.dialect, d.driver, d.dsn = "postgres", "pgx", withSearchPath(o.postgres, name)
 		schema = name
 	}
-	if d.db, err = sql.Open(d.driver, d.dsn); err != nil {
+	if d.db, err = sql.Open(d.driver, cmp.Or(own, d.dsn)); err != nil {
 		return fmt.Errorf("open the %s database: %w", d.dialect, err)
 	}
 	if err := d.db.PingContext(ctx); err != nil {
@@ -124,10 +129,11 @@ func makeMySQL(ctx context.Context, dsn, name string) (string, error) {
 }
 
 // sqliteDSN opens a file that several processes write to: WAL lets them read meanwhile, BEGIN IMMEDIATE lets them queue
-// for the lock instead of failing once they have read.
+// for the lock instead of failing once they have read. It has no busy_timeout: a Store waits by itself, and processes can take
+// turns only where it is told at once that another one is writing. Who uses the file without a Store needs one.
 func sqliteDSN(path string) string {
 	return (&url.URL{Scheme: "file", Opaque: path}).String() +
-		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)&_txlock=immediate"
+		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
 }
 
 // withSearchPath adds the setting to a DSN of either form, URL or keywords. name needs no quotes.

@@ -58,9 +58,14 @@ func TestTerminal(t *testing.T) {
 
 	text.Reset()
 	s = newTerminal(&text)
+	s.last = time.Now().Add(time.Hour) // however long this test is held up
 	s.live("too soon")
 	s.last = time.Time{}
 	s.live("50 %")
+	if s.last.IsZero() {
+		t.Error("a line that was printed is not the last one")
+	}
+	s.last = time.Now().Add(time.Hour)
 	s.live("too soon again")
 	s.print("a line")
 	if got, want := text.String(), "50 %\na line\n"; got != want {

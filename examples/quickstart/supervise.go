@@ -26,10 +26,12 @@ type supervisor struct {
 	running map[string]*process // by name
 	watch   progress
 	kills   int
-	left    bool // the dynamic worker was told to leave
+	awaited bool // the dynamic worker was started and has not joined yet
+	left    bool // it was told to leave
 	freezes int
 	frozen  *process        // nil: none is
-	again   chan string     // names of workers to start
+	held    []string        // names of workers that were killed and are started when the dynamic one has joined
+	again   chan *process   // ended before they had joined, to be started again
 	idled   map[string]bool // names of workers that were struck before they had finished anything
 }
 
@@ -57,7 +59,7 @@ type outcome struct {
 func (s *supervisor) run(ctx context.Context) (outcome, error) {
 	s.events = make(chan event, 64)
 	s.running = map[string]*process{}
-	s.again = make(chan string, 64)
+	s.again = make(chan *process, 64)
 	s.idled = map[string]bool{}
 	start := time.Now()
 	s.watch = newProgress(len(s.plan.deliveries), start)
@@ -122,6 +124,9 @@ func (s *supervisor) loop(ctx context.Context, polls <-chan poll, halts [statics
 	draw := time.NewTicker(100 * time.Millisecond)
 	defer draw.Stop()
 	for {
+		if s.mayFreeze() {
+			thaw = time.After(frozenFor)
+		}
 		select {
 		case <-ctx.Done():
 			return false, ctx.Err()
@@ -134,16 +139,17 @@ func (s *supervisor) loop(ctx context.Context, polls <-chan poll, halts [statics
 				return false, p.err
 			}
 			s.watch.committed(p.ends, time.Now())
-			if slices.Equal(p.ends, s.broker.Ends()) && s.watch.relayed(p.pending, time.Now()) {
+			s.dismiss()
+			if slices.Equal(p.ends, s.broker.Ends()) && s.watch.relayed(p.pending, time.Now()) && !s.awaited && !s.freezeDue() {
 				return true, nil
 			}
 		case <-thaw:
 			s.thaw()
-		case name := <-s.again:
-			if s.running[name] != nil { // of the round before
+		case p := <-s.again:
+			if s.running[p.Name] != nil { // of the round before
 				continue
 			}
-			if err := s.start(name, 0); err != nil {
+			if err := s.start(p.Name, p.Halt); err != nil { // its planned kill is still to come
 				return false, err
 			}
 		case <-strike:
@@ -152,9 +158,6 @@ func (s *supervisor) loop(ctx context.Context, polls <-chan poll, halts [statics
 			strike = time.After(due.after)
 		case <-draw.C:
 			s.say.live(s.watch.line(s.kills))
-			if s.mayFreeze() {
-				thaw = time.After(frozenFor)
-			}
 			if s.watch.idle(time.Now()) > patience {
 				return false, nil
 			}
@@ -189,10 +192,9 @@ func (s *supervisor) hear(e event) error {
 		e.from.doom = "inside the handler of " + e.report.Standing
 		e.from.kill()
 	}
-	if p := s.running[dynamicName]; p != nil && p.joined && !s.left && s.watch.share() >= s.plan.kills.leave {
-		s.left = true
-		s.say.print("%s is told to stop (SIGTERM), %s", p.Name, s.watch.at())
-		p.terminate()
+	s.dismiss()
+	if e.from.Name == dynamicName && e.from.joined && s.awaited {
+		return s.release()
 	}
 	return nil
 }
@@ -206,9 +208,9 @@ func (s *supervisor) bury(e event) error {
 		s.kills++
 		s.idled[p.Name] = !p.worked
 		s.say.print("%s is killed (SIGKILL) %s, %s", p.Name, p.doom, s.watch.at())
-		return errors.Join(s.start(p.Name, 0), s.complement())
+		return errors.Join(s.complement(), s.revive(p.Name))
 	case !p.told && !p.joined && s.watch.idle(time.Now()) < patience: // as Kubernetes would, where the broker is away for a moment
-		time.AfterFunc(retryPause, func() { s.again <- p.Name })
+		time.AfterFunc(retryPause, func() { s.again <- p })
 	case !p.told:
 		return fmt.Errorf("%s ended by itself (%s)\n%s", p.Name, p.cmd.ProcessState, &p.log)
 	case e.err != nil:

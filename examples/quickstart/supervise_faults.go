@@ -1,16 +1,49 @@
 package main
 
 import (
+	"errors"
 	"time"
 )
 
 // complement starts the dynamic worker, unless it is there or has been. That is after the first kill, which is certain to come early:
-// until then the static workers have all there is, and each stops inside a handler after its first few messages.
+// until then the static workers have all there is, and each stops inside a handler after its first few messages. The run is not
+// complete before it has joined: however slowly it starts, it takes part.
 func (s *supervisor) complement() error {
 	if s.running[dynamicName] != nil || s.left {
 		return nil
 	}
+	s.awaited = true
 	return s.start(dynamicName, 0)
+}
+
+// revive starts a worker again that was killed. On a queue it holds it back until the dynamic one has joined, which is by its first
+// message: those that live would have emptied the queue by then, now they all are killed before that. To a group of Kafka one can
+// come when nothing is left too, while it would wait for a dead member until the session timeout.
+func (s *supervisor) revive(name string) error {
+	if s.awaited && s.template.Group == "" {
+		s.held = append(s.held, name)
+		return nil
+	}
+	return s.start(name, 0)
+}
+
+// release starts what was held back: the dynamic worker has joined.
+func (s *supervisor) release() (err error) {
+	s.awaited = false
+	for _, name := range s.held {
+		err = errors.Join(err, s.start(name, 0))
+	}
+	s.held = nil
+	return err
+}
+
+// dismiss tells the dynamic worker to leave, once that is due.
+func (s *supervisor) dismiss() {
+	if p := s.running[dynamicName]; p != nil && p.joined && !s.left && s.watch.share() >= s.plan.kills.leave {
+		s.left = true
+		s.say.print("%s is told to stop (SIGTERM), %s", p.Name, s.watch.at())
+		p.terminate()
+	}
 }
 
 // strike kills a static worker: where it is, or inside the handler of its next new message. The planned kills go first. It spares
@@ -32,7 +65,7 @@ func (s *supervisor) strike(k kill) {
 
 // mayFreeze stops a static worker that is at work, once in a run, and reports whether it has.
 func (s *supervisor) mayFreeze() bool {
-	if !s.freeze || s.freezes > 0 || s.kills == 0 || s.watch.share() < freezeAt {
+	if !s.freezeDue() || s.watch.share() < freezeAt {
 		return false
 	}
 	for i := range statics {
@@ -46,6 +79,9 @@ func (s *supervisor) mayFreeze() bool {
 	}
 	return false
 }
+
+// freezeDue holds from the first kill until the freeze: however late the supervisor is with it, the run is not complete without.
+func (s *supervisor) freezeDue() bool { return s.freeze && s.freezes == 0 && s.kills > 0 }
 
 // thaw lets the frozen worker go on, if it still lives.
 func (s *supervisor) thaw() {
