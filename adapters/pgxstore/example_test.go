@@ -73,7 +73,7 @@ func ExampleStore_Lock_postgres() {
 	pool, cleanUp := examplePool(ctx)
 	defer cleanUp()
 
-	store, err := pgxstore.New(pgxstore.Config{Pool: pool, InFlightWait: 100 * time.Millisecond})
+	store, err := pgxstore.New(pgxstore.Config{Pool: pool, InFlightWait: 2 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}

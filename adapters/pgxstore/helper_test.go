@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -28,8 +29,12 @@ func testPool(tb testing.TB, dsn string, conns int) *pgxpool.Pool {
 	return pool
 }
 
+// newStore returns a store that waits for a busy machine, unless cfg says for how long: also BEGIN has no longer than InFlightWait.
 func newStore(tb testing.TB, cfg pgxstore.Config) *pgxstore.Store {
 	tb.Helper()
+	if cfg.InFlightWait == 0 {
+		cfg.InFlightWait = 2 * time.Minute
+	}
 	s, err := pgxstore.New(cfg)
 	if err != nil {
 		tb.Fatal(err)

@@ -22,10 +22,7 @@ var slots = make(chan struct{}, 3)
 func newWALStore(tb testing.TB, db *outboxDB, cfg pgxstore.OutboxConfig) *pgxstore.Store {
 	tb.Helper()
 	cfg.Mode = pgxstore.OutboxWAL
-	store, err := pgxstore.New(pgxstore.Config{Pool: db.pool, Outbox: cfg})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	store := newStore(tb, pgxstore.Config{Pool: db.pool, Outbox: cfg})
 	slots <- struct{}{}
 	tb.Cleanup(func() {
 		db.dropSlot(tb)
@@ -143,6 +140,7 @@ func TestOutboxWALStore(t *testing.T) {
 				"sessions that work at once lease each message once":       oneReader,
 				"only the session that holds a shard settles its messages": oneReader,
 			}},
+			TTL: time.Second, // the first Renew begins the stream, and each waits for a disk
 			Run: func(t *testing.T, c func(*testing.T)) {
 				t.Parallel()
 				c(t)

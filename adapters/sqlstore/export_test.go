@@ -18,6 +18,9 @@ func (s *Store) RunOut(rec dedup.Record, until time.Time) {
 // AnswerWithin bounds what should be answered at once.
 func (s *Store) AnswerWithin(d time.Duration) { s.answerWithin = d }
 
+// PoolerWithin is for machines that are too slow to find out in time what a pooler does.
+func (s *Store) PoolerWithin(d time.Duration) { s.db.(*postgres).poolerWithin = d }
+
 // HasStandbys makes s believe that synchronous_standby_names is set: it cannot be without a standby, nor for one session.
 func (s *Store) HasStandbys() { s.db.(*postgres).flush.Store(true) }
 

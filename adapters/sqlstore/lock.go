@@ -64,7 +64,7 @@ type locker interface {
 }
 
 func (d *postgres) lock(ctx context.Context, tx *sql.Tx, l claims.Lock, wait time.Duration) error {
-	_, err := tx.ExecContext(ctx, d.sql.Lock, l.Number, fmt.Sprintf("%dms", wait.Milliseconds()))
+	_, err := tx.ExecContext(ctx, d.sql.Lock, l.Number, fmt.Sprintf("%dms", (wait+time.Millisecond-1).Milliseconds())) // rounded up
 	return err
 }
 

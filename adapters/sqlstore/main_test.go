@@ -14,5 +14,6 @@ func TestMain(m *testing.M) {
 	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
 		_ = f.Value.Set("4")
 	}
+	registerSQLiteCancel() // before any connection is opened
 	os.Exit(m.Run())
 }

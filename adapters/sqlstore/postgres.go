@@ -26,11 +26,13 @@ type postgres struct {
 	shards   atomic.Int64 // see shardsIn; 0: not known yet
 	notifier debounce.Caller
 	spare    spare
+
+	poolerWithin time.Duration // see there
 }
 
 func newPostgres(cfg Config) (database, error) {
 	q := dialect.NewPostgres(cfg.Schema)
-	d := &postgres{sql: q, box: newPostgresOutbox(cfg.Schema), cfg: cfg, wait: fmt.Sprintf("%dms", cfg.InFlightWait.Milliseconds()), shared: statements{
+	d := &postgres{sql: q, box: newPostgresOutbox(cfg.Schema), cfg: cfg, poolerWithin: poolerWithin, wait: fmt.Sprintf("%dms", cfg.InFlightWait.Milliseconds()), shared: statements{
 		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult, Lookup: q.Lookup,
 		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, Park: q.Park, Take: q.Take, Letters: q.Letters,
 	}}

@@ -5,10 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
-// poolerWithin bounds the question that needs two connections: there may be only one for us.
+// poolerWithin bounds the question that needs two connections: there may be only one for us. It is longer in tests.
 const poolerWithin = 2 * time.Second
 
 // servedBy has a parameter, so that a driver that prepares what has one does so.
@@ -32,7 +33,7 @@ func (d *postgres) checkPooler(ctx context.Context, db *sql.DB) error {
 	if db.Stats().MaxOpenConnections == 1 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, poolerWithin)
+	ctx, cancel := context.WithTimeout(ctx, d.poolerWithin)
 	defer cancel()
 	one, err := db.Conn(ctx)
 	if err != nil {
@@ -77,15 +78,22 @@ func askTwice(ctx context.Context, one, two *sql.Conn) (changed bool, err error)
 // errMixedUp says that a connection was answered what another one had asked.
 var errMixedUp = errors.New("a statement was replaced by another client's")
 
+// race goes on until both have asked often enough: while one is held up the other one has nobody to meet.
 func race(ctx context.Context, one, two *sql.Conn) error {
+	var asking atomic.Int32
+	asking.Store(2)
 	ask := func(conn *sql.Conn, question string, want int) error {
-		for range poolerRounds {
+		defer asking.Store(0) // also after an error, which says enough
+		for round := 1; asking.Load() > 0; round++ {
 			var got int
 			if err := conn.QueryRowContext(ctx, question, "x").Scan(&got); err != nil {
 				return err
 			}
 			if got != want {
 				return errMixedUp
+			}
+			if round == poolerRounds {
+				asking.Add(-1)
 			}
 		}
 		return nil

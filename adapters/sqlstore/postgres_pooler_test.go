@@ -105,6 +105,9 @@ func TestPostgresPoolerModes(t *testing.T) {
 			for range 3 { // a session of the server may have seen the last one
 				db := openDB(t, "pgx", tt.dsn)
 				s := newNode(t, db, sqlstore.Config{Dialect: sqlstore.Postgres})
+				if tt.want != "" {
+					s.PoolerWithin(2 * time.Minute)
+				}
 				err := s.Register(t.Context(), "billing", 0)
 				switch {
 				case tt.want == "" && err != nil:

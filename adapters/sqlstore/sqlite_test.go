@@ -3,12 +3,15 @@ package sqlstore_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	_ "modernc.org/sqlite"
+	"modernc.org/sqlite"
 
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/dedup"
@@ -155,6 +158,20 @@ func raiseSQLite(ctx context.Context, tx *sql.Tx, code string) (err error) {
 	return err
 }
 
+// What the SQL function test_cancel calls, by its argument. A timer may cancel a statement before it has begun.
+var (
+	sqliteCalls   atomic.Int64
+	sqliteCancels sync.Map
+)
+
+func registerSQLiteCancel() {
+	sqlite.MustRegisterScalarFunction("test_cancel", 1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
+		cancel, _ := sqliteCancels.Load(args[0])
+		cancel.(context.CancelFunc)()
+		return "many", nil
+	})
+}
+
 // sqliteMisuses are the ways in which a handler can end or lose its transaction on SQLite.
 func sqliteMisuses() []deduptest.Misuse[*sql.Tx] {
 	return append(misuses(),
@@ -163,9 +180,13 @@ func sqliteMisuses() []deduptest.Misuse[*sql.Tx] {
 		text("a nested BEGIN", false, `BEGIN IMMEDIATE`),
 		text("SQL error", false, `INSERT INTO effects (name) VALUES (NULL)`),
 		deduptest.Misuse[*sql.Tx]{Name: "a write that is cancelled half-way", Ends: true, Reported: autocommit, Do: func(ctx context.Context, tx *sql.Tx) error {
-			ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
-			_, err := tx.ExecContext(ctx, `INSERT INTO effects (name) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT 'many' FROM n`)
+			call := sqliteCalls.Add(1)
+			sqliteCancels.Store(call, cancel)
+			defer sqliteCancels.Delete(call)
+			_, err := tx.ExecContext(ctx, `INSERT INTO effects (name) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
+				SELECT iif(i = 1000, test_cancel(?), 'many') FROM n`, call)
 			return err
 		}},
 		deduptest.Misuse[*sql.Tx]{Name: "rows of a write left open", Do: func(ctx context.Context, tx *sql.Tx) error {
