@@ -145,8 +145,9 @@ func (t postgresTx) installed(ctx context.Context) (yes bool, err error) {
 // sqliteTx is a transaction that was begun by hand, as database/sql has no word for IMMEDIATE.
 type sqliteTx struct {
 	*sql.Conn
-	end   context.Context // of COMMIT and ROLLBACK, which must not be cut short
-	ended bool
+	end     context.Context // of COMMIT and ROLLBACK, which must not be cut short
+	ended   bool
+	timeout int // busy_timeout as the connection had it
 }
 
 func beginSQLite(ctx context.Context, conn *sql.Conn, schema string) (transaction, error) {
@@ -162,12 +163,9 @@ func beginSQLite(ctx context.Context, conn *sql.Conn, schema string) (transactio
 		return nil, fmt.Errorf("migrations: set busy_timeout: %w", err)
 	}
 	_, err := conn.ExecContext(ctx, `BEGIN IMMEDIATE`)
-	tx := &sqliteTx{Conn: conn, end: context.WithoutCancel(ctx), ended: err != nil}
-	if _, reset := conn.ExecContext(tx.end, fmt.Sprintf(`PRAGMA busy_timeout = %d`, timeout)); err == nil {
-		err = reset
-	}
+	tx := &sqliteTx{Conn: conn, end: context.WithoutCancel(ctx), timeout: timeout}
 	if err != nil {
-		tx.Rollback()
+		tx.over()
 		return nil, fmt.Errorf("migrations: begin: %w", err)
 	}
 	return tx, nil
@@ -179,8 +177,10 @@ func (t *sqliteTx) installed(ctx context.Context) (yes bool, err error) {
 }
 
 func (t *sqliteTx) Commit() error {
-	_, err := t.ExecContext(t.end, `COMMIT`)
-	t.ended = err == nil
+	_, err := t.ExecContext(t.end, `COMMIT`) // without a write-ahead log it waits for readers
+	if err == nil {
+		t.over()
+	}
 	return err
 }
 
@@ -192,6 +192,16 @@ func (t *sqliteTx) Rollback() error {
 	_, err := t.ExecContext(t.end, `ROLLBACK`)
 	if err != nil {
 		_ = t.Raw(func(any) error { return driver.ErrBadConn }) // the pool must not get it back in a transaction
+		return err
 	}
-	return err
+	t.over()
+	return nil
+}
+
+// over gives the connection its busy_timeout back. One that does not take it is not for the pool.
+func (t *sqliteTx) over() {
+	t.ended = true
+	if _, err := t.ExecContext(t.end, fmt.Sprintf(`PRAGMA busy_timeout = %d`, t.timeout)); err != nil {
+		_ = t.Raw(func(any) error { return driver.ErrBadConn })
+	}
 }

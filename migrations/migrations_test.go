@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	_ "modernc.org/sqlite"
 
@@ -113,6 +114,27 @@ func TestApplySQLiteByManyNodesAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// COMMIT waits for readers as BEGIN waits for writers, whatever busy_timeout the node has.
+func TestApplySQLiteWaitsForAReader(t *testing.T) {
+	file := sqliteFile(t)
+	reader := openSQLite(t, file)
+	if _, err := reader.Exec(`CREATE TABLE mine (n integer); INSERT INTO mine VALUES (1)`); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := reader.Query(`SELECT n FROM mine`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		t.Fatal(rows.Err())
+	}
+	time.AfterFunc(300*time.Millisecond, func() { rows.Close() })
+	if err := migrations.Apply(t.Context(), openSQLite(t, file+"?_pragma=busy_timeout(7)"), "sqlite", ""); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestApplyRefusesANewerSchema(t *testing.T) {

@@ -62,6 +62,7 @@ func startOwnKafka(t *testing.T) *ownKafka {
 		{"listeners", "PLAINTEXT://" + k.address + ",CONTROLLER://" + controller},
 		{"advertised.listeners", "PLAINTEXT://" + k.address},
 		{"log.dirs", filepath.Join(dir, "data")},
+		{"broker.session.timeout.ms", "2000"}, // after a kill it answers in seconds
 	} {
 		line := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(change.setting) + `=.*$`)
 		if !line.Match(properties) {

@@ -12,12 +12,17 @@ type deck struct {
 	start time.Time
 
 	mu     sync.Mutex
-	faults []fault // that nobody is applying
-	left   int     // that are not applied
+	faults []fault       // that nobody is applying
+	left   int           // that are not applied
+	over   chan struct{} // closed when none is left
 }
 
 func newDeck(faults []fault, start time.Time) *deck {
-	return &deck{start: start, faults: faults, left: len(faults)}
+	d := &deck{start: start, faults: faults, left: len(faults), over: make(chan struct{})}
+	if len(faults) == 0 {
+		close(d.over)
+	}
+	return d
 }
 
 // draw takes the next fault, if it is due.
@@ -43,7 +48,9 @@ func (d *deck) back(f fault) {
 func (d *deck) done() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.left--
+	if d.left--; d.left == 0 {
+		close(d.over)
+	}
 }
 
 // empty reports whether every fault was applied.

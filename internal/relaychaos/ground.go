@@ -62,6 +62,7 @@ func (g *ground) open(ctx context.Context, o options) (err error) {
 	config.ClientID = "relaychaos"
 	config.Version = sarama.V2_8_0_0
 	config.Net.DialTimeout = 5 * time.Second
+	config.Admin.Timeout = 25 * time.Second // a Kafka may pause for longer than the 3 s that are the default
 	config.Consumer.MaxWaitTime = 100 * time.Millisecond
 	config.Consumer.IsolationLevel = sarama.ReadCommitted
 	config.Consumer.Return.Errors = true

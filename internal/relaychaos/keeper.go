@@ -12,7 +12,7 @@ import (
 
 const (
 	standPatience = time.Second      // how long to wait until a relay that was told to has something to stand with
-	ending        = 30 * time.Second // how long a relay may take to stop
+	ending        = 30 * time.Second // how long a relay may take to stop, and before that to get ready for it
 )
 
 // keeper keeps one relay running and does the faults to it.
@@ -194,6 +194,11 @@ func (k *keeper) pause(ctx context.Context, f *fault) error {
 func (k *keeper) stop() error {
 	if k.dead() {
 		return nil // killed on purpose, or its failure is known
+	}
+	select {
+	case <-k.relay.ready:
+	case <-k.relay.ended:
+	case <-time.After(ending):
 	}
 	k.relay.order(orderFree)
 	k.relay.signal(syscall.SIGTERM)

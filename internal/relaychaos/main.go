@@ -6,9 +6,10 @@
 //	go run ./internal/relaychaos -mode table -json
 //
 // Two relay processes share the outbox of one PostgreSQL and publish to one Kafka, both real. Handlers of a
-// consumer.Consumer enqueue at a steady pace: each execution counts up its key's row, which is what makes executions of one
-// key exclude each other, notes in a ledger what it enqueues, and enqueues 1 to 3 messages. Now and then a handler fails
-// after that, once or for good, by an error, a panic or a broken transaction; what it had enqueued must never appear.
+// consumer.Consumer enqueue at a steady pace, at the end a slower one where faults are late: each execution counts up its
+// key's row, which is what makes executions of one key exclude each other, notes in a ledger what it enqueues, and enqueues
+// 1 to 3 messages. Now and then a handler fails after that, once or for good, by an error, a panic or a broken transaction;
+// what it had enqueued must never appear.
 //
 // Meanwhile relays are killed with SIGKILL and frozen with SIGSTOP for longer than their lease. A fault counts only if the
 // database says right before it that this very process holds shards under a lease that has not run out; a third of them

@@ -15,6 +15,14 @@ type plan struct {
 	refused  int           // commands that fail for good
 }
 
+// last is when the last fault is due.
+func (p *plan) last() (due time.Duration) {
+	for _, f := range p.faults {
+		due = max(due, f.due)
+	}
+	return due
+}
+
 // command is what one incoming message asks for.
 type command struct {
 	key   int

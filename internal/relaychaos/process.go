@@ -40,7 +40,8 @@ const (
 
 // report is what a relay says on its standard output, one JSON object per line.
 type report struct {
-	Standing int `json:"standing,omitempty"` // in the middle of publishing so many messages
+	Ready    bool `json:"ready,omitempty"`    // SIGTERM would now be heard
+	Standing int  `json:"standing,omitempty"` // in the middle of publishing so many messages
 }
 
 // process is a running relay.
@@ -49,6 +50,7 @@ type process struct {
 	cmd      *exec.Cmd
 	stdin    io.WriteCloser
 	log      tail
+	ready    chan struct{} // closed when it heeds SIGTERM, which until then ends it like any program
 	standing chan int      // messages; one value for each stand
 	ended    chan struct{} // closed at its end; err is set then
 	err      error
@@ -59,7 +61,7 @@ func spawn(s settings, verbose bool) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{settings: s, cmd: exec.Command(self, relayCommand), standing: make(chan int, 8), ended: make(chan struct{})}
+	p := &process{settings: s, cmd: exec.Command(self, relayCommand), ready: make(chan struct{}), standing: make(chan int, 8), ended: make(chan struct{})}
 	if verbose {
 		p.log.also = os.Stderr
 	}
@@ -89,6 +91,10 @@ func (p *process) listen(stdout io.Reader) {
 		var r report
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 			fmt.Fprintln(&p.log, lines.Text())
+			continue
+		}
+		if r.Ready { // said once
+			close(p.ready)
 			continue
 		}
 		select {

@@ -29,6 +29,7 @@ const workers = 2
 func relayMain() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
+	_ = json.NewEncoder(os.Stdout).Encode(report{Ready: true}) // without a reader this process is about to end
 	in := bufio.NewReader(os.Stdin)
 	var s settings
 	line, err := in.ReadBytes('\n')

@@ -87,7 +87,7 @@ func (s *supervisor) work(ctx context.Context) error {
 			cancel(stopping[i])
 		})
 	}
-	s.enqueuer = &enqueuer{plan: s.plan, topic: s.ground.topic, writer: s.writer()}
+	s.enqueuer = &enqueuer{plan: s.plan, topic: s.ground.topic, faults: faults, writer: s.writer()}
 	enqueued := make(chan struct{})
 	keeping.Go(func() {
 		defer close(enqueued)

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // forMaven is what fetching and running jars takes.
@@ -51,14 +52,34 @@ func install(ctx context.Context, servers []server) error {
 		return failed(err)
 	}
 	fmt.Fprintln(os.Stdout, "installing:", command)
-	for _, c := range []string{"apt-get update", command} {
+	run := func(c string) error {
 		words := append(slices.Clone(asRoot), strings.Fields(c+patient)...)
-		cmd := exec.CommandContext(ctx, words[0], words[1:]...)
-		if out, err := cmd.CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput(); err != nil {
 			return failed(fmt.Errorf("%s: %w: %s", c, err, lastLine(out)))
 		}
+		return nil
 	}
-	return nil
+	// No setting makes it wait for the lock of its lists.
+	err = again(ctx, 30, 10*time.Second, func(int) error { return run("apt-get update") })
+	if err != nil {
+		return err
+	}
+	return run(command)
+}
+
+// again does something up to so many times, with a pause in between, until it succeeds.
+func again(ctx context.Context, times int, pause time.Duration, do func(try int) error) error {
+	for try := 1; ; try++ {
+		err := do(try)
+		if err == nil || try == times {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
 }
 
 // rootPrefix returns what goes before a command so that it runs as root without asking anybody.
@@ -114,11 +135,22 @@ func fetchJars(ctx context.Context, name string) (string, error) {
 	}
 	oneMaven.Lock()
 	defer oneMaven.Unlock()
-	out, err := exec.CommandContext(ctx, "mvn", "--batch-mode", "--quiet", "--file", pomFile,
+	args := []string{
+		"--batch-mode", "--quiet", "--file", pomFile,
 		"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies",
-		"-DincludeScope=runtime", "-DoutputDirectory="+lib, "-Dplatform="+platform()).CombinedOutput()
+		"-DincludeScope=runtime", "-DoutputDirectory=" + lib, "-Dplatform=" + platform(),
+	}
+	err = again(ctx, 3, 10*time.Second, func(try int) error {
+		if try == 2 {
+			args = append(args, "--update-snapshots") // or it remembers what it could not get, and does not ask again
+		}
+		if out, err := exec.CommandContext(ctx, "mvn", args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("mvn: %w\n%s", err, out)
+		}
+		return nil
+	})
 	if err != nil {
-		return "", fmt.Errorf("mvn: %w\n%s", err, out)
+		return "", err
 	}
 	return jars, os.Rename(lib, jars)
 }

@@ -130,10 +130,12 @@ func portFree(ctx context.Context, s server) error {
 	defer tick.Stop()
 	for range 25 {
 		conn, err := net.DialTimeout("tcp", address, time.Second)
-		if err != nil {
+		if errors.Is(err, syscall.ECONNREFUSED) {
 			return nil
 		}
-		conn.Close()
+		if err == nil {
+			conn.Close()
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -25,11 +25,11 @@ func Topic(t testing.TB, brokers []string, partitions int32) string {
 	t.Helper()
 	name := randomName(t)
 	err := withAdmin(brokers, func(client sarama.Client, admin sarama.ClusterAdmin) error {
-		if err := admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}, false); err != nil {
-			return err
-		}
 		ctx, cancel := cleanUpContext(t)
 		defer cancel()
+		if err := createTopic(ctx, admin, name, partitions); err != nil {
+			return err
+		}
 		return awaitLeaders(ctx, client, name, partitions)
 	})
 	if err != nil {
@@ -42,6 +42,25 @@ func Topic(t testing.TB, brokers []string, partitions int32) string {
 		}
 	})
 	return name
+}
+
+// createTopic tries again where the controller has no broker for the topic, since it has fenced the one that stood still for a while, and
+// where it did not say in time what became of it. Nobody else makes a topic of this name: one that is there was made by an earlier try.
+func createTopic(ctx context.Context, admin sarama.ClusterAdmin, name string, partitions int32) error {
+	for {
+		err := admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}, false)
+		switch {
+		case errors.Is(err, sarama.ErrTopicAlreadyExists):
+			return nil
+		case !errors.Is(err, sarama.ErrInvalidReplicationFactor) && !errors.Is(err, sarama.ErrRequestTimedOut):
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
 }
 
 func withAdmin(brokers []string, do func(sarama.Client, sarama.ClusterAdmin) error) error {

@@ -120,6 +120,7 @@ func TestDebeziumSettingsAreDocumented(t *testing.T) {
 // route sends rows through Debezium's event router.
 func route(t *testing.T, rows []row) (records []record) {
 	t.Helper()
+	downloaded := jars(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	in, err := json.Marshal(rows)
@@ -128,7 +129,7 @@ func route(t *testing.T, rows []row) (records []record) {
 	}
 	program(t, "javac") // java compiles the file itself, with what comes with javac
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, program(t, "java"), "-cp", filepath.Join(jars(ctx, t), "*"),
+	cmd := exec.CommandContext(ctx, program(t, "java"), "-cp", filepath.Join(downloaded, "*"),
 		filepath.Join("testdata", "eventrouter", "Route.java"), filepath.Join("testdata", "connector.properties"))
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), &stderr
 	out, err := cmd.Output()
@@ -156,7 +157,7 @@ func program(t *testing.T, name string) string {
 
 // jars returns a folder with what testdata/eventrouter/pom.xml asks for. Maven fetches it once: it is kept among the user's caches, under
 // a name that changes with the pom.
-func jars(ctx context.Context, t *testing.T) string {
+func jars(t *testing.T) string {
 	t.Helper()
 	pom := filepath.Join("testdata", "eventrouter", "pom.xml")
 	text, err := os.ReadFile(pom)
@@ -180,10 +181,25 @@ func jars(ctx context.Context, t *testing.T) string {
 	}
 	defer os.RemoveAll(temp)
 	lib := filepath.Join(temp, "lib")
-	out, err := exec.CommandContext(ctx, program(t, "mvn"), "--batch-mode", "--quiet", "--file", pom,
-		"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+lib).CombinedOutput()
-	if err != nil {
-		t.Fatalf("mvn: %v\n%s", err, out)
+	args := []string{
+		"--batch-mode", "--quiet", "--file", pom,
+		"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=" + lib,
+	}
+	for try := 1; ; try++ { // networks fail now and then
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		out, err := exec.CommandContext(ctx, program(t, "mvn"), args...).CombinedOutput()
+		cancel()
+		if err == nil {
+			break
+		}
+		if try == 3 {
+			t.Fatalf("mvn: %v\n%s", err, out)
+		}
+		t.Logf("mvn: %v\n%s", err, out)
+		if try == 1 {
+			args = append(args, "--update-snapshots") // or it remembers what it could not get, and does not ask again
+		}
+		<-time.After(10 * time.Second)
 	}
 	if err := os.Rename(lib, dir); err != nil {
 		if _, other := os.Stat(dir); other != nil { // nobody else was first

@@ -29,8 +29,8 @@ func (e *env[TTx]) later(make func(round int, at time.Time) []outbox.Message) (r
 			return round, at
 		}
 		e.drainRest() // too slow: it may have been due at once
-		for e.stats().Delayed > 0 {
-			e.drainRest()
+		for st := e.stats(); st.Delayed+st.Pending > 0; st = e.stats() {
+			e.drainRest() // it may have come due since the last look
 		}
 		round++
 	}

@@ -26,7 +26,10 @@ func renewKeeps[TTx any](e *env[TTx]) {
 		a := e.open("keeps", ttl)
 		b := e.open("waits", 2*limit)
 		last := time.Now()
-		a.renew()
+		if !a.begin(ttl) {
+			_ = b.Close(e.ctx)
+			continue
+		}
 		leased, err := a.tryLease(outbox.Want{Limit: many})
 		if err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
 			e.Fatalf("Lease: %v", err)
@@ -69,7 +72,9 @@ func (e *env[TTx]) lapsed(n int) (s *holder, leased []outbox.Leased) {
 	e.Helper()
 	for ttl := e.ttl; e.ctx.Err() == nil; ttl = longer(ttl) {
 		s, leased = e.open("lapsed", ttl), nil
-		s.renew()
+		if !s.begin(ttl) {
+			continue
+		}
 		end := time.Now().Add(ttl + ttl/10)
 		for time.Now().Before(end) && len(leased) < n {
 			more, err := s.tryLease(outbox.Want{Limit: many})
@@ -88,6 +93,21 @@ func (e *env[TTx]) lapsed(n int) (s *holder, leased []outbox.Leased) {
 	return nil, nil
 }
 
+// begin is the first renew of a session that outlasts nothing. False: it took as long as the TTL, so that the hold may be over already,
+// as where one transaction makes it and the next one finds that it has run out. The session is closed then.
+func (s *holder) begin(ttl time.Duration) bool {
+	s.Helper()
+	began := time.Now()
+	err := s.tryRenew()
+	if err != nil && (!errors.Is(err, outbox.ErrLeaseLost) || time.Since(began) < ttl) {
+		s.Fatalf("Renew: %v", err)
+	}
+	if err != nil {
+		_ = s.Close(s.ctx)
+	}
+	return err == nil
+}
+
 // longer is the TTL of the next attempt, where the machine was too slow for this one.
 func longer(ttl time.Duration) time.Duration { return min(2*ttl, limit/8) }
 
@@ -98,7 +118,7 @@ func until[TTx any](e *env[TTx], at time.Time) {
 }
 
 func handedOver[TTx any](e *env[TTx]) {
-	a := e.open("early", e.ttl)
+	a := e.open("early", 2*limit)
 	a.renew()
 	msgs := onePerShard("", a.hold.Of)
 	if err := a.Close(e.ctx); err != nil {
@@ -146,7 +166,10 @@ func renewRace[TTx any](e *env[TTx]) {
 	for round := range 12 {
 		a := e.open("renews", ttl)
 		start := time.Now()
-		a.renew()
+		for !a.begin(ttl) {
+			ttl = longer(ttl)
+			a, start = e.open("renews", ttl), time.Now()
+		}
 		all := onePerShard(fmt.Sprint(round, " "), a.hold.Of)
 		e.enqueue(all...)
 		b := e.open("takes", 2*limit)

@@ -51,14 +51,18 @@ func (s *holder) again(do func() error) error {
 
 func (s *holder) renew() outbox.Hold {
 	s.Helper()
-	err := s.again(func() (err error) {
-		s.hold, err = s.Renew(s.ctx)
-		return err
-	})
-	if err != nil {
+	if err := s.tryRenew(); err != nil {
 		s.Fatalf("Renew: %v", err)
 	}
 	return s.hold
+}
+
+// tryRenew is one call of Renew.
+func (s *holder) tryRenew() error {
+	return s.again(func() (err error) {
+		s.hold, err = s.Renew(s.ctx)
+		return err
+	})
 }
 
 func (s *holder) tidy() {
