@@ -1,6 +1,9 @@
 package pgxstore
 
-import "github.com/txonce/txonce/outbox"
+import (
+	"github.com/jackc/pglogrepl"
+	"github.com/txonce/txonce/outbox"
+)
 
 // DecodeWAL is for tests that look into a slot.
 var DecodeWAL = decodeWAL
@@ -11,4 +14,10 @@ func WALOpen(s outbox.Session) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.open
+}
+
+// WALReceived is how far the stream has brought everything.
+func WALReceived(s outbox.Session) pglogrepl.LSN {
+	lsn, _ := s.(*walSession).window.received()
+	return lsn
 }

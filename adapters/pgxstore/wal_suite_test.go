@@ -132,7 +132,7 @@ const oneReader = "a slot has one reader: one session holds all shards, and the 
 func TestOutboxWALStore(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		outboxtest.TestStore(t, outboxtest.Harness[pgx.Tx]{
-			Features: outboxtest.Features{LateSequence: true, DoesNotApply: map[string]string{
+			Features: outboxtest.Features{LateSequence: true, LateNews: true, DoesNotApply: map[string]string{
 				"sessions share the shards, and never hold one together":                      oneReader,
 				"a session above its share gives back what has nothing leased, and only that": oneReader,
 				"Hold says until when, how much, and who else":                                oneReader,

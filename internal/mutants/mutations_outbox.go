@@ -61,6 +61,9 @@ var outboxMutations = []mutation{
 	enqueuing("a new slot's first snapshot is not used", pgx+"/wal_slot.go", "TestOutboxWALTablesCreatedBesideTheSlot", edit{
 		"	lsn, err := s.freshSnapshot(ctx, conn, name, lsn)\n	if err", "	var err error\n	if err",
 	}),
+	enqueuing("the stream tells of what is unparked", "internal/dialect/postgres_wal.go", "TestOutboxWALUnparkedGoesFirst", edit{
+		"FROM @txonce_slots s, unnest($2::bytea[]) AS k (key)", "FROM @txonce_slots s, unnest($2::bytea[]) AS k (key) WHERE false",
+	}),
 	committing("a stream that broke meanwhile is reported", pgx+"/wal_session.go", "TestOutboxWALRemembersItsFailure", edit{
 		`s.failed == nil && s.lastFailed.Before(t)`, `s.failed == nil`,
 	}),
