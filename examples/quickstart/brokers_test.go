@@ -61,8 +61,7 @@ func TestDemoSurvivesItsBroker(t *testing.T) {
 		server := testdb.StartRabbitMQ(t)
 		args := slices.Concat([]string{"-broker", "rabbitmq", "-rabbitmq", server.URL, "-messages", "4000"}, addresses(t, "kfake", "pgx")[2:])
 		r := runDemoDuring(t, func() {
-			server.Kill()
-			if err := server.Start(t.Context()); err != nil {
+			if err := server.Restart(t.Context()); err != nil {
 				t.Error(err)
 			}
 		}, args...)

@@ -106,8 +106,8 @@ func (r *OwnRabbitMQ) healthy() error {
 	})
 }
 
-// Kill ends it the way a crash does. What it has confirmed is on its disk, except in quorum queues that are younger than a second or
-// so: see written.
+// Kill ends it the way a crash does. What it has confirmed is on its disk, except for queues that are younger than a few seconds: see
+// written.
 func (r *OwnRabbitMQ) Kill() {
 	if r.alive == nil {
 		return
@@ -126,9 +126,9 @@ func (r *OwnRabbitMQ) Restart(ctx context.Context) error {
 	return r.Start(ctx)
 }
 
-// written declares a last quorum queue, and waits until its name lies on the disk. Which data belong to which of these queues RabbitMQ
-// 3.10 notes in names.dets, about a second after it has confirmed the declaration, and all at once; a queue that is not noted when the
-// node crashes is empty after it, confirmed messages and all (seen).
+// written declares a last queue, and waits until its name lies on the disk, behind those of all others. RabbitMQ 3.10 confirms a
+// declaration, and every message after it, up to two seconds before the queue is there after a crash (seen): it may be the last one in
+// the log of metadata, which is written then, or a quorum queue whose data names.dets has not been told of.
 func (r *OwnRabbitMQ) written(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -141,19 +141,33 @@ func (r *OwnRabbitMQ) written(ctx context.Context) error {
 		return err
 	}
 	const node = "txonce@localhost"
+	data := filepath.Join(r.server.Dir, "data", node)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		text, err := os.ReadFile(filepath.Join(r.server.Dir, "data", node, "quorum", node, "names.dets"))
-		if bytes.Contains(text, []byte(last)) {
+		metadata := inFiles(last, filepath.Join(data, "*.LOG"), filepath.Join(data, "rabbit_durable_queue.*"))
+		if metadata && inFiles(last, filepath.Join(data, "quorum", node, "names.dets")) {
 			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return errors.Join(errors.New("it does not note which quorum queues it has"), err, ctx.Err())
+			return errors.Join(errors.New("it does not note which queues it has"), ctx.Err())
 		}
 	}
+}
+
+// inFiles reports whether one of the files that match the patterns contains text.
+func inFiles(text string, patterns ...string) bool {
+	for _, pattern := range patterns {
+		files, _ := filepath.Glob(pattern)
+		for _, file := range files {
+			if content, _ := os.ReadFile(file); bytes.Contains(content, []byte(text)) { // files come and go
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Ctl runs rabbitmqctl on it, which takes a second or two, and returns what it prints.
