@@ -15,7 +15,8 @@
 // one for each doubling of the delay from a second on, made when first needed ([DeclareRetryQueues] makes them beforehand), and they
 // stay until somebody deletes them ([RetryQueues] names them). They are quorum
 // queues that bring messages back at least once, which takes RabbitMQ 3.10: the usual way back may lose a message in a crash. Where they cannot be
-// made, and in the ten seconds after they were, what is to be retried waits in memory. So does, always, what is held up by no fault of its
+// made, and in the ten seconds after they were or a Subscriber has found them, what is to be retried waits in memory: when RabbitMQ crashes it may
+// forget a queue that is a few seconds old, with the messages it has confirmed. So does, always, what is held up by no fault of its
 // own, such as a database that is away: that is a pause, in which no more than Prefetch messages are held.
 //
 // RabbitMQ keeps order for one receiver at a time. SubscriberConfig.Ordered handles the messages of one key in their order, with

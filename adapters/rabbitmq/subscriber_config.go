@@ -67,6 +67,9 @@ type SubscriberConfig struct {
 
 	// Logger gets one line for whatever a person should know. Defaults to slog.Default().
 	Logger *slog.Logger
+
+	// knownOld says that a queue for retries that is found has been there for long, as a test knows.
+	knownOld bool
 }
 
 // Allowance names something that is refused because it can lose messages or effects, for who wants it nevertheless.

@@ -31,8 +31,8 @@ const (
 	confirmWithin   = 30 * time.Second
 	retryPause      = time.Minute // after queues for retries could not be made
 
-	// young is how long a new queue is not used. RabbitMQ 3.10 forgets quorum queues that are younger than about 5 s when it crashes
-	// (seen), with what was confirmed.
+	// young is how long a new queue is not used, nor one that was found, whose age nobody tells: another Subscriber may have made it
+	// a moment ago. RabbitMQ 3.10 forgets quorum queues that are younger than about 5 s when it crashes (seen), with what was confirmed.
 	young = 10 * time.Second
 )
 
@@ -59,6 +59,7 @@ func retryArgs(queue string) amqp.Table {
 
 // DeclareRetryQueues makes the queues in which a Subscriber of queue puts messages off by up to longest, for who deploys them
 // beforehand: the Subscriber's user then needs no permission to make them. It makes those it needs and does not find itself.
+// Those it finds it leaves alone for ten seconds, as if they were new.
 // Needs RabbitMQ 3.10.
 func DeclareRetryQueues(ch Channel, queue string, longest time.Duration) error {
 	for step := minRetryStep; ; step = retryStep(step + 1) {

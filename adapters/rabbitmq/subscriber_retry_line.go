@@ -227,8 +227,11 @@ func (r *retries) declareRetry(conn Connection, name string) (usable time.Time, 
 		_, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
 		return err
 	})
-	if err == nil {
+	if err == nil && r.cfg.knownOld {
 		return time.Now(), nil
+	}
+	if err == nil {
+		return time.Now().Add(young), nil
 	}
 	var missing *amqp.Error
 	if !errors.As(err, &missing) || missing.Code != amqp.NotFound {

@@ -269,7 +269,7 @@ func (b *suiteBroker) Subscriber(p consumer.Processor, grace time.Duration) (con
 	b.mu.Unlock()
 	cfg := b.cfg
 	cfg.Dial, cfg.Processor, cfg.Grace, cfg.Logger = dial, p, grace, testLog(b.t)
-	return rabbitmq.NewSubscriber(cfg)
+	return rabbitmq.NewSubscriber(rabbitmq.KnownOld(cfg))
 }
 
 // testLog is shown when the test fails.

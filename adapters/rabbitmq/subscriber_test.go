@@ -78,6 +78,12 @@ func fake(t *testing.T, cfg rabbitmqtest.Config) *rabbitmqtest.Server {
 
 func subscribe(t *testing.T, s *rabbitmqtest.Server, cfg rabbitmq.SubscriberConfig) *bench {
 	t.Helper()
+	return subscribeAnew(t, s, rabbitmq.KnownOld(cfg))
+}
+
+// subscribeAnew subscribes where the queues for retries may be new.
+func subscribeAnew(t *testing.T, s *rabbitmqtest.Server, cfg rabbitmq.SubscriberConfig) *bench {
+	t.Helper()
 	b := &bench{Server: s, done: make(chan struct{}), log: &lockedLog{}}
 	if cfg.Dial == nil {
 		cfg.Dial = s.Dial
@@ -429,36 +435,43 @@ func TestWithoutRetryQueues(t *testing.T) {
 	})
 }
 
-// TestNewRetryQueueRests: a queue for retries that was only just made could be forgotten in a crash, and is not used yet.
+// TestNewRetryQueueRests: a queue for retries that was only just made could be forgotten in a crash, and is not used yet, whoever has
+// made it.
 func TestNewRetryQueueRests(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := fake(t, rabbitmqtest.Config{})
-		for _, q := range retryQueues(workQueue) {
-			s.DeleteQueue(q)
-		}
-		began := time.Now()
-		var first atomic.Int64
-		s.OnPublish(func(sent rabbitmqtest.Publish) rabbitmqtest.Fate {
-			if strings.Contains(sent.Key, ".retry.") {
-				first.CompareAndSwap(0, int64(time.Since(began)))
-			}
-			return rabbitmqtest.Take
+	for _, maker := range []string{"this Subscriber", "another"} {
+		t.Run(maker, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := fake(t, rabbitmqtest.Config{})
+				if maker == "this Subscriber" {
+					for _, q := range retryQueues(workQueue) {
+						s.DeleteQueue(q)
+					}
+				}
+				began := time.Now()
+				var first atomic.Int64
+				s.OnPublish(func(sent rabbitmqtest.Publish) rabbitmqtest.Fate {
+					if strings.Contains(sent.Key, ".retry.") {
+						first.CompareAndSwap(0, int64(time.Since(began)))
+					}
+					return rabbitmqtest.Take
+				})
+				p := &answers{say: func(_ context.Context, m *consumer.Message) error {
+					if m.Attempt < 20 {
+						return &consumer.RetryError{Err: errors.New("not yet"), After: time.Second}
+					}
+					return nil
+				}}
+				send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m"})
+				subscribeAnew(t, s, rabbitmq.SubscriberConfig{Processor: p})
+				lapse(time.Minute)
+				if len(p.all()) != 20 || first.Load() < int64(10*time.Second) {
+					t.Errorf("%d deliveries, want 20; the queue was used after %v, want 10 s at the least", len(p.all()), time.Duration(first.Load()))
+				}
+				nothingLeft(t, s)
+			})
 		})
-		p := &answers{say: func(_ context.Context, m *consumer.Message) error {
-			if m.Attempt < 20 {
-				return &consumer.RetryError{Err: errors.New("not yet"), After: time.Second}
-			}
-			return nil
-		}}
-		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m"})
-		subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p})
-		lapse(time.Minute)
-		if len(p.all()) != 20 || first.Load() < int64(10*time.Second) {
-			t.Errorf("%d deliveries, want 20; the queue was used after %v, want 10 s at the least", len(p.all()), time.Duration(first.Load()))
-		}
-		nothingLeft(t, s)
-	})
+	}
 }
 
 func TestSubscriberConfig(t *testing.T) {

@@ -79,6 +79,12 @@ var brokerMutations = []mutation{
 	elsewhere("rabbitmq: a copy that no queue takes is no copy", "adapters/rabbitmq/subscriber_retry_line.go", "TestRetryQueueDeleted", edit{
 		`const mandatory, immediate = true, false`, `const mandatory, immediate = false, false`,
 	}),
+	elsewhere("rabbitmq: a queue for retries that was made a moment ago is not used", "adapters/rabbitmq/subscriber_retry_line.go", "TestNewRetryQueueRests/this_Subscriber", edit{
+		"	return time.Now().Add(young), nil\n}", "	return time.Now(), nil\n}",
+	}),
+	elsewhere("rabbitmq: nor one that was found", "adapters/rabbitmq/subscriber_retry_line.go", "TestNewRetryQueueRests/another", edit{
+		`if err == nil && r.cfg.knownOld {`, `if err == nil {`,
+	}),
 	elsewhere("rabbitmq: a limit that drops messages is refused", "adapters/rabbitmq/subscriber_config.go", "TestSubscriberConfig", edit{
 		`c.checkLimit(""); err != nil`, `c.checkLimit(""); false`,
 	}),
