@@ -1,6 +1,7 @@
 package rabbitmqtest_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -361,17 +362,33 @@ func cancelKeeps(w *world) {
 	w.want("left", bodies(w.drain(q, 2)), []string{"2", "3"})
 }
 
+// queueExpires gives the queue longer where the machine stood still until it was gone before anybody used it.
 func queueExpires(w *world) {
+	for life := 1500 * time.Millisecond; !expiresUnused(w, life) && life < patience; {
+		life *= 2
+	}
+}
+
+func expiresUnused(w *world, life time.Duration) (used bool) {
 	name, ch := w.name("queue"), w.channel()
-	_, err := ch.QueueDeclare(name, true, false, false, false, amqp.Table{"x-expires": 1500})
+	_, err := ch.QueueDeclare(name, true, false, false, false, amqp.Table{"x-expires": life.Milliseconds()})
 	w.must(err)
-	ds := w.consume(ch, name, 1)
-	pause(w.Context(), 2*time.Second)
+	w.must(ch.Qos(1, 0, false))
+	ds, err := ch.ConsumeWithContext(w.Context(), name, "", false, false, false, false, nil)
+	if gone := new(amqp.Error); errors.As(err, &gone) && gone.Code == amqp.NotFound {
+		return false
+	}
+	w.must(err)
+	pause(w.Context(), life+500*time.Millisecond)
 	silent(w, ds) // it is in use
 	w.must(ch.Close())
-	pause(w.Context(), 3*time.Second)
-	_, err = w.channel().QueueDeclarePassive(name, false, false, false, false, nil)
+	look := w.channel()
+	for end := time.Now().Add(patience); err == nil && time.Now().Before(end); {
+		pause(w.Context(), 2*life) // looking is a use of it
+		_, err = look.QueueDeclarePassive(name, false, false, false, false, nil)
+	}
 	w.refused("unused for long", amqp.NotFound, err)
+	return true
 }
 
 func shortLived(w *world) {
