@@ -243,8 +243,7 @@ func TestMySQLRegisterTellsWhatAPersonMustChange(t *testing.T) {
 // With a driver that tells no numbers a busy database would look like a bad message, and be parked.
 func TestMySQLRefusesADriverWithoutNumbers(t *testing.T) {
 	d := openMySQL(t)
-	sql.Register("opaque mysql", opaque{d.db.Driver()})
-	s := newNode(t, openDB(t, "opaque mysql", d.dsn), sqlstore.Config{Dialect: sqlstore.MySQL})
+	s := newNode(t, openDB(t, opaqueDriver(d.db.Driver()), d.dsn), sqlstore.Config{Dialect: sqlstore.MySQL})
 	if err := s.Register(t.Context(), "billing", 0); err == nil || !strings.Contains(err.Error(), "sqlstore_test.opaque") || s.Retryable(err) {
 		t.Errorf("Register = %v, want an error that names the driver", err)
 	}

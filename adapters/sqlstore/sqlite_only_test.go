@@ -56,6 +56,33 @@ func TestSQLiteRegisterRefusesSettings(t *testing.T) {
 	}
 }
 
+// A file that is locked says nothing of the driver.
+func TestSQLiteRegisterOfALockedFile(t *testing.T) {
+	d := openSQLite(t)
+	exec(t, d.db, `PRAGMA journal_mode = delete`) // where readers wait too
+	d.db.Close()
+	d.own.Close()
+	file, _, _ := strings.Cut(d.dsn, "?")
+	locker, err := openDB(t, "sqlite", file).Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close()
+	if _, err := locker.ExecContext(t.Context(), `BEGIN EXCLUSIVE`); err != nil {
+		t.Fatal(err)
+	}
+	s := newNode(t, openDB(t, "sqlite", file), sqlstore.Config{Dialect: sqlstore.SQLite, InFlightWait: 10 * time.Millisecond})
+	if err := s.Register(t.Context(), "billing", 0); !s.Retryable(err) || !strings.Contains(err.Error(), "locked") {
+		t.Errorf("Register beside a lock = %v, want an error to try again", err)
+	}
+	if _, err := locker.ExecContext(t.Context(), `ROLLBACK`); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Register(t.Context(), "billing", 0); err != nil {
+		t.Errorf("Register after it = %v", err)
+	}
+}
+
 func TestSQLiteReadOnlyFile(t *testing.T) {
 	d := openSQLite(t)
 	s := d.open(t, d.dsn+"&_pragma=query_only(1)", deduptest.Options{})
@@ -270,11 +297,17 @@ func (c opaqueConn) Prepare(query string) (driver.Stmt, error) {
 	return stmt, err
 }
 
+// opaqueDriver registers one that tells no codes, and returns its name: another one each time, for what is registered stays.
+func opaqueDriver(d driver.Driver) (name string) {
+	name = fmt.Sprintf("opaque %T %d", d, len(sql.Drivers()))
+	sql.Register(name, opaque{d})
+	return name
+}
+
 // With a driver that tells no codes a busy database would look like a bad message, and be parked.
 func TestSQLiteRefusesADriverWithoutCodes(t *testing.T) {
 	d := openSQLite(t)
-	sql.Register("opaque", opaque{d.db.Driver()})
-	s := newNode(t, openDB(t, "opaque", d.dsn), sqlstore.Config{Dialect: sqlstore.SQLite})
+	s := newNode(t, openDB(t, opaqueDriver(d.db.Driver()), d.dsn), sqlstore.Config{Dialect: sqlstore.SQLite})
 	if err := s.Register(t.Context(), "billing", 0); err == nil || !strings.Contains(err.Error(), "sqlstore_test.opaque") {
 		t.Errorf("Register = %v, want an error that names the driver", err)
 	}

@@ -70,11 +70,14 @@ func (k *keeper) run(ctx context.Context) error {
 	}
 }
 
-func (k *keeper) start() (err error) {
+func (k *keeper) start() error {
 	k.born++
 	s := k.settings
 	s.Name = fmt.Sprintf("%s.%d", k.name, k.born) // so that the database tells whose lease it is: this one's or its predecessor's
-	k.relay, err = spawn(s, k.verbose)
+	relay, err := spawn(s, k.verbose)
+	if err == nil {
+		k.relay = relay // otherwise the dead one is what there is to stop
+	}
 	return err
 }
 
