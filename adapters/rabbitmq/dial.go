@@ -60,7 +60,7 @@ func dial(ctx context.Context, url string, cfg amqp.Config) (Connection, error) 
 		return socket, nil
 	}
 	conn, err := amqp.DialConfig(url, cfg)
-	if !stop() && err == nil { // its deadline has passed
+	if !stop() { // its deadline has passed: whatever amqp091-go makes of that
 		err = ctx.Err()
 	}
 	if err != nil {

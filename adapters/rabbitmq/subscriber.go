@@ -36,7 +36,7 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 // Before the first message it checks what would go wrong later, and returns an error that names it: a server that cannot be
 // reached, a queue that is missing or other than Spec, a missing permission, a Processor that cannot start. Later it returns an error
 // when going on makes no sense: when the Processor gave up on a message and kept it nowhere (it stays in the queue), when the
-// queue was deleted, when the server refuses this user. Everything else, such as a server that is away, it waits out.
+// queue was deleted, when the server refuses this user or has hung up on it for half a minute. Everything else, such as a server that is away, it waits out.
 //
 // Run may be called again when it has returned, not before.
 func (s *Subscriber) Run(ctx context.Context) error {
@@ -80,6 +80,7 @@ type run struct {
 // sessions goes from connection to connection. The first one has to succeed.
 func (r *run) sessions(ctx context.Context) error {
 	failures := 0
+	var hungUp time.Time // since when the server does nothing else
 	for first := true; r.lanes.Context().Err() == nil; first = false {
 		se, err := r.open()
 		if err == nil {
@@ -92,7 +93,16 @@ func (r *run) sessions(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
+		switch {
+		case !hangsUp(err):
+			hungUp = time.Time{}
+		case hungUp.IsZero():
+			hungUp = time.Now()
+		}
 		fix := r.hopeless(err)
+		if hangsUp(err) && !first && time.Since(hungUp) < refusesWithin {
+			fix = nil
+		}
 		if fix != nil || first && se == nil {
 			if fix == nil {
 				fix = err

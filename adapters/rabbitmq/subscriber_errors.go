@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -12,6 +13,16 @@ import (
 type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
+
+// refusesWithin is how long a server that was there before may hang up before that is taken for a refusal: a server that goes away, or
+// comes back, does it for a moment.
+const refusesWithin = 30 * time.Second
+
+// hangsUp reports whether the server has ended the connection before it was open, without a word. RabbitMQ does that when it does not
+// accept the password, so amqp091-go names no other reason.
+func hangsUp(err error) bool {
+	return errors.Is(err, amqp.ErrCredentials) || errors.Is(err, amqp.ErrVhost)
+}
 
 // hopeless adds to err what to do about it; nil if trying again may cure it.
 func (s *Subscriber) hopeless(err error) error {
