@@ -1,6 +1,7 @@
 package sqlstore_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -18,9 +19,10 @@ type node struct {
 	db *sql.DB
 }
 
+// newNode returns a node that waits for a busy machine, unless cfg says for how long: also BEGIN has no longer than InFlightWait.
 func newNode(t testing.TB, db *sql.DB, cfg sqlstore.Config) *node {
 	t.Helper()
-	cfg.DB = db
+	cfg.DB, cfg.InFlightWait = db, cmp.Or(cfg.InFlightWait, 2*time.Minute)
 	s, err := sqlstore.New(cfg)
 	if err != nil {
 		t.Fatal(err)

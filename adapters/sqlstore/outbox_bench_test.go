@@ -125,14 +125,10 @@ func BenchmarkOutboxLease(b *testing.B) {
 						b.Fatalf("%d messages", len(msgs))
 					}
 					b.StopTimer()
-					if err := s.Settle(b.Context(), outcomes(outbox.Returned, msgs...)); err != nil {
-						b.Fatal(err)
-					}
+					settle(b, s, outcomes(outbox.Returned, msgs...))
 					b.StartTimer()
 				}
-				if err := s.Settle(b.Context(), outcomes(outbox.Sent, lease(b, s)...)); err != nil {
-					b.Fatal(err)
-				}
+				settle(b, s, outcomes(outbox.Sent, lease(b, s)...))
 				if err := s.Close(b.Context()); err != nil {
 					b.Fatal(err)
 				}

@@ -31,9 +31,9 @@ func outboxes(t *testing.T, test func(t *testing.T, n *node)) {
 	})
 }
 
-func woken(s outbox.Session, within time.Duration) bool {
+func woken(s session, within time.Duration) bool {
 	select {
-	case <-s.(outbox.Waker).Wake():
+	case <-s.Session.(outbox.Waker).Wake():
 		return true
 	case <-time.After(within):
 		return false
@@ -44,7 +44,7 @@ func TestOutboxWakesRelaysOfTheStore(t *testing.T) {
 	outboxes(t, func(t *testing.T, n *node) {
 		one, two := open(t, n, time.Minute), open(t, n, time.Minute)
 		enqueue(t, n, messages("a", 1, 1)...)
-		for _, s := range []outbox.Session{one, two} {
+		for _, s := range []session{one, two} {
 			if !woken(s, time.Minute) {
 				t.Fatal("not woken by a commit of InTx")
 			}
@@ -100,10 +100,10 @@ func TestOutboxLeaseEndsByTheDatabasesClock(t *testing.T) {
 			age = `UPDATE txonce_relays SET until = until - 3600000000 - 1000`
 		}
 		exec(t, n.db, age)
-		if _, err := s.Lease(t.Context(), outbox.Want{Limit: 1}); !errors.Is(err, outbox.ErrLeaseLost) {
+		if _, err := s.tryLease(t.Context(), outbox.Want{Limit: 1}); !errors.Is(err, outbox.ErrLeaseLost) {
 			t.Errorf("Lease after the end: %v", err)
 		}
-		if _, err := s.Renew(t.Context()); !errors.Is(err, outbox.ErrLeaseLost) {
+		if _, err := s.tryRenew(t.Context()); !errors.Is(err, outbox.ErrLeaseLost) {
 			t.Errorf("Renew after the end: %v", err)
 		}
 		other := open(t, n, time.Hour)
@@ -114,7 +114,7 @@ func TestOutboxLeaseEndsByTheDatabasesClock(t *testing.T) {
 			t.Errorf("%d leased by the successor", len(again))
 		}
 		for _, v := range []outbox.Verdict{outbox.Returned, outbox.Sent} {
-			if err := s.Settle(t.Context(), outcomes(v, msgs...)); !errors.Is(err, outbox.ErrLeaseLost) {
+			if err := s.trySettle(t.Context(), outcomes(v, msgs...)); !errors.Is(err, outbox.ErrLeaseLost) {
 				t.Errorf("a late Settle: %v", err)
 			}
 		}
@@ -276,10 +276,8 @@ func wholeLife(t *testing.T, n *node) {
 	all = append(all, outcomes(outbox.Returned, msgs[1])...)
 	all = append(all, outcomes(outbox.Deferred, msgs[2])...)
 	all = append(all, outcomes(outbox.Sent, msgs[3])...)
-	if err := s.Settle(t.Context(), all); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.(outbox.Tidier).Tidy(t.Context()); err != nil {
+	settle(t, s, all)
+	if err := s.tryTidy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	parked, err := n.Parked(t.Context(), outbox.ParkedFilter{Key: odd.Key})
@@ -292,9 +290,7 @@ func wholeLife(t *testing.T, n *node) {
 	if st, err := n.Stats(t.Context()); err != nil || st.Pending != 3 || st.Delayed != 1 || st.Parked != 0 || st.Waiting != 0 {
 		t.Errorf("%+v, %v", st, err)
 	}
-	if err := s.Settle(t.Context(), outcomes(outbox.Sent, lease(t, s)...)); err != nil {
-		t.Fatal(err)
-	}
+	settle(t, s, outcomes(outbox.Sent, lease(t, s)...))
 }
 
 // The lock of a key is that of adapters/pgxstore, where function serial makes its number, so that handlers on both exclude
@@ -326,9 +322,7 @@ func TestOutboxFollowerIsNotLeasedBeforeTidy(t *testing.T) {
 		s := open(t, n, time.Minute)
 		renew(t, s)
 		enqueue(t, n, messages("m", 1, 1)...)
-		if err := s.Settle(t.Context(), outcomes(outbox.Parked, lease(t, s)...)); err != nil {
-			t.Fatal(err)
-		}
+		settle(t, s, outcomes(outbox.Parked, lease(t, s)...))
 		follower := messages("follower", 1, 1)
 		enqueue(t, n, follower...)
 		if msgs := lease(t, s); len(msgs) != 0 {

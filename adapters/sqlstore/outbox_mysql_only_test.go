@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/internal/testdb"
@@ -46,7 +48,7 @@ func TestOutboxMySQLLargeMessages(t *testing.T) {
 	renew(t, s)
 	var got []outbox.Leased
 	for len(got) < len(msgs) {
-		some, err := s.Lease(t.Context(), outbox.Want{Limit: 100, Bytes: 64 << 10})
+		some, err := s.tryLease(t.Context(), outbox.Want{Limit: 100, Bytes: 64 << 10})
 		if err != nil || len(some) == 0 {
 			t.Fatalf("%d of %d: %v", len(got), len(msgs), err)
 		}
@@ -57,9 +59,7 @@ func TestOutboxMySQLLargeMessages(t *testing.T) {
 		if weight > 64<<10 && len(some) > 1 {
 			t.Errorf("%d messages of %d bytes at once", len(some), weight)
 		}
-		if err := s.Settle(t.Context(), outcomes(outbox.Sent, some...)); err != nil {
-			t.Fatal(err)
-		}
+		settle(t, s, outcomes(outbox.Sent, some...))
 		got = append(got, some...)
 	}
 	for i, m := range got {
@@ -91,9 +91,7 @@ func TestOutboxMySQLFewAndMany(t *testing.T) {
 					}
 					seen[m.ID], last[m.Key] = true, m.Seq
 				}
-				if err := s.Settle(t.Context(), outcomes(outbox.Sent, msgs...)); err != nil {
-					t.Fatal(err)
-				}
+				settle(t, s, outcomes(outbox.Sent, msgs...))
 			}
 		})
 	}
@@ -104,7 +102,7 @@ func TestOutboxMySQLFewAndMany(t *testing.T) {
 		s := open(t, q, time.Minute)
 		renew(t, s)
 		for _, limit := range []int{128, 1000} {
-			msgs, err := s.Lease(t.Context(), outbox.Want{Limit: limit})
+			msgs, err := s.tryLease(t.Context(), outbox.Want{Limit: limit})
 			if err != nil || len(msgs) != limit {
 				t.Fatalf("%d messages of %d, %v", len(msgs), limit, err)
 			}
@@ -115,9 +113,7 @@ func TestOutboxMySQLFewAndMany(t *testing.T) {
 			if len(shards) < 40 { // of about 50 that the keys are spread over
 				t.Errorf("%d messages of %d shards", limit, len(shards))
 			}
-			if err := s.Settle(t.Context(), outcomes(outbox.Returned, msgs...)); err != nil {
-				t.Fatal(err)
-			}
+			settle(t, s, outcomes(outbox.Returned, msgs...))
 		}
 	})
 }
@@ -171,6 +167,14 @@ func TestOutboxMySQLSerialize(t *testing.T) {
 	}
 }
 
+// anyDeadlock makes a deadlock an error that again does not repeat: the Store is to spare its callers that one.
+func anyDeadlock(err error) error {
+	if e, known := errors.AsType[*mysql.MySQLError](err); known && e.Number == 1213 {
+		return errors.New(err.Error()) // as text, which nothing tells for passing
+	}
+	return err
+}
+
 // Writers, relays that take shards from each other, a person who unparks, and the clean-up: nobody sees a deadlock, and
 // nothing is lost.
 func TestOutboxMySQLCollisions(t *testing.T) {
@@ -208,10 +212,14 @@ func TestOutboxMySQLCollisions(t *testing.T) {
 			}
 			defer s.Close(ctx)
 			for turn := 0; !done() && ctx.Err() == nil; turn++ {
-				if _, err := s.Renew(ctx); err != nil {
+				var msgs []outbox.Leased
+				if err := again(n, func() error { _, err := s.Renew(ctx); return anyDeadlock(err) }); err != nil {
 					t.Error(err)
 				}
-				msgs, err := s.Lease(ctx, outbox.Want{Limit: 50})
+				err := again(n, func() (err error) {
+					msgs, err = s.Lease(ctx, outbox.Want{Limit: 50})
+					return anyDeadlock(err)
+				})
 				if err != nil {
 					t.Error(err)
 				}
@@ -225,7 +233,7 @@ func TestOutboxMySQLCollisions(t *testing.T) {
 					}
 					out = append(out, outbox.Outcome{Leased: m, Verdict: v})
 				}
-				if err := s.Settle(ctx, out); err != nil {
+				if err := again(n, func() error { return anyDeadlock(s.Settle(ctx, out)) }); err != nil {
 					t.Error(err)
 					continue
 				}
@@ -236,7 +244,7 @@ func TestOutboxMySQLCollisions(t *testing.T) {
 					}
 				}
 				mu.Unlock()
-				if err := s.(outbox.Tidier).Tidy(ctx); err != nil {
+				if err := again(n, func() error { return anyDeadlock(s.(outbox.Tidier).Tidy(ctx)) }); err != nil {
 					t.Error(err)
 				}
 			}
@@ -244,14 +252,17 @@ func TestOutboxMySQLCollisions(t *testing.T) {
 	}
 	wait.Go(func() {
 		for !done() && ctx.Err() == nil {
-			parked, err := n.Parked(ctx, outbox.ParkedFilter{})
-			var seqs []int64
-			for _, m := range parked {
-				seqs = append(seqs, m.Seq)
-			}
-			if err == nil {
-				_, err = n.Unpark(ctx, seqs...)
-			}
+			err := again(n, func() error {
+				parked, err := n.Parked(ctx, outbox.ParkedFilter{})
+				var seqs []int64
+				for _, m := range parked {
+					seqs = append(seqs, m.Seq)
+				}
+				if err == nil {
+					_, err = n.Unpark(ctx, seqs...)
+				}
+				return anyDeadlock(err)
+			})
 			if err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}

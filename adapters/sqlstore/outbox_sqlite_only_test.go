@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -40,41 +39,6 @@ func messages(prefix string, n, keys int) (msgs []outbox.Message) {
 		msgs = append(msgs, outbox.Message{ID: fmt.Sprintf("%s-%d", prefix, i), Topic: "t", Key: fmt.Sprint(i % keys), Payload: []byte("x")})
 	}
 	return msgs
-}
-
-func open(t testing.TB, q outbox.Queue, ttl time.Duration) outbox.Session {
-	t.Helper()
-	s, err := q.Open(t.Context(), outbox.SessionOptions{Name: t.Name(), TTL: ttl})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close(context.WithoutCancel(t.Context())) })
-	return s
-}
-
-func renew(t testing.TB, s outbox.Session) outbox.Hold {
-	t.Helper()
-	hold, err := s.Renew(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hold
-}
-
-func lease(t testing.TB, s outbox.Session) []outbox.Leased {
-	t.Helper()
-	msgs, err := s.Lease(t.Context(), outbox.Want{Limit: 10_000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return msgs
-}
-
-func outcomes(v outbox.Verdict, msgs ...outbox.Leased) (list []outbox.Outcome) {
-	for _, m := range msgs {
-		list = append(list, outbox.Outcome{Leased: m, Verdict: v, Cause: errors.New("refused")})
-	}
-	return list
 }
 
 // relayTo runs a relay until the test ends.
@@ -179,9 +143,7 @@ func TestOutboxSQLiteTwoStoresShare(t *testing.T) {
 	if hold := renew(t, one); hold.Shards != 64 || hold.Relays != 2 {
 		t.Errorf("with everything leased: %+v", hold)
 	}
-	if err := one.Settle(t.Context(), outcomes(outbox.Returned, all...)); err != nil {
-		t.Fatal(err)
-	}
+	settle(t, one, outcomes(outbox.Returned, all...))
 	if got := len(lease(t, one)); got == 0 || got == 300 {
 		t.Errorf("%d leased, though half of the shards is to be given back and the other half not", got)
 	}

@@ -288,7 +288,7 @@ func TestPostgresPlansForALargeTable(t *testing.T) {
 // A sweep that waits in vain for its row says nothing about a key.
 func TestPostgresPurgeBehindALock(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
-	s := d.open(t, d.dsn, deduptest.Options{})
+	s := d.open(t, d.dsn, deduptest.Options{Wait: time.Second})
 	err := inTx(t.Context(), d.db, nil, func(tx *sql.Tx) error {
 		if _, err := tx.Exec(`SELECT FROM txonce_sweep FOR UPDATE`); err != nil {
 			return err

@@ -30,25 +30,37 @@ var stressWindows = []time.Duration{dedup.MinWindow, 2 * time.Hour, 26 * time.Ho
 func horizonStress[TTx any](t *testing.T, e *env[TTx]) {
 	var tally stressTally
 	for n := range stressDatabases {
-		if n > 0 {
-			e = e.fresh(t)
-		}
-		nodes := make([]dedup.Store[TTx], stressClaimers)
-		for i := range nodes {
-			nodes[i] = e.node(t)
-			e.must(t, nodes[i], recordAt(fmt.Sprint("warm ", i), time.Now(), dedup.MinWindow), dedup.First)
-		}
-		for round := range stressRounds {
-			e.stressRound(t, nodes, round, &tally)
-			if doubles := tally.doubles.Load(); doubles > 0 {
-				t.Fatalf("database %d, round %d: %d keys that were claimed before, and then forgotten, were new again", n, round, doubles)
+		t.Run(fmt.Sprint("database ", n), func(t *testing.T) { // with which its nodes are closed
+			e := e
+			if n > 0 {
+				e = e.fresh(t)
 			}
+			e.stress(t, &tally)
+		})
+		if t.Failed() {
+			return
 		}
 	}
 	t.Logf("claims while the sweep ran: %d duplicate, %d unprovable, %d to be retried",
 		tally.duplicates.Load(), tally.unprovables.Load(), tally.retried.Load())
 	if tally.duplicates.Load() == 0 || tally.unprovables.Load() == 0 {
 		t.Error("no claim met a sweep: this case tried nothing")
+	}
+}
+
+// stress runs all rounds on one database.
+func (e *env[TTx]) stress(t *testing.T, tally *stressTally) {
+	t.Helper()
+	nodes := make([]dedup.Store[TTx], stressClaimers)
+	for i := range nodes {
+		nodes[i] = e.node(t)
+		e.must(t, nodes[i], recordAt(fmt.Sprint("warm ", i), time.Now(), dedup.MinWindow), dedup.First)
+	}
+	for round := range stressRounds {
+		e.stressRound(t, nodes, round, tally)
+		if doubles := tally.doubles.Load(); doubles > 0 {
+			t.Fatalf("round %d: %d keys that were claimed before, and then forgotten, were new again", round, doubles)
+		}
 	}
 }
 

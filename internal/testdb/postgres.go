@@ -1,6 +1,7 @@
 package testdb
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -49,7 +50,8 @@ func Schema(t testing.TB, dsn string) string {
 	return withSearchPath(dsn, name)
 }
 
-// execute runs statements on a connection of their own.
+// execute runs statements on a connection of their own, as one transaction. A DROP may be the victim of a deadlock with what the server
+// does by itself, such as autovacuum, or with what a test has left running: then it has done nothing.
 func execute(t testing.TB, dsn, sql string) error {
 	ctx, cancel := cleanUpContext(t)
 	defer cancel()
@@ -58,10 +60,16 @@ func execute(t testing.TB, dsn, sql string) error {
 		return err
 	}
 	defer conn.Close(ctx)
-	if _, err := conn.PgConn().Exec(ctx, sql).ReadAll(); err != nil {
-		return fmt.Errorf("%s: %w", sql, err)
+	for {
+		_, err := conn.PgConn().Exec(ctx, sql).ReadAll()
+		var pg *pgconn.PgError
+		switch {
+		case err == nil:
+			return nil
+		case !errors.As(err, &pg) || pg.Code != "40P01":
+			return fmt.Errorf("%s: %w", sql, err)
+		}
 	}
-	return nil
 }
 
 // withSearchPath adds the setting to a DSN of either form, URL or keywords.

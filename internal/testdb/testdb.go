@@ -26,7 +26,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+	"syscall"
 	"testing"
 	"time"
 	"unicode"
@@ -126,24 +126,42 @@ func randomName(t testing.TB) string {
 	return test[:min(len(test), 40)] + "_" + hex.EncodeToString(random[:])
 }
 
-var portsGiven sync.Map
-
-// freePort returns a port on which nothing listens, and each only once. It is not one of those that the system gives to whoever
-// connects somewhere, which could take it before the test's server is up, or while that is down.
+// freePort returns a port on which nothing listens, and which no other test of this user is given before this one ends. It is not one
+// of those that the system gives to whoever connects somewhere, which could take it before the test's server is up, or while that is down.
 func freePort(t testing.TB) int {
 	t.Helper()
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("txonce-ports-%d", os.Getuid()))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for range 1000 {
 		port := 23_000 + mathrand.IntN(9_000)
-		if _, given := portsGiven.LoadOrStore(port, true); given {
+		release := takePort(dir, port)
+		if release == nil {
 			continue
 		}
 		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			l.Close()
+			t.Cleanup(release)
 			return port
 		}
+		release()
 	}
 	t.Fatal("there is no free port")
 	return 0
+}
+
+// takePort locks a port's file, which says that it is given. The lock goes with the process, however that ends. nil: somebody else has it.
+func takePort(dir string, port int) (release func()) {
+	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprint(port)), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		return nil
+	}
+	return func() { f.Close() }
 }
 
 // cleanUpContext is bounded, and lives on when the test's own context has ended, as it has in a cleanup.

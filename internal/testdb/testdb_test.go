@@ -167,12 +167,17 @@ func write(t *testing.T, path, text string) {
 func TestPgBouncer(t *testing.T) {
 	pooled, direct := testdb.PgBouncer(t)
 	const clients = 60 // the pool has 20
-	servers := make([]int, clients)
+	conns, servers := make([]*pgx.Conn, clients), make([]int, clients)
+	for i := range conns { // all before any asks: a process that nobody needs for 5 s is ended, and another one takes its place later
+		conns[i] = connect(t, pooled)
+	}
 	var wg sync.WaitGroup
-	for i := range clients {
-		conn := connect(t, pooled)
+	for i, conn := range conns {
 		wg.Go(func() {
-			_ = conn.QueryRow(t.Context(), "SELECT pg_backend_pid() FROM pg_sleep(.02)", pgx.QueryExecModeExec).Scan(&servers[i])
+			err := conn.QueryRow(t.Context(), "SELECT pg_backend_pid() FROM pg_sleep(.02)", pgx.QueryExecModeExec).Scan(&servers[i])
+			if err != nil {
+				t.Error(err)
+			}
 		})
 	}
 	wg.Wait()

@@ -27,7 +27,7 @@ func renewKeeps[TTx any](e *env[TTx]) {
 		b := e.open("waits", 2*limit)
 		last := time.Now()
 		if !a.begin(ttl) {
-			_ = b.Close(e.ctx)
+			_ = b.tryClose()
 			continue
 		}
 		leased, err := a.tryLease(outbox.Want{Limit: many})
@@ -54,7 +54,7 @@ func renewKeeps[TTx any](e *env[TTx]) {
 		}
 		err = a.trySettle(outcomes(outbox.Returned, leased...)...)
 		kept := time.Since(last) < ttl
-		_, _ = a.Close(e.ctx), b.Close(e.ctx)
+		_, _ = a.tryClose(), b.tryClose()
 		if err == nil && len(leased) == 3 {
 			return
 		}
@@ -87,7 +87,7 @@ func (e *env[TTx]) lapsed(n int) (s *holder, leased []outbox.Leased) {
 		if len(leased) == n {
 			return s, leased
 		}
-		_ = s.Close(e.ctx) // too slow
+		_ = s.tryClose() // too slow
 	}
 	e.Fatalf("could not lease %d messages within a TTL of %v", n, e.ttl)
 	return nil, nil
@@ -103,7 +103,7 @@ func (s *holder) begin(ttl time.Duration) bool {
 		s.Fatalf("Renew: %v", err)
 	}
 	if err != nil {
-		_ = s.Close(s.ctx)
+		_ = s.tryClose()
 	}
 	return err == nil
 }
@@ -121,9 +121,7 @@ func handedOver[TTx any](e *env[TTx]) {
 	a := e.open("early", 2*limit)
 	a.renew()
 	msgs := onePerShard("", a.hold.Of)
-	if err := a.Close(e.ctx); err != nil {
-		e.Fatalf("Close: %v", err)
-	}
+	a.close()
 	e.enqueue(msgs...)
 	_, before := e.lapsed(len(msgs))
 	tokens := map[int]int64{}
@@ -145,17 +143,17 @@ func renewTooLate[TTx any](e *env[TTx]) {
 	e.enqueue(message("1", "k"))
 	a, _ := e.lapsed(1)
 	for range 2 {
-		if hold, err := a.Renew(e.ctx); !errors.Is(err, outbox.ErrLeaseLost) {
-			e.Fatalf("nobody took anything; Renew after the end of the hold: %+v, error %v, want ErrLeaseLost", hold, err)
+		if err := a.tryRenew(); !errors.Is(err, outbox.ErrLeaseLost) {
+			e.Fatalf("nobody took anything; Renew after the end of the hold: %+v, error %v, want ErrLeaseLost", a.hold, err)
 		}
 	}
-	if err := a.Close(e.ctx); err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
+	if err := a.tryClose(); err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
 		e.Fatalf("Close: %v", err)
 	}
 	a, _ = e.lapsed(1)
 	b := e.session()
-	if hold, err := a.Renew(e.ctx); !errors.Is(err, outbox.ErrLeaseLost) {
-		e.Fatalf("another session took over; Renew: %+v, error %v, want ErrLeaseLost", hold, err)
+	if err := a.tryRenew(); !errors.Is(err, outbox.ErrLeaseLost) {
+		e.Fatalf("another session took over; Renew: %+v, error %v, want ErrLeaseLost", a.hold, err)
 	}
 	b.drain(1)
 }
@@ -174,20 +172,19 @@ func renewRace[TTx any](e *env[TTx]) {
 		e.enqueue(all...)
 		b := e.open("takes", 2*limit)
 		until(e, start.Add(ttl*time.Duration(85+3*round)/100))
-		var mine outbox.Hold
 		var err error
 		again, renewed := time.Now(), make(chan struct{})
 		go func() {
 			defer close(renewed)
-			mine, err = a.Renew(e.ctx)
+			err = a.tryRenew()
 		}()
 		b.renew()
 		<-renewed
 		switch {
 		case err != nil && !errors.Is(err, outbox.ErrLeaseLost):
 			e.Fatalf("Renew: %v", err)
-		case err == nil && mine.Shards+b.hold.Shards > mine.Of && time.Since(again) < ttl:
-			e.Fatalf("both sessions were renewed, and hold %d and %d of %d shards", mine.Shards, b.hold.Shards, mine.Of)
+		case err == nil && a.hold.Shards+b.hold.Shards > a.hold.Of && time.Since(again) < ttl:
+			e.Fatalf("both sessions were renewed, and hold %d and %d of %d shards", a.hold.Shards, b.hold.Shards, a.hold.Of)
 		}
 		shards := map[int]bool{}
 		if err == nil {
@@ -201,12 +198,12 @@ func renewRace[TTx any](e *env[TTx]) {
 		}
 		for _, l := range b.lease(outbox.Want{Limit: many}) {
 			if shards[l.Shard] {
-				if _, err := a.Renew(e.ctx); err == nil {
+				if err := a.tryRenew(); err == nil {
 					e.Fatalf("shard %d is leased by two sessions that are alive", l.Shard)
 				}
 			}
 		}
-		_, _ = a.Close(e.ctx), b.Close(e.ctx)
+		_, _ = a.tryClose(), b.tryClose()
 		e.drainRest()
 	}
 }

@@ -110,13 +110,21 @@ func oneStale[TTx any](e *env[TTx]) {
 	if st := e.stats(); st.Pending != int64(n) || st.Parked+st.Waiting+st.HeldKeys != 0 {
 		e.Fatalf("%d of %d are pending, %d parked, %d waiting, %d keys held, after calls with one stale token each", st.Pending, n, st.Parked, st.Waiting, st.HeldKeys)
 	}
-	if err := s.Close(e.ctx); err != nil {
-		e.Fatalf("Close: %v", err)
-	}
+	s.close()
 	for _, l := range e.session().await(idsOf(msgs)...) {
 		if l.Attempts != 0 {
 			e.Errorf("%q has %d attempts by a call with a stale token", l.ID, l.Attempts)
 		}
+	}
+}
+
+// tryClose is one call of Close.
+func (s *holder) tryClose() error { return s.again(func() error { return s.Close(s.ctx) }) }
+
+func (s *holder) close() {
+	s.Helper()
+	if err := s.tryClose(); err != nil {
+		s.Fatalf("Close: %v", err)
 	}
 }
 
@@ -131,9 +139,7 @@ func foreignSettle[TTx any](e *env[TTx]) {
 		}
 	}
 	a.returned(leased...)
-	if err := b.Close(e.ctx); err != nil {
-		e.Fatalf("Close: %v", err)
-	}
+	b.close()
 	a.await("k-1", "k-2")
 }
 
@@ -141,15 +147,13 @@ func closedSettle[TTx any](e *env[TTx]) {
 	e.enqueue(series("k", 2)...)
 	a := e.session()
 	leased := a.await("k-1", "k-2")
-	if err := a.Close(e.ctx); err != nil {
-		e.Fatalf("Close: %v", err)
-	}
+	a.close()
 	for _, v := range []outbox.Verdict{outbox.Sent, outbox.Deferred, outbox.Parked} {
 		if err := a.trySettle(outcomes(v, leased...)...); !errors.Is(err, outbox.ErrLeaseLost) {
 			e.Fatalf("Settle after Close: error %v, want ErrLeaseLost", err)
 		}
 	}
-	if _, err := a.Renew(e.ctx); !errors.Is(err, outbox.ErrLeaseLost) {
+	if err := a.tryRenew(); !errors.Is(err, outbox.ErrLeaseLost) {
 		e.Fatalf("Renew after Close: error %v, want ErrLeaseLost", err)
 	}
 	e.session().drain(2)
@@ -185,9 +189,7 @@ func settleRace[TTx any](e *env[TTx]) {
 		case err != nil && len(slices.Compact(found)) != len(msgs):
 			e.Fatalf("a late Settle was refused, and only %d of %d messages are left", len(found), len(msgs))
 		}
-		if err := b.Close(e.ctx); err != nil {
-			e.Fatalf("Close: %v", err)
-		}
+		b.close()
 		e.drainRest()
 	}
 }
@@ -206,7 +208,5 @@ func (e *env[TTx]) drainRest() {
 			e.Fatalf("what was confirmed is leased again and again: %s", few(ids(leased)))
 		}
 	}
-	if err := s.Close(e.ctx); err != nil {
-		e.Fatalf("Close: %v", err)
-	}
+	s.close()
 }

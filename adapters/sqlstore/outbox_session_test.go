@@ -1,0 +1,83 @@
+package sqlstore_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// session is one of a node's. The helpers repeat what a busy machine cuts short: MariaDB ends a relay's transaction that stands idle
+// for 5 s.
+type session struct {
+	outbox.Session
+	n *node
+}
+
+func open(t testing.TB, n *node, ttl time.Duration) session {
+	t.Helper()
+	s, err := n.Open(t.Context(), outbox.SessionOptions{Name: t.Name(), TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close(context.WithoutCancel(t.Context())) })
+	return session{s, n}
+}
+
+func (s session) tryRenew(ctx context.Context) (hold outbox.Hold, err error) {
+	err = again(s.n, func() (err error) {
+		hold, err = s.Renew(ctx)
+		return err
+	})
+	return hold, err
+}
+
+func renew(t testing.TB, s session) outbox.Hold {
+	t.Helper()
+	hold, err := s.tryRenew(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hold
+}
+
+func (s session) tryLease(ctx context.Context, want outbox.Want) (msgs []outbox.Leased, err error) {
+	err = again(s.n, func() (err error) {
+		msgs, err = s.Lease(ctx, want)
+		return err
+	})
+	return msgs, err
+}
+
+func lease(t testing.TB, s session) []outbox.Leased {
+	t.Helper()
+	msgs, err := s.tryLease(t.Context(), outbox.Want{Limit: 10_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return msgs
+}
+
+func (s session) trySettle(ctx context.Context, outcomes []outbox.Outcome) error {
+	return again(s.n, func() error { return s.Settle(ctx, outcomes) })
+}
+
+func settle(t testing.TB, s session, outcomes []outbox.Outcome) {
+	t.Helper()
+	if err := s.trySettle(t.Context(), outcomes); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s session) tryTidy(ctx context.Context) error {
+	return again(s.n, func() error { return s.Session.(outbox.Tidier).Tidy(ctx) })
+}
+
+func outcomes(v outbox.Verdict, msgs ...outbox.Leased) (list []outbox.Outcome) {
+	for _, m := range msgs {
+		list = append(list, outbox.Outcome{Leased: m, Verdict: v, Cause: errors.New("refused")})
+	}
+	return list
+}
