@@ -1,6 +1,7 @@
 package pgxstore_test
 
 import (
+	"errors"
 	"io/fs"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/migrations"
 )
 
@@ -40,6 +42,18 @@ func newStore(tb testing.TB, cfg pgxstore.Config) *pgxstore.Store {
 		tb.Fatal(err)
 	}
 	return s
+}
+
+// again repeats f while another attempt may cure what is wrong: on a busy machine a lock is not to be had in time, or a transaction has
+// stood still for too long. A slot that is lost stays so.
+func again(s *pgxstore.Store, f func() error) error {
+	for began := time.Now(); ; <-time.After(5 * time.Millisecond) {
+		err := f()
+		passes := s.Retryable(err) && !errors.Is(err, pgxstore.ErrSlotLost) || errors.Is(err, dedup.ErrInFlight)
+		if !passes || time.Since(began) > 2*time.Minute {
+			return err
+		}
+	}
 }
 
 // allMigrations is all files one after the other.

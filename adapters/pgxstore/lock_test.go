@@ -39,16 +39,6 @@ func lockStore(t *testing.T, dsn string, wait time.Duration) *pgxstore.Store {
 	return newStore(t, pgxstore.Config{Pool: pool, InFlightWait: wait})
 }
 
-// again repeats f, whose waits are short, while the machine is too busy for them: BEGIN has no more time than a lock.
-func again(s *pgxstore.Store, f func() error) error {
-	for began := time.Now(); ; <-time.After(5 * time.Millisecond) {
-		err := f()
-		if !s.Retryable(err) && !errors.Is(err, dedup.ErrInFlight) || time.Since(began) > time.Minute {
-			return err
-		}
-	}
-}
-
 // accounts makes keys of the test's own: locks are the database's, which tests share.
 func accounts(t *testing.T) func(id string) dedup.Key {
 	return func(id string) dedup.Key { return dedup.Key{Consumer: t.Name(), Tenant: "acme", ID: id} }

@@ -1,12 +1,14 @@
 package pgxstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -15,9 +17,7 @@ func (d *turning) park(t *testing.T, n int) (head outbox.Leased, followers []str
 	t.Helper()
 	d.enqueue(t, "head")
 	head = d.lease(t)[0]
-	if err := d.Settle(t.Context(), []outbox.Outcome{{Leased: head, Verdict: outbox.Parked, Cause: errors.New("refused")}}); err != nil {
-		t.Fatal(err)
-	}
+	d.settle(t, outbox.Outcome{Leased: head, Verdict: outbox.Parked, Cause: errors.New("refused")})
 	for i := range n {
 		followers = append(followers, fmt.Sprint(i))
 	}
@@ -26,6 +26,17 @@ func (d *turning) park(t *testing.T, n int) (head outbox.Leased, followers []str
 		return d.strings(t, `SELECT count(*)::text FROM outbox_parked WHERE waiting`)[0] == fmt.Sprint(n)
 	})
 	return head, followers
+}
+
+// unpark brings back one message.
+func unpark(ctx context.Context, s *pgxstore.Store, seq int64) error {
+	return again(s, func() error {
+		n, err := s.Unpark(ctx, seq)
+		if n != 1 && err == nil {
+			err = fmt.Errorf("unparked %d, want 1", n)
+		}
+		return err
+	})
 }
 
 func (d *turning) leaseAll(t *testing.T, n int) (ids []string) {
@@ -48,13 +59,7 @@ func TestOutboxUnparkBringsBackManyFollowers(t *testing.T) {
 		head, followers := d.park(t, 2500)
 		d.enqueue(t, "later")
 		unparked := make(chan error, 1)
-		go func() {
-			n, err := d.store.Unpark(t.Context(), head.Seq)
-			if n != 1 && err == nil {
-				err = fmt.Errorf("unparked %d", n)
-			}
-			unparked <- err
-		}()
+		go func() { unparked <- unpark(t.Context(), d.store, head.Seq) }()
 		var got []string // also meanwhile
 		for began := time.Now(); len(got) < 2502 && time.Since(began) < 2*time.Minute; {
 			got = append(got, d.leaseAll(t, 2502)...)

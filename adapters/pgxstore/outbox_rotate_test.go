@@ -36,7 +36,11 @@ func newTurningOn(t *testing.T, db *outboxDB) *turning {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close(context.WithoutCancel(t.Context())) })
-	if _, err := s.Renew(t.Context()); err != nil {
+	err = again(db.store, func() error {
+		_, err := s.Renew(t.Context())
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return &turning{db, s}
@@ -44,8 +48,10 @@ func newTurningOn(t *testing.T, db *outboxDB) *turning {
 
 func (d *turning) enqueue(tb testing.TB, ids ...string) {
 	tb.Helper()
-	err := pgx.BeginFunc(tb.Context(), d.pool, func(tx pgx.Tx) error {
-		return d.store.Enqueue(tb.Context(), tx, messages(ids...)...)
+	err := again(d.store, func() error {
+		return pgx.BeginFunc(tb.Context(), d.pool, func(tx pgx.Tx) error {
+			return d.store.Enqueue(tb.Context(), tx, messages(ids...)...)
+		})
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -77,14 +83,22 @@ func (d *turning) begin(tb testing.TB, ids ...string) pgx.Tx {
 
 func (d *turning) tidy(tb testing.TB) {
 	tb.Helper()
-	if err := d.Session.(outbox.Tidier).Tidy(tb.Context()); err != nil {
+	if err := d.tryTidy(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}
 }
 
+func (d *turning) tryTidy(ctx context.Context) error {
+	return again(d.store, func() error { return d.Session.(outbox.Tidier).Tidy(ctx) })
+}
+
 func (d *turning) lease(tb testing.TB) []outbox.Leased {
 	tb.Helper()
-	leased, err := d.Lease(tb.Context(), outbox.Want{Limit: 1000})
+	var leased []outbox.Leased
+	err := again(d.store, func() (err error) {
+		leased, err = d.Lease(tb.Context(), outbox.Want{Limit: 1000})
+		return err
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -121,13 +135,18 @@ func (d *turning) current(tb testing.TB) (g int) {
 	return g
 }
 
-func settle(tb testing.TB, s outbox.Session, v outbox.Verdict, leased ...outbox.Leased) {
+func settle(tb testing.TB, d *turning, v outbox.Verdict, leased ...outbox.Leased) {
 	tb.Helper()
 	outcomes := make([]outbox.Outcome, len(leased))
 	for i, l := range leased {
 		outcomes[i] = outbox.Outcome{Leased: l, Verdict: v, Cause: errors.New("refused"), Delay: time.Hour}
 	}
-	if err := s.Settle(tb.Context(), outcomes); err != nil {
+	d.settle(tb, outcomes...)
+}
+
+func (d *turning) settle(tb testing.TB, outcomes ...outbox.Outcome) {
+	tb.Helper()
+	if err := again(d.store, func() error { return d.Settle(tb.Context(), outcomes) }); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -157,7 +176,7 @@ func TestOutboxRotationKeepsLateCommits(t *testing.T) {
 					return
 				default:
 				}
-				if err := d.Session.(outbox.Tidier).Tidy(t.Context()); err != nil {
+				if err := d.tryTidy(t.Context()); err != nil {
 					tidied <- err
 					return
 				}
@@ -301,21 +320,16 @@ func TestOutboxLeaseFindsWhatComesBack(t *testing.T) {
 		d := newTurning(t, server)
 		d.enqueue(t, "head", "follower")
 		leased := d.lease(t)
-		err := d.Settle(t.Context(), []outbox.Outcome{
-			{Leased: leased[0], Verdict: outbox.Parked, Cause: errors.New("refused")},
-			{Leased: leased[1], Verdict: outbox.Returned},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d.settle(t, outbox.Outcome{Leased: leased[0], Verdict: outbox.Parked, Cause: errors.New("refused")},
+			outbox.Outcome{Leased: leased[1], Verdict: outbox.Returned})
 		for range 6 {
 			if got := d.lease(t); len(got) > 0 {
 				t.Fatalf("leased %v behind a parked message", leasedIDs(got))
 			}
 			pause(25 * time.Millisecond)
 		}
-		if n, err := d.store.Unpark(t.Context(), leased[0].Seq); n != 1 || err != nil {
-			t.Fatalf("unparked %d, %v", n, err)
+		if err := unpark(t.Context(), d.store, leased[0].Seq); err != nil {
+			t.Fatal(err)
 		}
 		d.enqueue(t, "later")
 		if got := leasedIDs(d.lease(t)); !slices.Equal(got, []string{"head", "follower", "later"}) {

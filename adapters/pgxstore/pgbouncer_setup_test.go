@@ -153,8 +153,7 @@ func TestRelayBehindPgBouncer(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() { done <- relay.Run(ctx) }()
-			const n = 50
-			for i := range n {
+			commit := func(i int) {
 				err := writer.InTx(t.Context(), nil, func(tx pgx.Tx, _ []dedup.Claim) error {
 					return writer.Enqueue(t.Context(), tx, outbox.Message{ID: fmt.Sprint(name, i), Topic: "events", Key: "k"})
 				})
@@ -162,12 +161,21 @@ func TestRelayBehindPgBouncer(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			n := 50
+			for i := range n {
+				commit(i)
+			}
 			said := func() int { return strings.Count(log.String(), "LISTEN does not work") }
 			deadline := time.After(2 * time.Minute)
+			lost := time.NewTicker(15 * time.Second)
+			defer lost.Stop()
 			for sent.len() < n || cfg == nil && said() == 0 {
 				select {
 				case <-deadline:
 					t.Fatalf("%d of %d messages published; log:\n%s", sent.len(), n, log)
+				case <-lost.C: // a NOTIFY is given up after 10 s, and nobody looks until the next commit
+					commit(n)
+					n++
 				case <-time.After(10 * time.Millisecond):
 				}
 			}

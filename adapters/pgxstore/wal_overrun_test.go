@@ -149,7 +149,7 @@ func TestOutboxWALSlotIsOverrun(t *testing.T) {
 		t.Logf("does not apply: %s", reason)
 		return
 	}
-	dsn := ownPostgres(t, "max_slot_wal_keep_size=1MB", "max_wal_size=1GB") // no checkpoint but the test's
+	dsn := ownPostgres(t, "max_slot_wal_keep_size=1MB", "max_wal_size=1GB", "checkpoint_timeout=1h") // no checkpoint but the test's
 	w := newWALTest(t, func(testing.TB) string { return dsn }, pgxstore.OutboxConfig{})
 	s := w.hold(w.open(time.Hour))
 	w.mustEnqueue("a-1")

@@ -15,8 +15,8 @@ import (
 func TestOutboxWALTablesCreatedBesideTheSlot(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		db := newOutboxDB(t, server, 8)
-		created := make(chan *pgxstore.Store, 1)
-		w := &walTest{T: t, db: db}
+		w := &walTest{t, db, newSlotlessStore(t, db, pgxstore.OutboxConfig{})}
+		created := make(chan error, 1)
 		begin := func() (tx pgx.Tx, xid string) {
 			tx, err := db.pool.Begin(t.Context())
 			if err != nil {
@@ -35,8 +35,13 @@ func TestOutboxWALTablesCreatedBesideTheSlot(t *testing.T) {
 		}
 		awaited := func(xid string) {
 			w.until("the slot's creation to wait for transaction "+xid, func() (waits bool) {
-				err := db.pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks
-					WHERE locktype = 'transactionid' AND NOT granted AND transactionid::text = $1)`, xid).Scan(&waits)
+				if len(created) > 0 {
+					t.Fatal("it has ended: ", <-created)
+				}
+				// Others, who create slots for other tests, wait for it too. The name is the default one.
+				err := db.pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_replication_slots r ON r.active_pid = l.pid
+					WHERE l.locktype = 'transactionid' AND NOT l.granted AND l.transactionid::text = $1
+					AND r.slot_name LIKE 'txonce\_%\_' || 'txonce_slots'::regclass::oid)`, xid).Scan(&waits)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -44,7 +49,7 @@ func TestOutboxWALTablesCreatedBesideTheSlot(t *testing.T) {
 			})
 		}
 		first, firstXID := begin()
-		go func() { created <- newWALStore(t, db, pgxstore.OutboxConfig{}) }()
+		go func() { created <- w.store.CreateOutboxSlot(t.Context()) }()
 		awaited(firstXID)
 		second, secondXID := begin()
 		db.exec(t, `CREATE TABLE beside (n int)`)
@@ -52,7 +57,9 @@ func TestOutboxWALTablesCreatedBesideTheSlot(t *testing.T) {
 		awaited(secondXID)
 		db.exec(t, `INSERT INTO beside VALUES (1)`)
 		end(second)
-		w.store = <-created
+		if err := <-created; err != nil {
+			t.Fatal(err)
+		}
 
 		db.exec(t, `INSERT INTO beside VALUES (2)`)
 		w.mustEnqueue("a-1")

@@ -2,16 +2,13 @@ package pgxstore_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
-	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 )
 
@@ -21,6 +18,16 @@ var slots = make(chan struct{}, 3)
 // newWALStore returns a store whose slot goes away with the test. It is to be called after newOutboxDB.
 func newWALStore(tb testing.TB, db *outboxDB, cfg pgxstore.OutboxConfig) *pgxstore.Store {
 	tb.Helper()
+	store := newSlotlessStore(tb, db, cfg)
+	if err := store.CreateOutboxSlot(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	return store
+}
+
+// newSlotlessStore leaves it to the test to create the slot.
+func newSlotlessStore(tb testing.TB, db *outboxDB, cfg pgxstore.OutboxConfig) *pgxstore.Store {
+	tb.Helper()
 	cfg.Mode = pgxstore.OutboxWAL
 	store := newStore(tb, pgxstore.Config{Pool: db.pool, Outbox: cfg})
 	slots <- struct{}{}
@@ -28,73 +35,7 @@ func newWALStore(tb testing.TB, db *outboxDB, cfg pgxstore.OutboxConfig) *pgxsto
 		db.dropSlot(tb)
 		<-slots
 	})
-	if err := store.CreateOutboxSlot(tb.Context()); err != nil {
-		tb.Fatal(err)
-	}
 	return store
-}
-
-// counted adds to Stats what is in the slot, which the store itself does not know: it has no cheaper way than this one to find
-// out, a copy of the slot that is read to its end.
-type counted struct {
-	*pgxstore.Store
-	db *outboxDB
-}
-
-func (c counted) Stats(ctx context.Context) (outbox.Stats, error) {
-	st, err := c.Store.Stats(ctx)
-	if err != nil {
-		return st, err
-	}
-	conn, err := pgx.Connect(ctx, c.db.dsn) // with it the copy goes away
-	if err != nil {
-		return st, err
-	}
-	defer conn.Close(ctx)
-	var slot, copied string
-	if err := conn.QueryRow(ctx, `SELECT slot FROM txonce_slots`).Scan(&slot); err != nil {
-		return st, err
-	}
-	copied = fmt.Sprintf("%s_%d", slot, conn.PgConn().PID())
-	if _, err := conn.Exec(ctx, `SELECT pg_copy_logical_replication_slot($1, $2, true)`, slot, copied); err != nil {
-		return st, err
-	}
-	settled := map[int64]bool{}
-	rows, _ := conn.Query(ctx, `SELECT seq FROM txonce_slot_settled UNION ALL SELECT unnest(also) FROM txonce_slot_settled
-		UNION ALL SELECT seq FROM outbox_messages UNION ALL SELECT seq FROM outbox_parked`)
-	var seq int64
-	if _, err := pgx.ForEachRow(rows, []any{&seq}, func() error { settled[seq] = true; return nil }); err != nil {
-		return st, err
-	}
-	rows, _ = conn.Query(ctx, `SELECT data FROM pg_logical_slot_peek_binary_changes($1, NULL, NULL,
-		'proto_version', '1', 'messages', 'true', 'publication_names', $2)`, copied, slot)
-	var data []byte
-	_, err = pgx.ForEachRow(rows, []any{&data}, func() error {
-		msg, err := pglogrepl.Parse(data)
-		emitted, ours := msg.(*pglogrepl.LogicalDecodingMessage)
-		if err != nil || !ours || emitted.Prefix != "txonce:"+slot || emitted.Content[0] == 'k' {
-			return err
-		}
-		m, err := pgxstore.DecodeWAL(emitted.Content)
-		if err != nil {
-			return err
-		}
-		if settled[m.Seq] {
-			return nil
-		}
-		st.Pending++
-		of := st.Topics[m.Topic]
-		of.Pending++
-		if st.Topics == nil {
-			st.Topics = map[string]outbox.TopicStats{}
-		}
-		st.Topics[m.Topic] = of
-		if st.Oldest.IsZero() || m.Enqueued.Before(st.Oldest) {
-			st.Oldest = m.Enqueued
-		}
-		return nil
-	})
-	return st, err
 }
 
 // dropSlot drops the slot of the outbox, whoever reads it.

@@ -40,9 +40,14 @@ func (w *walTest) enqueue(msgs ...outbox.Message) error {
 func (w *walTest) mustEnqueue(ids ...string) {
 	w.Helper()
 	for _, id := range ids {
-		if err := w.enqueue(walMessage(id)); err != nil {
-			w.Fatal(err)
-		}
+		w.mustEnqueueAll(walMessage(id))
+	}
+}
+
+func (w *walTest) mustEnqueueAll(msgs ...outbox.Message) {
+	w.Helper()
+	if err := again(w.store, func() error { return w.enqueue(msgs...) }); err != nil {
+		w.Fatal(err)
 	}
 }
 
@@ -132,7 +137,12 @@ func idsOf(msgs []outbox.Leased) (ids []string) {
 
 func (w *walTest) settle(s outbox.Session, v outbox.Verdict, msgs ...outbox.Leased) {
 	w.Helper()
-	if err := s.Settle(w.Context(), walOutcomes(v, msgs...)); err != nil {
+	w.settleAll(s, walOutcomes(v, msgs...)...)
+}
+
+func (w *walTest) settleAll(s outbox.Session, outcomes ...outbox.Outcome) {
+	w.Helper()
+	if err := again(w.store, func() error { return s.Settle(w.Context(), outcomes) }); err != nil {
 		w.Fatalf("Settle: %v", err)
 	}
 }
@@ -259,7 +269,7 @@ func TestOutboxWALSlotDroppedUnderLoad(t *testing.T) {
 		refused := make(chan error, 1)
 		go func() {
 			for i := 0; ; i++ {
-				if err := w.enqueue(walMessage(fmt.Sprintf("k%d-%d", i%7, i))); err != nil {
+				if err := again(w.store, func() error { return w.enqueue(walMessage(fmt.Sprintf("k%d-%d", i%7, i))) }); err != nil {
 					refused <- err
 					return
 				}
@@ -445,9 +455,7 @@ func TestOutboxWALLargeTransaction(t *testing.T) {
 		for i := range msgs {
 			msgs[i] = walMessage(fmt.Sprintf("k%d-%06d", i%100, i))
 		}
-		if err := w.enqueue(msgs...); err != nil {
-			t.Fatal(err)
-		}
+		w.mustEnqueueAll(msgs...)
 		last := map[string]string{}
 		end := time.NewTimer(2 * time.Minute) // without a message
 		defer end.Stop()
@@ -502,6 +510,9 @@ func TestOutboxWALSettlesWhileTheStreamBegins(t *testing.T) {
 			t.Fatal("the stream does not begin again")
 		}
 		w.settle(s, outbox.Sent, leased...)
+		if st, err := (counted{w.store, w.db}).Stats(t.Context()); st.Pending != 0 || err != nil {
+			t.Errorf("%d are pending, %v; want none, though the slot has not heard of it", st.Pending, err)
+		}
 		close(dial)
 		w.mustEnqueue("c-1")
 		w.wantIDs(w.lease(s, 1), "c-1")
@@ -519,7 +530,7 @@ func TestOutboxWALStreamBreaks(t *testing.T) {
 		go func() {
 			defer close(committed)
 			for i := range n {
-				if err := w.enqueue(walMessage(fmt.Sprintf("k%d-%03d", i%5, i))); err != nil {
+				if err := again(w.store, func() error { return w.enqueue(walMessage(fmt.Sprintf("k%d-%03d", i%5, i))) }); err != nil {
 					committed <- err
 					return
 				}

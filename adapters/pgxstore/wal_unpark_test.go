@@ -22,12 +22,10 @@ func TestOutboxWALUnparkedGoesFirst(t *testing.T) {
 			older, later := fmt.Sprintf("k-%d-older", round), fmt.Sprintf("k-%d-later", round)
 			w.mustEnqueue(older)
 			l := w.lease(s, 1)
-			if err := s.Settle(t.Context(), []outbox.Outcome{{Leased: l[0], Verdict: outbox.Parked, KeepOrder: outbox.FollowersPass}}); err != nil {
-				t.Fatal(err)
-			}
+			w.settleAll(s, outbox.Outcome{Leased: l[0], Verdict: outbox.Parked, KeepOrder: outbox.FollowersPass})
 			w.mustEnqueue(later)
-			if n, err := w.store.Unpark(t.Context(), l[0].Seq); n != 1 || err != nil {
-				t.Fatal(n, err)
+			if err := unpark(t.Context(), w.store, l[0].Seq); err != nil {
+				t.Fatal(err)
 			}
 			unparked, err := pglogrepl.ParseLSN(w.db.strings(t, `SELECT pg_current_wal_flush_lsn()::text`)[0])
 			if err != nil {
