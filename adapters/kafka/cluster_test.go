@@ -99,12 +99,22 @@ func testConfig(strategy sarama.BalanceStrategy) *sarama.Config {
 
 func dial(t *testing.T, brokers []string, cfg *sarama.Config) sarama.Client {
 	t.Helper()
-	client, err := sarama.NewClient(brokers, cfg)
+	client, err := connect(brokers, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
 	return client
+}
+
+// connect tries until it succeeds: a broker that stood still for longer than its session with the controller is named by no metadata
+// for a moment.
+func connect(brokers []string, cfg *sarama.Config) (client sarama.Client, err error) {
+	for deadline := time.Now().Add(patience); ; elapse(100 * time.Millisecond) {
+		if client, err = sarama.NewClient(brokers, cfg); err == nil || time.Now().After(deadline) {
+			return client, err
+		}
+	}
 }
 
 // group is a consumer group of one topic, both of the test's own.
@@ -146,7 +156,12 @@ func sendWith(cfg *sarama.Config, brokers []string, topic string, msgs ...*saram
 	cfg.Producer.Partitioner = sarama.NewManualPartitioner
 	cfg.Producer.RequiredAcks = sarama.WaitForAll
 	cfg.Producer.Return.Successes = true
-	producer, err := sarama.NewSyncProducer(brokers, cfg)
+	client, err := connect(brokers, cfg)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	producer, err := sarama.NewSyncProducerFromClient(client)
 	if err != nil {
 		return err
 	}
@@ -339,6 +354,16 @@ func eventually(t *testing.T, check func() error) {
 		}
 		elapse(20 * time.Millisecond)
 	}
+}
+
+// sooner or later ask succeeds.
+func sooner[T any](t *testing.T, ask func() (T, error)) (answer T) {
+	t.Helper()
+	eventually(t, func() (err error) {
+		answer, err = ask()
+		return err
+	})
+	return answer
 }
 
 // elapse lets real time pass, where something must not happen or cannot be seen to have happened.

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -100,15 +101,20 @@ func copyFile(t *testing.T, to, from string) {
 	}
 }
 
+var addressesGiven sync.Map
+
 // freeAddress is one that stays free until the broker takes it, and while it is down: below the ports that the system gives to
-// connections, and to whoever listens on any.
+// connections, and to whoever listens on any, and below those of internal/testdb. Each is given only once.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 20000+rand.IntN(12000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
+	for range 1000 {
+		address := fmt.Sprint("127.0.0.1:", 20_000+rand.IntN(3_000))
+		if _, given := addressesGiven.LoadOrStore(address, true); given {
+			continue
+		}
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
 		}
 	}
 	t.Fatal("no port is free")

@@ -69,8 +69,7 @@ func mustPublish(t *testing.T, p outbox.Publisher, msgs ...outbox.Message) {
 // arrived returns all that topic holds, partition by partition.
 func arrived(t *testing.T, brokers []string, topic string) (all []*sarama.ConsumerMessage) {
 	t.Helper()
-	cfg := kafka.NewConfig()
-	client, err := sarama.NewClient(brokers, cfg)
+	client, err := connect(brokers, kafka.NewConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,22 +79,15 @@ func arrived(t *testing.T, brokers []string, topic string) (all []*sarama.Consum
 		t.Fatal(err)
 	}
 	defer consumer.Close()
-	partitions, err := client.Partitions(topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	partitions := sooner(t, func() ([]int32, error) { return client.Partitions(topic) })
 	for _, n := range partitions {
-		end, err := client.GetOffset(topic, n, sarama.OffsetNewest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		end := sooner(t, func() (int64, error) { return client.GetOffset(topic, n, sarama.OffsetNewest) })
 		if end == 0 {
 			continue
 		}
-		partition, err := consumer.ConsumePartition(topic, n, sarama.OffsetOldest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		partition := sooner(t, func() (sarama.PartitionConsumer, error) {
+			return consumer.ConsumePartition(topic, n, sarama.OffsetOldest)
+		})
 		for {
 			var m *sarama.ConsumerMessage
 			select {

@@ -383,7 +383,10 @@ func TestTransactions(t *testing.T) {
 		cfg := testConfig(sarama.NewBalanceStrategyRange())
 		cfg.Producer.Transaction.ID, cfg.Producer.Idempotent, cfg.Net.MaxOpenRequests = g.name, true, 1
 		cfg.Producer.RequiredAcks, cfg.Producer.Return.Successes = sarama.WaitForAll, true
-		producer, err := sarama.NewSyncProducer(c.brokers, cfg)
+		// The next transaction is refused until the coordinator has written the markers of the one before, which may be a while.
+		cfg.Producer.Transaction.Retry.Backoff = 20 * time.Millisecond
+		cfg.Producer.Transaction.Retry.Max = int(patience / cfg.Producer.Transaction.Retry.Backoff)
+		producer, err := sarama.NewSyncProducerFromClient(dial(t, c.brokers, cfg))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -144,7 +144,12 @@ func newSuiteBroker(t *testing.T, c cluster, strategy sarama.BalanceStrategy) *s
 	b.producer = sync.OnceValues(func() (sarama.SyncProducer, error) {
 		cfg := testConfig(strategy)
 		cfg.Producer.RequiredAcks, cfg.Producer.Return.Successes = sarama.WaitForAll, true
-		producer, err := sarama.NewSyncProducer(c.brokers, cfg)
+		client, err := connect(c.brokers, cfg)
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(func() { client.Close() })
+		producer, err := sarama.NewSyncProducerFromClient(client)
 		if err == nil {
 			t.Cleanup(func() { producer.Close() })
 		}
@@ -207,8 +212,27 @@ func (b *suiteBroker) Left(context.Context) (int, error) {
 // Restart implements consumertest.Restarter.
 func (b *suiteBroker) Restart(ctx context.Context) error { return b.restart(ctx) }
 
-// Revoke implements consumertest.Revoker: it leaves the group in the name of its members.
-func (b *suiteBroker) Revoke(context.Context) error {
+// Revoke implements consumertest.Revoker: it leaves the group in the name of its members. Again, where one of them has another ID by
+// now, since it has joined again.
+func (b *suiteBroker) Revoke(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := b.revoke()
+		if !errors.Is(err, sarama.ErrUnknownMemberId) && !errors.Is(err, errNoMembers) {
+			return err
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		}
+	}
+}
+
+var errNoMembers = errors.New("the group has no members")
+
+func (b *suiteBroker) revoke() error {
 	admin, err := sarama.NewClusterAdminFromClient(b.client)
 	if err != nil {
 		return err
@@ -225,17 +249,30 @@ func (b *suiteBroker) Revoke(context.Context) error {
 		return err
 	}
 	if len(groups[0].Members) == 0 {
-		return errors.New("the group has no members")
+		return errNoMembers
 	}
 	for id := range groups[0].Members {
-		answer, err := coordinator.LeaveGroup(&sarama.LeaveGroupRequest{
-			Version: 4, GroupId: b.name, Members: []sarama.MemberIdentity{{MemberId: id}},
-		})
-		if err != nil {
+		if err := leave(coordinator, b.name, id); err != nil {
 			return err
 		}
-		if answer.Err != sarama.ErrNoError {
-			return answer.Err
+	}
+	return nil
+}
+
+// leave is answered for the group and for the member.
+func leave(coordinator *sarama.Broker, group, member string) error {
+	answer, err := coordinator.LeaveGroup(&sarama.LeaveGroupRequest{
+		Version: 4, GroupId: group, Members: []sarama.MemberIdentity{{MemberId: member}},
+	})
+	if err != nil {
+		return err
+	}
+	if answer.Err != sarama.ErrNoError {
+		return answer.Err
+	}
+	for _, m := range answer.Members {
+		if m.Err != sarama.ErrNoError {
+			return m.Err
 		}
 	}
 	return nil

@@ -38,13 +38,8 @@ func prepare(ctx context.Context, pool *pgxpool.Pool, client sarama.Client) (*de
 	if err != nil {
 		return nil, err
 	}
-	for _, topic := range []string{d.orders, d.charges} {
-		if err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 3, ReplicationFactor: 1}, false); err != nil {
-			return nil, err
-		}
-	}
-	for deadline := time.Now().Add(2 * time.Minute); ; { // until each partition has a leader that knows it is
-		err := d.led(client)
+	for deadline := time.Now().Add(2 * time.Minute); ; { // a Kafka that stood still needs a moment until it makes topics again
+		err := d.ready(client, admin)
 		if err == nil {
 			return d, nil
 		}
@@ -55,8 +50,14 @@ func prepare(ctx context.Context, pool *pgxpool.Pool, client sarama.Client) (*de
 	}
 }
 
-// led asks the leader of each partition where it ends.
-func (d *demo) led(client sarama.Client) error {
+// ready makes the topics, unless they are there, and looks whether each partition has a leader that knows it is: it asks where it ends.
+func (d *demo) ready(client sarama.Client, admin sarama.ClusterAdmin) error {
+	for _, topic := range []string{d.orders, d.charges} {
+		err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 3, ReplicationFactor: 1}, false)
+		if err != nil && !errors.Is(err, sarama.ErrTopicAlreadyExists) {
+			return err
+		}
+	}
 	err := client.RefreshMetadata(d.orders, d.charges)
 	for _, topic := range []string{d.orders, d.charges} {
 		for p := int32(0); p < 3 && err == nil; p++ {
@@ -108,7 +109,8 @@ func (d *demo) run(ctx context.Context, client sarama.Client, stop func()) error
 	return err
 }
 
-// announced reads the announcements until there is one for each order, and all duplicates have come as well.
+// announced reads the announcements until there is one for each order, and all duplicates have come as well. It does not count one that a
+// relay has repeated.
 func (d *demo) announced(ctx context.Context, client sarama.Client) (n int, err error) {
 	reader, err := sarama.NewConsumerFromClient(client)
 	if err != nil {
@@ -131,15 +133,16 @@ func (d *demo) announced(ctx context.Context, client sarama.Client) (n int, err 
 			}
 		}()
 	}
-	for n < orderCount || d.duplicates.Load() < orderCount/2 {
+	announced := map[string]bool{}
+	for len(announced) < orderCount || d.duplicates.Load() < orderCount/2 {
 		select {
 		case m := <-messages:
-			n++
+			announced[string(m.Value)] = true
 			fmt.Printf("announced  %s\n", m.Value)
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
-			return n, nil
+			return len(announced), nil
 		}
 	}
-	return n, nil
+	return len(announced), nil
 }

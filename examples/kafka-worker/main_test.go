@@ -27,8 +27,8 @@ func TestMainIsShort(t *testing.T) {
 	}
 }
 
-// right: a group that is rebalanced gets some deliveries again, and a relay that loses its lease publishes again.
-var right = regexp.MustCompile(`10 orders, 10 charged, 0 charged twice, [1-9]\d announced, ([5-9]|\d\d) deliveries were duplicates`)
+// right: a group that is rebalanced gets some deliveries again.
+var right = regexp.MustCompile(`10 orders, 10 charged, 0 charged twice, 10 announced, ([5-9]|\d\d) deliveries were duplicates`)
 
 // TestWorker runs it twice: the second run finds what the first has left.
 func TestWorker(t *testing.T) {

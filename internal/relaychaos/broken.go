@@ -6,6 +6,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,7 +16,7 @@ import (
 
 // The four ways of -broken are what people write by hand: an audit that cannot fail proves nothing.
 //
-//	lose        a publisher that calls a message sent before the broker has confirmed it; one in 200 never arrives
+//	lose        a publisher that calls a message sent before the broker has confirmed it; each 200th never arrives
 //	mark-first  a relay that deletes what it leases and then publishes it; what it had when it died is gone
 //	disorder    a relay that publishes each batch in any order
 //	dual-write  a handler that enqueues in a transaction of its own; what it rolls back is published
@@ -23,15 +24,18 @@ import (
 // breakPublisher is p, unless it is what is to be broken.
 func breakPublisher(way string, p outbox.Publisher) outbox.Publisher {
 	if way == "lose" {
-		return losing{p}
+		return &losing{Publisher: p}
 	}
 	return p
 }
 
-type losing struct{ outbox.Publisher }
+type losing struct {
+	outbox.Publisher
+	sent atomic.Int64
+}
 
-func (l losing) Publish(ctx context.Context, msgs []outbox.Message) []error {
-	kept := slices.DeleteFunc(slices.Clone(msgs), func(outbox.Message) bool { return rand.IntN(200) == 0 })
+func (l *losing) Publish(ctx context.Context, msgs []outbox.Message) []error {
+	kept := slices.DeleteFunc(slices.Clone(msgs), func(outbox.Message) bool { return l.sent.Add(1)%200 == 0 })
 	if len(kept) == len(msgs) {
 		return l.Publisher.Publish(ctx, msgs)
 	}

@@ -30,6 +30,7 @@ type enqueuer struct {
 	plan      *plan
 	topic     string
 	faults    *deck
+	relayed   func(context.Context) bool // whether relays are done with what is committed
 	writer    outbox.Writer[pgx.Tx]
 	committed atomic.Int64 // messages
 	rolled    atomic.Int64 // executions that were rolled back after they had enqueued
@@ -77,19 +78,15 @@ func (e *enqueuer) run(ctx context.Context, store dedup.Store[pgx.Tx], start tim
 	return context.Cause(ctx)
 }
 
-// deliver waits until command i is due and delivers it, once or twice. Those that are due after the last fault come one by one with the
-// trickle as long as there are faults left: on a slow machine too, where relays start late, these strike while something is published.
+// deliver waits until command i is due, and its turn, and delivers it, once or twice.
 func (e *enqueuer) deliver(ctx context.Context, c *consumer.Consumer[pgx.Tx], i int, start time.Time, trickle <-chan time.Time) error {
 	cmd := &e.plan.commands[i]
 	if err := sleep(ctx, time.Until(start.Add(cmd.due))); err != nil {
 		return err
 	}
 	if cmd.due > e.plan.last() {
-		select {
-		case <-e.faults.over:
-		case <-trickle:
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := e.turn(ctx, trickle); err != nil {
+			return err
 		}
 	}
 	if err := c.Process(ctx, incoming(i)); err != nil {
@@ -102,6 +99,23 @@ func (e *enqueuer) deliver(ctx context.Context, c *consumer.Consumer[pgx.Tx], i 
 		return c.Process(ctx, incoming(i))
 	}
 	return nil
+}
+
+// turn holds back what is due after the last fault. As long as there are faults left it comes one by one with the trickle, and only when
+// what came before is relayed: on a slow machine too, where relays start late, there is something to publish for faults to strike in.
+func (e *enqueuer) turn(ctx context.Context, trickle <-chan time.Time) error {
+	for {
+		select {
+		case <-e.faults.over:
+			return nil
+		case <-trickle:
+			if e.relayed(ctx) {
+				return nil
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func incoming(i int) *consumer.Message {

@@ -72,16 +72,33 @@ func (g *ground) open(ctx context.Context, o options) (err error) {
 	if g.admin, err = sarama.NewClusterAdminFromClient(g.client); err != nil {
 		return fmt.Errorf("connect to Kafka's controller: %w", err)
 	}
-	if err := g.admin.CreateTopic(g.topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}, false); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := g.createTopic(ctx); err != nil {
 		return fmt.Errorf("create topic %s: %w", g.topic, err)
 	}
 	return g.awaitLeaders(ctx)
 }
 
+// createTopic tries again where the controller has no broker for the topic, since it has fenced the one that stood still for a while, and
+// where it did not say in time what became of it. Nobody else makes a topic of this name.
+func (g *ground) createTopic(ctx context.Context) error {
+	for {
+		err := g.admin.CreateTopic(g.topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}, false)
+		switch {
+		case errors.Is(err, sarama.ErrTopicAlreadyExists):
+			return nil
+		case !errors.Is(err, sarama.ErrInvalidReplicationFactor) && !errors.Is(err, sarama.ErrRequestTimedOut):
+			return err
+		}
+		if stopped := sleep(ctx, 250*time.Millisecond); stopped != nil {
+			return errors.Join(err, stopped)
+		}
+	}
+}
+
 // awaitLeaders waits for what CreateTopic does not: that every partition can be read.
 func (g *ground) awaitLeaders(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
 	for {
 		err := g.client.RefreshMetadata(g.topic)
 		for i := int32(0); i < partitions && err == nil; i++ {

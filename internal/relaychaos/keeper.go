@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	standPatience = time.Second      // how long to wait until a relay that was told to has something to stand with
-	ending        = 30 * time.Second // how long a relay may take to stop, and before that to get ready for it
+	standPatience = time.Second     // how long to wait until a relay that was told to has something to stand with
+	ending        = 2 * time.Minute // how long a relay may take to stop, and before that to get ready for it
 )
 
 // keeper keeps one relay running and does the faults to it.
@@ -21,6 +21,7 @@ type keeper struct {
 	settings settings
 	ground   *ground
 	deck     *deck
+	over     func(context.Context) bool // whether nothing more will be published
 	say      *progress
 	verbose  bool
 
@@ -111,8 +112,11 @@ func (k *keeper) apply(ctx context.Context, f *fault) (done bool, err error) {
 	}
 	defer k.relay.order(orderFree)
 	if !k.stands(ctx, f.place) {
-		if f.misses++; f.misses > 4 {
-			f.place = anywhere // nothing is being published any more
+		if k.over(ctx) {
+			f.misses++
+		}
+		if f.misses > 4 {
+			f.place = anywhere
 		}
 		if k.dead() {
 			return false, k.failed()

@@ -127,11 +127,11 @@ func open(t *testing.T, dsn string) *sql.DB {
 	return db
 }
 
-// TestRelaysUnderFaults is a short run of what make chaos-relay does at length.
+// TestRelaysUnderFaults is a short run of what make chaos-relay does at length. Its seed has handlers fail in every way.
 func TestRelaysUnderFaults(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
-			r := runChaos(t, "-mode", mode, "-messages", "2000", "-keys", "100", "-rate", "200", "-kills", "3", "-pauses", "3", "-lease", "1s")
+			r := runChaos(t, "-mode", mode, "-seed", "1", "-messages", "2000", "-keys", "100", "-rate", "200", "-kills", "3", "-pauses", "3", "-lease", "1s")
 			if r.code != 0 || !r.OK || r.Committed != 2000 || r.Kills < 3 || r.Pauses < 3 || r.InPublish == 0 || r.RolledBack == 0 || r.Refused == 0 {
 				t.Errorf("exit code %d:\n%s", r.code, r.output)
 			}

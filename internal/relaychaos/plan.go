@@ -50,7 +50,7 @@ type fault struct {
 	place  place
 	due    time.Duration // since the start, not before
 	rest   time.Duration // until the killed one is started again, or how much longer than the lease the pause is
-	misses int           // how often no relay came to that place
+	misses int           // how often no relay came to that place, when nothing more was to be published
 }
 
 // place is where in its work a fault strikes a relay.

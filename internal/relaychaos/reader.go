@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/IBM/sarama"
 
@@ -28,11 +29,12 @@ type reader struct {
 	records  []*publication      // those of a partition in the order of their offsets
 	next     [partitions]int64   // the offset after the last one that was read
 	distinct map[string]struct{} // ids
+	moved    time.Time           // when the last one was read
 	err      error
 }
 
 func openReader(client sarama.Client, topic string) (*reader, error) {
-	r := &reader{client: client, topic: topic, distinct: map[string]struct{}{}}
+	r := &reader{client: client, topic: topic, distinct: map[string]struct{}{}, moved: time.Now()}
 	r.changed = sync.NewCond(&r.mu)
 	var err error
 	if r.consumer, err = sarama.NewConsumerFromClient(client); err != nil {
@@ -74,6 +76,7 @@ func (r *reader) take(m *sarama.ConsumerMessage) {
 	r.records = append(r.records, p)
 	r.next[p.partition] = p.offset + 1
 	r.distinct[p.id] = struct{}{}
+	r.moved = time.Now()
 	r.changed.Broadcast()
 }
 
@@ -100,6 +103,13 @@ func (r *reader) count() (distinct, records int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.distinct), len(r.records)
+}
+
+// idle is how long nothing has been read.
+func (r *reader) idle() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Since(r.moved)
 }
 
 // all returns every record up to the end that the topic has now.

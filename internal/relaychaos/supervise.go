@@ -17,8 +17,8 @@ import (
 
 const (
 	relays   = 2
-	patience = 20 * time.Second // how long nothing may move at the end, before the run is given up
-	settling = 3 * time.Second  // how long nothing may move when the outbox says that it is empty
+	patience = 2 * time.Minute // how long nothing may move at the end, before the run is given up; what is around it may take as long
+	settling = 3 * time.Second // how long nothing may move when the outbox says that it is empty
 )
 
 // run is a whole run: make a place, enqueue, let the relays work and do them harm, audit.
@@ -64,6 +64,7 @@ type supervisor struct {
 	start  time.Time
 
 	enqueuer *enqueuer
+	enqueued chan struct{} // closed when every command is done
 	keepers  []*keeper
 	took     time.Duration
 }
@@ -75,10 +76,12 @@ func (s *supervisor) work(ctx context.Context) error {
 	defer cancel(nil)
 	faults := newDeck(s.plan.faults, s.start)
 	var keeping sync.WaitGroup
+	s.enqueued = make(chan struct{})
+	s.enqueuer = &enqueuer{plan: s.plan, topic: s.ground.topic, faults: faults, relayed: s.relayed, writer: s.writer()}
 	stopping := make([]error, relays) // each relay must end well
 	for i := range relays {
 		k := &keeper{
-			name: fmt.Sprintf("relay-%d", i+1), ground: s.ground, deck: faults, say: s.say, verbose: s.verbose,
+			name: fmt.Sprintf("relay-%d", i+1), ground: s.ground, deck: faults, over: s.over, say: s.say, verbose: s.verbose,
 			settings: settings{Mode: s.mode, Database: s.ground.dsn, Kafka: s.kafka, Lease: s.lease, Batch: s.batch, Broken: s.broken},
 		}
 		s.keepers = append(s.keepers, k)
@@ -87,15 +90,13 @@ func (s *supervisor) work(ctx context.Context) error {
 			cancel(stopping[i])
 		})
 	}
-	s.enqueuer = &enqueuer{plan: s.plan, topic: s.ground.topic, faults: faults, writer: s.writer()}
-	enqueued := make(chan struct{})
 	keeping.Go(func() {
-		defer close(enqueued)
+		defer close(s.enqueued)
 		if err := s.enqueuer.run(ctx, s.box.store, s.start); err != nil {
 			cancel(fmt.Errorf("enqueue: %w", err))
 		}
 	})
-	s.watch(ctx, enqueued, faults)
+	s.watch(ctx, faults)
 	s.took = time.Since(s.start)
 	cancel(errEnough)
 	keeping.Wait()
@@ -108,7 +109,7 @@ func (s *supervisor) work(ctx context.Context) error {
 var errEnough = errors.New("everything is done")
 
 // watch returns when there is nothing more to wait for.
-func (s *supervisor) watch(ctx context.Context, enqueued <-chan struct{}, faults *deck) {
+func (s *supervisor) watch(ctx context.Context, faults *deck) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	moved, before := time.Now(), 0
@@ -122,7 +123,7 @@ func (s *supervisor) watch(ctx context.Context, enqueued <-chan struct{}, faults
 		committed := int(s.enqueuer.committed.Load())
 		s.say.live(fmt.Sprintf("%d of %d committed, %d published, %d repeats", committed, s.messages, distinct, records-distinct))
 		select {
-		case <-enqueued:
+		case <-s.enqueued:
 		default:
 			continue
 		}
@@ -138,6 +139,27 @@ func (s *supervisor) watch(ctx context.Context, enqueued <-chan struct{}, faults
 	}
 }
 
+// relayed reports whether relays are done with what is committed so far: it is published, or the database holds none of it any more,
+// which is another thing where messages get lost. Where nothing has moved for too long it does not wait for them.
+func (s *supervisor) relayed(ctx context.Context) bool {
+	distinct, _ := s.reader.count()
+	if distinct >= int(s.enqueuer.committed.Load()) || s.reader.idle() > patience {
+		return true
+	}
+	pending, err := s.box.pending(ctx)
+	return err == nil && pending == 0
+}
+
+// over reports whether nothing more will be published.
+func (s *supervisor) over(ctx context.Context) bool {
+	select {
+	case <-s.enqueued:
+		return s.relayed(ctx)
+	default:
+		return false
+	}
+}
+
 // writer is what handlers enqueue with.
 func (s *supervisor) writer() outbox.Writer[pgx.Tx] {
 	return breakWriter(s.broken, s.box.store, s.ground.pool)
@@ -145,7 +167,7 @@ func (s *supervisor) writer() outbox.Writer[pgx.Tx] {
 
 // audit judges what the run has left.
 func (s *supervisor) audit(ctx context.Context) (*figures, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	records, err := s.reader.all(ctx)
 	if err != nil {
@@ -172,7 +194,7 @@ func (s *supervisor) audit(ctx context.Context) (*figures, error) {
 
 // cleanUp removes something, also when ctx has ended, within bounds.
 func cleanUp(err *error, remove func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if failed := remove(ctx); failed != nil {
 		*err = errors.Join(*err, fmt.Errorf("clean up: %w", failed))

@@ -21,7 +21,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // box is an outbox on PostgreSQL, and a topic of one partition for its messages.
 type box struct {
