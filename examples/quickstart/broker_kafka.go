@@ -59,38 +59,12 @@ func (b *kafkaBroker) Open(ctx context.Context) (err error) {
 		return fmt.Errorf("connect to Kafka's controller: %w", err)
 	}
 	for _, topic := range b.topics() {
-		if err := b.admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}, false); err != nil {
+		if err := b.create(ctx, topic); err != nil {
 			return fmt.Errorf("create topic %s: %w", topic, err)
 		}
 	}
 	return b.led(ctx)
 }
-
-// led waits until the leader of each partition knows that it is: metadata names it before.
-func (b *kafkaBroker) led(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	again := time.NewTicker(50 * time.Millisecond)
-	defer again.Stop()
-	for {
-		err := b.client.RefreshMetadata(b.topics()...)
-		for _, topic := range b.topics() {
-			if err == nil {
-				_, err = b.endsOf(topic)
-			}
-		}
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			return errors.Join(err, ctx.Err())
-		}
-	}
-}
-
-func (b *kafkaBroker) topics() []string { return []string{b.topic, b.events} }
 
 // Produce sends every delivery of p and notes where the partitions end.
 func (b *kafkaBroker) Produce(ctx context.Context, p *plan, progress func(done int)) error {

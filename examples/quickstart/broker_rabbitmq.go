@@ -117,13 +117,26 @@ func (b *rabbitBroker) inspect(queue string) (q amqp.Queue, err error) {
 	return q, nil
 }
 
-// Left is how many orders there still are when no worker lives. What a consumer held waits again when the queue has noticed that the
-// consumer is gone.
-func (b *rabbitBroker) Left(ctx context.Context) (left int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+// Left is how many orders there still are when no worker lives. That there are none it says after a second look: what was on its way
+// back from a queue for retries was in no queue.
+func (b *rabbitBroker) Left(ctx context.Context) (int, error) {
+	if left, err := b.left(ctx); err != nil || left > 0 {
+		return left, err
+	}
+	select {
+	case <-time.After(calm):
+		return b.left(ctx)
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// left is one look. What a consumer held waits again when the queue has noticed that the consumer is gone.
+func (b *rabbitBroker) left(ctx context.Context) (left int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for _, queue := range rabbitmq.RetryQueues(b.orders) {
-		q, err := b.inspect(queue)
+		n, err := b.putOff(queue)
 		var answer *amqp.Error
 		if errors.As(err, &answer) && answer.Code == amqp.NotFound {
 			continue // it was never needed
@@ -131,7 +144,7 @@ func (b *rabbitBroker) Left(ctx context.Context) (left int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		left += q.Messages
+		left += n
 	}
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
@@ -146,6 +159,22 @@ func (b *rabbitBroker) Left(ctx context.Context) (left int, err error) {
 			return 0, fmt.Errorf("queue %s still has %d consumers: %w", b.orders, q.Consumers, errors.Join(err, ctx.Err()))
 		}
 	}
+}
+
+// putOff is how many messages a queue for retries has. Of a quorum queue that does not answer within a quarter of a second RabbitMQ says,
+// without an error, that there is nothing in it (3.10: seen). Therefore it has to say so twice: who wants to get a message waits longer.
+func (b *rabbitBroker) putOff(queue string) (n int, err error) {
+	if n, err = b.ready(queue); err != nil || n > 0 {
+		return n, err
+	}
+	err = b.onChannel(func(ch *amqp.Channel) error {
+		_, there, err := ch.Get(queue, false) // the end of the channel gives it back
+		if there {
+			n = 1
+		}
+		return err
+	})
+	return n, err
 }
 
 // Ends implements broker.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,6 +21,9 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/outbox"
 )
+
+// fencedCode is a worker's exit code when a group of Kafka has another member of its name.
+const fencedCode = 4
 
 // leaseTTL is short, so that what a killed worker held is taken over within the demo's few seconds.
 const leaseTTL = 2 * time.Second
@@ -86,6 +90,9 @@ func workerMain() int {
 	reporting.Wait()
 	if err != nil {
 		slog.Error("the worker ends", "error", err)
+		if errors.Is(err, sarama.ErrFencedInstancedId) {
+			return fencedCode
+		}
 		return 1
 	}
 	return 0

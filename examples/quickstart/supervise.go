@@ -209,7 +209,7 @@ func (s *supervisor) bury(e event) error {
 		s.idled[p.Name] = !p.worked
 		s.say.print("%s is killed (SIGKILL) %s, %s", p.Name, p.doom, s.watch.at())
 		return errors.Join(s.complement(), s.revive(p.Name))
-	case !p.told && !p.joined && s.watch.idle(time.Now()) < patience: // as Kubernetes would, where the broker is away for a moment
+	case !p.told && (!p.joined || s.deposed(p)) && s.watch.idle(time.Now()) < patience: // as Kubernetes would, where the broker is away for a moment
 		time.AfterFunc(retryPause, func() { s.again <- p })
 	case !p.told:
 		return fmt.Errorf("%s ended by itself (%s)\n%s", p.Name, p.cmd.ProcessState, &p.log)

@@ -27,6 +27,13 @@ func (s *supervisor) revive(name string) error {
 	return s.start(name, 0)
 }
 
+// deposed reports whether a worker ended because its name is another's: its predecessor's, which was killed, and whose last request to
+// join the group was answered after its own.
+func (s *supervisor) deposed(p *process) bool {
+	_, succeeds := s.idled[p.Name]
+	return succeeds && p.cmd.ProcessState.ExitCode() == fencedCode
+}
+
 // release starts what was held back: the dynamic worker has joined.
 func (s *supervisor) release() (err error) {
 	s.awaited = false
@@ -37,9 +44,9 @@ func (s *supervisor) release() (err error) {
 	return err
 }
 
-// dismiss tells the dynamic worker to leave, once that is due.
+// dismiss tells the dynamic worker to leave, once that is due: not before the freeze, for which there may be no other.
 func (s *supervisor) dismiss() {
-	if p := s.running[dynamicName]; p != nil && p.joined && !s.left && s.watch.share() >= s.plan.kills.leave {
+	if p := s.running[dynamicName]; p != nil && p.joined && !s.left && !s.freezeDue() && s.watch.share() >= s.plan.kills.leave {
 		s.left = true
 		s.say.print("%s is told to stop (SIGTERM), %s", p.Name, s.watch.at())
 		p.terminate()
@@ -63,12 +70,13 @@ func (s *supervisor) strike(k kill) {
 	time.AfterFunc(haltPatience, p.kill) // where nothing new comes
 }
 
-// mayFreeze stops a static worker that is at work, once in a run, and reports whether it has.
+// mayFreeze stops a worker that is at work, once in a run, and reports whether it has. It is a static one, or else the dynamic one: on a
+// queue the others may still be starting when that one has finished everything, and would then get nothing any more.
 func (s *supervisor) mayFreeze() bool {
 	if !s.freezeDue() || s.watch.share() < freezeAt {
 		return false
 	}
-	for i := range statics {
+	for i := range statics + 1 { // the last is the dynamic one
 		if p := s.running[staticName(i)]; p != nil && p.joined && p.doom == "" {
 			s.say.print("%s is frozen (SIGSTOP) for %v, %s", p.Name, frozenFor, s.watch.at())
 			p.freeze()

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// create makes a topic that nobody else makes: one that is there is of an earlier try, whose answer came too late. It tries again too
+// where Kafka takes its only broker for gone, which stood still for a while.
+func (b *kafkaBroker) create(ctx context.Context, topic string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	for {
+		err := b.admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}, false)
+		if errors.Is(err, sarama.ErrTopicAlreadyExists) {
+			return nil
+		}
+		if !errors.Is(err, sarama.ErrRequestTimedOut) && !errors.Is(err, sarama.ErrInvalidReplicationFactor) {
+			return err
+		}
+		select {
+		case <-time.After(250 * time.Millisecond):
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		}
+	}
+}
+
+// led waits until the leader of each partition knows that it is: metadata names it before.
+func (b *kafkaBroker) led(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for {
+		err := b.client.RefreshMetadata(b.topics()...)
+		for _, topic := range b.topics() {
+			if err == nil {
+				_, err = b.endsOf(topic)
+			}
+		}
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		}
+	}
+}
+
+func (b *kafkaBroker) topics() []string { return []string{b.topic, b.events} }
