@@ -72,10 +72,13 @@ type site struct {
 	restart    func(ctx context.Context) error
 }
 
+// lasting is for how long a message is held without a sign of life. A busy machine may stand still for seconds.
+const lasting = 15 * time.Second
+
 // fakeSite is an awssqstest.Server of the test's own. A restart cuts its connections for a while.
 func fakeSite(*testing.T) site {
 	s := awssqstest.NewServer(awssqstest.Config{Shuffle: true})
-	return site{creator: s, visibility: 6 * time.Second, restart: func(context.Context) error {
+	return site{creator: s, visibility: lasting, restart: func(context.Context) error {
 		s.Down()
 		<-time.After(time.Second)
 		s.Up()
@@ -90,7 +93,7 @@ func sharedOrOwnElasticMQ(t *testing.T) func(t *testing.T) site {
 	own := sync.OnceValue(func() *testdb.OwnElasticMQ { return testdb.StartElasticMQ(t) })
 	return func(t *testing.T) site {
 		if !strings.HasSuffix(t.Name(), strings.ReplaceAll(restartCase, " ", "_")) {
-			return site{creator: testdb.SQS(t), visibility: 15 * time.Second} // a busy machine may stop a JVM for seconds
+			return site{creator: testdb.SQS(t), visibility: lasting}
 		}
 		using.Lock()
 		t.Cleanup(using.Unlock)

@@ -106,7 +106,7 @@ func (s *site) read(t *testing.T, queue string, n int) (msgs []outbox.Message) {
 		for {
 			wait := 300 * time.Millisecond
 			if len(msgs) < n {
-				wait = 10 * time.Second
+				wait = 2 * time.Minute
 			}
 			select {
 			case d, ok := <-deliveries:

@@ -139,6 +139,7 @@ func ackOnce(
 	})
 	send(t, own, queue, amqp.Publishing{MessageId: "later"})
 	await("a message that is sent later", func() bool { return acked["later"] > 0 })
+	await("the server's taking in of what was acknowledged", func() bool { return lossy.takenIn(queue) })
 	cancel()
 	if err := <-done; err != nil {
 		t.Errorf("Run = %v", err)
@@ -160,8 +161,9 @@ type lossyAcks struct {
 	cut   func()
 
 	mu   sync.Mutex
-	id   string // of the message whose acknowledgement has met it
-	told int    // 1: the Subscriber was told that it is written
+	id   string           // of the message whose acknowledgement has met it
+	told int              // 1: the Subscriber was told that it is written
+	last rabbitmq.Channel // on which something was acknowledged
 }
 
 func (l *lossyAcks) dial(dial rabbitmq.Dialer) rabbitmq.Dialer {
@@ -191,6 +193,16 @@ func (l *lossyAcks) toldOf(id string) int {
 	return l.told
 }
 
+// takenIn reports whether the server has taken in what was acknowledged last: it answers what is asked behind that on the same channel.
+// If the channel is lost, the messages come again on the next one.
+func (l *lossyAcks) takenIn(queue string) bool {
+	l.mu.Lock()
+	ch := l.last
+	l.mu.Unlock()
+	_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+	return err == nil
+}
+
 type lossyConnection struct {
 	rabbitmq.Connection
 	acks *lossyAcks
@@ -211,6 +223,7 @@ func (ch lossyChannel) Ack(tag uint64, multiple bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.id != "" {
+		a.last = ch.Channel
 		return ch.Channel.Ack(tag, multiple)
 	}
 	a.id = fmt.Sprint(tag) // as the messages are named, in their order

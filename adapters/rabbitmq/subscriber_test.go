@@ -110,18 +110,45 @@ func (b *bench) stop() error {
 	return b.err
 }
 
+// send sends msgs one after the other. A quorum queue that is new, or that has no leader yet, refuses what comes too early.
 func send(t *testing.T, dial rabbitmq.Dialer, queue string, msgs ...amqp.Publishing) {
 	t.Helper()
 	onChannel(t, dial, func(ch rabbitmq.Channel) error {
+		if _, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil); err != nil {
+			return err // for what no queue takes is confirmed too
+		}
+		if err := ch.Confirm(false); err != nil {
+			return err
+		}
+		confirms := ch.NotifyPublish(make(chan amqp.Confirmation, 1))
 		for _, m := range msgs {
 			m.DeliveryMode = amqp.Persistent
-			if err := ch.PublishWithContext(t.Context(), "", queue, true, false, m); err != nil {
+			if err := sendUntilTaken(t, ch, confirms, queue, m); err != nil {
 				return err
 			}
 		}
-		_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil) // an answer: all has arrived
-		return err
+		return nil
 	})
+}
+
+func sendUntilTaken(t *testing.T, ch rabbitmq.Channel, confirms <-chan amqp.Confirmation, queue string, msg amqp.Publishing) error {
+	for patience := time.After(2 * time.Minute); ; {
+		if err := ch.PublishWithContext(t.Context(), "", queue, true, false, msg); err != nil {
+			return err
+		}
+		select {
+		case c, open := <-confirms:
+			if !open {
+				return errors.New("the connection is lost before the server has confirmed")
+			}
+			if c.Ack {
+				return nil
+			}
+		case <-patience:
+			return errors.New("the server does not take the message")
+		}
+		<-time.After(50 * time.Millisecond)
+	}
 }
 
 // TestNoHotRequeue: in the 2 s that a message is to wait nobody sees it, and then it is the same but for its Attempt.

@@ -3,6 +3,8 @@ package rabbitmq_test
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,9 +19,9 @@ type tally struct {
 	own rabbitmq.Dialer
 
 	mu     sync.Mutex
-	open   map[string]int // sent and not acknowledged, by message-id
-	held   map[*tallyChannel]map[uint64]string
-	closed time.Time // when the last channel was that held something
+	open   map[string]int                      // confirmed and not acknowledged, by message-id
+	held   map[*tallyChannel]map[uint64]string // of the channels that consume
+	closed time.Time                           // when the last of them was
 }
 
 func newTally(own rabbitmq.Dialer) *tally {
@@ -47,14 +49,14 @@ func (c *tallyConnection) Channel() (rabbitmq.Channel, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &tallyChannel{Channel: ch, tally: c.tally, gone: make(chan struct{})}
+	t := &tallyChannel{Channel: ch, tally: c.tally, gone: make(chan struct{}), sent: map[uint64]string{}}
 	closes := ch.NotifyClose(make(chan *amqp.Error, 1))
 	go func() {
 		<-closes
 		close(t.gone)
 		c.tally.mu.Lock()
 		defer c.tally.mu.Unlock()
-		if len(c.tally.held[t]) > 0 {
+		if c.tally.held[t] != nil { // what it held, and what it acknowledged too late, is ready again a moment later
 			c.tally.closed = time.Now()
 		}
 		delete(c.tally.held, t)
@@ -66,6 +68,9 @@ type tallyChannel struct {
 	rabbitmq.Channel
 	tally *tally
 	gone  chan struct{}
+	queue string            // that it consumes
+	sent  map[uint64]string // what the server has said nothing of yet
+	calls sync.Mutex        // amqp091-go may give the answer to one call to another of the same time
 }
 
 func (ch *tallyChannel) ConsumeWithContext(
@@ -76,7 +81,7 @@ func (ch *tallyChannel) ConsumeWithContext(
 		return nil, err
 	}
 	ch.tally.mu.Lock()
-	ch.tally.held[ch] = map[uint64]string{}
+	ch.queue, ch.tally.held[ch] = queue, map[uint64]string{}
 	ch.tally.mu.Unlock()
 	out := make(chan amqp.Delivery)
 	go func() {
@@ -101,35 +106,79 @@ func (ch *tallyChannel) Ack(tag uint64, multiple bool) error {
 	if multiple {
 		return errors.New("tally: several messages were acknowledged at once")
 	}
-	ch.settled(tag, 1)
-	return ch.Channel.Ack(tag, multiple)
+	return ch.settle(tag, 1, func() error { return ch.Channel.Ack(tag, multiple) })
 }
 
 func (ch *tallyChannel) Nack(tag uint64, multiple, requeue bool) error {
 	if multiple || !requeue {
 		return errors.New("tally: a message was dropped")
 	}
-	ch.settled(tag, 0)
-	return ch.Channel.Nack(tag, multiple, requeue)
+	return ch.settle(tag, 0, func() error { return ch.Channel.Nack(tag, multiple, requeue) })
 }
 
-func (ch *tallyChannel) settled(tag uint64, acked int) {
+// settle counts when it is written, and for the channel that is lost meanwhile too: the server may have taken it in. What it has not
+// taken in is delivered and acknowledged again, which left allows for.
+func (ch *tallyChannel) settle(tag uint64, acked int, write func() error) error {
 	ch.tally.mu.Lock()
-	defer ch.tally.mu.Unlock()
-	if id, ok := ch.tally.held[ch][tag]; ok {
+	id, ok := ch.tally.held[ch][tag]
+	ch.tally.mu.Unlock()
+	err := write()
+	if err == nil && ok {
+		ch.tally.mu.Lock()
+		defer ch.tally.mu.Unlock()
 		ch.tally.open[id] -= acked
 		delete(ch.tally.held[ch], tag)
 	}
+	return err
+}
+
+func (ch *tallyChannel) Cancel(tag string, noWait bool) error {
+	ch.calls.Lock()
+	defer ch.calls.Unlock()
+	return ch.Channel.Cancel(tag, noWait)
 }
 
 func (ch *tallyChannel) PublishWithContext(ctx context.Context, exchange, key string, mandatory, immediate bool, msg amqp.Publishing) error {
 	ch.tally.mu.Lock()
-	ch.tally.open[msg.MessageId]++
+	ch.sent[ch.GetNextPublishSeqNo()] = msg.MessageId
 	ch.tally.mu.Unlock()
 	return ch.Channel.PublishWithContext(ctx, exchange, key, mandatory, immediate, msg)
 }
 
-// left waits until what was given back is ready again, and what the server says stays the same.
+// NotifyPublish counts a message when the server says that it has it, and before its sender hears of that. Of one that the server refused,
+// or said nothing of before the connection was lost, nobody knows whether it will ever be acknowledged. If it is there after all, the
+// server says so while it is ready, and it is among the held when it is delivered.
+func (ch *tallyChannel) NotifyPublish(confirm chan amqp.Confirmation) chan amqp.Confirmation {
+	in := ch.Channel.NotifyPublish(make(chan amqp.Confirmation, cap(confirm)))
+	go func() {
+		defer close(confirm)
+		for c := range in {
+			ch.confirmed(c)
+			confirm <- c // which has room for all that are on their way
+		}
+	}()
+	return confirm
+}
+
+func (ch *tallyChannel) confirmed(c amqp.Confirmation) {
+	ch.tally.mu.Lock()
+	defer ch.tally.mu.Unlock()
+	if c.Ack {
+		ch.tally.open[ch.sent[c.DeliveryTag]]++
+	}
+	delete(ch.sent, c.DeliveryTag)
+}
+
+// answered returns when the server has taken in what was acknowledged on ch before. An acknowledgement is not answered; what is asked
+// behind it is.
+func (ch *tallyChannel) answered() error {
+	ch.calls.Lock()
+	defer ch.calls.Unlock()
+	_, err := ch.QueueDeclarePassive(ch.queue, true, false, false, false, nil)
+	return err
+}
+
+// left waits until what was given back is ready again, what the server says stays the same, and it has taken in what was acknowledged.
 func (c *tally) left(ctx context.Context, queues []string) (int, error) {
 	last := -1
 	for {
@@ -150,7 +199,7 @@ func (c *tally) left(ctx context.Context, queues []string) (int, error) {
 			return 0, err
 		}
 		n := max(ready+held, open)
-		if n == last && !settling {
+		if n == last && !settling && c.answered() {
 			return n, nil
 		}
 		last = n
@@ -160,6 +209,19 @@ func (c *tally) left(ctx context.Context, queues []string) (int, error) {
 			return 0, ctx.Err()
 		}
 	}
+}
+
+// answered asks on all channels that consume. One that is lost meanwhile has not answered.
+func (c *tally) answered() bool {
+	c.mu.Lock()
+	channels := slices.Collect(maps.Keys(c.held))
+	c.mu.Unlock()
+	for _, ch := range channels {
+		if ch.answered() != nil {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *tally) ready(ctx context.Context, queues []string) (n int, err error) {

@@ -143,6 +143,25 @@ func (b *base) wantPublished(n int) []outboxtest.Published {
 	return fake.Published()
 }
 
+// shown returns when who reads topic is shown all that is in it: until then that waits for whatever transaction of the whole server is
+// the oldest, and the suite gives some messages 5 s.
+func (b *base) shown(ctx context.Context, topic string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	query := `SELECT count(*) FROM ` + schemaAdapter().MessagesTable(topic) + ` WHERE transaction_id >= pg_snapshot_xmin(pg_current_snapshot())`
+	for {
+		var hidden int
+		if err := b.db.QueryRowContext(ctx, query).Scan(&hidden); err != nil || hidden == 0 {
+			return err
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 func eventually(t *testing.T, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); !ok(); {

@@ -67,9 +67,13 @@ func TestPubSub(t *testing.T) {
 			p := &enqueuing{relayed: relayed, enqueue: func(ctx context.Context, msgs []outbox.Message) error {
 				return b.InTx(ctx, nil, func(tx *sql.Tx, _ []dedup.Claim) error { return b.Enqueue(ctx, tx, msgs...) })
 			}}
-			return p, &onceSubscriber{Subscriber: sub, wrap: func(topic string) wrapper {
-				return once(t, group+" of "+topic, dedup.Store[*sql.Tx](b.node()), true) // the suite publishes the same UUIDs in several topics
-			}}
+			return p, &onceSubscriber{
+				Subscriber: sub,
+				wrap: func(topic string) wrapper {
+					return once(t, group+" of "+topic, dedup.Store[*sql.Tx](b.node()), true) // the suite publishes the same UUIDs in several topics
+				},
+				ready: b.shown,
+			}
 		}
 		tests.TestPubSub(t, tests.Features{
 			ConsumerGroups: true, ExactlyOnceDelivery: true, GuaranteedOrder: true, GuaranteedOrderWithSingleSubscriber: true, Persistent: true, ForceShort: true,
@@ -181,6 +185,7 @@ func once[TTx any](t *testing.T, name string, store dedup.Store[TTx], join bool)
 type onceSubscriber struct {
 	message.Subscriber
 	wrap    func(topic string) wrapper
+	ready   func(ctx context.Context, topic string) error // nil: at once
 	readers sync.WaitGroup
 
 	mu      sync.Mutex
@@ -197,6 +202,11 @@ func (s *onceSubscriber) SubscribeInitialize(topic string) error {
 
 // Subscribe implements message.Subscriber.
 func (s *onceSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	if s.ready != nil {
+		if err := s.ready(ctx, topic); err != nil {
+			return nil, err
+		}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	s.mu.Lock()
 	s.cancels = append(s.cancels, cancel)

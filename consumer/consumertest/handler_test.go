@@ -110,11 +110,11 @@ func (s effectFirst) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, 
 		return err
 	}
 	if len(recs) > 0 && recs[0].Key.ID == twinID {
-		for end := time.After(10 * time.Second); len(s.looked) < 2; {
+		for len(s.looked) < 2 {
 			select {
 			case <-time.After(time.Millisecond):
-			case <-end:
-				return errors.New("the twin has not looked")
+			case <-ctx.Done():
+				return fmt.Errorf("the twin has not looked: %w", ctx.Err())
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
@@ -97,6 +98,13 @@ func permanentParks(e *subscriberEnv) {
 func garbageParks(e *subscriberEnv) {
 	type body struct{ N int }
 	p := e.processor(consumer.JSON(func(_ context.Context, tx *deduptest.Tx, b body) error { return tx.Add(fmt.Sprint(b.N)) }))
+	var again atomic.Int32
+	p.after = func(_ context.Context, msg *consumer.Message, err error) error {
+		if retry, ok := errors.AsType[*consumer.RetryError](err); msg.Headers[idHeader] == "b" && err != nil && (!ok || !retry.Blameless) {
+			again.Add(1)
+		}
+		return err
+	}
 	garbage := "\xff\x00{not JSON"
 	e.publish(suiteMessage("a", "", `{"N":1}`), suiteMessage("b", "", garbage), suiteMessage("c", "", `{"N":2}`), suiteMessage("d", "", ""))
 	r := e.run(p, longGrace)
@@ -109,8 +117,8 @@ func garbageParks(e *subscriberEnv) {
 			e.Errorf("parked %q, sent was %q", l.Message.Payload, garbage)
 		}
 	}
-	if n := len(p.of("b")); n != 1 {
-		e.Errorf("a message that cannot be decoded was delivered %d times; want once", n)
+	if n := again.Load(); n > 0 { // a broker may deliver it again for a reason of its own
+		e.Errorf("a message that cannot be decoded was to be delivered again %d times; want it parked the first time", n)
 	}
 }
 
@@ -188,10 +196,11 @@ func orderWithinKey(e *subscriberEnv) {
 		return suiteEffect(ctx, tx, msg)
 	})
 	p.after = func(_ context.Context, msg *consumer.Message, err error) error {
-		if err == nil {
-			mu.Lock()
-			defer mu.Unlock()
-			order[msg.Key] = append(order[msg.Key], msg.Headers[idHeader])
+		mu.Lock()
+		defer mu.Unlock()
+		// Not in the handler, which runs again when others of its batch fail. A duplicate may come at any time.
+		if id := msg.Headers[idHeader]; err == nil && !slices.Contains(order[msg.Key], id) {
+			order[msg.Key] = append(order[msg.Key], id)
 		}
 		return err
 	}

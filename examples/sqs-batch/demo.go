@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"fmt"
 	"log"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -38,7 +40,7 @@ func demo(ctx context.Context, client *sqs.Client, orders int) error {
 		return err
 	}
 
-	name := fmt.Sprintf("txonce-sqs-batch-%d", os.Getpid())
+	name := "txonce-sqs-batch-" + strings.ToLower(rand.Text()[:12]) // others may run it on the same server
 	queue, err := client.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: &name})
 	if err != nil {
 		return fmt.Errorf("is SQS there? make services-up starts a server: %w", err)

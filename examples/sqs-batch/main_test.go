@@ -2,13 +2,15 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/txonce/txonce/internal/testdb"
 )
@@ -46,21 +48,54 @@ func TestChargesOnce(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends it well, at whatever point.
+// Ctrl-C ends it well while it works. Where the test stood still until it was done, there is more to do the next time.
 func TestInterrupt(t *testing.T) {
-	cmd, out := command(t, "-orders", "20000")
+	for orders := 5000; !interrupted(t, orders); orders *= 2 {
+		t.Logf("%d orders were done before the signal", orders)
+	}
+}
+
+func interrupted(t *testing.T, orders int) (inTime bool) {
+	t.Helper()
+	cmd, out := command(t, "-orders", fmt.Sprint(orders))
+	sent := &watched{Writer: out, text: "messages sent", seen: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = sent, sent
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(3 * time.Second)
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case <-sent.seen:
+	case err := <-ended:
+		t.Fatalf("it ends before all is sent: %v\n%s", err, out)
 	}
-	_ = cmd.Wait() // an error if it was still sending
-	if said := regexp.MustCompile(`(\d+) charges of (\d+) orders`).FindStringSubmatch(out.String()); said != nil && said[1] != said[2] {
-		t.Errorf("charged twice:\n%s", out)
+	signalled := cmd.Process.Signal(syscall.SIGINT)
+	if err := <-ended; err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
-	if strings.Contains(out.String(), "panic") {
-		t.Errorf("it says\n%s", out)
+	if said := regexp.MustCompile(`(\d+) charges of (\d+) orders`).FindStringSubmatch(out.String()); said == nil || said[1] != said[2] {
+		t.Errorf("it says\n%s\nwant as many charges as orders", out)
 	}
+	if signalled != nil && !errors.Is(signalled, os.ErrProcessDone) {
+		t.Error(signalled)
+	}
+	return !errors.Is(signalled, os.ErrProcessDone)
+}
+
+// watched closes seen when text has been written.
+type watched struct {
+	io.Writer
+	text    string
+	written string
+	seen    chan struct{}
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	before := strings.Contains(w.written, w.text)
+	w.written += string(p)
+	if !before && strings.Contains(w.written, w.text) {
+		close(w.seen)
+	}
+	return w.Writer.Write(p)
 }

@@ -406,7 +406,7 @@ func (w *world) receive(seconds int32) string {
 }
 
 func (w *world) one() types.Message {
-	all := w.take(1, 5)
+	all := w.take(1, 20) // ElasticMQ moves what is dead in its own time
 	if len(all) == 0 {
 		w.t.Fatal("there is no message")
 	}
@@ -417,7 +417,7 @@ func (w *world) handle() *string { return w.one().ReceiptHandle }
 
 // bare is how many attributes come with a message when none are asked for.
 func (w *world) bare() string {
-	out, err := w.ReceiveMessage(w.t.Context(), &sqs.ReceiveMessageInput{QueueUrl: w.url, WaitTimeSeconds: 5})
+	out, err := w.ReceiveMessage(w.t.Context(), &sqs.ReceiveMessageInput{QueueUrl: w.url, WaitTimeSeconds: 20})
 	if err != nil || len(out.Messages) != 1 {
 		w.t.Fatal(err, "no message")
 	}

@@ -403,7 +403,7 @@ func shortLived(w *world) {
 	_, err = w.channel().QueueDeclarePassive(q.Name, false, false, false, false, nil)
 	w.refused("another connection", amqp.ResourceLocked, err)
 	w.must(c.Close())
-	for range 50 { // a moment later
+	for end := time.Now().Add(patience); time.Now().Before(end); { // a moment later
 		if _, err = w.channel().QueueDeclarePassive(q.Name, false, false, false, false, nil); strings.Contains(fmt.Sprint(err), "NOT_FOUND") {
 			break
 		}
