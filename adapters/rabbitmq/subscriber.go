@@ -36,7 +36,8 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 // Before the first message it checks what would go wrong later, and returns an error that names it: a server that cannot be
 // reached, a queue that is missing or other than Spec, a missing permission, a Processor that cannot start. Later it returns an error
 // when going on makes no sense: when the Processor gave up on a message and kept it nowhere (it stays in the queue), when the
-// queue was deleted, when the server refuses this user or has hung up on it for half a minute. Everything else, such as a server that is away, it waits out.
+// queue was deleted, when the server refuses this user, or hangs up on it for half a minute, which is how RabbitMQ refuses a password.
+// Everything else, such as a server that is away, it waits out.
 //
 // Run may be called again when it has returned, not before.
 func (s *Subscriber) Run(ctx context.Context) error {

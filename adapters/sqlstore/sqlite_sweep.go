@@ -28,13 +28,8 @@ func (d *sqlite) check(ctx context.Context, db *sql.DB) error {
 			return databaseError{fmt.Errorf("sqlstore: read the database's settings: %w", err)}
 		}
 	}
-	err := d.patiently(ctx, func() error {
-		_, err := db.ExecContext(ctx, d.sql.Probe)
-		return err
-	})
+	_, err := db.ExecContext(ctx, d.sql.Probe)
 	switch {
-	case !d.undefined(err) && (ctx.Err() != nil || d.retryable(err)): // which says nothing of the driver
-		return databaseError{fmt.Errorf("sqlstore: look at the database: %w", err)}
 	case !d.undefined(err):
 		return fmt.Errorf("sqlstore: the errors of driver %T carry no result code, so that a busy database looks like a bad message: "+
 			"use modernc.org/sqlite (%q came as %T)", db.Driver(), err, err)

@@ -1,0 +1,272 @@
+package rabbitmq_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/txonce/txonce/adapters/rabbitmq"
+	"github.com/txonce/txonce/adapters/rabbitmq/rabbitmqtest"
+	"github.com/txonce/txonce/consumer"
+)
+
+// TestNoHotRequeue: in the 2 s that a message is to wait nobody sees it, and then it is the same but for its Attempt.
+func TestNoHotRequeue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := fake(t, rabbitmqtest.Config{})
+		p := &answers{say: func(_ context.Context, m *consumer.Message) error {
+			if m.Attempt < 4 {
+				return &consumer.RetryError{Err: errors.New("not yet"), After: 2 * time.Second}
+			}
+			return nil
+		}}
+		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p})
+		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m", Body: []byte("x"), UserId: "", CorrelationId: "c", Headers: amqp.Table{
+			"CC": []any{"elsewhere"}, "n": int64(7), "x-death": []any{amqp.Table{"queue": "before", "count": int64(3)}},
+		}})
+		lapse(9 * time.Second)
+		got := p.all()
+		if len(got) != 4 {
+			t.Fatalf("%d deliveries in 9 s, want 4 at 0, 2, 4 and 6 s", len(got))
+		}
+		for i, m := range got {
+			if i > 0 && p.at[i].Sub(p.at[i-1]) < 2*time.Second {
+				t.Errorf("delivery %d came after %v", i+1, p.at[i].Sub(p.at[i-1]))
+			}
+			want := got[0]
+			want.Attempt, want.Raw, m.Raw = i+1, nil, nil
+			if diff := cmp.Diff(want, m); diff != "" {
+				t.Errorf("delivery %d (-want +got):\n%s", i+1, diff)
+			}
+		}
+		if err := b.stop(); err != nil {
+			t.Error(err)
+		}
+		nothingLeft(t, s)
+	})
+}
+
+// TestCopyFaults: whatever becomes of the copy of a message that is put off, the message is not lost.
+func TestCopyFaults(t *testing.T) {
+	t.Parallel()
+	for name, fate := range map[string]rabbitmqtest.Fate{
+		"refused": rabbitmqtest.Nack, "confirm lost": rabbitmqtest.Withhold, "cut before": rabbitmqtest.CutBefore,
+		"cut after": rabbitmqtest.CutAfter, "not permitted": rabbitmqtest.Refuse, "refused and taken": rabbitmqtest.NackButTake,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := fake(t, rabbitmqtest.Config{})
+				p := &answers{}
+				p.say = func(context.Context, *consumer.Message) error {
+					if len(p.all()) < 3 { // the first failure waits in memory, until the queue for retries is found
+						return &consumer.RetryError{Err: errors.New("not yet"), After: time.Second}
+					}
+					return nil
+				}
+				var copies atomic.Int32
+				s.OnPublish(func(sent rabbitmqtest.Publish) rabbitmqtest.Fate {
+					if strings.Contains(sent.Key, ".retry.") && copies.Add(1) == 1 {
+						return fate
+					}
+					return rabbitmqtest.Take
+				})
+				send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m"})
+				b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p})
+				lapse(3 * time.Minute)
+				if n := len(p.all()); n < 3 || n > 4 {
+					t.Errorf("%d deliveries, want 3, or 4 where there are two copies", n)
+				}
+				if copies.Load() == 0 {
+					t.Error("no copy was sent; the test has shown nothing")
+				}
+				if err := b.stop(); err != nil {
+					t.Error(err)
+				}
+				nothingLeft(t, s)
+			})
+		})
+	}
+}
+
+// TestAckLostAfterTheCopy: the original comes again beside its copy, which are two deliveries of one message.
+func TestAckLostAfterTheCopy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := fake(t, rabbitmqtest.Config{})
+		p := &answers{}
+		p.say = func(context.Context, *consumer.Message) error {
+			if len(p.all()) < 3 {
+				return &consumer.RetryError{Err: errors.New("not yet"), After: time.Second}
+			}
+			return nil
+		}
+		var cut sync.Once
+		send(t, s.Dial, workQueue, amqp.Publishing{Body: []byte("x")}) // without message-id
+		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, Dial: func(ctx context.Context) (rabbitmq.Connection, error) {
+			c, err := s.Dial(ctx)
+			return deaf{c, func() { cut.Do(s.Cut) }}, err
+		}})
+		lapse(time.Minute)
+		got := p.all()
+		if len(got) != 4 {
+			t.Fatalf("%d deliveries, want 4: two that failed, the copy, and the original again", len(got))
+		}
+		if err := b.stop(); err != nil {
+			t.Error(err)
+		}
+		nothingLeft(t, s)
+	})
+}
+
+// deaf is a connection that is cut instead of acknowledging for the first time.
+type deaf struct {
+	rabbitmq.Connection
+	cut func()
+}
+
+func (d deaf) Channel() (rabbitmq.Channel, error) {
+	ch, err := d.Connection.Channel()
+	return deafChannel{ch, d.cut}, err
+}
+
+type deafChannel struct {
+	rabbitmq.Channel
+	cut func()
+}
+
+func (d deafChannel) Ack(tag uint64, multiple bool) error {
+	d.cut()
+	return d.Channel.Ack(tag, multiple)
+}
+
+// TestWithoutRetryQueues: where they cannot be made, retries wait in memory, and a warning says so once.
+func TestWithoutRetryQueues(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := fake(t, rabbitmqtest.Config{})
+		for _, q := range retryQueues(workQueue) {
+			s.DeleteQueue(q)
+		}
+		s.Deny(func(a rabbitmqtest.Access) bool { return a.Operation == "configure" })
+		p := &answers{}
+		p.say = func(context.Context, *consumer.Message) error {
+			if len(p.all()) < 5 {
+				return &consumer.RetryError{Err: errors.New("not yet"), After: 30 * time.Second}
+			}
+			return nil
+		}
+		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m"})
+		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p})
+		lapse(10 * time.Minute)
+		if got := p.all(); len(got) != 5 || got[4].Attempt != 5 {
+			t.Errorf("%d deliveries, want 5 that are counted", len(got))
+		}
+		if n := strings.Count(b.log.String(), "no queue for retries"); n != 1 {
+			t.Errorf("warned %d times, want once", n)
+		}
+		nothingLeft(t, s)
+	})
+}
+
+// TestNewRetryQueueRests: a queue for retries that was only just made could be forgotten in a crash, and is not used yet, whoever has
+// made it.
+func TestNewRetryQueueRests(t *testing.T) {
+	t.Parallel()
+	for _, maker := range []string{"this Subscriber", "another"} {
+		t.Run(maker, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := fake(t, rabbitmqtest.Config{})
+				if maker == "this Subscriber" {
+					for _, q := range retryQueues(workQueue) {
+						s.DeleteQueue(q)
+					}
+				}
+				began := time.Now()
+				var first atomic.Int64
+				s.OnPublish(func(sent rabbitmqtest.Publish) rabbitmqtest.Fate {
+					if strings.Contains(sent.Key, ".retry.") {
+						first.CompareAndSwap(0, int64(time.Since(began)))
+					}
+					return rabbitmqtest.Take
+				})
+				p := &answers{say: func(_ context.Context, m *consumer.Message) error {
+					if m.Attempt < 20 {
+						return &consumer.RetryError{Err: errors.New("not yet"), After: time.Second}
+					}
+					return nil
+				}}
+				send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m"})
+				subscribeAnew(t, s, rabbitmq.SubscriberConfig{Processor: p})
+				lapse(time.Minute)
+				if len(p.all()) != 20 || first.Load() < int64(10*time.Second) {
+					t.Errorf("%d deliveries, want 20; the queue was used after %v, want 10 s at the least", len(p.all()), time.Duration(first.Load()))
+				}
+				nothingLeft(t, s)
+			})
+		})
+	}
+}
+
+// TestRetryQueueDeleted: a copy that no queue takes is none, and its original stays.
+func TestRetryQueueDeleted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := fake(t, rabbitmqtest.Config{})
+		p := &answers{say: func(_ context.Context, m *consumer.Message) error {
+			if m.Attempt < 3 {
+				return &consumer.RetryError{Err: errors.New("not yet"), After: time.Second}
+			}
+			return nil
+		}}
+		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p})
+		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "before"})
+		lapse(10 * time.Second)
+		if n := len(p.all()); n != 3 {
+			t.Fatalf("%d deliveries, want 3: the Subscriber has to know the queue for retries", n)
+		}
+		s.DeleteQueue(rabbitmq.RetryQueues(workQueue)[0])
+		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "after"})
+		lapse(time.Minute)
+		done := false
+		for _, m := range p.all() {
+			done = done || m.ID == "after" && m.Attempt >= 3
+		}
+		if !done || !strings.Contains(b.log.String(), "no queue took the copy") {
+			t.Errorf("handled to its end: %v; the log:\n%s", done, b.log)
+		}
+		if _, there := s.Queue(rabbitmq.RetryQueues(workQueue)[0]); !there {
+			t.Error("the queue for retries was not made again")
+		}
+		if err := b.stop(); err != nil {
+			t.Error(err)
+		}
+		nothingLeft(t, s)
+	})
+}
+
+// TestRetryQueues: every queue that can come to be is named.
+func TestRetryQueues(t *testing.T) {
+	s := rabbitmqtest.NewServer(rabbitmqtest.Config{})
+	names := rabbitmq.RetryQueues(workQueue)
+	onChannel(t, s.Dial, func(ch rabbitmq.Channel) error {
+		return rabbitmq.DeclareRetryQueues(ch, workQueue, 365*24*time.Hour)
+	})
+	for _, name := range names {
+		if _, there := s.Queue(name); !there {
+			t.Errorf("%s is named, and never made", name)
+		}
+		s.DeleteQueue(name)
+	}
+	if len(names) != 23 || names[0] != "work.txonce.retry.1000" || names[22] != "work.txonce.retry.2147483647" {
+		t.Errorf("%d names, from %s to %s", len(names), names[0], names[len(names)-1])
+	}
+}
