@@ -81,6 +81,15 @@ pairs: services-up ## Run the quickstart with every broker and every store, with
 		tail -n 1 $$dir/pair; \
 	done; done
 
+# How many messages each database handles in the soak, and further flags for it, such as -soak.seed=1 -soak.log.
+SOAK_MESSAGES ?= 20000
+SOAK          ?=
+
+.PHONY: soak
+soak: ## Run handlers that misbehave on purpose on every database, with SOAK_MESSAGES (20000), and audit
+	@$(MAKE) --no-print-directory services-up S="postgres postgres18 mariadb"
+	@$(ENV); go test -race -count=1 -v -timeout=90m -run TestSoak ./internal/soak -soak.messages=$(SOAK_MESSAGES) $(SOAK)
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s)
 	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sort | while IFS=: read -r file func; do \

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/txonce/txonce/dedup"
@@ -42,9 +43,8 @@ type Config[TTx any] struct {
 	// OnMismatch says what becomes of a message whose key was used for other content. Defaults to ParkMismatch.
 	OnMismatch OnMismatch
 
-	// Timeless is the verdict for messages without a Time once any key of this consumer was forgotten: dedup.First runs
-	// a very late redelivery again, dedup.Unprovable parks every such message. Start logs the choice. Defaults to
-	// dedup.First.
+	// Timeless says what becomes of a message without a Time once keys of this consumer were forgotten, as the message may be a
+	// very late repeat: dedup.First runs it, dedup.Unprovable parks it. Defaults to dedup.First.
 	Timeless dedup.Verdict
 
 	// Handle does the work of one message, HandleBatch that of several in one statement or few. Exactly one of them is
@@ -52,19 +52,43 @@ type Config[TTx any] struct {
 	Handle      Handler[TTx]
 	HandleBatch BatchHandler[TTx]
 
-	// MaxAttempts is how often a message is tried before it is parked. Attempts that the database or a shutdown ended do
-	// not count. Defaults to DefaultMaxAttempts.
+	// MaxAttempts is how often a message may fail before it is parked. One attempt may call the handler more than once: a
+	// message that fails in a batch is tried again alone, and the messages of a HandleBatch in smaller and smaller batches.
+	//
+	// A failure that is the database's, or a shutdown's, does not count. But when a message meets such failures by itself
+	// while other messages are committed, it is at fault after all: from the second time on where a statement is refused,
+	// such as for a missing column, and from the 21st on where the connection is lost.
+	//
+	// Message.Attempt may include crashes, stops and lost answers. So it alone parks no message: this process must have seen
+	// the handler fail twice (once where MaxAttempts is 1). Once Attempt has reached 10 times MaxAttempts, and at least 100,
+	// one failure is enough.
+	//
+	// A message may end each process that handles it. When Attempt is more than 10 above MaxAttempts and this process has not
+	// seen the message before, it is tried alone, and a dead letter with ReasonTrial says so meanwhile. When three processes
+	// have ended over it, it is parked. Kafka does not count deliveries, so this cannot be told there.
+	//
+	// Defaults to DefaultMaxAttempts.
 	MaxAttempts int
+
+	// HandlerTimeout is how long one call of Handle or HandleBatch may run. Then its ctx ends with ErrHandlerTimeout as the
+	// cause, and the call has failed, whatever it returns: that counts as an attempt. A handler that does not heed its ctx
+	// runs on, and its message waits for it. In a batch of Handle only the message whose handler ran is at fault; a
+	// HandleBatch is tried again in halves. Defaults to 0: no limit. A handler that runs for more than a minute is logged
+	// all the same.
+	HandlerTimeout time.Duration
 
 	// Backoff is how long to wait after that many failed attempts, 1 or more. Defaults to
 	// FullJitter(DefaultBackoffBase, DefaultBackoffCap).
 	Backoff func(attempt int) time.Duration
 
 	// ParkLimit bounds how fast messages are parked. Beyond it something is wrong with more than a message, such as a
-	// deployment, and the consumer pauses. Defaults to a burst of 100 and 100 a minute.
+	// deployment, and the consumer pauses: messages come back as uncounted retries before their handler runs, but for one
+	// at a time, when one more may be parked. Each handler that succeeds lets twice as many run, one that fails only one
+	// again. Defaults to a burst of 100 and 100 a minute.
 	ParkLimit ParkLimit
 
-	// Logger gets one line for each message given up on, and two for each pause. Defaults to slog.Default().
+	// Logger gets one line for each message given up on; for each pause one when it begins, one a minute while it lasts and
+	// one when it is over; and one for each handler that runs for more than a minute. Defaults to slog.Default().
 	Logger *slog.Logger
 
 	// Trace is told what becomes of each message. Defaults to nobody.
@@ -92,6 +116,8 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 		return refuse("Name is required: it is part of every key")
 	case err != nil:
 		return refuse("Name: %w", err)
+	case strings.TrimSpace(cfg.Name) == "":
+		return refuse("Name is %q: it is part of every key, and has to be one that people can read", cfg.Name)
 	case cfg.Store == nil:
 		return refuse("Store is required")
 	case cfg.Key == nil:
@@ -108,6 +134,8 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 		return refuse("HandleBatch is set beside Config.Handle: set one of them")
 	case cfg.MaxAttempts < 0:
 		return refuse("MaxAttempts is %d: want 1 or more", cfg.MaxAttempts)
+	case cfg.HandlerTimeout != 0 && cfg.HandlerTimeout < time.Millisecond:
+		return refuse("HandlerTimeout is %v: want a millisecond or more, or 0 for no limit", cfg.HandlerTimeout)
 	}
 	if err := cfg.ParkLimit.validate(); err != nil {
 		return refuse("ParkLimit%w", err)

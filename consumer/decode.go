@@ -15,6 +15,14 @@ func JSON[T, TTx any](fn func(ctx context.Context, tx TTx, body T) error) Handle
 	}, fn)
 }
 
+// JSONMessage is JSON for a function that needs the message beside its body, such as its headers. The function must not keep or
+// change the message.
+func JSONMessage[T, TTx any](fn func(ctx context.Context, tx TTx, msg *Message, body T) error) Handler[TTx] {
+	return func(ctx context.Context, tx TTx, msg *Message) error {
+		return JSON(func(ctx context.Context, tx TTx, body T) error { return fn(ctx, tx, msg, body) })(ctx, tx, msg)
+	}
+}
+
 // Decode is JSON with another decoder, such as one for Protobuf or Avro.
 func Decode[T, TTx any](decode func(payload []byte) (T, error), fn func(ctx context.Context, tx TTx, body T) error) Handler[TTx] {
 	return func(ctx context.Context, tx TTx, msg *Message) error {

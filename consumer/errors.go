@@ -10,7 +10,9 @@ import (
 var (
 	ErrNotParked       = errors.New("consumer: no such dead letter")
 	ErrSuspectedReplay = errors.New("consumer: a further key of this message is known, its own is not")
+	ErrOutcomeUnknown  = errors.New("consumer: nobody knows whether the effects of this message are committed")
 	ErrParkLimit       = errors.New("consumer: parking limit spent")
+	ErrHandlerTimeout  = errors.New("consumer: handler ran longer than Config.HandlerTimeout")
 )
 
 type permanentError struct{ error }
@@ -35,7 +37,7 @@ func IsPermanent(err error) bool {
 type RetryError struct {
 	Err       error
 	After     time.Duration // from now; zero: at once
-	Blameless bool          // the database's fault, or it waits behind a failure of its Key: Attempt stays as it is
+	Blameless bool          // the database's fault, a pause, or it waits behind a failure of its Key: Attempt stays as it is
 }
 
 func (e *RetryError) Error() string { return e.Err.Error() }

@@ -218,11 +218,14 @@ func ExampleReason() {
 func ExampleLetterID() {
 	id, err := consumer.ParseLetterID("00112233445566778899aabbccddeeff")
 	fmt.Println(id, err)
+	id, err = consumer.ParseLetterID("00112233-4455-6677-8899-aabbccddeeff") // as psql prints it
+	fmt.Println(id, err)
 	_, err = consumer.ParseLetterID("42")
 	fmt.Println(err)
 	// Output:
 	// 00112233445566778899aabbccddeeff <nil>
-	// consumer: "42" is not a dead letter's id: want 32 hexadecimal digits
+	// 00112233445566778899aabbccddeeff <nil>
+	// consumer: "42" is not a dead letter's id: want 32 hexadecimal digits, not all zero
 }
 
 // All dead letters, page by page.
@@ -239,7 +242,7 @@ func ExampleLetterFilter() {
 			break
 		}
 		n += len(page)
-		filter.After = page[len(page)-1].ID
+		filter.After = page[len(page)-1].Cursor()
 	}
 	fmt.Println(n, "letters on", pages, "pages")
 	// Output: 5 letters on 3 pages

@@ -151,7 +151,7 @@ func (e *events) trace() *consumer.Trace {
 	}
 	return &consumer.Trace{
 		Claimed: hook("claimed"), Duplicate: hook("duplicate"), Mismatch: hook("mismatch"), Unprovable: hook("unprovable"),
-		InFlight: hook("in flight"), Committed: hook("committed"), Retried: hook("retried"), Parked: hook("parked"), Paused: hook("paused"),
+		InFlight: hook("in flight"), Committed: hook("committed"), Retried: hook("retried"), Parked: hook("parked"), Paused: hook("paused"), Resumed: hook("resumed"),
 	}
 }
 

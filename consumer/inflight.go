@@ -21,8 +21,8 @@ type inFlight struct {
 	counts map[dedup.Derived]int
 }
 
-// again counts one more, and logs the key once.
-func (f *inFlight) again(ctx context.Context, logger *slog.Logger, it *item, err error) {
+// again counts one more, and logs the key once. It returns the count.
+func (f *inFlight) again(ctx context.Context, logger *slog.Logger, it *item, err error) int {
 	f.mu.Lock()
 	if f.counts == nil || len(f.counts) >= inFlightMost {
 		f.counts = map[dedup.Derived]int{}
@@ -34,6 +34,14 @@ func (f *inFlight) again(ctx context.Context, logger *slog.Logger, it *item, err
 		logger.WarnContext(ctx, "message deferred again and again: another transaction keeps its key; is a process frozen?",
 			"consumer", it.rec.Key.Consumer, "key", it.rec.Key.ID, "position", it.msg.Position, "times", n, "error", err)
 	}
+	return n
+}
+
+// known reports that key was in flight when it was tried last.
+func (f *inFlight) known(key dedup.Derived) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.counts[key] > 0
 }
 
 // over forgets a key that was answered.

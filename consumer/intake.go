@@ -18,6 +18,11 @@ type item struct {
 	refused error          // why it must not run; a *refusal, or ErrInFlight
 	done    bool           // nothing is left to do
 
+	culprit bool // it met errors of the database by itself before, and is tried alone
+	probe   bool // it runs as a probe of the parking limit's pause
+	ran     bool // its handler's work is committed
+	failed  bool // an attempt counted, or it was given up on
+
 	committed bool              // its effects are, by this call or an earlier one
 	row       dedup.Fingerprint // under which
 }
@@ -36,7 +41,7 @@ func refuse(reason Reason, err error) error { return &refusal{Permanent(err), re
 var maxTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
 // intake finds out what to claim for msg.
-func (c *Consumer[TTx]) intake(msg *Message, now time.Time) (it item) {
+func (c *Consumer[TTx]) intake(msg *Message) (it item) {
 	it.msg = msg
 	it.rec = dedup.Record{Key: dedup.Key{Consumer: c.cfg.Name}, Time: msg.Time, Window: c.cfg.Window}
 	if msg.Time.After(maxTime) || msg.Time.Year() < 1 {
@@ -57,7 +62,7 @@ func (c *Consumer[TTx]) intake(msg *Message, now time.Time) (it item) {
 		it.rec.Fingerprint = dedup.FingerprintOf(msg.Payload)
 		it.refused = refuse(ReasonPoison, err)
 	}
-	if err := it.rec.Validate(now); err != nil {
+	if err := it.rec.Validate(); err != nil {
 		it.refused = refuse(ReasonPoison, err)
 	}
 	if msg.Malformed != nil {

@@ -45,7 +45,8 @@ type Processor interface {
 }
 
 // BatchProcessor never sleeps. errs[i] says of msgs[i] what the error of Process says.
-// Messages of one Key that follow a failed one are held back with a blameless *RetryError: deliver them again after it.
+// Messages of one Key that follow a failed one are held back with a blameless *RetryError: deliver
+// them again once the failed one has succeeded or is parked.
 type BatchProcessor interface {
 	ProcessBatch(ctx context.Context, msgs []*Message) (errs []error)
 }
@@ -55,6 +56,13 @@ type BatchProcessor interface {
 // ends: an error is final, and Run ends with it, unless ctx has ended.
 type Starter interface {
 	Start(ctx context.Context) error
+}
+
+// Sourced is a Processor that records where its messages come from, so that two services under one name are found out.
+// Subscribers call AddSource before Start, for each queue or topic that they receive from.
+type Sourced interface {
+	// AddSource takes a name such as "sqs queue orders". The same one again changes nothing.
+	AddSource(source string)
 }
 
 // Windowed is a Processor that remembers keys for a time. Subscribers compare it with how long their source may

@@ -19,12 +19,9 @@ func (b *batch[TTx]) giveUp(ctx context.Context, i int, reason Reason, cause err
 		b.fail(i, &rejectedError{cause})
 		return
 	}
-	wait, begins := b.budget.take()
-	if begins {
-		b.cfg.Logger.ErrorContext(ctx, "consumer paused: too many messages to park; Config.ParkLimit says how many are too many",
-			"consumer", b.cfg.Name, "reason", reason, "error", cause)
-	}
-	if wait > 0 {
+	// A message in doubt is parked also where the limit is spent: another process would take it for a duplicate.
+	limited := reason != ReasonUnknown
+	if wait := b.budgetWait(ctx, limited, it, reason, cause); wait > 0 {
 		err := fmt.Errorf("%w: %w", ErrParkLimit, cause)
 		b.cfg.Trace.emit(ctx, onPaused, Event{Consumer: b.cfg.Name, Message: it.msg, Err: err, Took: wait})
 		b.retry(ctx, []int{i}, &RetryError{Err: err, After: wait, Blameless: true})
@@ -37,22 +34,34 @@ func (b *batch[TTx]) giveUp(ctx context.Context, i int, reason Reason, cause err
 	done, err := b.park(ctx, it, &letter, cause)
 	if err == nil && done == parked {
 		it.done = true
+		b.doubts.over(it.derived)
 		b.log(ctx, it, "message parked", letter.Reason, cause, "letter", letter.ID)
 		b.cfg.Trace.emit(ctx, onParked, Event{Consumer: b.cfg.Name, Message: it.msg, Err: cause, Reason: letter.Reason, Took: time.Since(b.began)})
 		return
 	}
-	b.budget.giveBack()
+	if limited {
+		b.budget.giveBack()
+	}
 	switch {
 	case err == nil && done == settled:
 		it.done = true
 		b.trace(ctx, onDuplicate, it.msg, nil)
-	case err == nil: // its key has become free: it is no mismatch any more
+	case err == nil: // its key has become free: it is no mismatch any more, or was not claimed by the transaction that ended
+		b.doubts.over(it.derived)
 		b.retry(ctx, []int{i}, &RetryError{Err: cause, After: b.cfg.wait(1), Blameless: true})
 	case errors.Is(err, dedup.ErrInFlight):
 		b.retry(ctx, []int{i}, &RetryError{Err: fmt.Errorf("park: %w", err), After: b.cfg.wait(b.deferrals + 1), Blameless: true})
 	default: // never a reject, which some brokers drop
 		b.fault(ctx, []int{i}, epoch, fmt.Errorf("park: %w", err))
 	}
+}
+
+// budgetWait takes a token of the parking limit, or says how long there is none.
+func (b *batch[TTx]) budgetWait(ctx context.Context, limited bool, it *item, reason Reason, cause error) time.Duration {
+	if !limited {
+		return 0
+	}
+	return b.budget.take(ctx, cause, append(it.attrs()[2:], "reason", reason)...)
 }
 
 // parking is what came of the attempt to park a message.
@@ -76,16 +85,23 @@ func (b *batch[TTx]) park(ctx context.Context, it *item, letter *DeadLetter, cau
 	}
 	err = b.cfg.Store.InTx(ctx, recs, func(tx TTx, claims []dedup.Claim) error {
 		done = parked
+		doubt, doubtful := b.doubts.of(it.derived)
 		for _, claim := range claims {
 			switch claim.Verdict {
 			case dedup.First:
+				if letter.Reason == ReasonUnknown && doubt.ran {
+					continue // what its handler wrote may stand without the claim, which keeps redeliveries from running
+				}
 				if err := b.cfg.Store.Forget(ctx, tx, it.rec.Key); err != nil {
 					return err
 				}
-				if letter.Reason == ReasonMismatch {
+				if letter.Reason == ReasonMismatch || letter.Reason == ReasonUnknown {
 					done = free
 				}
 			case dedup.Mismatch:
+				if letter.Reason == ReasonUnknown {
+					continue
+				}
 				if letter.Reason != ReasonMismatch {
 					letter.Cause = dedup.ErrMismatch.Error() + "; before: " + letter.Cause
 				}
@@ -94,7 +110,15 @@ func (b *batch[TTx]) park(ctx context.Context, it *item, letter *DeadLetter, cau
 					done = settled
 				}
 			default:
-				done = settled
+				stands, err := doubt.stands(ctx, tx)
+				if err != nil {
+					return err
+				}
+				if !doubtful || !stands {
+					done = settled
+				} else if letter.Reason != ReasonUnknown { // the claim says nothing; it stays, so that a redelivery does not run
+					letter.Reason, letter.Cause = ReasonUnknown, doubt.cause.Error()+"; then: "+letter.Cause
+				}
 			}
 		}
 		if done != parked {

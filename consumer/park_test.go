@@ -558,8 +558,8 @@ func TestParkLimit(t *testing.T) {
 			}
 			if err != nil {
 				retry := wantRetry(t, err, true)
-				if !errors.Is(err, consumer.ErrParkLimit) || retry.After != 10*time.Second {
-					t.Errorf("message %d: %v after %v, want ErrParkLimit after 10s", i, err, retry.After)
+				if !errors.Is(err, consumer.ErrParkLimit) || retry.After < 10*time.Second || retry.After > 70*time.Second {
+					t.Errorf("message %d: %v after %v, want ErrParkLimit after 10s to 70s", i, err, retry.After)
 				}
 			}
 		}
@@ -570,7 +570,7 @@ func TestParkLimit(t *testing.T) {
 		for _, m := range batch[10:] {
 			process(t, c, m)
 		}
-		if took := time.Since(start); took < 3*time.Minute || took > 4*time.Minute {
+		if took := time.Since(start); took < 3*time.Minute || took > 5*time.Minute {
 			t.Errorf("20 more took %v, want some 200 s", took)
 		}
 		process(t, c, msg("good", "ok"))

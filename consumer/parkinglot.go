@@ -19,6 +19,16 @@ const (
 	ReasonMismatch   Reason = "mismatch"         // its key was used for other content
 	ReasonUnprovable Reason = "unprovable"       // it is older than what was forgotten, and has no claim
 	ReasonReplay     Reason = "suspected-replay" // a further key of it is known, its own is not
+
+	// ReasonTrial says that three processes ended while they tried it alone. A message that was delivered far oftener than
+	// Config.MaxAttempts, and that this process knows nothing of, is tried so: it has such a letter while its handler runs,
+	// and the process takes the letter back afterwards.
+	ReasonTrial Reason = "trial"
+
+	// ReasonUnknown says that nobody knows whether its effects are committed: a handler ended the transaction that
+	// claimed it. Its key stays claimed: a redelivery does not run. Such a letter is not Settled by its claim; a person
+	// looks at the effects, then replays it AsNew or discards it. Config.ParkLimit does not hold such a letter back.
+	ReasonUnknown Reason = "outcome-unknown"
 )
 
 // LetterID identifies a dead letter: the same content under the same key is the same letter, however often it is
@@ -27,12 +37,19 @@ type LetterID [16]byte
 
 func (id LetterID) String() string { return hex.EncodeToString(id[:]) }
 
-// ParseLetterID is the inverse of String.
+// ParseLetterID is the inverse of String. It also takes the form in which PostgreSQL prints a uuid, with dashes. The id of all
+// zeros is refused: no letter has it, and in a LetterFilter it would choose all.
 func ParseLetterID(s string) (id LetterID, err error) {
-	if n, err := hex.Decode(id[:], []byte(s)); err != nil || n != len(id) || len(s) != 2*len(id) {
-		return LetterID{}, fmt.Errorf("consumer: %q is not a dead letter's id: want %d hexadecimal digits", s, 2*len(id))
+	digits := s
+	if len(s) == 36 && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' {
+		digits = s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
 	}
-	return id, nil
+	if len(digits) == 2*len(id) {
+		if _, err := hex.Decode(id[:], []byte(digits)); err == nil && id != (LetterID{}) {
+			return id, nil
+		}
+	}
+	return LetterID{}, fmt.Errorf("consumer: %q is not a dead letter's id: want %d hexadecimal digits, not all zero", s, 2*len(id))
 }
 
 // DeadLetter is a message given up on, for a person to look at.
@@ -54,9 +71,18 @@ type LetterFilter struct {
 	ID       LetterID
 	Consumer string
 	Reason   Reason
-	After    LetterID // for the next page: the last ID of the page before
-	Limit    int      // defaults to 100
+	After    LetterCursor // for the next page: the Cursor of the last letter of the page before
+	Limit    int          // defaults to 100
 }
+
+// LetterCursor is a place among letters, newest first. It stays valid when its letter is taken.
+type LetterCursor struct {
+	First time.Time // when the letter was parked for the first time
+	ID    LetterID
+}
+
+// Cursor is the letter's place, for LetterFilter.After.
+func (l DeadLetter) Cursor() LetterCursor { return LetterCursor{First: l.First, ID: l.ID} }
 
 // ParkingLot is a Store that keeps dead letters in the same database.
 type ParkingLot[TTx any] interface {
@@ -68,6 +94,6 @@ type ParkingLot[TTx any] interface {
 	// other and then fails.
 	Take(ctx context.Context, tx TTx, id LetterID) error
 
-	// Letters lists in the order of ID.
+	// Letters lists those that were parked for the first time most recently first, and of one time the greater ID first.
 	Letters(ctx context.Context, filter LetterFilter) ([]DeadLetter, error)
 }

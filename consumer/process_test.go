@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime"
 	"strings"
 	"testing"
@@ -33,29 +34,31 @@ func TestEffectsOfAMessageHappenOnce(t *testing.T) {
 
 // A failed attempt leaves nothing behind, and the next one has a transaction of its own.
 func TestAttempts(t *testing.T) {
-	errHandler := errors.New("handler")
+	errHandler, poison := errors.New("handler"), consumer.ReasonPoison
 	for _, tc := range []struct {
 		name     string
 		fail     func(tx tx) error // in all attempts but the last
 		attempts int               // until it succeeds
 		waits    time.Duration     // in all, at least
-		parked   bool
+		parked   consumer.Reason
 	}{
-		{"first", nil, 1, 0, false},
-		{"error", func(tx) error { return errHandler }, 3, 3 * time.Second, false},
-		{"error for ever", func(tx) error { return errHandler }, 4, 3 * time.Second, true},
-		{"permanent", func(tx) error { return fmt.Errorf("x: %w", consumer.Permanent(errHandler)) }, 2, 0, true},
-		{"retry after", func(tx) error { return fmt.Errorf("x: %w", consumer.RetryAfter(errHandler, time.Hour)) }, 3, 2 * time.Hour, false},
-		{"retry after for ever", func(tx) error { return consumer.RetryAfter(errHandler, time.Hour) }, 4, 2 * time.Hour, true},
-		{"permanent before retry after", func(tx) error { return consumer.Permanent(consumer.RetryAfter(errHandler, time.Hour)) }, 2, 0, true},
-		{"panic", func(tx) error { panic("boom") }, 3, 3 * time.Second, false},
-		{"panic for ever", func(tx) error { panic(errHandler) }, 4, 3 * time.Second, true},
-		{"swallowed error", func(tx tx) error { _ = tx.Add(""); return nil }, 2, 0, true},
-		{"own commit", func(tx tx) error { _ = tx.Commit(context.Background()); return nil }, 2, 0, true},
-		{"database's fault", func(tx tx) error { return fmt.Errorf("x: %w", tx.Fail(errFault)) }, 10, 0, false},
-		{"database's fault, called permanent", func(tx tx) error { return consumer.Permanent(tx.Fail(errFault)) }, 10, 0, false},
-		{"database's fault, in a panic", func(tx tx) error { panic(tx.Fail(errFault)) }, 10, 0, false},
-		{"blameless by its own word", func(tx) error { return &consumer.RetryError{Err: errHandler, Blameless: true} }, 10, 0, false},
+		{"first", nil, 1, 0, ""},
+		{"error", func(tx) error { return errHandler }, 3, 3 * time.Second, ""},
+		{"error for ever", func(tx) error { return errHandler }, 4, 3 * time.Second, poison},
+		{"permanent", func(tx) error { return fmt.Errorf("x: %w", consumer.Permanent(errHandler)) }, 2, 0, poison},
+		{"retry after", func(tx) error { return fmt.Errorf("x: %w", consumer.RetryAfter(errHandler, time.Hour)) }, 3, 2 * time.Hour, ""},
+		{"retry after for ever", func(tx) error { return consumer.RetryAfter(errHandler, time.Hour) }, 4, 2 * time.Hour, poison},
+		{"permanent before retry after", func(tx) error { return consumer.Permanent(consumer.RetryAfter(errHandler, time.Hour)) }, 2, 0, poison},
+		{"panic", func(tx) error { panic("boom") }, 3, 3 * time.Second, ""},
+		{"panic for ever", func(tx) error { panic(errHandler) }, 4, 3 * time.Second, poison},
+		{"swallowed error", func(tx tx) error { _ = tx.Add(""); return nil }, 3, 3 * time.Second, ""},
+		{"swallowed error for ever", func(tx tx) error { _ = tx.Add(""); return nil }, 4, 3 * time.Second, poison},
+		{"own commit", func(tx tx) error { _ = tx.Commit(context.Background()); return nil }, 2, 0, poison},
+		{"own rollback and an error", func(tx tx) error { return errors.Join(tx.Rollback(), errHandler) }, 2, 0, poison},
+		{"database's fault", func(tx tx) error { return fmt.Errorf("x: %w", tx.Fail(errFault)) }, 10, 0, ""},
+		{"database's fault, called permanent", func(tx tx) error { return consumer.Permanent(tx.Fail(errFault)) }, 10, 0, ""},
+		{"database's fault, in a panic", func(tx tx) error { panic(tx.Fail(errFault)) }, 10, 0, ""},
+		{"blameless by its own word", func(tx) error { return &consumer.RetryError{Err: errHandler, Blameless: true} }, 10, 0, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -80,7 +83,7 @@ func TestAttempts(t *testing.T) {
 					t.Errorf("waited %v, want %v", waited, tc.waits)
 				}
 				effects, found := 1, letters(t, c)
-				if tc.parked {
+				if tc.parked != "" {
 					effects = 0
 				}
 				wantCount(t, store.Database(), "1", effects)
@@ -88,9 +91,9 @@ func TestAttempts(t *testing.T) {
 					t.Fatalf("%d letters: %v", len(found), found)
 				}
 				wantRuns := tc.attempts
-				if tc.parked {
+				if tc.parked != "" {
 					wantRuns--
-					if l := found[0]; l.Reason != consumer.ReasonPoison || l.Message.Attempt != wantRuns || l.Cause == "" {
+					if l := found[0]; l.Reason != tc.parked || l.Message.Attempt != wantRuns || l.Cause == "" {
 						t.Errorf("letter: reason %q, attempt %d, cause %q", l.Reason, l.Message.Attempt, l.Cause)
 					}
 				}
@@ -113,41 +116,6 @@ func TestPanicsAreReportedWithTheirStack(t *testing.T) {
 	var p *consumer.PanicError
 	if !errors.As(err, &p) || !errors.Is(err, cause) || !strings.Contains(string(p.Stack), "process_test.go") {
 		t.Errorf("err = %v, want a *PanicError with its stack", err)
-	}
-}
-
-func TestGoexitNeitherCommitsNorHolds(t *testing.T) {
-	for _, tc := range []struct {
-		name    string
-		process func(*consumer.Consumer[tx], *consumer.Message)
-	}{
-		{"Process", func(c *consumer.Consumer[tx], m *consumer.Message) { _ = c.Process(context.Background(), m) }},
-		{"ProcessBatch", func(c *consumer.Consumer[tx], m *consumer.Message) {
-			c.ProcessBatch(context.Background(), []*consumer.Message{m})
-		}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			store, exits := consumertest.NewStore(), 1
-			c := newConsumer(t, config{Store: store, Handle: func(ctx context.Context, tx tx, m *consumer.Message) error {
-				if err := tx.Add(m.ID); err != nil {
-					return err
-				}
-				if exits--; exits >= 0 {
-					runtime.Goexit()
-				}
-				return nil
-			}})
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				tc.process(c, msg("1", "a"))
-				t.Error("Goexit returned")
-			}()
-			<-done
-			wantCount(t, store.Database(), "1", 0)
-			tc.process(c, msg("1", "a"))
-			wantCount(t, store.Database(), "1", 1)
-		})
 	}
 }
 
@@ -282,5 +250,48 @@ func TestAContextThatEndsCountsAgainstNobody(t *testing.T) {
 				wantCount(t, store.Database(), "1", 1)
 			})
 		})
+	}
+}
+
+// A handler that ends its goroutine has failed. Nothing waits for it, and its neighbours are committed.
+func TestAHandlerThatEndsItsGoroutine(t *testing.T) {
+	for _, commits := range []bool{false, true} {
+		store := &endable{Store: consumertest.NewStore()}
+		c := newConsumer(t, config{Store: store, Backoff: noBackoff, MaxAttempts: 2, Handle: func(ctx context.Context, tx tx, m *consumer.Message) error {
+			if err := tx.Add(m.ID); err != nil {
+				return err
+			}
+			if m.ID == "1" {
+				if commits {
+					_ = tx.Commit(ctx)
+				}
+				runtime.Goexit()
+			}
+			return nil
+		}})
+		batch := []*consumer.Message{msg("0", "a"), msg("1", "b"), msg("2", "c"), msg("3", "d")}
+		for range 3 {
+			var again []*consumer.Message
+			for i, err := range c.ProcessBatch(t.Context(), batch) {
+				if err != nil {
+					batch[i].Attempt++
+					again = append(again, batch[i])
+				}
+			}
+			batch = again
+		}
+		found := map[string]consumer.Reason{}
+		for _, l := range letters(t, c) {
+			found[l.Record.Key.ID] = l.Reason
+		}
+		want := map[string]consumer.Reason{"1": consumer.ReasonPoison}
+		if commits { // the claims of those behind it were committed too
+			want = map[string]consumer.Reason{"1": consumer.ReasonUnknown, "2": consumer.ReasonUnknown, "3": consumer.ReasonUnknown}
+		}
+		if len(batch) > 0 || !maps.Equal(found, want) {
+			t.Errorf("commits %v: letters %v, want %v; %d messages are not answered", commits, found, want, len(batch))
+		}
+		wantCount(t, store.Database(), "0", 1)
+		wantCount(t, store.Database(), "2", map[bool]int{false: 1, true: 0}[commits])
 	}
 }

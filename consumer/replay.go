@@ -22,15 +22,16 @@ type Replay struct {
 	// content. Defaults to the message's own key, and where it had none to what Config.Key finds after Repair.
 	Key string
 
-	// AsNew says that a person has made sure that the message was not processed before. Unprovable messages and suspected
-	// replays need it. Defaults to a message that its claim shows to be new.
+	// AsNew says that a person has made sure that the message was not processed before. Unprovable messages, suspected replays
+	// and those of unknown outcome need it. A message of unknown outcome then runs although its claim is there.
+	// Defaults to a message that its claim shows to be new.
 	AsNew bool
 }
 
 // errNoLot says why there are no dead letters.
 var errNoLot = errors.New("the store keeps no dead letters: it is no ParkingLot")
 
-// Letters lists dead letters of this consumer in the order of their ID; see LetterFilter.After for the next page.
+// Letters lists dead letters of this consumer, newest first; see LetterFilter.After for the next page.
 func (c *Consumer[TTx]) Letters(ctx context.Context, filter LetterFilter) ([]DeadLetter, error) {
 	switch filter.Consumer {
 	case "", c.cfg.Name:
@@ -53,8 +54,9 @@ func (c *Consumer[TTx]) Letters(ctx context.Context, filter LetterFilter) ([]Dea
 // message has been processed since; then the letter is only taken.
 //
 // A mismatch is refused with dedup.ErrMismatch unless opts has a new Key, an unprovable message with dedup.ErrUnprovable
-// unless opts says AsNew, a suspected replay with ErrSuspectedReplay likewise, and a letter without a key with
-// dedup.ErrNoKey unless Repair or opts gives it one. dedup.ErrInFlight says that it is being processed right now.
+// unless opts says AsNew, a suspected replay with ErrSuspectedReplay and an unknown outcome with ErrOutcomeUnknown likewise, and a
+// letter without a key with dedup.ErrNoKey unless Repair or opts gives it one. dedup.ErrInFlight says that it is being processed
+// right now. After dedup.ErrTxEnded something may have happened: the handler ended the transaction by itself. Look at its effects.
 func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Replay) (ran bool, err error) {
 	defer func() {
 		if err != nil {
@@ -63,6 +65,10 @@ func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Repl
 	}()
 	if err := c.owns(letter); err != nil {
 		return false, err
+	}
+	if letter.Reason == ReasonUnknown && !opts.AsNew {
+		return false, fmt.Errorf("%w: its handler, or that of another message in its batch, ended the transaction. Look whether its effects are there: "+
+			"where none are, Replay it AsNew; where all are, Discard the letter", ErrOutcomeUnknown)
 	}
 	if err := c.register(ctx); err != nil {
 		return false, err
@@ -83,7 +89,14 @@ func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Repl
 	defer unlock()
 	err = c.cfg.Store.InTx(ctx, recs, func(tx TTx, claims []dedup.Claim) error {
 		ran = false
-		if slices.ContainsFunc(claims, func(claim dedup.Claim) bool { return claim.Verdict == dedup.Duplicate }) {
+		processed := func(claim dedup.Claim) bool { return claim.Verdict == dedup.Duplicate }
+		if letter.Reason == ReasonUnknown { // a claim of its own key says nothing
+			processed = func(claim dedup.Claim) bool {
+				return claim.Verdict == dedup.Duplicate && recs[0].Key != letter.Record.Key
+			}
+			claims = claims[:1]
+		}
+		if slices.ContainsFunc(claims, processed) {
 			return c.settle(ctx, tx, letter.ID, recs[0].Key, claims[0].Verdict)
 		}
 		if err := mayReplay(letter, claims[0].Verdict, opts); err != nil {
@@ -109,7 +122,7 @@ func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Repl
 
 // Discard takes a letter from the parking lot for good: its key is claimed for its content, so that a late redelivery of it
 // is a duplicate. A letter without a key, and a mismatch, whose key is another message's, are parked again if they are
-// delivered again.
+// delivered again. The claim of a letter with ReasonUnknown stays as it is.
 func (c *Consumer[TTx]) Discard(ctx context.Context, letter DeadLetter) error {
 	err := c.owns(letter)
 	if err == nil {

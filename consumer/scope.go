@@ -10,8 +10,7 @@ import (
 
 // Scope returns ctx for enqueueing on behalf of msg: messages without ID get one derived from msg, the same in whatever
 // batch msg is handled again. Handle has such a context already. HandleBatch does several messages' work and needs Scope
-// or explicit IDs; ctx is the one it got, msg one of the messages it got. Elsewhere the context that Scope returns
-// derives no IDs.
+// or explicit IDs; ctx is the one it got, msg one of the messages it got. Outside of a handler Scope has no effect.
 func Scope(ctx context.Context, msg *Message) context.Context {
 	s, _ := ctx.Value(scopesKey{}).(*scopes)
 	if s == nil {

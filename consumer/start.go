@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -19,6 +20,10 @@ const startWithin = 30 * time.Second
 // whom the database refuses. What passes by itself is waited out until ctx ends, with Config.Backoff between two attempts: a
 // database that is away, as in a rolling restart, or that is too busy to answer. It is logged when it begins, when it
 // changes and when it is over.
+//
+// Where the store is a dedup.SourceRegistrar, Start also compares the sources that subscribers added with those that any
+// process recorded for this name before. It fails with dedup.ErrNameTaken where they have none in common: another service, or
+// another queue, uses the name.
 //
 // Start does its work once, however often it is called, and until it has succeeded the first message does it too; after
 // an error it may be called again.
@@ -72,8 +77,8 @@ func withoutNumbers(err error) string {
 
 // register is one attempt to start. It does nothing where one has succeeded.
 func (c *Consumer[TTx]) register(ctx context.Context) error {
-	if c.started.Load() {
-		return nil
+	if err := c.errClosed(); err != nil || c.started.Load() {
+		return err
 	}
 	select {
 	case c.starting <- struct{}{}:
@@ -81,7 +86,18 @@ func (c *Consumer[TTx]) register(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if c.started.Load() {
+	if err := c.errClosed(); err != nil || c.started.Load() {
+		return err
+	}
+	sources := c.allSources()
+	// Sources first: a start that is refused must not register its window, which may be a shorter one.
+	if registrar, ok := c.cfg.Store.(dedup.SourceRegistrar); ok && len(sources) > 0 {
+		if err := registrar.RegisterSources(ctx, c.cfg.Name, sources); err != nil {
+			return fmt.Errorf("consumer %q: start: %w", c.cfg.Name, err)
+		}
+	}
+	if c.registered {
+		c.nowStarted(sources)
 		return nil
 	}
 	if registrar, ok := c.cfg.Store.(dedup.Registrar); ok {
@@ -89,6 +105,7 @@ func (c *Consumer[TTx]) register(ctx context.Context) error {
 			return fmt.Errorf("consumer %q: start: %w", c.cfg.Name, err)
 		}
 	}
+	c.registered = true
 	timeless, givenUp := "taken for new, also when keys were forgotten", "parked"
 	if c.cfg.Timeless == dedup.Unprovable {
 		timeless = "parked once keys were forgotten"
@@ -98,6 +115,30 @@ func (c *Consumer[TTx]) register(ctx context.Context) error {
 	}
 	c.cfg.Logger.InfoContext(ctx, "consumer starts", "consumer", c.cfg.Name, "window", c.cfg.Window,
 		"messages_without_time", timeless, "messages_given_up_on", givenUp)
-	c.started.Store(true)
+	c.nowStarted(sources)
 	return nil
+}
+
+// AddSource implements Sourced. Add all sources before Start or the first message: one that is added later has to wait for the
+// database at the next message, and is refused then.
+func (c *Consumer[TTx]) AddSource(source string) {
+	c.sourcesMu.Lock()
+	defer c.sourcesMu.Unlock()
+	if !slices.Contains(c.sources, source) {
+		c.sources = append(c.sources, source)
+		c.started.Store(false)
+	}
+}
+
+func (c *Consumer[TTx]) allSources() []string {
+	c.sourcesMu.Lock()
+	defer c.sourcesMu.Unlock()
+	return slices.Clone(c.sources)
+}
+
+// nowStarted ends a start that has registered these sources, unless one was added meanwhile.
+func (c *Consumer[TTx]) nowStarted(sources []string) {
+	c.sourcesMu.Lock()
+	defer c.sourcesMu.Unlock()
+	c.started.Store(len(sources) == len(c.sources))
 }

@@ -8,10 +8,13 @@ import (
 // Event is what a Trace hook is told.
 type Event struct {
 	Consumer string
-	Message  *Message      // nil in Paused, when no single message is concerned
+	Message  *Message      // nil in Paused, when no single message is concerned, and in Resumed
 	Err      error         // why, where something went wrong
 	Reason   Reason        // of Parked
-	Took     time.Duration // since processing of the message or its batch began; in Paused and Retried: until the next attempt
+	Took     time.Duration // since processing of the message or its batch began; in Paused and Retried: until the next attempt; in Resumed: since the first Paused
+
+	// Uncounted says of Retried and InFlight that Message.Attempt stays as it is: see RetryError.Blameless.
+	Uncounted bool
 }
 
 // Trace is told what becomes of messages. Nil hooks are left out. Hooks run on the processing goroutine, several at a
@@ -26,7 +29,8 @@ type Trace struct {
 	Committed  func(ctx context.Context, e Event) // its effects are committed
 	Retried    func(ctx context.Context, e Event) // rolled back; delivered again after Took
 	Parked     func(ctx context.Context, e Event) // in the parking lot
-	Paused     func(ctx context.Context, e Event) // the database is at fault, or the parking limit is spent
+	Paused     func(ctx context.Context, e Event) // the database is at fault, or the parking limit is spent (ErrParkLimit); again and again while it is
+	Resumed    func(ctx context.Context, e Event) // a pause is over; Err is what it was for, and ErrParkLimit where that limit was spent
 }
 
 func (t *Trace) emit(ctx context.Context, hook func(*Trace) func(context.Context, Event), e Event) {
@@ -47,3 +51,4 @@ func onCommitted(t *Trace) func(context.Context, Event)  { return t.Committed }
 func onRetried(t *Trace) func(context.Context, Event)    { return t.Retried }
 func onParked(t *Trace) func(context.Context, Event)     { return t.Parked }
 func onPaused(t *Trace) func(context.Context, Event)     { return t.Paused }
+func onResumed(t *Trace) func(context.Context, Event)    { return t.Resumed }

@@ -84,16 +84,43 @@ func TestRecordValidate(t *testing.T) {
 		{"window too short", dedup.Record{Key: key, Window: dedup.MinWindow - 1}, nil, false},
 		{"negative window", dedup.Record{Key: key, Window: -dedup.DefaultWindow}, nil, false},
 		{"very old", dedup.Record{Key: key, Time: now.AddDate(-50, 0, 0)}, nil, true},
-		{"clock ahead", dedup.Record{Key: key, Time: now.Add(dedup.MaxAhead)}, nil, true},
-		{"too far ahead", dedup.Record{Key: key, Time: now.Add(dedup.MaxAhead + 1)}, dedup.ErrFuture, false},
+		{"ahead of any clock", dedup.Record{Key: key, Time: now.AddDate(100, 0, 0)}, nil, true},
+		{"the last year", dedup.Record{Key: key, Time: time.Date(9000, 12, 31, 0, 0, 0, 0, time.UTC)}, nil, true},
+		{"after the last year", dedup.Record{Key: key, Time: time.Date(9001, 1, 1, 0, 0, 0, 0, time.UTC)}, dedup.ErrFuture, false},
+		{"before the year 1", dedup.Record{Key: key, Time: time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)}, dedup.ErrFuture, false},
 		{"milliseconds taken for seconds", dedup.Record{Key: key, Time: time.Unix(now.UnixMilli(), 0)}, dedup.ErrFuture, false},
 		{"no key", dedup.Record{Key: dedup.Key{Consumer: "billing"}}, dedup.ErrNoKey, false},
 		{"bad key", dedup.Record{Key: dedup.Key{Consumer: "billing", ID: "\x00"}}, dedup.ErrBadKey, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			err := test.rec.Validate(now)
+			err := test.rec.Validate()
 			if (err == nil) != test.ok || test.want != nil && !errors.Is(err, test.want) {
 				t.Errorf("Validate = %v, want %v (ok: %v)", err, test.want, test.ok)
+			}
+		})
+	}
+}
+
+func TestRecordValidateTime(t *testing.T) {
+	database := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for _, test := range []struct {
+		name    string
+		time    time.Time
+		machine time.Time
+		want    error
+	}{
+		{"no time", time.Time{}, database.Add(9 * time.Hour), nil},
+		{"as far ahead as may be", database.Add(dedup.MaxAhead), database.Add(-9 * time.Hour), nil},
+		{"too far ahead", database.Add(dedup.MaxAhead + 1), database, dedup.ErrFuture},
+		{"too far ahead, clocks differ a little", database.Add(dedup.MaxAhead + 1), database.Add(dedup.MaxClockSkew), dedup.ErrFuture},
+		{"a slow database", database.Add(dedup.MaxAhead + 1), database.Add(dedup.MaxClockSkew + 1), dedup.ErrClocks},
+		{"a slow machine", database.Add(dedup.MaxAhead + 1), database.Add(-dedup.MaxClockSkew - 1), dedup.ErrClocks},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			rec := dedup.Record{Key: dedup.Key{Consumer: "billing", ID: "order-42"}, Time: test.time}
+			err := rec.ValidateTime(database, test.machine)
+			if !errors.Is(err, test.want) || test.want == nil && err != nil || errors.Is(err, dedup.ErrFuture) && errors.Is(err, dedup.ErrClocks) {
+				t.Errorf("ValidateTime = %v, want %v", err, test.want)
 			}
 		})
 	}
@@ -129,11 +156,12 @@ func ExampleRecord() {
 		Time:        created,
 	}
 	fmt.Println(r.Keep())
-	fmt.Println(r.Validate(created.Add(3 * time.Second)))
+	fmt.Println(r.Validate())
 	// A producer whose clock is a day ahead:
-	fmt.Println(r.Validate(created.AddDate(0, 0, -1)))
+	now := created.AddDate(0, 0, -1)
+	fmt.Println(r.ValidateTime(now, now))
 	// Output:
 	// 360h0m0s
 	// <nil>
-	// dedup: message time refused: billing/"order-42:paid" is 24h0m0s ahead of the clock, more than 1h0m0s
+	// dedup: message time refused: billing/"order-42:paid" is of 2026-01-01T12:00:00Z, 24h0m0s ahead of the database's clock, more than 1h0m0s
 }

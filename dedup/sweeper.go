@@ -30,6 +30,17 @@ type SweeperConfig struct {
 	// Nothing is lost by it but disk space. More than Every. Defaults to an hour, or ten times Every where that is more.
 	AlarmAfter time.Duration
 
+	// ConfirmClock is asked when the database's clock is ahead of expected, which is what it should show, by more than
+	// ClockMargin. A clock that jumps ahead expires keys too early, and what is delivered again then runs twice. The sweeper
+	// forgets nothing and asks again until ConfirmClock returns true: once a person has made sure that the new time is right, or
+	// that nothing that old can be delivered any more. It then goes on from the new time. Where the clock is set back the sweeper goes on by itself.
+	//
+	// Only a sweeper that runs can tell: what it expects is the clock that it saw last and the time since, by this machine's clock. A
+	// program that was just started takes the database's clock as it is, since the database itself does not say how long nobody swept.
+	// So do not restart the program before a clock that is wrong is set right. A machine that was suspended asks too.
+	// It runs on the goroutine of Run and should not block. Defaults to one that returns false.
+	ConfirmClock func(expected, clock time.Time) bool
+
 	// OnAlarm is called when keys are forgotten later than AlarmAfter, once in a pass, and whenever a Purge fails. It
 	// should not block. Defaults to nothing but the log.
 	OnAlarm func(Alarm)
@@ -45,11 +56,15 @@ type Alarm struct {
 	Failures int           // in a row
 }
 
+// ClockMargin is how far the database's clock may be ahead of what a Sweeper expects.
+const ClockMargin = 10 * time.Minute
+
 // Sweeper forgets expired keys in the background. Run one on every node: one at a time is active, and another takes over
 // when its lease runs out. It takes at most a tenth of one connection's time, however much there is to do.
 type Sweeper struct {
 	cfg   SweeperConfig
 	sweep Sweep
+	clock sweepClock // only Run uses it
 }
 
 // What is left to the sweeper is nine tenths of the time and more. Forgetting at full speed halves the rate of claims.
@@ -88,6 +103,9 @@ func NewSweeper(cfg SweeperConfig) (*Sweeper, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
+	}
+	if cfg.ConfirmClock == nil {
+		cfg.ConfirmClock = func(time.Time, time.Time) bool { return false }
 	}
 	if cfg.OnAlarm == nil {
 		cfg.OnAlarm = func(Alarm) {}
@@ -134,7 +152,45 @@ func (s *Sweeper) step(ctx context.Context, p *sweepPass) (rest time.Duration) {
 func (s *Sweeper) purge(ctx context.Context) (Swept, error) {
 	ctx, cancel := context.WithTimeout(ctx, purgeTimeout)
 	defer cancel()
-	return s.cfg.Store.Purge(ctx, s.sweep)
+	sweep, asked := s.sweep, time.Now()
+	expected := s.clock.expected(asked)
+	if !expected.IsZero() {
+		sweep.Latest = expected.Add(ClockMargin)
+	}
+	swept, err := s.cfg.Store.Purge(ctx, sweep)
+	switch {
+	case errors.Is(err, ErrClock) && s.cfg.ConfirmClock(expected, swept.Clock):
+		s.cfg.Logger.Warn("dedup: the database's clock was confirmed", "expected", expected, "clock", swept.Clock)
+		s.clock = sweepClock{at: swept.Clock, seen: asked}
+		sweep.Latest = swept.Clock.Add(ClockMargin)
+		return s.cfg.Store.Purge(ctx, sweep)
+	case err == nil && !swept.Clock.IsZero():
+		s.clock = sweepClock{at: swept.Clock, seen: asked}
+	}
+	return swept, err
+}
+
+// sweepClock is the database's clock as a sweeper saw it last.
+type sweepClock struct {
+	at   time.Time // by the database
+	seen time.Time // by this machine, before it asked
+}
+
+// expected is what the database's clock should show by now; zero: nothing is known.
+func (c sweepClock) expected(now time.Time) time.Time {
+	if c.at.IsZero() {
+		return time.Time{}
+	}
+	return c.at.Add(now.Sub(c.seen)) // by the monotonic clock
+}
+
+// ClockAhead is for stores: it is the error of a Purge at clock, the database's, if that is after by.Latest.
+func (by Sweep) ClockAhead(clock time.Time) error {
+	if by.Latest.IsZero() || !clock.After(by.Latest) {
+		return nil
+	}
+	return fmt.Errorf("%w: it shows %v, and should show no more than %v; nothing is forgotten until it is set right, or SweeperConfig.ConfirmClock says that it is right",
+		ErrClock, clock.UTC().Format(time.RFC3339), by.Latest.UTC().Format(time.RFC3339))
 }
 
 // sweepPass is one way through the table.

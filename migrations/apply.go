@@ -19,7 +19,8 @@ var ErrNewer = errors.New("migrations: schema is newer than this program")
 // Each number is a transaction of its own, under a lock, so that any number of nodes may call Apply at once: one of them
 // does the work. After a crash the next call goes on where the last COMMIT was; on MySQL, where each statement commits, it
 // runs the number's statements again, which does no harm. On a database that is up to date it changes nothing. A database
-// with a higher number than the latest known here is left alone: ErrNewer.
+// with a higher number than the latest known here is left alone. That is no error where the higher number declares that
+// programs of this release still work with it, as in a rolling deployment, and else ErrNewer.
 func Apply(ctx context.Context, db *sql.DB, dialect, schema string) error {
 	all, err := steps(dialect)
 	if err != nil {
@@ -70,14 +71,15 @@ func applyNext(ctx context.Context, conn *sql.Conn, schema string,
 		return false, err
 	}
 	defer tx.Rollback() // does nothing after Commit
-	version, err := version(ctx, tx)
+	version, worksWith, err := version(ctx, tx)
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("migrations: read the schema's version: %w", err)
-	case version > len(all):
-		return false, fmt.Errorf("%w: it is at version %d, the latest known here is %d", ErrNewer, version, len(all))
-	case version == len(all):
+	case version >= len(all) && worksWith <= len(all):
 		return true, nil
+	case version >= len(all):
+		return false, fmt.Errorf("%w: it is at version %d and works with programs that know %d or later; the latest known here is %d",
+			ErrNewer, version, worksWith, len(all))
 	}
 	next := all[version]
 	if _, err := tx.ExecContext(ctx, next.up); err != nil {
@@ -89,14 +91,14 @@ func applyNext(ctx context.Context, conn *sql.Conn, schema string,
 	return false, nil
 }
 
-func version(ctx context.Context, tx transaction) (int, error) {
+// version returns the highest number that is installed, and the lowest version that a program must know to work with it.
+func version(ctx context.Context, tx transaction) (n, worksWith int, err error) {
 	installed, err := tx.installed(ctx)
 	if err != nil || !installed {
-		return 0, err
+		return 0, 0, err
 	}
-	var n int
-	err = tx.QueryRowContext(ctx, `SELECT coalesce(max(version), 0) FROM txonce_schema`).Scan(&n)
-	return n, err
+	err = tx.QueryRowContext(ctx, `SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM txonce_schema`).Scan(&n, &worksWith)
+	return n, worksWith, err
 }
 
 type postgresTx struct{ *sql.Tx }

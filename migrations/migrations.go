@@ -10,8 +10,9 @@
 // Whichever applied them, the table txonce_schema says what is installed, because each file writes its own number
 // there. Stores read it at start and name what is missing; they never change the schema by themselves.
 //
-// Files that were released do not change. What comes later has a higher number, and leaves rows and columns that the
-// release before it reads as they were, so that a rolling deployment can apply it first.
+// Files that were released do not change. A later file has a higher number. Its row in txonce_schema says in works_with
+// the lowest version that a program must know to work with the new schema. Where that is the version before, because the file
+// leaves the rows and columns that the release before reads as they were, a rolling deployment can apply it first.
 package migrations
 
 import (

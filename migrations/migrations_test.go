@@ -158,11 +158,26 @@ func TestApplyRefusesANewerSchema(t *testing.T) {
 	if err := migrations.Apply(t.Context(), db, "sqlite", ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Exec(`INSERT INTO txonce_schema (version, applied_at) VALUES (99, 0)`); err != nil {
+	if _, err := db.Exec(`INSERT INTO txonce_schema (version, works_with, applied_at) VALUES (99, 98, 0)`); err != nil {
 		t.Fatal(err)
 	}
 	err := migrations.Apply(t.Context(), db, "sqlite", "")
 	if !errors.Is(err, migrations.ErrNewer) || !strings.Contains(err.Error(), "99") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The old program of a rolling deployment calls Apply too.
+func TestApplyAcceptsANewerSchemaThatWorksWithIt(t *testing.T) {
+	db := openSQLite(t, sqliteFile(t))
+	if err := migrations.Apply(t.Context(), db, "sqlite", ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(`INSERT INTO txonce_schema (version, works_with, applied_at) VALUES (?, ?, 0)`,
+		migrations.Latest("sqlite")+1, migrations.Latest("sqlite")); err != nil {
+		t.Fatal(err)
+	}
+	if err := migrations.Apply(t.Context(), db, "sqlite", ""); err != nil {
 		t.Errorf("got %v", err)
 	}
 }

@@ -137,7 +137,7 @@ func TestApplyMySQLRefusesANewerSchema(t *testing.T) {
 	if err := migrations.Apply(t.Context(), db, "mysql", ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Exec(`INSERT INTO txonce_schema (version, applied_at) VALUES (99, 0)`); err != nil {
+	if _, err := db.Exec(`INSERT INTO txonce_schema (version, works_with, applied_at) VALUES (99, 98, 0)`); err != nil {
 		t.Fatal(err)
 	}
 	if err := migrations.Apply(t.Context(), db, "mysql", ""); !errors.Is(err, migrations.ErrNewer) {

@@ -74,7 +74,7 @@ func TestApplyPostgresInASchema(t *testing.T) {
 		}
 	}
 	var n int
-	if err := db.QueryRow(`SELECT count(*) FROM pg_tables WHERE schemaname = $1`, schema).Scan(&n); err != nil || n != 18 {
+	if err := db.QueryRow(`SELECT count(*) FROM pg_tables WHERE schemaname = $1`, schema).Scan(&n); err != nil || n != 19 {
 		t.Errorf("%d tables in the schema, %v", n, err)
 	}
 	if err := db.QueryRow(`SELECT count(*) FROM pg_tables WHERE schemaname = $1`, here).Scan(&n); err != nil || n != 0 {
@@ -94,7 +94,7 @@ func TestApplyPostgresRefusesANewerSchema(t *testing.T) {
 	if err := migrations.Apply(t.Context(), db, "postgres", ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Exec(`INSERT INTO txonce_schema (version) VALUES (99)`); err != nil {
+	if _, err := db.Exec(`INSERT INTO txonce_schema (version, works_with) VALUES (99, 98)`); err != nil {
 		t.Fatal(err)
 	}
 	if err := migrations.Apply(t.Context(), db, "postgres", ""); !errors.Is(err, migrations.ErrNewer) {

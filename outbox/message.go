@@ -16,7 +16,7 @@ type Message struct {
 	Key       string            // messages of one key keep their order; may be any bytes; empty: free
 	Payload   []byte            //
 	Headers   map[string]string // values are bytes; names that begin with "txonce-" are ours
-	NotBefore time.Time         // by the database's clock; until then it holds back nobody, then it joins its key's end; zero: at once
+	NotBefore time.Time         // it is not published before, by the database's clock, and later messages of its key do not wait for it; zero: at once
 }
 
 // Headers that a Relay adds in the default Layout.

@@ -26,9 +26,12 @@ type SessionOptions struct {
 // Session is one relay's hold on its share of the outbox. Its methods are safe for concurrent use. After ErrLeaseLost of
 // Renew it is over: Close it and open another.
 type Session interface {
-	// Renew extends the hold by TTL, takes free shards up to a fair share, and gives back those beyond it that have
-	// nothing leased. The first Renew begins the hold. When the hold has run out, it fails with ErrLeaseLost, even if no
-	// other relay has taken anything yet.
+	// Renew extends the hold by TTL. It takes free shards up to a fair share, and those that have stayed free since the
+	// Renew before. It gives back what is above the fair share among the sessions that have renewed at least twice: at once
+	// where nothing is leased, else when Settle has ended the leases; until then Lease leaves these shards alone. So a
+	// session that joins busy ones has its share after three of its Renews, and one that dies at its start costs the others
+	// nothing. The first Renew begins the hold. When the hold has run out, it fails with ErrLeaseLost, even if no other
+	// relay has taken anything yet.
 	Renew(ctx context.Context) (Hold, error)
 
 	// Lease returns messages that are due, of shards that this session holds and that have nothing leased: those of one

@@ -17,6 +17,8 @@ import (
 type Relay struct {
 	cfg     Config
 	outlets outlets
+	topics  topics
+	budget  *parkBudget
 	outages outages
 	wake    chan struct{}
 	running atomic.Bool
@@ -40,13 +42,17 @@ func NewRelay(cfg Config) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Relay{cfg: cfg, outlets: newOutlets(cfg), outages: outages{logger: cfg.Logger}, wake: make(chan struct{}, 1)}, nil
+	return &Relay{cfg: cfg, outlets: newOutlets(cfg), budget: newParkBudget(cfg.ParkLimit), outages: outages{logger: cfg.Logger}, wake: make(chan struct{}, 1)}, nil
 }
 
 // Run publishes until ctx ends. Then it leases nothing more and begins no Publish, waits for those that are under way and
 // settles what they say, gives back its shards, and returns nil: after LeaseTTL at the latest, or somewhat later if the
-// database hangs. Faults of the database are reported and waited out, and a lease that was lost is taken anew. It fails
-// only at its start, when it runs already or the schema is missing.
+// database hangs, or Margin later if a publisher has not returned by then; its call is left behind. Faults of the database are
+// reported and waited out, and a lease that was lost is taken anew. Run fails only at its start, when it runs already or the schema
+// is missing.
+//
+// LeaseTTL after the deadline of a call that does not return, Run gives its shards back and takes none until the publisher has
+// returned. What that call publishes late is a repeat, with the ID of the first.
 func (r *Relay) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -68,6 +74,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		failures, started = 0, true
 		d := newDispatcher(s, untilStopped)
 		s.serve(ctx, func() { d.run(ctx) })
+		d.awaitCalls(ctx)
 	}
 	return nil
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
 
 // batch is what one worker does: it publishes leased messages in waves, so that the next of a key goes out only when the one
-// before is confirmed, and then settles all of them in one transaction.
+// before is confirmed, and then settles all of them in one transaction. It begins waves for about 100 ms; what is left then stays
+// pending.
 type batch struct {
 	*session
 	stop     context.Context // Run's: once it has ended no Publish begins
@@ -17,9 +19,19 @@ type batch struct {
 	outcomes []Outcome // in the order they were leased; Returned until there is an answer
 	errs     []error   // what the publishers said, by position in outcomes
 	lanes    []*lane
+	calls    map[*call]bool // under way
 	answers  chan *call
-	why      error // a publisher is unavailable
+	left     chan struct{} // closed when nobody listens to answers any more
+	why      error         // a publisher is unavailable
+	parkings int           // taken from the budget
+
+	waves     int       // calls begun
+	wavesFrom time.Time // when the first of them was
 }
+
+// wavesFor is how long a batch begins further waves. A key with many messages would keep its batch, and with it the shards of all
+// other keys in it, for as long as publishing them one after another takes. The rest is given back, and is due again at once.
+const wavesFor = 100 * time.Millisecond
 
 // lane is one publisher within a batch. It gets one call at a time, beside those of other publishers.
 type lane struct {
@@ -36,7 +48,10 @@ type line struct {
 
 // handle publishes and settles msgs.
 func (s *session) handle(stop context.Context, msgs []Leased, began time.Time) report {
-	b := &batch{session: s, stop: stop, began: began, outcomes: make([]Outcome, len(msgs)), errs: make([]error, len(msgs)), answers: make(chan *call)}
+	b := &batch{
+		session: s, stop: stop, began: began, outcomes: make([]Outcome, len(msgs)), errs: make([]error, len(msgs)),
+		calls: map[*call]bool{}, answers: make(chan *call), left: make(chan struct{}),
+	}
 	for i := range msgs {
 		b.outcomes[i] = Outcome{Leased: msgs[i]}
 	}
@@ -45,7 +60,8 @@ func (s *session) handle(stop context.Context, msgs []Leased, began time.Time) r
 	}
 	b.publish()
 	if !b.settle() {
-		return report{} // whoever holds the shards now does it all again
+		b.budget.giveBack(b.parkings)
+		return report{calls: slices.Collect(maps.Keys(b.calls))} // whoever holds the shards now does it all again
 	}
 	return b.report()
 }
@@ -85,7 +101,8 @@ func (b *batch) next(l *line) {
 	topic := b.outcomes[first].Topic
 	o := b.outlets.of(topic)
 	if o == nil {
-		b.failed(first, fmt.Errorf("%w %q", ErrNoPublisher, topic))
+		err := fmt.Errorf("%w %q", ErrNoPublisher, topic)
+		b.blameless(first, b.restTopic(b.work, topic, b.began, err), err)
 		return
 	}
 	i := slices.IndexFunc(b.lanes, func(n *lane) bool { return n.outlet == o })
@@ -94,21 +111,6 @@ func (b *batch) next(l *line) {
 		b.lanes = append(b.lanes, &lane{outlet: o})
 	}
 	b.lanes[i].ready = append(b.lanes[i].ready, l)
-}
-
-// publish returns when nothing more may be published and no call is under way.
-func (b *batch) publish() {
-	for calls := 0; ; calls-- {
-		for _, n := range b.lanes {
-			if b.begin(n) {
-				calls++
-			}
-		}
-		if calls == 0 {
-			return
-		}
-		b.answered(<-b.answers)
-	}
 }
 
 // call is one Publish.
@@ -120,29 +122,43 @@ type call struct {
 	until time.Time
 	cut   bool // until is the end of the hold, less the margin
 
-	confirmed bool          // something was
-	rest      time.Duration // of the publisher, if nothing was and it is unavailable
+	returned chan struct{} // closed when it has
+
+	confirmed bool                     // something was
+	rest      time.Duration            // of the publisher, if nothing was and it is unavailable
+	rests     map[string]time.Duration // of topics at fault
 }
 
 // begin hands a wave to n's publisher: of each line that is ready the first message, or, if the publisher is atomic, all
-// up to the first that belongs to another.
-func (b *batch) begin(n *lane) bool {
+// up to the first that belongs to another. nil: no call has begun.
+func (b *batch) begin(n *lane) *call {
 	if n.busy || len(n.ready) == 0 {
-		return false
+		return nil
 	}
 	if rest, why := n.resting(); rest > 0 {
 		for _, l := range n.ready {
 			b.unavailable(l.todo[0], rest, why)
 		}
 		n.ready = nil
-		return false
+		return nil
 	}
-	c := &call{lane: n, lines: n.ready, began: time.Now(), until: b.hold.Load().Until.Add(-b.cfg.Margin), cut: true}
+	c := &call{returned: make(chan struct{}), lane: n, began: time.Now(), until: b.hold.Load().Until.Add(-b.cfg.Margin), cut: true}
 	if own := c.began.Add(b.cfg.PublishTimeout); own.Before(c.until) {
 		c.until, c.cut = own, false
 	}
 	if b.stop.Err() != nil || b.work.Err() != nil || !c.began.Before(c.until) {
-		return false
+		return nil
+	}
+	if b.waves > 0 && c.began.Sub(b.wavesFrom) >= wavesFor {
+		return nil
+	}
+	var waiting []*line
+	if c.lines, waiting = b.admitted(n.ready, c.until); len(c.lines) == 0 {
+		n.ready = nil
+		return nil
+	}
+	if b.waves++; b.waves == 1 {
+		b.wavesFrom = c.began
 	}
 	for _, l := range c.lines {
 		for l.sent = 1; n.atomic && l.sent < len(l.todo) && b.goesTo(n, l.todo[l.sent]); {
@@ -151,22 +167,54 @@ func (b *batch) begin(n *lane) bool {
 		c.sent = append(c.sent, l.todo[:l.sent]...)
 	}
 	slices.Sort(c.sent) // lines of an atomic publisher are mixed as they were leased
-	n.ready, n.busy = nil, true
+	n.ready, n.busy = waiting, true
 	go func() {
-		defer func() { b.answers <- c }() // whatever a publisher does to this goroutine
+		defer func() { // whatever a publisher does to this goroutine
+			close(c.returned)
+			select {
+			case b.answers <- c:
+			case <-b.left:
+			}
+		}()
 		b.call(c)
 	}()
-	return true
+	return c
+}
+
+// admitted are the lines whose next message may be published now. The messages of a topic at fault are held back, but for one that
+// finds out whether it is one still; the others of the batch are waiting for its answer.
+func (b *batch) admitted(ready []*line, deadline time.Time) (lines, waiting []*line) {
+	if b.topics.number.Load() == 0 {
+		return ready, nil
+	}
+	probing := make(map[string]bool)
+	for _, l := range ready {
+		topic := b.outcomes[l.todo[0]].Topic
+		if probing[topic] {
+			waiting = append(waiting, l)
+			continue
+		}
+		probing[topic] = b.topics.atFault(topic)
+		if wait, why := b.topics.try(topic, deadline); wait > 0 {
+			probing[topic] = false
+			b.blameless(l.todo[0], wait, why)
+			continue
+		}
+		lines = append(lines, l)
+	}
+	return lines, waiting
 }
 
 func (b *batch) goesTo(n *lane, i int) bool {
-	return b.outcomes[i].Unreadable == nil && b.outlets.of(b.outcomes[i].Topic) == n.outlet
+	topic := b.outcomes[i].Topic
+	return b.outcomes[i].Unreadable == nil && b.outlets.of(topic) == n.outlet && !b.topics.atFault(topic)
 }
 
 // answered takes in what c's publisher said, and lets the lines go on whose messages are confirmed.
 func (b *batch) answered(c *call) {
 	c.busy = false
 	b.availability(c)
+	b.topicsAnswered(c)
 	for _, l := range c.lines {
 		sent, ok, judged := l.todo[:l.sent], true, false
 		l.todo = l.todo[l.sent:]
@@ -187,6 +235,7 @@ func (b *batch) answered(c *call) {
 // judge gives a verdict on a message that was not confirmed, and reports whether it holds back its key.
 func (b *batch) judge(i int, c *call) bool {
 	var unavailable *UnavailableError
+	var topic *TopicError
 	switch err := b.errs[i]; {
 	case errors.Is(err, ErrNotTried):
 		return false
@@ -196,6 +245,8 @@ func (b *batch) judge(i int, c *call) bool {
 		b.blameless(i, max(unavailable.After, partRest), err)
 	case errors.As(err, &unavailable):
 		b.unavailable(i, c.rest, err)
+	case errors.As(err, &topic): // it rests, unless another message of the call was confirmed there
+		b.blameless(i, max(c.rests[b.outcomes[i].Topic], partRest), err)
 	case IsPermanent(err):
 		b.park(i, err)
 	default:
@@ -233,7 +284,17 @@ func (b *batch) failed(i int, cause error) {
 	o.Verdict, o.Cause, o.Delay = Deferred, cause, max(0, b.cfg.Backoff(o.Attempts+1))
 }
 
+// park gives up on a message, or holds it back where too many were given up on.
 func (b *batch) park(i int, cause error) {
 	o := &b.outcomes[i]
+	if wait, log := b.budget.take(); wait > 0 {
+		if log {
+			b.cfg.Logger.ErrorContext(b.work, "outbox: too many messages to park; they are held back and tried again, and Config.ParkLimit says how many are too many",
+				"relay", b.cfg.Name, "topic", o.Topic, "id", o.ID, "seq", o.Seq, "error", cause)
+		}
+		b.blameless(i, max(wait, partRest, b.cfg.Backoff(b.cfg.MaxAttempts)), fmt.Errorf("%w: %w", ErrParkLimit, cause))
+		return
+	}
+	b.parkings++
 	o.Verdict, o.Cause, o.KeepOrder = Parked, cause, b.cfg.KeepOrder
 }

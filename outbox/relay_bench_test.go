@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 // endless is a Queue that always has more, and costs nothing: what is left is the relay's own work.
 type endless struct {
 	batch []outbox.Leased
-	left  int
+	left  atomic.Int64
 }
 
 func (q *endless) Open(context.Context, outbox.SessionOptions) (outbox.Session, error) { return q, nil }
@@ -22,20 +23,29 @@ func (q *endless) Renew(context.Context) (outbox.Hold, error) {
 }
 
 func (q *endless) Lease(context.Context, outbox.Want) ([]outbox.Leased, error) {
-	n := min(q.left, len(q.batch))
-	q.left -= n
+	n := min(q.left.Load(), int64(len(q.batch)))
+	q.left.Add(-n)
 	return q.batch[:n], nil
 }
 
-func (q *endless) Settle(context.Context, []outbox.Outcome) error { return nil }
-func (q *endless) Close(context.Context) error                    { return nil }
+func (q *endless) Settle(_ context.Context, outcomes []outbox.Outcome) error {
+	for i := range outcomes {
+		if outcomes[i].Verdict == outbox.Returned {
+			q.left.Add(1)
+		}
+	}
+	return nil
+}
+
+func (q *endless) Close(context.Context) error { return nil }
 
 // BenchmarkRelay is what the relay costs by itself, per message, with a publisher that confirms at once.
 func BenchmarkRelay(b *testing.B) {
 	confirm := publisherFunc(func(context.Context, []outbox.Message) []error { return nil })
 	for _, keys := range []int{1000, 100, 1} {
 		b.Run(fmt.Sprintf("%d keys in a batch of 1000", keys), func(b *testing.B) {
-			q := &endless{left: b.N, batch: make([]outbox.Leased, 1000)}
+			q := &endless{batch: make([]outbox.Leased, 1000)}
+			q.left.Store(int64(b.N))
 			for i := range q.batch {
 				q.batch[i] = outbox.Leased{Message: outbox.Message{
 					ID: fmt.Sprint(i), Topic: "orders", Key: fmt.Sprint(i % keys), Payload: make([]byte, 300),

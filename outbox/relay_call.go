@@ -30,11 +30,7 @@ func (b *batch) call(c *call) {
 	for n, err := range c.unknown(msgs, "ended its goroutine instead of answering") {
 		b.errs[c.sent[n]] = err
 	}
-	overdue := time.AfterFunc(time.Until(c.until)+b.cfg.Margin, func() {
-		b.cfg.Logger.ErrorContext(ctx, "outbox: a publisher has not returned by its deadline, and what it was given stands still", "relay", b.cfg.Name,
-			"publisher", fmt.Sprintf("%T", c.Publisher), "messages", len(msgs))
-	})
-	defer overdue.Stop()
+	defer b.watch(ctx, c)()
 	for n, err := range c.publish(ctx, msgs) {
 		b.errs[c.sent[n]] = err
 	}

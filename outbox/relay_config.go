@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"reflect"
 	"time"
 )
 
@@ -29,7 +30,7 @@ type Config struct {
 	Queue Queue
 
 	// Publisher gets the messages of each topic that Publishers does not name. Required, unless Publishers is set: then
-	// messages of other topics are parked after MaxAttempts, with ErrNoPublisher.
+	// messages of other topics wait, with ErrNoPublisher, as those of a topic that the broker does not have.
 	Publisher Publisher
 
 	// Publishers are those of single topics. Order within a key holds across them. Defaults to none.
@@ -63,6 +64,11 @@ type Config struct {
 	// to DefaultMaxAttempts.
 	MaxAttempts int
 
+	// ParkLimit bounds how fast this relay parks messages. Beyond it something is wrong with more than a message: those that would be
+	// parked are held back and tried again, which is logged once a minute. Nothing is counted against them. Defaults to a burst of 100,
+	// of which 100 come back per minute.
+	ParkLimit ParkLimit
+
 	// Backoff is how long a message, and with it its key, is held back after that many failed attempts, 1 or more; and
 	// how long a publisher rests after being unavailable that many times without saying how long. Defaults to
 	// FullJitter(DefaultBackoffBase, DefaultBackoffCap).
@@ -71,14 +77,15 @@ type Config struct {
 	// KeepOrder says what becomes of later messages of a key of which one is parked. Defaults to FollowersWait.
 	KeepOrder KeepOrder
 
-	// PollMin is how soon the relay looks everywhere again after it has found something that no wake-up had told of, PollMax the
-	// most that it doubles to while it finds no such thing. Wake-ups come in between. They default to DefaultPollMin and DefaultPollMax.
+	// PollMin and PollMax bound the interval of polls: it is PollMin after a poll found messages that were not notified, and doubles
+	// up to PollMax while polls find none. They default to DefaultPollMin and DefaultPollMax.
 	PollMin, PollMax time.Duration
 
 	// Layout makes the headers of what is published. Defaults to PlainLayout.
 	Layout Layout
 
-	// Logger gets one line for each message given up on, one for each batch with failures, and two for each outage.
+	// Logger gets one line for each message given up on, one for each batch with failures, two for each outage, and one a minute
+	// for each topic at fault.
 	// Defaults to slog.Default().
 	Logger *slog.Logger
 
@@ -104,6 +111,9 @@ func (cfg Config) complete() (Config, error) {
 	cfg.MaxAttempts = cmp.Or(cfg.MaxAttempts, DefaultMaxAttempts)
 	cfg.PollMin = cmp.Or(cfg.PollMin, DefaultPollMin)
 	cfg.PollMax = cmp.Or(cfg.PollMax, max(DefaultPollMax, cfg.PollMin))
+	if cfg.ParkLimit == (ParkLimit{}) {
+		cfg.ParkLimit = ParkLimit{Burst: 100, PerMinute: 100}
+	}
 	if cfg.Backoff == nil {
 		cfg.Backoff = FullJitter(DefaultBackoffBase, DefaultBackoffCap)
 	}
@@ -122,13 +132,18 @@ func (cfg Config) validate() error {
 		switch {
 		case topic == "":
 			return refuse("Publishers names an empty topic; the publisher of all other topics is Config.Publisher")
-		case p == nil:
+		case p == nil, isNilPointer(p):
 			return refuse("Publishers[%q] is nil", topic)
 		}
+	}
+	if err := cfg.ParkLimit.validate(); err != nil {
+		return refuse("ParkLimit%w", err)
 	}
 	switch {
 	case cfg.Queue == nil:
 		return refuse("Queue is required")
+	case isNilPointer(cfg.Publisher):
+		return refuse("Publisher is a nil %T", cfg.Publisher)
 	case cfg.Publisher == nil && len(cfg.Publishers) == 0:
 		return refuse("Publisher is required, or Publishers")
 	case !plain(cfg.Name) || len(cfg.Name) > maxName:
@@ -158,3 +173,9 @@ func (cfg Config) validate() error {
 }
 
 const maxName = 255
+
+// isNilPointer reports whether p holds a pointer that is nil, as a constructor returns it beside an error that nobody looked at.
+func isNilPointer(p Publisher) bool {
+	v := reflect.ValueOf(p)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}

@@ -22,6 +22,7 @@ func TestRelayConfigNamesTheFieldAtFault(t *testing.T) {
 	}{
 		{"Queue is required", func(cfg *outbox.Config) { cfg.Queue = nil }},
 		{"Publisher is required", func(cfg *outbox.Config) { cfg.Publisher = nil }},
+		{"Publisher is a nil *outboxtest.FakePublisher", func(cfg *outbox.Config) { cfg.Publisher = (*outboxtest.FakePublisher)(nil) }},
 		{"Publishers names an empty topic", func(cfg *outbox.Config) { cfg.Publishers = map[string]outbox.Publisher{"": cfg.Publisher} }},
 		{`Publishers["x"] is nil`, func(cfg *outbox.Config) { cfg.Publishers = map[string]outbox.Publisher{"x": nil} }},
 		{"Name", func(cfg *outbox.Config) { cfg.Name = strings.Repeat("x", 256) }},

@@ -28,8 +28,9 @@ type dispatcher struct {
 	fails int       // of Lease, in a row
 
 	published int
-	why       error // a publisher is unavailable
-	err       error // of untilNothingIsDue: why there may be more
+	why       error   // a publisher is unavailable
+	err       error   // of untilNothingIsDue: why there may be more
+	calls     []*call // of publishers that did not return in time
 }
 
 // ending says when a dispatcher stops by itself.
@@ -48,6 +49,7 @@ type report struct {
 	full                        bool          // there may have been more to lease
 	told                        bool          // a wake-up of the session may have led to it
 	seen                        wakeUps       // before it was leased
+	calls                       []*call       // of publishers that did not return in time
 }
 
 // wakeUps are counts of them.
@@ -246,6 +248,7 @@ func (d *dispatcher) leaseFailed(ctx context.Context, err error) {
 func (d *dispatcher) settled(rep report) {
 	d.inFlight--
 	d.published += rep.published
+	d.calls = append(d.calls, rep.calls...)
 	if rep.retryIn > 0 {
 		if at := time.Now().Add(rep.retryIn); d.retry.IsZero() || at.Before(d.retry) {
 			d.retry = at
@@ -292,7 +295,8 @@ func (d *dispatcher) finished() bool {
 	return !d.due && !d.told && d.inFlight == 0
 }
 
-// drain waits for the workers. They begin nothing new, and those that do not finish within LeaseTTL are cut off.
+// drain waits for the workers. They begin nothing new, and those that do not finish within LeaseTTL are cut off. Calls of publishers
+// that do not return then either are left behind.
 func (d *dispatcher) drain(ctx context.Context) {
 	d.stopBy = time.Now().Add(d.cfg.LeaseTTL)
 	cut := time.AfterFunc(d.cfg.LeaseTTL, func() { d.lose(errors.New("outbox: not drained within Config.LeaseTTL")) })

@@ -32,7 +32,7 @@ const (
 	closeTimeout = 2 * time.Second  // of a session that holds nothing any more; the least of others
 	mostClose    = 10 * time.Second // of one whose shards others would have to wait for, if there is time
 	mostRenew    = 5 * time.Second  // between two Renews: shards of a relay that left must not wait for long
-	unevenRenew  = time.Second      // while other relays hold more than their share
+	unevenRenew  = time.Second      // while the relays do not hold fair shares
 	tidyEvery    = time.Second
 )
 
@@ -68,7 +68,7 @@ func (s *session) serve(ctx context.Context, dispatch func()) {
 	dispatch()
 	stop()
 	keepers.Wait()
-	lost, within := s.work.Err() != nil, closeTimeout
+	lost, within := s.work.Err() != nil && !errors.Is(context.Cause(s.work), errOverdue), closeTimeout
 	if !lost {
 		within = max(within, min(s.cfg.LeaseTTL/3, mostClose, time.Until(s.stopBy)))
 	}
@@ -108,10 +108,10 @@ func (s *session) keep(ctx context.Context) {
 	}
 }
 
-// renewIn is sooner when shards are to come.
+// renewIn is sooner when shards are to come or to go.
 func (s *session) renewIn() time.Duration {
 	every := min(s.cfg.LeaseTTL/3, mostRenew)
-	if h := s.hold.Load(); h.Relays > 1 && h.Shards < h.Of/h.Relays {
+	if h := s.hold.Load(); h.Relays > 1 && (h.Shards < h.Of/h.Relays || h.Shards > (h.Of+h.Relays-1)/h.Relays) {
 		every = min(every, unevenRenew)
 	}
 	return every

@@ -8,6 +8,7 @@ import (
 // Event is what a Trace hook is told.
 type Event struct {
 	Relay   string        // Config.Name
+	Topic   string        // of Resting: the topic that rests; empty: the publisher does, with all its topics
 	Message *Leased       // of Deferred and Parked; not to be changed
 	Err     error         // why, where something went wrong
 	Count   int           // of Published and Returned: messages
@@ -24,7 +25,7 @@ type Trace struct {
 	Deferred    func(ctx context.Context, e Event) // failed; it and its key are held back for Took
 	Parked      func(ctx context.Context, e Event) // given up on
 	Returned    func(ctx context.Context, e Event) // leased, but not tried or of unknown outcome; once for each batch
-	Resting     func(ctx context.Context, e Event) // a publisher is unavailable, and gets nothing for Took
+	Resting     func(ctx context.Context, e Event) // a publisher is unavailable, or a topic is missing or denied, and gets nothing for Took
 	Renewed     func(ctx context.Context, e Event) // the relay's share; every few seconds
 	LeaseLost   func(ctx context.Context, e Event) // what was in flight may be published twice
 	QueueFailed func(ctx context.Context, e Event) // the outbox cannot be reached; for each try

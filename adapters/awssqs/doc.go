@@ -15,15 +15,19 @@
 // While a message is held its visibility timeout is renewed every quarter of it, so that it may be short: it bounds the delay of a
 // crash, not the time of a handler. SQS lets nobody hold a message for more than 12 hours.
 //
-// A message that this process is still busy with may be delivered to it again, when it was lost. It goes back to SQS, for about
-// half a visibility timeout and each time half of one longer, since somebody else may be able to handle it.
+// A message that this process is still busy with may be delivered to it again, when it was lost. It goes back to SQS for
+// about 1/2 of a visibility timeout, then 1, then 1 1/2 and so on, since another process may be able to handle it.
 //
 // A standard queue has no order, and OrderBy gives it none: it only keeps two messages of a key from running side by side in one
 // process. A FIFO queue is handled in order per message group, and a failure holds back its group, not others.
 //
-// Attempts are counted by SQS, which also counts stops, crashes and lost answers. A redrive policy would therefore take away messages
-// that were never given up on: a maxReceiveCount of less than [MinReceives] is refused. No redrive policy is needed, since a
-// Consumer parks what it gives up on. A Processor that remembers keys for less time than the queue keeps messages is refused too.
+// Message.Attempt is the number of receives, as SQS counts them, less those of which this Subscriber knows that no handler failed: deferrals,
+// stops, lost holds. What it cannot know are the receives of processes that stopped or crashed.
+//
+// A redrive policy counts all receives, so it takes away messages that were never given up on. A maxReceiveCount that is not above
+// the Processor's MaxAttempts is refused: each message that fails would be moved away before it is parked. One of less than
+// [MinReceives] draws a warning: a message that meets some stops, crashes or lost answers besides its failures would be moved away. No redrive
+// policy is needed, since a Consumer parks what it gives up on. A Processor that remembers keys for less time than the queue keeps messages is refused too.
 //
 // The client needs sqs:GetQueueAttributes, sqs:ReceiveMessage, sqs:ChangeMessageVisibility and sqs:DeleteMessage on the queue, and
 // sqs:GetQueueUrl where SubscriberConfig.Queue is a name.

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/lanes"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -59,6 +60,9 @@ func (h *LambdaHandler) Handle(ctx context.Context, event LambdaEvent) (LambdaRe
 		defer cancelWork()
 		limit, cancelLimit = context.WithDeadline(ctx, deadline.Add(-h.cfg.Margin/2))
 		defer cancelLimit()
+	}
+	for i := range event.Records {
+		addSource(h.cfg.Processor, event.Records[i].EventSourceARN)
 	}
 	if starter, ok := h.cfg.Processor.(consumer.Starter); ok {
 		if err := starter.Start(work); err != nil {
@@ -183,31 +187,12 @@ func (h *LambdaHandler) most() int {
 	return h.cfg.MaxBatch
 }
 
-// call never panics, and has an answer for each.
-func (h *LambdaHandler) call(ctx context.Context, batch []*lambdaItem) (errs []error) {
-	all := func(err error) []error {
-		errs := make([]error, len(batch))
-		for i := range errs {
-			errs[i] = err
-		}
-		return errs
-	}
-	defer func() {
-		if v := recover(); v != nil {
-			errs = all(&consumer.PanicError{Value: v})
-		}
-	}()
-	if h.batches == nil {
-		return all(h.cfg.Processor.Process(ctx, batch[0].msg))
-	}
+func (h *LambdaHandler) call(ctx context.Context, batch []*lambdaItem) []error {
 	msgs := make([]*consumer.Message, len(batch))
 	for i, it := range batch {
 		msgs[i] = it.msg
 	}
-	if errs = h.batches.ProcessBatch(ctx, msgs); len(errs) != len(msgs) {
-		return all(fmt.Errorf("awssqs: %T.ProcessBatch gave %d answers for %d messages", h.batches, len(errs), len(msgs)))
-	}
-	return errs
+	return lanes.Call(ctx, h.cfg.Processor, msgs)
 }
 
 // response names what is not done.

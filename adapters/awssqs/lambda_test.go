@@ -89,6 +89,20 @@ func (b batches) ProcessBatch(ctx context.Context, msgs []*consumer.Message) (er
 	return errs
 }
 
+func TestLambdaLogsWhereAProcessorPanics(t *testing.T) {
+	var log logs
+	panics := processor(func(context.Context, *consumer.Message) error { panic("a nil pointer or so") })
+	for _, p := range []consumer.Processor{panics, batches{panics}} {
+		answer, err := invoke(t.Context(), t, awssqs.LambdaConfig{Processor: p, Logger: slog.New(slog.NewTextHandler(&log, nil))}, lambdaEvent(lambdaRecord("a", "x", "orders", "", "")))
+		if err != nil || answer != failures("a") {
+			t.Errorf("answer %s, %v; want a to stay in the queue", answer, err)
+		}
+	}
+	if log.count("a nil pointer or so") != 2 || log.count("lambda_test.go") < 2 {
+		t.Errorf("log %s; want the panic and its stack, twice", log.String())
+	}
+}
+
 func TestLambdaNamesWhatFailed(t *testing.T) {
 	retry := &consumer.RetryError{Err: errors.New("later")}
 	for _, tt := range []struct {

@@ -44,7 +44,7 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 // Publish implements outbox.Publisher. Messages of one key must be neither in one call nor in two that run at once.
 //
 // Permanent errors are of messages that are too large or otherwise refused for what they contain, and of topics that can be no
-// queue. A queue that does not exist, or that this Client may not send to, is a plain error. That SQS is out of reach, answers with
+// queue. A queue that does not exist, or that this Client may not send to, is an *outbox.TopicError. That SQS is out of reach, answers with
 // a fault of its own, throttles, or knows none of the Client's credentials is an *outbox.UnavailableError.
 func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (errs []error) {
 	return p.breaker.Publish(ctx, msgs, p.publish)

@@ -90,7 +90,7 @@ func classify(ctx context.Context, topic, action string, err error) error {
 	case theServer, theClient:
 		return &outbox.UnavailableError{Err: named}
 	case theQueue:
-		return advise(named, action)
+		return &outbox.TopicError{Err: advise(named, action)}
 	case theRequest:
 		return &batchError{err: outbox.Permanent(named)}
 	default:
@@ -114,7 +114,7 @@ func advise(err error, action string) error {
 // lookupFailed is err of looking a queue up: no message is at fault, whatever it is.
 func lookupFailed(ctx context.Context, topic string, err error) error {
 	if b := blameOf(err); ctx.Err() == nil && (b == theRequest || b == nobodyElse) {
-		return fmt.Errorf("awssqs: queue %s: look up its URL: %w", topic, err)
+		return &outbox.TopicError{Err: fmt.Errorf("awssqs: queue %s: look up its URL: %w", topic, err)}
 	}
 	return classify(ctx, topic, "sqs:GetQueueUrl (or publish to its URL instead of its name)", err)
 }
@@ -132,7 +132,7 @@ func refused(topic string, f *types.BatchResultErrorEntry, e *entry) error {
 	b, known := blames[plainCode(code)]
 	switch {
 	case known && b == theQueue:
-		return advise(err, "sqs:SendMessage")
+		return &outbox.TopicError{Err: advise(err, "sqs:SendMessage")}
 	case known && (b == theServer || b == theClient):
 		return &outbox.UnavailableError{Err: err}
 	case f.SenderFault:

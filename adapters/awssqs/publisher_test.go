@@ -34,6 +34,11 @@ func isUnavailable(err error) bool {
 	return errors.As(err, &u)
 }
 
+func isTopic(err error) bool {
+	var fault *outbox.TopicError
+	return errors.As(err, &fault)
+}
+
 // keyed are n messages with keys of their own.
 func keyed(topic string, n int) (msgs []outbox.Message) {
 	for i := range n {
@@ -48,6 +53,7 @@ func TestPublisherAnswersOfSQS(t *testing.T) {
 		message = "the message's, for now"
 		forGood = "the message's, for good"
 		server  = "the server's"
+		topic   = "the queue's"
 	)
 	blamed := func(err error) string {
 		switch {
@@ -55,6 +61,8 @@ func TestPublisherAnswersOfSQS(t *testing.T) {
 			return forGood
 		case isUnavailable(err):
 			return server
+		case isTopic(err):
+			return topic
 		}
 		return message
 	}
@@ -71,10 +79,10 @@ func TestPublisherAnswersOfSQS(t *testing.T) {
 		{"SomethingNew", false, server, ""},
 		{"InternalError", false, server, server},
 		{"ServiceUnavailable", false, server, server},
-		{"AWS.SimpleQueueService.NonExistentQueue", true, message, message},
-		{"AccessDenied", true, message, message},
-		{"KMS.DisabledException", true, message, message},
-		{"KmsAccessDenied", true, message, message},
+		{"AWS.SimpleQueueService.NonExistentQueue", true, topic, topic},
+		{"AccessDenied", true, topic, topic},
+		{"KMS.DisabledException", true, topic, topic},
+		{"KmsAccessDenied", true, topic, topic},
 		{"RequestThrottled", true, server, server},
 		{"ThrottlingException", true, server, server},
 		{"InvalidClientTokenId", true, server, server},
@@ -266,7 +274,7 @@ func TestPublisherTopics(t *testing.T) {
 			t.Errorf("topic %q: %v; want a permanent error", topic, err)
 		}
 	}
-	if err := publish("later"); err == nil || outbox.IsPermanent(err) || isUnavailable(err) || !strings.Contains(err.Error(), "create it") {
+	if err := publish("later"); !isTopic(err) || outbox.IsPermanent(err) || isUnavailable(err) || !strings.Contains(err.Error(), "create it") {
 		t.Errorf("a missing queue: %v", err)
 	}
 	name := "later"
@@ -294,7 +302,7 @@ func TestPublisherTopics(t *testing.T) {
 	}
 	s.Deny("SendMessageBatch", "GetQueueUrl")
 	for topic, permission := range map[string]string{"other": "sqs:GetQueueUrl", *made.QueueUrl: "sqs:SendMessage"} {
-		if err := publish(topic); err == nil || outbox.IsPermanent(err) || isUnavailable(err) || !strings.Contains(err.Error(), permission) || !strings.Contains(err.Error(), topic) {
+		if err := publish(topic); !isTopic(err) || outbox.IsPermanent(err) || isUnavailable(err) || !strings.Contains(err.Error(), permission) || !strings.Contains(err.Error(), topic) {
 			t.Errorf("no permission: %v; want an error that names it and the queue", err)
 		}
 	}

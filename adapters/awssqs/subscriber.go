@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 
 	"github.com/txonce/txonce/consumer"
@@ -14,6 +15,7 @@ import (
 type Subscriber struct {
 	cfg     SubscriberConfig
 	log     *slog.Logger
+	excused excused // from one Run to the next
 	running atomic.Bool
 }
 
@@ -23,6 +25,7 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	if err != nil {
 		return nil, err
 	}
+	addSource(cfg.Processor, cfg.Queue)
 	return &Subscriber{cfg: cfg, log: cfg.Logger.With("queue", cfg.Queue)}, nil
 }
 
@@ -35,6 +38,9 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 // context is cancelled, and when SQS has refused this client for half a minute: the queue was deleted, or a permission is
 // missing. Everything else, such as an SQS that is away, it waits out.
 //
+// It returns within Grace and 15 seconds of ctx's end, also where SQS does not answer: 5 for handlers to return once they are cancelled,
+// 10 to delete and to give back. What SQS does not hear of by then is delivered again when its visibility timeout has run out.
+//
 // Run may be called again when it has returned, not before.
 func (s *Subscriber) Run(ctx context.Context) error {
 	if !s.running.CompareAndSwap(false, true) {
@@ -42,13 +48,6 @@ func (s *Subscriber) Run(ctx context.Context) error {
 	}
 	defer s.running.Store(false)
 
-	if starter, ok := s.cfg.Processor.(consumer.Starter); ok {
-		if err := starter.Start(ctx); ctx.Err() != nil {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("awssqs: queue %s: the Processor does not start: %w", s.cfg.Queue, err)
-		}
-	}
 	q, err := s.look(ctx)
 	switch {
 	case ctx.Err() != nil:
@@ -56,8 +55,23 @@ func (s *Subscriber) Run(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("awssqs: queue %s: %w", s.cfg.Queue, err)
 	}
+	// After the checks: a start registers the Processor's window, and one that is too short must not be registered.
+	if starter, ok := s.cfg.Processor.(consumer.Starter); ok {
+		if err := starter.Start(ctx); ctx.Err() != nil {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("awssqs: queue %s: the Processor does not start: %w", s.cfg.Queue, err)
+		}
+	}
 	if err := newReception(ctx, s, q).run(); err != nil {
 		return fmt.Errorf("awssqs: queue %s: %w", q.name, err)
 	}
 	return nil
+}
+
+// addSource tells the Processor of a queue, which is a name, a URL or an ARN. All three end with the name.
+func addSource(p consumer.Processor, queue string) {
+	if sourced, ok := p.(consumer.Sourced); ok && queue != "" {
+		sourced.AddSource("sqs queue " + queue[strings.LastIndexAny(queue, "/:")+1:])
+	}
 }

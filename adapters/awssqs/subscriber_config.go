@@ -22,7 +22,8 @@ type SubscriberConfig struct {
 	Queue string
 
 	// Processor handles the messages: a consumer.Consumer. As a consumer.BatchProcessor it gets batches, as a consumer.Starter it
-	// is started by Run, as a consumer.Windowed it is compared with the queue's retention. Required.
+	// is started by Run, as a consumer.Windowed it is compared with the queue's retention. If it has a method MaxAttempts() int, that is
+	// compared with the queue's redrive policy; if not, consumer.DefaultMaxAttempts is. Required.
 	Processor consumer.Processor
 
 	// OrderBy gives the ordering key of a message, and Message.Key becomes that: of two messages with one key this process
@@ -87,14 +88,15 @@ const (
 	// is delivered again after that is parked as unprovable.
 	AllowShortWindow Allowance = "AllowShortWindow"
 
-	// AllowRedrive accepts a redrive policy whose maxReceiveCount is less than MinReceives, with a warning: SQS may then move a
-	// message to the dead-letter queue that the Processor has neither handled nor given up on.
+	// AllowRedrive accepts a redrive policy whose maxReceiveCount is not above the Processor's MaxAttempts, with a warning: SQS then moves
+	// messages to the dead-letter queue that the Processor has neither handled nor given up on.
 	AllowRedrive Allowance = "AllowRedrive"
 )
 
-// MinReceives is the least maxReceiveCount of a redrive policy that a Subscriber accepts. Whatever makes SQS deliver a message again
-// counts towards it: besides failures, which the Processor counts itself, each stop, crash and lost answer.
-const MinReceives = 100
+// MinReceives is the least maxReceiveCount of a redrive policy that a Subscriber accepts without a warning. Whatever makes SQS deliver a
+// message again counts towards it: besides failures, which the Processor counts itself, each stop, crash and lost answer. A
+// maxReceiveCount that is not above the Processor's MaxAttempts is refused, see AllowRedrive.
+const MinReceives = 10
 
 // Trace is told what becomes of a Subscriber's messages. Nil hooks are left out. Hooks run on several goroutines at a time: they
 // must be quick and safe for concurrent use.

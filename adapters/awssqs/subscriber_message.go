@@ -15,8 +15,8 @@ import (
 //
 // The ID is empty: SQS's own is another one each time that a message is sent, so it says nothing about the event. Attempt is how often
 // SQS has delivered the message, to anybody and for whatever reason. Payload, Key and Headers are those of the
-// outbox.Message where a Publisher has sent it; of what others have sent they are the body, the message group and the
-// attributes. A message that claims to come from a Publisher and cannot be decoded has them as they are, and Malformed.
+// outbox.Message where a Publisher has sent it; of what others have sent they are the body, the message group of a FIFO queue and the
+// attributes. On a standard queue a message group names a tenant of a fair queue, and is no key. A message that claims to come from a Publisher and cannot be decoded has them as they are, and Malformed.
 func ToMessage(queue string, raw types.Message) *consumer.Message {
 	m := &consumer.Message{Topic: queue, Position: queue + "/" + value(raw.MessageId), Attempt: 1, Raw: raw}
 	if n, err := strconv.Atoi(raw.Attributes[string(types.MessageSystemAttributeNameApproximateReceiveCount)]); err == nil && n > 0 {
@@ -28,13 +28,13 @@ func ToMessage(queue string, raw types.Message) *consumer.Message {
 	if m.Key, m.Payload, m.Headers, m.Malformed = decode(value(raw.Body), raw.MessageAttributes); m.Malformed != nil {
 		m.Key, m.Payload, m.Headers = "", []byte(value(raw.Body)), rawHeaders(raw.MessageAttributes)
 	}
-	if group := group(raw); m.Key == "" && !strings.HasPrefix(group, keylessPrefix) {
+	if group := group(raw); m.Key == "" && strings.HasSuffix(queue, fifoSuffix) && !strings.HasPrefix(group, keylessPrefix) {
 		m.Key = group
 	}
 	return m
 }
 
-// group is the message group of a FIFO queue; empty on a standard one.
+// group is the message group of a FIFO queue, or a tenant of a standard one.
 func group(raw types.Message) string {
 	return raw.Attributes[string(types.MessageSystemAttributeNameMessageGroupId)]
 }

@@ -91,17 +91,30 @@ func (s *Subscriber) checkRedrive(has map[string]string) error {
 	if err != nil {
 		return fmt.Errorf("maxReceiveCount of its redrive policy cannot be read: %w", err)
 	}
-	if receives >= MinReceives {
+	attempts := s.attempts()
+	if receives > attempts {
+		if receives < MinReceives {
+			s.log.Warn("awssqs: the queue's redrive policy may move messages away that the Processor would have handled: stops, crashes and lost answers "+
+				"count as receives too; set maxReceiveCount to 10 or more", "maxReceiveCount", receives, "attempts", attempts, "target", policy.Target)
+		}
 		return nil
 	}
-	err = fmt.Errorf("its redrive policy moves a message to %s once it was received %d times; stops, crashes and lost answers count too, so SQS would "+
-		"take away messages that the Processor has not given up on: set maxReceiveCount to %d or more, or remove the policy, since a Consumer "+
-		"parks what it gives up on", policy.Target, receives, MinReceives)
+	err = fmt.Errorf("its redrive policy moves a message to %s once it was received %d times, and the Processor tries it %d times: the message would be "+
+		"gone from here before the Processor has handled it or parked it; set maxReceiveCount to %d or more, or remove the policy, since a Consumer "+
+		"parks what it gives up on", policy.Target, receives, attempts, max(MinReceives, attempts+1))
 	if !s.cfg.allows(AllowRedrive) {
 		return fmt.Errorf("%w, or allow it with awssqs.%s", err, AllowRedrive)
 	}
 	s.log.Warn("awssqs: messages may be moved away unhandled", "error", err)
 	return nil
+}
+
+// attempts is how often the Processor tries a message before it gives up on it.
+func (s *Subscriber) attempts() int {
+	if p, says := s.cfg.Processor.(interface{ MaxAttempts() int }); says {
+		return p.MaxAttempts()
+	}
+	return consumer.DefaultMaxAttempts
 }
 
 // checkRetention refuses a queue that may deliver a message again when the Processor has forgotten its key.

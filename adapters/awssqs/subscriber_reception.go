@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	mrand "math/rand/v2"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -27,9 +28,8 @@ const (
 type reception struct {
 	*Subscriber
 	queue
-	lanes   *lanes.Lanes
-	holds   holds
-	excused excused
+	lanes *lanes.Lanes
+	holds holds
 
 	life    context.Context // of what is sent to SQS; ends some time after the handlers
 	die     context.CancelFunc
@@ -218,7 +218,7 @@ var errTwice = errors.New("this process is still busy with an earlier delivery o
 func (r *reception) orderBy(msg *consumer.Message) (key string, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("SubscriberConfig.OrderBy panicked on message %s: %v", msg.Position, v)
+			err = fmt.Errorf("SubscriberConfig.OrderBy panicked on message %s: %w", msg.Position, &consumer.PanicError{Value: v, Stack: debug.Stack()})
 		}
 	}()
 	return r.cfg.OrderBy(msg), nil

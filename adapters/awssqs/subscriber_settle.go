@@ -53,7 +53,8 @@ func (r *reception) settle(d *lanes.Delivery, err error) {
 	r.answers = append(r.answers, a)
 }
 
-// flush sends what was settled. It waits only while too much is on its way already.
+// flush sends what was settled. It waits only while too much is on its way already, and no longer than until a stop: Run must end
+// although SQS may not answer, and what has not been handled yet by then goes back in few groups.
 func (r *reception) flush() {
 	r.mu.Lock()
 	answers := r.answers
@@ -62,11 +63,15 @@ func (r *reception) flush() {
 	if len(answers) == 0 {
 		return
 	}
-	r.sending <- struct{}{}
-	r.workers.Go(func() {
-		defer func() { <-r.sending }()
-		r.send(answers)
-	})
+	select {
+	case r.sending <- struct{}{}:
+		r.workers.Go(func() {
+			defer func() { <-r.sending }()
+			r.send(answers)
+		})
+	case <-r.lanes.Context().Done():
+		r.workers.Go(func() { r.send(answers) })
+	}
 }
 
 // send tells SQS. Deletions go side by side. Other changes keep their order, so that no message of a group is visible before one

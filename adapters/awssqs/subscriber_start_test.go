@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,10 +20,27 @@ import (
 	"github.com/txonce/txonce/internal/testdb"
 )
 
+// limited is a Processor that tries messages so often.
+type limited struct {
+	process
+	attempts int
+}
+
+func (l limited) MaxAttempts() int { return l.attempts }
+
 // windowed is a Processor that remembers keys for so long.
 type windowed struct {
 	process
-	window time.Duration
+	window  time.Duration
+	started *atomic.Bool // Start was called
+	sources *[]string    // AddSource was called with these
+}
+
+func (w windowed) AddSource(source string) { *w.sources = append(*w.sources, source) }
+
+func (w windowed) Start(context.Context) error {
+	w.started.Store(true)
+	return nil
 }
 
 func (w windowed) Window() time.Duration { return w.window }
@@ -39,6 +58,7 @@ func TestWhatIsRefusedAtTheStart(t *testing.T) {
 		absent     []types.QueueAttributeName
 		cfg        awssqs.SubscriberConfig
 		window     time.Duration
+		attempts   int
 		deny       string
 		queue      string
 		want       []string // in the error; none: it runs
@@ -49,10 +69,14 @@ func TestWhatIsRefusedAtTheStart(t *testing.T) {
 		{name: "no permission to look it up", deny: "GetQueueUrl", want: []string{"queue orders", "sqs:GetQueueUrl", "URL"}},
 		{name: "no permission to look at it", deny: "GetQueueAttributes", want: []string{"allow this client sqs:GetQueueAttributes"}},
 		{name: "no permission to receive", deny: "ReceiveMessage", want: []string{"allow this client sqs:ReceiveMessage"}},
-		{name: "redrive too soon", attributes: redrive("5"), want: []string{dead, "5 times", "maxReceiveCount to 100", "AllowRedrive"}},
-		{name: "redrive too soon, in quotes", attributes: redrive(`"99"`), want: []string{"99 times"}},
-		{name: "redrive too soon, allowed", attributes: redrive("5"), cfg: awssqs.SubscriberConfig{Allow: []awssqs.Allowance{awssqs.AllowRedrive}}, warns: "moved away"},
-		{name: "redrive late enough", attributes: redrive("100")},
+		{name: "redrive too soon", attributes: redrive("3"), want: []string{dead, "received 3 times", "tries it 3 times", "maxReceiveCount to 10", "AllowRedrive"}},
+		{name: "redrive too soon, in quotes", attributes: redrive(`"2"`), want: []string{"2 times"}},
+		{name: "redrive too soon for many attempts", attributes: redrive("20"), attempts: 20, want: []string{"tries it 20 times", "maxReceiveCount to 21"}},
+		{name: "redrive soon", attributes: redrive("4"), warns: "maxReceiveCount=4 attempts=3"},
+		{name: "redrive soon, more attempts", attributes: redrive("9"), attempts: 8, warns: "crashes"},
+		{name: "redrive after many attempts", attributes: redrive("21"), attempts: 20},
+		{name: "redrive too soon, allowed", attributes: redrive("3"), cfg: awssqs.SubscriberConfig{Allow: []awssqs.Allowance{awssqs.AllowRedrive}}, warns: "moved away"},
+		{name: "redrive late enough", attributes: redrive("10")},
 		{name: "retention longer than the window", window: 3 * day, want: []string{"96h0m0s", "Window to 96h", "AllowShortWindow"}},
 		{name: "retention longer than the window, allowed", window: 3 * day, cfg: awssqs.SubscriberConfig{Allow: []awssqs.Allowance{awssqs.AllowShortWindow}}, warns: "forgotten"},
 		{name: "retention within the window", window: 4 * day},
@@ -74,12 +98,20 @@ func TestWhatIsRefusedAtTheStart(t *testing.T) {
 				if c.queue != "" {
 					s.name = c.queue
 				}
+				var started atomic.Bool
+				var sources []string
 				if c.window > 0 {
-					c.cfg.Processor = windowed{process{s, nil}, c.window}
+					c.cfg.Processor = windowed{process{s, nil}, c.window, &started, &sources}
+				}
+				if c.attempts > 0 {
+					c.cfg.Processor = limited{process{s, nil}, c.attempts}
 				}
 				s.start(c.cfg, nil)
 				elapse(time.Minute)
 				err := s.stop()
+				if c.window > 0 && (started.Load() != (len(c.want) == 0) || !slices.Equal(sources, []string{"sqs queue orders"})) {
+					t.Errorf("the Processor was started: %v, with sources %q; a start registers a window, and one that is refused must not be", started.Load(), sources)
+				}
 				if len(c.want) == 0 {
 					if err != nil {
 						t.Errorf("Run = %v", err)

@@ -25,7 +25,8 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	case c.Client.Closed():
 		refuse("Client is closed")
 	default:
-		wrong = append(wrong, refusals(c.Client.Config(), c.Allow)...)
+		cfg := c.Client.Config()
+		wrong = append(wrong, refusals(slices.Concat(losing(cfg), needed(cfg)), c.Allow)...)
 	}
 	if c.Group == "" {
 		refuse("Group is required")
@@ -80,15 +81,38 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 
 var allowances = []Allowance{AllowShortWindow, AllowOffsetNewest, AllowResetInvalidOffsets, AllowReadUncommitted, AllowFetchMax}
 
-// refusals lists the settings of cfg under which messages would be lost, or gain effects they must not have.
-func refusals(cfg *sarama.Config, allow []Allowance) (wrong []error) {
-	for _, rule := range []struct {
-		broken  bool
-		setting string
-		why     string
-		fix     string
-		allow   Allowance // empty: there is no way to work like that
-	}{
+// rule is a setting of a sarama.Config with which a Subscriber does not work.
+type rule struct {
+	broken  bool
+	setting string
+	why     string
+	fix     string
+	allow   Allowance // empty: there is no way to work like that
+}
+
+// Check is for programs with a sarama.ConsumerGroup of their own, which pass to a Processor what ToMessage makes: it refuses the settings
+// of cfg under which messages would be lost, or gain effects that they must not have, as NewSubscriber does. sarama's own defaults are
+// three of them; NewConfig returns settings that are not. The error names each with what to do about it; nil says that there
+// is none. allow names those that are wanted nevertheless. A nil cfg stands for sarama's defaults.
+//
+// Check looks at nothing but cfg. That the Processor remembers keys for longer than the topics keep messages is checked by a
+// Subscriber's Run only.
+func Check(cfg *sarama.Config, allow ...Allowance) error {
+	if cfg == nil { // as sarama takes it
+		cfg = sarama.NewConfig()
+	}
+	wrong := refusals(losing(cfg), allow)
+	for _, a := range allow {
+		if !slices.Contains(allowances, a) {
+			wrong = append(wrong, fmt.Errorf("kafka: Check: %q is nothing that could be allowed", a))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// losing are the rules about messages that would be lost, or gain effects they must not have.
+func losing(cfg *sarama.Config) []rule {
+	return []rule{
 		{
 			cfg.Consumer.Offsets.Initial != sarama.OffsetOldest, "Consumer.Offsets.Initial is not OffsetOldest",
 			"a partition without a committed offset would start at its end, and what it holds would never be handled",
@@ -109,6 +133,12 @@ func refusals(cfg *sarama.Config, allow []Allowance) (wrong []error) {
 			"sarama would skip a message for which it does not suffice",
 			"set it to 0 and use Fetch.Default and Fetch.MaxBytes", AllowFetchMax,
 		},
+	}
+}
+
+// needed are the rules about what a Subscriber cannot work without.
+func needed(cfg *sarama.Config) []rule {
+	return []rule{
 		{
 			!cfg.Consumer.Offsets.AutoCommit.Enable, "Consumer.Offsets.AutoCommit.Enable is false",
 			"nothing would ever be committed; only finished messages are marked, so automatic commits lose nothing",
@@ -119,13 +149,18 @@ func refusals(cfg *sarama.Config, allow []Allowance) (wrong []error) {
 			"it knows no static members and no cooperative rebalancing",
 			"set it to " + minVersion.String() + " or later", "",
 		},
-	} {
+	}
+}
+
+// refusals lists the rules that are broken and not allowed to be.
+func refusals(rules []rule, allow []Allowance) (wrong []error) {
+	for _, rule := range rules {
 		switch {
 		case !rule.broken || slices.Contains(allow, rule.allow):
 		case rule.allow == "":
-			wrong = append(wrong, fmt.Errorf("kafka: the Client's %s: %s; %s", rule.setting, rule.why, rule.fix))
+			wrong = append(wrong, fmt.Errorf("kafka: the sarama.Config's %s: %s; %s", rule.setting, rule.why, rule.fix))
 		default:
-			wrong = append(wrong, fmt.Errorf("kafka: the Client's %s: %s; %s (kafka.NewConfig does), or allow it with kafka.%s",
+			wrong = append(wrong, fmt.Errorf("kafka: the sarama.Config's %s: %s; %s (kafka.NewConfig does), or allow it with kafka.%s",
 				rule.setting, rule.why, rule.fix, rule.allow))
 		}
 	}

@@ -137,3 +137,42 @@ func TestSubscriberConfigErrors(t *testing.T) {
 		})
 	}
 }
+
+// TestCheck: a group of the user's own loses messages by the same settings as a Subscriber.
+func TestCheck(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		cfg   *sarama.Config
+		set   func(*sarama.Config)
+		allow []kafka.Allowance
+		want  int // lines
+	}{
+		{"NewConfig", kafka.NewConfig(), nil, nil, 0},
+		{"sarama's defaults", sarama.NewConfig(), nil, nil, 3},
+		{"none", nil, nil, nil, 3},
+		{"at the end", kafka.NewConfig(), func(c *sarama.Config) { c.Consumer.Offsets.Initial = sarama.OffsetNewest }, nil, 1},
+		{
+			"at the end, allowed", kafka.NewConfig(), func(c *sarama.Config) { c.Consumer.Offsets.Initial = sarama.OffsetNewest },
+			[]kafka.Allowance{kafka.AllowOffsetNewest},
+			0,
+		},
+		{"skipped large messages", kafka.NewConfig(), func(c *sarama.Config) { c.Consumer.Fetch.Max = 1 << 20 }, nil, 1},
+		{"it commits by itself", kafka.NewConfig(), func(c *sarama.Config) { c.Consumer.Offsets.AutoCommit.Enable = false }, nil, 0},
+		{"unknown allowance", kafka.NewConfig(), nil, []kafka.Allowance{"AllowAll"}, 1},
+		{"empty allowance", kafka.NewConfig(), nil, []kafka.Allowance{""}, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.set != nil {
+				tt.set(tt.cfg)
+			}
+			err := kafka.Check(tt.cfg, tt.allow...)
+			lines := 0
+			if err != nil {
+				lines = strings.Count(err.Error(), "\n") + 1
+			}
+			if lines != tt.want {
+				t.Errorf("Check = %v; want %d lines", err, tt.want)
+			}
+		})
+	}
+}

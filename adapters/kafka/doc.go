@@ -24,6 +24,9 @@
 // handler that is running, at most for the grace period, and then cancels its context. A handler that goes on
 // regardless is a zombie: whatever it does, of it and the partition's new owner exactly one commits.
 //
+// Markers that end Kafka transactions, and the messages of aborted ones, are never delivered. When a partition has been idle for a
+// second, the Subscriber moves the offset over those too, so that retention which deletes them is not taken for a loss.
+//
 // Not every loss can be repaired from here, so settings that lose messages quietly are refused by name, and so is a
 // Processor that forgets keys sooner than the topics forget messages. What can be lost only loudly is an error of Run:
 // messages deleted before the group handled them, and a message that the Processor gave up on and kept nowhere.

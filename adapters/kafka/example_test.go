@@ -178,8 +178,70 @@ func ExampleAllowance() {
 	_, err = kafka.NewSubscriber(sub)
 	fmt.Println(err)
 	// Output:
-	// kafka: the Client's Consumer.Offsets.Initial is not OffsetOldest: a partition without a committed offset would start at its end, and what it holds would never be handled; set it to sarama.OffsetOldest (kafka.NewConfig does), or allow it with kafka.AllowOffsetNewest
+	// kafka: the sarama.Config's Consumer.Offsets.Initial is not OffsetOldest: a partition without a committed offset would start at its end, and what it holds would never be handled; set it to sarama.OffsetOldest (kafka.NewConfig does), or allow it with kafka.AllowOffsetNewest
 	// <nil>
+}
+
+// A program with a sarama.ConsumerGroup of its own is checked as a Subscriber is, and gets the same answers.
+func ExampleCheck() {
+	cfg := sarama.NewConfig()
+	cfg.Consumer.Offsets.Initial = sarama.OffsetOldest
+	cfg.Consumer.IsolationLevel = sarama.ReadCommitted
+	fmt.Println(kafka.Check(cfg))
+	fmt.Println(kafka.Check(kafka.NewConfig()))
+	// Output:
+	// kafka: the sarama.Config's Consumer.Group.ResetInvalidOffsets is true: messages deleted before they were handled would be passed over without a word; set it to false (kafka.NewConfig does), or allow it with kafka.AllowResetInvalidOffsets
+	// <nil>
+}
+
+// handWritten is a sarama.ConsumerGroupHandler that a program had before. The message is marked when its effects are committed.
+type handWritten struct{ billing consumer.Processor }
+
+func (h handWritten) Setup(sarama.ConsumerGroupSession) error   { return nil }
+func (h handWritten) Cleanup(sarama.ConsumerGroupSession) error { return nil }
+
+func (h handWritten) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	for msg := range claim.Messages() {
+		if err := h.billing.Process(session.Context(), kafka.ToMessage(msg)); err != nil {
+			return err
+		}
+		session.MarkMessage(msg, "")
+	}
+	return nil
+}
+
+// A handler of one's own calls the Processor with what ToMessage makes, in a group whose settings were checked.
+func ExampleToMessage() {
+	broker, stop := exampleBroker("orders", "A", "B", "A")
+	defer stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	cfg := kafka.NewConfig()
+	cfg.Consumer.Fetch.Default = 10 << 20 // or what else the program has set
+	if err := kafka.Check(cfg); err != nil {
+		panic(err)
+	}
+	group, err := sarama.NewConsumerGroup([]string{broker}, "billing", cfg)
+	if err != nil {
+		panic(err)
+	}
+	defer group.Close()
+	seen := 0
+	billing := processor(func(_ context.Context, msg *consumer.Message) error {
+		fmt.Println(msg.Position, string(msg.Payload))
+		if seen++; seen == 3 {
+			cancel()
+		}
+		return nil
+	})
+	if err := group.Consume(ctx, []string{"orders"}, handWritten{billing}); err != nil {
+		panic(err)
+	}
+	// Output:
+	// orders/0/0 A
+	// orders/0/1 B
+	// orders/0/2 A
 }
 
 func ExampleNewConfig() {

@@ -16,7 +16,10 @@ type (
 	Delivery = delivery
 )
 
-var Retention = retention
+var (
+	Retention = retention
+	PassOver  = passOver
+)
 
 const Forever = forever
 

@@ -8,7 +8,9 @@ import (
 )
 
 // gap is called when a broker says that it does not have what this member asked for next. It returns an error that
-// says which messages are gone, or nil if after all none are.
+// says which messages are gone, or nil if after all none are. Markers of transactions are no messages: while a member runs it moves
+// the group's offset over them, see markers. If none ran between the last message and retention, nobody can tell any more what was
+// deleted, and a person decides.
 func (m *member) gap(topic string, partition int32) error {
 	if slices.Contains(m.cfg.Allow, AllowResetInvalidOffsets) {
 		return nil
@@ -25,7 +27,7 @@ func (m *member) gap(topic string, partition int32) error {
 			"lost messages. %s", topic, partition, newest, m.cfg.Group, committed, m.reset(topic, partition))
 	}
 	return fmt.Errorf("kafka: %s/%d begins at %d, but group %s has handled it up to %d only: what lay between was "+
-		"deleted unhandled. %s", topic, partition, oldest, m.cfg.Group, committed, m.reset(topic, partition))
+		"deleted unhandled (messages, or markers of transactions behind which no member came in time). %s", topic, partition, oldest, m.cfg.Group, committed, m.reset(topic, partition))
 }
 
 func (m *member) reset(topic string, partition int32) string {

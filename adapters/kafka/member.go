@@ -30,6 +30,7 @@ type member struct {
 	looked bool            // whether all partitions are assigned, see finishHandOver
 
 	handlers sync.WaitGroup
+	looks    sync.WaitGroup // see markers; they end with the connections
 }
 
 // run is a member from the first session to the last. die cuts its connections.
@@ -46,6 +47,7 @@ func (m *member) run(ctx context.Context, die context.CancelFunc) error {
 	watchers.Go(func() { m.boundLeaving(left, die) })
 	m.consume()
 	m.leave()
+	m.looks.Wait()
 	close(left)
 	watchers.Wait()
 	cancel()

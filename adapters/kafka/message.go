@@ -10,7 +10,8 @@ import (
 )
 
 // ToMessage is the first delivery of raw, for programs that keep a sarama.ConsumerGroupHandler of their own and call a
-// Processor in it; a Subscriber does this and the rest. A tombstone has a nil Payload. What is derived from raw is the
+// Processor in it; a Subscriber does this and the rest. Such a program should Check its sarama.Config, whose defaults lose messages, and
+// mark a message only when the Processor has answered nil. A tombstone has a nil Payload. What is derived from raw is the
 // same whenever and by whomever it is fetched: that is what keys, fingerprints and the horizon rest on. The result
 // shares raw's value, which must not change any more.
 func ToMessage(raw *sarama.ConsumerMessage) *consumer.Message {

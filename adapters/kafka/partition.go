@@ -9,6 +9,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/lanes"
 )
 
 // stalled is how long a full queue goes unread before the partition's fetches are paused.
@@ -23,6 +24,7 @@ type partition struct {
 
 	queue   queue
 	marks   marks
+	markers markers
 	running int         // batches in work
 	results chan result // has room for all of them, so that a handler nobody waits for any more can leave
 	full    time.Time   // since when the queue is full; zero: it is not
@@ -38,6 +40,7 @@ type result struct {
 // ConsumeClaim implements sarama.ConsumerGroupHandler. sarama runs it on a goroutine of its own per partition.
 func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
 	p := &partition{member: m, session: session, claim: claim, results: make(chan result, m.cfg.Concurrency)}
+	p.markers = markers{next: claim.InitialOffset(), found: make(chan span, 1)}
 	assigned := Assignment{claim.Topic(), claim.Partition(), session.GenerationID(), session.MemberID()}
 	if f := m.cfg.Trace.Assigned; f != nil {
 		f(assigned)
@@ -58,6 +61,7 @@ func (p *partition) commitStart() {
 	}
 	oldest, err := p.client.GetOffset(p.claim.Topic(), p.claim.Partition(), sarama.OffsetOldest)
 	if err == nil { // else the first mark does it
+		p.markers.next = oldest
 		p.session.MarkOffset(p.claim.Topic(), p.claim.Partition(), oldest, "")
 	}
 }
@@ -78,6 +82,8 @@ func (p *partition) run() {
 func (p *partition) serve(work context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	idle := time.NewTicker(lookEvery)
+	defer idle.Stop()
 	for p.session.Context().Err() == nil {
 		messages, wake := p.flow(p.deliver(work))
 		if wake.IsZero() {
@@ -93,6 +99,10 @@ func (p *partition) serve(work context.Context) {
 			}
 		case r := <-p.results:
 			p.settle(work, r)
+		case <-idle.C:
+			p.look()
+		case s := <-p.markers.found:
+			p.pass(s)
 		case <-timer.C:
 		}
 	}
@@ -101,6 +111,7 @@ func (p *partition) serve(work context.Context) {
 // take adds raw and what else is waiting. It returns false when the partition is to be given up.
 func (p *partition) take(raw *sarama.ConsumerMessage, messages <-chan *sarama.ConsumerMessage) bool {
 	for {
+		p.markers.next = raw.Offset + 1
 		p.queue.add(&delivery{msg: ToMessage(raw), mark: p.marks.deliver(raw), size: sizeOf(raw)})
 		if p.queueFull() && !p.paused {
 			return true
@@ -166,7 +177,7 @@ func (p *partition) deliver(work context.Context) (wake time.Time) {
 			msgs[i] = d.msg
 		}
 		p.running++
-		p.handlers.Go(func() { p.results <- result{batch, p.process(work, msgs)} })
+		p.handlers.Go(func() { p.results <- result{batch, lanes.Call(work, p.cfg.Processor, msgs)} })
 	}
 	return time.Time{}
 }
@@ -179,21 +190,6 @@ func (p *partition) batchSize() int {
 	}
 	share := (len(p.queue.waiting) + p.cfg.Concurrency - 1) / p.cfg.Concurrency
 	return min(max(share, 1), p.cfg.MaxBatch)
-}
-
-func (p *partition) process(work context.Context, msgs []*consumer.Message) []error {
-	if p.batches == nil {
-		return []error{p.cfg.Processor.Process(work, msgs[0])}
-	}
-	errs := p.batches.ProcessBatch(work, msgs)
-	if len(errs) != len(msgs) {
-		err := fmt.Errorf("%T.ProcessBatch gave %d answers for %d messages", p.batches, len(errs), len(msgs))
-		errs = make([]error, len(msgs))
-		for i := range errs {
-			errs[i] = err
-		}
-	}
-	return errs
 }
 
 // settle acts on the answers for a batch.

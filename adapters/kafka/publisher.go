@@ -20,9 +20,10 @@ import (
 // are cut when the last running call to it has returned. So while brokers are away, no more is kept in memory than
 // the calls that are running, and what was given up on is not sent minutes later.
 type Publisher struct {
-	conf    *sarama.Config // a copy
-	addrs   func() []string
-	breaker *breaker.Breaker
+	conf     *sarama.Config // a copy
+	addrs    func() []string
+	breaker  *breaker.Breaker
+	replicas replicas
 
 	begin sync.Once
 	life  context.Context // of everything that the Publisher opens; from the first Publish on
@@ -48,7 +49,9 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 		return nil, err
 	}
 	conf := *cfg.Client.Config()
-	return &Publisher{conf: &conf, addrs: addresses(cfg.Client), breaker: breaker.New(breaker.Config(cfg.Breaker))}, nil
+	return &Publisher{
+		conf: &conf, addrs: addresses(cfg.Client), breaker: breaker.New(breaker.Config(cfg.Breaker)), replicas: replicas{log: cfg.Logger},
+	}, nil
 }
 
 // addresses says where the brokers are: where client knows them to be, or last knew when it has been closed.
@@ -71,8 +74,8 @@ func addresses(client sarama.Client) func() []string {
 
 // Publish implements outbox.Publisher. Messages of one key must not be in two calls that run at once.
 //
-// Permanent errors are of messages that are too large and of topics whose name is impossible. A topic that does not exist is a
-// plain error. Brokers that are out of reach, do not answer in time, or lack replicas are an *outbox.UnavailableError.
+// Permanent errors are of messages that are too large and of topics whose name is impossible. A topic that does not exist, or that this
+// client may not write to, is an *outbox.TopicError. Brokers that are out of reach, do not answer in time, or lack replicas are an *outbox.UnavailableError.
 func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (errs []error) {
 	return p.breaker.Publish(ctx, msgs, p.publish)
 }

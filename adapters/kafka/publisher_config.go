@@ -3,6 +3,7 @@ package kafka
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -23,6 +24,9 @@ type PublisherConfig struct {
 
 	// Allow names what would otherwise be refused: AllowAutoTopicCreation. Defaults to nothing.
 	Allow []Allowance
+
+	// Logger gets one line for each topic that confirms messages which only one broker has. Defaults to slog.Default().
+	Logger *slog.Logger
 }
 
 // BreakerConfig says when a Publisher stops trying, and for how long. While it rests it answers each message with an
@@ -63,6 +67,9 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 		if a != AllowAutoTopicCreation {
 			refuse("Allow contains %q, which is nothing that could be allowed", a)
 		}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
 	}
 	return c, errors.Join(wrong...)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// classify says whose fault err is: that of a message to topic, for now or for good, or that of the brokers.
+// classify says whose fault err is: that of a message to topic, for now or for good, that of topic, or that of the brokers.
 func classify(topic string, err error) error {
 	named := fmt.Errorf("kafka: topic %q: %w", topic, err)
 	switch {
@@ -34,9 +34,9 @@ func classify(topic string, err error) error {
 	case sarama.ErrUnsupportedCompressionType, sarama.ErrUnsupportedForMessageFormat, sarama.ErrUnsupportedVersion, sarama.ErrInvalidRequiredAcks:
 		return &outbox.UnavailableError{Err: fmt.Errorf("%w; the Client's settings ask for more than its brokers or the topic can do", named)}
 	case sarama.ErrUnknownTopicOrPartition:
-		return fmt.Errorf("%w; create it, it is not created by publishing to it", named)
+		return &outbox.TopicError{Err: fmt.Errorf("%w; create it, it is not created by publishing to it", named)}
 	case sarama.ErrTopicAuthorizationFailed:
-		return fmt.Errorf("%w; grant this client WRITE on it", named)
+		return &outbox.TopicError{Err: fmt.Errorf("%w; grant this client WRITE on it", named)}
 	case sarama.ErrLeaderNotAvailable, sarama.ErrNotLeaderForPartition, sarama.ErrRequestTimedOut, sarama.ErrBrokerNotAvailable,
 		sarama.ErrReplicaNotAvailable, sarama.ErrNetworkException, sarama.ErrNotEnoughReplicas, sarama.ErrNotEnoughReplicasAfterAppend,
 		sarama.ErrKafkaStorageError, sarama.ErrFencedLeaderEpoch, sarama.ErrUnknownLeaderEpoch, sarama.ErrThrottlingQuotaExceeded,

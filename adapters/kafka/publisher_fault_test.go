@@ -68,6 +68,7 @@ func TestPublisherErrorsOfBrokers(t *testing.T) {
 		message blame = iota
 		forGood
 		brokers
+		theTopic
 		nobody
 	)
 	for _, tt := range []struct {
@@ -86,8 +87,8 @@ func TestPublisherErrorsOfBrokers(t *testing.T) {
 		{sarama.ErrOutOfOrderSequenceNumber, brokers},
 		{sarama.ErrInvalidProducerEpoch, brokers},
 		{sarama.ErrUnknownProducerID, brokers},
-		{sarama.ErrTopicAuthorizationFailed, message},
-		{sarama.ErrUnknownTopicOrPartition, message},
+		{sarama.ErrTopicAuthorizationFailed, theTopic},
+		{sarama.ErrUnknownTopicOrPartition, theTopic},
 		{sarama.ErrPolicyViolation, message},
 		{sarama.ErrUnknown, message},
 		{sarama.ErrInvalidMessage, message},
@@ -123,6 +124,9 @@ func TestPublisherErrorsOfBrokers(t *testing.T) {
 				}
 				if !errors.Is(err, tt.code) || !strings.Contains(err.Error(), topic) {
 					t.Errorf("message %d: %v; want it to wrap %v, and to name the topic", i, err, tt.code)
+				}
+				if errors.As(err, new(*outbox.TopicError)) != (tt.want == theTopic) {
+					t.Errorf("message %d: the topic's fault %v: %v", i, tt.want != theTopic, err)
 				}
 				if outbox.IsPermanent(err) != (tt.want == forGood) || unavailable(err) != (tt.want == brokers) {
 					t.Errorf("message %d: permanent %v, the broker's fault %v: %v", i, outbox.IsPermanent(err), unavailable(err), err)

@@ -88,7 +88,7 @@ func (p *Publisher) connect(conf *sarama.Config) (*producer, error) {
 		_ = client.Close()
 		return nil, err
 	}
-	producer := &producer{async: async, client: client, life: life, die: die, topics: newTopics(client, &p.owns)}
+	producer := &producer{async: async, client: client, life: life, die: die, topics: newTopics(client, &p.owns, p.replicas.check)}
 	p.owns.Go(producer.collect)
 	return producer, nil
 }

@@ -28,7 +28,7 @@ func publisherConfig() *sarama.Config {
 
 func newPublisher(t *testing.T, brokers []string, cfg *sarama.Config) *kafka.Publisher {
 	t.Helper()
-	p, err := kafka.NewPublisher(kafka.PublisherConfig{Client: dial(t, brokers, cfg)})
+	p, err := kafka.NewPublisher(kafka.PublisherConfig{Client: dial(t, brokers, cfg), Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

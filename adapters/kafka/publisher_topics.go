@@ -13,6 +13,7 @@ import (
 type topics struct {
 	client sarama.Client
 	owner  *sync.WaitGroup
+	seen   func(sarama.Client, string) // is called when a topic was found
 
 	mu     sync.Mutex
 	found  map[string]bool
@@ -27,8 +28,8 @@ type lookup struct {
 	err  error
 }
 
-func newTopics(client sarama.Client, owner *sync.WaitGroup) *topics {
-	return &topics{client: client, owner: owner, found: make(map[string]bool), lookup: make(map[string]*lookup)}
+func newTopics(client sarama.Client, owner *sync.WaitGroup, seen func(sarama.Client, string)) *topics {
+	return &topics{client: client, owner: owner, seen: seen, found: make(map[string]bool), lookup: make(map[string]*lookup)}
 }
 
 func (t *topics) known(topic string) bool {
@@ -49,13 +50,16 @@ func (t *topics) look(topic string) *lookup {
 	t.owner.Go(func() {
 		_, err := t.client.Partitions(topic)
 		t.mu.Lock()
-		defer t.mu.Unlock()
 		t.found[topic] = err == nil
 		delete(t.lookup, topic)
 		if err != nil {
 			l.err = classify(topic, err)
 		}
 		close(l.done)
+		t.mu.Unlock()
+		if err == nil {
+			t.seen(t.client, topic)
+		}
 	})
 	return l
 }

@@ -31,11 +31,13 @@ func (s *Subscriber) checkTopics(client sarama.Client) error {
 		}
 	}
 	windowed, ok := s.cfg.Processor.(consumer.Windowed)
-	if !ok {
-		return nil
-	}
 	for _, topic := range s.cfg.Topics {
-		err := checkWindow(client, topic, windowed.Window())
+		entries, err := settingsOf(client, topic)
+		warnOfOneReplica(s.log, topic, entries, err)
+		if !ok {
+			continue
+		}
+		err = checkWindow(topic, windowed.Window(), entries, err)
 		if err != nil && !slices.Contains(s.cfg.Allow, AllowShortWindow) {
 			return fmt.Errorf("%w, or allow it with kafka.%s", err, AllowShortWindow)
 		}
@@ -46,8 +48,8 @@ func (s *Subscriber) checkTopics(client sarama.Client) error {
 	return nil
 }
 
-func checkWindow(client sarama.Client, topic string, window time.Duration) error {
-	entries, err := settingsOf(client, topic)
+// checkWindow compares window with how long topic keeps messages. err is why entries could not be read.
+func checkWindow(topic string, window time.Duration, entries []sarama.ConfigEntry, err error) error {
 	if err != nil {
 		return fmt.Errorf("kafka: how long topic %s keeps messages could not be read: %w; grant this user DescribeConfigs on it", topic, err)
 	}
@@ -65,13 +67,14 @@ func checkWindow(client sarama.Client, topic string, window time.Duration) error
 	return nil
 }
 
+// settingsOf reads those settings of topic that this package looks at.
 func settingsOf(client sarama.Client, topic string) ([]sarama.ConfigEntry, error) {
 	admin, err := sarama.NewClusterAdminFromClient(client) // not closed: that would close the client
 	if err != nil {
 		return nil, err
 	}
 	results, err := admin.DescribeConfigs([]*sarama.ConfigResource{{
-		Type: sarama.TopicResource, Name: topic, ConfigNames: []string{"cleanup.policy", "retention.ms", "segment.ms"},
+		Type: sarama.TopicResource, Name: topic, ConfigNames: []string{"cleanup.policy", "retention.ms", "segment.ms", minReplicas},
 	}}, sarama.DescribeConfigsOptions{})
 	switch {
 	case err != nil:
@@ -87,22 +90,14 @@ func settingsOf(client sarama.Client, topic string) ([]sarama.ConfigEntry, error
 // retention is for how long a topic may hold a message. Kafka deletes whole segments, when the newest message in them is
 // old enough, and an active one takes up to segment.ms to be closed.
 func retention(entries []sarama.ConfigEntry) (keeps time.Duration, why string, err error) {
-	get := func(name string) string {
-		for _, e := range entries {
-			if e.Name == name {
-				return e.Value
-			}
-		}
-		return ""
-	}
-	if policy := get("cleanup.policy"); policy != "" && !strings.Contains(policy, "delete") {
+	if policy := setting(entries, "cleanup.policy"); policy != "" && !strings.Contains(policy, "delete") {
 		return forever, "cleanup.policy=" + policy, nil
 	}
-	kept, err := strconv.ParseInt(get("retention.ms"), 10, 64)
+	kept, err := strconv.ParseInt(setting(entries, "retention.ms"), 10, 64)
 	if err != nil {
 		return 0, "", fmt.Errorf("retention.ms: %w", err)
 	}
-	segment, err := strconv.ParseInt(get("segment.ms"), 10, 64)
+	segment, err := strconv.ParseInt(setting(entries, "segment.ms"), 10, 64)
 	if err != nil {
 		return 0, "", fmt.Errorf("segment.ms: %w", err)
 	}
@@ -112,4 +107,13 @@ func retention(entries []sarama.ConfigEntry) (keeps time.Duration, why string, e
 		return forever, why, nil
 	}
 	return time.Duration(kept+segment) * time.Millisecond, why, nil
+}
+
+func setting(entries []sarama.ConfigEntry, name string) string {
+	for _, e := range entries {
+		if e.Name == name {
+			return e.Value
+		}
+	}
+	return ""
 }

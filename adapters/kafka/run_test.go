@@ -358,6 +358,36 @@ func TestRejected(t *testing.T) {
 	})
 }
 
+// TestPanic: a Processor that panics says nothing about its message, and where it panicked is in the error.
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	for _, way := range []string{"one by one", "in batches"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			g := startKfake(t).group(t, 1)
+			g.produceAtOnce(t, text(0, numbers(10)...)...)
+			l := &ledger{answer: func(_ context.Context, msg *consumer.Message) error {
+				if string(msg.Payload) == "4" {
+					panic("a nil pointer or so")
+				}
+				return nil
+			}}
+			cfg := kafka.SubscriberConfig{Processor: l, MaxBatch: 1}
+			if way == "in batches" {
+				cfg.Processor = inBatches{ledger: l}
+			}
+			err := g.join(t, cfg).await()
+			panicked, is := errors.AsType[*consumer.PanicError](err)
+			if !is || panicked.Value != "a nil pointer or so" || !strings.Contains(string(panicked.Stack), "run_test.go") || !strings.Contains(err.Error(), g.topic+"/0/4") {
+				t.Errorf("Run = %v; want the position, the value and the stack of the panic", err)
+			}
+			if left, err := g.left(); err != nil || left != 6 {
+				t.Errorf("%d messages are uncommitted (%v); want 6", left, err)
+			}
+		})
+	}
+}
+
 type wrongCount struct{ *ledger }
 
 func (wrongCount) ProcessBatch(context.Context, []*consumer.Message) []error { return nil }
@@ -380,40 +410,8 @@ func TestMissingAnswersAreNoAcknowledgement(t *testing.T) {
 func TestTransactions(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		g := c.group(t, 1)
-		cfg := testConfig(sarama.NewBalanceStrategyRange())
-		cfg.Producer.Transaction.ID, cfg.Producer.Idempotent, cfg.Net.MaxOpenRequests = g.name, true, 1
-		cfg.Producer.RequiredAcks, cfg.Producer.Return.Successes = sarama.WaitForAll, true
-		// The next transaction is refused until the coordinator has written the markers of the one before, which may be a while.
-		cfg.Producer.Transaction.Retry.Backoff = 20 * time.Millisecond
-		cfg.Producer.Transaction.Retry.Max = int(patience / cfg.Producer.Transaction.Retry.Backoff)
-		producer, err := sarama.NewSyncProducerFromClient(dial(t, c.brokers, cfg))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer producer.Close()
-		for i := range 6 {
-			end := producer.CommitTxn
-			if i%2 == 1 {
-				end = producer.AbortTxn
-			}
-			msg := &sarama.ProducerMessage{Topic: g.topic, Value: sarama.StringEncoder(fmt.Sprint(i))}
-			if err := producer.BeginTxn(); err != nil {
-				t.Fatal(err)
-			}
-			if _, _, err := producer.SendMessage(msg); err != nil {
-				t.Fatal(err)
-			}
-			if err := end(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		eventually(t, func() error { // the coordinator answers before it has written its markers
-			if end, err := g.client.GetOffset(g.topic, 0, sarama.OffsetNewest); err != nil || end != 12 {
-				return fmt.Errorf("the topic ends at %d (%v), want 12: six messages, a marker behind each", end, err)
-			}
-			return nil
-		})
-		g.produce(t, text(0, "last")...) // Kafka's marker of the last transaction is not ours to acknowledge
+		g.transact(t, numbers(6)...)
+		g.produce(t, text(0, "last")...)
 		l := &ledger{}
 		g.join(t, kafka.SubscriberConfig{Processor: l})
 		g.awaitConsumed(t)

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,18 +19,33 @@ import (
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
 // starting is a Processor with all the optional parts.
 type starting struct {
 	ledger
-	start  error
-	window time.Duration
+	start   error
+	window  time.Duration
+	started atomic.Bool // Start was called
+
+	mu      sync.Mutex
+	sources []string
 }
 
-func (s *starting) Start(context.Context) error { return s.start }
-func (s *starting) Window() time.Duration       { return s.window }
+func (s *starting) Start(context.Context) error {
+	s.started.Store(true)
+	return s.start
+}
+
+func (s *starting) AddSource(source string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sources = append(s.sources, source)
+}
+
+func (s *starting) Window() time.Duration { return s.window }
 
 // refuses runs a Subscriber that is expected to stop at once, and checks that its error says all of these.
 func (g *group) refuses(t *testing.T, cfg kafka.SubscriberConfig, says ...string) {
@@ -47,10 +64,20 @@ func (g *group) refuses(t *testing.T, cfg kafka.SubscriberConfig, says ...string
 func TestProcessorThatCannotStart(t *testing.T) {
 	t.Parallel()
 	g := startKfake(t).group(t, 1)
-	p := &starting{start: errors.New("table processed_messages is missing")}
+	p := &starting{start: errors.New("table processed_messages is missing"), window: dedup.DefaultWindow}
 	g.refuses(t, kafka.SubscriberConfig{Processor: p}, g.name, "table processed_messages is missing")
 	if len(p.list()) > 0 {
 		t.Error("it was given messages")
+	}
+}
+
+func TestSubscriberNamesItsSources(t *testing.T) {
+	t.Parallel()
+	g := startKfake(t).group(t, 1)
+	p := &starting{start: errors.New("refused"), window: dedup.DefaultWindow}
+	g.refuses(t, kafka.SubscriberConfig{Processor: p}, "refused")
+	if want := []string{"kafka group " + g.name + ", topic " + g.topic}; !slices.Equal(p.sources, want) {
+		t.Errorf("AddSource was called with %q, want %q", p.sources, want)
 	}
 }
 
@@ -178,9 +205,13 @@ func TestWindowAndRetention(t *testing.T) {
 				t.Parallel()
 				g := c.group(t, 1)
 				g.alter(t, tt.configs)
-				cfg := kafka.SubscriberConfig{Processor: &starting{window: tt.window}}
+				p := &starting{window: tt.window}
+				cfg := kafka.SubscriberConfig{Processor: p}
 				if tt.says != nil {
 					g.refuses(t, cfg, append(tt.says, g.topic, string(kafka.AllowShortWindow))...)
+					if p.started.Load() {
+						t.Error("the Processor was started, which registers a window that is too short")
+					}
 					cfg.Allow = []kafka.Allowance{kafka.AllowShortWindow}
 				}
 				m := g.join(t, cfg)

@@ -29,6 +29,11 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	if err != nil {
 		return nil, err
 	}
+	if sourced, ok := cfg.Processor.(consumer.Sourced); ok {
+		for _, topic := range cfg.Topics {
+			sourced.AddSource(fmt.Sprintf("kafka group %s, topic %s", cfg.Group, topic))
+		}
+	}
 	batches, _ := cfg.Processor.(consumer.BatchProcessor)
 	return &Subscriber{cfg: cfg, batches: batches, log: cfg.Logger.With("group", cfg.Group)}, nil
 }
@@ -67,11 +72,6 @@ func (s *Subscriber) Run(ctx context.Context) error {
 
 // join connects and checks; the member it returns has not consumed yet. It may return both a member and an error.
 func (s *Subscriber) join(ctx, life context.Context) (*member, error) {
-	if starter, ok := s.cfg.Processor.(consumer.Starter); ok {
-		if err := starter.Start(ctx); err != nil {
-			return nil, fmt.Errorf("kafka: group %s does not start: %w", s.cfg.Group, err)
-		}
-	}
 	client, err := s.connect(life)
 	if err != nil {
 		return nil, err
@@ -79,6 +79,12 @@ func (s *Subscriber) join(ctx, life context.Context) (*member, error) {
 	m := &member{Subscriber: s, client: client}
 	if err := s.checkTopics(client); err != nil {
 		return m, err
+	}
+	// After the checks: a start registers the Processor's window, and one that is too short must not be registered.
+	if starter, ok := s.cfg.Processor.(consumer.Starter); ok {
+		if err := starter.Start(ctx); err != nil {
+			return m, fmt.Errorf("kafka: group %s does not start: %w", s.cfg.Group, err)
+		}
 	}
 	if m.group, err = sarama.NewConsumerGroupFromClient(s.cfg.Group, client); err != nil {
 		return m, fmt.Errorf("kafka: group %s: %w", s.cfg.Group, err)

@@ -27,10 +27,13 @@ type claim struct {
 
 	idleLimit *string // of the transaction; nil: the caller's own is left alone
 
+	short     bool // ctx bounds the wait
 	inserted  map[dedup.Derived]bool
 	clock     time.Time // the database's, after the claim
 	xid       string
-	asked     bool // the next two are known
+	standbys  bool   // COMMIT waits for synchronous standbys
+	session   string // see dialect.Postgres.Session; empty: not read yet
+	asked     bool   // the next two are known
 	isolation string
 	forgotten *time.Time           // all rows forgotten so far had expired by then; nil: none was
 	horizons  map[string]time.Time // per consumer; zero: none of its keys can have been forgotten
@@ -42,7 +45,7 @@ func (c *claim) begin(ctx context.Context, conn *pgx.Conn) (tx pgx.Tx, err error
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{IsoLevel: c.store.cfg.Isolation})
 	err = c.bounded(ctx, func(ctx context.Context) error {
-		c.queue(b, c.plan.Rows)
+		c.queue(ctx, b, c.plan.Rows)
 		results := conn.SendBatch(ctx, b)
 		tx = results.Tx()
 		_, err := results.Exec() // BEGIN
@@ -55,7 +58,7 @@ func (c *claim) begin(ctx context.Context, conn *pgx.Conn) (tx pgx.Tx, err error
 func (c *claim) send(ctx context.Context, tx pgx.Tx, rows []claims.Row) error {
 	return c.bounded(ctx, func(ctx context.Context) error {
 		b := &pgx.Batch{}
-		c.queue(b, rows)
+		c.queue(ctx, b, rows)
 		return c.read(tx.SendBatch(ctx, b), rows, nil)
 	})
 }
@@ -76,9 +79,15 @@ func (c *claim) bounded(ctx context.Context, do func(ctx context.Context) error)
 
 // queue adds the claim of rows, a statement for each consumer and window among them: there is hardly ever more than one.
 // Where a row is old enough to have been forgotten, by this machine's clock and generously, the statement that asks how far
-// was forgotten travels with it.
-func (c *claim) queue(b *pgx.Batch, rows []claims.Row) {
+// was forgotten travels with it. Where that clock is slow, the question costs a round trip of its own: see horizon. A wait that
+// ctx makes shorter than Config.InFlightWait is left to the server, as it is often in vain.
+func (c *claim) queue(ctx context.Context, b *pgx.Batch, rows []claims.Row) {
 	sql := &c.store.sql
+	var wait time.Duration
+	if wait, c.short = dedup.ClaimWait(ctx, c.store.cfg.InFlightWait); c.short {
+		b.Queue(sql.ShortWait, fmt.Sprintf("%dms", max(wait.Milliseconds(), 1)))
+		defer func() { b.Queue(sql.FormerWait) }()
+	}
 	for _, alike := range claims.Alike(rows) {
 		if len(alike) == 1 {
 			a := c.store.args(alike[0])
@@ -87,7 +96,7 @@ func (c *claim) queue(b *pgx.Batch, rows []claims.Row) {
 			b.Queue(sql.Insert, c.store.columns(alike, c.idleLimit)...)
 		}
 	}
-	soon := time.Now().Add(dedup.MinWindow / 2)
+	soon := c.store.now().Add(dedup.MinWindow / 2)
 	if c.asked = slices.ContainsFunc(rows, func(row claims.Row) bool { return !claims.Young(row.Record.Time, soon) }); c.asked {
 		b.Queue(sql.Sweep)
 	}
@@ -105,6 +114,11 @@ func (c *claim) read(results pgx.BatchResults, rows []claims.Row, err error) err
 }
 
 func (c *claim) readAll(results pgx.BatchResults, rows []claims.Row) error {
+	if c.short {
+		if _, err := results.Exec(); err != nil {
+			return err
+		}
+	}
 	if c.inserted == nil {
 		c.inserted = make(map[dedup.Derived]bool, len(rows))
 	}
@@ -125,7 +139,7 @@ func (c *claim) readAll(results pgx.BatchResults, rows []claims.Row) error {
 
 func (c *claim) readOne(row pgx.Row, rows []claims.Row) error {
 	var key [16]byte
-	switch err := row.Scan(&key, &c.clock, &c.xid); {
+	switch err := row.Scan(&key, &c.clock, &c.xid, &c.standbys, &c.session); {
 	case errors.Is(err, pgx.ErrNoRows): // known
 		return nil
 	case err != nil:
@@ -140,7 +154,7 @@ func (c *claim) readSome(row pgx.Row, rows []claims.Row) error {
 		n    int
 		some [][16]byte
 	)
-	if err := row.Scan(&n, &some, &c.clock, &c.xid); err != nil {
+	if err := row.Scan(&n, &some, &c.clock, &c.xid, &c.standbys, &c.session); err != nil {
 		return err
 	}
 	if n == len(rows) {
@@ -182,8 +196,8 @@ func (c *claim) answers(ctx context.Context, tx pgx.Tx) ([]dedup.Claim, error) {
 			duplicates = true
 			continue
 		}
-		if err := claims.TooFar(rec, c.clock); err != nil {
-			return nil, err
+		if err := rec.ValidateTime(c.clock, c.store.now()); err != nil {
+			return nil, clockError(err)
 		}
 		found[i] = dedup.Claim{Verdict: dedup.First, Fingerprint: rec.Fingerprint, ExpiresAt: c.expires(rec)}
 		if !dedup.Provable(rec.Time, c.horizons[rec.Key.Consumer]) {
@@ -197,6 +211,14 @@ func (c *claim) answers(ctx context.Context, tx pgx.Tx) ([]dedup.Claim, error) {
 	return c.plan.Answers(found), nil
 }
 
+// clockError makes a disagreement of clocks Retryable: it says nothing about the message.
+func clockError(err error) error {
+	if errors.Is(err, dedup.ErrClocks) {
+		return databaseError{err}
+	}
+	return err
+}
+
 // settle takes back what must not stay claimed, and makes duplicates as durable as the commits that they report.
 func (c *claim) settle(ctx context.Context, tx pgx.Tx, unprovable pgtype.FlatArray[pgtype.UUID], duplicates bool) error {
 	if len(unprovable) > 0 {
@@ -204,7 +226,7 @@ func (c *claim) settle(ctx context.Context, tx pgx.Tx, unprovable pgtype.FlatArr
 			return c.store.claimError(err)
 		}
 	}
-	if duplicates && c.store.flush.Load() {
+	if duplicates && c.standbys {
 		if _, err := tx.Exec(ctx, c.store.sql.FlushDuplicate); err != nil {
 			return c.store.claimError(err)
 		}
@@ -221,7 +243,7 @@ func (c *claim) existing(ctx context.Context, tx pgx.Tx) (map[dedup.Derived]dedu
 	}
 	existing := make(map[dedup.Derived]dedup.Claim, len(rows))
 	for range claimAttempts {
-		if err := c.store.existing(ctx, tx, rows, existing); err != nil {
+		if err := c.look(ctx, tx, rows, existing); err != nil {
 			return nil, err
 		}
 		if rows = c.missing(existing); len(rows) == 0 {

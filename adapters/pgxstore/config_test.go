@@ -138,45 +138,6 @@ func TestDuplicateWritesNoWAL(t *testing.T) {
 	}
 }
 
-// Where a synchronous standby is configured, a duplicate must write WAL, so that its COMMIT waits like the one it reports.
-func TestDuplicateIsAsDurableAsItsCommit(t *testing.T) {
-	dsn := testdb.Schema(t, testdb.Postgres(t))
-	pool := testPool(t, dsn, 4)
-	if err := pgxstore.Migrate(t.Context(), pool, ""); err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		name     string
-		standbys bool
-	}{{"without standbys", false}, {"with standbys", true}} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := newStore(t, pgxstore.Config{Pool: pool})
-			if err := s.Register(t.Context(), "billing", 0); err != nil {
-				t.Fatal(err)
-			}
-			pgxstore.SetFlush(s, tt.standbys) // a setting of the whole server, which others use too
-			rec := dedup.Record{Key: dedup.Key{Consumer: "billing", ID: "order-1"}, Time: time.Now()}
-			for _, want := range []bool{true, tt.standbys} {
-				var wal bool
-				err := s.InTx(t.Context(), []dedup.Record{rec}, func(tx pgx.Tx, _ []dedup.Claim) error {
-					return tx.QueryRow(t.Context(), `SELECT pg_current_xact_id_if_assigned() IS NOT NULL`).Scan(&wal)
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if wal != want {
-					t.Errorf("transaction writes WAL: %v, want %v", wal, want)
-				}
-			}
-			if err := s.InTx(t.Context(), nil, func(tx pgx.Tx, _ []dedup.Claim) error {
-				return s.Forget(t.Context(), tx, rec.Key)
-			}); err != nil {
-				t.Fatal(err)
-			}
-		})
-	}
-}
-
 // A process that was stopped for longer than its registration holds must not claim under it: the horizon no longer
 // counts its window.
 func TestClaimPastItsRegistration(t *testing.T) {
@@ -288,19 +249,12 @@ func TestStepsAfterASwallowedError(t *testing.T) {
 	}
 }
 
-// A program that claims without Register gets the same durability: the first claim asks for it.
-func TestStandbysAreLookedForWithoutRegister(t *testing.T) {
+// The version alone does not show that a table was dropped, or that the user may not read it.
+func TestRegisterMissesADroppedTable(t *testing.T) {
 	pool := testPool(t, testdb.Schema(t, testdb.Postgres(t)), 2)
-	if err := pgxstore.Migrate(t.Context(), pool, ""); err != nil {
-		t.Fatal(err)
-	}
-	s := newStore(t, pgxstore.Config{Pool: pool})
-	pgxstore.SetFlush(s, true) // which is not what the server says
-	recs := []dedup.Record{{Key: dedup.Key{Consumer: "billing", ID: "order-1"}, Time: time.Now()}}
-	if err := s.InTx(t.Context(), recs, func(pgx.Tx, []dedup.Claim) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if pgxstore.Flush(s) {
-		t.Error("the first claim did not ask the server for its standbys")
+	makeTables(t, pool, `; DROP TABLE dead_letters`)
+	err := newStore(t, pgxstore.Config{Pool: pool}).Register(t.Context(), "billing", 0)
+	if !errors.Is(err, dedup.ErrSchema) || !strings.Contains(err.Error(), "dead_letters") {
+		t.Errorf("Register = %v; want ErrSchema that names dead_letters", err)
 	}
 }

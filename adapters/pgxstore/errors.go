@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,11 +27,37 @@ func (e databaseError) Is(target error) bool {
 
 // Retryable implements dedup.Store.
 func (s *Store) Retryable(err error) bool {
+	if errors.As(err, new(foreignError)) || errors.Is(err, dedup.ErrTxEnded) {
+		return false
+	}
 	if errors.As(err, new(databaseError)) {
 		return true
 	}
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && dialect.RetryablePostgres(pg.Code)
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (dialect.RetryablePostgres(pg.Code) || isStalePlan(pg))
+}
+
+var _ dedup.FaultClassifier = (*Store)(nil)
+
+// Ambiguous implements dedup.FaultClassifier. A changed cached plan is not Ambiguous: InTx closes the connection that has it,
+// so that it passes by itself, whoever meets it.
+func (s *Store) Ambiguous(err error) bool {
+	if errors.As(err, new(foreignError)) || errors.As(err, new(databaseError)) {
+		return false
+	}
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && dialect.AmbiguousPostgres(pg.Code)
+}
+
+// foreignError is a handler's error that holds the answer of another database: it says nothing about this one.
+type foreignError struct{ error }
+
+func (e foreignError) Unwrap() error { return e.error }
+
+// isStalePlan reports that a statement was prepared before a migration that changed its result. Other errors of this code
+// are a statement's own; their text is in the server's language.
+func isStalePlan(pg *pgconn.PgError) bool {
+	return pg.Code == "0A000" && pg.Routine == "RevalidateCachedQuery"
 }
 
 // claimError classifies an error of a claim: nothing of the message's own has run yet.
@@ -40,8 +66,10 @@ func (s *Store) claimError(err error) error {
 	switch {
 	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.As(err, new(databaseError)):
 		return err
-	case errors.As(err, &pg) && pg.Code == "55P03": // the session's own lock_timeout
-		return fmt.Errorf("%w: %w", dedup.ErrInFlight, err)
+	case errors.As(err, &pg) && pg.Code == "55P03": // a shorter wait, or the session's own lock_timeout; the code alone is Retryable
+		return fmt.Errorf("%w: %v", dedup.ErrInFlight, err) //nolint:errorlint // see above
+	case errors.As(err, &pg) && (pg.Code == "57014" || pg.Code == "25P04"):
+		return fmt.Errorf("%w, or the database is slow: the session's statement_timeout or transaction_timeout ended the wait: %v", dedup.ErrInFlight, err) //nolint:errorlint // as above
 	case isUndefined(err):
 		return databaseError{fmt.Errorf("%w: %w; %s", dedup.ErrSchema, err, howToMigrate)}
 	}
@@ -97,18 +125,63 @@ func (g *guard) blame(err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err // a time limit of the handler's own, or the end of ctx, which closes the connection too
 	case g.conn.IsClosed():
-		return databaseError{fmt.Errorf("pgxstore: connection lost: %w", err)}
-	case first != nil && !errors.Is(err, first):
+		return g.lost("connection lost", err)
+	case g.foreign(err):
+		err = foreignError{err}
+	case first != nil && !errors.Is(err, first) && g.conn.PgConn().TxStatus() == 'E':
 		return g.aborted(err)
 	}
 	return err
 }
 
-// isHandlers reports that COMMIT was refused for what the handler wrote: a deferred constraint, or a trigger's RAISE. Any
-// other error of COMMIT leaves open what happened.
-func isHandlers(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Severity == "ERROR" && (strings.HasPrefix(pg.Code, "23") || pg.Code == "P0001")
+// foreign reports that err holds the answer of a server, and not to a statement of this transaction.
+func (g *guard) foreign(err error) bool {
+	if !errors.As(err, new(*pgconn.PgError)) {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.exposed && !slices.ContainsFunc(g.answers, func(answer *pgconn.PgError) bool { return errors.Is(err, answer) })
+}
+
+// lost says why the connection was lost: the database is at fault, unless the server ended a transaction that stood idle.
+func (g *guard) lost(what string, err error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	limit := g.store.cfg.IdleLimit
+	switch idle := max(g.idle, time.Since(g.latest)); {
+	case isIdle(err):
+		return idleError(limit, err)
+	case isIdle(g.first):
+		return idleError(limit, g.first)
+	case err == nil:
+		return databaseError{fmt.Errorf("pgxstore: %s", what)}
+	case limit > 0 && idle >= limit:
+		return databaseError{fmt.Errorf("pgxstore: %s, after %v between two statements, where Config.IdleLimit is %v: %w", what, idle.Round(time.Millisecond), limit, err)}
+	}
+	return databaseError{fmt.Errorf("pgxstore: %s: %w", what, err)}
+}
+
+// isIdle reports that the server ended a session whose transaction stood idle for too long.
+func isIdle(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "25P03"
+}
+
+// idleError is Retryable and Ambiguous: the handler was too slow between two statements, or its process stood still.
+func idleError(limit time.Duration, err error) error {
+	return fmt.Errorf("pgxstore: the transaction stood idle between two statements for longer than Config.IdleLimit (%v) "+
+		"or the session's idle_in_transaction_session_timeout, and the server ended it: %w", limit, err)
+}
+
+// isDefinite reports that COMMIT was refused: a deferred constraint or trigger failed, and nothing was committed. Any other
+// error of COMMIT leaves open what happened.
+func isDefinite(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || pg.SeverityUnlocalized != "ERROR" {
+		return false
+	}
+	return !slices.Contains([]string{"08", "40", "57", "58", "XX"}, pg.Code[:min(2, len(pg.Code))])
 }
 
 // isUndefined reports that a table or column is missing.

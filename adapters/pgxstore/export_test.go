@@ -2,13 +2,12 @@ package pgxstore
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/outbox"
 )
-
-// SetFlush says whether a synchronous standby is configured.
-func SetFlush(s *Store, on bool) { s.flush.Store(on) }
 
 // EndLease makes s believe that its registration ended at until, though by this machine's clock it has just registered.
 func EndLease(s *Store, consumer string, window time.Duration, until time.Time) {
@@ -17,8 +16,8 @@ func EndLease(s *Store, consumer string, window time.Duration, until time.Time) 
 	s.leases.Registered(w, until, time.Now())
 }
 
-// Flush reports whether duplicates write WAL.
-func Flush(s *Store) bool { return s.flush.Load() }
+// SetClock gives s another clock of its machine.
+func SetClock(s *Store, now func() time.Time) { s.now = now }
 
 // SetPoolerWithin is for machines that are too slow to find out in time what a pooler does.
 func SetPoolerWithin(s *Store, d time.Duration) { s.poolerWithin = d }
@@ -37,3 +36,24 @@ func Listen(ctx context.Context, s *Store) (wake <-chan struct{}, stop func()) {
 
 // HoldAllUntil says that a session on s holds all shards.
 func HoldAllUntil(s *Store, t time.Time) { s.holdsAllUntil(t) }
+
+// Mark is the seq before which a session of the tables looks in no shard.
+func Mark(o outbox.Session) int64 {
+	s := o.(*session)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	mark := int64(math.MaxInt64)
+	for _, sh := range s.held {
+		mark = min(mark, sh.low)
+	}
+	return mark
+}
+
+// SetEndWithin bounds COMMIT.
+func SetEndWithin(s *Store, d time.Duration) { s.endWithin = d }
+
+// IsDefinite reports that an error of COMMIT refuses it.
+var IsDefinite = isDefinite
+
+// CommitReplicated is COMMIT where synchronous standbys are configured.
+var CommitReplicated = commitReplicated

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -16,16 +17,25 @@ import (
 // guard watches over one transaction while a handler has it: whatever the handler does, its effects must not be
 // committed without the claim, and the claim not without saying so.
 type guard struct {
-	store *Store
-	ctx   context.Context // of InTx, for Conn, which has none
-	conn  *pgx.Conn
-	tx    pgx.Tx
-	xid   string // of the transaction; empty while it has written nothing
+	store    *Store
+	ctx      context.Context // of InTx, for Conn, which has none
+	conn     *pgx.Conn
+	tx       pgx.Tx
+	xid      string // of the transaction; empty while it has written nothing
+	standbys bool   // COMMIT waits for synchronous standbys
+	session  string // as the claim found it, see dialect.Postgres.Session; empty: nothing was claimed
 
 	mu       sync.Mutex
-	ended    error // the handler tried to end the transaction, or something else ended it
-	first    error // the first statement that failed: it decides what a later 25P02 means
-	unproven bool  // the handler had means to end this transaction and begin another unseen
+	ended    error             // the handler tried to end the transaction, or something else ended it
+	denied   bool              // it tried, and the statement was not sent
+	first    error             // the first statement that failed: it decides what a later 25P02 means
+	answers  []*pgconn.PgError // what else the server said to the handler's statements
+	unproven bool              // since the last proof the handler had means to end this transaction and begin another unseen
+	exposed  bool              // the handler had the connection itself, and may still have it
+	changed  bool              // the session is not what it was, or has a stale plan: nobody else may get it
+	resync   bool              // COMMIT may have become less durable
+	latest   time.Time         // when the latest statement began
+	idle     time.Duration     // the longest time between two statements
 
 	waiting []outgoing // enqueued since the newest savepoint, and to be written, see outbox_buffer.go
 	wakes   []wakeUp   // to send after COMMIT
@@ -52,36 +62,62 @@ func (g *guard) refused() error {
 }
 
 // check is called before each statement.
-func (g *guard) check(sql string) error {
+func (g *guard) check(sql string) (dialect.Control, error) {
 	if err := g.refused(); err != nil {
-		return err
+		return dialect.Control{}, err
 	}
-	if dialect.EndsTransaction(sql) {
-		return g.end(fmt.Sprintf("sent %.40q", sql))
+	g.touch()
+	c := dialect.Inspect(sql)
+	if c.Ends {
+		return c, g.end(fmt.Sprintf("sent %.40q", sql))
 	}
-	return nil
+	return c, nil
+}
+
+// touch notes that a statement begins.
+func (g *guard) touch() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	g.idle, g.latest = max(g.idle, now.Sub(g.latest)), now
 }
 
 func (g *guard) end(how string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.ended == nil {
-		g.ended = fmt.Errorf("%w: the handler %s; return nil to commit, an error to roll back", dedup.ErrTxEnded, how)
+		g.ended, g.denied = fmt.Errorf("%w: the handler %s; return nil to commit, an error to roll back", dedup.ErrTxEnded, how), true
 	}
 	return g.ended
 }
 
-// note keeps the first error that broke the transaction, and returns err.
+// mostAnswers bounds how many errors of statements are remembered.
+const mostAnswers = 64
+
+// note remembers err, which is returned, as the server's answer to a statement of this transaction, and as what broke it. A
+// transaction that goes on is not broken, whatever happened to it before.
 func (g *guard) note(err error) error {
-	if err == nil || !g.conn.IsClosed() && g.conn.PgConn().TxStatus() == 'T' {
-		return err
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.first == nil {
+	if answer, ok := errors.AsType[*pgconn.PgError](err); ok && len(g.answers) < mostAnswers {
+		g.answers = append(g.answers, answer)
+		g.changed = g.changed || isStalePlan(answer)
+	}
+	switch {
+	case !g.conn.IsClosed() && g.conn.PgConn().TxStatus() == 'T':
+		g.first = nil
+	case err != nil && g.first == nil:
 		g.first = err
 	}
 	return err
+}
+
+// tagged looks at what the server says it did. ROLLBACK may be ROLLBACK TO, or what stands behind the name of a prepared
+// statement.
+func (g *guard) tagged(tag pgconn.CommandTag) {
+	if s := tag.String(); s == "COMMIT" || s == "ROLLBACK" {
+		g.suspect()
+	}
 }
 
 func (g *guard) suspect() {
@@ -90,9 +126,12 @@ func (g *guard) suspect() {
 	g.mu.Unlock()
 }
 
-// hides reports whether sql may be more, or other, than what check has seen of it. A string without parameters that is sent
-// by Exec may hold several statements, in whatever mode; with the simple protocol every one may.
-func (g *guard) hides(sql string, args []any, exec bool) bool {
+// hides reports whether sql, in which c was found, may be more, or other, than what check has seen of it. A string without
+// parameters that is sent by Exec may hold several statements, in whatever mode; with the simple protocol every one may.
+func (g *guard) hides(c dialect.Control, args []any, exec bool) bool {
+	if c.Unclear || g.conn.PgConn().ParameterStatus("standard_conforming_strings") == "off" {
+		return true
+	}
 	mode := g.conn.Config().DefaultQueryExecMode
 	for ; len(args) > 0; args = args[1:] {
 		switch option := args[0].(type) {
@@ -107,19 +146,21 @@ func (g *guard) hides(sql string, args []any, exec bool) bool {
 		break
 	}
 	exec = exec && len(args) == 0
-	return (exec || mode == pgx.QueryExecModeSimpleProtocol) && dialect.Several(sql)
+	return (exec || mode == pgx.QueryExecModeSimpleProtocol) && c.Several
 }
 
 // before is called before each statement; exec says that Exec sends it.
 func (t *guarded) before(ctx context.Context, sql string, args []any, exec bool) error {
-	if err := t.g.check(sql); err != nil {
+	c, err := t.g.check(sql)
+	if err != nil {
 		return err
 	}
-	hides, enqueues := t.g.hides(sql, args, exec), t.g.store.enqueues(sql)
+	t.g.settings(c, sql, args)
+	hides, enqueues := t.g.hides(c, args, exec), t.g.store.enqueues(sql)
 	if enqueues {
 		t.g.wakeAfter(t.g.store, nil)
 	}
-	if hides || enqueues || dialect.MovesSavepoint(sql) {
+	if hides || enqueues || c.Savepoint {
 		if err := t.g.flush(ctx); err != nil {
 			return err
 		}
@@ -163,21 +204,11 @@ func (t *guarded) Rollback(ctx context.Context) error {
 		return err
 	}
 	t.closed = true
-	err := t.Tx.Rollback(ctx)
+	err := t.g.note(t.Tx.Rollback(ctx))
 	if err == nil {
-		t.g.forgive()
 		t.g.drop()
 	}
 	return err
-}
-
-// forgive forgets the first failure once a savepoint has healed it.
-func (g *guard) forgive() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.conn.PgConn().TxStatus() == 'T' {
-		g.first = nil
-	}
 }
 
 func (t *guarded) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
@@ -185,9 +216,7 @@ func (t *guarded) Exec(ctx context.Context, sql string, args ...any) (pgconn.Com
 		return pgconn.CommandTag{}, err
 	}
 	tag, err := t.Tx.Exec(ctx, sql, args...)
-	if s := tag.String(); s == "COMMIT" || s == "ROLLBACK" {
-		t.g.suspect() // ROLLBACK TO SAVEPOINT, or something that check did not recognise
-	}
+	t.g.tagged(tag)
 	return tag, t.g.note(err)
 }
 
@@ -207,10 +236,12 @@ func (t *guarded) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
 func (t *guarded) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
-	if err := t.g.check(sql); err != nil {
+	c, err := t.g.check(sql)
+	if err != nil {
 		return nil, err
 	}
-	if dialect.MovesSavepoint(sql) { // under a name that may look like anything
+	t.g.settings(c, sql, nil)
+	if c.Savepoint || c.Unclear { // under a name that may look like anything
 		if err := t.g.flush(ctx); err != nil {
 			return nil, err
 		}
@@ -247,45 +278,54 @@ func (t *guarded) Conn() *pgx.Conn {
 	return t.Tx.Conn()
 }
 
-// errSwallowed is not ErrTxEnded: the statement that failed decides whose fault it was.
-var errSwallowed = errors.New("pgxstore: rolled back: a statement failed, and the handler returned nil")
+// LargeObjects gives objects whose statements do not pass here. They end with the transaction, which Commit closes where
+// nothing waits to be enqueued: see expose.
+func (t *guarded) LargeObjects() pgx.LargeObjects {
+	t.g.expose()
+	if t.g.standbys { // then COMMIT does not close pgx's transaction, see commitReplicated
+		t.g.settings(dialect.Control{Session: true}, "", nil)
+	}
+	return t.Tx.LargeObjects()
+}
 
-// verdict says, after the handler returned nil, whether COMMIT may be sent.
-func (g *guard) verdict(ctx context.Context) error {
-	if err := g.refused(); err != nil {
+// finish makes the transaction ready for COMMIT, after the handler returned nil.
+func (g *guard) finish(ctx context.Context) error {
+	if err := g.verdict(ctx); err != nil {
 		return err
 	}
-	switch {
-	case g.conn.IsClosed():
-		return databaseError{fmt.Errorf("pgxstore: connection lost before COMMIT: %w", g.first)}
-	case g.conn.PgConn().TxStatus() == 'E':
-		return g.aborted(errSwallowed)
-	case !g.unproven || g.xid == "":
-		return nil
+	g.mu.Lock()
+	exposed := g.exposed && !g.unproven && g.xid != "" // proven by VerifyTx, and used again since, perhaps
+	g.mu.Unlock()
+	if exposed {
+		if err := g.prove(ctx); err != nil {
+			return err
+		}
 	}
-	var xid string
-	if err := g.conn.QueryRow(ctx, `SELECT coalesce(pg_current_xact_id_if_assigned()::text, '')`).Scan(&xid); err != nil {
-		return databaseError{fmt.Errorf("pgxstore: prove the transaction: %w", err)}
+	if err := g.resyncs(ctx); err != nil {
+		return err
 	}
-	if xid != g.xid {
-		return fmt.Errorf("%w: the handler ended transaction %s and began another", dedup.ErrTxEnded, g.xid)
+	if g.changed && g.store.pooled.Load() { // a pooler's session outlives the connection
+		if _, err := g.conn.PgConn().Exec(ctx, g.store.sql.Reset).ReadAll(); err != nil {
+			return databaseError{fmt.Errorf("pgxstore: reset the session: %w", err)}
+		}
 	}
 	return nil
 }
 
-// aborted adds the first failure to err, where there was one before it: it decides what is retryable.
-func (g *guard) aborted(err error) error {
+// leave ends the handler's use of the transaction, and closes its connection where nobody else may get it. A handler that ended
+// its transaction may have done anything.
+func (g *guard) leave(ctx context.Context) {
+	g.shut()
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.first == nil || errors.Is(err, g.first) {
-		return err
+	changed, ended := g.changed, errors.Is(g.ended, dedup.ErrTxEnded)
+	g.mu.Unlock()
+	if changed {
+		g.store.warned.Do(func() {
+			g.store.cfg.Logger.WarnContext(ctx, "pgxstore: closing the connection after a handler that changed its session, as after each such handler: "+
+				"use SET LOCAL, set_config(…, true), ON COMMIT DROP and pg_advisory_xact_lock")
+		})
 	}
-	return &abortedError{err: err, first: g.first}
+	if changed || ended {
+		g.store.discard(ctx, g.conn)
+	}
 }
-
-// abortedError is what became of a transaction after a statement that the handler had swallowed.
-type abortedError struct{ err, first error }
-
-func (e *abortedError) Error() string { return fmt.Sprintf("%v; it began with: %v", e.err, e.first) }
-
-func (e *abortedError) Unwrap() []error { return []error{e.first, e.err} }

@@ -14,15 +14,20 @@ type guardedRows struct {
 
 func (r guardedRows) Close() {
 	r.Rows.Close()
-	_ = r.g.note(r.Rows.Err())
+	r.ended()
 }
 
 func (r guardedRows) Next() bool {
 	ok := r.Rows.Next()
 	if !ok {
-		_ = r.g.note(r.Rows.Err())
+		r.ended()
 	}
 	return ok
+}
+
+func (r guardedRows) ended() {
+	r.g.tagged(r.Rows.CommandTag())
+	_ = r.g.note(r.Rows.Err())
 }
 
 func (r guardedRows) Err() error { return r.g.note(r.Rows.Err()) }
@@ -46,9 +51,7 @@ type guardedBatch struct {
 
 func (b guardedBatch) Exec() (pgconn.CommandTag, error) {
 	tag, err := b.BatchResults.Exec()
-	if s := tag.String(); s == "COMMIT" || s == "ROLLBACK" {
-		b.g.suspect()
-	}
+	b.g.tagged(tag)
 	return tag, b.g.note(err)
 }
 

@@ -41,7 +41,7 @@ func (s *Store) Lock(ctx context.Context, tx pgx.Tx, keys ...dedup.Key) error {
 	until := time.Now().Add(s.cfg.InFlightWait)
 	for _, l := range locks {
 		wait := max((time.Until(until) + time.Millisecond - 1).Milliseconds(), 1) // rounded up; 0 would be no limit
-		_, err := tx.Exec(ctx, s.sql.Lock, l.Number, fmt.Sprintf("%dms", wait))
+		_, err := tx.Exec(ctx, s.plain.Lock, l.Number, fmt.Sprintf("%dms", wait))
 		var pg *pgconn.PgError
 		switch {
 		case errors.As(err, &pg) && pg.Code == "55P03":

@@ -76,7 +76,7 @@ func (g *guard) expose() {
 	err := g.flush(g.ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.unproven = true
+	g.unproven, g.exposed = true, true
 	if err != nil && len(g.waiting) > 0 && g.ended == nil {
 		g.ended = fmt.Errorf("pgxstore: messages were enqueued, and cannot be written before the handler gets the connection: close rows before Tx.Conn: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -496,7 +497,11 @@ func (r *roundTrips) take() []string {
 	return sent
 }
 
+var schemaName = regexp.MustCompile(`"[^"]+"\.`)
+
+// brief is the first words of a statement, without the schema that it names.
 func brief(sql string) string {
+	sql = schemaName.ReplaceAllString(sql, "")
 	sql = strings.ToLower(strings.Join(strings.Fields(sql), " "))
 	if words := strings.Fields(sql); len(words) > 3 {
 		sql = strings.Join(words[:3], " ")

@@ -1,7 +1,9 @@
 package pgxstore
 
 import (
+	"context"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -12,19 +14,25 @@ import (
 // which a transaction that is held open elsewhere keeps every dead version, and each look would go through all of them.
 // That is claiming by state still: the fence waits for each transaction that may yet commit a smaller seq, by the lock that
 // it has on the table, and not for those that have nothing to do with it, nor for a snapshot.
+//
+// An asynchronous failover or a restored backup takes the sequence back, and what is enqueued then is below the marks. So all marks are
+// forgotten when the sequence has stepped back, and when the server has been started since they were made, because the sequence may
+// be beyond the marks again by then. Tidy looks into the table for what is below them all the same.
 type fence struct {
+	server  int64    // when it was started; 0: not known yet
 	passed  int64    // all seqs up to it are committed, or never will be
 	next    int64    // the candidate; 0: none
 	writers []string // transactions that may have a seq up to it, and were open when last seen
+	epoch   int      // how often all marks were forgotten
 }
 
 // watch asks for what moves the fence. One Lease at a time does: what is seen must be told in the order in which it was.
-func (s *session) watch(b *pgx.Batch) {
+func (s *session) watch(ctx context.Context, b *pgx.Batch) {
 	if s.store.cfg.Outbox.Mode == OutboxWAL {
 		return // what spills from the log comes with an old seq
 	}
-	var last int64
-	b.Queue(s.store.outbox.Last).QueryRow(func(row pgx.Row) error { return row.Scan(&last) })
+	var last, server int64
+	b.Queue(s.store.outbox.Last).QueryRow(func(row pgx.Row) error { return row.Scan(&last, &server) })
 	b.Queue(s.store.outbox.Writers).Query(func(rows pgx.Rows) error {
 		writers, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
@@ -32,13 +40,38 @@ func (s *session) watch(b *pgx.Batch) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.fence.move(last, writers)
+		if s.fence.outdated(server, last) {
+			if last < s.fence.next {
+				s.warnOfAnOlderState(ctx, "sequence", last, "before", s.fence.next)
+			}
+			s.forgetMarks()
+		}
+		s.fence.move(server, last, writers)
 		return nil
 	})
 }
 
+// outdated reports that the sequence has stepped back, or may have.
+func (f *fence) outdated(server, last int64) bool {
+	return f.server != 0 && f.server != server || last < f.next
+}
+
+func (s *session) warnOfAnOlderState(ctx context.Context, args ...any) {
+	s.store.cfg.Logger.WarnContext(ctx, "pgxstore: outbox: new messages have sequence numbers below those of earlier ones: the database has become an older state "+
+		"of itself, as after an asynchronous failover; the new messages are published, those whose commits are lost are not", args...)
+}
+
+// forgetMarks has each shard looked at from its beginning, and what is being looked at meanwhile forgotten. The caller holds mu.
+func (s *session) forgetMarks() {
+	s.fence = fence{epoch: s.fence.epoch + 1}
+	for _, sh := range s.held {
+		sh.low = 0
+	}
+}
+
 // move takes what is the last seq, and which transactions were writing after it was read.
-func (f *fence) move(last int64, writers []string) {
+func (f *fence) move(server, last int64, writers []string) {
+	f.server = server
 	if f.next > 0 {
 		f.writers = slices.DeleteFunc(f.writers, func(w string) bool { return !slices.Contains(writers, w) })
 		if len(f.writers) > 0 {
@@ -49,6 +82,51 @@ func (f *fence) move(last int64, writers []string) {
 	f.next, f.writers = last, writers
 	if len(writers) == 0 {
 		f.passed = last
+	}
+}
+
+const (
+	marksEvery = 30 // calls of Tidy, which come once a second, in which each mark is checked once
+	marksRest  = 20 // times as long as a check took does Tidy wait for the next: dead rows may make it slow
+)
+
+// checkMarks asks, of a part of the shards, which have messages below their marks. There are none unless the database went back to an
+// older state of itself.
+func (s *session) checkMarks(b *pgx.Batch) (done func(ctx context.Context)) {
+	began := time.Now()
+	s.mu.Lock()
+	numbers := s.numbers()
+	var shards []int16
+	var lows, backs []int64
+	for range (len(numbers) + marksEvery - 1) / marksEvery {
+		if began.Before(s.marksAt) {
+			break
+		}
+		s.checked++
+		n := numbers[s.checked%len(numbers)]
+		if sh := s.held[n]; sh.low > 1 {
+			shards, lows, backs = append(shards, int16(n)), append(lows, sh.low), append(backs, sh.back)
+		}
+	}
+	epoch := s.fence.epoch
+	s.mu.Unlock()
+	if len(shards) == 0 {
+		return func(context.Context) {}
+	}
+	var below []int16
+	b.Queue(s.store.outbox.Below, s.owner, shards, lows, backs).Query(func(rows pgx.Rows) (err error) {
+		below, err = pgx.CollectRows(rows, pgx.RowTo[int16])
+		return err
+	})
+	return func(ctx context.Context) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.marksAt = time.Now().Add(marksRest * time.Since(began))
+		if len(below) == 0 || s.fence.epoch != epoch {
+			return
+		}
+		s.forgetMarks()
+		s.warnOfAnOlderState(ctx, "shards", below)
 	}
 }
 
@@ -71,10 +149,14 @@ func (s *seen) add(m outbox.Leased, row leasedRow) {
 	}
 }
 
-// raise remembers where the rows of shards begin. passed is from before the look.
-func (s *session) raise(shards []int16, backs []int64, passed int64, seen seen) {
+// raise remembers where the rows of shards begin. The fence is from before the look.
+func (s *session) raise(shards []int16, backs []int64, before fence, seen seen) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.fence.epoch != before.epoch {
+		return // the look began at marks that were wrong
+	}
+	passed := before.passed
 	for i, n := range shards {
 		sh := s.held[int(n)]
 		if sh == nil {

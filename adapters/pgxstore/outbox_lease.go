@@ -106,7 +106,7 @@ func (s *session) look(ctx context.Context, shards []int, want outbox.Want, most
 			looks[i], lows[i], backs[i] = max(sh.look, int64(most)+1), sh.low, sh.back
 		}
 	}
-	due, passed := !s.looking && s.dueFor(want), s.fence.passed
+	due, before := !s.looking && s.dueFor(want), s.fence
 	s.looking = s.looking || due
 	s.mu.Unlock()
 	if due {
@@ -121,7 +121,7 @@ func (s *session) look(ctx context.Context, shards []int, want outbox.Want, most
 	var seen seen
 	err = s.store.outboxTx(ctx, "lease", func(b *pgx.Batch) {
 		if due {
-			s.watch(b)
+			s.watch(ctx, b)
 			b.Queue(s.store.outbox.Due, dueAtOnce)
 		}
 		b.Queue(s.store.outbox.LeaseFrom, s.owner, numbers, tokens, looks, want.Limit, bytes, mosts, lows, backs).Query(func(rows pgx.Rows) error {
@@ -145,7 +145,7 @@ func (s *session) look(ctx context.Context, shards []int, want outbox.Want, most
 		return found{}, err
 	}
 	seen.all = seen.all || len(f.messages) < want.Limit && want.Bytes == 0
-	s.raise(numbers, backs, passed, seen)
+	s.raise(numbers, backs, before, seen)
 	f.note(shards, want, most, ends)
 	f.trim(want)
 	s.learn(&f, shards, time.Since(began))

@@ -114,7 +114,12 @@ func (s *Store) connectListener(ctx context.Context) (*pgx.Conn, error) {
 		return nil, err
 	}
 	var channel string
-	err = conn.QueryRow(ctx, s.writes.Channel).Scan(&channel)
+	if err = s.resolve(ctx, conn); err == nil {
+		err = conn.QueryRow(ctx, s.writes.Channel).Scan(&channel)
+	}
+	if err == nil {
+		_, err = conn.Exec(ctx, s.writes.Hear)
+	}
 	if err == nil {
 		_, err = conn.Exec(ctx, `LISTEN `+pgx.Identifier{channel}.Sanitize())
 	}

@@ -3,6 +3,7 @@ package pgxstore
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -19,9 +20,21 @@ func (s *Store) Parked(ctx context.Context, filter outbox.ParkedFilter) ([]outbo
 	if filter.Limit <= 0 {
 		filter.Limit = 100
 	}
-	rows, _ := s.cfg.Pool.Query(ctx, s.outbox.Parked, filter.After, filter.Topic, []byte(filter.Key), filter.Limit)
+	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
+		return nil, err
+	}
+	rows, _ := s.cfg.Pool.Query(ctx, s.outbox.Parked, filter.After, filter.Topic, []byte(filter.Key), filter.Limit,
+		filter.Cause, nullTime(filter.Since), nullTime(filter.Until))
 	list, err := pgx.CollectRows(rows, parkedMessage)
 	return list, s.outboxError("list parked messages", err)
+}
+
+// nullTime is NULL for the zero time.
+func nullTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
 }
 
 func parkedMessage(row pgx.CollectableRow) (m outbox.ParkedMessage, err error) {
@@ -41,6 +54,9 @@ func parkedMessage(row pgx.CollectableRow) (m outbox.ParkedMessage, err error) {
 // Unpark implements outbox.Operations. A message that stands behind one of its key that stays parked stays as well. Where
 // it fails half-way, some are unparked; what waits behind those is brought back by the relay's upkeep.
 func (s *Store) Unpark(ctx context.Context, seqs ...int64) (int, error) {
+	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
+		return 0, err
+	}
 	n, err := s.unpark(ctx, seqs, s.outbox.Unpark)
 	if n > 0 {
 		s.Wake(ctx)
@@ -50,6 +66,9 @@ func (s *Store) Unpark(ctx context.Context, seqs ...int64) (int, error) {
 
 // Discard implements outbox.Operations. Where it fails half-way, some are deleted.
 func (s *Store) Discard(ctx context.Context, seqs ...int64) (int, error) {
+	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
+		return 0, err
+	}
 	n, err := s.unpark(ctx, seqs, s.outbox.Discard)
 	if n > 0 {
 		s.Wake(ctx)

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -22,19 +23,18 @@ func (s *session) Renew(ctx context.Context) (outbox.Hold, error) {
 	}
 	s.take(state, asked.Add(s.ttl))
 
-	fair := (state.of + state.relays - 1) / state.relays
-	switch mine := len(state.mine); {
-	case mine < fair && state.free > 0:
-		err = s.takeFree(ctx, fair-mine)
-	case mine > fair:
-		err = s.giveBack(ctx, mine-fair)
+	switch change := s.shares.Change(shares.View{Of: state.of, Mine: len(state.mine), Free: state.free, Others: state.others}); {
+	case change > 0:
+		err = s.takeFree(ctx, change)
+	case change < 0:
+		err = s.giveBack(ctx, -change)
 	}
 	if err != nil {
 		return outbox.Hold{}, err // the hold is extended, and the next Renew sees what has become of the shards
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	hold := outbox.Hold{Until: s.until, Shards: len(s.held), Of: state.of, Relays: state.relays, Namesakes: state.namesakes}
+	hold := outbox.Hold{Until: s.until, Shards: len(s.held), Of: state.of, Relays: 1 + len(state.others), Namesakes: state.namesakes}
 	if hold.Shards == hold.Of {
 		s.store.holdsAllUntil(s.until)
 	} else {
@@ -45,9 +45,11 @@ func (s *session) Renew(ctx context.Context) (outbox.Hold, error) {
 
 // holdState is what a Renew finds.
 type holdState struct {
-	mine                        map[int]int64 // tokens by shard
-	back                        map[int]int64 // how often something came back, by shard
-	of, free, relays, namesakes int
+	mine          map[int]int64 // tokens by shard
+	back          map[int]int64 // how often something came back, by shard
+	free          []int
+	others        map[string]int64 // see shares.View
+	of, namesakes int
 }
 
 // extend begins the hold or makes it last longer, and looks around.
@@ -58,7 +60,7 @@ func (s *session) extend(ctx context.Context) (state holdState, err error) {
 	if over {
 		return state, outbox.ErrLeaseLost
 	}
-	state.mine, state.back = map[int]int64{}, map[int]int64{}
+	state.mine, state.back, state.others = map[int]int64{}, map[int]int64{}, map[string]int64{}
 	alive := false
 	err = s.store.outboxTx(ctx, "renew", func(b *pgx.Batch) {
 		extended := func(tag pgconn.CommandTag) error {
@@ -70,8 +72,17 @@ func (s *session) extend(ctx context.Context) (state holdState, err error) {
 		} else {
 			b.Queue(s.store.outbox.Begin, s.owner, s.name, s.ttl.Seconds()).Exec(extended)
 		}
-		b.Queue(s.store.outbox.Relays, s.owner, s.name).QueryRow(func(row pgx.Row) error {
-			return row.Scan(&state.relays, &state.namesakes)
+		b.Queue(s.store.outbox.Relays, s.owner, s.name).Query(func(rows pgx.Rows) error {
+			var owner string
+			var namesake bool
+			var until int64
+			_, err := pgx.ForEachRow(rows, []any{&owner, &namesake, &until}, func() error {
+				if state.others[owner] = until; namesake {
+					state.namesakes++
+				}
+				return nil
+			})
+			return err
 		})
 		b.Queue(s.store.outbox.Shards, s.owner).Query(func(rows pgx.Rows) error {
 			var n int
@@ -83,7 +94,7 @@ func (s *session) extend(ctx context.Context) (state holdState, err error) {
 				case mine:
 					state.mine[n] = token
 				case free:
-					state.free++
+					state.free = append(state.free, n)
 				}
 				return nil
 			})
@@ -103,7 +114,6 @@ func (s *session) extend(ctx context.Context) (state holdState, err error) {
 		s.lost()
 		return state, fmt.Errorf("%w: its time was over", outbox.ErrLeaseLost)
 	}
-	state.relays = max(state.relays, 1) // by now this one's time may be over again
 	return state, err
 }
 
@@ -128,6 +138,7 @@ func (s *session) take(state holdState, until time.Time) {
 	}
 	for n, token := range state.mine {
 		s.hold(n, token)
+		s.held[n].leaving = false
 		if sh := s.held[n]; sh.back != state.back[n] {
 			sh.low, sh.back = 0, state.back[n]
 		}
@@ -168,20 +179,49 @@ func (s *session) takeFree(ctx context.Context, n int) error {
 	return nil
 }
 
-// giveBack gives back up to n shards of which nothing is leased.
+// giveBack gives back n shards: those at once of which nothing is leased. If there are too few, others get nothing new, and are given
+// back when what is leased of them is settled.
 func (s *session) giveBack(ctx context.Context, n int) error {
-	var shards []int16
 	s.mu.Lock()
-	for number, sh := range s.held {
-		if len(shards) < n && !sh.busy && len(sh.leased) == 0 {
-			shards = append(shards, int16(number))
-			delete(s.held, number) // a Lease from now on does not look at it
-		}
+	left := n
+	shards := s.letGo(func(*shard) bool {
+		left--
+		return left >= 0
+	})
+	left = n - len(shards)
+	for _, sh := range s.held {
+		sh.leaving = left > 0
+		left--
 	}
 	s.mu.Unlock()
+	return s.giveBackNow(ctx, shards)
+}
+
+// giveBackLeaving gives back those for which others wait, and of which nothing is leased any more. Where it fails the next Renew finds
+// them still held.
+func (s *session) giveBackLeaving(ctx context.Context) {
+	s.mu.Lock()
+	shards := s.letGo(func(sh *shard) bool { return sh.leaving })
+	s.mu.Unlock()
+	_ = s.giveBackNow(ctx, shards)
+}
+
+// letGo forgets idle shards for which want is true, so that no Lease looks at them, and returns their numbers. The caller holds mu.
+func (s *session) letGo(want func(*shard) bool) (shards []int16) {
+	for number, sh := range s.held {
+		if !sh.busy && len(sh.leased) == 0 && want(sh) {
+			shards = append(shards, int16(number))
+			delete(s.held, number)
+		}
+	}
+	return shards
+}
+
+func (s *session) giveBackNow(ctx context.Context, shards []int16) error {
 	if len(shards) == 0 {
 		return nil
 	}
+	s.store.holdsAllUntil(time.Time{})
 	return s.store.outboxTx(ctx, "give back shards", func(b *pgx.Batch) {
 		b.Queue(s.store.outbox.GiveBack, s.owner, shards)
 	})

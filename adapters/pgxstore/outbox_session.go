@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -50,6 +51,7 @@ type session struct {
 	stopWake func()
 
 	renewing sync.Mutex // one Renew or Close at a time
+	shares   shares.Ledger
 
 	mu    sync.Mutex
 	begun bool
@@ -60,7 +62,9 @@ type session struct {
 	turn  int            // of the next Lease with Parts
 	dueAt time.Time      // when Lease looks again for messages that have become due
 
-	fence fence
+	fence   fence
+	checked int       // marks that Tidy has checked
+	marksAt time.Time // no check before
 
 	looking bool // a Lease does what one at a time does
 
@@ -84,13 +88,14 @@ func newOwner() pgtype.UUID {
 
 // shard is one that the session holds, as far as it knows.
 type shard struct {
-	token  int64
-	busy   bool            // something is being done to it that a Lease must not come across
-	leased map[int64]int16 // by seq: the generation in which it was
-	look   int64           // how many of its rows the next Lease looks at
-	low    int64           // none of its rows has a smaller seq, unless something came back
-	back   int64           // how often something had come back then
-	rest   time.Time       // until then no Lease looks at it: the last one had to look at very many rows
+	token   int64
+	busy    bool            // something is being done to it that a Lease must not come across
+	leaving bool            // others wait for it: no Lease looks at it
+	leased  map[int64]int16 // by seq: the generation in which it was
+	look    int64           // how many of its rows the next Lease looks at
+	low     int64           // none of its rows has a smaller seq, unless something came back
+	back    int64           // how often something had come back then
+	rest    time.Time       // until then no Lease looks at it: the last one had to look at very many rows
 }
 
 // Wake implements outbox.Waker.
@@ -128,7 +133,7 @@ func (s *session) idle(want outbox.Want) (shards []int, done func()) {
 	s.turn = turn + 1
 	now := time.Now()
 	for i, n := range s.numbers() {
-		if sh := s.held[n]; i%parts == turn && (everywhere || s.told[n]) && !sh.busy && len(sh.leased) == 0 && !now.Before(sh.rest) {
+		if sh := s.held[n]; i%parts == turn && (everywhere || s.told[n]) && !sh.leaving && !sh.busy && len(sh.leased) == 0 && !now.Before(sh.rest) {
 			sh.busy = true
 			delete(s.told, n)
 			shards = append(shards, n)

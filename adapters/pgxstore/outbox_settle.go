@@ -40,6 +40,7 @@ func (s *session) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
 		return fmt.Errorf("%w: %d of %d shards have gone to another relay", outbox.ErrLeaseLost, len(plan.shards)-len(mine), len(plan.shards))
 	}
 	s.settled(outcomes)
+	s.giveBackLeaving(ctx)
 	return nil
 }
 

@@ -1,8 +1,10 @@
 package pgxstore
 
 import (
+	"cmp"
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,25 +27,28 @@ const (
 )
 
 // Stats implements outbox.Operations. A table of more than 5,000 rows is estimated from a sample of its blocks, which are
-// some per cent off; Oldest, HeldKeys and Relays are always exact.
+// some per cent off; HeldKeys and Relays are always exact.
 func (s *Store) Stats(ctx context.Context) (outbox.Stats, error) {
+	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
+		return outbox.Stats{}, err
+	}
 	st := outbox.Stats{Topics: map[string]outbox.TopicStats{}}
 	var counted [3]int64
 	var rows [3][]topicRows
 	var blocks []int64
+	first := map[string]time.Time{}
 	err := s.outboxTx(ctx, "stats", func(b *pgx.Batch) {
-		b.Queue(s.outbox.Look).QueryRow(func(row pgx.Row) error {
-			var oldest *time.Time
-			err := row.Scan(&st.Now, &oldest, &st.HeldKeys)
-			if oldest != nil {
-				st.Oldest = *oldest
-			}
+		b.Queue(s.outbox.Look).QueryRow(func(row pgx.Row) error { return row.Scan(&st.Now, &st.HeldKeys) })
+		b.Queue(s.outbox.First).Query(func(r pgx.Rows) error {
+			var topic string
+			var due time.Time
+			_, err := pgx.ForEachRow(r, []any{&topic, &due}, func() error { first[topic] = due; return nil })
 			return err
 		})
 		b.Queue(s.outbox.Few, statsExact+1).Query(func(r pgx.Rows) error {
 			var of int
 			var t topicRows
-			_, err := pgx.ForEachRow(r, []any{&of, &t.topic, &t.waiting, &t.n}, func() error {
+			_, err := pgx.ForEachRow(r, []any{&of, &t.topic, &t.flag, &t.n, &t.due, &t.failing, &t.cause}, func() error {
 				rows[of] = append(rows[of], t)
 				counted[of] += t.n
 				return nil
@@ -70,51 +75,71 @@ func (s *Store) Stats(ctx context.Context) (outbox.Stats, error) {
 	for of := range rows {
 		if counted[of] > statsExact {
 			st.Estimated = true
-			if rows[of], err = s.sample(ctx, of, blocks[of]); err != nil {
+			if rows[of], err = s.sample(ctx, of, blocks[of], rows[of]); err != nil {
 				return outbox.Stats{}, err
+			}
+			if of == statsPending {
+				for topic, due := range first {
+					if !slices.ContainsFunc(rows[of], func(t topicRows) bool { return t.topic == topic }) {
+						rows[of] = append(rows[of], topicRows{topic: topic, n: 1, due: due})
+					}
+				}
 			}
 		}
 		for _, t := range rows[of] {
-			count(&st, of, t)
+			if due, ok := first[t.topic]; ok && of == statsPending && due.Before(t.due) {
+				t.due = due
+			}
+			st.Count(t.topic, states[of][t.flag], t.n, t.due, t.failing, t.cause)
 		}
 	}
 	return st, nil
 }
 
+// states of messages by their table, and by a flag: of those that come later, that they are due, and of parked ones, that they wait.
+var states = [...]map[bool]outbox.State{
+	statsPending: {false: outbox.StatePending},
+	statsDelayed: {false: outbox.StateDelayed, true: outbox.StatePending},
+	statsParked:  {false: outbox.StateParked, true: outbox.StateWaiting},
+}
+
 // topicRows are rows of one topic.
 type topicRows struct {
 	topic   string
-	waiting bool
+	flag    bool
 	n       int64
+	due     time.Time // of the first
+	failing int64
+	cause   string // of one that is failing; empty: none is
 }
 
-// sample counts some blocks of a table.
-func (s *Store) sample(ctx context.Context, of int, blocks int64) ([]topicRows, error) {
+// sample counts some blocks of a table, which may hold fewer rows than the first ones that were counted, as when most blocks have
+// none: no topic gets less than it has among those.
+func (s *Store) sample(ctx context.Context, of int, blocks int64, counted []topicRows) ([]topicRows, error) {
 	percent := min(100, 100*statsBlocks/float64(max(blocks, 1)))
 	rows, _ := s.cfg.Pool.Query(ctx, s.outbox.Sample[of], percent)
 	sampled, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (t topicRows, err error) {
-		err = row.Scan(&t.topic, &t.waiting, &t.n)
-		t.n = int64(math.Round(float64(t.n) * 100 / percent))
+		err = row.Scan(&t.topic, &t.flag, &t.n, &t.due, &t.failing, &t.cause)
+		t.n, t.failing = scale(t.n, percent), scale(t.failing, percent)
 		return t, err
 	})
-	return sampled, s.outboxError("stats", err)
+	if err != nil {
+		return nil, s.outboxError("stats", err)
+	}
+	for _, c := range counted {
+		i := slices.IndexFunc(sampled, func(t topicRows) bool { return t.topic == c.topic && t.flag == c.flag })
+		if i < 0 {
+			sampled = append(sampled, c)
+			continue
+		}
+		t := &sampled[i]
+		t.n, t.failing = max(t.n, c.n), max(t.failing, c.failing)
+		if c.due.Before(t.due) {
+			t.due = c.due
+		}
+		t.cause = cmp.Or(t.cause, c.cause)
+	}
+	return sampled, nil
 }
 
-func count(st *outbox.Stats, of int, t topicRows) {
-	topic := st.Topics[t.topic]
-	switch {
-	case of == statsPending:
-		st.Pending += t.n
-		topic.Pending += t.n
-	case of == statsDelayed:
-		st.Delayed += t.n
-		topic.Delayed += t.n
-	case t.waiting:
-		st.Waiting += t.n
-		topic.Waiting += t.n
-	default:
-		st.Parked += t.n
-		topic.Parked += t.n
-	}
-	st.Topics[t.topic] = topic
-}
+func scale(n int64, percent float64) int64 { return int64(math.Round(float64(n) * 100 / percent)) }

@@ -20,14 +20,17 @@ func (s *session) Tidy(ctx context.Context) error {
 	if s.ranOut() {
 		return nil // another session does it
 	}
+	var checked func(context.Context)
 	err := s.store.outboxTx(ctx, "tidy", func(b *pgx.Batch) {
 		b.Queue(s.store.outbox.Due, tidyAtOnce)
 		b.Queue(s.store.outbox.DropHolds)
 		b.Queue(s.store.outbox.DropDead)
+		checked = s.checkMarks(b)
 	})
 	if err != nil {
 		return err
 	}
+	checked(ctx)
 	if err := s.followSome(ctx); err != nil {
 		return err
 	}

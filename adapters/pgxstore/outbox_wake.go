@@ -113,6 +113,9 @@ func (s *Store) notify(ctx context.Context) {
 func (s *Store) notifyOnce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, notifyLimit)
 	defer cancel()
+	if s.resolve(ctx, s.cfg.Pool) != nil {
+		return // nothing was enqueued
+	}
 	if rows, err := s.cfg.Pool.Query(ctx, s.writes.Notify); err == nil { // Exec would have it planned each time
 		rows.Close()
 	}

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/leaktest"
 	"github.com/txonce/txonce/internal/testdb"
 )
@@ -154,6 +155,36 @@ func TestOutboxWakesAcrossProcesses(t *testing.T) {
 	}
 }
 
+// A NOTIFY takes a lock of the whole server: none is sent before somebody listens, nor when nobody does any more.
+func TestOutboxNotifiesNobodyWhereNobodyListens(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		db := newOutboxDB(t, server, 2)
+		sent := func() int64 {
+			t.Helper()
+			tag, err := db.pool.Exec(t.Context(), dialect.NewPostgresOutboxWrite("").Notify)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return tag.RowsAffected()
+		}
+		if n := sent(); n != 0 {
+			t.Fatalf("%d NOTIFYs before anybody listens", n)
+		}
+		wake, stop := pgxstore.Listen(t.Context(), db.store)
+		defer stop()
+		awaitWake(t, wake)
+		if n := sent(); n != 1 {
+			t.Errorf("%d NOTIFYs to one that listens", n)
+		}
+		stop()
+		for end := time.Now().Add(time.Minute); sent() != 0; { // the server ends the session when it gets to it
+			if time.Now().After(end) {
+				t.Fatal("NOTIFYs are sent though nobody listens any more")
+			}
+		}
+	})
+}
+
 func drain(wake <-chan struct{}) {
 	for woken(wake) {
 	}
@@ -264,8 +295,10 @@ func TestOutboxNotifiesSeldomAndOutside(t *testing.T) {
 	}
 	defer listener.Close(t.Context())
 	channel := db.strings(t, `SELECT 'txonce_outbox_' || relnamespace FROM pg_class WHERE oid = 'txonce_shards'::regclass`)[0]
-	if _, err := listener.Exec(t.Context(), `LISTEN `+channel); err != nil {
-		t.Fatal(err)
+	for _, statement := range []string{dialect.NewPostgresOutboxWrite("").Hear, `LISTEN ` + channel} {
+		if _, err := listener.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
 	}
 	ignored := goleak.IgnoreCurrent()
 

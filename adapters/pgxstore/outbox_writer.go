@@ -24,6 +24,9 @@ func (s *Store) Enqueue(ctx context.Context, tx pgx.Tx, msgs ...outbox.Message) 
 	if err != nil || len(ready) == 0 {
 		return err
 	}
+	if err := s.resolve(ctx, tx); err != nil {
+		return err
+	}
 	rows, err := outgoingRows(ready)
 	if err != nil {
 		return err
@@ -85,6 +88,9 @@ func (s *Store) shardsIn(ctx context.Context, tx querier) (int, error) {
 // same order everywhere, or transactions wait for each other until the server ends one. Rolling back to a savepoint gives
 // up what was taken after it.
 func (s *Store) Serialize(ctx context.Context, tx pgx.Tx, key string) error {
+	if err := s.resolve(ctx, tx); err != nil {
+		return err
+	}
 	_, err := tx.Exec(ctx, s.writes.Serialize, serial(key))
 	return s.stepError("serialize", err)
 }

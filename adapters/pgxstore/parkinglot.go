@@ -21,6 +21,9 @@ var _ consumer.ParkingLot[pgx.Tx] = (*Store)(nil)
 
 // Park implements consumer.ParkingLot.
 func (s *Store) Park(ctx context.Context, tx pgx.Tx, letter consumer.DeadLetter) error {
+	if err := s.resolve(ctx, tx); err != nil {
+		return err
+	}
 	rec, msg := letter.Record, letter.Message
 	headers, err := consumer.EncodeHeaders(msg.Headers)
 	if err != nil {
@@ -55,6 +58,9 @@ func text(s string) string {
 
 // Take implements consumer.ParkingLot.
 func (s *Store) Take(ctx context.Context, tx pgx.Tx, id consumer.LetterID) error {
+	if err := s.resolve(ctx, tx); err != nil {
+		return err
+	}
 	tag, err := tx.Exec(ctx, s.sql.Take, pgUUID(id))
 	if err != nil {
 		return s.stepError("take letter", err)
@@ -70,7 +76,14 @@ func (s *Store) Letters(ctx context.Context, f consumer.LetterFilter) ([]consume
 	if f.Limit <= 0 {
 		f.Limit = 100
 	}
-	rows, _ := s.cfg.Pool.Query(ctx, s.sql.Letters, uuid(f.ID), f.Consumer, string(f.Reason), uuid(f.After), f.Limit)
+	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
+		return nil, err
+	}
+	var after *time.Time
+	if !f.After.First.IsZero() {
+		after = &f.After.First
+	}
+	rows, _ := s.cfg.Pool.Query(ctx, s.sql.Letters, uuid(f.ID), f.Consumer, string(f.Reason), after, uuid(f.After.ID), f.Limit)
 	letters, err := pgx.CollectRows(rows, letter)
 	return letters, s.claimError(err)
 }

@@ -19,18 +19,24 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.Swept, e
 	if by.Owner == "" || by.Lease <= 0 || by.Limit <= 0 {
 		return swept, errors.New("pgxstore: purge: Sweep.Owner, Lease and Limit are required")
 	}
+	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
+		return swept, err
+	}
 	conn, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {
 		return swept, databaseError{fmt.Errorf("pgxstore: purge: connect: %w", err)}
 	}
 	defer conn.Release()
 
-	page, pages, tx, err := s.sweepLease(ctx, conn.Conn(), by)
+	page, pages, tx, err := s.sweepLease(ctx, conn.Conn(), by, &swept.Clock)
 	if tx != nil {
 		defer rollback(ctx, tx)
 	}
-	if errors.Is(err, pgx.ErrNoRows) {
-		return dedup.Swept{Busy: true}, nil
+	if ahead := by.ClockAhead(swept.Clock); ahead != nil {
+		return swept, ahead
+	}
+	if swept.Busy = errors.Is(err, pgx.ErrNoRows); swept.Busy {
+		return swept, nil
 	}
 	if err != nil {
 		return swept, s.purgeError(err)
@@ -40,7 +46,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.Swept, e
 	}
 	var latest *time.Time
 	var lag float64
-	if err := tx.QueryRow(ctx, s.sql.SweepDelete, page, page+purgePages, by.Limit).Scan(&swept.Keys, &latest, &lag); err != nil {
+	if err := tx.QueryRow(ctx, s.sql.SweepDelete, page, page+purgePages, by.Limit, swept.Clock).Scan(&swept.Keys, &latest, &lag); err != nil {
 		return swept, s.purgeError(err)
 	}
 	swept.Lag = time.Duration(lag * float64(time.Second))
@@ -56,17 +62,18 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.Swept, e
 	if _, err := tx.Exec(ctx, s.sql.SweepDone, page, latest); err != nil {
 		return swept, s.purgeError(err)
 	}
-	if err := s.commit(ctx, tx, nil); err != nil {
+	if err := s.commit(ctx, tx, nil, false); err != nil {
 		return dedup.Swept{}, err
 	}
 	return swept, nil
 }
 
-// sweepLease begins the transaction, bounds it, and takes the lease; pgx.ErrNoRows: another sweeper has it.
-func (s *Store) sweepLease(ctx context.Context, conn *pgx.Conn, by dedup.Sweep) (page, pages int64, tx pgx.Tx, err error) {
+// sweepLease begins the transaction, bounds it, and reads the clock and takes the lease; pgx.ErrNoRows: another sweeper has it.
+func (s *Store) sweepLease(ctx context.Context, conn *pgx.Conn, by dedup.Sweep, clock *time.Time) (page, pages int64, tx pgx.Tx, err error) {
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted}) // above it a sweep would fail on every row that changed
 	b.Queue(s.sql.SweepSettings, fmt.Sprintf("%dms", (10*time.Second).Milliseconds()))
+	b.Queue(s.sql.SweepClock).QueryRow(func(row pgx.Row) error { return row.Scan(clock) })
 	b.Queue(s.sql.SweepLease, by.Owner, by.Lease.Seconds()).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&page, &pages)
 	})

@@ -2,18 +2,15 @@ package pgxstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
-	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/migrations"
 )
 
@@ -27,7 +24,7 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 // Register implements dedup.Registrar.
 func (s *Store) Register(ctx context.Context, consumer string, window time.Duration) (err error) {
 	rec := dedup.Record{Key: dedup.Key{Consumer: consumer, ID: "any"}, Window: window}
-	if err := rec.Validate(time.Now()); err != nil {
+	if err := rec.Validate(); err != nil {
 		return err
 	}
 	if err := s.names.Take(consumer); err != nil {
@@ -36,31 +33,44 @@ func (s *Store) Register(ctx context.Context, consumer string, window time.Durat
 	defer func() {
 		if err != nil {
 			s.names.Free(consumer)
-			if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && dialect.RefusedPostgres(pg.Code) {
-				err = databaseError{fmt.Errorf("%w: %w", dedup.ErrAccess, err)}
-			}
+			err = refusedAccess(err)
 		}
 	}()
+	if err := s.check(ctx); err != nil {
+		return err
+	}
+	return s.use(ctx, claims.WindowOf(rec))
+}
+
+// check refuses what would make every message fail, or forget commits.
+func (s *Store) check(ctx context.Context) error {
 	if err := s.checkPooler(ctx); err != nil {
 		return err
 	}
 	if err := s.checkSettings(ctx); err != nil {
 		return err
 	}
-	if err := s.checkSchema(ctx); err != nil {
-		return err
-	}
-	return s.use(ctx, claims.WindowOf(rec))
+	return s.checkSchema(ctx)
 }
+
+var _ dedup.Releaser = (*Store)(nil)
+
+// Release implements dedup.Releaser.
+func (s *Store) Release(consumer string) { s.names.Free(consumer) }
 
 // checkSettings refuses a database that forgets commits, or takes none.
 func (s *Store) checkSettings(ctx context.Context) error {
 	var sync, fsync, readOnly, standbys string
 	var recovering bool
-	if err := s.cfg.Pool.QueryRow(ctx, s.sql.Settings).Scan(&sync, &fsync, &recovering, &readOnly, &standbys); err != nil {
+	if err := s.cfg.Pool.QueryRow(ctx, s.plain.Settings).Scan(&sync, &fsync, &recovering, &readOnly, &standbys); err != nil {
 		return databaseError{fmt.Errorf("pgxstore: read the database's settings: %w", err)}
 	}
+	encoding, err := s.learn(ctx)
 	switch {
+	case err != nil:
+		return err
+	case encoding != "UTF8":
+		return fmt.Errorf("pgxstore: the database's encoding is %s, which does not hold every text that a message may have: create it with ENCODING 'UTF8'", encoding)
 	case recovering:
 		return databaseError{fmt.Errorf("pgxstore: the database is a standby: connect to the primary (target_session_attrs=read-write)")}
 	case readOnly == "on":
@@ -75,8 +85,11 @@ func (s *Store) checkSettings(ctx context.Context) error {
 }
 
 func (s *Store) checkSchema(ctx context.Context) error {
-	var version *int
-	err := s.cfg.Pool.QueryRow(ctx, s.sql.SchemaVersion).Scan(&version)
+	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
+		return err
+	}
+	var version, worksWith *int
+	err := s.cfg.Pool.QueryRow(ctx, s.sql.SchemaVersion).Scan(&version, &worksWith)
 	known := migrations.Latest("postgres")
 	switch {
 	case isUndefined(err):
@@ -85,8 +98,15 @@ func (s *Store) checkSchema(ctx context.Context) error {
 		return databaseError{fmt.Errorf("pgxstore: read the schema's version: %w", err)}
 	case version == nil || *version < known:
 		return databaseError{fmt.Errorf("%w: version %d%s, this program needs %d; %s", dedup.ErrSchema, deref(version), s.where(), known, howToMigrate)}
-	case *version > known:
-		return databaseError{fmt.Errorf("%w: version %d%s is newer than the %d that this program knows; deploy a newer program, or migrate down first", dedup.ErrSchema, *version, s.where(), known)}
+	case *worksWith > known:
+		return databaseError{fmt.Errorf("%w: version %d%s works with programs that know version %d or later, and this one knows %d; deploy a newer program, or migrate down first",
+			dedup.ErrSchema, *version, s.where(), *worksWith, known)}
+	}
+	switch _, err := s.cfg.Pool.Exec(ctx, s.sql.SchemaTables); {
+	case isUndefined(err):
+		return databaseError{fmt.Errorf("%w: %w, though txonce_schema%s says that version %d is there: restore what was dropped", dedup.ErrSchema, err, s.where(), *version)}
+	case err != nil:
+		return databaseError{fmt.Errorf("pgxstore: read the schema's tables: %w", err)}
 	}
 	return nil
 }
@@ -122,12 +142,11 @@ func (s *Store) use(ctx context.Context, w claims.Window) error {
 	if err != nil {
 		return databaseError{fmt.Errorf("pgxstore: register consumer %q: %w", w.Consumer, err)}
 	}
-	// Here and not at Register alone, because a program may claim without it.
-	var standbys bool
-	if err := s.cfg.Pool.QueryRow(ctx, s.sql.Standbys).Scan(&standbys); err != nil {
-		return databaseError{fmt.Errorf("pgxstore: read the database's settings: %w", err)}
+	if s.session.Load() == nil { // a program may claim without Register
+		if _, err := s.learn(ctx); err != nil {
+			return err
+		}
 	}
-	s.flush.Store(standbys)
 	s.leases.Registered(w, until, asked)
 	return nil
 }
@@ -135,6 +154,9 @@ func (s *Store) use(ctx context.Context, w claims.Window) error {
 // Lookup implements dedup.Lookuper.
 func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found bool, err error) {
 	if err := key.Validate(); err != nil {
+		return dedup.Claim{}, false, err
+	}
+	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
 		return dedup.Claim{}, false, err
 	}
 	var row storedRow

@@ -11,29 +11,42 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// existing reads rows into found.
-func (s *Store) existing(ctx context.Context, tx pgx.Tx, rows []claims.Row, found map[dedup.Derived]dedup.Claim) error {
+// look reads rows into found. How the session is set comes with them, where the claim has not brought it already.
+func (c *claim) look(ctx context.Context, tx pgx.Tx, rows []claims.Row, found map[dedup.Derived]dedup.Claim) error {
 	keys := make(pgtype.FlatArray[pgtype.UUID], len(rows))
 	asked := make(map[dedup.Derived]dedup.Key, len(rows))
 	for i, row := range rows {
 		keys[i] = pgUUID(row.Derived)
 		asked[row.Derived] = row.Record.Key
 	}
-	var results pgx.Rows
-	if len(keys) == 1 {
-		results, _ = tx.Query(ctx, s.sql.Lookup, keys[0])
-	} else {
-		results, _ = tx.Query(ctx, s.sql.Existing, keys)
-	}
 	var row storedRow
-	_, err := pgx.ForEachRow(results, row.dest(), func() error {
+	read := func() error {
 		if other, readable := row.naturalKey(); readable && other != asked[row.key] {
 			return claims.Collision(asked[row.key], other)
 		}
 		found[row.key] = row.claim()
 		return nil
-	})
-	return s.claimError(err)
+	}
+	sql := &c.store.sql
+	if len(keys) > 1 && c.session != "" {
+		results, _ := tx.Query(ctx, sql.Existing, keys)
+		_, err := pgx.ForEachRow(results, row.dest(), read)
+		return c.store.claimError(err)
+	}
+	dest := append(row.dest(), &c.standbys, &c.session)
+	if len(keys) == 1 {
+		results, _ := tx.Query(ctx, sql.ExistingOne, keys[0])
+		_, err := pgx.ForEachRow(results, dest, read)
+		return c.store.claimError(err)
+	}
+	b := &pgx.Batch{}
+	for _, key := range keys {
+		b.Queue(sql.ExistingOne, key).Query(func(results pgx.Rows) error {
+			_, err := pgx.ForEachRow(results, dest, read)
+			return err
+		})
+	}
+	return c.store.claimError(tx.SendBatch(ctx, b).Close())
 }
 
 // storedRow is a row of processed_messages.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,7 +29,10 @@ type Config struct {
 	// refused. Defaults to connecting as Pool does.
 	Direct *pgx.ConnConfig
 
-	// Schema holds the tables of package migrations. Defaults to what search_path finds.
+	// Schema holds the tables of package migrations. Set it where the search_path of a session depends on a tenant: the
+	// Store uses one schema for all.
+	//
+	// Defaults to the schema in which search_path finds table txonce_schema at the first use.
 	Schema string
 
 	// Isolation of transactions that InTx begins. Above READ COMMITTED a conflict fails with a Retryable error, and each
@@ -42,6 +46,11 @@ type Config struct {
 	// IdleLimit is how long a transaction of InTx may stand idle between two statements before the server ends it, and so
 	// frees the claims of a process that is frozen or cut off. A handler that waits for somebody else must need less.
 	// The session's own idle_in_transaction_session_timeout, if there is one, stands. At least 1 ms; negative: no limit.
+	//
+	// The limit does not run while the server waits for the client within a statement: for the rows of a COPY, or because
+	// nobody reads a large result. A process that freezes there keeps its claims until its TCP connection ends, or
+	// pg_terminate_backend ends the session. Set tcp_user_timeout on the server where a machine may vanish.
+	//
 	// Defaults to 5 minutes.
 	IdleLimit time.Duration
 
@@ -50,7 +59,10 @@ type Config struct {
 	Compact bool
 
 	// AllowAsyncCommit accepts a database that may forget a commit after a crash (synchronous_commit off or local, fsync
-	// off): a message whose effect it forgot is not delivered again. Defaults to false: Register fails with ErrNotDurable.
+	// off): a message whose effect it forgot is not delivered again.
+	//
+	// Without it COMMIT runs with the synchronous_commit that the claim found, also after a handler's SET LOCAL; only what a
+	// database function sets is not seen. Defaults to false: Register fails with ErrNotDurable.
 	AllowAsyncCommit bool
 
 	// Logger gets one line for whatever a person should know. Defaults to slog.Default().
@@ -63,18 +75,25 @@ type Config struct {
 // Store is a dedup.Store and a consumer.ParkingLot. It is safe for concurrent use.
 type Store struct {
 	cfg    Config
+	plain  dialect.Postgres // of which only statements without a table are sent, which need no resolve
 	sql    dialect.Postgres
 	writes dialect.PostgresOutboxWrite
 	outbox dialect.PostgresOutbox
 	wal    dialect.PostgresWAL
 	idle   *string // IdleLimit as the server takes it; nil: none
 	leases claims.Leases
+	now    func() time.Time // this machine's clock; tests set it wrong
 	names  claims.Names
-	flush  atomic.Bool   // a duplicate must write WAL, see dialect.Postgres.FlushDuplicate
 	spare  chan struct{} // above READ COMMITTED: leaves one of the pool's connections to read the horizon; else nil
+
+	resolved  atomic.Bool // the statements name the schema, see resolve
+	resolving sync.Mutex
+	session   atomic.Pointer[string] // as Register or the first claim found it, see dialect.Postgres.Session
+	warned    sync.Once              // about handlers that change their session
 
 	poolerKnown, pooled atomic.Bool   // see checkPooler
 	poolerWithin        time.Duration // for finding out; tests on a busy machine give it longer
+	endWithin           time.Duration // for COMMIT; tests give it less
 
 	shards   atomic.Int64 // of the outbox; 0: not read yet
 	wakes    broadcaster
@@ -113,9 +132,12 @@ func New(cfg Config) (*Store, error) {
 	default:
 		return nil, fmt.Errorf("pgxstore: Config.Isolation %q: want %q, %q or %q", cfg.Isolation, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable)
 	}
-	s := &Store{cfg: cfg, sql: dialect.NewPostgres(cfg.Schema), writes: dialect.NewPostgresOutboxWrite(cfg.Schema), outbox: dialect.NewPostgresOutbox(cfg.Schema), poolerWithin: poolerWithin}
+	s := &Store{cfg: cfg, now: time.Now, plain: dialect.NewPostgres(""), poolerWithin: poolerWithin, endWithin: endTimeout}
 	if err := s.useWAL(); err != nil {
 		return nil, err
+	}
+	if cfg.Schema != "" {
+		s.useSchema(cfg.Schema)
 	}
 	if cfg.IdleLimit > 0 {
 		limit := fmt.Sprintf("%dms", cfg.IdleLimit.Milliseconds())
@@ -137,7 +159,7 @@ const endTimeout = 10 * time.Second
 
 // InTx implements dedup.Store.
 func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
-	plan, err := claims.NewPlan(recs, time.Now())
+	plan, err := claims.NewPlan(recs)
 	if err != nil {
 		return err
 	}
@@ -150,6 +172,9 @@ func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx pgx.Tx
 }
 
 func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
+	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
+		return err
+	}
 	if err := s.useWindows(ctx, plan); err != nil {
 		return err
 	}
@@ -172,26 +197,35 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 	if tx != nil {
 		defer rollback(ctx, tx) // also on a panic or Goexit of fn; does nothing after COMMIT
 	}
+	var answers []dedup.Claim
+	if err == nil {
+		answers, err = c.answers(ctx, tx)
+	}
+	if err == nil {
+		err = s.fits(ctx, c.session, c.standbys)
+	}
 	if err != nil {
+		if errors.Is(err, errDeviates) || blamesSession(err) {
+			s.discard(ctx, conn.Conn())
+		}
 		return err
 	}
-	answers, err := c.answers(ctx, tx)
-	if err != nil {
-		return err
-	}
-	g := &guard{store: s, ctx: ctx, conn: conn.Conn(), tx: tx, xid: c.xid}
-	defer g.shut()
+	g := &guard{store: s, ctx: ctx, conn: conn.Conn(), tx: tx, xid: c.xid, session: c.session, standbys: c.standbys, latest: time.Now()}
+	defer g.leave(ctx)
 	if err := fn(&guarded{Tx: tx, g: g}, answers); err != nil {
-		return g.blame(err)
+		return g.lookBack(ctx, g.blame(err))
 	}
-	if err := g.verdict(ctx); err != nil {
-		return err
+	if err := g.finish(ctx); err != nil {
+		return g.lookBack(ctx, err)
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("pgxstore: not committed: %w", err)
 	}
 	waiting, wakes := g.shut()
-	if err := s.commit(ctx, tx, waiting); err != nil {
+	if err := s.commit(ctx, tx, waiting, c.standbys); err != nil {
+		if isIdle(err) { // there was no transaction any more when COMMIT came
+			return idleError(s.cfg.IdleLimit, err)
+		}
 		return err
 	}
 	for _, w := range wakes {
@@ -201,9 +235,15 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 }
 
 // commit ends the transaction. What waits to be enqueued becomes part of it first.
-func (s *Store) commit(ctx context.Context, tx pgx.Tx, waiting []outgoing) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+func (s *Store) commit(ctx context.Context, tx pgx.Tx, waiting []outgoing, standbys bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.endWithin)
 	defer cancel()
+	if standbys && !s.cfg.AllowAsyncCommit {
+		if _, err := s.write(ctx, tx, waiting); err != nil {
+			return lostBefore(err)
+		}
+		return commitError(commitReplicated(ctx, tx.Conn().PgConn()))
+	}
 	if len(waiting) > 0 {
 		return s.writeAndCommit(ctx, tx, waiting)
 	}
@@ -211,7 +251,7 @@ func (s *Store) commit(ctx context.Context, tx pgx.Tx, waiting []outgoing) error
 }
 
 func commitError(err error) error {
-	if err != nil && !isHandlers(err) {
+	if err != nil && !isDefinite(err) && !isIdle(err) {
 		return databaseError{fmt.Errorf("pgxstore: commit: %w", err)}
 	}
 	return err
@@ -220,16 +260,27 @@ func commitError(err error) error {
 func rollback(ctx context.Context, tx pgx.Tx) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
+	defer func() { // pgx panics where a goroutine that the handler left behind still uses the connection
+		if recover() != nil {
+			_ = tx.Conn().PgConn().Conn().Close()
+		}
+	}()
 	if tx.Conn().PgConn().TxStatus() == 'I' {
-		return // COMMIT was sent in a batch, which tx knows nothing of
+		return // COMMIT was sent otherwise, which tx knows nothing of
 	}
 	_ = tx.Rollback(ctx) // a connection that cannot roll back is closed by pgx, which rolls back
 }
 
 // Claim implements dedup.Store. A claim that waited in vain has closed the connection of tx.
 func (s *Store) Claim(ctx context.Context, tx pgx.Tx, recs []dedup.Record) ([]dedup.Claim, error) {
-	plan, err := claims.NewPlan(recs, time.Now())
+	plan, err := claims.NewPlan(recs)
 	if err != nil || len(recs) == 0 {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, s.cfg.InFlightWait) // for callers that hold all of the pool's connections
+	err = s.resolve(limited, s.cfg.Pool)
+	cancel()
+	if err != nil {
 		return nil, err
 	}
 	if err := s.useWindows(ctx, plan); err != nil {
@@ -237,6 +288,9 @@ func (s *Store) Claim(ctx context.Context, tx pgx.Tx, recs []dedup.Record) ([]de
 	}
 	c := claim{store: s, plan: plan}
 	if err := c.send(ctx, tx, plan.Rows); err != nil {
+		return nil, err
+	}
+	if err := s.durable(c.session, c.standbys); err != nil {
 		return nil, err
 	}
 	answers, err := c.answers(ctx, tx)
@@ -248,6 +302,9 @@ func (s *Store) Claim(ctx context.Context, tx pgx.Tx, recs []dedup.Record) ([]de
 
 // Forget implements dedup.Store.
 func (s *Store) Forget(ctx context.Context, tx pgx.Tx, keys ...dedup.Key) error {
+	if err := s.resolve(ctx, tx); err != nil {
+		return err
+	}
 	derived := make(pgtype.FlatArray[pgtype.UUID], len(keys))
 	for i, k := range keys {
 		derived[i] = pgUUID(k.Derive())
@@ -258,6 +315,9 @@ func (s *Store) Forget(ctx context.Context, tx pgx.Tx, keys ...dedup.Key) error 
 
 // SaveResult implements dedup.ResultStore.
 func (s *Store) SaveResult(ctx context.Context, tx pgx.Tx, key dedup.Key, result []byte) error {
+	if err := s.resolve(ctx, tx); err != nil {
+		return err
+	}
 	if result == nil {
 		result = []byte{} // NULL says that none was saved
 	}

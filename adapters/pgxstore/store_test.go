@@ -70,6 +70,7 @@ func newDBAt(t *testing.T, at place) deduptest.DB[pgx.Tx] {
 		Effect:      effect,
 		Effects:     d.effects,
 		Age:         d.age,
+		SetClock:    func(s dedup.Store[pgx.Tx], now func() time.Time) { pgxstore.SetClock(s.(*node).Store, now) },
 		Misuse:      misuses(),
 		Raise:       raise,
 		Lock:        d.lock,
@@ -82,6 +83,10 @@ func newDBAt(t *testing.T, at place) deduptest.DB[pgx.Tx] {
 		},
 		NoSchema: func(t *testing.T) dedup.Store[pgx.Tx] { return d.open(t, at.another(t), deduptest.Options{}) },
 		OldSchema: func(t *testing.T) dedup.Store[pgx.Tx] {
+			d.exec(t, `UPDATE txonce_schema SET version = version + 100, works_with = works_with + 100`)
+			return d.open(t, d.dsn, deduptest.Options{})
+		},
+		NewerSchema: func(t *testing.T) dedup.Store[pgx.Tx] {
 			d.exec(t, `UPDATE txonce_schema SET version = version + 100`)
 			return d.open(t, d.dsn, deduptest.Options{})
 		},
@@ -195,6 +200,8 @@ func misuses() []deduptest.Misuse[pgx.Tx] {
 		text("ABORT as text", `ABORT`),
 		text("ROLLBACK AND CHAIN as text", `ROLLBACK WORK AND CHAIN`),
 		text("PREPARE TRANSACTION as text", `PREPARE TRANSACTION 'x'`),
+		text("ROLLBACK AND CHAIN behind a comment that a carriage return ends", "-- bye\rROLLBACK AND CHAIN"),
+		text("COMMIT behind a string that looks escaped", `SELECT '\'; COMMIT; BEGIN; --'`),
 		text("COMMIT hidden in a string of statements", `SELECT 1; COMMIT; BEGIN`, pgx.QueryExecModeSimpleProtocol),
 		text("ROLLBACK hidden in a string of statements", `SELECT 1; ROLLBACK; BEGIN`, pgx.QueryExecModeSimpleProtocol),
 		text("COMMIT hidden in a string without parameters", `SELECT 1; COMMIT; BEGIN`),
@@ -206,6 +213,20 @@ func misuses() []deduptest.Misuse[pgx.Tx] {
 		raw("COMMIT and BEGIN on the connection", true, `COMMIT`, `BEGIN`),
 		raw("ROLLBACK and BEGIN on the connection", true, `ROLLBACK`, `BEGIN`),
 		raw("ROLLBACK AND CHAIN on the connection", true, `ROLLBACK AND CHAIN`),
+		{Name: "pgx.BeginFunc on the connection", Ends: true, Do: func(ctx context.Context, tx pgx.Tx) error {
+			return pgx.BeginFunc(ctx, tx.Conn(), func(pgx.Tx) error { return nil })
+		}},
+		{Name: "COMMIT AND CHAIN by the name of a prepared statement", Ends: true, Do: func(ctx context.Context, tx pgx.Tx) error {
+			if _, err := tx.Conn().Prepare(ctx, "bye", `COMMIT AND CHAIN`); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, "bye")
+			return err
+		}},
+		{Name: "rows left open", Do: func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Query(ctx, `SELECT generate_series(1, 10)`) //nolint:sqlclosecheck // the fault itself
+			return err
+		}},
 		raw("a harmless statement on the connection", false, `SELECT 1`),
 		{Name: "tx.Commit", Ends: true, Do: func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) }},
 		{Name: "tx.Rollback", Ends: true, Do: func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) }},

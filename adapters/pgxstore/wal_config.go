@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-
-	"github.com/txonce/txonce/internal/dialect"
 )
 
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
@@ -24,7 +22,7 @@ func (c OutboxConfig) validateWAL() error {
 	return nil
 }
 
-// useWAL has messages emitted into the write-ahead log where the configuration says so.
+// useWAL refuses a configuration in which the outbox cannot be kept in the write-ahead log, and sets its defaults.
 func (s *Store) useWAL() error {
 	if s.cfg.Outbox.Mode != OutboxWAL {
 		return nil
@@ -38,8 +36,5 @@ func (s *Store) useWAL() error {
 	if s.cfg.Outbox.WALBytes == 0 {
 		s.cfg.Outbox.WALBytes = 64 << 20
 	}
-	s.wal = dialect.NewPostgresWAL(s.cfg.Schema)
-	s.writes.EnqueueOne, s.writes.Enqueue, s.writes.EnqueueNotBefore = s.wal.EnqueueOne, s.wal.Enqueue, s.wal.EnqueueNotBefore
-	s.outbox.Due = s.wal.Due
 	return nil
 }

@@ -40,13 +40,7 @@ func (c counted) Stats(ctx context.Context) (outbox.Stats, error) {
 		return st, err
 	}
 	err = p.pending(ctx, func(m outbox.Leased) {
-		st.Pending++
-		of := st.Topics[m.Topic]
-		of.Pending++
-		st.Topics[m.Topic] = of
-		if st.Oldest.IsZero() || m.Enqueued.Before(st.Oldest) {
-			st.Oldest = m.Enqueued
-		}
+		st.Count(m.Topic, outbox.StatePending, 1, m.Enqueued, 0, "")
 	})
 	return st, err
 }

@@ -68,6 +68,8 @@ func (db *outboxDB) dropSlot(tb testing.TB) {
 	}
 }
 
+const goesAway = "the stream counts roughly, and from when a message was enqueued; docs/outbox.md says so, and that the mode goes away"
+
 const oneReader = "a slot has one reader: one session holds all shards, and the others stand by"
 
 func TestOutboxWALStore(t *testing.T) {
@@ -77,9 +79,14 @@ func TestOutboxWALStore(t *testing.T) {
 				"sessions share the shards, and never hold one together":                      oneReader,
 				"a session above its share gives back what has nothing leased, and only that": oneReader,
 				"Hold says until when, how much, and who else":                                oneReader,
-				"Stats name the relays":                                    oneReader,
-				"sessions that work at once lease each message once":       oneReader,
-				"only the session that holds a shard settles its messages": oneReader,
+				"a session that joins a busy one has its share after three Renews":            oneReader,
+				"nobody gives up a shard for a session that has asked once":                   oneReader,
+				"what stays free is taken":                                                    oneReader,
+				"Stats name the relays":                                                       oneReader,
+				"Stats count what comes later as due since its not-before time":               goesAway,
+				"Stats leave nothing out while messages move":                                 goesAway,
+				"sessions that work at once lease each message once":                          oneReader,
+				"only the session that holds a shard settles its messages":                    oneReader,
 			}},
 			TTL: time.Second, // the first Renew begins the stream, and each waits for a disk
 			Run: func(t *testing.T, c func(*testing.T)) {

@@ -14,10 +14,10 @@ type Connection interface {
 	NotifyBlocked(receiver chan amqp.Blocking) chan amqp.Blocking
 	IsClosed() bool
 	Close() error
-	CloseDeadline(deadline time.Time) error // as Close, which waits for a server that may never answer
+	CloseDeadline(deadline time.Time) error // as Close, which waits for a server that may never answer; ends blocked writes at the deadline
 }
 
-// Channel is a channel of it. *amqp.Channel implements it.
+// Channel is a channel of it: *amqp.Channel, but for the type that PublishWithDeferredConfirm returns.
 type Channel interface {
 	Qos(prefetchCount, prefetchSize int, global bool) error
 	ConsumeWithContext(ctx context.Context, queue, consumer string, autoAck, exclusive, noLocal, noWait bool, args amqp.Table) (<-chan amqp.Delivery, error)
@@ -32,10 +32,8 @@ type Channel interface {
 	ExchangeDeclarePassive(name, kind string, durable, autoDelete, internal, noWait bool, args amqp.Table) error
 
 	Confirm(noWait bool) error
-	NotifyPublish(confirm chan amqp.Confirmation) chan amqp.Confirmation
 	NotifyReturn(c chan amqp.Return) chan amqp.Return
-	GetNextPublishSeqNo() uint64
-	PublishWithContext(ctx context.Context, exchange, key string, mandatory, immediate bool, msg amqp.Publishing) error
+	PublishWithDeferredConfirm(exchange, key string, mandatory, immediate bool, msg amqp.Publishing) (Confirm, error)
 
 	NotifyClose(receiver chan *amqp.Error) chan *amqp.Error
 	NotifyCancel(c chan string) chan string
@@ -43,7 +41,14 @@ type Channel interface {
 	Close() error
 }
 
-var _ Channel = (*amqp.Channel)(nil)
+// Confirm is the server's answer to one message that was published on a channel in confirm mode. Confirms of one channel come in any
+// order. *amqp.DeferredConfirmation implements it.
+type Confirm interface {
+	Done() <-chan struct{} // closed when the server has answered, and when the channel is closed
+	Acked() bool           // the server has the message; false after Done: it has refused it, or the channel is closed
+}
+
+var _ Confirm = (*amqp.DeferredConfirmation)(nil)
 
 // Dialer opens connections. The adapter calls it at the start and whenever it has lost the connection; ctx bounds the
 // attempt.

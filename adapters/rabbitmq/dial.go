@@ -43,7 +43,7 @@ func Dial(url string, cfg amqp.Config) Dialer {
 func dial(ctx context.Context, url string, cfg amqp.Config) (Connection, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialWithin)
 	defer cancel()
-	var socket net.Conn
+	var opened net.Conn
 	stop := func() bool { return true }
 	connect := cfg.Dial
 	if connect == nil {
@@ -52,28 +52,55 @@ func dial(ctx context.Context, url string, cfg amqp.Config) (Connection, error) 
 	cfg.Properties = maps.Clone(cfg.Properties) // amqp091-go writes into it
 	cfg.Dial = func(network, addr string) (net.Conn, error) {
 		var err error
-		if socket, err = connect(network, addr); err != nil {
+		if opened, err = connect(network, addr); err != nil {
 			return nil, err
 		}
 		// The handshake knows no context.
-		stop = context.AfterFunc(ctx, func() { _ = socket.SetDeadline(time.Unix(1, 0)) })
-		return socket, nil
+		stop = context.AfterFunc(ctx, func() { _ = opened.SetDeadline(time.Unix(1, 0)) })
+		return socket{opened}, nil
 	}
 	conn, err := amqp.DialConfig(url, cfg)
 	if !stop() { // its deadline has passed: whatever amqp091-go makes of that
 		err = ctx.Err()
 	}
 	if err != nil {
-		if socket != nil {
-			_ = socket.Close()
+		if opened != nil {
+			_ = opened.Close()
 		}
 		return nil, fmt.Errorf("rabbitmq: connect: %w", err)
 	}
-	return connection{conn}, nil
+	return connection{conn, opened}, nil
 }
 
-// connection is *amqp.Connection, but for the type of its channels.
-type connection struct{ *amqp.Connection }
+// socket closes itself when reading fails. amqp091-go closes it only when no write is blocked any more, and a write to a server that is
+// gone may block for a quarter of an hour.
+type socket struct{ net.Conn }
+
+// Read implements net.Conn.
+func (s socket) Read(b []byte) (int, error) {
+	n, err := s.Conn.Read(b)
+	if err != nil {
+		_ = s.Close()
+	}
+	return n, err
+}
+
+// connection is *amqp.Connection, but for the type of its channels. It owns the socket under it.
+type connection struct {
+	*amqp.Connection
+	socket net.Conn
+}
+
+// CloseDeadline implements Connection. amqp091-go alone waits for another heartbeat where a server that takes nothing in still sends
+// its own, and does nothing where another call waits for the server's answer already.
+func (c connection) CloseDeadline(deadline time.Time) error {
+	cut := time.AfterFunc(time.Until(deadline), func() { _ = c.socket.Close() })
+	err := c.Connection.CloseDeadline(deadline)
+	if !errors.Is(err, amqp.ErrClosed) {
+		cut.Stop()
+	}
+	return err
+}
 
 // Channel implements Connection.
 func (c connection) Channel() (Channel, error) {
@@ -81,7 +108,18 @@ func (c connection) Channel() (Channel, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ch, nil
+	return channel{ch}, nil
+}
+
+type channel struct{ *amqp.Channel }
+
+// PublishWithDeferredConfirm implements Channel.
+func (c channel) PublishWithDeferredConfirm(exchange, key string, mandatory, immediate bool, msg amqp.Publishing) (Confirm, error) {
+	confirm, err := c.Channel.PublishWithDeferredConfirm(exchange, key, mandatory, immediate, msg)
+	if err != nil || confirm == nil { // nil: not in confirm mode
+		return nil, err
+	}
+	return confirm, nil
 }
 
 // version is what the server says of itself, as "3.10.8".

@@ -104,6 +104,37 @@ func TestHandshakeStalls(t *testing.T) {
 	}
 }
 
+// TestBlockedWriteEnds: a write to a server that has gone silent ends when its heartbeats have stayed away.
+func TestBlockedWriteEnds(t *testing.T) {
+	t.Parallel()
+	url := testdb.RabbitMQ(t)
+	p := newProxy(t, url)
+	conn, err := rabbitmq.Dial(p.url, amqp.Config{Heartbeat: time.Second})(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.hush()
+	written := make(chan error, 1)
+	go func() {
+		_, err := ch.PublishWithDeferredConfirm("", "nowhere", false, false, amqp.Publishing{Body: make([]byte, 64<<20)}) // more than sockets hold
+		written <- err
+	}()
+	select {
+	case err := <-written:
+		if err == nil {
+			t.Error("the message was written to nobody")
+		}
+	case <-time.After(time.Minute):
+		t.Error("the write has not ended after a minute; heartbeats come once a second")
+		p.cut()
+		<-written
+	}
+}
+
 // TestServerHangsUp: what it does for half a minute and nothing else is a refusal.
 func TestServerHangsUp(t *testing.T) {
 	t.Parallel()

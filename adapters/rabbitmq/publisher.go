@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -14,7 +15,9 @@ import (
 // Publisher sends the messages of an outbox. A message counts as published when the server has confirmed it and has not returned it:
 // then it is in every queue that its exchange routes it to, and there is at least one; it is persistent. It is safe for concurrent use.
 //
-// It answers for each message on its own. What the server has not confirmed by ctx's deadline is an error, and may have
+// It answers for each message on its own. A destination that confirms nothing for 5 seconds, or three quarters of the time that a call has, is
+// given up on, and holds up no other: what goes there is then sent on a channel of its own, and only when the server has confirmed what
+// went there before. What the server has not confirmed by ctx's deadline is an error, and may have
 // arrived or still arrive: a repeat, with the same MessageId. The connection that such messages are stuck in takes in nothing more, and
 // is cut when the last running call to it has returned, so that what was given up on is not sent minutes later.
 type Publisher struct {
@@ -33,6 +36,7 @@ type Publisher struct {
 	links    map[*link]bool // all that are not cut
 	opening  *opening
 	suspects map[destination]bool // of which the last message closed its channel
+	isolated map[destination]*isolation
 }
 
 var _ outbox.Publisher = (*Publisher)(nil)
@@ -48,18 +52,36 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 		return nil, err
 	}
 	return &Publisher{
-		cfg: cfg, breaker: breaker.New(breaker.Config(cfg.Breaker)), links: map[*link]bool{}, suspects: map[destination]bool{},
+		cfg: cfg, breaker: breaker.New(breaker.Config(cfg.Breaker)), links: map[*link]bool{},
+		suspects: map[destination]bool{}, isolated: map[destination]*isolation{},
 	}, nil
 }
 
 // Publish implements outbox.Publisher. Messages of one key must not be in two calls that run at once. A ctx without deadline gets one of
 // outbox.DefaultPublishTimeout.
 //
-// Permanent errors are of messages that are too large, or whose headers are. Plain errors are of messages that no queue is bound for,
-// of exchanges that do not exist or that the user may not write to, and of queues that reject because they are full. A server that is out
+// Permanent errors are of messages that are too large, or whose headers are. Messages that no queue is bound for, and exchanges that do not exist
+// or that the user may not write to, are an *outbox.TopicError, or a plain error where PublisherConfig.Route looks at more than the
+// Topic. Plain errors are of queues that reject because they are full. A server that is out
 // of reach, does not confirm in time, or blocks publishers for want of memory or disk is an *outbox.UnavailableError.
 func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (errs []error) {
-	return p.breaker.Publish(ctx, msgs, p.publish)
+	errs, rest := p.resting(msgs)
+	if !rest {
+		return p.breaker.Publish(ctx, msgs, p.publish)
+	}
+	var others []outbox.Message
+	for i, m := range msgs {
+		if errs[i] == nil {
+			others = append(others, m)
+		}
+	}
+	answers := p.breaker.Publish(ctx, others, p.publish)
+	for i := range errs {
+		if errs[i] == nil {
+			errs[i], answers = answers[0], answers[1:]
+		}
+	}
+	return errs
 }
 
 func (p *Publisher) publish(ctx context.Context, msgs []outbox.Message) (errs []error) {
@@ -69,21 +91,23 @@ func (p *Publisher) publish(ctx context.Context, msgs []outbox.Message) (errs []
 		ctx, cancel = context.WithTimeout(ctx, outbox.DefaultPublishTimeout)
 		defer cancel()
 	}
-	c := newCall(len(msgs))
-	records := make([]*record, 0, len(msgs))
+	errs = make([]error, len(msgs))
+	records := make([]*record, len(msgs))
+	var sendable []*record
 	for i := range msgs {
-		r, err := p.newRecord(&msgs[i], c, i)
+		r, err := p.newRecord(&msgs[i])
 		if err != nil {
-			c.answer(i, err)
+			errs[i] = err
 			continue
 		}
-		records = append(records, r)
+		records[i] = r
+		sendable = append(sendable, r)
 	}
 	if p.enter() {
 		defer p.calls.Done()
-		p.send(ctx, records)
+		p.send(ctx, sendable)
 	}
-	return c.end(ctx)
+	return answersOf(ctx, records, errs)
 }
 
 // enter begins a call, unless the Publisher is closed.
@@ -102,17 +126,22 @@ func (p *Publisher) send(ctx context.Context, records []*record) {
 	if len(records) == 0 {
 		return
 	}
-	l, line, err := p.acquire(ctx)
+	l, shared, err := p.acquire(ctx)
 	if err != nil {
 		for _, r := range records {
 			r.answer(err)
 		}
 		return
 	}
-	err = p.through(ctx, l, line, records)
-	left := unknown(records)
+	waits := patience(ctx)
+	err = p.through(ctx, l, shared, records, waits)
+	left := unanswered(records)
 	late := len(left) > 0 && ctx.Err() != nil && !errors.As(err, new(*amqp.Error))
-	blocked := l.refuses()
+	stuck := shared.stuck(records, waits)
+	blocked := l.alarm.refuses()
+	if blocked == nil && !errors.Is(ctx.Err(), context.Canceled) {
+		p.isolate(stuck)
+	}
 	for _, r := range left {
 		switch {
 		case blocked != nil:
@@ -124,12 +153,12 @@ func (p *Publisher) send(ctx context.Context, records []*record) {
 		}
 	}
 	// A connection that is blocked stays: it is the one that hears when it is over.
-	p.release(l, late && blocked == nil)
+	p.release(l, (late || len(stuck) > 0) && blocked == nil)
 }
 
 // through sends records on l. Those that have no answer yet when it returns get none; err says why.
-func (p *Publisher) through(ctx context.Context, l *link, line *line, records []*record) error {
-	if err := l.refuses(); err != nil {
+func (p *Publisher) through(ctx context.Context, l *link, shared *confirmChannel, records []*record, waits time.Duration) error {
+	if err := l.alarm.refuses(); err != nil {
 		return err
 	}
 	missing, err := p.missing(ctx, l, records)
@@ -147,16 +176,22 @@ func (p *Publisher) through(ctx context.Context, l *link, line *line, records []
 			many = append(many, r)
 		}
 	}
-	err = line.send(ctx, many)
+	many, isolated := p.takeIsolated(many)
+	var probes sync.WaitGroup
+	defer probes.Wait()
+	for d, records := range isolated {
+		probes.Go(func() { p.probe(ctx, l, d, records, waits) })
+	}
+	err = shared.send(ctx, many, waits)
 	if ofChannel(err) { // because of one of them, or of another call's; we cannot know which
 		l.forget()
-		single = append(unknown(many), single...)
+		single = append(unanswered(many), single...)
 		err = nil
 	}
 	if err != nil {
 		return err
 	}
-	return p.alone(ctx, l, single)
+	return p.alone(ctx, l, single, waits)
 }
 
 // Close ends running calls, whose unanswered messages may still arrive, and the connection. Call it when the relay has stopped.

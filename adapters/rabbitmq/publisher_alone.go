@@ -2,6 +2,7 @@ package rabbitmq
 
 import (
 	"context"
+	"time"
 )
 
 // largeBytes is from where on a message might be over the server's limit, and is sent on a channel of its own: a server closes the
@@ -9,8 +10,8 @@ import (
 const largeBytes = 1 << 20
 
 // alone sends records one after the other, on a channel that is theirs. When that is closed, it is because of the last one.
-func (p *Publisher) alone(ctx context.Context, l *link, records []*record) error {
-	var own *line
+func (p *Publisher) alone(ctx context.Context, l *link, records []*record, waits time.Duration) error {
+	var own *confirmChannel
 	defer func() { p.leave(own) }()
 	refused := map[destination]error{}
 	for _, r := range records {
@@ -25,8 +26,7 @@ func (p *Publisher) alone(ctx context.Context, l *link, records []*record) error
 				return err
 			}
 		}
-		r.returned = nil // on a channel that is no more
-		err := own.send(ctx, []*record{r})
+		err := own.send(ctx, []*record{r}, waits)
 		switch {
 		case err == nil:
 			p.suspect(to, false)
@@ -44,34 +44,34 @@ func (p *Publisher) alone(ctx context.Context, l *link, records []*record) error
 	return nil
 }
 
-// another opens one more line on l.
-func (p *Publisher) another(ctx context.Context, l *link) (*line, error) {
+// another opens one more channel on l.
+func (p *Publisher) another(ctx context.Context, l *link) (*confirmChannel, error) {
 	type opened struct {
-		line *line
-		err  error
+		channel *confirmChannel
+		err     error
 	}
 	done, left := make(chan opened), make(chan struct{})
 	p.owns.Go(func() {
-		line, err := p.open(l)
+		channel, err := p.open(l)
 		select {
-		case done <- opened{line, err}:
+		case done <- opened{channel, err}:
 		case <-left:
-			p.leave(line)
+			p.leave(channel)
 		}
 	})
 	select {
 	case o := <-done:
-		return o.line, o.err
+		return o.channel, o.err
 	case <-ctx.Done():
 		close(left)
 		return nil, ctx.Err()
 	}
 }
 
-// leave closes a line that was opened by another.
-func (p *Publisher) leave(l *line) {
-	if l != nil {
-		p.owns.Go(func() { _ = l.ch.Close() })
+// leave closes a channel that was opened by another.
+func (p *Publisher) leave(c *confirmChannel) {
+	if c != nil {
+		p.owns.Go(func() { _ = c.ch.Close() })
 	}
 }
 

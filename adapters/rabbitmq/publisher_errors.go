@@ -3,6 +3,7 @@ package rabbitmq
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -30,9 +31,9 @@ func (r *record) refusal(err error) error {
 	}
 	switch answer.Code {
 	case amqp.NotFound:
-		return fmt.Errorf("%w; declare it, it is not created by publishing to it", named)
+		return r.ofTopic(r.exchange == r.topic || r.key == r.topic, fmt.Errorf("%w; declare it, it is not created by publishing to it", named))
 	case amqp.AccessRefused:
-		return fmt.Errorf("%w; grant this user write permission on it", named)
+		return r.ofTopic(r.exchange == r.topic || r.key == r.topic, fmt.Errorf("%w; grant this user write permission on it", named))
 	case amqp.PreconditionFailed, amqp.ContentTooLarge: // its size, that is: nothing else that we send can be wrong
 		return outbox.Permanent(fmt.Errorf("%w; send less, or raise the server's max_message_size", named))
 	default:
@@ -46,12 +47,29 @@ func (r *record) unroutable(back *amqp.Return) error {
 	if r.exchange == "" {
 		fix = "declare it; or set PublisherConfig.Exchange, if the topic is a routing key"
 	}
-	return fmt.Errorf("rabbitmq: message %q to %s: returned: %d %s; %s", r.msg.MessageId, r.where(), back.ReplyCode, back.ReplyText, fix)
+	return r.ofTopic(r.key == r.topic, fmt.Errorf("rabbitmq: message %q to %s: %w: %d %s; %s", r.msg.MessageId, r.where(), errReturned, back.ReplyCode, back.ReplyText, fix))
 }
+
+// ofTopic is err as the fault of r's topic, if all messages of the topic go to the place that refuses: where PublisherConfig.Route
+// chooses it by more than the topic, others may be taken.
+func (r *record) ofTopic(all bool, err error) error {
+	if !all || r.topic == "" { // a copy that a Subscriber publishes has none
+		return err
+	}
+	return &outbox.TopicError{Err: err}
+}
+
+var errReturned = errors.New("returned")
 
 // nacked is a message that a queue did not take.
 func (r *record) nacked() error {
 	return fmt.Errorf("rabbitmq: message %q to %s: not taken (basic.nack): a queue is full and rejects, or failed", r.msg.MessageId, r.where())
+}
+
+// unconfirmed is a message to a destination for which the server has confirmed nothing for patience.
+func (r *record) unconfirmed(patience time.Duration) error {
+	return unavailable(fmt.Errorf("rabbitmq: message %q to %s: not confirmed; the message may have arrived: the server has confirmed nothing to it for %v",
+		r.msg.MessageId, r.where(), patience.Round(time.Millisecond)))
 }
 
 // lost is a message that was on its way when the connection went.

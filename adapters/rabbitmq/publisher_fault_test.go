@@ -58,7 +58,7 @@ func (f *faultEnv) send(msgs ...outbox.Message) []error {
 	return errs
 }
 
-// want checks answers: "" is a confirm, "plain", "permanent" and "away" are the kinds of errors, with a text after a colon that they say.
+// want checks answers: "" is a confirm, "plain", "topic", "permanent" and "away" are the kinds of errors, with a text after a colon that they say.
 func (f *faultEnv) want(errs []error, want ...string) {
 	f.Helper()
 	if len(errs) != len(want) {
@@ -72,6 +72,8 @@ func (f *faultEnv) want(errs []error, want ...string) {
 			kind = "permanent"
 		case errors.As(err, new(*outbox.UnavailableError)):
 			kind = "away"
+		case errors.As(err, new(*outbox.TopicError)):
+			kind = "topic"
 		default:
 			kind = "plain"
 		}
@@ -109,7 +111,7 @@ func (f *faultEnv) fate(fates map[string]rabbitmqtest.Fate) {
 func TestPublisherAnswersEachMessage(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		f.fate(map[string]rabbitmqtest.Fate{"a2": rabbitmqtest.Nack, "b1": rabbitmqtest.NackButTake})
-		f.want(f.publish("a1", "a2", "b1", "nowhere", "c1", "a3"), "", "plain: basic.nack", "plain: basic.nack", `plain: queue "nowhere"`, "", "")
+		f.want(f.publish("a1", "a2", "b1", "nowhere", "c1", "a3"), "", "plain: basic.nack", "plain: basic.nack", `topic: queue "nowhere"`, "", "")
 		f.arrived("a", "a1", "a3")
 		f.fate(nil)
 		f.want(f.publish("a2"), "")
@@ -125,7 +127,7 @@ func TestPublisherReturns(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		var ids, want []string
 		for i := range 500 {
-			ids, want = append(ids, fmt.Sprint("nowhere", i), fmt.Sprint("a", i)), append(want, "plain: NO_ROUTE", "")
+			ids, want = append(ids, fmt.Sprint("nowhere", i), fmt.Sprint("a", i)), append(want, "topic: NO_ROUTE", "")
 		}
 		f.want(f.publish(ids...), want...)
 	})
@@ -135,7 +137,7 @@ func TestPublisherReturns(t *testing.T) {
 // are sent again; which went where is known.
 func TestPublisherSameID(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
-		f.want(f.send(outbox.Message{ID: "1", Topic: "a"}, outbox.Message{ID: "1", Topic: "nowhere"}, outbox.Message{ID: "1", Topic: "b"}), "", "plain: NO_ROUTE", "")
+		f.want(f.send(outbox.Message{ID: "1", Topic: "a"}, outbox.Message{ID: "1", Topic: "nowhere"}, outbox.Message{ID: "1", Topic: "b"}), "", "topic: NO_ROUTE", "")
 	})
 }
 
@@ -143,7 +145,7 @@ func TestPublisherConfirmsOutOfOrder(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		f.fate(map[string]rabbitmqtest.Fate{"a1": rabbitmqtest.Withhold, "a3": rabbitmqtest.Withhold, "b2": rabbitmqtest.Nack})
 		time.AfterFunc(time.Second, f.s.Release)
-		f.want(f.publish("a1", "a2", "nowhere", "a3", "b2", "b3"), "", "", "plain: NO_ROUTE", "", "plain: nack", "")
+		f.want(f.publish("a1", "a2", "nowhere", "a3", "b2", "b3"), "", "", "topic: NO_ROUTE", "", "plain: nack", "")
 		f.dialled(1)
 	})
 }
@@ -151,7 +153,7 @@ func TestPublisherConfirmsOutOfOrder(t *testing.T) {
 func TestPublisherUnconfirmed(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		f.fate(map[string]rabbitmqtest.Fate{"a1": rabbitmqtest.Withhold})
-		f.want(f.publish("a1", "b1"), "away: may have arrived", "away: may have arrived") // amqp091-go holds back b1's confirm as well
+		f.want(f.publish("a1", "b1"), "away: may have arrived", "") // a1 holds up nobody else
 		f.fate(map[string]rabbitmqtest.Fate{"b2": rabbitmqtest.Withhold})
 		old := time.AfterFunc(time.Second, f.s.Release) // of the connection that was cut, number 1, and of the new one
 		f.want(f.publish("b2"), "")
@@ -218,6 +220,20 @@ func TestPublisherExchanges(t *testing.T) {
 	})
 }
 
+// Where all messages of a topic go to one exchange, what is wrong with it is the topic's fault, and no message's.
+func TestPublisherExchangeOfATopic(t *testing.T) {
+	faulty(t, rabbitmq.PublisherConfig{Route: func(m *outbox.Message) (exchange, key string) { return m.Topic, m.Key }}, func(f *faultEnv) {
+		f.s.Deny(func(a rabbitmqtest.Access) bool { return a.Name == "amq.topic" })
+		for range 2 { // while it is new, and once it is known
+			f.want(f.send(outbox.Message{ID: "1", Topic: "typo", Key: "k"}, outbox.Message{ID: "2", Topic: "amq.topic", Key: "k"}),
+				`topic: exchange "typo"`, `topic: exchange "amq.topic"`)
+		}
+	})
+	faulty(t, rabbitmq.PublisherConfig{Exchange: "typo"}, func(f *faultEnv) {
+		f.want(f.publish("a1", "b1"), `topic: exchange "typo"`, `topic: exchange "typo"`)
+	})
+}
+
 func TestPublisherAccessRefused(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{Route: byExchange}, func(f *faultEnv) {
 		f.s.Deny(func(a rabbitmqtest.Access) bool { return a.Name == "amq.topic" })
@@ -279,7 +295,7 @@ func TestPublisherSilence(t *testing.T) {
 		began := time.Now()
 		errs := f.p.Publish(f.Context(), []outbox.Message{{ID: "1", Topic: "a"}}) // no deadline of its own
 		f.want(errs, "away: not confirmed")
-		if took := time.Since(began); took != outbox.DefaultPublishTimeout {
+		if took := time.Since(began); took != 5*time.Second {
 			t.Errorf("it took %v", took)
 		}
 		large := outbox.Message{ID: "2", Topic: "a", Payload: make([]byte, 1<<19)}
@@ -422,3 +438,57 @@ func TestPublisherRefusesItsConfig(t *testing.T) {
 }
 
 func lapse(d time.Duration) { <-time.After(d) }
+
+// TestPublisherIsolates: a queue that does not confirm holds up the others once, and then no more; little is sent to it, and nothing
+// while the server owes it confirms.
+func TestPublisherIsolates(t *testing.T) {
+	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
+		withheld := map[string]rabbitmqtest.Fate{}
+		var stuck []string
+		for i := range 30 {
+			id := fmt.Sprint("a", i)
+			stuck = append(stuck, id)
+			withheld[id] = rabbitmqtest.Withhold
+		}
+		f.fate(withheld)
+		within := func(most time.Duration, what string, ids []string, want ...string) {
+			t.Helper()
+			began := time.Now()
+			f.want(f.publish(ids...), want...)
+			if took := time.Since(began); took > most {
+				t.Errorf("%s: it took %v, want %v at the most", what, took, most)
+			}
+		}
+		within(1600*time.Millisecond, "the first time", []string{stuck[0], "b1"}, "away: confirmed nothing to it for 1.5s", "")
+		away := slices.Repeat([]string{"away: "}, len(stuck))
+		within(1100*time.Millisecond, "on a channel of its own", append([]string{"b2"}, stuck...), append([]string{""}, away...)...)
+		for i := range 5 {
+			within(0, "while confirms are owed", append([]string{fmt.Sprint("b", i+3)}, stuck...), append([]string{""}, away...)...)
+		}
+		within(0, "alone", stuck[:1], "away: earlier messages to it are not confirmed yet")
+		f.want(f.publish("c1"), "") // and the Publisher as a whole does not rest
+		if n := len(f.s.Messages("a")); n != 1+16 {
+			t.Errorf("%d messages were sent to the queue that does not confirm; want 17", n)
+		}
+		f.fate(nil)
+		f.s.Release()
+		synctest.Wait()
+		confirmed := make([]string, len(stuck))
+		f.want(f.publish(stuck[:16]...), confirmed[:16]...)
+		within(0, "when it confirms again", stuck, confirmed...)
+		f.dialled(2)
+	})
+}
+
+// TestPublisherIsolatesForAWhile: a confirm that never comes is not waited for for ever.
+func TestPublisherIsolatesForAWhile(t *testing.T) {
+	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
+		f.fate(map[string]rabbitmqtest.Fate{"a1": rabbitmqtest.Withhold})
+		f.want(f.publish("a1"), "away")
+		f.want(f.publish("a1"), "away")
+		f.fate(nil)
+		f.want(f.publish("a1"), "away: earlier messages")
+		lapse(11 * time.Second)
+		f.want(f.publish("a1"), "")
+	})
+}

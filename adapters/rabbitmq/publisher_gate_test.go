@@ -1,14 +1,10 @@
 package rabbitmq_test
 
 import (
-	"context"
-	"errors"
-	"io"
 	"net"
 	"net/url"
 	"sync"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -161,33 +157,4 @@ func (p *proxy) dialed() int {
 }
 
 // dialer connects to a real server.
-func dialer(url string) rabbitmq.Dialer {
-	return dialConfig(url, amqp.Config{Heartbeat: 10 * time.Second})
-}
-
-func dialConfig(url string, cfg amqp.Config) rabbitmq.Dialer {
-	return func(ctx context.Context) (rabbitmq.Connection, error) {
-		cfg := cfg
-		cfg.Dial = func(network, addr string) (net.Conn, error) {
-			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-			if err != nil {
-				return nil, err
-			}
-			deadline, _ := ctx.Deadline()
-			return conn, conn.SetDeadline(deadline)
-		}
-		c, err := amqp.DialConfig(url, cfg)
-		if errors.Is(err, io.EOF) {
-			err = errors.Join(err, ctx.Err())
-		}
-		if err != nil {
-			return nil, err
-		}
-		return connection{c}, nil
-	}
-}
-
-// connection is a real one.
-type connection struct{ *amqp.Connection }
-
-func (c connection) Channel() (rabbitmq.Channel, error) { return c.Connection.Channel() }
+func dialer(url string) rabbitmq.Dialer { return rabbitmq.Dial(url, amqp.Config{}) }

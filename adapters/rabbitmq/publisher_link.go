@@ -3,7 +3,6 @@ package rabbitmq
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -12,14 +11,14 @@ import (
 
 // link is one connection of a Publisher, with the channel that most messages take.
 type link struct {
-	conn Connection
-	line *line // guarded by Publisher.mu
+	conn   Connection
+	shared *confirmChannel // guarded by Publisher.mu
+	alarm  alarm
 
 	calls   int  // running; guarded by Publisher.mu
 	retired bool // takes no more calls; likewise
 
 	mu        sync.Mutex
-	blocked   string          // why the server takes nothing in
 	exchanges map[string]bool // that exist
 
 	asking  sync.Mutex
@@ -29,7 +28,7 @@ type link struct {
 // connectTimeout is for all of it, from dialling to confirm mode. Calls wait no longer than their contexts, whatever is left of it.
 const connectTimeout = 10 * time.Second
 
-// connect dials, and opens a line.
+// connect dials, and opens a channel.
 func (p *Publisher) connect() (*link, error) {
 	ctx, cancel := context.WithTimeout(p.life, connectTimeout)
 	defer cancel()
@@ -46,7 +45,7 @@ func (p *Publisher) connect() (*link, error) {
 	blocks := conn.NotifyBlocked(make(chan amqp.Blocking, 1))
 	p.owns.Go(func() {
 		for b := range blocks {
-			l.block(b)
+			l.alarm.set(b)
 		}
 	})
 	if err := p.renew(ctx, l); err != nil {
@@ -56,52 +55,30 @@ func (p *Publisher) connect() (*link, error) {
 	return l, nil
 }
 
-// renew gives l a line in place of one that was closed.
+// renew gives l a shared channel in place of one that was closed.
 func (p *Publisher) renew(ctx context.Context, l *link) error {
 	defer context.AfterFunc(ctx, func() { cut(l.conn) })() // a server that is silent would hold us for minutes
-	line, err := p.open(l)
+	shared, err := p.open(l)
 	if err != nil {
 		return errors.Join(err, context.Cause(ctx))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l.line = line
+	l.shared = shared
 	return nil
 }
 
-// open makes a line on a channel of its own. It hangs with the server until the connection is cut.
-func (p *Publisher) open(l *link) (*line, error) {
+// open opens a channel in confirm mode. It hangs with the server until the connection is cut.
+func (p *Publisher) open(l *link) (*confirmChannel, error) {
 	ch, err := l.conn.Channel()
 	if err != nil {
 		return nil, err
 	}
-	return newLine(p.life, ch, &p.owns)
+	return newConfirmChannel(ch, l.alarm.refuses, &p.owns)
 }
 
 // cut ends a connection without waiting for the server.
 func cut(conn Connection) { _ = conn.CloseDeadline(time.Now()) }
-
-func (l *link) block(b amqp.Blocking) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.blocked = ""
-	if b.Active {
-		l.blocked = b.Reason
-		if l.blocked == "" {
-			l.blocked = "no reason given"
-		}
-	}
-}
-
-// refuses is an error while the server takes nothing in.
-func (l *link) refuses() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.blocked == "" {
-		return nil
-	}
-	return unavailable(fmt.Errorf("rabbitmq: the server blocks all who publish (connection.blocked): %s", l.blocked))
-}
 
 // usable says whether messages may be sent on l. Publisher.mu is held.
 func (l *link) usable() bool {
@@ -109,7 +86,7 @@ func (l *link) usable() bool {
 		return false
 	}
 	select {
-	case <-l.line.dead:
+	case <-l.shared.dead:
 		return false
 	default:
 		return true

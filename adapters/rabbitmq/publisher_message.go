@@ -10,29 +10,13 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// record is a message on its way.
-type record struct {
-	call  *call
-	index int           // in it
-	done  chan struct{} // closed when it has its answer
-
-	exchange, key string
-	msg           amqp.Publishing
-	returned      *amqp.Return // no queue got it; guarded by line.mu
-}
-
-// destination is what a server may refuse.
-type destination struct{ exchange, key string }
-
-func (r *record) destination() destination { return destination{r.exchange, r.key} }
-
 // maxShort is how long AMQP's short strings can be: names, keys, and properties. amqp091-go ends the connection over a longer one.
 const maxShort = 255
 
-// newRecord makes what is sent of m, message i of c. Its error is for good.
-func (p *Publisher) newRecord(m *outbox.Message, c *call, i int) (*record, error) {
+// newRecord makes what is sent of m. Its error is for good.
+func (p *Publisher) newRecord(m *outbox.Message) (*record, error) {
 	exchange, key := p.cfg.Route(m)
-	r := &record{call: c, index: i, done: make(chan struct{}), exchange: exchange, key: key}
+	r := &record{done: make(chan struct{}), topic: m.Topic, exchange: exchange, key: key}
 	named := func(format string, args ...any) error {
 		return outbox.Permanent(fmt.Errorf("rabbitmq: message %q to %s: "+format, append([]any{m.ID, r.where()}, args...)...))
 	}
@@ -93,10 +77,12 @@ func enqueued(m *outbox.Message) time.Time {
 	return at
 }
 
-// where names a destination in errors.
-func (r *record) where() string {
-	if r.exchange == "" {
-		return fmt.Sprintf("queue %q", r.key)
+// where names r's destination in errors.
+func (r *record) where() string { return r.destination().String() }
+
+func (d destination) String() string {
+	if d.exchange == "" {
+		return fmt.Sprintf("queue %q", d.key)
 	}
-	return fmt.Sprintf("exchange %q with routing key %q", r.exchange, r.key)
+	return fmt.Sprintf("exchange %q with routing key %q", d.exchange, d.key)
 }

@@ -249,8 +249,17 @@ func TestPublisherServerRefusesLarge(t *testing.T) {
 
 // TestPublisherRefusesRecovery is about what amqp091-go itself says of such a connection.
 func TestPublisherRefusesRecovery(t *testing.T) {
-	dial := dialConfig(testdb.RabbitMQ(t), amqp.Config{Recovery: &amqp.Recovery{ReconnectionConfig: &amqp.ReconnectionConfig{MaxRetryCount: 3}}})
+	url := testdb.RabbitMQ(t)
+	dial := func(context.Context) (rabbitmq.Connection, error) {
+		c, err := amqp.DialConfig(url, amqp.Config{Recovery: &amqp.Recovery{ReconnectionConfig: &amqp.ReconnectionConfig{MaxRetryCount: 3}}})
+		return rawConnection{c}, err
+	}
 	if err := publishOn(t, dial); err == nil || !strings.Contains(err.Error(), "Recovery is set") {
 		t.Errorf("%v; want it refused", err)
 	}
 }
+
+// rawConnection is one that Dial has not made.
+type rawConnection struct{ *amqp.Connection }
+
+func (rawConnection) Channel() (rabbitmq.Channel, error) { return nil, errors.New("not to be used") }

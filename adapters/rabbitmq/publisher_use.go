@@ -12,8 +12,8 @@ type opening struct {
 	err  error // once done
 }
 
-// acquire returns a link that works, and its line; it connects if there is none. The link must be released.
-func (p *Publisher) acquire(ctx context.Context) (*link, *line, error) {
+// acquire returns a link that works, and its shared channel; it connects if there is none. The link must be released.
+func (p *Publisher) acquire(ctx context.Context) (*link, *confirmChannel, error) {
 	for {
 		p.mu.Lock()
 		if p.closed {
@@ -22,9 +22,9 @@ func (p *Publisher) acquire(ctx context.Context) (*link, *line, error) {
 		}
 		if l := p.link; l != nil && l.usable() {
 			l.calls++
-			line := l.line
+			shared := l.shared
 			p.mu.Unlock()
-			return l, line, nil
+			return l, shared, nil
 		}
 		o := p.opening
 		if o == nil {

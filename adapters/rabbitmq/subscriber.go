@@ -27,11 +27,16 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	if err != nil {
 		return nil, err
 	}
+	if sourced, ok := cfg.Processor.(consumer.Sourced); ok {
+		sourced.AddSource("rabbitmq queue " + cfg.Queue)
+	}
 	return &Subscriber{cfg: cfg, log: cfg.Logger.With("queue", cfg.Queue)}, nil
 }
 
-// Run receives until ctx ends. Then it takes in nothing more, lets running handlers finish within the grace period,
-// acknowledges what is finished and returns nil. What is not finished goes back to the queue.
+// Run receives until ctx ends. Then it takes in nothing more, gives back at once what is not begun, lets running handlers finish within the
+// grace period, acknowledges what is finished and returns nil. What is not finished goes back to the queue. In Ordered mode all of it goes
+// back together, at the end: else it would overtake what is being handled. A handler that ignores its context and a server that does
+// not answer delay the end by 21 seconds in all, at the most.
 //
 // Before the first message it checks what would go wrong later, and returns an error that names it: a server that cannot be
 // reached, a queue that is missing or other than Spec, a missing permission, a Processor that cannot start. Later it returns an error
@@ -144,7 +149,8 @@ func (r *run) settle(d *lanes.Delivery, err error) {
 			attempt++
 		}
 		if attempt == dl.attempt && r.lanes.Context().Err() != nil {
-			return // nothing to remember: it goes back when the channel is closed
+			dl.session.giveBack(dl) // nothing to remember: others may have it at once
+			return
 		}
 		r.retries.add(&putting{delivery: dl, after: retry.After, attempt: attempt})
 	default: // rejected: it stays in the queue, and Drain says why

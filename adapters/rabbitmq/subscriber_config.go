@@ -84,6 +84,10 @@ const (
 	// AllowShortWindow accepts a Processor that forgets keys sooner than Spec.MessageTTL lets messages expire, with a warning.
 	// A message that waited for longer is parked as unprovable, if it may have been handled.
 	AllowShortWindow Allowance = "AllowShortWindow"
+
+	// AllowExpiry accepts a queue with a time to live and without a dead letter exchange, with a warning: RabbitMQ drops a message
+	// that nobody has received in that time.
+	AllowExpiry Allowance = "AllowExpiry"
 )
 
 // Trace is told what becomes of a Subscriber's messages. Nil hooks are left out. Hooks run on several goroutines at a time: they
@@ -174,12 +178,15 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if err := c.checkLimit(""); err != nil {
 		wrong = append(wrong, err)
 	}
+	if err := c.checkExpiry(); err != nil {
+		wrong = append(wrong, err)
+	}
 	if err := c.checkWindow(); err != nil {
 		wrong = append(wrong, err)
 	}
 	for _, a := range c.Allow {
-		if a != AllowDeliveryLimit && a != AllowShortWindow {
-			refuse("Allow has %q, which is none of %s and %s", a, AllowDeliveryLimit, AllowShortWindow)
+		if a != AllowDeliveryLimit && a != AllowShortWindow && a != AllowExpiry {
+			refuse("Allow has %q, which is none of %s, %s and %s", a, AllowDeliveryLimit, AllowShortWindow, AllowExpiry)
 		}
 	}
 	if c.Trace == nil {

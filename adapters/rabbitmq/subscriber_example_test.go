@@ -30,7 +30,7 @@ func ExampleNewSubscriber() {
 	defer conn.Close()
 	ch, _ := conn.Channel()
 	_, _ = ch.QueueDeclare("orders", true, false, false, false, nil)
-	_ = ch.PublishWithContext(ctx, "", "orders", true, false, amqp.Publishing{MessageId: "A-1", Body: []byte("42 cents")})
+	_, _ = ch.PublishWithDeferredConfirm("", "orders", true, false, amqp.Publishing{MessageId: "A-1", Body: []byte("42 cents")})
 
 	worker, err := rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{Dial: server.Dial, Queue: "orders", Processor: printer{done: stop}})
 	if err != nil {

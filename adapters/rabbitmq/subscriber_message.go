@@ -27,8 +27,18 @@ import (
 // in RFC 3339, tables and arrays as JSON. Properties stand there under their AMQP names, such as content-type and correlation-id,
 // unless a header has that name.
 //
-// Attempt counts failures, and deliveries after which the server heard nothing more.
+// Attempt counts the deliveries that came back, as far as the server says: a program that receives by itself gives back what failed. That
+// includes deliveries that came back because a connection or a process was lost, so such a program should allow for some more attempts. A Subscriber
+// counts failures alone.
 func ToMessage(queue string, raw *amqp.Delivery) *consumer.Message {
+	msg := toMessage(queue, raw)
+	msg.Attempt += earlier(raw)
+	return msg
+}
+
+// toMessage is ToMessage, but Attempt counts only the failures for which a Subscriber has put the message off. RabbitMQ's own
+// count is not of failures: it grows with each lost connection, channel or process, and with each stop.
+func toMessage(queue string, raw *amqp.Delivery) *consumer.Message {
 	st, headers := readStamp(raw)
 	msg := &consumer.Message{
 		ID:       raw.MessageId,
@@ -38,14 +48,14 @@ func ToMessage(queue string, raw *amqp.Delivery) *consumer.Message {
 		Payload:  raw.Body,
 		Headers:  textHeaders(raw, st, headers),
 		Time:     timeOf(raw.Timestamp),
-		Attempt:  1 + earlier(raw),
+		Attempt:  1,
 		Raw:      raw,
 	}
 	if raw.MessageId == "" {
 		msg.Position = queue + "/~" + rand.Text()
 	}
 	if st != nil {
-		msg.Topic, msg.Attempt = st.key, st.attempt+earlier(raw)
+		msg.Topic, msg.Attempt = st.key, st.attempt
 		if raw.MessageId == "" && st.position != "" { // a stamp may be of anybody's making
 			msg.Position = st.position
 		}
@@ -104,9 +114,9 @@ func timeOf(t time.Time) time.Time {
 // textHeaders is what a handler sees of a message's headers and properties.
 func textHeaders(raw *amqp.Delivery, st *stamp, headers amqp.Table) map[string]string {
 	out := make(map[string]string, len(headers)+1)
-	user := raw.UserId
+	user, expiration := raw.UserId, raw.Expiration
 	if st != nil {
-		user = st.user
+		user, expiration = st.user, st.expiration
 	}
 	for _, property := range []struct{ name, value string }{
 		{"content-type", raw.ContentType},
@@ -115,6 +125,7 @@ func textHeaders(raw *amqp.Delivery, st *stamp, headers amqp.Table) map[string]s
 		{"reply-to", raw.ReplyTo},
 		{"type", raw.Type},
 		{"user-id", user},
+		{"expiration", expiration},
 		{"app-id", raw.AppId},
 	} {
 		if property.value != "" {

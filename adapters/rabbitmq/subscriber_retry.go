@@ -27,7 +27,7 @@ const (
 	retrySuffixRoom = len(retryInfix) + 10
 	minRetryStep    = time.Second
 	maxRetryDelay   = math.MaxInt32 * time.Millisecond // 24 days, what every version accepts
-	retriesWithin   = 10 * time.Second                 // for what is on its way at the end
+	retriesWithin   = 5 * time.Second                  // for what is on its way at the end
 	confirmWithin   = 30 * time.Second
 	retryPause      = time.Minute // after queues for retries could not be made
 
@@ -57,11 +57,16 @@ func retryArgs(queue string) amqp.Table {
 	}
 }
 
+// QueueDeclarer makes queues. *amqp.Channel is one.
+type QueueDeclarer interface {
+	QueueDeclare(name string, durable, autoDelete, exclusive, noWait bool, args amqp.Table) (amqp.Queue, error)
+}
+
 // DeclareRetryQueues makes the queues in which a Subscriber of queue puts messages off by up to longest, for who deploys them
 // beforehand: the Subscriber's user then needs no permission to make them. It makes those it needs and does not find itself.
 // Those it finds it leaves alone for ten seconds, as if they were new.
 // Needs RabbitMQ 3.10.
-func DeclareRetryQueues(ch Channel, queue string, longest time.Duration) error {
+func DeclareRetryQueues(ch QueueDeclarer, queue string, longest time.Duration) error {
 	for step := minRetryStep; ; step = retryStep(step + 1) {
 		name := retryQueue(queue, step)
 		if _, err := ch.QueueDeclare(name, true, false, false, false, retryArgs(queue)); err != nil {
@@ -90,25 +95,24 @@ type putting struct {
 	delivery *delivery
 	after    time.Duration
 	attempt  int
-	serial   int64
-	sent     time.Time
-	returned *amqp.Return
 }
 
 // retries puts messages off, on a connection of its own that it opens when it is first needed. One goroutine does it all.
 type retries struct {
 	*Subscriber
-	life   context.Context
-	done   chan struct{}
-	input  chan struct{} // something is wanted
-	serial int64         // of copies; the goroutine's
-	idle   chan struct{} // closed when nothing is on its way; nil: nobody waits for that
+	life  context.Context
+	done  chan struct{}
+	input chan struct{}  // something is wanted
+	owns  sync.WaitGroup // goroutines of its connections
 
-	mu     sync.Mutex
-	steps  map[time.Duration]*retryStepState
-	queued []*putting
-	owed   int // queued and not answered
-	begun  bool
+	mu      sync.Mutex
+	steps   map[time.Duration]*retryStepState
+	queued  []*putting
+	owed    int           // queued and not answered
+	idle    chan struct{} // closed when nothing is on its way, or the server takes nothing in; nil: nobody waits for that
+	alarmed bool          // the server takes nothing in
+	overdue bool          // a confirm is
+	begun   bool
 }
 
 type retryStepState struct {
@@ -165,28 +169,38 @@ func (r *retries) wake() {
 		r.begun = true
 		go r.work()
 	}
+	r.signal()
+}
+
+// signal tells the goroutine that something has changed, and who waits for it to have nothing to do. r.mu is held.
+func (r *retries) signal() {
 	select {
 	case r.input <- struct{}{}:
 	default:
 	}
+	if r.idle != nil && (r.owed == 0 || r.alarmed) {
+		close(r.idle)
+		r.idle = nil
+	}
 }
 
-// drain waits until nothing is on its way, for so long at the most.
+// drain waits until nothing is on its way, for so long at the most, and not at all for a server that takes nothing in.
 func (r *retries) drain(within time.Duration) {
-	r.mu.Lock()
-	if r.owed == 0 {
-		r.mu.Unlock()
-		return
-	}
 	idle := make(chan struct{})
+	r.mu.Lock()
 	r.idle = idle
+	r.signal()
 	r.mu.Unlock()
 	timer := time.NewTimer(within)
 	defer timer.Stop()
 	select {
 	case <-idle:
 	case <-timer.C:
-		r.log.Warn("rabbitmq: copies of messages to be retried are not confirmed in time; the messages go back to the queue")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.owed > 0 {
+		r.log.Warn("rabbitmq: copies of messages to be retried are not confirmed in time; the messages go back to the queue", "messages", r.owed)
 	}
 }
 
@@ -219,10 +233,7 @@ func (r *retries) answer(p *putting, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.owed--
-	if r.owed == 0 && r.idle != nil {
-		close(r.idle)
-		r.idle = nil
-	}
+	r.signal()
 }
 
 var errYoung = errors.New("its queue for retries was made only just now")

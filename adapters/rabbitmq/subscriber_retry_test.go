@@ -3,6 +3,7 @@ package rabbitmq_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,7 +31,8 @@ func TestNoHotRequeue(t *testing.T) {
 			return nil
 		}}
 		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p})
-		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m", Body: []byte("x"), UserId: "", CorrelationId: "c", Headers: amqp.Table{
+		// It expires after 3 s in a queue, and is received at once.
+		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m", Body: []byte("x"), Expiration: "3000", CorrelationId: "c", Headers: amqp.Table{
 			"CC": []any{"elsewhere"}, "n": int64(7), "x-death": []any{amqp.Table{"queue": "before", "count": int64(3)}},
 		}})
 		lapse(9 * time.Second)
@@ -52,6 +54,109 @@ func TestNoHotRequeue(t *testing.T) {
 			t.Error(err)
 		}
 		nothingLeft(t, s)
+	})
+}
+
+// TestRetriesWhileBlocked: a server that is short of memory is sent the one copy that makes it say so, and no more. The others wait, and go
+// when it takes messages again, or back when Run ends, which does not wait for the server.
+func TestRetriesWhileBlocked(t *testing.T) {
+	t.Parallel()
+	for _, stops := range []bool{false, true} {
+		t.Run(fmt.Sprintf("stops %v", stops), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := fake(t, rabbitmqtest.Config{})
+				p := &answers{say: func(_ context.Context, m *consumer.Message) error {
+					if m.Attempt < 3 { // the first failure waits in memory, until the queue for retries is found
+						return &consumer.RetryError{Err: errors.New("not yet"), After: time.Second}
+					}
+					return nil
+				}}
+				b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, Grace: 2 * time.Second, Concurrency: 1, MaxBatch: 1})
+				const messages = 10
+				for i := range messages {
+					send(t, s.Dial, workQueue, amqp.Publishing{MessageId: fmt.Sprint(i)})
+					lapse(95 * time.Millisecond) // the first one fails for the second time after 1 s
+				}
+				copies := 0
+				s.OnPublish(func(rabbitmqtest.Publish) rabbitmqtest.Fate { copies++; return rabbitmqtest.Take })
+				s.Block("low on memory")
+				lapse(10 * time.Second)
+				if !stops {
+					s.Unblock()
+					lapse(10 * time.Second)
+					if state, _ := s.Queue(workQueue); state.Ready+state.Unacked > 0 || copies != messages {
+						t.Errorf("the queue holds %+v after %d copies; want none after %d", state, copies, messages)
+					}
+					return
+				}
+				began := time.Now()
+				if err := b.stop(); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(began); took > 0 {
+					t.Errorf("Run took %v to return", took)
+				}
+				s.Unblock()
+				if state, _ := s.Queue(workQueue); state.Ready != messages || copies > 1 {
+					t.Errorf("the queue holds %+v, and %d copies were sent; want all %d, and no copy but the first", state, copies, messages)
+				}
+			})
+		})
+	}
+}
+
+// TestRetryQueueDoesNotConfirm: it rests, what is to go there waits in memory, and other queues for retries go on.
+func TestRetryQueueDoesNotConfirm(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := fake(t, rabbitmqtest.Config{})
+		p := &answers{say: func(_ context.Context, m *consumer.Message) error {
+			if m.Attempt < 4 {
+				after := time.Second
+				if strings.HasPrefix(m.ID, "slow") {
+					after = 4 * time.Second
+				}
+				return &consumer.RetryError{Err: errors.New("not yet"), After: after}
+			}
+			return nil
+		}}
+		var copies atomic.Int32
+		s.OnPublish(func(sent rabbitmqtest.Publish) rabbitmqtest.Fate {
+			if strings.HasSuffix(sent.Key, ".retry.4000") {
+				copies.Add(1)
+				return rabbitmqtest.Withhold
+			}
+			return rabbitmqtest.Take
+		})
+		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p})
+		handled := func(id string) (done time.Time) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			for i, m := range p.got {
+				if m.ID == id && m.Attempt == 4 {
+					done = p.at[i]
+				}
+			}
+			return done
+		}
+		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "slow"})
+		lapse(10 * time.Second)
+		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "quick"})
+		lapse(10 * time.Second)
+		if handled("quick").IsZero() {
+			t.Error("a queue that does not confirm holds up another")
+		}
+		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "slow 2"})
+		lapse(3 * time.Minute)
+		if handled("slow").IsZero() || handled("slow 2").IsZero() {
+			t.Errorf("not handled to its end: %+v", p.all())
+		}
+		if n := copies.Load(); n == 0 || n > 12 { // 145 where it does not rest
+			t.Errorf("%d copies were sent to a queue that does not confirm; want a few", n)
+		}
+		if err := b.stop(); err != nil {
+			t.Error(err)
+		}
 	})
 }
 

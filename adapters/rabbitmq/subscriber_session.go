@@ -17,6 +17,8 @@ import (
 const (
 	consumerTag  = "txonce" // tags are the channel's own
 	closesWithin = 5 * time.Second
+
+	cancelsWithin = time.Second
 )
 
 // session is one channel that consumes, from its opening to its end. What it has delivered is settled on it or not at all.
@@ -24,6 +26,8 @@ type session struct {
 	*run
 	conn       Connection
 	ch         Channel
+	spec       QueueSpec // what the queue is like
+	read       bool      // spec was read or compared, not only believed
 	deliveries <-chan amqp.Delivery
 	cancels    chan string
 	gone       chan struct{} // closed when the channel is, and all that it held is lost
@@ -65,10 +69,6 @@ func (r *run) open() (_ *session, err error) {
 	if v, ok := conn.(interface{ version() string }); ok {
 		version = v.version()
 	}
-	if err := r.cfg.checkLimit(version); err != nil {
-		return nil, final{err}
-	}
-	r.said.Do(func() { r.cfg.sayAllowed(version) })
 	s := &session{
 		run: r, conn: conn, gone: make(chan struct{}), held: map[uint64]*lanes.Delivery{},
 	}
@@ -80,6 +80,12 @@ func (r *run) open() (_ *session, err error) {
 	if err := r.cfg.declare(s.ch, version); err != nil {
 		return nil, err
 	}
+	cfg, read, err := r.cfg.checkSpec(conn, version)
+	if err != nil {
+		return nil, err
+	}
+	s.spec, s.read = cfg.Spec, read
+	r.said.Do(func() { cfg.sayAllowed(version) })
 	if err := s.ch.Qos(r.cfg.Prefetch, 0, false); err != nil {
 		return nil, fmt.Errorf("prefetch: %w", err)
 	}
@@ -163,10 +169,11 @@ func (s *session) ended() error {
 
 // take hands raw on.
 func (s *session) take(raw *amqp.Delivery) {
-	msg := ToMessage(s.cfg.Queue, raw)
-	if s.cfg.Ordered {
-		msg.Attempt = 1 // attempts are counted here, and deliveries that were cut short are none
+	if err := s.counted(raw); err != nil {
+		s.lanes.Fail(err) // it goes back when the channel is closed
+		return
 	}
+	msg := toMessage(s.cfg.Queue, raw)
 	dl := &delivery{session: s, raw: raw, msg: msg, attempt: msg.Attempt, since: time.Now()}
 	d := &lanes.Delivery{Message: msg, Size: len(raw.Body), Raw: dl}
 	if s.cfg.Ordered {
@@ -231,10 +238,24 @@ func (s *session) watchAges() {
 // leave is the end that nobody was forced to: what is in work is finished and settled, and the rest goes back.
 func (s *session) leave() error {
 	if !s.cfg.Ordered {
-		// New messages go to others from now on. In Ordered mode they would overtake those that are held here.
+		// New messages go to others from now on, and so does what is not begun. In Ordered mode it would overtake what is handled here.
 		cancelled := make(chan struct{})
-		go func() { defer close(cancelled); _ = s.ch.Cancel(consumerTag, false) }()
+		go func() {
+			defer close(cancelled)
+			if s.ch.Cancel(consumerTag, false) != nil {
+				return
+			}
+			for raw := range s.deliveries { // that came before the server heard of it
+				s.take(&raw)
+			}
+		}()
 		defer func() { <-cancelled }()
+		timer := time.NewTimer(cancelsWithin)
+		defer timer.Stop()
+		select {
+		case <-cancelled:
+		case <-timer.C: // the server is silent, and must not take from the grace period
+		}
 	}
 	err := s.lanes.Drain()
 	s.retries.drain(retriesWithin)

@@ -12,11 +12,12 @@ const headerStamp = "x-txonce-retry"
 
 // stamp is what a copy has to remember because publishing it, and its way through a queue for retries, change it.
 type stamp struct {
-	attempt  int    // that the copy is for
-	position string // of a message without message-id
-	key      string // the routing key of the message itself
-	user     string // its user-id, which only its publisher may set
-	kept     amqp.Table
+	attempt    int    // that the copy is for
+	position   string // of a message without message-id
+	key        string // the routing key of the message itself
+	user       string // its user-id, which only its publisher may set
+	expiration string // its own; that of a copy is the delay
+	kept       amqp.Table
 }
 
 // steered are headers that the server writes into a copy, or takes for instructions: CC names further queues that get it.
@@ -42,7 +43,7 @@ func readStamp(raw *amqp.Delivery) (*stamp, amqp.Table) {
 	for _, name := range steered {
 		delete(headers, name)
 	}
-	st := &stamp{position: inText(table["position"]), key: inText(table["key"]), user: inText(table["user"])}
+	st := &stamp{position: inText(table["position"]), key: inText(table["key"]), user: inText(table["user"]), expiration: inText(table["expiration"])}
 	attempt, _ := number(table["attempt"])
 	st.attempt = int(min(max(attempt, 1), math.MaxInt32))
 	st.kept, _ = table["kept"].(amqp.Table)
@@ -56,12 +57,14 @@ func readStamp(raw *amqp.Delivery) (*stamp, amqp.Table) {
 	return st, headers
 }
 
-// putOff is the copy of d that is to be delivered as this attempt. serial tells it from others that are on their way.
-func putOff(d *delivery, attempt int, serial int64) amqp.Publishing {
+// putOff is the copy of d that is to be delivered as this attempt. It does not expire in the queue, whatever the message's own
+// expiration says: that bounds how long a message waits to be received, and this one was received in time. From now on it is handled or
+// parked, and never dropped.
+func putOff(d *delivery, attempt int) amqp.Publishing {
 	raw := d.raw
 	st, headers := readStamp(raw)
 	if st == nil {
-		st = &stamp{key: raw.RoutingKey, user: raw.UserId}
+		st = &stamp{key: raw.RoutingKey, user: raw.UserId, expiration: raw.Expiration}
 	}
 	kept := amqp.Table{}
 	for _, name := range steered {
@@ -74,18 +77,11 @@ func putOff(d *delivery, attempt int, serial int64) amqp.Publishing {
 		headers = amqp.Table{}
 	}
 	headers[headerStamp] = amqp.Table{
-		"attempt": int64(attempt), "position": d.msg.Position, "key": st.key, "user": st.user, "kept": kept, "serial": serial,
+		"attempt": int64(attempt), "position": d.msg.Position, "key": st.key, "user": st.user, "expiration": st.expiration, "kept": kept,
 	}
 	return amqp.Publishing{
 		Headers: headers, ContentType: raw.ContentType, ContentEncoding: raw.ContentEncoding, DeliveryMode: amqp.Persistent,
 		Priority: raw.Priority, CorrelationId: raw.CorrelationId, ReplyTo: raw.ReplyTo, MessageId: raw.MessageId,
 		Timestamp: raw.Timestamp, Type: raw.Type, AppId: raw.AppId, Body: raw.Body,
 	}
-}
-
-// serialOf is what putOff was given.
-func serialOf(headers amqp.Table) int64 {
-	table, _ := headers[headerStamp].(amqp.Table)
-	n, _ := number(table["serial"])
-	return n
 }

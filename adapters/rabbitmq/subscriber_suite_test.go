@@ -1,6 +1,7 @@
 package rabbitmq_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -264,18 +265,9 @@ func (b *suiteBroker) publish(ctx context.Context, msgs []amqp.Publishing) (rest
 	if err := ch.Confirm(false); err != nil {
 		return msgs, err
 	}
-	confirms := ch.NotifyPublish(make(chan amqp.Confirmation, 1))
 	for i, m := range msgs {
-		if err := ch.PublishWithContext(ctx, "", b.cfg.Queue, true, false, m); err != nil {
-			return msgs[i:], err
-		}
-		select {
-		case c, ok := <-confirms:
-			if !ok || !c.Ack {
-				return msgs[i:], errors.New("not confirmed")
-			}
-		case <-ctx.Done():
-			return msgs[i:], ctx.Err()
+		if taken, err := publishConfirmed(ctx, ch, b.cfg.Queue, m); err != nil || !taken {
+			return msgs[i:], cmp.Or(err, errors.New("not confirmed"))
 		}
 	}
 	return nil, nil

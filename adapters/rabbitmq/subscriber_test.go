@@ -120,10 +120,9 @@ func send(t *testing.T, dial rabbitmq.Dialer, queue string, msgs ...amqp.Publish
 		if err := ch.Confirm(false); err != nil {
 			return err
 		}
-		confirms := ch.NotifyPublish(make(chan amqp.Confirmation, 1))
 		for _, m := range msgs {
 			m.DeliveryMode = amqp.Persistent
-			if err := sendUntilTaken(t, ch, confirms, queue, m); err != nil {
+			if err := sendUntilTaken(t, ch, queue, m); err != nil {
 				return err
 			}
 		}
@@ -131,24 +130,33 @@ func send(t *testing.T, dial rabbitmq.Dialer, queue string, msgs ...amqp.Publish
 	})
 }
 
-func sendUntilTaken(t *testing.T, ch rabbitmq.Channel, confirms <-chan amqp.Confirmation, queue string, msg amqp.Publishing) error {
-	for patience := time.After(2 * time.Minute); ; {
-		if err := ch.PublishWithContext(t.Context(), "", queue, true, false, msg); err != nil {
+func sendUntilTaken(t *testing.T, ch rabbitmq.Channel, queue string, msg amqp.Publishing) error {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	for {
+		taken, err := publishConfirmed(ctx, ch, queue, msg)
+		if err != nil || taken {
 			return err
-		}
-		select {
-		case c, open := <-confirms:
-			if !open {
-				return errors.New("the connection is lost before the server has confirmed")
-			}
-			if c.Ack {
-				return nil
-			}
-		case <-patience:
-			return errors.New("the server does not take the message")
 		}
 		<-time.After(50 * time.Millisecond)
 	}
+}
+
+// publishConfirmed sends msg, waits for its confirm, and reports whether the server has taken it.
+func publishConfirmed(ctx context.Context, ch rabbitmq.Channel, queue string, msg amqp.Publishing) (taken bool, err error) {
+	confirm, err := ch.PublishWithDeferredConfirm("", queue, true, false, msg)
+	if err != nil {
+		return false, err
+	}
+	select {
+	case <-confirm.Done():
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	if !confirm.Acked() && ch.IsClosed() {
+		return false, errors.New("the channel is lost before the server has confirmed")
+	}
+	return confirm.Acked(), nil
 }
 
 // nothingLeft demands that every message was settled.
@@ -184,8 +192,8 @@ func TestChannelClosedInMidHandler(t *testing.T) {
 			t.Errorf("nothing warns of the timeout:\n%s", log)
 		}
 		lapse(time.Minute)
-		if got := p.all(); len(got) != 2 || !cancelled.Load() || got[1].Attempt != 2 {
-			t.Errorf("%d deliveries, handler cancelled: %v; want the message again, as Attempt 2", len(got), cancelled.Load())
+		if got := p.all(); len(got) != 2 || !cancelled.Load() || got[1].Attempt != 1 {
+			t.Errorf("%d deliveries, handler cancelled: %v; want the message again, and that the first one is not counted", len(got), cancelled.Load())
 		}
 		if err := b.stop(); err != nil {
 			t.Error(err)
@@ -332,9 +340,10 @@ func TestSubscriberConfig(t *testing.T) {
 		}, ""},
 		"Allow": {func(c *rabbitmq.SubscriberConfig) { c.Allow = []rabbitmq.Allowance{"all"} }, `Allow has "all"`},
 		"short window": {func(c *rabbitmq.SubscriberConfig) {
-			c.Processor, c.Spec.MessageTTL = windowed{}, 2*time.Hour
+			c.Processor, c.Spec.MessageTTL, c.Spec.DeadLetters = windowed{}, 2*time.Hour, &rabbitmq.DeadLetters{Exchange: "dead"}
 		}, "keeps messages for up to 2h0m0s"},
-		"defaults": {func(*rabbitmq.SubscriberConfig) {}, ""},
+		"a time to live without dead letters": {func(c *rabbitmq.SubscriberConfig) { c.Spec.MessageTTL = 2 * time.Hour }, "drops a message that nobody has received for 2h0m0s"},
+		"defaults":                            {func(*rabbitmq.SubscriberConfig) {}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := rabbitmq.SubscriberConfig{Dial: rabbitmqtest.NewServer(rabbitmqtest.Config{}).Dial, Queue: "q", Processor: &answers{}}
@@ -399,7 +408,7 @@ func TestAllowedIsSaid(t *testing.T) {
 	}{
 		"neither": {},
 		"limit":   {spec: rabbitmq.QueueSpec{Quorum: true, DeliveryLimit: 5}, limit: 1},
-		"window":  {spec: rabbitmq.QueueSpec{MessageTTL: 2 * time.Hour}, window: 1},
+		"window":  {spec: rabbitmq.QueueSpec{MessageTTL: 2 * time.Hour, DeadLetters: &rabbitmq.DeadLetters{Exchange: "dead", Key: "q"}}, window: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -49,7 +49,7 @@ func (c *tallyConnection) Channel() (rabbitmq.Channel, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &tallyChannel{Channel: ch, tally: c.tally, gone: make(chan struct{}), sent: map[uint64]string{}}
+	t := &tallyChannel{Channel: ch, tally: c.tally, gone: make(chan struct{})}
 	closes := ch.NotifyClose(make(chan *amqp.Error, 1))
 	go func() {
 		<-closes
@@ -68,9 +68,8 @@ type tallyChannel struct {
 	rabbitmq.Channel
 	tally *tally
 	gone  chan struct{}
-	queue string            // that it consumes
-	sent  map[uint64]string // what the server has said nothing of yet
-	calls sync.Mutex        // amqp091-go may give the answer to one call to another of the same time
+	queue string     // that it consumes
+	calls sync.Mutex // amqp091-go may give the answer to one call to another of the same time
 }
 
 func (ch *tallyChannel) ConsumeWithContext(
@@ -138,36 +137,35 @@ func (ch *tallyChannel) Cancel(tag string, noWait bool) error {
 	return ch.Channel.Cancel(tag, noWait)
 }
 
-func (ch *tallyChannel) PublishWithContext(ctx context.Context, exchange, key string, mandatory, immediate bool, msg amqp.Publishing) error {
-	ch.tally.mu.Lock()
-	ch.sent[ch.GetNextPublishSeqNo()] = msg.MessageId
-	ch.tally.mu.Unlock()
-	return ch.Channel.PublishWithContext(ctx, exchange, key, mandatory, immediate, msg)
-}
-
-// NotifyPublish counts a message when the server says that it has it, and before its sender hears of that. Of one that the server refused,
-// or said nothing of before the connection was lost, nobody knows whether it will ever be acknowledged. If it is there after all, the
-// server says so while it is ready, and it is among the held when it is delivered.
-func (ch *tallyChannel) NotifyPublish(confirm chan amqp.Confirmation) chan amqp.Confirmation {
-	in := ch.Channel.NotifyPublish(make(chan amqp.Confirmation, cap(confirm)))
+// PublishWithDeferredConfirm counts a message when the server says that it has it, and before its sender hears of that. Of one that the
+// server refused, or said nothing of before the connection was lost, nobody knows whether it will ever be acknowledged. If it is there
+// after all, the server says so while it is ready, and it is among the held when it is delivered.
+func (ch *tallyChannel) PublishWithDeferredConfirm(
+	exchange, key string, mandatory, immediate bool, msg amqp.Publishing,
+) (rabbitmq.Confirm, error) {
+	in, err := ch.Channel.PublishWithDeferredConfirm(exchange, key, mandatory, immediate, msg)
+	if err != nil || in == nil {
+		return in, err
+	}
+	c := tallyConfirm{in, make(chan struct{})}
 	go func() {
-		defer close(confirm)
-		for c := range in {
-			ch.confirmed(c)
-			confirm <- c // which has room for all that are on their way
+		defer close(c.done)
+		<-in.Done()
+		if in.Acked() {
+			ch.tally.mu.Lock()
+			defer ch.tally.mu.Unlock()
+			ch.tally.open[msg.MessageId]++
 		}
 	}()
-	return confirm
+	return c, nil
 }
 
-func (ch *tallyChannel) confirmed(c amqp.Confirmation) {
-	ch.tally.mu.Lock()
-	defer ch.tally.mu.Unlock()
-	if c.Ack {
-		ch.tally.open[ch.sent[c.DeliveryTag]]++
-	}
-	delete(ch.sent, c.DeliveryTag)
+type tallyConfirm struct {
+	rabbitmq.Confirm
+	done chan struct{}
 }
+
+func (c tallyConfirm) Done() <-chan struct{} { return c.done }
 
 // answered returns when the server has taken in what was acknowledged on ch before. An acknowledgement is not answered; what is asked
 // behind it is.

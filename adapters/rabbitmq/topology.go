@@ -14,7 +14,8 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// QueueSpec says what a queue is like. Policies of the server count as well: who sets a limit there says so here.
+// QueueSpec says what a queue is like. A Subscriber whose user may configure the queue reads its arguments as well, and these count
+// where the two differ. Nothing tells what policies of the server add: set here what they set.
 type QueueSpec struct {
 	// Quorum says that it is a quorum queue. Defaults to a classic one.
 	Quorum bool
@@ -27,7 +28,8 @@ type QueueSpec struct {
 	// DeadLetters is where the server puts what it gives up on. Defaults to nowhere: it drops that.
 	DeadLetters *DeadLetters
 
-	// MessageTTL is after how long messages that nobody has received expire. Defaults to never.
+	// MessageTTL is after how long messages that nobody has received expire. Defaults to never: a message may then wait for longer than
+	// the Processor remembers keys, and is parked as unprovable; Run warns of that.
 	MessageTTL time.Duration
 
 	// SingleActiveConsumer says that the server delivers to one consumer at a time.
@@ -40,7 +42,8 @@ type QueueSpec struct {
 	Args amqp.Table
 }
 
-// DeadLetters is a dead letter exchange, and the routing key that messages get there: empty means that they keep their own.
+// DeadLetters is a dead letter exchange, and the routing key that messages get there: empty means that they keep their own. That of a
+// message that was put off is the name of the queue, so the exchange must route that name too. A fanout exchange does.
 type DeadLetters struct{ Exchange, Key string }
 
 // Binding brings an exchange's messages to a queue.
@@ -138,6 +141,23 @@ func (c *SubscriberConfig) drops(version string) error {
 	return fmt.Errorf("rabbitmq: queue %s drops a message that was delivered more than %d times, also when that was nobody's fault", c.Queue, limit)
 }
 
+// checkExpiry refuses a queue that drops messages once they are old.
+func (c *SubscriberConfig) checkExpiry() error {
+	err := c.expires()
+	if err == nil || slices.Contains(c.Allow, AllowExpiry) {
+		return nil
+	}
+	return fmt.Errorf("%w; set Spec.DeadLetters, or allow it with rabbitmq.%s", err, AllowExpiry)
+}
+
+// expires says that RabbitMQ drops what expires in the queue, if it does.
+func (c *SubscriberConfig) expires() error {
+	if c.Spec.MessageTTL == 0 || c.Spec.DeadLetters != nil {
+		return nil
+	}
+	return fmt.Errorf("rabbitmq: queue %s drops a message that nobody has received for %v (Spec.MessageTTL without Spec.DeadLetters)", c.Queue, c.Spec.MessageTTL)
+}
+
 // checkWindow refuses a Processor that forgets keys sooner than the queue forgets messages, where that is known.
 func (c *SubscriberConfig) checkWindow() error {
 	err := c.forgets()
@@ -162,10 +182,18 @@ func (c *SubscriberConfig) sayAllowed(version string) {
 	for _, allowed := range []struct {
 		by  Allowance
 		err error
-	}{{AllowDeliveryLimit, c.drops(version)}, {AllowShortWindow, c.forgets()}} {
+	}{{AllowDeliveryLimit, c.drops(version)}, {AllowShortWindow, c.forgets()}, {AllowExpiry, c.expires()}} {
 		if allowed.err != nil {
 			c.Logger.Warn("rabbitmq: this can lose messages or park them, and is allowed", "allowed_by", allowed.by, "danger", allowed.err)
 		}
+	}
+	if windowed, ok := c.Processor.(consumer.Windowed); ok && c.Spec.MessageTTL == 0 {
+		c.Logger.Warn("rabbitmq: the queue keeps messages for ever, and a message that waits for longer than the Processor remembers keys may be parked as unprovable; "+
+			"give the Processor a longer Window, or the queue a time to live with a dead letter exchange (Spec.MessageTTL and Spec.DeadLetters), which keeps what expires", "queue", c.Queue, "remembers", windowed.Window())
+	}
+	if c.Spec.DeadLetters != nil && c.Spec.DeadLetters.Key == "" && !c.Ordered {
+		c.Logger.Warn("rabbitmq: a message that was put off and then dead-lettered has the queue's name for a routing key; bind the dead letter exchange with that key too, "+
+			"or set x-dead-letter-routing-key (Spec.DeadLetters.Key)", "queue", c.Queue, "exchange", c.Spec.DeadLetters.Exchange)
 	}
 }
 
@@ -174,6 +202,9 @@ func (c *SubscriberConfig) declare(ch Channel, version string) error {
 	if !c.Declare {
 		_, err := ch.QueueDeclarePassive(c.Queue, true, false, false, false, nil)
 		return err
+	}
+	if err := c.checkLimit(version); err != nil {
+		return final{err}
 	}
 	if _, err := ch.QueueDeclare(c.Queue, true, false, false, false, c.Spec.args(version)); err != nil {
 		return err

@@ -27,8 +27,12 @@ type claim struct {
 	inserted  map[dedup.Derived]bool
 	clock     time.Time // the database's, after the claim
 	xid       string
-	snapshot  bool      // the transaction sees the database as it was at its beginning
-	forgotten time.Time // all rows forgotten so far had expired by then; zero: none was
+	standbys  bool          // COMMIT waits for others, for which a duplicate must wait too
+	settings  string        // of the session, before a handler had it
+	token     token         // of the rows that were inserted last
+	witness   dedup.Derived // one of these
+	snapshot  bool          // the transaction sees the database as it was at its beginning
+	forgotten time.Time     // all rows forgotten so far had expired by then; zero: none was
 	uses      map[string][]dedup.WindowUse
 }
 
@@ -102,8 +106,8 @@ func (c *claim) verdicts(existing map[dedup.Derived]dedup.Claim) (found []dedup.
 			found[i].Verdict = claims.Known(rec, found[i])
 			continue
 		}
-		if err := claims.TooFar(rec, c.clock); err != nil {
-			return nil, nil, err
+		if err := rec.ValidateTime(c.clock, c.store.now()); err != nil {
+			return nil, nil, clockError(err)
 		}
 		found[i] = dedup.Claim{Verdict: dedup.First, Fingerprint: rec.Fingerprint, ExpiresAt: c.expires(rec)}
 		if !dedup.Provable(rec.Time, dedup.Horizon(c.forgotten, c.uses[rec.Key.Consumer])) {
@@ -112,6 +116,14 @@ func (c *claim) verdicts(existing map[dedup.Derived]dedup.Claim) (found []dedup.
 		}
 	}
 	return found, unprovable, nil
+}
+
+// clockError makes a disagreement of clocks Retryable: it says nothing about the message.
+func clockError(err error) error {
+	if errors.Is(err, dedup.ErrClocks) {
+		return databaseError{err}
+	}
+	return err
 }
 
 func (c *claim) expires(rec dedup.Record) time.Time {

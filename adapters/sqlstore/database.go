@@ -14,6 +14,11 @@ type database interface {
 	encoding
 	outboxDatabase
 
+	// locate returns the schema in which statements without one find txonce's tables; empty: in none. It comes before name, and
+	// name before anything else.
+	locate(ctx context.Context, q queryer) (schema string, err error)
+	// name makes the statements for tables in schema.
+	name(schema string)
 	// statements returns those that differ in their text only.
 	statements() *statements
 
@@ -23,15 +28,27 @@ type database interface {
 	begin(ctx, end context.Context, conn *sql.Conn, level sql.IsolationLevel) (*sql.Tx, error)
 	// commit commits tx, within ctx. A rollback may follow in any case.
 	commit(ctx context.Context, tx *sql.Tx) error
-	// restore is called once after begin, before conn goes back to its pool. ended: COMMIT or ROLLBACK was answered.
-	restore(ctx context.Context, conn *sql.Conn, ended bool)
+	// restore is called once after begin, before the connection of t goes back to its pool. It discards one whose session is not
+	// as it was, or where this cannot be known.
+	restore(ctx context.Context, t *session)
 	// claim inserts those of rows that are not there, and reads after that how far was forgotten.
 	claim(ctx context.Context, c *claim, rows []claims.Row) error
 	// settle is called once per claim, when all is known. duplicates: the claim wrote nothing for some of its rows.
 	settle(ctx context.Context, c *claim, duplicates bool) error
-	// mark prepares for prove, which reports as an error that tx is not in the transaction that mark was called in.
-	mark(ctx context.Context, tx *sql.Tx, xid string) (proof string, err error)
-	prove(ctx context.Context, tx *sql.Tx, proof string) error
+	// mark prepares for prove, which fails with ErrTxEnded where t is not in the transaction that mark was called in, and with
+	// errSwallowed where a failed statement has broken it. verify is prove, and another one may follow it.
+	mark(ctx context.Context, t *session) error
+	prove(ctx context.Context, t *session) error
+	verify(ctx context.Context, t *session) error
+	// stands reports, on a connection without a transaction, that what c has inserted was committed.
+	stands(ctx context.Context, q queryer, c *claim) (bool, error)
+	// committed is stands within tx, which may have made claims of its own by now. Where it cannot know, it reports true.
+	committed(ctx context.Context, tx *sql.Tx, c *claim) (bool, error)
+	// writesEnd reports that what a handler wrote after its transaction had ended is rolled back with t, unless the handler
+	// sent COMMIT after it.
+	writesEnd(ctx context.Context, t *session) bool
+	// inProgress reports, on another connection of the pool, that the server has not ended the transaction of c, which has inserted.
+	inProgress(ctx context.Context, c *claim) (bool, error)
 	// useWindowsWithin registers windows for a claim within tx, a transaction of the caller's. It returns until when
 	// those are registered that this transaction itself has registered or found registered.
 	useWindowsWithin(ctx context.Context, s *Store, tx *sql.Tx, due []claims.Window) (map[claims.Window]time.Time, error)
@@ -54,6 +71,10 @@ type database interface {
 
 	inFlight(err error) bool   // another transaction holds the key that err's statement asked for
 	aborted(err error) bool    // a statement of the transaction failed before this one
+	elsewhere(err error) bool  // err cannot come from a transaction that goes on: it is healed, or another database's
+	mayEnd(err error) bool     // what err says may have rolled the whole transaction back
+	idled(err error) bool      // the server ended a transaction that stood idle for too long
+	ambiguous(err error) bool  // see dedup.FaultClassifier
 	undefined(err error) bool  // a table is missing
 	constraint(err error) bool // a constraint that is checked at COMMIT: the handler's doing
 	retryable(err error) bool
@@ -71,8 +92,11 @@ type encoding interface {
 type statements struct {
 	Existing, Forgotten, Windows string
 	Forget, SaveResult, Lookup   string
-	UseWindow, SchemaVersion     string
-	Park, Take, Letters          string
+	UseWindow                    string
+	SchemaVersion, SchemaTables  string
+
+	LockSources, Sources, AddSource string
+	Park, Take, Letters             string
 }
 
 // queryer is a *sql.DB, *sql.Conn or *sql.Tx.

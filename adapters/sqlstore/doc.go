@@ -9,11 +9,30 @@
 // the store proves that it is still in the transaction that claimed, and where it is not InTx fails with
 // dedup.ErrTxEnded. What was rolled back by then is gone; but what the handler committed by itself stays committed, the
 // claim with it, and what it wrote after that was committed statement by statement and stays too, with its claim or,
-// after a ROLLBACK, without. Return nil to commit and an error to roll back.
+// after a ROLLBACK, without. Return nil to commit and an error to roll back. A handler that has committed and then returns an error gets
+// ErrTxEnded with that error in it: after a failure the store asks the database whether the claim stands, where it may. Where the connection was cut, or takes no
+// more statements, it asks on another one of the pool, for up to 2 s, and for up to 10 s where the database does not answer. While
+// nobody answers, InTx returns the first error, and a claim that the handler had committed makes the next delivery a duplicate.
 //
-// A statement that fails breaks a transaction on PostgreSQL; a handler that swallows such an error and returns nil gets
-// ErrTxEnded too. On SQLite a statement that is cancelled while it writes rolls everything back, and so may a full disk:
+// In a batch VerifyTx asks the same between two handlers, so that no handler runs behind one that has ended the transaction. It
+// costs a round trip for each message on PostgreSQL and MariaDB, two on MySQL, and none on SQLite. Where that
+// weighs more than the handlers themselves, handle the batch as one, by HandleBatch.
+//
+// A statement that fails breaks a transaction on PostgreSQL; where a handler swallows such an error and returns nil, InTx fails, and the
+// error says so. Rows must be closed before the handler returns: rows left open are the
+// handler's error too, also where a driver takes them for a lost connection. On SQLite a statement that is cancelled while it writes rolls everything back, and so may a full disk:
 // the same proof finds it.
+//
+// # What a handler may leave behind
+//
+// Every statement of the Store names the schema of its tables, which is found once; see Config.Schema. A connection whose session a
+// handler has changed for good, by SET, USE or their like, is closed after its transaction, before anybody else gets it: on
+// PostgreSQL search_path, role, synchronous_commit, session_replication_role, timeouts, time zone, formats of text and default_transaction_*,
+// on MySQL the database, role, sql_mode, checks, sql_log_bin, character sets, time zone and limits. SET LOCAL costs a handler two
+// round trips at most and no connection. Where a handler has made its own transaction's synchronous_commit weaker, COMMIT is
+// sent with the one that the claim was made under. Not seen are advisory locks of the session, LISTEN, temporary tables, user
+// variables, GET_LOCK, and pragmas of SQLite: do not use them in handlers. Behind PgBouncer the session that changes is the
+// server's, which closing a connection does not end.
 //
 // # SQLite
 //
@@ -21,7 +40,8 @@
 // between processes they ask again until Config.InFlightWait is over, and then fail with a Retryable error. So
 // concurrency buys nothing here, and batches do. Open the database with journal_mode WAL, in which readers do not
 // disturb the writer, and leave synchronous at FULL: with NORMAL a commit may be forgotten at a loss of power, and
-// Register refuses it. InTx begins every transaction as an IMMEDIATE one, whatever the driver's settings. Claim in a
+// Register refuses it. Without WAL COMMIT waits for those who read, for up to
+// Config.InFlightWait and no longer than 10 s, and keeps new ones out meanwhile. InTx begins every transaction as an IMMEDIATE one, whatever the driver's settings. Claim in a
 // transaction of your own should come before anything is read in it: SQLite refuses to write after a read when
 // another connection has written since, and no waiting helps.
 //
@@ -31,6 +51,10 @@
 // keep the session's lock_timeout. Behind PgBouncer in transaction mode use what the driver offers against prepared
 // statements, such as pgx's default_query_exec_mode=exec. Claim in a transaction of your own may need a second
 // connection of the pool for a moment, at the first claim under a window and then twice a day.
+//
+// When somebody cancels a COMMIT that waits for a synchronous standby, PostgreSQL commits on the primary alone, and answers
+// COMMIT with a warning, which database/sql does not hand on. InTx then returns nil, and a failover to the standby may lose
+// the commit. Package adapters/pgxstore reads the warning, and reports the commit as one of unknown outcome.
 //
 // # MySQL and MariaDB
 //
@@ -82,5 +106,6 @@
 //
 // [Lift] makes of a Store one whose handlers take another type around the same transaction; the module in lift/ has it for
 // gorm, bun and what sqlc generates. Such libraries have errors that are easily overlooked, such as gorm's DB.Error: on
-// PostgreSQL a handler that swallows one gets ErrTxEnded, elsewhere the statement alone is missing from what is committed.
+// PostgreSQL the transaction of a handler that swallows one fails, elsewhere the statement alone is missing from what is committed. The
+// example for gorm registers callbacks that have the transaction fail everywhere.
 package sqlstore

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/outbox"
@@ -27,12 +28,29 @@ func (e databaseError) Is(target error) bool {
 // others too.
 func (s *Store) Retryable(err error) bool {
 	switch {
-	case err == nil, errors.Is(err, dedup.ErrTxEnded), errors.Is(err, dedup.ErrInFlight):
+	case err == nil, errors.Is(err, dedup.ErrTxEnded), errors.Is(err, dedup.ErrInFlight), errors.As(err, new(handlerError)):
 		return false
 	case errors.As(err, new(databaseError)), isBadConn(err):
 		return true
 	}
 	return s.db.retryable(err)
+}
+
+// Ambiguous implements dedup.FaultClassifier. Of the Store's own statements, which are the same for every message, nothing is.
+func (s *Store) Ambiguous(err error) bool {
+	return s.Retryable(err) && !errors.As(err, new(databaseError)) && s.db.ambiguous(err)
+}
+
+// openRows tells what drivers say of a statement that is sent while the rows of another one are open.
+func openRows(err error) bool {
+	return walkErrors(err, func(err error) bool {
+		switch text := err.Error(); text {
+		case "conn busy", "busy buffer":
+			return true
+		default:
+			return strings.HasPrefix(text, "commands out of sync")
+		}
+	})
 }
 
 func isBadConn(err error) bool {
@@ -42,7 +60,7 @@ func isBadConn(err error) bool {
 // claimError classifies an error of a claim, or of another statement that is the same for any message.
 func (s *Store) claimError(err error) error {
 	switch {
-	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.Is(err, dedup.ErrInFlight), errors.As(err, new(databaseError)):
+	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.Is(err, dedup.ErrInFlight), errors.Is(err, dedup.ErrNotDurable), errors.As(err, new(databaseError)):
 		return err
 	case s.db.inFlight(err):
 		return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.InFlightWait)

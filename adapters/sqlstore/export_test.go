@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/txonce/txonce/dedup"
@@ -15,14 +16,22 @@ func (s *Store) RunOut(rec dedup.Record, until time.Time) {
 	s.leases.Registered(w, until, time.Now())
 }
 
+// SetClock gives s another clock of its machine.
+func (s *Store) SetClock(now func() time.Time) { s.now = now }
+
 // AnswerWithin bounds what should be answered at once.
 func (s *Store) AnswerWithin(d time.Duration) { s.answerWithin = d }
 
 // PoolerWithin is for machines that are too slow to find out in time what a pooler does.
 func (s *Store) PoolerWithin(d time.Duration) { s.db.(*postgres).poolerWithin = d }
 
-// HasStandbys makes s believe that synchronous_standby_names is set: it cannot be without a standby, nor for one session.
-func (s *Store) HasStandbys() { s.db.(*postgres).flush.Store(true) }
+// HasStandbys makes s believe that synchronous_standby_names is set where the session's txonce_test.standbys is "yes": it cannot
+// be without a standby, nor for one session.
+func (s *Store) HasStandbys() {
+	_ = s.locate(context.Background(), nil)
+	d := s.db.(*postgres)
+	d.sql.AfterClaim = strings.Replace(d.sql.AfterClaim, `current_setting('synchronous_standby_names') <> ''`, `coalesce(current_setting('txonce_test.standbys', true), '') = 'yes'`, 1)
+}
 
 // Turn is the queue of writers in one process.
 type Turn struct{ t *turn }
@@ -49,6 +58,7 @@ func (s *Store) AsMySQL() {
 
 // Pretend makes s read settings of MariaDB as other values; version is the server's. Pairs of empty names are left out.
 func (s *Store) Pretend(pairs ...string) {
+	_ = s.locate(context.Background(), nil)
 	d := s.db.(*mysql)
 	query := "SELECT variable_name, variable_value FROM information_schema.session_variables"
 	for i := 0; i+1 < len(pairs); i += 2 {

@@ -26,6 +26,8 @@ var (
 	_ dedup.Store[*sql.Conn]         = (*Lifted[*sql.Conn])(nil) // any type but the Store's own
 	_ dedup.ResultStore[*sql.Conn]   = (*Lifted[*sql.Conn])(nil)
 	_ dedup.Registrar                = (*Lifted[*sql.Conn])(nil)
+	_ dedup.TxVerifier[*sql.Conn]    = (*Lifted[*sql.Conn])(nil)
+	_ dedup.FaultClassifier          = (*Lifted[*sql.Conn])(nil)
 	_ dedup.Purger                   = (*Lifted[*sql.Conn])(nil)
 	_ dedup.Lookuper                 = (*Lifted[*sql.Conn])(nil)
 	_ consumer.ParkingLot[*sql.Conn] = (*Lifted[*sql.Conn])(nil)
@@ -84,6 +86,11 @@ func (l *Lifted[TTx]) Forget(ctx context.Context, tx TTx, keys ...dedup.Key) err
 // SaveResult implements dedup.ResultStore.
 func (l *Lifted[TTx]) SaveResult(ctx context.Context, tx TTx, key dedup.Key, result []byte) error {
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.SaveResult(ctx, tx, key, result) })
+}
+
+// VerifyTx implements dedup.TxVerifier.
+func (l *Lifted[TTx]) VerifyTx(ctx context.Context, tx TTx) error {
+	return l.in(tx, func(tx *sql.Tx) error { return l.Store.VerifyTx(ctx, tx) })
 }
 
 // Park implements consumer.ParkingLot.

@@ -73,6 +73,7 @@ func liftDB(d deduptest.DB[*sql.Tx]) deduptest.DB[*appTx] {
 		},
 		Effect:   func(ctx context.Context, tx *appTx, name string) error { return d.Effect(ctx, tx.tx, name) },
 		Effects:  d.Effects,
+		SetClock: func(s dedup.Store[*appTx], now func() time.Time) { s.(*liftedNode).node.SetClock(now) },
 		Age:      d.Age,
 		Raise:    func(ctx context.Context, tx *appTx, code string) error { return d.Raise(ctx, tx.tx, code) },
 		LockWait: func(ctx context.Context, tx *appTx) (string, error) { return d.LockWait(ctx, tx.tx) },
@@ -81,7 +82,7 @@ func liftDB(d deduptest.DB[*sql.Tx]) deduptest.DB[*appTx] {
 		Connections: func(t *testing.T, s dedup.Store[*appTx]) int {
 			return d.Connections(t, s.(*liftedNode).node)
 		},
-		NoSchema: opened(d.NoSchema), OldSchema: opened(d.OldSchema), NotDurable: opened(d.NotDurable),
+		NoSchema: opened(d.NoSchema), OldSchema: opened(d.OldSchema), NewerSchema: opened(d.NewerSchema), NotDurable: opened(d.NotDurable),
 	}
 	for _, m := range d.Misuse {
 		all.Misuse = append(all.Misuse, deduptest.Misuse[*appTx]{

@@ -43,6 +43,9 @@ func (s *Store) Lock(ctx context.Context, tx *sql.Tx, keys ...dedup.Key) error {
 	if !can {
 		return fmt.Errorf("sqlstore: Lock: Config.Dialect %q has no such locks", s.cfg.Dialect)
 	}
+	if err := s.locate(ctx, tx); err != nil {
+		return err
+	}
 	until := time.Now().Add(s.cfg.InFlightWait)
 	for _, l := range locks {
 		err := d.lock(ctx, tx, l, max(time.Until(until), time.Millisecond))

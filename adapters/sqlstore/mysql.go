@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -32,14 +33,26 @@ type mysql struct {
 }
 
 func newMySQL(cfg Config) (database, error) {
-	q := dialect.NewMySQL(cfg.Schema)
-	d := &mysql{sql: q, box: dialect.NewMySQLOutbox(cfg.Schema), cfg: cfg, shared: statements{
-		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult, Lookup: q.Lookup,
-		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, Park: q.Park, Take: q.Take, Letters: q.Letters,
-	}}
+	d := &mysql{cfg: cfg}
+	d.name(cfg.Schema)
 	var err error
 	d.spare, err = newSpare(cfg)
 	return d, err
+}
+
+func (d *mysql) locate(ctx context.Context, q queryer) (schema string, err error) {
+	err = q.QueryRowContext(ctx, d.sql.Locate).Scan(&schema)
+	return schema, err
+}
+
+func (d *mysql) name(schema string) {
+	q := dialect.NewMySQL(schema)
+	d.sql, d.box = q, dialect.NewMySQLOutbox(schema)
+	d.shared = statements{
+		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult, Lookup: q.Lookup,
+		LockSources: q.LockSources, Sources: q.Sources, AddSource: q.AddSource,
+		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park, Take: q.Take, Letters: q.Letters,
+	}
 }
 
 func (d *mysql) statements() *statements { return &d.shared }
@@ -74,14 +87,24 @@ func (d *mysql) commit(ctx context.Context, tx *sql.Tx) error {
 }
 
 // restore gives a connection back as it was. To set autocommit commits what is open, so that one which is not known to have
-// ended its transaction is closed instead.
-func (d *mysql) restore(ctx context.Context, conn *sql.Conn, ended bool) {
-	if ended {
-		if _, err := conn.ExecContext(ctx, d.server.Load().leave); err == nil {
+// ended its transaction is closed instead, and one whose session has other settings than before too.
+func (d *mysql) restore(ctx context.Context, t *session) {
+	if t.ended && !t.spoilt {
+		if _, err := t.conn.ExecContext(ctx, d.server.Load().leave); err == nil {
 			return
 		}
 	}
-	discard(conn)
+	discard(t.conn)
+}
+
+// valid asks the driver, before a statement is sent that would make open rows look like a lost connection.
+func valid(conn *sql.Conn) (yes bool) {
+	err := conn.Raw(func(c any) error {
+		v, asks := c.(driver.Validator)
+		yes = !asks || v.IsValid()
+		return nil
+	})
+	return yes && err == nil
 }
 
 // discard closes a connection instead of giving it back.
@@ -114,8 +137,16 @@ func (d *mysql) claim(ctx context.Context, c *claim, rows []claims.Row) error {
 
 // insert bounds the wait for a transaction that holds a key. innodb_lock_wait_timeout counts per lock, and in seconds.
 func (d *mysql) insert(ctx context.Context, c *claim, server *mysqlServer, mine token, rows []claims.Row) (err error) {
-	if !server.mariaDB {
+	prefix := server.claimPrefix
+	_, short := dedup.ClaimWait(ctx, d.cfg.InFlightWait)
+	switch {
+	case server.mariaDB && short:
+		prefix = mariaDBNoWait
+	case !server.mariaDB:
 		seconds := int64(math.Ceil(d.cfg.InFlightWait.Seconds()))
+		if short {
+			seconds = 1
+		}
 		if _, err := c.tx.ExecContext(ctx, d.sql.LimitWait+fmt.Sprint(seconds)); err != nil {
 			return err
 		}
@@ -128,7 +159,7 @@ func (d *mysql) insert(ctx context.Context, c *claim, server *mysqlServer, mine 
 	limited, cancel := context.WithTimeout(ctx, d.batchWait(len(rows)))
 	defer cancel()
 	for part := range slices.Chunk(rows, mysqlRows) {
-		query := server.claimPrefix + d.sql.Claim + strings.Repeat(d.sql.ClaimRow+", ", len(part)-1) + d.sql.ClaimRow + d.sql.ClaimAgain
+		query := prefix + d.sql.Claim + strings.Repeat(d.sql.ClaimRow+", ", len(part)-1) + d.sql.ClaimRow + d.sql.ClaimAgain
 		if _, err := c.tx.ExecContext(limited, query, d.values(part, mine)...); err != nil {
 			if limited.Err() != nil && ctx.Err() == nil {
 				return waited(ctx, d.cfg, err, len(rows))
@@ -138,6 +169,9 @@ func (d *mysql) insert(ctx context.Context, c *claim, server *mysqlServer, mine 
 	}
 	return nil
 }
+
+// mariaDBNoWait is before a claim that waits for a shorter time than a second.
+const mariaDBNoWait = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR "
 
 // batchWait is longer than what the server itself allows a single wait.
 func (d *mysql) batchWait(rows int) time.Duration {
@@ -184,6 +218,7 @@ func (d *mysql) readClaimed(ctx context.Context, c *claim, mine token, rows []cl
 		}
 		if string(whose) == string(mine[:]) {
 			c.inserted[dedup.Derived(k)] = true
+			c.token, c.witness = mine, dedup.Derived(k)
 			c.clock = clock.Time
 		}
 		return nil
@@ -207,19 +242,76 @@ func (d *mysql) settle(ctx context.Context, c *claim, duplicates bool) error {
 	return err
 }
 
-func (d *mysql) mark(ctx context.Context, tx *sql.Tx, _ string) (string, error) {
-	_, err := tx.ExecContext(ctx, d.sql.Mark)
-	return "", err
+func (d *mysql) mark(ctx context.Context, t *session) error {
+	_, err := t.tx.ExecContext(ctx, d.sql.Mark)
+	return err
+}
+
+// errUnready says that the driver takes no statement: the handler left rows open, or the connection is lost.
+var errUnready = errors.New("the connection takes no statement")
+
+// verify releases the savepoint and sets it again, on MariaDB in one statement.
+func (d *mysql) verify(ctx context.Context, t *session) error {
+	if !valid(t.conn) {
+		return errUnready
+	}
+	if d.server.Load().mariaDB {
+		err := d.proven(t.tx.ExecContext(ctx, d.sql.ProofAndMark))
+		if mysqlNumber(err) != syntaxError { // as with sql_mode ORACLE
+			return err
+		}
+	}
+	if err := d.prove(ctx, t); err != nil {
+		return err
+	}
+	return d.mark(ctx, t)
 }
 
 // prove releases the savepoint of mark: where the transaction is another one or none, there is no such savepoint.
-func (d *mysql) prove(ctx context.Context, tx *sql.Tx, _ string) error {
-	_, err := tx.ExecContext(ctx, d.sql.Proof)
+func (d *mysql) prove(ctx context.Context, t *session) error {
+	if !valid(t.conn) {
+		return errUnready
+	}
+	return d.proven(t.tx.ExecContext(ctx, d.sql.Proof))
+}
+
+func (d *mysql) proven(_ sql.Result, err error) error {
 	if mysqlNumber(err) == noSuchSavepoint {
 		return fmt.Errorf("%w: it is not the transaction that claimed: a deadlock rolled it back, DDL or COMMIT committed it, or ROLLBACK ended it; "+
 			"return errors of statements instead of swallowing them", dedup.ErrTxEnded)
 	}
 	return err
+}
+
+// stands asks for the claim's token: another transaction may have claimed the key since a rollback.
+func (d *mysql) stands(ctx context.Context, q queryer, c *claim) (stands bool, err error) {
+	err = q.QueryRowContext(ctx, d.sql.Stands, d.key(c.witness), hex.EncodeToString(c.token[:])).Scan(&stands)
+	return stands, err
+}
+
+// committed: where a duplicate renews the token of its row, a row with another token may still be the one of c.
+func (d *mysql) committed(ctx context.Context, tx *sql.Tx, c *claim) (bool, error) {
+	if d.flush.Load() {
+		return true, nil
+	}
+	return d.stands(ctx, tx, c)
+}
+
+// writesEnd: begin has switched autocommit off, and the handler has not switched it on.
+func (d *mysql) writesEnd(ctx context.Context, t *session) bool {
+	var on bool
+	err := t.tx.QueryRowContext(ctx, d.sql.Autocommit).Scan(&on)
+	return err == nil && !on && len(t.claim.inserted) > 0
+}
+
+// inProgress also sees what is not committed.
+func (d *mysql) inProgress(ctx context.Context, c *claim) (bool, error) {
+	tx, err := d.cfg.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadUncommitted})
+	if err != nil {
+		return false, err
+	}
+	defer tx.Rollback()
+	return d.stands(ctx, tx, c)
 }
 
 func (d *mysql) useWindow(ctx context.Context, db queryer, w claims.Window) (until time.Time, err error) {

@@ -146,6 +146,17 @@ func (d *mysql) checkTables(ctx context.Context, db *sql.DB) error {
 				"(upper and lower case, trailing spaces): it must be binary, as txonce's migrations make it", dedup.ErrSchema, column, table, kind, collation)}
 		})
 	}
+	if err == nil {
+		rows, err = db.QueryContext(ctx, d.sql.Texts, nullable(d.cfg.Schema))
+		err = each(rows, err, func(rows *sql.Rows) error {
+			var table, column, charset string
+			if err := rows.Scan(&table, &column, &charset); err != nil {
+				return err
+			}
+			return databaseError{fmt.Errorf("%w: column %s of table %s is %s, which does not have every text that a message may hold: "+
+				"ALTER TABLE %s CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", dedup.ErrSchema, column, table, charset, table)}
+		})
+	}
 	if err != nil && !errors.Is(err, dedup.ErrSchema) {
 		return databaseError{fmt.Errorf("sqlstore: read the tables' definitions: %w", err)}
 	}

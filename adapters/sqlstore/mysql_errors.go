@@ -14,6 +14,9 @@ const (
 	noSuchTable      = 1146
 	noSuchColumn     = 1054
 	noSuchSavepoint  = 1305
+	deadlock         = 1213
+	syntaxError      = 1064
+	idleTooLong      = 4031 // MySQL's; MariaDB cuts the connection in silence
 )
 
 // inFlight is asked about the claim's own statements only.
@@ -34,6 +37,21 @@ func (d *mysql) constraint(error) bool { return false } // none is checked at CO
 func (d *mysql) retryable(err error) bool {
 	return dialect.RetryableMySQL(mysqlNumber(err)) || mysqlConnectionLost(err)
 }
+
+// elsewhere: a deadlock ends the transaction, and the others belong to the beginning of a connection.
+func (d *mysql) elsewhere(err error) bool {
+	switch mysqlNumber(err) {
+	case deadlock, 1040, 1045, 1049, 1129, 1130, 1203, 1226, 1698:
+		return true
+	}
+	return mysqlConnectionLost(err)
+}
+
+func (d *mysql) mayEnd(err error) bool { return d.retryable(err) }
+
+func (d *mysql) idled(err error) bool { return mysqlNumber(err) == idleTooLong }
+
+func (d *mysql) ambiguous(err error) bool { return dialect.AmbiguousMySQL(mysqlNumber(err)) }
 
 func (d *mysql) refused(err error) bool { return dialect.RefusedMySQL(mysqlNumber(err)) }
 

@@ -19,7 +19,7 @@ func TestMySQLStopsAnswering(t *testing.T) {
 		recs      int
 		committed bool
 	}{
-		{"the session", "set @txonce_was_autocommit", 1, false},
+		{"the session", "set @txonce_was_settings", 1, false},
 		{"begin", "start transaction", 1, false},
 		{"the claim of one", "insert into", 1, false},
 		{"the claim of a batch", "insert into", 2, false},
@@ -28,7 +28,7 @@ func TestMySQLStopsAnswering(t *testing.T) {
 		{"the handler", "select 'handler'", 1, false},
 		{"the proof", "release savepoint", 1, false},
 		{"commit", "\x03commit", 1, false},
-		{"the session's end", "set autocommit = @txonce", 1, true},
+		{"the session's end", "set autocommit = if(@txonce", 1, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

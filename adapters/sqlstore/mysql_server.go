@@ -18,12 +18,20 @@ type mysqlServer struct {
 	leave       string                        // sets it back
 }
 
-// The session's own values are kept in variables of the session. wait_timeout has the server end a connection that stands
+// The session's own values are kept in variables of the session. Where it has other settings afterwards than before, mysqlLeave
+// fails, so that the connection is not used again: autocommit takes ON and OFF, and no other text. wait_timeout has the server end a connection that stands
 // idle, as that of a frozen process does, which would otherwise keep its claims for ever.
 const (
-	mysqlEnter = `SET @txonce_was_autocommit = @@autocommit, @txonce_was_isolation = @@%[1]s, @txonce_was_wait = @@wait_timeout,
+	mysqlEnter = `SET @txonce_was_settings = %[4]s, @txonce_was_autocommit = @@autocommit, @txonce_was_isolation = @@%[1]s, @txonce_was_wait = @@wait_timeout,
 	autocommit = 0, %[1]s = '%[2]s', wait_timeout = LEAST(@@wait_timeout, %[3]d)`
-	mysqlLeave = `SET autocommit = @txonce_was_autocommit, %s = @txonce_was_isolation, wait_timeout = @txonce_was_wait`
+	mysqlLeave = `SET autocommit = IF(@txonce_was_settings <=> %[2]s, IF(@txonce_was_autocommit, 'ON', 'OFF'), 'of another session'),
+	%[1]s = @txonce_was_isolation, wait_timeout = @txonce_was_wait`
+
+	// mysqlSession is what a handler may change and a later one would meet.
+	mysqlSession = `CAST(CONCAT_WS(' ', DATABASE(), CURRENT_ROLE(), @@sql_mode, @@foreign_key_checks, @@unique_checks, @@sql_log_bin,
+	@@completion_type, @@innodb_lock_wait_timeout, @@lock_wait_timeout, @@%[1]s, @@%[2]s, @@character_set_client, @@character_set_connection,
+	@@character_set_results, @@collation_connection, @@time_zone, @@sql_safe_updates, @@sql_select_limit, @@sql_auto_is_null,
+	@@group_concat_max_len, @@auto_increment_increment, @@auto_increment_offset) AS BINARY)`
 )
 
 // describe asks once which server it is.
@@ -42,9 +50,9 @@ func (d *mysql) describe(ctx context.Context, q queryer) (*mysqlServer, error) {
 
 func newMySQLServer(version string, cfg Config) *mysqlServer {
 	s := &mysqlServer{version: version, mariaDB: strings.Contains(strings.ToLower(version), "mariadb")}
-	isolation := "transaction_isolation"
+	isolation, readOnly, limit := "transaction_isolation", "transaction_read_only", "max_execution_time"
 	if s.mariaDB {
-		isolation = "tx_isolation" // the only name before 11.1
+		isolation, readOnly, limit = "tx_isolation", "tx_read_only", "max_statement_time" // the only names before 11.1
 		// The claim's own limits: the server's limit for a statement is exact, where a wait for a lock is counted in seconds.
 		s.claimPrefix = fmt.Sprintf("SET STATEMENT max_statement_time = %.3f, innodb_lock_wait_timeout = %.0f FOR ",
 			cfg.InFlightWait.Seconds(), math.Ceil(cfg.InFlightWait.Seconds())+1)
@@ -53,14 +61,15 @@ func newMySQLServer(version string, cfg Config) *mysqlServer {
 	if cfg.IdleLimit > 0 {
 		idle = int64(math.Ceil(cfg.IdleLimit.Seconds()))
 	}
+	session := fmt.Sprintf(mysqlSession, readOnly, limit)
 	s.enter = make(map[sql.IsolationLevel]string)
 	for level, name := range map[sql.IsolationLevel]string{
 		sql.LevelDefault: "READ-COMMITTED", sql.LevelReadCommitted: "READ-COMMITTED",
 		sql.LevelRepeatableRead: "REPEATABLE-READ", sql.LevelSerializable: "SERIALIZABLE",
 	} {
-		s.enter[level] = fmt.Sprintf(mysqlEnter, isolation, name, idle)
+		s.enter[level] = fmt.Sprintf(mysqlEnter, isolation, name, idle, session)
 	}
-	s.leave = fmt.Sprintf(mysqlLeave, isolation)
+	s.leave = fmt.Sprintf(mysqlLeave, isolation, session)
 	return s
 }
 

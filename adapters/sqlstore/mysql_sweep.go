@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/hex"
@@ -23,11 +24,16 @@ func (d *mysql) sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept de
 	err = read(d.sql.SweepLease)
 	if errors.Is(err, sql.ErrNoRows) { // locked: by a sweep, or by one that sees whether it may begin
 		if err = read(d.sql.SweepLook); err == nil && (!bytes.Equal(owner, []byte(by.Owner)) || lease.Before(clock.Time)) {
-			return swept, errBusy
+			swept.Clock = clock.Time
+			return swept, cmp.Or(by.ClockAhead(swept.Clock), errBusy)
 		}
 		if err == nil {
 			err = read(d.sql.SweepWait)
 		}
+	}
+	swept.Clock = clock.Time
+	if ahead := by.ClockAhead(swept.Clock); ahead != nil {
+		return swept, ahead
 	}
 	switch {
 	case errors.Is(err, sql.ErrNoRows): // claims say that the row is missing

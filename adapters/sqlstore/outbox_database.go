@@ -75,8 +75,10 @@ type outboxHold struct {
 
 // outboxShare is what a session holds, and what others do.
 type outboxShare struct {
-	tokens                          map[int]int64 // by shard
-	shards, free, relays, namesakes int
+	tokens            map[int]int64    // by shard
+	free              []int            // shards that nobody living holds
+	others            map[string]int64 // see shares.View
+	shards, namesakes int
 }
 
 // add notes a row of txonce_shards.
@@ -86,12 +88,9 @@ func (s *outboxShare) add(shard int, token int64, mine, free bool) {
 	case mine:
 		s.tokens[shard] = token
 	case free:
-		s.free++
+		s.free = append(s.free, shard)
 	}
 }
-
-// fair is how many shards one relay may hold.
-func (s *outboxShare) fair() int { return (s.shards + s.relays - 1) / s.relays }
 
 // outboxSight is where a session may find something.
 type outboxSight struct {

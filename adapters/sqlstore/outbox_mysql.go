@@ -178,11 +178,12 @@ func (d *mysql) renew(ctx context.Context, tx *sql.Tx, by *outboxHold) (share ou
 	if err := d.alive(ctx, tx, by); err != nil {
 		return share, err
 	}
-	if err := tx.QueryRowContext(ctx, d.box.Survey, []byte(by.name), by.hex()).Scan(&share.relays, &share.namesakes); err != nil {
+	share = newOutboxShare()
+	rows, err := tx.QueryContext(ctx, d.box.Survey, []byte(by.name), by.hex())
+	if err := each(rows, err, share.scanRelay); err != nil {
 		return share, err
 	}
-	share.tokens = make(map[int]int64)
-	rows, err := tx.QueryContext(ctx, d.box.Held, by.hex())
+	rows, err = tx.QueryContext(ctx, d.box.Held, by.hex())
 	err = each(rows, err, share.scan)
 	return share, err
 }

@@ -17,7 +17,7 @@ import (
 func (d *mysql) parked(ctx context.Context, q queryer, filter outbox.ParkedFilter) (parked []outbox.ParkedMessage, err error) {
 	hash := sha256.Sum256([]byte(filter.Key))
 	rows, err := q.QueryContext(ctx, d.box.Parked, filter.After, filter.Topic == "", []byte(filter.Topic),
-		filter.Key == "", hex.EncodeToString(hash[:]), filter.Limit)
+		filter.Key == "", hex.EncodeToString(hash[:]), hex.EncodeToString([]byte(filter.Cause)), since(filter.Since), until(filter.Until), filter.Limit)
 	err = each(rows, err, func(rows *sql.Rows) error {
 		m, err := scanParked(rows)
 		parked = append(parked, m)
@@ -145,11 +145,11 @@ func (d *mysql) statsStatements(ctx context.Context, q queryer) (*outboxStatsSta
 	if shards == 0 {
 		return nil, errNoShards
 	}
-	each := make([]string, shards)
+	each := make([]string, shards, shards+1)
 	for i := range each {
-		each[i] = strings.NewReplacer("{shard}", strconv.Itoa(i), "{counted}", strconv.Itoa(countedPerShard)).Replace(d.box.PendingShard)
+		each[i] = strings.NewReplacer("{shard}", strconv.Itoa(i), "{counted}", strconv.Itoa(countedPerShard)).Replace(d.box.CountShard)
 	}
 	return &outboxStatsStatements{
-		Clock: d.box.Clock, Pending: strings.Join(each, " UNION ALL "), Delayed: d.box.Delayed, Parked: d.box.ParkedTopics, Relays: d.box.Relays,
+		Clock: d.box.Clock, Count: strings.Join(append(each, d.box.CountOthers), " UNION ALL "), Relays: d.box.Relays,
 	}, nil
 }

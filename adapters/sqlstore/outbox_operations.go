@@ -46,6 +46,9 @@ func (s *Store) repair(ctx context.Context, what string, seqs []int64, unpark bo
 	if len(seqs) == 0 {
 		return 0, nil
 	}
+	if err := s.locate(ctx, nil); err != nil {
+		return 0, s.outboxError(what, err)
+	}
 	seqs = slices.Compact(slices.Sorted(slices.Values(seqs)))
 	n, err = s.db.repair(ctx, s.outboxRunner(what), seqs, unpark)
 	if n > 0 {

@@ -137,11 +137,12 @@ func (d *postgres) renew(ctx context.Context, tx *sql.Tx, by *outboxHold) (share
 	if n, err := done.RowsAffected(); err != nil || n != 1 {
 		return share, fmt.Errorf("%w: its time was over", outbox.ErrLeaseLost)
 	}
-	if err := tx.QueryRowContext(ctx, d.box.relay.Relays, owner, by.name).Scan(&share.relays, &share.namesakes); err != nil {
+	share = newOutboxShare()
+	rows, err := tx.QueryContext(ctx, d.box.relay.Relays, owner, by.name)
+	if err := each(rows, err, share.scanRelay); err != nil {
 		return share, err
 	}
-	share.tokens = make(map[int]int64)
-	rows, err := tx.QueryContext(ctx, d.box.relay.Shards, owner)
+	rows, err = tx.QueryContext(ctx, d.box.relay.Shards, owner)
 	err = each(rows, err, share.scan)
 	return share, err
 }

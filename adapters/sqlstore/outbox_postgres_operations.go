@@ -48,7 +48,8 @@ func (d *postgres) forget(ctx context.Context, tx *sql.Tx) error {
 }
 
 func (d *postgres) parked(ctx context.Context, q queryer, filter outbox.ParkedFilter) (parked []outbox.ParkedMessage, err error) {
-	rows, err := q.QueryContext(ctx, d.box.relay.Parked, filter.After, filter.Topic, []byte(filter.Key), filter.Limit)
+	rows, err := q.QueryContext(ctx, d.box.relay.Parked, filter.After, filter.Topic, []byte(filter.Key), filter.Limit,
+		filter.Cause, nullTime(filter.Since), nullTime(filter.Until))
 	err = each(rows, err, func(rows *sql.Rows) error {
 		m, err := scanParked(rows)
 		parked = append(parked, m)
@@ -60,7 +61,7 @@ func (d *postgres) parked(ctx context.Context, q queryer, filter outbox.ParkedFi
 func (d *postgres) statsStatements(context.Context, queryer) (*outboxStatsStatements, error) {
 	look := &d.box.look
 	return &outboxStatsStatements{
-		Clock: look.Clock, Pending: look.Pending, Delayed: look.Delayed, Parked: look.Parked, Relays: look.Relays, PendingArgs: []any{countedPerShard},
+		Clock: look.Clock, Count: look.Count, Relays: look.Relays, CountArgs: []any{countedPerShard},
 	}, nil
 }
 

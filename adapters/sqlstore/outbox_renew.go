@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -27,12 +28,11 @@ func (o *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
 	if share.shards == 0 {
 		return outbox.Hold{}, errNoShards
 	}
-	share.relays = max(share.relays, 1) // by now this one's time may be over again
-	switch mine, fair := len(share.tokens), share.fair(); {
-	case mine < fair && share.free > 0:
-		err = o.takeFree(ctx, fair-mine)
-	case mine > fair:
-		err = o.giveBack(ctx, mine-fair)
+	switch change := o.ledger.Change(shares.View{Of: share.shards, Mine: len(share.tokens), Free: share.free, Others: share.others}); {
+	case change > 0:
+		err = o.takeFree(ctx, change)
+	case change < 0:
+		err = o.giveBack(ctx, -change)
 	}
 	if err != nil {
 		return outbox.Hold{}, err // the hold is extended, and the next Renew sees what has become of the shards
@@ -41,7 +41,7 @@ func (o *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
 	defer o.mu.Unlock()
 	return outbox.Hold{
 		Until: asked.Add(o.hold.ttl), Shards: len(o.shards),
-		Of: share.shards, Relays: share.relays, Namesakes: share.namesakes,
+		Of: share.shards, Relays: 1 + len(share.others), Namesakes: share.namesakes,
 	}, nil
 }
 
@@ -83,28 +83,49 @@ func (o *outboxSession) takeFree(ctx context.Context, n int) error {
 	return nil
 }
 
-// giveBack gives back n shards: those at once of which nothing is leased. If there are too few, others get nothing new, so
-// that the next Renew finds them idle.
+// giveBack gives back n shards: those at once of which nothing is leased. If there are too few, others get nothing new, and are given
+// back when what is leased of them is settled.
 func (o *outboxSession) giveBack(ctx context.Context, n int) error {
-	var shards []int
 	o.mu.Lock()
-	for i, s := range o.shards {
-		if len(shards) < n && s.idle() {
-			shards = append(shards, i)
-			delete(o.shards, i) // a Lease from now on does not look at it
-		}
-	}
-	n -= len(shards)
+	left := n
+	idle := o.letGo(func(*outboxShard) bool {
+		left--
+		return left >= 0
+	})
+	left = n - len(idle)
 	for _, s := range o.shards {
-		if s.leaving = n > 0; s.leaving {
-			n--
-		}
+		s.leaving = left > 0
+		left--
 	}
 	o.mu.Unlock()
-	if len(shards) == 0 {
+	return o.giveBackNow(ctx, idle)
+}
+
+// giveBackLeaving gives back those for which others wait, and of which nothing is leased any more. Where it fails the next Renew finds
+// them still held.
+func (o *outboxSession) giveBackLeaving(ctx context.Context) {
+	o.mu.Lock()
+	idle := o.letGo(func(s *outboxShard) bool { return s.leaving })
+	o.mu.Unlock()
+	_ = o.giveBackNow(ctx, idle)
+}
+
+// letGo forgets idle shards for which want is true, so that no Lease looks at them, and returns their numbers. The caller holds mu.
+func (o *outboxSession) letGo(want func(*outboxShard) bool) (idle []int) {
+	for i, s := range o.shards {
+		if s.idle() && want(s) {
+			idle = append(idle, i)
+			delete(o.shards, i)
+		}
+	}
+	return idle
+}
+
+func (o *outboxSession) giveBackNow(ctx context.Context, idle []int) error {
+	if len(idle) == 0 {
 		return nil
 	}
 	return o.store.outboxTx(ctx, "give back shards", func(ctx context.Context, tx *sql.Tx) error {
-		return o.store.db.giveBack(ctx, tx, &o.hold, shards)
+		return o.store.db.giveBack(ctx, tx, &o.hold, idle)
 	})
 }

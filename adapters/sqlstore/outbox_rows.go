@@ -16,6 +16,22 @@ func (s *outboxShare) scan(rows *sql.Rows) error {
 	return err
 }
 
+// scanRelay notes a row of txonce_relays, of another session.
+func (s *outboxShare) scanRelay(rows *sql.Rows) error {
+	var owner string
+	var namesake bool
+	var until int64
+	err := rows.Scan(&owner, &namesake, &until)
+	if s.others[owner] = until; namesake {
+		s.namesakes++
+	}
+	return err
+}
+
+func newOutboxShare() outboxShare {
+	return outboxShare{tokens: make(map[int]int64), others: make(map[string]int64)}
+}
+
 func readTokens(rows *sql.Rows, err error) (map[int]int64, error) {
 	tokens := make(map[int]int64)
 	return tokens, each(rows, err, func(rows *sql.Rows) error {

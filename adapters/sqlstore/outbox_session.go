@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -20,6 +21,7 @@ type outboxSession struct {
 
 	renewing sync.Mutex // one at a time
 	hold     outboxHold // its begun belongs to renewing
+	ledger   shares.Ledger
 
 	mu     sync.Mutex
 	shards map[int]*outboxShard
@@ -99,6 +101,9 @@ func (s *Store) outboxRunner(what string) outboxRun {
 
 // outboxRead runs f, which only reads.
 func (s *Store) outboxRead(ctx context.Context, what string, f func(ctx context.Context, q queryer) error) error {
+	if err := s.locate(ctx, nil); err != nil {
+		return s.outboxError(what, err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.InFlightWait+s.answerWithin)
 	defer cancel()
 	return s.outboxError(what, s.db.reading(ctx, f))

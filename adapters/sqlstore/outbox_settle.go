@@ -46,6 +46,7 @@ func (o *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 		return err
 	}
 	o.settled(outcomes)
+	o.giveBackLeaving(ctx)
 	return nil
 }
 

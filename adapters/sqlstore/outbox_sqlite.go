@@ -108,11 +108,12 @@ func (d *sqlite) renew(ctx context.Context, tx *sql.Tx, by *outboxHold) (share o
 	if err != nil {
 		return share, err
 	}
-	if err := tx.QueryRowContext(ctx, d.box.Survey, by.owner[:], by.name).Scan(&share.relays, &share.namesakes); err != nil {
+	share = newOutboxShare()
+	rows, err := tx.QueryContext(ctx, d.box.Survey, by.owner[:], by.name)
+	if err := each(rows, err, share.scanRelay); err != nil {
 		return share, err
 	}
-	share.tokens = make(map[int]int64)
-	rows, err := tx.QueryContext(ctx, d.box.Shards, by.owner[:])
+	rows, err = tx.QueryContext(ctx, d.box.Shards, by.owner[:])
 	err = each(rows, err, share.scan)
 	return share, err
 }

@@ -140,15 +140,17 @@ func TestOutboxSQLiteTwoStoresShare(t *testing.T) {
 	if renew(t, two); len(lease(t, two)) != 0 {
 		t.Fatal("a second session has leased what the first one holds")
 	}
-	if hold := renew(t, one); hold.Shards != 64 || hold.Relays != 2 {
-		t.Errorf("with everything leased: %+v", hold)
+	for range 2 { // the second time it finds that the other one has renewed again
+		if hold := renew(t, one); hold.Shards != 64 || hold.Relays != 2 {
+			t.Errorf("with everything leased: %+v", hold)
+		}
+		<-time.After(5 * time.Millisecond) // the database's clock goes on
+		renew(t, two)
 	}
+	renew(t, one)
 	settle(t, one, outcomes(outbox.Returned, all...))
 	if got := len(lease(t, one)); got == 0 || got == 300 {
-		t.Errorf("%d leased, though half of the shards is to be given back and the other half not", got)
-	}
-	if hold := renew(t, one); hold.Shards != 32 {
-		t.Errorf("the first: %+v", hold)
+		t.Errorf("%d leased, though half of the shards were given back and the other half not", got)
 	}
 	if hold := renew(t, two); hold.Shards != 32 || len(lease(t, two)) == 0 {
 		t.Errorf("the second: %+v", hold)

@@ -12,7 +12,8 @@ func (d *sqlite) parked(ctx context.Context, q queryer, filter outbox.ParkedFilt
 	if filter.Key != "" {
 		key = []byte(filter.Key)
 	}
-	rows, err := q.QueryContext(ctx, d.box.Parked, filter.After, filter.Topic, key, filter.Limit)
+	rows, err := q.QueryContext(ctx, d.box.Parked, filter.After, filter.Topic, key,
+		filter.Cause, since(filter.Since), until(filter.Until), filter.Limit)
 	err = each(rows, err, func(rows *sql.Rows) error {
 		m, err := scanParked(rows)
 		parked = append(parked, m)
@@ -93,6 +94,6 @@ func (d *sqlite) release(ctx context.Context, tx *sql.Tx, keys map[outboxKey]str
 
 func (d *sqlite) statsStatements(context.Context, queryer) (*outboxStatsStatements, error) {
 	return &outboxStatsStatements{
-		Clock: d.box.Clock, Pending: d.box.Pending, Delayed: d.box.Delayed, Parked: d.box.ParkedTopics, Relays: d.box.Relays, PendingArgs: []any{countedPerShard},
+		Clock: d.box.Clock, Count: d.box.Count, Relays: d.box.Relays, CountArgs: []any{countedPerShard},
 	}, nil
 }

@@ -3,6 +3,8 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"strings"
+	"time"
 
 	"github.com/txonce/txonce/outbox"
 )
@@ -10,33 +12,27 @@ import (
 // countedPerShard is how many pending messages of a shard Stats counts. Those behind them are estimated.
 const countedPerShard = 250
 
-// outboxStatsStatements are one for each kind of row.
+// outboxStatsStatements are what Stats ask. Count is one statement, as each statement sees a moment of its own: of two, a message
+// that moves could be seen by neither.
 type outboxStatsStatements struct {
-	Clock, Pending, Delayed, Parked, Relays string
-	PendingArgs                             []any
+	Clock, Count, Relays string
+	CountArgs            []any
 }
 
 func readStats(ctx context.Context, q queryer, from *outboxStatsStatements) (outbox.Stats, error) {
-	st := outboxStats{Stats: outbox.Stats{Topics: make(map[string]outbox.TopicStats)}}
+	st := outboxStats{Stats: outbox.Stats{Topics: make(map[string]outbox.TopicStats)}, shards: make(map[int][]counted)}
 	var clock instant
 	if err := q.QueryRowContext(ctx, from.Clock).Scan(&clock, &st.HeldKeys); err != nil {
 		return st.Stats, err
 	}
 	st.Now = clock.Time
-	for _, read := range []struct {
-		query string
-		args  []any
-		scan  func(*sql.Rows) error
-	}{
-		{from.Pending, from.PendingArgs, st.scanPending},
-		{from.Delayed, nil, st.scanDelayed},
-		{from.Parked, nil, st.scanParked},
-		{from.Relays, nil, st.scanRelay},
-	} {
-		rows, err := q.QueryContext(ctx, read.query, read.args...)
-		if err := each(rows, err, read.scan); err != nil {
-			return st.Stats, err
-		}
+	rows, err := q.QueryContext(ctx, from.Count, from.CountArgs...)
+	if err := each(rows, err, st.scanCount); err != nil {
+		return st.Stats, err
+	}
+	rows, err = q.QueryContext(ctx, from.Relays)
+	if err := each(rows, err, st.scanRelay); err != nil {
+		return st.Stats, err
 	}
 	st.estimate()
 	return st.Stats, nil
@@ -45,83 +41,60 @@ func readStats(ctx context.Context, q queryer, from *outboxStatsStatements) (out
 // outboxStats are made from what statements return row by row.
 type outboxStats struct {
 	outbox.Stats
-	counted map[int]*countedShard
+	shards map[int][]counted
 }
 
-// countedShard is the first part of a shard.
-type countedShard struct {
-	topics            map[string]int64
-	n                 int64
-	first, next, last int64 // seqs; next is that of the first message that was not counted, 0: there is none
+// counted are messages of one topic among the first of a shard.
+type counted struct {
+	topic             string
+	n, failing        int64
+	due               time.Time
+	cause             string
+	first, next, last int64 // seqs; next is that of the first message of the shard that was not counted, 0: there is none
 }
 
-func (st *outboxStats) scanPending(rows *sql.Rows) error {
-	var shard int
-	var topic string
-	var n, first, last int64
+// scanCount takes in messages of one topic: pending ones of one shard, or all that come later, or all that are parked. The flag
+// says of those that come later that they are due, and of parked ones that they wait.
+func (st *outboxStats) scanCount(rows *sql.Rows) error {
+	var kind, shard int
+	var flag bool
+	var c counted
+	var due instant
+	var cause sql.NullString
 	var next sql.NullInt64
-	var oldest instant
-	if err := rows.Scan(&shard, &topic, &n, &oldest, &first, &next, &last); err != nil {
+	if err := rows.Scan(&kind, &shard, &c.topic, &flag, &c.n, &due, &c.failing, &cause, &c.first, &next, &c.last); err != nil {
 		return err
 	}
-	if st.Oldest.IsZero() || oldest.Before(st.Oldest) {
-		st.Oldest = oldest.Time
+	c.due, c.next = due.Time, next.Int64
+	c.cause = strings.ToValidUTF8(cause.String, "") // it may be cut short
+	if kind == 0 {
+		st.shards[shard] = append(st.shards[shard], c)
+		return nil
 	}
-	if st.counted == nil {
-		st.counted = make(map[int]*countedShard)
+	state := [...][2]outbox.State{1: {outbox.StateDelayed, outbox.StatePending}, 2: {outbox.StateParked, outbox.StateWaiting}}[kind]
+	if flag {
+		st.Count(c.topic, state[1], c.n, c.due, 0, "")
+	} else {
+		st.Count(c.topic, state[0], c.n, c.due, 0, "")
 	}
-	s := st.counted[shard]
-	if s == nil {
-		s = &countedShard{topics: make(map[string]int64), first: first, next: next.Int64, last: last}
-		st.counted[shard] = s
-	}
-	s.topics[topic] += n
-	s.n += n
-	s.first = min(s.first, first)
 	return nil
 }
 
 // estimate adds up the shards. Numbers in a shard are taken to stand as close behind the counted part as in it.
 func (st *outboxStats) estimate() {
-	for _, s := range st.counted {
-		for topic, n := range s.topics {
-			if s.next > 0 {
-				st.Estimated = true
-				n = int64(float64(n) * float64(s.last-s.first+1) / float64(s.next-s.first))
-			}
-			t := st.Topics[topic]
-			t.Pending += n
-			st.Topics[topic] = t
-			st.Pending += n
+	for _, topics := range st.shards {
+		first, more := topics[0].first, 1.
+		for _, c := range topics {
+			first = min(first, c.first)
+		}
+		if c := topics[0]; c.next > 0 {
+			st.Estimated = true
+			more = float64(c.last-first+1) / float64(c.next-first)
+		}
+		for _, c := range topics {
+			st.Count(c.topic, outbox.StatePending, int64(float64(c.n)*more), c.due, int64(float64(c.failing)*more), c.cause)
 		}
 	}
-}
-
-func (st *outboxStats) scanDelayed(rows *sql.Rows) error {
-	var topic string
-	var n int64
-	if err := rows.Scan(&topic, &n); err != nil {
-		return err
-	}
-	t := st.Topics[topic]
-	t.Delayed = n
-	st.Topics[topic] = t
-	st.Delayed += n
-	return nil
-}
-
-func (st *outboxStats) scanParked(rows *sql.Rows) error {
-	var topic string
-	var n, waiting int64
-	if err := rows.Scan(&topic, &n, &waiting); err != nil {
-		return err
-	}
-	t := st.Topics[topic]
-	t.Parked, t.Waiting = n-waiting, waiting
-	st.Topics[topic] = t
-	st.Parked += t.Parked
-	st.Waiting += waiting
-	return nil
 }
 
 func (st *outboxStats) scanRelay(rows *sql.Rows) error {

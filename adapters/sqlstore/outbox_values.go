@@ -2,8 +2,10 @@ package sqlstore
 
 import (
 	"cmp"
+	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
@@ -78,3 +80,21 @@ func attempts(out *outbox.Outcome) int {
 	}
 	return out.Attempts + 1
 }
+
+// since and until are bounds in microseconds; the zero time is none.
+func since(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func until(t time.Time) int64 {
+	if t.IsZero() {
+		return math.MaxInt64
+	}
+	return t.UnixMicro()
+}
+
+// nullTime is NULL for the zero time.
+func nullTime(t time.Time) sql.NullTime { return sql.NullTime{Time: t, Valid: !t.IsZero()} }

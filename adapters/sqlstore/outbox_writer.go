@@ -37,6 +37,9 @@ func (s *Store) Enqueue(ctx context.Context, tx *sql.Tx, msgs ...outbox.Message)
 	if err != nil {
 		return err
 	}
+	if err := s.locate(ctx, tx); err != nil {
+		return err
+	}
 	if err := s.db.enqueue(ctx, tx, ready); err != nil {
 		return s.statementError(err)
 	}
@@ -48,6 +51,9 @@ func (s *Store) Enqueue(ctx context.Context, tx *sql.Tx, msgs ...outbox.Message)
 // what they enqueue is the order of their commits. Call it before reading what decides about messages. On SQLite it
 // makes tx the one transaction that writes, whatever the key.
 func (s *Store) Serialize(ctx context.Context, tx *sql.Tx, key string) error {
+	if err := s.locate(ctx, tx); err != nil {
+		return err
+	}
 	return s.statementError(s.db.serialize(ctx, tx, key))
 }
 
@@ -56,7 +62,9 @@ func (s *Store) Serialize(ctx context.Context, tx *sql.Tx, key string) error {
 // it by itself. It returns at once; what it starts ends some milliseconds after the last call. ctx gives it values, no limit.
 func (s *Store) Wake(ctx context.Context) {
 	s.outbox.wake()
-	s.db.notify(ctx)
+	if s.location.found.Load() { // else it has enqueued nothing
+		s.db.notify(ctx)
+	}
 }
 
 // outboxHub knows who is to be told of what was enqueued.

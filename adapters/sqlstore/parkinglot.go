@@ -19,6 +19,9 @@ var _ consumer.ParkingLot[*sql.Tx] = (*Store)(nil)
 
 // Park implements consumer.ParkingLot.
 func (s *Store) Park(ctx context.Context, tx *sql.Tx, letter consumer.DeadLetter) error {
+	if err := s.locate(ctx, tx); err != nil {
+		return err
+	}
 	rec, msg := letter.Record, letter.Message
 	headers, err := consumer.EncodeHeaders(msg.Headers)
 	if err != nil {
@@ -51,6 +54,9 @@ func text(s string) string {
 
 // Take implements consumer.ParkingLot.
 func (s *Store) Take(ctx context.Context, tx *sql.Tx, id consumer.LetterID) error {
+	if err := s.locate(ctx, tx); err != nil {
+		return err
+	}
 	done, err := tx.ExecContext(ctx, s.db.statements().Take, s.db.key(id))
 	if err != nil {
 		return s.statementError(err)
@@ -64,13 +70,16 @@ func (s *Store) Take(ctx context.Context, tx *sql.Tx, id consumer.LetterID) erro
 
 // Letters implements consumer.ParkingLot.
 func (s *Store) Letters(ctx context.Context, filter consumer.LetterFilter) (letters []consumer.DeadLetter, err error) {
+	if err := s.locate(ctx, nil); err != nil {
+		return nil, err
+	}
 	if filter.Limit <= 0 {
 		filter.Limit = 100
 	}
 	err = s.db.patiently(ctx, func() error {
 		letters = nil
 		rows, err := s.cfg.DB.QueryContext(ctx, s.db.statements().Letters, s.letterID(filter.ID), filter.Consumer, string(filter.Reason),
-			s.letterID(filter.After), filter.Limit)
+			s.db.time(filter.After.First), s.letterID(filter.After.ID), filter.Limit)
 		return each(rows, err, func(rows *sql.Rows) error {
 			letter, err := scanLetter(rows)
 			letters = append(letters, letter)

@@ -79,7 +79,7 @@ func TestParkKeepsEveryByte(t *testing.T) {
 		park(t, s, full, bare)
 		got := letters(t, s, consumer.LetterFilter{})
 		full.Times, bare.Times, bare.Record.Window = 1, 1, dedup.DefaultWindow
-		if diff := cmp.Diff([]consumer.DeadLetter{full, bare}, got, ignoreDates, cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff([]consumer.DeadLetter{bare, full}, got, ignoreDates, cmpopts.EquateEmpty()); diff != "" {
 			t.Error(diff)
 		}
 		for _, l := range got {
@@ -212,19 +212,23 @@ func TestLettersFilters(t *testing.T) {
 			all = append(all, l)
 		}
 		park(t, s, all...)
+		cursor := map[byte]consumer.LetterCursor{}
+		for _, l := range letters(t, s, consumer.LetterFilter{}) {
+			cursor[l.ID[0]] = l.Cursor()
+		}
 		for _, test := range []struct {
 			name   string
 			filter consumer.LetterFilter
 			want   []byte
 		}{
-			{"all", consumer.LetterFilter{}, []byte{1, 2, 3, 4, 5, 6, 7}},
+			{"all", consumer.LetterFilter{}, []byte{7, 6, 5, 4, 3, 2, 1}},
 			{"one", consumer.LetterFilter{ID: consumer.LetterID{3}}, []byte{3}},
 			{"consumer", consumer.LetterFilter{Consumer: "mail"}, []byte{5}},
-			{"reason", consumer.LetterFilter{Reason: consumer.ReasonMismatch}, []byte{2, 4, 6}},
+			{"reason", consumer.LetterFilter{Reason: consumer.ReasonMismatch}, []byte{6, 4, 2}},
 			{"both", consumer.LetterFilter{Consumer: "mail", Reason: consumer.ReasonMismatch}, nil},
-			{"page", consumer.LetterFilter{Limit: 2}, []byte{1, 2}},
-			{"next page", consumer.LetterFilter{Limit: 2, After: consumer.LetterID{2}}, []byte{3, 4}},
-			{"last page", consumer.LetterFilter{Limit: 2, After: consumer.LetterID{7}}, nil},
+			{"page", consumer.LetterFilter{Limit: 2}, []byte{7, 6}},
+			{"next page", consumer.LetterFilter{Limit: 2, After: cursor[6]}, []byte{5, 4}},
+			{"last page", consumer.LetterFilter{Limit: 2, After: cursor[1]}, nil},
 		} {
 			var got []byte
 			for _, l := range letters(t, s, test.filter) {
@@ -273,7 +277,7 @@ func TestSettledLettersAreShownAndSwept(t *testing.T) {
 		for _, l := range letters(t, s, consumer.LetterFilter{}) {
 			left = append(left, l.ID[0])
 		}
-		if diff := cmp.Diff([]byte{2, 4, 5}, left); diff != "" {
+		if diff := cmp.Diff([]byte{5, 4, 2}, left); diff != "" {
 			t.Errorf("after the sweep: %s", diff)
 		}
 	})

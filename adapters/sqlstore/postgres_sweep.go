@@ -16,6 +16,10 @@ func (d *postgres) check(ctx context.Context, db *sql.DB) error {
 	}
 	var sync, fsync, readOnly, standbys string
 	var recovering bool
+	var encoding string
+	if err := db.QueryRowContext(ctx, d.sql.Encoding).Scan(&encoding); err != nil {
+		return databaseError{fmt.Errorf("sqlstore: read the database's encoding: %w", err)}
+	}
 	if err := db.QueryRowContext(ctx, d.sql.Settings).Scan(&sync, &fsync, &recovering, &readOnly, &standbys); err != nil {
 		return databaseError{fmt.Errorf("sqlstore: read the database's settings: %w", err)}
 	}
@@ -24,30 +28,36 @@ func (d *postgres) check(ctx context.Context, db *sql.DB) error {
 		return databaseError{errors.New("sqlstore: the database is a standby: connect to the primary (target_session_attrs=read-write)")}
 	case readOnly == "on":
 		return databaseError{errors.New("sqlstore: transactions are read-only here: set default_transaction_read_only to off")}
+	case encoding != "UTF8":
+		return fmt.Errorf("sqlstore: the database's encoding is %s, which does not have every text that a message may hold: use one with ENCODING 'UTF8'", encoding)
 	case d.cfg.AllowAsyncCommit:
 	case fsync == "off":
 		return fmt.Errorf("%w: fsync is off; turn it on, or set Config.AllowAsyncCommit", dedup.ErrNotDurable)
 	case sync == "off", sync == "local" && standbys != "":
-		return fmt.Errorf("%w: synchronous_commit is %s; set it to on for this role or database, or set Config.AllowAsyncCommit", dedup.ErrNotDurable, sync)
+		return errAsync(sync)
 	}
 	return nil
 }
 
-// registered looks for standbys here and not at Register alone, because a program may claim without it.
-func (d *postgres) registered(ctx context.Context, db *sql.DB) error {
-	var standbys bool
-	if err := db.QueryRowContext(ctx, d.sql.Standbys).Scan(&standbys); err != nil {
-		return err
-	}
-	d.flush.Store(standbys)
-	return nil
+func errAsync(sync string) error {
+	return fmt.Errorf("%w: synchronous_commit is %s; set it to on for this role or database, or set Config.AllowAsyncCommit", dedup.ErrNotDurable, sync)
 }
+
+func (d *postgres) registered(context.Context, *sql.DB) error { return nil }
 
 // sweepPages is how many pages of the table one Purge reads: about 3,000 rows, so that no transaction is long.
 const sweepPages = 32
 
 func (d *postgres) sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.Swept, err error) {
 	if _, err := tx.ExecContext(ctx, d.sql.SweepSettings, "10s"); err != nil {
+		return swept, err
+	}
+	var clock instant
+	if err := tx.QueryRowContext(ctx, d.sql.SweepClock).Scan(&clock); err != nil {
+		return swept, err
+	}
+	swept.Clock = clock.Time
+	if err := by.ClockAhead(swept.Clock); err != nil {
 		return swept, err
 	}
 	var page, pages int64
@@ -63,7 +73,7 @@ func (d *postgres) sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept
 	}
 	var latest instant
 	var lag float64
-	if err := tx.QueryRowContext(ctx, d.sql.SweepDelete, page, page+sweepPages, by.Limit).Scan(&swept.Keys, &latest, &lag); err != nil {
+	if err := tx.QueryRowContext(ctx, d.sql.SweepDelete, page, page+sweepPages, by.Limit, d.time(swept.Clock)).Scan(&swept.Keys, &latest, &lag); err != nil {
 		return swept, err
 	}
 	swept.Lag = time.Duration(lag * float64(time.Second))

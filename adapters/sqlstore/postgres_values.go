@@ -11,20 +11,20 @@ import (
 )
 
 // row returns the parameters of dialect.Postgres.ClaimOne.
-func (d *postgres) row(row claims.Row, idleLimit any) []any {
+func (d *postgres) row(row claims.Row, idleLimit any, wait string) []any {
 	rec := row.Record
 	var consumer, tenant, id any
 	if !d.cfg.Compact {
 		consumer, tenant, id = rec.Key.Consumer, nullable(rec.Key.Tenant), rec.Key.ID
 	}
-	return []any{d.key(row.Derived), fingerprint(rec.Fingerprint), consumer, tenant, id, timestamp(rec.Time), rec.Keep().Seconds(), idleLimit, d.wait}
+	return []any{d.key(row.Derived), fingerprint(rec.Fingerprint), consumer, tenant, id, timestamp(rec.Time), rec.Keep().Seconds(), idleLimit, wait}
 }
 
 // columns returns the parameters of dialect.Postgres.Claim: an array per column, as text that every driver can send.
-func (d *postgres) columns(rows []claims.Row, idleLimit any) []any {
+func (d *postgres) columns(rows []claims.Row, idleLimit any, wait string) []any {
 	var arrays [7]array
 	for _, row := range rows {
-		for i, v := range d.row(row, idleLimit)[:len(arrays)] {
+		for i, v := range d.row(row, idleLimit, wait)[:len(arrays)] {
 			arrays[i].add(v)
 		}
 	}
@@ -32,7 +32,7 @@ func (d *postgres) columns(rows []claims.Row, idleLimit any) []any {
 	for i := range arrays {
 		args = append(args, arrays[i].String())
 	}
-	return append(args, idleLimit, d.wait)
+	return append(args, idleLimit, wait)
 }
 
 func (d *postgres) key(k [16]byte) any { return uuid(k) }

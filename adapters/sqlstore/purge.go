@@ -26,7 +26,10 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.Swept, error) 
 	defer cancel()
 	swept, err := s.db.sweep(ctx, t.tx, by)
 	if errors.Is(err, errBusy) {
-		return dedup.Swept{Busy: true}, nil
+		return dedup.Swept{Clock: swept.Clock, Busy: true}, nil
+	}
+	if errors.Is(err, dedup.ErrClock) {
+		return dedup.Swept{Clock: swept.Clock}, err
 	}
 	if err == nil {
 		err = ctx.Err()

@@ -14,7 +14,7 @@ import (
 // Register implements dedup.Registrar.
 func (s *Store) Register(ctx context.Context, consumer string, window time.Duration) (err error) {
 	rec := dedup.Record{Key: dedup.Key{Consumer: consumer, ID: "any"}, Window: window}
-	if err := rec.Validate(time.Now()); err != nil {
+	if err := rec.Validate(); err != nil {
 		return err
 	}
 	if err := s.names.Take(consumer); err != nil {
@@ -28,19 +28,32 @@ func (s *Store) Register(ctx context.Context, consumer string, window time.Durat
 			}
 		}
 	}()
-	if err := s.db.check(ctx, s.cfg.DB); err != nil {
-		return err
-	}
-	if err := s.checkSchema(ctx); err != nil {
+	if err := s.check(ctx); err != nil {
 		return err
 	}
 	return s.useWindows(ctx, []claims.Window{claims.WindowOf(rec)})
 }
 
+// check refuses what would make every message fail, or forget commits.
+func (s *Store) check(ctx context.Context) error {
+	if err := s.db.check(ctx, s.cfg.DB); err != nil {
+		return err
+	}
+	return s.checkSchema(ctx)
+}
+
+var _ dedup.Releaser = (*Store)(nil)
+
+// Release implements dedup.Releaser.
+func (s *Store) Release(consumer string) { s.names.Free(consumer) }
+
 func (s *Store) checkSchema(ctx context.Context) error {
-	var version sql.NullInt64
+	if err := s.locate(ctx, nil); err != nil {
+		return err
+	}
+	var version, worksWith sql.NullInt64
 	err := s.db.patiently(ctx, func() error {
-		return s.cfg.DB.QueryRowContext(ctx, s.db.statements().SchemaVersion).Scan(&version)
+		return s.cfg.DB.QueryRowContext(ctx, s.db.statements().SchemaVersion).Scan(&version, &worksWith)
 	})
 	known := int64(migrations.Latest(string(s.cfg.Dialect)))
 	switch {
@@ -50,9 +63,17 @@ func (s *Store) checkSchema(ctx context.Context) error {
 		return databaseError{fmt.Errorf("sqlstore: read the schema's version: %w", err)}
 	case version.Int64 < known:
 		return databaseError{fmt.Errorf("%w: version %d%s, this program needs %d; %s", dedup.ErrSchema, version.Int64, s.where(), known, howToMigrate)}
-	case version.Int64 > known:
-		return databaseError{fmt.Errorf("%w: version %d%s is newer than %d, the latest whose migrations this program knows; deploy a newer one",
-			dedup.ErrSchema, version.Int64, s.where(), known)}
+	case worksWith.Int64 > known:
+		return databaseError{fmt.Errorf("%w: version %d%s works with programs that know version %d or later, and this one knows %d; deploy a newer program, or migrate down first",
+			dedup.ErrSchema, version.Int64, s.where(), worksWith.Int64, known)}
+	}
+	var none int
+	err = s.db.patiently(ctx, func() error { return s.cfg.DB.QueryRowContext(ctx, s.db.statements().SchemaTables).Scan(&none) })
+	switch {
+	case err != nil && s.db.undefined(err):
+		return databaseError{fmt.Errorf("%w: %w, though txonce_schema%s says that version %d is there: restore what was dropped", dedup.ErrSchema, err, s.where(), version.Int64)}
+	case err != nil:
+		return databaseError{fmt.Errorf("sqlstore: read the schema's tables: %w", err)}
 	}
 	return nil
 }
@@ -90,6 +111,9 @@ func (s *Store) useWindows(ctx context.Context, windows []claims.Window) error {
 func (s *Store) use(ctx context.Context, due []claims.Window) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.InFlightWait+s.answerWithin)
 	defer cancel()
+	if err := s.locate(ctx, nil); err != nil {
+		return err
+	}
 	if err := s.db.registered(ctx, s.cfg.DB); err != nil {
 		return s.claimError(fmt.Errorf("read the database's settings: %w", err))
 	}

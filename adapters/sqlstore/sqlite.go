@@ -35,9 +35,15 @@ func newSQLite(cfg Config) (database, error) {
 	q := dialect.NewSQLite()
 	return &sqlite{sql: q, box: dialect.NewSQLiteOutbox(), cfg: cfg, turn: newTurn(cfg.InFlightWait), shared: statements{
 		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult, Lookup: q.Lookup,
-		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, Park: q.Park, Take: q.Take, Letters: q.Letters,
+		LockSources: q.LockSources, Sources: q.Sources, AddSource: q.AddSource,
+		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park, Take: q.Take, Letters: q.Letters,
 	}}, nil
 }
+
+// locate is not called: all statements name main.
+func (d *sqlite) locate(context.Context, queryer) (string, error) { return "", nil }
+
+func (d *sqlite) name(string) {}
 
 func (d *sqlite) statements() *statements { return &d.shared }
 
@@ -61,12 +67,34 @@ func (d *sqlite) begin(ctx, end context.Context, conn *sql.Conn, _ sql.Isolation
 		}
 		return err
 	})
+	if err != nil && !sqliteBusy(err) { // perhaps because of a pragma that a handler has set
+		d.discard(ctx, conn)
+	}
 	return tx, err
 }
 
-func (d *sqlite) commit(_ context.Context, tx *sql.Tx) error { return tx.Commit() }
+// commit asks again while others read, for without a write-ahead log COMMIT excludes them too; what waits here keeps new readers
+// out. database/sql has a transaction end with its first Commit, so COMMIT goes as a statement, and its ROLLBACK finds nothing to do.
+func (d *sqlite) commit(ctx context.Context, tx *sql.Tx) error {
+	return d.patiently(ctx, func() error {
+		_, err := tx.ExecContext(ctx, `COMMIT`)
+		return err
+	})
+}
 
-func (d *sqlite) restore(context.Context, *sql.Conn, bool) {}
+func (d *sqlite) restore(ctx context.Context, t *session) {
+	if t.spoilt {
+		d.discard(ctx, t.conn)
+	}
+}
+
+// discard keeps the connection of a database in memory, which ends with it.
+func (d *sqlite) discard(ctx context.Context, conn *sql.Conn) {
+	var file string
+	if err := conn.QueryRowContext(ctx, d.sql.File).Scan(&file); err != nil || file != "" {
+		discard(conn)
+	}
+}
 
 // patiently asks again while another process is writing, at irregular intervals, because nobody queues.
 func (d *sqlite) patiently(ctx context.Context, f func() error) error {
@@ -105,14 +133,32 @@ func (d *sqlite) claim(ctx context.Context, c *claim, rows []claims.Row) error {
 
 func (d *sqlite) settle(context.Context, *claim, bool) error { return nil }
 
-func (d *sqlite) mark(ctx context.Context, tx *sql.Tx, _ string) (string, error) {
-	_, err := tx.ExecContext(ctx, d.sql.Mark)
-	return "", err
+// mark also counts the connection's temporary tables and triggers, before a handler has the transaction.
+func (d *sqlite) mark(ctx context.Context, t *session) error {
+	if t.proof == "" {
+		if err := t.tx.QueryRowContext(ctx, d.sql.Temporary).Scan(&t.proof); err != nil {
+			return err
+		}
+	}
+	_, err := t.tx.ExecContext(ctx, d.sql.Mark)
+	return err
 }
 
-// prove releases the savepoint of mark: where the transaction is another one or none, there is no such savepoint.
-func (d *sqlite) prove(ctx context.Context, tx *sql.Tx, _ string) error {
-	_, err := tx.ExecContext(ctx, d.sql.Proof)
+func (d *sqlite) verify(ctx context.Context, t *session) error {
+	if err := d.prove(ctx, t); err != nil {
+		return err
+	}
+	return d.mark(ctx, t)
+}
+
+// prove releases the savepoint of mark: where the transaction is another one or none, there is no such savepoint. When the handler
+// has left a temporary table or trigger, which later handlers would meet, the connection is closed after the transaction.
+func (d *sqlite) prove(ctx context.Context, t *session) error {
+	var temporary string
+	if err := t.tx.QueryRowContext(ctx, d.sql.Temporary).Scan(&temporary); err != nil && !errors.Is(err, sql.ErrTxDone) || temporary != t.proof {
+		t.spoilt = true
+	}
+	_, err := t.tx.ExecContext(ctx, d.sql.Proof)
 	if code, known := sqliteCode(err); known && code&0xff == 1 {
 		return fmt.Errorf("%w: it is not the transaction that claimed: %w", dedup.ErrTxEnded, err)
 	}
@@ -170,6 +216,54 @@ func (d *sqlite) retryable(err error) bool {
 	code, known := sqliteCode(err)
 	return known && dialect.RetryableSQLite(code, err.Error())
 }
+
+// sqliteBusy reports that err is of a statement that waited for another connection's lock.
+func sqliteBusy(err error) bool {
+	code, known := sqliteCode(err)
+	return known && code&0xff == 5 // BUSY
+}
+
+func (d *sqlite) elsewhere(error) bool { return false } // nothing tells one file's errors from another's
+
+// mayEnd: SQLite may roll all back after these, see https://sqlite.org/lang_transaction.html.
+func (d *sqlite) mayEnd(err error) bool {
+	switch code, _ := sqliteCode(err); code & 0xff {
+	case 5, 7, 9, 10, 13: // BUSY, NOMEM, INTERRUPT, IOERR, FULL
+		return true
+	}
+	return false
+}
+
+func (d *sqlite) idled(error) bool { return false }
+
+func (d *sqlite) ambiguous(err error) bool {
+	code, known := sqliteCode(err)
+	return known && (code&0xff == 1 || code&0xff == 23) // a deployment's errors, see dialect.RetryableSQLite, and AUTH
+}
+
+// stands reports that the key is claimed, perhaps by another process since.
+func (d *sqlite) stands(ctx context.Context, q queryer, c *claim) (bool, error) {
+	keys := make([]dedup.Derived, 0, len(c.inserted))
+	for k := range c.inserted {
+		keys = append(keys, k)
+	}
+	rows, err := q.QueryContext(ctx, d.sql.Existing, d.keys(keys))
+	stands := false
+	err = each(rows, err, func(*sql.Rows) error {
+		stands = true
+		return nil
+	})
+	return stands, err
+}
+
+func (d *sqlite) committed(ctx context.Context, tx *sql.Tx, c *claim) (bool, error) {
+	return d.stands(ctx, tx, c)
+}
+
+func (d *sqlite) writesEnd(context.Context, *session) bool { return false } // each statement is then committed by itself
+
+// inProgress: what a connection has not committed is rolled back when it is given back.
+func (d *sqlite) inProgress(context.Context, *claim) (bool, error) { return false, nil }
 
 func (d *sqlite) refused(err error) bool {
 	code, known := sqliteCode(err)

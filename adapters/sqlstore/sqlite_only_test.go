@@ -312,3 +312,56 @@ func TestSQLiteRefusesADriverWithoutCodes(t *testing.T) {
 		t.Errorf("Register = %v, want an error that names the driver", err)
 	}
 }
+
+// A handler that writes beside its transaction waits for a lock that its own transaction holds, and learns that from the error.
+func TestSQLiteHandlerThatWritesBesideItsTransaction(t *testing.T) {
+	d := openSQLite(t)
+	s := d.open(t, d.dsn, deduptest.Options{})
+	err := s.InTx(t.Context(), []dedup.Record{record("k")}, func(*sql.Tx, []dedup.Claim) error {
+		_, err := d.db.ExecContext(t.Context(), `INSERT INTO effects (name) VALUES ('beside')`)
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "another connection than its tx") || !s.Retryable(err) {
+		t.Errorf("InTx = %v; want a hint at the handler", err)
+	}
+}
+
+// What a handler leaves on its connection does not reach the next one: a temporary table that hides another, and pragmas.
+func TestSQLiteHandlersLeaveNothingOnTheirConnection(t *testing.T) {
+	for _, leaves := range []string{
+		`CREATE TEMP TABLE effects (name TEXT)`,
+		`CREATE TEMP TRIGGER lost BEFORE INSERT ON effects BEGIN SELECT RAISE(IGNORE); END`,
+		`PRAGMA query_only = 1`,
+	} {
+		t.Run(leaves, func(t *testing.T) {
+			d := openSQLite(t)
+			s := d.open(t, d.dsn, deduptest.Options{})
+			s.db.SetMaxOpenConns(1)
+			for i := range 3 {
+				id, done := fmt.Sprint(i), false
+				for range 3 { // an error of the database's is tried again
+					err := s.InTx(t.Context(), []dedup.Record{record(id)}, func(tx *sql.Tx, claims []dedup.Claim) error {
+						if claims[0].Verdict != dedup.First {
+							t.Errorf("message %d: %v", i, claims[0].Verdict)
+						}
+						if i == 0 {
+							_, err := tx.ExecContext(t.Context(), leaves)
+							return err
+						}
+						_, err := tx.ExecContext(t.Context(), `INSERT INTO effects (name) VALUES (?)`, id)
+						return err
+					})
+					if done = err == nil || i == 0; done {
+						break
+					}
+				}
+				if !done {
+					t.Errorf("message %d is not done", i)
+				}
+			}
+			if got := stringsOf(t, d.own, `SELECT name FROM effects ORDER BY name`); strings.Join(got, " ") != "1 2" {
+				t.Errorf("effects %q, want 1 and 2", got)
+			}
+		})
+	}
+}

@@ -52,8 +52,15 @@ const sweepScan = 10_000
 
 func (d *sqlite) sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.Swept, err error) {
 	var next []byte
-	var clock instant
-	err = tx.QueryRowContext(ctx, d.sql.SweepLease, by.Owner, by.Lease.Seconds()).Scan(&next, &clock)
+	var clock, leased instant
+	if err := tx.QueryRowContext(ctx, d.sql.SweepClock).Scan(&clock); err != nil {
+		return swept, err
+	}
+	swept.Clock = clock.Time
+	if err := by.ClockAhead(swept.Clock); err != nil {
+		return swept, err
+	}
+	err = tx.QueryRowContext(ctx, d.sql.SweepLease, by.Owner, by.Lease.Seconds()).Scan(&next, &leased)
 	if errors.Is(err, sql.ErrNoRows) {
 		return swept, errBusy
 	}

@@ -37,6 +37,7 @@ func sqliteHarness() deduptest.Harness[*sql.Tx] {
 			"commit outcome unknown: COMMIT late":                   noNetwork,
 			"commit outcome unknown: a claim that gives up waiting": noNetwork,
 			"the handler waits for locks longer than a claim does":  oneWriter,
+			"a shorter wait is the claim's alone":                   oneWriter,
 			"purge spares a row that a transaction is forgetting":   oneWriter,
 			"a snapshot older than the purge does not hide it":      oneWriter + "; TestSQLiteClaimAfterRead shows what becomes of a reader",
 		},
@@ -57,11 +58,12 @@ func newSQLiteDB(t *testing.T) deduptest.DB[*sql.Tx] {
 		Tx: func(ctx context.Context, _ deduptest.Options, fn func(*sql.Tx) error) error {
 			return inTx(ctx, d.own, nil, fn)
 		},
-		Effect:  effect(`INSERT INTO effects (name) VALUES (?)`),
-		Effects: func(t *testing.T) []string { return stringsOf(t, d.db, `SELECT name FROM effects`) },
-		Age:     d.age,
-		Misuse:  sqliteMisuses(),
-		Raise:   raiseSQLite,
+		Effect:   effect(`INSERT INTO effects (name) VALUES (?)`),
+		Effects:  func(t *testing.T) []string { return stringsOf(t, d.db, `SELECT name FROM effects`) },
+		Age:      d.age,
+		SetClock: func(s dedup.Store[*sql.Tx], now func() time.Time) { s.(*node).SetClock(now) },
+		Misuse:   sqliteMisuses(),
+		Raise:    raiseSQLite,
 		LockWait: func(ctx context.Context, tx *sql.Tx) (wait string, err error) {
 			err = tx.QueryRowContext(ctx, `PRAGMA busy_timeout`).Scan(&wait)
 			return wait, err
@@ -79,6 +81,10 @@ func newSQLiteDB(t *testing.T) deduptest.DB[*sql.Tx] {
 			return d.open(t, "file:"+filepath.Join(t.TempDir(), "empty.db"), deduptest.Options{})
 		},
 		OldSchema: func(t *testing.T) dedup.Store[*sql.Tx] {
+			exec(t, d.db, `UPDATE txonce_schema SET version = version + 100, works_with = works_with + 100`)
+			return d.open(t, d.dsn, deduptest.Options{})
+		},
+		NewerSchema: func(t *testing.T) dedup.Store[*sql.Tx] {
 			exec(t, d.db, `UPDATE txonce_schema SET version = version + 100`)
 			return d.open(t, d.dsn, deduptest.Options{})
 		},

@@ -31,7 +31,8 @@ type Config struct {
 	Dialect Dialect
 
 	// Schema holds the tables of package migrations. On MySQL it is the name of a database on the same server; SQLite has
-	// none. Defaults to what search_path finds, and on MySQL to the database of the DSN.
+	// none. Defaults to what search_path finds, and on MySQL to the database of the DSN, when the Store first asks: later changes of
+	// either, such as SET LOCAL search_path in a transaction that enqueues, lead no statement of the Store elsewhere.
 	Schema string
 
 	// Isolation of transactions that InTx begins. Above READ COMMITTED a conflict fails with a Retryable error, and a message
@@ -68,8 +69,13 @@ type Store struct {
 	cfg    Config
 	db     database
 	leases claims.Leases
+	now    func() time.Time // this machine's clock; tests set it wrong
 	names  claims.Names
 	outbox outboxHub
+
+	running running
+
+	location location
 
 	idleLimit    any           // Config.IdleLimit as the server takes it; nil: none
 	answerWithin time.Duration // see there; shorter in tests
@@ -81,6 +87,8 @@ var (
 	_ dedup.Registrar            = (*Store)(nil)
 	_ dedup.Purger               = (*Store)(nil)
 	_ dedup.Lookuper             = (*Store)(nil)
+	_ dedup.TxVerifier[*sql.Tx]  = (*Store)(nil)
+	_ dedup.FaultClassifier      = (*Store)(nil)
 )
 
 // New returns a Store. It does not touch the database: see Register.
@@ -103,7 +111,7 @@ func New(cfg Config) (*Store, error) {
 	if cfg.InFlightWait == 0 {
 		cfg.InFlightWait = 5 * time.Second
 	}
-	s := &Store{cfg: cfg, answerWithin: answerWithin}
+	s := &Store{cfg: cfg, now: time.Now, answerWithin: answerWithin}
 	if cfg.IdleLimit > 0 {
 		s.idleLimit = fmt.Sprintf("%dms", cfg.IdleLimit.Milliseconds())
 	}
@@ -121,6 +129,7 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.location.found.Store(cfg.Schema != "" || cfg.Dialect == SQLite)
 	return s, nil
 }
 
@@ -129,7 +138,7 @@ const claimAttempts = 4
 
 // InTx implements dedup.Store.
 func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx *sql.Tx, answers []dedup.Claim) error) error {
-	plan, err := claims.NewPlan(recs, time.Now())
+	plan, err := claims.NewPlan(recs)
 	if err != nil {
 		return err
 	}
@@ -153,39 +162,62 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx,
 	}
 	defer t.close() // rolls back what was not committed, also on a panic or Goexit of fn
 	c := claim{store: s, plan: plan, tx: t.tx, own: true, idleLimit: s.idleLimit}
+	t.claim = &c
 	answers, err := c.make(ctx)
-	if errors.Is(err, errUncovered) {
+	switch {
+	case errors.Is(err, errUncovered):
 		return true, err
-	}
-	if err != nil {
+	case errors.Is(err, dedup.ErrNotDurable): // of this session: another one may be as Register found it
+		t.spoilt = true
+		return true, err
+	case err != nil:
+		t.spoilt = s.db.refused(err) || s.db.undefined(err) // perhaps for a role, or a mode, that somebody has set
 		return false, err
 	}
-	proof, err := t.mark(ctx, c.xid)
-	if err != nil {
+	if err := t.mark(ctx); err != nil {
 		return false, err
 	}
 	s.outbox.watch(t.tx)
 	defer s.outbox.forget(t.tx)
-	if err := fn(t.tx, answers); err != nil {
-		return false, t.blame(err, proof)
+	if err := t.run(ctx, fn, answers); err != nil {
+		t.spoilt = t.spoilt || errors.Is(err, dedup.ErrTxEnded) // what a handler sets in other transactions stays
+		return false, t.told(err)
 	}
-	if err := ctx.Err(); err != nil {
-		return false, fmt.Errorf("sqlstore: not committed: %w", err)
-	}
-	if err := t.prove(ctx, proof); err != nil {
-		return false, err
-	}
-	err = t.commit()
+	err = t.told(t.commit())
 	if s.outbox.has(t.tx) {
 		s.Wake(ctx) // also where it may have been rolled back: one too many does no harm
 	}
 	return false, err
 }
 
+// run runs fn, and says whether COMMIT may be sent.
+func (t *session) run(ctx context.Context, fn func(tx *sql.Tx, answers []dedup.Claim) error, answers []dedup.Claim) error {
+	t.handed = time.Now()
+	t.store.running.add(t)
+	defer t.store.running.remove(t.tx)
+	err := fn(t.tx, answers)
+	switch {
+	case t.failed != nil && errors.Is(err, t.failed):
+		return err
+	case t.failed != nil:
+		return t.failed
+	case err != nil:
+		return t.blame(err)
+	}
+	err = t.check(ctx, t.store.db.prove)
+	if ctx.Err() != nil && !errors.Is(err, dedup.ErrTxEnded) && !errors.As(err, new(*dedup.InDoubtError)) {
+		return fmt.Errorf("sqlstore: not committed: %w", ctx.Err())
+	}
+	return err
+}
+
 // Claim implements dedup.Store.
 func (s *Store) Claim(ctx context.Context, tx *sql.Tx, recs []dedup.Record) ([]dedup.Claim, error) {
-	plan, err := claims.NewPlan(recs, time.Now())
+	plan, err := claims.NewPlan(recs)
 	if err != nil || len(recs) == 0 {
+		return nil, err
+	}
+	if err := s.locate(ctx, tx); err != nil {
 		return nil, err
 	}
 	c := claim{store: s, plan: plan, tx: tx}
@@ -205,6 +237,9 @@ func (s *Store) Forget(ctx context.Context, tx *sql.Tx, keys ...dedup.Key) error
 	for i, k := range keys {
 		derived[i] = k.Derive()
 	}
+	if err := s.locate(ctx, tx); err != nil {
+		return err
+	}
 	_, err := tx.ExecContext(ctx, s.db.statements().Forget, s.db.keys(derived))
 	return s.statementError(err)
 }
@@ -213,6 +248,9 @@ func (s *Store) Forget(ctx context.Context, tx *sql.Tx, keys ...dedup.Key) error
 func (s *Store) SaveResult(ctx context.Context, tx *sql.Tx, key dedup.Key, result []byte) error {
 	if result == nil {
 		result = []byte{} // NULL says that none was saved
+	}
+	if err := s.locate(ctx, tx); err != nil {
+		return err
 	}
 	found, err := s.db.saveResult(ctx, tx, key.Derive(), result)
 	if err == nil && !found {
@@ -224,6 +262,9 @@ func (s *Store) SaveResult(ctx context.Context, tx *sql.Tx, key dedup.Key, resul
 // Lookup implements dedup.Lookuper.
 func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found bool, err error) {
 	if err := key.Validate(); err != nil {
+		return dedup.Claim{}, false, err
+	}
+	if err := s.locate(ctx, nil); err != nil {
 		return dedup.Claim{}, false, err
 	}
 	var row storedRow

@@ -199,8 +199,9 @@ func TestHandlersErrorTellsOfItsLostTransaction(t *testing.T) {
 				}
 				return own
 			})
-			if !errors.Is(err, own) || !errors.Is(err, dedup.ErrTxEnded) {
-				t.Errorf("%s: %v, want the handler's error and ErrTxEnded", name, err)
+			gone := db.dialect == "mysql" && name == "ROLLBACK" // nothing that follows is committed: it is like a deadlock
+			if !errors.Is(err, own) || errors.Is(err, dedup.ErrTxEnded) == gone {
+				t.Errorf("%s: %v, want the handler's error, and ErrTxEnded: %v", name, err, !gone)
 			}
 		}
 		err := s.InTx(t.Context(), []dedup.Record{record("k")}, func(*sql.Tx, []dedup.Claim) error { return own })

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
@@ -123,7 +124,7 @@ func (s *joining) attempt(ctx context.Context, tx *sql.Tx, recs []dedup.Record, 
 func call(fn func(tx *sql.Tx, claims []dedup.Claim) error, tx *sql.Tx, claims []dedup.Claim) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &consumer.PanicError{Value: v}
+			err = &consumer.PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
 	return fn(tx, claims)

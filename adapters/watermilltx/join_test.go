@@ -416,3 +416,44 @@ func TestJoinWithoutTransaction(t *testing.T) {
 	}
 	b.wantEffects()
 }
+
+// TestJoinKeepsTheStackOfAPanic: a hook of the user's own runs within the attempt, and may panic.
+func TestJoinKeepsTheStackOfAPanic(t *testing.T) {
+	if testing.Short() {
+		t.Log("-short: there is no watermill-sql without a server")
+		return
+	}
+	t.Parallel()
+	o := newTopic(t, newPostgres(t), 10*time.Minute)
+	o.publish("1")
+	panicked := make(chan error, 1)
+	cfg := joinConfig(o.base)
+	hook := func(context.Context, consumer.Event) {
+		if len(panicked) == 0 {
+			panic("a nil pointer or so")
+		}
+	}
+	cfg.Trace = &consumer.Trace{Claimed: hook}
+	once := newMiddleware(t, cfg)
+	keep := func(next message.HandlerFunc) message.HandlerFunc {
+		return func(msg *message.Message) ([]*message.Message, error) {
+			produced, err := next(msg)
+			if err != nil {
+				select {
+				case panicked <- err:
+				default: // the first is the panic
+				}
+			}
+			return produced, err
+		}
+	}
+	o.run(t, func(msg *message.Message) error {
+		_, query := insertID(msg)
+		return joinedExec(msg, query)
+	}, keep, once.Middleware)
+	eventually(t, func() bool { return o.offset() == 1 })
+	o.wantEffects("1")
+	if err, is := errors.AsType[*consumer.PanicError](<-panicked); !is || !strings.Contains(string(err.Stack), "join_test.go") {
+		t.Errorf("the attempt's error is %v; want the panic and its stack", err)
+	}
+}

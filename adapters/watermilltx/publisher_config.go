@@ -29,7 +29,8 @@ type PublisherConfig struct {
 	// bytes, the room that watermill-sql has, and else to a UUID derived from it.
 	UUID func(outbox.Message) string
 
-	// Classify says whose fault an error of Publisher is: it may wrap it in outbox.Permanent or an *outbox.UnavailableError,
+	// Classify says whose fault an error of Publisher is: it may wrap it in outbox.Permanent, an *outbox.UnavailableError
+	// or an *outbox.TopicError,
 	// or return it as it is. Defaults to Classify.
 	Classify func(topic string, err error) error
 

@@ -14,8 +14,9 @@ import (
 )
 
 // Classify is the default of PublisherConfig.Classify. What is a connection's fault, or a server's that has no room or shuts
-// down, is an *outbox.UnavailableError. It knows no publisher's own errors: everything else counts against the message, which
-// is tried again and parked in the outbox in the end.
+// down, is an *outbox.UnavailableError. A topic's table on PostgreSQL that is missing or denied is an *outbox.TopicError. It knows no
+// publisher's own errors: everything else counts against the message, which is tried again and parked in the outbox in the end. Where
+// the broker has topics that may be missing, set PublisherConfig.Classify to say so.
 func Classify(topic string, err error) error {
 	named := fmt.Errorf("watermilltx: topic %q: %w", topic, err)
 	for _, lost := range []error{
@@ -33,9 +34,17 @@ func Classify(topic string, err error) error {
 		return &outbox.UnavailableError{Err: named}
 	case errors.As(err, &answer) && unavailable(answer.SQLState()):
 		return &outbox.UnavailableError{Err: named}
+	case errors.As(err, &answer) && (answer.SQLState() == undefinedTable || answer.SQLState() == denied):
+		return &outbox.TopicError{Err: named}
 	}
 	return named
 }
+
+// SQLSTATEs of watermill-sql's publisher, which has a table for each topic.
+const (
+	undefinedTable = "42P01"
+	denied         = "42501"
+)
 
 // unavailable: no connection, no resources, an operator's intervention.
 func unavailable(state string) bool {

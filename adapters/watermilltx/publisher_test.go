@@ -36,7 +36,10 @@ type inMemory struct {
 	calls  int           // that run
 }
 
-var errTooLarge = errors.New("message too large")
+var (
+	errTooLarge = errors.New("message too large")
+	errNoTopic  = errors.New("no such topic")
+)
 
 const tooLarge = 100_000
 
@@ -56,7 +59,7 @@ func (b *inMemory) Publish(topic string, msgs ...*message.Message) error {
 		return fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
 	}
 	if b.topics[topic] == nil {
-		return errors.New("no such topic")
+		return errNoTopic
 	}
 	for _, m := range msgs {
 		if len(m.Payload) >= tooLarge {
@@ -93,6 +96,9 @@ func permanent(topic string, err error) error {
 	var refused *pgconn.PgError
 	if errors.Is(err, errTooLarge) || errors.As(err, &refused) && refused.Code == "23514" {
 		return outbox.Permanent(fmt.Errorf("topic %q: %w", topic, err))
+	}
+	if errors.Is(err, errNoTopic) {
+		return &outbox.TopicError{Err: fmt.Errorf("topic %q: %w", topic, err)}
 	}
 	return watermilltx.Classify(topic, err)
 }

@@ -60,19 +60,22 @@ func (s *Store) Take(ctx context.Context, tx *deduptest.Tx, id consumer.LetterID
 
 // Letters implements consumer.ParkingLot.
 func (s *Store) Letters(ctx context.Context, f consumer.LetterFilter) (found []consumer.DeadLetter, err error) {
-	all := s.Database().Values(letters)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		l := all[name].(consumer.DeadLetter)
+	var all []consumer.DeadLetter
+	for _, l := range s.Database().Values(letters) {
+		all = append(all, l.(consumer.DeadLetter))
+	}
+	slices.SortFunc(all, func(a, b consumer.DeadLetter) int { return newer(a.Cursor(), b.Cursor()) })
+	for _, l := range all {
 		if f.ID != (consumer.LetterID{}) && f.ID != l.ID ||
 			f.Consumer != "" && f.Consumer != l.Record.Key.Consumer ||
 			f.Reason != "" && f.Reason != l.Reason ||
-			f.After != (consumer.LetterID{}) && f.After.String() >= l.ID.String() {
+			f.After != (consumer.LetterCursor{}) && newer(l.Cursor(), f.After) <= 0 {
 			continue
 		}
 		if len(found) == cmp.Or(f.Limit, 100) {
 			break
 		}
-		if l.Record.Key.ID != "" {
+		if l.Record.Key.ID != "" && l.Reason != consumer.ReasonUnknown {
 			claim, claimed, err := s.Lookup(ctx, l.Record.Key)
 			if err != nil {
 				return nil, err
@@ -87,7 +90,7 @@ func (s *Store) Letters(ctx context.Context, f consumer.LetterFilter) (found []c
 
 // Purge implements dedup.Purger. Settled letters go first: they are known by claims that it may forget.
 func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.Swept, error) {
-	for after := (consumer.LetterID{}); ; {
+	for after := (consumer.LetterCursor{}); ; {
 		page, err := s.Letters(ctx, consumer.LetterFilter{After: after})
 		if err != nil {
 			return dedup.Swept{}, err
@@ -96,7 +99,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.Swept, error) 
 			return s.Store.Purge(ctx, by)
 		}
 		for _, l := range page {
-			if after = l.ID; !l.Settled {
+			if after = l.Cursor(); !l.Settled {
 				continue
 			}
 			if err := s.InTx(ctx, nil, func(tx *deduptest.Tx, _ []dedup.Claim) error { return s.Take(ctx, tx, l.ID) }); err != nil {
@@ -104,6 +107,11 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.Swept, error) 
 			}
 		}
 	}
+}
+
+// newer is negative where a comes before b.
+func newer(a, b consumer.LetterCursor) int {
+	return cmp.Or(b.First.Compare(a.First), bytes.Compare(b.ID[:], a.ID[:]))
 }
 
 func (s *Store) now() time.Time {

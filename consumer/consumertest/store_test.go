@@ -94,7 +94,10 @@ func TestOfTwoThatTakeOneFails(t *testing.T) {
 }
 
 func TestLetters(t *testing.T) {
-	s := consumertest.NewStore()
+	db := deduptest.NewDatabase()
+	at := time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC)
+	db.Now = func() time.Time { return at }
+	s := consumertest.NewStoreOn(db)
 	for n := range byte(5) {
 		l := letter(n + 1)
 		if n == 2 {
@@ -104,17 +107,21 @@ func TestLetters(t *testing.T) {
 			l.Record.Key.Consumer = "shipping"
 		}
 		park(t, s, l)
+		if n != 2 { // 3 and 4 are of one time
+			at = at.Add(time.Second)
+		}
 	}
+	cursor := list(t, s, consumer.LetterFilter{})[1].Cursor()
 	for _, tc := range []struct {
 		name   string
 		filter consumer.LetterFilter
 		want   []byte
 	}{
-		{"all", consumer.LetterFilter{}, []byte{1, 2, 3, 4, 5}},
+		{"all", consumer.LetterFilter{}, []byte{5, 4, 3, 2, 1}},
 		{"id", consumer.LetterFilter{ID: consumer.LetterID{4}}, []byte{4}},
-		{"consumer", consumer.LetterFilter{Consumer: "billing"}, []byte{1, 2, 3, 5}},
+		{"consumer", consumer.LetterFilter{Consumer: "billing"}, []byte{5, 3, 2, 1}},
 		{"reason", consumer.LetterFilter{Reason: consumer.ReasonNoKey}, []byte{3}},
-		{"page", consumer.LetterFilter{After: consumer.LetterID{2}, Limit: 2}, []byte{3, 4}},
+		{"page", consumer.LetterFilter{After: cursor, Limit: 2}, []byte{3, 2}},
 		{"none", consumer.LetterFilter{Consumer: "shipping", Reason: consumer.ReasonNoKey}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

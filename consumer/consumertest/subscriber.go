@@ -95,6 +95,7 @@ var subscriberCases = []subscriberCase{
 	{name: "a permanent error parks, and the queue moves on", run: permanentParks},
 	{name: "bytes that cannot be decoded are parked, and the queue moves on", run: garbageParks},
 	{name: "two dead letters of equal bytes are two", run: equalLetters},
+	{name: "a panic ends Run, and acknowledges nothing", run: panicEndsRun},
 	{name: "a message is the same on redelivery", run: sameOnRedelivery},
 	{
 		name: "order within a key", run: orderWithinKey,

@@ -1,6 +1,7 @@
 package consumertest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -131,6 +132,26 @@ func equalLetters(e *subscriberEnv) {
 	e.run(p, longGrace)
 	e.consumed()
 	e.parked("a", "b", "", "")
+}
+
+func panicEndsRun(e *subscriberEnv) {
+	msgs := suiteMessages(5)
+	e.publish(msgs...)
+	p := e.processor(suiteEffect)
+	p.before = func(context.Context, *consumer.Message) error { panic("the Processor is broken") }
+	r := e.run(p, longGrace)
+	e.awaits("the end of Run", r.done)
+	panicked, is := errors.AsType[*consumer.PanicError](r.err)
+	if !is || panicked.Value != "the Processor is broken" || !bytes.Contains(panicked.Stack, []byte("panicEndsRun")) {
+		e.Errorf("Run = %v when its Processor panicked; want a *consumer.PanicError with the stack", r.err)
+	}
+	if n, err := e.broker.Left(e.Context()); err != nil || n != len(msgs) {
+		e.Errorf("%d messages are not acknowledged (%v), want %d", n, err, len(msgs))
+	}
+	e.run(e.processor(suiteEffect), longGrace)
+	e.consumed()
+	e.effects(suiteIDs(msgs)...)
+	e.parked()
 }
 
 func sameOnRedelivery(e *subscriberEnv) {
@@ -319,7 +340,7 @@ func thirtyDeferrals(e *subscriberEnv) {
 	if len(deferred) < 31 { // more where the broker had a reason of its own
 		e.Fatalf("a message deferred 30 times was delivered %d times; want 31", len(deferred))
 	}
-	if last := deferred[30]; last.Attempt != 1 {
-		e.Errorf("deferrals that were nobody's fault were counted: Attempt %d", last.Attempt)
+	if last := deferred[30]; last.Attempt > 3 { // a delivery that was lost on its way counts, as the broker knows nothing of that
+		e.Errorf("30 deferrals that were nobody's fault were counted: Attempt %d", last.Attempt)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/internal/lanes"
 )
 
 // TestTheSuiteOnAQueue runs the suite against a queue in memory that works as SQS and RabbitMQ do and as Kafka does not:
@@ -121,7 +122,7 @@ type fakeSubscriber struct {
 	grace time.Duration
 }
 
-// Run delivers to three handlers.
+// Run delivers to three handlers, in batches of one: Process sleeps between attempts and would keep the lease.
 func (s *fakeSubscriber) Run(ctx context.Context) error {
 	if starter, ok := s.p.(consumer.Starter); ok {
 		if err := starter.Start(ctx); err != nil {
@@ -130,6 +131,8 @@ func (s *fakeSubscriber) Run(ctx context.Context) error {
 	}
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(s.grace, cancel) })
 	defer stop()
 	var handlers sync.WaitGroup
@@ -141,18 +144,17 @@ func (s *fakeSubscriber) Run(ctx context.Context) error {
 					<-time.After(5 * time.Millisecond)
 					continue
 				}
-				s.queue.answer(delivery, s.process(work, &delivery.msg))
+				err := lanes.Call(work, s.p, []*consumer.Message{&delivery.msg})[0]
+				s.queue.answer(delivery, err)
+				if _, again := errors.AsType[*consumer.RetryError](err); err != nil && !again && work.Err() == nil {
+					fail(err)
+				}
 			}
 		})
 	}
 	handlers.Wait()
-	return nil
-}
-
-// process uses ProcessBatch, because Process sleeps between attempts and would keep the lease.
-func (s *fakeSubscriber) process(ctx context.Context, msg *consumer.Message) error {
-	if b, ok := s.p.(consumer.BatchProcessor); ok {
-		return b.ProcessBatch(ctx, []*consumer.Message{msg})[0]
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
 	}
-	return s.p.Process(ctx, msg)
+	return nil
 }

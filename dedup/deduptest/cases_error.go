@@ -188,6 +188,16 @@ func notDurable[TTx any](t *testing.T, e *env[TTx]) {
 		t.Error("ErrNotDurable is retryable")
 	}
 	t.Log(err)
+	refused, ok := s.(dedup.SourceRegistrar)
+	hook(t, "dedup.SourceRegistrar", !ok)
+	if err := refused.RegisterSources(bounded(t), consumer, []string{"sqs queue a"}); !errors.Is(err, dedup.ErrNotDurable) {
+		t.Errorf("RegisterSources = %v, want ErrNotDurable", err)
+	}
+	other := e.node(t).(dedup.SourceRegistrar)
+	// Behind a pooler the setting is the role's, so that this one is refused too.
+	if err := other.RegisterSources(bounded(t), consumer, []string{"sqs queue b"}); err != nil && !errors.Is(err, dedup.ErrNotDurable) {
+		t.Errorf("a start that was refused has recorded its source: %v", err)
+	}
 }
 
 func missingTable[TTx any](t *testing.T, e *env[TTx]) {

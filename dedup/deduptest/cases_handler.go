@@ -206,6 +206,9 @@ func misuse[TTx any](t *testing.T, e *env[TTx]) {
 			if errors.Is(err, dedup.ErrTxEnded) && s.Retryable(err) {
 				t.Error("ErrTxEnded is retryable")
 			}
+			if errors.Is(err, dedup.ErrRolledBack) && (claimed || before+after > 0 || !errors.Is(err, dedup.ErrTxEnded)) {
+				t.Errorf("claimed %v, effects before %d, after %d, though the error says that nothing was committed: %v", claimed, before, after, err)
+			}
 
 			// Nothing of it may stick to a connection that the next message gets.
 			for range 3 {

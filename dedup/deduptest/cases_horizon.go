@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +19,8 @@ func horizonCases[TTx any]() []testCase[TTx] {
 		{name: "the horizon never moves back", run: neverBack[TTx]},
 		{name: "a message's time may be finer than the database's clock", run: fineTimes[TTx]},
 		{name: "future times are refused", run: future[TTx]},
+		{name: "only the database's clock judges a message's time", run: slowClock[TTx]},
+		{name: "clocks that disagree are not the message's fault", run: clocksDisagree[TTx]},
 		{name: "unprovable in a batch concerns its message only", run: unprovableInBatch[TTx]},
 		{name: "a snapshot older than the purge does not hide it", perIsolation: true, run: oldSnapshot[TTx]},
 		{name: "a random history never makes a known key new", run: randomHistory[TTx]},
@@ -145,6 +148,38 @@ func future[TTx any](t *testing.T, e *env[TTx]) {
 	}
 	e.wantEffects(t)
 	e.must(t, s, recordAt("k", time.Now().Add(dedup.MaxAhead-time.Minute), 0), dedup.First)
+}
+
+// slowClock runs a node whose machine is two hours behind the database.
+func slowClock[TTx any](t *testing.T, e *env[TTx]) {
+	hook(t, "SetClock", e.SetClock == nil)
+	claimed := e.forgotten(t, "k", 24*time.Hour)
+	s := e.node(t)
+	e.SetClock(s, func() time.Time { return time.Now().Add(-2 * time.Hour) })
+	e.must(t, s, recordAt("new", time.Now(), 0), dedup.First)
+	e.must(t, s, recordAt("new", time.Now().Add(time.Hour), 0), dedup.Duplicate)
+	// What may be forgotten is asked by the database's clock too.
+	e.must(t, s, recordAt("k", claimed, 24*time.Hour), dedup.Unprovable)
+	e.must(t, s, recordAt("hour old", time.Now().Add(-dedup.MinWindow-time.Minute), 24*time.Hour), dedup.First)
+}
+
+func clocksDisagree[TTx any](t *testing.T, e *env[TTx]) {
+	hook(t, "SetClock", e.SetClock == nil)
+	for _, off := range []time.Duration{2 * time.Hour, -2 * time.Hour} { // a database that is slow, and a machine that is
+		s, ctx := e.node(t), bounded(t)
+		machine, at := time.Now().Add(off), time.Now().Add(dedup.MaxAhead+time.Minute)
+		e.SetClock(s, func() time.Time { return machine })
+		_, err := e.handle(ctx, s, recordAt("k", at, 0))
+		if !errors.Is(err, dedup.ErrClocks) || errors.Is(err, dedup.ErrFuture) || !s.Retryable(err) {
+			t.Fatalf("machine %v ahead of the database: %v (retryable %v), want ErrClocks, retryable", off, err, s.Retryable(err))
+		}
+		for _, clock := range []time.Time{machine, at} {
+			if says := clock.UTC().Format(time.RFC3339); !strings.Contains(err.Error(), says) {
+				t.Errorf("%q does not name the time %s", err, says)
+			}
+		}
+	}
+	e.wantEffects(t)
 }
 
 func unprovableInBatch[TTx any](t *testing.T, e *env[TTx]) {

@@ -20,6 +20,7 @@ func purgeCases[TTx any]() []testCase[TTx] {
 		{name: "one sweeper at a time, and another takes over when its lease ran out", run: purgeLease[TTx]},
 		{name: "of sweepers at once one works", run: sweepersAtOnce[TTx]},
 		{name: "purge spares a row that a transaction is forgetting", run: purgeBesideForget[TTx]},
+		{name: "a purge under a clock that is ahead forgets nothing", run: purgeClockAhead[TTx]},
 		{name: "a purge that is cut short forgets nothing without saying so", run: purgeCut[TTx]},
 	}
 }
@@ -106,6 +107,51 @@ func expiredCounts[TTx any](t *testing.T, e *env[TTx]) {
 	other := r
 	other.Fingerprint = dedup.FingerprintOf([]byte("other content"))
 	e.must(t, s, other, dedup.Mismatch)
+}
+
+func purgeClockAhead[TTx any](t *testing.T, e *env[TTx]) {
+	s, ctx := e.node(t), bounded(t)
+	e.must(t, s, recordAt("k", time.Now(), time.Hour), dedup.First)
+	const age = 2 * time.Hour
+	e.Age(t, age)
+	s = e.node(t)
+	purge := func(owner string, latest time.Time) (swept dedup.Swept, err error) {
+		t.Helper()
+		err = retry(ctx, s, func() (err error) {
+			swept, err = purger(t, s).Purge(ctx, dedup.Sweep{Owner: owner, Lease: 3 * time.Hour, Limit: 10, Latest: latest})
+			return err
+		})
+		if swept.Clock.IsZero() {
+			t.Fatalf("%s: the store does not tell its clock (error %v)", owner, err)
+		}
+		return swept, err
+	}
+	refused := func(owner string) (clock time.Time) {
+		t.Helper()
+		swept, err := purge(owner, time.Unix(1_000_000_000, 0))
+		if !errors.Is(err, dedup.ErrClock) || s.Retryable(err) || swept.Keys != 0 {
+			t.Fatalf("%s: %+v, %v, want ErrClock", owner, swept, err)
+		}
+		r := recordAt("k", time.Now().Add(-age), time.Hour)
+		if v := verdict(t, s, r).Verdict; v != dedup.Duplicate {
+			t.Fatalf("%s forgot the key: it is %v", owner, v)
+		}
+		return swept.Clock
+	}
+	clock := refused("a")
+	if swept, err := purge("b", clock.Add(time.Hour)); err != nil || swept.Busy || swept.Keys != 1 { // a has no lease
+		t.Fatalf("b, whose clock is right: %+v, %v, want one key forgotten", swept, err)
+	}
+	e.must(t, s, recordAt("k", time.Now(), time.Hour), dedup.First)
+	if swept, err := purge("c", clock.Add(time.Hour)); err != nil || !swept.Busy || swept.Clock.Before(clock) {
+		t.Fatalf("c, beside the lease of b: %+v, %v, want busy and a clock", swept, err)
+	}
+	if swept, err := purge("c", clock.Add(-time.Hour)); !errors.Is(err, dedup.ErrClock) {
+		t.Fatalf("c, beside the lease of b and an hour behind: %+v, %v, want ErrClock", swept, err)
+	}
+	if swept, err := purge("b", time.Time{}); err != nil || swept.Busy {
+		t.Fatalf("b, whatever the clock shows: %+v, %v", swept, err)
+	}
 }
 
 func sweepersAtOnce[TTx any](t *testing.T, e *env[TTx]) {

@@ -20,6 +20,8 @@ func waitCases[TTx any]() []testCase[TTx] {
 		{name: "bounded wait in the caller's own transaction", perIsolation: true, run: boundedOwnTx[TTx]},
 		{name: "a batch of held keys waits no longer than one key", perIsolation: true, run: boundedBatch[TTx]},
 		{name: "a claim waits for Forget, then is first", perIsolation: true, run: waitsForForget[TTx]},
+		{name: "a shorter wait is the claim's alone", perIsolation: true, run: shorterWait[TTx]},
+		{name: "held keys are told apart in one go", run: heldKeys[TTx]},
 	}
 }
 

@@ -28,6 +28,10 @@ type Store struct {
 	// before or after tx.Commit, or call it later. It owns tx from then on. Set it before use. Defaults to tx.Commit.
 	OnCommit func(ctx context.Context, tx *Tx) error
 
+	// Clock is the clock of the Store's machine, which the database's is compared with; see Database.Now. Set it before use.
+	// Defaults to time.Now.
+	Clock func() time.Time
+
 	db    *Database
 	mu    sync.Mutex
 	names map[string]bool
@@ -36,6 +40,9 @@ type Store struct {
 var (
 	_ dedup.Store[*Tx]       = (*Store)(nil)
 	_ dedup.Registrar        = (*Store)(nil)
+	_ dedup.TxVerifier[*Tx]  = (*Store)(nil)
+	_ dedup.KeyProber        = (*Store)(nil)
+	_ dedup.Releaser         = (*Store)(nil)
 	_ dedup.ResultStore[*Tx] = (*Store)(nil)
 	_ dedup.Purger           = (*Store)(nil)
 	_ dedup.Lookuper         = (*Store)(nil)
@@ -78,23 +85,26 @@ func (s *Store) handle(ctx context.Context, tx *Tx, recs []dedup.Record, fn func
 	tx.guarded.Store(true)
 	err = fn(tx, claims)
 	done = err == nil
+	if err != nil {
+		err = tx.blame(err)
+	}
 	return err
 }
 
 // Claim implements dedup.Store.
 func (s *Store) Claim(ctx context.Context, tx *Tx, recs []dedup.Record) ([]dedup.Claim, error) {
-	now := s.db.now()
 	keys := make([]dedup.Derived, len(recs))
 	order := make([]int, len(recs))
 	for i, r := range recs {
-		if err := r.Validate(now); err != nil {
+		if err := r.Validate(); err != nil {
 			return nil, err
 		}
 		keys[i], order[i] = r.Key.Derive(), i
 	}
 	slices.SortStableFunc(order, func(i, j int) int { return keys[i].Compare(keys[j]) })
 
-	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(s.Wait, DefaultWait), dedup.ErrInFlight)
+	wait, _ := dedup.ClaimWait(ctx, cmp.Or(s.Wait, DefaultWait))
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, dedup.ErrInFlight)
 	defer cancel()
 	claims := make([]dedup.Claim, len(recs))
 	for _, i := range order {
@@ -123,7 +133,11 @@ func (s *Store) claim(ctx context.Context, tx *Tx, key dedup.Derived, r dedup.Re
 			return dedup.Claim{}, err
 		}
 	}
-	claim, err := tx.claim(key, r)
+	machine := time.Now
+	if s.Clock != nil {
+		machine = s.Clock
+	}
+	claim, err := tx.claim(key, r, machine)
 	if !held && claim.Verdict != dedup.First { // as in SQL: a row that was there is not locked
 		db.unlock(tx, key)
 	}
@@ -131,7 +145,7 @@ func (s *Store) claim(ctx context.Context, tx *Tx, key dedup.Derived, r dedup.Re
 }
 
 // claim answers r in one critical section: neither a commit nor a purge can come between looking and inserting.
-func (tx *Tx) claim(key dedup.Derived, r dedup.Record) (dedup.Claim, error) {
+func (tx *Tx) claim(key dedup.Derived, r dedup.Record, machine func() time.Time) (dedup.Claim, error) {
 	db := tx.db
 	if old := tx.row(key); old != nil {
 		verdict := dedup.Duplicate
@@ -147,11 +161,35 @@ func (tx *Tx) claim(key dedup.Derived, r dedup.Record) (dedup.Claim, error) {
 		return dedup.Claim{Verdict: dedup.Unprovable}, nil
 	}
 	expires := db.now()
+	if err := r.ValidateTime(expires, machine()); err != nil {
+		return dedup.Claim{}, err
+	}
 	if r.Time.After(expires) {
 		expires = r.Time
 	}
 	tx.rows[key] = &row{key: r.Key, fingerprint: r.Fingerprint, expires: expires.Add(r.Keep())}
 	return dedup.Claim{Verdict: dedup.First}, nil
+}
+
+// VerifyTx implements dedup.TxVerifier.
+func (s *Store) VerifyTx(_ context.Context, tx *Tx) error {
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	return tx.usable()
+}
+
+// HeldKeys implements dedup.KeyProber, without waiting.
+func (s *Store) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) {
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	if err := s.db.reachable(ctx); err != nil {
+		return nil, err
+	}
+	held := make([]bool, len(keys))
+	for i, k := range keys {
+		held[i] = s.db.locks[k.Derive()] != nil
+	}
+	return held, nil
 }
 
 // Forget implements dedup.Store.
@@ -199,7 +237,7 @@ func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found
 
 // Register implements dedup.Registrar.
 func (s *Store) Register(ctx context.Context, consumer string, window time.Duration) error {
-	if err := (dedup.Record{Key: dedup.Key{Consumer: consumer, ID: "-"}, Window: window}).Validate(time.Time{}); err != nil {
+	if err := (dedup.Record{Key: dedup.Key{Consumer: consumer, ID: "-"}, Window: window}).Validate(); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -217,6 +255,13 @@ func (s *Store) Register(ctx context.Context, consumer string, window time.Durat
 	return nil
 }
 
+// Release implements dedup.Releaser.
+func (s *Store) Release(consumer string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.names, consumer)
+}
+
 // Purge implements dedup.Purger. A Limit of 0 means 1000.
 func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.Swept, err error) {
 	db := s.db
@@ -226,8 +271,13 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.Swept, e
 		return swept, err
 	}
 	now := db.now()
+	swept.Clock = now
+	if err := by.ClockAhead(now); err != nil {
+		return swept, err
+	}
 	if by.Owner != db.sweeper && now.Before(db.leasedUntil) {
-		return dedup.Swept{Busy: true}, nil
+		swept.Busy = true
+		return swept, nil
 	}
 	db.sweeper, db.leasedUntil = by.Owner, now.Add(by.Lease)
 	for _, key := range slices.SortedFunc(maps.Keys(db.rows), dedup.Derived.Compare) {
@@ -250,9 +300,9 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.Swept, e
 	return swept, nil
 }
 
-// Retryable implements dedup.Store: true for deadlocks and while the database is down.
+// Retryable implements dedup.Store: true for deadlocks, while the database is down, and where clocks disagree.
 func (s *Store) Retryable(err error) bool {
-	return errors.Is(err, ErrDeadlock) || errors.Is(err, ErrDown)
+	return errors.Is(err, ErrDeadlock) || errors.Is(err, ErrDown) || errors.Is(err, dedup.ErrClocks)
 }
 
 // row is one claim. A committed row is never changed.

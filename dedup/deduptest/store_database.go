@@ -33,6 +33,7 @@ type Database struct {
 	locks map[any]*lock // of a dedup.Derived or of a value's name
 
 	windows     map[string]map[time.Duration]dedup.WindowUse
+	sources     map[string][]string // by consumer
 	forgotten   time.Time
 	swept       dedup.Derived
 	sweeper     string
@@ -54,7 +55,7 @@ type waiter struct {
 func NewDatabase() *Database {
 	return &Database{
 		rows: map[dedup.Derived]*row{}, data: map[string]any{}, count: map[string]int{}, open: map[*Tx]bool{}, locks: map[any]*lock{},
-		windows: map[string]map[time.Duration]dedup.WindowUse{},
+		windows: map[string]map[time.Duration]dedup.WindowUse{}, sources: map[string][]string{},
 	}
 }
 

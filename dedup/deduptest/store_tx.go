@@ -84,7 +84,7 @@ func (tx *Tx) Commit(ctx context.Context) error {
 	tx.db.mu.Lock()
 	defer tx.db.mu.Unlock()
 	if tx.guarded.Load() {
-		tx.err = fmt.Errorf("%w: it called Commit", dedup.ErrTxEnded)
+		tx.err = fmt.Errorf("%w: it called Commit; %w", dedup.ErrTxEnded, dedup.ErrRolledBack)
 		return tx.err
 	}
 	defer tx.close(errors.New("deduptest: transaction has ended"))
@@ -93,7 +93,7 @@ func (tx *Tx) Commit(ctx context.Context) error {
 	case errors.Is(tx.err, dedup.ErrTxEnded), errors.Is(tx.err, ErrDown):
 		return tx.err
 	default: // a statement failed, and nobody reported it
-		return fmt.Errorf("%w: COMMIT was answered by ROLLBACK after: %w", dedup.ErrTxEnded, tx.err)
+		return fmt.Errorf("deduptest: rolled back: a statement failed, and the handler returned nil: %w", tx.err)
 	}
 	if err := tx.db.reachable(ctx); err != nil {
 		return err
@@ -119,11 +119,21 @@ func (tx *Tx) Rollback() error {
 	tx.db.mu.Lock()
 	defer tx.db.mu.Unlock()
 	if tx.guarded.Load() {
-		tx.err = fmt.Errorf("%w: it called Rollback", dedup.ErrTxEnded)
+		tx.err = fmt.Errorf("%w: it called Rollback; %w", dedup.ErrTxEnded, dedup.ErrRolledBack)
 		return tx.err
 	}
 	tx.close(errors.New("deduptest: transaction has ended"))
 	return nil
+}
+
+// blame adds to a handler's error that it tried to end the transaction.
+func (tx *Tx) blame(err error) error {
+	tx.db.mu.Lock()
+	defer tx.db.mu.Unlock()
+	if errors.Is(tx.err, dedup.ErrTxEnded) && !errors.Is(err, dedup.ErrTxEnded) {
+		return fmt.Errorf("%w (the handler returned: %w)", tx.err, err)
+	}
+	return err
 }
 
 // The methods below are called with db.mu locked.

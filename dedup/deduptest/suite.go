@@ -46,6 +46,8 @@ type DB[TTx any] struct {
 	// ageing together is shorter than dedup.UseFor, because it remembers until when it is registered.
 	Age func(t *testing.T, d time.Duration)
 
+	// SetClock gives a node of Open another clock of its own machine. The database's clock stays as it is.
+	SetClock func(s dedup.Store[TTx], now func() time.Time)
 	// Misuse lists the ways in which a handler can end or lose its transaction on this database.
 	Misuse []Misuse[TTx]
 	// Raise makes the database answer with that error code in tx, and returns the error.
@@ -67,6 +69,8 @@ type DB[TTx any] struct {
 	// NoSchema makes a node on a database without the store's tables, OldSchema one on tables of another version,
 	// NotDurable one whose settings forget commits. Each must open, and be refused by Register.
 	NoSchema, OldSchema, NotDurable func(t *testing.T) dedup.Store[TTx]
+	// NewerSchema makes a node on tables of a newer version that works with this program. Register must accept it.
+	NewerSchema func(t *testing.T) dedup.Store[TTx]
 }
 
 // Options of a node. The zero value of each field is the store's default.
@@ -119,6 +123,7 @@ func TestStore[TTx any](t *testing.T, h Harness[TTx]) {
 		purgeCases[TTx](),
 		horizonCases[TTx](),
 		windowCases[TTx](),
+		sourceCases[TTx](),
 	)
 	for name := range h.DoesNotApply {
 		if !slices.ContainsFunc(all, func(c testCase[TTx]) bool { return c.name == name }) {

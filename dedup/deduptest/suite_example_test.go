@@ -59,7 +59,7 @@ func ExampleMisuse() {
 		return nil
 	})
 	fmt.Println(err)
-	// Output: dedup: the handler ended or lost its transaction: it called Commit
+	// Output: dedup: the handler ended or lost its transaction: it called Commit; nothing was committed
 }
 
 func ExampleFault() {

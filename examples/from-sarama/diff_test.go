@@ -32,3 +32,16 @@ func TestAtMostTenLines(t *testing.T) {
 		t.Error("nothing differs: this test compares the wrong files")
 	}
 }
+
+// sarama's defaults lose messages, so the handler that is kept must not keep them.
+func TestSettingsAreChecked(t *testing.T) {
+	text, err := os.ReadFile("after/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"cfg := kafka.NewConfig()", "kafka.Check(cfg)"} {
+		if strings.Count(string(text), line) != 1 {
+			t.Errorf("after/main.go has no line with %s", line)
+		}
+	}
+}

@@ -28,7 +28,7 @@ var rows = []row{
 	{"dedup", nil},
 	{"dedup/deduptest", []string{"dedup"}},
 	{"outbox", nil},
-	{"outbox/outboxtest", []string{"outbox"}},
+	{"outbox/outboxtest", []string{"outbox", "internal/shares"}},
 	{"consumer", []string{"dedup", "outbox"}},
 	{"consumer/consumertest", []string{"consumer", "dedup", "outbox", "dedup/deduptest"}},
 
@@ -47,6 +47,7 @@ var rows = []row{
 	{"internal/dialect", nil},
 	{"internal/claims", []string{"dedup"}},
 	{"internal/debounce", nil},
+	{"internal/shares", nil},
 	{"internal/lanes", []string{"consumer"}},
 	{"internal/breaker", []string{"outbox", "github.com/sony/gobreaker/v2"}},
 	{"internal/architecture", nil},
@@ -60,6 +61,7 @@ var rows = []row{
 	{"internal/rabbitserver", nil},
 	{"internal/relaychaos", []string{"..."}},
 	{"internal/services", []string{"..."}},
+	{"internal/soak", []string{"..."}},
 	{"internal/testdb", []string{"..."}},
 	{"internal/wireproxy", []string{"..."}},
 }
@@ -71,7 +73,7 @@ func edge(sdk ...string) []string {
 
 // store is what a database's adapter may import.
 func store(sdk ...string) []string {
-	return append([]string{"dedup", "outbox", "consumer", "migrations", "internal/dialect", "internal/claims", "internal/debounce"}, sdk...)
+	return append([]string{"dedup", "outbox", "consumer", "migrations", "internal/dialect", "internal/claims", "internal/debounce", "internal/shares"}, sdk...)
 }
 
 // A pkg is what `go list -json` tells of one package.

@@ -3,7 +3,7 @@
 //
 // A store claims like this:
 //
-//	plan, err := claims.NewPlan(recs, time.Now())  // validated, each key once, in the order everyone locks in
+//	plan, err := claims.NewPlan(recs)              // validated, each key once, in the order everyone locks in
 //	due := leases.Due(plan.Windows())              // register these first, in a transaction that commits before the claim
 //	…                                              // BEGIN; one multi-row INSERT of plan.Rows
 //	leases.Cover(plan.Windows(), clock)            // false: undo, register again, claim again

@@ -18,7 +18,7 @@ func (n *Names) Take(name string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.taken[name] {
-		return fmt.Errorf("%w: %q", dedup.ErrNameTaken, name)
+		return fmt.Errorf("%w: %q; close the first Consumer, or give this one another Name", dedup.ErrNameTaken, name)
 	}
 	if n.taken == nil {
 		n.taken = make(map[string]bool)
@@ -27,7 +27,7 @@ func (n *Names) Take(name string) error {
 	return nil
 }
 
-// Free gives name back, after a registration that failed.
+// Free gives name back: its registration failed, or its consumer was closed.
 func (n *Names) Free(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

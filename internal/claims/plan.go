@@ -23,13 +23,12 @@ type Plan struct {
 	row  []int // row[i] is the index in Rows of what answers recs[i]
 }
 
-// NewPlan validates recs and puts them in order. now is the caller's clock. It does not keep recs' order in Rows, nor
-// does it change recs.
-func NewPlan(recs []dedup.Record, now time.Time) (*Plan, error) {
+// NewPlan validates recs and puts them in order. It does not keep recs' order in Rows, nor does it change recs.
+func NewPlan(recs []dedup.Record) (*Plan, error) {
 	p := &Plan{Rows: make([]Row, 0, len(recs)), recs: recs, row: make([]int, len(recs))}
 	if len(recs) == 1 { // most claims: nothing to compare or sort
 		rec := recs[0]
-		if err := rec.Validate(now); err != nil {
+		if err := rec.Validate(); err != nil {
 			return nil, err
 		}
 		rec.Time = Ceil(rec.Time)
@@ -39,7 +38,7 @@ func NewPlan(recs []dedup.Record, now time.Time) (*Plan, error) {
 	derived := make([]dedup.Derived, len(recs))
 	order := make([]int, len(recs)) // indices of recs, to be sorted in their place: they are small
 	for i, rec := range recs {
-		if err := rec.Validate(now); err != nil {
+		if err := rec.Validate(); err != nil {
 			return nil, err
 		}
 		derived[i], order[i] = rec.Key.Derive(), i
@@ -108,16 +107,6 @@ func Known(rec dedup.Record, row dedup.Claim) dedup.Verdict {
 // the horizon need not be read for it.
 func Young(t, clock time.Time) bool {
 	return t.IsZero() || clock.Before(t.Add(dedup.MinWindow))
-}
-
-// TooFar reports as an error that is ErrFuture that rec's Time lies too far ahead of the database's clock. The caller's
-// clock, which Record.Validate compares with, may be just as wrong.
-func TooFar(rec dedup.Record, clock time.Time) error {
-	if ahead := rec.Time.Sub(clock); ahead > dedup.MaxAhead {
-		return fmt.Errorf("%w: %v is %v ahead of the database's clock, more than %v",
-			dedup.ErrFuture, rec.Key, ahead.Round(time.Second), dedup.MaxAhead)
-	}
-	return nil
 }
 
 // Collision is the error of a claim of key that met a row of other.

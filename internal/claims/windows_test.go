@@ -14,7 +14,7 @@ func TestWindowsAreDistinctSortedAndRoundedDown(t *testing.T) {
 	in := func(consumer string, window time.Duration) dedup.Record {
 		return dedup.Record{Key: dedup.Key{Consumer: consumer, ID: window.String()}, Window: window}
 	}
-	plan, err := claims.NewPlan([]dedup.Record{in("b", 2*time.Hour), in("a", 3*time.Hour+time.Second-1), in("b", 2*time.Hour), in("a", 0)}, time.Now())
+	plan, err := claims.NewPlan([]dedup.Record{in("b", 2*time.Hour), in("a", 3*time.Hour+time.Second-1), in("b", 2*time.Hour), in("a", 0)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,78 +2,208 @@ package dialect
 
 import "strings"
 
-// EndsTransaction reports whether sql begins with a statement that ends the transaction it is sent in. It looks at the
-// first keyword only: what else a string may hide is found by asking the server before COMMIT.
-func EndsTransaction(sql string) bool {
-	word, rest := keyword(sql)
-	switch word {
-	case "commit", "end", "abort":
-		return true
-	case "prepare":
-		next, _ := keyword(rest)
-		return next == "transaction"
-	case "rollback":
-		next, rest := keyword(rest)
-		if next == "work" || next == "transaction" {
-			next, _ = keyword(rest)
-		}
-		return next != "to"
-	}
-	return false
+// Control is what a string of PostgreSQL's statements does to the transaction and the session that it is sent in, as far as
+// its text shows. What a function does, or a block of DO, is not in the text; neither of the two can end a transaction block.
+type Control struct {
+	Ends      bool // a statement ends the transaction
+	Savepoint bool // a statement may set a savepoint, or roll back to one
+	Several   bool // there is more than one statement
+	Sets      bool // a setting is changed, for the transaction or for the session
+	Session   bool // something may outlive the transaction: a setting, a temporary table, a lock, LISTEN, a prepared statement
+	Unclear   bool // the text may mean more than what was understood
 }
 
-// MovesSavepoint reports whether sql may set a savepoint or roll back to one. A name of a prepared statement may: what is
-// behind it is not to be seen here.
-func MovesSavepoint(sql string) bool {
-	switch word, _ := keyword(sql); word {
-	case "savepoint":
-		return true
-	case "rollback":
-		return !EndsTransaction(sql)
-	}
-	return !strings.ContainsAny(sql, " \t\r\n\f\v")
-}
-
-// Several reports whether sql may be more than one statement. It does not know strings from statements, and errs on the
-// side of yes.
-func Several(sql string) bool {
-	first := strings.IndexByte(sql, ';')
-	return first >= 0 && skip(sql[first:]) != ""
-}
-
-// keyword returns the first word of sql in lower case, behind white space, comments and empty statements, and what
-// follows it.
-func keyword(sql string) (word, rest string) {
-	sql = skip(sql)
-	n := 0
-	for n < len(sql) && (sql[n]|0x20 >= 'a' && sql[n]|0x20 <= 'z' || sql[n] == '_') {
-		n++
-	}
-	return strings.ToLower(sql[:n]), sql[n:]
-}
-
-// skip drops white space, semicolons and comments, nested ones too.
-func skip(sql string) string {
+// Inspect reads sql as PostgreSQL does where standard_conforming_strings is on. What it does not understand is Unclear.
+func Inspect(sql string) (c Control) {
+	s := scanner{sql: sql}
+	statements := 0
 	for {
-		sql = strings.TrimLeft(sql, " \t\r\n\f\v;")
-		switch {
-		case strings.HasPrefix(sql, "--"):
-			_, sql, _ = strings.Cut(sql, "\n")
-		case strings.HasPrefix(sql, "/*"):
-			depth, i := 1, 2
-			for i < len(sql) && depth > 0 {
-				switch {
-				case strings.HasPrefix(sql[i:], "/*"):
-					depth, i = depth+1, i+2
-				case strings.HasPrefix(sql[i:], "*/"):
-					depth, i = depth-1, i+2
-				default:
-					i++
-				}
-			}
-			sql = sql[i:]
-		default:
-			return sql
+		t := s.next()
+		if t.kind == endOfText {
+			break
+		}
+		if t.kind == semicolon {
+			continue
+		}
+		statements++
+		if s.statement(t, &c) == endOfText {
+			break
 		}
 	}
+	c.Several = statements > 1
+	// The name of a prepared statement: what it stands for is not in the text.
+	c.Savepoint = c.Savepoint || !strings.ContainsAny(sql, " \t\r\n\f\v")
+	c.Unclear = c.Unclear || s.unclear
+	return c
+}
+
+// EndsTransaction reports whether one of the statements in sql ends the transaction that it is sent in.
+func EndsTransaction(sql string) bool { return Inspect(sql).Ends }
+
+// MovesSavepoint reports whether sql may set a savepoint or roll back to one. The name of a prepared statement may.
+func MovesSavepoint(sql string) bool { return Inspect(sql).Savepoint }
+
+// Several reports whether sql may be more than one statement.
+func Several(sql string) bool {
+	c := Inspect(sql)
+	return c.Several || c.Unclear
+}
+
+// statement reads one statement, whose first token is t, up to the semicolon or the end of the text, and returns which.
+func (s *scanner) statement(t token, c *Control) tokenKind {
+	var (
+		words      [4]keyword // the first ones
+		n          int        // words so far
+		before     keyword    // the word right before
+		temporary  bool       // a temporary table is made
+		dropped    bool       // ON COMMIT DROP
+		depth      int        // of parentheses
+		setAt      = -1       // depth of an open call of set_config
+		setByLocal bool       // its last argument, so far, is the literal true
+	)
+	for ; t.kind != endOfText && t.kind != semicolon; t = s.next() {
+		switch t.kind {
+		case opens:
+			depth++
+		case closes:
+			depth--
+			if setAt >= 0 && depth <= setAt {
+				c.Session = c.Session || !setByLocal
+				setAt = -1
+			}
+		default:
+		}
+		word := t.word
+		if t.kind == quoted && word != wordSetConfig && word != wordSessionLock && word != wordTempSchema {
+			word = wordOther // no keyword, but still the name of a function or schema
+		}
+		setByLocal = word == wordTrue
+		switch {
+		case word == wordSetConfig:
+			c.Session = c.Session || setAt >= 0 // one within the other's arguments
+			c.Sets, setAt = true, depth
+		case word == wordSessionLock:
+			c.Session = true
+		case word == wordTempSchema, word == wordTemp && (words[0] == wordCreate || before == wordInto):
+			temporary = true
+		case word == wordDrop && before == wordCommit && n > 1:
+			dropped = true
+		case word == wordHold && words[0] == wordDeclare:
+			c.Session = true
+		case word == wordAtomic && before == wordBegin && words[0] == wordCreate:
+			c.Unclear = true // a body of statements follows, up to its END
+			s.at = len(s.sql)
+		}
+		if t.kind == wordToken || t.kind == quoted {
+			if n < len(words) {
+				words[n] = word
+			}
+			n++
+		}
+		before = word
+	}
+	c.Session = c.Session || setAt >= 0 || temporary && !dropped
+	c.control(words)
+	return t.kind
+}
+
+// control adds what a statement that begins with words does.
+func (c *Control) control(words [4]keyword) {
+	switch words[0] {
+	case wordCommit, wordEnd, wordAbort:
+		c.Ends = true
+	case wordPrepare:
+		if words[1] == wordTransaction {
+			c.Ends = true
+		} else {
+			c.Session = true
+		}
+	case wordRollback:
+		next := words[1]
+		if next == wordWork || next == wordTransaction {
+			next = words[2]
+		}
+		if next == wordTo {
+			c.Savepoint = true
+		} else {
+			c.Ends = true
+		}
+	case wordSavepoint:
+		c.Savepoint = true
+	case wordSet:
+		switch words[1] {
+		case wordTransaction, wordConstraints: // end with the transaction, and are no settings
+		case wordLocal:
+			c.Sets = true
+		default:
+			c.Sets, c.Session = true, true
+		}
+	case wordSession: // RESET, DISCARD, LISTEN, UNLISTEN, LOAD, DEALLOCATE
+		c.Sets, c.Session = true, true
+	default: // does none of this
+	}
+}
+
+type keyword uint8
+
+const (
+	wordOther keyword = iota
+	wordAbort
+	wordAtomic
+	wordBegin
+	wordCommit
+	wordConstraints
+	wordCreate
+	wordDeclare
+	wordDrop
+	wordEnd
+	wordHold
+	wordInto
+	wordLocal
+	wordPrepare
+	wordRollback
+	wordSavepoint
+	wordSession
+	wordSessionLock
+	wordSet
+	wordSetConfig
+	wordTemp
+	wordTempSchema
+	wordTo
+	wordTransaction
+	wordTrue
+	wordWork
+)
+
+var keywords = map[string]keyword{
+	"abort": wordAbort, "atomic": wordAtomic, "begin": wordBegin, "commit": wordCommit, "constraints": wordConstraints,
+	"create": wordCreate, "declare": wordDeclare, "drop": wordDrop, "end": wordEnd, "hold": wordHold, "into": wordInto,
+	"local": wordLocal, "prepare": wordPrepare, "rollback": wordRollback, "savepoint": wordSavepoint, "set": wordSet,
+	"set_config": wordSetConfig, "temp": wordTemp, "temporary": wordTemp, "pg_temp": wordTempSchema, "to": wordTo,
+	"transaction": wordTransaction, "true": wordTrue, "work": wordWork,
+
+	"deallocate": wordSession, "discard": wordSession, "listen": wordSession, "load": wordSession, "reset": wordSession,
+	"unlisten": wordSession,
+
+	"pg_advisory_lock": wordSessionLock, "pg_advisory_lock_shared": wordSessionLock,
+	"pg_try_advisory_lock": wordSessionLock, "pg_try_advisory_lock_shared": wordSessionLock,
+}
+
+// longestKeyword is the length of pg_try_advisory_lock_shared.
+const longestKeyword = 27
+
+// keywordOf does not allocate.
+func keywordOf(word string) keyword {
+	if len(word) > longestKeyword {
+		return wordOther
+	}
+	var lower [longestKeyword]byte
+	for i := range len(word) {
+		b := word[i]
+		if b >= 'A' && b <= 'Z' {
+			b += 'a' - 'A'
+		}
+		lower[i] = b
+	}
+	return keywords[string(lower[:len(word)])]
 }

@@ -6,34 +6,128 @@ import (
 	"github.com/txonce/txonce/internal/dialect"
 )
 
-func TestOutboxRelevantStatements(t *testing.T) {
-	for _, tt := range []struct {
-		sql                  string
-		ends, moves, several bool
-	}{
-		{sql: "SELECT 1"},
-		{sql: "SELECT 1;"},
-		{sql: "SELECT 1; -- done\n /* really */ ;"},
-		{sql: "INSERT INTO t VALUES ('savepoint')"},
-		{sql: "RELEASE SAVEPOINT x"},
-		{sql: "RELEASE x"},
-		{sql: "COMMIT", ends: true, moves: true}, // one word may be a name, for all that MovesSavepoint knows
-		{sql: "ROLLBACK", ends: true},
-		{sql: "ROLLBACK AND CHAIN", ends: true},
-		{sql: "SAVEPOINT x", moves: true},
-		{sql: "savepoint\tx", moves: true},
-		{sql: "SAVEPOINT/**/x", moves: true},
-		{sql: "; -- a\n/* b /* c */ */ Savepoint x", moves: true, several: true},
-		{sql: "ROLLBACK TO x", moves: true},
-		{sql: "ROLLBACK WORK TO SAVEPOINT x", moves: true},
-		{sql: "rollback transaction to x", moves: true},
-		{sql: "name_of_a_statement", moves: true},
-		{sql: "SELECT 1; SAVEPOINT x", several: true},
-		{sql: "SELECT 1;;COMMIT", several: true},
-		{sql: "SELECT ';' AS on_the_side_of_yes", several: true},
-	} {
-		if ends, moves, several := dialect.EndsTransaction(tt.sql), dialect.MovesSavepoint(tt.sql), dialect.Several(tt.sql); ends != tt.ends || moves != tt.moves || several != tt.several {
-			t.Errorf("%q: ends %v, moves %v, several %v; want %v, %v, %v", tt.sql, ends, moves, several, tt.ends, tt.moves, tt.several)
+// inspected are strings of statements, and what is in them.
+var inspected = []struct {
+	sql  string
+	want dialect.Control
+}{
+	{"SELECT 1", dialect.Control{}},
+	{"SELECT 1;", dialect.Control{}},
+	{"SELECT 1; -- done\n /* really */ ;", dialect.Control{}},
+	{"INSERT INTO t VALUES ('savepoint')", dialect.Control{}},
+	{"INSERT INTO t VALUES ($1, $2)", dialect.Control{}},
+	{"RELEASE SAVEPOINT x", dialect.Control{}},
+	{"RELEASE x", dialect.Control{}},
+	{"SELECT 1; SAVEPOINT x", dialect.Control{Several: true, Savepoint: true}},
+	{"SELECT ';' AS no, \";\", $$;$$, $a$;$$;$a$, E'\\';' /* ; */ -- ;", dialect.Control{}},
+
+	// Ending the transaction.
+	{"COMMIT", dialect.Control{Ends: true, Savepoint: true}}, // one word may be a name
+	{"ROLLBACK", dialect.Control{Ends: true, Savepoint: true}},
+	{"ROLLBACK AND CHAIN", dialect.Control{Ends: true}},
+	{"ROLLBACK WORK AND CHAIN", dialect.Control{Ends: true}},
+	{"commit /* c */ and chain", dialect.Control{Ends: true}},
+	{"END TRANSACTION", dialect.Control{Ends: true}},
+	{"abort work", dialect.Control{Ends: true}},
+	{"PREPARE TRANSACTION 'x'", dialect.Control{Ends: true}},
+	{"SELECT 1;;COMMIT", dialect.Control{Ends: true, Several: true}},
+	{"UPDATE t SET a = ';'; COMMIT", dialect.Control{Ends: true, Several: true}},
+	{"-- x\rROLLBACK AND CHAIN", dialect.Control{Ends: true}},
+	{"-- x\nROLLBACK AND CHAIN", dialect.Control{Ends: true}},
+	{"-- ROLLBACK AND CHAIN", dialect.Control{}},
+	{"; -- a\n /* b /* c */ d */ END WORK", dialect.Control{Ends: true}},
+	{"SELECT '\\'; COMMIT; --'", dialect.Control{Ends: true, Several: true}},
+	{"SELECT E'\\'; COMMIT; --'", dialect.Control{}},
+	{"SELECT e'\\\\'; COMMIT", dialect.Control{Ends: true, Several: true}},
+	{"SELECT xe'\\'; COMMIT; --'", dialect.Control{Ends: true, Several: true}},
+	{"SELECT 'it''s'; COMMIT", dialect.Control{Ends: true, Several: true}},
+	{"SELECT 1 AS \"a\"\";\"; COMMIT", dialect.Control{Ends: true, Several: true}},
+	{"SELECT $1$$; COMMIT; $$", dialect.Control{}},
+	{"SELECT a$$; COMMIT; $$", dialect.Control{Ends: true, Several: true, Unclear: true}},
+	{"SELECT $a$ $b$; COMMIT; $a$; END", dialect.Control{Ends: true, Several: true}},
+	{"SELECT 1 +-- x\n1; COMMIT", dialect.Control{Ends: true, Several: true}},
+	{"SELECT E'a'\n'\\'; COMMIT; --'", dialect.Control{Unclear: true}},
+	{"DO $$ BEGIN COMMIT; END $$", dialect.Control{}},
+	{"SELECT CASE WHEN true THEN 1 END", dialect.Control{}},
+	{"CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; END; SELECT 2", dialect.Control{Unclear: true}},
+
+	// Savepoints.
+	{"SAVEPOINT x", dialect.Control{Savepoint: true}},
+	{"SAVEPOINT/**/x", dialect.Control{Savepoint: true}},
+	{"; -- a\n/* b /* c */ */ Savepoint x", dialect.Control{Savepoint: true}},
+	{"ROLLBACK TO x", dialect.Control{Savepoint: true}},
+	{"ROLLBACK WORK TO SAVEPOINT x", dialect.Control{Savepoint: true}},
+	{"rollback transaction to x", dialect.Control{Savepoint: true}},
+	{"name_of_a_statement", dialect.Control{Savepoint: true}},
+
+	// Settings, and what else outlives a transaction.
+	{"SET search_path = other", dialect.Control{Sets: true, Session: true}},
+	{"SET SESSION search_path TO other", dialect.Control{Sets: true, Session: true}},
+	{"SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", dialect.Control{Sets: true, Session: true}},
+	{"SET ROLE other", dialect.Control{Sets: true, Session: true}},
+	{"SET SESSION AUTHORIZATION other", dialect.Control{Sets: true, Session: true}},
+	{"RESET ALL", dialect.Control{Sets: true, Session: true}},
+	{"DISCARD TEMP", dialect.Control{Sets: true, Session: true}},
+	{"SET LOCAL search_path = other", dialect.Control{Sets: true}},
+	{"SET CONSTRAINTS ALL DEFERRED", dialect.Control{}},
+	{"SET TRANSACTION READ ONLY", dialect.Control{}},
+	{"UPDATE t SET local = true", dialect.Control{}},
+	{"SELECT set_config('a.b', $1, true)", dialect.Control{Sets: true}},
+	{"SELECT pg_catalog.set_config('a.b', (SELECT max(x) FROM t), TRUE), 1", dialect.Control{Sets: true}},
+	{"SELECT set_config('a.b', $1, false)", dialect.Control{Sets: true, Session: true}},
+	{"SELECT set_config('a.b', $1, $2)", dialect.Control{Sets: true, Session: true}},
+	{"SELECT set_config('a.b', 'x', true AND false)", dialect.Control{Sets: true, Session: true}},
+	{"SELECT set_config('a.b', 'x', true = any(array[false]))", dialect.Control{Sets: true, Session: true}},
+	{"SELECT \"set_config\"('a.b', $1, false)", dialect.Control{Sets: true, Session: true}},
+	{"SELECT set_config('a', set_config('b', 'x', false), true)", dialect.Control{Sets: true, Session: true}},
+	{"CREATE TEMP TABLE t (a int)", dialect.Control{Session: true}},
+	{"CREATE OR REPLACE TEMPORARY VIEW v AS SELECT 1", dialect.Control{Session: true}},
+	{"CREATE TABLE pg_temp.t (a int)", dialect.Control{Session: true}},
+	{"SELECT 1 INTO TEMP t", dialect.Control{Session: true}},
+	{"CREATE TEMP TABLE t (a int) ON COMMIT DROP", dialect.Control{}},
+	{"CREATE TEMP TABLE t (a int) ON COMMIT DELETE ROWS", dialect.Control{Session: true}},
+	{"SELECT temp FROM t", dialect.Control{}},
+	{"DECLARE c CURSOR WITH HOLD FOR SELECT 1", dialect.Control{Session: true}},
+	{"DECLARE c CURSOR FOR SELECT 1", dialect.Control{}},
+	{"LISTEN x", dialect.Control{Sets: true, Session: true}},
+	{"PREPARE x AS SELECT 1", dialect.Control{Session: true}},
+	{"SELECT pg_advisory_lock(1)", dialect.Control{Session: true}},
+	{"SELECT pg_advisory_xact_lock(1)", dialect.Control{}},
+
+	// What does not end.
+	{"SELECT 'x", dialect.Control{Unclear: true}},
+	{"SELECT \"x", dialect.Control{Unclear: true}},
+	{"SELECT $x$ $y$", dialect.Control{Unclear: true}},
+	{"SELECT 1 /* /* */", dialect.Control{Unclear: true}},
+}
+
+func TestInspect(t *testing.T) {
+	for _, tt := range inspected {
+		if got := dialect.Inspect(tt.sql); got != tt.want {
+			t.Errorf("%q:\n%+v, want\n%+v", tt.sql, got, tt.want)
 		}
 	}
+}
+
+func TestInspectDoesNotAllocate(t *testing.T) {
+	if n := testing.AllocsPerRun(100, func() { dialect.Inspect("INSERT INTO effects (name) VALUES ($1) ON CONFLICT DO NOTHING") }); n != 0 {
+		t.Errorf("Inspect allocates %v times", n)
+	}
+}
+
+// Whatever stands before it, a COMMIT of its own is seen, or the string is called unclear.
+func FuzzInspect(f *testing.F) {
+	for _, tt := range inspected {
+		f.Add(tt.sql)
+	}
+	f.Fuzz(func(t *testing.T, sql string) {
+		before := dialect.Inspect(sql)
+		after := dialect.Inspect(sql + "\n;COMMIT")
+		if !after.Ends && !after.Unclear {
+			t.Errorf("%q: a COMMIT behind it is not seen", sql)
+		}
+		if before.Ends && !after.Ends || before.Session && !after.Session {
+			t.Errorf("%q: %+v, but with a COMMIT behind it %+v", sql, before, after)
+		}
+	})
 }

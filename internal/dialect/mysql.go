@@ -10,13 +10,15 @@ import "strings"
 // the whole table, and a scan that locks waits for rows that nobody asked for.
 type MySQL struct {
 	// Sessions.
-	Describe, Mark, Proof, LimitWait, RestoreWait string
+	Describe, Locate, Mark, Proof, ProofAndMark, LimitWait, RestoreWait, Autocommit string
 	// Claiming.
 	Claim, ClaimRow, ClaimAgain, Claimed, ClaimedOne string
 	Forgotten, Windows, Existing, Touch              string
-	Forget, SaveResult, Lookup                       string
+	Forget, SaveResult, Lookup, Stands               string
+	SeenKeys, FreeKeys                               string
 	// Windows and checks.
-	UseWindow, WindowUse, SchemaVersion, Settings, Tables, Columns string
+	LockSources, Sources, AddSource                                                     string
+	UseWindow, WindowUse, SchemaVersion, SchemaTables, Settings, Tables, Columns, Texts string
 	// Dead letters.
 	Park, Take, Letters, SettledLetters, LockLetters, StillSettled, DropLetters string
 	// Sweeping.
@@ -51,13 +53,20 @@ func NewMySQL(schema string) MySQL {
 	return MySQL{
 		Describe: `SELECT version(), @@version_comment`,
 
+		// The database of the DSN, on a connection whose session nobody has changed.
+		Locate: `SELECT COALESCE(DATABASE(), '')`,
+
 		// A savepoint goes with the transaction that it was made in, so that releasing it proves the transaction. It is gone
 		// after COMMIT and ROLLBACK, after a deadlock, which rolls everything back, and after DDL, which commits.
 		Mark:  `SAVEPOINT txonce_claimed`,
 		Proof: `RELEASE SAVEPOINT txonce_claimed`,
 
+		// MariaDB takes both in one statement.
+		ProofAndMark: `BEGIN NOT ATOMIC RELEASE SAVEPOINT txonce_claimed; SAVEPOINT txonce_claimed; END`,
+
 		// For servers that do not know SET STATEMENT … FOR.
 		LimitWait:   `SET @txonce_was_lock_wait = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = `,
+		Autocommit:  `SELECT @@autocommit`,
 		RestoreWait: `SET innodb_lock_wait_timeout = @txonce_was_lock_wait`,
 
 		// The claim: ClaimRow once per row, with commas, then ClaimAgain. It waits for a transaction that holds the key, and
@@ -85,15 +94,27 @@ func NewMySQL(schema string) MySQL {
 
 		Forget: q(`DELETE p ` + mysqlByKey),
 
+		// At READ UNCOMMITTED the first one sees rows that others have not committed; the second leaves out what others have locked.
+		SeenKeys: q("SELECT p.`key` " + mysqlByKey),
+		FreeKeys: q("SELECT p.`key` " + mysqlByKey + ` FOR UPDATE SKIP LOCKED`),
+
 		SaveResult: q("UPDATE @processed_messages SET result = ? WHERE `key` = UNHEX(?)"),
 
 		Lookup: q("SELECT `key`, fingerprint, expires_at, result, consumer, tenant, id FROM @processed_messages WHERE `key` = UNHEX(?)"),
+
+		// The row with an empty source is locked first: of processes that start at once, one compares after the other.
+		LockSources: q(`INSERT INTO @txonce_sources (consumer, source, first_run) VALUES (?, '', @clock)
+ON DUPLICATE KEY UPDATE first_run = first_run`),
+		Sources:   q(`SELECT source FROM @txonce_sources WHERE consumer = ? AND source <> '' ORDER BY first_run, source`),
+		AddSource: q(`INSERT INTO @txonce_sources (consumer, source, first_run) VALUES (?, ?, @clock)`),
+		Stands:    q("SELECT count(*) FROM @processed_messages WHERE `key` = UNHEX(?) AND token = UNHEX(?)"),
 
 		UseWindow: q(`INSERT INTO @txonce_windows (consumer, window_seconds, first_run, used_until) VALUES (?, ?, @clock, @clock + ?)
 ON DUPLICATE KEY UPDATE used_until = GREATEST(used_until, VALUES(used_until))`),
 		WindowUse: q(`SELECT used_until FROM @txonce_windows WHERE consumer = ? AND window_seconds = ?`),
 
-		SchemaVersion: q(`SELECT max(version) FROM @txonce_schema`),
+		SchemaVersion: q(`SELECT max(version), max(works_with) FROM @txonce_schema`),
+		SchemaTables:  q(`SELECT count(*) FROM @processed_messages, @txonce_windows, @txonce_sources, @txonce_sweep, @dead_letters WHERE 1 = 0`),
 
 		// Names differ between servers and versions; those that a server does not have are left out.
 		Settings: `SHOW SESSION VARIABLES WHERE Variable_name IN ('autocommit', 'binlog_format', 'character_set_client',
@@ -107,7 +128,12 @@ ON DUPLICATE KEY UPDATE used_until = GREATEST(used_until, VALUES(used_until))`),
 
 		Columns: `SELECT table_name, column_name, column_type, collation_name FROM information_schema.columns
 WHERE table_schema = COALESCE(?, DATABASE()) AND collation_name IS NOT NULL AND ((table_name, column_name) IN
-	(('processed_messages', 'key'), ('processed_messages', 'token'), ('dead_letters', 'id'), ('dead_letters', 'key'), ('txonce_windows', 'consumer')))
+	(('processed_messages', 'key'), ('processed_messages', 'token'), ('dead_letters', 'id'), ('dead_letters', 'key'), ('txonce_windows', 'consumer'), ('txonce_sources', 'consumer')))
+ORDER BY table_name, column_name`,
+
+		Texts: `SELECT table_name, column_name, character_set_name FROM information_schema.columns
+WHERE table_schema = COALESCE(?, DATABASE()) AND character_set_name <> 'utf8mb4'
+	AND (table_name IN ('processed_messages', 'dead_letters') OR table_name LIKE 'txonce\_%' OR table_name LIKE 'outbox\_%')
 ORDER BY table_name, column_name`,
 
 		Park: q("INSERT INTO @dead_letters (id, `key`, consumer, tenant, message_id, fingerprint, window_seconds, message_time," + `
@@ -122,11 +148,13 @@ ON DUPLICATE KEY UPDATE times = times + 1, last_parked = VALUES(last_parked), re
 		Letters: q(`SELECT d.id, d.consumer, d.tenant, d.message_id, d.fingerprint, d.window_seconds, d.message_time, d.reason, d.cause,
 	d.topic, d.ordering_key, d.position, d.payload, d.headers, d.attempts, d.times, d.first_parked, d.last_parked,
 	` + settled + ` AS settled
-FROM (SELECT UNHEX(?) AS id, CAST(? AS BINARY) AS consumer, CAST(? AS BINARY) AS reason, UNHEX(?) AS behind) AS want
+FROM (SELECT UNHEX(?) AS id, CAST(? AS BINARY) AS consumer, CAST(? AS BINARY) AS reason,
+	CAST(? AS SIGNED) AS parked, UNHEX(?) AS behind) AS want
 	CROSS JOIN @dead_letters AS d LEFT JOIN @processed_messages AS p ON p.` + "`key` = d.`key`" + `
 WHERE (want.id IS NULL OR d.id = want.id) AND (LENGTH(want.consumer) = 0 OR CAST(d.consumer AS BINARY) = want.consumer)
-	AND (LENGTH(want.reason) = 0 OR CAST(d.reason AS BINARY) = want.reason) AND (want.behind IS NULL OR d.id > want.behind)
-ORDER BY d.id LIMIT ?`),
+	AND (LENGTH(want.reason) = 0 OR CAST(d.reason AS BINARY) = want.reason)
+	AND (want.parked IS NULL OR d.first_parked < want.parked OR d.first_parked = want.parked AND d.id < want.behind)
+ORDER BY d.first_parked DESC, d.id DESC LIMIT ?`),
 
 		// Letters that are settled are found, locked, looked at again and deleted: one statement for it all would wait for
 		// the claims that it joins.
@@ -170,6 +198,16 @@ func RetryableMySQL(number uint16) bool {
 		1665, 1412, 1615, // binlog_format, a table that changes
 		// What a deployment brings: rights, tables, columns, syntax.
 		1044, 1045, 1046, 1049, 1054, 1064, 1109, 1142, 1143, 1146, 1227, 1305, 1370, 1449, 1698, 1820, 1862:
+		return true
+	}
+	return false
+}
+
+// AmbiguousMySQL reports that either a deployment or the statement of one handler is at fault: rights, databases, tables,
+// columns, syntax.
+func AmbiguousMySQL(number uint16) bool {
+	switch number {
+	case 1044, 1046, 1049, 1054, 1064, 1109, 1142, 1143, 1146, 1227, 1305, 1370, 1449:
 		return true
 	}
 	return false

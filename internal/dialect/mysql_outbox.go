@@ -27,7 +27,7 @@ type MySQLOutbox struct {
 	Behind, Untidy, Idle, LockHeld, StillIdle, Unhold, ForgetSent string
 	// Operations.
 	Parked, ShardsOf, LockShards, Listed, Unpark, Discard, First, Release, Released, Behead string
-	Clock, PendingShard, Delayed, ParkedTopics, Relays                                      string // PendingShard takes no parameters but {shard} and {counted}
+	Clock, CountShard, CountOthers, Relays                                                  string // CountShard takes no parameters but {shard} and {counted}
 }
 
 // Light is how large a message may be that LeaseShard returns whole. What is larger is read once it is known to fit.
@@ -68,7 +68,7 @@ const mysqlDue = `(m.retry_at IS NULL OR m.retry_at <= @clock) AND (
 		AND (h.until > @clock AND m.seq >= h.from_seq OR (SELECT 1 @parkedOfMessage LIMIT 1) IS NOT NULL) LIMIT 1) IS NULL`
 
 // mysqlColumns of a message that travel with it from table to table.
-const mysqlColumns = "shard, id, topic, `key`, key_hash, payload, headers, size, enqueued_at"
+const mysqlColumns = "shard, id, topic, `key`, key_hash, payload, headers, size, enqueued_at, not_before"
 
 // NewMySQLOutbox returns the statements for tables in the database schema; empty: the session's own.
 func NewMySQLOutbox(schema string) MySQLOutbox {
@@ -103,7 +103,8 @@ func NewMySQLOutbox(schema string) MySQLOutbox {
 ON DUPLICATE KEY UPDATE until = IF(until > @clock, VALUES(until), until)`),
 		Extend: q(`UPDATE @txonce_relays SET until = @clock + ? WHERE owner = UNHEX(?) AND until > @clock`),
 		Alive:  q(`SELECT until > @clock FROM @txonce_relays WHERE owner = UNHEX(?)`),
-		Survey: q(`SELECT count(*), COALESCE(sum(name = ? AND owner <> UNHEX(?)), 0) FROM @txonce_relays WHERE until > @clock`),
+		// The other living sessions, and when their holds end.
+		Survey: q(`SELECT HEX(owner), name = ?, until FROM @txonce_relays WHERE until > @clock AND owner <> UNHEX(?)`),
 		Held: q(`SELECT s.shard, s.token, s.owner <=> UNHEX(?), r.owner IS NULL
 FROM @txonce_shards AS s LEFT JOIN @txonce_relays AS r ON r.owner = s.owner AND r.until > @clock`),
 
@@ -138,7 +139,7 @@ WHERE m.shard = ? AND m.seq > ? AND ` + mysqlDue + ` ORDER BY m.seq LIMIT ?)`),
 		// Delayed messages come with new numbers, as if they were enqueued now.
 		Due: q(`SELECT not_before, seq FROM @outbox_delayed FORCE INDEX (PRIMARY) WHERE not_before <= @clock ORDER BY not_before, seq LIMIT ? FOR UPDATE SKIP LOCKED`),
 		Come: q("INSERT INTO @outbox_messages (" + mysqlColumns + ")\n" +
-			"SELECT d.shard, d.id, d.topic, d.`key`, d.key_hash, d.payload, d.headers, d.size, d.enqueued_at FROM @delayedOf ORDER BY d.not_before, d.seq"),
+			"SELECT d.shard, d.id, d.topic, d.`key`, d.key_hash, d.payload, d.headers, d.size, d.enqueued_at, d.not_before FROM @delayedOf ORDER BY d.not_before, d.seq"),
 		Came: q(`DELETE d FROM @delayedOf`),
 
 		// The shards that are still the owner's, locked against takeovers and repairs until the end of the transaction.
@@ -160,7 +161,7 @@ ON DUPLICATE KEY UPDATE
 
 		// A row of the list is [shard, seq, attempts, cause, -, keep_order].
 		Park: q("INSERT INTO @outbox_parked (seq, " + mysqlColumns + ", attempts, cause, keep_order, parked_at)\n" +
-			"SELECT m.seq, m.shard, m.id, m.topic, m.`key`, m.key_hash, m.payload, m.headers, m.size, m.enqueued_at, r.attempts, UNHEX(r.cause), r.keep_order, @clock\n" +
+			"SELECT m.seq, m.shard, m.id, m.topic, m.`key`, m.key_hash, m.payload, m.headers, m.size, m.enqueued_at, m.not_before, r.attempts, UNHEX(r.cause), r.keep_order, @clock\n" +
 			"FROM @messagesOf"),
 		// A row in outbox_held says that it is worth looking for parked messages of the key; Unhold takes it away.
 		HoldParked: q(`INSERT INTO @outbox_held (shard, key_hash, from_seq)
@@ -175,7 +176,7 @@ ON DUPLICATE KEY UPDATE from_seq = IF(until IS NULL, LEAST(from_seq, VALUES(from
 ) AS followers WHERE followers.behind IS NOT NULL ORDER BY followers.seq`),
 		// A row of the list is [shard, seq, -, -, -, keep_order, behind].
 		Follow: q("INSERT INTO @outbox_parked (seq, " + mysqlColumns + ", attempts, cause, behind, waiting, keep_order, parked_at)\n" +
-			"SELECT m.seq, m.shard, m.id, m.topic, m.`key`, m.key_hash, m.payload, m.headers, m.size, m.enqueued_at, m.attempts,\n" +
+			"SELECT m.seq, m.shard, m.id, m.topic, m.`key`, m.key_hash, m.payload, m.headers, m.size, m.enqueued_at, m.not_before, m.attempts,\n" +
 			"	CONCAT('stands behind message ', r.behind, ' of its key'), r.behind, r.keep_order = 0, r.keep_order, @clock\n" +
 			"FROM @messagesOf"),
 
@@ -195,7 +196,8 @@ STRAIGHT_JOIN @outbox_held AS h FORCE INDEX (PRIMARY) ON h.shard = r.shard WHERE
 		ForgetSent: q(`DELETE FROM @outbox_sent WHERE sent_at <= @clock - ? ORDER BY sent_at, seq LIMIT ?`),
 
 		Parked: q("SELECT shard, seq, id, topic, `key`, payload, headers, enqueued_at, attempts, cause, behind, waiting, parked_at\n" +
-			`FROM @outbox_parked FORCE INDEX (PRIMARY) WHERE seq > ? AND (? OR topic = ?) AND (? OR key_hash = UNHEX(?)) ORDER BY seq LIMIT ?`),
+			`FROM @outbox_parked FORCE INDEX (PRIMARY) WHERE seq > ? AND (? OR topic = ?) AND (? OR key_hash = UNHEX(?))
+	AND LOCATE(UNHEX(?), cause) > 0 AND parked_at >= ? AND parked_at < ? ORDER BY seq LIMIT ?`),
 
 		// The shards of parked messages are locked in order. Then Listed are those of the list that are parked, with their keys.
 		ShardsOf:   q(`SELECT DISTINCT p.shard FROM @parkedOfList ORDER BY p.shard`),
@@ -203,26 +205,30 @@ STRAIGHT_JOIN @outbox_held AS h FORCE INDEX (PRIMARY) ON h.shard = r.shard WHERE
 		Listed:     q(`SELECT p.shard, p.seq, HEX(p.key_hash), p.waiting FROM @parkedOfList`),
 		// Those that wait behind another come with it: Release, after which Behead says whom the others wait for.
 		Unpark: q("INSERT INTO @outbox_messages (seq, " + mysqlColumns + ")\n" +
-			"SELECT p.seq, p.shard, p.id, p.topic, p.`key`, p.key_hash, p.payload, p.headers, p.size, p.enqueued_at FROM @parkedOfList WHERE p.waiting = 0"),
+			"SELECT p.seq, p.shard, p.id, p.topic, p.`key`, p.key_hash, p.payload, p.headers, p.size, p.enqueued_at, p.not_before FROM @parkedOfList WHERE p.waiting = 0"),
 		Discard: q(`DELETE p FROM @parkedOfList`),
 		First: q(`SELECT p.seq FROM @outbox_parked AS p FORCE INDEX (outbox_parked_key)
 WHERE p.shard = ? AND p.key_hash = UNHEX(?) AND ` + mysqlStops + ` ORDER BY p.seq LIMIT 1`),
 		Release: q("INSERT INTO @outbox_messages (seq, " + mysqlColumns + ", attempts)\n" +
-			"SELECT p.seq, p.shard, p.id, p.topic, p.`key`, p.key_hash, p.payload, p.headers, p.size, p.enqueued_at, p.attempts\n" +
+			"SELECT p.seq, p.shard, p.id, p.topic, p.`key`, p.key_hash, p.payload, p.headers, p.size, p.enqueued_at, p.not_before, p.attempts\n" +
 			`FROM @outbox_parked AS p FORCE INDEX (outbox_parked_key) WHERE p.shard = ? AND p.key_hash = UNHEX(?) AND p.waiting = 1 AND p.seq < ?`),
 		Released: q(`DELETE p FROM @outbox_parked AS p FORCE INDEX (outbox_parked_key) WHERE p.shard = ? AND p.key_hash = UNHEX(?) AND p.waiting = 1 AND p.seq < ?`),
 		Behead:   q(`UPDATE @outbox_parked AS p FORCE INDEX (outbox_parked_key) SET p.behind = ? WHERE p.shard = ? AND p.key_hash = UNHEX(?) AND p.waiting = 1`),
 
 		Clock: q(`SELECT @clock, (SELECT count(*) FROM @outbox_held AS h WHERE NOT (@idle))`),
-		// As in SQLiteOutbox: the first rows of each shard are counted. One for each shard, put together with UNION ALL.
-		PendingShard: q(`(SELECT s.shard, m.topic, count(*), min(m.enqueued_at), min(m.seq),
+		// As in SQLiteOutbox. One for each shard, put together with CountOthers by UNION ALL. A whole cause, being a BLOB, would have the
+		// server sort each of them on disk.
+		CountShard: q(`(SELECT 0, s.shard, m.topic, 0, count(*), min(m.due), count(m.cause), min(m.cause), min(m.seq),
 	(SELECT seq FROM @outbox_messages FORCE INDEX (PRIMARY) WHERE shard = s.shard ORDER BY seq LIMIT 1 OFFSET {counted}) AS next,
 	(SELECT max(seq) FROM @outbox_messages FORCE INDEX (PRIMARY) WHERE shard = s.shard) AS last
 FROM (SELECT {shard} AS shard) AS s
-	CROSS JOIN (SELECT topic, enqueued_at, seq FROM @outbox_messages FORCE INDEX (PRIMARY) WHERE shard = {shard} ORDER BY seq LIMIT {counted}) AS m
+	CROSS JOIN (SELECT topic, COALESCE(not_before, enqueued_at) AS due, LEFT(cause, 255) AS cause, seq FROM @outbox_messages FORCE INDEX (PRIMARY) WHERE shard = {shard} ORDER BY seq LIMIT {counted}) AS m
 GROUP BY s.shard, m.topic)`),
-		Delayed:      q(`SELECT topic, count(*) FROM @outbox_delayed FORCE INDEX (outbox_delayed_topic) GROUP BY topic`),
-		ParkedTopics: q(`SELECT topic, count(*), sum(waiting) FROM @outbox_parked FORCE INDEX (outbox_parked_topic) GROUP BY topic`),
+		// Of parked messages the first due is taken to be the one with the lowest seq: reading all of them would read their payloads.
+		CountOthers: q(`(SELECT 1, 0, topic, not_before <= @clock AS due, count(*), min(not_before), 0, NULL, 0, NULL, 0
+FROM @outbox_delayed FORCE INDEX (outbox_delayed_topic) GROUP BY topic, due)
+UNION ALL (SELECT 2, 0, t.topic, t.waiting, t.n, (SELECT COALESCE(p.not_before, p.enqueued_at) FROM @outbox_parked AS p FORCE INDEX (PRIMARY) WHERE p.seq = t.first), 0, NULL, 0, NULL, 0
+FROM (SELECT topic, waiting, count(*) AS n, min(seq) AS first FROM @outbox_parked FORCE INDEX (outbox_parked_topic) GROUP BY topic, waiting) AS t)`),
 		Relays: q(`SELECT r.name, r.until, (SELECT count(*) FROM @txonce_shards AS s WHERE s.owner = r.owner)
 FROM @txonce_relays AS r WHERE r.until > @clock ORDER BY r.name, r.until`),
 	}

@@ -8,14 +8,18 @@ type Postgres struct {
 	// Claiming.
 	Insert, InsertOne, Claim, ClaimOne              string
 	AfterClaim, Sweep, Forgotten, Windows, Existing string
-	Forget, SaveResult, Lookup, FlushDuplicate      string
-	Lock                                            string
+	ExistingOne, Forget, SaveResult, Lookup         string
+	FlushDuplicate, Verify, Sync                    string
+	Reset, ResetSession                             string
+	Lock, ShortWait, FormerWait, HeldKeys, Held     string
 	// Windows and checks.
-	UseWindow, Standbys, SchemaVersion, Settings string
+	LockSources, Sources, AddSource                            string
+	UseWindow, Standbys, SchemaVersion, SchemaTables, Settings string
+	Schema, Session                                            string
 	// Dead letters.
 	Park, Take, Letters, DropSettled string
 	// Sweeping.
-	SweepSettings, SweepLease, SweepDelete, SweepDone string
+	SweepSettings, SweepClock, SweepLease, SweepDelete, SweepDone string
 }
 
 // boundedWait bounds the wait for a transaction that holds a key, for the one statement whose row source it is, so that it
@@ -28,6 +32,15 @@ const boundedWait = `(SELECT set_config('txonce.lock_timeout', current_setting('
 const idleLimit = `
 WHERE set_config('idle_in_transaction_session_timeout', CASE current_setting('idle_in_transaction_session_timeout')
 	WHEN '0' THEN coalesce($8::text, '0') ELSE current_setting('idle_in_transaction_session_timeout') END, true) IS NOT NULL`
+
+// session is what a session must not have changed since Register: whether commits are durable, who it is, and which tables the
+// statements of handlers mean. synchronous_commit comes first, and a space behind it.
+const session = `current_setting('synchronous_commit') || ' ' || current_user || ' ' || current_setting('search_path')`
+
+const reset = `RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; DISCARD TEMP; UNLISTEN *; SELECT pg_advisory_unlock_all()`
+
+// standbys is whether COMMIT waits for synchronous standbys.
+const standbys = `current_setting('synchronous_standby_names') <> ''`
 
 // The claim. ON CONFLICT DO NOTHING waits for a transaction that holds the key, and writes nothing for a duplicate: no
 // WAL, no transaction id. Keys come sorted, so that two batches cannot wait for each other.
@@ -59,14 +72,15 @@ func NewPostgres(schema string) Postgres {
 		Insert: q(`WITH new AS (` + insertAlike + `, (SELECT true` + idleLimit + `) AS settings
 ON CONFLICT (key) DO NOTHING RETURNING key)
 SELECT count(*), CASE WHEN count(*) < $9::bigint THEN array_agg(key) END, clock_timestamp(),
-	coalesce(pg_current_xact_id_if_assigned()::text, '') FROM new`),
-		InsertOne: q(insertOne + idleLimit + unlessKnown + `, pg_current_xact_id()::text`),
+	coalesce(pg_current_xact_id_if_assigned()::text, ''), ` + standbys + `, ` + session + ` FROM new`),
+		InsertOne: q(insertOne + idleLimit + unlessKnown + `, pg_current_xact_id()::text, ` + standbys + `, ` + session),
 
 		// sqlstore has the server bound it, and AfterClaim follow.
 		Claim:    q(insert + `, ` + boundedWait + unlessKnown),
 		ClaimOne: q(insertOne + ` FROM ` + boundedWait + unlessKnown),
 		AfterClaim: q(`SELECT set_config('lock_timeout', current_setting('txonce.lock_timeout'), true),
-	coalesce(pg_current_xact_id_if_assigned()::text, ''), current_setting('transaction_isolation'), forgotten_until FROM @txonce_sweep`),
+	coalesce(pg_current_xact_id_if_assigned()::text, ''), current_setting('transaction_isolation'),
+	current_setting('synchronous_standby_names') <> '', ` + postgresSettings + `, forgotten_until FROM @txonce_sweep`),
 
 		// How far was forgotten is read by a statement of its own, after the claim: within the claim's statement it would be
 		// as old as that statement's snapshot, and the claim may have waited for a sweep since. Above READ COMMITTED every
@@ -82,6 +96,9 @@ SELECT count(*), CASE WHEN count(*) < $9::bigint THEN array_agg(key) END, clock_
 		Existing: q(`SELECT p.key, p.fingerprint, p.expires_at, p.result, p.consumer, p.tenant, p.id
 FROM unnest($1::uuid[]) AS r(key), LATERAL (SELECT * FROM @processed_messages WHERE key = r.key LIMIT 1) AS p`),
 
+		ExistingOne: q(`SELECT key, fingerprint, expires_at, result, consumer, tenant, id, ` + standbys + `, ` + session + `
+FROM @processed_messages WHERE key = $1::uuid`),
+
 		Forget: q(`DELETE FROM @processed_messages p USING unnest($1::uuid[]) AS r(key) WHERE p.key = r.key`),
 
 		SaveResult: q(`UPDATE @processed_messages SET result = $2::bytea WHERE key = $1::uuid`),
@@ -93,9 +110,32 @@ FROM @processed_messages WHERE key = $1::uuid`),
 		// may not have reached one. A WAL record of its own makes it wait.
 		FlushDuplicate: `SELECT pg_logical_emit_message(true, 'txonce', '')`,
 
+		// Which transaction this is, and how its session is set now.
+		Verify: `SELECT coalesce(pg_current_xact_id_if_assigned()::text, ''), ` + session,
+
+		// Makes this transaction's COMMIT as durable as Register found commits to be.
+		Sync: `SELECT set_config('synchronous_commit', $1::text, true)`,
+
+		Reset: reset,
+
+		// Several statements in one string: behind a pooler it must reach one session as a whole. What the transaction has done so
+		// far is undone.
+		ResetSession: `ROLLBACK AND CHAIN; ` + reset + `; COMMIT`,
+
 		// The wait is bounded for this lock alone: a list is evaluated from the left, and what is set ends with the transaction.
 		Lock: `SELECT set_config('txonce.lock_timeout', current_setting('lock_timeout'), true), set_config('lock_timeout', $2::text, true),
 	pg_advisory_xact_lock($1::bigint), set_config('lock_timeout', current_setting('txonce.lock_timeout'), true)`,
+
+		// The row with an empty source is locked first: of processes that start at once, one compares after the other.
+		LockSources: q(`INSERT INTO @txonce_sources AS s (consumer, source) VALUES ($1::text, '')
+ON CONFLICT (consumer, source) DO UPDATE SET source = s.source`),
+		Sources:   q(`SELECT source FROM @txonce_sources WHERE consumer = $1::text AND source <> '' ORDER BY first_run, source`),
+		AddSource: q(`INSERT INTO @txonce_sources (consumer, source) VALUES ($1::text, $2::text)`),
+		// For a claim that waits for a shorter time than the session says. FormerWait follows it.
+		ShortWait:  `SELECT set_config('txonce.lock_timeout', current_setting('lock_timeout'), true), set_config('lock_timeout', $1::text, true)`,
+		FormerWait: `SELECT set_config('lock_timeout', current_setting('txonce.lock_timeout'), true)`,
+		HeldKeys:   q(heldKeys),
+		Held:       `SELECT current_setting('txonce.held')`,
 
 		UseWindow: q(`INSERT INTO @txonce_windows AS w (consumer, window_seconds, first_run, used_until)
 VALUES ($1::text, $2::bigint, clock_timestamp(), clock_timestamp() + $3::float8 * interval '1 second')
@@ -105,7 +145,13 @@ RETURNING used_until`),
 		// Whether COMMIT waits for synchronous standbys: see FlushDuplicate.
 		Standbys: `SELECT current_setting('synchronous_standby_names') <> ''`,
 
-		SchemaVersion: q(`SELECT max(version) FROM @txonce_schema`),
+		// Where unqualified statements find the tables, and the session as Register finds it.
+		Schema: `SELECT n.nspname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = to_regclass('txonce_schema')`,
+		Session: `SELECT current_setting('server_encoding'), ` + session,
+
+		SchemaVersion: q(`SELECT max(version), max(works_with) FROM @txonce_schema`),
+		SchemaTables:  q(`SELECT count(*) FROM @processed_messages, @txonce_windows, @txonce_sources, @txonce_sweep, @dead_letters WHERE 1 = 0`),
 
 		Settings: `SELECT current_setting('synchronous_commit'), current_setting('fsync'), pg_is_in_recovery(),
 	current_setting('transaction_read_only'), current_setting('synchronous_standby_names')`,
@@ -125,8 +171,8 @@ ON CONFLICT (id) DO UPDATE SET times = d.times + 1, last_parked = clock_timestam
 	` + settled + ` AS settled
 FROM @dead_letters d LEFT JOIN @processed_messages p ON p.key = d.key
 WHERE ($1::uuid IS NULL OR d.id = $1::uuid) AND ($2::text = '' OR d.consumer = $2::text)
-	AND ($3::text = '' OR d.reason = $3::text) AND ($4::uuid IS NULL OR d.id > $4::uuid)
-ORDER BY d.id LIMIT $5::bigint`),
+	AND ($3::text = '' OR d.reason = $3::text) AND ($4::timestamptz IS NULL OR (d.first_parked, d.id) < ($4::timestamptz, $5::uuid))
+ORDER BY d.first_parked DESC, d.id DESC LIMIT $6::bigint`),
 
 		DropSettled: q(`DELETE FROM @dead_letters WHERE id IN (
 	SELECT d.id FROM @dead_letters d JOIN @processed_messages p ON p.key = d.key
@@ -134,27 +180,31 @@ ORDER BY d.id LIMIT $5::bigint`),
 
 		SweepSettings: `SELECT set_config('statement_timeout', $1::text, true), set_config('lock_timeout', '2s', true)`,
 
+		SweepClock: `SELECT clock_timestamp()`,
+
 		// Only the owner passes; the row stays locked until COMMIT, so there is never a second sweep.
 		SweepLease: q(`UPDATE @txonce_sweep SET owner = $1::text, lease_until = clock_timestamp() + $2::float8 * interval '1 second'
 WHERE owner IS NULL OR owner = $1::text OR lease_until < clock_timestamp()
 RETURNING next_page, pg_relation_size('@processed_messages'::regclass) / current_setting('block_size')::bigint`),
 
-		// No index on expires_at: a window of pages is read in place. Rows that a handler holds are left for the next pass.
+		// No index on expires_at: a window of pages is read in place. $4 is SweepClock, which was looked at, and not a clock that may
+		// have jumped since. Rows that a handler holds are left for the next pass.
 		SweepDelete: q(`WITH expired AS (
 	SELECT ctid FROM @processed_messages
-	WHERE ctid >= format('(%s,0)', $1::bigint)::tid AND ctid < format('(%s,0)', $2::bigint)::tid AND expires_at <= clock_timestamp()
+	WHERE ctid >= format('(%s,0)', $1::bigint)::tid AND ctid < format('(%s,0)', $2::bigint)::tid AND expires_at <= $4::timestamptz
 	LIMIT $3::bigint FOR UPDATE SKIP LOCKED
 ), gone AS (
 	DELETE FROM @processed_messages WHERE ctid = ANY(ARRAY(SELECT ctid FROM expired)) RETURNING expires_at
 )
-SELECT count(*), max(expires_at), coalesce(extract(epoch FROM clock_timestamp() - min(expires_at)), 0)::float8 FROM gone`),
+SELECT count(*), max(expires_at), coalesce(extract(epoch FROM $4::timestamptz - min(expires_at)), 0)::float8 FROM gone`),
 
 		SweepDone: q(`UPDATE @txonce_sweep SET next_page = $1::bigint, forgotten_until = greatest(forgotten_until, $2::timestamptz)`),
 	}
 }
 
-// settled: the letter's key was claimed for the same content since.
-const settled = `(p.key IS NOT NULL AND (p.fingerprint = d.fingerprint OR p.fingerprint IS NULL OR d.fingerprint IS NULL))`
+// settled: the letter's key was claimed for the same content since. The claim of a letter of unknown outcome says nothing: it may be
+// older than the letter, and have no effects (consumer.ReasonUnknown).
+const settled = `(p.key IS NOT NULL AND d.reason <> 'outcome-unknown' AND (p.fingerprint = d.fingerprint OR p.fingerprint IS NULL OR d.fingerprint IS NULL))`
 
 // RefusedPostgres reports that an error with SQLSTATE code refuses the user, the database's name or a permission: what a
 // person has to change.
@@ -188,4 +238,18 @@ func RetryablePostgres(code string) bool {
 		return true
 	}
 	return false
+}
+
+// AmbiguousPostgres reports that an error with SQLSTATE code, as the server's answer to a handler's statement, is Retryable, and
+// may all the same be that one message's fault: a statement that no other message needs, or that is too much for a limit.
+func AmbiguousPostgres(code string) bool {
+	switch code {
+	case "25006", "25P02": // a standby; whatever failed before
+		return false
+	case "53400", // a configured limit, such as that of temporary files
+		"57014", // the statement was cancelled: statement_timeout, or a person
+		"58P01": // a library that is not installed
+		return true
+	}
+	return strings.HasPrefix(code, "42") || strings.HasPrefix(code, "25") || strings.HasPrefix(code, "XX")
 }

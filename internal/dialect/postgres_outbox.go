@@ -15,7 +15,7 @@ type PostgresOutbox struct {
 	// Leasing and settling.
 	Due, Lease, Check, Sent, Keep         string
 	LeaseFrom, SentFrom                   string // for those who remember where messages are
-	Returned, Last, Writers               string
+	Returned, Last, Writers, Below        string
 	Defer, HoldDeferred, Park, HoldParked string
 	// What stands behind a parked message, and lets it go again.
 	Behind, Follow, Stranded                          string
@@ -28,8 +28,8 @@ type PostgresOutbox struct {
 	Rotate      string
 	Empty       [Generations][Generations]string
 	// Stats. The first two look at a bounded number of rows.
-	Look, Few, Blocks, Living string
-	Sample                    [3]string // of messages, delayed ones, parked ones
+	Look, First, Few, Blocks, Living string
+	Sample                           [3]string // of messages, delayed ones, parked ones
 }
 
 // held says whether the message c waits: for its own next try, or behind another one of its key. The time is that of the
@@ -38,7 +38,10 @@ const held = `coalesce(c.retry_at > statement_timestamp(), false) OR c.key IS NO
 		SELECT FROM @outbox_held h WHERE h.shard = c.shard AND h.key = c.key AND c.seq >= h.from_seq AND h.until > statement_timestamp())`
 
 // columns of a message that travel with it from table to table.
-const columns = `shard, seq, id, topic, key, payload, headers, enqueued_at`
+const columns = `shard, seq, id, topic, key, payload, headers, enqueued_at, not_before`
+
+// dueSince is when a message was due.
+const dueSince = `coalesce(not_before, enqueued_at)`
 
 // holder says of a parked message p with a key that it holds back what comes later.
 const holder = `p.key IS NOT NULL AND NOT p.waiting AND p.keep_order < 2`
@@ -75,8 +78,9 @@ ON CONFLICT (owner) DO UPDATE SET until = excluded.until WHERE r.until > clock_t
 		Renew: q(`UPDATE @txonce_relays SET until = clock_timestamp() + $2::float8 * interval '1 second'
 WHERE owner = $1::uuid AND until > clock_timestamp()`),
 
-		Relays: q(`SELECT count(*), count(*) FILTER (WHERE name = $2::text AND owner <> $1::uuid)
-FROM @txonce_relays WHERE until > clock_timestamp()`),
+		// The other living sessions, and when their holds end, in microseconds.
+		Relays: q(`SELECT owner::text, name = $2::text, (extract(epoch FROM until) * 1000000)::bigint
+FROM @txonce_relays WHERE until > clock_timestamp() AND owner <> $1::uuid`),
 
 		Shards: q(`SELECT s.shard, s.token, coalesce(s.owner = $1::uuid, false) AS mine,
 	NOT EXISTS (SELECT FROM @txonce_relays r WHERE r.owner = s.owner AND r.until > clock_timestamp()) AS free
@@ -114,8 +118,8 @@ WHERE s.shard = r.shard AND s.owner = $1::uuid`),
 		ORDER BY not_before, seq LIMIT $1::bigint FOR UPDATE SKIP LOCKED
 	) AS first WHERE d.not_before = ANY (ARRAY[first.not_before]) AND d.seq BETWEEN first.seq AND first.seq RETURNING d.*
 )
-INSERT INTO @outbox_messages (shard, id, topic, key, payload, headers, enqueued_at)
-SELECT shard, id, topic, key, payload, headers, enqueued_at FROM due ORDER BY not_before, seq`),
+INSERT INTO @outbox_messages (shard, id, topic, key, payload, headers, enqueued_at, not_before)
+SELECT shard, id, topic, key, payload, headers, enqueued_at, not_before FROM due ORDER BY not_before, seq`),
 
 		// Of each shard the first rows that do not wait: at most "most" among its first "look" rows. The row in place "look" is
 		// returned even if it waits: it says that there may be more behind it. Rows are taken in turn from the shards, so that
@@ -161,9 +165,15 @@ ORDER BY seq`),
 
 		// Every message of a transaction that is not among Writers now has a seq greater than Last, if Last was read before, or
 		// is committed. Whoever has ever written holds the lock of the table until the end.
-		Last: q(`SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM @outbox_seq`),
+		Last: q(`SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
+FROM @outbox_seq`),
 		Writers: q(`SELECT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND pid IS DISTINCT FROM pg_backend_pid()
 	AND relation = '@outbox_messages'::regclass AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`),
+
+		// Which of the shards have messages below the seq from which on LeaseFrom looks.
+		Below: q(`SELECT r.shard FROM unnest($2::smallint[], $3::bigint[], $4::bigint[]) AS r(shard, low, returned)
+JOIN @txonce_shards s ON s.shard = r.shard AND s.owner = $1::uuid AND s.returned = r.returned
+WHERE EXISTS (SELECT FROM @outbox_messages c WHERE c.shard = r.shard AND c.seq < r.low)`),
 
 		// The tokens are checked on locked rows, which a takeover waits for. What follows in the transaction looks at the
 		// setting, so that all of it may be sent at once.
@@ -315,20 +325,26 @@ ON CONFLICT (shard, key) DO UPDATE SET from_seq = excluded.from_seq, until = exc
 		AND h.key IS NOT NULL AND NOT h.waiting AND h.keep_order < 2 AND h.seq < p.seq ORDER BY h.seq LIMIT 1) END, p.behind, 0), p.waiting, p.parked_at
 FROM @outbox_parked p
 WHERE p.seq > $1::bigint AND ($2::text = '' OR p.topic = $2::text) AND ($3::bytea = '' OR p.key = $3::bytea)
+	AND ($5::text = '' OR strpos(p.cause, $5::text) > 0) AND ($6::timestamptz IS NULL OR p.parked_at >= $6::timestamptz)
+	AND ($7::timestamptz IS NULL OR p.parked_at < $7::timestamptz)
 ORDER BY p.seq LIMIT $4::bigint`),
 
-		// The oldest message of each shard is its first.
-		Look: q(`SELECT clock_timestamp(), (
-	SELECT min(m.enqueued_at) FROM @txonce_shards s
-	CROSS JOIN LATERAL (SELECT enqueued_at FROM @outbox_messages WHERE shard = s.shard ORDER BY seq LIMIT 1) AS m
-), (SELECT count(*) FROM @outbox_held WHERE until > statement_timestamp())`),
+		Look: q(`SELECT clock_timestamp(), (SELECT count(*) FROM @outbox_held WHERE until > statement_timestamp())`),
 
-		// Of each table the first $1 rows by topic. waiting is of those that are parked.
-		Few: q(`SELECT 0, topic, false, count(*) FROM (SELECT topic FROM @outbox_messages ORDER BY shard, seq LIMIT $1::bigint) AS m GROUP BY topic
+		// The first message of each shard, which are among the first due.
+		First: q(`SELECT m.topic, min(m.due) FROM @txonce_shards s
+CROSS JOIN LATERAL (SELECT topic, ` + dueSince + ` AS due FROM @outbox_messages WHERE shard = s.shard ORDER BY seq LIMIT 1) AS m GROUP BY m.topic`),
+
+		// Of each table the first $1 rows by topic. flag says of messages that they come later and are due, and of parked ones that
+		// they wait.
+		Few: q(`SELECT 0, topic, false, count(*), min(due), count(cause), coalesce(min(cause), '') FROM (
+	SELECT topic, ` + dueSince + ` AS due, cause FROM @outbox_messages ORDER BY shard, seq LIMIT $1::bigint) AS m GROUP BY topic
 UNION ALL
-SELECT 1, topic, false, count(*) FROM (SELECT topic FROM @outbox_delayed ORDER BY not_before, seq LIMIT $1::bigint) AS d GROUP BY topic
+SELECT 1, topic, not_before <= statement_timestamp(), count(*), min(not_before), 0, '' FROM (
+	SELECT topic, not_before FROM @outbox_delayed ORDER BY not_before, seq LIMIT $1::bigint) AS d GROUP BY 2, 3
 UNION ALL
-SELECT 2, topic, waiting, count(*) FROM (SELECT topic, waiting FROM @outbox_parked ORDER BY seq LIMIT $1::bigint) AS p GROUP BY topic, waiting`),
+SELECT 2, topic, waiting, count(*), min(due), 0, '' FROM (
+	SELECT topic, waiting, ` + dueSince + ` AS due FROM @outbox_parked ORDER BY seq LIMIT $1::bigint) AS p GROUP BY topic, waiting`),
 
 		// Their blocks, those of the generations together.
 		Blocks: q(`SELECT bytes / current_setting('block_size')::bigint FROM (VALUES
@@ -339,9 +355,9 @@ SELECT 2, topic, waiting, count(*) FROM (SELECT topic, waiting FROM @outbox_park
 
 		// Of a table with very many rows some blocks are counted: $1 percent of them.
 		Sample: [...]string{
-			q(`SELECT topic, false, count(*) FROM @outbox_messages TABLESAMPLE SYSTEM ($1::real) GROUP BY topic`),
-			q(`SELECT topic, false, count(*) FROM @outbox_delayed TABLESAMPLE SYSTEM ($1::real) GROUP BY topic`),
-			q(`SELECT topic, waiting, count(*) FROM @outbox_parked TABLESAMPLE SYSTEM ($1::real) GROUP BY topic, waiting`),
+			q(`SELECT topic, false, count(*), min(` + dueSince + `), count(cause), coalesce(min(cause), '') FROM @outbox_messages TABLESAMPLE SYSTEM ($1::real) GROUP BY topic`),
+			q(`SELECT topic, not_before <= statement_timestamp(), count(*), min(not_before), 0, '' FROM @outbox_delayed TABLESAMPLE SYSTEM ($1::real) GROUP BY 1, 2`),
+			q(`SELECT topic, waiting, count(*), min(` + dueSince + `), 0, '' FROM @outbox_parked TABLESAMPLE SYSTEM ($1::real) GROUP BY topic, waiting`),
 		},
 
 		Living: q(`SELECT r.name, r.until, (SELECT count(*) FROM @txonce_shards s WHERE s.owner = r.owner)

@@ -5,8 +5,8 @@ import "strings"
 // PostgresOutboxLook holds what adapters/sqlstore asks before it does something, as it cannot send several statements at once, and
 // what it counts.
 type PostgresOutboxLook struct {
-	Look, Untidy                            string
-	Clock, Pending, Delayed, Parked, Relays string
+	Look, Untidy         string
+	Clock, Count, Relays string
 }
 
 // NewPostgresOutboxLook returns the statements for tables in schema; empty: those that search_path finds.
@@ -35,17 +35,19 @@ WHERE r.owner = $1::uuid`),
 
 		Clock: q(`SELECT clock_timestamp(), (SELECT count(*) FROM @outbox_held WHERE until > statement_timestamp())`),
 
-		// As in SQLiteOutbox: the first $1 rows of each shard are counted.
-		Pending: q(`SELECT s.shard, p.topic, count(*), min(p.enqueued_at), min(p.seq), next.seq, last.seq
+		// As in SQLiteOutbox.
+		Count: q(`SELECT 0, s.shard, p.topic, false, count(*), min(p.due), count(p.cause), min(p.cause), min(p.seq), next.seq, last.seq
 FROM @txonce_shards s
 LEFT JOIN LATERAL (SELECT m.seq FROM @outbox_messages m WHERE m.shard = s.shard ORDER BY m.seq OFFSET $1::bigint LIMIT 1) AS next ON true
 CROSS JOIN LATERAL (SELECT m.seq FROM @outbox_messages m WHERE m.shard = s.shard ORDER BY m.seq DESC LIMIT 1) AS last
 CROSS JOIN LATERAL (
-	SELECT m.topic, m.enqueued_at, m.seq FROM @outbox_messages m WHERE m.shard = s.shard ORDER BY m.seq LIMIT $1::bigint
+	SELECT m.topic, ` + dueSince + ` AS due, m.cause, m.seq FROM @outbox_messages m WHERE m.shard = s.shard ORDER BY m.seq LIMIT $1::bigint
 ) AS p
-GROUP BY s.shard, p.topic, next.seq, last.seq`),
-		Delayed: q(`SELECT topic, count(*) FROM @outbox_delayed GROUP BY topic`),
-		Parked:  q(`SELECT topic, count(*), count(*) FILTER (WHERE waiting) FROM @outbox_parked GROUP BY topic`),
+GROUP BY s.shard, p.topic, next.seq, last.seq
+UNION ALL
+SELECT 1, 0, topic, not_before <= statement_timestamp(), count(*), min(not_before), 0, NULL, 0, NULL, 0 FROM @outbox_delayed GROUP BY 3, 4
+UNION ALL
+SELECT 2, 0, topic, waiting, count(*), min(` + dueSince + `), 0, NULL, 0, NULL, 0 FROM @outbox_parked GROUP BY topic, waiting`),
 		Relays: q(`SELECT r.name, r.until, count(s.shard) FROM @txonce_relays r LEFT JOIN @txonce_shards s ON s.owner = r.owner
 WHERE r.until > clock_timestamp() GROUP BY r.owner ORDER BY r.name, r.until`),
 	}

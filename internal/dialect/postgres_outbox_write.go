@@ -8,7 +8,7 @@ type PostgresOutboxWrite struct {
 	Shards                                string // how many there are
 	EnqueueOne, Enqueue, EnqueueNotBefore string
 	Serialize                             string
-	Channel, Notify                       string
+	Channel, Hear, Notify                 string
 }
 
 // NewPostgresOutboxWrite returns the statements for tables in schema; empty: those that search_path finds.
@@ -52,11 +52,18 @@ FROM m WHERE NOT m.waits ORDER BY m.n`),
 		// it by search_path, and so that two outboxes in one database do not wake each other.
 		Channel: q(`SELECT ` + outboxChannel + ` FROM pg_class WHERE oid = '@txonce_shards'::regclass`),
 
+		// Who listens says so by a lock, which ends with its session. It is taken before LISTEN, and both before the first look for messages.
+		Hear: q(`SELECT pg_advisory_lock_shared(` + outboxHears + `) FROM pg_class WHERE oid = '@txonce_shards'::regclass`),
+
 		// Sent after a commit, never within it: a transaction that notifies takes a lock of the whole server when it commits.
-		// It is a hint, so its own commit need not wait for the disk.
+		// It is a hint, so its own commit need not wait for the disk. While nobody listens the lock of Hear is free, and nothing is sent:
+		// whoever begins to listen looks for messages itself. Of two that ask in the same moment one may send for nothing.
 		Notify: q(`SELECT set_config('synchronous_commit', 'off', true), pg_notify(` + outboxChannel + `, '')
-FROM pg_class WHERE oid = '@txonce_shards'::regclass`),
+FROM pg_class WHERE oid = '@txonce_shards'::regclass AND NOT pg_try_advisory_xact_lock(` + outboxHears + `)`),
 	}
 }
 
 const outboxChannel = `'txonce_outbox_' || relnamespace`
+
+// outboxHears are the numbers of an advisory lock: one of our own, and the schema's, which may be above what fits into an integer.
+const outboxHears = `1954115438, (relnamespace::bigint - 2147483648)::integer`

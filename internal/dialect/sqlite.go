@@ -9,14 +9,15 @@ import "strings"
 // for another's key, no row vanishes between conflict and read, and the horizon may be read within the transaction.
 type SQLite struct {
 	// Claiming.
-	Lock, Claim, Forgotten, Windows, Existing, Mark, Proof string
-	Forget, SaveResult, Lookup                             string
+	Lock, Claim, Forgotten, Windows, Existing, Mark, Proof, Temporary string
+	Forget, SaveResult, Lookup                                        string
 	// Windows and checks.
-	UseWindow, WindowUse, SchemaVersion, Probe, Version, Synchronous, JournalMode string
+	LockSources, Sources, AddSource                                                                   string
+	UseWindow, WindowUse, SchemaVersion, SchemaTables, Probe, Version, Synchronous, JournalMode, File string
 	// Dead letters.
 	Park, Take, Letters, DropSettled string
 	// Sweeping.
-	SweepLease, SweepExpired, SweepEnd, SweepDelete, SweepDone string
+	SweepClock, SweepLease, SweepExpired, SweepEnd, SweepDelete, SweepDone string
 }
 
 // clock is the database's: milliseconds, as microseconds.
@@ -25,7 +26,7 @@ const clock = `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`
 // NewSQLite returns the statements.
 func NewSQLite() SQLite {
 	q := func(sql string) string { return strings.ReplaceAll(sql, "@clock", clock) }
-	return SQLite{
+	return inMain(SQLite{
 		// As the first statement it makes any BEGIN an IMMEDIATE one: it takes the write lock, and the snapshot after it.
 		// A transaction that read before it wrote fails at once when another has written since, whatever busy_timeout says.
 		Lock: `DELETE FROM processed_messages WHERE false`,
@@ -47,11 +48,18 @@ RETURNING key, @clock`),
 		Mark:  `SAVEPOINT txonce_claimed`,
 		Proof: `RELEASE txonce_claimed`,
 
+		// Everything that hides other tables, or has statements do more, on one connection.
+		Temporary: `SELECT count(*) || ' ' || coalesce(max(rowid), 0) FROM temp.sqlite_schema`,
+
 		Forget: `DELETE FROM processed_messages WHERE key IN (SELECT unhex(value) FROM json_each(?1))`,
 
 		SaveResult: `UPDATE processed_messages SET result = ?2 WHERE key = ?1`,
 
 		Lookup: `SELECT ` + existing + ` FROM processed_messages WHERE key = ?1`,
+
+		LockSources: q(`INSERT INTO txonce_sources (consumer, source, first_run) VALUES (?1, '', @clock) ON CONFLICT DO NOTHING`),
+		Sources:     `SELECT source FROM txonce_sources WHERE consumer = ?1 AND source <> '' ORDER BY first_run, source`,
+		AddSource:   q(`INSERT INTO txonce_sources (consumer, source, first_run) VALUES (?1, ?2, @clock)`),
 
 		UseWindow: q(`INSERT INTO txonce_windows (consumer, window_seconds, first_run, used_until)
 VALUES (?1, ?2, @clock, @clock + CAST(?3 * 1000000 AS INTEGER))
@@ -60,7 +68,8 @@ RETURNING used_until`),
 
 		WindowUse: q(`SELECT used_until, @clock FROM txonce_windows WHERE consumer = ?1 AND window_seconds = ?2`),
 
-		SchemaVersion: `SELECT max(version) FROM txonce_schema`,
+		SchemaVersion: `SELECT max(version), max(works_with) FROM txonce_schema`,
+		SchemaTables:  `SELECT count(*) FROM processed_messages, txonce_windows, txonce_sources, txonce_sweep, dead_letters WHERE 1 = 0`,
 
 		// A statement that must fail shows whether the driver tells what went wrong.
 		Probe: `SELECT txonce_no_such_column`,
@@ -68,6 +77,7 @@ RETURNING used_until`),
 		Version:     `SELECT sqlite_version(), unixepoch('subsec') IS NOT NULL`,
 		Synchronous: `PRAGMA synchronous`,
 		JournalMode: `PRAGMA journal_mode`,
+		File:        `SELECT coalesce(file, '') FROM pragma_database_list WHERE name = 'main'`, // empty: in memory
 
 		Park: q(`INSERT INTO dead_letters (id, key, consumer, tenant, message_id, fingerprint, window_seconds, message_time,
 	reason, cause, topic, ordering_key, position, payload, headers, attempts, first_parked, last_parked)
@@ -83,11 +93,13 @@ ON CONFLICT (id) DO UPDATE SET times = times + 1, last_parked = excluded.last_pa
 	` + settled + ` AS settled
 FROM dead_letters d LEFT JOIN processed_messages p ON p.key = d.key
 WHERE (?1 IS NULL OR d.id = ?1) AND (?2 = '' OR d.consumer = ?2)
-	AND (?3 = '' OR d.reason = ?3) AND (?4 IS NULL OR d.id > ?4)
-ORDER BY d.id LIMIT ?5`,
+	AND (?3 = '' OR d.reason = ?3) AND (?4 IS NULL OR (d.first_parked, d.id) < (?4, ?5))
+ORDER BY d.first_parked DESC, d.id DESC LIMIT ?6`,
 
 		DropSettled: `DELETE FROM dead_letters WHERE id IN (
 	SELECT d.id FROM dead_letters d JOIN processed_messages p ON p.key = d.key WHERE ` + settled + ` LIMIT ?1)`,
+
+		SweepClock: q(`SELECT @clock`),
 
 		SweepLease: q(`UPDATE txonce_sweep SET owner = ?1, lease_until = @clock + CAST(?2 * 1000000 AS INTEGER)
 WHERE owner IS NULL OR owner = ?1 OR lease_until < @clock
@@ -106,7 +118,7 @@ WHERE expires_at <= ?4 ORDER BY key LIMIT ?3`,
 
 		SweepDone: `UPDATE txonce_sweep SET next_key = ?1,
 	forgotten_until = CASE WHEN ?2 IS NULL OR forgotten_until >= ?2 THEN forgotten_until ELSE ?2 END`,
-	}
+	})
 }
 
 // existing is a row as it stands. An empty result is told from none by its type, as drivers return nil for both.
@@ -115,6 +127,9 @@ const existing = `key, fingerprint, expires_at, CASE WHEN length(result) = 0 THE
 // RetryableSQLite reports that an error with SQLite's result code, extended or not, is the database's fault, or passes by
 // itself. text is the error's: what is a class of its own elsewhere is told by its wording here.
 func RetryableSQLite(code int, text string) bool {
+	if strings.Contains(text, "SQL statements in progress") { // BUSY, with rows of a write that were left open
+		return false
+	}
 	switch code & 0xff {
 	case 3, // PERM: no access to the file
 		5, 6, // BUSY, LOCKED: another connection is writing

@@ -18,7 +18,7 @@ type SQLiteOutbox struct {
 	Behind, Untidy, Unhold, ForgetSent string
 	// Operations.
 	Parked, Listed, Unpark, Release, Behead, Discard string
-	Clock, Pending, Delayed, ParkedTopics, Relays    string
+	Clock, Count, Relays                             string
 }
 
 // A parked message p stops its key, unless it only waits itself, or its followers pass. It stands before those with a higher seq.
@@ -32,7 +32,7 @@ const (
 // NewSQLiteOutbox returns the statements.
 func NewSQLiteOutbox() SQLiteOutbox {
 	q := strings.NewReplacer("@clock", clock, "@before", sqliteBefore, "@idle", strings.ReplaceAll(sqliteIdle, "@clock", clock)).Replace
-	return SQLiteOutbox{
+	return inMain(SQLiteOutbox{
 		// It takes the write lock before anything is read, so that the order of numbers is that of transactions.
 		Number: q(`UPDATE outbox_seq SET last = last + ?1 RETURNING last, @clock, (SELECT count(*) FROM txonce_shards)`),
 
@@ -48,7 +48,8 @@ SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, ` + sqliteParts + `, 
 ON CONFLICT (owner) DO UPDATE SET until = excluded.until WHERE until > @clock
 RETURNING until`),
 		Extend: q(`UPDATE txonce_relays SET until = @clock + 1000 + ?3 WHERE owner = ?1 AND ?2 IS NOT NULL AND until > @clock RETURNING until`),
-		Survey: q(`SELECT count(*), count(*) FILTER (WHERE name = ?2 AND owner <> ?1) FROM txonce_relays WHERE until > @clock`),
+		// The other living sessions, and when their holds end.
+		Survey: q(`SELECT hex(owner), name = ?2, until FROM txonce_relays WHERE until > @clock AND owner <> ?1`),
 		Shards: q(`SELECT s.shard, s.token, s.owner IS ?1, r.owner IS NULL
 FROM txonce_shards s LEFT JOIN txonce_relays r ON r.owner = s.owner AND r.until > @clock`),
 		GiveBack: `UPDATE txonce_shards SET owner = NULL WHERE owner = ?1 AND shard IN (SELECT value FROM json_each(?2))`,
@@ -80,8 +81,8 @@ FROM json_each(?1) r CROSS JOIN outbox_messages m ON m.shard = r.value ->> 0 AND
 
 		// Delayed messages come with new numbers, as if they were enqueued now.
 		Due: q(`SELECT not_before, seq FROM outbox_delayed WHERE not_before <= @clock ORDER BY not_before, seq LIMIT ?1`),
-		Come: `INSERT INTO outbox_messages (seq, shard, id, topic, key, payload, headers, enqueued_at)
-SELECT ?2 + due.key, d.shard, d.id, d.topic, d.key, d.payload, d.headers, d.enqueued_at
+		Come: `INSERT INTO outbox_messages (seq, shard, id, topic, key, payload, headers, enqueued_at, not_before)
+SELECT ?2 + due.key, d.shard, d.id, d.topic, d.key, d.payload, d.headers, d.enqueued_at, d.not_before
 FROM json_each(?1) due JOIN outbox_delayed d ON d.not_before = due.value ->> 0 AND d.seq = due.value ->> 1`,
 		Came: `DELETE FROM outbox_delayed WHERE (not_before, seq) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1))`,
 
@@ -106,8 +107,8 @@ ON CONFLICT (shard, key) DO UPDATE SET
 	from_seq = CASE WHEN until > @clock THEN min(from_seq, excluded.from_seq) ELSE excluded.from_seq END,
 	until = CASE WHEN until > @clock THEN max(until, excluded.until) ELSE excluded.until END`),
 
-		Park: q(`INSERT INTO outbox_parked (seq, shard, id, topic, key, payload, headers, enqueued_at, attempts, cause, keep_order, parked_at)
-SELECT seq, shard, id, topic, key, payload, headers, enqueued_at, ?3, ?4, ?5, @clock
+		Park: q(`INSERT INTO outbox_parked (seq, shard, id, topic, key, payload, headers, enqueued_at, not_before, attempts, cause, keep_order, parked_at)
+SELECT seq, shard, id, topic, key, payload, headers, enqueued_at, not_before, ?3, ?4, ?5, @clock
 FROM outbox_messages WHERE shard = ?1 AND seq = ?2`),
 		Unpend: `DELETE FROM outbox_messages WHERE shard = ?1 AND seq = ?2`,
 		// Its row in outbox_held says that it is worth looking for parked messages of the key; Unhold takes it away.
@@ -117,8 +118,8 @@ ON CONFLICT (shard, key) DO UPDATE SET park = excluded.park,
 	from_seq = CASE WHEN until IS NULL THEN min(from_seq, excluded.from_seq) ELSE from_seq END`,
 
 		// Messages behind a parked one join it, as far as they are among the first ?2 of their shard.
-		Follow: q(`INSERT INTO outbox_parked (seq, shard, id, topic, key, payload, headers, enqueued_at, attempts, cause, behind, waiting, keep_order, parked_at)
-SELECT m.seq, m.shard, m.id, m.topic, m.key, m.payload, m.headers, m.enqueued_at, m.attempts, 'stands behind message ' || b.seq || ' of its key', b.seq, b.keep_order = 0, b.keep_order, @clock
+		Follow: q(`INSERT INTO outbox_parked (seq, shard, id, topic, key, payload, headers, enqueued_at, not_before, attempts, cause, behind, waiting, keep_order, parked_at)
+SELECT m.seq, m.shard, m.id, m.topic, m.key, m.payload, m.headers, m.enqueued_at, m.not_before, m.attempts, 'stands behind message ' || b.seq || ' of its key', b.seq, b.keep_order = 0, b.keep_order, @clock
 FROM outbox_held h JOIN outbox_messages m ON m.shard = h.shard AND m.key = h.key
 	JOIN outbox_parked b ON b.seq = (SELECT p.seq FROM outbox_parked p WHERE @before ORDER BY p.seq LIMIT 1)
 WHERE h.shard = ?1 AND m.seq <= (SELECT max(seq) FROM (SELECT seq FROM outbox_messages WHERE shard = ?1 ORDER BY seq LIMIT ?2))
@@ -135,17 +136,18 @@ WHERE h.shard IN (SELECT value FROM json_each(?1))`,
 	SELECT sent_at, seq FROM outbox_sent WHERE sent_at <= @clock - ?1 ORDER BY sent_at, seq LIMIT ?2)`),
 
 		Parked: `SELECT shard, seq, id, topic, key, payload, headers, enqueued_at, attempts, cause, behind, waiting, parked_at
-FROM outbox_parked WHERE seq > ?1 AND (?2 = '' OR topic = ?2) AND (?3 IS NULL OR key = ?3) ORDER BY seq LIMIT ?4`,
+FROM outbox_parked WHERE seq > ?1 AND (?2 = '' OR topic = ?2) AND (?3 IS NULL OR key = ?3)
+	AND instr(cause, ?4) > 0 AND parked_at >= ?5 AND parked_at < ?6 ORDER BY seq LIMIT ?7`,
 
 		// Listed are those of the list that are parked, with their keys.
 		Listed: `SELECT p.shard, p.key FROM json_each(?1) r JOIN outbox_parked p ON p.seq = r.value`,
 		// Those that wait behind another come with it: Release, after which Behead says whom the others wait for.
-		Unpark: `INSERT INTO outbox_messages (seq, shard, id, topic, key, payload, headers, enqueued_at)
-SELECT p.seq, p.shard, p.id, p.topic, p.key, p.payload, p.headers, p.enqueued_at
+		Unpark: `INSERT INTO outbox_messages (seq, shard, id, topic, key, payload, headers, enqueued_at, not_before)
+SELECT p.seq, p.shard, p.id, p.topic, p.key, p.payload, p.headers, p.enqueued_at, p.not_before
 FROM json_each(?1) r JOIN outbox_parked p ON p.seq = r.value WHERE p.waiting = 0
 RETURNING seq`,
-		Release: q(`INSERT INTO outbox_messages (seq, shard, id, topic, key, payload, headers, enqueued_at, attempts)
-SELECT m.seq, m.shard, m.id, m.topic, m.key, m.payload, m.headers, m.enqueued_at, m.attempts FROM outbox_parked m
+		Release: q(`INSERT INTO outbox_messages (seq, shard, id, topic, key, payload, headers, enqueued_at, not_before, attempts)
+SELECT m.seq, m.shard, m.id, m.topic, m.key, m.payload, m.headers, m.enqueued_at, m.not_before, m.attempts FROM outbox_parked m
 WHERE m.shard = ?1 AND m.key = ?2 AND m.waiting = 1 AND NOT EXISTS (SELECT 1 FROM outbox_parked p WHERE @before)
 RETURNING seq`),
 		Behead: q(`UPDATE outbox_parked AS m SET behind = (SELECT min(p.seq) FROM outbox_parked p WHERE @before)
@@ -155,17 +157,20 @@ WHERE m.shard = ?1 AND m.key = ?2 AND m.waiting = 1`),
 		Clock: q(`SELECT @clock, (SELECT count(*) FROM outbox_held WHERE NOT (@idle))`),
 		// Of each shard the first ?1 rows are counted. How many follow is judged by the numbers from the first to next, which is
 		// the one after them, and last: counting all would read every payload.
-		Pending: `WITH part AS (SELECT s.shard,
+		// A message that comes later has the flag when it is due, and a parked one when it waits. One statement sees each message once.
+		Count: q(`WITH part AS (SELECT s.shard,
 	(SELECT m.seq FROM outbox_messages m WHERE m.shard = s.shard ORDER BY m.seq LIMIT 1 OFFSET ?1) AS next,
 	(SELECT max(m.seq) FROM outbox_messages m WHERE m.shard = s.shard) AS last FROM txonce_shards s)
-SELECT part.shard, m.topic, count(*), min(m.enqueued_at), min(m.seq), part.next, part.last
+SELECT 0, part.shard, m.topic, 0, count(*), min(coalesce(m.not_before, m.enqueued_at)), count(m.cause), min(m.cause), min(m.seq), part.next, part.last
 FROM part CROSS JOIN outbox_messages m ON m.shard = part.shard AND m.seq < coalesce(part.next, part.last + 1)
-GROUP BY part.shard, m.topic`,
-		Delayed:      `SELECT topic, count(*) FROM outbox_delayed GROUP BY topic`,
-		ParkedTopics: `SELECT topic, count(*), sum(waiting) FROM outbox_parked GROUP BY topic`,
+GROUP BY part.shard, m.topic
+UNION ALL
+SELECT 1, 0, topic, not_before <= @clock, count(*), min(not_before), 0, NULL, 0, NULL, 0 FROM outbox_delayed GROUP BY 3, 4
+UNION ALL
+SELECT 2, 0, topic, waiting, count(*), min(coalesce(not_before, enqueued_at)), 0, NULL, 0, NULL, 0 FROM outbox_parked GROUP BY topic, waiting`),
 		Relays: q(`SELECT r.name, r.until, count(s.shard) FROM txonce_relays r LEFT JOIN txonce_shards s ON s.owner = r.owner
 WHERE r.until > @clock GROUP BY r.owner ORDER BY r.name, r.until`),
-	}
+	})
 }
 
 // sqliteParts of a message in the blob of Enqueue.

@@ -23,7 +23,7 @@ func TestSQLiteOutboxStatementsFindTheirRows(t *testing.T) {
 	if err := migrations.Apply(t.Context(), db, "sqlite", ""); err != nil {
 		t.Fatal(err)
 	}
-	counts := map[string]bool{"Delayed": true, "ParkedTopics": true}
+	counted := map[string]bool{"outbox_delayed": true, "outbox_parked": true} // to the last row, by Count
 	statements := reflect.ValueOf(dialect.NewSQLiteOutbox())
 	for i := range statements.NumField() {
 		name := statements.Type().Field(i).Name
@@ -37,7 +37,7 @@ func TestSQLiteOutboxStatementsFindTheirRows(t *testing.T) {
 		for _, step := range steps {
 			what, scan := strings.CutPrefix(step, "SCAN ")
 			alias, _, _ := strings.Cut(what, " ")
-			if scan && tables[alias] && !counts[name] && !strings.Contains(step, "USING COVERING INDEX") {
+			if scan && tables[alias] && !(name == "Count" && counted[alias]) && !strings.Contains(step, "USING COVERING INDEX") {
 				t.Errorf("%s: %s\n%s", name, step, query)
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -112,32 +111,12 @@ func (l *Lanes) handle(b *batch) {
 	}
 }
 
-// process never panics, and has an answer for each.
-func (l *Lanes) process(b *batch) (errs []error) {
+func (l *Lanes) process(b *batch) []error {
 	msgs := make([]*consumer.Message, len(b.deliveries))
 	for i, d := range b.deliveries {
 		msgs[i] = d.Message
 	}
-	all := func(err error) []error {
-		errs := make([]error, len(msgs))
-		for i := range errs {
-			errs[i] = err
-		}
-		return errs
-	}
-	defer func() {
-		if v := recover(); v != nil {
-			errs = all(&consumer.PanicError{Value: v, Stack: debug.Stack()})
-		}
-	}()
-	if l.batches == nil {
-		return []error{l.cfg.Processor.Process(b.ctx, msgs[0])}
-	}
-	errs = l.batches.ProcessBatch(b.ctx, msgs)
-	if len(errs) != len(msgs) {
-		return all(fmt.Errorf("%T.ProcessBatch gave %d answers for %d messages", l.batches, len(errs), len(msgs)))
-	}
-	return errs
+	return Call(b.ctx, l.cfg.Processor, msgs)
 }
 
 // outcome is what becomes of the deliveries of a batch.

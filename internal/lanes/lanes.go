@@ -107,12 +107,11 @@ const (
 
 // Lanes hands deliveries to a Processor. It is safe for concurrent use.
 type Lanes struct {
-	cfg     Config
-	batches consumer.BatchProcessor // nil: Processor takes one at a time
-	ctx     context.Context         // ends when nothing more is to be begun
-	stop    context.CancelFunc
-	work    context.Context // of the handlers
-	cancel  context.CancelFunc
+	cfg    Config
+	ctx    context.Context // ends when nothing more is to be begun
+	stop   context.CancelFunc
+	work   context.Context // of the handlers
+	cancel context.CancelFunc
 
 	handlers sync.WaitGroup
 
@@ -138,7 +137,7 @@ func New(ctx context.Context, cfg Config) *Lanes {
 		cfg.Logger = slog.Default()
 	}
 	l := &Lanes{cfg: cfg, running: map[*batch]struct{}{}, busy: map[string]*batch{}, room: make(chan struct{})}
-	if l.batches, _ = cfg.Processor.(consumer.BatchProcessor); l.batches == nil {
+	if _, batches := cfg.Processor.(consumer.BatchProcessor); !batches {
 		l.cfg.MaxBatch = 1
 	}
 	l.ctx, l.stop = context.WithCancel(ctx)

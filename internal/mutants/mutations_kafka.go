@@ -9,7 +9,7 @@ func suite(name, file, caseName string, edits ...edit) mutation {
 
 // subscriber is one that a test of the adapter's own must notice.
 func subscriber(name, file, test string, edits ...edit) mutation {
-	return mutation{name: name, file: "adapters/kafka/" + file, edits: edits, pkg: "adapters/kafka", run: "^" + test + "$", fails: test, short: true}
+	return mutation{name: name, file: "adapters/kafka/" + file, edits: edits, pkg: "adapters/kafka", run: exactly(test), fails: test, short: true}
 }
 
 var kafkaMutations = []mutation{
@@ -53,6 +53,21 @@ var kafkaMutations = []mutation{
 	subscriber("a gap is an alarm", "gap.go", "TestGap", edit{
 		`if slices.Contains(m.cfg.Allow, AllowResetInvalidOffsets) {`, `if true || slices.Contains(m.cfg.Allow, AllowResetInvalidOffsets) {`,
 	}),
+	subscriber("markers are passed over", "partition.go", "TestRetentionDeletesMarkers/kfake/eager", edit{
+		`			p.look()
+`, ``,
+	}),
+	subscriber("what is committed is not passed over", "markers.go", "TestPassOver/one_that_is_committed_before_that", edit{
+		`case b.IsTransactional && open >= 0:`, `case b.IsTransactional:`,
+	}),
+	subscriber("one replica draws a warning", "replicas.go", "TestOneReplicaDrawsAWarning/kfake/1", edit{
+		`case setting(entries, minReplicas) == "1":`, `case setting(entries, minReplicas) == "0":`,
+	}),
+	subscriber("a group of the user's own is checked", "check.go", "TestCheck", edit{
+		`	wrong := refusals(losing(cfg), allow)
+`, `	wrong := refusals(nil, allow)
+`,
+	}),
 	subscriber("keys outlive messages", "retention.go", "TestWindowAndRetention", edit{
 		`	case window < keeps:`, `	case window < 0:`,
 	}),
@@ -69,4 +84,12 @@ var kafkaMutations = []mutation{
 			found`}},
 		pkg: "adapters/kafka", run: "^TestZombie$", fails: "TestZombie",
 	},
+	subscriber("a start that is refused registers no window", "subscriber.go", "TestWindowAndRetention", edit{
+		`	client, err := s.connect(life)
+`, `	if starter, ok := s.cfg.Processor.(consumer.Starter); ok {
+		_ = starter.Start(ctx)
+	}
+	client, err := s.connect(life)
+`,
+	}),
 }

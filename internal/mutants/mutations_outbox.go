@@ -15,6 +15,11 @@ func enqueuing(name, file, test string, edits ...edit) mutation {
 	return mutation{name: "outbox: " + name, file: file, edits: edits, pkg: pgx, run: "^" + test + "$/postgres15", fails: test}
 }
 
+// fencing is a mutation of the low-water marks that its own test must notice, without a server.
+func fencing(name, test string, edits ...edit) mutation {
+	return mutation{name: "outbox: " + name, file: pgx + "/outbox_fence.go", edits: edits, pkg: pgx, run: "^" + test + "$", fails: test, short: true}
+}
+
 // committing is enqueuing where one server is enough for the test.
 func committing(name, file, test string, edits ...edit) mutation {
 	m := enqueuing(name, file, test, edits...)
@@ -34,8 +39,44 @@ var outboxMutations = []mutation{
 	relayed("a wake-up about a leased shard is kept in mind", pgx+"/outbox_session.go", "a_look_where_wake-ups_tell_of_messages_misses_none_of_them", edit{
 		"	return shards, func() { s.free(shards) }", "	clear(s.told)\n	return shards, func() { s.free(shards) }",
 	}),
+	relayed("what others wait for is given back when it is settled", pgx+"/outbox_settle.go", "a_session_that_joins_a_busy_one_has_its_share_after_three_Renews", edit{
+		"\ts.giveBackLeaving(ctx)\n", "",
+	}),
+	{
+		name: "outbox: what others wait for is given back when sqlstore settles it", file: "adapters/sqlstore/outbox_settle.go",
+		edits: []edit{{"\to.giveBackLeaving(ctx)\n", ""}},
+		pkg:   "adapters/sqlstore", run: "TestOutboxSQLite$/^a_session_that_joins_a_busy_one_has_its_share_after_three_Renews$",
+		fails: "TestOutboxSQLite/a_session_that_joins_a_busy_one_has_its_share_after_three_Renews",
+	},
+	relayed("what came later is late since then", lease, "Stats_count_what_comes_later_as_due_since_its_not-before_time", edit{
+		"const dueSince = `coalesce(not_before, enqueued_at)`", "const dueSince = `enqueued_at`",
+	}),
+	relayed("what is due and not yet looked at is pending", lease, "Stats_count_what_comes_later_as_due_since_its_not-before_time", edit{
+		"SELECT 1, topic, not_before <= statement_timestamp(), count(*), min(not_before), 0, '' FROM (", "SELECT 1, topic, false, count(*), min(not_before), 0, '' FROM (",
+	}),
+	relayed("what waits is discarded before what lets it go", "outbox/operations_filter.go", "DiscardAll_of_a_key_deletes_what_waits_with_it", edit{
+		`	slices.Reverse(seqs) //`, `	//`,
+	}),
+	relayed("a filter's cause selects", lease, "UnparkAll_and_DiscardAll_by_filter", edit{
+		`strpos(p.cause, $5::text) > 0`, `strpos(p.cause, $5::text) >= 0`,
+	}),
+	enqueuing("no NOTIFY that nobody hears", "internal/dialect/postgres_outbox_write.go", "TestOutboxNotifiesNobodyWhereNobodyListens", edit{
+		" AND NOT pg_try_advisory_xact_lock(` + outboxHears + `)`", "`",
+	}),
 	enqueuing("a look begins behind what is gone only after a fence", pgx+"/outbox_fence.go", "TestOutboxLeaseFindsLateCommitsBehindWhatIsGone", edit{
 		`	if len(writers) == 0 {`, `	if true {`,
+	}),
+	enqueuing("marks fall with the sequence", pgx+"/outbox_fence.go", "TestOutboxLeaseAfterTheSequenceHasSteppedBack", edit{
+		` || last < f.next`, ``,
+	}),
+	enqueuing("what is below the marks is looked for", pgx+"/outbox_fence.go", "TestOutboxTidyFindsWhatIsBelowTheMark", edit{
+		`if len(below) == 0 ||`, `if true ||`,
+	}),
+	fencing("marks fall with the server", "TestOutboxFenceIsOutdated", edit{
+		`f.server != 0 && f.server != server || `, ``,
+	}),
+	fencing("no look raises a mark of another state", "TestOutboxLookRaisesNoMarkOfAnotherState", edit{
+		`if s.fence.epoch != before.epoch {`, `if false {`,
 	}),
 	enqueuing("what comes back is looked for", lease, "TestOutboxLeaseFindsWhatComesBack", edit{
 		`SET returned = returned + 1 WHERE`, `SET returned = returned WHERE`,

@@ -24,6 +24,10 @@ var publisherMutations = []mutation{
 	publishing("too large is permanent", "publisher.go", "TestPublisherErrorsOfBrokers", edit{
 		`final[i] = outbox.Permanent(err)`, `final[i] = err`,
 	}),
+	publishing("a missing topic is the topic's fault", "publisher_errors.go", "TestPublisherErrorsOfBrokers", edit{
+		`return &outbox.TopicError{Err: fmt.Errorf("%w; create it, it is not created by publishing to it", named)}`,
+		`return fmt.Errorf("%w; create it, it is not created by publishing to it", named)`,
+	}),
 	publishing("it rests while brokers are away", "publisher.go", "TestPublisherRests", edit{
 		`return p.breaker.Publish(ctx, msgs, p.publish)`, `return p.publish(ctx, msgs)`,
 	}),

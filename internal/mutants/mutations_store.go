@@ -15,11 +15,16 @@ func model(name string, edits ...edit) mutation {
 	return mutation{name: name, file: "dedup/horizon.go", edits: edits, pkg: "dedup", run: "TestHorizonModel$|TestHorizonModelAtLength|TestProvable", fails: "Test", tries: 3}
 }
 
+// sqlstore is a mutation that a test of adapters/sqlstore must notice.
+func sqlstore(name, file, test string, edits ...edit) mutation {
+	return mutation{name: name, file: file, edits: edits, pkg: "adapters/sqlstore", run: exactly(test), fails: test}
+}
+
 var storeMutations = []mutation{
 	store("a handler's error rolls back", pgx+"/store.go", "rollback_un-claims", edit{
-		`		return g.blame(err)`,
-		`		_ = s.commit(ctx, tx)
-		return g.blame(err)`,
+		`		return g.lookBack(ctx, g.blame(err))`,
+		`		_ = s.commit(ctx, tx, nil, false)
+		return g.lookBack(ctx, g.blame(err))`,
 	}),
 	store("only the transaction that inserted is first", pgx+"/claim.go", "first_wins", edit{
 		`if !c.inserted[row.Derived] {
@@ -52,7 +57,7 @@ var storeMutations = []mutation{
 	store("a row of another natural key is no duplicate", pgx+"/row.go", "a_derived_key_of_another_natural_key_is_a_collision", edit{
 		`readable && other != asked[row.key]`, `readable && other != asked[row.key] && false`,
 	}),
-	store("COMMIT is sent only in the transaction that claimed", pgx+"/guard.go",
+	store("COMMIT is sent only in the transaction that claimed", pgx+"/verify.go",
 		"a_handler_that_ends_or_loses_its_transaction_leaves_no_effect_without_its_claim", edit{
 			`	if xid != g.xid {`, `	if false {`,
 		}),
@@ -79,7 +84,24 @@ var storeMutations = []mutation{
 		`case sync == "off",`, `case sync == "never",`,
 	}),
 	store("a missing schema is named", pgx+"/register.go", "Register_refuses_another_version_of_the_schema", edit{
-		`case *version > known:`, `case *version > known+100:`,
+		`case *worksWith > known:`, `case *worksWith > known+100:`,
+	}),
+
+	store("a newer schema that works with this program is accepted", pgx+"/register.go", "Register_accepts_a_newer_schema_that_works_with_this_program", edit{
+		`case *worksWith > known:`, `case *version > known:`,
+	}),
+	store("one name for two sources is refused", "internal/claims/sources.go", "one_name_for_two_sources_is_refused", edit{
+		`if len(recorded) > 0 && len(sources) > 0 &&`, `if false &&`,
+	}),
+	store("a start that is refused records no source", pgx+"/sources.go", "Register_refuses_a_database_that_forgets_commits", edit{
+		`	if err := s.check(ctx); err != nil {
+		return refusedAccess(err)
+	}`, `	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
+		return err
+	}`,
+	}),
+	store("of different sources at once one is accepted", pgx+"/sources.go", "of_different_sources_at_once_one_is_accepted", edit{
+		`if _, err := tx.Exec(ctx, s.sql.LockSources, consumer); err != nil {`, `if err := ctx.Err(); err != nil {`,
 	}),
 
 	// The horizon.
@@ -116,12 +138,27 @@ var storeMutations = []mutation{
 
 	// The sweep.
 	store("a sweep spares what has not expired", "internal/dialect/postgres.go", "purge_spares_young_rows", edit{
-		`AND expires_at <= clock_timestamp()
+		`AND expires_at <= $4::timestamptz
 	LIMIT`, `
 	LIMIT`,
 	}),
 	store("a sweep is bounded", "internal/dialect/postgres.go", "purge_forgets_no_more_than_its_limit", edit{
 		`LIMIT $3::bigint FOR UPDATE`, `LIMIT $3::bigint + 1000000 FOR UPDATE`,
+	}),
+	store("a sweep refuses a clock that is ahead", pgx+"/purge.go", "a_purge_under_a_clock_that_is_ahead_forgets_nothing", edit{
+		`ahead := by.ClockAhead(swept.Clock); ahead != nil {`, `ahead := by.ClockAhead(swept.Clock); false {`,
+	}, edit{`		return swept, ahead
+`, `		return swept, errors.Join(ahead)
+`}),
+	{
+		name: "a sweeper knows what the clock should show", file: "dedup/sweeper.go", pkg: "dedup",
+		run: "^TestSweepersRefuseAClockThatJumpsAhead$", fails: "TestSweepersRefuseAClockThatJumpsAhead",
+		edits: []edit{{`	if !expected.IsZero() {
+`, `	if false {
+`}},
+	},
+	store("keys that are not held are not called so", "internal/dialect/postgres_held.go", "held_keys_are_told_apart_in_one_go", edit{
+		`held[i] = all[`, `held[i] = len(all) > 0 || all[`,
 	}),
 	store("one sweeper at a time", "internal/dialect/postgres.go", "one_sweeper_at_a_time", edit{
 		`WHERE owner IS NULL OR owner = $1::text OR lease_until < clock_timestamp()
@@ -132,12 +169,150 @@ RETURNING`, `RETURNING`,
 	}),
 	{
 		name: "a duplicate is as durable as the commit it reports", file: pgx + "/claim.go",
-		edits: []edit{{`if duplicates && c.store.flush.Load() {`, `if false {`}},
-		pkg:   pgx, run: "TestDuplicateIsAsDurableAsItsCommit", fails: "TestDuplicateIsAsDurableAsItsCommit",
+		edits: []edit{{`if duplicates && c.standbys {`, `if false {`}},
+		pkg:   pgx, run: "TestSynchronousStandbyIsCutOff/an_operator_cancels_COMMIT$", fails: "TestSynchronousStandbyIsCutOff",
 	},
 	{
-		name: "standbys are looked for without Register too", file: pgx + "/register.go",
-		edits: []edit{{"	s.flush.Store(standbys)\n", ""}},
-		pkg:   pgx, run: "TestStandbysAreLookedForWithoutRegister", fails: "TestStandbysAreLookedForWithoutRegister",
+		name: "a handler that committed and was cut is found on a new connection", file: pgx + "/verify.go",
+		edits: []edit{{`	var conn *pgx.Conn
+	defer func() {`, `	return false, nil
+	var conn *pgx.Conn
+	defer func() {`}},
+		pkg: pgx, run: "TestHandlerCommitsAndIsCut$", fails: "TestHandlerCommitsAndIsCut",
 	},
+	{
+		name: "where nobody answers whether a handler committed, a doubt stays", file: pgx + "/verify.go",
+		edits: []edit{{`	case asked != nil:
+		return g.inDoubt(err)`, `	case asked != nil:
+		return err`}},
+		pkg: pgx, run: "TestLookBackWithoutAnAnswerIsADoubt$", fails: "TestLookBackWithoutAnAnswerIsADoubt",
+	},
+	{
+		name: "a connection that a handler has kept is proven again", file: pgx + "/verify.go",
+		edits: []edit{{`t.g.unproven = t.g.exposed`, `t.g.unproven = false`}},
+		pkg:   pgx, run: "TestAKeptConnectionIsProvenAfterEachHandler$", fails: "TestAKeptConnectionIsProvenAfterEachHandler",
+	},
+	{
+		name: "what fails before COMMIT is looked back at too", file: pgx + "/store.go",
+		edits: []edit{{`	if err := g.finish(ctx); err != nil {
+		return g.lookBack(ctx, err)`, `	if err := g.finish(ctx); err != nil {
+		return err`}},
+		pkg: pgx, run: "TestHandlerCommitsAndIsCut$", fails: "TestHandlerCommitsAndIsCut",
+	},
+	{
+		name: "a first claim without a free connection fails in time", file: pgx + "/store.go",
+		edits: []edit{{`	err = s.resolve(limited, s.cfg.Pool)`, `	err = s.resolve(ctx, s.cfg.Pool)
+	_ = limited`}},
+		pkg: pgx, run: "TestFirstClaimWithoutAFreeConnection$", fails: "TestFirstClaimWithoutAFreeConnection",
+	},
+	{
+		name: "a warning of the application's own at COMMIT says nothing about standbys", file: pgx + "/commit.go",
+		edits: []edit{{` && msg.Routine == "SyncRepWaitForLSN"`, ``}},
+		pkg:   pgx, run: "TestCommitWithAWarning$", fails: "TestCommitWithAWarning",
+	},
+	{
+		name: "a COMMIT that no standby may have is not done", file: pgx + "/commit.go",
+		edits: []edit{{`if msg.SeverityUnlocalized == "WARNING" && msg.Routine == "SyncRepWaitForLSN" {`, `if false {`}},
+		pkg:   pgx, run: "TestSynchronousStandbyIsCutOff/an_operator_cancels_COMMIT$", fails: "TestSynchronousStandbyIsCutOff",
+	},
+	{
+		name: "a handler that ended the transaction is found before the next one", file: pgx + "/verify.go",
+		edits: []edit{{`	proven := !g.unproven || g.xid == ""`, `	proven := true`}},
+		pkg:   pgx, run: "TestVerifyTx$", fails: "TestVerifyTx",
+	},
+	{
+		name: "every statement of a string is checked", file: "internal/dialect/control_scan.go",
+		edits: []edit{{`strings.IndexAny(rest, "\r\n")`, `strings.IndexAny(rest, "\n")`}},
+		pkg:   pgx, run: "TestInspectAgreesWithTheServer", fails: "TestInspectAgreesWithTheServer",
+	},
+	{
+		name: "a session that a handler changed is not used again", file: pgx + "/guard.go",
+		edits: []edit{{`	if changed || ended {`, `	if ended {`}},
+		pkg:   pgx, run: "TestSessionsDoNotLeak", fails: "TestSessionsDoNotLeak",
+	},
+	{
+		name: "a claim refuses a session that was changed unseen", file: pgx + "/session.go",
+		edits: []edit{{`	if session != fresh {`, `	if false {`}},
+		pkg:   pgx, run: "TestSessionChangedOutsideOfHandlers", fails: "TestSessionChangedOutsideOfHandlers",
+	},
+	{
+		name: "COMMIT is as durable as at the claim", file: pgx + "/session.go",
+		edits: []edit{{`	if !g.resync || !known || g.store.cfg.AllowAsyncCommit {`, `	if true {`}},
+		pkg:   pgx, run: "TestCommitIsDurable", fails: "TestCommitIsDurable",
+	},
+	{
+		name: "statements name their schema", file: pgx + "/session.go",
+		edits: []edit{{`		s.useSchema(schema)`, `		s.useSchema("")`}},
+		pkg:   pgx, run: "TestEnqueueNamesItsSchema", fails: "TestEnqueueNamesItsSchema",
+	},
+	{
+		name: "another database's errors are not this one's", file: pgx + "/errors.go",
+		edits: []edit{{`	case g.foreign(err):`, `	case false:`}},
+		pkg:   pgx, run: "TestBlame$/another_database", fails: "TestBlame",
+	},
+	{
+		name: "what ROLLBACK TO took back is forgiven", file: pgx + "/guard.go",
+		edits: []edit{{`		g.first = nil
+	case`, `	case`}},
+		pkg: pgx, run: "TestBlame$/a_constraint,_after", fails: "TestBlame",
+	},
+	{
+		name: "a stale plan passes", file: pgx + "/errors.go",
+		edits: []edit{{`pg.Routine == "RevalidateCachedQuery"`, `pg.Routine == "x"`}},
+		pkg:   pgx, run: "TestStalePlan", fails: "TestStalePlan",
+	},
+	{
+		name: "a database of another encoding is refused", file: pgx + "/register.go",
+		edits: []edit{{`	case encoding != "UTF8":`, `	case encoding == "":`}},
+		pkg:   pgx, run: "TestRegisterRefusesOtherEncodings", fails: "TestRegisterRefusesOtherEncodings",
+	},
+
+	// What handlers do to a transaction of sqlstore, and leave behind.
+	sqlstore("a handler that committed through database/sql and failed is reported", "adapters/sqlstore/verify.go",
+		"TestAHandlerThatCommitsAndFailsIsReported/postgres15", edit{`return stands || err != nil`, `return false && (stands || err != nil)`}),
+	sqlstore("sqlstore: a claim is looked for where the connection is cut", "adapters/sqlstore/verify.go",
+		"TestTheClaimIsLookedForWhereTheConnectionIsCut/postgres15", edit{`case failed == nil && stands:`, `case false:`}),
+	sqlstore("sqlstore: the end of ctx hides no commit", "adapters/sqlstore/store.go", "TestTheEndOfTheContextHidesNoCommit/sqlite", edit{
+		`if ctx.Err() != nil && !errors.Is(err, dedup.ErrTxEnded) && !errors.As(err, new(*dedup.InDoubtError)) {`, `if ctx.Err() != nil {`,
+	}),
+	sqlstore("sqlstore: VerifyTx proves the transaction", "adapters/sqlstore/verify.go", "TestVerifyTxTellsWhatAHandlerDid/sqlite", edit{
+		`t.failed = t.check(ctx, s.db.verify)`, `t.failed = nil`,
+	}),
+	sqlstore("mysql: VerifyTx may be asked again", "internal/dialect/mysql.go", "TestVerifyTxTellsWhatAHandlerDid/mysql", edit{
+		`RELEASE SAVEPOINT txonce_claimed; SAVEPOINT txonce_claimed; END`, `RELEASE SAVEPOINT txonce_claimed; END`,
+	}),
+	sqlstore("sqlstore: after VerifyTx has failed nothing is committed", "adapters/sqlstore/store.go", "TestVerifyTxTellsWhatAHandlerDid/postgres15", edit{
+		`	case t.failed != nil:
+		return t.failed
+`, ``,
+	}),
+	sqlstore("postgres through database/sql: a session with other settings is not used again", "adapters/sqlstore/postgres.go",
+		"TestASettingOfAHandlerIsNotTheNextOnes/postgres15", edit{`t.changed = settings != t.claim.settings`, `t.changed = false`}),
+	sqlstore("mysql: a session with other settings is not used again", "adapters/sqlstore/mysql_server.go",
+		"TestASettingOfAHandlerIsNotTheNextOnes/mysql", edit{`'of another session')`, `'ON')`}),
+	sqlstore("sqlstore: statements name their schema", "adapters/sqlstore/locate.go", "TestStatementsNameTheirSchema/postgres15", edit{
+		`s.db.name(schema)`, ``,
+	}),
+	sqlstore("sqlite: statements name their schema", "internal/dialect/sqlite_schema.go", "TestStatementsNameTheirSchema/sqlite", edit{
+		`"$1 main.$2"`, `"$1 $2"`,
+	}),
+	sqlstore("postgres through database/sql: COMMIT is as durable as the claim", "adapters/sqlstore/postgres.go", "TestPostgresCommitsStayDurable", edit{
+		`t.changed && d.synchronous(settings) != sync`, `false`,
+	}),
+	sqlstore("postgres through database/sql: a standby that appears later is seen", "adapters/sqlstore/postgres.go", "TestPostgresDuplicateWritesForStandbys", edit{
+		`!duplicates || !c.standbys`, `true`,
+	}),
+	sqlstore("sqlstore: an error of another database is the handler's", "adapters/sqlstore/verify.go", "TestWhoseErrorItIs/postgres15", edit{
+		`case proven == nil && t.store.db.elsewhere(err):`, `case false:`,
+	}),
+	sqlstore("sqlstore: a transaction that stood idle is its handler's", "adapters/sqlstore/verify.go", "TestIdleLimitIsTheHandlersAndIsNamed/postgres15", edit{
+		`if t.store.db.idled(err) || t.idle() {`, `if false {`,
+	}),
+	sqlstore("sqlite: COMMIT waits for readers", "adapters/sqlstore/sqlite.go", "TestSQLiteCommitWaitsForReaders", edit{
+		`	return d.patiently(ctx, func() error {
+		_, err := tx.ExecContext(ctx, ` + "`COMMIT`" + `)
+		return err
+	})`, `	_, err := tx.ExecContext(ctx, ` + "`COMMIT`" + `)
+	return err`,
+	}),
 }

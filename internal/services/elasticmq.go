@@ -43,7 +43,7 @@ func (e elasticmq) Healthy(ctx context.Context, address string) error {
 		return err
 	}
 	if resp.StatusCode != http.StatusOK || !json.Valid(body) {
-		return fmt.Errorf("ListQueues: %s: %s", resp.Status, body)
+		return fmt.Errorf("ListQueues: %s: %.200q", resp.Status, body)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ var kafkaProperties string
 const kafkaCluster = "dHhvbmNlLXRlc3RzLTAwMQ"
 
 func (k kafka) About() about {
-	return about{Name: "kafka", Title: "Apache Kafka", Env: "TXONCE_KAFKA", Address: fmt.Sprintf("127.0.0.1:%d", k.port)}
+	return about{Name: "kafka", Title: "Apache Kafka", Env: "TXONCE_KAFKA", Address: fmt.Sprintf("127.0.0.1:%d", k.port), Ports: []string{fmt.Sprint(k.controllerPort)}}
 }
 
 // Healthy asks the controller, through the broker, whether it would create a topic.

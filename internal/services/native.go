@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -120,29 +119,6 @@ func locked(ctx context.Context, path string) bool {
 		lock.Close()
 	}
 	return err != nil
-}
-
-// portFree waits a little for the port of a server that is just going away, and then says what is in the way.
-func portFree(ctx context.Context, s server) error {
-	about := s.About()
-	address := net.JoinHostPort("127.0.0.1", portOf(about.Address))
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for range 25 {
-		conn, err := net.DialTimeout("tcp", address, time.Second)
-		if errors.Is(err, syscall.ECONNREFUSED) {
-			return nil
-		}
-		if err == nil {
-			conn.Close()
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
-	return fmt.Errorf("%s is taken, by something that is not a healthy %s: %w", address, about.Title, healthyOnce(ctx, s, about.Address))
 }
 
 // runner is the user and the folder for a server that refuses to run as root, as PostgreSQL does.

@@ -21,7 +21,7 @@ type rabbitmq struct{ port, dist, epmd int }
 func (r rabbitmq) About() about {
 	return about{
 		Name: "rabbitmq", Title: "RabbitMQ", Env: "TXONCE_RABBITMQ",
-		Address: fmt.Sprintf("amqp://guest:guest@127.0.0.1:%d/", r.port),
+		Address: fmt.Sprintf("amqp://guest:guest@127.0.0.1:%d/", r.port), Ports: []string{fmt.Sprint(r.dist)}, // any epmd will do
 	}
 }
 

@@ -23,10 +23,11 @@ type server interface {
 
 // about is what a person or a test has to know of a server.
 type about struct {
-	Name    string // in `make services-up S=…`, in compose.yaml, and its folder in .services
-	Title   string // for people
-	Env     string // the variable that holds its address
-	Address string // what that variable is set to
+	Name    string   // in `make services-up S=…`, in compose.yaml, and its folder in .services
+	Title   string   // for people
+	Env     string   // the variable that holds its address
+	Address string   // what that variable is set to
+	Ports   []string // that it needs beside the one of Address
 }
 
 // A program is looked for on PATH, and installed with apt-get when it is not there.

@@ -33,10 +33,11 @@ func TestMain(m *testing.M) {
 type sleeper struct {
 	address string
 	command string
+	ports   []string
 }
 
 func (s sleeper) About() about {
-	return about{Name: "sleeper", Title: "Sleeper", Env: "TXONCE_SLEEPER", Address: s.address}
+	return about{Name: "sleeper", Title: "Sleeper", Env: "TXONCE_SLEEPER", Address: s.address, Ports: s.ports}
 }
 
 func (s sleeper) Healthy(context.Context, string) error {
@@ -102,9 +103,24 @@ func TestPortTaken(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer listener.Close()
-	err = startOne(t.Context(), sleeper{address: listener.Addr().String()}, startNative)
-	if err == nil || !strings.Contains(err.Error(), "is taken, by something that is not a healthy Sleeper") {
-		t.Errorf("startOne = %v", err)
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	for name, s := range map[string]sleeper{
+		"its own port":    {address: listener.Addr().String()},
+		"a port it needs": {address: freeAddress(t), ports: []string{port}},
+	} {
+		began := time.Now()
+		err := start(t.Context(), []server{s, sleeper{address: freeAddress(t), command: "touch started; exec sleep 1000"}})
+		for _, want := range []string{"port " + port, fmt.Sprintf("process %d (", os.Getpid()), "TXONCE_SLEEPER", "not a healthy Sleeper"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: start = %v, want %q in it", name, err, want)
+			}
+		}
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("%s: it took %v to say so", name, took)
+		}
+		if _, err := os.Stat(filepath.Join(state, "sleeper")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: another server was started all the same: %v", name, err)
+		}
 	}
 }
 

@@ -48,6 +48,16 @@ func start(ctx context.Context, servers []server) error {
 	if len(servers) == 0 {
 		return nil
 	}
+	// Before anything is installed or started: what is in the way is said at once.
+	ready := make([]error, len(servers))
+	var checks sync.WaitGroup
+	for i, s := range servers {
+		checks.Go(func() { ready[i] = makeRoom(ctx, s) })
+	}
+	checks.Wait()
+	if err := errors.Join(ready...); err != nil {
+		return err
+	}
 	begin := startNative
 	if dockerAnswers(ctx) {
 		begin = startDocker
@@ -70,14 +80,16 @@ func start(ctx context.Context, servers []server) error {
 	return errors.Join(failures...)
 }
 
+// makeRoom ends what an interrupted run of this checkout may have left of a server, and checks that its ports are free.
+func makeRoom(ctx context.Context, s server) error {
+	if err := stop(ctx, s); err != nil {
+		return err
+	}
+	return portsFree(ctx, s)
+}
+
 // startOne starts a server and waits until it is healthy. One that does not get there is stopped again.
 func startOne(ctx context.Context, s server, begin func(context.Context, server) (ended <-chan error, err error)) error {
-	if err := stop(ctx, s); err != nil { // what an interrupted run of this checkout may have left
-		return err
-	}
-	if err := portFree(ctx, s); err != nil {
-		return err
-	}
 	ended, err := begin(ctx, s)
 	if err != nil {
 		return err

@@ -23,6 +23,13 @@ CREATE TABLE IF NOT EXISTS txonce_windows (
     PRIMARY KEY (consumer, window_seconds)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin COMMENT = 'txonce';
 
+CREATE TABLE IF NOT EXISTS txonce_sources (
+    consumer  VARBINARY(255)  NOT NULL,
+    source    VARBINARY(1024) NOT NULL,
+    first_run BIGINT          NOT NULL,
+    PRIMARY KEY (consumer, source)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin COMMENT = 'txonce';
+
 CREATE TABLE IF NOT EXISTS txonce_sweep (
     one             TINYINT NOT NULL PRIMARY KEY DEFAULT 1 CHECK (one = 1),
     forgotten_until BIGINT,
@@ -52,12 +59,13 @@ CREATE TABLE IF NOT EXISTS dead_letters (
     times          INT          NOT NULL DEFAULT 1,
     first_parked   BIGINT       NOT NULL,
     last_parked    BIGINT       NOT NULL,
-    KEY dead_letters_consumer (consumer, id)
+    KEY dead_letters_consumer (consumer, first_parked, id)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin COMMENT = 'txonce';
 
 CREATE TABLE IF NOT EXISTS txonce_schema (
     version    INT    NOT NULL PRIMARY KEY,
+    works_with INT    NOT NULL,
     applied_at BIGINT NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin COMMENT = 'txonce';
-INSERT INTO txonce_schema (version, applied_at)
-VALUES (1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) ON DUPLICATE KEY UPDATE version = version;
+INSERT INTO txonce_schema (version, works_with, applied_at)
+VALUES (1, 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) ON DUPLICATE KEY UPDATE version = version;

@@ -12,6 +12,7 @@ CREATE TABLE IF NOT EXISTS outbox_messages (
     headers     LONGBLOB,
     size        BIGINT         NOT NULL,
     enqueued_at BIGINT         NOT NULL,
+    not_before  BIGINT,
     attempts    INT            NOT NULL DEFAULT 0,
     retry_at    BIGINT,
     cause       BLOB,
@@ -55,6 +56,7 @@ CREATE TABLE IF NOT EXISTS outbox_parked (
     headers     LONGBLOB,
     size        BIGINT         NOT NULL,
     enqueued_at BIGINT         NOT NULL,
+    not_before  BIGINT,
     attempts    INT            NOT NULL,
     cause       BLOB           NOT NULL,
     behind      BIGINT,
@@ -102,5 +104,5 @@ WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 32)
 SELECT a.i * 32 + b.i FROM n AS a CROSS JOIN n AS b WHERE b.i < 32 AND (a.i < 32 OR b.i = 0)
 ON DUPLICATE KEY UPDATE outbox_locks.slot = outbox_locks.slot;
 
-INSERT INTO txonce_schema (version, applied_at)
-VALUES (2, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) ON DUPLICATE KEY UPDATE version = version;
+INSERT INTO txonce_schema (version, works_with, applied_at)
+VALUES (2, 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) ON DUPLICATE KEY UPDATE version = version;

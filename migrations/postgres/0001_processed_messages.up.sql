@@ -19,6 +19,15 @@ CREATE TABLE txonce_windows (
     PRIMARY KEY (consumer, window_seconds)
 );
 
+-- Where each consumer's messages come from: a queue, or a topic of a consumer group. Two services under one name would take each
+-- other's messages for duplicates. The row with an empty source is there to be locked while the others are compared.
+CREATE TABLE txonce_sources (
+    consumer  text COLLATE "C" NOT NULL,
+    source    text COLLATE "C" NOT NULL,
+    first_run timestamptz      NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (consumer, source)
+);
+
 -- One row, made here and never again: a sweep only updates it, because a row inserted later would be invisible to
 -- older snapshots. forgotten_until is the latest expires_at of all rows forgotten so far; NULL: none was.
 CREATE TABLE txonce_sweep (
@@ -52,11 +61,12 @@ CREATE TABLE dead_letters (
     first_parked timestamptz      NOT NULL DEFAULT clock_timestamp(),
     last_parked  timestamptz      NOT NULL DEFAULT clock_timestamp()
 );
-CREATE INDEX dead_letters_consumer ON dead_letters (consumer, id);
+CREATE INDEX dead_letters_consumer ON dead_letters (consumer, first_parked, id);
 
--- What is installed. A store checks it at start.
+-- What is installed. A store checks it at start. A program that knows no version above works_with still works with this one.
 CREATE TABLE txonce_schema (
     version    integer     NOT NULL PRIMARY KEY,
+    works_with integer     NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-INSERT INTO txonce_schema (version) VALUES (1);
+INSERT INTO txonce_schema (version, works_with) VALUES (1, 1);

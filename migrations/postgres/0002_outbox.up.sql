@@ -16,6 +16,7 @@ CREATE TABLE outbox_messages (
     payload     bytea            NOT NULL,
     headers     json,                      -- NULL: none
     enqueued_at timestamptz      NOT NULL DEFAULT clock_timestamp(),
+    not_before  timestamptz,               -- when it was due, of a message that was enqueued to come later
     attempts    integer          NOT NULL DEFAULT 0,
     retry_at    timestamptz,               -- of a message without key that failed; keys are held back in outbox_held
     cause       text,                      -- of the last failure
@@ -61,6 +62,7 @@ CREATE TABLE outbox_parked (
     payload     bytea            NOT NULL,
     headers     json,
     enqueued_at timestamptz      NOT NULL,
+    not_before  timestamptz,               -- when it was due, of a message that was enqueued to come later
     attempts    integer          NOT NULL,
     cause       text             NOT NULL,
     behind      bigint,                    -- seq of the one that was given up on; NULL: this one was
@@ -128,4 +130,4 @@ CREATE TABLE txonce_slot_settled (
 );
 CREATE INDEX txonce_slot_settled_lsn ON txonce_slot_settled (lsn);
 
-INSERT INTO txonce_schema (version) VALUES (2);
+INSERT INTO txonce_schema (version, works_with) VALUES (2, 1);

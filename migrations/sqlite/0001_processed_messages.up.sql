@@ -17,6 +17,13 @@ CREATE TABLE txonce_windows (
     PRIMARY KEY (consumer, window_seconds)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE txonce_sources (
+    consumer  TEXT    NOT NULL,
+    source    TEXT    NOT NULL,
+    first_run INTEGER NOT NULL,
+    PRIMARY KEY (consumer, source)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE txonce_sweep (
     one             INTEGER NOT NULL PRIMARY KEY DEFAULT 1 CHECK (one = 1),
     forgotten_until INTEGER,
@@ -47,10 +54,11 @@ CREATE TABLE dead_letters (
     first_parked   INTEGER NOT NULL,
     last_parked    INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX dead_letters_consumer ON dead_letters (consumer, id);
+CREATE INDEX dead_letters_consumer ON dead_letters (consumer, first_parked, id);
 
 CREATE TABLE txonce_schema (
     version    INTEGER NOT NULL PRIMARY KEY,
+    works_with INTEGER NOT NULL,
     applied_at INTEGER NOT NULL
 ) STRICT;
-INSERT INTO txonce_schema (version, applied_at) VALUES (1, CAST(unixepoch('subsec') * 1000000 AS INTEGER));
+INSERT INTO txonce_schema (version, works_with, applied_at) VALUES (1, 1, CAST(unixepoch('subsec') * 1000000 AS INTEGER));

@@ -14,6 +14,7 @@ CREATE TABLE outbox_messages (
     payload     BLOB    NOT NULL,
     headers     TEXT,
     enqueued_at INTEGER NOT NULL,
+    not_before  INTEGER,
     attempts    INTEGER NOT NULL DEFAULT 0,
     retry_at    INTEGER,
     cause       TEXT,
@@ -51,6 +52,7 @@ CREATE TABLE outbox_parked (
     payload     BLOB    NOT NULL,
     headers     TEXT,
     enqueued_at INTEGER NOT NULL,
+    not_before  INTEGER,
     attempts    INTEGER NOT NULL,
     cause       TEXT    NOT NULL,
     behind      INTEGER,
@@ -86,4 +88,4 @@ CREATE TABLE txonce_shards (
 INSERT INTO txonce_shards (shard)
 WITH RECURSIVE n(shard) AS (SELECT 0 UNION ALL SELECT shard + 1 FROM n WHERE shard < 63) SELECT shard FROM n;
 
-INSERT INTO txonce_schema (version, applied_at) VALUES (2, CAST(unixepoch('subsec') * 1000000 AS INTEGER));
+INSERT INTO txonce_schema (version, works_with, applied_at) VALUES (2, 1, CAST(unixepoch('subsec') * 1000000 AS INTEGER));

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"hash/crc32"
 	"maps"
 	"os"
 	"os/exec"
@@ -120,7 +118,7 @@ func TestDebeziumSettingsAreDocumented(t *testing.T) {
 // route sends rows through Debezium's event router.
 func route(t *testing.T, rows []row) (records []record) {
 	t.Helper()
-	downloaded := jars(t)
+	downloaded := jars(t, "eventrouter")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	in, err := json.Marshal(rows)
@@ -143,68 +141,4 @@ func route(t *testing.T, rows []row) (records []record) {
 		t.Fatalf("%d records of %d rows", len(records), len(rows))
 	}
 	return records
-}
-
-// program finds one that .ci/run installs.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Fatalf("Debezium's event router is a Java program: install it with: sudo apt-get install -y --no-install-recommends default-jdk-headless maven (%v)", err)
-	}
-	return path
-}
-
-// jars returns a folder with what testdata/eventrouter/pom.xml asks for. Maven fetches it once: it is kept among the user's caches, under
-// a name that changes with the pom.
-func jars(t *testing.T) string {
-	t.Helper()
-	pom := filepath.Join("testdata", "eventrouter", "pom.xml")
-	text, err := os.ReadFile(pom)
-	if err != nil {
-		t.Fatal(err)
-	}
-	caches, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(caches, "txonce", "interop", fmt.Sprintf("eventrouter-%08x", crc32.ChecksumIEEE(text)))
-	if _, err := os.Stat(dir); err == nil {
-		return dir
-	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	temp, err := os.MkdirTemp(filepath.Dir(dir), "eventrouter-") // renamed when complete
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(temp)
-	lib := filepath.Join(temp, "lib")
-	args := []string{
-		"--batch-mode", "--quiet", "--file", pom,
-		"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=" + lib,
-	}
-	for try := 1; ; try++ { // networks fail now and then
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-		out, err := exec.CommandContext(ctx, program(t, "mvn"), args...).CombinedOutput()
-		cancel()
-		if err == nil {
-			break
-		}
-		if try == 3 {
-			t.Fatalf("mvn: %v\n%s", err, out)
-		}
-		t.Logf("mvn: %v\n%s", err, out)
-		if try == 1 {
-			args = append(args, "--update-snapshots") // or it remembers what it could not get, and does not ask again
-		}
-		<-time.After(10 * time.Second)
-	}
-	if err := os.Rename(lib, dir); err != nil {
-		if _, other := os.Stat(dir); other != nil { // nobody else was first
-			t.Fatal(err)
-		}
-	}
-	return dir
 }

@@ -93,7 +93,7 @@ func brokenLeases() []brokenStore {
 		{
 			name: "takes shards in Lease", found: []string{"nothing is leased before the first Renew"},
 			breaks: leases(func(s *session, ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
-				if !s.begun {
+				if s.renewals == 0 {
 					if _, err := s.Renew(ctx); err != nil {
 						return nil, err
 					}

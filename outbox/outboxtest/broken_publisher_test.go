@@ -44,7 +44,7 @@ func fakeHarness(b brokenPublisher) PublisherHarness {
 		case len(m.Payload) > 1<<20:
 			return Fate{Err: outbox.Permanent(errors.New("too large"))}
 		case m.Topic == "nowhere":
-			return Fate{Err: errors.New("no topic nowhere")}
+			return Fate{Err: &outbox.TopicError{Err: errors.New("no topic nowhere")}}
 		}
 		return Fate{}
 	}}

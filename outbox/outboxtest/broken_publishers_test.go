@@ -25,6 +25,7 @@ func brokenPublishers() []brokenPublisher {
 		arrives    = "a confirmed message is in the broker"
 		large      = "a message that is too large is refused for good"
 		unroutable = "an unroutable message is an error, and the others are confirmed"
+		missing    = "a topic that is missing is a TopicError, call after call"
 		together   = "nothing of a call is published when one message is refused"
 		fields     = "ID, key, headers and payload arrive"
 		silent     = "Publish returns by the deadline from a broker that does not answer"
@@ -184,9 +185,15 @@ func brokenPublishers() []brokenPublisher {
 			}
 			return err
 		})},
+		{name: "a topic that is missing counts against its messages", found: []string{unroutable, missing}, breaks: each(func(m outbox.Message, err error) error {
+			if m.Topic == "nowhere" {
+				return fmt.Errorf("no topic %s", m.Topic)
+			}
+			return err
+		})},
 		{name: "does not say which topic is missing", found: []string{unroutable}, breaks: each(func(m outbox.Message, err error) error {
 			if m.Topic == "nowhere" {
-				return errors.New("unknown topic")
+				return &outbox.TopicError{Err: errors.New("unknown topic")}
 			}
 			return err
 		})},

@@ -36,7 +36,14 @@ func brokenSessions() []brokenStore {
 			if err == nil {
 				s.memory.mu.Lock()
 				defer s.memory.mu.Unlock()
-				hold.Shards = s.share(len(s.memory.shards))
+				clear(s.leaving)
+				hold.Shards = 0
+				for i := range s.memory.shards {
+					if sh := &s.memory.shards[i]; sh.owner == nil || sh.owner == s {
+						sh.owner = s
+						hold.Shards++
+					}
+				}
 			}
 			return hold, err
 		})},
@@ -47,6 +54,41 @@ func brokenSessions() []brokenStore {
 				clear(s.leased)
 				s.memory.mu.Unlock()
 				return s.Renew(ctx)
+			}),
+		},
+		{
+			name: "gives up shards for whoever asks once", found: []string{"nobody gives up a shard for a session that has asked once"},
+			breaks: renews(func(s *session, ctx context.Context) (outbox.Hold, error) {
+				hold, err := s.Renew(ctx)
+				s.memory.mu.Lock()
+				defer s.memory.mu.Unlock()
+				hold.Shards -= s.giveBack(max(0, hold.Shards-(hold.Of+hold.Relays-1)/max(hold.Relays, 1)))
+				return hold, err
+			}),
+		},
+		{
+			name: "goes on leasing what others wait for", found: []string{"a session that joins a busy one has its share after three Renews"},
+			breaks: renews(func(s *session, ctx context.Context) (outbox.Hold, error) {
+				hold, err := s.Renew(ctx)
+				s.memory.mu.Lock()
+				defer s.memory.mu.Unlock()
+				clear(s.leaving)
+				return hold, err
+			}),
+		},
+		{
+			name: "leaves free what others do not take", found: []string{"what stays free is taken"},
+			breaks: renews(func(s *session, ctx context.Context) (outbox.Hold, error) {
+				s.memory.mu.Lock()
+				kept := s.memory.shards[0].owner == s
+				s.memory.mu.Unlock()
+				hold, err := s.Renew(ctx)
+				s.memory.mu.Lock()
+				defer s.memory.mu.Unlock()
+				if fair := (hold.Of + hold.Relays - 1) / max(hold.Relays, 1); kept && hold.Relays > 1 && hold.Shards > fair && s.renewals > 2 {
+					hold.Shards -= s.giveBack(hold.Shards - fair)
+				}
+				return hold, err
 			}),
 		},
 		{name: "Close keeps everything until the hold ends", found: []string{"Close gives back at once"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
@@ -118,7 +160,7 @@ func stealing(m *Memory, o *Outbox[*Tx]) {
 	}, lease: func(s *session, ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
 		m.mu.Lock()
 		for i := range m.shards {
-			if s.begun && m.shards[i].owner != s {
+			if s.renewals > 0 && m.shards[i].owner != s {
 				m.shards[i].owner = s
 			}
 		}

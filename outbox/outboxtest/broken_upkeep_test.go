@@ -85,20 +85,38 @@ func brokenUpkeep() []brokenStore {
 		{name: "keeps nothing", found: []string{"confirmed messages are kept for their time"}, breaks: func(m *Memory, _ *Outbox[*Tx]) { m.KeepSent = 0 }},
 		{name: "keeps for ever", found: []string{"kept messages are forgotten after their time"}, breaks: func(m *Memory, _ *Outbox[*Tx]) { m.KeepSent = 1000 * time.Hour }},
 		{name: "Stats of an empty outbox have an oldest message", found: []string{"Stats of an empty outbox"}, breaks: says(func(st *outbox.Stats) {
-			if st.Oldest.IsZero() {
-				st.Oldest = st.Now
-			}
+			st.PendingAge = max(st.PendingAge, 1)
 		})},
 		{name: "Stats count parked ones as pending", found: []string{"Stats count what there is, by topic", waitUnparked}, breaks: says(func(st *outbox.Stats) { st.Pending += st.Parked })},
 		{name: "Stats count waiting ones as parked", found: []string{"Stats count what there is, by topic"}, breaks: says(func(st *outbox.Stats) { st.Parked += st.Waiting })},
 		{name: "Stats do not see topics", found: []string{"Stats count what there is, by topic"}, breaks: says(func(st *outbox.Stats) { clear(st.Topics) })},
 		{name: "Stats do not see held keys", found: []string{"Stats count what there is, by topic"}, breaks: says(func(st *outbox.Stats) { st.HeldKeys = 0 })},
 		{name: "Stats do not see what comes later", found: []string{later, "Stats count what there is, by topic"}, breaks: says(func(st *outbox.Stats) { st.Delayed = 0 })},
-		{name: "the oldest is the newest", found: []string{"Stats name the oldest pending message's time"}, breaks: says(func(st *outbox.Stats) {
-			if !st.Oldest.IsZero() {
-				st.Oldest = st.Now
+		{name: "the first due is the last", found: []string{"Stats tell how long messages have been due, by topic"}, breaks: says(func(st *outbox.Stats) {
+			st.PendingAge = min(st.PendingAge, 1)
+		})},
+		{name: "what is parked is not late", found: []string{"Stats tell how long messages have been due, by topic"}, breaks: says(func(st *outbox.Stats) { st.ParkedAge = 0 })},
+		{name: "what comes later is due since it was enqueued", found: []string{"Stats count what comes later as due since its not-before time"}, breaks: says(func(st *outbox.Stats) {
+			if st.Pending > 0 {
+				st.PendingAge += time.Hour
 			}
 		})},
+		{name: "Stats leave out what moves", found: []string{"Stats leave nothing out while messages move"}, breaks: says(func(st *outbox.Stats) { st.Pending = 0 })},
+		{name: "filters know no cause", found: []string{"UnparkAll and DiscardAll by filter"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
+			o.Operations = &operations{Memory: m, parked: func(f *outbox.ParkedFilter) { f.Cause = "" }}
+		}},
+		{name: "Discard lets go first what waits", found: []string{"DiscardAll of a key deletes what waits with it"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
+			o.Operations = &operations{Memory: m, discard: func(seqs []int64) (n int, err error) {
+				slices.Sort(seqs)
+				for _, seq := range seqs {
+					d, err := m.Discard(context.Background(), seq)
+					if n += d; err != nil {
+						return n, err
+					}
+				}
+				return n, nil
+			}}
+		}},
 		{name: "Stats name dead relays", found: []string{"Stats name the relays"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
 			seen := map[string]outbox.RelayStats{}
 			o.Operations = &operations{Memory: m, stats: func(st *outbox.Stats) {

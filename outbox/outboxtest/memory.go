@@ -35,6 +35,7 @@ type Memory struct {
 	mu      sync.Mutex
 	seq     int64
 	shards  []shard
+	opened  int                    // sessions
 	relays  map[*session]time.Time // living sessions, and until when
 	delayed []*row                 // by NotBefore
 	parked  map[int64]*row

@@ -28,21 +28,23 @@ func (s *session) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased,
 		return nil, outbox.ErrLeaseLost
 	}
 	m.due(now)
-	var found []*row
+	var found []turn
 	for _, i := range s.part(max(want.Part, 1)) {
 		if want.Woken && !s.told[i] {
 			continue
 		}
 		delete(s.told, i)
 		m.follow(i, now)
-		found = append(found, m.shards[i].next(now, want.Limit)...)
+		for n, r := range m.shards[i].next(now, want.Limit) {
+			found = append(found, turn{r, n})
+		}
 	}
-	slices.SortFunc(found, func(a, b *row) int { return cmp.Compare(a.Seq, b.Seq) })
+	slices.SortFunc(found, func(a, b turn) int { return cmp.Or(cmp.Compare(a.n, b.n), cmp.Compare(a.Seq, b.Seq)) })
 
 	var leased []outbox.Leased
 	room := want.Bytes
 	for _, r := range found {
-		room -= size(r)
+		room -= size(r.row)
 		if len(leased) == want.Limit || want.Bytes > 0 && room < 0 && len(leased) > 0 {
 			break
 		}
@@ -55,7 +57,14 @@ func (s *session) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased,
 		}
 		s.leased[r.Shard][r.Seq] = true
 	}
+	slices.SortFunc(leased, func(a, b outbox.Leased) int { return cmp.Compare(a.Seq, b.Seq) })
 	return leased, nil
+}
+
+// turn is the nth row of its shard that is due. The shards take turns, so that a backlog in one of them leaves the others their place.
+type turn struct {
+	*row
+	n int
 }
 
 func size(r *row) int {
@@ -75,7 +84,7 @@ func (s *session) part(parts int) (shards []int) {
 		if s.memory.shards[i].owner != s {
 			continue
 		}
-		if n%parts == turn && len(s.leased[i]) == 0 {
+		if n%parts == turn && len(s.leased[i]) == 0 && !s.leaving[i] {
 			shards = append(shards, i)
 		}
 		n++

@@ -6,6 +6,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/txonce/txonce/outbox"
@@ -22,20 +23,11 @@ func (m *Memory) Stats(ctx context.Context) (outbox.Stats, error) {
 	now := time.Now()
 	m.due(now)
 	st := outbox.Stats{Now: now, Topics: map[string]outbox.TopicStats{}}
-	count := func(r *row, total *int64, field func(*outbox.TopicStats) *int64) {
-		*total++
-		topic := st.Topics[r.Topic]
-		*field(&topic)++
-		st.Topics[r.Topic] = topic
-	}
 	for i := range m.shards {
 		m.follow(i, now)
 		sh := &m.shards[i]
 		for _, r := range sh.rows {
-			count(r, &st.Pending, func(t *outbox.TopicStats) *int64 { return &t.Pending })
-			if st.Oldest.IsZero() || r.Enqueued.Before(st.Oldest) {
-				st.Oldest = r.Enqueued
-			}
+			st.Count(r.Topic, outbox.StatePending, 1, r.due(), int64(min(1, len(r.cause))), r.cause)
 		}
 		for _, holds := range sh.holds {
 			if slices.ContainsFunc(holds, func(h hold) bool { return h.until.IsZero() || h.until.After(now) }) {
@@ -44,17 +36,25 @@ func (m *Memory) Stats(ctx context.Context) (outbox.Stats, error) {
 		}
 	}
 	for _, r := range m.delayed {
-		count(r, &st.Delayed, func(t *outbox.TopicStats) *int64 { return &t.Delayed })
+		st.Count(r.Topic, outbox.StateDelayed, 1, r.due(), 0, "")
 	}
 	for _, r := range m.parked {
 		if r.waiting {
-			count(r, &st.Waiting, func(t *outbox.TopicStats) *int64 { return &t.Waiting })
+			st.Count(r.Topic, outbox.StateWaiting, 1, r.due(), 0, "")
 		} else {
-			count(r, &st.Parked, func(t *outbox.TopicStats) *int64 { return &t.Parked })
+			st.Count(r.Topic, outbox.StateParked, 1, r.due(), 0, "")
 		}
 	}
 	st.Relays = m.living(now)
 	return st, nil
+}
+
+// due is since when the message is due.
+func (r *row) due() time.Time {
+	if r.NotBefore.After(r.Enqueued) {
+		return r.NotBefore
+	}
+	return r.Enqueued
 }
 
 func (m *Memory) living(now time.Time) (relays []outbox.RelayStats) {
@@ -87,7 +87,8 @@ func (m *Memory) Parked(ctx context.Context, filter outbox.ParkedFilter) ([]outb
 	var page []outbox.ParkedMessage
 	for _, seq := range slices.Sorted(maps.Keys(m.parked)) {
 		r := m.parked[seq]
-		if seq <= filter.After || filter.Topic != "" && r.Topic != filter.Topic || filter.Key != "" && r.Key != filter.Key {
+		if seq <= filter.After || filter.Topic != "" && r.Topic != filter.Topic || filter.Key != "" && r.Key != filter.Key ||
+			!strings.Contains(r.cause, filter.Cause) || r.parkedAt.Before(filter.Since) || !filter.Until.IsZero() && !r.parkedAt.Before(filter.Until) {
 			continue
 		}
 		if len(page) == cmp.Or(filter.Limit, 100) {

@@ -4,21 +4,26 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
 )
 
 // session is one relay's hold on some shards of a Memory. Its fields are guarded by the Memory's mu.
 type session struct {
-	memory *Memory
-	opts   outbox.SessionOptions
-	begun  bool // it has been renewed
-	over   bool // it was closed, or its hold ran out
-	leased map[int]map[int64]bool
-	turn   int // of the next Lease with Parts
-	wake   chan struct{}
-	told   map[int]bool // shards that were not looked at since they got messages
+	memory   *Memory
+	opts     outbox.SessionOptions
+	name     string // that no other one has
+	renewals int64
+	over     bool // it was closed, or its hold ran out
+	shares   shares.Ledger
+	leased   map[int]map[int64]bool
+	leaving  map[int]bool // shards for which others wait
+	turn     int          // of the next Lease with Parts
+	wake     chan struct{}
+	told     map[int]bool // shards that were not looked at since they got messages
 }
 
 var (
@@ -38,7 +43,11 @@ func (m *Memory) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.S
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.open()
-	s := &session{memory: m, opts: opts, leased: map[int]map[int64]bool{}, wake: make(chan struct{}, 1), told: map[int]bool{}}
+	m.opened++
+	s := &session{
+		memory: m, opts: opts, name: strconv.Itoa(m.opened), leased: map[int]map[int64]bool{}, leaving: map[int]bool{},
+		wake: make(chan struct{}, 1), told: map[int]bool{},
+	}
 	m.wakers[s] = true
 	return s, nil
 }
@@ -53,14 +62,14 @@ func (s *session) Renew(ctx context.Context) (outbox.Hold, error) {
 	defer m.mu.Unlock()
 	now := time.Now()
 	until, alive := m.relays[s]
-	if s.over || s.begun && !(alive && until.After(now)) {
+	if s.over || s.renewals > 0 && !(alive && until.After(now)) {
 		s.over = true
 		return outbox.Hold{}, outbox.ErrLeaseLost
 	}
-	s.begun = true
+	s.renewals++
 	m.relays[s] = now.Add(s.opts.TTL)
 	m.bury(now)
-	held := s.share((len(m.shards) + len(m.relays) - 1) / len(m.relays))
+	held := s.share()
 	return outbox.Hold{
 		Until: now.Add(s.opts.TTL), Shards: held, Of: len(m.shards), Relays: len(m.relays), Namesakes: s.namesakes(),
 	}, nil
@@ -76,28 +85,59 @@ func (m *Memory) bury(now time.Time) {
 	}
 }
 
-// share gives back what is above fair and has nothing leased, or takes what is free up to it.
-func (s *session) share(fair int) (held int) {
+// share takes shards or gives some back, and returns how many there are then.
+func (s *session) share() (held int) {
 	m := s.memory
+	v := shares.View{Of: len(m.shards), Others: map[string]int64{}}
 	for i := range m.shards {
-		if m.shards[i].owner == s {
-			held++
+		if _, alive := m.relays[m.shards[i].owner]; m.shards[i].owner == s {
+			v.Mine++
+		} else if !alive {
+			v.Free = append(v.Free, i)
 		}
 	}
-	for i := range m.shards {
-		sh := &m.shards[i]
-		_, alive := m.relays[sh.owner]
-		switch {
-		case sh.owner == s && held > fair && len(s.leased[i]) == 0:
+	for other := range m.relays {
+		if other != s {
+			v.Others[other.name] = other.renewals
+		}
+	}
+	change := s.shares.Change(v)
+	for _, i := range v.Free[:max(0, change)] {
+		m.shards[i].owner = s
+		m.shards[i].token++
+	}
+	return v.Mine + max(0, change) - s.giveBack(max(0, -change))
+}
+
+// giveBack gives back n shards: those at once of which nothing is leased. If there are too few, others get nothing new, and are given
+// back when what is leased of them is settled.
+func (s *session) giveBack(n int) (given int) {
+	clear(s.leaving)
+	var busy []int
+	for i := range s.memory.shards {
+		switch sh := &s.memory.shards[i]; {
+		case sh.owner != s || given == n:
+		case len(s.leased[i]) == 0:
 			sh.owner = nil
-			held--
-		case sh.owner != s && !alive && held < fair:
-			sh.owner = s
-			sh.token++
-			held++
+			given++
+		default:
+			busy = append(busy, i)
 		}
 	}
-	return held
+	for _, i := range busy[:min(n-given, len(busy))] {
+		s.leaving[i] = true
+	}
+	return given
+}
+
+// giveBackLeaving gives back those for which others wait, and of which nothing is leased any more.
+func (s *session) giveBackLeaving() {
+	for i := range s.leaving {
+		if sh := &s.memory.shards[i]; sh.owner == s && len(s.leased[i]) == 0 {
+			sh.owner = nil
+			delete(s.leaving, i)
+		}
+	}
 }
 
 func (s *session) namesakes() (n int) {

@@ -39,6 +39,7 @@ func (s *session) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
 	for _, o := range outcomes { // now that all are where they belong, also what stood behind one of them
 		m.follow(o.Shard, now)
 	}
+	s.giveBackLeaving()
 	return nil
 }
 

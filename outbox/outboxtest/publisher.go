@@ -25,7 +25,7 @@ type PublisherHarness struct {
 
 	// Oversize changes m so that the broker or the publisher refuses it for good.
 	Oversize func(m outbox.Message) outbox.Message
-	// Unroutable names a topic that a message cannot be published to, while others can.
+	// Unroutable names a topic that is missing or denied, while others are not: a message to it is an *outbox.TopicError.
 	Unroutable func(t *testing.T) string
 	// Unsafe lists the client settings that lose messages.
 	Unsafe []Unsafe

@@ -22,6 +22,7 @@ func refusalCases() []publisherCase {
 		{name: "all messages of a call are refused", hazard: each, run: allRefused},
 		{name: "a message that is too large is refused for good", hazard: each, run: oversize},
 		{name: "an unroutable message is an error, and the others are confirmed", hazard: each, atomic: no, run: unroutable},
+		{name: "a topic that is missing is a TopicError, call after call", hazard: each, run: missingTopic},
 		{name: "nothing of a call is published when one message is refused", hazard: each, atomic: yes, run: refusedTogether},
 		{name: "unsafe settings are refused by name", hazard: "34: a client's defaults lose messages", run: unsafeSettings},
 	}...)
@@ -98,6 +99,7 @@ func unroutable(e *publisherEnv) {
 	msgs := e.five()
 	msgs[2].Topic = nowhere
 	var confirmed []outbox.Message
+	topic := new(outbox.TopicError)
 	for i, err := range e.publish(e.ctx, msgs...) {
 		switch unavailable := new(outbox.UnavailableError); {
 		case i != 2 && err != nil:
@@ -108,6 +110,8 @@ func unroutable(e *publisherEnv) {
 			e.Errorf("a message that goes nowhere was confirmed")
 		case outbox.IsPermanent(err):
 			e.Errorf("a topic may be created later, and its message is refused for good: %v", err)
+		case !errors.As(err, &topic):
+			e.Errorf("one topic that is missing would have all its messages parked, as the error is no TopicError: %v", err)
 		case errors.As(err, &unavailable):
 			e.Errorf("one topic that is missing would stop all others: %v", err)
 		case !strings.Contains(err.Error(), nowhere):
@@ -115,6 +119,26 @@ func unroutable(e *publisherEnv) {
 		}
 	}
 	e.wantArrived(confirmed...)
+}
+
+// missingTopic is what a relay does: it tries again now and then. Each answer says the same, and the publisher is none the worse for it.
+func missingTopic(e *publisherEnv) {
+	e.hook("Unroutable", e.Unroutable == nil)
+	nowhere := e.Unroutable(e.t)
+	for i := range 5 {
+		m := e.message(fmt.Sprint("probe", i), "k")
+		m.Topic = nowhere
+		err := e.publish(e.ctx, m)[0]
+		switch topic, unavailable := new(outbox.TopicError), new(outbox.UnavailableError); {
+		case err == nil:
+			e.Errorf("a message that goes nowhere was confirmed")
+		case !errors.As(err, &topic) || outbox.IsPermanent(err) || errors.As(err, &unavailable):
+			e.Errorf("the error of a missing topic is no TopicError, or something else beside: %v", err)
+		}
+	}
+	after := e.message("after", "k")
+	e.confirm(after)
+	e.wantArrived(after)
 }
 
 func refusedTogether(e *publisherEnv) {

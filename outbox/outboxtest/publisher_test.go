@@ -29,7 +29,7 @@ func publisherHarness(atom bool) outboxtest.PublisherHarness {
 				case len(m.Payload) > 1<<20:
 					return outboxtest.Fate{Err: errTooLarge}
 				case m.Topic == "nowhere":
-					return outboxtest.Fate{Err: errors.New("no topic nowhere")}
+					return outboxtest.Fate{Err: &outbox.TopicError{Err: errors.New("no topic nowhere")}}
 				}
 				return outboxtest.Fate{}
 			}}

@@ -51,7 +51,7 @@ func notBefore[TTx any](e *env[TTx]) {
 		return []outbox.Message{late, message(name(round, "first"), "k"), free, message(name(round, "second"), "k")}
 	})
 	st := e.stats()
-	if st.Now.Before(at) && (st.Delayed != 2 || st.Pending != 2 || st.Topics[topic].Delayed != 2) {
+	if e.stats().Now.Before(at) && (st.Delayed != 2 || st.Pending != 2 || st.Topics[topic].Delayed != 2) {
 		e.Errorf("%d delayed, %d of the topic, %d pending; want 2, 2, 2", st.Delayed, st.Topics[topic].Delayed, st.Pending)
 	}
 	hour := message("in an hour", "k")

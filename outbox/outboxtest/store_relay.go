@@ -302,7 +302,7 @@ func (s *faultySession) fails(per1000 int) bool {
 }
 
 func (s *faultySession) Renew(ctx context.Context) (outbox.Hold, error) {
-	if s.died.Load() || s.fails(200) {
+	if s.died.Load() || s.fails(100) { // once a second or more often
 		if !s.died.Swap(true) {
 			s.queue.lost.Add(1)
 		}

@@ -18,6 +18,9 @@ func shareCases[TTx any]() []storeCase[TTx] {
 	return []storeCase[TTx]{
 		{name: "sessions share the shards, and never hold one together", hazard: leader, run: fairShare[TTx]},
 		{name: "a session above its share gives back what has nothing leased, and only that", hazard: leader, run: givesBack[TTx]},
+		{name: "a session that joins a busy one has its share after three Renews", hazard: leader, run: joinsBusy[TTx]},
+		{name: "nobody gives up a shard for a session that has asked once", hazard: leader, run: askedOnce[TTx]},
+		{name: "what stays free is taken", hazard: leader, run: staysFree[TTx]},
 		{name: "Close gives back at once", hazard: leader, run: closeGivesBack[TTx]},
 		{name: "the shards of a living session are left alone", hazard: shard, run: livingLeftAlone[TTx]},
 		{name: "sessions that work at once lease each message once", hazard: shard, run: workAtOnce[TTx]},
@@ -133,6 +136,91 @@ func givesBack[TTx any](e *env[TTx]) {
 	e.balanced(a, b)
 	a.quiet("everything was confirmed")
 	b.quiet("everything was confirmed")
+}
+
+// joinsBusy has a session that leases again the moment it has settled, so that there is never a shard of which nothing is leased.
+func joinsBusy[TTx any](e *env[TTx]) {
+	a := e.session()
+	of := a.hold.Of
+	all := onePerShard("", of)
+	e.enqueue(all...)
+	leased := a.await(idsOf(all)...)
+	b := e.open("suite", 2*limit)
+	for range 3 {
+		pause(e.ctx) // the database's clock goes on
+		b.renew()
+		a.renew()
+		a.returned(leased...)
+		leased = a.lease(outbox.Want{Limit: many})
+	}
+	if b.hold.Shards != of/2 || len(leased) < of/2 {
+		e.Fatalf("a session that has joined a busy one holds %d of %d shards after three Renews of each; the busy one has leased of %d", b.hold.Shards, of, len(leased))
+	}
+	a.returned(leased...)
+	shards := map[int]*holder{}
+	for got := 0; got < of; {
+		for _, s := range []*holder{a, b} {
+			for _, l := range s.turn() {
+				if shards[l.Shard] != nil {
+					e.Fatalf("%q was leased twice", l.ID)
+				}
+				shards[l.Shard] = s
+				got++
+			}
+		}
+		if e.ctx.Err() != nil {
+			e.Fatalf("two sessions that share the shards have leased %d of %d messages", got, of)
+		}
+	}
+}
+
+// askedOnce has programs that die right after their start.
+func askedOnce[TTx any](e *env[TTx]) {
+	a := e.session()
+	var last *holder
+	for range 6 {
+		last = e.session()
+		for range 2 {
+			pause(e.ctx)
+			if a.renew(); a.hold.Shards != a.hold.Of {
+				e.Fatalf("a session holds %d of %d shards beside %d that have renewed once each", a.hold.Shards, a.hold.Of, a.hold.Relays-1)
+			}
+		}
+	}
+	for last.hold.Shards == 0 {
+		pause(e.ctx)
+		last.renew()
+		if a.renew(); e.ctx.Err() != nil {
+			e.Fatalf("a session that renews again and again gets nothing")
+		}
+	}
+}
+
+// staysFree has a program that dies before it takes what was given up for it.
+func staysFree[TTx any](e *env[TTx]) {
+	a := e.session()
+	of := a.hold.Of
+	dead := e.session()
+	for a.hold.Shards == of {
+		pause(e.ctx)
+		if dead.renew(); dead.hold.Shards > 0 {
+			e.Fatalf("took %d shards of a session that holds %d of %d", dead.hold.Shards, a.hold.Shards, of)
+		}
+		if a.renew(); e.ctx.Err() != nil {
+			e.Fatalf("a session that renews again and again gets nothing")
+		}
+	}
+	for range 2 { // the first finds them free
+		pause(e.ctx)
+		a.renew()
+	}
+	for range 4 {
+		if a.hold.Shards != of {
+			e.Fatalf("the only session that renews holds %d of %d shards: want all, once they have stayed free over a Renew", a.hold.Shards, of)
+		}
+		pause(e.ctx)
+		a.renew()
+	}
 }
 
 func closeGivesBack[TTx any](e *env[TTx]) {

@@ -22,9 +22,13 @@ func upkeepCases[TTx any]() []storeCase[TTx] {
 		{name: "kept messages are forgotten after their time", hazard: purge, opts: Options{KeepSent: 100 * time.Millisecond}, run: sentForgotten[TTx]},
 		{name: "Stats of an empty outbox", hazard: sight, run: statsEmpty[TTx]},
 		{name: "Stats count what there is, by topic", hazard: sight, run: statsCount[TTx]},
-		{name: "Stats name the oldest pending message's time", hazard: sight, run: statsOldest[TTx]},
+		{name: "Stats tell how long messages have been due, by topic", hazard: sight, run: statsAges[TTx]},
+		{name: "Stats count what comes later as due since its not-before time", hazard: sight, run: statsNotBefore[TTx]},
+		{name: "Stats leave nothing out while messages move", hazard: sight, run: statsWhileMoving[TTx]},
 		{name: "Stats name the relays", hazard: sight, run: statsRelays[TTx]},
 		{name: "Parked pages by sequence number, and filters", hazard: sight, run: parkedPages[TTx]},
+		{name: "UnparkAll and DiscardAll by filter", hazard: sight, run: releaseByFilter[TTx]},
+		{name: "DiscardAll of a key deletes what waits with it", hazard: sight, run: discardWaiting[TTx]},
 		{name: "a commit wakes the sessions", hazard: wake, run: commitWakes[TTx]},
 		{name: "a look where wake-ups tell of messages misses none of them", hazard: wake, run: wokenLooks[TTx]},
 	}
@@ -56,9 +60,14 @@ func (e *env[TTx]) wantCounts(want outbox.TopicStats, held int64) {
 	if total != want || st.HeldKeys != held {
 		e.Fatalf("Stats say %+v and %d keys held, want %+v and %d", total, st.HeldKeys, want, held)
 	}
-	if got := st.Topics[topic]; got != want {
+	if got := numbers(st.Topics[topic]); got != want {
 		e.Fatalf("Stats of the topic are %+v, want %+v", got, want)
 	}
+}
+
+// numbers are those of states.
+func numbers(t outbox.TopicStats) outbox.TopicStats {
+	return outbox.TopicStats{Pending: t.Pending, Delayed: t.Delayed, Parked: t.Parked, Waiting: t.Waiting}
 }
 
 func tidySpares[TTx any](e *env[TTx]) {
@@ -130,7 +139,7 @@ func sentForgotten[TTx any](e *env[TTx]) {
 
 func statsEmpty[TTx any](e *env[TTx]) {
 	st := e.stats()
-	if st.Pending+st.Delayed+st.Parked+st.Waiting+st.HeldKeys != 0 || !st.Oldest.IsZero() || st.Estimated || len(st.Relays) > 0 {
+	if st.Pending+st.Delayed+st.Parked+st.Waiting+st.HeldKeys != 0 || st.PendingAge != 0 || st.ParkedAge != 0 || st.Estimated || len(st.Relays) > 0 {
 		e.Errorf("an empty outbox: %+v", st)
 	}
 	for name, topic := range st.Topics {
@@ -154,7 +163,7 @@ func statsCount[TTx any](e *env[TTx]) {
 	other.Topic = "another topic"
 	e.enqueue(other)
 	st := e.stats()
-	if got, want := st.Topics["another topic"], (outbox.TopicStats{Pending: 1}); got != want {
+	if got, want := numbers(st.Topics["another topic"]), (outbox.TopicStats{Pending: 1}); got != want {
 		e.Errorf("Stats of another topic are %+v, want %+v", got, want)
 	}
 	if st.Pending != 4 || st.Estimated {
@@ -163,26 +172,6 @@ func statsCount[TTx any](e *env[TTx]) {
 	s.await("another") // is leased, and pending still
 	if st := e.stats(); st.Pending != 4 {
 		e.Errorf("%d are pending while one is leased, want 4", st.Pending)
-	}
-}
-
-func statsOldest[TTx any](e *env[TTx]) {
-	e.enqueue(message("1", "a"))
-	between := e.stats().Now
-	until(e, time.Now().Add(20*time.Millisecond))
-	e.enqueue(message("2", "b"), message("3", ""))
-	s := e.session()
-	l := s.await("1", "2", "3")
-	if st := e.stats(); !st.Oldest.Equal(l[0].Enqueued) || st.Oldest.After(between) {
-		e.Errorf("the oldest is of %v, and was enqueued at %v, before %v", st.Oldest, l[0].Enqueued, between)
-	}
-	s.sent(l[0])
-	if st := e.stats(); st.Oldest.Before(between) || st.Oldest.After(st.Now) {
-		e.Errorf("the oldest is of %v, and was enqueued after %v", st.Oldest, between)
-	}
-	s.settle(outbox.Outcome{Leased: l[2], Verdict: outbox.Sent}, deferred(l[1], time.Hour))
-	if st := e.stats(); !st.Oldest.Equal(l[1].Enqueued) {
-		e.Errorf("the oldest is of %v, want that of the deferred message, %v", st.Oldest, l[1].Enqueued)
 	}
 }
 

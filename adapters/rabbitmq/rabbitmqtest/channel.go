@@ -25,21 +25,19 @@ type channel struct {
 	seq        uint64 // of publishings, as the server counts them
 	overdue    *time.Timer
 
-	sending   sync.Mutex // publishings are numbered in the order in which they are sent
-	published atomic.Uint64
-	selected  atomic.Bool
+	sending  sync.Mutex // publishings are numbered in the order in which they are sent
+	selected atomic.Bool
 
-	notify   sync.Mutex // client's side
-	over     bool
-	closes   []chan *amqp.Error
-	returns  []chan amqp.Return
-	cancels  []chan string
-	confirms []chan amqp.Confirmation
-	early    map[uint64]bool // confirms that came before those of earlier messages
-	expected uint64
-	buffers  map[string]*buffer
-	ended    chan struct{}
-	why      *amqp.Error // set before ended is closed
+	notify    sync.Mutex // client's side
+	over      bool
+	closes    []chan *amqp.Error
+	returns   []chan amqp.Return
+	cancels   []chan string
+	published uint64 // in confirm mode
+	confirms  map[uint64]*confirm
+	buffers   map[string]*buffer
+	ended     chan struct{}
+	why       *amqp.Error // set before ended is closed
 }
 
 // delivered is a message that a client has and has not settled.
@@ -53,7 +51,7 @@ type delivered struct {
 
 func newChannel(c *conn) *channel {
 	return &channel{
-		c: c, consumers: map[string]*consumer{}, early: map[uint64]bool{}, expected: 1, buffers: map[string]*buffer{}, ended: make(chan struct{}),
+		c: c, consumers: map[string]*consumer{}, confirms: map[uint64]*confirm{}, buffers: map[string]*buffer{}, ended: make(chan struct{}),
 	}
 }
 
@@ -166,7 +164,9 @@ func (ch *channel) shutdown(err *amqp.Error) {
 	closeAll(ch.closes)
 	closeAll(ch.returns)
 	closeAll(ch.cancels)
-	closeAll(ch.confirms)
+	for _, c := range ch.confirms {
+		close(c.done)
+	}
 	ch.closes, ch.returns, ch.cancels, ch.confirms, ch.buffers = nil, nil, nil, nil, nil
 }
 
@@ -210,13 +210,5 @@ func (ch *channel) NotifyReturn(receiver chan amqp.Return) chan amqp.Return {
 	ch.notify.Lock()
 	defer ch.notify.Unlock()
 	listen(ch.over, &ch.returns, receiver)
-	return receiver
-}
-
-// NotifyPublish implements rabbitmq.Channel.
-func (ch *channel) NotifyPublish(receiver chan amqp.Confirmation) chan amqp.Confirmation {
-	ch.notify.Lock()
-	defer ch.notify.Unlock()
-	listen(ch.over, &ch.confirms, receiver)
 	return receiver
 }

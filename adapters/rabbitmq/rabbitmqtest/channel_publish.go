@@ -1,10 +1,11 @@
 package rabbitmqtest
 
 import (
-	"context"
 	"fmt"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/txonce/txonce/adapters/rabbitmq"
 )
 
 // Publish is a message that a client sends.
@@ -59,18 +60,10 @@ func (ch *channel) Confirm(bool) error {
 	return err
 }
 
-// GetNextPublishSeqNo implements rabbitmq.Channel.
-func (ch *channel) GetNextPublishSeqNo() uint64 {
-	return ch.published.Load() + 1
-}
-
-// PublishWithContext implements rabbitmq.Channel. ctx is looked at once, before.
-func (ch *channel) PublishWithContext(ctx context.Context, exchange, key string, mandatory, immediate bool, msg amqp.Publishing) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
+// PublishWithDeferredConfirm implements rabbitmq.Channel.
+func (ch *channel) PublishWithDeferredConfirm(exchange, key string, mandatory, immediate bool, msg amqp.Publishing) (rabbitmq.Confirm, error) {
 	if err := msg.Headers.Validate(); err != nil {
-		return err
+		return nil, err
 	}
 	p := Publish{exchange, key, mandatory, copied(msg)}
 	header, err := frame(&p)
@@ -78,16 +71,56 @@ func (ch *channel) PublishWithContext(ctx context.Context, exchange, key string,
 	defer ch.sending.Unlock()
 	if err != nil { // amqp091-go has begun to write by then
 		go ch.c.breakOff(&amqp.Error{Code: amqp.FrameError, Reason: err.Error()})
-		return err
+		return nil, err
 	}
-	if ch.selected.Load() {
-		ch.published.Add(1)
+	receive := func() *amqp.Error { return ch.receive(p, header, immediate) }
+	if !ch.selected.Load() {
+		return nil, ch.cast(header+len(msg.Body), receive)
 	}
-	err = ch.cast(header+len(msg.Body), func() *amqp.Error { return ch.receive(p, header, immediate) })
-	if err != nil && ch.selected.Load() {
-		ch.published.Add(^uint64(0))
+	c, tag, err := ch.expect()
+	if err != nil {
+		return nil, err
 	}
-	return err
+	if err := ch.cast(header+len(msg.Body), receive); err != nil {
+		ch.notify.Lock()
+		defer ch.notify.Unlock()
+		delete(ch.confirms, tag)
+		ch.published--
+		return nil, err
+	}
+	return c, nil
+}
+
+// confirm is the client's side of a confirm.
+type confirm struct {
+	done chan struct{}
+	ack  bool // set before done is closed
+}
+
+// Done implements rabbitmq.Confirm.
+func (c *confirm) Done() <-chan struct{} { return c.done }
+
+// Acked implements rabbitmq.Confirm.
+func (c *confirm) Acked() bool {
+	select {
+	case <-c.done:
+		return c.ack
+	default:
+		return false
+	}
+}
+
+// expect numbers the next message.
+func (ch *channel) expect() (*confirm, uint64, error) {
+	ch.notify.Lock()
+	defer ch.notify.Unlock()
+	if ch.over {
+		return nil, 0, amqp.ErrClosed
+	}
+	ch.published++
+	c := &confirm{done: make(chan struct{})}
+	ch.confirms[ch.published] = c
+	return c, ch.published, nil
 }
 
 // receive is the server that gets p.
@@ -197,29 +230,15 @@ func (ch *channel) route(e *exchange, p Publish) bool {
 	return all
 }
 
-// confirm tells the client about a message. amqp091-go brings what comes out of order back into it.
+// confirm tells the client about a message.
 func (ch *channel) confirm(answer amqp.Confirmation) {
 	ch.c.push(func() {
 		ch.notify.Lock()
-		if ch.over {
-			ch.notify.Unlock()
-			return
-		}
-		ch.early[answer.DeliveryTag] = answer.Ack
-		var next []amqp.Confirmation
-		for {
-			ack, ok := ch.early[ch.expected]
-			if !ok {
-				break
-			}
-			delete(ch.early, ch.expected)
-			next = append(next, amqp.Confirmation{DeliveryTag: ch.expected, Ack: ack})
-			ch.expected++
-		}
-		confirms := ch.confirms
-		ch.notify.Unlock()
-		for _, n := range next {
-			notifyAll(confirms, n)
+		defer ch.notify.Unlock()
+		if c := ch.confirms[answer.DeliveryTag]; c != nil {
+			delete(ch.confirms, answer.DeliveryTag)
+			c.ack = answer.Ack
+			close(c.done)
 		}
 	})
 }

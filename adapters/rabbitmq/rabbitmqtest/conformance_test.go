@@ -1,10 +1,8 @@
 package rabbitmqtest_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -58,10 +56,7 @@ func TestRabbitMQBehaves(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			w := &world{T: t, prefix: testdb.QueueName(t, url), real: true}
-			w.dial = func(context.Context) (rabbitmq.Connection, error) {
-				c, err := amqp.DialConfig(url, amqp.Config{Heartbeat: 10 * time.Second})
-				return connection{c}, err
-			}
+			w.dial = rabbitmq.Dial(url, amqp.Config{})
 			raw, err := amqp.Dial(url)
 			if err != nil {
 				t.Fatal(err)
@@ -90,10 +85,6 @@ func TestRabbitMQBehaves(t *testing.T) {
 		})
 	}
 }
-
-type connection struct{ *amqp.Connection }
-
-func (c connection) Channel() (rabbitmq.Channel, error) { return c.Connection.Channel() }
 
 func TestFakeBehaves(t *testing.T) {
 	for _, b := range behaviours {

@@ -33,15 +33,14 @@ func TestFates(t *testing.T) {
 		if got := p.send(q, "nack", "both", "fine"); got[0] || got[1] || !got[2] {
 			t.Errorf("confirmed: %v", got)
 		}
-		for _, body := range []string{"late", "behind"} {
-			w.must(p.PublishWithContext(w.Context(), "", q, true, false, amqp.Publishing{Body: []byte(body)}))
+		late, behind := p.put("", q, amqp.Publishing{Body: []byte("late")}), p.put("", q, amqp.Publishing{Body: []byte("behind")})
+		if !w.acked(behind) {
+			t.Error("a confirm that is withheld holds up another")
 		}
-		silent(w, p.confirms) // amqp091-go keeps them in order
+		silent(w, late.Done())
 		s.Release()
-		for n := uint64(4); n <= 5; n++ {
-			if c := within(w, p.confirms); c.DeliveryTag != n || !c.Ack {
-				t.Errorf("confirm %+v", c)
-			}
+		if !w.acked(late) {
+			t.Error("not confirmed")
 		}
 		w.want("taken", bodies(s.Messages(q)), []string{"both", "fine", "late", "behind"})
 
@@ -50,10 +49,10 @@ func TestFates(t *testing.T) {
 			closed := p.NotifyClose(make(chan *amqp.Error, 1))
 			s.OnPublish(func(rabbitmqtest.Publish) rabbitmqtest.Fate { return fate })
 			before, _ := s.Queue(q)
-			w.must(p.PublishWithContext(w.Context(), "", q, true, false, amqp.Publishing{Body: []byte("cut")}))
+			c := p.put("", q, amqp.Publishing{Body: []byte("cut")})
 			w.refused("cut", amqp.FrameError, within(w, closed))
-			if c := ends(w, p.confirms); len(c) > 0 {
-				t.Errorf("confirmed: %v", c)
+			if w.acked(c) {
+				t.Error("confirmed")
 			}
 			after, _ := s.Queue(q)
 			if took := after.Ready - before.Ready; (took == 1) != (fate == rabbitmqtest.CutAfter) {
@@ -63,7 +62,7 @@ func TestFates(t *testing.T) {
 		other := w.publisher()
 		closed := other.NotifyClose(make(chan *amqp.Error, 1))
 		s.OnPublish(func(rabbitmqtest.Publish) rabbitmqtest.Fate { return rabbitmqtest.Refuse })
-		w.must(other.PublishWithContext(w.Context(), "amq.topic", "k", true, false, amqp.Publishing{}))
+		other.put("amq.topic", "k", amqp.Publishing{})
 		w.refused("refused", amqp.AccessRefused, within(w, closed))
 	})
 }
@@ -105,25 +104,27 @@ func TestPause(t *testing.T) {
 		q, p := w.queue(nil), w.publisher()
 		ds := w.consume(w.channel(), q, 0)
 		resume := s.Pause()
-		w.must(p.PublishWithContext(w.Context(), "", q, true, false, amqp.Publishing{Body: []byte("held")}))
-		silent(w, p.confirms)
+		held := p.put("", q, amqp.Publishing{Body: []byte("held")})
+		silent(w, held.Done())
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		if _, err := s.Dial(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Dial: %v", err)
 		}
 		resume()
-		within(w, p.confirms)
+		if !w.acked(held) {
+			t.Error("not confirmed")
+		}
 		within(w, ds)
 
 		// For longer than the client waits: it gives up, and the server reads what was sent nevertheless.
 		closed := p.NotifyClose(make(chan *amqp.Error, 1))
 		resume = s.Pause()
-		w.must(p.PublishWithContext(w.Context(), "", q, true, false, amqp.Publishing{Body: []byte("late")}))
+		late := p.put("", q, amqp.Publishing{Body: []byte("late")})
 		blocked := make(chan error, 1)
 		go func() { // fills the socket
 			for {
-				if err := p.PublishWithContext(w.Context(), "", q, true, false, amqp.Publishing{Body: make([]byte, 1<<20)}); err != nil {
+				if _, err := p.PublishWithDeferredConfirm("", q, true, false, amqp.Publishing{Body: make([]byte, 1<<20)}); err != nil {
 					blocked <- err
 					return
 				}
@@ -133,8 +134,8 @@ func TestPause(t *testing.T) {
 		silent(w, blocked)
 		w.refused("after 30 seconds", amqp.FrameError, within(w, closed))
 		w.refused("the write that did not end", amqp.ChannelError, within(w, blocked))
-		if c := ends(w, p.confirms); len(c) > 0 {
-			t.Errorf("confirmed: %v", c)
+		if w.acked(late) {
+			t.Error("confirmed")
 		}
 		ends(w, ds) // its connection as well
 		if got := s.Messages(q); len(got) > 1 {
@@ -180,7 +181,8 @@ func TestBlock(t *testing.T) {
 		s.Block("low on disk")
 		ds := w.consume(w.channel(), q, 1)
 		silent(w, blocks) // until it publishes
-		w.must(ch.PublishWithContext(w.Context(), "", q, true, false, amqp.Publishing{}))
+		_, err = ch.PublishWithDeferredConfirm("", q, true, false, amqp.Publishing{})
+		w.must(err)
 		if b := within(w, blocks); !b.Active || b.Reason != "low on disk" {
 			t.Errorf("told %+v", b)
 		}
@@ -203,7 +205,7 @@ func TestDeny(t *testing.T) {
 		w.refused("configure", amqp.AccessRefused, err)
 		p := w.publisher()
 		closed := p.NotifyClose(make(chan *amqp.Error, 1))
-		w.must(p.PublishWithContext(w.Context(), "", q, true, false, amqp.Publishing{}))
+		p.put("", q, amqp.Publishing{})
 		w.refused("write", amqp.AccessRefused, within(w, closed))
 	})
 }
@@ -233,15 +235,15 @@ func TestConsumerTimeout(t *testing.T) {
 // TestLostNotification is what amqp091-go does as well: 5 seconds, and it is gone.
 func TestLostNotification(t *testing.T) {
 	faulty(t, rabbitmqtest.Config{}, func(w *world, s *rabbitmqtest.Server) {
-		q, ch := w.queue(nil), w.channel()
-		w.must(ch.Confirm(false))
-		confirms := ch.NotifyPublish(make(chan amqp.Confirmation)) // no room
-		for range 2 {
-			w.must(ch.PublishWithContext(w.Context(), "", q, true, false, amqp.Publishing{}))
+		p := &publisher{w, w.channel(), make(chan amqp.Return)} // no room
+		w.must(p.Confirm(false))
+		p.NotifyReturn(p.returns)
+		for _, id := range []string{"first", "second"} {
+			p.put("", "nowhere", amqp.Publishing{MessageId: id})
 		}
 		pause(w.Context(), 7*time.Second)
-		if c := within(w, confirms); c.DeliveryTag != 2 {
-			t.Errorf("confirm %+v; the first should be lost by now", c)
+		if back := within(w, p.returns); back.MessageId != "second" {
+			t.Errorf("%s came back; it should be lost by now", back.MessageId)
 		}
 	})
 }

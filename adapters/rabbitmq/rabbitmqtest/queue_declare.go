@@ -194,6 +194,9 @@ func described(arg string, args amqp.Table) string {
 	if !ok {
 		return "none"
 	}
+	if flag, isFlag := v.(bool); isFlag {
+		return fmt.Sprintf("the value '%v' of type 'bool'", flag)
+	}
 	return fmt.Sprintf("the value '%v' of type 'longstr'", v)
 }
 

@@ -80,15 +80,13 @@ func (w *world) bind(queue, key, exchange string) {
 type publisher struct {
 	*world
 	rabbitmq.Channel
-	confirms chan amqp.Confirmation
-	returns  chan amqp.Return
+	returns chan amqp.Return
 }
 
 func (w *world) publisher() *publisher {
 	w.Helper()
-	p := &publisher{w, w.channel(), make(chan amqp.Confirmation, 100), make(chan amqp.Return, 100)}
+	p := &publisher{w, w.channel(), make(chan amqp.Return, 100)}
 	w.must(p.Confirm(false))
-	p.NotifyPublish(p.confirms)
 	p.NotifyReturn(p.returns)
 	return p
 }
@@ -104,8 +102,22 @@ func (p *publisher) send(queue string, bodies ...string) (acks []bool) {
 
 func (p *publisher) sendAs(exchange, key string, msg amqp.Publishing) bool {
 	p.Helper()
-	p.must(p.PublishWithContext(p.Context(), exchange, key, true, false, msg))
-	return within(p.world, p.confirms).Ack
+	return p.acked(p.put(exchange, key, msg))
+}
+
+// put publishes msg, and does not wait.
+func (p *publisher) put(exchange, key string, msg amqp.Publishing) rabbitmq.Confirm {
+	p.Helper()
+	c, err := p.PublishWithDeferredConfirm(exchange, key, true, false, msg)
+	p.must(err)
+	return c
+}
+
+// acked waits for a confirm.
+func (w *world) acked(c rabbitmq.Confirm) bool {
+	w.Helper()
+	ends(w, c.Done())
+	return c.Acked()
 }
 
 // patience is how long a test waits for what must happen, and quiet for what must not.

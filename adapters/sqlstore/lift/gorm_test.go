@@ -1,15 +1,20 @@
 package lift_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"strings"
+	"sync"
 
 	"gorm.io/driver/sqlite"
 	"gorm.io/gorm"
 
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -19,27 +24,108 @@ type Charge struct {
 	Cents   int64
 }
 
-// liftGORM makes handlers get a *gorm.DB. app is the application's own, of the same database as store.
-func liftGORM(store *sqlstore.Store, app *gorm.DB) (*sqlstore.Lifted[*gorm.DB], error) {
-	return sqlstore.Lift(store,
+// gormStore makes handlers get a *gorm.DB, and fails a transaction in which a statement failed, though the handler did not look at
+// its Error: gorm goes on after it, and only PostgreSQL refuses to.
+type gormStore struct {
+	*sqlstore.Lifted[*gorm.DB]
+	mu     sync.Mutex
+	firsts map[*sql.Tx]*firstError
+}
+
+// firstError is the first error of a transaction, and what it was when each savepoint was set.
+type firstError struct {
+	err        error
+	savepoints map[string]error
+}
+
+// liftGORM returns it. app is the application's own, of the same database as store.
+func liftGORM(store *sqlstore.Store, app *gorm.DB) (*gormStore, error) {
+	lifted, err := sqlstore.Lift(store,
 		func(ctx context.Context, tx *sql.Tx) (*gorm.DB, error) {
 			db := app.Session(&gorm.Session{NewDB: true, Context: ctx}) // with a Statement of its own
 			db.Statement.ConnPool = tx                                  // as gorm's Begin does
 			return db, nil
-		},
-		func(db *gorm.DB) *sql.Tx {
-			switch pool := db.Statement.ConnPool.(type) {
-			case *sql.Tx:
-				return pool
-			case *gorm.PreparedStmtTX: // of a session with PrepareStmt
-				tx, _ := pool.Tx.(*sql.Tx)
-				return tx
-			}
-			return nil
-		})
+		}, gormTx)
+	if err != nil {
+		return nil, err
+	}
+	s := &gormStore{Lifted: lifted, firsts: make(map[*sql.Tx]*firstError)}
+	const name = "txonce:first_error"
+	on := app.Callback()
+	return s, errors.Join(
+		on.Create().After("*").Register(name, s.note), on.Query().After("*").Register(name, s.note),
+		on.Update().After("*").Register(name, s.note), on.Delete().After("*").Register(name, s.note),
+		on.Row().After("*").Register(name, s.note), on.Raw().After("*").Register(name, s.note))
 }
 
-// A handler that takes gorm's transaction. It looks at every Error, as gorm does not.
+// gormTx returns the transaction that the statements of db run in.
+func gormTx(db *gorm.DB) *sql.Tx {
+	switch pool := db.Statement.ConnPool.(type) {
+	case *sql.Tx:
+		return pool
+	case *gorm.PreparedStmtTX: // of a session with PrepareStmt
+		tx, _ := pool.Tx.(*sql.Tx)
+		return tx
+	}
+	return nil
+}
+
+// note is called after every statement. What failed behind a savepoint is forgotten with it.
+func (s *gormStore) note(db *gorm.DB) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := s.firsts[gormTx(db)]
+	if first == nil {
+		return // not a transaction of InTx
+	}
+	query := db.Statement.SQL.String()
+	switch name, back := strings.CutPrefix(query, "ROLLBACK TO SAVEPOINT "); {
+	case db.Error != nil && !errors.Is(db.Error, gorm.ErrRecordNotFound):
+		first.err = cmp.Or(first.err, db.Error)
+	case back:
+		first.err = first.savepoints[name]
+	case strings.HasPrefix(query, "SAVEPOINT "):
+		first.savepoints[strings.TrimPrefix(query, "SAVEPOINT ")] = first.err
+	}
+}
+
+func (s *gormStore) failed(tx *gorm.DB) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if first := s.firsts[gormTx(tx)]; first != nil && first.err != nil {
+		return fmt.Errorf("a statement failed, and the handler returned nil: %w", first.err)
+	}
+	return nil
+}
+
+// InTx implements dedup.Store.
+func (s *gormStore) InTx(ctx context.Context, recs []dedup.Record, fn func(tx *gorm.DB, claims []dedup.Claim) error) error {
+	return s.Lifted.InTx(ctx, recs, func(tx *gorm.DB, claims []dedup.Claim) error {
+		of := gormTx(tx)
+		s.mu.Lock()
+		s.firsts[of] = &firstError{savepoints: make(map[string]error)}
+		s.mu.Unlock()
+		defer func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.firsts, of)
+		}()
+		if err := fn(tx, claims); err != nil {
+			return err
+		}
+		return s.failed(tx)
+	})
+}
+
+// VerifyTx implements dedup.TxVerifier: in a batch the handler whose statement failed is the one to blame.
+func (s *gormStore) VerifyTx(ctx context.Context, tx *gorm.DB) error {
+	if err := s.failed(tx); err != nil {
+		return err
+	}
+	return s.Lifted.VerifyTx(ctx, tx)
+}
+
+// A handler that takes gorm's transaction. It looks at every Error; where it forgets to, gormStore does.
 func Example_gorm() {
 	db, store, remove := openExample()
 	defer remove()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"gorm.io/driver/postgres"
 	"gorm.io/driver/sqlite"
 	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/adapters/sqlstore/lift/ledger"
@@ -69,9 +71,16 @@ func eachDatabase(t *testing.T, f func(t *testing.T, db database, store *sqlstor
 		database{dialect: sqlstore.Postgres, bun: pgdialect.New()})
 }
 
+// liftedStore is a *sqlstore.Lifted, or more.
+type liftedStore[TTx any] interface {
+	dedup.Store[TTx]
+	outbox.Writer[TTx]
+	Stats(ctx context.Context) (outbox.Stats, error)
+}
+
 // library is what the tests need to know of one.
 type library[TTx any] struct {
-	store  *sqlstore.Lifted[TTx]
+	store  liftedStore[TTx]
 	charge func(ctx context.Context, tx TTx, order string) error
 
 	commit, rollback func(tx TTx) error
@@ -81,6 +90,8 @@ type library[TTx any] struct {
 	own func(ctx context.Context, f func(TTx) error) error
 	// outside is what looks like a transaction and is none.
 	outside TTx
+	// remembers says that the store fails a transaction whose failed statement nobody looked at, on every database.
+	remembers bool
 }
 
 func TestGORM(t *testing.T) {
@@ -106,7 +117,8 @@ func TestGORM(t *testing.T) {
 					own: func(ctx context.Context, f func(*gorm.DB) error) error {
 						return app.WithContext(ctx).Transaction(f)
 					},
-					outside: app,
+					outside:   app,
+					remembers: true,
 				})
 			})
 		})
@@ -285,9 +297,9 @@ func check[TTx any](t *testing.T, db database, l library[TTx]) {
 			_ = l.charge(ctx, tx, "once") // violates its constraint
 			return nil
 		})
-		if db.dialect == sqlstore.Postgres {
-			if !errors.Is(err, dedup.ErrTxEnded) {
-				t.Error(err)
+		if db.dialect == sqlstore.Postgres || l.remembers {
+			if err == nil || errors.Is(err, dedup.ErrTxEnded) {
+				t.Errorf("InTx = %v, want an error that counts as an attempt", err)
 			}
 			charges(t, "")
 			return
@@ -341,4 +353,65 @@ func check[TTx any](t *testing.T, db database, l library[TTx]) {
 			t.Error("claimed outside of a transaction")
 		}
 	})
+}
+
+// A handler that does not look at gorm's Error has its transaction fail, and its message delivered again.
+func TestGORMWhoseErrorNobodyLookedAt(t *testing.T) {
+	for name, prepared := range map[string]bool{"plain": false, "prepared": true} {
+		t.Run(name, func(t *testing.T) {
+			eachDatabase(t, func(t *testing.T, db database, store *sqlstore.Store) {
+				app, err := gorm.Open(db.gorm, &gorm.Config{PrepareStmt: prepared, Logger: logger.Discard})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s, err := liftGORM(store, app)
+				if err != nil {
+					t.Fatal(err)
+				}
+				twice := func(tx *gorm.DB, order string) {
+					tx.Create(&Charge{OrderID: order, Cents: 1})
+					tx.Create(&Charge{OrderID: order, Cents: 1}) // a duplicate, which is refused
+				}
+				for _, tt := range []struct {
+					name   string
+					handle func(ctx context.Context, tx *gorm.DB)
+					fails  bool
+				}{
+					{"unchecked", func(ctx context.Context, tx *gorm.DB) { twice(tx.WithContext(ctx), "a") }, true},
+					{"of a new session", func(_ context.Context, tx *gorm.DB) { twice(tx.Session(&gorm.Session{NewDB: true}), "b") }, true},
+					{"of raw SQL", func(_ context.Context, tx *gorm.DB) { tx.Exec(`INSERT INTO missing VALUES (1)`) }, true},
+					{"healed", func(_ context.Context, tx *gorm.DB) {
+						tx.Create(&Charge{OrderID: "c", Cents: 1})
+						_ = tx.Transaction(func(tx *gorm.DB) error { return tx.Create(&Charge{OrderID: "c", Cents: 1}).Error })
+					}, false},
+					{"not healed", func(_ context.Context, tx *gorm.DB) {
+						twice(tx, "d")
+						_ = tx.Transaction(func(*gorm.DB) error { return errUndo })
+					}, true},
+					{"nothing found", func(_ context.Context, tx *gorm.DB) { tx.Where("order_id = ?", "nobody").First(&Charge{}) }, false},
+				} {
+					for _, verify := range []bool{false, true} {
+						id := fmt.Sprint(tt.name, verify)
+						err := s.InTx(t.Context(), record(id), func(tx *gorm.DB, _ []dedup.Claim) error {
+							tt.handle(t.Context(), tx)
+							if verify {
+								return s.VerifyTx(t.Context(), tx)
+							}
+							return nil
+						})
+						if (err != nil) != tt.fails {
+							t.Errorf("%s, verified %v: InTx = %v, want an error: %v", tt.name, verify, err, tt.fails)
+						}
+						_, claimed, lookup := s.Lookup(t.Context(), record(id)[0].Key)
+						if lookup != nil || claimed == tt.fails {
+							t.Errorf("%s, verified %v: claimed %v, %v", tt.name, verify, claimed, lookup)
+						}
+						if _, err := db.Exec(`DELETE FROM charges`); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+			})
+		})
+	}
 }

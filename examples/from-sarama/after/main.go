@@ -11,7 +11,6 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/consumer"
@@ -55,8 +54,9 @@ func charge(ctx context.Context, tx pgx.Tx, order OrderPlaced) error {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	cfg := sarama.NewConfig()
+	cfg := kafka.NewConfig()
 	cfg.Consumer.Offsets.Initial = sarama.OffsetOldest
+	must(cfg, kafka.Check(cfg))
 	pool := must(pgxpool.New(ctx, os.Getenv("DATABASE_URL")))
 	group := must(sarama.NewConsumerGroup(strings.Split(os.Getenv("KAFKA"), ","), "billing", cfg))
 	store := must(pgxstore.New(pgxstore.Config{Pool: pool}))

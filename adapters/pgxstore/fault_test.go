@@ -1,0 +1,182 @@
+package pgxstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/testdb"
+)
+
+// Who is to blame for what a handler's statements met.
+func TestBlame(t *testing.T) {
+	exec := func(sql string) func(ctx context.Context, tx pgx.Tx, h *handlerTest) error {
+		return func(ctx context.Context, tx pgx.Tx, _ *handlerTest) error {
+			_, err := tx.Exec(ctx, sql)
+			return err
+		}
+	}
+	raise := func(code string) string {
+		return fmt.Sprintf(`DO $$ BEGIN RAISE EXCEPTION 'raised' USING ERRCODE = '%s'; END $$`, code)
+	}
+	deferred := func(code string) func(ctx context.Context, tx pgx.Tx, h *handlerTest) error {
+		return func(ctx context.Context, tx pgx.Tx, _ *handlerTest) error {
+			for _, sql := range []string{
+				`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '` + code + `'; END $$`,
+				`CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`,
+				`INSERT INTO effects VALUES ('never')`,
+			} {
+				if _, err := tx.Exec(ctx, sql); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	elsewhere := func(code string) func(ctx context.Context, tx pgx.Tx, h *handlerTest) error {
+		return func(ctx context.Context, _ pgx.Tx, h *handlerTest) error {
+			_, err := h.db.pool.Exec(ctx, raise(code))
+			return fmt.Errorf("call the other database: %w", err)
+		}
+	}
+	for _, tt := range []struct {
+		name                 string
+		do                   func(ctx context.Context, tx pgx.Tx, h *handlerTest) error
+		retryable, ambiguous bool
+	}{
+		{"a missing column", exec(`SELECT missing FROM effects`), true, true},
+		{"a refused permission", exec(raise("42501")), true, true},
+		{"an internal error", exec(raise("XX000")), true, true},
+		{"a statement that was cancelled", exec(`DO $$ BEGIN SET LOCAL statement_timeout = 1; END $$; SELECT pg_sleep(60)`), true, true},
+		{"a statement that no transaction block allows", exec(`VACUUM effects`), true, true},
+		{"a deadlock", exec(raise("40P01")), true, false},
+		{"a serialisation failure", exec(raise("40001")), true, false},
+		{"a standby", exec(raise("25006")), true, false},
+		{"a full disk", exec(raise("53100")), true, false},
+		{"a constraint", exec(raise("23505")), false, false},
+
+		{"a deferred trigger with a code of its own", deferred("TX001"), false, false},
+		{"a deferred trigger with a code of its own class", deferred("P0002"), false, false},
+		{"a deferred trigger that misses a column", deferred("42703"), true, true},
+		{"a deferred trigger that meets a full disk", deferred("53100"), true, false},
+		{"a deferred trigger that meets a serialisation failure", deferred("40001"), true, false},
+
+		{"another database without the column", elsewhere("42703"), false, false},
+		{"another database that shuts down", elsewhere("57P01"), false, false},
+		{"another database after a statement of ours failed", func(ctx context.Context, tx pgx.Tx, h *handlerTest) error {
+			_, _ = tx.Exec(ctx, `SELECT 1/0`)
+			return elsewhere("57P01")(ctx, tx, h)
+		}, false, false},
+		{"a deadlock that a savepoint took back", func(ctx context.Context, tx pgx.Tx, _ *handlerTest) error {
+			return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+				_, err := tx.Exec(ctx, raise("40P01"))
+				return err
+			})
+		}, true, false},
+		{"a deadlock on the connection itself", func(ctx context.Context, tx pgx.Tx, _ *handlerTest) error {
+			_, err := tx.Conn().Exec(ctx, raise("40P01"))
+			return err
+		}, true, false},
+		{"an error of the handler's own, after a missing column that ROLLBACK TO took back", func(ctx context.Context, tx pgx.Tx, _ *handlerTest) error {
+			if _, err := tx.Exec(ctx, `SAVEPOINT mine`); err != nil {
+				return err
+			}
+			_, _ = tx.Exec(ctx, `SELECT missing FROM effects`)
+			if _, err := tx.Exec(ctx, `ROLLBACK TO mine`); err != nil {
+				return err
+			}
+			return errors.New("the order is not valid")
+		}, false, false},
+		{"a constraint, after a missing column that ROLLBACK TO took back", func(ctx context.Context, tx pgx.Tx, _ *handlerTest) error {
+			if _, err := tx.Exec(ctx, `SAVEPOINT mine`); err != nil {
+				return err
+			}
+			_, _ = tx.Exec(ctx, `SELECT missing FROM effects`)
+			if _, err := tx.Exec(ctx, `ROLLBACK TO mine`); err != nil {
+				return err
+			}
+			_, _ = tx.Exec(ctx, raise("23505"))
+			return errors.New("the order is not valid")
+		}, false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
+			err := h.handle("k", func(ctx context.Context, tx pgx.Tx) error { return tt.do(ctx, tx, h) })
+			if err == nil || h.store.Retryable(err) != tt.retryable || h.store.Ambiguous(err) != tt.ambiguous {
+				t.Errorf("InTx = %v; retryable %v, ambiguous %v; want %v, %v", err, h.store.Retryable(err), h.store.Ambiguous(err), tt.retryable, tt.ambiguous)
+			}
+			if n := h.count(`SELECT count(*) FROM effects`); n != 0 {
+				t.Errorf("%d effects", n)
+			}
+			if err := h.handle("k", func(context.Context, pgx.Tx) error { return nil }); err != nil {
+				t.Errorf("claimed again: %v", err)
+			}
+		})
+	}
+}
+
+// Whether a COMMIT was refused, or nobody knows, does not depend on the language that the server speaks.
+func TestRefusedCommitInAnotherLanguage(t *testing.T) {
+	for _, tt := range []struct {
+		severity, code string
+		want           bool
+	}{
+		{"ERROR", "23505", true},
+		{"ERROR", "TX001", true},
+		{"ERROR", "P0001", true},
+		{"FATAL", "23505", false},
+		{"PANIC", "23505", false},
+		{"ERROR", "40001", false},
+		{"ERROR", "57014", false},
+		{"ERROR", "XX000", false},
+	} {
+		err := fmt.Errorf("commit: %w", &pgconn.PgError{Severity: "FEHLER", SeverityUnlocalized: tt.severity, Code: tt.code})
+		if got := pgxstore.IsDefinite(err); got != tt.want {
+			t.Errorf("%s %s: refused: %v, want %v", tt.severity, tt.code, got, tt.want)
+		}
+	}
+}
+
+// A handler that is idle for too long between two statements is told which limit ended its transaction.
+func TestIdleLimitIsNamed(t *testing.T) {
+	for name, do := range map[string]func(ctx context.Context, tx pgx.Tx) error{
+		"then a statement": func(ctx context.Context, tx pgx.Tx) error { return effect(ctx, tx, "late") },
+		"then COMMIT":      func(context.Context, pgx.Tx) error { return nil },
+		"then a statement whose error is swallowed": func(ctx context.Context, tx pgx.Tx) error {
+			_ = effect(ctx, tx, "late")
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{IdleLimit: 200 * time.Millisecond})
+			for ran := false; !ran; {
+				err := h.handle("k", func(ctx context.Context, tx pgx.Tx) error {
+					ran = true
+					var pid uint32
+					if err := tx.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&pid); err != nil {
+						return err
+					}
+					for h.count(fmt.Sprintf(`SELECT count(*) FROM pg_stat_activity WHERE pid = %d`, pid)) > 0 {
+						<-time.After(5 * time.Millisecond)
+					}
+					return do(ctx, tx)
+				})
+				if !ran && h.store.Retryable(err) {
+					continue // on a busy machine the claim itself stood still
+				}
+				if err == nil || !h.store.Retryable(err) || !h.store.Ambiguous(err) || errors.Is(err, dedup.ErrTxEnded) || !strings.Contains(err.Error(), "Config.IdleLimit (200ms)") {
+					t.Errorf("InTx = %v; retryable %v, ambiguous %v; want both, and the limit named", err, h.store.Retryable(err), h.store.Ambiguous(err))
+				}
+			}
+		})
+	}
+}

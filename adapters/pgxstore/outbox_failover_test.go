@@ -1,0 +1,229 @@
+//go:build unix
+
+package pgxstore_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/outbox"
+)
+
+// looking is a session of an outbox whose low-water mark is above its first messages.
+type looking struct {
+	*outboxDB
+	outbox.Session
+}
+
+// newLooking returns when the session begins its looks behind n messages that it has leased and settled. All are of one key.
+func newLooking(t *testing.T, db *outboxDB, n int) *looking {
+	t.Helper()
+	l := &looking{outboxDB: db}
+	err := again(db.store, func() (err error) {
+		l.Session, err = db.store.Open(t.Context(), outbox.SessionOptions{Name: t.Name(), TTL: time.Hour})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		defer cancel()
+		_ = l.Close(ctx)
+	})
+	l.renew(t)
+	l.passes(t, "first", n)
+	return l
+}
+
+func (l *looking) renew(t *testing.T) {
+	t.Helper()
+	err := again(l.store, func() error {
+		_, err := l.Renew(t.Context())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// enqueue commits n messages and returns their IDs.
+func (l *looking) enqueue(t *testing.T, prefix string, n int) (ids []string) {
+	t.Helper()
+	for i := range n {
+		ids = append(ids, fmt.Sprintf("%s-%d", prefix, i))
+	}
+	err := again(l.store, func() error {
+		return pgx.BeginFunc(t.Context(), l.pool, func(tx pgx.Tx) error { return l.store.Enqueue(t.Context(), tx, messages(ids...)...) })
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+// passes enqueues n messages, settles them, and looks on until the mark is behind them.
+func (l *looking) passes(t *testing.T, prefix string, n int) {
+	t.Helper()
+	ids := l.enqueue(t, prefix, n)
+	l.finds(t, ids, func() {})
+	var last int64
+	if err := l.pool.QueryRow(t.Context(), `SELECT last_value FROM outbox_seq`).Scan(&last); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); pgxstore.Mark(l.Session) <= last; pause(5 * time.Millisecond) {
+		if l.lease(t); time.Since(began) > time.Minute {
+			t.Fatalf("looks begin at %d, though all up to %d is gone", pgxstore.Mark(l.Session), last)
+		}
+	}
+}
+
+func (l *looking) lease(t *testing.T) (leased []outbox.Leased) {
+	t.Helper()
+	err := again(l.store, func() (err error) {
+		leased, err = l.Lease(t.Context(), outbox.Want{Limit: 1000})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leased
+}
+
+// finds leases and settles, and does meanwhile, until all of ids were found.
+func (l *looking) finds(t *testing.T, ids []string, meanwhile func()) {
+	t.Helper()
+	var got []string
+	for began := time.Now(); len(got) < len(ids); pause(5 * time.Millisecond) {
+		leased := l.lease(t)
+		var outcomes []outbox.Outcome
+		for _, m := range leased {
+			outcomes = append(outcomes, outbox.Outcome{Leased: m, Verdict: outbox.Sent})
+		}
+		if err := again(l.store, func() error { return l.Settle(t.Context(), outcomes) }); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, leasedIDs(leased)...)
+		if meanwhile(); time.Since(began) > 30*time.Second {
+			t.Fatalf("%d of %d messages are found, and pending are %v", len(got), len(ids), l.ids(t))
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(ids)
+	if !slices.Equal(got, ids) {
+		t.Errorf("leased %v, want %v", got, ids)
+	}
+}
+
+// An asynchronous failover takes back sequence numbers. What is enqueued then has numbers that were passed before.
+func TestOutboxLeaseAfterTheSequenceHasSteppedBack(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		l := newLooking(t, newOutboxDB(t, server, 6), 50)
+		l.exec(t, `SELECT setval('outbox_seq', 10)`)
+		l.finds(t, l.enqueue(t, "later", 3), func() {})
+	})
+}
+
+// The sequence may have passed the mark again before anybody looks. The table itself says so.
+func TestOutboxTidyFindsWhatIsBelowTheMark(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		l := newLooking(t, newOutboxDB(t, server, 6), 50)
+		l.exec(t, `SELECT setval('outbox_seq', 10)`)
+		l.finds(t, l.enqueue(t, "later", 60), func() {
+			if err := again(l.store, func() error { return l.Session.(outbox.Tidier).Tidy(t.Context()) }); err != nil {
+				t.Fatal(err)
+			}
+		})
+		l.passes(t, "last", 3) // the marks rise again
+	})
+}
+
+// A primary crashes, and a standby is promoted that has not got the last of its commits. The relay's session goes on with it.
+func TestOutboxLeaseAfterAFailover(t *testing.T) {
+	if reason := noPrograms(); reason != "" {
+		t.Logf("does not apply: %s", reason)
+		return
+	}
+	primary, standby := startPair(t, newOwnCluster(t, "wal_keep_size=64MB"))
+	db := newOutboxDBAt(t, eitherOf(t, primary, standby), 4)
+	l := newLooking(t, db, 50)
+	behind := connectTo(t, standby.dsn)
+	awaitStandby(t, connectTo(t, primary.dsn), behind)
+	for _, sql := range []string{`ALTER SYSTEM SET primary_conninfo = ''`, `SELECT pg_reload_conf()`} {
+		if _, err := behind.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, "the standby no longer hears of the primary", func() (cut bool) {
+		err := behind.QueryRow(t.Context(), `SELECT NOT EXISTS (SELECT FROM pg_stat_wal_receiver)`).Scan(&cut)
+		return err == nil && cut
+	})
+	l.passes(t, "lost", 100)
+	primary.kill()
+	if _, err := connectTo(t, standby.dsn).Exec(t.Context(), `SELECT pg_promote()`); err != nil {
+		t.Fatal(err)
+	}
+	l.pool.Reset() // its connections are dead
+	// More than were lost, so that the sequence is beyond the mark again when the session looks.
+	l.finds(t, l.enqueue(t, "later", 200), func() {})
+}
+
+// startPair starts a cluster, and a standby of it.
+func startPair(t *testing.T, c *ownCluster) (primary, standby *ownServer) {
+	t.Helper()
+	copied := c.copy(t)
+	primary = c.start(t)
+	copied.follow(t, primary)
+	return primary, copied.start(t)
+}
+
+// eitherOf leads to the one of two servers that takes writes.
+func eitherOf(t *testing.T, a, b *ownServer) string {
+	t.Helper()
+	first, err := url.Parse(a.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Host += ",127.0.0.1:" + b.port
+	return strings.TrimSuffix(first.String(), "&") + "&target_session_attrs=read-write"
+}
+
+func connectTo(t *testing.T, dsn string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	return conn
+}
+
+// awaitStandby returns when the standby has all that the primary has committed.
+func awaitStandby(t *testing.T, primary, standby *pgx.Conn) {
+	t.Helper()
+	var end string
+	if err := primary.QueryRow(t.Context(), `SELECT pg_current_wal_lsn()::text`).Scan(&end); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the standby has what is committed", func() (there bool) {
+		err := standby.QueryRow(t.Context(), `SELECT coalesce(pg_last_wal_replay_lsn() >= $1::text::pg_lsn, false)`, end).Scan(&there)
+		return err == nil && there
+	})
+}
+
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for began := time.Now(); !done(); pause(10 * time.Millisecond) {
+		if time.Since(began) > 2*time.Minute {
+			t.Fatalf("did not happen: %s", what)
+		}
+	}
+}

@@ -1,0 +1,408 @@
+package pgxstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/outbox"
+)
+
+// sessionChanges are what a handler may leave in its session.
+var sessionChanges = map[string][]string{
+	"SET search_path":                   {`SET search_path = @`},
+	"SET search_path in a function":     {`CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS $$ BEGIN PERFORM set_config('search_path', '@', false); END $$`, `SELECT f()`},
+	"SET synchronous_commit":            {`SET synchronous_commit = off`},
+	"set_config of a setting":           {`SELECT set_config('synchronous_commit', 'off', false)`},
+	"SET SESSION CHARACTERISTICS":       {`SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY`},
+	"SET ROLE":                          {`SET ROLE pg_monitor`},
+	"SET ROLE in a block":               {`DO $$ BEGIN SET ROLE pg_monitor; END $$`},
+	"a temporary table":                 {`CREATE TEMP TABLE effects (name text)`},
+	"a lock of the session":             {`SELECT pg_advisory_lock(42)`},
+	"a prepared statement":              {`PREPARE left_behind AS SELECT 1`},
+	"read-only in a block":              {`DO $$ BEGIN PERFORM set_config('default_transaction_read_only', 'on', false); END $$`},
+	"SET behind a comment":              {"-- x\rSET search_path = @"},
+	"SET in a string of statements":     {`SELECT 1; SET search_path = @`},
+	"LISTEN":                            {`LISTEN left_behind`},
+	"SET LOCAL, which is not left":      {`SET LOCAL search_path = @`},
+	"SET LOCAL, also for COMMIT":        {`SET LOCAL synchronous_commit = off`},
+	"a temporary table that is gone":    {`CREATE TEMP TABLE effects (name text) ON COMMIT DROP`},
+	"the session's own search_path":     {`SELECT set_config('search_path', current_setting('search_path'), true)`},
+	"a setting for the transaction":     {`SELECT set_config('app.tenant', 'x', true)`},
+	"a setting, and an error undoes it": {`SET search_path = @`, `SELECT 1/0`},
+}
+
+// Whatever a handler leaves in its session, the next messages find a session as the pool makes it, and their claims the same tables.
+func TestSessionsDoNotLeak(t *testing.T) {
+	for name, changes := range sessionChanges {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
+			other := h.otherSchema()
+			clean := h.sessionOf()
+			err := h.handle("leaves", func(ctx context.Context, tx pgx.Tx) error {
+				for _, sql := range changes {
+					if _, err := tx.Exec(ctx, strings.ReplaceAll(sql, "@", other)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil && !strings.Contains(err.Error(), "division by zero") {
+				t.Fatal(err)
+			}
+			for i := range 6 { // more than the pool has connections
+				id := fmt.Sprint("next ", i)
+				var found string
+				claimed := again(h.store, func() error {
+					return h.handle(id, func(ctx context.Context, tx pgx.Tx) error {
+						if err := tx.QueryRow(ctx, sessionQuery).Scan(&found); err != nil {
+							return err
+						}
+						return effect(ctx, tx, id)
+					})
+				})
+				if claimed != nil {
+					t.Fatalf("%s: %v", id, claimed)
+				}
+				if found != clean {
+					t.Errorf("%s finds the session\n%s, want\n%s", id, found, clean)
+				}
+				if n := h.count(`SELECT count(*) FROM ` + other + `.processed_messages`); n > 0 {
+					t.Fatalf("%d claims are in the other schema", n)
+				}
+			}
+			if n := h.count(`SELECT count(*) FROM effects`); n != 6 {
+				t.Errorf("%d effects, want 6", n)
+			}
+		})
+	}
+}
+
+const sessionQuery = `SELECT concat_ws(' | ', current_user, session_user, current_setting('search_path'), current_setting('synchronous_commit'),
+	current_setting('default_transaction_read_only'), nullif(current_setting('app.tenant', true), ''),
+	(SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND objid = 42),
+	(SELECT count(*) FROM pg_prepared_statements WHERE name = 'left_behind'), (SELECT count(*) FROM pg_listening_channels()),
+	to_regclass('pg_temp.effects'))`
+
+func (h *handlerTest) sessionOf() (session string) {
+	h.Helper()
+	if err := h.db.pool.QueryRow(h.Context(), sessionQuery).Scan(&session); err != nil {
+		h.Fatal(err)
+	}
+	return session
+}
+
+func (h *handlerTest) count(sql string) (n int) {
+	h.Helper()
+	if err := h.db.pool.QueryRow(h.Context(), sql).Scan(&n); err != nil {
+		h.Fatal(err)
+	}
+	return n
+}
+
+// otherSchema makes the tables of another tenant.
+func (h *handlerTest) otherSchema() (schema string) {
+	h.Helper()
+	server := testdb.Postgres(h)
+	dsn := testdb.Schema(h, server)
+	pool := testPool(h, dsn, 1)
+	makeTables(h, pool, `CREATE TABLE effects (name text NOT NULL)`)
+	if err := pool.QueryRow(h.Context(), `SELECT quote_ident(current_schema())`).Scan(&schema); err != nil {
+		h.Fatal(err)
+	}
+	return schema
+}
+
+// A message that is enqueued under another search_path is in the outbox of this Store.
+func TestEnqueueNamesItsSchema(t *testing.T) {
+	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
+	other := h.otherSchema()
+	if err := h.handle("k", func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SET LOCAL search_path = `+other); err != nil {
+			return err
+		}
+		return h.store.Enqueue(ctx, tx, outbox.Message{ID: "m", Topic: "paid", Key: "k"})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	here, there := h.count(`SELECT count(*) FROM outbox_messages`), h.count(`SELECT count(*) FROM `+other+`.outbox_messages`)
+	if here != 1 || there != 0 {
+		t.Errorf("%d messages in this outbox, %d in the other", here, there)
+	}
+}
+
+// COMMIT is as durable as the claim found commits to be, whatever the handler set for its transaction.
+func TestCommitIsDurable(t *testing.T) {
+	for name, do := range map[string]func(ctx context.Context, tx pgx.Tx) error{
+		"SET LOCAL": func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `SET LOCAL synchronous_commit = off`)
+			return err
+		},
+		"SET": func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `SET synchronous_commit = off`)
+			return err
+		},
+		"set_config": func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `SELECT set_config($1, $2, true)`, "synchronous_commit", "off")
+			return err
+		},
+		"on the connection": func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Conn().Exec(ctx, `SET LOCAL synchronous_commit = off`)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
+			// A deferred trigger runs within COMMIT, and sees what COMMIT will do.
+			h.db.exec(t, `CREATE TABLE seen (sync text)`)
+			h.db.exec(t, `CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$`)
+			h.db.exec(t, `CREATE CONSTRAINT TRIGGER see AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION see()`)
+			if err := h.handle("k", func(ctx context.Context, tx pgx.Tx) error {
+				if err := do(ctx, tx); err != nil {
+					return err
+				}
+				return effect(ctx, tx, "k")
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if got := h.db.strings(t, `SELECT sync FROM seen`); len(got) != 1 || got[0] != "on" {
+				t.Errorf("COMMIT ran with synchronous_commit %v", got)
+			}
+		})
+	}
+}
+
+// A large object that outlives its transaction reaches nobody else's.
+func TestLargeObjectsEndWithTheirTransaction(t *testing.T) {
+	for name, enqueues := range map[string]bool{"alone": false, "with messages": true} {
+		t.Run(name, func(t *testing.T) {
+			h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
+			var kept pgx.LargeObjects
+			if err := h.handle("k", func(ctx context.Context, tx pgx.Tx) error {
+				kept = tx.LargeObjects()
+				if enqueues {
+					return h.store.Enqueue(ctx, tx, outbox.Message{ID: "m", Topic: "paid", Key: "k"})
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if err := h.handle("next", func(ctx context.Context, _ pgx.Tx) error {
+				if oid, err := kept.Create(ctx, 0); err == nil {
+					t.Errorf("object %d was made in the next message's transaction", oid)
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// Code of the application's own may change a session too. Claims on it are made again on another connection.
+func TestSessionChangedOutsideOfHandlers(t *testing.T) {
+	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
+	if err := h.handle("first", func(context.Context, pgx.Tx) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	conns := h.db.pool.AcquireAllIdle(t.Context())
+	for _, conn := range conns {
+		if _, err := conn.Exec(t.Context(), `SET synchronous_commit = off`); err != nil {
+			t.Fatal(err)
+		}
+		conn.Release()
+	}
+	for _, recs := range [][]string{{"one"}, {"first"}, {"a", "b"}} {
+		var claims []dedup.Record
+		for _, id := range recs {
+			claims = append(claims, dedup.Record{Key: dedup.Key{Consumer: "billing", ID: id}, Time: time.Now()})
+		}
+		if err := again(h.store, func() error {
+			return h.store.InTx(t.Context(), claims, func(tx pgx.Tx, _ []dedup.Claim) error {
+				var sync string
+				err := tx.QueryRow(t.Context(), `SELECT current_setting('synchronous_commit')`).Scan(&sync)
+				if sync != "on" {
+					t.Errorf("%v: a handler runs with synchronous_commit = %s", recs, sync)
+				}
+				return err
+			})
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What changes for all sessions is taken in, or refused where it forgets commits.
+func TestRoleIsAlteredWhileTheStoreRuns(t *testing.T) {
+	server := testdb.Postgres(t)
+	admin := testPool(t, server, 1)
+	role := fmt.Sprintf("txonce_role_%d", time.Now().UnixNano())
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := admin.Exec(context.WithoutCancel(t.Context()), sql); err != nil {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	exec(`CREATE ROLE ` + role + ` LOGIN SUPERUSER`)
+	t.Cleanup(func() { exec(`DROP ROLE ` + role) })
+	dsn, err := url.Parse(testdb.Schema(t, server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dsn.User = url.User(role)
+	pool := testPool(t, dsn.String(), 2)
+	makeTables(t, pool, ``)
+	s := newStore(t, pgxstore.Config{Pool: pool})
+	claim := func(id string) error {
+		rec := dedup.Record{Key: dedup.Key{Consumer: "billing", ID: id}, Time: time.Now()}
+		return s.InTx(t.Context(), []dedup.Record{rec}, func(pgx.Tx, []dedup.Claim) error { return nil })
+	}
+	if err := claim("before"); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		sync string
+		ok   bool
+	}{{"remote_write", true}, {"off", false}, {"on", true}} {
+		exec(`ALTER ROLE ` + role + ` SET synchronous_commit = '` + tt.sync + `'`)
+		pool.Reset()
+		err := claim(tt.sync)
+		if (err == nil) != tt.ok || err != nil && (!strings.Contains(err.Error(), "synchronous_commit is off") || !s.Retryable(err)) {
+			t.Errorf("synchronous_commit = %s: InTx = %v", tt.sync, err)
+		}
+	}
+}
+
+// Claim is for transactions of the caller's, whose session is the caller's too. But what a crash may undo is refused.
+func TestClaimRefusesATransactionThatACrashMayUndo(t *testing.T) {
+	pool := testPool(t, testdb.Schema(t, testdb.Postgres(t)), 2)
+	makeTables(t, pool, ``)
+	for _, allowed := range []bool{false, true} {
+		s := newStore(t, pgxstore.Config{Pool: pool, AllowAsyncCommit: allowed})
+		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(t.Context(), `SET LOCAL synchronous_commit = off`); err != nil {
+				return err
+			}
+			_, err := s.Claim(t.Context(), tx, []dedup.Record{{Key: dedup.Key{Consumer: "billing", ID: "1"}, Time: time.Now()}})
+			return err
+		})
+		if errors.Is(err, dedup.ErrNotDurable) == allowed || allowed && err != nil {
+			t.Errorf("AllowAsyncCommit %v: Claim = %v", allowed, err)
+		}
+	}
+}
+
+// A hook of the pool that prepares each session for its use decides about role and search_path.
+func TestPoolThatPreparesItsSessions(t *testing.T) {
+	dsn := testdb.Schema(t, testdb.Postgres(t))
+	makeTables(t, testPool(t, dsn, 1), ``)
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	cfg.MaxConns = 1
+	cfg.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+		n++
+		_, err := conn.Exec(ctx, `SELECT set_config('search_path', $1, false)`, fmt.Sprintf("tenant_%d", n))
+		return true, err
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(t, pgxstore.Config{Pool: pool, Schema: strings.Trim(u.Query().Get("search_path"), `"`)})
+	for i := range 3 {
+		rec := dedup.Record{Key: dedup.Key{Consumer: "billing", ID: fmt.Sprint(i)}, Time: time.Now()}
+		if err := s.InTx(t.Context(), []dedup.Record{rec}, func(pgx.Tx, []dedup.Claim) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A statement that was prepared before a migration fails once on each connection, and never twice.
+func TestStalePlan(t *testing.T) {
+	for name, query := range map[string]struct{ named bool }{"cached by pgx": {false}, "prepared by name": {true}} {
+		t.Run(name, func(t *testing.T) {
+			h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
+			read := func(ctx context.Context, tx pgx.Tx) error {
+				sql := `SELECT * FROM effects`
+				if query.named {
+					if _, err := tx.Prepare(ctx, "read_effects", sql); err != nil {
+						return err
+					}
+					sql = "read_effects"
+				}
+				rows, _ := tx.Query(ctx, sql)
+				rows.Close()
+				return rows.Err()
+			}
+			if err := h.handle("before", read); err != nil {
+				t.Fatal(err)
+			}
+			h.db.exec(t, `ALTER TABLE effects ADD COLUMN extra int`)
+			err := h.handle("after", read)
+			for range 3 { // the migration may have come on another connection
+				if err != nil {
+					break
+				}
+				err = h.handle(fmt.Sprint(time.Now().UnixNano()), read)
+			}
+			var pg *pgconn.PgError
+			if err != nil && (!h.store.Retryable(err) || h.store.Ambiguous(err)) {
+				t.Errorf("%v (%T): retryable %v, ambiguous %v; want it to pass without blame", err, pg, h.store.Retryable(err), h.store.Ambiguous(err))
+			}
+			if err := h.handle(fmt.Sprint(time.Now().UnixNano()), read); err != nil {
+				t.Errorf("once more: %v", err)
+			}
+		})
+	}
+}
+
+// A database that cannot hold every text is refused at start, and not by the message that has such a text.
+func TestRegisterRefusesOtherEncodings(t *testing.T) {
+	server := testdb.Postgres(t)
+	admin := testPool(t, server, 1)
+	for _, encoding := range []string{"LATIN1", "SQL_ASCII"} {
+		t.Run(encoding, func(t *testing.T) {
+			name := fmt.Sprintf("txonce_%s_%d", strings.ToLower(encoding), time.Now().UnixNano())
+			if _, err := admin.Exec(t.Context(), `CREATE DATABASE `+name+` ENCODING '`+encoding+`' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if _, err := admin.Exec(context.WithoutCancel(t.Context()), `DROP DATABASE `+name+` WITH (FORCE)`); err != nil {
+					t.Error(err)
+				}
+			})
+			u, err := url.Parse(server)
+			if err != nil {
+				t.Fatal(err)
+			}
+			u.Path = name
+			pool := testPool(t, u.String(), 2)
+			makeTables(t, pool, ``)
+			s := newStore(t, pgxstore.Config{Pool: pool})
+			err = s.Register(t.Context(), "billing", 0)
+			if err == nil || s.Retryable(err) || !strings.Contains(err.Error(), encoding) || !strings.Contains(err.Error(), "UTF8") {
+				t.Errorf("Register = %v; want a refusal that names the encoding and the fix", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,73 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/dialect"
+)
+
+var _ dedup.SourceRegistrar = (*Store)(nil)
+
+// RegisterSources implements dedup.SourceRegistrar. It checks what Register checks first: a start that is refused records nothing.
+func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []string) error {
+	if err := (dedup.Key{Consumer: consumer, ID: "any"}).Validate(); err != nil {
+		return err
+	}
+	if err := s.check(ctx); err != nil {
+		return refusedAccess(err)
+	}
+	var refused error
+	err := pgx.BeginTxFunc(ctx, s.cfg.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, s.sql.LockSources, consumer); err != nil {
+			return err
+		}
+		rows, _ := tx.Query(ctx, s.sql.Sources, consumer)
+		recorded, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return err
+		}
+		added, err := claims.NewSources(consumer, s.qualifier(), recorded, sources)
+		if err != nil {
+			refused = err
+			return err
+		}
+		for _, source := range added {
+			if _, err := tx.Exec(ctx, s.sql.AddSource, consumer, source); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	switch {
+	case err == nil:
+		return nil
+	case refused != nil:
+		return refused
+	case isUndefined(err):
+		return s.claimError(err)
+	}
+	return refusedAccess(databaseError{fmt.Errorf("pgxstore: register the sources of consumer %q: %w", consumer, err)})
+}
+
+// refusedAccess adds ErrAccess to an error with which the database refused the user.
+func refusedAccess(err error) error {
+	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && dialect.RefusedPostgres(pg.Code) {
+		return databaseError{fmt.Errorf("%w: %w", dedup.ErrAccess, err)}
+	}
+	return err
+}
+
+// qualifier stands before a table's name in statements that people paste.
+func (s *Store) qualifier() string {
+	if s.cfg.Schema == "" {
+		return ""
+	}
+	return `"` + s.cfg.Schema + `".`
+}

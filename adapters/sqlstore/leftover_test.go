@@ -1,0 +1,261 @@
+package sqlstore_test
+
+import (
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/txonce/txonce/adapters/sqlstore"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/migrations"
+	"github.com/txonce/txonce/outbox"
+)
+
+// alone returns a node of one connection: what a handler leaves on it the next one would meet.
+func alone(db fixture) *node {
+	s := db.open(deduptest.Options{})
+	s.db.SetMaxOpenConns(1)
+	return s
+}
+
+// handle claims id in a transaction in which the statements are sent, and commits.
+func handle(t *testing.T, s *node, id string, statements ...string) dedup.Verdict {
+	t.Helper()
+	var verdict dedup.Verdict
+	err := s.InTx(t.Context(), []dedup.Record{record(id)}, func(tx *sql.Tx, claims []dedup.Claim) error {
+		verdict = claims[0].Verdict
+		for _, q := range statements {
+			if _, err := tx.Exec(q); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", id, err)
+	}
+	return verdict
+}
+
+// What a handler sets on its session, the next one does not meet.
+func TestASettingOfAHandlerIsNotTheNextOnes(t *testing.T) {
+	settings := map[string][][2]string{ // set, and an expression that shows it
+		"postgres": {
+			{`SET search_path = pg_catalog`, `current_setting('search_path')`},
+			{`SET synchronous_commit = off`, `current_setting('synchronous_commit')`},
+			{`SET ROLE pg_monitor`, `current_user::text`},
+			{`SET SESSION AUTHORIZATION pg_monitor`, `session_user::text`},
+			{`SET session_replication_role = replica`, `current_setting('session_replication_role')`},
+			{`SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY`, `current_setting('default_transaction_read_only')`},
+			{`SET statement_timeout = '77s'`, `current_setting('statement_timeout')`},
+			{`SET lock_timeout = '77s'`, `current_setting('lock_timeout')`},
+			{`SET TIME ZONE 'Asia/Tokyo'`, `current_setting('TimeZone')`},
+			{`SET bytea_output = escape`, `current_setting('bytea_output')`},
+		},
+		"mysql": {
+			{`USE information_schema`, `DATABASE()`},
+			{`SET SESSION sql_mode = 'ANSI'`, `@@sql_mode`},
+			{`SET SESSION foreign_key_checks = 0`, `@@foreign_key_checks`},
+			{`SET SESSION unique_checks = 0`, `@@unique_checks`},
+			{`SET SESSION transaction_isolation = 'READ-UNCOMMITTED'`, `@@tx_isolation`},
+			{`SET SESSION innodb_lock_wait_timeout = 1`, `@@innodb_lock_wait_timeout`},
+			{`SET SESSION max_statement_time = 77`, `@@max_statement_time`},
+			{`SET SESSION completion_type = 1`, `@@completion_type`},
+			{`SET SESSION time_zone = '+05:00'`, `@@time_zone`},
+			{`SET NAMES latin1`, `@@character_set_client`},
+			{`SET SESSION sql_select_limit = 1`, `@@sql_select_limit`},
+		},
+	}
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		for _, setting := range settings[db.dialect] {
+			t.Run(setting[0], func(t *testing.T) {
+				s, show := alone(db), `SELECT `+setting[1]
+				var before, after string
+				if err := s.db.QueryRow(show).Scan(&before); err != nil {
+					t.Fatal(err)
+				}
+				if setting[0] == `SET SESSION transaction_isolation = 'READ-UNCOMMITTED'` { // by the name that both know
+					setting[0] = `SET SESSION tx_isolation = 'READ-UNCOMMITTED'`
+				}
+				handle(t, s, setting[0], setting[0])
+				if err := s.db.QueryRow(show).Scan(&after); err != nil {
+					t.Fatal(err)
+				}
+				if after != before {
+					t.Errorf("%s is %q after the handler, and was %q", setting[1], after, before)
+				}
+				for _, want := range []dedup.Verdict{dedup.First, dedup.Duplicate} {
+					if v := handle(t, s, "next to "+setting[0]); v != want {
+						t.Errorf("next message: %v, want %v", v, want)
+					}
+				}
+			})
+		}
+	})
+}
+
+// serverID tells one connection from another.
+var serverID = map[string]string{"postgres": `SELECT pg_backend_pid()`, "mysql": `SELECT CONNECTION_ID()`}
+
+// What ends with the transaction costs no connection.
+func TestALocalSettingKeepsTheConnection(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		statements := map[string][]string{
+			"postgres": {
+				`SET LOCAL search_path = pg_catalog`, `SET LOCAL ROLE pg_monitor`, `SET LOCAL synchronous_commit = off`, `RESET ROLE`,
+				`CREATE TEMP TABLE brief (n int) ON COMMIT DROP`,
+			},
+			"mysql": {`SET @mine = 1`, `SET STATEMENT sql_mode = '' FOR SELECT 1`},
+		}[db.dialect]
+		if statements == nil {
+			return // SQLite has no such settings
+		}
+		s := alone(db)
+		before, after := 0, 0
+		if err := s.db.QueryRow(serverID[db.dialect]).Scan(&before); err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range append(statements, `SELECT 1`) {
+			handle(t, s, q, q)
+		}
+		if err := s.db.QueryRow(serverID[db.dialect]).Scan(&after); err != nil {
+			t.Fatal(err)
+		}
+		if before != after {
+			t.Errorf("connection %d was closed, and is %d now", before, after)
+		}
+	})
+}
+
+// Tables of the same names elsewhere are not the Store's, whatever the session looks through first.
+func TestStatementsNameTheirSchema(t *testing.T) {
+	shadow := func(t *testing.T, db fixture) (use []string) {
+		switch db.dialect {
+		case "sqlite":
+			var all []string
+			for _, table := range stringsOf(t, db.DB, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'`) {
+				all = append(all, `CREATE TEMP TABLE `+table+` AS SELECT * FROM main.`+table+` WHERE false`)
+			}
+			return all
+		case "postgres":
+			other := testdb.Schema(t, map[bool]string{true: testdb.Postgres(t), false: testdb.Postgres18(t)}[strings.HasSuffix(t.Name(), "postgres15")])
+			there := openDB(t, "pgx", other)
+			if err := migrations.Apply(t.Context(), there, "postgres", ""); err != nil {
+				t.Fatal(err)
+			}
+			var schema string
+			if err := there.QueryRow(`SELECT current_schema()`).Scan(&schema); err != nil {
+				t.Fatal(err)
+			}
+			return []string{`SET search_path = "` + schema + `"`}
+		default:
+			there, err := mysql.ParseDSN(testdb.MySQL(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := migrations.Apply(t.Context(), openDB(t, "mysql", there.FormatDSN()), "mysql", ""); err != nil {
+				t.Fatal(err)
+			}
+			return []string{"USE `" + there.DBName + "`"}
+		}
+	}
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		ctx, s, use := t.Context(), alone(db), shadow(t, db)
+		if err := s.Register(ctx, "billing", 0); err != nil {
+			t.Fatal(err)
+		}
+		if v := handle(t, s, "k", use...); v != dedup.First {
+			t.Fatal(v)
+		}
+		if v := handle(t, s, "k"); v != dedup.Duplicate {
+			t.Errorf("the message that set it is %v, want a duplicate", v)
+		}
+		// In a transaction of the application's own nobody looks at settings.
+		err := inTx(ctx, s.db, nil, func(tx *sql.Tx) error {
+			for _, q := range use {
+				q = strings.Replace(strings.Replace(q, "SET search", "SET LOCAL search", 1), "TEMP TABLE", "TEMP TABLE IF NOT EXISTS", 1)
+				if _, err := tx.Exec(q); err != nil {
+					return err
+				}
+			}
+			answers, err := s.Claim(ctx, tx, []dedup.Record{record("k"), record("l")})
+			if err != nil {
+				return err
+			}
+			if answers[0].Verdict != dedup.Duplicate || answers[1].Verdict != dedup.First {
+				t.Errorf("Claim under %v = %v, want a duplicate and a first", use, answers)
+			}
+			return errors.Join(s.SaveResult(ctx, tx, record("l").Key, []byte("r")), s.Forget(ctx, tx, record("m").Key),
+				s.Serialize(ctx, tx, "key"), s.Enqueue(ctx, tx, outbox.Message{ID: "m", Topic: "t", Key: "key", Payload: []byte("p")}))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := db.count(t, `SELECT count(*) FROM outbox_messages`); n != 1 {
+			t.Errorf("%d messages in the Store's outbox, want 1", n)
+		}
+		if n := db.count(t, `SELECT count(*) FROM processed_messages`); n != 2 {
+			t.Errorf("%d claims in the Store's table, want 2", n)
+		}
+	})
+}
+
+// The first use of a Store may be in a transaction that has set a schema of its own.
+func TestTheFirstEnqueueFindsTheStoresSchema(t *testing.T) {
+	d := openPostgres(t, testdb.Postgres(t))
+	s := d.open(t, d.dsn, deduptest.Options{})
+	err := inTx(t.Context(), s.db, nil, func(tx *sql.Tx) error {
+		if _, err := tx.Exec(`SET LOCAL search_path = pg_catalog`); err != nil {
+			return err
+		}
+		return s.Enqueue(t.Context(), tx, outbox.Message{ID: "m", Topic: "t", Payload: []byte("p")})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stats, err := s.Stats(t.Context()); err != nil || stats.Pending != 1 {
+		t.Errorf("Stats = %+v, %v; want one pending message", stats, err)
+	}
+}
+
+// What a handler sets for itself does not make its own COMMIT one that may be forgotten, and a session that does is not claimed on.
+func TestPostgresCommitsStayDurable(t *testing.T) {
+	d := openPostgres(t, testdb.Postgres(t))
+	exec(t, d.db, `CREATE TABLE seen (sync text)`)
+	exec(t, d.db, `CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$`)
+	exec(t, d.db, `CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION see()`)
+	s := d.open(t, d.dsn, deduptest.Options{})
+	s.db.SetMaxOpenConns(1)
+	for _, q := range []string{`SET LOCAL synchronous_commit = off`, `SET synchronous_commit = off`} {
+		handle(t, s, q, q, `INSERT INTO effects (name) VALUES ('x')`)
+	}
+	exec(t, s.db, `SET synchronous_commit = off`) // somebody who shares the pool
+	handle(t, s, "after it", `INSERT INTO effects (name) VALUES ('x')`)
+	if seen := stringsOf(t, d.db, `SELECT sync FROM seen`); strings.Join(seen, " ") != "on on on" {
+		t.Errorf("synchronous_commit at COMMIT: %v, want on", seen)
+	}
+	forgetful := d.open(t, d.dsn+"&synchronous_commit=off", deduptest.Options{})
+	err := forgetful.InTx(t.Context(), []dedup.Record{record("k")}, func(*sql.Tx, []dedup.Claim) error { return nil })
+	if !errors.Is(err, dedup.ErrNotDurable) {
+		t.Errorf("InTx without Register = %v, want ErrNotDurable", err)
+	}
+	theirs, err := forgetful.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := forgetful.Claim(t.Context(), theirs, []dedup.Record{record("k")}); !errors.Is(err, dedup.ErrNotDurable) {
+		t.Errorf("Claim in a transaction of the caller's = %v, want ErrNotDurable", err)
+	}
+	if err := theirs.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	allowed := newNode(t, forgetful.db, sqlstore.Config{Dialect: sqlstore.Postgres, AllowAsyncCommit: true})
+	if v := handle(t, allowed, "k"); v != dedup.First {
+		t.Errorf("where it is allowed: %v", v)
+	}
+}

@@ -1,0 +1,70 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
+)
+
+var _ dedup.SourceRegistrar = (*Store)(nil)
+
+// RegisterSources implements dedup.SourceRegistrar. It checks what Register checks first: a start that is refused records nothing.
+func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []string) (err error) {
+	if err := (dedup.Key{Consumer: consumer, ID: "any"}).Validate(); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil && s.db.refused(err) {
+			err = databaseError{fmt.Errorf("%w: %w", dedup.ErrAccess, err)}
+		}
+	}()
+	if err := s.check(ctx); err != nil {
+		return err
+	}
+	t, err := s.begin(ctx, sql.LevelReadCommitted)
+	if err != nil {
+		return err
+	}
+	defer t.close() // rolls back what was not committed
+	q := s.db.statements()
+	if _, err := t.tx.ExecContext(ctx, q.LockSources, consumer); err != nil {
+		return s.claimError(err)
+	}
+	var recorded []string
+	rows, err := t.tx.QueryContext(ctx, q.Sources, consumer)
+	err = each(rows, err, func(rows *sql.Rows) error {
+		var source string
+		if err := rows.Scan(&source); err != nil {
+			return err
+		}
+		recorded = append(recorded, source)
+		return nil
+	})
+	if err != nil {
+		return s.claimError(err)
+	}
+	added, err := claims.NewSources(consumer, s.qualifier(), recorded, sources)
+	if err != nil {
+		return err
+	}
+	for _, source := range added {
+		if _, err := t.tx.ExecContext(ctx, q.AddSource, consumer, source); err != nil {
+			return s.claimError(err)
+		}
+	}
+	return t.commit()
+}
+
+// qualifier stands before a table's name in statements that people paste.
+func (s *Store) qualifier() string {
+	switch {
+	case s.cfg.Schema == "" || s.cfg.Dialect == SQLite:
+		return ""
+	case s.cfg.Dialect == MySQL:
+		return "`" + s.cfg.Schema + "`."
+	}
+	return `"` + s.cfg.Schema + `".`
+}

@@ -1,0 +1,272 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/deduptest"
+)
+
+// endable is a store whose transactions a handler can end, as it can with most drivers. It notices afterwards.
+type endable struct {
+	*consumertest.Store
+	before func() error // fails instead of InTx
+}
+
+func (e *endable) Retryable(err error) bool {
+	return errors.Is(err, errFault) || e.Store.Retryable(err)
+}
+
+func (e *endable) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, []dedup.Claim) error) error {
+	if e.before != nil {
+		if err := e.before(); err != nil {
+			return err
+		}
+	}
+	t, err := e.Database().Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer t.Rollback()
+	claims, err := e.Claim(ctx, t, recs)
+	if err != nil {
+		return err
+	}
+	err = fn(t, claims)
+	if ended := e.VerifyTx(ctx, t); ended != nil {
+		return errors.Join(ended, err)
+	}
+	if err != nil {
+		return err
+	}
+	return t.Commit(ctx)
+}
+
+func (e *endable) VerifyTx(ctx context.Context, t tx) error {
+	if err := e.Store.VerifyTx(ctx, t); err != nil {
+		return fmt.Errorf("%w: %w", dedup.ErrTxEnded, err)
+	}
+	return nil
+}
+
+// commits is a handler that commits by itself for message 0.
+func commits(runs map[string]int, then func()) consumer.Handler[tx] {
+	return func(ctx context.Context, t tx, m *consumer.Message) error {
+		runs[m.ID]++
+		if m.ID == "0" {
+			defer then()
+			return errors.Join(t.Add(m.ID), t.Commit(ctx))
+		}
+		return t.Add(m.ID)
+	}
+}
+
+func unknowns(t *testing.T, c *consumer.Consumer[tx], want int) {
+	t.Helper()
+	found := letters(t, c)
+	for _, l := range found {
+		if l.Reason != consumer.ReasonUnknown || l.Settled || l.Times != 1 {
+			t.Errorf("letter %s: %+v", l.Record.Key.ID, l)
+		}
+	}
+	if len(found) != want {
+		t.Fatalf("%d letters, want %d", len(found), want)
+	}
+}
+
+// A parking that is put off must not make of a claim without effects a duplicate, however often the message comes.
+func TestAnUnknownOutcomeIsRememberedUntilItIsParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, traced, runs := &endable{Store: consumertest.NewStore()}, &events{}, map[string]int{}
+		c := newConsumer(t, config{
+			Store: store, Trace: traced.trace(), ParkLimit: consumer.ParkLimit{Burst: 1, PerMinute: 1},
+			Handle: commits(runs, func() {}),
+		})
+		batch := []*consumer.Message{msg("0", "a"), msg("1", "b"), msg("2", "c"), msg("0", "a")}
+		for round := 1; round <= 4; round++ {
+			var again []*consumer.Message
+			for i, err := range c.ProcessBatch(t.Context(), batch) {
+				if err != nil {
+					wantRetry(t, err, true)
+					again = append(again, batch[i])
+				}
+			}
+			if batch = again; len(batch) == 0 {
+				break
+			}
+			<-time.After(time.Minute + time.Second)
+		}
+		found := letters(t, c)
+		if len(found) != 3 || len(batch) > 0 {
+			t.Errorf("%d letters, want 3; %d messages are not answered", len(found), len(batch))
+		}
+		for _, id := range []string{"1", "2"} {
+			wantCount(t, store.Database(), id, 0)
+		}
+		duplicates := traced.count("duplicate 1") + traced.count("duplicate 2") // the copy of 0 is one once 0 is parked
+		if runs["0"] != 1 || runs["1"]+runs["2"] != 0 || duplicates != 0 {
+			t.Errorf("runs %v, %d duplicates", runs, duplicates)
+		}
+	})
+}
+
+// A shutdown hands the messages to another process, which knows nothing.
+func TestAnUnknownOutcomeIsParkedThoughAShutdownBegan(t *testing.T) {
+	store, runs := &endable{Store: consumertest.NewStore()}, map[string]int{}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := newConsumer(t, config{Store: store, Handle: commits(runs, cancel)})
+	for i, err := range c.ProcessBatch(ctx, []*consumer.Message{msg("0", "a"), msg("1", "b"), msg("2", "c")}) {
+		if err != nil {
+			t.Errorf("message %d: %v", i, err)
+		}
+	}
+	unknowns(t, c, 3)
+}
+
+// What the transaction did not commit runs as ever.
+func TestAClaimThatWasNotCommittedIsNoUnknownOutcome(t *testing.T) {
+	store, runs := &endable{Store: consumertest.NewStore()}, map[string]int{}
+	c := newConsumer(t, config{Store: store, Handle: func(_ context.Context, t tx, m *consumer.Message) error {
+		if runs[m.ID]++; m.ID == "0" {
+			return t.Rollback()
+		}
+		return t.Add(m.ID)
+	}})
+	for i, err := range c.ProcessBatch(t.Context(), []*consumer.Message{msg("0", "a"), msg("1", "b"), msg("2", "c")}) {
+		if err != nil {
+			t.Errorf("message %d: %v", i, err)
+		}
+	}
+	unknowns(t, c, 1)
+	wantCount(t, store.Database(), "1", 1)
+	wantCount(t, store.Database(), "2", 1)
+	if runs["0"] != 1 {
+		t.Errorf("runs: %v", runs)
+	}
+}
+
+// What goes back to the broker may reach another process, which takes a claim without effects for a duplicate: neither the
+// parking limit, nor a shutdown, nor an earlier failure of its key must keep a message in doubt from being parked first.
+func TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem(t *testing.T) {
+	const n = 40
+	for _, tt := range []struct {
+		name     string
+		limit    consumer.ParkLimit
+		key      func(i int) string
+		shutdown bool // after some letters are written
+		cuts     int  // every so many transactions, two in a row find their connections cut
+	}{
+		{name: "the parking limit is spent", limit: consumer.ParkLimit{Burst: 1, PerMinute: 1}},
+		{name: "a shutdown begins between two letters", limit: consumer.ParkLimit{Unlimited: true}, shutdown: true},
+		{
+			name: "both, behind a failure of their key", limit: consumer.ParkLimit{Burst: 1, PerMinute: 1}, shutdown: true,
+			key: func(i int) string { return fmt.Sprint(i % 3) },
+		},
+		{name: "connections are cut", limit: consumer.ParkLimit{Unlimited: true}, cuts: 5},
+		{name: "connections are cut, and a shutdown begins", limit: consumer.ParkLimit{Unlimited: true}, cuts: 5, shutdown: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			db := deduptest.NewDatabase()
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // a pass does not return before, while it cannot park them
+			defer cancel()
+			parked, txs := 0, 0
+			cut := func() error {
+				if txs++; tt.cuts > 0 && txs > 1 && txs%tt.cuts < 2 {
+					return errFault
+				}
+				return nil
+			}
+			node := func(trace *consumer.Trace) *consumer.Consumer[tx] {
+				return newConsumer(t, config{
+					Store: &endable{Store: consumertest.NewStoreOn(db), before: cut}, ParkLimit: tt.limit, Trace: trace, Backoff: noBackoff,
+					Handle: commits(map[string]int{}, func() {}),
+				})
+			}
+			first := node(&consumer.Trace{Parked: func(context.Context, consumer.Event) {
+				if parked++; tt.shutdown && parked == n/4 {
+					cancel()
+				}
+			}})
+			batch := make([]*consumer.Message, n)
+			for i := range batch {
+				batch[i] = msg(fmt.Sprint(i), fmt.Sprint("content ", i))
+				if tt.key != nil {
+					batch[i].Key = tt.key(i)
+				}
+			}
+			for i := 1; i < n; i += 7 {
+				batch = append(batch, batch[i]) // copies
+			}
+			var back []*consumer.Message
+			for i, err := range first.ProcessBatch(ctx, batch) {
+				if err != nil {
+					back = append(back, batch[i])
+				}
+			}
+			second := node(nil)
+			for _, m := range back {
+				process(t, second, m)
+			}
+			has := map[string]int{}
+			var after consumer.LetterCursor
+			for {
+				page, err := second.Letters(t.Context(), consumer.LetterFilter{After: after})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(page) == 0 {
+					break
+				}
+				for _, l := range page {
+					has[l.Record.Key.ID]++
+				}
+				after = page[len(page)-1].Cursor()
+			}
+			for i := range n {
+				id := fmt.Sprint(i)
+				if effects := db.Count(id); effects+has[id] == 0 || effects > 1 {
+					t.Errorf("message %d: %d effects, %d letters", i, effects, has[id])
+				}
+			}
+		})
+	}
+}
+
+// A new claim that is first proves that the transaction which ended has not committed the old one: nothing is in doubt any more.
+func TestAFirstClaimEndsTheDoubt(t *testing.T) {
+	db, fails := deduptest.NewDatabase(), true
+	node := func() *consumer.Consumer[tx] {
+		return newConsumer(t, config{
+			Store: &endable{Store: consumertest.NewStoreOn(db)}, Backoff: noBackoff,
+			Handle: func(_ context.Context, t tx, m *consumer.Message) error {
+				switch {
+				case m.ID == "0":
+					return t.Rollback()
+				case fails:
+					return errors.New("not now")
+				}
+				return t.Add(m.ID)
+			},
+		})
+	}
+	first, second := node(), node()
+	innocent := msg("1", "b")
+	if err := first.ProcessBatch(t.Context(), []*consumer.Message{msg("0", "a"), innocent})[1]; err == nil {
+		t.Fatal("the innocent message is acknowledged though it failed")
+	}
+	fails = false
+	process(t, second, innocent)
+	process(t, first, innocent) // a copy
+	if found := letters(t, first); len(found) != 1 || found[0].Record.Key.ID != "0" {
+		t.Errorf("letters %+v; want one, of the message that ended the transaction", found)
+	}
+	wantCount(t, db, "1", 1)
+}

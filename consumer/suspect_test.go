@@ -1,0 +1,115 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/dedup"
+)
+
+// A message whose handler ends each process is parked at last; what was delivered beside it is not.
+func TestAMessageThatEndsEachProcessIsParked(t *testing.T) {
+	db := consumertest.NewStore().Database()
+	killer, beside := msg("killer", "x"), []*consumer.Message{msg("0", "x"), msg("1", "x"), msg("2", "x")}
+	runs := 0
+	var last *consumer.Consumer[tx]
+	for crash := range 40 {
+		store := &dying{Store: consumertest.NewStoreOn(db)} // another process
+		last = newConsumer(t, config{Store: store, Handle: func(_ context.Context, tx tx, m *consumer.Message) error {
+			if m.ID == "killer" {
+				runs++
+				store.dies = true
+				return errors.New("it dies")
+			}
+			return tx.Add(m.ID)
+		}})
+		ended := make(chan struct{})
+		var errs []error
+		go func() {
+			defer close(ended)
+			batch := append([]*consumer.Message{killer}, beside...)
+			if crash < 15 { // they come behind it, and never have their turn
+				batch = []*consumer.Message{killer}
+			}
+			errs = last.ProcessBatch(context.Background(), batch)
+		}()
+		<-ended
+		if errs != nil && errs[0] == nil {
+			break
+		}
+		killer.Attempt++
+		for _, m := range beside {
+			m.Attempt++
+		}
+	}
+	found := letters(t, last)
+	if len(found) != 1 || found[0].Message.ID != "killer" || !strings.Contains(found[0].Cause, "3 processes ended") || found[0].Settled {
+		t.Fatalf("letters: %+v", found)
+	}
+	if runs != 13+3 {
+		t.Errorf("it ran %d times, want 13 times before it was a suspect and 3 times alone", runs)
+	}
+	for _, m := range beside {
+		wantCount(t, db, m.ID, 1)
+	}
+}
+
+// A stop while a suspect is tried is no end of its process.
+func TestAStopDuringATrial(t *testing.T) {
+	store := consumertest.NewStore()
+	ctx, cancel := context.WithCancel(t.Context())
+	c := newConsumer(t, config{Store: store, Handle: func(ctx context.Context, _ tx, _ *consumer.Message) error { cancel(); return ctx.Err() }})
+	m := msg("1", "x")
+	m.Attempt = 90
+	wantRetry(t, c.Process(ctx, m), true)
+	if n := len(letters(t, c)); n != 0 {
+		t.Errorf("%d letters", n)
+	}
+}
+
+// A suspect that does not end its process leaves no letter.
+func TestASuspectThatIsInnocent(t *testing.T) {
+	for _, fails := range []int{0, 1} {
+		t.Run(fmt.Sprint(fails, " failures"), func(t *testing.T) {
+			store, left := consumertest.NewStore(), fails
+			seen := -1
+			var c *consumer.Consumer[tx]
+			c = newConsumer(t, config{Store: store, Backoff: noBackoff, Handle: func(_ context.Context, tx tx, m *consumer.Message) error {
+				if seen < 0 {
+					seen = len(letters(t, c))
+				}
+				if left--; left >= 0 {
+					return errors.New("transient")
+				}
+				return tx.Add(m.ID)
+			}})
+			m := msg("1", "x")
+			m.Attempt = 90
+			process(t, c, m)
+			wantCount(t, store.Database(), "1", 1)
+			if n := len(letters(t, c)); n != 0 || seen != 1 {
+				t.Errorf("%d letters while it was tried and %d afterwards, want 1 and 0", seen, n)
+			}
+		})
+	}
+}
+
+// dying is the store of a process that ends in a handler.
+type dying struct {
+	*consumertest.Store
+	dies bool
+}
+
+func (d *dying) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, []dedup.Claim) error) error {
+	err := d.Store.InTx(ctx, recs, fn)
+	if d.dies { // nothing of the process runs any more
+		runtime.Goexit()
+	}
+	return err
+}

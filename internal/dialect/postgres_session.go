@@ -1,0 +1,48 @@
+package dialect
+
+import "strings"
+
+// postgresSettings are those of a session that a handler may change and a later one would meet, in one text that begins with
+// synchronous_commit. search_path comes last, as names in it may be anything.
+const postgresSettings = `concat_ws(' ', current_setting('synchronous_commit'), session_user, current_user,
+	current_setting('session_replication_role'), current_setting('default_transaction_isolation'),
+	current_setting('default_transaction_read_only'), current_setting('default_transaction_deferrable'),
+	current_setting('statement_timeout'), current_setting('lock_timeout'), current_setting('row_security'),
+	current_setting('client_encoding'), current_setting('standard_conforming_strings'), current_setting('DateStyle'),
+	current_setting('IntervalStyle'), current_setting('bytea_output'), current_setting('TimeZone'), ` + postgresTemporary + `,
+	current_setting('search_path'))`
+
+// postgresTemporary is which temporary tables the session has: a temporary table hides other tables of its name. Only a session
+// that has ever had one reads pg_class.
+const postgresTemporary = `CASE WHEN pg_my_temp_schema() = 0 THEN '0 0' ELSE
+	(SELECT concat_ws(' ', count(*), coalesce(max(oid), 0)) FROM pg_catalog.pg_class WHERE relnamespace = pg_my_temp_schema()) END`
+
+// PostgresSession holds what adapters/sqlstore asks of a session. None of it names a table, but for Locate, which finds them.
+type PostgresSession struct {
+	Locate, SessionSettings, Encoding  string
+	Mark, ProofByMark, ProofByID       string
+	Synchronous, Committed, InProgress string
+}
+
+// NewPostgresSession returns the statements.
+func NewPostgresSession() PostgresSession {
+	q := func(sql string) string { return strings.ReplaceAll(sql, "@settings", postgresSettings) }
+	return PostgresSession{
+		// The schema in which search_path finds txonce's tables, which need not be the first of it.
+		Locate: `SELECT coalesce((SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+	WHERE c.oid = to_regclass('txonce_schema')), '')`,
+
+		Encoding: `SELECT current_setting('server_encoding')`,
+
+		SessionSettings: q(`SELECT @settings`),
+
+		// The proof of a transaction is its id where it has one by then, and else a setting that ends with it.
+		Mark:        q(`SELECT set_config('txonce.transaction', clock_timestamp()::text, true), @settings`),
+		ProofByMark: q(`SELECT coalesce(current_setting('txonce.transaction', true), ''), @settings`),
+		ProofByID:   q(`SELECT coalesce(pg_current_xact_id_if_assigned()::text, ''), @settings`),
+
+		Synchronous: `SELECT set_config('synchronous_commit', $1::text, true)`,
+		Committed:   `SELECT coalesce(pg_xact_status($1::text::xid8) = 'committed', true)`, // true where it is too long ago to tell,
+		InProgress:  `SELECT pg_xact_status($1::text::xid8) = 'in progress'`,
+	}
+}

@@ -1,0 +1,127 @@
+package shares_test
+
+import (
+	"testing"
+
+	"github.com/txonce/txonce/internal/shares"
+)
+
+// others are living sessions by when their hold ends.
+type others = map[string]int64
+
+// numbers from a to b.
+func numbers(a, b int) (list []int) {
+	for ; a < b; a++ {
+		list = append(list, a)
+	}
+	return list
+}
+
+func TestChange(t *testing.T) {
+	type step struct {
+		mine   int
+		free   []int
+		others others
+		want   int
+	}
+	for _, test := range []struct {
+		name  string
+		steps []step
+	}{
+		{"alone it takes all", []step{{0, numbers(0, 64), nil, 64}, {64, nil, nil, 0}}},
+		{"beside others it takes its share of what is free", []step{{0, numbers(0, 64), others{"a": 1}, 32}, {32, nil, others{"a": 2}, 0}}},
+		{"an odd share is rounded up", []step{{0, numbers(0, 64), others{"a": 1, "b": 1}, 22}}},
+		{"a session that asked once gets nothing", []step{{64, nil, others{"a": 1}, 0}, {64, nil, others{"a": 1}, 0}, {64, nil, others{"a": 1}, 0}}},
+		{"a session that asks again gets its share", []step{{64, nil, others{"a": 1}, 0}, {64, nil, others{"a": 2}, -32}, {32, nil, others{"a": 3}, 0}}},
+		{"new ones each time get nothing", []step{{64, nil, others{"a": 1}, 0}, {64, nil, others{"a": 1, "b": 2}, 0}, {64, nil, others{"b": 2, "c": 3}, 0}}},
+		{"what becomes free is left to others for one Renew", []step{
+			{64, nil, others{"a": 1}, 0},
+			{64, nil, others{"a": 2}, -32},
+			{32, numbers(0, 32), others{"a": 3}, 0}, // given back since
+			{32, nil, others{"a": 4}, 0},            // taken
+		}},
+		{"what stays free is taken, and not given up for the same two asks", []step{
+			{64, nil, others{"a": 1}, 0},
+			{64, nil, others{"a": 2}, -32},
+			{32, numbers(0, 32), others{"a": 2}, 0},
+			{32, numbers(0, 32), others{"a": 2}, 32},
+			{64, nil, others{"a": 2}, 0},
+			{64, nil, others{"a": 2}, 0},
+			{64, nil, others{"a": 3}, -32},
+		}},
+		{"one that is short takes what becomes free at once", []step{
+			{0, nil, others{"a": 1}, 0}, {0, numbers(0, 32), others{"a": 2}, 32},
+		}},
+		{"one that stays free is taken by one that is short, too", []step{
+			{10, numbers(0, 40), others{"a": 1}, 22}, {32, numbers(20, 38), others{"a": 1}, 18},
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var l shares.Ledger
+			for i, s := range test.steps {
+				if got := l.Change(shares.View{Of: 64, Mine: s.mine, Free: s.free, Others: s.others}); got != s.want {
+					t.Errorf("Renew %d changes %d, want %d", i+1, got, s.want)
+				}
+			}
+		})
+	}
+}
+
+// Sessions that renew in turn reach their shares in three rounds, and no shard changes hands after that.
+func TestSharesComeToRest(t *testing.T) {
+	const of = 64
+	for n := 2; n <= 9; n++ {
+		ledgers, until, owner := make([]shares.Ledger, n), make([]int64, n), make([]int, of) // owned by session 0
+		changed := 0
+		for round := range 12 {
+			if round == 4 {
+				changed = 0
+			}
+			for i := n - 1; i >= 0; i-- {
+				until[i]++
+				v := shares.View{Of: of, Others: others{}}
+				for shard, o := range owner {
+					switch o {
+					case i:
+						v.Mine++
+					case -1:
+						v.Free = append(v.Free, shard)
+					}
+				}
+				for other, u := range until {
+					if other != i && u > 0 {
+						v.Others[string(rune('a'+other))] = u
+					}
+				}
+				for change := ledgers[i].Change(v); change != 0; changed++ {
+					from, to, step := -1, i, -1
+					if change < 0 {
+						from, to, step = i, -1, +1
+					}
+					for shard, o := range owner {
+						if o == from {
+							owner[shard] = to
+							break
+						}
+					}
+					change += step
+				}
+			}
+		}
+		held := make([]int, n)
+		for _, o := range owner {
+			if o < 0 {
+				t.Fatalf("%d sessions leave a shard free", n)
+			}
+			held[o]++
+		}
+		for _, h := range held {
+			if h > (of+n-1)/n {
+				t.Errorf("%d sessions hold %v", n, held)
+			}
+		}
+		if changed > 0 {
+			t.Errorf("%d sessions: %d shards changed hands after four rounds", n, changed)
+		}
+	}
+}

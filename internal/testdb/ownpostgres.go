@@ -1,0 +1,179 @@
+package testdb
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// OwnPostgres is a PostgreSQL 15 of the test's own, which it may kill and start again.
+type OwnPostgres struct {
+	DSN  string // of a superuser
+	Port int
+
+	args  []string // the program and its arguments
+	dir   string
+	user  *syscall.Credential // nil: this process's
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	log   *serverLog
+}
+
+// postgresPrograms returns the folder of the shared server's programs, or of installed ones, and who may run them.
+func postgresPrograms() (dir string, as *syscall.Credential, err error) {
+	if root, err := moduleRoot(); err == nil {
+		var shared struct {
+			Args []string
+			User *syscall.Credential
+		}
+		text, err := os.ReadFile(filepath.Join(root, ".services", "postgres", "process.json"))
+		if err == nil && json.Unmarshal(text, &shared) == nil && len(shared.Args) > 0 {
+			return filepath.Dir(shared.Args[0]), shared.User, nil
+		}
+	}
+	for _, dir := range []string{"/usr/lib/postgresql/15/bin", "/usr/pgsql-15/bin", "/opt/homebrew/opt/postgresql@15/bin", "/usr/local/opt/postgresql@15/bin"} {
+		if _, err := os.Stat(filepath.Join(dir, "initdb")); err != nil {
+			continue
+		}
+		if os.Getuid() != 0 {
+			return dir, nil, nil
+		}
+		postgres, err := user.Lookup("postgres") // the server refuses to run as root
+		if err != nil {
+			return "", nil, err
+		}
+		uid, err1 := strconv.ParseUint(postgres.Uid, 10, 32)
+		gid, err2 := strconv.ParseUint(postgres.Gid, 10, 32)
+		return dir, &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err1, err2)
+	}
+	return "", nil, errors.New("no programs of PostgreSQL 15 are installed")
+}
+
+// NoOwnPostgres is why StartPostgres would fail. It is empty when StartPostgres works. A container cannot be had here.
+func NoOwnPostgres() string {
+	if _, _, err := postgresPrograms(); err != nil {
+		return "the shared PostgreSQL must not be killed, and a server of the test's own needs its programs: " + err.Error()
+	}
+	return ""
+}
+
+// StartPostgres starts a server with these settings, such as "wal_level=logical". It ends with the test.
+func StartPostgres(t testing.TB, settings ...string) *OwnPostgres {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs PostgreSQL; -short runs only what needs nothing but Go")
+	}
+	programs, as, err := postgresPrograms()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Not t.TempDir, whose parents the server's user may not enter.
+	dir, err := os.MkdirTemp("", "txonce-own-postgres-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if as != nil {
+		if err := os.Chown(dir, int(as.Uid), int(as.Gid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &OwnPostgres{Port: freePort(t), dir: dir, user: as, log: &serverLog{}}
+	p.DSN = fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", p.Port)
+	data := filepath.Join(dir, "data")
+	initdb := p.command(filepath.Join(programs, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-instructions", "--no-sync")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		t.Fatalf("initdb: %v\n%s", err, out)
+	}
+	p.args = []string{filepath.Join(programs, "postgres"), "-D", data, "-p", strconv.Itoa(p.Port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="}
+	for _, setting := range settings {
+		p.args = append(p.args, "-c", setting)
+	}
+	t.Cleanup(func() { p.end("QUIT") })
+	if err := p.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (p *OwnPostgres) command(program string, args ...string) *exec.Cmd {
+	cmd := exec.Command(program, args...)
+	cmd.Dir = p.dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: p.user}
+	return cmd
+}
+
+// Start starts it again after Kill, with its data and at its address, and returns when it answers.
+func (p *OwnPostgres) Start(ctx context.Context) error {
+	// The shell ends the server when its standard input does, also when this process is killed.
+	const keep = `"$@" & pid=$!; read -r signal; kill -"${signal:-QUIT}" $pid; wait $pid`
+	p.cmd = p.command("sh", append([]string{"-c", keep, "sh"}, p.args...)...)
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	var err error
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, setUpWithin)
+	defer cancel()
+	for {
+		conn, err := pgx.Connect(ctx, p.DSN)
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("own PostgreSQL: %w: %w\n%s", ctx.Err(), err, p.log.tail())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// Kill ends it with SIGKILL.
+func (p *OwnPostgres) Kill() { p.end("KILL") }
+
+// end returns when all of the server's processes are gone: they share its standard error, whose end Wait awaits.
+func (p *OwnPostgres) end(signal string) {
+	if p.stdin == nil {
+		return
+	}
+	_, _ = io.WriteString(p.stdin, signal+"\n")
+	_ = p.stdin.Close()
+	_ = p.cmd.Wait()
+	p.stdin = nil
+}
+
+// serverLog keeps what a server writes.
+type serverLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *serverLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *serverLog) tail() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := l.text.Bytes()
+	return string(text[max(0, len(text)-2000):])
+}

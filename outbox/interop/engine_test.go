@@ -1,0 +1,436 @@
+package interop_test
+
+import (
+	"bufio"
+	"bytes"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/migrations"
+)
+
+// capture is an outbox on a PostgreSQL of the test's own, and what Debezium's engine has made of it so far.
+type capture struct {
+	server *testdb.OwnPostgres
+	pool   *pgxpool.Pool
+	store  *pgxstore.Store
+	drain  string // the statement of docs/interop.md that deletes what was captured
+	dir    string // with the engine's offsets
+
+	mu      sync.Mutex
+	records []record // but for heartbeats
+	beats   int
+}
+
+// newCapture has the publication of docs/interop.md, and no slot. ok is false where no server can be had; the test has nothing to do then.
+func newCapture(t *testing.T) (c *capture, ok bool) {
+	t.Helper()
+	if reason := testdb.NoOwnPostgres(); reason != "" {
+		t.Logf("does not apply: %s", reason)
+		return nil, false
+	}
+	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "interop.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, part, _ := strings.Cut(string(doc), "## Debezium\n")
+	blocks := strings.Split(part, "```sql\n")
+	if len(blocks) != 3 {
+		t.Fatalf("docs/interop.md has %d blocks of SQL about Debezium, want the publication and the deletion", len(blocks)-1)
+	}
+	publication, _, _ := strings.Cut(blocks[1], "```")
+	c = &capture{dir: t.TempDir()}
+	c.drain, _, _ = strings.Cut(blocks[2], "```")
+
+	// Nobody else's server has its write-ahead log held by a slot, or is restarted.
+	c.server = testdb.StartPostgres(t, "wal_level=logical")
+	db, err := sql.Open("pgx/v5", c.server.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := migrations.Apply(t.Context(), db, "postgres", ""); err != nil {
+		t.Fatal(err)
+	}
+	if c.pool, err = pgxpool.New(t.Context(), c.server.DSN); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.pool.Close)
+	if c.store, err = pgxstore.New(pgxstore.Config{Pool: c.pool}); err != nil {
+		t.Fatal(err)
+	}
+	c.exec(t, publication)
+	c.exec(t, `CREATE ROLE janitor; GRANT SELECT, DELETE ON outbox_messages TO janitor`)
+	return c, true
+}
+
+func (c *capture) exec(t *testing.T, sql string) {
+	t.Helper()
+	if _, err := c.pool.Exec(t.Context(), sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// deleteCaptured runs the statement of docs/interop.md, with no more rights than it needs.
+func (c *capture) deleteCaptured(t *testing.T) error {
+	conn, err := pgx.Connect(t.Context(), c.server.DSN)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `SET ROLE janitor`); err != nil {
+		return err
+	}
+	_, err = conn.Exec(t.Context(), c.drain)
+	return err
+}
+
+// count returns what a query of one number does.
+func (c *capture) count(t *testing.T, sql string) (n int) {
+	t.Helper()
+	if err := c.pool.QueryRow(t.Context(), sql).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return n
+}
+
+const (
+	countRows   = `SELECT count(*) FROM outbox_messages`
+	countActive = `SELECT count(*) FROM pg_replication_slots WHERE active`
+	dropSlot    = `SELECT pg_drop_replication_slot('txonce_outbox')`
+)
+
+// captured returns how many records have arrived, repeats included.
+func (c *capture) captured() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.records)
+}
+
+// await returns when done says so.
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(patience); !done(); {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// engine is a process with Debezium's engine.
+type engine struct {
+	cmd    *exec.Cmd
+	stdin  io.Closer
+	stderr *lockedBuffer
+	ended  chan struct{}
+}
+
+func (c *capture) offsets() string { return filepath.Join(c.dir, "offsets") }
+
+// start runs the engine with the properties of docs/interop.md, on the offsets that there are. What is added is where the server is,
+// and shorter pauses.
+func (c *capture) start(t *testing.T) *engine {
+	t.Helper()
+	lib := jars(t, "engine")
+	e := &engine{stderr: &lockedBuffer{}, ended: make(chan struct{})}
+	e.cmd = exec.Command(program(t, "java"), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-Xshare:auto",
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+		"-cp", classes(t, "engine", "Engine.java", lib)+string(os.PathListSeparator)+filepath.Join(lib, "*"),
+		"Engine", filepath.Join("testdata", "connector.properties"),
+		"name=txonce", "topic.prefix=txonce",
+		"database.hostname=127.0.0.1", fmt.Sprint("database.port=", c.server.Port), "database.user=postgres", "database.password=none", "database.dbname=postgres",
+		"offset.storage.file.filename="+c.offsets(),
+		"offset.flush.interval.ms=50", "poll.interval.ms=50", "heartbeat.interval.ms=200",
+		"retriable.restart.connector.wait.ms=200", "slot.retry.delay.ms=100", "errors.max.retries=50",
+	)
+	e.cmd.Stderr = e.stderr
+	stdout, err := e.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.stdin, err = e.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(e.ended)
+		if err := c.read(stdout); err != nil {
+			t.Error(err)
+		}
+		_ = e.cmd.Wait()
+	}()
+	t.Cleanup(e.kill)
+	return e
+}
+
+// read takes in what an engine prints. A last line that was cut off does not count: the engine was not told that it is processed.
+func (c *capture) read(stdout io.Reader) error {
+	lines := bufio.NewReader(stdout)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return nil //nolint:nilerr // the pipe ends with the process, whose end is the test's doing or is noticed elsewhere
+		}
+		var r record
+		if err := json.Unmarshal(line, &r); err != nil {
+			return fmt.Errorf("the engine printed %q: %w", line, err)
+		}
+		c.mu.Lock()
+		if strings.HasPrefix(r.Topic, "__debezium-heartbeat.") {
+			c.beats++
+		} else {
+			c.records = append(c.records, r)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// kill ends the process with SIGKILL.
+func (e *engine) kill() {
+	_ = e.cmd.Process.Kill()
+	<-e.ended
+	e.stdin.Close()
+}
+
+// running fails the test when the engine has given up.
+func (e *engine) running(t *testing.T) {
+	t.Helper()
+	select {
+	case <-e.ended:
+		t.Fatalf("the engine has ended:\n%s", e.stderr)
+	default:
+	}
+}
+
+// await returns when done says so, unless the engine gives up.
+func (e *engine) await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	await(t, what, func() bool {
+		e.running(t)
+		return done()
+	})
+}
+
+// awaitSnapshot returns when an engine that was just started for the first time has read the rows that are there, and has stored that. Such
+// rows are then deleted.
+func (c *capture) awaitSnapshot(t *testing.T, e *engine) {
+	t.Helper()
+	last := c.count(t, `SELECT max(seq) FROM outbox_messages`)
+	e.await(t, "the first rows are captured and deleted", func() bool {
+		return c.count(t, fmt.Sprintf(`SELECT count(*) FROM outbox_messages WHERE seq <= %d`, last)) == 0
+	})
+}
+
+// killAndRelease returns when the server knows, too, that nobody reads the slot.
+func (c *capture) killAndRelease(t *testing.T, e *engine) {
+	t.Helper()
+	e.kill()
+	await(t, "the slot is free", func() bool { return c.count(t, countActive) == 0 })
+}
+
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// TestDebeziumEngine: every committed message arrives through Debezium's own engine, as it is and in the order of its key, over crashes
+// of the engine and of PostgreSQL, while what was captured is being deleted.
+func TestDebeziumEngine(t *testing.T) {
+	c, ok := newCapture(t)
+	if !ok {
+		return
+	}
+	l := newLedger(c)
+
+	// The first rows lie in the table in another order than that of their key: the later ones take the place of deleted rows.
+	c.exec(t, `INSERT INTO outbox_messages (shard, id, topic, payload) SELECT 0, 'f' || i, 'filler', '' FROM generate_series(1, 200) i`)
+	for range 40 {
+		l.transact(t.Context(), "k0", commits)
+	}
+	c.exec(t, `DELETE FROM outbox_messages WHERE topic = 'filler'`)
+	c.exec(t, `VACUUM outbox_messages`)
+	for range 40 {
+		l.transact(t.Context(), "k0", commits)
+	}
+	if c.count(t, `SELECT count(*) FROM (SELECT seq < lag(seq) OVER (ORDER BY tableoid, ctid) AS back FROM outbox_messages) r WHERE back`) == 0 {
+		t.Error("the rows lie in the order of seq; nothing shows that the snapshot sorts them")
+	}
+
+	stopDraining := c.drainOn(t)
+	defer stopDraining()
+	e := c.start(t)
+	stopWriting := l.write(t)
+	defer stopWriting()
+	c.awaitSnapshot(t, e)
+	more := func(n int) (done func() bool) {
+		n += c.captured()
+		return func() bool { return c.captured() >= n }
+	}
+	e.await(t, "messages are streamed", more(200))
+	e.kill()
+	committed := l.committed() + 50
+	await(t, "messages are committed without the engine", func() bool { return l.committed() >= committed })
+	e = c.start(t)
+	e.await(t, "what was committed without the engine arrives", more(200))
+	c.server.Kill()
+	if err := c.server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	committed = l.committed() + 50
+	e.await(t, "messages are committed after the crash of PostgreSQL", func() bool { return l.committed() >= committed })
+	stopWriting()
+	e.await(t, "all that was committed arrives", func() bool { return len(l.missing()) == 0 })
+	e.await(t, "all that was captured is deleted", func() bool { return c.count(t, countRows) == 0 })
+	stopDraining()
+	e.kill()
+	l.audit(t)
+}
+
+// TestDebeziumEngineLosesItsSlot: nothing is deleted that only the table still has; the engine does not go on as if nothing had been lost;
+// and the remedy of docs/interop.md brings every message.
+func TestDebeziumEngineLosesItsSlot(t *testing.T) {
+	c, ok := newCapture(t)
+	if !ok {
+		return
+	}
+	l := newLedger(c)
+	for range 20 {
+		l.transact(t.Context(), "k0", commits)
+	}
+	e := c.start(t)
+	stopWriting, stopDraining := l.write(t), c.drainOn(t)
+	defer func() { stopWriting(); stopDraining() }() // the latest of them
+	c.awaitSnapshot(t, e)
+	n := c.captured() + 200
+	e.await(t, "messages are streamed", func() bool { return c.captured() >= n })
+	stopDraining()
+	if err := c.deleteCaptured(t); err != nil {
+		t.Fatal(err)
+	}
+	c.killAndRelease(t, e) // at once: what was committed last can have arrived nowhere, and must still be there
+	committed := l.committed() + 50
+	await(t, "messages are committed without the engine", func() bool { return l.committed() >= committed })
+	stopWriting()
+	left := c.count(t, countRows)
+	kept := func(when string) {
+		t.Helper()
+		if err := c.deleteCaptured(t); err != nil {
+			t.Fatal(err)
+		}
+		if n := c.count(t, countRows); n != left {
+			t.Fatalf("%s: %d rows are left of %d that were not captured", when, n, left)
+		}
+	}
+	kept("nobody reads the slot")
+	c.exec(t, dropSlot)
+	for range 20 {
+		l.transact(t.Context(), "k0", commits)
+	}
+	left = c.count(t, countRows)
+	kept("the slot is lost")
+
+	arrived := c.captured()
+	e = c.start(t)
+	kept("the engine starts")
+	await(t, "the engine gives up", func() bool {
+		select {
+		case <-e.ended:
+			return true
+		default:
+			kept("the engine is about to give up")
+			if c.captured() > arrived {
+				t.Fatalf("the engine skips what was committed without a slot:\n%s", e.stderr)
+			}
+			return false
+		}
+	})
+	if log := e.stderr.String(); !strings.Contains(log, "Cannot seek to the last known offset") {
+		t.Errorf("the engine ends for another reason:\n%s", log)
+	}
+	kept("the engine has given up")
+
+	// The remedy, twice, because the engine crashes while it reads the table.
+	stopWriting, stopDraining = l.write(t), c.drainOn(t)
+	remedy := func() *engine {
+		await(t, "the slot is free", func() bool { return c.count(t, countActive) == 0 })
+		if c.count(t, `SELECT count(*) FROM pg_replication_slots`) > 0 {
+			c.exec(t, dropSlot)
+		}
+		if err := os.Remove(c.offsets()); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		return c.start(t)
+	}
+	e = remedy()
+	e.await(t, "the snapshot begins", func() bool { return c.captured() > arrived })
+	c.killAndRelease(t, e)
+	e = remedy()
+	e.await(t, "what was committed without a slot arrives", func() bool { return c.captured() > arrived+left })
+	stopWriting()
+	e.await(t, "all that was committed arrives", func() bool { return len(l.missing()) == 0 })
+	e.await(t, "all that was captured is deleted", func() bool { return c.count(t, countRows) == 0 })
+	stopDraining()
+	e.kill()
+	l.audit(t)
+}
+
+// drainOn deletes again and again what was captured, until stop is called.
+func (c *capture) drainOn(t *testing.T) (stop func()) {
+	t.Helper()
+	return repeat(func() { _ = c.deleteCaptured(t) }) // fails while the server is down
+}
+
+// repeat does something again and again, with a short pause, until stop is called, which waits for its end.
+func repeat(do func()) (stop func()) {
+	quit, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-tick.C:
+				do()
+			}
+		}
+	}()
+	return sync.OnceFunc(func() {
+		close(quit)
+		<-stopped
+	})
+}
