@@ -1,12 +1,15 @@
 package sqlstore_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/dedup"
@@ -221,6 +224,35 @@ func TestTheFirstEnqueueFindsTheStoresSchema(t *testing.T) {
 	if stats, err := s.Stats(t.Context()); err != nil || stats.Pending != 1 {
 		t.Errorf("Stats = %+v, %v; want one pending message", stats, err)
 	}
+}
+
+// A worker starts its consumer and its relay beside each other, on a Store that nothing has used yet. The race detector judges.
+func TestTheFirstUsesMayComeAtOnce(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		for range 5 {
+			s := db.open(deduptest.Options{})
+			var g errgroup.Group
+			for _, use := range []func(ctx context.Context) error{
+				func(ctx context.Context) error { return s.RegisterSources(ctx, "billing", []string{"sqs queue a"}) },
+				func(ctx context.Context) error { return s.Register(ctx, "billing", time.Hour) },
+				func(ctx context.Context) error {
+					_, err := s.Open(ctx, outbox.SessionOptions{Name: "relay", TTL: time.Second})
+					return err
+				},
+				func(ctx context.Context) error { _, err := s.Stats(ctx); return err },
+				func(ctx context.Context) error {
+					return s.InTx(ctx, []dedup.Record{record(t.Name())}, func(tx *sql.Tx, _ []dedup.Claim) error {
+						return s.Enqueue(ctx, tx, outbox.Message{ID: "m", Topic: "t", Payload: []byte("p")})
+					})
+				},
+			} {
+				g.Go(func() error { return use(t.Context()) })
+			}
+			if err := g.Wait(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 }
 
 // What a handler sets for itself does not make its own COMMIT one that may be forgotten, and a session that does is not claimed on.

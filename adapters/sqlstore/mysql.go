@@ -21,6 +21,7 @@ import (
 
 // mysql is the database of dialect.MySQL.
 type mysql struct {
+	plain  dialect.MySQL // without the schema that locate finds, which may be finding it: only what names no table is sent from here
 	sql    dialect.MySQL
 	box    dialect.MySQLOutbox
 	shared statements
@@ -33,7 +34,7 @@ type mysql struct {
 }
 
 func newMySQL(cfg Config) (database, error) {
-	d := &mysql{cfg: cfg}
+	d := &mysql{cfg: cfg, plain: dialect.NewMySQL("")}
 	d.name(cfg.Schema)
 	var err error
 	d.spare, err = newSpare(cfg)
@@ -41,7 +42,7 @@ func newMySQL(cfg Config) (database, error) {
 }
 
 func (d *mysql) locate(ctx context.Context, q queryer) (schema string, err error) {
-	err = q.QueryRowContext(ctx, d.sql.Locate).Scan(&schema)
+	err = q.QueryRowContext(ctx, d.plain.Locate).Scan(&schema)
 	return schema, err
 }
 

@@ -50,7 +50,7 @@ type mysqlSettings map[string]string
 
 func (d *mysql) readSettings(ctx context.Context, db *sql.DB) (mysqlSettings, error) {
 	set := make(mysqlSettings)
-	rows, err := db.QueryContext(ctx, d.sql.Settings)
+	rows, err := db.QueryContext(ctx, d.plain.Settings)
 	return set, each(rows, err, func(rows *sql.Rows) error {
 		var name, value string
 		err := rows.Scan(&name, &value)
@@ -125,7 +125,7 @@ func (s mysqlSettings) durable() error {
 
 // checkTables refuses tables that somebody has changed, or made by hand.
 func (d *mysql) checkTables(ctx context.Context, db *sql.DB) error {
-	rows, err := db.QueryContext(ctx, d.sql.Tables, nullable(d.cfg.Schema))
+	rows, err := db.QueryContext(ctx, d.plain.Tables, nullable(d.cfg.Schema))
 	err = each(rows, err, func(rows *sql.Rows) error {
 		var table string
 		var engine sql.NullString
@@ -136,7 +136,7 @@ func (d *mysql) checkTables(ctx context.Context, db *sql.DB) error {
 			dedup.ErrSchema, table, engine.String, table)}
 	})
 	if err == nil {
-		rows, err = db.QueryContext(ctx, d.sql.Columns, nullable(d.cfg.Schema))
+		rows, err = db.QueryContext(ctx, d.plain.Columns, nullable(d.cfg.Schema))
 		err = each(rows, err, func(rows *sql.Rows) error {
 			var table, column, kind, collation string
 			if err := rows.Scan(&table, &column, &kind, &collation); err != nil {
@@ -147,7 +147,7 @@ func (d *mysql) checkTables(ctx context.Context, db *sql.DB) error {
 		})
 	}
 	if err == nil {
-		rows, err = db.QueryContext(ctx, d.sql.Texts, nullable(d.cfg.Schema))
+		rows, err = db.QueryContext(ctx, d.plain.Texts, nullable(d.cfg.Schema))
 		err = each(rows, err, func(rows *sql.Rows) error {
 			var table, column, charset string
 			if err := rows.Scan(&table, &column, &charset); err != nil {

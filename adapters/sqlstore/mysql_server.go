@@ -40,7 +40,7 @@ func (d *mysql) describe(ctx context.Context, q queryer) (*mysqlServer, error) {
 		return s, nil
 	}
 	var version, comment string
-	if err := q.QueryRowContext(ctx, d.sql.Describe).Scan(&version, &comment); err != nil {
+	if err := q.QueryRowContext(ctx, d.plain.Describe).Scan(&version, &comment); err != nil {
 		return nil, err
 	}
 	s := newMySQLServer(version, d.cfg)

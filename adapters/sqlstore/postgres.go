@@ -18,6 +18,7 @@ import (
 
 // postgres is the database of dialect.Postgres.
 type postgres struct {
+	plain    postgresSQL // without the schema that locate finds, which may be finding it: only what names no table is sent from here
 	sql      postgresSQL
 	box      postgresOutbox
 	shared   statements
@@ -36,7 +37,7 @@ type postgresSQL struct {
 }
 
 func newPostgres(cfg Config) (database, error) {
-	d := &postgres{cfg: cfg, poolerWithin: poolerWithin, wait: fmt.Sprintf("%dms", cfg.InFlightWait.Milliseconds())}
+	d := &postgres{cfg: cfg, plain: postgresSQL{dialect.NewPostgres(""), dialect.NewPostgresSession()}, poolerWithin: poolerWithin, wait: fmt.Sprintf("%dms", cfg.InFlightWait.Milliseconds())}
 	d.name(cfg.Schema)
 	var err error
 	d.spare, err = newSpare(cfg)
@@ -44,7 +45,7 @@ func newPostgres(cfg Config) (database, error) {
 }
 
 func (d *postgres) locate(ctx context.Context, q queryer) (schema string, err error) {
-	err = q.QueryRowContext(ctx, d.sql.Locate).Scan(&schema)
+	err = q.QueryRowContext(ctx, d.plain.Locate).Scan(&schema)
 	return schema, err
 }
 

@@ -17,10 +17,10 @@ func (d *postgres) check(ctx context.Context, db *sql.DB) error {
 	var sync, fsync, readOnly, standbys string
 	var recovering bool
 	var encoding string
-	if err := db.QueryRowContext(ctx, d.sql.Encoding).Scan(&encoding); err != nil {
+	if err := db.QueryRowContext(ctx, d.plain.Encoding).Scan(&encoding); err != nil {
 		return databaseError{fmt.Errorf("sqlstore: read the database's encoding: %w", err)}
 	}
-	if err := db.QueryRowContext(ctx, d.sql.Settings).Scan(&sync, &fsync, &recovering, &readOnly, &standbys); err != nil {
+	if err := db.QueryRowContext(ctx, d.plain.Settings).Scan(&sync, &fsync, &recovering, &readOnly, &standbys); err != nil {
 		return databaseError{fmt.Errorf("sqlstore: read the database's settings: %w", err)}
 	}
 	switch {
