@@ -182,9 +182,8 @@ func (b *batch[TTx]) answers(ctx context.Context, tx TTx, todo []int, claims []d
 	return answers, nil
 }
 
-func (c *Consumer[TTx]) handle(ctx context.Context, tx TTx, key dedup.Key, msg *Message) (err error) {
+func (c *Consumer[TTx]) handle(ctx context.Context, tx TTx, key dedup.Key, msg *Message) error {
 	c.cfg.Trace.emit(ctx, onClaimed, Event{Consumer: c.cfg.Name, Message: msg})
-	defer recovered(&err)
 	if c.cfg.Handle == nil {
 		ctx, end := withScopes(ctx, func(*Message) dedup.Key { return key })
 		defer end()
@@ -195,7 +194,7 @@ func (c *Consumer[TTx]) handle(ctx context.Context, tx TTx, key dedup.Key, msg *
 	return c.timed(ctx, key, []*Message{msg}, func(ctx context.Context) error { return c.cfg.Handle(ctx, tx, msg) })
 }
 
-func (b *batch[TTx]) handleBatch(ctx context.Context, tx TTx, answers []answer) (err error) {
+func (b *batch[TTx]) handleBatch(ctx context.Context, tx TTx, answers []answer) error {
 	var msgs []*Message
 	keys := make(map[*Message]dedup.Key, len(answers))
 	for _, ans := range answers {
@@ -208,7 +207,6 @@ func (b *batch[TTx]) handleBatch(ctx context.Context, tx TTx, answers []answer) 
 	if len(msgs) == 0 {
 		return nil
 	}
-	defer recovered(&err)
 	ctx, end := withScopes(ctx, func(msg *Message) dedup.Key { return keys[msg] })
 	defer end()
 	return b.timed(ctx, keys[msgs[0]], msgs, func(ctx context.Context) error { return b.cfg.HandleBatch(ctx, tx, msgs) })

@@ -26,10 +26,12 @@ var consumerMutations = []mutation{
 		`if further.Verdict == 99 {
 					ans.refused`,
 	}),
-	handling("a panic is an error", "attempt.go", "TestPanicsAreReportedWithTheirStack", edit{
-		`	defer recovered(&err)
-	if c.cfg.Handle == nil {`,
-		`	if c.cfg.Handle == nil {`,
+	handling("a panic is an error", "handlertime.go", "TestPanicsAreReportedWithTheirStack", edit{
+		`		defer recovered(&err)`, `		defer func() {
+			if recover() != nil {
+				err = nil
+			}
+		}()`,
 	}),
 	handling("a faulty database parks nothing", "batch.go", "TestAttempts", edit{
 		`case !a.handling && b.cfg.Store.Retryable(a.err) && !errors.Is`, `case false && !errors.Is`,

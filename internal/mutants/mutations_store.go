@@ -26,7 +26,7 @@ var storeMutations = []mutation{
 		`		_ = s.commit(ctx, tx, nil, false)
 		return g.lookBack(ctx, g.blame(err))`,
 	}),
-	store("only the transaction that inserted is first", pgx+"/claim.go", "first_wins", edit{
+	store("only the transaction that inserted is first", pgx+"/claim.go", "first_wins/read_committed", edit{
 		`if !c.inserted[row.Derived] {
 			found`,
 		`if false {
@@ -237,7 +237,7 @@ RETURNING`, `RETURNING`,
 	},
 	{
 		name: "COMMIT is as durable as at the claim", file: pgx + "/session.go",
-		edits: []edit{{`	if !g.resync || !known || g.store.cfg.AllowAsyncCommit {`, `	if true {`}},
+		edits: []edit{{`	if !g.resync || !known || g.store.cfg.AllowAsyncCommit {`, `	if true || !known {`}},
 		pkg:   pgx, run: "TestCommitIsDurable", fails: "TestCommitIsDurable",
 	},
 	{
@@ -271,7 +271,7 @@ RETURNING`, `RETURNING`,
 	sqlstore("a handler that committed through database/sql and failed is reported", "adapters/sqlstore/verify.go",
 		"TestAHandlerThatCommitsAndFailsIsReported/postgres15", edit{`return stands || err != nil`, `return false && (stands || err != nil)`}),
 	sqlstore("sqlstore: a claim is looked for where the connection is cut", "adapters/sqlstore/verify.go",
-		"TestTheClaimIsLookedForWhereTheConnectionIsCut/postgres15", edit{`case failed == nil && stands:`, `case false:`}),
+		"TestTheClaimIsLookedForWhereTheConnectionIsCut/postgres15", edit{`case failed == nil && stands:`, `case false && stands:`}),
 	sqlstore("sqlstore: the end of ctx hides no commit", "adapters/sqlstore/store.go", "TestTheEndOfTheContextHidesNoCommit/sqlite", edit{
 		`if ctx.Err() != nil && !errors.Is(err, dedup.ErrTxEnded) && !errors.As(err, new(*dedup.InDoubtError)) {`, `if ctx.Err() != nil {`,
 	}),
