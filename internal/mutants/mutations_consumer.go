@@ -14,7 +14,7 @@ var consumerMutations = []mutation{
 	handling("a new message runs, a known one does not", "attempt.go", "TestEffectsOfAMessageHappenOnce", edit{
 		`if ans.verdict == dedup.First {
 			first`,
-		`if true {
+		`if true || ans.verdict == dedup.First {
 			first`,
 	}),
 	handling("other content is parked", "attempt.go", "TestWhatIsParkedAndWhy", edit{

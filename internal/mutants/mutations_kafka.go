@@ -50,7 +50,7 @@ var kafkaMutations = []mutation{
 	subscriber("a group starts at the oldest message", "check.go", "TestRefusedSettings", edit{
 		`cfg.Consumer.Offsets.Initial != sarama.OffsetOldest, "`, `false, "`,
 	}),
-	subscriber("a gap is an alarm", "gap.go", "TestGap", edit{
+	subscriber("a gap is an alarm", "gap.go", "TestGap/kfake/eager/before_the_first", edit{
 		`if slices.Contains(m.cfg.Allow, AllowResetInvalidOffsets) {`, `if true || slices.Contains(m.cfg.Allow, AllowResetInvalidOffsets) {`,
 	}),
 	subscriber("markers are passed over", "partition.go", "TestRetentionDeletesMarkers/kfake/eager", edit{

@@ -100,7 +100,7 @@ var relayMutations = []mutation{
 	relaying("a poll that finds what was told of stays seldom", "relay_dispatch.go", "TestRelayLooksWhereItIsTold", edit{
 		`if !rep.told { //`, `{ //`,
 	}),
-	relaying("a backoff never overflows", "backoff.go", "TestOutboxFullJitterStaysWithinItsBounds", edit{
+	relaying("a backoff never overflows", "backoff.go", "TestOutboxFullJitterGrowsAndSpreads", edit{
 		"				ceiling = limit\n", "				ceiling = 2 * limit\n",
 	}),
 	relaying("a slow batch begins no further wave", "relay_batch.go", "TestRelayHotKeyHoldsUpNoOtherKey", edit{
