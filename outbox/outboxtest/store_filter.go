@@ -77,10 +77,10 @@ func releaseByFilter[TTx any](e *env[TTx]) {
 		e.Errorf("DiscardAll without a condition: %d, error %v; want it refused", n, err)
 	}
 	if n, err := outbox.DiscardAll(e.ctx, e.Operations, outbox.ParkedFilter{Cause: "too large"}); n != 2 || err != nil {
-		e.Errorf("DiscardAll by cause: %d, error %v; want 2", n, err)
+		e.Fatalf("DiscardAll by cause: %d, error %v; want 2", n, err)
 	}
 	if n, err := outbox.UnparkAll(e.ctx, e.Operations, outbox.ParkedFilter{Topic: "one", Limit: 1}); n != 1 || err != nil {
-		e.Errorf("UnparkAll of one: %d, error %v", n, err)
+		e.Fatalf("UnparkAll of one: %d, error %v", n, err)
 	}
 	s.sent(s.await("m2")...)
 	if n, err := outbox.UnparkAll(e.ctx, e.Operations, outbox.ParkedFilter{}); n != 3 || err != nil {
