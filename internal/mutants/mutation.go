@@ -82,9 +82,9 @@ func (m mutation) overlay(dir string) (path string, err error) {
 }
 
 func (m mutation) test(ctx context.Context, overlay string) result {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-count=1", "-timeout=4m", fmt.Sprint("-short=", m.short), "-run", m.run, "./"+m.pkg)
+	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-count=1", "-timeout=9m", fmt.Sprint("-short=", m.short), "-run", m.run, "./"+m.pkg)
 	out, err := cmd.CombinedOutput()
 	r := result{output: string(out)}
 	var failed *exec.ExitError
