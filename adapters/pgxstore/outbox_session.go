@@ -33,9 +33,6 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, err
 	}
-	if s.cfg.Outbox.Mode == OutboxWAL {
-		return s.openWAL(ctx, opts)
-	}
 	session := &session{store: s, owner: newOwner(), name: text(opts.Name), ttl: opts.TTL, held: map[int]*shard{}, told: map[int]bool{}}
 	session.commits, session.stopWake = s.listen(ctx)
 	return session, nil
@@ -47,7 +44,7 @@ type session struct {
 	owner    pgtype.UUID
 	name     string
 	ttl      time.Duration
-	commits  *subscription // nil: nobody tells of any
+	commits  *subscription
 	stopWake func()
 
 	renewing sync.Mutex // one Renew or Close at a time
@@ -125,10 +122,8 @@ func (s *session) Close(ctx context.Context) error {
 func (s *session) idle(want outbox.Want) (shards []int, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.commits != nil {
-		s.commits.take(s.told, s.held)
-	}
-	parts, everywhere := max(want.Part, 1), !want.Woken || s.commits == nil
+	s.commits.take(s.told, s.held)
+	parts, everywhere := max(want.Part, 1), !want.Woken
 	turn := s.turn % parts
 	s.turn = turn + 1
 	now := time.Now()
@@ -197,7 +192,6 @@ func (s *Store) outboxTx(ctx context.Context, what string, queue func(*pgx.Batch
 
 // outboxError classifies an error of the relay's side: no message has a part in it.
 func (s *Store) outboxError(what string, err error) error {
-	err = slotError(err)
 	switch {
 	case err == nil:
 		return nil

@@ -96,18 +96,6 @@ var outboxMutations = []mutation{
 	enqueuing("a savepoint's rollback takes its messages along", pgx+"/guard.go", "TestOutboxWriterAndSavepoints", edit{
 		`t.g.drop()`, ``,
 	}),
-	enqueuing("a stream begins where nothing was settled since", pgx+"/wal_stream.go", "TestOutboxWALSettlesWhileTheStreamBegins",
-		edit{`s.restart(), pglogrepl`, `state.recorded, pglogrepl`},
-		edit{"		s.setStream(stream, nil)\n		if", "		s.window.restart()\n		s.setStream(stream, nil)\n		if"}),
-	enqueuing("a new slot's first snapshot is not used", pgx+"/wal_slot.go", "TestOutboxWALTablesCreatedBesideTheSlot", edit{
-		"	lsn, err := s.freshSnapshot(ctx, conn, name, lsn)\n	if err", "	var err error\n	if err",
-	}),
-	enqueuing("the stream tells of what is unparked", "internal/dialect/postgres_wal.go", "TestOutboxWALUnparkedGoesFirst", edit{
-		"FROM @txonce_slots s, unnest($2::bytea[]) AS k (key)", "FROM @txonce_slots s, unnest($2::bytea[]) AS k (key) WHERE false",
-	}),
-	committing("a stream that broke meanwhile is reported", pgx+"/wal_session.go", "TestOutboxWALRemembersItsFailure", edit{
-		`s.failed == nil && s.lastFailed.Before(t)`, `s.failed == nil`,
-	}),
 	committing("an INSERT that fails with COMMIT is reported", pgx+"/outbox_buffer.go", "TestOutboxWriterFailsWithCommit", edit{
 		`return lostBefore(s.stepError("enqueue", err))`, `return nil`,
 	}),
