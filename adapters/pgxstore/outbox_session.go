@@ -65,8 +65,7 @@ type session struct {
 
 	looking bool // a Lease does what one at a time does
 
-	tidied   int // shards that Tidy went through for followers
-	rotating rotation
+	tidied   int       // shards that Tidy went through for followers
 	rescueAt time.Time // when Tidy looks again for what a dead Unpark left
 }
 
@@ -86,13 +85,13 @@ func newOwner() pgtype.UUID {
 // shard is one that the session holds, as far as it knows.
 type shard struct {
 	token   int64
-	busy    bool            // something is being done to it that a Lease must not come across
-	leaving bool            // others wait for it: no Lease looks at it
-	leased  map[int64]int16 // by seq: the generation in which it was
-	look    int64           // how many of its rows the next Lease looks at
-	low     int64           // none of its rows has a smaller seq, unless something came back
-	back    int64           // how often something had come back then
-	rest    time.Time       // until then no Lease looks at it: the last one had to look at very many rows
+	busy    bool               // something is being done to it that a Lease must not come across
+	leaving bool               // others wait for it: no Lease looks at it
+	leased  map[int64]struct{} // seqs
+	look    int64              // how many of its rows the next Lease looks at
+	low     int64              // none of its rows has a smaller seq, unless something came back
+	back    int64              // how often something had come back then
+	rest    time.Time          // until then no Lease looks at it: the last one had to look at very many rows
 }
 
 // Wake implements outbox.Waker.

@@ -67,7 +67,7 @@ type Config struct {
 	// Logger gets one line for whatever a person should know. Defaults to slog.Default().
 	Logger *slog.Logger
 
-	// Outbox says how messages to publish are kept. Its zero value keeps them in a table.
+	// Outbox says how messages to publish are kept.
 	Outbox OutboxConfig
 }
 

@@ -2,12 +2,12 @@ package main
 
 const (
 	lease      = "internal/dialect/postgres_outbox.go"
-	outboxCase = "TestOutboxStore/table/postgres15/"
+	outboxCase = "TestOutboxStore/postgres15/"
 )
 
 // relayed is a mutation of the outbox on pgx that the case of outboxtest.TestStore of that name must notice.
 func relayed(name, file, caseName string, edits ...edit) mutation {
-	return mutation{name: "outbox: " + name, file: file, edits: edits, pkg: pgx, run: "TestOutboxStore/table/postgres15$/^" + caseName + "$", fails: outboxCase + caseName}
+	return mutation{name: "outbox: " + name, file: file, edits: edits, pkg: pgx, run: "TestOutboxStore/postgres15$/^" + caseName + "$", fails: outboxCase + caseName}
 }
 
 // enqueuing is a mutation of the outbox on pgx that a test of its own must notice.
@@ -80,15 +80,6 @@ var outboxMutations = []mutation{
 	}),
 	enqueuing("what comes back is looked for", lease, "TestOutboxLeaseFindsWhatComesBack", edit{
 		`SET returned = returned + 1 WHERE`, `SET returned = returned WHERE`,
-	}),
-	enqueuing("a generation is locked before it is looked at", lease, "TestOutboxRotationKeepsLateCommits", edit{
-		"	LOCK TABLE ONLY @outbox_messages_%[1]d IN ACCESS EXCLUSIVE MODE;\n", "",
-	}),
-	enqueuing("what has moved is settled where it is", lease, "TestOutboxSettleFindsWhatMoved", edit{
-		` AND (SELECT count(*) FROM gone) < cardinality($1::smallint[])`, ` AND (SELECT count(*) FROM gone) < 0`,
-	}),
-	enqueuing("a generation's survivors move", lease, "TestOutboxRotationMovesSurvivors", edit{
-		`cause FROM ONLY @outbox_messages_%[1]d;`, `cause FROM ONLY @outbox_messages_%[1]d WHERE false;`,
 	}),
 	enqueuing("a dead Discard is finished", pgx+"/outbox_tidy.go", "TestOutboxTidyFinishesADeadDiscard", edit{
 		`	for _, k := range stranded {`, `	for _, k := range stranded[:0] {`,
