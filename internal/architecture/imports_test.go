@@ -32,7 +32,7 @@ var rows = []row{
 	{"consumer", []string{"dedup", "outbox"}},
 	{"consumer/consumertest", []string{"consumer", "dedup", "outbox", "dedup/deduptest"}},
 
-	{"adapters/pgxstore", store("github.com/jackc/pgx/v5/...", "github.com/jackc/pglogrepl")},
+	{"adapters/pgxstore", store("github.com/jackc/pgx/v5/...")},
 	{"adapters/sqlstore", store()}, // imports no driver
 	{"adapters/kafka", edge("github.com/IBM/sarama")},
 	{"adapters/awssqs", edge("github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/...")},

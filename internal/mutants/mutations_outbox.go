@@ -2,12 +2,12 @@ package main
 
 const (
 	lease      = "internal/dialect/postgres_outbox.go"
-	outboxCase = "TestOutboxStore/table/postgres15/"
+	outboxCase = "TestOutboxStore/postgres15/"
 )
 
 // relayed is a mutation of the outbox on pgx that the case of outboxtest.TestStore of that name must notice.
 func relayed(name, file, caseName string, edits ...edit) mutation {
-	return mutation{name: "outbox: " + name, file: file, edits: edits, pkg: pgx, run: "TestOutboxStore/table/postgres15$/^" + caseName + "$", fails: outboxCase + caseName}
+	return mutation{name: "outbox: " + name, file: file, edits: edits, pkg: pgx, run: "TestOutboxStore/postgres15$/^" + caseName + "$", fails: outboxCase + caseName}
 }
 
 // enqueuing is a mutation of the outbox on pgx that a test of its own must notice.
@@ -81,32 +81,11 @@ var outboxMutations = []mutation{
 	enqueuing("what comes back is looked for", lease, "TestOutboxLeaseFindsWhatComesBack", edit{
 		`SET returned = returned + 1 WHERE`, `SET returned = returned WHERE`,
 	}),
-	enqueuing("a generation is locked before it is looked at", lease, "TestOutboxRotationKeepsLateCommits", edit{
-		"	LOCK TABLE ONLY @outbox_messages_%[1]d IN ACCESS EXCLUSIVE MODE;\n", "",
-	}),
-	enqueuing("what has moved is settled where it is", lease, "TestOutboxSettleFindsWhatMoved", edit{
-		` AND (SELECT count(*) FROM gone) < cardinality($1::smallint[])`, ` AND (SELECT count(*) FROM gone) < 0`,
-	}),
-	enqueuing("a generation's survivors move", lease, "TestOutboxRotationMovesSurvivors", edit{
-		`cause FROM ONLY @outbox_messages_%[1]d;`, `cause FROM ONLY @outbox_messages_%[1]d WHERE false;`,
-	}),
 	enqueuing("a dead Discard is finished", pgx+"/outbox_tidy.go", "TestOutboxTidyFinishesADeadDiscard", edit{
 		`	for _, k := range stranded {`, `	for _, k := range stranded[:0] {`,
 	}),
 	enqueuing("a savepoint's rollback takes its messages along", pgx+"/guard.go", "TestOutboxWriterAndSavepoints", edit{
 		`t.g.drop()`, ``,
-	}),
-	enqueuing("a stream begins where nothing was settled since", pgx+"/wal_stream.go", "TestOutboxWALSettlesWhileTheStreamBegins",
-		edit{`s.restart(), pglogrepl`, `state.recorded, pglogrepl`},
-		edit{"		s.setStream(stream, nil)\n		if", "		s.window.restart()\n		s.setStream(stream, nil)\n		if"}),
-	enqueuing("a new slot's first snapshot is not used", pgx+"/wal_slot.go", "TestOutboxWALTablesCreatedBesideTheSlot", edit{
-		"	lsn, err := s.freshSnapshot(ctx, conn, name, lsn)\n	if err", "	var err error\n	if err",
-	}),
-	enqueuing("the stream tells of what is unparked", "internal/dialect/postgres_wal.go", "TestOutboxWALUnparkedGoesFirst", edit{
-		"FROM @txonce_slots s, unnest($2::bytea[]) AS k (key)", "FROM @txonce_slots s, unnest($2::bytea[]) AS k (key) WHERE false",
-	}),
-	committing("a stream that broke meanwhile is reported", pgx+"/wal_session.go", "TestOutboxWALRemembersItsFailure", edit{
-		`s.failed == nil && s.lastFailed.Before(t)`, `s.failed == nil`,
 	}),
 	committing("an INSERT that fails with COMMIT is reported", pgx+"/outbox_buffer.go", "TestOutboxWriterFailsWithCommit", edit{
 		`return lostBefore(s.stepError("enqueue", err))`, `return nil`,

@@ -124,6 +124,16 @@ func (g *ground) held(ctx context.Context, relay string) (shards int, err error)
 	return shards, nil
 }
 
+// pending is every row that the database still holds, whatever it waits for, by the tables themselves.
+func (g *ground) pending(ctx context.Context) (n int64, err error) {
+	err = g.pool.QueryRow(ctx, `
+		SELECT (SELECT count(*) FROM outbox_messages) + (SELECT count(*) FROM outbox_delayed) + (SELECT count(*) FROM outbox_parked)`).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count what is pending: %w", err)
+	}
+	return n, nil
+}
+
 // Close removes what openGround made.
 func (g *ground) Close(ctx context.Context) error {
 	var errs []error

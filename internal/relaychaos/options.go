@@ -18,8 +18,7 @@ import (
 
 // options is what the command line says.
 type options struct {
-	mode     string // one of modes
-	messages int    // committed ones
+	messages int // committed ones
 	keys     int
 	rate     int // messages a second
 	kills    int
@@ -34,16 +33,12 @@ type options struct {
 	kafka    []string
 }
 
-var (
-	modes = []string{"table", "rotate", "wal"}
-	ways  = []string{"lose", "mark-first", "disorder", "dual-write"}
-)
+var ways = []string{"lose", "mark-first", "disorder", "dual-write"}
 
 func parseOptions(args []string, usage io.Writer) (options, error) {
 	o := options{}
 	flags := flag.NewFlagSet("relaychaos", flag.ContinueOnError)
 	flags.SetOutput(usage)
-	flags.StringVar(&o.mode, "mode", "table", "how the outbox is kept: "+strings.Join(modes, ", "))
 	flags.IntVar(&o.messages, "messages", 100_000, "how many messages are committed")
 	flags.IntVar(&o.keys, "keys", 1000, "over how many keys")
 	flags.IntVar(&o.rate, "rate", 900, "messages enqueued a second")
@@ -82,7 +77,6 @@ func (o *options) check() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	refuse(!slices.Contains(modes, o.mode), "-mode %s: want one of %s", o.mode, strings.Join(modes, ", "))
 	refuse(o.broken != "" && !slices.Contains(ways, o.broken), "-broken %s: want one of %s", o.broken, strings.Join(ways, ", "))
 	refuse(o.messages < 100, "-messages %d: want 100 or more", o.messages)
 	refuse(o.keys < 1, "-keys %d: want 1 or more", o.keys)

@@ -23,7 +23,6 @@ const relayCommand = "relay"
 // its end is the relay's end. Further lines are orders.
 type settings struct {
 	Name     string        `json:"name"`
-	Mode     string        `json:"mode"`
 	Database string        `json:"database"`
 	Kafka    []string      `json:"kafka"`
 	Lease    time.Duration `json:"lease"`

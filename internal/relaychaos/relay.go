@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -55,7 +56,7 @@ func (s settings) relay(ctx context.Context, orders *bufio.Reader) error {
 		return err
 	}
 	defer pool.Close()
-	box, err := openOutbox(s.Mode, pool)
+	store, err := pgxstore.New(pgxstore.Config{Pool: pool})
 	if err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ func (s settings) relay(ctx context.Context, orders *bufio.Reader) error {
 	})
 	go obey(orders, stand)
 	relay, err := outbox.NewRelay(outbox.Config{
-		Name: s.Name, Queue: breakQueue(s.Broken, box.store), Publisher: breakPublisher(s.Broken, stand),
+		Name: s.Name, Queue: breakQueue(s.Broken, store), Publisher: breakPublisher(s.Broken, stand),
 		LeaseTTL: s.Lease, BatchSize: s.Batch, Workers: workers,
 	})
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 // figures is what a run ends with; as JSON it is the last line.
 type figures struct {
 	OK             bool    `json:"ok"`
-	Mode           string  `json:"mode"`
 	Broken         string  `json:"broken,omitempty"`
 	Seed           uint64  `json:"seed"`
 	Keys           int     `json:"keys"`
@@ -43,7 +42,7 @@ type figures struct {
 
 func newFigures(o options, p *plan, f findings, t tally, rolled, pending int64, took time.Duration) *figures {
 	x := &figures{
-		Mode: o.mode, Broken: o.broken, Seed: o.seed, Keys: o.keys,
+		Broken: o.broken, Seed: o.seed, Keys: o.keys,
 		Committed: f.Committed, RolledBack: rolled, Refused: p.refused,
 		Publications: f.Publications, Missing: f.Missing, Phantom: f.Phantom, OutOfOrder: f.OutOfOrder, Altered: f.Altered,
 		Repeats: f.Repeats, RepeatsAllowed: (t.kills + t.pauses) * o.batch * workers, Batch: o.batch, Workers: workers,

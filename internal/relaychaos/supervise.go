@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -28,14 +29,10 @@ func run(ctx context.Context, o options, say *progress) (found *figures, err err
 		return nil, err
 	}
 	defer cleanUp(&err, g.Close)
-	say.print("seed %d, mode %s, %s: %d messages over %d keys, %d a second; %d kills, %d pauses, a lease of %v",
-		o.seed, o.mode, g.name, o.messages, o.keys, o.rate, o.kills, o.pauses, o.lease)
-	box, err := openOutbox(o.mode, g.pool)
+	say.print("seed %d, %s: %d messages over %d keys, %d a second; %d kills, %d pauses, a lease of %v",
+		o.seed, g.name, o.messages, o.keys, o.rate, o.kills, o.pauses, o.lease)
+	store, err := pgxstore.New(pgxstore.Config{Pool: g.pool})
 	if err != nil {
-		return nil, err
-	}
-	defer cleanUp(&err, box.Close)
-	if err := box.create(ctx); err != nil {
 		return nil, err
 	}
 	out, err := openReader(g.client, g.topic)
@@ -44,7 +41,7 @@ func run(ctx context.Context, o options, say *progress) (found *figures, err err
 	}
 	defer out.Close()
 
-	s := &supervisor{options: o, ground: g, plan: newPlan(o), box: box, reader: out, say: say, start: time.Now()}
+	s := &supervisor{options: o, ground: g, plan: newPlan(o), store: store, reader: out, say: say, start: time.Now()}
 	failed := s.work(ctx)
 	if ctx.Err() != nil {
 		return nil, errors.New("interrupted; what it made is removed")
@@ -58,7 +55,7 @@ type supervisor struct {
 	options
 	ground *ground
 	plan   *plan
-	box    *box
+	store  *pgxstore.Store
 	reader *reader
 	say    *progress
 	start  time.Time
@@ -82,7 +79,7 @@ func (s *supervisor) work(ctx context.Context) error {
 	for i := range relays {
 		k := &keeper{
 			name: fmt.Sprintf("relay-%d", i+1), ground: s.ground, deck: faults, over: s.over, say: s.say, verbose: s.verbose,
-			settings: settings{Mode: s.mode, Database: s.ground.dsn, Kafka: s.kafka, Lease: s.lease, Batch: s.batch, Broken: s.broken},
+			settings: settings{Database: s.ground.dsn, Kafka: s.kafka, Lease: s.lease, Batch: s.batch, Broken: s.broken},
 		}
 		s.keepers = append(s.keepers, k)
 		keeping.Go(func() {
@@ -92,7 +89,7 @@ func (s *supervisor) work(ctx context.Context) error {
 	}
 	keeping.Go(func() {
 		defer close(s.enqueued)
-		if err := s.enqueuer.run(ctx, s.box.store, s.start); err != nil {
+		if err := s.enqueuer.run(ctx, s.store, s.start); err != nil {
 			cancel(fmt.Errorf("enqueue: %w", err))
 		}
 	})
@@ -131,7 +128,7 @@ func (s *supervisor) watch(ctx context.Context, faults *deck) {
 			moved, before = time.Now(), records
 			continue
 		}
-		pending, err := s.box.pending(ctx)
+		pending, err := s.ground.pending(ctx)
 		idle := time.Since(moved)
 		if err == nil && pending == 0 && (distinct >= committed || idle > settling) || idle > patience {
 			return
@@ -146,7 +143,7 @@ func (s *supervisor) relayed(ctx context.Context) bool {
 	if distinct >= int(s.enqueuer.committed.Load()) || s.reader.idle() > patience {
 		return true
 	}
-	pending, err := s.box.pending(ctx)
+	pending, err := s.ground.pending(ctx)
 	return err == nil && pending == 0
 }
 
@@ -162,7 +159,7 @@ func (s *supervisor) over(ctx context.Context) bool {
 
 // writer is what handlers enqueue with.
 func (s *supervisor) writer() outbox.Writer[pgx.Tx] {
-	return breakWriter(s.broken, s.box.store, s.ground.pool)
+	return breakWriter(s.broken, s.store, s.ground.pool)
 }
 
 // audit judges what the run has left.
@@ -177,7 +174,7 @@ func (s *supervisor) audit(ctx context.Context) (*figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	pending, err := s.box.pending(ctx)
+	pending, err := s.ground.pending(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -30,10 +30,7 @@ type postgres struct {
 var postgresSettings = []string{
 	"listen_addresses=127.0.0.1",
 	"unix_socket_directories=",
-	"wal_level=logical",
 	"max_connections=500",
-	"max_replication_slots=10",
-	"max_wal_senders=10",
 	"max_prepared_transactions=10",
 }
 
