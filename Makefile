@@ -26,12 +26,25 @@ help: ## List these targets
 demo: ## Kill workers mid-payment and audit the ledger; needs nothing but Go
 	go run ./examples/quickstart
 
-# One package after the other: they share the servers, whose answers a test waits for, and a small machine.
 .PHONY: test
 test: services-up ## Everything, with the race detector, on real servers
-	@$(ENV); failed=; for module in . $(NESTED); do \
-		(cd $$module && set -x && go test -race -count=1 -p 1 -timeout=30m ./...) || failed="$$failed $$module"; done; \
-	[ -z "$$failed" ] || { echo "failed in:$$failed"; exit 1; }
+	@$(ENV); internal/test/run.sh . $(NESTED)
+
+# The commit that test-changed compares with.
+SINCE ?= main
+
+.PHONY: test-changed
+test-changed: services-up ## The packages that depend on what changed since SINCE (main), on real servers
+	@$(ENV); SINCE=$(SINCE) internal/test/run.sh . $(NESTED)
+
+# What flake runs: packages, a pattern for their tests, and how often.
+PKG ?= ./...
+RUN ?=
+N   ?= 20
+
+.PHONY: flake
+flake: services-up ## Run the tests of PKG that match RUN N (20) times on a busy machine, and count failures
+	@$(ENV); go run ./internal/test/flake -n $(N) -run '$(RUN)' $$(go list $(PKG))
 
 .PHONY: test-short
 test-short: ## What needs nothing but Go

@@ -62,6 +62,7 @@ var rows = []row{
 	{"internal/relaychaos", []string{"..."}},
 	{"internal/services", []string{"..."}},
 	{"internal/soak", []string{"..."}},
+	{"internal/test/...", []string{"..."}},
 	{"internal/testdb", []string{"..."}},
 	{"internal/wireproxy", []string{"..."}},
 }
