@@ -15,7 +15,7 @@ RACE_IF_CC := $(if $(shell command -v "$$(go env CC)"),-race)
 # How long each fuzz target runs.
 FUZZTIME ?= 30s
 
-# Where the servers are. internal/testdb would find the file too; exported, it also serves what is not a test.
+# Where the servers are. internal/test/testdb would find the file too; exported, it also serves what is not a test.
 ENV = set -a; . ./.services/env; set +a
 
 .PHONY: help
@@ -63,7 +63,7 @@ CHAOS ?=
 .PHONY: chaos-relay
 chaos-relay: ## Kill and freeze relays, then audit the topic
 	@$(MAKE) --no-print-directory services-up S="postgres kafka"
-	@$(ENV); go run ./internal/relaychaos -json $(CHAOS)
+	@$(ENV); go run ./internal/test/relaychaos -json $(CHAOS)
 
 .PHONY: bench
 bench: ## Compare the ways to handle a message, on PostgreSQL
@@ -100,7 +100,7 @@ SOAK          ?=
 .PHONY: soak
 soak: ## Run handlers that misbehave on purpose on every database, with SOAK_MESSAGES (20000), and audit
 	@$(MAKE) --no-print-directory services-up S="postgres postgres18 mariadb"
-	@$(ENV); go test -race -count=1 -v -timeout=90m -run TestSoak ./internal/soak -soak.messages=$(SOAK_MESSAGES) $(SOAK)
+	@$(ENV); go test -race -count=1 -v -timeout=90m -run TestSoak ./internal/test/soak -soak.messages=$(SOAK_MESSAGES) $(SOAK)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s)
@@ -110,12 +110,12 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s)
 
 .PHONY: mutants
 mutants: services-up ## Break each guarantee on purpose and name the test that notices
-	@$(ENV); go run ./internal/mutants
+	@$(ENV); go run ./internal/test/mutants
 
 .PHONY: services-up
 services-up: ## Start every database and broker, or those in S="…"
-	@go run ./internal/services up $(S)
+	@go run ./internal/test/services up $(S)
 
 .PHONY: services-down
 services-down: ## Stop the servers this checkout started and remove their data
-	@go run ./internal/services down $(S)
+	@go run ./internal/test/services down $(S)

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/dedup/deduptest"
-	"github.com/txonce/txonce/internal/testdb"
-	"github.com/txonce/txonce/internal/wireproxy"
+	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/wireproxy"
 )
 
 // poolerModes are the values of default_query_exec_mode that work behind a PgBouncer in transaction mode.

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txonce/txonce/dedup/deduptest"
-	"github.com/txonce/txonce/internal/testdb"
-	"github.com/txonce/txonce/internal/wireproxy"
+	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/wireproxy"
 )
 
 func TestPostgres(t *testing.T) {

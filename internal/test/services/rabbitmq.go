@@ -12,7 +12,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/txonce/txonce/internal/rabbitserver"
+	"github.com/txonce/txonce/internal/test/rabbitserver"
 )
 
 // rabbitmq is one RabbitMQ node without plugins.

@@ -1,8 +1,8 @@
 // Command mutants breaks one guarantee at a time and shows that a test notices. A guarantee that no test can lose is a
 // hope. Each mutation edits one place of one file, in a build overlay: the checkout is never touched.
 //
-//	go run ./internal/mutants            # all; needs make services-up
-//	go run ./internal/mutants -run claim # those whose name contains "claim"
+//	go run ./internal/test/mutants            # all; needs make services-up
+//	go run ./internal/test/mutants -run claim # those whose name contains "claim"
 //
 // It exits 1 when a mutant survives, when another case than the one named is the only one to fail, or when the text that a
 // mutation replaces is not found exactly once.

@@ -3,7 +3,7 @@
 // Command relaychaos shows that relays keep the outbox's promise while they are killed and frozen.
 //
 //	make chaos-relay
-//	go run ./internal/relaychaos -json
+//	go run ./internal/test/relaychaos -json
 //
 // Two relay processes share the outbox of one PostgreSQL and publish to one Kafka, both real. Handlers of a
 // consumer.Consumer enqueue at a steady pace, at the end a slower one where faults are late: each execution counts up its

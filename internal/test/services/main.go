@@ -3,8 +3,8 @@
 // Command services starts and stops the real servers that tests talk to. It is what `make services-up` and
 // `make services-down` run.
 //
-//	go run ./internal/services up [name…]
-//	go run ./internal/services down [name…]
+//	go run ./internal/test/services up [name…]
+//	go run ./internal/test/services down [name…]
 //
 // For each server, up takes the first of these that works:
 //
@@ -13,7 +13,7 @@
 //  3. Natively: programs found on this machine or installed with apt-get, jars fetched with Maven.
 //
 // Whatever a checkout knows about its servers lies in its .services folder: a folder per server (log, data, how it was
-// started) and the file env, whose lines (TXONCE_KAFKA=127.0.0.1:21492) internal/testdb reads. Ports are the same in every
+// started) and the file env, whose lines (TXONCE_KAFKA=127.0.0.1:21492) internal/test/testdb reads. Ports are the same in every
 // checkout, so a second checkout uses the servers of the first. A server started natively is the child of a small process
 // (keep.go) that ends it on services-down, and also when its checkout is removed: nothing stays behind.
 //

@@ -35,7 +35,7 @@ func TestSoak(t *testing.T) {
 			if from == 0 {
 				from = uint64(time.Now().UnixNano())
 			}
-			t.Logf("seed %d: go test ./internal/soak -run 'TestSoak/%s$' -soak.messages %d -soak.seed %d", from, name, *messages, from)
+			t.Logf("seed %d: go test ./internal/test/soak -run 'TestSoak/%s$' -soak.messages %d -soak.seed %d", from, name, *messages, from)
 			rng := rand.New(rand.NewPCG(from, 0))
 			kinds := plan(rng, *messages)
 			soak(t, rng, kinds, open(t, kinds))

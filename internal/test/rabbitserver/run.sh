@@ -1,5 +1,5 @@
 # Runs the command "$@", a RabbitMQ node, in place of this shell, and beside it an epmd that ends when it has ended. Both let go of
-# descriptor 3, which internal/services locks for as long as the node lives.
+# descriptor 3, which internal/test/services locks for as long as the node lives.
 
 # The epmd of a node that was here before is on its way out. Taken for ours, it would leave this node to start one that nobody ends.
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do

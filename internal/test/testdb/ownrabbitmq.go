@@ -15,7 +15,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/txonce/txonce/internal/rabbitserver"
+	"github.com/txonce/txonce/internal/test/rabbitserver"
 )
 
 // OwnRabbitMQ is a RabbitMQ of the test's own, which it may kill, start again and reconfigure.

@@ -17,7 +17,7 @@ import (
 	"github.com/IBM/sarama"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // TestMain lets this binary be the command that it tests, and the command's relays.

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/txonce/txonce/internal/features"
+	"github.com/txonce/txonce/internal/test/features"
 )
 
 var write = flag.Bool("write", false, "write the table into the README")
 
-const begin, end = "<!-- features: go test ./internal/features -write -->\n", "<!-- end of features -->"
+const begin, end = "<!-- features: go test ./internal/test/features -write -->\n", "<!-- end of features -->"
 
 // TestREADME compares the table in the README with what the adapters' tests show.
 func TestREADME(t *testing.T) {
@@ -32,7 +32,7 @@ func TestREADME(t *testing.T) {
 		return
 	}
 	if !*write {
-		t.Fatal("README.md has another table than internal/features; run: go test ./internal/features -write")
+		t.Fatal("README.md has another table than internal/test/features; run: go test ./internal/test/features -write")
 	}
 	if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 		t.Fatal(err)

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/txonce/txonce/internal/wireproxy"
+	"github.com/txonce/txonce/internal/test/wireproxy"
 )
 
 func TestIsCommit(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup/deduptest"
-	"github.com/txonce/txonce/internal/testdb"
-	"github.com/txonce/txonce/internal/wireproxy"
+	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/wireproxy"
 )
 
 func openMySQL(t *testing.T, dsn string) *sql.DB {
