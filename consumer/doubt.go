@@ -144,8 +144,9 @@ const (
 
 // settleDoubts parks the messages in doubt that the pass would give back to the broker: another process, which may get them next,
 // would take them for duplicates. It tries for as long as ctx lives, and settleWithin longer: one connection that was cut says
-// nothing about the next, and while the database is away nobody else can do more. A message whose claim turns out not to be
-// committed is given back as before. So is one whose key another transaction holds: a claim that is committed would have answered.
+// nothing about the next, and while the database is away nobody else can do more. A key that another transaction holds says nothing
+// either: that may be the one in doubt, which the server has not ended yet, or on MariaDB another consumer's that has found the claim.
+// A message whose claim turns out not to be committed is given back as before.
 func (b *batch[TTx]) settleDoubts(ctx context.Context) {
 	var waiting []int
 	for i := range b.items {
@@ -168,15 +169,11 @@ func (b *batch[TTx]) settleDoubts(ctx context.Context) {
 		}
 		b.errs[i] = nil
 		b.giveUp(b.wait.limited(ctx), i, ReasonUnknown, d.cause)
-		held := errors.Is(b.errs[i], dedup.ErrInFlight)
-		if held {
+		if errors.Is(b.errs[i], dedup.ErrInFlight) {
 			b.wait.waited()
 		}
-		if b.errs[i] == nil || b.lot == nil || !b.inDoubt(it) || held {
+		if b.errs[i] == nil || b.lot == nil || !b.inDoubt(it) {
 			failed = 0
-			continue
-		}
-		if !d.sure && failed > 0 { // it is only a suspicion, and the database is away: do not wait for it
 			continue
 		}
 		waiting = append(waiting, i)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 type endable struct {
 	*consumertest.Store
 	before func() error // fails instead of InTx
+	unsure bool         // its connection is cut behind a handler that ends the transaction, and nobody can be asked
 }
 
 func (e *endable) Retryable(err error) bool {
@@ -50,7 +52,10 @@ func (e *endable) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, []d
 }
 
 func (e *endable) VerifyTx(ctx context.Context, t tx) error {
-	if err := e.Store.VerifyTx(ctx, t); err != nil {
+	switch err := e.Store.VerifyTx(ctx, t); {
+	case err != nil && e.unsure:
+		return &dedup.InDoubtError{Err: errFault}
+	case err != nil:
 		return fmt.Errorf("%w: %w", dedup.ErrTxEnded, err)
 	}
 	return nil
@@ -163,6 +168,8 @@ func TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem(t *testing.T) {
 		key      func(i int) string
 		shutdown bool // after some letters are written
 		cuts     int  // every so many transactions, two in a row find their connections cut
+		unsure   bool
+		then     []error // of the transactions behind the one that the handler ends
 	}{
 		{name: "the parking limit is spent", limit: consumer.ParkLimit{Burst: 1, PerMinute: 1}},
 		{name: "a shutdown begins between two letters", limit: consumer.ParkLimit{Unlimited: true}, shutdown: true},
@@ -172,6 +179,14 @@ func TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem(t *testing.T) {
 		},
 		{name: "connections are cut", limit: consumer.ParkLimit{Unlimited: true}, cuts: 5},
 		{name: "connections are cut, and a shutdown begins", limit: consumer.ParkLimit{Unlimited: true}, cuts: 5, shutdown: true},
+		{
+			name: "nobody can be asked, and the database is away for a while", limit: consumer.ParkLimit{Unlimited: true}, unsure: true,
+			then: slices.Repeat([]error{errFault}, 10),
+		},
+		{
+			name: "nobody can be asked, and others lock the claims", limit: consumer.ParkLimit{Unlimited: true}, unsure: true,
+			then: slices.Repeat([]error{dedup.ErrInFlight}, 130),
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			db := deduptest.NewDatabase()
@@ -179,6 +194,10 @@ func TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem(t *testing.T) {
 			defer cancel()
 			parked, txs := 0, 0
 			cut := func() error {
+				if at := txs - 1; at >= 0 && at < len(tt.then) {
+					txs++
+					return tt.then[at]
+				}
 				if txs++; tt.cuts > 0 && txs > 1 && txs%tt.cuts < 2 {
 					return errFault
 				}
@@ -186,7 +205,7 @@ func TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem(t *testing.T) {
 			}
 			node := func(trace *consumer.Trace) *consumer.Consumer[tx] {
 				return newConsumer(t, config{
-					Store: &endable{Store: consumertest.NewStoreOn(db), before: cut}, ParkLimit: tt.limit, Trace: trace, Backoff: noBackoff,
+					Store: &endable{Store: consumertest.NewStoreOn(db), before: cut, unsure: tt.unsure}, ParkLimit: tt.limit, Trace: trace, Backoff: noBackoff,
 					Handle: commits(map[string]int{}, func() {}),
 				})
 			}

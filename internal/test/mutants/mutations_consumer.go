@@ -211,6 +211,14 @@ var consumerMutations = []mutation{
 		failed++`, `		failed++
 		break`,
 	}),
+	handling("a claim that another transaction holds is still in doubt", "doubt.go", "TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem", edit{
+		`			b.wait.waited()
+		}
+		if b.errs[i] == nil ||`, `			b.wait.waited()
+			continue
+		}
+		if b.errs[i] == nil ||`,
+	}),
 	handling("what is known to be rolled back is not in doubt", "attempt.go", "TestAttempts", edit{
 		`errors.Is(a.err, dedup.ErrTxEnded) && !errors.Is(a.err, dedup.ErrRolledBack)
 `, `errors.Is(a.err, dedup.ErrTxEnded)
