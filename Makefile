@@ -15,7 +15,7 @@ RACE_IF_CC := $(if $(shell command -v "$$(go env CC)"),-race)
 # How long each fuzz target runs.
 FUZZTIME ?= 30s
 
-# Where the servers are. internal/testdb would find the file too; exported, it also serves what is not a test.
+# Where the servers are. internal/test/testdb would find the file too; exported, it also serves what is not a test.
 ENV = set -a; . ./.services/env; set +a
 
 .PHONY: help
@@ -26,12 +26,25 @@ help: ## List these targets
 demo: ## Kill workers mid-payment and audit the ledger; needs nothing but Go
 	go run ./examples/quickstart
 
-# One package after the other: they share the servers, whose answers a test waits for, and a small machine.
 .PHONY: test
 test: services-up ## Everything, with the race detector, on real servers
-	@$(ENV); failed=; for module in . $(NESTED); do \
-		(cd $$module && set -x && go test -race -count=1 -p 1 -timeout=30m ./...) || failed="$$failed $$module"; done; \
-	[ -z "$$failed" ] || { echo "failed in:$$failed"; exit 1; }
+	@$(ENV); internal/test/run.sh . $(NESTED)
+
+# The commit that test-changed compares with.
+SINCE ?= main
+
+.PHONY: test-changed
+test-changed: services-up ## The packages that depend on what changed since SINCE (main), on real servers
+	@$(ENV); SINCE=$(SINCE) internal/test/run.sh . $(NESTED)
+
+# What flake runs: packages, a pattern for their tests, and how often.
+PKG ?= ./...
+RUN ?=
+N   ?= 20
+
+.PHONY: flake
+flake: services-up ## Run the tests of PKG that match RUN N (20) times on a busy machine, and count failures
+	@$(ENV); go run ./internal/test/flake -n $(N) -run '$(RUN)' $$(go list $(PKG))
 
 .PHONY: test-short
 test-short: ## What needs nothing but Go
@@ -44,14 +57,13 @@ lint: ## Formatting, go vet, golangci-lint, and whether go.mod is tidy
 	@set -ex; for module in . $(NESTED); do \
 		(cd $$module && go mod tidy -diff && go vet ./... && $(GOLANGCI_LINT) run ./...); done
 
-# What chaos-relay runs, one after the other, and further flags for it.
-MODES ?= table rotate wal
+# Further flags for chaos-relay.
 CHAOS ?=
 
 .PHONY: chaos-relay
-chaos-relay: ## Kill and freeze relays, then audit the topic, for MODES="table rotate wal"
+chaos-relay: ## Kill and freeze relays, then audit the topic
 	@$(MAKE) --no-print-directory services-up S="postgres kafka"
-	@$(ENV); for mode in $(MODES); do go run ./internal/relaychaos -mode $$mode -json $(CHAOS) || exit 1; done
+	@$(ENV); go run ./internal/test/relaychaos -json $(CHAOS)
 
 .PHONY: bench
 bench: ## Compare the ways to handle a message, on PostgreSQL
@@ -88,7 +100,7 @@ SOAK          ?=
 .PHONY: soak
 soak: ## Run handlers that misbehave on purpose on every database, with SOAK_MESSAGES (20000), and audit
 	@$(MAKE) --no-print-directory services-up S="postgres postgres18 mariadb"
-	@$(ENV); go test -race -count=1 -v -timeout=90m -run TestSoak ./internal/soak -soak.messages=$(SOAK_MESSAGES) $(SOAK)
+	@$(ENV); go test -race -count=1 -v -timeout=90m -run TestSoak ./internal/test/soak -soak.messages=$(SOAK_MESSAGES) $(SOAK)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s)
@@ -98,12 +110,12 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s)
 
 .PHONY: mutants
 mutants: services-up ## Break each guarantee on purpose and name the test that notices
-	@$(ENV); go run ./internal/mutants
+	@$(ENV); go run ./internal/test/mutants
 
 .PHONY: services-up
 services-up: ## Start every database and broker, or those in S="…"
-	@go run ./internal/services up $(S)
+	@go run ./internal/test/services up $(S)
 
 .PHONY: services-down
 services-down: ## Stop the servers this checkout started and remove their data
-	@go run ./internal/services down $(S)
+	@go run ./internal/test/services down $(S)

@@ -11,7 +11,7 @@ import (
 
 	_ "github.com/go-sql-driver/mysql"
 
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/migrations"
 )
 

@@ -35,7 +35,6 @@ type Stats struct {
 	ParkedAge  time.Duration // how long the first due of Parked and Waiting has been due; 0: there are none
 
 	Now       time.Time // the database's clock
-	SlotLag   int64     // of an outbox in the write-ahead log: bytes of it that the server keeps for what is not published, in all databases' traffic; Pending and PendingAge leave out what is only there
 	Estimated bool      // there is so much that numbers and Topics were estimated; a topic with very few messages may be missing
 	Topics    map[string]TopicStats
 	Relays    []RelayStats

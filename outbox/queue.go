@@ -53,7 +53,7 @@ type Waker interface {
 	Wake() <-chan struct{} // always the same; a value for any number of commits
 }
 
-// Tidier is a Session with upkeep to do: forgetting sent messages, rotating tables, clearing up after dead relays. The
+// Tidier is a Session with upkeep to do: forgetting sent messages, clearing up after dead relays. The
 // relay calls it about once a second. Each call is bounded, and does nothing when nothing is due.
 type Tidier interface {
 	Tidy(ctx context.Context) error

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/txonce/txonce/internal/leaktest"
+	"github.com/txonce/txonce/internal/test/leaktest"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 )

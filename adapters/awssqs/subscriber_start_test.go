@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/adapters/awssqs"
 	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // limited is a Processor that tries messages so often.

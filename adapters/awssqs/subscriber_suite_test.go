@@ -22,8 +22,8 @@ import (
 	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
-	"github.com/txonce/txonce/internal/features"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/features"
+	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 )
 

@@ -18,8 +18,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/txonce/txonce/adapters/kafka"
-	"github.com/txonce/txonce/internal/leaktest"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/leaktest"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 func TestMain(m *testing.M) {

@@ -104,7 +104,7 @@ func copyFile(t *testing.T, to, from string) {
 var addressesGiven sync.Map
 
 // freeAddress is one that stays free until the broker takes it, and while it is down: below the ports that the system gives to
-// connections, and to whoever listens on any, and below those of internal/testdb. Each is given only once.
+// connections, and to whoever listens on any, and below those of internal/test/testdb. Each is given only once.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for range 1000 {

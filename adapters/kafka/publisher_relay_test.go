@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/kafka"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/txonce/txonce/adapters/kafka"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 )

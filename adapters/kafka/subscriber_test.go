@@ -17,8 +17,8 @@ import (
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
-	"github.com/txonce/txonce/internal/features"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/features"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // TestSubscriber runs the suite on Apache Kafka and on kfake, with eager and with cooperative rebalancing.

@@ -13,7 +13,7 @@ import (
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // TestZombie is what the whole module is for. A consumer's connections to Kafka freeze while its handler runs. The group

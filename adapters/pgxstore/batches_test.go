@@ -7,7 +7,7 @@ import (
 
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup/deduptest"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 func TestBatches(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // BenchmarkBytesPerKey fills the table with 10^6 random keys and weighs heap and index. It does not depend on the machine.

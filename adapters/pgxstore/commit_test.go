@@ -6,7 +6,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // A warning of the application's own at COMMIT says nothing about standbys.

@@ -14,7 +14,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/dialect"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 func TestNewRefuses(t *testing.T) {

@@ -18,6 +18,6 @@
 // Transactions that concern more than their own message's key exclude each other by Lock.
 //
 // The tables come from package migrations: Migrate applies them. All works behind a pooler in transaction mode, given a pool
-// whose DefaultQueryExecMode suits it, which is checked at start; only OutboxWAL and LISTEN need Config.Direct, a way past it. See
+// whose DefaultQueryExecMode suits it, which is checked at start; only LISTEN needs Config.Direct, a way past it. See
 // docs/poolers.md.
 package pgxstore

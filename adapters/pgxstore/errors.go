@@ -101,7 +101,6 @@ func (s *Store) sweepError(err error) error {
 // stepError names the step of ours that failed in somebody's transaction. What the handler did before may be to blame, so
 // the error's own code decides; a missing table is the database's fault as ever.
 func (s *Store) stepError(step string, err error) error {
-	err = slotError(err)
 	switch {
 	case err == nil:
 		return nil

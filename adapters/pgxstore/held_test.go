@@ -15,7 +15,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // transactions counts those of a store that claim.

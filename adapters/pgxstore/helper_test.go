@@ -45,11 +45,11 @@ func newStore(tb testing.TB, cfg pgxstore.Config) *pgxstore.Store {
 }
 
 // again repeats f while another attempt may cure what is wrong: on a busy machine a lock is not to be had in time, or a transaction has
-// stood still for too long. A slot that is lost stays so.
+// stood still for too long.
 func again(s *pgxstore.Store, f func() error) error {
 	for began := time.Now(); ; <-time.After(5 * time.Millisecond) {
 		err := f()
-		passes := s.Retryable(err) && !errors.Is(err, pgxstore.ErrSlotLost) || errors.Is(err, dedup.ErrInFlight)
+		passes := s.Retryable(err) || errors.Is(err, dedup.ErrInFlight)
 		if !passes || time.Since(began) > 2*time.Minute {
 			return err
 		}

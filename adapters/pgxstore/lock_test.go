@@ -13,7 +13,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // lockPlaces are where Lock is tried: without and with a pooler.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // A handler commits where the Store does not see it. Then its ctx ends, mostly within a statement, which closes the connection:

@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 )
 

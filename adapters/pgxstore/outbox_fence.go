@@ -28,9 +28,6 @@ type fence struct {
 
 // watch asks for what moves the fence. One Lease at a time does: what is seen must be told in the order in which it was.
 func (s *session) watch(ctx context.Context, b *pgx.Batch) {
-	if s.store.cfg.Outbox.Mode == OutboxWAL {
-		return // what spills from the log comes with an old seq
-	}
 	var last, server int64
 	b.Queue(s.store.outbox.Last).QueryRow(func(row pgx.Row) error { return row.Scan(&last, &server) })
 	b.Queue(s.store.outbox.Writers).Query(func(rows pgx.Rows) error {

@@ -43,7 +43,7 @@ func (s *session) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased,
 	defer s.mu.Unlock()
 	for i := range found.messages {
 		if sh := s.held[found.messages[i].Shard]; sh != nil { // else it was lost meanwhile, which Settle will say
-			sh.leased[found.messages[i].Seq] = found.generations[i]
+			sh.leased[found.messages[i].Seq] = struct{}{}
 		}
 	}
 	return found.messages, nil
@@ -83,8 +83,7 @@ func (s *session) ranOut() bool {
 
 // found is what one look at the shards has found.
 type found struct {
-	messages    []outbox.Leased
-	generations []int16 // of messages, and perhaps of some that were cut
+	messages []outbox.Leased
 
 	cut    bool  // by number or bytes: there is more
 	full   []int // shards that had as many as they were asked for
@@ -135,7 +134,7 @@ func (s *session) look(ctx context.Context, shards []int, want outbox.Want, most
 				}
 				seen.add(m, row)
 				if !row.held {
-					f.messages, f.generations = append(f.messages, m), append(f.generations, row.generation)
+					f.messages = append(f.messages, m)
 				}
 			}
 			return rows.Err()
@@ -228,15 +227,13 @@ type leasedRow struct {
 	n    int64 // its place among the rows of its shard that were looked at
 	held bool  // it has to wait
 	back int64 // how often something has come back into the shard
-
-	generation int16 // where it is
 }
 
 // leased reads one row of LeaseFrom.
 func leased(row pgx.Rows) (m outbox.Leased, r leasedRow, err error) {
 	var key []byte
 	var headers *string
-	if err := row.Scan(&m.Shard, &m.Token, &r.n, &r.held, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &m.Enqueued, &m.Attempts, &r.back, &r.generation); err != nil {
+	if err := row.Scan(&m.Shard, &m.Token, &r.n, &r.held, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &m.Enqueued, &m.Attempts, &r.back); err != nil {
 		return m, r, err
 	}
 	m.Key = string(key)

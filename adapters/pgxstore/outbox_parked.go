@@ -150,9 +150,6 @@ func (s *Store) release(ctx context.Context, shard int16, keys [][]byte, first f
 				return nil
 			})
 			b.Queue(s.outbox.Rehold, shard, keys)
-			if s.cfg.Outbox.Mode == OutboxWAL {
-				b.Queue(s.wal.Touch, shard, keys)
-			}
 		})
 		if err != nil || back < releaseAtOnce {
 			return err

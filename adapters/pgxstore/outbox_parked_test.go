@@ -13,7 +13,7 @@ import (
 )
 
 // park parks the first message of a key that has n more, and waits until they have followed it.
-func (d *turning) park(t *testing.T, n int) (head outbox.Leased, followers []string) {
+func (d *holding) park(t *testing.T, n int) (head outbox.Leased, followers []string) {
 	t.Helper()
 	d.enqueue(t, "head")
 	head = d.lease(t)[0]
@@ -39,7 +39,7 @@ func unpark(ctx context.Context, s *pgxstore.Store, seq int64) error {
 	})
 }
 
-func (d *turning) leaseAll(t *testing.T, n int) (ids []string) {
+func (d *holding) leaseAll(t *testing.T, n int) (ids []string) {
 	t.Helper()
 	for len(ids) < n {
 		leased := d.lease(t)
@@ -55,7 +55,7 @@ func (d *turning) leaseAll(t *testing.T, n int) (ids []string) {
 // More followers than one transaction moves come back in their order, and nothing is left of the hold.
 func TestOutboxUnparkBringsBackManyFollowers(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
-		d := newTurning(t, server)
+		d := newHolding(t, server)
 		head, followers := d.park(t, 2500)
 		d.enqueue(t, "later")
 		unparked := make(chan error, 1)
@@ -80,7 +80,7 @@ func TestOutboxUnparkBringsBackManyFollowers(t *testing.T) {
 // later messages of the key do not pass them.
 func TestOutboxTidyFinishesADeadDiscard(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
-		d := newTurning(t, server)
+		d := newHolding(t, server)
 		head, followers := d.park(t, 20)
 		d.exec(t, `DELETE FROM outbox_parked WHERE seq = $1`, head.Seq)
 		d.enqueue(t, "later")
@@ -90,7 +90,7 @@ func TestOutboxTidyFinishesADeadDiscard(t *testing.T) {
 		if err := d.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		other := newTurningOn(t, d.outboxDB) // its first Tidy looks for such keys, and then one each minute
+		other := newHoldingOn(t, d.outboxDB) // its first Tidy looks for such keys, and then one each minute
 		d.until(t, "the followers are pending", func() bool {
 			other.tidy(t)
 			return d.strings(t, `SELECT count(*)::text FROM outbox_parked`)[0] == "0"
@@ -105,7 +105,7 @@ func TestOutboxTidyFinishesADeadDiscard(t *testing.T) {
 // A key that is only deferred, with very many messages in front of all others of its shard, does not hide those.
 func TestOutboxLeaseLooksBehindManyHeldMessages(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
-		d := newTurning(t, server)
+		d := newHolding(t, server)
 		d.enqueue(t, "head")
 		head := d.lease(t)[0]
 		d.exec(t, `INSERT INTO outbox_messages (shard, id, topic, key, payload) SELECT $1, i::text, 'events', 'k', '' FROM generate_series(1, 30000) AS i`, head.Shard)

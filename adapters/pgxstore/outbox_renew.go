@@ -148,7 +148,7 @@ func (s *session) take(state holdState, until time.Time) {
 // hold adds one shard. The caller holds mu.
 func (s *session) hold(n int, token int64) {
 	if sh := s.held[n]; sh == nil || sh.token != token {
-		s.held[n] = &shard{token: token, look: lookAtFirst, leased: map[int64]int16{}}
+		s.held[n] = &shard{token: token, look: lookAtFirst, leased: map[int64]struct{}{}}
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 )

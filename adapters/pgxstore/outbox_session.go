@@ -33,9 +33,6 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, err
 	}
-	if s.cfg.Outbox.Mode == OutboxWAL {
-		return s.openWAL(ctx, opts)
-	}
 	session := &session{store: s, owner: newOwner(), name: text(opts.Name), ttl: opts.TTL, held: map[int]*shard{}, told: map[int]bool{}}
 	session.commits, session.stopWake = s.listen(ctx)
 	return session, nil
@@ -47,7 +44,7 @@ type session struct {
 	owner    pgtype.UUID
 	name     string
 	ttl      time.Duration
-	commits  *subscription // nil: nobody tells of any
+	commits  *subscription
 	stopWake func()
 
 	renewing sync.Mutex // one Renew or Close at a time
@@ -68,8 +65,7 @@ type session struct {
 
 	looking bool // a Lease does what one at a time does
 
-	tidied   int // shards that Tidy went through for followers
-	rotating rotation
+	tidied   int       // shards that Tidy went through for followers
 	rescueAt time.Time // when Tidy looks again for what a dead Unpark left
 }
 
@@ -89,13 +85,13 @@ func newOwner() pgtype.UUID {
 // shard is one that the session holds, as far as it knows.
 type shard struct {
 	token   int64
-	busy    bool            // something is being done to it that a Lease must not come across
-	leaving bool            // others wait for it: no Lease looks at it
-	leased  map[int64]int16 // by seq: the generation in which it was
-	look    int64           // how many of its rows the next Lease looks at
-	low     int64           // none of its rows has a smaller seq, unless something came back
-	back    int64           // how often something had come back then
-	rest    time.Time       // until then no Lease looks at it: the last one had to look at very many rows
+	busy    bool               // something is being done to it that a Lease must not come across
+	leaving bool               // others wait for it: no Lease looks at it
+	leased  map[int64]struct{} // seqs
+	look    int64              // how many of its rows the next Lease looks at
+	low     int64              // none of its rows has a smaller seq, unless something came back
+	back    int64              // how often something had come back then
+	rest    time.Time          // until then no Lease looks at it: the last one had to look at very many rows
 }
 
 // Wake implements outbox.Waker.
@@ -125,10 +121,8 @@ func (s *session) Close(ctx context.Context) error {
 func (s *session) idle(want outbox.Want) (shards []int, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.commits != nil {
-		s.commits.take(s.told, s.held)
-	}
-	parts, everywhere := max(want.Part, 1), !want.Woken || s.commits == nil
+	s.commits.take(s.told, s.held)
+	parts, everywhere := max(want.Part, 1), !want.Woken
 	turn := s.turn % parts
 	s.turn = turn + 1
 	now := time.Now()
@@ -197,7 +191,6 @@ func (s *Store) outboxTx(ctx context.Context, what string, queue func(*pgx.Batch
 
 // outboxError classifies an error of the relay's side: no message has a part in it.
 func (s *Store) outboxError(what string, err error) error {
-	err = slotError(err)
 	switch {
 	case err == nil:
 		return nil

@@ -17,7 +17,7 @@ func (s *session) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
 	if len(outcomes) == 0 {
 		return nil
 	}
-	plan, err := s.plan(outcomes)
+	plan, err := newSettlement(outcomes)
 	if err != nil {
 		return err
 	}
@@ -51,29 +51,6 @@ func (s *session) settled(outcomes []outbox.Outcome) {
 	for i := range outcomes {
 		if sh := s.held[outcomes[i].Shard]; sh != nil && sh.token == outcomes[i].Token {
 			delete(sh.leased, outcomes[i].Seq)
-		}
-	}
-}
-
-// plan is outcomes as columns, and where the messages were when they were leased.
-func (s *session) plan(outcomes []outbox.Outcome) (*settlement, error) {
-	p, err := newSettlement(outcomes)
-	if err == nil {
-		s.locate(&p.sent)
-	}
-	return p, err
-}
-
-func (s *session) locate(c *settled) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c.generations = make([]int16, len(c.seqs))
-	for i, seq := range c.seqs {
-		c.generations[i] = -1 // none
-		if sh := s.held[int(c.shards[i])]; sh != nil {
-			if generation, leased := sh.leased[seq]; leased {
-				c.generations[i] = generation
-			}
 		}
 	}
 }
@@ -135,8 +112,6 @@ type settled struct {
 	causes    []string
 	delays    []float64
 	keepOrder []int16
-
-	generations []int16 // of what was sent
 }
 
 var errNoCause = errors.New("no cause was stated")
@@ -187,7 +162,7 @@ func (p *settlement) queue(b *pgx.Batch, s *Store) {
 		if s.cfg.Outbox.KeepSent > 0 {
 			b.Queue(s.outbox.Keep, c.shards, c.seqs)
 		} else {
-			b.Queue(s.outbox.SentFrom, c.shards, c.seqs, c.generations)
+			b.Queue(s.outbox.Sent, c.shards, c.seqs)
 		}
 	}
 	if c := &p.parked; len(c.seqs) > 0 {

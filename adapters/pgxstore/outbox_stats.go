@@ -65,9 +65,6 @@ func (s *Store) Stats(ctx context.Context) (outbox.Stats, error) {
 			})
 			return err
 		})
-		if s.cfg.Outbox.Mode == OutboxWAL {
-			b.Queue(s.wal.Lag).QueryRow(func(row pgx.Row) error { return row.Scan(&st.SlotLag) })
-		}
 	})
 	if err != nil {
 		return outbox.Stats{}, err

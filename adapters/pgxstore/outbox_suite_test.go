@@ -12,19 +12,12 @@ import (
 )
 
 func TestOutboxStore(t *testing.T) {
-	for name, cfg := range map[string]pgxstore.OutboxConfig{
-		"table":    {},
-		"rotating": {Mode: pgxstore.OutboxRotating, RotateEvery: 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			servers(t, func(t *testing.T, server func(testing.TB) string) {
-				testOutbox(t, cfg, func(t *testing.T) *outboxDB { return newOutboxDB(t, server, 6) })
-			})
-		})
-	}
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		testOutbox(t, func(t *testing.T) *outboxDB { return newOutboxDB(t, server, 6) })
+	})
 }
 
-func testOutbox(t *testing.T, cfg pgxstore.OutboxConfig, newDB func(t *testing.T) *outboxDB) {
+func testOutbox(t *testing.T, newDB func(t *testing.T) *outboxDB) {
 	outboxtest.TestStore(t, outboxtest.Harness[pgx.Tx]{
 		Features: outboxtest.Features{LateSequence: true},
 		Run: func(t *testing.T, c func(*testing.T)) {
@@ -32,9 +25,8 @@ func testOutbox(t *testing.T, cfg pgxstore.OutboxConfig, newDB func(t *testing.T
 			c(t)
 		},
 		New: func(t *testing.T, o outboxtest.Options) outboxtest.Outbox[pgx.Tx] {
-			db, cfg := newDB(t), cfg
-			cfg.KeepSent = o.KeepSent
-			store := newStore(t, pgxstore.Config{Pool: db.pool, Outbox: cfg})
+			db := newDB(t)
+			store := newStore(t, pgxstore.Config{Pool: db.pool, Outbox: pgxstore.OutboxConfig{KeepSent: o.KeepSent}})
 			return outboxtest.Outbox[pgx.Tx]{
 				Writer: store, Queue: store, Operations: store,
 				InTx: func(ctx context.Context, fn func(tx pgx.Tx) error) error {

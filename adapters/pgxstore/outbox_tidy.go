@@ -37,10 +37,7 @@ func (s *session) Tidy(ctx context.Context) error {
 	if err := s.rescue(ctx); err != nil {
 		return err
 	}
-	if err := s.forget(ctx); err != nil {
-		return err
-	}
-	return s.rotate(ctx)
+	return s.forget(ctx)
 }
 
 // forget deletes sent messages whose time is over.

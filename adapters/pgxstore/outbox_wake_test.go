@@ -14,8 +14,8 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/internal/dialect"
-	"github.com/txonce/txonce/internal/leaktest"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/leaktest"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 func woken(wake <-chan struct{}) bool {

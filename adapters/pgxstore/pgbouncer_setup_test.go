@@ -15,7 +15,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -192,71 +192,6 @@ func TestRelayBehindPgBouncer(t *testing.T) {
 				t.Errorf("it was said %d times that LISTEN does not work; want once where there is no Config.Direct", n)
 			}
 		})
-	}
-}
-
-// OutboxWAL needs replication, which no pooler passes on.
-func TestWALBehindPgBouncer(t *testing.T) {
-	t.Parallel()
-	pooled, direct := testdb.PgBouncer(t)
-	dsn := pooled + "&default_query_exec_mode=exec"
-	straight := testPool(t, direct, 2)
-	if err := pgxstore.Migrate(t.Context(), straight, ""); err != nil {
-		t.Fatal(err)
-	}
-	cfg := pgxstore.Config{Pool: testPool(t, dsn, 4), Outbox: pgxstore.OutboxConfig{Mode: pgxstore.OutboxWAL}}
-	for name, try := range map[string]func(s *pgxstore.Store) error{
-		"Register":         func(s *pgxstore.Store) error { return s.Register(t.Context(), "billing", 0) },
-		"CreateOutboxSlot": func(s *pgxstore.Store) error { return s.CreateOutboxSlot(t.Context()) },
-		"Open": func(s *pgxstore.Store) error {
-			_, err := s.Open(t.Context(), outbox.SessionOptions{TTL: time.Second})
-			return err
-		},
-	} {
-		s := newStore(t, cfg)
-		if err := try(s); err == nil || s.Retryable(err) || !strings.Contains(err.Error(), "Config.Direct") {
-			t.Errorf("%s = %v; want an error that names Config.Direct and is not retryable", name, err)
-		}
-	}
-	cfg.Direct = straight.Config().ConnConfig
-	s := newStore(t, cfg)
-	slots <- struct{}{}
-	t.Cleanup(func() {
-		(&outboxDB{pool: straight}).dropSlot(t)
-		<-slots
-	})
-	if err := s.CreateOutboxSlot(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	sent := &sentList{}
-	relay, err := outbox.NewRelay(outbox.Config{Queue: s, Publisher: sent})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- relay.Run(ctx) }()
-	for i := range 10 {
-		err := s.InTx(t.Context(), nil, func(tx pgx.Tx, _ []dedup.Claim) error {
-			return s.Enqueue(t.Context(), tx, outbox.Message{ID: fmt.Sprint(i), Topic: "events", Key: "k"})
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	deadline := time.After(2 * time.Minute)
-	for sent.len() < 10 {
-		select {
-		case <-deadline:
-			t.Fatalf("%d of 10 messages published", sent.len())
-		case err := <-done:
-			t.Fatalf("Run = %v", err)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
 	}
 }
 

@@ -6,10 +6,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup/deduptest"
-	"github.com/txonce/txonce/internal/testdb"
-	"github.com/txonce/txonce/internal/wireproxy"
+	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/wireproxy"
 )
 
 // poolerModes are the values of default_query_exec_mode that work behind a PgBouncer in transaction mode.
@@ -63,22 +62,14 @@ func behindPgBouncer(t *testing.T, mode string) place {
 	}
 }
 
-// The outbox, its relays and the rotation of its generations, likewise.
+// The outbox and its relays, likewise.
 func TestOutboxBehindPgBouncer(t *testing.T) {
-	rotating := pgxstore.OutboxConfig{Mode: pgxstore.OutboxRotating, RotateEvery: 1}
-	for _, test := range []struct { // each mode, and each way to keep the tables, once
-		name, mode string
-		cfg        pgxstore.OutboxConfig
-	}{
-		{"table", poolerModes[0], pgxstore.OutboxConfig{}},
-		{"table", poolerModes[1], pgxstore.OutboxConfig{}},
-		{"rotating", poolerModes[2], rotating},
-	} {
-		t.Run(test.name+"/"+test.mode, func(t *testing.T) {
+	for _, mode := range poolerModes {
+		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			testOutbox(t, test.cfg, func(t *testing.T) *outboxDB {
+			testOutbox(t, func(t *testing.T) *outboxDB {
 				pooled, _ := testdb.PgBouncer(t)
-				return newOutboxDBAt(t, pooled+"&default_query_exec_mode="+test.mode, 6)
+				return newOutboxDBAt(t, pooled+"&default_query_exec_mode="+mode, 6)
 			})
 		})
 	}

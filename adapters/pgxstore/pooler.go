@@ -14,8 +14,8 @@ import (
 
 // A pooler such as PgBouncer answers a client in the server's name, and in transaction mode gives it another session of the
 // server's for each transaction. What the Store does is made for that: settings and advisory locks end with their
-// transactions, and nothing is kept in a session. Three things are not to be had, and are found out at start instead of by
-// whoever is hit: statements that are prepared in one session and executed in another, LISTEN, and replication.
+// transactions, and nothing is kept in a session. Two things are not to be had, and are found out at start instead of by
+// whoever is hit: statements that are prepared in one session and executed in another, and LISTEN.
 
 // poolerWithin bounds the questions that need two connections: a pooler may have only one for us.
 const poolerWithin = 2 * time.Second
@@ -39,10 +39,6 @@ func (s *Store) checkPooler(ctx context.Context) error {
 	if s.pooled.Load() {
 		if err := s.checkPooledMode(ctx); err != nil {
 			return err
-		}
-		if s.cfg.Outbox.Mode == OutboxWAL && s.cfg.Direct == nil {
-			return errors.New("pgxstore: Config.Pool leads through a pooler, and no pooler passes on the replication that OutboxWAL needs: " +
-				"set Config.Direct to how the database is reached without it")
 		}
 	}
 	s.poolerKnown.Store(true)

@@ -47,11 +47,6 @@ func (s *Store) useSchema(schema string) {
 	s.sql = dialect.NewPostgres(schema)
 	s.writes = dialect.NewPostgresOutboxWrite(schema)
 	s.outbox = dialect.NewPostgresOutbox(schema)
-	if s.cfg.Outbox.Mode == OutboxWAL {
-		s.wal = dialect.NewPostgresWAL(schema)
-		s.writes.EnqueueOne, s.writes.Enqueue, s.writes.EnqueueNotBefore = s.wal.EnqueueOne, s.wal.Enqueue, s.wal.EnqueueNotBefore
-		s.outbox.Due = s.wal.Due
-	}
 	s.resolved.Store(true)
 }
 

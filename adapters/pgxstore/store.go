@@ -24,9 +24,8 @@ type Config struct {
 	// Pool is the application's own pool, in whose database handlers write. Required; the Store does not close it.
 	Pool *pgxpool.Pool
 
-	// Direct is how LISTEN, and the replication of OutboxWAL, reach the database where Pool leads through a pooler in
-	// transaction mode, which has neither. Without it relays of other processes poll, which is said once, and OutboxWAL is
-	// refused. Defaults to connecting as Pool does.
+	// Direct is how LISTEN reaches the database where Pool leads through a pooler in transaction mode, which has none. Without
+	// it relays of other processes poll, which is said once. Defaults to connecting as Pool does.
 	Direct *pgx.ConnConfig
 
 	// Schema holds the tables of package migrations. Set it where the search_path of a session depends on a tenant: the
@@ -68,7 +67,7 @@ type Config struct {
 	// Logger gets one line for whatever a person should know. Defaults to slog.Default().
 	Logger *slog.Logger
 
-	// Outbox says how messages to publish are kept. Its zero value keeps them in a table.
+	// Outbox says how messages to publish are kept.
 	Outbox OutboxConfig
 }
 
@@ -79,7 +78,6 @@ type Store struct {
 	sql    dialect.Postgres
 	writes dialect.PostgresOutboxWrite
 	outbox dialect.PostgresOutbox
-	wal    dialect.PostgresWAL
 	idle   *string // IdleLimit as the server takes it; nil: none
 	leases claims.Leases
 	now    func() time.Time // this machine's clock; tests set it wrong
@@ -133,9 +131,6 @@ func New(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("pgxstore: Config.Isolation %q: want %q, %q or %q", cfg.Isolation, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable)
 	}
 	s := &Store{cfg: cfg, now: time.Now, plain: dialect.NewPostgres(""), poolerWithin: poolerWithin, endWithin: endTimeout}
-	if err := s.useWAL(); err != nil {
-		return nil, err
-	}
 	if cfg.Schema != "" {
 		s.useSchema(cfg.Schema)
 	}

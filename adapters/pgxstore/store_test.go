@@ -13,8 +13,8 @@ import (
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
-	"github.com/txonce/txonce/internal/testdb"
-	"github.com/txonce/txonce/internal/wireproxy"
+	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/wireproxy"
 )
 
 func TestStore(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/dialect"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // handlerTest is a Store in a schema of its own, with a table for effects.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/adapters/rabbitmq/rabbitmqtest"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // midway does something to a connection in the middle of its handshake: when the client says who it is, which is the second thing it writes.

@@ -3,7 +3,7 @@ package rabbitmq_test
 import (
 	"testing"
 
-	"github.com/txonce/txonce/internal/leaktest"
+	"github.com/txonce/txonce/internal/test/leaktest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

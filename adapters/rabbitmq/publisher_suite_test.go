@@ -14,7 +14,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/adapters/rabbitmq/rabbitmqtest"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 )

@@ -16,7 +16,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup/deduptest"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // ackFaults are what may happen to the first acknowledgement, after the handler's commit.

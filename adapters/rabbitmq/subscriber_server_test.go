@@ -10,7 +10,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // TestOwnServer is about answers of a real server that a shared one cannot be asked for.

@@ -14,7 +14,7 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/adapters/rabbitmq/rabbitmqtest"
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // specCases are queues that are other than a zero Spec says.

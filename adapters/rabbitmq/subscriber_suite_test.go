@@ -17,8 +17,8 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq/rabbitmqtest"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
-	"github.com/txonce/txonce/internal/features"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/features"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // TestSubscriber runs the suite on RabbitMQ, and TestSubscriberOnFake in memory: on classic and quorum queues, in order or not.

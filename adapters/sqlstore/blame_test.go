@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // handlerErrors are what handlers return, and whose doing it is.

@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/internal/dialect"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // fixture is an empty database of either kind.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // link is a way to a server that stops carrying anything at some moment, without being closed: a frozen server, or a

@@ -11,7 +11,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // lockPlaces are where Lock is tried.

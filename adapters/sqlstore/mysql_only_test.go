@@ -18,7 +18,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/migrations"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
-	"github.com/txonce/txonce/internal/testdb"
-	"github.com/txonce/txonce/internal/wireproxy"
+	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/wireproxy"
 	"github.com/txonce/txonce/migrations"
 )
 

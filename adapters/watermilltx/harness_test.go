@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/adapters/watermilltx"
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/migrations"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"

@@ -22,7 +22,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/txonce/txonce/adapters/watermilltx"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 )

@@ -7,22 +7,18 @@ import (
 	"os"
 	"os/signal"
 	"time"
-
-	"github.com/txonce/txonce/adapters/pgxstore"
 )
 
 const slowAck = 2 * time.Millisecond
 
 var kinds = []kind{
-	{"txonce", 100_000, 100_000, newTxonce(pgxstore.OutboxTable, false)},
-	{"txonce rotating", 100_000, 100_000, newTxonce(pgxstore.OutboxRotating, false)},
-	{"txonce WAL", 100_000, 100_000, newTxonce(pgxstore.OutboxWAL, false)},
+	{"txonce", 100_000, 100_000, newTxonce(false)},
 	{"watermill-sql v3 forwarder", 8_000, 800, newForwarding},
 	{"River", 10_000, 10_000, newJobs},
 	{name: "the least there can be", setup: newLeast},
 }
 
-var otherProcess = kind{name: "txonce, relay elsewhere", setup: newTxonce(pgxstore.OutboxTable, true)}
+var otherProcess = kind{name: "txonce, relay elsewhere", setup: newTxonce(true)}
 
 const (
 	drained     = "backlog drained to Kafka"
@@ -51,7 +47,6 @@ var questions = []struct{ question, unit string }{
 
 var targets = []target{
 	{question: drained, system: "txonce", over: "watermill-sql v3 forwarder", least: 15},
-	{question: drained, system: "txonce WAL", over: "watermill-sql v3 forwarder", least: 25},
 	{question: drainedSlow, system: "txonce", over: "watermill-sql v3 forwarder", least: 80},
 	{question: fast, system: "txonce", most: .5},
 	{question: fastWorst, system: "txonce", most: 1},
@@ -61,8 +56,7 @@ var targets = []target{
 	{question: cost8, system: "txonce", least: .9},
 	{question: cost8, system: "txonce", over: "watermill-sql v3 forwarder", least: 1.2},
 	{question: cost8, system: "txonce", over: "River", least: 1.7},
-	{question: burstHeld, system: "txonce rotating", least: .9},
-	{question: burstHeld, system: "txonce WAL", least: .9},
+	{question: burstHeld, system: "txonce", least: .9},
 }
 
 func main() {

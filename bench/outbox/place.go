@@ -61,8 +61,7 @@ func (w *world) open(ctx context.Context, schema string) (drop func() error, err
 	drop = func() error {
 		ctx := context.WithoutCancel(ctx)
 		_, err := w.pool.Exec(ctx, "DROP SCHEMA "+schema+" CASCADE")
-		_, slot := w.pool.Exec(ctx, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1", schema)
-		err = errors.Join(err, slot, w.db.Close(), admin.DeleteTopic(w.topic), admin.Close())
+		err = errors.Join(err, w.db.Close(), admin.DeleteTopic(w.topic), admin.Close())
 		w.pool.Close()
 		return err
 	}

@@ -19,20 +19,19 @@ type txonce struct {
 	relay *outbox.Relay
 }
 
-// newTxonce returns the setup of txonce in one mode. A relay in another process has a store of its own: it learns of
-// commits by NOTIFY.
-func newTxonce(mode pgxstore.OutboxMode, otherProcess bool) func(context.Context, *world) (system, error) {
+// newTxonce returns the setup of txonce. A relay in another process has a store of its own: it learns of commits by NOTIFY.
+func newTxonce(otherProcess bool) func(context.Context, *world) (system, error) {
 	return func(ctx context.Context, w *world) (system, error) {
 		if err := migrations.Apply(ctx, w.db, "postgres", ""); err != nil {
 			return nil, err
 		}
-		store, err := newStore(ctx, w, mode)
+		store, err := pgxstore.New(pgxstore.Config{Pool: w.pool})
 		if err != nil {
 			return nil, err
 		}
 		queue := store
 		if otherProcess {
-			if queue, err = newStore(ctx, w, mode); err != nil {
+			if queue, err = pgxstore.New(pgxstore.Config{Pool: w.pool}); err != nil {
 				return nil, err
 			}
 		}
@@ -47,18 +46,6 @@ func newTxonce(mode pgxstore.OutboxMode, otherProcess bool) func(context.Context
 		relay, err := outbox.NewRelay(outbox.Config{Queue: queue, Publisher: confirming{w, publisher}})
 		return &txonce{w, store, relay}, err
 	}
-}
-
-func newStore(ctx context.Context, w *world, mode pgxstore.OutboxMode) (*pgxstore.Store, error) {
-	cfg := pgxstore.Config{Pool: w.pool, Outbox: pgxstore.OutboxConfig{Mode: mode}}
-	if mode == pgxstore.OutboxWAL {
-		cfg.Outbox.Slot = w.topic
-	}
-	store, err := pgxstore.New(cfg)
-	if err == nil && mode == pgxstore.OutboxWAL {
-		err = store.CreateOutboxSlot(ctx)
-	}
-	return store, err
 }
 
 // confirming notes what the broker confirmed.

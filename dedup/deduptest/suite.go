@@ -63,7 +63,7 @@ type DB[TTx any] struct {
 	Plant func(t *testing.T, at dedup.Derived, k dedup.Key)
 	// Connections counts the connections of a node that are in use; see the case about freeing them.
 	Connections func(t *testing.T, s dedup.Store[TTx]) int
-	// Faulty makes a node whose first COMMIT suffers f. Everything else passes. internal/wireproxy does it for
+	// Faulty makes a node whose first COMMIT suffers f. Everything else passes. internal/test/wireproxy does it for
 	// PostgreSQL.
 	Faulty func(t *testing.T, o Options, f Fault) dedup.Store[TTx]
 	// NoSchema makes a node on a database without the store's tables, OldSchema one on tables of another version,

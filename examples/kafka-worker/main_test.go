@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // TestMain lets this binary be the command that it tests.

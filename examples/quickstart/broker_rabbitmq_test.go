@@ -8,7 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // TestLeftInASilentQueue: a queue for retries that does not answer in time is not taken for empty, though RabbitMQ says so. It is silent for

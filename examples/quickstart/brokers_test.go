@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // addresses are the flags that name the servers of a broker and a store.

@@ -19,7 +19,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // TestMain lets this binary be the command that it tests, and the command's workers.

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // TestMain lets this binary be the command that it tests.

@@ -1,9 +1,6 @@
 package dialect
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // PostgresOutbox holds the statements of the relay's side of the outbox, in the order of a session's life. Both
 // adapters/pgxstore and adapters/sqlstore send them, each within a transaction of READ COMMITTED that begins with Settings.
@@ -14,7 +11,7 @@ type PostgresOutbox struct {
 	End, GiveBackAll                        string
 	// Leasing and settling.
 	Due, Lease, Check, Sent, Keep         string
-	LeaseFrom, SentFrom                   string // for those who remember where messages are
+	LeaseFrom                             string // for those who remember where messages are
 	Returned, Last, Writers, Below        string
 	Defer, HoldDeferred, Park, HoldParked string
 	// What stands behind a parked message, and lets it go again.
@@ -23,10 +20,6 @@ type PostgresOutbox struct {
 	Parked                                            string
 	// Upkeep.
 	DropHolds, DropDead, Forget string
-	// Rotation: of generation from into generation to.
-	Generations string
-	Rotate      string
-	Empty       [Generations][Generations]string
 	// Stats. The first two look at a bounded number of rows.
 	Look, First, Few, Blocks, Living string
 	Sample                           [3]string // of messages, delayed ones, parked ones
@@ -60,7 +53,7 @@ func NewPostgresOutbox(schema string) PostgresOutbox {
 		prefix = `"` + strings.ReplaceAll(schema, `"`, `""`) + `".`
 	}
 	q := func(sql string) string { return strings.ReplaceAll(sql, "@", prefix) }
-	p := PostgresOutbox{
+	return PostgresOutbox{
 		// Every statement finds its rows by short looks into an index. A session that first asks while the tables are small
 		// would choose to read all of them, and keep that plan while they grow. What is forbidden but cannot be avoided
 		// counts as very expensive, which must not set the JIT compiler going. A process that freezes in the middle of a
@@ -143,7 +136,7 @@ ORDER BY seq`),
 
 		// Lease that begins with the rows from seq "low" on, in shards into which nothing has come back since. The first of
 		// these rows is returned also when it waits.
-		LeaseFrom: q(`SELECT shard, token, n, held, seq, id, topic, key, payload, headers::text, enqueued_at, attempts, returned, generation
+		LeaseFrom: q(`SELECT shard, token, n, held, seq, id, topic, key, payload, headers::text, enqueued_at, attempts, returned
 FROM (
 	SELECT r.token, s.returned, m.*, count(*) FILTER (WHERE NOT m.held) OVER turn AS place,
 		sum(CASE WHEN m.held THEN 0 ELSE octet_length(m.payload) + coalesce(octet_length(m.key), 0) + coalesce(pg_column_size(m.headers), 0) END) OVER turn AS bytes
@@ -151,7 +144,7 @@ FROM (
 	JOIN @txonce_shards s ON s.shard = r.shard AND s.token = r.token AND s.owner = $1::uuid
 	CROSS JOIN LATERAL (
 		SELECT * FROM (
-			SELECT ` + columns + `, attempts, generation, row_number() OVER (ORDER BY seq) AS n, (` + held + `) AS held
+			SELECT ` + columns + `, attempts, row_number() OVER (ORDER BY seq) AS n, (` + held + `) AS held
 			FROM @outbox_messages c WHERE c.shard = r.shard AND c.seq >= CASE WHEN s.returned = r.returned THEN r.low ELSE 0 END
 			ORDER BY seq LIMIT r.look
 		) AS c WHERE NOT held OR n = r.look OR n = 1 LIMIT r.most + 1
@@ -187,15 +180,6 @@ FROM mine`),
 
 		Sent: q(`DELETE FROM @outbox_messages m USING unnest($1::smallint[], $2::bigint[]) AS r(shard, seq)
 WHERE ` + at + ` AND ` + guarded),
-
-		// Sent, where it is known in which generation messages were: one is looked at, not all four. Rotation may have moved
-		// some since; then all are looked through.
-		SentFrom: q(`WITH gone AS (
-	DELETE FROM @outbox_messages m USING unnest($1::smallint[], $2::bigint[], $3::smallint[]) AS r(shard, seq, generation)
-	WHERE m.generation = ANY (ARRAY[r.generation]) AND ` + at + ` AND ` + guarded + ` RETURNING 1
-)
-DELETE FROM @outbox_messages m USING unnest($1::smallint[], $2::bigint[]) AS r(shard, seq)
-WHERE ` + at + ` AND ` + guarded + ` AND (SELECT count(*) FROM gone) < cardinality($1::smallint[])`),
 
 		// Sent, where sent messages are kept.
 		Keep: q(`WITH gone AS (
@@ -346,9 +330,9 @@ UNION ALL
 SELECT 2, topic, waiting, count(*), min(due), 0, '' FROM (
 	SELECT topic, waiting, ` + dueSince + ` AS due FROM @outbox_parked ORDER BY seq LIMIT $1::bigint) AS p GROUP BY topic, waiting`),
 
-		// Their blocks, those of the generations together.
+		// Their blocks.
 		Blocks: q(`SELECT bytes / current_setting('block_size')::bigint FROM (VALUES
-	(0, (SELECT sum(pg_relation_size(inhrelid))::bigint FROM pg_inherits WHERE inhparent = '@outbox_messages'::regclass)),
+	(0, pg_relation_size('@outbox_messages')),
 	(1, pg_relation_size('@outbox_delayed')),
 	(2, pg_relation_size('@outbox_parked'))
 ) AS t(n, bytes) ORDER BY n`),
@@ -369,36 +353,5 @@ FROM @txonce_relays r WHERE r.until > clock_timestamp() ORDER BY r.name, r.until
 	SELECT sent_at, seq FROM @outbox_sent WHERE sent_at < statement_timestamp() - $1::float8 * interval '1 second'
 	ORDER BY sent_at, seq LIMIT $2::bigint FOR UPDATE SKIP LOCKED
 ) AS first WHERE s.sent_at = ANY (ARRAY[first.sent_at]) AND s.seq BETWEEN first.seq AND first.seq`),
-
-		// Which generation takes what comes, and the bytes of each.
-		Generations: q(`SELECT (SELECT last_value FROM @outbox_generation), ARRAY[pg_relation_size('@outbox_messages_0'),
-	pg_relation_size('@outbox_messages_1'), pg_relation_size('@outbox_messages_2'), pg_relation_size('@outbox_messages_3')]`),
-
-		Rotate: q(`SELECT setval('@outbox_generation', $1::bigint)`),
 	}
-	for from := range Generations {
-		for to := range Generations {
-			p.Empty[from][to] = q(fmt.Sprintf(empty, from, to, columns, survivors))
-		}
-	}
-	return p
 }
-
-// Generations of outbox_messages.
-const Generations = 4
-
-// survivors are how many messages are moved at most. With more there is nothing to gain.
-const survivors = 1000
-
-// empty moves what is left in a generation to another one, and empties it. The lock comes first: what was committed before
-// is seen by the next statement, and whoever comes later waits. A check without the lock would lose what is committed
-// between it and TRUNCATE. One statement, so that a process that freezes does not keep the lock. How long it waits for the
-// lock, and everybody else meanwhile behind it, says lock_timeout.
-const empty = `DO $$ BEGIN
-	LOCK TABLE ONLY @outbox_messages_%[1]d IN ACCESS EXCLUSIVE MODE;
-	IF (SELECT count(*) <= %[4]d FROM (SELECT FROM ONLY @outbox_messages_%[1]d LIMIT %[4]d + 1) AS few) THEN
-		INSERT INTO @outbox_messages (generation, %[3]s, attempts, retry_at, cause)
-			SELECT %[2]d, %[3]s, attempts, retry_at, cause FROM ONLY @outbox_messages_%[1]d;
-		TRUNCATE ONLY @outbox_messages_%[1]d;
-	END IF;
-END $$`

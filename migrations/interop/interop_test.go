@@ -17,7 +17,7 @@ import (
 	"github.com/golang-migrate/migrate/v4/source/iofs"
 	"github.com/pressly/goose/v3"
 
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/migrations"
 )
 
@@ -48,7 +48,7 @@ func servers() []server {
 		goose:  goose.DialectPostgres,
 		tables: `SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()
 			AND (tablename LIKE 'txonce%' OR tablename LIKE 'outbox%' OR tablename IN ('processed_messages', 'dead_letters'))`,
-		ours: 19,
+		ours: 13,
 	}
 	postgres15, postgres18 := postgres, postgres
 	postgres15.name, postgres18.name = "postgres 15", "postgres 18"

@@ -2,14 +2,9 @@
 -- seq, which is assigned late in each transaction. Rows keep the shard that their key had when they were written.
 CREATE SEQUENCE outbox_seq AS bigint CACHE 1; -- a larger cache hands out numbers in another order than that of transactions
 
--- Which generation of outbox_messages takes what comes. A sequence, because it is one number that is changed in place, whatever
--- old transaction is open; nothing depends on where a message stands.
-CREATE SEQUENCE outbox_generation AS smallint MINVALUE 0 MAXVALUE 3 START 0 CYCLE CACHE 1;
-SELECT nextval('outbox_generation');
 CREATE TABLE outbox_messages (
     shard       smallint         NOT NULL,
     seq         bigint           NOT NULL DEFAULT nextval('outbox_seq'),
-    generation  smallint         NOT NULL DEFAULT pg_sequence_last_value('outbox_generation'),
     id          text COLLATE "C" NOT NULL,
     topic       text COLLATE "C" NOT NULL,
     key         bytea,                     -- NULL: no order
@@ -20,12 +15,8 @@ CREATE TABLE outbox_messages (
     attempts    integer          NOT NULL DEFAULT 0,
     retry_at    timestamptz,               -- of a message without key that failed; keys are held back in outbox_held
     cause       text,                      -- of the last failure
-    PRIMARY KEY (shard, seq, generation)
-) PARTITION BY LIST (generation);
-CREATE TABLE outbox_messages_0 PARTITION OF outbox_messages FOR VALUES IN (0);
-CREATE TABLE outbox_messages_1 PARTITION OF outbox_messages FOR VALUES IN (1);
-CREATE TABLE outbox_messages_2 PARTITION OF outbox_messages FOR VALUES IN (2);
-CREATE TABLE outbox_messages_3 PARTITION OF outbox_messages FOR VALUES IN (3);
+    PRIMARY KEY (shard, seq)
+);
 
 -- Messages whose not_before had not come when they were enqueued. They get a new seq when it has.
 CREATE TABLE outbox_delayed (
@@ -100,34 +91,5 @@ CREATE TABLE txonce_shards (
     returned bigint   NOT NULL DEFAULT 0 -- how often messages came back with an old seq
 ) WITH (fillfactor = 50);
 INSERT INTO txonce_shards (shard) SELECT generate_series(0, 63); -- their number never changes while there are messages
-
--- WAL mode: the replication slot that carries this outbox's messages. One row, written when the slot is created, before the
--- first message is emitted, and again only by a person's decision or a takeover: every Enqueue reads it, so that it must not
--- collect dead versions. system, timeline and home tell a restored, promoted or copied database from the one whose slot it is.
-CREATE TABLE txonce_slots (
-    one      boolean          NOT NULL PRIMARY KEY DEFAULT true CHECK (one),
-    slot     text COLLATE "C" NOT NULL,           -- its name, and that of its publication
-    system   bigint           NOT NULL,           -- pg_control_system()
-    started  timestamptz      NOT NULL,           -- the start of the server on which system was last compared
-    timeline text COLLATE "C" NOT NULL,           -- as in names of WAL files
-    home     oid              NOT NULL,           -- of this table
-    created  pg_lsn           NOT NULL,           -- nothing before it was in the slot
-    owner    uuid,                                -- the relay that reads it; alive if txonce_relays says so
-    token    bigint           NOT NULL DEFAULT 0
-);
-
--- Up to where the slot may have been confirmed, as a byte position in the WAL. It is written just before the slot is
--- told, so that a slot that is further has been recreated, or advanced by somebody else. A sequence, because it is seen by all
--- snapshots at once and leaves no dead versions.
-CREATE SEQUENCE txonce_slot_confirmed AS bigint MINVALUE 0 START 0 CACHE 1;
-
--- Messages of transactions beyond that position of which nothing more is to be done for the stream: confirmed by the broker, or
--- spilled to the tables above. When the stream brings them again, after a crash, they are passed over.
-CREATE TABLE txonce_slot_settled (
-    seq  bigint   NOT NULL PRIMARY KEY,
-    also bigint[] NOT NULL DEFAULT '{}', -- settled together with seq
-    lsn  pg_lsn   NOT NULL               -- of the last commit among theirs: the row is done with once that is confirmed
-);
-CREATE INDEX txonce_slot_settled_lsn ON txonce_slot_settled (lsn);
 
 INSERT INTO txonce_schema (version, works_with) VALUES (2, 1);

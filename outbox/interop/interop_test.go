@@ -15,7 +15,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/adapters/pgxstore"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/migrations"
 	"github.com/txonce/txonce/outbox"
 )

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/txonce/txonce/internal/leaktest"
+	"github.com/txonce/txonce/internal/test/leaktest"
 )
 
 func TestMain(m *testing.M) {

@@ -53,7 +53,6 @@ type Outbox[TTx any] struct {
 type Features struct {
 	LateSequence bool // sequence numbers are assigned at the end of the transaction of InTx, not in Enqueue
 	OneWriter    bool // the database runs one writing transaction at a time, relays' ones included
-	LateNews     bool // a session reads a log: it learns by and by what others commit, in the order in which they do
 
 	// DoesNotApply says of each other case that cannot exist on this store why. Nothing else may be left out: a case
 	// whose hook is nil fails.

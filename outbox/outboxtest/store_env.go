@@ -32,19 +32,18 @@ func (j judge) Fatalf(format string, args ...any) {
 type env[TTx any] struct {
 	judge
 	Outbox[TTx]
-	t        *testing.T // for the harness
-	ttl      time.Duration
-	lateNews bool // see Features
-	ctx      context.Context
+	t   *testing.T // for the harness
+	ttl time.Duration
+	ctx context.Context
 }
 
-// limit is the longest that anything in the suite may take, on machines that have much else to do: a slot decodes all that the server writes.
+// limit is the longest that anything in the suite may take, on machines that have much else to do.
 var limit = 5 * time.Minute
 
 // newEnv makes the outbox of a case. Complaints go to tb.
 func newEnv[TTx any](t *testing.T, tb testing.TB, h Harness[TTx], c storeCase[TTx]) *env[TTx] {
 	tb.Helper()
-	e := &env[TTx]{judge: judge{tb, c.hazard}, Outbox: h.New(t, c.opts), t: t, ttl: h.TTL, lateNews: h.Features.LateNews}
+	e := &env[TTx]{judge: judge{tb, c.hazard}, Outbox: h.New(t, c.opts), t: t, ttl: h.TTL}
 	if e.ttl == 0 {
 		e.ttl = 300 * time.Millisecond
 	}

@@ -74,7 +74,7 @@ func (s *holder) tidy() {
 	}
 }
 
-// leaseSome calls Lease until it finds something: a store that reads a log may have to catch up with it.
+// leaseSome calls Lease until it finds something.
 func (s *holder) leaseSome(want outbox.Want) []outbox.Leased {
 	s.Helper()
 	for s.ctx.Err() == nil {

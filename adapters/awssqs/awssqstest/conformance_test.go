@@ -19,7 +19,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/awssqs"
 	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // client is what the behaviours need. *sqs.Client and *awssqstest.Server are.

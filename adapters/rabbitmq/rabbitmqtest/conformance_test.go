@@ -8,7 +8,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/adapters/rabbitmq/rabbitmqtest"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // behaviours are what the fake and the real server must both do.

@@ -22,7 +22,7 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/adapters/sqlstore/lift/ledger"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/testdb"
+	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/migrations"
 	"github.com/txonce/txonce/outbox"
 )

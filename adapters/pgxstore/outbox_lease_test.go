@@ -1,0 +1,199 @@
+package pgxstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/outbox"
+)
+
+// holding is an outbox, and a session that holds all its shards.
+type holding struct {
+	*outboxDB
+	outbox.Session
+}
+
+func newHolding(t *testing.T, server func(testing.TB) string) *holding {
+	t.Helper()
+	return newHoldingOn(t, newOutboxDB(t, server, 8))
+}
+
+func newHoldingOn(t *testing.T, db *outboxDB) *holding {
+	t.Helper()
+	db.store = newStore(t, pgxstore.Config{Pool: db.pool, AllowAsyncCommit: true})
+	s, err := db.store.Open(t.Context(), outbox.SessionOptions{Name: t.Name(), TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close(context.WithoutCancel(t.Context())) })
+	err = again(db.store, func() error {
+		_, err := s.Renew(t.Context())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &holding{db, s}
+}
+
+func (d *holding) enqueue(tb testing.TB, ids ...string) {
+	tb.Helper()
+	err := again(d.store, func() error {
+		return pgx.BeginFunc(tb.Context(), d.pool, func(tx pgx.Tx) error {
+			return d.store.Enqueue(tb.Context(), tx, messages(ids...)...)
+		})
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (d *holding) begin(tb testing.TB, ids ...string) pgx.Tx {
+	tb.Helper()
+	tx, err := d.pool.Begin(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := d.store.Enqueue(tb.Context(), tx, messages(ids...)...); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(tb.Context())) })
+	return tx
+}
+
+func (d *holding) tidy(tb testing.TB) {
+	tb.Helper()
+	if err := again(d.store, func() error { return d.Session.(outbox.Tidier).Tidy(tb.Context()) }); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// until tidies until done.
+func (d *holding) until(tb testing.TB, what string, done func() bool) {
+	tb.Helper()
+	for began := time.Now(); !done(); {
+		if d.tidy(tb); time.Since(began) > 2*time.Minute {
+			tb.Fatalf("did not happen: %s", what)
+		}
+	}
+}
+
+func (d *holding) lease(tb testing.TB) []outbox.Leased {
+	tb.Helper()
+	var leased []outbox.Leased
+	err := again(d.store, func() (err error) {
+		leased, err = d.Lease(tb.Context(), outbox.Want{Limit: 1000})
+		return err
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return leased
+}
+
+func settle(tb testing.TB, d *holding, v outbox.Verdict, leased ...outbox.Leased) {
+	tb.Helper()
+	outcomes := make([]outbox.Outcome, len(leased))
+	for i, l := range leased {
+		outcomes[i] = outbox.Outcome{Leased: l, Verdict: v, Cause: errors.New("refused"), Delay: time.Hour}
+	}
+	d.settle(tb, outcomes...)
+}
+
+func (d *holding) settle(tb testing.TB, outcomes ...outbox.Outcome) {
+	tb.Helper()
+	if err := again(d.store, func() error { return d.Settle(tb.Context(), outcomes) }); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func leasedIDs(leased []outbox.Leased) (ids []string) {
+	for _, l := range leased {
+		ids = append(ids, l.ID)
+	}
+	return ids
+}
+
+// A Lease begins behind what is gone; but not behind what may yet be committed with a smaller seq.
+func TestOutboxLeaseFindsLateCommitsBehindWhatIsGone(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		d := newHolding(t, server)
+		tx := d.begin(t, "late")
+		for i := range 8 {
+			d.enqueue(t, fmt.Sprint(i)) // of the same shard
+			settle(t, d, outbox.Sent, d.lease(t)...)
+			pause(25 * time.Millisecond)
+		}
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := leasedIDs(d.lease(t)); !slices.Equal(got, []string{"late"}) {
+			t.Errorf("leased %v, want the late commit", got)
+		}
+	})
+}
+
+// What comes back from the parking lot has an old seq, and is found at once, before later messages of its key.
+func TestOutboxLeaseFindsWhatComesBack(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		d := newHolding(t, server)
+		d.enqueue(t, "head", "follower")
+		leased := d.lease(t)
+		d.settle(t, outbox.Outcome{Leased: leased[0], Verdict: outbox.Parked, Cause: errors.New("refused")},
+			outbox.Outcome{Leased: leased[1], Verdict: outbox.Returned})
+		for range 6 {
+			if got := d.lease(t); len(got) > 0 {
+				t.Fatalf("leased %v behind a parked message", leasedIDs(got))
+			}
+			pause(25 * time.Millisecond)
+		}
+		if err := unpark(t.Context(), d.store, leased[0].Seq); err != nil {
+			t.Fatal(err)
+		}
+		d.enqueue(t, "later")
+		if got := leasedIDs(d.lease(t)); !slices.Equal(got, []string{"head", "follower", "later"}) {
+			t.Errorf("leased %v, want the old order", got)
+		}
+	})
+}
+
+// With statistics of an empty table, PostgreSQL would begin a join with the table.
+func TestOutboxSettlesAtOnceThoughStatisticsAreOld(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		dsn := testdb.Schema(t, server(t)) + "&synchronous_commit=off" // the disk's time is not the point
+		d := newHoldingOn(t, newOutboxDBAt(t, dsn, 8))
+		fill := `INSERT INTO outbox_messages (shard, id, topic, key, payload) SELECT i % 64, i::text, 'events', convert_to(i::text, 'UTF8'), '' FROM generate_series(1, 40000) AS i`
+		d.exec(t, fill)
+		open, err := d.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}) // keeps the dead rows
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer open.Rollback(t.Context())
+		if _, err := open.Exec(t.Context(), `SELECT FROM effects`); err != nil {
+			t.Fatal(err)
+		}
+		d.exec(t, `DELETE FROM outbox_messages`)
+		d.exec(t, `ANALYZE outbox_messages`)
+		d.exec(t, fill)
+		fastest := time.Hour // a machine that stands still for a while slows down some of them
+		for range 10 {
+			leased := d.lease(t)
+			began := time.Now()
+			settle(t, d, outbox.Sent, leased...)
+			fastest = min(fastest, time.Since(began))
+		}
+		if fastest > time.Second {
+			t.Errorf("settling 1000 messages took %v", fastest)
+		}
+	})
+}
+
+func pause(d time.Duration) { <-time.After(d) }

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// changed returns the packages of the module whose tests depend on a file that changed.
+func changed(ctx context.Context, since, module string) ([]string, error) {
+	root, err := output(ctx, "", "git", "rev-parse", "--show-toplevel")
+	if err != nil {
+		return nil, err
+	}
+	root = strings.TrimSpace(root)
+	files, err := changedFiles(ctx, root, since)
+	if err != nil {
+		return nil, err
+	}
+	list, err := output(ctx, module, "go", "list", "-test", "-deps", "-json=ImportPath,Dir,ForTest,Deps,Standard,DepOnly", "./...")
+	if err != nil {
+		return nil, err
+	}
+	packages, err := decode(list)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := filepath.Abs(module)
+	if err != nil {
+		return nil, err
+	}
+	return choose(packages, files, root, dir), nil
+}
+
+// changedFiles returns absolute paths: what differs between the common ancestor of since and HEAD and the files on disk, and
+// what git does not know yet.
+func changedFiles(ctx context.Context, root, since string) (files []string, err error) {
+	base, err := output(ctx, root, "git", "merge-base", since, "HEAD")
+	if err != nil {
+		return nil, err
+	}
+	for _, args := range [][]string{
+		{"diff", "--name-only", strings.TrimSpace(base)},
+		{"ls-files", "--others", "--exclude-standard"},
+	} {
+		out, err := output(ctx, root, "git", args...)
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(out) {
+			files = append(files, filepath.Join(root, strings.TrimSpace(line)))
+		}
+	}
+	return files, nil
+}
+
+// goPackage is what go list says of a package or of its tests. The tests of p are the package "p.test".
+type goPackage struct {
+	ImportPath, Dir, ForTest string
+	Deps                     []string
+	Standard, DepOnly        bool
+}
+
+func decode(list string) (packages []goPackage, err error) {
+	for d := json.NewDecoder(strings.NewReader(list)); ; {
+		var p goPackage
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return packages, nil
+		} else if err != nil {
+			return nil, err
+		}
+		packages = append(packages, p)
+	}
+}
+
+// choose returns the packages whose tests depend on one of files. root is the repository's folder, module the module's.
+func choose(packages []goPackage, files []string, root, module string) []string {
+	dirs := map[string]bool{}
+	for _, p := range packages {
+		dirs[p.Dir] = true
+	}
+	touched, all := map[string]bool{}, false
+	for _, file := range files {
+		dir, concerned := packageOf(file, root, dirs)
+		switch {
+		case concerned:
+			touched[dir] = true
+		case dir == root || dir == module:
+			all = all || filepath.Base(file) == "Makefile" || strings.HasPrefix(filepath.Base(file), "go.")
+		}
+	}
+	isTouched := map[string]bool{} // by import path, without the " [p.test]" of a package that is compiled for a test
+	for _, p := range packages {
+		if touched[p.Dir] && !p.Standard {
+			isTouched[plain(p.ImportPath)] = true
+		}
+	}
+	chosen := map[string]bool{}
+	for _, p := range packages {
+		tested, isTest := strings.CutSuffix(p.ImportPath, ".test")
+		if !isTest || p.DepOnly {
+			continue
+		}
+		depends := func(dep string) bool { return isTouched[plain(dep)] }
+		if all || isTouched[tested] || slices.ContainsFunc(p.Deps, depends) {
+			chosen[tested] = true
+		}
+	}
+	names := make([]string, 0, len(chosen))
+	for n := range chosen {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func plain(importPath string) string {
+	path, _, _ := strings.Cut(importPath, " ")
+	return path
+}
+
+// packageOf returns the folder of the package that the file belongs to: its own, or the next above, as testdata and embedded
+// files lie below their package.
+func packageOf(file, root string, dirs map[string]bool) (dir string, found bool) {
+	for dir = filepath.Dir(file); ; dir = filepath.Dir(dir) {
+		if dirs[dir] {
+			return dir, true
+		}
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); dir == root || err == nil {
+			return dir, false
+		}
+	}
+}
+
+func output(ctx context.Context, dir, program string, args ...string) (string, error) {
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s %s: %w\n%s", program, strings.Join(args, " "), err, stderr.String())
+	}
+	return stdout.String(), nil
+}

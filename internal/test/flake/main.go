@@ -1,0 +1,48 @@
+// Command flake runs the tests of packages many times on a busy machine, in a shuffled order, and counts the tests that fail.
+//
+//	go run ./internal/test/flake -n 50 ./adapters/kafka ./consumer
+//	go run ./internal/test/flake -n 200 -run 'TestSubscriber$' ./adapters/awssqs
+//
+// It prints a line per run and, at the end, a table of the tests that failed. The output of each failed run is kept in a
+// file that the line names. The exit code is 1 when any run failed.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"time"
+)
+
+func main() {
+	s := settings{}
+	flag.IntVar(&s.runs, "n", 20, "runs per package")
+	flag.StringVar(&s.run, "run", "", "only tests that match this, as in go test -run")
+	flag.BoolVar(&s.short, "short", false, "pass -short to the tests")
+	flag.DurationVar(&s.timeout, "timeout", 20*time.Minute, "limit of one run")
+	load := flag.Int("load", runtime.NumCPU(), "goroutines that keep the CPUs busy meanwhile; 0: none")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	burn(ctx, *load)
+	failed, err := s.try(ctx, flag.Args())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "flake:", err)
+	}
+	if failed || err != nil {
+		os.Exit(1) //nolint:gocritic // stop would only undo what the end of the process undoes
+	}
+}
+
+// burn keeps n CPUs busy until ctx ends.
+func burn(ctx context.Context, n int) {
+	for range n {
+		go func() {
+			for ctx.Err() == nil {
+			}
+		}()
+	}
+}

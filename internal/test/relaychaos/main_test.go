@@ -1,0 +1,160 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+
+	"github.com/txonce/txonce/internal/test/testdb"
+)
+
+// TestMain lets this binary be the command that it tests, and the command's relays.
+func TestMain(m *testing.M) {
+	if os.Getenv("RELAYCHAOS_IS_COMMAND") != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// result of a run that ended by itself.
+type result struct {
+	figures
+	code   int
+	output string
+}
+
+// runChaos runs the command as a process of its own, on real servers, and looks whether it leaves anything behind.
+func runChaos(t *testing.T, args ...string) result {
+	t.Helper()
+	dsn, brokers := testdb.Postgres(t), testdb.Kafka(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, self, append(args, "-json", "-postgres", dsn, "-kafka", strings.Join(brokers, ","))...)
+	cmd.Env = append(os.Environ(), "RELAYCHAOS_IS_COMMAND=1", "GORACE=atexit_sleep_ms=0")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, _ := cmd.Output()
+	r := result{code: cmd.ProcessState.ExitCode(), output: stderr.String() + string(out)}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &r.figures); err != nil {
+		t.Fatalf("%v: the last line is not a JSON object:\n%s", args, r.output)
+	}
+	leftBehind(t, dsn, brokers, regexp.MustCompile(`txonce_relaychaos_\w+`).FindString(r.output))
+	return r
+}
+
+// leftBehind looks for the run's schema and topic.
+func leftBehind(t *testing.T, dsn string, brokers []string, name string) {
+	t.Helper()
+	if name == "" {
+		t.Error("the run does not say what it is called")
+		return
+	}
+	var schemas int
+	if err := open(t, dsn).QueryRow(`SELECT count(*) FROM pg_namespace WHERE nspname = $1`, name).Scan(&schemas); err != nil || schemas > 0 {
+		t.Errorf("schema %s is left behind (%v)", name, err)
+	}
+	admin, err := sarama.NewClusterAdmin(brokers, sarama.NewConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	for since := time.Now(); ; <-time.After(100 * time.Millisecond) { // the broker hears of the deletion later than the controller
+		topics, err := admin.ListTopics()
+		_, there := topics[name]
+		if err == nil && !there {
+			return
+		}
+		if time.Since(since) > time.Minute {
+			t.Fatalf("topic %s is left behind (%v)", name, err)
+		}
+	}
+}
+
+func open(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// TestRelaysUnderFaults is a short run of what make chaos-relay does at length. Its seed has handlers fail in every way.
+func TestRelaysUnderFaults(t *testing.T) {
+	r := runChaos(t, "-seed", "1", "-messages", "2000", "-keys", "100", "-rate", "200", "-kills", "3", "-pauses", "3", "-lease", "1s")
+	if r.code != 0 || !r.OK || r.Committed != 2000 || r.Kills < 3 || r.Pauses < 3 || r.InPublish == 0 || r.RolledBack == 0 || r.Refused == 0 {
+		t.Errorf("exit code %d:\n%s", r.code, r.output)
+	}
+	t.Log(r.line())
+}
+
+// TestBrokenRelayIsFound: an audit that cannot fail proves nothing.
+func TestBrokenRelayIsFound(t *testing.T) {
+	for way, found := range map[string]func(r result) bool{
+		"lose":       func(r result) bool { return r.Missing > 0 },
+		"mark-first": func(r result) bool { return r.Missing > 0 },
+		"disorder":   func(r result) bool { return r.OutOfOrder > 0 },
+		"dual-write": func(r result) bool { return r.Phantom > 0 },
+	} {
+		t.Run(way, func(t *testing.T) {
+			r := runChaos(t, "-broken", way, "-messages", "2000", "-keys", "20", "-rate", "500", "-kills", "2", "-pauses", "1", "-lease", "1s")
+			if r.code != 1 || r.OK || !found(r) {
+				t.Errorf("exit code %d:\n%s", r.code, r.output)
+			}
+			t.Log(r.line())
+		})
+	}
+}
+
+func TestRelayStartedByHand(t *testing.T) {
+	var out bytes.Buffer
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, relayCommand)
+	cmd.Env = append(os.Environ(), "RELAYCHAOS_IS_COMMAND=1")
+	cmd.Stderr = &out
+	_ = cmd.Run()
+	if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(out.String(), "started by the command") {
+		t.Errorf("exit code %d: %s", code, &out)
+	}
+}
+
+func TestRelayChaosRefusesNonsense(t *testing.T) {
+	for _, test := range []struct{ args, want string }{
+		{"-messages 10", "-messages 10"},
+		{"-keys 0", "-keys 0"},
+		{"-rate 0", "-rate 0"},
+		{"-kills -1", "-kills -1"},
+		{"-pauses -1", "-pauses -1"},
+		{"-lease 1ms", "-lease 1ms"},
+		{"-batch 0", "-batch 0"},
+		{"-broken badly", "-broken badly"},
+		{"now", `"now" is no flag`},
+	} {
+		var stderr bytes.Buffer
+		args := append([]string{"-postgres", "x", "-kafka", "y"}, strings.Fields(test.args)...)
+		if code := chaos(args, &stderr, &stderr); code != 2 || !strings.Contains(stderr.String(), test.want) {
+			t.Errorf("%s: exit code %d:\n%s", test.args, code, &stderr)
+		}
+	}
+}

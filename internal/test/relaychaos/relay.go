@@ -1,0 +1,110 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/IBM/sarama"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/outbox"
+)
+
+// workers is how many batches a relay has in flight at once.
+const workers = 2
+
+// relayMain is a relay process, from the settings on its standard input to its exit code.
+func relayMain() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	_ = json.NewEncoder(os.Stdout).Encode(report{Ready: true}) // without a reader this process is about to end
+	in := bufio.NewReader(os.Stdin)
+	var s settings
+	line, err := in.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &s)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "relaychaos: a relay is started by the command, which tells it what to do:", err)
+		return 2
+	}
+	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)).With("relay", s.Name))
+	if err := s.relay(ctx, in); err != nil {
+		slog.Error("the relay ends", "error", err)
+		return 1
+	}
+	return 0
+}
+
+// relay is an ordinary relay, but for the stand between it and its publisher.
+func (s settings) relay(ctx context.Context, orders *bufio.Reader) error {
+	pool, err := pgxpool.New(ctx, s.Database)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	store, err := pgxstore.New(pgxstore.Config{Pool: pool})
+	if err != nil {
+		return err
+	}
+	cfg := kafka.NewConfig()
+	cfg.ClientID = strings.ReplaceAll(s.Name, " ", "-")
+	client, err := sarama.NewClient(s.Kafka, cfg)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	events, err := kafka.NewPublisher(kafka.PublisherConfig{Client: client})
+	if err != nil {
+		return err
+	}
+	defer events.Close()
+
+	var mu sync.Mutex
+	out := json.NewEncoder(os.Stdout)
+	stand := newStand(events, func(messages int) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = out.Encode(report{Standing: messages}) // without a reader this process is about to end
+	})
+	go obey(orders, stand)
+	relay, err := outbox.NewRelay(outbox.Config{
+		Name: s.Name, Queue: breakQueue(s.Broken, store), Publisher: breakPublisher(s.Broken, stand),
+		LeaseTTL: s.Lease, BatchSize: s.Batch, Workers: workers,
+	})
+	if err != nil {
+		return err
+	}
+	return relay.Run(ctx)
+}
+
+// obey takes the parent's orders, and ends the process when there is no parent any more.
+func obey(orders *bufio.Reader, s *stand) {
+	for {
+		line, err := orders.ReadString('\n')
+		switch strings.TrimSpace(line) {
+		case orderBefore:
+			s.At(beforePublish)
+		case orderAfter:
+			s.At(afterPublish)
+		case orderFree:
+			s.Free()
+		}
+		if err == io.EOF {
+			os.Exit(3)
+		}
+	}
+}

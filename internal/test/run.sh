@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# run.sh MODULE... runs the tests of modules with the race detector, and prints how long all of it took and what took longest.
+# With SINCE=COMMIT it runs the tests of those packages only that depend on what changed since that commit.
+#
+# One package runs after the other: they share the servers, whose answers a test waits for, and a small machine.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+gotestsum="go run gotest.tools/gotestsum@v1.13.0"
+log=$(mktemp -d)
+trap 'rm -r "$log"' EXIT
+failed=()
+for module in "$@"; do
+	packages=./...
+	[ -z "${SINCE:-}" ] || packages=$(go run ./internal/test/changed -since "$SINCE" -module "$module")
+	[ -n "$packages" ] || continue
+	# shellcheck disable=SC2086 # words: one for each package
+	(cd "$module" && $gotestsum --format standard-quiet --hide-summary skipped --jsonfile "$log/module" -- \
+		-race -count=1 -p 1 -timeout=30m $packages) || failed+=("$module")
+	cat "$log/module" >>"$log/all"
+done
+[ -s "$log/all" ] || {
+	echo "nothing to test"
+	exit 0
+}
+
+echo "== the ten slowest packages"
+sed -nE '/"Test":/d; s/.*"Package":"([^"]*)".*"Elapsed":([0-9]+).*/\2 s  \1/p' "$log/all" | sort -rn | sed 10q
+echo "== the ten slowest tests"
+$gotestsum tool slowest --num 10 --jsonfile "$log/all"
+echo "== tests: $SECONDS s"
+[ ${#failed[@]} -eq 0 ] || {
+	echo "failed in: ${failed[*]}"
+	exit 1
+}

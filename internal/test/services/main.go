@@ -1,0 +1,107 @@
+//go:build unix
+
+// Command services starts and stops the real servers that tests talk to. It is what `make services-up` and
+// `make services-down` run.
+//
+//	go run ./internal/test/services up [name…]
+//	go run ./internal/test/services down [name…]
+//
+// For each server, up takes the first of these that works:
+//
+//  1. Something healthy already answers at its address: that one is used, and never stopped from here.
+//  2. A Docker daemon answers: docker compose, with the images pinned in compose.yaml.
+//  3. Natively: programs found on this machine or installed with apt-get, jars fetched with Maven.
+//
+// Whatever a checkout knows about its servers lies in its .services folder: a folder per server (log, data, how it was
+// started) and the file env, whose lines (TXONCE_KAFKA=127.0.0.1:21492) internal/test/testdb reads. Ports are the same in every
+// checkout, so a second checkout uses the servers of the first. A server started natively is the child of a small process
+// (keep.go) that ends it on services-down, and also when its checkout is removed: nothing stays behind.
+//
+// A new server is one file that implements [server], one line in known, and one entry in compose.yaml.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// known is every server this program can start, in the order it lists them.
+var known = []server{
+	postgres{name: "postgres", env: "TXONCE_POSTGRES", major: 15, port: 21415},
+	postgres{name: "postgres18", env: "TXONCE_POSTGRES18", major: 18, port: 21418},
+	pgbouncer{port: 21432},
+	kafka{port: 21492, controllerPort: 21493},
+	mariadb{port: 21406},
+	rabbitmq{port: 21472, dist: 21473, epmd: 21474},
+	elasticmq{port: 21424},
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "services:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 2 && args[0] == "keep" { // started by up, never by a person
+		return keep(args[1])
+	}
+	if len(args) == 0 || (args[0] != "up" && args[0] != "down") {
+		return errors.New("usage: services up|down [name…]")
+	}
+	chosen, err := choose(args[1:])
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat("go.mod"); err != nil {
+		return errors.New("run me at the top of the checkout, where go.mod is")
+	}
+
+	// One up or down at a time on this machine: two checkouts must not both find a port free.
+	unlock, err := lockMachine(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if args[0] == "up" {
+		return up(ctx, chosen)
+	}
+	return down(ctx, chosen)
+}
+
+// choose returns the servers of these names, or all.
+func choose(names []string) ([]server, error) {
+	if len(names) == 0 {
+		return known, nil
+	}
+	var chosen []server
+	for _, name := range names {
+		i := slices.IndexFunc(known, func(s server) bool { return s.About().Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no service %q; there are: %s", name, strings.Join(namesOf(known), " "))
+		}
+		chosen = append(chosen, known[i])
+	}
+	return chosen, nil
+}
+
+func namesOf(servers []server) []string {
+	var names []string
+	for _, s := range servers {
+		names = append(names, s.About().Name)
+	}
+	return names
+}
+
+// seconds writes a duration the way people read one.
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

@@ -1,0 +1,71 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/txonce/txonce/internal/test/rabbitserver"
+)
+
+// rabbitmq is one RabbitMQ node without plugins.
+type rabbitmq struct{ port, dist, epmd int }
+
+func (r rabbitmq) About() about {
+	return about{
+		Name: "rabbitmq", Title: "RabbitMQ", Env: "TXONCE_RABBITMQ",
+		Address: fmt.Sprintf("amqp://guest:guest@127.0.0.1:%d/", r.port), Ports: []string{fmt.Sprint(r.dist)}, // any epmd will do
+	}
+}
+
+// Healthy declares a queue of either kind: the port opens a little before the broker is ready for that.
+func (r rabbitmq) Healthy(ctx context.Context, address string) error {
+	conn, err := amqp.DialConfig(address, amqp.Config{
+		Heartbeat: 10 * time.Second,
+		Dial: func(network, addr string) (net.Conn, error) {
+			conn, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			deadline, _ := ctx.Deadline() // for all of it: a node that is starting may accept and not answer
+			return conn, conn.SetDeadline(deadline)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.CloseDeadline(time.Now()) })()
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	if _, err := ch.QueueDeclare("", false, true, true, false, nil); err != nil {
+		return err
+	}
+	_, err = ch.QueueDeclare("txonce-health-quorum", true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
+	return errors.Join(err, ch.Close())
+}
+
+func (r rabbitmq) Needs() []program {
+	if rabbitserver.Programs() != "" {
+		return nil
+	}
+	return []program{{"rabbitmq-server", "rabbitmq-server"}}
+}
+
+func (r rabbitmq) Prepare(_ context.Context, dir string) (process, error) {
+	programs := rabbitserver.Programs()
+	if programs == "" {
+		return process{}, errors.New("there are no programs of RabbitMQ where its packages put them")
+	}
+	args, err := rabbitserver.Server{Programs: programs, Dir: dir, Port: r.port, Dist: r.dist, Epmd: r.epmd}.Prepare()
+	return process{Args: args, Stop: syscall.SIGTERM}, err
+}

@@ -1,0 +1,219 @@
+package soak
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+)
+
+var (
+	messages = flag.Int("soak.messages", 600, "how many messages each database handles")
+	seed     = flag.Uint64("soak.seed", 0, "what the plan is drawn from; 0: the clock")
+	logged   = flag.Bool("soak.log", false, "show what consumers and stores log")
+)
+
+const (
+	nodes, workers, batch = 2, 4, 50 // workers of each node
+	limit                 = 20 * time.Minute
+)
+
+func TestSoak(t *testing.T) {
+	for name, open := range map[string]func(*testing.T, map[string]kind) database{
+		"pgx": pgxDatabase, "sql-postgres": postgresDatabase, "mariadb": mysqlDatabase, "sqlite": sqliteDatabase,
+	} {
+		t.Run(name, func(t *testing.T) {
+			from := *seed
+			if from == 0 {
+				from = uint64(time.Now().UnixNano())
+			}
+			t.Logf("seed %d: go test ./internal/test/soak -run 'TestSoak/%s$' -soak.messages %d -soak.seed %d", from, name, *messages, from)
+			rng := rand.New(rand.NewPCG(from, 0))
+			kinds := plan(rng, *messages)
+			soak(t, rng, kinds, open(t, kinds))
+		})
+	}
+}
+
+func soak(t *testing.T, rng *rand.Rand, kinds map[string]kind, d database) {
+	msgs := make([]consumer.Message, 0, len(kinds))
+	for i := range len(kinds) {
+		id := fmt.Sprintf("m-%d", i)
+		m := consumer.Message{ID: id, Topic: "soak", Position: id, Payload: []byte(id), Time: time.Now()}
+		if i%2 == 0 {
+			m.Key = fmt.Sprintf("k-%d", rng.IntN(len(kinds)/10+1))
+		}
+		msgs = append(msgs, m)
+	}
+	q := newQueue(rng, msgs)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	began := time.Now()
+	var work sync.WaitGroup
+	all := make([]node, nodes)
+	for i := range all {
+		all[i] = d.node()
+		for range workers {
+			work.Go(func() { q.work(ctx, t, all[i], batch) })
+		}
+	}
+	beating, still := context.WithCancel(ctx)
+	var beats sync.WaitGroup
+	for i, n := range all {
+		beats.Go(func() { beat(beating, n, i) })
+	}
+	killed := killing(ctx, t, d, &work)
+	still()
+	beats.Wait()
+	if ctx.Err() != nil {
+		t.Fatalf("%d deliveries were not acknowledged within %v", q.open, limit)
+	}
+	t.Logf("%d messages, %d deliveries, %d of them again; %d connections killed; %.1f s",
+		len(kinds), q.counts.delivered, q.counts.redelivered, killed, time.Since(began).Seconds())
+	audit(t, kinds, d, d.node()) // the others may still hold connections that were killed
+}
+
+// beat handles ordinary messages as long as the work takes, as a queue brings them in all the time. A Consumer blames a message
+// for what may be the database's fault only while others are committed.
+func beat(ctx context.Context, n node, at int) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		id := fmt.Sprintf("beat-%d-%d", at, i)
+		n.ProcessBatch(ctx, []*consumer.Message{{ID: id, Topic: "beats", Position: id, Payload: []byte(id), Time: time.Now(), Attempt: 1}})
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// killing ends connections until the work is done, and says how many.
+func killing(ctx context.Context, t *testing.T, d database, work *sync.WaitGroup) int {
+	over := make(chan struct{})
+	var killed atomic.Int64
+	var killer sync.WaitGroup
+	if d.kill != nil {
+		killer.Go(func() {
+			tick := time.NewTicker(100 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-tick.C:
+				case <-over:
+					return
+				case <-ctx.Done():
+					return
+				}
+				n, err := d.kill()
+				if err != nil {
+					t.Errorf("kill connections: %v", err)
+					return
+				}
+				killed.Add(int64(n))
+			}
+		})
+	}
+	work.Wait()
+	close(over)
+	killer.Wait()
+	return int(killed.Load())
+}
+
+// audit compares effects and letters with the plan.
+func audit(t *testing.T, kinds map[string]kind, d database, n node) {
+	effects := map[string]int{}
+	for i, p := range d.places {
+		p.count(t, effects)
+		var claims int
+		if err := p.db.QueryRow(`SELECT count(*) FROM processed_messages`).Scan(&claims); err != nil || i > 0 && claims > 0 {
+			t.Errorf("%d claims in place %d, %v; claims belong into the first one alone", claims, i, err)
+		}
+	}
+	letters := map[string]consumer.DeadLetter{}
+	for _, l := range allLetters(t, n) {
+		letters[l.Message.ID] = l
+	}
+
+	tally := map[string]int{}
+	for id, k := range kinds {
+		letter, parked := letters[id]
+		unknown := parked && letter.Reason == consumer.ReasonUnknown
+		fault := ""
+		switch {
+		case effects[id] > 1 && k == rollsBack && unknown:
+			// Each run writes its effect outside of any transaction, so each delivery that runs before the letter is
+			// written leaves one. database/sql gives no means to prevent that; pgxstore refuses the ROLLBACK.
+		case effects[id] > 1:
+			fault = "doubled"
+		case effects[id] == 0 && !parked:
+			fault = "lost"
+		case effects[id] == 1 && parked && !unknown:
+			fault = "has its effect and a letter"
+		case parked && letter.Cause == "":
+			fault = "has a letter without a cause"
+		case parked && k.letter() != "" && !unknown && !strings.Contains(letter.Cause, k.letter()):
+			fault = "has a letter of another cause, want " + k.letter()
+		case parked && !unknown && (k == well || k == transient || k == session || k == cuts):
+			fault = "is parked for what another message did"
+		case k.letter() != "" && !parked:
+			fault = "has no letter"
+		}
+		tally[fmt.Sprintf("%s: effect %v, letter %v", k, effects[id] > 0, letter.Reason)]++
+		if fault != "" {
+			t.Errorf("%s (%s) %s: %d effects, letter %q, cause %q", id, k, fault, effects[id], letter.Reason, letter.Cause)
+		}
+	}
+	lines := make([]string, 0, len(tally))
+	for what, count := range tally {
+		lines = append(lines, fmt.Sprintf("%7d  %s", count, what))
+	}
+	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(a[9:], b[9:]) })
+	t.Logf("what became of them:\n%s", strings.Join(lines, "\n"))
+}
+
+// count adds up the effects in p.
+func (p place) count(t *testing.T, effects map[string]int) {
+	t.Helper()
+	rows, err := p.db.Query(`SELECT name, count(*) FROM effects GROUP BY name`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var count int
+		if err := rows.Scan(&name, &count); err != nil {
+			t.Fatal(err)
+		}
+		effects[name] += count
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func allLetters(t *testing.T, n node) (all []consumer.DeadLetter) {
+	t.Helper()
+	var filter consumer.LetterFilter
+	for {
+		page, err := n.Letters(t.Context(), filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			return all
+		}
+		all = append(all, page...)
+		filter.After = page[len(page)-1].Cursor()
+	}
+}

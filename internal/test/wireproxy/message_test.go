@@ -1,0 +1,44 @@
+package wireproxy_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/txonce/txonce/internal/test/wireproxy"
+)
+
+func TestIsCommit(t *testing.T) {
+	for _, test := range []struct {
+		name, sql string
+		want      bool
+	}{
+		{"pgx", "commit", true},
+		{"lib/pq", "COMMIT", true},
+		{"semicolon", " Commit ;", true},
+		{"chain", "commit and chain", true},
+		{"followed", "commit; begin", true},
+		{"end", "END", true},
+		{"rollback", "rollback", false},
+		{"mentioned", "select 'commit'", false},
+		{"prefix", "commitment", false},
+		{"empty", "", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := wireproxy.IsCommit(test.sql); got != test.want {
+				t.Errorf("IsCommit(%q) = %v", test.sql, got)
+			}
+		})
+	}
+}
+
+// FuzzReadMessage: what the proxy reads it passes on unchanged, and no length makes it allocate what did not arrive.
+func FuzzReadMessage(f *testing.F) {
+	f.Add([]byte("Q\x00\x00\x00\x0bcommit\x00"))
+	f.Add([]byte("P\x00\x00\x00\x08s\x00\x00\x00"))
+	f.Add([]byte("E\x3f\xff\xff\xff"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		if out := wireproxy.PassOn(in); !bytes.HasPrefix(in, out) {
+			t.Fatalf("passed on %q for %q", out, in)
+		}
+	})
+}

@@ -1,9 +1,0 @@
-package wireproxy_test
-
-import (
-	"testing"
-
-	"github.com/txonce/txonce/internal/leaktest"
-)
-
-func TestMain(m *testing.M) { leaktest.Main(m) }
