@@ -17,7 +17,7 @@ const begin, end = "<!-- features: go test ./internal/test/features -write -->\n
 
 // TestREADME compares the table in the README with what the adapters' tests show.
 func TestREADME(t *testing.T) {
-	path := filepath.Join("..", "..", "README.md")
+	path := filepath.Join("..", "..", "..", "README.md")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
