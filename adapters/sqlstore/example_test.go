@@ -138,3 +138,35 @@ func ExampleDialect() {
 	fmt.Println(err)
 	// Output: sqlstore: Config.DB is required
 }
+
+// A table of one's own that remembers what was processed is imported once, while its consumer stands still.
+func ExampleStore_Claim_import() {
+	ctx := context.Background()
+	db, remove := openExample(ctx)
+	defer remove()
+	store, err := sqlstore.New(sqlstore.Config{DB: db, Dialect: sqlstore.SQLite})
+	if err != nil {
+		panic(err)
+	}
+	processed := map[string]time.Time{"order-41": time.Now().Add(-time.Hour), "order-42": time.Now().Add(-time.Minute)} // from the old table
+
+	var recs []dedup.Record // in larger tables, 1,000 in each transaction
+	for id, at := range processed {
+		recs = append(recs, dedup.Record{Key: dedup.Key{Consumer: "billing", ID: id}, Time: at})
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		panic(err)
+	}
+	defer tx.Rollback()
+	if _, err := store.Claim(ctx, tx, recs); err != nil {
+		panic(err)
+	}
+	if err := tx.Commit(); err != nil {
+		panic(err)
+	}
+
+	_, found, err := store.Lookup(ctx, dedup.Key{Consumer: "billing", ID: "order-42"})
+	fmt.Println(found, err)
+	// Output: true <nil>
+}
