@@ -3,6 +3,7 @@
 //
 //	go run ./internal/test/mutants            # all; needs make services-up
 //	go run ./internal/test/mutants -run claim # those whose name contains "claim"
+//	go run ./internal/test/mutants -list > docs/guarantees.md
 //
 // It exits 1 when a mutant survives, when another case than the one named is the only one to fail, or when the text that a
 // mutation replaces is not found exactly once.
@@ -21,7 +22,12 @@ import (
 func main() {
 	run := flag.String("run", "", "only mutations whose name contains this")
 	verbose := flag.Bool("v", false, "print the output of each test")
+	list := flag.Bool("list", false, "print the guarantees and their tests as docs/guarantees.md has them, and run nothing")
 	flag.Parse()
+	if *list {
+		fmt.Fprint(os.Stdout, guarantees())
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	os.Exit(try(ctx, *run, *verbose))

@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 // Every mutation still finds the text that it replaces. Whether a test notices is what make mutants is for.
 func TestMutationsFindTheirText(t *testing.T) {
@@ -9,5 +12,12 @@ func TestMutationsFindTheirText(t *testing.T) {
 		if _, err := m.overlay(t.TempDir()); err != nil {
 			t.Errorf("%s: %v", m.name, err)
 		}
+	}
+}
+
+func TestGuaranteesAreListed(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/guarantees.md")
+	if err != nil || string(page) != guarantees() {
+		t.Errorf("docs/guarantees.md is not up to date (%v); run: go run ./internal/test/mutants -list > docs/guarantees.md", err)
 	}
 }
