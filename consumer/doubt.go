@@ -136,6 +136,9 @@ func (c *Consumer[TTx]) inDoubt(it *item) bool {
 // settleWithin bounds what is still done for messages in doubt once ctx has ended.
 const settleWithin = 10 * time.Second
 
+// settleLogged is how often a pass that cannot park a message in doubt logs why it waits.
+const settleLogged = time.Minute
+
 // settlePauseMin and settlePauseMax bound the wait after an attempt to park a message in doubt that failed.
 const (
 	settlePauseMin = 10 * time.Millisecond
@@ -159,6 +162,7 @@ func (b *batch[TTx]) settleDoubts(ctx context.Context) {
 	}
 	ctx, cancel := outlive(ctx, settleWithin)
 	defer cancel()
+	logged := time.Now()
 	for failed := 0; len(waiting) > 0; {
 		i := waiting[0]
 		waiting = waiting[1:]
@@ -178,6 +182,11 @@ func (b *batch[TTx]) settleDoubts(ctx context.Context) {
 		}
 		waiting = append(waiting, i)
 		failed++
+		if time.Since(logged) >= settleLogged {
+			logged = time.Now()
+			b.cfg.Logger.WarnContext(ctx, "a message whose outcome is unknown cannot be parked yet; its batch waits, because another process would take it for a duplicate",
+				append(it.attrs(), "messages", len(waiting), "error", b.errs[i])...)
+		}
 		if pauseFor(ctx, min(max(b.cfg.wait(failed), settlePauseMin), settlePauseMax)) != nil {
 			break
 		}

@@ -259,6 +259,30 @@ func TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem(t *testing.T) {
 	}
 }
 
+// A pass that waits for a key in doubt says so once a minute: the transaction that has it may be a frozen process's.
+func TestAPassThatWaitsToParkIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, log := time.Now(), &logs{}
+		held := func() error {
+			if since := time.Since(began); since > 0 && since < 150*time.Second {
+				return dedup.ErrInFlight
+			}
+			return nil
+		}
+		c := newConsumer(t, config{
+			Store: &endable{Store: consumertest.NewStore(), before: held, unsure: true}, Logger: log.logger(), MaxAttempts: 1,
+			Handle: commits(map[string]int{}, func() { <-time.After(time.Millisecond) }),
+		})
+		if err := c.ProcessBatch(t.Context(), []*consumer.Message{msg("0", "")})[0]; err != nil {
+			t.Errorf("Process = %v, want the message parked", err)
+		}
+		if n := log.lines("cannot be parked yet"); n != 2 {
+			t.Errorf("%d lines within 150 s, want 2", n)
+		}
+		unknowns(t, c, 1)
+	})
+}
+
 // A new claim that is first proves that the transaction which ended has not committed the old one: nothing is in doubt any more.
 func TestAFirstClaimEndsTheDoubt(t *testing.T) {
 	db, fails := deduptest.NewDatabase(), true
