@@ -205,7 +205,7 @@ func newSuiteBroker(t *testing.T, s subscriberSite, cfg rabbitmq.SubscriberConfi
 	if cfg.Spec.SingleActiveConsumer {
 		args["x-single-active-consumer"] = true
 	}
-	onChannel(t, s.dial, func(ch rabbitmq.Channel) error {
+	s.declare(t, func(ch rabbitmq.Channel) error {
 		_, err := ch.QueueDeclare(cfg.Queue, true, false, false, false, args)
 		if err != nil {
 			return err
@@ -213,6 +213,26 @@ func newSuiteBroker(t *testing.T, s subscriberSite, cfg rabbitmq.SubscriberConfi
 		return rabbitmq.DeclareRetryQueues(ch, cfg.Queue, time.Second)
 	})
 	return b
+}
+
+// declare does what a case needs before it begins. For some seconds after RabbitMQ was killed and started again it may answer a
+// declaration with INTERNAL_ERROR (3.10, seen): a process of its own has ended. It works when it is sent again.
+func (s subscriberSite) declare(t *testing.T, do func(rabbitmq.Channel) error) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; <-time.After(100 * time.Millisecond) {
+		var err error
+		onChannel(t, s.dial, func(ch rabbitmq.Channel) error {
+			err = do(ch)
+			return nil
+		})
+		var internal *amqp.Error
+		if err == nil {
+			return
+		}
+		if !errors.As(err, &internal) || internal.Code != amqp.InternalError || time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
 }
 
 // Publish implements consumertest.Broker. Every message has a message-id, as a careful publisher's have. What is refused or lost is sent

@@ -58,17 +58,16 @@ func (s *Store) AsMySQL() {
 
 // Pretend makes s read settings of MariaDB as other values; version is the server's. Pairs of empty names are left out.
 func (s *Store) Pretend(pairs ...string) {
-	_ = s.locate(context.Background(), nil)
 	d := s.db.(*mysql)
 	query := "SELECT variable_name, variable_value FROM information_schema.session_variables"
 	for i := 0; i+1 < len(pairs); i += 2 {
 		switch name, value := pairs[i], pairs[i+1]; name {
 		case "":
 		case "version":
-			d.sql.Describe = "SELECT '" + value + "', ''"
+			d.plain.Describe = "SELECT '" + value + "', ''"
 		default:
 			query += " UNION ALL SELECT '" + name + "', '" + value + "'"
 		}
 	}
-	d.sql.Settings = query
+	d.plain.Settings = query
 }

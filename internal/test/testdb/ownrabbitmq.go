@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,7 +55,12 @@ func StartRabbitMQ(t testing.TB, settings ...string) *OwnRabbitMQ {
 			Programs: rabbitserver.Programs(), Dir: dir, Port: port, Dist: freePort(t), Epmd: freePort(t), Settings: settings,
 		},
 	}
-	t.Cleanup(r.Kill)
+	t.Cleanup(func() {
+		r.Kill()
+		if t.Failed() {
+			t.Log("the errors in the own RabbitMQ's log:\n" + r.errors())
+		}
+	})
 	if err := r.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -98,10 +104,29 @@ func (r *OwnRabbitMQ) Start(ctx context.Context) error {
 	}
 }
 
-// healthy declares a queue: the port opens a little before the node is ready for that.
+// errors returns the last lines of the log that are about errors.
+func (r *OwnRabbitMQ) errors() string {
+	text, _ := os.ReadFile(r.log)
+	var found []string
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "[error]") || strings.Contains(line, "[critical]") {
+			found = append(found, line)
+		}
+	}
+	return strings.Join(found[max(0, len(found)-200):], "")
+}
+
+// healthy declares a queue of each kind: the port opens a little before the node is ready for that.
 func (r *OwnRabbitMQ) healthy() error {
 	return onChannel(r.URL, func(ch *amqp.Channel) error {
-		_, err := ch.QueueDeclare("", false, true, true, false, nil)
+		if _, err := ch.QueueDeclare("", false, true, true, false, nil); err != nil {
+			return err
+		}
+		q, err := ch.QueueDeclare("healthy-"+rand.Text(), true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
+		if err != nil {
+			return err
+		}
+		_, err = ch.QueueDelete(q.Name, false, false, false)
 		return err
 	})
 }
