@@ -63,7 +63,7 @@ func (d *doubts) add(key dedup.Derived, more doubt) {
 	if d.all == nil {
 		d.all = map[dedup.Derived]doubt{}
 	}
-	if before, found := d.all[key]; found && before.sure { // of which something is known
+	if before, found := d.all[key]; found && before.sure { // keep what is known about the earlier transaction
 		more.ran = more.ran || before.ran
 		more.committed = nil // there are two transactions to ask about
 	}
@@ -133,7 +133,7 @@ func (c *Consumer[TTx]) inDoubt(it *item) bool {
 	return ok
 }
 
-// settleWithin bounds what is still done for messages in doubt once ctx has ended.
+// settleWithin is how long after the end of ctx a pass still tries to park messages in doubt.
 const settleWithin = 10 * time.Second
 
 // settleLogged is how often a pass that cannot park a message in doubt logs why it waits.
@@ -146,10 +146,13 @@ const (
 )
 
 // settleDoubts parks the messages in doubt that the pass would give back to the broker: another process, which may get them next,
-// would take them for duplicates. It tries for as long as ctx lives, and settleWithin longer: one connection that was cut says
-// nothing about the next, and while the database is away nobody else can do more. A key that another transaction holds says nothing
-// either: that may be the one in doubt, which the server has not ended yet, or on MariaDB another consumer's that has found the claim.
-// A message whose claim turns out not to be committed is given back as before.
+// would take them for duplicates. It tries until ctx ends and settleWithin longer, because the next attempt may find a connection that
+// works, and because no other process can park them while the database is away.
+//
+// It goes on also when another transaction holds a key. That may be the transaction in doubt, which the server has not ended yet. On
+// MariaDB it may be a transaction of another consumer that found the committed claim and has locked its row.
+//
+// A message whose claim turns out not to be committed is given back to the broker to be tried again; no attempt is counted.
 func (b *batch[TTx]) settleDoubts(ctx context.Context) {
 	var waiting []int
 	for i := range b.items {

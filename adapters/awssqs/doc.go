@@ -21,8 +21,8 @@
 // A standard queue has no order, and OrderBy gives it none: it only keeps two messages of a key from running side by side in one
 // process. A FIFO queue is handled in order per message group, and a failure holds back its group, not others.
 //
-// Message.Attempt is the number of receives, as SQS counts them, less those of which this Subscriber knows that no handler failed: deferrals,
-// stops, lost holds. What it cannot know are the receives of processes that stopped or crashed.
+// Message.Attempt is SQS's count of receives without those in which, as far as this Subscriber knows, no handler failed: deferrals,
+// stops, lost holds. It does not know about the receives of processes that stopped or crashed.
 //
 // A redrive policy counts all receives, so it takes away messages that were never given up on. A maxReceiveCount that is not above
 // the Processor's MaxAttempts is refused: each message that fails would be moved away before it is parked. One of less than

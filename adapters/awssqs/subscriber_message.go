@@ -14,9 +14,12 @@ import (
 // programs that receive by themselves. raw must have been received with all its attributes, those of the system too.
 //
 // The ID is empty: SQS's own is another one each time that a message is sent, so it says nothing about the event. Attempt is how often
-// SQS has delivered the message, to anybody and for whatever reason. Payload, Key and Headers are those of the
-// outbox.Message where a Publisher has sent it; of what others have sent they are the body, the message group of a FIFO queue and the
-// attributes. On a standard queue a message group names a tenant of a fair queue, and is no key. A message that claims to come from a Publisher and cannot be decoded has them as they are, and Malformed.
+// SQS has delivered the message, to any process and for any reason.
+//
+// When a Publisher sent the message, Payload, Key and Headers are those of its outbox.Message. Otherwise Payload is the body, Key is the
+// message group of a FIFO queue, and Headers are the attributes. On a standard queue a message group names a tenant of a fair queue and is
+// not used as Key. When a message claims to come from a Publisher and cannot be decoded, the fields are filled in as if it did not, and
+// Malformed says why.
 func ToMessage(queue string, raw types.Message) *consumer.Message {
 	m := &consumer.Message{Topic: queue, Position: queue + "/" + value(raw.MessageId), Attempt: 1, Raw: raw}
 	if n, err := strconv.Atoi(raw.Attributes[string(types.MessageSystemAttributeNameApproximateReceiveCount)]); err == nil && n > 0 {

@@ -210,7 +210,7 @@ func (h handWritten) ConsumeClaim(session sarama.ConsumerGroupSession, claim sar
 	return nil
 }
 
-// A handler of one's own calls the Processor with what ToMessage makes, in a group whose settings were checked.
+// A sarama handler of your own calls the Processor with the message that ToMessage returns. Check refuses unsafe settings first.
 func ExampleToMessage() {
 	broker, stop := exampleBroker("orders", "A", "B", "A")
 	defer stop()

@@ -8,8 +8,8 @@ import (
 )
 
 // gap is called when a broker says that it does not have what this member asked for next. It returns an error that
-// says which messages are gone, or nil if after all none are. Markers of transactions are no messages: while a member runs it moves
-// the group's offset over them, see markers. If none ran between the last message and retention, nobody can tell any more what was
+// says which messages are gone, or nil when none are. Markers of transactions are not messages: a running member moves the group's offset
+// over them, see markers. When no member ran between the last message and its deletion, nobody can tell whether a message or a marker was
 // deleted, and a person decides.
 func (m *member) gap(topic string, partition int32) error {
 	if slices.Contains(m.cfg.Allow, AllowResetInvalidOffsets) {
