@@ -29,11 +29,11 @@ type row struct {
 // rows are searched in order: the first one that covers a package counts. A package without a row fails the test, and so does
 // a row without a package.
 var rows = []row{
-	{"dedup", nil},
+	{"dedup", []string{"internal/await", "internal/backoff"}},
 	{"dedup/deduptest", []string{"dedup"}},
-	{"outbox", nil},
+	{"outbox", []string{"internal/await", "internal/backoff"}},
 	{"outbox/outboxtest", []string{"outbox", "internal/shares"}},
-	{"consumer", []string{"dedup", "outbox"}},
+	{"consumer", []string{"dedup", "outbox", "internal/await", "internal/backoff"}},
 	{"consumer/consumertest", []string{"consumer", "dedup", "outbox", "dedup/deduptest"}},
 
 	{"adapters/pgxstore", store("github.com/jackc/pgx/v5/...")},
@@ -46,6 +46,8 @@ var rows = []row{
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
 
 	{"migrations", nil},
+	{"internal/await", nil},
+	{"internal/backoff", nil},
 	{"internal/dialect", nil},
 	{"internal/claims", []string{"dedup"}},
 	{"internal/debounce", nil},
@@ -60,12 +62,12 @@ var rows = []row{
 
 // edge is what a broker's or HTTP adapter may import: the core and one SDK, and never another adapter.
 func edge(sdk ...string) []string {
-	return append([]string{"dedup", "outbox", "consumer", "internal/lanes", "internal/breaker"}, sdk...)
+	return append([]string{"dedup", "outbox", "consumer", "internal/await", "internal/backoff", "internal/lanes", "internal/breaker"}, sdk...)
 }
 
 // store is what a database's adapter may import.
 func store(sdk ...string) []string {
-	return append([]string{"dedup", "outbox", "consumer", "migrations", "internal/dialect", "internal/claims", "internal/debounce", "internal/shares"}, sdk...)
+	return append([]string{"dedup", "outbox", "consumer", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/debounce", "internal/shares"}, sdk...)
 }
 
 // A pkg is what `go list -json` tells of one package.
