@@ -43,9 +43,9 @@ type Config[TTx any] struct {
 	// OnMismatch says what becomes of a message whose key was used for other content. Defaults to ParkMismatch.
 	OnMismatch OnMismatch
 
-	// Untimed says what becomes of a message without a Time once keys of this consumer were forgotten, as the message may be a
-	// very late repeat: dedup.First runs it, dedup.Unprovable parks it. Defaults to dedup.First.
-	Untimed dedup.Verdict
+	// Untimed says what becomes of a message without a Time once keys of this consumer were forgotten: the message may be a
+	// very late repeat. Defaults to RunUntimed.
+	Untimed Untimed
 
 	// Handle does the work of one message, HandleBatch that of several in one statement or few. Exactly one of them is
 	// required.
@@ -106,6 +106,17 @@ const (
 	MismatchIsDuplicate
 )
 
+// Untimed says what becomes of a message without a Time that has no claim, once keys of its consumer were forgotten.
+type Untimed uint8
+
+const (
+	// RunUntimed runs the handler: the message is taken for new. A repeat that arrives after its claim was forgotten runs
+	// twice.
+	RunUntimed Untimed = iota
+	// ParkUntimed parks the message with ReasonUnprovable. Use it where a second run does harm and a person can decide.
+	ParkUntimed
+)
+
 // complete returns cfg with its defaults filled in, or an error that names the field at fault.
 func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	refuse := func(format string, args ...any) (Config[TTx], error) {
@@ -126,8 +137,8 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 		return refuse("Window is %v, shorter than %v: redeliveries that arrive later would run again", cfg.Window, dedup.MinWindow)
 	case cfg.OnMismatch > MismatchIsDuplicate:
 		return refuse("OnMismatch is %d: want ParkMismatch or MismatchIsDuplicate", cfg.OnMismatch)
-	case cfg.Untimed != 0 && cfg.Untimed != dedup.First && cfg.Untimed != dedup.Unprovable:
-		return refuse("Untimed is %v: want dedup.First or dedup.Unprovable", cfg.Untimed)
+	case cfg.Untimed > ParkUntimed:
+		return refuse("Untimed is %d: want RunUntimed or ParkUntimed", cfg.Untimed)
 	case cfg.Handle == nil && cfg.HandleBatch == nil:
 		return refuse("Handle is required, or HandleBatch")
 	case cfg.Handle != nil && cfg.HandleBatch != nil:
@@ -149,9 +160,6 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	}
 	if cfg.Fingerprint == nil {
 		cfg.Fingerprint = WholePayload
-	}
-	if cfg.Untimed == 0 {
-		cfg.Untimed = dedup.First
 	}
 	if cfg.MaxAttempts == 0 {
 		cfg.MaxAttempts = DefaultMaxAttempts

@@ -117,7 +117,7 @@ var longAgo = time.Date(1971, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // ask is rec as it is claimed to run its message.
 func (c *Consumer[TTx]) ask(rec dedup.Record) dedup.Record {
-	if rec.Time.IsZero() && c.cfg.Untimed == dedup.Unprovable {
+	if rec.Time.IsZero() && c.cfg.Untimed == ParkUntimed {
 		rec.Time = longAgo
 	}
 	return rec

@@ -93,7 +93,7 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 			msg: &consumer.Message{ID: "1", Time: now.Add(-30 * 24 * time.Hour)}, reason: consumer.ReasonUnprovable, key: "1", cause: dedup.ErrUnprovable,
 		},
 		{
-			name: "timeless", cfg: func(cfg *config) { cfg.Untimed = dedup.Unprovable }, before: []*consumer.Message{{ID: "old"}},
+			name: "untimed", cfg: func(cfg *config) { cfg.Untimed = consumer.ParkUntimed }, before: []*consumer.Message{{ID: "old"}},
 			msg: &consumer.Message{ID: "1"}, reason: consumer.ReasonUnprovable, key: "1", cause: dedup.ErrUnprovable,
 		},
 		{

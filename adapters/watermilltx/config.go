@@ -56,7 +56,7 @@ type Config[TTx any] struct {
 	Window      time.Duration
 	Fingerprint consumer.FingerprintFunc
 	OnMismatch  consumer.OnMismatch
-	Untimed     dedup.Verdict
+	Untimed     consumer.Untimed
 	MaxAttempts int
 	Backoff     func(attempt int) time.Duration
 	ParkLimit   consumer.ParkLimit
