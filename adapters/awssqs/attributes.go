@@ -11,7 +11,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup/storekit"
 )
 
 // How a message lies in SQS, whose bodies and attributes cannot hold everything that a message of an outbox may:
@@ -20,7 +20,7 @@ import (
 //     empty one, which SQS refuses: then the body is a word.
 //   - A header is an attribute of its name; its value a String, or Binary where it has bytes that a String may not have.
 //   - SQS takes ten attributes. Headers that find no place, whose name no attribute may have, or whose value is empty lie together in
-//     attributeHeaders, as consumer.EncodeHeaders writes them. Those of txonce are placed first, then the others by name, so the
+//     attributeHeaders, as storekit.EncodeHeaders writes them. Those of txonce are placed first, then the others by name, so the
 //     same headers are always written alike, and each name stands in one place.
 //   - The key is attributeKey, where there is one.
 const (
@@ -87,7 +87,7 @@ func encodeAttributes(key, encoding string, headers map[string]string) (map[stri
 		attributes[name] = attribute(headers[name])
 	}
 	if len(packed) > 0 {
-		encoded, err := consumer.EncodeHeaders(packed)
+		encoded, err := storekit.EncodeHeaders(packed)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +101,7 @@ func encodeAttributes(key, encoding string, headers map[string]string) (map[stri
 func decode(body string, attributes map[string]types.MessageAttributeValue) (key string, payload []byte, headers map[string]string, err error) {
 	headers = make(map[string]string, len(attributes))
 	if packed, ok := attributes[attributeHeaders]; ok {
-		more, err := consumer.DecodeHeaders([]byte(attributeBytes(packed)))
+		more, err := storekit.DecodeHeaders([]byte(attributeBytes(packed)))
 		if err != nil {
 			return "", nil, nil, fmt.Errorf("awssqs: attribute %s: %w", attributeHeaders, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/storekit"
 	"github.com/txonce/txonce/internal/claims"
 )
 
@@ -200,7 +201,7 @@ func (c *claim) answers(ctx context.Context, tx pgx.Tx) ([]dedup.Claim, error) {
 			return nil, clockError(err)
 		}
 		found[i] = dedup.Claim{Verdict: dedup.First, Fingerprint: rec.Fingerprint, ExpiresAt: c.expires(rec)}
-		if !dedup.Provable(rec.Time, c.horizons[rec.Key.Consumer]) {
+		if !storekit.Provable(rec.Time, c.horizons[rec.Key.Consumer]) {
 			found[i].Verdict = dedup.Unprovable
 			unprovable = append(unprovable, pgUUID(row.KeyHash))
 		}
@@ -294,7 +295,7 @@ func (c *claim) horizon(ctx context.Context, tx pgx.Tx) error {
 	c.horizons = map[string]time.Time{}
 	for _, consumer := range c.plan.Consumers() {
 		rows, _ := q.Query(ctx, c.store.sql.Windows, consumer)
-		uses, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (u dedup.WindowUse, err error) {
+		uses, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (u storekit.WindowUse, err error) {
 			var seconds int64
 			err = row.Scan(&seconds, &u.FirstRun, &u.UsedUntil)
 			u.Window = time.Duration(seconds) * time.Second
@@ -303,7 +304,7 @@ func (c *claim) horizon(ctx context.Context, tx pgx.Tx) error {
 		if err != nil {
 			return c.store.claimError(err)
 		}
-		c.horizons[consumer] = dedup.Horizon(*c.forgotten, uses)
+		c.horizons[consumer] = storekit.Horizon(*c.forgotten, uses)
 	}
 	return nil
 }

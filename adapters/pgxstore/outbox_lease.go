@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup/storekit"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -238,7 +238,7 @@ func leased(row pgx.Rows) (m outbox.Leased, r leasedRow, err error) {
 	}
 	m.Key = string(key)
 	if headers != nil {
-		m.Headers, m.Unreadable = consumer.DecodeHeaders([]byte(*headers))
+		m.Headers, m.Unreadable = storekit.DecodeHeaders([]byte(*headers))
 	}
 	return m, r, nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup/storekit"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -46,7 +46,7 @@ func parkedMessage(row pgx.CollectableRow) (m outbox.ParkedMessage, err error) {
 	}
 	m.Key = string(key)
 	if headers != nil {
-		m.Headers, m.Unreadable = consumer.DecodeHeaders([]byte(*headers))
+		m.Headers, m.Unreadable = storekit.DecodeHeaders([]byte(*headers))
 	}
 	return m, nil
 }

@@ -5,7 +5,7 @@ import (
 	"hash/fnv"
 	"time"
 
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup/storekit"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/outbox"
 )
@@ -38,7 +38,7 @@ func outgoingRows(msgs []outbox.Message) ([]outgoing, error) {
 		if len(m.Headers) == 0 {
 			continue
 		}
-		headers, err := consumer.EncodeHeaders(m.Headers)
+		headers, err := storekit.EncodeHeaders(m.Headers)
 		if err != nil {
 			return nil, fmt.Errorf("pgxstore: enqueue: message %q: headers: %w", m.ID, err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/storekit"
 	"github.com/txonce/txonce/internal/claims"
 )
 
@@ -25,7 +26,7 @@ func (s *Store) Park(ctx context.Context, tx pgx.Tx, letter consumer.DeadLetter)
 		return err
 	}
 	rec, msg := letter.Record, letter.Message
-	headers, err := consumer.EncodeHeaders(msg.Headers)
+	headers, err := storekit.EncodeHeaders(msg.Headers)
 	if err != nil {
 		return fmt.Errorf("pgxstore: park: headers: %w", err)
 	}
@@ -116,7 +117,7 @@ func letter(row pgx.CollectableRow) (l consumer.DeadLetter, err error) {
 	if created != nil {
 		l.Record.Time, m.Time = *created, *created
 	}
-	m.Headers, err = consumer.DecodeHeaders([]byte(headers))
+	m.Headers, err = storekit.DecodeHeaders([]byte(headers))
 	return l, err
 }
 

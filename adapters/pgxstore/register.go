@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/storekit"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/migrations"
 )
@@ -135,7 +136,7 @@ func (s *Store) useWindows(ctx context.Context, plan *claims.Plan) error {
 func (s *Store) use(ctx context.Context, w claims.Window) error {
 	asked := time.Now()
 	var until time.Time
-	err := s.cfg.Pool.QueryRow(ctx, s.sql.UseWindow, w.Consumer, w.Seconds, dedup.UseFor.Seconds()).Scan(&until)
+	err := s.cfg.Pool.QueryRow(ctx, s.sql.UseWindow, w.Consumer, w.Seconds, storekit.UseFor.Seconds()).Scan(&until)
 	if isUndefined(err) {
 		return s.claimError(err)
 	}

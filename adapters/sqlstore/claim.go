@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/storekit"
 	"github.com/txonce/txonce/internal/claims"
 )
 
@@ -33,7 +34,7 @@ type claim struct {
 	witness   dedup.KeyHash // one of these
 	snapshot  bool          // the transaction sees the database as it was at its beginning
 	forgotten time.Time     // all rows forgotten so far had expired by then; zero: none was
-	uses      map[string][]dedup.WindowUse
+	uses      map[string][]storekit.WindowUse
 }
 
 // make claims and answers. A server that has not refused the claim by the time that a claim may wait, and does not
@@ -110,7 +111,7 @@ func (c *claim) verdicts(existing map[dedup.KeyHash]dedup.Claim) (found []dedup.
 			return nil, nil, clockError(err)
 		}
 		found[i] = dedup.Claim{Verdict: dedup.First, Fingerprint: rec.Fingerprint, ExpiresAt: c.expires(rec)}
-		if !dedup.Provable(rec.Time, dedup.Horizon(c.forgotten, c.uses[rec.Key.Consumer])) {
+		if !storekit.Provable(rec.Time, storekit.Horizon(c.forgotten, c.uses[rec.Key.Consumer])) {
 			found[i].Verdict = dedup.Unprovable
 			unprovable = append(unprovable, row.KeyHash)
 		}
@@ -195,14 +196,14 @@ func (c *claim) readWindows(ctx context.Context) error {
 	if c.forgotten.IsZero() {
 		return nil
 	}
-	c.uses = make(map[string][]dedup.WindowUse, len(consumers))
+	c.uses = make(map[string][]storekit.WindowUse, len(consumers))
 	for _, name := range consumers {
 		rows, err := from.QueryContext(ctx, c.store.db.statements().Windows, name)
 		if err := each(rows, err, func(rows *sql.Rows) error {
 			var seconds int64
 			var first, until instant
 			err := rows.Scan(&seconds, &first, &until)
-			c.uses[name] = append(c.uses[name], dedup.WindowUse{Window: time.Duration(seconds) * time.Second, FirstRun: first.Time, UsedUntil: until.Time})
+			c.uses[name] = append(c.uses[name], storekit.WindowUse{Window: time.Duration(seconds) * time.Second, FirstRun: first.Time, UsedUntil: until.Time})
 			return err
 		}); err != nil {
 			return err

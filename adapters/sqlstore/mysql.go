@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/storekit"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/dialect"
 )
@@ -316,7 +317,7 @@ func (d *mysql) inProgress(ctx context.Context, c *claim) (bool, error) {
 }
 
 func (d *mysql) useWindow(ctx context.Context, db queryer, w claims.Window) (until time.Time, err error) {
-	if _, err := db.ExecContext(ctx, d.sql.UseWindow, w.Consumer, w.Seconds, dedup.UseFor.Microseconds()); err != nil {
+	if _, err := db.ExecContext(ctx, d.sql.UseWindow, w.Consumer, w.Seconds, storekit.UseFor.Microseconds()); err != nil {
 		return until, err
 	}
 	var t instant

@@ -8,8 +8,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/storekit"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -21,7 +21,7 @@ func encodeHeaders(headers map[string]string) ([]byte, error) {
 	if len(headers) == 0 {
 		return nil, nil
 	}
-	encoded, err := consumer.EncodeHeaders(headers)
+	encoded, err := storekit.EncodeHeaders(headers)
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: enqueue: %w", err)
 	}
@@ -32,7 +32,7 @@ func decodeHeaders(encoded string) (map[string]string, error) {
 	if encoded == "" {
 		return nil, nil
 	}
-	return consumer.DecodeHeaders([]byte(encoded))
+	return storekit.DecodeHeaders([]byte(encoded))
 }
 
 // clampTime brings t within what databases can keep.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/storekit"
 	"github.com/txonce/txonce/internal/claims"
 )
 
@@ -23,7 +24,7 @@ func (s *Store) Park(ctx context.Context, tx *sql.Tx, letter consumer.DeadLetter
 		return err
 	}
 	rec, msg := letter.Record, letter.Message
-	headers, err := consumer.EncodeHeaders(msg.Headers)
+	headers, err := storekit.EncodeHeaders(msg.Headers)
 	if err != nil {
 		return fmt.Errorf("sqlstore: park: headers: %w", err)
 	}
@@ -122,6 +123,6 @@ func scanLetter(rows *sql.Rows) (l consumer.DeadLetter, err error) {
 		l.Record.Fingerprint = dedup.FingerprintFromInt64(print.Int64)
 	}
 	m.Tenant, m.ID, m.Time, m.Key = tenant.String, messageID.String, created.Time, string(orderingKey)
-	m.Headers, err = consumer.DecodeHeaders([]byte(headers))
+	m.Headers, err = storekit.DecodeHeaders([]byte(headers))
 	return l, err
 }

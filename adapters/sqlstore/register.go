@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/storekit"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/migrations"
 )
@@ -145,6 +146,6 @@ func (s *Store) useElsewhere(ctx context.Context, due []claims.Window) error {
 // useWindow is for databases whose statement returns what it wrote.
 func useWindow(ctx context.Context, db queryer, statement string, w claims.Window) (time.Time, error) {
 	var until instant
-	err := db.QueryRowContext(ctx, statement, w.Consumer, w.Seconds, dedup.UseFor.Seconds()).Scan(&until)
+	err := db.QueryRowContext(ctx, statement, w.Consumer, w.Seconds, storekit.UseFor.Seconds()).Scan(&until)
 	return until.Time, err
 }

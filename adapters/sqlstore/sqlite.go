@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/storekit"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/dialect"
 )
@@ -177,8 +178,8 @@ func (d *sqlite) useWindowsWithin(ctx context.Context, s *Store, tx *sql.Tx, due
 		}
 		var until, clock instant
 		err := tx.QueryRowContext(ctx, d.sql.WindowUse, w.Consumer, w.Seconds).Scan(&until, &clock)
-		if errors.Is(err, sql.ErrNoRows) || err == nil && until.Sub(clock.Time) < dedup.UseFor/2 {
-			err = tx.QueryRowContext(ctx, d.sql.UseWindow, w.Consumer, w.Seconds, dedup.UseFor.Seconds()).Scan(&until)
+		if errors.Is(err, sql.ErrNoRows) || err == nil && until.Sub(clock.Time) < storekit.UseFor/2 {
+			err = tx.QueryRowContext(ctx, d.sql.UseWindow, w.Consumer, w.Seconds, storekit.UseFor.Seconds()).Scan(&until)
 		}
 		if err != nil {
 			return nil, s.claimError(fmt.Errorf("register consumer %q: %w", w.Consumer, err))

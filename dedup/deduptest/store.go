@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/storekit"
 )
 
 // DefaultWait is how long a Store's claims wait for a transaction that holds their key.
@@ -157,7 +158,7 @@ func (tx *Tx) claim(key dedup.KeyHash, r dedup.Record, machine func() time.Time)
 		}
 		return old.claim(verdict), nil
 	}
-	if !dedup.Provable(r.Time, dedup.Horizon(db.forgotten, slices.Collect(maps.Values(db.windows[r.Key.Consumer])))) {
+	if !storekit.Provable(r.Time, storekit.Horizon(db.forgotten, slices.Collect(maps.Values(db.windows[r.Key.Consumer])))) {
 		return dedup.Claim{Verdict: dedup.Unprovable}, nil
 	}
 	expires := db.now()

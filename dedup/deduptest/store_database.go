@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/storekit"
 )
 
 // What a Store calls Retryable.
@@ -32,7 +33,7 @@ type Database struct {
 	open  map[*Tx]bool
 	locks map[any]*lock // of a dedup.KeyHash or of a value's name
 
-	windows     map[string]map[time.Duration]dedup.WindowUse
+	windows     map[string]map[time.Duration]storekit.WindowUse
 	sources     map[string][]string // by consumer
 	forgotten   time.Time
 	swept       dedup.KeyHash
@@ -55,7 +56,7 @@ type waiter struct {
 func NewDatabase() *Database {
 	return &Database{
 		rows: map[dedup.KeyHash]*row{}, data: map[string]any{}, count: map[string]int{}, open: map[*Tx]bool{}, locks: map[any]*lock{},
-		windows: map[string]map[time.Duration]dedup.WindowUse{}, sources: map[string][]string{},
+		windows: map[string]map[time.Duration]storekit.WindowUse{}, sources: map[string][]string{},
 	}
 }
 
@@ -136,7 +137,7 @@ func (db *Database) Age(d time.Duration) {
 	}
 	for _, uses := range db.windows {
 		for w, u := range uses {
-			uses[w] = dedup.WindowUse{Window: w, FirstRun: u.FirstRun.Add(-d), UsedUntil: u.UsedUntil.Add(-d)}
+			uses[w] = storekit.WindowUse{Window: w, FirstRun: u.FirstRun.Add(-d), UsedUntil: u.UsedUntil.Add(-d)}
 		}
 	}
 	if !db.forgotten.IsZero() {
@@ -163,16 +164,16 @@ func (db *Database) now() time.Time {
 func (db *Database) use(consumer string, window time.Duration) {
 	uses := db.windows[consumer]
 	if uses == nil {
-		uses = map[time.Duration]dedup.WindowUse{}
+		uses = map[time.Duration]storekit.WindowUse{}
 		db.windows[consumer] = uses
 	}
 	now := db.now()
 	u, found := uses[window]
 	if !found {
-		u = dedup.WindowUse{Window: window, FirstRun: now}
+		u = storekit.WindowUse{Window: window, FirstRun: now}
 	}
-	if u.UsedUntil.Sub(now) < dedup.UseFor/2 {
-		u.UsedUntil = now.Add(dedup.UseFor)
+	if u.UsedUntil.Sub(now) < storekit.UseFor/2 {
+		u.UsedUntil = now.Add(storekit.UseFor)
 	}
 	uses[window] = u
 }

@@ -43,7 +43,7 @@ type DB[TTx any] struct {
 	Effects func(t *testing.T) []string
 	// Age makes the database look as if d had passed: it moves every time of the store's tables (expires_at, first_run,
 	// used_until, forgotten_until, lease_until) d into the past. A node that was opened before stays usable while all
-	// ageing together is shorter than dedup.UseFor, because it remembers until when it is registered.
+	// ageing together is shorter than storekit.UseFor, because it remembers until when it is registered.
 	Age func(t *testing.T, d time.Duration)
 
 	// SetClock gives a node of Open another clock of its own machine. The database's clock stays as it is.

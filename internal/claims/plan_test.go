@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/storekit"
 	"github.com/txonce/txonce/internal/claims"
 )
 
@@ -141,8 +143,8 @@ func TestTimesAreRoundedUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	expires := time.UnixMicro(plan.Rows[0].Record.Time.UnixMicro()).Add(r.Window)
-	horizon := dedup.Horizon(expires, []dedup.WindowUse{{Window: r.Window, FirstRun: at.Add(-time.Second), UsedUntil: at.Add(dedup.UseFor)}})
-	if dedup.Provable(r.Time, horizon) {
+	horizon := storekit.Horizon(expires, []storekit.WindowUse{{Window: r.Window, FirstRun: at.Add(-time.Second), UsedUntil: at.Add(storekit.UseFor)}})
+	if storekit.Provable(r.Time, horizon) {
 		t.Errorf("a message of %v is taken for new though its row was forgotten at %v", at, expires)
 	}
 	if got := claims.Ceil(time.UnixMicro(5)); !got.Equal(time.UnixMicro(5)) {

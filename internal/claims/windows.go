@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/storekit"
 )
 
 // Window is a row of txonce_windows: that Consumer claims under a window of Seconds.
@@ -45,7 +46,7 @@ func (l *Leases) Due(ws []Window, now time.Time) (due []Window) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, w := range ws {
-		if lease, known := l.leases[w]; !known || now.Sub(lease.asked) >= dedup.UseFor/2 {
+		if lease, known := l.leases[w]; !known || now.Sub(lease.asked) >= storekit.UseFor/2 {
 			due = append(due, w)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/storekit"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -267,7 +267,7 @@ func (m *entry) compare(r *record) error {
 	if encoded == nil {
 		return nil
 	}
-	headers, err := consumer.DecodeHeaders(encoded)
+	headers, err := storekit.DecodeHeaders(encoded)
 	if err != nil || !maps.Equal(headers, m.Headers) {
 		return fmt.Errorf("headers %q, want %q (%w)", headers, m.Headers, err)
 	}

@@ -30,7 +30,8 @@ type row struct {
 // a row without a package.
 var rows = []row{
 	{"dedup", []string{"internal/await", "internal/backoff"}},
-	{"dedup/deduptest", []string{"dedup"}},
+	{"dedup/storekit", []string{"dedup"}},
+	{"dedup/deduptest", []string{"dedup", "dedup/storekit"}},
 	{"outbox", []string{"internal/await", "internal/backoff"}},
 	{"outbox/outboxtest", []string{"outbox", "internal/shares"}},
 	{"consumer", []string{"dedup", "outbox", "internal/await", "internal/backoff"}},
@@ -49,7 +50,7 @@ var rows = []row{
 	{"internal/await", nil},
 	{"internal/backoff", nil},
 	{"internal/dialect", nil},
-	{"internal/claims", []string{"dedup"}},
+	{"internal/claims", []string{"dedup", "dedup/storekit"}},
 	{"internal/debounce", nil},
 	{"internal/shares", nil},
 	{"internal/lanes", []string{"consumer"}},
@@ -62,12 +63,12 @@ var rows = []row{
 
 // edge is what a broker's or HTTP adapter may import: the core and one SDK, and never another adapter.
 func edge(sdk ...string) []string {
-	return append([]string{"dedup", "outbox", "consumer", "internal/await", "internal/backoff", "internal/lanes", "internal/breaker"}, sdk...)
+	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "internal/await", "internal/backoff", "internal/lanes", "internal/breaker"}, sdk...)
 }
 
 // store is what a database's adapter may import.
 func store(sdk ...string) []string {
-	return append([]string{"dedup", "outbox", "consumer", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/debounce", "internal/shares"}, sdk...)
+	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/debounce", "internal/shares"}, sdk...)
 }
 
 // A pkg is what `go list -json` tells of one package.

@@ -12,7 +12,7 @@ func store(name, file, caseName string, edits ...edit) mutation {
 
 // model is a mutation of the horizon that the property test over a model of many nodes must notice.
 func model(name string, edits ...edit) mutation {
-	return mutation{name: name, file: "dedup/horizon.go", edits: edits, pkg: "dedup", run: "TestHorizonModel$|TestHorizonModelAtLength|TestProvable", fails: "Test", tries: 3}
+	return mutation{name: name, file: "dedup/storekit/horizon.go", edits: edits, pkg: "dedup/storekit", run: "TestHorizonModel$|TestHorizonModelAtLength|TestProvable", fails: "Test", tries: 3}
 }
 
 // sqlstore is a mutation that a test of adapters/sqlstore must notice.
@@ -119,7 +119,7 @@ var storeMutations = []mutation{
 		`if c.isolation != "read committed" && c.isolation != "read uncommitted" {`, `if c.isolation == "none" {`,
 	}),
 	store("an unprovable message is not new", pgx+"/claim.go", "an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed", edit{
-		`if !dedup.Provable(`, `if false && !dedup.Provable(`,
+		`if !storekit.Provable(`, `if false && !storekit.Provable(`,
 	}),
 	store("an unprovable message claims nothing", pgx+"/claim.go", "an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed", edit{
 		`if len(unprovable) > 0 {`, `if len(unprovable) > 1000 {`,
@@ -133,7 +133,7 @@ var storeMutations = []mutation{
 		pkg:   pgx, run: "TestClaimPastItsRegistration", fails: "TestClaimPastItsRegistration",
 	},
 	model("of several windows the nearest horizon counts", edit{`if h.After(horizon) {`, `if horizon.IsZero() || h.Before(horizon) {`}),
-	model("clocks may be ahead", edit{`u.UsedUntil.Add(MaxAhead)`, `u.UsedUntil`}),
+	model("clocks may be ahead", edit{`u.UsedUntil.Add(dedup.MaxAhead)`, `u.UsedUntil.Add(0 * dedup.MaxAhead)`}),
 	model("a message of the horizon's own time is old", edit{`t.After(horizon)`, `!t.Before(horizon)`}),
 
 	// The sweep.

@@ -1,6 +1,10 @@
-package dedup
+package storekit
 
-import "time"
+import (
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+)
 
 // WindowUse is one window that a consumer has run with, as recorded before the first claim under it.
 // Both times are of the database's clock.
@@ -25,7 +29,7 @@ func Horizon(forgotten time.Time, uses []WindowUse) (horizon time.Time) {
 			continue
 		}
 		h := forgotten.Add(-u.Window)
-		if last := u.UsedUntil.Add(MaxAhead); last.Before(h) {
+		if last := u.UsedUntil.Add(dedup.MaxAhead); last.Before(h) {
 			h = last
 		}
 		if h.After(horizon) {
@@ -36,7 +40,7 @@ func Horizon(forgotten time.Time, uses []WindowUse) (horizon time.Time) {
 }
 
 // Provable reports whether a message of time t without a row is shown to be new by horizon. A message without a time
-// is always taken for new; see Record.Time.
+// is always taken for new; see dedup.Record.Time.
 func Provable(t, horizon time.Time) bool {
 	return t.IsZero() || horizon.IsZero() || t.After(horizon)
 }

@@ -1,4 +1,4 @@
-package dedup_test
+package storekit_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/storekit"
 )
 
 // The model below is a database with its clock, its rows and its windows, several nodes with windows that are raised and
@@ -16,7 +17,7 @@ const tick = 10 * time.Minute
 
 // rules are what stores do. Each may be broken, to see that it is needed.
 type rules struct {
-	horizon  func(forgotten time.Time, uses []dedup.WindowUse) time.Time
+	horizon  func(forgotten time.Time, uses []storekit.WindowUse) time.Time
 	provable func(t, horizon time.Time) bool
 	expires  func(clock, t time.Time, window time.Duration) time.Time
 	floor    time.Duration // the horizon is not asked for messages younger than this
@@ -30,8 +31,8 @@ type rules struct {
 }
 
 var asBuilt = rules{
-	horizon:  dedup.Horizon,
-	provable: dedup.Provable,
+	horizon:  storekit.Horizon,
+	provable: storekit.Provable,
 	expires: func(clock, t time.Time, window time.Duration) time.Time {
 		if t.After(clock) {
 			return t.Add(window)
@@ -48,7 +49,7 @@ type world struct {
 	clock     time.Time
 	forgotten time.Time
 	rows      map[int]time.Time // message -> expires
-	uses      map[time.Duration]dedup.WindowUse
+	uses      map[time.Duration]storekit.WindowUse
 	nodes     [3]modelNode
 	messages  []modelMessage
 	seen      map[dedup.Verdict]int
@@ -73,7 +74,7 @@ func newWorld(r rules, draw func(string, int) int) *world {
 	w := &world{
 		rules: r, draw: draw,
 		clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		rows:  map[int]time.Time{}, uses: map[time.Duration]dedup.WindowUse{}, seen: map[dedup.Verdict]int{},
+		rows:  map[int]time.Time{}, uses: map[time.Duration]storekit.WindowUse{}, seen: map[dedup.Verdict]int{},
 	}
 	for i := range w.nodes {
 		w.nodes[i] = modelNode{w.someWindow(), map[time.Duration]time.Time{}}
@@ -158,12 +159,12 @@ func (w *world) register(n *modelNode) {
 	}
 	u, ok := w.uses[n.window]
 	if !ok {
-		u = dedup.WindowUse{Window: n.window, FirstRun: w.clock}
+		u = storekit.WindowUse{Window: n.window, FirstRun: w.clock}
 		if w.registersAfterClaim {
 			u.FirstRun = w.clock.Add(tick)
 		}
 	}
-	u.UsedUntil = w.clock.Add(dedup.UseFor)
+	u.UsedUntil = w.clock.Add(storekit.UseFor)
 	if w.newestWindowOnly {
 		clear(w.uses)
 	}
