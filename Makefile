@@ -9,6 +9,9 @@ S ?=
 # Modules within this one, which ./... does not reach: each keeps dependencies out of everybody's go.mod.
 NESTED := adapters/sqlstore/lift adapters/watermilltx/interop bench migrations/interop outbox/interop
 
+# Tests run with the versions that each module's own go.mod names, not with those of the workspace that editors use.
+export GOWORK := off
+
 # The race detector takes a C compiler. `test` insists on it; test-short, which needs only Go, goes without.
 RACE_IF_CC := $(if $(shell command -v "$$(go env CC)"),-race)
 
