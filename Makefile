@@ -60,6 +60,10 @@ lint: ## Formatting, go vet, golangci-lint, and whether go.mod is tidy
 	@set -ex; for module in . $(NESTED); do \
 		(cd $$module && go mod tidy -diff && go vet ./... && $(GOLANGCI_LINT) run ./...); done
 
+.PHONY: vulncheck
+vulncheck: ## Known vulnerabilities in what is called; asks the Go project's database
+	@set -ex; for module in . $(NESTED); do (cd $$module && go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...); done
+
 # Further flags for chaos-relay.
 CHAOS ?=
 
