@@ -31,9 +31,10 @@ type row struct {
 var rows = []row{
 	{"dedup", []string{"internal/await", "internal/backoff"}},
 	{"dedup/deduptest", []string{"dedup"}},
-	{"outbox", []string{"internal/await", "internal/backoff"}},
-	{"outbox/outboxtest", []string{"outbox", "internal/shares"}},
-	{"consumer", []string{"dedup", "outbox", "internal/await", "internal/backoff"}},
+	{"outbox", nil},
+	{"outbox/relay", []string{"outbox", "internal/await", "internal/backoff", "internal/tokens"}},
+	{"outbox/outboxtest", []string{"outbox", "outbox/relay", "internal/backoff", "internal/shares"}},
+	{"consumer", []string{"dedup", "outbox", "internal/await", "internal/backoff", "internal/tokens"}},
 	{"consumer/consumertest", []string{"consumer", "dedup", "outbox", "dedup/deduptest"}},
 
 	{"adapters/pgxstore", store("github.com/jackc/pgx/v5/...")},
@@ -48,6 +49,7 @@ var rows = []row{
 	{"migrations", nil},
 	{"internal/await", nil},
 	{"internal/backoff", nil},
+	{"internal/tokens", nil},
 	{"internal/dialect", nil},
 	{"internal/claims", []string{"dedup"}},
 	{"internal/debounce", nil},
@@ -179,6 +181,7 @@ func TestForbiddenArrows(t *testing.T) {
 
 		{"core on a dependency", "dedup", []string{pgx}, []string{"dedup must not import " + pgx}},
 		{"core outward", "dedup", []string{module + "consumer"}, []string{"dedup must not import consumer"}},
+		{"adapter on the relay", "adapters/kafka", []string{module + "outbox/relay"}, []string{"adapters/kafka must not import outbox/relay"}},
 		{"core sideways", "outbox", []string{module + "dedup"}, []string{"outbox must not import dedup"}},
 		{"consumer on an adapter", "consumer", []string{module + "adapters/kafka"}, []string{"consumer must not import adapters/kafka"}},
 		{"suite on a dependency", "dedup/deduptest", []string{"github.com/google/go-cmp/cmp"}, []string{"dedup/deduptest must not import github.com/google/go-cmp/cmp"}},
