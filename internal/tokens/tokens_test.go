@@ -26,17 +26,17 @@ func TestBucket(t *testing.T) {
 		if b.Next() != 10*time.Second || b.Interval() != 10*time.Second || b.HalfFull() {
 			t.Errorf("empty: next token after %v, one each %v, half full: %v", b.Next(), b.Interval(), b.HalfFull())
 		}
-		time.Sleep(10*time.Second - time.Millisecond)
+		<-time.After(10*time.Second - time.Millisecond)
 		take(0)
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 		take(1)
-		time.Sleep(20 * time.Second)
+		<-time.After(20 * time.Second)
 		b.Refill(time.Now())
 		if !b.HalfFull() || !b.Has(2) || b.Has(2.01) {
 			t.Error("two of four tokens are half of them")
 		}
 		take(2)
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		take(4) // and no more than the burst
 		b.GiveBack(2)
 		take(2)

@@ -122,11 +122,11 @@ var relayMutations = []mutation{
 		name: "tokens: a bucket holds no more than its burst", file: "internal/tokens/tokens.go", pkg: "internal/tokens", run: "^TestBucket$", fails: "TestBucket", short: true,
 		edits: []edit{{"b.tokens = min(float64(b.limit.Burst), b.tokens+now.Sub(b.refilled).Minutes()*float64(b.limit.PerMinute))", "b.tokens += now.Sub(b.refilled).Minutes() * float64(b.limit.PerMinute)"}},
 	},
-	relaying("a slow batch starts no further wave", "call.go", "TestRelayHotKeyHoldsUpNoOtherKey", edit{
+	relaying("a slow batch starts no further wave", "call.go", "TestRelayGivesBackTheRestOfASlowBatch", edit{
 		`if b.waves > 0 && c.began`, `if false && c.began`,
 	}),
 	relaying("a publisher that does not return keeps no shards", "overdue.go", "TestRelayGivesUpForAPublisherThatDoesNotReturn", edit{
-		`b.session.leaseLost(fmt.Errorf("%w: %s", errOverdue, publisher))`, `_ = errOverdue`,
+		`b.session.leaseLost(fmt.Errorf("%w: %s", errOverdue, publisher))`, `_ = fmt.Errorf("%w: %s", errOverdue, publisher)`,
 	}),
 	relaying("a relay whose publisher hangs stays away", "overdue.go", "TestRelayGivesUpForAPublisherThatDoesNotReturn", edit{
 		`if len(d.overdueCalls) == 0 || ctx.Err() != nil {`, `if true {`,
