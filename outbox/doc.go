@@ -12,7 +12,7 @@
 //
 //   - Every committed message is published at least once, always with the same ID. A message is done when the broker has confirmed it.
 //   - First publications of one key come in the order of their transactions, where these exclude each other: they lock the same row,
-//     or call the store's Serialize. Keys do not wait for each other.
+//     or call the store's LockOrderingKey. Keys do not wait for each other.
 //   - A repeat, after a crash or after a pause that outlasted the lease, may come late, even behind later messages of its key. It
 //     carries the ID and the sequence number of the first publication, see [HeaderID] and [HeaderSequence].
 //   - A message that the broker refuses stops its own key and no other, and is parked. It is never dropped.

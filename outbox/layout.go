@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Layout returns the headers under which a message is published. It must return the same for each publication of a message, and must
+// HeaderFormat returns the headers under which a message is published. It must return the same for each publication of a message, and must
 // not change Headers of its argument. The message's own headers are kept, unless receivers need another value of one.
-type Layout func(Leased) map[string]string
+type HeaderFormat func(Leased) map[string]string
 
-// PlainLayout is the default: HeaderID, HeaderSequence and HeaderEnqueued, and the message's own headers.
-func PlainLayout(m Leased) map[string]string {
+// PlainHeaders is the default: HeaderID, HeaderSequence and HeaderEnqueued, and the message's own headers.
+func PlainHeaders(m Leased) map[string]string {
 	headers := make(map[string]string, len(m.Headers)+3)
 	maps.Copy(headers, m.Headers)
 	headers[HeaderID] = m.ID

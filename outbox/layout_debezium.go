@@ -3,15 +3,15 @@ package outbox
 // DebeziumID is the header in which Debezium's outbox event router puts an event's id.
 const DebeziumID = "id"
 
-// Debezium is the Layout for readers that were written for Debezium's outbox event router. It adds the message's ID in the header
-// DebeziumID to the headers of PlainLayout. Topic, key and payload of the record are those of the Message. Where the router puts
+// Debezium is the HeaderFormat for readers that were written for Debezium's outbox event router. It adds the message's ID in the header
+// DebeziumID to the headers of PlainHeaders. Topic, key and payload of the record are those of the Message. Where the router puts
 // columns into further headers (table.fields.additional.placement), such as eventType, use the message's own headers.
 //
 // docs/interop.md says how to configure a Debezium connector for the outbox table itself.
 func Debezium(m Leased) map[string]string {
-	headers := PlainLayout(m)
+	headers := PlainHeaders(m)
 	headers[DebeziumID] = m.ID
 	return headers
 }
 
-var _ Layout = Debezium
+var _ HeaderFormat = Debezium

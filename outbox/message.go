@@ -22,7 +22,7 @@ type Message struct {
 	NotBefore time.Time
 }
 
-// Headers that PlainLayout adds.
+// Headers that PlainHeaders adds.
 const (
 	HeaderID       = "txonce-id"          // Message.ID
 	HeaderSequence = "txonce-sequence"    // decimal; grows within a key, with gaps; a repeat carries the same
@@ -61,7 +61,7 @@ func plain(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "
 
 // Writer adds messages to the outbox as part of tx. After Enqueue returned nil, all of msgs are published when tx is committed,
 // and none when tx is rolled back. Messages of one key are published in the order of Enqueue; for transactions that
-// must not overtake each other see Serialize of the stores.
+// must not overtake each other see LockOrderingKey of the stores.
 //
 // Implementations begin with [Prepare], so that a call that is refused enqueues nothing. They keep no reference to msgs.
 type Writer[TTx any] interface {

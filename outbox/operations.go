@@ -26,8 +26,8 @@ type Operations interface {
 type Stats struct {
 	Pending  int64 // committed, due and not yet confirmed, with those that are leased or held back after a failure
 	Delayed  int64 // their NotBefore is in the future
-	Parked   int64 // not tried again; with FollowersPark also those behind such a message
-	Waiting  int64 // behind a parked message of their key, see FollowersWait
+	Parked   int64 // not tried again; with ParkKey also those behind such a message
+	Waiting  int64 // behind a parked message of their key, see BlockKey
 	HeldKeys int64 // keys that are held back now
 
 	// Alert on these ages. A message is due since its NotBefore, or since it was enqueued, by the database's clock.
@@ -112,6 +112,6 @@ type ParkedMessage struct {
 	Leased          // without Token
 	Cause    string // why it was parked
 	Behind   int64  // Seq of the message of its key that failed; 0: this one failed
-	Waiting  bool   // it becomes pending when Behind is unparked or discarded, see FollowersWait
+	Waiting  bool   // it becomes pending when Behind is unparked or discarded, see BlockKey
 	ParkedAt time.Time
 }

@@ -54,36 +54,36 @@ type Session interface {
 	Close(ctx context.Context) error
 }
 
-// Waker is a Session that can notify of commits, after which Lease may find messages: see also Want.Woken. A notification is a
+// Waker is a Session that can notify of commits, after which Lease may find messages: see also Want.Notified. A notification is a
 // hint and may be missed: callers poll as well.
 type Waker interface {
 	Wake() <-chan struct{} // always the same channel; one value stands for any number of commits
 }
 
-// Tidier is a Session with maintenance to do: deleting sent messages, cleaning up after dead relays. The relay calls Tidy about
+// Maintainer is a Session with maintenance to do: deleting sent messages, cleaning up after dead relays. The relay calls Maintain about
 // once a second. Each call is short, and does nothing when nothing is to be done.
-type Tidier interface {
-	Tidy(ctx context.Context) error
+type Maintainer interface {
+	Maintain(ctx context.Context) error
 }
 
 // Hold is what a session holds after Renew.
 type Hold struct {
-	Until     time.Time // by this process's monotonic clock, read before the request: the hold lasts at least until then
-	Shards    int       // held by this session
-	Of        int       // shards of the outbox
-	Relays    int       // sessions alive, with this one
-	Namesakes int       // other sessions alive under the same name
+	Until       time.Time // by this process's monotonic clock, read before the request: the hold lasts at least until then
+	Shards      int       // held by this session
+	TotalShards int       // shards of the outbox
+	Relays      int       // sessions alive, with this one
+	SameName    int       // other sessions alive under the same name
 }
 
 // Want limits what Lease returns.
 type Want struct {
-	Limit int // messages
-	Bytes int // of payloads, keys and headers; a single larger message is leased alone. 0: no limit
-	Part  int // scan one of Part groups of shards per call, round robin, so that other workers can lease the others; 0 means 1
+	Limit  int // messages
+	Bytes  int // of payloads, keys and headers; a single larger message is leased alone. 0: no limit
+	Groups int // scan one of Part groups of shards per call, round robin, so that other workers can lease the others; 0 means 1
 
-	// Woken allows a Waker to scan only those shards that notifications were about, where it knows them. A notification about a shard
+	// Notified allows a Waker to scan only those shards that notifications were about, where it knows them. A notification about a shard
 	// that cannot be scanned now, because some of its messages are leased, is kept. false: scan all shards.
-	Woken bool
+	Notified bool
 }
 
 // Leased is a message that one session holds until it settles it.
@@ -114,19 +114,19 @@ const (
 // Outcome ends the lease of one message.
 type Outcome struct {
 	Leased
-	Verdict   Verdict
-	Cause     error         // of Deferred and Parked
-	Delay     time.Duration // of Deferred
-	Blameless bool          // of Deferred: the attempt is not counted, because the broker or the topic was at fault
-	KeepOrder KeepOrder     // of Parked
+	Verdict    Verdict
+	Cause      error         // of Deferred and Parked
+	Delay      time.Duration // of Deferred
+	Uncounted  bool          // of Deferred: the attempt is not counted, because the broker or the topic was at fault
+	ParkPolicy ParkPolicy    // of Parked
 }
 
-// KeepOrder says what happens to the later messages of a key after one of its messages is parked: present ones and future ones.
-type KeepOrder int
+// ParkPolicy says what happens to the later messages of a key after one of its messages is parked: present ones and future ones.
+type ParkPolicy int
 
 // The zero value keeps the order of the key, and releases the later messages without further calls.
 const (
-	FollowersWait KeepOrder = iota // they wait until it is unparked or discarded
-	FollowersPark                  // they are parked as well, and each must be unparked or discarded
-	FollowersPass                  // they are published: the parked message loses its place in the order of the key
+	BlockKey    ParkPolicy = iota // they wait until it is unparked or discarded
+	ParkKey                       // they are parked as well, and each must be unparked or discarded
+	SkipMessage                   // they are published: the parked message loses its place in the order of the key
 )

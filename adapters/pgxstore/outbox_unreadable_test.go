@@ -17,7 +17,7 @@ func TestOutboxRelayParksWhatItCannotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		publisher := &outboxtest.FakePublisher{}
-		r, err := relay.New(relay.Config{Queue: d.store, Publisher: publisher, KeepOrder: outbox.FollowersPass})
+		r, err := relay.New(relay.Config{Queue: d.store, Publisher: publisher, ParkPolicy: outbox.SkipMessage})
 		if err != nil {
 			t.Fatal(err)
 		}

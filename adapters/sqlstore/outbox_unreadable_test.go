@@ -16,7 +16,7 @@ func TestOutboxRelayParksWhatItCannotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		publisher := &outboxtest.FakePublisher{}
-		r, err := relay.New(relay.Config{Queue: n.Store, Publisher: publisher, KeepOrder: outbox.FollowersPass})
+		r, err := relay.New(relay.Config{Queue: n.Store, Publisher: publisher, ParkPolicy: outbox.SkipMessage})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -149,10 +149,10 @@ func (b *batch) publish(c *call) {
 func (b *batch) compose(m outbox.Leased) (msg outbox.Message, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("relay: Config.Layout panicked: %v", v)
+			err = fmt.Errorf("relay: Config.HeaderFormat panicked: %v", v)
 		}
 	}()
 	msg = m.Message
-	msg.Headers = b.relay.cfg.Layout(m)
+	msg.Headers = b.relay.cfg.HeaderFormat(m)
 	return msg, nil
 }

@@ -100,10 +100,10 @@ type Config struct {
 	// Defaults to full jitter: a random duration up to DefaultBackoffBase * 2^(attempt-1), and at most DefaultBackoffCap.
 	Backoff func(attempt int) time.Duration
 
-	// KeepOrder says what happens to the later messages of a key after one is parked.
+	// ParkPolicy says what happens to the later messages of a key after one is parked.
 	//
-	// Defaults to outbox.FollowersWait.
-	KeepOrder outbox.KeepOrder
+	// Defaults to outbox.BlockKey.
+	ParkPolicy outbox.ParkPolicy
 
 	// PollMin and PollMax are bounds of the poll interval: PollMin after a poll found unannounced messages, doubling to PollMax while
 	// polls find none.
@@ -111,10 +111,10 @@ type Config struct {
 	// They default to DefaultPollMin and DefaultPollMax.
 	PollMin, PollMax time.Duration
 
-	// Layout makes the headers of published messages.
+	// HeaderFormat makes the headers of published messages.
 	//
-	// Defaults to outbox.PlainLayout.
-	Layout outbox.Layout
+	// Defaults to outbox.PlainHeaders.
+	HeaderFormat outbox.HeaderFormat
 
 	// Logger gets one line for each parked message, one for each batch with failures, two for each outage, and one a minute for each
 	// topic at fault.
@@ -152,8 +152,8 @@ func (cfg Config) complete() (Config, error) {
 	if cfg.Backoff == nil {
 		cfg.Backoff = backoff.FullJitter(DefaultBackoffBase, DefaultBackoffCap)
 	}
-	if cfg.Layout == nil {
-		cfg.Layout = outbox.PlainLayout
+	if cfg.HeaderFormat == nil {
+		cfg.HeaderFormat = outbox.PlainHeaders
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -200,8 +200,8 @@ func (cfg Config) validate() error {
 		return refuse("PublishTimeout is %v: want more than 0", cfg.PublishTimeout)
 	case cfg.MaxAttempts < 0:
 		return refuse("MaxAttempts is %d: want 1 or more", cfg.MaxAttempts)
-	case cfg.KeepOrder < outbox.FollowersWait || cfg.KeepOrder > outbox.FollowersPass:
-		return refuse("KeepOrder is %d: want FollowersWait, FollowersPark or FollowersPass", cfg.KeepOrder)
+	case cfg.ParkPolicy < outbox.BlockKey || cfg.ParkPolicy > outbox.SkipMessage:
+		return refuse("ParkPolicy is %d: want BlockKey, ParkKey or SkipMessage", cfg.ParkPolicy)
 	case cfg.PollMin < 0:
 		return refuse("PollMin is %v: want more than 0", cfg.PollMin)
 	case cfg.PollMax < cfg.PollMin:

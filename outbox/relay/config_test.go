@@ -37,8 +37,8 @@ func TestRelayConfigNamesTheFieldAtFault(t *testing.T) {
 		{"Margin is 6s", func(cfg *relay.Config) { cfg.LeaseTTL, cfg.Margin = 10*time.Second, 6*time.Second }},
 		{"PublishTimeout is -1s", func(cfg *relay.Config) { cfg.PublishTimeout = -time.Second }},
 		{"MaxAttempts is -1", func(cfg *relay.Config) { cfg.MaxAttempts = -1 }},
-		{"KeepOrder is 3", func(cfg *relay.Config) { cfg.KeepOrder = 3 }},
-		{"KeepOrder is -1", func(cfg *relay.Config) { cfg.KeepOrder = -1 }},
+		{"ParkPolicy is 3", func(cfg *relay.Config) { cfg.ParkPolicy = 3 }},
+		{"ParkPolicy is -1", func(cfg *relay.Config) { cfg.ParkPolicy = -1 }},
 		{"PollMin is -1s", func(cfg *relay.Config) { cfg.PollMin = -time.Second }},
 		{"PollMax is 1ms", func(cfg *relay.Config) { cfg.PollMax = time.Millisecond }},
 	} {

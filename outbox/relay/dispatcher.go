@@ -20,7 +20,7 @@ type dispatcher struct {
 
 	pollDue       bool          // poll all shards now
 	notified      bool          // poll now, but only shards that notifications named
-	groups        int           // see Want.Part; 1 while there is less to do than a batch holds
+	groups        int           // see Want.Groups; 1 while there is less to do than a batch holds
 	groupsPolled  int           // since the round over all groups began
 	wakeUps       wakeUps       // so far
 	pollInterval  time.Duration // between PollMin and PollMax

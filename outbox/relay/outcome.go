@@ -73,7 +73,7 @@ func (b *batch) deferUnavailable(i int, cooldown time.Duration, why error) {
 
 func (b *batch) deferUncounted(i int, delay time.Duration, cause error) {
 	o := &b.outcomes[i]
-	o.Verdict, o.Cause, o.Delay, o.Blameless = outbox.Deferred, cause, delay, true
+	o.Verdict, o.Cause, o.Delay, o.Uncounted = outbox.Deferred, cause, delay, true
 }
 
 // countFailure counts an attempt against the message: it is deferred, or parked after MaxAttempts.
@@ -98,5 +98,5 @@ func (b *batch) parkOrDefer(i int, cause error) {
 		return
 	}
 	b.parkTokens++
-	o.Verdict, o.Cause, o.KeepOrder = outbox.Parked, cause, cfg.KeepOrder
+	o.Verdict, o.Cause, o.ParkPolicy = outbox.Parked, cause, cfg.ParkPolicy
 }

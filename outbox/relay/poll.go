@@ -36,7 +36,7 @@ func (d *dispatcher) poll(ctx context.Context) {
 	d.notified = false
 	cfg := &d.relay.cfg
 	leasing, cancel := context.WithDeadline(ctx, d.session.hold.Load().Until)
-	msgs, err := d.session.queue.Lease(leasing, outbox.Want{Limit: cfg.BatchSize, Bytes: cfg.BatchBytes, Part: d.groups, Woken: !d.pollDue})
+	msgs, err := d.session.queue.Lease(leasing, outbox.Want{Limit: cfg.BatchSize, Bytes: cfg.BatchBytes, Groups: d.groups, Notified: !d.pollDue})
 	cancel()
 	if err != nil {
 		d.leaseFailed(ctx, err)

@@ -64,7 +64,7 @@ func (s *session) serve(ctx context.Context, dispatch func()) {
 	upkeep, stop := context.WithCancel(s.work)
 	var running sync.WaitGroup
 	running.Go(func() { s.keepRenewing(upkeep) })
-	if tidier, ok := s.queue.(outbox.Tidier); ok {
+	if tidier, ok := s.queue.(outbox.Maintainer); ok {
 		running.Go(func() { s.keepTidying(upkeep, tidier) })
 	}
 	dispatch()
@@ -114,7 +114,7 @@ func (s *session) keepRenewing(ctx context.Context) {
 // renewIn is shorter while the session holds more or less than its fair share, because Renew takes and gives back shards.
 func (s *session) renewIn() time.Duration {
 	interval := min(s.relay.cfg.LeaseTTL/3, maxRenewIn)
-	if h := s.hold.Load(); h.Relays > 1 && (h.Shards < h.Of/h.Relays || h.Shards > (h.Of+h.Relays-1)/h.Relays) {
+	if h := s.hold.Load(); h.Relays > 1 && (h.Shards < h.TotalShards/h.Relays || h.Shards > (h.TotalShards+h.Relays-1)/h.Relays) {
 		interval = min(interval, unevenRenewIn)
 	}
 	return interval
@@ -129,10 +129,10 @@ func (s *session) renewed(hold outbox.Hold) {
 		default:
 		}
 	}
-	if hold.Namesakes > 0 && !s.warnedSameName {
+	if hold.SameName > 0 && !s.warnedSameName {
 		s.warnedSameName = true
 		s.relay.cfg.Logger.WarnContext(s.work, "relay: another relay is alive under the same name, or has died within the last Config.LeaseTTL; both work, but Stats and logs do not tell them apart",
-			"relay", s.relay.cfg.Name, "others", hold.Namesakes)
+			"relay", s.relay.cfg.Name, "others", hold.SameName)
 	}
 	s.relay.trace(s.work, s.relay.cfg.Trace.Renewed, Event{Hold: hold})
 }
@@ -149,11 +149,11 @@ func (s *session) leaseLost(err error) {
 	})
 }
 
-// keepTidying calls Tidy until ctx ends. It has a goroutine of its own because a slow Tidy must not delay Renew.
-func (s *session) keepTidying(ctx context.Context, tidier outbox.Tidier) {
+// keepTidying calls Maintain until ctx ends. It has a goroutine of its own because a slow Maintain must not delay Renew.
+func (s *session) keepTidying(ctx context.Context, tidier outbox.Maintainer) {
 	for await.Sleep(ctx, tidyInterval) == nil {
 		tidying, cancel := context.WithTimeout(ctx, s.relay.cfg.LeaseTTL)
-		err := tidier.Tidy(tidying)
+		err := tidier.Maintain(tidying)
 		cancel()
 		switch {
 		case ctx.Err() != nil:

@@ -52,7 +52,7 @@ func (b *batch) report() (rep report) {
 			}
 		case outbox.Deferred:
 			rep.failed++
-			if !o.Blameless { // the others are logged once, when their publisher or topic begins to cool down
+			if !o.Uncounted { // the others are logged once, when their publisher or topic begins to cool down
 				if counted++; firstCounted == nil {
 					firstCounted = o
 				}

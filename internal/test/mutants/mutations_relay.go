@@ -109,7 +109,7 @@ var relayMutations = []mutation{
 		"case <-timer.C:\n\t\t\td.pollDue = true", "case <-timer.C:\n\t\t\td.nextPoll, d.notified = time.Now().Add(d.relay.cfg.PollMax), true",
 	}),
 	relaying("a notification leads to its shards only", "poll.go", "TestRelayPollsShardsOfNotifications", edit{
-		`Woken: !d.pollDue}`, `Woken: false}`,
+		`Notified: !d.pollDue}`, `Notified: false}`,
 	}),
 	relaying("announced messages do not shorten the poll interval", "poll.go", "TestRelayPollsShardsOfNotifications", edit{
 		`if !rep.notified { //`, `{ //`,
@@ -135,7 +135,7 @@ var relayMutations = []mutation{
 		`ended, limit = nil, time.After(b.relay.cfg.Margin)`, `ended = nil`,
 	}),
 	relaying("a relay above its share renews soon", "session.go", "TestRelayJoinsABusyOne", edit{
-		` || h.Shards > (h.Of+h.Relays-1)/h.Relays) {`, `) {`,
+		` || h.Shards > (h.TotalShards+h.Relays-1)/h.Relays) {`, `) {`,
 	}),
 	sharing("one that has asked once gets nothing", `a.times >= 2`, `a.times >= 1`),
 	sharing("what stays free is taken", `take = max(take, l.stayedFree(v.Free))`, `l.stayedFree(v.Free)`),
