@@ -3,7 +3,7 @@ package consumer
 import (
 	"time"
 
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/internal/backoff"
 )
 
 // The default Config.Backoff.
@@ -12,8 +12,8 @@ const (
 	DefaultBackoffCap  = 10 * time.Second
 )
 
-// FullJitter returns an exponential backoff: after attempt n, anything up to base * 2^(n-1), and never more than limit.
-// The jitter is full because clients that failed together would otherwise come back together.
+// FullJitter returns an exponential backoff: a random duration up to base * 2^(attempt-1), and at most limit. Attempts start at
+// 1. The jitter is full because clients that failed together would otherwise come back together.
 func FullJitter(base, limit time.Duration) func(attempt int) time.Duration {
-	return outbox.FullJitter(base, limit)
+	return backoff.FullJitter(base, limit)
 }

@@ -1,13 +1,13 @@
 package consumer
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/tokens"
 )
 
 // DefaultMaxAttempts is how often a message is tried before it is parked.
@@ -148,7 +148,7 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	case cfg.HandlerTimeout != 0 && cfg.HandlerTimeout < time.Millisecond:
 		return refuse("HandlerTimeout is %v: want a millisecond or more, or 0 for no limit", cfg.HandlerTimeout)
 	}
-	if err := cfg.ParkLimit.validate(); err != nil {
+	if err := tokens.Limit(cfg.ParkLimit).Validate(); err != nil {
 		return refuse("ParkLimit%w", err)
 	}
 	if _, parks := cfg.Store.(ParkingLot[TTx]); !parks && cfg.ParkLimit != (ParkLimit{}) {
@@ -179,20 +179,6 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 // ParkLimit is a rate. The zero value stands for the default of Config.ParkLimit.
 type ParkLimit struct {
 	Burst     int // how many at once
-	PerMinute int // and how many of them come back in a minute
+	PerMinute int // how many of them come back in a minute
 	Unlimited bool
-}
-
-func (l ParkLimit) validate() error {
-	switch {
-	case l == ParkLimit{} || l == ParkLimit{Unlimited: true}:
-		return nil
-	case l.Unlimited:
-		return errors.New(".Unlimited is set beside a limit: set one of them")
-	case l.Burst < 1:
-		return fmt.Errorf(".Burst is %d: want 1 or more, or Unlimited", l.Burst)
-	case l.PerMinute < 1:
-		return fmt.Errorf(".PerMinute is %d: want 1 or more, or Unlimited", l.PerMinute)
-	}
-	return nil
 }

@@ -6,21 +6,21 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/txonce/txonce/internal/tokens"
 )
 
-// parkBudget is a token bucket: parking a message takes a token. When one is wanted and none is there, something is wrong
-// with more than a message, and the consumer pauses until a handler has succeeded and half of the burst is back. While it pauses handlers run only as
-// probes, so that a flood of messages that fail costs a handler run for each token and no more. The number of probes that
-// may run side by side starts at one, doubles with each probe that is committed, and falls back to one with each that
-// fails; behind probesMost nothing waits any more, until a token is wanted again.
+// parkBudget limits how fast messages are parked: parking one takes a token. When no token is there, something is wrong with
+// more than one message, and the consumer pauses until a handler has succeeded and half of the burst is back. During a pause
+// handlers run only as probes, so that a flood of failing messages costs one handler run for each token and no more. The number
+// of probes that may run side by side starts at one, doubles with each probe that is committed, and falls back to one with each
+// that fails. When it has reached probesMost, all handlers run again, until a message finds no token.
 type parkBudget struct {
-	limit  ParkLimit
 	notice *notice
 	pauses atomic.Bool // spent, read without mu
 
 	mu     sync.Mutex
-	tokens float64
-	at     time.Time // when tokens were counted
+	bucket tokens.Bucket
 	spent  bool      // a pause is on
 	cause  error     // of the message that began it
 	most   int       // probes that may run side by side
@@ -36,17 +36,13 @@ const probesMost = 64
 const turnsWithin = time.Minute
 
 func newParkBudget(limit ParkLimit, n *notice) *parkBudget {
-	return &parkBudget{limit: limit, notice: n, tokens: float64(limit.Burst), at: time.Now()}
+	return &parkBudget{notice: n, bucket: tokens.NewBucket(tokens.Limit(limit))}
 }
 
-// each is how long it takes until one more token is there.
-func (b *parkBudget) each() time.Duration { return time.Minute / time.Duration(b.limit.PerMinute) }
-
-// count adds the tokens that have come since, and reports whether that ends a pause. The caller holds mu.
-func (b *parkBudget) count(now time.Time) (ends bool) {
-	b.tokens = min(float64(b.limit.Burst), b.tokens+now.Sub(b.at).Minutes()*float64(b.limit.PerMinute))
-	b.at = now
-	if ends = b.spent && b.tokens >= max(1, float64(b.limit.Burst)/2) && b.most > 1; ends {
+// refill adds the tokens that are due, and reports whether that ends a pause. The caller holds mu.
+func (b *parkBudget) refill(now time.Time) (ends bool) {
+	b.bucket.Refill(now)
+	if ends = b.spent && b.bucket.HalfFull() && b.most > 1; ends {
 		b.spent = false
 		b.pauses.Store(false)
 	}
@@ -55,15 +51,13 @@ func (b *parkBudget) count(now time.Time) (ends bool) {
 
 // take spends one token to park a message that failed with cause, or says when to try again.
 func (b *parkBudget) take(ctx context.Context, cause error, about ...any) (wait time.Duration) {
-	if b.limit.Unlimited {
+	if b.bucket.Unlimited() {
 		return 0
 	}
 	b.mu.Lock()
 	now := time.Now()
-	ends := b.count(now)
-	if b.tokens >= 1 {
-		b.tokens--
-	} else {
+	ends := b.refill(now)
+	if !b.bucket.Take() {
 		if !b.spent {
 			b.turn = time.Time{}
 		}
@@ -83,8 +77,8 @@ func (b *parkBudget) take(ctx context.Context, cause error, about ...any) (wait 
 
 // away says when a message that is turned away comes back: those of a flood one after the other. The caller holds mu.
 func (b *parkBudget) away(now time.Time) time.Duration {
-	first := now.Add(max(time.Duration((1-b.tokens)*float64(b.each())), b.next.Sub(now), min(b.each(), time.Second)))
-	b.turn = b.turn.Add(b.each())
+	first := now.Add(max(b.bucket.Next(), b.next.Sub(now), min(b.bucket.Interval(), time.Second)))
+	b.turn = b.turn.Add(b.bucket.Interval())
 	if b.turn.Before(first) || b.turn.After(first.Add(turnsWithin)) {
 		b.turn = first
 	}
@@ -99,10 +93,10 @@ func (b *parkBudget) admit(ctx context.Context) (probe bool, wait time.Duration,
 	}
 	b.mu.Lock()
 	now := time.Now()
-	ends, cause := b.count(now), b.cause
+	ends, cause := b.refill(now), b.cause
 	switch {
 	case !b.spent || b.most >= probesMost:
-	case b.probes < b.most && b.tokens >= 1 && !now.Before(b.next):
+	case b.probes < b.most && b.bucket.Has(1) && !now.Before(b.next):
 		b.probes++
 		probe = true
 	default:
@@ -137,14 +131,14 @@ func (b *parkBudget) settle(p probed) {
 	case succeeded:
 		b.most = min(2*b.most, probesMost)
 	case failed:
-		b.most, b.next = 1, time.Now().Add(b.each())
+		b.most, b.next = 1, time.Now().Add(b.bucket.Interval())
 	case showedNothing:
 	}
 }
 
-// giveBack returns a token that was taken for nothing.
+// giveBack returns a token that was taken and not used.
 func (b *parkBudget) giveBack() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.tokens++
+	b.bucket.GiveBack(1)
 }

@@ -21,11 +21,15 @@ func (e enqueued) enqueue(ctx context.Context, of *consumer.Message, topics ...s
 	for i, topic := range topics {
 		msgs[i].Topic = topic
 	}
-	ready, err := outbox.Prepare(ctx, msgs)
+	ready, done, err := outbox.Prepare(ctx, msgs)
+	if err != nil {
+		return err
+	}
+	defer done()
 	for _, m := range ready {
 		e[of.ID] = append(e[of.ID], m.ID)
 	}
-	return err
+	return nil
 }
 
 // threeEach enqueues, in the way that ctx is meant for, three messages for m in two calls.
@@ -191,10 +195,12 @@ func TestOutboxIDsAreNeverGuessed(t *testing.T) {
 		{"HandleBatch within another handler", config{HandleBatch: func(ctx context.Context, _ tx, msgs []*consumer.Message) error {
 			return e.enqueue(ctx, msgs[0], "charged")
 		}}},
-		{"two goroutines", config{Handle: func(ctx context.Context, _ tx, m *consumer.Message) error {
-			if err := e.enqueue(ctx, m, "charged"); err != nil {
+		{"two goroutines at once", config{Handle: func(ctx context.Context, _ tx, m *consumer.Message) error {
+			_, done, err := outbox.Prepare(ctx, []outbox.Message{{Topic: "charged"}})
+			if err != nil {
 				return fmt.Errorf("the first goroutine: %w", err)
 			}
+			defer done()
 			other := make(chan error)
 			go func() { other <- e.enqueue(ctx, m, "charged") }()
 			return <-other

@@ -1,31 +1,40 @@
-// Package outbox keeps messages in the transaction that caused them, and relays them to a broker.
+// Package outbox writes messages in the database transaction that causes them, so that a message is published when the transaction
+// is committed, and only then.
 //
-// A program that commits and then publishes loses messages when it dies in between; one that publishes first announces
-// what may be rolled back. So the message is written with [Writer.Enqueue] by the transaction that writes the effect, and a
-// [Relay] publishes it once that transaction is committed: both exist, or neither.
+// A program that commits and then publishes loses messages when it dies in between. One that publishes first announces what may be
+// rolled back. So a handler enqueues its message with [Writer.Enqueue] in its own transaction:
+//
+//	err := store.Enqueue(ctx, tx, outbox.Message{Topic: "charges", Key: order.ID, Payload: payload})
+//
+// and a relay (package outbox/relay) publishes it after the commit. Run a relay in every process.
 //
 // # What is promised
 //
-//   - Every committed message is published at least once, always with the same ID. Only what the broker confirmed counts.
-//   - First occurrences of one key stand in the order of their transactions, where those exclude each other (they lock
-//     the same row, or call the store's LockOrderingKey). Keys do not wait for each other.
-//   - A repeat (after a crash or a pause past the lease) may come late, even behind later messages of its key. It carries
-//     the ID and the sequence number of the first occurrence, see [HeaderID] and [HeaderSequence].
-//   - A message that the broker refuses stops its own key and nothing else, and is parked, never dropped.
+//   - Every committed message is published at least once, always with the same ID. A message is done when the broker has confirmed it.
+//   - First publications of one key come in the order of their transactions, where these exclude each other: they lock the same row,
+//     or call the store's LockOrderingKey. Keys do not wait for each other.
+//   - A repeat, after a crash or after a pause that outlasted the lease, may come late, even behind later messages of its key. It
+//     carries the ID and the sequence number of the first publication, see [HeaderID] and [HeaderSequence].
+//   - A message that the broker refuses stops its own key and no other, and is parked. It is never dropped.
 //
-// # Who does what
+// # How it works
 //
-// A store (adapters/pgxstore, adapters/sqlstore) is the Writer and the [Queue]. A key belongs to one of a fixed number of
-// shards; a relay holds some of them for a while by the database's clock, with a fencing token that every completion
-// must show. There is no leader: any number of relays share the shards, and take over those of a dead one.
-// Messages are leased by state (is it there?) and never by a cursor, because a transaction with a lower sequence number may
-// commit later.
+// A store (adapters/pgxstore, adapters/sqlstore) is the Writer and the [Queue]. An adapter (adapters/kafka, …) is the [Publisher]. The
+// relay is between them.
 //
-// An adapter (adapters/kafka, …) is the [Publisher]. It answers for each message.
+// A key belongs to one of a fixed number of shards, and one relay at a time holds a shard, for a limited time by the database's
+// clock, with a fencing token that it must show with each completion. There is no leader: any number of relays share the
+// shards and take over those of a dead relay. A relay finds messages by their state and never by a cursor, because a transaction
+// with a lower sequence number may commit later.
 //
 // # IDs
 //
-// Within a handler of package consumer a message without ID gets one that is derived from the handled message, the topic
-// and an ordinal. A handler that is executed again, because an acknowledgement was lost, enqueues the same IDs, and whoever
-// receives the messages can tell repeats by them. Everywhere else the caller states the ID; none is guessed.
+// Within a handler of package consumer, a message without ID gets one that is derived from the handled message, the topic and an
+// ordinal. A handler that runs again enqueues the same IDs, and receivers can recognize the repeats. Elsewhere the caller must
+// set the ID, and also where several goroutines of one handler enqueue: their order may differ between two runs, see [WithScope].
+//
+// # What a crash does
+//
+// Before the commit: the messages are gone with the transaction, and the handler runs again. After it: a relay publishes them. A
+// relay that dies after a publication and before it has settled the message causes a repeat.
 package outbox

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// HeaderFormat makes the headers under which a message is published. It must return the same for each publication of a message,
-// and must not change Headers of its argument. Headers of the message itself stand, unless the layout's readers need another value.
+// HeaderFormat returns the headers under which a message is published. It must return the same for each publication of a message, and must
+// not change Headers of its argument. The message's own headers are kept, unless receivers need another value of one.
 type HeaderFormat func(Leased) map[string]string
 
-// PlainHeaders is the default: HeaderID, HeaderSequence and HeaderEnqueued beside the message's own headers.
+// PlainHeaders is the default: HeaderID, HeaderSequence and HeaderEnqueued, and the message's own headers.
 func PlainHeaders(m Leased) map[string]string {
 	headers := make(map[string]string, len(m.Headers)+3)
 	maps.Copy(headers, m.Headers)

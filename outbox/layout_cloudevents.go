@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Headers of a CloudEvent in Kafka's binary mode. The event's data is the payload, as it is.
+// Headers of a CloudEvent in Kafka's binary mode. The event's data is the payload.
 const (
 	ceSpecVersion = "ce_specversion"
 	ceID          = "ce_id"
@@ -19,21 +19,21 @@ const (
 	ceTime        = "ce_time"
 )
 
-// CloudEvents returns the HeaderFormat of CloudEvents 1.0 in Kafka's binary content mode, beside the headers of PlainHeaders:
+// CloudEvents returns the HeaderFormat of CloudEvents 1.0 in Kafka's binary content mode. It adds to the headers of PlainHeaders:
 //
 //	ce_specversion  1.0
-//	ce_id           Message.ID: with the source it is what readers tell repeats by
+//	ce_id           Message.ID; readers recognize repeats by ID and source
 //	ce_source       source
 //	ce_type         Message.Topic
-//	ce_subject      Message.Key, if that is text
+//	ce_subject      Message.Key, if it is text
 //	ce_time         when the message was enqueued
 //
-// A message's own headers ce_type, ce_subject, ce_source and ce_time stand instead; so do other headers that begin with "ce_",
-// which are extensions and need names of lower-case letters and digits. The type of the data is the message's own header
-// content-type; none is guessed.
+// When a message has its own ce_type, ce_subject, ce_source or ce_time, that value is kept. Its other headers that begin with "ce_" are
+// extension attributes, whose names must be lower-case letters and digits. The type of the data is the message's own header
+// content-type; there is no default.
 //
-// source is a URI reference that names whoever writes this outbox, such as "/billing". An impossible one panics, as it is a
-// mistake in the program.
+// source is a URI reference that names the service which writes this outbox, such as "/billing". CloudEvents panics when it is none,
+// because that is a mistake in the program.
 func CloudEvents(source string) HeaderFormat {
 	if u, err := url.Parse(source); err != nil || source == "" || u.String() == "" {
 		panic(fmt.Sprintf("outbox: CloudEvents: source %q is no URI reference, such as \"/billing\"", source))
@@ -57,7 +57,7 @@ func unlessOwn(headers map[string]string, name, value string) {
 	}
 }
 
-// isText: s can be an attribute of a CloudEvent.
+// isText reports whether s can be the value of a CloudEvent attribute.
 func isText(s string) bool {
 	return s != "" && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }

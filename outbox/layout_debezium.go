@@ -3,12 +3,11 @@ package outbox
 // DebeziumID is the header in which Debezium's outbox event router puts an event's id.
 const DebeziumID = "id"
 
-// Debezium is the HeaderFormat of Debezium's outbox event router, for readers that were written for it: the message's ID is in the header
-// DebeziumID. Topic, key and payload of a Message are those of the record in both. What the router places in further
-// headers (table.fields.additional.placement), such as eventType, are the message's own headers here, under their own names. Those of
-// PlainHeaders stand beside.
+// Debezium is the HeaderFormat for readers that were written for Debezium's outbox event router. It adds the message's ID in the header
+// DebeziumID to the headers of PlainHeaders. Topic, key and payload of the record are those of the Message. Where the router puts
+// columns into further headers (table.fields.additional.placement), such as eventType, use the message's own headers.
 //
-// docs/interop.md says how a Debezium connector is set up for the outbox table itself.
+// docs/interop.md says how to configure a Debezium connector for the outbox table itself.
 func Debezium(m Leased) map[string]string {
 	headers := PlainHeaders(m)
 	headers[DebeziumID] = m.ID

@@ -9,17 +9,20 @@ import (
 	"unicode/utf8"
 )
 
-// Message is to be published once its transaction is committed.
+// Message is published after its transaction is committed.
 type Message struct {
-	ID        string            // the same on every publication, at most 255 bytes; empty: derived within a handler, see WithScope
-	Topic     string            // where to; a Kafka topic, a queue, an exchange: the Publisher's word
-	Key       string            // messages of one key keep their order; may be any bytes; empty: free
-	Payload   []byte            //
-	Headers   map[string]string // values are bytes; names that begin with "txonce-" are ours
-	NotBefore time.Time         // it is not published before, by the database's clock, and later messages of its key do not wait for it; zero: at once
+	ID      string            // the same on every publication, at most 255 bytes; empty: derived within a handler, see WithScope
+	Topic   string            // a Kafka topic, a queue, an exchange: its meaning is the Publisher's
+	Key     string            // any bytes; messages of one key keep their order; empty: no order
+	Payload []byte            //
+	Headers map[string]string // values are any bytes; names that begin with "txonce-" are reserved
+
+	// NotBefore is the earliest time of publication, by the database's clock. Later messages of the key do not wait for it. Zero: at
+	// once.
+	NotBefore time.Time
 }
 
-// Headers that a Relay adds in the default HeaderFormat.
+// Headers that PlainHeaders adds.
 const (
 	HeaderID       = "txonce-id"          // Message.ID
 	HeaderSequence = "txonce-sequence"    // decimal; grows within a key, with gaps; a repeat carries the same
@@ -30,10 +33,10 @@ const (
 	maxTopic       = 255
 )
 
-// ErrBadMessage is a message that cannot be enqueued as it is.
+// ErrBadMessage says that a message cannot be enqueued as it is.
 var ErrBadMessage = errors.New("outbox: bad message")
 
-// Validate reports what makes m impossible to enqueue, as an ErrBadMessage. An empty ID is none of it.
+// Validate returns an ErrBadMessage that says why m cannot be enqueued. An empty ID is valid.
 func (m *Message) Validate() error {
 	switch {
 	case m.Topic == "":
@@ -56,27 +59,27 @@ func (m *Message) Validate() error {
 
 func plain(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
-// Writer adds messages to the outbox as part of tx. When Enqueue has returned nil and tx is committed, each of them will
-// be published; when tx is rolled back, none. Order within a key is the order of Enqueue; see LockOrderingKey of the stores for
-// transactions that must not pass each other.
+// Writer adds messages to the outbox as part of tx. After Enqueue returned nil, all of msgs are published when tx is committed,
+// and none when tx is rolled back. Messages of one key are published in the order of Enqueue; for transactions that
+// must not overtake each other see LockOrderingKey of the stores.
 //
-// Implementations begin with [Prepare], so that nothing is enqueued of a call that is refused. They keep nothing of msgs
-// after they have returned.
+// Implementations begin with [Prepare], so that a call that is refused enqueues nothing. They keep no reference to msgs.
 type Writer[TTx any] interface {
 	Enqueue(ctx context.Context, tx TTx, msgs ...Message) error
 }
 
-// Prepare returns msgs, validated and each with its ID; msgs itself stays as it is. It is for implementations of Writer.
-func Prepare(ctx context.Context, msgs []Message) ([]Message, error) {
-	ready := make([]Message, len(msgs))
+// Prepare validates msgs and returns a copy in which each message has its ID. It is for implementations of Writer, which call done
+// when Enqueue returns: until then the handler's scope refuses other calls, see WithScope. After an error done is nil.
+func Prepare(ctx context.Context, msgs []Message) (ready []Message, done func(), err error) {
+	ready = make([]Message, len(msgs))
 	copy(ready, msgs)
 	for i := range ready {
 		if err := ready[i].Validate(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	if err := AssignIDs(ctx, ready); err != nil {
-		return nil, err
+	if done, err = assignIDs(ctx, ready); err != nil {
+		return nil, nil, err
 	}
-	return ready, nil
+	return ready, done, nil
 }

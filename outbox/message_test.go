@@ -52,31 +52,32 @@ func TestOutboxPrepare(t *testing.T) {
 	defer end()
 	msgs := []outbox.Message{{Topic: "t"}, {Topic: "t", ID: "mine"}}
 	before := append([]outbox.Message(nil), msgs...)
-	ready, err := outbox.Prepare(ctx, msgs)
+	ready, done, err := outbox.Prepare(ctx, msgs)
 	if err != nil {
 		t.Fatal(err)
 	}
+	done()
 	if diff := cmp.Diff(before, msgs); diff != "" {
 		t.Errorf("Prepare changed its argument: %s", diff)
 	}
 	if len(ready) != 2 || ready[0].ID == "" || ready[1].ID != "mine" {
 		t.Errorf("Prepare = %+v", ready)
 	}
-	if _, err := outbox.Prepare(ctx, []outbox.Message{{Topic: "t"}, {}}); !errors.Is(err, outbox.ErrBadMessage) {
+	if _, _, err := outbox.Prepare(ctx, []outbox.Message{{Topic: "t"}, {}}); !errors.Is(err, outbox.ErrBadMessage) {
 		t.Errorf("Prepare with a bad message = %v", err)
 	}
 	// The refused call has taken no ordinal: its repetition without the bad message gets the next ID, as it would have.
-	next, err := outbox.Prepare(ctx, []outbox.Message{{Topic: "t"}})
+	next, _, err := outbox.Prepare(ctx, []outbox.Message{{Topic: "t"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	again, endAgain := outbox.WithScope(t.Context(), "seed")
 	defer endAgain()
-	both, err := outbox.Prepare(again, []outbox.Message{{Topic: "t"}, {Topic: "t"}})
+	both, _, err := outbox.Prepare(again, []outbox.Message{{Topic: "t"}, {Topic: "t"}})
 	if err != nil || both[0].ID != ready[0].ID || both[1].ID != next[0].ID {
 		t.Errorf("%v, %v: want %s and %s", both, err, ready[0].ID, next[0].ID)
 	}
-	if _, err := outbox.Prepare(t.Context(), msgs); !errors.Is(err, outbox.ErrNoID) {
+	if _, _, err := outbox.Prepare(t.Context(), msgs); !errors.Is(err, outbox.ErrNoID) {
 		t.Errorf("Prepare outside a scope = %v, want ErrNoID", err)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Operations are for people and their dashboards. Stores have them. They are safe for concurrent use, also with relays.
+// Operations are for dashboards and repairs. Stores implement them. They are safe for concurrent use, also while relays run.
 type Operations interface {
 	// Stats is cheap enough to be called every ten seconds.
 	Stats(ctx context.Context) (Stats, error)
@@ -14,43 +14,43 @@ type Operations interface {
 	// Parked lists parked messages by Seq.
 	Parked(ctx context.Context, filter ParkedFilter) ([]ParkedMessage, error)
 
-	// Unpark makes parked messages pending again, in their old place within their key, with no attempts counted, and what
-	// waits behind them with them. It returns how many of seqs were parked; the others are not an error. See also UnparkAll.
+	// Unpark makes parked messages pending again, in their old place within their key and with no attempts counted, together with the
+	// messages that wait behind them. It returns how many of seqs were parked; the others are no error. See also UnparkAll.
 	Unpark(ctx context.Context, seqs ...int64) (int, error)
 
-	// Discard deletes parked messages, which will never be published; what waits behind them goes on. See also DiscardAll.
+	// Discard deletes parked messages, which will never be published. Messages that wait behind them go on. See also DiscardAll.
 	Discard(ctx context.Context, seqs ...int64) (int, error)
 }
 
-// Stats describe an outbox at a moment.
+// Stats describe an outbox at one moment.
 type Stats struct {
-	Pending  int64 // committed, due and not yet confirmed, also those that are leased, or held back after a failure
-	Delayed  int64 // whose NotBefore has not come
-	Parked   int64 // given up on, or parked behind one that was
+	Pending  int64 // committed, due and not yet confirmed, with those that are leased or held back after a failure
+	Delayed  int64 // their NotBefore is in the future
+	Parked   int64 // not tried again; with ParkKey also those behind such a message
 	Waiting  int64 // behind a parked message of their key, see BlockKey
-	HeldKeys int64 // keys that are held back at the moment
+	HeldKeys int64 // keys that are held back now
 
-	// The ages to alarm on. A message is due since its NotBefore, or without one since it was enqueued, by the database's clock.
-	PendingAge time.Duration // how long the first due of Pending has been due; 0: none is pending
-	ParkedAge  time.Duration // how long the first due of Parked and Waiting has been due; 0: there are none
+	// Alert on these ages. A message is due since its NotBefore, or since it was enqueued, by the database's clock.
+	PendingAge time.Duration // the longest that one of Pending has been due; 0: none is pending
+	ParkedAge  time.Duration // the longest that one of Parked and Waiting has been due; 0: there are none
 
 	Now       time.Time // the database's clock
-	Estimated bool      // there is so much that numbers and Topics were estimated; a topic with very few messages may be missing
+	Estimated bool      // there are so many messages that numbers and Topics are estimates; a topic with very few messages may be missing
 	Topics    map[string]TopicStats
 	Relays    []RelayStats
 }
 
-// TopicStats are the part of one topic. Its fields mean what those of Stats mean.
+// TopicStats are the numbers of one topic. The fields have the same meaning as in Stats.
 type TopicStats struct {
 	Pending, Delayed, Parked, Waiting int64
 	PendingAge, ParkedAge             time.Duration
 
-	Failing int64  // of Pending: those that were not published when they were tried, or whose topic rests, see TopicError
-	Cause   string // why one of Failing was not published; empty: none is failing
+	Failing int64  // of Pending: those that failed when they were tried, and those of a topic at fault, see TopicError
+	Cause   string // why one of Failing failed; empty: none is failing
 }
 
-// Count adds n messages of topic that are pending, or parked, and due since then, failing of them because of cause. It is for
-// implementations of Operations, after Now is set.
+// Count adds n messages of topic that are in one state and due since one time. The number failing of them failed because of cause. It
+// is for implementations of Operations, which set Now before.
 func (s *Stats) Count(topic string, state State, n int64, due time.Time, failing int64, cause string) {
 	if n <= 0 {
 		return
@@ -78,7 +78,7 @@ func (s *Stats) Count(topic string, state State, n int64, due time.Time, failing
 	s.Topics[topic] = t
 }
 
-// State is where a message of Stats.Count is.
+// State is an argument of Stats.Count.
 type State int
 
 // States.
@@ -96,22 +96,22 @@ type RelayStats struct {
 	Until  time.Time // by the database's clock
 }
 
-// ParkedFilter selects parked messages that fulfil all of its conditions. The zero value selects all.
+// ParkedFilter selects the parked messages for which all conditions hold. The zero value selects all.
 type ParkedFilter struct {
 	Topic string    // empty: any
 	Key   string    // empty: any
-	Cause string    // a part of ParkedMessage.Cause, in its case; empty: any
-	Since time.Time // parked then or later, by the database's clock; zero: at any time
-	Until time.Time // parked before; zero: at any time
-	After int64     // Seq of the last one seen
+	Cause string    // a part of ParkedMessage.Cause, case-sensitive; empty: any
+	Since time.Time // parked at this time or later, by the database's clock; zero: any
+	Until time.Time // parked before; zero: any
+	After int64     // Seq of the last message of the page before
 	Limit int       // of Parked: 0 is 100; of UnparkAll and DiscardAll: 0 is no limit
 }
 
-// ParkedMessage is a message that was given up on, or that stands behind one.
+// ParkedMessage is a message that failed for good, or one that is behind such a message in its key.
 type ParkedMessage struct {
 	Leased          // without Token
-	Cause    string // why
-	Behind   int64  // Seq of the message of its key that was given up on; 0: this one was
-	Waiting  bool   // it goes on by itself when Behind does, see BlockKey
+	Cause    string // why it was parked
+	Behind   int64  // Seq of the message of its key that failed; 0: this one failed
+	Waiting  bool   // it becomes pending when Behind is unparked or discarded, see BlockKey
 	ParkedAt time.Time
 }

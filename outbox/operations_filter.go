@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// UnparkAll unparks what filter selects, first things first, and returns how many messages that were. After a crash or an error some
-// are unparked; call it again. Messages that wait behind others go on with them, whether filter selects them or not.
+// UnparkAll unparks the messages that filter selects, oldest first, and returns their number. After a crash or an error some are
+// unparked; call it again. Messages that wait behind an unparked one become pending too, whether filter selects them or not.
 func UnparkAll(ctx context.Context, of Operations, filter ParkedFilter) (int, error) {
 	seqs, err := selected(ctx, of, filter)
 	if err != nil {
@@ -17,27 +17,27 @@ func UnparkAll(ctx context.Context, of Operations, filter ParkedFilter) (int, er
 	return inParts(ctx, seqs, of.Unpark)
 }
 
-// DiscardAll deletes what filter selects, and returns how many messages that were. After a crash or an error some are deleted; call it
-// again. What waits behind a deleted message and is not selected goes on. A filter without any condition is refused: state the topic,
-// the key, the cause or a time.
+// DiscardAll deletes the messages that filter selects, and returns their number. After a crash or an error some are deleted; call it
+// again. Messages that wait behind a deleted one and are not selected become pending. A filter without any condition is refused:
+// name the topic, the key, the cause or a time.
 func DiscardAll(ctx context.Context, of Operations, filter ParkedFilter) (int, error) {
 	if bare := (ParkedFilter{After: filter.After, Limit: filter.Limit}); filter == bare {
-		return 0, errors.New("outbox: discard: the filter has no condition and selects everything that is parked: state Topic, Key, Cause, Since or Until")
+		return 0, errors.New("outbox: discard: the filter has no condition and selects all parked messages: set Topic, Key, Cause, Since or Until")
 	}
 	seqs, err := selected(ctx, of, filter)
 	if err != nil {
 		return 0, fmt.Errorf("outbox: discard: %w", err)
 	}
-	slices.Reverse(seqs) // a message waits behind one with a lower seq, which would let it go
+	slices.Reverse(seqs) // a message waits behind one with a lower seq, whose deletion would make it pending
 	return inParts(ctx, seqs, of.Discard)
 }
 
 const (
-	selectAtOnce = 100 // messages, which come with their payloads
+	selectAtOnce = 100 // messages with their payloads
 	changeAtOnce = 100
 )
 
-// selected lists the seqs of what filter selects, in their order.
+// selected returns the seqs of the messages that filter selects, in their order.
 func selected(ctx context.Context, of Operations, filter ParkedFilter) (seqs []int64, err error) {
 	left := filter.Limit
 	for {

@@ -7,42 +7,49 @@ import (
 	"time"
 )
 
-// Publisher hands messages to a broker and waits for its confirmation. errs[i] is nil once the broker has CONFIRMED
-// msgs[i]; nil errs: all are. Any other error leaves open whether the message arrived: it will be published again.
+// Publisher sends messages to a broker and waits for the broker's confirmation. errs[i] is nil after the broker has CONFIRMED
+// msgs[i]; nil errs: it has confirmed all. Any other error leaves open whether the message arrived: it will be published again.
 //
-//   - A plain error counts against the message: it is tried again later, and parked after Config.MaxAttempts.
-//   - A [*TopicError] is the topic's fault: the topic, queue or exchange is missing, or closed to this client. Nothing is counted,
-//     and the relay holds back the messages of this Message.Topic until one of them, tried now and then, is confirmed.
-//   - An error of [Permanent] parks it at once: it is too large, its topic's name is impossible.
-//   - An [*UnavailableError] is the broker's fault: nothing is counted, and the relay rests the publisher.
+//   - A plain error counts against the message: it is tried again later, and parked after Config.MaxAttempts of the relay.
+//   - A [*TopicError] says that the topic, queue or exchange is missing, or closed to this client. No attempt is counted. The relay
+//     holds back the messages of this Message.Topic, tries one of them now and then, and goes on when one is confirmed.
+//   - An error of [Permanent] parks the message at once: it is too large, or its topic's name is impossible.
+//   - An [*UnavailableError] says that the broker cannot be reached. No attempt is counted. When the broker has confirmed no message
+//     of the call, the relay stops calling the publisher for a while, then tries a few messages.
 //
-// Publish returns by the deadline of ctx, which is Config.PublishTimeout away, or the end of the relay's lease less a margin.
-// What is on its way then may still arrive: a repeat. A relay whose publisher does not return within LeaseTTL after that gives up its
-// shards, and takes none until it does. An error that is the context's own counts only in the first case: a
-// publisher that knows it has waited for the broker in vain says UnavailableError. The relay passes at most one message of a key per call, unless the publisher is an
-// [AtomicPublisher], and may call Publish several times at once, for different keys.
+// Publish returns by the deadline of ctx: the relay's PublishTimeout, or earlier, Margin before its lease ends. Messages that were
+// sent by then may still arrive, and are repeats. A relay whose publisher does not return within LeaseTTL after the deadline
+// gives up its shards, and takes none until the call returns. A context error of ctx counts against the message when
+// PublishTimeout has passed, and not when the lease ended: a publisher that knows that the broker was away returns UnavailableError.
+//
+// The relay passes at most one message of each key per call, unless the publisher is an [AtomicPublisher], and may call Publish
+// several times at once, for different keys.
 type Publisher interface {
 	Publish(ctx context.Context, msgs []Message) (errs []error)
 }
 
-// AtomicPublisher publishes the messages of one call all or none, in their order (a Kafka transaction). When Atomic
-// returns true, Publish may get several messages of one key. Of a call that failed, errs[i] of the messages that were
-// not at fault wraps ErrNotTried.
+// DefaultPublishTimeout is how long a call of Publish may take: that of a relay without PublishTimeout, and of a Publisher whose ctx
+// has no deadline.
+const DefaultPublishTimeout = 10 * time.Second
+
+// AtomicPublisher publishes all messages of a call or none, in their order (a Kafka transaction). When Atomic returns true, Publish
+// may get several messages of one key. After a call that failed, errs[i] of each message that was not at fault wraps
+// ErrNotTried.
 type AtomicPublisher interface {
 	Publisher
 	Atomic() bool
 }
 
-// ErrNotTried says that the message was not published because of another one of its call. Nothing is counted.
+// ErrNotTried says that a message was not published because of another message of its call. No attempt is counted.
 var ErrNotTried = errors.New("outbox: not published because of another message of the call")
 
-// permanentError is refused for good.
+// permanentError marks a refusal that a repetition does not change.
 type permanentError struct{ err error }
 
 func (e *permanentError) Error() string { return e.err.Error() }
 func (e *permanentError) Unwrap() error { return e.err }
 
-// Permanent marks err as a refusal that no repetition changes. nil stays nil.
+// Permanent marks err as a refusal that a repetition does not change. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -56,14 +63,14 @@ func IsPermanent(err error) bool {
 	return errors.As(err, &p)
 }
 
-// TopicError says that the broker refuses every message of this Message.Topic, for now: the topic, queue or exchange is missing, or
-// this client may not write to it. A name that can be no topic is [Permanent] instead.
+// TopicError says that the broker refuses every message of this Message.Topic at the moment: the topic, queue or exchange is
+// missing, or this client may not write to it. A name that no topic can have is [Permanent] instead.
 type TopicError struct{ Err error }
 
 func (e *TopicError) Error() string { return e.Err.Error() }
 func (e *TopicError) Unwrap() error { return e.Err }
 
-// UnavailableError says that the broker cannot be reached, or rests after it could not.
+// UnavailableError says that the broker cannot be reached.
 type UnavailableError struct {
 	After time.Duration // when to try again; 0: the relay decides
 	Err   error

@@ -6,55 +6,62 @@ import (
 	"time"
 )
 
-// ErrLeaseLost says that the session's hold ran out, or a shard went to another relay. Nothing was changed; whoever holds the shard
-// now publishes what is pending, so that what this session has published already may be published twice.
-var ErrLeaseLost = errors.New("outbox: lease lost")
+// Errors of a Queue and its Sessions.
+var (
+	// ErrSchema says that the outbox's tables are missing, or have another version. Queues wrap it.
+	ErrSchema = errors.New("outbox: the database's schema does not fit")
+
+	// ErrLeaseLost says that the session's hold expired, or that another relay took a shard. Nothing was changed. Whoever holds the
+	// shard now publishes what is pending, so that a message which this session has published may be published twice.
+	ErrLeaseLost = errors.New("outbox: lease lost")
+)
 
 // Queue is the relay's side of an outbox. It is safe for concurrent use.
 type Queue interface {
-	// Open begins a session under a fresh random owner, so that nothing of an earlier one counts. It holds nothing until
-	// the first Renew. ctx is that of Open alone. Where the tables are missing, it or Renew fails with ErrSchema.
+	// Open opens a session under a fresh random owner, so that nothing of an earlier session applies to it. The session holds
+	// nothing until the first Renew. ctx limits Open alone. When the tables are missing, Open or Renew fails with ErrSchema.
 	Open(ctx context.Context, opts SessionOptions) (Session, error)
 }
 
 // SessionOptions describe a relay to its Queue.
 type SessionOptions struct {
-	Name string        // for people; sessions of one name are still several
+	Name string        // for Stats and logs; several sessions may have the same one
 	TTL  time.Duration // how long a hold lasts after each Renew, by the database's clock
 }
 
-// Session is one relay's hold on its share of the outbox. Its methods are safe for concurrent use. After ErrLeaseLost of
-// Renew it is over: Close it and open another.
+// Session holds shards of the outbox for one relay. Its methods are safe for concurrent use. After Renew returned ErrLeaseLost,
+// Close the session and open another.
 type Session interface {
-	// Renew extends the hold by TTL. It takes free shards up to a fair share, and those that have stayed free since the
-	// Renew before. It gives back what is above the fair share among the sessions that have renewed at least twice: at once
-	// where nothing is leased, else when Settle has ended the leases; until then Lease leaves these shards alone. So a
-	// session that joins busy ones has its share after three of its Renews, and one that dies at its start costs the others
-	// nothing. The first Renew begins the hold. When the hold has run out, it fails with ErrLeaseLost, even if no other
-	// relay has taken anything yet.
+	// Renew extends the hold by TTL. The first Renew begins the hold. When the hold has expired, Renew fails with ErrLeaseLost, even
+	// if no other relay has taken a shard yet.
+	//
+	// Renew takes free shards up to a fair share, and also those that were free at the Renew before already. It gives back shards
+	// above the fair share among the sessions that have renewed at least twice: at once those with no leased messages, the
+	// others when Settle has ended their leases; until then Lease skips these shards. So a session that joins busy ones has
+	// its share after three of its Renews, and a session that dies at its start takes nothing from the others.
 	Renew(ctx context.Context) (Hold, error)
 
-	// Lease returns messages that are due, of shards that this session holds and that have nothing leased: those of one
-	// key in their order, and none that stands behind a held-back message of its key. nil: nothing is due. Until they are
-	// settled, further calls leave the shards of what was returned alone.
+	// Lease returns due messages of shards that this session holds and that have no leased messages: those of one key in their
+	// order, and none behind a message of its key that is held back. nil: nothing is due. Further calls skip the shards of
+	// the returned messages until they are settled.
 	Lease(ctx context.Context, want Want) ([]Leased, error)
 
-	// Settle ends leases as outcomes say, all in one transaction. If any of their tokens is stale it fails with
-	// ErrLeaseLost and changes nothing. After another error nothing or everything has happened: settle them again.
+	// Settle ends leases as outcomes say, all in one transaction. When one of their tokens is outdated, it fails with ErrLeaseLost
+	// and changes nothing. Any other error means that nothing or everything has happened: call Settle with them again.
 	Settle(ctx context.Context, outcomes []Outcome) error
 
-	// Close gives back what is held, so that others need not wait for its end, and ends the session.
+	// Close gives back all shards, so that other relays need not wait for the hold to expire, and ends the session.
 	Close(ctx context.Context) error
 }
 
-// Waker is a Session that can tell when Lease may find something: see also Want.Notified. It is a hint, may be missed, and needs
-// polling beneath.
+// Waker is a Session that can notify of commits, after which Lease may find messages: see also Want.Notified. A notification is a
+// hint and may be missed: callers poll as well.
 type Waker interface {
-	Wake() <-chan struct{} // always the same; a value for any number of commits
+	Wake() <-chan struct{} // always the same channel; one value stands for any number of commits
 }
 
-// Maintainer is a Session with upkeep to do: forgetting sent messages, clearing up after dead relays. The
-// relay calls it about once a second. Each call is bounded, and does nothing when nothing is due.
+// Maintainer is a Session with maintenance to do: deleting sent messages, cleaning up after dead relays. The relay calls Maintain about
+// once a second. Each call is short, and does nothing when nothing is to be done.
 type Maintainer interface {
 	Maintain(ctx context.Context) error
 }
@@ -63,45 +70,45 @@ type Maintainer interface {
 type Hold struct {
 	Until       time.Time // by this process's monotonic clock, read before the request: the hold lasts at least until then
 	Shards      int       // held by this session
-	TotalShards int       // in all
-	Relays      int       // sessions alive, this one among them
+	TotalShards int       // shards of the outbox
+	Relays      int       // sessions alive, with this one
 	SameName    int       // other sessions alive under the same name
 }
 
-// Want bounds what Lease returns.
+// Want limits what Lease returns.
 type Want struct {
 	Limit  int // messages
-	Bytes  int // of payloads, keys and headers; a single larger message is leased alone. 0: no bound
-	Groups int // look at one part in Part of the held shards, the next with each call, so that others can be leased meanwhile; 0: 1
+	Bytes  int // of payloads, keys and headers; a single larger message is leased alone. 0: no limit
+	Groups int // scan one of Part groups of shards per call, round robin, so that other workers can lease the others; 0 means 1
 
-	// Notified allows a Session that is a Waker to look only at shards of which its wake-ups have told, where it knows them. A shard that
-	// cannot be looked at now, because something of it is leased, stays told of. false: look everywhere.
+	// Notified allows a Waker to scan only those shards that notifications were about, where it knows them. A notification about a shard
+	// that cannot be scanned now, because some of its messages are leased, is kept. false: scan all shards.
 	Notified bool
 }
 
-// Leased is a message that one session holds until it is settled.
+// Leased is a message that one session holds until it settles it.
 type Leased struct {
 	Message
 	Seq      int64 // grows in the order of transactions that exclude each other; unique in the outbox
 	Shard    int
-	Token    int64     // fencing token of the shard, which each takeover raises
+	Token    int64     // fencing token of the shard, which grows when another relay takes the shard
 	Attempts int       // publications that failed and were counted
 	Enqueued time.Time // by the database's clock
 
-	// Unreadable says why what is stored cannot be turned back into what was enqueued, as when another program has written
-	// the row. The relay parks such a message, and never publishes it. nil: it can.
+	// Unreadable says why the stored row cannot be turned back into the message, for example when another program has written the
+	// row. The relay parks such a message and never publishes it. nil: the message is complete.
 	Unreadable error
 }
 
-// Verdict is what became of a leased message.
+// Verdict is the result of a leased message.
 type Verdict int
 
-// Verdicts. Whatever is neither Sent nor Parked stays pending.
+// Verdicts. A message that is neither Sent nor Parked stays pending.
 const (
 	Returned Verdict = iota // not tried, or unknown: due again at once
 	Sent                    // confirmed by the broker
 	Deferred                // failed; it and the later messages of its key are held back for Delay
-	Parked                  // given up on
+	Parked                  // not tried again until somebody unparks it
 )
 
 // Outcome ends the lease of one message.
@@ -110,16 +117,16 @@ type Outcome struct {
 	Verdict    Verdict
 	Cause      error         // of Deferred and Parked
 	Delay      time.Duration // of Deferred
-	Uncounted  bool          // of Deferred: the broker was at fault; the attempt is not counted
+	Uncounted  bool          // of Deferred: the attempt is not counted, because the broker or the topic was at fault
 	ParkPolicy ParkPolicy    // of Parked
 }
 
-// ParkPolicy says what becomes of the later messages of a key of which one is parked, present ones and future ones.
+// ParkPolicy says what happens to the later messages of a key after one of its messages is parked: present ones and future ones.
 type ParkPolicy int
 
-// The zero value keeps the promise without losing sight of anything.
+// The zero value keeps the order of the key, and releases the later messages without further calls.
 const (
-	BlockKey    ParkPolicy = iota // until it is unparked or discarded; then they go on by themselves
-	ParkKey                       // are parked behind it, each to be unparked or discarded
-	SkipMessage                   // are published: the key's order is given up for this message
+	BlockKey    ParkPolicy = iota // they wait until it is unparked or discarded
+	ParkKey                       // they are parked as well, and each must be unparked or discarded
+	SkipMessage                   // they are published: the parked message loses its place in the order of the key
 )

@@ -8,39 +8,40 @@ import (
 	"sync"
 )
 
-// ErrNoID says that an ID that stays the same on re-execution cannot be derived here, so none is guessed. State Message.ID.
+// ErrNoID says that a message has no ID, and that no ID can be derived that stays the same when the handler runs again. Set
+// Message.ID.
 var ErrNoID = errors.New("outbox: message without ID")
 
 type scopeKey struct{}
-
-var errTwoGoroutines = errors.New("two goroutines enqueue in one handler, and their order differs the next time; state one")
 
 // scope counts the messages of one execution of one handler.
 type scope struct {
 	seed string
 
-	mu        sync.Mutex
-	next      map[string]int // per topic
-	opened    uintptr        // the goroutine that runs the handler, which lives until end is called; 0: not known
-	byOpener  bool           // it has enqueued
-	goroutine uint64         // another one has; 0: none
-	ended     bool
+	mu         sync.Mutex
+	next       map[string]int // ordinal, by topic
+	busy       bool           // a call of Enqueue is under way
+	overlapped bool           // two calls were under way at once
+	ended      bool
 }
 
-// WithScope returns a context in which messages without ID get one derived from seed, topic and an ordinal, and a function
-// that ends the scope. A consumer opens one for each message and attempt, with the message's key as seed.
-// An empty seed closes an outer scope off: in the context that is returned every message needs its own ID.
+// WithScope returns a context in which a message without ID gets an ID that is derived from seed, its topic and an ordinal: how
+// many messages without ID were enqueued to the topic before. end closes the scope. A consumer opens a scope for each attempt of
+// each message, with the message's key as seed. In the context for an empty seed every message needs its own ID.
 //
-// The ordinal is the same on re-execution only while one goroutine enqueues. A second goroutine is refused.
+// A second execution derives the same IDs only when it enqueues in the same order. Where several goroutines of a handler enqueue,
+// their order may be another one the next time, and two messages would swap their IDs: set Message.ID there. Two calls of
+// Enqueue at the same time are refused with ErrNoID, and so are all later ones in this scope. Goroutines that happen to
+// enqueue one after the other cannot be noticed.
 func WithScope(ctx context.Context, seed string) (scoped context.Context, end func()) {
 	if seed == "" {
 		return context.WithValue(ctx, scopeKey{}, (*scope)(nil)), func() {}
 	}
-	s := &scope{seed: seed, opened: currentG()}
+	s := &scope{seed: seed}
 	return context.WithValue(ctx, scopeKey{}, s), s.end
 }
 
-// JoinScope returns ctx with the scope of another context, where counting goes on.
+// JoinScope returns ctx with the scope of another context. Ordinals go on counting there.
 func JoinScope(ctx, other context.Context) context.Context {
 	return context.WithValue(ctx, scopeKey{}, other.Value(scopeKey{}))
 }
@@ -51,8 +52,18 @@ func (s *scope) end() {
 	s.mu.Unlock()
 }
 
-// AssignIDs fills in missing IDs, all or, with an ErrNoID, none.
+// AssignIDs fills in all missing IDs, or returns an ErrNoID and fills in none.
 func AssignIDs(ctx context.Context, msgs []Message) error {
+	done, err := assignIDs(ctx, msgs)
+	if err != nil {
+		return err
+	}
+	done()
+	return nil
+}
+
+// assignIDs is AssignIDs. When it has derived an ID, the scope refuses to derive others until done is called.
+func assignIDs(ctx context.Context, msgs []Message) (done func(), err error) {
 	first := -1
 	for i := range msgs {
 		if msgs[i].ID == "" {
@@ -61,16 +72,16 @@ func AssignIDs(ctx context.Context, msgs []Message) error {
 		}
 	}
 	if first < 0 {
-		return nil
+		return func() {}, nil
 	}
 	s, _ := ctx.Value(scopeKey{}).(*scope)
 	if s == nil {
-		return fmt.Errorf("%w: topic %q: outside a handler's context, and in HandleBatch, state one", ErrNoID, msgs[first].Topic)
+		return nil, fmt.Errorf("%w: topic %q: set Message.ID outside a handler's context, and in HandleBatch", ErrNoID, msgs[first].Topic)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.usable(); err != nil {
-		return fmt.Errorf("%w: topic %q: %w", ErrNoID, msgs[first].Topic, err)
+	if err := s.markBusy(); err != nil {
+		return nil, fmt.Errorf("%w: topic %q: %w", ErrNoID, msgs[first].Topic, err)
 	}
 	if s.next == nil {
 		s.next = make(map[string]int)
@@ -81,32 +92,29 @@ func AssignIDs(ctx context.Context, msgs []Message) error {
 			s.next[m.Topic]++
 		}
 	}
+	return s.done, nil
+}
+
+// markBusy returns an error when another execution may derive other IDs. The caller holds mu.
+func (s *scope) markBusy() error {
+	s.overlapped = s.overlapped || s.busy
+	switch {
+	case s.ended:
+		return errors.New("the handler of this context has returned; set Message.ID")
+	case s.overlapped:
+		return errors.New("two goroutines enqueue at once in one handler, and their order may be another one the next time; set Message.ID")
+	}
+	s.busy = true
 	return nil
 }
 
-// usable reports whether the next ordinal would be the same in another execution.
-func (s *scope) usable() error {
-	if s.ended {
-		return errors.New("the handler of this context has returned; state one")
-	}
-	switch mine := s.opened != 0 && s.opened == currentG(); {
-	case mine && s.goroutine == 0:
-		s.byOpener = true
-		return nil
-	case mine || s.byOpener:
-		return errTwoGoroutines
-	}
-	id := goroutineID()
-	if s.goroutine == 0 {
-		s.goroutine = id
-	}
-	if s.goroutine != id {
-		return errTwoGoroutines
-	}
-	return nil
+func (s *scope) done() {
+	s.mu.Lock()
+	s.busy = false
+	s.mu.Unlock()
 }
 
-// derive makes a UUID (version 8) of what is the same in each execution.
+// derive returns a UUID (version 8) that depends on its arguments alone.
 func derive(seed, topic string, ordinal int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %d", seed, topic, ordinal))
 	sum[6] = sum[6]&0x0f | 0x80

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -108,45 +109,81 @@ func TestOutboxScopeRefuses(t *testing.T) {
 	}
 }
 
-// Two goroutines would take ordinals in another order the next time.
-func TestOutboxScopeRefusesASecondGoroutine(t *testing.T) {
+// Two calls at once could take their ordinals in the other order the next time.
+func TestOutboxScopeRefusesOverlappingCalls(t *testing.T) {
 	ctx := scoped(t, "s")
-	first := ids(t, ctx, "a")
-	refused := make(chan error)
-	go func() { refused <- outbox.AssignIDs(ctx, []outbox.Message{{Topic: "a"}}) }()
-	if err := <-refused; !errors.Is(err, outbox.ErrNoID) || !strings.Contains(err.Error(), "two goroutines") {
-		t.Errorf("AssignIDs on a second goroutine = %v, want ErrNoID", err)
+	ready, done, err := outbox.Prepare(ctx, []outbox.Message{{Topic: "a"}})
+	if err != nil {
+		t.Fatal(err)
 	}
-	stated := make(chan error)
-	go func() { stated <- outbox.AssignIDs(ctx, []outbox.Message{{Topic: "a", ID: "own"}}) }()
-	if err := <-stated; err != nil {
-		t.Errorf("a stated ID on a second goroutine = %v", err)
+	if diff := cmp.Diff(ids(t, scoped(t, "s"), "a"), []string{ready[0].ID}); diff != "" {
+		t.Errorf("the first call: %s", diff)
 	}
-	if diff := cmp.Diff(ids(t, scoped(t, "s"), "a", "a"), append(first, ids(t, ctx, "a")...)); diff != "" {
-		t.Errorf("the refusal took an ordinal: %s", diff)
+	onAnotherGoroutine := func(m outbox.Message) error {
+		answer := make(chan error)
+		go func() { answer <- outbox.AssignIDs(ctx, []outbox.Message{m}) }()
+		return <-answer
+	}
+	if err := onAnotherGoroutine(outbox.Message{Topic: "a", ID: "own"}); err != nil {
+		t.Errorf("a call with its own ID, beside another call = %v", err)
+	}
+	if err := onAnotherGoroutine(outbox.Message{Topic: "a"}); !errors.Is(err, outbox.ErrNoID) || !strings.Contains(err.Error(), "two goroutines") {
+		t.Errorf("a call beside another call = %v, want ErrNoID", err)
+	}
+	done()
+	if err := outbox.AssignIDs(ctx, []outbox.Message{{Topic: "a"}}); !errors.Is(err, outbox.ErrNoID) || !strings.Contains(err.Error(), "two goroutines") {
+		t.Errorf("a call after two that overlapped = %v, want ErrNoID: its ordinal depends on which of them came first", err)
+	}
+	if err := outbox.AssignIDs(ctx, []outbox.Message{{Topic: "a", ID: "own"}}); err != nil {
+		t.Errorf("a call with its own ID, after two that overlapped = %v", err)
 	}
 }
 
-// A handler may leave all of its enqueueing to one goroutine of its own, as those do that bound their work in time.
+// Whatever goroutines do, with -race: each call gets IDs that no other call gets, or ErrNoID.
+func TestOutboxScopeOfManyGoroutines(t *testing.T) {
+	ctx := scoped(t, "s")
+	const goroutines = 50
+	got := make(chan string, goroutines)
+	var all sync.WaitGroup
+	for range goroutines {
+		all.Go(func() {
+			ready, done, err := outbox.Prepare(ctx, []outbox.Message{{Topic: "a"}})
+			switch {
+			case err == nil:
+				got <- ready[0].ID
+				done()
+			case !errors.Is(err, outbox.ErrNoID):
+				t.Errorf("Prepare = %v, want nil or ErrNoID", err)
+			}
+		})
+	}
+	all.Wait()
+	close(got)
+	seen := map[string]bool{}
+	for id := range got {
+		if seen[id] {
+			t.Errorf("%s twice", id)
+		}
+		seen[id] = true
+	}
+	if len(seen) == 0 {
+		t.Error("all calls were refused, also the first one")
+	}
+}
+
+// A handler may leave all of its enqueueing to one goroutine of its own, as handlers do that bound their work in time.
 func TestOutboxScopeOfOneOtherGoroutine(t *testing.T) {
 	ctx := scoped(t, "s")
 	var got []string
-	done := make(chan struct{})
+	finished := make(chan struct{})
 	go func() {
-		defer close(done)
+		defer close(finished)
 		got = append(ids(t, ctx, "a"), ids(t, ctx, "a")...)
 	}()
-	<-done
-	if diff := cmp.Diff(ids(t, scoped(t, "s"), "a", "a"), got); diff != "" {
+	<-finished
+	got = append(got, ids(t, ctx, "a")...)
+	if diff := cmp.Diff(ids(t, scoped(t, "s"), "a", "a", "a"), got); diff != "" {
 		t.Error(diff)
-	}
-	if err := outbox.AssignIDs(ctx, []outbox.Message{{Topic: "a"}}); !errors.Is(err, outbox.ErrNoID) {
-		t.Errorf("AssignIDs in the handler after another goroutine = %v, want ErrNoID", err)
-	}
-	third := make(chan error)
-	go func() { third <- outbox.AssignIDs(ctx, []outbox.Message{{Topic: "a"}}) }()
-	if err := <-third; !errors.Is(err, outbox.ErrNoID) {
-		t.Errorf("AssignIDs on a third goroutine = %v, want ErrNoID", err)
 	}
 }
 

@@ -2,9 +2,9 @@ package outbox
 
 import "hash/fnv"
 
-// Shard says which of n shards a message belongs to: that of its key, or of its ID where it has no key. The stores
-// write it beside each message, so that a row keeps its shard. It is FNV-1a, and must stay the same for ever: two
-// programs that disagree about a key's shard would publish it out of order.
+// Shard returns the shard, of n, that a message belongs to: that of its key, or of its ID when it has no key. Stores write it into
+// the message's row, so that a row keeps its shard. The hash is FNV-1a and must never change: two programs that disagree about
+// the shard of a key would publish the key's messages out of order.
 func Shard(m *Message, n int) int {
 	h := fnv.New64a()
 	if m.Key != "" {

@@ -17,6 +17,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 // What is enqueued in a transaction is relayed to a FIFO queue. The server is the fake; a program has sqs.NewFromConfig(cfg) there.
@@ -32,7 +33,7 @@ func ExamplePublisher() {
 		panic(err)
 	}
 	store := outboxtest.NewMemory()
-	relay, err := outbox.NewRelay(outbox.Config{Queue: store, Publisher: publisher, Logger: slog.New(slog.DiscardHandler)})
+	r, err := relay.New(relay.Config{Queue: store, Publisher: publisher, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		panic(err)
 	}
@@ -45,7 +46,7 @@ func ExamplePublisher() {
 
 	ctx, stop := context.WithCancel(ctx)
 	relayed := make(chan error)
-	go func() { relayed <- relay.Run(ctx) }()
+	go func() { relayed <- r.Run(ctx) }()
 	for len(client.Stored("charges.fifo")) == 0 {
 		<-time.After(time.Millisecond)
 	}

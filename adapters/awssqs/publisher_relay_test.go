@@ -15,6 +15,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 // TestPublisherBehindRelay relays from an outbox to a FIFO queue while entries are refused, answers lost, and the server goes away.
@@ -99,10 +100,10 @@ func relayTo(t *testing.T, api creator, outage, heal func()) {
 		t.Fatal(err)
 	}
 	memory := outboxtest.NewMemory()
-	relay, err := outbox.NewRelay(outbox.Config{
+	r, err := relay.New(relay.Config{
 		Queue: memory, Publisher: p, PublishTimeout: 2 * time.Second, MaxAttempts: 3,
 		Logger: slog.New(slog.DiscardHandler), Backoff: func(int) time.Duration { return 20 * time.Millisecond },
-		Trace: &outbox.Trace{Parked: func(_ context.Context, e outbox.Event) { t.Errorf("parked: %v", e.Err) }},
+		Trace: &relay.Trace{Parked: func(_ context.Context, e relay.Event) { t.Errorf("parked: %v", e.Err) }},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +111,7 @@ func relayTo(t *testing.T, api creator, outage, heal func()) {
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := relay.Run(ctx); err != nil {
+		if err := r.Run(ctx); err != nil {
 			t.Error(err)
 		}
 	})

@@ -1,5 +1,5 @@
 // Package kafka receives from Apache Kafka and sends to it, on IBM/sarama. A [Subscriber] is one member of a consumer group and
-// delivers to a consumer.Processor; a [Publisher] sends what an outbox.Relay has taken from an outbox.
+// delivers to a consumer.Processor; a [Publisher] sends what a relay.Relay has taken from an outbox.
 //
 // # Receiving
 //

@@ -15,6 +15,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 // quiet keeps the examples' output to what they print.
@@ -327,7 +328,7 @@ func ExamplePublisher() {
 	defer events.Close()
 
 	store := outboxtest.NewMemory()
-	relay, err := outbox.NewRelay(outbox.Config{Queue: store, Publisher: events, Logger: quiet})
+	r, err := relay.New(relay.Config{Queue: store, Publisher: events, Logger: quiet})
 	if err != nil {
 		panic(err)
 	}
@@ -338,6 +339,6 @@ func ExamplePublisher() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(relay.RunOnce(ctx)) // a program calls Run
+	fmt.Println(r.RunOnce(ctx)) // a program calls Run
 	// Output: 1 <nil>
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 // TestPublisherOutageBehindRelay takes the brokers away from a relay that is at work, for long enough that a relay that
@@ -77,12 +78,12 @@ func relayThrough(t *testing.T, brokers []string, fault func(g *gate, noticed fu
 	queue := outboxtest.NewMemory()
 	log := &logs{}
 	var deferred, rests atomic.Int64
-	relay, err := outbox.NewRelay(outbox.Config{
+	r, err := relay.New(relay.Config{
 		Queue: queue, Publisher: p, PublishTimeout: 3 * time.Second, MaxAttempts: 3, Logger: slog.New(slog.NewTextHandler(log, nil)),
-		Trace: &outbox.Trace{
-			Deferred: func(context.Context, outbox.Event) { deferred.Add(1) },
-			Parked:   func(_ context.Context, e outbox.Event) { t.Errorf("parked: %v", e.Err) },
-			Resting:  func(context.Context, outbox.Event) { rests.Add(1) },
+		Trace: &relay.Trace{
+			Deferred: func(context.Context, relay.Event) { deferred.Add(1) },
+			Parked:   func(_ context.Context, e relay.Event) { t.Errorf("parked: %v", e.Err) },
+			Resting:  func(context.Context, relay.Event) { rests.Add(1) },
 		},
 	})
 	if err != nil {
@@ -90,7 +91,7 @@ func relayThrough(t *testing.T, brokers []string, fault func(g *gate, noticed fu
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)
-	go func() { stopped <- relay.Run(ctx) }()
+	go func() { stopped <- r.Run(ctx) }()
 
 	enqueued := 0
 	enqueue := func() {

@@ -11,18 +11,19 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 // A relay that is started before the migrations says so and ends, instead of waiting for a database that seems to be away.
 func TestOutboxRelayWithoutSchema(t *testing.T) {
 	store := newStore(t, pgxstore.Config{Pool: testPool(t, testdb.Schema(t, testdb.Postgres(t)), 4)})
-	relay, err := outbox.NewRelay(outbox.Config{Queue: store, Publisher: new(outboxtest.FakePublisher)})
+	r, err := relay.New(relay.Config{Queue: store, Publisher: new(outboxtest.FakePublisher)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := relay.Run(ctx); !errors.Is(err, outbox.ErrSchema) || !strings.Contains(err.Error(), "pgxstore.Migrate") {
+	if err := r.Run(ctx); !errors.Is(err, outbox.ErrSchema) || !strings.Contains(err.Error(), "pgxstore.Migrate") {
 		t.Errorf("Run = %v, want ErrSchema that says what to do", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 // A row that another program has written must not stop the relay: it is parked, and the others go on.
@@ -16,11 +17,11 @@ func TestOutboxRelayParksWhatItCannotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		publisher := &outboxtest.FakePublisher{}
-		relay, err := outbox.NewRelay(outbox.Config{Queue: d.store, Publisher: publisher, ParkPolicy: outbox.SkipMessage})
+		r, err := relay.New(relay.Config{Queue: d.store, Publisher: publisher, ParkPolicy: outbox.SkipMessage})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if published, err := relay.RunOnce(t.Context()); err != nil || published != 1 {
+		if published, err := r.RunOnce(t.Context()); err != nil || published != 1 {
 			t.Errorf("published %d, %v; want the other message", published, err)
 		}
 		parked, err := d.store.Parked(t.Context(), outbox.ParkedFilter{})

@@ -20,10 +20,14 @@ var _ outbox.Writer[pgx.Tx] = (*Store)(nil)
 // at once, by one statement; call Wake after the commit. Either way it is done as the transaction's role then, which
 // needs the right to.
 func (s *Store) Enqueue(ctx context.Context, tx pgx.Tx, msgs ...outbox.Message) error {
-	ready, err := outbox.Prepare(ctx, msgs)
-	if err != nil || len(ready) == 0 {
+	if len(msgs) == 0 {
+		return nil
+	}
+	ready, done, err := outbox.Prepare(ctx, msgs)
+	if err != nil {
 		return err
 	}
+	defer done()
 	if err := s.resolve(ctx, tx); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 // A pool that pgx cannot use through a pooler is refused at start, and not by each message.
@@ -146,13 +147,13 @@ func TestRelayBehindPgBouncer(t *testing.T) {
 				poll = time.Hour // then only NOTIFY can be the reason
 			}
 			sent := &sentList{}
-			relay, err := outbox.NewRelay(outbox.Config{Queue: queue, Publisher: sent, PollMin: poll, PollMax: poll, Logger: logger})
+			r, err := relay.New(relay.Config{Queue: queue, Publisher: sent, PollMin: poll, PollMax: poll, Logger: logger})
 			if err != nil {
 				t.Fatal(err)
 			}
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan error, 1)
-			go func() { done <- relay.Run(ctx) }()
+			go func() { done <- r.Run(ctx) }()
 			commit := func(i int) {
 				err := writer.InTx(t.Context(), nil, func(tx pgx.Tx, _ []dedup.Claim) error {
 					return writer.Enqueue(t.Context(), tx, outbox.Message{ID: fmt.Sprint(name, i), Topic: "events", Key: "k"})

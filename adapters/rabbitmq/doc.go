@@ -1,5 +1,5 @@
 // Package rabbitmq receives from RabbitMQ and sends to it, on rabbitmq/amqp091-go. A [Subscriber] delivers the messages of a queue to a
-// consumer.Processor; a [Publisher] sends what an outbox.Relay has taken from an outbox.
+// consumer.Processor; a [Publisher] sends what a relay.Relay has taken from an outbox.
 //
 // # Receiving
 //

@@ -27,7 +27,7 @@ func ExampleNewPublisher() {
 		return
 	}
 	defer publisher.Close()
-	for _, err := range publisher.Publish(ctx, []outbox.Message{ // what a Relay does: outbox.Config{Publisher: publisher}
+	for _, err := range publisher.Publish(ctx, []outbox.Message{ // what a Relay does: relay.Config{Publisher: publisher}
 		{ID: "order-1:paid", Topic: "order.paid", Key: "order-1"},
 		{ID: "order-1:typo", Topic: "oder.paid", Key: "order-2"},
 	}) {

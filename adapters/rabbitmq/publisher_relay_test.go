@@ -19,6 +19,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 // TestPublisherBehindRelay: whatever a server does to messages and connections, each arrives, and those of a key in their order.
@@ -129,17 +130,17 @@ func relayThrough(t *testing.T, at *site, args amqp.Table, fault func(context.Co
 	p := newPublisher(t, rabbitmq.PublisherConfig{Dial: at.dial, Breaker: rabbitmq.BreakerConfig{Rest: 50 * time.Millisecond, MaxRest: 500 * time.Millisecond}})
 	queue := outboxtest.NewMemory()
 	log := &logs{}
-	relay, err := outbox.NewRelay(outbox.Config{
+	r, err := relay.New(relay.Config{
 		Queue: queue, Publisher: p, PublishTimeout: time.Second, MaxAttempts: 50, Logger: slog.New(slog.NewTextHandler(log, nil)),
 		Backoff: func(int) time.Duration { return 50 * time.Millisecond },
-		Trace:   &outbox.Trace{Parked: func(_ context.Context, e outbox.Event) { t.Errorf("parked: %v", e.Err) }},
+		Trace:   &relay.Trace{Parked: func(_ context.Context, e relay.Event) { t.Errorf("parked: %v", e.Err) }},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)
-	go func() { stopped <- relay.Run(ctx) }()
+	go func() { stopped <- r.Run(ctx) }()
 
 	over := make(chan struct{})
 	faulty, calm := context.WithCancel(ctx)

@@ -11,6 +11,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 // confirmAll is a publisher that does nothing.
@@ -45,12 +46,12 @@ func BenchmarkOutboxDrain(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		relay, err := outbox.NewRelay(outbox.Config{Queue: n, Publisher: confirmAll{}})
+		r, err := relay.New(relay.Config{Queue: n, Publisher: confirmAll{}})
 		if err != nil {
 			b.Fatal(err)
 		}
 		b.ResetTimer()
-		published, err := relay.RunOnce(b.Context())
+		published, err := r.RunOnce(b.Context())
 		if err != nil || published != b.N {
 			b.Fatalf("%d published, %v", published, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 // A relay that is started before the migrations says so and ends, instead of waiting for a database that seems to be away.
@@ -20,13 +21,13 @@ func TestOutboxRelayWithoutSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	relay, err := outbox.NewRelay(outbox.Config{Queue: store, Publisher: new(outboxtest.FakePublisher)})
+	r, err := relay.New(relay.Config{Queue: store, Publisher: new(outboxtest.FakePublisher)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	if err := relay.Run(ctx); !errors.Is(err, outbox.ErrSchema) || !strings.Contains(err.Error(), "migrations.Apply") {
+	if err := r.Run(ctx); !errors.Is(err, outbox.ErrSchema) || !strings.Contains(err.Error(), "migrations.Apply") {
 		t.Errorf("Run = %v, want ErrSchema that says what to do", err)
 	}
 }

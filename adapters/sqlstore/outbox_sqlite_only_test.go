@@ -19,6 +19,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 func (d *sqliteDB) outbox(t testing.TB) *node {
@@ -44,13 +45,13 @@ func messages(prefix string, n, keys int) (msgs []outbox.Message) {
 // relayTo runs a relay until the test ends.
 func relayTo(t *testing.T, q outbox.Queue, to outbox.Publisher, ttl time.Duration) {
 	t.Helper()
-	relay, err := outbox.NewRelay(outbox.Config{Queue: q, Publisher: to, LeaseTTL: ttl, Name: t.Name()})
+	r, err := relay.New(relay.Config{Queue: q, Publisher: to, LeaseTTL: ttl, Name: t.Name()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- relay.Run(ctx) }()
+	go func() { ended <- r.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

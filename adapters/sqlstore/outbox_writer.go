@@ -33,10 +33,11 @@ func (s *Store) Enqueue(ctx context.Context, tx *sql.Tx, msgs ...outbox.Message)
 	if len(msgs) == 0 {
 		return nil
 	}
-	ready, err := outbox.Prepare(ctx, msgs)
+	ready, done, err := outbox.Prepare(ctx, msgs)
 	if err != nil {
 		return err
 	}
+	defer done()
 	if err := s.locate(ctx, tx); err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@
 //
 // # An outbox on watermill's brokers
 //
-// A [Publisher] lets an outbox.Relay publish with any of watermill's publishers. ID becomes the UUID, headers the metadata, and
+// A [Publisher] lets a relay.Relay publish with any of watermill's publishers. ID becomes the UUID, headers the metadata, and
 // the ordering key metadata [MetadataKey]; what is not text is encoded, and [ToMessage] decodes it. A message counts as published
 // when watermill's publisher returned nil, so it matters what that means:
 //

@@ -21,6 +21,7 @@ import (
 	"github.com/txonce/txonce/migrations"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 func exampleStore(ctx context.Context) (store *sqlstore.Store, remove func()) {
@@ -110,7 +111,7 @@ func ExamplePublisher() {
 	if err != nil {
 		panic(err)
 	}
-	_, err = outbox.NewRelay(outbox.Config{Queue: outboxtest.NewMemory(), Publisher: publisher}) // whose Run calls Publish
+	_, err = relay.New(relay.Config{Queue: outboxtest.NewMemory(), Publisher: publisher}) // whose Run calls Publish
 	fmt.Println(err)
 	publisher.Publish(context.Background(), []outbox.Message{{ID: "order-A:charged", Topic: "charges", Payload: []byte("42")}})
 	arrived, err := broker.Subscribe(context.Background(), "charges")

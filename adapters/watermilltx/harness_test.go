@@ -19,8 +19,8 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/migrations"
-	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 // base is a database with txonce's tables, and a table of effects.
@@ -119,13 +119,13 @@ func (b *base) wantEffects(want ...string) {
 func (b *base) wantPublished(n int) []outboxtest.Published {
 	b.t.Helper()
 	fake := new(outboxtest.FakePublisher)
-	relay, err := outbox.NewRelay(outbox.Config{Queue: b.Store, Publisher: fake})
+	r, err := relay.New(relay.Config{Queue: b.Store, Publisher: fake})
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(b.t.Context())
 	done := make(chan error, 1)
-	go func() { done <- relay.Run(ctx) }()
+	go func() { done <- r.Run(ctx) }()
 	eventually(b.t, func() bool {
 		stats, err := b.Stats(b.t.Context())
 		if err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 // TestPubSub is watermill's own suite, on a Pub/Sub made of this package: its publisher writes to an outbox, a relay takes
@@ -120,22 +121,22 @@ func (r *relayed) await(ctx context.Context, msgs []outbox.Message) error {
 // relayTo runs a relay to inner until the test ends.
 func relayTo(t *testing.T, queue outbox.Queue, inner message.Publisher) *relayed {
 	t.Helper()
-	r := &relayed{Publisher: inner}
-	publisher := newPublisher(t, watermilltx.PublisherConfig{Publisher: r})
-	relay, err := outbox.NewRelay(outbox.Config{Queue: queue, Publisher: publisher, PollMax: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	to := &relayed{Publisher: inner}
+	publisher := newPublisher(t, watermilltx.PublisherConfig{Publisher: to})
+	r, err := relay.New(relay.Config{Queue: queue, Publisher: publisher, PollMax: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
-	go func() { done <- relay.Run(ctx) }()
+	go func() { done <- r.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
-	return r
+	return to
 }
 
 // enqueuing is a watermill publisher that writes to an outbox.

@@ -11,12 +11,13 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/migrations"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 type txonce struct {
 	*world
 	store *pgxstore.Store
-	relay *outbox.Relay
+	relay *relay.Relay
 }
 
 // newTxonce returns the setup of txonce. A relay in another process has a store of its own: it learns of commits by NOTIFY.
@@ -43,8 +44,8 @@ func newTxonce(otherProcess bool) func(context.Context, *world) (system, error) 
 		if err != nil {
 			return nil, err
 		}
-		relay, err := outbox.NewRelay(outbox.Config{Queue: queue, Publisher: confirming{w, publisher}})
-		return &txonce{w, store, relay}, err
+		r, err := relay.New(relay.Config{Queue: queue, Publisher: confirming{w, publisher}})
+		return &txonce{w, store, r}, err
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 // OrderPlaced is the message.
@@ -52,11 +53,11 @@ func main() {
 	orders := must(kafka.NewSubscriber(kafka.SubscriberConfig{Client: client, Group: "billing", Topics: []string{demo.orders}, Processor: billing}))
 	events := must(kafka.NewPublisher(kafka.PublisherConfig{Client: client}))
 	defer events.Close()
-	relay := must(outbox.NewRelay(outbox.Config{Queue: store, Publisher: events}))
+	outgoing := must(relay.New(relay.Config{Queue: store, Publisher: events}))
 
 	g, ctx := errgroup.WithContext(ctx) // until SIGTERM; then all finish what they have begun
 	g.Go(func() error { return orders.Run(ctx) })
-	g.Go(func() error { return relay.Run(ctx) })
+	g.Go(func() error { return outgoing.Run(ctx) })
 	g.Go(func() error { return demo.run(ctx, client, stop) })
 	if err := g.Wait(); err != nil {
 		log.Fatal(err)

@@ -18,25 +18,25 @@ import (
 
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/adapters/pgxstore"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 func main() {
 	database := flag.String("database", os.Getenv("DATABASE_URL"), "PostgreSQL's `DSN` (default: $DATABASE_URL)")
 	schema := flag.String("schema", "", "the tables' schema (default: what search_path finds)")
 	brokers := flag.String("brokers", os.Getenv("KAFKA_BROKERS"), "Kafka's `addresses`, host:port,… (default: $KAFKA_BROKERS)")
-	name := flag.String("name", "", "what people call this relay (default: host and process)")
+	name := flag.String("name", "", "the relay's name in logs and statistics (default: host and process)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := relay(ctx, *database, *schema, strings.Split(*brokers, ","), *name); err != nil {
+	if err := run(ctx, *database, *schema, strings.Split(*brokers, ","), *name); err != nil {
 		slog.Error("outbox-relay ends", "error", err)
 		os.Exit(1)
 	}
 }
 
-// relay publishes until ctx ends.
-func relay(ctx context.Context, database, schema string, brokers []string, name string) error {
+// run publishes until ctx ends.
+func run(ctx context.Context, database, schema string, brokers []string, name string) error {
 	pool, err := pgxpool.New(ctx, database)
 	if err != nil {
 		return err
@@ -56,10 +56,10 @@ func relay(ctx context.Context, database, schema string, brokers []string, name 
 		return err
 	}
 	defer events.Close()
-	relay, err := outbox.NewRelay(outbox.Config{Queue: store, Publisher: events, Name: name})
+	r, err := relay.New(relay.Config{Queue: store, Publisher: events, Name: name})
 	if err != nil {
 		return err
 	}
 	slog.Info("outbox-relay runs", "brokers", brokers)
-	return relay.Run(ctx)
+	return r.Run(ctx)
 }

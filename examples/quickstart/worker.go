@@ -12,7 +12,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 // This is the file to copy: a worker that charges each order once, however often it comes, wherever the worker dies, and
@@ -58,12 +58,12 @@ func work[TTx any](ctx context.Context, w workerConfig, store store[TTx], charge
 		return err
 	}
 	defer broker.close()
-	relay, err := outbox.NewRelay(outbox.Config{Queue: store, Publisher: broker.events, LeaseTTL: w.LeaseTTL})
+	outgoing, err := relay.New(relay.Config{Queue: store, Publisher: broker.events, LeaseTTL: w.LeaseTTL})
 	if err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx) // until SIGTERM; then both finish what they have begun
-	g.Go(func() error { return relay.Run(ctx) })
+	g.Go(func() error { return outgoing.Run(ctx) })
 	g.Go(func() error { return broker.orders.Run(ctx) })
 	return g.Wait()
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 // Order is what lies in the queue.
@@ -97,12 +98,12 @@ func work(ctx context.Context, pool *pgxpool.Pool, dial rabbitmq.Dialer, publish
 	if err != nil {
 		return err
 	}
-	relay, err := outbox.NewRelay(outbox.Config{Queue: store, Publisher: publisher})
+	outgoing, err := relay.New(relay.Config{Queue: store, Publisher: publisher})
 	if err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx) // until SIGTERM; then both finish what they have begun
 	g.Go(func() error { return worker.Run(ctx) })
-	g.Go(func() error { return relay.Run(ctx) })
+	g.Go(func() error { return outgoing.Run(ctx) })
 	return g.Wait()
 }

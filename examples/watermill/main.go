@@ -24,7 +24,7 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/adapters/watermilltx"
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 func main() {
@@ -54,11 +54,11 @@ func main() {
 	router.AddConsumerHandler("print", demo.charges, orders, demo.announced)
 	relayed := must(watermillsql.NewPublisher(db, settings, logger)) // of its own: a Router closes those of its handlers
 	publisher := must(watermilltx.NewPublisher(watermilltx.PublisherConfig{Publisher: relayed}))
-	relay := must(outbox.NewRelay(outbox.Config{Queue: store, Publisher: publisher}))
+	outgoing := must(relay.New(relay.Config{Queue: store, Publisher: publisher}))
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return router.Run(ctx) })
-	g.Go(func() error { return relay.Run(ctx) })
+	g.Go(func() error { return outgoing.Run(ctx) })
 	g.Go(func() error { return demo.run(ctx, router, relayed, stop) })
 	if err := g.Wait(); err != nil {
 		log.Fatal(err)

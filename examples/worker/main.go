@@ -19,6 +19,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 type OrderPlaced struct {
@@ -52,12 +53,12 @@ func run(ctx context.Context, database string, brokers []string) error {
 	subscriber := must(kafka.NewSubscriber(kafka.SubscriberConfig{Client: client, Group: "billing", Topics: []string{"orders"}, Processor: orders}))
 	publisher := must(kafka.NewPublisher(kafka.PublisherConfig{Client: client}))
 	defer publisher.Close()
-	relay := must(outbox.NewRelay(outbox.Config{Queue: store, Publisher: publisher}))
+	outgoing := must(relay.New(relay.Config{Queue: store, Publisher: publisher}))
 	sweeper := must(dedup.NewSweeper(dedup.SweeperConfig{Store: store}))
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return subscriber.Run(ctx) }) // handles messages
-	g.Go(func() error { return relay.Run(ctx) })      // publishes what handlers have enqueued
+	g.Go(func() error { return outgoing.Run(ctx) })   // publishes what handlers have enqueued
 	g.Go(func() error { return sweeper.Run(ctx) })    // forgets keys that are older than Config.Window, 15 days by default
 	return g.Wait()                                   // each finishes what it has begun
 }

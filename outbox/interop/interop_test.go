@@ -18,6 +18,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/migrations"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 // patience is how long a test waits for what must happen.
@@ -77,15 +78,15 @@ func (b *box) relay(t *testing.T, layout outbox.HeaderFormat, n int) {
 		t.Fatal(err)
 	}
 	defer events.Close()
-	relay, err := outbox.NewRelay(outbox.Config{Queue: b.store, Publisher: events, HeaderFormat: layout})
+	r, err := relay.New(relay.Config{Queue: b.store, Publisher: events, HeaderFormat: layout})
 	if err != nil {
 		t.Fatal(err)
 	}
-	published, err := relay.RunOnce(t.Context())
+	published, err := r.RunOnce(t.Context())
 	for end := time.Now().Add(patience); published < n && time.Now().Before(end); { // the broker stood still
 		<-time.After(100 * time.Millisecond)
 		var more int
-		more, err = relay.RunOnce(t.Context())
+		more, err = r.RunOnce(t.Context())
 		published += more
 	}
 	if err != nil || published != n {

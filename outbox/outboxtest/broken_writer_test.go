@@ -141,7 +141,10 @@ func brokenWriters() []brokenStore {
 func late(m *Memory, o *Outbox[*Tx]) {
 	var kept [][]outbox.Message
 	o.Writer = writerFunc(func(ctx context.Context, tx *Tx, msgs ...outbox.Message) error {
-		_, err := outbox.Prepare(ctx, msgs)
+		_, done, err := outbox.Prepare(ctx, msgs)
+		if err == nil {
+			done()
+		}
 		kept = append(kept, msgs)
 		return err
 	})

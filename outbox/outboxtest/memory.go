@@ -132,10 +132,11 @@ func (m *Memory) Enqueue(ctx context.Context, tx *Tx, msgs ...outbox.Message) er
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	ready, err := outbox.Prepare(ctx, msgs)
+	ready, done, err := outbox.Prepare(ctx, msgs)
 	if err != nil {
 		return err
 	}
+	defer done()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.open()

@@ -11,7 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/txonce/txonce/internal/backoff"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 // relayCases run relays on the store.
@@ -33,16 +35,16 @@ func relayCases[TTx any]() []storeCase[TTx] {
 }
 
 // relay runs one until stop, which waits for it.
-func (e *env[TTx]) relay(name string, cfg outbox.Config) (stop func()) {
+func (e *env[TTx]) relay(name string, cfg relay.Config) (stop func()) {
 	e.Helper()
 	cfg.Name, cfg.Logger = name, slog.New(slog.DiscardHandler)
 	cfg.PollMax = 20 * time.Millisecond
 	if cfg.Queue == nil {
 		cfg.Queue = e.Queue
 	}
-	r, err := outbox.NewRelay(cfg)
+	r, err := relay.New(cfg)
 	if err != nil {
-		e.TB.Fatalf("NewRelay: %v", err)
+		e.TB.Fatalf("relay.New: %v", err)
 	}
 	ctx, cancel := context.WithCancel(e.ctx)
 	ended := make(chan error, 1)
@@ -182,8 +184,8 @@ func newLoad(keys int) *load {
 func healthyRelays[TTx any](e *env[TTx]) {
 	l := newLoad(30)
 	broker := &FakePublisher{Decide: func(outbox.Message) Fate { return Fate{Delay: time.Duration(rand.IntN(2000)) * time.Microsecond} }}
-	e.relay("one", outbox.Config{Publisher: broker})
-	e.relay("two", outbox.Config{Publisher: broker})
+	e.relay("one", relay.Config{Publisher: broker})
+	e.relay("two", relay.Config{Publisher: broker})
 	e.produce(l, 4, 800)
 	e.empty(broker)
 	if repeats := e.audit(l, broker); repeats > 0 {
@@ -198,11 +200,11 @@ func relayStops[TTx any](e *env[TTx]) {
 		published.Add(1)
 		return Fate{Delay: time.Duration(rand.IntN(2000)) * time.Microsecond}
 	}}
-	stop := e.relay("leaves", outbox.Config{Publisher: broker, BatchSize: 20})
-	e.relay("stays", outbox.Config{Publisher: broker, BatchSize: 20})
+	stop := e.relay("leaves", relay.Config{Publisher: broker, BatchSize: 20})
+	e.relay("stays", relay.Config{Publisher: broker, BatchSize: 20})
 	e.produce(l, 4, 400)
 	stop()
-	again := e.relay("comes", outbox.Config{Publisher: broker, BatchSize: 20})
+	again := e.relay("comes", relay.Config{Publisher: broker, BatchSize: 20})
 	e.produce(l, 4, 400)
 	again()
 	e.empty(broker)
@@ -231,9 +233,9 @@ func stress[TTx any](e *env[TTx]) {
 		return f
 	}}
 	queue := &faulty{Queue: e.Queue, calm: &calm}
-	cfg := outbox.Config{
+	cfg := relay.Config{
 		Queue: queue, Publisher: broker, BatchSize: 40, LeaseTTL: 2 * e.ttl, MaxAttempts: 1000,
-		PublishTimeout: e.ttl, Backoff: outbox.FullJitter(5*time.Millisecond, 50*time.Millisecond),
+		PublishTimeout: e.ttl, Backoff: backoff.FullJitter(5*time.Millisecond, 50*time.Millisecond),
 	}
 	e.Cleanup(func() { queue.bury(context.WithoutCancel(e.ctx)) })
 	e.relay("one", cfg)

@@ -142,7 +142,7 @@ var consumerMutations = []mutation{
 		`	case !b.spent || b.most >= probesMost:`, `	case true:`,
 	}),
 	handling("a probe that fails lets nobody follow at once", "parkbudget.go", "TestProbesThatFailAreRare", edit{
-		`b.most, b.next = 1, time.Now().Add(b.each())`, `b.most = 1`,
+		`b.most, b.next = 1, time.Now().Add(b.bucket.Interval())`, `b.most = 1`,
 	}),
 	handling("a probe that succeeds eases the pause", "parkbudget.go", "TestGoodMessagesGoOnWhenTheFloodIsOver", edit{
 		`b.most = min(2*b.most, probesMost)`, `b.most = min(b.most, probesMost)`,

@@ -20,7 +20,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/adapters/pgxstore"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 // workers is how many batches a relay has in flight at once.
@@ -81,14 +81,14 @@ func (s settings) relay(ctx context.Context, orders *bufio.Reader) error {
 		_ = out.Encode(report{Standing: messages}) // without a reader this process is about to end
 	})
 	go obey(orders, stand)
-	relay, err := outbox.NewRelay(outbox.Config{
+	r, err := relay.New(relay.Config{
 		Name: s.Name, Queue: breakQueue(s.Broken, store), Publisher: breakPublisher(s.Broken, stand),
 		LeaseTTL: s.Lease, BatchSize: s.Batch, Workers: workers,
 	})
 	if err != nil {
 		return err
 	}
-	return relay.Run(ctx)
+	return r.Run(ctx)
 }
 
 // obey takes the parent's orders, and ends the process when there is no parent any more.

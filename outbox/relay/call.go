@@ -1,0 +1,158 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// call is one call of Publish.
+type call struct {
+	queue     *publisherQueue
+	keys      []*keyMessages
+	positions []int // of its messages in outcomes
+	began     time.Time
+	deadline  time.Time
+	leaseEnd  bool          // the deadline is the end of the hold less Margin, and not PublishTimeout
+	returned  chan struct{} // closed when Publish has returned
+
+	confirmed      bool                     // at least one message was
+	cooldown       time.Duration            // of the publisher, when nothing was confirmed and it is unavailable
+	topicCooldowns map[string]time.Duration // of topics at fault
+}
+
+// probeKeys is how many keys a publisher gets a message of after it has cooled down, until it confirms one. They are chosen at
+// random: when only a part of the broker is unavailable, the first keys may be those of that part at every try.
+const probeKeys = 10
+
+// startCall calls the publisher of q with a wave: the first message of each key that is ready, or, when the publisher is atomic,
+// all messages up to the first that belongs to another publisher. nil: no call was started.
+func (b *batch) startCall(q *publisherQueue) *call {
+	if q.busy || len(q.ready) == 0 {
+		return nil
+	}
+	if cooldown, why := q.publisher.coolingDown(); cooldown > 0 {
+		for _, k := range q.ready {
+			b.deferUnavailable(k.pending[0], cooldown, why)
+		}
+		q.ready = nil
+		return nil
+	}
+	cfg, work := &b.relay.cfg, b.session.work
+	c := &call{queue: q, returned: make(chan struct{}), began: time.Now(), deadline: b.session.hold.Load().Until.Add(-cfg.Margin), leaseEnd: true}
+	if timeout := c.began.Add(cfg.PublishTimeout); timeout.Before(c.deadline) {
+		c.deadline, c.leaseEnd = timeout, false
+	}
+	if b.stop.Err() != nil || work.Err() != nil || !c.began.Before(c.deadline) {
+		return nil
+	}
+	if b.waves > 0 && c.began.Sub(b.firstWave) >= maxWaves {
+		return nil
+	}
+	probe := q.publisher.unproven()
+	var later []*keyMessages
+	if probe && len(q.ready) > probeKeys {
+		rand.Shuffle(len(q.ready), func(i, j int) { q.ready[i], q.ready[j] = q.ready[j], q.ready[i] })
+		q.ready, later = q.ready[:probeKeys:probeKeys], q.ready[probeKeys:]
+	}
+	c.keys, q.ready = b.admit(q.ready, c.deadline)
+	q.ready = append(q.ready, later...)
+	if len(c.keys) == 0 {
+		return b.startCall(q) // the keys that were admitted are deferred; others may be ready
+	}
+	if b.waves++; b.waves == 1 {
+		b.firstWave = c.began
+	}
+	for _, k := range c.keys {
+		for k.sent = 1; q.publisher.atomic && !probe && k.sent < len(k.pending) && b.goesTo(q, k.pending[k.sent]); {
+			k.sent++
+		}
+		c.positions = append(c.positions, k.pending[:k.sent]...)
+	}
+	slices.Sort(c.positions) // an atomic publisher gets messages in the order in which they were leased
+	q.busy = true
+	go func() {
+		defer func() { // runs also when the publisher ends this goroutine
+			close(c.returned)
+			select {
+			case b.answered <- c:
+			case <-b.abandoned:
+			}
+		}()
+		b.publish(c)
+	}()
+	return c
+}
+
+// admit returns the keys whose next message may be published now. For a topic at fault that is one message after its cooldown; the
+// other keys wait for its answer, or are deferred during the cooldown.
+func (b *batch) admit(ready []*keyMessages, deadline time.Time) (admitted, waiting []*keyMessages) {
+	if b.relay.topics.count.Load() == 0 {
+		return ready, nil
+	}
+	probed := make(map[string]bool)
+	for _, k := range ready {
+		topic := b.outcomes[k.pending[0]].Topic
+		if probed[topic] {
+			waiting = append(waiting, k)
+			continue
+		}
+		probed[topic] = b.relay.topics.atFault(topic)
+		if wait, why := b.relay.topics.admit(topic, deadline); wait > 0 {
+			probed[topic] = false
+			b.deferUncounted(k.pending[0], wait, why)
+			continue
+		}
+		admitted = append(admitted, k)
+	}
+	return admitted, waiting
+}
+
+// goesTo reports whether the message at position i can follow others in a call of q's atomic publisher.
+func (b *batch) goesTo(q *publisherQueue, i int) bool {
+	topic := b.outcomes[i].Topic
+	return b.outcomes[i].Unreadable == nil && b.relay.publishers.of(topic) == q.publisher && !b.relay.topics.atFault(topic)
+}
+
+// publish calls the publisher and writes its answers to errs. When the headers of one message cannot be made, none of the call is
+// published, because a later message of its key may be among them.
+func (b *batch) publish(c *call) {
+	msgs := make([]outbox.Message, len(c.positions))
+	ctx, cancel := context.WithDeadline(b.session.work, c.deadline)
+	defer cancel()
+	composed := true
+	for n, i := range c.positions {
+		b.errs[i] = outbox.ErrNotTried
+		var err error
+		if msgs[n], err = b.compose(b.outcomes[i].Leased); err != nil {
+			b.errs[i], composed = err, false
+		}
+	}
+	if !composed || ctx.Err() != nil { // the process may have been suspended since startCall
+		return
+	}
+	p := c.queue.publisher
+	for n, err := range p.noAnswer(msgs, "ended its goroutine instead of answering") {
+		b.errs[c.positions[n]] = err
+	}
+	defer b.watch(ctx, c)()
+	for n, err := range p.publish(ctx, msgs) {
+		b.errs[c.positions[n]] = err
+	}
+}
+
+// compose returns the message with the headers to publish.
+func (b *batch) compose(m outbox.Leased) (msg outbox.Message, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("relay: Config.HeaderFormat panicked: %v", v)
+		}
+	}()
+	msg = m.Message
+	msg.Headers = b.relay.cfg.HeaderFormat(m)
+	return msg, nil
+}

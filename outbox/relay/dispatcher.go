@@ -1,0 +1,183 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// dispatcher leases batches for as long as its session lasts, and starts a worker for each. One goroutine, that of run, reads and
+// writes its fields; workers send it reports.
+type dispatcher struct {
+	session       *session
+	relay         *Relay
+	mode          mode
+	notifications <-chan struct{} // of the session; nil: it has none
+	reports       chan report
+	busyWorkers   int
+
+	pollDue       bool          // poll all shards now
+	notified      bool          // poll now, but only shards that notifications named
+	groups        int           // see Want.Groups; 1 while there is less to do than a batch holds
+	groupsPolled  int           // since the round over all groups began
+	wakeUps       wakeUps       // so far
+	pollInterval  time.Duration // between PollMin and PollMax
+	nextPoll      time.Time
+	nextRetry     time.Time // when the next message comes back that was deferred here; zero: none is known
+	notBefore     time.Time // no poll before
+	leaseFailures int       // in a row
+
+	published      int
+	unavailableErr error   // why a publisher cools down
+	err            error   // of untilNothingIsDue: why there may be more to publish
+	overdueCalls   []*call // that did not return by the end of the session
+}
+
+// mode says when a dispatcher stops by itself.
+type mode int
+
+const (
+	untilStopped mode = iota
+	untilNothingIsDue
+)
+
+// wakeUps counts calls of Relay.Wake, and notifications of the session.
+type wakeUps struct {
+	calls         int
+	notifications int
+}
+
+func newDispatcher(s *session, m mode) *dispatcher {
+	cfg := &s.relay.cfg
+	d := &dispatcher{session: s, relay: s.relay, mode: m, reports: make(chan report, cfg.Workers), pollDue: true, groups: 1, pollInterval: cfg.PollMin}
+	if w, ok := s.queue.(outbox.Waker); ok {
+		d.notifications = w.Wake()
+	}
+	return d
+}
+
+// run returns when ctx has ended, the lease is lost, or nothing more is due in mode untilNothingIsDue, and all workers have
+// ended.
+func (d *dispatcher) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil && d.session.work.Err() == nil && !d.finished() {
+		if d.mayPoll() {
+			d.poll(ctx)
+			continue
+		}
+		timer.Reset(d.untilNextPoll())
+		select {
+		case <-ctx.Done():
+		case <-d.session.work.Done():
+		case <-d.relay.wake:
+			d.onWake()
+		case <-d.notifications:
+			d.onNotification()
+		case <-d.session.newShards:
+			d.pollDue = true
+		case rep := <-d.reports:
+			d.onReport(rep)
+		case <-timer.C:
+			d.pollDue = true
+		}
+	}
+	d.drain(ctx)
+}
+
+// mayPoll reports whether there is a reason to poll, a worker to give the messages to, and a publisher that takes them.
+func (d *dispatcher) mayPoll() bool {
+	if sole := d.relay.publishers.sole; sole != nil {
+		if cooldown, _ := sole.coolingDown(); cooldown > 0 {
+			return false
+		}
+		if sole.unproven() && d.busyWorkers > 0 { // one batch finds out whether it is available again
+			return false
+		}
+	}
+	return (d.pollDue || d.notified) && d.busyWorkers < d.relay.cfg.Workers && !time.Now().Before(d.notBefore)
+}
+
+// untilNextPoll returns when there will be a reason to poll if nothing happens before. While all workers are busy, the report of
+// one of them will be the reason.
+func (d *dispatcher) untilNextPoll() time.Duration {
+	in := time.Until(d.notBefore)
+	reason := d.pollDue || d.notified
+	if !reason {
+		next := d.nextPoll
+		if !d.nextRetry.IsZero() && d.nextRetry.Before(next) {
+			next = d.nextRetry
+		}
+		in = max(in, time.Until(next), 0) // a poll that is overdue comes now
+	}
+	if sole := d.relay.publishers.sole; sole != nil {
+		cooldown, _ := sole.coolingDown()
+		in = max(in, cooldown)
+	}
+	if reason && in <= 0 {
+		return d.relay.cfg.PollMax // and mayPoll returns false: a report will come
+	}
+	return in
+}
+
+// onWake takes in a call of Relay.Wake.
+func (d *dispatcher) onWake() {
+	d.wakeUps.calls++
+	d.pollDue = true
+	d.restartRound()
+}
+
+func (d *dispatcher) onNotification() {
+	d.wakeUps.notifications++
+	d.notified = true
+	d.restartRound()
+}
+
+// restartRound makes the next poll look at all groups: a wake-up may be about one that was polled already.
+func (d *dispatcher) restartRound() {
+	if d.groupsPolled > 0 {
+		d.groups, d.groupsPolled = 1, 0
+	}
+}
+
+// takeWakeUps takes in the wake-ups that the next poll answers.
+func (d *dispatcher) takeWakeUps() {
+	for {
+		select {
+		case <-d.relay.wake:
+			d.onWake()
+		case <-d.notifications:
+			d.onNotification()
+		case <-d.session.newShards:
+			d.pollDue = true
+		default:
+			return
+		}
+	}
+}
+
+// finished is always false in mode untilStopped.
+func (d *dispatcher) finished() bool {
+	switch {
+	case d.mode == untilStopped:
+		return false
+	case d.err != nil || d.unavailableErr != nil && d.relay.publishers.sole != nil:
+		return true
+	}
+	return !d.pollDue && !d.notified && d.busyWorkers == 0
+}
+
+// drain waits for the workers, which start no further call of Publish. Those that do not finish within LeaseTTL are cut off, and
+// calls of Publish that do not return even then are left behind.
+func (d *dispatcher) drain(ctx context.Context) {
+	ttl := d.relay.cfg.LeaseTTL
+	d.session.drainDeadline = time.Now().Add(ttl)
+	cut := time.AfterFunc(ttl, func() { d.session.endWork(errors.New("relay: not drained within Config.LeaseTTL")) })
+	defer cut.Stop()
+	for d.busyWorkers > 0 {
+		d.onReport(<-d.reports)
+	}
+	d.err = errors.Join(d.err, d.unavailableErr, context.Cause(d.session.work), ctx.Err())
+}

@@ -1,0 +1,47 @@
+package relay
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// A batch may end in the very moment in which a poll falls due, and be looked at first: the poll comes at once then, and not
+// after PollMax.
+func TestRelayPollThatIsOverdueComesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := New(Config{Queue: struct{ outbox.Queue }{}, Publisher: struct{ outbox.Publisher }{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := newDispatcher(&session{relay: r, queue: struct{ outbox.Session }{}}, untilStopped)
+		now := time.Now()
+		for _, test := range []struct {
+			name  string
+			due   bool
+			poll  time.Duration // from now
+			retry time.Duration // likewise; 0: none
+			pause time.Duration
+			want  time.Duration
+		}{
+			{name: "a poll to come", poll: time.Second, want: time.Second},
+			{name: "a poll overdue", poll: -time.Millisecond},
+			{name: "a poll now"},
+			{name: "a retry before it", poll: time.Second, retry: time.Millisecond, want: time.Millisecond},
+			{name: "a retry overdue", poll: time.Second, retry: -time.Millisecond},
+			{name: "not before the pause ends", poll: -time.Millisecond, pause: time.Minute, want: time.Minute},
+			{name: "due after the pause", due: true, pause: time.Minute, want: time.Minute},
+			{name: "due, but all workers are busy", due: true, want: r.cfg.PollMax},
+		} {
+			d.pollDue, d.nextPoll, d.notBefore, d.nextRetry = test.due, now.Add(test.poll), now.Add(test.pause), time.Time{}
+			if test.retry != 0 {
+				d.nextRetry = now.Add(test.retry)
+			}
+			if got := d.untilNextPoll(); got != test.want {
+				t.Errorf("%s: polls in %v, want %v", test.name, got, test.want)
+			}
+		}
+	})
+}

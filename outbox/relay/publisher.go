@@ -1,0 +1,172 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/txonce/txonce/outbox"
+)
+
+// ErrNoPublisher is in the cause of a message that was deferred because Config has publishers for other topics only.
+var ErrNoPublisher = errors.New("relay: no publisher for topic")
+
+// publishers are those of a Config.
+type publishers struct {
+	byTopic map[string]*publisherState
+	other   *publisherState // nil: topics that byTopic does not have have no publisher
+	sole    *publisherState // nil: there are several
+}
+
+// Limits of the cooldown of a publisher that does not say when to try again. A try costs little.
+const (
+	minCooldown = 10 * time.Millisecond
+	maxCooldown = 5 * time.Second
+)
+
+// publisherState is a Publisher, and whether it cools down because it was unavailable. It is safe for concurrent use.
+type publisherState struct {
+	publisher outbox.Publisher
+	atomic    bool
+	backoff   func(int) time.Duration
+
+	mu       sync.Mutex
+	failures int // calls in a row that found it unavailable
+	since    time.Time
+	until    time.Time
+	why      error
+}
+
+func newPublishers(cfg Config) publishers {
+	ps := publishers{byTopic: make(map[string]*publisherState, len(cfg.Publishers))}
+	var all []*publisherState
+	stateOf := func(p outbox.Publisher) *publisherState {
+		for _, s := range all { // a Publisher of several topics gets their messages in one call
+			if reflect.TypeOf(p).Comparable() && reflect.TypeOf(s.publisher).Comparable() && s.publisher == p {
+				return s
+			}
+		}
+		a, ok := p.(outbox.AtomicPublisher)
+		s := &publisherState{publisher: p, atomic: ok && a.Atomic(), backoff: cfg.Backoff}
+		all = append(all, s)
+		return s
+	}
+	if cfg.Publisher != nil {
+		ps.other = stateOf(cfg.Publisher)
+	}
+	for topic, p := range cfg.Publishers {
+		ps.byTopic[topic] = stateOf(p)
+	}
+	if len(all) == 1 {
+		ps.sole = all[0]
+	}
+	return ps
+}
+
+// of returns the publisher of topic, or nil.
+func (ps *publishers) of(topic string) *publisherState {
+	if p, ok := ps.byTopic[topic]; ok {
+		return p
+	}
+	return ps.other
+}
+
+func (p *publisherState) typeName() string { return fmt.Sprintf("%T", p.publisher) }
+
+// publish returns one answer for each message, whatever the Publisher does.
+func (p *publisherState) publish(ctx context.Context, msgs []outbox.Message) (errs []error) {
+	defer func() {
+		if v := recover(); v != nil {
+			errs = p.noAnswer(msgs, fmt.Sprintf("panicked: %v", v)) // v may be a Permanent error, which is no answer either
+		}
+	}()
+	errs = p.publisher.Publish(ctx, msgs)
+	switch {
+	case errs == nil:
+		return make([]error, len(msgs))
+	case len(errs) != len(msgs):
+		return p.noAnswer(msgs, fmt.Sprintf("gave %d answers for %d messages", len(errs), len(msgs)))
+	}
+	return errs
+}
+
+// noAnswer returns an error for each message of a call without usable answers: any of them may have been published.
+func (p *publisherState) noAnswer(msgs []outbox.Message, what string) []error {
+	err := fmt.Errorf("relay: publisher %s of topic %q %s", p.typeName(), msgs[0].Topic, what)
+	return slices.Repeat([]error{err}, len(msgs))
+}
+
+// coolingDown returns how long the publisher gets no messages, and why; 0: it gets some.
+func (p *publisherState) coolingDown() (time.Duration, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(0, time.Until(p.until)), p.why
+}
+
+// unproven reports whether the publisher was unavailable and has confirmed nothing since.
+func (p *publisherState) unproven() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failures > 0
+}
+
+// unavailable starts a cooldown after a call, started at began, in which nothing was confirmed. It returns how long the cooldown
+// is, and the number of failures in a row; 0: the call ran beside one that is counted already.
+func (p *publisherState) unavailable(began time.Time, err *outbox.UnavailableError) (cooldown time.Duration, failures int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failures > 0 && began.Before(p.since) {
+		return max(0, time.Until(p.until)), 0
+	}
+	p.failures++
+	if cooldown = err.After; cooldown <= 0 {
+		cooldown = min(max(p.backoff(p.failures), minCooldown), maxCooldown)
+	}
+	p.since, p.why = time.Now(), err
+	p.until = p.since.Add(cooldown)
+	return cooldown, p.failures
+}
+
+// available ends the cooldown, and reports whether there was one.
+func (p *publisherState) available() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was := p.failures > 0
+	p.failures, p.until, p.why = 0, time.Time{}, nil
+	return was
+}
+
+// updatePublisher starts a cooldown of c's publisher when it is unavailable and confirmed nothing, and ends one when it confirmed
+// a message.
+func (b *batch) updatePublisher(c *call) {
+	var unavailable *outbox.UnavailableError
+	for _, i := range c.positions {
+		switch err := b.errs[i]; {
+		case err == nil:
+			c.confirmed = true
+		case unavailable == nil && !b.isLeaseEnd(c, err) && !errors.Is(err, outbox.ErrNotTried):
+			errors.As(err, &unavailable)
+		}
+	}
+	r, p, work := b.relay, c.queue.publisher, b.session.work
+	switch {
+	case c.confirmed:
+		if p.available() {
+			r.cfg.Logger.InfoContext(work, "relay: a publisher is available again", "relay", r.cfg.Name, "publisher", p.typeName())
+		}
+	case unavailable != nil:
+		var failures int
+		c.cooldown, failures = p.unavailable(c.began, unavailable)
+		if failures == 1 {
+			r.cfg.Logger.WarnContext(work, "relay: a publisher is unavailable and gets no messages for a while; no attempt is counted", "relay", r.cfg.Name,
+				"publisher", p.typeName(), "next try", c.cooldown, "error", unavailable)
+		}
+		if failures > 0 {
+			r.trace(work, r.cfg.Trace.Resting, Event{Err: unavailable, Took: c.cooldown})
+		}
+	}
+}
