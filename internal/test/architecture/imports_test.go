@@ -30,11 +30,11 @@ type row struct {
 // a row without a package.
 var rows = []row{
 	{"dedup", []string{"internal/await", "internal/backoff"}},
-	{"dedup/deduptest", []string{"dedup"}},
+	{"dedup/deduptest", []string{"dedup", "internal/await"}},
 	{"outbox", []string{"internal/await", "internal/backoff"}},
 	{"outbox/outboxtest", []string{"outbox", "internal/shares"}},
 	{"consumer", []string{"dedup", "outbox", "internal/await", "internal/backoff"}},
-	{"consumer/consumertest", []string{"consumer", "dedup", "outbox", "dedup/deduptest"}},
+	{"consumer/consumertest", []string{"consumer", "dedup", "outbox", "dedup/deduptest", "internal/await"}},
 
 	{"adapters/pgxstore", store("github.com/jackc/pgx/v5/...")},
 	{"adapters/sqlstore", store()}, // imports no driver
