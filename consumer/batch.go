@@ -32,7 +32,7 @@ type passOptions struct {
 	keyWait   time.Duration // how long to wait, in total, for other calls that process the keys; 0: until ctx ends
 }
 
-// process handles msgs once. It does not sleep, except to park messages in doubt.
+// process handles msgs once. It sleeps only while it cannot park messages in doubt.
 func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, options passOptions) []error {
 	b := &batch[TTx]{
 		c: c, options: options, began: time.Now(),

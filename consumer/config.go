@@ -20,8 +20,8 @@ type Config[TTx any] struct {
 	// message counts as new after the name was changed. Required.
 	Name string
 
-	// Store keeps the claims. If it is also a ParkingLot, it keeps the dead letters; otherwise a message that is given up
-	// is rejected. Required.
+	// Store keeps the claims. If it is also a ParkingLot, it keeps the dead letters; otherwise messages that are given up are
+	// rejected, see Processor. Required.
 	Store dedup.Store[TTx]
 
 	// Key finds a message's natural key: HeaderKey, JSONKey, KeyOf, MessageID for sources that fill in Message.ID, or any
@@ -67,9 +67,9 @@ type Config[TTx any] struct {
 	// MaxAttempts is how many times a message may fail before it is parked. One attempt may call the handler more than
 	// once: a message that fails in a batch is tried again alone, and a HandleBatch in smaller and smaller batches.
 	//
-	// A failure of the database, or during a shutdown, does not count. It does count if one message alone meets such
-	// failures again and again while other messages are committed: from the second time if the server refuses a
-	// statement, for example because of a missing column, and from the 21st time if the connection is lost.
+	// Failures of the database do not count, nor do failures during a shutdown. But failures of the database do count if one
+	// message meets them again and again while other messages are committed: from the second time if the server refuses
+	// a statement, for example because of a missing column, and from the 21st time if the connection is lost.
 	//
 	// Message.Attempt may include crashes, stops and lost answers, so it alone does not park a message: this process
 	// must have seen the handler fail twice, or once if MaxAttempts is 1. One failure is enough when Attempt has reached
@@ -96,10 +96,9 @@ type Config[TTx any] struct {
 	// Defaults to FullJitter(DefaultBackoffBase, DefaultBackoffCap).
 	Backoff func(attempt int) time.Duration
 
-	// ParkLimit limits how fast messages are parked. When it is spent, the cause is probably not a message but, for
-	// example, a deployment. The consumer then pauses: messages come back as uncounted retries before their handler runs,
-	// except for one probe at a time. Each probe that succeeds doubles how many may run at once, and each that fails
-	// resets it to one.
+	// ParkLimit limits how fast messages are parked. When it is spent, the cause is probably a faulty deployment and not the
+	// messages. The consumer then pauses: it runs one message at a time as a probe, and defers the others without counting
+	// an attempt. Each probe that succeeds doubles how many may run at the same time, and each that fails resets that to one.
 	//
 	// Defaults to a burst of 100, and 100 a minute.
 	ParkLimit ParkLimit

@@ -12,7 +12,7 @@
 //
 // # How it works
 //
-// One transaction claims the message's key, runs the handler, and commits. nil means that it is committed, and only then
+// One transaction claims the message's key, runs the handler, and commits. Process then returns nil, and only then
 // does a Subscriber acknowledge the message.
 //
 // When the handler fails, the transaction rolls back, and the message is tried again in a new one. After
@@ -20,13 +20,12 @@
 // or [Consumer.Discard]. An error that is [Permanent] parks it at once. A failure of the database parks nothing: the
 // consumer pauses until the database answers.
 //
-// Two kinds of messages are parked without running. A mismatch has the key of an earlier message with other content. An
-// unprovable message is older than the keys that the store still remembers and has no claim, so that nobody can tell
-// whether it ran before.
+// Some messages are parked without running; see [Reason]. For example, a mismatch has the key of an earlier message with
+// other content. An unprovable message has no claim, but is so old that its claim may have been deleted.
 //
-// [Consumer.Process] takes one message and sleeps between attempts. [Consumer.ProcessBatch] takes many messages, handles
-// them in one transaction, and never sleeps. When that transaction fails, it tries the failing messages apart from the
-// others, and answers for each message separately.
+// [Consumer.Process] takes one message and sleeps between attempts. [Consumer.ProcessBatch] takes several messages, handles
+// them in one transaction, and leaves waiting to its caller. When that transaction fails, it tries the failing messages apart
+// from the others. It returns an answer for each message.
 //
 // # What a crash does
 //

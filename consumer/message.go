@@ -47,7 +47,8 @@ type Processor interface {
 	Process(ctx context.Context, msg *Message) error
 }
 
-// BatchProcessor handles several messages at once and never sleeps. errs[i] answers msgs[i], as the error of Process does.
+// BatchProcessor handles several messages at once, without sleeping between attempts. errs[i] answers msgs[i], as the error
+// of Process does.
 // When a message fails, the later messages with the same Key get an uncounted *RetryError: deliver them again after the
 // failed message has succeeded or is parked. It is safe for concurrent use.
 type BatchProcessor interface {

@@ -52,9 +52,10 @@ func (c *Consumer[TTx]) Letters(ctx context.Context, filter LetterFilter) ([]Dea
 	return letters, nil
 }
 
-// Replay processes a dead letter again and removes it, in one transaction. After an error or a crash nothing has happened,
-// and the letter is still there. ran is false, without an error, if the message was processed since it was parked; then
-// Replay only removes the letter.
+// Replay processes a dead letter again and removes it, in one transaction. After an error nothing has happened, and the letter
+// is still there. If the answer to COMMIT is lost, or after a crash, the letter shows what happened: it is gone exactly if
+// the effects are committed. ran is false, without an error, if the message was processed since it was parked; then Replay
+// only removes the letter.
 //
 // These errors say what is missing:
 //   - dedup.ErrMismatch: opts needs a new Key.
@@ -129,9 +130,9 @@ func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Repl
 }
 
 // Discard removes a dead letter without processing it, in one transaction that also claims its key for its content, so that
-// a late redelivery is a duplicate. After an error or a crash the letter is still there. A letter without a key and a
-// mismatch, whose key belongs to another message, are parked again if they are delivered again. The claim of a letter with
-// ReasonUnknown stays as it is.
+// a late redelivery is a duplicate. After an error the letter is still there, unless the answer to COMMIT was lost. Some
+// messages are parked again if they are delivered again: those without a key, and those with ReasonMismatch, whose key
+// belongs to another message. The claim of a letter with ReasonUnknown stays as it is.
 func (c *Consumer[TTx]) Discard(ctx context.Context, letter DeadLetter) error {
 	err := c.owns(letter)
 	if err == nil {

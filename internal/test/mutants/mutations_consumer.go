@@ -20,7 +20,7 @@ var consumerMutations = []mutation{
 	handling("other content is parked", "attempt.go", "TestWhatIsParkedAndWhy", edit{
 		`ans.refused = refuse(ReasonMismatch, dedup.ErrMismatch)`, `ans.verdict = dedup.Duplicate`,
 	}),
-	handling("a known further key parks", "attempt.go", "TestFurtherKeys", edit{
+	handling("a known alias parks", "attempt.go", "TestFurtherKeys", edit{
 		`if alias.Verdict != dedup.First {
 				ans.refused`,
 		`if alias.Verdict == 99 {
