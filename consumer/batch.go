@@ -46,7 +46,7 @@ func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, options pa
 	}
 	epoch := c.pause.epoch()
 	if err := c.register(ctx); errors.Is(err, ErrClosed) {
-		b.retry(ctx, todo, &RetryError{Err: err, After: c.cfg.backoff(1), Blameless: true})
+		b.retry(ctx, todo, &RetryError{Err: err, After: c.cfg.backoff(1), Uncounted: true})
 		return b.errs
 	} else if err != nil {
 		b.fault(ctx, todo, epoch, err)
@@ -101,7 +101,7 @@ func (b *batch[TTx]) try(ctx context.Context, part []int) (next int, ok bool) {
 		b.soloFaults = 0
 		return len(part), true
 	case ctx.Err() != nil: // a shutdown counts against no message, whatever the error looks like
-		b.retry(ctx, todo, &RetryError{Err: a.err, Blameless: true})
+		b.retry(ctx, todo, &RetryError{Err: a.err, Uncounted: true})
 	case !a.claimed && b.c.cfg.Store.Retryable(a.err) && !errors.Is(a.err, dedup.ErrClocks): // the messages had no part in it yet
 		b.down = true
 		b.fault(ctx, todo, epoch, a.err)
@@ -136,7 +136,7 @@ func (b *batch[TTx]) ready(ctx context.Context, todo []int) (ready []int) {
 		case it.done, b.errs[i] != nil:
 		case found && before.by < i:
 			err := fmt.Errorf("held back behind an earlier message of key %q: %s", it.msg.Key, before.retry.Err.Error())
-			b.retry(ctx, []int{i}, &RetryError{Err: err, After: before.retry.After, Blameless: true})
+			b.retry(ctx, []int{i}, &RetryError{Err: err, After: before.retry.After, Uncounted: true})
 		case b.down:
 			b.retry(ctx, []int{i}, b.lastFault)
 		case !b.c.inDoubt(it) && !b.admitted(ctx, i):
@@ -158,7 +158,7 @@ func (b *batch[TTx]) admitted(ctx context.Context, i int) bool {
 	it.probe = probe
 	if err != nil {
 		b.c.emit(ctx, b.c.cfg.Trace.Paused, Event{Message: it.msg, Err: err, Took: wait})
-		b.retry(ctx, []int{i}, &RetryError{Err: err, After: wait, Blameless: true})
+		b.retry(ctx, []int{i}, &RetryError{Err: err, After: wait, Uncounted: true})
 	}
 	return err == nil
 }

@@ -88,7 +88,7 @@ func (c *Consumer[TTx]) Process(ctx context.Context, msg *Message) error {
 		if !again || ctx.Err() != nil || errors.Is(err, ErrClosed) || await.Sleep(ctx, retry.After) != nil {
 			return err
 		}
-		if retry.Blameless {
+		if retry.Uncounted {
 			deferrals++
 		} else {
 			deferrals = 0

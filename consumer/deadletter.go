@@ -32,30 +32,30 @@ const (
 	ReasonUnknown Reason = "outcome-unknown"
 )
 
-// LetterID identifies a dead letter. The same content with the same key always has the same ID. A message without a key is
+// DeadLetterID identifies a dead letter. The same content with the same key always has the same ID. A message without a key is
 // identified by its position.
-type LetterID [16]byte
+type DeadLetterID [16]byte
 
-func (id LetterID) String() string { return hex.EncodeToString(id[:]) }
+func (id DeadLetterID) String() string { return hex.EncodeToString(id[:]) }
 
-// ParseLetterID is the inverse of String. It also accepts the dashes of PostgreSQL's uuid type. It refuses the ID of all
-// zeros, which no letter has, and which chooses all letters in a LetterFilter.
-func ParseLetterID(s string) (id LetterID, err error) {
+// ParseDeadLetterID is the inverse of String. It also accepts the dashes of PostgreSQL's uuid type. It refuses the ID of all
+// zeros, which no letter has, and which chooses all letters in a DeadLetterFilter.
+func ParseDeadLetterID(s string) (id DeadLetterID, err error) {
 	digits := s
 	if len(s) == 36 && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' {
 		digits = s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
 	}
 	if len(digits) == 2*len(id) {
-		if _, err := hex.Decode(id[:], []byte(digits)); err == nil && id != (LetterID{}) {
+		if _, err := hex.Decode(id[:], []byte(digits)); err == nil && id != (DeadLetterID{}) {
 			return id, nil
 		}
 	}
-	return LetterID{}, fmt.Errorf("consumer: %q is not a dead letter's id: want %d hexadecimal digits, not all zero", s, 2*len(id))
+	return DeadLetterID{}, fmt.Errorf("consumer: %q is not a dead letter's id: want %d hexadecimal digits, not all zero", s, 2*len(id))
 }
 
 // DeadLetter is a message that a consumer has given up, kept in the database until it is replayed or discarded.
 type DeadLetter struct {
-	ID      LetterID
+	ID      DeadLetterID
 	Record  dedup.Record // what the consumer would have claimed; Key.ID is empty if the message has no usable key
 	Message Message      // without Raw and Malformed
 	Reason  Reason
@@ -67,23 +67,23 @@ type DeadLetter struct {
 	Settled       bool      // its key was claimed for the same content since: nothing is left to do
 }
 
-// LetterFilter chooses dead letters. Fields with the zero value choose all.
-type LetterFilter struct {
-	ID       LetterID
+// DeadLetterFilter chooses dead letters. Fields with the zero value choose all.
+type DeadLetterFilter struct {
+	ID       DeadLetterID
 	Consumer string
 	Reason   Reason
-	After    LetterCursor // for the next page: the Cursor of the last letter on the previous page
-	Limit    int          // how many letters at most; 0: 100
+	After    DeadLetterCursor // for the next page: the Cursor of the last letter on the previous page
+	Limit    int              // how many letters at most; 0: 100
 }
 
-// LetterCursor is a position among letters in the order newest first. It stays valid after its letter was removed.
-type LetterCursor struct {
+// DeadLetterCursor is a position among letters in the order newest first. It stays valid after its letter was removed.
+type DeadLetterCursor struct {
 	First time.Time // when the letter was parked for the first time
-	ID    LetterID
+	ID    DeadLetterID
 }
 
-// Cursor returns the letter's position, for LetterFilter.After.
-func (l DeadLetter) Cursor() LetterCursor { return LetterCursor{First: l.First, ID: l.ID} }
+// Cursor returns the letter's position, for DeadLetterFilter.After.
+func (l DeadLetter) Cursor() DeadLetterCursor { return DeadLetterCursor{First: l.First, ID: l.ID} }
 
 // ParkingLot is a Store that keeps dead letters in the same database. It is safe for concurrent use.
 type ParkingLot[TTx any] interface {
@@ -91,10 +91,10 @@ type ParkingLot[TTx any] interface {
 	// headers and Key may contain any bytes.
 	Park(ctx context.Context, tx TTx, letter DeadLetter) error
 
-	// Take removes a letter as part of tx. It fails with ErrNotParked if there is none. If two transactions take one letter, the
+	// TakeDeadLetter removes a letter as part of tx. It fails with ErrNotParked if there is none. If two transactions take one letter, the
 	// second waits for the first, and fails if the first commits.
-	Take(ctx context.Context, tx TTx, id LetterID) error
+	TakeDeadLetter(ctx context.Context, tx TTx, id DeadLetterID) error
 
-	// Letters lists letters by First, latest first. Letters with equal First are listed by ID, greatest first.
-	Letters(ctx context.Context, filter LetterFilter) ([]DeadLetter, error)
+	// DeadLetters lists letters by First, latest first. DeadLetters with equal First are listed by ID, greatest first.
+	DeadLetters(ctx context.Context, filter DeadLetterFilter) ([]DeadLetter, error)
 }

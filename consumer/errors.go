@@ -38,7 +38,7 @@ func IsPermanent(err error) bool {
 type RetryError struct {
 	Err       error
 	After     time.Duration // how long to wait before the next delivery; 0: none
-	Blameless bool          // Message.Attempt must not grow: the database failed, the consumer pauses, or an earlier message of the Key failed
+	Uncounted bool          // Message.Attempt must not grow: the database failed, the consumer pauses, or an earlier message of the Key failed
 }
 
 func (e *RetryError) Error() string { return e.Err.Error() }

@@ -27,7 +27,7 @@ const (
 // value is ready to use, and safe for concurrent use.
 type history struct {
 	mu      sync.Mutex
-	pasts   map[dedup.Derived]*past
+	pasts   map[dedup.KeyHash]*past
 	commits int // messages whose handler ran and whose transaction was committed
 }
 
@@ -41,12 +41,12 @@ type past struct {
 }
 
 // of returns the history of key, a new one if there is none. The caller holds mu.
-func (h *history) of(key dedup.Derived) *past {
+func (h *history) of(key dedup.KeyHash) *past {
 	if p := h.pasts[key]; p != nil {
 		return p
 	}
 	if h.pasts == nil {
-		h.pasts = map[dedup.Derived]*past{}
+		h.pasts = map[dedup.KeyHash]*past{}
 	}
 	for old := range h.pasts {
 		if len(h.pasts) < historyMost {
@@ -60,7 +60,7 @@ func (h *history) of(key dedup.Derived) *past {
 }
 
 // look returns the history of key, an empty one if there is none.
-func (h *history) look(key dedup.Derived) past {
+func (h *history) look(key dedup.KeyHash) past {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if p := h.pasts[key]; p != nil {
@@ -70,7 +70,7 @@ func (h *history) look(key dedup.Derived) past {
 }
 
 // failed counts an attempt. It returns how many this process has seen.
-func (h *history) failed(key dedup.Derived) int {
+func (h *history) failed(key dedup.KeyHash) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.of(key)
@@ -80,7 +80,7 @@ func (h *history) failed(key dedup.Derived) int {
 
 // fault counts a database error that a message met alone. others reports whether other messages were committed since the
 // message's previous fault.
-func (h *history) fault(key dedup.Derived) (faults int, others bool) {
+func (h *history) fault(key dedup.KeyHash) (faults int, others bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.of(key)
@@ -93,7 +93,7 @@ func (h *history) fault(key dedup.Derived) (faults int, others bool) {
 }
 
 // faults returns how many database errors the message has met alone.
-func (h *history) faults(key dedup.Derived) int { return h.look(key).faults }
+func (h *history) faults(key dedup.KeyHash) int { return h.look(key).faults }
 
 // foundInFlight counts that another transaction holds the item's key, and returns how many times in a row that was so. It
 // logs the key once.
@@ -111,23 +111,23 @@ func (h *history) foundInFlight(ctx context.Context, logger *slog.Logger, it *it
 }
 
 // wasInFlight reports whether key was in flight when it was tried last.
-func (h *history) wasInFlight(key dedup.Derived) bool { return h.look(key).inFlight > 0 }
+func (h *history) wasInFlight(key dedup.KeyHash) bool { return h.look(key).inFlight > 0 }
 
 // knows reports whether this process has tried key before, with an outcome.
-func (h *history) knows(key dedup.Derived) bool {
+func (h *history) knows(key dedup.KeyHash) bool {
 	p := h.look(key)
 	return p.survived || p.failures > 0 || p.faults > 0
 }
 
 // survived notes that this process has tried key alone and has not ended.
-func (h *history) survived(key dedup.Derived) {
+func (h *history) survived(key dedup.KeyHash) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.of(key).survived = true
 }
 
 // forget forgets a message that is committed or parked. ran says that its handler's work was committed.
-func (h *history) forget(key dedup.Derived, ran bool) {
+func (h *history) forget(key dedup.KeyHash, ran bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if ran {

@@ -18,13 +18,13 @@ func (b *batch[TTx]) judge(ctx context.Context, i, epoch int, err error) {
 	switch {
 	case errors.Is(err, dedup.ErrInFlight) && !late:
 		times := b.c.history.foundInFlight(ctx, b.c.cfg.Logger, it, err)
-		b.retry(ctx, []int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(max(b.options.deferrals+1, times)), Blameless: true})
+		b.retry(ctx, []int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(max(b.options.deferrals+1, times)), Uncounted: true})
 	case b.c.cfg.Store.Retryable(err) && !late && !b.faultCounts(ctx, it, err): // even if the handler made it Permanent
 		b.soloFaults++
 		b.down = b.soloFaults >= 2 && !(it.culprit && b.worked) // known culprits do not stop each other while other messages are committed
 		b.fault(ctx, []int{i}, epoch, err)
-	case asks && asked.Blameless && !late && !isRefused && !IsPermanent(err) && !unretryable(err):
-		b.retry(ctx, []int{i}, &RetryError{Err: err, After: max(asked.After, 0), Blameless: true})
+	case asks && asked.Uncounted && !late && !isRefused && !IsPermanent(err) && !unretryable(err):
+		b.retry(ctx, []int{i}, &RetryError{Err: err, After: max(asked.After, 0), Uncounted: true})
 	default:
 		it.failed = true
 		switch {
@@ -80,7 +80,7 @@ func (b *batch[TTx]) attemptsSpent(it *item, attempt int) bool {
 
 // fault defers items[todo...] because the database failed.
 func (b *batch[TTx]) fault(ctx context.Context, todo []int, epoch int, err error) {
-	retry := &RetryError{Err: err, Blameless: true}
+	retry := &RetryError{Err: err, Uncounted: true}
 	b.lastFault = retry
 	if ctx.Err() == nil {
 		e := Event{Err: err}
@@ -104,7 +104,7 @@ func (b *batch[TTx]) retry(ctx context.Context, todo []int, retry *RetryError) {
 		hook = b.c.cfg.Trace.InFlight
 	}
 	for _, i := range todo {
-		b.c.emit(ctx, hook, Event{Message: b.items[i].msg, Err: retry.Err, Took: retry.After, Uncounted: retry.Blameless})
+		b.c.emit(ctx, hook, Event{Message: b.items[i].msg, Err: retry.Err, Took: retry.After, Uncounted: retry.Uncounted})
 		b.fail(i, retry)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // uses memory only for keys that are held.
 type keyLock struct {
 	mu   sync.Mutex
-	keys map[dedup.Derived][]*keyWaiter // has an entry for each key that is held
+	keys map[dedup.KeyHash][]*keyWaiter // has an entry for each key that is held
 }
 
 type keyWaiter struct {
@@ -30,12 +30,12 @@ type keyOutcome struct {
 
 // lock waits until the caller holds key, or until its holder has committed. In the latter case the caller does not hold the
 // key, and gets the outcome.
-func (l *keyLock) lock(ctx context.Context, key dedup.Derived) (keyOutcome, error) {
+func (l *keyLock) lock(ctx context.Context, key dedup.KeyHash) (keyOutcome, error) {
 	l.mu.Lock()
 	waiters, held := l.keys[key]
 	if !held {
 		if l.keys == nil {
-			l.keys = map[dedup.Derived][]*keyWaiter{}
+			l.keys = map[dedup.KeyHash][]*keyWaiter{}
 		}
 		l.keys[key] = nil
 		l.mu.Unlock()
@@ -62,7 +62,7 @@ func (l *keyLock) lock(ctx context.Context, key dedup.Derived) (keyOutcome, erro
 }
 
 // unlock gives key to the caller that has waited longest. If the key was committed, it gives the outcome to all of them.
-func (l *keyLock) unlock(key dedup.Derived, o keyOutcome) {
+func (l *keyLock) unlock(key dedup.KeyHash, o keyOutcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	waiters := l.keys[key]
@@ -83,16 +83,16 @@ func (l *keyLock) unlock(key dedup.Derived, o keyOutcome) {
 
 // lockAll locks the keys of recs, in the order of their hashes.
 func (l *keyLock) lockAll(ctx context.Context, recs []dedup.Record) (unlock func(), err error) {
-	var held []dedup.Derived
+	var held []dedup.KeyHash
 	unlock = func() {
 		for _, key := range held {
 			l.unlock(key, keyOutcome{})
 		}
 	}
 	for _, rec := range recs {
-		held = append(held, rec.Key.Derive())
+		held = append(held, rec.Key.Hash())
 	}
-	slices.SortFunc(held, dedup.Derived.Compare)
+	slices.SortFunc(held, dedup.KeyHash.Compare)
 	for i, key := range held {
 		o := keyOutcome{committed: true}
 		for o.committed && err == nil {
@@ -109,7 +109,7 @@ func (l *keyLock) lockAll(ctx context.Context, recs []dedup.Record) (unlock func
 
 // keyUse is an item's need of a key.
 type keyUse struct {
-	key   dedup.Derived
+	key   dedup.KeyHash
 	item  int
 	alias bool
 }
@@ -153,7 +153,7 @@ func (b *batch[TTx]) keyUses() []keyUse {
 		}
 		uses = append(uses, keyUse{key: it.hash, item: i})
 		for _, alias := range it.aliases {
-			uses = append(uses, keyUse{key: alias.Key.Derive(), item: i, alias: true})
+			uses = append(uses, keyUse{key: alias.Key.Hash(), item: i, alias: true})
 		}
 	}
 	slices.SortStableFunc(uses, func(a, b keyUse) int {

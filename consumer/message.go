@@ -24,7 +24,7 @@ type Message struct {
 	// For sources that authenticate messages. These fields take precedence over Config.
 	Tenant      string             // empty: from Config.Tenant
 	Fingerprint *dedup.Fingerprint // hash of the content that is the same on every delivery; nil: from Config.Fingerprint
-	Also        []string           // aliases: if ID is new but an alias is known, the message is parked as a suspected replay
+	Aliases     []string           // aliases: if ID is new but an alias is known, the message is parked as a suspected replay
 }
 
 // Handler does the work of one message in tx. After nil, the work is committed together with the message's claim. An error

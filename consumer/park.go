@@ -24,7 +24,7 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason Reason, cau
 		if wait := b.c.budget.take(ctx, cause, append(it.attrs()[2:], "reason", reason)...); wait > 0 {
 			err := fmt.Errorf("%w: %w", ErrParkLimit, cause)
 			b.c.emit(ctx, b.c.cfg.Trace.Paused, Event{Message: it.msg, Err: err, Took: wait})
-			b.retry(ctx, []int{i}, &RetryError{Err: err, After: wait, Blameless: true})
+			b.retry(ctx, []int{i}, &RetryError{Err: err, After: wait, Uncounted: true})
 			return
 		}
 	}
@@ -37,7 +37,7 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason Reason, cau
 	}
 	switch {
 	case errors.Is(err, dedup.ErrInFlight):
-		b.retry(ctx, []int{i}, &RetryError{Err: fmt.Errorf("park: %w", err), After: b.c.cfg.backoff(b.options.deferrals + 1), Blameless: true})
+		b.retry(ctx, []int{i}, &RetryError{Err: fmt.Errorf("park: %w", err), After: b.c.cfg.backoff(b.options.deferrals + 1), Uncounted: true})
 	case err != nil: // never a reject, because some brokers drop what is rejected
 		b.fault(ctx, []int{i}, epoch, fmt.Errorf("park: %w", err))
 	case result == parked:
@@ -50,7 +50,7 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason Reason, cau
 		b.trace(ctx, b.c.cfg.Trace.Duplicate, it.msg, nil)
 	default:
 		b.c.doubts.forget(it.hash)
-		b.retry(ctx, []int{i}, &RetryError{Err: cause, After: b.c.cfg.backoff(1), Blameless: true})
+		b.retry(ctx, []int{i}, &RetryError{Err: cause, After: b.c.cfg.backoff(1), Uncounted: true})
 	}
 }
 
@@ -127,7 +127,7 @@ func newLetter(it *item, reason Reason, cause string) DeadLetter {
 
 // letterID hashes what identifies the item's dead letter. A test keeps it from changing; a change needs a new version in the
 // hashed text.
-func letterID(it *item) LetterID {
+func letterID(it *item) DeadLetterID {
 	b := []byte("txonce letter 1")
 	fields := []string{"key", it.rec.Key.Consumer, it.rec.Key.Tenant, it.rec.Key.ID}
 	if it.rec.Key.ID == "" {
@@ -143,7 +143,7 @@ func letterID(it *item) LetterID {
 	}
 	payload := sha256.Sum256(it.msg.Payload)
 	sum := sha256.Sum256(append(b, payload[:]...))
-	return LetterID(sum[:16])
+	return DeadLetterID(sum[:16])
 }
 
 // logGivenUp writes the one line about a message that is given up.

@@ -13,8 +13,8 @@ import (
 type item struct {
 	msg     *Message
 	rec     dedup.Record   // for its own key; Key.ID is empty if it has no usable key
-	aliases []dedup.Record // for Message.Also
-	hash    dedup.Derived  // of rec.Key
+	aliases []dedup.Record // for Message.Aliases
+	hash    dedup.KeyHash  // of rec.Key
 	refused error          // why it must not run: a *refusal, or ErrInFlight
 	done    bool           // nothing is left to do
 
@@ -51,7 +51,7 @@ func (c *Consumer[TTx]) prepare(msg *Message) (it item) {
 		it.refused = refuse(ReasonNoKey, err)
 		return it
 	}
-	it.rec.Key, it.hash = key, key.Derive()
+	it.rec.Key, it.hash = key, key.Hash()
 	if it.rec.Fingerprint, err = c.fingerprint(msg); err != nil {
 		// Not the zero fingerprint: it matches any content, so that the message might be dropped as a duplicate.
 		it.rec.Fingerprint = dedup.FingerprintOf(msg.Payload)
@@ -63,7 +63,7 @@ func (c *Consumer[TTx]) prepare(msg *Message) (it item) {
 	if msg.Malformed != nil {
 		it.refused = refuse(ReasonPoison, msg.Malformed)
 	}
-	for _, id := range msg.Also {
+	for _, id := range msg.Aliases {
 		alias := dedup.Record{Key: key, Fingerprint: it.rec.Fingerprint, Window: it.rec.Window} // no Time: only its own key can be Unprovable
 		alias.Key.ID = id
 		if err := alias.Key.Validate(); err != nil {
@@ -110,9 +110,9 @@ func recoverPanic(err *error) {
 // longAgo is older than any horizon, and not the zero time.
 var longAgo = time.Date(1971, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// claimRecord gives an untimed message a time before any horizon when Config.Timeless is Unprovable.
+// claimRecord gives an untimed message a time before any horizon when Config.Untimed is Unprovable.
 func (c *Consumer[TTx]) claimRecord(rec dedup.Record) dedup.Record {
-	if rec.Time.IsZero() && c.cfg.Timeless == dedup.Unprovable {
+	if rec.Time.IsZero() && c.cfg.Untimed == dedup.Unprovable {
 		rec.Time = longAgo
 	}
 	return rec

@@ -70,6 +70,6 @@ func (s *scopes) end() {
 
 // seed is the same in each execution of a message, and different for each key.
 func seed(key dedup.Key) string {
-	hash := key.Derive()
+	hash := key.Hash()
 	return string(hash[:])
 }

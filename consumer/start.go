@@ -109,7 +109,7 @@ func (c *Consumer[TTx]) register(ctx context.Context) error {
 
 func (c *Consumer[TTx]) logStart(ctx context.Context) {
 	untimed, givenUp := "taken for new, also after keys were forgotten", "parked"
-	if c.cfg.Timeless == dedup.Unprovable {
+	if c.cfg.Untimed == dedup.Unprovable {
 		untimed = "parked once keys were forgotten"
 	}
 	if c.lot == nil {

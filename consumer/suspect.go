@@ -65,7 +65,7 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 		defer func() { <-b.c.trial }()
 	default:
 		err := errors.New("it waits for the trial of another message that may end processes")
-		b.retry(ctx, []int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(b.options.deferrals + 1), Blameless: true})
+		b.retry(ctx, []int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(b.options.deferrals + 1), Uncounted: true})
 		return
 	}
 	epoch := b.c.pause.epoch()
@@ -91,7 +91,7 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeWithin) // a shutdown must not count as an end of the process
 	defer cancel()
-	err = b.c.cfg.Store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error { return b.c.lot.Take(ctx, tx, id) })
+	err = b.c.cfg.Store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error { return b.c.lot.TakeDeadLetter(ctx, tx, id) })
 	if err != nil && !errors.Is(err, ErrNotParked) {
 		b.c.cfg.Logger.WarnContext(ctx, "the dead letter of a trial cannot be removed, although the trial is over: discard it", append(it.attrs(), "letter", id, "error", err)...)
 	}
@@ -99,8 +99,8 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 
 // beginTrial returns during how many trials a process ended; negative: the message has a letter with another reason. If
 // another trial may be made, it writes the letter for it.
-func (b *batch[TTx]) beginTrial(ctx context.Context, it *item, id LetterID) (times int, err error) {
-	found, err := b.c.lot.Letters(ctx, LetterFilter{ID: id, Consumer: b.c.cfg.Name, Limit: 1})
+func (b *batch[TTx]) beginTrial(ctx context.Context, it *item, id DeadLetterID) (times int, err error) {
+	found, err := b.c.lot.DeadLetters(ctx, DeadLetterFilter{ID: id, Consumer: b.c.cfg.Name, Limit: 1})
 	if err != nil {
 		return 0, err
 	}

@@ -16,7 +16,7 @@ type Event struct {
 	// the next attempt, and in Resumed the time since the first Paused.
 	Took time.Duration
 
-	// Uncounted says in Retried and InFlight that Message.Attempt stays as it is; see RetryError.Blameless.
+	// Uncounted says in Retried and InFlight that Message.Attempt stays as it is; see RetryError.Uncounted.
 	Uncounted bool
 }
 

@@ -23,15 +23,15 @@ type Key struct {
 	ID       string // required; the natural key, such as "order-42:paid"
 }
 
-// Derived is the hash of a Key that a store indexes.
-type Derived [16]byte
+// KeyHash is the hash of a Key that a store indexes.
+type KeyHash [16]byte
 
 // derivation is hashed with every key. A change of the hash needs a new version here, so that no new key equals an old one.
 const derivation = "txonce key 1"
 
 // Derive returns the hash of k. It is the same in every version of this module, so that processes of different versions
 // agree during a rolling upgrade.
-func (k Key) Derive() Derived {
+func (k Key) Hash() KeyHash {
 	var stack [256]byte
 	b := append(stack[:0], derivation...)
 	for _, field := range [...]string{k.Consumer, k.Tenant, k.ID} {
@@ -39,7 +39,7 @@ func (k Key) Derive() Derived {
 		b = append(b, field...)
 	}
 	sum := sha256.Sum256(b)
-	return Derived(sum[:16])
+	return KeyHash(sum[:16])
 }
 
 // String returns consumer/tenant/"id", or consumer/"id" if there is no tenant.
@@ -76,4 +76,4 @@ func (k Key) Validate() error {
 }
 
 // Compare orders hashes, for callers that lock several keys: all must lock in the same order.
-func (d Derived) Compare(e Derived) int { return bytes.Compare(d[:], e[:]) }
+func (d KeyHash) Compare(e KeyHash) int { return bytes.Compare(d[:], e[:]) }

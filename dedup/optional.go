@@ -79,7 +79,7 @@ type PoolReporter interface {
 	PoolUse() (inUse, most int)
 }
 
-// Lookuper reads a claim, for people who look for a cause. It proves nothing about a COMMIT in progress: claim again to know.
-type Lookuper interface {
+// KeyReader reads a claim, for people who look for a cause. It proves nothing about a COMMIT in progress: claim again to know.
+type KeyReader interface {
 	Lookup(ctx context.Context, key Key) (c Claim, found bool, err error)
 }

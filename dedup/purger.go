@@ -11,7 +11,7 @@ import (
 type Purger interface {
 	// Purge deletes expired keys in the next part of the table, and records the horizon in the same transaction. A crash
 	// before COMMIT deletes nothing.
-	Purge(ctx context.Context, by Sweep) (Swept, error)
+	Purge(ctx context.Context, by Sweep) (SweepResult, error)
 }
 
 // Sweep says who purges, and how much at most.
@@ -35,8 +35,8 @@ func (by Sweep) ClockAhead(clock time.Time) error {
 		ErrClock, utc(clock), utc(by.Latest))
 }
 
-// Swept is the result of one Purge.
-type Swept struct {
+// SweepResult is the result of one Purge.
+type SweepResult struct {
 	// Clock is the database's clock before anything was deleted: keys that expire later are kept. It is also set if Busy is
 	// true and after ErrClock. Zero: the store does not tell.
 	Clock time.Time

@@ -182,7 +182,7 @@ type sweepPass struct {
 	failures int // in a row
 }
 
-func (s *Sweeper) purge(ctx context.Context) (Swept, error) {
+func (s *Sweeper) purge(ctx context.Context) (SweepResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, purgeTimeout)
 	defer cancel()
 	sweep, asked := s.sweep, time.Now()

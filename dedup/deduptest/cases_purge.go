@@ -34,13 +34,13 @@ func purger[TTx any](t *testing.T, s dedup.Store[TTx]) dedup.Purger {
 }
 
 // sweepAll purges until Done, and returns the sum of all results.
-func sweepAll[TTx any](t *testing.T, s dedup.Store[TTx], limit int) (all dedup.Swept) {
+func sweepAll[TTx any](t *testing.T, s dedup.Store[TTx], limit int) (all dedup.SweepResult) {
 	t.Helper()
 	p, ctx := purger(t, s), bounded(t)
 	by := dedup.Sweep{Owner: "suite", Lease: time.Minute, Limit: limit}
 	gaveUp := false
 	for range 1000 {
-		var swept dedup.Swept
+		var swept dedup.SweepResult
 		err := retry(ctx, s, func() (err error) {
 			swept, err = p.Purge(ctx, by)
 			// On MySQL a cancelled purge may keep its locks for a while. It then looks like another sweeper.
@@ -116,7 +116,7 @@ func purgeClockAhead[TTx any](t *testing.T, e *env[TTx]) {
 	const age = 2 * time.Hour
 	e.Age(t, age)
 	s = e.node(t)
-	purge := func(owner string, latest time.Time) (swept dedup.Swept, err error) {
+	purge := func(owner string, latest time.Time) (swept dedup.SweepResult, err error) {
 		t.Helper()
 		err = retry(ctx, s, func() (err error) {
 			swept, err = purger(t, s).Purge(ctx, dedup.Sweep{Owner: owner, Lease: 3 * time.Hour, Limit: 10, Latest: latest})
@@ -168,7 +168,7 @@ func sweepersAtOnce[TTx any](t *testing.T, e *env[TTx]) {
 	e.together(t, sweepers, func(i int) error {
 		s := e.node(t)
 		for range 50 {
-			var swept dedup.Swept
+			var swept dedup.SweepResult
 			err := retry(ctx, s, func() (err error) {
 				swept, err = purger(t, s).Purge(ctx, dedup.Sweep{Owner: fmt.Sprint("sweeper ", i), Lease: time.Hour, Limit: 10})
 				return err
@@ -215,7 +215,7 @@ func purgeIsBounded[TTx any](t *testing.T, e *env[TTx]) {
 func purgeLease[TTx any](t *testing.T, e *env[TTx]) {
 	a, b, ctx := e.node(t), e.node(t), bounded(t)
 	e.must(t, a, recordAt("k", time.Now(), time.Hour), dedup.First)
-	purge := func(s dedup.Store[TTx], owner string, lease time.Duration, busy bool) dedup.Swept {
+	purge := func(s dedup.Store[TTx], owner string, lease time.Duration, busy bool) dedup.SweepResult {
 		t.Helper()
 		swept, err := purger(t, s).Purge(ctx, dedup.Sweep{Owner: owner, Lease: lease, Limit: 10})
 		if err != nil {

@@ -50,7 +50,7 @@ var (
 	_ dedup.Releaser         = (*Store)(nil)
 	_ dedup.ResultStore[*Tx] = (*Store)(nil)
 	_ dedup.Purger           = (*Store)(nil)
-	_ dedup.Lookuper         = (*Store)(nil)
+	_ dedup.KeyReader        = (*Store)(nil)
 )
 
 // NewStore returns a Store on a new Database.
@@ -98,13 +98,13 @@ func (s *Store) handle(ctx context.Context, tx *Tx, recs []dedup.Record, fn func
 
 // Claim implements dedup.Store.
 func (s *Store) Claim(ctx context.Context, tx *Tx, recs []dedup.Record) ([]dedup.Claim, error) {
-	keys := make([]dedup.Derived, len(recs))
+	keys := make([]dedup.KeyHash, len(recs))
 	order := make([]int, len(recs))
 	for i, r := range recs {
 		if err := r.Validate(); err != nil {
 			return nil, err
 		}
-		keys[i], order[i] = r.Key.Derive(), i
+		keys[i], order[i] = r.Key.Hash(), i
 	}
 	slices.SortStableFunc(order, func(i, j int) int { return keys[i].Compare(keys[j]) })
 
@@ -124,7 +124,7 @@ func (s *Store) Claim(ctx context.Context, tx *Tx, recs []dedup.Record) ([]dedup
 	return claims, nil
 }
 
-func (s *Store) claim(ctx context.Context, tx *Tx, key dedup.Derived, r dedup.Record) (dedup.Claim, error) {
+func (s *Store) claim(ctx context.Context, tx *Tx, key dedup.KeyHash, r dedup.Record) (dedup.Claim, error) {
 	db := s.db
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -150,7 +150,7 @@ func (s *Store) claim(ctx context.Context, tx *Tx, key dedup.Derived, r dedup.Re
 }
 
 // claim looks for the row of r and inserts it in one critical section, so that no commit and no purge can happen in between.
-func (tx *Tx) claim(key dedup.Derived, r dedup.Record, machine func() time.Time) (dedup.Claim, error) {
+func (tx *Tx) claim(key dedup.KeyHash, r dedup.Record, machine func() time.Time) (dedup.Claim, error) {
 	db := tx.db
 	if old := tx.row(key); old != nil {
 		verdict := dedup.Duplicate
@@ -192,7 +192,7 @@ func (s *Store) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) 
 	}
 	held := make([]bool, len(keys))
 	for i, k := range keys {
-		held[i] = s.db.locks[k.Derive()] != nil
+		held[i] = s.db.locks[k.Hash()] != nil
 	}
 	return held, nil
 }
@@ -202,7 +202,7 @@ func (s *Store) Forget(ctx context.Context, tx *Tx, keys ...dedup.Key) error {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	for _, k := range keys {
-		key := k.Derive()
+		key := k.Hash()
 		if err := tx.statement(ctx, key); err != nil {
 			return err
 		}
@@ -218,7 +218,7 @@ func (s *Store) SaveResult(ctx context.Context, tx *Tx, key dedup.Key, result []
 	if err := tx.usable(); err != nil {
 		return err
 	}
-	r := tx.rows[key.Derive()]
+	r := tx.rows[key.Hash()]
 	if r == nil {
 		return fmt.Errorf("deduptest: save result: %v is not claimed by this transaction", key)
 	}
@@ -226,14 +226,14 @@ func (s *Store) SaveResult(ctx context.Context, tx *Tx, key dedup.Key, result []
 	return nil
 }
 
-// Lookup implements dedup.Lookuper.
+// Lookup implements dedup.KeyReader.
 func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found bool, err error) {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	if err := s.db.reachable(ctx); err != nil {
 		return dedup.Claim{}, false, err
 	}
-	r := s.db.rows[key.Derive()]
+	r := s.db.rows[key.Hash()]
 	if r == nil {
 		return dedup.Claim{}, false, nil
 	}
@@ -268,7 +268,7 @@ func (s *Store) Release(consumer string) {
 }
 
 // Purge implements dedup.Purger. A Limit of 0 means 1000.
-func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.Swept, err error) {
+func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepResult, err error) {
 	db := s.db
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -285,7 +285,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.Swept, e
 		return swept, nil
 	}
 	db.sweeper, db.leasedUntil = by.Owner, now.Add(by.Lease)
-	for _, key := range slices.SortedFunc(maps.Keys(db.rows), dedup.Derived.Compare) {
+	for _, key := range slices.SortedFunc(maps.Keys(db.rows), dedup.KeyHash.Compare) {
 		r := db.rows[key]
 		if db.locks[key] != nil || key.Compare(db.swept) < 0 || r.expires.After(now) {
 			continue
@@ -301,7 +301,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.Swept, e
 			db.forgotten = r.expires
 		}
 	}
-	db.swept, swept.Done = dedup.Derived{}, true
+	db.swept, swept.Done = dedup.KeyHash{}, true
 	return swept, nil
 }
 

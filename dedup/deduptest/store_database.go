@@ -28,7 +28,7 @@ type Database struct {
 
 	mu    sync.Mutex
 	down  bool
-	rows  map[dedup.Derived]*row
+	rows  map[dedup.KeyHash]*row
 	data  map[string]any
 	count map[string]int
 	open  map[*Tx]bool
@@ -37,7 +37,7 @@ type Database struct {
 	windows     map[string]map[time.Duration]dedup.WindowUse
 	sources     map[string][]string // by consumer
 	forgotten   time.Time
-	swept       dedup.Derived
+	swept       dedup.KeyHash
 	sweeper     string
 	leasedUntil time.Time
 }
@@ -56,7 +56,7 @@ type waiter struct {
 // NewDatabase returns an empty Database.
 func NewDatabase() *Database {
 	return &Database{
-		rows: map[dedup.Derived]*row{}, data: map[string]any{}, count: map[string]int{}, open: map[*Tx]bool{}, locks: map[any]*lock{},
+		rows: map[dedup.KeyHash]*row{}, data: map[string]any{}, count: map[string]int{}, open: map[*Tx]bool{}, locks: map[any]*lock{},
 		windows: map[string]map[time.Duration]dedup.WindowUse{}, sources: map[string][]string{},
 	}
 }
@@ -71,7 +71,7 @@ func (db *Database) Begin(ctx context.Context) (*Tx, error) {
 	if err := db.reachable(ctx); err != nil {
 		return nil, err
 	}
-	tx := &Tx{db: db, rows: map[dedup.Derived]*row{}, data: map[string]any{}, count: map[string]int{}}
+	tx := &Tx{db: db, rows: map[dedup.KeyHash]*row{}, data: map[string]any{}, count: map[string]int{}}
 	db.open[tx] = true
 	return tx, nil
 }

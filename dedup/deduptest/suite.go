@@ -52,7 +52,7 @@ type DB[TTx any] struct {
 	Misuse []Misuse[TTx]
 	// Raise makes the database answer a statement in tx with that error code, and returns the error.
 	Raise func(ctx context.Context, tx TTx, code string) error
-	// Lock takes a lock with that name until tx ends, as an UPDATE of one row does. It waits as long as the session's settings
+	// LockKeys takes a lock with that name until tx ends, as an UPDATE of one row does. It waits as long as the session's settings
 	// allow.
 	Lock func(ctx context.Context, tx TTx, name string) error
 	// LockWait returns, as one text that is only compared, the settings that limit how long statements of tx wait and run.
@@ -60,7 +60,7 @@ type DB[TTx any] struct {
 	// Wrote reports whether tx must write something when it commits, for example because it has a transaction ID.
 	Wrote func(ctx context.Context, tx TTx) (bool, error)
 	// Plant inserts a row with the key hash at and the natural key k.
-	Plant func(t *testing.T, at dedup.Derived, k dedup.Key)
+	Plant func(t *testing.T, at dedup.KeyHash, k dedup.Key)
 	// Connections counts the connections of a node that are in use.
 	Connections func(t *testing.T, s dedup.Store[TTx]) int
 	// Faulty returns a node whose first COMMIT suffers f. internal/test/wireproxy does that for PostgreSQL.
