@@ -10,67 +10,67 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// batch is one pass over messages, of Process or ProcessBatch.
+// batch is one pass over messages, for Process or ProcessBatch. Only one goroutine uses it.
 type batch[TTx any] struct {
-	*Consumer[TTx]
-	once
-	items []item
-	errs  []error
-	held  map[string]heldBack // by ordering key
-	lone  int                 // transactions of a single message that the database failed, in a row
-	works bool                // a handler's work was committed in this pass
-	down  bool                // the database is at fault: nothing more is tried
-	last  *RetryError         // what its latest fault came to
-	wait  claimWait
-	began time.Time
+	c       *Consumer[TTx]
+	options passOptions
+	began   time.Time
+	items   []item
+	errs    []error // errs[i] answers items[i]
+
+	blocked    map[string]blockedKey // by ordering key
+	claimWait  claimWait
+	soloFaults int         // transactions with a single message that the database failed, in a row
+	worked     bool        // a handler's work was committed in this pass
+	down       bool        // the database is at fault: nothing more is tried
+	lastFault  *RetryError // the answer to the latest fault of the database
 }
 
-// once is how one pass differs from another.
-type once struct {
-	deferrals int           // how often in a row the messages were deferred without blame
-	patience  time.Duration // how long to wait for keys in all; 0: as long as ctx lives
+// passOptions are the limits in which Process and ProcessBatch differ.
+type passOptions struct {
+	deferrals int           // how many times in a row the messages were deferred without counting an attempt
+	keyWait   time.Duration // how long to wait, in total, for other calls that process the keys; 0: until ctx ends
 }
 
-// process never sleeps.
-func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, o once) []error {
+// process handles msgs once. It sleeps only while it cannot park messages in doubt.
+func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, options passOptions) []error {
 	b := &batch[TTx]{
-		Consumer: c, once: o, began: time.Now(),
+		c: c, options: options, began: time.Now(),
 		items: make([]item, len(msgs)), errs: make([]error, len(msgs)),
-		held: map[string]heldBack{},
+		blocked: map[string]blockedKey{},
 	}
 	todo := make([]int, len(msgs))
 	for i, msg := range msgs {
 		todo[i] = i
-		b.items[i] = c.intake(msg)
+		b.items[i] = c.prepare(msg)
 	}
-	epoch := c.pause.now()
+	epoch := c.pause.epoch()
 	if err := c.register(ctx); errors.Is(err, ErrClosed) {
-		b.retry(ctx, todo, &RetryError{Err: err, After: c.cfg.wait(1), Uncounted: true})
+		b.retry(ctx, todo, &RetryError{Err: err, After: c.cfg.backoff(1), Uncounted: true})
 		return b.errs
 	} else if err != nil {
 		b.fault(ctx, todo, epoch, err)
 		return b.errs
 	}
-	defer b.lock(ctx)()
-	for i := range b.items { // under the keys' locks: another call may have ended a transaction just now
-		if err := c.unknown(&b.items[i]); err != nil && b.items[i].refused == nil {
-			b.items[i].refused = err
+	defer b.lockKeys(ctx)()
+	for i := range b.items { // after the keys are locked: another call may just have left a doubt
+		if it := &b.items[i]; it.refused == nil {
+			it.refused = c.refusedByDoubt(it)
 		}
 	}
-	b.expectHeld()
+	b.expectHeldKeys()
 	defer b.conclude()
-	first, last := b.postponed(todo)
-	b.run(ctx, first)
-	for _, i := range last {
+	together, alone := b.separate(todo)
+	b.run(ctx, together)
+	for _, i := range alone {
 		b.tryAlone(ctx, i)
 	}
-	b.settleDoubts(ctx)
+	b.parkDoubts(ctx)
 	return b.errs
 }
 
-// run handles items[todo...] in one transaction. After a failure it goes on without the culprit, or in halves where that is
-// unknown. While transactions fail in a row, each takes half as many messages as the one before: each message that fails would
-// otherwise cost a claim of all that follow it.
+// run handles items[todo...] in as few transactions as possible. While transactions fail in a row, each takes half as many
+// messages as the one before: otherwise each failing message would cost a claim of all messages that follow it.
 func (b *batch[TTx]) run(ctx context.Context, todo []int) {
 	most, failed := len(todo), false
 	for len(todo) > 0 {
@@ -87,27 +87,28 @@ func (b *batch[TTx]) run(ctx context.Context, todo []int) {
 	}
 }
 
-// try handles items[part...] in one transaction. next is how many of part are decided, or left for another delivery.
+// try handles items[part...] in one transaction. If it fails, try goes on without the failing messages, or in halves if it
+// is unknown which messages fail. next is how many of part are decided or left for another delivery.
 func (b *batch[TTx]) try(ctx context.Context, part []int) (next int, ok bool) {
 	todo := b.ready(ctx, part)
 	if len(todo) == 0 {
 		return len(part), true
 	}
-	epoch := b.pause.now()
+	epoch := b.c.pause.epoch()
 	a := b.attempt(ctx, todo)
 	switch {
 	case a.err == nil:
-		b.lone = 0
+		b.soloFaults = 0
 		return len(part), true
-	case ctx.Err() != nil: // a shutdown counts against nobody, whatever it looks like
+	case ctx.Err() != nil: // a shutdown counts against no message, whatever the error looks like
 		b.retry(ctx, todo, &RetryError{Err: a.err, Uncounted: true})
-	case !a.handling && b.cfg.Store.Retryable(a.err) && !errors.Is(a.err, dedup.ErrClocks): // nothing that depends on the messages has happened yet
+	case !a.claimed && b.c.cfg.Store.Retryable(a.err) && !errors.Is(a.err, dedup.ErrClocks): // the messages had no part in it yet
 		b.down = true
 		b.fault(ctx, todo, epoch, a.err)
 	case len(todo) == 1:
 		b.judge(ctx, todo[0], epoch, a.err)
-	case !a.handling && len(a.culprits) == 0 && errors.Is(a.err, dedup.ErrInFlight) && b.leaveHeld(ctx, todo, epoch, a.err):
-	case len(a.culprits) == 1: // it is tried alone: what another one did to the transaction is not its fault
+	case !a.claimed && len(a.culprits) == 0 && errors.Is(a.err, dedup.ErrInFlight) && b.deferHeldKeys(ctx, todo, epoch, a.err):
+	case len(a.culprits) == 1: // it is tried alone, in case another message broke the transaction
 		at := a.culprits[0]
 		b.run(ctx, todo[:at])
 		b.run(ctx, todo[at:at+1])
@@ -127,18 +128,18 @@ func (b *batch[TTx]) try(ctx context.Context, part []int) (next int, ok bool) {
 	return len(part), false
 }
 
-// ready leaves out what is done, and holds back what must wait.
+// ready returns the items of todo that may be tried now. It defers those that must wait.
 func (b *batch[TTx]) ready(ctx context.Context, todo []int) (ready []int) {
 	for _, i := range todo {
 		it := &b.items[i]
-		switch before, found := b.held[it.msg.Key]; {
+		switch before, found := b.blocked[it.msg.Key]; {
 		case it.done, b.errs[i] != nil:
 		case found && before.by < i:
 			err := fmt.Errorf("held back behind an earlier message of key %q: %s", it.msg.Key, before.retry.Err.Error())
 			b.retry(ctx, []int{i}, &RetryError{Err: err, After: before.retry.After, Uncounted: true})
 		case b.down:
-			b.retry(ctx, []int{i}, b.last)
-		case !b.inDoubt(it) && !b.admitted(ctx, i):
+			b.retry(ctx, []int{i}, b.lastFault)
+		case !b.c.inDoubt(it) && !b.admitted(ctx, i):
 		default:
 			ready = append(ready, i)
 		}
@@ -146,92 +147,42 @@ func (b *batch[TTx]) ready(ctx context.Context, todo []int) (ready []int) {
 	return ready
 }
 
-// judge decides what becomes of a message that failed by itself.
-func (b *batch[TTx]) judge(ctx context.Context, i, epoch int, err error) {
+// admitted reports whether the handler of items[i] may run now. While the parking limit is spent, items[i] is deferred
+// unless it is the next probe.
+func (b *batch[TTx]) admitted(ctx context.Context, i int) bool {
 	it := &b.items[i]
-	attempt := max(it.msg.Attempt, 1)
-	late := errors.Is(err, ErrHandlerTimeout) // whatever else the end of its ctx has made of it
-	asked, asks := errors.AsType[*RetryError](err)
-	refused, isRefused := errors.AsType[*refusal](err)
-	switch {
-	case errors.Is(err, dedup.ErrInFlight) && !late:
-		times := b.inFlight.again(ctx, b.cfg.Logger, &b.items[i], err)
-		b.retry(ctx, []int{i}, &RetryError{Err: err, After: b.cfg.wait(max(b.deferrals+1, times)), Uncounted: true})
-	case b.cfg.Store.Retryable(err) && !late && !b.counts(ctx, it, err): // also if the handler calls it permanent: it cannot know
-		b.lone++
-		b.down = b.lone >= 2 && !(it.culprit && b.works) // known culprits do not stop each other while others are committed
-		b.fault(ctx, []int{i}, epoch, err)
-	case asks && asked.Uncounted && !late && !isRefused && !IsPermanent(err) && !neverCured(err):
-		b.retry(ctx, []int{i}, &RetryError{Err: err, After: max(asked.After, 0), Uncounted: true})
-	default:
-		it.failed = true
+	if it.probe {
+		return true
+	}
+	probe, wait, err := b.c.budget.admit(ctx)
+	it.probe = probe
+	if err != nil {
+		b.c.emit(ctx, b.c.cfg.Trace.Paused, Event{Message: it.msg, Err: err, Took: wait})
+		b.retry(ctx, []int{i}, &RetryError{Err: err, After: wait, Uncounted: true})
+	}
+	return err == nil
+}
+
+// conclude ends the probes of the pass and forgets what is known of messages that are done.
+func (b *batch[TTx]) conclude() {
+	for i := range b.items {
+		it := &b.items[i]
+		if it.done && !it.committed { // parked, or committed by another call
+			b.c.history.forget(it.hash, false)
+		}
 		switch {
-		case isRefused:
-			b.giveUp(ctx, i, refused.reason, err)
-		case IsPermanent(err), neverCured(err), b.enough(it, attempt):
-			b.giveUp(ctx, i, ReasonPoison, err)
-		case asks:
-			b.retry(ctx, []int{i}, &RetryError{Err: err, After: max(asked.After, 0)})
+		case !it.probe:
+		case it.failed:
+			b.c.budget.settle(failed)
+		case it.ran:
+			b.c.budget.settle(succeeded)
 		default:
-			b.retry(ctx, []int{i}, &RetryError{Err: err, After: b.cfg.wait(attempt)})
+			b.c.budget.settle(showedNothing)
 		}
 	}
 }
 
-// neverCured are errors of the store that another attempt would only meet again, or make worse: after ErrTxEnded each
-// attempt may leave an effect behind.
-func neverCured(err error) bool {
-	return slices.ContainsFunc([]error{dedup.ErrTxEnded, dedup.ErrKeyCollision, dedup.ErrBadKey, dedup.ErrNoKey, dedup.ErrFuture},
-		func(e error) bool { return errors.Is(err, e) })
-}
-
-// fault defers items[todo...] for a fault that is the database's.
-func (b *batch[TTx]) fault(ctx context.Context, todo []int, epoch int, err error) {
-	retry := &RetryError{Err: err, Uncounted: true}
-	b.last = retry
-	if ctx.Err() == nil {
-		e := Event{Consumer: b.cfg.Name, Err: err}
-		deferrals, about := b.deferrals, []any(nil)
-		if len(todo) == 1 {
-			it := &b.items[todo[0]]
-			e.Message, about = it.msg, it.attrs()[2:]
-			deferrals = max(deferrals, b.history.faults(it.derived)-1)
-		}
-		retry.After = b.pause.fault(ctx, err, epoch, deferrals, about...)
-		e.Took = retry.After
-		b.cfg.Trace.emit(ctx, onPaused, e)
-	}
-	b.retry(ctx, todo, retry)
-}
-
-// retry defers items[todo...].
-func (b *batch[TTx]) retry(ctx context.Context, todo []int, retry *RetryError) {
-	for _, i := range todo {
-		hook := onRetried
-		if errors.Is(retry.Err, dedup.ErrInFlight) {
-			hook = onInFlight
-		}
-		b.cfg.Trace.emit(ctx, hook, Event{Consumer: b.cfg.Name, Message: b.items[i].msg, Err: retry.Err, Took: retry.After, Uncounted: retry.Uncounted})
-		b.fail(i, retry)
-	}
-}
-
-// fail records what Process will return for items[i], which is not nil, and holds back what follows.
-func (b *batch[TTx]) fail(i int, err error) {
-	b.errs[i] = err
-	key := b.items[i].msg.Key
-	if before, found := b.held[key]; key == "" || found && before.by < i {
-		return
-	}
-	retry, ok := errors.AsType[*RetryError](err)
-	if !ok {
-		retry = &RetryError{Err: err}
-	}
-	b.held[key] = heldBack{retry: retry, by: i}
-}
-
-// heldBack is a failure that the later messages of its ordering key must not overtake.
-type heldBack struct {
-	retry *RetryError
-	by    int // of items
+// trace calls hook for msg.
+func (b *batch[TTx]) trace(ctx context.Context, hook func(context.Context, Event), msg *Message, err error) {
+	b.c.emit(ctx, hook, Event{Message: msg, Err: err, Took: time.Since(b.began)})
 }

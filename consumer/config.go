@@ -3,6 +3,7 @@ package consumer
 import (
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 	"time"
 
@@ -10,129 +11,149 @@ import (
 	"github.com/txonce/txonce/internal/tokens"
 )
 
-// DefaultMaxAttempts is how often a message is tried before it is parked.
+// DefaultMaxAttempts is the default of Config.MaxAttempts.
 const DefaultMaxAttempts = 3
 
-// Config of a Consumer. TTx is the native transaction of its Store.
+// Config configures a Consumer. TTx is the native transaction of its Store. All functions must be safe for concurrent use.
 type Config[TTx any] struct {
-	// Name is part of every key: each name processes a message once. Two consumers must not share one, and a name that
-	// changes makes every message new. Required.
+	// Name is part of every key, so each name processes a message once. Two consumers must not share a name, and every
+	// message counts as new after the name was changed. Required.
 	Name string
 
-	// Store keeps the claims. As a ParkingLot it also keeps the messages given up on; if it is none, those are
-	// rejected. Required.
+	// Store keeps the claims. If it is also a ParkingLot, it keeps the dead letters; otherwise messages that are given up are
+	// rejected, see Processor. Required.
 	Store dedup.Store[TTx]
 
-	// Key finds a message's natural key: HeaderKey, JSONKey, KeyOf, MessageID for sources that state Message.ID, or any
-	// function. It must give the same key on every delivery, and different keys for different events: payload bytes or
-	// an ID that is made while publishing do neither. Required.
+	// Key finds a message's natural key: HeaderKey, JSONKey, KeyOf, MessageID for sources that fill in Message.ID, or any
+	// other function. It must return the same key for every delivery of an event, and different keys for different
+	// events. An ID that the producer makes anew for each publish breaks the first rule, and the payload's bytes may break
+	// either. Required.
 	Key KeyFunc
 
-	// Tenant finds whose key it is, where tenants' keys may be equal. Message.Tenant takes precedence. Defaults to no
-	// tenant.
+	// Tenant finds the tenant that a key belongs to, for sources where two tenants may use the same key. Message.Tenant
+	// takes precedence.
+	//
+	// Defaults to no tenant.
 	Tenant KeyFunc
 
-	// Window is how long keys are remembered. It must be longer than the source may deliver again: a topic's retention,
-	// a vendor's retry schedule. Shorter than dedup.MinWindow is refused. Defaults to dedup.DefaultWindow.
+	// Window is how long keys are remembered. It must be longer than the time during which the source may deliver a
+	// message again, such as a topic's retention or a sender's retry schedule. The minimum is dedup.MinWindow.
+	//
+	// Defaults to dedup.DefaultWindow.
 	Window time.Duration
 
-	// Fingerprint tells a redelivery from other content under the same key: WholePayload, JSONFields, NoFingerprint, or
-	// any function. Message.Fingerprint takes precedence. Defaults to WholePayload.
+	// Fingerprint hashes the content that is the same on every delivery, so that other content under a known key is
+	// noticed: WholePayload, JSONFields, NoFingerprint, or any other function. Message.Fingerprint takes precedence.
+	//
+	// Defaults to WholePayload.
 	Fingerprint FingerprintFunc
 
-	// OnMismatch says what becomes of a message whose key was used for other content. Defaults to ParkMismatch.
+	// OnMismatch says what happens to a message whose key was used for other content.
+	//
+	// Defaults to ParkMismatch.
 	OnMismatch OnMismatch
 
-	// Untimed says what becomes of a message without a Time once keys of this consumer were forgotten: the message may be a
-	// very late repeat. Defaults to RunUntimed.
+	// Untimed says what happens to a message without a Time after the store has forgotten keys of this consumer. Such a
+	// message may be a very late repeat.
+	//
+	// Defaults to RunUntimed.
 	Untimed Untimed
 
-	// Handle does the work of one message, HandleBatch that of several in one statement or few. Exactly one of them is
-	// required.
+	// Handle does the work of one message. HandleBatch does the work of several messages with fewer statements. Exactly one
+	// of them is required.
 	Handle      Handler[TTx]
 	HandleBatch BatchHandler[TTx]
 
-	// MaxAttempts is how often a message may fail before it is parked. One attempt may call the handler more than once: a
-	// message that fails in a batch is tried again alone, and the messages of a HandleBatch in smaller and smaller batches.
+	// MaxAttempts is how many times a message may fail before it is parked. One attempt may call the handler more than
+	// once: a message that fails in a batch is tried again alone, and a HandleBatch in smaller and smaller batches.
 	//
-	// A failure that is the database's, or a shutdown's, does not count. But when a message meets such failures by itself
-	// while other messages are committed, it is at fault after all: from the second time on where a statement is refused,
-	// such as for a missing column, and from the 21st on where the connection is lost.
+	// Failures of the database do not count, nor do failures during a shutdown. But failures of the database do count if one
+	// message meets them again and again while other messages are committed: from the second time if the server refuses
+	// a statement, for example because of a missing column, and from the 21st time if the connection is lost.
 	//
-	// Message.Attempt may include crashes, stops and lost answers. So it alone parks no message: this process must have seen
-	// the handler fail twice (once where MaxAttempts is 1). Once Attempt has reached 10 times MaxAttempts, and at least 100,
-	// one failure is enough.
+	// Message.Attempt may include crashes, stops and lost answers, so it alone does not park a message: this process
+	// must have seen the handler fail twice, or once if MaxAttempts is 1. One failure is enough when Attempt has reached
+	// 10 times MaxAttempts, and at least 100.
 	//
-	// A message may end each process that handles it. When Attempt is more than 10 above MaxAttempts and this process has not
-	// seen the message before, it is tried alone, and a dead letter with ReasonTrial says so meanwhile. When three processes
-	// have ended over it, it is parked. Kafka does not count deliveries, so this cannot be told there.
+	// Some messages end each process that handles them. When Attempt is more than 10 above MaxAttempts and this process
+	// has not seen the message before, the message is tried alone, and meanwhile there is a dead letter with ReasonTrial.
+	// The message is parked when three processes have ended during such a trial. This does not work with Kafka, which
+	// does not count deliveries.
 	//
 	// Defaults to DefaultMaxAttempts.
 	MaxAttempts int
 
-	// HandlerTimeout is how long one call of Handle or HandleBatch may run. Then its ctx ends with ErrHandlerTimeout as the
-	// cause, and the call has failed, whatever it returns: that counts as an attempt. A handler that does not heed its ctx
-	// runs on, and its message waits for it. In a batch of Handle only the message whose handler ran is at fault; a
-	// HandleBatch is tried again in halves. Defaults to 0: no limit. A handler that runs for more than a minute is logged
-	// all the same.
+	// HandlerTimeout is how long one call of Handle or HandleBatch may run. After that its ctx ends with ErrHandlerTimeout
+	// as the cause, and the call counts as a failed attempt whatever it returns. A handler that ignores its ctx is waited
+	// for. In a batch of Handle only the message whose handler ran has failed; a HandleBatch is tried again in halves.
+	// A handler that runs for more than a minute is logged in any case.
+	//
+	// Defaults to 0: no limit.
 	HandlerTimeout time.Duration
 
-	// Backoff is how long to wait after that many failed attempts, 1 or more. Defaults to
-	// FullJitter(DefaultBackoffBase, DefaultBackoffCap).
+	// Backoff returns how long to wait after the given number of failed attempts, which is at least 1.
+	//
+	// Defaults to FullJitter(DefaultBackoffBase, DefaultBackoffCap).
 	Backoff func(attempt int) time.Duration
 
-	// ParkLimit bounds how fast messages are parked. Beyond it something is wrong with more than a message, such as a
-	// deployment, and the consumer pauses: messages come back as uncounted retries before their handler runs, but for one
-	// at a time, when one more may be parked. Each handler that succeeds lets twice as many run, one that fails only one
-	// again. Defaults to a burst of 100 and 100 a minute.
+	// ParkLimit limits how fast messages are parked. When it is spent, the cause is probably a faulty deployment and not the
+	// messages. The consumer then pauses: it runs one message at a time as a probe, and defers the others without counting
+	// an attempt. Each probe that succeeds doubles how many may run at the same time, and each that fails resets that to one.
+	//
+	// Defaults to a burst of 100, and 100 a minute.
 	ParkLimit ParkLimit
 
-	// Logger gets one line for each message given up on; for each pause one when it begins, one a minute while it lasts and
-	// one when it is over; and one for each handler that runs for more than a minute. Defaults to slog.Default().
+	// Logger gets one line for each message that is given up, one for each handler that runs for more than a minute, and
+	// for each pause one when it begins, one a minute while it lasts, and one when it ends.
+	//
+	// Defaults to slog.Default().
 	Logger *slog.Logger
 
-	// Trace is told what becomes of each message. Defaults to nobody.
+	// Trace has hooks that are called for each message.
+	//
+	// Defaults to no hooks.
 	Trace *Trace
 }
 
-// OnMismatch says what becomes of a message whose key was used for other content.
+// OnMismatch says what happens to a message whose key was used for other content.
 type OnMismatch uint8
 
 const (
-	// ParkMismatch parks it: a second event under an old key must not be lost, and only a person can tell.
+	// ParkMismatch parks the message, so that a second event with a known key is not lost.
 	ParkMismatch OnMismatch = iota
-	// MismatchIsDuplicate acknowledges it without running. Use it where producers change a message while sending it
-	// again, and nothing is lost by trusting the first.
+	// MismatchIsDuplicate acknowledges the message without running it. Use it if producers change a message when they send
+	// it again, and the first version is enough.
 	MismatchIsDuplicate
 )
 
-// Untimed says what becomes of a message without a Time that has no claim, once keys of its consumer were forgotten.
+// Untimed says what happens to a message without a Time and without a claim, after keys of its consumer were forgotten.
 type Untimed uint8
 
 const (
-	// RunUntimed runs the handler: the message is taken for new. A repeat that arrives after its claim was forgotten runs
-	// twice.
+	// RunUntimed runs the handler: the message counts as new. A repeat that arrives after its claim was forgotten runs twice.
 	RunUntimed Untimed = iota
 	// ParkUntimed parks the message with ReasonUnprovable. Use it where a second run does harm and a person can decide.
 	ParkUntimed
 )
 
-// complete returns cfg with its defaults filled in, or an error that names the field at fault.
+// complete returns cfg with its defaults filled in, or an error that names the invalid field.
 func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	refuse := func(format string, args ...any) (Config[TTx], error) {
 		return cfg, fmt.Errorf("consumer: Config."+format, args...)
 	}
 	switch err := (dedup.Key{Consumer: cfg.Name, ID: "-"}).Validate(); {
+	case isNil(cfg.Store):
+		return refuse("Store is a nil %T", cfg.Store)
 	case cfg.Name == "":
 		return refuse("Name is required: it is part of every key")
 	case err != nil:
 		return refuse("Name: %w", err)
 	case strings.TrimSpace(cfg.Name) == "":
-		return refuse("Name is %q: it is part of every key, and has to be one that people can read", cfg.Name)
+		return refuse("Name is %q: it is part of every key, and must be readable", cfg.Name)
 	case cfg.Store == nil:
 		return refuse("Store is required")
 	case cfg.Key == nil:
-		return refuse("Key is required: HeaderKey, JSONKey, KeyOf, or MessageID where the source states Message.ID")
+		return refuse("Key is required: HeaderKey, JSONKey, KeyOf, or MessageID if the source fills in Message.ID")
 	case cfg.Window != 0 && cfg.Window < dedup.MinWindow:
 		return refuse("Window is %v, shorter than %v: redeliveries that arrive later would run again", cfg.Window, dedup.MinWindow)
 	case cfg.OnMismatch > MismatchIsDuplicate:
@@ -142,7 +163,7 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	case cfg.Handle == nil && cfg.HandleBatch == nil:
 		return refuse("Handle is required, or HandleBatch")
 	case cfg.Handle != nil && cfg.HandleBatch != nil:
-		return refuse("HandleBatch is set beside Config.Handle: set one of them")
+		return refuse("HandleBatch and Config.Handle are both set: set one of them")
 	case cfg.MaxAttempts < 0:
 		return refuse("MaxAttempts is %d: want 1 or more", cfg.MaxAttempts)
 	case cfg.HandlerTimeout != 0 && cfg.HandlerTimeout < time.Millisecond:
@@ -152,7 +173,7 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 		return refuse("ParkLimit%w", err)
 	}
 	if _, parks := cfg.Store.(ParkingLot[TTx]); !parks && cfg.ParkLimit != (ParkLimit{}) {
-		return refuse("ParkLimit limits nothing: Config.Store is no ParkingLot")
+		return refuse("ParkLimit has no effect: Config.Store is not a ParkingLot")
 	}
 
 	if cfg.Window == 0 {
@@ -173,12 +194,28 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	cfg.Trace = cfg.Trace.complete()
 	return cfg, nil
 }
 
-// ParkLimit is a rate. The zero value stands for the default of Config.ParkLimit.
+// isNil reports a nil pointer, map, function or channel in an interface that is not nil itself.
+func isNil(v any) bool {
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Func, reflect.Chan, reflect.Slice:
+		return r.IsNil()
+	default:
+		return false
+	}
+}
+
+// backoff is Config.Backoff for any number of attempts. It is never negative.
+func (cfg *Config[TTx]) backoff(attempt int) time.Duration {
+	return max(cfg.Backoff(max(attempt, 1)), 0)
+}
+
+// ParkLimit is a rate. The zero value means the default of Config.ParkLimit.
 type ParkLimit struct {
-	Burst     int // how many at once
-	PerMinute int // how many of them come back in a minute
-	Unlimited bool
+	Burst     int  // how many messages may be parked at once
+	PerMinute int  // how many of the burst come back each minute
+	Unlimited bool // no limit; the other fields must be 0
 }

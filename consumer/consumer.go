@@ -3,29 +3,29 @@ package consumer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/txonce/txonce/internal/await"
 )
 
-// Consumer claims, handles and commits. Make one with New. It is safe for concurrent use; copies of one message that
-// arrive at the same time wait for each other.
+// Consumer claims each message, runs its handler, and commits. Make one with New. It is safe for concurrent use. Copies of
+// one message that arrive at the same time wait for each other.
 type Consumer[TTx any] struct {
-	cfg      Config[TTx]
-	lot      ParkingLot[TTx] // nil: messages given up on are rejected
-	keys     keyLock
-	pause    pause
-	inFlight inFlight
-	history  history
-	doubts   doubts
-	budget   *parkBudget
-	trial    chan struct{} // holds one while a suspect is tried
-	started  atomic.Bool   // everything is registered
-	closed   atomic.Bool
-	starting chan struct{} // holds one while somebody starts
+	cfg     Config[TTx]
+	lot     ParkingLot[TTx] // nil: messages that are given up are rejected
+	keys    keyLock
+	pause   pause
+	history history
+	doubts  doubts
+	budget  *parkBudget
+	trial   chan struct{} // contains one element while a suspect is tried
 
-	registered bool // with the store; belongs to the holder of starting
+	started    atomic.Bool // the store has registered the consumer and all its sources
+	closed     atomic.Bool
+	starting   chan struct{} // contains one element while a goroutine registers or closes
+	registered bool          // with the store; guarded by starting
 
 	sourcesMu sync.Mutex
 	sources   []string // see AddSource
@@ -39,19 +39,16 @@ var (
 	_ Sourced        = (*Consumer[any])(nil)
 )
 
-// New returns a Consumer, or an error that names the field of cfg that it refuses. It does not touch the database.
+// New returns a Consumer, or an error that names the field of cfg that is invalid. It does not use the database.
 func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
-	if isNil(cfg.Store) {
-		return nil, fmt.Errorf("consumer: Config.Store is a nil %T", cfg.Store)
-	}
 	cfg, err := cfg.complete()
 	if err != nil {
 		return nil, err
 	}
 	c := &Consumer[TTx]{
 		cfg:      cfg,
-		pause:    pause{backoff: cfg.wait, notice: cfg.notice("the database is at fault; nothing is parked, and it tries again", "a COMMIT", "the database commits again")},
-		budget:   newParkBudget(cfg.ParkLimit, cfg.notice("too many messages to park; Config.ParkLimit says how many are too many", "a handler that succeeds, tried one message at a time", "handlers succeed and fewer messages are to be parked")),
+		pause:    pause{backoff: cfg.backoff, notice: cfg.notice("the database fails; nothing is parked, and the consumer tries again", "a COMMIT", "the database commits again")},
+		budget:   newParkBudget(cfg.ParkLimit, cfg.notice("too many messages to park; Config.ParkLimit is spent", "a handler that succeeds; messages are tried one at a time", "handlers succeed, and messages can be parked again")),
 		trial:    make(chan struct{}, 1),
 		starting: make(chan struct{}, 1),
 	}
@@ -59,47 +56,36 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 	return c, nil
 }
 
-// notice is how a pause is told. Event.Consumer is filled in here.
-func (cfg *Config[TTx]) notice(why, until, over string) *notice {
+// notice returns what reports one kind of pause.
+func (cfg *Config[TTx]) notice(why, waitsFor, recovered string) *notice {
 	name, trace := cfg.Name, cfg.Trace
 	return &notice{
-		logger: cfg.Logger.With("consumer", name), why: why, until: until, over: over,
-		tell: func(ctx context.Context, e Event) {
+		logger: cfg.Logger.With("consumer", name), why: why, waitsFor: waitsFor, recovered: recovered,
+		onResumed: func(ctx context.Context, e Event) {
 			e.Consumer = name
-			trace.emit(ctx, onResumed, e)
+			trace.Resumed(ctx, e)
 		},
 	}
 }
 
-// wait is Backoff for whatever a user's function may return.
-func (cfg *Config[TTx]) wait(attempt int) time.Duration { return max(cfg.Backoff(max(attempt, 1)), 0) }
-
-// MaxAttempts is how often a message is tried before it is parked. awssqs compares it with a queue's redrive policy.
+// MaxAttempts returns Config.MaxAttempts or its default. awssqs compares it with a queue's redrive policy.
 func (c *Consumer[TTx]) MaxAttempts() int { return c.cfg.MaxAttempts }
 
-// Window is how long keys are remembered.
+// Window implements Windowed: it returns Config.Window or its default.
 func (c *Consumer[TTx]) Window() time.Duration { return c.cfg.Window }
 
-// Process implements Processor. Attempts that are nobody's fault do not count, and go on for as long as ctx does: the
-// database is away, or another process holds the message's key.
+// Process implements Processor. A failure of the database and a key that another process holds do not count as attempts,
+// and Process goes on trying until ctx ends.
 //
-// nil says that the effects are committed, or the message is parked. A *RetryError is returned only when ctx has ended, or
-// after Close.
-// Any other error says that the message was given up on, and that the Store is no ParkingLot.
+// nil means that the effects are committed or that the message is parked. A *RetryError is returned only after ctx has
+// ended or after Close. Any other error means that the message was given up and that the Store is not a ParkingLot.
 func (c *Consumer[TTx]) Process(ctx context.Context, msg *Message) error {
 	m := *msg
 	m.Attempt = max(m.Attempt, 1)
 	for deferrals := 0; ; {
-		err := c.process(ctx, []*Message{&m}, once{deferrals: deferrals})[0]
+		err := c.process(ctx, []*Message{&m}, passOptions{deferrals: deferrals})[0]
 		retry, again := errors.AsType[*RetryError](err)
-		if !again || ctx.Err() != nil || errors.Is(err, ErrClosed) {
-			return err
-		}
-		timer := time.NewTimer(retry.After)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !again || ctx.Err() != nil || errors.Is(err, ErrClosed) || await.Sleep(ctx, retry.After) != nil {
 			return err
 		}
 		if retry.Uncounted {
@@ -111,12 +97,12 @@ func (c *Consumer[TTx]) Process(ctx context.Context, msg *Message) error {
 	}
 }
 
-// patience is how long a batch waits, in all, for other calls of this Consumer that process its keys.
-const patience = time.Second
+// batchKeyWait is how long a batch waits, in total, for other calls of this Consumer that process its keys.
+const batchKeyWait = time.Second
 
-// ProcessBatch implements BatchProcessor. The messages share one transaction. When that fails, the message at fault is
-// taken out of it, or looked for by halves where it is unknown, so that the rest is not held up; only what stands behind
-// a failure of its own ordering key waits for it.
+// ProcessBatch implements BatchProcessor. The messages share one transaction. When it fails, the failing message is tried
+// apart from the others; if it is unknown which message fails, the batch is tried in halves. Only messages with the
+// ordering key of a failed message wait for it.
 func (c *Consumer[TTx]) ProcessBatch(ctx context.Context, msgs []*Message) []error {
-	return c.process(ctx, msgs, once{patience: patience})
+	return c.process(ctx, msgs, passOptions{keyWait: batchKeyWait})
 }

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// JSON returns a Handler that decodes the payload as JSON into a T for fn. A payload that cannot be decoded is parked
-// without being tried again. Members that T has no field for are ignored.
+// JSON returns a Handler that decodes the payload as JSON into a T and calls fn with it. A payload that cannot be decoded is
+// a Permanent error, so the message is parked at once. JSON members that T has no field for are ignored.
 func JSON[T, TTx any](fn func(ctx context.Context, tx TTx, body T) error) Handler[TTx] {
 	return Decode(func(payload []byte) (body T, err error) {
 		err = json.Unmarshal(payload, &body)
@@ -15,15 +15,15 @@ func JSON[T, TTx any](fn func(ctx context.Context, tx TTx, body T) error) Handle
 	}, fn)
 }
 
-// JSONMessage is JSON for a function that needs the message beside its body, such as its headers. The function must not keep or
-// change the message.
+// JSONMessage is like JSON, but also passes the message, for its headers for example. fn must not keep or change the
+// message.
 func JSONMessage[T, TTx any](fn func(ctx context.Context, tx TTx, msg *Message, body T) error) Handler[TTx] {
 	return func(ctx context.Context, tx TTx, msg *Message) error {
 		return JSON(func(ctx context.Context, tx TTx, body T) error { return fn(ctx, tx, msg, body) })(ctx, tx, msg)
 	}
 }
 
-// Decode is JSON with another decoder, such as one for Protobuf or Avro.
+// Decode is like JSON, with another decoder, such as one for Protobuf or Avro.
 func Decode[T, TTx any](decode func(payload []byte) (T, error), fn func(ctx context.Context, tx TTx, body T) error) Handler[TTx] {
 	return func(ctx context.Context, tx TTx, msg *Message) error {
 		body, err := decode(msg.Payload)

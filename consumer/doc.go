@@ -1,22 +1,36 @@
-// Package consumer runs a handler inside the database transaction that claims its message.
+// Package consumer runs a handler inside the database transaction that records its message, so that the handler's
+// writes happen once although the broker may deliver the message several times.
 //
-// A message broker delivers each message at least once. A [Consumer] makes that effectively once: in one transaction it
-// claims the message's natural key, runs the [Handler], and commits. nil means committed, and only then does a
-// Subscriber acknowledge. A crash before COMMIT leaves nothing behind, and the redelivery runs; a crash after it leaves
-// the claim, and the redelivery is a duplicate that is acknowledged without running. When the answer to a COMMIT is lost,
-// the key is claimed again: that waits for a transaction still in progress, and then it knows.
+// # Use
 //
-// What the handler writes through its transaction happens once. What it does elsewhere, such as calling somebody
-// else's API, may happen more than once: pass a key derived from the message along.
+// [New] takes a [Config]: a name, a Store of adapters/pgxstore or adapters/sqlstore, a function that finds each message's
+// natural key, and a [Handler]. Give the [Consumer] to a Subscriber of one of the packages under adapters. A Subscriber
+// needs no more than a [Processor], so a program can also call [Consumer.Process] itself.
 //
-// A handler's error rolls back. The message is tried again, in a new transaction each time, until it is given up on and
-// parked in the database as a [DeadLetter], where it waits for a person to replay or to discard it. [Permanent] gives up
-// at once. Nothing is ever parked for other people's faults: while the database is away, the consumer pauses.
+// The handler must write through the transaction that it gets. Anything else it does, such as a call to another
+// service, may happen more than once: send an idempotency key that is derived from the message.
 //
-// Not every message may run. One whose key was used for other content is a mismatch, and one that is older than what the
-// store has forgotten, and has no claim, is unprovable; both are parked. Neither is dropped or run silently.
+// # How it works
 //
-// [Consumer.Process] takes one message and sleeps between its attempts. [Consumer.ProcessBatch] takes many, puts them in
-// one transaction, and never sleeps: it takes failures out of the batch and says of each message what to do with it.
-// Subscribers for brokers are in the packages under adapters; [Processor] is all they need to know.
+// One transaction claims the message's key, runs the handler, and commits. Process then returns nil, and only then
+// does a Subscriber acknowledge the message.
+//
+// When the handler fails, the transaction rolls back, and the message is tried again in a new one. After
+// Config.MaxAttempts failures it is parked: the database keeps it as a [DeadLetter] until somebody calls [Consumer.Replay]
+// or [Consumer.Discard]. An error that is [Permanent] parks it at once. A failure of the database parks nothing: the
+// consumer pauses until the database answers.
+//
+// Some messages are parked without running; see [Reason]. For example, a mismatch has the key of an earlier message with
+// other content. An unprovable message has no claim, but is so old that its claim may have been deleted.
+//
+// [Consumer.Process] takes one message and sleeps between attempts. [Consumer.ProcessBatch] takes several messages, handles
+// them in one transaction, and leaves waiting to its caller. When that transaction fails, it tries the failing messages apart
+// from the others. It returns an answer for each message.
+//
+// # What a crash does
+//
+// A crash before COMMIT leaves neither the claim nor the handler's writes, so the redelivered message runs. A crash after
+// COMMIT leaves both, so the redelivered message is a duplicate and is acknowledged without running. When the answer to
+// COMMIT is lost, the consumer claims the key again: the claim waits for a transaction that is still in progress, and
+// then shows whether it was committed.
 package consumer

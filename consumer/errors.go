@@ -9,17 +9,18 @@ import (
 // Errors that callers tell apart with errors.Is.
 var (
 	ErrNotParked       = errors.New("consumer: no such dead letter")
-	ErrSuspectedReplay = errors.New("consumer: a further key of this message is known, its own is not")
-	ErrOutcomeUnknown  = errors.New("consumer: nobody knows whether the effects of this message are committed")
+	ErrSuspectedReplay = errors.New("consumer: an alias of this message is known, but its own key is new")
+	ErrOutcomeUnknown  = errors.New("consumer: it is unknown whether the effects of this message are committed")
 	ErrParkLimit       = errors.New("consumer: parking limit spent")
 	ErrHandlerTimeout  = errors.New("consumer: handler ran longer than Config.HandlerTimeout")
+	ErrClosed          = errors.New("consumer: closed") // the answer to calls after Close
 )
 
 type permanentError struct{ error }
 
 func (e permanentError) Unwrap() error { return e.error }
 
-// Permanent marks err as one that no retry will cure: the message is parked at once. Permanent(nil) is nil.
+// Permanent marks err as one that another attempt would only repeat: the message is parked at once. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -36,18 +37,18 @@ func IsPermanent(err error) bool {
 // RetryError says that nothing was committed for a message, and when to deliver it again.
 type RetryError struct {
 	Err       error
-	After     time.Duration // from now; zero: at once
-	Uncounted bool          // the database's fault, a pause, or it waits behind a failure of its Key: Attempt stays as it is
+	After     time.Duration // how long to wait before the next delivery; 0: none
+	Uncounted bool          // Message.Attempt must not grow: the database failed, the consumer pauses, or an earlier message of the Key failed
 }
 
 func (e *RetryError) Error() string { return e.Err.Error() }
 func (e *RetryError) Unwrap() error { return e.Err }
 
-// RetryAfter lets a handler ask for its next attempt d from now, in place of the configured backoff. It still counts
-// as an attempt.
+// RetryAfter lets a handler choose how long to wait before its next attempt, instead of Config.Backoff. The attempt
+// still counts.
 func RetryAfter(err error, d time.Duration) error { return &RetryError{Err: err, After: d} }
 
-// PanicError is the panic of a handler, or of another function of the Config. The transaction was rolled back.
+// PanicError is a panic of a handler or of another function of the Config. The transaction was rolled back.
 type PanicError struct {
 	Value any
 	Stack []byte
@@ -57,8 +58,31 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("consumer: panic: %v\n%s", e.Value, e.Stack)
 }
 
-// Unwrap returns the value of the panic where that was an error.
+// Unwrap returns the value of the panic if that is an error, and nil otherwise.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
+}
+
+// refusal says why a message must not run, whatever its handler would do.
+type refusal struct {
+	error
+	reason Reason
+}
+
+func (r *refusal) Unwrap() error { return r.error }
+
+func refuse(reason Reason, err error) error { return &refusal{Permanent(err), reason} }
+
+// rejectedError hides a RetryError in err, because the message was given up.
+type rejectedError struct{ err error }
+
+func (e *rejectedError) Error() string        { return e.err.Error() }
+func (e *rejectedError) Is(target error) bool { return errors.Is(e.err, target) }
+
+func (e *rejectedError) As(target any) bool {
+	if _, retry := target.(**RetryError); retry {
+		return false
+	}
+	return errors.As(e.err, target)
 }

@@ -105,7 +105,7 @@ func TestCulpritsDoNotStopTheirBatch(t *testing.T) {
 						t.Errorf("letter: reason %q, cause %q, attempt %d", l.Reason, l.Cause, l.Message.Attempt)
 					}
 				}
-				if n := log.lines("from now on it counts as an attempt"); n != 2 || log.lines(`key="bad 0"`) == 0 {
+				if n := log.lines("from now on they count as attempts"); n != 2 || log.lines(`key="bad 0"`) == 0 {
 					t.Errorf("%d lines about two culprits, want one each that names it:\n%s", n, log.buf.String())
 				}
 			})

@@ -15,22 +15,22 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// FingerprintFunc hashes what of a message must be equal on a redelivery. An error parks the message. It must not change
-// the message, and be safe for concurrent use.
+// FingerprintFunc hashes the content of a message that is the same on every delivery. An error parks the message with
+// ReasonPoison. A FingerprintFunc must not change the message, and must be safe for concurrent use.
 type FingerprintFunc func(msg *Message) (dedup.Fingerprint, error)
 
-// WholePayload is the FingerprintFunc for producers that send the same bytes again.
+// WholePayload is a FingerprintFunc that hashes the payload, for producers that send the same bytes again.
 func WholePayload(msg *Message) (dedup.Fingerprint, error) {
 	return dedup.FingerprintOf(msg.Payload), nil
 }
 
-// NoFingerprint is the FingerprintFunc that takes whatever comes under one key for the same message. A second event under
-// an old key is then lost without a trace.
+// NoFingerprint is a FingerprintFunc that takes all messages with one key for the same message. A second event with a
+// known key is then lost without a log line.
 func NoFingerprint(*Message) (dedup.Fingerprint, error) { return dedup.Fingerprint{}, nil }
 
-// JSONFields returns a FingerprintFunc that compares only the fields at paths, named as for JSONKey, of a JSON object in
-// the payload. Values are compared as values: how producers indent, escape, order members or write numbers does not count
-// (1.50 and 15e-1 are equal), and neither does the difference between a missing field and null. It panics as JSONKey does.
+// JSONFields returns a FingerprintFunc that hashes only some fields of a JSON object in the payload. Paths are written as for
+// JSONKey. Equal values have equal hashes: indentation, escapes, the order of members and the notation of numbers do not
+// matter (1.50 and 15e-1 are equal). A missing field equals null. It panics as JSONKey does.
 func JSONFields(paths ...string) FingerprintFunc {
 	fields := splitPaths("JSONFields", paths)
 	return func(msg *Message) (dedup.Fingerprint, error) {
@@ -42,7 +42,7 @@ func JSONFields(paths ...string) FingerprintFunc {
 			err = errors.New("it is null, or something follows it")
 		}
 		if err != nil {
-			return dedup.Fingerprint{}, fmt.Errorf("consumer: fingerprint: payload is no JSON object: %w", err)
+			return dedup.Fingerprint{}, fmt.Errorf("consumer: fingerprint: payload is not a JSON object: %w", err)
 		}
 		var content []byte
 		for _, path := range fields {
@@ -60,7 +60,7 @@ func fieldAt(v any, path []string) any {
 	return v
 }
 
-// appendCanonical writes v so that equal values, and only they, give equal bytes. Stored fingerprints depend on it.
+// appendCanonical appends v so that two values give equal bytes only if they are equal. Stored fingerprints depend on it.
 func appendCanonical(b []byte, v any) []byte {
 	switch v := v.(type) {
 	case bool:
@@ -90,8 +90,8 @@ func appendSized(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// canonicalNumber writes a JSON number as digits and a power of ten, without zeros at either end: 1.50 as 15e-1. It
-// works on the text, because 1e999999999 is a short one and a number of a billion digits.
+// canonicalNumber returns a JSON number as digits and a power of ten, without zeros at either end: 1.50 as 15e-1. It
+// works on the text, because 1e999999999 is a short text but a number with a billion digits.
 func canonicalNumber(literal string) string {
 	sign, s := "", literal
 	if s[0] == '-' {
@@ -101,7 +101,7 @@ func canonicalNumber(literal string) string {
 	if i := strings.IndexAny(s, "eE"); i >= 0 {
 		n, err := strconv.Atoi(s[i+1:])
 		if err != nil || max(n, -n) > 1<<40 || n < -1<<40 {
-			return literal // nobody writes it in two ways
+			return literal // such a number is not expected in two notations
 		}
 		s, exponent = s[:i], n
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// slowHandler is how long a handler runs before a line says so.
+// slowHandler is how long a handler runs before it is logged.
 const slowHandler = time.Minute
 
-// timed calls handle, which is a handler's work on msgs, within Config.HandlerTimeout. A handler that outlasts it has failed,
-// whatever it returns: nobody knows which of its statements ctx has ended.
+// timed calls handle, which does a handler's work on msgs, and applies Config.HandlerTimeout. A handler that exceeds it has
+// failed whatever it returns, because it is unknown which of its statements the end of ctx has stopped.
 func (c *Consumer[TTx]) timed(ctx context.Context, key dedup.Key, msgs []*Message, handle func(ctx context.Context) error) error {
 	limit := c.cfg.HandlerTimeout
 	var cause error
@@ -33,9 +33,9 @@ func (c *Consumer[TTx]) timed(ctx context.Context, key dedup.Key, msgs []*Messag
 			<-logged
 		}
 	}()
-	err := apart(func() error { return handle(ctx) })
+	err := onOwnGoroutine(func() error { return handle(ctx) })
 	switch {
-	case cause == nil || context.Cause(ctx) != cause: //nolint:errorlint // it is this very one, or ctx ended for another reason
+	case cause == nil || context.Cause(ctx) != cause: //nolint:errorlint // this very error, or ctx ended for another reason
 		return err
 	case err == nil:
 		return fmt.Errorf("%w, and returned nil afterwards", cause)
@@ -45,13 +45,14 @@ func (c *Consumer[TTx]) timed(ctx context.Context, key dedup.Key, msgs []*Messag
 
 var errGoexit = errors.New("consumer: the handler ended its goroutine instead of returning: it called runtime.Goexit, or FailNow of a test")
 
-// apart calls f on a goroutine of its own, which f may end: otherwise that would end the whole pass, and nobody would answer for its messages.
-func apart(f func() error) (err error) {
+// onOwnGoroutine calls f on a goroutine of its own. If f calls runtime.Goexit, only that goroutine ends, and the pass can
+// still answer for its messages.
+func onOwnGoroutine(f func() error) (err error) {
 	err = errGoexit
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer recovered(&err)
+		defer recoverPanic(&err)
 		err = f()
 	}()
 	<-done
@@ -69,7 +70,7 @@ func (c *Consumer[TTx]) logSlow(ctx context.Context, key dedup.Key, msgs []*Mess
 	if pool, ok := c.cfg.Store.(dedup.PoolReporter); ok {
 		if used, most := pool.PoolUse(); most > 0 && used >= most {
 			attrs = append(attrs, "pool_connections", most,
-				"hint", "all connections of the store's pool are in use: a handler that uses the pool instead of tx waits for a connection that nobody gives back")
+				"hint", "all connections of the store's pool are in use: a handler that uses the pool instead of tx may wait for a connection forever")
 		}
 	}
 	c.cfg.Logger.WarnContext(ctx, "a handler is still running", attrs...)

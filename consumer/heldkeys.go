@@ -9,24 +9,24 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// waitAgain is how long a batch waits in all for keys that other processes hold, once it has waited as long as the Store's
-// claims do: it must not spend that time on each of them.
-const waitAgain = 50 * time.Millisecond
+// shortWait is how long a batch waits, in total, for keys that other processes hold after one claim has waited for the
+// Store's full time. Otherwise it would wait that long for each of them.
+const shortWait = 50 * time.Millisecond
 
-// claimWait bounds the waiting of one pass for keys that other processes hold.
-type claimWait struct {
-	short bool // only left is waited from now on
-	left  time.Duration
-	free  int // how often in a row no key was held when it was looked at
-}
-
-// freeMost bounds how often a pass claims again because the keys it has waited for have just become free.
+// freeMost limits how many times in a row a pass claims again because no key is held any more.
 const freeMost = 3
 
-// expectHeld has a batch wait for a short time only where a key of it was held when it was delivered before.
-func (b *batch[TTx]) expectHeld() {
-	if len(b.items) > 1 && slices.ContainsFunc(b.items, func(it item) bool { return b.inFlight.known(it.derived) }) {
-		b.wait = claimWait{short: true, left: waitAgain}
+// claimWait limits how long one pass waits for keys that other processes hold.
+type claimWait struct {
+	short bool // from now on only left may be waited
+	left  time.Duration
+	free  int // how many times in a row a claim failed, but no key was held when the store was asked
+}
+
+// expectHeldKeys makes a batch wait for a short time only if one of its keys was held when it was tried last.
+func (b *batch[TTx]) expectHeldKeys() {
+	if len(b.items) > 1 && slices.ContainsFunc(b.items, func(it item) bool { return b.c.history.wasInFlight(it.hash) }) {
+		b.claimWait = claimWait{short: true, left: shortWait}
 	}
 }
 
@@ -38,50 +38,50 @@ func (w *claimWait) limited(ctx context.Context) context.Context {
 	return dedup.WithClaimWait(ctx, max(w.left/4, time.Millisecond))
 }
 
-// waited notes that a claim has waited in vain.
+// waited notes that a claim waited in vain.
 func (w *claimWait) waited() {
 	if !w.short {
-		w.short, w.left = true, waitAgain
+		w.short, w.left = true, shortWait
 		return
 	}
 	w.left -= w.left / 4
 }
 
-// leaveHeld goes on with items[todo...], whose claim failed with err, an ErrInFlight, without the messages whose keys other
-// transactions hold: those are deferred. It reports false where it cannot tell which ones these are.
-func (b *batch[TTx]) leaveHeld(ctx context.Context, todo []int, epoch int, err error) bool {
-	prober, ok := b.cfg.Store.(dedup.KeyProber)
+// deferHeldKeys goes on with items[todo...], whose claim failed with err, an ErrInFlight: it defers the messages whose keys
+// other transactions hold, and tries the others. It returns false if it cannot tell which those are.
+func (b *batch[TTx]) deferHeldKeys(ctx context.Context, todo []int, epoch int, err error) bool {
+	prober, ok := b.c.cfg.Store.(dedup.KeyProber)
 	if !ok {
 		return false
 	}
-	held, probed := b.heldKeys(ctx, prober, todo)
-	if probed != nil {
-		b.cfg.Logger.WarnContext(ctx, "the store cannot tell which keys are in flight; the batch is tried in halves", "consumer", b.cfg.Name, "error", probed)
+	held, probeErr := b.heldKeys(ctx, prober, todo)
+	if probeErr != nil {
+		b.c.cfg.Logger.WarnContext(ctx, "the store cannot tell which keys are in flight; the batch is tried in halves", "consumer", b.c.cfg.Name, "error", probeErr)
 		return false
 	}
 	if len(held) > 0 {
-		b.wait.free = 0
-	} else if b.wait.free++; b.wait.free > freeMost {
+		b.claimWait.free = 0
+	} else if b.claimWait.free++; b.claimWait.free > freeMost {
 		return false
 	}
 	for _, i := range todo {
-		if key, is := held[i]; is {
+		if key, isHeld := held[i]; isHeld {
 			b.judge(ctx, i, epoch, fmt.Errorf("%w: %v", err, key))
 		}
 	}
-	b.run(ctx, todo) // what was deferred is left out
+	b.run(ctx, todo) // without those that were just deferred
 	return true
 }
 
-// heldKeys returns those of items[todo...] whose keys are held, and one such key of each.
+// heldKeys returns one held key for each of items[todo...] that has one.
 func (b *batch[TTx]) heldKeys(ctx context.Context, prober dedup.KeyProber, todo []int) (map[int]dedup.Key, error) {
 	var keys []dedup.Key
-	var of []int
+	var items []int // items[k] needs keys[k]
 	for _, i := range todo {
 		it := &b.items[i]
-		keys, of = append(keys, it.rec.Key), append(of, i)
-		for _, also := range it.also {
-			keys, of = append(keys, also.Key), append(of, i)
+		keys, items = append(keys, it.rec.Key), append(items, i)
+		for _, alias := range it.aliases {
+			keys, items = append(keys, alias.Key), append(items, i)
 		}
 	}
 	answers, err := prober.HeldKeys(ctx, keys)
@@ -92,9 +92,9 @@ func (b *batch[TTx]) heldKeys(ctx context.Context, prober dedup.KeyProber, todo 
 		return nil, err
 	}
 	held := map[int]dedup.Key{}
-	for k, is := range answers {
-		if is {
-			held[of[k]] = keys[k]
+	for k, isHeld := range answers {
+		if isHeld {
+			held[items[k]] = keys[k]
 		}
 	}
 	return held, nil

@@ -2,24 +2,29 @@ package consumer
 
 import (
 	"context"
-	"errors"
+	"log/slog"
 	"sync"
 
 	"github.com/txonce/txonce/dedup"
 )
 
 const (
-	// faultsUncounted is how many errors of the database one message may meet by itself, with commits of other messages
-	// between each two, before further ones count as its attempts: a handler that always breaks its connection, idles
-	// beyond the database's limit, or deadlocks with itself. Ambiguous errors count from the second one on.
+	// faultsUncounted is how many database errors one message may meet in transactions of its own before further ones count
+	// as its attempts. Between each two, other messages must have been committed. Such a message has a handler that always
+	// breaks its connection, idles beyond the database's limit, or deadlocks with itself. Ambiguous errors count from the
+	// second one.
 	faultsUncounted = 20
 
-	// historyMost bounds the memory. What is forgotten costs a message some attempts more, and nothing else.
+	// inFlightToLog is how many times in a row a key is found in flight elsewhere before that is logged: a frozen process
+	// keeps its claims until the database ends its transaction.
+	inFlightToLog = 10
+
+	// historyMost limits the memory. A message that is forgotten gets some more attempts, and nothing else changes.
 	historyMost = 10_000
 )
 
-// history remembers by key what messages met in this process since they were last processed or parked. The zero value is
-// ready, and safe for concurrent use.
+// history remembers by key what happened to messages in this process since they were last processed or parked. The zero
+// value is ready to use, and safe for concurrent use.
 type history struct {
 	mu      sync.Mutex
 	pasts   map[dedup.KeyHash]*past
@@ -28,12 +33,14 @@ type history struct {
 
 // past is the history of one message.
 type past struct {
-	failures int // attempts that counted
-	faults   int // of the database, met by this message alone; two without a commit of others between them are one
-	commits  int // history.commits at the latest of faults
+	survived bool // this process has tried the message alone and has not ended
+	failures int  // attempts that counted
+	inFlight int  // how many times in a row another transaction held the key
+	faults   int  // database errors that the message met alone; without a commit of others between them, two count as one
+	commits  int  // history.commits at the latest fault
 }
 
-// of returns what is known of key. The caller holds mu.
+// of returns the history of key, a new one if there is none. The caller holds mu.
 func (h *history) of(key dedup.KeyHash) *past {
 	if p := h.pasts[key]; p != nil {
 		return p
@@ -52,7 +59,17 @@ func (h *history) of(key dedup.KeyHash) *past {
 	return p
 }
 
-// failed counts an attempt, and returns how many this process has seen.
+// look returns the history of key, an empty one if there is none.
+func (h *history) look(key dedup.KeyHash) past {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p := h.pasts[key]; p != nil {
+		return *p
+	}
+	return past{}
+}
+
+// failed counts an attempt. It returns how many this process has seen.
 func (h *history) failed(key dedup.KeyHash) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -61,8 +78,8 @@ func (h *history) failed(key dedup.KeyHash) int {
 	return p.failures
 }
 
-// fault counts that a message met an error of the database by itself. others reports that other messages were committed
-// since it last did.
+// fault counts a database error that a message met alone. others reports whether other messages were committed since the
+// message's previous fault.
 func (h *history) fault(key dedup.KeyHash) (faults int, others bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,96 +92,46 @@ func (h *history) fault(key dedup.KeyHash) (faults int, others bool) {
 	return p.faults, others
 }
 
-// faults is how many errors of the database the message of key has met by itself.
-func (h *history) faults(key dedup.KeyHash) int {
+// faults returns how many database errors the message has met alone.
+func (h *history) faults(key dedup.KeyHash) int { return h.look(key).faults }
+
+// foundInFlight counts that another transaction holds the item's key, and returns how many times in a row that was so. It
+// logs the key once.
+func (h *history) foundInFlight(ctx context.Context, logger *slog.Logger, it *item, err error) int {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if p := h.pasts[key]; p != nil {
-		return p.faults
+	p := h.of(it.hash)
+	p.inFlight++
+	n := p.inFlight
+	h.mu.Unlock()
+	if n == inFlightToLog {
+		logger.WarnContext(ctx, "message is deferred again and again: another transaction holds its key; is a process frozen?",
+			append(it.attrs(), "times", n, "error", err)...)
 	}
-	return 0
+	return n
 }
 
-// knows reports that key has a history.
+// wasInFlight reports whether key was in flight when it was tried last.
+func (h *history) wasInFlight(key dedup.KeyHash) bool { return h.look(key).inFlight > 0 }
+
+// knows reports whether this process has tried key before, with an outcome.
 func (h *history) knows(key dedup.KeyHash) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.pasts[key] != nil
+	p := h.look(key)
+	return p.survived || p.failures > 0 || p.faults > 0
 }
 
-// survived notes that this process has tried the message of key, and is still there.
+// survived notes that this process has tried key alone and has not ended.
 func (h *history) survived(key dedup.KeyHash) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.of(key)
+	h.of(key).survived = true
 }
 
-// over forgets a message that is committed or parked; ran says that its handler's work was committed.
-func (h *history) over(key dedup.KeyHash, ran bool) {
+// forget forgets a message that is committed or parked. ran says that its handler's work was committed.
+func (h *history) forget(key dedup.KeyHash, ran bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if ran {
 		h.commits++
 	}
-	if len(h.pasts) > 0 {
-		delete(h.pasts, key)
-	}
-}
-
-// attrs names a message in a log line.
-func (it *item) attrs() []any {
-	return []any{"consumer", it.rec.Key.Consumer, "key", it.rec.Key.ID, "topic", it.msg.Topic, "position", it.msg.Position}
-}
-
-// counts reports whether err, which the database is to blame for at first sight, counts as an attempt of the message that
-// met it by itself: other messages are committed meanwhile, and it meets such errors again and again. Where clocks
-// disagree nothing is ever counted.
-func (b *batch[TTx]) counts(ctx context.Context, it *item, err error) bool {
-	if errors.Is(err, dedup.ErrClocks) {
-		return false
-	}
-	uncounted := faultsUncounted
-	if c, ok := b.cfg.Store.(dedup.FaultClassifier); ok && c.Ambiguous(err) {
-		uncounted = 1
-	}
-	faults, others := b.history.fault(it.derived)
-	if !others || faults <= uncounted {
-		return false
-	}
-	if faults == uncounted+1 {
-		b.cfg.Logger.WarnContext(ctx, "message meets an error of the database again while other messages are committed: from now on it counts as an attempt",
-			append(it.attrs(), "times", faults, "error", err)...)
-	}
-	return true
-}
-
-// enough reports whether a message that has failed once more is given up on. The attempts that a broker counts may include
-// crashes, stops and lost answers, in which no handler failed. So this process must have seen two failures of its own,
-// unless the count is so high that crashes alone do not explain it, as where each attempt meets another process.
-func (b *batch[TTx]) enough(it *item, attempt int) bool {
-	seen := b.history.failed(it.derived)
-	most := b.cfg.MaxAttempts
-	return attempt >= most && seen >= min(2, most) || attempt >= max(100, 10*most)
-}
-
-// postponed takes out of todo what is tried alone, after the rest: messages that met errors of the database by themselves,
-// those that may have ended processes, and whatever follows them under their ordering key.
-func (b *batch[TTx]) postponed(todo []int) (first, last []int) {
-	var keys map[string]bool
-	for _, i := range todo {
-		it := &b.items[i]
-		it.culprit = it.rec.Key.ID != "" && b.history.faults(it.derived) > 0
-		if !it.culprit && !keys[it.msg.Key] && !b.suspects(it) {
-			first = append(first, i)
-			continue
-		}
-		last = append(last, i)
-		if it.msg.Key != "" {
-			if keys == nil {
-				keys = map[string]bool{}
-			}
-			keys[it.msg.Key] = true
-		}
-	}
-	return first, last
+	delete(h.pasts, key)
 }

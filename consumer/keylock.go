@@ -2,34 +2,35 @@ package consumer
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/txonce/txonce/dedup"
 )
 
-// keyLock makes copies of one message wait for each other here, and not on database connections. Whoever commits a key
-// hands the outcome to all that wait for it, so that a storm of copies costs one transaction. It holds memory only for
-// keys in use.
+// keyLock makes copies of one message wait for each other in this process, so that they do not occupy database
+// connections. When a holder commits a key, all waiters get the outcome, so that many copies cost one transaction. It
+// uses memory only for keys that are held.
 type keyLock struct {
 	mu   sync.Mutex
-	keys map[dedup.KeyHash][]*keyWaiter // there while somebody holds the key
+	keys map[dedup.KeyHash][]*keyWaiter // has an entry for each key that is held
 }
 
 type keyWaiter struct {
 	woken   chan struct{}
-	outcome outcome
+	outcome keyOutcome // written before woken is closed
 }
 
-// outcome is what came of a key.
-type outcome struct {
+// keyOutcome is the result of holding a key.
+type keyOutcome struct {
 	committed   bool
-	fingerprint dedup.Fingerprint // of what was committed
+	fingerprint dedup.Fingerprint // of the committed message
 }
 
-// lock waits until the caller holds key, or until its holder has committed: then it does not hold the key, and learns
-// the outcome.
-func (l *keyLock) lock(ctx context.Context, key dedup.KeyHash) (outcome, error) {
+// lock waits until the caller holds key, or until its holder has committed. In the latter case the caller does not hold the
+// key, and gets the outcome.
+func (l *keyLock) lock(ctx context.Context, key dedup.KeyHash) (keyOutcome, error) {
 	l.mu.Lock()
 	waiters, held := l.keys[key]
 	if !held {
@@ -38,7 +39,7 @@ func (l *keyLock) lock(ctx context.Context, key dedup.KeyHash) (outcome, error) 
 		}
 		l.keys[key] = nil
 		l.mu.Unlock()
-		return outcome{}, nil
+		return keyOutcome{}, nil
 	}
 	w := &keyWaiter{woken: make(chan struct{})}
 	l.keys[key] = append(waiters, w)
@@ -50,45 +51,18 @@ func (l *keyLock) lock(ctx context.Context, key dedup.KeyHash) (outcome, error) 
 	case <-ctx.Done():
 	}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	select {
-	case <-w.woken: // in the same moment
-		l.mu.Unlock()
+	case <-w.woken: // at the same moment
 		return w.outcome, nil
 	default:
 	}
 	l.keys[key] = slices.DeleteFunc(l.keys[key], func(q *keyWaiter) bool { return q == w })
-	l.mu.Unlock()
-	return outcome{}, context.Cause(ctx)
+	return keyOutcome{}, context.Cause(ctx)
 }
 
-// lockAll locks the keys of recs, in the order that everybody locks in.
-func (l *keyLock) lockAll(ctx context.Context, recs []dedup.Record) (unlock func(), err error) {
-	var held []dedup.KeyHash
-	unlock = func() {
-		for _, key := range held {
-			l.unlock(key, outcome{})
-		}
-	}
-	for _, rec := range recs {
-		held = append(held, rec.Key.Hash())
-	}
-	slices.SortFunc(held, dedup.KeyHash.Compare)
-	for i, key := range held {
-		o := outcome{committed: true}
-		for o.committed && err == nil {
-			o, err = l.lock(ctx, key)
-		}
-		if err != nil {
-			held = held[:i]
-			unlock()
-			return nil, err
-		}
-	}
-	return unlock, nil
-}
-
-// unlock gives key to whoever has waited longest, or, where it was committed, the outcome to everybody.
-func (l *keyLock) unlock(key dedup.KeyHash, o outcome) {
+// unlock gives key to the caller that has waited longest. If the key was committed, it gives the outcome to all of them.
+func (l *keyLock) unlock(key dedup.KeyHash, o keyOutcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	waiters := l.keys[key]
@@ -105,4 +79,123 @@ func (l *keyLock) unlock(key dedup.KeyHash, o outcome) {
 		l.keys[key] = waiters[1:]
 		close(waiters[0].woken)
 	}
+}
+
+// lockAll locks the keys of recs, in the order of their hashes.
+func (l *keyLock) lockAll(ctx context.Context, recs []dedup.Record) (unlock func(), err error) {
+	var held []dedup.KeyHash
+	unlock = func() {
+		for _, key := range held {
+			l.unlock(key, keyOutcome{})
+		}
+	}
+	for _, rec := range recs {
+		held = append(held, rec.Key.Hash())
+	}
+	slices.SortFunc(held, dedup.KeyHash.Compare)
+	for i, key := range held {
+		o := keyOutcome{committed: true}
+		for o.committed && err == nil {
+			o, err = l.lock(ctx, key)
+		}
+		if err != nil {
+			held = held[:i]
+			unlock()
+			return nil, err
+		}
+	}
+	return unlock, nil
+}
+
+// keyUse is an item's need of a key.
+type keyUse struct {
+	key   dedup.KeyHash
+	item  int
+	alias bool
+}
+
+// lockKeys locks the keys of all items, in the order of their hashes. An item whose key another call commits meanwhile is
+// done. An item whose key another call does not give up in time is refused as in flight.
+func (b *batch[TTx]) lockKeys(ctx context.Context) (unlock func()) {
+	if b.options.keyWait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, b.options.keyWait, dedup.ErrInFlight)
+		defer cancel()
+	}
+	uses := b.keyUses()
+	locked := uses[:0] // one use for each key; it overwrites only what was read before
+	for len(uses) > 0 {
+		n := 1
+		for n < len(uses) && uses[n].key == uses[0].key {
+			n++
+		}
+		if b.lockKey(ctx, uses[:n]) {
+			locked = append(locked, uses[0])
+		}
+		uses = uses[n:]
+	}
+	return func() {
+		for _, u := range locked {
+			it := &b.items[u.item]
+			b.c.keys.unlock(u.key, keyOutcome{committed: it.committed && !u.alias, fingerprint: it.claimed})
+		}
+	}
+}
+
+// keyUses lists which items need which keys, in the order of the hashes. For each key, the items that have it as their own
+// come before those that have it as an alias.
+func (b *batch[TTx]) keyUses() []keyUse {
+	uses := make([]keyUse, 0, len(b.items))
+	for i := range b.items {
+		it := &b.items[i]
+		if it.rec.Key.ID == "" {
+			continue
+		}
+		uses = append(uses, keyUse{key: it.hash, item: i})
+		for _, alias := range it.aliases {
+			uses = append(uses, keyUse{key: alias.Key.Hash(), item: i, alias: true})
+		}
+	}
+	slices.SortStableFunc(uses, func(a, b keyUse) int {
+		if c := a.key.Compare(b.key); c != 0 || a.alias == b.alias {
+			return c
+		}
+		if a.alias {
+			return 1
+		}
+		return -1
+	})
+	return uses
+}
+
+// lockKey reports whether the key of uses, which all have the same key, is locked now.
+func (b *batch[TTx]) lockKey(ctx context.Context, uses []keyUse) bool {
+	for {
+		other, err := b.c.keys.lock(ctx, uses[0].key)
+		switch {
+		case err != nil: // ErrInFlight, or ctx has ended
+			for _, u := range uses {
+				it := &b.items[u.item]
+				it.refused = fmt.Errorf("wait for %v in this process: %w", it.rec.Key, err)
+			}
+			return false
+		case !other.committed:
+			return true
+		case b.adoptOutcome(ctx, uses, other):
+			return false
+		}
+	}
+}
+
+// adoptOutcome makes the items of uses duplicates of the message that another call committed, if it decides all of them.
+func (b *batch[TTx]) adoptOutcome(ctx context.Context, uses []keyUse, o keyOutcome) bool {
+	if slices.ContainsFunc(uses, func(u keyUse) bool { return u.alias || !o.fingerprint.Matches(b.items[u.item].rec.Fingerprint) }) {
+		return false
+	}
+	for _, u := range uses {
+		it := &b.items[u.item]
+		it.done = true
+		b.trace(ctx, b.c.cfg.Trace.Duplicate, it.msg, nil)
+	}
+	return true
 }

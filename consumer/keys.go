@@ -11,19 +11,19 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// KeyFunc finds a message's natural key. An error, and an empty key, park the message: it is never run without one.
-// It must not change the message, and be safe for concurrent use.
+// KeyFunc finds a message's natural key. An error or an empty key parks the message with ReasonNoKey. A KeyFunc must not
+// change the message, and must be safe for concurrent use.
 type KeyFunc func(msg *Message) (string, error)
 
-// MessageID is the KeyFunc for sources that state Message.ID.
+// MessageID is a KeyFunc that returns Message.ID, for sources that fill it in.
 func MessageID(msg *Message) (string, error) {
 	if msg.ID == "" {
-		return "", fmt.Errorf("%w: its source states no Message.ID; find the key by HeaderKey, JSONKey or KeyOf", dedup.ErrNoKey)
+		return "", fmt.Errorf("%w: its source fills in no Message.ID; use HeaderKey, JSONKey or KeyOf", dedup.ErrNoKey)
 	}
 	return msg.ID, nil
 }
 
-// HeaderKey takes the header of that name as it is. Names are told apart by case. It panics if name is empty.
+// HeaderKey returns a KeyFunc that takes the value of a header. The name is case-sensitive. It panics if name is empty.
 func HeaderKey(name string) KeyFunc {
 	if name == "" {
 		panic("consumer: HeaderKey: empty name")
@@ -40,14 +40,14 @@ func HeaderKey(name string) KeyFunc {
 	}
 }
 
-// JSONKey takes the fields at paths of a JSON object in the payload. The names in a path are joined by dots, as in
-// "order.id", and told apart by case; of a repeated name the last one counts. It panics if there is no path or one has an
-// empty name.
+// JSONKey returns a KeyFunc that takes fields of a JSON object in the payload. A path such as "order.id" names a field of a
+// nested object. Names are case-sensitive, and if a name is repeated in an object, the last one counts. JSONKey panics if
+// there is no path, or if a path contains an empty name.
 //
-// Strings are taken as they are, numbers by their literal digits: 7 and 7.0 are two keys, so use what producers write in
-// one way only, integers or strings. A string that reads as JSON or begins with a quote is written in quotes: the key of
-// "7" is "7", that of 7 is 7, and no two values share a key by accident. Several fields are joined by slashes; there a
-// string that contains a slash is quoted too. A field that is missing, null, empty, an object or an array is no key.
+// The key of a string is the string. The key of a number is its text, so 7 and 7.0 are two keys: use integers or
+// strings. A string that is valid JSON or begins with a quote is quoted, so that no two values have the same key: the key
+// of "7" is "7" with quotes, and the key of 7 is 7. Several fields are joined by slashes, and then a string that contains a
+// slash is quoted too. A field that is missing, null, empty, an object or an array is an error.
 func JSONKey(paths ...string) KeyFunc {
 	fields := splitPaths("JSONKey", paths)
 	return func(msg *Message) (string, error) {
@@ -68,14 +68,15 @@ func JSONKey(paths ...string) KeyFunc {
 	}
 }
 
-// appendKeyPart keeps different values different, also when joined: what begins with a quote is a string up to its closing
-// quote, what reads as JSON is no string, and the rest is a string up to the slash.
+// appendKeyPart appends raw so that different values, also when they are joined, give different keys. A part that begins
+// with a quote is a string up to its closing quote. Other parts that are valid JSON are not strings, and the rest are strings
+// up to the next slash.
 func appendKeyPart(key []byte, raw json.RawMessage, joined bool) ([]byte, error) {
 	switch raw[0] {
 	case '{', '[':
-		return nil, fmt.Errorf("%w: an object or array is no key", dedup.ErrNoKey)
+		return nil, fmt.Errorf("%w: an object or array cannot be a key", dedup.ErrNoKey)
 	case 'n':
-		return nil, fmt.Errorf("%w: null is no key", dedup.ErrNoKey)
+		return nil, fmt.Errorf("%w: null cannot be a key", dedup.ErrNoKey)
 	case '"':
 	default: // a number or a truth value
 		return append(key, raw...), nil
@@ -87,7 +88,7 @@ func appendKeyPart(key []byte, raw json.RawMessage, joined bool) ([]byte, error)
 	switch {
 	case s == "":
 		return nil, fmt.Errorf("%w: empty", dedup.ErrNoKey)
-	case strings.ContainsRune(s, utf8.RuneError): // what encoding/json cannot read it replaces: different strings become one
+	case strings.ContainsRune(s, utf8.RuneError): // encoding/json replaces invalid bytes, which makes different strings equal
 		return nil, fmt.Errorf("%w: not valid Unicode", dedup.ErrBadKey)
 	case s[0] == '"', json.Valid([]byte(s)), joined && strings.Contains(s, "/"):
 		return appendQuoted(key, s), nil
@@ -95,7 +96,7 @@ func appendKeyPart(key []byte, raw json.RawMessage, joined bool) ([]byte, error)
 	return append(key, s...), nil
 }
 
-// appendQuoted is part of what keys look like for ever, and so it does not lean on how encoding/json escapes.
+// appendQuoted must never change, because stored keys depend on it. So it does not use the escaping of encoding/json.
 func appendQuoted(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := range len(s) {
@@ -107,7 +108,7 @@ func appendQuoted(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// KeyOf decodes the payload as JSON into a T and asks key.
+// KeyOf returns a KeyFunc that decodes the payload as JSON into a T and calls key with it.
 func KeyOf[T any](key func(body T) (string, error)) KeyFunc {
 	return func(msg *Message) (string, error) {
 		var body T
@@ -132,19 +133,19 @@ func splitPaths(who string, paths []string) (fields [][]string) {
 	return fields
 }
 
-// jsonField finds the value at path, without leading space.
+// jsonField returns the value at path, without leading space.
 func jsonField(payload []byte, path []string) (json.RawMessage, error) {
 	raw := json.RawMessage(bytes.TrimLeft(payload, " \t\r\n"))
 	for i, name := range path {
 		if len(raw) == 0 || raw[0] != '{' {
 			if i == 0 {
-				return nil, fmt.Errorf("payload is no JSON object")
+				return nil, fmt.Errorf("payload is not a JSON object")
 			}
-			return nil, fmt.Errorf("field %q is no object", strings.Join(path[:i], "."))
+			return nil, fmt.Errorf("field %q is not an object", strings.Join(path[:i], "."))
 		}
 		var object map[string]json.RawMessage
 		if err := json.Unmarshal(raw, &object); err != nil {
-			return nil, fmt.Errorf("payload is no JSON object: %w", err)
+			return nil, fmt.Errorf("payload is not a JSON object: %w", err)
 		}
 		value, found := object[name]
 		if !found {

@@ -7,66 +7,70 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Message is one delivery. A Subscriber fills it in; handlers read it and must not keep or change it.
+// Message is one delivery. A Subscriber fills it in. Handlers must not change it, nor keep it after they return.
 type Message struct {
-	ID       string            // natural key, where the source states one; Config.Key decides
-	Topic    string            //
-	Key      string            // ordering key: messages of one Key are handled in order; empty: free
-	Position string            // where the broker keeps it, the same on redelivery: "orders/3/1042"
-	Payload  []byte            //
-	Headers  map[string]string // values are bytes; of a repeated name the last one counts
-	Time     time.Time         // when it came into being, the same on every delivery; zero: unknown
-	Attempt  int               // 1 on the first delivery; who delivers again adds one
+	ID       string            // natural key, if the source states one; Config.Key decides whether it is used
+	Topic    string            // where it was published
+	Key      string            // ordering key: messages with the same Key are handled in order; empty: in any order
+	Position string            // its place in the broker, the same on every delivery: "orders/3/1042"
+	Payload  []byte            // the content, as it was published
+	Headers  map[string]string // values are bytes; if a name is repeated, the last value counts
+	Time     time.Time         // when the message was created, the same on every delivery; zero: unknown
+	Attempt  int               // 1 on the first delivery; whoever delivers again adds 1
 	Raw      any               // the broker's own message, for what this struct has no field for
 
-	Malformed error // why the Subscriber could not read it; what it has is as it came. Such a message is parked
+	Malformed error // why the Subscriber could not read the message, which is then parked; other fields may be incomplete
 
-	// For sources that have authenticated the message. They take precedence over Config.
+	// For sources that authenticate messages. These fields take precedence over Config.
 	Tenant      string             // empty: from Config.Tenant
-	Fingerprint *dedup.Fingerprint // of what is the same on every delivery; nil: from Config.Fingerprint
-	Aliases     []string           // further keys; a message one of them knows while ID is new is a suspected replay: parked
+	Fingerprint *dedup.Fingerprint // hash of the content that is the same on every delivery; nil: from Config.Fingerprint
+	Aliases     []string           // aliases: if ID is new but an alias is known, the message is parked as a suspected replay
 }
 
-// Handler does the work of one message in tx. nil commits the work together with the message's claim; an error or a
-// panic rolls both back. It may run more than once, but only one run commits: what it does outside tx may happen twice.
+// Handler does the work of one message in tx. After nil, the work is committed together with the message's claim. An error
+// or a panic rolls both back. A Handler may run several times for one message, but only one run is committed, so
+// everything it does outside of tx may happen more than once.
 type Handler[TTx any] func(ctx context.Context, tx TTx, msg *Message) error
 
-// BatchHandler does the work of several messages in tx, all or none. Each message is new, and they stand in the order
-// of their delivery. After an error smaller batches are tried, down to single messages.
+// BatchHandler does the work of several messages in tx: of all or of none. All of them are new, and they are in the
+// order of their delivery. After an error it is called with smaller batches, down to single messages.
 type BatchHandler[TTx any] func(ctx context.Context, tx TTx, msgs []*Message) error
 
-// Processor is what subscribers deliver to; *Consumer is one. nil means that the message's effects are committed, by this
-// delivery or an earlier one, or that it is parked: acknowledge it. A *RetryError means that nothing was committed:
-// deliver it again. Any other error means that it was given up on and kept nowhere: reject it, never drop it.
+// Processor is the part of a Consumer that subscribers call. Its answer says what to do with the delivery:
 //
-// Process sleeps between attempts, for as long as ctx lets it. It is safe for concurrent use.
+//   - nil: the effects are committed, by this delivery or an earlier one, or the message is parked. Acknowledge it.
+//   - a *RetryError: nothing was committed. Deliver the message again.
+//   - any other error: the consumer gave the message up and kept it nowhere. Reject it, so that the broker keeps it.
+//
+// Process sleeps between attempts until ctx ends. It is safe for concurrent use.
 type Processor interface {
 	Process(ctx context.Context, msg *Message) error
 }
 
-// BatchProcessor never sleeps. errs[i] says of msgs[i] what the error of Process says.
-// Messages of one Key that follow a failed one are held back with a uncounted *RetryError: deliver
-// them again once the failed one has succeeded or is parked.
+// BatchProcessor handles several messages at once, without sleeping between attempts. errs[i] answers msgs[i], as the error
+// of Process does.
+// When a message fails, the later messages with the same Key get an uncounted *RetryError: deliver them again after the
+// failed message has succeeded or is parked. It is safe for concurrent use.
 type BatchProcessor interface {
 	ProcessBatch(ctx context.Context, msgs []*Message) (errs []error)
 }
 
-// Starter is a Processor that can say before the first message what would make every message fail. Subscribers call
-// Start when they begin to run. It waits out by itself what passes by itself, such as a database that is away, until ctx
-// ends: an error is final, and Run ends with it, unless ctx has ended.
+// Starter is a Processor that checks at start what would otherwise make every message fail. Subscribers call Start when
+// their Run begins. Start waits for a database that is away. An error ends Run, and only a person can correct its
+// cause, unless ctx has ended.
 type Starter interface {
 	Start(ctx context.Context) error
 }
 
-// Sourced is a Processor that records where its messages come from, so that two services under one name are found out.
-// Subscribers call AddSource before Start, for each queue or topic that they receive from.
+// Sourced is a Processor that records where its messages come from, which reveals two services with the same name.
+// Before Start, subscribers call AddSource for each queue or topic that they receive from.
 type Sourced interface {
-	// AddSource takes a name such as "sqs queue orders". The same one again changes nothing.
+	// AddSource takes a name such as "sqs queue orders". Adding a name twice changes nothing.
 	AddSource(source string)
 }
 
-// Windowed is a Processor that remembers keys for a time. Subscribers compare it with how long their source may
-// deliver again.
+// Windowed is a Processor that remembers keys for a limited time. Subscribers compare that time with how long their
+// source may deliver a message again.
 type Windowed interface {
 	Window() time.Duration
 }

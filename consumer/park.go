@@ -11,92 +11,82 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// giveUp parks items[i], or has it rejected where there is no parking lot.
-func (b *batch[TTx]) giveUp(ctx context.Context, i int, reason Reason, cause error) {
+// parkOrReject parks items[i]. If the store keeps no dead letters, the item is rejected.
+func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason Reason, cause error) {
 	it := &b.items[i]
-	if b.lot == nil {
-		b.log(ctx, it, "message rejected: the store keeps no dead letters", reason, cause)
+	if b.c.lot == nil {
+		b.logGivenUp(ctx, it, "message rejected: the store keeps no dead letters", reason, cause)
 		b.fail(i, &rejectedError{cause})
 		return
 	}
-	// A message in doubt is parked also where the limit is spent: another process would take it for a duplicate.
-	limited := reason != ReasonUnknown
-	if wait := b.budgetWait(ctx, limited, it, reason, cause); wait > 0 {
-		err := fmt.Errorf("%w: %w", ErrParkLimit, cause)
-		b.cfg.Trace.emit(ctx, onPaused, Event{Consumer: b.cfg.Name, Message: it.msg, Err: err, Took: wait})
-		b.retry(ctx, []int{i}, &RetryError{Err: err, After: wait, Uncounted: true})
-		return
+	limited := reason != ReasonUnknown // another process would take a message in doubt for a duplicate, so it must be parked
+	if limited {
+		if wait := b.c.budget.take(ctx, cause, append(it.attrs()[2:], "reason", reason)...); wait > 0 {
+			err := fmt.Errorf("%w: %w", ErrParkLimit, cause)
+			b.c.emit(ctx, b.c.cfg.Trace.Paused, Event{Message: it.msg, Err: err, Took: wait})
+			b.retry(ctx, []int{i}, &RetryError{Err: err, After: wait, Uncounted: true})
+			return
+		}
 	}
 
-	epoch := b.pause.now()
-	letter := DeadLetter{ID: letterID(it), Record: it.rec, Message: *it.msg, Reason: reason, Cause: cause.Error()}
-	letter.Message.Raw, letter.Message.Malformed, letter.Message.Attempt = nil, nil, max(it.msg.Attempt, 1)
-	done, err := b.park(ctx, it, &letter, cause)
-	if err == nil && done == parked {
-		it.done = true
-		b.doubts.over(it.derived)
-		b.log(ctx, it, "message parked", letter.Reason, cause, "letter", letter.ID)
-		b.cfg.Trace.emit(ctx, onParked, Event{Consumer: b.cfg.Name, Message: it.msg, Err: cause, Reason: letter.Reason, Took: time.Since(b.began)})
-		return
-	}
-	if limited {
-		b.budget.giveBack()
+	epoch := b.c.pause.epoch()
+	letter := newLetter(it, reason, cause.Error())
+	result, err := b.park(ctx, it, &letter, cause)
+	if limited && (err != nil || result != parked) {
+		b.c.budget.giveBack()
 	}
 	switch {
-	case err == nil && done == settled:
-		it.done = true
-		b.trace(ctx, onDuplicate, it.msg, nil)
-	case err == nil: // its key has become free: it is no mismatch any more, or was not claimed by the transaction that ended
-		b.doubts.over(it.derived)
-		b.retry(ctx, []int{i}, &RetryError{Err: cause, After: b.cfg.wait(1), Uncounted: true})
 	case errors.Is(err, dedup.ErrInFlight):
-		b.retry(ctx, []int{i}, &RetryError{Err: fmt.Errorf("park: %w", err), After: b.cfg.wait(b.deferrals + 1), Uncounted: true})
-	default: // never a reject, which some brokers drop
+		b.retry(ctx, []int{i}, &RetryError{Err: fmt.Errorf("park: %w", err), After: b.c.cfg.backoff(b.options.deferrals + 1), Uncounted: true})
+	case err != nil: // never a reject, because some brokers drop what is rejected
 		b.fault(ctx, []int{i}, epoch, fmt.Errorf("park: %w", err))
+	case result == parked:
+		it.done = true
+		b.c.doubts.forget(it.hash)
+		b.logGivenUp(ctx, it, "message parked", letter.Reason, cause, "letter", letter.ID)
+		b.c.emit(ctx, b.c.cfg.Trace.Parked, Event{Message: it.msg, Err: cause, Reason: letter.Reason, Took: time.Since(b.began)})
+	case result == wasCommitted:
+		it.done = true
+		b.trace(ctx, b.c.cfg.Trace.Duplicate, it.msg, nil)
+	default:
+		b.c.doubts.forget(it.hash)
+		b.retry(ctx, []int{i}, &RetryError{Err: cause, After: b.c.cfg.backoff(1), Uncounted: true})
 	}
 }
 
-// budgetWait takes a token of the parking limit, or says how long there is none.
-func (b *batch[TTx]) budgetWait(ctx context.Context, limited bool, it *item, reason Reason, cause error) time.Duration {
-	if !limited {
-		return 0
-	}
-	return b.budget.take(ctx, cause, append(it.attrs()[2:], "reason", reason)...)
-}
-
-// parking is what came of the attempt to park a message.
-type parking uint8
+// parkResult is the result of an attempt to park a message.
+type parkResult uint8
 
 const (
-	parked  parking = iota
-	settled         // its effects turned out to be committed
-	free            // nothing stands in its way any more
+	parked       parkResult = iota
+	wasCommitted            // its effects turned out to be committed
+	mayRun                  // its key turned out to be free: it is not a mismatch any more, or the transaction in doubt was rolled back
 )
 
-// park writes letter in a transaction that first claims the message's key. That settles whether an earlier COMMIT of
-// unknown outcome has happened, and keeps copies away meanwhile; the claim is taken back in the same transaction, so that
-// the message can still run.
-func (b *batch[TTx]) park(ctx context.Context, it *item, letter *DeadLetter, cause error) (done parking, err error) {
+// park writes letter in a transaction that first claims the message's key. The claim shows whether an earlier COMMIT whose
+// answer was lost has happened, and makes copies wait. It is removed in the same transaction, so that the message can still
+// run.
+func (b *batch[TTx]) park(ctx context.Context, it *item, letter *DeadLetter, cause error) (result parkResult, err error) {
 	var recs []dedup.Record
 	if it.rec.Key.ID != "" && !errors.Is(cause, dedup.ErrKeyCollision) {
-		ask := it.rec
-		ask.Time = time.Time{} // "did it commit?" and not "can we know?"
-		recs = append(recs, ask)
+		rec := it.rec
+		rec.Time = time.Time{} // asks only whether it was committed, so it is never Unprovable
+		recs = append(recs, rec)
 	}
-	err = b.cfg.Store.InTx(ctx, recs, func(tx TTx, claims []dedup.Claim) error {
-		done = parked
-		doubt, doubtful := b.doubts.of(it.derived)
+	err = b.c.cfg.Store.InTx(ctx, recs, func(tx TTx, claims []dedup.Claim) error {
+		result = parked
+		doubt, doubtful := b.c.doubts.of(it.hash)
 		for _, claim := range claims {
 			switch claim.Verdict {
 			case dedup.First:
-				if letter.Reason == ReasonUnknown && doubt.ran {
-					continue // what its handler wrote may stand without the claim, which keeps redeliveries from running
+				if letter.Reason == ReasonUnknown && doubt.ownEffect {
+					continue // its effects may be committed without the claim, so the claim stays and keeps redeliveries from running
 				}
-				if err := b.cfg.Store.Forget(ctx, tx, it.rec.Key); err != nil {
+				if err := b.c.cfg.Store.Forget(ctx, tx, it.rec.Key); err != nil {
 					return err
 				}
 				if letter.Reason == ReasonMismatch || letter.Reason == ReasonUnknown {
-					done = free
+					result = mayRun
 				}
 			case dedup.Mismatch:
 				if letter.Reason == ReasonUnknown {
@@ -106,30 +96,37 @@ func (b *batch[TTx]) park(ctx context.Context, it *item, letter *DeadLetter, cau
 					letter.Cause = dedup.ErrMismatch.Error() + "; before: " + letter.Cause
 				}
 				letter.Reason = ReasonMismatch
-				if b.cfg.OnMismatch == MismatchIsDuplicate {
-					done = settled
+				if b.c.cfg.OnMismatch == MismatchIsDuplicate {
+					result = wasCommitted
 				}
 			default:
-				stands, err := doubt.stands(ctx, tx)
+				maybe, err := doubt.mayBeCommitted(ctx, tx)
 				if err != nil {
 					return err
 				}
-				if !doubtful || !stands {
-					done = settled
-				} else if letter.Reason != ReasonUnknown { // the claim says nothing; it stays, so that a redelivery does not run
+				if !doubtful || !maybe {
+					result = wasCommitted
+				} else if letter.Reason != ReasonUnknown { // the claim proves nothing; it stays, so that a redelivery does not run
 					letter.Reason, letter.Cause = ReasonUnknown, doubt.cause.Error()+"; then: "+letter.Cause
 				}
 			}
 		}
-		if done != parked {
+		if result != parked {
 			return nil
 		}
-		return b.lot.Park(ctx, tx, *letter)
+		return b.c.lot.Park(ctx, tx, *letter)
 	})
-	return done, err
+	return result, err
 }
 
-// letterID is frozen by a test: a change of it is a new version in what is hashed.
+func newLetter(it *item, reason Reason, cause string) DeadLetter {
+	letter := DeadLetter{ID: letterID(it), Record: it.rec, Message: *it.msg, Reason: reason, Cause: cause}
+	letter.Message.Raw, letter.Message.Malformed, letter.Message.Attempt = nil, nil, max(it.msg.Attempt, 1)
+	return letter
+}
+
+// letterID hashes what identifies the item's dead letter. A test keeps it from changing; a change needs a new version in the
+// hashed text.
 func letterID(it *item) DeadLetterID {
 	b := []byte("txonce letter 1")
 	fields := []string{"key", it.rec.Key.Consumer, it.rec.Key.Tenant, it.rec.Key.ID}
@@ -149,23 +146,8 @@ func letterID(it *item) DeadLetterID {
 	return DeadLetterID(sum[:16])
 }
 
-// log is the one line about a message given up on.
-func (b *batch[TTx]) log(ctx context.Context, it *item, what string, reason Reason, cause error, more ...any) {
-	b.cfg.Logger.ErrorContext(ctx, what, append([]any{
-		"consumer", b.cfg.Name, "reason", reason, "key", it.rec.Key.ID,
-		"topic", it.msg.Topic, "position", it.msg.Position, "attempts", max(it.msg.Attempt, 1), "error", cause,
-	}, more...)...)
-}
-
-// rejectedError is an error that is no RetryError, whatever the handler had asked for.
-type rejectedError struct{ err error }
-
-func (e *rejectedError) Error() string        { return e.err.Error() }
-func (e *rejectedError) Is(target error) bool { return errors.Is(e.err, target) }
-
-func (e *rejectedError) As(target any) bool {
-	if _, retry := target.(**RetryError); retry {
-		return false
-	}
-	return errors.As(e.err, target)
+// logGivenUp writes the one line about a message that is given up.
+func (b *batch[TTx]) logGivenUp(ctx context.Context, it *item, what string, reason Reason, cause error, more ...any) {
+	attrs := append(it.attrs(), "reason", reason, "attempts", max(it.msg.Attempt, 1), "error", cause)
+	b.c.cfg.Logger.ErrorContext(ctx, what, append(attrs, more...)...)
 }

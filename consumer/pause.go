@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// pause is the consumer's memory of faults that are not a message's: it waits longer the more of them follow each other.
-// A lone one, such as a deadlock, is routine; a row of them is logged.
+// pause counts faults that are not a message's, and waits longer the more of them follow each other. A single one, such as
+// a deadlock, is routine; several in a row are logged.
 type pause struct {
 	notice  *notice
 	backoff func(int) time.Duration
 
-	mu     sync.Mutex
-	epoch  int // changes with faults: of transactions that fail side by side only one counts
-	faults int // in a row
+	mu      sync.Mutex
+	current int // epoch; of the transactions that began in one epoch and failed, only one counts
+	faults  int // in a row
 }
 
-// faultsToLog is how many faults in a row are an outage.
+// faultsToLog is how many faults in a row are logged as a pause.
 const faultsToLog = 3
 
-// now returns the epoch that a transaction begins in.
-func (p *pause) now() int {
+// epoch returns the epoch in which a transaction begins.
+func (p *pause) epoch() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.epoch
+	return p.current
 }
 
-// fault says how long to wait after err of a transaction that began in epoch and has been deferred that many times. about
-// names the message, where one alone is concerned.
+// fault returns how long to wait after err of a transaction that began in epoch and was deferred that many times. about
+// names the message in the log, if the fault is about one message.
 func (p *pause) fault(ctx context.Context, err error, epoch, deferrals int, about ...any) time.Duration {
 	p.mu.Lock()
-	if epoch == p.epoch {
-		p.epoch++
+	if epoch == p.current {
+		p.current++
 		p.faults++
 	}
 	faults := p.faults
@@ -42,12 +42,12 @@ func (p *pause) fault(ctx context.Context, err error, epoch, deferrals int, abou
 	return p.backoff(max(faults, deferrals+1))
 }
 
-// over says that the database has committed something.
-func (p *pause) over(ctx context.Context) {
+// recovered notes that the database has committed a transaction.
+func (p *pause) recovered(ctx context.Context) {
 	p.mu.Lock()
 	faults := p.faults
 	if faults > 0 {
-		p.epoch++
+		p.current++
 		p.faults = 0
 	}
 	p.mu.Unlock()
@@ -59,22 +59,22 @@ func (p *pause) over(ctx context.Context) {
 // noticeEvery is how often a pause that goes on is logged.
 const noticeEvery = time.Minute
 
-// notice tells people of a pause: one line when it begins, one a minute while it lasts, one and Trace.Resumed when it is
-// over.
+// notice reports a pause: it logs when the pause begins, once a minute while it lasts, and when it ends. At the end it also
+// calls Trace.Resumed.
 type notice struct {
-	logger *slog.Logger
-	tell   func(ctx context.Context, e Event) // Trace.Resumed
-	why    string                             // it pauses
-	until  string                             // what it waits for
-	over   string                             // why it goes on
+	logger    *slog.Logger
+	onResumed func(ctx context.Context, e Event) // Trace.Resumed
+	why       string                             // the cause of the pause
+	waitsFor  string                             // what ends it
+	recovered string                             // what has ended it
 
-	mu    sync.Mutex
-	since time.Time // zero: there is no pause
-	said  time.Time // when the latest line was written; zero: none was
-	err   error     // the latest
+	mu     sync.Mutex
+	since  time.Time // when the pause began; zero: there is none
+	logged time.Time // when it was last logged; zero: not yet
+	err    error     // the latest error
 }
 
-// paused says that the pause goes on, or begins. Nothing is logged before it is first loud.
+// paused notes that the pause begins or goes on. Nothing is logged until loud is first true.
 func (n *notice) paused(ctx context.Context, loud bool, err error, about ...any) {
 	now := time.Now()
 	n.mu.Lock()
@@ -82,9 +82,9 @@ func (n *notice) paused(ctx context.Context, loud bool, err error, about ...any)
 		n.since = now
 	}
 	n.err = err
-	begins, goesOn := loud && n.said.IsZero(), !n.said.IsZero() && now.Sub(n.said) >= noticeEvery
+	begins, goesOn := loud && n.logged.IsZero(), !n.logged.IsZero() && now.Sub(n.logged) >= noticeEvery
 	if begins || goesOn {
-		n.said = now
+		n.logged = now
 	}
 	since := n.since
 	n.mu.Unlock()
@@ -93,22 +93,22 @@ func (n *notice) paused(ctx context.Context, loud bool, err error, about ...any)
 		n.logger.ErrorContext(ctx, "consumer paused: "+n.why, append(about, "error", err)...)
 	case goesOn:
 		n.logger.WarnContext(ctx, "consumer is still paused: "+n.why, append(about,
-			"waits_for", n.until, "since", since.UTC().Format(time.RFC3339), "paused", now.Sub(since).Round(time.Second), "error", err)...)
+			"waits_for", n.waitsFor, "since", since.UTC().Format(time.RFC3339), "paused", now.Sub(since).Round(time.Second), "error", err)...)
 	}
 }
 
-// resumed says that the pause is over, if there is one.
+// resumed notes that the pause is over, if there is one.
 func (n *notice) resumed(ctx context.Context) {
 	n.mu.Lock()
-	since, said, err := n.since, n.said, n.err
-	n.since, n.said, n.err = time.Time{}, time.Time{}, nil
+	since, logged, err := n.since, n.logged, n.err
+	n.since, n.logged, n.err = time.Time{}, time.Time{}, nil
 	n.mu.Unlock()
 	if since.IsZero() {
 		return
 	}
 	took := time.Since(since)
-	if !said.IsZero() {
-		n.logger.InfoContext(ctx, "consumer goes on: "+n.over, "paused", took.Round(time.Millisecond))
+	if !logged.IsZero() {
+		n.logger.InfoContext(ctx, "consumer goes on: "+n.recovered, "paused", took.Round(time.Millisecond))
 	}
-	n.tell(ctx, Event{Err: err, Took: took})
+	n.onResumed(ctx, Event{Err: err, Took: took})
 }

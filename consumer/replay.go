@@ -12,26 +12,29 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Replay says how to process a dead letter again. The zero value processes the message as it is, under its natural key.
+// Replay says how to process a dead letter again. The zero value processes the message unchanged, under its natural key.
 type Replay struct {
-	// Repair changes the message before its handler gets it. The message is still claimed under its original key and
-	// fingerprint, so that a late redelivery of the original is a duplicate. Defaults to no change.
+	// Repair changes the message before the handler gets it. The message is still claimed with its original key and
+	// fingerprint, so that a late redelivery of the original is a duplicate.
+	//
+	// Defaults to no change.
 	Repair func(msg *Message) error
 
-	// Key is another natural key to process the message under. A mismatch needs one, as its own belongs to other
-	// content. Defaults to the message's own key, and where it had none to what Config.Key finds after Repair.
+	// Key is another natural key to process the message under. A mismatch needs one, because its own key belongs to other
+	// content.
+	//
+	// Defaults to the message's own key. If it has none, defaults to what Config.Key finds after Repair.
 	Key string
 
-	// AsNew says that a person has made sure that the message was not processed before. Unprovable messages, suspected replays
-	// and those of unknown outcome need it. A message of unknown outcome then runs although its claim is there.
-	// Defaults to a message that its claim shows to be new.
+	// AsNew says that somebody has made sure that the message was not processed before. It is required for unprovable
+	// messages, suspected replays, and messages whose outcome is unknown. A message whose outcome is unknown then runs
+	// although its key is claimed.
 	AsNew bool
 }
 
-// errNoLot says why there are no dead letters.
-var errNoLot = errors.New("the store keeps no dead letters: it is no ParkingLot")
+var errNoLot = errors.New("the store keeps no dead letters: it is not a ParkingLot")
 
-// DeadLetters lists dead letters of this consumer, newest first; see DeadLetterFilter.After for the next page.
+// DeadLetters lists dead letters of this consumer, newest first. DeadLetterFilter.After chooses the next page.
 func (c *Consumer[TTx]) DeadLetters(ctx context.Context, filter DeadLetterFilter) ([]DeadLetter, error) {
 	switch filter.Consumer {
 	case "", c.cfg.Name:
@@ -49,14 +52,19 @@ func (c *Consumer[TTx]) DeadLetters(ctx context.Context, filter DeadLetterFilter
 	return letters, nil
 }
 
-// Replay processes a dead letter again and takes it from the parking lot, in one transaction: after an error nothing has
-// happened, and the letter is still there. ran is false, without an error, if there was nothing left to do because the
-// message has been processed since; then the letter is only taken.
+// Replay processes a dead letter again and removes it, in one transaction. After an error nothing has happened, and the letter
+// is still there. If the answer to COMMIT is lost, or after a crash, the letter shows what happened: it is gone exactly if
+// the effects are committed. ran is false, without an error, if the message was processed since it was parked; then Replay
+// only removes the letter.
 //
-// A mismatch is refused with dedup.ErrMismatch unless opts has a new Key, an unprovable message with dedup.ErrUnprovable
-// unless opts says AsNew, a suspected replay with ErrSuspectedReplay and an unknown outcome with ErrOutcomeUnknown likewise, and a
-// letter without a key with dedup.ErrNoKey unless Repair or opts gives it one. dedup.ErrInFlight says that it is being processed
-// right now. After dedup.ErrTxEnded something may have happened: the handler ended the transaction by itself. Look at its effects.
+// These errors say what is missing:
+//   - dedup.ErrMismatch: opts needs a new Key.
+//   - dedup.ErrUnprovable, ErrSuspectedReplay, ErrOutcomeUnknown: opts must say AsNew.
+//   - dedup.ErrNoKey: Repair or opts must provide a key.
+//   - dedup.ErrInFlight: the message is being processed right now. Try again later.
+//   - ErrNotParked: the letter does not exist any more.
+//
+// dedup.ErrTxEnded is the exception: the handler ended the transaction, so its effects may be committed. Look for them.
 func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Replay) (ran bool, err error) {
 	defer func() {
 		if err != nil {
@@ -67,8 +75,8 @@ func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Repl
 		return false, err
 	}
 	if letter.Reason == ReasonUnknown && !opts.AsNew {
-		return false, fmt.Errorf("%w: its handler, or that of another message in its batch, ended the transaction. Look whether its effects are there: "+
-			"where none are, Replay it AsNew; where all are, Discard the letter", ErrOutcomeUnknown)
+		return false, fmt.Errorf("%w: its handler, or that of another message in its batch, ended the transaction. Look for its effects: "+
+			"if there are none, Replay it AsNew; if they are complete, Discard the letter", ErrOutcomeUnknown)
 	}
 	if err := c.register(ctx); err != nil {
 		return false, err
@@ -77,7 +85,7 @@ func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Repl
 	if err != nil {
 		return false, err
 	}
-	recs, err := c.replayed(letter, msg, opts)
+	recs, err := c.replayRecords(letter, msg, opts)
 	if err != nil {
 		return false, err
 	}
@@ -90,14 +98,14 @@ func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Repl
 	err = c.cfg.Store.InTx(ctx, recs, func(tx TTx, claims []dedup.Claim) error {
 		ran = false
 		processed := func(claim dedup.Claim) bool { return claim.Verdict == dedup.Duplicate }
-		if letter.Reason == ReasonUnknown { // a claim of its own key says nothing
+		if letter.Reason == ReasonUnknown { // a claim of its own key proves nothing
 			processed = func(claim dedup.Claim) bool {
 				return claim.Verdict == dedup.Duplicate && recs[0].Key != letter.Record.Key
 			}
 			claims = claims[:1]
 		}
 		if slices.ContainsFunc(claims, processed) {
-			return c.settle(ctx, tx, letter.ID, recs[0].Key, claims[0].Verdict)
+			return c.removeProcessed(ctx, tx, letter.ID, recs[0].Key, claims[0].Verdict)
 		}
 		if err := mayReplay(letter, claims[0].Verdict, opts); err != nil {
 			return err
@@ -106,23 +114,25 @@ func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Repl
 			return err
 		}
 		ran = true
-		return c.handle(ctx, tx, recs[0].Key, msg)
+		c.emit(ctx, c.cfg.Trace.Claimed, Event{Message: msg, Took: time.Since(began)})
+		return c.handle(ctx, tx, []*Message{msg}, []dedup.Key{recs[0].Key})
 	})
 	if errors.Is(err, dedup.ErrFuture) {
-		return false, fmt.Errorf("%w; Replay it AsNew, which leaves its time out", err)
+		return false, fmt.Errorf("%w; Replay it AsNew, which ignores its time", err)
 	}
 	if err != nil {
 		return false, err
 	}
 	if ran {
-		c.cfg.Trace.emit(ctx, onCommitted, Event{Consumer: c.cfg.Name, Message: msg, Took: time.Since(began)})
+		c.emit(ctx, c.cfg.Trace.Committed, Event{Message: msg, Took: time.Since(began)})
 	}
 	return ran, nil
 }
 
-// Discard takes a letter from the parking lot for good: its key is claimed for its content, so that a late redelivery of it
-// is a duplicate. A letter without a key, and a mismatch, whose key is another message's, are parked again if they are
-// delivered again. The claim of a letter with ReasonUnknown stays as it is.
+// Discard removes a dead letter without processing it, in one transaction that also claims its key for its content, so that
+// a late redelivery is a duplicate. After an error the letter is still there, unless the answer to COMMIT was lost. Some
+// messages are parked again if they are delivered again: those without a key, and those with ReasonMismatch, whose key
+// belongs to another message. The claim of a letter with ReasonUnknown stays as it is.
 func (c *Consumer[TTx]) Discard(ctx context.Context, letter DeadLetter) error {
 	err := c.owns(letter)
 	if err == nil {
@@ -131,7 +141,7 @@ func (c *Consumer[TTx]) Discard(ctx context.Context, letter DeadLetter) error {
 	var recs []dedup.Record
 	if letter.Record.Key.ID != "" {
 		rec := letter.Record
-		rec.Window, rec.Time = c.cfg.Window, time.Time{} // a person has decided
+		rec.Window, rec.Time = c.cfg.Window, time.Time{} // without a time it is never Unprovable
 		recs = append(recs, rec)
 	}
 	if err == nil {
@@ -148,29 +158,29 @@ func (c *Consumer[TTx]) owns(letter DeadLetter) error {
 	case c.lot == nil:
 		return errNoLot
 	case letter.Record.Key.Consumer != c.cfg.Name:
-		return fmt.Errorf("it is of consumer %q", letter.Record.Key.Consumer)
+		return fmt.Errorf("it belongs to consumer %q", letter.Record.Key.Consumer)
 	}
 	return nil
 }
 
-// repaired returns a copy of msg that repair may change in any way.
+// repaired returns a copy of msg, which repair may change in any way.
 func repaired(msg Message, repair func(*Message) error) (_ *Message, err error) {
 	msg.Payload, msg.Headers = bytes.Clone(msg.Payload), maps.Clone(msg.Headers)
 	msg.Attempt++
 	if repair == nil {
 		return &msg, nil
 	}
-	defer recovered(&err)
+	defer recoverPanic(&err)
 	if err := repair(&msg); err != nil {
 		return nil, fmt.Errorf("repair: %w", err)
 	}
 	return &msg, nil
 }
 
-// replayed says what to claim: first what the message runs under, then the letter's own key where that is another one. A
-// Duplicate of either says that the message was processed. The letter's own key stays claimed, as what came under it is
-// now processed.
-func (c *Consumer[TTx]) replayed(letter DeadLetter, msg *Message, opts Replay) (recs []dedup.Record, err error) {
+// replayRecords returns what to claim: first the key that the message runs under, then the letter's own key if that is
+// another one. A Duplicate of either means that the message was processed. The letter's own key stays claimed, because the
+// message that had it is processed now.
+func (c *Consumer[TTx]) replayRecords(letter DeadLetter, msg *Message, opts Replay) (recs []dedup.Record, err error) {
 	own := letter.Record
 	own.Window = c.cfg.Window
 	rec := own
@@ -179,7 +189,7 @@ func (c *Consumer[TTx]) replayed(letter DeadLetter, msg *Message, opts Replay) (
 		rec.Key.ID = opts.Key
 	case own.Key.ID == "":
 		if rec.Key, err = c.key(msg); err != nil {
-			return nil, fmt.Errorf("it has no usable key: give Replay one in Key, or a Repair after which Config.Key finds one: %w", err)
+			return nil, fmt.Errorf("it has no usable key: set Replay.Key, or a Repair after which Config.Key finds one: %w", err)
 		}
 	}
 	if rec.Key != own.Key {
@@ -187,7 +197,7 @@ func (c *Consumer[TTx]) replayed(letter DeadLetter, msg *Message, opts Replay) (
 			rec.Fingerprint = dedup.FingerprintOf(msg.Payload)
 		}
 	}
-	if rec = c.ask(rec); opts.AsNew {
+	if rec = c.claimRecord(rec); opts.AsNew {
 		rec.Time = time.Time{}
 	}
 	if recs = append(recs, rec); rec.Key != own.Key && own.Key.ID != "" {
@@ -197,7 +207,7 @@ func (c *Consumer[TTx]) replayed(letter DeadLetter, msg *Message, opts Replay) (
 	return recs, nil
 }
 
-// mayReplay refuses what a person has to decide, and says how.
+// mayReplay refuses what somebody must decide first, and says how.
 func mayReplay(letter DeadLetter, v dedup.Verdict, opts Replay) error {
 	switch {
 	case v == dedup.Mismatch:
@@ -214,9 +224,10 @@ func mayReplay(letter DeadLetter, v dedup.Verdict, opts Replay) error {
 	return nil
 }
 
-// settle takes a letter that was processed since, under its own key or another one. Somebody else may have taken it.
-func (c *Consumer[TTx]) settle(ctx context.Context, tx TTx, id DeadLetterID, key dedup.Key, v dedup.Verdict) error {
-	if v == dedup.First { // under its own: nothing happens under the new one
+// removeProcessed removes a letter whose message was processed since, under its own key or another one. verdict answers the
+// claim of key. It is no error if the letter was removed before.
+func (c *Consumer[TTx]) removeProcessed(ctx context.Context, tx TTx, id DeadLetterID, key dedup.Key, verdict dedup.Verdict) error {
+	if verdict == dedup.First { // processed under its own key: nothing happens under the new one
 		if err := c.cfg.Store.Forget(ctx, tx, key); err != nil {
 			return err
 		}

@@ -8,9 +8,10 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Scope returns ctx for enqueueing on behalf of msg: messages without ID get one derived from msg, the same in whatever
-// batch msg is handled again. Handle has such a context already. HandleBatch does several messages' work and needs Scope
-// or explicit IDs; ctx is the one it got, msg one of the messages it got. Outside of a handler Scope has no effect.
+// Scope returns a ctx for enqueueing outbox messages on behalf of msg: those without an ID get one that is derived from msg,
+// and that is the same when msg is handled again in another batch. A BatchHandler works for several messages, so it needs
+// Scope or explicit IDs: call Scope with the ctx and one of the messages that it got. A Handler's ctx has such a scope
+// already. Outside of a handler, Scope has no effect. It is safe for concurrent use.
 func Scope(ctx context.Context, msg *Message) context.Context {
 	s, _ := ctx.Value(scopesKey{}).(*scopes)
 	if s == nil {
@@ -22,21 +23,24 @@ func Scope(ctx context.Context, msg *Message) context.Context {
 
 type scopesKey struct{}
 
-// scopes are the messages of one execution of a BatchHandler.
+// scopes are the outbox scopes of the messages in one call of a BatchHandler.
 type scopes struct {
-	outer context.Context // derives no IDs
-	key   func(*Message) dedup.Key
+	outer context.Context // has a scope that derives no IDs
 
 	mu    sync.Mutex
+	keys  map[*Message]dedup.Key
 	open  map[*Message]context.Context
 	ends  []func()
 	ended bool
 }
 
-// withScopes returns the context for a BatchHandler; end ends all scopes that it opened.
-func withScopes(ctx context.Context, key func(*Message) dedup.Key) (scoped context.Context, end func()) {
-	outer, _ := outbox.WithScope(ctx, "") // a handler further out does not lend its own
-	s := &scopes{outer: outer, key: key, open: map[*Message]context.Context{}}
+// withScopes returns the ctx for a BatchHandler that gets msgs, which were claimed under keys. end ends all scopes.
+func withScopes(ctx context.Context, msgs []*Message, keys []dedup.Key) (scoped context.Context, end func()) {
+	outer, _ := outbox.WithScope(ctx, "") // hides the scope of a handler further out
+	s := &scopes{outer: outer, keys: map[*Message]dedup.Key{}, open: map[*Message]context.Context{}}
+	for i, msg := range msgs {
+		s.keys[msg] = keys[i]
+	}
 	return context.WithValue(outer, scopesKey{}, s), s.end
 }
 
@@ -46,8 +50,8 @@ func (s *scopes) of(msg *Message) context.Context {
 	if ctx, ok := s.open[msg]; ok {
 		return ctx
 	}
-	key := s.key(msg)
-	if key.ID == "" || s.ended { // not a message of this batch, or the batch is done
+	key, ok := s.keys[msg]
+	if !ok || s.ended { // msg is not in this batch, or the handler has returned
 		return s.outer
 	}
 	ctx, end := outbox.WithScope(s.outer, seed(key))
@@ -66,6 +70,6 @@ func (s *scopes) end() {
 
 // seed is the same in each execution of a message, and different for each key.
 func seed(key dedup.Key) string {
-	derived := key.Hash()
-	return string(derived[:])
+	hash := key.Hash()
+	return string(hash[:])
 }

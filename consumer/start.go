@@ -10,63 +10,59 @@ import (
 	"unicode"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/await"
 )
 
-// startWithin bounds one attempt to start, so that a database that swallows what it is sent does not go unmentioned.
-const startWithin = 30 * time.Second
+// startTimeout bounds one attempt to start, so that a database that never answers is logged too.
+const startTimeout = 30 * time.Second
 
-// Start checks the store and registers the consumer with it, where the store is a dedup.Registrar. An error names what
-// would make every message fail, and what only a person can change: a missing schema, settings that forget commits, a user
-// whom the database refuses. What passes by itself is waited out until ctx ends, with Config.Backoff between two attempts: a
-// database that is away, as in a rolling restart, or that is too busy to answer. It is logged when it begins, when it
-// changes and when it is over.
+// Start checks the store and registers the consumer with it, if the store is a dedup.Registrar. An error means that every
+// message would fail and that only a person can correct the cause: a missing schema, settings that lose commits, a user
+// whom the database refuses. Start waits for a database that is away or too busy to answer, as during a rolling restart,
+// until ctx ends, with Config.Backoff between attempts. It logs when this begins, when the error changes, and when it ends.
 //
-// Where the store is a dedup.SourceRegistrar, Start also compares the sources that subscribers added with those that any
-// process recorded for this name before. It fails with dedup.ErrNameTaken where they have none in common: another service, or
-// another queue, uses the name.
+// If the store is a dedup.SourceRegistrar, Start also compares the sources that subscribers added with those that other
+// processes recorded for this name. It fails with dedup.ErrNameTaken if they have none in common: then another service or
+// another queue uses the name.
 //
-// Start does its work once, however often it is called, and until it has succeeded the first message does it too; after
-// an error it may be called again.
+// Start may be called any number of times, and again after an error. The first message does the same work if Start has not
+// succeeded yet. A crash leaves nothing that a later start must repair.
 func (c *Consumer[TTx]) Start(ctx context.Context) error {
-	since, said := time.Now(), ""
+	since, logged := time.Now(), ""
 	for attempt := 1; ; attempt++ {
-		limited, cancel := context.WithTimeout(ctx, startWithin)
+		limited, cancel := context.WithTimeout(ctx, startTimeout)
 		err := c.register(limited)
 		late := limited.Err() != nil
 		cancel()
 		switch {
 		case err == nil:
-			if said != "" {
+			if logged != "" {
 				c.cfg.Logger.InfoContext(ctx, "consumer goes on: the database answers", "consumer", c.cfg.Name,
 					"waited", time.Since(since).Round(time.Millisecond))
 			}
 			return nil
-		case ctx.Err() != nil, !late && c.final(err):
+		case ctx.Err() != nil, !late && c.fatalAtStart(err):
 			return err
 		}
-		if sight := withoutNumbers(err); sight != said {
-			said = sight
-			c.cfg.Logger.ErrorContext(ctx, "consumer does not start yet: the database is at fault; it tries again", "consumer", c.cfg.Name,
+		if text := withoutDigits(err); text != logged {
+			logged = text
+			c.cfg.Logger.ErrorContext(ctx, "consumer does not start yet: the database fails; it tries again", "consumer", c.cfg.Name,
 				"error", err)
 		}
-		timer := time.NewTimer(c.cfg.wait(attempt))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if await.Sleep(ctx, c.cfg.backoff(attempt)) != nil {
 			return err
 		}
 	}
 }
 
-// final reports that waiting does not cure err. A missing schema is retryable where consumers run, since a migration may
-// be under way; at start it is a deployment in the wrong order, which is to be seen at once.
-func (c *Consumer[TTx]) final(err error) bool {
+// fatalAtStart reports whether waiting cannot help against err. While a consumer runs, a missing schema is retryable,
+// because a migration may be running. At start it is an error in the order of a deployment.
+func (c *Consumer[TTx]) fatalAtStart(err error) bool {
 	return !c.cfg.Store.Retryable(err) || errors.Is(err, dedup.ErrSchema) || errors.Is(err, dedup.ErrAccess)
 }
 
-// withoutNumbers is what err says, but for ports, times and process ids, which differ in every attempt.
-func withoutNumbers(err error) string {
+// withoutDigits returns the text of err without ports, times and process IDs, which differ in every attempt.
+func withoutDigits(err error) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsDigit(r) {
 			return -1
@@ -75,7 +71,7 @@ func withoutNumbers(err error) string {
 	}, err.Error())
 }
 
-// register is one attempt to start. It does nothing where one has succeeded.
+// register makes one attempt to start. It does nothing if an earlier attempt succeeded.
 func (c *Consumer[TTx]) register(ctx context.Context) error {
 	if err := c.errClosed(); err != nil || c.started.Load() {
 		return err
@@ -90,37 +86,41 @@ func (c *Consumer[TTx]) register(ctx context.Context) error {
 		return err
 	}
 	sources := c.allSources()
-	// Sources first: a start that is refused must not register its window, which may be a shorter one.
+	// Sources first: a start that is refused must not register its window, which may be shorter than the recorded one.
 	if registrar, ok := c.cfg.Store.(dedup.SourceRegistrar); ok && len(sources) > 0 {
 		if err := registrar.RegisterSources(ctx, c.cfg.Name, sources); err != nil {
 			return fmt.Errorf("consumer %q: start: %w", c.cfg.Name, err)
 		}
 	}
-	if c.registered {
-		c.nowStarted(sources)
-		return nil
-	}
-	if registrar, ok := c.cfg.Store.(dedup.Registrar); ok {
-		if err := registrar.Register(ctx, c.cfg.Name, c.cfg.Window); err != nil {
-			return fmt.Errorf("consumer %q: start: %w", c.cfg.Name, err)
+	if !c.registered {
+		if registrar, ok := c.cfg.Store.(dedup.Registrar); ok {
+			if err := registrar.Register(ctx, c.cfg.Name, c.cfg.Window); err != nil {
+				return fmt.Errorf("consumer %q: start: %w", c.cfg.Name, err)
+			}
 		}
+		c.registered = true
+		c.logStart(ctx)
 	}
-	c.registered = true
-	timeless, givenUp := "taken for new, also when keys were forgotten", "parked"
-	if c.cfg.Untimed == ParkUntimed {
-		timeless = "parked once keys were forgotten"
-	}
-	if c.lot == nil {
-		givenUp = "rejected, as the store is no parking lot"
-	}
-	c.cfg.Logger.InfoContext(ctx, "consumer starts", "consumer", c.cfg.Name, "window", c.cfg.Window,
-		"messages_without_time", timeless, "messages_given_up_on", givenUp)
-	c.nowStarted(sources)
+	c.sourcesMu.Lock()
+	defer c.sourcesMu.Unlock()
+	c.started.Store(len(sources) == len(c.sources)) // a source may have been added meanwhile
 	return nil
 }
 
-// AddSource implements Sourced. Add all sources before Start or the first message: one that is added later has to wait for the
-// database at the next message, and is refused then.
+func (c *Consumer[TTx]) logStart(ctx context.Context) {
+	untimed, givenUp := "taken for new, also after keys were forgotten", "parked"
+	if c.cfg.Untimed == ParkUntimed {
+		untimed = "parked once keys were forgotten"
+	}
+	if c.lot == nil {
+		givenUp = "rejected, because the store keeps no dead letters"
+	}
+	c.cfg.Logger.InfoContext(ctx, "consumer starts", "consumer", c.cfg.Name, "window", c.cfg.Window,
+		"messages_without_time", untimed, "messages_given_up", givenUp)
+}
+
+// AddSource implements Sourced. Add all sources before Start or the first message. A source that is added later is
+// registered before the next message, which fails if the source is refused.
 func (c *Consumer[TTx]) AddSource(source string) {
 	c.sourcesMu.Lock()
 	defer c.sourcesMu.Unlock()
@@ -136,9 +136,27 @@ func (c *Consumer[TTx]) allSources() []string {
 	return slices.Clone(c.sources)
 }
 
-// nowStarted ends a start that has registered these sources, unless one was added meanwhile.
-func (c *Consumer[TTx]) nowStarted(sources []string) {
-	c.sourcesMu.Lock()
-	defer c.sourcesMu.Unlock()
-	c.started.Store(len(sources) == len(c.sources))
+// Close releases Config.Name, if the Store is a dedup.Releaser, so that another Consumer with that name can be made on the
+// Store, as after a change of configuration. Stop the Subscriber first. Close waits for a Start in progress but not for
+// messages in progress. Those are finished and committed, and a new Consumer with the name finds their keys in flight.
+//
+// After Close, Process and ProcessBatch return a *RetryError that is ErrClosed, so that the source delivers the message
+// again. Start, Replay and Discard return ErrClosed. Close does not close the Store. It is safe for concurrent use, and a
+// second call does nothing.
+func (c *Consumer[TTx]) Close() {
+	if c.closed.Swap(true) {
+		return
+	}
+	c.starting <- struct{}{} // a start in progress finishes first; later ones see that the Consumer is closed
+	defer func() { <-c.starting }()
+	if releaser, ok := c.cfg.Store.(dedup.Releaser); ok && c.started.Load() {
+		releaser.Release(c.cfg.Name)
+	}
+}
+
+func (c *Consumer[TTx]) errClosed() error {
+	if c.closed.Load() {
+		return fmt.Errorf("consumer %q: %w", c.cfg.Name, ErrClosed)
+	}
+	return nil
 }

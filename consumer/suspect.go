@@ -10,48 +10,72 @@ import (
 )
 
 const (
-	// suspectAfter is how many deliveries more than MaxAttempts make a message a suspect, where this process has not seen it
-	// fail: it may be its handler that ends each process.
+	// suspectAfter is how many deliveries more than MaxAttempts make a message a suspect if this process has not seen it fail:
+	// its handler may be what ends the processes.
 	suspectAfter = 10
 
 	// trialsMost is how many processes may end while they try a suspect alone.
 	trialsMost = 3
 
-	// takeWithin bounds taking back a letter, also after a shutdown began.
+	// takeWithin limits how long taking back a letter may last, also after a shutdown began.
 	takeWithin = 10 * time.Second
 )
 
-// suspects reports that items[i] was delivered so often, and nothing is known of it, that it may end the process.
-func (b *batch[TTx]) suspects(it *item) bool {
-	return b.lot != nil && it.rec.Key.ID != "" && it.refused == nil &&
-		it.msg.Attempt > b.cfg.MaxAttempts+suspectAfter && !b.history.knows(it.derived)
+// separate splits todo into the messages that share a transaction and those that are tried alone afterwards: messages that
+// met database errors alone before, suspects, and all later messages of their ordering keys.
+func (b *batch[TTx]) separate(todo []int) (together, alone []int) {
+	var keys map[string]bool
+	for _, i := range todo {
+		it := &b.items[i]
+		it.culprit = it.rec.Key.ID != "" && b.c.history.faults(it.hash) > 0
+		if !it.culprit && !keys[it.msg.Key] && !b.isSuspect(it) {
+			together = append(together, i)
+			continue
+		}
+		alone = append(alone, i)
+		if it.msg.Key != "" {
+			if keys == nil {
+				keys = map[string]bool{}
+			}
+			keys[it.msg.Key] = true
+		}
+	}
+	return together, alone
 }
 
-// tryAlone handles items[i] in a transaction of its own. Before the handler of a suspect runs, a dead letter is committed that
-// says so, and it is taken back when the handler has returned. A process that ends meanwhile leaves the letter, so that later
-// ones can count: after trialsMost of them the message is parked, and its handler does not run any more. No two suspects of
-// one Consumer are tried at a time, so that none is counted for what another one did.
+// isSuspect reports whether a message may be ending processes: it was delivered many times, and this process knows no
+// outcome of it.
+func (b *batch[TTx]) isSuspect(it *item) bool {
+	return b.c.lot != nil && it.rec.Key.ID != "" && it.refused == nil &&
+		it.msg.Attempt > b.c.cfg.MaxAttempts+suspectAfter && !b.c.history.knows(it.hash)
+}
+
+// tryAlone handles items[i] in a transaction of its own. A suspect gets a trial: before its handler runs, a dead letter with
+// ReasonTrial is committed, and it is taken back after the handler has returned. A process that ends meanwhile leaves the
+// letter, so that later processes can count. After trialsMost of them the message is parked without another run. One
+// Consumer tries one suspect at a time, so that a suspect is not counted for what another one did.
 func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 	it := &b.items[i]
-	if it.done || b.down || !b.suspects(it) {
+	if it.done || b.down || !b.isSuspect(it) {
 		b.run(ctx, []int{i})
 		return
 	}
 	select {
-	case b.trial <- struct{}{}:
-		defer func() { <-b.trial }()
+	case b.c.trial <- struct{}{}:
+		defer func() { <-b.c.trial }()
 	default:
-		b.retry(ctx, []int{i}, &RetryError{Err: errors.New("it waits until another message that may have ended processes was tried"), After: b.cfg.wait(b.deferrals + 1), Uncounted: true})
+		err := errors.New("it waits for the trial of another message that may end processes")
+		b.retry(ctx, []int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(b.options.deferrals + 1), Uncounted: true})
 		return
 	}
-	epoch := b.pause.now()
+	epoch := b.c.pause.epoch()
 	id := letterID(it)
 	times, err := b.beginTrial(ctx, it, id)
 	if err != nil {
 		b.fault(ctx, []int{i}, epoch, fmt.Errorf("look for earlier trials: %w", err))
 		return
 	}
-	if times < 0 { // it has a letter already, which a trial must not replace or take
+	if times < 0 { // a trial must not replace or take its letter
 		b.run(ctx, []int{i})
 		return
 	}
@@ -61,22 +85,22 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 		return
 	}
 	b.run(ctx, []int{i})
-	b.history.survived(it.derived)
-	if it.done && !it.committed { // parked: the letter is its own now
+	b.c.history.survived(it.hash)
+	if it.done && !it.committed { // it is parked, and the letter says why
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeWithin) // a shutdown must not count as an end
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeWithin) // a shutdown must not count as an end of the process
 	defer cancel()
-	err = b.cfg.Store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error { return b.lot.TakeDeadLetter(ctx, tx, id) })
+	err = b.c.cfg.Store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error { return b.c.lot.TakeDeadLetter(ctx, tx, id) })
 	if err != nil && !errors.Is(err, ErrNotParked) {
-		b.cfg.Logger.WarnContext(ctx, "the letter of a trial stays, although the trial is over: discard it", append(it.attrs(), "letter", id, "error", err)...)
+		b.c.cfg.Logger.WarnContext(ctx, "the dead letter of a trial cannot be removed, although the trial is over: discard it", append(it.attrs(), "letter", id, "error", err)...)
 	}
 }
 
-// beginTrial returns how many trials ended with their process; negative: the message has a letter of another reason. While
-// another trial may be made it leaves a letter.
+// beginTrial returns during how many trials a process ended; negative: the message has a letter with another reason. If
+// another trial may be made, it writes the letter for it.
 func (b *batch[TTx]) beginTrial(ctx context.Context, it *item, id DeadLetterID) (times int, err error) {
-	found, err := b.lot.DeadLetters(ctx, DeadLetterFilter{ID: id, Consumer: b.cfg.Name, Limit: 1})
+	found, err := b.c.lot.DeadLetters(ctx, DeadLetterFilter{ID: id, Consumer: b.c.cfg.Name, Limit: 1})
 	if err != nil {
 		return 0, err
 	}
@@ -89,8 +113,7 @@ func (b *batch[TTx]) beginTrial(ctx context.Context, it *item, id DeadLetterID) 
 	if times >= trialsMost {
 		return times, nil
 	}
-	letter := DeadLetter{ID: id, Record: it.rec, Message: *it.msg, Reason: ReasonTrial, Cause: fmt.Sprintf(
-		"delivered %d times without an outcome: a process tries it alone; if this letter stays, the process has ended meanwhile", it.msg.Attempt)}
-	letter.Message.Raw, letter.Message.Malformed = nil, nil
-	return times, b.cfg.Store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error { return b.lot.Park(ctx, tx, letter) })
+	letter := newLetter(it, ReasonTrial, fmt.Sprintf(
+		"delivered %d times without an outcome: a process tries it alone; if this letter stays, that process has ended", it.msg.Attempt))
+	return times, b.c.cfg.Store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error { return b.c.lot.Park(ctx, tx, letter) })
 }

@@ -5,50 +5,57 @@ import (
 	"time"
 )
 
-// Event is what a Trace hook is told.
+// Event is the argument of a Trace hook.
 type Event struct {
 	Consumer string
-	Message  *Message      // nil in Paused, when no single message is concerned, and in Resumed
-	Err      error         // why, where something went wrong
-	Reason   Reason        // of Parked
-	Took     time.Duration // since processing of the message or its batch began; in Paused and Retried: until the next attempt; in Resumed: since the first Paused
+	Message  *Message // nil in Resumed, and in Paused when the pause is about more than one message
+	Err      error    // the cause, if something went wrong
+	Reason   Reason   // set in Parked only
 
-	// Uncounted says of Retried and InFlight that Message.Attempt stays as it is: see RetryError.Uncounted.
+	// Took is the time since processing of the message or its batch began. In Paused and Retried it is the time until
+	// the next attempt, and in Resumed the time since the first Paused.
+	Took time.Duration
+
+	// Uncounted says in Retried and InFlight that Message.Attempt stays as it is; see RetryError.Uncounted.
 	Uncounted bool
 }
 
-// Trace is told what becomes of messages. Nil hooks are left out. Hooks run on the processing goroutine, several at a
-// time: they must be quick and safe for concurrent use. Claimed, Duplicate, Mismatch and Unprovable tell verdicts
-// within a transaction that may still roll back; Committed, Parked and Retried tell what became final.
+// Trace has a hook for each thing that may happen to a message. Nil hooks are not called. Hooks run on the goroutine
+// that processes the message: they must be quick and safe for concurrent use. Claimed, Duplicate, Mismatch and Unprovable
+// are called inside a transaction that may still roll back. Committed, Parked and Retried are final. New copies the
+// Trace, so later changes of its fields have no effect.
 type Trace struct {
-	Claimed    func(ctx context.Context, e Event) // new; its handler runs next
-	Duplicate  func(ctx context.Context, e Event) // processed before; acknowledged without running
-	Mismatch   func(ctx context.Context, e Event) // key was used for other content
-	Unprovable func(ctx context.Context, e Event) // older than what was forgotten
-	InFlight   func(ctx context.Context, e Event) // another transaction holds its key; deferred
-	Committed  func(ctx context.Context, e Event) // its effects are committed
-	Retried    func(ctx context.Context, e Event) // rolled back; delivered again after Took
-	Parked     func(ctx context.Context, e Event) // in the parking lot
-	Paused     func(ctx context.Context, e Event) // the database is at fault, or the parking limit is spent (ErrParkLimit); again and again while it is
-	Resumed    func(ctx context.Context, e Event) // a pause is over; Err is what it was for, and ErrParkLimit where that limit was spent
+	Claimed    func(ctx context.Context, e Event) // the message is new; its handler runs next
+	Duplicate  func(ctx context.Context, e Event) // the message was processed before; it is acknowledged without running
+	Mismatch   func(ctx context.Context, e Event) // the key was used for other content
+	Unprovable func(ctx context.Context, e Event) // the message is older than the keys that the store remembers
+	InFlight   func(ctx context.Context, e Event) // another transaction holds the key; the message is deferred
+	Committed  func(ctx context.Context, e Event) // the effects are committed
+	Retried    func(ctx context.Context, e Event) // nothing was committed; the message is delivered again after Took
+	Parked     func(ctx context.Context, e Event) // the message is a dead letter
+	Paused     func(ctx context.Context, e Event) // the database failed, or the parking limit is spent (ErrParkLimit); repeated during a pause
+	Resumed    func(ctx context.Context, e Event) // a pause is over; Err is its cause
 }
 
-func (t *Trace) emit(ctx context.Context, hook func(*Trace) func(context.Context, Event), e Event) {
-	if t == nil {
-		return
+// complete returns a copy of t in which no hook is nil.
+func (t *Trace) complete() *Trace {
+	var all Trace
+	if t != nil {
+		all = *t
 	}
-	if f := hook(t); f != nil {
-		f(ctx, e)
+	for _, hook := range []*func(context.Context, Event){
+		&all.Claimed, &all.Duplicate, &all.Mismatch, &all.Unprovable, &all.InFlight,
+		&all.Committed, &all.Retried, &all.Parked, &all.Paused, &all.Resumed,
+	} {
+		if *hook == nil {
+			*hook = func(context.Context, Event) {}
+		}
 	}
+	return &all
 }
 
-func onClaimed(t *Trace) func(context.Context, Event)    { return t.Claimed }
-func onDuplicate(t *Trace) func(context.Context, Event)  { return t.Duplicate }
-func onMismatch(t *Trace) func(context.Context, Event)   { return t.Mismatch }
-func onUnprovable(t *Trace) func(context.Context, Event) { return t.Unprovable }
-func onInFlight(t *Trace) func(context.Context, Event)   { return t.InFlight }
-func onCommitted(t *Trace) func(context.Context, Event)  { return t.Committed }
-func onRetried(t *Trace) func(context.Context, Event)    { return t.Retried }
-func onParked(t *Trace) func(context.Context, Event)     { return t.Parked }
-func onPaused(t *Trace) func(context.Context, Event)     { return t.Paused }
-func onResumed(t *Trace) func(context.Context, Event)    { return t.Resumed }
+// emit calls hook with e, and fills in the consumer's name.
+func (c *Consumer[TTx]) emit(ctx context.Context, hook func(context.Context, Event), e Event) {
+	e.Consumer = c.cfg.Name
+	hook(ctx, e)
+}

@@ -9,40 +9,40 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a Key's fields, in bytes. They leave room in every database's index and column types.
+// Limits of a Key's fields, in bytes. They fit into the indexes and columns of every supported database.
 const (
 	MaxConsumer = 255
 	MaxTenant   = 255
 	MaxID       = 1024
 )
 
-// Key names one logical message as one consumer sees it.
+// Key identifies one logical message for one consumer.
 type Key struct {
 	Consumer string // required; each consumer processes a message once
-	Tenant   string // optional; keys of different tenants never meet
-	ID       string // required; natural business ID, such as "order-42:paid"
+	Tenant   string // optional; tenants may use the same IDs
+	ID       string // required; the natural key, such as "order-42:paid"
 }
 
-// KeyHash is a Key folded to the 16 bytes that a store indexes.
+// KeyHash is the hash of a Key that a store indexes.
 type KeyHash [16]byte
 
-// derivation is hashed with every key. A change of the fold is a new version: it must never look like an old key.
+// derivation is hashed with every key. A change of the hash needs a new version here, so that no new key equals an old one.
 const derivation = "txonce key 1"
 
-// Hash folds k. The result is the same in every version of this module, so that nodes of different versions agree
-// during a rolling upgrade.
+// Derive returns the hash of k. It is the same in every version of this module, so that processes of different versions
+// agree during a rolling upgrade.
 func (k Key) Hash() KeyHash {
 	var stack [256]byte
 	b := append(stack[:0], derivation...)
 	for _, field := range [...]string{k.Consumer, k.Tenant, k.ID} {
-		b = binary.AppendUvarint(b, uint64(len(field))) // the lengths keep ("ab","c") and ("a","bc") apart
+		b = binary.AppendUvarint(b, uint64(len(field))) // with the lengths, ("ab","c") and ("a","bc") differ
 		b = append(b, field...)
 	}
 	sum := sha256.Sum256(b)
 	return KeyHash(sum[:16])
 }
 
-// String is for people: consumer/tenant/id, without the tenant where there is none.
+// String returns consumer/tenant/"id", or consumer/"id" if there is no tenant.
 func (k Key) String() string {
 	if k.Tenant == "" {
 		return fmt.Sprintf("%s/%q", k.Consumer, k.ID)
@@ -50,8 +50,8 @@ func (k Key) String() string {
 	return fmt.Sprintf("%s/%s/%q", k.Consumer, k.Tenant, k.ID)
 }
 
-// Validate reports why k cannot be claimed, as an error that is ErrNoKey or ErrBadKey; nil if it can.
-// A key is refused rather than cut or folded: two keys that a database takes for one lose a message.
+// Validate returns nil if k can be claimed, and ErrNoKey or ErrBadKey otherwise. A key is never truncated or normalized,
+// because a database that takes two keys for one loses a message.
 func (k Key) Validate() error {
 	if k.ID == "" {
 		return ErrNoKey
@@ -75,5 +75,5 @@ func (k Key) Validate() error {
 	return nil
 }
 
-// Compare orders keys by their derived form, for callers that lock several: everyone must lock in one order.
+// Compare orders hashes, for callers that lock several keys: all must lock in the same order.
 func (d KeyHash) Compare(e KeyHash) int { return bytes.Compare(d[:], e[:]) }

@@ -3,38 +3,33 @@ package dedup
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"time"
 )
 
-// DefaultWindow is how long keys are remembered where nothing else is said: a Kafka topic keeps 7 days by default, and
-// a segment of up to 7 days goes only when its newest message is that old.
+// DefaultWindow is the default of Record.Window. A Kafka topic keeps messages for 7 days by default, and deletes a segment,
+// which may cover another 7 days, only when its newest message is that old.
 const DefaultWindow = 15 * 24 * time.Hour
 
-// MinWindow is the shortest Window, and part of the protocol: a store need not ask for the horizon of a message that
-// is younger, because no node can have forgotten it.
+// MinWindow is the shortest Window. All processes rely on it: a key younger than MinWindow cannot have been forgotten, so a
+// store need not read the horizon for such a message.
 const MinWindow = time.Hour
 
-// MaxAhead is how far ahead of the database's clock a Record's Time may be. It is part of the protocol, as the horizon
-// allows for clocks that are wrong by that much and no more.
+// MaxAhead is how far a Record's Time may be ahead of the database's clock. All processes rely on it, because Horizon assumes
+// that clocks are wrong by MaxAhead at most.
 const MaxAhead = time.Hour
 
-// MaxClockSkew is how far the clocks of a machine and of its database may differ before neither of them is believed about a
-// message that seems to come from the future.
+// MaxClockSkew is how far the clocks of a machine and of its database may differ. If they differ more, a message that seems to
+// come from the future fails with ErrClocks, because either clock may be wrong.
 const MaxClockSkew = 5 * time.Minute
 
-// ErrClocks says that the clocks of this machine and of the database disagree, so that it is unknown whether a message's
-// time or one of the clocks is wrong. A Store's error that is ErrClocks is Retryable, and cured by setting the clocks.
-var ErrClocks = errors.New("dedup: the clocks of this machine and of the database disagree")
-
-// maxYear leaves room for the longest Window before the year 9999, which is the last one that all databases can keep.
+// maxYear plus the longest Window is still before the year 9999, the last one that all databases can keep.
 const maxYear = 9000
 
-// Fingerprint is a short hash of a message's content. The zero value matches any.
+// Fingerprint is a short hash of a message's content. The zero value matches any content.
 type Fingerprint [8]byte
 
-// FingerprintOf hashes content. It never returns the zero value.
+// FingerprintOf returns the hash of content, which is never the zero value.
 func FingerprintOf(content []byte) (f Fingerprint) {
 	sum := sha256.Sum256(content)
 	copy(f[:], sum[:])
@@ -47,10 +42,10 @@ func FingerprintOf(content []byte) (f Fingerprint) {
 // IsZero reports whether f matches any content.
 func (f Fingerprint) IsZero() bool { return f == Fingerprint{} }
 
-// Matches reports whether f and g may be of the same content.
+// Matches reports whether f and g may be hashes of the same content.
 func (f Fingerprint) Matches(g Fingerprint) bool { return f == g || f.IsZero() || g.IsZero() }
 
-// Int64 is f for a database's bigint column.
+// Int64 returns f for a database's bigint column.
 func (f Fingerprint) Int64() int64 { return int64(binary.BigEndian.Uint64(f[:])) }
 
 // FingerprintFromInt64 is the inverse of Int64.
@@ -59,16 +54,16 @@ func FingerprintFromInt64(n int64) (f Fingerprint) {
 	return f
 }
 
-// Record asks for a key.
+// Record is a request to claim a key.
 type Record struct {
 	Key         Key
-	Fingerprint Fingerprint   // zero: matches any content, and is recorded as unknown
-	Time        time.Time     // when the message came into being, the same on every delivery; zero: never Unprovable
-	Window      time.Duration // how long to remember it, at least; zero: DefaultWindow
+	Fingerprint Fingerprint   // hash of the content; zero: unknown, matches any content
+	Time        time.Time     // when the message was created, the same on every delivery; zero: unknown, never Unprovable
+	Window      time.Duration // how long to remember the key at least; zero: DefaultWindow
 }
 
-// Validate reports why r cannot be claimed; nil if it can. It asks no clock: it refuses times that no database can keep, with
-// ErrFuture, and leaves the rest to ValidateTime.
+// Validate returns nil if r can be claimed. It uses no clock: a time that no database can keep is ErrFuture, and ValidateTime
+// checks the others.
 func (r Record) Validate() error {
 	if err := r.Key.Validate(); err != nil {
 		return err
@@ -82,10 +77,10 @@ func (r Record) Validate() error {
 	return nil
 }
 
-// ValidateTime reports that Time is more than MaxAhead ahead of database, which is the database's clock right after the
-// claim of a new row. machine is this machine's clock at the same moment. The database's clock alone judges, because it is
-// the one clock that all nodes share. Where the two clocks agree the error is ErrFuture, and the message is at fault. Where
-// they differ by more than MaxClockSkew the error is ErrClocks, names both, and a Store must make it Retryable.
+// ValidateTime returns an error if Time is more than MaxAhead ahead of database, the time of the database's clock right after
+// the claim of a new row. machine is the time of this machine's clock at the same moment. The database's clock decides,
+// because all processes share it. If the two clocks agree, the message is at fault, and the error is ErrFuture. If they
+// differ by more than MaxClockSkew, the error is ErrClocks, which a Store must make Retryable.
 func (r Record) ValidateTime(database, machine time.Time) error {
 	ahead := r.Time.Sub(database)
 	if ahead <= MaxAhead {
@@ -101,7 +96,7 @@ func (r Record) ValidateTime(database, machine time.Time) error {
 
 func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// Keep is Window, or its default.
+// Keep returns Window, or its default.
 func (r Record) Keep() time.Duration {
 	if r.Window == 0 {
 		return DefaultWindow
@@ -115,9 +110,9 @@ type Verdict uint8
 const (
 	_          Verdict = iota
 	First              // this transaction inserted the row
-	Duplicate          // a committed transaction did, or an earlier Record of the same call, or this transaction before
-	Mismatch           // as Duplicate, but for other content
-	Unprovable         // no row, and not younger than what was forgotten; nothing is claimed
+	Duplicate          // a committed transaction inserted the row, or this transaction did it earlier, or an earlier Record of the same call
+	Mismatch           // as Duplicate, but the row is for other content
+	Unprovable         // there is no row, but it may have been forgotten; nothing is claimed
 )
 
 var verdicts = [...]string{"none", "first", "duplicate", "mismatch", "unprovable"}
@@ -129,7 +124,7 @@ func (v Verdict) String() string {
 	return fmt.Sprintf("Verdict(%d)", uint8(v))
 }
 
-// Claim is what a Store found. All fields but Verdict are of the row that was there before.
+// Claim is the answer to a Record. All fields except Verdict describe the row that was there before.
 type Claim struct {
 	Verdict     Verdict
 	Fingerprint Fingerprint

@@ -7,83 +7,99 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	mathrand "math/rand/v2"
 	"time"
+
+	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/internal/backoff"
 )
 
 // SweeperConfig configures a Sweeper.
 type SweeperConfig struct {
-	// Store is what to sweep. Required; all stores of this module are Purgers.
+	// Store is the store to sweep. Required. All stores of this module are Purgers.
 	Store Purger
 
-	// Every is the pause between the end of one pass over the table and the next. Defaults to one minute.
+	// Every is the pause between the end of one pass over the table and the beginning of the next.
+	//
+	// Defaults to one minute.
 	Every time.Duration
 
-	// Limit is how many keys one short transaction forgets at the most. Defaults to 1000.
+	// Limit is how many keys one short transaction deletes at most.
+	//
+	// Defaults to 1000.
 	Limit int
 
-	// Lease is how long after this sweeper's last transaction others leave the work to it. It should be longer than any
-	// rest. Defaults to five times Every.
+	// Lease is how long after this sweeper's last transaction other sweepers do nothing. It must be longer than Every.
+	//
+	// Defaults to five times Every.
 	Lease time.Duration
 
-	// AlarmAfter is how late keys may be forgotten. A pass that takes that long, or sweepers that did not run, are late.
-	// Nothing is lost by it but disk space. More than Every. Defaults to an hour, or ten times Every where that is more.
+	// AlarmAfter is how long after their expiry keys may be deleted without an alarm. A pass that takes long, or sweepers
+	// that did not run, make it later. That only costs disk space. It must be longer than Every.
+	//
+	// Defaults to an hour, or to ten times Every if that is longer.
 	AlarmAfter time.Duration
 
-	// ConfirmClock is asked when the database's clock is ahead of expected, which is what it should show, by more than
-	// ClockMargin. A clock that jumps ahead expires keys too early, and what is delivered again then runs twice. The sweeper
-	// forgets nothing and asks again until ConfirmClock returns true: once a person has made sure that the new time is right, or
-	// that nothing that old can be delivered any more. It then goes on from the new time. Where the clock is set back the sweeper goes on by itself.
+	// ConfirmClock is called when the database's clock is ahead of expected by more than ClockMargin. A clock that jumps
+	// ahead expires keys too early, so that messages that are delivered again would run twice. The sweeper deletes nothing
+	// and calls ConfirmClock again until it returns true. It should return true after somebody has made sure that the new
+	// time is right, or that no messages that old can be delivered any more. The sweeper then goes on from the new time. If
+	// the clock is set back, the sweeper goes on by itself.
 	//
-	// Only a sweeper that runs can tell: what it expects is the clock that it saw last and the time since, by this machine's clock. A
-	// program that was just started takes the database's clock as it is, since the database itself does not say how long nobody swept.
-	// So do not restart the program before a clock that is wrong is set right. A machine that was suspended asks too.
-	// It runs on the goroutine of Run and should not block. Defaults to one that returns false.
+	// Only a running sweeper notices a jump: expected is the database's time that it saw last, plus the time since then by
+	// this machine's clock. A sweeper that has just been started accepts the database's clock as it is. So set a wrong clock
+	// right before you restart the program. ConfirmClock is also called after a machine was suspended. It runs on the
+	// goroutine of Run and should not block.
+	//
+	// Defaults to a function that returns false.
 	ConfirmClock func(expected, clock time.Time) bool
 
-	// OnAlarm is called when keys are forgotten later than AlarmAfter, once in a pass, and whenever a Purge fails. It
-	// should not block. Defaults to nothing but the log.
+	// OnAlarm is called when keys are deleted later than AlarmAfter, once in a pass, and after each Purge that fails. It runs
+	// on the goroutine of Run and should not block.
+	//
+	// Defaults to no function; alarms are always logged.
 	OnAlarm func(Alarm)
 
-	// Logger gets alarms as warnings and errors, and a line for each pass that forgot something. Defaults to slog.Default().
+	// Logger gets alarms as warnings and errors, and a line for each pass that deleted keys.
+	//
+	// Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// Alarm is what SweeperConfig.OnAlarm gets: Lag, or Err and Failures.
+// Alarm is the argument of SweeperConfig.OnAlarm: either Lag is set, or Err and Failures are.
 type Alarm struct {
-	Lag      time.Duration // how long keys had been expired when they were forgotten
+	Lag      time.Duration // how long before their deletion keys had expired
 	Err      error         // why Purge failed; the sweeper tries again
-	Failures int           // in a row
+	Failures int           // how many calls of Purge failed in a row
 }
 
-// ClockMargin is how far the database's clock may be ahead of what a Sweeper expects.
+// ClockMargin is how far the database's clock may be ahead of the time that a Sweeper expects.
 const ClockMargin = 10 * time.Minute
 
-// Sweeper forgets expired keys in the background. Run one on every node: one at a time is active, and another takes over
-// when its lease runs out. It takes at most a tenth of one connection's time, however much there is to do.
+// Sweeper deletes expired keys. Run one in every process: one at a time is active, and another one takes over when its
+// lease ends. It uses a tenth of one connection's time at most, however many keys there are.
 type Sweeper struct {
 	cfg   SweeperConfig
 	sweep Sweep
-	clock sweepClock // only Run uses it
+	clock sweepClock // used by Run only
 }
 
-// What is left to the sweeper is nine tenths of the time and more. Forgetting at full speed halves the rate of claims.
-// leastRest keeps it from spinning where the clock is coarser than a Purge.
+// After a Purge the sweeper rests at least restFactor times as long as the Purge took, because deleting at full speed halves
+// the rate of claims. leastRest keeps it from spinning if the clock cannot measure a Purge.
 const (
 	restFactor = 9
 	leastRest  = 5 * time.Millisecond
 )
 
-// purgeTimeout bounds one Purge, for connections that hang. What it cuts off has forgotten nothing.
+// purgeTimeout limits one Purge, for connections that hang. A Purge that it ends has deleted nothing.
 const purgeTimeout = time.Minute
 
-// Pauses after failures in a row grow from the least to the most.
+// The shortest and the longest wait after failures in a row.
 const (
 	leastBackoff = time.Second
 	mostBackoff  = time.Minute
 )
 
-// NewSweeper returns a Sweeper; Run starts it.
+// NewSweeper returns a Sweeper, or an error that names the field of cfg that is invalid. Call Run to start it.
 func NewSweeper(cfg SweeperConfig) (*Sweeper, error) {
 	cfg.Every = cmp.Or(cfg.Every, time.Minute)
 	cfg.Limit = cmp.Or(cfg.Limit, 1000)
@@ -113,19 +129,19 @@ func NewSweeper(cfg SweeperConfig) (*Sweeper, error) {
 	return &Sweeper{cfg: cfg, sweep: Sweep{Owner: rand.Text(), Lease: cfg.Lease, Limit: cfg.Limit}}, nil
 }
 
-// Run sweeps until ctx ends, and then returns nil. It never gives up: a fault of the database is reported and waited out.
-// Call it once at a time. A crash at any moment leaves keys that the next sweep forgets.
+// Run sweeps until ctx ends, and then returns nil. It logs failures of the database, reports them to OnAlarm, and tries
+// again. Call it only once at a time. After a crash the next sweep deletes the remaining keys.
 func (s *Sweeper) Run(ctx context.Context) error {
 	var p sweepPass
 	for ctx.Err() == nil {
 		began := time.Now()
 		rest := s.step(ctx, &p)
-		wait(ctx, max(rest, restFactor*time.Since(began), leastRest))
+		_ = await.Sleep(ctx, max(rest, restFactor*time.Since(began), leastRest))
 	}
 	return nil
 }
 
-// step is one Purge. It returns how long to rest at least.
+// step calls Purge once. It returns how long to rest at least.
 func (s *Sweeper) step(ctx context.Context, p *sweepPass) (rest time.Duration) {
 	swept, err := s.purge(ctx)
 	switch {
@@ -133,20 +149,37 @@ func (s *Sweeper) step(ctx context.Context, p *sweepPass) (rest time.Duration) {
 		return 0
 	case err != nil:
 		p.failures++
-		s.failed(err, p.failures)
-		return backoff(p.failures)
+		s.cfg.Logger.Error("dedup: sweep failed, will try again", "failures", p.failures, "error", err)
+		s.cfg.OnAlarm(Alarm{Err: err, Failures: p.failures})
+		return backoff.HalfJitter(leastBackoff, mostBackoff, p.failures)
 	case swept.Busy:
 		*p = sweepPass{}
-		return jitter(s.cfg.Every) // nodes that were started together need not ask together
+		return backoff.Jitter(s.cfg.Every) // processes that were started together should not ask at the same time
 	}
-	p.add(swept)
-	s.late(p)
+	p.failures = 0
+	p.keys += swept.Keys
+	p.lag = max(p.lag, swept.Lag)
+	if !p.alarmed && p.lag > s.cfg.AlarmAfter {
+		p.alarmed = true
+		s.cfg.Logger.Warn("dedup: sweeper has fallen behind", "lag", p.lag, "alarm_after", s.cfg.AlarmAfter)
+		s.cfg.OnAlarm(Alarm{Lag: p.lag})
+	}
 	if !swept.Done {
 		return 0
 	}
-	s.finished(*p)
+	if p.keys > 0 {
+		s.cfg.Logger.Info("dedup: swept", "keys", p.keys, "lag", p.lag)
+	}
 	*p = sweepPass{}
 	return s.cfg.Every
+}
+
+// sweepPass is one pass over the table.
+type sweepPass struct {
+	keys     int
+	lag      time.Duration
+	alarmed  bool
+	failures int // in a row
 }
 
 func (s *Sweeper) purge(ctx context.Context) (SweepResult, error) {
@@ -170,79 +203,16 @@ func (s *Sweeper) purge(ctx context.Context) (SweepResult, error) {
 	return swept, err
 }
 
-// sweepClock is the database's clock as a sweeper saw it last.
+// sweepClock is the time of the database's clock that a sweeper saw last.
 type sweepClock struct {
-	at   time.Time // by the database
-	seen time.Time // by this machine, before it asked
+	at   time.Time // the database's time
+	seen time.Time // this machine's time before the database was asked
 }
 
-// expected is what the database's clock should show by now; zero: nothing is known.
+// expected returns the time that the database's clock should show now; zero: unknown.
 func (c sweepClock) expected(now time.Time) time.Time {
 	if c.at.IsZero() {
 		return time.Time{}
 	}
 	return c.at.Add(now.Sub(c.seen)) // by the monotonic clock
-}
-
-// ClockAhead is for stores: it is the error of a Purge at clock, the database's, if that is after by.Latest.
-func (by Sweep) ClockAhead(clock time.Time) error {
-	if by.Latest.IsZero() || !clock.After(by.Latest) {
-		return nil
-	}
-	return fmt.Errorf("%w: it shows %v, and should show no more than %v; nothing is forgotten until it is set right, or SweeperConfig.ConfirmClock says that it is right",
-		ErrClock, clock.UTC().Format(time.RFC3339), by.Latest.UTC().Format(time.RFC3339))
-}
-
-// sweepPass is one way through the table.
-type sweepPass struct {
-	keys     int
-	lag      time.Duration
-	alarmed  bool
-	failures int // in a row
-}
-
-func (p *sweepPass) add(swept SweepResult) {
-	p.failures = 0
-	p.keys += swept.Keys
-	p.lag = max(p.lag, swept.Lag)
-}
-
-func (s *Sweeper) late(p *sweepPass) {
-	if p.alarmed || p.lag <= s.cfg.AlarmAfter {
-		return
-	}
-	p.alarmed = true
-	s.cfg.Logger.Warn("dedup: sweeper has fallen behind", "lag", p.lag, "alarm_after", s.cfg.AlarmAfter)
-	s.cfg.OnAlarm(Alarm{Lag: p.lag})
-}
-
-func (s *Sweeper) finished(p sweepPass) {
-	if p.keys > 0 {
-		s.cfg.Logger.Info("dedup: swept", "keys", p.keys, "lag", p.lag)
-	}
-}
-
-func (s *Sweeper) failed(err error, failures int) {
-	s.cfg.Logger.Error("dedup: sweep failed, will try again", "failures", failures, "error", err)
-	s.cfg.OnAlarm(Alarm{Err: err, Failures: failures})
-}
-
-// backoff is between half and all of what doubles with each failure, up to the most.
-func backoff(failures int) time.Duration {
-	d := leastBackoff << min(failures-1, 10)
-	return jitter(min(d, mostBackoff))
-}
-
-// jitter is between half of d and d.
-func jitter(d time.Duration) time.Duration {
-	return d/2 + mathrand.N(d/2+1)
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

@@ -7,16 +7,15 @@ import (
 
 type claimWaitKey struct{}
 
-// WithClaimWait returns a ctx under which a Store's claims wait no longer than d for transactions that hold their keys, where
-// the Store's own limit is longer. d must be positive. It does not bound the claim's statement itself: a claim that meets no held key
-// takes as long as it takes. MariaDB, which counts
-// such waits in seconds, does not wait then; MySQL waits a second.
+// WithClaimWait returns a ctx under which a Store's claims wait d at most for transactions that hold their keys, or the
+// Store's own limit if that is shorter. d must be positive. It does not limit the claim's statement itself. MariaDB counts such
+// waits in seconds, and so it does not wait at all for a d below a second; MySQL waits a second.
 func WithClaimWait(ctx context.Context, d time.Duration) context.Context {
 	return context.WithValue(ctx, claimWaitKey{}, d)
 }
 
-// ClaimWait is for stores: it returns what WithClaimWait said, or own where that is shorter or nothing was said. shorter reports the
-// former.
+// ClaimWait returns the limit of WithClaimWait, or own if that is not longer or if ctx has no limit. shorter says that it is the
+// limit of ctx. Stores call it.
 func ClaimWait(ctx context.Context, own time.Duration) (d time.Duration, shorter bool) {
 	if d, ok := ctx.Value(claimWaitKey{}).(time.Duration); ok && d < own {
 		return d, true

@@ -1,18 +1,3 @@
-// Package migrations holds the tables that txonce needs, as numbered SQL files per database.
-//
-// Three ways lead to the same schema, and a program chooses one:
-//
-//   - [Apply] brings a database up to date from within the program, at its start. Any number of nodes may do so at once.
-//   - [FS] is the files as golang-migrate reads them: 0001_processed_messages.up.sql and .down.sql. On MySQL it needs
-//     multiStatements=true in its DSN.
-//   - [Goose] is the same files as goose reads them: one per number, with both directions annotated.
-//
-// Whichever applied them, the table txonce_schema says what is installed, because each file writes its own number
-// there. Stores read it at start and name what is missing; they never change the schema by themselves.
-//
-// Files that were released do not change. A later file has a higher number. Its row in txonce_schema says in works_with
-// the lowest version that a program must know to work with the new schema. Where that is the version before, because the file
-// leaves the rows and columns that the release before reads as they were, a rolling deployment can apply it first.
 package migrations
 
 import (
@@ -28,7 +13,7 @@ import (
 //go:embed postgres/*.sql sqlite/*.sql mysql/*.sql
 var files embed.FS
 
-// FS returns the files for db, "postgres", "sqlite" or "mysql", named as golang-migrate wants them.
+// FS returns the files for golang-migrate. db is "postgres", "sqlite" or "mysql"; any other name is an error.
 func FS(db string) (fs.FS, error) {
 	if _, err := steps(db); err != nil {
 		return nil, err
@@ -36,14 +21,14 @@ func FS(db string) (fs.FS, error) {
 	return fs.Sub(files, db)
 }
 
-// Goose returns the files for db, "postgres", "sqlite" or "mysql", as goose wants them: both directions in one, annotated.
+// Goose returns the files for goose, each with both directions. db is "postgres", "sqlite" or "mysql"; any other name is an error.
 func Goose(db string) (fs.FS, error) {
 	all, err := steps(db)
 	if err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer
-	w := zip.NewWriter(&b) // a zip.Reader is a whole fs.FS in memory
+	w := zip.NewWriter(&b) // a zip.Reader is an fs.FS in memory
 	for _, s := range all {
 		f, err := w.Create(s.name + ".sql")
 		if err != nil {
@@ -57,7 +42,7 @@ func Goose(db string) (fs.FS, error) {
 	return zip.NewReader(bytes.NewReader(b.Bytes()), int64(b.Len()))
 }
 
-// Latest is the highest number among the files for db; 0 if there are none.
+// Latest returns the highest number of the files for db, or 0 if there are none.
 func Latest(db string) int {
 	all, err := steps(db)
 	if err != nil {
@@ -66,13 +51,13 @@ func Latest(db string) int {
 	return len(all)
 }
 
-// step is one number's files.
+// step is the pair of files with one number.
 type step struct {
 	name     string // 0001_processed_messages
 	up, down string
 }
 
-// steps reads db's files, which are numbered from 1 without a gap.
+// steps reads the files for db, which are numbered from 1 without gaps.
 func steps(db string) ([]step, error) {
 	var all []step
 	entries, err := files.ReadDir(db)

@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// mysqlStep is one number's turn on MySQL or MariaDB. DDL commits by itself there, so that a number is not a transaction: a
-// lock of the server keeps other nodes out, and after a crash every statement of the number runs again.
+// mysqlStep applies one number on MySQL or MariaDB. DDL commits by itself there, so a number is not a transaction. A named lock
+// of the server makes other processes wait, and after a crash all statements of the number run again.
 type mysqlStep struct {
 	*sql.Conn
-	end   context.Context // of what must not be cut short
+	end   context.Context // for statements that must not be cancelled
 	ended bool
 }
 
-// The lock's name says of which database, because the server has one set of names for all of them.
+// The lock's name contains the database, because all databases of a server share the names of locks.
 const (
 	mysqlLock   = `SELECT GET_LOCK(CONCAT('txonce.', SHA1(DATABASE())), 10)`
 	mysqlUnlock = `SELECT RELEASE_LOCK(CONCAT('txonce.', SHA1(DATABASE())))`
@@ -40,7 +40,7 @@ func beginMySQL(ctx context.Context, conn *sql.Conn, schema string) (_ transacti
 	if !database.Valid {
 		return nil, errors.New("migrations: no database is chosen: name one in the DSN, or as Apply's schema")
 	}
-	for { // each wait is short, so that the end of ctx leaves no statement behind for long
+	for { // each wait is short, so that no statement runs for long after the end of ctx
 		var locked sql.NullBool
 		if err := conn.QueryRowContext(ctx, mysqlLock).Scan(&locked); err != nil {
 			return nil, fmt.Errorf("migrations: lock: %w", err)
@@ -50,7 +50,7 @@ func beginMySQL(ctx context.Context, conn *sql.Conn, schema string) (_ transacti
 		}
 	}
 	t := &mysqlStep{Conn: conn, end: context.WithoutCancel(ctx)}
-	// Where autocommit is off this session may have read something, and then sees the past.
+	// If autocommit is off, the session may have a snapshot that is older than the lock.
 	if _, err := conn.ExecContext(ctx, `ROLLBACK`); err != nil {
 		return nil, errors.Join(fmt.Errorf("migrations: begin: %w", err), t.Rollback())
 	}
@@ -63,7 +63,7 @@ WHERE table_schema = DATABASE() AND table_name = 'txonce_schema'`).Scan(&yes)
 	return yes, err
 }
 
-// ExecContext runs a file, which is several statements, and needs no multiStatements for that.
+// ExecContext runs the statements of a file one by one, so that the DSN does not need multiStatements.
 func (t *mysqlStep) ExecContext(ctx context.Context, file string, _ ...any) (done sql.Result, err error) {
 	statements := split(file)
 	for _, q := range statements {
@@ -81,7 +81,8 @@ func (t *mysqlStep) ExecContext(ctx context.Context, file string, _ ...any) (don
 
 var createTable = regexp.MustCompile(`^CREATE TABLE IF NOT EXISTS (\w+)`)
 
-// foreign reports a table of this name that is not ours, which IF NOT EXISTS would pass over.
+// foreign returns an error if statement creates a table whose name belongs to another table already, which IF NOT EXISTS would
+// ignore.
 func (t *mysqlStep) foreign(ctx context.Context, statement string) error {
 	found := createTable.FindStringSubmatch(statement)
 	if found == nil {
@@ -94,12 +95,12 @@ WHERE table_schema = DATABASE() AND table_name = ?`, found[1]).Scan(&comment)
 	case errors.Is(err, sql.ErrNoRows):
 		return nil
 	case err == nil && comment != "txonce":
-		return fmt.Errorf("there is a table %s already, and its comment does not say that it is txonce's", found[1])
+		return fmt.Errorf("table %s exists already, and its comment does not say that it belongs to txonce", found[1])
 	}
 	return err
 }
 
-// split cuts a file into its statements. Each ends with a semicolon at the end of a line; lines that are comments are dropped.
+// split returns the statements of a file. Each ends with a semicolon at the end of a line. Comment lines are dropped.
 func split(file string) (statements []string) {
 	var b strings.Builder
 	for line := range strings.Lines(file) {
@@ -128,14 +129,14 @@ func (t *mysqlStep) Rollback() error {
 	return t.finish(`ROLLBACK`)
 }
 
-// finish ends what an autocommit that is off has begun, and unlocks.
+// finish ends the transaction that is open if autocommit is off, and releases the lock.
 func (t *mysqlStep) finish(how string) error {
 	t.ended = true
 	_, err := t.Conn.ExecContext(t.end, how)
 	var unlocked sql.NullBool
 	unlock := t.QueryRowContext(t.end, mysqlUnlock).Scan(&unlocked)
 	if err != nil || unlock != nil || !unlocked.Bool {
-		_ = t.Raw(func(any) error { return driver.ErrBadConn }) // the pool must not get it back with the lock
+		_ = t.Raw(func(any) error { return driver.ErrBadConn }) // a connection with the lock must not go back to the pool
 	}
 	return err
 }

@@ -16,18 +16,18 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// batchWait is how long a node's claims wait in TestBatches: longer than anything in it takes on a machine that is busy.
+// batchWait is how long claims wait in TestBatches: longer than any transaction in it, also on a busy machine.
 const batchWait = time.Minute
 
-// TestBatches runs a Consumer on a store whose handlers end the transaction that they share with other messages, in each of the
-// ways that h lists as Misuse. Whatever the database makes of it, each message ends up as an effect or as a dead letter, none runs twice, and
-// no letter is dropped for a claim that proves nothing. h is what deduptest.TestStore takes; its nodes must be
-// consumer.ParkingLots.
+// TestBatches runs a Consumer with handlers that end the transaction that they share with other messages, in each way that h
+// lists as Misuse. Whatever the database does then, each message must have an effect or a dead letter, none may run twice,
+// and no letter may be removed because of a claim that proves nothing. h is a Harness for deduptest.TestStore whose nodes
+// are consumer.ParkingLots.
 func TestBatches[TTx any](t *testing.T, h deduptest.Harness[TTx]) {
 	for _, c := range []struct {
 		name  string
 		n     int
-		whole bool // HandleBatch
+		whole bool // the consumer has a HandleBatch
 		fails bool // the handler that ends the transaction returns an error
 	}{
 		{"the first of several", 4, false, false},
@@ -50,7 +50,7 @@ func TestBatches[TTx any](t *testing.T, h deduptest.Harness[TTx]) {
 	}
 }
 
-// batchRun is one misuse of the transaction of one batch.
+// batchRun tests one batch with one misuse of its transaction.
 type batchRun[TTx any] struct {
 	*testing.T
 	db    deduptest.DB[TTx]
@@ -59,20 +59,20 @@ type batchRun[TTx any] struct {
 	n     int
 	whole bool
 	fails bool
-	name  string // of the consumer, and the start of all IDs
+	name  string // the consumer's name, with which all IDs begin
 
-	runs atomic.Int64 // of the handler that misuses
+	runs atomic.Int64 // how many times the handler ran for message 0
 }
 
 var errMisuse = errors.New("consumertest: the handler fails after it misused its transaction")
 
 func (r *batchRun[TTx]) id(i int) string { return fmt.Sprint(r.name, "-", i) }
 
-// rest is what the ID of an effect ends with that completes the work of message 0.
+// rest ends the name of the second effect of message 0.
 const rest = " rest"
 
-// handle writes one effect, and another one for message 0. Between them message 0 misuses the transaction when it runs for the
-// first time, and may fail then.
+// handle writes one effect. When message 0 runs for the first time, handle then misuses the transaction, and may fail. When it
+// runs again, handle writes a second effect.
 func (r *batchRun[TTx]) handle(ctx context.Context, tx TTx, msg *consumer.Message) error {
 	if err := r.db.Effect(ctx, tx, msg.ID); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (r *batchRun[TTx]) run() {
 	r.replay(c, unknown)
 }
 
-// deliver delivers the batch, and again what is deferred, until all of it is answered.
+// deliver delivers the batch, and repeats what is deferred, until every message has a final answer.
 func (r *batchRun[TTx]) deliver(c *consumer.Consumer[TTx]) {
 	r.Helper()
 	var pending []*consumer.Message
@@ -176,7 +176,7 @@ func (r *batchRun[TTx]) letters(c *consumer.Consumer[TTx]) map[string]consumer.D
 	}
 }
 
-// check compares effects and letters, and returns the letters of messages other than the one at fault.
+// check compares effects and letters. It returns the letters of messages that have no effect, except for message 0.
 func (r *batchRun[TTx]) check(c *consumer.Consumer[TTx]) (unknown []consumer.DeadLetter) {
 	r.Helper()
 	effects, letters := r.effects(), r.letters(c)
@@ -184,12 +184,12 @@ func (r *batchRun[TTx]) check(c *consumer.Consumer[TTx]) (unknown []consumer.Dea
 		id := r.id(i)
 		letter, parked := letters[id]
 		n := effects[id]
-		// Where the store knows that nothing was committed, the message fails like any other.
+		// If the store knows that nothing was committed, the message fails like any other.
 		rolledBack := i == 0 && n == 0 && letter.Reason == consumer.ReasonPoison && strings.Contains(letter.Cause, dedup.ErrRolledBack.Error())
 		if parked && !rolledBack && (letter.Reason != consumer.ReasonUnknown || !strings.Contains(letter.Cause, "outcome unknown") || letter.Settled) {
 			r.Errorf("%s: parked as %q, settled %v: %s", id, letter.Reason, letter.Settled, letter.Cause)
 		}
-		switch mayBoth := i == 0 || r.whole; { // what ended the transaction may have committed its effects before
+		switch mayBoth := i == 0 || r.whole; { // the handler that ended the transaction may have committed its effects
 		case n > 1:
 			r.Errorf("%s: %d effects", id, n)
 		case n == 0 && !parked:
@@ -208,13 +208,13 @@ func (r *batchRun[TTx]) check(c *consumer.Consumer[TTx]) (unknown []consumer.Dea
 		r.Errorf("%d messages are parked for what the handler of another one did, which is not parked", len(unknown))
 	case parked && runs != 1:
 		r.Errorf("the handler of the message whose outcome is unknown ran %d times", runs)
-	case !parked && r.fails && again != 1: // it must have run again, since it failed
+	case !parked && r.fails && again != 1: // it failed, so it must have run again
 		r.Errorf("the handler failed half-way, and its message was neither tried again nor parked: %d effects, %d of its rest", effects[r.id(0)], again)
 	}
 	return unknown
 }
 
-// keep sweeps the whole table, in which nothing has expired: letters whose claims prove nothing must stay.
+// keep sweeps the whole table, in which nothing has expired. DeadLetters whose claims prove nothing must stay.
 func (r *batchRun[TTx]) keep(c *consumer.Consumer[TTx], least int) {
 	r.Helper()
 	purger, ok := r.store.(dedup.Purger)
@@ -236,7 +236,7 @@ func (r *batchRun[TTx]) keep(c *consumer.Consumer[TTx], least int) {
 	}
 }
 
-// replay runs what never ran, after a person has looked.
+// replay replays or discards the letters of messages that never ran.
 func (r *batchRun[TTx]) replay(c *consumer.Consumer[TTx], unknown []consumer.DeadLetter) {
 	r.Helper()
 	for i, letter := range unknown {

@@ -1,11 +1,11 @@
-// Package consumertest is for tests of what surrounds a consumer.
+// Package consumertest tests handlers and broker adapters, and has a database in memory for tests of consumers.
 //
-// [TestHandler] shows of a handler of yours, on the database that it will run on, that its effects happen once: it
-// delivers a message twice, crashes before and after the commit, and lets two copies run at the same time. It finds
-// handlers that write outside of their transaction, keys that differ between deliveries, and stores that claim in another
-// transaction than the handler's.
+// [TestHandler] tests your handler on the database that it will use. It delivers a message twice, crashes before and after
+// COMMIT, and runs two copies at the same time. It finds handlers that write outside of their transaction, keys that differ
+// between deliveries, and stores that claim in another transaction than the handler's.
 //
-// [TestSubscriber] is the suite that every broker adapter must pass.
+// [TestSubscriber] is the suite that every broker adapter must pass. [TestBatches] tests a store with handlers that end
+// their transaction.
 //
-// [NewStore] is all that a consumer asks of a database, in memory, for tests that are about something else.
+// [NewStore] returns a store in memory that keeps claims and dead letters. A crash of the process loses them.
 package consumertest

@@ -12,28 +12,29 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// HandlerTest is a handler to test, and the database that it runs on.
+// HandlerTest describes a handler and the database that it runs on.
 type HandlerTest[TTx any] struct {
-	// Store is a store on the database. Required.
+	// Store is a Store on the database. Required.
 	Store dedup.Store[TTx]
 
-	// New makes the consumer as the program does, but on store, which stands before Store and fails at the right moments.
-	// It is called many times, and each Consumer stands for another process. Required.
+	// New makes a consumer as the program does, but with store, which calls Store and simulates crashes. It is called many
+	// times. Each Consumer represents another process. Required.
 	New func(store dedup.Store[TTx]) (*consumer.Consumer[TTx], error)
 
-	// Message makes the message that is to be delivered, which the handler succeeds on. Its natural key must depend on n,
-	// and be in use for nothing else. It is called with equal n for each delivery of a message. Required.
+	// Message returns message number n, on which the handler must succeed. It is called with the same n for each delivery. The natural key must depend on n, and nothing else may use it. Required.
 	Message func(n int) *consumer.Message
 
-	// Effects counts what all messages together have left behind, by a look from outside of any transaction. Required.
+	// Effects counts the committed effects of all messages, outside of the tests' transactions. Required.
 	Effects func(ctx context.Context) (int, error)
 
-	// Each is how many of these effects one message has. Defaults to 1.
+	// Each is how many of these effects one message has.
+	//
+	// Defaults to 1.
 	Each int
 }
 
-// TestHandler runs one sub-test for each thing that may happen to a message. It may run on a database with other data, but
-// nothing else may add effects meanwhile.
+// TestHandler runs one sub-test for each thing that may happen to a message. The database may contain other data, but
+// nothing else may add effects while the test runs.
 func TestHandler[TTx any](t *testing.T, h HandlerTest[TTx]) {
 	t.Helper()
 	if err := h.complete(); err != nil {
@@ -102,7 +103,7 @@ func (r *handlerRun[TTx]) want(n int, when, hint string) {
 	}
 }
 
-// process is another process of the program, whose transactions go through pass.
+// process returns a consumer that represents another process. pass runs its transactions; nil: they run as usual.
 func (r *handlerRun[TTx]) process(pass func(context.Context, inTx) error) (*consumer.Consumer[TTx], *passing[TTx]) {
 	r.Helper()
 	p := &passing[TTx]{Store: r.Store, pass: pass}
@@ -120,7 +121,7 @@ func (r *handlerRun[TTx]) process(pass func(context.Context, inTx) error) (*cons
 	return c, p
 }
 
-// deliver delivers the message to a process that nothing happens to.
+// deliver delivers the message to a process that does not crash.
 func (r *handlerRun[TTx]) deliver(when string) {
 	r.Helper()
 	c, p := r.process(nil)
@@ -150,7 +151,7 @@ func deliveredTwiceInABatch[TTx any](r *handlerRun[TTx]) {
 	r.want(r.Each, "after the batch", "is the key the same on every delivery?")
 }
 
-// errCrash stands for the end of the process. Nobody is told of it but the consumer, which then asks to deliver again.
+// errCrash represents the end of the process. It is Retryable, so the consumer asks for another delivery.
 var errCrash = errors.New("consumertest: the process has crashed")
 
 func crashBeforeCommit[TTx any](r *handlerRun[TTx]) {
@@ -203,10 +204,10 @@ func (r *handlerRun[TTx]) crash(pass func(context.Context, inTx) error) {
 	}
 }
 
-// overlap is how long the first of two twins stays in its transaction once the second has begun.
+// overlap is how long the first of two copies stays in its transaction after the second has begun.
 const overlap = 50 * time.Millisecond
 
-// concurrentTwin holds one process before its commit until another one works on the same message.
+// concurrentTwin makes one process wait before its COMMIT until another one has begun with the same message.
 func concurrentTwin[TTx any](r *handlerRun[TTx]) {
 	r.before = r.effects()
 	ctx, cancel := context.WithTimeout(r.Context(), subscriberPatience)

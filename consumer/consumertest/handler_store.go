@@ -9,17 +9,17 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// inTx runs a transaction. beforeCommit, unless nil, comes after a handler that has succeeded.
+// inTx runs a transaction. beforeCommit, unless it is nil, is called after the handler has succeeded.
 type inTx func(beforeCommit func() error) error
 
-// passing is a Store that lets a test stand between the consumer and its transactions. It is no dedup.Registrar, so that
-// many consumers of one name may use what is behind it.
+// passing is a Store whose transactions are run by a test. It is not a dedup.Registrar, so that several consumers with one name
+// may use the Store behind it.
 type passing[TTx any] struct {
 	dedup.Store[TTx]
-	pass func(ctx context.Context, tx inTx) error // nil: nothing happens
+	pass func(ctx context.Context, tx inTx) error // nil: transactions run as usual
 
 	mu     sync.Mutex
-	failed error // of a handler
+	failed error // the error of a handler
 }
 
 func (p *passing[TTx]) InTx(ctx context.Context, recs []dedup.Record, fn func(tx TTx, claims []dedup.Claim) error) error {
@@ -49,7 +49,7 @@ func (p *passing[TTx]) Retryable(err error) bool {
 	return errors.Is(err, errCrash) || p.Store.Retryable(err)
 }
 
-// check fails the test for a handler that has failed of its own: what else is wrong follows from it.
+// check fails the test if a handler has failed by itself, because that would explain every other failure.
 func (p *passing[TTx]) check(t testing.TB) {
 	t.Helper()
 	p.mu.Lock()

@@ -14,8 +14,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// Store is a deduptest.Store that is a consumer.ParkingLot too: all that a consumer asks of a database, in memory. It is
-// safe for concurrent use.
+// Store is a deduptest.Store that is also a consumer.ParkingLot. It is safe for concurrent use.
 type Store struct{ *deduptest.Store }
 
 var (
@@ -23,13 +22,13 @@ var (
 	_ consumer.ParkingLot[*deduptest.Tx] = (*Store)(nil)
 )
 
-// NewStore returns the only Store of a new database.
+// NewStore returns a Store on a new database in memory.
 func NewStore() *Store { return NewStoreOn(deduptest.NewDatabase()) }
 
-// NewStoreOn returns one more Store on db, as another process would have.
+// NewStoreOn returns another Store on db, as another process has one.
 func NewStoreOn(db *deduptest.Database) *Store { return &Store{db.NewStore()} }
 
-// letters is where dead letters stand among the database's values.
+// letters begins the names of the database's values that are dead letters.
 const letters = "consumertest: dead letter "
 
 // Park implements consumer.ParkingLot.
@@ -88,7 +87,7 @@ func (s *Store) DeadLetters(ctx context.Context, f consumer.DeadLetterFilter) (f
 	return found, nil
 }
 
-// Purge implements dedup.Purger. Settled letters go first: they are known by claims that it may forget.
+// Purge implements dedup.Purger. It removes settled letters first, because it may delete the claims that settled them.
 func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.SweepResult, error) {
 	for after := (consumer.DeadLetterCursor{}); ; {
 		page, err := s.DeadLetters(ctx, consumer.DeadLetterFilter{After: after})
@@ -109,7 +108,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.SweepResult, e
 	}
 }
 
-// newer is negative where a comes before b.
+// newer compares cursors. It is negative if a comes before b.
 func newer(a, b consumer.DeadLetterCursor) int {
 	return cmp.Or(b.First.Compare(a.First), bytes.Compare(b.ID[:], a.ID[:]))
 }

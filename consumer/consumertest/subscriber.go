@@ -8,23 +8,23 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// Broker is what the suite needs of a broker: a queue or topic that is empty, of the test's own, and one group of
-// subscribers to it. It may also be a Restarter and a Revoker.
+// Broker is an empty queue or topic for one test, with one group of subscribers. It may also be a Restarter and a Revoker. Its
+// methods must be safe for concurrent use.
 type Broker interface {
-	// Publish sends messages, in order. Of each it keeps Key, Payload and Headers, and nothing else. It may send one
-	// twice when it reports an error.
+	// Publish sends messages in order. It sends Key, Payload and Headers of each, and nothing else. If it returns an error, some
+	// messages may have been sent, or sent twice.
 	Publish(ctx context.Context, msgs ...consumer.Message) error
 
-	// Subscriber returns one more subscriber of the group. Its handlers have grace to finish when its Run is to end.
+	// Subscriber returns another subscriber of the group. After the ctx of its Run has ended, its handlers have grace to finish.
 	Subscriber(p consumer.Processor, grace time.Duration) (Subscriber, error)
 
-	// Left is how many of the messages that were sent are not acknowledged, as the broker itself remembers it. 0 means
-	// that everything was consumed.
+	// Left returns how many of the sent messages are not acknowledged, according to the broker. 0 means that all were
+	// consumed.
 	Left(ctx context.Context) (int, error)
 }
 
-// Subscriber is a broker adapter's receiving side. Run blocks until ctx ends, then finishes what it has begun,
-// acknowledges it and returns nil.
+// Subscriber is the receiving side of a broker adapter. Run blocks until ctx ends, then finishes and acknowledges the messages
+// that it has begun, and returns nil.
 type Subscriber interface {
 	Run(ctx context.Context) error
 }
@@ -35,15 +35,14 @@ type Restarter interface {
 	Restart(ctx context.Context) error
 }
 
-// Revoker is a Broker that can take away what subscribers hold.
+// Revoker is a Broker that can take messages away from subscribers.
 type Revoker interface {
-	// Revoke takes from all subscribers that run now what they are handling, as if they had not been heard of for too
-	// long: the broker may deliver it to others at once. The subscribers are not told in any special way.
+	// Revoke takes the messages that the running subscribers are handling away from them, as a broker does after a timeout,
+	// so that it may deliver them to others at once. The subscribers are not notified in any special way.
 	Revoke(ctx context.Context) error
 }
 
-// Features says what a broker and its adapter can do. It is data: a case that cannot exist is listed in the output with
-// its reason, and never skipped.
+// Features says what a broker and its adapter can do. For a case that does not apply, the suite logs the reason.
 type Features struct {
 	Ordered        bool // messages of one Key are handled in the order in which they were sent
 	Delay          bool // a message is not delivered again before its RetryError.After has passed
@@ -51,14 +50,14 @@ type Features struct {
 	Batch          bool // a consumer.BatchProcessor gets several messages at once
 	Fenced         bool // a subscriber that has lost a message cannot acknowledge it any more
 
-	// DoesNotApply says of each other case that cannot exist on this broker why.
+	// DoesNotApply names other cases that cannot exist on this broker, each with the reason.
 	DoesNotApply map[string]string
 }
 
-// TestSubscriber runs the suite that every broker adapter must pass. Each case is a parallel sub-test with a Broker of
-// its own, named after the rule that it shows. The handlers run in a consumer.Consumer on an in-memory database; several
-// subscribers of one case are several nodes on it. Lost and doubled effects are counted in that database, and what is
-// acknowledged is asked of the broker: an adapter cannot talk its way out.
+// TestSubscriber runs the suite that every broker adapter must pass. Each case is a parallel sub-test with its own Broker, and
+// is named after its rule. The handlers run in a consumer.Consumer on a database in memory; several subscribers in one case
+// represent several processes. Lost and doubled effects are counted in that database, and the broker is asked which messages
+// are acknowledged.
 func TestSubscriber(t *testing.T, features Features, newBroker func(t *testing.T) Broker) {
 	for _, c := range subscriberCases {
 		t.Run(c.name, func(t *testing.T) {
@@ -76,11 +75,11 @@ func TestSubscriber(t *testing.T, features Features, newBroker func(t *testing.T
 type subscriberCase struct {
 	name string
 	run  func(e *subscriberEnv)
-	has  func(Features) bool // nil: does not depend on any
-	why  string              // it does not apply without
+	has  func(Features) bool // nil: the case applies to every broker
+	why  string              // why the case does not apply if has returns false
 }
 
-// without returns why c does not apply; empty if it does.
+// without returns why c does not apply, or an empty string if it does.
 func (f Features) without(c subscriberCase) string {
 	if c.has != nil && !c.has(f) {
 		return c.why
@@ -120,7 +119,7 @@ var subscriberCases = []subscriberCase{
 	{name: "a subscriber that lost its message, and the new owner, have one effect", run: revokedWhileHandling},
 	{
 		name: "an acknowledgement that comes too late changes nothing", run: lateAck,
-		has: func(f Features) bool { return f.Fenced }, why: "this broker accepts it: what a new owner is handling is gone then, and not lost",
+		has: func(f Features) bool { return f.Fenced }, why: "this broker accepts it: it removes a message that a new owner is handling, which is not lost",
 	},
 	{name: "the broker restarts", run: brokerRestarts},
 	{name: "the database is away, and nothing is parked", run: databaseAway},

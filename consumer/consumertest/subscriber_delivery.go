@@ -16,7 +16,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// The cases about what becomes of one delivery.
+// The cases about the answers to single deliveries.
 
 func nilAcks(e *subscriberEnv) {
 	msgs := suiteMessages(30)
@@ -62,7 +62,7 @@ func lostAck(e *subscriberEnv) {
 			return err
 		}
 		tell(committed)
-		<-ctx.Done() // the process is as good as dead
+		<-ctx.Done() // like a process that has stopped working
 		return &consumer.RetryError{Err: ctx.Err(), Uncounted: true}
 	}
 	dying := e.run(p, 100*time.Millisecond)
@@ -118,7 +118,7 @@ func garbageParks(e *subscriberEnv) {
 			e.Errorf("parked %q, sent was %q", l.Message.Payload, garbage)
 		}
 	}
-	if n := again.Load(); n > 0 { // a broker may deliver it again for a reason of its own
+	if n := again.Load(); n > 0 { // not counting other deliveries: a broker may repeat one for its own reasons
 		e.Errorf("a message that cannot be decoded was to be delivered again %d times; want it parked the first time", n)
 	}
 }
@@ -209,7 +209,7 @@ func orderWithinKey(e *subscriberEnv) {
 		if again := failed[id]; !again && id == "key0/00" {
 			failed[id] = true
 			tell(first)
-			return consumer.RetryAfter(errSuiteNotYet, time.Second) // so much is sent behind it meanwhile
+			return consumer.RetryAfter(errSuiteNotYet, time.Second) // meanwhile the other messages are sent
 		} else if !again && strings.HasSuffix(id, "7") {
 			failed[id] = true
 			return errSuiteNotYet
@@ -219,7 +219,7 @@ func orderWithinKey(e *subscriberEnv) {
 	p.after = func(_ context.Context, msg *consumer.Message, err error) error {
 		mu.Lock()
 		defer mu.Unlock()
-		// Not in the handler, which runs again when others of its batch fail. A duplicate may come at any time.
+		// Not in the handler, which runs again when other messages of its batch fail. A duplicate may be delivered at any time.
 		if id := msg.Headers[idHeader]; err == nil && !slices.Contains(order[msg.Key], id) {
 			order[msg.Key] = append(order[msg.Key], id)
 		}
@@ -301,14 +301,14 @@ func batchesForm(e *subscriberEnv) {
 	p := e.processor(func(ctx context.Context, tx *deduptest.Tx, msg *consumer.Message) error {
 		tell(running)
 		<-finish
-		<-time.After(5 * time.Millisecond) // what has not come by then gathers meanwhile
+		<-time.After(5 * time.Millisecond) // more messages arrive meanwhile
 		return suiteEffect(ctx, tx, msg)
 	})
 	e.publish(msgs[0])
 	e.run(p, longGrace)
 	e.awaits("a batch of the one message there is", running)
 	e.publish(msgs[1:]...)
-	<-time.After(2 * time.Second) // they wait while the first is being handled
+	<-time.After(2 * time.Second) // they wait until the first message is handled
 	close(finish)
 	e.consumed()
 	if _, largest := p.count(); largest < 5 {
@@ -337,10 +337,10 @@ func thirtyDeferrals(e *subscriberEnv) {
 	e.effects(suiteIDs(msgs)...)
 	e.parked()
 	deferred := p.of("3")
-	if len(deferred) < 31 { // more where the broker had a reason of its own
+	if len(deferred) < 31 { // more if the broker repeated one for its own reasons
 		e.Fatalf("a message deferred 30 times was delivered %d times; want 31", len(deferred))
 	}
-	if last := deferred[30]; last.Attempt > 3 { // a delivery that was lost on its way counts, as the broker knows nothing of that
+	if last := deferred[30]; last.Attempt > 3 { // a delivery that was lost in transit counts, because the broker does not notice that
 		e.Errorf("30 deferrals that were nobody's fault were counted: Attempt %d", last.Attempt)
 	}
 }

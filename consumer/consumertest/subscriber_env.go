@@ -15,7 +15,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// subscriberPatience is how long a case waits for what must happen.
+// subscriberPatience is how long a case waits for something that must happen.
 const subscriberPatience = 2 * time.Minute
 
 // longGrace is for cases that are not about the grace period.
@@ -24,7 +24,7 @@ const longGrace = time.Minute
 // idHeader holds the natural key of the suite's messages.
 const idHeader = "suite-id"
 
-// subscriberEnv is what a case works with: a broker, a database, and one consumer's deliveries.
+// subscriberEnv is the environment of a case: a broker and a database.
 type subscriberEnv struct {
 	*testing.T
 	features Features
@@ -65,7 +65,7 @@ func (l *lockedBuffer) String() string {
 
 type suiteHandler = consumer.Handler[*deduptest.Tx]
 
-// processor is a consumer.Consumer that runs handle, between two taps. Each is a node of its own on the one database.
+// processor returns a Consumer that runs handle on the case's database, as a process of its own.
 func (e *subscriberEnv) processor(handle suiteHandler) *tapped {
 	e.Helper()
 	c, err := consumer.New(consumer.Config[*deduptest.Tx]{
@@ -82,16 +82,16 @@ func (e *subscriberEnv) processor(handle suiteHandler) *tapped {
 	return &tapped{Consumer: c}
 }
 
-// suiteEffect is the handler of most cases: it writes down that the message ran.
+// suiteEffect is the handler of most cases. It counts that the message ran.
 func suiteEffect(_ context.Context, tx *deduptest.Tx, msg *consumer.Message) error {
 	return tx.Add(msg.Headers[idHeader])
 }
 
-// tapped is a Consumer whose deliveries are written down. before and after may answer in its place.
+// tapped is a Consumer that records its deliveries. before and after may replace its answers.
 type tapped struct {
 	*consumer.Consumer[*deduptest.Tx]
 	before func(ctx context.Context, msg *consumer.Message) error            // an error is the answer
-	after  func(ctx context.Context, msg *consumer.Message, err error) error // nil: the Consumer's answer stands
+	after  func(ctx context.Context, msg *consumer.Message, err error) error // nil: the answer is the Consumer's
 
 	mu         sync.Mutex
 	deliveries []consumer.Message // as delivered
@@ -140,7 +140,7 @@ func (p *tapped) deliver(ctx context.Context, msgs []*consumer.Message, process 
 	return errs
 }
 
-// of lists the deliveries of the message with this id.
+// of returns the deliveries of the message with this ID.
 func (p *tapped) of(id string) (deliveries []consumer.Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,12 +158,12 @@ func (p *tapped) count() (deliveries, largestBatch int) {
 	return len(p.deliveries), p.largest
 }
 
-// suiteMessage makes one with a natural key. Equal payloads differ in it.
+// suiteMessage returns a message with the natural key id.
 func suiteMessage(id, key, payload string) consumer.Message {
 	return consumer.Message{Key: key, Payload: []byte(payload), Headers: map[string]string{idHeader: id}}
 }
 
-// suiteMessages makes n of ids 0 to n-1, without ordering keys.
+// suiteMessages returns n messages with IDs 0 to n-1, without ordering keys.
 func suiteMessages(n int) (msgs []consumer.Message) {
 	for i := range n {
 		msgs = append(msgs, suiteMessage(fmt.Sprint(i), "", fmt.Sprint("payload ", i)))
@@ -171,7 +171,7 @@ func suiteMessages(n int) (msgs []consumer.Message) {
 	return msgs
 }
 
-// publish tries again where the broker is away.
+// publish repeats Publish until it succeeds.
 func (e *subscriberEnv) publish(msgs ...consumer.Message) {
 	e.Helper()
 	e.eventually(func() error { return e.broker.Publish(e.Context(), msgs...) })
@@ -208,7 +208,7 @@ type runningSubscriber struct {
 	err    error // once done
 }
 
-// stop ends Run's context, waits, and demands a clean end.
+// stop ends Run's context, and fails the case unless Run returns nil.
 func (r *runningSubscriber) stop() {
 	r.e.Helper()
 	r.cancel()
@@ -222,7 +222,7 @@ func (r *runningSubscriber) stop() {
 	}
 }
 
-// runs demands that the subscriber has not given up.
+// runs fails the case if Run has returned.
 func (r *runningSubscriber) runs() {
 	r.e.Helper()
 	select {
@@ -244,7 +244,7 @@ func (e *subscriberEnv) consumed() {
 	})
 }
 
-// effects demands that each of these messages has exactly one suiteEffect, and that there are no others.
+// effects fails the case unless each of these messages has exactly one suiteEffect.
 func (e *subscriberEnv) effects(ids ...string) {
 	e.Helper()
 	lost, doubled := 0, 0
@@ -261,7 +261,7 @@ func (e *subscriberEnv) effects(ids ...string) {
 	}
 }
 
-// letters lists the dead letters, by natural key.
+// letters returns the dead letters, sorted by natural key.
 func (e *subscriberEnv) letters() []consumer.DeadLetter {
 	e.Helper()
 	letters, err := NewStoreOn(e.db).DeadLetters(context.WithoutCancel(e.Context()), consumer.DeadLetterFilter{})
@@ -274,7 +274,7 @@ func (e *subscriberEnv) letters() []consumer.DeadLetter {
 	return letters
 }
 
-// parked demands that just these messages are dead letters.
+// parked fails the case unless these messages, and no others, are dead letters.
 func (e *subscriberEnv) parked(ids ...string) {
 	e.Helper()
 	var got []string
@@ -287,7 +287,7 @@ func (e *subscriberEnv) parked(ids ...string) {
 	}
 }
 
-// suiteIDs are the natural keys of msgs.
+// suiteIDs returns the natural keys of msgs.
 func suiteIDs(msgs []consumer.Message) (ids []string) {
 	for _, m := range msgs {
 		ids = append(ids, m.Headers[idHeader])
@@ -311,8 +311,8 @@ func (e *subscriberEnv) eventually(check func() error) {
 	}
 }
 
-// tell is a handler's signal. A broker may deliver once more than the case has places for, and must not find it stuck: nobody
-// waits for that one.
+// tell sends a signal from a handler. It drops the signal if the channel is full, because a broker may deliver more often
+// than the case expects.
 func tell(signal chan<- struct{}) {
 	select {
 	case signal <- struct{}{}:

@@ -38,7 +38,7 @@ func stopFinishes(e *subscriberEnv) {
 		e.Error("the handler's context was cancelled within the grace period")
 	}
 	e.effects("x")
-	e.consumed() // without another subscriber
+	e.consumed() // no other subscriber runs
 }
 
 func graceExpires(e *subscriberEnv) {
@@ -159,7 +159,7 @@ func lateAck(e *subscriberEnv) {
 	e.awaits("the new owner", owns)
 	close(finish)
 	e.awaits("the answer of the old one", answered)
-	for range 10 { // while its acknowledgement would be on its way
+	for range 10 { // the acknowledgement may still be on its way
 		<-time.After(50 * time.Millisecond)
 		if n, err := e.broker.Left(e.Context()); err != nil || n != 1 {
 			e.Errorf("%d messages are left, %v: want the one that its new owner is handling", n, err)

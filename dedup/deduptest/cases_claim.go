@@ -11,7 +11,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// claimCases are the rules of one transaction after the other.
+// claimCases are the rules for transactions that run one after the other.
 func claimCases[TTx any]() []testCase[TTx] {
 	return []testCase[TTx]{
 		{name: "first wins", perIsolation: true, run: firstWins[TTx]},
@@ -194,7 +194,7 @@ func zeroFingerprint[TTx any](t *testing.T, e *env[TTx]) {
 func expiry[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	ahead := time.Now().Add(30 * time.Minute)
-	const clocks = 2 * time.Second // the database's may differ a little
+	const clocks = 2 * time.Second // how far the database's clock may differ
 	for _, c := range []struct {
 		name string
 		rec  dedup.Record

@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/await"
 )
 
-// commitCases are about a COMMIT whose answer never comes: claiming again settles what happened.
+// commitCases are about a COMMIT whose answer is lost: a new claim shows what happened.
 func commitCases[TTx any]() []testCase[TTx] {
 	var cases []testCase[TTx]
 	for _, f := range []Fault{CommitLost, AnswerLost, CommitLate} {
@@ -41,7 +42,7 @@ func commitUnknown[TTx any](t *testing.T, e *env[TTx], f Fault) {
 		t.Errorf("%v: blames the handler for a lost connection", err)
 	}
 
-	// At once, while CommitLate is still on its way; by another node, as after a rebalance.
+	// At once, while a late COMMIT is still on its way, and on another node, as after a rebalance.
 	want, effects := dedup.Duplicate, 1
 	if f == CommitLost {
 		want = dedup.First
@@ -50,15 +51,15 @@ func commitUnknown[TTx any](t *testing.T, e *env[TTx], f Fault) {
 	if n := e.count(t, r.Key.ID); n != effects {
 		t.Fatalf("claimed again: %v; %d effects, want %d", c.Verdict, n, effects)
 	}
-	e.must(t, faulty, r, dedup.Duplicate) // the node goes on over new connections
+	e.must(t, faulty, r, dedup.Duplicate) // the node goes on with new connections
 	if f == CommitLate {
-		pause(ctx, LateBy)
+		_ = await.Sleep(ctx, LateBy)
 	}
 	e.settled(t, other, r)
 }
 
-// suffer handles r with a node whose COMMIT suffers a fault, and returns what InTx says of that. An attempt that fails before fn has
-// come to its end, as on a busy machine, sends no COMMIT, and is made again.
+// suffer handles r with a node whose COMMIT suffers a fault, and returns the error of InTx. An attempt that fails before fn has
+// returned, as on a busy machine, sends no COMMIT, and is repeated.
 func (e *env[TTx]) suffer(t *testing.T, faulty dedup.Store[TTx], r dedup.Record) error {
 	t.Helper()
 	ctx, done := bounded(t), false
@@ -78,7 +79,7 @@ func (e *env[TTx]) suffer(t *testing.T, faulty dedup.Store[TTx], r dedup.Record)
 			t.Fatalf("fn did not come to its end: the fault struck too early: %v", err)
 		}
 		early = err
-		pause(ctx, 5*time.Millisecond)
+		_ = await.Sleep(ctx, 5*time.Millisecond)
 	}
 }
 
@@ -96,8 +97,8 @@ func commitStillUnknown[TTx any](t *testing.T, e *env[TTx]) {
 	t.Errorf("no claim met a COMMIT that was under way for %v: this case tried nothing", LateBy)
 }
 
-// meetLateCommit claims r while an old COMMIT is under way, and reports whether it was: on a busy machine a claim comes
-// after it now and then.
+// meetLateCommit claims r while an old COMMIT is on its way. It reports false if the claim came after the COMMIT, which
+// happens on a busy machine.
 func (e *env[TTx]) meetLateCommit(t *testing.T, o Options, hasty dedup.Store[TTx], r dedup.Record) (met bool) {
 	t.Helper()
 	patient := o

@@ -13,7 +13,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// errorCases are about who is to blame, and about refusals at start.
+// errorCases are about which errors are Retryable, and about errors at start.
 func errorCases[TTx any]() []testCase[TTx] {
 	return []testCase[TTx]{
 		{name: "each error code is retryable or not", run: codes[TTx]},
@@ -27,8 +27,8 @@ func errorCases[TTx any]() []testCase[TTx] {
 	}
 }
 
-// PostgresCodes are the error codes of a Harness on PostgreSQL, by SQLSTATE; true: Retryable.
-// What a handler's statement says about its data is the message's fault. What would fail for any message is not.
+// PostgresCodes are the error codes of a Harness on PostgreSQL, by SQLSTATE; true: Retryable. An error about the data of a
+// statement is the message's fault. An error that any message would meet is not.
 func PostgresCodes() map[string]bool {
 	return map[string]bool{
 		"08000": true, "08003": true, "08006": true, "08P01": true, // connection
@@ -36,7 +36,7 @@ func PostgresCodes() map[string]bool {
 		"40001": true, "40003": true, "40P01": true, // serialisation, completion unknown, deadlock
 		"42501": true, "42601": true, "42703": true, "42804": true, "42883": true, "42P01": true, "42P02": true, // a bad deploy
 		"53000": true, "53100": true, "53200": true, "53300": true, // resources
-		"55P03": true,                               // a lock that the handler's session does not wait for
+		"55P03": true,                               // lock not available
 		"57014": true, "57P01": true, "57P02": true, // cancelled by the server, shut down, crashed
 		"57P03": true, "57P05": true,
 		"58000": true, "58030": true, // system, I/O
@@ -131,7 +131,7 @@ func nameTaken[TTx any](t *testing.T, e *env[TTx]) {
 	if err := register(t, a, "", 0); err == nil {
 		t.Error("an empty name was registered")
 	}
-	e.must(t, a, record("k"), dedup.First) // claims register by themselves, without taking a name
+	e.must(t, a, record("k"), dedup.First) // a claim registers the consumer, without taking its name
 	if err := register(t, a, consumer, 0); err != nil {
 		t.Errorf("Register after a claim: %v", err)
 	}
@@ -194,7 +194,7 @@ func notDurable[TTx any](t *testing.T, e *env[TTx]) {
 		t.Errorf("RegisterSources = %v, want ErrNotDurable", err)
 	}
 	other := e.node(t).(dedup.SourceRegistrar)
-	// Behind a pooler the setting is the role's, so that this one is refused too.
+	// Behind a pooler the setting belongs to the role, so this node is refused too.
 	if err := other.RegisterSources(bounded(t), consumer, []string{"sqs queue b"}); err != nil && !errors.Is(err, dedup.ErrNotDurable) {
 		t.Errorf("a start that was refused has recorded its source: %v", err)
 	}

@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/await"
 )
 
-// handlerCases are what a handler may do to its transaction.
+// handlerCases are about what a handler may do to its transaction.
 func handlerCases[TTx any]() []testCase[TTx] {
 	return []testCase[TTx]{
 		{name: "rollback un-claims", run: rollback[TTx]},
@@ -93,7 +94,7 @@ func cancelled[TTx any](t *testing.T, e *env[TTx]) {
 			switch point {
 			case "as fn begins":
 				cancel()
-				_ = e.Effect(ctx, tx, r.Key.ID) // a handler that swallows the error of a dead ctx
+				_ = e.Effect(ctx, tx, r.Key.ID) // this handler ignores the error of the ended ctx
 				return nil
 			case "after an effect":
 				err := e.Effect(ctx, tx, r.Key.ID)
@@ -137,7 +138,7 @@ func cancelledWhileWaiting[TTx any](t *testing.T, e *env[TTx]) {
 	if err == nil {
 		t.Error("InTx returned nil")
 	}
-	if took := time.Since(began); took >= patience { // as it would without ctx
+	if took := time.Since(began); took >= patience { // as it would if ctx did not end
 		t.Errorf("a cancelled claim went on waiting for %v", took)
 	}
 	if err := release(nil); err != nil {
@@ -146,7 +147,7 @@ func cancelledWhileWaiting[TTx any](t *testing.T, e *env[TTx]) {
 	e.settled(t, waiter, r)
 }
 
-// cancelledAtRandom cuts whole messages short, wherever that falls, COMMIT included.
+// cancelledAtRandom cancels messages at random times, also during COMMIT.
 func cancelledAtRandom[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	cut := 0
@@ -178,7 +179,7 @@ func misuse[TTx any](t *testing.T, e *env[TTx]) {
 			if i > 0 {
 				e = e.fresh(t)
 			}
-			m := e.Misuse[i] // of this database
+			m := e.Misuse[i] // of the new database
 			s, ctx := e.node(t), bounded(t)
 			r := record("k")
 			kept := map[string]bool{} // effects whose write returned nil
@@ -210,7 +211,7 @@ func misuse[TTx any](t *testing.T, e *env[TTx]) {
 				t.Errorf("claimed %v, effects before %d, after %d, though the error says that nothing was committed: %v", claimed, before, after, err)
 			}
 
-			// Nothing of it may stick to a connection that the next message gets.
+			// The connection, which the next message gets, must show no trace of it.
 			for range 3 {
 				e.must(t, s, record("next"+fmt.Sprint(time.Now().UnixNano())), dedup.First)
 			}
@@ -243,7 +244,7 @@ func lockWait[TTx any](t *testing.T, e *env[TTx]) {
 	for _, recs := range [][]dedup.Record{
 		{record("a")}, {record("a")}, {record("b")}, {record("c"), record("d")}, {record("a"), record("e")}, nil,
 	} {
-		err = retry(ctx, s, func() error { // so short a wait may be over by chance
+		err = retry(ctx, s, func() error { // such a short wait may end before the claim on a busy machine
 			return s.InTx(ctx, recs, func(tx TTx, _ []dedup.Claim) error {
 				check("in fn of InTx", tx)
 				return nil
@@ -286,7 +287,7 @@ func lockOutlivesClaimWait[TTx any](t *testing.T, e *env[TTx]) {
 			case <-asks:
 			case <-ctx.Done():
 			}
-			pause(ctx, 6*o.Wait)
+			_ = await.Sleep(ctx, 6*o.Wait)
 			return errUndo
 		})
 	}()
@@ -298,8 +299,8 @@ func lockOutlivesClaimWait[TTx any](t *testing.T, e *env[TTx]) {
 			close(asks)
 			return e.Lock(ctx, tx, "row")
 		})
-		if err != nil && !began.IsZero() { // the handler's: not to be tried again
-			return fmt.Errorf("%v", err) //nolint:errorlint // as text, which nothing tells for passing
+		if err != nil && !began.IsZero() { // an error of the handler must not be tried again
+			return fmt.Errorf("%v", err) //nolint:errorlint // as text, so that it is not Retryable
 		}
 		return err
 	})

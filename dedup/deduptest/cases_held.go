@@ -11,10 +11,10 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// shorterWait claims keys that are held under dedup.WithClaimWait: several and one, in InTx and in a transaction of the caller's.
+// shorterWait claims held keys under dedup.WithClaimWait: one and several, in InTx and in the caller's transaction.
 func shorterWait[TTx any](t *testing.T, e *env[TTx]) {
 	const short = 20 * time.Millisecond
-	holder, s := e.node(t), e.node(t) // which waits for half of the suite's limit by itself
+	holder, s := e.node(t), e.node(t) // s waits for half of the suite's limit by default
 	e.must(t, s, record("warm"), dedup.First)
 	e.hold(t, holder, record("held"))
 	ctx := dedup.WithClaimWait(bounded(t), short)
@@ -46,7 +46,7 @@ func shorterWait[TTx any](t *testing.T, e *env[TTx]) {
 			}
 		}
 	}
-	if e.LockWait == nil { // another case misses it
+	if e.LockWait == nil { // another case demands the hook
 		return
 	}
 	var want, got string
@@ -72,7 +72,7 @@ func heldKeys[TTx any](t *testing.T, e *env[TTx]) {
 	for i := range keys {
 		keys[i] = record(fmt.Sprint("k", i)).Key
 		if i%40 == 3 {
-			e.must(t, s, record(keys[i].ID), dedup.First) // known, which is not held
+			e.must(t, s, record(keys[i].ID), dedup.First) // claimed, but not held
 		}
 		if i%40 != 7 {
 			continue
@@ -82,7 +82,7 @@ func heldKeys[TTx any](t *testing.T, e *env[TTx]) {
 		}
 	}
 	before := len(e.Effects(t))
-	for range 3 { // it leaves nothing behind that the next one would meet
+	for range 3 { // it must not leave a lock that the next call would find
 		held, err := prober.HeldKeys(ctx, keys)
 		if err != nil {
 			t.Fatal(err)

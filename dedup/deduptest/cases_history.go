@@ -10,8 +10,8 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// history is a run of deliveries, ageing and sweeps on one database by two nodes. Its clock is the test's plus what the
-// database has aged.
+// history is a sequence of deliveries, ageing and sweeps on one database by two nodes. Its clock is the test's clock plus the
+// time that the database has aged.
 type history[TTx any] struct {
 	*env[TTx]
 	random   *rand.Rand
@@ -30,7 +30,7 @@ type message struct {
 
 const historySteps = 400
 
-// quiet is a consumer that uses only windows too long for anything to be forgotten.
+// quiet is a consumer whose windows are too long for a key to be forgotten.
 const quiet = "quiet"
 
 func randomHistory[TTx any](t *testing.T, e *env[TTx]) {
@@ -38,7 +38,7 @@ func randomHistory[TTx any](t *testing.T, e *env[TTx]) {
 	t.Logf("seed %d", seed)
 	h := &history[TTx]{env: e, random: rand.New(rand.NewPCG(seed, 0)), seen: map[dedup.Verdict]int{}}
 	for step := 0; step < historySteps; step++ {
-		// What a sub-test has opened is closed with it: the nodes of the whole history hold more connections than a server has to spare.
+		// Nodes are opened in a sub-test, and closed at its end: the nodes of the whole history need too many connections.
 		t.Run(fmt.Sprint("from step ", step), func(t *testing.T) { step = h.live(t, step) })
 		if t.Failed() {
 			return
@@ -50,7 +50,7 @@ func randomHistory[TTx any](t *testing.T, e *env[TTx]) {
 	}
 }
 
-// live opens both nodes and takes steps until time goes by, and returns the step that does it. Ageing requires new nodes afterwards.
+// live opens both nodes and takes steps until a step ages the database, and returns that step. After ageing, new nodes are needed.
 func (h *history[TTx]) live(t *testing.T, step int) int {
 	for i := range h.nodes {
 		h.nodes[i] = h.node(t)
@@ -71,7 +71,7 @@ func (h *history[TTx]) live(t *testing.T, step int) int {
 	return step
 }
 
-// pass lets time go by.
+// pass ages the database.
 func (h *history[TTx]) pass(t *testing.T, d time.Duration) {
 	h.aged += d
 	h.Age(t, d)
@@ -139,7 +139,7 @@ func (h *history[TTx]) audit(t *testing.T, s dedup.Store[TTx]) {
 	}
 }
 
-// record is m's next delivery, under any of its consumer's windows.
+// record returns the record for m's next delivery, with any of its consumer's windows.
 func (h *history[TTx]) record(m *message) dedup.Record {
 	windows := []time.Duration{time.Hour, 2 * time.Hour, 26 * time.Hour}
 	if m.key.Consumer == quiet {

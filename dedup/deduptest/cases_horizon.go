@@ -11,7 +11,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// horizonCases are about messages that may be older than what was forgotten.
+// horizonCases are about messages that may be from before the horizon.
 func horizonCases[TTx any]() []testCase[TTx] {
 	return []testCase[TTx]{
 		{name: "an old message without a row is unprovable, and nothing is claimed", perIsolation: true, run: unprovable[TTx]},
@@ -32,8 +32,8 @@ func timeout(t *testing.T, d time.Duration) (context.Context, context.CancelFunc
 	return context.WithTimeout(t.Context(), d)
 }
 
-// forgotten claims id under window, and lets it be forgotten an hour after that has passed. It returns when the claim
-// was, on the clock after ageing.
+// forgotten claims id with window, and has it deleted an hour after the window has passed. It returns the time of the claim by
+// the clock after ageing.
 func (e *env[TTx]) forgotten(t *testing.T, id string, window time.Duration) (claimed time.Time) {
 	t.Helper()
 	now := time.Now()
@@ -50,11 +50,11 @@ func unprovable[TTx any](t *testing.T, e *env[TTx]) {
 	claimed := e.forgotten(t, "k", 24*time.Hour)
 	s := e.node(t)
 	for _, r := range []dedup.Record{
-		recordAt("k", claimed, 24*time.Hour),                       // the redelivery that all of this is for
-		recordAt("other", claimed.Add(-time.Minute), 24*time.Hour), // nobody can know
+		recordAt("k", claimed, 24*time.Hour),                       // a late redelivery
+		recordAt("other", claimed.Add(-time.Minute), 24*time.Hour), // it may have been processed
 		recordAt("ancient", claimed.Add(-9999*time.Hour), 24*time.Hour),
 	} {
-		for range 2 { // the first look claimed nothing
+		for range 2 { // the first attempt must not have claimed anything
 			if got := verdicts(t, s, []dedup.Record{r}); got[0] != dedup.Unprovable {
 				t.Errorf("%v: %v, want unprovable", r.Key, got[0])
 			}
@@ -87,13 +87,13 @@ func younger[TTx any](t *testing.T, e *env[TTx]) {
 	e.must(t, s, recordAt("younger", claimed.Add(time.Minute), 24*time.Hour), dedup.Duplicate)
 }
 
-// neverBack forgets keys one by one, in whatever order the store comes by them: never in that of their expiry.
+// neverBack deletes keys one by one, in an order that differs from that of their expiry.
 func neverBack[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	const window, age = 2 * time.Hour, 4 * time.Hour
 	var recs []dedup.Record
 	for i := range 12 {
-		ahead := time.Duration(i*7%12+1) * 4 * time.Minute // decides when it expires
+		ahead := time.Duration(i*7%12+1) * 4 * time.Minute // decides when the key expires
 		recs = append(recs, recordAt(fmt.Sprint("k", i), time.Now().Add(ahead), window))
 		e.must(t, s, recs[i], dedup.First)
 	}
@@ -117,8 +117,8 @@ func neverBack[TTx any](t *testing.T, e *env[TTx]) {
 	}
 }
 
-// fineTimes: where the time of a message decides when its row expires, the horizon is that time. A store that keeps fewer
-// digits must not take the message for younger than itself.
+// fineTimes: if the time of a message decides when its row expires, the horizon is that time. A store that rounds times must
+// not take the message for younger than the horizon.
 func fineTimes[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	const window, age = 2 * time.Hour, 3 * time.Hour
@@ -127,7 +127,7 @@ func fineTimes[TTx any](t *testing.T, e *env[TTx]) {
 		at := time.Now().Add(time.Duration(i+1) * time.Minute).Truncate(time.Second).Add(digits)
 		recs = append(recs, recordAt(fmt.Sprint(digits), at, window))
 	}
-	for _, r := range recs { // in the order of their times, so that each is the youngest that was forgotten
+	for _, r := range recs { // in the order of their times, so that each is the youngest one that was deleted
 		e.must(t, s, r, dedup.First)
 		e.Age(t, age)
 		if swept := sweepAll(t, s, 10); swept.Keys != 1 {
@@ -150,7 +150,7 @@ func future[TTx any](t *testing.T, e *env[TTx]) {
 	e.must(t, s, recordAt("k", time.Now().Add(dedup.MaxAhead-time.Minute), 0), dedup.First)
 }
 
-// slowClock runs a node whose machine is two hours behind the database.
+// slowClock runs a node on a machine whose clock is two hours behind the database's.
 func slowClock[TTx any](t *testing.T, e *env[TTx]) {
 	hook(t, "SetClock", e.SetClock == nil)
 	claimed := e.forgotten(t, "k", 24*time.Hour)
@@ -158,14 +158,14 @@ func slowClock[TTx any](t *testing.T, e *env[TTx]) {
 	e.SetClock(s, func() time.Time { return time.Now().Add(-2 * time.Hour) })
 	e.must(t, s, recordAt("new", time.Now(), 0), dedup.First)
 	e.must(t, s, recordAt("new", time.Now().Add(time.Hour), 0), dedup.Duplicate)
-	// What may be forgotten is asked by the database's clock too.
+	// Whether the horizon must be read is also decided by the database's clock.
 	e.must(t, s, recordAt("k", claimed, 24*time.Hour), dedup.Unprovable)
 	e.must(t, s, recordAt("hour old", time.Now().Add(-dedup.MinWindow-time.Minute), 24*time.Hour), dedup.First)
 }
 
 func clocksDisagree[TTx any](t *testing.T, e *env[TTx]) {
 	hook(t, "SetClock", e.SetClock == nil)
-	for _, off := range []time.Duration{2 * time.Hour, -2 * time.Hour} { // a database that is slow, and a machine that is
+	for _, off := range []time.Duration{2 * time.Hour, -2 * time.Hour} { // the database's clock is slow, then the machine's
 		s, ctx := e.node(t), bounded(t)
 		machine, at := time.Now().Add(off), time.Now().Add(dedup.MaxAhead+time.Minute)
 		e.SetClock(s, func() time.Time { return machine })
@@ -203,7 +203,7 @@ func unprovableInBatch[TTx any](t *testing.T, e *env[TTx]) {
 	}
 }
 
-// oldSnapshot: the transaction looked at the database before the first purge ever, and claims after it.
+// oldSnapshot: the transaction reads from the database before the first purge, and claims after it.
 func oldSnapshot[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	now := time.Now()

@@ -8,7 +8,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// keyCases are about which keys are the same.
+// keyCases are about which keys are equal.
 func keyCases[TTx any]() []testCase[TTx] {
 	return []testCase[TTx]{
 		{name: "two consumers and two tenants never meet", run: scopes[TTx]},
@@ -55,7 +55,7 @@ func hardKeys[TTx any](t *testing.T, e *env[TTx]) {
 	e.distinct(t, keys...)
 }
 
-// distinct claims keys one by one, then all of them together: each is itself and no other.
+// distinct claims keys one by one, then all of them together: none may be taken for another.
 func (e *env[TTx]) distinct(t *testing.T, keys ...dedup.Key) {
 	t.Helper()
 	s := e.node(t)

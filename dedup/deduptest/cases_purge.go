@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/await"
 )
 
-// purgeCases are about forgetting.
+// purgeCases are about deleting expired keys.
 func purgeCases[TTx any]() []testCase[TTx] {
 	return []testCase[TTx]{
 		{name: "purge spares young rows", run: purgeSpares[TTx]},
@@ -32,7 +33,7 @@ func purger[TTx any](t *testing.T, s dedup.Store[TTx]) dedup.Purger {
 	return p
 }
 
-// sweepAll purges until Done, and returns what all of it did.
+// sweepAll purges until Done, and returns the sum of all results.
 func sweepAll[TTx any](t *testing.T, s dedup.Store[TTx], limit int) (all dedup.SweepResult) {
 	t.Helper()
 	p, ctx := purger(t, s), bounded(t)
@@ -42,8 +43,8 @@ func sweepAll[TTx any](t *testing.T, s dedup.Store[TTx], limit int) (all dedup.S
 		var swept dedup.SweepResult
 		err := retry(ctx, s, func() (err error) {
 			swept, err = p.Purge(ctx, by)
-			// One that was given up may keep its locks for a while on MySQL, and is taken for another sweeper.
-			for ; err == nil && swept.Busy && gaveUp && ctx.Err() == nil; pause(ctx, 5*time.Millisecond) {
+			// On MySQL a cancelled purge may keep its locks for a while. It then looks like another sweeper.
+			for ; err == nil && swept.Busy && gaveUp && ctx.Err() == nil; _ = await.Sleep(ctx, 5*time.Millisecond) {
 				swept, err = p.Purge(ctx, by)
 			}
 			gaveUp = gaveUp || err != nil
@@ -90,7 +91,7 @@ func purgeSpares[TTx any](t *testing.T, e *env[TTx]) {
 	e.must(t, s, recordAt("long", now, 20*time.Hour), dedup.Duplicate)
 	e.must(t, s, recordAt("default", now, 0), dedup.Duplicate)
 	e.must(t, s, recordAt("ahead", now, 2*time.Hour), dedup.Duplicate)
-	e.must(t, s, recordAt("short", time.Time{}, 2*time.Hour), dedup.First) // without a time there is no horizon: it shows that the row is gone
+	e.must(t, s, recordAt("short", time.Time{}, 2*time.Hour), dedup.First) // a message without a time is never Unprovable, so First shows that the row is gone
 }
 
 func expiredCounts[TTx any](t *testing.T, e *env[TTx]) {
@@ -139,7 +140,7 @@ func purgeClockAhead[TTx any](t *testing.T, e *env[TTx]) {
 		return swept.Clock
 	}
 	clock := refused("a")
-	if swept, err := purge("b", clock.Add(time.Hour)); err != nil || swept.Busy || swept.Keys != 1 { // a has no lease
+	if swept, err := purge("b", clock.Add(time.Hour)); err != nil || swept.Busy || swept.Keys != 1 { // a has not taken the lease
 		t.Fatalf("b, whose clock is right: %+v, %v, want one key forgotten", swept, err)
 	}
 	e.must(t, s, recordAt("k", time.Now(), time.Hour), dedup.First)
@@ -237,7 +238,7 @@ func purgeLease[TTx any](t *testing.T, e *env[TTx]) {
 	if swept := purge(b, "b", 3*time.Hour, false); swept.Keys != 1 {
 		t.Errorf("the new owner forgot %d keys, want 1", swept.Keys)
 	}
-	purge(a, "a", 3*time.Hour, true) // the old one notices
+	purge(a, "a", 3*time.Hour, true) // the previous owner notices
 }
 
 func purgeBesideForget[TTx any](t *testing.T, e *env[TTx]) {
@@ -250,7 +251,7 @@ func purgeBesideForget[TTx any](t *testing.T, e *env[TTx]) {
 		if err := s.Forget(ctx, tx, recs[0].Key); err != nil {
 			return err
 		}
-		began := time.Now() // one that waits for the row waits for as long as a node of the suite does
+		began := time.Now() // a purge that waits for the row would take as long as a claim of this suite
 		if swept := sweepAll(t, s, 10); swept.Keys != 1 {
 			t.Errorf("%d keys forgotten beside a row that is held, want 1", swept.Keys)
 		}
@@ -267,7 +268,7 @@ func purgeBesideForget[TTx any](t *testing.T, e *env[TTx]) {
 	}
 }
 
-// purgeCut ends purges at any moment: what is gone must lie behind the horizon.
+// purgeCut cancels purges at any moment: keys that are gone must be from before the horizon.
 func purgeCut[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	var recs []dedup.Record
@@ -275,8 +276,8 @@ func purgeCut[TTx any](t *testing.T, e *env[TTx]) {
 		recs = append(recs, recordAt(fmt.Sprint("k", i), time.Now(), time.Hour))
 	}
 	verdicts(t, s, recs)
-	// There is nothing to purge yet, but now it is on record who does: MySQL keeps the locks of a purge that is cut short for a while,
-	// and whoever comes meanwhile takes what is locked for somebody else's unless that is his own.
+	// This purge deletes nothing but takes the lease. MySQL keeps the locks of a cancelled purge for a while, and a purge by
+	// another owner would take them for those of another sweeper.
 	if _, err := purger(t, s).Purge(bounded(t), dedup.Sweep{Owner: "suite", Lease: 3 * time.Hour, Limit: 10}); err != nil {
 		t.Fatal(err)
 	}

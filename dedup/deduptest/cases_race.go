@@ -12,7 +12,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// raceCases are about transactions that meet.
+// raceCases are about transactions that run at the same time.
 func raceCases[TTx any]() []testCase[TTx] {
 	return []testCase[TTx]{
 		{name: "many copies at once: one effect", perIsolation: true, run: storm[TTx]},
@@ -85,7 +85,7 @@ func staggeredTwins[TTx any](t *testing.T, e *env[TTx]) {
 		s := e.node(t)
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(w), 1))
-			for from := 0; from <= keys-size; from += step { // overlapping batches, each worker at its own pace
+			for from := 0; from <= keys-size; from += step { // overlapping batches; each worker has its own step
 				var recs []dedup.Record
 				for _, k := range random.Perm(size) {
 					recs = append(recs, record(fmt.Sprint("k", from+k)))
@@ -138,7 +138,7 @@ func oppositeBatches[TTx any](t *testing.T, e *env[TTx]) {
 	}
 }
 
-// together runs n calls of f side by side and reports their errors.
+// together runs n calls of f at the same time and reports their errors.
 func (e *env[TTx]) together(t *testing.T, n int, f func(i int) error) {
 	t.Helper()
 	start := make(chan struct{})
@@ -155,7 +155,7 @@ func (e *env[TTx]) together(t *testing.T, n int, f func(i int) error) {
 	wg.Wait()
 }
 
-// oppositeClaims forces the deadlock: each transaction holds one key and asks for the other's.
+// oppositeClaims forces a deadlock: each transaction holds one key and claims the other's.
 func oppositeClaims[TTx any](t *testing.T, e *env[TTx]) {
 	nodes := []dedup.Store[TTx]{e.node(t), e.node(t)}
 	ctx := bounded(t)
@@ -168,7 +168,7 @@ func oppositeClaims[TTx any](t *testing.T, e *env[TTx]) {
 		attempts := 0
 		return retry(ctx, s, func() error {
 			if attempts++; attempts > 1 {
-				met() // whatever became of the first one
+				met() // whatever happened to the first transaction
 			}
 			return e.Tx(ctx, e.options(), func(tx TTx) error {
 				for n, id := range []string{ids[i], ids[1-i]} {

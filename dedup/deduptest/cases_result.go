@@ -10,7 +10,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// resultCases are about what stands in a row, and taking it back.
+// resultCases are about the content of a row, and about forgetting it.
 func resultCases[TTx any]() []testCase[TTx] {
 	return []testCase[TTx]{
 		{name: "saved result replays byte for byte", run: savedResult[TTx]},
@@ -88,7 +88,7 @@ func forget[TTx any](t *testing.T, e *env[TTx]) {
 	e.must(t, s, record("l"), dedup.Duplicate)
 	e.wantEffects(t, "k", "k", "l")
 
-	// In the transaction of the claim, as parking does: it settles whether an earlier COMMIT happened, and leaves nothing.
+	// In the transaction of the claim, as parking does: that shows whether an earlier COMMIT happened, and leaves nothing.
 	err = s.InTx(ctx, []dedup.Record{record("m")}, func(tx TTx, _ []dedup.Claim) error {
 		return s.Forget(ctx, tx, record("m").Key)
 	})

@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// sourceCases are about which queues and topics one consumer's messages come from.
+// sourceCases are about the queues and topics that a consumer's messages come from.
 func sourceCases[TTx any]() []testCase[TTx] {
 	return []testCase[TTx]{
 		{name: "one name for two sources is refused", run: sourcesCompared[TTx]},

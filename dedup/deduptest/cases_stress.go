@@ -10,27 +10,27 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/await"
 )
 
-// The stress must be able to fail: a store that reads the horizon within the claim's statement, or from the claim's
-// snapshot, or moves it in another transaction than the one that forgets, has to be found out in seconds. What makes
-// the difference is how many claims are under way in the few milliseconds of a purge, and that the purge is the first
-// one for these keys.
+// The stress must find, within seconds, a store that reads the horizon in the claim's statement or from the claim's
+// snapshot, or that records the horizon in another transaction than the one that deletes keys. It finds them because many
+// claims run during the few milliseconds of a purge, and because the purge is the first one for these keys.
 const (
-	stressDatabases = 3 // each with a first purge ever
+	stressDatabases = 3 // each has a first purge
 	stressRounds    = 5 // on each
 	stressKeys      = 300
 	stressClaimers  = 6
-	stressAge       = dedup.MinWindow + time.Minute // so that the keys expire, and the horizon must be asked
+	stressAge       = dedup.MinWindow + time.Minute // the keys expire, and the horizon must be read
 )
 
-// stressWindows are changed all the time, by every node, while keys are forgotten.
+// stressWindows are the windows that every node alternates between while keys are deleted.
 var stressWindows = []time.Duration{dedup.MinWindow, 2 * time.Hour, 26 * time.Hour, dedup.DefaultWindow}
 
 func horizonStress[TTx any](t *testing.T, e *env[TTx]) {
 	var tally stressTally
 	for n := range stressDatabases {
-		t.Run(fmt.Sprint("database ", n), func(t *testing.T) { // with which its nodes are closed
+		t.Run(fmt.Sprint("database ", n), func(t *testing.T) { // at the end its nodes are closed
 			e := e
 			if n > 0 {
 				e = e.fresh(t)
@@ -66,7 +66,7 @@ func (e *env[TTx]) stress(t *testing.T, tally *stressTally) {
 
 type stressTally struct{ duplicates, unprovables, doubles, retried atomic.Int64 }
 
-// stressRound claims keys, lets them expire, and then claims them again while they are being forgotten.
+// stressRound claims keys, lets them expire, and then claims them again while they are deleted.
 func (e *env[TTx]) stressRound(t *testing.T, nodes []dedup.Store[TTx], round int, tally *stressTally) {
 	t.Helper()
 	ctx := bounded(t)
@@ -90,7 +90,7 @@ func (e *env[TTx]) stressRound(t *testing.T, nodes []dedup.Store[TTx], round int
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(round), uint64(i)))
 			<-start
-			for over := false; !over; { // one look more after the sweep is over
+			for over := false; !over; { // once more after the sweep is over
 				select {
 				case <-sweeping:
 					over = true
@@ -110,14 +110,14 @@ func (e *env[TTx]) stressRound(t *testing.T, nodes []dedup.Store[TTx], round int
 		})
 	}
 	close(start)
-	pause(ctx, time.Duration(rand.IntN(2000))*time.Microsecond)
+	_ = await.Sleep(ctx, time.Duration(rand.IntN(2000))*time.Microsecond)
 	swept := sweepAll(t, e.node(t), stressKeys)
 	close(sweeping)
 	wg.Wait()
 	if swept.Keys == 0 {
 		t.Error("the sweep forgot nothing")
 	}
-	sweepAll(t, nodes[0], stressKeys) // what was locked by a claim
+	sweepAll(t, nodes[0], stressKeys) // the keys that a claim had locked
 	for i, v := range verdicts(t, nodes[0], recs) {
 		if v != dedup.Unprovable && tally.doubles.Load() == 0 {
 			t.Errorf("%v after the sweep: %v, want unprovable", recs[i].Key, v)

@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/await"
 )
 
-// waitCases are about a claim that meets a transaction which holds its key.
+// waitCases are about a claim whose key another transaction holds.
 func waitCases[TTx any]() []testCase[TTx] {
 	return []testCase[TTx]{
 		{name: "a concurrent claim waits, then sees a duplicate", perIsolation: true, run: waitsForCommit[TTx]},
@@ -25,7 +26,7 @@ func waitCases[TTx any]() []testCase[TTx] {
 	}
 }
 
-// hold claims r and keeps the transaction open until release, which ends fn with its argument and returns what InTx did.
+// hold claims r and keeps the transaction open until release is called. release makes fn return its argument, and returns the error of InTx.
 func (e *env[TTx]) hold(t *testing.T, s dedup.Store[TTx], r dedup.Record) (release func(error) error) {
 	t.Helper()
 	ctx := bounded(t)
@@ -70,7 +71,7 @@ func waitsForRollback[TTx any](t *testing.T, e *env[TTx]) {
 	e.wantEffects(t, "k")
 }
 
-// meet lets a claim wait for a holder whose fn then returns end.
+// meet makes a claim wait for a holder whose fn then returns end.
 func (e *env[TTx]) meet(t *testing.T, end error, want dedup.Verdict) {
 	t.Helper()
 	holder, waiter := e.node(t), e.node(t)
@@ -97,7 +98,7 @@ func (e *env[TTx]) meet(t *testing.T, end error, want dedup.Verdict) {
 	}
 }
 
-// slow says of waits that were to last wait whether to look for a faster one: the machine may be busy, but not each time.
+// slow reports whether all waits, which should have lasted wait, were too long. A busy machine makes some of them long, but not all.
 func slow(fastest, wait time.Duration, start time.Time) bool {
 	return fastest > 10*wait && time.Since(start) < limit/4
 }
@@ -106,7 +107,7 @@ func boundedWait[TTx any](t *testing.T, e *env[TTx]) {
 	o := e.options()
 	o.Wait = 200 * time.Millisecond
 	holder, s, ctx := e.node(t), e.Open(t, o), bounded(t)
-	e.must(t, s, record("warm"), dedup.First) // connected and registered
+	e.must(t, s, record("warm"), dedup.First) // opens a connection and registers the consumer
 	release := e.hold(t, holder, record("k"))
 
 	fastest, start := limit, time.Now()
@@ -117,7 +118,7 @@ func boundedWait[TTx any](t *testing.T, e *env[TTx]) {
 		fastest = min(fastest, took)
 		switch {
 		case e.OneWriter && s.Retryable(err): // the whole database is busy
-		case s.Retryable(err) && time.Since(start) < limit/4: // it was too busy to answer
+		case s.Retryable(err) && time.Since(start) < limit/4: // the database was too busy to answer
 			i--
 			continue
 		case !errors.Is(err, dedup.ErrInFlight):
@@ -130,14 +131,14 @@ func boundedWait[TTx any](t *testing.T, e *env[TTx]) {
 		}
 		if e.Connections != nil {
 			n := e.Connections(t, s)
-			for ; n != 0 && ctx.Err() == nil; n = e.Connections(t, s) { // a pool closes a spent connection in the background
-				pause(ctx, time.Millisecond)
+			for ; n != 0 && ctx.Err() == nil; n = e.Connections(t, s) { // a pool closes a broken connection in the background
+				_ = await.Sleep(ctx, time.Millisecond)
 			}
 			if n != 0 {
 				t.Errorf("%d connections are in use after ErrInFlight", n)
 			}
 		}
-		if !e.OneWriter { // the connection is good for the next message
+		if !e.OneWriter { // the connection can be used for the next message
 			e.must(t, s, record(fmt.Sprint("free ", i)), dedup.First)
 		}
 	}
@@ -197,8 +198,8 @@ func boundedBatch[TTx any](t *testing.T, e *env[TTx]) {
 	t.Errorf("batches of held keys went on each time, with waits bounded to %v", o.Wait)
 }
 
-// batchOfHeld claims keys that are freed one after the other, so that each wait alone is short enough, and reports whether
-// the batch gave up. On a busy machine one may come so late that it meets few holders.
+// batchOfHeld claims keys that are released one after the other, so that each wait alone is short enough. It reports whether the
+// batch gave up. On a busy machine the claim may be so late that few keys are still held.
 func (e *env[TTx]) batchOfHeld(t *testing.T, holder, s dedup.Store[TTx], wait time.Duration, round int) (gaveUp bool) {
 	t.Helper()
 	ctx := bounded(t)
@@ -257,7 +258,7 @@ func waitsForForget[TTx any](t *testing.T, e *env[TTx]) {
 				return err
 			})
 		}()
-		pause(ctx, 100*time.Millisecond)
+		_ = await.Sleep(ctx, 100*time.Millisecond)
 		return nil
 	})
 	if err != nil {
@@ -266,7 +267,7 @@ func waitsForForget[TTx any](t *testing.T, e *env[TTx]) {
 	if err := <-answer; err != nil {
 		t.Fatal(err)
 	}
-	// Before the COMMIT of Forget the row is there, and after it is not: both answers are true. Neither loses the key.
+	// Both answers are right, because the row is there until Forget commits. Neither loses the key.
 	switch v := c.Verdict; v {
 	case dedup.First:
 		e.wantEffects(t, "k", "k", "warm")

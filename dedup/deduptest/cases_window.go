@@ -55,14 +55,14 @@ func windowLowered[TTx any](t *testing.T, e *env[TTx]) {
 	e.must(t, s, recordAt("forgotten", now.Add(-age), 2*time.Hour), dedup.Unprovable)
 }
 
-// windowOutOfUse: once nobody has claimed under the short window for long, later sweeps say nothing about it.
+// windowOutOfUse: after nobody has claimed with the short window for a long time, later sweeps do not move its horizon.
 func windowOutOfUse[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	e.must(t, s, recordAt("k", time.Now(), 2*time.Hour), dedup.First)
 	e.Age(t, 200*time.Hour)
 	e.must(t, e.node(t), recordAt("l", time.Now(), 1000*time.Hour), dedup.First)
 	e.Age(t, 200*time.Hour)
-	e.forgotten(t, "m", 2*time.Hour) // in use again, just now, and forgotten
+	e.forgotten(t, "m", 2*time.Hour) // the window is in use again, and a key of it is deleted
 	s = e.node(t)
 	e.must(t, s, recordAt("old", time.Now().Add(-100*time.Hour), 1000*time.Hour), dedup.Unprovable)
 
@@ -71,7 +71,7 @@ func windowOutOfUse[TTx any](t *testing.T, e *env[TTx]) {
 	other.must(t, s, recordAt("k", time.Now(), 2*time.Hour), dedup.First)
 	other.must(t, s, recordAt("l", time.Now(), 1000*time.Hour), dedup.First)
 	other.Age(t, 200*time.Hour)
-	r := recordAt("of another consumer", time.Now(), 2*time.Hour) // moves what was forgotten up to now
+	r := recordAt("of another consumer", time.Now(), 2*time.Hour) // its deletion makes the latest forgotten expiry the present
 	r.Key.Consumer = "another"
 	other.must(t, other.node(t), r, dedup.First)
 	other.Age(t, 3*time.Hour)
@@ -81,7 +81,7 @@ func windowOutOfUse[TTx any](t *testing.T, e *env[TTx]) {
 	other.must(t, s, recordAt("k", time.Now().Add(-203*time.Hour), 1000*time.Hour), dedup.Unprovable)
 }
 
-// registersAgain: a node whose lease on its window ran out claims again; that use must count.
+// registersAgain: a node whose registration of its window has expired claims again, and must register again.
 func registersAgain[TTx any](t *testing.T, e *env[TTx]) {
 	e.must(t, e.node(t), recordAt("first use", time.Now(), 2*time.Hour), dedup.First)
 	e.Age(t, 100*time.Hour)
@@ -89,7 +89,7 @@ func registersAgain[TTx any](t *testing.T, e *env[TTx]) {
 	e.must(t, e.node(t), recordAt("k", claimed, 2*time.Hour), dedup.Unprovable)
 }
 
-// registeredWindow: who registers says that keys may have been claimed under this window, whether they were or not.
+// registeredWindow: after Register, keys may have been claimed with the window, even if none was.
 func registeredWindow[TTx any](t *testing.T, e *env[TTx]) {
 	if err := register(t, e.node(t), "early", 2*time.Hour); err != nil {
 		t.Fatal(err)

@@ -1,9 +1,9 @@
-// Package deduptest has the suite that every dedup.Store must pass, and an in-memory [Store] that passes it.
+// Package deduptest has a test suite that every dedup.Store must pass, and a [Store] in memory for tests.
 //
 // # A store for another database
 //
-// [TestStore] takes a [Harness], which says how to make an empty database and what can be done to it from outside: write
-// an effect in a transaction, list the effects that stand, let time pass. That much is required:
+// [TestStore] takes a [Harness], whose New makes an empty [DB]. A DB can write an effect in a transaction, list the committed
+// effects, and age its rows. That much is required:
 //
 //	func TestStore(t *testing.T) {
 //		deduptest.TestStore(t, deduptest.Harness[*sql.Tx]{
@@ -15,18 +15,21 @@
 //		})
 //	}
 //
-// Cases that need more of a database, such as an error on demand, a way of cutting a COMMIT off or a handler's ways of
-// losing its transaction, ask for a hook in [DB]. A case is never skipped in silence: without its hook it fails, unless
-// DoesNotApply gives the reason why it cannot exist on that database, and then it is listed with that reason.
+// Some cases need a hook in [DB], for example to cause an error of the database, to lose a COMMIT, or to lose the
+// transaction of a handler. A case whose hook is missing fails, unless DoesNotApply says why the case cannot exist on the
+// database. Then the reason is logged.
 //
-// The suite treats the store as a black box. Nodes are Stores on one database. Time passes by [DB].Age, which moves all
-// recorded times into the past; messages that are delivered again get a Time that is as much earlier. Whether a key was
-// lost or doubled is read from the effects, and by claiming it again, never by looking at the store's rows.
+// # How it works
 //
-// Each sub-test is named after the rule that it shows, so that a failure names what is broken. The rules come from
-// bugs that respected systems have or had. `make mutants` puts such bugs into a store and fails where no case finds them.
+// The suite never reads the store's rows. It claims keys again and reads the effects, and so finds keys that are lost or
+// processed twice. Several Stores on one database are the nodes of a system. [DB].Age lets time pass: it moves all recorded
+// times into the past. A message that is delivered again afterwards gets a Time that is as much earlier.
+//
+// Each sub-test is named after its rule, so that a failure names what is broken. The rules come from bugs of well-known
+// systems. `make mutants` puts such bugs into a store, and fails if no case finds them.
 //
 // # Testing other things
 //
-// [NewStore] makes a fake that behaves as the stores of real databases do, at the speed of a map.
+// [NewStore] returns a Store that behaves like those of real databases, but keeps its rows in a map. A crash of the process
+// loses them.
 package deduptest

@@ -15,21 +15,26 @@ import (
 	"github.com/txonce/txonce/dedup/storekit"
 )
 
-// DefaultWait is how long a Store's claims wait for a transaction that holds their key.
+// DefaultWait is the default of Store.Wait.
 const DefaultWait = time.Second
 
-// Store is a dedup.Store in memory, for tests. It behaves as the stores of real databases do: its transactions run
-// side by side, wait for each other's rows, deadlock, and roll back when their handler fails, panics or is cancelled.
-// It also is a dedup.Registrar, ResultStore, Purger and KeyReader. It is safe for concurrent use.
+// Store is a dedup.Store in memory, for tests. It behaves like the stores of real databases: its transactions run
+// concurrently, wait for each other's rows, deadlock, and roll back when their handler fails, panics or is cancelled. It
+// also implements the optional interfaces of dedup. It is safe for concurrent use.
 type Store struct {
-	// Wait bounds all the waiting of one call of Claim or InTx. Set it before use. Defaults to DefaultWait.
+	// Wait limits how long one call of Claim or InTx waits for held keys, in total. Set it before use.
+	//
+	// Defaults to DefaultWait.
 	Wait time.Duration
 
-	// OnCommit stands between InTx and its COMMIT, for tests of what happens when an answer is lost: it may fail
-	// before or after tx.Commit, or call it later. It owns tx from then on. Set it before use. Defaults to tx.Commit.
+	// OnCommit is called by InTx instead of tx.Commit, for tests of a COMMIT whose answer is lost. It may fail before or after
+	// it calls tx.Commit, or call it later. It owns tx. Set it before use.
+	//
+	// Defaults to tx.Commit.
 	OnCommit func(ctx context.Context, tx *Tx) error
 
-	// Clock is the clock of the Store's machine, which the database's is compared with; see Database.Now. Set it before use.
+	// Clock is the clock of the Store's machine. Database.Now is the database's. Set it before use.
+	//
 	// Defaults to time.Now.
 	Clock func() time.Time
 
@@ -49,10 +54,10 @@ var (
 	_ dedup.KeyReader        = (*Store)(nil)
 )
 
-// NewStore returns the only Store of a new Database.
+// NewStore returns a Store on a new Database.
 func NewStore() *Store { return NewDatabase().NewStore() }
 
-// Database is where the Store keeps its rows. Several stores may share it, as several processes would.
+// Database returns the database that the Store keeps its rows in. Several stores may share it, as several processes would.
 func (s *Store) Database() *Database { return s.db }
 
 // InTx implements dedup.Store.
@@ -139,13 +144,13 @@ func (s *Store) claim(ctx context.Context, tx *Tx, key dedup.KeyHash, r dedup.Re
 		machine = s.Clock
 	}
 	claim, err := tx.claim(key, r, machine)
-	if !held && claim.Verdict != dedup.First { // as in SQL: a row that was there is not locked
+	if !held && claim.Verdict != dedup.First { // as in SQL, a row that was there before is not locked
 		db.unlock(tx, key)
 	}
 	return claim, err
 }
 
-// claim answers r in one critical section: neither a commit nor a purge can come between looking and inserting.
+// claim looks for the row of r and inserts it in one critical section, so that no commit and no purge can happen in between.
 func (tx *Tx) claim(key dedup.KeyHash, r dedup.Record, machine func() time.Time) (dedup.Claim, error) {
 	db := tx.db
 	if old := tx.row(key); old != nil {
@@ -301,7 +306,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepRes
 	return swept, nil
 }
 
-// Retryable implements dedup.Store: true for deadlocks, while the database is down, and where clocks disagree.
+// Retryable implements dedup.Store. It is true for ErrDeadlock, ErrDown and dedup.ErrClocks.
 func (s *Store) Retryable(err error) bool {
 	return errors.Is(err, ErrDeadlock) || errors.Is(err, ErrDown) || errors.Is(err, dedup.ErrClocks)
 }

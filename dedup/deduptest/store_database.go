@@ -13,16 +13,18 @@ import (
 	"github.com/txonce/txonce/dedup/storekit"
 )
 
-// What a Store calls Retryable.
+// Errors that are Retryable.
 var (
 	ErrDeadlock = errors.New("deduptest: deadlock: this transaction was rolled back")
 	ErrDown     = errors.New("deduptest: database is down")
 )
 
-// Database is what several stores of one test may share: claims, and the effects of handlers, as named values and as
-// counts. Make one with NewDatabase. It is safe for concurrent use.
+// Database is a database in memory, which several stores may share. It keeps claims, and the effects of handlers: named values,
+// and counts. Make one with NewDatabase. It is safe for concurrent use.
 type Database struct {
-	// Now is the database's clock. Set it before use. Defaults to time.Now.
+	// Now is the database's clock. Set it before use.
+	//
+	// Defaults to time.Now.
 	Now func() time.Time
 
 	mu    sync.Mutex
@@ -31,7 +33,7 @@ type Database struct {
 	data  map[string]any
 	count map[string]int
 	open  map[*Tx]bool
-	locks map[any]*lock // of a dedup.KeyHash or of a value's name
+	locks map[any]*lock // by key hash, or by a value's name
 
 	windows     map[string]map[time.Duration]storekit.WindowUse
 	sources     map[string][]string // by consumer
@@ -41,7 +43,7 @@ type Database struct {
 	leasedUntil time.Time
 }
 
-// lock is a row's; it is there while a transaction holds it.
+// lock is a row lock that a transaction holds.
 type lock struct {
 	holder *Tx
 	queue  []*waiter
@@ -63,7 +65,7 @@ func NewDatabase() *Database {
 // NewStore returns one more Store on db.
 func (db *Database) NewStore() *Store { return &Store{db: db, names: map[string]bool{}} }
 
-// Begin starts a transaction that the caller must end by Commit or Rollback. An ended ctx lets it fail to commit.
+// Begin starts a transaction. The caller must end it with Commit or Rollback.
 func (db *Database) Begin(ctx context.Context) (*Tx, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -75,14 +77,14 @@ func (db *Database) Begin(ctx context.Context) (*Tx, error) {
 	return tx, nil
 }
 
-// Value is the committed value of name, or nil.
+// Value returns the committed value of name, or nil.
 func (db *Database) Value(name string) any {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	return db.data[name]
 }
 
-// Values are the committed values of all names that begin with prefix.
+// Values returns the committed values of all names that begin with prefix.
 func (db *Database) Values(prefix string) map[string]any {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -95,21 +97,21 @@ func (db *Database) Values(prefix string) map[string]any {
 	return found
 }
 
-// Count is how often committed transactions called Add(name).
+// Count returns how many times committed transactions called Add(name).
 func (db *Database) Count(name string) int {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	return db.count[name]
 }
 
-// Open is how many transactions are in progress. It is 0 at rest, or somebody leaks.
+// Open returns how many transactions are in progress. After all calls have returned it is 0, unless a transaction leaks.
 func (db *Database) Open() int {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	return len(db.open)
 }
 
-// Stop takes the database down: open transactions are lost, and all calls fail with ErrDown until Start.
+// Stop shuts the database down: open transactions are lost, and all calls fail with ErrDown until Start.
 func (db *Database) Stop() {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -119,14 +121,14 @@ func (db *Database) Stop() {
 	}
 }
 
-// Start brings the database back after Stop, with all that was committed.
+// Start starts the database after Stop, with everything that was committed.
 func (db *Database) Start() {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.down = false
 }
 
-// Age makes everything in the database d older, as if so much time had passed for it and for nobody else.
+// Age makes everything in the database d older, as if that time had passed only there.
 func (db *Database) Age(d time.Duration) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -160,7 +162,7 @@ func (db *Database) now() time.Time {
 	return db.Now()
 }
 
-// use records, outside of any transaction, that consumer claims under window.
+// use records, outside of any transaction, that consumer claims with window.
 func (db *Database) use(consumer string, window time.Duration) {
 	uses := db.windows[consumer]
 	if uses == nil {
@@ -211,7 +213,7 @@ func (db *Database) lock(ctx context.Context, tx *Tx, id any) error {
 	return tx.usable()
 }
 
-// unlock hands id to whoever has waited longest. A lock that is free for all to grab can deadlock the same two for ever.
+// unlock gives id to the transaction that has waited longest. Without an order, the same two transactions may deadlock forever.
 func (db *Database) unlock(tx *Tx, id any) {
 	l := db.locks[id]
 	if l == nil || l.holder != tx {

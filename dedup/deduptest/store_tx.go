@@ -10,13 +10,13 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Tx is a transaction of a Database: the TTx of a Store. What it writes becomes visible when it commits.
+// Tx is a transaction of a Database, and the TTx of a Store. Its writes become visible when it commits.
 //
-// An error of one of its methods aborts it, as in PostgreSQL: whatever follows fails, and so does its COMMIT.
+// An error of a method aborts it, as in PostgreSQL: all later calls fail, Commit included.
 type Tx struct {
 	db      *Database
-	guarded atomic.Bool // a handler has it, who must not end it
-	err     error       // why it is of no more use
+	guarded atomic.Bool // a handler is running, which must not end it
+	err     error       // why it cannot be used any more
 	ended   bool
 	rows    map[dedup.KeyHash]*row // nil: forgotten
 	data    map[string]any         // nil: removed
@@ -25,11 +25,11 @@ type Tx struct {
 	waits   *lock
 }
 
-// errConstraint is what a real database says of a value it refuses.
+// errConstraint is the error of a value that a database refuses.
 var errConstraint = errors.New("deduptest: constraint violated")
 
-// Add counts one effect, like an INSERT into a table without a unique index: it waits for nobody, and running twice
-// shows. An empty name violates a constraint.
+// Add counts one effect, like an INSERT into a table without a unique index: it never waits, and a handler that runs twice
+// is noticed. An empty name violates a constraint.
 func (tx *Tx) Add(name string) error {
 	tx.db.mu.Lock()
 	defer tx.db.mu.Unlock()
@@ -44,16 +44,16 @@ func (tx *Tx) Add(name string) error {
 	return nil
 }
 
-// Fail makes the database answer err, as to a statement that it refuses, and returns it: the transaction is aborted.
+// Fail aborts the transaction with err, as if the database had refused a statement, and returns err.
 func (tx *Tx) Fail(err error) error { return tx.abort(err) }
 
-// Put sets the value of name, like an UPDATE: it waits, for as long as ctx lets it, for another transaction that has
-// set the same name. An empty name violates a constraint. The value must not be changed afterwards.
+// Put sets the value of name, like an UPDATE: it waits, until ctx ends, for another transaction that has set the same name. An
+// empty name violates a constraint. The value must not be changed afterwards.
 func (tx *Tx) Put(ctx context.Context, name string, value any) error {
 	return tx.Update(ctx, name, func(any) any { return value })
 }
 
-// Update sets the value of name to what f makes of the value it had, in both of which nil stands for none.
+// Update sets the value of name to the result of f, which gets the old value. nil means that there is no value.
 func (tx *Tx) Update(ctx context.Context, name string, f func(old any) any) error {
 	tx.db.mu.Lock()
 	defer tx.db.mu.Unlock()
@@ -68,7 +68,7 @@ func (tx *Tx) Update(ctx context.Context, name string, f func(old any) any) erro
 	return nil
 }
 
-// Value is the value of name as tx sees it, or nil.
+// Value returns the value of name as tx sees it, or nil.
 func (tx *Tx) Value(name string) (any, error) {
 	tx.db.mu.Lock()
 	defer tx.db.mu.Unlock()
@@ -78,8 +78,8 @@ func (tx *Tx) Value(name string) (any, error) {
 	return tx.value(name), nil
 }
 
-// Commit makes the transaction's work visible. In a handler it is refused, and nothing of the handler's transaction
-// will be committed: it belongs to the Store.
+// Commit makes the transaction's writes visible. A handler must not call it: then it fails, and nothing of the transaction is
+// committed.
 func (tx *Tx) Commit(ctx context.Context) error {
 	tx.db.mu.Lock()
 	defer tx.db.mu.Unlock()
@@ -92,7 +92,7 @@ func (tx *Tx) Commit(ctx context.Context) error {
 	case tx.err == nil:
 	case errors.Is(tx.err, dedup.ErrTxEnded), errors.Is(tx.err, ErrDown):
 		return tx.err
-	default: // a statement failed, and nobody reported it
+	default: // a statement failed, and the handler ignored that
 		return fmt.Errorf("deduptest: rolled back: a statement failed, and the handler returned nil: %w", tx.err)
 	}
 	if err := tx.db.reachable(ctx); err != nil {
@@ -113,8 +113,8 @@ func (tx *Tx) Commit(ctx context.Context) error {
 	return nil
 }
 
-// Rollback leaves nothing of the transaction behind. After Commit it does nothing.
-// In a handler it is reported: InTx then fails with dedup.ErrTxEnded.
+// Rollback discards the transaction's writes. After Commit it does nothing. A handler must not call it: then InTx fails with
+// dedup.ErrTxEnded.
 func (tx *Tx) Rollback() error {
 	tx.db.mu.Lock()
 	defer tx.db.mu.Unlock()
@@ -145,7 +145,7 @@ func (tx *Tx) usable() error {
 	return tx.err
 }
 
-// statement begins one that locks id. Where it fails, the transaction is aborted.
+// statement begins a statement that locks id. If it fails, the transaction is aborted.
 func (tx *Tx) statement(ctx context.Context, id any) error {
 	if err := tx.usable(); err != nil {
 		return err
@@ -173,7 +173,7 @@ func (tx *Tx) value(name string) any {
 	return tx.db.data[name]
 }
 
-// abort, other than the rest, locks db.mu itself.
+// abort locks db.mu itself, unlike the other methods here.
 func (tx *Tx) abort(err error) error {
 	tx.db.mu.Lock()
 	defer tx.db.mu.Unlock()
@@ -183,7 +183,7 @@ func (tx *Tx) abort(err error) error {
 	return err
 }
 
-// close gives everything back. Only the first one counts.
+// close releases the locks. Only the first call has an effect.
 func (tx *Tx) close(why error) {
 	if tx.ended {
 		return

@@ -9,107 +9,106 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Harness is how the suite drives one kind of database.
+// Harness tells the suite how to use one kind of database.
 type Harness[TTx any] struct {
 	// New makes an empty database with the current schema, and removes it when t ends.
 	New func(t *testing.T) DB[TTx]
 
-	// Isolations are the values of Options.Isolation that the store offers, its default first. Every race is run under
-	// each. Empty: there is nothing to choose.
+	// Isolations are the values of Options.Isolation that the store supports, its default first. Every race is run under
+	// each of them. Empty: there is only one.
 	Isolations []string
 
-	// OneWriter says that the database runs one writing transaction at a time, so that a claim meets a busy database
-	// and never a busy key: an error that is Retryable takes the place of ErrInFlight.
+	// OneWriter says that the database runs one writing transaction at a time. A claim then never finds its key held: it
+	// waits for the database, and fails with a Retryable error instead of ErrInFlight.
 	OneWriter bool
 
-	// Codes says of each error code that DB.Raise understands whether it is Retryable; see PostgresCodes.
+	// Codes says for each error code that DB.Raise accepts whether it is Retryable; see PostgresCodes.
 	Codes map[string]bool
 
-	// DoesNotApply says of each case that cannot exist on this database why. Nothing else may be left out: a case whose
-	// hook is nil fails.
+	// DoesNotApply names the cases that cannot exist on this database, each with the reason. Any other case whose hook is
+	// nil fails.
 	DoesNotApply map[string]string
 }
 
-// DB is one database under test. The fields of the first group are required. The others are hooks that single cases
-// need.
+// DB is one database under test. The fields of the first group are required. The others are hooks for single cases; see
+// Harness.DoesNotApply.
 type DB[TTx any] struct {
-	// Open makes another node on the database, and closes it when t ends. Nodes may share a pool of 16 connections.
+	// Open returns another node on the database, and closes it when t ends. Nodes may share a pool of 16 connections.
 	Open func(t *testing.T, o Options) dedup.Store[TTx]
-	// Tx runs fn in a transaction of the caller's own, without the store: commits after nil, else rolls back.
+	// Tx runs fn in a transaction that does not belong to the store. It commits after nil and rolls back after an error.
 	Tx func(ctx context.Context, o Options, fn func(tx TTx) error) error
-	// Effect writes a row of that name into a table of the harness, as part of tx. Names are not unique.
+	// Effect writes a row with that name into a table of the harness, as part of tx. Names need not be unique.
 	Effect func(ctx context.Context, tx TTx, name string) error
-	// Effects lists the committed effects, in any order, over a connection of its own.
+	// Effects lists the committed effects, in any order, on a connection of its own.
 	Effects func(t *testing.T) []string
-	// Age makes the database look as if d had passed: it moves every time of the store's tables (expires_at, first_run,
-	// used_until, forgotten_until, lease_until) d into the past. A node that was opened before stays usable while all
-	// ageing together is shorter than storekit.UseFor, because it remembers until when it is registered.
+	// Age makes the database look as if d had passed: it subtracts d from every time in the store's tables (expires_at,
+	// first_run, used_until, forgotten_until, lease_until). A node that was opened before can be used while the sum of
+	// all ageing is shorter than storekit.UseFor, because it remembers until when it is registered.
 	Age func(t *testing.T, d time.Duration)
 
-	// SetClock gives a node of Open another clock of its own machine. The database's clock stays as it is.
+	// SetClock replaces the machine's clock of a node of Open. The database's clock stays as it is.
 	SetClock func(s dedup.Store[TTx], now func() time.Time)
 	// Misuse lists the ways in which a handler can end or lose its transaction on this database.
 	Misuse []Misuse[TTx]
-	// Raise makes the database answer with that error code in tx, and returns the error.
+	// Raise makes the database answer a statement in tx with that error code, and returns the error.
 	Raise func(ctx context.Context, tx TTx, code string) error
-	// Lock takes a lock of that name until tx ends, the way an UPDATE of one row does, and waits as the session says.
+	// LockKeys takes a lock with that name until tx ends, as an UPDATE of one row does. It waits as long as the session's settings
+	// allow.
 	Lock func(ctx context.Context, tx TTx, name string) error
-	// LockWait reads the settings that bound how long statements of tx wait and run. They go together into one text,
-	// which is only compared.
+	// LockWait returns, as one text that is only compared, the settings that limit how long statements of tx wait and run.
 	LockWait func(ctx context.Context, tx TTx) (string, error)
-	// Wrote reports whether tx will have to write something when it commits, such as whether it has a transaction id.
+	// Wrote reports whether tx must write something when it commits, for example because it has a transaction ID.
 	Wrote func(ctx context.Context, tx TTx) (bool, error)
-	// Plant inserts a row whose derived key is at and whose natural key is k.
+	// Plant inserts a row with the key hash at and the natural key k.
 	Plant func(t *testing.T, at dedup.KeyHash, k dedup.Key)
-	// Connections counts the connections of a node that are in use; see the case about freeing them.
+	// Connections counts the connections of a node that are in use.
 	Connections func(t *testing.T, s dedup.Store[TTx]) int
-	// Faulty makes a node whose first COMMIT suffers f. Everything else passes. internal/test/wireproxy does it for
-	// PostgreSQL.
+	// Faulty returns a node whose first COMMIT suffers f. internal/test/wireproxy does that for PostgreSQL.
 	Faulty func(t *testing.T, o Options, f Fault) dedup.Store[TTx]
-	// NoSchema makes a node on a database without the store's tables, OldSchema one on tables of another version,
-	// NotDurable one whose settings forget commits. Each must open, and be refused by Register.
+	// NoSchema returns a node on a database without the store's tables, OldSchema one on tables of another version, and
+	// NotDurable one whose settings lose commits. Each must open, and its Register must fail.
 	NoSchema, OldSchema, NotDurable func(t *testing.T) dedup.Store[TTx]
-	// NewerSchema makes a node on tables of a newer version that works with this program. Register must accept it.
+	// NewerSchema returns a node on tables of a newer version that works with this program. Its Register must succeed.
 	NewerSchema func(t *testing.T) dedup.Store[TTx]
 }
 
-// Options of a node. The zero value of each field is the store's default.
+// Options configure a node. The zero value of each field means the store's default.
 type Options struct {
-	Isolation string        // of Harness.Isolations
+	Isolation string        // one of Harness.Isolations
 	Wait      time.Duration // how long a claim waits for a transaction that holds its key
-	Compact   bool          // leave the natural key's columns out
+	Compact   bool          // do not store the natural key
 }
 
 // Misuse is something that a handler must not do with its transaction.
 type Misuse[TTx any] struct {
 	Name string
-	// Do does it. Whatever it returns is swallowed, as such a handler would.
+	// Do does it. The handler ignores the error.
 	Do func(ctx context.Context, tx TTx) error
-	// Ends says that it ends the transaction or tries to, which InTx must report as ErrTxEnded. Otherwise any error
-	// will do, or a success that is one.
+	// Ends says that it ends the transaction or tries to. InTx must then fail with ErrTxEnded. Otherwise InTx may fail with any
+	// error, or succeed if everything is committed.
 	Ends bool
-	// Reported says why this store cannot keep an effect that follows from standing without a claim, where it cannot. It
-	// must then be reported as ErrTxEnded. Empty: it can, and does.
+	// Reported says why this store cannot keep a later effect from being committed without the claim. InTx must then fail
+	// with ErrTxEnded. Empty: the store prevents that.
 	Reported string
 }
 
-// Fault is what happens to a COMMIT on its way.
+// Fault is what happens to a COMMIT between client and server.
 type Fault int
 
 const (
-	CommitLost Fault = iota // the connection is cut before COMMIT reaches the server, which rolls back
-	AnswerLost              // the server commits, and the connection is cut before its answer arrives
-	CommitLate              // the client's connection is cut, and COMMIT reaches the server LateBy later
+	CommitLost Fault = iota // the connection breaks before COMMIT reaches the server, which rolls back
+	AnswerLost              // the server commits, and the connection breaks before its answer arrives
+	CommitLate              // the connection breaks, and COMMIT reaches the server LateBy later
 )
 
-// LateBy is how long CommitLate holds a COMMIT back.
+// LateBy is the delay of CommitLate.
 const LateBy = 700 * time.Millisecond
 
 func (f Fault) String() string {
 	return [...]string{"COMMIT lost", "answer lost", "COMMIT late"}[f]
 }
 
-// TestStore runs the suite. Each case is a sub-test of its own, on a database of its own.
+// TestStore runs the suite. Each case is a sub-test on its own database.
 func TestStore[TTx any](t *testing.T, h Harness[TTx]) {
 	all := slices.Concat(
 		claimCases[TTx](),
@@ -147,7 +146,7 @@ func TestStore[TTx any](t *testing.T, h Harness[TTx]) {
 	}
 }
 
-// testCase is one rule. Its name says the rule, so that a failure names what is broken.
+// testCase is one rule, which is its name.
 type testCase[TTx any] struct {
 	name         string
 	perIsolation bool

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/await"
 )
 
-// env is what one case works with: a database of its own, under one isolation level.
+// env is the database of one case, used with one isolation level. The promoted fields and hooks of the harness are what cases
+// call.
 type env[TTx any] struct {
 	Harness[TTx]
 	DB[TTx]
@@ -22,32 +24,32 @@ func newEnv[TTx any](t *testing.T, h Harness[TTx], isolation string) *env[TTx] {
 	return &env[TTx]{Harness: h, DB: h.New(t), isolation: isolation}
 }
 
-// fresh is the same level on another empty database.
+// fresh returns an env with the same isolation level on another empty database.
 func (e *env[TTx]) fresh(t *testing.T) *env[TTx] { return newEnv(t, e.Harness, e.isolation) }
 
 func (e *env[TTx]) options() Options { return Options{Isolation: e.isolation} }
 
-// patience is how long a node waits that should wait for everything this suite does.
+// patience is longer than any lock of the suite is held.
 const patience = limit / 2
 
-// node opens another node that waits long enough for everything this suite does.
+// node opens another node, whose claims wait for patience.
 func (e *env[TTx]) node(t *testing.T) dedup.Store[TTx] {
 	o := e.options()
 	o.Wait = patience
 	return e.Open(t, o)
 }
 
-// hook fails the case where the harness brings neither the hook nor a reason why not.
+// hook fails the case if the harness has neither the hook nor an entry in DoesNotApply.
 func hook(t *testing.T, name string, missing bool) {
 	t.Helper()
 	if missing {
-		t.Fatalf("the harness has no %s hook: bring it, or say in DoesNotApply why this case cannot exist", name)
+		t.Fatalf("the harness has no %s hook: add it, or say in DoesNotApply why this case cannot exist", name)
 	}
 }
 
 const consumer = "suite"
 
-// record asks for id: content, time and window are alike for all.
+// record returns a record for id. All have the same content and window.
 func record(id string) dedup.Record {
 	return dedup.Record{
 		Key:         dedup.Key{Consumer: consumer, ID: id},
@@ -62,7 +64,7 @@ func recordAt(id string, at time.Time, window time.Duration) dedup.Record {
 	return r
 }
 
-// limit is the longest that anything in the suite may take, on a machine that is busy with something else.
+// limit is how long one call may take, also on a busy machine.
 const limit = 2 * time.Minute
 
 func bounded(t *testing.T) context.Context {
@@ -71,35 +73,26 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-// passing reports an error that another attempt may cure.
+// passing reports whether another attempt may succeed after err.
 func passing[TTx any](s dedup.Store[TTx], err error) bool {
 	return s.Retryable(err) || errors.Is(err, dedup.ErrInFlight)
 }
 
-// retry is what a consumer does: again in a new transaction, as long as the error is not final.
+// retry repeats attempt while its error may pass, as a consumer does.
 func retry[TTx any](ctx context.Context, s dedup.Store[TTx], attempt func() error) error {
 	for {
 		err := attempt()
 		if err == nil || !passing(s, err) || ctx.Err() != nil {
 			return err
 		}
-		pause(ctx, 5*time.Millisecond)
+		_ = await.Sleep(ctx, 5*time.Millisecond)
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
-
-// errTwice: a handler may call other systems, so what is tried again is the consumer's to say.
+// errTwice: a Store must not repeat a transaction by itself. Only the consumer may, because a handler may call other systems.
 var errTwice = errors.New("one InTx called fn more than once")
 
-// handle is a whole message: claim, and one effect named after the ID if it is the first. Once.
+// handle processes a message once: it claims r, and if the claim is First, it writes an effect named after the ID.
 func (e *env[TTx]) handle(ctx context.Context, s dedup.Store[TTx], r dedup.Record) (c dedup.Claim, err error) {
 	ran := false
 	err = s.InTx(ctx, []dedup.Record{r}, func(tx TTx, claims []dedup.Claim) error {
@@ -115,7 +108,7 @@ func (e *env[TTx]) handle(ctx context.Context, s dedup.Store[TTx], r dedup.Recor
 	return c, err
 }
 
-// must handles r, with retries, and fails t where the verdict is another.
+// must handles r, with retries, and fails t if the verdict is not want.
 func (e *env[TTx]) must(t *testing.T, s dedup.Store[TTx], r dedup.Record, want dedup.Verdict) dedup.Claim {
 	t.Helper()
 	ctx := bounded(t)
@@ -151,7 +144,7 @@ func verdict[TTx any](t *testing.T, s dedup.Store[TTx], r dedup.Record) (c dedup
 	return c
 }
 
-// settled fails t unless the key of r is claimed exactly if one effect of its name stands, which is the whole point.
+// settled fails t unless r has one effect and a claim, or neither. It reports whether r has them.
 func (e *env[TTx]) settled(t *testing.T, s dedup.Store[TTx], r dedup.Record) (done bool) {
 	t.Helper()
 	v := verdict(t, s, r).Verdict
@@ -175,7 +168,7 @@ func (e *env[TTx]) count(t *testing.T, name string) (n int) {
 	return n
 }
 
-// wantEffects compares without order.
+// wantEffects compares the committed effects with want, in any order.
 func (e *env[TTx]) wantEffects(t *testing.T, want ...string) {
 	t.Helper()
 	got := slices.Sorted(slices.Values(e.Effects(t)))

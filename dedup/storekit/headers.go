@@ -9,17 +9,17 @@ import (
 	"unicode/utf8"
 )
 
-// binaryName marks, in encoded headers, a name that JSON cannot hold, and one that looks like such a mark.
+// binaryName begins an encoded header name that JSON cannot hold, or that itself begins with binaryName.
 const binaryName = "base64:"
 
-// binaryValue holds, in encoded headers, a value that JSON or a database's JSON type cannot hold.
+// binaryValue is an encoded header value that JSON or a database's JSON type cannot hold.
 type binaryValue struct {
 	Base64 *[]byte `json:"base64"`
 }
 
-// EncodeHeaders writes headers as a JSON object for a ParkingLot's json column. Nothing is lost: header values are bytes,
-// and those that are not UTF-8 or hold a NUL, which PostgreSQL refuses as \u0000, become {"base64": "…"}; such names begin
-// with "base64:". The same headers always give the same bytes. nil becomes {}.
+// EncodeHeaders writes headers as a JSON object for a ParkingLot's json column. Names and values may contain any bytes. A
+// value that is not UTF-8, or that contains a NUL, which PostgreSQL refuses, becomes {"base64": "…"}. Such a name becomes
+// "base64:…". Equal headers give equal bytes. nil gives {}.
 func EncodeHeaders(headers map[string]string) ([]byte, error) {
 	object := make(map[string]any, len(headers))
 	for name, value := range headers {
@@ -35,14 +35,14 @@ func EncodeHeaders(headers map[string]string) ([]byte, error) {
 	}
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false) // people read it
+	enc.SetEscapeHTML(false) // for readability
 	if err := enc.Encode(object); err != nil {
 		return nil, fmt.Errorf("storekit: encode headers: %w", err)
 	}
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
-// DecodeHeaders is the inverse of EncodeHeaders. An object without members gives nil.
+// DecodeHeaders is the inverse of EncodeHeaders. {} gives nil.
 func DecodeHeaders(encoded []byte) (map[string]string, error) {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(encoded, &object); err != nil {
@@ -61,7 +61,7 @@ func DecodeHeaders(encoded []byte) (map[string]string, error) {
 			name = string(b)
 		}
 		if _, twice := headers[name]; twice {
-			return nil, fmt.Errorf("storekit: decode headers: name %q stands there twice", name)
+			return nil, fmt.Errorf("storekit: decode headers: name %q is there twice", name)
 		}
 		value, err := decodeHeader(raw)
 		if err != nil {

@@ -6,23 +6,24 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// WindowUse is one window that a consumer has run with, as recorded before the first claim under it.
-// Both times are of the database's clock.
+// WindowUse is one window that a consumer has run with. A store records it before the first claim with that window. Both
+// times are of the database's clock.
 type WindowUse struct {
 	Window    time.Duration
-	FirstRun  time.Time // nothing was claimed under it before
-	UsedUntil time.Time // nothing is claimed under it after, unless this is moved first
+	FirstRun  time.Time // there are no claims with the window before this time
+	UsedUntil time.Time // there are no claims with the window after this time, unless the store moves it first
 }
 
-// UseFor is how far ahead a store moves UsedUntil whenever a claim comes near it.
+// UseFor is how far into the future a store moves UsedUntil when a claim comes near it.
 const UseFor = 24 * time.Hour
 
-// Horizon returns up to which message time a consumer's keys may have been forgotten, given that all rows forgotten so
-// far had expired by forgotten. The zero time says that none of its keys can have been forgotten.
+// Horizon returns the latest message time for which a consumer's keys may have been forgotten. forgotten is the latest expiry
+// time of all rows that were deleted so far. The zero time means that none of the consumer's keys can have been forgotten.
 //
-// A row claimed at c for a message of time m under window w expires at max(c, m) + w. So if it was forgotten, then
-// m <= forgotten-w; also m <= c+MaxAhead <= UsedUntil+MaxAhead, which lets the horizon leave a short window behind
-// once it is out of use; and forgotten >= FirstRun+w. A message is safe when it is younger than all of these say.
+// A row that was claimed at time c for a message of time m under window w expires at max(c, m) + w. If it was deleted, three
+// conditions hold: m <= forgotten-w; m <= c+dedup.MaxAhead <= UsedUntil+dedup.MaxAhead; and forgotten >= FirstRun+w. A message is
+// certainly new if one of the conditions is false for each window. Because of the second condition, a short window stops
+// moving the horizon after it went out of use.
 func Horizon(forgotten time.Time, uses []WindowUse) (horizon time.Time) {
 	for _, u := range uses {
 		if forgotten.Before(u.FirstRun.Add(u.Window)) {
@@ -39,8 +40,8 @@ func Horizon(forgotten time.Time, uses []WindowUse) (horizon time.Time) {
 	return horizon
 }
 
-// Provable reports whether a message of time t without a row is shown to be new by horizon. A message without a time
-// is always taken for new; see dedup.Record.Time.
+// Provable reports whether the absence of a row proves that a message of time t is new. A message without a time always
+// counts as new; see dedup.Record.Time.
 func Provable(t, horizon time.Time) bool {
 	return t.IsZero() || horizon.IsZero() || t.After(horizon)
 }

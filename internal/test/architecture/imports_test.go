@@ -31,12 +31,12 @@ type row struct {
 var rows = []row{
 	{"dedup", []string{"internal/await", "internal/backoff"}},
 	{"dedup/storekit", []string{"dedup"}},
-	{"dedup/deduptest", []string{"dedup", "dedup/storekit"}},
+	{"dedup/deduptest", []string{"dedup", "dedup/storekit", "internal/await"}},
 	{"outbox", nil},
 	{"outbox/relay", []string{"outbox", "internal/await", "internal/backoff", "internal/tokens"}},
 	{"outbox/outboxtest", []string{"outbox", "outbox/relay", "internal/backoff", "internal/shares"}},
 	{"consumer", []string{"dedup", "outbox", "internal/await", "internal/backoff", "internal/tokens"}},
-	{"consumer/consumertest", []string{"consumer", "dedup", "outbox", "dedup/deduptest"}},
+	{"consumer/consumertest", []string{"consumer", "dedup", "outbox", "dedup/deduptest", "internal/await"}},
 
 	{"adapters/pgxstore", store("github.com/jackc/pgx/v5/...")},
 	{"adapters/sqlstore", store()}, // imports no driver

@@ -18,7 +18,7 @@ func exactly(test string) string {
 // brokerMutations are those of what came with further brokers, databases and poolers.
 var brokerMutations = []mutation{
 	handling("an outage is waited out at start", "start.go", "TestStartWaitsOutAnOutage", edit{
-		`!late && c.final(err):`, `!late || c.final(err):`,
+		`!late && c.fatalAtStart(err):`, `!late || c.final(err):`,
 	}),
 	subscriber("what is in work is not taken again", "queue.go", "TestQueue", edit{
 		`case d.working || d.notBefore.After(now):`, `case d.notBefore.After(now):`,

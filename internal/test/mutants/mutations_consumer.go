@@ -12,44 +12,45 @@ func ending(name, file string, edits ...edit) mutation {
 
 var consumerMutations = []mutation{
 	handling("a new message runs, a known one does not", "attempt.go", "TestEffectsOfAMessageHappenOnce", edit{
-		`if ans.verdict == dedup.First {
-			first`,
-		`if true || ans.verdict == dedup.First {
-			first`,
+		`case ans.verdict == dedup.First:
+				first`,
+		`default:
+				first`,
 	}),
 	handling("other content is parked", "attempt.go", "TestWhatIsParkedAndWhy", edit{
 		`ans.refused = refuse(ReasonMismatch, dedup.ErrMismatch)`, `ans.verdict = dedup.Duplicate`,
 	}),
-	handling("a known further key parks", "attempt.go", "TestFurtherKeys", edit{
-		`if further.Verdict != dedup.First {
-					ans.refused`,
-		`if further.Verdict == 99 {
-					ans.refused`,
+	handling("a known alias parks", "attempt.go", "TestFurtherKeys", edit{
+		`if alias.Verdict != dedup.First {
+				ans.refused`,
+		`if alias.Verdict == 99 {
+				ans.refused`,
 	}),
 	handling("a panic is an error", "handlertime.go", "TestPanicsAreReportedWithTheirStack", edit{
-		`		defer recovered(&err)`, `		defer func() {
+		`		defer recoverPanic(&err)`, `		defer func() {
 			if recover() != nil {
 				err = nil
 			}
 		}()`,
 	}),
-	handling("a faulty database parks nothing", "batch.go", "TestAttempts", edit{
-		`case !a.handling && b.cfg.Store.Retryable(a.err) && !errors.Is`, `case false && !errors.Is`,
-	}, edit{
-		`case b.cfg.Store.Retryable(err) && !late && !b.counts(ctx, it, err): // also`, `case false: // also`,
+	handling("a faulty database parks nothing", "judge.go", "TestAttempts", edit{
+		`case b.c.cfg.Store.Retryable(err) && !late && !b.faultCounts(ctx, it, err): // even`, `case false: // even`,
+	}),
+	handling("a batch that a faulty database refuses is not taken apart", "batch.go", "TestABatchAndAFaultyDatabase", edit{
+		`case !a.claimed && b.c.cfg.Store.Retryable(a.err) && !errors.Is`, `case false && !errors.Is`,
 	}),
 	handling("a shutdown counts against nobody", "batch.go", "TestAContextThatEndsCountsAgainstNobody", edit{
 		`case ctx.Err() != nil: // a shutdown`, `case false: // a shutdown`,
 	}),
-	handling("a twin in flight is nobody's fault", "batch.go", "TestATwinInAnotherProcessIsDeferredWithoutBlame", edit{
+	handling("a twin in flight is nobody's fault", "judge.go", "TestATwinInAnotherProcessIsDeferredWithoutBlame", edit{
 		`case errors.Is(err, dedup.ErrInFlight) && !late:`, `case false:`,
 	}),
 	handling("the halves of a failed batch are both tried", "batch.go", "TestABatchIsTakenApart", edit{
 		`		b.run(ctx, todo[len(todo)/2:])
 `, ``,
 	}),
-	handling("what stands behind a failure of its key waits", "batch.go", "TestABatchHoldsBackOnlyItsOwnKey", edit{
-		`	b.held[key] = heldBack{`, `	_ = heldBack{`,
+	handling("later messages of a failed message's key wait", "judge.go", "TestABatchHoldsBackOnlyItsOwnKey", edit{
+		`	b.blocked[key] = blockedKey{`, `	_ = blockedKey{`,
 	}),
 	handling("messages that fail in a row are tried in ever smaller parts", "batch.go", "TestTheCostOfABatchWhoseMessagesFail", edit{
 		`most = max(n/2, 1)`, `most = n`,
@@ -63,21 +64,21 @@ var consumerMutations = []mutation{
 	{
 		name: "keys in flight are told apart in one go", file: "consumer/batch.go", pkg: pgx,
 		run: "^TestABatchWaitsOnceForKeysInFlight$", fails: "TestABatchWaitsOnceForKeysInFlight",
-		edits: []edit{{`b.leaveHeld(ctx, todo, epoch, a.err):`, `false && b.leaveHeld(ctx, todo, epoch, a.err):`}},
+		edits: []edit{{`b.deferHeldKeys(ctx, todo, epoch, a.err):`, `false && b.deferHeldKeys(ctx, todo, epoch, a.err):`}},
 	},
 	ending("no handler runs in a transaction that another one ended", "consumer/attempt.go", edit{
-		`if err == nil && verifier != nil && k+1 < len(first) {`, `if err == nil && false && k+1 < len(first) {`,
+		`if err == nil && verifies && k+1 < len(first) {`, `if err == nil && false && k+1 < len(first) {`,
 	}),
 	ending("what a transaction that ended had claimed is no duplicate", "consumer/attempt.go", edit{
-		`doubtful = doubtful && ans.verdict == dedup.Duplicate; doubtful {`, `doubtful = false; doubtful {`,
+		`case doubtful:`, `case doubtful && false:`,
 	}),
 	ending("a handler that ended its transaction does not run again", "consumer/attempt.go", edit{
-		`		b.doubt(answers, ran, a.culprits, true, a.err)
-`, `		b.doubt(answers, ran, nil, true, a.err)
+		`		b.addDoubts(answers, ran, suspects, true, a.err)
+`, `		b.addDoubts(answers, ran, nil, true, a.err)
 `,
 	}),
 	ending("the claim of an unknown outcome settles nothing", "consumer/park.go", edit{
-		`if !doubtful || !stands {`, `if true || !doubtful || !stands {`,
+		`if !doubtful || !maybe {`, `if true || !doubtful || !maybe {`,
 	}),
 	ending("a letter of unknown outcome runs when a person says so", "consumer/replay.go", edit{
 		`if letter.Reason == ReasonUnknown { // a claim`, `if false { // a claim`,
@@ -90,14 +91,14 @@ var consumerMutations = []mutation{
 		run: "^TestBatches$/^SQLite$/^alone$", fails: "TestBatches/SQLite/alone",
 		edits: []edit{{`d.reason <> 'outcome-unknown' AND`, `true AND`}},
 	},
-	handling("Close gives back only a name that it has", "close.go", "TestCloseGivesTheNameBack", edit{
+	handling("Close releases only a name that it has", "start.go", "TestCloseGivesTheNameBack", edit{
 		`ok && c.started.Load() {`, `ok {`,
 	}),
 	handling("parking settles a COMMIT of unknown outcome", "park.go", "TestParkingSettlesAnUnknownCommit", edit{
 		`if it.rec.Key.ID != "" && !errors.Is(cause, dedup.ErrKeyCollision) {`, `if false {`,
 	}),
 	handling("a parked message leaves no claim", "park.go", "TestReplay", edit{
-		`if err := b.cfg.Store.Forget(ctx, tx, it.rec.Key); err != nil {`, `if err := error(nil); err != nil {`,
+		`if err := b.c.cfg.Store.Forget(ctx, tx, it.rec.Key); err != nil {`, `if err := error(nil); err != nil {`,
 	}),
 	handling("two letters of equal bytes are two", "park.go", "TestTwoLettersAreTwo", edit{
 		`"key", it.rec.Key.Consumer, it.rec.Key.Tenant, it.rec.Key.ID}`, `"key", it.rec.Key.Consumer, it.rec.Key.Tenant}`,
@@ -147,31 +148,31 @@ var consumerMutations = []mutation{
 	handling("a probe that succeeds eases the pause", "parkbudget.go", "TestGoodMessagesGoOnWhenTheFloodIsOver", edit{
 		`b.most = min(2*b.most, probesMost)`, `b.most = min(b.most, probesMost)`,
 	}),
-	handling("a probe ends whatever it has shown", "pass.go", "TestAProbeThatShowsNothing", edit{
-		`			b.budget.settle(showedNothing)`, ``,
+	handling("a probe ends whatever it has shown", "batch.go", "TestAProbeThatShowsNothing", edit{
+		`			b.c.budget.settle(showedNothing)`, ``,
 	}),
 	handling("a pause that goes on is logged once a minute", "pause.go", "TestHandlersDoNotRunWhileTheParkingLimitIsSpent", edit{
-		`now.Sub(n.said) >= noticeEvery`, `false`,
+		`now.Sub(n.logged) >= noticeEvery`, `false`,
 	}),
-	handling("what one message alone meets counts at last", "history.go", "TestCulpritsDoNotStopTheirBatch", edit{
+	handling("what one message alone meets counts at last", "judge.go", "TestCulpritsDoNotStopTheirBatch", edit{
 		`if !others || faults <= uncounted {`, `if !others || faults > 0 {`,
 	}),
 	handling("what every message meets is never counted", "history.go", "TestWhatEveryMessageMeetsIsNotCounted", edit{
 		`others = p.faults > 0 && h.commits > p.commits`, `others = p.faults > 0`,
 	}),
-	handling("known culprits do not stop their batch", "history.go", "TestCulpritsDoNotStopTheirBatch", edit{
-		`it.culprit = it.rec.Key.ID != "" && b.history.faults(it.derived) > 0`, `it.culprit = false`,
+	handling("known culprits do not stop their batch", "suspect.go", "TestCulpritsDoNotStopTheirBatch", edit{
+		`it.culprit = it.rec.Key.ID != "" && b.c.history.faults(it.hash) > 0`, `it.culprit = false`,
 	}),
-	handling("a culprit is not overtaken under its key", "history.go", "TestACulpritKeepsItsOrder", edit{
+	handling("a culprit is not overtaken under its key", "suspect.go", "TestACulpritKeepsItsOrder", edit{
 		`			keys[it.msg.Key] = true`, ``,
 	}),
-	handling("clocks that disagree are never counted", "history.go", "TestClocksThatDisagreeParkNothing", edit{
+	handling("clocks that disagree are never counted", "judge.go", "TestClocksThatDisagreeParkNothing", edit{
 		`if errors.Is(err, dedup.ErrClocks) {`, `if errors.Is(err, dedup.ErrClocks) && false {`,
 	}),
 	handling("clocks that disagree stop no other message", "batch.go", "TestClocksThatDisagreeParkNothing", edit{
-		` && !errors.Is(a.err, dedup.ErrClocks): // nothing`, `: // nothing`,
+		` && !errors.Is(a.err, dedup.ErrClocks): // the messages`, `: // the messages`,
 	}),
-	handling("crashes are no failures", "history.go", "TestCrashesAreNoFailures", edit{
+	handling("crashes are no failures", "judge.go", "TestCrashesAreNoFailures", edit{
 		`seen >= min(2, most)`, `seen >= 1`,
 	}),
 	handling("a message that ends each process is parked", "suspect.go", "TestAMessageThatEndsEachProcessIsParked", edit{
@@ -191,7 +192,7 @@ var consumerMutations = []mutation{
 	case false:
 		return fmt`,
 	}),
-	handling("a handler that outlasts its limit is to blame", "batch.go", "TestHandlerTimeout", edit{
+	handling("a handler that outlasts its limit is to blame", "judge.go", "TestHandlerTimeout", edit{
 		`late := errors.Is(err, ErrHandlerTimeout)`, `late := false`,
 	}),
 	handling("a slow handler is logged", "handlertime.go", "TestASlowHandlerIsLogged", edit{
@@ -203,7 +204,7 @@ var consumerMutations = []mutation{
 		edits: []edit{{`skew.Abs() > MaxClockSkew`, `skew.Abs() > MaxClockSkew*1000`}},
 	},
 	handling("a pass parks what is in doubt before it gives it back", "batch.go", "TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem", edit{
-		`	b.settleDoubts(ctx)
+		`	b.parkDoubts(ctx)
 `, ``,
 	}),
 	handling("a parking that fails does not give up what is in doubt", "doubt.go", "TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem", edit{
@@ -212,17 +213,15 @@ var consumerMutations = []mutation{
 		break`,
 	}),
 	handling("a claim that another transaction holds is still in doubt", "doubt.go", "TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem", edit{
-		`			b.wait.waited()
+		`			b.claimWait.waited()
 		}
-		if b.errs[i] == nil ||`, `			b.wait.waited()
+		if b.errs[i] == nil ||`, `			b.claimWait.waited()
 			continue
 		}
 		if b.errs[i] == nil ||`,
 	}),
 	handling("what is known to be rolled back is not in doubt", "attempt.go", "TestAttempts", edit{
-		`errors.Is(a.err, dedup.ErrTxEnded) && !errors.Is(a.err, dedup.ErrRolledBack)
-`, `errors.Is(a.err, dedup.ErrTxEnded)
-`,
+		`case ended && !errors.Is(a.err, dedup.ErrRolledBack):`, `case ended:`,
 	}),
 	handling("the parking limit does not hold back what is in doubt", "park.go", "TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem", edit{
 		`limited := reason != ReasonUnknown`, `limited := true`,

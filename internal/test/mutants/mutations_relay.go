@@ -96,7 +96,7 @@ var relayMutations = []mutation{
 	}),
 	{
 		name: "relay: ids do not reach through HandleBatch", file: "consumer/scope.go", pkg: "consumer", run: "^TestOutboxIDsAreNeverGuessed$", fails: "TestOutboxIDsAreNeverGuessed", short: true,
-		edits: []edit{{`outer, _ := outbox.WithScope(ctx, "") // a handler`, `outer := ctx // a handler`}},
+		edits: []edit{{`outer, _ := outbox.WithScope(ctx, "") // hides`, `outer := ctx // hides`}},
 	},
 	{
 		name: "relay: a batch's ids are per message", file: "consumer/scope.go", pkg: "consumer", run: "^TestOutboxIDsAreTheSameOnReExecution$", fails: "TestOutboxIDsAreTheSameOnReExecution", short: true,

@@ -1,0 +1,100 @@
+package consumer
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// Reason says why a message was parked.
+type Reason string
+
+// The reasons for parking a message.
+const (
+	ReasonPoison     Reason = "poison"           // its handler failed too often, or with a Permanent error
+	ReasonNoKey      Reason = "no-key"           // it has no usable natural key, or could not be decoded to find it
+	ReasonMismatch   Reason = "mismatch"         // its key was used for other content
+	ReasonUnprovable Reason = "unprovable"       // it is older than the keys that the store remembers, and has no claim
+	ReasonReplay     Reason = "suspected-replay" // an alias of it is known, but its own key is new
+
+	// ReasonTrial says that three processes ended while they tried the message alone. A message is tried alone if it was
+	// delivered far more often than Config.MaxAttempts and this process knows nothing about it. It has a letter with this
+	// reason while its handler runs, and the process removes the letter afterwards.
+	ReasonTrial Reason = "trial"
+
+	// ReasonUnknown says that a handler ended the transaction that claimed the message, so it is unknown whether the
+	// message's effects are committed. The key stays claimed, so that a redelivery does not run, and DeadLetter.Settled
+	// is false although there is a claim. Look at the effects, then Replay it AsNew or Discard it. Config.ParkLimit does
+	// not apply.
+	ReasonUnknown Reason = "outcome-unknown"
+)
+
+// DeadLetterID identifies a dead letter. The same content with the same key always has the same ID. A message without a key is
+// identified by its position.
+type DeadLetterID [16]byte
+
+func (id DeadLetterID) String() string { return hex.EncodeToString(id[:]) }
+
+// ParseDeadLetterID is the inverse of String. It also accepts the dashes of PostgreSQL's uuid type. It refuses the ID of all
+// zeros, which no letter has, and which chooses all letters in a DeadLetterFilter.
+func ParseDeadLetterID(s string) (id DeadLetterID, err error) {
+	digits := s
+	if len(s) == 36 && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' {
+		digits = s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
+	}
+	if len(digits) == 2*len(id) {
+		if _, err := hex.Decode(id[:], []byte(digits)); err == nil && id != (DeadLetterID{}) {
+			return id, nil
+		}
+	}
+	return DeadLetterID{}, fmt.Errorf("consumer: %q is not a dead letter's id: want %d hexadecimal digits, not all zero", s, 2*len(id))
+}
+
+// DeadLetter is a message that a consumer has given up, kept in the database until it is replayed or discarded.
+type DeadLetter struct {
+	ID      DeadLetterID
+	Record  dedup.Record // what the consumer would have claimed; Key.ID is empty if the message has no usable key
+	Message Message      // without Raw and Malformed
+	Reason  Reason
+	Cause   string // the text of the error
+
+	// Filled in by a ParkingLot.
+	Times         int       // how many times it was parked
+	First, Latest time.Time // when it was parked, by the database's clock
+	Settled       bool      // its key was claimed for the same content since: nothing is left to do
+}
+
+// DeadLetterFilter chooses dead letters. Fields with the zero value choose all.
+type DeadLetterFilter struct {
+	ID       DeadLetterID
+	Consumer string
+	Reason   Reason
+	After    DeadLetterCursor // for the next page: the Cursor of the last letter on the previous page
+	Limit    int              // how many letters at most; 0: 100
+}
+
+// DeadLetterCursor is a position among letters in the order newest first. It stays valid after its letter was removed.
+type DeadLetterCursor struct {
+	First time.Time // when the letter was parked for the first time
+	ID    DeadLetterID
+}
+
+// Cursor returns the letter's position, for DeadLetterFilter.After.
+func (l DeadLetter) Cursor() DeadLetterCursor { return DeadLetterCursor{First: l.First, ID: l.ID} }
+
+// ParkingLot is a Store that keeps dead letters in the same database. It is safe for concurrent use.
+type ParkingLot[TTx any] interface {
+	// Park writes letter as part of tx. If there is a letter with the same ID, Park updates it and adds one to Times. Payload,
+	// headers and Key may contain any bytes.
+	Park(ctx context.Context, tx TTx, letter DeadLetter) error
+
+	// TakeDeadLetter removes a letter as part of tx. It fails with ErrNotParked if there is none. If two transactions take one letter, the
+	// second waits for the first, and fails if the first commits.
+	TakeDeadLetter(ctx context.Context, tx TTx, id DeadLetterID) error
+
+	// DeadLetters lists letters by First, latest first. DeadLetters with equal First are listed by ID, greatest first.
+	DeadLetters(ctx context.Context, filter DeadLetterFilter) ([]DeadLetter, error)
+}

@@ -1,0 +1,130 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// judge decides what happens to items[i], which failed with err in a transaction of its own.
+func (b *batch[TTx]) judge(ctx context.Context, i, epoch int, err error) {
+	it := &b.items[i]
+	attempt := max(it.msg.Attempt, 1)
+	late := errors.Is(err, ErrHandlerTimeout) // this counts, whatever other errors the end of ctx has caused
+	asked, asks := errors.AsType[*RetryError](err)
+	refused, isRefused := errors.AsType[*refusal](err)
+	switch {
+	case errors.Is(err, dedup.ErrInFlight) && !late:
+		times := b.c.history.foundInFlight(ctx, b.c.cfg.Logger, it, err)
+		b.retry(ctx, []int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(max(b.options.deferrals+1, times)), Uncounted: true})
+	case b.c.cfg.Store.Retryable(err) && !late && !b.faultCounts(ctx, it, err): // even if the handler made it Permanent
+		b.soloFaults++
+		b.down = b.soloFaults >= 2 && !(it.culprit && b.worked) // known culprits do not stop each other while other messages are committed
+		b.fault(ctx, []int{i}, epoch, err)
+	case asks && asked.Uncounted && !late && !isRefused && !IsPermanent(err) && !unretryable(err):
+		b.retry(ctx, []int{i}, &RetryError{Err: err, After: max(asked.After, 0), Uncounted: true})
+	default:
+		it.failed = true
+		switch {
+		case isRefused:
+			b.parkOrReject(ctx, i, refused.reason, err)
+		case IsPermanent(err), unretryable(err), b.attemptsSpent(it, attempt):
+			b.parkOrReject(ctx, i, ReasonPoison, err)
+		case asks:
+			b.retry(ctx, []int{i}, &RetryError{Err: err, After: max(asked.After, 0)})
+		default:
+			b.retry(ctx, []int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(attempt)})
+		}
+	}
+}
+
+// unretryable reports an error of the store that another attempt would repeat or make worse: after ErrTxEnded, each attempt
+// may leave effects behind.
+func unretryable(err error) bool {
+	return slices.ContainsFunc([]error{dedup.ErrTxEnded, dedup.ErrKeyCollision, dedup.ErrBadKey, dedup.ErrNoKey, dedup.ErrFuture},
+		func(e error) bool { return errors.Is(err, e) })
+}
+
+// faultCounts reports whether err, an error of the database that the item met in a transaction of its own, counts as an
+// attempt. It does when the item meets such errors again and again while other messages are committed. A disagreement of
+// clocks never counts.
+func (b *batch[TTx]) faultCounts(ctx context.Context, it *item, err error) bool {
+	if errors.Is(err, dedup.ErrClocks) {
+		return false
+	}
+	uncounted := faultsUncounted
+	if c, ok := b.c.cfg.Store.(dedup.FaultClassifier); ok && c.Ambiguous(err) {
+		uncounted = 1
+	}
+	faults, others := b.c.history.fault(it.hash)
+	if !others || faults <= uncounted {
+		return false
+	}
+	if faults == uncounted+1 {
+		b.c.cfg.Logger.WarnContext(ctx, "message meets database errors again and again while other messages are committed: from now on they count as attempts",
+			append(it.attrs(), "times", faults, "error", err)...)
+	}
+	return true
+}
+
+// attemptsSpent reports whether a message that failed once more is given up. The broker's count of attempts may include
+// crashes, stops and lost answers, so this process must also have seen two failures. The count alone decides when it is too
+// high for that, as when each attempt reaches another process.
+func (b *batch[TTx]) attemptsSpent(it *item, attempt int) bool {
+	seen := b.c.history.failed(it.hash)
+	most := b.c.cfg.MaxAttempts
+	return attempt >= most && seen >= min(2, most) || attempt >= max(100, 10*most)
+}
+
+// fault defers items[todo...] because the database failed.
+func (b *batch[TTx]) fault(ctx context.Context, todo []int, epoch int, err error) {
+	retry := &RetryError{Err: err, Uncounted: true}
+	b.lastFault = retry
+	if ctx.Err() == nil {
+		e := Event{Err: err}
+		deferrals, about := b.options.deferrals, []any(nil)
+		if len(todo) == 1 {
+			it := &b.items[todo[0]]
+			e.Message, about = it.msg, it.attrs()[2:]
+			deferrals = max(deferrals, b.c.history.faults(it.hash)-1)
+		}
+		retry.After = b.c.pause.fault(ctx, err, epoch, deferrals, about...)
+		e.Took = retry.After
+		b.c.emit(ctx, b.c.cfg.Trace.Paused, e)
+	}
+	b.retry(ctx, todo, retry)
+}
+
+// retry defers items[todo...].
+func (b *batch[TTx]) retry(ctx context.Context, todo []int, retry *RetryError) {
+	hook := b.c.cfg.Trace.Retried
+	if errors.Is(retry.Err, dedup.ErrInFlight) {
+		hook = b.c.cfg.Trace.InFlight
+	}
+	for _, i := range todo {
+		b.c.emit(ctx, hook, Event{Message: b.items[i].msg, Err: retry.Err, Took: retry.After, Uncounted: retry.Uncounted})
+		b.fail(i, retry)
+	}
+}
+
+// fail answers items[i] with err and blocks the later messages of its ordering key.
+func (b *batch[TTx]) fail(i int, err error) {
+	b.errs[i] = err
+	key := b.items[i].msg.Key
+	if before, found := b.blocked[key]; key == "" || found && before.by < i {
+		return
+	}
+	retry, ok := errors.AsType[*RetryError](err)
+	if !ok {
+		retry = &RetryError{Err: err}
+	}
+	b.blocked[key] = blockedKey{retry: retry, by: i}
+}
+
+// blockedKey is a failure that later messages of the same ordering key must not overtake.
+type blockedKey struct {
+	retry *RetryError
+	by    int // the failed message's place in items
+}

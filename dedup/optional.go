@@ -1,0 +1,85 @@
+package dedup
+
+import (
+	"context"
+	"time"
+)
+
+// A Store may implement the following interfaces. Callers find them by type assertion, so that Store never has to grow. All
+// are safe for concurrent use.
+
+// Registrar checks at start what would otherwise fail later or lose messages.
+type Registrar interface {
+	// Register records that consumer runs with window from now on. It refuses a missing or outdated schema (ErrSchema),
+	// settings that lose commits (ErrNotDurable), and a user or database that the server refuses (ErrAccess). Errors that
+	// may pass are Retryable and none of these. A Store registers what it claims by itself, so Register only makes the
+	// errors appear at start.
+	//
+	// The second Register of a consumer on one Store fails with ErrNameTaken, because two consumers with one name take each
+	// other's messages for duplicates. Two processes have two Stores, so both may register.
+	Register(ctx context.Context, consumer string, window time.Duration) error
+}
+
+// SourceRegistrar records where each consumer's messages come from, for all processes that use the database.
+type SourceRegistrar interface {
+	// RegisterSources records that the messages of consumer come from sources, such as "sqs queue orders". It fails with
+	// ErrNameTaken, and records nothing, if other sources are recorded for consumer and none of sources is among them: then
+	// another service or another queue uses the name, and each would take the other's messages for duplicates. A new source
+	// next to a known one is accepted. If two processes register different sources at the same time, one of them fails.
+	//
+	// RegisterSources first makes the checks of Register, and records nothing if one of them fails.
+	RegisterSources(ctx context.Context, consumer string, sources []string) error
+}
+
+// Releaser is a Registrar that can release names.
+type Releaser interface {
+	// Release lets another consumer Register with the name on this Store. The database's records stay. A name that is not
+	// registered is not an error.
+	Release(consumer string)
+}
+
+// ResultStore keeps the answer to a request together with its claim.
+type ResultStore[TTx any] interface {
+	// SaveResult stores result in the row of key, which tx has claimed. Later duplicates find it in Claim.Result.
+	SaveResult(ctx context.Context, tx TTx, key Key, result []byte) error
+}
+
+// TxVerifier is for callers that run several handlers in one transaction, one after the other.
+type TxVerifier[TTx any] interface {
+	// VerifyTx returns nil if tx, which InTx passed to fn, is still the transaction that holds the claims and can still
+	// commit. Call it after a handler has returned nil and before the next one runs, so that an error is the fault of the
+	// handler that ran last. The error is ErrTxEnded if that handler ended or lost the transaction. Any other error means
+	// that InTx would fail too, because the handler ignored an error of a statement or left rows open, for example.
+	//
+	// It costs no round trip if the driver knows the answer.
+	VerifyTx(ctx context.Context, tx TTx) error
+}
+
+// FaultClassifier finds those Retryable errors that one message alone may cause.
+type FaultClassifier interface {
+	// Ambiguous reports that err is the server's answer to a statement, and that either the database or the handler is at
+	// fault: a missing table or column, or a refused permission. A consumer pauses while every message meets such an
+	// error. It counts the error as an attempt of the message if other messages are committed meanwhile. Ambiguous is false
+	// for lost connections, failovers, deadlocks, serialization failures and stale cached plans.
+	Ambiguous(err error) bool
+}
+
+// KeyProber finds out which keys made a claim fail with ErrInFlight.
+type KeyProber interface {
+	// HeldKeys reports for each key whether another transaction holds it, so that a claim would wait. It takes 50 ms at most
+	// for all keys together; a key that it could not check by then counts as held. It leaves nothing in the database. The
+	// answer may be outdated at once and proves nothing about a key that is not held: claim it to know.
+	HeldKeys(ctx context.Context, keys []Key) (held []bool, err error)
+}
+
+// PoolReporter knows how much of the Store's connection pool is in use.
+type PoolReporter interface {
+	// PoolUse returns how many connections of the pool are in use, and the limit; 0: no limit. At the limit, the next caller
+	// waits: a handler that uses the pool instead of its transaction may then wait forever. PoolUse does not use the database.
+	PoolUse() (inUse, most int)
+}
+
+// KeyReader reads a claim, for people who look for a cause. It proves nothing about a COMMIT in progress: claim again to know.
+type KeyReader interface {
+	Lookup(ctx context.Context, key Key) (c Claim, found bool, err error)
+}
