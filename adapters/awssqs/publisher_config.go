@@ -4,11 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
-	"github.com/txonce/txonce/internal/breaker"
+	"github.com/txonce/txonce/internal/risks"
 )
 
 // PublisherConfig says how a Publisher speaks to SQS.
@@ -17,28 +16,19 @@ type PublisherConfig struct {
 	// call. Required.
 	Client API
 
-	// Concurrency is how many batches, of ten messages at most, are on their way at once. More need a Client whose HTTP client
-	// keeps as many idle connections. Defaults to 10.
+	// Concurrency is how many requests run at once, each with a batch of at most ten messages. A higher number needs a Client whose HTTP
+	// client keeps as many idle connections.
+	//
+	// Defaults to 10.
 	Concurrency int
 
-	// Breaker rests the Publisher while SQS is away. Defaults to what the BreakerConfig says.
-	Breaker BreakerConfig
-
-	// Allow names what would otherwise be refused: AllowUncheckedMessages. Defaults to nothing.
-	Allow []Allowance
+	// AcceptedRisks may contain RiskUncheckedMessages. Defaults to nothing.
+	AcceptedRisks []Risk
 }
 
-// BreakerConfig says when a Publisher stops trying, and for how long. While it rests it answers each message with an
-// *outbox.UnavailableError that says how long yet, and sends nothing; then one call tries.
-type BreakerConfig struct {
-	Failures int           // calls in a row of which nothing is confirmed, by the fault of SQS, before the first rest; defaults to 3
-	Rest     time.Duration // the first rest; doubled each time the try after it fails too; defaults to 1 second
-	MaxRest  time.Duration // the longest; defaults to 30 seconds
-}
-
-// AllowUncheckedMessages accepts DisableMessageChecksumValidation: nobody would notice a message that SQS has received otherwise
+// RiskUncheckedMessages accepts DisableMessageChecksumValidation: nobody would notice a message that SQS has received otherwise
 // than it was sent.
-const AllowUncheckedMessages Allowance = "AllowUncheckedMessages"
+const RiskUncheckedMessages Risk = "RiskUncheckedMessages"
 
 const defaultConcurrency = 10
 
@@ -54,9 +44,9 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 	if client, ok := c.Client.(interface{ Options() sqs.Options }); ok {
 		if nilClient, isClient := c.Client.(*sqs.Client); isClient && nilClient == nil {
 			refuse("Client is a nil *sqs.Client")
-		} else if client.Options().DisableMessageChecksumValidation && !slices.Contains(c.Allow, AllowUncheckedMessages) {
+		} else if client.Options().DisableMessageChecksumValidation && !slices.Contains(c.AcceptedRisks, RiskUncheckedMessages) {
 			refuse("Client has DisableMessageChecksumValidation set: a message that SQS has received otherwise than it was sent would count as published; " +
-				"leave it false, or allow it with awssqs.AllowUncheckedMessages")
+				"leave it false, or accept awssqs.RiskUncheckedMessages (AcceptedRisks)")
 		}
 	}
 	switch {
@@ -65,15 +55,8 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 	case c.Concurrency == 0:
 		c.Concurrency = defaultConcurrency
 	}
-	rests, err := breaker.Config(c.Breaker).WithDefaults()
-	if err != nil {
-		refuse("Breaker: %w", err)
-	}
-	c.Breaker = BreakerConfig(rests)
-	for _, a := range c.Allow {
-		if a != AllowUncheckedMessages {
-			refuse("Allow contains %q, which is nothing that could be allowed", a)
-		}
+	if err := risks.Check(c.AcceptedRisks, RiskUncheckedMessages); err != nil {
+		refuse("%w", err)
 	}
 	return c, errors.Join(wrong...)
 }

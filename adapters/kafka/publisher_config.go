@@ -9,7 +9,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/txonce/txonce/internal/breaker"
+	"github.com/txonce/txonce/internal/risks"
 )
 
 // PublisherConfig says how a Publisher speaks to the cluster.
@@ -19,27 +19,16 @@ type PublisherConfig struct {
 	// a Subscriber too. Its settings must be safe: NewConfig makes such. Required.
 	Client sarama.Client
 
-	// Breaker rests the Publisher while the brokers are away. Defaults to what the BreakerConfig says.
-	Breaker BreakerConfig
-
-	// Allow names what would otherwise be refused: AllowAutoTopicCreation. Defaults to nothing.
-	Allow []Allowance
+	// AcceptedRisks may contain RiskAutoTopicCreation. Defaults to nothing.
+	AcceptedRisks []Risk
 
 	// Logger gets one line for each topic that confirms messages which only one broker has. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// BreakerConfig says when a Publisher stops trying, and for how long. While it rests it answers each message with an
-// *outbox.UnavailableError that says how long yet, and touches no broker; then one call tries.
-type BreakerConfig struct {
-	Failures int           // calls in a row of which nothing is confirmed, by the brokers' fault, before the first rest; defaults to 3
-	Rest     time.Duration // the first rest; doubled each time the try after it fails too; defaults to 1 second
-	MaxRest  time.Duration // the longest; defaults to 30 seconds
-}
-
-// AllowAutoTopicCreation accepts Metadata.AllowAutoTopicCreation: the cluster may create a topic of one partition because a
+// RiskAutoTopicCreation accepts Metadata.AllowAutoTopicCreation: the cluster may create a topic of one partition because a
 // message was sent to a misspelled name.
-const AllowAutoTopicCreation Allowance = "AllowAutoTopicCreation"
+const RiskAutoTopicCreation Risk = "RiskAutoTopicCreation"
 
 // withDefaults returns c complete, or what is wrong with it, all of it at once.
 func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
@@ -56,17 +45,10 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 		refuse("Client knows no broker: its Metadata.Full must be true")
 	}
 	if c.Client != nil {
-		wrong = append(wrong, publisherRefusals(c.Client.Config(), c.Allow)...)
+		wrong = append(wrong, publisherRefusals(c.Client.Config(), c.AcceptedRisks)...)
 	}
-	rests, err := breaker.Config(c.Breaker).WithDefaults()
-	if err != nil {
-		refuse("Breaker: %w", err)
-	}
-	c.Breaker = BreakerConfig(rests)
-	for _, a := range c.Allow {
-		if a != AllowAutoTopicCreation {
-			refuse("Allow contains %q, which is nothing that could be allowed", a)
-		}
+	if err := risks.Check(c.AcceptedRisks, RiskAutoTopicCreation); err != nil {
+		refuse("%w", err)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -75,7 +57,7 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 }
 
 // publisherRefusals lists the settings of cfg under which messages could be lost, overtake each other, or never get an answer.
-func publisherRefusals(cfg *sarama.Config, allow []Allowance) (wrong []error) {
+func publisherRefusals(cfg *sarama.Config, accepted []Risk) (wrong []error) {
 	flush, most := cfg.Producer.Flush, int(sarama.MaxRequestSize)-requestOverhead
 	for _, rule := range []struct {
 		broken  bool
@@ -149,9 +131,9 @@ func publisherRefusals(cfg *sarama.Config, allow []Allowance) (wrong []error) {
 			"set it to " + minVersion.String() + " or later",
 		},
 		{
-			cfg.Metadata.AllowAutoTopicCreation && !slices.Contains(allow, AllowAutoTopicCreation), "Metadata.AllowAutoTopicCreation is true",
+			cfg.Metadata.AllowAutoTopicCreation && !slices.Contains(accepted, RiskAutoTopicCreation), "Metadata.AllowAutoTopicCreation is true",
 			"a misspelled topic would come to be, with one partition, and nobody would read it",
-			"set it to false, or allow it with kafka.AllowAutoTopicCreation",
+			"set it to false, or accept kafka.RiskAutoTopicCreation (AcceptedRisks)",
 		},
 	} {
 		if rule.broken {

@@ -3,9 +3,7 @@ package rabbitmq
 import (
 	"errors"
 	"fmt"
-	"time"
 
-	"github.com/txonce/txonce/internal/breaker"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -29,8 +27,10 @@ type PublisherConfig struct {
 	// queue gets is an error. Defaults to "", the default exchange: the Topic is the name of the queue.
 	Exchange string
 
-	// Route says where each message goes, in place of Exchange. It must always say the same for the same message, and messages of one
-	// key that go through different exchanges or keys may overtake each other. Defaults to Exchange and Topic.
+	// Route returns where each message goes, in place of Exchange. It must return the same for the same message every time, and messages of
+	// one key that go through different exchanges or keys may overtake each other.
+	//
+	// Defaults to Exchange and Topic.
 	Route func(m *outbox.Message) (exchange, key string)
 
 	// MaxMessageBytes is the largest payload; larger ones are refused for good before they are sent. A server whose
@@ -41,17 +41,6 @@ type PublisherConfig struct {
 	// FrameBytes is the server's frame_max, or the client's where that is less. The headers of a message must fit into one frame, or the
 	// server would cut the connection; what does not is refused for good. Defaults to DefaultFrameBytes, which is RabbitMQ's.
 	FrameBytes int
-
-	// Breaker rests the Publisher while the server is away. Defaults to what the BreakerConfig says.
-	Breaker BreakerConfig
-}
-
-// BreakerConfig says when a Publisher stops trying, and for how long. While it rests it answers each message with an
-// *outbox.UnavailableError that says how long yet, and does not connect; then one call tries.
-type BreakerConfig struct {
-	Failures int           // calls in a row of which nothing is confirmed, by the server's fault, before the first rest; defaults to 3
-	Rest     time.Duration // the first rest; doubled each time the try after it fails too; defaults to 1 second
-	MaxRest  time.Duration // the longest; defaults to 30 seconds
 }
 
 // withDefaults returns c complete, or what is wrong with it, all of it at once.
@@ -81,11 +70,6 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 	if c.FrameBytes < minFrameBytes {
 		refuse("FrameBytes is %d; no server has less than %d", c.FrameBytes, minFrameBytes)
 	}
-	rests, err := breaker.Config(c.Breaker).WithDefaults()
-	if err != nil {
-		refuse("Breaker: %w", err)
-	}
-	c.Breaker = BreakerConfig(rests)
 	if c.Route == nil {
 		exchange := c.Exchange
 		c.Route = func(m *outbox.Message) (string, string) { return exchange, m.Topic }

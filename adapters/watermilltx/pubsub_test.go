@@ -121,7 +121,7 @@ func (r *relayed) await(ctx context.Context, msgs []outbox.Message) error {
 func relayTo(t *testing.T, queue outbox.Queue, inner message.Publisher) *relayed {
 	t.Helper()
 	r := &relayed{Publisher: inner}
-	publisher := newPublisher(t, watermilltx.PublisherConfig{Publisher: r})
+	publisher := newPublisher(t, watermilltx.PublisherConfig{Publisher: r, Confirms: true})
 	relay, err := outbox.NewRelay(outbox.Config{Queue: queue, Publisher: publisher, PollMax: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

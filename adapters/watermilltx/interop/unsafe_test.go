@@ -59,7 +59,7 @@ func check(t *testing.T, p message.Publisher, err error, topic, want string) {
 	case err == nil || !strings.Contains(err.Error(), want):
 		t.Errorf("error %v, want %q", err, want)
 	}
-	if _, err := watermilltx.NewPublisher(watermilltx.PublisherConfig{Publisher: p, Allow: []watermilltx.Allowance{watermilltx.AllowUnconfirmed}}); err != nil {
+	if _, err := watermilltx.NewPublisher(watermilltx.PublisherConfig{Publisher: p, AcceptedRisks: []watermilltx.Risk{watermilltx.RiskUnconfirmed}}); err != nil {
 		t.Errorf("allowed, and refused: %v", err)
 	}
 }
