@@ -44,18 +44,19 @@
 // # An outbox on watermill's brokers
 //
 // A [Publisher] lets an outbox.Relay publish with any of watermill's publishers. ID becomes the UUID, headers the metadata, and
-// the ordering key metadata [MetadataKey]; what is not text is encoded, and [ToMessage] decodes it. A message counts as published
-// when watermill's publisher returned nil, so it matters what that means:
+// the ordering key metadata [MetadataKey]; bytes that are not text are encoded, and [ToMessage] decodes them. A message counts as published
+// when watermill's Publish returned nil. With PublisherConfig.Confirms you state that it does so only after the broker has confirmed the
+// message; nothing else can find that out, and a publisher that returns earlier loses messages. Check:
 //
 //   - watermill-sql: the row is committed. Give it a *sql.DB. A Router closes its handlers' publishers, so give the relay one of its own.
 //   - watermill-kafka: it uses a sync producer, but with sarama's default acks=1. Pass OverwriteSaramaConfig with Producer.RequiredAcks =
-//     WaitForAll and Producer.Idempotent = true (Net.MaxOpenRequests = 1); anything less is refused. To keep the order of keys use
+//     WaitForAll and Producer.Idempotent = true (Net.MaxOpenRequests = 1). To keep the order of keys use
 //     kafka.NewWithPartitioningMarshaler with msg.Metadata.Get(MetadataKey).
-//   - watermill-amqp: set Publish.ConfirmDelivery; without it the publisher is refused. It does not hear of messages that no queue takes:
-//     RabbitMQ confirms those as well, and they are lost. adapters/rabbitmq does hear of them.
-//   - watermill-googlecloud, -aws (SQS, SNS), -redisstream, -jetstream wait for an answer. -nats without JetStream, -http and -io do
-//     not, or mean something else by it.
-//   - gochannel keeps messages in memory; it is refused unless allowed.
+//   - watermill-amqp: set Publish.ConfirmDelivery. RabbitMQ also confirms a message that no queue takes, and watermill-amqp does not notice
+//     that it is lost. adapters/rabbitmq notices.
+//   - watermill-googlecloud, -aws (SQS, SNS), -redisstream, -jetstream wait for the broker's answer. -nats without JetStream, -http and -io
+//     do not, or their nil means something else: RiskUnconfirmed accepts that.
+//   - gochannel keeps messages in memory; it is refused unless RiskInMemory is accepted.
 //
 // # Leaving the forwarder
 //

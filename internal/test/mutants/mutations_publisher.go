@@ -34,7 +34,7 @@ var publisherMutations = []mutation{
 		`r.call.Answer(r.index, p.topics.refused(r.Topic, e.Err))`, `r.call.Answer(r.index, nil)`,
 	}),
 	publishing("a producer that is stuck is replaced", "publisher.go", "TestPublisherKeepsNoBacklog", edit{
-		`p.pool.Release(client, stuck || client`, `p.pool.Release(client, client`,
+		`p.pool.Release(client, stuck || client`, `p.pool.Release(client, stuck && false || client`,
 	}),
 	publishing("a fenced producer is replaced", "publisher_topics.go", "TestPublisherFenced", edit{
 		`return t.fenced || t.lost && !confirmed`, `return t.lost && !confirmed`,
