@@ -11,12 +11,11 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Publisher sends the messages of an outbox. A message's Topic is the name of a queue of the Client's account and region, or the URL
-// of any. A message counts as published when SQS has answered for it by name that it has it. It is safe for concurrent use, and
-// needs no closing.
+// Publisher sends the messages of an outbox. A message's Topic is the name of a queue of the Client's account and region, or the URL of any
+// queue. A message counts as published when SQS has listed it as successful. It is safe for concurrent use, and needs no closing.
 //
-// To a FIFO queue, whose name ends in .fifo, it sends a message's Key as its group and its ID as its deduplication id, so that SQS
-// itself drops what arrives twice within five minutes, and order within a key is kept. A standard queue promises no order.
+// To a FIFO queue, whose name ends in .fifo, it sends a message's Key as its group and its ID as its deduplication id. So SQS keeps the
+// order within a key, and drops a message that arrives twice within five minutes. A standard queue promises no order.
 type Publisher struct {
 	client API
 	places chan struct{} // holds one for each running request
@@ -136,7 +135,7 @@ func (p *Publisher) sendBatch(ctx context.Context, topic, url string, c *publish
 	return nil
 }
 
-// take removes an entry that is answered for.
+// take removes and returns the entry with that id, or nil if it was answered already.
 func take(open map[string]*entry, id *string) *entry {
 	if id == nil {
 		return nil

@@ -12,8 +12,7 @@ import (
 
 // PublisherConfig says how a Publisher speaks to SQS.
 type PublisherConfig struct {
-	// Client is an *sqs.Client. It may be shared, with a Subscriber too. Its own retries are welcome, within the deadline of a
-	// call. Required.
+	// Client is an *sqs.Client. It may be shared, with a Subscriber too. It may retry, within the deadline of a call. Required.
 	Client API
 
 	// Concurrency is how many requests run at once, each with a batch of at most ten messages. A higher number needs a Client whose HTTP
@@ -26,13 +25,12 @@ type PublisherConfig struct {
 	AcceptedRisks []Risk
 }
 
-// RiskUncheckedMessages accepts DisableMessageChecksumValidation: nobody would notice a message that SQS has received otherwise
-// than it was sent.
+// RiskUncheckedMessages accepts DisableMessageChecksumValidation: a message that was damaged on the way to SQS counts as published.
 const RiskUncheckedMessages Risk = "RiskUncheckedMessages"
 
 const defaultConcurrency = 10
 
-// withDefaults returns c complete, or what is wrong with it, all of it at once.
+// withDefaults returns c with its defaults, or an error that names every wrong field.
 func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 	var wrong []error
 	refuse := func(format string, args ...any) {
@@ -45,7 +43,7 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 		if nilClient, isClient := c.Client.(*sqs.Client); isClient && nilClient == nil {
 			refuse("Client is a nil *sqs.Client")
 		} else if client.Options().DisableMessageChecksumValidation && !slices.Contains(c.AcceptedRisks, RiskUncheckedMessages) {
-			refuse("Client has DisableMessageChecksumValidation set: a message that SQS has received otherwise than it was sent would count as published; " +
+			refuse("Client has DisableMessageChecksumValidation set: a message that was damaged on the way to SQS would count as published; " +
 				"leave it false, or accept awssqs.RiskUncheckedMessages (AcceptedRisks)")
 		}
 	}

@@ -8,62 +8,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// record is a message that is being sent to the server.
-type record struct {
-	topic         string // Message.Topic; empty: a copy of a message that is tried again
-	exchange, key string
-	msg           amqp.Publishing
-	then          func(error) // called once with the answer
-
-	written  bool         // guarded by confirmChannel.mu
-	returned *amqp.Return // no queue got it; likewise
-
-	once sync.Once
-	done chan struct{} // closed after then has returned
-}
-
-// destination is where a server routes a message. It may refuse all messages to it, or not confirm them.
-type destination struct{ exchange, key string }
-
-func (r *record) destination() destination { return destination{r.exchange, r.key} }
-
-// answer sets the answer to r. Only the first one counts.
-func (r *record) answer(err error) {
-	r.once.Do(func() {
-		r.then(err)
-		close(r.done)
-	})
-}
-
-// open reports whether r has no answer yet.
-func (r *record) open() bool {
-	select {
-	case <-r.done:
-		return false
-	default:
-		return true
-	}
-}
-
-// answerAll answers each of records with err.
-func answerAll(records []*record, err error) {
-	for _, r := range records {
-		r.answer(err)
-	}
-}
-
-// unanswered returns those of records that have no answer.
-func unanswered(records []*record) (open []*record) {
-	for _, r := range records {
-		if r.open() {
-			open = append(open, r)
-		}
-	}
-	return open
-}
-
-// confirmChannel is a channel in confirm mode. Each message has a confirm of its own, so one that is not confirmed holds up no
-// other. One goroutine, feed, writes: a write waits for as long as the server does not read, and knows no context.
+// confirmChannel is a channel in confirm mode. Each message has a confirm of its own, so a message that is not confirmed holds up no
+// other. One goroutine, feed, writes: a write blocks while the server does not read, and takes no context.
 type confirmChannel struct {
 	ch      Channel
 	refuses func() error  // why nothing may be written now; nil: it may

@@ -24,7 +24,9 @@ type PublisherConfig struct {
 	Dial Dialer
 
 	// Exchange is where messages go, with their Topic as the routing key. It must exist, and so must bindings: a message that no
-	// queue gets is an error. Defaults to "", the default exchange: the Topic is the name of the queue.
+	// queue gets is an error.
+	//
+	// Defaults to "", the default exchange: the Topic is the name of the queue.
 	Exchange string
 
 	// Route returns where each message goes, in place of Exchange. It must return the same for the same message every time, and messages of
@@ -33,17 +35,20 @@ type PublisherConfig struct {
 	// Defaults to Exchange and Topic.
 	Route func(m *outbox.Message) (exchange, key string)
 
-	// MaxMessageBytes is the largest payload; larger ones are refused for good before they are sent. A server whose
-	// max_message_size is less refuses as well, but closes the channel. Defaults to DefaultMaxMessageBytes, what RabbitMQ 4
-	// accepts (RabbitMQ 3: 128 MiB).
+	// MaxMessageBytes is the size of the largest payload; a larger one is refused for good before it is sent. A server whose
+	// max_message_size is less also refuses it, but closes the channel.
+	//
+	// Defaults to DefaultMaxMessageBytes, which RabbitMQ 4 accepts (RabbitMQ 3: 128 MiB).
 	MaxMessageBytes int
 
-	// FrameBytes is the server's frame_max, or the client's where that is less. The headers of a message must fit into one frame, or the
-	// server would cut the connection; what does not is refused for good. Defaults to DefaultFrameBytes, which is RabbitMQ's.
+	// FrameBytes is the server's frame_max, or the client's if that is less. The headers of a message must fit into one frame, or the
+	// server would cut the connection: a message with larger headers is refused for good.
+	//
+	// Defaults to DefaultFrameBytes, which is RabbitMQ's.
 	FrameBytes int
 }
 
-// withDefaults returns c complete, or what is wrong with it, all of it at once.
+// withDefaults returns c with its defaults, or an error that names every wrong field.
 func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 	var wrong []error
 	refuse := func(format string, args ...any) {
