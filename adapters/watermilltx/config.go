@@ -55,13 +55,13 @@ type Config[TTx any] struct {
 	// Defaults to what ToMessage sets.
 	Amend func(*consumer.Message)
 
-	// Tenant, Window, Fingerprint, OnMismatch, Timeless, MaxAttempts, Backoff, ParkLimit and Trace mean the same as in consumer.Config, and
+	// Tenant, Window, Fingerprint, OnMismatch, Untimed, MaxAttempts, Backoff, ParkLimit and Trace mean the same as in consumer.Config, and
 	// have the same defaults.
 	Tenant      consumer.KeyFunc
 	Window      time.Duration
 	Fingerprint consumer.FingerprintFunc
 	OnMismatch  consumer.OnMismatch
-	Timeless    dedup.Verdict
+	Untimed     dedup.Verdict
 	MaxAttempts int
 	Backoff     func(attempt int) time.Duration
 	ParkLimit   consumer.ParkLimit
@@ -114,7 +114,7 @@ func (cfg Config[TTx]) withDefaults() (Config[TTx], error) {
 func (cfg Config[TTx]) consumer(handle consumer.Handler[TTx]) (*consumer.Consumer[TTx], error) {
 	c, err := consumer.New(consumer.Config[TTx]{
 		Name: cfg.Name, Store: cfg.Store, Key: cfg.Key, Handle: handle,
-		Tenant: cfg.Tenant, Window: cfg.Window, Fingerprint: cfg.Fingerprint, OnMismatch: cfg.OnMismatch, Timeless: cfg.Timeless,
+		Tenant: cfg.Tenant, Window: cfg.Window, Fingerprint: cfg.Fingerprint, OnMismatch: cfg.OnMismatch, Untimed: cfg.Untimed,
 		MaxAttempts: cfg.MaxAttempts, Backoff: cfg.Backoff, ParkLimit: cfg.ParkLimit, Logger: cfg.Logger, Trace: cfg.Trace,
 	})
 	if err != nil {

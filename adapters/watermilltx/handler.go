@@ -93,7 +93,7 @@ func (h *Handler) Handle(raw *message.Message) error {
 			_ = await.Sleep(ctx, time.Until(until))
 			return err
 		}
-		if !retry.Blameless {
+		if !retry.Uncounted {
 			h.attempts.fail(id)
 		}
 		left := time.Until(until)

@@ -99,7 +99,7 @@ func (m *Middleware[TTx]) handle(raw *message.Message, next message.HandlerFunc)
 	switch {
 	case !again:
 		m.attempts.forget(id)
-	case !retry.Blameless:
+	case !retry.Uncounted:
 		m.attempts.fail(id)
 	}
 	if again && !r.tx.doomed {
@@ -118,7 +118,7 @@ func (m *Middleware[TTx]) refuseSecondHandler(ctx context.Context) error {
 		m.handler, m.values = handler, context.WithoutCancel(ctx)
 	}
 	if m.handler != handler {
-		return &consumer.RetryError{Blameless: true, Err: fmt.Errorf("watermilltx: Middleware %q serves handler %q, and cannot serve %q as well: "+
+		return &consumer.RetryError{Uncounted: true, Err: fmt.Errorf("watermilltx: Middleware %q serves handler %q, and cannot serve %q as well: "+
 			"make one for each handler, with a Name of its own, and add it with Handler.AddMiddleware", m.cfg.Name, m.handler, handler)}
 	}
 	return nil
@@ -170,7 +170,7 @@ func (m *Middleware[TTx]) enqueue(ctx context.Context, tx TTx, in *message.Messa
 		return nil
 	}
 	refuse := func(format string, args ...any) error {
-		return &consumer.RetryError{Blameless: true, Err: fmt.Errorf("watermilltx: "+format, args...)}
+		return &consumer.RetryError{Uncounted: true, Err: fmt.Errorf("watermilltx: "+format, args...)}
 	}
 	if m.cfg.Outbox == nil {
 		return refuse("the handler of %q produced %d messages, and Config.Outbox is not set", m.cfg.Name, len(produced))
