@@ -34,20 +34,23 @@
 //
 // # Sending
 //
-// A message counts as published when SQS has named it among what it has taken. What it has not named by the end of the call is an
-// error, and will be published again; it may be there twice then, with the same ID and sequence number in its attributes.
+// A message counts as published when SQS has listed it as successful. A message that is not listed by the end of the call is an error, and
+// will be published again; it may be there twice then, with the same ID and sequence number in its attributes.
 //
 // A FIFO queue, whose name ends in .fifo, gets a message's Key as its MessageGroupId and its ID as its MessageDeduplicationId, both
-// as a hash where SQS does not take them as they are. So first occurrences keep the order of their key, and a repeat within five
-// minutes is dropped by SQS. Later repeats, those of a relay that was away for long, arrive: receivers need their Consumer. A
-// standard queue promises no order, whatever is sent to it. No DelaySeconds are used: a message that is not due yet waits in the outbox.
+// as a hash if SQS does not accept them as they are. So first occurrences keep the order of their key, and SQS drops a repeat within
+// five minutes. A later repeat, from a relay that was away for long, arrives: receivers need their Consumer. A standard queue promises no
+// order. DelaySeconds is not used: a message that is not due yet waits in the outbox.
 //
-// SQS takes some characters, ten attributes and no empty body. What does not fit is written so that it does:
-// attribute txonce-encoding tells of a body in base64, txonce-headers holds the headers that found no place as JSON, and txonce-key is
-// the key. [ToMessage] undoes that, and so do the Subscriber and the LambdaHandler.
+// SQS accepts not all characters, at most ten attributes and no empty body. Other messages are encoded: attribute txonce-encoding says that
+// the body is base64, txonce-headers holds as JSON the headers that have no attribute, and txonce-key is the key. [ToMessage] decodes that,
+// and so do the Subscriber and the LambdaHandler.
 //
-// A crash of the relay after SQS has taken a message and before the outbox has noted it repeats the message. A crash before that loses
-// nothing: the outbox has it.
+// If the relay crashes after SQS has accepted a message and before the outbox has recorded that, the message is repeated. A crash before
+// that loses nothing: the outbox has the message.
+//
+// While SQS is away each message's error is an *outbox.UnavailableError. The relay rests the Publisher; a program that calls Publish without
+// a relay waits between its calls itself.
 //
 // # AWS Lambda
 //

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/risks"
 )
 
 // LambdaConfig says who handles the messages of a LambdaHandler.
@@ -30,8 +31,8 @@ type LambdaConfig struct {
 	// MaxBatch is how many messages a BatchProcessor gets at once, at the most. Defaults to 100.
 	MaxBatch int
 
-	// Allow names what would otherwise be refused: AllowShortWindow. Defaults to nothing.
-	Allow []Allowance
+	// AcceptedRisks may contain RiskShortWindow. Defaults to nothing.
+	AcceptedRisks []Risk
 
 	// Logger gets one line for each invocation in which something failed. Defaults to slog.Default().
 	Logger *slog.Logger
@@ -52,9 +53,9 @@ func (c LambdaConfig) withDefaults() (LambdaConfig, error) {
 	if client, isClient := c.Client.(*sqs.Client); isClient && client == nil {
 		refuse("Client is a nil *sqs.Client; leave it out instead")
 	}
-	if w, ok := c.Processor.(consumer.Windowed); ok && w.Window() < maxRetention && !slices.Contains(c.Allow, AllowShortWindow) {
+	if w, ok := c.Processor.(consumer.Windowed); ok && w.Window() < maxRetention && !slices.Contains(c.AcceptedRisks, RiskShortWindow) {
 		refuse("Processor forgets keys after %v, and a queue may keep messages for %v: what is delivered again after that would be parked as unprovable, or run again; "+
-			"set consumer.Config.Window to that, or allow it with awssqs.AllowShortWindow where the queue's MessageRetentionPeriod is shorter", w.Window(), maxRetention)
+			"set consumer.Config.Window to that, or accept awssqs.RiskShortWindow (AcceptedRisks) where the queue's MessageRetentionPeriod is shorter", w.Window(), maxRetention)
 	}
 	if c.Margin < 0 {
 		refuse("Margin is %v: want more than 0", c.Margin)
@@ -62,10 +63,8 @@ func (c LambdaConfig) withDefaults() (LambdaConfig, error) {
 	if c.MaxBatch < 0 {
 		refuse("MaxBatch is %d: want 1 or more", c.MaxBatch)
 	}
-	for _, a := range c.Allow {
-		if a != AllowShortWindow {
-			refuse("Allow contains %q, which is nothing that could be allowed here", a)
-		}
+	if err := risks.Check(c.AcceptedRisks, RiskShortWindow); err != nil {
+		refuse("%w", err)
 	}
 	if c.Margin == 0 {
 		c.Margin = 2 * time.Second

@@ -375,13 +375,13 @@ func TestLambdaConfigRefusals(t *testing.T) {
 		"Client is a nil":       {Processor: ok, Client: (*sqs.Client)(nil)},
 		"Margin":                {Processor: ok, Margin: -1},
 		"MaxBatch":              {Processor: ok, MaxBatch: -1},
-		"Allow":                 {Processor: ok, Allow: []awssqs.Allowance{"x"}},
+		"AcceptedRisks":         {Processor: ok, AcceptedRisks: []awssqs.Risk{"x"}},
 	} {
 		if _, err := awssqs.NewLambdaHandler(cfg); err == nil || !strings.Contains(err.Error(), "LambdaConfig."+want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	if _, err := awssqs.NewLambdaHandler(awssqs.LambdaConfig{Processor: short, Allow: []awssqs.Allowance{awssqs.AllowShortWindow}}); err != nil {
+	if _, err := awssqs.NewLambdaHandler(awssqs.LambdaConfig{Processor: short, AcceptedRisks: []awssqs.Risk{awssqs.RiskShortWindow}}); err != nil {
 		t.Error(err)
 	}
 }

@@ -2,26 +2,23 @@ package awssqs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
-	"github.com/txonce/txonce/internal/breaker"
+	"github.com/txonce/txonce/internal/publishing"
 	"github.com/txonce/txonce/outbox"
 )
 
-// Publisher sends the messages of an outbox. A message's Topic is the name of a queue of the Client's account and region, or the URL
-// of any. A message counts as published when SQS has answered for it by name that it has it. It is safe for concurrent use, and
-// needs no closing.
+// Publisher sends the messages of an outbox. A message's Topic is the name of a queue of the Client's account and region, or the URL of any
+// queue. A message counts as published when SQS has listed it as successful. It is safe for concurrent use, and needs no closing.
 //
-// To a FIFO queue, whose name ends in .fifo, it sends a message's Key as its group and its ID as its deduplication id, so that SQS
-// itself drops what arrives twice within five minutes, and order within a key is kept. A standard queue promises no order.
+// To a FIFO queue, whose name ends in .fifo, it sends a message's Key as its group and its ID as its deduplication id. So SQS keeps the
+// order within a key, and drops a message that arrives twice within five minutes. A standard queue promises no order.
 type Publisher struct {
-	client  API
-	breaker *breaker.Breaker
-	places  chan struct{} // held by each batch on its way
+	client API
+	places chan struct{} // holds one for each running request
 
 	mu   sync.Mutex
 	urls map[string]string // of queues, by topic
@@ -35,92 +32,71 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Publisher{
-		client: cfg.Client, breaker: breaker.New(breaker.Config(cfg.Breaker)),
-		places: make(chan struct{}, cfg.Concurrency), urls: make(map[string]string),
-	}, nil
+	return &Publisher{client: cfg.Client, places: make(chan struct{}, cfg.Concurrency), urls: make(map[string]string)}, nil
 }
 
-// Publish implements outbox.Publisher. Messages of one key must be neither in one call nor in two that run at once.
+// Publish implements outbox.Publisher. Messages of one key must be neither in one call nor in two that run at once. A ctx without
+// deadline gets one of 10 seconds.
 //
 // Permanent errors are of messages that are too large or otherwise refused for what they contain, and of topics that can be no
 // queue. A queue that does not exist, or that this Client may not send to, is an *outbox.TopicError. That SQS is out of reach, answers with
 // a fault of its own, throttles, or knows none of the Client's credentials is an *outbox.UnavailableError.
 func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (errs []error) {
-	return p.breaker.Publish(ctx, msgs, p.publish)
+	return publishing.Publish(ctx, "awssqs", msgs, p.send)
 }
 
-// publish sends to all queues side by side, and to each its batches side by side.
-func (p *Publisher) publish(ctx context.Context, msgs []outbox.Message) []error {
-	c := &call{publisher: p, msgs: msgs, errs: make([]error, len(msgs))}
+// send sends to all queues side by side, and to each its batches side by side.
+func (p *Publisher) send(ctx context.Context, c *publishing.Call, messages []int, isolated bool) {
+	most := maxBatch
+	if isolated {
+		most = 1
+	}
 	byTopic := make(map[string][]int)
-	for i, m := range msgs {
-		byTopic[m.Topic] = append(byTopic[m.Topic], i)
+	for _, i := range messages {
+		topic := c.Messages[i].Topic
+		byTopic[topic] = append(byTopic[topic], i)
 	}
 	var queues sync.WaitGroup
 	for topic, of := range byTopic {
-		queues.Go(func() { c.queue(ctx, topic, of) })
+		queues.Go(func() { p.sendTo(ctx, topic, c, of, most) })
 	}
 	queues.Wait()
-	return c.errs
 }
 
-// call is one Publish. Each message belongs to one goroutine at a time, and so does its error.
-type call struct {
-	publisher *Publisher
-	msgs      []outbox.Message
-	errs      []error
-}
-
-// queue sends the messages of one topic.
-func (c *call) queue(ctx context.Context, topic string, of []int) {
-	url, err := c.publisher.url(ctx, topic)
+// sendTo sends messages of one topic, in batches of at most most messages.
+func (p *Publisher) sendTo(ctx context.Context, topic string, c *publishing.Call, messages []int, most int) {
+	url, err := p.url(ctx, topic)
 	if err != nil {
-		for _, i := range of {
-			c.errs[i] = err
-		}
+		c.AnswerAll(messages, err)
 		return
 	}
 	var ready []*entry
-	for _, i := range of {
-		e, err := newEntry(&c.msgs[i], i)
+	for _, i := range messages {
+		e, err := newEntry(&c.Messages[i], i)
 		if err != nil {
-			c.errs[i] = err
+			c.Answer(i, err)
 			continue
 		}
 		ready = append(ready, e)
 	}
 	var batches sync.WaitGroup
-	for _, b := range split(ready) {
-		batches.Go(func() { c.batch(ctx, topic, url, b) })
+	for _, b := range split(ready, most) {
+		batches.Go(func() {
+			if err := p.sendBatch(ctx, topic, url, c, b); err != nil {
+				for _, e := range b {
+					c.Answer(e.index, err)
+				}
+			}
+		})
 	}
 	batches.Wait()
 }
 
-// batch sends up to ten messages. Those of a batch that is refused as a whole, perhaps because of one, are sent again, each alone.
-func (c *call) batch(ctx context.Context, topic, url string, b []*entry) {
-	err := c.send(ctx, topic, url, b)
-	if err == nil {
-		return
-	}
-	if !ofBatch(err) || len(b) == 1 {
-		for _, e := range b {
-			c.errs[e.index] = alone(err, e)
-		}
-		return
-	}
-	for i := range b {
-		if err := c.send(ctx, topic, url, b[i:i+1]); err != nil {
-			c.errs[b[i].index] = alone(err, b[i])
-		}
-	}
-}
-
-// send is one request. An error is that of all its messages; otherwise each has its own.
-func (c *call) send(ctx context.Context, topic, url string, b []*entry) error {
+// sendBatch is one request. Its error is the answer to every message of b; otherwise each message has its own.
+func (p *Publisher) sendBatch(ctx context.Context, topic, url string, c *publishing.Call, b []*entry) error {
 	select {
-	case c.publisher.places <- struct{}{}:
-		defer func() { <-c.publisher.places }()
+	case p.places <- struct{}{}:
+		defer func() { <-p.places }()
 	case <-ctx.Done():
 		return unsent(ctx, topic)
 	}
@@ -133,28 +109,33 @@ func (c *call) send(ctx context.Context, topic, url string, b []*entry) error {
 		in.Entries = append(in.Entries, e.SendMessageBatchRequestEntry)
 		open[*e.Id] = e
 	}
-	out, err := c.publisher.client.SendMessageBatch(ctx, in)
+	out, err := p.client.SendMessageBatch(ctx, in)
 	if err != nil {
 		if missingQueue(err) {
-			c.publisher.forget(topic, url)
+			p.forget(topic, url)
 		}
-		return classify(ctx, topic, "sqs:SendMessage", err)
+		if err = classify(ctx, topic, "sqs:SendMessage", err); len(b) == 1 {
+			err = refusedAlone(err, b[0])
+		}
+		return err
 	}
 	for _, failed := range out.Failed {
 		if e := take(open, failed.Id); e != nil {
-			c.errs[e.index] = refused(topic, &failed, e)
+			c.Answer(e.index, refused(topic, &failed, e))
 		}
 	}
 	for _, sent := range out.Successful {
-		take(open, sent.Id)
+		if e := take(open, sent.Id); e != nil {
+			c.Answer(e.index, nil)
+		}
 	}
 	for _, e := range open {
-		c.errs[e.index] = fmt.Errorf("awssqs: queue %s: SQS has answered for other messages of the batch, and not for this one; it may have arrived", topic)
+		c.Answer(e.index, fmt.Errorf("awssqs: queue %s: SQS has answered for other messages of the batch, and not for this one; it may have arrived", topic))
 	}
 	return nil
 }
 
-// take removes an entry that is answered for.
+// take removes and returns the entry with that id, or nil if it was answered already.
 func take(open map[string]*entry, id *string) *entry {
 	if id == nil {
 		return nil
@@ -164,11 +145,7 @@ func take(open map[string]*entry, id *string) *entry {
 	return e
 }
 
-// unsent is a message that there was no time for.
+// unsent is the answer to a message that there was no time for.
 func unsent(ctx context.Context, topic string) error {
-	err := fmt.Errorf("awssqs: queue %s: not sent: %w", topic, context.Cause(ctx))
-	if errors.Is(ctx.Err(), context.Canceled) { // the relay stops, which is nobody's fault
-		return err
-	}
-	return &outbox.UnavailableError{Err: err}
+	return publishing.Ended(ctx, fmt.Sprintf("awssqs: queue %s: not sent", topic))
 }

@@ -4,45 +4,33 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
-	"github.com/txonce/txonce/internal/breaker"
+	"github.com/txonce/txonce/internal/risks"
 )
 
 // PublisherConfig says how a Publisher speaks to SQS.
 type PublisherConfig struct {
-	// Client is an *sqs.Client. It may be shared, with a Subscriber too. Its own retries are welcome, within the deadline of a
-	// call. Required.
+	// Client is an *sqs.Client. It may be shared, with a Subscriber too. It may retry, within the deadline of a call. Required.
 	Client API
 
-	// Concurrency is how many batches, of ten messages at most, are on their way at once. More need a Client whose HTTP client
-	// keeps as many idle connections. Defaults to 10.
+	// Concurrency is how many requests run at once, each with a batch of at most ten messages. A higher number needs a Client whose HTTP
+	// client keeps as many idle connections.
+	//
+	// Defaults to 10.
 	Concurrency int
 
-	// Breaker rests the Publisher while SQS is away. Defaults to what the BreakerConfig says.
-	Breaker BreakerConfig
-
-	// Allow names what would otherwise be refused: AllowUncheckedMessages. Defaults to nothing.
-	Allow []Allowance
+	// AcceptedRisks may contain RiskUncheckedMessages. Defaults to nothing.
+	AcceptedRisks []Risk
 }
 
-// BreakerConfig says when a Publisher stops trying, and for how long. While it rests it answers each message with an
-// *outbox.UnavailableError that says how long yet, and sends nothing; then one call tries.
-type BreakerConfig struct {
-	Failures int           // calls in a row of which nothing is confirmed, by the fault of SQS, before the first rest; defaults to 3
-	Rest     time.Duration // the first rest; doubled each time the try after it fails too; defaults to 1 second
-	MaxRest  time.Duration // the longest; defaults to 30 seconds
-}
-
-// AllowUncheckedMessages accepts DisableMessageChecksumValidation: nobody would notice a message that SQS has received otherwise
-// than it was sent.
-const AllowUncheckedMessages Allowance = "AllowUncheckedMessages"
+// RiskUncheckedMessages accepts DisableMessageChecksumValidation: a message that was damaged on the way to SQS counts as published.
+const RiskUncheckedMessages Risk = "RiskUncheckedMessages"
 
 const defaultConcurrency = 10
 
-// withDefaults returns c complete, or what is wrong with it, all of it at once.
+// withDefaults returns c with its defaults, or an error that names every wrong field.
 func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 	var wrong []error
 	refuse := func(format string, args ...any) {
@@ -54,9 +42,9 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 	if client, ok := c.Client.(interface{ Options() sqs.Options }); ok {
 		if nilClient, isClient := c.Client.(*sqs.Client); isClient && nilClient == nil {
 			refuse("Client is a nil *sqs.Client")
-		} else if client.Options().DisableMessageChecksumValidation && !slices.Contains(c.Allow, AllowUncheckedMessages) {
-			refuse("Client has DisableMessageChecksumValidation set: a message that SQS has received otherwise than it was sent would count as published; " +
-				"leave it false, or allow it with awssqs.AllowUncheckedMessages")
+		} else if client.Options().DisableMessageChecksumValidation && !slices.Contains(c.AcceptedRisks, RiskUncheckedMessages) {
+			refuse("Client has DisableMessageChecksumValidation set: a message that was damaged on the way to SQS would count as published; " +
+				"leave it false, or accept awssqs.RiskUncheckedMessages (AcceptedRisks)")
 		}
 	}
 	switch {
@@ -65,15 +53,8 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 	case c.Concurrency == 0:
 		c.Concurrency = defaultConcurrency
 	}
-	rests, err := breaker.Config(c.Breaker).WithDefaults()
-	if err != nil {
-		refuse("Breaker: %w", err)
-	}
-	c.Breaker = BreakerConfig(rests)
-	for _, a := range c.Allow {
-		if a != AllowUncheckedMessages {
-			refuse("Allow contains %q, which is nothing that could be allowed", a)
-		}
+	if err := risks.Check(c.AcceptedRisks, RiskUncheckedMessages); err != nil {
+		refuse("%w", err)
 	}
 	return c, errors.Join(wrong...)
 }

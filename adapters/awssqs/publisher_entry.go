@@ -18,14 +18,14 @@ const (
 	maxBytes = 1 << 20 // of a message and of a batch, attributes included
 )
 
-// entry is a message on its way, and where its answer goes.
+// entry is a message that is being sent, and its index in the call.
 type entry struct {
 	types.SendMessageBatchRequestEntry
 	index int
 	bytes int
 }
 
-// newEntry returns message i as SQS wants it, or why it would never take it.
+// newEntry returns message i as SQS wants it, or why SQS would never accept it.
 func newEntry(m *outbox.Message, i int) (*entry, error) {
 	refuse := func(format string, args ...any) (*entry, error) {
 		return nil, outbox.Permanent(fmt.Errorf("awssqs: queue %s: "+format, append([]any{m.Topic}, args...)...))
@@ -52,8 +52,7 @@ func newEntry(m *outbox.Message, i int) (*entry, error) {
 	return e, nil
 }
 
-// groupID is where a message stands in a FIFO queue: messages of one key in one group, others each in its own, no two keys in the
-// same, and no key in one of a message without.
+// groupID is a message's group in a FIFO queue. Each key has a group of its own, and so has each message without key.
 func groupID(m *outbox.Message) string {
 	if m.Key == "" {
 		return legalToken(keylessPrefix, m.ID)
@@ -69,10 +68,10 @@ const (
 	hashPrefix    = "txonce-sha256:"
 )
 
-// token is what SQS takes as a group and as a deduplication id.
+// token matches what SQS accepts as a group and as a deduplication id.
 var token = regexp.MustCompile("^[a-zA-Z0-9!\"#$%&'()*+,./:;<=>?@\\[\\\\\\]^_`{|}~-]{1,128}$")
 
-// legalToken is prefix and s where SQS takes that, else a hash of s. What looks like a hash is hashed too, so that no two get one token.
+// legalToken is prefix and s if SQS accepts that, else a hash of s. If s looks like a hash it is hashed too, so that no two s have one token.
 func legalToken(prefix, s string) string {
 	if plain := prefix + s; token.MatchString(plain) && !strings.HasPrefix(s, hashPrefix) {
 		return plain
@@ -85,12 +84,12 @@ func hash(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// split makes batches that SQS takes.
-func split(entries []*entry) (batches [][]*entry) {
+// split makes batches of at most most entries that SQS accepts.
+func split(entries []*entry, most int) (batches [][]*entry) {
 	bytes := 0
 	for _, e := range entries {
 		last := len(batches) - 1
-		if last < 0 || len(batches[last]) == maxBatch || bytes+e.bytes > maxBytes {
+		if last < 0 || len(batches[last]) == most || bytes+e.bytes > maxBytes {
 			batches, bytes, last = append(batches, nil), 0, last+1
 		}
 		batches[last] = append(batches[last], e)

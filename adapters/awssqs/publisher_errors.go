@@ -9,21 +9,22 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/aws/smithy-go"
 
+	"github.com/txonce/txonce/internal/publishing"
 	"github.com/txonce/txonce/outbox"
 )
 
-// blame is whose fault an answer of SQS is.
+// blame says whose fault an error of SQS is.
 type blame int
 
 const (
-	theServer  blame = iota // SQS's own, or the way there
-	theClient               // its credentials or its rate: all messages meet it
+	theServer  blame = iota // SQS, or the network
+	theClient               // its credentials or its rate, which concern all messages
 	theQueue                // it is missing, or closed to this client, for now
-	theRequest              // what was sent
-	nobodyElse              // refused, and it is not known why
+	theRequest              // its messages
+	unknown                 // it is refused for a reason that this package does not know
 )
 
-// blames are the codes of errors, as plainCode returns them.
+// blames has the codes of errors, as plainCode returns them.
 var blames = map[string]blame{
 	"NonExistentQueue": theQueue, "QueueDoesNotExist": theQueue, "QueueDeletedRecently": theQueue,
 	"AccessDenied": theQueue, "AccessDeniedException": theQueue, "UnsupportedOperation": theQueue, "OverLimit": theQueue,
@@ -51,7 +52,7 @@ func plainCode(code string) string {
 	return strings.TrimPrefix(code[strings.LastIndexByte(code, '#')+1:], "AWS.SimpleQueueService.")
 }
 
-// blameOf says whose fault err, of a whole request, is.
+// blameOf returns whose fault err is, of a whole request.
 func blameOf(err error) blame {
 	var answer smithy.APIError
 	if !errors.As(err, &answer) {
@@ -67,7 +68,7 @@ func blameOf(err error) blame {
 	if answer.ErrorFault() == smithy.FaultServer || errors.As(err, &status) && status.HTTPStatusCode() >= 500 {
 		return theServer
 	}
-	return nobodyElse
+	return unknown
 }
 
 func missingQueue(err error) bool {
@@ -76,15 +77,11 @@ func missingQueue(err error) bool {
 	return errors.As(err, &none) || errors.As(err, &answer) && plainCode(answer.ErrorCode()) == "NonExistentQueue"
 }
 
-// classify is err, of a whole request to a queue, as the outbox wants it. action is the permission that the request needs.
+// classify returns err, of a whole request to a queue, as the outbox wants it. action is the permission that the request needs.
 func classify(ctx context.Context, topic, action string, err error) error {
 	named := fmt.Errorf("awssqs: queue %s: %w", topic, err)
 	if ctx.Err() != nil {
-		named = fmt.Errorf("awssqs: queue %s: no answer; the message may have arrived: %w", topic, errors.Join(context.Cause(ctx), err))
-		if errors.Is(ctx.Err(), context.Canceled) { // the relay stops, which is nobody's fault
-			return named
-		}
-		return &outbox.UnavailableError{Err: named}
+		return publishing.Ended(ctx, fmt.Sprintf("awssqs: queue %s: no answer; the message may have arrived (%v)", topic, err))
 	}
 	switch blameOf(err) {
 	case theServer, theClient:
@@ -92,13 +89,13 @@ func classify(ctx context.Context, topic, action string, err error) error {
 	case theQueue:
 		return &outbox.TopicError{Err: advise(named, action)}
 	case theRequest:
-		return &batchError{err: outbox.Permanent(named)}
+		return &publishing.BatchError{Err: outbox.Permanent(named)}
 	default:
-		return &batchError{err: named}
+		return &publishing.BatchError{Err: named}
 	}
 }
 
-// advise says what can be done about a queue that takes nothing.
+// advise adds to err what can be done about a queue that accepts no message.
 func advise(err error, action string) error {
 	var answer smithy.APIError
 	switch errors.As(err, &answer); {
@@ -111,9 +108,9 @@ func advise(err error, action string) error {
 	}
 }
 
-// lookupFailed is err of looking a queue up: no message is at fault, whatever it is.
+// lookupFailed returns err, of looking a queue up, as the outbox wants it: no message is at fault.
 func lookupFailed(ctx context.Context, topic string, err error) error {
-	if b := blameOf(err); ctx.Err() == nil && (b == theRequest || b == nobodyElse) {
+	if b := blameOf(err); ctx.Err() == nil && (b == theRequest || b == unknown) {
 		return &outbox.TopicError{Err: fmt.Errorf("awssqs: queue %s: look up its URL: %w", topic, err)}
 	}
 	return classify(ctx, topic, "sqs:GetQueueUrl (or publish to its URL instead of its name)", err)
@@ -144,21 +141,10 @@ func refused(topic string, f *types.BatchResultErrorEntry, e *entry) error {
 	}
 }
 
-// batchError refuses a request, of which one message at least is at fault.
-type batchError struct{ err error }
-
-func (e *batchError) Error() string { return e.err.Error() }
-func (e *batchError) Unwrap() error { return e.err }
-
-func ofBatch(err error) bool {
-	var b *batchError
-	return errors.As(err, &b)
-}
-
-// alone is what err, of a request with nothing but e, says of e.
-func alone(err error, e *entry) error {
-	if b := (*batchError)(nil); errors.As(err, &b) {
-		err = b.err
+// refusedAlone is the answer to e, where err is the answer to a request with no other message.
+func refusedAlone(err error, e *entry) error {
+	if b := (*publishing.BatchError)(nil); errors.As(err, &b) {
+		err = b.Err
 		if outbox.IsPermanent(err) {
 			err = outbox.Permanent(fmt.Errorf("%w (the message has %d bytes with its attributes)", err, e.bytes))
 		}

@@ -16,12 +16,12 @@ const fifoSuffix = ".fifo"
 
 var queueName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,80}(\.fifo)?$`)
 
-// isURL says whether a topic is a URL of a queue rather than its name.
+// isURL reports whether a topic is a URL of a queue, and not its name.
 func isURL(topic string) bool {
 	return strings.HasPrefix(topic, "https://") || strings.HasPrefix(topic, "http://")
 }
 
-// url finds where the queue of a topic is, and remembers it for as long as the queue answers there.
+// url returns the URL of a topic's queue. It remembers the URL until SQS says that there is no queue.
 func (p *Publisher) url(ctx context.Context, topic string) (string, error) {
 	if isURL(topic) {
 		if u, err := url.Parse(topic); err != nil || u.Host == "" || strings.Trim(u.Path, "/") == "" {
@@ -54,7 +54,7 @@ func (p *Publisher) url(ctx context.Context, topic string) (string, error) {
 	return *out.QueueUrl, nil
 }
 
-// forget has a queue looked up again that is not there any more.
+// forget has topic's queue looked up again: there is none at url any more.
 func (p *Publisher) forget(topic, url string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

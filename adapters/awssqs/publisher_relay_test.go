@@ -93,9 +93,7 @@ func relayTo(t *testing.T, api creator, outage, heal func()) {
 	t.Helper()
 	const keys, each = 20, 30
 	queue, _ := makeQueue(t, api, true, nil)
-	p, err := awssqs.NewPublisher(awssqs.PublisherConfig{
-		Client: api, Breaker: awssqs.BreakerConfig{Rest: 50 * time.Millisecond, MaxRest: 500 * time.Millisecond},
-	})
+	p, err := awssqs.NewPublisher(awssqs.PublisherConfig{Client: api})
 	if err != nil {
 		t.Fatal(err)
 	}

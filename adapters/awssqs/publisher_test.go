@@ -330,18 +330,17 @@ func TestPublisherSideBySide(t *testing.T) {
 func TestPublisherConfigRefusals(t *testing.T) {
 	s := awssqstest.NewServer(awssqstest.Config{})
 	for field, cfg := range map[string]awssqs.PublisherConfig{
-		"Client":      {},
-		"Client is a": {Client: (*sqs.Client)(nil)},
-		"Concurrency": {Client: s, Concurrency: -1},
-		"Breaker":     {Client: s, Breaker: awssqs.BreakerConfig{Rest: -1}},
-		"Allow":       {Client: s, Allow: []awssqs.Allowance{awssqs.AllowShortWindow}},
+		"Client":        {},
+		"Client is a":   {Client: (*sqs.Client)(nil)},
+		"Concurrency":   {Client: s, Concurrency: -1},
+		"AcceptedRisks": {Client: s, AcceptedRisks: []awssqs.Risk{awssqs.RiskShortWindow}},
 	} {
 		if _, err := awssqs.NewPublisher(cfg); err == nil || !strings.Contains(err.Error(), "PublisherConfig."+field) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
 	unchecked := sqs.New(sqs.Options{DisableMessageChecksumValidation: true})
-	if _, err := awssqs.NewPublisher(awssqs.PublisherConfig{Client: unchecked, Allow: []awssqs.Allowance{awssqs.AllowUncheckedMessages}}); err != nil {
+	if _, err := awssqs.NewPublisher(awssqs.PublisherConfig{Client: unchecked, AcceptedRisks: []awssqs.Risk{awssqs.RiskUncheckedMessages}}); err != nil {
 		t.Error(err)
 	}
 }

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/risks"
 )
 
 // SubscriberConfig says what a Subscriber receives and who handles it.
@@ -66,8 +66,8 @@ type SubscriberConfig struct {
 	// Defaults to 30 seconds.
 	Grace time.Duration
 
-	// Allow names what would otherwise be refused. Defaults to nothing.
-	Allow []Allowance
+	// AcceptedRisks lists the settings that are used although they can lose messages or effects. Defaults to nothing.
+	AcceptedRisks []Risk
 
 	// Trace is told what becomes of messages. Defaults to nobody.
 	Trace *Trace
@@ -79,23 +79,23 @@ type SubscriberConfig struct {
 // ByKey orders by the key that a message has, see SubscriberConfig.OrderBy.
 func ByKey(msg *consumer.Message) string { return msg.Key }
 
-// Allowance names something that is refused because it can lose messages or effects, for who wants it nevertheless.
-type Allowance string
+// Risk names a setting that is refused because it can lose messages or effects, unless AcceptedRisks contains it.
+type Risk = risks.Risk
 
-// What may be allowed.
+// Risks of a Subscriber.
 const (
-	// AllowShortWindow accepts a Processor that forgets keys sooner than the queue forgets messages, with a warning. A message that
+	// RiskShortWindow accepts a Processor that forgets keys sooner than the queue forgets messages, with a warning. A message that
 	// is delivered again after that is parked as unprovable.
-	AllowShortWindow Allowance = "AllowShortWindow"
+	RiskShortWindow Risk = "RiskShortWindow"
 
-	// AllowRedrive accepts a redrive policy whose maxReceiveCount is not above the Processor's MaxAttempts, with a warning: SQS then moves
+	// RiskRedrive accepts a redrive policy whose maxReceiveCount is not above the Processor's MaxAttempts, with a warning: SQS then moves
 	// messages to the dead-letter queue that the Processor has neither handled nor given up on.
-	AllowRedrive Allowance = "AllowRedrive"
+	RiskRedrive Risk = "RiskRedrive"
 )
 
 // MinReceives is the least maxReceiveCount of a redrive policy that a Subscriber accepts without a warning. Whatever makes SQS deliver a
 // message again counts towards it: besides failures, which the Processor counts itself, each stop, crash and lost answer. A
-// maxReceiveCount that is not above the Processor's MaxAttempts is refused, see AllowRedrive.
+// maxReceiveCount that is not above the Processor's MaxAttempts is refused, see RiskRedrive.
 const MinReceives = 10
 
 // Trace is told what becomes of a Subscriber's messages. Nil hooks are left out. Hooks run on several goroutines at a time: they
@@ -166,10 +166,8 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if c.Grace < 0 {
 		refuse("Grace is %v; it must not be negative", c.Grace)
 	}
-	for _, a := range c.Allow {
-		if a != AllowShortWindow && a != AllowRedrive {
-			refuse("Allow contains %q, which is nothing that could be allowed", a)
-		}
+	if err := risks.Check(c.AcceptedRisks, RiskShortWindow, RiskRedrive); err != nil {
+		refuse("%w", err)
 	}
 	if len(wrong) > 0 {
 		return c, errors.Join(wrong...)
@@ -191,5 +189,3 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	}
 	return c, nil
 }
-
-func (c *SubscriberConfig) allows(a Allowance) bool { return slices.Contains(c.Allow, a) }

@@ -102,8 +102,8 @@ func (s *Subscriber) checkRedrive(has map[string]string) error {
 	err = fmt.Errorf("its redrive policy moves a message to %s once it was received %d times, and the Processor tries it %d times: the message would be "+
 		"gone from here before the Processor has handled it or parked it; set maxReceiveCount to %d or more, or remove the policy, since a Consumer "+
 		"parks what it gives up on", policy.Target, receives, attempts, max(MinReceives, attempts+1))
-	if !s.cfg.allows(AllowRedrive) {
-		return fmt.Errorf("%w, or allow it with awssqs.%s", err, AllowRedrive)
+	if !slices.Contains(s.cfg.AcceptedRisks, RiskRedrive) {
+		return fmt.Errorf("%w, or accept awssqs.%s (AcceptedRisks)", err, RiskRedrive)
 	}
 	s.log.Warn("awssqs: messages may be moved away unhandled", "error", err)
 	return nil
@@ -135,8 +135,8 @@ func (s *Subscriber) checkRetention(has map[string]string) error {
 		return nil
 	}
 	err = fmt.Errorf("it keeps messages for %v, the Processor remembers keys for %v; set its Window to %v", keeps, window, keeps)
-	if !s.cfg.allows(AllowShortWindow) {
-		return fmt.Errorf("%w, or allow it with awssqs.%s", err, AllowShortWindow)
+	if !slices.Contains(s.cfg.AcceptedRisks, RiskShortWindow) {
+		return fmt.Errorf("%w, or accept awssqs.%s (AcceptedRisks)", err, RiskShortWindow)
 	}
 	s.log.Warn("awssqs: keys may be forgotten before messages", "error", err)
 	return nil

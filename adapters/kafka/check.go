@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/txonce/txonce/internal/risks"
 )
 
 // minVersion is the first in which members say what they own (cooperative rebalancing) and may be static.
@@ -26,7 +28,7 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 		refuse("Client is closed")
 	default:
 		cfg := c.Client.Config()
-		wrong = append(wrong, refusals(slices.Concat(losing(cfg), needed(cfg)), c.Allow)...)
+		wrong = append(wrong, refusals(slices.Concat(losing(cfg), needed(cfg)), c.AcceptedRisks)...)
 	}
 	if c.Group == "" {
 		refuse("Group is required")
@@ -65,10 +67,8 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if c.MaxUnfinished < c.MaxBatch {
 		refuse("MaxUnfinished is %d, less than MaxBatch (%d)", c.MaxUnfinished, c.MaxBatch)
 	}
-	for _, a := range c.Allow {
-		if !slices.Contains(allowances, a) {
-			refuse("Allow contains %q, which is nothing that could be allowed", a)
-		}
+	if err := risks.Check(c.AcceptedRisks, subscriberRisks...); err != nil {
+		refuse("%w", err)
 	}
 	if c.Trace == nil {
 		c.Trace = &Trace{}
@@ -79,7 +79,7 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	return c, errors.Join(wrong...)
 }
 
-var allowances = []Allowance{AllowShortWindow, AllowOffsetNewest, AllowResetInvalidOffsets, AllowReadUncommitted, AllowFetchMax}
+var subscriberRisks = []Risk{RiskShortWindow, RiskOffsetNewest, RiskResetInvalidOffsets, RiskReadUncommitted, RiskFetchMax}
 
 // rule is a setting of a sarama.Config with which a Subscriber does not work.
 type rule struct {
@@ -87,25 +87,23 @@ type rule struct {
 	setting string
 	why     string
 	fix     string
-	allow   Allowance // empty: there is no way to work like that
+	risk    Risk // that accepts it; empty: a Subscriber cannot work like that
 }
 
 // Check is for programs with a sarama.ConsumerGroup of their own, which pass to a Processor what ToMessage makes: it refuses the settings
 // of cfg under which messages would be lost, or gain effects that they must not have, as NewSubscriber does. sarama's own defaults are
 // three of them; NewConfig returns settings that are not. The error names each with what to do about it; nil says that there
-// is none. allow names those that are wanted nevertheless. A nil cfg stands for sarama's defaults.
+// is none. accepted lists the risks of those that are wanted nevertheless. A nil cfg stands for sarama's defaults.
 //
 // Check looks at nothing but cfg. That the Processor remembers keys for longer than the topics keep messages is checked by a
 // Subscriber's Run only.
-func Check(cfg *sarama.Config, allow ...Allowance) error {
+func Check(cfg *sarama.Config, accepted ...Risk) error {
 	if cfg == nil { // as sarama takes it
 		cfg = sarama.NewConfig()
 	}
-	wrong := refusals(losing(cfg), allow)
-	for _, a := range allow {
-		if !slices.Contains(allowances, a) {
-			wrong = append(wrong, fmt.Errorf("kafka: Check: %q is nothing that could be allowed", a))
-		}
+	wrong := refusals(losing(cfg), accepted)
+	if err := risks.Check(accepted, subscriberRisks...); err != nil {
+		wrong = append(wrong, fmt.Errorf("kafka: Check: %w", err))
 	}
 	return errors.Join(wrong...)
 }
@@ -116,22 +114,22 @@ func losing(cfg *sarama.Config) []rule {
 		{
 			cfg.Consumer.Offsets.Initial != sarama.OffsetOldest, "Consumer.Offsets.Initial is not OffsetOldest",
 			"a partition without a committed offset would start at its end, and what it holds would never be handled",
-			"set it to sarama.OffsetOldest", AllowOffsetNewest,
+			"set it to sarama.OffsetOldest", RiskOffsetNewest,
 		},
 		{
 			cfg.Consumer.Group.ResetInvalidOffsets, "Consumer.Group.ResetInvalidOffsets is true",
 			"messages deleted before they were handled would be passed over without a word",
-			"set it to false", AllowResetInvalidOffsets,
+			"set it to false", RiskResetInvalidOffsets,
 		},
 		{
 			cfg.Consumer.IsolationLevel != sarama.ReadCommitted, "Consumer.IsolationLevel is ReadUncommitted",
 			"messages of aborted Kafka transactions would have effects",
-			"set it to sarama.ReadCommitted", AllowReadUncommitted,
+			"set it to sarama.ReadCommitted", RiskReadUncommitted,
 		},
 		{
 			cfg.Consumer.Fetch.Max != 0, "Consumer.Fetch.Max is set",
 			"sarama would skip a message for which it does not suffice",
-			"set it to 0 and use Fetch.Default and Fetch.MaxBytes", AllowFetchMax,
+			"set it to 0 and use Fetch.Default and Fetch.MaxBytes", RiskFetchMax,
 		},
 	}
 }
@@ -152,16 +150,16 @@ func needed(cfg *sarama.Config) []rule {
 	}
 }
 
-// refusals lists the rules that are broken and not allowed to be.
-func refusals(rules []rule, allow []Allowance) (wrong []error) {
+// refusals lists the broken rules whose risk is not accepted.
+func refusals(rules []rule, accepted []Risk) (wrong []error) {
 	for _, rule := range rules {
 		switch {
-		case !rule.broken || slices.Contains(allow, rule.allow):
-		case rule.allow == "":
+		case !rule.broken || slices.Contains(accepted, rule.risk):
+		case rule.risk == "":
 			wrong = append(wrong, fmt.Errorf("kafka: the sarama.Config's %s: %s; %s", rule.setting, rule.why, rule.fix))
 		default:
-			wrong = append(wrong, fmt.Errorf("kafka: the sarama.Config's %s: %s; %s (kafka.NewConfig does), or allow it with kafka.%s",
-				rule.setting, rule.why, rule.fix, rule.allow))
+			wrong = append(wrong, fmt.Errorf("kafka: the sarama.Config's %s: %s; %s (kafka.NewConfig does), or accept kafka.%s (AcceptedRisks)",
+				rule.setting, rule.why, rule.fix, rule.risk))
 		}
 	}
 	return wrong

@@ -38,27 +38,27 @@ func TestRefusedSettings(t *testing.T) {
 		name  string
 		set   func(*sarama.Config)
 		says  string
-		allow kafka.Allowance
+		allow kafka.Risk
 	}{
 		{
 			"start at the end", func(c *sarama.Config) { c.Consumer.Offsets.Initial = sarama.OffsetNewest },
-			"Consumer.Offsets.Initial", kafka.AllowOffsetNewest,
+			"Consumer.Offsets.Initial", kafka.RiskOffsetNewest,
 		},
 		{
 			"start at some offset", func(c *sarama.Config) { c.Consumer.Offsets.Initial = 17 },
-			"Consumer.Offsets.Initial", kafka.AllowOffsetNewest,
+			"Consumer.Offsets.Initial", kafka.RiskOffsetNewest,
 		},
 		{
 			"silent reset", func(c *sarama.Config) { c.Consumer.Group.ResetInvalidOffsets = true },
-			"Consumer.Group.ResetInvalidOffsets", kafka.AllowResetInvalidOffsets,
+			"Consumer.Group.ResetInvalidOffsets", kafka.RiskResetInvalidOffsets,
 		},
 		{
 			"aborted transactions", func(c *sarama.Config) { c.Consumer.IsolationLevel = sarama.ReadUncommitted },
-			"Consumer.IsolationLevel", kafka.AllowReadUncommitted,
+			"Consumer.IsolationLevel", kafka.RiskReadUncommitted,
 		},
 		{
 			"skipped large messages", func(c *sarama.Config) { c.Consumer.Fetch.Max = 1 << 20 },
-			"Consumer.Fetch.Max", kafka.AllowFetchMax,
+			"Consumer.Fetch.Max", kafka.RiskFetchMax,
 		},
 		{
 			"no commits", func(c *sarama.Config) { c.Consumer.Offsets.AutoCommit.Enable = false },
@@ -74,9 +74,9 @@ func TestRefusedSettings(t *testing.T) {
 				t.Fatalf("NewSubscriber = %v; want it refused because of %s alone", err, tt.says)
 			}
 			if tt.allow == "" {
-				cfg.Allow = []kafka.Allowance{
-					kafka.AllowShortWindow, kafka.AllowOffsetNewest,
-					kafka.AllowResetInvalidOffsets, kafka.AllowReadUncommitted, kafka.AllowFetchMax,
+				cfg.AcceptedRisks = []kafka.Risk{
+					kafka.RiskShortWindow, kafka.RiskOffsetNewest,
+					kafka.RiskResetInvalidOffsets, kafka.RiskReadUncommitted, kafka.RiskFetchMax,
 				}
 				if _, err := kafka.NewSubscriber(cfg); err == nil {
 					t.Fatal("NewSubscriber accepts it when other things are allowed")
@@ -86,11 +86,11 @@ func TestRefusedSettings(t *testing.T) {
 			if !strings.Contains(err.Error(), "kafka."+string(tt.allow)) {
 				t.Errorf("NewSubscriber = %v; want it to name what allows it, %s", err, tt.allow)
 			}
-			cfg.Allow = []kafka.Allowance{kafka.AllowShortWindow}
+			cfg.AcceptedRisks = []kafka.Risk{kafka.RiskShortWindow}
 			if _, err := kafka.NewSubscriber(cfg); err == nil {
 				t.Error("NewSubscriber accepts it when something else is allowed")
 			}
-			cfg.Allow = []kafka.Allowance{tt.allow}
+			cfg.AcceptedRisks = []kafka.Risk{tt.allow}
 			if _, err := kafka.NewSubscriber(cfg); err != nil {
 				t.Errorf("NewSubscriber = %v; want it accepted when it is allowed", err)
 			}
@@ -125,7 +125,7 @@ func TestSubscriberConfigErrors(t *testing.T) {
 		{"negative grace", func(c *kafka.SubscriberConfig) { c.Grace = -time.Second }, "Grace"},
 		{"batches that cannot be", func(c *kafka.SubscriberConfig) { c.MaxUnfinished = 499 }, "MaxUnfinished"},
 		{"larger batches", func(c *kafka.SubscriberConfig) { c.MaxBatch = 5000 }, ""},
-		{"unknown allowance", func(c *kafka.SubscriberConfig) { c.Allow = []kafka.Allowance{"AllowAll"} }, `"AllowAll"`},
+		{"unknown allowance", func(c *kafka.SubscriberConfig) { c.AcceptedRisks = []kafka.Risk{"AllowAll"} }, `"AllowAll"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := valid()
@@ -144,7 +144,7 @@ func TestCheck(t *testing.T) {
 		name  string
 		cfg   *sarama.Config
 		set   func(*sarama.Config)
-		allow []kafka.Allowance
+		allow []kafka.Risk
 		want  int // lines
 	}{
 		{"NewConfig", kafka.NewConfig(), nil, nil, 0},
@@ -153,13 +153,13 @@ func TestCheck(t *testing.T) {
 		{"at the end", kafka.NewConfig(), func(c *sarama.Config) { c.Consumer.Offsets.Initial = sarama.OffsetNewest }, nil, 1},
 		{
 			"at the end, allowed", kafka.NewConfig(), func(c *sarama.Config) { c.Consumer.Offsets.Initial = sarama.OffsetNewest },
-			[]kafka.Allowance{kafka.AllowOffsetNewest},
+			[]kafka.Risk{kafka.RiskOffsetNewest},
 			0,
 		},
 		{"skipped large messages", kafka.NewConfig(), func(c *sarama.Config) { c.Consumer.Fetch.Max = 1 << 20 }, nil, 1},
 		{"it commits by itself", kafka.NewConfig(), func(c *sarama.Config) { c.Consumer.Offsets.AutoCommit.Enable = false }, nil, 0},
-		{"unknown allowance", kafka.NewConfig(), nil, []kafka.Allowance{"AllowAll"}, 1},
-		{"empty allowance", kafka.NewConfig(), nil, []kafka.Allowance{""}, 1},
+		{"unknown allowance", kafka.NewConfig(), nil, []kafka.Risk{"AllowAll"}, 1},
+		{"empty allowance", kafka.NewConfig(), nil, []kafka.Risk{""}, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.set != nil {

@@ -212,7 +212,7 @@ func TestConcurrencyMarksNoUnfinishedMessage(t *testing.T) {
 			}
 			return nil
 		})
-		m := g.join(t, kafka.SubscriberConfig{Processor: p, Concurrency: 4, Grace: time.Millisecond, Trace: marks.trace(), Allow: []kafka.Allowance{kafka.AllowShortWindow}})
+		m := g.join(t, kafka.SubscriberConfig{Processor: p, Concurrency: 4, Grace: time.Millisecond, Trace: marks.trace(), AcceptedRisks: []kafka.Risk{kafka.RiskShortWindow}})
 		<-all
 		elapse(300 * time.Millisecond) // what is finished has been settled
 		if err := m.stop(); err != nil {
@@ -222,7 +222,7 @@ func TestConcurrencyMarksNoUnfinishedMessage(t *testing.T) {
 			t.Errorf("committed %d, %v, marked %v: message 0 is unfinished", at, err, marks.marked)
 		}
 		next := g.join(t, kafka.SubscriberConfig{
-			Processor: inTurns(t, consumertest.NewStoreOn(store.Database()), nil), Concurrency: 4, Allow: []kafka.Allowance{kafka.AllowShortWindow},
+			Processor: inTurns(t, consumertest.NewStoreOn(store.Database()), nil), Concurrency: 4, AcceptedRisks: []kafka.Risk{kafka.RiskShortWindow},
 		})
 		g.awaitConsumed(t)
 		if err := next.stop(); err != nil {
@@ -287,7 +287,7 @@ func TestConcurrencyUnderRebalances(t *testing.T) {
 			})
 			return g.join(t, kafka.SubscriberConfig{
 				Client: dial(t, g.brokers, testConfig(strategy)), Processor: p, Concurrency: 8, MaxUnfinished: 50, MaxBatch: 50, Grace: 20 * time.Millisecond,
-				Allow: []kafka.Allowance{kafka.AllowShortWindow},
+				AcceptedRisks: []kafka.Risk{kafka.RiskShortWindow},
 			})
 		}
 		stays := join()

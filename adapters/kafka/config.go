@@ -7,6 +7,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/risks"
 )
 
 // SubscriberConfig says what a Subscriber receives and who handles it.
@@ -51,8 +52,8 @@ type SubscriberConfig struct {
 	// group goes on without this member. Defaults to 30 seconds.
 	Grace time.Duration
 
-	// Allow names what would otherwise be refused. Defaults to nothing.
-	Allow []Allowance
+	// AcceptedRisks lists the settings that are used although they can lose messages or effects. Defaults to nothing.
+	AcceptedRisks []Risk
 
 	// Trace is told what happens. Defaults to nobody.
 	Trace *Trace
@@ -61,29 +62,29 @@ type SubscriberConfig struct {
 	Logger *slog.Logger
 }
 
-// Allowance names something that is refused because it can lose messages or effects, for who wants it nevertheless.
-type Allowance string
+// Risk names a setting that is refused because it can lose messages or effects, unless AcceptedRisks contains it.
+type Risk = risks.Risk
 
-// What may be allowed.
+// Risks of a Subscriber.
 const (
-	// AllowShortWindow accepts a Processor that forgets keys sooner than a topic forgets messages, with a warning. A
+	// RiskShortWindow accepts a Processor that forgets keys sooner than a topic forgets messages, with a warning. A
 	// message read again after that, as when offsets are reset, is parked as unprovable.
-	AllowShortWindow Allowance = "AllowShortWindow"
+	RiskShortWindow Risk = "RiskShortWindow"
 
-	// AllowOffsetNewest accepts Consumer.Offsets.Initial = OffsetNewest: a partition without a committed offset starts
+	// RiskOffsetNewest accepts Consumer.Offsets.Initial = OffsetNewest: a partition without a committed offset starts
 	// at its end. Messages sent before the group first looked are not handled, also on partitions added later.
-	AllowOffsetNewest Allowance = "AllowOffsetNewest"
+	RiskOffsetNewest Risk = "RiskOffsetNewest"
 
-	// AllowResetInvalidOffsets accepts Consumer.Group.ResetInvalidOffsets: messages that were deleted before the group
+	// RiskResetInvalidOffsets accepts Consumer.Group.ResetInvalidOffsets: messages that were deleted before the group
 	// handled them are passed over without a word.
-	AllowResetInvalidOffsets Allowance = "AllowResetInvalidOffsets"
+	RiskResetInvalidOffsets Risk = "RiskResetInvalidOffsets"
 
-	// AllowReadUncommitted accepts Consumer.IsolationLevel = ReadUncommitted: messages of Kafka transactions that are
+	// RiskReadUncommitted accepts Consumer.IsolationLevel = ReadUncommitted: messages of Kafka transactions that are
 	// aborted have effects.
-	AllowReadUncommitted Allowance = "AllowReadUncommitted"
+	RiskReadUncommitted Risk = "RiskReadUncommitted"
 
-	// AllowFetchMax accepts Consumer.Fetch.Max: sarama skips a message for which it does not suffice.
-	AllowFetchMax Allowance = "AllowFetchMax"
+	// RiskFetchMax accepts Consumer.Fetch.Max: sarama skips a message for which it does not suffice.
+	RiskFetchMax Risk = "RiskFetchMax"
 )
 
 // Trace is told what becomes of a Subscriber's partitions. Nil hooks are left out. Hooks run on the partitions'

@@ -33,18 +33,19 @@
 //
 // # Sending
 //
-// A message counts as published when all in-sync replicas of its partition have confirmed it; sarama's idempotent producer
-// sees to it that its own retries repeat and overtake nothing. What is not confirmed by the end of the call is an error,
+// A message counts as published when all in-sync replicas of its partition have confirmed it. sarama's producer is idempotent, so its
+// own retries neither repeat a message nor let one overtake another. A message that is not confirmed by the end of the call is an error,
 // and will be published again. It may arrive twice then, the second time behind later messages of its key, with the same ID and
 // sequence number in its headers.
 //
 // Order within a key is order within a partition: the key alone chooses it, and two relays must choose alike. Whoever adds partitions
 // to a topic moves keys, and messages on both sides of that moment have no order. A message's timestamp is that of its publication.
 //
-// While brokers are away the Publisher rests, and says how long; nothing is counted against the messages, and memory holds no
-// more than the calls that are running. What a broker refuses stops its key only. A broker refuses batches, not messages: those of a
-// batch that is too large are sent again, each alone, before one is refused for good. That is slow, so set Producer.MaxMessageBytes to
-// the smallest max.message.bytes of the topics.
+// While brokers are away each message's error is an *outbox.UnavailableError. The relay counts nothing against the messages and rests the
+// Publisher; a program that calls Publish without a relay waits between its calls itself. Memory holds no more than the running calls.
+// A message that a broker refuses stops its key only. A broker refuses batches, not messages: the messages of a batch that is too large
+// are sent again, each in a request of its own, before one is refused for good. That is slow, so set Producer.MaxMessageBytes to the
+// smallest max.message.bytes of the topics.
 //
 // Kafka transactions are not used, although a Publisher that is all-or-nothing might be given several messages of one key in a call. Readers
 // that insist on committed messages, as the Subscriber does, would stand still behind a relay that died, until its transaction has

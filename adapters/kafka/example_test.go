@@ -164,7 +164,7 @@ func ExampleSubscriberConfig_concurrency() {
 }
 
 // sarama's own defaults lose messages, and are refused.
-func ExampleAllowance() {
+func ExampleRisk() {
 	cfg := sarama.NewConfig()
 	cfg.Consumer.IsolationLevel = sarama.ReadCommitted
 	cfg.Consumer.Group.ResetInvalidOffsets = false
@@ -175,11 +175,11 @@ func ExampleAllowance() {
 	_, err := kafka.NewSubscriber(sub)
 	fmt.Println(err)
 
-	sub.Allow = []kafka.Allowance{kafka.AllowOffsetNewest}
+	sub.AcceptedRisks = []kafka.Risk{kafka.RiskOffsetNewest}
 	_, err = kafka.NewSubscriber(sub)
 	fmt.Println(err)
 	// Output:
-	// kafka: the sarama.Config's Consumer.Offsets.Initial is not OffsetOldest: a partition without a committed offset would start at its end, and what it holds would never be handled; set it to sarama.OffsetOldest (kafka.NewConfig does), or allow it with kafka.AllowOffsetNewest
+	// kafka: the sarama.Config's Consumer.Offsets.Initial is not OffsetOldest: a partition without a committed offset would start at its end, and what it holds would never be handled; set it to sarama.OffsetOldest (kafka.NewConfig does), or accept kafka.RiskOffsetNewest (AcceptedRisks)
 	// <nil>
 }
 
@@ -191,7 +191,7 @@ func ExampleCheck() {
 	fmt.Println(kafka.Check(cfg))
 	fmt.Println(kafka.Check(kafka.NewConfig()))
 	// Output:
-	// kafka: the sarama.Config's Consumer.Group.ResetInvalidOffsets is true: messages deleted before they were handled would be passed over without a word; set it to false (kafka.NewConfig does), or allow it with kafka.AllowResetInvalidOffsets
+	// kafka: the sarama.Config's Consumer.Group.ResetInvalidOffsets is true: messages deleted before they were handled would be passed over without a word; set it to false (kafka.NewConfig does), or accept kafka.RiskResetInvalidOffsets (AcceptedRisks)
 	// <nil>
 }
 

@@ -12,7 +12,7 @@ import (
 // over them, see markers. When no member ran between the last message and its deletion, nobody can tell whether a message or a marker was
 // deleted, and a person decides.
 func (m *member) gap(topic string, partition int32) error {
-	if slices.Contains(m.cfg.Allow, AllowResetInvalidOffsets) {
+	if slices.Contains(m.cfg.AcceptedRisks, RiskResetInvalidOffsets) {
 		return nil
 	}
 	committed, oldest, newest, err := m.offsets(topic, partition)

@@ -56,7 +56,7 @@ func TestGap(t *testing.T) {
 					cfg := testConfig(strategy)
 					cfg.Consumer.Group.ResetInvalidOffsets = true
 					m = g.join(t, kafka.SubscriberConfig{
-						Client: dial(t, c.brokers, cfg), Processor: l, Allow: []kafka.Allowance{kafka.AllowResetInvalidOffsets},
+						Client: dial(t, c.brokers, cfg), Processor: l, AcceptedRisks: []kafka.Risk{kafka.RiskResetInvalidOffsets},
 					})
 					g.awaitConsumed(t)
 					if err := m.stop(); err != nil {

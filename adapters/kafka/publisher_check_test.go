@@ -68,7 +68,7 @@ func TestPublisherRefusesSettings(t *testing.T) {
 		name  string
 		set   func(*config)
 		says  string
-		allow kafka.Allowance
+		allow kafka.Risk
 	}{
 		{"leader only", func(c *config) { c.Producer.RequiredAcks = sarama.WaitForLocal }, "Producer.RequiredAcks is not WaitForAll", ""},
 		{"no acks", func(c *config) { c.Producer.RequiredAcks = sarama.NoResponse }, "Producer.RequiredAcks is not WaitForAll", ""},
@@ -87,7 +87,7 @@ func TestPublisherRefusesSettings(t *testing.T) {
 		{"old protocol", func(c *config) { c.Version = sarama.V0_10_2_0 }, "Version is 0.10.2.0", ""},
 		{
 			"topics by accident", func(c *config) { c.Metadata.AllowAutoTopicCreation = true },
-			"Metadata.AllowAutoTopicCreation is true", kafka.AllowAutoTopicCreation,
+			"Metadata.AllowAutoTopicCreation is true", kafka.RiskAutoTopicCreation,
 		},
 		{"round robin", func(c *config) { c.Producer.Partitioner = sarama.NewRoundRobinPartitioner }, "Producer.Partitioner is not by key", ""},
 		{"random", func(c *config) { c.Producer.Partitioner = sarama.NewRandomPartitioner }, "Producer.Partitioner is not by key", ""},
@@ -146,15 +146,15 @@ func TestPublisherRefusesSettings(t *testing.T) {
 				t.Fatalf("NewPublisher = %v; want it refused because of %s alone", err, tt.says)
 			}
 			if tt.allow == "" {
-				cfg.Allow = []kafka.Allowance{kafka.AllowAutoTopicCreation}
+				cfg.AcceptedRisks = []kafka.Risk{kafka.RiskAutoTopicCreation}
 				if _, err := kafka.NewPublisher(cfg); err == nil {
-					t.Errorf("NewPublisher accepts it with %v", cfg.Allow)
+					t.Errorf("NewPublisher accepts it with %v", cfg.AcceptedRisks)
 				}
 				return
 			}
-			cfg.Allow = []kafka.Allowance{tt.allow}
+			cfg.AcceptedRisks = []kafka.Risk{tt.allow}
 			if _, err := kafka.NewPublisher(cfg); err != nil {
-				t.Errorf("NewPublisher with %v: %v", cfg.Allow, err)
+				t.Errorf("NewPublisher with %v: %v", cfg.AcceptedRisks, err)
 			}
 		})
 	}
@@ -197,12 +197,10 @@ func TestPublisherRefusesItsConfig(t *testing.T) {
 	lost, closed := client, client
 	lost.lost, closed.closed = true, true
 	for says, cfg := range map[string]kafka.PublisherConfig{
-		"PublisherConfig.Client is required":                 {},
-		"PublisherConfig.Client is closed":                   {Client: closed},
-		"PublisherConfig.Client knows no broker":             {Client: lost},
-		"PublisherConfig.Breaker: field Failures":            {Client: client, Breaker: kafka.BreakerConfig{Failures: -1}},
-		"PublisherConfig.Breaker: field MaxRest":             {Client: client, Breaker: kafka.BreakerConfig{Rest: time.Second, MaxRest: time.Millisecond}},
-		`PublisherConfig.Allow contains "AllowOffsetNewest"`: {Client: client, Allow: []kafka.Allowance{kafka.AllowOffsetNewest}},
+		"PublisherConfig.Client is required":                        {},
+		"PublisherConfig.Client is closed":                          {Client: closed},
+		"PublisherConfig.Client knows no broker":                    {Client: lost},
+		`PublisherConfig.AcceptedRisks contains "RiskOffsetNewest"`: {Client: client, AcceptedRisks: []kafka.Risk{kafka.RiskOffsetNewest}},
 	} {
 		if _, err := kafka.NewPublisher(cfg); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v; want an error that says %s", err, says)
@@ -211,7 +209,7 @@ func TestPublisherRefusesItsConfig(t *testing.T) {
 	// All that is wrong is said at once.
 	wrong := kafka.NewConfig()
 	wrong.Producer.Idempotent, wrong.Producer.Partitioner = false, sarama.NewRandomPartitioner
-	_, err := kafka.NewPublisher(kafka.PublisherConfig{Client: connected{settings: settings{cfg: wrong}}, Allow: []kafka.Allowance{"x"}})
+	_, err := kafka.NewPublisher(kafka.PublisherConfig{Client: connected{settings: settings{cfg: wrong}}, AcceptedRisks: []kafka.Risk{"x"}})
 	for _, says := range []string{"Idempotent", "Partitioner", `"x"`} {
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v; want it to name %s", err, says)

@@ -9,39 +9,28 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/txonce/txonce/internal/breaker"
+	"github.com/txonce/txonce/internal/risks"
 )
 
 // PublisherConfig says how a Publisher speaks to the cluster.
 type PublisherConfig struct {
-	// Client tells where the cluster is and how to speak to it. The Publisher opens connections of its own with the
-	// Client's configuration as it is now, so that it can cut them; the Client itself is left alone and may be shared, with
-	// a Subscriber too. Its settings must be safe: NewConfig makes such. Required.
+	// Client has the addresses of the brokers and the settings of connections. The Publisher opens connections of its own with a copy of
+	// the Client's configuration, so that it can cut them. The Client may be shared, with a Subscriber too. Its settings must be safe, as
+	// those of NewConfig are. Required.
 	Client sarama.Client
 
-	// Breaker rests the Publisher while the brokers are away. Defaults to what the BreakerConfig says.
-	Breaker BreakerConfig
+	// AcceptedRisks may contain RiskAutoTopicCreation. Defaults to nothing.
+	AcceptedRisks []Risk
 
-	// Allow names what would otherwise be refused: AllowAutoTopicCreation. Defaults to nothing.
-	Allow []Allowance
-
-	// Logger gets one line for each topic that confirms messages which only one broker has. Defaults to slog.Default().
+	// Logger gets one line for each topic that confirms messages when only one broker has them. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// BreakerConfig says when a Publisher stops trying, and for how long. While it rests it answers each message with an
-// *outbox.UnavailableError that says how long yet, and touches no broker; then one call tries.
-type BreakerConfig struct {
-	Failures int           // calls in a row of which nothing is confirmed, by the brokers' fault, before the first rest; defaults to 3
-	Rest     time.Duration // the first rest; doubled each time the try after it fails too; defaults to 1 second
-	MaxRest  time.Duration // the longest; defaults to 30 seconds
-}
+// RiskAutoTopicCreation accepts Metadata.AllowAutoTopicCreation: if a message's topic is misspelled, the cluster may create a topic of that
+// name, with one partition.
+const RiskAutoTopicCreation Risk = "RiskAutoTopicCreation"
 
-// AllowAutoTopicCreation accepts Metadata.AllowAutoTopicCreation: the cluster may create a topic of one partition because a
-// message was sent to a misspelled name.
-const AllowAutoTopicCreation Allowance = "AllowAutoTopicCreation"
-
-// withDefaults returns c complete, or what is wrong with it, all of it at once.
+// withDefaults returns c with its defaults, or an error that names every wrong field.
 func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 	var wrong []error
 	refuse := func(format string, args ...any) {
@@ -56,17 +45,10 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 		refuse("Client knows no broker: its Metadata.Full must be true")
 	}
 	if c.Client != nil {
-		wrong = append(wrong, publisherRefusals(c.Client.Config(), c.Allow)...)
+		wrong = append(wrong, publisherRefusals(c.Client.Config(), c.AcceptedRisks)...)
 	}
-	rests, err := breaker.Config(c.Breaker).WithDefaults()
-	if err != nil {
-		refuse("Breaker: %w", err)
-	}
-	c.Breaker = BreakerConfig(rests)
-	for _, a := range c.Allow {
-		if a != AllowAutoTopicCreation {
-			refuse("Allow contains %q, which is nothing that could be allowed", a)
-		}
+	if err := risks.Check(c.AcceptedRisks, RiskAutoTopicCreation); err != nil {
+		refuse("%w", err)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -75,7 +57,7 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 }
 
 // publisherRefusals lists the settings of cfg under which messages could be lost, overtake each other, or never get an answer.
-func publisherRefusals(cfg *sarama.Config, allow []Allowance) (wrong []error) {
+func publisherRefusals(cfg *sarama.Config, accepted []Risk) (wrong []error) {
 	flush, most := cfg.Producer.Flush, int(sarama.MaxRequestSize)-requestOverhead
 	for _, rule := range []struct {
 		broken  bool
@@ -85,73 +67,73 @@ func publisherRefusals(cfg *sarama.Config, allow []Allowance) (wrong []error) {
 	}{
 		{
 			cfg.Producer.RequiredAcks != sarama.WaitForAll, "Producer.RequiredAcks is not WaitForAll",
-			"a message that only its partition's leader has is lost with it, and was reported as confirmed",
+			"a message that only the leader of its partition has is reported as confirmed, and is lost if that broker dies",
 			"set it to sarama.WaitForAll",
 		},
 		{
 			!cfg.Producer.Idempotent, "Producer.Idempotent is false",
-			"when an answer is lost, sarama itself would repeat messages, behind later ones of their key",
+			"when an answer is lost, sarama would repeat messages, behind later messages of their key",
 			"set it to true",
 		},
 		{
 			cfg.Net.MaxOpenRequests != 1, fmt.Sprintf("Net.MaxOpenRequests is %d", cfg.Net.MaxOpenRequests),
-			"a request that is sent again would come behind the next one",
+			"a request that is sent again would arrive after the next one",
 			"set it to 1",
 		},
 		{
 			!cfg.Producer.Return.Successes, "Producer.Return.Successes is false",
-			"sarama would not tell what the broker confirmed",
+			"sarama would not report confirmed messages",
 			"set it to true",
 		},
 		{
 			!cfg.Producer.Return.Errors, "Producer.Return.Errors is false",
-			"sarama would not tell what failed",
+			"sarama would not report failed messages",
 			"set it to true",
 		},
 		{
 			cfg.Producer.Retry.Max <= 0, "Producer.Retry.Max is 0",
-			"each change of a partition's leader would fail what is on its way, and repeat it",
+			"each change of a partition's leader would fail the messages that are being sent, and repeat them",
 			"set it to 1 or more",
 		},
 		{
 			cfg.Producer.Transaction.ID != "", "Producer.Transaction.ID is set",
-			"the Publisher answers for each message, and a transaction has one fate; two relays with one ID would fence each other, and one that dies hold up all readers",
+			"the Publisher answers for each message, and a transaction commits all or none; two relays with one ID would fence each other, and a relay that dies would hold up all readers",
 			"set it to \"\"",
 		},
 		{
 			len(cfg.Producer.Interceptors) > 0, "Producer.Interceptors is set",
-			"they could change a message's key after its place in the order was chosen, and run again on each of sarama's retries",
+			"they could change the key of a message after its order was fixed, and run again on each of sarama's retries",
 			"set it to nil; headers are made by the relay's HeaderFormat",
 		},
 		{
 			cfg.Producer.Timeout >= cfg.Net.ReadTimeout, fmt.Sprintf("Producer.Timeout (%v) is not less than Net.ReadTimeout (%v)", cfg.Producer.Timeout, cfg.Net.ReadTimeout),
-			"the connection would be given up while the leader still waits for replicas, and everything on it be sent again",
+			"the connection would be closed while the leader still waits for replicas, and all its messages would be sent again",
 			"lower Producer.Timeout",
 		},
 		{
 			(flush.Messages > 0 || flush.Bytes > 0) && flush.Frequency == 0, "Producer.Flush.Messages or Bytes is set, but not Frequency",
-			"what does not fill a batch would never be sent",
-			"set Producer.Flush.Frequency, a few milliseconds, or neither: a batch is then what has gathered during the one before",
+			"messages that do not fill a batch would never be sent",
+			"set Producer.Flush.Frequency to a few milliseconds, or set none of them: a batch then has the messages that came while the one before was sent",
 		},
 		{
 			flush.Frequency > maxLinger, fmt.Sprintf("Producer.Flush.Frequency is %v", flush.Frequency),
-			"messages would wait for others in each call, and the relay for them",
+			"each call would wait that long for more messages, and the relay for the call",
 			"set it to " + maxLinger.String() + " or less",
 		},
 		{
 			cfg.Producer.MaxMessageBytes > most, fmt.Sprintf("Producer.MaxMessageBytes is %d", cfg.Producer.MaxMessageBytes),
-			"a request with such a message would exceed sarama.MaxRequestSize, and fail with all that it carries",
+			"a request with such a message would exceed sarama.MaxRequestSize, and fail with all its messages",
 			fmt.Sprintf("set it to %d or less", most),
 		},
 		{
 			!cfg.Version.IsAtLeast(sarama.V0_11_0_0), "Version is " + cfg.Version.String(),
-			"it knows neither headers nor idempotence",
+			"it has neither headers nor idempotence",
 			"set it to " + minVersion.String() + " or later",
 		},
 		{
-			cfg.Metadata.AllowAutoTopicCreation && !slices.Contains(allow, AllowAutoTopicCreation), "Metadata.AllowAutoTopicCreation is true",
-			"a misspelled topic would come to be, with one partition, and nobody would read it",
-			"set it to false, or allow it with kafka.AllowAutoTopicCreation",
+			cfg.Metadata.AllowAutoTopicCreation && !slices.Contains(accepted, RiskAutoTopicCreation), "Metadata.AllowAutoTopicCreation is true",
+			"the cluster would create a topic of a misspelled name, with one partition, and nobody would read it",
+			"set it to false, or accept kafka.RiskAutoTopicCreation (AcceptedRisks)",
 		},
 	} {
 		if rule.broken {
@@ -160,12 +142,12 @@ func publisherRefusals(cfg *sarama.Config, allow []Allowance) (wrong []error) {
 	}
 	if err := byKey(cfg.Producer.Partitioner); err != nil {
 		wrong = append(wrong, fmt.Errorf("kafka: the Client's Producer.Partitioner %w, and messages of one key could overtake each other; "+
-			"use sarama.NewHashPartitioner or another that looks at nothing but the key (kafka.NewConfig is right)", err))
+			"use sarama.NewHashPartitioner or another that uses only the key (kafka.NewConfig is right)", err))
 	}
 	return wrong
 }
 
 const (
-	requestOverhead = 64 << 10 // of sarama's, and of the request around a batch
+	requestOverhead = 64 << 10 // of sarama, and of the request around a batch
 	maxLinger       = time.Second
 )

@@ -6,10 +6,11 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/txonce/txonce/internal/publishing"
 	"github.com/txonce/txonce/outbox"
 )
 
-// classify says whose fault err is: that of a message to topic, for now or for good, that of topic, or that of the brokers.
+// classify returns err as the outbox wants it: as the fault of a message to topic, for now or for good, of topic, or of the brokers.
 func classify(topic string, err error) error {
 	named := fmt.Errorf("kafka: topic %q: %w", topic, err)
 	switch {
@@ -26,10 +27,10 @@ func classify(topic string, err error) error {
 	case sarama.ErrInvalidTopic:
 		return outbox.Permanent(named)
 	case sarama.ErrMessageSizeTooLarge, sarama.ErrMessageSetSizeTooLarge:
-		return &batchError{fmt.Errorf("%w; send less, or raise the topic's max.message.bytes", named)}
+		return &publishing.BatchError{Err: outbox.Permanent(fmt.Errorf("%w; send less, or raise the topic's max.message.bytes", named))}
 	case sarama.ErrInvalidRecord:
-		return &batchError{fmt.Errorf("%w; a compacted topic, for one, takes no message without key", named)}
-	case sarama.ErrInvalidTimestamp: // it is the time at which we sent it
+		return &publishing.BatchError{Err: outbox.Permanent(fmt.Errorf("%w; a compacted topic, for one, takes no message without key", named))}
+	case sarama.ErrInvalidTimestamp: // the timestamp is when the message was sent
 		return &outbox.UnavailableError{Err: fmt.Errorf("%w; is this machine's clock right?", named)}
 	case sarama.ErrUnsupportedCompressionType, sarama.ErrUnsupportedForMessageFormat, sarama.ErrUnsupportedVersion, sarama.ErrInvalidRequiredAcks:
 		return &outbox.UnavailableError{Err: fmt.Errorf("%w; the Client's settings ask for more than its brokers or the topic can do", named)}
@@ -40,39 +41,39 @@ func classify(topic string, err error) error {
 	case sarama.ErrLeaderNotAvailable, sarama.ErrNotLeaderForPartition, sarama.ErrRequestTimedOut, sarama.ErrBrokerNotAvailable,
 		sarama.ErrReplicaNotAvailable, sarama.ErrNetworkException, sarama.ErrNotEnoughReplicas, sarama.ErrNotEnoughReplicasAfterAppend,
 		sarama.ErrKafkaStorageError, sarama.ErrFencedLeaderEpoch, sarama.ErrUnknownLeaderEpoch, sarama.ErrThrottlingQuotaExceeded,
-		sarama.ErrOffsetsLoadInProgress, sarama.ErrConsumerCoordinatorNotAvailable, sarama.ErrNotCoordinatorForConsumer, // for a producer's number
+		sarama.ErrOffsetsLoadInProgress, sarama.ErrConsumerCoordinatorNotAvailable, sarama.ErrNotCoordinatorForConsumer, // that gives a producer its ID
 		sarama.ErrClusterAuthorizationFailed, sarama.ErrSASLAuthenticationFailed, sarama.ErrUnsupportedSASLMechanism, sarama.ErrIllegalSASLState:
 		return &outbox.UnavailableError{Err: named}
 	default:
-		if fencing(err) {
+		if sequenceRefused(err) {
 			return &outbox.UnavailableError{Err: named}
 		}
 		return named
 	}
 }
 
-// impossible: sarama cannot write such a message.
+// impossible reports whether sarama cannot write such a message.
 func impossible(err error) bool {
 	var settings sarama.ConfigurationError
 	var unencodable sarama.PacketEncodingError
 	return errors.As(err, &settings) || errors.As(err, &unencodable)
 }
 
-// unplaced: the Partitioner has no partition for it.
+// unplaced reports whether the Partitioner has no partition for the message.
 func unplaced(err error) bool {
 	var p *partitionError
 	return errors.As(err, &p) || errors.Is(err, sarama.ErrInvalidPartition)
 }
 
-// wears says whether err is for want of a connection. A producer that has had enough of those is better replaced: after three of them
-// sarama's own circuit breakers fail a topic or partition for ten seconds, even if the brokers are back at once.
-func wears(err error) bool {
+// connectionLost reports whether err means that there was no connection. A producer that had such errors must be replaced: after three
+// of them sarama's own circuit breakers fail a topic or partition for ten seconds, even if the brokers are back at once.
+func connectionLost(err error) bool {
 	var answer sarama.KError
 	return !errors.As(err, &answer) && !impossible(err) && !unplaced(err)
 }
 
-// fencing says whether err means that the brokers do not accept the numbers under which a producer sends.
-func fencing(err error) bool {
+// sequenceRefused reports whether the brokers refuse the epoch or the sequence numbers of the producer.
+func sequenceRefused(err error) bool {
 	var answer sarama.KError
 	if !errors.As(err, &answer) {
 		return false
@@ -84,15 +85,4 @@ func fencing(err error) bool {
 	default:
 		return false
 	}
-}
-
-// batchError refuses a batch, of which one message at least is at fault.
-type batchError struct{ err error }
-
-func (e *batchError) Error() string { return e.err.Error() }
-func (e *batchError) Unwrap() error { return e.err }
-
-func ofBatch(err error) bool {
-	var b *batchError
-	return errors.As(err, &b)
 }

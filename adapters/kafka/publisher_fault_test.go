@@ -251,7 +251,7 @@ func TestPublisherKeepsNoBacklog(t *testing.T) {
 		cfg := publisherConfig()
 		cfg.Producer.Retry.Max = 1 << 20
 		g := through(cfg)
-		p, err := kafka.NewPublisher(kafka.PublisherConfig{Client: dial(t, c.brokers, cfg), Breaker: kafka.BreakerConfig{Failures: 1 << 20}})
+		p, err := kafka.NewPublisher(kafka.PublisherConfig{Client: dial(t, c.brokers, cfg)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -307,9 +307,7 @@ func TestPublisherKeepsOrderThroughFaults(t *testing.T) {
 		cfg := publisherConfig()
 		cfg.Producer.Retry.Max = 1 // so that retries are exhausted, and epochs bumped
 		g := through(cfg)
-		p, err := kafka.NewPublisher(kafka.PublisherConfig{
-			Client: dial(t, c.brokers, cfg), Breaker: kafka.BreakerConfig{Rest: 10 * time.Millisecond, MaxRest: 20 * time.Millisecond},
-		})
+		p, err := kafka.NewPublisher(kafka.PublisherConfig{Client: dial(t, c.brokers, cfg)})
 		if err != nil {
 			t.Fatal(err)
 		}

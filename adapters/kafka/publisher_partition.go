@@ -7,13 +7,13 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// partitionError is that a Partitioner has no partition for a message, which no broker is to blame for.
+// partitionError means that a Partitioner has no partition for a message. That is not a broker's fault.
 type partitionError struct{ err error }
 
 func (e *partitionError) Error() string { return "Producer.Partitioner: " + e.err.Error() }
 func (e *partitionError) Unwrap() error { return e.err }
 
-// marked returns constructor such that its partitioners' errors can be told from those of brokers.
+// marked wraps constructor so that the errors of its partitioners are partitionErrors.
 func marked(constructor sarama.PartitionerConstructor) sarama.PartitionerConstructor {
 	return func(topic string) sarama.Partitioner { return &markedPartitioner{constructor(topic)} }
 }
@@ -28,12 +28,12 @@ func (p *markedPartitioner) Partition(m *sarama.ProducerMessage, n int32) (int32
 	return partition, nil
 }
 
-// MessageRequiresConsistency implements sarama.DynamicConsistencyPartitioner, which sarama looks for.
+// MessageRequiresConsistency implements sarama.DynamicConsistencyPartitioner, which sarama finds by assertion.
 func (p *markedPartitioner) MessageRequiresConsistency(m *sarama.ProducerMessage) bool {
 	return consistent(p.Partitioner, m)
 }
 
-// consistent says whether m chooses among all partitions, or only among those that have a leader at the moment.
+// consistent reports whether p chooses m's partition among all partitions, and not only among those that have a leader now.
 func consistent(p sarama.Partitioner, m *sarama.ProducerMessage) bool {
 	if d, ok := p.(sarama.DynamicConsistencyPartitioner); ok {
 		return d.MessageRequiresConsistency(m)
@@ -41,8 +41,7 @@ func consistent(p sarama.Partitioner, m *sarama.ProducerMessage) bool {
 	return p.RequiresConsistency()
 }
 
-// byKey tries a Partitioner out: messages of one key must go to one partition, whatever else differs about them, and
-// whichever relay asks.
+// byKey tests a Partitioner: messages of one key must go to one partition, whatever else differs between them, and in every relay.
 func byKey(constructor sarama.PartitionerConstructor) (err error) {
 	if constructor == nil {
 		return errors.New("is nil")
@@ -53,7 +52,7 @@ func byKey(constructor sarama.PartitionerConstructor) (err error) {
 		}
 	}()
 	const topic, partitions, keys, rounds = "txonce-probe", 12, 20, 8
-	one, other := constructor(topic), constructor(topic) // of this relay, and of another
+	one, other := constructor(topic), constructor(topic) // as in two relays
 	if one == nil || other == nil {
 		return errors.New("makes no partitioner")
 	}
@@ -62,12 +61,12 @@ func byKey(constructor sarama.PartitionerConstructor) (err error) {
 		for _, p := range []sarama.Partitioner{one, other} {
 			for k := range keys {
 				m := sarama.ProducerMessage{
-					Topic: topic, Partition: int32((round + k) % partitions), // what NewManualPartitioner goes by
+					Topic: topic, Partition: int32((round + k) % partitions), // which NewManualPartitioner uses
 					Value:   sarama.StringEncoder(fmt.Sprint(round)),
 					Headers: []sarama.RecordHeader{{Key: []byte("id"), Value: fmt.Append(nil, round, k)}},
 				}
 				free := m
-				if _, err := inRange(p, &free, partitions); err != nil { // any will do
+				if _, err := inRange(p, &free, partitions); err != nil { // any partition is right
 					return fmt.Errorf("has no partition for a message without key: %w", err)
 				}
 				key := fmt.Sprintf("key-%d\x00\xff", k)

@@ -8,17 +8,18 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/txonce/txonce/internal/publishing"
 	"github.com/txonce/txonce/outbox"
 )
 
-// record is a message on its way, and where its answer goes.
+// record is a message that is being sent, and where its answer goes.
 type record struct {
 	sarama.ProducerMessage
-	call  *call
+	call  *publishing.Call
 	index int
 }
 
-// isTopicName says what brokers say. A regular expression took a fifth of newRecord's time.
+// isTopicName reports whether brokers accept a topic of that name. A regular expression took a fifth of newRecord's time.
 func isTopicName(name string) bool {
 	strange := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' && r != '_' && r != '-'
@@ -26,9 +27,9 @@ func isTopicName(name string) bool {
 	return name != "" && len(name) <= 249 && name != "." && name != ".." && !strings.ContainsFunc(name, strange)
 }
 
-// newRecord returns message i of c as sarama wants it, or why no broker would take it. Its timestamp is that of its
-// publication: with that of its enqueueing a broker might at once delete as too old what an outage has delayed.
-func (p *Publisher) newRecord(m *outbox.Message, c *call, i int) (*record, error) {
+// newRecord returns message i of c as sarama wants it, or why no broker would take it. Its timestamp is the time of publication: with
+// the time of enqueueing, a broker might delete a message that an outage has delayed at once, as too old.
+func (p *Publisher) newRecord(m *outbox.Message, c *publishing.Call, i int) (*record, error) {
 	if !isTopicName(m.Topic) {
 		return nil, outbox.Permanent(fmt.Errorf("kafka: topic %q: want at most 249 of a-z A-Z 0-9 . _ -, but not . or .. alone", m.Topic))
 	}

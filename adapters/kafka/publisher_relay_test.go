@@ -68,9 +68,7 @@ func relayThrough(t *testing.T, brokers []string, fault func(g *gate, noticed fu
 	topic := testdb.Topic(t, brokers, 3)
 	cfg := publisherConfig()
 	g := through(cfg)
-	p, err := kafka.NewPublisher(kafka.PublisherConfig{
-		Client: dial(t, brokers, cfg), Breaker: kafka.BreakerConfig{Rest: 100 * time.Millisecond, MaxRest: time.Second},
-	})
+	p, err := kafka.NewPublisher(kafka.PublisherConfig{Client: dial(t, brokers, cfg)})
 	if err != nil {
 		t.Fatal(err)
 	}

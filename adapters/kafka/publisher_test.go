@@ -230,7 +230,7 @@ func TestPublisherGoesOnAtOnce(t *testing.T) {
 		topic := testdb.Topic(t, c.brokers, 1)
 		cfg := publisherConfig()
 		g := through(cfg)
-		p, err := kafka.NewPublisher(kafka.PublisherConfig{Client: dial(t, c.brokers, cfg), Breaker: kafka.BreakerConfig{Failures: 1 << 20}})
+		p, err := kafka.NewPublisher(kafka.PublisherConfig{Client: dial(t, c.brokers, cfg)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,48 +246,6 @@ func TestPublisherGoesOnAtOnce(t *testing.T) {
 		open()
 		mustPublish(t, p, m)
 	})
-}
-
-// Without a relay before it too, a Publisher whose brokers are away soon stops trying, and says for how long.
-func TestPublisherRests(t *testing.T) {
-	t.Parallel()
-	c := startKfake(t)
-	topic := testdb.Topic(t, c.brokers, 1)
-	cfg := publisherConfig()
-	g := through(cfg)
-	client := dial(t, c.brokers, cfg)
-	m := outbox.Message{Topic: topic, Key: "k"}
-	resting := func(rest time.Duration) (p *kafka.Publisher, open func()) {
-		t.Helper()
-		p, err := kafka.NewPublisher(kafka.PublisherConfig{Client: client, Breaker: kafka.BreakerConfig{Failures: 2, Rest: rest, MaxRest: rest}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		mustPublish(t, p, m)
-		open = g.close()
-		for range 2 {
-			publish(t, p, patience, m)
-		}
-		return p, open
-	}
-	p, open := resting(time.Hour)
-	dials, began := g.dialed(), time.Now()
-	for range 1000 {
-		var u *outbox.UnavailableError
-		if err := publish(t, p, patience, m)[0]; !errors.As(err, &u) || u.After <= 0 || u.After > time.Hour {
-			t.Fatalf("while it rests: %v", err)
-		}
-	}
-	if took, n := time.Since(began), g.dialed()-dials; n != 0 || took > patience {
-		t.Errorf("1,000 calls while it rests took %v, with %d tries to connect", took, n)
-	}
-	p.Close()
-	open()
-
-	p, open = resting(100 * time.Millisecond)
-	defer p.Close()
-	open()
-	eventually(t, func() error { return publish(t, p, patience, m)[0] })
 }
 
 func TestPublisherClose(t *testing.T) {

@@ -38,8 +38,8 @@ func (s *Subscriber) checkTopics(client sarama.Client) error {
 			continue
 		}
 		err = checkWindow(topic, windowed.Window(), entries, err)
-		if err != nil && !slices.Contains(s.cfg.Allow, AllowShortWindow) {
-			return fmt.Errorf("%w, or allow it with kafka.%s", err, AllowShortWindow)
+		if err != nil && !slices.Contains(s.cfg.AcceptedRisks, RiskShortWindow) {
+			return fmt.Errorf("%w, or accept kafka.%s (AcceptedRisks)", err, RiskShortWindow)
 		}
 		if err != nil {
 			s.log.Warn("kafka: keys may be forgotten before messages", "error", err)

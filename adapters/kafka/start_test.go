@@ -96,7 +96,7 @@ func TestDatabaseAwayAtStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := g.join(t, kafka.SubscriberConfig{Processor: billing, Allow: []kafka.Allowance{kafka.AllowShortWindow}})
+		m := g.join(t, kafka.SubscriberConfig{Processor: billing, AcceptedRisks: []kafka.Risk{kafka.RiskShortWindow}})
 		eventually(t, func() error {
 			if !strings.Contains(effects.String(), "does not start yet") {
 				return errors.New("the consumer does not say that it waits")
@@ -208,11 +208,11 @@ func TestWindowAndRetention(t *testing.T) {
 				p := &starting{window: tt.window}
 				cfg := kafka.SubscriberConfig{Processor: p}
 				if tt.says != nil {
-					g.refuses(t, cfg, append(tt.says, g.topic, string(kafka.AllowShortWindow))...)
+					g.refuses(t, cfg, append(tt.says, g.topic, string(kafka.RiskShortWindow))...)
 					if p.started.Load() {
 						t.Error("the Processor was started, which registers a window that is too short")
 					}
-					cfg.Allow = []kafka.Allowance{kafka.AllowShortWindow}
+					cfg.AcceptedRisks = []kafka.Risk{kafka.RiskShortWindow}
 				}
 				m := g.join(t, cfg)
 				g.awaitConsumed(t) // of an empty topic: the member is at work

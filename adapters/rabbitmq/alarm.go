@@ -8,11 +8,24 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// alarm says whether the server takes messages in on a connection. It does not when it is short of memory or disk: then it stops reading
-// from each connection that publishes.
+// alarm is whether the server takes messages on a connection. When it is short of memory or disk, it stops reading from every connection
+// that publishes.
 type alarm struct {
 	mu  sync.Mutex
-	why string // empty: it takes them in
+	why string // it takes none; empty: it takes them
+}
+
+// watch follows what the server says on conn, in a goroutine that run starts. It tells then, which may be nil.
+func (a *alarm) watch(conn Connection, run func(func()), then func(amqp.Blocking)) {
+	blocks := conn.NotifyBlocked(make(chan amqp.Blocking, 1))
+	run(func() {
+		for b := range blocks {
+			a.set(b)
+			if then != nil {
+				then(b)
+			}
+		}
+	})
 }
 
 func (a *alarm) set(b amqp.Blocking) {
@@ -27,7 +40,7 @@ func (a *alarm) set(b amqp.Blocking) {
 	}
 }
 
-// refuses is an error while the server takes nothing in.
+// refuses returns an error while the server takes no messages.
 func (a *alarm) refuses() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -8,94 +8,47 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// record is a message on its way to the server.
-type record struct {
-	topic         string // Message.Topic; empty: a copy of a message that is tried again
-	exchange, key string
-	msg           amqp.Publishing
-	then          func(error) // called with the answer, once; nil: only done is closed
-
-	written  bool         // guarded by confirmChannel.mu
-	returned *amqp.Return // no queue got it; likewise
-
-	once sync.Once
-	done chan struct{} // closed when it has its answer
-	err  error         // the answer, once done
-}
-
-// destination is what a server may refuse, or not confirm.
-type destination struct{ exchange, key string }
-
-func (r *record) destination() destination { return destination{r.exchange, r.key} }
-
-// answer settles r. Only the first answer counts.
-func (r *record) answer(err error) {
-	r.once.Do(func() {
-		r.err = err
-		close(r.done)
-		if r.then != nil {
-			r.then(err)
-		}
-	})
-}
-
-// open reports whether r has no answer yet.
-func (r *record) open() bool {
-	select {
-	case <-r.done:
-		return false
-	default:
-		return true
-	}
-}
-
-// unanswered are those of records that have no answer.
-func unanswered(records []*record) (open []*record) {
-	for _, r := range records {
-		if r.open() {
-			open = append(open, r)
-		}
-	}
-	return open
-}
-
-// confirmChannel is a channel in confirm mode. Each message has a confirm of its own, so one that is not confirmed holds up no
-// other. One goroutine, feed, writes: a write waits for as long as the server does not read, and knows no context.
+// confirmChannel is a channel in confirm mode. Each message has a confirm of its own, so a message that is not confirmed holds up no
+// other. One goroutine, feed, writes: a write blocks while the server does not read, and takes no context.
 type confirmChannel struct {
 	ch      Channel
 	refuses func() error  // why nothing may be written now; nil: it may
 	wake    chan struct{} // something is queued
-	room    chan struct{} // taken by what is written and not confirmed
+	room    chan struct{} // holds one for each message that is written and not confirmed
 	returns chan amqp.Return
 	closes  chan *amqp.Error
 	confirm sync.WaitGroup // goroutines that wait for a confirm; begun by feed
-	dead    chan struct{}  // closed when the channel is, and all confirms that came are taken in; then why says why
+	dead    chan struct{}  // closed when the channel is closed and all confirms that came are handled; then why says why
 	why     error
 
 	mu     sync.Mutex
 	over   bool // dead will be closed
 	queued []*record
-	owed   map[*record]bool         // put and not confirmed, whether written or not
-	waits  map[destination]*waiting // what is owed, by destination
+	owed   map[*record]bool           // queued or written, and not confirmed
+	owing  map[destination]*owedThere // the same, by destination
 }
 
-// waiting is how many confirms the server owes for a destination, and since when it has given none.
-type waiting struct {
+// owedThere is how many confirms the server owes for a destination, and since when it has given none.
+type owedThere struct {
 	n     int
 	since time.Time
 }
 
-// window is how many messages are on their way at once. As many returns find room: amqp091-go loses what nobody takes for 5 seconds,
-// and without its return an unroutable message looks confirmed.
-const window = 2048
+// maxUnconfirmed is how many messages are written and not confirmed at once. As many returns have room: amqp091-go drops a return that
+// nobody takes for 5 seconds, and without its return an unroutable message looks confirmed.
+const maxUnconfirmed = 2048
 
-// newConfirmChannel makes of ch, which nobody else uses, a confirmChannel. Its goroutines are owns'. It asks the server, and may hang
-// with it. refuses is asked before each message.
-func newConfirmChannel(ch Channel, refuses func() error, owns *sync.WaitGroup) (*confirmChannel, error) {
+// openConfirmChannel opens a channel on conn and puts it into confirm mode, for which it waits until the server answers or conn is cut.
+// run starts its goroutine. refuses is asked before each message.
+func openConfirmChannel(conn Connection, refuses func() error, run func(func())) (*confirmChannel, error) {
+	ch, err := conn.Channel()
+	if err != nil {
+		return nil, err
+	}
 	c := &confirmChannel{
-		ch: ch, refuses: refuses, wake: make(chan struct{}, 1), room: make(chan struct{}, window), dead: make(chan struct{}),
-		returns: make(chan amqp.Return, window), closes: make(chan *amqp.Error, 1),
-		owed: map[*record]bool{}, waits: map[destination]*waiting{},
+		ch: ch, refuses: refuses, wake: make(chan struct{}, 1), room: make(chan struct{}, maxUnconfirmed), dead: make(chan struct{}),
+		returns: make(chan amqp.Return, maxUnconfirmed), closes: make(chan *amqp.Error, 1),
+		owed: map[*record]bool{}, owing: map[destination]*owedThere{},
 	}
 	ch.NotifyClose(c.closes)
 	ch.NotifyReturn(c.returns)
@@ -103,14 +56,12 @@ func newConfirmChannel(ch Channel, refuses func() error, owns *sync.WaitGroup) (
 		_ = ch.Close()
 		return nil, err
 	}
-	owns.Go(func() {
-		c.end(c.feed())
-	})
+	run(func() { c.end(c.feed()) })
 	return c, nil
 }
 
-// put has records written in their order, and does not wait. Its error is why the channel is closed; then it has done nothing.
-func (c *confirmChannel) put(records []*record) error {
+// enqueue has records written in their order, and does not wait. Its error is why the channel is closed; then it has done nothing.
+func (c *confirmChannel) enqueue(records []*record) error {
 	now := time.Now()
 	c.mu.Lock()
 	if c.over {
@@ -121,10 +72,10 @@ func (c *confirmChannel) put(records []*record) error {
 	for _, r := range records {
 		c.owed[r] = true
 		r.written, r.returned = false, nil // on a channel that is closed by now
-		w := c.waits[r.destination()]
+		w := c.owing[r.destination()]
 		if w == nil {
-			w = &waiting{since: now}
-			c.waits[r.destination()] = w
+			w = &owedThere{since: now}
+			c.owing[r.destination()] = w
 		}
 		w.n++
 	}
@@ -162,19 +113,19 @@ func (c *confirmChannel) feed() *amqp.Error {
 			return why
 		}
 		if err := c.write(r); err != nil {
-			_ = c.ch.Close() // part of it may be written: this channel is spoilt
+			_ = c.ch.Close() // a part of the message may be written, and nothing can follow it
 			return <-c.closes
 		}
 	}
 }
 
-// write sends r, unless nobody waits for it any more or the server takes nothing in.
+// write sends r, unless nobody waits for it any more or the server takes no messages.
 func (c *confirmChannel) write(r *record) error {
 	refused := c.refuses()
 	if refused != nil || !r.open() {
 		<-c.room
 		c.mu.Lock()
-		c.forget(r)
+		c.notOwed(r)
 		c.mu.Unlock()
 		r.answer(refused)
 		return nil
@@ -189,20 +140,20 @@ func (c *confirmChannel) write(r *record) error {
 	}
 	c.confirm.Go(func() {
 		<-confirm.Done()
-		c.settle(r, confirm)
+		c.takeConfirm(r, confirm)
 	})
 	return nil
 }
 
-// settle takes in what the server says of r. A message that no queue got is returned before it is confirmed.
-func (c *confirmChannel) settle(r *record, confirm Confirm) {
+// takeConfirm answers r with the server's answer. A message that no queue got is returned before it is confirmed.
+func (c *confirmChannel) takeConfirm(r *record, confirm Confirm) {
 	acked := confirm.Acked()
 	if !acked && c.ch.IsClosed() { // amqp091-go says the same of a nack and of a channel that is closed
 		return
 	}
 	c.mu.Lock()
 	c.takeReturns()
-	c.forget(r)
+	c.notOwed(r)
 	back := r.returned
 	c.mu.Unlock()
 	<-c.room
@@ -216,18 +167,18 @@ func (c *confirmChannel) settle(r *record, confirm Confirm) {
 	}
 }
 
-// forget strikes r off what the server owes, which it has answered. c.mu is held.
-func (c *confirmChannel) forget(r *record) {
+// notOwed: the server owes no confirm for r any more. c.mu is held.
+func (c *confirmChannel) notOwed(r *record) {
 	delete(c.owed, r)
-	w := c.waits[r.destination()]
+	w := c.owing[r.destination()]
 	if w.n--; w.n == 0 {
-		delete(c.waits, r.destination())
+		delete(c.owing, r.destination())
 		return
 	}
 	w.since = time.Now()
 }
 
-// takeReturns marks what came back. c.mu is held.
+// takeReturns marks the messages that came back. c.mu is held.
 func (c *confirmChannel) takeReturns() {
 	for {
 		select {
@@ -235,16 +186,16 @@ func (c *confirmChannel) takeReturns() {
 			if !ok {
 				return
 			}
-			c.mark(&back)
+			c.markReturned(&back)
 		default:
 			return
 		}
 	}
 }
 
-// mark remembers that a message came back. A return has no number: where several could be meant, it is all of them, and those
-// that did arrive are repeated. c.mu is held.
-func (c *confirmChannel) mark(back *amqp.Return) {
+// markReturned remembers that a message came back. A return has no delivery tag: if it fits several messages all of them are marked, and
+// those that did arrive are repeated. c.mu is held.
+func (c *confirmChannel) markReturned(back *amqp.Return) {
 	for r := range c.owed {
 		if r.written && r.msg.MessageId == back.MessageId && r.exchange == back.Exchange && r.key == back.RoutingKey {
 			r.returned = back
@@ -252,7 +203,7 @@ func (c *confirmChannel) mark(back *amqp.Return) {
 	}
 }
 
-// end is for when the channel is closed. What the server still owes it will not answer.
+// end is called when the channel is closed. The server does not answer what it still owes.
 func (c *confirmChannel) end(why *amqp.Error) {
 	c.mu.Lock()
 	c.over = true
@@ -265,16 +216,16 @@ func (c *confirmChannel) end(why *amqp.Error) {
 	close(c.dead)
 }
 
-// send puts records, and returns when each has its answer, or ctx ends, or the channel is closed: then with why. It gives up on a
-// destination for which the server has confirmed nothing for patience.
-func (c *confirmChannel) send(ctx context.Context, records []*record, patience time.Duration) error {
+// send enqueues records, and returns when each has its answer, or ctx ends, or the channel is closed: then with why. It gives up on a
+// destination when the server has confirmed nothing to it for limit.
+func (c *confirmChannel) send(ctx context.Context, records []*record, limit time.Duration) error {
 	if len(records) == 0 {
 		return nil
 	}
-	if err := c.put(records); err != nil {
+	if err := c.enqueue(records); err != nil {
 		return err
 	}
-	ticker := time.NewTicker(max(patience/10, time.Millisecond))
+	ticker := time.NewTicker(max(limit/10, time.Millisecond))
 	defer ticker.Stop()
 	for _, r := range records {
 		for r.open() {
@@ -287,7 +238,7 @@ func (c *confirmChannel) send(ctx context.Context, records []*record, patience t
 			case <-ctx.Done():
 				return ctx.Err()
 			case <-ticker.C:
-				c.giveUp(c.stuck(unanswered(records), patience), patience)
+				c.giveUp(c.stalled(unanswered(records), limit), limit)
 			}
 		}
 	}
@@ -295,23 +246,23 @@ func (c *confirmChannel) send(ctx context.Context, records []*record, patience t
 }
 
 // giveUp answers records that the server has not confirmed in time.
-func (c *confirmChannel) giveUp(records []*record, patience time.Duration) {
+func (c *confirmChannel) giveUp(records []*record, limit time.Duration) {
 	blocked := c.refuses()
 	for _, r := range records {
 		if blocked != nil {
 			r.answer(blocked)
 			continue
 		}
-		r.answer(r.unconfirmed(patience))
+		r.answer(r.unconfirmed(limit))
 	}
 }
 
-// stuck are those of records that the server owes confirms for, and has given none to their destination for so long.
-func (c *confirmChannel) stuck(records []*record, patience time.Duration) (late []*record) {
+// stalled returns those of records that the server has not confirmed, if it has confirmed nothing to their destination for limit.
+func (c *confirmChannel) stalled(records []*record, limit time.Duration) (late []*record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range records {
-		if c.owed[r] && !c.over && time.Since(c.waits[r.destination()].since) >= patience {
+		if c.owed[r] && !c.over && time.Since(c.owing[r.destination()].since) >= limit {
 			late = append(late, r)
 		}
 	}

@@ -43,13 +43,17 @@
 //
 // # Sending
 //
-// A message counts as published when the server has confirmed it and no queue was missing (mandatory). What is not confirmed by
+// A message counts as published when the server has confirmed it and no queue was missing (mandatory). A message that is not confirmed by
 // the end of the call is an error and will be published again; it may arrive twice then, with the same message-id.
 //
-// Each message is confirmed by itself. A queue that confirms nothing for 5 seconds, such as a quorum queue without a majority, is given up on, and its
-// connection with it, since RabbitMQ stops reading from a connection on which too much waits for a queue. On the next connection that queue has a channel
-// of its own: 16 messages at most are sent to it until they are confirmed, the others are answered with an *outbox.UnavailableError at once, and after 10
-// seconds another 16 are tried. What goes to other queues is not held up, and what was confirmed before is not repeated.
+// Each message is confirmed by itself. A queue that confirms nothing for 5 seconds, such as a quorum queue without a majority, is stalled. The
+// Publisher gives up its connection, because RabbitMQ stops reading from a connection on which too many messages wait for a queue. On the next
+// connection the stalled queue has a channel of its own: at most 16 messages are sent to it until they are confirmed, others get an
+// *outbox.UnavailableError at once, and after 10 seconds another 16 are tried. Messages to other queues are not held up, and confirmed messages
+// are not repeated.
 //
-// A server that is short of memory or disk blocks those who publish. Nothing is sent to it then, and neither Close nor the end of Run waits for it.
+// A server that is short of memory or disk blocks all publishers. Nothing is sent to it then, and neither Close nor the end of Run waits for it.
+//
+// While the server is away each message's error is an *outbox.UnavailableError. The relay rests the Publisher; a program that calls Publish
+// without a relay waits between its calls itself.
 package rabbitmq

@@ -3,9 +3,7 @@ package rabbitmq
 import (
 	"errors"
 	"fmt"
-	"time"
 
-	"github.com/txonce/txonce/internal/breaker"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -26,35 +24,31 @@ type PublisherConfig struct {
 	Dial Dialer
 
 	// Exchange is where messages go, with their Topic as the routing key. It must exist, and so must bindings: a message that no
-	// queue gets is an error. Defaults to "", the default exchange: the Topic is the name of the queue.
+	// queue gets is an error.
+	//
+	// Defaults to "", the default exchange: the Topic is the name of the queue.
 	Exchange string
 
-	// Route says where each message goes, in place of Exchange. It must always say the same for the same message, and messages of one
-	// key that go through different exchanges or keys may overtake each other. Defaults to Exchange and Topic.
+	// Route returns where each message goes, in place of Exchange. It must return the same for the same message every time, and messages of
+	// one key that go through different exchanges or keys may overtake each other.
+	//
+	// Defaults to Exchange and Topic.
 	Route func(m *outbox.Message) (exchange, key string)
 
-	// MaxMessageBytes is the largest payload; larger ones are refused for good before they are sent. A server whose
-	// max_message_size is less refuses as well, but closes the channel. Defaults to DefaultMaxMessageBytes, what RabbitMQ 4
-	// accepts (RabbitMQ 3: 128 MiB).
+	// MaxMessageBytes is the size of the largest payload; a larger one is refused for good before it is sent. A server whose
+	// max_message_size is less also refuses it, but closes the channel.
+	//
+	// Defaults to DefaultMaxMessageBytes, which RabbitMQ 4 accepts (RabbitMQ 3: 128 MiB).
 	MaxMessageBytes int
 
-	// FrameBytes is the server's frame_max, or the client's where that is less. The headers of a message must fit into one frame, or the
-	// server would cut the connection; what does not is refused for good. Defaults to DefaultFrameBytes, which is RabbitMQ's.
+	// FrameBytes is the server's frame_max, or the client's if that is less. The headers of a message must fit into one frame, or the
+	// server would cut the connection: a message with larger headers is refused for good.
+	//
+	// Defaults to DefaultFrameBytes, which is RabbitMQ's.
 	FrameBytes int
-
-	// Breaker rests the Publisher while the server is away. Defaults to what the BreakerConfig says.
-	Breaker BreakerConfig
 }
 
-// BreakerConfig says when a Publisher stops trying, and for how long. While it rests it answers each message with an
-// *outbox.UnavailableError that says how long yet, and does not connect; then one call tries.
-type BreakerConfig struct {
-	Failures int           // calls in a row of which nothing is confirmed, by the server's fault, before the first rest; defaults to 3
-	Rest     time.Duration // the first rest; doubled each time the try after it fails too; defaults to 1 second
-	MaxRest  time.Duration // the longest; defaults to 30 seconds
-}
-
-// withDefaults returns c complete, or what is wrong with it, all of it at once.
+// withDefaults returns c with its defaults, or an error that names every wrong field.
 func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 	var wrong []error
 	refuse := func(format string, args ...any) {
@@ -81,11 +75,6 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 	if c.FrameBytes < minFrameBytes {
 		refuse("FrameBytes is %d; no server has less than %d", c.FrameBytes, minFrameBytes)
 	}
-	rests, err := breaker.Config(c.Breaker).WithDefaults()
-	if err != nil {
-		refuse("Breaker: %w", err)
-	}
-	c.Breaker = BreakerConfig(rests)
 	if c.Route == nil {
 		exchange := c.Exchange
 		c.Route = func(m *outbox.Message) (string, string) { return exchange, m.Topic }

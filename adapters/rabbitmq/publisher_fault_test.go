@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/adapters/rabbitmq/rabbitmqtest"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/outboxtest"
 )
 
 // faulty runs do with a Publisher to a fake that has the queues a, b and c.
@@ -271,7 +273,7 @@ func TestPublisherLargeDisturbsNobody(t *testing.T) {
 }
 
 func TestPublisherBlocked(t *testing.T) {
-	faulty(t, rabbitmq.PublisherConfig{Breaker: rabbitmq.BreakerConfig{Failures: 100}}, func(f *faultEnv) {
+	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		f.want(f.publish("a1"), "")
 		f.s.Block("low on disk")
 		f.want(f.publish("a2"), "away: low on disk") // at its deadline
@@ -306,20 +308,41 @@ func TestPublisherSilence(t *testing.T) {
 	})
 }
 
-func TestPublisherRests(t *testing.T) {
-	faulty(t, rabbitmq.PublisherConfig{Breaker: rabbitmq.BreakerConfig{Failures: 2, Rest: time.Second, MaxRest: 4 * time.Second}}, func(f *faultEnv) {
+// A relay in front of the Publisher rests it while the server is away, and goes on when the server is back.
+func TestPublisherRestsBehindRelay(t *testing.T) {
+	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
+		queue := outboxtest.NewMemory()
+		relay, err := outbox.NewRelay(outbox.Config{Queue: queue, Publisher: f.p, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(f.Context())
+		stopped := make(chan error, 1)
+		go func() { stopped <- relay.Run(ctx) }()
 		f.want(f.publish("a1"), "")
 		f.s.Stop()
-		for range 300 { // a minute
-			f.want(f.publish("a2"), "away")
-			lapse(200 * time.Millisecond)
+		before := f.at.dials()
+		for n := range 60 { // a minute
+			err := queue.InTx(ctx, func(tx *outboxtest.Tx) error {
+				return queue.Enqueue(ctx, tx, outbox.Message{ID: fmt.Sprint("m", n), Topic: "a"})
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			lapse(time.Second)
 		}
-		if n := f.at.dials(); n < 10 || n > 25 {
-			t.Errorf("dialled %d times in a minute", n)
+		if n := f.at.dials() - before; n < 5 || n > 60 {
+			t.Errorf("the Publisher dialled %d times in a minute", n)
 		}
 		f.s.Start()
-		lapse(5 * time.Second)
-		f.want(f.publish("a2"), "")
+		lapse(30 * time.Second)
+		if stats, err := queue.Stats(ctx); err != nil || stats.Pending+stats.Parked+stats.Delayed+stats.Waiting != 0 {
+			t.Errorf("%+v, %v: want all messages published half a minute after the server is back", stats, err)
+		}
+		stop()
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -417,13 +440,11 @@ func TestPublisherProperties(t *testing.T) {
 func TestPublisherRefusesItsConfig(t *testing.T) {
 	dial := rabbitmqtest.NewServer(rabbitmqtest.Config{}).Dial
 	for says, cfg := range map[string]rabbitmq.PublisherConfig{
-		"PublisherConfig.Dial is required":               {},
-		"PublisherConfig.Exchange is \"e\", and Route":   {Dial: dial, Exchange: "e", Route: byExchange},
-		"PublisherConfig.Exchange has 300 bytes":         {Dial: dial, Exchange: strings.Repeat("e", 300)},
-		"PublisherConfig.MaxMessageBytes is -1":          {Dial: dial, MaxMessageBytes: -1},
-		"PublisherConfig.FrameBytes is 100":              {Dial: dial, FrameBytes: 100},
-		"PublisherConfig.Breaker: field Failures is -1":  {Dial: dial, Breaker: rabbitmq.BreakerConfig{Failures: -1}},
-		"PublisherConfig.Breaker: field MaxRest is 1ns,": {Dial: dial, Breaker: rabbitmq.BreakerConfig{MaxRest: 1}},
+		"PublisherConfig.Dial is required":             {},
+		"PublisherConfig.Exchange is \"e\", and Route": {Dial: dial, Exchange: "e", Route: byExchange},
+		"PublisherConfig.Exchange has 300 bytes":       {Dial: dial, Exchange: strings.Repeat("e", 300)},
+		"PublisherConfig.MaxMessageBytes is -1":        {Dial: dial, MaxMessageBytes: -1},
+		"PublisherConfig.FrameBytes is 100":            {Dial: dial, FrameBytes: 100},
 	} {
 		if _, err := rabbitmq.NewPublisher(cfg); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v; want an error that says %s", err, says)

@@ -7,18 +7,18 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/txonce/txonce/internal/publishing"
 )
 
 // link is one connection of a Publisher, with the channel that most messages take.
 type link struct {
-	conn   Connection
-	shared *confirmChannel // guarded by Publisher.mu
-	alarm  alarm
-
-	calls   int  // running; guarded by Publisher.mu
-	retired bool // takes no more calls; likewise
+	conn     Connection
+	alarm    alarm
+	keepOpen func() bool // the end of the Pool's life does not cut the connection any more
 
 	mu        sync.Mutex
+	shared    *confirmChannel
 	exchanges map[string]bool // that exist
 
 	asking  sync.Mutex
@@ -28,10 +28,13 @@ type link struct {
 // connectTimeout is for all of it, from dialling to confirm mode. Calls wait no longer than their contexts, whatever is left of it.
 const connectTimeout = 10 * time.Second
 
-// connect dials, and opens a channel.
-func (p *Publisher) connect() (*link, error) {
-	ctx, cancel := context.WithTimeout(p.life, connectTimeout)
+// open repairs old if its connection works, and else connects.
+func (p *Publisher) open(life context.Context, old *link) (*link, error) {
+	ctx, cancel := context.WithTimeout(life, connectTimeout)
 	defer cancel()
+	if old != nil && !old.conn.IsClosed() {
+		return old, p.renew(ctx, old)
+	}
 	conn, err := p.cfg.Dial(ctx)
 	if err != nil {
 		return nil, err
@@ -42,59 +45,48 @@ func (p *Publisher) connect() (*link, error) {
 			"begin at 1 again, and hide what was lost; set it to nil, the Publisher reconnects by itself")
 	}
 	l := &link{conn: conn, exchanges: map[string]bool{"": true}}
-	blocks := conn.NotifyBlocked(make(chan amqp.Blocking, 1))
-	p.owns.Go(func() {
-		for b := range blocks {
-			l.alarm.set(b)
-		}
-	})
+	l.alarm.watch(conn, p.pool.Go, nil)
 	if err := p.renew(ctx, l); err != nil {
 		cut(conn)
 		return nil, err
 	}
+	l.keepOpen = context.AfterFunc(life, func() { cut(conn) })
 	return l, nil
 }
 
 // renew gives l a shared channel in place of one that was closed.
 func (p *Publisher) renew(ctx context.Context, l *link) error {
 	defer context.AfterFunc(ctx, func() { cut(l.conn) })() // a server that is silent would hold us for minutes
-	shared, err := p.open(l)
+	shared, err := openConfirmChannel(l.conn, l.alarm.refuses, p.pool.Go)
 	if err != nil {
 		return errors.Join(err, context.Cause(ctx))
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.shared = shared
 	return nil
 }
 
-// open opens a channel in confirm mode. It hangs with the server until the connection is cut.
-func (p *Publisher) open(l *link) (*confirmChannel, error) {
-	ch, err := l.conn.Channel()
-	if err != nil {
-		return nil, err
-	}
-	return newConfirmChannel(ch, l.alarm.refuses, &p.owns)
+// channel is the shared channel.
+func (l *link) channel() *confirmChannel {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.shared
+}
+
+// usable reports whether messages may be sent on l.
+func (l *link) usable() bool { return !l.conn.IsClosed() && !l.channel().isDead() }
+
+func (l *link) cut() {
+	l.keepOpen()
+	cut(l.conn)
 }
 
 // cut ends a connection without waiting for the server.
 func cut(conn Connection) { _ = conn.CloseDeadline(time.Now()) }
 
-// usable says whether messages may be sent on l. Publisher.mu is held.
-func (l *link) usable() bool {
-	if l.retired || l.conn.IsClosed() {
-		return false
-	}
-	select {
-	case <-l.shared.dead:
-		return false
-	default:
-		return true
-	}
-}
-
-// missing tells which of these exchanges do not exist. Publishing to one of them would close the channel, with all that is on its
-// way; so each is looked up before it is used for the first time on a connection.
+// missing returns those exchanges of records that do not exist, with the server's error. Publishing to one of them would close the
+// channel, with all messages that are not confirmed yet; so each is looked up before it is used for the first time on a connection.
 func (p *Publisher) missing(ctx context.Context, l *link, records []*record) (map[string]error, error) {
 	var unsure []string
 	l.mu.Lock()
@@ -109,21 +101,7 @@ func (p *Publisher) missing(ctx context.Context, l *link, records []*record) (ma
 	if len(unsure) == 0 {
 		return nil, nil
 	}
-	type answer struct {
-		missing map[string]error
-		err     error
-	}
-	answers := make(chan answer, 1)
-	p.owns.Go(func() {
-		missing, err := l.lookUp(unsure)
-		answers <- answer{missing, err}
-	})
-	select {
-	case a := <-answers:
-		return a.missing, a.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return publishing.Background(ctx, &p.pool, func() (map[string]error, error) { return l.lookUp(unsure) }, nil)
 }
 
 // lookUp asks the server about exchanges. An error is the connection's.
@@ -155,8 +133,8 @@ func (l *link) lookUp(exchanges []string) (missing map[string]error, err error) 
 	return missing, nil
 }
 
-// forget is for when an exchange turned out to be gone.
-func (l *link) forget() {
+// forgetExchanges has all exchanges looked up again: one of them turned out to be gone.
+func (l *link) forgetExchanges() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.exchanges = map[string]bool{"": true}

@@ -13,7 +13,7 @@ import (
 // maxShort is how long AMQP's short strings can be: names, keys, and properties. amqp091-go ends the connection over a longer one.
 const maxShort = 255
 
-// newRecord makes what is sent of m. Its error is for good.
+// newRecord makes a record of m. Its error is permanent.
 func (p *Publisher) newRecord(m *outbox.Message) (*record, error) {
 	exchange, key := p.cfg.Route(m)
 	r := &record{done: make(chan struct{}), topic: m.Topic, exchange: exchange, key: key}
@@ -57,10 +57,10 @@ func (p *Publisher) newRecord(m *outbox.Message) (*record, error) {
 	return r, nil
 }
 
-// headerOverhead is what the frame of a message's properties has beside headers and texts.
+// headerOverhead is the size of a message's properties in their frame, without headers and texts.
 const headerOverhead = 64
 
-// text is value as it is sent: other clients decode strings as UTF-8, and would spoil what is none.
+// text returns value as a string if it is UTF-8, and else as bytes: other clients decode strings as UTF-8.
 func text(value string) any {
 	if utf8.ValidString(value) {
 		return value
@@ -68,7 +68,7 @@ func text(value string) any {
 	return []byte(value)
 }
 
-// enqueued is when m was enqueued, so that each publication of it is the same. Only the default layout says it.
+// enqueued is when m was enqueued, so that each publication of m is the same. Only the default layout has that header.
 func enqueued(m *outbox.Message) time.Time {
 	at, err := time.Parse(time.RFC3339Nano, m.Headers[outbox.HeaderEnqueued])
 	if err != nil {

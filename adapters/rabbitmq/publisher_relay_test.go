@@ -127,7 +127,7 @@ func relayThrough(t *testing.T, at *site, args amqp.Table, fault func(context.Co
 	t.Helper()
 	const keys = 20
 	topic := at.queue(t, args)
-	p := newPublisher(t, rabbitmq.PublisherConfig{Dial: at.dial, Breaker: rabbitmq.BreakerConfig{Rest: 50 * time.Millisecond, MaxRest: 500 * time.Millisecond}})
+	p := newPublisher(t, rabbitmq.PublisherConfig{Dial: at.dial})
 	queue := outboxtest.NewMemory()
 	log := &logs{}
 	r, err := relay.New(relay.Config{

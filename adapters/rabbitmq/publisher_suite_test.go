@@ -190,9 +190,6 @@ func publishOn(t *testing.T, dial rabbitmq.Dialer) error {
 
 func newPublisher(t *testing.T, cfg rabbitmq.PublisherConfig) *rabbitmq.Publisher {
 	t.Helper()
-	if cfg.Breaker == (rabbitmq.BreakerConfig{}) {
-		cfg.Breaker = rabbitmq.BreakerConfig{Rest: 50 * time.Millisecond, MaxRest: time.Second}
-	}
 	p, err := rabbitmq.NewPublisher(cfg)
 	if err != nil {
 		t.Fatal(err)

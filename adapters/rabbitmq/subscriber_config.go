@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/risks"
 )
 
 // SubscriberConfig says what a Subscriber receives and who handles it.
@@ -59,8 +60,8 @@ type SubscriberConfig struct {
 	// Defaults to 30 seconds.
 	Grace time.Duration
 
-	// Allow names what would otherwise be refused. Defaults to nothing.
-	Allow []Allowance
+	// AcceptedRisks lists the settings that are used although they can lose messages or effects. Defaults to nothing.
+	AcceptedRisks []Risk
 
 	// Trace is told what happens. Defaults to nobody.
 	Trace *Trace
@@ -72,22 +73,22 @@ type SubscriberConfig struct {
 	knownOld bool
 }
 
-// Allowance names something that is refused because it can lose messages or effects, for who wants it nevertheless.
-type Allowance string
+// Risk names a setting that is refused because it can lose messages or effects, unless AcceptedRisks contains it.
+type Risk = risks.Risk
 
-// What may be allowed.
+// Risks of a Subscriber.
 const (
-	// AllowDeliveryLimit accepts a queue with a delivery limit and without a dead letter exchange, with a warning: RabbitMQ drops a
+	// RiskDeliveryLimit accepts a queue with a delivery limit and without a dead letter exchange, with a warning: RabbitMQ drops a
 	// message that was delivered that often, also when that was nobody's fault.
-	AllowDeliveryLimit Allowance = "AllowDeliveryLimit"
+	RiskDeliveryLimit Risk = "RiskDeliveryLimit"
 
-	// AllowShortWindow accepts a Processor that forgets keys sooner than Spec.MessageTTL lets messages expire, with a warning.
+	// RiskShortWindow accepts a Processor that forgets keys sooner than Spec.MessageTTL lets messages expire, with a warning.
 	// A message that waited for longer is parked as unprovable, if it may have been handled.
-	AllowShortWindow Allowance = "AllowShortWindow"
+	RiskShortWindow Risk = "RiskShortWindow"
 
-	// AllowExpiry accepts a queue with a time to live and without a dead letter exchange, with a warning: RabbitMQ drops a message
+	// RiskExpiry accepts a queue with a time to live and without a dead letter exchange, with a warning: RabbitMQ drops a message
 	// that nobody has received in that time.
-	AllowExpiry Allowance = "AllowExpiry"
+	RiskExpiry Risk = "RiskExpiry"
 )
 
 // Trace is told what becomes of a Subscriber's messages. Nil hooks are left out. Hooks run on several goroutines at a time: they
@@ -184,10 +185,8 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if err := c.checkWindow(); err != nil {
 		wrong = append(wrong, err)
 	}
-	for _, a := range c.Allow {
-		if a != AllowDeliveryLimit && a != AllowShortWindow && a != AllowExpiry {
-			refuse("Allow has %q, which is none of %s, %s and %s", a, AllowDeliveryLimit, AllowShortWindow, AllowExpiry)
-		}
+	if err := risks.Check(c.AcceptedRisks, RiskDeliveryLimit, RiskShortWindow, RiskExpiry); err != nil {
+		refuse("%w", err)
 	}
 	if c.Trace == nil {
 		c.Trace = &Trace{}

@@ -120,21 +120,12 @@ func (r *retries) openLink() (_ *retryLink, err error) {
 	}
 	defer context.AfterFunc(limited, func() { cut(conn) })()
 	l := &retryLink{conn: conn}
-	ch, err := conn.Channel()
-	if err == nil {
-		l.channel, err = newConfirmChannel(ch, l.alarm.refuses, &r.owns)
-	}
+	l.channel, err = openConfirmChannel(conn, l.alarm.refuses, r.owns.Go)
 	if err != nil {
 		_ = conn.CloseDeadline(time.Now().Add(closesWithin))
 		return nil, err
 	}
-	blocks := conn.NotifyBlocked(make(chan amqp.Blocking, 1))
-	r.owns.Go(func() {
-		for b := range blocks {
-			l.alarm.set(b)
-			r.blocked(b)
-		}
-	})
+	l.alarm.watch(conn, r.owns.Go, r.blocked)
 	return l, nil
 }
 
@@ -253,12 +244,12 @@ func (r *retries) publish(l *retryLink, p *putting) error {
 		r.settled(p, err)
 	}
 	late = time.AfterFunc(confirmWithin, func() { sent.answer(errOverdue) })
-	return l.channel.put([]*record{sent})
+	return l.channel.enqueue([]*record{sent})
 }
 
 var errOverdue = fmt.Errorf("the server has not confirmed the copy within %v", confirmWithin)
 
-// settled takes in what became of p's copy.
+// settled handles the answer to p's copy.
 func (r *retries) settled(p *putting, err error) {
 	switch {
 	case errors.Is(err, errBlocked) && r.life.Err() == nil: // it was not sent
@@ -271,13 +262,13 @@ func (r *retries) settled(p *putting, err error) {
 		r.forgetStep(retryStep(p.after))
 		err = fmt.Errorf("no queue took the copy: %w", err)
 	case errors.Is(err, errOverdue):
-		r.rest(retryStep(p.after))
+		r.cooldown(retryStep(p.after))
 	}
 	r.answer(p, err)
 }
 
-// rest has nothing sent to a queue for a while that does not confirm: it must not hold up the others.
-func (r *retries) rest(step time.Duration) {
+// cooldown has nothing sent for a while to a queue that does not confirm: it must not hold up the others.
+func (r *retries) cooldown(step time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	st := r.step(step)

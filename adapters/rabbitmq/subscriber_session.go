@@ -85,7 +85,7 @@ func (r *run) open() (_ *session, err error) {
 		return nil, err
 	}
 	s.spec, s.read = cfg.Spec, read
-	r.said.Do(func() { cfg.sayAllowed(version) })
+	r.said.Do(func() { cfg.warnOfRisks(version) })
 	if err := s.ch.Qos(r.cfg.Prefetch, 0, false); err != nil {
 		return nil, fmt.Errorf("prefetch: %w", err)
 	}

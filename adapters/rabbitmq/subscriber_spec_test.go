@@ -27,7 +27,7 @@ var specCases = []struct {
 	{name: "a limit that drops", args: amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 5}, want: "drops a message that was delivered more than 5 times"},
 	{
 		name: "allowed", args: amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 5},
-		cfg: rabbitmq.SubscriberConfig{Allow: []rabbitmq.Allowance{rabbitmq.AllowDeliveryLimit}},
+		cfg: rabbitmq.SubscriberConfig{AcceptedRisks: []rabbitmq.Risk{rabbitmq.RiskDeliveryLimit}},
 	},
 	{name: "dead letters", args: amqp.Table{
 		"x-queue-type": "quorum", "x-delivery-limit": 5, "x-dead-letter-exchange": "amq.fanout", "x-dead-letter-routing-key": "k", "x-max-length": 1000,

@@ -336,9 +336,9 @@ func TestSubscriberConfig(t *testing.T) {
 			c.Spec = rabbitmq.QueueSpec{Quorum: true, DeliveryLimit: 5, DeadLetters: &rabbitmq.DeadLetters{Exchange: "dead"}}
 		}, ""},
 		"limit allowed": {func(c *rabbitmq.SubscriberConfig) {
-			c.Spec, c.Allow = rabbitmq.QueueSpec{Quorum: true, DeliveryLimit: 5}, []rabbitmq.Allowance{rabbitmq.AllowDeliveryLimit}
+			c.Spec, c.AcceptedRisks = rabbitmq.QueueSpec{Quorum: true, DeliveryLimit: 5}, []rabbitmq.Risk{rabbitmq.RiskDeliveryLimit}
 		}, ""},
-		"Allow": {func(c *rabbitmq.SubscriberConfig) { c.Allow = []rabbitmq.Allowance{"all"} }, `Allow has "all"`},
+		"AcceptedRisks": {func(c *rabbitmq.SubscriberConfig) { c.AcceptedRisks = []rabbitmq.Risk{"all"} }, `AcceptedRisks contains "all"`},
 		"short window": {func(c *rabbitmq.SubscriberConfig) {
 			c.Processor, c.Spec.MessageTTL, c.Spec.DeadLetters = windowed{}, 2*time.Hour, &rabbitmq.DeadLetters{Exchange: "dead"}
 		}, "keeps messages for up to 2h0m0s"},
@@ -400,8 +400,8 @@ func TestToMessage(t *testing.T) {
 // TestAllowedIsSaid: what is allowed although it can lose messages or effects is said once in a Run, and what is not, never.
 func TestAllowedIsSaid(t *testing.T) {
 	t.Parallel()
-	allow := []rabbitmq.Allowance{rabbitmq.AllowDeliveryLimit, rabbitmq.AllowShortWindow}
-	const limit, window = "allowed_by=AllowDeliveryLimit", "allowed_by=AllowShortWindow"
+	accepted := []rabbitmq.Risk{rabbitmq.RiskDeliveryLimit, rabbitmq.RiskShortWindow}
+	const limit, window = "accepted_risk=RiskDeliveryLimit", "accepted_risk=RiskShortWindow"
 	for name, test := range map[string]struct {
 		spec          rabbitmq.QueueSpec
 		limit, window int
@@ -413,7 +413,7 @@ func TestAllowedIsSaid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := fake(t, rabbitmqtest.Config{})
-				b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: windowed{}, Spec: test.spec, Allow: allow})
+				b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: windowed{}, Spec: test.spec, AcceptedRisks: accepted})
 				lapse(time.Second)
 				s.Cut()
 				lapse(time.Minute)

@@ -125,11 +125,11 @@ func major(version string) int {
 // checkLimit refuses a queue that drops messages behind our back.
 func (c *SubscriberConfig) checkLimit(version string) error {
 	err := c.drops(version)
-	if err == nil || slices.Contains(c.Allow, AllowDeliveryLimit) {
+	if err == nil || slices.Contains(c.AcceptedRisks, RiskDeliveryLimit) {
 		return nil
 	}
 	return fmt.Errorf("%w; give it a dead letter exchange (Spec.DeadLetters), or no limit (Spec.DeliveryLimit = rabbitmq.NoDeliveryLimit), "+
-		"or allow it with rabbitmq.%s", err, AllowDeliveryLimit)
+		"or accept rabbitmq.%s (AcceptedRisks)", err, RiskDeliveryLimit)
 }
 
 // drops says that the queue drops messages, if it does at a server of this version.
@@ -144,10 +144,10 @@ func (c *SubscriberConfig) drops(version string) error {
 // checkExpiry refuses a queue that drops messages once they are old.
 func (c *SubscriberConfig) checkExpiry() error {
 	err := c.expires()
-	if err == nil || slices.Contains(c.Allow, AllowExpiry) {
+	if err == nil || slices.Contains(c.AcceptedRisks, RiskExpiry) {
 		return nil
 	}
-	return fmt.Errorf("%w; set Spec.DeadLetters, or allow it with rabbitmq.%s", err, AllowExpiry)
+	return fmt.Errorf("%w; set Spec.DeadLetters, or accept rabbitmq.%s (AcceptedRisks)", err, RiskExpiry)
 }
 
 // expires says that RabbitMQ drops what expires in the queue, if it does.
@@ -161,10 +161,10 @@ func (c *SubscriberConfig) expires() error {
 // checkWindow refuses a Processor that forgets keys sooner than the queue forgets messages, where that is known.
 func (c *SubscriberConfig) checkWindow() error {
 	err := c.forgets()
-	if err == nil || slices.Contains(c.Allow, AllowShortWindow) {
+	if err == nil || slices.Contains(c.AcceptedRisks, RiskShortWindow) {
 		return nil
 	}
-	return fmt.Errorf("%w; set its Window to %v, or allow it with rabbitmq.%s", err, c.Spec.MessageTTL, AllowShortWindow)
+	return fmt.Errorf("%w; set its Window to %v, or accept rabbitmq.%s (AcceptedRisks)", err, c.Spec.MessageTTL, RiskShortWindow)
 }
 
 // forgets says that the Processor forgets keys too soon, if it does.
@@ -177,14 +177,14 @@ func (c *SubscriberConfig) forgets() error {
 		c.Queue, c.Spec.MessageTTL, windowed.Window())
 }
 
-// sayAllowed warns of what would be refused if it were not allowed.
-func (c *SubscriberConfig) sayAllowed(version string) {
-	for _, allowed := range []struct {
-		by  Allowance
-		err error
-	}{{AllowDeliveryLimit, c.drops(version)}, {AllowShortWindow, c.forgets()}, {AllowExpiry, c.expires()}} {
-		if allowed.err != nil {
-			c.Logger.Warn("rabbitmq: this can lose messages or park them, and is allowed", "allowed_by", allowed.by, "danger", allowed.err)
+// warnOfRisks warns of each accepted risk that exists.
+func (c *SubscriberConfig) warnOfRisks(version string) {
+	for _, risk := range []struct {
+		name Risk
+		err  error
+	}{{RiskDeliveryLimit, c.drops(version)}, {RiskShortWindow, c.forgets()}, {RiskExpiry, c.expires()}} {
+		if risk.err != nil {
+			c.Logger.Warn("rabbitmq: this can lose messages or park them, and is accepted", "accepted_risk", risk.name, "danger", risk.err)
 		}
 	}
 	if windowed, ok := c.Processor.(consumer.Windowed); ok && c.Spec.MessageTTL == 0 {

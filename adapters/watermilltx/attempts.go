@@ -7,18 +7,18 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// attempts counts failed attempts in memory, because watermill does not say how often it has delivered a message. After a
-// restart, and at another node, counting begins anew: a message is then tried more often, never less.
+// attempts counts failed attempts in memory, because watermill does not say how often it has delivered a message. After a restart, and in
+// another process, the count starts at zero: a message is tried more often then, never less.
 type attempts struct {
 	mu     sync.Mutex
 	failed map[string]int
-	oldest []string // in the order in which they failed first
+	oldest []string // the messages in the order of their first failure
 }
 
-// maxCounted bounds what is remembered. The oldest message is forgotten first.
+// maxCounted bounds the map. The message that failed first is dropped first.
 const maxCounted = 10_000
 
-// identity is what a redelivery has in common with the delivery before, as far as watermill tells.
+// identity is equal for all deliveries of a message.
 func identity(topic string, raw *message.Message) string {
 	if raw.UUID != "" {
 		return topic + "/" + raw.UUID
@@ -47,7 +47,7 @@ func (a *attempts) fail(id string) {
 		delete(a.failed, a.oldest[0])
 		a.oldest = a.oldest[1:]
 	}
-	if len(a.oldest) > 2*maxCounted { // of most, nothing is left but the name
+	if len(a.oldest) > 2*maxCounted { // most of them are not counted any more
 		kept := make([]string, 0, len(a.failed))
 		for _, id := range a.oldest {
 			if _, counted := a.failed[id]; counted {

@@ -1,7 +1,6 @@
 package watermilltx
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"log/slog"
@@ -14,44 +13,50 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// DefaultMaxWait is how long a failed message waits inside the middleware before it is nacked.
+// DefaultMaxWait is the longest time that a failed message waits before it is nacked.
 const DefaultMaxWait = 5 * time.Second
 
 // Config of a Middleware. TTx is the native transaction of its Store.
 type Config[TTx any] struct {
-	// Name is part of every key, as consumer.Config.Name: one name for one handler of the Router. Required.
+	// Name is part of every key, as in consumer.Config: each handler of the Router needs a name of its own. Required.
 	Name string
 
-	// Store keeps the claims. As a consumer.ParkingLot it also keeps the messages given up on. Required.
+	// Store keeps the claims. If it is a consumer.ParkingLot it also keeps dead letters. Required.
 	Store dedup.Store[TTx]
 
-	// Key finds a message's natural key: consumer.JSONKey, consumer.HeaderKey for metadata, or any function. A watermill
-	// message's UUID is made while publishing: published again, the same event has another one. So it is never taken by
-	// default. Required.
+	// Key returns a message's natural key: consumer.JSONKey, consumer.HeaderKey for metadata, or any function. The UUID is no natural
+	// key: watermill makes it while publishing, and an event that is published again has another one. Required.
 	Key consumer.KeyFunc
 
-	// Outbox gets what the handler produces, in the handler's transaction. It is the store of Store, in most programs.
-	// Defaults to none: a handler that produces messages is refused.
+	// Outbox gets the messages that the handler produces, in the handler's transaction. In most programs it is the same as Store.
+	//
+	// Defaults to none: then a handler that produces messages fails.
 	Outbox outbox.Writer[TTx]
 
-	// Topic says where a produced message goes. Defaults to the topic with which the handler was added to the Router.
-	// An empty one is refused.
+	// Topic returns the topic of a produced message. An empty one is an error.
+	//
+	// Defaults to the publish topic with which the handler was added to the Router.
 	Topic func(in, produced *message.Message) string
 
-	// OrderingKey says which produced messages must keep their order: those of one key. Defaults to metadata MetadataKey.
+	// OrderingKey returns the ordering key of a produced message: messages of one key are published in their order.
+	//
+	// Defaults to the metadata MetadataKey.
 	OrderingKey func(produced *message.Message) string
 
-	// Join uses the transaction that watermill-sql/v3's subscriber has taken the message in, so that effect, claim and
-	// acknowledgement are one COMMIT. TTx must be *sql.Tx, and the database PostgreSQL. Defaults to a transaction of the
-	// Store's own for each attempt, which is right for every broker.
+	// Join uses the transaction in which watermill-sql/v3's subscriber received the message, so that effect, claim and acknowledgement
+	// are one COMMIT. TTx must be *sql.Tx, and the database PostgreSQL.
+	//
+	// Defaults to a transaction of the Store's own for each attempt, which is right for every broker.
 	Join bool
 
-	// Amend completes a message for what watermill has no field for: Key, Time, Position. Raw is the *message.Message.
-	// It must say the same on every delivery. Defaults to what ToMessage fills in.
+	// Amend sets fields of a message that watermill does not have: Key, Time, Position. Raw is the *message.Message. It must set the same
+	// values on every delivery.
+	//
+	// Defaults to what ToMessage sets.
 	Amend func(*consumer.Message)
 
-	// Tenant, Window, Fingerprint, OnMismatch, Untimed, MaxAttempts, Backoff, ParkLimit and Trace are those of
-	// consumer.Config, and default as they do.
+	// Tenant, Window, Fingerprint, OnMismatch, Untimed, MaxAttempts, Backoff, ParkLimit and Trace mean the same as in consumer.Config, and
+	// have the same defaults.
 	Tenant      consumer.KeyFunc
 	Window      time.Duration
 	Fingerprint consumer.FingerprintFunc
@@ -62,17 +67,19 @@ type Config[TTx any] struct {
 	ParkLimit   consumer.ParkLimit
 	Trace       *consumer.Trace
 
-	// MaxWait is how long a message that failed waits before it is nacked, at the most: watermill cannot delay a
-	// redelivery, so the delay of consumer.RetryError is spent here. Shorter than the broker's own limit, such as
-	// AckDeadline of watermill-sql. Negative: it is nacked at once. Defaults to DefaultMaxWait.
+	// MaxWait is the longest time that a failed message waits before it is nacked. watermill cannot delay a redelivery, so the Middleware
+	// waits for the delay of consumer.RetryError. MaxWait must be shorter than the broker's own limit, such as AckDeadline of
+	// watermill-sql. A negative value means that a failed message is nacked at once.
+	//
+	// Defaults to DefaultMaxWait.
 	MaxWait time.Duration
 
-	// Logger gets one line for each message given up on. Defaults to slog.Default().
+	// Logger gets one line for each message that is parked or rejected. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// complete returns cfg with its defaults filled in, or an error that names the field at fault.
-func (cfg Config[TTx]) complete() (Config[TTx], error) {
+// withDefaults returns cfg with its defaults, or an error that names the wrong field.
+func (cfg Config[TTx]) withDefaults() (Config[TTx], error) {
 	if cfg.Key == nil {
 		return cfg, fmt.Errorf("watermilltx: Config.Key is required: consumer.JSONKey, consumer.HeaderKey, or any function; " +
 			"a message's UUID is new on every publication")
@@ -81,12 +88,12 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 		return cfg, fmt.Errorf("watermilltx: Config.Store is required")
 	}
 	if cfg.Join {
-		joined, ok := any(cfg.Store).(dedup.Store[*sql.Tx])
+		store, ok := any(cfg.Store).(dedup.Store[*sql.Tx])
 		if !ok {
 			var tx TTx
 			return cfg, fmt.Errorf("watermilltx: Config.Join: watermill-sql's transactions are of type *sql.Tx, and Config.Store's are %T", tx)
 		}
-		cfg.Store = any(joinable(joined)).(dedup.Store[TTx])
+		cfg.Store = any(newJoiningStore(store)).(dedup.Store[TTx])
 	}
 	if cfg.Topic == nil {
 		cfg.Topic = func(in, _ *message.Message) string { return message.PublishTopicFromCtx(in.Context()) }
@@ -103,7 +110,7 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	return cfg, nil
 }
 
-// consumer makes the one that does the work.
+// consumer makes the Consumer whose handler is handle.
 func (cfg Config[TTx]) consumer(handle consumer.Handler[TTx]) (*consumer.Consumer[TTx], error) {
 	c, err := consumer.New(consumer.Config[TTx]{
 		Name: cfg.Name, Store: cfg.Store, Key: cfg.Key, Handle: handle,
@@ -114,17 +121,4 @@ func (cfg Config[TTx]) consumer(handle consumer.Handler[TTx]) (*consumer.Consume
 		return nil, fmt.Errorf("watermilltx: %w", err)
 	}
 	return c, nil
-}
-
-// waiting sleeps for d, at most limit, or until ctx ends.
-func waiting(ctx context.Context, d, limit time.Duration) {
-	if d = min(d, limit); d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

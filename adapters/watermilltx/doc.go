@@ -3,62 +3,65 @@
 //
 // # A handler of a Router
 //
-// watermill acks a message after its handler returned, and publishes what it produced in between: a crash there repeats the
-// handler, or loses what it produced. A [Middleware] claims the message's natural key, runs the handler, and writes what it
-// produced to an outbox, all in one transaction. The handler takes that transaction with [Tx].
+// watermill runs the handler, publishes the messages that it produced, and then acks its message: a crash in between repeats the handler, or
+// loses messages that it produced. A [Middleware] claims the message's natural key, runs the handler, and writes the produced messages to an
+// outbox, all in one transaction. The handler gets that transaction from [Tx].
 //
 //	once, err := watermilltx.New(watermilltx.Config[*sql.Tx]{Name: "billing", Store: store, Outbox: store, Key: consumer.JSONKey("order_id")})
 //	router.AddHandler("billing", "orders", subscriber, "charges", publisher, charge).AddMiddleware(once.Middleware)
 //
-// The order of middlewares is: Recoverer, PoisonQueue, Retry, this one, the handler. Router.AddMiddleware's stand outside of
-// those of Handler.AddMiddleware, so the line above has the right order. Further out than this one, a middleware runs once for
-// each delivery; further in, within the transaction, and that is where those belong that change what is produced, such as
-// CorrelationID, because there is nothing left of it outside. Retry must not stand within: all its tries would share one
-// transaction. Deduplicator is not needed, and remembers what failed; InstantAck loses messages, and is reported.
+// The order of middlewares, from the outermost, is: Recoverer, PoisonQueue, Retry, this one, the handler. Middlewares of Router.AddMiddleware
+// are outside those of Handler.AddMiddleware, so the line above has the right order. A middleware outside this one runs once for each delivery.
+// A middleware inside runs within the transaction. Middlewares that change produced messages, such as CorrelationID, must be inside: outside
+// there are no produced messages any more. Retry must not be inside: all its tries would share one transaction. Deduplicator is not needed,
+// and it also suppresses messages that failed. InstantAck loses messages; the Middleware logs that.
 //
-// What happens when the process dies: before COMMIT, nothing has happened, and the message comes again. After COMMIT, before
-// the ack, the message comes again, is a duplicate, and acked without running; what it produced is in the outbox, once.
+// After a crash before COMMIT nothing has happened, and the message comes again. After a crash between COMMIT and ack the message comes
+// again and is acked as a duplicate, without running the handler; the messages that it produced are in the outbox, once.
 //
-// A transient error is returned, after a wait, so that the Router nacks or Retry tries again, each time in a new transaction;
-// after MaxAttempts the message is parked in the database and acked. Failures that are nobody's fault, such as a database that is away,
-// are returned as long as they last and are never parked: filter middleware.PoisonQueueWithFilter with [IsPoison], so that
-// it does not take such messages either. A handler acks a copy of its message: only a commit acks the message itself.
+// After a transient error the Middleware waits and returns the error, so that the Router nacks or Retry tries again, each time in a new
+// transaction; after MaxAttempts the message is parked in the database and acked. Failures that are not the message's fault, such as a
+// database that is away, are returned as long as they last, and the message is not parked for them: filter middleware.PoisonQueueWithFilter
+// with [IsPoison], so that it does not take such messages either. A handler acks a copy of its message: only a commit acks the message itself.
 //
 // # The transaction of watermill-sql
 //
-// watermill-sql/v3's subscriber keeps a transaction open while a message is handled. With Config.Join the claim and the effect
-// become part of it, so that they and the acknowledgement are one COMMIT. It is for PostgreSQL only. Joining saves one commit
-// for each message, and needs more care than it looks: watermill-sql delivers a nacked message again in the SAME transaction, in which
-// the failed attempt's writes still stand, or every statement fails; and when AckDeadline passes, or its Close is called, it COMMITS what
-// a running handler has written so far. So each attempt has a savepoint, and a cursor that lets COMMIT fail while the attempt runs;
-// "txonce: COMMIT refused" in watermill's log is that cursor, and the message comes again. Handlers must not begin
-// savepoints named txonce_attempt, and the others of a batch (SubscribeBatchSize) are repeated together with the one that was cut off.
+// watermill-sql/v3's subscriber keeps a transaction open while a message is handled. With Config.Join the claim and the effect become part of
+// it, so that they and the acknowledgement are one COMMIT. It is for PostgreSQL only, and saves one commit for each message.
+//
+// watermill-sql alone makes that unsafe. It delivers a nacked message again in the SAME transaction, which still has the failed attempt's
+// writes, or in which every statement fails. And when AckDeadline passes, or the subscriber is closed, it COMMITS what a running handler has
+// written so far. So each attempt has a savepoint, and a cursor that makes COMMIT fail while the attempt runs. "txonce: COMMIT refused" in
+// watermill's log comes from that cursor; the message comes again. Handlers must not use savepoints named txonce_attempt. If an attempt of a
+// batch (SubscribeBatchSize) is cut off, all messages of the batch are repeated.
+//
 // Without Join each attempt has a transaction of the Store's own, beside the subscriber's; that is right with every broker.
 //
 // # Consumers on watermill's brokers
 //
-// A [Handler] delivers a Router's messages to a consumer.Processor. A consumer.Consumer that runs on Kafka with
-// adapters/kafka runs on any of watermill's brokers with it. watermill has neither delays nor delivery counts: a message waits for its
-// next attempt in the handler, for a bounded time, and attempts are counted in memory.
+// A [Handler] delivers a Router's messages to a consumer.Processor, so that a consumer.Consumer runs on any of watermill's brokers. watermill
+// has neither delays nor delivery counts: a message waits in the Handler for its next attempt, for a bounded time, and attempts are counted
+// in memory.
 //
 // # An outbox on watermill's brokers
 //
 // A [Publisher] lets a relay.Relay publish with any of watermill's publishers. ID becomes the UUID, headers the metadata, and
-// the ordering key metadata [MetadataKey]; what is not text is encoded, and [ToMessage] decodes it. A message counts as published
-// when watermill's publisher returned nil, so it matters what that means:
+// the ordering key metadata [MetadataKey]; bytes that are not text are encoded, and [ToMessage] decodes them. A message counts as published
+// when watermill's Publish returned nil. With PublisherConfig.Confirms you state that it does so only after the broker has confirmed the
+// message; nothing else can find that out, and a publisher that returns earlier loses messages. Check:
 //
 //   - watermill-sql: the row is committed. Give it a *sql.DB. A Router closes its handlers' publishers, so give the relay one of its own.
 //   - watermill-kafka: it uses a sync producer, but with sarama's default acks=1. Pass OverwriteSaramaConfig with Producer.RequiredAcks =
-//     WaitForAll and Producer.Idempotent = true (Net.MaxOpenRequests = 1); anything less is refused. To keep the order of keys use
+//     WaitForAll and Producer.Idempotent = true (Net.MaxOpenRequests = 1). To keep the order of keys use
 //     kafka.NewWithPartitioningMarshaler with msg.Metadata.Get(MetadataKey).
-//   - watermill-amqp: set Publish.ConfirmDelivery; without it the publisher is refused. It does not hear of messages that no queue takes:
-//     RabbitMQ confirms those as well, and they are lost. adapters/rabbitmq does hear of them.
-//   - watermill-googlecloud, -aws (SQS, SNS), -redisstream, -jetstream wait for an answer. -nats without JetStream, -http and -io do
-//     not, or mean something else by it.
-//   - gochannel keeps messages in memory; it is refused unless allowed.
+//   - watermill-amqp: set Publish.ConfirmDelivery. RabbitMQ also confirms a message that no queue takes, and watermill-amqp does not notice
+//     that it is lost. adapters/rabbitmq notices.
+//   - watermill-googlecloud, -aws (SQS, SNS), -redisstream, -jetstream wait for the broker's answer. -nats without JetStream, -http and -io
+//     do not, or their nil means something else: RiskUnconfirmed accepts that.
+//   - gochannel keeps messages in memory; it is refused unless RiskInMemory is accepted.
 //
 // # Leaving the forwarder
 //
-// watermill's forwarder reads envelopes from a topic and publishes what is in them. [Unwrap] and [EnvelopeKey] make a Consumer that
-// empties such a topic into an outbox instead, so that nothing is lost on the day of the move.
+// watermill's forwarder reads envelopes from a topic and publishes the messages inside. [Unwrap] and [EnvelopeKey] make a Consumer that moves
+// them into an outbox instead, so that a migration loses no message.
 package watermilltx

@@ -19,11 +19,10 @@ type Envelope struct {
 	Metadata map[string]string `json:"metadata"`
 }
 
-// ErrEnvelope is a payload that is no envelope, or one without topic or UUID.
+// ErrEnvelope means that a payload is no envelope, or that its topic or UUID is missing.
 var ErrEnvelope = errors.New("watermilltx: no forwarder envelope")
 
-// ReadEnvelope reads the payload of a message of the forwarder's topic. Its errors are ErrEnvelope, and permanent: bytes do not
-// change.
+// ReadEnvelope reads the payload of a message of the forwarder's topic. Its errors are ErrEnvelope and permanent.
 func ReadEnvelope(payload []byte) (e Envelope, err error) {
 	refuse := func(format string, args ...any) (Envelope, error) {
 		return Envelope{}, consumer.Permanent(fmt.Errorf("%w: "+format, append([]any{ErrEnvelope}, args...)...))
@@ -43,8 +42,7 @@ func ReadEnvelope(payload []byte) (e Envelope, err error) {
 	return *wrapped, nil
 }
 
-// Message is what the envelope holds, with the UUID as ID, so that it is published under the UUID that the forwarder
-// would have published it under.
+// Message returns the message in the envelope. Its ID is the UUID under which the forwarder would have published it.
 func (e Envelope) Message() outbox.Message {
 	m := outbox.Message{ID: e.UUID, Topic: e.Topic, Payload: e.Payload, Headers: make(map[string]string, len(e.Metadata))}
 	for name, value := range e.Metadata {
@@ -57,8 +55,8 @@ func (e Envelope) Message() outbox.Message {
 	return m
 }
 
-// EnvelopeKey is the consumer.KeyFunc for a forwarder's topic: topic and UUID of the message inside. The UUID was fixed when
-// the envelope was written, in the transaction of its effect, so here it is a natural key.
+// EnvelopeKey is the consumer.KeyFunc for a forwarder's topic: topic and UUID of the message inside. The envelope was written with its UUID
+// in the transaction of its effect, so this UUID is a natural key.
 func EnvelopeKey(msg *consumer.Message) (string, error) {
 	e, err := ReadEnvelope(msg.Payload)
 	if err != nil {
@@ -68,11 +66,11 @@ func EnvelopeKey(msg *consumer.Message) (string, error) {
 }
 
 // Unwrap returns the handler that empties a forwarder's topic into an outbox, in place of watermill's forwarder: each message is
-// enqueued once, and the relay publishes it under the envelope's UUID. What is no envelope is parked, and holds up nothing.
+// enqueued once, and the relay publishes it under the envelope's UUID. A message that is no envelope is parked, and holds up no other.
 //
 //	consumer.New(consumer.Config[*sql.Tx]{Name: "forwarder", Store: store, Key: watermilltx.EnvelopeKey, Handle: watermilltx.Unwrap(store)})
 //
-// Stop the forwarder first: what both of them take is published twice, with the same UUID.
+// Stop the forwarder first: a message that both of them take is published twice, with the same UUID.
 func Unwrap[TTx any](w outbox.Writer[TTx]) consumer.Handler[TTx] {
 	return func(ctx context.Context, tx TTx, msg *consumer.Message) error {
 		e, err := ReadEnvelope(msg.Payload)

@@ -107,7 +107,7 @@ func ExampleHandler() {
 
 func ExamplePublisher() {
 	broker := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, watermill.NopLogger{})
-	publisher, err := watermilltx.NewPublisher(watermilltx.PublisherConfig{Publisher: broker, Allow: []watermilltx.Allowance{watermilltx.AllowInMemory}})
+	publisher, err := watermilltx.NewPublisher(watermilltx.PublisherConfig{Publisher: broker, AcceptedRisks: []watermilltx.Risk{watermilltx.RiskInMemory}})
 	if err != nil {
 		panic(err)
 	}

@@ -10,30 +10,35 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/await"
 )
 
-// HandlerConfig of a Handler.
+// HandlerConfig says what a Handler does with messages.
 type HandlerConfig struct {
 	// Processor handles the messages: a consumer.Consumer. Required.
 	Processor consumer.Processor
 
-	// Amend completes a message for what watermill has no field for: Key, Time, Position. Raw is the *message.Message.
-	// It must say the same on every delivery. Defaults to what ToMessage fills in.
+	// Amend sets fields of a message that watermill does not have: Key, Time, Position. Raw is the *message.Message. It must set the same
+	// values on every delivery.
+	//
+	// Defaults to what ToMessage sets.
 	Amend func(*consumer.Message)
 
-	// MaxWait is how long a message is held, at the most, while it waits for its next attempts; then it is nacked. Shorter
-	// than the broker's own limit, such as AckDeadline of watermill-sql. Defaults to DefaultMaxWait.
+	// MaxWait is the longest time that Handle holds a message that waits for its next attempts; then it is nacked. MaxWait must be shorter
+	// than the broker's own limit, such as AckDeadline of watermill-sql.
+	//
+	// Defaults to DefaultMaxWait.
 	MaxWait time.Duration
 
 	// Logger gets a line for each message that the Processor rejects. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// Handler delivers a watermill Router's messages to a consumer.Processor, so that a Consumer written for any broker runs on
-// all of watermill's. It is safe for concurrent use.
+// Handler delivers a watermill Router's messages to a consumer.Processor, so that a Consumer written for any broker runs on all of
+// watermill's brokers. It is safe for concurrent use.
 type Handler struct {
 	cfg      HandlerConfig
-	once     func(context.Context, *consumer.Message) error // never sleeps, unless the Processor cannot but
+	process  func(context.Context, *consumer.Message) error // does not wait between attempts if the Processor is a BatchProcessor
 	attempts attempts
 }
 
@@ -51,20 +56,20 @@ func NewHandler(cfg HandlerConfig) (*Handler, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	h := &Handler{cfg: cfg, once: cfg.Processor.Process}
+	h := &Handler{cfg: cfg, process: cfg.Processor.Process}
 	if batches, ok := cfg.Processor.(consumer.BatchProcessor); ok {
-		h.once = func(ctx context.Context, msg *consumer.Message) error {
+		h.process = func(ctx context.Context, msg *consumer.Message) error {
 			return batches.ProcessBatch(ctx, []*consumer.Message{msg})[0]
 		}
 	}
 	return h, nil
 }
 
-// Handle is a message.NoPublishHandlerFunc, for Router.AddConsumerHandler. nil says that the message's effects are committed,
-// or that it is parked: the Router acks. An error says that it is not: the Router nacks, and the broker delivers it again.
+// Handle is a message.NoPublishHandlerFunc, for Router.AddConsumerHandler. nil means that the message's effects are committed, or that it
+// is parked: the Router acks. An error means neither: the Router nacks, and the broker delivers the message again.
 //
-// What waits for its next attempt waits here, up to MaxWait, and is nacked then. What the Processor rejects, because it keeps
-// no dead letters, is never acked: it waits for MaxWait and comes again, with a line in the log each time.
+// A message that needs another attempt waits here, up to MaxWait, and is nacked then. A message that the Processor rejects, because it
+// keeps no dead letters, is never acked: it waits for MaxWait and comes again, with a line in the log each time.
 func (h *Handler) Handle(raw *message.Message) error {
 	ctx := raw.Context()
 	msg := ToMessage(raw)
@@ -76,23 +81,23 @@ func (h *Handler) Handle(raw *message.Message) error {
 	for {
 		attempt := *msg
 		attempt.Attempt += h.attempts.of(id)
-		err := h.once(ctx, &attempt)
+		err := h.process(ctx, &attempt)
 		if err == nil {
 			h.attempts.forget(id)
 			return nil
 		}
 		retry, again := errors.AsType[*consumer.RetryError](err)
 		if !again {
-			h.cfg.Logger.ErrorContext(ctx, "watermilltx: message rejected, it stays with the broker and comes again; the Processor keeps no dead letters",
+			h.cfg.Logger.ErrorContext(ctx, "watermilltx: message rejected, and the Processor keeps no dead letters: the message stays with the broker and comes again",
 				"topic", msg.Topic, "position", msg.Position, "error", err)
-			waiting(ctx, time.Until(until), h.cfg.MaxWait)
+			_ = await.Sleep(ctx, time.Until(until))
 			return err
 		}
 		if !retry.Uncounted {
 			h.attempts.fail(id)
 		}
 		left := time.Until(until)
-		waiting(ctx, retry.After, left)
+		_ = await.Sleep(ctx, min(retry.After, left))
 		if ctx.Err() != nil || retry.After >= left {
 			return err
 		}

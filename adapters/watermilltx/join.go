@@ -15,52 +15,52 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// joining is a Store that claims in the transaction in which watermill-sql has taken a message, if the context belongs to such
-// a message, and is the Store behind it otherwise.
+// joiningStore is a Store that claims in the transaction in which watermill-sql's subscriber received the message. For other contexts it is
+// the Store inside.
 //
-// That transaction has three habits that a claim must not trust. A nacked message is delivered again in it, so every attempt
-// gets a savepoint. After a serialization failure every attempt in it would fail, so it is given up, see doomed. And it is
-// COMMITTED, not rolled back, when AckDeadline passes or the subscriber is closed while the handler still runs: half of
-// an effect would stand, with its claim. So while an attempt runs the transaction holds a cursor that lets COMMIT fail.
-type joining struct {
+// That transaction is dangerous in three ways. watermill-sql delivers a nacked message again in the same transaction, so every attempt has
+// a savepoint. After a serialization failure every further attempt in it would fail, so it is given up, see doomed. And watermill-sql
+// COMMITS it, instead of rolling it back, when AckDeadline passes or the subscriber is closed while the handler still runs: that would
+// commit a part of the effect, with its claim. So while an attempt runs the transaction holds a cursor that makes COMMIT fail.
+type joiningStore struct {
 	dedup.Store[*sql.Tx]
 }
 
-// joiningLot is joining over a store that is a parking lot.
+// joiningLot is a joiningStore whose Store is a parking lot.
 type joiningLot struct {
-	joining
+	joiningStore
 	consumer.ParkingLot[*sql.Tx]
 }
 
-func joinable(store dedup.Store[*sql.Tx]) dedup.Store[*sql.Tx] {
+func newJoiningStore(store dedup.Store[*sql.Tx]) dedup.Store[*sql.Tx] {
 	if lot, ok := store.(consumer.ParkingLot[*sql.Tx]); ok {
-		return &joiningLot{joining{store}, lot}
+		return &joiningLot{joiningStore{store}, lot}
 	}
-	return &joining{store}
+	return &joiningStore{store}
 }
 
-// joined is what became of the transaction of one delivery.
-type joined struct {
-	// doomed says that it cannot be committed: it still holds the cursor of an attempt. watermill-sql ends it only when the message
-	// is acked, and then finds that neither its own statement nor COMMIT succeeds.
+// joinedTx is the state of the transaction of one delivery.
+type joinedTx struct {
+	// doomed means that the transaction cannot be committed: it still holds the cursor of an attempt. watermill-sql ends it only when the
+	// message is acked. Then its own statement and COMMIT fail.
 	doomed bool
 }
 
-// Statements of an attempt. A cursor WITH HOLD is read by COMMIT, and reading this one is an error that says why. It is
-// volatile, so that PostgreSQL does not read it earlier. It needs no table and no privilege.
+// Statements of an attempt. COMMIT reads a cursor WITH HOLD, and reading this one fails with an error that says why. Its expression is
+// volatile, so that PostgreSQL does not evaluate it earlier. It needs no table and no privilege.
 const (
 	beginAttempt = `SAVEPOINT txonce_attempt; ` +
 		`DECLARE txonce_attempt_is_running CURSOR WITH HOLD FOR ` +
 		`SELECT CAST('txonce: COMMIT refused, a handler is still running in this transaction' || substr(CAST(random() AS text), 1, 0) AS integer)`
 	keepAttempt = `CLOSE txonce_attempt_is_running; RELEASE SAVEPOINT txonce_attempt`
-	undoAttempt = `ROLLBACK TO SAVEPOINT txonce_attempt; RELEASE SAVEPOINT txonce_attempt` // and so closes the cursor
+	undoAttempt = `ROLLBACK TO SAVEPOINT txonce_attempt; RELEASE SAVEPOINT txonce_attempt` // which also closes the cursor
 )
 
-// answerWithin bounds what should be answered at once, also when the message's own time is over.
-const answerWithin = 10 * time.Second
+// undoTimeout bounds undoAttempt, which also runs after the message's context has ended.
+const undoTimeout = 10 * time.Second
 
 // Register implements dedup.Registrar.
-func (s *joining) Register(ctx context.Context, name string, window time.Duration) error {
+func (s *joiningStore) Register(ctx context.Context, name string, window time.Duration) error {
 	if registrar, ok := s.Store.(dedup.Registrar); ok {
 		return registrar.Register(ctx, name, window)
 	}
@@ -68,26 +68,26 @@ func (s *joining) Register(ctx context.Context, name string, window time.Duratio
 }
 
 // Retryable implements dedup.Store.
-func (s *joining) Retryable(err error) bool {
+func (s *joiningStore) Retryable(err error) bool {
 	var d *doomedError
 	return errors.As(err, &d) || s.Store.Retryable(err)
 }
 
-// InTx implements dedup.Store: what it commits is final when watermill-sql has committed, together with the acknowledgement.
-func (s *joining) InTx(ctx context.Context, recs []dedup.Record, fn func(tx *sql.Tx, claims []dedup.Claim) error) error {
+// InTx implements dedup.Store. Its effect is final when watermill-sql has committed, together with the acknowledgement.
+func (s *joiningStore) InTx(ctx context.Context, recs []dedup.Record, fn func(tx *sql.Tx, claims []dedup.Claim) error) error {
 	r, _ := ctx.Value(runKey{}).(*run)
-	if r == nil { // somebody replays a dead letter
+	if r == nil { // a replay of a dead letter
 		return s.Store.InTx(ctx, recs, fn)
 	}
 	tx, ok := watermillsql.TxFromContext(ctx)
 	if !ok {
 		return &doomedError{errors.New("watermilltx: Config.Join is set, and the message carries no transaction: does it come from watermill-sql/v3's subscriber?")}
 	}
-	if r.joined.doomed {
+	if r.tx.doomed {
 		return &doomedError{errors.New("watermilltx: this delivery's transaction has failed")}
 	}
 	if _, err := tx.ExecContext(ctx, beginAttempt); err != nil {
-		r.joined.doomed = ctx.Err() == nil && failedFor(err)
+		r.tx.doomed = ctx.Err() == nil && aborted(err)
 		return &doomedError{fmt.Errorf("watermilltx: begin an attempt in watermill-sql's transaction: %w", err)}
 	}
 	err := s.attempt(ctx, tx, recs, fn)
@@ -97,8 +97,8 @@ func (s *joining) InTx(ctx context.Context, recs []dedup.Record, fn func(tx *sql
 	return s.undo(ctx, tx, r, err)
 }
 
-// attempt is what happens between savepoint and release.
-func (s *joining) attempt(ctx context.Context, tx *sql.Tx, recs []dedup.Record, fn func(tx *sql.Tx, claims []dedup.Claim) error) (err error) {
+// attempt runs between the savepoint and its release.
+func (s *joiningStore) attempt(ctx context.Context, tx *sql.Tx, recs []dedup.Record, fn func(tx *sql.Tx, claims []dedup.Claim) error) (err error) {
 	claims := []dedup.Claim{}
 	if len(recs) > 0 {
 		if claims, err = s.Store.Claim(ctx, tx, recs); err != nil {
@@ -112,7 +112,7 @@ func (s *joining) attempt(ctx context.Context, tx *sql.Tx, recs []dedup.Record, 
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, keepAttempt); err != nil {
-		if failedFor(err) { // %v: that the transaction is aborted is not the database's fault
+		if aborted(err) { // %v: that the transaction is aborted is not the database's fault
 			return fmt.Errorf("%w: a statement failed or ended the transaction, and the handler returned nil: %v", dedup.ErrTxEnded, err) //nolint:errorlint // see above
 		}
 		return fmt.Errorf("watermilltx: keep an attempt: %w", err)
@@ -120,7 +120,7 @@ func (s *joining) attempt(ctx context.Context, tx *sql.Tx, recs []dedup.Record, 
 	return nil
 }
 
-// call turns a panic into an error, so that the attempt is undone; the consumer has already turned the handler's own into one.
+// call turns a panic into an error, so that the attempt is undone. The consumer does that for a panic of the handler.
 func call(fn func(tx *sql.Tx, claims []dedup.Claim) error, tx *sql.Tx, claims []dedup.Claim) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -130,17 +130,17 @@ func call(fn func(tx *sql.Tx, claims []dedup.Claim) error, tx *sql.Tx, claims []
 	return fn(tx, claims)
 }
 
-// undo takes an attempt back, and leaves the transaction as it was before, for the next one. Where that is of no use, because
-// the failure is the database's, or impossible, the cursor stays: the transaction is doomed.
-func (s *joining) undo(ctx context.Context, tx *sql.Tx, r *run, err error) error {
+// undo rolls an attempt back, so that the next one can use the transaction. If it cannot, or if the failure is the database's, the cursor
+// stays and the transaction is doomed.
+func (s *joiningStore) undo(ctx context.Context, tx *sql.Tx, r *run, err error) error {
 	if s.Store.Retryable(err) {
-		r.joined.doomed = true
+		r.tx.doomed = true
 		return err
 	}
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWithin)
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	if _, undone := tx.ExecContext(limited, undoAttempt); undone != nil {
-		r.joined.doomed = true
+		r.tx.doomed = true
 		if errors.Is(err, dedup.ErrTxEnded) {
 			return err
 		}
@@ -149,15 +149,15 @@ func (s *joining) undo(ctx context.Context, tx *sql.Tx, r *run, err error) error
 	return err
 }
 
-// doomedError is nobody's fault but that of the transaction.
+// doomedError is the fault of the transaction, and not of the message.
 type doomedError struct{ err error }
 
 func (e *doomedError) Error() string { return e.err.Error() }
 func (e *doomedError) Unwrap() error { return e.err }
 
-// failedFor reports whether err says for certain that the transaction cannot be committed any more, or that its cursor could
-// not be closed: the server refused a statement, which aborts a transaction of PostgreSQL and of no other database.
-func failedFor(err error) bool {
+// aborted reports whether err proves that the transaction cannot be committed any more, or that its cursor could not be closed: the server
+// refused a statement, and PostgreSQL aborts a transaction for that, as no other database does.
+func aborted(err error) bool {
 	var answer interface{ SQLState() string } // of PostgreSQL's drivers
 	return errors.As(err, &answer) || errors.Is(err, sql.ErrTxDone) || errors.Is(err, driver.ErrBadConn)
 }

@@ -13,22 +13,21 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Metadata that this package writes, beside the headers that a relay adds.
+// Metadata that this package writes. The relay adds headers of its own.
 const (
-	// MetadataKey is the ordering key of a message: outbox.Message.Key. watermill-kafka, for one, can be told to choose
-	// the partition by it.
+	// MetadataKey is the ordering key of a message: outbox.Message.Key. watermill-kafka, for example, can choose the partition by it.
 	MetadataKey = "txonce-key"
 
-	// MetadataUUID is the UUID that a handler gave to a message it produced. The message is published under an ID that
-	// stays the same when the handler runs again, which a random UUID does not.
+	// MetadataUUID is the UUID that a handler gave to a message it produced. The message is published under another ID, which stays the
+	// same when the handler runs again.
 	MetadataUUID = "original_uuid"
 
-	// binaryPrefix begins the name of metadata that is not text: many brokers keep metadata as JSON, and JSON keeps no bytes.
+	// binaryPrefix begins the name of metadata that is not text: many brokers keep metadata as JSON, which has no bytes.
 	binaryPrefix = "txonce-binary-"
 )
 
-// ToMessage is the first delivery of raw. Its Topic is known within a Router. Its Key and Time are those that a relay of this
-// module has sent along, if one has. ID stays empty, because a UUID is made while publishing; it is part of Position.
+// ToMessage returns raw as its first delivery. Topic is set within a Router only. Key and Time are set if a relay of this module published
+// the message. ID stays empty, because watermill makes a UUID while publishing; the UUID is part of Position.
 func ToMessage(raw *message.Message) *consumer.Message {
 	topic := message.SubscribeTopicFromCtx(raw.Context())
 	headers := decodeMetadata(raw.Metadata)
@@ -48,7 +47,7 @@ func ToMessage(raw *message.Message) *consumer.Message {
 	return msg
 }
 
-// position must differ between messages, also where they have no UUID: dead letters without a key are told apart by it.
+// position differs between messages, also if they have no UUID: it distinguishes dead letters without a key.
 func position(topic, uuid string) string {
 	if uuid == "" {
 		uuid = "without UUID, received as " + watermill.NewUUID()
@@ -56,7 +55,7 @@ func position(topic, uuid string) string {
 	return topic + "/" + uuid
 }
 
-// encodeMetadata makes metadata of headers and an ordering key.
+// encodeMetadata returns headers and an ordering key as metadata.
 func encodeMetadata(headers map[string]string, key string) message.Metadata {
 	metadata := make(message.Metadata, len(headers)+1)
 	put := func(name, value string) {
@@ -75,7 +74,7 @@ func encodeMetadata(headers map[string]string, key string) message.Metadata {
 	return metadata
 }
 
-// decodeMetadata is its inverse. What only looks as if it were encoded stays as it is.
+// decodeMetadata is the inverse of encodeMetadata. A value that cannot be decoded stays as it is.
 func decodeMetadata(metadata message.Metadata) map[string]string {
 	headers := make(map[string]string, len(metadata))
 	for name, value := range metadata {

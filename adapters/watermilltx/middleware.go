@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -22,17 +23,17 @@ type Middleware[TTx any] struct {
 	attempts attempts
 
 	mu      sync.Mutex
-	handler string              // the name of the one it serves; empty until its first message
-	next    message.HandlerFunc // that one
-	values  context.Context     // of its first message: what the Router says of the handler
+	handler string              // the name of the handler that it serves; empty until its first message
+	next    message.HandlerFunc // that handler
+	values  context.Context     // the context of its first message, with the Router's values about the handler
 }
 
-// ErrNacked says that a handler has nacked its message and returned nil. What it did is rolled back.
+// ErrNacked means that a handler has nacked its message and returned nil. Its transaction is rolled back.
 var ErrNacked = errors.New("watermilltx: the handler nacked its message, and returned no error")
 
 // New checks cfg. It does not touch the database.
 func New[TTx any](cfg Config[TTx]) (*Middleware[TTx], error) {
-	cfg, err := cfg.complete()
+	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -41,21 +42,21 @@ func New[TTx any](cfg Config[TTx]) (*Middleware[TTx], error) {
 	return m, err
 }
 
-// Start checks the store: an error names what would make every message fail. Without it the first message does that.
+// Start checks the store: its error says why every message would fail. Without Start the first message checks it.
 func (m *Middleware[TTx]) Start(ctx context.Context) error { return m.consumer.Start(ctx) }
 
-// Consumer is what does the work, for those of its methods that people need: DeadLetters, Replay, Discard. Replay runs the handler
-// in a transaction of the Store's own. It works once the Router runs; a handler that produces messages must have had one, so
-// that its topic is known.
+// Consumer returns the Consumer inside, for its operations on dead letters. Its Replay runs the handler in a transaction of the Store's own.
+// Replay works once the Router runs. If the handler produces messages, it must have received a message before: from that the Middleware
+// knows the topic.
 func (m *Middleware[TTx]) Consumer() *consumer.Consumer[TTx] { return m.consumer }
 
 // Middleware is the message.HandlerMiddleware, for Handler.AddMiddleware of one handler. It claims the message, runs next
 // and writes what next produces to the Outbox, in one transaction, and returns no messages: nothing is left for the Router
 // to publish after the COMMIT.
 //
-// nil says that the transaction is committed, now or by an earlier delivery, or that the message is parked: the Router acks.
-// An error says that nothing of it was committed: the Router nacks, unless a Retry further out tries again, which is a new
-// transaction. Middlewares between this one and the handler run within the transaction; Retry must not be one of them.
+// nil means that the transaction is committed, now or by an earlier delivery, or that the message is parked: the Router acks. An error means
+// that nothing was committed: the Router nacks, unless an outer Retry tries again, in a new transaction. Middlewares between this one and
+// the handler run within the transaction; Retry must not be one of them.
 func (m *Middleware[TTx]) Middleware(next message.HandlerFunc) message.HandlerFunc {
 	m.mu.Lock()
 	m.next = next
@@ -65,18 +66,18 @@ func (m *Middleware[TTx]) Middleware(next message.HandlerFunc) message.HandlerFu
 	}
 }
 
-// run is one call of a Middleware, on its way through the consumer.
+// run is one call of a Middleware. The context carries it through the consumer to the handler.
 type run struct {
-	raw    *message.Message
-	next   message.HandlerFunc
-	joined joined
+	raw  *message.Message
+	next message.HandlerFunc
+	tx   joinedTx // only with Config.Join
 }
 
 type runKey struct{}
 
 func (m *Middleware[TTx]) handle(raw *message.Message, next message.HandlerFunc) error {
 	ctx := raw.Context()
-	if err := m.only(ctx); err != nil {
+	if err := m.refuseSecondHandler(ctx); err != nil {
 		return err
 	}
 	if isAcked(raw) {
@@ -91,8 +92,8 @@ func (m *Middleware[TTx]) handle(raw *message.Message, next message.HandlerFunc)
 	}
 	r := &run{raw: raw, next: next}
 	err := m.consumer.ProcessBatch(context.WithValue(ctx, runKey{}, r), []*consumer.Message{msg})[0]
-	if r.joined.doomed {
-		raw.Ack() // in a transaction that cannot be committed: it ends, and the message comes again in another one
+	if r.tx.doomed {
+		raw.Ack() // the transaction cannot be committed: it ends, and the message comes again in another one
 	}
 	retry, again := errors.AsType[*consumer.RetryError](err)
 	switch {
@@ -101,14 +102,15 @@ func (m *Middleware[TTx]) handle(raw *message.Message, next message.HandlerFunc)
 	case !retry.Uncounted:
 		m.attempts.fail(id)
 	}
-	if again && !r.joined.doomed {
-		waiting(ctx, retry.After, m.cfg.MaxWait)
+	if again && !r.tx.doomed {
+		_ = await.Sleep(ctx, min(retry.After, m.cfg.MaxWait))
 	}
 	return err
 }
 
-// only refuses a second handler: two under one name take each other's messages for duplicates.
-func (m *Middleware[TTx]) only(ctx context.Context) error {
+// refuseSecondHandler returns an error if m serves another handler already: two handlers under one name would take each other's messages for
+// duplicates.
+func (m *Middleware[TTx]) refuseSecondHandler(ctx context.Context) error {
 	handler := message.HandlerNameFromCtx(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,7 +124,7 @@ func (m *Middleware[TTx]) only(ctx context.Context) error {
 	return nil
 }
 
-// run is the consumer's handler. What the watermill handler gets is a copy: acking it acknowledges nothing.
+// run is the consumer's handler. The watermill handler gets a copy of the message: acking the copy acknowledges nothing.
 func (m *Middleware[TTx]) run(ctx context.Context, tx TTx, msg *consumer.Message) error {
 	r, _ := ctx.Value(runKey{}).(*run)
 	if r == nil {
@@ -146,7 +148,7 @@ func (m *Middleware[TTx]) run(ctx context.Context, tx TTx, msg *consumer.Message
 	return m.enqueue(ctx, tx, r.raw, produced)
 }
 
-// replayed is a run for a dead letter.
+// replayed returns a run for a dead letter.
 func (m *Middleware[TTx]) replayed(msg *consumer.Message) (*run, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -161,8 +163,8 @@ func (m *Middleware[TTx]) replayed(msg *consumer.Message) (*run, error) {
 	return &run{raw: raw, next: m.next}, nil
 }
 
-// enqueue writes what the handler produced to the outbox. What makes that impossible is the program's fault, not the
-// message's: it is not parked for it.
+// enqueue writes the produced messages to the outbox. If it cannot, that is the program's fault and not the message's: the message is not
+// parked for it.
 func (m *Middleware[TTx]) enqueue(ctx context.Context, tx TTx, in *message.Message, produced []*message.Message) error {
 	if len(produced) == 0 {
 		return nil
@@ -187,7 +189,7 @@ func (m *Middleware[TTx]) enqueue(ctx context.Context, tx TTx, in *message.Messa
 	return m.cfg.Outbox.Enqueue(ctx, tx, msgs...)
 }
 
-// toOutbox leaves the ID to the outbox, which derives one that is the same in every attempt.
+// toOutbox leaves the ID empty: the outbox derives one that is the same in every attempt.
 func toOutbox(p *message.Message, topic, key string) outbox.Message {
 	headers := make(map[string]string, len(p.Metadata)+1)
 	for name, value := range p.Metadata {
@@ -219,9 +221,9 @@ func isNacked(msg *message.Message) bool {
 	}
 }
 
-// IsPoison is the filter for middleware.PoisonQueueWithFilter, and for nothing else: it is false for errors of a Middleware or a
-// Handler that a later delivery may cure, such as those of a database that is away. What is poison is parked by the store
-// before a poison queue sees it, unless the store is no ParkingLot.
+// IsPoison is the filter for middleware.PoisonQueueWithFilter, and for nothing else. It is false for errors of a Middleware or a Handler
+// after which a later delivery may succeed, such as those of a database that is away. A store that is a ParkingLot parks a poison message
+// before a poison queue gets it.
 func IsPoison(err error) bool {
 	_, again := errors.AsType[*consumer.RetryError](err)
 	return !again && !errors.Is(err, context.Canceled)

@@ -3,90 +3,77 @@ package watermilltx
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/txonce/txonce/internal/breaker"
+	"github.com/txonce/txonce/internal/publishing"
 	"github.com/txonce/txonce/outbox"
 )
 
 // Publisher sends the messages of an outbox through any of watermill's publishers. It is safe for concurrent use.
 //
-// Each message is published by a call of its own, so that each has its answer; several at a time, which keeps the order of a
-// relay, as it passes one message of a key per call. watermill's Publish takes no context. A call that has not returned by
-// the deadline goes on in the background: it counts as failed, and its message arrives once more when it succeeds after
-// all, with the same UUID. There are never more than PublisherConfig.Concurrency such calls: while they are stuck, nothing else
-// is begun.
+// It publishes each message with a call of its own, so that each message has its own answer, and several at a time. That keeps the order
+// of a relay, which passes one message of a key per call. watermill's Publish takes no context. A call that has not returned by
+// the deadline goes on in the background: it counts as failed, and if it succeeds after all, its message arrives twice, with the same
+// UUID. There are never more than PublisherConfig.Concurrency such calls: while all of them hang, no message is sent.
 type Publisher struct {
-	cfg     PublisherConfig
-	breaker *breaker.Breaker
-	slots   chan struct{} // holds one for each call that runs
+	cfg   PublisherConfig
+	slots chan struct{} // holds one for each call that runs
 }
 
 var _ outbox.Publisher = (*Publisher)(nil)
 
-// NewPublisher checks cfg, and what it recognises of the Publisher in it. It does not talk to a broker.
+// NewPublisher checks cfg. It does not talk to a broker.
 func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	return &Publisher{cfg: cfg, breaker: breaker.New(breaker.Config(cfg.Breaker)), slots: make(chan struct{}, cfg.Concurrency)}, nil
+	return &Publisher{cfg: cfg, slots: make(chan struct{}, cfg.Concurrency)}, nil
 }
 
-// Publish implements outbox.Publisher.
+// Publish implements outbox.Publisher. A ctx without deadline gets one of 10 seconds.
 func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (errs []error) {
-	return p.breaker.Publish(ctx, msgs, p.publish)
+	return publishing.Publish(ctx, "watermilltx", msgs, p.send)
 }
 
-// answer is what became of one message of a call.
-type answer struct {
-	index int
-	err   error
+func (p *Publisher) send(ctx context.Context, c *publishing.Call, messages []int, _ bool) {
+	for n, i := range messages {
+		if !p.begin(ctx, c, i) {
+			for _, i := range messages[n:] {
+				c.Answer(i, publishing.Ended(ctx, fmt.Sprintf("watermilltx: topic %q: not published, as %d calls of %T are running",
+					c.Messages[i].Topic, cap(p.slots), p.cfg.Publisher)))
+			}
+			break
+		}
+	}
+	select {
+	case <-c.Done():
+	case <-ctx.Done():
+	}
 }
 
-func (p *Publisher) publish(ctx context.Context, msgs []outbox.Message) []error {
-	answers := make(chan answer, len(msgs)) // room for all: the late ones find nobody
-	errs, answered := make([]error, len(msgs)), make([]bool, len(msgs))
-	begun := 0
-	for begun < len(msgs) && ctx.Err() == nil {
-		select {
-		case p.slots <- struct{}{}:
-			i := begun
-			topic, msg := msgs[i].Topic, p.toWatermill(ctx, &msgs[i])
-			go func() {
-				defer func() { <-p.slots }()
-				answers <- answer{i, p.call(topic, msg)}
-			}()
-			begun++
-		case <-ctx.Done():
-		}
+// begin publishes message i in a goroutine. false: ctx has ended before there was room for it.
+func (p *Publisher) begin(ctx context.Context, c *publishing.Call, i int) bool {
+	if ctx.Err() != nil {
+		return false
 	}
-	for range begun {
-		select {
-		case a := <-answers:
-			errs[a.index], answered[a.index] = a.err, true
-			continue
-		default:
-		}
-		select {
-		case a := <-answers:
-			errs[a.index], answered[a.index] = a.err, true
-		case <-ctx.Done():
-		}
+	select {
+	case p.slots <- struct{}{}:
+	case <-ctx.Done():
+		return false
 	}
-	for i := range msgs {
-		if !answered[i] {
-			errs[i] = p.unanswered(ctx, msgs[i].Topic, i < begun)
-		}
-	}
-	return errs
+	topic, msg := c.Messages[i].Topic, p.toWatermill(ctx, &c.Messages[i])
+	go func() {
+		defer func() { <-p.slots }()
+		c.Answer(i, p.call(topic, msg))
+	}()
+	return true
 }
 
-// toWatermill copies: watermill may hold on to the message when Publish has returned here.
+// toWatermill copies m: watermill may use its message after Publish has returned.
 func (p *Publisher) toWatermill(ctx context.Context, m *outbox.Message) *message.Message {
 	msg := message.NewMessage(p.cfg.UUID(*m), bytes.Clone(m.Payload))
 	msg.Metadata = encodeMetadata(m.Headers, m.Key)
@@ -94,7 +81,7 @@ func (p *Publisher) toWatermill(ctx context.Context, m *outbox.Message) *message
 	return msg
 }
 
-// call turns a panic into an error, as it would end the process.
+// call publishes one message. A panic is an error; otherwise it would end the process.
 func (p *Publisher) call(topic string, msg *message.Message) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -105,18 +92,6 @@ func (p *Publisher) call(topic string, msg *message.Message) (err error) {
 		return p.cfg.Classify(topic, err)
 	}
 	return nil
-}
-
-// unanswered is for a message whose call did not return, or was not begun, before ctx ended.
-func (p *Publisher) unanswered(ctx context.Context, topic string, begun bool) error {
-	err := fmt.Errorf("watermilltx: topic %q: not published, as %d calls of %T are running: %w", topic, cap(p.slots), p.cfg.Publisher, ctx.Err())
-	if begun {
-		err = fmt.Errorf("watermilltx: topic %q: %T did not confirm in time: %w", topic, p.cfg.Publisher, ctx.Err())
-	}
-	if errors.Is(err, context.Canceled) {
-		return err
-	}
-	return &outbox.UnavailableError{Err: err}
 }
 
 // Drain waits for calls that have outlived their deadline. Call it when the relay has stopped, before closing watermill's

@@ -4,82 +4,80 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"time"
+	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
-	"github.com/txonce/txonce/internal/breaker"
+	"github.com/txonce/txonce/internal/risks"
 	"github.com/txonce/txonce/outbox"
 )
 
 // DefaultConcurrency is how many messages a Publisher publishes at once.
 const DefaultConcurrency = 16
 
-// PublisherConfig of a Publisher.
+// PublisherConfig says how a Publisher sends messages.
 type PublisherConfig struct {
-	// Publisher sends the messages. "Confirmed" is what it means by returning nil: see the package's documentation for the
-	// settings that watermill's publishers need. It stays the caller's to close. Required.
+	// Publisher sends the messages. The caller closes it. Required.
 	Publisher message.Publisher
 
-	// Concurrency is how many messages are published at once, each in a call of its own, because a call of watermill's
-	// answers only for all of its messages. Defaults to DefaultConcurrency.
+	// Confirms states that Publisher.Publish returns nil only after the broker has confirmed the message. txonce cannot find that out: see
+	// the package's documentation for the settings that watermill's publishers need. Required, unless AcceptedRisks contains
+	// RiskUnconfirmed.
+	Confirms bool
+
+	// Concurrency is how many messages are published at once, each with a call of its own, because watermill's Publish has one answer for
+	// all of its messages.
+	//
+	// Defaults to DefaultConcurrency.
 	Concurrency int
 
-	// UUID makes a message's UUID. It must be the same on every publication. Defaults to its ID where that has at most 36
-	// bytes, the room that watermill-sql has, and else to a UUID derived from it.
+	// UUID makes a message's UUID. It must return the same UUID whenever the message is published.
+	//
+	// Defaults to the message's ID if that has at most 36 bytes, the room that watermill-sql has, and else to a UUID derived from it.
 	UUID func(outbox.Message) string
 
-	// Classify says whose fault an error of Publisher is: it may wrap it in outbox.Permanent, an *outbox.UnavailableError
-	// or an *outbox.TopicError,
-	// or return it as it is. Defaults to Classify.
+	// Classify says whose fault an error of Publisher is: it may wrap it in outbox.Permanent, an *outbox.UnavailableError or an
+	// *outbox.TopicError, or return it as it is.
+	//
+	// Defaults to Classify.
 	Classify func(topic string, err error) error
 
-	// Breaker says when to rest. Defaults to its zero value's defaults.
-	Breaker Breaker
-
-	// Allow names what would otherwise be refused. Defaults to nothing.
-	Allow []Allowance
+	// AcceptedRisks lists the settings that are used although they can lose messages. Defaults to none.
+	AcceptedRisks []Risk
 }
 
-// Breaker says when a Publisher whose broker is away rests, and for how long. The zero value of a field is its default.
-type Breaker struct {
-	Failures int           // calls in a row that fail before the first rest; defaults to 3
-	Rest     time.Duration // the first rest, doubled each time that the call after it fails as well; defaults to 1 s
-	MaxRest  time.Duration // the longest; defaults to 30 s
-}
+// Risk names a setting that is refused because it can lose messages, unless AcceptedRisks contains it.
+type Risk = risks.Risk
 
-// Allowance names something that is refused because it can lose messages, for who wants it nevertheless.
-type Allowance string
-
-// What may be allowed.
+// Risks of a Publisher.
 const (
-	// AllowInMemory accepts a gochannel.GoChannel: what it "publishes" is gone when the process ends.
-	AllowInMemory Allowance = "AllowInMemory"
+	// RiskInMemory accepts a gochannel.GoChannel: the messages that it "publishes" are gone when the process ends.
+	RiskInMemory Risk = "RiskInMemory"
 
-	// AllowUnconfirmed accepts settings with which a publisher returns nil before its broker has the message for good.
-	AllowUnconfirmed Allowance = "AllowUnconfirmed"
+	// RiskUnconfirmed accepts a publisher that returns nil before its broker has stored the message.
+	RiskUnconfirmed Risk = "RiskUnconfirmed"
 )
 
 func (cfg PublisherConfig) withDefaults() (PublisherConfig, error) {
+	_, inMemory := cfg.Publisher.(*gochannel.GoChannel)
+	accepted := func(r Risk) bool { return slices.Contains(cfg.AcceptedRisks, r) }
+	if err := risks.Check(cfg.AcceptedRisks, RiskInMemory, RiskUnconfirmed); err != nil {
+		return cfg, fmt.Errorf("watermilltx: PublisherConfig.%w", err)
+	}
 	switch {
 	case cfg.Publisher == nil:
 		return cfg, errors.New("watermilltx: PublisherConfig.Publisher is required")
 	case cfg.Concurrency < 0:
 		return cfg, fmt.Errorf("watermilltx: PublisherConfig.Concurrency is %d: want 1 or more", cfg.Concurrency)
+	case inMemory && !accepted(RiskInMemory):
+		return cfg, errors.New("watermilltx: PublisherConfig.Publisher is a gochannel.GoChannel, whose messages are gone when the process ends; " +
+			"use a broker, or accept watermilltx.RiskInMemory (AcceptedRisks)")
+	case !inMemory && !cfg.Confirms && !accepted(RiskUnconfirmed):
+		return cfg, fmt.Errorf("watermilltx: PublisherConfig.Confirms is false: set it to true if Publish of your %T returns nil only after the broker has confirmed the "+
+			"message. Check for watermill-amqp that Publish.ConfirmDelivery is true, and for watermill-kafka that OverwriteSaramaConfig has "+
+			"Producer.RequiredAcks = WaitForAll and Producer.Idempotent = true; or accept watermilltx.RiskUnconfirmed (AcceptedRisks)", cfg.Publisher)
 	}
-	for _, a := range cfg.Allow {
-		if a != AllowInMemory && a != AllowUnconfirmed {
-			return cfg, fmt.Errorf("watermilltx: PublisherConfig.Allow names %q, which is nothing that is refused", a)
-		}
-	}
-	if err := refuseUnsafe(cfg.Publisher, cfg.Allow); err != nil {
-		return cfg, err
-	}
-	rests, err := breaker.Config(cfg.Breaker).WithDefaults()
-	if err != nil {
-		return cfg, fmt.Errorf("watermilltx: PublisherConfig.Breaker: %w", err)
-	}
-	cfg.Breaker = Breaker(rests)
 	if cfg.Concurrency == 0 {
 		cfg.Concurrency = DefaultConcurrency
 	}
@@ -92,7 +90,7 @@ func (cfg PublisherConfig) withDefaults() (PublisherConfig, error) {
 	return cfg, nil
 }
 
-// uuidLength is what watermill-sql's column holds.
+// uuidLength is the length of watermill-sql's column.
 const uuidLength = 36
 
 func uuidOf(m outbox.Message) string {

@@ -13,10 +13,10 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Classify is the default of PublisherConfig.Classify. What is a connection's fault, or a server's that has no room or shuts
-// down, is an *outbox.UnavailableError. A topic's table on PostgreSQL that is missing or denied is an *outbox.TopicError. It knows no
-// publisher's own errors: everything else counts against the message, which is tried again and parked in the outbox in the end. Where
-// the broker has topics that may be missing, set PublisherConfig.Classify to say so.
+// Classify is the default of PublisherConfig.Classify. Errors of connections, and of a server that is out of resources or shuts down, are
+// an *outbox.UnavailableError. A topic's table on PostgreSQL that is missing or denied is an *outbox.TopicError. Every other error counts
+// against the message, which is tried again and in the end parked in the outbox: Classify does not know the errors of each publisher. If
+// the broker has topics that may be missing, set PublisherConfig.Classify to a function that knows that error.
 func Classify(topic string, err error) error {
 	named := fmt.Errorf("watermilltx: topic %q: %w", topic, err)
 	for _, lost := range []error{
@@ -46,7 +46,7 @@ const (
 	denied         = "42501"
 )
 
-// unavailable: no connection, no resources, an operator's intervention.
+// unavailable reports whether a SQLSTATE is about connections, resources, or an operator's intervention.
 func unavailable(state string) bool {
 	return len(state) == 5 && (state[:2] == "08" || state[:2] == "53" || state[:2] == "57")
 }

@@ -110,10 +110,17 @@ func toOutbox(topic string, raw *message.Message) outbox.Message {
 }
 
 func unsafePublishers() []outboxtest.Unsafe {
-	return []outboxtest.Unsafe{{Setting: "gochannel.GoChannel", New: func(*testing.T) error {
-		_, err := watermilltx.NewPublisher(watermilltx.PublisherConfig{Publisher: gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)})
-		return err
-	}}}
+	refused := func(p message.Publisher) func(*testing.T) error {
+		return func(*testing.T) error {
+			_, err := watermilltx.NewPublisher(watermilltx.PublisherConfig{Publisher: p})
+			return err
+		}
+	}
+	return []outboxtest.Unsafe{
+		{Setting: "gochannel.GoChannel", New: refused(gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil))},
+		{Setting: "Publish.ConfirmDelivery", New: refused(&inMemory{})},
+		{Setting: "Producer.RequiredAcks", New: refused(&inMemory{})},
+	}
 }
 
 func oversize(m outbox.Message) outbox.Message {
@@ -128,7 +135,7 @@ func TestPublisher(t *testing.T) {
 		outboxtest.TestPublisher(t, outboxtest.PublisherHarness{
 			New: func(t *testing.T) outbox.Publisher {
 				broker = &inMemory{topics: map[string][]*message.Message{}}
-				return newPublisher(t, watermilltx.PublisherConfig{Publisher: broker, Classify: permanent})
+				return newPublisher(t, watermilltx.PublisherConfig{Publisher: broker, Confirms: true, Classify: permanent})
 			},
 			Topic: func(t *testing.T) string {
 				broker.topics[t.Name()] = []*message.Message{}
@@ -178,7 +185,7 @@ func TestPublisher(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				return newPublisher(t, watermilltx.PublisherConfig{Publisher: pub, Classify: permanent})
+				return newPublisher(t, watermilltx.PublisherConfig{Publisher: pub, Confirms: true, Classify: permanent})
 			},
 			Topic: func(t *testing.T) string {
 				topic := "t" + strings.ReplaceAll(newUUID(), "-", "")
@@ -293,7 +300,7 @@ func newPublisher(t *testing.T, cfg watermilltx.PublisherConfig) *watermilltx.Pu
 func TestStuckCallsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broker := &inMemory{topics: map[string][]*message.Message{"t": {}}}
-		p := newPublisher(t, watermilltx.PublisherConfig{Publisher: broker, Concurrency: 3})
+		p := newPublisher(t, watermilltx.PublisherConfig{Publisher: broker, Confirms: true, Concurrency: 3})
 		resume := broker.hush()
 		for range 10 {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -324,7 +331,7 @@ func TestStuckCallsAreBounded(t *testing.T) {
 func TestDrainWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broker := &inMemory{topics: map[string][]*message.Message{"t": {}}}
-		p := newPublisher(t, watermilltx.PublisherConfig{Publisher: broker})
+		p := newPublisher(t, watermilltx.PublisherConfig{Publisher: broker, Confirms: true})
 		resume := broker.hush()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -344,7 +351,7 @@ type panicking struct{ inMemory }
 func (*panicking) Publish(string, ...*message.Message) error { panic("oh") }
 
 func TestPublisherThatPanics(t *testing.T) {
-	errs := newPublisher(t, watermilltx.PublisherConfig{Publisher: &panicking{}}).Publish(t.Context(), []outbox.Message{{ID: "1", Topic: "t"}})
+	errs := newPublisher(t, watermilltx.PublisherConfig{Publisher: &panicking{}, Confirms: true}).Publish(t.Context(), []outbox.Message{{ID: "1", Topic: "t"}})
 	if len(errs) != 1 || errs[0] == nil || !strings.Contains(errs[0].Error(), "panics: oh") {
 		t.Errorf("errors %v", errs)
 	}
@@ -353,7 +360,7 @@ func TestPublisherThatPanics(t *testing.T) {
 // An ID is the UUID, also where it is longer than a UUID's column: folded, and the same each time.
 func TestUUID(t *testing.T) {
 	broker := &inMemory{topics: map[string][]*message.Message{"t": {}}}
-	p := newPublisher(t, watermilltx.PublisherConfig{Publisher: broker})
+	p := newPublisher(t, watermilltx.PublisherConfig{Publisher: broker, Confirms: true})
 	short, long := "order-1:charged", strings.Repeat("order-1:charged", 10)
 	for range 2 {
 		if errs := p.Publish(t.Context(), []outbox.Message{{ID: short, Topic: "t"}}); errs[0] != nil {
@@ -380,16 +387,19 @@ func TestPublisherConfigRefused(t *testing.T) {
 	}{
 		{"Publisher is required", watermilltx.PublisherConfig{}},
 		{"Concurrency", watermilltx.PublisherConfig{Publisher: fine, Concurrency: -1}},
-		{"Breaker", watermilltx.PublisherConfig{Publisher: fine, Breaker: watermilltx.Breaker{Rest: -1}}},
-		{"Allow", watermilltx.PublisherConfig{Publisher: fine, Allow: []watermilltx.Allowance{"x"}}},
+		{"Confirms is false: set it to true if Publish of your *watermilltx_test.inMemory", watermilltx.PublisherConfig{Publisher: fine}},
+		{"Publisher is a gochannel.GoChannel", watermilltx.PublisherConfig{Publisher: gochannel.NewGoChannel(gochannel.Config{}, nil), Confirms: true}},
+		{"AcceptedRisks", watermilltx.PublisherConfig{Publisher: fine, AcceptedRisks: []watermilltx.Risk{"x"}}},
 	} {
 		if _, err := watermilltx.NewPublisher(test.cfg); err == nil || !strings.Contains(err.Error(), "PublisherConfig."+test.want) {
 			t.Errorf("%s: %v", test.want, err)
 		}
 	}
-	if _, err := watermilltx.NewPublisher(watermilltx.PublisherConfig{
-		Publisher: gochannel.NewGoChannel(gochannel.Config{}, nil), Allow: []watermilltx.Allowance{watermilltx.AllowInMemory},
-	}); err != nil {
-		t.Errorf("allowed: %v", err)
+	for risk, p := range map[watermilltx.Risk]message.Publisher{
+		watermilltx.RiskInMemory: gochannel.NewGoChannel(gochannel.Config{}, nil), watermilltx.RiskUnconfirmed: fine,
+	} {
+		if _, err := watermilltx.NewPublisher(watermilltx.PublisherConfig{Publisher: p, AcceptedRisks: []watermilltx.Risk{risk}}); err != nil {
+			t.Errorf("%s is accepted, and the Publisher is refused: %v", risk, err)
+		}
 	}
 }

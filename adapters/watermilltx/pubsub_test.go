@@ -122,7 +122,7 @@ func (r *relayed) await(ctx context.Context, msgs []outbox.Message) error {
 func relayTo(t *testing.T, queue outbox.Queue, inner message.Publisher) *relayed {
 	t.Helper()
 	to := &relayed{Publisher: inner}
-	publisher := newPublisher(t, watermilltx.PublisherConfig{Publisher: to})
+	publisher := newPublisher(t, watermilltx.PublisherConfig{Publisher: to, Confirms: true})
 	r, err := relay.New(relay.Config{Queue: queue, Publisher: publisher, PollMax: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

@@ -53,7 +53,7 @@ func main() {
 	router.AddHandler("billing", demo.orders, orders, demo.charges, events, demo.charge).AddMiddleware(once.Middleware)
 	router.AddConsumerHandler("print", demo.charges, orders, demo.announced)
 	relayed := must(watermillsql.NewPublisher(db, settings, logger)) // of its own: a Router closes those of its handlers
-	publisher := must(watermilltx.NewPublisher(watermilltx.PublisherConfig{Publisher: relayed}))
+	publisher := must(watermilltx.NewPublisher(watermilltx.PublisherConfig{Publisher: relayed, Confirms: true}))
 	outgoing := must(relay.New(relay.Config{Queue: store, Publisher: publisher}))
 
 	g, ctx := errgroup.WithContext(ctx)

@@ -56,7 +56,8 @@ var rows = []row{
 	{"internal/debounce", nil},
 	{"internal/shares", nil},
 	{"internal/lanes", []string{"consumer"}},
-	{"internal/breaker", []string{"outbox", "github.com/sony/gobreaker/v2"}},
+	{"internal/publishing", []string{"outbox"}},
+	{"internal/risks", nil},
 
 	// Programs and what only tests import may use everything. Nothing imports them, because no other row allows it.
 	{"examples/...", []string{"..."}},
@@ -65,7 +66,7 @@ var rows = []row{
 
 // edge is what a broker's or HTTP adapter may import: the core and one SDK, and never another adapter.
 func edge(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "internal/await", "internal/backoff", "internal/lanes", "internal/breaker"}, sdk...)
+	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "internal/await", "internal/backoff", "internal/lanes", "internal/publishing", "internal/risks"}, sdk...)
 }
 
 // store is what a database's adapter may import.

@@ -37,6 +37,9 @@ var brokerMutations = []mutation{
 	elsewhere("watermill: a handler that nacks commits nothing", "adapters/watermilltx/middleware.go", "TestFailureLeavesNothing", edit{
 		`if isNacked(given) {`, `if false && isNacked(given) {`,
 	}),
+	elsewhere("watermill: a publisher that may not confirm is refused", "adapters/watermilltx/publisher_config.go", "TestPublisherConfigRefused", edit{
+		`case !inMemory && !cfg.Confirms &&`, `case false &&`,
+	}),
 	elsewhere("watermill: what has no topic is not produced", "adapters/watermilltx/middleware.go", "TestProducingWhatCannotBePublished", edit{
 		`if topic == "" {`, `if false {`,
 	}),
@@ -134,22 +137,22 @@ var brokerMutations = []mutation{
 		"		_ = s.conn.CloseDeadline(time.Now().Add(closesWithin)) // else", "		// else",
 	}),
 	elsewhere("rabbitmq: a return comes before its confirm", "adapters/rabbitmq/confirm_channel.go", "TestPublisherReturns", edit{
-		"	c.takeReturns()\n	c.forget(r)", "	c.forget(r)",
+		"	c.takeReturns()\n	c.notOwed(r)", "	c.notOwed(r)",
 	}),
 	elsewhere("rabbitmq: a channel that is closed is no nack", "adapters/rabbitmq/confirm_channel.go", "TestPublisherCutBeforeConfirm", edit{
 		`if !acked && c.ch.IsClosed() {`, `if false {`,
 	}),
 	elsewhere("rabbitmq: a queue that does not confirm is given up on", "adapters/rabbitmq/confirm_channel.go", "TestPublisherIsolates", edit{
-		`.since) >= patience {`, `.since) >= patience && false {`,
+		`.since) >= limit {`, `.since) >= limit && false {`,
 	}),
-	elsewhere("rabbitmq: it goes to a channel of its own", "adapters/rabbitmq/publisher_isolated.go", "TestPublisherIsolates", edit{
-		`if len(p.isolated)+len(fresh) > maxIsolated {`, `if true {`,
+	elsewhere("rabbitmq: it goes to a channel of its own", "adapters/rabbitmq/publisher_stalled.go", "TestPublisherIsolates", edit{
+		`if len(p.stalled)+len(fresh) > maxStalled {`, `if true {`,
 	}),
-	elsewhere("rabbitmq: nothing goes to a queue that owes confirms", "adapters/rabbitmq/publisher_isolated.go", "TestPublisherIsolates", edit{
-		`return i.busy || i.channel != nil && i.channel.owes() && time.Since(i.tried) < isolatedFor`, `return i.busy`,
+	elsewhere("rabbitmq: nothing goes to a queue that owes confirms", "adapters/rabbitmq/publisher_stalled.go", "TestPublisherIsolates", edit{
+		`return s.busy || s.channel != nil && s.channel.owes() && time.Since(s.tried) < stalledPause`, `return s.busy`,
 	}),
 	elsewhere("rabbitmq: a queue for retries that does not confirm rests", "adapters/rabbitmq/subscriber_retry_link.go", "TestRetryQueueDoesNotConfirm", edit{
-		"		r.rest(retryStep(p.after))\n", "",
+		"		r.cooldown(retryStep(p.after))\n", "",
 	}),
 	elsewhere("rabbitmq: nothing is sent to a server that blocks", "adapters/rabbitmq/alarm.go", "TestRetriesWhileBlocked/stops_true", edit{
 		"	if a.why == \"\" {\n		return nil", "	if true {\n		return nil",

@@ -51,7 +51,7 @@ var kafkaMutations = []mutation{
 		`cfg.Consumer.Offsets.Initial != sarama.OffsetOldest, "`, `false, "`,
 	}),
 	subscriber("a gap is an alarm", "gap.go", "TestGap/kfake/eager/before_the_first", edit{
-		`if slices.Contains(m.cfg.Allow, AllowResetInvalidOffsets) {`, `if true || slices.Contains(m.cfg.Allow, AllowResetInvalidOffsets) {`,
+		`if slices.Contains(m.cfg.AcceptedRisks, RiskResetInvalidOffsets) {`, `if true || slices.Contains(m.cfg.AcceptedRisks, RiskResetInvalidOffsets) {`,
 	}),
 	subscriber("markers are passed over", "partition.go", "TestRetentionDeletesMarkers/kfake/eager", edit{
 		`			p.look()
@@ -64,7 +64,7 @@ var kafkaMutations = []mutation{
 		`case setting(entries, minReplicas) == "1":`, `case setting(entries, minReplicas) == "0":`,
 	}),
 	subscriber("a group of the user's own is checked", "check.go", "TestCheck", edit{
-		`	wrong := refusals(losing(cfg), allow)
+		`	wrong := refusals(losing(cfg), accepted)
 `, `	wrong := refusals(nil, allow)
 `,
 	}),

@@ -5,31 +5,49 @@ func publishing(name, file, test string, edits ...edit) mutation {
 	return mutation{name: "publisher: " + name, file: "adapters/kafka/" + file, edits: edits, pkg: "adapters/kafka", run: "^" + test + "$", fails: test}
 }
 
+// sharedByPublishers is a mutation of what all adapters' Publishers share.
+func sharedByPublishers(name, file, test string, edits ...edit) mutation {
+	const pkg = "internal/publishing"
+	return mutation{name: "publisher: " + name, file: pkg + "/" + file, edits: edits, pkg: pkg, run: "^" + test + "$", fails: test, short: true}
+}
+
 var publisherMutations = []mutation{
-	publishing("what is unanswered at the deadline is not confirmed", "publisher_call.go", "TestPublisherKeepsNoBacklog", edit{
-		`c.errs[i] = unanswered(ctx)`, `c.errs[i] = nil`,
+	sharedByPublishers("what is unanswered at the deadline is not confirmed", "call.go", "TestPublishAnswersEachMessage", edit{
+		`		case !c.answered[i]:`, `		case false:`,
+	}),
+	sharedByPublishers("only the first answer counts", "call.go", "TestPublishAnswersEachMessage", edit{
+		`if c.ended || c.answered[i] {`, `if c.ended {`,
+	}),
+	sharedByPublishers("no message is refused for good because of its batch", "call.go", "TestPublishHasNoTimeToIsolate", edit{
+		`		case c.isolated:`, `		case true:`,
+	}),
+	sharedByPublishers("a message refused with its batch is sent by itself", "call.go", "TestPublishIsolates", edit{
+		`send(ctx, c, refused, true)`, `_ = send`,
+	}),
+	sharedByPublishers("a client is cut after its last call", "pool.go", "TestPoolCutsAfterTheLastCall", edit{
+		`if client.calls == 0 && !client.cut {`, `if !client.cut {`,
+	}),
+	sharedByPublishers("a broken client takes no more calls", "pool.go", "TestPoolCutsAfterTheLastCall", edit{
+		`if broken || client.retired {`, `if client.retired {`,
 	}),
 	publishing("an error of the broker is an answer", "publisher_producer.go", "TestPublisherErrorsOfBrokers", edit{
-		`r.call.answer(r.index, p.topics.refused(r.Topic, e.Err))`, `r.call.answer(r.index, nil)`,
+		`r.call.Answer(r.index, p.topics.refused(r.Topic, e.Err))`, `r.call.Answer(r.index, nil)`,
 	}),
-	publishing("a producer that is stuck is replaced", "publisher_producer.go", "TestPublisherKeepsNoBacklog", edit{
-		`broken := stuck || producer`, `broken := producer`,
+	publishing("a producer that is stuck is replaced", "publisher.go", "TestPublisherKeepsNoBacklog", edit{
+		`p.pool.Release(client, stuck || client`, `p.pool.Release(client, stuck && false || client`,
 	}),
 	publishing("a fenced producer is replaced", "publisher_topics.go", "TestPublisherFenced", edit{
-		`return t.fenced || t.worn && !confirmed`, `return t.worn && !confirmed`,
+		`return t.fenced || t.lost && !confirmed`, `return t.lost && !confirmed`,
 	}),
 	publishing("a message refused with its batch is tried alone", "publisher.go", "TestPublisherBatchRefusedForOneMessage", edit{
 		`conf.Producer.Flush.MaxMessages = 1`, `conf.Producer.Flush.MaxMessages = 0`,
 	}),
-	publishing("too large is permanent", "publisher.go", "TestPublisherErrorsOfBrokers", edit{
-		`final[i] = outbox.Permanent(err)`, `final[i] = err`,
+	publishing("too large is permanent", "publisher_errors.go", "TestPublisherErrorsOfBrokers", edit{
+		`outbox.Permanent(fmt.Errorf("%w; send less, or raise`, `(fmt.Errorf("%w; send less, or raise`,
 	}),
 	publishing("a missing topic is the topic's fault", "publisher_errors.go", "TestPublisherErrorsOfBrokers", edit{
 		`return &outbox.TopicError{Err: fmt.Errorf("%w; create it, it is not created by publishing to it", named)}`,
 		`return fmt.Errorf("%w; create it, it is not created by publishing to it", named)`,
-	}),
-	publishing("it rests while brokers are away", "publisher.go", "TestPublisherRests", edit{
-		`return p.breaker.Publish(ctx, msgs, p.publish)`, `return p.publish(ctx, msgs)`,
 	}),
 	publishing("an empty payload is no tombstone", "publisher_record.go", "TestPublisherHandsOverAllOfAMessage", edit{
 		`if m.Payload == nil {`, `if false {`,
@@ -43,8 +61,4 @@ var publisherMutations = []mutation{
 	publishing("a partitioner that is not by key is refused", "publisher_partition.go", "TestPublisherRefusesSettings", edit{
 		`ok && n != before`, `ok && n != before && false`,
 	}),
-	{
-		name: "publisher: rests grow", file: "internal/breaker/breaker.go", pkg: "internal/breaker", run: "^TestPublisherBreaker", fails: "TestPublisherBreaker", short: true,
-		edits: []edit{{`min(2*rest, b.cfg.MaxRest)`, `min(rest, b.cfg.MaxRest)`}},
-	},
 }
