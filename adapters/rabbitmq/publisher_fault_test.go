@@ -17,6 +17,7 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq/rabbitmqtest"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
+	"github.com/txonce/txonce/outbox/relay"
 )
 
 // faulty runs do with a Publisher to a fake that has the queues a, b and c.
@@ -312,13 +313,13 @@ func TestPublisherSilence(t *testing.T) {
 func TestPublisherRestsBehindRelay(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		queue := outboxtest.NewMemory()
-		relay, err := outbox.NewRelay(outbox.Config{Queue: queue, Publisher: f.p, Logger: slog.New(slog.DiscardHandler)})
+		r, err := relay.New(relay.Config{Queue: queue, Publisher: f.p, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(f.Context())
 		stopped := make(chan error, 1)
-		go func() { stopped <- relay.Run(ctx) }()
+		go func() { stopped <- r.Run(ctx) }()
 		f.want(f.publish("a1"), "")
 		f.s.Stop()
 		before := f.at.dials()
