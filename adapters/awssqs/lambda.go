@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/lanes"
+	"github.com/txonce/txonce/internal/deliver"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -192,7 +192,7 @@ func (h *LambdaHandler) call(ctx context.Context, batch []*lambdaItem) []error {
 	for i, it := range batch {
 		msgs[i] = it.msg
 	}
-	return lanes.Call(ctx, h.cfg.Processor, msgs)
+	return deliver.Call(ctx, h.cfg.Processor, msgs)
 }
 
 // response names what is not done.

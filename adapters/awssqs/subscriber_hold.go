@@ -9,13 +9,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
-	"github.com/txonce/txonce/internal/lanes"
+	"github.com/txonce/txonce/internal/deliver"
 )
 
 // holding is our hold of one message: SQS delivers it to nobody else while its visibility timeout runs, and each sign of life starts
 // that anew.
 type holding struct {
-	delivery *lanes.Delivery
+	delivery *deliver.Delivery
 	id       string
 	receipt  string
 	end      time.Time // SQS lets nobody hold it longer
@@ -224,7 +224,7 @@ func (r *reception) report(gone []*holding, why string) {
 		if f := r.cfg.Trace.Lost; f != nil {
 			f(h.delivery.Message)
 		}
-		r.lanes.Lose(h.delivery)
+		r.deliverer.Lose(h.delivery)
 	}
 }
 

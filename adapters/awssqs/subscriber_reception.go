@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/lanes"
+	"github.com/txonce/txonce/internal/deliver"
 )
 
 const (
@@ -28,8 +28,8 @@ const (
 type reception struct {
 	*Subscriber
 	queue
-	lanes *lanes.Lanes
-	holds holds
+	deliverer *deliver.Deliverer
+	holds     holds
 
 	life    context.Context // of what is sent to SQS; ends some time after the handlers
 	die     context.CancelFunc
@@ -49,13 +49,12 @@ func newReception(ctx context.Context, s *Subscriber, q queue) *reception {
 	for op, o := range map[string]*outage{"receive": &r.receives, "delete": &r.deletes, "change visibility": &r.changes} {
 		*o = outage{op: op, log: s.log}
 	}
-	r.lanes = lanes.New(ctx, lanes.Config{
+	r.deliverer = deliver.New(ctx, deliver.Config{
 		Processor:     s.cfg.Processor,
 		Concurrency:   s.cfg.Concurrency,
 		MaxBatch:      s.cfg.MaxBatch,
 		MaxBatchBytes: s.cfg.MaxBatchBytes,
 		Capacity:      s.cfg.MaxUnfinished,
-		Grace:         s.cfg.Grace,
 		Settle:        r.settle,
 		Flush:         r.flush,
 		Keep:          r.keep,
@@ -69,8 +68,8 @@ func (r *reception) run() error {
 	var holding sync.WaitGroup
 	holding.Go(r.hold)
 	r.workers.Go(r.receive)
-	<-r.lanes.Context().Done()
-	err := r.lanes.Drain()
+	<-r.deliverer.Context().Done()
+	err := r.deliverer.Drain(r.cfg.Grace, deliver.HandlerExit)
 
 	limit := time.AfterFunc(closing, r.die)
 	r.workers.Wait()
@@ -85,21 +84,21 @@ func (r *reception) receive() {
 	retry := consumer.FullJitter(consumer.DefaultBackoffBase, consumer.DefaultBackoffCap)
 	token, failures := rand.Text(), 0
 	for {
-		n := r.lanes.Reserve(maxBatch)
+		n := r.deliverer.Reserve(maxBatch)
 		if n == 0 {
 			return
 		}
 		got, err := r.ask(n, token)
 		r.take(got)
-		r.lanes.Release(n)
+		r.deliverer.Release(n)
 		switch {
-		case r.lanes.Context().Err() != nil:
+		case r.deliverer.Context().Err() != nil:
 			return
 		case err != nil:
 			failures++
 			r.refused(&r.receives, err, "sqs:ReceiveMessage")
 			if r.alone() {
-				r.rest(r.lanes.Context(), retry(failures))
+				r.rest(r.deliverer.Context(), retry(failures))
 				continue
 			}
 			return
@@ -123,7 +122,7 @@ func (r *reception) ask(n int, token string) ([]types.Message, error) {
 	ctx, cancel := context.WithTimeout(r.life, r.cfg.WaitTime+answerWithin)
 	defer cancel()
 	asked := time.Now()
-	defer context.AfterFunc(r.lanes.Context(), func() {
+	defer context.AfterFunc(r.deliverer.Context(), func() {
 		r.rest(ctx, time.Until(asked.Add(underway)))
 		cancel()
 	})()
@@ -154,14 +153,14 @@ func (r *reception) take(got []types.Message) {
 	}
 	now := time.Now()
 	var taken []*holding
-	var ds []*lanes.Delivery
+	var ds []*deliver.Delivery
 	again := map[string]*consumer.RetryError{}
 	for _, raw := range got {
 		h := &holding{receipt: value(raw.ReceiptHandle), id: value(raw.MessageId), until: now.Add(r.queue.visibility), beaten: now}
 		h.end = now.Add(maxInFlight - r.cfg.WaitTime - answerWithin) // SQS counts from its own receive, at the earliest when we asked
 		msg := ToMessage(r.name, raw)
 		msg.Attempt = max(msg.Attempt-r.excused.of(h.id), 1)
-		h.delivery = &lanes.Delivery{Message: msg, Size: sizeOf(raw), Raw: h}
+		h.delivery = &deliver.Delivery{Message: msg, Size: sizeOf(raw), Raw: h}
 		if msg.Malformed != nil {
 			r.log.Warn("awssqs: a message cannot be read; the Processor gets it as it is", "position", msg.Position, "error", msg.Malformed)
 		}
@@ -171,7 +170,7 @@ func (r *reception) take(got []types.Message) {
 		case r.cfg.OrderBy != nil:
 			key, err := r.orderBy(msg)
 			if err != nil {
-				r.lanes.Fail(err) // and what is added now is given back
+				r.deliverer.Fail(err) // and what is added now is given back
 			}
 			msg.Key, h.delivery.Key = key, key
 		}
@@ -197,10 +196,10 @@ func (r *reception) take(got []types.Message) {
 	}
 	r.flush()
 	r.holds.add(taken)
-	r.lanes.Add(ds...)
+	r.deliverer.Add(ds...)
 	for _, h := range taken {
 		if r.holds.isLost(h) { // before it was added
-			r.lanes.Lose(h.delivery)
+			r.deliverer.Lose(h.delivery)
 		}
 	}
 }
@@ -251,7 +250,7 @@ func (r *reception) refused(o *outage, err error, action string) {
 		return
 	}
 	if o.begin(err) {
-		r.lanes.Fail(explain(err, action))
+		r.deliverer.Fail(explain(err, action))
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/lanes"
+	"github.com/txonce/txonce/internal/deliver"
 )
 
 // answer is what SQS is to be told about a message.
@@ -24,13 +24,13 @@ type answer struct {
 }
 
 // keep has deferrals that are nobody's fault wait here, with signs of life: given back to SQS each would count as a receive.
-func (r *reception) keep(d *lanes.Delivery, retry *consumer.RetryError) bool {
+func (r *reception) keep(d *deliver.Delivery, retry *consumer.RetryError) bool {
 	h := d.Raw.(*holding)
 	return retry.Blameless && retry.After <= keepAtMost && time.Now().Add(retry.After+r.queue.visibility).Before(h.end)
 }
 
 // settle takes the answer for a message. flush follows.
-func (r *reception) settle(d *lanes.Delivery, err error) {
+func (r *reception) settle(d *deliver.Delivery, err error) {
 	h := d.Raw.(*holding)
 	held, beat := r.holds.settle(h)
 	a := answer{holding: h, done: err == nil, beat: beat}
@@ -69,7 +69,7 @@ func (r *reception) flush() {
 			defer func() { <-r.sending }()
 			r.send(answers)
 		})
-	case <-r.lanes.Context().Done():
+	case <-r.deliverer.Context().Done():
 		r.workers.Go(func() { r.send(answers) })
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/lanes"
+	"github.com/txonce/txonce/internal/deliver"
 )
 
 // Subscriber receives the messages of a queue, and acknowledges what its Processor has finished.
@@ -59,9 +59,9 @@ func (s *Subscriber) Run(ctx context.Context) error {
 		}
 	}
 	r := &run{Subscriber: s}
-	r.lanes = lanes.New(ctx, lanes.Config{
+	r.deliverer = deliver.New(ctx, deliver.Config{
 		Processor: s.cfg.Processor, Concurrency: s.cfg.Concurrency, MaxBatch: s.cfg.MaxBatch, MaxBatchBytes: s.cfg.MaxBatchBytes,
-		Settle: r.settle, Keep: r.keep, Grace: s.cfg.Grace, Logger: s.log,
+		Settle: r.settle, Keep: r.keep, Logger: s.log,
 	})
 	life, die := context.WithCancel(context.WithoutCancel(ctx))
 	defer die()
@@ -78,20 +78,20 @@ func (s *Subscriber) Run(ctx context.Context) error {
 // run is one Run of a Subscriber.
 type run struct {
 	*Subscriber
-	lanes   *lanes.Lanes
-	retries *retries
-	said    sync.Once // what is allowed
+	deliverer *deliver.Deliverer
+	retries   *retries
+	said      sync.Once // what is allowed
 }
 
 // sessions goes from connection to connection. The first one has to succeed.
 func (r *run) sessions(ctx context.Context) error {
 	failures := 0
 	var hungUp time.Time // since when the server does nothing else
-	for first := true; r.lanes.Context().Err() == nil; first = false {
+	for first := true; r.deliverer.Context().Err() == nil; first = false {
 		se, err := r.open()
 		if err == nil {
 			failures = 0
-			if err = se.serve(); r.lanes.Context().Err() != nil {
+			if err = se.serve(); r.deliverer.Context().Err() != nil {
 				return se.leave()
 			}
 			se.abandon(err)
@@ -113,14 +113,14 @@ func (r *run) sessions(ctx context.Context) error {
 			if fix == nil {
 				fix = err
 			}
-			r.lanes.Fail(fix)
+			r.deliverer.Fail(fix)
 			break
 		}
 		r.log.Warn("rabbitmq: the connection is lost; connecting again, what it held is delivered again", "error", err)
 		failures++
 		r.pause(failures)
 	}
-	return r.lanes.Drain()
+	return r.deliverer.Drain(r.cfg.Grace, deliver.HandlerExit)
 }
 
 // pause waits before the next session.
@@ -130,25 +130,25 @@ func (r *run) pause(failures int) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-r.lanes.Context().Done():
+	case <-r.deliverer.Context().Done():
 	}
 }
 
 // settle is told by lanes what became of a delivery.
-func (r *run) settle(d *lanes.Delivery, err error) {
+func (r *run) settle(d *deliver.Delivery, err error) {
 	dl := d.Raw.(*delivery)
 	var retry *consumer.RetryError
 	switch {
 	case err == nil:
 		dl.session.ack(dl)
-	case errors.Is(err, lanes.ErrLost), r.cfg.Ordered:
+	case errors.Is(err, deliver.ErrLost), r.cfg.Ordered:
 		// Not ours any more; or it goes back, with what follows it, when the channel is closed.
 	case errors.As(err, &retry):
 		attempt := d.Message.Attempt
 		if !retry.Blameless {
 			attempt++
 		}
-		if attempt == dl.attempt && r.lanes.Context().Err() != nil {
+		if attempt == dl.attempt && r.deliverer.Context().Err() != nil {
 			dl.session.giveBack(dl) // nothing to remember: others may have it at once
 			return
 		}
@@ -160,7 +160,7 @@ func (r *run) settle(d *lanes.Delivery, err error) {
 // keep reports whether a message that is to be handled again waits for that in memory: what must not be overtaken, and what is
 // held up by no fault of its own, since a database that is away would otherwise send the whole queue round in circles.
 // Nothing is kept for so long that the server takes it away.
-func (r *run) keep(d *lanes.Delivery, retry *consumer.RetryError) bool {
+func (r *run) keep(d *deliver.Delivery, retry *consumer.RetryError) bool {
 	if r.cfg.Ordered {
 		return true
 	}

@@ -224,7 +224,7 @@ func (r *retries) answer(p *putting, err error) {
 		if f := r.cfg.Trace.Deferred; f != nil {
 			f(p.delivery.msg, p.after)
 		}
-	case r.life.Err() != nil || s.lanes.Context().Err() != nil: // it goes back when the channel is closed
+	case r.life.Err() != nil || s.deliverer.Context().Err() != nil: // it goes back when the channel is closed
 	default:
 		r.log.Warn("rabbitmq: a message to be retried could not be put off; it waits here and goes back to the queue, uncounted",
 			"position", p.delivery.msg.Position, "after", p.after, "error", err)

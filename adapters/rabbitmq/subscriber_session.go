@@ -11,7 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/lanes"
+	"github.com/txonce/txonce/internal/deliver"
 )
 
 const (
@@ -35,7 +35,7 @@ type session struct {
 
 	mu   sync.Mutex
 	dead bool
-	held map[uint64]*lanes.Delivery // delivered and not settled, by tag
+	held map[uint64]*deliver.Delivery // delivered and not settled, by tag
 }
 
 // delivery is one arrival of a message.
@@ -50,7 +50,7 @@ type delivery struct {
 
 // open connects and begins to consume. While it does so the end of the run cuts the connection, for amqp091-go knows no contexts.
 func (r *run) open() (_ *session, err error) {
-	limited, cancel := context.WithTimeout(r.lanes.Context(), dialWithin)
+	limited, cancel := context.WithTimeout(r.deliverer.Context(), dialWithin)
 	defer cancel()
 	conn, err := r.cfg.Dial(limited)
 	if err != nil {
@@ -70,7 +70,7 @@ func (r *run) open() (_ *session, err error) {
 		version = v.version()
 	}
 	s := &session{
-		run: r, conn: conn, gone: make(chan struct{}), held: map[uint64]*lanes.Delivery{},
+		run: r, conn: conn, gone: make(chan struct{}), held: map[uint64]*deliver.Delivery{},
 	}
 	if s.ch, err = conn.Channel(); err != nil {
 		return nil, err
@@ -119,9 +119,9 @@ func (s *session) guard(closes <-chan *amqp.Error) {
 	s.mu.Unlock()
 	slices.Sort(tags)
 	for _, tag := range tags {
-		s.lanes.Lose(held[tag])
+		s.deliverer.Lose(held[tag])
 	}
-	if f := s.cfg.Trace.Lost; f != nil && s.lanes.Context().Err() == nil {
+	if f := s.cfg.Trace.Lost; f != nil && s.deliverer.Context().Err() == nil {
 		f(s.why, len(tags))
 	}
 }
@@ -142,7 +142,7 @@ func (s *session) serve() error {
 			s.take(&raw)
 		case <-ticker.C:
 			s.watchAges()
-		case <-s.lanes.Context().Done():
+		case <-s.deliverer.Context().Done():
 			return nil
 		}
 	}
@@ -170,12 +170,12 @@ func (s *session) ended() error {
 // take hands raw on.
 func (s *session) take(raw *amqp.Delivery) {
 	if err := s.counted(raw); err != nil {
-		s.lanes.Fail(err) // it goes back when the channel is closed
+		s.deliverer.Fail(err) // it goes back when the channel is closed
 		return
 	}
 	msg := toMessage(s.cfg.Queue, raw)
 	dl := &delivery{session: s, raw: raw, msg: msg, attempt: msg.Attempt, since: time.Now()}
-	d := &lanes.Delivery{Message: msg, Size: len(raw.Body), Raw: dl}
+	d := &deliver.Delivery{Message: msg, Size: len(raw.Body), Raw: dl}
 	if s.cfg.Ordered {
 		d.Key = msg.Key
 	}
@@ -186,7 +186,7 @@ func (s *session) take(raw *amqp.Delivery) {
 	}
 	s.mu.Unlock()
 	if !lost {
-		s.lanes.Add(d)
+		s.deliverer.Add(d)
 	}
 }
 
@@ -257,7 +257,7 @@ func (s *session) leave() error {
 		case <-timer.C: // the server is silent, and must not take from the grace period
 		}
 	}
-	err := s.lanes.Drain()
+	err := s.deliverer.Drain(s.cfg.Grace, deliver.HandlerExit)
 	s.retries.drain(retriesWithin)
 	s.close()
 	return err

@@ -52,7 +52,7 @@ var rows = []row{
 	{"internal/claims", []string{"dedup"}},
 	{"internal/debounce", nil},
 	{"internal/shares", nil},
-	{"internal/lanes", []string{"consumer"}},
+	{"internal/deliver", []string{"consumer"}},
 	{"internal/breaker", []string{"outbox", "github.com/sony/gobreaker/v2"}},
 
 	// Programs and what only tests import may use everything. Nothing imports them, because no other row allows it.
@@ -62,7 +62,7 @@ var rows = []row{
 
 // edge is what a broker's or HTTP adapter may import: the core and one SDK, and never another adapter.
 func edge(sdk ...string) []string {
-	return append([]string{"dedup", "outbox", "consumer", "internal/await", "internal/backoff", "internal/lanes", "internal/breaker"}, sdk...)
+	return append([]string{"dedup", "outbox", "consumer", "internal/await", "internal/backoff", "internal/deliver", "internal/breaker"}, sdk...)
 }
 
 // store is what a database's adapter may import.

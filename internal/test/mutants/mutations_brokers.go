@@ -20,11 +20,28 @@ var brokerMutations = []mutation{
 	handling("an outage is waited out at start", "start.go", "TestStartWaitsOutAnOutage", edit{
 		`!late && c.final(err):`, `!late || c.final(err):`,
 	}),
-	subscriber("what is in work is not taken again", "queue.go", "TestQueue", edit{
-		`case d.working || d.notBefore.After(now):`, `case d.notBefore.After(now):`,
+	elsewhere("what is to be retried is not acknowledged", "internal/deliver/outcome.go", "TestWhatIsKeptIsHandledAgainInOrder", edit{
+		`		case dr.cfg.Keep != nil && dr.cfg.Keep(d, retry):
+`, `		case dr.cfg.Keep != nil && dr.cfg.Keep(d, retry):
+			o.settle(d, nil)
+			continue
+`,
 	}),
-	subscriber("no batch takes what others could handle", "partition.go", "TestConcurrencySharesWhatWaits", edit{
-		`return min(max(share, 1), p.cfg.MaxBatch)`, `return max(share, p.cfg.MaxBatch)`,
+	elsewhere("messages of a key wait for each other", "internal/deliver/batch.go", "TestWhatIsKeptIsHandledAgainInOrder", edit{
+		`				held[d.Key] = true
+`, ``,
+	}),
+	elsewhere("no two batches have a key in common", "internal/deliver/batch.go", "TestProperty", edit{
+		`(dr.busy[d.Key] != nil || held[d.Key])`, `held[d.Key]`,
+	}),
+	elsewhere("a batch stops at its limits", "internal/deliver/batch.go", "TestBatchesAreBoundedInBytes", edit{
+		`if len(picked) == most || len(picked) > 0 && dr.cfg.MaxBatchBytes > 0 && size+d.Size > dr.cfg.MaxBatchBytes {`, `if len(picked) == most {`,
+	}),
+	elsewhere("no batch takes what others could handle", "internal/deliver/batch.go", "TestSplitEvenly", edit{
+		`return min(max(share, 1), dr.cfg.MaxBatch)`, `return max(share, dr.cfg.MaxBatch)`,
+	}),
+	subscriber("nor of a partition", "partition.go", "TestConcurrencySharesWhatWaits", edit{
+		`SplitEvenly: true,`, `SplitEvenly: false,`,
 	}),
 	{
 		name: "everybody locks in one order", file: "internal/claims/locks.go",
@@ -77,7 +94,7 @@ var brokerMutations = []mutation{
 		`if receives < MinReceives {`, `if false {`,
 	}),
 	elsewhere("sqs: a stop does not wait for a place among the answers", "adapters/awssqs/subscriber_settle.go", "TestRunEndsWithoutTheServer", edit{
-		`case <-r.lanes.Context().Done():`, `case <-r.life.Done():`,
+		`case <-r.deliverer.Context().Done():`, `case <-r.life.Done():`,
 	}),
 	elsewhere("sqs: a tenant is no key", "adapters/awssqs/subscriber_message.go", "TestATenantIsNoOrder", edit{
 		`m.Key == "" && strings.HasSuffix(queue, fifoSuffix) &&`, `m.Key == "" &&`,
@@ -88,16 +105,16 @@ var brokerMutations = []mutation{
 	s.excused = excused{}
 `,
 	}),
-	elsewhere("a Processor that panics does not end the process", "internal/lanes/call.go", "TestCall", edit{
+	elsewhere("a Processor that panics does not end the process", "internal/deliver/call.go", "TestCall", edit{
 		`if v := recover(); v != nil {`, `if v := error(nil); v != nil {`,
 	}),
-	elsewhere("a panic keeps its stack", "internal/lanes/call.go", "TestCall", edit{
+	elsewhere("a panic keeps its stack", "internal/deliver/call.go", "TestCall", edit{
 		`Stack: debug.Stack()`, `Stack: debug.Stack()[:0]`,
 	}),
 	elsewhere("watermill: a panic keeps its stack", "adapters/watermilltx/join.go", "TestJoinKeepsTheStackOfAPanic", edit{
 		`Stack: debug.Stack()`, `Stack: debug.Stack()[:0]`,
 	}),
-	elsewhere("lanes: what was lost has no good answer", "internal/lanes/batch.go", "TestLoseCancelsTheHandler", edit{
+	elsewhere("deliver: what was lost has no good answer", "internal/deliver/outcome.go", "TestLoseCancelsTheHandler", edit{
 		`case d.lost && err == nil:`, `case err == nil:`,
 	}),
 	elsewhere("rabbitmq: a copy that no queue takes is no copy", "adapters/rabbitmq/confirm_channel.go", "TestRetryQueueDeleted", edit{
