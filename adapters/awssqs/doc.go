@@ -44,14 +44,12 @@
 //
 // SQS takes some characters, ten attributes and no empty body. What does not fit is written so that it does:
 // attribute txonce-encoding tells of a body in base64, txonce-headers holds the headers that found no place as JSON, and txonce-key is
-// the key. [ToMessage] undoes that, and so do the Subscriber and the LambdaHandler.
+// the key. [ToMessage] undoes that, and so do the Subscriber and package awslambda.
 //
 // A crash of the relay after SQS has taken a message and before the outbox has noted it repeats the message. A crash before that loses
 // nothing: the outbox has it.
 //
 // # AWS Lambda
 //
-// [LambdaHandler] is for functions whose event source is a queue. Its event source mapping MUST have ReportBatchItemFailures among its
-// FunctionResponseTypes: without it Lambda deletes the whole batch whatever the answer says. A function that is killed, runs out of
-// time or panics has answered nothing: all its messages come again, and those that were committed are duplicates.
+// Package awslambda handles the messages of a function whose event source is a queue.
 package awssqs

@@ -9,14 +9,18 @@ import (
 	"sync/atomic"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/counts"
 )
 
 // Subscriber receives the messages of one queue, and deletes what its Processor has finished.
 type Subscriber struct {
 	cfg     SubscriberConfig
 	log     *slog.Logger
-	excused excused // from one Run to the next
 	running atomic.Bool
+
+	// uncountedReceives counts by message, also from one Run to the next, the receives by this process that were no attempts: deferrals,
+	// stops, lost messages. SQS counts them.
+	uncountedReceives counts.Counter
 }
 
 // NewSubscriber checks cfg. It does not talk to SQS.

@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/outbox"
 )
 
 // ToMessage is raw, received from the queue of that name, as a Processor takes it. A Subscriber does this and the rest; it is for
@@ -41,6 +42,9 @@ func ToMessage(queue string, raw types.Message) *consumer.Message {
 func group(raw types.Message) string {
 	return raw.Attributes[string(types.MessageSystemAttributeNameMessageGroupId)]
 }
+
+// GroupID is the message group in which a Publisher sends the messages of key to a FIFO queue.
+func GroupID(key string) string { return groupID(&outbox.Message{Key: key}) }
 
 func rawHeaders(attributes map[string]types.MessageAttributeValue) map[string]string {
 	headers := make(map[string]string, len(attributes))

@@ -159,7 +159,7 @@ func (r *reception) take(got []types.Message) {
 		h := &holding{receipt: value(raw.ReceiptHandle), id: value(raw.MessageId), until: now.Add(r.queue.visibility), beaten: now}
 		h.end = now.Add(maxInFlight - r.cfg.WaitTime - answerWithin) // SQS counts from its own receive, at the earliest when we asked
 		msg := ToMessage(r.name, raw)
-		msg.Attempt = max(msg.Attempt-r.excused.of(h.id), 1)
+		msg.Attempt = max(msg.Attempt-r.uncountedReceives.Of(h.id), 1)
 		h.delivery = &deliver.Delivery{Message: msg, Size: sizeOf(raw), Raw: h}
 		if msg.Malformed != nil {
 			r.log.Warn("awssqs: a message cannot be read; the Processor gets it as it is", "position", msg.Position, "error", msg.Malformed)
@@ -207,7 +207,7 @@ func (r *reception) take(got []types.Message) {
 // putBack is for how long a message goes back that this process is busy with: longer each time, since SQS counts its receives,
 // and not quite regularly, since of processes that ask in step the same one would get it each time.
 func (r *reception) putBack(id string) time.Duration {
-	mean := time.Duration(r.excused.of(id)+1) * r.queue.visibility / 2
+	mean := time.Duration(r.uncountedReceives.Of(id)+1) * r.queue.visibility / 2
 	return mean*3/4 + mrand.N(mean/2+1)
 }
 

@@ -35,14 +35,14 @@ func (r *reception) settle(d *deliver.Delivery, err error) {
 	held, beat := r.holds.settle(h)
 	a := answer{holding: h, done: err == nil, beat: beat}
 	if err == nil {
-		r.excused.forget(h.id)
+		r.uncountedReceives.Forget(h.id)
 	} else {
 		retry, again := errors.AsType[*consumer.RetryError](err)
 		if again {
 			a.after = retry.After
 		}
 		if !again || retry.Blameless { // a receive that was no attempt
-			r.excused.add(h.id)
+			r.uncountedReceives.Add(h.id)
 		}
 	}
 	if !held { // SQS has given it to others, or may have: it is not ours to delete or to change

@@ -1,7 +1,6 @@
 package watermilltx
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"log/slog"
@@ -114,17 +113,4 @@ func (cfg Config[TTx]) consumer(handle consumer.Handler[TTx]) (*consumer.Consume
 		return nil, fmt.Errorf("watermilltx: %w", err)
 	}
 	return c, nil
-}
-
-// waiting sleeps for d, at most limit, or until ctx ends.
-func waiting(ctx context.Context, d, limit time.Duration) {
-	if d = min(d, limit); d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -1,7 +1,6 @@
 package watermilltx
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +9,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/internal/counts"
+	"github.com/txonce/txonce/internal/deliver"
 )
 
 // HandlerConfig of a Handler.
@@ -33,8 +35,7 @@ type HandlerConfig struct {
 // all of watermill's. It is safe for concurrent use.
 type Handler struct {
 	cfg      HandlerConfig
-	once     func(context.Context, *consumer.Message) error // never sleeps, unless the Processor cannot but
-	attempts attempts
+	failures counts.Counter // by identity
 }
 
 // NewHandler checks cfg.
@@ -51,13 +52,7 @@ func NewHandler(cfg HandlerConfig) (*Handler, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	h := &Handler{cfg: cfg, once: cfg.Processor.Process}
-	if batches, ok := cfg.Processor.(consumer.BatchProcessor); ok {
-		h.once = func(ctx context.Context, msg *consumer.Message) error {
-			return batches.ProcessBatch(ctx, []*consumer.Message{msg})[0]
-		}
-	}
-	return h, nil
+	return &Handler{cfg: cfg}, nil
 }
 
 // Handle is a message.NoPublishHandlerFunc, for Router.AddConsumerHandler. nil says that the message's effects are committed,
@@ -75,24 +70,24 @@ func (h *Handler) Handle(raw *message.Message) error {
 	until := time.Now().Add(h.cfg.MaxWait)
 	for {
 		attempt := *msg
-		attempt.Attempt += h.attempts.of(id)
-		err := h.once(ctx, &attempt)
+		attempt.Attempt += h.failures.Of(id)
+		err := deliver.Call(ctx, h.cfg.Processor, []*consumer.Message{&attempt})[0] // a BatchProcessor does not sleep between attempts
 		if err == nil {
-			h.attempts.forget(id)
+			h.failures.Forget(id)
 			return nil
 		}
 		retry, again := errors.AsType[*consumer.RetryError](err)
 		if !again {
 			h.cfg.Logger.ErrorContext(ctx, "watermilltx: message rejected, it stays with the broker and comes again; the Processor keeps no dead letters",
 				"topic", msg.Topic, "position", msg.Position, "error", err)
-			waiting(ctx, time.Until(until), h.cfg.MaxWait)
+			_ = await.Sleep(ctx, time.Until(until))
 			return err
 		}
 		if !retry.Blameless {
-			h.attempts.fail(id)
+			h.failures.Add(id)
 		}
 		left := time.Until(until)
-		waiting(ctx, retry.After, left)
+		_ = await.Sleep(ctx, min(retry.After, left))
 		if ctx.Err() != nil || retry.After >= left {
 			return err
 		}

@@ -12,6 +12,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/internal/counts"
+	"github.com/txonce/txonce/internal/deliver"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -19,7 +22,7 @@ import (
 type Middleware[TTx any] struct {
 	cfg      Config[TTx]
 	consumer *consumer.Consumer[TTx]
-	attempts attempts
+	failures counts.Counter // by identity
 
 	mu      sync.Mutex
 	handler string              // the name of the one it serves; empty until its first message
@@ -85,24 +88,24 @@ func (m *Middleware[TTx]) handle(raw *message.Message, next message.HandlerFunc)
 	}
 	msg := ToMessage(raw)
 	id := identity(msg.Topic, raw)
-	msg.Attempt += m.attempts.of(id)
+	msg.Attempt += m.failures.Of(id)
 	if m.cfg.Amend != nil {
 		m.cfg.Amend(msg)
 	}
 	r := &run{raw: raw, next: next}
-	err := m.consumer.ProcessBatch(context.WithValue(ctx, runKey{}, r), []*consumer.Message{msg})[0]
+	err := deliver.Call(context.WithValue(ctx, runKey{}, r), m.consumer, []*consumer.Message{msg})[0]
 	if r.joined.doomed {
 		raw.Ack() // in a transaction that cannot be committed: it ends, and the message comes again in another one
 	}
 	retry, again := errors.AsType[*consumer.RetryError](err)
 	switch {
 	case !again:
-		m.attempts.forget(id)
+		m.failures.Forget(id)
 	case !retry.Blameless:
-		m.attempts.fail(id)
+		m.failures.Add(id)
 	}
 	if again && !r.joined.doomed {
-		waiting(ctx, retry.After, m.cfg.MaxWait)
+		_ = await.Sleep(ctx, min(retry.After, m.cfg.MaxWait))
 	}
 	return err
 }

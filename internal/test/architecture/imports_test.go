@@ -40,6 +40,7 @@ var rows = []row{
 	{"adapters/sqlstore", store()}, // imports no driver
 	{"adapters/kafka", edge("github.com/IBM/sarama")},
 	{"adapters/awssqs", edge("github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/...")},
+	{"adapters/awssqs/awslambda", append([]string{"adapters/awssqs"}, edge("github.com/aws/aws-sdk-go-v2/...")...)},
 	{"adapters/awssqs/awssqstest", []string{"adapters/awssqs", "github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/..."}},
 	{"adapters/rabbitmq", edge("github.com/rabbitmq/amqp091-go")},
 	{"adapters/rabbitmq/rabbitmqtest", []string{"adapters/rabbitmq", "github.com/rabbitmq/amqp091-go"}},
@@ -52,6 +53,7 @@ var rows = []row{
 	{"internal/claims", []string{"dedup"}},
 	{"internal/debounce", nil},
 	{"internal/shares", nil},
+	{"internal/counts", nil},
 	{"internal/deliver", []string{"consumer"}},
 	{"internal/breaker", []string{"outbox", "github.com/sony/gobreaker/v2"}},
 
@@ -62,7 +64,7 @@ var rows = []row{
 
 // edge is what a broker's or HTTP adapter may import: the core and one SDK, and never another adapter.
 func edge(sdk ...string) []string {
-	return append([]string{"dedup", "outbox", "consumer", "internal/await", "internal/backoff", "internal/deliver", "internal/breaker"}, sdk...)
+	return append([]string{"dedup", "outbox", "consumer", "internal/await", "internal/backoff", "internal/counts", "internal/deliver", "internal/breaker"}, sdk...)
 }
 
 // store is what a database's adapter may import.

@@ -102,7 +102,7 @@ var brokerMutations = []mutation{
 	elsewhere("sqs: what a stop gives back was no attempt", "adapters/awssqs/subscriber.go", "TestStopsAreNoAttempts", edit{
 		`	defer s.running.Store(false)
 `, `	defer s.running.Store(false)
-	s.excused = excused{}
+	s.uncountedReceives = counts.Counter{}
 `,
 	}),
 	elsewhere("a Processor that panics does not end the process", "internal/deliver/call.go", "TestCall", edit{

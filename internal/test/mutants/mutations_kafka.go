@@ -22,6 +22,8 @@ var kafkaMutations = []mutation{
 		err = nil
 	}
 `,
+	}, edit{
+		`*consumer.RetryError) bool { return true }`, `*consumer.RetryError) bool { return false }`,
 	}),
 	suite("a stop waits for the handler", "partition.go", "a_stop_lets_the_handler_finish", edit{
 		`p.deliverer.Drain(p.member.grace(), p.member.handlerExit())`, `p.deliverer.Drain(0, p.member.handlerExit())`,
