@@ -124,10 +124,10 @@ var brokerMutations = []mutation{
 		"	return time.Now().Add(young), nil\n}", "	return time.Now(), nil\n}",
 	}),
 	elsewhere("rabbitmq: nor one that was found", "adapters/rabbitmq/subscriber_retry_link.go", "TestNewRetryQueueRests/another", edit{
-		`if err == nil && r.cfg.knownOld {`, `if err == nil {`,
+		`if err == nil && r.queuesOld {`, `if err == nil {`,
 	}),
 	elsewhere("rabbitmq: a server that hangs up is not taken to refuse", "adapters/rabbitmq/subscriber.go", "TestServerHangsUp", edit{
-		`time.Since(hungUp) < refusesWithin {`, `time.Since(hungUp) < 0 {`,
+		`time.Since(hungUpSince) < refusedAfter {`, `time.Since(hungUpSince) < 0 {`,
 	}),
 	elsewhere("rabbitmq: a limit that drops messages is refused", "adapters/rabbitmq/subscriber_config.go", "TestSubscriberConfig", edit{
 		`c.checkLimit(""); err != nil`, `c.checkLimit(""); false`,
@@ -166,7 +166,7 @@ var brokerMutations = []mutation{
 		`return i.busy || i.channel != nil && i.channel.owes() && time.Since(i.tried) < isolatedFor`, `return i.busy`,
 	}),
 	elsewhere("rabbitmq: a queue for retries that does not confirm rests", "adapters/rabbitmq/subscriber_retry_link.go", "TestRetryQueueDoesNotConfirm", edit{
-		"		r.rest(retryStep(p.after))\n", "",
+		"		r.cooldown(retryStep(d.after))\n", "",
 	}),
 	elsewhere("rabbitmq: nothing is sent to a server that blocks", "adapters/rabbitmq/alarm.go", "TestRetriesWhileBlocked/stops_true", edit{
 		"	if a.why == \"\" {\n		return nil", "	if true {\n		return nil",
@@ -181,16 +181,16 @@ var brokerMutations = []mutation{
 		`c.Spec = c.Spec.withArgs(args)`, `_ = args`,
 	}),
 	elsewhere("rabbitmq: a delivery that is counted shows a quorum queue", "adapters/rabbitmq/topology_read.go", "TestSpecIsNotBelieved", edit{
-		`if !counts || s.read || s.spec.Quorum {`, `if !counts || true {`,
+		`if !counts || s.specRead || s.spec.Quorum {`, `if !counts || true {`,
 	}),
 	elsewhere("rabbitmq: a stop gives back at once", "adapters/rabbitmq/subscriber.go", "TestStopGivesBackAtOnce", edit{
-		`dl.session.giveBack(dl) // nothing`, `// nothing`,
+		`dl.session.giveBack(dl) // no attempt`, `// no attempt`,
 	}),
 	elsewhere("rabbitmq: a copy remembers what publishing it changes", "adapters/rabbitmq/subscriber_stamp.go", "TestNoHotRequeue", edit{
 		`"expiration": st.expiration,`, `"expiration": "",`,
 	}),
 	elsewhere("rabbitmq: a lost connection counts for no attempt", "adapters/rabbitmq/subscriber_session.go", "TestLossesCountForNoAttempt/quorum_true", edit{
-		`msg := toMessage(s.cfg.Queue, raw)`, `msg := ToMessage(s.cfg.Queue, raw)`,
+		`msg := toMessage(s.run.cfg.Queue, raw)`, `msg := ToMessage(s.run.cfg.Queue, raw)`,
 	}),
 	elsewhere("sqs: a stop waits for what is on its way", "adapters/awssqs/subscriber_reception.go", "TestAStopLosesNoAnswerThatIsOnItsWay", edit{
 		`r.rest(ctx, time.Until(asked.Add(underway)))`, `r.rest(ctx, time.Until(asked))`,
