@@ -75,8 +75,8 @@ var brokerMutations = []mutation{
 		`if l.unwrap(lifted) != tx {`, `if l.unwrap(lifted) != tx && false {`,
 	}),
 
-	elsewhere("sqs: a heartbeat comes in time", "adapters/awssqs/subscriber_hold.go", "TestALongHandlerKeepsItsMessageAndThoseThatWait", edit{
-		`now.Sub(h.beaten) >= visibility/4`, `now.Sub(h.beaten) >= visibility`,
+	elsewhere("sqs: a heartbeat comes in time", "adapters/awssqs/subscriber_heartbeat.go", "TestALongHandlerKeepsItsMessageAndThoseThatWait", edit{
+		`now.Sub(m.extended) >= visibility/4`, `now.Sub(m.extended) >= visibility`,
 	}),
 	elsewhere("sqs: what was lost is not settled", "adapters/awssqs/subscriber_settle.go", "TestALostMessageIsCancelledAndNotSettled", edit{
 		`if !held {`, `if !held && false {`,
@@ -94,7 +94,7 @@ var brokerMutations = []mutation{
 		`if receives < MinReceives {`, `if false {`,
 	}),
 	elsewhere("sqs: a stop does not wait for a place among the answers", "adapters/awssqs/subscriber_settle.go", "TestRunEndsWithoutTheServer", edit{
-		`case <-r.deliverer.Context().Done():`, `case <-r.life.Done():`,
+		`case <-r.deliverer.Context().Done():`, `case <-r.requests.Done():`,
 	}),
 	elsewhere("sqs: a tenant is no key", "adapters/awssqs/subscriber_message.go", "TestATenantIsNoOrder", edit{
 		`m.Key == "" && strings.HasSuffix(queue, fifoSuffix) &&`, `m.Key == "" &&`,
@@ -193,6 +193,6 @@ var brokerMutations = []mutation{
 		`msg := toMessage(s.run.cfg.Queue, raw)`, `msg := ToMessage(s.run.cfg.Queue, raw)`,
 	}),
 	elsewhere("sqs: a stop waits for what is on its way", "adapters/awssqs/subscriber_reception.go", "TestAStopLosesNoAnswerThatIsOnItsWay", edit{
-		`r.rest(ctx, time.Until(asked.Add(underway)))`, `r.rest(ctx, time.Until(asked))`,
+		`await.Sleep(ctx, time.Until(began.Add(minRequest)))`, `await.Sleep(ctx, time.Until(began))`,
 	}),
 }
