@@ -10,10 +10,10 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// minVersion is the first in which members say what they own (cooperative rebalancing) and may be static.
+// minVersion is the first version with cooperative rebalancing and static members.
 var minVersion = sarama.V2_4_0_0
 
-// withDefaults returns c complete, or what is wrong with it, all of it at once.
+// withDefaults returns c with its defaults, or one error that names all fields at fault.
 func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	var wrong []error
 	refuse := func(format string, args ...any) {
@@ -34,7 +34,7 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if len(c.Topics) == 0 || slices.Contains(c.Topics, "") {
 		refuse("Topics is required, and none may be empty")
 	}
-	c.Topics = slices.Compact(slices.Sorted(slices.Values(c.Topics))) // ours: the caller may change his
+	c.Topics = slices.Compact(slices.Sorted(slices.Values(c.Topics))) // a copy, because the caller may change its own
 	if c.Processor == nil {
 		refuse("Processor is required")
 	}
@@ -81,7 +81,7 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 
 var allowances = []Allowance{AllowShortWindow, AllowOffsetNewest, AllowResetInvalidOffsets, AllowReadUncommitted, AllowFetchMax}
 
-// rule is a setting of a sarama.Config with which a Subscriber does not work.
+// rule is a setting of a sarama.Config that a Subscriber refuses.
 type rule struct {
 	broken  bool
 	setting string
@@ -90,13 +90,12 @@ type rule struct {
 	allow   Allowance // empty: there is no way to work like that
 }
 
-// Check is for programs with a sarama.ConsumerGroup of their own, which pass to a Processor what ToMessage makes: it refuses the settings
-// of cfg under which messages would be lost, or gain effects that they must not have, as NewSubscriber does. sarama's own defaults are
-// three of them; NewConfig returns settings that are not. The error names each with what to do about it; nil says that there
+// Check is for programs with a sarama.ConsumerGroup of their own, which pass the results of ToMessage to a Processor. Like NewSubscriber it
+// refuses settings of cfg that lose messages, or that let messages have effects which they must not have. Three of sarama's defaults are such
+// settings; NewConfig returns settings that are accepted. The error names each setting and what to do about it; nil means that there
 // is none. allow names those that are wanted nevertheless. A nil cfg stands for sarama's defaults.
 //
-// Check looks at nothing but cfg. That the Processor remembers keys for longer than the topics keep messages is checked by a
-// Subscriber's Run only.
+// Check looks only at cfg. Only a Subscriber's Run checks that the Processor remembers keys for longer than the topics keep messages.
 func Check(cfg *sarama.Config, allow ...Allowance) error {
 	if cfg == nil { // as sarama takes it
 		cfg = sarama.NewConfig()
@@ -110,7 +109,7 @@ func Check(cfg *sarama.Config, allow ...Allowance) error {
 	return errors.Join(wrong...)
 }
 
-// losing are the rules about messages that would be lost, or gain effects they must not have.
+// losing are the rules against settings that lose messages, or that let messages have effects which they must not have.
 func losing(cfg *sarama.Config) []rule {
 	return []rule{
 		{
@@ -136,7 +135,7 @@ func losing(cfg *sarama.Config) []rule {
 	}
 }
 
-// needed are the rules about what a Subscriber cannot work without.
+// needed are the rules for settings that a Subscriber needs.
 func needed(cfg *sarama.Config) []rule {
 	return []rule{
 		{
