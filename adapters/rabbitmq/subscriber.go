@@ -140,7 +140,7 @@ func (r *run) settle(d *deliver.Delivery, err error) {
 		// The server has taken it back, or it goes back with those behind it when the channel is closed.
 	case errors.As(err, &retry):
 		attempt := d.Message.Attempt
-		if !retry.Blameless {
+		if !retry.Uncounted {
 			attempt++
 		}
 		if attempt == dl.attempt && r.deliverer.Context().Err() != nil {
@@ -153,7 +153,7 @@ func (r *run) settle(d *deliver.Delivery, err error) {
 }
 
 // keep is the Deliverer's Keep: it reports whether a message waits in memory for its next attempt. In Ordered mode all do, because the next
-// of their key must not overtake them. In other modes blameless ones do, because otherwise a database that is away would send the
+// of their key must not overtake them. In other modes uncounted ones do, because otherwise a database that is away would send the
 // whole queue through the retry queues, and so do those whose retry queue cannot be used yet. No message is kept for so long that the
 // server takes it back.
 func (r *run) keep(d *deliver.Delivery, retry *consumer.RetryError) bool {
@@ -163,5 +163,5 @@ func (r *run) keep(d *deliver.Delivery, retry *consumer.RetryError) bool {
 	if time.Since(d.Raw.(*delivery).since)+retry.After > r.cfg.ConsumerTimeout/2 {
 		return false
 	}
-	return retry.Blameless || !r.retries.ready(retry.After)
+	return retry.Uncounted || !r.retries.ready(retry.After)
 }

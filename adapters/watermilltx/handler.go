@@ -89,7 +89,7 @@ func (h *Handler) Handle(raw *message.Message) error {
 			_ = await.Sleep(ctx, time.Until(until))
 			return err
 		}
-		if !retry.Blameless {
+		if !retry.Uncounted {
 			h.failures.Add(id)
 		}
 		left := time.Until(until)

@@ -16,10 +16,10 @@ var (
 	// ErrLost means that the broker took the delivery away, see Deliverer.Lose: acknowledge nothing.
 	ErrLost = errors.New("the broker has taken this delivery away")
 
-	// ErrStopped is wrapped in a blameless *consumer.RetryError: the delivery was not handled, give it back.
+	// ErrStopped is wrapped in a uncounted *consumer.RetryError: the delivery was not handled, give it back.
 	ErrStopped = errors.New("not handled any more: the subscriber stops")
 
-	// ErrAbandoned is wrapped in a blameless *consumer.RetryError: the handler still runs although its context is cancelled. That
+	// ErrAbandoned is wrapped in a uncounted *consumer.RetryError: the handler still runs although its context is cancelled. That
 	// handler and the next receiver of the message cannot both commit.
 	ErrAbandoned = errors.New("a handler is still running although its context is cancelled")
 )
@@ -68,7 +68,7 @@ type Config struct {
 	Flush func()
 
 	// Keep reports whether a delivery that must be handled again waits for that in memory, unsettled. Its Message.Attempt is
-	// incremented unless retry is blameless. Keep must not call the Deliverer.
+	// incremented unless retry is uncounted. Keep must not call the Deliverer.
 	//
 	// Defaults to keeping none.
 	Keep func(d *Delivery, retry *consumer.RetryError) bool
@@ -227,8 +227,8 @@ func (dr *Deliverer) removeBehind(d *Delivery) []*Delivery {
 }
 
 var (
-	stopped    = &consumer.RetryError{Err: ErrStopped, Blameless: true}
-	behindLost = &consumer.RetryError{Err: fmt.Errorf("held back behind an earlier message of its key: %w", ErrLost), Blameless: true}
+	stopped    = &consumer.RetryError{Err: ErrStopped, Uncounted: true}
+	behindLost = &consumer.RetryError{Err: fmt.Errorf("held back behind an earlier message of its key: %w", ErrLost), Uncounted: true}
 )
 
 // unreachable reports that d will never be handled once Context has ended: no batch in work has its key.

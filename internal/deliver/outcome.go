@@ -27,7 +27,7 @@ func (o *outcome) fail(d *Delivery, err error) {
 	if d.Key == "" || o.failed[d.Key] != nil {
 		return
 	}
-	behind := &consumer.RetryError{Err: fmt.Errorf("held back behind an earlier message of key %q: %w", d.Key, err), Blameless: true}
+	behind := &consumer.RetryError{Err: fmt.Errorf("held back behind an earlier message of key %q: %w", d.Key, err), Uncounted: true}
 	if retry, ok := errors.AsType[*consumer.RetryError](err); ok {
 		behind.After = retry.After
 	}
@@ -50,7 +50,7 @@ func (dr *Deliverer) decide(b *batch, errs []error) (o outcome) {
 		err := errs[i]
 		retry, again := errors.AsType[*consumer.RetryError](err)
 		if !again && cancelled != nil && errors.Is(err, cancelled) { // an answer to the cancelled context, not to the message
-			retry, again = &consumer.RetryError{Err: err, Blameless: true}, true
+			retry, again = &consumer.RetryError{Err: err, Uncounted: true}, true
 		}
 		behind := o.failed[d.Key]
 		switch {
@@ -66,14 +66,14 @@ func (dr *Deliverer) decide(b *batch, errs []error) (o outcome) {
 			o.fail(d, err)
 			dr.fail(err)
 		case behind != nil:
-			o.settle(d, &consumer.RetryError{Err: retry.Err, After: max(retry.After, behind.After), Blameless: true})
+			o.settle(d, &consumer.RetryError{Err: retry.Err, After: max(retry.After, behind.After), Uncounted: true})
 		case stopping:
 			o.fail(d, retry)
-		case cancelled != nil && retry.Blameless: // because another delivery of the batch was lost
+		case cancelled != nil && retry.Uncounted: // because another delivery of the batch was lost
 			d.postpone(now, 0, true)
 			o.kept = append(o.kept, d)
 		case dr.cfg.Keep != nil && dr.cfg.Keep(d, retry):
-			if !retry.Blameless {
+			if !retry.Uncounted {
 				d.Message.Attempt++
 			}
 			d.postpone(now, retry.After, o.keeps(d))

@@ -62,7 +62,7 @@ func tryOnce(t *testing.T, cfg deliver.Config, grace time.Duration, keeps, keys,
 			b.notBefore(msg, after)
 			return later(after)
 		case 1:
-			return blameless(time.Duration(random.n(3)) * time.Second)
+			return uncounted(time.Duration(random.n(3)) * time.Second)
 		case 2:
 			if rejects && random.n(10) == 0 {
 				return errReject

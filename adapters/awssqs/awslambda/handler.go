@@ -132,7 +132,7 @@ func (h *Handler) process(work, exit context.Context, items []*item) {
 		for ; start < len(items) && len(batch) < h.maxBatch; start++ {
 			switch it := items[start]; {
 			case failed.has(it):
-				it.err = &consumer.RetryError{Err: errHeldBack, Blameless: true}
+				it.err = &consumer.RetryError{Err: errHeldBack, Uncounted: true}
 			case it.msg == nil:
 				failed.add(it)
 			default:
@@ -209,7 +209,7 @@ func (h *Handler) log(ctx context.Context, items []*item) {
 		case it.err == nil:
 			h.uncountedReceives.Forget(it.record.MessageID)
 			continue
-		case again && retry.Blameless, errors.Is(it.err, errUnfinished):
+		case again && retry.Uncounted, errors.Is(it.err, errUnfinished):
 			h.uncountedReceives.Add(it.record.MessageID)
 		}
 		if failed++; first == nil {
