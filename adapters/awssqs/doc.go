@@ -2,35 +2,37 @@
 //
 // # Receiving
 //
-// A [Subscriber] deletes a message when its Processor has handled it, which for a Consumer is after the commit. Until then SQS has it.
+// A [Subscriber] deletes a message when its Processor has handled it; a Consumer has handled it after the commit. Until then SQS keeps it.
 //
-//   - A crash before the commit: no effect has happened. SQS delivers the message again once its visibility timeout has run out, so
-//     a crash delays what the process held by that long.
-//   - A crash after the commit and before the deletion: the message comes again, is a duplicate, and is deleted as one.
-//   - A process that stalls for longer than the visibility timeout, or cannot reach SQS for that long, has lost what it held: the
-//     handlers are cancelled, and nothing of theirs is deleted or put off. One that commits all the same makes the other
-//     delivery a duplicate. On a FIFO queue SQS refuses late deletions as well.
-//   - A stop: what waits is given back at once, and handlers have Grace.
+//   - A crash before the commit: no effect has happened. SQS delivers the message again when its visibility timeout expires, so a crash
+//     delays the process's messages by that time.
+//   - A crash after the commit and before the deletion: the message is delivered again, is a duplicate, and is deleted.
+//   - A process that stalls for longer than the visibility timeout, or cannot reach SQS for that long, has lost its messages: their
+//     handlers are cancelled, and the process neither deletes them nor changes their visibility. When a handler commits nevertheless,
+//     the other delivery is a duplicate. A FIFO queue also refuses late deletions.
+//   - A stop: waiting messages are given back at once, and handlers have the grace period.
 //
-// While a message is held its visibility timeout is renewed every quarter of it, so that it may be short: it bounds the delay of a
-// crash, not the time of a handler. SQS lets nobody hold a message for more than 12 hours.
+// Heartbeats extend the visibility timeout of each unsettled message, every quarter of it. So it may be short: it is the delay after a
+// crash, not a limit for handlers. SQS extends it for up to 12 hours.
 //
-// A message that this process is still busy with may be delivered to it again, when it was lost. It goes back to SQS for
-// about 1/2 of a visibility timeout, then 1, then 1 1/2 and so on, since another process may be able to handle it.
+// SQS may deliver a message again to the process that is still busy with it, after it was lost. The message then goes back to SQS for about
+// 1/2 of a visibility timeout, then 1, then 1 1/2 and so on, because another process may be able to handle it.
 //
-// A standard queue has no order, and OrderBy gives it none: it only keeps two messages of a key from running side by side in one
-// process. A FIFO queue is handled in order per message group, and a failure holds back its group, not others.
+// A standard queue has no order, and OrderBy does not add one: it only makes one process handle the messages of a key one at a time. A FIFO
+// queue is handled in order per message group, and a failure holds back its group only.
 //
-// Message.Attempt is SQS's count of receives without those in which, as far as this Subscriber knows, no handler failed: deferrals,
-// stops, lost holds. It does not know about the receives of processes that stopped or crashed.
+// Message.Attempt is SQS's count of receives, less those in which, as far as this Subscriber knows, no handler failed: messages that were
+// given back by a stop, lost, or delayed through no fault of their own. It does not know the receives of other processes that stopped or
+// crashed.
 //
-// A redrive policy counts all receives, so it takes away messages that were never given up on. A maxReceiveCount that is not above
-// the Processor's MaxAttempts is refused: each message that fails would be moved away before it is parked. One of less than
-// [MinReceives] draws a warning: a message that meets some stops, crashes or lost answers besides its failures would be moved away. No redrive
-// policy is needed, since a Consumer parks what it gives up on. A Processor that remembers keys for less time than the queue keeps messages is refused too.
+// A redrive policy counts all receives, so it takes away messages that the Processor did not give up on. A maxReceiveCount that is not above
+// the Processor's MaxAttempts is refused: each failing message would be moved away before it is parked. One below [MinReceives] draws a
+// warning: a message that meets some stops, crashes or lost answers besides its failures would be moved away. No redrive policy is needed,
+// because a Consumer parks the messages that it gives up on. A Processor that remembers keys for less time than the queue keeps messages
+// is refused too.
 //
 // The client needs sqs:GetQueueAttributes, sqs:ReceiveMessage, sqs:ChangeMessageVisibility and sqs:DeleteMessage on the queue, and
-// sqs:GetQueueUrl where SubscriberConfig.Queue is a name.
+// sqs:GetQueueUrl when SubscriberConfig.Queue is a name.
 //
 // # Sending
 //
@@ -44,7 +46,7 @@
 //
 // SQS accepts not all characters, at most ten attributes and no empty body. Other messages are encoded: attribute txonce-encoding says that
 // the body is base64, txonce-headers holds as JSON the headers that have no attribute, and txonce-key is the key. [ToMessage] decodes that,
-// and so do the Subscriber and the LambdaHandler.
+// and so do the Subscriber and package awslambda.
 //
 // If the relay crashes after SQS has accepted a message and before the outbox has recorded that, the message is repeated. A crash before
 // that loses nothing: the outbox has the message.
@@ -54,7 +56,5 @@
 //
 // # AWS Lambda
 //
-// [LambdaHandler] is for functions whose event source is a queue. Its event source mapping MUST have ReportBatchItemFailures among its
-// FunctionResponseTypes: without it Lambda deletes the whole batch whatever the answer says. A function that is killed, runs out of
-// time or panics has answered nothing: all its messages come again, and those that were committed are duplicates.
+// Package awslambda handles the messages of a function whose event source is a queue.
 package awssqs

@@ -2,7 +2,6 @@ package awssqs_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"time"
@@ -12,9 +11,6 @@ import (
 
 	"github.com/txonce/txonce/adapters/awssqs"
 	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
-	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/consumer/consumertest"
-	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
@@ -58,40 +54,4 @@ func ExamplePublisher() {
 		fmt.Println(m.Body, m.GroupID, m.DeduplicationID)
 	}
 	// Output: {"cents":1999} customer-7 order-42:charged
-}
-
-// A function of AWS Lambda. The message comes twice, and is charged once; the answer names what failed, which is nothing.
-func ExampleLambdaHandler() {
-	store := consumertest.NewStore() // pgxstore.New, sqlstore.New
-	billing, err := consumer.New(consumer.Config[*deduptest.Tx]{
-		Name: "billing", Store: store, Key: consumer.JSONKey("order"), Logger: slog.New(slog.DiscardHandler),
-		Handle: func(_ context.Context, tx *deduptest.Tx, _ *consumer.Message) error { return tx.Add("charge") },
-	})
-	if err != nil {
-		panic(err)
-	}
-	handler, err := awssqs.NewLambdaHandler(awssqs.LambdaConfig{Processor: billing})
-	if err != nil {
-		panic(err)
-	}
-	// lambda.Start(handler.Handle), in a function whose event source mapping has ReportBatchItemFailures, does this:
-	for range 2 {
-		var event awssqs.LambdaEvent
-		err := json.Unmarshal([]byte(`{"Records": [{"messageId": "059f36b4", "body": "{\"order\": \"A-42\"}", "eventSource": "aws:sqs",
-			"eventSourceARN": "arn:aws:sqs:eu-central-1:123456789012:orders", "attributes": {"ApproximateReceiveCount": "1"}}]}`), &event)
-		if err != nil {
-			panic(err)
-		}
-		response, err := handler.Handle(context.Background(), event)
-		if err != nil {
-			panic(err)
-		}
-		answer, _ := json.Marshal(response)
-		fmt.Println(string(answer))
-	}
-	fmt.Println(store.Database().Count("charge"), "charge")
-	// Output:
-	// {"batchItemFailures":[]}
-	// {"batchItemFailures":[]}
-	// 1 charge
 }

@@ -9,14 +9,18 @@ import (
 	"sync/atomic"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/counts"
 )
 
-// Subscriber receives the messages of one queue, and deletes what its Processor has finished.
+// Subscriber receives the messages of one queue, and deletes those that its Processor has handled.
 type Subscriber struct {
 	cfg     SubscriberConfig
 	log     *slog.Logger
-	excused excused // from one Run to the next
 	running atomic.Bool
+
+	// uncountedReceives counts by message, also from one Run to the next, the receives by this process that were no attempts: deferrals,
+	// stops, lost messages. SQS counts them.
+	uncountedReceives counts.Counter
 }
 
 // NewSubscriber checks cfg. It does not talk to SQS.
@@ -29,26 +33,27 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	return &Subscriber{cfg: cfg, log: cfg.Logger.With("queue", cfg.Queue)}, nil
 }
 
-// Run receives until ctx ends. Then it takes in nothing more, gives back what is not being handled, lets running handlers finish
-// within the grace period, deletes what is finished and returns nil.
+// Run receives until ctx ends. Then it takes in nothing more, gives back messages that are not being handled, lets running handlers finish
+// within the grace period, deletes handled messages and returns nil.
 //
-// Before the first message it checks what would go wrong later, and returns an error that names it: a queue that is missing or
-// may not be seen, a Processor that cannot start or forgets too soon, a redrive policy that would take messages away. Later
-// it returns an error when the Processor gave up on a message and kept it nowhere, when a handler goes on although its
-// context is cancelled, and when SQS has refused this client for half a minute: the queue was deleted, or a permission is
-// missing. Everything else, such as an SQS that is away, it waits out.
+// Before the first message it checks for problems that would appear later, and returns an error that names the problem: a queue that is
+// missing or may not be read, a Processor that cannot start or forgets keys too soon, a redrive policy that would take messages away.
+// Later it returns an error when the Processor gave up on a message and stored it nowhere, when a handler goes on although its context
+// is cancelled, and when SQS has refused this client for half a minute: the queue was deleted, or a permission is missing. It waits out
+// everything else, such as SQS being away.
 //
-// It returns within Grace and 15 seconds of ctx's end, also where SQS does not answer: 5 for handlers to return once they are cancelled,
-// 10 to delete and to give back. What SQS does not hear of by then is delivered again when its visibility timeout has run out.
+// It returns within Grace and 15 seconds after the end of ctx, also when SQS does not answer: handlers have 5 seconds to return after they
+// were cancelled, and deletions and returns have 10. Messages that SQS does not hear about in that time are delivered again when their
+// visibility timeout expires.
 //
-// Run may be called again when it has returned, not before.
+// Run may be called again after it has returned, not before.
 func (s *Subscriber) Run(ctx context.Context) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return errors.New("awssqs: Subscriber.Run is running already")
 	}
 	defer s.running.Store(false)
 
-	q, err := s.look(ctx)
+	q, err := s.inspect(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return nil
@@ -69,9 +74,9 @@ func (s *Subscriber) Run(ctx context.Context) error {
 	return nil
 }
 
-// addSource tells the Processor of a queue, which is a name, a URL or an ARN. All three end with the name.
+// addSource tells the Processor about a queue, given as a name or a URL.
 func addSource(p consumer.Processor, queue string) {
-	if sourced, ok := p.(consumer.Sourced); ok && queue != "" {
-		sourced.AddSource("sqs queue " + queue[strings.LastIndexAny(queue, "/:")+1:])
+	if sourced, ok := p.(consumer.Sourced); ok {
+		sourced.AddSource("sqs queue " + queue[strings.LastIndexByte(queue, '/')+1:])
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/txonce/txonce/internal/risks"
 )
 
-// SubscriberConfig says what a Subscriber receives and who handles it.
+// SubscriberConfig of a Subscriber.
 type SubscriberConfig struct {
 	// Client is an *sqs.Client. It may be shared, with a Publisher too. It needs sqs:GetQueueAttributes, sqs:ReceiveMessage,
 	// sqs:ChangeMessageVisibility and sqs:DeleteMessage on the queue, and sqs:GetQueueUrl where Queue is a name. Required.
@@ -21,62 +21,79 @@ type SubscriberConfig struct {
 	// Queue is the URL of the queue, or its name in the Client's account and region. Required.
 	Queue string
 
-	// Processor handles the messages: a consumer.Consumer. As a consumer.BatchProcessor it gets batches, as a consumer.Starter it
-	// is started by Run, as a consumer.Windowed it is compared with the queue's retention. If it has a method MaxAttempts() int, that is
+	// Processor handles the messages: a consumer.Consumer. A consumer.BatchProcessor gets batches, a consumer.Starter is started by Run, and
+	// the window of a consumer.Windowed is compared with the queue's retention. If it has a method MaxAttempts() int, its result is
 	// compared with the queue's redrive policy; if not, consumer.DefaultMaxAttempts is. Required.
 	Processor consumer.Processor
 
-	// OrderBy gives the ordering key of a message, and Message.Key becomes that: of two messages with one key this process
-	// handles one at a time, the one that it received first before the other. ByKey takes the key that the message has; empty
-	// means free. That is all that it can promise, since a standard queue delivers in any order, to any process: use a FIFO
-	// queue where order matters. A FIFO queue is handled in order per message group, and refuses an OrderBy. Defaults to
-	// no order.
+	// OrderBy returns the ordering key of a message, which becomes its Message.Key; empty: no order. ByKey returns the key that the message
+	// has. This process handles messages of one key one at a time, in the order in which it received them. It cannot promise more,
+	// because a standard queue delivers in any order, to any process: use a FIFO queue where order matters. A FIFO queue is handled in
+	// order per message group, and refuses an OrderBy.
+	//
+	// Defaults to no order.
 	OrderBy func(*consumer.Message) string
 
-	// Concurrency is how many batches are handled at once. Each takes a connection to the database. Defaults to 4.
+	// Concurrency is how many batches are handled at once. Each needs a connection to the database.
+	//
+	// Defaults to 4.
 	Concurrency int
 
-	// MaxBatch is how many messages a BatchProcessor gets at once, at the most. SQS hands out ten at a time; more come together
-	// while earlier ones are being handled. A batch should be done well within Grace. Defaults to 100.
+	// MaxBatch is the maximum number of messages that a BatchProcessor gets at once. SQS returns at most ten per request; larger batches form
+	// while earlier messages are being handled. A batch should be done well within Grace.
+	//
+	// Defaults to 100.
 	MaxBatch int
 
-	// MaxBatchBytes is how many bytes of bodies and attributes a batch holds, unless its first message alone is larger.
+	// MaxBatchBytes is the maximum sum of the bytes of bodies and attributes in a batch, unless its first message alone is larger.
+	//
 	// Defaults to 4 MiB.
 	MaxBatchBytes int
 
-	// MaxUnfinished is how many messages are held: those being handled, those waiting, and those deferred for a while. Each takes
-	// a tenth of a request per quarter of VisibilityTimeout. Defaults to Concurrency times MaxBatch.
+	// MaxUnfinished is the maximum number of messages in memory: those being handled, those waiting, and those that wait to be retried. Each
+	// costs a tenth of a request per quarter of VisibilityTimeout.
+	//
+	// Defaults to Concurrency times MaxBatch.
 	MaxUnfinished int
 
-	// Receivers is how many requests for messages run at once while the queue is full. One runs while it is empty. Defaults to
-	// what fills MaxUnfinished at once, 10 at the most.
+	// Receivers is how many requests for messages run at a time while the queue has many messages. One runs while it is empty.
+	//
+	// Defaults to as many as fill MaxUnfinished together, at most 10.
 	Receivers int
 
-	// WaitTime is how long SQS keeps a request for messages waiting while there are none; whole seconds, 20 at the most. It delays
-	// the end of Run by two seconds at the most. A server that does not notice that a waiting request was given up, as ElasticMQ, may
-	// still answer it with a message, which is then delayed by VisibilityTimeout. Defaults to 20 seconds.
+	// WaitTime is how long SQS keeps a request waiting while there are no messages: whole seconds, at most 20. It delays the end of Run by at
+	// most two seconds. A server that does not notice that a waiting request was cancelled, such as ElasticMQ, may still answer it with a
+	// message, which is then delayed by VisibilityTimeout.
+	//
+	// Defaults to 20 seconds.
 	WaitTime time.Duration
 
-	// VisibilityTimeout is how long a message stays with this process after the last sign of life. It is renewed every quarter, for
-	// as long as the message is held, up to the 12 hours that SQS allows. A process that dies delays its messages by that much.
-	// Whole seconds. Defaults to the queue's.
+	// VisibilityTimeout is how long a message stays with this process after the last heartbeat: whole seconds. Heartbeats are sent every
+	// quarter of it until the message is settled, within the 12 hours that SQS allows. A process that dies delays its messages by this time.
+	//
+	// Defaults to the queue's.
 	VisibilityTimeout time.Duration
 
-	// Grace is how long running handlers may take when Run's context has ended, before their own contexts are cancelled.
+	// Grace is how long handlers may go on after Run's context ended, before their own contexts are cancelled.
+	//
 	// Defaults to 30 seconds.
 	Grace time.Duration
 
 	// AcceptedRisks lists the settings that are used although they can lose messages or effects. Defaults to nothing.
 	AcceptedRisks []Risk
 
-	// Trace is told what becomes of messages. Defaults to nobody.
+	// Trace has hooks.
+	//
+	// Defaults to none.
 	Trace *Trace
 
-	// Logger gets one line for whatever a person should know. Defaults to slog.Default().
+	// Logger gets one line for each event that an operator should know.
+	//
+	// Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// ByKey orders by the key that a message has, see SubscriberConfig.OrderBy.
+// ByKey returns the key that a message has, see SubscriberConfig.OrderBy.
 func ByKey(msg *consumer.Message) string { return msg.Key }
 
 // Risk names a setting that is refused because it can lose messages or effects, unless AcceptedRisks contains it.
@@ -98,21 +115,21 @@ const (
 // maxReceiveCount that is not above the Processor's MaxAttempts is refused, see RiskRedrive.
 const MinReceives = 10
 
-// Trace is told what becomes of a Subscriber's messages. Nil hooks are left out. Hooks run on several goroutines at a time: they
-// must be quick and safe for concurrent use.
+// Trace has hooks for what happens to a Subscriber's messages. Hooks may be nil. They run on several goroutines at a time, so they must
+// be quick and safe for concurrent use.
 type Trace struct {
 	Received func(*consumer.Message)                // before it is handled
 	Deleted  func(*consumer.Message)                // it is handled, and SQS has confirmed its deletion
 	Returned func(*consumer.Message, time.Duration) // SQS has confirmed that it will deliver it again, no sooner than this from now
-	Lost     func(*consumer.Message)                // SQS has given it to others, or may have: its handler is cancelled
+	Lost     func(*consumer.Message)                // SQS has delivered it to others, or may have: its handler is cancelled
 }
 
 const (
-	maxInFlight = 12 * time.Hour   // from a receive on, as SQS has it
+	maxInFlight = 12 * time.Hour   // from a receive on; SQS's limit
 	maxWait     = 20 * time.Second // of long polling
 )
 
-// withDefaults returns c complete, or what is wrong with it, all of it at once.
+// withDefaults returns c with its defaults, or one error that names all fields at fault.
 func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	var wrong []error
 	refuse := func(format string, args ...any) {

@@ -8,13 +8,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/outbox"
 )
 
-// ToMessage is raw, received from the queue of that name, as a Processor takes it. A Subscriber does this and the rest; it is for
-// programs that receive by themselves. raw must have been received with all its attributes, those of the system too.
+// ToMessage converts raw, received from the queue of that name, for programs that receive by themselves and call a Processor. raw must have
+// been received with all its attributes and system attributes.
 //
-// The ID is empty: SQS's own is another one each time that a message is sent, so it says nothing about the event. Attempt is how often
-// SQS has delivered the message, to any process and for any reason.
+// The ID is empty, because SQS gives a message another ID each time that it is sent, so its ID says nothing about the event. Attempt is how
+// often SQS has delivered the message, to any process and for any reason.
 //
 // When a Publisher sent the message, Payload, Key and Headers are those of its outbox.Message. Otherwise Payload is the body, Key is the
 // message group of a FIFO queue, and Headers are the attributes. On a standard queue a message group names a tenant of a fair queue and is
@@ -37,10 +38,13 @@ func ToMessage(queue string, raw types.Message) *consumer.Message {
 	return m
 }
 
-// group is the message group of a FIFO queue, or a tenant of a standard one.
+// group is the message group on a FIFO queue, and the tenant of a fair queue on a standard one.
 func group(raw types.Message) string {
 	return raw.Attributes[string(types.MessageSystemAttributeNameMessageGroupId)]
 }
+
+// GroupID is the message group in which a Publisher sends the messages of key to a FIFO queue.
+func GroupID(key string) string { return groupID(&outbox.Message{Key: key}) }
 
 func rawHeaders(attributes map[string]types.MessageAttributeValue) map[string]string {
 	headers := make(map[string]string, len(attributes))
@@ -57,7 +61,7 @@ func value(s *string) string {
 	return *s
 }
 
-// sizeOf is about what raw takes in memory.
+// sizeOf is about how many bytes raw takes in memory.
 func sizeOf(raw types.Message) int {
 	size := len(value(raw.Body))
 	for name, v := range raw.MessageAttributes {

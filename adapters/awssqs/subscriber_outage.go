@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// hopeless is how long SQS may refuse this client before Run gives up. It is not at once, because permissions and credentials take
-// their time when they are changed.
-const hopeless = 30 * time.Second
+// fatalAfter is how long SQS must refuse this client until Run gives up. Run does not give up at once, because changed permissions and
+// credentials take time to become effective.
+const fatalAfter = 30 * time.Second
 
-// outage is a time in which no call of one operation succeeds. It is logged when it begins and when it is over.
+// outage is a period in which all calls of one operation fail. Its begin and its end are logged.
 type outage struct {
 	op  string
 	log *slog.Logger
 
-	mu      sync.Mutex
-	since   time.Time // zero: there is none
-	refused time.Time // since when all errors are final; zero: they are not
-	worked  bool      // once at least
+	mu         sync.Mutex
+	since      time.Time // zero: there is none
+	fatalSince time.Time // since when all errors are fatal; zero: the last one was not
+	worked     bool      // at least one call succeeded
 }
 
-// begin takes note of an error. It reports whether there is no hope.
-func (o *outage) begin(err error) (hopelessly bool) {
+// failed notes an error. It reports whether Run must give up.
+func (o *outage) failed(err error) (giveUp bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
@@ -30,23 +30,23 @@ func (o *outage) begin(err error) (hopelessly bool) {
 		o.since = now
 		o.log.Warn("awssqs: trouble with SQS; trying again", "operation", o.op, "error", err)
 	}
-	if !final(err) {
-		o.refused = time.Time{}
+	if !fatal(err) {
+		o.fatalSince = time.Time{}
 		return false
 	}
-	if o.refused.IsZero() {
-		o.refused = now
+	if o.fatalSince.IsZero() {
+		o.fatalSince = now
 	}
-	return !o.worked || now.Sub(o.refused) >= hopeless
+	return !o.worked || now.Sub(o.fatalSince) >= fatalAfter
 }
 
-// over takes note of a success.
-func (o *outage) over() {
+// succeeded notes a success.
+func (o *outage) succeeded() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.worked = true
 	if !o.since.IsZero() {
 		o.log.Info("awssqs: SQS answers again", "operation", o.op, "after", time.Since(o.since).Round(time.Millisecond))
-		o.since, o.refused = time.Time{}, time.Time{}
+		o.since, o.fatalSince = time.Time{}, time.Time{}
 	}
 }

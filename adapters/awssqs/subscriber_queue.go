@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// queue is what a Subscriber knows of its queue.
+// queue is what a Subscriber knows about its queue.
 type queue struct {
 	url        string
 	name       string
@@ -25,8 +25,8 @@ type queue struct {
 	visibility time.Duration
 }
 
-// look finds the queue, and refuses one that would lose messages.
-func (s *Subscriber) look(ctx context.Context) (q queue, err error) {
+// inspect finds the queue, and refuses it if it would lose messages.
+func (s *Subscriber) inspect(ctx context.Context) (q queue, err error) {
 	q.url = s.cfg.Queue
 	if !isURL(q.url) {
 		out, err := s.cfg.Client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &q.url})
@@ -56,7 +56,7 @@ func (s *Subscriber) look(ctx context.Context) (q queue, err error) {
 	return q, errors.Join(s.checkRedrive(has), s.checkRetention(has))
 }
 
-// visibility is for how long a message is received.
+// visibility is the visibility timeout of received messages.
 func (s *Subscriber) visibility(has map[string]string) (time.Duration, error) {
 	if s.cfg.VisibilityTimeout > 0 {
 		return s.cfg.VisibilityTimeout, nil
@@ -74,7 +74,7 @@ func (s *Subscriber) visibility(has map[string]string) (time.Duration, error) {
 	return v, nil
 }
 
-// checkRedrive refuses a queue that moves messages away behind the Processor's back.
+// checkRedrive refuses a queue that moves messages away before the Processor has handled them or given up on them.
 func (s *Subscriber) checkRedrive(has map[string]string) error {
 	text := has[string(types.QueueAttributeNameRedrivePolicy)]
 	if text == "" {
@@ -117,7 +117,7 @@ func (s *Subscriber) attempts() int {
 	return consumer.DefaultMaxAttempts
 }
 
-// checkRetention refuses a queue that may deliver a message again when the Processor has forgotten its key.
+// checkRetention refuses a queue that keeps messages for longer than the Processor remembers keys.
 func (s *Subscriber) checkRetention(has map[string]string) error {
 	windowed, ok := s.cfg.Processor.(consumer.Windowed)
 	if !ok {
@@ -142,7 +142,7 @@ func (s *Subscriber) checkRetention(has map[string]string) error {
 	return nil
 }
 
-// seconds reads an attribute. One that is absent is unknown, never zero.
+// seconds reads an attribute. One that is missing is unknown, not zero.
 func seconds(has map[string]string, name types.QueueAttributeName) (value time.Duration, known bool, err error) {
 	text, known := has[string(name)]
 	if !known {
@@ -155,7 +155,7 @@ func seconds(has map[string]string, name types.QueueAttributeName) (value time.D
 	return time.Duration(n) * time.Second, true, nil
 }
 
-// explain adds what can be done.
+// explain adds to err what to do about it. action is the permission that may be missing.
 func explain(err error, action string) error {
 	switch {
 	case missingQueue(err):
@@ -166,8 +166,8 @@ func explain(err error, action string) error {
 	return err
 }
 
-// final reports whether waiting seldom cures err: the queue is gone or closed to this client, or its credentials are no good.
-func final(err error) bool {
+// fatal reports whether err seldom passes: the queue is gone or closed to this client, or its credentials are wrong.
+func fatal(err error) bool {
 	switch b := blameOf(err); b {
 	case theQueue:
 		return !codeIs(err, "OverLimit") // too many messages in flight: that passes
@@ -179,7 +179,7 @@ func final(err error) bool {
 	}
 }
 
-// codeIs reports whether err is an answer of SQS with one of these codes.
+// codeIs reports whether SQS answered with one of these codes.
 func codeIs(err error, codes ...string) bool {
 	var answer smithy.APIError
 	return errors.As(err, &answer) && slices.Contains(codes, plainCode(answer.ErrorCode()))

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	mrand "math/rand/v2"
 	"runtime/debug"
 	"sync"
@@ -14,48 +15,54 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/lanes"
+	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/internal/backoff"
+	"github.com/txonce/txonce/internal/counts"
+	"github.com/txonce/txonce/internal/deliver"
 )
 
 const (
 	answerWithin = 10 * time.Second // how long SQS may take to answer, beyond long polling
-	underway     = 2 * time.Second  // how old a request for messages is, at the least, when a stop gives it up
-	closing      = 10 * time.Second // how long deletions may take when all handlers have returned
-	keepAtMost   = time.Minute      // longer deferrals are SQS's to wait out
+	minRequest   = 2 * time.Second  // how long a stop leaves to a request for messages, from its begin on
+	settleWithin = 10 * time.Second // how long deletions may take after all handlers have returned
+	keepAtMost   = time.Minute      // longer delays are left to SQS
 )
 
 // reception is one Run of a Subscriber.
 type reception struct {
-	*Subscriber
-	queue
-	lanes *lanes.Lanes
-	holds holds
+	cfg       *SubscriberConfig
+	log       *slog.Logger
+	queue     queue
+	deliverer *deliver.Deliverer
+	inFlight  inFlight
+	uncounted *counts.Counter // see Subscriber.uncountedReceives
 
-	life    context.Context // of what is sent to SQS; ends some time after the handlers
-	die     context.CancelFunc
-	workers sync.WaitGroup
-	sending chan struct{} // holds one for each group of answers that is on its way
+	requests context.Context // of all requests to SQS; ends some time after the handlers
+	cancel   context.CancelFunc
+	workers  sync.WaitGroup
+	sending  chan struct{} // holds one for each group of answers that is being sent
 
 	receives, deletes, changes outage
 
 	mu        sync.Mutex
 	receivers int
-	answers   []answer // settled, and not yet on their way
+	answers   []answer // of settled messages; not being sent yet
 }
 
 func newReception(ctx context.Context, s *Subscriber, q queue) *reception {
-	r := &reception{Subscriber: s, queue: q, sending: make(chan struct{}, 2*s.cfg.Concurrency), receivers: 1}
-	r.life, r.die = context.WithCancel(context.WithoutCancel(ctx))
+	r := &reception{
+		cfg: &s.cfg, log: s.log, queue: q, uncounted: &s.uncountedReceives, sending: make(chan struct{}, 2*s.cfg.Concurrency), receivers: 1,
+	}
+	r.requests, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for op, o := range map[string]*outage{"receive": &r.receives, "delete": &r.deletes, "change visibility": &r.changes} {
 		*o = outage{op: op, log: s.log}
 	}
-	r.lanes = lanes.New(ctx, lanes.Config{
+	r.deliverer = deliver.New(ctx, deliver.Config{
 		Processor:     s.cfg.Processor,
 		Concurrency:   s.cfg.Concurrency,
 		MaxBatch:      s.cfg.MaxBatch,
 		MaxBatchBytes: s.cfg.MaxBatchBytes,
 		Capacity:      s.cfg.MaxUnfinished,
-		Grace:         s.cfg.Grace,
 		Settle:        r.settle,
 		Flush:         r.flush,
 		Keep:          r.keep,
@@ -64,78 +71,79 @@ func newReception(ctx context.Context, s *Subscriber, q queue) *reception {
 	return r
 }
 
-// run is a reception from the first request to the last.
+// run receives until Run's context ends or the Deliverer fails.
 func (r *reception) run() error {
-	var holding sync.WaitGroup
-	holding.Go(r.hold)
+	var beating sync.WaitGroup
+	beating.Go(r.heartbeats)
 	r.workers.Go(r.receive)
-	<-r.lanes.Context().Done()
-	err := r.lanes.Drain()
+	<-r.deliverer.Context().Done()
+	err := r.deliverer.Drain(r.cfg.Grace, deliver.HandlerExit)
 
-	limit := time.AfterFunc(closing, r.die)
+	limit := time.AfterFunc(settleWithin, r.cancel)
 	r.workers.Wait()
 	limit.Stop()
-	r.die()
-	holding.Wait()
+	r.cancel()
+	beating.Wait()
 	return err
 }
 
-// receive asks for messages until nothing more is to be taken in. While requests come back full, more of it run.
+// receive is one receiver: it requests messages until the Deliverer's Context ends. While requests return as many messages as they can, further
+// receivers are started. A receiver that gets nothing ends, unless it is the last one.
 func (r *reception) receive() {
-	retry := consumer.FullJitter(consumer.DefaultBackoffBase, consumer.DefaultBackoffCap)
+	delay := backoff.FullJitter(consumer.DefaultBackoffBase, consumer.DefaultBackoffCap)
 	token, failures := rand.Text(), 0
 	for {
-		n := r.lanes.Reserve(maxBatch)
+		n := r.deliverer.Reserve(maxBatch)
 		if n == 0 {
 			return
 		}
-		got, err := r.ask(n, token)
+		got, err := r.request(n, token)
 		r.take(got)
-		r.lanes.Release(n)
+		r.deliverer.Release(n)
 		switch {
-		case r.lanes.Context().Err() != nil:
+		case r.deliverer.Context().Err() != nil:
 			return
 		case err != nil:
 			failures++
-			r.refused(&r.receives, err, "sqs:ReceiveMessage")
-			if r.alone() {
-				r.rest(r.lanes.Context(), retry(failures))
-				continue
+			r.failed(&r.receives, err, "sqs:ReceiveMessage")
+			if r.endReceiver() {
+				return
 			}
-			return
+			_ = await.Sleep(r.deliverer.Context(), delay(failures))
+			continue
 		}
-		r.receives.over()
+		r.receives.succeeded()
 		token, failures = rand.Text(), 0
 		switch {
 		case len(got) == maxBatch:
-			r.widen()
-		case len(got) == 0 && !r.alone():
+			r.startReceiver()
+		case len(got) == 0 && r.endReceiver():
 			return
 		}
 	}
 }
 
-// ask is one request for messages. token lets SQS answer a FIFO queue's request again whose answer was lost.
+// request is one request for messages. When the answer of a request to a FIFO queue was lost, SQS repeats it for the same token.
 //
-// A stop gives the request up, but not while it is young: where there are messages its answer is on its way, and what it brings
-// would be received by nobody and held for a visibility timeout. It comes, and goes back at once.
-func (r *reception) ask(n int, token string) ([]types.Message, error) {
-	ctx, cancel := context.WithTimeout(r.life, r.cfg.WaitTime+answerWithin)
+// A stop cancels the request, but not in its first moments: when the queue has messages the answer is on its way, and nobody would receive
+// its messages before their visibility timeout expires. So it may arrive, and its messages are given back at once.
+func (r *reception) request(n int, token string) ([]types.Message, error) {
+	ctx, cancel := context.WithTimeout(r.requests, r.cfg.WaitTime+answerWithin)
 	defer cancel()
-	asked := time.Now()
-	defer context.AfterFunc(r.lanes.Context(), func() {
-		r.rest(ctx, time.Until(asked.Add(underway)))
+	began := time.Now()
+	defer context.AfterFunc(r.deliverer.Context(), func() {
+		_ = await.Sleep(ctx, time.Until(began.Add(minRequest)))
 		cancel()
 	})()
 	in := &sqs.ReceiveMessageInput{
-		QueueUrl:                    &r.url,
+		QueueUrl:                    &r.queue.url,
 		MaxNumberOfMessages:         int32(n),
 		VisibilityTimeout:           int32(r.queue.visibility / time.Second),
 		WaitTimeSeconds:             int32(r.cfg.WaitTime / time.Second),
 		MessageAttributeNames:       []string{"All"},
 		MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
 	}
-	if r.fifo {
+	if r.queue.fifo {
 		in.ReceiveRequestAttemptId = &token
 	}
 	out, err := r.cfg.Client.ReceiveMessage(ctx, in)
@@ -145,76 +153,83 @@ func (r *reception) ask(n int, token string) ([]types.Message, error) {
 	return out.Messages, nil
 }
 
-// take holds what was received, and hands it on. What this process has already is not for it: kept here it would wait for the other
-// delivery, for as long as that takes, and no other process could do better. It goes back, each time for longer, and so does
-// what stands behind it in its group.
+// take starts the heartbeats of received messages and adds them to the Deliverer. A message that this process is already busy with goes back
+// to SQS, each time for longer, and so do the messages behind it in its group. Here it would wait for its other delivery, for as
+// long as that takes, and no other process could handle it.
 func (r *reception) take(got []types.Message) {
 	if len(got) == 0 {
 		return
 	}
 	now := time.Now()
-	var taken []*holding
-	var ds []*lanes.Delivery
-	again := map[string]*consumer.RetryError{}
+	var taken []*received
+	var ds []*deliver.Delivery
+	givenBack := map[string]*consumer.RetryError{} // by group
 	for _, raw := range got {
-		h := &holding{receipt: value(raw.ReceiptHandle), id: value(raw.MessageId), until: now.Add(r.queue.visibility), beaten: now}
-		h.end = now.Add(maxInFlight - r.cfg.WaitTime - answerWithin) // SQS counts from its own receive, at the earliest when we asked
-		msg := ToMessage(r.name, raw)
-		msg.Attempt = max(msg.Attempt-r.excused.of(h.id), 1)
-		h.delivery = &lanes.Delivery{Message: msg, Size: sizeOf(raw), Raw: h}
-		if msg.Malformed != nil {
-			r.log.Warn("awssqs: a message cannot be read; the Processor gets it as it is", "position", msg.Position, "error", msg.Malformed)
-		}
-		switch {
-		case r.fifo:
-			h.delivery.Key = group(raw)
-		case r.cfg.OrderBy != nil:
-			key, err := r.orderBy(msg)
-			if err != nil {
-				r.lanes.Fail(err) // and what is added now is given back
-			}
-			msg.Key, h.delivery.Key = key, key
-		}
-		behind := again[h.delivery.Key]
-		if twice := r.holds.has(h.id); twice || r.fifo && behind != nil {
+		m := r.received(raw, now)
+		msg := m.delivery.Message
+		behind := givenBack[m.delivery.Key]
+		if busy := r.inFlight.has(m.id); busy || r.queue.fifo && behind != nil {
 			if behind == nil {
-				behind = &consumer.RetryError{Err: errTwice, After: r.putBack(h.id), Uncounted: true}
+				behind = &consumer.RetryError{Err: errBusy, After: r.giveBackDelay(m.id), Uncounted: true}
 			}
-			if r.fifo {
-				again[h.delivery.Key] = behind
+			if r.queue.fifo {
+				givenBack[m.delivery.Key] = behind
 			}
-			if twice {
+			if busy {
 				r.log.Warn("awssqs: SQS delivers a message again that this process is still busy with; it goes back", "position", msg.Position, "for", behind.After)
 			}
-			r.holds.add([]*holding{h})
-			r.settle(h.delivery, behind)
+			r.inFlight.add([]*received{m})
+			r.settle(m.delivery, behind)
 			continue
 		}
 		if f := r.cfg.Trace.Received; f != nil {
 			f(msg)
 		}
-		taken, ds = append(taken, h), append(ds, h.delivery)
+		taken, ds = append(taken, m), append(ds, m.delivery)
 	}
 	r.flush()
-	r.holds.add(taken)
-	r.lanes.Add(ds...)
-	for _, h := range taken {
-		if r.holds.isLost(h) { // before it was added
-			r.lanes.Lose(h.delivery)
+	r.inFlight.add(taken)
+	r.deliverer.Add(ds...)
+	for _, m := range taken {
+		if r.inFlight.isLost(m) { // before it was added
+			r.deliverer.Lose(m.delivery)
 		}
 	}
 }
 
-// putBack is for how long a message goes back that this process is busy with: longer each time, since SQS counts its receives,
-// and not quite regularly, since of processes that ask in step the same one would get it each time.
-func (r *reception) putBack(id string) time.Duration {
-	mean := time.Duration(r.excused.of(id)+1) * r.queue.visibility / 2
+// received makes a delivery of a message that was received at that time.
+func (r *reception) received(raw types.Message, at time.Time) *received {
+	m := &received{receipt: value(raw.ReceiptHandle), id: value(raw.MessageId), until: at.Add(r.queue.visibility), extended: at}
+	m.end = at.Add(maxInFlight - r.cfg.WaitTime - answerWithin) // SQS counts from its own receive, which is not before our request
+	msg := ToMessage(r.queue.name, raw)
+	msg.Attempt = max(msg.Attempt-r.uncounted.Of(m.id), 1)
+	m.delivery = &deliver.Delivery{Message: msg, Size: sizeOf(raw), Raw: m}
+	if msg.Malformed != nil {
+		r.log.Warn("awssqs: a message cannot be read; the Processor gets it as it is", "position", msg.Position, "error", msg.Malformed)
+	}
+	switch {
+	case r.queue.fifo:
+		m.delivery.Key = group(raw)
+	case r.cfg.OrderBy != nil:
+		key, err := r.orderBy(msg)
+		if err != nil {
+			r.deliverer.Fail(err) // messages that are added now are given back
+		}
+		msg.Key, m.delivery.Key = key, key
+	}
+	return m
+}
+
+// giveBackDelay is for how long a message goes back that this process is busy with. It grows each time, because SQS counts the receives, and
+// it is random, because otherwise of several processes that ask at equal intervals the same one would always get the message.
+func (r *reception) giveBackDelay(id string) time.Duration {
+	mean := time.Duration(r.uncounted.Of(id)+1) * r.queue.visibility / 2
 	return mean*3/4 + mrand.N(mean/2+1)
 }
 
-var errTwice = errors.New("this process is still busy with an earlier delivery of the message")
+var errBusy = errors.New("this process is still busy with an earlier delivery of the message")
 
-// orderBy is the user's function, which may panic.
+// orderBy calls the user's function, which may panic.
 func (r *reception) orderBy(msg *consumer.Message) (key string, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -224,8 +239,8 @@ func (r *reception) orderBy(msg *consumer.Message) (key string, err error) {
 	return r.cfg.OrderBy(msg), nil
 }
 
-// widen starts one more receiver, if there is place for it.
-func (r *reception) widen() {
+// startReceiver starts one more receiver, unless there are enough.
+func (r *reception) startReceiver() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.receivers < r.cfg.Receivers {
@@ -234,33 +249,23 @@ func (r *reception) widen() {
 	}
 }
 
-// alone reports whether the caller is the only receiver. If not, it is to end.
-func (r *reception) alone() bool {
+// endReceiver reports whether the calling receiver must end. The last one must not.
+func (r *reception) endReceiver() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.receivers == 1 {
-		return true
+		return false
 	}
 	r.receivers--
-	return false
+	return true
 }
 
-// refused takes note of an error of SQS, and ends the reception where it is final and does not pass.
-func (r *reception) refused(o *outage, err error, action string) {
-	if errors.Is(err, context.Canceled) && r.life.Err() != nil {
+// failed notes an error of SQS, and ends the reception when the error is fatal and does not pass. action is the permission that may be missing.
+func (r *reception) failed(o *outage, err error, action string) {
+	if errors.Is(err, context.Canceled) && r.requests.Err() != nil {
 		return
 	}
-	if o.begin(err) {
-		r.lanes.Fail(explain(err, action))
-	}
-}
-
-// rest waits.
-func (r *reception) rest(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+	if o.failed(err) {
+		r.deliverer.Fail(explain(err, action))
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/txonce/txonce/internal/risks"
 )
 
-// minVersion is the first in which members say what they own (cooperative rebalancing) and may be static.
+// minVersion is the first version with cooperative rebalancing and static members.
 var minVersion = sarama.V2_4_0_0
 
-// withDefaults returns c complete, or what is wrong with it, all of it at once.
+// withDefaults returns c with its defaults, or one error that names all fields at fault.
 func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	var wrong []error
 	refuse := func(format string, args ...any) {
@@ -36,7 +36,7 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if len(c.Topics) == 0 || slices.Contains(c.Topics, "") {
 		refuse("Topics is required, and none may be empty")
 	}
-	c.Topics = slices.Compact(slices.Sorted(slices.Values(c.Topics))) // ours: the caller may change his
+	c.Topics = slices.Compact(slices.Sorted(slices.Values(c.Topics))) // a copy, because the caller may change its own
 	if c.Processor == nil {
 		refuse("Processor is required")
 	}
@@ -81,7 +81,7 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 
 var subscriberRisks = []Risk{RiskShortWindow, RiskOffsetNewest, RiskResetInvalidOffsets, RiskReadUncommitted, RiskFetchMax}
 
-// rule is a setting of a sarama.Config with which a Subscriber does not work.
+// rule is a setting of a sarama.Config that a Subscriber refuses.
 type rule struct {
 	broken  bool
 	setting string
@@ -90,13 +90,12 @@ type rule struct {
 	risk    Risk // that accepts it; empty: a Subscriber cannot work like that
 }
 
-// Check is for programs with a sarama.ConsumerGroup of their own, which pass to a Processor what ToMessage makes: it refuses the settings
-// of cfg under which messages would be lost, or gain effects that they must not have, as NewSubscriber does. sarama's own defaults are
-// three of them; NewConfig returns settings that are not. The error names each with what to do about it; nil says that there
-// is none. accepted lists the risks of those that are wanted nevertheless. A nil cfg stands for sarama's defaults.
+// Check is for programs with a sarama.ConsumerGroup of their own, which pass the results of ToMessage to a Processor. Like NewSubscriber it
+// refuses settings of cfg that lose messages, or that let messages have effects which they must not have. Three of sarama's defaults are such
+// settings; NewConfig returns settings that are accepted. The error names each setting and what to do about it; nil means that there
+// is none. Risks in accepted are not refused. A nil cfg stands for sarama's defaults.
 //
-// Check looks at nothing but cfg. That the Processor remembers keys for longer than the topics keep messages is checked by a
-// Subscriber's Run only.
+// Check looks only at cfg. Only a Subscriber's Run checks that the Processor remembers keys for longer than the topics keep messages.
 func Check(cfg *sarama.Config, accepted ...Risk) error {
 	if cfg == nil { // as sarama takes it
 		cfg = sarama.NewConfig()
@@ -108,7 +107,7 @@ func Check(cfg *sarama.Config, accepted ...Risk) error {
 	return errors.Join(wrong...)
 }
 
-// losing are the rules about messages that would be lost, or gain effects they must not have.
+// losing are the rules against settings that lose messages, or that let messages have effects which they must not have.
 func losing(cfg *sarama.Config) []rule {
 	return []rule{
 		{
@@ -134,7 +133,7 @@ func losing(cfg *sarama.Config) []rule {
 	}
 }
 
-// needed are the rules about what a Subscriber cannot work without.
+// needed are the rules for settings that a Subscriber needs.
 func needed(cfg *sarama.Config) []rule {
 	return []rule{
 		{

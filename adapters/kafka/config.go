@@ -10,11 +10,10 @@ import (
 	"github.com/txonce/txonce/internal/risks"
 )
 
-// SubscriberConfig says what a Subscriber receives and who handles it.
+// SubscriberConfig of a Subscriber.
 type SubscriberConfig struct {
-	// Client tells where the cluster is and how to speak to it. Run opens connections of its own with the Client's
-	// configuration, because a group that waits for a rebalance blocks the connection it waits on; the Client itself is
-	// left alone and may be shared. Required.
+	// Client has the cluster's addresses and configuration. Run opens connections of its own with them, because a group that waits for a
+	// rebalance blocks its connection. The Client itself is not used for that and may be shared. Required.
 	Client sarama.Client
 
 	// Group is the consumer group. Subscribers of one Group share the partitions of its topics. Required.
@@ -23,42 +22,52 @@ type SubscriberConfig struct {
 	// Topics to receive; they must exist. Required.
 	Topics []string
 
-	// Processor handles the messages: a consumer.Consumer. As a consumer.BatchProcessor it gets batches, as a
-	// consumer.Starter it is started by Run, as a consumer.Windowed it is compared with the topics' retention. Required.
+	// Processor handles the messages: a consumer.Consumer. A consumer.BatchProcessor gets batches, a consumer.Starter is started by Run, and
+	// the window of a consumer.Windowed is compared with the topics' retention. Required.
 	Processor consumer.Processor
 
-	// MaxBatch is how many messages of a partition a BatchProcessor gets at once, at the most. A batch should be done
-	// well within Grace. Defaults to 500.
+	// MaxBatch is the maximum number of a partition's messages that a BatchProcessor gets at once. A batch should be done well within Grace.
+	//
+	// Defaults to 500.
 	MaxBatch int
 
-	// MaxBatchBytes is how many bytes of keys, values and headers a batch holds, unless its first message alone is
-	// larger. Defaults to 4 MiB.
+	// MaxBatchBytes is the maximum sum of the bytes of keys, values and headers in a batch, unless its first message alone is larger.
+	//
+	// Defaults to 4 MiB.
 	MaxBatchBytes int
 
-	// Concurrency is how many messages of a partition are handled side by side, or batches of them where the Processor is a
-	// BatchProcessor; what waits is shared among them. Messages of one key are handled one after the other, in order, as
-	// ever; keyless ones are free. A committed offset still says that everything below it is finished, so one slow message
-	// leaves more to be delivered again after a crash. Each batch takes a connection to the database. Defaults to 1.
+	// Concurrency is how many batches of a partition are handled in parallel, or single messages when the Processor is no BatchProcessor.
+	// Waiting messages are shared among them. Messages of one key are still handled one after the other, in order; messages without a
+	// key have no order. All messages below the committed offset are finished, so behind one slow message more messages are delivered
+	// again after a crash. Each batch needs a connection to the database.
+	//
+	// Defaults to 1.
 	Concurrency int
 
-	// MaxUnfinished is how many messages of a partition are held in memory: those being handled, those waiting, and
-	// those to be retried. Twice MaxBatchBytes are a limit as well. When either is reached no more are fetched; what
-	// was fetched already, up to about Consumer.Fetch.Default bytes, comes on top. Defaults to twice MaxBatch, and
-	// no less than Concurrency.
+	// MaxUnfinished is the maximum number of a partition's messages in memory: those being handled, those waiting, and those to be retried.
+	// Twice MaxBatchBytes is a limit as well. When either is reached, no more messages are fetched; those already fetched, up to about
+	// Consumer.Fetch.Default bytes, are added.
+	//
+	// Defaults to twice MaxBatch, at least Concurrency.
 	MaxUnfinished int
 
-	// Grace is how long a running handler may take when Run's context has ended, before its own context is cancelled.
-	// When a partition is taken away it is at most three quarters of Consumer.Group.Rebalance.Timeout, after which the
-	// group goes on without this member. Defaults to 30 seconds.
+	// Grace is how long handlers may go on after Run's context ended, before their own contexts are cancelled. When a partition is revoked it
+	// is at most three quarters of Consumer.Group.Rebalance.Timeout, because after that time the group goes on without this member.
+	//
+	// Defaults to 30 seconds.
 	Grace time.Duration
 
 	// AcceptedRisks lists the settings that are used although they can lose messages or effects. Defaults to nothing.
 	AcceptedRisks []Risk
 
-	// Trace is told what happens. Defaults to nobody.
+	// Trace has hooks.
+	//
+	// Defaults to none.
 	Trace *Trace
 
-	// Logger gets one line for whatever a person should know. Defaults to slog.Default().
+	// Logger gets one line for each event that an operator should know.
+	//
+	// Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -87,26 +96,26 @@ const (
 	RiskFetchMax Risk = "RiskFetchMax"
 )
 
-// Trace is told what becomes of a Subscriber's partitions. Nil hooks are left out. Hooks run on the partitions'
-// goroutines, several at a time: they must be quick and safe for concurrent use.
+// Trace has hooks for what happens to a Subscriber's partitions. Hooks may be nil. They run on several goroutines at a time, so they must be
+// quick and safe for concurrent use.
 type Trace struct {
 	Assigned func(Assignment)                                   // before its first message is delivered
 	Revoked  func(Assignment)                                   // nothing more of it is delivered or marked
-	Marked   func(topic string, partition int32, message int64) // everything up to this offset is done; committed soon
+	Marked   func(topic string, partition int32, message int64) // all messages up to this offset are done; it is committed soon
 }
 
 // Assignment is a partition that the group gave to a Subscriber.
 type Assignment struct {
 	Topic      string
 	Partition  int32
-	Generation int32  // of the group; each rebalance is a new one
-	Member     string // the Subscriber, as the group calls it
+	Generation int32  // of the group; each rebalance begins a new one
+	Member     string // the Subscriber's member ID
 }
 
-// NewConfig returns sarama's defaults, changed so that a Subscriber and a Publisher accept them: a new group starts at
-// the oldest message, a gap is an error, and aborted transactions are not seen; what is sent counts when all replicas have it,
-// sarama's own retries repeat and overtake nothing, and no topic comes to be because its name was misspelled. Set the rest as
-// you like, above all ClientID.
+// NewConfig returns sarama's defaults, changed so that a Subscriber and a Publisher accept them: a new group starts at the oldest message, an
+// offset gap is an error, and messages of aborted transactions are not delivered; a sent message is confirmed when all in-sync replicas
+// have it, sarama's own retries neither repeat nor reorder messages, and a misspelled name does not create a topic. Set the other fields
+// as you like, above all ClientID.
 func NewConfig() *sarama.Config {
 	cfg := sarama.NewConfig()
 	cfg.Metadata.AllowAutoTopicCreation = false

@@ -3,33 +3,31 @@
 //
 // # Receiving
 //
-// Kafka remembers one number per group and partition, the offset up to which everything is done. The Subscriber moves
-// that number over a message only when the Processor has answered nil for it and for every message delivered before
-// it. A crash anywhere repeats messages and never skips one; the Processor, a consumer.Consumer, sees to it that a
-// repeated message has no second effect.
+// Kafka stores one number per group and partition: the committed offset. All messages below it are done. The Subscriber moves it over a
+// message only when the Processor has answered nil for that message and for all messages delivered before it. A crash repeats messages and
+// never skips one; the Processor, a consumer.Consumer, makes sure that a repeated message has no second effect.
 //
-// Messages of a partition are delivered in order, in batches of what is already waiting (a batch never waits to be
-// filled) where the Processor is a consumer.BatchProcessor, one by one where it is not. A message that is to be retried
-// is kept in memory and delivered again by the Subscriber itself. Meanwhile messages with other keys go on, messages
-// with its key wait, and the offset stays below it. While the database is away everything is retried: that is a pause,
-// in which the member keeps its partitions, because sarama sends heartbeats in the background. The count of attempts is
-// lost when a partition moves to another member. A Processor that is no BatchProcessor sleeps between attempts, and its
-// partition with it.
+// Messages of a partition are delivered in order: in batches of what is waiting when the Processor is a consumer.BatchProcessor (a batch
+// never waits to be filled), otherwise one by one. A message to be retried stays in memory, and the Subscriber delivers it again itself.
+// Meanwhile messages with other keys go on, messages with its key wait, and the committed offset stays below it. While the database is
+// away all messages are retried. That is a pause, in which the member keeps its partitions, because sarama sends heartbeats in the
+// background. The count of attempts is lost when a partition moves to another member. A Processor that is no BatchProcessor sleeps
+// between attempts, and delays its partition.
 //
-// One message of a partition, or one batch, is handled at a time, unless SubscriberConfig.Concurrency allows for more: then
-// messages of different keys are handled side by side, those of one key still one after the other. The offset stays below
-// the first that is unfinished, so a crash repeats all that was finished behind it, and the Processor suppresses that.
+// One batch of a partition is handled at a time, unless SubscriberConfig.Concurrency is higher: then messages of different keys are
+// handled in parallel, those of one key still one after the other. The committed offset stays below the first unfinished message, so a
+// crash repeats the finished ones behind it, and the Processor suppresses them.
 //
-// When the group takes a partition away, or Run's context ends, the Subscriber starts nothing more, waits for the
-// handler that is running, at most for the grace period, and then cancels its context. A handler that goes on
-// regardless is a zombie: whatever it does, of it and the partition's new owner exactly one commits.
+// When the group revokes a partition, or Run's context ends, the Subscriber begins nothing more, waits for running handlers, at most for
+// the grace period, and then cancels their contexts. Of a handler that goes on nevertheless and the partition's new owner exactly one
+// commits.
 //
-// Markers that end Kafka transactions, and the messages of aborted ones, are never delivered. When a partition has been idle for a
-// second, the Subscriber moves the offset over those too, so that retention which deletes them is not taken for a loss.
+// Markers that end Kafka transactions, and the messages of aborted ones, are never delivered. When a partition has been idle for a second,
+// the Subscriber moves the committed offset over those too, because otherwise their deletion by retention would look like a loss.
 //
-// Not every loss can be repaired from here, so settings that lose messages quietly are refused by name, and so is a
-// Processor that forgets keys sooner than the topics forget messages. What can be lost only loudly is an error of Run:
-// messages deleted before the group handled them, and a message that the Processor gave up on and kept nowhere.
+// The Subscriber refuses settings that silently lose messages, and a Processor that forgets keys sooner than the topics forget messages.
+// Losses that it can only report are errors of Run: messages that were deleted before the group handled them, and a message that the
+// Processor gave up on and stored nowhere.
 //
 // # Sending
 //

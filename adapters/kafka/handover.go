@@ -6,19 +6,19 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// errHandOver ends a session so that the next one begins a rebalance.
+// errHandOver ends a session. The next session begins with a rebalance.
 var errHandOver = errors.New("kafka: partitions of the topics belong to no member of the group")
 
-// finishHandOver sees to it that a static member's death leaves no partition to nobody. In a cooperative rebalance a
-// partition is taken from its owner in one generation and given away in the next, which the owner begins. Where it dies in
-// between, a dynamic member is missed, and that begins a generation; a static one that comes back gets what is left to it
-// in the old generation, and nobody knows what was left undone. So a static member looks, once, when it comes. Joining
-// again under the member id that it has by then makes the broker rebalance, as what it says of itself has changed.
+// finishHandOver makes sure that the crash of a static member leaves no partition unassigned. In a cooperative rebalance the owner gives a
+// partition up in one generation, and then begins a second one, which assigns the partition to somebody else. When the owner crashes
+// between the two, the group misses a dynamic member, which begins a generation. But a static member that comes back gets its
+// assignment of the old generation, and the second one never begins. So a static member checks, once, when it joins. To join again with
+// the member ID that it now has makes the broker rebalance, because its subscription has changed.
 func (m *member) finishHandOver() error {
-	if m.looked || m.client.Config().Consumer.Group.InstanceId == "" {
+	if m.checkedHandOver || m.client.Config().Consumer.Group.InstanceId == "" {
 		return nil
 	}
-	m.looked = true
+	m.checkedHandOver = true
 	complete, err := m.allAssigned()
 	if err != nil {
 		m.log.Warn("kafka: whether all partitions are assigned could not be read; grant this user Describe on the group", "error", err)
@@ -27,11 +27,11 @@ func (m *member) finishHandOver() error {
 	if complete {
 		return nil
 	}
-	m.log.Info("kafka: partitions belong to nobody, as after a crash during a rebalance; beginning another")
+	m.log.Info("kafka: some partitions are unassigned, as after a crash during a rebalance; beginning another rebalance")
 	return errHandOver
 }
 
-// allAssigned is true also while a rebalance is running, which will assign what there is.
+// allAssigned reports whether each partition of the topics has an owner. It is also true during a rebalance, which will assign them.
 func (m *member) allAssigned() (bool, error) {
 	admin, err := sarama.NewClusterAdminFromClient(m.client) // not closed: that would close the client
 	if err != nil {

@@ -7,59 +7,61 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// lookEvery is how often a partition that has nothing unfinished compares its position with the end of the log.
-const lookEvery = time.Second
+// markersEvery is how often a partition without unfinished messages compares its position with the end of the log.
+const markersEvery = time.Second
 
-// markers moves the group's offset over what Kafka keeps between messages and never delivers: the markers that end transactions,
-// and the messages of aborted transactions. sarama passes over them without a word, so the offset behind the last message would stay
-// in front of them. Once retention has deleted them, that offset looks as if messages had been deleted unhandled, see member.gap.
+// markers moves the group's offset over records that Kafka keeps between messages and never delivers: the markers that end transactions,
+// and the messages of aborted transactions. sarama passes over them silently, so the offset after the last message would stay
+// before them. Once retention has deleted them, that offset looks as if messages had been deleted unhandled, see member.offsetGap.
 type markers struct {
-	next    int64 // the offset behind the last message that was delivered; negative: unknown
-	before  int64 // next, at the last tick: a busy partition does not look
-	looked  int64 // the end of the log at the last look that found nothing to pass over
-	looking bool
-	found   chan span // has room for one, so that a look nobody waits for any more can leave
+	next      int64 // the offset after the last message that was delivered; negative: unknown
+	before    int64 // next at the last tick; while it moves nothing is searched
+	searched  int64 // the end of the log at the last search that found nothing to pass over
+	searching bool
+	found     chan undeliveredRange // has room for one, so that a search can end when nobody receives its result
 }
 
-// span says that from up to to no message is left to be delivered. to is from where there is one at once.
-type span struct {
+// undeliveredRange says that no message between from and to will be delivered. to equals from where a message follows at once.
+type undeliveredRange struct {
 	from, to, end int64
 	err           error
 }
 
-// look begins to look for markers behind the last message, once the partition has been idle for a while and its log goes on.
-func (p *partition) look() {
+// findMarkers begins a search for markers after the last message when the partition is idle and its log has more records.
+func (p *partition) findMarkers() {
 	m := &p.markers
-	idle := m.next == m.before && len(p.queue.waiting) == 0
+	unfinished, _, _ := p.deliverer.Unsettled()
+	idle := m.next == m.before && unfinished == 0
 	m.before = m.next
 	from, end := m.next, p.claim.HighWaterMarkOffset()
-	if !idle || m.looking || from < 0 || end <= from || end == m.looked {
+	if !idle || m.searching || from < 0 || end <= from || end == m.searched {
 		return
 	}
-	m.looking = true
-	p.looks.Go(func() {
-		s := span{from: from, to: from, end: end}
-		s.to, s.err = undelivered(p.client, p.claim.Topic(), p.claim.Partition(), from)
-		m.found <- s
+	m.searching = true
+	client := p.member.client
+	p.member.searches.Go(func() {
+		r := undeliveredRange{from: from, to: from, end: end}
+		r.to, r.err = undelivered(client, p.claim.Topic(), p.claim.Partition(), from)
+		m.found <- r
 	})
 }
 
-// pass marks what a look has found, unless a message came meanwhile. A look that failed is repeated: the brokers are away, which
-// sarama reports by itself.
-func (p *partition) pass(s span) {
+// passMarkers marks the end of the range that a search found, unless a message arrived meanwhile. A failed search is repeated: the brokers
+// are away, which sarama reports.
+func (p *partition) passMarkers(r undeliveredRange) {
 	m := &p.markers
-	m.looking = false
+	m.searching = false
 	switch {
-	case s.err != nil || s.from != m.next:
-	case s.to == s.from:
-		m.looked = s.end
-	default: // all before from is finished: the queue was empty
-		m.next = s.to
-		p.session.MarkOffset(p.claim.Topic(), p.claim.Partition(), s.to, "")
+	case r.err != nil || r.from != m.next:
+	case r.to == r.from:
+		m.searched = r.end
+	default: // All messages before from are finished: there were no unfinished ones when the search began.
+		m.next = r.to
+		p.session.MarkOffset(p.claim.Topic(), p.claim.Partition(), r.to, "")
 	}
 }
 
-// undelivered returns the first offset at or behind from of which a reader of this configuration may get a message.
+// undelivered returns the first offset, from or later, at which a reader with the client's configuration may get a message.
 func undelivered(client sarama.Client, topic string, partition int32, from int64) (int64, error) {
 	leader, err := client.Leader(topic, partition)
 	if err != nil {
@@ -83,12 +85,12 @@ func undelivered(client sarama.Client, topic string, partition int32, from int64
 	return passOver(block, from), nil
 }
 
-// passOver walks over the batches of block for as long as they hold nothing to be delivered.
+// passOver returns the offset after the leading batches of block that hold nothing to deliver.
 func passOver(block *sarama.FetchResponseBlock, from int64) int64 {
 	aborted := slices.Clone(block.AbortedTransactions)
 	for _, records := range block.RecordsSet {
 		b := records.RecordBatch
-		if b == nil || b.PartialTrailingRecord { // of a log that knows no transactions, or cut off
+		if b == nil || b.PartialTrailingRecord { // the log's format has no transactions, or the batch is cut off
 			return from
 		}
 		open := slices.IndexFunc(aborted, func(t *sarama.AbortedTransaction) bool {
@@ -108,7 +110,7 @@ func passOver(block *sarama.FetchResponseBlock, from int64) int64 {
 	return from
 }
 
-// aborts reports whether a control batch ends its transaction by undoing it. The key of its record is a version and a type, 16 bits each.
+// aborts reports whether a control batch aborts its transaction. The key of its record is a version and a type, 16 bits each.
 func aborts(b *sarama.RecordBatch) bool {
 	return slices.ContainsFunc(b.Records, func(r *sarama.Record) bool {
 		return len(r.Key) >= 4 && r.Key[2] == 0 && r.Key[3] == byte(sarama.ControlRecordAbort)

@@ -5,123 +5,114 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/internal/deliver"
 )
 
-// closing is how long leaving the group may take when all handlers have returned.
-const closing = 5 * time.Second
+// leaveWithin is how long leaving the group may take after all handlers have returned.
+const leaveWithin = 5 * time.Second
 
 // member is one Run of a Subscriber. It is the sarama.ConsumerGroupHandler of all its sessions.
 type member struct {
-	*Subscriber
+	cfg    SubscriberConfig
+	log    *slog.Logger
 	client sarama.Client
 	group  sarama.ConsumerGroup
 
-	ctx    context.Context // ends when nothing more is to be taken in
-	stop   context.CancelFunc
-	failed sync.Once
-	err    error           // why it stopped, unless it was told to
-	work   context.Context // of the handlers
-	ended  error           // why the last session did
-	looked bool            // whether all partitions are assigned, see finishHandOver
+	ctx      context.Context // ends when nothing more may be received
+	stop     context.CancelFunc
+	failOnce sync.Once
+	err      error // why it stopped, unless Run's context ended
 
-	handlers sync.WaitGroup
-	looks    sync.WaitGroup // see markers; they end with the connections
+	sessionEnd      error // the cause of the last session's end; written by Cleanup, read when Consume has returned
+	checkedHandOver bool  // see finishHandOver
+
+	abandoned sync.WaitGroup // handlers that still run although their context is cancelled
+	searches  sync.WaitGroup // for markers; they end with the connections
 }
 
-// run is a member from the first session to the last. die cuts its connections.
-func (m *member) run(ctx context.Context, die context.CancelFunc) error {
+// run receives until ctx ends or the member fails. cut closes its connections.
+func (m *member) run(ctx context.Context, cut context.CancelFunc) error {
 	m.ctx, m.stop = context.WithCancel(ctx)
 	defer m.stop()
-	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	m.work = work
 
 	var watchers sync.WaitGroup
 	watchers.Go(m.watchErrors)
 	left := make(chan struct{})
-	watchers.Go(func() { m.boundLeaving(left, die) })
+	watchers.Go(func() { m.boundLeaving(left, cut) })
 	m.consume()
 	m.leave()
-	m.looks.Wait()
+	m.searches.Wait()
 	close(left)
 	watchers.Wait()
-	cancel()
 	return errors.Join(m.err, m.awaitHandlers())
 }
 
-// fail stops the member. The first reason counts.
+// fail stops the member. Run returns the first err.
 func (m *member) fail(err error) {
-	m.failed.Do(func() { m.err = err })
+	m.failOnce.Do(func() { m.err = err })
 	m.stop()
 }
 
-// consume goes from session to session. In eager mode each rebalance begins a new one.
+// consume runs session after session. In eager mode each rebalance begins a new one.
 func (m *member) consume() {
 	failures := 0
 	for m.ctx.Err() == nil {
-		m.ended = nil
+		m.sessionEnd = nil
 		err := m.group.Consume(m.ctx, m.cfg.Topics, m)
-		if m.ctx.Err() != nil || m.refused(err) {
+		if m.ctx.Err() != nil || m.stopFor(err) {
 			return
 		}
-		if errors.Is(err, errHandOver) || err == nil && !errors.Is(m.ended, sarama.ErrSessionConsumeClaimExited) {
+		if errors.Is(err, errHandOver) || err == nil && !errors.Is(m.sessionEnd, sarama.ErrSessionConsumeClaimExited) {
 			failures = 0 // a rebalance: the group waits for this member
 			continue
 		}
-		m.log.Warn("kafka: the session with the group failed; trying again", "error", cmp.Or(err, m.ended))
+		m.log.Warn("kafka: the session with the group failed; trying again", "error", cmp.Or(err, m.sessionEnd))
 		failures++
-		m.pause(failures)
+		limit := min(50*time.Millisecond<<min(failures, 7), 5*time.Second)
+		_ = await.Sleep(m.ctx, rand.N(limit))
 	}
 }
 
-// pause waits before the next session.
-func (m *member) pause(failures int) {
-	limit := min(50*time.Millisecond<<min(failures, 7), 5*time.Second)
-	timer := time.NewTimer(rand.N(limit))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-m.ctx.Done():
-	}
-}
-
-// leave ends the membership, of a dynamic member also in the group, and the connections.
+// leave closes the connections. A dynamic member leaves the group first.
 func (m *member) leave() {
 	if m.group != nil {
 		if err := m.group.Close(); err != nil {
-			m.log.Warn("kafka: leaving the group failed; it will notice by itself", "error", err)
+			m.log.Warn("kafka: leaving the group failed; the group removes this member after its session timeout", "error", err)
 		}
 	}
 	_ = m.client.Close()
 }
 
-// boundLeaving sees to it that the end does not wait for a broker that does not answer.
-func (m *member) boundLeaving(left <-chan struct{}, die context.CancelFunc) {
+// boundLeaving makes sure that the end does not wait for a broker that does not answer.
+func (m *member) boundLeaving(left <-chan struct{}, cut context.CancelFunc) {
 	select {
 	case <-left:
 		return
 	case <-m.ctx.Done():
 	}
-	timer := time.NewTimer(m.cfg.Grace + m.settling() + closing)
+	timer := time.NewTimer(m.cfg.Grace + m.handlerExit() + leaveWithin)
 	defer timer.Stop()
 	select {
 	case <-left:
 	case <-timer.C:
 		m.log.Warn("kafka: leaving the group took too long; connections are cut, uncommitted messages are delivered again")
-		die()
+		cut()
 	}
 }
 
-// awaitHandlers waits for handlers that outlived their partition. Their contexts are cancelled.
+// awaitHandlers waits for handlers that outlived their partition.
 func (m *member) awaitHandlers() error {
 	done := make(chan struct{})
-	go func() { m.handlers.Wait(); close(done) }()
-	timer := time.NewTimer(m.settling())
+	go func() { m.abandoned.Wait(); close(done) }()
+	timer := time.NewTimer(m.handlerExit())
 	defer timer.Stop()
 	select {
 	case <-done:
@@ -139,36 +130,36 @@ func (m *member) Setup(sarama.ConsumerGroupSession) error {
 	return m.finishHandOver()
 }
 
-// Cleanup implements sarama.ConsumerGroupHandler. All partitions have marked what is finished; sarama commits that next.
+// Cleanup implements sarama.ConsumerGroupHandler. All partitions have marked their finished messages; sarama commits the offsets next.
 func (m *member) Cleanup(session sarama.ConsumerGroupSession) error {
-	m.ended = context.Cause(session.Context())
+	m.sessionEnd = context.Cause(session.Context())
 	return nil
 }
 
-// watchErrors says what goes wrong in the background, at most once a second, until the group is closed.
+// watchErrors logs background errors, at most one per second, until the group is closed.
 func (m *member) watchErrors() {
-	var said time.Time
-	unsaid := 0
+	var logged time.Time
+	suppressed := 0
 	for err := range m.group.Errors() {
-		if m.ctx.Err() != nil || m.refused(err) {
+		if m.ctx.Err() != nil || m.stopFor(err) {
 			continue
 		}
-		if time.Since(said) < time.Second {
-			unsaid++
+		if time.Since(logged) < time.Second {
+			suppressed++
 			continue
 		}
-		m.log.Warn("kafka: trouble with the cluster; trying again", "error", err, "unsaid", unsaid)
-		said, unsaid = time.Now(), 0
+		m.log.Warn("kafka: trouble with the cluster; trying again", "error", err, "suppressed", suppressed)
+		logged, suppressed = time.Now(), 0
 	}
 }
 
-// refused ends the membership if err is one that trying again will not cure.
-func (m *member) refused(err error) bool {
+// stopFor fails the member if err will not pass when it tries again, and reports whether it did.
+func (m *member) stopFor(err error) bool {
 	var at *sarama.ConsumerError
 	if errors.As(err, &at) && errors.Is(err, sarama.ErrOffsetOutOfRange) {
-		err = m.gap(at.Topic, at.Partition)
+		err = m.offsetGap(at.Topic, at.Partition)
 	} else {
-		err = m.hopeless(err)
+		err = m.fatal(err)
 	}
 	if err == nil {
 		return false
@@ -177,9 +168,9 @@ func (m *member) refused(err error) bool {
 	return true
 }
 
-// hopeless adds to err what to do about it; nil if trying again may cure it.
-func (m *member) hopeless(err error) error {
-	for _, h := range []struct {
+// fatal returns err with what to do about it, or nil if err may pass.
+func (m *member) fatal(err error) error {
+	for _, f := range []struct {
 		err sarama.KError
 		fix string
 	}{
@@ -192,23 +183,23 @@ func (m *member) hopeless(err error) error {
 		{sarama.ErrGroupMaxSizeReached, "raise the broker's group.max.size or run fewer members"},
 		{sarama.ErrFencedInstancedId, "another member runs with the same Consumer.Group.InstanceId; give each its own"},
 	} {
-		if errors.Is(err, h.err) {
-			return fmt.Errorf("kafka: group %s of topics %v: %w; %s", m.cfg.Group, m.cfg.Topics, err, h.fix)
+		if errors.Is(err, f.err) {
+			return fmt.Errorf("kafka: group %s of topics %v: %w; %s", m.cfg.Group, m.cfg.Topics, err, f.fix)
 		}
 	}
 	return nil
 }
 
-// patience is how long a running handler may go on when its partition is to be given up.
-func (m *member) patience() time.Duration {
+// grace is how long handlers may go on when their partition is revoked.
+func (m *member) grace() time.Duration {
 	if m.ctx.Err() != nil {
 		return m.cfg.Grace
 	}
 	return min(m.cfg.Grace, m.rebalanceTimeout()*3/4)
 }
 
-// settling is how long a handler may take to return once its context is cancelled.
-func (m *member) settling() time.Duration { return min(5*time.Second, m.rebalanceTimeout()/8) }
+// handlerExit is how long a handler may take to return after its context was cancelled.
+func (m *member) handlerExit() time.Duration { return min(deliver.HandlerExit, m.rebalanceTimeout()/8) }
 
 func (m *member) rebalanceTimeout() time.Duration {
 	return m.client.Config().Consumer.Group.Rebalance.Timeout

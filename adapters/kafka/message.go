@@ -9,11 +9,10 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// ToMessage is the first delivery of raw, for programs that keep a sarama.ConsumerGroupHandler of their own and call a
-// Processor in it; a Subscriber does this and the rest. Such a program should Check its sarama.Config, whose defaults lose messages, and
-// mark a message only when the Processor has answered nil. A tombstone has a nil Payload. What is derived from raw is the
-// same whenever and by whomever it is fetched: that is what keys, fingerprints and the horizon rest on. The result
-// shares raw's value, which must not change any more.
+// ToMessage converts raw, as a first delivery, for programs that call a Processor in a sarama.ConsumerGroupHandler of their own. Such a
+// program should Check its sarama.Config, because sarama's defaults lose messages, and mark a message only when the Processor has answered
+// nil. A tombstone has a nil Payload. The result is the same on every fetch, by any member: keys, fingerprints and the horizon depend on
+// that. It shares raw's value, which must not change any more.
 func ToMessage(raw *sarama.ConsumerMessage) *consumer.Message {
 	return &consumer.Message{
 		Topic:    raw.Topic,
@@ -47,8 +46,8 @@ func headers(raw []*sarama.RecordHeader) map[string]string {
 	return h
 }
 
-// timeOf is the time that Kafka keeps with a message: when it was produced, or on some topics when it was appended.
-// Either never changes. A producer that sends no time sends a negative one.
+// timeOf is the timestamp of a message: when it was produced or, on some topics, appended. It never changes. A producer without timestamps
+// sends a negative one.
 func timeOf(t time.Time) time.Time {
 	if t.UnixMilli() <= 0 {
 		return time.Time{}
@@ -56,7 +55,7 @@ func timeOf(t time.Time) time.Time {
 	return t
 }
 
-// sizeOf is about what raw takes in memory.
+// sizeOf is about how many bytes raw takes in memory.
 func sizeOf(raw *sarama.ConsumerMessage) int {
 	size := len(raw.Key) + len(raw.Value)
 	for _, h := range raw.Headers {

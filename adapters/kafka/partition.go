@@ -1,260 +1,212 @@
 package kafka
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
 
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/lanes"
+	"github.com/txonce/txonce/internal/deliver"
 )
 
-// stalled is how long a full queue goes unread before the partition's fetches are paused.
-const stalled = 250 * time.Millisecond
+// pauseAfter is how long a partition that has MaxUnfinished messages leaves claim.Messages unread before it pauses the fetches.
+const pauseAfter = 250 * time.Millisecond
 
-// partition handles the messages of one partition for as long as the group leaves it to this member. Up to Concurrency
-// batches are in work at a time, of which no two have an ordering key in common.
+// partition handles the messages of one partition while the group assigns it to this member. The Deliverer keeps their order and
+// retries them. The partition adds what offsets need: it marks an offset only when all messages before it are finished.
 type partition struct {
-	*member
-	session sarama.ConsumerGroupSession
-	claim   sarama.ConsumerGroupClaim
+	member    *member
+	session   sarama.ConsumerGroupSession
+	claim     sarama.ConsumerGroupClaim
+	deliverer *deliver.Deliverer
+	markers   markers
+	fullSince time.Time // zero: there are fewer than MaxUnfinished messages
+	paused    bool      // nothing is fetched
 
-	queue   queue
-	marks   marks
-	markers markers
-	running int         // batches in work
-	results chan result // has room for all of them, so that a handler nobody waits for any more can leave
-	full    time.Time   // since when the queue is full; zero: it is not
-	paused  bool        // nothing is fetched
-}
-
-// result is what the Processor answered.
-type result struct {
-	batch []*delivery
-	errs  []error
+	mu      sync.Mutex // for settle, which runs on the goroutines of batches
+	offsets offsetTracker
+	revoked bool // nothing may be marked any more
 }
 
 // ConsumeClaim implements sarama.ConsumerGroupHandler. sarama runs it on a goroutine of its own per partition.
 func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
-	p := &partition{member: m, session: session, claim: claim, results: make(chan result, m.cfg.Concurrency)}
-	p.markers = markers{next: claim.InitialOffset(), found: make(chan span, 1)}
+	p := &partition{member: m, session: session, claim: claim}
+	p.markers = markers{next: claim.InitialOffset(), found: make(chan undeliveredRange, 1)}
+	// Handlers outlive the session by the grace period. In eager mode it ends when a rebalance begins.
+	p.deliverer = deliver.New(session.Context(), deliver.Config{
+		Processor: m.cfg.Processor, Concurrency: m.cfg.Concurrency, MaxBatch: m.cfg.MaxBatch, MaxBatchBytes: m.cfg.MaxBatchBytes,
+		SplitEvenly: true,
+		Settle:      p.settle,
+		Keep:        func(*deliver.Delivery, *consumer.RetryError) bool { return true },
+		Logger:      m.log.With("topic", claim.Topic(), "partition", claim.Partition()),
+	})
 	assigned := Assignment{claim.Topic(), claim.Partition(), session.GenerationID(), session.MemberID()}
 	if f := m.cfg.Trace.Assigned; f != nil {
 		f(assigned)
 	}
 	p.commitStart()
-	p.run()
+	p.receive()
+	p.drain()
+	if p.paused { // sarama would remember it until the partition is assigned to this member again
+		m.group.Resume(p.self())
+	}
 	if f := m.cfg.Trace.Revoked; f != nil {
 		f(assigned)
 	}
 	return nil
 }
 
-// commitStart commits where a group starts that never committed anything for this partition. Otherwise nobody would
-// notice messages deleted before the first commit. It also leaves the group with an offset for partitions that are empty.
+// commitStart commits the start of the partition for a group that never committed anything for it. Otherwise nobody would notice that
+// messages were deleted before the first commit. It also gives the group an offset for an empty partition.
 func (p *partition) commitStart() {
 	if p.claim.InitialOffset() != sarama.OffsetOldest {
 		return
 	}
-	oldest, err := p.client.GetOffset(p.claim.Topic(), p.claim.Partition(), sarama.OffsetOldest)
+	oldest, err := p.member.client.GetOffset(p.claim.Topic(), p.claim.Partition(), sarama.OffsetOldest)
 	if err == nil { // else the first mark does it
 		p.markers.next = oldest
 		p.session.MarkOffset(p.claim.Topic(), p.claim.Partition(), oldest, "")
 	}
 }
 
-func (p *partition) run() {
-	// In-flight work outlives the session, which in eager mode ends when a rebalance begins, by the grace.
-	work, cancel := context.WithCancel(p.work)
-	defer cancel()
-	p.serve(work)
-	p.drain(work, cancel)
-	if p.paused { // sarama would remember it until the partition comes back
-		p.group.Resume(p.self())
-	}
-}
-
-// serve takes messages in and has them handled until the partition is to be given up. In eager mode the session
-// ends then; in cooperative mode it goes on and only Messages is closed.
-func (p *partition) serve(work context.Context) {
+// receive adds messages to the Deliverer until the partition is revoked, or the Processor rejects a message. In eager mode the session
+// ends when the partition is revoked; in cooperative mode only Messages is closed.
+func (p *partition) receive() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	idle := time.NewTicker(lookEvery)
+	idle := time.NewTicker(markersEvery)
 	defer idle.Stop()
-	for p.session.Context().Err() == nil {
-		messages, wake := p.flow(p.deliver(work))
-		if wake.IsZero() {
-			timer.Stop()
+	for p.deliverer.Context().Err() == nil {
+		messages, changed, wait := p.readable()
+		if wait > 0 {
+			timer.Reset(wait)
 		} else {
-			timer.Reset(time.Until(wake))
+			timer.Stop()
 		}
 		select {
-		case <-p.session.Context().Done():
+		case <-p.deliverer.Context().Done():
 		case raw, open := <-messages:
 			if !open || !p.take(raw, messages) {
 				return
 			}
-		case r := <-p.results:
-			p.settle(work, r)
+		case <-changed:
 		case <-idle.C:
-			p.look()
+			p.findMarkers()
 		case s := <-p.markers.found:
-			p.pass(s)
+			p.passMarkers(s)
 		case <-timer.C:
 		}
 	}
 }
 
-// take adds raw and what else is waiting. It returns false when the partition is to be given up.
-func (p *partition) take(raw *sarama.ConsumerMessage, messages <-chan *sarama.ConsumerMessage) bool {
+// take adds raw and all that is buffered behind it. It returns false when Messages is closed.
+func (p *partition) take(raw *sarama.ConsumerMessage, messages <-chan *sarama.ConsumerMessage) (open bool) {
+	var taken []*deliver.Delivery
+	unfinished, bytes, _ := p.deliverer.Unsettled()
 	for {
-		p.markers.next = raw.Offset + 1
-		p.queue.add(&delivery{msg: ToMessage(raw), mark: p.marks.deliver(raw), size: sizeOf(raw)})
-		if p.queueFull() && !p.paused {
-			return true
+		d := p.delivery(raw)
+		taken = append(taken, d)
+		bytes += d.Size
+		if p.full(unfinished+len(taken), bytes) && !p.paused {
+			break
 		}
 		select {
-		case next, open := <-messages:
+		case raw, open = <-messages:
 			if !open {
 				return false
 			}
-			raw = next
+			continue
 		default:
-			return true
 		}
+		break
 	}
+	p.deliverer.Add(taken...)
+	return true
 }
 
-func (p *partition) queueFull() bool {
-	return len(p.queue.waiting) >= p.cfg.MaxUnfinished || p.queue.bytes >= 2*p.cfg.MaxBatchBytes
+func (p *partition) delivery(raw *sarama.ConsumerMessage) *deliver.Delivery {
+	p.markers.next = raw.Offset + 1
+	msg := ToMessage(raw)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return &deliver.Delivery{Message: msg, Key: msg.Key, Size: sizeOf(raw), Raw: p.offsets.deliver(raw)}
 }
 
-// flow returns where to receive from: nil while the queue is full. But Messages must not go unread for long, for in
-// cooperative mode its closing is the only word that the partition is to be given up, and stands behind what is
-// buffered. So when the queue stays full the fetches are paused, and what was fetched already is taken in regardless.
-// Fetches are not paused at once, because they take half a second to get going again.
-func (p *partition) flow(wake time.Time) (<-chan *sarama.ConsumerMessage, time.Time) {
-	messages := p.claim.Messages()
-	switch full := p.queueFull(); {
-	case p.paused:
-		if !full {
-			p.paused, p.full = false, time.Time{}
-			p.group.Resume(p.self())
+// full reports whether no more messages are read.
+func (p *partition) full(unfinished, bytes int) bool {
+	return unfinished >= p.member.cfg.MaxUnfinished || bytes >= 2*p.member.cfg.MaxBatchBytes
+}
+
+// readable returns the channel to read messages from, which is nil while the partition is full. The caller calls it again when changed is
+// closed, and after wait unless that is 0.
+//
+// A full partition must not leave Messages unread for long: in cooperative mode its closing is the only sign that the partition is
+// revoked, and that sign comes behind the buffered messages. So after pauseAfter the fetches are paused, and what was fetched already
+// is read although the partition is full. They are not paused at once, because after a pause it takes half a second until messages
+// arrive again.
+func (p *partition) readable() (messages <-chan *sarama.ConsumerMessage, changed <-chan struct{}, wait time.Duration) {
+	unfinished, bytes, changed := p.deliverer.Unsettled()
+	messages = p.claim.Messages()
+	if !p.full(unfinished, bytes) {
+		if p.paused {
+			p.member.group.Resume(p.self())
 		}
-		return messages, wake
-	case !full:
-		p.full = time.Time{}
-		return messages, wake
-	case p.full.IsZero():
-		p.full = time.Now()
-	case time.Since(p.full) >= stalled:
-		p.paused = true
-		p.group.Pause(p.self())
-		return messages, wake
+		p.paused, p.fullSince = false, time.Time{}
+		return messages, nil, 0
 	}
-	if pause := p.full.Add(stalled); wake.IsZero() || pause.Before(wake) {
-		wake = pause
+	if p.paused {
+		return messages, changed, 0
 	}
-	return nil, wake
+	if p.fullSince.IsZero() {
+		p.fullSince = time.Now()
+	}
+	wait = time.Until(p.fullSince.Add(pauseAfter))
+	if wait > 0 {
+		return nil, changed, wait
+	}
+	p.paused = true
+	p.member.group.Pause(p.self())
+	return messages, changed, 0
 }
 
 func (p *partition) self() map[string][]int32 {
 	return map[string][]int32{p.claim.Topic(): {p.claim.Partition()}}
 }
 
-// deliver has the next batches handled, unless enough are in work or none is due. wake is when one will be.
-func (p *partition) deliver(work context.Context) (wake time.Time) {
-	for p.running < p.cfg.Concurrency {
-		batch, wake := p.queue.pick(time.Now(), p.batchSize(), p.cfg.MaxBatchBytes)
-		if len(batch) == 0 {
-			return wake
-		}
-		msgs := make([]*consumer.Message, len(batch))
-		for i, d := range batch {
-			msgs[i] = d.msg
-		}
-		p.running++
-		p.handlers.Go(func() { p.results <- result{batch, lanes.Call(work, p.cfg.Processor, msgs)} })
+// settle marks the offset of a handled message when all before it are finished as well. Other messages stay unfinished: the next owner
+// of the partition gets them.
+func (p *partition) settle(d *deliver.Delivery, err error) {
+	if _, again := errors.AsType[*consumer.RetryError](err); again {
+		return
 	}
-	return time.Time{}
-}
-
-// batchSize is a batch's share of what is unfinished. Whichever batch begins, and however many are in work, it leaves theirs to
-// the others: a batch that took all that waits would have the rest idle until it is done.
-func (p *partition) batchSize() int {
-	if p.batches == nil {
-		return 1
+	if err != nil {
+		p.member.fail(fmt.Errorf("kafka: %w", err))
+		return
 	}
-	share := (len(p.queue.waiting) + p.cfg.Concurrency - 1) / p.cfg.Concurrency
-	return min(max(share, 1), p.cfg.MaxBatch)
-}
-
-// settle acts on the answers for a batch.
-func (p *partition) settle(work context.Context, r result) {
-	p.running--
-	var low *sarama.ConsumerMessage
-	failed := map[string]bool{}
-	now := time.Now()
-	for i, d := range r.batch {
-		var retry *consumer.RetryError
-		switch err := r.errs[i]; {
-		case err == nil:
-			d.finished = true
-			if mark := p.marks.finish(d.mark); mark != nil {
-				low = mark
-			}
-			continue
-		case errors.As(err, &retry):
-			if !retry.Uncounted {
-				d.msg.Attempt++
-			}
-			d.again(now, retry.After, failed[d.msg.Key])
-		case work.Err() != nil && errors.Is(err, work.Err()): // an answer to the cancelling, not to the message
-		default:
-			p.fail(fmt.Errorf("kafka: message %s was given up on and kept nowhere, so it stays unacknowledged; "+
-				"a Store that is a consumer.ParkingLot would have kept it: %w", d.msg.Position, err))
-		}
-		if d.msg.Key != "" {
-			failed[d.msg.Key] = true
-		}
-	}
-	p.queue.settle(r.batch)
-	if low == nil {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	low := p.offsets.finish(d.Raw.(*trackedOffset))
+	if low == nil || p.revoked {
 		return
 	}
 	p.session.MarkMessage(low, "")
-	if f := p.cfg.Trace.Marked; f != nil {
+	if f := p.member.cfg.Trace.Marked; f != nil {
 		f(low.Topic, low.Partition, low.Offset)
 	}
 }
 
-// drain waits for the batches in work, first patiently, then with their context cancelled.
-func (p *partition) drain(work context.Context, cancel context.CancelFunc) {
-	if p.running == 0 || p.settleWithin(work, p.patience()) {
-		return
+// drain waits for the batches in work: first for the grace period, then with their contexts cancelled.
+func (p *partition) drain() {
+	err := p.deliverer.Drain(p.member.grace(), p.member.handlerExit())
+	p.mu.Lock()
+	p.revoked = true
+	p.mu.Unlock()
+	if errors.Is(err, deliver.ErrAbandoned) {
+		p.member.log.Error("kafka: a handler still runs although its context is cancelled; its messages are delivered again",
+			"topic", p.claim.Topic(), "partition", p.claim.Partition(), "error", err)
+		p.member.abandoned.Go(p.deliverer.Wait)
 	}
-	log := p.log.With("topic", p.claim.Topic(), "partition", p.claim.Partition(), "first", p.queue.inWork().msg.Position, "batches", p.running)
-	log.Warn("kafka: a handler was still running after the grace period; its context is cancelled")
-	cancel()
-	if !p.settleWithin(work, p.settling()) {
-		log.Error("kafka: a handler goes on although its context is cancelled; its messages are delivered again")
-	}
-}
-
-// settleWithin reports whether all batches in work have been answered.
-func (p *partition) settleWithin(work context.Context, limit time.Duration) bool {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	for p.running > 0 {
-		select {
-		case r := <-p.results:
-			p.settle(work, r)
-		case <-timer.C:
-			return false
-		}
-	}
-	return true
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// minReplicas is how many replicas of a partition must have a message before it counts as confirmed.
+// minReplicas is the setting that says how many replicas of a partition must have a message before it is confirmed.
 const minReplicas = "min.insync.replicas"
 
 // warnOfOneReplica says that a broker's death may take messages of topic with it that were confirmed. It reports whether the setting

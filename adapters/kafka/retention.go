@@ -17,13 +17,12 @@ import (
 // forever is how long a topic keeps messages that it never deletes by age.
 const forever = time.Duration(math.MaxInt64)
 
-// checkTopics refuses topics that do not exist or may not be seen, and such as may deliver a message again when the
-// Processor has forgotten its key.
+// checkTopics refuses topics that do not exist or may not be read, and topics that keep messages for longer than the Processor remembers keys.
 func (s *Subscriber) checkTopics(client sarama.Client) error {
 	for _, topic := range s.cfg.Topics {
 		switch err := client.RefreshMetadata(topic); {
 		case errors.Is(err, sarama.ErrUnknownTopicOrPartition), errors.Is(err, sarama.ErrInvalidTopic):
-			return fmt.Errorf("kafka: topic %s does not exist; create it, with the number of partitions it is to have: %w", topic, err)
+			return fmt.Errorf("kafka: topic %s does not exist; create it, with the number of partitions that it needs: %w", topic, err)
 		case errors.Is(err, sarama.ErrTopicAuthorizationFailed):
 			return fmt.Errorf("kafka: topic %s: %w; grant this user Read and Describe on it", topic, err)
 		case err != nil:
@@ -67,7 +66,7 @@ func checkWindow(topic string, window time.Duration, entries []sarama.ConfigEntr
 	return nil
 }
 
-// settingsOf reads those settings of topic that this package looks at.
+// settingsOf reads the settings of topic that this package needs.
 func settingsOf(client sarama.Client, topic string) ([]sarama.ConfigEntry, error) {
 	admin, err := sarama.NewClusterAdminFromClient(client) // not closed: that would close the client
 	if err != nil {
@@ -87,8 +86,8 @@ func settingsOf(client sarama.Client, topic string) ([]sarama.ConfigEntry, error
 	return results[0].Configs, nil
 }
 
-// retention is for how long a topic may hold a message. Kafka deletes whole segments, when the newest message in them is
-// old enough, and an active one takes up to segment.ms to be closed.
+// retention is the longest time for which a topic keeps a message. Kafka deletes a whole segment when its newest message is old enough, and
+// closes an active segment after up to segment.ms.
 func retention(entries []sarama.ConfigEntry) (keeps time.Duration, why string, err error) {
 	if policy := setting(entries, "cleanup.policy"); policy != "" && !strings.Contains(policy, "delete") {
 		return forever, "cleanup.policy=" + policy, nil

@@ -14,11 +14,10 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// Subscriber receives the messages of topics as a member of a consumer group, and acknowledges what its Processor has
-// finished.
+// Subscriber receives the messages of topics as a member of a consumer group, and commits the offsets of those that its Processor has
+// handled.
 type Subscriber struct {
 	cfg     SubscriberConfig
-	batches consumer.BatchProcessor // nil: Processor takes one at a time
 	log     *slog.Logger
 	running atomic.Bool
 }
@@ -34,31 +33,30 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 			sourced.AddSource(fmt.Sprintf("kafka group %s, topic %s", cfg.Group, topic))
 		}
 	}
-	batches, _ := cfg.Processor.(consumer.BatchProcessor)
-	return &Subscriber{cfg: cfg, batches: batches, log: cfg.Logger.With("group", cfg.Group)}, nil
+	return &Subscriber{cfg: cfg, log: cfg.Logger.With("group", cfg.Group)}, nil
 }
 
-// Run receives until ctx ends. Then it takes in nothing more, lets running handlers finish within the grace period,
-// commits what is finished and returns nil. What is not finished is delivered again, to whoever gets the partition.
+// Run receives until ctx ends. Then it takes in nothing more, lets running handlers finish within the grace period, commits the offsets
+// of handled messages and returns nil. Unfinished messages are delivered again, to the next owner of their partition.
 //
-// Before the first message it checks what would go wrong later, and returns an error that names it: a missing topic, an
-// unreachable broker, a Processor that cannot start or forgets too soon. A consumer.Consumer whose database is away starts
-// when that is back. Later it returns an error when going on
-// would lose messages: when the Processor gave up on one and kept it nowhere, when messages were deleted before they
-// were handled, when the group refuses this member. Everything else, such as brokers that are away, it waits out.
+// Before the first message it checks for problems that would appear later, and returns an error that names the problem: a missing
+// topic, an unreachable broker, a Processor that cannot start or that forgets keys too soon. A consumer.Consumer whose database is away
+// starts when the database is back. Later, Run returns an error when going on would lose messages: when the Processor gave up on a
+// message and stored it nowhere, when messages were deleted before they were handled, or when the group refuses this member. It waits
+// out everything else, such as brokers that are away.
 //
-// Run may be called again when it has returned, not before.
+// Run may be called again after it has returned, not before.
 func (s *Subscriber) Run(ctx context.Context) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return errors.New("kafka: Subscriber.Run is running already")
 	}
 	defer s.running.Store(false)
 
-	life, die := context.WithCancel(context.WithoutCancel(ctx))
-	defer die()
-	hurried := context.AfterFunc(ctx, die) // while starting there is nothing to drain
-	m, err := s.join(ctx, life)
-	if err != nil || !hurried() {
+	connected, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	started := context.AfterFunc(ctx, cut) // until then there is nothing to drain
+	m, err := s.join(ctx, connected)
+	if err != nil || !started() {
 		if m != nil {
 			m.leave()
 		}
@@ -67,20 +65,20 @@ func (s *Subscriber) Run(ctx context.Context) error {
 		}
 		return err
 	}
-	return m.run(ctx, die)
+	return m.run(ctx, cut)
 }
 
-// join connects and checks; the member it returns has not consumed yet. It may return both a member and an error.
-func (s *Subscriber) join(ctx, life context.Context) (*member, error) {
-	client, err := s.connect(life)
+// join connects and checks. The member that it returns has not consumed yet. It may return both a member and an error.
+func (s *Subscriber) join(ctx, connected context.Context) (*member, error) {
+	client, err := s.connect(connected)
 	if err != nil {
 		return nil, err
 	}
-	m := &member{Subscriber: s, client: client}
+	m := &member{cfg: s.cfg, log: s.log, client: client}
 	if err := s.checkTopics(client); err != nil {
 		return m, err
 	}
-	// After the checks: a start registers the Processor's window, and one that is too short must not be registered.
+	// After the checks, because Start registers the Processor's window, and a window that is too short must not be registered.
 	if starter, ok := s.cfg.Processor.(consumer.Starter); ok {
 		if err := starter.Start(ctx); err != nil {
 			return m, fmt.Errorf("kafka: group %s does not start: %w", s.cfg.Group, err)
@@ -92,16 +90,16 @@ func (s *Subscriber) join(ctx, life context.Context) (*member, error) {
 	return m, nil
 }
 
-// connect opens a client of our own, which ends with life. Its settings are those of the user's, but for what has no
-// meaning here: it sends no messages, makes no topics, and returns its errors to us.
-func (s *Subscriber) connect(life context.Context) (sarama.Client, error) {
+// connect opens a client of our own. Its connections are closed when connected ends. Its settings are those of the user's client, except
+// that it sends no messages, creates no topics, and returns its errors to us.
+func (s *Subscriber) connect(connected context.Context) (sarama.Client, error) {
 	cfg := *s.cfg.Client.Config()
 	cfg.Metadata.AllowAutoTopicCreation = false
 	cfg.Producer.Idempotent, cfg.Producer.Transaction.ID = false, ""
 	cfg.Net.MaxOpenRequests = max(cfg.Net.MaxOpenRequests, 5)
 	cfg.Consumer.Return.Errors = true
 	ownStrategies(&cfg)
-	dialInto(life, &cfg)
+	dialInto(connected, &cfg)
 
 	var addrs []string
 	for _, b := range s.cfg.Client.Brokers() {
@@ -117,8 +115,8 @@ func (s *Subscriber) connect(life context.Context) (sarama.Client, error) {
 	return client, nil
 }
 
-// ownStrategies replaces those strategies that remember their group's last plan: shared with another Subscriber they
-// would mix up two groups, and race.
+// ownStrategies replaces the strategies that remember the last plan of their group. Shared with another Subscriber they would mix up two
+// groups, with a data race.
 func ownStrategies(cfg *sarama.Config) {
 	own := func(s sarama.BalanceStrategy) sarama.BalanceStrategy {
 		for _, fresh := range []sarama.BalanceStrategy{sarama.NewBalanceStrategySticky(), sarama.NewBalanceStrategyCooperativeSticky()} {

@@ -7,36 +7,56 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Connection is what this package asks of a connection to RabbitMQ. Dial makes real ones; rabbitmqtest has another.
+// Connection is what this package needs of a connection to RabbitMQ. Dial opens real ones; a test may have its own.
 type Connection interface {
 	Channel() (Channel, error)
 	NotifyClose(receiver chan *amqp.Error) chan *amqp.Error
 	NotifyBlocked(receiver chan amqp.Blocking) chan amqp.Blocking
 	IsClosed() bool
 	Close() error
-	CloseDeadline(deadline time.Time) error // as Close, which waits for a server that may never answer; ends blocked writes at the deadline
+
+	// CloseDeadline closes the connection as Close does, but waits for the server's answer only until deadline. Blocked writes end then.
+	CloseDeadline(deadline time.Time) error
 }
 
-// Channel is a channel of it: *amqp.Channel, but for the type that PublishWithDeferredConfirm returns.
-type Channel interface {
+// Channel is one channel of a Connection, split into roles. One value has them all: an *amqp.Channel, except that its
+// PublishWithDeferredConfirm returns a Confirm.
+type Channel struct {
+	ChannelConsumer
+	ChannelDeclarer
+	ChannelPublisher
+	ChannelCloser
+}
+
+// ChannelConsumer receives and acknowledges messages.
+type ChannelConsumer interface {
 	Qos(prefetchCount, prefetchSize int, global bool) error
 	ConsumeWithContext(ctx context.Context, queue, consumer string, autoAck, exclusive, noLocal, noWait bool, args amqp.Table) (<-chan amqp.Delivery, error)
 	Cancel(consumer string, noWait bool) error
+	NotifyCancel(c chan string) chan string
 	Ack(tag uint64, multiple bool) error
 	Nack(tag uint64, multiple, requeue bool) error
+}
 
+// ChannelDeclarer declares queues and exchanges.
+type ChannelDeclarer interface {
 	QueueDeclare(name string, durable, autoDelete, exclusive, noWait bool, args amqp.Table) (amqp.Queue, error)
 	QueueDeclarePassive(name string, durable, autoDelete, exclusive, noWait bool, args amqp.Table) (amqp.Queue, error)
 	QueueBind(name, key, exchange string, noWait bool, args amqp.Table) error
 	ExchangeDeclare(name, kind string, durable, autoDelete, internal, noWait bool, args amqp.Table) error
 	ExchangeDeclarePassive(name, kind string, durable, autoDelete, internal, noWait bool, args amqp.Table) error
+}
 
+// ChannelPublisher publishes messages that the server confirms.
+type ChannelPublisher interface {
 	Confirm(noWait bool) error
 	NotifyReturn(c chan amqp.Return) chan amqp.Return
 	PublishWithDeferredConfirm(exchange, key string, mandatory, immediate bool, msg amqp.Publishing) (Confirm, error)
+}
 
+// ChannelCloser closes the channel and reports when it is closed.
+type ChannelCloser interface {
 	NotifyClose(receiver chan *amqp.Error) chan *amqp.Error
-	NotifyCancel(c chan string) chan string
 	IsClosed() bool
 	Close() error
 }
@@ -50,6 +70,5 @@ type Confirm interface {
 
 var _ Confirm = (*amqp.DeferredConfirmation)(nil)
 
-// Dialer opens connections. The adapter calls it at the start and whenever it has lost the connection; ctx bounds the
-// attempt.
+// Dialer opens connections. The adapter calls it at the start and after it has lost the connection; ctx bounds the attempt.
 type Dialer func(ctx context.Context) (Connection, error)

@@ -106,14 +106,15 @@ func (c connection) CloseDeadline(deadline time.Time) error {
 func (c connection) Channel() (Channel, error) {
 	ch, err := c.Connection.Channel()
 	if err != nil {
-		return nil, err
+		return Channel{}, err
 	}
-	return channel{ch}, nil
+	return Channel{ch, ch, channel{ch}, ch}, nil
 }
 
+// channel is *amqp.Channel, except for the type of its confirms.
 type channel struct{ *amqp.Channel }
 
-// PublishWithDeferredConfirm implements Channel.
+// PublishWithDeferredConfirm implements ChannelPublisher.
 func (c channel) PublishWithDeferredConfirm(exchange, key string, mandatory, immediate bool, msg amqp.Publishing) (Confirm, error) {
 	confirm, err := c.Channel.PublishWithDeferredConfirm(exchange, key, mandatory, immediate, msg)
 	if err != nil || confirm == nil { // nil: not in confirm mode

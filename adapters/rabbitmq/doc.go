@@ -5,41 +5,42 @@
 //
 // A message is acknowledged, by itself and on the channel that delivered it, when the Processor has answered nil for it. Until then
 // it stays with the server. A crash anywhere delivers messages again and loses none; the Processor, a consumer.Consumer,
-// sees to it that a message that comes again has no second effect. When a connection is lost the server gives what it held to
-// others at once: handlers are cancelled then, whatever they do of them and the new owner exactly one commits, and the
+// makes sure that a message that is delivered again has no second effect. When a connection is lost, the server delivers its
+// messages to others at once. The handlers are cancelled then; of a handler that goes on and the new receiver exactly one commits. The
 // Subscriber connects again.
 //
-// A message that failed is put off: a copy goes to a queue for retries, from where the server brings it back, and only
-// when the server has confirmed the copy is the original acknowledged. A crash in between leaves both, and one of them is suppressed. It comes back
-// after the delay asked for, and not after more than twice that. These queues are called <queue>.txonce.retry.<milliseconds>; there is
-// one for each doubling of the delay from a second on, made when first needed ([DeclareRetryQueues] makes them beforehand), and they
-// stay until somebody deletes them ([RetryQueues] names them). They are quorum
-// queues that bring messages back at least once, which takes RabbitMQ 3.10: the usual way back may lose a message in a crash. Where they cannot be
-// made, and in the ten seconds after they were or a Subscriber has found them, what is to be retried waits in memory: when RabbitMQ crashes it may
-// forget a queue that is a few seconds old, with the messages it has confirmed. Messages that wait only
-// because the database is away stay in memory too: then no more than Prefetch messages are held.
+// A message that failed is deferred: a copy goes to a retry queue, from which the server moves it back after the delay. The original is
+// acknowledged when the server has confirmed the copy. A crash between the two leaves both, and one of them is suppressed. The
+// message comes back after the delay that the Processor asked for, and before twice that.
 //
-// RabbitMQ keeps order for one receiver at a time. SubscriberConfig.Ordered handles the messages of one key in their order, with
-// failures waiting in memory and what has their key behind them; of several processes one receives and the others stand by.
+// Retry queues are called <queue>.txonce.retry.<milliseconds>. There is one for each doubling of the delay from one second on. They are
+// declared when they are first needed ([DeclareRetryQueues] declares them beforehand), and stay until somebody deletes them ([RetryQueues]
+// returns their names). They are quorum queues with at-least-once dead-lettering, which needs RabbitMQ 3.10, because ordinary
+// dead-lettering may lose a message in a crash. When they cannot be declared, and in the ten seconds after they were declared or found,
+// messages to be retried wait in memory: a crash of RabbitMQ may lose a queue that is a few seconds old, with its confirmed messages.
+// Messages that wait only because the database is away stay in memory too. There are never more than Prefetch messages in memory.
 //
-// Stops, crashes and lost connections count towards the delivery limit of a quorum queue, and without a dead letter exchange RabbitMQ
-// drops what exceeds it: such a queue is refused. RabbitMQ 4 has a limit of 20 unless the queue says otherwise. A Subscriber whose user may
-// configure the queue reads its arguments, with declarations that the server refuses or finds equal; where it may not,
-// SubscriberConfig.Spec is believed, until a delivery shows that the queue is a quorum queue and Spec says otherwise: then Run ends with an error. What
-// policies add nobody is told, so Spec has to say it.
+// RabbitMQ keeps order for one receiver at a time. SubscriberConfig.Ordered handles the messages of one key in their order: failed
+// messages wait in memory, and the later ones of their key wait behind them. One of several processes receives, and the others stand by.
 //
-// Message.Attempt counts the failures of handlers and nothing else: a message that comes back because a connection, a channel or a process
-// was lost is the same attempt. So a message whose handler ends the process is delivered for ever, unless a quorum queue's delivery limit gives it to
-// a dead letter exchange.
+// Stops, crashes and lost connections count towards the delivery limit of a quorum queue. Without a dead letter exchange RabbitMQ drops
+// messages that exceed it, so such a queue is refused. RabbitMQ 4 has a limit of 20 unless the queue says otherwise. A Subscriber whose user may
+// configure the queue reads its arguments, with declarations that the server refuses or finds equal. Otherwise
+// SubscriberConfig.Spec is believed, until a delivery shows that the queue is a quorum queue although Spec says otherwise: then Run ends
+// with an error. A client cannot see what policies add, so Spec has to say it.
 //
-// A copy keeps all of its message but two things, which a Processor does not see. Its routing key becomes the queue's name, so a dead letter
-// exchange must route that too, or have x-dead-letter-routing-key set. And it does not expire: expiration bounds how long a
-// message waits to be received, and a message that was received is handled or parked, never dropped.
+// Message.Attempt counts only failures of handlers: a message that comes back because a connection, a channel or a process was lost is the
+// same attempt. So a message whose handler ends the process is delivered for ever, unless the delivery limit of a quorum queue moves
+// it to a dead letter exchange.
 //
-// When a message is not settled within the server's consumer_timeout, 30 minutes, it closes the channel and delivers all that it held
-// again; a warning says so when four fifths of it have passed.
+// A copy differs from its message in two properties, which a Processor does not see. Its routing key is the queue's name, so a dead letter
+// exchange must route that name too, or the queue must have x-dead-letter-routing-key. And it does not expire: expiration limits how long
+// a message waits to be received, and a message that was received is handled or parked, never dropped.
 //
-// Messages should have a message-id: without one nothing tells two messages of equal content apart. See [ToMessage].
+// When a message is not settled within the server's consumer_timeout, 30 minutes, the server closes the channel and delivers all its
+// messages again. A warning is logged after four fifths of that time.
+//
+// Messages should have a message-id: without it nothing tells two messages of equal content apart. See [ToMessage].
 //
 // # Sending
 //

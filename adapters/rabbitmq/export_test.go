@@ -1,7 +1,10 @@
 package rabbitmq
 
-// KnownOld has a Subscriber use queues for retries as soon as it finds them.
-func KnownOld(cfg SubscriberConfig) SubscriberConfig {
-	cfg.knownOld = true
-	return cfg
+// NewSubscriberWithOldRetryQueues returns a Subscriber that uses retry queues as soon as it finds them.
+func NewSubscriberWithOldRetryQueues(cfg SubscriberConfig) (*Subscriber, error) {
+	s, err := NewSubscriber(cfg)
+	if err == nil {
+		s.retryQueuesAreOld = true
+	}
+	return s, err
 }

@@ -22,7 +22,7 @@ type link struct {
 	exchanges map[string]bool // that exist
 
 	asking  sync.Mutex
-	control Channel // on which exchanges are looked up; a missing one closes it; guarded by asking
+	control ChannelDeclarer // on which exchanges are looked up; a missing one closes it; guarded by asking
 }
 
 // connectTimeout is for all of it, from dialling to confirm mode. Calls wait no longer than their contexts, whatever is left of it.
@@ -111,10 +111,11 @@ func (l *link) lookUp(exchanges []string) (missing map[string]error, err error) 
 	missing = map[string]error{}
 	for _, name := range exchanges {
 		if l.control == nil {
-			if l.control, err = l.conn.Channel(); err != nil {
-				l.control = nil
+			ch, err := l.conn.Channel()
+			if err != nil {
 				return nil, err
 			}
+			l.control = ch
 		}
 		err := l.control.ExchangeDeclarePassive(name, amqp.ExchangeDirect, true, false, false, false, nil)
 		switch {

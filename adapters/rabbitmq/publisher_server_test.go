@@ -160,10 +160,10 @@ func memoryAlarm(t *testing.T, own *testdb.OwnRabbitMQ) {
 	p := &answers{say: func(context.Context, *consumer.Message) error {
 		return &consumer.RetryError{Err: errors.New("not yet"), After: time.Second}
 	}}
-	cfg := rabbitmq.KnownOld(rabbitmq.SubscriberConfig{
+	cfg := rabbitmq.SubscriberConfig{
 		Dial: dialer(own.URL), Queue: queue, Processor: p, Grace: grace, Concurrency: 1, MaxBatch: 1, Logger: logTo(log),
-	})
-	s, err := rabbitmq.NewSubscriber(cfg)
+	}
+	s, err := rabbitmq.NewSubscriberWithOldRetryQueues(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func memoryAlarm(t *testing.T, own *testdb.OwnRabbitMQ) {
 	calm()
 	done := &answers{}
 	cfg.Processor, cfg.Logger = done, testLog(t)
-	if s, err = rabbitmq.NewSubscriber(cfg); err != nil {
+	if s, err = rabbitmq.NewSubscriberWithOldRetryQueues(cfg); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop = context.WithCancel(t.Context())

@@ -13,7 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
-	"github.com/txonce/txonce/adapters/rabbitmq/rabbitmqtest"
+	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
@@ -259,4 +259,6 @@ func TestPublisherRefusesRecovery(t *testing.T) {
 // rawConnection is one that Dial has not made.
 type rawConnection struct{ *amqp.Connection }
 
-func (rawConnection) Channel() (rabbitmq.Channel, error) { return nil, errors.New("not to be used") }
+func (rawConnection) Channel() (rabbitmq.Channel, error) {
+	return rabbitmq.Channel{}, errors.New("not to be used")
+}

@@ -11,14 +11,17 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/lanes"
+	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/internal/deliver"
 )
 
-// Subscriber receives the messages of a queue, and acknowledges what its Processor has finished.
+// Subscriber receives the messages of a queue, and acknowledges those that its Processor has handled.
 type Subscriber struct {
 	cfg     SubscriberConfig
 	log     *slog.Logger
 	running atomic.Bool
+
+	retryQueuesAreOld bool // retry queues that are found are used at once; only a test knows that they are old
 }
 
 // NewSubscriber checks cfg. It does not connect.
@@ -33,18 +36,18 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	return &Subscriber{cfg: cfg, log: cfg.Logger.With("queue", cfg.Queue)}, nil
 }
 
-// Run receives until ctx ends. Then it takes in nothing more, gives back at once what is not begun, lets running handlers finish within the
-// grace period, acknowledges what is finished and returns nil. What is not finished goes back to the queue. In Ordered mode all of it goes
-// back together, at the end: else it would overtake what is being handled. A handler that ignores its context and a server that does
-// not answer delay the end by 21 seconds in all, at the most.
+// Run receives until ctx ends. Then it takes in nothing more, gives back messages that are not being handled, lets running handlers
+// finish within the grace period, acknowledges handled messages and returns nil. Unfinished messages go back to the queue. In Ordered mode
+// they all go back together at the end, because otherwise they would overtake those being handled. A handler that ignores its context and
+// a server that does not answer delay the end by at most 21 seconds in all.
 //
-// Before the first message it checks what would go wrong later, and returns an error that names it: a server that cannot be
-// reached, a queue that is missing or other than Spec, a missing permission, a Processor that cannot start. Later it returns an error
-// when going on makes no sense: when the Processor gave up on a message and kept it nowhere (it stays in the queue), when the
-// queue was deleted, when the server refuses this user, or hangs up on it for half a minute, which is how RabbitMQ refuses a password.
-// Everything else, such as a server that is away, it waits out.
+// Before the first message it checks for problems that would appear later, and returns an error that names the problem: a server that
+// cannot be reached, a queue that is missing or differs from Spec, a missing permission, a Processor that cannot start. Later it returns
+// an error when going on makes no sense: when the Processor gave up on a message and stored it nowhere (the message stays in the queue),
+// when the queue was deleted, when the server refuses this user, or when it hangs up for half a minute, which is how RabbitMQ refuses a
+// password. It waits out everything else, such as a server that is away.
 //
-// Run may be called again when it has returned, not before.
+// Run may be called again after it has returned, not before.
 func (s *Subscriber) Run(ctx context.Context) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return errors.New("rabbitmq: Subscriber.Run is running already")
@@ -58,16 +61,16 @@ func (s *Subscriber) Run(ctx context.Context) error {
 			return fmt.Errorf("rabbitmq: queue %s: its consumer does not start: %w", s.cfg.Queue, err)
 		}
 	}
-	r := &run{Subscriber: s}
-	r.lanes = lanes.New(ctx, lanes.Config{
+	r := &run{cfg: &s.cfg, log: s.log}
+	r.deliverer = deliver.New(ctx, deliver.Config{
 		Processor: s.cfg.Processor, Concurrency: s.cfg.Concurrency, MaxBatch: s.cfg.MaxBatch, MaxBatchBytes: s.cfg.MaxBatchBytes,
-		Settle: r.settle, Keep: r.keep, Grace: s.cfg.Grace, Logger: s.log,
+		Settle: r.settle, Keep: r.keep, Logger: s.log,
 	})
-	life, die := context.WithCancel(context.WithoutCancel(ctx))
-	defer die()
-	r.retries = newRetries(s, life)
+	connected, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	r.retries = newRetries(s, connected)
 	err := r.sessions(ctx)
-	die()
+	cancel()
 	r.retries.wait()
 	if err != nil {
 		return fmt.Errorf("rabbitmq: queue %s: %w", s.cfg.Queue, err)
@@ -77,90 +80,83 @@ func (s *Subscriber) Run(ctx context.Context) error {
 
 // run is one Run of a Subscriber.
 type run struct {
-	*Subscriber
-	lanes   *lanes.Lanes
-	retries *retries
-	said    sync.Once // what is allowed
+	cfg       *SubscriberConfig
+	log       *slog.Logger
+	deliverer *deliver.Deliverer
+	retries   *retries
+	warnOnce  sync.Once // about what SubscriberConfig.Allow accepts
 }
 
-// sessions goes from connection to connection. The first one has to succeed.
+// sessions opens session after session. The first one must succeed.
 func (r *run) sessions(ctx context.Context) error {
 	failures := 0
-	var hungUp time.Time // since when the server does nothing else
-	for first := true; r.lanes.Context().Err() == nil; first = false {
-		se, err := r.open()
-		if err == nil {
+	var hungUpSince time.Time // zero: the last failure was another one
+	for first := true; r.deliverer.Context().Err() == nil; first = false {
+		s, err := r.open()
+		opened := err == nil
+		if opened {
 			failures = 0
-			if err = se.serve(); r.lanes.Context().Err() != nil {
-				return se.leave()
+			if err = s.receive(); r.deliverer.Context().Err() != nil {
+				return s.stop()
 			}
-			se.abandon(err)
+			s.close()
 		}
 		if ctx.Err() != nil {
 			break
 		}
 		switch {
 		case !hangsUp(err):
-			hungUp = time.Time{}
-		case hungUp.IsZero():
-			hungUp = time.Now()
+			hungUpSince = time.Time{}
+		case hungUpSince.IsZero():
+			hungUpSince = time.Now()
 		}
-		fix := r.hopeless(err)
-		if hangsUp(err) && !first && time.Since(hungUp) < refusesWithin {
-			fix = nil
+		fatal := r.fatal(err)
+		if hangsUp(err) && !first && time.Since(hungUpSince) < refusedAfter {
+			fatal = nil
 		}
-		if fix != nil || first && se == nil {
-			if fix == nil {
-				fix = err
-			}
-			r.lanes.Fail(fix)
+		if fatal == nil && first && !opened {
+			fatal = err
+		}
+		if fatal != nil {
+			r.deliverer.Fail(fatal)
 			break
 		}
-		r.log.Warn("rabbitmq: the connection is lost; connecting again, what it held is delivered again", "error", err)
+		r.log.Warn("rabbitmq: the connection is lost; connecting again, its unacknowledged messages are delivered again", "error", err)
 		failures++
-		r.pause(failures)
+		limit := min(100*time.Millisecond<<min(failures, 7), 10*time.Second)
+		_ = await.Sleep(r.deliverer.Context(), rand.N(limit))
 	}
-	return r.lanes.Drain()
+	return r.deliverer.Drain(r.cfg.Grace, deliver.HandlerExit)
 }
 
-// pause waits before the next session.
-func (r *run) pause(failures int) {
-	limit := min(100*time.Millisecond<<min(failures, 7), 10*time.Second)
-	timer := time.NewTimer(rand.N(limit))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-r.lanes.Context().Done():
-	}
-}
-
-// settle is told by lanes what became of a delivery.
-func (r *run) settle(d *lanes.Delivery, err error) {
+// settle is the Deliverer's Settle.
+func (r *run) settle(d *deliver.Delivery, err error) {
 	dl := d.Raw.(*delivery)
 	var retry *consumer.RetryError
 	switch {
 	case err == nil:
 		dl.session.ack(dl)
-	case errors.Is(err, lanes.ErrLost), r.cfg.Ordered:
-		// Not ours any more; or it goes back, with what follows it, when the channel is closed.
+	case errors.Is(err, deliver.ErrLost), r.cfg.Ordered:
+		// The server has taken it back, or it goes back with those behind it when the channel is closed.
 	case errors.As(err, &retry):
 		attempt := d.Message.Attempt
 		if !retry.Uncounted {
 			attempt++
 		}
-		if attempt == dl.attempt && r.lanes.Context().Err() != nil {
-			dl.session.giveBack(dl) // nothing to remember: others may have it at once
+		if attempt == dl.attempt && r.deliverer.Context().Err() != nil {
+			dl.session.giveBack(dl) // no attempt has to be counted, and others may have it at once
 			return
 		}
-		r.retries.add(&putting{delivery: dl, after: retry.After, attempt: attempt})
-	default: // rejected: it stays in the queue, and Drain says why
+		r.retries.add(&deferral{delivery: dl, after: retry.After, attempt: attempt})
+	default: // rejected: it stays in the queue, and Drain returns the error
 	}
 }
 
-// keep reports whether a message that is to be handled again waits for that in memory: what must not be overtaken, and what is
-// held up by no fault of its own, since a database that is away would otherwise send the whole queue round in circles.
-// Nothing is kept for so long that the server takes it away.
-func (r *run) keep(d *lanes.Delivery, retry *consumer.RetryError) bool {
+// keep is the Deliverer's Keep: it reports whether a message waits in memory for its next attempt. In Ordered mode all do, because the next
+// of their key must not overtake them. In other modes uncounted ones do, because otherwise a database that is away would send the
+// whole queue through the retry queues, and so do those whose retry queue cannot be used yet. No message is kept for so long that the
+// server takes it back.
+func (r *run) keep(d *deliver.Delivery, retry *consumer.RetryError) bool {
 	if r.cfg.Ordered {
 		return true
 	}

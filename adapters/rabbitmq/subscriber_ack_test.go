@@ -12,10 +12,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
-	"github.com/txonce/txonce/adapters/rabbitmq/rabbitmqtest"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
@@ -210,7 +210,8 @@ type lossyConnection struct {
 
 func (c lossyConnection) Channel() (rabbitmq.Channel, error) {
 	ch, err := c.Connection.Channel()
-	return lossyChannel{ch, c.acks}, err
+	ch.ChannelConsumer = lossyChannel{ch, c.acks}
+	return ch, err
 }
 
 type lossyChannel struct {

@@ -10,67 +10,81 @@ import (
 	"github.com/txonce/txonce/internal/risks"
 )
 
-// SubscriberConfig says what a Subscriber receives and who handles it.
+// SubscriberConfig of a Subscriber.
 type SubscriberConfig struct {
-	// Dial connects; see [Dial]. The Subscriber has a connection of its own, opens another when it is lost, and a second one for
-	// the copies of messages that are to be retried: a server that is short of memory stops reading from connections that publish,
-	// and so from their acknowledgements. Required.
+	// Dial opens connections; see [Dial]. The Subscriber has a connection of its own, opens another when that is lost, and opens a second one
+	// for the copies of messages to be retried: a server that is short of memory stops reading from connections that publish, so it
+	// would not read their acknowledgements either. Required.
 	Dial Dialer
 
-	// Queue is where messages are received from. Required.
+	// Queue is the name of the queue. Required.
 	Queue string
 
-	// Spec says what Queue is like. AMQP does not tell that, and much depends on it. Defaults to a durable classic queue without
-	// limits.
+	// Spec describes Queue, because AMQP has no way to ask and the Subscriber depends on it.
+	//
+	// Defaults to a durable classic queue without limits.
 	Spec QueueSpec
 
-	// Declare has Run make Queue as Spec says, with its bindings, if it does not exist. If it exists the server compares it
-	// with Spec. Defaults to false: it must exist, and Spec is believed.
+	// Declare makes Run declare Queue as Spec says, with its bindings. If the queue exists, the server compares it with Spec.
+	//
+	// Defaults to false: the queue must exist, and Spec is believed.
 	Declare bool
 
-	// Processor handles the messages: a consumer.Consumer. As a consumer.BatchProcessor it gets batches, as a
-	// consumer.Starter it is started by Run, as a consumer.Windowed it is compared with Spec.MessageTTL. Required.
+	// Processor handles the messages: a consumer.Consumer. A consumer.BatchProcessor gets batches, a consumer.Starter is started by
+	// Run, and the window of a consumer.Windowed is compared with Spec.MessageTTL. Required.
 	Processor consumer.Processor
 
-	// Ordered has the messages of one Key handled in the order of the queue, one after the other: what is to be retried
-	// waits in memory, and what follows it with its key waits behind it. Only one process may then receive from the queue at a
-	// time, the others stand by, so it requires Spec.SingleActiveConsumer. Defaults to false: no order, and retries wait in the
-	// server.
+	// Ordered makes the messages of one Key be handled in the order of the queue, one after the other: a message to be retried waits in
+	// memory, and the later messages of its key wait behind it. Only one process at a time may then receive from the queue while the
+	// others stand by, so Ordered requires Spec.SingleActiveConsumer.
+	//
+	// Defaults to false: no order, and messages to be retried wait in the server.
 	Ordered bool
 
-	// Concurrency is how many batches are handled at once. Each takes a connection to the database. Defaults to 4.
+	// Concurrency is how many batches are handled at once. Each needs a connection to the database.
+	//
+	// Defaults to 4.
 	Concurrency int
 
-	// MaxBatch is how many messages a BatchProcessor gets at once, at the most. A batch should be done well within Grace.
+	// MaxBatch is the maximum number of messages that a BatchProcessor gets at once. A batch should be done well within Grace.
+	//
 	// Defaults to 100.
 	MaxBatch int
 
-	// MaxBatchBytes is how many bytes of bodies a batch holds, unless its first message alone is larger. Defaults to 4 MiB.
+	// MaxBatchBytes is the maximum sum of the bodies' bytes in a batch, unless its first message alone is larger.
+	//
+	// Defaults to 4 MiB.
 	MaxBatchBytes int
 
 	// Prefetch is how many messages the server delivers before the first of them is acknowledged: those being handled, those
-	// waiting, and those that wait in memory to be retried. Defaults to Concurrency times MaxBatch, 100 at the least.
+	// waiting, and those that wait in memory to be retried.
+	//
+	// Defaults to Concurrency times MaxBatch, at least 100.
 	Prefetch int
 
-	// ConsumerTimeout is the server's consumer_timeout, or the queue's: it closes a channel when a message is not settled within
-	// that time, and delivers again all that the channel held. Defaults to 30 minutes, which is RabbitMQ's.
+	// ConsumerTimeout is the consumer_timeout of the server or the queue. When a message is not settled within that time, the server closes
+	// the channel and delivers all its messages again.
+	//
+	// Defaults to 30 minutes, RabbitMQ's default.
 	ConsumerTimeout time.Duration
 
-	// Grace is how long running handlers may take when Run's context has ended, before their own contexts are cancelled.
+	// Grace is how long handlers may go on after Run's context ended, before their own contexts are cancelled.
+	//
 	// Defaults to 30 seconds.
 	Grace time.Duration
 
 	// AcceptedRisks lists the settings that are used although they can lose messages or effects. Defaults to nothing.
 	AcceptedRisks []Risk
 
-	// Trace is told what happens. Defaults to nobody.
+	// Trace has hooks.
+	//
+	// Defaults to none.
 	Trace *Trace
 
-	// Logger gets one line for whatever a person should know. Defaults to slog.Default().
+	// Logger gets one line for each event that an operator should know.
+	//
+	// Defaults to slog.Default().
 	Logger *slog.Logger
-
-	// knownOld says that a queue for retries that is found has been there for long, as a test knows.
-	knownOld bool
 }
 
 // Risk names a setting that is refused because it can lose messages or effects, unless AcceptedRisks contains it.
@@ -91,22 +105,22 @@ const (
 	RiskExpiry Risk = "RiskExpiry"
 )
 
-// Trace is told what becomes of a Subscriber's messages. Nil hooks are left out. Hooks run on several goroutines at a time: they
-// must be quick and safe for concurrent use.
+// Trace has hooks for what happens to a Subscriber's messages. Hooks may be nil. They run on several goroutines at a time, so they must
+// be quick and safe for concurrent use.
 type Trace struct {
-	Consuming func()                                 // connected, and deliveries begin
-	Lost      func(err error, held int)              // the channel is gone; so many messages are delivered again
-	Acked     func(*consumer.Message)                // the acknowledgement is on its way
-	Deferred  func(*consumer.Message, time.Duration) // the server has confirmed a copy that it delivers after so long
+	Consuming func()                                 // connected; deliveries begin
+	Lost      func(err error, held int)              // the channel is closed; the server delivers its messages again
+	Acked     func(*consumer.Message)                // the acknowledgement is sent
+	Deferred  func(*consumer.Message, time.Duration) // the server has confirmed a copy that it delivers after that time
 }
 
 const (
-	maxPrefetch        = 65535 // what AMQP has room for
-	rabbitsTimeout     = 30 * time.Minute
+	maxPrefetch        = 65535            // a 16-bit number in AMQP
+	rabbitsTimeout     = 30 * time.Minute // RabbitMQ's default of consumer_timeout
 	minConsumerTimeout = time.Second
 )
 
-// withDefaults returns c complete, or what is wrong with it, all of it at once.
+// withDefaults returns c with its defaults, or one error that names all fields at fault.
 func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	var wrong []error
 	refuse := func(format string, args ...any) {

@@ -9,62 +9,62 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// final is an error that trying again will not cure.
-type final struct{ error }
+// fatalError is an error that will not pass when the Subscriber tries again.
+type fatalError struct{ error }
 
-func (f final) Unwrap() error { return f.error }
+func (f fatalError) Unwrap() error { return f.error }
 
-// refusesWithin is how long a server that was there before may hang up before that is taken for a refusal: a server that goes away, or
-// comes back, does it for a moment.
-const refusesWithin = 30 * time.Second
+// refusedAfter is how long a server to which this Subscriber was connected must hang up until that counts as a refusal. A server that
+// stops or starts also hangs up, for a moment.
+const refusedAfter = 30 * time.Second
 
-// hangsUp reports whether the server has ended the connection before it was open, without a word. RabbitMQ does that when it does not
-// accept the password, so amqp091-go names no other reason.
+// hangsUp reports whether the server closed the connection during the handshake without a reason. RabbitMQ does that when it does not
+// accept the password, so amqp091-go names these reasons.
 func hangsUp(err error) bool {
 	return errors.Is(err, amqp.ErrCredentials) || errors.Is(err, amqp.ErrVhost)
 }
 
-// hopeless adds to err what to do about it; nil if trying again may cure it.
-func (s *Subscriber) hopeless(err error) error {
-	var refused final
-	if errors.As(err, &refused) {
-		return refused
+// fatal returns err with what to do about it, or nil if err may pass.
+func (r *run) fatal(err error) error {
+	var fatal fatalError
+	if errors.As(err, &fatal) {
+		return fatal
 	}
 	var e *amqp.Error
 	if !errors.As(err, &e) {
 		return nil
 	}
 	declared := "set Declare, or create it"
-	if s.cfg.Declare {
-		declared = "create what it is bound to"
+	if r.cfg.Declare {
+		declared = "create the exchanges it is bound to"
 	}
-	for _, h := range []struct {
-		code     int
-		says     string // in the reason
-		fix      string
-		passable bool
+	for _, known := range []struct {
+		code   int
+		reason string // a part of it
+		fix    string
+		passes bool
 	}{
-		// A queue whose node is away is no missing queue.
-		{code: amqp.NotFound, says: "down or inaccessible", passable: true},
-		{code: amqp.NotFound, says: "home node", passable: true},
+		// A queue whose node is away is not a missing queue.
+		{code: amqp.NotFound, reason: "down or inaccessible", passes: true},
+		{code: amqp.NotFound, reason: "home node", passes: true},
 		{code: amqp.NotFound, fix: "it does not exist, or was deleted; " + declared},
-		{code: amqp.AccessRefused, says: "exclusive use", passable: true},
-		{code: amqp.AccessRefused, says: "access to", fix: "grant this user what the message names: read on the queue, and with Declare configure, " +
+		{code: amqp.AccessRefused, reason: "exclusive use", passes: true},
+		{code: amqp.AccessRefused, reason: "access to", fix: "grant this user what the message names: read on the queue, and with Declare configure, " +
 			"and for bindings write on the queue and read on the exchange"},
 		{code: amqp.AccessRefused, fix: "the server does not accept this user; look at the user, the password and the virtual host that Dial was given"},
-		{code: amqp.NotAllowed, says: "vhost", fix: "the virtual host that Dial was given does not exist, or is not this user's"},
-		{code: amqp.PreconditionFailed, says: "timed out", passable: true},
-		{code: amqp.PreconditionFailed, says: "unknown delivery tag", passable: true},
+		{code: amqp.NotAllowed, reason: "vhost", fix: "the virtual host that Dial was given does not exist, or is not this user's"},
+		{code: amqp.PreconditionFailed, reason: "timed out", passes: true},
+		{code: amqp.PreconditionFailed, reason: "unknown delivery tag", passes: true},
 		{code: amqp.PreconditionFailed, fix: "the queue is other than Spec says: change Spec, or delete the queue when it is empty"},
 		{code: amqp.NotImplemented, fix: "this server cannot do that"},
 	} {
-		if e.Code != h.code || !strings.Contains(e.Reason, h.says) {
+		if e.Code != known.code || !strings.Contains(e.Reason, known.reason) {
 			continue
 		}
-		if h.passable {
+		if known.passes {
 			return nil
 		}
-		return fmt.Errorf("%w; %s", err, h.fix)
+		return fmt.Errorf("%w; %s", err, known.fix)
 	}
 	return nil
 }

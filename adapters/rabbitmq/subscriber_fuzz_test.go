@@ -32,8 +32,8 @@ func FuzzToMessage(f *testing.F) {
 			if one.Attempt < 1 || one.Topic == "" || one.Position == "" || one.ID != id {
 				t.Fatalf("%#v is %+v", raw, one)
 			}
-			copied := putOff(&delivery{raw: raw, msg: one}, 9)
-			for _, header := range steered {
+			copied := deferredCopy(&delivery{raw: raw, msg: one}, 9)
+			for _, header := range serverHeaders {
 				if _, there := copied.Headers[header]; there {
 					t.Fatalf("the copy has %s, which the server takes for its own", header)
 				}

@@ -16,28 +16,28 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// ToMessage is raw as it came from queue, for programs that receive by themselves and call a Processor. What is derived from it is
-// the same on every delivery, also of a copy that a Subscriber has put off.
+// ToMessage converts raw, as it was received from queue, for programs that receive by themselves and call a Processor. The result is the
+// same on every delivery, also for a copy with which a Subscriber deferred the message.
 //
-// Topic is the routing key it was published with, or the queue where that is empty, and ID its message-id. Without a message-id
-// nothing tells one message from another of equal content, so Position is then another one on every delivery, and a message
-// without a natural key that is delivered twice can become two dead letters: publishers should set message-id.
+// Topic is the routing key with which the message was published, or the queue when that is empty. ID is its message-id. Without a
+// message-id nothing tells two messages of equal content apart. Position then differs on every delivery, and a message without a natural
+// key that is delivered twice can become two dead letters: publishers should set message-id.
 //
-// Headers holds header values as text: strings and bytes as they are, numbers and truth values by their digits and names, times
-// in RFC 3339, tables and arrays as JSON. Properties stand there under their AMQP names, such as content-type and correlation-id,
-// unless a header has that name.
+// Headers holds header values as text: strings and bytes as they are, numbers and booleans in decimal and as true or false, times in
+// RFC 3339, tables and arrays as JSON. It also holds properties under their AMQP names, such as content-type and correlation-id, unless a
+// header has that name.
 //
-// Attempt counts the deliveries that came back, as far as the server says: a program that receives by itself gives back what failed. That
-// includes deliveries that came back because a connection or a process was lost, so such a program should allow for some more attempts. A Subscriber
-// counts failures alone.
+// Attempt counts the earlier deliveries, as far as the server says, because a program that receives by itself gives failed messages back.
+// That includes deliveries that came back because a connection or a process was lost, so such a program should allow for some more
+// attempts. A Subscriber counts only failures.
 func ToMessage(queue string, raw *amqp.Delivery) *consumer.Message {
 	msg := toMessage(queue, raw)
 	msg.Attempt += earlier(raw)
 	return msg
 }
 
-// toMessage is ToMessage, but Attempt counts only the failures for which a Subscriber has put the message off. RabbitMQ's own
-// count is not of failures: it grows with each lost connection, channel or process, and with each stop.
+// toMessage is ToMessage, but Attempt counts only the failures for which a Subscriber deferred the message. RabbitMQ's own count also
+// grows with each lost connection, channel or process, and with each stop.
 func toMessage(queue string, raw *amqp.Delivery) *consumer.Message {
 	st, headers := readStamp(raw)
 	msg := &consumer.Message{
@@ -56,7 +56,7 @@ func toMessage(queue string, raw *amqp.Delivery) *consumer.Message {
 	}
 	if st != nil {
 		msg.Topic, msg.Attempt = st.key, st.attempt
-		if raw.MessageId == "" && st.position != "" { // a stamp may be of anybody's making
+		if raw.MessageId == "" && st.position != "" { // anybody can write a stamp
 			msg.Position = st.position
 		}
 	}
@@ -80,7 +80,7 @@ func earlier(raw *amqp.Delivery) int {
 // headerDeliveries is set by quorum queues from the second delivery on.
 const headerDeliveries = "x-delivery-count"
 
-// number is v if that is a whole number.
+// number returns v if it is a whole number.
 func number(v any) (int64, bool) {
 	switch v := v.(type) {
 	case byte:
@@ -111,7 +111,7 @@ func timeOf(t time.Time) time.Time {
 	return t
 }
 
-// textHeaders is what a handler sees of a message's headers and properties.
+// textHeaders returns a message's headers and properties as a handler gets them.
 func textHeaders(raw *amqp.Delivery, st *stamp, headers amqp.Table) map[string]string {
 	out := make(map[string]string, len(headers)+1)
 	user, expiration := raw.UserId, raw.Expiration
@@ -140,7 +140,7 @@ func textHeaders(raw *amqp.Delivery, st *stamp, headers amqp.Table) map[string]s
 	return out
 }
 
-// inText is a header's value. No two values of one type have one text.
+// inText returns a header's value as text. Different values of one type have different texts.
 func inText(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -194,7 +194,7 @@ func decimal(d amqp.Decimal) string {
 	return out
 }
 
-// jsonable makes of a value inside a table or an array what encoding/json knows, in the same way each time.
+// jsonable converts a value inside a table or an array to one that encoding/json encodes, in the same way each time.
 func jsonable(v any) any {
 	switch v := v.(type) {
 	case amqp.Table:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"strconv"
 	"sync"
@@ -12,31 +13,32 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// A message that is to be retried is put off: a copy goes to a queue for retries, from where the server brings it back to the
-// work queue when its time has come, and when the server has confirmed the copy the original is acknowledged. A crash in between leaves
-// both, and the claim suppresses one.
+// How a message is deferred. A copy goes to a retry queue, and the server moves it back to the work queue when its delay is over. The
+// original is acknowledged when the server has confirmed the copy. A crash between the two leaves both, and the claim of the first to be
+// handled suppresses the other.
 //
-// The queues are of quorum type and bring messages back at least once: others may lose a message on that way when the server
-// crashes. In a queue messages expire at its head only, so one of long delay would hold up those behind it. Therefore there is a
-// queue for each doubling of the delay: a message comes back no sooner than asked for, and no later than after twice that.
-// They are made when they are needed and stay, a dozen at most where delays are up to an hour. They do not expire: a quorum queue that
-// does is not kept alive by being declared again, and would take its messages with it.
+// Retry queues are quorum queues with at-least-once dead-lettering, because other queues may lose a message on its way back when the server
+// crashes. In a queue messages expire only at its head, so a long delay would hold up the shorter ones behind it. Therefore each
+// doubling of the delay has a queue: a message comes back after its delay, and before twice that. The queues are declared when they are
+// first needed and stay: a dozen when delays are up to an hour. They do not expire, because declaring a quorum queue again does not keep it
+// from expiring, and it would take its messages with it.
 
 const (
 	retryInfix      = ".txonce.retry."
 	retrySuffixRoom = len(retryInfix) + 10
 	minRetryStep    = time.Second
-	maxRetryDelay   = math.MaxInt32 * time.Millisecond // 24 days, what every version accepts
-	retriesWithin   = 5 * time.Second                  // for what is on its way at the end
+	maxRetryDelay   = math.MaxInt32 * time.Millisecond // 24 days, which every version accepts
+	retriesWithin   = 5 * time.Second                  // for unconfirmed copies at the end of Run
 	confirmWithin   = 30 * time.Second
-	retryPause      = time.Minute // after queues for retries could not be made
+	retryPause      = time.Minute // after a retry queue could not be declared
 
-	// young is how long a new queue is not used, nor one that was found, whose age nobody tells: another Subscriber may have made it
-	// a moment ago. RabbitMQ 3.10 forgets quorum queues that are younger than about 5 s when it crashes (seen), with what was confirmed.
+	// young is how long a retry queue is not used after it was declared or found. The age of one that was found is unknown: another
+	// Subscriber may have declared it a moment ago. When RabbitMQ 3.10 crashes, it loses quorum queues that are younger than about 5 s
+	// (we saw it), with their confirmed messages.
 	young = 10 * time.Second
 )
 
-// retryStep is the longest delay of the queue that a delay belongs to.
+// retryStep is the longest delay of the retry queue for this delay.
 func retryStep(after time.Duration) time.Duration {
 	step := minRetryStep
 	for step < after && step < maxRetryDelay {
@@ -45,7 +47,7 @@ func retryStep(after time.Duration) time.Duration {
 	return min(step, maxRetryDelay)
 }
 
-// retryQueue is the name of a queue for retries.
+// retryQueue is the name of a retry queue.
 func retryQueue(queue string, step time.Duration) string {
 	return queue + retryInfix + strconv.FormatInt(step.Milliseconds(), 10)
 }
@@ -57,14 +59,14 @@ func retryArgs(queue string) amqp.Table {
 	}
 }
 
-// QueueDeclarer makes queues. *amqp.Channel is one.
+// QueueDeclarer declares queues. *amqp.Channel implements it.
 type QueueDeclarer interface {
 	QueueDeclare(name string, durable, autoDelete, exclusive, noWait bool, args amqp.Table) (amqp.Queue, error)
 }
 
-// DeclareRetryQueues makes the queues in which a Subscriber of queue puts messages off by up to longest, for who deploys them
-// beforehand: the Subscriber's user then needs no permission to make them. It makes those it needs and does not find itself.
-// Those it finds it leaves alone for ten seconds, as if they were new.
+// DeclareRetryQueues declares the queues in which a Subscriber of queue defers messages by up to longest. A deployment that calls it
+// beforehand can run Subscribers whose user has no permission to configure these queues. Without it the Subscriber declares missing
+// ones itself. A Subscriber does not use a queue in the first ten seconds after it found it, because it may be new.
 // Needs RabbitMQ 3.10.
 func DeclareRetryQueues(ch QueueDeclarer, queue string, longest time.Duration) error {
 	for step := minRetryStep; ; step = retryStep(step + 1) {
@@ -78,9 +80,9 @@ func DeclareRetryQueues(ch QueueDeclarer, queue string, longest time.Duration) e
 	}
 }
 
-// RetryQueues names every queue in which a Subscriber of queue may put messages off, for who gives it up, with [DeclareRetryQueues]
-// or without: few of them exist. They stay on the server until somebody deletes them. Do that when no Subscriber of queue runs any more and
-// "rabbitmqctl list_queues name messages" shows none in them: what a client is told leaves out messages that are just on their way back.
+// RetryQueues returns the names of all queues in which a Subscriber of queue may defer messages; only a few of them exist. They stay on the
+// server until somebody deletes them. Delete them when no Subscriber of queue runs any more and "rabbitmqctl list_queues name messages"
+// shows no messages in them: the counts that a client gets leave out messages that are on their way back.
 func RetryQueues(queue string) (names []string) {
 	for step := minRetryStep; ; step = retryStep(step + 1) {
 		names = append(names, retryQueue(queue, step))
@@ -90,45 +92,49 @@ func RetryQueues(queue string) (names []string) {
 	}
 }
 
-// putting is a delivery on its way to be put off.
-type putting struct {
+// deferral is a delivery whose copy is to be sent to a retry queue.
+type deferral struct {
 	delivery *delivery
 	after    time.Duration
 	attempt  int
 }
 
-// retries puts messages off, on a connection of its own that it opens when it is first needed. One goroutine does it all.
+// retries defers messages. Its one goroutine opens a connection of its own when it is first needed.
 type retries struct {
-	*Subscriber
-	life  context.Context
-	done  chan struct{}
-	input chan struct{}  // something is wanted
-	owns  sync.WaitGroup // goroutines of its connections
+	cfg       *SubscriberConfig
+	log       *slog.Logger
+	queuesOld bool            // see Subscriber.retryQueuesAreOld
+	connected context.Context // the connections are closed when it ends
+	done      chan struct{}
+	input     chan struct{}  // wakes the goroutine
+	owns      sync.WaitGroup // goroutines of its connections
 
 	mu      sync.Mutex
 	steps   map[time.Duration]*retryStepState
-	queued  []*putting
-	owed    int           // queued and not answered
-	idle    chan struct{} // closed when nothing is on its way, or the server takes nothing in; nil: nobody waits for that
-	alarmed bool          // the server takes nothing in
-	overdue bool          // a confirm is
+	queued  []*deferral
+	owed    int           // deferrals without an answer
+	idle    chan struct{} // closed when owed is 0 or the server is blocked; nil: nobody waits for that
+	blocked bool          // the server takes no messages in
+	overdue bool          // the server did not confirm a copy in time
 	begun   bool
 }
 
+// retryStepState is what is known about one retry queue.
 type retryStepState struct {
 	wanted    bool
-	usable    time.Time // from when on; zero: not there
+	usable    time.Time // from then on; zero: it does not exist
 	tryAgain  time.Time // not before
-	complaint string
+	complaint string    // the last error that was logged
 }
 
-func newRetries(s *Subscriber, life context.Context) *retries {
+func newRetries(s *Subscriber, connected context.Context) *retries {
 	return &retries{
-		Subscriber: s, life: life, done: make(chan struct{}), input: make(chan struct{}, 1), steps: map[time.Duration]*retryStepState{},
+		cfg: &s.cfg, log: s.log, queuesOld: s.retryQueuesAreOld, connected: connected,
+		done: make(chan struct{}), input: make(chan struct{}, 1), steps: map[time.Duration]*retryStepState{},
 	}
 }
 
-// ready reports whether there is a queue for this delay. If not it is seen to.
+// ready reports whether the retry queue for this delay can be used. If not, the goroutine declares it.
 func (r *retries) ready(after time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,7 +149,7 @@ func (r *retries) ready(after time.Duration) bool {
 	return false
 }
 
-// step finds the state of a step. r.mu is held.
+// step returns the state of a step. r.mu is held.
 func (r *retries) step(step time.Duration) *retryStepState {
 	st := r.steps[step]
 	if st == nil {
@@ -153,17 +159,17 @@ func (r *retries) step(step time.Duration) *retryStepState {
 	return st
 }
 
-// add puts p off. It does not wait.
-func (r *retries) add(p *putting) {
-	p.after = min(max(p.after, 0), maxRetryDelay)
+// add defers a message. It does not wait.
+func (r *retries) add(d *deferral) {
+	d.after = min(max(d.after, 0), maxRetryDelay)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.queued = append(r.queued, p)
+	r.queued = append(r.queued, d)
 	r.owed++
 	r.wake()
 }
 
-// wake tells the goroutine, and starts it where there is none. r.mu is held.
+// wake wakes the goroutine, and starts it when it does not run. r.mu is held.
 func (r *retries) wake() {
 	if !r.begun {
 		r.begun = true
@@ -172,19 +178,19 @@ func (r *retries) wake() {
 	r.signal()
 }
 
-// signal tells the goroutine that something has changed, and who waits for it to have nothing to do. r.mu is held.
+// signal wakes the goroutine, and drain when that need not wait any more. r.mu is held.
 func (r *retries) signal() {
 	select {
 	case r.input <- struct{}{}:
 	default:
 	}
-	if r.idle != nil && (r.owed == 0 || r.alarmed) {
+	if r.idle != nil && (r.owed == 0 || r.blocked) {
 		close(r.idle)
 		r.idle = nil
 	}
 }
 
-// drain waits until nothing is on its way, for so long at the most, and not at all for a server that takes nothing in.
+// drain waits until each deferral has its answer, at most for that long, and not at all while the server is blocked.
 func (r *retries) drain(within time.Duration) {
 	idle := make(chan struct{})
 	r.mu.Lock()
@@ -204,31 +210,32 @@ func (r *retries) drain(within time.Duration) {
 	}
 }
 
-// wait waits for the goroutine. life has ended.
+// wait waits for the goroutine. r.connected has ended.
 func (r *retries) wait() {
 	r.mu.Lock()
 	begun := r.begun
-	r.begun = true // too late for another one
+	r.begun = true // no other one starts
 	r.mu.Unlock()
 	if begun {
 		<-r.done
 	}
 }
 
-// answer ends p: confirmed, or why not. Then the original waits for as long as the copy should have, and goes back.
-func (r *retries) answer(p *putting, err error) {
-	s := p.delivery.session
+// answer ends a deferral. err is nil when the server confirmed the copy. Otherwise the original waits in memory for the delay, and goes
+// back to the queue.
+func (r *retries) answer(d *deferral, err error) {
+	s := d.delivery.session
 	switch {
 	case err == nil:
-		s.ack(p.delivery)
+		s.ack(d.delivery)
 		if f := r.cfg.Trace.Deferred; f != nil {
-			f(p.delivery.msg, p.after)
+			f(d.delivery.msg, d.after)
 		}
-	case r.life.Err() != nil || s.lanes.Context().Err() != nil: // it goes back when the channel is closed
+	case r.connected.Err() != nil || s.run.deliverer.Context().Err() != nil: // it goes back when the channel is closed
 	default:
-		r.log.Warn("rabbitmq: a message to be retried could not be put off; it waits here and goes back to the queue, uncounted",
-			"position", p.delivery.msg.Position, "after", p.after, "error", err)
-		time.AfterFunc(max(min(p.after, r.cfg.ConsumerTimeout/2), time.Second), func() { s.giveBack(p.delivery) })
+		r.log.Warn("rabbitmq: a message to be retried could not be deferred; it waits in memory and goes back to the queue, and the failure is not counted",
+			"position", d.delivery.msg.Position, "after", d.after, "error", err)
+		time.AfterFunc(max(min(d.after, r.cfg.ConsumerTimeout/2), time.Second), func() { s.giveBack(d.delivery) })
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,4 +243,4 @@ func (r *retries) answer(p *putting, err error) {
 	r.signal()
 }
 
-var errYoung = errors.New("its queue for retries was made only just now")
+var errYoung = errors.New("its retry queue was declared only just now")

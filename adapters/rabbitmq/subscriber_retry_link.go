@@ -16,7 +16,7 @@ type retryLink struct {
 	alarm   alarm
 }
 
-// dead is closed when the link is lost; nil if there is none.
+// dead is closed when the connection is lost; nil if l is nil.
 func (l *retryLink) dead() <-chan struct{} {
 	if l == nil {
 		return nil
@@ -31,10 +31,10 @@ func (r *retries) work() {
 	for {
 		l = r.doAll(l)
 		select {
-		case <-r.life.Done():
-			r.closeLink(l, r.life.Err())
-			for p := r.next(nil); p != nil; p = r.next(nil) {
-				r.answer(p, r.life.Err())
+		case <-r.connected.Done():
+			r.closeLink(l, r.connected.Err())
+			for d := r.next(nil); d != nil; d = r.next(nil) {
+				r.answer(d, r.connected.Err())
 			}
 			r.owns.Wait()
 			return
@@ -46,18 +46,19 @@ func (r *retries) work() {
 	}
 }
 
-// doAll does what there is to do on l, or on another link where l is lost, and returns the link that there is then.
+// doAll declares the wanted queues and sends the queued copies, on l or, when l is nil or lost, on a new link. It returns the link in
+// use.
 func (r *retries) doAll(l *retryLink) *retryLink {
-	for r.life.Err() == nil {
+	for r.connected.Err() == nil {
 		if r.takeOverdue() { // the server slows down a connection on which it owes confirms
 			r.closeLink(l, errOverdue)
 			l = nil
 		}
 		if l != nil && l.alarm.refuses() != nil {
-			break // it reads nothing, not even a declaration
+			break // the server reads nothing from l, not even a declaration
 		}
-		steps, p := r.wanted(), r.next(l)
-		if p == nil && len(steps) == 0 {
+		steps, d := r.wanted(), r.next(l)
+		if d == nil && len(steps) == 0 {
 			break
 		}
 		var err error
@@ -67,14 +68,14 @@ func (r *retries) doAll(l *retryLink) *retryLink {
 		for _, step := range steps {
 			r.find(l, err, step)
 		}
-		for ; p != nil && err != nil; p = r.next(l) {
-			r.answer(p, err)
+		for ; d != nil && err != nil; d = r.next(l) {
+			r.answer(d, err)
 		}
-		if p == nil {
+		if d == nil {
 			continue
 		}
-		if err := r.publish(l, p); err != nil {
-			r.answer(p, err)
+		if err := r.publish(l, d); err != nil {
+			r.answer(d, err)
 		}
 		if l.conn.IsClosed() {
 			r.closeLink(l, amqp.ErrClosed)
@@ -84,7 +85,7 @@ func (r *retries) doAll(l *retryLink) *retryLink {
 	return l
 }
 
-// wanted lists the steps whose queues are to be looked for.
+// wanted returns the steps whose queues must be found or declared.
 func (r *retries) wanted() (steps []time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,23 +97,23 @@ func (r *retries) wanted() (steps []time.Duration) {
 	return steps
 }
 
-// next takes out what is to be sent next, unless the server takes nothing in on l.
-func (r *retries) next(l *retryLink) (p *putting) {
+// next takes the next deferral out of the queue, unless the server is blocked on l.
+func (r *retries) next(l *retryLink) (d *deferral) {
 	if l != nil && l.alarm.refuses() != nil {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queued) > 0 {
-		p = r.queued[0]
+		d = r.queued[0]
 		r.queued = r.queued[1:]
 	}
-	return p
+	return d
 }
 
 // openLink connects.
 func (r *retries) openLink() (_ *retryLink, err error) {
-	limited, cancel := context.WithTimeout(r.life, dialWithin)
+	limited, cancel := context.WithTimeout(r.connected, dialWithin)
 	defer cancel()
 	conn, err := r.cfg.Dial(limited)
 	if err != nil {
@@ -125,25 +126,25 @@ func (r *retries) openLink() (_ *retryLink, err error) {
 		_ = conn.CloseDeadline(time.Now().Add(closesWithin))
 		return nil, err
 	}
-	l.alarm.watch(conn, r.owns.Go, r.blocked)
+	l.alarm.watch(conn, r.owns.Go, r.setBlocked)
 	return l, nil
 }
 
-// blocked is called when the server begins to take nothing in, or takes messages in again.
-func (r *retries) blocked(b amqp.Blocking) {
+// setBlocked is called when the server blocks the connection, and when it unblocks it.
+func (r *retries) setBlocked(b amqp.Blocking) {
 	if b.Active {
-		r.log.Warn("rabbitmq: the server is short of memory or disk and takes no messages; what is to be retried waits", "reason", b.Reason)
+		r.log.Warn("rabbitmq: the server is short of memory or disk and takes no messages; messages to be retried wait in memory", "reason", b.Reason)
 	} else {
 		r.log.Info("rabbitmq: the server takes messages again")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.alarmed = b.Active
+	r.blocked = b.Active
 	r.signal()
 }
 
-// closeLink answers what is on its way: it may have arrived, and is delivered twice then. A server that takes nothing in is
-// not waited for.
+// closeLink closes the connection and answers the unconfirmed copies with why. Those that arrived nevertheless are delivered twice. It does
+// not wait for a server that is blocked or owes confirms.
 func (r *retries) closeLink(l *retryLink, why error) {
 	if l == nil {
 		return
@@ -155,14 +156,14 @@ func (r *retries) closeLink(l *retryLink, why error) {
 	_ = l.conn.CloseDeadline(time.Now().Add(within))
 	<-l.channel.dead
 	r.mu.Lock()
-	r.alarmed = false
+	r.blocked = false
 	r.mu.Unlock()
 	for sent := range l.channel.owed {
 		sent.answer(why)
 	}
 }
 
-// find looks for the queue of step, or makes it. It goes on a channel of its own, since an error closes that.
+// find looks for the queue of step, or declares it. failed is why there is no connection to do that on.
 func (r *retries) find(l *retryLink, failed error, step time.Duration) {
 	name := retryQueue(r.cfg.Queue, step)
 	var usable time.Time
@@ -174,35 +175,36 @@ func (r *retries) find(l *retryLink, failed error, step time.Duration) {
 	st := r.step(step)
 	st.wanted = false
 	st.usable = usable
-	said := st.complaint
+	logged := st.complaint
 	if err != nil {
 		st.tryAgain, st.complaint = time.Now().Add(retryPause), err.Error()
 	}
 	r.mu.Unlock()
-	if err != nil && said != err.Error() && r.life.Err() == nil {
-		r.log.Warn("rabbitmq: there is no queue for retries; what is to be retried waits in memory. It takes RabbitMQ 3.10, and permission to make the queue or "+
+	if err != nil && logged != err.Error() && r.connected.Err() == nil {
+		r.log.Warn("rabbitmq: there is no retry queue; messages to be retried wait in memory. It takes RabbitMQ 3.10, and permission to declare the queue or "+
 			"rabbitmq.DeclareRetryQueues", "retry_queue", name, "error", err)
 	}
 }
 
-// declareRetry returns from when on the queue may be used.
+// declareRetry finds or declares a retry queue, and returns when it may be used. Each request has a channel of its own, because an error
+// closes the channel.
 func (r *retries) declareRetry(conn Connection, name string) (usable time.Time, err error) {
-	defer context.AfterFunc(r.life, func() { _ = conn.CloseDeadline(time.Now()) })()
-	onChannel := func(do func(Channel) error) error {
+	defer context.AfterFunc(r.connected, func() { _ = conn.CloseDeadline(time.Now()) })()
+	onChannel := func(do func(ChannelDeclarer) error) error {
 		ch, err := conn.Channel()
 		if err != nil {
 			return err
 		}
 		if err := do(ch); err != nil {
-			return err // which has closed the channel
+			return err // it has closed the channel
 		}
 		return ch.Close()
 	}
-	err = onChannel(func(ch Channel) error {
+	err = onChannel(func(ch ChannelDeclarer) error {
 		_, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
 		return err
 	})
-	if err == nil && r.cfg.knownOld {
+	if err == nil && r.queuesOld {
 		return time.Now(), nil
 	}
 	if err == nil {
@@ -212,7 +214,7 @@ func (r *retries) declareRetry(conn Connection, name string) (usable time.Time, 
 	if !errors.As(err, &missing) || missing.Code != amqp.NotFound {
 		return time.Time{}, err
 	}
-	err = onChannel(func(ch Channel) error {
+	err = onChannel(func(ch ChannelDeclarer) error {
 		_, err := ch.QueueDeclare(name, true, false, false, false, retryArgs(r.cfg.Queue))
 		return err
 	})
@@ -222,26 +224,26 @@ func (r *retries) declareRetry(conn Connection, name string) (usable time.Time, 
 	return time.Now().Add(young), nil
 }
 
-// publish sends p's copy. Its error is p's answer; otherwise a confirm will be.
-func (r *retries) publish(l *retryLink, p *putting) error {
+// publish sends the copy. An error is the deferral's answer. Otherwise the answer is the server's confirm.
+func (r *retries) publish(l *retryLink, d *deferral) error {
 	queue := r.cfg.Queue
-	msg := putOff(p.delivery, p.attempt)
-	if p.after > 0 {
-		if !r.ready(p.after) {
-			r.find(l, nil, retryStep(p.after))
-			if !r.ready(p.after) {
+	msg := deferredCopy(d.delivery, d.attempt)
+	if d.after > 0 {
+		if !r.ready(d.after) {
+			r.find(l, nil, retryStep(d.after))
+			if !r.ready(d.after) {
 				return errYoung
 			}
 		}
-		queue = retryQueue(r.cfg.Queue, retryStep(p.after))
-		// Rounded up: never too early.
-		msg.Expiration = fmt.Sprint((p.after + time.Millisecond - 1).Milliseconds())
+		queue = retryQueue(r.cfg.Queue, retryStep(d.after))
+		// Rounded up, so that no copy comes back too early.
+		msg.Expiration = fmt.Sprint((d.after + time.Millisecond - 1).Milliseconds())
 	}
 	sent := &record{key: queue, msg: msg, done: make(chan struct{})}
 	var late *time.Timer
 	sent.then = func(err error) {
 		late.Stop()
-		r.settled(p, err)
+		r.settled(d, err)
 	}
 	late = time.AfterFunc(confirmWithin, func() { sent.answer(errOverdue) })
 	return l.channel.enqueue([]*record{sent})
@@ -249,25 +251,25 @@ func (r *retries) publish(l *retryLink, p *putting) error {
 
 var errOverdue = fmt.Errorf("the server has not confirmed the copy within %v", confirmWithin)
 
-// settled handles the answer to p's copy.
-func (r *retries) settled(p *putting, err error) {
+// settled handles the answer to a copy.
+func (r *retries) settled(d *deferral, err error) {
 	switch {
-	case errors.Is(err, errBlocked) && r.life.Err() == nil: // it was not sent
+	case errors.Is(err, errBlocked) && r.connected.Err() == nil: // it was not sent
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.queued = append(r.queued, p)
+		r.queued = append(r.queued, d)
 		r.signal()
 		return
 	case errors.Is(err, errReturned):
-		r.forgetStep(retryStep(p.after))
+		r.forgetStep(retryStep(d.after))
 		err = fmt.Errorf("no queue took the copy: %w", err)
 	case errors.Is(err, errOverdue):
-		r.cooldown(retryStep(p.after))
+		r.cooldown(retryStep(d.after))
 	}
-	r.answer(p, err)
+	r.answer(d, err)
 }
 
-// cooldown has nothing sent for a while to a queue that does not confirm: it must not hold up the others.
+// cooldown stops sending for a while to a queue that does not confirm, so that it does not hold up the others.
 func (r *retries) cooldown(step time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -285,7 +287,7 @@ func (r *retries) takeOverdue() bool {
 	return overdue
 }
 
-// forgetStep has the queue looked for again.
+// forgetStep makes the queue be looked for again.
 func (r *retries) forgetStep(step time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

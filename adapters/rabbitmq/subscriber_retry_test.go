@@ -15,8 +15,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
-	"github.com/txonce/txonce/adapters/rabbitmq/rabbitmqtest"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 )
 
 // TestNoHotRequeue: in the 2 s that a message is to wait nobody sees it, and then it is the same but for its Attempt.
@@ -66,7 +66,7 @@ func TestRetriesWhileBlocked(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := fake(t, rabbitmqtest.Config{})
 				p := &answers{say: func(_ context.Context, m *consumer.Message) error {
-					if m.Attempt < 3 { // the first failure waits in memory, until the queue for retries is found
+					if m.Attempt < 3 { // the first failure waits in memory, until the retry queue is found
 						return &consumer.RetryError{Err: errors.New("not yet"), After: time.Second}
 					}
 					return nil
@@ -160,7 +160,7 @@ func TestRetryQueueDoesNotConfirm(t *testing.T) {
 	})
 }
 
-// TestCopyFaults: whatever becomes of the copy of a message that is put off, the message is not lost.
+// TestCopyFaults: whatever becomes of the copy of a message that is deferred, the message is not lost.
 func TestCopyFaults(t *testing.T) {
 	t.Parallel()
 	for name, fate := range map[string]rabbitmqtest.Fate{
@@ -172,7 +172,7 @@ func TestCopyFaults(t *testing.T) {
 				s := fake(t, rabbitmqtest.Config{})
 				p := &answers{}
 				p.say = func(context.Context, *consumer.Message) error {
-					if len(p.all()) < 3 { // the first failure waits in memory, until the queue for retries is found
+					if len(p.all()) < 3 { // the first failure waits in memory, until the retry queue is found
 						return &consumer.RetryError{Err: errors.New("not yet"), After: time.Second}
 					}
 					return nil
@@ -240,17 +240,18 @@ type deaf struct {
 
 func (d deaf) Channel() (rabbitmq.Channel, error) {
 	ch, err := d.Connection.Channel()
-	return deafChannel{ch, d.cut}, err
+	ch.ChannelConsumer = deafConsumer{ch.ChannelConsumer, d.cut}
+	return ch, err
 }
 
-type deafChannel struct {
-	rabbitmq.Channel
+type deafConsumer struct {
+	rabbitmq.ChannelConsumer
 	cut func()
 }
 
-func (d deafChannel) Ack(tag uint64, multiple bool) error {
+func (d deafConsumer) Ack(tag uint64, multiple bool) error {
 	d.cut()
-	return d.Channel.Ack(tag, multiple)
+	return d.ChannelConsumer.Ack(tag, multiple)
 }
 
 // TestWithoutRetryQueues: where they cannot be made, retries wait in memory, and a warning says so once.
@@ -275,14 +276,14 @@ func TestWithoutRetryQueues(t *testing.T) {
 		if got := p.all(); len(got) != 5 || got[4].Attempt != 5 {
 			t.Errorf("%d deliveries, want 5 that are counted", len(got))
 		}
-		if n := strings.Count(b.log.String(), "no queue for retries"); n != 1 {
+		if n := strings.Count(b.log.String(), "no retry queue"); n != 1 {
 			t.Errorf("warned %d times, want once", n)
 		}
 		nothingLeft(t, s)
 	})
 }
 
-// TestNewRetryQueueRests: a queue for retries that was only just made could be forgotten in a crash, and is not used yet, whoever has
+// TestNewRetryQueueRests: a retry queue that was only just made could be forgotten in a crash, and is not used yet, whoever has
 // made it.
 func TestNewRetryQueueRests(t *testing.T) {
 	t.Parallel()
@@ -336,7 +337,7 @@ func TestRetryQueueDeleted(t *testing.T) {
 		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "before"})
 		lapse(10 * time.Second)
 		if n := len(p.all()); n != 3 {
-			t.Fatalf("%d deliveries, want 3: the Subscriber has to know the queue for retries", n)
+			t.Fatalf("%d deliveries, want 3: the Subscriber has to know the retry queue", n)
 		}
 		s.DeleteQueue(rabbitmq.RetryQueues(workQueue)[0])
 		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "after"})
@@ -349,7 +350,7 @@ func TestRetryQueueDeleted(t *testing.T) {
 			t.Errorf("handled to its end: %v; the log:\n%s", done, b.log)
 		}
 		if _, there := s.Queue(rabbitmq.RetryQueues(workQueue)[0]); !there {
-			t.Error("the queue for retries was not made again")
+			t.Error("the retry queue was not made again")
 		}
 		if err := b.stop(); err != nil {
 			t.Error(err)

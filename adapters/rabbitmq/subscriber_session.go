@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -11,54 +12,53 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/lanes"
+	"github.com/txonce/txonce/internal/deliver"
 )
 
 const (
-	consumerTag  = "txonce" // tags are the channel's own
-	closesWithin = 5 * time.Second
-
+	consumerTag   = "txonce" // tags need to be unique in a channel only
+	closesWithin  = 5 * time.Second
 	cancelsWithin = time.Second
 )
 
-// session is one channel that consumes, from its opening to its end. What it has delivered is settled on it or not at all.
+// session is one channel that consumes. A message is settled on the channel that delivered it, or not at all.
 type session struct {
-	*run
+	run        *run
 	conn       Connection
 	ch         Channel
-	spec       QueueSpec // what the queue is like
-	read       bool      // spec was read or compared, not only believed
+	spec       QueueSpec // the queue as far as it is known
+	specRead   bool      // the server told or compared spec; false: SubscriberConfig.Spec is believed
 	deliveries <-chan amqp.Delivery
 	cancels    chan string
-	gone       chan struct{} // closed when the channel is, and all that it held is lost
-	why        error         // then
+	closed     chan struct{} // closed when the channel is closed, and all its messages are lost
+	why        error         // why the channel closed; read it after closed
 
-	mu   sync.Mutex
-	dead bool
-	held map[uint64]*lanes.Delivery // delivered and not settled, by tag
+	mu       sync.Mutex
+	dead     bool
+	inFlight map[uint64]*deliver.Delivery // delivered and not settled, by tag
 }
 
-// delivery is one arrival of a message.
+// delivery is one delivery of a message.
 type delivery struct {
 	session *session
 	raw     *amqp.Delivery
 	msg     *consumer.Message
-	attempt int // as it arrived
+	attempt int // on arrival
 	since   time.Time
-	warned  bool
+	warned  bool // guarded by session.mu
 }
 
-// open connects and begins to consume. While it does so the end of the run cuts the connection, for amqp091-go knows no contexts.
+// open connects and begins to consume. Meanwhile the end of the run closes the connection, because amqp091-go knows no contexts.
 func (r *run) open() (_ *session, err error) {
-	limited, cancel := context.WithTimeout(r.lanes.Context(), dialWithin)
+	limited, cancel := context.WithTimeout(r.deliverer.Context(), dialWithin)
 	defer cancel()
 	conn, err := r.cfg.Dial(limited)
 	if err != nil {
 		return nil, err
 	}
-	hurried := context.AfterFunc(limited, func() { _ = conn.CloseDeadline(time.Now()) })
+	opened := context.AfterFunc(limited, func() { _ = conn.CloseDeadline(time.Now()) })
 	defer func() {
-		if !hurried() && err == nil {
+		if !opened() && err == nil {
 			err = limited.Err()
 		}
 		if err != nil {
@@ -69,9 +69,7 @@ func (r *run) open() (_ *session, err error) {
 	if v, ok := conn.(interface{ version() string }); ok {
 		version = v.version()
 	}
-	s := &session{
-		run: r, conn: conn, gone: make(chan struct{}), held: map[uint64]*lanes.Delivery{},
-	}
+	s := &session{run: r, conn: conn, closed: make(chan struct{}), inFlight: map[uint64]*deliver.Delivery{}}
 	if s.ch, err = conn.Channel(); err != nil {
 		return nil, err
 	}
@@ -84,12 +82,12 @@ func (r *run) open() (_ *session, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.spec, s.read = cfg.Spec, read
-	r.said.Do(func() { cfg.warnOfRisks(version) })
+	s.spec, s.specRead = cfg.Spec, read
+	r.warnOnce.Do(func() { cfg.warnOfRisks(version) })
 	if err := s.ch.Qos(r.cfg.Prefetch, 0, false); err != nil {
 		return nil, fmt.Errorf("prefetch: %w", err)
 	}
-	// Not with a context that ends: amqp091-go would cancel the consumer when it ends, and in Ordered mode let another process overtake us.
+	// The context must not end: amqp091-go would then cancel the consumer, and in Ordered mode another process would overtake this one.
 	s.deliveries, err = s.ch.ConsumeWithContext(context.WithoutCancel(limited), r.cfg.Queue, consumerTag, false, false, false, false, nil)
 	if err != nil {
 		return nil, err
@@ -97,41 +95,36 @@ func (r *run) open() (_ *session, err error) {
 	if f := r.cfg.Trace.Consuming; f != nil {
 		f()
 	}
-	go s.guard(closes)
+	go s.awaitClose(closes)
 	return s, nil
 }
 
-// guard waits for the end of the channel. What it held is nobody's then: handlers are cancelled, and nothing is acknowledged.
-func (s *session) guard(closes <-chan *amqp.Error) {
-	defer close(s.gone)
+// awaitClose waits until the channel is closed. The server then delivers its messages again: handlers are cancelled, and nothing is
+// acknowledged.
+func (s *session) awaitClose(closes <-chan *amqp.Error) {
+	defer close(s.closed)
 	s.why = amqp.ErrClosed
 	if err := <-closes; err != nil {
 		s.why = err
 	}
 	s.mu.Lock()
 	s.dead = true
-	var tags []uint64
-	for tag := range s.held {
-		tags = append(tags, tag)
-	}
-	held := s.held
-	s.held = nil
+	lost := s.inFlight
+	s.inFlight = nil
 	s.mu.Unlock()
-	slices.Sort(tags)
-	for _, tag := range tags {
-		s.lanes.Lose(held[tag])
+	for _, tag := range slices.Sorted(maps.Keys(lost)) {
+		s.run.deliverer.Lose(lost[tag])
 	}
-	if f := s.cfg.Trace.Lost; f != nil && s.lanes.Context().Err() == nil {
-		f(s.why, len(tags))
+	if f := s.run.cfg.Trace.Lost; f != nil && s.run.deliverer.Context().Err() == nil {
+		f(s.why, len(lost))
 	}
 }
 
-// errCancelled is why a session ends whose consumer the server has cancelled.
 var errCancelled = errors.New("the server has cancelled the consumer, as it does when a queue is deleted or moves")
 
-// serve takes deliveries in until the channel is gone, with the reason, or nothing more is to be begun.
-func (s *session) serve() error {
-	ticker := time.NewTicker(max(s.cfg.ConsumerTimeout/100, 10*time.Millisecond))
+// receive takes deliveries in. It returns why the channel was closed, or nil when no batch may begin any more.
+func (s *session) receive() error {
+	ticker := time.NewTicker(max(s.run.cfg.ConsumerTimeout/100, 10*time.Millisecond))
 	defer ticker.Stop()
 	for {
 		select {
@@ -141,14 +134,14 @@ func (s *session) serve() error {
 			}
 			s.take(&raw)
 		case <-ticker.C:
-			s.watchAges()
-		case <-s.lanes.Context().Done():
+			s.warnOfAge()
+		case <-s.run.deliverer.Context().Done():
 			return nil
 		}
 	}
 }
 
-// ended is why there are no more deliveries.
+// ended returns why there are no more deliveries.
 func (s *session) ended() error {
 	select {
 	case _, cancelled := <-s.cancels:
@@ -160,92 +153,93 @@ func (s *session) ended() error {
 	timer := time.NewTimer(closesWithin)
 	defer timer.Stop()
 	select {
-	case <-s.gone:
+	case <-s.closed:
 		return s.why
 	case <-timer.C:
 		return errCancelled
 	}
 }
 
-// take hands raw on.
+// take adds raw to the Deliverer.
 func (s *session) take(raw *amqp.Delivery) {
-	if err := s.counted(raw); err != nil {
-		s.lanes.Fail(err) // it goes back when the channel is closed
+	if err := s.checkQuorum(raw); err != nil {
+		s.run.deliverer.Fail(err) // raw goes back when the channel is closed
 		return
 	}
-	msg := toMessage(s.cfg.Queue, raw)
+	msg := toMessage(s.run.cfg.Queue, raw)
 	dl := &delivery{session: s, raw: raw, msg: msg, attempt: msg.Attempt, since: time.Now()}
-	d := &lanes.Delivery{Message: msg, Size: len(raw.Body), Raw: dl}
-	if s.cfg.Ordered {
+	d := &deliver.Delivery{Message: msg, Size: len(raw.Body), Raw: dl}
+	if s.run.cfg.Ordered {
 		d.Key = msg.Key
 	}
 	s.mu.Lock()
 	lost := s.dead
 	if !lost {
-		s.held[raw.DeliveryTag] = d
+		s.inFlight[raw.DeliveryTag] = d
 	}
 	s.mu.Unlock()
 	if !lost {
-		s.lanes.Add(d)
+		s.run.deliverer.Add(d)
 	}
 }
 
-// ack acknowledges d, unless its channel is gone: then it is delivered again, and is a duplicate.
+// ack acknowledges d, unless its channel is closed: then d is delivered again, as a duplicate.
 func (s *session) ack(d *delivery) {
 	if !s.forget(d) {
 		return
 	}
 	if err := s.ch.Ack(d.raw.DeliveryTag, false); err != nil {
-		_ = s.conn.CloseDeadline(time.Now().Add(closesWithin)) // else the server might wait for it for as long as the channel lives
+		_ = s.conn.CloseDeadline(time.Now().Add(closesWithin)) // else the server might wait for it until the channel is closed
 		return
 	}
-	if f := s.cfg.Trace.Acked; f != nil {
+	if f := s.run.cfg.Trace.Acked; f != nil {
 		f(d.msg)
 	}
 }
 
-// giveBack has d delivered again at once.
+// giveBack makes the server deliver d again at once.
 func (s *session) giveBack(d *delivery) {
 	if s.forget(d) {
 		_ = s.ch.Nack(d.raw.DeliveryTag, false, true)
 	}
 }
 
-// forget reports whether d may still be settled, which is once.
+// forget reports whether d may be settled. It does that once for each delivery.
 func (s *session) forget(d *delivery) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, held := s.held[d.raw.DeliveryTag]
-	delete(s.held, d.raw.DeliveryTag)
-	return held && !s.dead
+	_, inFlight := s.inFlight[d.raw.DeliveryTag]
+	delete(s.inFlight, d.raw.DeliveryTag)
+	return inFlight && !s.dead
 }
 
-// watchAges says which message is near the server's timeout, once.
-func (s *session) watchAges() {
+// warnOfAge warns once about each message that comes near the server's timeout.
+func (s *session) warnOfAge() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, held := range s.held {
-		d := held.Raw.(*delivery)
-		if age := time.Since(d.since); age > s.cfg.ConsumerTimeout*4/5 && !d.warned {
+	for _, unsettled := range s.inFlight {
+		d := unsettled.Raw.(*delivery)
+		if age := time.Since(d.since); age > s.run.cfg.ConsumerTimeout*4/5 && !d.warned {
 			d.warned = true
-			s.log.Warn("rabbitmq: a message was received long ago and is not finished; soon the server closes the channel and delivers all that it holds again. "+
+			s.run.log.Warn("rabbitmq: a message was received long ago and is not finished; soon the server closes the channel and delivers all its messages again. "+
 				"Make handlers shorter, Prefetch less, or consumer_timeout longer", "position", d.msg.Position, "age", age.Round(time.Millisecond),
-				"consumer_timeout", s.cfg.ConsumerTimeout)
+				"consumer_timeout", s.run.cfg.ConsumerTimeout)
 		}
 	}
 }
 
-// leave is the end that nobody was forced to: what is in work is finished and settled, and the rest goes back.
-func (s *session) leave() error {
-	if !s.cfg.Ordered {
-		// New messages go to others from now on, and so does what is not begun. In Ordered mode it would overtake what is handled here.
+// stop ends the session when Run's context has ended or a message was rejected: handlers finish, and the other messages go back.
+func (s *session) stop() error {
+	if !s.run.cfg.Ordered {
+		// From now on others get new messages, and the messages that are given back. In Ordered mode these would overtake the messages
+		// that are handled here.
 		cancelled := make(chan struct{})
 		go func() {
 			defer close(cancelled)
 			if s.ch.Cancel(consumerTag, false) != nil {
 				return
 			}
-			for raw := range s.deliveries { // that came before the server heard of it
+			for raw := range s.deliveries { // those that the server sent before it handled the Cancel
 				s.take(&raw)
 			}
 		}()
@@ -254,20 +248,17 @@ func (s *session) leave() error {
 		defer timer.Stop()
 		select {
 		case <-cancelled:
-		case <-timer.C: // the server is silent, and must not take from the grace period
+		case <-timer.C: // a server that does not answer must not use up the grace period
 		}
 	}
-	err := s.lanes.Drain()
-	s.retries.drain(retriesWithin)
+	err := s.run.deliverer.Drain(s.run.cfg.Grace, deliver.HandlerExit)
+	s.run.retries.drain(retriesWithin)
 	s.close()
 	return err
 }
 
-// abandon ends a session that has failed.
-func (s *session) abandon(error) { s.close() }
-
-// close gives back what is held, and waits until the channel is gone.
+// close gives back the messages in flight, and waits until the channel is closed.
 func (s *session) close() {
 	_ = s.conn.CloseDeadline(time.Now().Add(closesWithin))
-	<-s.gone
+	<-s.closed
 }

@@ -7,30 +7,30 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// headerStamp is a table in the headers of the copies in which a Subscriber puts messages off. It never reaches a Processor.
+// headerStamp is a table in the headers of the copies with which a Subscriber defers messages. A Processor never sees it.
 const headerStamp = "x-txonce-retry"
 
-// stamp is what a copy has to remember because publishing it, and its way through a queue for retries, change it.
+// stamp holds the properties of the message that change when a copy is published and goes through a retry queue.
 type stamp struct {
-	attempt    int    // that the copy is for
-	position   string // of a message without message-id
-	key        string // the routing key of the message itself
-	user       string // its user-id, which only its publisher may set
-	expiration string // its own; that of a copy is the delay
-	kept       amqp.Table
+	attempt    int        // the number of the copy's next attempt
+	position   string     // of a message without message-id
+	key        string     // the message's routing key
+	user       string     // its user-id, which only its publisher may set
+	expiration string     // its expiration; that of the copy is the delay
+	kept       amqp.Table // headers that the server would act on or overwrite
 }
 
-// steered are headers that the server writes into a copy, or takes for instructions: CC names further queues that get it.
-var steered = []string{
+// serverHeaders are headers that the server writes into a copy, or acts on: CC names further queues that get the message.
+var serverHeaders = []string{
 	"CC", "BCC", "x-death",
 	"x-first-death-queue", "x-first-death-reason", "x-first-death-exchange",
 	"x-last-death-queue", "x-last-death-reason", "x-last-death-exchange",
 }
 
-// volatile are headers that the server writes, and that differ from one delivery to the next.
+// volatile are headers that differ from one delivery to the next.
 var volatile = []string{headerDeliveries, "x-acquired-count", headerStamp}
 
-// readStamp returns what a message remembers, nil if it is no copy, and its headers as they were when it was published.
+// readStamp returns the stamp of a message, nil if it is no copy, and its headers as they were when it was published.
 func readStamp(raw *amqp.Delivery) (*stamp, amqp.Table) {
 	headers := maps.Clone(raw.Headers)
 	for _, name := range volatile {
@@ -40,7 +40,7 @@ func readStamp(raw *amqp.Delivery) (*stamp, amqp.Table) {
 	if !ok {
 		return nil, headers
 	}
-	for _, name := range steered {
+	for _, name := range serverHeaders {
 		delete(headers, name)
 	}
 	st := &stamp{position: inText(table["position"]), key: inText(table["key"]), user: inText(table["user"]), expiration: inText(table["expiration"])}
@@ -51,23 +51,23 @@ func readStamp(raw *amqp.Delivery) (*stamp, amqp.Table) {
 		headers = amqp.Table{}
 	}
 	maps.Copy(headers, st.kept)
-	for _, name := range volatile { // a stamp may be of anybody's making
+	for _, name := range volatile { // anybody can write a stamp
 		delete(headers, name)
 	}
 	return st, headers
 }
 
-// putOff is the copy of d that is to be delivered as this attempt. It does not expire in the queue, whatever the message's own
-// expiration says: that bounds how long a message waits to be received, and this one was received in time. From now on it is handled or
-// parked, and never dropped.
-func putOff(d *delivery, attempt int) amqp.Publishing {
+// deferredCopy is the copy of d that will be delivered as this attempt. It does not expire in the work queue, whatever the message's own
+// expiration says: that limits how long a message waits to be received, and this one was received in time. From now on it is handled or
+// parked, never dropped.
+func deferredCopy(d *delivery, attempt int) amqp.Publishing {
 	raw := d.raw
 	st, headers := readStamp(raw)
 	if st == nil {
 		st = &stamp{key: raw.RoutingKey, user: raw.UserId, expiration: raw.Expiration}
 	}
 	kept := amqp.Table{}
-	for _, name := range steered {
+	for _, name := range serverHeaders {
 		if v, there := headers[name]; there {
 			kept[name] = v
 			delete(headers, name)

@@ -14,10 +14,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
-	"github.com/txonce/txonce/adapters/rabbitmq/rabbitmqtest"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/internal/test/features"
+	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
@@ -301,7 +301,7 @@ func (b *suiteBroker) Subscriber(p consumer.Processor, grace time.Duration) (con
 	b.mu.Unlock()
 	cfg := b.cfg
 	cfg.Dial, cfg.Processor, cfg.Grace, cfg.Logger = dial, p, grace, testLog(b.t)
-	return rabbitmq.NewSubscriber(rabbitmq.KnownOld(cfg))
+	return rabbitmq.NewSubscriberWithOldRetryQueues(cfg)
 }
 
 // testLog is shown when the test fails.

@@ -17,8 +17,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
-	"github.com/txonce/txonce/adapters/rabbitmq/rabbitmqtest"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 )
 
 // answers is a Processor that writes down what it gets, and says what it is told to.
@@ -78,18 +78,25 @@ func fake(t *testing.T, cfg rabbitmqtest.Config) *rabbitmqtest.Server {
 
 func subscribe(t *testing.T, s *rabbitmqtest.Server, cfg rabbitmq.SubscriberConfig) *bench {
 	t.Helper()
-	return subscribeAnew(t, s, rabbitmq.KnownOld(cfg))
+	return subscribeWith(t, s, rabbitmq.NewSubscriberWithOldRetryQueues, cfg)
 }
 
 // subscribeAnew subscribes where the queues for retries may be new.
 func subscribeAnew(t *testing.T, s *rabbitmqtest.Server, cfg rabbitmq.SubscriberConfig) *bench {
+	t.Helper()
+	return subscribeWith(t, s, rabbitmq.NewSubscriber, cfg)
+}
+
+func subscribeWith(
+	t *testing.T, s *rabbitmqtest.Server, newSubscriber func(rabbitmq.SubscriberConfig) (*rabbitmq.Subscriber, error), cfg rabbitmq.SubscriberConfig,
+) *bench {
 	t.Helper()
 	b := &bench{Server: s, done: make(chan struct{}), log: &lockedLog{}}
 	if cfg.Dial == nil {
 		cfg.Dial = s.Dial
 	}
 	cfg.Queue, cfg.Logger = workQueue, logTo(b.log)
-	sub, err := rabbitmq.NewSubscriber(cfg)
+	sub, err := newSubscriber(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +293,7 @@ func TestServerSaysNo(t *testing.T) {
 		{name: "other properties", cfg: rabbitmq.SubscriberConfig{Declare: true, Spec: rabbitmq.QueueSpec{Quorum: true}}, want: "other than Spec says"},
 		{name: "not there at first", prep: func(s *rabbitmqtest.Server) { s.Stop() }, want: "connection refused"},
 		{
-			name: "binding to no exchange", want: "create what it is bound to",
+			name: "binding to no exchange", want: "create the exchanges it is bound to",
 			cfg: rabbitmq.SubscriberConfig{Declare: true, Spec: rabbitmq.QueueSpec{Bindings: []rabbitmq.Binding{{Exchange: "none"}}}},
 		},
 	} {

@@ -47,7 +47,7 @@ type tallyConnection struct {
 func (c *tallyConnection) Channel() (rabbitmq.Channel, error) {
 	ch, err := c.Connection.Channel()
 	if err != nil {
-		return nil, err
+		return ch, err
 	}
 	t := &tallyChannel{Channel: ch, tally: c.tally, gone: make(chan struct{})}
 	closes := ch.NotifyClose(make(chan *amqp.Error, 1))
@@ -61,7 +61,8 @@ func (c *tallyConnection) Channel() (rabbitmq.Channel, error) {
 		}
 		delete(c.tally.held, t)
 	}()
-	return t, nil
+	ch.ChannelConsumer, ch.ChannelPublisher = t, t
+	return ch, nil
 }
 
 type tallyChannel struct {

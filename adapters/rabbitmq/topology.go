@@ -14,36 +14,43 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// QueueSpec says what a queue is like. A Subscriber whose user may configure the queue reads its arguments as well, and these count
-// where the two differ. Nothing tells what policies of the server add: set here what they set.
+// QueueSpec describes a queue. A Subscriber whose user may configure the queue also reads the queue's arguments, which win where the two
+// differ. It cannot see what a policy of the server adds: set here what policies set.
 type QueueSpec struct {
-	// Quorum says that it is a quorum queue. Defaults to a classic one.
+	// Quorum means that it is a quorum queue.
+	//
+	// Defaults to a classic queue.
 	Quorum bool
 
-	// DeliveryLimit is how often a quorum queue delivers a message again before it drops it, or gives it to DeadLetters.
-	// Stops, crashes and lost connections count as well as failures. NoDeliveryLimit says that there is none. Defaults to the
-	// server's: none in RabbitMQ 3, 20 from RabbitMQ 4 on.
+	// DeliveryLimit is how often a quorum queue delivers a message again before it drops it, or moves it to DeadLetters. Stops, crashes
+	// and lost connections count as well as failures. NoDeliveryLimit means that there is no limit.
+	//
+	// Defaults to the server's: none in RabbitMQ 3, 20 from RabbitMQ 4 on.
 	DeliveryLimit int
 
-	// DeadLetters is where the server puts what it gives up on. Defaults to nowhere: it drops that.
+	// DeadLetters is where the server moves messages that it gives up on.
+	//
+	// Defaults to nowhere: the server drops them.
 	DeadLetters *DeadLetters
 
-	// MessageTTL is after how long messages that nobody has received expire. Defaults to never: a message may then wait for longer than
-	// the Processor remembers keys, and is parked as unprovable; Run warns of that.
+	// MessageTTL is after how long messages that nobody has received expire.
+	//
+	// Defaults to never: a message may then wait for longer than the Processor remembers keys, and is parked as unprovable. Run warns
+	// about that.
 	MessageTTL time.Duration
 
-	// SingleActiveConsumer says that the server delivers to one consumer at a time.
+	// SingleActiveConsumer means that the server delivers to one consumer at a time.
 	SingleActiveConsumer bool
 
-	// Bindings are made where SubscriberConfig.Declare makes the queue. Their exchanges must exist.
+	// Bindings are declared when SubscriberConfig.Declare is set. Their exchanges must exist.
 	Bindings []Binding
 
-	// Args are further arguments that it is declared with. Those that fields stand for are refused.
+	// Args are further arguments of the queue's declaration. Arguments that have a field here are refused.
 	Args amqp.Table
 }
 
-// DeadLetters is a dead letter exchange, and the routing key that messages get there: empty means that they keep their own. That of a
-// message that was put off is the name of the queue, so the exchange must route that name too. A fanout exchange does.
+// DeadLetters is a dead letter exchange, and the routing key that messages get there; empty: they keep their own. A message that was
+// deferred has the name of the queue as its routing key, so the exchange must route that name too. A fanout exchange does.
 type DeadLetters struct{ Exchange, Key string }
 
 // Binding brings an exchange's messages to a queue.
@@ -52,7 +59,7 @@ type Binding struct {
 	Args          amqp.Table
 }
 
-// NoDeliveryLimit is a DeliveryLimit.
+// NoDeliveryLimit is the DeliveryLimit of a queue without a limit.
 const NoDeliveryLimit = -1
 
 // defaultLimit is the delivery limit of quorum queues from RabbitMQ 4 on.
@@ -81,7 +88,7 @@ func (q QueueSpec) check() error {
 	return nil
 }
 
-// args are what the queue is declared with at a server of this version; empty: unknown.
+// args are the arguments of the queue's declaration on a server of this version; an empty version is unknown.
 func (q QueueSpec) args(version string) amqp.Table {
 	args := amqp.Table{}
 	for name, v := range q.Args {
@@ -108,7 +115,7 @@ func (q QueueSpec) args(version string) amqp.Table {
 	return args
 }
 
-// limit is how often the queue delivers again at a server of this version; 0: for ever, as far as is known.
+// limit is how often the queue delivers a message again on a server of this version; 0: no limit is known.
 func (q QueueSpec) limit(version string) int {
 	if q.Quorum && q.DeliveryLimit == 0 && major(version) >= 4 {
 		return defaultLimit
@@ -122,7 +129,7 @@ func major(version string) int {
 	return n
 }
 
-// checkLimit refuses a queue that drops messages behind our back.
+// checkLimit refuses a queue that drops messages at its delivery limit.
 func (c *SubscriberConfig) checkLimit(version string) error {
 	err := c.drops(version)
 	if err == nil || slices.Contains(c.AcceptedRisks, RiskDeliveryLimit) {
@@ -132,7 +139,7 @@ func (c *SubscriberConfig) checkLimit(version string) error {
 		"or accept rabbitmq.%s (AcceptedRisks)", err, RiskDeliveryLimit)
 }
 
-// drops says that the queue drops messages, if it does at a server of this version.
+// drops returns an error if the queue drops messages at its delivery limit, on a server of this version.
 func (c *SubscriberConfig) drops(version string) error {
 	limit := c.Spec.limit(version)
 	if limit == 0 || c.Spec.DeadLetters != nil {
@@ -150,7 +157,7 @@ func (c *SubscriberConfig) checkExpiry() error {
 	return fmt.Errorf("%w; set Spec.DeadLetters, or accept rabbitmq.%s (AcceptedRisks)", err, RiskExpiry)
 }
 
-// expires says that RabbitMQ drops what expires in the queue, if it does.
+// expires returns an error if the server drops messages that expire in the queue.
 func (c *SubscriberConfig) expires() error {
 	if c.Spec.MessageTTL == 0 || c.Spec.DeadLetters != nil {
 		return nil
@@ -158,7 +165,7 @@ func (c *SubscriberConfig) expires() error {
 	return fmt.Errorf("rabbitmq: queue %s drops a message that nobody has received for %v (Spec.MessageTTL without Spec.DeadLetters)", c.Queue, c.Spec.MessageTTL)
 }
 
-// checkWindow refuses a Processor that forgets keys sooner than the queue forgets messages, where that is known.
+// checkWindow refuses a Processor that forgets keys sooner than messages expire in the queue.
 func (c *SubscriberConfig) checkWindow() error {
 	err := c.forgets()
 	if err == nil || slices.Contains(c.AcceptedRisks, RiskShortWindow) {
@@ -167,7 +174,7 @@ func (c *SubscriberConfig) checkWindow() error {
 	return fmt.Errorf("%w; set its Window to %v, or accept rabbitmq.%s (AcceptedRisks)", err, c.Spec.MessageTTL, RiskShortWindow)
 }
 
-// forgets says that the Processor forgets keys too soon, if it does.
+// forgets returns an error if the Processor forgets keys sooner than messages expire.
 func (c *SubscriberConfig) forgets() error {
 	windowed, ok := c.Processor.(consumer.Windowed)
 	if !ok || windowed.Window() >= c.Spec.MessageTTL {
@@ -192,19 +199,19 @@ func (c *SubscriberConfig) warnOfRisks(version string) {
 			"give the Processor a longer Window, or the queue a time to live with a dead letter exchange (Spec.MessageTTL and Spec.DeadLetters), which keeps what expires", "queue", c.Queue, "remembers", windowed.Window())
 	}
 	if c.Spec.DeadLetters != nil && c.Spec.DeadLetters.Key == "" && !c.Ordered {
-		c.Logger.Warn("rabbitmq: a message that was put off and then dead-lettered has the queue's name for a routing key; bind the dead letter exchange with that key too, "+
+		c.Logger.Warn("rabbitmq: a message that was deferred and then dead-lettered has the queue's name as its routing key; bind the dead letter exchange with that key too, "+
 			"or set x-dead-letter-routing-key (Spec.DeadLetters.Key)", "queue", c.Queue, "exchange", c.Spec.DeadLetters.Exchange)
 	}
 }
 
-// declare makes the queue as the SubscriberConfig says, or looks whether it is there.
-func (c *SubscriberConfig) declare(ch Channel, version string) error {
+// declare declares the queue, or without Declare checks that it exists.
+func (c *SubscriberConfig) declare(ch ChannelDeclarer, version string) error {
 	if !c.Declare {
 		_, err := ch.QueueDeclarePassive(c.Queue, true, false, false, false, nil)
 		return err
 	}
 	if err := c.checkLimit(version); err != nil {
-		return final{err}
+		return fatalError{err}
 	}
 	if _, err := ch.QueueDeclare(c.Queue, true, false, false, false, c.Spec.args(version)); err != nil {
 		return err

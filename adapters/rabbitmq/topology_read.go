@@ -10,17 +10,17 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// A passive declaration tells nothing of a queue's arguments, but a declaration with other arguments than the queue's is refused with
-// the name of one that differs and its value. readArgs declares a queue again and again, each time with what it has learned.
+// A passive declaration does not return a queue's arguments. But the server refuses a declaration whose arguments differ from the queue's,
+// and names one that differs, with its value. So readArgs declares the queue again and again, each time with one more correct argument.
 
-// inequivalent is how RabbitMQ refuses a declaration.
+// inequivalent is the reason that RabbitMQ gives when it refuses a declaration.
 var inequivalent = regexp.MustCompile(`inequivalent arg '([^']+)' for queue .*but current is (none|'(true|false)'|the value '(.*)' of type '(\w+)')$`)
 
-// maxArgs bounds how many arguments are read. RabbitMQ knows fewer.
+// maxArgs is the maximum number of declarations. RabbitMQ has fewer arguments.
 const maxArgs = 40
 
-// readArgs returns the arguments that queue, which exists, was declared with. expected is a guess. It takes the permission to configure
-// the queue; without that read is false, and so it is where the server answers in words that are not known here.
+// readArgs returns the arguments of an existing queue. It begins with those that are expected. read is false when the user may not
+// configure the queue, or when the server's reason is not understood.
 func readArgs(conn Connection, queue string, expected amqp.Table) (args amqp.Table, read bool, err error) {
 	args = amqp.Table{}
 	for name, v := range expected {
@@ -70,7 +70,7 @@ func argument(value, kind string) any {
 	return value
 }
 
-// withArgs is q as the queue's arguments say. What they leave out may come from a policy and stays as q says.
+// withArgs returns q with the values of the queue's arguments. Missing arguments may be set by a policy, so their fields stay as they are.
 func (q QueueSpec) withArgs(args amqp.Table) QueueSpec {
 	q.Quorum = args["x-queue-type"] == "quorum"
 	q.SingleActiveConsumer = args["x-single-active-consumer"] == true
@@ -87,8 +87,8 @@ func (q QueueSpec) withArgs(args amqp.Table) QueueSpec {
 	return q
 }
 
-// checkSpec refuses a queue that is not safe, whatever Spec says, as far as its arguments can be read. It returns what the queue is like,
-// and whether that was read or is only what Spec says.
+// checkSpec refuses a queue that is not safe, whatever Spec says, as far as its arguments can be read. It returns c with Spec as read, and
+// whether Spec was read or compared by the server.
 func (c SubscriberConfig) checkSpec(conn Connection, version string) (_ SubscriberConfig, read bool, err error) {
 	if c.Declare { // the server has compared them
 		return c, true, nil
@@ -101,19 +101,19 @@ func (c SubscriberConfig) checkSpec(conn Connection, version string) (_ Subscrib
 		c.Spec = c.Spec.withArgs(args)
 	}
 	if c.Ordered && !c.Spec.SingleActiveConsumer {
-		return c, read, final{errors.New("the queue was declared without x-single-active-consumer, which Ordered requires: two processes that receive " +
+		return c, read, fatalError{errors.New("the queue was declared without x-single-active-consumer, which Ordered requires: two processes that receive " +
 			"from one queue keep no order; create it with that argument")}
 	}
 	if err := errors.Join(c.checkLimit(version), c.checkExpiry(), c.checkWindow()); err != nil {
-		return c, read, final{err}
+		return c, read, fatalError{err}
 	}
 	return c, read, nil
 }
 
-// counted refuses a delivery that shows that the queue is a quorum queue, where its arguments could not be read and Spec says otherwise.
-func (s *session) counted(raw *amqp.Delivery) error {
+// checkQuorum refuses a delivery that shows that the queue is a quorum queue, when its arguments could not be read and Spec says otherwise.
+func (s *session) checkQuorum(raw *amqp.Delivery) error {
 	_, counts := number(raw.Headers[headerDeliveries])
-	if !counts || s.read || s.spec.Quorum {
+	if !counts || s.specRead || s.spec.Quorum {
 		return nil
 	}
 	return fmt.Errorf("message %q was delivered with the header %s: the queue is a quorum queue, and Spec says that it is not; such a queue may drop messages "+

@@ -13,6 +13,8 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/internal/counts"
+	"github.com/txonce/txonce/internal/deliver"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -20,7 +22,7 @@ import (
 type Middleware[TTx any] struct {
 	cfg      Config[TTx]
 	consumer *consumer.Consumer[TTx]
-	attempts attempts
+	failures counts.Counter // by identity
 
 	mu      sync.Mutex
 	handler string              // the name of the handler that it serves; empty until its first message
@@ -86,21 +88,21 @@ func (m *Middleware[TTx]) handle(raw *message.Message, next message.HandlerFunc)
 	}
 	msg := ToMessage(raw)
 	id := identity(msg.Topic, raw)
-	msg.Attempt += m.attempts.of(id)
+	msg.Attempt += m.failures.Of(id)
 	if m.cfg.Amend != nil {
 		m.cfg.Amend(msg)
 	}
 	r := &run{raw: raw, next: next}
-	err := m.consumer.ProcessBatch(context.WithValue(ctx, runKey{}, r), []*consumer.Message{msg})[0]
+	err := deliver.Call(context.WithValue(ctx, runKey{}, r), m.consumer, []*consumer.Message{msg})[0]
 	if r.tx.doomed {
 		raw.Ack() // the transaction cannot be committed: it ends, and the message comes again in another one
 	}
 	retry, again := errors.AsType[*consumer.RetryError](err)
 	switch {
 	case !again:
-		m.attempts.forget(id)
+		m.failures.Forget(id)
 	case !retry.Uncounted:
-		m.attempts.fail(id)
+		m.failures.Add(id)
 	}
 	if again && !r.tx.doomed {
 		_ = await.Sleep(ctx, min(retry.After, m.cfg.MaxWait))

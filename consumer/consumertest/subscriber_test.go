@@ -12,7 +12,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
-	"github.com/txonce/txonce/internal/lanes"
+	"github.com/txonce/txonce/internal/deliver"
 )
 
 // TestTheSuiteOnAQueue runs the suite against a queue in memory that works as SQS and RabbitMQ do and as Kafka does not:
@@ -144,7 +144,7 @@ func (s *fakeSubscriber) Run(ctx context.Context) error {
 					<-time.After(5 * time.Millisecond)
 					continue
 				}
-				err := lanes.Call(work, s.p, []*consumer.Message{&delivery.msg})[0]
+				err := deliver.Call(work, s.p, []*consumer.Message{&delivery.msg})[0]
 				s.queue.answer(delivery, err)
 				if _, again := errors.AsType[*consumer.RetryError](err); err != nil && !again && work.Err() == nil {
 					fail(err)

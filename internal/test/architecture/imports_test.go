@@ -42,9 +42,9 @@ var rows = []row{
 	{"adapters/sqlstore", store()}, // imports no driver
 	{"adapters/kafka", edge("github.com/IBM/sarama")},
 	{"adapters/awssqs", edge("github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/...")},
+	{"adapters/awssqs/awslambda", append([]string{"adapters/awssqs"}, edge("github.com/aws/aws-sdk-go-v2/...")...)},
 	{"adapters/awssqs/awssqstest", []string{"adapters/awssqs", "github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/..."}},
 	{"adapters/rabbitmq", edge("github.com/rabbitmq/amqp091-go")},
-	{"adapters/rabbitmq/rabbitmqtest", []string{"adapters/rabbitmq", "github.com/rabbitmq/amqp091-go"}},
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
 
 	{"migrations", nil},
@@ -55,7 +55,8 @@ var rows = []row{
 	{"internal/claims", []string{"dedup", "dedup/storekit"}},
 	{"internal/debounce", nil},
 	{"internal/shares", nil},
-	{"internal/lanes", []string{"consumer"}},
+	{"internal/counts", nil},
+	{"internal/deliver", []string{"consumer"}},
 	{"internal/publishing", []string{"outbox"}},
 	{"internal/risks", nil},
 
@@ -66,7 +67,7 @@ var rows = []row{
 
 // edge is what a broker's or HTTP adapter may import: the core and one SDK, and never another adapter.
 func edge(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "internal/await", "internal/backoff", "internal/lanes", "internal/publishing", "internal/risks"}, sdk...)
+	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "internal/await", "internal/backoff", "internal/counts", "internal/deliver", "internal/publishing", "internal/risks"}, sdk...)
 }
 
 // store is what a database's adapter may import.

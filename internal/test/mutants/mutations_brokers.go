@@ -20,11 +20,28 @@ var brokerMutations = []mutation{
 	handling("an outage is waited out at start", "start.go", "TestStartWaitsOutAnOutage", edit{
 		`!late && c.fatalAtStart(err):`, `!late || c.final(err):`,
 	}),
-	subscriber("what is in work is not taken again", "queue.go", "TestQueue", edit{
-		`case d.working || d.notBefore.After(now):`, `case d.notBefore.After(now):`,
+	elsewhere("what is to be retried is not acknowledged", "internal/deliver/outcome.go", "TestWhatIsKeptIsHandledAgainInOrder", edit{
+		`		case dr.cfg.Keep != nil && dr.cfg.Keep(d, retry):
+`, `		case dr.cfg.Keep != nil && dr.cfg.Keep(d, retry):
+			o.settle(d, nil)
+			continue
+`,
 	}),
-	subscriber("no batch takes what others could handle", "partition.go", "TestConcurrencySharesWhatWaits", edit{
-		`return min(max(share, 1), p.cfg.MaxBatch)`, `return max(share, p.cfg.MaxBatch)`,
+	elsewhere("messages of a key wait for each other", "internal/deliver/batch.go", "TestWhatIsKeptIsHandledAgainInOrder", edit{
+		`				held[d.Key] = true
+`, ``,
+	}),
+	elsewhere("no two batches have a key in common", "internal/deliver/batch.go", "TestProperty", edit{
+		`(dr.busy[d.Key] != nil || held[d.Key])`, `held[d.Key]`,
+	}),
+	elsewhere("a batch stops at its limits", "internal/deliver/batch.go", "TestBatchesAreBoundedInBytes", edit{
+		`if len(picked) == most || len(picked) > 0 && dr.cfg.MaxBatchBytes > 0 && size+d.Size > dr.cfg.MaxBatchBytes {`, `if len(picked) == most {`,
+	}),
+	elsewhere("no batch takes what others could handle", "internal/deliver/batch.go", "TestSplitEvenly", edit{
+		`return min(max(share, 1), dr.cfg.MaxBatch)`, `return max(share, dr.cfg.MaxBatch)`,
+	}),
+	subscriber("nor of a partition", "partition.go", "TestConcurrencySharesWhatWaits", edit{
+		`SplitEvenly: true,`, `SplitEvenly: false,`,
 	}),
 	{
 		name: "everybody locks in one order", file: "internal/claims/locks.go",
@@ -61,8 +78,8 @@ var brokerMutations = []mutation{
 		`if l.unwrap(lifted) != tx {`, `if l.unwrap(lifted) != tx && false {`,
 	}),
 
-	elsewhere("sqs: a heartbeat comes in time", "adapters/awssqs/subscriber_hold.go", "TestALongHandlerKeepsItsMessageAndThoseThatWait", edit{
-		`now.Sub(h.beaten) >= visibility/4`, `now.Sub(h.beaten) >= visibility`,
+	elsewhere("sqs: a heartbeat comes in time", "adapters/awssqs/subscriber_heartbeat.go", "TestALongHandlerKeepsItsMessageAndThoseThatWait", edit{
+		`now.Sub(m.extended) >= visibility/4`, `now.Sub(m.extended) >= visibility`,
 	}),
 	elsewhere("sqs: what was lost is not settled", "adapters/awssqs/subscriber_settle.go", "TestALostMessageIsCancelledAndNotSettled", edit{
 		`if !held {`, `if !held && false {`,
@@ -80,7 +97,7 @@ var brokerMutations = []mutation{
 		`if receives < MinReceives {`, `if false {`,
 	}),
 	elsewhere("sqs: a stop does not wait for a place among the answers", "adapters/awssqs/subscriber_settle.go", "TestRunEndsWithoutTheServer", edit{
-		`case <-r.lanes.Context().Done():`, `case <-r.life.Done():`,
+		`case <-r.deliverer.Context().Done():`, `case <-r.requests.Done():`,
 	}),
 	elsewhere("sqs: a tenant is no key", "adapters/awssqs/subscriber_message.go", "TestATenantIsNoOrder", edit{
 		`m.Key == "" && strings.HasSuffix(queue, fifoSuffix) &&`, `m.Key == "" &&`,
@@ -88,19 +105,19 @@ var brokerMutations = []mutation{
 	elsewhere("sqs: what a stop gives back was no attempt", "adapters/awssqs/subscriber.go", "TestStopsAreNoAttempts", edit{
 		`	defer s.running.Store(false)
 `, `	defer s.running.Store(false)
-	s.excused = excused{}
+	s.uncountedReceives = counts.Counter{}
 `,
 	}),
-	elsewhere("a Processor that panics does not end the process", "internal/lanes/call.go", "TestCall", edit{
+	elsewhere("a Processor that panics does not end the process", "internal/deliver/call.go", "TestCall", edit{
 		`if v := recover(); v != nil {`, `if v := error(nil); v != nil {`,
 	}),
-	elsewhere("a panic keeps its stack", "internal/lanes/call.go", "TestCall", edit{
+	elsewhere("a panic keeps its stack", "internal/deliver/call.go", "TestCall", edit{
 		`Stack: debug.Stack()`, `Stack: debug.Stack()[:0]`,
 	}),
 	elsewhere("watermill: a panic keeps its stack", "adapters/watermilltx/join.go", "TestJoinKeepsTheStackOfAPanic", edit{
 		`Stack: debug.Stack()`, `Stack: debug.Stack()[:0]`,
 	}),
-	elsewhere("lanes: what was lost has no good answer", "internal/lanes/batch.go", "TestLoseCancelsTheHandler", edit{
+	elsewhere("deliver: what was lost has no good answer", "internal/deliver/outcome.go", "TestLoseCancelsTheHandler", edit{
 		`case d.lost && err == nil:`, `case err == nil:`,
 	}),
 	elsewhere("rabbitmq: a copy that no queue takes is no copy", "adapters/rabbitmq/confirm_channel.go", "TestRetryQueueDeleted", edit{
@@ -110,10 +127,10 @@ var brokerMutations = []mutation{
 		"	return time.Now().Add(young), nil\n}", "	return time.Now(), nil\n}",
 	}),
 	elsewhere("rabbitmq: nor one that was found", "adapters/rabbitmq/subscriber_retry_link.go", "TestNewRetryQueueRests/another", edit{
-		`if err == nil && r.cfg.knownOld {`, `if err == nil {`,
+		`if err == nil && r.queuesOld {`, `if err == nil {`,
 	}),
 	elsewhere("rabbitmq: a server that hangs up is not taken to refuse", "adapters/rabbitmq/subscriber.go", "TestServerHangsUp", edit{
-		`time.Since(hungUp) < refusesWithin {`, `time.Since(hungUp) < 0 {`,
+		`time.Since(hungUpSince) < refusedAfter {`, `time.Since(hungUpSince) < 0 {`,
 	}),
 	elsewhere("rabbitmq: a limit that drops messages is refused", "adapters/rabbitmq/subscriber_config.go", "TestSubscriberConfig", edit{
 		`c.checkLimit(""); err != nil`, `c.checkLimit(""); false`,
@@ -152,7 +169,7 @@ var brokerMutations = []mutation{
 		`return s.busy || s.channel != nil && s.channel.owes() && time.Since(s.tried) < stalledPause`, `return s.busy`,
 	}),
 	elsewhere("rabbitmq: a queue for retries that does not confirm rests", "adapters/rabbitmq/subscriber_retry_link.go", "TestRetryQueueDoesNotConfirm", edit{
-		"		r.cooldown(retryStep(p.after))\n", "",
+		"		r.cooldown(retryStep(d.after))\n", "",
 	}),
 	elsewhere("rabbitmq: nothing is sent to a server that blocks", "adapters/rabbitmq/alarm.go", "TestRetriesWhileBlocked/stops_true", edit{
 		"	if a.why == \"\" {\n		return nil", "	if true {\n		return nil",
@@ -167,18 +184,18 @@ var brokerMutations = []mutation{
 		`c.Spec = c.Spec.withArgs(args)`, `_ = args`,
 	}),
 	elsewhere("rabbitmq: a delivery that is counted shows a quorum queue", "adapters/rabbitmq/topology_read.go", "TestSpecIsNotBelieved", edit{
-		`if !counts || s.read || s.spec.Quorum {`, `if !counts || true {`,
+		`if !counts || s.specRead || s.spec.Quorum {`, `if !counts || true {`,
 	}),
 	elsewhere("rabbitmq: a stop gives back at once", "adapters/rabbitmq/subscriber.go", "TestStopGivesBackAtOnce", edit{
-		`dl.session.giveBack(dl) // nothing`, `// nothing`,
+		`dl.session.giveBack(dl) // no attempt`, `// no attempt`,
 	}),
 	elsewhere("rabbitmq: a copy remembers what publishing it changes", "adapters/rabbitmq/subscriber_stamp.go", "TestNoHotRequeue", edit{
 		`"expiration": st.expiration,`, `"expiration": "",`,
 	}),
 	elsewhere("rabbitmq: a lost connection counts for no attempt", "adapters/rabbitmq/subscriber_session.go", "TestLossesCountForNoAttempt/quorum_true", edit{
-		`msg := toMessage(s.cfg.Queue, raw)`, `msg := ToMessage(s.cfg.Queue, raw)`,
+		`msg := toMessage(s.run.cfg.Queue, raw)`, `msg := ToMessage(s.run.cfg.Queue, raw)`,
 	}),
 	elsewhere("sqs: a stop waits for what is on its way", "adapters/awssqs/subscriber_reception.go", "TestAStopLosesNoAnswerThatIsOnItsWay", edit{
-		`r.rest(ctx, time.Until(asked.Add(underway)))`, `r.rest(ctx, time.Until(asked))`,
+		`await.Sleep(ctx, time.Until(began.Add(minRequest)))`, `await.Sleep(ctx, time.Until(began))`,
 	}),
 }

@@ -14,47 +14,42 @@ func subscriber(name, file, test string, edits ...edit) mutation {
 
 var kafkaMutations = []mutation{
 	suite("what failed is delivered again", "partition.go", "an_error_redelivers", edit{
-		`		case errors.As(err, &retry):
+		`	if _, again := errors.AsType[*consumer.RetryError](err); again {
+		return
+	}
 `,
-		`		case errors.As(err, &retry):
-			d.finished = true
-			low = d.mark.raw
-			continue
+		`	if _, again := errors.AsType[*consumer.RetryError](err); again {
+		err = nil
+	}
 `,
+	}, edit{
+		`*consumer.RetryError) bool { return true }`, `*consumer.RetryError) bool { return false }`,
 	}),
 	suite("a stop waits for the handler", "partition.go", "a_stop_lets_the_handler_finish", edit{
-		`	p.drain(work, cancel)
-`, `	cancel()
-`,
+		`p.deliverer.Drain(p.member.grace(), p.member.handlerExit())`, `p.deliverer.Drain(0, p.member.handlerExit())`,
 	}),
-	subscriber("messages of a key wait for each other", "queue.go", "TestQueue", edit{
-		`				held[d.msg.Key] = true
-`, ``,
-	}),
-	subscriber("marks are contiguous", "marks.go", "TestMarks", edit{
-		`	if low := l.first; low.finished {
-		l.remove(low)
+	subscriber("marks are contiguous", "offset_tracker.go", "TestOffsetTracker", edit{
+		`	if low := t.first; low.finished {
+		t.remove(low)
 		return low.raw
 	}
 	return nil`,
-		`	return m.raw`,
+		`	return o.raw`,
 	}),
 	subscriber("what is rejected stops the subscriber", "partition.go", "TestRejected", edit{
-		`		default:
-			p.fail(`,
-		`		default:
-			d.finished = true
-			p.marks.finish(d.mark)
-			_ = (`,
+		`	if err != nil {
+		p.member.fail(`,
+		`	if false {
+		p.member.fail(`,
 	}),
 	subscriber("a group starts at the oldest message", "check.go", "TestRefusedSettings", edit{
 		`cfg.Consumer.Offsets.Initial != sarama.OffsetOldest, "`, `false, "`,
 	}),
-	subscriber("a gap is an alarm", "gap.go", "TestGap/kfake/eager/before_the_first", edit{
+	subscriber("a gap is an alarm", "offset_gap.go", "TestGap/kfake/eager/before_the_first", edit{
 		`if slices.Contains(m.cfg.AcceptedRisks, RiskResetInvalidOffsets) {`, `if true || slices.Contains(m.cfg.AcceptedRisks, RiskResetInvalidOffsets) {`,
 	}),
 	subscriber("markers are passed over", "partition.go", "TestRetentionDeletesMarkers/kfake/eager", edit{
-		`			p.look()
+		`			p.findMarkers()
 `, ``,
 	}),
 	subscriber("what is committed is not passed over", "markers.go", "TestPassOver/one_that_is_committed_before_that", edit{
@@ -72,10 +67,7 @@ var kafkaMutations = []mutation{
 		`	case window < keeps:`, `	case window < 0:`,
 	}),
 	subscriber("the unfinished are bounded", "partition.go", "TestUnfinishedAreBounded", edit{
-		`return len(p.queue.waiting) >= p.cfg.MaxUnfinished || p.queue.bytes >= 2*p.cfg.MaxBatchBytes`, `return false`,
-	}),
-	subscriber("a batch stops at its limits", "queue.go", "TestBatchesAreBoundedInBytes", edit{
-		`case len(batch) == n || len(batch) > 0 && d.size > size:`, `case len(batch) == n:`,
+		`return unfinished >= p.member.cfg.MaxUnfinished || bytes >= 2*p.member.cfg.MaxBatchBytes`, `return false`,
 	}),
 	{
 		name: "of a zombie and the new owner one commits", file: pgx + "/claim.go",
@@ -85,11 +77,11 @@ var kafkaMutations = []mutation{
 		pkg: "adapters/kafka", run: "^TestZombie$", fails: "TestZombie",
 	},
 	subscriber("a start that is refused registers no window", "subscriber.go", "TestWindowAndRetention", edit{
-		`	client, err := s.connect(life)
+		`	client, err := s.connect(connected)
 `, `	if starter, ok := s.cfg.Processor.(consumer.Starter); ok {
 		_ = starter.Start(ctx)
 	}
-	client, err := s.connect(life)
+	client, err := s.connect(connected)
 `,
 	}),
 }

@@ -1,4 +1,4 @@
-package lanes_test
+package deliver_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/lanes"
+	"github.com/txonce/txonce/internal/deliver"
 )
 
 type single func() error
@@ -49,7 +49,7 @@ func TestCall(t *testing.T) {
 			for i := range msgs {
 				msgs[i] = &consumer.Message{}
 			}
-			errs := lanes.Call(t.Context(), c.p, msgs)
+			errs := deliver.Call(t.Context(), c.p, msgs)
 			if len(errs) != c.messages {
 				t.Fatalf("%d answers for %d messages", len(errs), c.messages)
 			}

@@ -10,7 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/txonce/txonce/adapters/rabbitmq/rabbitmqtest"
+	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 )
 
 // faulty runs do with a Server whose faults are asked for. All that it started must have ended afterwards.

@@ -1,6 +1,7 @@
-package awssqs_test
+package awslambda_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,14 +19,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/txonce/txonce/adapters/awssqs"
+	"github.com/txonce/txonce/adapters/awssqs/awslambda"
 	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// lambdaRecord has the shape of what Lambda passes.
-func lambdaRecord(id, body, queue, group, attributes string) string {
+// record has the shape of what Lambda passes.
+func record(id, body, queue, group, attributes string) string {
 	system := `"ApproximateReceiveCount":"1","SentTimestamp":"1545082649183","SenderId":"AIDAIENQZJOLO23YVJ4VO","ApproximateFirstReceiveTimestamp":"1545082649185"`
 	if group != "" {
 		system += fmt.Sprintf(`,"MessageGroupId":%q,"MessageDeduplicationId":%q,"SequenceNumber":"18849496460467696128"`, group, id)
@@ -35,24 +37,24 @@ func lambdaRecord(id, body, queue, group, attributes string) string {
 		id, body, system, attributes, queue)
 }
 
-func lambdaEvent(records ...string) string { return `{"Records":[` + strings.Join(records, ",") + `]}` }
+func eventOf(records ...string) string { return `{"Records":[` + strings.Join(records, ",") + `]}` }
 
 // invoke does what lambda.Start does, between JSON and JSON.
-func invoke(ctx context.Context, t *testing.T, cfg awssqs.LambdaConfig, event string) (answer string, err error) {
+func invoke(ctx context.Context, t *testing.T, cfg awslambda.Config, event string) (answer string, err error) {
 	t.Helper()
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	h, err := awssqs.NewLambdaHandler(cfg)
+	h, err := awslambda.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return invokeHandler(ctx, t, h, event)
 }
 
-func invokeHandler(ctx context.Context, t *testing.T, h *awssqs.LambdaHandler, event string) (answer string, err error) {
+func invokeHandler(ctx context.Context, t *testing.T, h *awslambda.Handler, event string) (answer string, err error) {
 	t.Helper()
-	var e awssqs.LambdaEvent
+	var e awslambda.Event
 	if err := json.Unmarshal([]byte(event), &e); err != nil {
 		return "", err
 	}
@@ -89,21 +91,21 @@ func (b batches) ProcessBatch(ctx context.Context, msgs []*consumer.Message) (er
 	return errs
 }
 
-func TestLambdaLogsWhereAProcessorPanics(t *testing.T) {
-	var log logs
+func TestLogsWhereAProcessorPanics(t *testing.T) {
+	var log bytes.Buffer
 	panics := processor(func(context.Context, *consumer.Message) error { panic("a nil pointer or so") })
 	for _, p := range []consumer.Processor{panics, batches{panics}} {
-		answer, err := invoke(t.Context(), t, awssqs.LambdaConfig{Processor: p, Logger: slog.New(slog.NewTextHandler(&log, nil))}, lambdaEvent(lambdaRecord("a", "x", "orders", "", "")))
+		answer, err := invoke(t.Context(), t, awslambda.Config{Processor: p, Logger: slog.New(slog.NewTextHandler(&log, nil))}, eventOf(record("a", "x", "orders", "", "")))
 		if err != nil || answer != failures("a") {
 			t.Errorf("answer %s, %v; want a to stay in the queue", answer, err)
 		}
 	}
-	if log.count("a nil pointer or so") != 2 || log.count("lambda_test.go") < 2 {
+	if strings.Count(log.String(), "a nil pointer or so") != 2 || strings.Count(log.String(), "handler_test.go") < 2 {
 		t.Errorf("log %s; want the panic and its stack, twice", log.String())
 	}
 }
 
-func TestLambdaNamesWhatFailed(t *testing.T) {
+func TestNamesWhatFailed(t *testing.T) {
 	retry := &consumer.RetryError{Err: errors.New("later")}
 	for _, tt := range []struct {
 		name, event, want string
@@ -112,45 +114,45 @@ func TestLambdaNamesWhatFailed(t *testing.T) {
 	}{
 		{
 			name:  "all is done",
-			event: lambdaEvent(lambdaRecord("1", "a", "orders", "", ""), lambdaRecord("2", "b", "orders", "", "")),
+			event: eventOf(record("1", "a", "orders", "", ""), record("2", "b", "orders", "", "")),
 			want:  failures(), handled: []string{"a", "b"},
 		},
 		{
 			name:     "one of a standard queue",
-			event:    lambdaEvent(lambdaRecord("1", "a", "orders", "", ""), lambdaRecord("2", "b", "orders", "", ""), lambdaRecord("3", "c", "orders", "", "")),
+			event:    eventOf(record("1", "a", "orders", "", ""), record("2", "b", "orders", "", ""), record("3", "c", "orders", "", "")),
 			verdicts: map[string]error{"b": retry}, want: failures("2"), handled: []string{"a", "b", "c"},
 		},
 		{
 			name:     "one that the Processor rejects stays too",
-			event:    lambdaEvent(lambdaRecord("1", "a", "orders", "", ""), lambdaRecord("2", "b", "orders", "", "")),
+			event:    eventOf(record("1", "a", "orders", "", ""), record("2", "b", "orders", "", "")),
 			verdicts: map[string]error{"a": errors.New("given up")}, want: failures("1"), handled: []string{"a", "b"},
 		},
 		{
 			name: "a group of a fifo queue stops",
-			event: lambdaEvent(lambdaRecord("1", "a1", "orders.fifo", "a", ""), lambdaRecord("2", "b1", "orders.fifo", "b", ""),
-				lambdaRecord("3", "a2", "orders.fifo", "a", ""), lambdaRecord("4", "b2", "orders.fifo", "b", ""), lambdaRecord("5", "a3", "orders.fifo", "a", "")),
+			event: eventOf(record("1", "a1", "orders.fifo", "a", ""), record("2", "b1", "orders.fifo", "b", ""),
+				record("3", "a2", "orders.fifo", "a", ""), record("4", "b2", "orders.fifo", "b", ""), record("5", "a3", "orders.fifo", "a", "")),
 			verdicts: map[string]error{"a1": retry}, want: failures("1", "3", "5"), handled: []string{"a1", "b1", "b2"},
 		},
 		{
 			name:     "a tenant of a standard queue does not",
-			event:    lambdaEvent(lambdaRecord("1", "a1", "orders", "a", ""), lambdaRecord("2", "a2", "orders", "a", "")),
+			event:    eventOf(record("1", "a1", "orders", "a", ""), record("2", "a2", "orders", "a", "")),
 			verdicts: map[string]error{"a1": retry}, want: failures("1"), handled: []string{"a1", "a2"},
 		},
 		{
 			name: "a record that cannot be read",
-			event: lambdaEvent(lambdaRecord("1", "a", "orders", "", ""),
-				lambdaRecord("2", "b", "orders", "", `"x":{"dataType":"Binary","binaryValue":"no base64!"}`), lambdaRecord("3", "c", "orders", "", "")),
+			event: eventOf(record("1", "a", "orders", "", ""),
+				record("2", "b", "orders", "", `"x":{"dataType":"Binary","binaryValue":"no base64!"}`), record("3", "c", "orders", "", "")),
 			want: failures("2"), handled: []string{"a", "c"},
 		},
 		{
 			name: "on a fifo queue nothing passes what cannot be read",
-			event: lambdaEvent(lambdaRecord("1", "a1", "orders.fifo", "a", ""),
-				lambdaRecord("2", "b1", "orders.fifo", "b", `"x":7`), lambdaRecord("3", "b2", "orders.fifo", "b", "")),
+			event: eventOf(record("1", "a1", "orders.fifo", "a", ""),
+				record("2", "b1", "orders.fifo", "b", `"x":7`), record("3", "b2", "orders.fifo", "b", "")),
 			want: failures("2", "3"), handled: []string{"a1"},
 		},
 		{
 			name:  "a record of another type",
-			event: lambdaEvent(`{"messageId":"1","body":7,"eventSource":"aws:sqs"}`, lambdaRecord("2", "b", "orders", "", "")),
+			event: eventOf(`{"messageId":"1","body":7,"eventSource":"aws:sqs"}`, record("2", "b", "orders", "", "")),
 			want:  failures("1"), handled: []string{"b"},
 		},
 	} {
@@ -160,7 +162,7 @@ func TestLambdaNamesWhatFailed(t *testing.T) {
 				handled = append(handled, string(m.Payload))
 				return tt.verdicts[string(m.Payload)]
 			})
-			got, err := invoke(t.Context(), t, awssqs.LambdaConfig{Processor: p}, tt.event)
+			got, err := invoke(t.Context(), t, awslambda.Config{Processor: p}, tt.event)
 			if err != nil || got != tt.want {
 				t.Errorf("answer %s, %v; want %s", got, err, tt.want)
 			}
@@ -172,30 +174,30 @@ func TestLambdaNamesWhatFailed(t *testing.T) {
 }
 
 // An error of the function keeps every message.
-func TestLambdaKeepsAllWhereItCannotNameThem(t *testing.T) {
+func TestKeepsAllWhereItCannotNameThem(t *testing.T) {
 	for name, event := range map[string]string{
 		"no records":         `{}`,
 		"another event":      `{"version":"2.0","rawPath":"/orders"}`,
 		"another source":     `{"Records":[{"messageId":"1","eventSource":"aws:kinesis"}]}`,
-		"no messageId":       lambdaEvent(lambdaRecord("1", "a", "orders", "", ""), `{"body":"x","eventSource":"aws:sqs"}`),
-		"a record that is 7": lambdaEvent(lambdaRecord("1", "a", "orders", "", ""), `7`),
-		"null":               lambdaEvent(`null`),
+		"no messageId":       eventOf(record("1", "a", "orders", "", ""), `{"body":"x","eventSource":"aws:sqs"}`),
+		"a record that is 7": eventOf(record("1", "a", "orders", "", ""), `7`),
+		"null":               eventOf(`null`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := processor(func(context.Context, *consumer.Message) error { t.Error("a message was handled"); return nil })
-			if got, err := invoke(t.Context(), t, awssqs.LambdaConfig{Processor: p}, event); err == nil {
+			if got, err := invoke(t.Context(), t, awslambda.Config{Processor: p}, event); err == nil {
 				t.Errorf("answer %s and no error", got)
 			}
 		})
 	}
 }
 
-func TestLambdaMessage(t *testing.T) {
+func TestMessage(t *testing.T) {
 	var got *consumer.Message
 	p := batches{func(_ context.Context, m *consumer.Message) error { got = m; return nil }}
-	event := lambdaEvent(lambdaRecord("m-1", "aGVsbG8=", "orders.fifo", "customer-7", `"txonce-key":{"stringValue":"customer-7","dataType":"String","stringListValues":[],"binaryListValues":[]},`+
+	event := eventOf(record("m-1", "aGVsbG8=", "orders.fifo", "customer-7", `"txonce-key":{"stringValue":"customer-7","dataType":"String","stringListValues":[],"binaryListValues":[]},`+
 		`"txonce-encoding":{"stringValue":"base64","dataType":"String"},"trace":{"binaryValue":"AAEC","dataType":"Binary"},"txonce-id":{"stringValue":"o-1","dataType":"String"}`))
-	if _, err := invoke(t.Context(), t, awssqs.LambdaConfig{Processor: p}, event); err != nil {
+	if _, err := invoke(t.Context(), t, awslambda.Config{Processor: p}, event); err != nil {
 		t.Fatal(err)
 	}
 	got.Raw = nil
@@ -208,8 +210,8 @@ func TestLambdaMessage(t *testing.T) {
 	}
 }
 
-func TestLambdaDeadline(t *testing.T) {
-	event := lambdaEvent(lambdaRecord("1", "quick", "orders", "", ""), lambdaRecord("2", "slow", "orders", "", ""), lambdaRecord("3", "never", "orders", "", ""))
+func TestDeadline(t *testing.T) {
+	event := eventOf(record("1", "quick", "orders", "", ""), record("2", "slow", "orders", "", ""), record("3", "never", "orders", "", ""))
 	for name, obedient := range map[string]bool{"a handler that ends with its context": true, "a handler that does not": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -230,7 +232,7 @@ func TestLambdaDeadline(t *testing.T) {
 					return nil
 				})
 				began := time.Now()
-				got, err := invoke(ctx, t, awssqs.LambdaConfig{Processor: p, Margin: 4 * time.Second}, event)
+				got, err := invoke(ctx, t, awslambda.Config{Processor: p, Margin: 4 * time.Second}, event)
 				if err != nil || got != failures("2", "3") {
 					t.Errorf("answer %s, %v; want 2 and 3", got, err)
 				}
@@ -248,10 +250,17 @@ func TestLambdaDeadline(t *testing.T) {
 }
 
 // With a Client, failed messages come back when the Processor asks for it, a group as a whole.
-func TestLambdaDefersThroughTheClient(t *testing.T) {
+func TestDefersThroughTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := awssqstest.NewServer(awssqstest.Config{})
-		queue, url := makeQueue(t, server, true, map[string]string{"VisibilityTimeout": "600"})
+		queue := "orders.fifo"
+		created, err := server.CreateQueue(t.Context(), &sqs.CreateQueueInput{
+			QueueName: &queue, Attributes: map[string]string{"FifoQueue": "true", "VisibilityTimeout": "600"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		url := *created.QueueUrl
 		for i, group := range []string{"a", "a", "b", "c"} {
 			id, body := fmt.Sprint("id-", i), fmt.Sprint(group, i)
 			if _, err := server.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &url, MessageBody: &body, MessageGroupId: &group, MessageDeduplicationId: &id}); err != nil {
@@ -259,7 +268,7 @@ func TestLambdaDefersThroughTheClient(t *testing.T) {
 			}
 		}
 		verdicts := map[string]error{"a0": consumer.RetryAfter(errors.New("later"), 4500*time.Millisecond), "b2": errors.New("rejected")}
-		h, err := awssqs.NewLambdaHandler(awssqs.LambdaConfig{
+		h, err := awslambda.New(awslambda.Config{
 			Client: server, Logger: slog.New(slog.DiscardHandler),
 			Processor: batches{func(_ context.Context, m *consumer.Message) error {
 				if m.Key == "a" && verdicts["a0"] != nil {
@@ -284,11 +293,11 @@ func TestLambdaDefersThroughTheClient(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			event := awssqs.LambdaEvent{}
+			event := awslambda.Event{}
 			bodies := map[string]string{}
 			for _, m := range got.Messages {
 				bodies[*m.MessageId] = *m.Body
-				event.Records = append(event.Records, awssqs.LambdaRecord{
+				event.Records = append(event.Records, awslambda.Record{
 					MessageID: *m.MessageId, ReceiptHandle: *m.ReceiptHandle, Body: *m.Body, Attributes: m.Attributes,
 					EventSource: "aws:sqs", EventSourceARN: "arn:aws:sqs:test:123456789012:" + queue,
 				})
@@ -329,7 +338,7 @@ func TestLambdaDefersThroughTheClient(t *testing.T) {
 }
 
 // The whole of it: a Consumer suppresses repeats, parks poison and what cannot be decoded, and the queue is told to forget them.
-func TestLambdaWithConsumer(t *testing.T) {
+func TestWithConsumer(t *testing.T) {
 	store := consumertest.NewStore()
 	c, err := consumer.New(consumer.Config[*deduptest.Tx]{
 		Name: "billing", Store: store, Key: consumer.HeaderKey("txonce-id"), Logger: slog.New(slog.DiscardHandler),
@@ -344,10 +353,10 @@ func TestLambdaWithConsumer(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := func(id string) string { return fmt.Sprintf(`"txonce-id":{"stringValue":%q,"dataType":"String"}`, id) }
-	event := lambdaEvent(lambdaRecord("1", "a", "orders", "", id("a")), lambdaRecord("2", "poison", "orders", "", id("p")), lambdaRecord("3", "a", "orders", "", id("a")),
-		lambdaRecord("4", "?", "orders", "", id("?")+`,"txonce-encoding":{"stringValue":"base64","dataType":"String"}`))
+	event := eventOf(record("1", "a", "orders", "", id("a")), record("2", "poison", "orders", "", id("p")), record("3", "a", "orders", "", id("a")),
+		record("4", "?", "orders", "", id("?")+`,"txonce-encoding":{"stringValue":"base64","dataType":"String"}`))
 	for range 3 {
-		if got, err := invoke(t.Context(), t, awssqs.LambdaConfig{Processor: c}, event); err != nil || got != failures() {
+		if got, err := invoke(t.Context(), t, awslambda.Config{Processor: c}, event); err != nil || got != failures() {
 			t.Errorf("answer %s, %v; want no failures", got, err)
 		}
 	}
@@ -360,7 +369,7 @@ func TestLambdaWithConsumer(t *testing.T) {
 	}
 }
 
-func TestLambdaConfigRefusals(t *testing.T) {
+func TestConfigRefusals(t *testing.T) {
 	short, err := consumer.New(consumer.Config[*deduptest.Tx]{
 		Name: "short", Store: consumertest.NewStore(), Key: consumer.MessageID, Window: 24 * time.Hour,
 		Handle: func(context.Context, *deduptest.Tx, *consumer.Message) error { return nil },
@@ -369,7 +378,7 @@ func TestLambdaConfigRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	ok := processor(func(context.Context, *consumer.Message) error { return nil })
-	for want, cfg := range map[string]awssqs.LambdaConfig{
+	for want, cfg := range map[string]awslambda.Config{
 		"Processor is required": {},
 		"Processor forgets":     {Processor: short},
 		"Client is a nil":       {Processor: ok, Client: (*sqs.Client)(nil)},
@@ -377,27 +386,27 @@ func TestLambdaConfigRefusals(t *testing.T) {
 		"MaxBatch":              {Processor: ok, MaxBatch: -1},
 		"AcceptedRisks":         {Processor: ok, AcceptedRisks: []awssqs.Risk{"x"}},
 	} {
-		if _, err := awssqs.NewLambdaHandler(cfg); err == nil || !strings.Contains(err.Error(), "LambdaConfig."+want) {
+		if _, err := awslambda.New(cfg); err == nil || !strings.Contains(err.Error(), "Config."+want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	if _, err := awssqs.NewLambdaHandler(awssqs.LambdaConfig{Processor: short, AcceptedRisks: []awssqs.Risk{awssqs.RiskShortWindow}}); err != nil {
+	if _, err := awslambda.New(awslambda.Config{Processor: short, AcceptedRisks: []awssqs.Risk{awssqs.RiskShortWindow}}); err != nil {
 		t.Error(err)
 	}
 }
 
 // Whatever Lambda passes, a message whose handling was not reported as done is named, or the whole invocation fails.
-func FuzzLambdaEvent(f *testing.F) {
-	f.Add([]byte(lambdaEvent(lambdaRecord("1", "a", "orders", "", ""), lambdaRecord("2", "b", "orders.fifo", "g", `"x":{"dataType":"Binary","binaryValue":"!"}`))))
+func FuzzEvent(f *testing.F) {
+	f.Add([]byte(eventOf(record("1", "a", "orders", "", ""), record("2", "b", "orders.fifo", "g", `"x":{"dataType":"Binary","binaryValue":"!"}`))))
 	f.Add([]byte(`{"Records":[null,7,{"messageId":{}}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		var event awssqs.LambdaEvent
+		var event awslambda.Event
 		if json.Unmarshal(raw, &event) != nil {
 			return
 		}
 		done := map[string]bool{}
-		h, err := awssqs.NewLambdaHandler(awssqs.LambdaConfig{Logger: slog.New(slog.DiscardHandler), Processor: processor(func(_ context.Context, m *consumer.Message) error {
-			done[m.Raw.(*awssqs.LambdaRecord).MessageID] = true
+		h, err := awslambda.New(awslambda.Config{Logger: slog.New(slog.DiscardHandler), Processor: processor(func(_ context.Context, m *consumer.Message) error {
+			done[m.Raw.(*awslambda.Record).MessageID] = true
 			return nil
 		})})
 		if err != nil {

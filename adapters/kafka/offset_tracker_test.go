@@ -9,12 +9,12 @@ import (
 	"github.com/txonce/txonce/adapters/kafka"
 )
 
-// TestMarks finishes messages in any order, of partitions whose offsets have gaps, and compares the mark with the
+// TestOffsetTracker finishes messages in any order, of partitions whose offsets have gaps, and compares the mark with the
 // longest finished prefix of what was delivered.
-func TestMarks(t *testing.T) {
+func TestOffsetTracker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var (
-			marks     kafka.Marks
+			tracker   kafka.OffsetTracker
 			finish    []func() *sarama.ConsumerMessage // of message i
 			offsets   []int64
 			done      []bool
@@ -32,8 +32,8 @@ func TestMarks(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"deliver": func(t *rapid.T) {
 				raw := &sarama.ConsumerMessage{Offset: next}
-				m := marks.Deliver(raw)
-				finish = append(finish, func() *sarama.ConsumerMessage { return marks.Finish(m) })
+				m := tracker.Deliver(raw)
+				finish = append(finish, func() *sarama.ConsumerMessage { return tracker.Finish(m) })
 				offsets, done = append(offsets, next), append(done, false)
 				next += gap * rapid.Int64Range(1, 3).Draw(t, "step")
 			},
@@ -66,7 +66,7 @@ func TestMarks(t *testing.T) {
 						open++
 					}
 				}
-				if n := marks.Len(); n > 2*open {
+				if n := tracker.Len(); n > 2*open {
 					t.Fatalf("%d unfinished messages take %d entries: finished neighbours do not count as one", open, n)
 				}
 			},

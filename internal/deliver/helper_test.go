@@ -1,6 +1,7 @@
-package lanes_test
+package deliver_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,34 +12,42 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/lanes"
+	"github.com/txonce/txonce/internal/deliver"
 )
 
-// bench is Lanes with a Processor that does as the test says, and everything that happened.
+// bench is a Deliverer with a Processor that does as the test says, and everything that happened.
 type bench struct {
-	*lanes.Lanes
+	*deliver.Deliverer
 	t       *testing.T
+	cfg     benchConfig
 	process func(ctx context.Context, msg *consumer.Message) error
 
 	mu      sync.Mutex
-	running map[string]int   // by ordering key
-	order   []string         // of what was begun
-	batches [][]string       // as begun
-	done    map[string]bool  // handled with success
-	settled map[string]error // each at most once
-	sequel  []string         // of what was settled
-	added   map[string]int   // how many were settled when it had been added
-	most    int              // batches side by side
+	running map[string]int       // by ordering key
+	order   []string             // of what was begun
+	batches [][]string           // as begun
+	done    map[string]bool      // handled with success
+	settled map[string]error     // each at most once
+	sequel  []string             // of what was settled
+	added   map[string]int       // how many were settled when it had been added
+	most    int                  // batches side by side
+	sizes   map[string]int       // by ID, for the limit of a batch
+	due     map[string]time.Time // by ID: not to be begun before
 }
 
 type benchConfig struct {
-	lanes.Config
+	deliver.Config
 	single  bool // the Processor is no BatchProcessor
+	grace   time.Duration
+	exit    time.Duration // defaults to deliver.HandlerExit
 	process func(ctx context.Context, msg *consumer.Message) error
 }
 
 func newBench(t *testing.T, cfg benchConfig) *bench {
-	b := &bench{t: t, process: cfg.process, running: map[string]int{}, done: map[string]bool{}, settled: map[string]error{}, added: map[string]int{}}
+	b := &bench{
+		t: t, process: cfg.process, running: map[string]int{}, done: map[string]bool{}, settled: map[string]error{}, added: map[string]int{},
+		sizes: map[string]int{}, due: map[string]time.Time{},
+	}
 	if b.process == nil {
 		b.process = func(context.Context, *consumer.Message) error { return nil }
 	}
@@ -47,7 +56,9 @@ func newBench(t *testing.T, cfg benchConfig) *bench {
 		cfg.Config.Processor = singleBench{b}
 	}
 	cfg.Settle = b.settle
-	b.Lanes = lanes.New(t.Context(), cfg.Config)
+	cfg.exit = cmp.Or(cfg.exit, deliver.HandlerExit)
+	b.cfg = cfg
+	b.Deliverer = deliver.New(t.Context(), cfg.Config)
 	return b
 }
 
@@ -83,6 +94,7 @@ func (b *bench) run(ctx context.Context, msgs []*consumer.Message) []error {
 			b.t.Errorf("%s: another batch has a message of key %q in work", ids, key)
 		}
 	}
+	b.checkBatch(msgs)
 	b.running["batches"]++
 	b.most = max(b.most, b.running["batches"])
 	b.mu.Unlock()
@@ -111,15 +123,39 @@ func (b *bench) run(ctx context.Context, msgs []*consumer.Message) []error {
 	return errs
 }
 
+// checkBatch checks limits and order of a batch. b.mu is held. IDs grow in the order of Add.
+func (b *bench) checkBatch(msgs []*consumer.Message) {
+	size := 0
+	last := map[string]string{}
+	for i, m := range msgs {
+		if size += b.sizes[m.ID]; i > 0 && b.cfg.MaxBatchBytes > 0 && size > b.cfg.MaxBatchBytes {
+			b.t.Errorf("a batch of %d messages has %d bytes, more than %d", i+1, size, b.cfg.MaxBatchBytes)
+		}
+		if m.Key != "" && last[m.Key] > m.ID {
+			b.t.Errorf("%s stands before %s in a batch, both of key %q", last[m.Key], m.ID, m.Key)
+		}
+		last[m.Key] = m.ID
+		if early := time.Until(b.due[m.ID]); early > 0 {
+			b.t.Errorf("%s begins %v too early", m.ID, early)
+		}
+	}
+	if limit := max(b.cfg.MaxBatch, 1); len(msgs) > limit {
+		b.t.Errorf("a batch of %d messages, MaxBatch is %d", len(msgs), limit)
+	}
+}
+
 // add is Add, written down. What is settled while it adds may be settled before.
-func (b *bench) add(d *lanes.Delivery) {
+func (b *bench) add(d *deliver.Delivery) {
+	b.mu.Lock()
+	b.sizes[d.Message.ID] = d.Size
+	b.mu.Unlock()
 	b.Add(d)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.added[d.Message.ID] = len(b.sequel)
 }
 
-func (b *bench) settle(d *lanes.Delivery, err error) {
+func (b *bench) settle(d *deliver.Delivery, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, twice := b.settled[d.Message.ID]; twice {
@@ -154,6 +190,9 @@ func (b *bench) began(want ...string) {
 	}
 }
 
+// Drain is the Deliverer's, with the times of the benchConfig.
+func (b *bench) Drain() error { return b.Deliverer.Drain(b.cfg.grace, b.cfg.exit) }
+
 // drain fails the test if there was an error.
 func (b *bench) drain() {
 	b.t.Helper()
@@ -162,13 +201,13 @@ func (b *bench) drain() {
 	}
 }
 
-func delivery(id, key string) *lanes.Delivery {
-	return &lanes.Delivery{
+func delivery(id, key string) *deliver.Delivery {
+	return &deliver.Delivery{
 		Message: &consumer.Message{ID: id, Key: key, Position: "queue/" + id, Attempt: 1}, Key: key, Size: 1,
 	}
 }
 
-func deliveries(n int) (ds []*lanes.Delivery) {
+func deliveries(n int) (ds []*deliver.Delivery) {
 	for i := range n {
 		ds = append(ds, delivery(fmt.Sprint(i), ""))
 	}

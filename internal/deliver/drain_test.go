@@ -1,4 +1,4 @@
-package lanes_test
+package deliver_test
 
 import (
 	"context"
@@ -8,19 +8,19 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/lanes"
+	"github.com/txonce/txonce/internal/deliver"
 )
 
 func TestDrainFinishesWhatIsInWorkAndGivesBackTheRest(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, benchConfig{
-			Config:  lanes.Config{Concurrency: 2, Grace: time.Minute},
+			Config: deliver.Config{Concurrency: 2}, grace: time.Minute,
 			process: func(ctx context.Context, _ *consumer.Message) error { <-time.After(time.Second); return ctx.Err() },
 		})
 		b.Add(delivery("a1", "a"), delivery("a2", "a"), delivery("b1", ""), delivery("c1", ""))
 		synctest.Wait()
 		b.drain()
-		b.wants(map[string]error{"a1": nil, "b1": nil, "a2": lanes.ErrStopped, "c1": lanes.ErrStopped})
+		b.wants(map[string]error{"a1": nil, "b1": nil, "a2": deliver.ErrStopped, "c1": deliver.ErrStopped})
 		if b.sequel[0] != "c1" || b.sequel[3] == "a1" {
 			t.Errorf("settled in the order %v: c1 could go at once, a2 only behind a1", b.sequel)
 		}
@@ -30,7 +30,7 @@ func TestDrainFinishesWhatIsInWorkAndGivesBackTheRest(t *testing.T) {
 func TestGraceEndsWithACancelledHandler(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, benchConfig{
-			Config: lanes.Config{Grace: 3 * time.Second},
+			grace: 3 * time.Second,
 			process: func(ctx context.Context, msg *consumer.Message) error {
 				<-ctx.Done()
 				return ctx.Err() // no RetryError: the answer of a Processor that knows nothing of them
@@ -50,19 +50,19 @@ func TestGraceEndsWithACancelledHandler(t *testing.T) {
 func TestAHandlerThatGoesOnIsAbandoned(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, benchConfig{
-			Config:  lanes.Config{Grace: time.Second, Settling: 2 * time.Second, Concurrency: 2},
+			Config: deliver.Config{Concurrency: 2}, grace: time.Second, exit: 2 * time.Second,
 			process: func(context.Context, *consumer.Message) error { <-time.After(time.Hour); return nil },
 		})
 		b.Add(delivery("a1", "a"), delivery("a2", "a"), delivery("b1", ""))
 		synctest.Wait()
 		began := time.Now()
-		if err := b.Drain(); !errors.Is(err, lanes.ErrAbandoned) {
+		if err := b.Drain(); !errors.Is(err, deliver.ErrAbandoned) {
 			t.Errorf("Drain = %v", err)
 		}
 		if took := time.Since(began); took != 3*time.Second {
 			t.Errorf("Drain took %v", took)
 		}
-		want := map[string]error{"a1": lanes.ErrAbandoned, "a2": lanes.ErrStopped, "b1": lanes.ErrAbandoned}
+		want := map[string]error{"a1": deliver.ErrAbandoned, "a2": deliver.ErrStopped, "b1": deliver.ErrAbandoned}
 		b.wants(want)
 		<-time.After(2 * time.Hour)
 		b.wants(want) // its late answer counts for nothing
@@ -81,7 +81,7 @@ func TestLoseCancelsTheHandler(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				first := true
 				b := newBench(t, benchConfig{
-					Config: lanes.Config{MaxBatch: 2, Grace: time.Second},
+					Config: deliver.Config{MaxBatch: 2}, grace: time.Second,
 					process: func(ctx context.Context, msg *consumer.Message) error {
 						if msg.ID == "a1" {
 							<-ctx.Done()
@@ -103,7 +103,7 @@ func TestLoseCancelsTheHandler(t *testing.T) {
 				b.Lose(a1)
 				b.Lose(a1)
 				synctest.Wait()
-				b.wants(map[string]error{"a1": lanes.ErrLost, "b1": nil, "a2": lanes.ErrLost})
+				b.wants(map[string]error{"a1": deliver.ErrLost, "b1": nil, "a2": deliver.ErrLost})
 				b.Lose(a1) // settled: nothing happens
 				b.drain()
 			})
@@ -124,7 +124,7 @@ func TestLoseOfWhatWaits(t *testing.T) {
 		b.Lose(a2)
 		<-time.After(time.Minute)
 		b.drain()
-		b.wants(map[string]error{"a1": nil, "a2": lanes.ErrLost, "a3": lanes.ErrLost, "b1": nil})
+		b.wants(map[string]error{"a1": nil, "a2": deliver.ErrLost, "a3": deliver.ErrLost, "b1": nil})
 		b.began("a1", "b1")
 	})
 }
@@ -132,7 +132,7 @@ func TestLoseOfWhatWaits(t *testing.T) {
 func TestLoseOfWhatIsKept(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, benchConfig{
-			Config: lanes.Config{MaxBatch: 2, Keep: func(*lanes.Delivery, *consumer.RetryError) bool { return true }},
+			Config: deliver.Config{MaxBatch: 2, Keep: func(*deliver.Delivery, *consumer.RetryError) bool { return true }},
 			process: func(_ context.Context, msg *consumer.Message) error {
 				return later(time.Second)
 			},
@@ -142,7 +142,7 @@ func TestLoseOfWhatIsKept(t *testing.T) {
 		synctest.Wait()
 		b.Lose(a1)
 		<-time.After(time.Minute)
-		b.wants(map[string]error{"a1": lanes.ErrLost, "a2": lanes.ErrLost})
+		b.wants(map[string]error{"a1": deliver.ErrLost, "a2": deliver.ErrLost})
 		b.drain()
 		b.began("a1", "a2")
 	})

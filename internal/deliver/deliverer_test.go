@@ -1,4 +1,4 @@
-package lanes_test
+package deliver_test
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/lanes"
+	"github.com/txonce/txonce/internal/deliver"
 )
 
 func TestBatchesAreFormedOfWhatWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, benchConfig{
-			Config:  lanes.Config{Concurrency: 2, MaxBatch: 3},
+			Config:  deliver.Config{Concurrency: 2, MaxBatch: 3},
 			process: func(context.Context, *consumer.Message) error { <-time.After(time.Second); return nil },
 		})
 		ds := deliveries(9)
@@ -43,7 +43,7 @@ func TestBatchesAreFormedOfWhatWaits(t *testing.T) {
 
 func TestBatchesAreBoundedInBytes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b := newBench(t, benchConfig{Config: lanes.Config{MaxBatch: 10, MaxBatchBytes: 100}})
+		b := newBench(t, benchConfig{Config: deliver.Config{MaxBatch: 10, MaxBatchBytes: 100}})
 		ds := deliveries(5)
 		for i, size := range []int{60, 40, 1, 500, 1} {
 			ds[i].Size = size
@@ -59,7 +59,7 @@ func TestBatchesAreBoundedInBytes(t *testing.T) {
 
 func TestSingleMessagesForAProcessor(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b := newBench(t, benchConfig{Config: lanes.Config{MaxBatch: 10}, single: true})
+		b := newBench(t, benchConfig{Config: deliver.Config{MaxBatch: 10}, single: true})
 		b.Add(deliveries(3)...)
 		<-time.After(time.Minute)
 		b.drain()
@@ -70,7 +70,7 @@ func TestSingleMessagesForAProcessor(t *testing.T) {
 func TestWhatStandsBehindAFailureIsGivenBack(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, benchConfig{
-			Config: lanes.Config{Concurrency: 4, MaxBatch: 2},
+			Config: deliver.Config{Concurrency: 4, MaxBatch: 2},
 			process: func(_ context.Context, msg *consumer.Message) error {
 				<-time.After(time.Second)
 				if msg.ID == "a1" {
@@ -108,9 +108,9 @@ func TestWhatIsKeptIsHandledAgainInOrder(t *testing.T) {
 		var at []time.Duration
 		began := time.Now()
 		b := newBench(t, benchConfig{
-			Config: lanes.Config{
+			Config: deliver.Config{
 				Concurrency: 2, MaxBatch: 5,
-				Keep: func(*lanes.Delivery, *consumer.RetryError) bool { return true },
+				Keep: keepAll,
 			},
 			process: func(_ context.Context, msg *consumer.Message) error {
 				if msg.ID != "a1" {
@@ -146,13 +146,13 @@ func TestWhatIsKeptIsHandledAgainInOrder(t *testing.T) {
 func TestAgainAtOnceDoesNotSpin(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, benchConfig{
-			Config:  lanes.Config{Keep: func(*lanes.Delivery, *consumer.RetryError) bool { return true }},
+			Config:  deliver.Config{Keep: keepAll},
 			process: func(context.Context, *consumer.Message) error { return uncounted(0) },
 		})
 		b.Add(deliveries(1)...)
 		<-time.After(10 * time.Second)
 		b.drain()
-		b.wants(map[string]error{"0": lanes.ErrStopped})
+		b.wants(map[string]error{"0": deliver.ErrStopped})
 		if n := len(b.order); n < 5 || n > 30 {
 			t.Errorf("handled %d times in 10 s", n)
 		}
@@ -162,7 +162,7 @@ func TestAgainAtOnceDoesNotSpin(t *testing.T) {
 func TestARejectEndsIt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, benchConfig{
-			Config: lanes.Config{Grace: time.Minute, Keep: func(*lanes.Delivery, *consumer.RetryError) bool { return true }},
+			Config: deliver.Config{Keep: keepAll}, grace: time.Minute,
 			process: func(_ context.Context, msg *consumer.Message) error {
 				if msg.ID == "1" {
 					return errReject
@@ -176,10 +176,10 @@ func TestARejectEndsIt(t *testing.T) {
 		if !errors.Is(err, errReject) || !contains(err, "queue/1") {
 			t.Errorf("Drain = %v; want errReject and the position queue/1", err)
 		}
-		b.wants(map[string]error{"0": nil, "1": errReject, "2": lanes.ErrStopped})
+		b.wants(map[string]error{"0": nil, "1": errReject, "2": deliver.ErrStopped})
 		late := delivery("late", "")
 		b.Add(late)
-		b.wants(map[string]error{"0": nil, "1": errReject, "2": lanes.ErrStopped, "late": lanes.ErrStopped})
+		b.wants(map[string]error{"0": nil, "1": errReject, "2": deliver.ErrStopped, "late": deliver.ErrStopped})
 	})
 }
 
@@ -195,13 +195,13 @@ func TestBrokenProcessorsReject(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				var settled []error
-				l := lanes.New(t.Context(), lanes.Config{
+				dr := deliver.New(t.Context(), deliver.Config{
 					Processor: c.p, MaxBatch: 2,
-					Settle: func(_ *lanes.Delivery, err error) { settled = append(settled, err) },
+					Settle: func(_ *deliver.Delivery, err error) { settled = append(settled, err) },
 				})
-				l.Add(deliveries(2)...)
+				dr.Add(deliveries(2)...)
 				synctest.Wait()
-				if err := l.Drain(); err == nil || !contains(err, c.want) {
+				if err := dr.Drain(0, deliver.HandlerExit); err == nil || !contains(err, c.want) {
 					t.Errorf("Drain = %v; want %q", err, c.want)
 				}
 				if len(settled) != 2 || settled[0] == nil || settled[1] == nil {
@@ -225,7 +225,7 @@ func (f processorFunc) ProcessBatch(ctx context.Context, msgs []*consumer.Messag
 func TestReserveKeepsToTheCapacity(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, benchConfig{
-			Config:  lanes.Config{Capacity: 4},
+			Config:  deliver.Config{Capacity: 4},
 			process: func(context.Context, *consumer.Message) error { <-time.After(time.Second); return nil },
 		})
 		if n := b.Reserve(10); n != 4 {
@@ -251,5 +251,54 @@ func TestReserveKeepsToTheCapacity(t *testing.T) {
 		}
 	})
 }
+
+// A batch takes no more than its share, so that no other has to wait for it.
+func TestSplitEvenly(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, benchConfig{
+			Config:  deliver.Config{Concurrency: 4, MaxBatch: 100, SplitEvenly: true},
+			process: func(context.Context, *consumer.Message) error { <-time.After(time.Second); return nil },
+		})
+		b.Add(deliveries(40)...)
+		synctest.Wait()
+		for _, ids := range b.batches {
+			if len(ids) != 10 {
+				t.Errorf("a batch of %d of 40 messages, with 4 in work at a time; want 10", len(ids))
+			}
+		}
+		if b.most != 4 {
+			t.Errorf("%d batches in work; want 4", b.most)
+		}
+		<-time.After(time.Minute)
+		b.drain()
+	})
+}
+
+func TestUnsettled(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, benchConfig{
+			process: func(context.Context, *consumer.Message) error { <-time.After(time.Second); return nil },
+		})
+		ds := deliveries(3)
+		ds[1].Size = 10
+		b.Add(ds...)
+		began := time.Now()
+		for _, want := range [][2]int{{3, 12}, {2, 11}, {1, 1}, {0, 0}} {
+			n, bytes, changed := b.Unsettled()
+			if n != want[0] || bytes != want[1] {
+				t.Errorf("%d unsettled with %d bytes after %v; want %v", n, bytes, time.Since(began), want)
+			}
+			if n > 0 {
+				<-changed
+			}
+		}
+		if took := time.Since(began); took != 3*time.Second {
+			t.Errorf("all are settled after %v; want 3s", took)
+		}
+		b.drain()
+	})
+}
+
+func keepAll(*deliver.Delivery, *consumer.RetryError) bool { return true }
 
 func contains(err error, text string) bool { return err != nil && strings.Contains(err.Error(), text) }

@@ -1,4 +1,4 @@
-package lanes
+package deliver
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// Call hands msgs to p: at once if it is a consumer.BatchProcessor, and else the only one there must be. It never panics, and has an
-// answer for each message.
+// Call hands msgs to p: together if p is a consumer.BatchProcessor; otherwise msgs must hold exactly one message. It returns one error
+// per message and never panics: a panic, or a wrong number of answers, is the error of every message.
 func Call(ctx context.Context, p consumer.Processor, msgs []*consumer.Message) (errs []error) {
 	all := func(err error) []error {
 		errs := make([]error, len(msgs))

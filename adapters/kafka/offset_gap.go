@@ -7,27 +7,27 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// gap is called when a broker says that it does not have what this member asked for next. It returns an error that
-// says which messages are gone, or nil when none are. Markers of transactions are not messages: a running member moves the group's offset
-// over them, see markers. When no member ran between the last message and its deletion, nobody can tell whether a message or a marker was
-// deleted, and a person decides.
-func (m *member) gap(topic string, partition int32) error {
+// offsetGap is called when a broker does not have the offset that this member asked for. It returns an error that says which messages are
+// gone, or nil when none are. Markers of transactions are not messages: a running member moves the group's offset over them, see
+// markers. When no member ran between the last message and its deletion, nothing tells whether a message or a marker was deleted, so a
+// person must decide.
+func (m *member) offsetGap(topic string, partition int32) error {
 	if slices.Contains(m.cfg.AcceptedRisks, RiskResetInvalidOffsets) {
 		return nil
 	}
 	committed, oldest, newest, err := m.offsets(topic, partition)
 	switch {
-	case err != nil: // the broker will say it again when it is asked again
+	case err != nil: // the broker repeats its answer when it is asked again
 		m.log.Warn("kafka: an offset is out of range, and why could not be found out", "topic", topic, "partition", partition, "error", err)
 		return nil
 	case committed < 0 || oldest <= committed && committed <= newest:
 		return nil
 	case committed > newest:
-		return fmt.Errorf("kafka: %s/%d ends at %d, but group %s has handled it up to %d: the topic was made anew or has "+
+		return fmt.Errorf("kafka: %s/%d ends at %d, but group %s has handled it up to %d: the topic was created again or has "+
 			"lost messages. %s", topic, partition, newest, m.cfg.Group, committed, m.reset(topic, partition))
 	}
-	return fmt.Errorf("kafka: %s/%d begins at %d, but group %s has handled it up to %d only: what lay between was "+
-		"deleted unhandled (messages, or markers of transactions behind which no member came in time). %s", topic, partition, oldest, m.cfg.Group, committed, m.reset(topic, partition))
+	return fmt.Errorf("kafka: %s/%d begins at %d, but group %s has handled it only up to %d: the records between were "+
+		"deleted unhandled (messages, or markers of transactions that no member passed in time). %s", topic, partition, oldest, m.cfg.Group, committed, m.reset(topic, partition))
 }
 
 func (m *member) reset(topic string, partition int32) string {

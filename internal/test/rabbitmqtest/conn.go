@@ -218,7 +218,7 @@ func (c *conn) Channel() (rabbitmq.Channel, error) {
 	c.notify.Lock()
 	if c.over {
 		c.notify.Unlock()
-		return nil, amqp.ErrClosed
+		return rabbitmq.Channel{}, amqp.ErrClosed
 	}
 	c.clients[ch] = true
 	c.notify.Unlock()
@@ -226,9 +226,9 @@ func (c *conn) Channel() (rabbitmq.Channel, error) {
 		c.channels[ch] = true
 		return none, nil
 	}); err != nil {
-		return nil, err
+		return rabbitmq.Channel{}, err
 	}
-	return ch, nil
+	return rabbitmq.Channel{ChannelConsumer: ch, ChannelDeclarer: ch, ChannelPublisher: ch, ChannelCloser: ch}, nil
 }
 
 // NotifyClose implements rabbitmq.Connection.

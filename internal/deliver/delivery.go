@@ -1,0 +1,51 @@
+package deliver
+
+import (
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+)
+
+// Delivery is one message as the broker delivered it.
+type Delivery struct {
+	Message *consumer.Message
+	Key     string // ordering key; empty: no order
+	Size    int    // bytes, for Config.MaxBatchBytes
+	Raw     any    // the adapter's own data: a receipt handle, a delivery tag
+
+	// Under Deliverer.mu.
+	number           uint64 // counts the deliveries in the order of Add
+	state            state
+	batch            *batch // while in work
+	lost             bool
+	notBefore        time.Time // zero: at once
+	immediateRetries int       // how often in a row it was to be handled again at once
+}
+
+type state uint8
+
+const (
+	unknown state = iota // never added, or settled
+	waiting
+	inWork
+)
+
+// postpone sets when d is handled again. behind means that d waits for an earlier delivery of its key. The first retry at once is
+// granted. After that the delay grows, because a Processor that always asks for a retry at once would keep a core and a database
+// busy for nothing.
+func (d *Delivery) postpone(now time.Time, after time.Duration, behind bool) {
+	if after > 0 || behind {
+		d.immediateRetries = 0
+	} else {
+		after = immediateRetryDelay(d.immediateRetries)
+		d.immediateRetries++
+	}
+	d.notBefore = now.Add(after)
+}
+
+func immediateRetryDelay(earlier int) time.Duration {
+	if earlier == 0 {
+		return 0
+	}
+	return min(10*time.Millisecond<<min(earlier-1, 10), time.Second)
+}
