@@ -12,7 +12,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// claimed is a store that counts the rows it is asked to claim with a transaction that runs handlers.
+// claimed is a store that counts the rows that transactions with handlers claim.
 type claimed struct {
 	*consumertest.Store
 	claims int
@@ -23,8 +23,8 @@ func (c *claimed) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, []d
 	return c.Store.InTx(ctx, recs, fn)
 }
 
-// However many messages of a batch fail, and wherever they stand, a message costs two handler calls at the most, and six claims
-// where the culprits are known; else the logarithm of the batch.
+// Whichever messages of a batch fail, each message costs two handler calls at most. It costs six claims at most if the failing
+// messages are known, and otherwise a logarithm of the size of the batch.
 func TestTheCostOfABatchWhoseMessagesFail(t *testing.T) {
 	const n = 500
 	log := bits.Len(n)

@@ -70,7 +70,7 @@ func TestABatchIsOneTransaction(t *testing.T) {
 	})
 }
 
-// poisoned makes n messages of ten ordering keys, of which k, spread evenly, have that payload.
+// poisoned returns n messages with ten ordering keys. k of them, evenly spread, have the given payload.
 func poisoned(n, k int, payload string) (batch []*consumer.Message) {
 	for i := range n {
 		m := msg(fmt.Sprint(i), "ok")
@@ -83,8 +83,8 @@ func poisoned(n, k int, payload string) (batch []*consumer.Message) {
 	return batch
 }
 
-// k poison messages among n cost O(k log n) transactions where the culprit is unknown and O(k) where it is known. The rest
-// is committed in the same call, and whatever fails is parked.
+// k poison messages among n cost O(k) transactions if it is known which message failed, and O(k log n) otherwise. The others are
+// committed in the same call, and the failing ones are parked.
 func TestABatchIsTakenApart(t *testing.T) {
 	errPoison := consumer.Permanent(errors.New("poison"))
 	one := func(_ context.Context, tx tx, m *consumer.Message) error {
@@ -157,7 +157,7 @@ func TestABatchIsTakenApart(t *testing.T) {
 	}
 }
 
-// Only what stands behind a failure of its own ordering key waits for it.
+// Only later messages with the ordering key of a failed message wait for it.
 func TestABatchHoldsBackOnlyItsOwnKey(t *testing.T) {
 	store := consumertest.NewStore()
 	var order []string
@@ -232,7 +232,7 @@ func TestWhatIsRejectedHoldsBackItsKey(t *testing.T) {
 
 func itself(s *consumertest.Store) dedup.Store[tx] { return s }
 
-// Somebody else processes one of the batch's keys: that one is deferred, the others are not, and soon.
+// Another process holds one of the batch's keys: only that message is deferred, and without a long wait.
 func TestABatchWithATwinInFlight(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -288,7 +288,7 @@ func TestABatchWithATwinInFlight(t *testing.T) {
 	}
 }
 
-// A fault that only one message meets holds up that message; a fault that all of them meet is not tried on each.
+// A fault that one message meets defers only that message. After a fault that all messages meet, not each of them is tried.
 func TestABatchAndAFaultyDatabase(t *testing.T) {
 	t.Run("for one message", func(t *testing.T) {
 		store := &faulty{Store: consumertest.NewStore()}

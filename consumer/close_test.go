@@ -21,7 +21,7 @@ func TestCloseGivesTheNameBack(t *testing.T) {
 	if err := second.Start(t.Context()); !errors.Is(err, dedup.ErrNameTaken) {
 		t.Fatalf("a second consumer beside the first: %v", err)
 	}
-	second.Close() // it has not taken the name, and must not give it back
+	second.Close() // it has not registered the name, and must not release it
 	third := newConsumer(t, config{Store: store})
 	if err := third.Start(t.Context()); !errors.Is(err, dedup.ErrNameTaken) {
 		t.Fatalf("after Close of one that was refused: %v", err)

@@ -61,7 +61,7 @@ func TestNewNamesTheFieldItRefuses(t *testing.T) {
 	}
 }
 
-// registrar is a store whose Register fails as a test says.
+// registrar is a store whose Register fails with an error of the test.
 type registrar struct {
 	*consumertest.Store
 	fail  func() error
@@ -131,14 +131,13 @@ func TestStart(t *testing.T) {
 	})
 }
 
-// Once keys were forgotten, a message without a time is run or parked as the Config says. See TestWhatIsParkedAndWhy for
-// the other half.
+// After keys were forgotten, Config decides whether a message without a time runs. TestWhatIsParkedAndWhy tests that it is parked.
 func TestTimelessMessagesRunByDefault(t *testing.T) {
 	store, log := consumertest.NewStore(), &logs{}
 	c := newConsumer(t, config{Store: store})
 	process(t, c, msg("1", ""))
 	forget(t, store)
-	process(t, c, msg("1", "")) // a very late redelivery: nobody can tell
+	process(t, c, msg("1", "")) // a very late redelivery
 	wantCount(t, store.Database(), "1", 2)
 
 	strict := newConsumer(t, config{Store: consumertest.NewStore(), Untimed: consumer.ParkUntimed, Logger: log.logger()})

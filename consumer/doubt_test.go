@@ -15,11 +15,11 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// endable is a store whose transactions a handler can end, as it can with most drivers. It notices afterwards.
+// endable is a store whose transactions a handler can end, as with most drivers. The store notices afterwards.
 type endable struct {
 	*consumertest.Store
 	before func() error // fails instead of InTx
-	unsure bool         // its connection is cut behind a handler that ends the transaction, and nobody can be asked
+	unsure bool         // its connection breaks after a handler has ended the transaction, so that it cannot find out
 }
 
 func (e *endable) Retryable(err error) bool {
@@ -61,7 +61,7 @@ func (e *endable) VerifyTx(ctx context.Context, t tx) error {
 	return nil
 }
 
-// commits is a handler that commits by itself for message 0.
+// commits is a handler that commits the transaction for message 0.
 func commits(runs map[string]int, then func()) consumer.Handler[tx] {
 	return func(ctx context.Context, t tx, m *consumer.Message) error {
 		runs[m.ID]++
@@ -86,7 +86,7 @@ func unknowns(t *testing.T, c *consumer.Consumer[tx], want int) {
 	}
 }
 
-// A parking that is put off must not make of a claim without effects a duplicate, however often the message comes.
+// A message in doubt that is not parked yet must not become a duplicate, however often it is delivered.
 func TestAnUnknownOutcomeIsRememberedUntilItIsParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, traced, runs := &endable{Store: consumertest.NewStore()}, &events{}, map[string]int{}
@@ -115,14 +115,14 @@ func TestAnUnknownOutcomeIsRememberedUntilItIsParked(t *testing.T) {
 		for _, id := range []string{"1", "2"} {
 			wantCount(t, store.Database(), id, 0)
 		}
-		duplicates := traced.count("duplicate 1") + traced.count("duplicate 2") // the copy of 0 is one once 0 is parked
+		duplicates := traced.count("duplicate 1") + traced.count("duplicate 2") // the copy of 0 is a duplicate after 0 is parked
 		if runs["0"] != 1 || runs["1"]+runs["2"] != 0 || duplicates != 0 {
 			t.Errorf("runs %v, %d duplicates", runs, duplicates)
 		}
 	})
 }
 
-// A shutdown hands the messages to another process, which knows nothing.
+// After a shutdown another process, which has no history, gets the messages.
 func TestAnUnknownOutcomeIsParkedThoughAShutdownBegan(t *testing.T) {
 	store, runs := &endable{Store: consumertest.NewStore()}, map[string]int{}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -136,7 +136,7 @@ func TestAnUnknownOutcomeIsParkedThoughAShutdownBegan(t *testing.T) {
 	unknowns(t, c, 3)
 }
 
-// What the transaction did not commit runs as ever.
+// Messages that the transaction did not commit run as usual.
 func TestAClaimThatWasNotCommittedIsNoUnknownOutcome(t *testing.T) {
 	store, runs := &endable{Store: consumertest.NewStore()}, map[string]int{}
 	c := newConsumer(t, config{Store: store, Handle: func(_ context.Context, t tx, m *consumer.Message) error {
@@ -158,8 +158,8 @@ func TestAClaimThatWasNotCommittedIsNoUnknownOutcome(t *testing.T) {
 	}
 }
 
-// What goes back to the broker may reach another process, which takes a claim without effects for a duplicate: neither the
-// parking limit, nor a shutdown, nor an earlier failure of its key must keep a message in doubt from being parked first.
+// A message that goes back to the broker may reach another process, which takes a claim without effects for a duplicate. So a
+// message in doubt is parked first, despite the parking limit, a shutdown, or an earlier failure of its key.
 func TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem(t *testing.T) {
 	const n = 40
 	for _, tt := range []struct {
@@ -167,9 +167,9 @@ func TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem(t *testing.T) {
 		limit    consumer.ParkLimit
 		key      func(i int) string
 		shutdown bool // after some letters are written
-		cuts     int  // every so many transactions, two in a row find their connections cut
+		cuts     int  // after each cuts transactions, two in a row lose their connections
 		unsure   bool
-		then     []error // of the transactions behind the one that the handler ends
+		then     []error // the errors of the transactions after the one that the handler ends
 	}{
 		{name: "the parking limit is spent", limit: consumer.ParkLimit{Burst: 1, PerMinute: 1}},
 		{name: "a shutdown begins between two letters", limit: consumer.ParkLimit{Unlimited: true}, shutdown: true},
@@ -190,7 +190,7 @@ func TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			db := deduptest.NewDatabase()
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // a pass does not return before, while it cannot park them
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // until then a pass that cannot park them does not return
 			defer cancel()
 			parked, txs := 0, 0
 			cut := func() error {
@@ -259,7 +259,7 @@ func TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem(t *testing.T) {
 	}
 }
 
-// A pass that waits for a key in doubt says so once a minute: the transaction that has it may be a frozen process's.
+// A pass that waits for a key in doubt logs that once a minute, because a frozen process may hold the key.
 func TestAPassThatWaitsToParkIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, log := time.Now(), &logs{}
@@ -283,7 +283,7 @@ func TestAPassThatWaitsToParkIsLogged(t *testing.T) {
 	})
 }
 
-// A new claim that is first proves that the transaction which ended has not committed the old one: nothing is in doubt any more.
+// A new claim that is First proves that the old one was not committed, which ends the doubt.
 func TestAFirstClaimEndsTheDoubt(t *testing.T) {
 	db, fails := deduptest.NewDatabase(), true
 	node := func() *consumer.Consumer[tx] {

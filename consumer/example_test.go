@@ -101,7 +101,7 @@ func ExampleMessage() {
 }
 
 func ExampleHandler() {
-	// A handler that wants the message as it came needs no decoder.
+	// A handler that uses the message as it is needs no decoder.
 	var handle consumer.Handler[*deduptest.Tx] = func(_ context.Context, tx *deduptest.Tx, m *consumer.Message) error {
 		return tx.Add("seen " + string(m.Payload))
 	}
@@ -124,7 +124,7 @@ func ExampleBatchHandler() {
 	// Output: [<nil> <nil> <nil>] 2
 }
 
-// What a subscriber makes of the answer.
+// What a subscriber does with the answer.
 func ExampleProcessor() {
 	deliver := func(p consumer.Processor, m *consumer.Message) string {
 		err := p.Process(context.Background(), m)
@@ -248,7 +248,7 @@ func ExampleDeadLetterFilter() {
 	// Output: 5 letters on 3 pages
 }
 
-// Stores keep dead letters in the transaction that they are given.
+// Stores write and remove dead letters in the transaction that they get.
 func ExampleParkingLot() {
 	ctx := context.Background()
 	store := consumertest.NewStore()

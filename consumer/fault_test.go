@@ -17,19 +17,19 @@ import (
 
 var errAmbiguous = fmt.Errorf("column does not exist: %w", errFault)
 
-// classifying is a store that knows errors for which either side may be to blame.
+// classifying is a store with errors that either the database or the message may cause.
 type classifying struct{ *faulty }
 
 func (c classifying) Ambiguous(err error) bool { return errors.Is(err, errAmbiguous) }
 
-// Two messages that meet errors of the database by themselves stand at the head of a batch. The others are committed, and
-// the two are parked at last, with the cause.
+// The first two messages of a batch always meet errors of the database. The others are committed, and the two are parked in the
+// end, with the cause.
 func TestCulpritsDoNotStopTheirBatch(t *testing.T) {
 	const n = 50
 	for _, tc := range []struct {
 		name  string
 		err   error
-		runs  int // of each culprit, alone, until it is parked
+		runs  int // how many times each culprit runs alone until it is parked
 		batch bool
 	}{
 		{name: "ambiguous", err: errAmbiguous, runs: 1 + consumer.DefaultMaxAttempts},
@@ -113,7 +113,7 @@ func TestCulpritsDoNotStopTheirBatch(t *testing.T) {
 	}
 }
 
-// While every message meets an error of the database it pauses, and counts against nobody, however long.
+// While every message meets an error of the database, the consumer pauses and counts no attempts, however long that lasts.
 func TestWhatEveryMessageMeetsIsNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, broken := classifying{&faulty{Store: consumertest.NewStore()}}, true
@@ -149,7 +149,7 @@ func TestWhatEveryMessageMeetsIsNotCounted(t *testing.T) {
 	})
 }
 
-// What follows a culprit under its ordering key is not overtaken by being tried earlier.
+// A later message with a culprit's ordering key must not run before the culprit.
 func TestACulpritKeepsItsOrder(t *testing.T) {
 	store, fails := &faulty{Store: consumertest.NewStore()}, true
 	var order []string
@@ -173,7 +173,7 @@ func TestACulpritKeepsItsOrder(t *testing.T) {
 	}
 }
 
-// Clocks that disagree count against nobody, and hold up the messages concerned only.
+// A disagreement of clocks counts no attempts, and defers only the messages that it concerns.
 func TestClocksThatDisagreeParkNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := consumertest.NewStore()
@@ -200,7 +200,7 @@ func TestClocksThatDisagreeParkNothing(t *testing.T) {
 	})
 }
 
-// A broker's count of attempts includes crashes and stops. A message is parked after two failures that its handler had.
+// A broker's count of attempts includes crashes and stops. A message is parked only after two failures of its handler.
 func TestCrashesAreNoFailures(t *testing.T) {
 	for _, tc := range []struct {
 		name     string

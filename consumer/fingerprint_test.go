@@ -57,7 +57,7 @@ func TestJSONFields(t *testing.T) {
 	}
 }
 
-// Fingerprints are stored: a change here makes each late redelivery a mismatch.
+// Fingerprints are stored: if one changes, each late redelivery becomes a mismatch.
 func TestFingerprintsAreFrozen(t *testing.T) {
 	m := &consumer.Message{Payload: []byte(`{"a":"x","b":[1.50,true,null,{"c":-2e3}]}`)}
 	for _, tc := range []struct {
@@ -77,7 +77,7 @@ func TestFingerprintsAreFrozen(t *testing.T) {
 	}
 }
 
-// Indenting does not count, and nothing panics.
+// Indentation does not change the fingerprint, and no input panics.
 func FuzzJSONFields(f *testing.F) {
 	for _, s := range []string{`{"a":1.50,"b":{"c":[null]}}`, `{"a":1e999999999999999999999}`, `{"a":-0e-0}`, `{"a":"\ud800"}`, `{}`, `x`} {
 		f.Add([]byte(s))
@@ -101,7 +101,7 @@ func FuzzJSONFields(f *testing.F) {
 	})
 }
 
-// Producers that write the same event in another way, and stamp it anew, send the same message.
+// A producer that writes an event in another way, with a new timestamp, sends the same message.
 func ExampleJSONFields() {
 	f := consumer.JSONFields("order_id", "amount")
 	a, _ := f(&consumer.Message{Payload: []byte(`{"order_id": "A-42", "amount": 7.0, "sent_at": "10:00"}`)})
@@ -112,7 +112,7 @@ func ExampleJSONFields() {
 }
 
 func ExampleFingerprintFunc() {
-	// Any function will do that gives the same fingerprint on every delivery.
+	// Any function that gives the same fingerprint on every delivery is a FingerprintFunc.
 	var etag consumer.FingerprintFunc = func(m *consumer.Message) (dedup.Fingerprint, error) {
 		return dedup.FingerprintOf([]byte(m.Headers["etag"])), nil
 	}

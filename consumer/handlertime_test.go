@@ -13,7 +13,7 @@ import (
 	"github.com/txonce/txonce/consumer/consumertest"
 )
 
-// stuck runs until ctx ends for messages with that payload, and then does as it says.
+// stuck is a handler that waits for the end of ctx for some payloads, and then does what the payload says.
 func stuck(returns func(ctx context.Context, tx tx) error) func(ctx context.Context, tx tx, m *consumer.Message) error {
 	return func(ctx context.Context, tx tx, m *consumer.Message) error {
 		if string(m.Payload) != "stuck" {
@@ -24,7 +24,7 @@ func stuck(returns func(ctx context.Context, tx tx) error) func(ctx context.Cont
 	}
 }
 
-// A handler that outlasts HandlerTimeout has failed: that counts, and it alone is parked at last, with the limit as cause.
+// A handler that exceeds HandlerTimeout has failed. That counts, and in the end only its message is parked, with the limit as the cause.
 func TestHandlerTimeout(t *testing.T) {
 	const limit = 10 * time.Second
 	for _, tc := range []struct {
@@ -101,7 +101,7 @@ func TestHandlersWithinTheirTime(t *testing.T) {
 	})
 }
 
-// A shutdown that comes before the limit is a shutdown.
+// A shutdown before the limit counts no attempt.
 func TestAShutdownIsNoHandlerTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -123,7 +123,7 @@ type exhausted struct{ *consumertest.Store }
 
 func (exhausted) PoolUse() (inUse, most int) { return 1, 1 }
 
-// A handler that runs for more than a minute is logged once for each run, with the hint where the pool is exhausted.
+// A handler that runs for more than a minute is logged once for each run, with a hint if the pool is exhausted.
 func TestASlowHandlerIsLogged(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

@@ -27,7 +27,7 @@ type (
 // effect is a handler that counts one effect under the message's ID.
 func effect(_ context.Context, tx tx, m *consumer.Message) error { return tx.Add(m.ID) }
 
-// newConsumer fills in what a test does not care about.
+// newConsumer fills in the required fields that a test left empty.
 func newConsumer(t rapid.TB, cfg config) *consumer.Consumer[tx] {
 	t.Helper()
 	if cfg.Name == "" {
@@ -89,7 +89,7 @@ func wantRetry(t testing.TB, err error, uncounted bool) *consumer.RetryError {
 	return retry
 }
 
-// faulty is a store whose transactions fail as a test says.
+// faulty is a store whose transactions fail with errors of the test.
 type faulty struct {
 	*consumertest.Store
 	before func() error // fails instead of InTx
@@ -130,7 +130,7 @@ func times(n int, err error) func() error {
 	}
 }
 
-// events records what a Trace is told, as "name id".
+// events records the calls of a Trace, as "name id".
 type events struct {
 	mu  sync.Mutex
 	all []string

@@ -27,7 +27,7 @@ func (b *begun) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, []ded
 	return b.Store.InTx(ctx, recs, fn)
 }
 
-// Copies that arrive together wait here, on no connection, and learn the outcome from whoever ran.
+// Copies that arrive together wait without using a connection, and get the outcome of the copy that ran.
 func TestAStormOfCopiesIsOneTransaction(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -73,7 +73,7 @@ func TestAStormOfCopiesIsOneTransaction(t *testing.T) {
 	}
 }
 
-// Whoever waits is not given an outcome that is not its own: the first one fails, or the content is another one.
+// A waiting message runs by itself if the first copy failed or had other content.
 func TestCopiesThatWaitDecideForThemselves(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -110,7 +110,7 @@ func TestCopiesThatWaitDecideForThemselves(t *testing.T) {
 	}
 }
 
-// The first copy fails for now: one that waits has its turn at once, and not after the first one's backoff.
+// If the first copy fails, a waiting copy runs at once, and not after the first one's backoff.
 func TestACopyTakesOverFromOneThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, runs := consumertest.NewStore(), 0
@@ -134,7 +134,7 @@ func TestACopyTakesOverFromOneThatFails(t *testing.T) {
 	})
 }
 
-// The key that another call has committed is a further key of this message: that settles nothing.
+// If another call has committed a key that is an alias of this message, this message is not a duplicate.
 func TestAFurtherKeyThatIsCommittedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := consumertest.NewStore()
@@ -156,7 +156,7 @@ func TestAFurtherKeyThatIsCommittedMeanwhile(t *testing.T) {
 	})
 }
 
-// A context that ends frees a waiter, and leaves the others in their places.
+// If a context ends, its waiter returns, and the others keep their places.
 func TestWaitingForACopyEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := consumertest.NewStore()
@@ -170,7 +170,7 @@ func TestWaitingForACopyEndsWithTheContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		start := time.Now()
-		wg.Go(func() { process(t, c, msg("1", "a")) }) // behind the one below or before it: both get their turn
+		wg.Go(func() { process(t, c, msg("1", "a")) }) // before or after the one below: both run
 		wantRetry(t, c.Process(ctx, msg("1", "a")), true)
 		if waited := time.Since(start); waited != time.Minute {
 			t.Errorf("waited %v, want a minute", waited)
@@ -182,7 +182,7 @@ func TestWaitingForACopyEndsWithTheContext(t *testing.T) {
 	})
 }
 
-// Batches of overlapping keys in any order, with further keys, beside single messages: nobody is stuck.
+// Batches with overlapping keys and aliases, together with single messages, do not deadlock.
 func TestOverlappingBatches(t *testing.T) {
 	store := consumertest.NewStore()
 	c := newConsumer(t, config{Store: store, Backoff: noBackoff})

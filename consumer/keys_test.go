@@ -122,7 +122,7 @@ func TestPathsAreCheckedWhenTheyAreWritten(t *testing.T) {
 	}
 }
 
-// Foreign bytes neither panic nor give a key that cannot be one; and what is a key is the same when written again.
+// No input panics or gives an invalid key, and a document that is encoded again gives the same key.
 func FuzzJSONKey(f *testing.F) {
 	for _, s := range []string{`{"a":"x","b":{"c":1}}`, `{"a":"7","b":{"c":"\u0000"}}`, `{"a":"\ud800","b":[]}`, `{"a":{"a":{}}}`, "{\"a\":\"\xff\"}", `[`, ``} {
 		f.Add([]byte(s))
@@ -149,7 +149,7 @@ func FuzzJSONKey(f *testing.F) {
 	})
 }
 
-// Different pairs of values never share a key.
+// Different pairs of values have different keys.
 func FuzzJSONKeyIsUnambiguous(f *testing.F) {
 	f.Add("a", "b", "a/b", "", true, false)
 	f.Add("7", "b", "7", "b", true, false)
@@ -202,7 +202,7 @@ func ExampleJSONKey() {
 }
 
 func ExampleKeyFunc() {
-	// Any function will do that gives the same key on every delivery.
+	// Any function that gives the same key on every delivery is a KeyFunc.
 	var key consumer.KeyFunc = func(m *consumer.Message) (string, error) {
 		return m.Headers["source"] + ":" + m.Headers["sequence"], nil
 	}

@@ -16,7 +16,7 @@ type Message struct {
 	Payload  []byte            // the content, as it was published
 	Headers  map[string]string // values are bytes; if a name is repeated, the last value counts
 	Time     time.Time         // when the message was created, the same on every delivery; zero: unknown
-	Attempt  int               // 1 on the first delivery; whoever delivers again adds 1
+	Attempt  int               // 1 on the first delivery, and 1 more on each later one
 	Raw      any               // the broker's own message, for what this struct has no field for
 
 	Malformed error // why the Subscriber could not read the message, which is then parked; other fields may be incomplete
@@ -40,7 +40,8 @@ type BatchHandler[TTx any] func(ctx context.Context, tx TTx, msgs []*Message) er
 //
 //   - nil: the effects are committed, by this delivery or an earlier one, or the message is parked. Acknowledge it.
 //   - a *RetryError: nothing was committed. Deliver the message again.
-//   - any other error: the consumer gave the message up and kept it nowhere. Reject it, so that the broker keeps it.
+//   - any other error: the consumer gave the message up and did not keep it. Reject it, so that the broker can keep it in its
+//     dead-letter queue. Never drop it.
 //
 // Process sleeps between attempts until ctx ends. It is safe for concurrent use.
 type Processor interface {

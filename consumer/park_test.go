@@ -25,14 +25,14 @@ var errPoison = consumer.Permanent(errors.New("poison"))
 
 var errMalformed = errors.New("malformed")
 
-// malformed is one that its Subscriber could not read.
+// malformed returns a message that its Subscriber could not read.
 func malformed(id string) *consumer.Message {
 	m := msg(id, "a")
 	m.Malformed = errMalformed
 	return m
 }
 
-// poison fails for good on messages with that payload.
+// poison is a handler that fails with a Permanent error for one payload.
 func poison(ctx context.Context, tx tx, m *consumer.Message) error {
 	if string(m.Payload) == "poison" {
 		return errPoison
@@ -115,7 +115,7 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 				for _, m := range tc.before {
 					process(t, c, m)
 				}
-				if tc.reason == consumer.ReasonUnprovable { // forget what was before
+				if tc.reason == consumer.ReasonUnprovable { // forget the claims
 					db.Age(dedup.DefaultWindow + time.Hour)
 					if swept, err := store.Purge(t.Context(), dedup.Sweep{}); err != nil || swept.Keys != len(tc.before) {
 						t.Fatalf("purge: %+v, %v", swept, err)
@@ -186,7 +186,7 @@ func TestALetterKeepsTheMessage(t *testing.T) {
 	}
 }
 
-// The identity of letters must be the same in every version. A change here loses or doubles letters.
+// The IDs of letters must be the same in every version. If they change, letters are lost or doubled.
 func TestLetterIDIsFrozen(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("x", 3600))
 	for _, tc := range []struct {
@@ -275,7 +275,7 @@ func TestFurtherKeys(t *testing.T) {
 	}
 	process(t, c, msg("1", ""))
 	again := msg("1", "")
-	again.Aliases = []string{"x"} // a duplicate that brings a further key
+	again.Aliases = []string{"x"} // a duplicate with an alias
 	process(t, c, again)
 	if claimed("x") {
 		t.Error("a duplicate has claimed a further key")
@@ -321,7 +321,7 @@ func TestWithoutAParkingLotMessagesAreRejected(t *testing.T) {
 	}
 }
 
-// Parking fails: never a reject, never a loss.
+// If parking fails, the message is neither rejected nor lost.
 func TestParkingThatFailsIsRetriedWithoutBlame(t *testing.T) {
 	for _, fail := range []error{errFault, dedup.ErrInFlight, errors.New("anything")} {
 		t.Run(fail.Error(), func(t *testing.T) {
@@ -345,7 +345,7 @@ func TestParkingThatFailsIsRetriedWithoutBlame(t *testing.T) {
 	}
 }
 
-// What changes between an attempt and the parking is found out by the parking's claim.
+// The claim of the parking transaction notices what changed after the attempt.
 func TestParkingLooksAgain(t *testing.T) {
 	key := dedup.Key{Consumer: "billing", ID: "1"}
 	for _, tc := range []struct {
@@ -403,7 +403,7 @@ func TestParkingLooksAgain(t *testing.T) {
 	}
 }
 
-// A message that has become undecodable under a key that was processed is not taken for a duplicate.
+// A message that cannot be decoded, but has the key of a processed message, is not a duplicate.
 func TestWhatHasNoFingerprintIsNoDuplicate(t *testing.T) {
 	c := newConsumer(t, config{Store: consumertest.NewStore(), Fingerprint: consumer.JSONFields("amount")})
 	process(t, c, msg("1", `{"amount":7}`))
@@ -413,7 +413,7 @@ func TestWhatHasNoFingerprintIsNoDuplicate(t *testing.T) {
 	}
 }
 
-// A key that cannot be claimed for a collision is parked all the same.
+// A message whose key cannot be claimed because of a hash collision is parked.
 func TestACollisionIsParked(t *testing.T) {
 	store := &colliding{consumertest.NewStore()}
 	c := newConsumer(t, config{Store: store})
@@ -428,7 +428,7 @@ func TestACollisionIsParked(t *testing.T) {
 	wantCount(t, store.Database(), "2", 1)
 }
 
-// colliding is a store in which key 1 belongs to another one.
+// colliding is a store in which the hash of key 1 belongs to another key.
 type colliding struct{ *consumertest.Store }
 
 func (s *colliding) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, []dedup.Claim) error) error {
@@ -460,7 +460,7 @@ func TestParkingThatFailsCostsNothing(t *testing.T) {
 	}
 }
 
-// Transactions that fail side by side are one fault: a failover must not look like ten of them.
+// Transactions that fail at the same time are one fault, so that a failover does not count as ten faults.
 func TestFaultsSideBySideAreOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers = 10
@@ -493,7 +493,7 @@ func TestFaultsSideBySideAreOne(t *testing.T) {
 	})
 }
 
-// The database is away: nothing is parked, however long; one line when the pause begins, one when it ends.
+// While the database is away, nothing is parked. One line is logged when the pause begins, and one when it ends.
 func TestTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, traced, log := consumertest.NewStore(), &events{}, &logs{}
@@ -539,7 +539,7 @@ func TestALoneFaultIsNoPause(t *testing.T) {
 	}
 }
 
-// A deployment that fails on everything must not park a topic.
+// A deployment that fails for every message must not park a whole topic.
 func TestParkLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, traced, log := consumertest.NewStore(), &events{}, &logs{}

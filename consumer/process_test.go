@@ -119,7 +119,7 @@ func TestPanicsAreReportedWithTheirStack(t *testing.T) {
 	}
 }
 
-// The answer to COMMIT is lost. Whether it happened is settled by claiming again.
+// The answer to COMMIT is lost. A new claim shows whether it was committed.
 func TestCommitOfUnknownOutcome(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -146,7 +146,7 @@ func TestCommitOfUnknownOutcome(t *testing.T) {
 	}
 }
 
-// The COMMIT of a message's last attempt stands, but its answer is an error that is the message's fault. Parking finds out.
+// A message's last attempt is committed, but COMMIT returns an error that is the message's fault. Parking notices the commit.
 func TestParkingSettlesAnUnknownCommit(t *testing.T) {
 	store := &faulty{Store: consumertest.NewStore(), after: times(1, errors.New("deferred constraint, or so it seems"))}
 	c := newConsumer(t, config{Store: store, MaxAttempts: 1})
@@ -180,7 +180,7 @@ func TestATwinInAnotherProcessIsDeferredWithoutBlame(t *testing.T) {
 	})
 }
 
-// A frozen process keeps its claim: whoever waits for it says so, once.
+// A frozen process keeps its claim. A process that waits for the key logs that once.
 func TestAKeyInFlightForLongIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := consumertest.NewStore().Database()
@@ -205,7 +205,7 @@ func TestAKeyInFlightForLongIsLoggedOnce(t *testing.T) {
 	})
 }
 
-// The context ends at any point: nothing is parked, nothing is lost, the attempt does not count.
+// The context may end at any point: nothing is parked or lost, and the attempt does not count.
 func TestAContextThatEndsCountsAgainstNobody(t *testing.T) {
 	for _, when := range []string{"before", "in the handler", "at commit", "while parking", "between attempts"} {
 		t.Run(when, func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestAContextThatEndsCountsAgainstNobody(t *testing.T) {
 	}
 }
 
-// A handler that ends its goroutine has failed. Nothing waits for it, and its neighbours are committed.
+// A handler that ends its goroutine has failed. The pass goes on, and the other messages are committed.
 func TestAHandlerThatEndsItsGoroutine(t *testing.T) {
 	for _, commits := range []bool{false, true} {
 		store := &endable{Store: consumertest.NewStore()}
@@ -285,7 +285,7 @@ func TestAHandlerThatEndsItsGoroutine(t *testing.T) {
 			found[l.Record.Key.ID] = l.Reason
 		}
 		want := map[string]consumer.Reason{"1": consumer.ReasonPoison}
-		if commits { // the claims of those behind it were committed too
+		if commits { // the claims of later messages were committed too
 			want = map[string]consumer.Reason{"1": consumer.ReasonUnknown, "2": consumer.ReasonUnknown, "3": consumer.ReasonUnknown}
 		}
 		if len(batch) > 0 || !maps.Equal(found, want) {

@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// world is a broker, a database that fails at times, and handlers that do; what it draws decides which.
+// world has a broker, and a database and handlers that sometimes fail, as drawn.
 type world struct {
 	*rapid.T
 	db     *deduptest.Database
@@ -238,8 +238,8 @@ func TestEveryMessageOnceWhateverHappens(t *testing.T) {
 				last = n
 			}
 		}
-		// Each delivery runs what is left of the queue at most some times: once, once more for what stands beside the
-		// culprits, and log n times where they are unknown.
+		// Each delivery runs the remaining queue a limited number of times: once, once more for the messages next to the
+		// culprits, and log n times if the culprits are unknown.
 		if limit := (deliveries + 1) * n * 7; w.runs > limit {
 			t.Fatalf("%d handler runs in %d deliveries of %d messages", w.runs, deliveries, n)
 		}

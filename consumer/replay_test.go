@@ -257,7 +257,7 @@ func TestDiscard(t *testing.T) {
 	}
 }
 
-// A handler that fails in a replay leaves everything as it was: letter, and no claim.
+// A handler that fails in a replay changes nothing: the letter stays, and there is no claim.
 func TestReplayRollsBack(t *testing.T) {
 	store := consumertest.NewStore()
 	c := newConsumer(t, config{Store: store, Handle: func(ctx context.Context, tx tx, m *consumer.Message) error {
@@ -279,7 +279,7 @@ func TestReplayRollsBack(t *testing.T) {
 	}
 }
 
-// Redeliveries race replays, in processes of their own: one effect, no letter.
+// Redeliveries and replays run at the same time, in different processes: there is one effect and no letter.
 func TestReplayRacesRedelivery(t *testing.T) {
 	for round := range 30 {
 		db := deduptest.NewDatabase()
@@ -312,7 +312,7 @@ func TestReplayRacesRedelivery(t *testing.T) {
 	}
 }
 
-// As above, but the redeliveries may still fail and park again: at most one effect, and a letter only if it is settled.
+// As above, but the redeliveries may fail and park again: there is one effect at most, and a remaining letter is settled.
 func TestReplayRacesRedeliveryThatParks(t *testing.T) {
 	for round := range 30 {
 		db := deduptest.NewDatabase()

@@ -13,7 +13,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// enqueued is an outbox that only notes what is enqueued, by the message in whose name it was.
+// enqueued is an outbox that records the enqueued messages, by the message of their scope.
 type enqueued map[string][]string
 
 func (e enqueued) enqueue(ctx context.Context, of *consumer.Message, topics ...string) error {
@@ -32,7 +32,7 @@ func (e enqueued) enqueue(ctx context.Context, of *consumer.Message, topics ...s
 	return nil
 }
 
-// threeEach enqueues, in the way that ctx is meant for, three messages for m in two calls.
+// threeEach enqueues three messages for m in two calls.
 func (e enqueued) threeEach(ctx context.Context, m *consumer.Message) error {
 	if err := e.enqueue(ctx, m, "charged", "audited"); err != nil {
 		return err
@@ -51,7 +51,7 @@ func TestOutboxIDsAreTheSameOnReExecution(t *testing.T) {
 					return err
 				}
 			}
-			for _, m := range msgs { // a second round goes on counting, whatever ctx it comes with
+			for _, m := range msgs { // a second round goes on counting, also with another ctx
 				if err := e.enqueue(consumer.Scope(context.WithValue(ctx, t, t), m), m, "charged"); err != nil {
 					return err
 				}

@@ -36,7 +36,7 @@ func (s *sourced) Register(ctx context.Context, name string, window time.Duratio
 	return err
 }
 
-// Two services over one database, under one name: each would handle half of what comes, and take the rest for duplicates.
+// Two services use one name on one database: each would handle some messages and take the others for duplicates.
 func TestOneNameInTwoServices(t *testing.T) {
 	db := deduptest.NewDatabase()
 	service := func(sources ...string) (*consumer.Consumer[tx], *sourced) {

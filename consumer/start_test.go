@@ -36,7 +36,7 @@ func TestStartWaitsOutAnOutage(t *testing.T) {
 	})
 }
 
-// What is logged again is another fault, not another port in the same one.
+// A fault is logged again if it is a different one, but not if only a port differs.
 func TestStartSaysWhenTheFaultChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, calls := &logs{}, 0
@@ -59,7 +59,7 @@ func TestStartSaysWhenTheFaultChanges(t *testing.T) {
 	})
 }
 
-// registrarOf is a faulty store whose Register fails as a test says.
+// registrarOf is a faulty store whose Register fails with an error of the test.
 type registrarOf struct {
 	*faulty
 	fail func() error
@@ -91,7 +91,7 @@ func TestStartDoesNotWaitForAPerson(t *testing.T) {
 	}
 }
 
-// A database that swallows what it is sent is mentioned, and does not hold Start longer than its context.
+// A database that never answers is logged, and Start returns when its context ends.
 func TestStartOnASilentDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &logs{}
@@ -112,7 +112,7 @@ func TestStartOnASilentDatabase(t *testing.T) {
 	})
 }
 
-// silent is a store that does not answer so many registrations.
+// silent is a store that does not answer the first registrations.
 type silent struct {
 	*consumertest.Store
 	calls int

@@ -13,7 +13,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// A message whose handler ends each process is parked at last; what was delivered beside it is not.
+// A message whose handler ends each process is parked in the end. Messages that were delivered with it are not.
 func TestAMessageThatEndsEachProcessIsParked(t *testing.T) {
 	db := consumertest.NewStore().Database()
 	killer, beside := msg("killer", "x"), []*consumer.Message{msg("0", "x"), msg("1", "x"), msg("2", "x")}
@@ -34,7 +34,7 @@ func TestAMessageThatEndsEachProcessIsParked(t *testing.T) {
 		go func() {
 			defer close(ended)
 			batch := append([]*consumer.Message{killer}, beside...)
-			if crash < 15 { // they come behind it, and never have their turn
+			if crash < 15 { // they are behind it, so that they never run
 				batch = []*consumer.Message{killer}
 			}
 			errs = last.ProcessBatch(context.Background(), batch)
@@ -60,7 +60,7 @@ func TestAMessageThatEndsEachProcessIsParked(t *testing.T) {
 	}
 }
 
-// A stop while a suspect is tried is no end of its process.
+// A stop while a suspect is tried does not count as an end of the process.
 func TestAStopDuringATrial(t *testing.T) {
 	store := consumertest.NewStore()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -47,7 +47,7 @@ func ExampleStore() {
 	// 1 charge
 }
 
-// In a transaction of your own the claim lives and dies with it.
+// In your own transaction, the claim is committed or rolled back with it.
 func ExampleStore_claim() {
 	ctx := context.Background()
 	db := deduptest.NewDatabase()
@@ -74,7 +74,7 @@ func ExampleStore_claim() {
 	// Output: <nil> <nil> 1
 }
 
-// Each Verdict asks for something else. Only First runs the work.
+// Each Verdict needs another reaction. Only First does the work.
 func ExampleVerdict() {
 	for _, v := range []dedup.Verdict{dedup.First, dedup.Duplicate, dedup.Mismatch, dedup.Unprovable} {
 		switch v {
@@ -95,7 +95,7 @@ func ExampleVerdict() {
 	// unprovable - never run it: it may have been done long ago
 }
 
-// A Claim shows the row that was there before, such as the fingerprint of what the key was used for.
+// A Claim shows the row that was there before, such as the fingerprint of the content that the key was used for.
 func ExampleClaim() {
 	ctx := context.Background()
 	store := deduptest.NewStore()
@@ -111,7 +111,7 @@ func ExampleClaim() {
 	// mismatch true false
 }
 
-// Register at start, before the first message: it refuses what would go wrong later.
+// Call Register at start, before the first message: it returns errors that would otherwise appear later.
 func ExampleRegistrar() {
 	ctx := context.Background()
 	var store dedup.Registrar = deduptest.NewStore()
@@ -123,7 +123,7 @@ func ExampleRegistrar() {
 	// true dedup: consumer name is already in use on this store: "billing"
 }
 
-// A ResultStore answers a repeated request with what was answered first.
+// With a ResultStore, a repeated request gets the first answer again.
 func ExampleResultStore() {
 	ctx := context.Background()
 	store := deduptest.NewStore()
@@ -144,7 +144,7 @@ func ExampleResultStore() {
 	// replay {"payment":"p-1"}
 }
 
-// A look-up is for people. It is no answer to "did my COMMIT happen?".
+// Lookup reads a claim for people. It does not show whether a COMMIT happened.
 func ExampleKeyReader() {
 	ctx := context.Background()
 	store := deduptest.NewStore()
@@ -160,7 +160,7 @@ func ExampleKeyReader() {
 	// order-43:paid false <nil>
 }
 
-// What a Sweeper does for you: a sweep by hand, until the end of the table.
+// A Sweeper does this: it calls Purge until the end of the table.
 func ExamplePurger() {
 	ctx := context.Background()
 	db := deduptest.NewDatabase()
@@ -190,7 +190,7 @@ func ExamplePurger() {
 	// 1 24h0m0s true
 }
 
-// Only one owner sweeps at a time. When it has not for as long as its lease, another may.
+// Only one owner sweeps at a time. After its lease has ended, another one may.
 func ExampleSweep() {
 	ctx := context.Background()
 	db := deduptest.NewDatabase()

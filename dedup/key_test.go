@@ -12,8 +12,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// These values are frozen: a node of another version derives the same, or the two take one message for two. A change is
-// a new version of the derivation, and never an edit of this table.
+// These hashes must never change: processes of all versions must compute the same. Otherwise they take one message for two.
 func TestKeyDerive(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -86,7 +85,7 @@ func TestKeyString(t *testing.T) {
 	}
 }
 
-// FuzzKeyDerive: two keys derive alike only if they are the same key.
+// FuzzKeyDerive: two keys have equal hashes only if they are equal.
 func FuzzKeyDerive(f *testing.F) {
 	f.Add("ab", "", "c", "a", "", "bc")
 	f.Add("a", "b", "c", "a", "", "bc")
@@ -132,7 +131,7 @@ func ExampleKey() {
 	// dedup: message has no natural key
 }
 
-// Whoever locks several keys sorts them first, as all stores do.
+// A caller that locks several keys sorts them first, as all stores do.
 func ExampleKeyHash() {
 	keys := []dedup.KeyHash{
 		dedup.Key{Consumer: "billing", ID: "order-42"}.Hash(),

@@ -12,7 +12,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Frozen like the derivation of keys: rows that were written by another version are compared with these.
+// These values must never change, because they are compared with rows that another version wrote.
 func TestFingerprintOf(t *testing.T) {
 	for _, test := range []struct{ name, content, want string }{
 		{"empty", "", "e3b0c44298fc1c14"},

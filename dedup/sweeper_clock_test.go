@@ -12,8 +12,8 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// A database's clock that jumps ahead expires keys that may still be delivered again. Running sweepers forget none of them, until
-// the clock is set right or a person confirms it.
+// If the database's clock jumps ahead, keys expire whose messages may still be delivered again. Running sweepers delete none of
+// them until the clock is set right or ConfirmClock returns true.
 func TestSweepersRefuseAClockThatJumpsAhead(t *testing.T) {
 	for _, end := range []string{"set right", "confirmed"} {
 		t.Run(end, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestSweepersRefuseAClockThatJumpsAhead(t *testing.T) {
 				var alarms, asked atomic.Int64
 				var confirmed atomic.Bool
 				stop := make(chan struct{})
-				for range 2 { // two nodes: the other one must not take over what the first refuses
+				for range 2 { // two nodes: the second must not delete what the first refuses to delete
 					s := newSweeper(t, dedup.SweeperConfig{
 						Store: db.NewStore(),
 						OnAlarm: func(a dedup.Alarm) {

@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// scripted is a Purger with one lease, whose Purges last and answer as told.
+// scripted is a Purger with one lease, whose Purges are functions of the test.
 type scripted struct {
 	purge func(ctx context.Context, n int) (dedup.SweepResult, error) // n counts from 1
 
@@ -67,7 +67,7 @@ func newSweeper(t *testing.T, cfg dedup.SweeperConfig) *dedup.Sweeper {
 	return s
 }
 
-// runFor runs s for d of the bubble's time.
+// runFor runs s for d, by the clock of the synctest bubble.
 func runFor(t *testing.T, s *dedup.Sweeper, d time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -103,7 +103,7 @@ func TestSweeperIsPaced(t *testing.T) {
 				began := time.Now()
 				runFor(t, newSweeper(t, dedup.SweeperConfig{Store: p}), test.run)
 				var busy time.Duration
-				for _, c := range p.calls[:len(p.calls)-1] { // the last one's rest was cut short
+				for _, c := range p.calls[:len(p.calls)-1] { // the last rest was cancelled
 					busy += c.end.Sub(c.began)
 				}
 				if duty := float64(busy) / float64(time.Since(began)); duty > 0.1 {

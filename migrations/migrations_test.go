@@ -117,8 +117,8 @@ func TestApplySQLiteByManyNodesAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// applyPatiently applies, again where the file stays locked for all of the 10 s that Apply waits: disks that all tests share may stand
-// still for so long. Who is told sooner that the file is locked has not waited.
+// applyPatiently calls Apply again if the file stays locked for the 10 s that Apply waits, because a busy disk may be that slow. An
+// earlier error means that Apply did not wait.
 func applyPatiently(ctx context.Context, db *sql.DB) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -132,7 +132,7 @@ func applyPatiently(ctx context.Context, db *sql.DB) error {
 	}
 }
 
-// COMMIT waits for readers as BEGIN waits for writers, whatever busy_timeout the node has.
+// COMMIT waits for readers, and BEGIN waits for writers, whatever the connection's busy_timeout is.
 func TestApplySQLiteWaitsForAReader(t *testing.T) {
 	file := sqliteFile(t)
 	reader := openSQLite(t, file)

@@ -33,7 +33,7 @@ func mysqlCount(t *testing.T, db *sql.DB, query string) (n int) {
 	return n
 }
 
-// No DSN needs anything special, and one that switches autocommit off is committed for.
+// The DSN needs no special settings, and may switch autocommit off.
 func TestApplyMySQLByManyNodesAtOnce(t *testing.T) {
 	for _, params := range []string{"parseTime=true", "autocommit=0", "multiStatements=true"} {
 		t.Run(params, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestApplyMySQLByManyNodesAtOnce(t *testing.T) {
 	}
 }
 
-// DDL commits: a node may die behind any statement.
+// DDL commits by itself: a process may crash after any statement.
 func TestApplyMySQLAfterACrashBehindEachStatement(t *testing.T) {
 	fsys, err := migrations.FS("mysql")
 	if err != nil {
@@ -145,7 +145,7 @@ func TestApplyMySQLRefusesANewerSchema(t *testing.T) {
 	}
 }
 
-// The database need not exist; the pool's connections stay where they were.
+// The database need not exist, and the pool's other connections keep their database.
 func TestApplyMySQLInAnotherDatabase(t *testing.T) {
 	db := openMySQL(t, testdb.MySQL(t))
 	var here string

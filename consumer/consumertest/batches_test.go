@@ -13,7 +13,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// open is a store whose transactions a handler can end, as it can with most drivers. It notices afterwards.
+// open is a store whose transactions a handler can end, as with most drivers. The store notices afterwards.
 type open struct{ *consumertest.Store }
 
 func (o *open) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, []dedup.Claim) error) error {
@@ -43,7 +43,7 @@ func (o *open) VerifyTx(ctx context.Context, t tx) error {
 	return nil
 }
 
-// blind is an open store that verifies nothing between two handlers.
+// blind is an open store that does not verify the transaction between two handlers.
 type blind struct {
 	dedup.Store[tx]
 	lot

@@ -10,7 +10,7 @@ import (
 	"github.com/txonce/txonce/consumer/consumertest"
 )
 
-// An adapter's test says what its broker can do and how to get one that is empty.
+// An adapter's test says what its broker can do, and returns an empty one.
 func ExampleTestSubscriber() {
 	test := func(t *testing.T) {
 		features := consumertest.Features{
@@ -23,14 +23,14 @@ func ExampleTestSubscriber() {
 	// Output:
 }
 
-// A case that cannot exist on a broker is listed with its reason. These are the reasons that Features has by itself.
+// Features decide which cases apply to a broker.
 func ExampleFeatures() {
 	sqs := consumertest.Features{Delay: true, CountsAttempts: true}
 	fmt.Println("ordered:", sqs.Ordered, "batches:", sqs.Batch)
 	// Output: ordered: false batches: false
 }
 
-// What the suite needs of a broker: sending, receiving, and what is left.
+// The suite uses a broker to send, to receive, and to count what is not acknowledged.
 func ExampleBroker() {
 	var broker consumertest.Broker = &fakeQueue{}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -17,7 +17,7 @@ func FailedHandlerCases[TTx any](t *testing.T, h HandlerTest[TTx]) map[string]st
 		done := make(chan struct{})
 		go func() { // for FailNow to end
 			defer close(done)
-			c.run(&handlerRun[TTx]{TB: rec, HandlerTest: h, n: n})
+			c.run(&handlerRun[TTx]{TB: rec, test: h, n: n})
 		}()
 		<-done
 		if rec.said != "" {

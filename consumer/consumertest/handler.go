@@ -41,7 +41,7 @@ func TestHandler[TTx any](t *testing.T, h HandlerTest[TTx]) {
 		t.Fatal(err)
 	}
 	for n, c := range handlerCases[TTx]() {
-		t.Run(c.name, func(t *testing.T) { c.run(&handlerRun[TTx]{TB: t, HandlerTest: h, n: n}) })
+		t.Run(c.name, func(t *testing.T) { c.run(&handlerRun[TTx]{TB: t, test: h, n: n}) })
 	}
 }
 
@@ -82,14 +82,14 @@ func handlerCases[TTx any]() []handlerCase[TTx] {
 // handlerRun is one case.
 type handlerRun[TTx any] struct {
 	testing.TB
-	HandlerTest[TTx]
+	test   HandlerTest[TTx]
 	n      int
 	before int // effects
 }
 
 func (r *handlerRun[TTx]) effects() int {
 	r.Helper()
-	n, err := r.Effects(r.Context())
+	n, err := r.test.Effects(r.Context())
 	if err != nil {
 		r.Fatalf("HandlerTest.Effects: %v", err)
 	}
@@ -106,15 +106,15 @@ func (r *handlerRun[TTx]) want(n int, when, hint string) {
 // process returns a consumer that represents another process. pass runs its transactions; nil: they run as usual.
 func (r *handlerRun[TTx]) process(pass func(context.Context, inTx) error) (*consumer.Consumer[TTx], *passing[TTx]) {
 	r.Helper()
-	p := &passing[TTx]{Store: r.Store, pass: pass}
+	p := &passing[TTx]{Store: r.test.Store, pass: pass}
 	store := dedup.Store[TTx](p)
-	if lot, ok := r.Store.(consumer.ParkingLot[TTx]); ok {
+	if lot, ok := r.test.Store.(consumer.ParkingLot[TTx]); ok {
 		store = struct {
 			*passing[TTx]
 			consumer.ParkingLot[TTx]
 		}{p, lot}
 	}
-	c, err := r.New(store)
+	c, err := r.test.New(store)
 	if err != nil {
 		r.Fatalf("HandlerTest.New: %v", err)
 	}
@@ -125,7 +125,7 @@ func (r *handlerRun[TTx]) process(pass func(context.Context, inTx) error) (*cons
 func (r *handlerRun[TTx]) deliver(when string) {
 	r.Helper()
 	c, p := r.process(nil)
-	if err := c.Process(r.Context(), r.Message(r.n)); err != nil {
+	if err := c.Process(r.Context(), r.test.Message(r.n)); err != nil {
 		r.Fatalf("%s: Process: %v", when, err)
 	}
 	p.check(r)
@@ -134,21 +134,21 @@ func (r *handlerRun[TTx]) deliver(when string) {
 func deliveredTwice[TTx any](r *handlerRun[TTx]) {
 	r.before = r.effects()
 	r.deliver("first delivery")
-	r.want(r.Each, "after the first delivery", "the handler must have its effects through the transaction it is given")
+	r.want(r.test.Each, "after the first delivery", "the handler must have its effects through the transaction it is given")
 	r.deliver("second delivery")
-	r.want(r.Each, "after the second delivery", "is the key the same on every delivery?")
+	r.want(r.test.Each, "after the second delivery", "is the key the same on every delivery?")
 }
 
 func deliveredTwiceInABatch[TTx any](r *handlerRun[TTx]) {
 	r.before = r.effects()
 	c, p := r.process(nil)
-	for i, err := range c.ProcessBatch(r.Context(), []*consumer.Message{r.Message(r.n), r.Message(r.n)}) {
+	for i, err := range c.ProcessBatch(r.Context(), []*consumer.Message{r.test.Message(r.n), r.test.Message(r.n)}) {
 		if err != nil {
 			r.Fatalf("delivery %d: %v", i+1, err)
 		}
 	}
 	p.check(r)
-	r.want(r.Each, "after the batch", "is the key the same on every delivery?")
+	r.want(r.test.Each, "after the batch", "is the key the same on every delivery?")
 }
 
 // errCrash represents the end of the process. It is Retryable, so the consumer asks for another delivery.
@@ -168,7 +168,7 @@ func crashBeforeCommit[TTx any](r *handlerRun[TTx]) {
 	}
 	r.want(0, "after a crash before the commit", "the handler writes outside of its transaction")
 	r.deliver("delivery after the crash")
-	r.want(r.Each, "after the next delivery", "the claim was not rolled back together with the effects")
+	r.want(r.test.Each, "after the next delivery", "the claim was not rolled back together with the effects")
 }
 
 func crashAfterCommit[TTx any](r *handlerRun[TTx]) {
@@ -187,16 +187,16 @@ func crashAfterCommit[TTx any](r *handlerRun[TTx]) {
 	if !crashed {
 		r.Fatal("the handler did not get as far as the commit")
 	}
-	r.want(r.Each, "after a crash behind the commit", "the commit did not keep the effects")
+	r.want(r.test.Each, "after a crash behind the commit", "the commit did not keep the effects")
 	r.deliver("delivery after the crash")
-	r.want(r.Each, "after the next delivery", "the claim was not committed together with the effects")
+	r.want(r.test.Each, "after the next delivery", "the claim was not committed together with the effects")
 }
 
 // crash delivers the message to a process that crashes: the delivery must not be acknowledged.
 func (r *handlerRun[TTx]) crash(pass func(context.Context, inTx) error) {
 	r.Helper()
 	c, p := r.process(pass)
-	err := c.ProcessBatch(r.Context(), []*consumer.Message{r.Message(r.n)})[0]
+	err := c.ProcessBatch(r.Context(), []*consumer.Message{r.test.Message(r.n)})[0]
 	p.check(r)
 	if retry, ok := errors.AsType[*consumer.RetryError](err); !ok || !retry.Uncounted {
 		r.Fatalf("the delivery during which the process crashes: err = %v, want a uncounted *RetryError; "+
@@ -234,7 +234,7 @@ func concurrentTwin[TTx any](r *handlerRun[TTx]) {
 		return tx(nil)
 	})
 	done := make(chan error, 1)
-	go func() { done <- first.Process(ctx, r.Message(r.n)) }()
+	go func() { done <- first.Process(ctx, r.test.Message(r.n)) }()
 	var err1 error
 	select {
 	case <-handled:
@@ -242,12 +242,12 @@ func concurrentTwin[TTx any](r *handlerRun[TTx]) {
 		p1.check(r)
 		r.Fatalf("the first one did not get as far as the commit (err = %v): does HandlerTest.New use the store that it is given?", err1)
 	}
-	err2 := second.Process(ctx, r.Message(r.n))
+	err2 := second.Process(ctx, r.test.Message(r.n))
 	err1 = <-done
 	p1.check(r)
 	p2.check(r)
 	if err1 != nil || err2 != nil {
 		r.Fatalf("two copies at once: %v, %v; want both acknowledged", err1, err2)
 	}
-	r.want(r.Each, "after two copies at once", "the second one did not wait for the first one's claim")
+	r.want(r.test.Each, "after two copies at once", "the second one did not wait for the first one's claim")
 }

@@ -22,7 +22,7 @@ import (
 
 type tx = *deduptest.Tx
 
-// charge is a handler as it should be.
+// charge is a correct handler.
 func charge(_ context.Context, tx tx, _ *consumer.Message) error { return tx.Add("charges") }
 
 func handlerTest(store dedup.Store[tx], db *deduptest.Database, handle consumer.Handler[tx]) consumertest.HandlerTest[tx] {
@@ -73,7 +73,7 @@ func TestAHandlerAsItShouldBe(t *testing.T) {
 	})
 }
 
-// markFirst claims in a transaction of its own, before the handler's.
+// markFirst claims in a separate transaction, before the handler's.
 type markFirst struct{ *consumertest.Store }
 
 func (s markFirst) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, []dedup.Claim) error) error {
@@ -84,8 +84,8 @@ func (s markFirst) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, []
 	return s.Store.InTx(ctx, nil, func(tx tx, _ []dedup.Claim) error { return fn(tx, claims) })
 }
 
-// effectFirst claims in a transaction of its own, after the handler's. For the concurrent twin's message it waits with that until
-// both twins have looked whether there is a claim: chance must not hide what is broken.
+// effectFirst claims in a separate transaction, after the handler's. For the message of "concurrent twin" it waits until both
+// copies have read that there is no claim, so that the case always finds the mistake.
 type effectFirst struct {
 	*consumertest.Store
 	looked chan struct{} // a value for each look at that message
@@ -121,7 +121,7 @@ func (s effectFirst) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, 
 	return s.Store.InTx(ctx, recs, func(tx, []dedup.Claim) error { return nil })
 }
 
-// claimsNothing says First to everybody.
+// claimsNothing answers First to every claim.
 type claimsNothing struct{ *consumertest.Store }
 
 func (s claimsNothing) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, []dedup.Claim) error) error {
@@ -132,7 +132,7 @@ func (s claimsNothing) InTx(ctx context.Context, recs []dedup.Record, fn func(tx
 	return s.Store.InTx(ctx, nil, func(tx tx, _ []dedup.Claim) error { return fn(tx, claims) })
 }
 
-// A test that cannot fail shows nothing.
+// TestHandler must fail for wrong handlers and stores.
 func TestHandlersAndStoresThatAreBrokenAreFound(t *testing.T) {
 	var outside atomic.Int64
 	var deliveries atomic.Int64

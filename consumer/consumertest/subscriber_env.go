@@ -227,7 +227,7 @@ func (r *runningSubscriber) runs() {
 	r.e.Helper()
 	select {
 	case <-r.done:
-		r.e.Errorf("Run = %v although nobody told it to stop", r.err)
+		r.e.Errorf("Run = %v before its context ended", r.err)
 	default:
 	}
 }

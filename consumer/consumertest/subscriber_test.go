@@ -15,8 +15,8 @@ import (
 	"github.com/txonce/txonce/internal/deliver"
 )
 
-// TestTheSuiteOnAQueue runs the suite against a queue in memory that works as SQS and RabbitMQ do and as Kafka does not:
-// a message is leased, acknowledged by itself, and counted.
+// TestTheSuiteOnAQueue runs the suite against a queue in memory that works like SQS and RabbitMQ: messages are leased,
+// acknowledged one by one, and counted.
 func TestTheSuiteOnAQueue(t *testing.T) {
 	features := consumertest.Features{
 		Delay: true, CountsAttempts: true,
@@ -34,7 +34,7 @@ type fakeQueue struct {
 type queued struct {
 	msg    consumer.Message
 	due    time.Time // not before
-	holder int       // number of its lease; 0: nobody
+	holder int       // number of its lease; 0: none
 	leases int
 	counts int // deliveries that count
 }

@@ -194,7 +194,7 @@ func misuse[TTx any](t *testing.T, e *env[TTx]) {
 			t.Logf("error %v; claimed %v; effects before %d, after %d", err, claimed, before, after)
 			switch reported := m.Reported != "" && errors.Is(err, dedup.ErrTxEnded); {
 			case !claimed && after > 0 && before == 0 && reported:
-				t.Logf("the effect after it stands without a claim: %s", m.Reported)
+				t.Logf("the effect after it is committed without a claim: %s", m.Reported)
 			case !claimed && before+after > 0:
 				t.Errorf("effects stand without a claim: before %d, after %d (reported: %v)", before, after, err)
 			}
@@ -308,7 +308,7 @@ func lockOutlivesClaimWait[TTx any](t *testing.T, e *env[TTx]) {
 		t.Errorf("a handler that waits %v for a row, with claims bounded to %v: %v", 6*o.Wait, o.Wait, err)
 	}
 	if took := time.Since(began); took < 3*o.Wait {
-		t.Errorf("the handler's lock came after %v: it met nobody", took)
+		t.Errorf("the handler got the lock after %v, so it did not wait for the holder", took)
 	}
 	if err := <-freed; !errors.Is(err, errUndo) {
 		t.Fatal(err)

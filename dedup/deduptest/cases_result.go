@@ -52,7 +52,7 @@ func savedResult[TTx any](t *testing.T, e *env[TTx]) {
 	if err := s.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error {
 		return rs.SaveResult(ctx, tx, record("unclaimed").Key, every)
 	}); err == nil {
-		t.Error("a result was saved for a key without a claim, where nobody will find it")
+		t.Error("a result was saved for a key without a claim")
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// What TestStore shows of every store is not repeated here: these are the properties that other packages' tests lean
-// on, and what only this store offers.
+// These tests do not repeat TestStore. They test properties that other packages' tests rely on, and functions that only this
+// store has.
 
 func rec(id string) dedup.Record {
 	return dedup.Record{Key: dedup.Key{Consumer: "c", ID: id}, Fingerprint: dedup.FingerprintOf([]byte(id))}
@@ -162,7 +162,7 @@ func TestStoreDeadlocksAreRetryable(t *testing.T) {
 	}
 }
 
-// Batches of overlapping keys in any order, side by side: each key once, nobody stuck.
+// Concurrent batches with overlapping keys claim each key once and do not deadlock forever.
 func TestStoreBatchesSideBySide(t *testing.T) {
 	s := deduptest.NewStore()
 	s.Wait = time.Minute

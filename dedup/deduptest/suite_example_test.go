@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// A harness is a function that makes a database, and reasons for what cannot be shown on it.
+// A harness has a function that makes a database, and reasons for the cases that do not apply to it.
 func ExampleHarness() {
 	h := deduptest.Harness[*deduptest.Tx]{
 		New: inMemory,
@@ -22,8 +22,7 @@ func ExampleHarness() {
 	// Output: 1 case does not apply
 }
 
-// The hooks of a DB are functions over one database. Those that single cases need may be nil, with a reason in
-// Harness.DoesNotApply.
+// The hooks of a DB are functions for one database. Hooks for single cases may be nil, with a reason in Harness.DoesNotApply.
 func ExampleDB() {
 	memory := deduptest.NewDatabase()
 	db := deduptest.DB[*deduptest.Tx]{
@@ -36,7 +35,7 @@ func ExampleDB() {
 	// Output: 1
 }
 
-// The options of a node are what the suite varies. A harness turns them into the store's own Config.
+// The suite varies the options of a node. A harness translates them into the store's Config.
 func ExampleOptions() {
 	open := func(o deduptest.Options) *deduptest.Store {
 		s := deduptest.NewStore()
@@ -47,7 +46,7 @@ func ExampleOptions() {
 	// Output: 700ms
 }
 
-// Each way of losing a transaction on purpose or by accident is a sub-test.
+// Each way in which a handler can lose its transaction is a sub-test.
 func ExampleMisuse() {
 	m := deduptest.Misuse[*deduptest.Tx]{
 		Name: "the handler commits",

@@ -7,7 +7,7 @@ import (
 	"github.com/txonce/txonce/dedup/storekit"
 )
 
-// Messages up to the horizon cannot be shown to be new: a row of theirs may have been forgotten.
+// A message from before the horizon cannot be proved to be new, because its row may have been deleted.
 func ExampleWindowUse() {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	day := 24 * time.Hour

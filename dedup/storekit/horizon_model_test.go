@@ -10,12 +10,12 @@ import (
 	"github.com/txonce/txonce/dedup/storekit"
 )
 
-// The model below is a database with its clock, its rows and its windows, several nodes with windows that are raised and
-// lowered, sweeps, and messages with skewed times that are delivered again and again. It knows what really happened, and
-// compares it with what Horizon and Provable say. Everything is a multiple of one tick, so that equal times are common.
+// The model below has a database with a clock, rows and windows; several nodes whose windows change; sweeps; and messages with
+// skewed times that are delivered several times. It knows what really happened, and compares that with the results of Horizon
+// and Provable. All times are multiples of one tick, so that equal times are common.
 const tick = 10 * time.Minute
 
-// rules are what stores do. Each may be broken, to see that it is needed.
+// rules are the rules that stores follow. A test may break each of them to show that it is needed.
 type rules struct {
 	horizon  func(forgotten time.Time, uses []storekit.WindowUse) time.Time
 	provable func(t, horizon time.Time) bool
@@ -94,7 +94,7 @@ func (w *world) some(what string, most time.Duration) time.Duration {
 	return time.Duration(w.draw(what, int(most/tick)+1)) * tick
 }
 
-// step lets something happen, and returns what it contradicts.
+// step makes something happen, and returns what contradicts the results.
 func (w *world) step() error {
 	switch op := w.draw("op", 10); {
 	case op < 2:
@@ -118,7 +118,7 @@ func (w *world) step() error {
 	return nil
 }
 
-// pass lets time go by, and often just as much as makes a difference: until a window's last use, or until a row expires.
+// pass lets time pass, often exactly until a window's last use or until a row expires.
 func (w *world) pass() {
 	var edges []time.Time
 	for _, window := range slices.Sorted(maps.Keys(w.uses)) {
@@ -152,7 +152,7 @@ func (w *world) forget(expired time.Time) {
 	}
 }
 
-// register is what a node does before it claims, unless it did so and nothing says that it must again.
+// register registers a node's window before a claim, unless its last registration is still valid.
 func (w *world) register(n *modelNode) {
 	if until, ok := n.until[n.window]; ok && (w.registersOnce || !w.clock.After(until)) {
 		return
@@ -198,8 +198,8 @@ func (w *world) deliver(id int) error {
 	return nil
 }
 
-// excused looks for a history in which m was claimed and forgotten: some moment and some window under which, by all that
-// is recorded, its row may have existed and have expired. Without one, unprovable is wrong.
+// excused looks for a history, consistent with all records, in which m was claimed and its row was deleted. If there is none, m
+// must not be unprovable.
 func (w *world) excused(m *modelMessage) error {
 	for _, u := range w.uses {
 		for c := u.FirstRun; !c.After(u.UsedUntil) && !c.After(w.clock); c = c.Add(tick) {

@@ -33,7 +33,7 @@ func TestHorizonModel(t *testing.T) {
 	}
 }
 
-// The same at length: what rapid finds it makes small, but it tries few histories.
+// The same with many histories. rapid tries few, but shrinks what it finds.
 func TestHorizonModelAtLength(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -48,14 +48,14 @@ func TestHorizonModelAtLength(t *testing.T) {
 	}
 }
 
-// Each rule is needed: without it the model finds a key that was claimed twice, or a message refused that need not be.
+// Each rule is needed: without it the model finds a key that was claimed twice, or a message that was refused without need.
 func TestHorizonModelFindsBrokenRules(t *testing.T) {
 	broken := func(change func(*rules)) rules {
 		r := asBuilt
 		change(&r)
 		return r
 	}
-	// horizonWith is storekit.Horizon with its three conditions exchanged.
+	// horizonWith is storekit.Horizon with other conditions.
 	horizonWith := func(skip func(time.Time, storekit.WindowUse) bool, last func(storekit.WindowUse) time.Time) func(time.Time, []storekit.WindowUse) time.Time {
 		return func(forgotten time.Time, uses []storekit.WindowUse) (horizon time.Time) {
 			for _, u := range uses {

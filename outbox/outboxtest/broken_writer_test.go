@@ -87,6 +87,15 @@ func brokenWriters() []brokenStore {
 				return m.Enqueue(ctx, tx, msgs...)
 			})
 		}},
+		{name: "never ends its calls", found: []string{"a re-execution enqueues the same IDs, whatever the bounds of its calls"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
+			o.Writer = writerFunc(func(ctx context.Context, tx *Tx, msgs ...outbox.Message) error {
+				ready, _, err := outbox.Prepare(ctx, msgs)
+				if err != nil {
+					return err
+				}
+				return m.Enqueue(ctx, tx, ready...)
+			})
+		}},
 		{name: "reads its arguments when the transaction ends", found: []string{"Enqueue keeps nothing of its caller's"}, breaks: late},
 		{name: "enqueues a message where there is none", found: []string{"Enqueue of nothing does nothing"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
 			o.Writer = writerFunc(func(ctx context.Context, tx *Tx, msgs ...outbox.Message) error {

@@ -10,14 +10,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/outbox"
 )
 
 // FakePublisher is a broker and its publisher in memory, for tests. Its zero value confirms everything. It is safe for
 // concurrent use.
 type FakePublisher struct {
-	// Decide says what becomes of a message, once for each publication of it. Several calls may run at once. Set it before
-	// use. Defaults to the zero Fate.
+	// Decide says what happens to a message, once for each of its publications. Several calls may run at once. Set it before
+	// use.
+	//
+	// Defaults to the zero Fate.
 	Decide func(outbox.Message) Fate
 	// AllOrNothing makes it an outbox.AtomicPublisher whose Atomic is true. Set it before use.
 	AllOrNothing bool
@@ -30,7 +33,7 @@ type FakePublisher struct {
 
 var _ outbox.AtomicPublisher = (*FakePublisher)(nil)
 
-// Fate is what becomes of one publication. The zero value: it arrives and is confirmed.
+// Fate is what happens to one publication. The zero value: it arrives and is confirmed.
 type Fate struct {
 	Delay time.Duration // before anything happens; the deadline of the call ends it
 	Err   error         // the answer; without Lost the message does not arrive
@@ -43,7 +46,7 @@ var ErrAnswerLost = errors.New("outboxtest: the answer was lost")
 // Published is one message that arrived.
 type Published struct {
 	outbox.Message
-	Confirmed bool // the publisher was told
+	Confirmed bool // the publisher got the confirmation
 	At        time.Time
 }
 
@@ -68,7 +71,7 @@ func (f *FakePublisher) Publish(ctx context.Context, msgs []outbox.Message) []er
 	return errs
 }
 
-// publishEach lets those that are not delayed arrive at once, in their order.
+// publishEach lets messages without delay arrive at once, in their order.
 func (f *FakePublisher) publishEach(ctx context.Context, msgs []outbox.Message, fates []Fate, errs []error) {
 	var late sync.WaitGroup
 	for i := range msgs {
@@ -82,7 +85,7 @@ func (f *FakePublisher) publishEach(ctx context.Context, msgs []outbox.Message, 
 }
 
 func (f *FakePublisher) publish(ctx context.Context, m outbox.Message, fate Fate) error {
-	if err := wait(ctx, fate.Delay); err != nil {
+	if err := await.Sleep(ctx, fate.Delay); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -98,7 +101,7 @@ func (f *FakePublisher) publish(ctx context.Context, m outbox.Message, fate Fate
 }
 
 func (f *FakePublisher) publishAll(ctx context.Context, msgs []outbox.Message, fates []Fate, delay time.Duration, errs []error) {
-	err := wait(ctx, delay)
+	err := await.Sleep(ctx, delay)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err == nil && f.down != nil {
@@ -124,25 +127,12 @@ func (f *FakePublisher) publishAll(ctx context.Context, msgs []outbox.Message, f
 	}
 }
 
-// answer is what is said of a message that has arrived.
+// answer returns the answer for a message that has arrived.
 func (f Fate) answer() error {
 	if f.Lost && f.Err == nil {
 		return ErrAnswerLost
 	}
 	return f.Err
-}
-
-// wait returns early, with an error, when ctx ends.
-func wait(ctx context.Context, d time.Duration) error {
-	if d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-	}
-	return context.Cause(ctx)
 }
 
 func (f *FakePublisher) arrive(m outbox.Message, confirmed bool) {
@@ -153,14 +143,14 @@ func (f *FakePublisher) arrive(m outbox.Message, confirmed bool) {
 // Atomic implements outbox.AtomicPublisher.
 func (f *FakePublisher) Atomic() bool { return f.AllOrNothing }
 
-// Published lists what arrived, in its order, every repeat included.
+// Published returns the messages that arrived, in their order, with every repeat.
 func (f *FakePublisher) Published() []Published {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.published)
 }
 
-// Confirmed lists the IDs of what was confirmed, in its order, every repeat included.
+// Confirmed returns the IDs of the confirmed messages, in their order, with every repeat.
 func (f *FakePublisher) Confirmed() (ids []string) {
 	for _, p := range f.Published() {
 		if p.Confirmed {
@@ -170,7 +160,7 @@ func (f *FakePublisher) Confirmed() (ids []string) {
 	return ids
 }
 
-// Down makes each answer an outbox.UnavailableError, until Up. After is what it says about when to try again.
+// Down makes each answer an outbox.UnavailableError with this After, until Up is called.
 func (f *FakePublisher) Down(after time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

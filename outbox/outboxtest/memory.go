@@ -14,29 +14,35 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// DefaultShards is how many shards a Memory has, as the tables of the migrations have.
+// DefaultShards is how many shards a Memory has. The tables of the migrations have as many.
 const DefaultShards = 64
 
 // ErrTxDone is the error of a transaction that is committed or rolled back.
 var ErrTxDone = errors.New("outboxtest: the transaction has ended")
 
 // Memory is an outbox in memory, for tests. It is an outbox.Writer, Queue and Operations, and behaves as the stores of
-// real databases do: what is enqueued exists once its transaction is committed, sessions hold shards for a while, and
-// late completions are fenced. Its zero value is an empty outbox. It is safe for concurrent use.
+// real databases do: an enqueued message exists when its transaction is committed, sessions hold shards for a limited time, and
+// late completions are refused. Its zero value is an empty outbox. It is safe for concurrent use.
 type Memory struct {
-	// Shards is how many there are. Set it before use. Defaults to DefaultShards.
+	// Shards is how many shards there are. Set it before use.
+	//
+	// Defaults to DefaultShards.
 	Shards int
-	// KeepSent is how long messages are kept after they were sent; see Sent. Set it before use. Defaults to not at all.
+	// KeepSent is how long messages are kept after they were sent; see Sent. Set it before use.
+	//
+	// Defaults to 0: they are deleted at once.
 	KeepSent time.Duration
 	// EarlySequence assigns sequence numbers in Enqueue, as a store does that cannot wait for COMMIT: a message with a
-	// lower number may then appear later. Set it before use. Defaults to assigning them in Commit.
+	// lower number may then appear later. Set it before use.
+	//
+	// Defaults to false: Commit assigns them.
 	EarlySequence bool
 
 	mu      sync.Mutex
 	seq     int64
 	shards  []shard
 	opened  int                    // sessions
-	relays  map[*session]time.Time // living sessions, and until when
+	relays  map[*session]time.Time // living sessions, and when their hold expires
 	delayed []*row                 // by NotBefore
 	parked  map[int64]*row
 	sent    []*row // by the time they were sent
@@ -53,7 +59,7 @@ var (
 // NewMemory returns an empty outbox.
 func NewMemory() *Memory { return new(Memory) }
 
-// shard is one part of the outbox and who holds it.
+// shard is a shard of the outbox, and the session that holds it.
 type shard struct {
 	owner *session // nil: nobody
 	token int64
@@ -61,10 +67,10 @@ type shard struct {
 	holds map[string][]hold
 }
 
-// hold keeps the messages of one key from seq on.
+// hold holds back the messages of one key from seq on.
 type hold struct {
 	from  int64
-	until time.Time // zero: until a person acts
+	until time.Time // zero: until Unpark or Discard
 	park  bool      // they are parked, not only kept waiting
 }
 
@@ -73,7 +79,7 @@ type row struct {
 	outbox.Leased
 	retryAt  time.Time // of a message without key
 	cause    string
-	keep     outbox.ParkPolicy // of a parked one
+	keep     outbox.ParkPolicy // of a parked message
 	behind   int64
 	waiting  bool
 	parkedAt time.Time
@@ -102,7 +108,7 @@ type Tx struct {
 	locks  []string
 }
 
-// lock is what LockOrderingKey takes.
+// lock is the lock that LockOrderingKey takes.
 type lock struct{ free chan struct{} }
 
 // Begin begins a transaction, which must be ended with Commit or Rollback.
@@ -158,7 +164,7 @@ func (m *Memory) next() int64 {
 }
 
 // LockOrderingKey waits until no other transaction holds key, and holds it until tx ends: transactions that call it with one key
-// before they read what they are going to write do not pass each other.
+// before they read what they are going to write follow each other.
 func (m *Memory) LockOrderingKey(ctx context.Context, tx *Tx, key string) error {
 	for {
 		if tx.done {
@@ -186,7 +192,7 @@ func (m *Memory) LockOrderingKey(ctx context.Context, tx *Tx, key string) error 
 	}
 }
 
-// Commit makes visible what was enqueued, and wakes the sessions.
+// Commit makes the enqueued messages visible, and notifies the sessions.
 func (tx *Tx) Commit() error {
 	if tx.done {
 		return ErrTxDone
@@ -213,7 +219,7 @@ func (tx *Tx) Commit() error {
 	return nil
 }
 
-// Rollback forgets what was enqueued. After Commit it does nothing and fails with ErrTxDone.
+// Rollback drops the enqueued messages. After Commit it does nothing and returns ErrTxDone.
 func (tx *Tx) Rollback() error {
 	if tx.done {
 		return ErrTxDone
@@ -247,7 +253,7 @@ func (m *Memory) delay(r *row) {
 	m.delayed = slices.Insert(m.delayed, at, r)
 }
 
-// due moves what was delayed to the end of its key.
+// due moves messages whose NotBefore has come to the end of their key.
 func (m *Memory) due(now time.Time) {
 	for len(m.delayed) > 0 && !m.delayed[0].NotBefore.After(now) {
 		r := m.delayed[0]

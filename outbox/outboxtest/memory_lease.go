@@ -61,7 +61,8 @@ func (s *session) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased,
 	return leased, nil
 }
 
-// turn is the nth row of its shard that is due. The shards take turns, so that a backlog in one of them leaves the others their place.
+// turn is the nth due row of its shard. Lease takes the first due row of each shard, then the second, so that a backlog in one shard
+// leaves room for the others.
 type turn struct {
 	*row
 	n int
@@ -75,7 +76,7 @@ func size(r *row) int {
 	return n
 }
 
-// part lists the shards to look at: those of this turn's part that are held and have nothing leased.
+// part returns the shards to scan: those of this call's group that the session holds and that have no leased messages.
 func (s *session) part(parts int) (shards []int) {
 	turn := s.turn % parts
 	s.turn = turn + 1
@@ -92,7 +93,7 @@ func (s *session) part(parts int) (shards []int) {
 	return shards
 }
 
-// next lists the first messages that are due.
+// next returns the first due messages.
 func (sh *shard) next(now time.Time, limit int) (found []*row) {
 	for _, r := range sh.rows {
 		if len(found) == limit {
@@ -106,7 +107,7 @@ func (sh *shard) next(now time.Time, limit int) (found []*row) {
 	return found
 }
 
-// held reports whether r has to wait, and forgets holds that are over.
+// held reports whether r is held back, and deletes expired holds.
 func (sh *shard) held(r *row, now time.Time) bool {
 	holds := slices.DeleteFunc(sh.holds[r.Key], func(h hold) bool { return !h.until.IsZero() && !h.until.After(now) })
 	if len(holds) == 0 {
@@ -117,7 +118,7 @@ func (sh *shard) held(r *row, now time.Time) bool {
 	return slices.ContainsFunc(holds, func(h hold) bool { return r.Seq >= h.from })
 }
 
-// follow parks what stands behind a parked message of its key.
+// follow parks the messages behind a parked message of their key.
 func (m *Memory) follow(i int, now time.Time) {
 	sh := &m.shards[i]
 	if len(sh.holds) == 0 {

@@ -49,7 +49,7 @@ func (m *Memory) Stats(ctx context.Context) (outbox.Stats, error) {
 	return st, nil
 }
 
-// due is since when the message is due.
+// due returns since when the message is due.
 func (r *row) due() time.Time {
 	if r.NotBefore.After(r.Enqueued) {
 		return r.NotBefore
@@ -115,7 +115,7 @@ func (m *Memory) Discard(ctx context.Context, seqs ...int64) (int, error) {
 	return m.take(ctx, seqs, func(*row) {})
 }
 
-// take removes parked messages, and then sees what of their keys has to wait still.
+// take removes parked messages, calls then for each, and updates what is held back of their keys.
 func (m *Memory) take(ctx context.Context, seqs []int64, then func(*row)) (n int, err error) {
 	if err := context.Cause(ctx); err != nil {
 		return 0, err

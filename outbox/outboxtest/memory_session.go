@@ -15,15 +15,15 @@ import (
 type session struct {
 	memory   *Memory
 	opts     outbox.SessionOptions
-	name     string // that no other one has
+	name     string // that no other session has
 	renewals int64
-	over     bool // it was closed, or its hold ran out
+	over     bool // it was closed, or its hold expired
 	shares   shares.Ledger
 	leased   map[int]map[int64]bool
-	leaving  map[int]bool // shards for which others wait
-	turn     int          // of the next Lease with Parts
+	leaving  map[int]bool // shards to give back when their messages are settled
+	turn     int          // of the next Lease with Part
 	wake     chan struct{}
-	told     map[int]bool // shards that were not looked at since they got messages
+	told     map[int]bool // shards that got messages and were not scanned since
 }
 
 var (
@@ -75,7 +75,7 @@ func (s *session) Renew(ctx context.Context) (outbox.Hold, error) {
 	}, nil
 }
 
-// bury ends the sessions whose hold has run out.
+// bury ends the sessions whose hold has expired.
 func (m *Memory) bury(now time.Time) {
 	for s, until := range m.relays {
 		if !until.After(now) {
@@ -85,7 +85,7 @@ func (m *Memory) bury(now time.Time) {
 	}
 }
 
-// share takes shards or gives some back, and returns how many there are then.
+// share takes shards or gives some back, and returns how many the session holds then.
 func (s *session) share() (held int) {
 	m := s.memory
 	v := shares.View{Of: len(m.shards), Others: map[string]int64{}}
@@ -109,8 +109,8 @@ func (s *session) share() (held int) {
 	return v.Mine + max(0, change) - s.giveBack(max(0, -change))
 }
 
-// giveBack gives back n shards: those at once of which nothing is leased. If there are too few, others get nothing new, and are given
-// back when what is leased of them is settled.
+// giveBack gives back n shards, those without leased messages first. For the rest it marks shards as leaving: Lease skips them, and they
+// are given back when their messages are settled.
 func (s *session) giveBack(n int) (given int) {
 	clear(s.leaving)
 	var busy []int
@@ -130,7 +130,7 @@ func (s *session) giveBack(n int) (given int) {
 	return given
 }
 
-// giveBackLeaving gives back those for which others wait, and of which nothing is leased any more.
+// giveBackLeaving gives back the leaving shards that have no leased messages any more.
 func (s *session) giveBackLeaving() {
 	for i := range s.leaving {
 		if sh := &s.memory.shards[i]; sh.owner == s && len(s.leased[i]) == 0 {
@@ -169,7 +169,7 @@ func (s *session) Close(context.Context) error {
 // Wake implements outbox.Waker.
 func (s *session) Wake() <-chan struct{} { return s.wake }
 
-// wake tells the sessions that these rows have come; nil: anything may have.
+// wake notifies the sessions of new rows; nil: there may be some in any shard.
 func (m *Memory) wake(rows []*row) {
 	for s := range m.wakers {
 		for i := range m.shards {
@@ -185,7 +185,7 @@ func (m *Memory) wake(rows []*row) {
 	}
 }
 
-// Maintain implements outbox.Maintainer: it forgets sent messages whose time is over, and dead sessions.
+// Maintain implements outbox.Maintainer: it deletes sent messages after KeepSent, and dead sessions.
 func (s *session) Maintain(ctx context.Context) error {
 	m := s.memory
 	m.mu.Lock()
@@ -197,7 +197,7 @@ func (s *session) Maintain(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Sent returns the IDs of the messages that are kept after they were sent, in the order in which they were.
+// Sent returns the IDs of the sent messages that are still kept, in the order in which they were sent.
 func (m *Memory) Sent() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

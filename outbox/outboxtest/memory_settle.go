@@ -36,14 +36,14 @@ func (s *session) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
 		m.settle(o, now)
 		delete(s.leased[o.Shard], o.Seq)
 	}
-	for _, o := range outcomes { // now that all are where they belong, also what stood behind one of them
+	for _, o := range outcomes { // only now, when all outcomes are written: some are about the key of another
 		m.follow(o.Shard, now)
 	}
 	s.giveBackLeaving()
 	return nil
 }
 
-// settle ends one lease. A message that is gone was settled before.
+// settle ends one lease. A message that is not there was settled before.
 func (m *Memory) settle(o outbox.Outcome, now time.Time) {
 	sh := &m.shards[o.Shard]
 	at, found := slices.BinarySearchFunc(sh.rows, o.Seq, bySeq)
@@ -75,7 +75,7 @@ func (m *Memory) settle(o outbox.Outcome, now time.Time) {
 	}
 }
 
-// fail counts from what was leased, so that settling twice counts once.
+// fail counts from the leased message, so that settling twice counts once.
 func (r *row) fail(o outbox.Outcome) {
 	if !o.Uncounted {
 		r.Attempts = o.Attempts + 1
@@ -83,10 +83,10 @@ func (r *row) fail(o outbox.Outcome) {
 	r.cause = cmp.Or(o.Cause, errNoCause).Error()
 }
 
-var errNoCause = errors.New("no cause was stated")
+var errNoCause = errors.New("no cause was given")
 
-// hold says anew which messages of a key have to wait, from what is parked of it. What stood behind is pending then, until
-// follow has looked at it.
+// hold computes which messages of a key are held back, from its parked messages. Messages that waited behind a parked one become
+// pending; follow parks them again where they still have to wait.
 func (m *Memory) hold(i int, key string) {
 	if key == "" {
 		return
@@ -102,7 +102,7 @@ func (m *Memory) hold(i int, key string) {
 	var first *hold
 	for _, r := range parked {
 		switch {
-		case r.waiting: // follow takes it back where another one is before it
+		case r.waiting: // follow parks it again when another one is before it
 			delete(m.parked, r.Seq)
 			r.back()
 			m.insert(r)
@@ -120,5 +120,5 @@ func (m *Memory) hold(i int, key string) {
 	sh.holds[key] = holds
 }
 
-// back makes a parked message as it was.
+// back resets the fields of a parked message.
 func (r *row) back() { r.behind, r.waiting, r.cause, r.keep = 0, false, "", 0 }

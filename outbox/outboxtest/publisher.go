@@ -9,21 +9,21 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// PublisherHarness is how the suite drives one kind of publisher. The fields of the first group are required. The others
-// are hooks that single cases need.
+// PublisherHarness lets the suite use one kind of publisher. The fields of the first group are required. The others are hooks that
+// single cases need.
 type PublisherHarness struct {
 	// New makes a publisher, and closes it when t ends.
 	New func(t *testing.T) outbox.Publisher
 	// Topic makes an empty topic, with several partitions where there are any.
 	Topic func(t *testing.T) string
-	// Read lists everything that is in topic, those of one key in the broker's order. It waits until n are there, and a
-	// while for more. Of each it fills in Topic, Key, Payload and Headers, as a reader finds them.
+	// Read returns all messages in topic, those of one key in the broker's order. It waits until n are there, and then a while for
+	// more. It fills in Topic, Key, Payload and Headers.
 	Read func(t *testing.T, topic string, n int) []outbox.Message
 
 	// Features says what the publisher can do.
 	Features PublisherFeatures
 
-	// Oversize changes m so that the broker or the publisher refuses it for good.
+	// Oversize changes m so that the broker or the publisher refuses it permanently.
 	Oversize func(m outbox.Message) outbox.Message
 	// Unroutable names a topic that is missing or denied, while others are not: a message to it is an *outbox.TopicError.
 	Unroutable func(t *testing.T) string
@@ -34,7 +34,9 @@ type PublisherHarness struct {
 	// Stop takes the broker away, with its messages kept, until start is called, which returns when the broker answers.
 	Stop func(t *testing.T) (start func())
 
-	// Run runs one case: it may call t.Parallel first, or be synctest.Test. Defaults to calling c.
+	// Run runs one case: it may call t.Parallel first, or be synctest.Test.
+	//
+	// Defaults to calling c.
 	Run func(t *testing.T, c func(t *testing.T))
 }
 
@@ -49,7 +51,7 @@ type PublisherFeatures struct {
 	// Atomic says that it is an outbox.AtomicPublisher whose Atomic is true.
 	Atomic bool
 
-	// DoesNotApply says of each case that cannot exist on this broker why. A case whose hook is nil fails.
+	// DoesNotApply has a reason for each case that cannot exist on this broker. A case whose hook is nil fails.
 	DoesNotApply map[string]string
 }
 
@@ -87,11 +89,11 @@ func (h *PublisherHarness) without(c publisherCase) string {
 	return h.Features.DoesNotApply[c.name]
 }
 
-// publisherCase is one rule. Its name says the rule, so that a failure names what is broken.
+// publisherCase is one rule. Its name is the rule, so that a failure names the broken rule.
 type publisherCase struct {
 	name   string
 	hazard string
-	atomic answer // what the case wants of the publisher
+	atomic answer // whether the case needs an atomic publisher
 	run    func(e *publisherEnv)
 }
 
@@ -104,7 +106,7 @@ const (
 	no
 )
 
-// publisherEnv is what one case works with.
+// publisherEnv is the environment of one case.
 type publisherEnv struct {
 	judge
 	PublisherHarness
@@ -137,7 +139,7 @@ func publisherCases() []publisherCase {
 	)
 }
 
-// message is as a relay passes it, in its layout.
+// message returns a message as a relay passes it, with the headers of the layout.
 func (e *publisherEnv) message(id, key string) outbox.Message {
 	return e.laidOut(outbox.Message{
 		ID: id, Topic: e.topic, Key: key, Payload: []byte("payload of " + id), Headers: map[string]string{"own": "header of " + id},
@@ -150,7 +152,7 @@ func (e *publisherEnv) laidOut(m outbox.Message) outbox.Message {
 	return m
 }
 
-// publish is one call under a deadline. It checks what every answer must fulfil.
+// publish calls Publish once and checks the number of answers.
 func (e *publisherEnv) publish(ctx context.Context, msgs ...outbox.Message) []error {
 	e.Helper()
 	errs := e.publisher.Publish(ctx, msgs)
@@ -173,7 +175,7 @@ func (e *publisherEnv) confirm(msgs ...outbox.Message) {
 	}
 }
 
-// arrived reads topic, and returns its messages by ID, with how often each is there.
+// arrived reads topic and returns its messages by ID, and how often each is there.
 func (e *publisherEnv) arrived(topic string, n int) (byID map[string]outbox.Message, times map[string]int) {
 	e.Helper()
 	byID, times = map[string]outbox.Message{}, map[string]int{}
@@ -185,7 +187,7 @@ func (e *publisherEnv) arrived(topic string, n int) (byID map[string]outbox.Mess
 	return byID, times
 }
 
-// wantArrived reads back what was confirmed, and fails where something else is there.
+// wantArrived fails when the topic has other messages than want.
 func (e *publisherEnv) wantArrived(want ...outbox.Message) {
 	e.Helper()
 	byID, times := e.arrived(e.topic, len(want))

@@ -58,7 +58,7 @@ func thousand(e *publisherEnv) {
 	e.wantArrived(msgs...)
 }
 
-// concurrentCalls have different keys, as those of a relay have. Each is answered for its own messages.
+// concurrentCalls have different keys, as calls of a relay have. Each call gets answers for its own messages.
 func concurrentCalls(e *publisherEnv) {
 	var mu sync.Mutex
 	var all []outbox.Message

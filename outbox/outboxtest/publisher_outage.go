@@ -61,11 +61,11 @@ func pastDeadline(e *publisherEnv) {
 		cancel()
 	}
 	after := e.message("after", "k")
-	e.confirm(after) // and such calls leave nothing broken behind
+	e.confirm(after) // the calls before have not broken the publisher
 	e.wantThere(append(confirmed, after.ID)...)
 }
 
-// wantThere fails where a confirmed message is missing. Others may be there: they were on their way.
+// wantThere fails when a confirmed message is missing. Others may be there: they were sent before the deadline.
 func (e *publisherEnv) wantThere(ids ...string) {
 	e.Helper()
 	_, times := e.arrived(e.topic, len(ids))
@@ -113,7 +113,7 @@ func silentBroker(e *publisherEnv) {
 	e.wantThere("warm", "after")
 }
 
-// back publishes until the broker confirms, as a relay does that rests between.
+// back publishes until the broker confirms, with pauses as a relay makes them.
 func (e *publisherEnv) back(id string) {
 	e.Helper()
 	m := e.message(id, "k")

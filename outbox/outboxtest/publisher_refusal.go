@@ -8,7 +8,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// refusalCases are about messages that are refused, and settings that are.
+// refusalCases are about refused messages and refused settings.
 func refusalCases() []publisherCase {
 	const each = "25: Publish answers for each message"
 	var cases []publisherCase
@@ -35,7 +35,7 @@ func (e *publisherEnv) five() (msgs []outbox.Message) {
 	return msgs
 }
 
-// refusedAt is done twice, because a publisher may be worn out by a refusal.
+// refusedAt publishes twice, because a refusal may break a publisher.
 func refusedAt(e *publisherEnv, at int) {
 	e.hook("Oversize", e.Oversize == nil)
 	var confirmed []outbox.Message
@@ -121,7 +121,7 @@ func unroutable(e *publisherEnv) {
 	e.wantArrived(confirmed...)
 }
 
-// missingTopic is what a relay does: it tries again now and then. Each answer says the same, and the publisher is none the worse for it.
+// missingTopic tries a missing topic several times, as a relay does. Each answer is a TopicError, and the publisher keeps working.
 func missingTopic(e *publisherEnv) {
 	e.hook("Unroutable", e.Unroutable == nil)
 	nowhere := e.Unroutable(e.t)

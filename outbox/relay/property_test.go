@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/backoff"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
@@ -173,24 +174,15 @@ func (p *process) meet(ctx context.Context, fate string) error {
 	case unavailable:
 		return &outbox.UnavailableError{Err: errRefused}
 	case isLate:
-		return wait(ctx, time.Second)
+		return await.Sleep(ctx, time.Second)
 	case hangs:
-		return wait(ctx, time.Hour)
+		return await.Sleep(ctx, time.Hour)
 	case panicking:
 		panic("boom")
 	case never:
 		return outbox.Permanent(errRefused)
 	}
 	return nil
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }
 
 func (p *process) arrive(m outbox.Message) {

@@ -35,36 +35,54 @@ type faultyTopic struct {
 	why      error
 }
 
+// ifFaulty calls f with the state of topic when topic is at fault.
+func (ts *topicStates) ifFaulty(topic string, f func(t *faultyTopic)) {
+	if ts.count.Load() == 0 {
+		return
+	}
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if t := ts.faulty[topic]; t != nil {
+		f(t)
+	}
+}
+
 // admit returns 0 when a message of topic may be published. Where topic is at fault and has cooled down, that message is the probe:
 // until it is answered, or until deadline, admit returns how long other messages have to wait, and why.
 func (ts *topicStates) admit(topic string, deadline time.Time) (wait time.Duration, why error) {
-	if ts.count.Load() == 0 {
-		return 0, nil
-	}
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	t := ts.faulty[topic]
-	if t == nil {
-		return 0, nil
-	}
-	switch wait := time.Until(t.until); {
-	case wait > 0 && t.probing:
-		return min(wait, minPartCooldown), t.why
-	case wait > 0:
-		return wait, t.why
-	}
-	t.until, t.probing = deadline, true
-	return 0, nil
+	ts.ifFaulty(topic, func(t *faultyTopic) {
+		if wait, why = time.Until(t.until), t.why; wait <= 0 {
+			t.until, t.probing = deadline, true
+		} else if t.probing {
+			wait = min(wait, minPartCooldown)
+		}
+	})
+	return max(0, wait), why
 }
 
 // atFault reports whether topic is at fault, cooling down or not.
-func (ts *topicStates) atFault(topic string) bool {
-	if ts.count.Load() == 0 {
-		return false
-	}
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	return ts.faulty[topic] != nil
+func (ts *topicStates) atFault(topic string) (is bool) {
+	ts.ifFaulty(topic, func(*faultyTopic) { is = true })
+	return is
+}
+
+// undecided ends a probe that shows nothing about its topic. The next message is a probe again.
+func (ts *topicStates) undecided(topic string) {
+	ts.ifFaulty(topic, func(t *faultyTopic) {
+		if t.probing {
+			t.until, t.probing = time.Time{}, false
+		}
+	})
+}
+
+// confirmed forgets that topic was at fault, and reports whether it was.
+func (ts *topicStates) confirmed(topic string) (was bool) {
+	ts.ifFaulty(topic, func(*faultyTopic) {
+		delete(ts.faulty, topic)
+		ts.count.Add(-1)
+		was = true
+	})
+	return was
 }
 
 // failed starts a cooldown of topic, or a longer one, after a call that started at began. Calls that ran side by side count once.
@@ -92,33 +110,6 @@ func (ts *topicStates) failed(topic string, began time.Time, why error) (cooldow
 		t.logged = now
 	}
 	return cooldown, log
-}
-
-// undecided ends a probe that shows nothing about its topic. The next message is a probe again.
-func (ts *topicStates) undecided(topic string) {
-	if ts.count.Load() == 0 {
-		return
-	}
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	if t := ts.faulty[topic]; t != nil && t.probing {
-		t.until, t.probing = time.Time{}, false
-	}
-}
-
-// confirmed forgets that topic was at fault, and reports whether it was.
-func (ts *topicStates) confirmed(topic string) bool {
-	if ts.count.Load() == 0 {
-		return false
-	}
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	if ts.faulty[topic] == nil {
-		return false
-	}
-	delete(ts.faulty, topic)
-	ts.count.Add(-1)
-	return true
 }
 
 // coolTopicDown starts a cooldown of topic and returns how long it is.

@@ -34,7 +34,7 @@ var rows = []row{
 	{"dedup/deduptest", []string{"dedup", "dedup/storekit", "internal/await"}},
 	{"outbox", nil},
 	{"outbox/relay", []string{"outbox", "internal/await", "internal/backoff", "internal/tokens"}},
-	{"outbox/outboxtest", []string{"outbox", "outbox/relay", "internal/backoff", "internal/shares"}},
+	{"outbox/outboxtest", []string{"outbox", "outbox/relay", "internal/await", "internal/backoff", "internal/shares"}},
 	{"consumer", []string{"dedup", "outbox", "internal/await", "internal/backoff", "internal/tokens"}},
 	{"consumer/consumertest", []string{"consumer", "dedup", "outbox", "dedup/deduptest", "internal/await"}},
 

@@ -60,7 +60,7 @@ var kafkaMutations = []mutation{
 	}),
 	subscriber("a group of the user's own is checked", "check.go", "TestCheck", edit{
 		`	wrong := refusals(losing(cfg), accepted)
-`, `	wrong := refusals(nil, allow)
+`, `	wrong := refusals(nil, accepted)
 `,
 	}),
 	subscriber("keys outlive messages", "retention.go", "TestWindowAndRetention", edit{

@@ -59,10 +59,10 @@ var relayMutations = []mutation{
 		`now.Sub(t.logged) >= topicLogInterval`, `false`,
 	}),
 	relaying("a topic that takes messages again is let go", "topic.go", "TestRelayCoolsDownATopicAtFault", edit{
-		"	delete(ts.faulty, topic)\n	ts.count.Add(-1)\n	return true", `	return true`,
+		"		delete(ts.faulty, topic)\n		ts.count.Add(-1)\n", ``,
 	}),
 	relaying("a probe that says nothing is followed by another", "topic.go", "TestRelayProbeThatIsRefusedItself", edit{
-		`		t.until, t.probing = time.Time{}, false`, ``,
+		`			t.until, t.probing = time.Time{}, false`, ``,
 	}),
 	relaying("a topic without publisher parks nothing", "batch.go", "TestRelayWithoutPublisherForATopic", edit{
 		`b.deferUncounted(first, b.coolTopicDown(topic, b.leasedAt, err), err)`, `b.countFailure(first, err)`,
