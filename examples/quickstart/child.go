@@ -74,7 +74,7 @@ func workerMain() int {
 		err = json.Unmarshal(line, &s)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "quickstart: only the demo starts workers; it writes their settings to standard input:", err)
+		fmt.Fprintln(os.Stderr, "quickstart: a worker is started by the demo, which writes settings to its standard input:", err)
 		return 2
 	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)).With("worker", s.Name))
