@@ -33,7 +33,7 @@ func (s *breakpoint) At(where place) {
 	}
 }
 
-// Free undoes At, whether a call has come or not.
+// Free undoes At, whether a call has stopped or not.
 func (s *breakpoint) Free() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
