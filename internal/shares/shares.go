@@ -32,7 +32,7 @@ type asked struct {
 
 // Change returns how many shards the session must take now. A negative number is how many it must give back.
 func (l *Ledger) Change(v View) int {
-	due := fair(v.Of, 1+l.ask(v.Others))
+	due := fair(v.Of, 1+l.countAsks(v.Others))
 	take := min(fair(v.Of, 1+len(v.Others))-v.Mine, len(v.Free))
 	take = max(take, l.stayedFree(v.Free))
 	if take <= 0 {
@@ -49,8 +49,8 @@ func (l *Ledger) Change(v View) int {
 // fair is the largest number of shards that one of this many sessions should hold.
 func fair(of, sessions int) int { return (of + sessions - 1) / sessions }
 
-// ask records the living sessions, and returns how many of them have asked twice.
-func (l *Ledger) ask(others map[string]int64) (twice int) {
+// countAsks records the living sessions, and returns how many of them have asked twice.
+func (l *Ledger) countAsks(others map[string]int64) (twice int) {
 	asks := make(map[string]asked, len(others))
 	for session, until := range others {
 		a := l.asks[session]

@@ -85,7 +85,7 @@ func (e *enqueuer) deliver(ctx context.Context, c *consumer.Consumer[pgx.Tx], i 
 		return err
 	}
 	if cmd.due > e.plan.last() {
-		if err := e.turn(ctx, trickle); err != nil {
+		if err := e.awaitTurn(ctx, trickle); err != nil {
 			return err
 		}
 	}
@@ -101,10 +101,10 @@ func (e *enqueuer) deliver(ctx context.Context, c *consumer.Consumer[pgx.Tx], i 
 	return nil
 }
 
-// turn delays commands that are due after the last planned fault. While faults are left, these run one by one at a slow pace,
+// awaitTurn delays commands that are due after the last planned fault. While faults are left, these run one by one at a slow pace,
 // each after the previous messages were relayed. So even on a slow machine, where relays start late, the remaining faults find
 // messages to publish.
-func (e *enqueuer) turn(ctx context.Context, trickle <-chan time.Time) error {
+func (e *enqueuer) awaitTurn(ctx context.Context, trickle <-chan time.Time) error {
 	for {
 		select {
 		case <-e.faults.over:

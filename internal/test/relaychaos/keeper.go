@@ -21,7 +21,7 @@ type keeper struct {
 	settings settings
 	testbed  *testbed
 	faults   *faultQueue
-	over     func(context.Context) bool // whether nothing more will be published
+	finished func(context.Context) bool // whether nothing more will be published
 	say      *progress
 	verbose  bool
 
@@ -112,7 +112,7 @@ func (k *keeper) apply(ctx context.Context, f *fault) (done bool, err error) {
 	}
 	defer k.relay.order(orderFree)
 	if !k.stopsAt(ctx, f.place) {
-		if k.over(ctx) {
+		if k.finished(ctx) {
 			f.misses++
 		}
 		if f.misses > 4 {

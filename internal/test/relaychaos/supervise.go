@@ -78,7 +78,7 @@ func (s *supervisor) work(ctx context.Context) error {
 	stopping := make([]error, relays) // each relay must end without an error
 	for i := range relays {
 		k := &keeper{
-			name: fmt.Sprintf("relay-%d", i+1), testbed: s.testbed, faults: faults, over: s.over, say: s.say, verbose: s.verbose,
+			name: fmt.Sprintf("relay-%d", i+1), testbed: s.testbed, faults: faults, finished: s.finished, say: s.say, verbose: s.verbose,
 			settings: settings{Database: s.testbed.dsn, Kafka: s.kafka, Lease: s.lease, Batch: s.batch, Broken: s.broken},
 		}
 		s.keepers = append(s.keepers, k)
@@ -147,8 +147,8 @@ func (s *supervisor) relayed(ctx context.Context) bool {
 	return err == nil && pending == 0
 }
 
-// over reports whether nothing more will be published.
-func (s *supervisor) over(ctx context.Context) bool {
+// finished reports whether nothing more will be published.
+func (s *supervisor) finished(ctx context.Context) bool {
 	select {
 	case <-s.enqueued:
 		return s.relayed(ctx)
