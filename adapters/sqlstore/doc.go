@@ -104,7 +104,7 @@
 //
 // # Transactions of gorm, bun and others
 //
-// [Adapt] makes of a Store one whose handlers take another type around the same transaction; the module in lift/ has it for
+// [Adapt] makes of a Store one whose handlers take another type around the same transaction; the module in adapt/ does so for
 // gorm, bun and what sqlc generates. Such libraries have errors that are easily overlooked, such as gorm's DB.Error: on
 // PostgreSQL the transaction of a handler that swallows one fails, elsewhere the statement alone is missing from what is committed. The
 // example for gorm registers callbacks that have the transaction fail everywhere.

@@ -18,7 +18,7 @@ import (
 	"github.com/txonce/txonce/outbox/outboxtest"
 )
 
-// appTx is an application's own idea of a transaction. Real ones stand in lift/.
+// appTx is an application's own idea of a transaction. Tests with real libraries are in adapt/.
 type appTx struct{ tx *sql.Tx }
 
 func wrapApp(_ context.Context, tx *sql.Tx) (*appTx, error) { return &appTx{tx}, nil }

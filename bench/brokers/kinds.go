@@ -35,7 +35,7 @@ func body(i int) string {
 	return fmt.Sprintf(`{"id":"message-%08d","amount":%d,"note":%q}`, i, i, strings.Repeat("x", 100))
 }
 
-// kafkaTopic has eight partitions.
+// kafkaTopic is a topic with eight partitions.
 type kafkaTopic struct {
 	name   string
 	client sarama.Client

@@ -1,12 +1,12 @@
-// Command brokers measures how fast messages are handled from each broker to a committed effect in PostgreSQL, by txonce and
-// beside it by the same subscriber with no deduplication at all: same batches, same transactions, same effect, and no claim.
-// The ratio of the two is what effectively-once costs; it holds on any machine, the rates only on this one.
+// Command brokers measures how fast messages are handled from each broker to a committed effect in PostgreSQL: by txonce, and by
+// the same subscriber without deduplication, with the same batches, transactions and effects but no claims. The ratio of the two
+// is the cost of effectively-once. The ratio holds on any machine, the rates only on this one.
 //
 //	make bench-brokers
 //	go run ./brokers -rounds 3 -json
 //
-// Within a round both take turns on each broker, so that a noisy minute does not hit one of them alone. Each figure is the median
-// over rounds.
+// Within a round the two alternate on each broker, so that a disturbance does not affect only one of them. Each figure is the
+// median over rounds.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 	"text/tabwriter"
 )
 
-// figure is what one broker's rounds came to.
+// figure is the result of one broker.
 type figure struct {
 	Broker  string    `json:"broker"`
 	Bare    float64   `json:"bare_per_second"`
@@ -34,9 +34,9 @@ type figure struct {
 }
 
 func main() {
-	rounds := flag.Int("rounds", 3, "how often each figure is measured")
-	only := flag.String("only", "", "measure only brokers whose name contains this")
-	asJSON := flag.Bool("json", false, "end with one JSON object instead of the table")
+	rounds := flag.Int("rounds", 3, "`number` of measurements per figure")
+	only := flag.String("only", "", "measure only brokers whose names contain this `text`")
+	asJSON := flag.Bool("json", false, "print one JSON object instead of the table")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -46,7 +46,7 @@ func main() {
 		os.Exit(1)
 	}
 	if *asJSON {
-		_ = json.NewEncoder(os.Stdout).Encode(map[string][]figure{"figures": figures}) // numbers, none of them infinite
+		_ = json.NewEncoder(os.Stdout).Encode(map[string][]figure{"figures": figures}) // cannot fail: finite numbers
 		return
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -18,26 +18,26 @@ import (
 )
 
 const (
-	concurrency = 4 // batches at once
+	concurrency = 4 // concurrent batches
 	maxBatch    = 100
 	patience    = 2 * time.Minute
 )
 
-// A kind is one sort of broker.
+// A kind is a type of broker.
 type kind struct {
 	name     string
 	messages int
 	open     func(ctx context.Context, name string) (broker, error)
 }
 
-// broker is a queue or topic of one measurement.
+// broker is the queue or topic of one measurement.
 type broker interface {
 	fill(ctx context.Context, n int) error
 	subscriber(p consumer.Processor) (interface{ Run(context.Context) error }, error)
 	close(ctx context.Context) error
 }
 
-// rate is how many messages of a backlog are handled per second, from the first to the last.
+// rate returns how many messages of a backlog are handled per second, from the first to the last.
 func rate(ctx context.Context, k kind, newProcessor func(*pgxpool.Pool) (processor, error)) (perSecond float64, err error) {
 	ctx, stop := context.WithTimeoutCause(ctx, patience, errors.New("out of patience"))
 	defer stop()
@@ -86,13 +86,13 @@ func rate(ctx context.Context, k kind, newProcessor func(*pgxpool.Pool) (process
 	return float64(k.messages-1) / counting.last.Sub(counting.first).Seconds(), nil
 }
 
-// processor is a consumer.Processor, which gets batches.
+// processor is a consumer.Processor that also takes batches.
 type processor interface {
 	consumer.Processor
 	consumer.BatchProcessor
 }
 
-// counting notes when the first and the last message are answered.
+// counting records when the first and the last message are answered.
 type counting struct {
 	processor
 	want int
@@ -124,7 +124,7 @@ func (c *counting) ProcessBatch(ctx context.Context, msgs []*consumer.Message) [
 	return errs
 }
 
-// newTxonce is a Consumer with a plain handler.
+// newTxonce returns a Consumer with a plain handler.
 func newTxonce(pool *pgxpool.Pool) (processor, error) {
 	store, err := pgxstore.New(pgxstore.Config{Pool: pool})
 	if err != nil {
@@ -141,7 +141,7 @@ func effect(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
 	return err
 }
 
-// bare does the same without claims: what is delivered twice is done twice.
+// bare does the same without claims, so a repeated delivery has its effect again.
 type bare struct{ pool *pgxpool.Pool }
 
 func newBare(pool *pgxpool.Pool) (processor, error) { return &bare{pool}, nil }
@@ -151,7 +151,7 @@ func (b *bare) Process(ctx context.Context, msg *consumer.Message) error {
 	return b.ProcessBatch(ctx, []*consumer.Message{msg})[0]
 }
 
-// ProcessBatch implements consumer.BatchProcessor: one transaction, as Consumer does it.
+// ProcessBatch implements consumer.BatchProcessor with one transaction, like Consumer.
 func (b *bare) ProcessBatch(ctx context.Context, msgs []*consumer.Message) []error {
 	err := pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
 		for _, msg := range msgs {
@@ -170,14 +170,14 @@ func (b *bare) ProcessBatch(ctx context.Context, msgs []*consumer.Message) []err
 	return errs
 }
 
-// openPostgres makes a schema of this name.
+// openPostgres makes a schema with this name.
 func openPostgres(ctx context.Context, schema string) (pool *pgxpool.Pool, drop func() error, err error) {
 	cfg, err := pgxpool.ParseConfig(os.Getenv("TXONCE_POSTGRES"))
 	if err != nil {
 		return nil, nil, fmt.Errorf("TXONCE_POSTGRES: %w", err)
 	}
 	cfg.ConnConfig.RuntimeParams["search_path"] = schema
-	cfg.MaxConns = 2 * concurrency * 8 // Kafka's partitions each have a batch of their own
+	cfg.MaxConns = 2 * concurrency * 8 // each of Kafka's partitions has its own batch
 	if pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, nil, fmt.Errorf("TXONCE_POSTGRES: %w", err)
 	}

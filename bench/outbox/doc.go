@@ -1,13 +1,12 @@
-// Command outbox measures txonce's outbox beside watermill-sql's forwarder and River: the same messages, the same
-// PostgreSQL, the same Kafka and the same producer settings, one after the other in one run, so that the ratios hold on
-// any machine.
+// Command outbox compares txonce's outbox with watermill-sql's forwarder and River: the same messages, PostgreSQL, Kafka and
+// producer settings, one after another in one run, so that the ratios hold on any machine.
 //
 //	make bench-outbox
 //	go run ./outbox -rounds 3 -json
 //
-// Three questions are asked: how fast is a backlog drained to Kafka, with acknowledgements as fast as they come and with
-// ones that take 2 ms more; how long after COMMIT has the broker confirmed; what does the message cost the transaction that
-// writes it. The last two are also measured of the least that can be done on the machine, without any guarantee: a target
-// beyond that figure cannot be met there. Each figure is the median over rounds. With -gate the command fails when a target of docs/design is
-// missed by more than 15 %.
+// It answers three questions. How fast is a backlog published to Kafka, with normal acknowledgements and with acknowledgements
+// that take 2 ms longer? How long after COMMIT has the broker confirmed the message? How much does the message slow down its
+// transaction? The last two are also measured for the least that is possible on the machine without any guarantee; no target
+// beyond that can be met there. Each figure is the median over rounds. With -gate the command fails if a target is missed by more
+// than 15 %.
 package main

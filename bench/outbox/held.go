@@ -9,14 +9,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A burst is what is drained to see how fast that goes. There are several, since one of two seconds may meet a checkpoint.
+// A burst is a backlog whose draining is measured. There are several, because a checkpoint may fall into one of two seconds.
 const burst, bursts = 100_000, 5
 
-// held is how many messages per second are committed and confirmed in the median of some bursts, before and while another
-// connection holds a transaction open, with a steady load of 3,000 messages a second for so long a time ahead of each. Such a
-// transaction keeps the database from removing any row that is deleted after its snapshot, in every table.
+// held returns the median rate at which bursts are committed and confirmed, before and while another connection holds a
+// transaction open. Each burst follows a steady load of 3,000 messages per second for the duration long. An open transaction
+// keeps the database from removing rows, of any table, that were deleted after its snapshot.
 //
-// Both are measured in one world, one soon after the other: two runs some minutes apart differ by more than what is looked for.
+// Both are measured in one world, in quick succession: two runs some minutes apart differ by more than the effect.
 func held(ctx context.Context, k kind, long time.Duration) (free, holding float64, err error) {
 	w := &world{tuned: true, seen: newConfirmed(1 << 30)}
 	err = inWorld(ctx, k, w, func(ctx context.Context, s system) error {
@@ -41,14 +41,14 @@ func held(ctx context.Context, k kind, long time.Duration) (free, holding float6
 	return free, holding, nil
 }
 
-// load is what a system gets to do.
+// load is the messages for a system.
 type load struct {
 	s    system
 	w    *world
 	sent int
 }
 
-// bursts returns the median rate of bursts that follow a steady load.
+// bursts returns the median rate of bursts that each follow a steady load.
 func (l *load) bursts(ctx context.Context, steady time.Duration) (perSecond float64, err error) {
 	const chunk, every = 300, 100 * time.Millisecond
 	tick := time.NewTicker(every)
@@ -83,7 +83,7 @@ func (l *load) fill(ctx context.Context, n int) error {
 	return l.s.Fill(ctx, l.sent-n, l.sent)
 }
 
-// holdOpen begins a transaction with a snapshot and an xid.
+// holdOpen begins a transaction with a snapshot and a transaction id.
 func (w *world) holdOpen(ctx context.Context) (pgx.Tx, error) {
 	tx, err := w.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {

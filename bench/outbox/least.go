@@ -8,12 +8,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// least is not an outbox but what one can hope for on this machine: a row in a plain table, written in the round trip of
-// COMMIT, and a message that goes to Kafka from memory at that moment, and is lost with the process.
+// least is not an outbox but the limit of what is possible on this machine: a row in a plain table, written in the round trip of
+// COMMIT, and a message that is then sent to Kafka from memory and is lost in a crash.
 type least struct {
 	*world
 	producer  sarama.SyncProducer
-	committed chan string // to be published
+	committed chan string // to publish
 }
 
 func newLeast(ctx context.Context, w *world) (system, error) {
@@ -48,7 +48,7 @@ func (l *least) Tx(ctx context.Context, id string) error {
 	}
 	select {
 	case l.committed <- id:
-	default: // nobody relays
+	default: // no relay runs
 	}
 	return nil
 }

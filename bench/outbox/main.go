@@ -60,9 +60,9 @@ var targets = []target{
 }
 
 func main() {
-	rounds := flag.Int("rounds", 3, "how often each figure is measured")
-	only := flag.String("only", "", "measure only systems whose name contains this, beside the bare transaction")
-	ask := flag.String("ask", "drain,latency,cost,held", "which questions to ask")
+	rounds := flag.Int("rounds", 3, "`number` of measurements per figure")
+	only := flag.String("only", "", "measure only the bare transaction and systems whose names contain this `text`")
+	ask := flag.String("ask", "drain,latency,cost,held", "the `questions` to answer")
 	heldOpen := flag.Duration("held", time.Minute, "how long a transaction is held open")
 	asJSON := flag.Bool("json", false, "print one JSON object instead of the table")
 	gate := flag.Bool("gate", false, "fail when a target is missed by more than 15 %")

@@ -12,10 +12,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// patience bounds one measurement, so that a system that loses a message ends the run instead of holding it.
+// patience limits one measurement, so that a system that loses a message ends the run.
 const patience = 2 * time.Minute
 
-// relaying runs the system's relay beside fn.
+// relaying runs the system's relay while fn runs.
 func relaying(ctx context.Context, s system, atMost time.Duration, fn func(context.Context) error) error {
 	ctx, stop := context.WithTimeoutCause(ctx, atMost, errors.New("out of patience"))
 	defer stop()
@@ -27,7 +27,7 @@ func relaying(ctx context.Context, s system, atMost time.Duration, fn func(conte
 	return errors.Join(err, <-relayed)
 }
 
-// drain is how many messages per second of a backlog are confirmed, from the first confirmation to the last.
+// drain returns how many messages per second of a backlog are confirmed, from the first confirmation to the last.
 func drain(ctx context.Context, k kind, n int, delay time.Duration) (perSecond float64, err error) {
 	w := &world{delay: delay, tuned: true, seen: newConfirmed(n)}
 	err = inWorld(ctx, k, w, func(ctx context.Context, s system) error {
@@ -39,7 +39,7 @@ func drain(ctx context.Context, k kind, n int, delay time.Duration) (perSecond f
 	return float64(n-1) / w.seen.last.Sub(w.seen.first).Seconds(), err
 }
 
-// latency is how long after COMMIT the broker has confirmed, at a hundred transactions a second.
+// latency returns how long after COMMIT the broker has confirmed a message, at a hundred transactions per second.
 func latency(ctx context.Context, k kind, n int, tuned bool) (p50, p99 time.Duration, err error) {
 	const warmUp = 30
 	w := &world{tuned: tuned, seen: newConfirmed(n + warmUp)}
@@ -73,7 +73,7 @@ func latency(ctx context.Context, k kind, n int, tuned bool) (p50, p99 time.Dura
 	return took[n/2], took[n*99/100], nil
 }
 
-// untilReady sends n messages before the clock starts.
+// untilReady sends n messages before the measurement starts.
 func untilReady(ctx context.Context, s system, w *world, n int) error {
 	for i := range n {
 		if err := s.Tx(ctx, fmt.Sprint(i)); err != nil {
@@ -83,7 +83,7 @@ func untilReady(ctx context.Context, s system, w *world, n int) error {
 	return w.seen.reach(ctx, n)
 }
 
-// bare is the same transaction without a message.
+// bare runs the same transaction without a message.
 type bare struct{ *world }
 
 func newBare(_ context.Context, w *world) (system, error) { return bare{w}, nil }
@@ -94,13 +94,13 @@ func (b bare) Tx(ctx context.Context, id string) error {
 	return pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error { return effect(ctx, tx, id) })
 }
 
-// transactions is how many a system runs per second on so many connections, without a relay, in turns of 400 ms with
-// the others, as a ratio to the first of kinds in the same turn.
+// transactions measures how many transactions per second each kind runs on conns connections, without a relay. The kinds
+// alternate every 400 ms. It returns the ratios to the first kind in the same turn.
 func transactions(ctx context.Context, kinds []kind, conns, turns int) (ratios [][]float64, err error) {
 	ratios = make([][]float64, len(kinds))
 	systems := make([]system, len(kinds))
 	var measure func(at int) error
-	measure = func(at int) error { // the worlds lie in one another, so that all are there at once
+	measure = func(at int) error { // the calls are nested, so that all worlds exist at the same time
 		if at < len(kinds) {
 			return inWorld(ctx, kinds[at], &world{seen: newConfirmed(1 << 30)}, func(_ context.Context, s system) error {
 				systems[at] = s
@@ -117,7 +117,7 @@ func transactions(ctx context.Context, kinds []kind, conns, turns int) (ratios [
 				if i == 0 {
 					base = rate
 				}
-				if turn > 0 { // the first warms up
+				if turn > 0 { // the first turn is a warm-up
 					ratios[i] = append(ratios[i], rate/base)
 				}
 			}

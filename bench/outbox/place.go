@@ -18,7 +18,7 @@ import (
 
 const connections = 8
 
-// inWorld runs fn with a system set up in a schema and a topic of its own, which go away afterwards.
+// inWorld runs fn with a system in a new schema and topic, which it removes afterwards.
 func inWorld(ctx context.Context, k kind, w *world, fn func(context.Context, system) error) (err error) {
 	schema := fmt.Sprintf("bench_%x", time.Now().UnixNano())
 	w.topic = schema
@@ -49,7 +49,7 @@ func (w *world) open(ctx context.Context, schema string) (drop func() error, err
 		return nil, err
 	}
 	cfg.ConnConfig.RuntimeParams["search_path"] = schema
-	cfg.MaxConns = 2 * connections // handlers and whatever the system has beside them
+	cfg.MaxConns = 2 * connections // for handlers and the system's own connections
 	if w.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("TXONCE_POSTGRES: %w", err)
 	}
@@ -65,7 +65,7 @@ func (w *world) open(ctx context.Context, schema string) (drop func() error, err
 		w.pool.Close()
 		return err
 	}
-	// What the measurement before has written must not go to the disk during this one.
+	// Writes of the previous measurement must not reach the disk during this one.
 	if _, err := w.pool.Exec(ctx, "CHECKPOINT"); err != nil {
 		return nil, err
 	}

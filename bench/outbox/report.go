@@ -8,15 +8,15 @@ import (
 	"text/tabwriter"
 )
 
-// figure is one measured value, the median of its rounds.
+// figure is one measured value, the median over rounds.
 type figure struct {
 	Question string    `json:"question"`
 	System   string    `json:"system"`
 	Unit     string    `json:"unit"`
 	Value    float64   `json:"value"`
-	Ratio    float64   `json:"ratio,omitempty"` // to what the question compares with
+	Ratio    float64   `json:"ratio,omitempty"` // to the value that the question compares with
 	Target   string    `json:"target,omitempty"`
-	Missed   bool      `json:"missed,omitempty"` // by more than the gate leaves
+	Missed   bool      `json:"missed,omitempty"` // by more than the gate allows
 	Rounds   []float64 `json:"rounds"`
 }
 
@@ -30,7 +30,7 @@ func (r *report) add(question, system, unit string, rounds []float64) *figure {
 	return &r.Figures[len(r.Figures)-1]
 }
 
-// find returns nil where there is none.
+// find returns nil if there is no such figure.
 func (r *report) find(question, system string) *figure {
 	for i := range r.Figures {
 		if f := &r.Figures[i]; f.Question == question && f.System == system {
@@ -40,10 +40,10 @@ func (r *report) find(question, system string) *figure {
 	return nil
 }
 
-// A target is what design/PERFORMANCE.md asks of a figure; its gate is 15 % beside it.
+// A target is the required value of a figure. The gate allows a deviation of 15 %.
 type target struct {
 	question, system string
-	over             string // the system it is a ratio to; empty: the value itself
+	over             string // the system that the ratio is relative to; empty: the value itself
 	least, most      float64
 }
 

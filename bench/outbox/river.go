@@ -13,7 +13,7 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// jobs is River as an outbox: a job per message, whose worker publishes it.
+// jobs is River as an outbox: the worker of each job publishes a message.
 type jobs struct {
 	*world
 	client *river.Client[pgx.Tx]

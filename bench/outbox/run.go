@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// results are the rounds of each figure, by question and system.
+// results are the measured values of all rounds, by question and system.
 type results map[[2]string][]float64
 
 func (r results) note(question, system string, v float64) {
@@ -17,7 +17,7 @@ func (r results) note(question, system string, v float64) {
 	fmt.Fprintf(os.Stderr, "%-45s %-28s %s\n", question, system, number(v))
 }
 
-// run measures everything that is asked for, and adds it to r.
+// run measures everything requested and adds it to r.
 func run(ctx context.Context, r *report, rounds int, only, ask string, heldOpen time.Duration) error {
 	var chosen []kind
 	for _, k := range kinds {
@@ -26,7 +26,7 @@ func run(ctx context.Context, r *report, rounds int, only, ask string, heldOpen 
 		}
 	}
 	all := results{}
-	for range rounds { // round by round, so that a noisy minute does not hit one system alone
+	for range rounds { // round by round, so that a disturbance does not affect only one system
 		if strings.Contains(ask, "drain") {
 			if err := all.drains(ctx, chosen); err != nil {
 				return err
@@ -118,7 +118,7 @@ func (r results) costs(ctx context.Context, chosen []kind, turns int) error {
 
 func (r results) heldOpen(ctx context.Context, chosen []kind, long time.Duration) error {
 	for _, k := range chosen {
-		if !strings.HasPrefix(k.name, "txonce") { // the forwarder stands still meanwhile: it waits for every xid
+		if !strings.HasPrefix(k.name, "txonce") { // the forwarder waits for every transaction id, so it publishes nothing meanwhile
 			continue
 		}
 		free, holding, err := held(ctx, k, long)

@@ -12,48 +12,48 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// system is one way to get a message from a transaction to the broker.
+// system publishes the messages of transactions to the broker.
 type system interface {
-	// Fill commits the messages numbered from, ..., to-1 as fast as it can.
+	// Fill commits the messages from, ..., to-1 as fast as it can.
 	Fill(ctx context.Context, from, to int) error
-	// Tx runs one transaction that writes an effect and the message id.
+	// Tx runs one transaction that writes an effect and the message with this id.
 	Tx(ctx context.Context, id string) error
-	// Relay publishes what is committed, until ctx ends.
+	// Relay publishes committed messages until ctx ends.
 	Relay(ctx context.Context) error
 }
 
-// kind is a system that can be set up in an empty schema.
+// kind creates a system in an empty schema.
 type kind struct {
 	name  string
-	drain int // messages of a backlog that takes it a few seconds; 0: it keeps none
-	slow  int // the same with acknowledgements that take 2 ms
+	drain int // size of a backlog that takes a few seconds; 0: the system keeps no backlog
+	slow  int // the same for acknowledgements that take 2 ms
 	setup func(context.Context, *world) (system, error)
 }
 
-// world is what a system is set up in.
+// world is the environment of a system.
 type world struct {
 	pool   *pgxpool.Pool
 	db     *sql.DB // the same database
 	kafka  []string
 	topic  string
 	sarama *sarama.Config
-	delay  time.Duration // of each acknowledgement
-	tuned  bool          // poll as often as is sensible, instead of by default
+	delay  time.Duration // additional time of each acknowledgement
+	tuned  bool          // poll as often as is sensible instead of the default
 	seen   *confirmed
 }
 
-// payload is 300 bytes, the size PERFORMANCE.md measures with.
+// payload has 300 bytes.
 var payload = fmt.Appendf(nil, `{"padding": "%0285d"}`, 0)
 
 const insertEffect = `INSERT INTO effects (id, amount) VALUES ($1, 100)`
 
-// effect is what the transaction is about.
+// effect is what the transaction does besides the message.
 func effect(ctx context.Context, tx pgx.Tx, id string) error {
 	_, err := tx.Exec(ctx, insertEffect, id)
 	return err
 }
 
-// acknowledge makes the broker's answer take as long as the world says.
+// acknowledge delays the broker's answer by w.delay.
 func (w *world) acknowledge(ctx context.Context, ids ...string) {
 	if w.delay > 0 {
 		select {
@@ -65,11 +65,11 @@ func (w *world) acknowledge(ctx context.Context, ids ...string) {
 	w.seen.add(ids...)
 }
 
-// confirmed notes when the broker confirmed what.
+// confirmed records when the broker confirmed which message.
 type confirmed struct {
 	mu    sync.Mutex
 	at    map[string]time.Time
-	gone  int // forgotten
+	gone  int // number of forgotten messages
 	first time.Time
 	last  time.Time
 	want  int
@@ -98,7 +98,7 @@ func (c *confirmed) add(ids ...string) {
 	}
 }
 
-// forget makes room where very many are confirmed: a large map would slow down what is measured.
+// forget removes old entries, because a very large map would slow down the measurement.
 func (c *confirmed) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +117,7 @@ func (c *confirmed) wait(ctx context.Context) error {
 	}
 }
 
-// reach waits until n are confirmed.
+// reach waits until n messages are confirmed.
 func (c *confirmed) reach(ctx context.Context, n int) error {
 	reached := func() bool {
 		c.mu.Lock()

@@ -20,7 +20,7 @@ type txonce struct {
 	relay *relay.Relay
 }
 
-// newTxonce returns the setup of txonce. A relay in another process has a store of its own: it learns of commits by NOTIFY.
+// newTxonce returns the setup of txonce. A relay in another process has its own store and learns of commits by NOTIFY.
 func newTxonce(otherProcess bool) func(context.Context, *world) (system, error) {
 	return func(ctx context.Context, w *world) (system, error) {
 		if err := migrations.Apply(ctx, w.db, "postgres", ""); err != nil {
@@ -49,7 +49,7 @@ func newTxonce(otherProcess bool) func(context.Context, *world) (system, error) 
 	}
 }
 
-// confirming notes what the broker confirmed.
+// confirming records what the broker confirmed.
 type confirming struct {
 	*world
 	to outbox.Publisher

@@ -15,7 +15,7 @@ import (
 
 const forwarderTopic = "events"
 
-// forwarding is watermill-sql v3 with watermill's forwarder, as its documentation sets them up.
+// forwarding is watermill-sql v3 with watermill's forwarder, set up like in its documentation.
 type forwarding struct {
 	*world
 	schema    sql.DefaultPostgreSQLSchema
@@ -24,7 +24,7 @@ type forwarding struct {
 
 func newForwarding(ctx context.Context, w *world) (system, error) {
 	f := &forwarding{world: w}
-	poll := time.Second // its default
+	poll := time.Second // the default
 	if w.tuned {
 		poll = 10 * time.Millisecond
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The README promises that an existing sarama handler needs at most ten changed lines.
+// The README promises that a sarama handler needs at most ten changed lines.
 func TestAtMostTenLines(t *testing.T) {
 	read := func(path string) []string {
 		text, err := os.ReadFile(path)
@@ -33,7 +33,7 @@ func TestAtMostTenLines(t *testing.T) {
 	}
 }
 
-// sarama's defaults lose messages, so the handler that is kept must not keep them.
+// sarama's default settings lose messages, so after must replace and check them.
 func TestSettingsAreChecked(t *testing.T) {
 	text, err := os.ReadFile("after/main.go")
 	if err != nil {

@@ -46,7 +46,7 @@ func TestRelayIsShort(t *testing.T) {
 	}
 }
 
-// TestRelay: what is enqueued arrives, and SIGTERM ends it well.
+// An enqueued message is published, and SIGTERM ends the relay without an error.
 func TestRelay(t *testing.T) {
 	dsn, brokers := testdb.Schema(t, testdb.Postgres(t)), testdb.Kafka(t)
 	topic := testdb.Topic(t, brokers, 1)
@@ -121,11 +121,11 @@ func header(m *sarama.ConsumerMessage, name string) string {
 	return ""
 }
 
-// TestRelayNamesWhatIsMissing: without a database, a broker or tables it says so and ends.
+// Without a database, a broker or tables the relay names what is missing and ends.
 func TestRelayNamesWhatIsMissing(t *testing.T) {
 	dsn, brokers := testdb.Schema(t, testdb.Postgres(t)), strings.Join(testdb.Kafka(t), ",")
 	for _, test := range []struct{ name, database, brokers, want string }{
-		{"a DSN that is none", "nonsense", brokers, "cannot parse"},
+		{"a malformed DSN", "nonsense", brokers, "cannot parse"},
 		{"no broker", dsn, "127.0.0.1:1", "connection refused"},
 		{"no tables", dsn, brokers, "schema"},
 	} {

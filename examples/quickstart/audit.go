@@ -9,24 +9,24 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// audit compares the ledger, the dead letters and the published events with the plan. It never looks at the claims and the
-// outbox: those are what is on trial. Everything was delivered, so every message must have ended as either a row of the
-// ledger, with its event, or a dead letter.
+// audit compares the ledger, the dead letters and the published events with the plan. It never reads the claims or the outbox,
+// because those are under test. Everything was delivered, so every message must have ended as either a row of the ledger, with
+// its event, or a dead letter.
 type audit struct {
 	plan      *plan
 	eventID   func(order string) string
 	charged   []uint16         // ledger rows per message
 	parked    []uint16         // dead letters per message
 	announced []uint16         // publications of its event, per message
-	balances  map[string]int64 // of each customer, by the events so far
+	balances  map[string]int64 // per customer, according to the events so far
 	findings  findings
 }
 
 // findings is what an audit found.
 type findings struct {
 	Effects             int // rows in the ledger
-	Lost                int // orders that nobody charged
-	Doubled             int // rows in the ledger that should not be there
+	Lost                int // orders without a charge
+	Doubled             int // surplus rows in the ledger
 	MismatchesParked    int
 	PoisonParked        int
 	UnprovableParked    int
@@ -35,8 +35,8 @@ type findings struct {
 	EventsMissing       int // of charges
 	EventsRepublished   int
 	EventsOutOfOrder    int
-	EventsWithForeignID int      // than the one of their order
-	Problems            []string // what else is wrong, in words; the first few
+	EventsWithForeignID int      // an ID other than that of the event's order
+	Problems            []string // descriptions of the first few problems
 	problems            int
 }
 
@@ -45,7 +45,7 @@ func newAudit(p *plan, eventID func(order string) string) *audit {
 	return &audit{plan: p, eventID: eventID, charged: counts(), parked: counts(), announced: counts(), balances: map[string]int64{}}
 }
 
-// entry takes in one row of the ledger.
+// entry counts one row of the ledger.
 func (a *audit) entry(o Order) {
 	a.findings.Effects++
 	if i, ok := a.plan.Find(o); ok {
@@ -56,7 +56,7 @@ func (a *audit) entry(o Order) {
 	a.problem("the ledger charges %d for %s, which nobody ordered", o.Amount, o.ID)
 }
 
-// letter takes in one dead letter.
+// letter counts one dead letter.
 func (a *audit) letter(key string, reason consumer.Reason, payload []byte) {
 	var o Order
 	i, ok := 0, false
@@ -79,14 +79,14 @@ func (a *audit) letter(key string, reason consumer.Reason, payload []byte) {
 		a.findings.MismatchesParked++
 	case consumer.ReasonUnprovable:
 		a.findings.UnprovableParked++
-	default: // a problem, below
+	default: // reported below
 	}
 	if reason != want {
 		a.problem("%s was parked for %q", o.ID, reason)
 	}
 }
 
-// event takes in one record of the topic of events. Repeats may come late; only first occurrences are in order.
+// event counts one record of the topic of events. Only the first publication of each event must be in order.
 func (a *audit) event(id, customer string, payload []byte) {
 	f := &a.findings
 	f.Events++
@@ -122,10 +122,10 @@ func (a *audit) problem(format string, args ...any) {
 	}
 }
 
-// close gives the verdict.
+// close returns the findings.
 func (a *audit) close() findings {
 	p, f := a.plan, &a.findings
-	rows := make([]int, len(p.messages)) // per key, by the number of the message that owns it
+	rows := make([]int, len(p.messages)) // per key, indexed by the message that owns the key
 	suppressed := len(p.deliveries) - f.Effects
 	for i, m := range p.messages {
 		rows[m.order] += int(a.charged[i])
@@ -177,7 +177,7 @@ func (a *audit) close() findings {
 	return *f
 }
 
-// run reads what the workers left in db and on b.
+// run reads the ledger and the dead letters from db and the events from b.
 func (a *audit) run(ctx context.Context, db *sql.DB, b broker) (findings, error) {
 	err := each(ctx, db, `SELECT order_id, amount FROM ledger`, func(scan func(...any) error) error {
 		var o Order

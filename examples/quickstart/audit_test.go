@@ -8,7 +8,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// TestAudit plants each fault that the audit is there to find.
+// TestAudit plants each fault that the audit must find.
 func TestAudit(t *testing.T) {
 	p := newPlan(1000, 3)
 	find := func(k kind) int { return slices.IndexFunc(p.messages, func(m message) bool { return m.kind == k }) }
@@ -22,7 +22,7 @@ func TestAudit(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		fault   func(o *remains)
-		want    func(f *findings) // changes the findings of a run without a fault
+		want    func(f *findings) // changes the findings of a faultless run
 		problem bool
 	}{
 		{name: "nothing is wrong", fault: func(*remains) {}, want: func(*findings) {}},
@@ -163,18 +163,18 @@ func same(a, b findings) bool {
 		a.EventsOutOfOrder == b.EventsOutOfOrder && a.EventsWithForeignID == b.EventsWithForeignID
 }
 
-// remains is what workers might leave behind.
+// remains is what workers leave behind.
 type remains struct {
 	rows    []int
 	letters [][]consumer.Reason
 	foreign []Order
 
-	// What is special about events. Every row has one, unless it says otherwise here.
+	// Every row has one event, except for these messages.
 	silent, again, foreignID, announced []int // messages
 	swapped                             bool  // two events of one customer
 }
 
-// faultless is what is left of a run without a fault.
+// faultless is what a faultless run leaves behind.
 func faultless(p *plan) *remains {
 	o := &remains{rows: make([]int, len(p.messages)), letters: make([][]consumer.Reason, len(p.messages))}
 	for i, m := range p.messages {
@@ -216,7 +216,7 @@ func (o *remains) audit(t *testing.T, p *plan) findings {
 	return a.close()
 }
 
-// announce publishes the events: those of a customer in one order, whatever it is, each with a larger balance.
+// announce publishes the events. Those of each customer have increasing balances.
 func (o *remains) announce(t *testing.T, p *plan, a *audit) {
 	t.Helper()
 	type event struct{ id, customer, payload string }

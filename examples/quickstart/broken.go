@@ -14,9 +14,9 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// byHand is how the handler is often written: it notes which orders it has seen, but in a transaction of its own, and
-// announces a charge when it is committed. It passes every test in which nobody dies. It is a consumer.Processor, so the
-// rest of the demo stays as it is.
+// byHand is the handler as it is often written: it records which orders it has seen in a transaction of its own, and publishes
+// the event after the commit. It passes every test in which no worker crashes. It is a consumer.Processor, so the rest of the
+// demo needs no change.
 type byHand struct {
 	db      *sql.DB
 	book    ledger
@@ -26,7 +26,7 @@ type byHand struct {
 	stop    *fault
 }
 
-// ways to go wrong.
+// ways are the values of -broken.
 var ways = []string{"mark-first", "effect-first", "dual-write"}
 
 // Process implements consumer.Processor.
@@ -37,7 +37,7 @@ func (b *byHand) Process(ctx context.Context, msg *consumer.Message) error {
 		return fmt.Errorf("not an order: %w", err)
 	}
 	if o.Amount <= 0 {
-		return nil // logged by the better ones
+		return nil // a careful handler would log this
 	}
 	handle := b.effectFirst
 	switch b.way {
@@ -52,7 +52,7 @@ func (b *byHand) Process(ctx context.Context, msg *consumer.Message) error {
 	return nil
 }
 
-// markFirst loses an order when it dies in between: the next delivery takes itself for a duplicate.
+// markFirst loses an order if the worker is killed between its two steps: the next delivery looks like a duplicate.
 func (b *byHand) markFirst(ctx context.Context, o Order) error {
 	first, err := b.mark(ctx, b.db, o)
 	if err != nil || !first {
@@ -66,7 +66,7 @@ func (b *byHand) markFirst(ctx context.Context, o Order) error {
 	return b.announce(ctx, o, balance)
 }
 
-// effectFirst charges twice when it dies in between: the next delivery finds no mark.
+// effectFirst charges twice if the worker is killed between its two steps: the next delivery finds no mark.
 func (b *byHand) effectFirst(ctx context.Context, o Order) error {
 	var seen bool
 	err := b.db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM seen WHERE order_id = $1)`, o.ID).Scan(&seen)
@@ -85,7 +85,8 @@ func (b *byHand) effectFirst(ctx context.Context, o Order) error {
 	return err
 }
 
-// dualWrite charges each order once, and loses the event when it dies in between: the next delivery is a duplicate.
+// dualWrite charges each order once, but loses the event if the worker is killed after the commit: the next delivery is a
+// duplicate.
 func (b *byHand) dualWrite(ctx context.Context, o Order) error {
 	tx, err := b.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -141,7 +142,7 @@ func (b *byHand) mark(ctx context.Context, in execer, o Order) (first bool, err 
 	return n == 1, err
 }
 
-// workBroken is workOnSQL with byHand in the place of a consumer.Consumer.
+// workBroken is workOnSQL with byHand instead of a consumer.Consumer.
 func workBroken(ctx context.Context, w workerConfig, way string, reports *reporter, stop *fault) error {
 	ctx, cancel := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer cancel()

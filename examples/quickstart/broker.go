@@ -7,32 +7,32 @@ import (
 	"strings"
 )
 
-// broker is where orders lie and events go in one run: Kafka, SQS or RabbitMQ, with queues of the run's own.
+// broker is Kafka, SQS or RabbitMQ with topics or queues for one run: one for orders and one for events.
 type broker interface {
-	fmt.Stringer // where the orders lie
+	fmt.Stringer // names the topic or queue of orders
 
 	// Open connects and makes the queues.
 	Open(ctx context.Context) error
 	// Produce sends every delivery of p.
 	Produce(ctx context.Context, p *plan, progress func(done int)) error
-	// Finished returns how many deliveries are finished, as the broker itself knows it; where there are partitions, of each.
+	// Finished returns the number of finished deliveries according to the broker, per partition if there are partitions.
 	Finished(ctx context.Context) ([]int64, error)
-	// Ends is what Finished returns when all is done.
+	// Ends is what Finished returns once everything is finished.
 	Ends() []int64
-	// Events calls take for each event that was published, those of a customer in their order. It may take them away.
+	// Events calls take for each published event; the events of one customer are in order. It may remove them from the broker.
 	Events(ctx context.Context, take func(id, customer string, payload []byte)) error
-	// Place is what workers have to know.
+	// Place is what workers need to connect.
 	Place() place
-	// Close removes what this run has made.
+	// Close removes what Open made.
 	Close(ctx context.Context) error
 }
 
-// place is where a worker finds orders and puts events.
+// place tells a worker where orders and events are.
 type place struct {
-	Addresses []string `json:"addresses"` // of a Kafka, or one URL
+	Addresses []string `json:"addresses"` // Kafka's brokers, or one URL
 	Orders    string   `json:"orders"`    // topic or queue
-	Events    string   `json:"events"`    // likewise
-	Group     string   `json:"group"`     // of consumers, of a Kafka
+	Events    string   `json:"events"`    // topic or queue
+	Group     string   `json:"group"`     // consumer group; Kafka only
 }
 
 // openBroker connects to the broker of o.
@@ -51,7 +51,7 @@ func openBroker(ctx context.Context, o options, name string) (b broker, err erro
 	return b, nil
 }
 
-// missing says what of each partition is not finished.
+// missing describes what is unfinished in each partition.
 func missing(ends, finished []int64) string {
 	var all strings.Builder
 	for i, end := range ends {

@@ -12,16 +12,16 @@ import (
 	"github.com/txonce/txonce/adapters/kafka"
 )
 
-// sessionTimeout is how long a group waits for a member that is silent. 6 s is the least that a Kafka takes by default.
+// sessionTimeout is how long a group waits for a silent member. A Kafka allows no less than 6 s by default.
 const sessionTimeout = 6 * time.Second
 
-// kafkaBroker is the Kafka of one run, real or not, with the run's topics and consumer group on it.
+// kafkaBroker is a Kafka, real or in this process, with topics and a consumer group for one run.
 type kafkaBroker struct {
 	addresses []string
 	topic     string // of orders
 	events    string // topic
 	group     string
-	fake      *kfake.Cluster // nil: a real one
+	fake      *kfake.Cluster // nil: a real Kafka
 	client    sarama.Client
 	admin     sarama.ClusterAdmin
 	ends      []int64 // per partition, once everything is produced
@@ -31,7 +31,7 @@ func newKafka(addresses []string, name string) *kafkaBroker {
 	return &kafkaBroker{addresses: addresses, topic: name, events: name + "_events", group: name}
 }
 
-// Open starts a Kafka within this process, or connects to the one at the addresses. It makes the topics.
+// Open connects to the Kafka at the addresses, or starts one in this process if there are none, and creates the topics.
 func (b *kafkaBroker) Open(ctx context.Context) (err error) {
 	if len(b.addresses) == 0 {
 		if b.fake, err = kfake.NewCluster(kfake.NumBrokers(1)); err != nil {
@@ -45,13 +45,13 @@ func (b *kafkaBroker) Open(ctx context.Context) (err error) {
 	cfg.Producer.RequiredAcks = sarama.WaitForAll
 	cfg.Producer.Idempotent = true
 	cfg.Producer.Return.Successes = true
-	cfg.Net.MaxOpenRequests = 1 // what Idempotent asks for
+	cfg.Net.MaxOpenRequests = 1 // Idempotent requires this
 	cfg.Producer.Compression = sarama.CompressionSnappy
 	cfg.Producer.Partitioner = sarama.NewManualPartitioner
 	cfg.Producer.Flush.Frequency = 10 * time.Millisecond
 	cfg.ChannelBufferSize = 4096
 	cfg.Consumer.MaxWaitTime = 50 * time.Millisecond
-	cfg.Admin.Timeout = 20 * time.Second // a Kafka may pause for longer than the 3 s that are the default
+	cfg.Admin.Timeout = 20 * time.Second // a Kafka may pause for longer than the default of 3 s
 	if b.client, err = sarama.NewClient(b.addresses, cfg); err != nil {
 		return fmt.Errorf("connect to Kafka at %q: %w", b.addresses, err)
 	}
@@ -63,10 +63,10 @@ func (b *kafkaBroker) Open(ctx context.Context) (err error) {
 			return fmt.Errorf("create topic %s: %w", topic, err)
 		}
 	}
-	return b.led(ctx)
+	return b.awaitLeaders(ctx)
 }
 
-// Produce sends every delivery of p and notes where the partitions end.
+// Produce sends every delivery of p and records the end of each partition.
 func (b *kafkaBroker) Produce(ctx context.Context, p *plan, progress func(done int)) error {
 	producer, err := sarama.NewAsyncProducerFromClient(b.client)
 	if err != nil {
@@ -94,7 +94,7 @@ func (b *kafkaBroker) Produce(ctx context.Context, p *plan, progress func(done i
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	producer.AsyncClose() // before all is sent it would give up what it sends again
+	producer.AsyncClose() // not earlier: it would drop messages that it is about to retry
 	if err != nil {
 		return fmt.Errorf("produce: %w", err)
 	}
@@ -102,7 +102,7 @@ func (b *kafkaBroker) Produce(ctx context.Context, p *plan, progress func(done i
 	return err
 }
 
-// endsOf returns where the partitions of a topic end.
+// endsOf returns the end offset of each partition of a topic.
 func (b *kafkaBroker) endsOf(topic string) (ends []int64, err error) {
 	ends = make([]int64, partitions)
 	for i := range ends {
@@ -113,7 +113,7 @@ func (b *kafkaBroker) endsOf(topic string) (ends []int64, err error) {
 	return ends, nil
 }
 
-// await returns when n messages are confirmed, or with the first error.
+// await waits until n messages are confirmed, and returns the first error.
 func await(producer sarama.AsyncProducer, n int) error {
 	for range n {
 		select {
@@ -125,8 +125,7 @@ func await(producer sarama.AsyncProducer, n int) error {
 	return nil
 }
 
-// record is one delivery. Its time is the order's own, the same on all copies, as if the producer had sent the order
-// again and not made a new one.
+// record is one delivery. All copies of an order have the order's own time, like a producer that sends the same record again.
 func (b *kafkaBroker) record(p *plan, d delivery, start time.Time) *sarama.ProducerMessage {
 	o := p.Order(int(d.message))
 	return &sarama.ProducerMessage{
@@ -138,7 +137,7 @@ func (b *kafkaBroker) record(p *plan, d delivery, start time.Time) *sarama.Produ
 	}
 }
 
-// Finished returns per partition up to where the group has finished: the offset of the next message.
+// Finished returns for each partition the offset that the group has committed.
 func (b *kafkaBroker) Finished(context.Context) ([]int64, error) {
 	var all [partitions]int32
 	for i := range all {
@@ -157,7 +156,7 @@ func (b *kafkaBroker) Finished(context.Context) ([]int64, error) {
 		if block.Err != sarama.ErrNoError {
 			return nil, fmt.Errorf("read the group's offset of partition %d: %w", i, block.Err)
 		}
-		committed[i] = max(0, block.Offset) // -1: nothing yet
+		committed[i] = max(0, block.Offset) // -1: nothing is committed yet
 	}
 	return committed, nil
 }
@@ -175,7 +174,7 @@ func (b *kafkaBroker) String() string {
 	return fmt.Sprintf("%d partitions of topic %s", partitions, b.topic)
 }
 
-// Close removes what this run has made. Static members do not leave by themselves, so they are removed first.
+// Close removes the topics and the group. Static members never leave on their own, so it removes them first.
 func (b *kafkaBroker) Close(ctx context.Context) error {
 	var errs []error
 	if b.admin != nil && b.fake == nil {
@@ -207,7 +206,7 @@ func (b *kafkaBroker) removeGroup(ctx context.Context) (err error) {
 			return nil
 		}
 		select {
-		case <-again.C: // a member that was killed is still on its way out
+		case <-again.C: // Kafka may not have noticed yet that a member was killed
 		case <-ctx.Done():
 			return fmt.Errorf("delete group %s: %w", b.group, err)
 		}

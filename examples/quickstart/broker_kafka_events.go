@@ -10,7 +10,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Events calls take for each record of the topic of events, up to its end; those of a partition in their order.
+// Events calls take for each record of the topic of events, in order within each partition.
 func (b *kafkaBroker) Events(ctx context.Context, take func(id, customer string, payload []byte)) error {
 	ends, err := b.endsOf(b.events)
 	if err != nil {

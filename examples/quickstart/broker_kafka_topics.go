@@ -8,8 +8,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// create makes a topic that nobody else makes: one that is there is of an earlier try, whose answer came too late. It tries again too
-// where Kafka takes its only broker for gone, which stood still for a while.
+// create makes a topic whose name only this run uses: if it exists, an earlier try made it and its answer came too late. create
+// also retries while Kafka thinks that its only broker is gone, because it paused.
 func (b *kafkaBroker) create(ctx context.Context, topic string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -29,8 +29,8 @@ func (b *kafkaBroker) create(ctx context.Context, topic string) error {
 	}
 }
 
-// led waits until the leader of each partition knows that it is: metadata names it before.
-func (b *kafkaBroker) led(ctx context.Context) error {
+// awaitLeaders waits until every partition's leader answers: metadata names a leader before it is ready.
+func (b *kafkaBroker) awaitLeaders(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	again := time.NewTicker(50 * time.Millisecond)

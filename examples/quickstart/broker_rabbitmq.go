@@ -11,17 +11,17 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq"
 )
 
-// calm is for how long nothing must wait in the queue of orders until it seems to be finished: AMQP does not tell how many
-// messages consumers hold, and what they hold when they end comes back. See Left.
-const calm = 3 * time.Second
+// emptyFor is how long the queue of orders must be empty before it counts as finished. AMQP does not tell how many messages consumers
+// hold, and messages that a consumer held when it ended return to the queue. See Left.
+const emptyFor = 3 * time.Second
 
-// rabbitBroker is a queue of orders and one of events. Both are durable.
+// rabbitBroker is a durable queue of orders and a durable queue of events.
 type rabbitBroker struct {
 	url            string
 	orders, events string
-	conn           *amqp.Connection // nil: lost, or not made yet
+	conn           *amqp.Connection // nil: not connected
 	total          int64
-	empty          time.Time // since when nothing waits; zero: something does
+	empty          time.Time // since when the queue of orders is empty; zero: it is not
 }
 
 func newRabbitMQ(url, name string) *rabbitBroker {
@@ -40,7 +40,7 @@ func (b *rabbitBroker) Open(context.Context) error {
 	})
 }
 
-// onChannel runs do on a channel of its own. The connection may have been lost since the last time.
+// onChannel runs do on a new channel, and reconnects first if the connection is lost.
 func (b *rabbitBroker) onChannel(do func(*amqp.Channel) error) (err error) {
 	if b.conn == nil || b.conn.IsClosed() {
 		if b.conn, err = amqp.DialConfig(b.url, amqp.Config{Dial: amqp.DefaultDial(30 * time.Second)}); err != nil {
@@ -56,7 +56,7 @@ func (b *rabbitBroker) onChannel(do func(*amqp.Channel) error) (err error) {
 
 // Produce implements broker.
 func (b *rabbitBroker) Produce(ctx context.Context, p *plan, progress func(done int)) error {
-	const window = 1000 // messages on their way
+	const window = 1000 // messages that may be unconfirmed
 	start := time.Now()
 	b.total = int64(len(p.deliveries))
 	return b.onChannel(func(ch *amqp.Channel) error {
@@ -83,7 +83,8 @@ func (b *rabbitBroker) Produce(ctx context.Context, p *plan, progress func(done 
 	})
 }
 
-// Finished counts what does not wait any more, and takes the last one for finished only when that has lasted.
+// Finished counts the deliveries that are no longer in the queue. The last one counts as finished only after the queue was empty
+// for some time.
 func (b *rabbitBroker) Finished(context.Context) ([]int64, error) {
 	ready, err := b.ready(b.orders)
 	switch {
@@ -95,7 +96,7 @@ func (b *rabbitBroker) Finished(context.Context) ([]int64, error) {
 		b.empty = time.Now()
 	}
 	finished := b.total - int64(ready)
-	if ready == 0 && time.Since(b.empty) < calm {
+	if ready == 0 && time.Since(b.empty) < emptyFor {
 		finished--
 	}
 	return []int64{finished}, nil
@@ -117,29 +118,29 @@ func (b *rabbitBroker) inspect(queue string) (q amqp.Queue, err error) {
 	return q, nil
 }
 
-// Left is how many orders there still are when no worker lives. That there are none it says after a second look: what was on its way
-// back from a queue for retries was in no queue.
+// Left returns how many orders are left after all workers have ended. It counts twice before it returns 0: a message on its way
+// back from a retry queue is in no queue.
 func (b *rabbitBroker) Left(ctx context.Context) (int, error) {
 	if left, err := b.left(ctx); err != nil || left > 0 {
 		return left, err
 	}
 	select {
-	case <-time.After(calm):
+	case <-time.After(emptyFor):
 		return b.left(ctx)
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
 }
 
-// left is one look. What a consumer held waits again when the queue has noticed that the consumer is gone.
+// left counts once. A consumer's messages return to the queue when RabbitMQ notices that the consumer is gone.
 func (b *rabbitBroker) left(ctx context.Context) (left int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for _, queue := range rabbitmq.RetryQueues(b.orders) {
-		n, err := b.putOff(queue)
+		n, err := b.countDeferred(queue)
 		var answer *amqp.Error
 		if errors.As(err, &answer) && answer.Code == amqp.NotFound {
-			continue // it was never needed
+			continue // no worker needed this retry queue
 		}
 		if err != nil {
 			return 0, err
@@ -161,14 +162,14 @@ func (b *rabbitBroker) left(ctx context.Context) (left int, err error) {
 	}
 }
 
-// putOff is how many messages a queue for retries has. Of a quorum queue that does not answer within a quarter of a second RabbitMQ says,
-// without an error, that there is nothing in it (3.10: seen). Therefore it has to say so twice: who wants to get a message waits longer.
-func (b *rabbitBroker) putOff(queue string) (n int, err error) {
+// countDeferred returns how many messages a retry queue has. RabbitMQ reports a quorum queue as empty, without an error, if the queue
+// does not answer within 250 ms (seen with 3.10). So countDeferred confirms an empty queue with a Get, which waits longer.
+func (b *rabbitBroker) countDeferred(queue string) (n int, err error) {
 	if n, err = b.ready(queue); err != nil || n > 0 {
 		return n, err
 	}
 	err = b.onChannel(func(ch *amqp.Channel) error {
-		_, there, err := ch.Get(queue, false) // the end of the channel gives it back
+		_, there, err := ch.Get(queue, false) // closing the channel returns the message
 		if there {
 			n = 1
 		}
@@ -180,7 +181,7 @@ func (b *rabbitBroker) putOff(queue string) (n int, err error) {
 // Ends implements broker.
 func (b *rabbitBroker) Ends() []int64 { return []int64{b.total} }
 
-// Events implements broker. One consumer gets all of the queue in its order.
+// Events implements broker. A single consumer gets the queue's messages in order.
 func (b *rabbitBroker) Events(ctx context.Context, take func(id, customer string, payload []byte)) error {
 	n, err := b.ready(b.events)
 	if err != nil || n == 0 {
@@ -223,13 +224,13 @@ func (b *rabbitBroker) Place() place {
 // String implements broker.
 func (b *rabbitBroker) String() string { return "queue " + b.orders }
 
-// Close implements broker. It also deletes what the workers have declared for retries.
+// Close implements broker. It also deletes the retry queues that the workers declared.
 func (b *rabbitBroker) Close(context.Context) error {
 	if b.conn == nil {
 		return nil
 	}
 	err := b.onChannel(func(ch *amqp.Channel) error {
-		for _, queue := range append(rabbitmq.RetryQueues(b.orders), b.orders, b.events) { // what is not there is deleted
+		for _, queue := range append(rabbitmq.RetryQueues(b.orders), b.orders, b.events) { // deleting a missing queue is no error
 			if _, err := ch.QueueDelete(queue, false, false, false); err != nil {
 				return fmt.Errorf("delete queue %s: %w", queue, err)
 			}

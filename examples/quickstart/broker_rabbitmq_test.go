@@ -11,8 +11,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// TestLeftInASilentQueue: a queue for retries that does not answer in time is not taken for empty, though RabbitMQ says so. It is silent for
-// longer than from the first look of Left to the second.
+// Left does not count a silent retry queue as empty, though RabbitMQ reports it so. The queue is silent for longer than the time
+// between Left's two counts.
 func TestLeftInASilentQueue(t *testing.T) {
 	if why := testdb.NoOwnRabbitMQ(); why != "" {
 		t.Fatal(why)
@@ -38,13 +38,13 @@ func TestLeftInASilentQueue(t *testing.T) {
 	if left, err := b.Left(t.Context()); err != nil || left != 1 {
 		t.Errorf("%d are left (%v); want the one that is put off", left, err)
 	}
-	eventually(t, func() bool { // the look at it has given it back
+	eventually(t, func() bool { // the Get returned the message
 		n, err := b.ready(retries)
 		return err == nil && n == 1
 	}, func() string { return "the message is gone" })
 }
 
-// putOffForLong puts one message into a queue for retries, where it stays.
+// putOffForLong puts one message into a retry queue, where it stays.
 func putOffForLong(ch *amqp.Channel, orders, retries string) error {
 	if err := rabbitmq.DeclareRetryQueues(ch, orders, time.Second); err != nil {
 		return err
@@ -52,7 +52,7 @@ func putOffForLong(ch *amqp.Channel, orders, retries string) error {
 	if err := ch.Confirm(false); err != nil {
 		return err
 	}
-	for { // a quorum queue that is new may refuse what comes too early
+	for { // a new quorum queue may refuse early messages
 		confirmation, err := ch.PublishWithDeferredConfirm("", retries, true, false, amqp.Publishing{Body: []byte("{}")})
 		if err != nil || confirmation.Wait() {
 			return err

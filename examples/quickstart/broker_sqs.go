@@ -19,10 +19,10 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// visibility is for how long a message stays with a worker that shows no sign of life. SQS's default is 30 s.
+// visibility is the visibility timeout of orders. SQS's default is 30 s.
 const visibility = 4 * time.Second
 
-// sqsBroker is a standard queue of orders and a FIFO queue of events. The first delivers in any order, now and then twice.
+// sqsBroker is a standard queue of orders, which delivers in any order and sometimes twice, and a FIFO queue of events.
 type sqsBroker struct {
 	client         *sqs.Client
 	endpoint       string
@@ -35,7 +35,7 @@ func newSQS(endpoint, name string) *sqsBroker {
 	return &sqsBroker{client: sqsClient(endpoint), endpoint: endpoint, orders: name, events: name + "_events.fifo"}
 }
 
-// sqsClient is for a server that stands in for SQS; in production it comes from the SDK's config.LoadDefaultConfig.
+// sqsClient returns a client for an emulator of SQS. In production use the SDK's config.LoadDefaultConfig.
 func sqsClient(endpoint string) *sqs.Client {
 	return sqs.New(sqs.Options{
 		BaseEndpoint: aws.String(endpoint), Region: "us-east-1",
@@ -96,7 +96,7 @@ func (b *sqsBroker) send(ctx context.Context, p *plan, batch []delivery) error {
 	return err
 }
 
-// Finished counts what is left: waiting, with workers, and deferred.
+// Finished subtracts what is left in the queue: visible, in flight and delayed messages.
 func (b *sqsBroker) Finished(ctx context.Context) ([]int64, error) {
 	left, err := b.left(ctx, b.urls[0])
 	if err != nil {
@@ -128,8 +128,8 @@ func (b *sqsBroker) left(ctx context.Context, url string) (left int64, err error
 // Ends implements broker.
 func (b *sqsBroker) Ends() []int64 { return []int64{b.total} }
 
-// Events receives and deletes until nothing is left, and then tells of everything in the order in which the queue took it in: an
-// ElasticMQ that keeps its messages on disk was seen to deliver those of a group in another one.
+// Events receives and deletes all events, and then passes them to take sorted by sequence number, because an ElasticMQ that keeps
+// its messages on disk sometimes delivers a group's messages in another order.
 func (b *sqsBroker) Events(ctx context.Context, take func(id, customer string, payload []byte)) error {
 	var all []types.Message
 	for {
@@ -146,7 +146,7 @@ func (b *sqsBroker) Events(ctx context.Context, take func(id, customer string, p
 		}
 	}
 	number := func(m types.Message, name types.MessageSystemAttributeName) int64 {
-		n, _ := strconv.ParseInt(m.Attributes[string(name)], 10, 64) // SQS's own has 20 digits, and times that differ
+		n, _ := strconv.ParseInt(m.Attributes[string(name)], 10, 64) // SQS's own sequence numbers overflow this, but there the timestamps differ
 		return n
 	}
 	slices.SortStableFunc(all, func(m, n types.Message) int {
@@ -160,7 +160,7 @@ func (b *sqsBroker) Events(ctx context.Context, take func(id, customer string, p
 	return nil
 }
 
-// someEvents reads what can be received now. Several readers are faster.
+// someEvents reads the events that can be received now, with several readers for speed.
 func (b *sqsBroker) someEvents(ctx context.Context) (some []types.Message, err error) {
 	var mu sync.Mutex
 	reading, ctx := errgroup.WithContext(ctx)

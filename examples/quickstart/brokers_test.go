@@ -8,7 +8,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// addresses are the flags that name the servers of a broker and a store.
+// addresses returns the flags with the addresses of a broker and a store.
 func addresses(t *testing.T, broker, store string) []string {
 	t.Helper()
 	args := []string{"-broker", broker, "-store", store}
@@ -29,16 +29,16 @@ func addresses(t *testing.T, broker, store string) []string {
 	return args
 }
 
-// TestDemoOnEveryPair runs each broker with each store, but for those of TestDemoOnServers. `make pairs` does it with
+// TestDemoOnEveryPair runs each broker with each store, except those that TestDemoOnServers runs. `make pairs` does so with
 // 20,000 messages.
 func TestDemoOnEveryPair(t *testing.T) {
-	for _, broker := range brokers[1:] { // without kfake
+	for _, broker := range brokers[1:] { // skips kfake
 		for _, store := range stores {
 			if broker == "kafka" && (store == "pgx" || store == "sql-postgres") {
 				continue
 			}
 			messages := 2000
-			if store == "sqlite" { // where the workers wait for each other
+			if store == "sqlite" { // SQLite has one writer at a time
 				messages = 800
 			}
 			t.Run(broker+"/"+store, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestDemoSurvivesItsBroker(t *testing.T) {
 		server := testdb.StartElasticMQ(t)
 		args := slices.Concat([]string{"-broker", "sqs", "-sqs", server.Endpoint, "-messages", "4000"}, addresses(t, "kfake", "pgx")[2:])
 		r := runDemoDuring(t, func() {
-			if err := server.Stop(t.Context()); err != nil { // kindly: ElasticMQ writes messages to its disk after it has confirmed them
+			if err := server.Stop(t.Context()); err != nil { // orderly: ElasticMQ confirms messages before it writes them to disk
 				t.Error(err)
 			}
 			if err := server.Start(t.Context()); err != nil {

@@ -22,18 +22,18 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// fencedCode is a worker's exit code when a group of Kafka has another member of its name.
+// fencedCode is a worker's exit code when the Kafka group has a newer member with the same instance ID.
 const fencedCode = 4
 
-// leaseTTL is short, so that what a killed worker held is taken over within the demo's few seconds.
+// leaseTTL is short so that other workers take over from a killed one within the demo's few seconds.
 const leaseTTL = 2 * time.Second
 
-// workerConfig is what worker.go is told.
+// workerConfig has the settings of a worker.
 type workerConfig struct {
 	Database string // DSN
 	Driver   string // of database/sql
 	Dialect  sqlstore.Dialect
-	LeaseTTL time.Duration // of the outbox: how long the others wait for a relay that was killed
+	LeaseTTL time.Duration // how long other relays wait before they take over from one that was killed
 	Trace    *consumer.Trace
 
 	place
@@ -42,18 +42,18 @@ type workerConfig struct {
 	KafkaTrace  *kafka.Trace
 	SQSTrace    *awssqs.Trace
 	RabbitTrace *rabbitmq.Trace
-	Concurrency int // of queues
-	MaxBatch    int // of queues
+	Concurrency int // SQS and RabbitMQ
+	MaxBatch    int // SQS and RabbitMQ
 }
 
-// ends are the two ends of a worker, and what it leaves behind when it has finished.
+// ends are a worker's subscriber and publisher. close must be called after both have ended.
 type ends struct {
 	orders interface{ Run(context.Context) error }
 	events outbox.Publisher
 	close  func()
 }
 
-// connect returns what gives orders to billing, and where events go.
+// connect returns a subscriber that gives orders to billing, and a publisher for the events.
 func (w workerConfig) connect(billing consumer.Processor) (*ends, error) {
 	switch w.broker {
 	case "sqs":
@@ -65,7 +65,7 @@ func (w workerConfig) connect(billing consumer.Processor) (*ends, error) {
 	}
 }
 
-// workerMain is a worker process, from the settings on its standard input to its exit code.
+// workerMain runs a worker process and returns its exit code. The settings are the first line on standard input.
 func workerMain() int {
 	in := bufio.NewReader(os.Stdin)
 	var s settings
@@ -74,7 +74,7 @@ func workerMain() int {
 		err = json.Unmarshal(line, &s)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "quickstart: a worker is started by the demo, which tells it what to do:", err)
+		fmt.Fprintln(os.Stderr, "quickstart: a worker is started by the demo, which writes settings to its standard input:", err)
 		return 2
 	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)).With("worker", s.Name))
@@ -98,7 +98,7 @@ func workerMain() int {
 	return 0
 }
 
-// obey takes the parent's orders, and ends the process when there is no parent any more.
+// obey reads the parent's commands, and ends the process when the parent is gone.
 func obey(in *bufio.Reader, stop *fault) {
 	for {
 		line, err := in.ReadString('\n')
@@ -119,7 +119,7 @@ func (s settings) work(ctx context.Context, reports *reporter, stop *fault) erro
 		Concurrency: 4, MaxBatch: 50,
 	}
 	book := ledger{events: s.Events}
-	if s.Store == "sqlite" { // which has one writer at a time
+	if s.Store == "sqlite" { // SQLite has one writer at a time
 		w.Concurrency, w.MaxBatch = 2, 100
 	}
 	switch {

@@ -18,17 +18,17 @@ import (
 	"github.com/txonce/txonce/migrations"
 )
 
-// database is a place of this run's own: a SQLite file, a schema of PostgreSQL, or a database of MySQL.
+// database has the tables of one run: in a SQLite file, a schema of PostgreSQL, or a database of MySQL.
 type database struct {
 	dialect string // "sqlite", "postgres" or "mysql"
 	driver  string // its name in database/sql
-	dsn     string // for the workers
+	dsn     string // the workers' DSN
 	db      *sql.DB
-	dir     string // to be removed at the end
-	drop    string // the statement that removes it at the end
+	dir     string // temporary directory; Close removes it
+	drop    string // statement with which Close removes the schema or database
 }
 
-// openDatabase makes the place, the tables of txonce in it, and the application's own.
+// openDatabase makes the schema or database with txonce's tables and the application's tables.
 func openDatabase(ctx context.Context, o options, name string) (*database, error) {
 	d := &database{}
 	if err := d.open(ctx, o, name); err != nil {
@@ -38,7 +38,7 @@ func openDatabase(ctx context.Context, o options, name string) (*database, error
 }
 
 func (d *database) open(ctx context.Context, o options, name string) (err error) {
-	schema, own := "", "" // own is this process's DSN, where it is not the workers'
+	schema, own := "", "" // own is this process's DSN if it differs from the workers'
 	switch o.store {
 	case "sqlite":
 		if d.dir, err = os.MkdirTemp("", name); err != nil {
@@ -74,7 +74,7 @@ func (d *database) open(ctx context.Context, o options, name string) (err error)
 	for _, table := range [...]string{
 		`CREATE TABLE ledger (order_id varchar(64) NOT NULL, amount bigint NOT NULL)`,
 		`CREATE TABLE accounts (customer varchar(64) NOT NULL PRIMARY KEY, balance bigint NOT NULL)`,
-		`CREATE TABLE seen (order_id varchar(64) NOT NULL PRIMARY KEY)`, // of broken.go
+		`CREATE TABLE seen (order_id varchar(64) NOT NULL PRIMARY KEY)`, // for broken.go
 	} {
 		if _, err := d.db.ExecContext(ctx, table); err != nil {
 			return fmt.Errorf("%s: %w", table, err)
@@ -83,7 +83,7 @@ func (d *database) open(ctx context.Context, o options, name string) (err error)
 	return nil
 }
 
-// Pending is how many events are committed and not known to be published.
+// Pending returns the number of committed events that are not yet recorded as published.
 func (d *database) Pending(ctx context.Context) (n int, err error) {
 	err = d.db.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM outbox_messages) + (SELECT count(*) FROM outbox_parked)`).Scan(&n)
 	if err != nil {
@@ -109,7 +109,7 @@ func (d *database) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// makeMySQL creates a database on the server of dsn, and returns a DSN of it.
+// makeMySQL creates a database on the server of dsn and returns the DSN of the new database.
 func makeMySQL(ctx context.Context, dsn, name string) (string, error) {
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
@@ -124,19 +124,19 @@ func makeMySQL(ctx context.Context, dsn, name string) (string, error) {
 		return "", fmt.Errorf("connect to the mysql database: %w", err)
 	}
 	cfg.DBName = name
-	cfg.InterpolateParams = true // or each statement is prepared first: two round trips instead of one
+	cfg.InterpolateParams = true // one round trip per statement instead of two
 	return cfg.FormatDSN(), nil
 }
 
-// sqliteDSN opens a file that several processes write to: WAL lets them read meanwhile, BEGIN IMMEDIATE lets them queue
-// for the lock instead of failing once they have read. It has no busy_timeout: a Store waits by itself, and processes can take
-// turns only where it is told at once that another one is writing. Who uses the file without a Store needs one.
+// sqliteDSN is for a file that several processes write to. In WAL mode they can read while one writes. BEGIN IMMEDIATE takes the
+// write lock at the start; a transaction that reads first could fail later. There is no busy_timeout because the Store waits
+// itself, which needs SQLITE_BUSY at once. Programs that use the file without a Store need a busy_timeout.
 func sqliteDSN(path string) string {
 	return (&url.URL{Scheme: "file", Opaque: path}).String() +
 		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
 }
 
-// withSearchPath adds the setting to a DSN of either form, URL or keywords. name needs no quotes.
+// withSearchPath adds search_path to a DSN, which is a URL or a list of keywords. name needs no quotes.
 func withSearchPath(dsn, name string) string {
 	switch {
 	case !strings.Contains(dsn, "://"):

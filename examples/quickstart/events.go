@@ -7,8 +7,8 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// eventID returns the ID that outbox derives for the event of an order: whoever receives it twice can tell by it. By hand
-// people take the order's own.
+// eventID returns the ID that outbox assigns to the event of an order. Receivers use it to recognize a repeated event. The
+// workers of -broken use the order's own ID.
 func eventID(topic, broken string) func(order string) string {
 	if broken != "" {
 		return func(order string) string { return order }
@@ -19,7 +19,7 @@ func eventID(topic, broken string) func(order string) string {
 		defer end()
 		event := []outbox.Message{{Topic: topic}}
 		if err := outbox.AssignIDs(ctx, event); err != nil {
-			panic(err) // the scope is open, and this its only goroutine
+			panic(err) // cannot fail: the scope is open and only this goroutine uses it
 		}
 		return event[0].ID
 	}

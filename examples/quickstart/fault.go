@@ -7,14 +7,14 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// fault stops a worker at the worst place: in the middle of an order's work, where the parent then kills it.
+// fault stops a worker in the middle of handling an order. The parent then kills it there.
 type fault struct {
 	mu    sync.Mutex
-	after int // how many new messages until then; 0: never
+	after int // the nth call of At does not return; 0: all calls return
 	stand func(order string)
 }
 
-// At is called in the middle of every order's work. Usually it returns at once; if not, it does not return.
+// At is called while an order is handled. It returns at once, except for the call that stops the worker: that one never returns.
 func (f *fault) At(order string) {
 	f.mu.Lock()
 	if f.after != 1 {
@@ -23,17 +23,17 @@ func (f *fault) At(order string) {
 		return
 	}
 	f.stand(order)
-	select {} // holding the lock: no other handler of this process gets past here either
+	select {} // keeps f.mu locked, so every other handler of this process stops here too
 }
 
-// Next makes the next call of At the last.
+// Next makes the next call of At stop the worker.
 func (f *fault) Next() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.after = 1
 }
 
-// within lets a worker stop after charge has written the ledger's row and enqueued the event, before anything is committed.
+// within stops a worker after charge has written the ledger's row and enqueued the event, before the commit.
 func within[TTx any](f *fault, charge handler[TTx]) handler[TTx] {
 	return func(ctx context.Context, tx TTx, events outbox.Writer[TTx], o Order) error {
 		err := charge(ctx, tx, events, o)

@@ -15,55 +15,55 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Order is what the topic of orders carries, as JSON.
+// Order is the message on the topic of orders, as JSON.
 type Order struct {
 	ID       string `json:"order_id"`
 	Customer string `json:"customer"`
 	Amount   int64  `json:"amount"` // in cents
 }
 
-// JSON is what lies on the topic.
+// JSON returns the message's payload.
 func (o Order) JSON() []byte {
 	b, _ := json.Marshal(o) // cannot fail: strings and a number
 	return b
 }
 
-// Charged is what the topic of events carries, as JSON. Events of a customer are in the order of its balance.
+// Charged is the message on the topic of events, as JSON. The events of a customer are ordered by Balance.
 type Charged struct {
 	OrderID string `json:"order_id"`
 	Amount  int64  `json:"amount"`
-	Balance int64  `json:"balance"` // of the customer's account, with this charge
+	Balance int64  `json:"balance"` // of the customer's account, including this charge
 }
 
-// store is what a worker keeps its claims, effects and events in.
+// store holds a worker's claims, effects and events.
 type store[TTx any] interface {
 	dedup.Store[TTx]
 	outbox.Writer[TTx]
 	outbox.Queue
 }
 
-// handler charges an order as part of tx, and enqueues the event that says so.
+// handler charges an order in tx and enqueues the event about it.
 type handler[TTx any] func(ctx context.Context, tx TTx, events outbox.Writer[TTx], o Order) error
 
-// ledger is where orders are charged.
+// ledger charges orders.
 type ledger struct {
-	events string // the topic
+	events string // topic
 }
 
-// errAmount is what makes an order poison.
+// errAmount marks an order as poison.
 var errAmount = errors.New("amount is not positive")
 
 const (
-	// insertCharge knows nothing of duplicates, and the ledger has no unique key: if a handler runs twice, that shows.
+	// insertCharge does not guard against duplicates, and the ledger has no unique key: a second charge would show.
 	insertCharge = `INSERT INTO ledger (order_id, amount) VALUES ($1, $2)`
 
-	// addToAccount locks the customer's row until the transaction ends, so that charges of a customer follow each other, and
-	// so do their events.
+	// addToAccount locks the customer's row until the transaction ends. So the charges of a customer, and their events, have one
+	// order.
 	addToAccount = `INSERT INTO accounts (customer, balance) VALUES ($1, $2)
 		ON CONFLICT (customer) DO UPDATE SET balance = accounts.balance + excluded.balance RETURNING balance`
 )
 
-// onPgx charges an order: an ordinary handler, with an ordinary transaction.
+// onPgx is an ordinary handler on an ordinary transaction.
 func (l ledger) onPgx(ctx context.Context, tx pgx.Tx, events outbox.Writer[pgx.Tx], o Order) error {
 	if o.Amount <= 0 {
 		return consumer.Permanent(errAmount)
@@ -93,7 +93,7 @@ func (l ledger) onSQL(ctx context.Context, tx *sql.Tx, events outbox.Writer[*sql
 	return events.Enqueue(ctx, tx, l.charged(o, balance))
 }
 
-// onMySQL is the same where placeholders and upserts are written otherwise.
+// onMySQL is the same in MySQL's dialect.
 func (l ledger) onMySQL(ctx context.Context, tx *sql.Tx, events outbox.Writer[*sql.Tx], o Order) error {
 	if o.Amount <= 0 {
 		return consumer.Permanent(errAmount)
@@ -112,8 +112,8 @@ func (l ledger) onMySQL(ctx context.Context, tx *sql.Tx, events outbox.Writer[*s
 	return events.Enqueue(ctx, tx, l.charged(o, balance))
 }
 
-// byCustomer charges the orders of a batch in the order of their customers: transactions of two workers that lock several accounts
-// lock them in the same order, so that none waits for the other crosswise.
+// byCustomer charges the orders of a batch sorted by customer. Two workers that lock several accounts lock them in the same
+// order, so they cannot deadlock.
 func byCustomer[TTx any](charge func(ctx context.Context, tx TTx, o Order) error) consumer.BatchHandler[TTx] {
 	return func(ctx context.Context, tx TTx, msgs []*consumer.Message) error {
 		orders := make(map[*consumer.Message]Order, len(msgs))
@@ -135,7 +135,7 @@ func byCustomer[TTx any](charge func(ctx context.Context, tx TTx, o Order) error
 	}
 }
 
-// charged is the event. Its ID is derived by Enqueue, from the order that is handled.
+// charged returns the event. Enqueue derives its ID from the order that is being handled.
 func (l ledger) charged(o Order, balance int64) outbox.Message {
 	payload, _ := json.Marshal(Charged{OrderID: o.ID, Amount: o.Amount, Balance: balance}) // cannot fail: strings and numbers
 	return outbox.Message{Topic: l.events, Key: o.Customer, Payload: payload}

@@ -2,48 +2,59 @@
 //
 //	go run ./examples/quickstart
 //
-// It needs nothing but Go. Orders lie on a Kafka topic, each 1 to 5 times, shuffled, some with copies on several
-// partitions; a few are poison, and a few reuse an order's key for other content. Three worker processes of one consumer
-// group charge them to a ledger that has no unique key, so that whatever is charged twice shows. Workers are killed with
-// SIGKILL inside an open transaction, after the ledger's row is written and before it is committed, and started again.
-// Each charge enqueues an event in the same transaction, and every worker relays what is in the outbox, so relays die with
-// their workers and others take over. When the group has committed every offset and the outbox is empty, an audit compares
-// the ledger, the dead letters and the topic of events with what was produced.
+// It needs only Go. The orders are on a Kafka topic. Each order is delivered 1 to 5 times, shuffled, and some orders have copies
+// on several partitions. A few orders are poison, and a few reuse the key of another order with different content.
 //
-// By default the database is a SQLite file and Kafka runs in this process (kfake); -store and -broker take real ones:
+// Three worker processes in one consumer group charge the orders. The ledger has no unique key, so a second charge would show.
+// The demo kills workers with SIGKILL inside an open transaction, after the ledger's row is written and before the commit, and
+// starts them again. Each charge enqueues an event in the same transaction, and every worker runs a relay for the outbox, so a
+// kill ends a relay too and the others take over.
+//
+// When the group has committed every offset and the outbox is empty, an audit compares the ledger, the dead letters and the topic
+// of events with what was produced.
+//
+// By default the database is a SQLite file and Kafka runs in this process (kfake). -store and -broker select real servers:
 //
 //	make services-up
 //	go run ./examples/quickstart -store pgx -broker kafka -messages 200000 -kill-every 2s -json
 //	go run ./examples/quickstart -store mysql -broker sqs
 //	go run ./examples/quickstart -store sql-postgres -broker rabbitmq
 //
-// With -broker sqs or rabbitmq the orders lie in one queue from which any worker gets any of them, in any order. With -broker sqs a worker
-// is also frozen for longer than the visibility timeout (-freeze): the queue gives what it held to the others, and then it goes on.
+// With -broker sqs or rabbitmq the orders are in one queue, from which any worker gets any order. With -broker sqs one worker is
+// also frozen for longer than the visibility timeout (-freeze): the queue gives its orders to other workers, and then the frozen
+// worker continues.
 //
-// worker.go is the file to copy; worker_sql.go is what is different on database/sql, worker_kafka.go, worker_sqs.go and
-// worker_rabbitmq.go are what is different on the brokers. ledger.go is the handler. The rest makes the trouble and counts: plan.go decides by
-// -seed what is delivered and who dies when, broker.go and database.go make a place for the run and remove it,
-// supervise.go and process.go run the workers, fault.go stops one where it is to be killed, audit.go judges.
+// worker.go is the file to copy, and ledger.go is the handler. worker_sql.go shows what differs on database/sql; worker_kafka.go,
+// worker_sqs.go and worker_rabbitmq.go show what differs on each broker. The other files run the demo: plan.go derives from -seed
+// what is delivered and which worker is killed when, broker.go and database.go make and remove the topics and tables,
+// supervise.go and process.go run the workers, fault.go stops a worker where it should be killed, and audit.go checks the result.
 //
-// -broken mark-first and -broken effect-first replace the worker by the code that people write by hand, with the claim
-// in a transaction of its own, -broken dual-write by one that publishes when it has committed (broken.go). The audit then
-// finds lost or doubled orders, or missing events: an audit that cannot fail proves nothing.
+// -broken mark-first and -broken effect-first replace the worker by code that is often written by hand, with the claim in a
+// transaction of its own. -broken dual-write replaces it by a worker that publishes after it has committed (broken.go). The audit
+// then finds lost or doubled orders or missing events, which proves that it can fail.
 //
 // # Figures
 //
-// With -json the last line is one JSON object. deliveries is what was produced, the copies of all messages together.
-// Every message ends as one row of the ledger (effects) or parked; duplicates_suppressed are the deliveries that did
-// neither, by subtraction. redelivered counts what the group delivered once more after a kill or a rebalance; a worker
-// that is killed takes what it had not reported with it, so that is a lower bound. lost are orders that nobody charged,
-// doubled the rows of the ledger that should not be there. events are the records of the topic of events; events_missing are
-// charges that were never announced; events_republished are publications after the first, which a kill between a
-// publication and the note of it makes, and receivers tell by their ID; events_out_of_order are first ones behind a
-// later one of their customer; events_with_foreign_id do not carry the ID that belongs to their order. rebalances counts the generations of the group after the
-// first. longest_stall_seconds is the longest time in which nothing was finished by any worker, the forming of the
-// group included; seconds and per_second count from the start of the first worker until every offset is committed.
+// With -json the last line is one JSON object:
 //
-// The exit code is 0 when the run is complete, nothing is lost or doubled, what was planted is parked, once each, and every
-// charge is announced under its ID and in order; 1 when not; 2 for a command line that makes no sense.
+//   - deliveries counts all copies that were produced.
+//   - effects counts the rows in the ledger. Every message ends as one of these rows or as a dead letter.
+//   - duplicates_suppressed counts the other deliveries, by subtraction.
+//   - redelivered counts deliveries that the broker repeated after a kill or a rebalance. It is a lower bound: a killed worker
+//     may not have reported all that it had handled.
+//   - lost counts orders without a charge; doubled counts surplus rows in the ledger.
+//   - events counts the records on the topic of events; events_missing counts charges without an event.
+//   - events_republished counts repeated events: a relay was killed between publishing an event and recording that. Receivers
+//     recognize the repeat by its ID.
+//   - events_out_of_order counts events whose first publication came after a later event of the same customer.
+//   - events_with_foreign_id counts events whose ID does not belong to their order.
+//   - rebalances counts the generations of the group after the first.
+//   - longest_stall_seconds is the longest time in which no worker finished anything, including the time until the group was
+//     formed.
+//   - seconds and per_second count from the start of the first worker until every offset is committed.
+//
+// The exit code is 0 if the run is complete, nothing is lost or doubled, exactly the planted messages are parked, and every
+// charge was announced under its ID and in order. It is 1 if not, and 2 if the command line is wrong.
 package main
 
 import (
@@ -78,7 +89,7 @@ func demo(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for the cleaning up
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process without cleaning up
 	ok, err := run(ctx, o, newTerminal(stdout))
 	if err != nil {
 		fmt.Fprintln(stderr, "quickstart:", err)
@@ -89,7 +100,7 @@ func demo(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// run is the demo: make a place, produce, let the workers work, audit. ok is the audit's verdict.
+// run makes the topics and tables, produces the orders, runs the workers and audits the result. ok is the audit's verdict.
 func run(ctx context.Context, o options, say *terminal) (ok bool, err error) {
 	defer say.clear()
 	name := fmt.Sprintf("txonce_quickstart_%08x", rand.Uint32())
@@ -112,7 +123,7 @@ func run(ctx context.Context, o options, say *terminal) (ok bool, err error) {
 	}); err != nil {
 		return false, err
 	}
-	say.print("%s deliveries lie on %s, produced in %.1f s", thousands(int64(len(p.deliveries))), b, time.Since(begin).Seconds())
+	say.print("%s deliveries are on %s, produced in %.1f s", thousands(int64(len(p.deliveries))), b, time.Since(begin).Seconds())
 
 	s := &supervisor{plan: p, broker: b, pending: db.Pending, every: o.killEvery, freeze: o.freeze, verbose: o.verbose, say: say, template: settings{
 		Store: o.store, Driver: db.driver, Dialect: db.dialect, Database: db.dsn, Broker: o.broker, place: b.Place(),
@@ -120,7 +131,7 @@ func run(ctx context.Context, o options, say *terminal) (ok bool, err error) {
 	}}
 	out, failed := s.run(ctx)
 	if ctx.Err() != nil {
-		return false, errors.New("interrupted; what it made is removed")
+		return false, errors.New("interrupted; topics and tables were removed")
 	}
 	found, err := newAudit(p, eventID(b.Place().Events, o.broken)).run(ctx, db.db, b)
 	if err != nil {
@@ -129,11 +140,11 @@ func run(ctx context.Context, o options, say *terminal) (ok bool, err error) {
 	return conclude(o, p, out, found, b, say), failed
 }
 
-// conclude prints what came out, and says whether it is as it should be.
+// conclude prints the figures and reports whether the run was faultless.
 func conclude(o options, p *plan, out outcome, found findings, b broker, say *terminal) (ok bool) {
 	f := newFigures(p, out, found)
 	if !f.Complete {
-		say.print("\nNOT COMPLETE: for %.0f s nothing has moved\n%s  %d events are pending", out.idle.Seconds(), missing(b.Ends(), out.progress.ends), out.progress.pending)
+		say.print("\nNOT COMPLETE: no progress for %.0f s\n%s  %d events are pending", out.idle.Seconds(), missing(b.Ends(), out.progress.ends), out.progress.pending)
 	}
 	say.print("\n%s", f.table(p))
 	for _, problem := range found.Problems {
@@ -146,7 +157,7 @@ func conclude(o options, p *plan, out outcome, found findings, b broker, say *te
 		f.UnprovableParked == 0 && f.EventsMissing == 0 && f.EventsOutOfOrder == 0 && f.EventsWithForeignID == 0 && len(found.Problems) == 0
 }
 
-// cleanUp removes something, also when ctx has ended, within bounds.
+// cleanUp calls remove, even after ctx has ended, and gives it one minute.
 func cleanUp(err *error, remove func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -22,7 +22,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// TestMain lets this binary be the command that it tests, and the command's workers.
+// TestMain makes this binary the command under test and its workers.
 func TestMain(m *testing.M) {
 	if os.Getenv("QUICKSTART_IS_COMMAND") != "" {
 		main()
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// command is the demo as a process of its own.
+// command returns a command that runs the demo.
 func command(t *testing.T, args ...string) (cmd *exec.Cmd, tmp string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -45,7 +45,7 @@ func command(t *testing.T, args ...string) (cmd *exec.Cmd, tmp string) {
 	return cmd, tmp
 }
 
-// result of a demo that ended by itself.
+// result of a demo that ended on its own.
 type result struct {
 	figures
 	code   int
@@ -57,7 +57,7 @@ func runDemo(t *testing.T, args ...string) result {
 	return runDemoDuring(t, nil, args...)
 }
 
-// runDemoDuring calls meanwhile, unless it is nil, when the first worker was killed.
+// runDemoDuring calls meanwhile, if it is not nil, when the first worker has been killed.
 func runDemoDuring(t *testing.T, meanwhile func(), args ...string) result {
 	t.Helper()
 	cmd, tmp := command(t, append(args, "-json")...)
@@ -88,7 +88,7 @@ func runDemoDuring(t *testing.T, meanwhile func(), args ...string) result {
 
 var firstKill = regexp.MustCompile(`(worker-[12]) is killed \(SIGKILL\) inside the handler of order-\d+, at (\d+) %`)
 
-// check asserts everything that the demo promises of a run.
+// check fails the test if a run broke one of the demo's promises.
 func (r result) check(t *testing.T, messages int) {
 	t.Helper()
 	p := newPlan(messages, 0) // any seed plants as many
@@ -131,7 +131,7 @@ func TestDemo(t *testing.T) {
 	})
 }
 
-// TestDemoOnServers runs on real servers, and looks whether anything is left on them: each server, store and way to rebalance is there.
+// TestDemoOnServers covers each real server, store and rebalance strategy, and checks that nothing is left on the servers.
 func TestDemoOnServers(t *testing.T) {
 	brokers := testdb.Kafka(t)
 	for _, test := range []struct{ server, dsn, args string }{
@@ -167,7 +167,7 @@ func gone(t *testing.T, name, dsn string, brokers []string) {
 	}
 	defer admin.Close()
 	var left string
-	eventually(t, func() bool { // a Kafka's metadata still name for a moment what it has deleted
+	eventually(t, func() bool { // metadata may name deleted topics for a moment
 		var schemas int
 		if err := db.QueryRow(`SELECT count(*) FROM pg_namespace WHERE nspname = $1`, name).Scan(&schemas); err != nil {
 			t.Fatal(err)
@@ -188,7 +188,7 @@ func gone(t *testing.T, name, dsn string, brokers []string) {
 	}, func() string { return name + " is left behind: " + left })
 }
 
-// TestBrokenIsFound: an audit that cannot fail proves nothing.
+// The audit must find the faults of each broken worker.
 func TestBrokenIsFound(t *testing.T) {
 	seeds := 20
 	if testing.Short() {
@@ -219,7 +219,7 @@ func TestBrokenIsFound(t *testing.T) {
 	}
 }
 
-// TestInterrupted: Ctrl-C removes what the run has made.
+// Ctrl-C removes what the run has made.
 func TestInterrupted(t *testing.T) {
 	cmd, tmp := command(t, "-messages", "10000")
 	out := startDemo(t, cmd)
@@ -236,7 +236,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// startDemo starts cmd and collects what it prints.
+// startDemo starts cmd and collects its output.
 func startDemo(t *testing.T, cmd *exec.Cmd) *output {
 	t.Helper()
 	out := &output{}
@@ -250,7 +250,7 @@ func startDemo(t *testing.T, cmd *exec.Cmd) *output {
 // output is what a demo has printed so far.
 type output struct {
 	mu        sync.Mutex
-	text, out bytes.Buffer // both streams, and standard output alone
+	text, out bytes.Buffer // stdout and stderr together, and stdout alone
 }
 
 type stream struct {
@@ -286,7 +286,7 @@ func (o *output) await(t *testing.T, text string) {
 	})
 }
 
-// eventually waits until it is true, five minutes at the most.
+// eventually waits at most five minutes until isTrue returns true.
 func eventually(t *testing.T, isTrue func() bool, otherwise func() string) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -298,7 +298,7 @@ func eventually(t *testing.T, isTrue func() bool, otherwise func() string) {
 	}
 }
 
-// TestMissingServers: what is not there is named, and nothing hangs.
+// The error names a missing server, and the demo does not hang.
 func TestMissingServers(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
 		{"-store pgx -postgres postgres://127.0.0.1:1/x", "postgres database"},
@@ -315,7 +315,7 @@ func TestMissingServers(t *testing.T) {
 	}
 }
 
-// TestWorkerIsShort: the file to copy can be read at a glance.
+// The file to copy must stay short.
 func TestWorkerIsShort(t *testing.T) {
 	text, err := os.ReadFile("worker.go")
 	if lines := bytes.Count(text, []byte("\n")); err != nil || lines >= 80 {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// options is what the command line says.
+// options are the values of the command line.
 type options struct {
 	messages  int
 	seed      uint64
@@ -38,27 +38,27 @@ var (
 	brokers = []string{"kfake", "kafka", "sqs", "rabbitmq"}
 )
 
-// parseOptions reads the command line. What it does not understand it refuses, with the flag's name.
+// parseOptions reads the command line. Its errors name the flag.
 func parseOptions(args []string, usage io.Writer) (options, error) {
 	o := options{}
 	var kafkas string
 	flags := flag.NewFlagSet("quickstart", flag.ContinueOnError)
 	flags.SetOutput(usage)
 	flags.IntVar(&o.messages, "messages", 20_000, "how many orders; each is delivered 1 to 5 times")
-	flags.Uint64Var(&o.seed, "seed", 0, "repeats the data and the kills of an earlier run (default: drawn, and said)")
-	flags.StringVar(&o.store, "store", "sqlite", "where claims and effects are kept: "+strings.Join(stores, ", "))
-	flags.StringVar(&o.postgres, "postgres", "", "PostgreSQL's `DSN` (default: $TXONCE_POSTGRES, or what make services-up has started)")
-	flags.StringVar(&o.broker, "broker", "kfake", "who delivers: kfake, which is a Kafka in this process, kafka, sqs or rabbitmq")
-	flags.StringVar(&kafkas, "kafka", "", "Kafka's `brokers`, host:port,… (default: $TXONCE_KAFKA, or what make services-up has started)")
+	flags.Uint64Var(&o.seed, "seed", 0, "repeats the data and the kills of an earlier run (default: random; the output names it)")
+	flags.StringVar(&o.store, "store", "sqlite", "the database for claims and effects: "+strings.Join(stores, ", "))
+	flags.StringVar(&o.postgres, "postgres", "", "PostgreSQL's `DSN` (default: $TXONCE_POSTGRES, or the server of make services-up)")
+	flags.StringVar(&o.broker, "broker", "kfake", "kfake (a Kafka in this process), kafka, sqs or rabbitmq")
+	flags.StringVar(&kafkas, "kafka", "", "Kafka's `brokers`, host:port,… (default: $TXONCE_KAFKA, or the server of make services-up)")
 	flags.StringVar(&o.mysql, "mysql", "", "a `DSN` of MySQL or MariaDB (default: $TXONCE_MYSQL, likewise)")
 	flags.StringVar(&o.sqs, "sqs", "", "the `URL` of a server that speaks SQS's protocol (default: $TXONCE_SQS, likewise)")
 	flags.StringVar(&o.rabbitmq, "rabbitmq", "", "RabbitMQ's `URL` (default: $TXONCE_RABBITMQ, likewise)")
-	flags.DurationVar(&o.killEvery, "kill-every", 0, "go on killing workers about this often (default: the planned kills only)")
-	flags.BoolVar(&o.freeze, "freeze", false, fmt.Sprintf("let a worker stand still for %v, as if its machine paused (default with -broker sqs)", frozenFor))
-	flags.StringVar(&o.rebalance, "rebalance", "cooperative", "how the group shares out partitions: eager or cooperative")
-	flags.StringVar(&o.broken, "broken", "", "make it wrong, to see the audit fail: "+strings.Join(ways, ", "))
-	flags.BoolVar(&o.json, "json", false, "end with the figures as one line of JSON")
-	flags.BoolVar(&o.verbose, "v", false, "show what the workers log")
+	flags.DurationVar(&o.killEvery, "kill-every", 0, "kill workers about this often (default: only the planned kills)")
+	flags.BoolVar(&o.freeze, "freeze", false, fmt.Sprintf("freeze a worker for %v, as if its machine paused (default with -broker sqs)", frozenFor))
+	flags.StringVar(&o.rebalance, "rebalance", "cooperative", "the group's rebalance protocol: eager or cooperative")
+	flags.StringVar(&o.broken, "broken", "", "use a faulty worker, to see the audit fail: "+strings.Join(ways, ", "))
+	flags.BoolVar(&o.json, "json", false, "print the figures as one last line of JSON")
+	flags.BoolVar(&o.verbose, "v", false, "show the workers' logs")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -76,7 +76,7 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	return o, errors.Join(o.check(given), o.locate(given, kafkas))
 }
 
-// check refuses values that mean nothing.
+// check refuses invalid values.
 func (o *options) check(given map[string]bool) error {
 	oneOf := func(name, value string, known ...string) error {
 		if slices.Contains(known, value) {
@@ -104,7 +104,7 @@ func (o *options) check(given map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// locate finds the servers that are asked for, and refuses addresses of servers that are not.
+// locate finds the addresses of the needed servers, and refuses addresses of servers that the run would not use.
 func (o *options) locate(given map[string]bool, kafkas string) error {
 	var errs []error
 	for _, server := range []struct {
@@ -112,9 +112,9 @@ func (o *options) locate(given map[string]bool, kafkas string) error {
 		address *string
 		env     string
 		title   string
-		option  string   // that asks for it
+		option  string   // the flag that selects the server
 		value   string   // of option
-		askedBy []string // values of option
+		askedBy []string // values of option that select it
 	}{
 		{"postgres", &o.postgres, "TXONCE_POSTGRES", "DSN of a PostgreSQL", "store", o.store, []string{"pgx", "sql-postgres"}},
 		{"mysql", &o.mysql, "TXONCE_MYSQL", "DSN of a MySQL or MariaDB", "store", o.store, []string{"mysql"}},
@@ -138,7 +138,8 @@ func (o *options) locate(given map[string]bool, kafkas string) error {
 	return errors.Join(errs...)
 }
 
-// service is where make services-up says that a server is; empty: nowhere.
+// service returns the address of a server from the environment or from the file of make services-up. It is empty if neither has
+// one.
 func service(name string) string {
 	if v := os.Getenv(name); v != "" {
 		return v
@@ -150,7 +151,7 @@ func service(name string) string {
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if key, value, _ := strings.Cut(lines.Text(), "="); key == name {
-			return strings.Trim(value, "'") // as a shell reads it
+			return strings.Trim(value, "'") // quoted for a shell
 		}
 	}
 	return ""

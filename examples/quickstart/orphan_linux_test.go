@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestWorkersDieWithTheirParent: however the demo ends, it leaves no worker behind.
+// Workers end with their parent, however it ends.
 func TestWorkersDieWithTheirParent(t *testing.T) {
 	cmd, _ := command(t, "-messages", "10000")
 	out := startDemo(t, cmd)
@@ -39,7 +39,7 @@ func children(t *testing.T, pid int) (pids []string) {
 	return pids
 }
 
-// alive is false also for a process that has ended and that nobody has waited for.
+// alive is also false for a zombie.
 func alive(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {

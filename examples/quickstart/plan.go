@@ -10,37 +10,37 @@ import (
 const (
 	partitions = 12
 	maxCopies  = 5
-	odd        = 400 // one message in this many is poison, and one in this many reuses another's key
-	minRun     = 100 // fewer messages leave no room for what is planted
+	odd        = 400 // one message in this many is poison, and as many reuse another message's key
+	minRun     = 100 // fewer messages do not suffice for the planted ones
 	maxRun     = 10_000_000
 )
 
-// plan is what the seed decides: the messages, where and in which order their deliveries lie, and the kills. The same
-// seed and number of messages give the same plan in every process.
+// plan is derived from the seed: the messages, the partition and order of their deliveries, and the kills. The same seed and
+// number of messages give the same plan in every process.
 type plan struct {
 	seed       uint64
 	messages   []message
 	deliveries []delivery
-	alone      []bool // per order: it is the only one of its customer, see Customer
+	alone      []bool // per order: it is its customer's only order, see Customer
 	poison     int
 	reused     int
 	kills      killPlan
 }
 
-// message is one logical message. Its number, the index in plan.messages, shows in its content.
+// message is one logical message. Its content encodes its number, which is its index in plan.messages.
 type message struct {
-	order     uint32 // whose key it carries: its own number, or another message's
+	order     uint32 // number of the order whose key it carries: its own, or another message's if kind is reuse
 	kind      kind
 	copies    uint8 // 1 to maxCopies
-	scattered bool  // its copies lie on several partitions
+	scattered bool  // its copies are on several partitions
 }
 
 type kind uint8
 
 const (
 	healthy kind = iota
-	poison       // its handler fails for good
-	reuse        // other content under the key of a healthy message
+	poison       // its handler always fails
+	reuse        // different content with the key of a healthy message
 )
 
 // delivery is one copy of a message.
@@ -56,7 +56,7 @@ func newPlan(messages int, seed uint64) *plan {
 		p.messages[i] = message{order: uint32(i), copies: uint8(1 + rng.IntN(maxCopies))}
 	}
 	p.plant(rng)
-	p.deal(rng)
+	p.layOut(rng)
 	p.alone = make([]bool, messages)
 	for _, m := range p.messages {
 		p.alone[m.order] = p.alone[m.order] || m.scattered || m.kind == reuse
@@ -65,7 +65,7 @@ func newPlan(messages int, seed uint64) *plan {
 	return p
 }
 
-// plant makes a few messages poison, lets a few reuse a healthy one's key, and scatters one in five.
+// plant makes a few messages poison, gives a few the key of a healthy message, and scatters one in five.
 func (p *plan) plant(rng *rand.Rand) {
 	each := max(1, len(p.messages)/odd)
 	perm := rng.Perm(len(p.messages))
@@ -85,8 +85,8 @@ func (p *plan) plant(rng *rand.Rand) {
 	}
 }
 
-// deal lays out every copy of every message, shuffled.
-func (p *plan) deal(rng *rand.Rand) {
+// layOut puts every copy of every message on a partition, and shuffles the deliveries.
+func (p *plan) layOut(rng *rand.Rand) {
 	total := 0
 	for _, m := range p.messages {
 		total += int(m.copies)
@@ -97,7 +97,7 @@ func (p *plan) deal(rng *rand.Rand) {
 		for c := range int(m.copies) {
 			at := home
 			switch {
-			case m.scattered && c == 1: // surely elsewhere than copy 0
+			case m.scattered && c == 1: // on another partition than copy 0
 				at = (home + 1 + rng.IntN(partitions-1)) % partitions
 			case m.scattered && c > 1:
 				at = rng.IntN(partitions)
@@ -110,10 +110,10 @@ func (p *plan) deal(rng *rand.Rand) {
 	})
 }
 
-// home is the partition of the order's copies, but for the scattered ones.
+// home is the partition of a message's copies, except for scattered ones.
 func (m message) home() int { return int(m.order * 2654435761 >> 16 % partitions) }
 
-// Order is the order that message i carries.
+// Order returns the order in message i.
 func (p *plan) Order(i int) Order {
 	m := p.messages[i]
 	o := Order{ID: orderID(int(m.order)), Customer: p.Customer(m), Amount: firstAmount + int64(i)}
@@ -123,12 +123,12 @@ func (p *plan) Order(i int) Order {
 	return o
 }
 
-// customers is how many customers there are whose orders lie on one partition.
+// customers is the number of customers per partition.
 const customers = 8
 
-// Customer is whose order m carries. Most customers have many orders, on one partition. A batch charges many customers in
-// one transaction, which locks their accounts; those of two partitions must not lock the same ones, in different orders. So an
-// order that may come from several partitions is its customer's only one.
+// Customer returns the customer of m's order. Most customers have many orders, all on one partition. A batch charges many
+// customers in one transaction, which locks their accounts; batches of two partitions must not lock the same accounts in
+// different orders. So an order that may come from several partitions is its customer's only one.
 func (p *plan) Customer(m message) string {
 	if p.alone[m.order] {
 		return fmt.Sprintf("customer-of-%07d", m.order)
@@ -136,12 +136,12 @@ func (p *plan) Customer(m message) string {
 	return fmt.Sprintf("customer-%02d-%d", m.home(), m.order%customers)
 }
 
-// firstAmount is the amount of message 0. The others count up from it, so that an amount tells which message it was.
+// firstAmount is the amount of message 0. The others count up from it, so an amount identifies its message.
 const firstAmount = 1000
 
 func orderID(n int) string { return fmt.Sprintf("order-%07d", n) }
 
-// Find is the inverse of Order; it looks at ID and amount.
+// Find is the inverse of Order. It uses only ID and Amount.
 func (p *plan) Find(o Order) (message int, ok bool) {
 	i := o.Amount
 	if i < 0 {
@@ -157,24 +157,25 @@ func (p *plan) Find(o Order) (message int, ok bool) {
 	return int(i), true
 }
 
-// PlacedAt is when message i came into being: within the hour before start. All copies carry it, whenever they were
-// produced, because the time is part of what makes them copies.
+// PlacedAt returns the time of message i, within the hour before start. All its copies carry the same time, because a different
+// time would make it a different message.
 func (p *plan) PlacedAt(i int, start time.Time) time.Time {
 	return start.Add(-time.Hour).Add(time.Hour / time.Duration(len(p.messages)) * time.Duration(i))
 }
 
-// killPlan says when workers are killed.
+// killPlan determines when workers are killed.
 type killPlan struct {
-	halts [statics]int // static worker i stops inside the handler of its nth new message, and is killed there
-	leave float64      // of all deliveries, when the dynamic worker is told to stop
+	halts [statics]int // static worker i is killed inside the handler of its nth new message
+	leave float64      // share of all deliveries after which the dynamic worker gets SIGTERM
 	seed  uint64
 }
 
-// statics is how many workers come back under their name. One more is dynamic.
+// statics is the number of workers that restart under their name. One more worker is dynamic: it joins late and leaves early.
 const statics = 2
 
-// newKillPlan lets a worker die early however the work is shared out: before one message in twenty has been new to the first, or one
-// in eight to the second, far less than 30 % of the deliveries can have passed through both, and the dynamic one starts after that.
+// newKillPlan kills both static workers early, however the work is divided. The first is killed after at most one in twenty
+// messages, the second after at most one in eight. Fewer than 30 % of the deliveries can have passed through both by that time,
+// and the dynamic worker starts after that.
 func newKillPlan(messages int, seed uint64) killPlan {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	between := func(lo, hi int) int { return 1 + lo + rng.IntN(hi-lo+1) }
@@ -185,14 +186,14 @@ func newKillPlan(messages int, seed uint64) killPlan {
 	}
 }
 
-// kill is one of those that -kill-every asks for.
+// kill is one kill of -kill-every.
 type kill struct {
-	after  time.Duration // since the one before
+	after  time.Duration // since the previous kill
 	worker int           // which static worker
-	inside bool          // let it stop inside a handler first; else wherever it is
+	inside bool          // stop it inside a handler first; otherwise kill it at once
 }
 
-// Every yields kills about every apart, without end.
+// Every yields kills at random intervals of about every, forever.
 func (k killPlan) Every(every time.Duration) iter.Seq[kill] {
 	return func(yield func(kill) bool) {
 		rng := rand.New(rand.NewPCG(k.seed, 3))

@@ -13,14 +13,14 @@ import (
 	"syscall"
 )
 
-// workerCommand is the argument with which this program runs itself as a worker.
+// workerCommand is the argument that makes this program run as a worker.
 const workerCommand = "worker"
 
-// settings is what a worker is told, as the first line on its standard input. That stays open as long as the parent
-// lives: its end is the worker's end. Further lines are orders: see haltOrder.
+// settings is what a worker reads as the first line of its standard input. The input stays open while the parent lives: when it
+// ends, the worker ends. Further lines are commands: see haltOrder.
 type settings struct {
 	Name      string `json:"name"`
-	Static    bool   `json:"static"` // a member of the group that comes back under its name
+	Static    bool   `json:"static"` // a member that restarts under the same instance ID
 	Store     string `json:"store"`
 	Driver    string `json:"driver"`
 	Dialect   string `json:"dialect"`
@@ -28,52 +28,51 @@ type settings struct {
 	Broker    string `json:"broker"`
 	Rebalance string `json:"rebalance"`
 	Broken    string `json:"broken"`
-	Halt      int    `json:"halt"` // stop inside the handler of this new message; 0: never
+	Halt      int    `json:"halt"` // stop inside the handler of this nth new message; 0: never
 	place
 }
 
-// haltOrder is the line that lets a worker stop inside the handler of its next new message.
+// haltOrder is the command that stops a worker inside the handler of its next new message.
 const haltOrder = "halt\n"
 
-// report is what a worker says on its standard output, one JSON object per line. What a worker had not said when it
-// was killed is not known.
+// report is one line of JSON on a worker's standard output. What a worker has not reported when it is killed stays unknown.
 type report struct {
-	Joined     bool   `json:"joined,omitempty"`     // it has got something to do
-	Generation int32  `json:"generation,omitempty"` // of the group, whenever a partition is assigned
+	Joined     bool   `json:"joined,omitempty"`     // it got its first work
+	Generation int32  `json:"generation,omitempty"` // of the group, when a partition is assigned
 	Spans      []span `json:"spans,omitempty"`      // of partitions, finished since the last report
-	Finished   int64  `json:"finished,omitempty"`   // of a queue, since the last report
-	Again      int64  `json:"again,omitempty"`      // of a queue, delivered again since the last report
-	Standing   string `json:"standing,omitempty"`   // the order in whose handler it has stopped
+	Finished   int64  `json:"finished,omitempty"`   // from a queue, since the last report
+	Again      int64  `json:"again,omitempty"`      // redelivered from a queue, since the last report
+	Standing   string `json:"standing,omitempty"`   // the order in whose handler the worker stopped
 }
 
-// span is a run of deliveries of one partition, To exclusive.
+// span is a range of deliveries of one partition; To is exclusive.
 type span struct {
 	Partition int32 `json:"p"`
 	From      int64 `json:"from"`
 	To        int64 `json:"to"`
 }
 
-// event is what the supervisor hears of a process: a report, or its end.
+// event is a report from a process, or its end.
 type event struct {
 	from   *process
 	report report
 	ended  bool
-	err    error // of the end; nil: by itself, with success
+	err    error // if ended; nil: exit code 0
 }
 
 // process is a running worker.
 type process struct {
 	settings
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	log    tail
-	joined bool   // it has had a partition; before that SIGTERM may find it without a handler for it
-	worked bool   // it has finished something
-	doom   string // why it is going to be killed, once that is sure
-	told   bool   // to stop, with SIGTERM
+	cmd        *exec.Cmd
+	stdin      io.WriteCloser
+	log        tail
+	joined     bool   // it has had work; an earlier SIGTERM may come before its handler is installed
+	worked     bool   // it has finished a delivery
+	killedAt   string // where it is being killed, for the output; empty: it is not
+	terminated bool   // it was sent SIGTERM
 }
 
-// spawn starts a worker. Its reports and its end go to events, in order.
+// spawn starts a worker. Its reports and its end are sent to events, in order.
 func spawn(s settings, verbose bool, events chan<- event) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -116,14 +115,14 @@ func (p *process) listen(stdout io.Reader, events chan<- event) {
 	events <- event{from: p, ended: true, err: p.cmd.Wait()}
 }
 
-// These fail where the process has ended, which is about to be heard anyway.
+// These fail if the process has ended. Its end is then reported as an event.
 func (p *process) halt()      { _, _ = io.WriteString(p.stdin, haltOrder) }
 func (p *process) kill()      { _ = p.cmd.Process.Kill() }
 func (p *process) freeze()    { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
 func (p *process) thaw()      { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
-func (p *process) terminate() { p.told = true; _ = p.cmd.Process.Signal(syscall.SIGTERM) }
+func (p *process) terminate() { p.terminated = true; _ = p.cmd.Process.Signal(syscall.SIGTERM) }
 
-// tail keeps the end of what is written to it.
+// tail keeps the last bytes that were written to it.
 type tail struct {
 	mu   sync.Mutex
 	kept []byte

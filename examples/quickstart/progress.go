@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// progress follows the partitions through what workers report and what the group has committed.
+// progress tracks what workers report and what the group has committed.
 type progress struct {
 	total      int
 	start      time.Time
-	reported   [partitions]int64 // the end of what workers have reported
-	done       [partitions]int64 // that, or what is committed, whichever is further
-	counted    int64             // what workers have reported of a queue
-	ends       []int64           // what is committed
+	reported   [partitions]int64 // per partition, the end of the reported spans
+	done       [partitions]int64 // per partition, the larger of reported and committed
+	counted    int64             // deliveries from a queue that workers have reported
+	ends       []int64           // per partition, the committed offset
 	redelivery int64
-	oldest     int32 // generation of the group
+	oldest     int32 // first generation of the group
 	newest     int32
-	end        time.Time // when everything was committed; zero: it is not
-	pending    int       // events, from then on
+	end        time.Time // when everything was committed; zero: not yet
+	pending    int       // events, after end
 	moved      time.Time
-	stall      time.Duration // the longest between two moves
+	stall      time.Duration // the longest time between two changes
 }
 
 func newProgress(total int, start time.Time) progress {
 	return progress{total: total, start: start, moved: start}
 }
 
-// report takes in what a worker has finished. What lies before the end of an earlier report was delivered again: at
-// least that much, because a killed worker may have finished more than it reported.
+// report adds a worker's report. A span that starts before the end of an earlier report was delivered again. That is a lower
+// bound, because a killed worker may have finished more than it reported.
 func (p *progress) report(r report, now time.Time) {
 	for _, s := range r.Spans {
 		if again := min(s.To, p.reported[s.Partition]) - s.From; again > 0 {
@@ -55,7 +55,7 @@ func (p *progress) committed(ends []int64, now time.Time) {
 	}
 }
 
-// relayed takes in how many events are pending, once everything is committed, and reports whether none is.
+// relayed records how many events are pending after everything was committed, and reports whether there are none.
 func (p *progress) relayed(pending int, now time.Time) bool {
 	if p.end.IsZero() {
 		p.end, p.pending, p.moved = now, pending, now
@@ -78,25 +78,25 @@ func (p *progress) moves(now time.Time) {
 	p.moved = now
 }
 
-// idle is how long nothing has moved.
+// idle is the time since the last change.
 func (p *progress) idle(now time.Time) time.Duration { return now.Sub(p.moved) }
 
-// rebalances is how often the group has shared out its partitions anew.
+// rebalances is how often the group was rebalanced.
 func (p *progress) rebalances() int { return int(p.newest - p.oldest) }
 
 func (p *progress) finished() (sum int64) {
 	for _, end := range p.done {
 		sum += end
 	}
-	return min(max(sum, p.counted), int64(p.total)) // repeats are counted too
+	return min(max(sum, p.counted), int64(p.total)) // counted includes repeats
 }
 
 func (p *progress) share() float64 { return float64(p.finished()) / float64(p.total) }
 
-// at says how far it is.
+// at describes the progress for an output line.
 func (p *progress) at() string { return fmt.Sprintf("at %.0f %% of the deliveries", 100*p.share()) }
 
-// line is for the terminal.
+// line is the live line for the terminal.
 func (p *progress) line(kills int) string {
 	seconds := time.Since(p.start).Seconds()
 	return fmt.Sprintf("%s of %s deliveries (%.0f %%), %s/s, kills %d, rebalances %d", thousands(p.finished()),

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// figures is what a run ends with; as JSON it is the last line.
+// figures is the result of a run. With -json it is the last line.
 type figures struct {
 	Complete             bool    `json:"complete"`
 	Messages             int     `json:"messages"`
@@ -67,7 +67,7 @@ func newFigures(p *plan, out outcome, f findings) figures {
 	}
 }
 
-// table is the figures for people.
+// table formats the figures as a table.
 func (f figures) table(p *plan) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -85,17 +85,17 @@ func (f figures) table(p *plan) string {
 		f.drained, thousands(int64(f.EventsRepublished))))
 	row("kills", f.Kills, fmt.Sprintf("and %d freezes; %d rebalances, longest stall %.1f s", f.Freezes, f.Rebalances, f.LongestStall))
 	row("deliveries/s", int(f.PerSecond), fmt.Sprintf("%.1f s", f.Seconds))
-	_ = w.Flush() // into memory
+	_ = w.Flush() // cannot fail: writes to memory
 	return b.String() + fmt.Sprintf("lost %d, doubled %d; events missing %d, out of order %d, with a foreign ID %d",
 		f.Lost, f.Doubled, f.EventsMissing, f.EventsOutOfOrder, f.EventsWithForeignID)
 }
 
 func (f figures) line() string {
-	b, _ := json.Marshal(f) // cannot fail: numbers, none of them infinite
+	b, _ := json.Marshal(f) // cannot fail: finite numbers
 	return string(b)
 }
 
-// thousands writes 1234567 as 1,234,567.
+// thousands formats 1234567 as 1,234,567.
 func thousands(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestVerdict: each way to go wrong fails the run.
+// TestVerdict fails a run for each kind of fault.
 func TestVerdict(t *testing.T) {
 	p := newPlan(1000, 1)
 	b := &kafkaBroker{ends: make([]int64, partitions)}
@@ -44,7 +44,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestTerminal: a live line is rewritten on a terminal, and seldom printed elsewhere.
+// A live line is rewritten on a terminal and printed rarely elsewhere.
 func TestTerminal(t *testing.T) {
 	var text bytes.Buffer
 	s := &terminal{out: &text, rewrites: true}
@@ -58,7 +58,7 @@ func TestTerminal(t *testing.T) {
 
 	text.Reset()
 	s = newTerminal(&text)
-	s.last = time.Now().Add(time.Hour) // however long this test is held up
+	s.last = time.Now().Add(time.Hour) // must not depend on how long this test takes
 	s.live("too soon")
 	s.last = time.Time{}
 	s.live("50 %")

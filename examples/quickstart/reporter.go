@@ -15,27 +15,27 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// reporter tells the parent what a worker has finished, as the worker's hooks tell it.
+// reporter collects from the worker's hooks what the worker has finished, and reports it to the parent.
 type reporter struct {
 	mu         sync.Mutex
 	out        *json.Encoder
 	joined     bool
 	generation int32
 	ranges     [partitions]finished
-	count      int64 // of a queue, not reported yet
+	count      int64 // finished deliveries of a queue that are not yet reported
 	again      int64
 }
 
-// finished is what became of one partition since it was assigned.
+// finished is the progress in one partition since it was assigned.
 type finished struct {
 	begun bool
-	from  int64 // the first delivery that was not yet reported
-	to    int64 // the end of what is done
+	from  int64 // the first delivery that is not yet reported
+	to    int64 // the end of the finished deliveries
 }
 
 func newReporter(out io.Writer) *reporter { return &reporter{out: json.NewEncoder(out)} }
 
-// trace notes where a partition begins to be handled: at the first thing that is said of any delivery of it.
+// trace records the first delivery that is handled in each partition, by whichever hook comes first.
 func (r *reporter) trace() *consumer.Trace {
 	first := func(_ context.Context, e consumer.Event) {
 		if e.Message != nil {
@@ -58,7 +58,7 @@ func (r *reporter) begin(msg *consumer.Message) {
 	}
 }
 
-// kafkaTrace notes how far each partition is.
+// kafkaTrace records the progress in each partition.
 func (r *reporter) kafkaTrace() *kafka.Trace {
 	return &kafka.Trace{
 		Assigned: func(a kafka.Assignment) {
@@ -80,7 +80,7 @@ func (r *reporter) kafkaTrace() *kafka.Trace {
 	}
 }
 
-// sqsTrace counts.
+// sqsTrace counts deliveries.
 func (r *reporter) sqsTrace() *awssqs.Trace {
 	return &awssqs.Trace{
 		Received: func(msg *consumer.Message) {
@@ -92,7 +92,7 @@ func (r *reporter) sqsTrace() *awssqs.Trace {
 	}
 }
 
-// rabbitTrace counts.
+// rabbitTrace counts deliveries.
 func (r *reporter) rabbitTrace() *rabbitmq.Trace {
 	return &rabbitmq.Trace{
 		Acked: func(*consumer.Message) { r.add(1, 0) },
@@ -107,7 +107,7 @@ func (r *reporter) add(finished, again int) {
 	r.again += int64(again)
 }
 
-// run reports every now and then, until ctx ends, and then once more.
+// run reports regularly until ctx ends, and then once more.
 func (r *reporter) run(ctx context.Context) {
 	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()
@@ -122,7 +122,7 @@ func (r *reporter) run(ctx context.Context) {
 	}
 }
 
-// flush reports what is new. standing is the order at which this worker has stopped to be killed, if it has.
+// flush reports what is new. standing is the order at which this worker has stopped, or empty.
 func (r *reporter) flush(standing string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,6 +135,6 @@ func (r *reporter) flush(standing string) {
 		}
 	}
 	if say.Joined || say.Generation != 0 || say.Spans != nil || say.Finished != 0 || say.Again != 0 || standing != "" {
-		_ = r.out.Encode(say) // without a reader this process is about to end
+		_ = r.out.Encode(say) // fails only if the parent is gone, and then this process ends too
 	}
 }

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// supervisor runs the workers: it starts them, kills them as planned, and waits until the group has committed
-// everything.
+// supervisor runs the workers. It starts them, kills them as planned, and waits until the group has committed everything.
 type supervisor struct {
 	plan     *plan
 	broker   broker
@@ -27,24 +26,24 @@ type supervisor struct {
 	watch   progress
 	kills   int
 	awaited bool // the dynamic worker was started and has not joined yet
-	left    bool // it was told to leave
+	left    bool // the dynamic worker was told to leave
 	freezes int
-	frozen  *process        // nil: none is
-	held    []string        // names of workers that were killed and are started when the dynamic one has joined
-	again   chan *process   // ended before they had joined, to be started again
-	idled   map[string]bool // names of workers that were struck before they had finished anything
+	frozen  *process        // nil: no worker is frozen
+	held    []string        // killed workers that start again after the dynamic one has joined
+	again   chan *process   // workers that ended before they had joined and start again
+	idled   map[string]bool // by name: the worker was killed before it had finished anything
 }
 
 const (
-	patience     = 3 * time.Minute        // how long a group may do nothing before the run is given up
+	patience     = 3 * time.Minute        // how long nothing may change before the run is given up
 	ending       = 20 * time.Second       // how long a worker may take to stop
-	haltPatience = 500 * time.Millisecond // how long to wait for a new message to stop in
-	retryPause   = time.Second            // before a worker is started again that had nothing to do yet
-	frozenFor    = 2 * visibility         // longer than any broker here waits for a sign of life
-	freezeAt     = .3                     // of all deliveries
+	haltPatience = 500 * time.Millisecond // how long to wait for a new message in whose handler to stop
+	retryPause   = time.Second            // before a worker starts again that ended before it had joined
+	frozenFor    = 2 * visibility         // longer than the timeout of any broker here
+	freezeAt     = .3                     // share of all deliveries
 )
 
-// outcome of the workers' run.
+// outcome is the result of the workers' run.
 type outcome struct {
 	complete bool
 	progress progress
@@ -52,10 +51,10 @@ type outcome struct {
 	freezes  int
 	took     time.Duration // from the start of the first worker until every offset was committed
 	drained  time.Duration // from then until every event was published
-	idle     time.Duration // how long nothing had moved at the end
+	idle     time.Duration // how long nothing had changed at the end
 }
 
-// run returns when everything is committed and published, or nothing has moved for too long. The workers have ended then.
+// run returns when everything is committed and published, or nothing has changed for too long. All workers have ended by then.
 func (s *supervisor) run(ctx context.Context) (outcome, error) {
 	s.events = make(chan event, 64)
 	s.running = map[string]*process{}
@@ -76,7 +75,7 @@ func (s *supervisor) run(ctx context.Context) (outcome, error) {
 	}
 }
 
-// settled asks once more when the workers have gone: a broker may not know what they held.
+// settled checks again after the workers have ended: RabbitMQ cannot tell what they held.
 func (s *supervisor) settled(ctx context.Context) (bool, error) {
 	b, unsure := s.broker.(interface {
 		Left(ctx context.Context) (int, error)
@@ -91,23 +90,23 @@ func (s *supervisor) settled(ctx context.Context) (bool, error) {
 	return left == 0, err
 }
 
-// round starts the workers and returns when all seems to be finished, or nothing moves.
+// round starts the workers and returns when everything seems to be finished, or nothing changes any more.
 func (s *supervisor) round(ctx context.Context, start time.Time, halts [statics]int) (outcome, error) {
-	asking, enough := context.WithCancel(ctx)
-	polls := make(chan poll)
-	var asker sync.WaitGroup
-	asker.Go(func() { s.ask(asking, polls) })
+	polling, stop := context.WithCancel(ctx)
+	polls := make(chan pollResult)
+	var poller sync.WaitGroup
+	poller.Go(func() { s.poll(polling, polls) })
 	complete, err := s.loop(ctx, polls, halts)
 	took, idle, drained := time.Since(start), s.watch.idle(time.Now()), time.Duration(0)
 	if !s.watch.end.IsZero() {
 		took, drained = s.watch.end.Sub(start), time.Since(s.watch.end)
 	}
-	enough()
-	asker.Wait()
+	stop()
+	poller.Wait()
 	return outcome{complete: complete, progress: s.watch, kills: s.kills, freezes: s.freezes, took: took, drained: drained, idle: idle}, err
 }
 
-func (s *supervisor) loop(ctx context.Context, polls <-chan poll, halts [statics]int) (complete bool, err error) {
+func (s *supervisor) loop(ctx context.Context, polls <-chan pollResult, halts [statics]int) (complete bool, err error) {
 	for i, halt := range halts {
 		if err := s.start(staticName(i), halt); err != nil {
 			return false, err
@@ -116,9 +115,9 @@ func (s *supervisor) loop(ctx context.Context, polls <-chan poll, halts [statics
 	next, stop := iter.Pull(s.plan.kills.Every(s.every))
 	defer stop()
 	due, _ := next()
-	var strike <-chan time.Time // never, unless -kill-every
+	var nextKill <-chan time.Time // nil unless -kill-every is set
 	if s.every > 0 {
-		strike = time.After(due.after)
+		nextKill = time.After(due.after)
 	}
 	var thaw <-chan time.Time
 	draw := time.NewTicker(100 * time.Millisecond)
@@ -131,7 +130,7 @@ func (s *supervisor) loop(ctx context.Context, polls <-chan poll, halts [statics
 		case <-ctx.Done():
 			return false, ctx.Err()
 		case e := <-s.events:
-			if err := s.hear(e); err != nil {
+			if err := s.handle(e); err != nil {
 				return false, err
 			}
 		case p := <-polls:
@@ -139,23 +138,23 @@ func (s *supervisor) loop(ctx context.Context, polls <-chan poll, halts [statics
 				return false, p.err
 			}
 			s.watch.committed(p.ends, time.Now())
-			s.dismiss()
+			s.stopDynamic()
 			if slices.Equal(p.ends, s.broker.Ends()) && s.watch.relayed(p.pending, time.Now()) && !s.awaited && !s.freezeDue() {
 				return true, nil
 			}
 		case <-thaw:
 			s.thaw()
 		case p := <-s.again:
-			if s.running[p.Name] != nil { // of the round before
+			if s.running[p.Name] != nil { // it belongs to an earlier round
 				continue
 			}
-			if err := s.start(p.Name, p.Halt); err != nil { // its planned kill is still to come
+			if err := s.start(p.Name, p.Halt); err != nil { // with its planned kill, which has not happened yet
 				return false, err
 			}
-		case <-strike:
-			s.strike(due)
+		case <-nextKill:
+			s.killStatic(due)
 			due, _ = next()
-			strike = time.After(due.after)
+			nextKill = time.After(due.after)
 		case <-draw.C:
 			s.say.live(s.watch.line(s.kills))
 			if s.watch.idle(time.Now()) > patience {
@@ -167,7 +166,7 @@ func (s *supervisor) loop(ctx context.Context, polls <-chan poll, halts [statics
 
 func staticName(i int) string { return fmt.Sprintf("worker-%d", i+1) }
 
-// dynamicName is the worker that comes later, leaves in the middle, and does not come back.
+// dynamicName is the worker that starts late, leaves early, and does not come back.
 var dynamicName = staticName(statics)
 
 func (s *supervisor) start(name string, halt int) error {
@@ -180,38 +179,38 @@ func (s *supervisor) start(name string, halt int) error {
 	return err
 }
 
-// hear takes in what a process reports, and starts it again where it was killed.
-func (s *supervisor) hear(e event) error {
+// handle handles a report or the end of a process.
+func (s *supervisor) handle(e event) error {
 	if e.ended {
-		return s.bury(e)
+		return s.processEnded(e)
 	}
 	s.watch.report(e.report, time.Now())
 	e.from.joined = e.from.joined || e.report.Joined || e.report.Generation > 0
 	e.from.worked = e.from.worked || e.report.Spans != nil || e.report.Finished > 0
-	if e.report.Standing != "" && !e.from.told {
-		e.from.doom = "inside the handler of " + e.report.Standing
+	if e.report.Standing != "" && !e.from.terminated {
+		e.from.killedAt = "inside the handler of " + e.report.Standing
 		e.from.kill()
 	}
-	s.dismiss()
+	s.stopDynamic()
 	if e.from.Name == dynamicName && e.from.joined && s.awaited {
-		return s.release()
+		return s.startHeld()
 	}
 	return nil
 }
 
-// bury takes note that a process has ended.
-func (s *supervisor) bury(e event) error {
+// processEnded handles the end of a process: it starts a killed worker again and fails on an unexpected end.
+func (s *supervisor) processEnded(e event) error {
 	p := e.from
 	delete(s.running, p.Name)
 	switch {
-	case p.doom != "":
+	case p.killedAt != "":
 		s.kills++
 		s.idled[p.Name] = !p.worked
-		s.say.print("%s is killed (SIGKILL) %s, %s", p.Name, p.doom, s.watch.at())
-		return errors.Join(s.complement(), s.revive(p.Name))
-	case !p.told && (!p.joined || s.deposed(p)) && s.watch.idle(time.Now()) < patience: // as Kubernetes would, where the broker is away for a moment
+		s.say.print("%s is killed (SIGKILL) %s, %s", p.Name, p.killedAt, s.watch.at())
+		return errors.Join(s.startDynamic(), s.restart(p.Name))
+	case !p.terminated && (!p.joined || s.fenced(p)) && s.watch.idle(time.Now()) < patience: // a supervisor such as Kubernetes would restart it too
 		time.AfterFunc(retryPause, func() { s.again <- p })
-	case !p.told:
+	case !p.terminated:
 		return fmt.Errorf("%s ended by itself (%s)\n%s", p.Name, p.cmd.ProcessState, &p.log)
 	case e.err != nil:
 		return fmt.Errorf("%s was told to stop and failed: %w\n%s", p.Name, e.err, &p.log)
@@ -219,11 +218,11 @@ func (s *supervisor) bury(e event) error {
 	return nil
 }
 
-// stop lets the workers end, and ends those that do not.
+// stop ends the workers, and kills those that take too long.
 func (s *supervisor) stop() (err error) {
 	s.thaw()
 	for _, p := range s.running {
-		if p.doom == "" && !p.told { // a second SIGTERM would end it at once
+		if p.killedAt == "" && !p.terminated { // a second SIGTERM would end it without cleaning up
 			p.terminate()
 		}
 	}
@@ -235,22 +234,22 @@ func (s *supervisor) stop() (err error) {
 			if !e.ended {
 				s.watch.report(e.report, time.Now())
 				if e.report.Standing != "" {
-					e.from.doom, e.from.told = "at the end", false
+					e.from.killedAt, e.from.terminated = "at the end", false
 					e.from.kill()
 				}
 				continue
 			}
 			delete(s.running, e.from.Name)
-			if e.from.doom != "" {
+			if e.from.killedAt != "" {
 				s.kills++
 			}
-			if e.from.told && e.from.joined && e.err != nil {
+			if e.from.terminated && e.from.joined && e.err != nil {
 				err = errors.Join(err, fmt.Errorf("%s was told to stop and failed: %w\n%s", e.from.Name, e.err, &e.from.log))
 			}
 		case <-late.C:
 			for _, p := range s.running {
 				s.say.print("%s takes too long to leave the group and is killed", p.Name)
-				p.told = false // its failure is known
+				p.terminated = false // its failure is expected
 				p.kill()
 			}
 		}

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// poll is what the group has committed, per partition, or why that cannot be known.
-type poll struct {
+// pollResult is the committed offset of each partition, or the error of reading it.
+type pollResult struct {
 	ends    []int64
 	pending int // events, once everything is committed
 	err     error
 }
 
-// ask reads the group's offsets again and again, and then how many events are pending.
-func (s *supervisor) ask(ctx context.Context, to chan<- poll) {
+// poll reads the group's offsets, and the number of pending events once all offsets are committed, until ctx ends.
+func (s *supervisor) poll(ctx context.Context, to chan<- pollResult) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	var failing time.Time // since when; zero: it is not
+	var failing time.Time // since when polls fail; zero: the last one succeeded
 	for {
 		select {
 		case <-ctx.Done():
@@ -38,7 +38,7 @@ func (s *supervisor) ask(ctx context.Context, to chan<- poll) {
 			continue // the broker may be restarting
 		}
 		select {
-		case to <- poll{ends, pending, err}:
+		case to <- pollResult{ends, pending, err}:
 		case <-ctx.Done():
 			return
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// terminal prints lines. On a real terminal it keeps a live one below them; elsewhere that one is printed now and then.
+// terminal prints lines. On a real terminal it keeps a live line below them; elsewhere it prints the live line only rarely.
 type terminal struct {
 	out      io.Writer
 	rewrites bool
@@ -26,16 +26,16 @@ func newTerminal(out io.Writer) *terminal {
 
 const (
 	eraseLine = "\r\x1b[K"
-	quiet     = 2 * time.Second // between two plain progress lines
+	quiet     = 2 * time.Second // between two progress lines that are not rewritten
 )
 
-// print adds a line.
+// print prints a line.
 func (t *terminal) print(format string, args ...any) {
 	t.clear()
 	fmt.Fprintf(t.out, format+"\n", args...)
 }
 
-// live shows how far it is.
+// live shows the progress.
 func (t *terminal) live(line string) {
 	if t.rewrites {
 		fmt.Fprint(t.out, eraseLine, line)

@@ -15,11 +15,11 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// This is the file to copy: a worker that charges each order once, however often it comes, wherever the worker dies, and
-// announces each charge. It is for pgx; worker_sql.go is the same on database/sql. worker_kafka.go, worker_sqs.go and
-// worker_rabbitmq.go connect it.
+// This is the file to copy: a worker that charges each order once and announces each charge, however often an order is delivered
+// and whenever the worker crashes. It uses pgx; worker_sql.go is the same on database/sql. worker_kafka.go, worker_sqs.go and
+// worker_rabbitmq.go connect it to a broker.
 
-// workOnPgx charges orders in PostgreSQL until it is told to stop.
+// workOnPgx charges orders in PostgreSQL until it gets SIGTERM.
 func workOnPgx(ctx context.Context, w workerConfig, charge handler[pgx.Tx]) error {
 	pool, err := pgxpool.New(ctx, w.Database)
 	if err != nil {
@@ -33,8 +33,8 @@ func workOnPgx(ctx context.Context, w workerConfig, charge handler[pgx.Tx]) erro
 	return work(ctx, w, store, charge)
 }
 
-// work consumes orders and relays events. Transactions are of type TTx, and remember the order, charge it and announce that:
-// all three are committed, or none.
+// work consumes orders and relays events. One transaction of type TTx claims the order, charges it and enqueues the event: all
+// three are committed, or none.
 func work[TTx any](ctx context.Context, w workerConfig, store store[TTx], charge handler[TTx]) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -42,9 +42,9 @@ func work[TTx any](ctx context.Context, w workerConfig, store store[TTx], charge
 	handle := func(ctx context.Context, tx TTx, o Order) error { return charge(ctx, tx, store, o) }
 	cfg := consumer.Config[TTx]{
 		Name: "billing", Store: store, Key: consumer.JSONKey("order_id"), Trace: w.Trace,
-		ParkLimit: consumer.ParkLimit{Unlimited: true}, // for the demo, which plants poison; leave this out
+		ParkLimit: consumer.ParkLimit{Unlimited: true}, // because the demo plants poison; leave this out
 	}
-	if w.broker == "sqs" || w.broker == "rabbitmq" { // any worker gets any order
+	if w.broker == "sqs" || w.broker == "rabbitmq" { // any worker may get any order
 		cfg.HandleBatch = byCustomer(handle)
 	} else {
 		cfg.Handle = consumer.JSON(handle)
@@ -62,7 +62,7 @@ func work[TTx any](ctx context.Context, w workerConfig, store store[TTx], charge
 	if err != nil {
 		return err
 	}
-	g, ctx := errgroup.WithContext(ctx) // until SIGTERM; then both finish what they have begun
+	g, ctx := errgroup.WithContext(ctx) // after SIGTERM both finish the work in progress
 	g.Go(func() error { return outgoing.Run(ctx) })
 	g.Go(func() error { return broker.orders.Run(ctx) })
 	return g.Wait()

@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// connectKafka returns a member of a consumer group, and where events go.
+// connectKafka returns a member of a consumer group and a publisher.
 func (w workerConfig) connectKafka(billing consumer.Processor) (*ends, error) {
 	client, err := sarama.NewClient(w.Addresses, w.Sarama)
 	if err != nil {
@@ -28,7 +28,7 @@ func (w workerConfig) connectKafka(billing consumer.Processor) (*ends, error) {
 	return &ends{orders, events, func() { _, _ = events.Close(), client.Close() }}, nil
 }
 
-// sarama is kafka.NewConfig with a group that notices quickly who comes and goes.
+// sarama returns kafka.NewConfig with short group timeouts.
 func (s settings) sarama() *sarama.Config {
 	cfg := kafka.NewConfig()
 	cfg.ClientID = s.Name
@@ -37,9 +37,9 @@ func (s settings) sarama() *sarama.Config {
 	cfg.Consumer.Group.Rebalance.Timeout = 10 * time.Second
 	cfg.Consumer.Group.Rebalance.Retry.Backoff = 200 * time.Millisecond
 	cfg.Consumer.Offsets.AutoCommit.Interval = 250 * time.Millisecond
-	cfg.Consumer.MaxWaitTime = 100 * time.Millisecond // a partition is given up when its fetch comes back
+	cfg.Consumer.MaxWaitTime = 100 * time.Millisecond // releasing a partition waits for its fetch
 	if s.Static {
-		cfg.Consumer.Group.InstanceId = s.Name // comes back as the same member, with the same partitions
+		cfg.Consumer.Group.InstanceId = s.Name // restarts as the same member, with the same partitions
 	}
 	cfg.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyRange()}
 	if s.Rebalance == "cooperative" {

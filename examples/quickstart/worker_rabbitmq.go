@@ -7,7 +7,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// connectRabbitMQ returns what receives from a queue, and where events go.
+// connectRabbitMQ returns a subscriber of the queue of orders and a publisher.
 func (w workerConfig) connectRabbitMQ(billing consumer.Processor) (*ends, error) {
 	dial := rabbitmq.Dial(w.Addresses[0], amqp.Config{})
 	orders, err := rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{

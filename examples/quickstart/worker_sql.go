@@ -7,7 +7,7 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore"
 )
 
-// workOnSQL charges orders through database/sql, in PostgreSQL or SQLite: worker.go but for the store.
+// workOnSQL charges orders through database/sql, in PostgreSQL, MySQL or SQLite. Only the store differs from worker.go.
 func workOnSQL(ctx context.Context, w workerConfig, charge handler[*sql.Tx]) error {
 	db, err := sql.Open(w.Driver, w.Database)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// connectSQS returns what receives from a queue, and where events go.
+// connectSQS returns a subscriber of the queue of orders and a publisher.
 func (w workerConfig) connectSQS(billing consumer.Processor) (*ends, error) {
 	client := sqsClient(w.Addresses[0])
 	orders, err := awssqs.NewSubscriber(awssqs.SubscriberConfig{

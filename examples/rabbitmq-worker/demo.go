@@ -14,7 +14,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// demo is what there is around the worker: the tables, the queues, somebody who orders, and somebody who counts.
+// demo is what surrounds the worker: tables, queues, a producer of orders and a count of the charges.
 type demo struct {
 	name string
 	pool *pgxpool.Pool
@@ -64,17 +64,17 @@ func (d *demo) close() {
 	d.pool.Close()
 }
 
-// tidy deletes the queues that the worker has made for retries. All is charged, so nothing can be in them.
+// tidy deletes the queues that the worker made for retries. All orders are charged, so these queues are empty.
 func (d *demo) tidy() error {
 	for _, queue := range rabbitmq.RetryQueues(d.name + "-orders") {
-		if _, err := d.ch.QueueDelete(queue, false, false, false); err != nil { // it is no error that there is none
+		if _, err := d.ch.QueueDelete(queue, false, false, false); err != nil { // deleting a missing queue is no error
 			return err
 		}
 	}
 	return nil
 }
 
-// send orders everything twice, as a producer does that has lost an answer.
+// send sends each order twice, like a producer that did not get an answer.
 func (d *demo) send(ctx context.Context, to outbox.Publisher, orders int) error {
 	var msgs []outbox.Message
 	for i := range 2 * orders {
@@ -88,7 +88,7 @@ func (d *demo) send(ctx context.Context, to outbox.Publisher, orders int) error 
 	return nil
 }
 
-// watch prints how it goes, and calls done when nothing is left to do.
+// watch prints the progress, and calls done when every order is charged and announced.
 func (d *demo) watch(ctx context.Context, orders int, done func()) error {
 	began, tick := time.Now(), time.NewTicker(500*time.Millisecond)
 	defer tick.Stop()
@@ -109,7 +109,7 @@ func (d *demo) watch(ctx context.Context, orders int, done func()) error {
 		var charges, distinct int
 		if err := d.pool.QueryRow(ctx, `SELECT count(*), count(DISTINCT order_id) FROM charges`).Scan(&charges, &distinct); err != nil {
 			if ctx.Err() != nil {
-				return nil // told to stop while it looked
+				return nil // ctx ended during the query
 			}
 			return err
 		}

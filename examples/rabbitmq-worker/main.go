@@ -1,5 +1,5 @@
-// Command rabbitmq-worker charges orders that come from a RabbitMQ queue and announces each charge in another one. Each order is sent
-// twice; it is charged once and announced once. Kill it with -9 while it works and run it again: that stays so.
+// Command rabbitmq-worker charges orders from a RabbitMQ queue and announces each charge in another queue. It sends each order
+// twice; each is charged once, also if you kill it with -9 and run it again.
 //
 //	make services-up
 //	go run ./examples/rabbitmq-worker
@@ -26,16 +26,16 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// Order is what lies in the queue.
+// Order is the message.
 type Order struct {
 	ID    string `json:"order"`
 	Cents int    `json:"cents"`
 }
 
 func main() {
-	url := flag.String("rabbitmq", "amqp://guest:guest@127.0.0.1:21472/", "RabbitMQ's `URL`; that of make services-up by default")
-	database := flag.String("postgres", "postgres://postgres@127.0.0.1:21415/postgres?sslmode=disable", "PostgreSQL's `DSN`; likewise")
-	name := flag.String("name", "txonce_rabbitmq_worker", "of the schema, and with -orders and -charged of the queues")
+	url := flag.String("rabbitmq", "amqp://guest:guest@127.0.0.1:21472/", "RabbitMQ's `URL`; make services-up uses the default")
+	database := flag.String("postgres", "postgres://postgres@127.0.0.1:21415/postgres?sslmode=disable", "PostgreSQL's `DSN`; make services-up uses the default")
+	name := flag.String("name", "txonce_rabbitmq_worker", "`name` of the schema; the queues are name-orders and name-charged")
 	orders := flag.Int("orders", 2000, "how many `orders` to send, each twice")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -53,7 +53,7 @@ func run(ctx context.Context, url, database, name string, orders int) error {
 	}
 	defer d.close()
 	dial := rabbitmq.Dial(url, amqp.Config{})
-	publisher, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{Dial: dial}) // a topic is a queue
+	publisher, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{Dial: dial}) // a topic is the name of a queue
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func run(ctx context.Context, url, database, name string, orders int) error {
 	return d.tidy()
 }
 
-// work is the part to copy: it charges what is in the queue orders, once each, and announces each charge in charged.
+// work is the part to copy. It charges each order in the queue orders once, and announces each charge in the queue charged.
 func work(ctx context.Context, pool *pgxpool.Pool, dial rabbitmq.Dialer, publisher *rabbitmq.Publisher, orders, charged string) error {
 	store, err := pgxstore.New(pgxstore.Config{Pool: pool})
 	if err != nil {
@@ -81,7 +81,7 @@ func work(ctx context.Context, pool *pgxpool.Pool, dial rabbitmq.Dialer, publish
 	}
 	billing, err := consumer.New(consumer.Config[pgx.Tx]{
 		Name: "billing", Store: store, Key: consumer.JSONKey("order"),
-		// Claim, charge and announcement are one transaction: all of it happens, or nothing.
+		// The claim, the charge and the announcement are one transaction: all of it is committed, or nothing.
 		Handle: consumer.JSON(func(ctx context.Context, tx pgx.Tx, o Order) error {
 			if _, err := tx.Exec(ctx, `INSERT INTO charges (order_id, cents) VALUES ($1, $2)`, o.ID, o.Cents); err != nil {
 				return err
@@ -102,7 +102,7 @@ func work(ctx context.Context, pool *pgxpool.Pool, dial rabbitmq.Dialer, publish
 	if err != nil {
 		return err
 	}
-	g, ctx := errgroup.WithContext(ctx) // until SIGTERM; then both finish what they have begun
+	g, ctx := errgroup.WithContext(ctx) // after SIGTERM both finish the work in progress
 	g.Go(func() error { return worker.Run(ctx) })
 	g.Go(func() error { return outgoing.Run(ctx) })
 	return g.Wait()

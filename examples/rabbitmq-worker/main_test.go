@@ -40,7 +40,7 @@ func command(t *testing.T, args ...string) (cmd *exec.Cmd, out *bytes.Buffer) {
 	return cmd, out
 }
 
-// place is a schema and queues of the test's own.
+// place makes a schema and names queues for one test.
 func place(t *testing.T) (args []string, charges func() (all, distinct int), announced func(least int) int) {
 	dsn, url := testdb.Postgres(t), testdb.RabbitMQ(t)
 	name := fmt.Sprintf("worker_%d_%d", os.Getpid(), time.Now().UnixNano())
@@ -77,7 +77,7 @@ func place(t *testing.T) (args []string, charges func() (all, distinct int), ann
 		}
 		return all, distinct
 	}
-	announced = func(least int) (n int) { // of a quorum queue that is busy RabbitMQ says that it is empty
+	announced = func(least int) (n int) { // RabbitMQ may report a busy quorum queue as empty
 		for end := time.Now().Add(2 * time.Minute); n < least && time.Now().Before(end); <-time.After(50 * time.Millisecond) {
 			n = testdb.Ready(t, url, name+"-charged")
 		}
@@ -86,7 +86,7 @@ func place(t *testing.T) (args []string, charges func() (all, distinct int), ann
 	return []string{"-postgres", dsn, "-rabbitmq", url, "-name", name}, charges, announced
 }
 
-// It ends by itself when every order, sent twice, is charged once.
+// Every order is sent twice and charged once, and then the command ends.
 func TestChargesOnce(t *testing.T) {
 	args, charges, announced := place(t)
 	cmd, out := command(t, append(args, "-orders", "300")...)
@@ -102,7 +102,7 @@ func TestChargesOnce(t *testing.T) {
 	}
 }
 
-// SIGKILL and another run: still once each. Ctrl-C ends it well.
+// After SIGKILL and another run each order is still charged once. Ctrl-C ends the command without an error.
 func TestKilled(t *testing.T) {
 	args, charges, announced := place(t)
 	for _, with := range []os.Signal{syscall.SIGKILL, syscall.SIGINT} {
@@ -113,7 +113,7 @@ func TestKilled(t *testing.T) {
 		}
 		for lines := bufio.NewScanner(said); lines.Scan(); {
 			fmt.Fprintln(out, lines.Text())
-			if strings.Contains(lines.Text(), "deliveries wait") { // it is at work
+			if strings.Contains(lines.Text(), "deliveries wait") { // it works
 				break
 			}
 		}
@@ -125,7 +125,8 @@ func TestKilled(t *testing.T) {
 			t.Errorf("after %v: %v\n%s", with, err, out)
 		}
 	}
-	// As many: it ends when each is charged. With fewer it could end while it holds some that only look as if nobody waited for them.
+	// Send the same number of orders again. With fewer, the command could end while it still holds deliveries that the queue no
+	// longer counts as waiting.
 	cmd, out := command(t, append(args, "-orders", "1500")...)
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -136,7 +137,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// startSaying starts cmd, and returns what it writes.
+// startSaying starts cmd and returns its output.
 func startSaying(cmd *exec.Cmd) (io.Reader, error) {
 	cmd.Stdout, cmd.Stderr = nil, nil
 	said, err := cmd.StdoutPipe()
@@ -147,7 +148,7 @@ func startSaying(cmd *exec.Cmd) (io.Reader, error) {
 	return said, cmd.Start()
 }
 
-// What is not there is named.
+// The error names a missing server.
 func TestNamesWhatIsMissing(t *testing.T) {
 	args, _, _ := place(t)
 	cmd, out := command(t, append(args, "-rabbitmq", "amqp://127.0.0.1:1/")...)

@@ -21,7 +21,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// demo makes a queue and a database, sends orders, works until all are handled or ctx ends, and counts charges.
+// demo makes a queue and a database, sends orders, runs work until all are handled or ctx ends, and counts the charges.
 func demo(ctx context.Context, client *sqs.Client, orders int) error {
 	dir, err := os.MkdirTemp("", "sqs-batch")
 	if err != nil {
@@ -36,11 +36,11 @@ func demo(ctx context.Context, client *sqs.Client, orders int) error {
 	if err := migrations.Apply(ctx, db, "sqlite", ""); err != nil {
 		return err
 	}
-	if _, err := db.ExecContext(ctx, `CREATE TABLE charges (order_id TEXT, cents INTEGER)`); err != nil { // no unique key: doubles would show
+	if _, err := db.ExecContext(ctx, `CREATE TABLE charges (order_id TEXT, cents INTEGER)`); err != nil { // no unique key, so that a second charge would show
 		return err
 	}
 
-	name := "txonce-sqs-batch-" + strings.ToLower(rand.Text()[:12]) // others may run it on the same server
+	name := "txonce-sqs-batch-" + strings.ToLower(rand.Text()[:12]) // unique: several demos may share a server
 	queue, err := client.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: &name})
 	if err != nil {
 		return fmt.Errorf("is SQS there? make services-up starts a server: %w", err)
@@ -57,9 +57,9 @@ func demo(ctx context.Context, client *sqs.Client, orders int) error {
 
 	working, done := context.WithCancel(ctx)
 	defer done()
-	var seen sync.Map // by position: a message may be delivered again
+	var seen sync.Map // positions; SQS may deliver a message again
 	var handled atomic.Int64
-	count := func(_ context.Context, e consumer.Event) { // not awssqs.Trace.Deleted: SQS may never confirm a deletion whose answer was lost
+	count := func(_ context.Context, e consumer.Event) { // awssqs.Trace.Deleted may miss a deletion whose answer was lost
 		if _, again := seen.LoadOrStore(e.Message.Position, true); !again && handled.Add(1) == int64(2*orders) {
 			done()
 		}
@@ -76,7 +76,7 @@ func demo(ctx context.Context, client *sqs.Client, orders int) error {
 	return nil
 }
 
-// send sends each order twice, as a producer does that has lost an answer. One that has a database sends through an outbox.
+// send sends each order twice, like a producer that did not get an answer. A producer with a database should use an outbox.
 func send(ctx context.Context, client *sqs.Client, queue string, orders int) error {
 	publisher, err := awssqs.NewPublisher(awssqs.PublisherConfig{Client: client})
 	if err != nil {

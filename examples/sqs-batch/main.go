@@ -1,5 +1,5 @@
-// Command sqs-batch charges the orders that lie in an SQS queue, a batch of them in one statement. Each was sent twice (demo.go), and
-// is charged once.
+// Command sqs-batch charges the orders in an SQS queue, one INSERT per batch. demo.go sends each order twice; each is charged
+// once.
 //
 //	make services-up
 //	go run ./examples/sqs-batch
@@ -24,8 +24,8 @@ import (
 )
 
 func main() {
-	endpoint := flag.String("endpoint", "http://127.0.0.1:21424", "SQS's `URL`; by default that of make services-up")
-	orders := flag.Int("orders", 2000, "how many are sent, each twice")
+	endpoint := flag.String("endpoint", "http://127.0.0.1:21424", "SQS's `URL`; make services-up uses the default")
+	orders := flag.Int("orders", 2000, "how many `orders` to send, each twice")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -35,7 +35,7 @@ func main() {
 	}
 }
 
-// work charges what arrives in queue, until ctx ends. What it has begun is finished first.
+// work charges the orders in queue until ctx ends, and then finishes the batch in progress.
 func work(ctx context.Context, client *sqs.Client, queue string, db *sql.DB, trace *consumer.Trace) error {
 	store, err := sqlstore.New(sqlstore.Config{DB: db, Dialect: sqlstore.SQLite})
 	if err != nil {
@@ -52,7 +52,8 @@ func work(ctx context.Context, client *sqs.Client, queue string, db *sql.DB, tra
 	return worker.Run(ctx)
 }
 
-// charge charges all orders of a batch, in the transaction in which their keys are claimed. None of them was charged before.
+// charge charges all orders of a batch in the transaction that claims their keys. It gets only orders that were not charged
+// before.
 func charge(ctx context.Context, tx *sql.Tx, msgs []*consumer.Message) error {
 	orders := make([]json.RawMessage, len(msgs))
 	for i, m := range msgs {
@@ -60,7 +61,7 @@ func charge(ctx context.Context, tx *sql.Tx, msgs []*consumer.Message) error {
 	}
 	batch, err := json.Marshal(orders)
 	if err != nil {
-		return consumer.Permanent(err) // one that is no JSON is found, and parked
+		return consumer.Permanent(err) // an order is not valid JSON; the consumer finds and parks that one
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO charges SELECT value ->> 'order', value ->> 'cents' FROM json_each(?)`, string(batch))
 	return err

@@ -37,7 +37,7 @@ func command(t *testing.T, args ...string) (cmd *exec.Cmd, out *bytes.Buffer) {
 	return cmd, out
 }
 
-// It ends by itself when every order, sent twice, is charged once.
+// Every order is sent twice and charged once, and then the command ends.
 func TestChargesOnce(t *testing.T) {
 	cmd, out := command(t, "-orders", "300")
 	if err := cmd.Run(); err != nil {
@@ -48,7 +48,7 @@ func TestChargesOnce(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends it well while it works. Where the test stood still until it was done, there is more to do the next time.
+// Ctrl-C while it works ends it without an error. If all orders were done before the signal, the test tries again with more.
 func TestInterrupt(t *testing.T) {
 	for orders := 5000; !interrupted(t, orders); orders *= 2 {
 		t.Logf("%d orders were done before the signal", orders)
@@ -83,7 +83,7 @@ func interrupted(t *testing.T, orders int) (inTime bool) {
 	return !errors.Is(signalled, os.ErrProcessDone)
 }
 
-// watched closes seen when text has been written.
+// watched closes seen once text has been written.
 type watched struct {
 	io.Writer
 	text    string

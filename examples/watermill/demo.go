@@ -27,7 +27,7 @@ type OrderPlaced struct {
 	Amount  int64  `json:"amount"`
 }
 
-// demo is the application: a handler, and what places orders and prints what happens.
+// demo is the application's handler, a producer of orders, and the output.
 type demo struct {
 	db              *sql.DB
 	orders, charges string   // topics, new for each run
@@ -46,7 +46,7 @@ func prepare(ctx context.Context, db *sql.DB) (*demo, error) {
 	return &demo{db: db, orders: "orders_" + run, charges: "charges_" + run}, err
 }
 
-// charge is the handler. It fails after its first effect for every third order, once.
+// charge is the handler. For every third order its first attempt fails after the charge.
 func (d *demo) charge(msg *message.Message) ([]*message.Message, error) {
 	var order OrderPlaced
 	if err := json.Unmarshal(msg.Payload, &order); err != nil {
@@ -70,7 +70,7 @@ func (d *demo) announced(msg *message.Message) error {
 	return nil
 }
 
-// trace prints what becomes of messages.
+// trace prints and counts the outcome of each message.
 func (d *demo) trace() *consumer.Trace {
 	return &consumer.Trace{
 		Committed: func(_ context.Context, e consumer.Event) { fmt.Printf("charged    %s\n", e.Message.Payload) },
@@ -82,7 +82,7 @@ func (d *demo) trace() *consumer.Trace {
 func (d *demo) run(ctx context.Context, router *message.Router, publisher message.Publisher, stop func()) error {
 	defer stop()
 	select {
-	case <-router.Running(): // and so the topics are there
+	case <-router.Running(): // from here on the topics exist
 	case <-ctx.Done():
 		return nil
 	}

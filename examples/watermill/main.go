@@ -1,6 +1,6 @@
-// Command watermill is a watermill Router on PostgreSQL whose handler charges and announces each order once, however often it is
-// delivered. before and after show how a handler is moved; here its announcements are relayed as well, and there is something to
-// see: demo.go places every order three times, and some attempts fail.
+// Command watermill is a watermill Router on PostgreSQL. Its handler charges and announces each order once, however often the
+// order is delivered. before and after show how to convert a handler; this command also runs the relay for the announcements.
+// demo.go places every order three times, and some attempts fail.
 //
 //	make services-up
 //	( . .services/env; DATABASE_URL=$TXONCE_POSTGRES go run ./examples/watermill )
@@ -34,7 +34,7 @@ func main() {
 	defer db.Close()
 	demo := must(prepare(ctx, db))
 
-	// What the Router had before: a subscriber, a publisher, middlewares.
+	// The Router without txonce: a subscriber, a publisher, middlewares.
 	logger, schema := watermill.NopLogger{}, watermillsql.DefaultPostgreSQLSchema{}
 	orders := must(watermillsql.NewSubscriber(db, watermillsql.SubscriberConfig{
 		ConsumerGroup: "billing", InitializeSchema: true, PollInterval: 50 * time.Millisecond,
@@ -45,14 +45,14 @@ func main() {
 	router := must(message.NewRouter(message.RouterConfig{}, logger))
 	router.AddMiddleware(middleware.Recoverer, middleware.Retry{MaxRetries: 3, InitialInterval: 10 * time.Millisecond}.Middleware)
 
-	// What makes it effectively-once: a store, a middleware, and a relay for what the handler produces.
+	// What txonce adds: a store, a middleware, and a relay for the messages that the handler produces.
 	store := must(sqlstore.New(sqlstore.Config{DB: db, Dialect: sqlstore.Postgres}))
 	once := must(watermilltx.New(watermilltx.Config[*sql.Tx]{
 		Name: "billing", Store: store, Outbox: store, Key: consumer.JSONKey("order_id"), Trace: demo.trace(),
 	}))
 	router.AddHandler("billing", demo.orders, orders, demo.charges, events, demo.charge).AddMiddleware(once.Middleware)
 	router.AddConsumerHandler("print", demo.charges, orders, demo.announced)
-	relayed := must(watermillsql.NewPublisher(db, settings, logger)) // of its own: a Router closes those of its handlers
+	relayed := must(watermillsql.NewPublisher(db, settings, logger)) // a second publisher: the Router closes the first one
 	publisher := must(watermilltx.NewPublisher(watermilltx.PublisherConfig{Publisher: relayed, Confirms: true}))
 	outgoing := must(relay.New(relay.Config{Queue: store, Publisher: publisher}))
 

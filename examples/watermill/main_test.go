@@ -27,7 +27,7 @@ func TestMainIsShort(t *testing.T) {
 	}
 }
 
-// right: a subscriber whose AckDeadline passes hears an announcement again.
+// right allows repeated announcements: the subscriber gets one again when its AckDeadline passes.
 var right = regexp.MustCompile(`30 messages, 3 attempts failed: 10 orders charged, 0 charged twice, [1-9]\d announced`)
 
 func TestRouter(t *testing.T) {
@@ -46,7 +46,7 @@ func TestRouter(t *testing.T) {
 	}
 }
 
-// The README promises that an existing handler needs at most five changed lines, beside imports.
+// The README promises that a handler needs at most five changed lines besides imports.
 func TestAtMostFiveLines(t *testing.T) {
 	read := func(path string) []string {
 		text, err := os.ReadFile(path)

@@ -43,7 +43,7 @@ func run(ctx context.Context, database string, brokers []string) error {
 	if err := pgxstore.Migrate(ctx, pool, ""); err != nil { // or apply the files of package migrations with your own tool
 		return err
 	}
-	client := must(sarama.NewClient(brokers, kafka.NewConfig())) // NewConfig sets what loses no message
+	client := must(sarama.NewClient(brokers, kafka.NewConfig())) // NewConfig: settings that lose no message
 	defer client.Close()
 
 	store := must(pgxstore.New(pgxstore.Config{Pool: pool}))
@@ -59,8 +59,8 @@ func run(ctx context.Context, database string, brokers []string) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return subscriber.Run(ctx) }) // handles messages
 	g.Go(func() error { return outgoing.Run(ctx) })   // publishes what handlers have enqueued
-	g.Go(func() error { return sweeper.Run(ctx) })    // forgets keys that are older than Config.Window, 15 days by default
-	return g.Wait()                                   // each finishes what it has begun
+	g.Go(func() error { return sweeper.Run(ctx) })    // deletes keys that are older than Config.Window (default: 15 days)
+	return g.Wait()                                   // after SIGTERM each finishes the work in progress
 }
 
 func main() {

@@ -15,7 +15,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// The README shows this very program.
+// The README quotes main.go whole.
 func TestREADME(t *testing.T) {
 	program, err := os.ReadFile("main.go")
 	if err != nil {
@@ -30,7 +30,7 @@ func TestREADME(t *testing.T) {
 	}
 }
 
-// An order that is sent three times is charged and announced once.
+// An order that is sent several times is charged and announced once, also by a worker that starts later.
 func TestWorker(t *testing.T) {
 	dsn := testdb.Schema(t, testdb.Postgres(t))
 	pool, err := pgxpool.New(t.Context(), dsn)
@@ -56,29 +56,43 @@ func TestWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer producer.Close()
-	for _, id := range []string{"1", "1", "2", "1"} {
-		if _, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: "orders", Value: sarama.StringEncoder(`{"order_id": "` + id + `", "cents": 5}`)}); err != nil {
+
+	for _, step := range []struct {
+		orders    []string
+		announced int64 // by this run and those before
+	}{
+		{[]string{"1", "1", "2", "1"}, 2},
+		{[]string{"1", "2", "3", "3"}, 3},
+	} {
+		for _, id := range step.orders {
+			if _, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: "orders", Value: sarama.StringEncoder(`{"order_id": "` + id + `", "cents": 5}`)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		workUntil(t, dsn, client, broker, step.announced)
+		var charges, orders int64
+		if err := pool.QueryRow(t.Context(), `SELECT count(*), count(DISTINCT order_id) FROM charges`).Scan(&charges, &orders); err != nil {
 			t.Fatal(err)
 		}
+		if n := announced(t, client); charges != step.announced || orders != step.announced || n != step.announced {
+			t.Errorf("%d charges of %d orders, %d announced; want %d of each", charges, orders, n, step.announced)
+		}
 	}
+}
 
+// workUntil runs the worker until want charges have been announced.
+func workUntil(t *testing.T, dsn string, client sarama.Client, broker *kfake.Cluster, want int64) {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	stopped := make(chan error, 1)
 	go func() { stopped <- run(ctx, dsn, broker.ListenAddrs()) }()
-	announced := func() int64 {
-		end, err := client.GetOffset("charges", 0, sarama.OffsetNewest)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return end
-	}
-	for deadline := time.After(time.Minute); announced() < 2; {
+	for deadline := time.After(time.Minute); announced(t, client) < want; {
 		select {
 		case err := <-stopped:
 			t.Fatalf("the worker ended: %v", err)
 		case <-deadline:
-			t.Fatal("not both orders were announced within a minute")
+			t.Fatalf("%d charges were announced within a minute, want %d", announced(t, client), want)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -86,11 +100,13 @@ func TestWorker(t *testing.T) {
 	if err := <-stopped; err != nil {
 		t.Error(err)
 	}
-	var charges, orders int
-	if err := pool.QueryRow(t.Context(), `SELECT count(*), count(DISTINCT order_id) FROM charges`).Scan(&charges, &orders); err != nil {
+}
+
+func announced(t *testing.T, client sarama.Client) int64 {
+	t.Helper()
+	end, err := client.GetOffset("charges", 0, sarama.OffsetNewest)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if charges != 2 || orders != 2 || announced() != 2 {
-		t.Errorf("%d charges of %d orders, %d announced; want 2 of each", charges, orders, announced())
-	}
+	return end
 }

@@ -1,4 +1,4 @@
-// Package debounce does one thing for all reasons of a while.
+// Package debounce combines frequent calls into one run per pause.
 package debounce
 
 import (
@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// Caller calls a function soon after each Call, and once for those that come within a pause. Its zero value is ready for use.
+// Caller runs a function soon after a Call. Further Calls during the pause that follows cause one more run. The zero value is
+// ready for use.
 type Caller struct {
 	mu      sync.Mutex
-	running bool // a goroutine is at it
-	again   bool // there was a Call since the function was last begun
+	running bool // its goroutine runs
+	again   bool // Call was called since the latest run began
 }
 
-// Call returns at once. The function runs on a goroutine that lives for as long as calls come, and a pause longer; ctx gives it
-// values, no limit, so it must end by itself.
+// Call returns at once. The function runs on a goroutine that ends one pause after the last run. ctx passes values but no
+// cancellation, so the function must limit itself.
 func (c *Caller) Call(ctx context.Context, pause time.Duration, fn func(context.Context)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,7 +38,7 @@ func (c *Caller) run(ctx context.Context, pause time.Duration, fn func(context.C
 	}
 }
 
-// next reports whether there is reason for another run; if not, the next Call starts another goroutine.
+// next reports whether another run is needed. If not, the next Call starts a new goroutine.
 func (c *Caller) next() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/internal/debounce"
 )
 
-// The first call is answered at once, those within the pause by one run after it, and the last one always.
+// The first call runs at once, calls within the pause share one run after it, and the last call is never dropped.
 func TestCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pause = 5 * time.Millisecond
@@ -18,7 +18,7 @@ func TestCaller(t *testing.T) {
 		var runs []time.Duration
 		call := func() {
 			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel() // as a handler's context ends
+			defer cancel() // like a handler's context
 			c.Call(ctx, pause, func(ctx context.Context) {
 				if ctx.Err() != nil {
 					t.Error("the function gets a context that has ended")

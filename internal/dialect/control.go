@@ -2,18 +2,19 @@ package dialect
 
 import "strings"
 
-// Control is what a string of PostgreSQL's statements does to the transaction and the session that it is sent in, as far as
-// its text shows. What a function does, or a block of DO, is not in the text; neither of the two can end a transaction block.
+// Control is what a string of PostgreSQL statements does to its transaction and session, as far as its text shows. The text does
+// not show what a function or a DO block does, but neither can end a transaction block.
 type Control struct {
 	Ends      bool // a statement ends the transaction
 	Savepoint bool // a statement may set a savepoint, or roll back to one
 	Several   bool // there is more than one statement
-	Sets      bool // a setting is changed, for the transaction or for the session
+	Sets      bool // it changes a setting, for the transaction or for the session
 	Session   bool // something may outlive the transaction: a setting, a temporary table, a lock, LISTEN, a prepared statement
-	Unclear   bool // the text may mean more than what was understood
+	Unclear   bool // the text may do more than Inspect understood
 }
 
-// Inspect reads sql as PostgreSQL does where standard_conforming_strings is on. What it does not understand is Unclear.
+// Inspect parses sql as PostgreSQL does with standard_conforming_strings on. It sets Unclear if there is something it does not
+// understand.
 func Inspect(sql string) (c Control) {
 	s := scanner{sql: sql}
 	statements := 0
@@ -31,7 +32,7 @@ func Inspect(sql string) (c Control) {
 		}
 	}
 	c.Several = statements > 1
-	// The name of a prepared statement: what it stands for is not in the text.
+	// A single word may be the name of a prepared statement, whose text is unknown.
 	c.Savepoint = c.Savepoint || !strings.ContainsAny(sql, " \t\r\n\f\v")
 	c.Unclear = c.Unclear || s.unclear
 	return c
@@ -40,7 +41,8 @@ func Inspect(sql string) (c Control) {
 // EndsTransaction reports whether one of the statements in sql ends the transaction that it is sent in.
 func EndsTransaction(sql string) bool { return Inspect(sql).Ends }
 
-// MovesSavepoint reports whether sql may set a savepoint or roll back to one. The name of a prepared statement may.
+// MovesSavepoint reports whether sql may set a savepoint or roll back to one. A single word counts, as it may be the name of a
+// prepared statement.
 func MovesSavepoint(sql string) bool { return Inspect(sql).Savepoint }
 
 // Several reports whether sql may be more than one statement.
@@ -49,17 +51,17 @@ func Several(sql string) bool {
 	return c.Several || c.Unclear
 }
 
-// statement reads one statement, whose first token is t, up to the semicolon or the end of the text, and returns which.
+// statement parses one statement, which begins with token t, and returns the kind of token that ends it.
 func (s *scanner) statement(t token, c *Control) tokenKind {
 	var (
-		words      [4]keyword // the first ones
+		words      [4]keyword // the first words
 		n          int        // words so far
-		before     keyword    // the word right before
-		temporary  bool       // a temporary table is made
-		dropped    bool       // ON COMMIT DROP
-		depth      int        // of parentheses
-		setAt      = -1       // depth of an open call of set_config
-		setByLocal bool       // its last argument, so far, is the literal true
+		before     keyword    // the previous token's word
+		temporary  bool       // it creates a temporary table
+		dropped    bool       // it says ON COMMIT DROP
+		depth      int        // nesting of parentheses
+		setAt      = -1       // depth at which a call of set_config is open, or -1
+		setByLocal bool       // the latest argument of that call is the literal true
 	)
 	for ; t.kind != endOfText && t.kind != semicolon; t = s.next() {
 		switch t.kind {
@@ -75,12 +77,12 @@ func (s *scanner) statement(t token, c *Control) tokenKind {
 		}
 		word := t.word
 		if t.kind == quoted && word != wordSetConfig && word != wordSessionLock && word != wordTempSchema {
-			word = wordOther // no keyword, but still the name of a function or schema
+			word = wordOther // not a keyword, but it may name a function or schema
 		}
 		setByLocal = word == wordTrue
 		switch {
 		case word == wordSetConfig:
-			c.Session = c.Session || setAt >= 0 // one within the other's arguments
+			c.Session = c.Session || setAt >= 0 // a call within the arguments of another one
 			c.Sets, setAt = true, depth
 		case word == wordSessionLock:
 			c.Session = true
@@ -91,7 +93,7 @@ func (s *scanner) statement(t token, c *Control) tokenKind {
 		case word == wordHold && words[0] == wordDeclare:
 			c.Session = true
 		case word == wordAtomic && before == wordBegin && words[0] == wordCreate:
-			c.Unclear = true // a body of statements follows, up to its END
+			c.Unclear = true // a body of statements follows, up to END
 			s.at = len(s.sql)
 		}
 		if t.kind == wordToken || t.kind == quoted {
@@ -107,7 +109,7 @@ func (s *scanner) statement(t token, c *Control) tokenKind {
 	return t.kind
 }
 
-// control adds what a statement that begins with words does.
+// control records what a statement that begins with words does.
 func (c *Control) control(words [4]keyword) {
 	switch words[0] {
 	case wordCommit, wordEnd, wordAbort:
@@ -132,7 +134,7 @@ func (c *Control) control(words [4]keyword) {
 		c.Savepoint = true
 	case wordSet:
 		switch words[1] {
-		case wordTransaction, wordConstraints: // end with the transaction, and are no settings
+		case wordTransaction, wordConstraints: // not settings; they end with the transaction
 		case wordLocal:
 			c.Sets = true
 		default:
@@ -140,7 +142,7 @@ func (c *Control) control(words [4]keyword) {
 		}
 	case wordSession: // RESET, DISCARD, LISTEN, UNLISTEN, LOAD, DEALLOCATE
 		c.Sets, c.Session = true, true
-	default: // does none of this
+	default: // no effect on the transaction or session
 	}
 }
 
@@ -192,7 +194,7 @@ var keywords = map[string]keyword{
 // longestKeyword is the length of pg_try_advisory_lock_shared.
 const longestKeyword = 27
 
-// keywordOf does not allocate.
+// keywordOf looks up a word in any case without allocating.
 func keywordOf(word string) keyword {
 	if len(word) > longestKeyword {
 		return wordOther

@@ -19,11 +19,11 @@ type token struct {
 	word keyword
 }
 
-// scanner splits SQL into tokens by PostgreSQL's rules, as far as these decide where strings, comments and statements end.
+// scanner splits SQL into tokens by PostgreSQL's rules, as far as needed to find the ends of strings, comments and statements.
 type scanner struct {
 	sql     string
 	at      int
-	unclear bool // a string or comment does not end, or strings are joined over lines
+	unclear bool // a string or comment does not end, or a string may continue on another line
 }
 
 func (s *scanner) next() token {
@@ -57,7 +57,7 @@ func (s *scanner) next() token {
 	return token{kind: other}
 }
 
-// skipSpace skips white space and comments, which nest. A comment of one line ends at \n and at \r.
+// skipSpace skips white space and comments. Block comments nest; a line comment ends at \n or \r.
 func (s *scanner) skipSpace() {
 	for s.at < len(s.sql) {
 		rest := s.sql[s.at:]
@@ -96,7 +96,7 @@ func (s *scanner) skipBlock() {
 	s.unclear = true
 }
 
-// name reads a name, or the E of a string with escapes and that string.
+// name reads a name or a string such as E'…'.
 func (s *scanner) name() token {
 	from := s.at
 	for s.at < len(s.sql) && (startsName(s.sql[s.at]) || isDigit(s.sql[s.at]) || s.sql[s.at] == '$') {
@@ -110,7 +110,7 @@ func (s *scanner) name() token {
 	return token{wordToken, keywordOf(word)}
 }
 
-// text reads a string in single quotes. Another one behind it on the next line continues it, by the same rules.
+// text reads a string in single quotes. If escapes is true, a string on a later line may continue it.
 func (s *scanner) text(escapes bool) {
 	for s.at < len(s.sql) && s.sql[s.at] == '\'' {
 		s.at = s.closing(s.at+1, '\'', escapes)
@@ -122,7 +122,7 @@ func (s *scanner) text(escapes bool) {
 	}
 }
 
-// closing returns the position behind the quote that ends what begins at from.
+// closing returns the position after the quote that closes a string or name whose content begins at from.
 func (s *scanner) closing(from int, quote byte, escapes bool) int {
 	for i := from; i < len(s.sql); i++ {
 		switch {
@@ -139,7 +139,7 @@ func (s *scanner) closing(from int, quote byte, escapes bool) int {
 	return len(s.sql)
 }
 
-// dollar reads a string in dollar quotes, or the dollar sign of a parameter.
+// dollar reads a dollar-quoted string, or the dollar sign of a parameter.
 func (s *scanner) dollar() {
 	end := s.at + 1
 	for end < len(s.sql) && (startsName(s.sql[end]) || end > s.at+1 && isDigit(s.sql[end])) {

@@ -6,7 +6,7 @@ import (
 	"github.com/txonce/txonce/internal/dialect"
 )
 
-// inspected are strings of statements, and what is in them.
+// inspected are strings of statements and what Inspect must find in them.
 var inspected = []struct {
 	sql  string
 	want dialect.Control
@@ -22,7 +22,7 @@ var inspected = []struct {
 	{"SELECT ';' AS no, \";\", $$;$$, $a$;$$;$a$, E'\\';' /* ; */ -- ;", dialect.Control{}},
 
 	// Ending the transaction.
-	{"COMMIT", dialect.Control{Ends: true, Savepoint: true}}, // one word may be a name
+	{"COMMIT", dialect.Control{Ends: true, Savepoint: true}}, // one word may be the name of a prepared statement
 	{"ROLLBACK", dialect.Control{Ends: true, Savepoint: true}},
 	{"ROLLBACK AND CHAIN", dialect.Control{Ends: true}},
 	{"ROLLBACK WORK AND CHAIN", dialect.Control{Ends: true}},
@@ -60,7 +60,7 @@ var inspected = []struct {
 	{"rollback transaction to x", dialect.Control{Savepoint: true}},
 	{"name_of_a_statement", dialect.Control{Savepoint: true}},
 
-	// Settings, and what else outlives a transaction.
+	// Settings, and other changes that outlive a transaction.
 	{"SET search_path = other", dialect.Control{Sets: true, Session: true}},
 	{"SET SESSION search_path TO other", dialect.Control{Sets: true, Session: true}},
 	{"SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", dialect.Control{Sets: true, Session: true}},
@@ -94,7 +94,7 @@ var inspected = []struct {
 	{"SELECT pg_advisory_lock(1)", dialect.Control{Session: true}},
 	{"SELECT pg_advisory_xact_lock(1)", dialect.Control{}},
 
-	// What does not end.
+	// Unterminated text.
 	{"SELECT 'x", dialect.Control{Unclear: true}},
 	{"SELECT \"x", dialect.Control{Unclear: true}},
 	{"SELECT $x$ $y$", dialect.Control{Unclear: true}},
@@ -115,7 +115,7 @@ func TestInspectDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// Whatever stands before it, a COMMIT of its own is seen, or the string is called unclear.
+// A COMMIT is found whatever text precedes it, or the text is reported as unclear.
 func FuzzInspect(f *testing.F) {
 	for _, tt := range inspected {
 		f.Add(tt.sql)

@@ -2,12 +2,12 @@ package dialect
 
 import "strings"
 
-// MySQL holds the statements for MySQL 8.0 and MariaDB 10.6 and later, in the order of a message's life. Keys and tokens come as
-// hexadecimal digits, lists of keys as one JSON text; times are microseconds since 1970 UTC, so that neither the session's
-// time zone nor the driver's settings touch them.
+// MySQL holds the statements for MySQL 8.0 and MariaDB 10.6 and later, in the order of a message's life. Keys and tokens are
+// passed as hexadecimal digits, lists of keys as one JSON text. Times are microseconds since 1970 UTC, so they depend neither on
+// the session's time zone nor on the driver's settings.
 //
-// Lists are joined in their order, key by key, with STRAIGHT_JOIN and FORCE INDEX: of IN (…) the optimizer may make a scan of
-// the whole table, and a scan that locks waits for rows that nobody asked for.
+// Lists are joined key by key with STRAIGHT_JOIN and FORCE INDEX. For IN (…) the optimizer may choose a scan of the whole table,
+// and a locking scan waits for unrelated rows.
 type MySQL struct {
 	// Sessions.
 	Describe, Locate, Mark, Proof, ProofAndMark, LimitWait, RestoreWait, Autocommit string
@@ -25,10 +25,10 @@ type MySQL struct {
 	SweepLease, SweepLook, SweepWait, SweepExpired, SweepEnd, SweepLock, SweepDelete, SweepDone string
 }
 
-// MySQLClock is the database's, at the beginning of a statement.
+// MySQLClock is the database's clock at the beginning of the statement.
 const MySQLClock = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
 
-// mysqlKeys is a list of keys, from one parameter.
+// mysqlKeys is a list of keys in one parameter.
 const mysqlKeys = `JSON_TABLE(?, '$[*]' COLUMNS (k CHAR(32) CHARACTER SET latin1 PATH '$')) AS r`
 
 const (
@@ -38,7 +38,8 @@ const (
 	mysqlSweep   = `SELECT owner, lease_until, next_key, forgotten_until, @clock FROM @txonce_sweep`
 )
 
-// MySQLNames quotes the table names in statements: @ stands before each. An empty schema is the session's own database.
+// MySQLNames returns a function that inserts the schema into statements, in which table names are written with a leading @. An
+// empty schema means the session's own database.
 func MySQLNames(schema string) func(sql string) string {
 	prefix := ""
 	if schema != "" {
@@ -53,48 +54,50 @@ func NewMySQL(schema string) MySQL {
 	return MySQL{
 		Describe: `SELECT version(), @@version_comment`,
 
-		// The database of the DSN, on a connection whose session nobody has changed.
+		// The database in the DSN, read on a connection whose session has not been changed.
 		Locate: `SELECT COALESCE(DATABASE(), '')`,
 
-		// A savepoint goes with the transaction that it was made in, so that releasing it proves the transaction. It is gone
-		// after COMMIT and ROLLBACK, after a deadlock, which rolls everything back, and after DDL, which commits.
+		// A savepoint ends with its transaction, so releasing it proves that the transaction still runs. It is gone after COMMIT
+		// and ROLLBACK, after a deadlock, which rolls everything back, and after DDL, which commits.
 		Mark:  `SAVEPOINT txonce_claimed`,
 		Proof: `RELEASE SAVEPOINT txonce_claimed`,
 
-		// MariaDB takes both in one statement.
+		// MariaDB executes both in one statement.
 		ProofAndMark: `BEGIN NOT ATOMIC RELEASE SAVEPOINT txonce_claimed; SAVEPOINT txonce_claimed; END`,
 
-		// For servers that do not know SET STATEMENT … FOR.
+		// For servers without SET STATEMENT … FOR.
 		LimitWait:   `SET @txonce_was_lock_wait = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = `,
 		Autocommit:  `SELECT @@autocommit`,
 		RestoreWait: `SET innodb_lock_wait_timeout = @txonce_was_lock_wait`,
 
-		// The claim: ClaimRow once per row, with commas, then ClaimAgain. It waits for a transaction that holds the key, and
-		// locks a row that stands, so that it cannot vanish before it is read. How many rows it reports depends on the
-		// driver's settings, and an update that changes nothing looks like an insert with some: only the token tells.
-		// A row is (key, token, time, window, fingerprint, consumer, tenant, id).
+		// A claim is Claim, then ClaimRow once per row, with commas between, then ClaimAgain. It waits for a transaction that
+		// holds the key. It also locks an existing row, so that the row cannot vanish before it is read. The number of affected
+		// rows depends on the driver's settings, and an update without change can look like an insert, so only the token tells
+		// whether the row is new. The parameters of ClaimRow are key, token, time, window, fingerprint, consumer, tenant, id.
 		Claim:      q("INSERT INTO @processed_messages (`key`, token, expires_at, fingerprint, consumer, tenant, id) VALUES "),
 		ClaimRow:   q(`(UNHEX(?), UNHEX(?), GREATEST(@clock, ?) + ?, ?, ?, ?, ?)`),
 		ClaimAgain: " ON DUPLICATE KEY UPDATE `key` = `key`",
 
-		// Locking reads see the latest version of a row, also in a transaction whose snapshot is older.
+		// Locking reads return the latest version of a row, even if the transaction's snapshot is older.
 		Claimed:    q("SELECT p.`key`, p.token, @clock " + mysqlByKey + ` FOR UPDATE`),
 		ClaimedOne: q("SELECT `key`, token, @clock FROM @processed_messages WHERE `key` = UNHEX(?) FOR UPDATE"),
 
-		// How far was forgotten is read after the claim. A snapshot may be older than the claim: then on another connection.
+		// The horizon is read after the claim. If the transaction's snapshot may be older than the claim, it is read on another
+		// connection.
 		Forgotten: q(`SELECT forgotten_until FROM @txonce_sweep`),
 
 		Windows: q(`SELECT window_seconds, first_run, used_until FROM @txonce_windows WHERE consumer = ?`),
 
 		Existing: q("SELECT p.`key`, p.fingerprint, p.expires_at, p.result, p.consumer, p.tenant, p.id " + mysqlByKey + ` FOR UPDATE`),
 
-		// A duplicate writes nothing, so its COMMIT waits for no replica, though the commit that it reports may not have
-		// reached one. A new token on its row makes it wait; nobody compares the old one any more.
+		// A duplicate writes nothing, so its COMMIT does not wait for a replica, although the commit of the first copy may not
+		// have reached one. Writing a new token into the row makes it wait. No other transaction still needs the old token.
 		Touch: q(`UPDATE ` + strings.TrimPrefix(mysqlByKey, "FROM ") + ` SET p.token = UNHEX(?)`),
 
 		Forget: q(`DELETE p ` + mysqlByKey),
 
-		// At READ UNCOMMITTED the first one sees rows that others have not committed; the second leaves out what others have locked.
+		// SeenKeys, at READ UNCOMMITTED, also returns rows that are not committed yet. FreeKeys leaves out rows that others have
+		// locked.
 		SeenKeys: q("SELECT p.`key` " + mysqlByKey),
 		FreeKeys: q("SELECT p.`key` " + mysqlByKey + ` FOR UPDATE SKIP LOCKED`),
 
@@ -102,7 +105,8 @@ func NewMySQL(schema string) MySQL {
 
 		Lookup: q("SELECT `key`, fingerprint, expires_at, result, consumer, tenant, id FROM @processed_messages WHERE `key` = UNHEX(?)"),
 
-		// The row with an empty source is locked first: of processes that start at once, one compares after the other.
+		// The row with an empty source is locked first, so that processes that start together compare their sources one after
+		// another.
 		LockSources: q(`INSERT INTO @txonce_sources (consumer, source, first_run) VALUES (?, '', @clock)
 ON DUPLICATE KEY UPDATE first_run = first_run`),
 		Sources:   q(`SELECT source FROM @txonce_sources WHERE consumer = ? AND source <> '' ORDER BY first_run, source`),
@@ -116,7 +120,7 @@ ON DUPLICATE KEY UPDATE used_until = GREATEST(used_until, VALUES(used_until))`),
 		SchemaVersion: q(`SELECT max(version), max(works_with) FROM @txonce_schema`),
 		SchemaTables:  q(`SELECT count(*) FROM @processed_messages, @txonce_windows, @txonce_sources, @txonce_sweep, @dead_letters WHERE 1 = 0`),
 
-		// Names differ between servers and versions; those that a server does not have are left out.
+		// The names differ between servers and versions. SHOW leaves out the ones that the server does not know.
 		Settings: `SHOW SESSION VARIABLES WHERE Variable_name IN ('autocommit', 'binlog_format', 'character_set_client',
 	'character_set_connection', 'character_set_results', 'innodb_flush_log_at_trx_commit', 'log_bin', 'max_allowed_packet', 'read_only',
 	'rpl_semi_sync_master_enabled', 'rpl_semi_sync_master_wait_point', 'rpl_semi_sync_source_enabled', 'rpl_semi_sync_source_wait_point',
@@ -156,22 +160,22 @@ WHERE (want.id IS NULL OR d.id = want.id) AND (LENGTH(want.consumer) = 0 OR CAST
 	AND (want.parked IS NULL OR d.first_parked < want.parked OR d.first_parked = want.parked AND d.id < want.behind)
 ORDER BY d.first_parked DESC, d.id DESC LIMIT ?`),
 
-		// DeadLetters that are settled are found, locked, looked at again and deleted: one statement for it all would wait for
-		// the claims that it joins.
+		// Settled dead letters are found, locked, checked again and deleted. A single statement for this would wait for the
+		// claims that it joins.
 		SettledLetters: q(`SELECT d.id ` + mysqlLetters + ` WHERE ` + settled + ` LIMIT ?`),
 		LockLetters:    q(`SELECT d.id ` + mysqlByID + ` FOR UPDATE SKIP LOCKED`),
 		StillSettled: q(`SELECT d.id ` + mysqlByID + ` STRAIGHT_JOIN @processed_messages AS p FORCE INDEX (PRIMARY) ON p.` + "`key` = d.`key`" + `
 WHERE ` + settled),
 		DropLetters: q(`DELETE d ` + mysqlByID),
 
-		// The row stays locked until COMMIT, so there is never a second sweep. Whoever has the lease waits for the lock, which
-		// others have for no longer than they need to see that.
+		// The row stays locked until COMMIT, so there is never a second sweep. SweepWait is for the owner of the lease: it waits
+		// for other sweepers, which lock the row only to see who has the lease.
 		SweepLease: q(mysqlSweep + ` FOR UPDATE SKIP LOCKED`),
 		SweepLook:  q(mysqlSweep),
 		SweepWait:  q(mysqlSweep + ` FOR UPDATE`),
 
-		// No index on expires_at: the next part of the table is read in the order of its key, without locks. Then what has
-		// expired is locked, but for rows that a handler holds, which are left for the next pass.
+		// There is no index on expires_at. The next part of the table is read in the order of its key, without locks. Then the
+		// expired rows are locked and deleted. Rows that a handler holds are left for the next pass.
 		SweepExpired: q("SELECT `key`, expires_at FROM (SELECT `key`, expires_at FROM @processed_messages WHERE `key` > UNHEX(?) ORDER BY `key` LIMIT ?) AS part\n" +
 			"WHERE expires_at <= ? ORDER BY `key` LIMIT ?"),
 		SweepEnd:    q("SELECT count(*), max(`key`) FROM (SELECT `key` FROM @processed_messages WHERE `key` > UNHEX(?) ORDER BY `key` LIMIT ?) AS part"),
@@ -182,10 +186,10 @@ WHERE ` + settled),
 	}
 }
 
-// RetryableMySQL reports that the server's error of that number is the database's fault, or passes by itself.
+// RetryableMySQL reports whether the server's error with this number is a failure of the database or temporary.
 func RetryableMySQL(number uint16) bool {
 	switch number {
-	case 1205, 1213, 3572, 1020, // a lock was not to be had in time, deadlock, NOWAIT, the snapshot is out of date
+	case 1205, 1213, 3572, 1020, // lock wait timeout, deadlock, NOWAIT, outdated snapshot
 		1180, 1181, 3101, // COMMIT and ROLLBACK failed; certification
 		1047,                               // the node is not part of its cluster
 		1040, 1129, 1135, 1203, 1226, 1637, // too many connections, threads, transactions
@@ -196,15 +200,15 @@ func RetryableMySQL(number uint16) bool {
 		1317, 1969, 3024, // interrupted by an operator or a limit
 		1290, 1792, 1836, // read-only, as after a failover
 		1665, 1412, 1615, // binlog_format, a table that changes
-		// What a deployment brings: rights, tables, columns, syntax.
+		// Errors of a deployment: permissions, tables, columns, syntax.
 		1044, 1045, 1046, 1049, 1054, 1064, 1109, 1142, 1143, 1146, 1227, 1305, 1370, 1449, 1698, 1820, 1862:
 		return true
 	}
 	return false
 }
 
-// AmbiguousMySQL reports that either a deployment or the statement of one handler is at fault: rights, databases, tables,
-// columns, syntax.
+// AmbiguousMySQL reports whether the error may come either from a deployment or from one handler's statement: permissions,
+// databases, tables, columns, syntax.
 func AmbiguousMySQL(number uint16) bool {
 	switch number {
 	case 1044, 1046, 1049, 1054, 1064, 1109, 1142, 1143, 1146, 1227, 1305, 1370, 1449:
@@ -213,7 +217,7 @@ func AmbiguousMySQL(number uint16) bool {
 	return false
 }
 
-// RefusedMySQL reports that the user, the database's name or a permission is refused: what a person has to change.
+// RefusedMySQL reports whether the server refuses the user, the database name or a permission. Retrying does not help.
 func RefusedMySQL(number uint16) bool {
 	switch number {
 	case 1044, 1045, 1049, 1130, 1142, 1143, 1227, 1698, 1820, 1862:

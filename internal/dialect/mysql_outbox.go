@@ -6,13 +6,14 @@ import (
 )
 
 // MySQLOutbox holds the statements of the outbox for MySQL 8.0 and MariaDB 10.6 and later, in the order of a message's life. As
-// in MySQL, lists come as one JSON text, what is binary in it and owners as hexadecimal digits, and times are microseconds
-// since 1970 UTC. Transactions are READ COMMITTED: no gap is locked, and each statement sees what is committed by then.
+// in MySQL, a list is one JSON text and times are microseconds since 1970 UTC; owners, and binary data in lists, are hexadecimal
+// digits. Transactions are READ COMMITTED: they lock no gaps, and each statement sees everything that is committed when it
+// begins.
 //
-// Every statement finds its rows by short looks into an index that it names. Subqueries end in LIMIT 1, as of EXISTS the
-// optimizer may make a join that reads all of a table.
+// Every statement finds its rows by short reads of an index that it names. Subqueries end in LIMIT 1 because for EXISTS the
+// optimizer may choose a join that reads the whole table.
 type MySQLOutbox struct {
-	// Enqueueing: a statement and its row, which is repeated.
+	// Enqueueing. EnqueueRow and DelayRow are repeated for each row.
 	Shards, Now, LockOrderingKey         string
 	Enqueue, EnqueueRow, Delay, DelayRow string
 	Settings                             string
@@ -27,17 +28,18 @@ type MySQLOutbox struct {
 	Behind, Untidy, Idle, LockHeld, StillIdle, Unhold, ForgetSent string
 	// Operations.
 	Parked, ShardsOf, LockShards, Listed, Unpark, Discard, First, Release, Released, Behead string
-	Clock, CountShard, CountOthers, Relays                                                  string // CountShard takes no parameters but {shard} and {counted}
+	Clock, CountShard, CountOthers, Relays                                                  string // CountShard has {shard} and {counted} instead of parameters
 }
 
-// Light is how large a message may be that LeaseShard returns whole. What is larger is read once it is known to fit.
+// Light is the largest size of a message that LeaseShard returns whole. The content of a larger one is read separately, once it
+// is known to fit.
 const Light = 4 << 10
 
-// TakeTurn is the slot of outbox_locks for those who take shards. Those below it are for keys.
+// TakeTurn is the slot of outbox_locks that a session locks to take shards. Lower slots are for keys.
 const TakeTurn = 1024
 
 const (
-	// mysqlRefs is a list of messages, and of what is to become of them. What a row leaves out is NULL.
+	// mysqlRefs is a list of messages with parameters for each. Columns that a row leaves out are NULL.
 	mysqlRefs = `JSON_TABLE(?, '$[*]' COLUMNS (shard SMALLINT PATH '$[0]', seq BIGINT PATH '$[1]', attempts INT PATH '$[2]',
 	cause LONGTEXT CHARACTER SET latin1 PATH '$[3]', delay BIGINT PATH '$[4]', keep_order TINYINT PATH '$[5]', behind BIGINT PATH '$[6]')) AS r`
 	mysqlMessages = mysqlRefs + ` STRAIGHT_JOIN @outbox_messages AS m FORCE INDEX (PRIMARY) ON m.shard = r.shard AND m.seq = r.seq`
@@ -52,14 +54,16 @@ const (
 	STRAIGHT_JOIN @txonce_relays AS t FORCE INDEX (PRIMARY) ON t.owner = UNHEX(r.k)`
 )
 
-// A parked message stops its key, unless it only waits itself, or its followers pass.
+// A parked message holds back its key, unless the message itself waits for another one, or its keep_order lets later messages
+// pass.
 const (
 	mysqlStops = `p.waiting = 0 AND p.keep_order < 2`
 	mysqlFirst = `FROM @outbox_parked AS p FORCE INDEX (outbox_parked_key) WHERE p.shard = %[1]s.shard AND p.key_hash = %[1]s.key_hash AND ` + mysqlStops
-	mysqlIdle  = `(h.until IS NULL OR h.until <= @clock) AND (SELECT 1 @parkedOfHeld LIMIT 1) IS NULL` // holds nothing
+	mysqlIdle  = `(h.until IS NULL OR h.until <= @clock) AND (SELECT 1 @parkedOfHeld LIMIT 1) IS NULL` // nothing holds this key back
 )
 
-// mysqlLease are the columns of a message that is leased; mysqlDue: it does not wait, for its own next try or behind another of its key.
+// mysqlLease are the columns of a leased message. mysqlDue selects messages that wait neither for their own retry nor for another
+// message of their key.
 var mysqlLease = fmt.Sprintf("SELECT m.shard, m.seq, m.id, m.topic, m.size, m.enqueued_at, m.attempts, m.size <= %[1]d AS light,\n"+
 	"	IF(m.size <= %[1]d, m.`key`, NULL), IF(m.size <= %[1]d, m.payload, NULL), IF(m.size <= %[1]d, m.headers, NULL)", Light)
 
@@ -67,10 +71,10 @@ const mysqlDue = `(m.retry_at IS NULL OR m.retry_at <= @clock) AND (
 	SELECT 1 FROM @outbox_held AS h FORCE INDEX (PRIMARY) WHERE h.shard = m.shard AND h.key_hash = m.key_hash
 		AND (h.until > @clock AND m.seq >= h.from_seq OR (SELECT 1 @parkedOfMessage LIMIT 1) IS NOT NULL) LIMIT 1) IS NULL`
 
-// mysqlColumns of a message that travel with it from table to table.
+// mysqlColumns are the columns that move with a message from table to table.
 const mysqlColumns = "shard, id, topic, `key`, key_hash, payload, headers, size, enqueued_at, not_before"
 
-// NewMySQLOutbox returns the statements for tables in the database schema; empty: the session's own.
+// NewMySQLOutbox returns the statements for tables in the database schema. Empty means the session's own database.
 func NewMySQLOutbox(schema string) MySQLOutbox {
 	names := MySQLNames(schema)
 	q := func(sql string) string {
@@ -86,7 +90,7 @@ func NewMySQLOutbox(schema string) MySQLOutbox {
 		Shards: q(`SELECT count(*), COALESCE(max(shard), -1), @@max_allowed_packet FROM @txonce_shards`),
 		Now:    q(`SELECT @clock`),
 
-		// Waits for whoever has the slot, until the end of its transaction. TakeTurn is such a slot.
+		// Waits until the end of the transaction that has locked the slot. TakeTurn is such a slot.
 		LockOrderingKey: q(`SELECT slot FROM @outbox_locks WHERE slot = ? FOR UPDATE`),
 
 		Enqueue:    q("INSERT INTO @outbox_messages (shard, id, topic, `key`, key_hash, payload, headers, size, enqueued_at) VALUES "),
@@ -94,23 +98,23 @@ func NewMySQLOutbox(schema string) MySQLOutbox {
 		Delay:      q("INSERT INTO @outbox_delayed (shard, id, topic, `key`, key_hash, payload, headers, size, enqueued_at, not_before) VALUES "),
 		DelayRow:   q(`(?, ?, ?, ?, ?, ?, ?, ?, @clock, ?)`),
 
-		// A process that freezes in the middle of a relay's transaction must not keep its locks: the server ends the connection.
-		// The Store sets it back.
+		// If a process freezes in the middle of a relay's transaction, the server closes its connection and so releases its
+		// locks. The Store resets the setting.
 		Settings: `SET wait_timeout = LEAST(@@wait_timeout, 5)`,
 
-		// Alive says whether Begin or Extend has found a hold that stands. How many rows were changed depends on the driver's settings.
+		// Alive tells whether Begin or Extend found a valid hold. The number of changed rows depends on the driver's settings.
 		Begin: q(`INSERT INTO @txonce_relays (owner, name, until) VALUES (UNHEX(?), ?, @clock + ?)
 ON DUPLICATE KEY UPDATE until = IF(until > @clock, VALUES(until), until)`),
 		Extend: q(`UPDATE @txonce_relays SET until = @clock + ? WHERE owner = UNHEX(?) AND until > @clock`),
 		Alive:  q(`SELECT until > @clock FROM @txonce_relays WHERE owner = UNHEX(?)`),
-		// The other living sessions, and when their holds end.
+		// The other living sessions, and when their holds expire.
 		Survey: q(`SELECT HEX(owner), name = ?, until FROM @txonce_relays WHERE until > @clock AND owner <> UNHEX(?)`),
 		Held: q(`SELECT s.shard, s.token, s.owner <=> UNHEX(?), r.owner IS NULL
 FROM @txonce_shards AS s LEFT JOIN @txonce_relays AS r ON r.owner = s.owner AND r.until > @clock`),
 
-		// One at a time takes shards, and the first thing it does is to take away the rows of those whose time is over; a late
-		// Renew of one of them comes before that, which leaves its row alone, or finds none. Free is a shard whose owner has
-		// no row. One that is being settled is left for the next time.
+		// One session at a time takes shards. It first deletes the rows of expired sessions. If a late Renew of such a session
+		// commits before the delete, its row is skipped; if it comes later, it finds no row. Free returns shards whose owner has
+		// no row. A shard that is being settled is left for the next time.
 		Expired: q(`SELECT owner FROM @txonce_relays WHERE until <= @clock - ? FOR UPDATE SKIP LOCKED`),
 		Bury:    q(`DELETE t FROM @relaysOf`),
 		Free:    q(`SELECT s.shard FROM @txonce_shards AS s LEFT JOIN @txonce_relays AS r ON r.owner = s.owner WHERE r.owner IS NULL ORDER BY RAND()`),
@@ -121,28 +125,28 @@ FROM @txonce_shards AS s LEFT JOIN @txonce_relays AS r ON r.owner = s.owner AND 
 		Leave:    q(`UPDATE @txonce_shards SET owner = NULL WHERE owner = UNHEX(?)`),
 		End:      q(`DELETE FROM @txonce_relays WHERE owner = UNHEX(?)`),
 
-		// Whether the hold stands, whether delayed messages are due, and which of the shards have messages.
+		// Returns whether the hold is valid, whether delayed messages are due, and which of the session's shards have messages.
 		Look: q(`SELECT r.until > @clock, COALESCE((SELECT min(not_before) FROM @outbox_delayed) <= @clock, 0), s.shard, s.token
 FROM @txonce_relays AS r LEFT JOIN @txonce_shards AS s ON s.owner = r.owner
 	AND (SELECT m.seq FROM @outbox_messages AS m FORCE INDEX (PRIMARY) WHERE m.shard = s.shard ORDER BY m.seq LIMIT 1) IS NOT NULL
 WHERE r.owner = UNHEX(?)`),
 
-		// All that is due of the shards, if it is not more than so much: it comes shard by shard, in the order of seq.
+		// All due messages of the shards, up to a limit. They are ordered by shard and seq.
 		LeaseFew: q(mysqlLease + ` FROM JSON_TABLE(?, '$[*]' COLUMNS (shard SMALLINT PATH '$[0]')) AS r
 STRAIGHT_JOIN @outbox_messages AS m FORCE INDEX (PRIMARY) ON m.shard = r.shard
 WHERE ` + mysqlDue + ` LIMIT ?`),
-		// One for each shard, put together with UNION ALL: no other form stops after the first rows of each on both servers.
+		// One per shard, joined with UNION ALL. No other form stops after the first rows of each shard on both servers.
 		LeaseShard: q(`(` + mysqlLease + ` FROM @outbox_messages AS m FORCE INDEX (PRIMARY)
 WHERE m.shard = ? AND m.seq > ? AND ` + mysqlDue + ` ORDER BY m.seq LIMIT ?)`),
 		Heavy: q("SELECT m.seq, m.`key`, m.payload, m.headers FROM @messagesOf"),
 
-		// Delayed messages come with new numbers, as if they were enqueued now.
+		// Due delayed messages get new sequence numbers, as if they were enqueued now.
 		Due: q(`SELECT not_before, seq FROM @outbox_delayed FORCE INDEX (PRIMARY) WHERE not_before <= @clock ORDER BY not_before, seq LIMIT ? FOR UPDATE SKIP LOCKED`),
 		Come: q("INSERT INTO @outbox_messages (" + mysqlColumns + ")\n" +
 			"SELECT d.shard, d.id, d.topic, d.`key`, d.key_hash, d.payload, d.headers, d.size, d.enqueued_at, d.not_before FROM @delayedOf ORDER BY d.not_before, d.seq"),
 		Came: q(`DELETE d FROM @delayedOf`),
 
-		// The shards that are still the owner's, locked against takeovers and repairs until the end of the transaction.
+		// Locks those of the shards that the owner still has against takeovers and operations until the end of the transaction.
 		Own: q(`SELECT s.shard FROM @shardsOf WHERE s.token = r.token AND s.owner = UNHEX(?) FOR UPDATE`),
 
 		// A row of the list is [shard, seq].
@@ -150,9 +154,10 @@ WHERE m.shard = ? AND m.seq > ? AND ` + mysqlDue + ` ORDER BY m.seq LIMIT ?)`),
 		Keep: q("INSERT INTO @outbox_sent (sent_at, seq, id, topic, `key`, payload, headers, enqueued_at)\n" +
 			"SELECT @clock, m.seq, m.id, m.topic, m.`key`, m.payload, m.headers, m.enqueued_at FROM @messagesOf"),
 
-		// A row of the list is [shard, seq, attempts, cause, delay]. A repetition changes nothing: attempts are set, not counted.
+		// A row of the list is [shard, seq, attempts, cause, delay]. Repeating it changes nothing, because attempts are set, not
+		// incremented.
 		Defer: q("UPDATE @messagesOf SET m.attempts = r.attempts, m.cause = UNHEX(r.cause), m.retry_at = IF(m.`key` IS NULL, @clock + r.delay, NULL)"),
-		// Assignments are made from left to right, so that until stands as it was while from_seq is decided.
+		// Assignments are evaluated from left to right, so the one to from_seq still sees the old value of until.
 		Hold: q(`INSERT INTO @outbox_held (shard, key_hash, from_seq, until)
 SELECT m.shard, m.key_hash, min(m.seq), @clock + max(r.delay) FROM @messagesOf WHERE m.key_hash IS NOT NULL GROUP BY m.shard, m.key_hash
 ON DUPLICATE KEY UPDATE
@@ -163,12 +168,13 @@ ON DUPLICATE KEY UPDATE
 		Park: q("INSERT INTO @outbox_parked (seq, " + mysqlColumns + ", attempts, cause, keep_order, parked_at)\n" +
 			"SELECT m.seq, m.shard, m.id, m.topic, m.`key`, m.key_hash, m.payload, m.headers, m.size, m.enqueued_at, m.not_before, r.attempts, UNHEX(r.cause), r.keep_order, @clock\n" +
 			"FROM @messagesOf"),
-		// A row in outbox_held says that it is worth looking for parked messages of the key; Unhold takes it away.
+		// The row in outbox_held marks a key that may have parked messages. Unhold deletes it.
 		HoldParked: q(`INSERT INTO @outbox_held (shard, key_hash, from_seq)
 SELECT DISTINCT p.shard, p.key_hash, r.seq FROM @parkedOfList WHERE p.key_hash IS NOT NULL AND p.keep_order <> 2
 ON DUPLICATE KEY UPDATE from_seq = IF(until IS NULL, LEAST(from_seq, VALUES(from_seq)), from_seq)`),
 
-		// Messages behind a parked one join it, as far as they are among the first of their shard. Those are read, then moved.
+		// Messages behind a parked one move to outbox_parked, if they are among the first of their shard. They are read first and
+		// then moved.
 		Followers: q(`SELECT followers.seq, followers.behind, (SELECT b.keep_order FROM @outbox_parked AS b WHERE b.seq = followers.behind) FROM (
 	SELECT m.seq, (SELECT p.seq @parkedOfMessage ORDER BY p.seq LIMIT 1) AS behind
 	FROM (SELECT shard, seq, key_hash FROM @outbox_messages FORCE INDEX (PRIMARY) WHERE shard = ? ORDER BY seq LIMIT ?) AS m
@@ -180,14 +186,14 @@ ON DUPLICATE KEY UPDATE from_seq = IF(until IS NULL, LEAST(from_seq, VALUES(from
 			"	CONCAT('stands behind message ', r.behind, ' of its key'), r.behind, r.keep_order = 0, r.keep_order, @clock\n" +
 			"FROM @messagesOf"),
 
-		// Which shards have keys that stand behind a parked message.
+		// Shards with keys that a parked message holds back.
 		Behind: q(`SELECT DISTINCT h.shard FROM JSON_TABLE(?, '$[*]' COLUMNS (shard SMALLINT PATH '$')) AS r
 STRAIGHT_JOIN @outbox_held AS h FORCE INDEX (PRIMARY) ON h.shard = r.shard WHERE (SELECT 1 @parkedOfHeld LIMIT 1) IS NOT NULL`),
-		// Whether Unhold, Bury or ForgetSent would find something.
+		// Whether Unhold, Bury or ForgetSent would change something.
 		Untidy: q(`SELECT (SELECT 1 FROM @outbox_held AS h WHERE @idle LIMIT 1) IS NOT NULL OR COALESCE((SELECT min(until) FROM @txonce_relays) <= @clock - ?, 0)
 	OR COALESCE((SELECT min(sent_at) FROM @outbox_sent) <= @clock - ?, 0)`),
-		// Holds that are over are found, locked, looked at again and deleted. Whoever parks a message writes the hold of its
-		// key, and so comes before the second look or after the end.
+		// Rows of outbox_held that hold nothing are found, locked, checked again and deleted. A transaction that parks a message
+		// writes the row of its key, so it commits either before the second check or after the end.
 		Idle:      q(`SELECT h.shard, HEX(h.key_hash) FROM @outbox_held AS h WHERE @idle LIMIT ?`),
 		LockHeld:  q(`SELECT h.shard, HEX(h.key_hash) FROM @heldOf FOR UPDATE SKIP LOCKED`),
 		StillIdle: q(`SELECT h.shard, HEX(h.key_hash) FROM @heldOf WHERE @idle`),
@@ -199,11 +205,12 @@ STRAIGHT_JOIN @outbox_held AS h FORCE INDEX (PRIMARY) ON h.shard = r.shard WHERE
 			`FROM @outbox_parked FORCE INDEX (PRIMARY) WHERE seq > ? AND (? OR topic = ?) AND (? OR key_hash = UNHEX(?))
 	AND LOCATE(UNHEX(?), cause) > 0 AND parked_at >= ? AND parked_at < ? ORDER BY seq LIMIT ?`),
 
-		// The shards of parked messages are locked in order. Then Listed are those of the list that are parked, with their keys.
+		// The shards of parked messages are locked in order. Listed then returns those of the list that are parked, with their
+		// keys.
 		ShardsOf:   q(`SELECT DISTINCT p.shard FROM @parkedOfList ORDER BY p.shard`),
 		LockShards: q(`SELECT s.shard FROM @shardsOf FOR UPDATE`),
 		Listed:     q(`SELECT p.shard, p.seq, HEX(p.key_hash), p.waiting FROM @parkedOfList`),
-		// Those that wait behind another come with it: Release, after which Behead says whom the others wait for.
+		// Release also moves the messages that waited for an unparked one. Behead then records which message the others wait for.
 		Unpark: q("INSERT INTO @outbox_messages (seq, " + mysqlColumns + ")\n" +
 			"SELECT p.seq, p.shard, p.id, p.topic, p.`key`, p.key_hash, p.payload, p.headers, p.size, p.enqueued_at, p.not_before FROM @parkedOfList WHERE p.waiting = 0"),
 		Discard: q(`DELETE p FROM @parkedOfList`),
@@ -216,15 +223,15 @@ WHERE p.shard = ? AND p.key_hash = UNHEX(?) AND ` + mysqlStops + ` ORDER BY p.se
 		Behead:   q(`UPDATE @outbox_parked AS p FORCE INDEX (outbox_parked_key) SET p.behind = ? WHERE p.shard = ? AND p.key_hash = UNHEX(?) AND p.waiting = 1`),
 
 		Clock: q(`SELECT @clock, (SELECT count(*) FROM @outbox_held AS h WHERE NOT (@idle))`),
-		// As in SQLiteOutbox. One for each shard, put together with CountOthers by UNION ALL. A whole cause, being a BLOB, would have the
-		// server sort each of them on disk.
+		// See SQLiteOutbox.Count. One per shard, joined with CountOthers by UNION ALL. The cause is cut to 255 characters: with a
+		// whole BLOB the server would sort each of them on disk.
 		CountShard: q(`(SELECT 0, s.shard, m.topic, 0, count(*), min(m.due), count(m.cause), min(m.cause), min(m.seq),
 	(SELECT seq FROM @outbox_messages FORCE INDEX (PRIMARY) WHERE shard = s.shard ORDER BY seq LIMIT 1 OFFSET {counted}) AS next,
 	(SELECT max(seq) FROM @outbox_messages FORCE INDEX (PRIMARY) WHERE shard = s.shard) AS last
 FROM (SELECT {shard} AS shard) AS s
 	CROSS JOIN (SELECT topic, COALESCE(not_before, enqueued_at) AS due, LEFT(cause, 255) AS cause, seq FROM @outbox_messages FORCE INDEX (PRIMARY) WHERE shard = {shard} ORDER BY seq LIMIT {counted}) AS m
 GROUP BY s.shard, m.topic)`),
-		// Of parked messages the first due is taken to be the one with the lowest seq: reading all of them would read their payloads.
+		// For parked messages the lowest seq stands for the earliest due time: reading all of them would read their payloads.
 		CountOthers: q(`(SELECT 1, 0, topic, not_before <= @clock AS due, count(*), min(not_before), 0, NULL, 0, NULL, 0
 FROM @outbox_delayed FORCE INDEX (outbox_delayed_topic) GROUP BY topic, due)
 UNION ALL (SELECT 2, 0, t.topic, t.waiting, t.n, (SELECT COALESCE(p.not_before, p.enqueued_at) FROM @outbox_parked AS p FORCE INDEX (PRIMARY) WHERE p.seq = t.first), 0, NULL, 0, NULL, 0

@@ -14,8 +14,8 @@ import (
 	"github.com/txonce/txonce/migrations"
 )
 
-// No statement of the outbox reads a table from end to end that may hold a million messages, except those that count what is
-// delayed and parked, in an index that holds little else.
+// No statement of the outbox scans a whole table that may hold a million messages. Only counting delayed and parked messages
+// does, in an index with few columns.
 func TestMySQLOutboxStatementsFindTheirRows(t *testing.T) {
 	db, err := sql.Open("mysql", testdb.MySQL(t))
 	if err != nil {
@@ -25,7 +25,7 @@ func TestMySQLOutboxStatementsFindTheirRows(t *testing.T) {
 	if err := migrations.Apply(t.Context(), db, "mysql", ""); err != nil {
 		t.Fatal(err)
 	}
-	for _, fill := range []string{ // of tables with no rows, or one, the server shows no plan
+	for _, fill := range []string{ // the server shows no plan for tables with fewer than two rows
 		"INSERT INTO outbox_messages (shard, id, topic, `key`, key_hash, payload, size, enqueued_at)\n" + many,
 		"INSERT INTO outbox_delayed (shard, id, topic, `key`, key_hash, payload, size, enqueued_at, not_before)\n" + strings.Replace(many, ", 1, 1\n", ", 1, 1, i\n", 1),
 		"INSERT INTO outbox_parked (shard, id, topic, `key`, key_hash, payload, size, enqueued_at, seq, attempts, cause, parked_at)\n" + strings.Replace(many, ", 1, 1\n", ", 1, 1, i, 1, 'x', 1\n", 1),
@@ -44,7 +44,7 @@ func TestMySQLOutboxStatementsFindTheirRows(t *testing.T) {
 		name := statements.Type().Field(i).Name
 		query := statements.Field(i).String()
 		switch name {
-		case "Enqueue", "EnqueueRow", "Delay", "DelayRow", "Settings": // look for nothing
+		case "Enqueue", "EnqueueRow", "Delay", "DelayRow", "Settings": // these read no messages
 			continue
 		}
 		steps, err := explainedMySQL(db, query)

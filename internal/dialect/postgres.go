@@ -2,8 +2,8 @@ package dialect
 
 import "strings"
 
-// Postgres holds the statements for PostgreSQL, in the order of a message's life. Both adapters/pgxstore and
-// adapters/sqlstore send them: parameters have casts, so that a driver may also send them as text.
+// Postgres holds the statements for PostgreSQL, in the order of a message's life. adapters/pgxstore and adapters/sqlstore both
+// use them. Parameters have casts, so a driver may send them as text.
 type Postgres struct {
 	// Claiming.
 	Insert, InsertOne, Claim, ClaimOne              string
@@ -22,28 +22,28 @@ type Postgres struct {
 	SweepSettings, SweepClock, SweepLease, SweepDelete, SweepDone string
 }
 
-// boundedWait bounds the wait for a transaction that holds a key, for the one statement whose row source it is, so that it
-// runs before the first row is inserted. AfterClaim sets it back; set_config(…, true) ends with the transaction.
+// boundedWait limits how long a statement waits for a transaction that holds a key. It is the statement's row source, so it runs
+// before the first row is inserted. AfterClaim restores the setting; it ends with the transaction anyway.
 const boundedWait = `(SELECT set_config('txonce.lock_timeout', current_setting('lock_timeout'), true),
 	set_config('lock_timeout', $9::text, true)` + idleLimit + `) AS settings`
 
-// idleLimit has the server end a transaction that stands idle for too long, as that of a frozen process does, which would
-// otherwise keep its claims for ever. A limit that the session has of its own stands.
+// idleLimit makes the server end a transaction that is idle for too long. Otherwise a frozen process would keep its claims
+// forever. A limit that the session already has is kept.
 const idleLimit = `
 WHERE set_config('idle_in_transaction_session_timeout', CASE current_setting('idle_in_transaction_session_timeout')
 	WHEN '0' THEN coalesce($8::text, '0') ELSE current_setting('idle_in_transaction_session_timeout') END, true) IS NOT NULL`
 
-// session is what a session must not have changed since Register: whether commits are durable, who it is, and which tables the
-// statements of handlers mean. synchronous_commit comes first, and a space behind it.
+// session is the part of a session's state that must not change after Register: whether commits are durable, the user, and which
+// tables unqualified names in handlers' statements mean. It begins with synchronous_commit, followed by a space.
 const session = `current_setting('synchronous_commit') || ' ' || current_user || ' ' || current_setting('search_path')`
 
 const reset = `RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; DISCARD TEMP; UNLISTEN *; SELECT pg_advisory_unlock_all()`
 
-// standbys is whether COMMIT waits for synchronous standbys.
+// standbys tells whether COMMIT waits for synchronous standbys.
 const standbys = `current_setting('synchronous_standby_names') <> ''`
 
-// The claim. ON CONFLICT DO NOTHING waits for a transaction that holds the key, and writes nothing for a duplicate: no
-// WAL, no transaction id. Keys come sorted, so that two batches cannot wait for each other.
+// The claim. ON CONFLICT DO NOTHING waits for a transaction that holds the key, and for a duplicate it writes nothing, neither
+// WAL nor a transaction id. Keys are sorted, so two batches cannot deadlock.
 const (
 	insert = `INSERT INTO @processed_messages (key, fingerprint, consumer, tenant, id, expires_at)
 SELECT r.key, nullif(r.fingerprint, 0), nullif(r.consumer, ''), nullif(r.tenant, ''), nullif(r.id, ''), greatest(clock_timestamp(), r.time) + r.seconds * interval '1 second'
@@ -59,7 +59,7 @@ ON CONFLICT (key) DO NOTHING
 RETURNING key, clock_timestamp()`
 )
 
-// NewPostgres returns the statements for tables in schema; empty: those that search_path finds.
+// NewPostgres returns the statements for tables in schema. Empty means those that search_path finds.
 func NewPostgres(schema string) Postgres {
 	prefix := ""
 	if schema != "" {
@@ -67,32 +67,32 @@ func NewPostgres(schema string) Postgres {
 	}
 	q := func(sql string) string { return strings.ReplaceAll(sql, "@", prefix) }
 	return Postgres{
-		// pgxstore bounds the wait by itself, and asks which transaction this is. Insert is for rows of one consumer and window;
-		// it names the new keys only where some are not, which spares a batch most of its answer.
+		// pgxstore limits the wait itself, and asks for the transaction's id. Insert is for rows with the same consumer and
+		// window. It lists the new keys only if some keys are not new, which keeps a batch's answer short.
 		Insert: q(`WITH new AS (` + insertAlike + `, (SELECT true` + idleLimit + `) AS settings
 ON CONFLICT (key) DO NOTHING RETURNING key)
 SELECT count(*), CASE WHEN count(*) < $9::bigint THEN array_agg(key) END, clock_timestamp(),
 	coalesce(pg_current_xact_id_if_assigned()::text, ''), ` + standbys + `, ` + session + ` FROM new`),
 		InsertOne: q(insertOne + idleLimit + unlessKnown + `, pg_current_xact_id()::text, ` + standbys + `, ` + session),
 
-		// sqlstore has the server bound it, and AfterClaim follow.
+		// For sqlstore the server limits the wait, and AfterClaim follows.
 		Claim:    q(insert + `, ` + boundedWait + unlessKnown),
 		ClaimOne: q(insertOne + ` FROM ` + boundedWait + unlessKnown),
 		AfterClaim: q(`SELECT set_config('lock_timeout', current_setting('txonce.lock_timeout'), true),
 	coalesce(pg_current_xact_id_if_assigned()::text, ''), current_setting('transaction_isolation'),
 	current_setting('synchronous_standby_names') <> '', ` + postgresSettings + `, forgotten_until FROM @txonce_sweep`),
 
-		// How far was forgotten is read by a statement of its own, after the claim: within the claim's statement it would be
-		// as old as that statement's snapshot, and the claim may have waited for a sweep since. Above READ COMMITTED every
-		// statement's snapshot is that old: then Forgotten is sent on another connection.
+		// The horizon is read by a separate statement after the claim. Inside the claim's statement it would be as old as that
+		// statement's snapshot, and the claim may have waited for a sweep since. Above READ COMMITTED every statement has the
+		// transaction's snapshot, so Forgotten is sent on another connection.
 		Sweep:     q(`SELECT current_setting('transaction_isolation'), forgotten_until FROM @txonce_sweep`),
 		Forgotten: q(`SELECT forgotten_until FROM @txonce_sweep`),
 
-		// Windows come after that: they change in ways that only bring the horizon nearer.
+		// Windows may be read later still: they only change in ways that move the horizon closer.
 		Windows: q(`SELECT window_seconds, first_run, used_until FROM @txonce_windows WHERE consumer = $1::text`),
 
-		// One look into the index per key. Of key = ANY($1) a session that first asks while the table is small makes a plan
-		// that reads all of it, and keeps that plan while the table grows: 33 ms instead of 1.5 ms at 100,000 rows.
+		// One index lookup per key. With key = ANY($1), a session that first runs this on a small table would plan a scan of the
+		// whole table and keep that plan while the table grows: 33 ms instead of 1.5 ms at 100,000 rows.
 		Existing: q(`SELECT p.key, p.fingerprint, p.expires_at, p.result, p.consumer, p.tenant, p.id
 FROM unnest($1::uuid[]) AS r(key), LATERAL (SELECT * FROM @processed_messages WHERE key = r.key LIMIT 1) AS p`),
 
@@ -106,32 +106,34 @@ FROM @processed_messages WHERE key = $1::uuid`),
 		Lookup: q(`SELECT key, fingerprint, expires_at, result, consumer, tenant, id
 FROM @processed_messages WHERE key = $1::uuid`),
 
-		// A duplicate writes nothing, so its COMMIT waits for no synchronous standby, though the commit that it reports
-		// may not have reached one. A WAL record of its own makes it wait.
+		// A duplicate writes nothing, so its COMMIT does not wait for a synchronous standby, although the commit of the first
+		// copy may not have reached one. This writes a WAL record, which makes COMMIT wait.
 		FlushDuplicate: `SELECT pg_logical_emit_message(true, 'txonce', '')`,
 
-		// Which transaction this is, and how its session is set now.
+		// Returns the transaction's id and the session's state.
 		Verify: `SELECT coalesce(pg_current_xact_id_if_assigned()::text, ''), ` + session,
 
-		// Makes this transaction's COMMIT as durable as Register found commits to be.
+		// Makes this transaction's COMMIT as durable as commits were when Register ran.
 		Sync: `SELECT set_config('synchronous_commit', $1::text, true)`,
 
 		Reset: reset,
 
-		// Several statements in one string: behind a pooler it must reach one session as a whole. What the transaction has done so
-		// far is undone.
+		// Several statements in one string, so that a pooler sends them to one session. The work of the open transaction is
+		// rolled back.
 		ResetSession: `ROLLBACK AND CHAIN; ` + reset + `; COMMIT`,
 
-		// The wait is bounded for this lock alone: a list is evaluated from the left, and what is set ends with the transaction.
+		// The limit applies to this lock only: a select list is evaluated from left to right, and the setting ends with the
+		// transaction.
 		Lock: `SELECT set_config('txonce.lock_timeout', current_setting('lock_timeout'), true), set_config('lock_timeout', $2::text, true),
 	pg_advisory_xact_lock($1::bigint), set_config('lock_timeout', current_setting('txonce.lock_timeout'), true)`,
 
-		// The row with an empty source is locked first: of processes that start at once, one compares after the other.
+		// The row with an empty source is locked first, so that processes that start together compare their sources one after
+		// another.
 		LockSources: q(`INSERT INTO @txonce_sources AS s (consumer, source) VALUES ($1::text, '')
 ON CONFLICT (consumer, source) DO UPDATE SET source = s.source`),
 		Sources:   q(`SELECT source FROM @txonce_sources WHERE consumer = $1::text AND source <> '' ORDER BY first_run, source`),
 		AddSource: q(`INSERT INTO @txonce_sources (consumer, source) VALUES ($1::text, $2::text)`),
-		// For a claim that waits for a shorter time than the session says. FormerWait follows it.
+		// For a claim that should wait for less time than the session's lock_timeout. FormerWait follows it.
 		ShortWait:  `SELECT set_config('txonce.lock_timeout', current_setting('lock_timeout'), true), set_config('lock_timeout', $1::text, true)`,
 		FormerWait: `SELECT set_config('lock_timeout', current_setting('txonce.lock_timeout'), true)`,
 		HeldKeys:   q(heldKeys),
@@ -145,7 +147,8 @@ RETURNING used_until`),
 		// Whether COMMIT waits for synchronous standbys: see FlushDuplicate.
 		Standbys: `SELECT current_setting('synchronous_standby_names') <> ''`,
 
-		// Where unqualified statements find the tables, and the session as Register finds it.
+		// Schema returns the schema in which unqualified statements find the tables; Session returns the session's state for
+		// Register.
 		Schema: `SELECT n.nspname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = to_regclass('txonce_schema')`,
 		Session: `SELECT current_setting('server_encoding'), ` + session,
@@ -182,12 +185,12 @@ ORDER BY d.first_parked DESC, d.id DESC LIMIT $6::bigint`),
 
 		SweepClock: `SELECT clock_timestamp()`,
 
-		// Only the owner passes; the row stays locked until COMMIT, so there is never a second sweep.
+		// Only the owner of the lease updates the row. It stays locked until COMMIT, so there is never a second sweep.
 		SweepLease: q(`UPDATE @txonce_sweep SET owner = $1::text, lease_until = clock_timestamp() + $2::float8 * interval '1 second'
 WHERE owner IS NULL OR owner = $1::text OR lease_until < clock_timestamp()
 RETURNING next_page, pg_relation_size('@processed_messages'::regclass) / current_setting('block_size')::bigint`),
 
-		// No index on expires_at: a window of pages is read in place. $4 is SweepClock, which was looked at, and not a clock that may
+		// There is no index on expires_at: a range of pages is read. $4 is the checked value of SweepClock, because the clock may
 		// have jumped since. Rows that a handler holds are left for the next pass.
 		SweepDelete: q(`WITH expired AS (
 	SELECT ctid FROM @processed_messages
@@ -202,26 +205,26 @@ SELECT count(*), max(expires_at), coalesce(extract(epoch FROM $4::timestamptz - 
 	}
 }
 
-// settled: the letter's key was claimed for the same content since. The claim of a letter of unknown outcome says nothing: it may be
-// older than the letter, and have no effects (consumer.ReasonUnknown).
+// settled is true if the dead letter's key was claimed for the same content after it was parked. For a dead letter of unknown
+// outcome the claim proves nothing: it may be older than the letter and have no effects (consumer.ReasonUnknown).
 const settled = `(p.key IS NOT NULL AND d.reason <> 'outcome-unknown' AND (p.fingerprint = d.fingerprint OR p.fingerprint IS NULL OR d.fingerprint IS NULL))`
 
-// RefusedPostgres reports that an error with SQLSTATE code refuses the user, the database's name or a permission: what a
-// person has to change.
+// RefusedPostgres reports whether an error with this SQLSTATE refuses the user, the database name or a permission. Retrying does
+// not help.
 func RefusedPostgres(code string) bool {
 	return strings.HasPrefix(code, "28") || code == "3D000" || code == "42501"
 }
 
-// RetryablePostgres reports that an error with SQLSTATE code is the database's fault, or passes by itself: the same work
-// may succeed later, so that nothing is parked for it.
+// RetryablePostgres reports whether an error with this SQLSTATE is a failure of the database or temporary. The same work may
+// succeed later, so no message is parked for it.
 func RetryablePostgres(code string) bool {
 	switch code {
-	case "25P02": // a statement failed before this one: that one's code decides
+	case "25P02": // an earlier statement failed, and its code decides
 		return false
-	case "26000", // a prepared statement is missing: a pooler gave this transaction another session
+	case "26000", // a prepared statement is missing: a pooler switched the session
 		"40001", "40P01", // serialisation failure, deadlock
 		"40003", // statement completion unknown
-		"55P03": // a lock was not to be had in time
+		"55P03": // lock timeout
 		return true
 	}
 	if len(code) != 5 {
@@ -240,11 +243,11 @@ func RetryablePostgres(code string) bool {
 	return false
 }
 
-// AmbiguousPostgres reports that an error with SQLSTATE code, as the server's answer to a handler's statement, is Retryable, and
-// may all the same be that one message's fault: a statement that no other message needs, or that is too much for a limit.
+// AmbiguousPostgres reports whether an error with this SQLSTATE, returned for a handler's statement, is Retryable but may still
+// be the fault of one message: its statement may be wrong in itself, or exceed a limit.
 func AmbiguousPostgres(code string) bool {
 	switch code {
-	case "25006", "25P02": // a standby; whatever failed before
+	case "25006", "25P02": // a read-only server; an earlier statement failed
 		return false
 	case "53400", // a configured limit, such as that of temporary files
 		"57014", // the statement was cancelled: statement_timeout, or a person

@@ -5,10 +5,11 @@ import (
 	"strings"
 )
 
-// heldKeys tries to insert each key by itself, and waits 20 ms for the first that it has to wait for, then 1 ms for each: the first may
-// be the caller's own claim that the server is about to cancel. A key that it cannot insert by then is held by another
-// transaction. After 30 such keys the rest counts as held. What it inserts is rolled back by the caller, who then sends nothing but
-// Held. A DO statement takes no parameters, so the keys stand in its text: see HeldKeysOf.
+// heldKeys finds which keys another transaction holds by trying to insert each one. It waits up to 20 ms for the first key that
+// blocks, because the claim that blocks may be the caller's own, which the server is about to cancel. It waits 1 ms for each
+// further key. A key that it cannot insert in time is held. After 30 such keys the remaining ones count as held without a try.
+// The caller sends only Held after this and then rolls back. A DO statement takes no parameters, so the keys are part of its
+// text: see HeldKeysOf.
 const heldKeys = `DO $txonce$
 DECLARE
 	k uuid;
@@ -32,7 +33,7 @@ BEGIN
 	PERFORM set_config('txonce.held', held, true);
 END $txonce$`
 
-// HeldKeysOf is HeldKeys for those keys.
+// HeldKeysOf returns the text of HeldKeys for these keys.
 func (p *Postgres) HeldKeysOf(keys [][16]byte) string {
 	var list strings.Builder
 	list.WriteByte('{')
@@ -46,7 +47,7 @@ func (p *Postgres) HeldKeysOf(keys [][16]byte) string {
 	return strings.Replace(p.HeldKeys, "?", list.String(), 1)
 }
 
-// ReadHeld reports of each of keys whether Held lists it.
+// ReadHeld reports for each of keys whether the result of Held lists it.
 func ReadHeld(keys [][16]byte, listed string) []bool {
 	listed = strings.ReplaceAll(listed, "-", "")
 	all := map[string]bool{}

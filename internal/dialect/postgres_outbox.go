@@ -2,8 +2,8 @@ package dialect
 
 import "strings"
 
-// PostgresOutbox holds the statements of the relay's side of the outbox, in the order of a session's life. Both
-// adapters/pgxstore and adapters/sqlstore send them, each within a transaction of READ COMMITTED that begins with Settings.
+// PostgresOutbox holds the statements of the relay's side of the outbox, in the order of a session's life. adapters/pgxstore and
+// adapters/sqlstore both use them, each in a READ COMMITTED transaction that begins with Settings.
 type PostgresOutbox struct {
 	// Holding shards.
 	Settings, Begin, Renew, Relays, Shards  string
@@ -11,42 +11,42 @@ type PostgresOutbox struct {
 	End, GiveBackAll                        string
 	// Leasing and settling.
 	Due, Lease, Check, Sent, Keep         string
-	LeaseFrom                             string // for those who remember where messages are
+	LeaseFrom                             string // for sessions that know where a shard's messages begin
 	Returned, Last, Writers, Below        string
 	Defer, HoldDeferred, Park, HoldParked string
-	// What stands behind a parked message, and lets it go again.
+	// Messages that wait behind a parked one, and their release.
 	Behind, Follow, Stranded                          string
 	Find, LockShard, Unpark, Discard, Release, Rehold string
 	Parked                                            string
 	// Upkeep.
 	DropHolds, DropDead, Forget string
-	// Stats. The first two look at a bounded number of rows.
+	// Stats. Look and First read a bounded number of rows.
 	Look, First, Few, Blocks, Living string
-	Sample                           [3]string // of messages, delayed ones, parked ones
+	Sample                           [3]string // of messages, delayed messages, parked messages
 }
 
-// held says whether the message c waits: for its own next try, or behind another one of its key. The time is that of the
-// statement: with a clock that goes on, a hold that ends meanwhile would let pass a message and not the one before it.
+// held tells whether the message c waits for its own retry or behind another message of its key. It uses the statement's time:
+// with a running clock, a hold that ends during the statement could let a message pass but not the one before it.
 const held = `coalesce(c.retry_at > statement_timestamp(), false) OR c.key IS NOT NULL AND EXISTS (
 		SELECT FROM @outbox_held h WHERE h.shard = c.shard AND h.key = c.key AND c.seq >= h.from_seq AND h.until > statement_timestamp())`
 
-// columns of a message that travel with it from table to table.
+// columns are the columns that move with a message from table to table.
 const columns = `shard, seq, id, topic, key, payload, headers, enqueued_at, not_before`
 
-// dueSince is when a message was due.
+// dueSince is the time since which a message is due.
 const dueSince = `coalesce(not_before, enqueued_at)`
 
-// holder says of a parked message p with a key that it holds back what comes later.
+// holder is true for a parked message p that holds back later messages of its key.
 const holder = `p.key IS NOT NULL AND NOT p.waiting AND p.keep_order < 2`
 
-// at finds message m by r. Written with =, the planner may begin with the messages, all of them, where statistics of a
-// moment when there were none say that this costs nothing; so there is nothing here that it could merge or hash.
+// at finds message m by r. It avoids =, because with outdated statistics of an empty table the planner might merge or hash all
+// messages.
 const at = `m.shard = ANY (ARRAY[r.shard]) AND m.seq BETWEEN r.seq AND r.seq`
 
-// guarded is true while Check has found every shard of this transaction.
+// guarded is true in a transaction after Check has found that the session still holds every shard.
 const guarded = `current_setting('txonce.settling', true) = 'on'`
 
-// NewPostgresOutbox returns the statements for tables in schema; empty: those that search_path finds.
+// NewPostgresOutbox returns the statements for tables in schema. Empty means those that search_path finds.
 func NewPostgresOutbox(schema string) PostgresOutbox {
 	prefix := ""
 	if schema != "" {
@@ -54,24 +54,24 @@ func NewPostgresOutbox(schema string) PostgresOutbox {
 	}
 	q := func(sql string) string { return strings.ReplaceAll(sql, "@", prefix) }
 	return PostgresOutbox{
-		// Every statement finds its rows by short looks into an index. A session that first asks while the tables are small
-		// would choose to read all of them, and keep that plan while they grow. What is forbidden but cannot be avoided
-		// counts as very expensive, which must not set the JIT compiler going. A process that freezes in the middle of a
-		// transaction must not keep its locks.
+		// Every statement finds its rows by short index reads. A session that first runs them on small tables would plan scans of
+		// whole tables and keep those plans while the tables grow, so such plans are disabled. The planner counts a disabled plan
+		// that it cannot avoid as very expensive, so JIT compilation is disabled too. The timeouts release the locks of a process
+		// that freezes in the middle of a transaction.
 		Settings: `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
 	set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true),
 	set_config('lock_timeout', '5s', true), set_config('idle_in_transaction_session_timeout', '5s', true)`,
 
-		// The hold begins. A second try, because the first had no answer, extends it.
+		// Begins the hold. A repetition, after the first try got no answer, extends it.
 		Begin: q(`INSERT INTO @txonce_relays AS r (owner, name, until)
 VALUES ($1::uuid, $2::text, clock_timestamp() + $3::float8 * interval '1 second')
 ON CONFLICT (owner) DO UPDATE SET until = excluded.until WHERE r.until > clock_timestamp()`),
 
-		// A hold that ran out stays so, even if nobody has noticed.
+		// An expired hold is not extended, even if no other session has noticed yet.
 		Renew: q(`UPDATE @txonce_relays SET until = clock_timestamp() + $2::float8 * interval '1 second'
 WHERE owner = $1::uuid AND until > clock_timestamp()`),
 
-		// The other living sessions, and when their holds end, in microseconds.
+		// The other living sessions, and when their holds expire, in microseconds.
 		Relays: q(`SELECT owner::text, name = $2::text, (extract(epoch FROM until) * 1000000)::bigint
 FROM @txonce_relays WHERE until > clock_timestamp() AND owner <> $1::uuid`),
 
@@ -79,16 +79,16 @@ FROM @txonce_relays WHERE until > clock_timestamp() AND owner <> $1::uuid`),
 	NOT EXISTS (SELECT FROM @txonce_relays r WHERE r.owner = s.owner AND r.until > clock_timestamp()) AS free
 FROM @txonce_shards s ORDER BY s.shard`),
 
-		// One at a time takes shards. What follows sees what the one before has taken, since each statement of READ COMMITTED
-		// has a snapshot of its own; the condition of Take alone, checked again on a row that changed, would not look at
-		// txonce_relays again.
+		// One session at a time takes shards. Each statement of READ COMMITTED has its own snapshot, so the following ones see
+		// what the previous session took. The condition in Take alone would not suffice: when a row has changed, PostgreSQL
+		// checks it again without reading txonce_relays again.
 		LockShards: q(`LOCK TABLE @txonce_shards IN SHARE UPDATE EXCLUSIVE MODE`),
 
-		// Waits for a late Renew of that owner, and then leaves its row alone; a Renew that comes after this finds no row.
+		// Waits for a late Renew of that session and then keeps its row. A Renew that comes after this finds no row.
 		DropExpired: q(`DELETE FROM @txonce_relays WHERE until <= clock_timestamp()`),
 
-		// Free is a shard whose owner has no row: by the clock alone, its late Renew could come between. A shard that is being
-		// settled is left for the next time.
+		// A shard is free if its owner has no row. The clock alone would not suffice, because a late Renew could come between. A
+		// shard that is being settled is left for the next time.
 		Take: q(`UPDATE @txonce_shards s SET owner = $1::uuid, token = s.token + 1
 FROM (
 	SELECT f.shard FROM @txonce_shards f
@@ -104,7 +104,7 @@ WHERE s.shard = r.shard AND s.owner = $1::uuid`),
 		End:         q(`DELETE FROM @txonce_relays WHERE owner = $1::uuid`),
 		GiveBackAll: q(`UPDATE @txonce_shards SET owner = NULL WHERE owner = $1::uuid`),
 
-		// What was to come later and is due joins the others with a new seq, in the order of its time.
+		// Due delayed messages get a new seq, in the order of their not-before times.
 		Due: q(`WITH due AS (
 	DELETE FROM @outbox_delayed d USING (
 		SELECT not_before, seq FROM @outbox_delayed WHERE not_before <= statement_timestamp()
@@ -114,9 +114,9 @@ WHERE s.shard = r.shard AND s.owner = $1::uuid`),
 INSERT INTO @outbox_messages (shard, id, topic, key, payload, headers, enqueued_at, not_before)
 SELECT shard, id, topic, key, payload, headers, enqueued_at, not_before FROM due ORDER BY not_before, seq`),
 
-		// Of each shard the first rows that do not wait: at most "most" among its first "look" rows. The row in place "look" is
-		// returned even if it waits: it says that there may be more behind it. Rows are taken in turn from the shards, so that
-		// a cut by number ($5) or bytes ($6) leaves each of them a beginning.
+		// From each shard the first messages that do not wait: at most "most" messages among its first "look" rows. The row at
+		// position "look" is returned even if it waits, to show that more may follow. Rows are taken from the shards in turn, so
+		// a cut by number ($5) or bytes ($6) leaves each shard its first messages.
 		Lease: q(`SELECT shard, token, n, held, seq, id, topic, key, payload, headers::text, enqueued_at, attempts
 FROM (
 	SELECT r.token, m.*, count(*) FILTER (WHERE NOT m.held) OVER turn AS place,
@@ -134,8 +134,8 @@ FROM (
 WHERE held OR place <= $5::bigint AND (place = 1 OR bytes <= $6::bigint)
 ORDER BY seq`),
 
-		// Lease that begins with the rows from seq "low" on, in shards into which nothing has come back since. The first of
-		// these rows is returned also when it waits.
+		// Like Lease, but begins at seq "low" in shards to which no message has returned since. The first of these rows is
+		// returned even if it waits.
 		LeaseFrom: q(`SELECT shard, token, n, held, seq, id, topic, key, payload, headers::text, enqueued_at, attempts, returned
 FROM (
 	SELECT r.token, s.returned, m.*, count(*) FILTER (WHERE NOT m.held) OVER turn AS place,
@@ -156,20 +156,20 @@ ORDER BY seq`),
 
 		Returned: q(`SELECT shard, returned FROM @txonce_shards WHERE owner = $1::uuid`),
 
-		// Every message of a transaction that is not among Writers now has a seq greater than Last, if Last was read before, or
-		// is committed. Whoever has ever written holds the lock of the table until the end.
+		// If Last is read before Writers, then every message of a transaction that is not among Writers either has a seq greater
+		// than Last or is committed. A transaction that has written keeps its lock on the table until it ends.
 		Last: q(`SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
 FROM @outbox_seq`),
 		Writers: q(`SELECT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND pid IS DISTINCT FROM pg_backend_pid()
 	AND relation = '@outbox_messages'::regclass AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`),
 
-		// Which of the shards have messages below the seq from which on LeaseFrom looks.
+		// The shards that have messages below the seq at which LeaseFrom begins.
 		Below: q(`SELECT r.shard FROM unnest($2::smallint[], $3::bigint[], $4::bigint[]) AS r(shard, low, returned)
 JOIN @txonce_shards s ON s.shard = r.shard AND s.owner = $1::uuid AND s.returned = r.returned
 WHERE EXISTS (SELECT FROM @outbox_messages c WHERE c.shard = r.shard AND c.seq < r.low)`),
 
-		// The tokens are checked on locked rows, which a takeover waits for. What follows in the transaction looks at the
-		// setting, so that all of it may be sent at once.
+		// Checks the tokens on locked rows, so that a takeover waits. The following statements check the setting, so all of them
+		// can be sent at once.
 		Check: q(`WITH mine AS (
 	SELECT s.shard FROM unnest($2::smallint[], $3::bigint[]) AS r(shard, token)
 	JOIN @txonce_shards s ON s.shard = r.shard AND s.token = r.token AND s.owner = $1::uuid
@@ -181,7 +181,7 @@ FROM mine`),
 		Sent: q(`DELETE FROM @outbox_messages m USING unnest($1::smallint[], $2::bigint[]) AS r(shard, seq)
 WHERE ` + at + ` AND ` + guarded),
 
-		// Sent, where sent messages are kept.
+		// Like Sent, but keeps a copy.
 		Keep: q(`WITH gone AS (
 	DELETE FROM @outbox_messages m USING unnest($1::smallint[], $2::bigint[]) AS r(shard, seq)
 	WHERE ` + at + ` AND ` + guarded + ` RETURNING m.*
@@ -189,8 +189,8 @@ WHERE ` + at + ` AND ` + guarded),
 INSERT INTO @outbox_sent (seq, id, topic, key, payload, headers, enqueued_at)
 SELECT seq, id, topic, key, payload, headers, enqueued_at FROM gone`),
 
-		// Attempts are set, not raised: a Settle without answer is sent again. A key that is held back for a person already
-		// has no room for a second hold, so that a message of it that came in before is held by its row.
+		// Attempts are set, not incremented, because a Settle without an answer is repeated. A key that is held back for a parked
+		// message has no room for a second hold, so its deferred message gets retry_at instead.
 		Defer: q(`UPDATE @outbox_messages m SET attempts = r.attempts, cause = r.cause, retry_at = CASE
 	WHEN m.key IS NULL OR EXISTS (SELECT FROM @outbox_held h WHERE h.shard = m.shard AND h.key = m.key AND h.until = 'infinity')
 	THEN statement_timestamp() + r.delay * interval '1 second' END
@@ -217,7 +217,7 @@ WHERE h.until < 'infinity'`),
 INSERT INTO @outbox_parked (` + columns + `, attempts, cause, keep_order)
 SELECT ` + columns + `, tried, why, keep_order FROM gone`),
 
-		// The key of what was parked is held back from the first message on that has a say in it.
+		// Holds back the parked message's key from the first message that must keep its order.
 		HoldParked: q(`INSERT INTO @outbox_held AS h (shard, key, from_seq, until, park)
 SELECT DISTINCT ON (p.shard, p.key) p.shard, p.key, p.seq, 'infinity'::timestamptz, p.keep_order = 1
 FROM unnest($1::bigint[]) AS r(seq)
@@ -227,11 +227,11 @@ ORDER BY p.shard, p.key, p.seq
 ON CONFLICT (shard, key) DO UPDATE SET from_seq = excluded.from_seq, until = excluded.until, park = excluded.park
 WHERE h.until < 'infinity' OR h.from_seq > excluded.from_seq`),
 
-		// Shards with keys that are held back for a person.
+		// Shards with keys that are held back for a parked message.
 		Behind: q(`SELECT r.shard FROM unnest($1::smallint[]) AS r(shard)
 WHERE EXISTS (SELECT FROM @outbox_held h WHERE h.shard = r.shard AND h.until = 'infinity')`),
 
-		// Messages behind a parked one follow it, so that nobody has to look at them again and again.
+		// Messages behind a parked one move to outbox_parked, so that polls do not read them again and again.
 		Follow: q(`WITH behind AS (
 	SELECT m.shard, m.seq, h.from_seq, h.park
 	FROM unnest($1::smallint[]) AS r(shard)
@@ -245,7 +245,7 @@ WHERE EXISTS (SELECT FROM @outbox_held h WHERE h.shard = r.shard AND h.until = '
 INSERT INTO @outbox_parked (` + columns + `, attempts, cause, behind, waiting, keep_order)
 SELECT ` + columns + `, attempts, 'stands behind message ' || from_seq || ' of its key', from_seq, NOT park, park::integer FROM gone`),
 
-		// Keys whose messages stopped on their way back because somebody died.
+		// Keys whose messages were left behind because a session crashed while it moved them back.
 		Stranded: q(`SELECT h.shard, h.key FROM unnest($1::smallint[]) AS r(shard)
 JOIN @outbox_held h ON h.shard = r.shard AND h.until = 'infinity'
 WHERE NOT EXISTS (SELECT FROM @outbox_parked p WHERE p.seq = h.from_seq AND ` + holder + `)
@@ -253,10 +253,10 @@ LIMIT $2::bigint`),
 
 		Find: q(`SELECT p.seq, p.shard, p.key FROM unnest($1::bigint[]) AS r(seq) JOIN @outbox_parked p ON p.seq BETWEEN r.seq AND r.seq ORDER BY p.seq`),
 
-		// Keeps away whoever settles or parks in this shard, and says that messages with an old seq come back.
+		// Locks the shard against settling and parking, and records that messages with an old seq return.
 		LockShard: q(`UPDATE @txonce_shards SET returned = returned + 1 WHERE shard = $1::smallint`),
 
-		// A message that stands behind one that stays does not go: it would only be parked again.
+		// A message behind one that stays parked stays too; it would be parked again at once.
 		Unpark: q(`WITH gone AS (
 	DELETE FROM @outbox_parked p USING unnest($2::bigint[]) AS r(seq)
 	WHERE p.seq BETWEEN r.seq AND r.seq AND p.shard = $1::smallint AND NOT EXISTS (
@@ -268,7 +268,7 @@ INSERT INTO @outbox_messages (` + columns + `) SELECT ` + columns + ` FROM gone`
 
 		Discard: q(`DELETE FROM @outbox_parked p USING unnest($2::bigint[]) AS r(seq) WHERE p.seq BETWEEN r.seq AND r.seq AND p.shard = $1::smallint`),
 
-		// Of each key the first messages that wait behind nobody any more.
+		// For each key the first messages that no longer wait for another.
 		Release: q(`WITH free AS (
 	SELECT w.seq FROM unnest($2::bytea[]) AS k(key)
 	LEFT JOIN LATERAL (
@@ -283,7 +283,7 @@ INSERT INTO @outbox_messages (` + columns + `) SELECT ` + columns + ` FROM gone`
 )
 INSERT INTO @outbox_messages (` + columns + `, attempts) SELECT ` + columns + `, attempts FROM gone`),
 
-		// The hold of each key as it follows from what is parked of it.
+		// Updates each key's hold to match its parked messages.
 		Rehold: q(`WITH remains AS (
 	SELECT k.key, first.seq AS first, first.park, w.seq AS waits
 	FROM unnest($2::bytea[]) AS k(key)
@@ -303,7 +303,7 @@ SELECT $1::smallint, key, least(first, waits), 'infinity', coalesce(park AND fir
 FROM remains WHERE first IS NOT NULL OR waits IS NOT NULL
 ON CONFLICT (shard, key) DO UPDATE SET from_seq = excluded.from_seq, until = excluded.until, park = excluded.park`),
 
-		// Behind whom a message waits may have changed since it was parked.
+		// The message that a parked message waits for may have changed since it was parked.
 		Parked: q(`SELECT p.shard, p.seq, p.id, p.topic, p.key, p.payload, p.headers::text, p.enqueued_at, p.attempts, p.cause,
 	coalesce(CASE WHEN p.waiting THEN (SELECT h.seq FROM @outbox_parked h WHERE h.shard = p.shard AND h.key = p.key
 		AND h.key IS NOT NULL AND NOT h.waiting AND h.keep_order < 2 AND h.seq < p.seq ORDER BY h.seq LIMIT 1) END, p.behind, 0), p.waiting, p.parked_at
@@ -315,12 +315,12 @@ ORDER BY p.seq LIMIT $4::bigint`),
 
 		Look: q(`SELECT clock_timestamp(), (SELECT count(*) FROM @outbox_held WHERE until > statement_timestamp())`),
 
-		// The first message of each shard, which are among the first due.
+		// The first message of each shard. They are among the first that are due.
 		First: q(`SELECT m.topic, min(m.due) FROM @txonce_shards s
 CROSS JOIN LATERAL (SELECT topic, ` + dueSince + ` AS due FROM @outbox_messages WHERE shard = s.shard ORDER BY seq LIMIT 1) AS m GROUP BY m.topic`),
 
-		// Of each table the first $1 rows by topic. flag says of messages that they come later and are due, and of parked ones that
-		// they wait.
+		// The first $1 rows of each table, by topic. The flag is true for delayed messages that are due and for parked messages
+		// that wait.
 		Few: q(`SELECT 0, topic, false, count(*), min(due), count(cause), coalesce(min(cause), '') FROM (
 	SELECT topic, ` + dueSince + ` AS due, cause FROM @outbox_messages ORDER BY shard, seq LIMIT $1::bigint) AS m GROUP BY topic
 UNION ALL
@@ -330,14 +330,14 @@ UNION ALL
 SELECT 2, topic, waiting, count(*), min(due), 0, '' FROM (
 	SELECT topic, waiting, ` + dueSince + ` AS due FROM @outbox_parked ORDER BY seq LIMIT $1::bigint) AS p GROUP BY topic, waiting`),
 
-		// Their blocks.
+		// Their sizes in blocks.
 		Blocks: q(`SELECT bytes / current_setting('block_size')::bigint FROM (VALUES
 	(0, pg_relation_size('@outbox_messages')),
 	(1, pg_relation_size('@outbox_delayed')),
 	(2, pg_relation_size('@outbox_parked'))
 ) AS t(n, bytes) ORDER BY n`),
 
-		// Of a table with very many rows some blocks are counted: $1 percent of them.
+		// For a table with very many rows, counts $1 percent of its blocks.
 		Sample: [...]string{
 			q(`SELECT topic, false, count(*), min(` + dueSince + `), count(cause), coalesce(min(cause), '') FROM @outbox_messages TABLESAMPLE SYSTEM ($1::real) GROUP BY topic`),
 			q(`SELECT topic, not_before <= statement_timestamp(), count(*), min(not_before), 0, '' FROM @outbox_delayed TABLESAMPLE SYSTEM ($1::real) GROUP BY 1, 2`),

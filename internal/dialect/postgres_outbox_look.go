@@ -2,14 +2,14 @@ package dialect
 
 import "strings"
 
-// PostgresOutboxLook holds what adapters/sqlstore asks before it does something, as it cannot send several statements at once, and
-// what it counts.
+// PostgresOutboxLook holds statements with which adapters/sqlstore checks whether there is something to do, because it cannot
+// send several statements at once, and statements that count.
 type PostgresOutboxLook struct {
 	Look, Untidy         string
 	Clock, Count, Relays string
 }
 
-// NewPostgresOutboxLook returns the statements for tables in schema; empty: those that search_path finds.
+// NewPostgresOutboxLook returns the statements for tables in schema. Empty means those that search_path finds.
 func NewPostgresOutboxLook(schema string) PostgresOutboxLook {
 	prefix := ""
 	if schema != "" {
@@ -17,7 +17,7 @@ func NewPostgresOutboxLook(schema string) PostgresOutboxLook {
 	}
 	q := func(sql string) string { return strings.ReplaceAll(sql, "@", prefix) }
 	return PostgresOutboxLook{
-		// Whether the hold stands, whether delayed messages are due, and which of the shards have messages.
+		// Returns whether the hold is valid, whether delayed messages are due, and which of the session's shards have messages.
 		Look: q(`SELECT r.until > clock_timestamp(), due.yes, s.shard, s.token
 FROM @txonce_relays r
 CROSS JOIN LATERAL (SELECT coalesce(min(not_before) <= statement_timestamp(), false) AS yes FROM @outbox_delayed) AS due
@@ -28,14 +28,14 @@ LEFT JOIN LATERAL (
 ) AS s ON true
 WHERE r.owner = $1::uuid`),
 
-		// Whether DropHolds, DropDead or Forget would find something.
+		// Whether DropHolds, DropDead or Forget would change something.
 		Untidy: q(`SELECT EXISTS (SELECT FROM @outbox_held WHERE until < statement_timestamp() - interval '10 seconds')
 	OR EXISTS (SELECT FROM @txonce_relays WHERE until < clock_timestamp() - interval '1 minute')
 	OR coalesce((SELECT min(sent_at) FROM @outbox_sent) < statement_timestamp() - $1::float8 * interval '1 second', false)`),
 
 		Clock: q(`SELECT clock_timestamp(), (SELECT count(*) FROM @outbox_held WHERE until > statement_timestamp())`),
 
-		// As in SQLiteOutbox.
+		// See SQLiteOutbox.Count.
 		Count: q(`SELECT 0, s.shard, p.topic, false, count(*), min(p.due), count(p.cause), min(p.cause), min(p.seq), next.seq, last.seq
 FROM @txonce_shards s
 LEFT JOIN LATERAL (SELECT m.seq FROM @outbox_messages m WHERE m.shard = s.shard ORDER BY m.seq OFFSET $1::bigint LIMIT 1) AS next ON true

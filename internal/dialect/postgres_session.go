@@ -2,8 +2,8 @@ package dialect
 
 import "strings"
 
-// postgresSettings are those of a session that a handler may change and a later one would meet, in one text that begins with
-// synchronous_commit. search_path comes last, as names in it may be anything.
+// postgresSettings are the settings of a session that a handler may change and that would affect a later handler. They form one
+// text that begins with synchronous_commit. search_path is last, because it may contain any character.
 const postgresSettings = `concat_ws(' ', current_setting('synchronous_commit'), session_user, current_user,
 	current_setting('session_replication_role'), current_setting('default_transaction_isolation'),
 	current_setting('default_transaction_read_only'), current_setting('default_transaction_deferrable'),
@@ -12,12 +12,12 @@ const postgresSettings = `concat_ws(' ', current_setting('synchronous_commit'), 
 	current_setting('IntervalStyle'), current_setting('bytea_output'), current_setting('TimeZone'), ` + postgresTemporary + `,
 	current_setting('search_path'))`
 
-// postgresTemporary is which temporary tables the session has: a temporary table hides other tables of its name. Only a session
-// that has ever had one reads pg_class.
+// postgresTemporary identifies the session's temporary tables, which hide other tables of the same name. Only a session that has
+// ever had one reads pg_class.
 const postgresTemporary = `CASE WHEN pg_my_temp_schema() = 0 THEN '0 0' ELSE
 	(SELECT concat_ws(' ', count(*), coalesce(max(oid), 0)) FROM pg_catalog.pg_class WHERE relnamespace = pg_my_temp_schema()) END`
 
-// PostgresSession holds what adapters/sqlstore asks of a session. None of it names a table, but for Locate, which finds them.
+// PostgresSession holds the statements with which adapters/sqlstore inspects a session. Only Locate refers to a table.
 type PostgresSession struct {
 	Locate, SessionSettings, Encoding  string
 	Mark, ProofByMark, ProofByID       string
@@ -28,7 +28,7 @@ type PostgresSession struct {
 func NewPostgresSession() PostgresSession {
 	q := func(sql string) string { return strings.ReplaceAll(sql, "@settings", postgresSettings) }
 	return PostgresSession{
-		// The schema in which search_path finds txonce's tables, which need not be the first of it.
+		// The schema in which search_path finds txonce's tables. It need not be the first schema in search_path.
 		Locate: `SELECT coalesce((SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 	WHERE c.oid = to_regclass('txonce_schema')), '')`,
 
@@ -36,13 +36,13 @@ func NewPostgresSession() PostgresSession {
 
 		SessionSettings: q(`SELECT @settings`),
 
-		// The proof of a transaction is its id where it has one by then, and else a setting that ends with it.
+		// A transaction is identified by its id if it has one, and otherwise by a setting that ends with it.
 		Mark:        q(`SELECT set_config('txonce.transaction', clock_timestamp()::text, true), @settings`),
 		ProofByMark: q(`SELECT coalesce(current_setting('txonce.transaction', true), ''), @settings`),
 		ProofByID:   q(`SELECT coalesce(pg_current_xact_id_if_assigned()::text, ''), @settings`),
 
 		Synchronous: `SELECT set_config('synchronous_commit', $1::text, true)`,
-		Committed:   `SELECT coalesce(pg_xact_status($1::text::xid8) = 'committed', true)`, // true where it is too long ago to tell,
+		Committed:   `SELECT coalesce(pg_xact_status($1::text::xid8) = 'committed', true)`, // true if it ended too long ago to tell
 		InProgress:  `SELECT pg_xact_status($1::text::xid8) = 'in progress'`,
 	}
 }

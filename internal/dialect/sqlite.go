@@ -2,11 +2,11 @@ package dialect
 
 import "strings"
 
-// SQLite holds the statements for SQLite 3.42 and later, in the order of a message's life. Lists of parameters come as one
-// JSON text. Keys are 16-byte blobs, in lists their hexadecimal digits; times are microseconds since 1970.
+// SQLite holds the statements for SQLite 3.42 and later, in the order of a message's life. A list is one JSON text. Keys are
+// 16-byte blobs, in lists their hexadecimal digits. Times are microseconds since 1970.
 //
-// A write transaction excludes every other, so that what PostgreSQL must guard against cannot happen: no claim waits
-// for another's key, no row vanishes between conflict and read, and the horizon may be read within the transaction.
+// A write transaction excludes every other. So some cases that PostgreSQL must guard against cannot happen: no claim waits for
+// another's key, no row vanishes between conflict and read, and the horizon can be read within the transaction.
 type SQLite struct {
 	// Claiming.
 	Lock, Claim, Forgotten, Windows, Existing, Mark, Proof, Temporary string
@@ -20,15 +20,15 @@ type SQLite struct {
 	SweepClock, SweepLease, SweepExpired, SweepEnd, SweepDelete, SweepDone string
 }
 
-// clock is the database's: milliseconds, as microseconds.
+// clock is the database's clock: milliseconds, expressed in microseconds.
 const clock = `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`
 
 // NewSQLite returns the statements.
 func NewSQLite() SQLite {
 	q := func(sql string) string { return strings.ReplaceAll(sql, "@clock", clock) }
 	return inMain(SQLite{
-		// As the first statement it makes any BEGIN an IMMEDIATE one: it takes the write lock, and the snapshot after it.
-		// A transaction that read before it wrote fails at once when another has written since, whatever busy_timeout says.
+		// As the first statement it turns any BEGIN into BEGIN IMMEDIATE: it takes the write lock before the snapshot. If a
+		// transaction reads before it writes and another has written since, it fails at once, whatever busy_timeout is.
 		Lock: `DELETE FROM processed_messages WHERE false`,
 
 		// A row of the list is [key, fingerprint, consumer, tenant, id, time, window].
@@ -44,11 +44,11 @@ RETURNING key, @clock`),
 
 		Existing: `SELECT ` + existing + ` FROM processed_messages WHERE key IN (SELECT unhex(value) FROM json_each(?1))`,
 
-		// A savepoint goes with the transaction that it was made in, so that releasing it proves the transaction.
+		// A savepoint ends with its transaction, so releasing it proves that the transaction still runs.
 		Mark:  `SAVEPOINT txonce_claimed`,
 		Proof: `RELEASE txonce_claimed`,
 
-		// Everything that hides other tables, or has statements do more, on one connection.
+		// Identifies everything on the connection that hides tables or adds to statements: temporary tables, views and triggers.
 		Temporary: `SELECT count(*) || ' ' || coalesce(max(rowid), 0) FROM temp.sqlite_schema`,
 
 		Forget: `DELETE FROM processed_messages WHERE key IN (SELECT unhex(value) FROM json_each(?1))`,
@@ -71,7 +71,7 @@ RETURNING used_until`),
 		SchemaVersion: `SELECT max(version), max(works_with) FROM txonce_schema`,
 		SchemaTables:  `SELECT count(*) FROM processed_messages, txonce_windows, txonce_sources, txonce_sweep, dead_letters WHERE 1 = 0`,
 
-		// A statement that must fail shows whether the driver tells what went wrong.
+		// This statement must fail. Its error shows whether the driver reports the server's message.
 		Probe: `SELECT txonce_no_such_column`,
 
 		Version:     `SELECT sqlite_version(), unixepoch('subsec') IS NOT NULL`,
@@ -105,8 +105,8 @@ ORDER BY d.first_parked DESC, d.id DESC LIMIT ?6`,
 WHERE owner IS NULL OR owner = ?1 OR lease_until < @clock
 RETURNING next_key, @clock`),
 
-		// No index on expires_at: the next part of the table is read in the order of its key. ?2 is how much of it at the
-		// most, ?3 how many of these rows to forget at the most, ?4 the clock of the lease.
+		// There is no index on expires_at: the next part of the table is read in the order of its key. ?2 limits the rows that
+		// are read, ?3 those that are deleted, and ?4 is the clock of the lease.
 		SweepExpired: `SELECT key, expires_at FROM (
 	SELECT key, expires_at FROM processed_messages WHERE key > ?1 ORDER BY key LIMIT ?2)
 WHERE expires_at <= ?4 ORDER BY key LIMIT ?3`,
@@ -121,13 +121,13 @@ WHERE expires_at <= ?4 ORDER BY key LIMIT ?3`,
 	})
 }
 
-// existing is a row as it stands. An empty result is told from none by its type, as drivers return nil for both.
+// existing is a row. Drivers return nil both for NULL and for an empty blob, so an empty result becomes an empty text.
 const existing = `key, fingerprint, expires_at, CASE WHEN length(result) = 0 THEN '' ELSE result END, consumer, tenant, id`
 
-// RetryableSQLite reports that an error with SQLite's result code, extended or not, is the database's fault, or passes by
-// itself. text is the error's: what is a class of its own elsewhere is told by its wording here.
+// RetryableSQLite reports whether an error with SQLite's result code, extended or not, is a failure of the database or temporary.
+// text is the error's message: SQLite has one code for several kinds of errors.
 func RetryableSQLite(code int, text string) bool {
-	if strings.Contains(text, "SQL statements in progress") { // BUSY, with rows of a write that were left open
+	if strings.Contains(text, "SQL statements in progress") { // BUSY because rows of a write were left open
 		return false
 	}
 	switch code & 0xff {
@@ -154,7 +154,7 @@ func RetryableSQLite(code int, text string) bool {
 	return false
 }
 
-// RefusedSQLite reports that the file cannot be opened, is none of SQLite's, or must not be written.
+// RefusedSQLite reports that the file cannot be opened, is not a database, or must not be written.
 func RefusedSQLite(code int) bool {
 	switch code & 0xff {
 	case 3, 8, 14, 23, 26:
@@ -166,5 +166,5 @@ func RefusedSQLite(code int) bool {
 // SQLiteBusy reports that another connection is writing.
 func SQLiteBusy(code int) bool { return code&0xff == 5 || code&0xff == 6 }
 
-// SQLiteConstraint reports that a constraint failed: the message's doing.
+// SQLiteConstraint reports whether a constraint failed, which is the message's own fault.
 func SQLiteConstraint(code int) bool { return code&0xff == 19 }

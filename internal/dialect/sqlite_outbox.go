@@ -2,9 +2,9 @@ package dialect
 
 import "strings"
 
-// SQLiteOutbox holds the statements of the outbox for SQLite, in the order of a message's life. As in SQLite, lists come as one
-// JSON text, times are microseconds since 1970, and a write transaction excludes every other: numbers, shards and
-// completions need no locks of their own.
+// SQLiteOutbox holds the statements of the outbox for SQLite, in the order of a message's life. As in SQLite, a list is one JSON
+// text, times are microseconds since 1970, and a write transaction excludes every other, so sequence numbers, shards and
+// completions need no locks.
 type SQLiteOutbox struct {
 	// Enqueueing.
 	Number, Enqueue, Delay string
@@ -21,34 +21,35 @@ type SQLiteOutbox struct {
 	Clock, Count, Relays                             string
 }
 
-// A parked message p stops its key, unless it only waits itself, or its followers pass. It stands before those with a higher seq.
+// A parked message p holds back later messages of its key, unless p itself waits for another one, or its keep_order lets later
+// messages pass.
 const (
 	sqliteStops  = `p.waiting = 0 AND p.keep_order < 2`
 	sqliteBefore = `p.shard = m.shard AND p.key = m.key AND p.seq < m.seq AND ` + sqliteStops
 	sqliteIdle   = `(until IS NULL OR until <= @clock) AND NOT EXISTS (
-	SELECT 1 FROM outbox_parked p WHERE p.shard = outbox_held.shard AND p.key = outbox_held.key AND ` + sqliteStops + `)`  // holds nothing
+	SELECT 1 FROM outbox_parked p WHERE p.shard = outbox_held.shard AND p.key = outbox_held.key AND ` + sqliteStops + `)`  // nothing holds this key back
 )
 
 // NewSQLiteOutbox returns the statements.
 func NewSQLiteOutbox() SQLiteOutbox {
 	q := strings.NewReplacer("@clock", clock, "@before", sqliteBefore, "@idle", strings.ReplaceAll(sqliteIdle, "@clock", clock)).Replace
 	return inMain(SQLiteOutbox{
-		// It takes the write lock before anything is read, so that the order of numbers is that of transactions.
+		// Takes the write lock before anything is read, so that sequence numbers have the order of transactions.
 		Number: q(`UPDATE outbox_seq SET last = last + ?1 RETURNING last, @clock, (SELECT count(*) FROM txonce_shards)`),
 
-		// A row of the list is [seq, shard, id, topic, key's place, key's length, payload's, …, headers' …] in the blob ?2, in
-		// which bytes need no digits. ?3 is the clock of Number.
+		// A row of the list is [seq, shard, id, topic, position of the key, length of the key, the same for payload and headers].
+		// Positions are in the blob ?2, which avoids encoding the bytes. ?3 is the clock that Number returned.
 		Enqueue: `INSERT INTO outbox_messages (seq, shard, id, topic, key, payload, headers, enqueued_at)
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, ` + sqliteParts + `, ?3 FROM json_each(?1)`,
 		Delay: `INSERT INTO outbox_delayed (seq, shard, id, topic, key, payload, headers, enqueued_at, not_before)
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, ` + sqliteParts + `, ?3, value ->> 10 FROM json_each(?1)`,
 
-		// The clock has milliseconds, rounded down: one more, so that a hold never ends early.
+		// The clock is rounded down to milliseconds; the added one keeps a hold from expiring early.
 		Begin: q(`INSERT INTO txonce_relays (owner, name, until) VALUES (?1, ?2, @clock + 1000 + ?3)
 ON CONFLICT (owner) DO UPDATE SET until = excluded.until WHERE until > @clock
 RETURNING until`),
 		Extend: q(`UPDATE txonce_relays SET until = @clock + 1000 + ?3 WHERE owner = ?1 AND ?2 IS NOT NULL AND until > @clock RETURNING until`),
-		// The other living sessions, and when their holds end.
+		// The other living sessions, and when their holds expire.
 		Survey: q(`SELECT hex(owner), name = ?2, until FROM txonce_relays WHERE until > @clock AND owner <> ?1`),
 		Shards: q(`SELECT s.shard, s.token, s.owner IS ?1, r.owner IS NULL
 FROM txonce_shards s LEFT JOIN txonce_relays r ON r.owner = s.owner AND r.until > @clock`),
@@ -61,14 +62,14 @@ RETURNING shard, token`),
 		Leave: `UPDATE txonce_shards SET owner = NULL WHERE owner = ?1`,
 		End:   `DELETE FROM txonce_relays WHERE owner = ?1`,
 
-		// Whether the hold stands, whether delayed messages are due, and which of the shards have messages.
+		// Returns whether the hold is valid, whether delayed messages are due, and which of the session's shards have messages.
 		Look: q(`SELECT r.until > @clock, EXISTS (SELECT 1 FROM outbox_delayed WHERE not_before <= @clock), s.shard, s.token
 FROM txonce_relays r LEFT JOIN txonce_shards s
 	ON s.owner = r.owner AND EXISTS (SELECT 1 FROM outbox_messages m WHERE m.shard = s.shard)
 WHERE r.owner = ?1`),
 
-		// Of each shard the first messages that are due after a seq, at most ?2 of them, and their sizes: a row of the list is
-		// [shard, seq].
+		// From each shard the first messages that are due after a seq, at most ?2, with their sizes. A row of the list is [shard,
+		// seq].
 		Lease: q(`SELECT l.shard, l.seq, coalesce(length(l.key), 0) + length(l.payload) + coalesce(length(CAST(l.headers AS BLOB)), 0)
 FROM json_each(?1) r CROSS JOIN outbox_messages l ON l.shard = r.value ->> 0 AND l.seq IN (
 	SELECT seq FROM outbox_messages m
@@ -79,14 +80,14 @@ FROM json_each(?1) r CROSS JOIN outbox_messages l ON l.shard = r.value ->> 0 AND
 		Read: `SELECT m.shard, m.seq, m.id, m.topic, m.key, m.payload, m.headers, m.enqueued_at, m.attempts
 FROM json_each(?1) r CROSS JOIN outbox_messages m ON m.shard = r.value ->> 0 AND m.seq = r.value ->> 1`,
 
-		// Delayed messages come with new numbers, as if they were enqueued now.
+		// Due delayed messages get new sequence numbers, as if they were enqueued now.
 		Due: q(`SELECT not_before, seq FROM outbox_delayed WHERE not_before <= @clock ORDER BY not_before, seq LIMIT ?1`),
 		Come: `INSERT INTO outbox_messages (seq, shard, id, topic, key, payload, headers, enqueued_at, not_before)
 SELECT ?2 + due.key, d.shard, d.id, d.topic, d.key, d.payload, d.headers, d.enqueued_at, d.not_before
 FROM json_each(?1) due JOIN outbox_delayed d ON d.not_before = due.value ->> 0 AND d.seq = due.value ->> 1`,
 		Came: `DELETE FROM outbox_delayed WHERE (not_before, seq) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1))`,
 
-		// How many of the shards, each a [shard, token], are still the owner's.
+		// Counts those of the shards, each a [shard, token], that the owner still has.
 		Own: `SELECT count(*) FROM json_each(?2) JOIN txonce_shards s ON s.shard = value ->> 0 AND s.token = value ->> 1 WHERE s.owner = ?1`,
 
 		// A row of the list is [shard, seq].
@@ -95,7 +96,8 @@ FROM json_each(?1) due JOIN outbox_delayed d ON d.not_before = due.value ->> 0 A
 SELECT @clock, m.seq, m.id, m.topic, m.key, m.payload, m.headers, m.enqueued_at
 FROM json_each(?1) sent JOIN outbox_messages m ON m.shard = sent.value ->> 0 AND m.seq = sent.value ->> 1`),
 
-		// A row of the list is [shard, seq, attempts, cause, delay]. A repetition changes nothing: attempts are set, not counted.
+		// A row of the list is [shard, seq, attempts, cause, delay]. Repeating it changes nothing, because attempts are set, not
+		// incremented.
 		Defer: q(`UPDATE outbox_messages AS m SET attempts = r.value ->> 2, cause = r.value ->> 3,
 	retry_at = CASE WHEN m.key IS NULL THEN @clock + (r.value ->> 4) END
 FROM json_each(?1) r WHERE m.shard = r.value ->> 0 AND m.seq = r.value ->> 1`),
@@ -111,13 +113,13 @@ ON CONFLICT (shard, key) DO UPDATE SET
 SELECT seq, shard, id, topic, key, payload, headers, enqueued_at, not_before, ?3, ?4, ?5, @clock
 FROM outbox_messages WHERE shard = ?1 AND seq = ?2`),
 		Unpend: `DELETE FROM outbox_messages WHERE shard = ?1 AND seq = ?2`,
-		// Its row in outbox_held says that it is worth looking for parked messages of the key; Unhold takes it away.
+		// The row in outbox_held marks a key that may have parked messages. Unhold deletes it.
 		HoldParked: `INSERT INTO outbox_held (shard, key, from_seq, park)
 SELECT shard, key, seq, keep_order FROM outbox_parked WHERE seq = ?1 AND key IS NOT NULL AND keep_order <> 2
 ON CONFLICT (shard, key) DO UPDATE SET park = excluded.park,
 	from_seq = CASE WHEN until IS NULL THEN min(from_seq, excluded.from_seq) ELSE from_seq END`,
 
-		// Messages behind a parked one join it, as far as they are among the first ?2 of their shard.
+		// Messages behind a parked one move to outbox_parked, if they are among the first ?2 of their shard.
 		Follow: q(`INSERT INTO outbox_parked (seq, shard, id, topic, key, payload, headers, enqueued_at, not_before, attempts, cause, behind, waiting, keep_order, parked_at)
 SELECT m.seq, m.shard, m.id, m.topic, m.key, m.payload, m.headers, m.enqueued_at, m.not_before, m.attempts, 'stands behind message ' || b.seq || ' of its key', b.seq, b.keep_order = 0, b.keep_order, @clock
 FROM outbox_held h JOIN outbox_messages m ON m.shard = h.shard AND m.key = h.key
@@ -126,10 +128,10 @@ WHERE h.shard = ?1 AND m.seq <= (SELECT max(seq) FROM (SELECT seq FROM outbox_me
 RETURNING seq`),
 		Unfollow: `DELETE FROM outbox_messages WHERE shard = ?1 AND seq IN (SELECT value FROM json_each(?2))`,
 
-		// Which shards have keys that stand behind a parked message.
+		// Shards with keys that a parked message holds back.
 		Behind: `SELECT DISTINCT h.shard FROM outbox_held h JOIN outbox_parked p ON p.shard = h.shard AND p.key = h.key
 WHERE h.shard IN (SELECT value FROM json_each(?1))`,
-		// Whether Unhold or ForgetSent would find something.
+		// Whether Unhold or ForgetSent would change something.
 		Untidy: q(`SELECT EXISTS (SELECT 1 FROM outbox_held WHERE @idle) OR EXISTS (SELECT 1 FROM outbox_sent WHERE sent_at <= @clock - ?1)`),
 		Unhold: q(`DELETE FROM outbox_held WHERE @idle`),
 		ForgetSent: q(`DELETE FROM outbox_sent WHERE (sent_at, seq) IN (
@@ -139,9 +141,9 @@ WHERE h.shard IN (SELECT value FROM json_each(?1))`,
 FROM outbox_parked WHERE seq > ?1 AND (?2 = '' OR topic = ?2) AND (?3 IS NULL OR key = ?3)
 	AND instr(cause, ?4) > 0 AND parked_at >= ?5 AND parked_at < ?6 ORDER BY seq LIMIT ?7`,
 
-		// Listed are those of the list that are parked, with their keys.
+		// Listed returns those of the list that are parked, with their keys.
 		Listed: `SELECT p.shard, p.key FROM json_each(?1) r JOIN outbox_parked p ON p.seq = r.value`,
-		// Those that wait behind another come with it: Release, after which Behead says whom the others wait for.
+		// Release also moves the messages that waited for an unparked one. Behead then records which message the others wait for.
 		Unpark: `INSERT INTO outbox_messages (seq, shard, id, topic, key, payload, headers, enqueued_at, not_before)
 SELECT p.seq, p.shard, p.id, p.topic, p.key, p.payload, p.headers, p.enqueued_at, p.not_before
 FROM json_each(?1) r JOIN outbox_parked p ON p.seq = r.value WHERE p.waiting = 0
@@ -155,9 +157,9 @@ WHERE m.shard = ?1 AND m.key = ?2 AND m.waiting = 1`),
 		Discard: `DELETE FROM outbox_parked WHERE seq IN (SELECT value FROM json_each(?1))`,
 
 		Clock: q(`SELECT @clock, (SELECT count(*) FROM outbox_held WHERE NOT (@idle))`),
-		// Of each shard the first ?1 rows are counted. How many follow is judged by the numbers from the first to next, which is
-		// the one after them, and last: counting all would read every payload.
-		// A message that comes later has the flag when it is due, and a parked one when it waits. One statement sees each message once.
+		// Counts the first ?1 rows of each shard. The number of the rest is estimated from the sequence numbers: next is the
+		// first one not counted, last is the highest. Counting all rows would read every payload. The flag is true for delayed
+		// messages that are due and for parked messages that wait. A single statement sees each message once.
 		Count: q(`WITH part AS (SELECT s.shard,
 	(SELECT m.seq FROM outbox_messages m WHERE m.shard = s.shard ORDER BY m.seq LIMIT 1 OFFSET ?1) AS next,
 	(SELECT max(m.seq) FROM outbox_messages m WHERE m.shard = s.shard) AS last FROM txonce_shards s)
@@ -173,9 +175,9 @@ WHERE r.until > @clock GROUP BY r.owner ORDER BY r.name, r.until`),
 	})
 }
 
-// sqliteParts of a message in the blob of Enqueue.
+// sqliteParts extracts the key, payload and headers of a message from the blob of Enqueue.
 const sqliteParts = `CASE WHEN value ->> 5 > 0 THEN substr(?2, value ->> 4, value ->> 5) END, substr(?2, value ->> 6, value ->> 7),
 	CASE WHEN value ->> 9 > 0 THEN CAST(substr(?2, value ->> 8, value ->> 9) AS TEXT) END`
 
-// SQLiteStale reports that a transaction cannot write, because another has written since it first read.
+// SQLiteStale reports that a transaction cannot write because another one has written since its first read.
 func SQLiteStale(code int) bool { return code == 517 } // BUSY_SNAPSHOT

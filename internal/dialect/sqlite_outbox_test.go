@@ -12,8 +12,8 @@ import (
 	"github.com/txonce/txonce/migrations"
 )
 
-// No statement of the outbox reads a table from end to end that may hold a million messages, except those that count what is
-// delayed and parked.
+// No statement of the outbox scans a whole table that may hold a million messages. Only counting delayed and parked messages
+// does.
 func TestSQLiteOutboxStatementsFindTheirRows(t *testing.T) {
 	db, err := sql.Open("sqlite", "file:"+t.TempDir()+"/test.db")
 	if err != nil {
@@ -23,7 +23,7 @@ func TestSQLiteOutboxStatementsFindTheirRows(t *testing.T) {
 	if err := migrations.Apply(t.Context(), db, "sqlite", ""); err != nil {
 		t.Fatal(err)
 	}
-	counted := map[string]bool{"outbox_delayed": true, "outbox_parked": true} // to the last row, by Count
+	counted := map[string]bool{"outbox_delayed": true, "outbox_parked": true} // Count reads all rows of these
 	statements := reflect.ValueOf(dialect.NewSQLiteOutbox())
 	for i := range statements.NumField() {
 		name := statements.Type().Field(i).Name
@@ -61,7 +61,7 @@ func explained(db *sql.DB, query string) (steps []string, err error) {
 	return steps, rows.Err()
 }
 
-// parameters is the highest number of a parameter in query.
+// parameters returns the highest parameter number in query.
 func parameters(query string) (n int) {
 	for i := range 10 {
 		if strings.Contains(query, "?"+string(rune('0'+i))) {
@@ -71,7 +71,7 @@ func parameters(query string) (n int) {
 	return n
 }
 
-// aliases are the names by which query calls large tables.
+// aliases returns the names that query uses for large tables.
 func aliases(query string) map[string]bool {
 	found := map[string]bool{}
 	words := strings.FieldsFunc(query, func(r rune) bool { return strings.ContainsRune(" \n\t(),", r) })

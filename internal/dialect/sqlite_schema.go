@@ -5,11 +5,11 @@ import (
 	"regexp"
 )
 
-// sqliteTables finds the names of tables where a statement names one.
+// sqliteTables matches the names of txonce's tables in statements.
 var sqliteTables = regexp.MustCompile(`\b(FROM|JOIN|INTO|UPDATE) (processed_messages|dead_letters|txonce_\w+|outbox_\w+)`)
 
-// inMain has every statement of statements, a struct of strings, name the schema of its tables: SQLite looks for a name among the
-// connection's temporary tables first, which a handler may have left there.
+// inMain qualifies the tables in every statement with the schema main. statements is a struct of strings. SQLite would otherwise
+// look among the connection's temporary tables first, where a handler may have left one of the same name.
 func inMain[T any](statements T) T {
 	v := reflect.ValueOf(&statements).Elem()
 	for i := range v.NumField() {

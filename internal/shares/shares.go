@@ -1,38 +1,38 @@
-// Package shares decides how many of an outbox's shards a session takes and gives back when it renews its hold. All stores ask it, so
-// that sessions of different stores on one database agree.
+// Package shares decides how many of an outbox's shards a session takes or gives back when it renews its hold. All stores use it,
+// so sessions of different stores on one database agree.
 //
-// Sessions know of each other what the database says: who is alive, and until when. So a session that died counts as alive until its
-// hold has run out. Two rules keep it from costing the others their shards meanwhile:
+// Sessions know about each other only what the database shows: which sessions are alive, and until when. So a crashed session
+// counts as alive until its hold expires. Two rules keep it from costing the others their shards in the meantime:
 //
-//   - A session gives up shards only for sessions that have asked twice, which means that their hold was extended after it was first
-//     seen. A program that dies right after its start has asked once.
-//   - A session takes the shards that have stayed free between two of its Renews, even beyond its fair share. Whoever was meant to
-//     take them has to ask twice again.
+//   - A session gives up shards only for sessions that have asked twice, that is, whose hold was extended after it was first
+//     seen. A program that crashes right after its start has asked once.
+//   - A session takes the shards that stayed free between two of its Renews, even beyond its fair share. The session that they
+//     were meant for must then ask twice again.
 package shares
 
-// View is what a session finds in the database in Renew.
+// View is what a session reads from the database in Renew.
 type View struct {
-	Of     int              // shards in all
+	Of     int              // number of shards
 	Mine   int              // shards of this session
 	Free   []int            // shards that no living session holds
-	Others map[string]int64 // other living sessions, and when their holds end or any other number that changes with each Renew
+	Others map[string]int64 // for each other living session a number that changes with each Renew, such as when its hold expires
 }
 
-// Ledger is what a session remembers between two Renews. Its zero value is that of a new session. It is not safe for concurrent use.
+// Ledger is what a session remembers between Renews. The zero value is for a new session. It is not safe for concurrent use.
 type Ledger struct {
 	asks map[string]asked
 	free map[int]bool
 }
 
-// asked is how often a session was seen with another end of its hold.
+// asked counts how often a session was seen with another value in View.Others.
 type asked struct {
 	until int64
 	times int
 }
 
-// Change returns how many shards the session takes now, or, if it is negative, how many it gives back.
+// Change returns how many shards the session must take now. A negative number is how many it must give back.
 func (l *Ledger) Change(v View) int {
-	due := fair(v.Of, 1+l.ask(v.Others))
+	due := fair(v.Of, 1+l.countAsks(v.Others))
 	take := min(fair(v.Of, 1+len(v.Others))-v.Mine, len(v.Free))
 	take = max(take, l.stayedFree(v.Free))
 	if take <= 0 {
@@ -46,11 +46,11 @@ func (l *Ledger) Change(v View) int {
 	return take
 }
 
-// fair is how many shards one of so many sessions holds at most.
+// fair is the largest number of shards that one of this many sessions should hold.
 func fair(of, sessions int) int { return (of + sessions - 1) / sessions }
 
-// ask takes in that these sessions are alive, and returns how many of them have asked twice.
-func (l *Ledger) ask(others map[string]int64) (twice int) {
+// countAsks records the living sessions, and returns how many of them have asked twice.
+func (l *Ledger) countAsks(others map[string]int64) (twice int) {
 	asks := make(map[string]asked, len(others))
 	for session, until := range others {
 		a := l.asks[session]
@@ -65,7 +65,7 @@ func (l *Ledger) ask(others map[string]int64) (twice int) {
 	return twice
 }
 
-// stayedFree takes in which shards are free, and returns how many of them were free the last time.
+// stayedFree records the free shards, and returns how many of them were free at the previous Renew too.
 func (l *Ledger) stayedFree(free []int) (stayed int) {
 	now := make(map[int]bool, len(free))
 	for _, shard := range free {

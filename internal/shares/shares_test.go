@@ -6,10 +6,10 @@ import (
 	"github.com/txonce/txonce/internal/shares"
 )
 
-// others are living sessions by when their hold ends.
+// others maps living sessions to when their holds expire.
 type others = map[string]int64
 
-// numbers from a to b.
+// numbers returns a to b-1.
 func numbers(a, b int) (list []int) {
 	for ; a < b; a++ {
 		list = append(list, a)
@@ -37,7 +37,7 @@ func TestChange(t *testing.T) {
 		{"what becomes free is left to others for one Renew", []step{
 			{64, nil, others{"a": 1}, 0},
 			{64, nil, others{"a": 2}, -32},
-			{32, numbers(0, 32), others{"a": 3}, 0}, // given back since
+			{32, numbers(0, 32), others{"a": 3}, 0}, // given back in the meantime
 			{32, nil, others{"a": 4}, 0},            // taken
 		}},
 		{"what stays free is taken, and not given up for the same two asks", []step{
@@ -67,7 +67,7 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// Sessions that renew in turn reach their shares in three rounds, and no shard changes hands after that.
+// Sessions that renew in turn reach their shares in three rounds, and afterwards no shard changes its owner.
 func TestSharesComeToRest(t *testing.T) {
 	const of = 64
 	for n := 2; n <= 9; n++ {

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# run.sh MODULE... runs the tests of modules with the race detector, and prints how long all of it took and what took longest.
-# With SINCE=COMMIT it runs the tests of those packages only that depend on what changed since that commit.
+# run.sh MODULE... runs the tests of modules with the race detector, and prints the total time and the slowest packages and tests.
+# With SINCE=COMMIT it tests only the packages that depend on files changed since that commit.
 #
-# One package runs after the other: they share the servers, whose answers a test waits for, and a small machine.
+# Packages run one after another, because they share the servers and a small machine.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -14,7 +14,7 @@ for module in "$@"; do
 	packages=./...
 	[ -z "${SINCE:-}" ] || packages=$(go run ./internal/test/changed -since "$SINCE" -module "$module")
 	[ -n "$packages" ] || continue
-	# shellcheck disable=SC2086 # words: one for each package
+	# shellcheck disable=SC2086 # words: one word per package
 	(cd "$module" && $gotestsum --format standard-quiet --hide-summary skipped --jsonfile "$log/module" -- \
 		-race -count=1 -p 1 -timeout=30m $packages) || failed+=("$module")
 	cat "$log/module" >>"$log/all"

@@ -1,5 +1,5 @@
-// Package interop shows that the migration tools that people have read the files of package migrations, in both
-// directions. It is a module of its own, so that nobody else gets their dependencies.
+// Package interop shows that common migration tools can apply and revert the files of package migrations. It is a module of its
+// own, so that txonce does not depend on these tools.
 package interop_test
 
 import (
@@ -21,14 +21,14 @@ import (
 	"github.com/txonce/txonce/migrations"
 )
 
-// server is a database that both tools know.
+// server is a database that both tools support.
 type server struct {
 	name, files string
 	open        func(t *testing.T) *sql.DB
 	driver      func(*sql.DB) (database.Driver, error)
 	goose       goose.Dialect
-	tables      string // counts ours
-	ours        int    // how many there are after up
+	tables      string // counts our tables
+	ours        int    // number of our tables after up
 }
 
 func open(t *testing.T, driver, dsn string) *sql.DB {
@@ -66,7 +66,7 @@ func servers() []server {
 		ours: 14,
 	}, {
 		name: "mariadb", files: "mysql",
-		// golang-migrate sends a file as one string; goose does not need that.
+		// golang-migrate sends a file as one string; goose does not need multi-statement queries.
 		open: func(t *testing.T) *sql.DB {
 			return open(t, "mysql", testdb.WithMySQL(t, testdb.MySQL(t), "multiStatements=true&parseTime=true"))
 		},
@@ -80,7 +80,7 @@ func servers() []server {
 	}}
 }
 
-// upDownUp migrates and looks at what is there: a second up proves that down left nothing behind.
+// upDownUp migrates up, down and up again. The second up proves that down left nothing behind.
 func upDownUp(t *testing.T, s server, db *sql.DB, up, down func() error) {
 	t.Helper()
 	for _, step := range []struct {
@@ -100,7 +100,7 @@ func upDownUp(t *testing.T, s server, db *sql.DB, up, down func() error) {
 	if err := db.QueryRow(`SELECT max(version) FROM txonce_schema`).Scan(&version); err != nil || version != migrations.Latest(s.files) {
 		t.Errorf("version %d, want %d (%v)", version, migrations.Latest(s.files), err)
 	}
-	// Who changes from a tool to Apply finds nothing to do.
+	// After a tool has migrated, Apply finds nothing to do.
 	if err := migrations.Apply(t.Context(), db, s.files, ""); err != nil {
 		t.Errorf("Apply afterwards: %v", err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// TestCloudEventsPublisher: the official SDK receives, from Kafka, what a relay publishes in the layout of CloudEvents.
+// The official SDK receives from Kafka what a relay publishes in the CloudEvents format.
 func TestCloudEventsPublisher(t *testing.T) {
 	b := newBox(t)
 	before := time.Now().Add(-time.Minute)

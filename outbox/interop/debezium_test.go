@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// row is one of outbox_messages, as Route.java takes it.
+// row is a row of outbox_messages in the form that Route.java reads.
 type row struct {
 	Shard    int16   `json:"shard"`
 	Seq      int64   `json:"seq"`
@@ -29,7 +29,7 @@ type row struct {
 	Enqueued string  `json:"enqueued_at"`
 }
 
-// record is one that a Debezium connector would write.
+// record is a record that a Debezium connector would write.
 type record struct {
 	Topic      string
 	Key, Value []byte
@@ -39,8 +39,7 @@ type record struct {
 	}
 }
 
-// TestDebeziumPublisher: what a relay publishes in the layout Debezium is, record for record, what Debezium's own event
-// router makes of the same rows.
+// In the Debezium format a relay publishes, record for record, what Debezium's own event router produces for the same rows.
 func TestDebeziumPublisher(t *testing.T) {
 	b := newBox(t)
 	b.enqueue(t,
@@ -75,7 +74,7 @@ func TestDebeziumPublisher(t *testing.T) {
 				wanted[h.Name] = string(h.Value)
 				continue
 			}
-			// The router cannot take the column apart; it puts it into one header, as JSON.
+			// The router cannot split the column into headers; it puts all of it into one header, as JSON.
 			var own map[string]string
 			if h.Value != nil {
 				if err := json.Unmarshal(h.Value, &own); err != nil {
@@ -84,7 +83,7 @@ func TestDebeziumPublisher(t *testing.T) {
 			}
 			maps.Copy(wanted, own)
 		}
-		for _, headers := range []map[string]string{have, wanted} { // one instant can be written in several ways
+		for _, headers := range []map[string]string{have, wanted} { // the same instant can be written in several ways
 			at, err := time.Parse(time.RFC3339Nano, headers[outbox.HeaderEnqueued])
 			if err != nil {
 				t.Error(err)
@@ -100,7 +99,7 @@ func TestDebeziumPublisher(t *testing.T) {
 	}
 }
 
-// The settings that are tested are those that are documented.
+// The tested settings are the documented ones.
 func TestDebeziumSettingsAreDocumented(t *testing.T) {
 	settings, err := os.ReadFile(filepath.Join("testdata", "connector.properties"))
 	if err != nil {
@@ -125,7 +124,7 @@ func route(t *testing.T, rows []row) (records []record) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program(t, "javac") // java compiles the file itself, with what comes with javac
+	program(t, "javac") // java compiles the source file itself, with the compiler that comes with javac
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, program(t, "java"), "-cp", filepath.Join(downloaded, "*"),
 		filepath.Join("testdata", "eventrouter", "Route.java"), filepath.Join("testdata", "connector.properties"))

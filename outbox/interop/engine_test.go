@@ -24,20 +24,21 @@ import (
 	"github.com/txonce/txonce/migrations"
 )
 
-// capture is an outbox on a PostgreSQL of the test's own, and what Debezium's engine has made of it so far.
+// capture is an outbox on the test's own PostgreSQL, and the records that Debezium's engine has made of it so far.
 type capture struct {
 	server *testdb.OwnPostgres
 	pool   *pgxpool.Pool
 	store  *pgxstore.Store
-	drain  string // the statement of docs/interop.md that deletes what was captured
+	drain  string // the statement in docs/interop.md that deletes captured messages
 	dir    string // with the engine's offsets
 
 	mu      sync.Mutex
-	records []record // but for heartbeats
+	records []record // without heartbeats
 	beats   int
 }
 
-// newCapture has the publication of docs/interop.md, and no slot. ok is false where no server can be had; the test has nothing to do then.
+// newCapture makes the publication of docs/interop.md, but no slot. ok is false if no server can be started; the test then has
+// nothing to do.
 func newCapture(t *testing.T) (c *capture, ok bool) {
 	t.Helper()
 	if reason := testdb.NoOwnPostgres(); reason != "" {
@@ -57,7 +58,7 @@ func newCapture(t *testing.T) (c *capture, ok bool) {
 	c = &capture{dir: t.TempDir()}
 	c.drain, _, _ = strings.Cut(blocks[2], "```")
 
-	// Nobody else's server has its write-ahead log held by a slot, or is restarted.
+	// The slot and the restarts of this test must not affect a shared server.
 	c.server = testdb.StartPostgres(t, "wal_level=logical")
 	db, err := sql.Open("pgx/v5", c.server.DSN)
 	if err != nil {
@@ -86,7 +87,7 @@ func (c *capture) exec(t *testing.T, sql string) {
 	}
 }
 
-// deleteCaptured runs the statement of docs/interop.md, with no more rights than it needs.
+// deleteCaptured runs the statement of docs/interop.md with only the permissions that it needs.
 func (c *capture) deleteCaptured(t *testing.T) error {
 	conn, err := pgx.Connect(t.Context(), c.server.DSN)
 	if err != nil {
@@ -100,7 +101,7 @@ func (c *capture) deleteCaptured(t *testing.T) error {
 	return err
 }
 
-// count returns what a query of one number does.
+// count returns the number that a query returns.
 func (c *capture) count(t *testing.T, sql string) (n int) {
 	t.Helper()
 	if err := c.pool.QueryRow(t.Context(), sql).Scan(&n); err != nil {
@@ -115,14 +116,14 @@ const (
 	dropSlot    = `SELECT pg_drop_replication_slot('txonce_outbox')`
 )
 
-// captured returns how many records have arrived, repeats included.
+// captured returns how many records have arrived, including repeats.
 func (c *capture) captured() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.records)
 }
 
-// await returns when done says so.
+// await waits until done returns true.
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -146,8 +147,8 @@ type engine struct {
 
 func (c *capture) offsets() string { return filepath.Join(c.dir, "offsets") }
 
-// start runs the engine with the properties of docs/interop.md, on the offsets that there are. What is added is where the server is,
-// and shorter pauses.
+// start runs the engine with the properties of docs/interop.md and the stored offsets. It adds the server's address and shorter
+// pauses.
 func (c *capture) start(t *testing.T) *engine {
 	t.Helper()
 	lib := jars(t, "engine")
@@ -184,13 +185,14 @@ func (c *capture) start(t *testing.T) *engine {
 	return e
 }
 
-// read takes in what an engine prints. A last line that was cut off does not count: the engine was not told that it is processed.
+// read reads the engine's output. It ignores an incomplete last line, because the engine was not told that this record was
+// processed.
 func (c *capture) read(stdout io.Reader) error {
 	lines := bufio.NewReader(stdout)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
-			return nil //nolint:nilerr // the pipe ends with the process, whose end is the test's doing or is noticed elsewhere
+			return nil //nolint:nilerr // the pipe ends with the process, which the test ended or which is noticed elsewhere
 		}
 		var r record
 		if err := json.Unmarshal(line, &r); err != nil {
@@ -213,7 +215,7 @@ func (e *engine) kill() {
 	e.stdin.Close()
 }
 
-// running fails the test when the engine has given up.
+// running fails the test if the engine has given up.
 func (e *engine) running(t *testing.T) {
 	t.Helper()
 	select {
@@ -223,7 +225,7 @@ func (e *engine) running(t *testing.T) {
 	}
 }
 
-// await returns when done says so, unless the engine gives up.
+// await waits until done returns true, and fails if the engine gives up.
 func (e *engine) await(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	await(t, what, func() bool {
@@ -232,8 +234,8 @@ func (e *engine) await(t *testing.T, what string, done func() bool) {
 	})
 }
 
-// awaitSnapshot returns when an engine that was just started for the first time has read the rows that are there, and has stored that. Such
-// rows are then deleted.
+// awaitSnapshot waits until an engine that was started for the first time has read the existing rows and stored that it has.
+// These rows are then deleted.
 func (c *capture) awaitSnapshot(t *testing.T, e *engine) {
 	t.Helper()
 	last := c.count(t, `SELECT max(seq) FROM outbox_messages`)
@@ -242,7 +244,7 @@ func (c *capture) awaitSnapshot(t *testing.T, e *engine) {
 	})
 }
 
-// killAndRelease returns when the server knows, too, that nobody reads the slot.
+// killAndRelease kills the engine and waits until the server has noticed that the slot has no reader.
 func (c *capture) killAndRelease(t *testing.T, e *engine) {
 	t.Helper()
 	e.kill()
@@ -266,8 +268,8 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
-// TestDebeziumEngine: every committed message arrives through Debezium's own engine, as it is and in the order of its key, over crashes
-// of the engine and of PostgreSQL, while what was captured is being deleted.
+// Every committed message arrives unchanged and in the order of its key through Debezium's engine, across crashes of the engine
+// and of PostgreSQL, while captured messages are being deleted.
 func TestDebeziumEngine(t *testing.T) {
 	c, ok := newCapture(t)
 	if !ok {
@@ -275,7 +277,7 @@ func TestDebeziumEngine(t *testing.T) {
 	}
 	l := newLedger(c)
 
-	// The first rows lie in the table in another order than that of their key: the later ones take the place of deleted rows.
+	// The table does not have the first rows in the order of their keys: later rows take the place of deleted ones.
 	c.exec(t, `INSERT INTO outbox_messages (shard, id, topic, payload) SELECT 0, 'f' || i, 'filler', '' FROM generate_series(1, 200) i`)
 	for range 40 {
 		l.transact(t.Context(), "k0", commits)
@@ -319,8 +321,8 @@ func TestDebeziumEngine(t *testing.T) {
 	l.audit(t)
 }
 
-// TestDebeziumEngineLosesItsSlot: nothing is deleted that only the table still has; the engine does not go on as if nothing had been lost;
-// and the remedy of docs/interop.md brings every message.
+// After the slot is lost, no message is deleted that only the table has, the engine does not continue as if nothing were lost,
+// and the remedy of docs/interop.md delivers every message.
 func TestDebeziumEngineLosesItsSlot(t *testing.T) {
 	c, ok := newCapture(t)
 	if !ok {
@@ -332,7 +334,7 @@ func TestDebeziumEngineLosesItsSlot(t *testing.T) {
 	}
 	e := c.start(t)
 	stopWriting, stopDraining := l.write(t), c.drainOn(t)
-	defer func() { stopWriting(); stopDraining() }() // the latest of them
+	defer func() { stopWriting(); stopDraining() }() // the current ones
 	c.awaitSnapshot(t, e)
 	n := c.captured() + 200
 	e.await(t, "messages are streamed", func() bool { return c.captured() >= n })
@@ -340,7 +342,7 @@ func TestDebeziumEngineLosesItsSlot(t *testing.T) {
 	if err := c.deleteCaptured(t); err != nil {
 		t.Fatal(err)
 	}
-	c.killAndRelease(t, e) // at once: what was committed last can have arrived nowhere, and must still be there
+	c.killAndRelease(t, e) // at once: the latest messages may not have arrived anywhere and must still be in the table
 	committed := l.committed() + 50
 	await(t, "messages are committed without the engine", func() bool { return l.committed() >= committed })
 	stopWriting()
@@ -382,7 +384,7 @@ func TestDebeziumEngineLosesItsSlot(t *testing.T) {
 	}
 	kept("the engine has given up")
 
-	// The remedy, twice, because the engine crashes while it reads the table.
+	// Apply the remedy twice, because the engine crashes while it reads the table.
 	stopWriting, stopDraining = l.write(t), c.drainOn(t)
 	remedy := func() *engine {
 		await(t, "the slot is free", func() bool { return c.count(t, countActive) == 0 })
@@ -407,13 +409,13 @@ func TestDebeziumEngineLosesItsSlot(t *testing.T) {
 	l.audit(t)
 }
 
-// drainOn deletes again and again what was captured, until stop is called.
+// drainOn deletes captured messages repeatedly until stop is called.
 func (c *capture) drainOn(t *testing.T) (stop func()) {
 	t.Helper()
 	return repeat(func() { _ = c.deleteCaptured(t) }) // fails while the server is down
 }
 
-// repeat does something again and again, with a short pause, until stop is called, which waits for its end.
+// repeat calls do repeatedly, with short pauses, until stop is called. stop waits for the last call.
 func repeat(do func()) (stop func()) {
 	quit, stopped := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -1,6 +1,6 @@
-// Package interop shows that readers which people have understand what a relay publishes in the layouts of package outbox: the
-// SDK of CloudEvents, and whoever reads after Debezium's outbox event router. It is a module of its own, so that nobody
-// else gets their dependencies.
+// Package interop shows that existing consumers understand what a relay publishes in the formats of package outbox: the
+// CloudEvents SDK, and consumers of Debezium's outbox event router. It is a module of its own, so that txonce does not depend on
+// them.
 package interop_test
 
 import (
@@ -21,10 +21,10 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// patience is how long a test waits for what must happen.
+// patience is how long a test waits for an expected event.
 const patience = 2 * time.Minute
 
-// box is an outbox on PostgreSQL, and a topic of one partition for its messages.
+// box is an outbox on PostgreSQL and a topic with one partition.
 type box struct {
 	pool    *pgxpool.Pool
 	store   *pgxstore.Store
@@ -83,7 +83,7 @@ func (b *box) relay(t *testing.T, layout outbox.HeaderFormat, n int) {
 		t.Fatal(err)
 	}
 	published, err := r.RunOnce(t.Context())
-	for end := time.Now().Add(patience); published < n && time.Now().Before(end); { // the broker stood still
+	for end := time.Now().Add(patience); published < n && time.Now().Before(end); { // the broker may have paused
 		<-time.After(100 * time.Millisecond)
 		var more int
 		more, err = r.RunOnce(t.Context())

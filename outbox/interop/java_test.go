@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// program finds one that .ci/run installs.
+// program returns the path of a program that .ci/run installs.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -21,7 +21,7 @@ func program(t *testing.T, name string) string {
 	return path
 }
 
-// jars returns a folder with what testdata/<name>/pom.xml asks for.
+// jars returns a folder with the jars of testdata/<name>/pom.xml.
 func jars(t *testing.T, name string) string {
 	t.Helper()
 	pom := filepath.Join("testdata", name, "pom.xml")
@@ -30,7 +30,7 @@ func jars(t *testing.T, name string) string {
 			"--batch-mode", "--quiet", "--file", pom,
 			"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=" + lib,
 		}
-		for try := 1; ; try++ { // networks fail now and then
+		for try := 1; ; try++ { // networks fail sometimes
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			out, err := exec.CommandContext(ctx, program(t, "mvn"), args...).CombinedOutput()
 			cancel()
@@ -42,14 +42,14 @@ func jars(t *testing.T, name string) string {
 			}
 			t.Logf("mvn: %v\n%s", err, out)
 			if try == 1 {
-				args = append(args, "--update-snapshots") // or it remembers what it could not get, and does not ask again
+				args = append(args, "--update-snapshots") // otherwise Maven remembers a failed download and does not retry
 			}
 			<-time.After(10 * time.Second)
 		}
 	})
 }
 
-// classes returns a folder with the compiled program of testdata/<name>/<source>, which uses the jars in lib.
+// classes returns a folder with the compiled program testdata/<name>/<source>. lib has the jars it needs.
 func classes(t *testing.T, name, source, lib string) string {
 	t.Helper()
 	source = filepath.Join("testdata", name, source)
@@ -63,7 +63,7 @@ func classes(t *testing.T, name, source, lib string) string {
 	})
 }
 
-// cached returns a folder among the user's caches that make has filled. Its name changes with the text of the file source.
+// cached returns a folder in the user's cache that make has filled. Its name depends on the contents of the file source.
 func cached(t *testing.T, name, source string, make func(dir string)) string {
 	t.Helper()
 	text, err := os.ReadFile(source)
@@ -89,7 +89,7 @@ func cached(t *testing.T, name, source string, make func(dir string)) string {
 	filled := filepath.Join(temp, "filled")
 	make(filled)
 	if err := os.Rename(filled, dir); err != nil {
-		if _, other := os.Stat(dir); other != nil { // nobody else was first
+		if _, other := os.Stat(dir); other != nil { // no other process made it first
 			t.Fatal(err)
 		}
 	}

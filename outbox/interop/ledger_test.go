@@ -20,22 +20,22 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// fate is what became of a message's transaction.
+// fate is the outcome of a message's transaction.
 type fate int
 
 const (
 	rolledBack fate = iota
 	commits
-	unknown // the server was killed before it answered the COMMIT
+	unknown // the server was killed before it answered COMMIT
 )
 
 type entry struct {
 	outbox.Message
 	fate fate
-	n    int // place among the messages of its key, in the order in which they were enqueued; some are rolled back
+	n    int // number among the messages of its key, in the order of enqueueing, including rolled back ones
 }
 
-// ledger knows what was enqueued on a capture.
+// ledger records what was enqueued on a capture.
 type ledger struct {
 	*capture
 	mu      sync.Mutex
@@ -47,7 +47,7 @@ func newLedger(c *capture) *ledger {
 	return &ledger{capture: c, entries: map[string]*entry{}, random: rand.New(rand.NewPCG(1, 2))}
 }
 
-// message makes one, and its place. Whoever enqueues with that key waits meanwhile.
+// message makes a message and its number. The caller must hold the key's ordering lock.
 func (l *ledger) message(key string) *entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,8 +71,8 @@ func (l *ledger) message(key string) *entry {
 
 var errRolledBack = errors.New("rolled back on purpose")
 
-// transact enqueues some messages of a key in one transaction, whose end is as wanted, unless the server fails. They follow each other
-// as the transactions with that key commit. Every other transaction is one of InTx, which writes messages with its COMMIT.
+// transact enqueues some messages of a key in one transaction, which ends as wanted unless the server fails. Transactions with
+// one key run one after another. Every second transaction uses InTx, which writes messages with its COMMIT.
 func (l *ledger) transact(ctx context.Context, key string, want fate) {
 	var in []*entry
 	enqueue := func(tx pgx.Tx) error {
@@ -90,7 +90,7 @@ func (l *ledger) transact(ctx context.Context, key string, want fate) {
 		if err := l.store.Enqueue(ctx, tx, msgs...); err != nil {
 			return err
 		}
-		if len(msgs[0].Payload) == 4 { // and a savepoint that is rolled back
+		if len(msgs[0].Payload) == 4 { // with a savepoint that is rolled back
 			err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 				if err := l.store.Enqueue(ctx, tx, l.message(key).Message); err != nil {
 					return err
@@ -108,7 +108,7 @@ func (l *ledger) transact(ctx context.Context, key string, want fate) {
 	}
 	var err error
 	committing := false
-	if l.message("").n%2 == 0 { // one that is never enqueued
+	if l.message("").n%2 == 0 { // this message is never enqueued
 		err = l.store.InTx(ctx, nil, func(tx pgx.Tx, _ []dedup.Claim) error {
 			err := enqueue(tx)
 			committing = err == nil
@@ -133,7 +133,7 @@ func (l *ledger) transact(ctx context.Context, key string, want fate) {
 	}
 }
 
-// write has several writers enqueue side by side until stop is called.
+// write runs several concurrent writers until stop is called.
 func (l *ledger) write(t *testing.T) (stop func()) {
 	t.Helper()
 	var stops []func()
@@ -157,7 +157,7 @@ func (l *ledger) write(t *testing.T) (stop func()) {
 	})
 }
 
-// committed returns how many messages are.
+// committed returns the number of committed messages.
 func (l *ledger) committed() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,7 +169,7 @@ func (l *ledger) committed() (n int) {
 	return n
 }
 
-// header returns one of a record's headers, and whether it is there.
+// header returns one of a record's headers, and whether it exists.
 func (r *record) header(name string) (value []byte, ok bool) {
 	for _, h := range r.Headers {
 		if h.Name == name {
@@ -198,11 +198,11 @@ func (l *ledger) missing() (ids []string) {
 	return ids
 }
 
-// audit compares what has arrived with what was committed.
+// audit compares the records that have arrived with the committed messages.
 func (l *ledger) audit(t *testing.T) {
 	t.Helper()
 	seen, last := map[string]int{}, map[string]*entry{}
-	sequence := map[string]int{} // of the last message of a key
+	sequence := map[string]int{} // number of the last message of each key
 	for i := range l.records {
 		r := &l.records[i]
 		header, _ := r.header(outbox.DebeziumID)
@@ -244,7 +244,7 @@ func (l *ledger) audit(t *testing.T) {
 	}
 }
 
-// compare reports in what a record is not the message.
+// compare reports how a record differs from the message.
 func (m *entry) compare(r *record) error {
 	switch id, _ := r.header(outbox.HeaderID); {
 	case r.Topic != m.Topic:

@@ -14,34 +14,34 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// Call is one request, as Config.Fault sees it.
+// Call is one request, as passed to Config.Fault.
 type Call struct {
 	Operation string   // "SendMessageBatch"
-	Nth       int      // among the calls of its Operation, from 1
-	Queue     string   // its name; empty where the operation has none yet
-	Entries   []string // of a batch: the Ids of its entries
-	Input     any      // what the caller passed: *sqs.SendMessageBatchInput
+	Nth       int      // number among the calls of this Operation, from 1
+	Queue     string   // name of the queue; empty if the operation has none
+	Entries   []string // for a batch: the Ids of its entries
+	Input     any      // the caller's input, such as *sqs.SendMessageBatchInput
 }
 
-// Fault is what becomes of a call. The zero value: nothing special.
+// Fault is how a call fails. The zero value is a normal call.
 type Fault struct {
-	Delay   time.Duration      // before anything happens; the call's context ends it
-	Before  error              // the answer; nothing has happened
-	After   error              // the answer; everything has happened. Of a receive, messages are in flight that nobody has
-	Entries map[int]EntryFault // of a batch, by index
+	Delay   time.Duration      // wait this long first, or until the call's context ends
+	Before  error              // the call fails with this error and has no effect
+	After   error              // the call fails with this error but has its effect: a receive leaves messages in flight that the caller never saw
+	Entries map[int]EntryFault // entries of a batch, by index
 }
 
-// EntryFault is what becomes of one entry of a batch.
+// EntryFault is how one entry of a batch fails.
 type EntryFault struct {
-	Code        string // what is reported: "InternalError"; empty: success
-	SenderFault bool   // whose fault is reported
-	Done        bool   // whether it has taken effect
+	Code        string // the reported error, such as "InternalError"; empty: success
+	SenderFault bool   // reported with the error
+	Done        bool   // whether the entry has its effect
 }
 
-// ErrConnection is what a client of the SDK gets when its connection breaks: for Fault.Before and Fault.After.
+// ErrConnection is the error of the SDK's client when its connection breaks. Use it for Fault.Before and Fault.After.
 var ErrConnection error = &smithyhttp.RequestSendError{Err: io.ErrUnexpectedEOF}
 
-// enter begins a call. Its fault goes on in leave, and in entry for each entry of a batch.
+// enter begins a call. The returned Fault must be passed on to leave and, for each entry of a batch, to entry.
 func (s *Server) enter(ctx context.Context, op string, url *string, input any, entries ...string) (f Fault, err error) {
 	s.mu.Lock()
 	s.calls[op]++
@@ -94,13 +94,13 @@ func (s *Server) isDown() bool {
 	return s.down
 }
 
-// unreachable is what a client gets that finds nobody to connect to.
+// unreachable returns the error of a client that cannot connect.
 func unreachable(op string) error {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 443}, Err: syscall.ECONNREFUSED}
 	return operation(op, &smithyhttp.RequestSendError{Err: refused})
 }
 
-// leave returns what the caller gets of a call that has come to err: the answer may be lost on the way.
+// leave returns the caller's error for a call that ended with err. The fault may replace the answer.
 func (f Fault) leave(op string, err error) error {
 	if f.After != nil {
 		return operation(op, f.After)
@@ -111,7 +111,7 @@ func (f Fault) leave(op string, err error) error {
 	return fail(op, err)
 }
 
-// entry is the fate of entry i of a batch, done by do where it is done.
+// entry runs do for entry i of a batch, unless a fault prevents it, and returns the entry's error.
 func (f Fault) entry(i int, id *string, do func() error) *types.BatchResultErrorEntry {
 	fault, faulty := f.Entries[i]
 	if !faulty || fault.Done {

@@ -22,14 +22,14 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// client is what the behaviours need. *sqs.Client and *awssqstest.Server are.
+// client has the methods that the behaviours use. *sqs.Client and *awssqstest.Server implement it.
 type client interface {
 	awssqs.API
 	CreateQueue(context.Context, *sqs.CreateQueueInput, ...func(*sqs.Options)) (*sqs.CreateQueueOutput, error)
 	DeleteQueue(context.Context, *sqs.DeleteQueueInput, ...func(*sqs.Options)) (*sqs.DeleteQueueOutput, error)
 }
 
-// world is a server, and one queue of it.
+// world is a server with one queue.
 type world struct {
 	client
 	t    *testing.T
@@ -37,16 +37,16 @@ type world struct {
 	fifo bool
 }
 
-// behaviour is what a server does, told as a text. Each is run against the fake, in a bubble, and against ElasticMQ: where nothing is
-// to come before its time, that is 10 s away, as is the end of the receive that then brings it. A busy machine may stand still for seconds.
+// behaviour is a case whose result is a text. It runs against the fake in a bubble and against ElasticMQ. Timeouts that must not
+// pass too early are 10 s, because a busy machine may pause for seconds.
 type behaviour struct {
 	name       string
 	fifo       bool
 	attributes map[string]string
 	run        func(w *world) string
-	want       string // of the fake, as AWS documents it
-	elasticmq  string // where it differs
-	why        string // and why the fake is as it is
+	want       string // the fake's result, as AWS documents it
+	elasticmq  string // ElasticMQ's result, if it differs
+	why        string // why the fake does not follow ElasticMQ
 }
 
 func behaviours() []behaviour {
@@ -277,7 +277,7 @@ func behaviours() []behaviour {
 	}
 }
 
-// TestConformance holds the fake to what a real server does.
+// TestConformance compares the fake with a real server.
 func TestConformance(t *testing.T) {
 	t.Run("fake", func(t *testing.T) {
 		for _, b := range behaviours() {
@@ -294,7 +294,7 @@ func TestConformance(t *testing.T) {
 		var running sync.WaitGroup
 		defer running.Wait()
 		for _, b := range behaviours() {
-			running.Go(func() { // not t.Parallel, of which -parallel lets few run: they mostly wait
+			running.Go(func() { // instead of t.Parallel, which -parallel limits; these cases mostly wait
 				t.Run(b.name, func(t *testing.T) {
 					want := b.want
 					if b.elasticmq != "" {
@@ -337,7 +337,7 @@ func entry(id, body string) types.SendMessageBatchRequestEntry {
 	return types.SendMessageBatchRequestEntry{Id: &id, MessageBody: &body, MessageAttributes: map[string]types.MessageAttributeValue{}}
 }
 
-// code is "ok" or the code of an error, without the prefix of the older protocol.
+// code returns "ok" or the code of an error, without the prefix of the older protocol.
 func code(err error) string {
 	var api smithy.APIError
 	switch {
@@ -393,7 +393,7 @@ func (w *world) take(most, seconds int32) []types.Message {
 	return out.Messages
 }
 
-// receive tells bodies and receive counts of what comes within so many seconds.
+// receive returns the bodies and receive counts of messages that arrive within this many seconds.
 func (w *world) receive(seconds int32) string {
 	var told []string
 	for _, m := range w.take(10, seconds) {
@@ -406,7 +406,7 @@ func (w *world) receive(seconds int32) string {
 }
 
 func (w *world) one() types.Message {
-	all := w.take(1, 20) // ElasticMQ moves what is dead in its own time
+	all := w.take(1, 20) // ElasticMQ moves dead messages with a delay
 	if len(all) == 0 {
 		w.t.Fatal("there is no message")
 	}
@@ -415,7 +415,7 @@ func (w *world) one() types.Message {
 
 func (w *world) handle() *string { return w.one().ReceiptHandle }
 
-// bare is how many attributes come with a message when none are asked for.
+// bare returns how many attributes a message has if none were requested.
 func (w *world) bare() string {
 	out, err := w.ReceiveMessage(w.t.Context(), &sqs.ReceiveMessageInput{QueueUrl: w.url, WaitTimeSeconds: 20})
 	if err != nil || len(out.Messages) != 1 {
@@ -450,7 +450,7 @@ func (w *world) change(handle *string, seconds int32) string {
 	return "ok"
 }
 
-// count is how many messages are visible and in flight.
+// count returns how many messages are visible and in flight.
 func (w *world) count() string {
 	out, err := w.GetQueueAttributes(w.t.Context(), &sqs.GetQueueAttributesInput{QueueUrl: w.url, AttributeNames: []types.QueueAttributeName{"All"}})
 	if err != nil {

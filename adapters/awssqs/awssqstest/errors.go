@@ -12,12 +12,12 @@ import (
 
 type operationError = smithy.OperationError
 
-// operation wraps err as the SDK's client does.
+// operation wraps err like the SDK's client.
 func operation(op string, err error) error {
 	return &operationError{ServiceID: "SQS", OperationName: op, Err: err}
 }
 
-// fail is an answer of the server: status 400 and an error in its body.
+// fail wraps an error that the server returned in an HTTP response.
 func fail(op string, err error) error {
 	status := http.StatusBadRequest
 	if apiErr := smithy.APIError(nil); errors.As(err, &apiErr) && apiErr.ErrorCode() == "AccessDenied" {
@@ -36,7 +36,7 @@ func canceled(op string, err error) error {
 	return operation(op, &smithy.CanceledError{Err: err})
 }
 
-// api is an error for which the SDK has no type.
+// api is an error without a type in the SDK.
 func api(code, message string) error {
 	return &smithy.GenericAPIError{Code: code, Message: message, Fault: smithy.FaultClient}
 }
@@ -47,7 +47,7 @@ func missing(parameter string) error {
 	return api("MissingParameter", "The request must contain the parameter "+parameter+".")
 }
 
-// required is what the SDK itself says about an input without a member that it needs.
+// required is the SDK's own error for an input without a required member.
 func required(op, member string) error {
 	params := smithy.InvalidParamsError{Context: op + "Input"}
 	params.Add(smithy.NewErrParamRequired(member))
@@ -56,10 +56,10 @@ func required(op, member string) error {
 
 func noQueue() error {
 	message, code := "The specified queue does not exist.", "AWS.SimpleQueueService.NonExistentQueue"
-	return &types.QueueDoesNotExist{Message: &message, ErrorCodeOverride: &code} // the SDK keeps the old protocol's code too
+	return &types.QueueDoesNotExist{Message: &message, ErrorCodeOverride: &code} // the SDK also sets the code of the older protocol
 }
 
-// failed is err as the result of one entry of a batch.
+// failed converts err to the result of one entry of a batch.
 func failed(id *string, err error) *types.BatchResultErrorEntry {
 	code, message := "InternalError", err.Error()
 	sender := false
@@ -69,7 +69,7 @@ func failed(id *string, err error) *types.BatchResultErrorEntry {
 	return &types.BatchResultErrorEntry{Id: id, Code: &code, Message: &message, SenderFault: sender}
 }
 
-// batch checks what all batches have in common.
+// batch checks the entry ids of a batch.
 func batch(ids []*string) error {
 	seen := make(map[string]bool, len(ids))
 	switch {

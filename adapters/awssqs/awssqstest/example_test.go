@@ -11,7 +11,7 @@ import (
 	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
 )
 
-// One entry of each batch is taken by the server and reported as failed: a sender that repeats it sends it twice.
+// The server stores the first entry of each batch but reports it as failed. A sender that repeats it sends it twice.
 func ExampleServer() {
 	ctx := context.Background()
 	server := awssqstest.NewServer(awssqstest.Config{Fault: func(c awssqstest.Call) awssqstest.Fault {

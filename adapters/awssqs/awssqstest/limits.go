@@ -12,7 +12,7 @@ import (
 
 const (
 	maxEntries    = 10
-	maxBytes      = 1 << 20 // of a message, and of a batch
+	maxBytes      = 1 << 20 // per message and per batch
 	maxAttributes = 10
 	maxVisibility = 12 * time.Hour
 	dedupWindow   = 5 * time.Minute
@@ -26,7 +26,7 @@ var (
 	token         = regexp.MustCompile("^[a-zA-Z0-9!\"#$%&'()*+,\\-./:;<=>?@[\\\\\\]^_`{|}~]{1,128}$")
 )
 
-// legal says whether SQS takes every character of s.
+// legal reports whether SQS accepts every character of s.
 func legal(s string) bool {
 	if !utf8.ValidString(s) {
 		return false
@@ -41,7 +41,7 @@ func legal(s string) bool {
 	return true
 }
 
-// checkAttributes returns the bytes that they take of a message, or why SQS refuses them.
+// checkAttributes returns how many bytes the attributes add to the message's size, or SQS's error.
 func checkAttributes(attributes map[string]types.MessageAttributeValue) (bytes int, err error) {
 	if len(attributes) > maxAttributes {
 		return 0, invalid("Number of message attributes [" + strconv.Itoa(len(attributes)) + "] exceeds the allowed maximum [10].")

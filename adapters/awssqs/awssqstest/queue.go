@@ -8,20 +8,20 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
-// queue is one queue. The Server's lock guards it.
+// queue is one queue, guarded by Server.mu.
 type queue struct {
 	settings
 	name     string
-	serial   int64 // tells receipt handles of a queue from those of one that had its name before
+	serial   int64 // distinguishes its receipt handles from those of an earlier queue of the same name
 	created  time.Time
 	modified time.Time
 	messages *list.List              // of *message, in the order of sending
 	byNumber map[int64]*list.Element // by message.number
-	sent     map[string]sending      // deduplication: what was sent under an id of late
-	tokens   []string                // the ids, in the order of sending
-	attempts map[string]attempt      // receives of a FIFO queue, by their ReceiveRequestAttemptId
-	mixed    bool                    // messages came from other queues: their age is not in the order of sending
-	changed  chan struct{}           // closed when something may have become visible other than by time
+	sent     map[string]sending      // recent sends, by deduplication id
+	tokens   []string                // the deduplication ids, in the order of sending
+	attempts map[string]attempt      // receives of a FIFO queue, by ReceiveRequestAttemptId
+	mixed    bool                    // it has messages from other queues, so they are not ordered by age
+	changed  chan struct{}           // closed when a message may have become visible for a reason other than time
 }
 
 // message is one message in a queue.
@@ -37,27 +37,27 @@ type message struct {
 	source     string // ARN of the queue that it was moved from
 
 	sent     time.Time
-	since    time.Time // its age counts from here
-	visible  time.Time // from here on
-	received int       // how often, in all queues
-	first    time.Time // when first
-	last     time.Time // when last; it cannot be in flight longer than maxVisibility from then on
-	here     int       // how often received in this queue: what a receipt handle carries
+	since    time.Time // its age counts from this time
+	visible  time.Time // it is visible from this time on
+	received int       // receives in all queues
+	first    time.Time // time of the first receive
+	last     time.Time // time of the last receive; maxVisibility counts from it
+	here     int       // receives in this queue; part of receipt handles
 }
 
-// sending is what a deduplication id stands for.
+// sending is the result of sending a deduplication id.
 type sending struct {
 	id, sequence string
 	until        time.Time
 }
 
-// attempt is what a receive returned that may be asked again.
+// attempt is the result of a receive that may be repeated under the same ReceiveRequestAttemptId.
 type attempt struct {
 	until time.Time
 	took  []took
 }
 
-// took is one receive of a message.
+// took identifies one receive of a message.
 type took struct {
 	number int64
 	here   int
@@ -65,7 +65,7 @@ type took struct {
 
 func (m *message) inFlight(now time.Time) bool { return m.here > 0 && m.visible.After(now) }
 
-// all are the messages in the order of sending. The one that is yielded may be removed.
+// all yields the messages in the order of sending. The yielded one may be removed.
 func (q *queue) all() iter.Seq[*message] {
 	return func(yield func(*message) bool) {
 		for e := q.messages.Front(); e != nil; {
@@ -88,10 +88,10 @@ func (q *queue) remove(m *message) {
 		q.messages.Remove(e)
 		delete(q.byNumber, m.number)
 	}
-	q.wake() // its group may go on
+	q.wake() // the next message of its group may become receivable
 }
 
-// wake lets waiting receives look again.
+// wake makes waiting receives check the queue again.
 func (q *queue) wake() {
 	if q.changed != nil {
 		close(q.changed)
@@ -99,7 +99,7 @@ func (q *queue) wake() {
 	}
 }
 
-// wait is closed by the next wake.
+// wait returns a channel that the next wake closes.
 func (q *queue) wait() <-chan struct{} {
 	if q.changed == nil {
 		q.changed = make(chan struct{})
@@ -107,7 +107,7 @@ func (q *queue) wait() <-chan struct{} {
 	return q.changed
 }
 
-// expire drops what is older than the retention, and deduplication ids that are over.
+// expire removes messages older than the retention period, and old deduplication ids.
 func (q *queue) expire(now time.Time) {
 	for m := range q.all() {
 		if now.Sub(m.since) >= q.retention {
@@ -122,7 +122,7 @@ func (q *queue) expire(now time.Time) {
 	}
 }
 
-// next is when time alone will make something visible; zero: never.
+// next returns when the next message becomes visible by time alone; zero: never.
 func (q *queue) next(now time.Time) (soonest time.Time) {
 	for m := range q.all() {
 		if m.visible.After(now) && (soonest.IsZero() || m.visible.Before(soonest)) {

@@ -13,8 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
-// CreateQueue is that of *sqs.Client. A name that ends in .fifo makes a FIFO queue when the attribute FifoQueue is "true", as it
-// must be. The same call again answers with the queue that exists, other attributes with QueueNameExists.
+// CreateQueue is like [sqs.Client.CreateQueue]. A name that ends in .fifo requires the attribute FifoQueue with the value "true".
+// Repeating a call returns the existing queue; with other attributes it fails with QueueNameExists.
 func (s *Server) CreateQueue(ctx context.Context, in *sqs.CreateQueueInput, _ ...func(*sqs.Options)) (out *sqs.CreateQueueOutput, err error) {
 	const op = "CreateQueue"
 	if in.QueueName == nil {
@@ -65,7 +65,7 @@ func (s *Server) createQueue(name string, attributes map[string]string) (*sqs.Cr
 	return out, nil
 }
 
-// DeleteQueue is that of *sqs.Client. It works at once, and the name may be used again at once.
+// DeleteQueue is like [sqs.Client.DeleteQueue]. It takes effect at once, and the name can be used again at once.
 func (s *Server) DeleteQueue(ctx context.Context, in *sqs.DeleteQueueInput, _ ...func(*sqs.Options)) (*sqs.DeleteQueueOutput, error) {
 	err := s.onQueue(ctx, "DeleteQueue", in.QueueUrl, in, func(q *queue) error {
 		delete(s.queues, q.name)
@@ -78,7 +78,7 @@ func (s *Server) DeleteQueue(ctx context.Context, in *sqs.DeleteQueueInput, _ ..
 	return &sqs.DeleteQueueOutput{}, nil
 }
 
-// PurgeQueue is that of *sqs.Client. It works at once, as often as wanted.
+// PurgeQueue is like [sqs.Client.PurgeQueue]. It takes effect at once, and may be repeated at any time.
 func (s *Server) PurgeQueue(ctx context.Context, in *sqs.PurgeQueueInput, _ ...func(*sqs.Options)) (*sqs.PurgeQueueOutput, error) {
 	err := s.onQueue(ctx, "PurgeQueue", in.QueueUrl, in, func(q *queue) error {
 		for m := range q.all() {
@@ -92,7 +92,7 @@ func (s *Server) PurgeQueue(ctx context.Context, in *sqs.PurgeQueueInput, _ ...f
 	return &sqs.PurgeQueueOutput{}, nil
 }
 
-// GetQueueUrl is that of *sqs.Client.
+// GetQueueUrl is like [sqs.Client.GetQueueUrl].
 func (s *Server) GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, _ ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) {
 	const op = "GetQueueUrl"
 	if in.QueueName == nil {
@@ -105,7 +105,7 @@ func (s *Server) GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, _ ..
 	return &sqs.GetQueueUrlOutput{QueueUrl: &url}, nil
 }
 
-// GetQueueAttributes is that of *sqs.Client. The counts are exact.
+// GetQueueAttributes is like [sqs.Client.GetQueueAttributes]. The counts are exact.
 func (s *Server) GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttributesInput, _ ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error) {
 	out := &sqs.GetQueueAttributesOutput{Attributes: make(map[string]string)}
 	err := s.onQueue(ctx, "GetQueueAttributes", in.QueueUrl, in, func(q *queue) error {
@@ -152,7 +152,7 @@ func (s *Server) GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttribu
 	return out, nil
 }
 
-// SetQueueAttributes is that of *sqs.Client. It works at once.
+// SetQueueAttributes is like [sqs.Client.SetQueueAttributes]. It takes effect at once.
 func (s *Server) SetQueueAttributes(ctx context.Context, in *sqs.SetQueueAttributesInput, _ ...func(*sqs.Options)) (*sqs.SetQueueAttributesOutput, error) {
 	err := s.onQueue(ctx, "SetQueueAttributes", in.QueueUrl, in, func(q *queue) error {
 		set, err := s.newSettings(q.name, q.given, in.Attributes)
@@ -168,7 +168,7 @@ func (s *Server) SetQueueAttributes(ctx context.Context, in *sqs.SetQueueAttribu
 	return &sqs.SetQueueAttributesOutput{}, nil
 }
 
-// onQueue is a call on one queue.
+// onQueue runs a call on one queue.
 func (s *Server) onQueue(ctx context.Context, op string, url *string, in any, do func(*queue) error) error {
 	if url == nil {
 		return required(op, "QueueUrl")
@@ -186,7 +186,7 @@ func (s *Server) onQueue(ctx context.Context, op string, url *string, in any, do
 	return f.leave(op, err)
 }
 
-// queue finds the one that url stands for. The lock is held.
+// queue returns the queue with this URL. s.mu must be held.
 func (s *Server) queue(url string) (*queue, error) {
 	name, ours := strings.CutPrefix(url, urlPrefix)
 	q := s.queues[name]

@@ -16,8 +16,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
-// ReceiveMessage is that of *sqs.Client. It waits for as long as WaitTimeSeconds says, or the queue's default, and returns as soon as
-// there is one message.
+// ReceiveMessage is like [sqs.Client.ReceiveMessage]. It waits for WaitTimeSeconds, or for the queue's default if that is 0, and
+// returns as soon as there is a message.
 func (s *Server) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, _ ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
 	const op = "ReceiveMessage"
 	if in.QueueUrl == nil {
@@ -81,15 +81,15 @@ func (s *Server) receive(ctx context.Context, op string, in *sqs.ReceiveMessageI
 	}
 }
 
-// patience is how long a receive waits at most.
+// patience returns how long a receive waits for a message.
 func (q *queue) patience(in *sqs.ReceiveMessageInput) time.Duration {
-	if in.WaitTimeSeconds > 0 { // as the SDK writes it: 0 is not there at all
+	if in.WaitTimeSeconds > 0 { // the SDK does not send 0
 		return time.Duration(in.WaitTimeSeconds) * time.Second
 	}
 	return q.poll
 }
 
-// take receives what is visible. The lock is held.
+// take receives visible messages. s.mu must be held.
 func (s *Server) take(q *queue, in *sqs.ReceiveMessageInput, now time.Time) (got []types.Message) {
 	q.expire(now)
 	visibility := q.visibility
@@ -125,7 +125,7 @@ func (s *Server) take(q *queue, in *sqs.ReceiveMessageInput, now time.Time) (got
 	return got
 }
 
-// again are the messages that an earlier receive with the same ReceiveRequestAttemptId returned, if nothing was done with them since.
+// again returns the messages of an earlier receive with the same ReceiveRequestAttemptId, if they are unchanged since then.
 func (q *queue) again(in *sqs.ReceiveMessageInput, now time.Time) (msgs []*message) {
 	if !q.fifo || in.ReceiveRequestAttemptId == nil {
 		return nil
@@ -145,7 +145,7 @@ func (q *queue) again(in *sqs.ReceiveMessageInput, now time.Time) (msgs []*messa
 	return msgs
 }
 
-// remember keeps what a receive returns, for again.
+// remember stores the result of a receive for again.
 func (q *queue) remember(in *sqs.ReceiveMessageInput, now time.Time, got []types.Message) {
 	maps.DeleteFunc(q.attempts, func(_ string, a attempt) bool { return !a.until.After(now) })
 	if !q.fifo || in.ReceiveRequestAttemptId == nil || len(got) == 0 {
@@ -159,8 +159,8 @@ func (q *queue) remember(in *sqs.ReceiveMessageInput, now time.Time, got []types
 	q.attempts[*in.ReceiveRequestAttemptId] = a
 }
 
-// visibles are the messages that may be received now, in their order. Of a FIFO queue's group there is none while one is in flight
-// or delayed before it. The one that is yielded may be removed.
+// visibles yields the messages that may be received now, in order. In a FIFO queue a message that is in flight or delayed blocks
+// its group. The yielded message may be removed.
 func (q *queue) visibles(now time.Time, shuffle bool) iter.Seq[*message] {
 	if shuffle && !q.fifo {
 		shuffled := slices.Collect(q.visibles(now, false))
@@ -201,7 +201,7 @@ func (s *Server) bury(q, dead *queue, m *message, now time.Time) {
 	dead.add(m)
 }
 
-// delivery is m as a receive returns it, with the attributes that it asked for.
+// delivery returns m with the attributes that the receive requested.
 func (q *queue) delivery(m *message, in *sqs.ReceiveMessageInput) types.Message {
 	d := types.Message{
 		Body: ptr(m.body), MD5OfBody: ptr(sum(m.body)), MessageId: ptr(m.id),

@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
-// SendMessage is that of *sqs.Client.
+// SendMessage is like [sqs.Client.SendMessage].
 func (s *Server) SendMessage(ctx context.Context, in *sqs.SendMessageInput, _ ...func(*sqs.Options)) (*sqs.SendMessageOutput, error) {
 	const op = "SendMessage"
 	if in.MessageBody == nil {
@@ -39,8 +39,8 @@ func (s *Server) SendMessage(ctx context.Context, in *sqs.SendMessageInput, _ ..
 	return out, nil
 }
 
-// SendMessageBatch is that of *sqs.Client. Entries are refused one by one, and the batch as a whole when it is over 1 MiB, has more
-// than ten entries, or its ids are not right.
+// SendMessageBatch is like [sqs.Client.SendMessageBatch]. It refuses entries individually. It refuses the whole batch if it
+// exceeds 1 MiB, has more than ten entries, or has invalid ids.
 func (s *Server) SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInput, _ ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error) {
 	const op = "SendMessageBatch"
 	ids, total := make([]*string, len(in.Entries)), 0
@@ -76,7 +76,7 @@ func (s *Server) SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchI
 	return out, nil
 }
 
-// onBatch is a batch on one queue, whose entries have ids.
+// onBatch runs a batch call on one queue. ids are the Ids of its entries.
 func (s *Server) onBatch(ctx context.Context, op string, url *string, in any, ids []*string, do func(*queue, Fault) error) error {
 	if url == nil {
 		return required(op, "QueueUrl")
@@ -101,7 +101,7 @@ func (s *Server) onBatch(ctx context.Context, op string, url *string, in any, id
 	return f.leave(op, err)
 }
 
-// send puts one message into q, unless it was there within the deduplication window. The lock is held.
+// send adds one message to q, unless the same one was sent within the deduplication window. s.mu must be held.
 func (s *Server) send(q *queue, e *types.SendMessageBatchRequestEntry) (sending, error) {
 	now := time.Now()
 	q.expire(now)
@@ -145,7 +145,7 @@ func (s *Server) send(q *queue, e *types.SendMessageBatchRequestEntry) (sending,
 	return sent, nil
 }
 
-// check says why SQS would refuse a message.
+// check returns SQS's error if it would refuse the message.
 func (q *queue) check(e *types.SendMessageBatchRequestEntry) error {
 	size, err := checkAttributes(e.MessageAttributes)
 	size += len(*e.MessageBody)

@@ -17,14 +17,14 @@ type Config struct {
 	// Fault decides what becomes of a call. It may be called by several goroutines at once. Defaults to none.
 	Fault func(Call) Fault
 
-	// Shuffle makes standard queues deliver in random order. Defaults to the order of sending.
+	// Shuffle makes standard queues deliver in random order. By default they keep the order of sending.
 	Shuffle bool
 
-	// Absent lists attributes that GetQueueAttributes leaves out, as other servers that speak SQS do. Defaults to none.
+	// Absent lists attributes that GetQueueAttributes leaves out, like some other servers for SQS's protocol. Defaults to none.
 	Absent []types.QueueAttributeName
 }
 
-// Server is SQS in memory. Its methods with a context are those of *sqs.Client. It is safe for concurrent use.
+// Server is an in-memory SQS. Its methods with a context are like those of *sqs.Client. It is safe for concurrent use.
 type Server struct {
 	cfg Config
 
@@ -36,7 +36,7 @@ type Server struct {
 	down   bool
 	cut    chan struct{} // closed by Down
 	paused chan struct{} // closed by resume; nil: not paused
-	serial int64         // of queues and messages
+	serial int64         // last number of a queue or message
 }
 
 var _ awssqs.API = (*Server)(nil)
@@ -46,15 +46,15 @@ func NewServer(cfg Config) *Server {
 	return &Server{cfg: cfg, fault: cfg.Fault, queues: make(map[string]*queue), calls: make(map[string]int), cut: make(chan struct{})}
 }
 
-// SetFault replaces Config.Fault. nil: no more faults.
+// SetFault replaces Config.Fault. nil means no faults.
 func (s *Server) SetFault(fault func(Call) Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = fault
 }
 
-// Down makes the Server unreachable: calls that are running lose their connection, new ones get none. Queues and messages stay,
-// and time goes on.
+// Down makes the Server unreachable: running calls lose their connection, and new calls cannot connect. Queues and messages are
+// kept, and visibility timeouts continue.
 func (s *Server) Down() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +74,7 @@ func (s *Server) Up() {
 	}
 }
 
-// Pause leaves calls that begin now without an answer, and without effect, until resume is called or their context ends.
+// Pause leaves calls that begin from now on without answer and effect, until resume is called or their context ends.
 func (s *Server) Pause() (resume func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,22 +91,22 @@ func (s *Server) Pause() (resume func()) {
 	}
 }
 
-// Deny answers these operations ("SendMessageBatch") with AccessDenied. Each call replaces the list of the one before; none: all are
-// allowed again.
+// Deny makes the Server answer these operations, such as "SendMessageBatch", with AccessDenied. Each call replaces the previous
+// list; without arguments everything is allowed again.
 func (s *Server) Deny(operations ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.denied = slices.Clone(operations)
 }
 
-// Calls says how often an operation was called, those that failed included.
+// Calls returns how often an operation was called, including failed calls.
 func (s *Server) Calls(operation string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls[operation]
 }
 
-// Stored is a message as it lies in a queue.
+// Stored is a message in a queue.
 type Stored struct {
 	MessageID       string
 	Body            string
@@ -114,12 +114,12 @@ type Stored struct {
 	GroupID         string
 	DeduplicationID string
 	Sent            time.Time
-	Received        int       // how often
-	VisibleAt       time.Time // in the past: it can be received
-	Delayed         bool      // it was never visible yet
+	Received        int       // number of receives
+	VisibleAt       time.Time // if in the past, the message can be received
+	Delayed         bool      // it was never visible
 }
 
-// Stored lists what is in a queue, in flight or not, in the order of sending. It receives nothing.
+// Stored lists the messages of a queue, in flight or not, in the order of sending. It does not receive them.
 func (s *Server) Stored(queueName string) []Stored {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +143,7 @@ const (
 	arnPrefix = "arn:aws:sqs:test:123456789012:"
 )
 
-// uuid is a random one.
+// uuid returns a random UUID.
 func uuid() string {
 	a, b := rand.Uint64(), rand.Uint64()
 	return fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", a>>32, a>>16&0xffff, a&0xfff, b>>52, b&0xffffffffffff)

@@ -16,7 +16,7 @@ import (
 	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
 )
 
-// inBubble runs test with a queue of a new Server.
+// inBubble runs test with a queue of a new Server in a synctest bubble.
 func inBubble(t *testing.T, cfg awssqstest.Config, name string, attributes map[string]string, test func(s *awssqstest.Server, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := awssqstest.NewServer(cfg)
@@ -34,7 +34,7 @@ func inBubble(t *testing.T, cfg awssqstest.Config, name string, attributes map[s
 
 func wait(d time.Duration) { <-time.After(d) }
 
-// What takes days on a real server.
+// Timeouts that take days on a real server.
 func TestTime(t *testing.T) {
 	inBubble(t, awssqstest.Config{}, "a", nil, func(s *awssqstest.Server, w *world) {
 		w.send("old", "", "")

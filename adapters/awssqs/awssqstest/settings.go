@@ -11,9 +11,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
-// settings are a queue's attributes, read.
+// settings are a queue's parsed attributes.
 type settings struct {
-	given map[string]string // as they were set, over the defaults
+	given map[string]string // the attributes as they were set, with defaults
 
 	visibility, delay, retention, poll time.Duration
 	maxSize                            int
@@ -22,7 +22,7 @@ type settings struct {
 	maxReceives                        int
 }
 
-// numbers are the attributes that are whole numbers, with their least, greatest and default.
+// numbers are the numeric attributes with their minimum, maximum and default.
 var numbers = map[types.QueueAttributeName][3]int{
 	types.QueueAttributeNameVisibilityTimeout:             {0, 43200, 30},
 	types.QueueAttributeNameDelaySeconds:                  {0, 900, 0},
@@ -31,7 +31,7 @@ var numbers = map[types.QueueAttributeName][3]int{
 	types.QueueAttributeNameMaximumMessageSize:            {1024, maxBytes, maxBytes},
 }
 
-// newSettings reads attributes, changed ones over those before.
+// newSettings parses the attributes. Values in changed override those in before.
 func (s *Server) newSettings(name string, before, changed map[string]string) (set settings, err error) {
 	fifo := strings.HasSuffix(name, ".fifo")
 	set.given = make(map[string]string)
@@ -61,7 +61,7 @@ func (s *Server) newSettings(name string, before, changed map[string]string) (se
 				return set, err
 			}
 		case types.QueueAttributeNamePolicy, types.QueueAttributeNameRedriveAllowPolicy, types.QueueAttributeNameKmsMasterKeyId,
-			types.QueueAttributeNameKmsDataKeyReusePeriodSeconds, types.QueueAttributeNameSqsManagedSseEnabled: // kept, without effect
+			types.QueueAttributeNameKmsDataKeyReusePeriodSeconds, types.QueueAttributeNameSqsManagedSseEnabled: // stored without effect
 		default:
 			rule, known := numbers[types.QueueAttributeName(attribute)]
 			if !known {
@@ -87,14 +87,14 @@ func (s *Server) newSettings(name string, before, changed map[string]string) (se
 	return set, nil
 }
 
-// redrive reads a redrive policy. An empty one takes it away.
+// redrive parses a redrive policy. An empty text means none.
 func (s *Server) redrive(policy string, fifo bool) (target string, maxReceives int, err error) {
 	if policy == "" {
 		return "", 0, nil
 	}
 	var p struct {
 		Target string `json:"deadLetterTargetArn"`
-		Max    any    `json:"maxReceiveCount"` // AWS takes a number and a string
+		Max    any    `json:"maxReceiveCount"` // AWS accepts a number or a string
 	}
 	if err := json.Unmarshal([]byte(policy), &p); err != nil {
 		return "", 0, &types.InvalidAttributeValue{Message: ptr("Value " + policy + " for parameter RedrivePolicy is invalid. Reason: Redrive policy is not a valid JSON map.")}

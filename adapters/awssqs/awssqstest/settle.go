@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
-// DeleteMessage is that of *sqs.Client.
+// DeleteMessage is like [sqs.Client.DeleteMessage].
 func (s *Server) DeleteMessage(ctx context.Context, in *sqs.DeleteMessageInput, _ ...func(*sqs.Options)) (*sqs.DeleteMessageOutput, error) {
 	err := s.onQueue(ctx, "DeleteMessage", in.QueueUrl, in, func(q *queue) error { return q.delete(in.ReceiptHandle) })
 	if err != nil {
@@ -19,7 +19,7 @@ func (s *Server) DeleteMessage(ctx context.Context, in *sqs.DeleteMessageInput, 
 	return &sqs.DeleteMessageOutput{}, nil
 }
 
-// DeleteMessageBatch is that of *sqs.Client.
+// DeleteMessageBatch is like [sqs.Client.DeleteMessageBatch].
 func (s *Server) DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatchInput, _ ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error) {
 	const op = "DeleteMessageBatch"
 	ids := make([]*string, len(in.Entries))
@@ -46,7 +46,7 @@ func (s *Server) DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBa
 	return out, nil
 }
 
-// ChangeMessageVisibility is that of *sqs.Client.
+// ChangeMessageVisibility is like [sqs.Client.ChangeMessageVisibility].
 func (s *Server) ChangeMessageVisibility(ctx context.Context, in *sqs.ChangeMessageVisibilityInput, _ ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityOutput, error) {
 	err := s.onQueue(ctx, "ChangeMessageVisibility", in.QueueUrl, in, func(q *queue) error { return q.change(in.ReceiptHandle, in.VisibilityTimeout) })
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Server) ChangeMessageVisibility(ctx context.Context, in *sqs.ChangeMess
 	return &sqs.ChangeMessageVisibilityOutput{}, nil
 }
 
-// ChangeMessageVisibilityBatch is that of *sqs.Client.
+// ChangeMessageVisibilityBatch is like [sqs.Client.ChangeMessageVisibilityBatch].
 func (s *Server) ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.ChangeMessageVisibilityBatchInput, _ ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error) {
 	const op = "ChangeMessageVisibilityBatch"
 	ids := make([]*string, len(in.Entries))

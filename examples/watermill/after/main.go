@@ -1,5 +1,5 @@
-// Command after is ../before with five lines of it changed, beside the imports: it charges and announces each order once,
-// however often it is delivered. What it announces is published by a relay: see ../main.go.
+// Command after is ../before with four lines changed besides the imports: it charges and announces each order once, however often
+// it is delivered. A relay publishes the announcements: see ../main.go.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command before is a watermill Router as it is usually written. It writes to a database and publishes, so it charges some
-// orders twice and announces others never. ../after is the same with five lines changed.
+// Command before is a typical watermill Router. It writes to a database and then publishes, so it charges some orders twice and
+// never announces others. ../after is the same with four lines changed.
 package main
 
 import (

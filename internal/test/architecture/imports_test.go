@@ -1,8 +1,8 @@
-// Package architecture holds no code, only the test that packages import what they may: dependencies point inward.
+// Package architecture has only a test: it checks that packages import only what they may, so that dependencies point inward.
 //
-// The core (dedup, outbox, consumer) knows no database and no broker, so that a handler can be tested without either and a
-// service pulls in only the drivers that it uses. An adapter knows the core and the library of one database or one broker,
-// and no other adapter, so that any store works with any broker. A new package needs a row in the table below.
+// The core (dedup, outbox, consumer) knows no database and no broker, so a handler can be tested without them, and a service
+// depends only on the drivers that it uses. An adapter knows the core and the library of one database or broker, and no other
+// adapter, so every store works with every broker. A new package needs a row in the table below.
 package architecture_test
 
 import (
@@ -20,14 +20,13 @@ import (
 
 const module = "github.com/txonce/txonce/"
 
-// row says what a package may import beside the standard library. "x/..." stands for x and everything below it.
+// row lists what a package may import besides the standard library. "x/..." means x and everything below it.
 type row struct {
 	pkg string
 	may []string
 }
 
-// rows are searched in order: the first one that covers a package counts. A package without a row fails the test, and so does
-// a row without a package.
+// The first row that covers a package applies. The test fails for a package without a row and for a row without a package.
 var rows = []row{
 	{"dedup", []string{"internal/await", "internal/backoff"}},
 	{"dedup/storekit", []string{"dedup"}},
@@ -60,22 +59,23 @@ var rows = []row{
 	{"internal/publishing", []string{"outbox"}},
 	{"internal/risks", nil},
 
-	// Programs and what only tests import may use everything. Nothing imports them, because no other row allows it.
+	// Programs and packages that only tests import may import everything. No other package can import them, because no row allows
+	// it.
 	{"examples/...", []string{"..."}},
 	{"internal/test/...", []string{"..."}},
 }
 
-// edge is what a broker's or HTTP adapter may import: the core and one SDK, and never another adapter.
+// edge returns the imports of an adapter for a broker or HTTP: the core and one SDK, but no other adapter.
 func edge(sdk ...string) []string {
 	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "internal/await", "internal/backoff", "internal/counts", "internal/deliver", "internal/publishing", "internal/risks"}, sdk...)
 }
 
-// store is what a database's adapter may import.
+// store returns the imports of an adapter for a database.
 func store(sdk ...string) []string {
 	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/debounce", "internal/shares"}, sdk...)
 }
 
-// A pkg is what `go list -json` tells of one package.
+// A pkg is what `go list -json` prints about a package.
 type pkg struct {
 	ImportPath string
 	Standard   bool
@@ -120,7 +120,7 @@ func list(t *testing.T) []pkg {
 	}
 }
 
-// forbidden returns a line for every arrow that no row allows, and for every package without a row.
+// forbidden returns a line for every import that no row allows, and for every package without a row.
 func forbidden(packages []pkg, rows []row) []string {
 	standard := map[string]bool{}
 	for _, p := range packages {
@@ -148,7 +148,7 @@ func forbidden(packages []pkg, rows []row) []string {
 	return lines
 }
 
-// unused returns a line for every row that covers no package.
+// unused returns a line for every row without a package.
 func unused(packages []pkg, rows []row) []string {
 	var lines []string
 	for _, r := range rows {
@@ -168,7 +168,7 @@ func covers(pattern, path string) bool {
 	return path == prefix || below && strings.HasPrefix(path, prefix+"/")
 }
 
-// A test of direction that cannot fail proves nothing: here are graphs with wrong arrows.
+// The test must be able to fail: these graphs have forbidden imports.
 func TestForbiddenArrows(t *testing.T) {
 	const pgx, sarama = "github.com/jackc/pgx/v5/pgconn", "github.com/IBM/sarama"
 	for _, test := range []struct {
@@ -200,7 +200,7 @@ func TestForbiddenArrows(t *testing.T) {
 			graph := []pkg{
 				{ImportPath: "context", Standard: true},
 				{ImportPath: "database/sql", Standard: true, Imports: []string{"context"}},
-				{ImportPath: sarama, Imports: []string{"context", pgx}}, // what a dependency imports is its own affair
+				{ImportPath: sarama, Imports: []string{"context", pgx}}, // the imports of a dependency do not matter
 				{ImportPath: module + test.pkg, Imports: test.imports},
 			}
 			if diff := cmp.Diff(test.want, forbidden(graph, rows)); diff != "" {

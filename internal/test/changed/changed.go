@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// changed returns the packages of the module whose tests depend on a file that changed.
+// changed returns the packages of the module whose tests depend on a changed file.
 func changed(ctx context.Context, since, module string) ([]string, error) {
 	root, err := output(ctx, "", "git", "rev-parse", "--show-toplevel")
 	if err != nil {
@@ -40,8 +40,8 @@ func changed(ctx context.Context, since, module string) ([]string, error) {
 	return choose(packages, files, root, dir), nil
 }
 
-// changedFiles returns absolute paths: what differs between the common ancestor of since and HEAD and the files on disk, and
-// what git does not know yet.
+// changedFiles returns absolute paths of the files that differ between the merge base of since and HEAD and the working tree, and
+// of untracked files.
 func changedFiles(ctx context.Context, root, since string) (files []string, err error) {
 	base, err := output(ctx, root, "git", "merge-base", since, "HEAD")
 	if err != nil {
@@ -62,7 +62,7 @@ func changedFiles(ctx context.Context, root, since string) (files []string, err 
 	return files, nil
 }
 
-// goPackage is what go list says of a package or of its tests. The tests of p are the package "p.test".
+// goPackage is what go list prints about a package or about its tests, which it calls "p.test".
 type goPackage struct {
 	ImportPath, Dir, ForTest string
 	Deps                     []string
@@ -81,7 +81,7 @@ func decode(list string) (packages []goPackage, err error) {
 	}
 }
 
-// choose returns the packages whose tests depend on one of files. root is the repository's folder, module the module's.
+// choose returns the packages whose tests depend on one of files. root is the repository's folder, module the module's folder.
 func choose(packages []goPackage, files []string, root, module string) []string {
 	dirs := map[string]bool{}
 	for _, p := range packages {
@@ -97,7 +97,7 @@ func choose(packages []goPackage, files []string, root, module string) []string 
 			all = all || filepath.Base(file) == "Makefile" || strings.HasPrefix(filepath.Base(file), "go.")
 		}
 	}
-	isTouched := map[string]bool{} // by import path, without the " [p.test]" of a package that is compiled for a test
+	isTouched := map[string]bool{} // by import path without the " [p.test]" of a package that is compiled for a test
 	for _, p := range packages {
 		if touched[p.Dir] && !p.Standard {
 			isTouched[plain(p.ImportPath)] = true
@@ -127,8 +127,8 @@ func plain(importPath string) string {
 	return path
 }
 
-// packageOf returns the folder of the package that the file belongs to: its own, or the next above, as testdata and embedded
-// files lie below their package.
+// packageOf returns the folder of the package that a file belongs to: the file's folder or the nearest one above it with a
+// package, because testdata and embedded files are below their package.
 func packageOf(file, root string, dirs map[string]bool) (dir string, found bool) {
 	for dir = filepath.Dir(file); ; dir = filepath.Dir(dir) {
 		if dirs[dir] {

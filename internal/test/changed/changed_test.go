@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Package b imports a in its tests alone, c imports nothing, and a embeds a file of its testdata.
+// Only the tests of package b import a. c imports nothing. a embeds a file of its testdata.
 func TestChanged(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

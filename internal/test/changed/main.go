@@ -1,10 +1,10 @@
-// Command changed prints the packages of a module whose tests depend on files that changed since another commit, committed
-// or not.
+// Command changed prints the packages of a module whose tests depend on files that changed since another commit, including
+// uncommitted files.
 //
 //	go test $(go run ./internal/test/changed)                    # since main
-//	go run ./internal/test/changed -since HEAD~3 -module bench   # of a module in a folder below
+//	go run ./internal/test/changed -since HEAD~3 -module bench   # a nested module
 //
-// A change of go.mod, go.sum, the Makefile or of a folder that holds no package concerns every package of its module.
+// A change of go.mod, go.sum, the Makefile, or a folder without a package counts for every package of its module.
 package main
 
 import (

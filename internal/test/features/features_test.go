@@ -15,7 +15,7 @@ var write = flag.Bool("write", false, "write the table into the README")
 
 const begin, end = "<!-- features: go test ./internal/test/features -write -->\n", "<!-- end of features -->"
 
-// TestREADME compares the table in the README with what the adapters' tests show.
+// The README's table shows these features.
 func TestREADME(t *testing.T) {
 	path := filepath.Join("..", "..", "..", "README.md")
 	text, err := os.ReadFile(path)

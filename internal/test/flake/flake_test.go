@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A test that fails each second time is counted as such, with the sub-test that is the cause; one that never fails is not named.
+// A test that fails every second time is counted, with the sub-test that caused it. A test that never fails is not listed.
 func TestWhatFailsIsCounted(t *testing.T) {
 	dir := t.TempDir()
 	state := filepath.Join(t.TempDir(), "state")

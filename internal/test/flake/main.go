@@ -1,10 +1,11 @@
-// Command flake runs the tests of packages many times on a busy machine, in a shuffled order, and counts the tests that fail.
+// Command flake runs the tests of packages many times in shuffled order while all CPUs are busy, and counts the failures of each
+// test.
 //
 //	go run ./internal/test/flake -n 50 ./adapters/kafka ./consumer
 //	go run ./internal/test/flake -n 200 -run 'TestSubscriber$' ./adapters/awssqs
 //
-// It prints a line per run and, at the end, a table of the tests that failed. The output of each failed run is kept in a
-// file that the line names. The exit code is 1 when any run failed.
+// It prints a line per run and then a table of the tests that failed. It keeps the output of each failed run in a file, which the
+// line names. The exit code is 1 if a run failed.
 package main
 
 import (
@@ -33,7 +34,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "flake:", err)
 	}
 	if failed || err != nil {
-		os.Exit(1) //nolint:gocritic // stop would only undo what the end of the process undoes
+		os.Exit(1) //nolint:gocritic // the process ends anyway
 	}
 }
 

@@ -19,7 +19,7 @@ type settings struct {
 	timeout time.Duration
 }
 
-// try runs each package's tests s.runs times and prints what failed.
+// try runs each package's tests s.runs times and prints the failures.
 func (s settings) try(ctx context.Context, packages []string) (failed bool, err error) {
 	if len(packages) == 0 {
 		return false, errors.New("name packages, such as ./consumer")
@@ -84,7 +84,7 @@ func (s settings) tryPackage(ctx context.Context, pkg, kept string, counts *tall
 	return nil
 }
 
-// once returns what one run of program printed, as events of go test -json.
+// once runs program once and returns its output as events of go test -json.
 func (s settings) once(ctx context.Context, program, dir string) ([]byte, error) {
 	args := []string{"tool", "test2json", program, "-test.v=test2json", "-test.shuffle=on", "-test.timeout=" + s.timeout.String(), "-test.run=" + s.run}
 	if s.short {

@@ -11,25 +11,25 @@ import (
 	"text/tabwriter"
 )
 
-// event is a line of go test -json.
+// event is one line of go test -json.
 type event struct{ Action, Test, Output string }
 
-// name identifies a test. An empty test means the package itself: a panic, a data race after the last test, a leak.
+// name identifies a test. An empty test is the package itself, for a panic, a data race after the last test, or a leak.
 type name struct{ pkg, test string }
 
-// tally counts runs and failures of each test.
+// tally counts the runs and failures of each test.
 type tally struct{ runs, failures map[name]int }
 
 func newTally() *tally { return &tally{runs: map[name]int{}, failures: map[name]int{}} }
 
-// add counts the tests in the output of one run and returns how many ran. A test that failed because of a sub-test is not
-// counted: the sub-test is.
+// add counts the tests in the output of one run and returns how many ran. If a sub-test failed, it counts only the sub-test and
+// not its parents.
 func (t *tally) add(pkg string, out []byte) (ran int, err error) {
 	var failed []string
 	for line := range bytes.Lines(out) {
 		var e event
 		if json.Unmarshal(line, &e) != nil {
-			continue // a line of the program's own, between events
+			continue // a line that the program printed itself
 		}
 		switch {
 		case e.Test == "":
@@ -52,7 +52,7 @@ func (t *tally) add(pkg string, out []byte) (ran int, err error) {
 	return ran, nil
 }
 
-// missed counts a failed run in which no test failed.
+// missed counts a failed run without a failed test.
 func (t *tally) missed(pkg string, out []byte) {
 	for line := range bytes.Lines(out) {
 		var e event
@@ -89,7 +89,7 @@ func (t *tally) print(w io.Writer) {
 	_ = table.Flush()
 }
 
-// plain returns what the tests printed.
+// plain returns the text that the tests printed.
 func plain(out []byte) []byte {
 	var text bytes.Buffer
 	for line := range bytes.Lines(out) {

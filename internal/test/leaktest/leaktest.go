@@ -1,5 +1,5 @@
-// Package leaktest is goleak with patience: goleak itself gives goroutines that are about to end less than a second or two,
-// which is not enough for a connection to be closed on a machine that has much else to do.
+// Package leaktest runs goleak with a longer wait. goleak gives goroutines that are about to end at most two seconds, which is
+// too short for closing a connection on a busy machine.
 package leaktest
 
 import (
@@ -13,7 +13,7 @@ import (
 
 const patience = time.Minute
 
-// Main runs the tests of a package, and fails when one of them leaves a goroutine behind. It is for TestMain and does not return.
+// Main runs the tests of a package and fails if they leave a goroutine behind. Call it in TestMain. It does not return.
 func Main(m *testing.M, opts ...goleak.Option) {
 	code := m.Run()
 	if code == 0 {
@@ -25,7 +25,7 @@ func Main(m *testing.M, opts ...goleak.Option) {
 	os.Exit(code)
 }
 
-// None fails t when a goroutine is left that opts do not ignore.
+// None fails t if a goroutine is left that opts do not ignore.
 func None(t testing.TB, opts ...goleak.Option) {
 	t.Helper()
 	if err := find(opts); err != nil {

@@ -10,10 +10,10 @@ import (
 // guarantees returns docs/guarantees.md.
 func guarantees() string {
 	var b strings.Builder
-	b.WriteString(`# Guarantees, and the tests that notice when they are broken
+	b.WriteString(`# Guarantees and the tests that prove them
 
-Each line is a guarantee of the code and the test that fails when the guarantee is taken out. ` + "`make mutants`" + ` takes out one after the other
-and runs that test. This page is generated: ` + "`go run ./internal/test/mutants -list > docs/guarantees.md`" + `.
+Each row is a promise of the code and the test that fails when the promise is broken. ` + "`make mutants`" + ` breaks one promise after
+another in the code and runs the test named beside it. This page is generated: ` + "`go run ./internal/test/mutants -list > docs/guarantees.md`" + `.
 `)
 	byFolder := map[string][]mutation{}
 	for _, m := range mutations {
@@ -26,7 +26,7 @@ and runs that test. This page is generated: ` + "`go run ./internal/test/mutants
 	}
 	slices.Sort(folders)
 	for _, folder := range folders {
-		fmt.Fprintf(&b, "\n## %s\n\n| guarantee | test |\n|---|---|\n", folder)
+		fmt.Fprintf(&b, "\n## %s\n\n| promise | test |\n|---|---|\n", folder)
 		for _, m := range byFolder[folder] {
 			fmt.Fprintf(&b, "| %s | `%s` in %s |\n", strings.ReplaceAll(m.name, "|", "\\|"), m.fails, m.pkg)
 		}

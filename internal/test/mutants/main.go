@@ -1,12 +1,12 @@
-// Command mutants breaks one guarantee at a time and shows that a test notices. A guarantee that no test can lose is a
-// hope. Each mutation edits one place of one file, in a build overlay: the checkout is never touched.
+// Command mutants breaks one guarantee at a time and checks that a test fails. Each mutation edits one file in a build
+// overlay, so the checkout is never changed.
 //
 //	go run ./internal/test/mutants            # all; needs make services-up
-//	go run ./internal/test/mutants -run claim # those whose name contains "claim"
+//	go run ./internal/test/mutants -run claim # the mutations whose names contain "claim"
 //	go run ./internal/test/mutants -list > docs/guarantees.md
 //
-// It exits 1 when a mutant survives, when another case than the one named is the only one to fail, or when the text that a
-// mutation replaces is not found exactly once.
+// It exits 1 if a mutated package passes its tests, if the named test is not among those that fail, or if the text that a
+// mutation replaces does not occur exactly once.
 package main
 
 import (
@@ -20,9 +20,9 @@ import (
 )
 
 func main() {
-	run := flag.String("run", "", "only mutations whose name contains this")
+	run := flag.String("run", "", "run only mutations whose name contains this `text`")
 	verbose := flag.Bool("v", false, "print the output of each test")
-	list := flag.Bool("list", false, "print the guarantees and their tests as docs/guarantees.md has them, and run nothing")
+	list := flag.Bool("list", false, "print docs/guarantees.md and run nothing")
 	flag.Parse()
 	if *list {
 		fmt.Fprint(os.Stdout, guarantees())

@@ -14,17 +14,17 @@ import (
 
 // mutation breaks one guarantee.
 type mutation struct {
-	name  string // the guarantee
-	file  string // from the module's root
+	name  string // the guarantee, as docs/guarantees.md shows it
+	file  string // relative to the module's root
 	edits []edit
-	pkg   string // whose tests are run
-	run   string // -run: as little as shows it
-	fails string // the case that must fail, as go test prints it
-	short bool   // -short: without servers
-	tries int    // where chance has a part in it: how many runs it may take; zero: one
+	pkg   string // the package whose tests run
+	run   string // -run: as few tests as needed
+	fails string // the test that must fail, as go test prints it
+	short bool   // -short: needs no servers
+	tries int    // runs until the test must have failed; 0 means 1, more is for tests that use chance
 }
 
-// edit replaces old, which stands in the file exactly once.
+// edit replaces old, which must occur exactly once in the file.
 type edit struct{ old, new string }
 
 type result struct {
@@ -32,7 +32,7 @@ type result struct {
 	err    error
 }
 
-// try runs the test against the mutated file, and wants the case to fail.
+// try runs the test against the mutated file. Its result has an error unless the named test fails.
 func (m mutation) try(ctx context.Context) (r result) {
 	dir, err := os.MkdirTemp("", "txonce-mutant-")
 	if err != nil {
@@ -51,7 +51,7 @@ func (m mutation) try(ctx context.Context) (r result) {
 	return r
 }
 
-// overlay writes the mutated file and the JSON file that makes the go command read it in place of the real one.
+// overlay writes the mutated file and a JSON file for go test -overlay, which replaces the original by it.
 func (m mutation) overlay(dir string) (path string, err error) {
 	root, err := os.Getwd()
 	if err != nil {
@@ -65,7 +65,7 @@ func (m mutation) overlay(dir string) (path string, err error) {
 	mutant := string(text)
 	for _, e := range m.edits {
 		if n := strings.Count(mutant, e.old); n != 1 {
-			return "", fmt.Errorf("%q stands %d times in %s, not once: mend the mutation", e.old, n, m.file)
+			return "", fmt.Errorf("%q occurs %d times in %s, want once: update the mutation", e.old, n, m.file)
 		}
 		mutant = strings.Replace(mutant, e.old, e.new, 1)
 	}
@@ -90,13 +90,13 @@ func (m mutation) test(ctx context.Context, overlay string) result {
 	var failed *exec.ExitError
 	switch {
 	case err == nil:
-		r.err = errors.New("all tests pass without the guarantee")
+		r.err = errors.New("all tests pass although the guarantee is broken")
 	case !errors.As(err, &failed):
 		r.err = err
 	case strings.Contains(r.output, "[build failed]"), strings.Contains(r.output, "[setup failed]"):
 		r.err = fmt.Errorf("the mutant does not compile:\n%s", r.output)
 	case !strings.Contains(r.output, "--- FAIL: "+m.fails):
-		r.err = fmt.Errorf("it failed, but not in %s:\n%s", m.fails, r.output)
+		r.err = fmt.Errorf("the tests fail, but %s does not:\n%s", m.fails, r.output)
 	}
 	return r
 }

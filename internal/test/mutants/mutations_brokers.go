@@ -17,7 +17,7 @@ func exactly(test string) string {
 
 // brokerMutations are those of what came with further brokers, databases and poolers.
 var brokerMutations = []mutation{
-	handling("an outage is waited out at start", "start.go", "TestStartWaitsOutAnOutage", edit{
+	handling("a start waits until the database is reachable", "start.go", "TestStartWaitsOutAnOutage", edit{
 		`!late && c.fatalAtStart(err):`, `!late || c.final(err):`,
 	}),
 	elsewhere("what is to be retried is not acknowledged", "internal/deliver/outcome.go", "TestWhatIsKeptIsHandledAgainInOrder", edit{
@@ -37,14 +37,14 @@ var brokerMutations = []mutation{
 	elsewhere("a batch stops at its limits", "internal/deliver/batch.go", "TestBatchesAreBoundedInBytes", edit{
 		`if len(picked) == most || len(picked) > 0 && dr.cfg.MaxBatchBytes > 0 && size+d.Size > dr.cfg.MaxBatchBytes {`, `if len(picked) == most {`,
 	}),
-	elsewhere("no batch takes what others could handle", "internal/deliver/batch.go", "TestSplitEvenly", edit{
+	elsewhere("a batch leaves waiting messages to idle workers", "internal/deliver/batch.go", "TestSplitEvenly", edit{
 		`return min(max(share, 1), dr.cfg.MaxBatch)`, `return max(share, dr.cfg.MaxBatch)`,
 	}),
 	subscriber("nor of a partition", "partition.go", "TestConcurrencySharesWhatWaits", edit{
 		`SplitEvenly: true,`, `SplitEvenly: false,`,
 	}),
 	{
-		name: "everybody locks in one order", file: "internal/claims/locks.go",
+		name: "all transactions lock in the same order", file: "internal/claims/locks.go",
 		edits: []edit{{`	slices.SortFunc(locks, func(a, b Lock) int { return cmp.Compare(a.Number, b.Number) })
 `, `	_ = cmp.Compare[int]
 `}},
@@ -57,52 +57,52 @@ var brokerMutations = []mutation{
 	elsewhere("watermill: a publisher that may not confirm is refused", "adapters/watermilltx/publisher_config.go", "TestPublisherConfigRefused", edit{
 		`case !inMemory && !cfg.Confirms &&`, `case false &&`,
 	}),
-	elsewhere("watermill: what has no topic is not produced", "adapters/watermilltx/middleware.go", "TestProducingWhatCannotBePublished", edit{
+	elsewhere("watermill: a message without a topic is refused", "adapters/watermilltx/middleware.go", "TestProducingWhatCannotBePublished", edit{
 		`if topic == "" {`, `if false {`,
 	}),
-	elsewhere("watermill: equal UUIDs in two topics are two", "adapters/watermilltx/envelope.go", "TestForwarderTopicIsEmptied", edit{
+	elsewhere("watermill: equal UUIDs in two topics are two messages", "adapters/watermilltx/envelope.go", "TestForwarderTopicIsEmptied", edit{
 		`return e.Topic + "/" + e.UUID, nil`, `return e.UUID, nil`,
 	}),
 
-	elsewhere("rabbitmq: a nack is no confirm", "adapters/rabbitmq/confirm_channel.go", "TestPublisherAnswersEachMessage", edit{
+	elsewhere("rabbitmq: a nack is not a confirm", "adapters/rabbitmq/confirm_channel.go", "TestPublisherAnswersEachMessage", edit{
 		`case !acked:`, `case false:`,
 	}),
-	elsewhere("rabbitmq: what no queue takes comes back", "adapters/rabbitmq/confirm_channel.go", "TestPublisherAnswersEachMessage", edit{
+	elsewhere("rabbitmq: an unroutable message is not reported as published", "adapters/rabbitmq/confirm_channel.go", "TestPublisherAnswersEachMessage", edit{
 		`mandatory, immediate = true, false`, `mandatory, immediate = false, false`,
 	}),
 
-	elsewhere("mysql: a lease that has ended settles nothing", "adapters/sqlstore/outbox_mysql_settle.go", "TestOutboxLeaseEndsByTheDatabasesClock/MySQL", edit{
+	elsewhere("mysql: an expired lease settles nothing", "adapters/sqlstore/outbox_mysql_settle.go", "TestOutboxLeaseEndsByTheDatabasesClock/MySQL", edit{
 		`len(mine) != len(tokens)`, `len(mine) > len(tokens)`,
 	}),
-	elsewhere("lift: a handler writes in its claim's transaction", "adapters/sqlstore/lift.go", "TestLiftRefusesAnotherTransaction", edit{
+	elsewhere("adapt: a handler writes in its claim's transaction", "adapters/sqlstore/lift.go", "TestLiftRefusesAnotherTransaction", edit{
 		`if l.unwrap(lifted) != tx {`, `if l.unwrap(lifted) != tx && false {`,
 	}),
 
-	elsewhere("sqs: a heartbeat comes in time", "adapters/awssqs/subscriber_heartbeat.go", "TestALongHandlerKeepsItsMessageAndThoseThatWait", edit{
+	elsewhere("sqs: a heartbeat extends the visibility timeout in time", "adapters/awssqs/subscriber_heartbeat.go", "TestALongHandlerKeepsItsMessageAndThoseThatWait", edit{
 		`now.Sub(m.extended) >= visibility/4`, `now.Sub(m.extended) >= visibility`,
 	}),
-	elsewhere("sqs: what was lost is not settled", "adapters/awssqs/subscriber_settle.go", "TestALostMessageIsCancelledAndNotSettled", edit{
+	elsewhere("sqs: a message whose visibility timeout expired is not settled", "adapters/awssqs/subscriber_settle.go", "TestALostMessageIsCancelledAndNotSettled", edit{
 		`if !held {`, `if !held && false {`,
 	}),
-	elsewhere("sqs: a delay is not cut", "adapters/awssqs/subscriber_settle.go", "TestRetryAfterIsKeptBySQS", edit{
+	elsewhere("sqs: a retry delay is not shortened", "adapters/awssqs/subscriber_settle.go", "TestRetryAfterIsKeptBySQS", edit{
 		`after+time.Second-1`, `after`,
 	}),
-	elsewhere("sqs: a deletion that failed is repeated", "adapters/awssqs/subscriber_settle.go", "TestDeletionsThatFailAreRepeated", edit{
+	elsewhere("sqs: a failed deletion is repeated", "adapters/awssqs/subscriber_settle.go", "TestDeletionsThatFailAreRepeated", edit{
 		`!f.SenderFault && !stale(f)`, `false`,
 	}),
-	elsewhere("sqs: a redrive behind our back is refused", "adapters/awssqs/subscriber_queue.go", "TestWhatIsRefusedAtTheStart", edit{
+	elsewhere("sqs: a redrive policy that acts before MaxAttempts is refused", "adapters/awssqs/subscriber_queue.go", "TestWhatIsRefusedAtTheStart", edit{
 		`if receives > attempts {`, `if true {`,
 	}),
-	elsewhere("sqs: a redrive soon after the last attempt draws a warning", "adapters/awssqs/subscriber_queue.go", "TestWhatIsRefusedAtTheStart/redrive_soon", edit{
+	elsewhere("sqs: a redrive policy that acts soon after MaxAttempts is logged as a warning", "adapters/awssqs/subscriber_queue.go", "TestWhatIsRefusedAtTheStart/redrive_soon", edit{
 		`if receives < MinReceives {`, `if false {`,
 	}),
-	elsewhere("sqs: a stop does not wait for a place among the answers", "adapters/awssqs/subscriber_settle.go", "TestRunEndsWithoutTheServer", edit{
+	elsewhere("sqs: a stop does not wait for a slot to settle messages", "adapters/awssqs/subscriber_settle.go", "TestRunEndsWithoutTheServer", edit{
 		`case <-r.deliverer.Context().Done():`, `case <-r.requests.Done():`,
 	}),
-	elsewhere("sqs: a tenant is no key", "adapters/awssqs/subscriber_message.go", "TestATenantIsNoOrder", edit{
+	elsewhere("sqs: a fair queue's message group is not an ordering key", "adapters/awssqs/subscriber_message.go", "TestATenantIsNoOrder", edit{
 		`m.Key == "" && strings.HasSuffix(queue, fifoSuffix) &&`, `m.Key == "" &&`,
 	}),
-	elsewhere("sqs: what a stop gives back was no attempt", "adapters/awssqs/subscriber.go", "TestStopsAreNoAttempts", edit{
+	elsewhere("sqs: a message that a stop gives back counts no attempt", "adapters/awssqs/subscriber.go", "TestStopsAreNoAttempts", edit{
 		`	defer s.running.Store(false)
 `, `	defer s.running.Store(false)
 	s.uncountedReceives = counts.Counter{}
@@ -120,58 +120,58 @@ var brokerMutations = []mutation{
 	elsewhere("deliver: what was lost has no good answer", "internal/deliver/outcome.go", "TestLoseCancelsTheHandler", edit{
 		`case d.lost && err == nil:`, `case err == nil:`,
 	}),
-	elsewhere("rabbitmq: a copy that no queue takes is no copy", "adapters/rabbitmq/confirm_channel.go", "TestRetryQueueDeleted", edit{
+	elsewhere("rabbitmq: an unroutable retry copy does not replace its message", "adapters/rabbitmq/confirm_channel.go", "TestRetryQueueDeleted", edit{
 		`const mandatory, immediate = true, false`, `const mandatory, immediate = false, false`,
 	}),
-	elsewhere("rabbitmq: a queue for retries that was made a moment ago is not used", "adapters/rabbitmq/subscriber_retry_link.go", "TestNewRetryQueueRests/this_Subscriber", edit{
+	elsewhere("rabbitmq: a retry queue that this Subscriber just declared is not used yet", "adapters/rabbitmq/subscriber_retry_link.go", "TestNewRetryQueueRests/this_Subscriber", edit{
 		"	return time.Now().Add(young), nil\n}", "	return time.Now(), nil\n}",
 	}),
-	elsewhere("rabbitmq: nor one that was found", "adapters/rabbitmq/subscriber_retry_link.go", "TestNewRetryQueueRests/another", edit{
+	elsewhere("rabbitmq: a retry queue that another Subscriber just declared is not used yet", "adapters/rabbitmq/subscriber_retry_link.go", "TestNewRetryQueueRests/another", edit{
 		`if err == nil && r.queuesOld {`, `if err == nil {`,
 	}),
-	elsewhere("rabbitmq: a server that hangs up is not taken to refuse", "adapters/rabbitmq/subscriber.go", "TestServerHangsUp", edit{
+	elsewhere("rabbitmq: a server that closes the connection is not taken for one that refuses it", "adapters/rabbitmq/subscriber.go", "TestServerHangsUp", edit{
 		`time.Since(hungUpSince) < refusedAfter {`, `time.Since(hungUpSince) < 0 {`,
 	}),
-	elsewhere("rabbitmq: a limit that drops messages is refused", "adapters/rabbitmq/subscriber_config.go", "TestSubscriberConfig", edit{
+	elsewhere("rabbitmq: a queue whose limits drop messages is refused", "adapters/rabbitmq/subscriber_config.go", "TestSubscriberConfig", edit{
 		`c.checkLimit(""); err != nil`, `c.checkLimit(""); false`,
 	}),
-	elsewhere("rabbitmq: prefetch is asked for", "adapters/rabbitmq/subscriber_session.go", "TestPrefetch", edit{
+	elsewhere("rabbitmq: the prefetch limit is set", "adapters/rabbitmq/subscriber_session.go", "TestPrefetch", edit{
 		`s.ch.Qos(r.cfg.Prefetch, 0, false)`, `s.ch.Qos(0, 0, false)`,
 	}),
 	elsewhere("rabbitmq: messages are persistent", "adapters/rabbitmq/publisher_message.go", "TestPublisherProperties", edit{
 		`DeliveryMode: amqp.Persistent`, `DeliveryMode: amqp.Transient`,
 	}),
-	elsewhere("mysql: the token says who was first", "adapters/sqlstore/mysql.go", "TestMySQLClaimsABatchOfManyStatements", edit{
+	elsewhere("mysql: only a row with the claim's own token is new", "adapters/sqlstore/mysql.go", "TestMySQLClaimsABatchOfManyStatements", edit{
 		`if string(whose) == string(mine[:]) {`, `if whose != nil {`,
 	}),
-	elsewhere("mysql: a few messages are not all", "adapters/sqlstore/outbox_mysql_lease.go", "TestOutboxMySQLFewAndMany/fair", edit{
+	elsewhere("mysql: a poll that is cut off by its limit is not taken for complete", "adapters/sqlstore/outbox_mysql_lease.go", "TestOutboxMySQLFewAndMany/fair", edit{
 		`return chosen, len(chosen) < most, nil`, `return chosen, true, nil`,
 	}),
-	elsewhere("mysql: a sweeper is not disturbed by others that look", "adapters/sqlstore/mysql_sweep.go", "TestMySQLSweeperWaitsForThoseThatLook", edit{
+	elsewhere("mysql: a sweeper waits for other sweepers that only check the lease", "adapters/sqlstore/mysql_sweep.go", "TestMySQLSweeperWaitsForThoseThatLook", edit{
 		`err = read(d.sql.SweepWait)`, `err = errBusy`,
 	}),
-	elsewhere("rabbitmq: an acknowledgement that fails ends its channel", "adapters/rabbitmq/subscriber_session.go", "TestAckThatDoesNotArrive/it_fails_on_a_channel_that_goes_on/fake", edit{
+	elsewhere("rabbitmq: a failed acknowledgement closes its connection", "adapters/rabbitmq/subscriber_session.go", "TestAckThatDoesNotArrive/it_fails_on_a_channel_that_goes_on/fake", edit{
 		"		_ = s.conn.CloseDeadline(time.Now().Add(closesWithin)) // else", "		// else",
 	}),
-	elsewhere("rabbitmq: a return comes before its confirm", "adapters/rabbitmq/confirm_channel.go", "TestPublisherReturns", edit{
+	elsewhere("rabbitmq: a return is handled before its confirm", "adapters/rabbitmq/confirm_channel.go", "TestPublisherReturns", edit{
 		"	c.takeReturns()\n	c.notOwed(r)", "	c.notOwed(r)",
 	}),
-	elsewhere("rabbitmq: a channel that is closed is no nack", "adapters/rabbitmq/confirm_channel.go", "TestPublisherCutBeforeConfirm", edit{
+	elsewhere("rabbitmq: a closed channel is not a nack", "adapters/rabbitmq/confirm_channel.go", "TestPublisherCutBeforeConfirm", edit{
 		`if !acked && c.ch.IsClosed() {`, `if false {`,
 	}),
-	elsewhere("rabbitmq: a queue that does not confirm is given up on", "adapters/rabbitmq/confirm_channel.go", "TestPublisherIsolates", edit{
+	elsewhere("rabbitmq: the publisher does not wait forever for a queue that does not confirm", "adapters/rabbitmq/confirm_channel.go", "TestPublisherIsolates", edit{
 		`.since) >= limit {`, `.since) >= limit && false {`,
 	}),
-	elsewhere("rabbitmq: it goes to a channel of its own", "adapters/rabbitmq/publisher_stalled.go", "TestPublisherIsolates", edit{
+	elsewhere("rabbitmq: a queue that does not confirm gets a channel of its own", "adapters/rabbitmq/publisher_stalled.go", "TestPublisherIsolates", edit{
 		`if len(p.stalled)+len(fresh) > maxStalled {`, `if true {`,
 	}),
-	elsewhere("rabbitmq: nothing goes to a queue that owes confirms", "adapters/rabbitmq/publisher_stalled.go", "TestPublisherIsolates", edit{
+	elsewhere("rabbitmq: nothing is sent to a queue with overdue confirms", "adapters/rabbitmq/publisher_stalled.go", "TestPublisherIsolates", edit{
 		`return s.busy || s.channel != nil && s.channel.owes() && time.Since(s.tried) < stalledPause`, `return s.busy`,
 	}),
-	elsewhere("rabbitmq: a queue for retries that does not confirm rests", "adapters/rabbitmq/subscriber_retry_link.go", "TestRetryQueueDoesNotConfirm", edit{
+	elsewhere("rabbitmq: a retry queue that does not confirm is not used for a while", "adapters/rabbitmq/subscriber_retry_link.go", "TestRetryQueueDoesNotConfirm", edit{
 		"		r.cooldown(retryStep(d.after))\n", "",
 	}),
-	elsewhere("rabbitmq: nothing is sent to a server that blocks", "adapters/rabbitmq/alarm.go", "TestRetriesWhileBlocked/stops_true", edit{
+	elsewhere("rabbitmq: nothing is sent while the server blocks the connection", "adapters/rabbitmq/alarm.go", "TestRetriesWhileBlocked/stops_true", edit{
 		"	if a.why == \"\" {\n		return nil", "	if true {\n		return nil",
 	}),
 	elsewhere("rabbitmq: a blocked connection closes at its deadline", "adapters/rabbitmq/dial.go", "TestServerFaults/a_memory_alarm", edit{
@@ -180,22 +180,22 @@ var brokerMutations = []mutation{
 	elsewhere("rabbitmq: a blocked write ends with its connection", "adapters/rabbitmq/dial.go", "TestBlockedWriteEnds", edit{
 		"		_ = s.Close()\n", "",
 	}),
-	elsewhere("rabbitmq: the queue is believed, and not its Spec", "adapters/rabbitmq/topology_read.go", "TestSpecIsRead/a_limit_that_drops/fake", edit{
+	elsewhere("rabbitmq: the queue's real arguments override its Spec", "adapters/rabbitmq/topology_read.go", "TestSpecIsRead/a_limit_that_drops/fake", edit{
 		`c.Spec = c.Spec.withArgs(args)`, `_ = args`,
 	}),
-	elsewhere("rabbitmq: a delivery that is counted shows a quorum queue", "adapters/rabbitmq/topology_read.go", "TestSpecIsNotBelieved", edit{
+	elsewhere("rabbitmq: a delivery count reveals a quorum queue", "adapters/rabbitmq/topology_read.go", "TestSpecIsNotBelieved", edit{
 		`if !counts || s.specRead || s.spec.Quorum {`, `if !counts || true {`,
 	}),
-	elsewhere("rabbitmq: a stop gives back at once", "adapters/rabbitmq/subscriber.go", "TestStopGivesBackAtOnce", edit{
+	elsewhere("rabbitmq: a stop gives waiting messages back at once", "adapters/rabbitmq/subscriber.go", "TestStopGivesBackAtOnce", edit{
 		`dl.session.giveBack(dl) // no attempt`, `// no attempt`,
 	}),
-	elsewhere("rabbitmq: a copy remembers what publishing it changes", "adapters/rabbitmq/subscriber_stamp.go", "TestNoHotRequeue", edit{
+	elsewhere("rabbitmq: a retry copy keeps the properties that publishing it changes", "adapters/rabbitmq/subscriber_stamp.go", "TestNoHotRequeue", edit{
 		`"expiration": st.expiration,`, `"expiration": "",`,
 	}),
-	elsewhere("rabbitmq: a lost connection counts for no attempt", "adapters/rabbitmq/subscriber_session.go", "TestLossesCountForNoAttempt/quorum_true", edit{
+	elsewhere("rabbitmq: a lost connection counts no attempt", "adapters/rabbitmq/subscriber_session.go", "TestLossesCountForNoAttempt/quorum_true", edit{
 		`msg := toMessage(s.run.cfg.Queue, raw)`, `msg := ToMessage(s.run.cfg.Queue, raw)`,
 	}),
-	elsewhere("sqs: a stop waits for what is on its way", "adapters/awssqs/subscriber_reception.go", "TestAStopLosesNoAnswerThatIsOnItsWay", edit{
+	elsewhere("sqs: a stop waits for the answer of a receive in progress", "adapters/awssqs/subscriber_reception.go", "TestAStopLosesNoAnswerThatIsOnItsWay", edit{
 		`await.Sleep(ctx, time.Until(began.Add(minRequest)))`, `await.Sleep(ctx, time.Until(began))`,
 	}),
 }

@@ -13,7 +13,7 @@ func subscriber(name, file, test string, edits ...edit) mutation {
 }
 
 var kafkaMutations = []mutation{
-	suite("what failed is delivered again", "partition.go", "an_error_redelivers", edit{
+	suite("a failed message is delivered again", "partition.go", "an_error_redelivers", edit{
 		`	if _, again := errors.AsType[*consumer.RetryError](err); again {
 		return
 	}
@@ -25,10 +25,10 @@ var kafkaMutations = []mutation{
 	}, edit{
 		`*consumer.RetryError) bool { return true }`, `*consumer.RetryError) bool { return false }`,
 	}),
-	suite("a stop waits for the handler", "partition.go", "a_stop_lets_the_handler_finish", edit{
+	suite("a stop waits for the handler to finish", "partition.go", "a_stop_lets_the_handler_finish", edit{
 		`p.deliverer.Drain(p.member.grace(), p.member.handlerExit())`, `p.deliverer.Drain(0, p.member.handlerExit())`,
 	}),
-	subscriber("marks are contiguous", "offset_tracker.go", "TestOffsetTracker", edit{
+	subscriber("an offset is committed only when all messages before it are finished", "offset_tracker.go", "TestOffsetTracker", edit{
 		`	if low := t.first; low.finished {
 		t.remove(low)
 		return low.raw
@@ -36,47 +36,47 @@ var kafkaMutations = []mutation{
 	return nil`,
 		`	return o.raw`,
 	}),
-	subscriber("what is rejected stops the subscriber", "partition.go", "TestRejected", edit{
+	subscriber("an error other than RetryError stops the subscriber", "partition.go", "TestRejected", edit{
 		`	if err != nil {
 		p.member.fail(`,
 		`	if false {
 		p.member.fail(`,
 	}),
-	subscriber("a group starts at the oldest message", "check.go", "TestRefusedSettings", edit{
+	subscriber("a new group starts at the oldest message", "check.go", "TestRefusedSettings", edit{
 		`cfg.Consumer.Offsets.Initial != sarama.OffsetOldest, "`, `false, "`,
 	}),
-	subscriber("a gap is an alarm", "offset_gap.go", "TestGap/kfake/eager/before_the_first", edit{
+	subscriber("the deletion of unhandled messages stops the subscriber", "offset_gap.go", "TestGap/kfake/eager/before_the_first", edit{
 		`if slices.Contains(m.cfg.AcceptedRisks, RiskResetInvalidOffsets) {`, `if true || slices.Contains(m.cfg.AcceptedRisks, RiskResetInvalidOffsets) {`,
 	}),
-	subscriber("markers are passed over", "partition.go", "TestRetentionDeletesMarkers/kfake/eager", edit{
+	subscriber("the offset moves past transaction markers", "partition.go", "TestRetentionDeletesMarkers/kfake/eager", edit{
 		`			p.findMarkers()
 `, ``,
 	}),
-	subscriber("what is committed is not passed over", "markers.go", "TestPassOver/one_that_is_committed_before_that", edit{
+	subscriber("the offset does not move past committed messages", "markers.go", "TestPassOver/one_that_is_committed_before_that", edit{
 		`case b.IsTransactional && open >= 0:`, `case b.IsTransactional:`,
 	}),
-	subscriber("one replica draws a warning", "replicas.go", "TestOneReplicaDrawsAWarning/kfake/1", edit{
+	subscriber("a topic with one replica is logged as a warning", "replicas.go", "TestOneReplicaDrawsAWarning/kfake/1", edit{
 		`case setting(entries, minReplicas) == "1":`, `case setting(entries, minReplicas) == "0":`,
 	}),
-	subscriber("a group of the user's own is checked", "check.go", "TestCheck", edit{
+	subscriber("Check finds the unsafe settings of the user's own group", "check.go", "TestCheck", edit{
 		`	wrong := refusals(losing(cfg), accepted)
 `, `	wrong := refusals(nil, accepted)
 `,
 	}),
-	subscriber("keys outlive messages", "retention.go", "TestWindowAndRetention", edit{
+	subscriber("a window shorter than the topic's retention is refused", "retention.go", "TestWindowAndRetention", edit{
 		`	case window < keeps:`, `	case window < 0:`,
 	}),
-	subscriber("the unfinished are bounded", "partition.go", "TestUnfinishedAreBounded", edit{
+	subscriber("the number and size of unfinished messages are bounded", "partition.go", "TestUnfinishedAreBounded", edit{
 		`return unfinished >= p.member.cfg.MaxUnfinished || bytes >= 2*p.member.cfg.MaxBatchBytes`, `return false`,
 	}),
 	{
-		name: "of a zombie and the new owner one commits", file: pgx + "/claim.go",
+		name: "when an old and a new owner of a partition handle the same message, one commits", file: pgx + "/claim.go",
 		edits: []edit{{`if !c.inserted[row.KeyHash] {
 			found`, `if false {
 			found`}},
 		pkg: "adapters/kafka", run: "^TestZombie$", fails: "TestZombie",
 	},
-	subscriber("a start that is refused registers no window", "subscriber.go", "TestWindowAndRetention", edit{
+	subscriber("a refused start registers no window", "subscriber.go", "TestWindowAndRetention", edit{
 		`	client, err := s.connect(connected)
 `, `	if starter, ok := s.cfg.Processor.(consumer.Starter); ok {
 		_ = starter.Start(ctx)

@@ -12,7 +12,7 @@ func sharedByPublishers(name, file, test string, edits ...edit) mutation {
 }
 
 var publisherMutations = []mutation{
-	sharedByPublishers("what is unanswered at the deadline is not confirmed", "call.go", "TestPublishAnswersEachMessage", edit{
+	sharedByPublishers("a message without an answer at the deadline is not reported as published", "call.go", "TestPublishAnswersEachMessage", edit{
 		`		case !c.answered[i]:`, `		case false:`,
 	}),
 	sharedByPublishers("only the first answer counts", "call.go", "TestPublishAnswersEachMessage", edit{
@@ -30,35 +30,35 @@ var publisherMutations = []mutation{
 	sharedByPublishers("a broken client takes no more calls", "pool.go", "TestPoolCutsAfterTheLastCall", edit{
 		`if broken || client.retired {`, `if client.retired {`,
 	}),
-	publishing("an error of the broker is an answer", "publisher_producer.go", "TestPublisherErrorsOfBrokers", edit{
+	publishing("a broker's error is reported for its message", "publisher_producer.go", "TestPublisherErrorsOfBrokers", edit{
 		`r.call.Answer(r.index, p.topics.refused(r.Topic, e.Err))`, `r.call.Answer(r.index, nil)`,
 	}),
-	publishing("a producer that is stuck is replaced", "publisher.go", "TestPublisherKeepsNoBacklog", edit{
+	publishing("a producer that hangs is replaced", "publisher.go", "TestPublisherKeepsNoBacklog", edit{
 		`p.pool.Release(client, stuck || client`, `p.pool.Release(client, stuck && false || client`,
 	}),
 	publishing("a fenced producer is replaced", "publisher_topics.go", "TestPublisherFenced", edit{
 		`return t.fenced || t.lost && !confirmed`, `return t.lost && !confirmed`,
 	}),
-	publishing("a message refused with its batch is tried alone", "publisher.go", "TestPublisherBatchRefusedForOneMessage", edit{
+	publishing("each message of a refused batch is tried alone", "publisher.go", "TestPublisherBatchRefusedForOneMessage", edit{
 		`conf.Producer.Flush.MaxMessages = 1`, `conf.Producer.Flush.MaxMessages = 0`,
 	}),
-	publishing("too large is permanent", "publisher_errors.go", "TestPublisherErrorsOfBrokers", edit{
+	publishing("a message that is too large fails permanently", "publisher_errors.go", "TestPublisherErrorsOfBrokers", edit{
 		`outbox.Permanent(fmt.Errorf("%w; send less, or raise`, `(fmt.Errorf("%w; send less, or raise`,
 	}),
-	publishing("a missing topic is the topic's fault", "publisher_errors.go", "TestPublisherErrorsOfBrokers", edit{
+	publishing("a missing topic is reported as the topic's fault, not the message's", "publisher_errors.go", "TestPublisherErrorsOfBrokers", edit{
 		`return &outbox.TopicError{Err: fmt.Errorf("%w; create it, it is not created by publishing to it", named)}`,
 		`return fmt.Errorf("%w; create it, it is not created by publishing to it", named)`,
 	}),
-	publishing("an empty payload is no tombstone", "publisher_record.go", "TestPublisherHandsOverAllOfAMessage", edit{
+	publishing("an empty payload is not published as a tombstone", "publisher_record.go", "TestPublisherHandsOverAllOfAMessage", edit{
 		`if m.Payload == nil {`, `if false {`,
 	}),
-	publishing("without all replicas' acks it is refused", "publisher_config.go", "TestPublisherRefusesSettings", edit{
+	publishing("a producer that does not wait for all in-sync replicas is refused", "publisher_config.go", "TestPublisherRefusesSettings", edit{
 		`cfg.Producer.RequiredAcks != sarama.WaitForAll,`, `false,`,
 	}),
-	publishing("without idempotence it is refused", "publisher_config.go", "TestPublisherRefusesSettings", edit{
+	publishing("a producer without idempotence is refused", "publisher_config.go", "TestPublisherRefusesSettings", edit{
 		`!cfg.Producer.Idempotent,`, `false,`,
 	}),
-	publishing("a partitioner that is not by key is refused", "publisher_partition.go", "TestPublisherRefusesSettings", edit{
+	publishing("a partitioner that ignores the key is refused", "publisher_partition.go", "TestPublisherRefusesSettings", edit{
 		`ok && n != before`, `ok && n != before && false`,
 	}),
 }

@@ -19,13 +19,13 @@ func sharing(name, old, with string) mutation {
 }
 
 var relayMutations = []mutation{
-	relaying("publishing ends before the lease does", "call.go", "TestRelayPublishesOnlyWithinItsLease", edit{
+	relaying("publishing ends before the lease expires", "call.go", "TestRelayPublishesOnlyWithinItsLease", edit{
 		`b.session.hold.Load().Until.Add(-cfg.Margin)`, `b.session.hold.Load().Until`,
 	}),
-	relaying("one message of a key per call", "call.go", "TestRelayPublishesOneMessageOfAKeyPerCall", edit{
+	relaying("a Publish call gets one message per key, unless the publisher is atomic per key", "call.go", "TestRelayPublishesOneMessageOfAKeyPerCall", edit{
 		`for k.sent = 1; q.publisher.atomic && !probe && k.sent`, `for k.sent = 1; k.sent`,
 	}),
-	relaying("a failed message stops its key", "outcome.go", "TestRelayRefusedMessageStopsItsKeyOnly", edit{
+	relaying("a failed message holds back later messages of its key", "outcome.go", "TestRelayRefusedMessageStopsItsKeyOnly", edit{
 		`if confirmed {
 			b.enqueue(k)`, `if confirmed || true {
 			b.enqueue(k)`,
@@ -36,7 +36,7 @@ var relayMutations = []mutation{
 	relaying("the end of the lease counts against no message", "outcome.go", "TestRelayLeaseEndIsNotTheMessagesFault", edit{
 		`case b.isLeaseEnd(c, err):`, `case b.isLeaseEnd(c, err) && false:`,
 	}),
-	relaying("a publisher that takes too long counts", "outcome.go", "TestRelayPublishTimeoutCounts", edit{
+	relaying("a publish that exceeds PublishTimeout counts an attempt", "outcome.go", "TestRelayPublishTimeoutCounts", edit{
 		`return (c.leaseEnd || b.session.work.Err() != nil) &&`, `return`,
 	}),
 	relaying("a broker that is away counts against no message", "outcome.go", "TestRelayCoolsDownWhenItsPublisherIsUnavailable", edit{
@@ -48,38 +48,38 @@ var relayMutations = []mutation{
 	relaying("no cooldown for a part of the broker", "outcome.go", "TestRelayDoesNotCoolDownForAPartOfTheBroker", edit{
 		`&& c.confirmed:`, `&& false:`,
 	}),
-	relaying("a topic's fault counts against no message", "outcome.go", "TestRelayCoolsDownATopicAtFault", edit{
+	relaying("a topic's fault counts no attempt", "outcome.go", "TestRelayCoolsDownATopicAtFault", edit{
 		`case errors.As(err, &topic): //`, `case errors.As(err, &topic) && false: //`,
 	}),
-	relaying("one message finds out whether a topic takes messages again", "call.go", "TestRelayCoolsDownATopicAtFault", edit{
+	relaying("a single message probes whether a faulty topic accepts messages again", "call.go", "TestRelayCoolsDownATopicAtFault", edit{
 		`probed[topic] = b.relay.topics.atFault(topic)
 		if wait, why := b.relay.topics.admit(topic, deadline); wait > 0 {`, `if wait, why := time.Duration(0), error(nil); wait > 0 {`,
 	}),
 	relaying("a topic's fault is logged once a minute", "topic.go", "TestRelayCoolsDownATopicAtFault", edit{
 		`now.Sub(t.logged) >= topicLogInterval`, `false`,
 	}),
-	relaying("a topic that takes messages again is let go", "topic.go", "TestRelayCoolsDownATopicAtFault", edit{
+	relaying("a topic that accepts messages again is no longer held back", "topic.go", "TestRelayCoolsDownATopicAtFault", edit{
 		"		delete(ts.faulty, topic)\n		ts.count.Add(-1)\n", ``,
 	}),
-	relaying("a probe that says nothing is followed by another", "topic.go", "TestRelayProbeThatIsRefusedItself", edit{
+	relaying("an inconclusive probe of a topic is followed by another", "topic.go", "TestRelayProbeThatIsRefusedItself", edit{
 		`			t.until, t.probing = time.Time{}, false`, ``,
 	}),
-	relaying("a topic without publisher parks nothing", "batch.go", "TestRelayWithoutPublisherForATopic", edit{
+	relaying("no message is parked because its topic has no publisher", "batch.go", "TestRelayWithoutPublisherForATopic", edit{
 		`b.deferUncounted(first, b.coolTopicDown(topic, b.leasedAt, err), err)`, `b.countFailure(first, err)`,
 	}),
-	relaying("no more is parked than the limit", "outcome.go", "TestRelayParksNoMoreThanItsLimit", edit{
+	relaying("the relay parks no more messages than its limit", "outcome.go", "TestRelayParksNoMoreThanItsLimit", edit{
 		`if wait, log := b.relay.parkBudget.take(); wait > 0 {`, `if wait, log := b.relay.parkBudget.take(); wait < 0 {`,
 	}),
-	relaying("parked at MaxAttempts", "outcome.go", "TestRelayParksAtMaxAttempts", edit{
+	relaying("a message is parked at MaxAttempts", "outcome.go", "TestRelayParksAtMaxAttempts", edit{
 		`Attempts+1 >= cfg`, `Attempts+1 > cfg`,
 	}),
 	relaying("no call starts after Run's ctx has ended", "call.go", "TestRelayDrains", edit{
 		`if b.stop.Err() != nil || work`, `if work`,
 	}),
-	relaying("a stop gives back the lease", "session.go", "TestRelayDrains", edit{
+	relaying("a stop releases the lease", "session.go", "TestRelayDrains", edit{
 		`if err := closeSession(ctx, s.queue, within); err`, `if err := error(nil); within < 0 || err`,
 	}),
-	relaying("a wake-up during a batch is kept", "poll.go", "TestRelayRemembersAWakeUpDuringABatch", edit{
+	relaying("a notification during a batch is kept", "poll.go", "TestRelayRemembersAWakeUpDuringABatch", edit{
 		`if rep.wakeUps.notifications != d.wakeUps.notifications {`, `if false {`,
 	}),
 	scoping("no derived ids for two goroutines at once", "TestOutboxScopeRefusesOverlappingCalls", edit{
@@ -95,17 +95,17 @@ var relayMutations = []mutation{
 		`q.ready[i], q.ready[j] = q.ready[j], q.ready[i]`, ``,
 	}),
 	{
-		name: "relay: ids do not reach through HandleBatch", file: "consumer/scope.go", pkg: "consumer", run: "^TestOutboxIDsAreNeverGuessed$", fails: "TestOutboxIDsAreNeverGuessed", short: true,
+		name: "relay: HandleBatch derives no message IDs without Scope", file: "consumer/scope.go", pkg: "consumer", run: "^TestOutboxIDsAreNeverGuessed$", fails: "TestOutboxIDsAreNeverGuessed", short: true,
 		edits: []edit{{`outer, _ := outbox.WithScope(ctx, "") // hides`, `outer := ctx // hides`}},
 	},
 	{
-		name: "relay: a batch's ids are per message", file: "consumer/scope.go", pkg: "consumer", run: "^TestOutboxIDsAreTheSameOnReExecution$", fails: "TestOutboxIDsAreTheSameOnReExecution", short: true,
+		name: "relay: the IDs derived in a batch depend only on their own message", file: "consumer/scope.go", pkg: "consumer", run: "^TestOutboxIDsAreTheSameOnReExecution$", fails: "TestOutboxIDsAreTheSameOnReExecution", short: true,
 		edits: []edit{{`s.open[msg], s.ends = ctx, append(s.ends, end)`, `s.ends = append(s.ends, end)`}},
 	},
-	relaying("an overdue poll comes at once", "dispatcher.go", "TestRelayPollThatIsOverdueComesAtOnce", edit{
+	relaying("an overdue poll runs at once", "dispatcher.go", "TestRelayPollThatIsOverdueComesAtOnce", edit{
 		`if reason && in <= 0 {`, `if in <= 0 {`,
 	}),
-	relaying("polls go on beneath wake-ups", "dispatcher.go", "TestRelayPollsBeneathWakeUps", edit{
+	relaying("notifications do not suppress polling", "dispatcher.go", "TestRelayPollsBeneathWakeUps", edit{
 		"case <-timer.C:\n\t\t\td.pollDue = true", "case <-timer.C:\n\t\t\td.nextPoll, d.notified = time.Now().Add(d.relay.cfg.PollMax), true",
 	}),
 	relaying("a notification leads to its shards only", "poll.go", "TestRelayPollsShardsOfNotifications", edit{
@@ -125,22 +125,22 @@ var relayMutations = []mutation{
 	relaying("a slow batch starts no further wave", "call.go", "TestRelayGivesBackTheRestOfASlowBatch", edit{
 		`if b.waves > 0 && c.began`, `if false && c.began`,
 	}),
-	relaying("a publisher that does not return keeps no shards", "overdue.go", "TestRelayGivesUpForAPublisherThatDoesNotReturn", edit{
+	relaying("a relay whose publisher hangs releases its shards", "overdue.go", "TestRelayGivesUpForAPublisherThatDoesNotReturn", edit{
 		`b.session.leaseLost(fmt.Errorf("%w: %s", errOverdue, publisher))`, `_ = fmt.Errorf("%w: %s", errOverdue, publisher)`,
 	}),
-	relaying("a relay whose publisher hangs stays away", "overdue.go", "TestRelayGivesUpForAPublisherThatDoesNotReturn", edit{
+	relaying("a relay whose publisher hangs takes no new shards", "overdue.go", "TestRelayGivesUpForAPublisherThatDoesNotReturn", edit{
 		`if len(d.overdueCalls) == 0 || ctx.Err() != nil {`, `if true {`,
 	}),
-	relaying("Run returns though a publisher does not", "batch.go", "TestRelayStopsThoughAPublisherDoesNotReturn", edit{
+	relaying("Run returns even if a publisher hangs", "batch.go", "TestRelayStopsThoughAPublisherDoesNotReturn", edit{
 		`ended, limit = nil, time.After(b.relay.cfg.Margin)`, `ended = nil`,
 	}),
-	relaying("a relay above its share renews soon", "session.go", "TestRelayJoinsABusyOne", edit{
+	relaying("a relay with more than its share of shards renews early", "session.go", "TestRelayJoinsABusyOne", edit{
 		` || h.Shards > (h.TotalShards+h.Relays-1)/h.Relays) {`, `) {`,
 	}),
-	sharing("one that has asked once gets nothing", `a.times >= 2`, `a.times >= 1`),
-	sharing("what stays free is taken", `take = max(take, l.stayedFree(v.Free))`, `l.stayedFree(v.Free)`),
-	sharing("what was taken is not given up for the same asks", `	if v.Mine+take > due {`, `	if false {`),
-	relaying("half a batch is no end", "poll.go", "TestRelayPollsAgainAfterHalfABatch", edit{
+	sharing("a session gets a share only after it has asked twice", `a.times >= 2`, `a.times >= 1`),
+	sharing("shards that stay free are taken", `take = max(take, l.stayedFree(v.Free))`, `l.stayedFree(v.Free)`),
+	sharing("shards that were just taken are not given up for the same requests", `	if v.Mine+take > due {`, `	if false {`),
+	relaying("after half a full batch the relay polls again at once", "poll.go", "TestRelayPollsAgainAfterHalfABatch", edit{
 		`len(msgs) >= (d.relay.cfg.BatchSize+1)/2`, `len(msgs) >= d.relay.cfg.BatchSize`,
 	}),
 }

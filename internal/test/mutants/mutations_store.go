@@ -5,34 +5,34 @@ const (
 	pgxSuite = "TestStore/postgres15/"
 )
 
-// store is a mutation of the store that the case of deduptest.TestStore of that name must notice.
+// store is a mutation that must fail the case caseName of deduptest.TestStore on pgxstore.
 func store(name, file, caseName string, edits ...edit) mutation {
 	return mutation{name: name, file: file, edits: edits, pkg: pgx, run: "TestStore/postgres15$/^" + caseName, fails: pgxSuite + caseName}
 }
 
-// model is a mutation of the horizon that the property test over a model of many nodes must notice.
+// model is a mutation of the horizon that must fail the property tests with a model of many nodes.
 func model(name string, edits ...edit) mutation {
 	return mutation{name: name, file: "dedup/storekit/horizon.go", edits: edits, pkg: "dedup/storekit", run: "TestHorizonModel$|TestHorizonModelAtLength|TestProvable", fails: "Test", tries: 3}
 }
 
-// sqlstore is a mutation that a test of adapters/sqlstore must notice.
+// sqlstore is a mutation that must fail the named test of adapters/sqlstore.
 func sqlstore(name, file, test string, edits ...edit) mutation {
 	return mutation{name: name, file: file, edits: edits, pkg: "adapters/sqlstore", run: exactly(test), fails: test}
 }
 
 var storeMutations = []mutation{
-	store("a handler's error rolls back", pgx+"/store.go", "rollback_un-claims", edit{
+	store("a handler's error rolls the transaction back", pgx+"/store.go", "rollback_un-claims", edit{
 		`		return g.lookBack(ctx, g.blame(err))`,
 		`		_ = s.commit(ctx, tx, nil, false)
 		return g.lookBack(ctx, g.blame(err))`,
 	}),
-	store("only the transaction that inserted is first", pgx+"/claim.go", "first_wins/read_committed", edit{
+	store("only the transaction that inserted the claim runs the handler", pgx+"/claim.go", "first_wins/read_committed", edit{
 		`if !c.inserted[row.KeyHash] {
 			found`,
 		`if false {
 			found`,
 	}),
-	store("a claim waits no longer than it may", pgx+"/claim.go", "bounded_wait_gives_ErrInFlight_and_frees_the_connection/read_committed", edit{
+	store("a claim waits for another transaction no longer than ClaimTimeout", pgx+"/claim.go", "bounded_wait_gives_ErrInFlight_and_frees_the_connection/read_committed", edit{
 		`context.WithTimeout(ctx, c.store.cfg.ClaimTimeout)
 	defer cancel()
 	err := do(limited)`,
@@ -40,74 +40,74 @@ var storeMutations = []mutation{
 	defer cancel()
 	err := do(limited)`,
 	}),
-	store("a claim that waited in vain is nobody's fault", pgx+"/errors.go", "bounded_wait_gives_ErrInFlight_and_frees_the_connection/read_committed", edit{
+	store("a claim that timed out counts no attempt", pgx+"/errors.go", "bounded_wait_gives_ErrInFlight_and_frees_the_connection/read_committed", edit{
 		`return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight`, `return fmt.Errorf("%v, for more than %v", dedup.ErrInFlight`,
 	}),
 	{
-		name: "a frozen process loses its claim", file: "internal/dialect/postgres.go",
+		name: "a frozen process loses its claim after IdleInTxTimeout", file: "internal/dialect/postgres.go",
 		edits: []edit{{"WHEN '0' THEN coalesce($8::text, '0')", "WHEN '0' THEN left($8::text, 0) || '0'"}},
 		pkg:   pgx, run: "TestFrozenProcessLosesItsClaim", fails: "TestFrozenProcessLosesItsClaim",
 	},
-	store("other content under a known key is a mismatch", "internal/claims/plan.go", "mismatch_is_visible", edit{
+	store("a known key with different content is a mismatch", "internal/claims/plan.go", "mismatch_is_visible", edit{
 		`if row.Fingerprint.Matches(rec.Fingerprint) {`, `if true {`,
 	}),
-	store("keys that concatenate alike are two", "dedup/key.go", "keys_that_concatenate_alike_never_meet", edit{
+	store("keys whose fields concatenate to the same text differ", "dedup/key.go", "keys_that_concatenate_alike_never_meet", edit{
 		`b = binary.AppendUvarint(b, uint64(len(field)))`, `_ = binary.MaxVarintLen16`,
 	}),
-	store("a row of another natural key is no duplicate", pgx+"/row.go", "a_derived_key_of_another_natural_key_is_a_collision", edit{
+	store("a row with the same key hash but another key is a collision, not a duplicate", pgx+"/row.go", "a_derived_key_of_another_natural_key_is_a_collision", edit{
 		`readable && other != asked[row.key]`, `readable && other != asked[row.key] && false`,
 	}),
-	store("COMMIT is sent only in the transaction that claimed", pgx+"/verify.go",
+	store("COMMIT is sent only in the transaction that made the claim", pgx+"/verify.go",
 		"a_handler_that_ends_or_loses_its_transaction_leaves_no_effect_without_its_claim", edit{
 			`	if xid != g.xid {`, `	if false {`,
 		}),
-	store("nothing is written after the transaction was ended", pgx+"/guard.go",
+	store("nothing is written after a handler ended its transaction", pgx+"/guard.go",
 		"a_handler_that_ends_or_loses_its_transaction_leaves_no_effect_without_its_claim", edit{
 			`g.conn.PgConn().TxStatus() == 'I'`, `g.conn.PgConn().TxStatus() == '?'`,
 		}),
-	store("an ended ctx commits nothing", pgx+"/store.go", "cancelled_ctx_rolls_back", edit{
+	store("nothing is committed after the context ended", pgx+"/store.go", "cancelled_ctx_rolls_back", edit{
 		`	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("pgxstore: not committed`,
 		`	if err := ctx.Err(); err != nil && false {
 		return fmt.Errorf("pgxstore: not committed`,
 	}),
-	store("a COMMIT without an answer is the database's fault", pgx+"/store.go", "commit_outcome_unknown:_answer_lost", edit{
+	store("a COMMIT without an answer counts no attempt", pgx+"/store.go", "commit_outcome_unknown:_answer_lost", edit{
 		`return databaseError{fmt.Errorf("pgxstore: commit: %w", err)}`, `return fmt.Errorf("pgxstore: commit: %w", err)`,
 	}),
-	store("a bad deployment is the database's fault", "internal/dialect/postgres.go", "each_error_code_is_retryable_or_not", edit{
+	store("an error of the schema or of permissions counts no attempt", "internal/dialect/postgres.go", "each_error_code_is_retryable_or_not", edit{
 		`		"42", //`, `		"4x", //`,
 	}),
-	store("one name, one consumer", "internal/claims/names.go", "Register_takes_a_name_once_per_node", edit{
+	store("a store serves only one consumer of each name", "internal/claims/names.go", "Register_takes_a_name_once_per_node", edit{
 		`if n.taken[name] {`, `if false {`,
 	}),
-	store("a database that forgets commits is refused", pgx+"/register.go", "Register_refuses_a_database_that_forgets_commits", edit{
+	store("a database that may lose commits in a crash is refused", pgx+"/register.go", "Register_refuses_a_database_that_forgets_commits", edit{
 		`case sync == "off",`, `case sync == "never",`,
 	}),
-	store("a missing schema is named", pgx+"/register.go", "Register_refuses_another_version_of_the_schema", edit{
+	store("the error about a schema of another version names it", pgx+"/register.go", "Register_refuses_another_version_of_the_schema", edit{
 		`case *worksWith > known:`, `case *worksWith > known+100:`,
 	}),
 
-	store("a newer schema that works with this program is accepted", pgx+"/register.go", "Register_accepts_a_newer_schema_that_works_with_this_program", edit{
+	store("a newer schema that still works with this program is accepted", pgx+"/register.go", "Register_accepts_a_newer_schema_that_works_with_this_program", edit{
 		`case *worksWith > known:`, `case *version > known:`,
 	}),
-	store("one name for two sources is refused", "internal/claims/sources.go", "one_name_for_two_sources_is_refused", edit{
+	store("a consumer name with another source of messages is refused", "internal/claims/sources.go", "one_name_for_two_sources_is_refused", edit{
 		`if len(recorded) > 0 && len(sources) > 0 &&`, `if false &&`,
 	}),
-	store("a start that is refused records no source", pgx+"/sources.go", "Register_refuses_a_database_that_forgets_commits", edit{
+	store("a refused start records no source of messages", pgx+"/sources.go", "Register_refuses_a_database_that_forgets_commits", edit{
 		`	if err := s.check(ctx); err != nil {
 		return refusedAccess(err)
 	}`, `	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
 		return err
 	}`,
 	}),
-	store("of different sources at once one is accepted", pgx+"/sources.go", "of_different_sources_at_once_one_is_accepted", edit{
+	store("when two sources register the same name at once, one is accepted", pgx+"/sources.go", "of_different_sources_at_once_one_is_accepted", edit{
 		`if _, err := tx.Exec(ctx, s.sql.LockSources, consumer); err != nil {`, `if err := ctx.Err(); err != nil {`,
 	}),
 
 	// The horizon.
-	store("how far was forgotten is read after the claim", "internal/dialect/postgres.go",
+	store("the horizon is read after the claim", "internal/dialect/postgres.go",
 		"a_claim_racing_a_purge_is_duplicate_or_unprovable,_never_new",
-		edit{ // read by the INSERT itself, and only handed over by the statement after it
+		edit{ // the INSERT reads the horizon, and the next statement only returns it
 			"ELSE current_setting('idle_in_transaction_session_timeout') END, true) IS NOT NULL`",
 			"ELSE current_setting('idle_in_transaction_session_timeout') END, true) IS NOT NULL\n\tAND set_config('txonce.mutant', coalesce((SELECT forgotten_until::text FROM @txonce_sweep), ''), true) IS NOT NULL`",
 		},
@@ -115,65 +115,65 @@ var storeMutations = []mutation{
 			"Sweep:     q(`SELECT current_setting('transaction_isolation'), forgotten_until FROM @txonce_sweep`)",
 			"Sweep: q(`SELECT current_setting('transaction_isolation'), nullif(current_setting('txonce.mutant'), '')::timestamptz FROM @txonce_sweep`)",
 		}),
-	store("above READ COMMITTED it is read elsewhere", pgx+"/claim.go", "a_snapshot_older_than_the_purge_does_not_hide_it", edit{
+	store("above READ COMMITTED the horizon is read outside the transaction's snapshot", pgx+"/claim.go", "a_snapshot_older_than_the_purge_does_not_hide_it", edit{
 		`if c.isolation != "read committed" && c.isolation != "read uncommitted" {`, `if c.isolation == "none" {`,
 	}),
-	store("an unprovable message is not new", pgx+"/claim.go", "an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed", edit{
+	store("a message older than the horizon is not taken for new", pgx+"/claim.go", "an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed", edit{
 		`if !storekit.Provable(`, `if false && !storekit.Provable(`,
 	}),
-	store("an unprovable message claims nothing", pgx+"/claim.go", "an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed", edit{
+	store("a message older than the horizon claims nothing", pgx+"/claim.go", "an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed", edit{
 		`if len(unprovable) > 0 {`, `if len(unprovable) > 1000 {`,
 	}),
-	store("windows are registered under their consumer", "internal/dialect/postgres.go", "an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed", edit{
+	store("a window is registered under the name of its consumer", "internal/dialect/postgres.go", "an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed", edit{
 		`VALUES ($1::text, $2::bigint, clock_timestamp()`, `VALUES ($1::text || ' mutant', $2::bigint, clock_timestamp()`,
 	}),
 	{
-		name: "a claim past its registration is undone", file: pgx + "/claim.go",
+		name: "a claim made after its window's registration expired is rolled back", file: pgx + "/claim.go",
 		edits: []edit{{`if !c.store.leases.Cover(c.plan.Windows(), c.clock) {`, `if false {`}},
 		pkg:   pgx, run: "TestClaimPastItsRegistration", fails: "TestClaimPastItsRegistration",
 	},
-	model("of several windows the nearest horizon counts", edit{`if h.After(horizon) {`, `if horizon.IsZero() || h.Before(horizon) {`}),
-	model("clocks may be ahead", edit{`u.UsedUntil.Add(dedup.MaxAhead)`, `u.UsedUntil.Add(0 * dedup.MaxAhead)`}),
-	model("a message of the horizon's own time is old", edit{`t.After(horizon)`, `!t.Before(horizon)`}),
+	model("with several windows the latest horizon applies", edit{`if h.After(horizon) {`, `if horizon.IsZero() || h.Before(horizon) {`}),
+	model("the horizon allows for clocks that are ahead", edit{`u.UsedUntil.Add(dedup.MaxAhead)`, `u.UsedUntil.Add(0 * dedup.MaxAhead)`}),
+	model("a message exactly as old as the horizon is not taken for new", edit{`t.After(horizon)`, `!t.Before(horizon)`}),
 
 	// The sweep.
-	store("a sweep spares what has not expired", "internal/dialect/postgres.go", "purge_spares_young_rows", edit{
+	store("a sweep keeps rows that have not expired", "internal/dialect/postgres.go", "purge_spares_young_rows", edit{
 		`AND expires_at <= $4::timestamptz
 	LIMIT`, `
 	LIMIT`,
 	}),
-	store("a sweep is bounded", "internal/dialect/postgres.go", "purge_forgets_no_more_than_its_limit", edit{
+	store("a sweep deletes no more rows than its limit", "internal/dialect/postgres.go", "purge_forgets_no_more_than_its_limit", edit{
 		`LIMIT $3::bigint FOR UPDATE`, `LIMIT $3::bigint + 1000000 FOR UPDATE`,
 	}),
-	store("a sweep refuses a clock that is ahead", pgx+"/purge.go", "a_purge_under_a_clock_that_is_ahead_forgets_nothing", edit{
+	store("a sweep deletes nothing while the database's clock is ahead", pgx+"/purge.go", "a_purge_under_a_clock_that_is_ahead_forgets_nothing", edit{
 		`ahead := by.ClockAhead(swept.Clock); ahead != nil {`, `ahead := by.ClockAhead(swept.Clock); false {`,
 	}, edit{`		return swept, ahead
 `, `		return swept, errors.Join(ahead)
 `}),
 	{
-		name: "a sweeper knows what the clock should show", file: "dedup/sweeper.go", pkg: "dedup",
+		name: "a sweeper notices that the database's clock jumped ahead", file: "dedup/sweeper.go", pkg: "dedup",
 		run: "^TestSweepersRefuseAClockThatJumpsAhead$", fails: "TestSweepersRefuseAClockThatJumpsAhead",
 		edits: []edit{{`	if !expected.IsZero() {
 `, `	if false {
 `}},
 	},
-	store("keys that are not held are not called so", "internal/dialect/postgres_held.go", "held_keys_are_told_apart_in_one_go", edit{
+	store("a lookup of claimed keys reports only keys that another transaction holds", "internal/dialect/postgres_held.go", "held_keys_are_told_apart_in_one_go", edit{
 		`held[i] = all[`, `held[i] = len(all) > 0 || all[`,
 	}),
-	store("one sweeper at a time", "internal/dialect/postgres.go", "one_sweeper_at_a_time", edit{
+	store("only one sweeper runs at a time", "internal/dialect/postgres.go", "one_sweeper_at_a_time", edit{
 		`WHERE owner IS NULL OR owner = $1::text OR lease_until < clock_timestamp()
 RETURNING`, `RETURNING`,
 	}),
-	store("a sweep writes down how far it forgot", "internal/dialect/postgres.go", "an_old_message_without_a_row_is_unprovable", edit{
+	store("a sweep records the horizon up to which it deleted", "internal/dialect/postgres.go", "an_old_message_without_a_row_is_unprovable", edit{
 		`forgotten_until = greatest(forgotten_until, $2::timestamptz)`, `forgotten_until = least(forgotten_until, $2::timestamptz - interval '100 years')`,
 	}),
 	{
-		name: "a duplicate is as durable as the commit it reports", file: pgx + "/claim.go",
+		name: "a message is reported as a duplicate only after its claim has reached the standbys", file: pgx + "/claim.go",
 		edits: []edit{{`if duplicates && c.standbys {`, `if false {`}},
 		pkg:   pgx, run: "TestSynchronousStandbyIsCutOff/an_operator_cancels_COMMIT$", fails: "TestSynchronousStandbyIsCutOff",
 	},
 	{
-		name: "a handler that committed and was cut is found on a new connection", file: pgx + "/verify.go",
+		name: "if a handler commits and its connection breaks, a new connection finds the commit", file: pgx + "/verify.go",
 		edits: []edit{{`	var conn *pgx.Conn
 	defer func() {`, `	return false, nil
 	var conn *pgx.Conn
@@ -181,131 +181,131 @@ RETURNING`, `RETURNING`,
 		pkg: pgx, run: "TestHandlerCommitsAndIsCut$", fails: "TestHandlerCommitsAndIsCut",
 	},
 	{
-		name: "where nobody answers whether a handler committed, a doubt stays", file: pgx + "/verify.go",
+		name: "if no query can tell whether a handler committed, the outcome stays in doubt", file: pgx + "/verify.go",
 		edits: []edit{{`	case asked != nil:
 		return g.inDoubt(err)`, `	case asked != nil:
 		return err`}},
 		pkg: pgx, run: "TestLookBackWithoutAnAnswerIsADoubt$", fails: "TestLookBackWithoutAnAnswerIsADoubt",
 	},
 	{
-		name: "a connection that a handler has kept is proven again", file: pgx + "/verify.go",
+		name: "a transaction is verified again after each handler that may have kept the connection", file: pgx + "/verify.go",
 		edits: []edit{{`t.g.unproven = t.g.exposed`, `t.g.unproven = false`}},
 		pkg:   pgx, run: "TestAKeptConnectionIsProvenAfterEachHandler$", fails: "TestAKeptConnectionIsProvenAfterEachHandler",
 	},
 	{
-		name: "what fails before COMMIT is looked back at too", file: pgx + "/store.go",
+		name: "after an error before COMMIT, the store also checks whether the handler committed", file: pgx + "/store.go",
 		edits: []edit{{`	if err := g.finish(ctx); err != nil {
 		return g.lookBack(ctx, err)`, `	if err := g.finish(ctx); err != nil {
 		return err`}},
 		pkg: pgx, run: "TestHandlerCommitsAndIsCut$", fails: "TestHandlerCommitsAndIsCut",
 	},
 	{
-		name: "a first claim without a free connection fails in time", file: pgx + "/store.go",
+		name: "a first claim without a free connection fails within its timeout", file: pgx + "/store.go",
 		edits: []edit{{`	err = s.resolve(limited, s.cfg.Pool)`, `	err = s.resolve(ctx, s.cfg.Pool)
 	_ = limited`}},
 		pkg: pgx, run: "TestFirstClaimWithoutAFreeConnection$", fails: "TestFirstClaimWithoutAFreeConnection",
 	},
 	{
-		name: "a warning of the application's own at COMMIT says nothing about standbys", file: pgx + "/commit.go",
+		name: "the application's own warnings at COMMIT are not taken for a missing standby", file: pgx + "/commit.go",
 		edits: []edit{{` && msg.Routine == "SyncRepWaitForLSN"`, ``}},
 		pkg:   pgx, run: "TestCommitWithAWarning$", fails: "TestCommitWithAWarning",
 	},
 	{
-		name: "a COMMIT that no standby may have is not done", file: pgx + "/commit.go",
+		name: "a COMMIT that may not have reached a standby is not reported as done", file: pgx + "/commit.go",
 		edits: []edit{{`if msg.SeverityUnlocalized == "WARNING" && msg.Routine == "SyncRepWaitForLSN" {`, `if false {`}},
 		pkg:   pgx, run: "TestSynchronousStandbyIsCutOff/an_operator_cancels_COMMIT$", fails: "TestSynchronousStandbyIsCutOff",
 	},
 	{
-		name: "a handler that ended the transaction is found before the next one", file: pgx + "/verify.go",
+		name: "the next handler of a batch does not run after one that ended the transaction", file: pgx + "/verify.go",
 		edits: []edit{{`	proven := !g.unproven || g.xid == ""`, `	proven := true`}},
 		pkg:   pgx, run: "TestVerifyTx$", fails: "TestVerifyTx",
 	},
 	{
-		name: "every statement of a string is checked", file: "internal/dialect/control_scan.go",
+		name: "every statement in a query string is checked", file: "internal/dialect/control_scan.go",
 		edits: []edit{{`strings.IndexAny(rest, "\r\n")`, `strings.IndexAny(rest, "\n")`}},
 		pkg:   pgx, run: "TestInspectAgreesWithTheServer", fails: "TestInspectAgreesWithTheServer",
 	},
 	{
-		name: "a session that a handler changed is not used again", file: pgx + "/guard.go",
+		name: "a session whose settings a handler changed is closed", file: pgx + "/guard.go",
 		edits: []edit{{`	if changed || ended {`, `	if ended {`}},
 		pkg:   pgx, run: "TestSessionsDoNotLeak", fails: "TestSessionsDoNotLeak",
 	},
 	{
-		name: "a claim refuses a session that was changed unseen", file: pgx + "/session.go",
+		name: "a claim refuses a session whose settings were changed outside of handlers", file: pgx + "/session.go",
 		edits: []edit{{`	if session != fresh {`, `	if false {`}},
 		pkg:   pgx, run: "TestSessionChangedOutsideOfHandlers", fails: "TestSessionChangedOutsideOfHandlers",
 	},
 	{
-		name: "COMMIT is as durable as at the claim", file: pgx + "/session.go",
+		name: "a handler cannot make COMMIT less durable", file: pgx + "/session.go",
 		edits: []edit{{`	if !g.resync || !known || g.store.cfg.AllowAsyncCommit {`, `	if true || !known {`}},
 		pkg:   pgx, run: "TestCommitIsDurable", fails: "TestCommitIsDurable",
 	},
 	{
-		name: "statements name their schema", file: pgx + "/session.go",
+		name: "statements name the schema of their tables", file: pgx + "/session.go",
 		edits: []edit{{`		s.useSchema(schema)`, `		s.useSchema("")`}},
 		pkg:   pgx, run: "TestEnqueueNamesItsSchema", fails: "TestEnqueueNamesItsSchema",
 	},
 	{
-		name: "another database's errors are not this one's", file: pgx + "/errors.go",
+		name: "an error of another database is not blamed on this one", file: pgx + "/errors.go",
 		edits: []edit{{`	case g.foreign(err):`, `	case false:`}},
 		pkg:   pgx, run: "TestBlame$/another_database", fails: "TestBlame",
 	},
 	{
-		name: "what ROLLBACK TO took back is forgiven", file: pgx + "/guard.go",
+		name: "an error that ROLLBACK TO SAVEPOINT undid does not fail the transaction", file: pgx + "/guard.go",
 		edits: []edit{{`		g.first = nil
 	case`, `	case`}},
 		pkg: pgx, run: "TestBlame$/a_constraint,_after", fails: "TestBlame",
 	},
 	{
-		name: "a stale plan passes", file: pgx + "/errors.go",
+		name: "a stale prepared plan counts no attempt", file: pgx + "/errors.go",
 		edits: []edit{{`pg.Routine == "RevalidateCachedQuery"`, `pg.Routine == "x"`}},
 		pkg:   pgx, run: "TestStalePlan", fails: "TestStalePlan",
 	},
 	{
-		name: "a database of another encoding is refused", file: pgx + "/register.go",
+		name: "a database with an encoding other than UTF8 is refused", file: pgx + "/register.go",
 		edits: []edit{{`	case encoding != "UTF8":`, `	case encoding == "":`}},
 		pkg:   pgx, run: "TestRegisterRefusesOtherEncodings", fails: "TestRegisterRefusesOtherEncodings",
 	},
 
-	// What handlers do to a transaction of sqlstore, and leave behind.
-	sqlstore("a handler that committed through database/sql and failed is reported", "adapters/sqlstore/verify.go",
+	// Handlers that end or change a transaction of sqlstore.
+	sqlstore("if a handler commits through database/sql and then fails, the commit is reported", "adapters/sqlstore/verify.go",
 		"TestAHandlerThatCommitsAndFailsIsReported/postgres15", edit{`return stands || err != nil`, `return false && (stands || err != nil)`}),
-	sqlstore("sqlstore: a claim is looked for where the connection is cut", "adapters/sqlstore/verify.go",
+	sqlstore("sqlstore: if the connection breaks, a new connection checks whether the claim was committed", "adapters/sqlstore/verify.go",
 		"TestTheClaimIsLookedForWhereTheConnectionIsCut/postgres15", edit{`case failed == nil && stands:`, `case false && stands:`}),
-	sqlstore("sqlstore: the end of ctx hides no commit", "adapters/sqlstore/store.go", "TestTheEndOfTheContextHidesNoCommit/sqlite", edit{
+	sqlstore("sqlstore: a handler's commit is reported even if the context has ended", "adapters/sqlstore/store.go", "TestTheEndOfTheContextHidesNoCommit/sqlite", edit{
 		`if ctx.Err() != nil && !errors.Is(err, dedup.ErrTxEnded) && !errors.As(err, new(*dedup.InDoubtError)) {`, `if ctx.Err() != nil {`,
 	}),
-	sqlstore("sqlstore: VerifyTx proves the transaction", "adapters/sqlstore/verify.go", "TestVerifyTxTellsWhatAHandlerDid/sqlite", edit{
+	sqlstore("sqlstore: VerifyTx fails if the handler ended the transaction", "adapters/sqlstore/verify.go", "TestVerifyTxTellsWhatAHandlerDid/sqlite", edit{
 		`t.failed = t.check(ctx, s.db.verify)`, `t.failed = nil`,
 	}),
-	sqlstore("mysql: VerifyTx may be asked again", "internal/dialect/mysql.go", "TestVerifyTxTellsWhatAHandlerDid/mysql", edit{
+	sqlstore("mysql: VerifyTx works more than once in a transaction", "internal/dialect/mysql.go", "TestVerifyTxTellsWhatAHandlerDid/mysql", edit{
 		`RELEASE SAVEPOINT txonce_claimed; SAVEPOINT txonce_claimed; END`, `RELEASE SAVEPOINT txonce_claimed; END`,
 	}),
-	sqlstore("sqlstore: after VerifyTx has failed nothing is committed", "adapters/sqlstore/store.go", "TestVerifyTxTellsWhatAHandlerDid/postgres15", edit{
+	sqlstore("sqlstore: nothing is committed after VerifyTx has failed", "adapters/sqlstore/store.go", "TestVerifyTxTellsWhatAHandlerDid/postgres15", edit{
 		`	case t.failed != nil:
 		return t.failed
 `, ``,
 	}),
-	sqlstore("postgres through database/sql: a session with other settings is not used again", "adapters/sqlstore/postgres.go",
+	sqlstore("postgres through database/sql: a session whose settings a handler changed is closed", "adapters/sqlstore/postgres.go",
 		"TestASettingOfAHandlerIsNotTheNextOnes/postgres15", edit{`t.changed = settings != t.claim.settings`, `t.changed = false`}),
-	sqlstore("mysql: a session with other settings is not used again", "adapters/sqlstore/mysql_server.go",
+	sqlstore("mysql: a session whose settings a handler changed is closed", "adapters/sqlstore/mysql_server.go",
 		"TestASettingOfAHandlerIsNotTheNextOnes/mysql", edit{`'of another session')`, `'ON')`}),
-	sqlstore("sqlstore: statements name their schema", "adapters/sqlstore/locate.go", "TestStatementsNameTheirSchema/postgres15", edit{
+	sqlstore("sqlstore: statements name the schema of their tables", "adapters/sqlstore/locate.go", "TestStatementsNameTheirSchema/postgres15", edit{
 		`s.db.name(schema)`, ``,
 	}),
-	sqlstore("sqlite: statements name their schema", "internal/dialect/sqlite_schema.go", "TestStatementsNameTheirSchema/sqlite", edit{
+	sqlstore("sqlite: statements name the schema of their tables", "internal/dialect/sqlite_schema.go", "TestStatementsNameTheirSchema/sqlite", edit{
 		`"$1 main.$2"`, `"$1 $2"`,
 	}),
-	sqlstore("postgres through database/sql: COMMIT is as durable as the claim", "adapters/sqlstore/postgres.go", "TestPostgresCommitsStayDurable", edit{
+	sqlstore("postgres through database/sql: a handler cannot make COMMIT less durable", "adapters/sqlstore/postgres.go", "TestPostgresCommitsStayDurable", edit{
 		`t.changed && d.synchronous(settings) != sync`, `false`,
 	}),
-	sqlstore("postgres through database/sql: a standby that appears later is seen", "adapters/sqlstore/postgres.go", "TestPostgresDuplicateWritesForStandbys", edit{
+	sqlstore("postgres through database/sql: a standby that is added later is waited for", "adapters/sqlstore/postgres.go", "TestPostgresDuplicateWritesForStandbys", edit{
 		`!duplicates || !c.standbys`, `true`,
 	}),
-	sqlstore("sqlstore: an error of another database is the handler's", "adapters/sqlstore/verify.go", "TestWhoseErrorItIs/postgres15", edit{
+	sqlstore("sqlstore: an error of another database is not blamed on this one", "adapters/sqlstore/verify.go", "TestWhoseErrorItIs/postgres15", edit{
 		`case proven == nil && t.store.db.elsewhere(err):`, `case false:`,
 	}),
-	sqlstore("sqlstore: a transaction that stood idle is its handler's", "adapters/sqlstore/verify.go", "TestIdleLimitIsTheHandlersAndIsNamed/postgres15", edit{
+	sqlstore("sqlstore: a transaction that was idle for too long is the handler's failure", "adapters/sqlstore/verify.go", "TestIdleLimitIsTheHandlersAndIsNamed/postgres15", edit{
 		`if t.store.db.idled(err) || t.idle() {`, `if false {`,
 	}),
 	sqlstore("sqlite: COMMIT waits for readers", "adapters/sqlstore/sqlite.go", "TestSQLiteCommitWaitsForReaders", edit{

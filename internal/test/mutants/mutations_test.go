@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Every mutation still finds the text that it replaces. Whether a test notices is what make mutants is for.
+// Every mutation finds the text that it replaces. make mutants checks that the tests fail.
 func TestMutationsFindTheirText(t *testing.T) {
 	t.Chdir("../../..")
 	for _, m := range mutations {

@@ -1,8 +1,8 @@
-// Package rabbitserver says how to run a RabbitMQ from the programs installed on this machine, as whoever asks, beside any other one.
+// Package rabbitserver runs a RabbitMQ node from the programs installed on this machine, as any user, and beside other nodes.
 //
-// Debian's wrapper on PATH insists on a user of its own, so the scripts it wraps are run. Everything a node is told it is told in its
-// own environment: an exported HOME, which is where it keeps its cookie, would move Go's caches too. A node registers with
-// epmd, a name server that outlives it; each node gets one of its own, which ends when the node does, however that ends.
+// It runs the scripts behind Debian's wrapper, because the wrapper insists on a certain user. All settings of a node are in its
+// environment: an exported HOME, where it keeps its cookie, would also move Go's caches. A node registers with epmd, a name
+// server that outlives it. Each node gets its own epmd, which ends when the node does.
 package rabbitserver
 
 import (
@@ -14,19 +14,19 @@ import (
 	"strings"
 )
 
-// Server is one node, and where its files are.
+// Server is a node and its files.
 type Server struct {
 	Programs string // the folder of the programs, see Programs
-	Dir      string // an existing folder for cookie, data and settings
-	Port     int    // of AMQP
-	Dist     int    // port for rabbitmqctl
-	Epmd     int    // port of the name server
+	Dir      string // an existing folder for the cookie, data and settings
+	Port     int    // the port for AMQP
+	Dist     int    // the port for rabbitmqctl
+	Epmd     int    // the port of the name server
 
-	// Settings are further lines of rabbitmq.conf.
+	// Settings are additional lines of rabbitmq.conf.
 	Settings []string
 }
 
-// Programs returns the folder with rabbitmq-server and rabbitmqctl, or "" where RabbitMQ is not installed.
+// Programs returns the folder with rabbitmq-server and rabbitmqctl, or "" if RabbitMQ is not installed.
 func Programs() string {
 	for _, dir := range []string{
 		"/usr/lib/rabbitmq/bin",           // Debian, Ubuntu, Red Hat
@@ -43,12 +43,12 @@ func Programs() string {
 //go:embed run.sh
 var script string
 
-// Prepare writes the node's settings and returns the command that runs it. The command's process is the node itself, so
-// that what it is killed with reaches it; SIGTERM shuts it down cleanly. Data of an earlier run in the same Dir are kept.
+// Prepare writes the node's settings and returns the command that runs it. The command's process is the node itself, so signals
+// reach the node; SIGTERM shuts it down cleanly. Data of an earlier run in the same Dir are kept.
 func (s Server) Prepare() (args []string, err error) {
 	conf := append([]string{
 		fmt.Sprintf("listeners.tcp.1 = 127.0.0.1:%d", s.Port),
-		// A node of quorum queues keeps in memory what is in its log, up to 512 MB of it by default.
+		// Quorum queues keep the contents of their log in memory, up to 512 MB by default.
 		"raft.wal_max_size_bytes = 33554432",
 	}, s.Settings...)
 	err = errors.Join(
@@ -58,12 +58,12 @@ func (s Server) Prepare() (args []string, err error) {
 	return s.command("sh", "-c", script, "sh", filepath.Join(s.Programs, "rabbitmq-server")), err
 }
 
-// Ctl returns the command that runs rabbitmqctl on the node.
+// Ctl returns a command that runs rabbitmqctl on the node.
 func (s Server) Ctl(words ...string) []string {
 	return s.command(append([]string{filepath.Join(s.Programs, "rabbitmqctl")}, words...)...)
 }
 
-// command is a command in the node's environment.
+// command returns a command with the node's environment.
 func (s Server) command(words ...string) []string {
 	return append([]string{
 		"env",
@@ -72,7 +72,7 @@ func (s Server) command(words ...string) []string {
 		"RABBITMQ_MNESIA_BASE=" + s.file("data"),
 		"RABBITMQ_LOG_BASE=" + s.file("logs"),
 		"RABBITMQ_LOGS=-",
-		"ERL_CRASH_DUMP=" + s.file("erl_crash.dump"), // or it lies where a test runs
+		"ERL_CRASH_DUMP=" + s.file("erl_crash.dump"), // the default is the test's folder
 		"RABBITMQ_CONFIG_FILE=" + s.file("rabbitmq.conf"),
 		"RABBITMQ_ENABLED_PLUGINS_FILE=" + s.file("enabled_plugins"),
 		"RABBITMQ_PID_FILE=" + s.file("node.pid"),
@@ -80,7 +80,7 @@ func (s Server) command(words ...string) []string {
 		fmt.Sprint("ERL_EPMD_PORT=", s.Epmd),
 		"ERL_EPMD_ADDRESS=127.0.0.1",
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} +S 2:2 +sbwt none -start_epmd false",
-		"RUNNING_UNDER_SYSTEMD=true", // the script becomes the node, and does not stand between us and it
+		"RUNNING_UNDER_SYSTEMD=true", // makes the script exec the node instead of starting a child
 	}, words...)
 }
 

@@ -1,7 +1,8 @@
-# Runs the command "$@", a RabbitMQ node, in place of this shell, and beside it an epmd that ends when it has ended. Both let go of
-# descriptor 3, which internal/test/services locks for as long as the node lives.
+# Replaces this shell by the command "$@", a RabbitMQ node, and runs an epmd beside it that ends after the node has ended. The
+# epmd does not inherit descriptor 3, which internal/test/services locks for as long as the node runs.
 
-# The epmd of a node that was here before is on its way out. Taken for ours, it would leave this node to start one that nobody ends.
+# Wait until the epmd of an earlier node has ended. If it were taken for the new one, it would soon leave the node without epmd,
+# and the node would start one that never ends.
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
 	epmd -port "$ERL_EPMD_PORT" -names >/dev/null 2>&1 || break
 	sleep 0.25

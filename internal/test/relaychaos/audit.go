@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// entry is what the ledger says of one committed message.
+// entry is the ledger's record of one committed message.
 type entry struct {
 	id      string
 	key     int
@@ -24,22 +24,22 @@ type entry struct {
 type publication struct {
 	partition int32
 	offset    int64
-	id        string // by its headers
-	seq       int64  // by its headers; -1: none
+	id        string // from its headers
+	seq       int64  // from its headers; -1: none
 	key       string
 	payload   []byte
-	headers   map[string]string // without those of the relay
+	headers   map[string]string // without the relay's headers
 }
 
 // audit compares the topic with the ledger.
 type audit struct {
 	ledger   map[string]*entry
 	first    map[string]*publication
-	ends     map[string]mark // per key, of first occurrences
+	ends     map[string]mark // per key, the end of its first publications
 	findings findings
 }
 
-// mark is how far the first occurrences of a key are.
+// mark is the end of a key's first publications so far.
 type mark struct {
 	partition int32
 	n         int64 // the highest number
@@ -55,7 +55,7 @@ type findings struct {
 	OutOfOrder   int
 	Altered      int
 	Repeats      int
-	Problems     []string // in words; the first few
+	Problems     []string // descriptions of the first few problems
 	problems     int
 }
 
@@ -68,7 +68,7 @@ func newAudit(ledger []entry) *audit {
 	return a
 }
 
-// publication takes in one record. Those of a partition come in the order of their offsets.
+// publication checks one record. Records of a partition must be passed in the order of their offsets.
 func (a *audit) publication(p *publication) {
 	f := &a.findings
 	f.Publications++
@@ -99,7 +99,7 @@ func (a *audit) publication(p *publication) {
 	a.inOrder(p, e)
 }
 
-// inOrder looks whether a first occurrence stands behind those before it.
+// inOrder checks that a first publication comes after those before it.
 func (a *audit) inOrder(p *publication, e *entry) {
 	end, begun := a.ends[p.key]
 	if !begun {
@@ -111,7 +111,7 @@ func (a *audit) inOrder(p *publication, e *entry) {
 		a.problem("%v is on another partition than the key's first", p)
 	case e.n < end.n:
 		a.findings.OutOfOrder++
-		a.problem("%v is number %d of %s and stands behind number %d", p, e.n, p.key, end.n)
+		a.problem("%v is number %d of %s and comes after number %d", p, e.n, p.key, end.n)
 	case p.seq <= end.seq || p.seq < 0:
 		a.findings.Altered++
 		a.problem("%v, number %d of %s, has sequence number %d, and an earlier one %d", p, e.n, p.key, p.seq, end.seq)
@@ -131,7 +131,7 @@ func (a *audit) problem(format string, args ...any) {
 	}
 }
 
-// close gives the verdict.
+// close returns the findings.
 func (a *audit) close() findings {
 	for id, e := range a.ledger {
 		if a.first[id] == nil {
@@ -145,7 +145,8 @@ func (a *audit) close() findings {
 	return a.findings
 }
 
-// readLedger returns what was committed, and checks that its numbers have no gaps: else it says nothing about order.
+// readLedger returns the committed messages, and checks that their numbers have no gaps; otherwise the ledger proves nothing
+// about order.
 func readLedger(ctx context.Context, db *pgxpool.Pool) ([]entry, error) {
 	rows, err := db.Query(ctx, `SELECT id, key, n, payload FROM chaos_ledger ORDER BY key, n`)
 	if err != nil {

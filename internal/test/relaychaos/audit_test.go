@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// faultlessRun is a ledger of 3 keys with 4 messages each, and the topic that a run without a fault leaves.
+// faultlessRun returns a ledger of 3 keys with 4 messages each, and the topic of a faultless run.
 func faultlessRun() (ledger []entry, topic []*publication) {
 	seq := int64(100)
 	for key := range 3 {
@@ -28,7 +28,7 @@ func faultlessRun() (ledger []entry, topic []*publication) {
 	return ledger, topic
 }
 
-// TestRelayAudit plants each fault that the audit is there to find.
+// TestRelayAudit plants each fault that the audit must find.
 func TestRelayAudit(t *testing.T) {
 	again := func(p *publication, change func(*publication)) *publication {
 		q := *p
@@ -122,7 +122,7 @@ func TestRelayAudit(t *testing.T) {
 	}
 }
 
-// TestRelayVerdict: each way to go wrong fails the run.
+// TestRelayVerdict fails a run for each kind of fault.
 func TestRelayVerdict(t *testing.T) {
 	o := options{messages: 500, kills: 20, pauses: 20, batch: 10}
 	allowed := 40 * 10 * workers

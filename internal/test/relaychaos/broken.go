@@ -14,14 +14,14 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// The four ways of -broken are what people write by hand: an audit that cannot fail proves nothing.
+// -broken selects one of four mistakes that hand-written code makes. They prove that the audit can fail.
 //
-//	lose        a publisher that calls a message sent before the broker has confirmed it; each 200th never arrives
-//	mark-first  a relay that deletes what it leases and then publishes it; what it had when it died is gone
-//	disorder    a relay that publishes each batch in any order
-//	dual-write  a handler that enqueues in a transaction of its own; what it rolls back is published
+//	lose        a publisher that reports a message as sent before the broker has confirmed it; every 200th never arrives
+//	mark-first  a relay that deletes messages when it leases them, and then publishes them; a crash loses them
+//	disorder    a relay that publishes each batch in random order
+//	dual-write  a handler that enqueues in a separate transaction; messages of rolled back handlers are published
 
-// breakPublisher is p, unless it is what is to be broken.
+// breakPublisher returns p, or a faulty publisher if way is about publishers.
 func breakPublisher(way string, p outbox.Publisher) outbox.Publisher {
 	if way == "lose" {
 		return &losing{Publisher: p}
@@ -50,7 +50,7 @@ func (l *losing) Publish(ctx context.Context, msgs []outbox.Message) []error {
 	return nil
 }
 
-// breakQueue is q, unless it is what is to be broken.
+// breakQueue returns q, or a faulty queue if way is about queues.
 func breakQueue(way string, q outbox.Queue) outbox.Queue {
 	if way == "mark-first" || way == "disorder" {
 		return brokenQueue{q, way}
@@ -74,7 +74,7 @@ func (q brokenQueue) Open(ctx context.Context, opts outbox.SessionOptions) (outb
 	return shuffling{s}, nil
 }
 
-// marking settles what it leases at once, and nothing afterwards.
+// marking settles messages as sent when it leases them.
 type marking struct{ outbox.Session }
 
 func (m marking) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
@@ -91,7 +91,7 @@ func (m marking) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, 
 
 func (m marking) Settle(context.Context, []outbox.Outcome) error { return nil }
 
-// shuffling forgets that there is an order.
+// shuffling leases messages in random order.
 type shuffling struct{ outbox.Session }
 
 func (s shuffling) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
@@ -100,7 +100,7 @@ func (s shuffling) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased
 	return leased, err
 }
 
-// breakWriter is w, unless it is what is to be broken.
+// breakWriter returns w, or a faulty writer if way is about writers.
 func breakWriter(way string, w outbox.Writer[pgx.Tx], pool *pgxpool.Pool) outbox.Writer[pgx.Tx] {
 	if way == "dual-write" {
 		return dualWriter{w, pool}

@@ -22,22 +22,22 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// enqueuers is how many handlers run at once.
+// enqueuers is the number of concurrent handlers.
 const enqueuers = 12
 
 // enqueuer executes the plan's commands as handlers of a consumer.
 type enqueuer struct {
 	plan      *plan
 	topic     string
-	faults    *deck
-	relayed   func(context.Context) bool // whether relays are done with what is committed
+	faults    *faultQueue
+	relayed   func(context.Context) bool // whether everything committed so far has been relayed
 	writer    outbox.Writer[pgx.Tx]
 	committed atomic.Int64 // messages
-	rolled    atomic.Int64 // executions that were rolled back after they had enqueued
+	rolled    atomic.Int64 // executions that were rolled back after enqueueing
 	runs      atomic.Int64 // executions
 }
 
-// run delivers each command when it is due, and returns when all are done.
+// run delivers each command when it is due, and returns when all are handled.
 func (e *enqueuer) run(ctx context.Context, store dedup.Store[pgx.Tx], start time.Time) error {
 	c, err := consumer.New(consumer.Config[pgx.Tx]{
 		Name:      "chaos",
@@ -45,7 +45,7 @@ func (e *enqueuer) run(ctx context.Context, store dedup.Store[pgx.Tx], start tim
 		Key:       consumer.MessageID,
 		Handle:    e.handle,
 		Backoff:   consumer.FullJitter(5*time.Millisecond, 50*time.Millisecond),
-		ParkLimit: consumer.ParkLimit{Unlimited: true}, // some are refused on purpose
+		ParkLimit: consumer.ParkLimit{Unlimited: true}, // the plan has commands that always fail
 		Logger:    slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -78,14 +78,14 @@ func (e *enqueuer) run(ctx context.Context, store dedup.Store[pgx.Tx], start tim
 	return context.Cause(ctx)
 }
 
-// deliver waits until command i is due, and its turn, and delivers it, once or twice.
+// deliver waits until command i is due and may run, and delivers it once or twice.
 func (e *enqueuer) deliver(ctx context.Context, c *consumer.Consumer[pgx.Tx], i int, start time.Time, trickle <-chan time.Time) error {
 	cmd := &e.plan.commands[i]
 	if err := sleep(ctx, time.Until(start.Add(cmd.due))); err != nil {
 		return err
 	}
 	if cmd.due > e.plan.last() {
-		if err := e.turn(ctx, trickle); err != nil {
+		if err := e.awaitTurn(ctx, trickle); err != nil {
 			return err
 		}
 	}
@@ -101,9 +101,10 @@ func (e *enqueuer) deliver(ctx context.Context, c *consumer.Consumer[pgx.Tx], i 
 	return nil
 }
 
-// turn holds back what is due after the last fault. As long as there are faults left it comes one by one with the trickle, and only when
-// what came before is relayed: on a slow machine too, where relays start late, there is something to publish for faults to strike in.
-func (e *enqueuer) turn(ctx context.Context, trickle <-chan time.Time) error {
+// awaitTurn delays commands that are due after the last planned fault. While faults are left, these run one by one at a slow pace,
+// each after the previous messages were relayed. So even on a slow machine, where relays start late, the remaining faults find
+// messages to publish.
+func (e *enqueuer) awaitTurn(ctx context.Context, trickle <-chan time.Time) error {
 	for {
 		select {
 		case <-e.faults.over:
@@ -122,8 +123,8 @@ func incoming(i int) *consumer.Message {
 	return &consumer.Message{ID: "command-" + strconv.Itoa(i), Payload: []byte(strconv.Itoa(i))}
 }
 
-// insertLedger locks the key's row and notes the messages with their numbers within the key. What it returns when the
-// transaction is committed is the order in which they must be published.
+// insertLedger locks the key's row and records the messages with their numbers within the key. Committed messages must be
+// published in the order of these numbers.
 const insertLedger = `
 	WITH counted AS (UPDATE chaos_keys SET n = n + cardinality($2::text[]) WHERE key = $1 RETURNING n - cardinality($2::text[]) AS before)
 	INSERT INTO chaos_ledger (id, key, n, payload)
@@ -131,7 +132,7 @@ const insertLedger = `
 
 var errOnPurpose = errors.New("on purpose")
 
-// handle is an ordinary handler, but for its failures.
+// handle is an ordinary handler, except for its planned failures.
 func (e *enqueuer) handle(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
 	i, err := strconv.Atoi(string(msg.Payload))
 	if err != nil {
@@ -139,14 +140,14 @@ func (e *enqueuer) handle(ctx context.Context, tx pgx.Tx, msg *consumer.Message)
 	}
 	cmd := &e.plan.commands[i]
 	msgs := e.messages(cmd, e.runs.Add(1))
-	if err := outbox.AssignIDs(ctx, msgs); err != nil { // Enqueue would do it; the ledger needs them too
+	if err := outbox.AssignIDs(ctx, msgs); err != nil { // Enqueue would do it too, but the ledger needs the IDs
 		return err
 	}
 	note := func() error { return enter(ctx, tx, cmd.key, msgs) }
 	enqueue := func() error { return e.writer.Enqueue(ctx, tx, msgs...) }
 	steps := []func() error{note, enqueue}
 	if cmd.early {
-		steps = []func() error{enqueue, note} // the order within the key is that of commits nevertheless
+		steps = []func() error{enqueue, note} // messages of a key are still ordered by commit
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -156,7 +157,7 @@ func (e *enqueuer) handle(ctx context.Context, tx pgx.Tx, msg *consumer.Message)
 	return e.end(ctx, tx, cmd)
 }
 
-// end is how the execution ends. Each fate but refuses strikes a command once; there is one execution of it at a time.
+// end ends the execution as planned. Every fate except refuses affects a command once. A command runs only once at a time.
 func (e *enqueuer) end(ctx context.Context, tx pgx.Tx, cmd *command) error {
 	how := cmd.fate
 	if how == fine {
@@ -178,8 +179,8 @@ func (e *enqueuer) end(ctx context.Context, tx pgx.Tx, cmd *command) error {
 	}
 }
 
-// messages makes what an execution enqueues: the payload names the execution, so that what was rolled back shows, and is
-// binary, so that it shows too when bytes are changed.
+// messages makes the messages of an execution. The payload starts with the execution's number, to recognize messages that were
+// rolled back. The rest is binary, to recognize changed bytes.
 func (e *enqueuer) messages(cmd *command, run int64) []outbox.Message {
 	msgs := make([]outbox.Message, cmd.count)
 	for i := range msgs {
@@ -201,7 +202,7 @@ func enter(ctx context.Context, tx pgx.Tx, key int, msgs []outbox.Message) error
 	return err
 }
 
-// headerDigest is the one header of our own on each message.
+// headerDigest is the only header that messages are enqueued with.
 const headerDigest = "digest"
 
 func digest(payload []byte) string {
@@ -211,12 +212,12 @@ func digest(payload []byte) string {
 
 func keyName(key int) string { return "key-" + strconv.Itoa(key) }
 
-// execution is the first bytes of each payload.
+// execution returns the first bytes of each payload.
 func execution(run int64) string { return fmt.Sprintf("%012d", run) }
 
 const executionLength = 12
 
-// sleep waits for d, or until ctx ends.
+// sleep waits for d or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

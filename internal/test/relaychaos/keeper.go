@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	standPatience = time.Second     // how long to wait until a relay that was told to has something to stand with
-	ending        = 2 * time.Minute // how long a relay may take to stop, and before that to get ready for it
+	stopPatience = time.Second     // how long a relay may take to reach the place of a fault
+	ending       = 2 * time.Minute // how long a relay may take to become ready for SIGTERM, and then to stop
 )
 
-// keeper keeps one relay running and does the faults to it.
+// keeper keeps one relay running and applies faults to it.
 type keeper struct {
 	name     string
 	settings settings
-	ground   *ground
-	deck     *deck
-	over     func(context.Context) bool // whether nothing more will be published
+	testbed  *testbed
+	faults   *faultQueue
+	finished func(context.Context) bool // whether nothing more will be published
 	say      *progress
 	verbose  bool
 
@@ -30,11 +30,11 @@ type keeper struct {
 	applied tally
 }
 
-// tally counts faults that were applied to a relay that held a lease.
+// tally counts the faults that were applied to a relay with a lease.
 type tally struct {
 	kills     int
 	pauses    int
-	inPublish int // of them, with leased messages for sure
+	inPublish int // faults that certainly hit a relay with leased messages
 }
 
 func (t *tally) add(u tally) {
@@ -43,7 +43,7 @@ func (t *tally) add(u tally) {
 	t.inPublish += u.inPublish
 }
 
-// run ends when ctx does, with the relay stopped, or when something goes wrong that is not a fault.
+// run ends when ctx ends, after it has stopped the relay, or when something fails that is not a planned fault.
 func (k *keeper) run(ctx context.Context) error {
 	if err := k.start(); err != nil {
 		return err
@@ -58,12 +58,12 @@ func (k *keeper) run(ctx context.Context) error {
 		}
 		done, err := k.apply(ctx, &f)
 		if done {
-			k.deck.done()
+			k.faults.done()
 		} else {
-			k.deck.back(f)
+			k.faults.back(f)
 		}
 		if err == nil && !done {
-			err = sleep(ctx, 50*time.Millisecond) // the other relay may be where this one is not
+			err = sleep(ctx, 50*time.Millisecond) // the other relay may reach the fault's place
 		}
 		if err != nil && ctx.Err() == nil {
 			return errors.Join(err, k.stop())
@@ -74,20 +74,20 @@ func (k *keeper) run(ctx context.Context) error {
 func (k *keeper) start() error {
 	k.born++
 	s := k.settings
-	s.Name = fmt.Sprintf("%s.%d", k.name, k.born) // so that the database tells whose lease it is: this one's or its predecessor's
+	s.Name = fmt.Sprintf("%s.%d", k.name, k.born) // unique, so that the database can tell a lease from the previous process's
 	relay, err := spawn(s, k.verbose)
 	if err == nil {
-		k.relay = relay // otherwise the dead one is what there is to stop
+		k.relay = relay // otherwise stop must see the old process
 	}
 	return err
 }
 
-// next waits for the next fault that is due; ok is false when ctx has ended.
+// next waits for the next due fault; ok is false when ctx has ended.
 func (k *keeper) next(ctx context.Context) (f fault, ok bool, err error) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if f, ok := k.deck.draw(time.Now()); ok {
+		if f, ok := k.faults.draw(time.Now()); ok {
 			return f, true, nil
 		}
 		select {
@@ -100,19 +100,19 @@ func (k *keeper) next(ctx context.Context) (f fault, ok bool, err error) {
 	}
 }
 
-// failed is what to say of a relay that has ended by itself.
+// failed is the error for a relay that ended unexpectedly.
 func (k *keeper) failed() error {
 	return fmt.Errorf("%s ended by itself (%s)\n%s", k.relay.Name, k.relay.cmd.ProcessState, &k.relay.log)
 }
 
-// apply does f, if the relay is where f wants it and holds a lease. done says so.
+// apply applies f if the relay reaches the place of f and holds a lease. done tells whether it did.
 func (k *keeper) apply(ctx context.Context, f *fault) (done bool, err error) {
-	if shards, err := k.ground.held(ctx, k.relay.Name); err != nil || shards == 0 {
+	if shards, err := k.testbed.held(ctx, k.relay.Name); err != nil || shards == 0 {
 		return false, err
 	}
 	defer k.relay.order(orderFree)
-	if !k.stands(ctx, f.place) {
-		if k.over(ctx) {
+	if !k.stopsAt(ctx, f.place) {
+		if k.finished(ctx) {
 			f.misses++
 		}
 		if f.misses > 4 {
@@ -123,8 +123,8 @@ func (k *keeper) apply(ctx context.Context, f *fault) (done bool, err error) {
 		}
 		return false, nil
 	}
-	// The last look is the one that counts.
-	shards, err := k.ground.held(ctx, k.relay.Name)
+	// Check again right before the fault. Only this check counts.
+	shards, err := k.testbed.held(ctx, k.relay.Name)
 	if err != nil || shards == 0 {
 		return false, err
 	}
@@ -146,10 +146,10 @@ func (k *keeper) dead() bool {
 	}
 }
 
-// stands waits until the relay stands where it is wanted.
-func (k *keeper) stands(ctx context.Context, where place) bool {
-	for len(k.relay.standing) > 0 {
-		<-k.relay.standing // of an order that was taken back
+// stopsAt waits until the relay stops at this place.
+func (k *keeper) stopsAt(ctx context.Context, where place) bool {
+	for len(k.relay.stopped) > 0 {
+		<-k.relay.stopped // from an earlier order that was withdrawn
 	}
 	switch where {
 	case anywhere:
@@ -159,10 +159,10 @@ func (k *keeper) stands(ctx context.Context, where place) bool {
 	default:
 		k.relay.order(orderAfter)
 	}
-	late := time.NewTimer(standPatience)
+	late := time.NewTimer(stopPatience)
 	defer late.Stop()
 	select {
-	case <-k.relay.standing:
+	case <-k.relay.stopped:
 		return true
 	case <-late.C:
 	case <-k.relay.ended:
@@ -171,7 +171,7 @@ func (k *keeper) stands(ctx context.Context, where place) bool {
 	return false
 }
 
-// kill ends the relay as a power cut would, and starts another in its place.
+// kill kills the relay and starts another one.
 func (k *keeper) kill(ctx context.Context, f *fault) error {
 	k.relay.signal(syscall.SIGKILL)
 	<-k.relay.ended
@@ -183,7 +183,7 @@ func (k *keeper) kill(ctx context.Context, f *fault) error {
 	return nil // the run is over
 }
 
-// pause freezes the relay until its lease has run out, and lets it go on as if nothing had been.
+// pause freezes the relay until its lease has expired, and then resumes it.
 func (k *keeper) pause(ctx context.Context, f *fault) error {
 	begin := time.Now()
 	k.relay.signal(syscall.SIGSTOP)
@@ -197,10 +197,10 @@ func (k *keeper) pause(ctx context.Context, f *fault) error {
 	return nil
 }
 
-// stop ends the relay as a deployment would.
+// stop ends the relay with SIGTERM, as a deployment would.
 func (k *keeper) stop() error {
 	if k.dead() {
-		return nil // killed on purpose, or its failure is known
+		return nil // it was killed, or its failure was reported
 	}
 	select {
 	case <-k.relay.ready:
@@ -227,7 +227,7 @@ func (p place) String() string {
 	case beforePublish:
 		return "before it published"
 	case afterPublish:
-		return "between the broker's confirmation and its own note of it"
+		return "after the broker's confirmation and before it settled"
 	default:
 		return "wherever it was"
 	}

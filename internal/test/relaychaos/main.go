@@ -1,37 +1,40 @@
 //go:build unix
 
-// Command relaychaos shows that relays keep the outbox's promise while they are killed and frozen.
+// Command relaychaos checks that relays keep the outbox's promise while they are killed and frozen.
 //
 //	make chaos-relay
 //	go run ./internal/test/relaychaos -json
 //
-// Two relay processes share the outbox of one PostgreSQL and publish to one Kafka, both real. Handlers of a
-// consumer.Consumer enqueue at a steady pace, at the end a slower one where faults are late: each execution counts up its
-// key's row, which is what makes executions of one key exclude each other, notes in a ledger what it enqueues, and enqueues
-// 1 to 3 messages. Now and then a handler fails after that, once or for good, by an error, a panic or a broken transaction;
-// what it had enqueued must never appear.
+// Two relay processes share the outbox of a real PostgreSQL and publish to a real Kafka. Handlers of a consumer.Consumer enqueue
+// at a steady pace, and more slowly at the end if faults are late. Each execution increments the row of its key, so that
+// executions with the same key exclude each other, records in a ledger what it enqueues, and enqueues 1 to 3 messages. Some
+// handlers then fail, once or always, by an error, a panic or an aborted transaction; what these enqueued must never be
+// published.
 //
 // Meanwhile relays are killed with SIGKILL and frozen with SIGSTOP for longer than their lease. A fault counts only if the
-// database says right before it that this very process holds shards under a lease that has not run out; a third of them
-// strike where the relay likes, a third when it has leased messages and is about to publish them, a third when the broker
-// has confirmed them and nobody has been told. A killed relay is started again.
+// database shows right before it that this process holds shards under a valid lease. A third of the faults happen at any time, a
+// third when the relay has leased messages and is about to publish them, and a third when the broker has confirmed them and the
+// relay does not know yet. A killed relay is started again.
 //
-// When everything that the ledger lists has been published and nothing is pending, or nothing has moved for too long, the
-// audit reads the whole topic from Kafka and compares it with the ledger. It never asks the outbox's own tables who
-// published what.
+// When everything in the ledger is published and nothing is pending, or nothing changes any more, the audit reads the whole topic
+// from Kafka and compares it with the ledger. It never reads the outbox's own tables.
 //
 // # Figures
 //
-// With -json the last line is one JSON object. missing: messages of committed transactions that were never published.
-// phantom: publications of what was rolled back, or of what nobody enqueued. out_of_order: first occurrences that stand
-// behind a later one of their key, by the count in the key's row. altered: publications whose payload, headers, key or sequence
-// number are not as enqueued or as the first time. repeats: publications after the first; repeats_allowed is what may be,
-// one leased batch (batch messages for each of a relay's workers) for each fault. pending: what the database still holds.
+// With -json the last line is one JSON object:
 //
-// The exit code is 0 when every fault was applied and missing, phantom, out_of_order, altered and pending are 0 and repeats
-// are allowed; 1 when not; 2 for a command line that makes no sense.
+//   - missing counts messages of committed transactions that were never published.
+//   - phantom counts publications of messages that were rolled back or never enqueued.
+//   - out_of_order counts first publications after a later message of the same key, by the count in the key's row.
+//   - altered counts publications with another payload, header, key or sequence number than enqueued or first published.
+//   - repeats counts publications after the first. repeats_allowed is their limit: one leased batch (batch messages for each of a
+//     relay's workers) per fault.
+//   - pending counts the messages that are left in the database.
 //
-// -broken makes it wrong in one of four ways, to see the audit fail (broken.go).
+// The exit code is 0 if every fault was applied, missing, phantom, out_of_order, altered and pending are 0, and the repeats are
+// within their limit. It is 1 if not, and 2 if the command line is wrong.
+//
+// -broken selects one of four faulty programs, to see the audit fail (broken.go).
 package main
 
 import (
@@ -64,7 +67,7 @@ func chaos(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for the cleaning up
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process without cleaning up
 	found, err := run(ctx, o, newProgress(stderr))
 	if err != nil {
 		fmt.Fprintln(stderr, "relaychaos:", err)

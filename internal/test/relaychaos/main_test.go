@@ -20,7 +20,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// TestMain lets this binary be the command that it tests, and the command's relays.
+// TestMain makes this binary the command under test and its relays.
 func TestMain(m *testing.M) {
 	if os.Getenv("RELAYCHAOS_IS_COMMAND") != "" {
 		main()
@@ -28,14 +28,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// result of a run that ended by itself.
+// result of a run that ended on its own.
 type result struct {
 	figures
 	code   int
 	output string
 }
 
-// runChaos runs the command as a process of its own, on real servers, and looks whether it leaves anything behind.
+// runChaos runs the command on real servers and checks that it leaves nothing behind.
 func runChaos(t *testing.T, args ...string) result {
 	t.Helper()
 	dsn, brokers := testdb.Postgres(t), testdb.Kafka(t)
@@ -59,7 +59,7 @@ func runChaos(t *testing.T, args ...string) result {
 	return r
 }
 
-// leftBehind looks for the run's schema and topic.
+// leftBehind fails the test if the run's schema or topic still exists.
 func leftBehind(t *testing.T, dsn string, brokers []string, name string) {
 	t.Helper()
 	if name == "" {
@@ -75,7 +75,7 @@ func leftBehind(t *testing.T, dsn string, brokers []string, name string) {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	for since := time.Now(); ; <-time.After(100 * time.Millisecond) { // the broker hears of the deletion later than the controller
+	for since := time.Now(); ; <-time.After(100 * time.Millisecond) { // the broker learns of the deletion after the controller
 		topics, err := admin.ListTopics()
 		_, there := topics[name]
 		if err == nil && !there {
@@ -97,7 +97,7 @@ func open(t *testing.T, dsn string) *sql.DB {
 	return db
 }
 
-// TestRelaysUnderFaults is a short run of what make chaos-relay does at length. Its seed has handlers fail in every way.
+// TestRelaysUnderFaults is a short form of make chaos-relay. With its seed handlers fail in every way.
 func TestRelaysUnderFaults(t *testing.T) {
 	r := runChaos(t, "-seed", "1", "-messages", "2000", "-keys", "100", "-rate", "200", "-kills", "3", "-pauses", "3", "-lease", "1s")
 	if r.code != 0 || !r.OK || r.Committed != 2000 || r.Kills < 3 || r.Pauses < 3 || r.InPublish == 0 || r.RolledBack == 0 || r.Refused == 0 {
@@ -106,7 +106,7 @@ func TestRelaysUnderFaults(t *testing.T) {
 	t.Log(r.line())
 }
 
-// TestBrokenRelayIsFound: an audit that cannot fail proves nothing.
+// The audit must find the faults of each broken program.
 func TestBrokenRelayIsFound(t *testing.T) {
 	for way, found := range map[string]func(r result) bool{
 		"lose":       func(r result) bool { return r.Missing > 0 },

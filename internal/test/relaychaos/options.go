@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// options is what the command line says.
+// options are the values of the command line.
 type options struct {
-	messages int // committed ones
+	messages int // number of committed messages
 	keys     int
-	rate     int // messages a second
+	rate     int // messages per second
 	kills    int
 	pauses   int
 	lease    time.Duration
@@ -39,17 +39,17 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	o := options{}
 	flags := flag.NewFlagSet("relaychaos", flag.ContinueOnError)
 	flags.SetOutput(usage)
-	flags.IntVar(&o.messages, "messages", 100_000, "how many messages are committed")
-	flags.IntVar(&o.keys, "keys", 1000, "over how many keys")
-	flags.IntVar(&o.rate, "rate", 900, "messages enqueued a second")
-	flags.IntVar(&o.kills, "kills", 20, "SIGKILLs")
-	flags.IntVar(&o.pauses, "pauses", 20, "SIGSTOPs for longer than the lease")
-	flags.DurationVar(&o.lease, "lease", 2*time.Second, "how long a relay's hold lasts")
-	flags.IntVar(&o.batch, "batch", 100, "messages leased at once by each of a relay's workers, at the most")
-	flags.Uint64Var(&o.seed, "seed", 0, "repeats the data and the plan of an earlier run (default: drawn, and said)")
-	flags.StringVar(&o.broken, "broken", "", "make it wrong, to see the audit fail: "+strings.Join(ways, ", "))
-	flags.BoolVar(&o.json, "json", false, "end with the figures as one line of JSON")
-	flags.BoolVar(&o.verbose, "v", false, "show what the relays log")
+	flags.IntVar(&o.messages, "messages", 100_000, "number of committed messages")
+	flags.IntVar(&o.keys, "keys", 1000, "number of keys")
+	flags.IntVar(&o.rate, "rate", 900, "messages enqueued per second")
+	flags.IntVar(&o.kills, "kills", 20, "number of SIGKILLs")
+	flags.IntVar(&o.pauses, "pauses", 20, "number of SIGSTOPs, each longer than the lease")
+	flags.DurationVar(&o.lease, "lease", 2*time.Second, "duration of a relay's lease")
+	flags.IntVar(&o.batch, "batch", 100, "most messages that a worker of a relay leases at once")
+	flags.Uint64Var(&o.seed, "seed", 0, "repeats the data and the plan of an earlier run (default: random; the output names it)")
+	flags.StringVar(&o.broken, "broken", "", "use a faulty program, to see the audit fail: "+strings.Join(ways, ", "))
+	flags.BoolVar(&o.json, "json", false, "print the figures as one last line of JSON")
+	flags.BoolVar(&o.verbose, "v", false, "show the relays' logs")
 	flags.StringVar(&o.postgres, "postgres", service("TXONCE_POSTGRES"), "PostgreSQL's `DSN`")
 	brokers := flags.String("kafka", service("TXONCE_KAFKA"), "Kafka's `brokers`, host:port,…")
 	if err := flags.Parse(args); err != nil {
@@ -69,7 +69,7 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	return o, o.check()
 }
 
-// check refuses values that mean nothing.
+// check refuses invalid values.
 func (o *options) check() error {
 	var errs []error
 	refuse := func(bad bool, format string, args ...any) {
@@ -90,7 +90,8 @@ func (o *options) check() error {
 	return errors.Join(errs...)
 }
 
-// service is where make services-up says that a server is; empty: nowhere.
+// service returns the address of a server from the environment or from the file of make services-up. It is empty if neither has
+// one.
 func service(name string) string {
 	if v := os.Getenv(name); v != "" {
 		return v

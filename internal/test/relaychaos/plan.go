@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// plan is what the seed decides: the commands that handlers execute, and the faults.
+// plan is derived from the seed: the commands for handlers, and the faults.
 type plan struct {
 	commands []command
 	faults   []fault
-	span     time.Duration // how long enqueuing takes at the asked rate
-	refused  int           // commands that fail for good
+	span     time.Duration // how long enqueueing takes at the requested rate
+	refused  int           // number of commands that always fail
 }
 
-// last is when the last fault is due.
+// last returns when the last fault is due.
 func (p *plan) last() (due time.Duration) {
 	for _, f := range p.faults {
 		due = max(due, f.due)
@@ -23,37 +23,37 @@ func (p *plan) last() (due time.Duration) {
 	return due
 }
 
-// command is what one incoming message asks for.
+// command is the content of one incoming message.
 type command struct {
 	key   int
 	count int  // messages to enqueue
 	early bool // enqueue before the key's row is locked
-	again bool // delivered a second time
+	again bool // delivered twice
 	fate  fate
 	due   time.Duration // since the start
 }
 
-// fate is how a handler's execution ends, after it has enqueued.
+// fate is how an execution ends after it has enqueued.
 type fate uint8
 
 const (
 	fine    fate = iota
 	fails        // once, with an error
-	panics       // once
+	panics       // once, with a panic
 	breaks       // once, with a transaction that PostgreSQL has aborted
-	refuses      // for good
+	refuses      // always
 )
 
-// fault is one thing that is done to a relay.
+// fault is one kill or pause of a relay.
 type fault struct {
-	kill   bool // else it is paused
+	kill   bool // otherwise pause
 	place  place
-	due    time.Duration // since the start, not before
-	rest   time.Duration // until the killed one is started again, or how much longer than the lease the pause is
-	misses int           // how often no relay came to that place, when nothing more was to be published
+	due    time.Duration // earliest time, since the start
+	rest   time.Duration // for a kill, how long until the restart; for a pause, how much longer than the lease it is
+	misses int           // how often no relay reached the place after everything was published
 }
 
-// place is where in its work a fault strikes a relay.
+// place is where in its work a fault hits a relay.
 type place uint8
 
 const (
@@ -65,13 +65,13 @@ const (
 
 func newPlan(o options) *plan {
 	p := &plan{span: time.Duration(float64(o.messages) / float64(o.rate) * float64(time.Second))}
-	p.deal(o, rand.New(rand.NewPCG(o.seed, 1)))
-	p.strike(o, rand.New(rand.NewPCG(o.seed, 2)))
+	p.addCommands(o, rand.New(rand.NewPCG(o.seed, 1)))
+	p.addFaults(o, rand.New(rand.NewPCG(o.seed, 2)))
 	return p
 }
 
-// deal makes commands until their messages are as many as asked. What is refused does not count.
-func (p *plan) deal(o options, rng *rand.Rand) {
+// addCommands makes commands until they have the requested number of messages. Messages of refused commands do not count.
+func (p *plan) addCommands(o options, rng *rand.Rand) {
 	for made := 0; made < o.messages; {
 		c := command{
 			key:   rng.IntN(o.keys),
@@ -92,8 +92,8 @@ func (p *plan) deal(o options, rng *rand.Rand) {
 	}
 }
 
-// strike spreads the faults evenly over the time of enqueuing, kills and pauses shuffled.
-func (p *plan) strike(o options, rng *rand.Rand) {
+// addFaults spreads the faults evenly over the time of enqueueing, with kills and pauses shuffled.
+func (p *plan) addFaults(o options, rng *rand.Rand) {
 	n := o.kills + o.pauses
 	for i := range n {
 		f := fault{kill: i < o.kills, place: place(i % int(places))}

@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// relayCommand is the argument with which this program runs itself as a relay.
+// relayCommand is the argument that makes this program run as a relay.
 const relayCommand = "relay"
 
-// settings is what a relay is told, as the first line on its standard input. That stays open as long as the parent lives:
-// its end is the relay's end. Further lines are orders.
+// settings is what a relay reads as the first line of its standard input. The input stays open while the parent lives: when it
+// ends, the relay ends. Further lines are orders.
 type settings struct {
 	Name     string        `json:"name"`
 	Database string        `json:"database"`
@@ -30,29 +30,29 @@ type settings struct {
 	Broken   string        `json:"broken"`
 }
 
-// Orders, one line each.
+// Orders are single lines on a relay's standard input.
 const (
-	orderBefore = "stand before publish"
-	orderAfter  = "stand after publish"
-	orderFree   = "go on"
+	orderBefore = "stop before publish"
+	orderAfter  = "stop after publish"
+	orderFree   = "continue"
 )
 
-// report is what a relay says on its standard output, one JSON object per line.
+// report is one line of JSON on a relay's standard output.
 type report struct {
-	Ready    bool `json:"ready,omitempty"`    // SIGTERM would now be heard
-	Standing int  `json:"standing,omitempty"` // in the middle of publishing so many messages
+	Ready   bool `json:"ready,omitempty"`   // it handles SIGTERM from now on
+	Stopped int  `json:"stopped,omitempty"` // it stopped while publishing this many messages
 }
 
 // process is a running relay.
 type process struct {
 	settings
-	cmd      *exec.Cmd
-	stdin    io.WriteCloser
-	log      tail
-	ready    chan struct{} // closed when it heeds SIGTERM, which until then ends it like any program
-	standing chan int      // messages; one value for each stand
-	ended    chan struct{} // closed at its end; err is set then
-	err      error
+	cmd     *exec.Cmd
+	stdin   io.WriteCloser
+	log     tail
+	ready   chan struct{} // closed when it handles SIGTERM; an earlier SIGTERM kills it
+	stopped chan int      // number of messages, each time it stops
+	ended   chan struct{} // closed at its end, after err is set
+	err     error
 }
 
 func spawn(s settings, verbose bool) (*process, error) {
@@ -60,7 +60,7 @@ func spawn(s settings, verbose bool) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{settings: s, cmd: exec.Command(self, relayCommand), ready: make(chan struct{}), standing: make(chan int, 8), ended: make(chan struct{})}
+	p := &process{settings: s, cmd: exec.Command(self, relayCommand), ready: make(chan struct{}), stopped: make(chan int, 8), ended: make(chan struct{})}
 	if verbose {
 		p.log.also = os.Stderr
 	}
@@ -92,23 +92,23 @@ func (p *process) listen(stdout io.Reader) {
 			fmt.Fprintln(&p.log, lines.Text())
 			continue
 		}
-		if r.Ready { // said once
+		if r.Ready { // sent once
 			close(p.ready)
 			continue
 		}
 		select {
-		case p.standing <- r.Standing:
-		default: // nobody has asked
+		case p.stopped <- r.Stopped:
+		default: // no fault waits for it
 		}
 	}
 	p.err = p.cmd.Wait()
 }
 
-// These fail where the process has ended, which is about to be heard anyway.
+// These fail if the process has ended, which closes ended.
 func (p *process) order(line string)       { _, _ = io.WriteString(p.stdin, line+"\n") }
 func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// tail keeps the end of what is written to it.
+// tail keeps the last bytes that were written to it.
 type tail struct {
 	mu   sync.Mutex
 	kept []byte

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// progress prints lines. On a terminal it keeps a live one below them; elsewhere that one is printed now and then.
+// progress prints lines. On a terminal it keeps a live line below them; elsewhere it prints the live line only rarely.
 type progress struct {
 	mu       sync.Mutex
 	out      io.Writer
@@ -23,7 +23,7 @@ type progress struct {
 
 const (
 	eraseLine = "\r\x1b[K"
-	quiet     = 5 * time.Second // between two plain progress lines
+	quiet     = 5 * time.Second // between two progress lines that are not rewritten
 )
 
 func newProgress(out io.Writer) *progress {
@@ -35,7 +35,7 @@ func newProgress(out io.Writer) *progress {
 	return p
 }
 
-// print adds a line.
+// print prints a line.
 func (p *progress) print(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,7 +43,7 @@ func (p *progress) print(format string, args ...any) {
 	fmt.Fprintf(p.out, "%6.1f s  %s\n", time.Since(p.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// fault prints a fault, numbered.
+// fault prints a line about a fault, with its number.
 func (p *progress) fault(format string, args ...any) {
 	p.mu.Lock()
 	p.faults++
@@ -52,7 +52,7 @@ func (p *progress) fault(format string, args ...any) {
 	p.print("%3d: %s", n, fmt.Sprintf(format, args...))
 }
 
-// live shows how far it is.
+// live shows the progress.
 func (p *progress) live(line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// reader reads the whole output topic while it is being written.
+// reader reads the whole topic while relays publish to it.
 type reader struct {
 	client    sarama.Client
 	topic     string
@@ -26,10 +26,10 @@ type reader struct {
 
 	mu       sync.Mutex
 	changed  *sync.Cond
-	records  []*publication      // those of a partition in the order of their offsets
+	records  []*publication      // ordered by offset within each partition
 	next     [partitions]int64   // the offset after the last one that was read
 	distinct map[string]struct{} // ids
-	moved    time.Time           // when the last one was read
+	moved    time.Time           // when the last record was read
 	err      error
 }
 
@@ -52,7 +52,7 @@ func openReader(client sarama.Client, topic string) (*reader, error) {
 			}
 		})
 		r.listening.Go(func() {
-			for err := range part.Errors() { // sarama goes on by itself, unless the offset is gone
+			for err := range part.Errors() { // sarama retries, unless the offset is gone
 				if errors.Is(err, sarama.ErrOffsetOutOfRange) {
 					r.fail(err)
 				}
@@ -80,7 +80,7 @@ func (r *reader) take(m *sarama.ConsumerMessage) {
 	r.changed.Broadcast()
 }
 
-// read takes a record apart. Headers of the relay are known by their prefix.
+// read parses a record. A prefix marks the relay's headers.
 func read(m *sarama.ConsumerMessage) *publication {
 	p := &publication{partition: m.Partition, offset: m.Offset, key: string(m.Key), payload: m.Value, seq: -1, headers: map[string]string{}}
 	for _, h := range m.Headers {
@@ -98,21 +98,21 @@ func read(m *sarama.ConsumerMessage) *publication {
 	return p
 }
 
-// count is how many messages have been published at least once, and how many records there are.
+// count returns how many messages have been published at least once, and the number of records.
 func (r *reader) count() (distinct, records int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.distinct), len(r.records)
 }
 
-// idle is how long nothing has been read.
+// idle returns the time since the last record.
 func (r *reader) idle() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return time.Since(r.moved)
 }
 
-// all returns every record up to the end that the topic has now.
+// all returns every record up to the topic's current end.
 func (r *reader) all(ctx context.Context) ([]*publication, error) {
 	var ends [partitions]int64
 	for i := range ends {
@@ -123,7 +123,7 @@ func (r *reader) all(ctx context.Context) ([]*publication, error) {
 		ends[i] = end
 	}
 	defer context.AfterFunc(ctx, func() {
-		r.mu.Lock() // so that it does not fall between the look at ctx and Wait
+		r.mu.Lock() // so that Wait cannot miss the broadcast after ctx was checked
 		defer r.mu.Unlock()
 		r.changed.Broadcast()
 	})()
@@ -144,7 +144,7 @@ func (r *reader) all(ctx context.Context) ([]*publication, error) {
 	return r.records, nil
 }
 
-// Close ends the reading.
+// Close stops reading.
 func (r *reader) Close() error {
 	for _, p := range r.parts {
 		p.AsyncClose()

@@ -23,14 +23,14 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// workers is how many batches a relay has in flight at once.
+// workers is the number of batches that a relay publishes concurrently.
 const workers = 2
 
-// relayMain is a relay process, from the settings on its standard input to its exit code.
+// relayMain runs a relay process and returns its exit code. The settings are the first line on standard input.
 func relayMain() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	_ = json.NewEncoder(os.Stdout).Encode(report{Ready: true}) // without a reader this process is about to end
+	_ = json.NewEncoder(os.Stdout).Encode(report{Ready: true}) // fails only if the parent is gone, and then this process ends too
 	in := bufio.NewReader(os.Stdin)
 	var s settings
 	line, err := in.ReadBytes('\n')
@@ -38,7 +38,7 @@ func relayMain() int {
 		err = json.Unmarshal(line, &s)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "relaychaos: a relay is started by the command, which tells it what to do:", err)
+		fmt.Fprintln(os.Stderr, "relaychaos: a relay is started by the command, which writes settings to its standard input:", err)
 		return 2
 	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)).With("relay", s.Name))
@@ -49,7 +49,7 @@ func relayMain() int {
 	return 0
 }
 
-// relay is an ordinary relay, but for the stand between it and its publisher.
+// relay is an ordinary relay, with a breakpoint before its publisher.
 func (s settings) relay(ctx context.Context, orders *bufio.Reader) error {
 	pool, err := pgxpool.New(ctx, s.Database)
 	if err != nil {
@@ -75,10 +75,10 @@ func (s settings) relay(ctx context.Context, orders *bufio.Reader) error {
 
 	var mu sync.Mutex
 	out := json.NewEncoder(os.Stdout)
-	stand := newStand(events, func(messages int) {
+	stand := newBreakpoint(events, func(messages int) {
 		mu.Lock()
 		defer mu.Unlock()
-		_ = out.Encode(report{Standing: messages}) // without a reader this process is about to end
+		_ = out.Encode(report{Stopped: messages}) // fails only if the parent is gone, and then this process ends too
 	})
 	go obey(orders, stand)
 	r, err := relay.New(relay.Config{
@@ -91,8 +91,8 @@ func (s settings) relay(ctx context.Context, orders *bufio.Reader) error {
 	return r.Run(ctx)
 }
 
-// obey takes the parent's orders, and ends the process when there is no parent any more.
-func obey(orders *bufio.Reader, s *stand) {
+// obey executes the parent's orders, and ends the process when the parent is gone.
+func obey(orders *bufio.Reader, s *breakpoint) {
 	for {
 		line, err := orders.ReadString('\n')
 		switch strings.TrimSpace(line) {

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// figures is what a run ends with; as JSON it is the last line.
+// figures is the result of a run. With -json it is the last line.
 type figures struct {
 	OK             bool    `json:"ok"`
 	Broken         string  `json:"broken,omitempty"`
 	Seed           uint64  `json:"seed"`
 	Keys           int     `json:"keys"`
 	Committed      int     `json:"committed"`
-	RolledBack     int64   `json:"rolled_back"` // executions that had enqueued
-	Refused        int     `json:"refused"`     // of them, for good
+	RolledBack     int64   `json:"rolled_back"` // executions that had enqueued and were rolled back
+	Refused        int     `json:"refused"`     // those of them that always fail
 	Publications   int     `json:"publications"`
 	Missing        int     `json:"missing"`
 	Phantom        int     `json:"phantom"`
@@ -27,12 +27,12 @@ type figures struct {
 	Altered        int     `json:"altered"`
 	Repeats        int     `json:"repeats"`
 	RepeatsAllowed int     `json:"repeats_allowed"`
-	Batch          int     `json:"batch"`   // messages leased at once by a worker, at the most
-	Workers        int     `json:"workers"` // of each relay
+	Batch          int     `json:"batch"`   // the largest number of messages that a worker leases at once
+	Workers        int     `json:"workers"` // per relay
 	Pending        int64   `json:"pending"`
 	Kills          int     `json:"kills"`
 	Pauses         int     `json:"pauses"`
-	InPublish      int     `json:"faults_in_publish"` // of both, with leased messages for sure
+	InPublish      int     `json:"faults_in_publish"` // kills and pauses that certainly hit a relay with leased messages
 	LeaseSeconds   float64 `json:"lease_seconds"`
 	Seconds        float64 `json:"seconds"`
 
@@ -55,22 +55,22 @@ func newFigures(o options, p *plan, f findings, t tally, rolled, pending int64, 
 	return x
 }
 
-// table is the figures for people.
+// table formats the figures as a table.
 func (x *figures) table() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	row := func(name string, n int64, remark string, args ...any) {
 		fmt.Fprintf(w, "%s\t%d\t\t%s\n", name, n, fmt.Sprintf(remark, args...))
 	}
-	row("committed", int64(x.Committed), "messages of %d keys, of %d asked", x.Keys, x.asked.messages)
-	row("rolled back", x.RolledBack, "executions that had enqueued, %d of them refused for good", x.Refused)
+	row("committed", int64(x.Committed), "messages of %d keys, of %d requested", x.Keys, x.asked.messages)
+	row("rolled back", x.RolledBack, "executions that had enqueued; %d of them always fail", x.Refused)
 	row("published", int64(x.Publications), "records in the topic")
 	row("repeats", int64(x.Repeats), "at most %d allowed: %d faults x %d workers x %d messages leased", x.RepeatsAllowed, x.Kills+x.Pauses, x.Workers, x.Batch)
-	row("kills", int64(x.Kills), "of %d asked, each while the relay held a lease", x.asked.kills)
-	row("pauses", int64(x.Pauses), "of %d asked, each longer than the lease of %v that the relay held", x.asked.pauses, x.asked.lease)
-	row("in publish", int64(x.InPublish), "of these faults, with messages leased for sure")
+	row("kills", int64(x.Kills), "of %d requested, each while the relay held a lease", x.asked.kills)
+	row("pauses", int64(x.Pauses), "of %d requested, each longer than the lease of %v that the relay held", x.asked.pauses, x.asked.lease)
+	row("in publish", int64(x.InPublish), "of these faults certainly hit leased messages")
 	row("pending", x.Pending, "left in the database, after %.0f s", x.Seconds)
-	_ = w.Flush() // into memory
+	_ = w.Flush() // cannot fail: writes to memory
 	for _, problem := range x.findings.Problems {
 		fmt.Fprintf(&b, "  %s\n", problem)
 	}
@@ -79,6 +79,6 @@ func (x *figures) table() string {
 }
 
 func (x *figures) line() string {
-	b, _ := json.Marshal(x) // cannot fail: numbers, none of them infinite
+	b, _ := json.Marshal(x) // cannot fail: finite numbers
 	return string(b)
 }

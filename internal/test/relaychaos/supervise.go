@@ -18,13 +18,13 @@ import (
 
 const (
 	relays   = 2
-	patience = 2 * time.Minute // how long nothing may move at the end, before the run is given up; what is around it may take as long
-	settling = 3 * time.Second // how long nothing may move when the outbox says that it is empty
+	patience = 2 * time.Minute // how long nothing may change at the end before the run is given up; also limits setup, audit and cleanup
+	settling = 3 * time.Second // how long nothing may change after the outbox says that it is empty
 )
 
-// run is a whole run: make a place, enqueue, let the relays work and do them harm, audit.
+// run makes the schema and topic, enqueues, runs the relays, applies the faults and audits the result.
 func run(ctx context.Context, o options, say *progress) (found *figures, err error) {
-	g, err := openGround(ctx, o, fmt.Sprintf("txonce_relaychaos_%08x", rand.Uint32()))
+	g, err := openTestbed(ctx, o, fmt.Sprintf("txonce_relaychaos_%08x", rand.Uint32()))
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func run(ctx context.Context, o options, say *progress) (found *figures, err err
 	}
 	defer out.Close()
 
-	s := &supervisor{options: o, ground: g, plan: newPlan(o), store: store, reader: out, say: say, start: time.Now()}
+	s := &supervisor{options: o, testbed: g, plan: newPlan(o), store: store, reader: out, say: say, start: time.Now()}
 	failed := s.work(ctx)
 	if ctx.Err() != nil {
 		return nil, errors.New("interrupted; what it made is removed")
@@ -50,36 +50,36 @@ func run(ctx context.Context, o options, say *progress) (found *figures, err err
 	return found, errors.Join(failed, err)
 }
 
-// supervisor lets handlers enqueue and relays publish.
+// supervisor runs the handlers that enqueue and the keepers of the relays.
 type supervisor struct {
 	options
-	ground *ground
-	plan   *plan
-	store  *pgxstore.Store
-	reader *reader
-	say    *progress
-	start  time.Time
+	testbed *testbed
+	plan    *plan
+	store   *pgxstore.Store
+	reader  *reader
+	say     *progress
+	start   time.Time
 
 	enqueuer *enqueuer
-	enqueued chan struct{} // closed when every command is done
+	enqueued chan struct{} // closed when every command is handled
 	keepers  []*keeper
 	took     time.Duration
 }
 
-// work returns when everything that was committed is published and every fault applied, or nothing moves any more. No relay
-// runs then.
+// work returns when everything that was committed is published and every fault is applied, or nothing changes any more. All
+// relays have ended by then.
 func (s *supervisor) work(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	faults := newDeck(s.plan.faults, s.start)
+	faults := newFaultQueue(s.plan.faults, s.start)
 	var keeping sync.WaitGroup
 	s.enqueued = make(chan struct{})
-	s.enqueuer = &enqueuer{plan: s.plan, topic: s.ground.topic, faults: faults, relayed: s.relayed, writer: s.writer()}
-	stopping := make([]error, relays) // each relay must end well
+	s.enqueuer = &enqueuer{plan: s.plan, topic: s.testbed.topic, faults: faults, relayed: s.relayed, writer: s.writer()}
+	stopping := make([]error, relays) // each relay must end without an error
 	for i := range relays {
 		k := &keeper{
-			name: fmt.Sprintf("relay-%d", i+1), ground: s.ground, deck: faults, over: s.over, say: s.say, verbose: s.verbose,
-			settings: settings{Database: s.ground.dsn, Kafka: s.kafka, Lease: s.lease, Batch: s.batch, Broken: s.broken},
+			name: fmt.Sprintf("relay-%d", i+1), testbed: s.testbed, faults: faults, finished: s.finished, say: s.say, verbose: s.verbose,
+			settings: settings{Database: s.testbed.dsn, Kafka: s.kafka, Lease: s.lease, Batch: s.batch, Broken: s.broken},
 		}
 		s.keepers = append(s.keepers, k)
 		keeping.Go(func() {
@@ -106,7 +106,7 @@ func (s *supervisor) work(ctx context.Context) error {
 var errEnough = errors.New("everything is done")
 
 // watch returns when there is nothing more to wait for.
-func (s *supervisor) watch(ctx context.Context, faults *deck) {
+func (s *supervisor) watch(ctx context.Context, faults *faultQueue) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	moved, before := time.Now(), 0
@@ -128,7 +128,7 @@ func (s *supervisor) watch(ctx context.Context, faults *deck) {
 			moved, before = time.Now(), records
 			continue
 		}
-		pending, err := s.ground.pending(ctx)
+		pending, err := s.testbed.pending(ctx)
 		idle := time.Since(moved)
 		if err == nil && pending == 0 && (distinct >= committed || idle > settling) || idle > patience {
 			return
@@ -136,19 +136,19 @@ func (s *supervisor) watch(ctx context.Context, faults *deck) {
 	}
 }
 
-// relayed reports whether relays are done with what is committed so far: it is published, or the database holds none of it any more,
-// which is another thing where messages get lost. Where nothing has moved for too long it does not wait for them.
+// relayed reports whether everything committed so far was published, or the database has no messages left, which is different if
+// messages are lost. It also returns true if nothing has changed for too long.
 func (s *supervisor) relayed(ctx context.Context) bool {
 	distinct, _ := s.reader.count()
 	if distinct >= int(s.enqueuer.committed.Load()) || s.reader.idle() > patience {
 		return true
 	}
-	pending, err := s.ground.pending(ctx)
+	pending, err := s.testbed.pending(ctx)
 	return err == nil && pending == 0
 }
 
-// over reports whether nothing more will be published.
-func (s *supervisor) over(ctx context.Context) bool {
+// finished reports whether nothing more will be published.
+func (s *supervisor) finished(ctx context.Context) bool {
 	select {
 	case <-s.enqueued:
 		return s.relayed(ctx)
@@ -157,12 +157,12 @@ func (s *supervisor) over(ctx context.Context) bool {
 	}
 }
 
-// writer is what handlers enqueue with.
+// writer returns what handlers enqueue with.
 func (s *supervisor) writer() outbox.Writer[pgx.Tx] {
-	return breakWriter(s.broken, s.store, s.ground.pool)
+	return breakWriter(s.broken, s.store, s.testbed.pool)
 }
 
-// audit judges what the run has left.
+// audit compares the topic with the ledger and returns the figures.
 func (s *supervisor) audit(ctx context.Context) (*figures, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -170,11 +170,11 @@ func (s *supervisor) audit(ctx context.Context) (*figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	ledger, err := readLedger(ctx, s.ground.pool)
+	ledger, err := readLedger(ctx, s.testbed.pool)
 	if err != nil {
 		return nil, err
 	}
-	pending, err := s.ground.pending(ctx)
+	pending, err := s.testbed.pending(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +189,7 @@ func (s *supervisor) audit(ctx context.Context) (*figures, error) {
 	return newFigures(s.options, s.plan, a.close(), faults, s.enqueuer.rolled.Load(), pending, s.took), nil
 }
 
-// cleanUp removes something, also when ctx has ended, within bounds.
+// cleanUp calls remove, even after ctx has ended, with a time limit.
 func cleanUp(err *error, remove func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// dockerAnswers says whether a daemon and the compose plugin are there; many machines have only the client.
+// dockerAnswers reports whether the Docker daemon and the compose plugin are available; many machines have only the client.
 func dockerAnswers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -21,7 +21,7 @@ func dockerAnswers(ctx context.Context) bool {
 		exec.CommandContext(ctx, "docker", "compose", "version").Run() == nil
 }
 
-// startDocker runs a server as compose.yaml says. Its channel never says anything: the health check has to.
+// startDocker starts a server with docker compose. Nothing is ever sent on its channel: the health check detects failures.
 func startDocker(ctx context.Context, s server) (<-chan error, error) {
 	dir, err := dirOf(s)
 	if err != nil {
@@ -36,7 +36,7 @@ func startDocker(ctx context.Context, s server) (<-chan error, error) {
 	return nil, compose(ctx, "up", "--detach", s.About().Name)
 }
 
-// stopDocker removes the server's container and its data, if compose was what started it.
+// stopDocker removes the server's container and data if docker compose started it.
 func stopDocker(ctx context.Context, s server, dir string) error {
 	_, err := os.Stat(filepath.Join(dir, dockerFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,7 +13,7 @@ import (
 	"sync"
 )
 
-// down ends the servers that this checkout started, side by side, and removes their data. Others it leaves alone.
+// down concurrently stops the servers that this checkout started, and removes their data. It does not touch other servers.
 func down(ctx context.Context, servers []server) error {
 	failures := make([]error, len(servers))
 	var side sync.WaitGroup
@@ -34,8 +34,8 @@ func down(ctx context.Context, servers []server) error {
 	return errors.Join(append(failures, forget(servers))...)
 }
 
-// stop ends a server if this checkout started it, and removes its folder. On an error the folder stays, so that the
-// next attempt still knows what to end.
+// stop stops a server if this checkout started it, and removes its folder. After an error it keeps the folder, so that the next
+// attempt still knows what to stop.
 func stop(ctx context.Context, s server) error {
 	dir, err := dirOf(s)
 	if err != nil {
@@ -47,7 +47,7 @@ func stop(ctx context.Context, s server) error {
 	return os.RemoveAll(dir)
 }
 
-// forget takes servers out of .services/env, and .services away when nothing is left in it.
+// forget removes servers from .services/env, and removes .services if it is empty.
 func forget(servers []server) error {
 	lines, err := envWithout(servers)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"syscall"
 )
 
-// elasticmq is an SQS server that runs on one machine, from its Maven jars.
+// elasticmq is ElasticMQ, an SQS server for a single machine, run from its Maven jars.
 type elasticmq struct{ port int }
 
 //go:embed elasticmq.conf
@@ -25,7 +25,7 @@ func (e elasticmq) About() about {
 	return about{Name: "elasticmq", Title: "ElasticMQ", Env: "TXONCE_SQS", Address: fmt.Sprintf("http://127.0.0.1:%d", e.port)}
 }
 
-// Healthy lists the queues, in SQS's JSON protocol. ElasticMQ checks no signatures.
+// Healthy lists the queues with SQS's JSON protocol. ElasticMQ does not check signatures.
 func (e elasticmq) Healthy(ctx context.Context, address string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address+"/", strings.NewReader(`{"MaxResults":1}`))
 	if err != nil {

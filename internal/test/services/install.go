@@ -20,10 +20,10 @@ import (
 	"time"
 )
 
-// forMaven is what fetching and running jars takes.
+// forMaven are the programs for fetching and running jars.
 var forMaven = []program{{"java", "default-jre-headless"}, {"mvn", "maven"}}
 
-// install sees to it that the programs of all servers are there, in one run of apt-get.
+// install installs the missing programs of all servers in one run of apt-get.
 func install(ctx context.Context, servers []server) error {
 	var programs, packages, wanting []string
 	for _, s := range servers {
@@ -41,7 +41,7 @@ func install(ctx context.Context, servers []server) error {
 		return nil
 	}
 	command := "apt-get install -y --no-install-recommends " + strings.Join(packages, " ")
-	// Mirrors fail now and then, and a machine that has just come up may be busy with its own updates.
+	// Mirrors fail sometimes, and a machine that has just started may be running its own updates.
 	const patient = " -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300"
 	failed := func(why error) error {
 		return fmt.Errorf("%s: %s missing and not installable from here (%w); install with: sudo %s",
@@ -59,7 +59,7 @@ func install(ctx context.Context, servers []server) error {
 		}
 		return nil
 	}
-	// No setting makes it wait for the lock of its lists.
+	// apt-get update has no setting to wait for the lock of its lists.
 	err = again(ctx, 30, 10*time.Second, func(int) error { return run("apt-get update") })
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func install(ctx context.Context, servers []server) error {
 	return run(command)
 }
 
-// again does something up to so many times, with a pause in between, until it succeeds.
+// again calls do up to times times, with pauses, until it succeeds.
 func again(ctx context.Context, times int, pause time.Duration, do func(try int) error) error {
 	for try := 1; ; try++ {
 		err := do(try)
@@ -82,7 +82,7 @@ func again(ctx context.Context, times int, pause time.Duration, do func(try int)
 	}
 }
 
-// rootPrefix returns what goes before a command so that it runs as root without asking anybody.
+// rootPrefix returns the words before a command that run it as root without asking for a password.
 func rootPrefix(ctx context.Context) ([]string, error) {
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		return nil, errors.New("there is no apt-get")
@@ -102,11 +102,11 @@ func lastLine(out []byte) string {
 	return lines[len(lines)-1]
 }
 
-// oneMaven lets one Maven run at a time: two may not share its repository on disk.
+// oneMaven lets only one Maven run at a time, because they must not share their repository on disk.
 var oneMaven sync.Mutex
 
-// fetchJars returns a folder with the jars that <name>.pom.xml asks for. It is kept among the user's caches under a name
-// that changes with the pom, so it is fetched once, by whichever checkout is first.
+// fetchJars returns a folder with the jars of <name>.pom.xml. The folder is in the user's cache under a name that depends on the
+// pom, so all checkouts share one download.
 func fetchJars(ctx context.Context, name string) (string, error) {
 	pom, err := poms.ReadFile(name + ".pom.xml")
 	if err != nil {
@@ -123,7 +123,7 @@ func fetchJars(ctx context.Context, name string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(jars), 0o755); err != nil {
 		return "", err
 	}
-	// Beside its final place, and renamed when complete: an interrupted download leaves nothing that looks whole.
+	// Download beside the final place and rename at the end, so that an interrupted download is not mistaken for a complete one.
 	temp, err := os.MkdirTemp(filepath.Dir(jars), name+"-")
 	if err != nil {
 		return "", err
@@ -142,7 +142,7 @@ func fetchJars(ctx context.Context, name string) (string, error) {
 	}
 	err = again(ctx, 3, 10*time.Second, func(try int) error {
 		if try == 2 {
-			args = append(args, "--update-snapshots") // or it remembers what it could not get, and does not ask again
+			args = append(args, "--update-snapshots") // otherwise Maven remembers a failed download and does not retry
 		}
 		if out, err := exec.CommandContext(ctx, "mvn", args...).CombinedOutput(); err != nil {
 			return fmt.Errorf("mvn: %w\n%s", err, out)
@@ -155,7 +155,7 @@ func fetchJars(ctx context.Context, name string) (string, error) {
 	return jars, os.Rename(lib, jars)
 }
 
-// platform is how the jars of PostgreSQL's programs call this machine.
+// platform is this machine's name in the jars with PostgreSQL's programs.
 func platform() string {
 	arch := runtime.GOARCH
 	if arch == "arm64" {
@@ -164,7 +164,7 @@ func platform() string {
 	return runtime.GOOS + "-" + arch
 }
 
-// extractOne writes the one file in a jar whose name ends in suffix to the folder dir.
+// extractOne extracts the one file whose name ends in suffix from a jar to the folder dir.
 func extractOne(jar, suffix, dir string) (string, error) {
 	r, err := zip.OpenReader(jar)
 	if err != nil {

@@ -17,20 +17,20 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// kafka is one Apache Kafka node in KRaft mode, broker and controller in one process, run from its Maven jars.
+// kafka is an Apache Kafka node in KRaft mode, broker and controller in one process, run from its Maven jars.
 type kafka struct{ port, controllerPort int }
 
 //go:embed kafka.properties
 var kafkaProperties string
 
-// kafkaCluster is an arbitrary cluster id; a fixed one saves the JVM start that would draw one.
+// kafkaCluster is an arbitrary cluster id. A fixed one saves starting a JVM to generate it.
 const kafkaCluster = "dHhvbmNlLXRlc3RzLTAwMQ"
 
 func (k kafka) About() about {
 	return about{Name: "kafka", Title: "Apache Kafka", Env: "TXONCE_KAFKA", Address: fmt.Sprintf("127.0.0.1:%d", k.port), Ports: []string{fmt.Sprint(k.controllerPort)}}
 }
 
-// Healthy asks the controller, through the broker, whether it would create a topic.
+// Healthy validates the creation of a topic, which the broker forwards to the controller.
 func (k kafka) Healthy(ctx context.Context, address string) error {
 	cfg := sarama.NewConfig()
 	cfg.ClientID = "txonce-services"

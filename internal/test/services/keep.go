@@ -17,9 +17,8 @@ import (
 // endWithin is how long a server may take to shut down before it is killed.
 const endWithin = time.Minute
 
-// keep runs the process that dir describes until SIGTERM asks for its end or dir goes away, which is what happens to the
-// servers of a checkout that is simply deleted. As the parent it knows its child for certain: a process id read from a
-// file may by then be somebody else's.
+// keep runs the process that dir describes until it gets SIGTERM or dir is deleted, for example with the whole checkout. As the
+// parent it can signal its child safely, whereas a process id from a file may belong to another process by now.
 func keep(dir string) error {
 	p, err := readProcess(dir)
 	if err != nil {
@@ -28,7 +27,7 @@ func keep(dir string) error {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGTERM)
 
-	ids := os.NewFile(3, idsFile) // from startKeeper, locked
+	ids := os.NewFile(3, idsFile) // opened and locked by startKeeper
 	child := exec.Command(p.Args[0], p.Args[1:]...)
 	child.Dir = "/"
 	child.Stdout, child.Stderr = os.Stdout, os.Stderr
@@ -43,7 +42,7 @@ func keep(dir string) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = child.Wait() // ProcessState says as much
+		_ = child.Wait() // ProcessState has the result
 	}()
 
 	tick := time.NewTicker(time.Second)
@@ -62,7 +61,7 @@ func keep(dir string) error {
 	}
 }
 
-// end shuts the child down, by force when it does not go in time. How a process that was told to end exits is no error.
+// end stops the child, and kills it if that takes too long. The exit code of a stopped process does not matter.
 func end(child *exec.Cmd, stop syscall.Signal, ended <-chan struct{}) error {
 	if err := child.Process.Signal(stop); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// lockFile opens a file and takes its lock, waiting until ctx ends. The lock goes with the last process that holds the
-// open file, however that process ends, which a process id in a file does not.
+// lockFile opens a file and locks it, waiting until ctx ends. The lock ends with the last process that has the file open, however
+// that process ends. A process id in a file would stay.
 func lockFile(ctx context.Context, path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -37,7 +37,7 @@ func lockFile(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// lockMachine keeps this user's other checkouts out until unlock is called.
+// lockMachine excludes this user's other checkouts until unlock is called.
 func lockMachine(ctx context.Context) (unlock func(), err error) {
 	f, err := lockFile(ctx, filepath.Join(os.TempDir(), fmt.Sprintf("txonce-services-%d.lock", os.Getuid())))
 	if err != nil {

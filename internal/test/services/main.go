@@ -1,23 +1,22 @@
 //go:build unix
 
-// Command services starts and stops the real servers that tests talk to. It is what `make services-up` and
-// `make services-down` run.
+// Command services starts and stops the real servers for tests. `make services-up` and `make services-down` run it.
 //
 //	go run ./internal/test/services up [name…]
 //	go run ./internal/test/services down [name…]
 //
-// For each server, up takes the first of these that works:
+// For each server, up uses the first of these that works:
 //
-//  1. Something healthy already answers at its address: that one is used, and never stopped from here.
+//  1. If something healthy already answers at its address, up uses that and never stops it.
 //  2. A Docker daemon answers: docker compose, with the images pinned in compose.yaml.
 //  3. Natively: programs found on this machine or installed with apt-get, jars fetched with Maven.
 //
-// Whatever a checkout knows about its servers lies in its .services folder: a folder per server (log, data, how it was
-// started) and the file env, whose lines (TXONCE_KAFKA=127.0.0.1:21492) internal/test/testdb reads. Ports are the same in every
-// checkout, so a second checkout uses the servers of the first. A server started natively is the child of a small process
-// (keep.go) that ends it on services-down, and also when its checkout is removed: nothing stays behind.
+// A checkout keeps what it knows about its servers in its folder .services: a folder per server (log, data, how it was started)
+// and the file env, whose lines (TXONCE_KAFKA=127.0.0.1:21492) internal/test/testdb reads. The ports are the same in every
+// checkout, so a second checkout uses the servers of the first. A natively started server is the child of a small process
+// (keep.go) that stops it on services-down and when its checkout is deleted.
 //
-// A new server is one file that implements [server], one line in known, and one entry in compose.yaml.
+// To add a server, add a file that implements [server], a line in known, and an entry in compose.yaml.
 package main
 
 import (
@@ -32,7 +31,7 @@ import (
 	"time"
 )
 
-// known is every server this program can start, in the order it lists them.
+// known is every server that this program can start, in the order of its output.
 var known = []server{
 	postgres{name: "postgres", env: "TXONCE_POSTGRES", major: 15, port: 21415},
 	postgres{name: "postgres18", env: "TXONCE_POSTGRES18", major: 18, port: 21418},
@@ -53,7 +52,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) == 2 && args[0] == "keep" { // started by up, never by a person
+	if len(args) == 2 && args[0] == "keep" { // started by up, not by users
 		return keep(args[1])
 	}
 	if len(args) == 0 || (args[0] != "up" && args[0] != "down") {
@@ -67,7 +66,7 @@ func run(ctx context.Context, args []string) error {
 		return errors.New("run me at the top of the checkout, where go.mod is")
 	}
 
-	// One up or down at a time on this machine: two checkouts must not both find a port free.
+	// Only one up or down runs at a time on this machine, so that two checkouts cannot both find a port free.
 	unlock, err := lockMachine(ctx)
 	if err != nil {
 		return err
@@ -79,7 +78,7 @@ func run(ctx context.Context, args []string) error {
 	return down(ctx, chosen)
 }
 
-// choose returns the servers of these names, or all.
+// choose returns the servers with these names; no names means all.
 func choose(names []string) ([]server, error) {
 	if len(names) == 0 {
 		return known, nil
@@ -103,5 +102,5 @@ func namesOf(servers []server) []string {
 	return names
 }
 
-// seconds writes a duration the way people read one.
+// seconds formats a duration in seconds.
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

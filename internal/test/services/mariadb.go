@@ -15,10 +15,10 @@ import (
 	_ "github.com/go-sql-driver/mysql" // "mysql" for database/sql
 )
 
-// mariadb is MariaDB, with the programs of Debian's package: there is no jar of them. MySQL itself is in no package here.
+// mariadb is MariaDB with the programs of Debian's package; there is no jar. MySQL itself is not packaged.
 type mariadb struct{ port int }
 
-// mariadbSettings are the same in compose.yaml. What decides over durability stays at its default, which is to keep commits.
+// mariadbSettings are also in compose.yaml. Settings that affect durability keep their defaults, which do not lose commits.
 var mariadbSettings = []string{
 	"--max-connections=300",
 	"--character-set-server=utf8mb4",
@@ -80,7 +80,7 @@ func (m mariadb) installed() string {
 	return ""
 }
 
-// shellQuoted makes a value one word for a shell that reads .services/env, where it would not be.
+// shellQuoted quotes a value for shells that read .services/env, if necessary.
 func shellQuoted(value string) string {
 	if strings.ContainsAny(value, "()&;|<>$`\"' \t") {
 		return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// startNative runs a server on this machine, as the child of a keeper of its own. The channel says when that ended.
+// startNative runs a server on this machine as the child of a keeper process. The channel receives the keeper's end.
 func startNative(ctx context.Context, s server) (<-chan error, error) {
 	dir, err := dirOf(s)
 	if err != nil {
@@ -35,7 +35,7 @@ func startNative(ctx context.Context, s server) (<-chan error, error) {
 	return startKeeper(ctx, dir)
 }
 
-// startKeeper starts this program again, as `services keep`, in a session of its own so that it outlives the terminal.
+// startKeeper starts this program as `services keep` in a new session, so that it outlives the terminal.
 func startKeeper(ctx context.Context, dir string) (<-chan error, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -50,9 +50,9 @@ func startKeeper(ctx context.Context, dir string) (<-chan error, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer ids.Close() // the keeper inherits it, and with it the lock
+	defer ids.Close() // the keeper inherits the file and its lock
 
-	keeper := exec.Command(self, "keep", dir) // without ctx: it stays when up returns
+	keeper := exec.Command(self, "keep", dir) // without ctx, because it continues after up has returned
 	keeper.Dir = "/"
 	keeper.Stdout, keeper.Stderr = log, log
 	keeper.ExtraFiles = []*os.File{ids}
@@ -65,7 +65,7 @@ func startKeeper(ctx context.Context, dir string) (<-chan error, error) {
 	return ended, nil
 }
 
-// stopNative ends what runs in dir, if anything does, and waits for it.
+// stopNative stops the process that runs in dir, if there is one, and waits for its end.
 func stopNative(ctx context.Context, dir string) error {
 	p, err := readProcess(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -76,7 +76,7 @@ func stopNative(ctx context.Context, dir string) error {
 	}
 	path := filepath.Join(dir, idsFile)
 	if locked(ctx, path) {
-		// Only while the lock is held are the numbers in the file certain to be ours.
+		// The process ids in the file are valid only while the lock is held.
 		var keeper, server int
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -86,7 +86,7 @@ func stopNative(ctx context.Context, dir string) error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		err = endAndWait(ctx, keeper, syscall.SIGTERM, path)
-		if err != nil { // somebody killed the keeper, and left its server
+		if err != nil { // the keeper was killed, and its server still runs
 			err = endAndWait(ctx, server, p.Stop, path)
 		}
 		if err != nil {
@@ -96,7 +96,7 @@ func stopNative(ctx context.Context, dir string) error {
 	return removeOutside(p)
 }
 
-// endAndWait signals a process and waits until nobody holds the lock on the file any more.
+// endAndWait signals a process and waits until no process holds the lock on the file.
 func endAndWait(ctx context.Context, pid int, signal syscall.Signal, path string) error {
 	if err := syscall.Kill(pid, signal); err != nil {
 		return fmt.Errorf("end process %d: %w", pid, err)
@@ -110,10 +110,10 @@ func endAndWait(ctx context.Context, pid int, signal syscall.Signal, path string
 	return lock.Close()
 }
 
-// locked says whether a living process holds the file's lock.
+// locked reports whether a process holds the file's lock.
 func locked(ctx context.Context, path string) bool {
 	ctx, cancel := context.WithCancel(ctx)
-	cancel() // one try
+	cancel() // try once
 	lock, err := lockFile(ctx, path)
 	if err == nil {
 		lock.Close()
@@ -121,16 +121,16 @@ func locked(ctx context.Context, path string) bool {
 	return err != nil
 }
 
-// runner is the user and the folder for a server that refuses to run as root, as PostgreSQL does.
+// runner is a user and a folder for a server that refuses to run as root, such as PostgreSQL.
 type runner struct {
-	user    *syscall.Credential // nil when we are not root
-	dir     string              // belongs to that user
-	outside string              // dir, when it had to lie beyond .services
+	user    *syscall.Credential // nil if this process is not root
+	dir     string              // owned by that user
+	outside string              // dir, if it is not below .services
 }
 
-// unprivileged finds a user other than root and makes a folder of theirs: below dir, or, where they cannot get there
-// because the checkout lies below root's home, in the system's folder for temporary files. names are users to look for
-// first, those that a server's package makes.
+// unprivileged finds a user other than root and makes a folder that the user owns. The folder is below dir or, if the user cannot
+// enter that because the checkout is in root's home, in the system's folder for temporary files. names are preferred users, such
+// as those of a server's package.
 func unprivileged(dir string, names ...string) (runner, error) {
 	if os.Getuid() != 0 {
 		run := filepath.Join(dir, "run")
@@ -165,7 +165,7 @@ func unprivileged(dir string, names ...string) (runner, error) {
 	return run, errors.Join(os.Chmod(run.dir, 0o755), os.Chown(run.dir, int(uid), int(gid)))
 }
 
-// reachable says whether everybody may pass through dir and all folders above it.
+// reachable reports whether every user may enter dir and all folders above it.
 func reachable(dir string) bool {
 	for {
 		info, err := os.Stat(dir)

@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// pgbouncer is a PgBouncer in transaction mode in front of the PostgreSQL 15 of these services. It connects there when
-// somebody asks, so that the two may start side by side.
+// pgbouncer is a PgBouncer in transaction mode in front of these services' PostgreSQL 15. It connects to PostgreSQL when a client
+// does, so the two may start concurrently.
 type pgbouncer struct{ port int }
 
 //go:embed pgbouncer.ini
@@ -34,7 +34,8 @@ func (p pgbouncer) About() about {
 	}
 }
 
-// Healthy asks the server behind it, and the pooler itself for its mode: in session mode the tests would prove nothing.
+// Healthy queries the server behind the pooler, and checks the pooler's mode, because in session mode the tests would prove
+// nothing.
 func (p pgbouncer) Healthy(ctx context.Context, dsn string) error {
 	return errors.Join(p.ask(ctx, dsn, "postgres", "SELECT 1"), p.ask(ctx, dsn, "pgbouncer", "SHOW CONFIG"))
 }
@@ -45,7 +46,7 @@ func (p pgbouncer) ask(ctx context.Context, dsn, database, question string) erro
 		return err
 	}
 	cfg.Database = database
-	cfg.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // the console knows no other
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // the only one that the console supports
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func (p pgbouncer) Needs() []program {
 	return []program{{"pgbouncer", "pgbouncer"}}
 }
 
-// installed: Debian keeps it where only root's PATH leads.
+// installed returns the path of the program or "". Debian installs it where only root's PATH leads.
 func (p pgbouncer) installed() string {
 	const debian = "/usr/sbin/pgbouncer"
 	if _, err := os.Stat(debian); err == nil {
@@ -92,6 +93,6 @@ func (p pgbouncer) Prepare(_ context.Context, dir string) (process, error) {
 	if err != nil {
 		return process{Outside: run.outside}, err
 	}
-	// SIGTERM is its immediate shutdown; on SIGINT it would wait for its clients.
+	// SIGTERM is its immediate shutdown. On SIGINT it would wait for its clients.
 	return process{Args: []string{p.installed(), ini}, User: run.user, Stop: syscall.SIGTERM, Outside: run.outside}, nil
 }

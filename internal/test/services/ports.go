@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// portsFree refuses to start a server whose ports something else holds, and names the port, who holds it, and what to do. It
-// waits a few seconds for a server that is just going away.
+// portsFree fails if another process uses one of the server's ports. The error names the port, the process, and what to do. It
+// waits a few seconds first, in case a server is just stopping.
 func portsFree(ctx context.Context, s server) error {
 	about := s.About()
 	ports := append([]string{portOf(about.Address)}, about.Ports...)
@@ -38,7 +38,7 @@ func portsFree(ctx context.Context, s server) error {
 		about.Name, taken, holder(taken), about.Title, about.Env, about.Title)
 }
 
-// firstTaken returns the first of ports that something listens on; empty: none.
+// firstTaken returns the first of ports on which a process listens, or "".
 func firstTaken(ports []string) string {
 	for _, port := range ports {
 		conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", port), time.Second)
@@ -52,7 +52,7 @@ func firstTaken(ports []string) string {
 	return ""
 }
 
-// holder names the process that listens on port, as far as this user may know.
+// holder names the process that listens on port, if this user may see it.
 func holder(port string) string {
 	const unknown = "another process"
 	n, err := strconv.ParseUint(port, 10, 16)
@@ -78,7 +78,7 @@ func holder(port string) string {
 	return unknown
 }
 
-// listening returns the inode of the socket that listens on a port in one of Linux's tables; empty: there is none.
+// listening returns the inode of the socket that listens on a port, from one of Linux's tables, or "".
 func listening(table, port string) (inode string) {
 	f, err := os.Open(table)
 	if err != nil {

@@ -17,16 +17,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// postgres is PostgreSQL of one major version. A machine that has that version lends its programs; another gets them
-// from a Maven jar, which is smaller than Debian's package, has the exact version on every distribution, and does not
-// start a cluster of its own at port 5432 as the package does.
+// postgres is PostgreSQL of one major version. It uses the programs installed on the machine if they have that version, and
+// otherwise those of a Maven jar, which is smaller than Debian's package, has the exact version on every distribution, and does
+// not start a cluster at port 5432 as the package does.
 type postgres struct {
 	name, env string
 	major     int
 	port      int
 }
 
-// postgresSettings are the same in compose.yaml. fsync stays on: what the tests prove rests on it.
+// postgresSettings are also in compose.yaml. fsync stays on, because the tests rely on it.
 var postgresSettings = []string{
 	"listen_addresses=127.0.0.1",
 	"unix_socket_directories=",
@@ -46,7 +46,7 @@ func (p postgres) About() about {
 	}
 }
 
-// Healthy asks for the version, since a server of another version would make tests prove something else.
+// Healthy checks the version, because with another version the tests would prove something else.
 func (p postgres) Healthy(ctx context.Context, dsn string) error {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
@@ -94,11 +94,11 @@ func (p postgres) Prepare(ctx context.Context, dir string) (process, error) {
 	for _, setting := range postgresSettings {
 		args = append(args, "-c", setting)
 	}
-	// SIGINT is PostgreSQL's fast shutdown; on SIGTERM it would wait for its clients.
+	// SIGINT is PostgreSQL's fast shutdown. On SIGTERM it would wait for its clients.
 	return process{Args: args, User: run.user, Stop: syscall.SIGINT, Outside: run.outside}, nil
 }
 
-// installed returns the folder that holds this major version's programs, or "".
+// installed returns the folder with this major version's programs, or "".
 func (p postgres) installed() string {
 	major := strconv.Itoa(p.major)
 	candidates := []string{
@@ -119,7 +119,7 @@ func (p postgres) installed() string {
 	return ""
 }
 
-// unpack puts the programs of the Maven jar below dir, where the server's user can reach them.
+// unpack extracts the programs of the Maven jar below dir, where the server's user can run them.
 func (p postgres) unpack(ctx context.Context, dir string) (programs string, err error) {
 	jars, err := fetchJars(ctx, p.name)
 	if err != nil {
@@ -144,8 +144,7 @@ func (p postgres) unpack(ctx context.Context, dir string) (programs string, err 
 	return filepath.Join(home, "bin"), nil
 }
 
-// portOf takes the port out of an address like 127.0.0.1:1, postgres://postgres@127.0.0.1:1/postgres or
-// root@tcp(127.0.0.1:1)/.
+// portOf returns the port in an address such as 127.0.0.1:1, postgres://postgres@127.0.0.1:1/postgres or root@tcp(127.0.0.1:1)/.
 func portOf(address string) string {
 	if _, rest, ok := strings.Cut(address, "@"); ok {
 		address, _, _ = strings.Cut(rest, "/")

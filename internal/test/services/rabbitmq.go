@@ -15,7 +15,7 @@ import (
 	"github.com/txonce/txonce/internal/test/rabbitserver"
 )
 
-// rabbitmq is one RabbitMQ node without plugins.
+// rabbitmq is a RabbitMQ node without plugins.
 type rabbitmq struct{ port, dist, epmd int }
 
 func (r rabbitmq) About() about {
@@ -25,7 +25,7 @@ func (r rabbitmq) About() about {
 	}
 }
 
-// Healthy declares a queue of either kind: the port opens a little before the broker is ready for that.
+// Healthy declares a classic and a quorum queue, because the port opens a little before the broker can do that.
 func (r rabbitmq) Healthy(ctx context.Context, address string) error {
 	conn, err := amqp.DialConfig(address, amqp.Config{
 		Heartbeat: 10 * time.Second,
@@ -34,7 +34,7 @@ func (r rabbitmq) Healthy(ctx context.Context, address string) error {
 			if err != nil {
 				return nil, err
 			}
-			deadline, _ := ctx.Deadline() // for all of it: a node that is starting may accept and not answer
+			deadline, _ := ctx.Deadline() // for the whole exchange: a starting node may accept a connection and not answer
 			return conn, conn.SetDeadline(deadline)
 		},
 	})

@@ -7,42 +7,42 @@ import (
 	"syscall"
 )
 
-// A server is one kind of server that tests need.
+// A server is a kind of server that tests need.
 type server interface {
-	// About says how it is called and where it answers.
+	// About returns its name and address.
 	About() about
-	// Healthy returns nil when the server at this address can do its job, which takes a question in its own protocol:
-	// a port that accepts connections is not yet a Kafka that has a controller.
+	// Healthy returns nil when the server at this address can do its job. It uses the server's own protocol: an open port does
+	// not mean, for example, that a Kafka has a controller.
 	Healthy(ctx context.Context, address string) error
-	// Needs lists the programs that running it natively takes.
+	// Needs lists the programs for running it natively.
 	Needs() []program
-	// Prepare makes it ready to run natively: fetches jars, creates its data in the empty folder dir, and says what to run.
-	// On an error only the process's Outside counts.
+	// Prepare makes it ready to run natively: it fetches jars, creates the data in the empty folder dir, and returns how to start
+	// it. With an error only the process's Outside is valid.
 	Prepare(ctx context.Context, dir string) (process, error)
 }
 
-// about is what a person or a test has to know of a server.
+// about is what users and tests need to know about a server.
 type about struct {
 	Name    string   // in `make services-up S=…`, in compose.yaml, and its folder in .services
-	Title   string   // for people
-	Env     string   // the variable that holds its address
-	Address string   // what that variable is set to
-	Ports   []string // that it needs beside the one of Address
+	Title   string   // in messages
+	Env     string   // the environment variable with its address
+	Address string   // the value of Env for a server that this program starts
+	Ports   []string // the ports it needs in addition to that of Address
 }
 
-// A program is looked for on PATH, and installed with apt-get when it is not there.
+// A program must be on PATH; if it is missing, apt-get installs its package.
 type program struct {
 	Name    string
-	Package string // Debian's package that holds it
+	Package string // Debian's package
 }
 
-// A process is how a server runs natively. It is kept as JSON beside its log, for keep, for down, and for the curious.
+// A process is how a server runs natively. It is stored as JSON beside the server's log, for keep and down.
 type process struct {
 	Args []string
-	// User is who it runs as; nil means whoever runs this program.
+	// User runs the process; nil means the current user.
 	User *syscall.Credential `json:",omitempty"`
-	// Stop is the signal it shuts down cleanly on.
+	// Stop is the signal for a clean shutdown.
 	Stop syscall.Signal
-	// Outside is a folder beyond .services that goes away with it; empty for none.
+	// Outside is a folder outside of .services that is removed with the server, or empty.
 	Outside string `json:",omitempty"`
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestMain lets the test's own binary be the keeper, as it would be with `services keep`.
+// TestMain makes the test binary also act as `services keep`.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "keep" {
 		if err := keep(os.Args[2]); err != nil {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// sleeper is a server that does nothing, by way of a command that says it is there.
+// sleeper is a server that only sleeps. A shell command tells whether it is healthy.
 type sleeper struct {
 	address string
 	command string
@@ -168,7 +168,7 @@ func TestUnknownName(t *testing.T) {
 	}
 }
 
-// ids reads what the keeper writes as soon as it has started the server, which may be up already by then.
+// ids returns the process ids that the keeper writes after it has started the server. The server may be healthy earlier.
 func ids(t *testing.T) (keeper, server int) {
 	t.Helper()
 	eventually(t, "the ids are written", func() bool {

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// state is the folder with everything a checkout knows about its servers.
+// state is the folder with what a checkout knows about its servers.
 const state = ".services"
 
 // dirOf returns a server's folder, as an absolute path.
@@ -25,9 +25,9 @@ func dirOf(s server) (string, error) {
 // Files in a server's folder.
 const (
 	logFile     = "log"
-	processFile = "process.json" // how it was started natively
-	idsFile     = "pid"          // of its keeper and of the server itself; locked for as long as either lives
-	dockerFile  = "docker"       // there when docker compose started it
+	processFile = "process.json" // how the server was started natively
+	idsFile     = "pid"          // process ids of its keeper and of the server; locked while either runs
+	dockerFile  = "docker"       // exists if docker compose started the server
 )
 
 func writeProcess(dir string, p process) error {
@@ -47,8 +47,8 @@ func readProcess(dir string) (process, error) {
 	return p, json.Unmarshal(text, &p)
 }
 
-// writeEnv notes in .services/env where these servers are, and keeps what it says of others. A server that the
-// environment names is left out, so that the user's own variable goes on deciding.
+// writeEnv writes the addresses of these servers to .services/env and keeps the lines of others. It leaves out servers whose
+// variable is set in the environment, because the user's own address takes precedence.
 func writeEnv(servers []server) error {
 	lines, err := envWithout(servers)
 	if err != nil {
@@ -66,7 +66,7 @@ func writeEnv(servers []server) error {
 	return os.WriteFile(filepath.Join(state, "env"), []byte(strings.Join(append(lines, ""), "\n")), 0o644)
 }
 
-// envWithout returns the lines of .services/env that are about other servers.
+// envWithout returns the lines of .services/env about other servers.
 func envWithout(servers []server) ([]string, error) {
 	f, err := os.Open(filepath.Join(state, "env"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -86,7 +86,7 @@ func envWithout(servers []server) ([]string, error) {
 	return lines, nil
 }
 
-// logTail returns the end of a server's log, for the message that says it did not start.
+// logTail returns the end of a server's log for an error message.
 func logTail(s server) string {
 	path := filepath.Join(state, s.About().Name, logFile)
 	text, err := os.ReadFile(path)

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// healthyWithin bounds how long a server that was started may take until it is healthy: seconds, but not on a small machine on
-// which all of them start at once.
+// healthyWithin is how long a started server may take until it is healthy. It usually takes seconds, but longer on a small
+// machine that starts all servers at once.
 const healthyWithin = 4 * time.Minute
 
-// up makes every server healthy and writes where they are to .services/env.
+// up makes every server healthy and writes the addresses to .services/env.
 func up(ctx context.Context, servers []server) error {
 	var absent []server
 	for _, s := range servers {
@@ -36,7 +36,7 @@ func up(ctx context.Context, servers []server) error {
 	return writeEnv(servers)
 }
 
-// addressOf returns where a server is, and whether that came from the environment, in which case it is the user's own.
+// addressOf returns a server's address, and whether the user set it in the environment.
 func addressOf(s server) (address string, given bool) {
 	if a := os.Getenv(s.About().Env); a != "" {
 		return a, true
@@ -48,7 +48,7 @@ func start(ctx context.Context, servers []server) error {
 	if len(servers) == 0 {
 		return nil
 	}
-	// Before anything is installed or started: what is in the way is said at once.
+	// Report all obstacles before anything is installed or started.
 	ready := make([]error, len(servers))
 	var checks sync.WaitGroup
 	for i, s := range servers {
@@ -80,7 +80,7 @@ func start(ctx context.Context, servers []server) error {
 	return errors.Join(failures...)
 }
 
-// makeRoom ends what an interrupted run of this checkout may have left of a server, and checks that its ports are free.
+// makeRoom stops what an interrupted run of this checkout has left of a server, and checks that the server's ports are free.
 func makeRoom(ctx context.Context, s server) error {
 	if err := stop(ctx, s); err != nil {
 		return err
@@ -88,7 +88,7 @@ func makeRoom(ctx context.Context, s server) error {
 	return portsFree(ctx, s)
 }
 
-// startOne starts a server and waits until it is healthy. One that does not get there is stopped again.
+// startOne starts a server and waits until it is healthy. If that fails, it stops the server again.
 func startOne(ctx context.Context, s server, begin func(context.Context, server) (ended <-chan error, err error)) error {
 	ended, err := begin(ctx, s)
 	if err != nil {
@@ -101,7 +101,7 @@ func startOne(ctx context.Context, s server, begin func(context.Context, server)
 	return nil
 }
 
-// awaitHealthy polls until the server is healthy, its process ended, or time is up.
+// awaitHealthy polls until the server is healthy, its process has ended, or the time is up.
 func awaitHealthy(ctx context.Context, s server, ended <-chan error) error {
 	ctx, cancel := context.WithTimeout(ctx, healthyWithin)
 	defer cancel()

@@ -27,14 +27,14 @@ import (
 	"github.com/txonce/txonce/migrations"
 )
 
-// database is one of the four.
+// database is one of the four databases.
 type database struct {
-	places []place             // each with tables of its own; the first one is the application's
-	node   func() node         // another process's worth: a store, a pool, a consumer
-	kill   func() (int, error) // ends a few of the nodes' connections; nil: there are none
+	places []place             // with separate tables; the first one is for the application
+	node   func() node         // makes a store, a pool and a consumer like those of another process
+	kill   func() (int, error) // ends a few of the nodes' connections; nil: there are no connections
 }
 
-// place is a schema or database with tables of txonce's and of the application's. Only the first is meant to be used.
+// place is a schema or database with txonce's and the application's tables. Handlers should write only to the first one.
 type place struct{ db *sql.DB }
 
 type node interface {
@@ -42,20 +42,20 @@ type node interface {
 	DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) ([]consumer.DeadLetter, error)
 }
 
-// acts are the statements of one database's handlers.
+// acts are the statements of a database's handlers.
 type acts[TTx any] struct {
 	exec    func(ctx context.Context, tx TTx, query string, args ...any) error
 	commit  func(ctx context.Context, tx TTx) error
-	leave   func(ctx context.Context, tx TTx) error // a query whose rows stay open
+	leave   func(ctx context.Context, tx TTx) error // a query whose rows are not closed
 	effect  string
 	fails   string // a statement that fails
 	commits string // ends the transaction
 	session []string
-	cut     string // ends the connection; empty: cannot
+	cut     string // ends the connection; empty: not possible
 	handled *handled
 }
 
-// handled counts how often the handler of each message ran, in all nodes.
+// handled counts how often each message's handler ran on all nodes.
 type handled struct {
 	mu   sync.Mutex
 	runs map[string]int
@@ -68,7 +68,7 @@ func (h *handled) next(id string) int {
 	return h.runs[id]
 }
 
-// handle does what the message's kind says.
+// handle does what the message's kind requires.
 func (a acts[TTx]) handle(ctx context.Context, tx TTx, id string, k kind) error {
 	run := a.handled.next(id)
 	effect := func() error { return a.exec(ctx, tx, a.effect, id) }
@@ -125,7 +125,7 @@ func (a acts[TTx]) handle(ctx context.Context, tx TTx, id string, k kind) error 
 	return effect()
 }
 
-// newNode starts a consumer on store.
+// newNode returns a consumer on store.
 func newNode[TTx any](t *testing.T, store dedup.Store[TTx], kinds map[string]kind, a acts[TTx]) node {
 	t.Helper()
 	c, err := consumer.New(consumer.Config[TTx]{
@@ -157,7 +157,7 @@ func openDB(t *testing.T, driver, dsn string) *sql.DB {
 	return db
 }
 
-// newPlace makes the tables in a database or schema of its own.
+// newPlace makes the tables in a separate database or schema.
 func newPlace(t *testing.T, driver, dsn, dialect, effects string) place {
 	t.Helper()
 	p := place{openDB(t, driver, dsn)}
@@ -170,7 +170,8 @@ func newPlace(t *testing.T, driver, dsn, dialect, effects string) place {
 	return p
 }
 
-// logger shows what consumers and stores say where -soak.log asks for it: connections are cut all the time.
+// logger shows the logs of consumers and stores with -soak.log. By default it drops them, because connections are cut all the
+// time.
 func logger() *slog.Logger {
 	if *logged {
 		return slog.Default()
@@ -185,7 +186,7 @@ func execSQL(ctx context.Context, tx *sql.Tx, query string, args ...any) error {
 
 func leaveSQL(query string) func(ctx context.Context, tx *sql.Tx) error {
 	return func(ctx context.Context, tx *sql.Tx) error {
-		rows, err := tx.QueryContext(ctx, query) //nolint:rowserrcheck,sqlclosecheck // this handler leaves its rows open, and checks nothing
+		rows, err := tx.QueryContext(ctx, query) //nolint:rowserrcheck,sqlclosecheck // this handler leaves its rows open
 		if err == nil {
 			rows.Next()
 		}
@@ -199,7 +200,7 @@ const (
 	SELECT pid FROM pg_stat_activity WHERE application_name = $1 ORDER BY random() LIMIT 2) AS chosen`
 )
 
-// postgresSession are settings that reach the next claim when a connection goes back to its pool as it is.
+// postgresSession are statements whose settings would affect the next claim if the connection returned to its pool unchanged.
 func postgresSession(other string) []string {
 	return []string{
 		"SET search_path = " + other, "SET synchronous_commit = off", "SET ROLE pg_read_all_data",
@@ -310,7 +311,7 @@ func mysqlDatabase(t *testing.T, kinds map[string]kind) database {
 			return 0, err
 		}
 		for _, id := range ids {
-			// One that has ended meanwhile is no fault.
+			// A connection that has already ended is no failure.
 			if _, err := d.places[1].db.Exec(fmt.Sprintf(`KILL %d`, id)); err != nil && !strings.Contains(err.Error(), "1094") {
 				return 0, err
 			}

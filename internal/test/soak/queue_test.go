@@ -12,11 +12,11 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// queue is a broker in memory that delivers each message at least once, and some of them several times at once.
+// queue is a broker in memory that delivers each message at least once, and some of them several times concurrently.
 type queue struct {
 	mu      sync.Mutex
 	waiting []*delivery
-	open    int // deliveries that are not acknowledged
+	open    int // deliveries that are not yet acknowledged
 	counts  struct{ delivered, redelivered int }
 }
 
@@ -26,7 +26,7 @@ type delivery struct {
 	due     time.Time
 }
 
-// newQueue shuffles a little, so that copies of one message meet on two nodes.
+// newQueue shuffles slightly, so that copies of a message often meet on two nodes.
 func newQueue(rng *rand.Rand, msgs []consumer.Message) *queue {
 	q := &queue{}
 	for _, m := range msgs {
@@ -42,7 +42,7 @@ func newQueue(rng *rand.Rand, msgs []consumer.Message) *queue {
 	return q
 }
 
-// take returns up to n deliveries that are due. done says that all are acknowledged.
+// take returns up to n deliveries that are due. done is true when all deliveries are acknowledged.
 func (q *queue) take(n int) (batch []*delivery, done bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -60,8 +60,8 @@ func (q *queue) take(n int) (batch []*delivery, done bool) {
 	return batch, q.open == 0
 }
 
-// answer acknowledges a delivery, or has it delivered again. Any other error than a RetryError breaks the promise of a Processor
-// whose store keeps dead letters.
+// answer acknowledges a delivery or requeues it. An error other than RetryError breaks the promise of a Processor whose store
+// keeps dead letters.
 func (q *queue) answer(d *delivery, err error) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -86,7 +86,7 @@ func (q *queue) answer(d *delivery, err error) error {
 	return nil
 }
 
-// work is one worker. It ends when every delivery is acknowledged, or with ctx.
+// work is one worker. It ends when every delivery is acknowledged, or when ctx ends.
 func (q *queue) work(ctx context.Context, t *testing.T, p consumer.BatchProcessor, batch int) {
 	for ctx.Err() == nil {
 		deliveries, done := q.take(batch)

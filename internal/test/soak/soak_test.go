@@ -22,7 +22,7 @@ var (
 )
 
 const (
-	nodes, workers, batch = 2, 4, 50 // workers of each node
+	nodes, workers, batch = 2, 4, 50 // workers per node
 	limit                 = 20 * time.Minute
 )
 
@@ -78,11 +78,11 @@ func soak(t *testing.T, rng *rand.Rand, kinds map[string]kind, d database) {
 	}
 	t.Logf("%d messages, %d deliveries, %d of them again; %d connections killed; %.1f s",
 		len(kinds), q.counts.delivered, q.counts.redelivered, killed, time.Since(began).Seconds())
-	audit(t, kinds, d, d.node()) // the others may still hold connections that were killed
+	audit(t, kinds, d, d.node()) // a new node, because the others may hold connections that were killed
 }
 
-// beat handles ordinary messages as long as the work takes, as a queue brings them in all the time. A Consumer blames a message
-// for what may be the database's fault only while others are committed.
+// beat handles ordinary messages until the work is done, like a queue that always has new ones. A Consumer counts a failure that
+// may be the database's against a message only while other messages are committed.
 func beat(ctx context.Context, n node, at int) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -97,7 +97,7 @@ func beat(ctx context.Context, n node, at int) {
 	}
 }
 
-// killing ends connections until the work is done, and says how many.
+// killing ends connections until the work is done, and returns how many.
 func killing(ctx context.Context, t *testing.T, d database, work *sync.WaitGroup) int {
 	over := make(chan struct{})
 	var killed atomic.Int64
@@ -129,7 +129,7 @@ func killing(ctx context.Context, t *testing.T, d database, work *sync.WaitGroup
 	return int(killed.Load())
 }
 
-// audit compares effects and letters with the plan.
+// audit compares effects and dead letters with the plan.
 func audit(t *testing.T, kinds map[string]kind, d database, n node) {
 	effects := map[string]int{}
 	for i, p := range d.places {
@@ -151,8 +151,8 @@ func audit(t *testing.T, kinds map[string]kind, d database, n node) {
 		fault := ""
 		switch {
 		case effects[id] > 1 && k == rollsBack && unknown:
-			// Each run writes its effect outside of any transaction, so each delivery that runs before the letter is
-			// written leaves one. database/sql gives no means to prevent that; pgxstore refuses the ROLLBACK.
+			// Each run writes its effect outside of any transaction, so each delivery that runs before the message is parked
+			// leaves one. database/sql cannot prevent that; pgxstore refuses the ROLLBACK.
 		case effects[id] > 1:
 			fault = "doubled"
 		case effects[id] == 0 && !parked:
@@ -181,7 +181,7 @@ func audit(t *testing.T, kinds map[string]kind, d database, n node) {
 	t.Logf("what became of them:\n%s", strings.Join(lines, "\n"))
 }
 
-// count adds up the effects in p.
+// count adds the effects in p to effects.
 func (p place) count(t *testing.T, effects map[string]int) {
 	t.Helper()
 	rows, err := p.db.Query(`SELECT name, count(*) FROM effects GROUP BY name`)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// forwarder is an address of its own for a server that comes and goes, from which its clients can be cut off.
+// forwarder forwards an address to a server, and can cut the clients off while the server restarts.
 type forwarder struct {
 	address, to string
 
@@ -17,7 +17,7 @@ type forwarder struct {
 	conns    map[net.Conn]struct{}
 }
 
-// newForwarder listens on a free port at once. It ends with the test.
+// newForwarder listens on a free port at once, until the test ends.
 func newForwarder(t testing.TB, to string) *forwarder {
 	t.Helper()
 	f := &forwarder{address: fmt.Sprintf("127.0.0.1:%d", freePort(t)), to: to}
@@ -28,7 +28,7 @@ func newForwarder(t testing.TB, to string) *forwarder {
 	return f
 }
 
-// open lets clients in, also again after cut.
+// open accepts clients, also after cut.
 func (f *forwarder) open() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,7 +56,7 @@ func (f *forwarder) forward(client net.Conn) {
 	defer client.Close()
 	server, err := net.Dial("tcp", f.to)
 	if err != nil {
-		return // the client sees its connection end
+		return // which closes the client's connection
 	}
 	defer server.Close()
 	if !f.add(client, server) {
@@ -69,7 +69,7 @@ func (f *forwarder) forward(client net.Conn) {
 	_, _ = io.Copy(client, server)
 }
 
-// add reports whether clients are let in still.
+// add reports whether clients are still accepted.
 func (f *forwarder) add(conns ...net.Conn) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -81,7 +81,7 @@ func (f *forwarder) add(conns ...net.Conn) bool {
 	return f.listener != nil
 }
 
-// cut ends all connections, and refuses further ones.
+// cut closes all connections and refuses new ones.
 func (f *forwarder) cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Kafka returns the addresses of the brokers of a real Apache Kafka.
+// Kafka returns the broker addresses of a real Apache Kafka.
 func Kafka(t testing.TB) (brokers []string) {
 	t.Helper()
 	brokers = strings.Split(server(t, "TXONCE_KAFKA", "Apache Kafka"), ",")
@@ -19,8 +19,8 @@ func Kafka(t testing.TB) (brokers []string) {
 	return brokers
 }
 
-// Topic creates a topic of so many partitions, waits until each has a leader, and deletes it when the test ends. It
-// serves kfake's brokers as well.
+// Topic creates a topic with this many partitions, waits until each has a leader, and deletes the topic when the test ends. It
+// also works with kfake's brokers.
 func Topic(t testing.TB, brokers []string, partitions int32) string {
 	t.Helper()
 	name := randomName(t)
@@ -44,8 +44,8 @@ func Topic(t testing.TB, brokers []string, partitions int32) string {
 	return name
 }
 
-// createTopic tries again where the controller has no broker for the topic, since it has fenced the one that stood still for a while, and
-// where it did not say in time what became of it. Nobody else makes a topic of this name: one that is there was made by an earlier try.
+// createTopic retries while the controller has fenced its only broker because it paused, and when an answer comes too late. No
+// other test makes a topic of this name, so an existing one was made by an earlier try.
 func createTopic(ctx context.Context, admin sarama.ClusterAdmin, name string, partitions int32) error {
 	for {
 		err := admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}, false)
@@ -66,7 +66,7 @@ func createTopic(ctx context.Context, admin sarama.ClusterAdmin, name string, pa
 func withAdmin(brokers []string, do func(sarama.Client, sarama.ClusterAdmin) error) error {
 	cfg := sarama.NewConfig()
 	cfg.Version = sarama.V2_8_0_0
-	cfg.Admin.Timeout = 25 * time.Second // a Kafka may pause for longer than the 3 s that are the default
+	cfg.Admin.Timeout = 25 * time.Second // a Kafka may pause for longer than the default of 3 s
 	client, err := sarama.NewClient(brokers, cfg)
 	if err != nil {
 		return err
@@ -75,11 +75,12 @@ func withAdmin(brokers []string, do func(sarama.Client, sarama.ClusterAdmin) err
 	if err != nil {
 		return errors.Join(err, client.Close())
 	}
-	defer admin.Close() // and with it the client
+	defer admin.Close() // also closes the client
 	return do(client, admin)
 }
 
-// awaitLeaders waits for what CreateTopic does not: that each partition's leader knows it is. Metadata names it before.
+// awaitLeaders waits until every partition's leader answers. CreateTopic returns earlier, and metadata names a leader before it
+// is ready.
 func awaitLeaders(ctx context.Context, client sarama.Client, topic string, partitions int32) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

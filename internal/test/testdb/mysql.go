@@ -8,9 +8,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// MySQL creates a database on a real MariaDB and returns a DSN of it, as go-sql-driver/mysql reads it, with nothing but the
-// driver's defaults. The database is dropped when the test ends; a transaction still open then on one of its tables
-// fails the test.
+// MySQL creates a database on a real MariaDB and returns its DSN for go-sql-driver/mysql, with the driver's defaults. The
+// database is dropped when the test ends. The test fails if a transaction on its tables is still open then.
 func MySQL(t testing.TB) (dsn string) {
 	t.Helper()
 	dsn = server(t, "TXONCE_MYSQL", "MariaDB")
@@ -21,7 +20,7 @@ func MySQL(t testing.TB) (dsn string) {
 	answers(t, "MariaDB", cfg.Net, cfg.Addr)
 	cfg.DBName = ""
 	whole := cfg.FormatDSN()
-	cfg.DBName = randomName(t) // no quoting needed, see there
+	cfg.DBName = randomName(t) // needs no quotes, see randomName
 	if err := executeMySQL(t, whole, "CREATE DATABASE "+cfg.DBName); err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +32,7 @@ func MySQL(t testing.TB) (dsn string) {
 	return cfg.FormatDSN()
 }
 
-// WithMySQL returns dsn with more parameters, such as parseTime=true.
+// WithMySQL returns dsn with additional parameters, such as parseTime=true.
 func WithMySQL(t testing.TB, dsn, params string) string {
 	t.Helper()
 	for _, separator := range []string{"?", "&"} {
@@ -45,7 +44,7 @@ func WithMySQL(t testing.TB, dsn, params string) string {
 	return ""
 }
 
-// executeMySQL runs statements on a connection of their own.
+// executeMySQL runs statements on a new connection.
 func executeMySQL(t testing.TB, dsn string, statements ...string) error {
 	ctx, cancel := cleanUpContext(t)
 	defer cancel()

@@ -23,22 +23,22 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
-// OwnElasticMQ is an ElasticMQ of the test's own, which it may stop and start again: run from the jars with which `make services-up`
-// runs the shared one, on a port of its own, and with its queues and messages on disk.
+// OwnElasticMQ is an ElasticMQ for one test, which may stop and restart it. It runs from the same jars as the shared one of `make
+// services-up`, with its own port, and with queues and messages on disk.
 type OwnElasticMQ struct {
 	Endpoint string
 
 	front  *forwarder
-	direct *sqs.Client // around front
+	direct *sqs.Client // bypasses front
 	dir    string
 	args   []string
 	cmd    *exec.Cmd
 	alive  io.WriteCloser
 	log    string
-	kept   map[string]int // messages of each queue, when it was stopped
+	kept   map[string]int // number of messages in each queue when it was stopped
 }
 
-// NoOwnElasticMQ is why StartElasticMQ would fail; empty where it would not. A container cannot be had here.
+// NoOwnElasticMQ returns why StartElasticMQ would fail, or "". One that runs in a container cannot be started this way.
 func NoOwnElasticMQ() string {
 	if _, err := elasticMQProgram(); err != nil {
 		return "the shared ElasticMQ must not be restarted, and for one of the test's own the jars are missing that make services-up fetches where there is no Docker: " + err.Error()
@@ -46,7 +46,7 @@ func NoOwnElasticMQ() string {
 	return ""
 }
 
-// elasticMQProgram is how the shared one is run: java … -Dconfig.file=… main class.
+// elasticMQProgram returns the command of the shared one: java … -Dconfig.file=… and the main class.
 func elasticMQProgram() ([]string, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -66,7 +66,7 @@ func elasticMQProgram() ([]string, error) {
 	return shared.Args, nil
 }
 
-// StartElasticMQ starts one without queues. It ends with the test.
+// StartElasticMQ starts an ElasticMQ without queues. It ends with the test.
 func StartElasticMQ(t testing.TB) *OwnElasticMQ {
 	t.Helper()
 	if testing.Short() {
@@ -106,15 +106,16 @@ messages-storage { enabled = true, uri = %q }
 	return e
 }
 
-// Start starts it again after Stop, with its queues and messages and at its address, and returns when it answers. It answers before it
-// has read all that it has kept, so clients are let in later.
+// Start starts it again after Stop, with its queues, messages and address, and returns when it answers. It answers before it has
+// read all stored messages, so clients are accepted only after that.
 func (e *OwnElasticMQ) Start(ctx context.Context) error {
 	log, err := os.OpenFile(e.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	// The shell ends the server when its standard input does, also when this process is killed; kindly when it is told so.
+	// The shell kills the server when its standard input ends, also if this process is killed. After a line on standard input it
+	// stops the server cleanly.
 	const keep = `"$@" & pid=$!; if read word; then kill $pid; else kill -9 $pid; fi; wait $pid`
 	e.cmd = exec.Command("sh", append([]string{"-c", keep, "sh"}, e.args...)...)
 	e.cmd.Stdout, e.cmd.Stderr = log, log
@@ -126,7 +127,7 @@ func (e *OwnElasticMQ) Start(ctx context.Context) error {
 		return err
 	}
 	e.alive = alive
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute) // two seconds, where nothing else runs
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute) // two seconds on an idle machine
 	defer cancel()
 	for {
 		counts, err := e.counts(ctx)
@@ -145,9 +146,8 @@ func (e *OwnElasticMQ) Start(ctx context.Context) error {
 	}
 }
 
-// Stop shuts it down. ElasticMQ writes messages to its disk after it has confirmed them, and forgets what it has not written when
-// it ends, also when it is asked to; a crash would show nothing of ours. So its clients are cut off first, and it gets the time to
-// write.
+// Stop shuts it down. ElasticMQ confirms messages before it writes them to disk, and loses unwritten ones even in a clean
+// shutdown. So Stop first cuts the clients off and gives it time to write.
 func (e *OwnElasticMQ) Stop(ctx context.Context) error {
 	e.front.cut()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
@@ -163,7 +163,7 @@ func (e *OwnElasticMQ) Stop(ctx context.Context) error {
 	return nil
 }
 
-// written sends a last message, and waits until it lies on the disk: what was confirmed before is written before.
+// written sends a last message and waits until it is on disk. Everything that was confirmed earlier is written before it.
 func (e *OwnElasticMQ) written(ctx context.Context) error {
 	last := "the last one: " + rand.Text()
 	queue, err := e.direct.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: aws.String("written")})
@@ -188,7 +188,7 @@ func (e *OwnElasticMQ) written(ctx context.Context) error {
 	}
 }
 
-// counts is how many messages there are in each queue.
+// counts returns the number of messages in each queue.
 func (e *OwnElasticMQ) counts(ctx context.Context) (map[string]int, error) {
 	queues, err := e.direct.ListQueues(ctx, &sqs.ListQueuesInput{})
 	if err != nil {
@@ -214,7 +214,7 @@ func (e *OwnElasticMQ) counts(ctx context.Context) (map[string]int, error) {
 	return counts, nil
 }
 
-// Kill ends it the way a crash does.
+// Kill ends it like a crash.
 func (e *OwnElasticMQ) Kill() { e.end("") }
 
 func (e *OwnElasticMQ) end(word string) {

@@ -10,7 +10,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// TestOwnElasticMQ shows that what was confirmed survives a restart.
+// Confirmed messages survive Stop and Start.
 func TestOwnElasticMQ(t *testing.T) {
 	own := testdb.StartElasticMQ(t)
 	client := testdb.SQSClient(own.Endpoint)

@@ -16,14 +16,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// StartPgBouncer starts a PgBouncer of the test's own in front of the server of dsn, in transaction mode unless settings, which
-// are further lines of its configuration, say otherwise. It returns the DSN through it; end kills it, and the test's end does.
+// StartPgBouncer starts a PgBouncer for one test in front of the server of dsn. It is in transaction mode, unless settings, which
+// are additional lines of its configuration, change that. It returns the DSN through it. end kills it; the end of the test does
+// too.
 func StartPgBouncer(t testing.TB, dsn string, settings ...string) (pooled string, end func()) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs PgBouncer; -short runs only what needs nothing but Go")
 	}
-	program := "/usr/sbin/pgbouncer" // where only root's PATH leads
+	program := "/usr/sbin/pgbouncer" // only in root's PATH
 	if _, err := os.Stat(program); err != nil {
 		if program, err = exec.LookPath("pgbouncer"); err != nil {
 			t.Fatal("the shared PgBouncer must not be reconfigured, and for one of the test's own it is not installed: apt-get install pgbouncer")
@@ -33,7 +34,7 @@ func StartPgBouncer(t testing.TB, dsn string, settings ...string) (pooled string
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "txonce-pgbouncer-") // t.TempDir may lie where its user cannot get
+	dir, err := os.MkdirTemp("", "txonce-pgbouncer-") // its user may not be able to enter t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,7 @@ func StartPgBouncer(t testing.TB, dsn string, settings ...string) (pooled string
 	}
 	cmd := exec.Command(program, "-q", ini)
 	cmd.Dir = "/"
-	if os.Getuid() == 0 { // which it refuses
+	if os.Getuid() == 0 { // PgBouncer refuses to run as root
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: nobody(t)}
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)

@@ -20,20 +20,20 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// OwnPostgres is a PostgreSQL 15 of the test's own, which it may kill and start again.
+// OwnPostgres is a PostgreSQL 15 for one test, which may kill and restart it.
 type OwnPostgres struct {
 	DSN  string // of a superuser
 	Port int
 
-	args  []string // the program and its arguments
+	args  []string // program and arguments
 	dir   string
-	user  *syscall.Credential // nil: this process's
+	user  *syscall.Credential // nil: the user of this process
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	log   *serverLog
 }
 
-// postgresPrograms returns the folder of the shared server's programs, or of installed ones, and who may run them.
+// postgresPrograms returns the folder with the shared server's programs or with installed ones, and the user to run them.
 func postgresPrograms() (dir string, as *syscall.Credential, err error) {
 	if root, err := moduleRoot(); err == nil {
 		var shared struct {
@@ -63,7 +63,7 @@ func postgresPrograms() (dir string, as *syscall.Credential, err error) {
 	return "", nil, errors.New("no programs of PostgreSQL 15 are installed")
 }
 
-// NoOwnPostgres is why StartPostgres would fail. It is empty when StartPostgres works. A container cannot be had here.
+// NoOwnPostgres returns why StartPostgres would fail, or "". One that runs in a container cannot be started this way.
 func NoOwnPostgres() string {
 	if _, _, err := postgresPrograms(); err != nil {
 		return "the shared PostgreSQL must not be killed, and a server of the test's own needs its programs: " + err.Error()
@@ -81,7 +81,7 @@ func StartPostgres(t testing.TB, settings ...string) *OwnPostgres {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Not t.TempDir, whose parents the server's user may not enter.
+	// The server's user may not be able to enter the parents of t.TempDir.
 	dir, err := os.MkdirTemp("", "txonce-own-postgres-")
 	if err != nil {
 		t.Fatal(err)
@@ -117,9 +117,9 @@ func (p *OwnPostgres) command(program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Start starts it again after Kill, with its data and at its address, and returns when it answers.
+// Start starts it again after Kill, with its data and address, and returns when it answers.
 func (p *OwnPostgres) Start(ctx context.Context) error {
-	// The shell ends the server when its standard input does, also when this process is killed.
+	// The shell stops the server when its standard input ends, also if this process is killed.
 	const keep = `"$@" & pid=$!; read -r signal; kill -"${signal:-QUIT}" $pid; wait $pid`
 	p.cmd = p.command("sh", append([]string{"-c", keep, "sh"}, p.args...)...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
@@ -148,7 +148,7 @@ func (p *OwnPostgres) Start(ctx context.Context) error {
 // Kill ends it with SIGKILL.
 func (p *OwnPostgres) Kill() { p.end("KILL") }
 
-// end returns when all of the server's processes are gone: they share its standard error, whose end Wait awaits.
+// end returns when all of the server's processes have ended: they share its standard error, and Wait waits for the end of that.
 func (p *OwnPostgres) end(signal string) {
 	if p.stdin == nil {
 		return
@@ -159,7 +159,7 @@ func (p *OwnPostgres) end(signal string) {
 	p.stdin = nil
 }
 
-// serverLog keeps what a server writes.
+// serverLog keeps a server's output.
 type serverLog struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -19,7 +19,7 @@ import (
 	"github.com/txonce/txonce/internal/test/rabbitserver"
 )
 
-// OwnRabbitMQ is a RabbitMQ of the test's own, which it may kill, start again and reconfigure.
+// OwnRabbitMQ is a RabbitMQ for one test, which may kill, restart and reconfigure it.
 type OwnRabbitMQ struct {
 	URL string
 
@@ -29,7 +29,7 @@ type OwnRabbitMQ struct {
 	log    string
 }
 
-// NoOwnRabbitMQ is why StartRabbitMQ would fail; empty where it would not. A container cannot be had here.
+// NoOwnRabbitMQ returns why StartRabbitMQ would fail, or "". One that runs in a container cannot be started this way.
 func NoOwnRabbitMQ() string {
 	if rabbitserver.Programs() == "" {
 		return "the shared RabbitMQ must not be restarted, and for one of the test's own its programs are not installed: apt-get install rabbitmq-server"
@@ -37,7 +37,7 @@ func NoOwnRabbitMQ() string {
 	return ""
 }
 
-// StartRabbitMQ starts one with these further lines of rabbitmq.conf. It ends with the test.
+// StartRabbitMQ starts a node with additional lines of rabbitmq.conf. It ends with the test.
 func StartRabbitMQ(t testing.TB, settings ...string) *OwnRabbitMQ {
 	t.Helper()
 	if testing.Short() {
@@ -67,7 +67,7 @@ func StartRabbitMQ(t testing.TB, settings ...string) *OwnRabbitMQ {
 	return r
 }
 
-// Start starts it again after Kill, with its data and at its address, and returns when it answers.
+// Start starts it again after Kill, with its data and address, and returns when it answers.
 func (r *OwnRabbitMQ) Start(ctx context.Context) error {
 	args, err := r.server.Prepare()
 	if err != nil {
@@ -78,7 +78,7 @@ func (r *OwnRabbitMQ) Start(ctx context.Context) error {
 		return err
 	}
 	defer log.Close()
-	// The shell ends the node when its standard input does, also when this process is killed.
+	// The shell kills the node when its standard input ends, also if this process is killed.
 	const keep = `"$@" & pid=$!; cat >/dev/null; kill -9 $pid; wait $pid`
 	r.cmd = exec.Command("sh", append([]string{"-c", keep, "sh"}, args...)...)
 	r.cmd.Stdout, r.cmd.Stderr = log, log
@@ -88,7 +88,7 @@ func (r *OwnRabbitMQ) Start(ctx context.Context) error {
 	if err := r.cmd.Start(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute) // seven seconds, where nothing else runs
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute) // seven seconds on an idle machine
 	defer cancel()
 	for {
 		err := r.healthy()
@@ -104,7 +104,7 @@ func (r *OwnRabbitMQ) Start(ctx context.Context) error {
 	}
 }
 
-// errors returns the last lines of the log that are about errors.
+// errors returns the last error lines of the log.
 func (r *OwnRabbitMQ) errors() string {
 	text, _ := os.ReadFile(r.log)
 	var found []string
@@ -116,7 +116,7 @@ func (r *OwnRabbitMQ) errors() string {
 	return strings.Join(found[max(0, len(found)-200):], "")
 }
 
-// healthy declares a queue of each kind: the port opens a little before the node is ready for that.
+// healthy declares a classic and a quorum queue, because the port opens a little before the node can do that.
 func (r *OwnRabbitMQ) healthy() error {
 	return onChannel(r.URL, func(ch *amqp.Channel) error {
 		if _, err := ch.QueueDeclare("", false, true, true, false, nil); err != nil {
@@ -131,8 +131,7 @@ func (r *OwnRabbitMQ) healthy() error {
 	})
 }
 
-// Kill ends it the way a crash does. What it has confirmed is on its disk, except for queues that are younger than a few seconds: see
-// written.
+// Kill ends it like a crash. Confirmed messages are on disk, except in queues that are only a few seconds old: see written.
 func (r *OwnRabbitMQ) Kill() {
 	if r.alive == nil {
 		return
@@ -142,7 +141,7 @@ func (r *OwnRabbitMQ) Kill() {
 	r.alive = nil
 }
 
-// Restart is Kill and Start, when all queues there are will survive that.
+// Restart waits until all existing queues would survive a crash, and then calls Kill and Start.
 func (r *OwnRabbitMQ) Restart(ctx context.Context) error {
 	if err := r.written(ctx); err != nil {
 		return fmt.Errorf("own RabbitMQ: %w", err)
@@ -151,9 +150,9 @@ func (r *OwnRabbitMQ) Restart(ctx context.Context) error {
 	return r.Start(ctx)
 }
 
-// written declares a last queue, and waits until its name lies on the disk, behind those of all others. RabbitMQ 3.10 confirms a
-// declaration, and every message after it, up to two seconds before the queue is there after a crash (seen): it may be the last one in
-// the log of metadata, which is written then, or a quorum queue whose data names.dets has not been told of.
+// written declares one more queue and waits until its name is on disk, because the names of earlier queues are on disk by then.
+// RabbitMQ 3.10 confirms a declaration, and messages in that queue, up to two seconds before the queue would survive a crash: the
+// declaration may be the last entry in the metadata log, or a quorum queue may be missing in names.dets.
 func (r *OwnRabbitMQ) written(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -187,7 +186,7 @@ func inFiles(text string, patterns ...string) bool {
 	for _, pattern := range patterns {
 		files, _ := filepath.Glob(pattern)
 		for _, file := range files {
-			if content, _ := os.ReadFile(file); bytes.Contains(content, []byte(text)) { // files come and go
+			if content, _ := os.ReadFile(file); bytes.Contains(content, []byte(text)) { // the file may have been deleted
 				return true
 			}
 		}
@@ -195,7 +194,7 @@ func inFiles(text string, patterns ...string) bool {
 	return false
 }
 
-// Ctl runs rabbitmqctl on it, which takes a second or two, and returns what it prints.
+// Ctl runs rabbitmqctl on the node, which takes a second or two, and returns its output.
 func (r *OwnRabbitMQ) Ctl(t testing.TB, words ...string) string {
 	t.Helper()
 	args := r.server.Ctl(words...)

@@ -12,7 +12,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// TestOwnRabbitMQ shows that what was confirmed survives a crash, and that rabbitmqctl reaches the node.
+// Confirmed messages survive a crash, and rabbitmqctl reaches the node.
 func TestOwnRabbitMQ(t *testing.T) {
 	own := testdb.StartRabbitMQ(t, "consumer_timeout = 12345000")
 	queue := testdb.Queue(t, own.URL, amqp.Table{"x-queue-type": "quorum"})
@@ -24,7 +24,7 @@ func TestOwnRabbitMQ(t *testing.T) {
 	}
 	n, tick := 0, time.NewTicker(100*time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(2 * time.Minute); n != 1 && time.Now().Before(end); <-tick.C { // none until the queue has elected a leader
+	for end := time.Now().Add(2 * time.Minute); n != 1 && time.Now().Before(end); <-tick.C { // the queue shows no messages before it has elected a leader
 		n = testdb.Ready(t, own.URL, queue)
 	}
 	if n != 1 {
@@ -48,7 +48,7 @@ func publish(ctx context.Context, url, queue string) error {
 	if err := ch.Confirm(false); err != nil {
 		return err
 	}
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); { // a quorum queue that is new may refuse what comes too early
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); { // a new quorum queue may refuse early messages
 		sent, err := ch.PublishWithDeferredConfirmWithContext(ctx, "", queue, true, false, amqp.Publishing{DeliveryMode: amqp.Persistent})
 		if err != nil {
 			return err

@@ -6,15 +6,15 @@ import (
 	"testing"
 )
 
-// PgBouncer creates a schema on PostgreSQL 15, and returns the DSN of a superuser whose search_path is that schema alone,
-// through a PgBouncer in transaction mode and without it. Role and schema are dropped when the test ends.
+// PgBouncer creates a schema on PostgreSQL 15 and returns two DSNs of a superuser whose search_path is that schema, through a
+// PgBouncer in transaction mode and without it. The role and the schema are dropped when the test ends.
 //
-// It takes a role, where a setting in the DSN is enough elsewhere: the pooler refuses search_path as a parameter of the
-// connection, and what one client sets for its session the next one meets.
+// It needs a role, where other tests need only a setting in the DSN: the pooler refuses search_path as a connection parameter,
+// and settings of one client's session would affect the next client.
 func PgBouncer(t testing.TB) (pooled, direct string) {
 	t.Helper()
 	pooler, server := postgres(t, "TXONCE_PGBOUNCER", "PgBouncer"), Postgres(t)
-	name := randomName(t) // no quoting needed, see there
+	name := randomName(t) // needs no quotes, see randomName
 	if err := execute(t, server, "CREATE SCHEMA "+name+"; CREATE ROLE "+name+" SUPERUSER LOGIN; ALTER ROLE "+name+" SET search_path = "+name); err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func PgBouncer(t testing.TB) (pooled, direct string) {
 	return withUser(t, pooler, name), withUser(t, server, name)
 }
 
-// withUser replaces the user in a DSN of either form, URL or keywords.
+// withUser replaces the user in a DSN, which is a URL or a list of keywords.
 func withUser(t testing.TB, dsn, name string) string {
 	if !strings.Contains(dsn, "://") {
 		return dsn + " user=" + name

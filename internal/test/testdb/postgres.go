@@ -34,11 +34,11 @@ func postgres(t testing.TB, env, title string) string {
 	return dsn
 }
 
-// Schema creates a schema on the server of dsn and returns a DSN whose search_path is that schema alone. The schema is
-// dropped when the test ends; a transaction still open then on one of its tables fails the test.
+// Schema creates a schema on the server of dsn and returns a DSN whose search_path is that schema. The schema is dropped when the
+// test ends. The test fails if a transaction on its tables is still open then.
 func Schema(t testing.TB, dsn string) string {
 	t.Helper()
-	name := randomName(t) // no quoting needed, see there
+	name := randomName(t) // needs no quotes, see randomName
 	if err := execute(t, dsn, "CREATE SCHEMA "+name); err != nil {
 		t.Fatal(err)
 	}
@@ -50,8 +50,8 @@ func Schema(t testing.TB, dsn string) string {
 	return withSearchPath(dsn, name)
 }
 
-// execute runs statements on a connection of their own, as one transaction. A DROP may be the victim of a deadlock with what the server
-// does by itself, such as autovacuum, or with what a test has left running: then it has done nothing.
+// execute runs statements on a new connection, as one transaction. A DROP may fail in a deadlock with autovacuum or with
+// something that a test has left running; it then has no effect.
 func execute(t testing.TB, dsn, sql string) error {
 	ctx, cancel := cleanUpContext(t)
 	defer cancel()
@@ -72,7 +72,7 @@ func execute(t testing.TB, dsn, sql string) error {
 	}
 }
 
-// withSearchPath adds the setting to a DSN of either form, URL or keywords.
+// withSearchPath adds search_path to a DSN, which is a URL or a list of keywords.
 func withSearchPath(dsn, schema string) string {
 	switch {
 	case !strings.Contains(dsn, "://"):

@@ -8,7 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// RabbitMQ returns the address of a real RabbitMQ, amqp://user:password@host:port/, whose user may do everything.
+// RabbitMQ returns the address of a real RabbitMQ, amqp://user:password@host:port/, whose user has all permissions.
 func RabbitMQ(t testing.TB) (url string) {
 	t.Helper()
 	url = server(t, "TXONCE_RABBITMQ", "RabbitMQ")
@@ -34,14 +34,14 @@ func Queue(t testing.TB, url string, args amqp.Table) string {
 	return name
 }
 
-// QueueName returns a name for what the test itself declares: the queue and the exchange of that name are deleted when
-// the test ends.
+// QueueName returns a name for a queue or exchange that the test declares itself. A queue and an exchange of that name are
+// deleted when the test ends.
 func QueueName(t testing.TB, url string) string {
 	t.Helper()
 	name := randomName(t)
 	t.Cleanup(func() {
 		err := onChannel(url, func(ch *amqp.Channel) error {
-			if _, err := ch.QueueDelete(name, false, false, false); err != nil { // what is not there is deleted
+			if _, err := ch.QueueDelete(name, false, false, false); err != nil { // deleting a missing queue is no error
 				return err
 			}
 			return ch.ExchangeDelete(name, false, false)
@@ -53,7 +53,7 @@ func QueueName(t testing.TB, url string) string {
 	return name
 }
 
-// Ready is how many messages of a queue wait to be delivered. Those that a consumer holds are not among them.
+// Ready returns the number of messages in a queue that are waiting for delivery, without those that a consumer holds.
 func Ready(t testing.TB, url, queue string) (n int) {
 	t.Helper()
 	err := onChannel(url, func(ch *amqp.Channel) error {
@@ -67,7 +67,7 @@ func Ready(t testing.TB, url, queue string) (n int) {
 	return n
 }
 
-// onChannel opens a channel of its own, and closes it.
+// onChannel runs do on a new channel.
 func onChannel(url string, do func(*amqp.Channel) error) error {
 	conn, err := amqp.Dial(url)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
-// SQS returns a client of a real server that speaks Amazon SQS's protocol.
+// SQS returns a client of a real server for Amazon SQS's protocol.
 func SQS(t testing.TB) *sqs.Client {
 	t.Helper()
 	endpoint := server(t, "TXONCE_SQS", "ElasticMQ")
@@ -26,7 +26,7 @@ func SQS(t testing.TB) *sqs.Client {
 	return SQSClient(endpoint)
 }
 
-// SQSClient returns a client of the server at this endpoint, http://host:port. It is no more patient than the SDK's default.
+// SQSClient returns a client of the server at this endpoint, http://host:port, with the SDK's default retries.
 func SQSClient(endpoint string) *sqs.Client {
 	return sqs.New(sqs.Options{
 		BaseEndpoint: aws.String(endpoint),
@@ -70,7 +70,7 @@ func sqsQueue(t testing.TB, client *sqs.Client, suffix string, attributes map[st
 
 func isGone(err error) bool { return strings.Contains(err.Error(), "QueueDoesNotExist") }
 
-// SQSRedrive is the attribute that moves messages to the queue dead once they were received more than so many times:
+// SQSRedrive returns the attribute that moves messages to the queue dead after they were received maxReceives times:
 //
 //	testdb.SQSQueue(t, client, testdb.SQSRedrive(t, client, dead, 3))
 func SQSRedrive(t testing.TB, client *sqs.Client, dead string, maxReceives int) map[string]string {

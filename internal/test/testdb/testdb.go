@@ -1,16 +1,16 @@
-// Package testdb gives a test the real server it needs, and a place of its own on it.
+// Package testdb connects a test to the real server it needs, and makes a schema, topic or queue for it.
 //
 //	dsn := testdb.Schema(t, testdb.Postgres(t))
 //	brokers := testdb.Kafka(t)
 //	topic := testdb.Topic(t, brokers, 3)
 //
-// Where a server is stands in the environment (TXONCE_POSTGRES, TXONCE_POSTGRES18, TXONCE_KAFKA, TXONCE_MYSQL) or else in the file
-// .services/env at the top of the checkout, which `make services-up` writes; so `go test ./adapters/kafka` works in an
-// editor too. A test whose server is missing fails: a suite that passes because it ran nothing proves nothing. Only
-// -short, which asks for what needs nothing but Go, skips it, and does so here, so that no test has to say it.
+// The address of a server comes from the environment (TXONCE_POSTGRES, TXONCE_POSTGRES18, TXONCE_KAFKA, TXONCE_MYSQL) or from the
+// file .services/env at the top of the checkout, which `make services-up` writes. So `go test ./adapters/kafka` works in an
+// editor too. A test whose server is missing fails, because a suite that skips its tests proves nothing. With -short, which is
+// for tests that need only Go, this package skips the test.
 //
-// Schemas and topics have random names and go away with the test. Packages therefore run side by side on one set of
-// servers, and twice in a row.
+// Schemas and topics have random names and are removed with the test. So packages can run concurrently, or repeatedly, on the
+// same servers.
 package testdb
 
 import (
@@ -32,10 +32,10 @@ import (
 	"unicode"
 )
 
-// setUpWithin bounds each exchange with a server that is not the test's own doing.
+// setUpWithin limits each exchange with a server for setup and cleanup.
 const setUpWithin = 2 * time.Minute
 
-// server returns the address in the variable env, which holds title's address.
+// server returns the address in the variable env. title names the server in messages.
 func server(t testing.TB, env, title string) string {
 	t.Helper()
 	if testing.Short() {
@@ -51,7 +51,7 @@ func server(t testing.TB, env, title string) string {
 	return address
 }
 
-// lookup returns what the environment, or else .services/env, says env is; "" when neither does.
+// lookup returns the value of env in the environment or in .services/env; "" if neither has one.
 func lookup(env string) (string, error) {
 	if address := os.Getenv(env); address != "" {
 		return address, nil
@@ -77,7 +77,7 @@ func lookup(env string) (string, error) {
 	return "", lines.Err()
 }
 
-// unquoted takes off what protects a value in .services/env from shells that read it.
+// unquoted removes the quotes that protect a value in .services/env from shells.
 func unquoted(value string) string {
 	if inner, quoted := strings.CutPrefix(value, "'"); quoted {
 		return strings.ReplaceAll(strings.TrimSuffix(inner, "'"), `'\''`, "'")
@@ -85,8 +85,8 @@ func unquoted(value string) string {
 	return value
 }
 
-// moduleRoot walks up from where the test runs, its package's folder, to the one with this module's go.mod. Modules nested
-// in the checkout, such as migrations/interop, use the same servers.
+// moduleRoot walks up from the current folder, which is the test's package, to the folder with this module's go.mod. Nested
+// modules, such as migrations/interop, use the same servers.
 func moduleRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
@@ -103,7 +103,7 @@ func moduleRoot() (string, error) {
 	}
 }
 
-// answers fails the test when nothing listens: a stale .services/env should read as such, not as a driver's error.
+// answers fails the test if nothing listens at the address, so that an outdated .services/env is recognized as such.
 func answers(t testing.TB, title, network, address string) {
 	t.Helper()
 	conn, err := net.DialTimeout(network, address, 30*time.Second)
@@ -113,7 +113,7 @@ func answers(t testing.TB, title, network, address string) {
 	conn.Close()
 }
 
-// randomName returns a name that is valid for a schema and a topic, unique, and says which test it belongs to.
+// randomName returns a unique name that is valid for schemas and topics and contains the test's name.
 func randomName(t testing.TB) string {
 	test := strings.Map(func(r rune) rune {
 		if r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
@@ -122,12 +122,12 @@ func randomName(t testing.TB) string {
 		return '_'
 	}, t.Name())
 	var random [6]byte
-	rand.Read(random[:]) // never fails
+	rand.Read(random[:]) // cannot fail
 	return test[:min(len(test), 40)] + "_" + hex.EncodeToString(random[:])
 }
 
-// freePort returns a port on which nothing listens, and which no other test of this user is given before this one ends. It is not one
-// of those that the system gives to whoever connects somewhere, which could take it before the test's server is up, or while that is down.
+// freePort returns a port on which nothing listens and that no other test of this user gets before this one ends. It is outside
+// of the system's range for outgoing connections, which could otherwise take it while the test's server is down.
 func freePort(t testing.TB) int {
 	t.Helper()
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("txonce-ports-%d", os.Getuid()))
@@ -151,7 +151,7 @@ func freePort(t testing.TB) int {
 	return 0
 }
 
-// takePort locks a port's file, which says that it is given. The lock goes with the process, however that ends. nil: somebody else has it.
+// takePort reserves a port by locking a file; the lock ends with the process. It returns nil if the port is reserved already.
 func takePort(dir string, port int) (release func()) {
 	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprint(port)), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -164,7 +164,7 @@ func takePort(dir string, port int) (release func()) {
 	return func() { f.Close() }
 }
 
-// cleanUpContext is bounded, and lives on when the test's own context has ended, as it has in a cleanup.
+// cleanUpContext returns a context with a time limit that outlives the test's own context, which has ended when cleanups run.
 func cleanUpContext(t testing.TB) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(t.Context()), setUpWithin)
 }

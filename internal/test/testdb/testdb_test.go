@@ -75,14 +75,14 @@ func TestTopic(t *testing.T) {
 	})
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for began := time.Now(); client.RefreshMetadata(topic) == nil; <-tick.C { // which name a deleted topic for a moment
+	for began := time.Now(); client.RefreshMetadata(topic) == nil; <-tick.C { // metadata may name a deleted topic for a moment
 		if time.Since(began) > time.Minute {
 			t.Fatalf("topic %s is still there after its test", topic)
 		}
 	}
 }
 
-// A missing server must fail the test and name the command; a skip would let a suite pass that ran nothing.
+// A missing server must fail the test and name the command. A skip would let a suite pass without running.
 func TestMissingServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short skips instead, which is what this test is about")
@@ -110,7 +110,7 @@ func TestMissingServer(t *testing.T) {
 	}
 }
 
-// recorder is a testing.TB that notes what it was told to fail with.
+// recorder is a testing.TB that records calls of Fatal.
 type recorder struct {
 	testing.TB
 	said string
@@ -123,7 +123,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// fatal returns what f calls Fatal with, or "".
+// fatal returns the text with which f calls Fatal, or "".
 func fatal(t *testing.T, f func(testing.TB)) string {
 	r := &recorder{TB: t}
 	done := make(chan struct{})
@@ -162,13 +162,13 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// The server's connections are shared in truth: more clients than connections get their turn, and a client is met by
-// different ones.
+// PgBouncer really shares server connections: more clients than connections are served, and one client gets different
+// connections.
 func TestPgBouncer(t *testing.T) {
 	pooled, direct := testdb.PgBouncer(t)
 	const clients = 60 // the pool has 20
 	conns, servers := make([]*pgx.Conn, clients), make([]int, clients)
-	for i := range conns { // all before any asks: a process that nobody needs for 5 s is ended, and another one takes its place later
+	for i := range conns { // connect all first: the pooler replaces a server connection that is unused for 5 s
 		conns[i] = connect(t, pooled)
 	}
 	var wg sync.WaitGroup

@@ -4,7 +4,7 @@ import "bytes"
 
 var IsCommit = isCommit
 
-// PassOn reads messages from in until there are no more, and returns what the proxy would pass on.
+// PassOn reads all messages from in and returns what the proxy would forward.
 func PassOn(in []byte) (out []byte) {
 	var known commits
 	rest := bytes.NewReader(in)
@@ -19,7 +19,7 @@ func PassOn(in []byte) (out []byte) {
 	}
 }
 
-// PassOnPackets is PassOn for MySQL.
+// PassOnPackets is PassOn for MySQL's packets.
 func PassOnPackets(in []byte) (out []byte) {
 	rest := bytes.NewReader(in)
 	for {

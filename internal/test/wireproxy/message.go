@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The messages of the protocol that the proxy looks at; see https://www.postgresql.org/docs/current/protocol.html.
+// The messages that the proxy recognizes; see https://www.postgresql.org/docs/current/protocol.html.
 const (
 	query, parse, bind, execute    = 'Q', 'P', 'B', 'E'
 	commandComplete, readyForQuery = 'C', 'Z'
@@ -19,10 +19,10 @@ const (
 
 var syncMessage = message{kind: 'S'}
 
-// maxMessage is the longest message that the server itself accepts.
+// maxMessage is the longest message that the server accepts.
 const maxMessage = 1 << 30
 
-// message is one message in either direction. The first of a client has no kind.
+// message is a message in either direction. A client's first message has no kind.
 type message struct {
 	kind byte
 	body []byte
@@ -47,7 +47,7 @@ func readUntyped(in io.Reader) (message, error) {
 	if n < 4 || n > maxMessage {
 		return message{}, fmt.Errorf("wireproxy: a message of %d bytes", n)
 	}
-	var body bytes.Buffer // grows with what arrives, not with what was announced
+	var body bytes.Buffer // grows with the received bytes, not with the announced length
 	if _, err := io.CopyN(&body, in, int64(n)-4); err != nil {
 		return message{}, err
 	}
@@ -63,7 +63,7 @@ func (m message) bytes() []byte {
 	return append(b, m.body...)
 }
 
-// code says what the first message of a client asks for.
+// code returns the request code of a client's first message.
 func (m message) code() uint32 {
 	if len(m.body) < 4 {
 		return 0
@@ -71,7 +71,7 @@ func (m message) code() uint32 {
 	return binary.BigEndian.Uint32(m.body)
 }
 
-// endsCommit reports that a server's message is the answer to COMMIT.
+// endsCommit reports whether a server's message answers COMMIT.
 func (m message) endsCommit() bool {
 	if m.kind == errorResponse {
 		return true
@@ -80,10 +80,10 @@ func (m message) endsCommit() bool {
 	return m.kind == commandComplete && (tag == "COMMIT" || tag == "ROLLBACK")
 }
 
-// commits knows the names of a session's prepared statements and portals that are a COMMIT.
+// commits holds the names of a session's prepared statements and portals that are a COMMIT.
 type commits struct{ statements, portals map[string]bool }
 
-// isCommit reports that a client's message makes the server commit.
+// isCommit reports whether a client's message makes the server commit.
 func (c *commits) isCommit(m message) bool {
 	name, rest, _ := strings.Cut(string(m.body), "\x00")
 	second, _, _ := strings.Cut(rest, "\x00")

@@ -31,7 +31,7 @@ func TestIsCommit(t *testing.T) {
 	}
 }
 
-// FuzzReadMessage: what the proxy reads it passes on unchanged, and no length makes it allocate what did not arrive.
+// The proxy forwards what it reads unchanged, and an announced length makes it allocate no more than it receives.
 func FuzzReadMessage(f *testing.F) {
 	f.Add([]byte("Q\x00\x00\x00\x0bcommit\x00"))
 	f.Add([]byte("P\x00\x00\x00\x08s\x00\x00\x00"))

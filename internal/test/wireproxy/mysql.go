@@ -14,7 +14,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// MySQL is Postgres for MySQL and MariaDB, with DSNs of go-sql-driver/mysql.
+// MySQL is like Postgres for MySQL and MariaDB, with DSNs of go-sql-driver/mysql.
 func MySQL(t testing.TB, dsn string, f deduptest.Fault) string {
 	t.Helper()
 	cfg, err := mysql.ParseDSN(dsn)
@@ -26,8 +26,8 @@ func MySQL(t testing.TB, dsn string, f deduptest.Fault) string {
 	return cfg.FormatDSN()
 }
 
-// mysqlWire is the wire of MySQL: packets of a length in three bytes, a number and a body, in both directions. The first
-// packet of a command has number 0, and the server speaks only when it was asked.
+// mysqlWire is MySQL's wire protocol: packets with a three-byte length, a number and a body, in both directions. The first packet
+// of a command has number 0, and the server only answers.
 type mysqlWire struct{}
 
 const comQuery = 3
@@ -38,7 +38,7 @@ func readPacket(in io.Reader) ([]byte, error) {
 		return nil, err
 	}
 	n := int64(head[0]) | int64(head[1])<<8 | int64(head[2])<<16
-	var packet bytes.Buffer // grows with what arrives, not with what was announced
+	var packet bytes.Buffer // grows with the received bytes, not with the announced length
 	packet.Write(head[:])
 	if _, err := io.CopyN(&packet, in, n); err != nil {
 		return nil, err
@@ -57,5 +57,5 @@ func (mysqlWire) late(commit []byte) []byte { return commit }
 
 func (mysqlWire) answer(in *bufio.Reader, muted *atomic.Bool) ([]byte, bool, error) {
 	p, err := readPacket(in)
-	return p, muted.Load(), err // OK or an error: one packet
+	return p, muted.Load(), err // the answer is one packet, OK or an error
 }

@@ -64,7 +64,7 @@ func TestMySQL(t *testing.T) {
 				t.Fatal("COMMIT was answered")
 			}
 			rowsAfter(t, began, test.now, test.later, func() int { return mysqlRows(t, direct) })
-			if err := write(func() {}); err != nil { // the rest passes
+			if err := write(func() {}); err != nil { // everything else is forwarded
 				t.Error(err)
 			}
 			if n := mysqlRows(t, direct); n != test.later+1 {
@@ -74,7 +74,7 @@ func TestMySQL(t *testing.T) {
 	}
 }
 
-// FuzzReadPacket: what the proxy reads it passes on unchanged, and no length makes it allocate what did not arrive.
+// The proxy forwards what it reads unchanged, and an announced length makes it allocate no more than it receives.
 func FuzzReadPacket(f *testing.F) {
 	f.Add([]byte("\x07\x00\x00\x00\x03commit"))
 	f.Add([]byte("\xff\xff\xff\x00x"))

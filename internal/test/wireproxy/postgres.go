@@ -5,13 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// postgresWire is the wire of PostgreSQL.
+// postgresWire is PostgreSQL's wire protocol.
 type postgresWire struct {
 	known     commits
-	committed bool // the answer to COMMIT has come
+	committed bool // the answer to COMMIT was read
 }
 
-// startup passes the first message on. Requests for encryption, which come before it, are refused.
+// startup forwards the first message. It refuses requests for encryption, which precede it.
 func (*postgresWire) startup(s *session, in *bufio.Reader) bool {
 	for {
 		m, err := readUntyped(in)

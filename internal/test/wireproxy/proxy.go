@@ -15,8 +15,8 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// Postgres returns a DSN that leads to the server of dsn through a proxy whose first COMMIT suffers f. The proxy ends
-// with t, which fails if no COMMIT came by.
+// Postgres returns a DSN of the server of dsn through a proxy that applies f to the first COMMIT. The proxy ends with t, which
+// fails if no COMMIT was sent.
 func Postgres(t testing.TB, dsn string, f deduptest.Fault) string {
 	t.Helper()
 	cfg, err := pgconn.ParseConfig(dsn)
@@ -27,7 +27,7 @@ func Postgres(t testing.TB, dsn string, f deduptest.Fault) string {
 	return through(dsn, start(t, f, network, address, func() wire { return &postgresWire{} }))
 }
 
-// start starts a proxy, and returns where it listens.
+// start starts a proxy and returns its address.
 func start(t testing.TB, f deduptest.Fault, network, address string, newWire func() wire) *net.TCPAddr {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -45,7 +45,7 @@ func start(t testing.TB, f deduptest.Fault, network, address string, newWire fun
 	return listener.Addr().(*net.TCPAddr)
 }
 
-// through replaces the address of a DSN of either form, URL or keywords.
+// through replaces the address in a DSN, which is a URL or a list of keywords.
 func through(dsn string, addr *net.TCPAddr) string {
 	if u, err := url.Parse(dsn); err == nil && strings.Contains(dsn, "://") {
 		u.Host = addr.String()
@@ -55,16 +55,16 @@ func through(dsn string, addr *net.TCPAddr) string {
 	return dsn + " host=" + host + " port=" + port
 }
 
-// wire is the protocol of one session. Its methods about requests and those about answers are called side by side.
+// wire is the protocol of one session. Its methods for requests run concurrently with those for answers.
 type wire interface {
-	// startup passes on what comes before messages have the form that request reads.
+	// startup forwards what precedes the first message that request can read.
 	startup(s *session, in *bufio.Reader) bool
-	// request reads a message of the client's, and says whether it makes the server commit.
+	// request reads one message from the client, and reports whether it makes the server commit.
 	request(in *bufio.Reader) (m []byte, commit bool, err error)
-	// late is what to send for a COMMIT that is all that comes.
+	// late returns what to send for a COMMIT without further messages.
 	late(commit []byte) []byte
-	// answer reads a message of the server's, and says whether it is the end of what it answers to COMMIT, if muted is true
-	// by then: after one was sent.
+	// answer reads one message from the server. last is true if muted is true, that is, COMMIT was sent, and the message ends the
+	// answer to it.
 	answer(in *bufio.Reader, muted *atomic.Bool) (m []byte, last bool, err error)
 }
 
@@ -99,7 +99,7 @@ func (p *proxy) accept() {
 		s := &session{proxy: p, wire: p.newWire(), client: client, server: server, done: make(chan struct{})}
 		p.wg.Go(s.requests)
 		p.wg.Go(s.answers)
-		p.wg.Go(func() { // blocked reads end with the proxy
+		p.wg.Go(func() { // makes blocked reads return when the proxy ends
 			select {
 			case <-p.closed:
 				s.cut()
@@ -109,12 +109,12 @@ func (p *proxy) accept() {
 	}
 }
 
-// session is one connection of a client, and the one to the server that serves it.
+// session is a client's connection and the connection to the server for it.
 type session struct {
 	*proxy
 	wire
 	client, server net.Conn
-	muted          atomic.Bool // answers are dropped, and the session ends with the answer to COMMIT
+	muted          atomic.Bool // drop answers, and end the session after the answer to COMMIT
 
 	once sync.Once
 	done chan struct{}
@@ -128,7 +128,7 @@ func (s *session) cut() {
 	})
 }
 
-// requests passes on what the client sends.
+// requests forwards the client's messages.
 func (s *session) requests() {
 	defer s.requestsEnd()
 	in := bufio.NewReader(s.client)
@@ -157,14 +157,14 @@ func (s *session) requests() {
 	}
 }
 
-// requestsEnd lets the server finish a COMMIT whose answer nobody waits for.
+// requestsEnd lets the server finish a COMMIT after the client is gone.
 func (s *session) requestsEnd() {
 	if !s.muted.Load() {
 		s.cut()
 	}
 }
 
-// commitLate is CommitLate: the client goes at once, its COMMIT follows later.
+// commitLate applies CommitLate: the client's connection ends at once, and its COMMIT is sent later.
 func (s *session) commitLate(commit []byte) {
 	s.muted.Store(true)
 	s.client.Close()
@@ -181,7 +181,7 @@ func (s *session) commitLate(commit []byte) {
 	}
 }
 
-// answers passes on what the server sends.
+// answers forwards the server's messages.
 func (s *session) answers() {
 	defer s.cut()
 	in := bufio.NewReader(s.server)

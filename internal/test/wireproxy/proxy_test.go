@@ -60,7 +60,7 @@ func TestPostgres(t *testing.T) {
 					exec(t, direct, `CREATE TABLE effects (n int)`)
 
 					conn := connect(t, wireproxy.Postgres(t, dsn, test.fault))
-					exec(t, conn, `SELECT 'commit'`) // not one
+					exec(t, conn, `SELECT 'commit'`) // not a COMMIT
 					exec(t, conn, `BEGIN`)
 					exec(t, conn, `INSERT INTO effects VALUES (1)`)
 					began := time.Now()
@@ -75,8 +75,8 @@ func TestPostgres(t *testing.T) {
 	}
 }
 
-// rowsAfter looks for rows at once, and for those that a COMMIT writes which comes deduptest.LateBy after it was sent. On a
-// busy machine the first look may come after that.
+// rowsAfter checks the rows at once, and again after a COMMIT that is delayed by deduptest.LateBy. On a busy machine the first
+// check may come after that COMMIT, so it then accepts its rows.
 func rowsAfter(t *testing.T, sent time.Time, now, later int, rows func() int) {
 	t.Helper()
 	if n := rows(); n != now && (n != later || time.Since(sent) < deduptest.LateBy) {

@@ -27,9 +27,9 @@ import org.apache.kafka.connect.storage.HeaderConverter;
 import org.apache.kafka.connect.storage.MemoryOffsetBackingStore;
 
 /**
- * Runs Debezium's engine with a connector's properties, the first argument, and further ones as name=value. Each record goes through Kafka
- * Connect's converters and is a line of JSON on standard output before the engine is told that it was processed. The program ends with its
- * standard input, and with status 1 when the engine gives up.
+ * Runs Debezium's engine. The first argument is a file with a connector's properties; further arguments are properties as name=value. Each
+ * record passes Kafka Connect's converters and is printed as a line of JSON before the engine is told that it was processed. The program
+ * ends when its standard input ends, and with status 1 when the engine gives up.
  */
 public class Engine {
     public static void main(String[] args) throws Exception {
@@ -47,7 +47,7 @@ public class Engine {
         Converter values = (Converter) make(properties, "value.converter");
         values.configure(below(properties, "value.converter."), false);
         HeaderConverter headers = (HeaderConverter) make(properties, "header.converter");
-        // They are Kafka Connect's. The engine would make something of them for its own formats.
+        // These are for Kafka Connect. The engine would apply them to its own formats.
         properties.stringPropertyNames().stream().filter(n -> n.matches("(key|value|header)\\.converter.*")).forEach(properties::remove);
 
         Thread alive = new Thread(() -> {
@@ -55,7 +55,7 @@ public class Engine {
                 while (System.in.read() >= 0) {
                 }
             } catch (IOException e) {
-                // as good as its end
+                // like the end of the input
             }
             Runtime.getRuntime().halt(2);
         });
@@ -103,7 +103,7 @@ public class Engine {
         Runtime.getRuntime().halt(1);
     }
 
-    /** A file that is never half written, whenever the program is killed. Kafka Connect has a topic for this. */
+    /** Stores offsets in a file that a kill never leaves half written. Kafka Connect stores them in a topic. */
     public static class Offsets extends MemoryOffsetBackingStore {
         private Path file;
 

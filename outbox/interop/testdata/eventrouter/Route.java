@@ -23,11 +23,11 @@ import org.apache.kafka.connect.storage.Converter;
 import org.apache.kafka.connect.storage.HeaderConverter;
 
 /**
- * Sends rows of outbox_messages, as JSON on standard input, through Debezium's event router and Kafka Connect's converters, set up by a
- * connector's properties, and prints the records that a connector would write.
+ * Reads rows of outbox_messages as JSON from standard input, sends them through Debezium's event router and Kafka Connect's converters, which
+ * a connector's properties configure, and prints the records that a connector would write.
  */
 public class Route {
-    // What the PostgreSQL connector makes of the columns, with binary.handling.mode=bytes.
+    // The PostgreSQL connector's types of the columns, with binary.handling.mode=bytes.
     static final Schema ROW = SchemaBuilder.struct().name("txonce.public.outbox_messages.Value").optional()
             .field("shard", Schema.INT16_SCHEMA)
             .field("seq", Schema.INT64_SCHEMA)
@@ -82,7 +82,7 @@ public class Route {
         System.out.println(json.writeValueAsString(out));
     }
 
-    /** The change event of a row that was inserted. */
+    /** Returns the change event of an inserted row. */
     static SourceRecord insertion(JsonNode row) {
         Struct after = new Struct(ROW)
                 .put("shard", (short) row.get("shard").asInt())

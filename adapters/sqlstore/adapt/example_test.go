@@ -1,4 +1,4 @@
-package lift_test
+package adapt_test
 
 import (
 	"context"
@@ -15,17 +15,17 @@ import (
 	"github.com/txonce/txonce/migrations"
 )
 
-// orderPlaced is what arrives.
+// orderPlaced is the message.
 type orderPlaced struct {
 	OrderID string `json:"order_id"`
 	Cents   int64  `json:"cents"`
 }
 
-// openExample opens a database with txonce's tables and one of the application's own.
+// openExample opens a database that has txonce's tables and the application's table charges.
 func openExample() (db *sql.DB, store *sqlstore.Store, remove func()) {
 	ctx := context.Background()
 	slog.SetLogLoggerLevel(slog.LevelError)
-	dir, err := os.MkdirTemp("", "lift")
+	dir, err := os.MkdirTemp("", "adapt")
 	if err != nil {
 		panic(err)
 	}
@@ -46,7 +46,7 @@ func openExample() (db *sql.DB, store *sqlstore.Store, remove func()) {
 	return db, store, func() { db.Close(); os.RemoveAll(dir) }
 }
 
-// deliverTwice delivers a message, and delivers it again.
+// deliverTwice delivers the same message twice.
 func deliverTwice(to consumer.Processor) {
 	for range 2 {
 		msg := consumer.Message{Topic: "orders", Payload: []byte(`{"order_id":"order-42","cents":1999}`), Time: time.Now()}

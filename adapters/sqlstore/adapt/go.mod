@@ -1,4 +1,4 @@
-module github.com/txonce/txonce/adapters/sqlstore/lift
+module github.com/txonce/txonce/adapters/sqlstore/adapt
 
 go 1.26.0
 

@@ -18,10 +18,10 @@ import (
 
 const partitions = 6
 
-// ground is this run's own schema and topic.
-type ground struct {
+// testbed is the schema and the topic of one run.
+type testbed struct {
 	name   string
-	dsn    string // with the schema as search_path
+	dsn    string // its search_path is the schema
 	pool   *pgxpool.Pool
 	kafka  []string
 	topic  string
@@ -29,15 +29,15 @@ type ground struct {
 	admin  sarama.ClusterAdmin
 }
 
-func openGround(ctx context.Context, o options, name string) (*ground, error) {
-	g := &ground{name: name, dsn: withSearchPath(o.postgres, name), kafka: o.kafka, topic: name}
+func openTestbed(ctx context.Context, o options, name string) (*testbed, error) {
+	g := &testbed{name: name, dsn: withSearchPath(o.postgres, name), kafka: o.kafka, topic: name}
 	if err := g.open(ctx, o); err != nil {
 		return nil, errors.Join(err, g.Close(context.WithoutCancel(ctx)))
 	}
 	return g, nil
 }
 
-func (g *ground) open(ctx context.Context, o options) (err error) {
+func (g *testbed) open(ctx context.Context, o options) (err error) {
 	cfg, err := pgxpool.ParseConfig(g.dsn)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (g *ground) open(ctx context.Context, o options) (err error) {
 	config.ClientID = "relaychaos"
 	config.Version = sarama.V2_8_0_0
 	config.Net.DialTimeout = 5 * time.Second
-	config.Admin.Timeout = 25 * time.Second // a Kafka may pause for longer than the 3 s that are the default
+	config.Admin.Timeout = 25 * time.Second // a Kafka may pause for longer than the default of 3 s
 	config.Consumer.MaxWaitTime = 100 * time.Millisecond
 	config.Consumer.IsolationLevel = sarama.ReadCommitted
 	config.Consumer.Return.Errors = true
@@ -80,9 +80,9 @@ func (g *ground) open(ctx context.Context, o options) (err error) {
 	return g.awaitLeaders(ctx)
 }
 
-// createTopic tries again where the controller has no broker for the topic, since it has fenced the one that stood still for a while, and
-// where it did not say in time what became of it. Nobody else makes a topic of this name.
-func (g *ground) createTopic(ctx context.Context) error {
+// createTopic retries while the controller has fenced its only broker because it paused, and when an answer comes too late. No
+// other program makes a topic of this name.
+func (g *testbed) createTopic(ctx context.Context) error {
 	for {
 		err := g.admin.CreateTopic(g.topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}, false)
 		switch {
@@ -97,8 +97,8 @@ func (g *ground) createTopic(ctx context.Context) error {
 	}
 }
 
-// awaitLeaders waits for what CreateTopic does not: that every partition can be read.
-func (g *ground) awaitLeaders(ctx context.Context) error {
+// awaitLeaders waits until every partition can be read. CreateTopic returns earlier.
+func (g *testbed) awaitLeaders(ctx context.Context) error {
 	for {
 		err := g.client.RefreshMetadata(g.topic)
 		for i := int32(0); i < partitions && err == nil; i++ {
@@ -113,29 +113,29 @@ func (g *ground) awaitLeaders(ctx context.Context) error {
 	}
 }
 
-// held says how many shards a relay holds under a lease that lasts at least another moment, by the database's clock.
-func (g *ground) held(ctx context.Context, relay string) (shards int, err error) {
+// held returns how many shards a relay holds under a lease that is valid for a moment longer, by the database's clock.
+func (g *testbed) held(ctx context.Context, relay string) (shards int, err error) {
 	err = g.pool.QueryRow(ctx, `
 		SELECT count(*) FROM txonce_relays r JOIN txonce_shards s ON s.owner = r.owner
 		WHERE r.name = $1 AND r.until > clock_timestamp() + interval '50 ms'`, relay).Scan(&shards)
 	if err != nil {
-		return 0, fmt.Errorf("ask who holds what: %w", err)
+		return 0, fmt.Errorf("read the relay's lease: %w", err)
 	}
 	return shards, nil
 }
 
-// pending is every row that the database still holds, whatever it waits for, by the tables themselves.
-func (g *ground) pending(ctx context.Context) (n int64, err error) {
+// pending counts all messages in the outbox's tables, whatever they wait for.
+func (g *testbed) pending(ctx context.Context) (n int64, err error) {
 	err = g.pool.QueryRow(ctx, `
 		SELECT (SELECT count(*) FROM outbox_messages) + (SELECT count(*) FROM outbox_delayed) + (SELECT count(*) FROM outbox_parked)`).Scan(&n)
 	if err != nil {
-		return 0, fmt.Errorf("count what is pending: %w", err)
+		return 0, fmt.Errorf("count the pending messages: %w", err)
 	}
 	return n, nil
 }
 
-// Close removes what openGround made.
-func (g *ground) Close(ctx context.Context) error {
+// Close removes the schema and the topic.
+func (g *testbed) Close(ctx context.Context) error {
 	var errs []error
 	if g.pool != nil {
 		_, err := g.pool.Exec(ctx, `DROP SCHEMA IF EXISTS `+pgx.Identifier{g.name}.Sanitize()+` CASCADE`)
@@ -153,7 +153,7 @@ func (g *ground) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// withSearchPath adds the setting to a DSN of either form, URL or keywords. name needs no quotes.
+// withSearchPath adds search_path to a DSN, which is a URL or a list of keywords. name needs no quotes.
 func withSearchPath(dsn, name string) string {
 	switch {
 	case !strings.Contains(dsn, "://"):

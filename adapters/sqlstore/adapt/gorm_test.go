@@ -1,4 +1,4 @@
-package lift_test
+package adapt_test
 
 import (
 	"cmp"
@@ -18,29 +18,29 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Charge is a row of the application's.
+// Charge is a row of the application's table.
 type Charge struct {
 	OrderID string
 	Cents   int64
 }
 
-// gormStore makes handlers get a *gorm.DB, and fails a transaction in which a statement failed, though the handler did not look at
-// its Error: gorm goes on after it, and only PostgreSQL refuses to.
+// gormStore gives handlers a *gorm.DB. It fails a transaction in which a statement failed even if the handler ignored Error: gorm
+// continues after a failed statement, and of the databases only PostgreSQL refuses to.
 type gormStore struct {
 	*sqlstore.Adapted[*gorm.DB]
 	mu     sync.Mutex
 	firsts map[*sql.Tx]*firstError
 }
 
-// firstError is the first error of a transaction, and what it was when each savepoint was set.
+// firstError holds the first error of a transaction, and the value it had when each savepoint was set.
 type firstError struct {
 	err        error
 	savepoints map[string]error
 }
 
-// liftGORM returns it. app is the application's own, of the same database as store.
-func liftGORM(store *sqlstore.Store, app *gorm.DB) (*gormStore, error) {
-	lifted, err := sqlstore.Adapt(store,
+// adaptGORM returns a store whose handlers get a *gorm.DB. app is the application's own gorm.DB on the database of store.
+func adaptGORM(store *sqlstore.Store, app *gorm.DB) (*gormStore, error) {
+	adapted, err := sqlstore.Adapt(store,
 		func(ctx context.Context, tx *sql.Tx) (*gorm.DB, error) {
 			db := app.Session(&gorm.Session{NewDB: true, Context: ctx}) // with a Statement of its own
 			db.Statement.ConnPool = tx                                  // as gorm's Begin does
@@ -49,7 +49,7 @@ func liftGORM(store *sqlstore.Store, app *gorm.DB) (*gormStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &gormStore{Adapted: lifted, firsts: make(map[*sql.Tx]*firstError)}
+	s := &gormStore{Adapted: adapted, firsts: make(map[*sql.Tx]*firstError)}
 	const name = "txonce:first_error"
 	on := app.Callback()
 	return s, errors.Join(
@@ -63,20 +63,20 @@ func gormTx(db *gorm.DB) *sql.Tx {
 	switch pool := db.Statement.ConnPool.(type) {
 	case *sql.Tx:
 		return pool
-	case *gorm.PreparedStmtTX: // of a session with PrepareStmt
+	case *gorm.PreparedStmtTX: // PrepareStmt is set
 		tx, _ := pool.Tx.(*sql.Tx)
 		return tx
 	}
 	return nil
 }
 
-// note is called after every statement. What failed behind a savepoint is forgotten with it.
+// note is called after every statement. Rolling back to a savepoint forgets the errors that came after it.
 func (s *gormStore) note(db *gorm.DB) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first := s.firsts[gormTx(db)]
 	if first == nil {
-		return // not a transaction of InTx
+		return // InTx did not begin this transaction
 	}
 	query := db.Statement.SQL.String()
 	switch name, back := strings.CutPrefix(query, "ROLLBACK TO SAVEPOINT "); {
@@ -117,7 +117,7 @@ func (s *gormStore) InTx(ctx context.Context, recs []dedup.Record, fn func(tx *g
 	})
 }
 
-// VerifyTx implements dedup.TxVerifier: in a batch the handler whose statement failed is the one to blame.
+// VerifyTx implements dedup.TxVerifier: it finds which handler of a batch ignored a failed statement.
 func (s *gormStore) VerifyTx(ctx context.Context, tx *gorm.DB) error {
 	if err := s.failed(tx); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (s *gormStore) VerifyTx(ctx context.Context, tx *gorm.DB) error {
 	return s.Adapted.VerifyTx(ctx, tx)
 }
 
-// A handler that takes gorm's transaction. It looks at every Error; where it forgets to, gormStore does.
+// A handler that takes gorm's transaction. It checks every Error; gormStore fails the transaction if a handler forgets to.
 func Example_gorm() {
 	db, store, remove := openExample()
 	defer remove()
@@ -133,17 +133,17 @@ func Example_gorm() {
 	if err != nil {
 		panic(err)
 	}
-	lifted, err := liftGORM(store, app)
+	adapted, err := adaptGORM(store, app)
 	if err != nil {
 		panic(err)
 	}
 	billing, err := consumer.New(consumer.Config[*gorm.DB]{
-		Name: "billing", Store: lifted, Key: consumer.JSONKey("order_id"),
+		Name: "billing", Store: adapted, Key: consumer.JSONKey("order_id"),
 		Handle: consumer.JSON(func(ctx context.Context, tx *gorm.DB, order orderPlaced) error {
 			if err := tx.Create(&Charge{OrderID: order.OrderID, Cents: order.Cents}).Error; err != nil {
 				return err
 			}
-			return lifted.Enqueue(ctx, tx, outbox.Message{Topic: "charges", Key: order.OrderID, Payload: []byte(`{}`)})
+			return adapted.Enqueue(ctx, tx, outbox.Message{Topic: "charges", Key: order.OrderID, Payload: []byte(`{}`)})
 		}),
 	})
 	if err != nil {

@@ -1,4 +1,4 @@
-package lift_test
+package adapt_test
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// liftBun makes handlers get a bun.Tx. app is the application's own, of the same database as store.
-func liftBun(ctx context.Context, store *sqlstore.Store, app *bun.DB) (*sqlstore.Adapted[bun.Tx], error) {
-	// Only bun makes a bun.Tx, but the *sql.Tx in it may be replaced. ctx is that of its methods that take none.
+// adaptBun returns a store whose handlers get a bun.Tx. app is the application's own bun.DB on the database of store.
+func adaptBun(ctx context.Context, store *sqlstore.Store, app *bun.DB) (*sqlstore.Adapted[bun.Tx], error) {
+	// Only bun can make a bun.Tx, but its field Tx can be replaced. Methods of bun.Tx without a context use ctx.
 	pattern, err := app.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -25,9 +25,9 @@ func liftBun(ctx context.Context, store *sqlstore.Store, app *bun.DB) (*sqlstore
 	}
 	return sqlstore.Adapt(store,
 		func(_ context.Context, tx *sql.Tx) (bun.Tx, error) {
-			lifted := pattern
-			lifted.Tx = tx
-			return lifted, nil
+			adapted := pattern
+			adapted.Tx = tx
+			return adapted, nil
 		},
 		func(tx bun.Tx) *sql.Tx { return tx.Tx })
 }
@@ -38,17 +38,17 @@ func Example_bun() {
 	db, store, remove := openExample()
 	defer remove()
 	app := bun.NewDB(db, sqlitedialect.New())
-	lifted, err := liftBun(ctx, store, app)
+	adapted, err := adaptBun(ctx, store, app)
 	if err != nil {
 		panic(err)
 	}
 	billing, err := consumer.New(consumer.Config[bun.Tx]{
-		Name: "billing", Store: lifted, Key: consumer.JSONKey("order_id"),
+		Name: "billing", Store: adapted, Key: consumer.JSONKey("order_id"),
 		Handle: consumer.JSON(func(ctx context.Context, tx bun.Tx, order orderPlaced) error {
 			if _, err := tx.NewInsert().Model(&Charge{OrderID: order.OrderID, Cents: order.Cents}).Exec(ctx); err != nil {
 				return err
 			}
-			return lifted.Enqueue(ctx, tx, outbox.Message{Topic: "charges", Key: order.OrderID, Payload: []byte(`{}`)})
+			return adapted.Enqueue(ctx, tx, outbox.Message{Topic: "charges", Key: order.OrderID, Payload: []byte(`{}`)})
 		}),
 	})
 	if err != nil {

@@ -1,4 +1,4 @@
-package lift_test
+package adapt_test
 
 import (
 	"context"
@@ -6,12 +6,12 @@ import (
 	"fmt"
 
 	"github.com/txonce/txonce/adapters/sqlstore"
-	"github.com/txonce/txonce/adapters/sqlstore/lift/ledger"
+	"github.com/txonce/txonce/adapters/sqlstore/adapt/ledger"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/outbox"
 )
 
-// What sqlc generates runs in any *sql.Tx: nothing needs to be lifted.
+// The generated queries take any *sql.Tx, so nothing needs adapting.
 func Example_sqlc() {
 	db, store, remove := openExample()
 	defer remove()
@@ -34,34 +34,33 @@ func Example_sqlc() {
 	// Output: [{order-42 1999}]
 }
 
-// Tx is for handlers that shall see nothing but generated queries. These do not say which transaction they run in, so it
-// stands beside them.
+// Tx is for handlers that should see only generated queries. Queries does not reveal its transaction, so Tx also holds it.
 type Tx struct {
 	*ledger.Queries
 	tx *sql.Tx
 }
 
-func liftSQLC(store *sqlstore.Store) (*sqlstore.Adapted[Tx], error) {
+func adaptSQLC(store *sqlstore.Store) (*sqlstore.Adapted[Tx], error) {
 	return sqlstore.Adapt(store,
 		func(_ context.Context, tx *sql.Tx) (Tx, error) { return Tx{ledger.New(tx), tx}, nil },
 		func(tx Tx) *sql.Tx { return tx.tx })
 }
 
-// The same with handlers that take the generated queries themselves.
+// The same with handlers that take the generated queries directly.
 func Example_sqlcQueries() {
 	db, store, remove := openExample()
 	defer remove()
-	lifted, err := liftSQLC(store)
+	adapted, err := adaptSQLC(store)
 	if err != nil {
 		panic(err)
 	}
 	billing, err := consumer.New(consumer.Config[Tx]{
-		Name: "billing", Store: lifted, Key: consumer.JSONKey("order_id"),
+		Name: "billing", Store: adapted, Key: consumer.JSONKey("order_id"),
 		Handle: consumer.JSON(func(ctx context.Context, tx Tx, order orderPlaced) error {
 			if err := tx.Charge(ctx, ledger.ChargeParams{OrderID: order.OrderID, Cents: order.Cents}); err != nil {
 				return err
 			}
-			return lifted.Enqueue(ctx, tx, outbox.Message{Topic: "charges", Key: order.OrderID, Payload: []byte(`{}`)})
+			return adapted.Enqueue(ctx, tx, outbox.Message{Topic: "charges", Key: order.OrderID, Payload: []byte(`{}`)})
 		}),
 	})
 	if err != nil {

@@ -1,4 +1,4 @@
-package lift_test
+package adapt_test
 
 import (
 	"context"
@@ -20,14 +20,14 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/txonce/txonce/adapters/sqlstore"
-	"github.com/txonce/txonce/adapters/sqlstore/lift/ledger"
+	"github.com/txonce/txonce/adapters/sqlstore/adapt/ledger"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/migrations"
 	"github.com/txonce/txonce/outbox"
 )
 
-// database is an empty one of either kind.
+// database is an empty database, with the dialects for gorm and bun.
 type database struct {
 	*sql.DB
 	dialect sqlstore.Dialect
@@ -35,7 +35,7 @@ type database struct {
 	bun     schema.Dialect
 }
 
-// eachDatabase runs f as a sub-test on each kind of database.
+// eachDatabase runs f as a sub-test on SQLite and on PostgreSQL.
 func eachDatabase(t *testing.T, f func(t *testing.T, db database, store *sqlstore.Store)) {
 	run := func(name, driver string, dsn func(t *testing.T) string, d database) {
 		t.Run(name, func(t *testing.T) {
@@ -71,16 +71,16 @@ func eachDatabase(t *testing.T, f func(t *testing.T, db database, store *sqlstor
 		database{dialect: sqlstore.Postgres, bun: pgdialect.New()})
 }
 
-// liftedStore is a *sqlstore.Adapted, or more.
-type liftedStore[TTx any] interface {
+// adaptedStore is a *sqlstore.Adapted or a type that embeds it.
+type adaptedStore[TTx any] interface {
 	dedup.Store[TTx]
 	outbox.Writer[TTx]
 	Stats(ctx context.Context) (outbox.Stats, error)
 }
 
-// library is what the tests need to know of one.
+// library is what the tests use of one library.
 type library[TTx any] struct {
-	store  liftedStore[TTx]
+	store  adaptedStore[TTx]
 	charge func(ctx context.Context, tx TTx, order string) error
 
 	commit, rollback func(tx TTx) error
@@ -88,9 +88,9 @@ type library[TTx any] struct {
 	nested func(ctx context.Context, tx TTx, f func(TTx) error) error
 	// own runs f in a transaction that the library begins.
 	own func(ctx context.Context, f func(TTx) error) error
-	// outside is what looks like a transaction and is none.
+	// outside has the transaction's type, but is no transaction.
 	outside TTx
-	// remembers says that the store fails a transaction whose failed statement nobody looked at, on every database.
+	// remembers is true if the store fails a transaction after a swallowed error, on every database.
 	remembers bool
 }
 
@@ -102,12 +102,12 @@ func TestGORM(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				lifted, err := liftGORM(store, app)
+				adapted, err := adaptGORM(store, app)
 				if err != nil {
 					t.Fatal(err)
 				}
 				check(t, db, library[*gorm.DB]{
-					store: lifted,
+					store: adapted,
 					charge: func(ctx context.Context, tx *gorm.DB, order string) error {
 						return tx.WithContext(ctx).Create(&Charge{OrderID: order, Cents: 1}).Error
 					},
@@ -128,12 +128,12 @@ func TestGORM(t *testing.T) {
 func TestBun(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database, store *sqlstore.Store) {
 		app := bun.NewDB(db.DB, db.bun)
-		lifted, err := liftBun(t.Context(), store, app)
+		adapted, err := adaptBun(t.Context(), store, app)
 		if err != nil {
 			t.Fatal(err)
 		}
 		check(t, db, library[bun.Tx]{
-			store: lifted,
+			store: adapted,
 			charge: func(ctx context.Context, tx bun.Tx, order string) error {
 				_, err := tx.NewInsert().Model(&Charge{OrderID: order, Cents: 1}).Exec(ctx)
 				return err
@@ -151,12 +151,12 @@ func TestBun(t *testing.T) {
 
 func TestSQLC(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database, store *sqlstore.Store) {
-		lifted, err := liftSQLC(store)
+		adapted, err := adaptSQLC(store)
 		if err != nil {
 			t.Fatal(err)
 		}
 		check(t, db, library[Tx]{
-			store: lifted,
+			store: adapted,
 			charge: func(ctx context.Context, tx Tx, order string) error {
 				if db.dialect != sqlstore.SQLite { // the queries were generated for SQLite
 					_, err := tx.tx.ExecContext(ctx, `INSERT INTO charges (order_id, cents) VALUES ($1, 1)`, order)
@@ -199,7 +199,7 @@ func record(id string) []dedup.Record {
 	return []dedup.Record{{Key: dedup.Key{Consumer: "billing", ID: id}}}
 }
 
-// check runs what holds for every library, on one database.
+// check runs the cases that every library must pass on db.
 func check[TTx any](t *testing.T, db database, l library[TTx]) {
 	ctx, s := t.Context(), l.store
 	charges := func(t *testing.T, want string) {
@@ -304,7 +304,7 @@ func check[TTx any](t *testing.T, db database, l library[TTx]) {
 			charges(t, "")
 			return
 		}
-		if err != nil { // the statement alone was undone, which the handler has chosen to live with
+		if err != nil { // only the failed statement was undone, and the handler accepts that
 			t.Error(err)
 		}
 		charges(t, "once")
@@ -355,7 +355,7 @@ func check[TTx any](t *testing.T, db database, l library[TTx]) {
 	})
 }
 
-// A handler that does not look at gorm's Error has its transaction fail, and its message delivered again.
+// When a handler ignores gorm's Error, its transaction fails and its message is delivered again.
 func TestGORMWhoseErrorNobodyLookedAt(t *testing.T) {
 	for name, prepared := range map[string]bool{"plain": false, "prepared": true} {
 		t.Run(name, func(t *testing.T) {
@@ -364,7 +364,7 @@ func TestGORMWhoseErrorNobodyLookedAt(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s, err := liftGORM(store, app)
+				s, err := adaptGORM(store, app)
 				if err != nil {
 					t.Fatal(err)
 				}
