@@ -13,13 +13,14 @@ import (
 
 func TestOutboxStore(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
-		testOutbox(t, func(t *testing.T) *outboxDB { return newOutboxDB(t, server, 6) })
+		testOutbox(t, nil, func(t *testing.T) *outboxDB { return newOutboxDB(t, server, 6) })
 	})
 }
 
-func testOutbox(t *testing.T, newDB func(t *testing.T) *outboxDB) {
+func testOutbox(t *testing.T, selected func(name string) bool, newDB func(t *testing.T) *outboxDB) {
 	outboxtest.TestStore(t, outboxtest.Harness[pgx.Tx]{
 		Features: outboxtest.Features{LateSequence: true},
+		Select:   selected,
 		Run: func(t *testing.T, c func(*testing.T)) {
 			t.Parallel()
 			c(t)

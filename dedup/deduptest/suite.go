@@ -18,6 +18,10 @@ type Harness[TTx any] struct {
 	// each. Empty: there is nothing to choose.
 	Isolations []string
 
+	// Select says whether a case runs at a level of Isolations; the level is empty for a case that runs at one level only.
+	// Those it leaves out are not mentioned in the output. Nil: every case runs at every level.
+	Select func(name, isolation string) bool
+
 	// OneWriter says that the database runs one writing transaction at a time, so that a claim meets a busy database
 	// and never a busy key: an error that is Retryable takes the place of ErrInFlight.
 	OneWriter bool
@@ -131,20 +135,33 @@ func TestStore[TTx any](t *testing.T, h Harness[TTx]) {
 		}
 	}
 	for _, c := range all {
+		levels := c.levels(h)
+		if len(levels) == 0 {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			if reason, ok := h.DoesNotApply[c.name]; ok {
 				t.Logf("does not apply: %s", reason)
 				return
 			}
-			if !c.perIsolation || len(h.Isolations) == 0 {
-				c.run(t, newEnv(t, h, ""))
-				return
-			}
-			for _, level := range h.Isolations {
+			for _, level := range levels {
+				if level == "" {
+					c.run(t, newEnv(t, h, ""))
+					return
+				}
 				t.Run(level, func(t *testing.T) { c.run(t, newEnv(t, h, level)) })
 			}
 		})
 	}
+}
+
+// levels are those at which c runs; the empty one stands for the store's default, without a sub-test of its own.
+func (c testCase[TTx]) levels(h Harness[TTx]) []string {
+	levels := []string{""}
+	if c.perIsolation && len(h.Isolations) > 0 {
+		levels = slices.Clone(h.Isolations)
+	}
+	return slices.DeleteFunc(levels, func(level string) bool { return h.Select != nil && !h.Select(c.name, level) })
 }
 
 // testCase is one rule. Its name says the rule, so that a failure names what is broken.

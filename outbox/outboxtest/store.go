@@ -17,6 +17,9 @@ type Harness[TTx any] struct {
 	// Features says what the store can do.
 	Features Features
 
+	// Select says whether a case runs. Those it leaves out are not mentioned in the output. Nil: all run.
+	Select func(name string) bool
+
 	// TTL is that of the sessions whose hold is to run out; all others have a minute. It must be long enough for a Renew
 	// and a Lease. Defaults to 300 ms.
 	TTL time.Duration
@@ -68,6 +71,9 @@ func TestStore[TTx any](t *testing.T, h Harness[TTx]) {
 		}
 	}
 	for _, c := range all {
+		if h.Select != nil && !h.Select(c.name) {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			if reason := h.Features.without(c.name, c.needs); reason != "" {
 				t.Logf("does not apply: %s", reason)
