@@ -126,7 +126,7 @@ func TestLiftedOutbox(t *testing.T) {
 				InTx: func(ctx context.Context, fn func(*appTx) error) error {
 					return l.InTx(ctx, nil, func(tx *appTx, _ []dedup.Claim) error { return fn(tx) })
 				},
-				Retryable: l.Retryable, Serialize: l.Serialize, Sent: plain.Sent,
+				Retryable: l.Retryable, Serialize: l.Serialize, Sent: plain.Sent, Age: plain.Age,
 			}
 		},
 		TTL: time.Second, // a Renew waits for a disk

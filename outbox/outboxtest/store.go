@@ -49,6 +49,9 @@ type Outbox[TTx any] struct {
 	Serialize func(ctx context.Context, tx TTx, key string) error
 	// Sent lists the IDs of the messages that are kept after they were sent.
 	Sent func(t *testing.T) []string
+	// Age makes the holds of the sessions of that name look as if they had begun d earlier: it moves the times at which they end.
+	// It is called again after an error that is Retryable. Nil: the suite waits for holds to run out. With it, two cases still do.
+	Age func(ctx context.Context, name string, d time.Duration) error
 }
 
 // Features says what a store can do. It is data: a case that cannot exist is listed in the output with its reason, and
