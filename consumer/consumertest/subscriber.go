@@ -55,19 +55,41 @@ type Features struct {
 	DoesNotApply map[string]string
 }
 
-// TestSubscriber runs the suite that every broker adapter must pass. Each case is a parallel sub-test with a Broker of
-// its own, named after the rule that it shows. The handlers run in a consumer.Consumer on an in-memory database; several
-// subscribers of one case are several nodes on it. Lost and doubled effects are counted in that database, and what is
-// acknowledged is asked of the broker: an adapter cannot talk its way out.
-func TestSubscriber(t *testing.T, features Features, newBroker func(t *testing.T) Broker) {
+// SubscriberHarness is how the suite drives one broker adapter.
+type SubscriberHarness struct {
+	// New returns an empty queue or topic, and removes it when t ends.
+	New func(t *testing.T) Broker
+
+	// Features says what the broker and its adapter can do.
+	Features Features
+
+	// Select says whether a case runs. Those it leaves out are not mentioned in the output. Nil: all run.
+	Select func(name string) bool
+
+	// Run runs one case: it may call t.Parallel first, or be synctest.Test. Defaults to calling c.
+	Run func(t *testing.T, c func(t *testing.T))
+}
+
+// TestSubscriber runs the suite that every broker adapter must pass. Each case is a sub-test with a Broker of its own,
+// named after the rule that it shows. The handlers run in a consumer.Consumer on an in-memory database; several
+// subscribers of one case are several nodes on it. Lost and doubled effects are counted in that database, and the broker
+// says what is acknowledged: an adapter cannot talk its way out.
+func TestSubscriber(t *testing.T, h SubscriberHarness) {
 	for _, c := range subscriberCases {
+		if h.Select != nil && !h.Select(c.name) {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
-			if reason := features.without(c); reason != "" {
+			if reason := h.Features.without(c); reason != "" {
 				t.Log("does not apply: " + reason)
 				return
 			}
-			t.Parallel()
-			c.run(newSubscriberEnv(t, features, newBroker(t)))
+			run := func(t *testing.T) { c.run(newSubscriberEnv(t, h.Features, h.New(t))) }
+			if h.Run == nil {
+				run(t)
+				return
+			}
+			h.Run(t, run)
 		})
 	}
 }
