@@ -15,7 +15,6 @@ import (
 	"github.com/txonce/txonce/internal/test/matrix"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/internal/test/wireproxy"
-	"github.com/txonce/txonce/migrations"
 )
 
 func TestPostgres(t *testing.T) {
@@ -144,11 +143,7 @@ func openPostgres(t testing.TB, server string) *postgresDB {
 func openPostgresAt(t testing.TB, dsn string) *postgresDB {
 	d := &postgresDB{dsn: dsn}
 	d.db = openDB(t, "pgx", d.dsn)
-	if err := migrations.Apply(t.Context(), d.db, "postgres", ""); err != nil {
-		t.Fatal(err)
-	}
-	exec(t, d.db, `CREATE TABLE effects (name text NOT NULL)`)
-	exec(t, d.db, `CREATE TABLE locks (name text PRIMARY KEY)`)
+	exec(t, d.db, testdb.PostgresTables(t, `CREATE TABLE effects (name text NOT NULL); CREATE TABLE locks (name text PRIMARY KEY)`))
 	return d
 }
 
