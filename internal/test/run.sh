@@ -3,7 +3,7 @@
 # With SINCE=COMMIT it runs the tests of those packages only that depend on what changed since that commit.
 #
 # Two packages run side by side, because much of what they do is to wait. Each test has a schema, a topic or a queue of its own.
-# make lint runs go vet's checks.
+# make lint runs go vet's checks. RACE are the flags for the race detector; without it, -race.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -15,9 +15,9 @@ for module in "$@"; do
 	packages=./...
 	[ -z "${SINCE:-}" ] || packages=$(go run ./internal/test/changed -since "$SINCE" -module "$module")
 	[ -n "$packages" ] || continue
-	# shellcheck disable=SC2086 # words: one for each package
+	# shellcheck disable=SC2086 # words: one for each flag or package
 	(cd "$module" && $gotestsum --format standard-quiet --hide-summary skipped --jsonfile "$log/module" -- \
-		-race -count=1 -p 2 -vet=off -timeout=30m $packages) || failed+=("$module")
+		${RACE:--race} -count=1 -p 2 -vet=off -timeout=30m $packages) || failed+=("$module")
 	cat "$log/module" >>"$log/all"
 done
 [ -s "$log/all" ] || {

@@ -34,7 +34,7 @@ func renewKeeps[TTx any](e *env[TTx]) {
 		if err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
 			e.Fatalf("Lease: %v", err)
 		}
-		for end := time.Now().Add(3 * ttl); time.Now().Before(end); pause(e.ctx) {
+		for end := time.Now().Add(3 * ttl); time.Now().Before(end); until(e, time.Now().Add(ttl/30)) {
 			began := time.Now()
 			_, err := a.Renew(e.ctx)
 			if errors.Is(err, outbox.ErrLeaseLost) {
