@@ -28,7 +28,7 @@ type claim struct {
 	idleLimit *string // of the transaction; nil: the caller's own is left alone
 
 	short     bool // ctx bounds the wait
-	inserted  map[dedup.Derived]bool
+	inserted  map[dedup.KeyHash]bool
 	clock     time.Time // the database's, after the claim
 	xid       string
 	standbys  bool   // COMMIT waits for synchronous standbys
@@ -68,7 +68,7 @@ func (c *claim) send(ctx context.Context, tx pgx.Tx, rows []claims.Row) error {
 // connection where keys collide, and nothing where they do not; lock_timeout, set for the claim and back for the handler,
 // costs every claim a statement.
 func (c *claim) bounded(ctx context.Context, do func(ctx context.Context) error) error {
-	limited, cancel := context.WithTimeout(ctx, c.store.cfg.InFlightWait)
+	limited, cancel := context.WithTimeout(ctx, c.store.cfg.ClaimTimeout)
 	defer cancel()
 	err := do(limited)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
@@ -80,11 +80,11 @@ func (c *claim) bounded(ctx context.Context, do func(ctx context.Context) error)
 // queue adds the claim of rows, a statement for each consumer and window among them: there is hardly ever more than one.
 // Where a row is old enough to have been forgotten, by this machine's clock and generously, the statement that asks how far
 // was forgotten travels with it. Where that clock is slow, the question costs a round trip of its own: see horizon. A wait that
-// ctx makes shorter than Config.InFlightWait is left to the server, as it is often in vain.
+// ctx makes shorter than Config.ClaimTimeout is left to the server, as it is often in vain.
 func (c *claim) queue(ctx context.Context, b *pgx.Batch, rows []claims.Row) {
 	sql := &c.store.sql
 	var wait time.Duration
-	if wait, c.short = dedup.ClaimWait(ctx, c.store.cfg.InFlightWait); c.short {
+	if wait, c.short = dedup.ClaimWait(ctx, c.store.cfg.ClaimTimeout); c.short {
 		b.Queue(sql.ShortWait, fmt.Sprintf("%dms", max(wait.Milliseconds(), 1)))
 		defer func() { b.Queue(sql.FormerWait) }()
 	}
@@ -120,7 +120,7 @@ func (c *claim) readAll(results pgx.BatchResults, rows []claims.Row) error {
 		}
 	}
 	if c.inserted == nil {
-		c.inserted = make(map[dedup.Derived]bool, len(rows))
+		c.inserted = make(map[dedup.KeyHash]bool, len(rows))
 	}
 	for _, alike := range claims.Alike(rows) {
 		read := c.readSome
@@ -145,7 +145,7 @@ func (c *claim) readOne(row pgx.Row, rows []claims.Row) error {
 	case err != nil:
 		return err
 	}
-	c.inserted[rows[0].Derived] = true
+	c.inserted[rows[0].KeyHash] = true
 	return nil
 }
 
@@ -159,7 +159,7 @@ func (c *claim) readSome(row pgx.Row, rows []claims.Row) error {
 	}
 	if n == len(rows) {
 		for i := range rows {
-			c.inserted[rows[i].Derived] = true
+			c.inserted[rows[i].KeyHash] = true
 		}
 	}
 	for _, key := range some {
@@ -190,8 +190,8 @@ func (c *claim) answers(ctx context.Context, tx pgx.Tx) ([]dedup.Claim, error) {
 	duplicates := false
 	for i, row := range c.plan.Rows {
 		rec := row.Record
-		if !c.inserted[row.Derived] {
-			found[i] = existing[row.Derived]
+		if !c.inserted[row.KeyHash] {
+			found[i] = existing[row.KeyHash]
 			found[i].Verdict = claims.Known(rec, found[i])
 			duplicates = true
 			continue
@@ -202,7 +202,7 @@ func (c *claim) answers(ctx context.Context, tx pgx.Tx) ([]dedup.Claim, error) {
 		found[i] = dedup.Claim{Verdict: dedup.First, Fingerprint: rec.Fingerprint, ExpiresAt: c.expires(rec)}
 		if !dedup.Provable(rec.Time, c.horizons[rec.Key.Consumer]) {
 			found[i].Verdict = dedup.Unprovable
-			unprovable = append(unprovable, pgUUID(row.Derived))
+			unprovable = append(unprovable, pgUUID(row.KeyHash))
 		}
 	}
 	if err := c.settle(ctx, tx, unprovable, duplicates); err != nil {
@@ -236,12 +236,12 @@ func (c *claim) settle(ctx context.Context, tx pgx.Tx, unprovable pgtype.FlatArr
 
 // existing reads the rows that were not inserted. One that vanished was swept since: it is claimed again, as a missing
 // row proves nothing.
-func (c *claim) existing(ctx context.Context, tx pgx.Tx) (map[dedup.Derived]dedup.Claim, error) {
+func (c *claim) existing(ctx context.Context, tx pgx.Tx) (map[dedup.KeyHash]dedup.Claim, error) {
 	rows := c.missing(nil)
 	if len(rows) == 0 {
 		return nil, nil
 	}
-	existing := make(map[dedup.Derived]dedup.Claim, len(rows))
+	existing := make(map[dedup.KeyHash]dedup.Claim, len(rows))
 	for range claimAttempts {
 		if err := c.look(ctx, tx, rows, existing); err != nil {
 			return nil, err
@@ -257,9 +257,9 @@ func (c *claim) existing(ctx context.Context, tx pgx.Tx) (map[dedup.Derived]dedu
 }
 
 // missing returns the rows that were neither inserted nor found.
-func (c *claim) missing(existing map[dedup.Derived]dedup.Claim) (rows []claims.Row) {
+func (c *claim) missing(existing map[dedup.KeyHash]dedup.Claim) (rows []claims.Row) {
 	for _, row := range c.plan.Rows {
-		if _, found := existing[row.Derived]; !found && !c.inserted[row.Derived] {
+		if _, found := existing[row.KeyHash]; !found && !c.inserted[row.KeyHash] {
 			rows = append(rows, row)
 		}
 	}
@@ -269,7 +269,7 @@ func (c *claim) missing(existing map[dedup.Derived]dedup.Claim) (rows []claims.R
 // horizon finds out up to when keys may have been forgotten, where that matters to a row. A row so young that no node can
 // have forgotten it needs no look, which spares most claims a round trip.
 func (c *claim) horizon(ctx context.Context, tx pgx.Tx) error {
-	old := func(row claims.Row) bool { return c.inserted[row.Derived] && !claims.Young(row.Record.Time, c.clock) }
+	old := func(row claims.Row) bool { return c.inserted[row.KeyHash] && !claims.Young(row.Record.Time, c.clock) }
 	if !slices.ContainsFunc(c.plan.Rows, old) {
 		return nil
 	}
@@ -282,7 +282,7 @@ func (c *claim) horizon(ctx context.Context, tx pgx.Tx) error {
 	if c.isolation != "read committed" && c.isolation != "read uncommitted" {
 		q = c.store.cfg.Pool
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.store.cfg.InFlightWait) // for callers that hold all of the pool's connections
+		ctx, cancel = context.WithTimeout(ctx, c.store.cfg.ClaimTimeout) // for callers that hold all of the pool's connections
 		defer cancel()
 		if err := q.QueryRow(ctx, c.store.sql.Forgotten).Scan(&c.forgotten); err != nil {
 			return c.store.sweepError(err)

@@ -73,7 +73,7 @@ func (s *session) settledBy(outcomes []outbox.Outcome) (shards []int16) {
 		if _, leased := sh.leased[o.Seq]; leased {
 			left[o.Shard]--
 		}
-		if o.Verdict == outbox.Parked && o.Key != "" && o.KeepOrder != outbox.FollowersPass {
+		if o.Verdict == outbox.Parked && o.Key != "" && o.ParkPolicy != outbox.SkipMessage {
 			parks[o.Shard] = true
 		}
 	}
@@ -106,12 +106,12 @@ type settlement struct {
 }
 
 type settled struct {
-	shards    []int16
-	seqs      []int64
-	attempts  []int32
-	causes    []string
-	delays    []float64
-	keepOrder []int16
+	shards     []int16
+	seqs       []int64
+	attempts   []int32
+	causes     []string
+	delays     []float64
+	parkPolicy []int16
 }
 
 var errNoCause = errors.New("no cause was stated")
@@ -148,13 +148,13 @@ func (c *settled) add(o *outbox.Outcome) {
 		return
 	}
 	attempts := o.Attempts
-	if !o.Blameless {
+	if !o.Uncounted {
 		attempts++
 	}
 	c.attempts = append(c.attempts, int32(attempts))
 	c.causes = append(c.causes, text(cmp.Or(o.Cause, errNoCause).Error()))
 	c.delays = append(c.delays, max(0, o.Delay.Seconds()))
-	c.keepOrder = append(c.keepOrder, int16(o.KeepOrder))
+	c.parkPolicy = append(c.parkPolicy, int16(o.ParkPolicy))
 }
 
 func (p *settlement) queue(b *pgx.Batch, s *Store) {
@@ -166,7 +166,7 @@ func (p *settlement) queue(b *pgx.Batch, s *Store) {
 		}
 	}
 	if c := &p.parked; len(c.seqs) > 0 {
-		b.Queue(s.outbox.Park, c.shards, c.seqs, c.attempts, c.causes, c.keepOrder)
+		b.Queue(s.outbox.Park, c.shards, c.seqs, c.attempts, c.causes, c.parkPolicy)
 		b.Queue(s.outbox.HoldParked, c.seqs)
 	}
 	if c := &p.failed; len(c.seqs) > 0 {

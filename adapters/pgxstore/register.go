@@ -122,7 +122,7 @@ func (s *Store) where() string {
 // It uses a connection of its own, because a registration must not roll back with somebody's transaction.
 func (s *Store) useWindows(ctx context.Context, plan *claims.Plan) error {
 	for _, w := range s.leases.Due(plan.Windows(), time.Now()) {
-		ctx, cancel := context.WithTimeout(ctx, s.cfg.InFlightWait)
+		ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout)
 		err := s.use(ctx, w)
 		cancel()
 		if err != nil {
@@ -151,7 +151,7 @@ func (s *Store) use(ctx context.Context, w claims.Window) error {
 	return nil
 }
 
-// Lookup implements dedup.Lookuper.
+// Lookup implements dedup.KeyReader.
 func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found bool, err error) {
 	if err := key.Validate(); err != nil {
 		return dedup.Claim{}, false, err
@@ -160,7 +160,7 @@ func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found
 		return dedup.Claim{}, false, err
 	}
 	var row storedRow
-	rows, _ := s.cfg.Pool.Query(ctx, s.sql.Lookup, pgUUID(key.Derive()))
+	rows, _ := s.cfg.Pool.Query(ctx, s.sql.Lookup, pgUUID(key.Hash()))
 	_, err = pgx.ForEachRow(rows, row.dest(), func() error {
 		found = true
 		if other, readable := row.naturalKey(); readable && other != key {

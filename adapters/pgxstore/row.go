@@ -12,12 +12,12 @@ import (
 )
 
 // look reads rows into found. How the session is set comes with them, where the claim has not brought it already.
-func (c *claim) look(ctx context.Context, tx pgx.Tx, rows []claims.Row, found map[dedup.Derived]dedup.Claim) error {
+func (c *claim) look(ctx context.Context, tx pgx.Tx, rows []claims.Row, found map[dedup.KeyHash]dedup.Claim) error {
 	keys := make(pgtype.FlatArray[pgtype.UUID], len(rows))
-	asked := make(map[dedup.Derived]dedup.Key, len(rows))
+	asked := make(map[dedup.KeyHash]dedup.Key, len(rows))
 	for i, row := range rows {
-		keys[i] = pgUUID(row.Derived)
-		asked[row.Derived] = row.Record.Key
+		keys[i] = pgUUID(row.KeyHash)
+		asked[row.KeyHash] = row.Record.Key
 	}
 	var row storedRow
 	read := func() error {

@@ -24,13 +24,13 @@ type claim struct {
 	idleLimit  any                         // of the transaction; nil: the caller's own is left alone
 	registered map[claims.Window]time.Time // by this transaction: until when
 
-	inserted  map[dedup.Derived]bool
+	inserted  map[dedup.KeyHash]bool
 	clock     time.Time // the database's, after the claim
 	xid       string
 	standbys  bool          // COMMIT waits for others, for which a duplicate must wait too
 	settings  string        // of the session, before a handler had it
 	token     token         // of the rows that were inserted last
-	witness   dedup.Derived // one of these
+	witness   dedup.KeyHash // one of these
 	snapshot  bool          // the transaction sees the database as it was at its beginning
 	forgotten time.Time     // all rows forgotten so far had expired by then; zero: none was
 	uses      map[string][]dedup.WindowUse
@@ -42,7 +42,7 @@ func (c *claim) make(ctx context.Context) ([]dedup.Claim, error) {
 	if len(c.plan.Rows) == 0 {
 		return nil, nil
 	}
-	limit := c.store.cfg.InFlightWait + c.store.answerWithin
+	limit := c.store.cfg.ClaimTimeout + c.store.answerWithin
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	answers, err := c.answers(limited)
@@ -53,7 +53,7 @@ func (c *claim) make(ctx context.Context) ([]dedup.Claim, error) {
 }
 
 func (c *claim) answers(ctx context.Context) ([]dedup.Claim, error) {
-	c.inserted = make(map[dedup.Derived]bool, len(c.plan.Rows))
+	c.inserted = make(map[dedup.KeyHash]bool, len(c.plan.Rows))
 	if err := c.store.db.claim(ctx, c, c.plan.Rows); err != nil {
 		return nil, c.store.claimError(err)
 	}
@@ -97,12 +97,12 @@ func (c *claim) covered() bool {
 }
 
 // verdicts says of each row what was there before, and whether what was inserted is new.
-func (c *claim) verdicts(existing map[dedup.Derived]dedup.Claim) (found []dedup.Claim, unprovable []dedup.Derived, err error) {
+func (c *claim) verdicts(existing map[dedup.KeyHash]dedup.Claim) (found []dedup.Claim, unprovable []dedup.KeyHash, err error) {
 	found = make([]dedup.Claim, len(c.plan.Rows))
 	for i, row := range c.plan.Rows {
 		rec := row.Record
-		if !c.inserted[row.Derived] {
-			found[i] = existing[row.Derived]
+		if !c.inserted[row.KeyHash] {
+			found[i] = existing[row.KeyHash]
 			found[i].Verdict = claims.Known(rec, found[i])
 			continue
 		}
@@ -112,7 +112,7 @@ func (c *claim) verdicts(existing map[dedup.Derived]dedup.Claim) (found []dedup.
 		found[i] = dedup.Claim{Verdict: dedup.First, Fingerprint: rec.Fingerprint, ExpiresAt: c.expires(rec)}
 		if !dedup.Provable(rec.Time, dedup.Horizon(c.forgotten, c.uses[rec.Key.Consumer])) {
 			found[i].Verdict = dedup.Unprovable
-			unprovable = append(unprovable, row.Derived)
+			unprovable = append(unprovable, row.KeyHash)
 		}
 	}
 	return found, unprovable, nil
@@ -141,7 +141,7 @@ func (c *claim) readInserted(rows *sql.Rows, err error) error {
 		if err := rows.Scan(&k, &clock); err != nil {
 			return err
 		}
-		c.inserted[dedup.Derived(k)] = true
+		c.inserted[dedup.KeyHash(k)] = true
 		if clock.After(c.clock) {
 			c.clock = clock.Time
 		}
@@ -152,7 +152,7 @@ func (c *claim) readInserted(rows *sql.Rows, err error) error {
 // young reports that no inserted row can have been forgotten before.
 func (c *claim) young() bool {
 	for _, row := range c.plan.Rows {
-		if c.inserted[row.Derived] && !claims.Young(row.Record.Time, c.clock) {
+		if c.inserted[row.KeyHash] && !claims.Young(row.Record.Time, c.clock) {
 			return false
 		}
 	}
@@ -175,7 +175,7 @@ func (c *claim) readForgotten(row *sql.Row, before ...any) error {
 func (c *claim) readWindows(ctx context.Context) error {
 	var consumers []string
 	for _, row := range c.plan.Rows {
-		if name := row.Record.Key.Consumer; c.inserted[row.Derived] && !claims.Young(row.Record.Time, c.clock) && !slices.Contains(consumers, name) {
+		if name := row.Record.Key.Consumer; c.inserted[row.KeyHash] && !claims.Young(row.Record.Time, c.clock) && !slices.Contains(consumers, name) {
 			consumers = append(consumers, name)
 		}
 	}
@@ -185,7 +185,7 @@ func (c *claim) readWindows(ctx context.Context) error {
 	var from queryer = c.tx
 	if c.snapshot { // older than the claim: another connection sees more
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.store.cfg.InFlightWait) // for callers that hold all of the pool's connections
+		ctx, cancel = context.WithTimeout(ctx, c.store.cfg.ClaimTimeout) // for callers that hold all of the pool's connections
 		defer cancel()
 		from = c.store.cfg.DB
 		if err := c.readForgotten(from.QueryRowContext(ctx, c.store.db.statements().Forgotten)); err != nil {
@@ -213,8 +213,8 @@ func (c *claim) readWindows(ctx context.Context) error {
 
 // existing reads the rows that were not inserted. One that vanished was swept since: it is claimed again, as a missing
 // row proves nothing.
-func (c *claim) existing(ctx context.Context) (map[dedup.Derived]dedup.Claim, error) {
-	existing := make(map[dedup.Derived]dedup.Claim)
+func (c *claim) existing(ctx context.Context) (map[dedup.KeyHash]dedup.Claim, error) {
+	existing := make(map[dedup.KeyHash]dedup.Claim)
 	rows := c.missing(nil)
 	for range claimAttempts {
 		if len(rows) == 0 {
@@ -235,9 +235,9 @@ func (c *claim) existing(ctx context.Context) (map[dedup.Derived]dedup.Claim, er
 }
 
 // missing returns the rows that were neither inserted nor found.
-func (c *claim) missing(existing map[dedup.Derived]dedup.Claim) (rows []claims.Row) {
+func (c *claim) missing(existing map[dedup.KeyHash]dedup.Claim) (rows []claims.Row) {
 	for _, row := range c.plan.Rows {
-		if _, found := existing[row.Derived]; !found && !c.inserted[row.Derived] {
+		if _, found := existing[row.KeyHash]; !found && !c.inserted[row.KeyHash] {
 			rows = append(rows, row)
 		}
 	}
@@ -245,10 +245,10 @@ func (c *claim) missing(existing map[dedup.Derived]dedup.Claim) (rows []claims.R
 }
 
 // read reads those of rows that stand into found.
-func (c *claim) read(ctx context.Context, rows []claims.Row, found map[dedup.Derived]dedup.Claim) error {
-	keys := make([]dedup.Derived, len(rows))
+func (c *claim) read(ctx context.Context, rows []claims.Row, found map[dedup.KeyHash]dedup.Claim) error {
+	keys := make([]dedup.KeyHash, len(rows))
 	for i, row := range rows {
-		keys[i] = row.Derived
+		keys[i] = row.KeyHash
 	}
 	results, err := c.tx.QueryContext(ctx, c.store.db.statements().Existing, c.store.db.keys(keys))
 	return each(results, err, func(results *sql.Rows) error {
@@ -256,7 +256,7 @@ func (c *claim) read(ctx context.Context, rows []claims.Row, found map[dedup.Der
 		if err := results.Scan(stored.dest()...); err != nil {
 			return err
 		}
-		d := dedup.Derived(stored.key)
+		d := dedup.KeyHash(stored.key)
 		i := slices.Index(keys, d)
 		if i < 0 {
 			return fmt.Errorf("sqlstore: read key %x, which was not asked for", d)
@@ -280,5 +280,5 @@ func waited(ctx context.Context, cfg Config, err error, n int) error {
 	if stats := cfg.DB.Stats(); ping != nil && (stats.MaxOpenConnections == 0 || stats.InUse < stats.MaxOpenConnections) {
 		return databaseError{fmt.Errorf("sqlstore: claim: %w (and the database does not answer: %w)", err, ping)}
 	}
-	return fmt.Errorf("%w: one or several of %d, for more than %v", dedup.ErrInFlight, n, cfg.InFlightWait)
+	return fmt.Errorf("%w: one or several of %d, for more than %v", dedup.ErrInFlight, n, cfg.ClaimTimeout)
 }

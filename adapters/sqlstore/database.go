@@ -67,7 +67,7 @@ type database interface {
 	// check refuses at start what would forget commits, or refuse to write.
 	check(ctx context.Context, db *sql.DB) error
 	// sweep deletes what has expired in the next part of the table, in tx.
-	sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (dedup.Swept, error)
+	sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (dedup.SweepResult, error)
 
 	inFlight(err error) bool   // another transaction holds the key that err's statement asked for
 	aborted(err error) bool    // a statement of the transaction failed before this one
@@ -84,7 +84,7 @@ type database interface {
 // encoding is how parameters are written.
 type encoding interface {
 	key(k [16]byte) any
-	keys(ks []dedup.Derived) any
+	keys(ks []dedup.KeyHash) any
 	time(t time.Time) any // NULL for the zero time
 }
 
@@ -95,8 +95,8 @@ type statements struct {
 	UseWindow                    string
 	SchemaVersion, SchemaTables  string
 
-	LockSources, Sources, AddSource string
-	Park, Take, Letters             string
+	LockSources, Sources, AddSource   string
+	Park, TakeDeadLetter, DeadLetters string
 }
 
 // queryer is a *sql.DB, *sql.Conn or *sql.Tx.

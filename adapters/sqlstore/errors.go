@@ -63,7 +63,7 @@ func (s *Store) claimError(err error) error {
 	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.Is(err, dedup.ErrInFlight), errors.Is(err, dedup.ErrNotDurable), errors.As(err, new(databaseError)):
 		return err
 	case s.db.inFlight(err):
-		return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.InFlightWait)
+		return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.ClaimTimeout)
 	case errors.Is(err, sql.ErrTxDone), errors.Is(err, context.Canceled), s.db.aborted(err): // the caller's doing
 		return fmt.Errorf("sqlstore: %w", err)
 	}

@@ -13,12 +13,12 @@ var _ dedup.KeyProber = (*Store)(nil)
 
 // HeldKeys implements dedup.KeyProber. On SQLite no key is ever held: a claim waits for the one transaction that writes.
 func (s *Store) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) {
-	derived := make([]dedup.Derived, len(keys))
+	derived := make([]dedup.KeyHash, len(keys))
 	for i, k := range keys {
-		derived[i] = k.Derive()
+		derived[i] = k.Hash()
 	}
 	prober, ok := s.db.(interface {
-		heldKeys(ctx context.Context, s *Store, keys []dedup.Derived) ([]bool, error)
+		heldKeys(ctx context.Context, s *Store, keys []dedup.KeyHash) ([]bool, error)
 	})
 	if !ok || len(keys) == 0 {
 		return make([]bool, len(keys)), nil
@@ -32,7 +32,7 @@ func (s *Store) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) 
 	return held, nil
 }
 
-func (d *postgres) heldKeys(ctx context.Context, s *Store, keys []dedup.Derived) ([]bool, error) {
+func (d *postgres) heldKeys(ctx context.Context, s *Store, keys []dedup.KeyHash) ([]bool, error) {
 	t, err := s.begin(ctx, sql.LevelReadCommitted)
 	if err != nil {
 		return nil, err
@@ -52,19 +52,19 @@ func (d *postgres) heldKeys(ctx context.Context, s *Store, keys []dedup.Derived)
 	return dialect.ReadHeld(plain, listed), nil
 }
 
-func (d *mysql) heldKeys(ctx context.Context, s *Store, keys []dedup.Derived) ([]bool, error) {
+func (d *mysql) heldKeys(ctx context.Context, s *Store, keys []dedup.KeyHash) ([]bool, error) {
 	tx, err := s.cfg.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadUncommitted})
 	if err != nil {
 		return nil, err
 	}
 	defer tx.Rollback()
-	read := func(query string) (found map[dedup.Derived]bool, err error) {
-		found = map[dedup.Derived]bool{}
+	read := func(query string) (found map[dedup.KeyHash]bool, err error) {
+		found = map[dedup.KeyHash]bool{}
 		rows, err := tx.QueryContext(ctx, query, d.keys(keys))
 		return found, each(rows, err, func(rows *sql.Rows) error {
 			var k derived
 			err := rows.Scan(&k)
-			found[dedup.Derived(k)] = true
+			found[dedup.KeyHash(k)] = true
 			return err
 		})
 	}

@@ -52,7 +52,7 @@ func (d *mysql) name(schema string) {
 	d.shared = statements{
 		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult, Lookup: q.Lookup,
 		LockSources: q.LockSources, Sources: q.Sources, AddSource: q.AddSource,
-		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park, Take: q.Take, Letters: q.Letters,
+		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park, TakeDeadLetter: q.TakeDeadLetter, DeadLetters: q.DeadLetters,
 	}
 }
 
@@ -139,12 +139,12 @@ func (d *mysql) claim(ctx context.Context, c *claim, rows []claims.Row) error {
 // insert bounds the wait for a transaction that holds a key. innodb_lock_wait_timeout counts per lock, and in seconds.
 func (d *mysql) insert(ctx context.Context, c *claim, server *mysqlServer, mine token, rows []claims.Row) (err error) {
 	prefix := server.claimPrefix
-	_, short := dedup.ClaimWait(ctx, d.cfg.InFlightWait)
+	_, short := dedup.ClaimWait(ctx, d.cfg.ClaimTimeout)
 	switch {
 	case server.mariaDB && short:
 		prefix = mariaDBNoWait
 	case !server.mariaDB:
-		seconds := int64(math.Ceil(d.cfg.InFlightWait.Seconds()))
+		seconds := int64(math.Ceil(d.cfg.ClaimTimeout.Seconds()))
 		if short {
 			seconds = 1
 		}
@@ -177,9 +177,9 @@ const mariaDBNoWait = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR "
 // batchWait is longer than what the server itself allows a single wait.
 func (d *mysql) batchWait(rows int) time.Duration {
 	if rows == 1 {
-		return d.cfg.InFlightWait + answerWithin
+		return d.cfg.ClaimTimeout + answerWithin
 	}
-	wait := max(d.cfg.InFlightWait, time.Second)
+	wait := max(d.cfg.ClaimTimeout, time.Second)
 	return wait + wait/4
 }
 
@@ -194,18 +194,18 @@ func (d *mysql) values(rows []claims.Row, mine token) []any {
 		if !d.cfg.Compact {
 			consumer, tenant, id = rec.Key.Consumer, nullable(rec.Key.Tenant), rec.Key.ID
 		}
-		args = append(args, d.key(row.Derived), hex.EncodeToString(mine[:]), max(micros(rec.Time), 0), ceilMicros(rec.Keep()),
+		args = append(args, d.key(row.KeyHash), hex.EncodeToString(mine[:]), max(micros(rec.Time), 0), ceilMicros(rec.Keep()),
 			fingerprint(rec.Fingerprint), consumer, tenant, id)
 	}
 	return args
 }
 
 func (d *mysql) readClaimed(ctx context.Context, c *claim, mine token, rows []claims.Row) error {
-	query, arg := d.sql.ClaimedOne, d.key(rows[0].Derived)
+	query, arg := d.sql.ClaimedOne, d.key(rows[0].KeyHash)
 	if len(rows) > 1 {
-		keys := make([]dedup.Derived, len(rows))
+		keys := make([]dedup.KeyHash, len(rows))
 		for i, row := range rows {
-			keys[i] = row.Derived
+			keys[i] = row.KeyHash
 		}
 		query, arg = d.sql.Claimed, d.keys(keys)
 	}
@@ -218,8 +218,8 @@ func (d *mysql) readClaimed(ctx context.Context, c *claim, mine token, rows []cl
 			return err
 		}
 		if string(whose) == string(mine[:]) {
-			c.inserted[dedup.Derived(k)] = true
-			c.token, c.witness = mine, dedup.Derived(k)
+			c.inserted[dedup.KeyHash(k)] = true
+			c.token, c.witness = mine, dedup.KeyHash(k)
 			c.clock = clock.Time
 		}
 		return nil
@@ -231,10 +231,10 @@ func (d *mysql) settle(ctx context.Context, c *claim, duplicates bool) error {
 	if !duplicates || !d.flush.Load() {
 		return nil
 	}
-	var known []dedup.Derived
+	var known []dedup.KeyHash
 	for _, row := range c.plan.Rows {
-		if !c.inserted[row.Derived] {
-			known = append(known, row.Derived)
+		if !c.inserted[row.KeyHash] {
+			known = append(known, row.KeyHash)
 		}
 	}
 	var other token

@@ -20,10 +20,10 @@ func (d *mysql) lock(ctx context.Context, tx *sql.Tx, l claims.Lock, _ time.Dura
 	}
 	var mine token
 	rand.Read(mine[:]) // never fails
-	row := claims.Row{Derived: l.Row, Record: dedup.Record{Key: l.Key}}
+	row := claims.Row{KeyHash: l.Row, Record: dedup.Record{Key: l.Key}}
 	if err := d.insert(ctx, &claim{tx: tx}, server, mine, []claims.Row{row}); err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, d.statements().Forget, d.keys([]dedup.Derived{row.Derived}))
+	_, err = tx.ExecContext(ctx, d.statements().Forget, d.keys([]dedup.KeyHash{row.KeyHash}))
 	return err
 }

@@ -15,7 +15,7 @@ import (
 // mysqlScan is how many rows one Purge looks at: about 10 ms.
 const mysqlScan = 10_000
 
-func (d *mysql) sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.Swept, err error) {
+func (d *mysql) sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.SweepResult, err error) {
 	var owner, next []byte
 	var lease, forgotten, clock instant
 	read := func(query string) error {
@@ -84,7 +84,7 @@ func (d *mysql) sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept de
 
 // expiredRows are some, in the order of their keys.
 type expiredRows struct {
-	keys           []dedup.Derived
+	keys           []dedup.KeyHash
 	oldest, latest time.Time
 }
 
@@ -96,7 +96,7 @@ func (d *mysql) expired(ctx context.Context, tx *sql.Tx, query string, args ...a
 		if err := rows.Scan(&k, &expires); err != nil {
 			return err
 		}
-		found.keys = append(found.keys, dedup.Derived(k))
+		found.keys = append(found.keys, dedup.KeyHash(k))
 		if found.latest.IsZero() || expires.After(found.latest) {
 			found.latest = expires.Time
 		}
@@ -111,12 +111,12 @@ func (d *mysql) expired(ctx context.Context, tx *sql.Tx, query string, args ...a
 func (d *mysql) dropSettled(ctx context.Context, tx *sql.Tx, limit int) error {
 	var ids any = limit
 	for _, query := range []string{d.sql.SettledLetters, d.sql.LockLetters, d.sql.StillSettled} {
-		var found []dedup.Derived
+		var found []dedup.KeyHash
 		rows, err := tx.QueryContext(ctx, query, ids)
 		err = each(rows, err, func(rows *sql.Rows) error {
 			var id derived
 			err := rows.Scan(&id)
-			found = append(found, dedup.Derived(id))
+			found = append(found, dedup.KeyHash(id))
 			return err
 		})
 		if err != nil || len(found) == 0 {

@@ -75,10 +75,10 @@ type outboxHold struct {
 
 // outboxShare is what a session holds, and what others do.
 type outboxShare struct {
-	tokens            map[int]int64    // by shard
-	free              []int            // shards that nobody living holds
-	others            map[string]int64 // see shares.View
-	shards, namesakes int
+	tokens           map[int]int64    // by shard
+	free             []int            // shards that nobody living holds
+	others           map[string]int64 // see shares.View
+	shards, sameName int
 }
 
 // add notes a row of txonce_shards.

@@ -34,7 +34,7 @@ func (o *outboxSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 	if err != nil {
 		return nil, err
 	}
-	chosen, shards := o.choose(sight, want.Part)
+	chosen, shards := o.choose(sight, want.Groups)
 	if len(chosen) == 0 {
 		return nil, nil
 	}

@@ -149,7 +149,7 @@ func (d *mysql) serialize(ctx context.Context, tx *sql.Tx, key string) error {
 var errNoLocks = databaseError{fmt.Errorf("%w: rows of outbox_locks are missing; undo txonce's migrations and apply them again", dedup.ErrSchema)}
 
 func (d *mysql) lockSlot(ctx context.Context, tx *sql.Tx, slot int) error {
-	err := tx.QueryRowContext(ctx, d.box.Serialize, slot).Scan(&slot)
+	err := tx.QueryRowContext(ctx, d.box.LockOrderingKey, slot).Scan(&slot)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errNoLocks
 	}

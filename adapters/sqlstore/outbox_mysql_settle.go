@@ -56,8 +56,8 @@ func (d *mysql) settleLeases(ctx context.Context, tx *sql.Tx, by *outboxHold, to
 		case outbox.Deferred:
 			deferred = append(deferred, append(row, ceilMicros(o.Delay)))
 		case outbox.Parked:
-			parked = append(parked, append(row, nil, int(o.KeepOrder)))
-			if o.Key != "" && o.KeepOrder != outbox.FollowersPass && slices.Contains(idle, o.Shard) && !slices.Contains(follow, o.Shard) {
+			parked = append(parked, append(row, nil, int(o.ParkPolicy)))
+			if o.Key != "" && o.ParkPolicy != outbox.SkipMessage && slices.Contains(idle, o.Shard) && !slices.Contains(follow, o.Shard) {
 				follow = append(follow, o.Shard)
 			}
 		case outbox.Returned:
@@ -95,9 +95,9 @@ func (d *mysql) followIn(ctx context.Context, tx *sql.Tx, shards []int) error {
 		var list [][]any
 		rows, err := tx.QueryContext(ctx, d.box.Followers, shard, followAtOnce)
 		err = each(rows, err, func(rows *sql.Rows) error {
-			var seq, behind, keepOrder int64
-			err := rows.Scan(&seq, &behind, &keepOrder)
-			list = append(list, []any{shard, seq, nil, nil, nil, keepOrder, behind})
+			var seq, behind, parkPolicy int64
+			err := rows.Scan(&seq, &behind, &parkPolicy)
+			list = append(list, []any{shard, seq, nil, nil, nil, parkPolicy, behind})
 			return err
 		})
 		if err == nil && len(list) > 0 {

@@ -111,7 +111,7 @@ func notBefore(t time.Time) string {
 func (d *postgres) serialize(ctx context.Context, tx *sql.Tx, key string) error {
 	h := fnv.New64a()
 	h.Write([]byte("txonce outbox serialize\x00" + key))
-	_, err := tx.ExecContext(ctx, d.box.write.Serialize, int64(h.Sum64()))
+	_, err := tx.ExecContext(ctx, d.box.write.LockOrderingKey, int64(h.Sum64()))
 	return err
 }
 

@@ -45,7 +45,7 @@ func (c *outcomeColumns) add(o *outbox.Outcome) {
 	c.attempts.add(int64(attempts(o)))
 	c.causes.add(outboxCause(o.Cause))
 	c.delays.add(max(0, o.Delay.Seconds()))
-	c.keepsOrder.add(int64(o.KeepOrder))
+	c.keepsOrder.add(int64(o.ParkPolicy))
 }
 
 func (d *postgres) settleLeases(ctx context.Context, tx *sql.Tx, by *outboxHold, tokens map[int]int64, outcomes []outbox.Outcome, idle []int) error {
@@ -62,7 +62,7 @@ func (d *postgres) settleLeases(ctx context.Context, tx *sql.Tx, by *outboxHold,
 			deferred.add(o)
 		case outbox.Parked:
 			parked.add(o)
-			if o.Key != "" && o.KeepOrder != outbox.FollowersPass && slices.Contains(idle, o.Shard) && !slices.Contains(follow, o.Shard) {
+			if o.Key != "" && o.ParkPolicy != outbox.SkipMessage && slices.Contains(idle, o.Shard) && !slices.Contains(follow, o.Shard) {
 				follow = append(follow, o.Shard)
 			}
 		case outbox.Returned:

@@ -41,7 +41,7 @@ func (o *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
 	defer o.mu.Unlock()
 	return outbox.Hold{
 		Until: asked.Add(o.hold.ttl), Shards: len(o.shards),
-		Of: share.shards, Relays: 1 + len(share.others), Namesakes: share.namesakes,
+		TotalShards: share.shards, Relays: 1 + len(share.others), SameName: share.sameName,
 	}, nil
 }
 

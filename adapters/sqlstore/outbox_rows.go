@@ -23,7 +23,7 @@ func (s *outboxShare) scanRelay(rows *sql.Rows) error {
 	var until int64
 	err := rows.Scan(&owner, &namesake, &until)
 	if s.others[owner] = until; namesake {
-		s.namesakes++
+		s.sameName++
 	}
 	return err
 }

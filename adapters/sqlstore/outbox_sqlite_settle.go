@@ -75,7 +75,7 @@ func (d *sqlite) settleParked(ctx context.Context, tx *sql.Tx, parked []*outbox.
 			query string
 			args  []any
 		}{
-			{d.box.Park, []any{o.Shard, o.Seq, attempts(o), outboxCause(o.Cause), int(o.KeepOrder)}},
+			{d.box.Park, []any{o.Shard, o.Seq, attempts(o), outboxCause(o.Cause), int(o.ParkPolicy)}},
 			{d.box.Unpend, []any{o.Shard, o.Seq}},
 			{d.box.HoldParked, []any{o.Seq}},
 		} {

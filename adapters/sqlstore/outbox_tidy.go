@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// How much Tidy does in one transaction, and how often it looks for what others left half-done.
+// How much Maintain does in one transaction, and how often it looks for what others left half-done.
 const (
 	followAtOnce = 1000 // of a shard's first messages are looked through for those behind a parked one
 	forgetAtOnce = 2000
 	rescueEvery  = time.Minute
 )
 
-// Tidy implements outbox.Tidier. It asks before it writes, so that it costs next to nothing while nothing is due.
-func (o *outboxSession) Tidy(ctx context.Context) error {
+// Maintain implements outbox.Maintainer. It asks before it writes, so that it costs next to nothing while nothing is due.
+func (o *outboxSession) Maintain(ctx context.Context) error {
 	o.mu.Lock()
 	held := o.held()
 	rescue := len(held) > 0 && time.Now().After(o.rescueAt)
@@ -45,7 +45,7 @@ func (o *outboxSession) Tidy(ctx context.Context) error {
 }
 
 func (o *outboxSession) untidy(ctx context.Context, held []int) (behind []int, forget bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, o.store.cfg.InFlightWait+o.store.answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, o.store.cfg.ClaimTimeout+o.store.answerWithin)
 	defer cancel()
 	err = o.store.db.patiently(ctx, func() (err error) {
 		behind, forget, err = o.store.db.untidy(ctx, held)

@@ -75,7 +75,7 @@ func outboxCause(err error) string { return text(cmp.Or(err, errNoCause).Error()
 
 // attempts after what out says. They are set from what was leased, so that settling twice counts once.
 func attempts(out *outbox.Outcome) int {
-	if out.Blameless {
+	if out.Uncounted {
 		return out.Attempts
 	}
 	return out.Attempts + 1

@@ -29,7 +29,7 @@ func (s *Store) Park(ctx context.Context, tx *sql.Tx, letter consumer.DeadLetter
 	}
 	var key any
 	if rec.Key.ID != "" {
-		key = s.db.key(rec.Key.Derive())
+		key = s.db.key(rec.Key.Hash())
 	}
 	payload := msg.Payload
 	if payload == nil {
@@ -52,12 +52,12 @@ func text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// Take implements consumer.ParkingLot.
-func (s *Store) Take(ctx context.Context, tx *sql.Tx, id consumer.LetterID) error {
+// TakeDeadLetter implements consumer.ParkingLot.
+func (s *Store) TakeDeadLetter(ctx context.Context, tx *sql.Tx, id consumer.DeadLetterID) error {
 	if err := s.locate(ctx, tx); err != nil {
 		return err
 	}
-	done, err := tx.ExecContext(ctx, s.db.statements().Take, s.db.key(id))
+	done, err := tx.ExecContext(ctx, s.db.statements().TakeDeadLetter, s.db.key(id))
 	if err != nil {
 		return s.statementError(err)
 	}
@@ -68,8 +68,8 @@ func (s *Store) Take(ctx context.Context, tx *sql.Tx, id consumer.LetterID) erro
 	return s.statementError(err)
 }
 
-// Letters implements consumer.ParkingLot.
-func (s *Store) Letters(ctx context.Context, filter consumer.LetterFilter) (letters []consumer.DeadLetter, err error) {
+// DeadLetters implements consumer.ParkingLot.
+func (s *Store) DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) (letters []consumer.DeadLetter, err error) {
 	if err := s.locate(ctx, nil); err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (s *Store) Letters(ctx context.Context, filter consumer.LetterFilter) (lett
 	}
 	err = s.db.patiently(ctx, func() error {
 		letters = nil
-		rows, err := s.cfg.DB.QueryContext(ctx, s.db.statements().Letters, s.letterID(filter.ID), filter.Consumer, string(filter.Reason),
+		rows, err := s.cfg.DB.QueryContext(ctx, s.db.statements().DeadLetters, s.letterID(filter.ID), filter.Consumer, string(filter.Reason),
 			s.db.time(filter.After.First), s.letterID(filter.After.ID), filter.Limit)
 		return each(rows, err, func(rows *sql.Rows) error {
 			letter, err := scanLetter(rows)
@@ -93,8 +93,8 @@ func (s *Store) Letters(ctx context.Context, filter consumer.LetterFilter) (lett
 }
 
 // letterID is NULL for the zero ID.
-func (s *Store) letterID(id consumer.LetterID) any {
-	if id == (consumer.LetterID{}) {
+func (s *Store) letterID(id consumer.DeadLetterID) any {
+	if id == (consumer.DeadLetterID{}) {
 		return nil
 	}
 	return s.db.key(id)
@@ -115,7 +115,7 @@ func scanLetter(rows *sql.Rows) (l consumer.DeadLetter, err error) {
 		&m.Topic, &orderingKey, &m.Position, &m.Payload, &headers, &m.Attempt, &l.Times, &first, &latest, &l.Settled); err != nil {
 		return l, err
 	}
-	l.ID, l.Reason, l.First, l.Latest = consumer.LetterID(id), consumer.Reason(reason), first.Time, latest.Time
+	l.ID, l.Reason, l.First, l.Latest = consumer.DeadLetterID(id), consumer.Reason(reason), first.Time, latest.Time
 	l.Record.Key.Tenant, l.Record.Key.ID = tenant.String, messageID.String
 	l.Record.Window, l.Record.Time = time.Duration(seconds)*time.Second, created.Time
 	if print.Valid {

@@ -23,7 +23,7 @@ type postgres struct {
 	box      postgresOutbox
 	shared   statements
 	cfg      Config
-	wait     string       // InFlightWait as lock_timeout
+	wait     string       // ClaimTimeout as lock_timeout
 	shards   atomic.Int64 // see shardsIn; 0: not known yet
 	notifier debounce.Caller
 	spare    spare
@@ -37,7 +37,7 @@ type postgresSQL struct {
 }
 
 func newPostgres(cfg Config) (database, error) {
-	d := &postgres{cfg: cfg, plain: postgresSQL{dialect.NewPostgres(""), dialect.NewPostgresSession()}, poolerWithin: poolerWithin, wait: fmt.Sprintf("%dms", cfg.InFlightWait.Milliseconds())}
+	d := &postgres{cfg: cfg, plain: postgresSQL{dialect.NewPostgres(""), dialect.NewPostgresSession()}, poolerWithin: poolerWithin, wait: fmt.Sprintf("%dms", cfg.ClaimTimeout.Milliseconds())}
 	d.name(cfg.Schema)
 	var err error
 	d.spare, err = newSpare(cfg)
@@ -55,7 +55,7 @@ func (d *postgres) name(schema string) {
 	d.shared = statements{
 		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult, Lookup: q.Lookup,
 		LockSources: q.LockSources, Sources: q.Sources, AddSource: q.AddSource,
-		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park, Take: q.Take, Letters: q.Letters,
+		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park, TakeDeadLetter: q.TakeDeadLetter, DeadLetters: q.DeadLetters,
 	}
 }
 
@@ -107,14 +107,14 @@ func (d *postgres) claim(ctx context.Context, c *claim, rows []claims.Row) error
 
 func (d *postgres) insert(ctx context.Context, c *claim, rows []claims.Row) error {
 	wait := d.wait
-	if short, is := dedup.ClaimWait(ctx, d.cfg.InFlightWait); is {
+	if short, is := dedup.ClaimWait(ctx, d.cfg.ClaimTimeout); is {
 		wait = fmt.Sprintf("%dms", max(short.Milliseconds(), 1))
 	}
 	if len(rows) == 1 {
 		results, err := c.tx.QueryContext(ctx, d.sql.ClaimOne, d.row(rows[0], c.idleLimit, wait)...)
 		return d.held(ctx, c.readInserted(results, err))
 	}
-	limited, cancel := context.WithTimeout(ctx, d.cfg.InFlightWait+max(d.cfg.InFlightWait/4, 250*time.Millisecond))
+	limited, cancel := context.WithTimeout(ctx, d.cfg.ClaimTimeout+max(d.cfg.ClaimTimeout/4, 250*time.Millisecond))
 	defer cancel()
 	results, err := c.tx.QueryContext(limited, d.sql.Claim, d.columns(rows, c.idleLimit, wait)...)
 	err = c.readInserted(results, err)
@@ -125,7 +125,7 @@ func (d *postgres) insert(ctx context.Context, c *claim, rows []claims.Row) erro
 }
 
 // held makes an error of a claim an ErrInFlight when a limit of the session for statements or transactions, shorter than
-// InFlightWait, has ended the claim. A claim takes that long only when it waits for a key.
+// ClaimTimeout, has ended the claim. A claim takes that long only when it waits for a key.
 func (d *postgres) held(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err

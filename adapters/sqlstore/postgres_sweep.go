@@ -48,7 +48,7 @@ func (d *postgres) registered(context.Context, *sql.DB) error { return nil }
 // sweepPages is how many pages of the table one Purge reads: about 3,000 rows, so that no transaction is long.
 const sweepPages = 32
 
-func (d *postgres) sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.Swept, err error) {
+func (d *postgres) sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.SweepResult, err error) {
 	if _, err := tx.ExecContext(ctx, d.sql.SweepSettings, "10s"); err != nil {
 		return swept, err
 	}

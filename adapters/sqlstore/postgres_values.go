@@ -17,7 +17,7 @@ func (d *postgres) row(row claims.Row, idleLimit any, wait string) []any {
 	if !d.cfg.Compact {
 		consumer, tenant, id = rec.Key.Consumer, nullable(rec.Key.Tenant), rec.Key.ID
 	}
-	return []any{d.key(row.Derived), fingerprint(rec.Fingerprint), consumer, tenant, id, timestamp(rec.Time), rec.Keep().Seconds(), idleLimit, wait}
+	return []any{d.key(row.KeyHash), fingerprint(rec.Fingerprint), consumer, tenant, id, timestamp(rec.Time), rec.Keep().Seconds(), idleLimit, wait}
 }
 
 // columns returns the parameters of dialect.Postgres.Claim: an array per column, as text that every driver can send.
@@ -48,7 +48,7 @@ func uuid(k [16]byte) string {
 	return string(b[:])
 }
 
-func (d *postgres) keys(ks []dedup.Derived) any {
+func (d *postgres) keys(ks []dedup.KeyHash) any {
 	var a array
 	for _, k := range ks {
 		a.add(uuid(k))

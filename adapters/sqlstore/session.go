@@ -51,7 +51,7 @@ func (s *Store) begin(ctx context.Context, level sql.IsolationLevel) (_ *session
 		if t.conn, err = s.cfg.DB.Conn(ctx); err != nil {
 			return nil, err
 		}
-		limited, cancel := context.WithTimeout(ctx, s.cfg.InFlightWait+s.answerWithin)
+		limited, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout+s.answerWithin)
 		stop := context.AfterFunc(limited, t.cancel)
 		t.tx, err = s.db.begin(limited, t.end, t.conn, level)
 		stopped := stop()

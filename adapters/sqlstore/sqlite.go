@@ -33,10 +33,10 @@ func newSQLite(cfg Config) (database, error) {
 		return nil, fmt.Errorf("sqlstore: Config.Isolation %v: SQLite is always serializable", cfg.Isolation)
 	}
 	q := dialect.NewSQLite()
-	return &sqlite{sql: q, box: dialect.NewSQLiteOutbox(), cfg: cfg, turn: newTurn(cfg.InFlightWait), shared: statements{
+	return &sqlite{sql: q, box: dialect.NewSQLiteOutbox(), cfg: cfg, turn: newTurn(cfg.ClaimTimeout), shared: statements{
 		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult, Lookup: q.Lookup,
 		LockSources: q.LockSources, Sources: q.Sources, AddSource: q.AddSource,
-		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park, Take: q.Take, Letters: q.Letters,
+		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park, TakeDeadLetter: q.TakeDeadLetter, DeadLetters: q.DeadLetters,
 	}}, nil
 }
 
@@ -98,7 +98,7 @@ func (d *sqlite) discard(ctx context.Context, conn *sql.Conn) {
 
 // patiently asks again while another process is writing, at irregular intervals, because nobody queues.
 func (d *sqlite) patiently(ctx context.Context, f func() error) error {
-	deadline := time.Now().Add(d.cfg.InFlightWait)
+	deadline := time.Now().Add(d.cfg.ClaimTimeout)
 	for {
 		err := f()
 		code, known := sqliteCode(err)
@@ -120,7 +120,7 @@ func (d *sqlite) claim(ctx context.Context, c *claim, rows []claims.Row) error {
 			consumer, tenant, id = rec.Key.Consumer, nullable(rec.Key.Tenant), rec.Key.ID
 		}
 		list[i] = []any{
-			hex.EncodeToString(row.Derived[:]), fingerprint(rec.Fingerprint), consumer, tenant, id,
+			hex.EncodeToString(row.KeyHash[:]), fingerprint(rec.Fingerprint), consumer, tenant, id,
 			max(micros(rec.Time), 0), ceilMicros(rec.Keep()),
 		}
 	}
@@ -243,7 +243,7 @@ func (d *sqlite) ambiguous(err error) bool {
 
 // stands reports that the key is claimed, perhaps by another process since.
 func (d *sqlite) stands(ctx context.Context, q queryer, c *claim) (bool, error) {
-	keys := make([]dedup.Derived, 0, len(c.inserted))
+	keys := make([]dedup.KeyHash, 0, len(c.inserted))
 	for k := range c.inserted {
 		keys = append(keys, k)
 	}

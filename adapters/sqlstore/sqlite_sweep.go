@@ -50,7 +50,7 @@ func (d *sqlite) check(ctx context.Context, db *sql.DB) error {
 // sweepScan is how many rows one Purge looks at: about 10 ms.
 const sweepScan = 10_000
 
-func (d *sqlite) sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.Swept, err error) {
+func (d *sqlite) sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.SweepResult, err error) {
 	var next []byte
 	var clock, leased instant
 	if err := tx.QueryRowContext(ctx, d.sql.SweepClock).Scan(&clock); err != nil {
@@ -70,7 +70,7 @@ func (d *sqlite) sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept d
 	if next == nil {
 		next = []byte{} // not NULL, which no key is greater than
 	}
-	var expired []dedup.Derived
+	var expired []dedup.KeyHash
 	var oldest, latest time.Time
 	rows, err := tx.QueryContext(ctx, d.sql.SweepExpired, next, sweepScan, by.Limit, clock.UnixMicro())
 	err = each(rows, err, func(rows *sql.Rows) error {
@@ -79,7 +79,7 @@ func (d *sqlite) sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept d
 		if err := rows.Scan(&k, &expires); err != nil {
 			return err
 		}
-		expired = append(expired, dedup.Derived(k))
+		expired = append(expired, dedup.KeyHash(k))
 		if latest.IsZero() || expires.After(latest) {
 			latest = expires.Time
 		}

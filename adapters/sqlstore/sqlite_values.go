@@ -11,7 +11,7 @@ import (
 
 func (d *sqlite) key(k [16]byte) any { return k[:] }
 
-func (d *sqlite) keys(ks []dedup.Derived) any {
+func (d *sqlite) keys(ks []dedup.KeyHash) any {
 	list := make([]string, len(ks))
 	for i, k := range ks {
 		list[i] = hex.EncodeToString(k[:])

@@ -227,7 +227,7 @@ func (t *session) committed(ctx context.Context, tx any) (bool, error) {
 
 // idle reports that the handler may have been idle for longer than the server allows.
 func (t *session) idle() bool {
-	limit := t.store.cfg.IdleLimit
+	limit := t.store.cfg.IdleInTxTimeout
 	return limit > 0 && time.Since(t.handed) >= limit && t.store.cfg.Dialect != SQLite
 }
 
@@ -254,7 +254,7 @@ func (t *session) claimStands(ctx context.Context) bool {
 func (t *session) lost(err error) error {
 	if t.store.db.idled(err) || t.idle() {
 		return handlerError{fmt.Errorf("sqlstore: connection lost after the handler had it for %v, as the server ends a transaction "+
-			"that stands idle for longer than Config.IdleLimit, %v: %w", time.Since(t.handed).Round(time.Millisecond), t.store.cfg.IdleLimit, err)}
+			"that stands idle for longer than Config.IdleInTxTimeout, %v: %w", time.Since(t.handed).Round(time.Millisecond), t.store.cfg.IdleInTxTimeout, err)}
 	}
 	return databaseError{fmt.Errorf("sqlstore: connection lost before COMMIT: %w", err)}
 }

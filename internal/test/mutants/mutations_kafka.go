@@ -79,7 +79,7 @@ var kafkaMutations = []mutation{
 	}),
 	{
 		name: "of a zombie and the new owner one commits", file: pgx + "/claim.go",
-		edits: []edit{{`if !c.inserted[row.Derived] {
+		edits: []edit{{`if !c.inserted[row.KeyHash] {
 			found`, `if false {
 			found`}},
 		pkg: "adapters/kafka", run: "^TestZombie$", fails: "TestZombie",
