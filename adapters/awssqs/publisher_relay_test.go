@@ -21,6 +21,7 @@ import (
 // TestPublisherBehindRelay relays from an outbox to a FIFO queue while entries are refused, answers lost, and the server goes away.
 // Everything arrives, first occurrences in the order of their key, and on a queue that deduplicates nothing twice.
 func TestPublisherBehindRelay(t *testing.T) {
+	t.Parallel()
 	t.Run("fake", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := awssqstest.NewServer(awssqstest.Config{})

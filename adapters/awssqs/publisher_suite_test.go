@@ -144,8 +144,10 @@ func publisherHarness(fifo bool, connect func(t *testing.T) (creator, outages)) 
 
 // TestPublisher is the suite, for both kinds of queues.
 func TestPublisher(t *testing.T) {
+	t.Parallel() // it waits for ElasticMQ
 	for kind, fifo := range map[string]bool{"standard": false, "fifo": true} {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			t.Run("fake", func(t *testing.T) {
 				h := publisherHarness(fifo, func(*testing.T) (creator, outages) {
 					s := awssqstest.NewServer(awssqstest.Config{Shuffle: true})

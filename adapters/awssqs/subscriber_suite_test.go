@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -35,10 +36,11 @@ func TestSubscriber(t *testing.T) {
 	for _, server := range []struct {
 		name string
 		open func(t *testing.T) func(t *testing.T) site
+		run  func(t *testing.T, c func(*testing.T))
 		real bool
 	}{
-		{name: "awssqstest", open: func(*testing.T) func(*testing.T) site { return fakeSite }},
-		{name: "elasticmq", open: sharedOrOwnElasticMQ, real: true},
+		{name: "awssqstest", open: func(*testing.T) func(*testing.T) site { return fakeSite }, run: synctest.Test},
+		{name: "elasticmq", open: sharedOrOwnElasticMQ, run: sideBySide, real: true},
 	} {
 		if server.real && testing.Short() {
 			continue
@@ -56,13 +58,21 @@ func TestSubscriber(t *testing.T) {
 				}
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					consumertest.TestSubscriber(t, can, func(t *testing.T) consumertest.Broker {
-						return newSuiteBroker(t, open(t), fifo)
+					consumertest.TestSubscriber(t, consumertest.SubscriberHarness{
+						New:      func(t *testing.T) consumertest.Broker { return newSuiteBroker(t, open(t), fifo) },
+						Features: can,
+						Run:      server.run,
 					})
 				})
 			}
 		})
 	}
+}
+
+// sideBySide runs a case beside others.
+func sideBySide(t *testing.T, c func(*testing.T)) {
+	t.Parallel()
+	c(t)
 }
 
 // site is an SQS, and how to restart it.

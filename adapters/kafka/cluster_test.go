@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,11 +18,12 @@ import (
 
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/internal/test/leaktest"
+	"github.com/txonce/txonce/internal/test/parallel"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", "12") // they mostly wait for the group; -parallel on the command line comes later and wins
+	parallel.Tests(12) // they mostly wait for the group
 	leaktest.Main(m,
 		goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),       // sarama's metrics, one per process for ever
 		goleak.IgnoreAnyFunction("github.com/eapache/go-resiliency/breaker.(*Breaker).timer")) // of a breaker in sarama: it sleeps out its 10 s

@@ -18,6 +18,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/internal/test/features"
+	"github.com/txonce/txonce/internal/test/matrix"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
@@ -39,16 +40,28 @@ func TestSubscriber(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			open := c.open(t)
-			for _, p := range protocols {
-				for name, concurrency := range map[string]int{p.name: 1, p.name + ", 8 side by side": 8} {
+			for i, p := range protocols { // each case runs with each protocol and with each concurrency, but not with each pair of them
+				for j, concurrency := range []int{1, 8} {
+					name := p.name
+					if concurrency > 1 {
+						name += ", 8 side by side"
+					}
 					t.Run(name, func(t *testing.T) {
 						t.Parallel()
 						can := features.Kafka.Features
 						can.DoesNotApply = c.missing
-						consumertest.TestSubscriber(t, can, func(t *testing.T) consumertest.Broker {
-							b := newSuiteBroker(t, open(t), p.strategy())
-							b.concurrency = concurrency
-							return b
+						consumertest.TestSubscriber(t, consumertest.SubscriberHarness{
+							New: func(t *testing.T) consumertest.Broker {
+								b := newSuiteBroker(t, open(t), p.strategy())
+								b.concurrency = concurrency
+								return b
+							},
+							Features: can,
+							Select:   func(name string) bool { return matrix.Dealt(name, (i+j)%2, 2) },
+							Run: func(t *testing.T, c func(*testing.T)) {
+								t.Parallel()
+								c(t)
+							},
 						})
 					})
 				}

@@ -2,9 +2,6 @@ package pgxstore_test
 
 import (
 	"errors"
-	"io/fs"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,7 +10,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/migrations"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 func testPool(tb testing.TB, dsn string, conns int) *pgxpool.Pool {
@@ -56,36 +53,10 @@ func again(s *pgxstore.Store, f func() error) error {
 	}
 }
 
-// allMigrations is all files one after the other.
-var allMigrations = sync.OnceValues(func() (string, error) {
-	files, err := migrations.FS("postgres")
-	if err != nil {
-		return "", err
-	}
-	names, err := fs.Glob(files, "*.up.sql") // sorted
-	if err != nil {
-		return "", err
-	}
-	var all strings.Builder
-	for _, name := range names {
-		text, err := fs.ReadFile(files, name)
-		if err != nil {
-			return "", err
-		}
-		all.Write(text)
-	}
-	return all.String(), nil
-})
-
-// makeTables does what Migrate does, and runs more, in one round trip and without Migrate's lock, behind which all tests would queue:
-// there is a schema for each of some thousand cases.
+// makeTables makes txonce's tables and runs more.
 func makeTables(tb testing.TB, pool *pgxpool.Pool, more string) {
 	tb.Helper()
-	sql, err := allMigrations()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if _, err := pool.Exec(tb.Context(), "BEGIN; SET LOCAL synchronous_commit = off;"+sql+more+"; COMMIT", pgx.QueryExecModeSimpleProtocol); err != nil {
+	if _, err := pool.Exec(tb.Context(), testdb.PostgresTables(tb, more), pgx.QueryExecModeSimpleProtocol); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -1,20 +1,14 @@
 package pgxstore_test
 
 import (
-	"flag"
 	"os"
-	"runtime"
 	"testing"
+
+	"github.com/txonce/txonce/internal/test/parallel"
 )
 
-// TestMain runs four tests side by side, where there are fewer processors and -parallel does not say: they wait for the disk and
-// for leases more than they compute.
+// Most tests wait for disks and locks.
 func TestMain(m *testing.M) {
-	flag.Parse()
-	said := false
-	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
-	if !said && runtime.GOMAXPROCS(0) < 4 {
-		_ = flag.Set("test.parallel", "4")
-	}
+	parallel.Tests(6)
 	os.Exit(m.Run())
 }

@@ -3,8 +3,10 @@ package pgxstore_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup"
@@ -13,13 +15,14 @@ import (
 
 func TestOutboxStore(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
-		testOutbox(t, func(t *testing.T) *outboxDB { return newOutboxDB(t, server, 6) })
+		testOutbox(t, nil, func(t *testing.T) *outboxDB { return newOutboxDB(t, server, 6) })
 	})
 }
 
-func testOutbox(t *testing.T, newDB func(t *testing.T) *outboxDB) {
+func testOutbox(t *testing.T, selected func(name string) bool, newDB func(t *testing.T) *outboxDB) {
 	outboxtest.TestStore(t, outboxtest.Harness[pgx.Tx]{
 		Features: outboxtest.Features{LateSequence: true},
+		Select:   selected,
 		Run: func(t *testing.T, c func(*testing.T)) {
 			t.Parallel()
 			c(t)
@@ -37,7 +40,14 @@ func testOutbox(t *testing.T, newDB func(t *testing.T) *outboxDB) {
 				Sent: func(t *testing.T) []string {
 					return db.strings(t, `SELECT id FROM outbox_sent ORDER BY sent_at, seq`)
 				},
+				Age: func(ctx context.Context, name string, d time.Duration) error { return age(ctx, db.pool, name, d) },
 			}
 		},
 	})
+}
+
+// age lets the holds of relays of that name end earlier.
+func age(ctx context.Context, pool *pgxpool.Pool, name string, d time.Duration) error {
+	_, err := pool.Exec(ctx, `UPDATE txonce_relays SET until = until - $2::interval WHERE name = $1`, name, d)
+	return err
 }

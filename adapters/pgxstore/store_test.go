@@ -13,28 +13,35 @@ import (
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/test/matrix"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/internal/test/wireproxy"
 )
 
 func TestStore(t *testing.T) {
 	for _, server := range []struct {
-		name string
-		dsn  func(testing.TB) string
+		name     string
+		dsn      func(testing.TB) string
+		selected func(name, level string) bool
 	}{
-		{"postgres15", testdb.Postgres},
-		{"postgres18", testdb.Postgres18},
+		{"postgres15", testdb.Postgres, isolations.Default},
+		{"postgres18", testdb.Postgres18, func(name, level string) bool {
+			return isolations.Default(name, level) || isolations.Others(0)(name, level)
+		}},
 	} {
 		t.Run(server.name, func(t *testing.T) {
 			t.Parallel()
 			deduptest.TestStore(t, deduptest.Harness[pgx.Tx]{
 				New:        func(t *testing.T) deduptest.DB[pgx.Tx] { return newDB(t, server.dsn(t)) },
-				Isolations: []string{string(pgx.ReadCommitted), string(pgx.RepeatableRead), string(pgx.Serializable)},
+				Isolations: isolations,
+				Select:     server.selected,
 				Codes:      deduptest.PostgresCodes(),
 			})
 		})
 	}
 }
+
+var isolations = matrix.Levels{string(pgx.ReadCommitted), string(pgx.RepeatableRead), string(pgx.Serializable)}
 
 // db is one schema, or one database behind a pooler.
 type db struct {

@@ -226,6 +226,7 @@ func TestPublisherOnFake(t *testing.T) {
 }
 
 func TestPublisher(t *testing.T) {
+	t.Parallel()
 	url := testdb.RabbitMQ(t)
 	at := func(t *testing.T) *site { return realSite(t, url) }
 	for kind, args := range kinds {

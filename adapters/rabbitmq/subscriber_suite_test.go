@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -17,6 +18,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/internal/test/features"
+	"github.com/txonce/txonce/internal/test/matrix"
 	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
@@ -28,7 +30,10 @@ func TestSubscriber(t *testing.T) {
 	if why := testdb.NoOwnRabbitMQ(); why != "" {
 		missing[restartCase] = why
 	}
-	testSubscriber(t, sharedOrOwn(t, testdb.RabbitMQ(t)), missing)
+	testSubscriber(t, sharedOrOwn(t, testdb.RabbitMQ(t)), missing, func(t *testing.T, c func(*testing.T)) {
+		t.Parallel()
+		c(t)
+	})
 }
 
 func TestSubscriberOnFake(t *testing.T) {
@@ -58,12 +63,16 @@ func TestSubscriberOnFake(t *testing.T) {
 				return nil
 			},
 		}
-	}, nil)
+	}, nil, synctest.Test)
 }
 
-func testSubscriber(t *testing.T, site func(t *testing.T) subscriberSite, missing map[string]string) {
-	for _, quorum := range []bool{false, true} {
-		for _, ordered := range []bool{false, true} {
+// appliesTo are the cases that exist only in order, or only without.
+var appliesTo = map[string]bool{"order within a key": true, "attempts count on at another subscriber": false}
+
+// testSubscriber runs each case on each kind of queue and in order as well as not, but not with each pair of the two.
+func testSubscriber(t *testing.T, site func(t *testing.T) subscriberSite, missing map[string]string, run func(t *testing.T, c func(*testing.T))) {
+	for i, quorum := range []bool{false, true} {
+		for j, ordered := range []bool{false, true} {
 			name := map[bool]string{false: "classic", true: "quorum"}[quorum] + map[bool]string{false: "", true: ", ordered"}[ordered]
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -72,9 +81,19 @@ func testSubscriber(t *testing.T, site func(t *testing.T) subscriberSite, missin
 					can = features.RabbitMQOrdered.Features
 				}
 				can.DoesNotApply = missing
-				consumertest.TestSubscriber(t, can, func(t *testing.T) consumertest.Broker {
-					spec := rabbitmq.QueueSpec{Quorum: quorum, SingleActiveConsumer: ordered}
-					return newSuiteBroker(t, site(t), rabbitmq.SubscriberConfig{Spec: spec, Ordered: ordered})
+				consumertest.TestSubscriber(t, consumertest.SubscriberHarness{
+					New: func(t *testing.T) consumertest.Broker {
+						spec := rabbitmq.QueueSpec{Quorum: quorum, SingleActiveConsumer: ordered}
+						return newSuiteBroker(t, site(t), rabbitmq.SubscriberConfig{Spec: spec, Ordered: ordered})
+					},
+					Features: can,
+					Select: func(name string) bool {
+						if want, only := appliesTo[name]; only {
+							return ordered == want
+						}
+						return matrix.Dealt(name, (i+j)%2, 2)
+					},
+					Run: run,
 				})
 			})
 		}

@@ -16,7 +16,8 @@ import (
 // node is a Store and its pool.
 type node struct {
 	*sqlstore.Store
-	db *sql.DB
+	db      *sql.DB
+	dialect sqlstore.Dialect
 }
 
 // newNode returns a node that waits for a busy machine, unless cfg says for how long: also BEGIN has no longer than ClaimTimeout.
@@ -27,7 +28,7 @@ func newNode(t testing.TB, db *sql.DB, cfg sqlstore.Config) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &node{s, db}
+	return &node{s, db, cfg.Dialect}
 }
 
 func openDB(t testing.TB, driver, dsn string) *sql.DB {

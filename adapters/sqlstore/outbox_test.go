@@ -76,5 +76,15 @@ func outboxOf(n *node) outboxtest.Outbox[*sql.Tx] {
 		Retryable:       n.Retryable,
 		LockOrderingKey: n.LockOrderingKey,
 		Sent:            func(t *testing.T) []string { return stringsOf(t, n.db, `SELECT id FROM outbox_sent ORDER BY seq`) },
+		Age: func(ctx context.Context, name string, d time.Duration) error {
+			return inTx(ctx, n.db, nil, func(tx *sql.Tx) error { // which takes the lock at once where SQLite's DSN says so
+				query := `UPDATE txonce_relays SET until = until - ? WHERE name = ?`
+				if n.dialect == sqlstore.Postgres {
+					query = `UPDATE txonce_relays SET until = until - $1 * interval '1 microsecond' WHERE name = $2`
+				}
+				_, err := tx.ExecContext(ctx, query, d.Microseconds(), name)
+				return err
+			})
+		},
 	}
 }

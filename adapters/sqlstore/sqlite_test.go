@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -94,14 +96,42 @@ func newSQLiteDB(t *testing.T) deduptest.DB[*sql.Tx] {
 	}
 }
 
+const walMode = "?_pragma=journal_mode(wal)"
+
+// emptySQLite is a file with the tables. To copy it takes a small part of the time that it takes to make them.
+var emptySQLite = sync.OnceValues(func() (file []byte, err error) {
+	dir, err := os.MkdirTemp("", "txonce-sqlite-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "empty.db")
+	db, err := sql.Open("sqlite", "file:"+path+walMode)
+	if err != nil {
+		return nil, err
+	}
+	err = migrations.Apply(context.Background(), db, "sqlite", "")
+	if err == nil {
+		_, err = db.Exec(`CREATE TABLE effects (name TEXT NOT NULL)`)
+	}
+	if err := errors.Join(err, db.Close()); err != nil { // the last connection moves what is in the log into the file
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
+
 func openSQLite(t testing.TB) *sqliteDB {
-	d := &sqliteDB{dsn: "file:" + filepath.Join(t.TempDir(), "test.db") + "?_pragma=journal_mode(wal)"}
-	d.db = openDB(t, "sqlite", d.dsn+"&_pragma=busy_timeout(10000)&_txlock=immediate")
-	d.own = openDB(t, "sqlite", d.dsn+"&_txlock=immediate")
-	if err := migrations.Apply(t.Context(), d.db, "sqlite", ""); err != nil {
+	file, err := emptySQLite()
+	if err != nil {
 		t.Fatal(err)
 	}
-	exec(t, d.db, `CREATE TABLE effects (name TEXT NOT NULL)`)
+	path := filepath.Join(t.TempDir(), "test.db")
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := &sqliteDB{dsn: "file:" + path + walMode}
+	d.db = openDB(t, "sqlite", d.dsn+"&_pragma=busy_timeout(10000)&_txlock=immediate")
+	d.own = openDB(t, "sqlite", d.dsn+"&_txlock=immediate")
 	return d
 }
 

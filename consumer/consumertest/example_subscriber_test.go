@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
@@ -17,7 +18,11 @@ func ExampleTestSubscriber() {
 			Delay: true, CountsAttempts: true,
 			DoesNotApply: map[string]string{"the broker restarts": "it lives in this process"},
 		}
-		consumertest.TestSubscriber(t, features, func(*testing.T) consumertest.Broker { return &fakeQueue{} })
+		consumertest.TestSubscriber(t, consumertest.SubscriberHarness{
+			New:      func(*testing.T) consumertest.Broker { return &fakeQueue{} },
+			Features: features,
+			Run:      synctest.Test, // a broker in this process follows the test's clock, so that nothing waits
+		})
 	}
 	_ = test // go test calls it
 	// Output:

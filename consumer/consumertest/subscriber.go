@@ -54,19 +54,41 @@ type Features struct {
 	DoesNotApply map[string]string
 }
 
-// TestSubscriber runs the suite that every broker adapter must pass. Each case is a parallel sub-test with its own Broker, and
-// is named after its rule. The handlers run in a consumer.Consumer on a database in memory; several subscribers in one case
+// SubscriberHarness is how the suite drives one broker adapter.
+type SubscriberHarness struct {
+	// New returns an empty queue or topic, and removes it when t ends.
+	New func(t *testing.T) Broker
+
+	// Features says what the broker and its adapter can do.
+	Features Features
+
+	// Select reports whether a case runs. A case that it leaves out is not in the output. Nil: all cases run.
+	Select func(name string) bool
+
+	// Run runs one case c. It may call t.Parallel first, or be synctest.Test. Nil: it calls c.
+	Run func(t *testing.T, c func(t *testing.T))
+}
+
+// TestSubscriber runs the suite that every broker adapter must pass. Each case is a sub-test with its own Broker, and is named
+// after its rule. The handlers run in a consumer.Consumer on a database in memory; several subscribers in one case
 // represent several processes. Lost and doubled effects are counted in that database, and the broker is asked which messages
 // are acknowledged.
-func TestSubscriber(t *testing.T, features Features, newBroker func(t *testing.T) Broker) {
+func TestSubscriber(t *testing.T, h SubscriberHarness) {
 	for _, c := range subscriberCases {
+		if h.Select != nil && !h.Select(c.name) {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
-			if reason := features.without(c); reason != "" {
+			if reason := h.Features.without(c); reason != "" {
 				t.Log("does not apply: " + reason)
 				return
 			}
-			t.Parallel()
-			c.run(newSubscriberEnv(t, features, newBroker(t)))
+			run := func(t *testing.T) { c.run(newSubscriberEnv(t, h.Features, h.New(t))) }
+			if h.Run == nil {
+				run(t)
+				return
+			}
+			h.Run(t, run)
 		})
 	}
 }

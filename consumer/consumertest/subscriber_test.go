@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
@@ -22,7 +23,9 @@ func TestTheSuiteOnAQueue(t *testing.T) {
 		Delay: true, CountsAttempts: true,
 		DoesNotApply: map[string]string{"the broker restarts": "it lives in this process"},
 	}
-	consumertest.TestSubscriber(t, features, func(*testing.T) consumertest.Broker { return &fakeQueue{} })
+	consumertest.TestSubscriber(t, consumertest.SubscriberHarness{
+		New: func(*testing.T) consumertest.Broker { return &fakeQueue{} }, Features: features, Run: synctest.Test,
+	})
 }
 
 type fakeQueue struct {

@@ -18,6 +18,10 @@ type Harness[TTx any] struct {
 	// each of them. Empty: there is only one.
 	Isolations []string
 
+	// Select reports whether a case runs at a level of Isolations; the level is empty for a case that runs at one level only.
+	// A case that it leaves out is not in the output. Nil: every case runs at every level.
+	Select func(name, isolation string) bool
+
 	// OneWriter says that the database runs one writing transaction at a time. A claim then never finds its key held: it
 	// waits for the database, and fails with a Retryable error instead of ErrInFlight.
 	OneWriter bool
@@ -130,20 +134,33 @@ func TestStore[TTx any](t *testing.T, h Harness[TTx]) {
 		}
 	}
 	for _, c := range all {
+		levels := c.levels(h)
+		if len(levels) == 0 {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			if reason, ok := h.DoesNotApply[c.name]; ok {
 				t.Logf("does not apply: %s", reason)
 				return
 			}
-			if !c.perIsolation || len(h.Isolations) == 0 {
-				c.run(t, newEnv(t, h, ""))
-				return
-			}
-			for _, level := range h.Isolations {
+			for _, level := range levels {
+				if level == "" {
+					c.run(t, newEnv(t, h, ""))
+					return
+				}
 				t.Run(level, func(t *testing.T) { c.run(t, newEnv(t, h, level)) })
 			}
 		})
 	}
+}
+
+// levels returns the isolation levels at which c runs. The empty one is the store's default, without a sub-test of its own.
+func (c testCase[TTx]) levels(h Harness[TTx]) []string {
+	levels := []string{""}
+	if c.perIsolation && len(h.Isolations) > 0 {
+		levels = slices.Clone(h.Isolations)
+	}
+	return slices.DeleteFunc(levels, func(level string) bool { return h.Select != nil && !h.Select(c.name, level) })
 }
 
 // testCase is one rule, which is its name.

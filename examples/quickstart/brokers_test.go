@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/txonce/txonce/internal/test/matrix"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
@@ -29,12 +30,18 @@ func addresses(t *testing.T, broker, store string) []string {
 	return args
 }
 
-// TestDemoOnEveryPair runs each broker with each store, except those that TestDemoOnServers runs. `make pairs` does so with
-// 20,000 messages.
+// chosen are pairs that, together with those of TestDemoOnServers and TestDemoSurvivesItsBroker, cover each broker and each store.
+var chosen = []string{"kafka/mysql", "sqs/sql-postgres", "rabbitmq/sqlite"}
+
+// TestDemoOnEveryPair runs the chosen pairs, and with TXONCE_TEST_ALL each broker with each store except the pairs of TestDemoOnServers.
+// `make pairs` runs them with 20,000 messages.
 func TestDemoOnEveryPair(t *testing.T) {
 	for _, broker := range brokers[1:] { // skips kfake
 		for _, store := range stores {
 			if broker == "kafka" && (store == "pgx" || store == "sql-postgres") {
+				continue
+			}
+			if !matrix.All() && !slices.Contains(chosen, broker+"/"+store) {
 				continue
 			}
 			messages := 2000
@@ -42,6 +49,7 @@ func TestDemoOnEveryPair(t *testing.T) {
 				messages = 800
 			}
 			t.Run(broker+"/"+store, func(t *testing.T) {
+				t.Parallel() // it waits for timeouts and for processes to start
 				r := runDemo(t, append(addresses(t, broker, store), "-messages", strconv.Itoa(messages))...)
 				r.check(t, messages)
 				if broker == "sqs" && (r.Freezes != 1 || r.Redelivered == 0) {
@@ -59,20 +67,20 @@ func TestDemoSurvivesItsBroker(t *testing.T) {
 			t.Fatal(why)
 		}
 		server := testdb.StartRabbitMQ(t)
-		args := slices.Concat([]string{"-broker", "rabbitmq", "-rabbitmq", server.URL, "-messages", "4000"}, addresses(t, "kfake", "pgx")[2:])
+		args := slices.Concat([]string{"-broker", "rabbitmq", "-rabbitmq", server.URL, "-messages", "2000"}, addresses(t, "kfake", "pgx")[2:])
 		r := runDemoDuring(t, func() {
 			if err := server.Restart(t.Context()); err != nil {
 				t.Error(err)
 			}
 		}, args...)
-		r.check(t, 4000)
+		r.check(t, 2000)
 	})
 	t.Run("sqs", func(t *testing.T) {
 		if why := testdb.NoOwnElasticMQ(); why != "" {
 			t.Fatal(why)
 		}
 		server := testdb.StartElasticMQ(t)
-		args := slices.Concat([]string{"-broker", "sqs", "-sqs", server.Endpoint, "-messages", "4000"}, addresses(t, "kfake", "pgx")[2:])
+		args := slices.Concat([]string{"-broker", "sqs", "-sqs", server.Endpoint, "-messages", "2000"}, addresses(t, "kfake", "pgx")[2:])
 		r := runDemoDuring(t, func() {
 			if err := server.Stop(t.Context()); err != nil { // orderly: ElasticMQ confirms messages before it writes them to disk
 				t.Error(err)
@@ -81,6 +89,6 @@ func TestDemoSurvivesItsBroker(t *testing.T) {
 				t.Error(err)
 			}
 		}, args...)
-		r.check(t, 4000)
+		r.check(t, 2000)
 	})
 }

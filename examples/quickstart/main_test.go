@@ -19,6 +19,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/txonce/txonce/internal/test/matrix"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
@@ -119,7 +120,7 @@ func (r result) check(t *testing.T, messages int) {
 func TestDemo(t *testing.T) {
 	for _, rebalance := range []string{"eager", "cooperative"} {
 		t.Run(rebalance, func(t *testing.T) {
-			runDemo(t, "-messages", "2000", "-rebalance", rebalance).check(t, 2000)
+			runDemo(t, "-messages", "800", "-rebalance", rebalance).check(t, 800)
 		})
 	}
 	t.Run("kills go on", func(t *testing.T) {
@@ -140,10 +141,10 @@ func TestDemoOnServers(t *testing.T) {
 		{"postgres18", testdb.Postgres18(t), "-store pgx -rebalance cooperative"},
 	} {
 		t.Run(test.server+test.args, func(t *testing.T) {
-			all := append(strings.Fields(test.args), "-messages", "5000", "-kill-every", "700ms", "-broker", "kafka",
+			all := append(strings.Fields(test.args), "-messages", "2000", "-kill-every", "700ms", "-broker", "kafka",
 				"-kafka", strings.Join(brokers, ","), "-postgres", test.dsn)
 			r := runDemo(t, all...)
-			r.check(t, 5000)
+			r.check(t, 2000)
 			name := regexp.MustCompile(`txonce_quickstart_\w+`).FindString(r.output)
 			if name == "" {
 				t.Fatalf("the topic is not named:\n%s", r.output)
@@ -190,9 +191,12 @@ func gone(t *testing.T, name, dsn string, brokers []string) {
 
 // The audit must find the faults of each broken worker.
 func TestBrokenIsFound(t *testing.T) {
-	seeds := 20
-	if testing.Short() {
+	seeds := 6
+	switch {
+	case testing.Short():
 		seeds = 3
+	case matrix.All():
+		seeds = 20
 	}
 	for _, way := range ways {
 		t.Run(way, func(t *testing.T) {

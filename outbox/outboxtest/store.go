@@ -17,6 +17,9 @@ type Harness[TTx any] struct {
 	// Features says what the store can do.
 	Features Features
 
+	// Select says whether a case runs. Those it leaves out are not mentioned in the output. Nil: all run.
+	Select func(name string) bool
+
 	// TTL is that of the sessions whose hold is to run out; all others have a minute. It must be long enough for a Renew
 	// and a Lease. Defaults to 300 ms.
 	TTL time.Duration
@@ -46,6 +49,9 @@ type Outbox[TTx any] struct {
 	LockOrderingKey func(ctx context.Context, tx TTx, key string) error
 	// Sent lists the IDs of the messages that are kept after they were sent.
 	Sent func(t *testing.T) []string
+	// Age makes the holds of the sessions of that name look as if they had begun d earlier: it moves the times at which they end.
+	// It is called again after an error that is Retryable. Nil: the suite waits for holds to run out. With it, two cases still do.
+	Age func(ctx context.Context, name string, d time.Duration) error
 }
 
 // Features says what a store can do. It is data: a case that cannot exist is listed in the output with its reason, and
@@ -68,6 +74,9 @@ func TestStore[TTx any](t *testing.T, h Harness[TTx]) {
 		}
 	}
 	for _, c := range all {
+		if h.Select != nil && !h.Select(c.name) {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			if reason := h.Features.without(c.name, c.needs); reason != "" {
 				t.Logf("does not apply: %s", reason)

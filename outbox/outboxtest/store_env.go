@@ -94,8 +94,13 @@ func keysInShards(n, shards int) (keys []string) {
 
 // inTx is a transaction, again as long as its error is one that passes.
 func (e *env[TTx]) inTx(fn func(tx TTx) error) error {
+	return e.again(func() error { return e.InTx(e.ctx, fn) })
+}
+
+// again repeats what another attempt may cure.
+func (e *env[TTx]) again(do func() error) error {
 	for {
-		err := e.InTx(e.ctx, fn)
+		err := do()
 		if err == nil || e.Retryable == nil || !e.Retryable(err) || e.ctx.Err() != nil {
 			return err
 		}

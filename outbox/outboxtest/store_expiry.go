@@ -34,7 +34,7 @@ func renewKeeps[TTx any](e *env[TTx]) {
 		if err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
 			e.Fatalf("Lease: %v", err)
 		}
-		for end := time.Now().Add(3 * ttl); time.Now().Before(end); pause(e.ctx) {
+		for end := time.Now().Add(3 * ttl); time.Now().Before(end); until(e, time.Now().Add(ttl/30)) {
 			began := time.Now()
 			_, err := a.Renew(e.ctx)
 			if errors.Is(err, outbox.ErrLeaseLost) {
@@ -69,6 +69,33 @@ func renewKeeps[TTx any](e *env[TTx]) {
 
 // lapsed leases n messages with a session that is not renewed, and returns when its hold has run out.
 func (e *env[TTx]) lapsed(n int) (s *holder, leased []outbox.Leased) {
+	e.Helper()
+	if e.Age == nil {
+		return e.waitedOut(n)
+	}
+	s = e.open("lapsed", 2*limit)
+	s.renew()
+	for len(leased) < n {
+		leased = append(leased, s.leaseSome(outbox.Want{Limit: many})...)
+	}
+	if len(leased) > n {
+		e.Fatalf("leased %d messages, want %d: %s", len(leased), n, few(ids(leased)))
+	}
+	e.age("lapsed", 2*limit+time.Second)
+	return s, leased
+}
+
+// age may be called from any goroutine.
+func (e *env[TTx]) age(name string, by time.Duration) {
+	e.Helper()
+	err := e.again(func() error { return e.Age(e.ctx, name, by) })
+	if err != nil && e.ctx.Err() == nil {
+		e.Errorf("Age: %v", err)
+	}
+}
+
+// waitedOut is lapsed without Age: it waits for the end of the hold.
+func (e *env[TTx]) waitedOut(n int) (s *holder, leased []outbox.Leased) {
 	e.Helper()
 	for ttl := e.ttl; e.ctx.Err() == nil; ttl = longer(ttl) {
 		s, leased = e.open("lapsed", ttl), nil
@@ -123,7 +150,7 @@ func handedOver[TTx any](e *env[TTx]) {
 	msgs := onePerShard("", a.hold.TotalShards)
 	a.close()
 	e.enqueue(msgs...)
-	_, before := e.lapsed(len(msgs))
+	_, before := e.waitedOut(len(msgs))
 	tokens := map[int]int64{}
 	for _, l := range before {
 		tokens[l.Shard] = l.Token
@@ -171,7 +198,11 @@ func renewRace[TTx any](e *env[TTx]) {
 		all := onePerShard(fmt.Sprint(round, " "), a.hold.TotalShards)
 		e.enqueue(all...)
 		b := e.open("takes", 2*limit)
-		until(e, start.Add(ttl*time.Duration(85+3*round)/100))
+		if gone := start.Add(ttl * time.Duration(85+3*round) / 100); e.Age == nil {
+			until(e, gone)
+		} else if d := time.Until(gone); d > 0 {
+			e.age("renews", d)
+		}
 		var err error
 		again, renewed := time.Now(), make(chan struct{})
 		go func() {

@@ -233,6 +233,9 @@ func stress[TTx any](e *env[TTx]) {
 		return f
 	}}
 	queue := &faulty{Queue: e.Queue, calm: &calm}
+	if e.Age != nil {
+		queue.died = func(name string) { e.age(name, 2*e.ttl) }
+	}
 	cfg := relay.Config{
 		Queue: queue, Publisher: broker, BatchSize: 40, LeaseTTL: 2 * e.ttl, MaxAttempts: 1000,
 		PublishTimeout: e.ttl, Backoff: backoff.FullJitter(5*time.Millisecond, 50*time.Millisecond),
@@ -247,14 +250,15 @@ func stress[TTx any](e *env[TTx]) {
 			until(e, time.Now().Add(100*time.Millisecond))
 			broker.Up()
 		}
-		until(e, time.Now().Add(e.ttl))
-	}
-	for queue.lost.Load() < 3 { // a run without faults shows nothing
-		if e.ctx.Err() != nil {
-			e.TB.Fatalf("only %d sessions were lost in %v", queue.lost.Load(), limit)
+		if e.Age == nil {
+			until(e, time.Now().Add(e.ttl)) // what dead sessions held is free again
 		}
-		e.produce(l, 4, 20)
-		until(e, time.Now().Add(e.ttl/2))
+		for queue.lost.Load() <= int64(round) { // a run without faults shows nothing
+			if e.ctx.Err() != nil {
+				e.TB.Fatalf("only %d sessions were lost in %v", queue.lost.Load(), limit)
+			}
+			e.produce(l, 4, 20)
+		}
 	}
 	calm.Store(true)
 	e.empty(broker)
@@ -265,6 +269,7 @@ func stress[TTx any](e *env[TTx]) {
 type faulty struct {
 	outbox.Queue
 	calm       *atomic.Bool
+	died       func(name string) // ends the holds of dead sessions of that name; nil: their time does
 	lost       atomic.Int64
 	unanswered atomic.Int64
 
@@ -277,7 +282,7 @@ func (f *faulty) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.S
 	if err != nil {
 		return nil, err
 	}
-	return &faultySession{Session: s, queue: f}, nil
+	return &faultySession{Session: s, queue: f, name: opts.Name}, nil
 }
 
 // bury closes the sessions that were left behind.
@@ -294,6 +299,7 @@ func (f *faulty) bury(ctx context.Context) {
 type faultySession struct {
 	outbox.Session
 	queue *faulty
+	name  string
 	died  atomic.Bool
 }
 
@@ -303,14 +309,35 @@ func (s *faultySession) fails(per1000 int) bool {
 	return !s.queue.calm.Load() && rand.IntN(1000) < per1000
 }
 
-func (s *faultySession) Renew(ctx context.Context) (outbox.Hold, error) {
-	if s.died.Load() || s.fails(100) { // once a second or more often
-		if !s.died.Swap(true) {
-			s.queue.lost.Add(1)
+// dies reports whether the session is dead, as per1000 of its calls make it.
+func (s *faultySession) dies(per1000 int) bool {
+	if s.died.Load() {
+		return true
+	}
+	if !s.fails(per1000) {
+		return false
+	}
+	if !s.died.Swap(true) {
+		s.queue.lost.Add(1)
+		if s.queue.died != nil {
+			s.queue.died(s.name)
 		}
+	}
+	return true
+}
+
+func (s *faultySession) Renew(ctx context.Context) (outbox.Hold, error) {
+	if s.dies(100) {
 		return outbox.Hold{}, outbox.ErrLeaseLost
 	}
 	return s.Session.Renew(ctx)
+}
+
+func (s *faultySession) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+	if s.dies(5) {
+		return nil, outbox.ErrLeaseLost
+	}
+	return s.Session.Lease(ctx, want)
 }
 
 func (s *faultySession) Settle(ctx context.Context, outcomes []outbox.Outcome) error {

@@ -85,6 +85,7 @@ func (m mutation) test(ctx context.Context, overlay string) result {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-count=1", "-timeout=9m", fmt.Sprint("-short=", m.short), "-run", m.run, "./"+m.pkg)
+	cmd.Env = append(os.Environ(), "TXONCE_TEST_ALL=1") // the case may be dealt to another configuration than the mutation names
 	out, err := cmd.CombinedOutput()
 	r := result{output: string(out)}
 	var failed *exec.ExitError

@@ -1,0 +1,42 @@
+package testdb
+
+import (
+	"io/fs"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/txonce/txonce/migrations"
+)
+
+// PostgresTables returns statements that make txonce's tables, and whatever more makes, in one transaction and round trip. It is what
+// migrations.Apply does, without its lock, behind which tests that run side by side would queue.
+func PostgresTables(t testing.TB, more string) (sql string) {
+	t.Helper()
+	all, err := postgresMigrations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "BEGIN; SET LOCAL synchronous_commit = off;" + all + more + "; COMMIT"
+}
+
+// postgresMigrations is all files one after the other.
+var postgresMigrations = sync.OnceValues(func() (string, error) {
+	files, err := migrations.FS("postgres")
+	if err != nil {
+		return "", err
+	}
+	names, err := fs.Glob(files, "*.up.sql") // sorted
+	if err != nil {
+		return "", err
+	}
+	var all strings.Builder
+	for _, name := range names {
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			return "", err
+		}
+		all.Write(text)
+	}
+	return all.String(), nil
+})
