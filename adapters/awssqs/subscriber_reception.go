@@ -4,10 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
-	mrand "math/rand/v2"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -151,92 +148,6 @@ func (r *reception) request(n int, token string) ([]types.Message, error) {
 		return nil, err
 	}
 	return out.Messages, nil
-}
-
-// take starts the heartbeats of received messages and adds them to the Deliverer. A message that this process is already busy with goes back
-// to SQS, each time for longer, and so do the messages behind it in its group. Here it would wait for its other delivery, for as
-// long as that takes, and no other process could handle it.
-func (r *reception) take(got []types.Message) {
-	if len(got) == 0 {
-		return
-	}
-	now := time.Now()
-	var taken []*received
-	var ds []*deliver.Delivery
-	givenBack := map[string]*consumer.RetryError{} // by group
-	for _, raw := range got {
-		m := r.received(raw, now)
-		msg := m.delivery.Message
-		behind := givenBack[m.delivery.Key]
-		if busy := r.inFlight.has(m.id); busy || r.queue.fifo && behind != nil {
-			if behind == nil {
-				behind = &consumer.RetryError{Err: errBusy, After: r.giveBackDelay(m.id), Uncounted: true}
-			}
-			if r.queue.fifo {
-				givenBack[m.delivery.Key] = behind
-			}
-			if busy {
-				r.log.Warn("awssqs: SQS delivers a message again that this process is still busy with; it goes back", "position", msg.Position, "for", behind.After)
-			}
-			r.inFlight.add([]*received{m})
-			r.settle(m.delivery, behind)
-			continue
-		}
-		if f := r.cfg.Trace.Received; f != nil {
-			f(msg)
-		}
-		taken, ds = append(taken, m), append(ds, m.delivery)
-	}
-	r.flush()
-	r.inFlight.add(taken)
-	r.deliverer.Add(ds...)
-	for _, m := range taken {
-		if r.inFlight.isLost(m) { // before it was added
-			r.deliverer.Lose(m.delivery)
-		}
-	}
-}
-
-// received makes a delivery of a message that was received at that time.
-func (r *reception) received(raw types.Message, at time.Time) *received {
-	m := &received{receipt: value(raw.ReceiptHandle), id: value(raw.MessageId), until: at.Add(r.queue.visibility), extended: at}
-	m.end = at.Add(maxInFlight - r.cfg.WaitTime - answerWithin) // SQS counts from its own receive, which is not before our request
-	msg := ToMessage(r.queue.name, raw)
-	msg.Attempt = max(msg.Attempt-r.uncounted.Of(m.id), 1)
-	m.delivery = &deliver.Delivery{Message: msg, Size: sizeOf(raw), Raw: m}
-	if msg.Malformed != nil {
-		r.log.Warn("awssqs: a message cannot be read; the Processor gets it as it is", "position", msg.Position, "error", msg.Malformed)
-	}
-	switch {
-	case r.queue.fifo:
-		m.delivery.Key = group(raw)
-	case r.cfg.OrderBy != nil:
-		key, err := r.orderBy(msg)
-		if err != nil {
-			r.deliverer.Fail(err) // messages that are added now are given back
-		}
-		msg.Key, m.delivery.Key = key, key
-	}
-	return m
-}
-
-// giveBackDelay is for how long a message goes back that this process is busy with. It grows each time, because SQS counts the receives, and
-// it is random, because otherwise of several processes that ask at equal intervals the same one would always get the message.
-func (r *reception) giveBackDelay(id string) time.Duration {
-	mean := time.Duration(r.uncounted.Of(id)+1) * r.queue.visibility / 2
-	return mean*3/4 + mrand.N(mean/2+1)
-}
-
-var errBusy = errors.New("this process is still busy with an earlier delivery of the message")
-
-// orderBy calls the user's function, which may panic.
-func (r *reception) orderBy(msg *consumer.Message) (key string, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("SubscriberConfig.OrderBy panicked on message %s: %w", msg.Position, &consumer.PanicError{Value: v, Stack: debug.Stack()})
-		}
-	}()
-	return r.cfg.OrderBy(msg), nil
 }
 
 // startReceiver starts one more receiver, unless there are enough.

@@ -7,8 +7,8 @@
 // message only when the Processor has answered nil for that message and for all messages delivered before it. A crash repeats messages and
 // never skips one; the Processor, a consumer.Consumer, makes sure that a repeated message has no second effect.
 //
-// Messages of a partition are delivered in order: in batches of what is waiting when the Processor is a consumer.BatchProcessor (a batch
-// never waits to be filled), otherwise one by one. A message to be retried stays in memory, and the Subscriber delivers it again itself.
+// Messages of a partition are delivered in order: in batches of waiting messages when the Processor is a consumer.BatchProcessor (a
+// batch never waits to be filled), otherwise one by one. A message to be retried stays in memory, and the Subscriber delivers it again itself.
 // Meanwhile messages with other keys go on, messages with its key wait, and the committed offset stays below it. While the database is
 // away all messages are retried. That is a pause, in which the member keeps its partitions, because sarama sends heartbeats in the
 // background. The count of attempts is lost when a partition moves to another member. A Processor that is no BatchProcessor sleeps
@@ -53,6 +53,6 @@
 // # Settings
 //
 // [NewConfig] returns sarama's defaults with the settings that the Subscriber and the Publisher insist on. Automatic commits are
-// among them: they are safe here, because only what is finished is ever marked. Eager and cooperative rebalancing and static
+// among them: they are safe here, because only finished messages are marked. Eager and cooperative rebalancing and static
 // members (Consumer.Group.InstanceId) work as the sarama.Config says.
 package kafka

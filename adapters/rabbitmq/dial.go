@@ -17,12 +17,11 @@ import (
 // dialWithin bounds a connection attempt whose context does not.
 const dialWithin = 30 * time.Second
 
-// Dial returns the Dialer of the server at url, amqp://user:password@host:port/vhost, or amqps:// for TLS. Unless cfg says otherwise
-// the connection is named after this program, and given up when the server is silent for two or three times 10 seconds, for a
-// connection that died without a word holds messages for as long as nobody notices.
+// Dial returns the Dialer of the server at url, amqp://user:password@host:port/vhost, or amqps:// for TLS. Unless cfg has other settings
+// the connection is named after this program, and closed when the server is silent for 20 to 30 seconds, because a dead connection keeps
+// its messages until it is closed.
 //
-// cfg.Recovery must be nil: a connection that comes back by itself would acknowledge on one channel what another one has
-// delivered.
+// cfg.Recovery must be nil: a connection that reconnects by itself would acknowledge on one channel the deliveries of another.
 func Dial(url string, cfg amqp.Config) Dialer {
 	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 10*time.Second)
 	cfg.Properties = maps.Clone(cfg.Properties)
@@ -34,7 +33,7 @@ func Dial(url string, cfg amqp.Config) Dialer {
 	}
 	return func(ctx context.Context) (Connection, error) {
 		if cfg.Recovery != nil {
-			return nil, errors.New("rabbitmq: amqp.Config.Recovery is set: leave it nil, what dials here connects again by itself")
+			return nil, errors.New("rabbitmq: amqp.Config.Recovery is set: leave it nil, because the Subscriber and the Publisher reconnect themselves")
 		}
 		return dial(ctx, url, cfg)
 	}
@@ -72,8 +71,8 @@ func dial(ctx context.Context, url string, cfg amqp.Config) (Connection, error) 
 	return connection{conn, opened}, nil
 }
 
-// socket closes itself when reading fails. amqp091-go closes it only when no write is blocked any more, and a write to a server that is
-// gone may block for a quarter of an hour.
+// socket closes itself when reading fails. amqp091-go closes it only after a blocked write has returned, and a write to a server that is gone
+// may block for a quarter of an hour.
 type socket struct{ net.Conn }
 
 // Read implements net.Conn.
@@ -85,14 +84,14 @@ func (s socket) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// connection is *amqp.Connection, but for the type of its channels. It owns the socket under it.
+// connection is *amqp.Connection, except for the type of its channels. It owns the socket.
 type connection struct {
 	*amqp.Connection
 	socket net.Conn
 }
 
-// CloseDeadline implements Connection. amqp091-go alone waits for another heartbeat where a server that takes nothing in still sends
-// its own, and does nothing where another call waits for the server's answer already.
+// CloseDeadline implements Connection. amqp091-go's own CloseDeadline waits for another heartbeat when a blocked server still sends its own, and
+// does nothing when another call already waits for the server's answer.
 func (c connection) CloseDeadline(deadline time.Time) error {
 	cut := time.AfterFunc(time.Until(deadline), func() { _ = c.socket.Close() })
 	err := c.Connection.CloseDeadline(deadline)
@@ -123,7 +122,7 @@ func (c channel) PublishWithDeferredConfirm(exchange, key string, mandatory, imm
 	return confirm, nil
 }
 
-// version is what the server says of itself, as "3.10.8".
+// version is the version that the server reports, such as "3.10.8".
 func (c connection) version() string {
 	v, _ := c.Properties["version"].(string)
 	return v

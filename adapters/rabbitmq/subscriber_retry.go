@@ -92,7 +92,7 @@ func RetryQueues(queue string) (names []string) {
 	}
 }
 
-// deferral is a delivery whose copy is to be sent to a retry queue.
+// deferral is a delivery whose copy goes to a retry queue.
 type deferral struct {
 	delivery *delivery
 	after    time.Duration

@@ -19,26 +19,24 @@ type HandlerConfig struct {
 	// Processor handles the messages: a consumer.Consumer. Required.
 	Processor consumer.Processor
 
-	// Amend sets fields for which watermill has none: Key, Time, Position. Raw is the *message.Message. Amend must set the same values on
-	// every delivery.
+	// Amend sets fields of a message that watermill does not have: Key, Time, Position. Raw is the *message.Message. It must set the same
+	// values on every delivery.
 	//
-	// Defaults to the values that ToMessage sets.
+	// Defaults to what ToMessage sets.
 	Amend func(*consumer.Message)
 
-	// MaxWait is the longest time that a message waits here for its next attempts; then it is nacked. It must be shorter than the broker's own
-	// limit, such as AckDeadline of watermill-sql.
+	// MaxWait is the longest time that Handle holds a message that waits for its next attempts; then it is nacked. MaxWait must be shorter
+	// than the broker's own limit, such as AckDeadline of watermill-sql.
 	//
 	// Defaults to DefaultMaxWait.
 	MaxWait time.Duration
 
-	// Logger gets a line for each message that the Processor rejects.
-	//
-	// Defaults to slog.Default().
+	// Logger gets a line for each message that the Processor rejects. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// Handler delivers a watermill Router's messages to a consumer.Processor, so that any Consumer can receive from all brokers of watermill. It
-// is safe for concurrent use.
+// Handler delivers a watermill Router's messages to a consumer.Processor, so that a Consumer written for any broker runs on all of
+// watermill's brokers. It is safe for concurrent use.
 type Handler struct {
 	cfg      HandlerConfig
 	failures counts.Counter // by identity
@@ -61,11 +59,11 @@ func NewHandler(cfg HandlerConfig) (*Handler, error) {
 	return &Handler{cfg: cfg}, nil
 }
 
-// Handle is a message.NoPublishHandlerFunc, for Router.AddConsumerHandler. It returns nil when the message's effects are committed or the
-// message is parked: the Router acks. Otherwise it returns an error: the Router nacks, and the broker delivers the message again.
+// Handle is a message.NoPublishHandlerFunc, for Router.AddConsumerHandler. nil means that the message's effects are committed, or that it
+// is parked: the Router acks. An error means neither: the Router nacks, and the broker delivers the message again.
 //
-// A message waits here for its next attempt, up to MaxWait, and is nacked then. A message that the Processor rejects, because it keeps no
-// dead letters, is never acked: it waits for MaxWait and is delivered again, with a line in the log each time.
+// A message that needs another attempt waits here, up to MaxWait, and is nacked then. A message that the Processor rejects, because it
+// keeps no dead letters, is never acked: it waits for MaxWait and comes again, with a line in the log each time.
 func (h *Handler) Handle(raw *message.Message) error {
 	ctx := raw.Context()
 	msg := ToMessage(raw)
@@ -77,14 +75,14 @@ func (h *Handler) Handle(raw *message.Message) error {
 	for {
 		attempt := *msg
 		attempt.Attempt += h.failures.Of(id)
-		err := deliver.Call(ctx, h.cfg.Processor, []*consumer.Message{&attempt})[0] // a BatchProcessor does not sleep between attempts
+		err := deliver.Call(ctx, h.cfg.Processor, []*consumer.Message{&attempt})[0] // a BatchProcessor does not wait between attempts
 		if err == nil {
 			h.failures.Forget(id)
 			return nil
 		}
 		retry, again := errors.AsType[*consumer.RetryError](err)
 		if !again {
-			h.cfg.Logger.ErrorContext(ctx, "watermilltx: message rejected; it stays with the broker, which delivers it again, because the Processor keeps no dead letters",
+			h.cfg.Logger.ErrorContext(ctx, "watermilltx: message rejected, and the Processor keeps no dead letters: the message stays with the broker and comes again",
 				"topic", msg.Topic, "position", msg.Position, "error", err)
 			_ = await.Sleep(ctx, time.Until(until))
 			return err

@@ -162,6 +162,33 @@ func TestHandlerOfAPlainProcessor(t *testing.T) {
 	}
 }
 
+// batching is a BatchProcessor.
+type batching func(msgs []*consumer.Message) []error
+
+func (p batching) Process(_ context.Context, msg *consumer.Message) error {
+	return p([]*consumer.Message{msg})[0]
+}
+
+func (p batching) ProcessBatch(_ context.Context, msgs []*consumer.Message) []error { return p(msgs) }
+
+// A Processor that breaks its contract neither ends the process nor has its message acked.
+func TestHandlerOfABrokenProcessor(t *testing.T) {
+	for name, p := range map[string]consumer.Processor{
+		"a panic":     sleeping(func(context.Context, *consumer.Message) error { panic("broken") }),
+		"no answer":   batching(func([]*consumer.Message) []error { return nil }),
+		"two answers": batching(func([]*consumer.Message) []error { return make([]error, 2) }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHandler(t, watermilltx.HandlerConfig{Processor: p, Logger: slog.New(slog.DiscardHandler)})
+				if err := h.Handle(order(t, "1")); err == nil {
+					t.Error("the message is acked")
+				}
+			})
+		})
+	}
+}
+
 func TestHandlerConfigRefused(t *testing.T) {
 	for _, test := range []struct {
 		want string

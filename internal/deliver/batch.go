@@ -82,7 +82,7 @@ func (dr *Deliverer) batchSize() int {
 	return min(max(share, 1), dr.cfg.MaxBatch)
 }
 
-// removePicked removes what is in work from the first end waiting deliveries. Those behind them, which may be many, stay in place.
+// removePicked removes the picked ones from the first end waiting deliveries. The later ones, which may be many, are not moved.
 func (dr *Deliverer) removePicked(end int) {
 	keep := end
 	for i := end - 1; i >= 0; i-- {
@@ -131,7 +131,7 @@ func (dr *Deliverer) handle(b *batch) {
 	for done := false; !done; {
 		dr.settle(o.settled)
 		dr.mu.Lock()
-		dr.decideMore(b, &o) // about what was added meanwhile, and must not overtake
+		dr.decideMore(b, &o) // about deliveries that were added meanwhile
 		if done = len(o.settled) == 0; done {
 			dr.release(b, o.kept)
 		}

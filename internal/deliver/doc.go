@@ -20,7 +20,7 @@
 //	         ↑         |
 //	         +- Keep --+
 //
-// Up to Config.Concurrency batches are in work at a time. A batch is formed of what is waiting; it never waits to be filled.
+// Up to Config.Concurrency batches are in work at a time. A batch is formed of waiting deliveries; it never waits to be filled.
 // Deliveries without a Key are free. Deliveries with one Key are handled in the order of Add: two of them are never in work at the
 // same time, except in one batch. When one of them fails, those behind it are not handled before it: they wait while the failed one
 // waits here (Config.Keep), and they are given back when it is given back.

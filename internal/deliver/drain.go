@@ -11,7 +11,7 @@ import (
 // HandlerExit is the usual time that Drain leaves to handlers whose context is cancelled.
 const HandlerExit = 5 * time.Second
 
-// Drain ends Context, gives back what waits, and waits for the batches in work: first for the grace period, then, with the handlers'
+// Drain ends Context, gives back waiting deliveries, and waits for the batches in work: first for the grace period, then, with the handlers'
 // contexts cancelled, for exit. It returns nil, or why the Deliverer stopped: a message was rejected, Fail was called, or a handler
 // still runs although its context is cancelled (ErrAbandoned). Deliveries that are added later are given back.
 func (dr *Deliverer) Drain(grace, exit time.Duration) error {
@@ -74,7 +74,7 @@ func (dr *Deliverer) inWork() (first string, batches int) {
 	return "", 0
 }
 
-// abandon gives up on the handlers that still run, and gives back their deliveries and what waits behind them.
+// abandon gives up on the handlers that still run, and gives back their deliveries and those that wait behind them.
 func (dr *Deliverer) abandon() error {
 	dr.mu.Lock()
 	var given []settlement

@@ -85,7 +85,8 @@ func (dr *Deliverer) decide(b *batch, errs []error) (o outcome) {
 	return o
 }
 
-// decideMore settles what must be settled as well, after o.settled was. dr.mu is held.
+// decideMore adds to the outcome, after o.settled was settled: deliveries of b that were lost meanwhile, and waiting deliveries behind a failed
+// one. After a stop it adds all that will not be handled. dr.mu is held.
 func (dr *Deliverer) decideMore(b *batch, o *outcome) {
 	kept := o.kept
 	o.settled, o.kept = nil, nil

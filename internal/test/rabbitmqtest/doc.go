@@ -1,14 +1,14 @@
-// Package rabbitmqtest is RabbitMQ in memory, for tests of what is written on adapters/rabbitmq: a Server whose Dial is a
-// rabbitmq.Dialer. It needs no network and no clock but package time's, so it works inside testing/synctest.
+// Package rabbitmqtest is RabbitMQ in memory, for the tests of adapters/rabbitmq: the Dial of a Server is a rabbitmq.Dialer. It needs no
+// network and no clock except package time's, so it works inside testing/synctest.
 //
-// It does what RabbitMQ and amqp091-go do together, seen from behind rabbitmq.Connection: exchanges, bindings, classic and quorum
-// queues, prefetch, redelivery, dead letters, time to live, delivery limits, confirms, returns, and the errors that close
-// channels. The same tests run against it and a real RabbitMQ. What it does not know, such as a queue argument, it refuses.
+// It does what RabbitMQ and amqp091-go do together, as seen through rabbitmq.Connection: exchanges, bindings, classic and quorum queues,
+// prefetch, redelivery, dead letters, time to live, delivery limits, confirms, returns, and the errors that close channels. The same
+// tests run against it and a real RabbitMQ. It refuses what it does not implement, such as an unknown queue argument. It does not
+// implement clusters, mirrors, transactions, priorities, streams and header exchanges.
 //
-// Publishing and acknowledging are not answered, as on the wire: an error comes later and closes the channel. Notifications
-// come one after the other, and one that nobody takes holds up all others of its connection for 5 seconds, and is then lost.
+// As on the wire, publishing and acknowledging have no direct answer: an error comes later and closes the channel. Notifications are sent
+// one after the other. One that nobody receives holds up all others of its connection for 5 seconds, and is then lost.
 //
-// Faults are there to be asked for: OnPublish decides about single messages, Cut breaks all connections, Pause keeps the
-// server from answering, Stop and Start restart it, Block is a full disk, Deny is missing permission. Not there: clusters and
-// mirrors, transactions, priorities, streams, header exchanges.
+// Tests can ask for faults: OnPublish decides about single messages, Cut breaks all connections, Pause keeps the server from answering,
+// Stop and Start restart it, Block is a full disk, Deny is a missing permission.
 package rabbitmqtest
