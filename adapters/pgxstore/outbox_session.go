@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
 )
@@ -172,7 +173,7 @@ func (s *session) tokens(shards []int) (numbers []int16, tokens []int64) {
 func (s *Store) outboxTx(ctx context.Context, what string, queue func(*pgx.Batch)) error {
 	conn, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {
-		return databaseError{fmt.Errorf("pgxstore: outbox: %s: connect: %w", what, err)}
+		return claims.DatabaseErrorf("pgxstore: outbox: %s: connect: %w", what, err)
 	}
 	defer conn.Release()
 	b := &pgx.Batch{}
@@ -197,7 +198,7 @@ func (s *Store) outboxError(what string, err error) error {
 	case errors.Is(err, outbox.ErrLeaseLost):
 		return err
 	case isUndefined(err):
-		return databaseError{fmt.Errorf("%w: outbox: %s: %w; %s", dedup.ErrSchema, what, err, howToMigrate)}
+		return claims.DatabaseErrorf("%w: outbox: %s: %w; %s", dedup.ErrSchema, what, err, howToMigrate)
 	}
-	return databaseError{fmt.Errorf("pgxstore: outbox: %s: %w", what, err)}
+	return claims.DatabaseErrorf("pgxstore: outbox: %s: %w", what, err)
 }

@@ -12,20 +12,15 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// errUncovered says that the claim must be undone and made again, because a window was registered for too short a time.
-var errUncovered = errors.New("sqlstore: a window's registration ran out before the claim")
-
-// claim is one claim of the records of plan within one transaction.
+// claim is the claims.Driver of one transaction.
 type claim struct {
-	store      *Store
-	plan       *claims.Plan
-	tx         *sql.Tx
-	own        bool                        // the transaction is the Store's
-	idleLimit  any                         // of the transaction; nil: the caller's own is left alone
-	registered map[claims.Window]time.Time // by this transaction: until when
+	claims.Claim
 
-	inserted  map[dedup.Derived]bool
-	clock     time.Time // the database's, after the claim
+	store     *Store
+	tx        *sql.Tx
+	own       bool // the transaction is the Store's
+	idleLimit any  // of the transaction; nil: the caller's own is left alone
+
 	xid       string
 	standbys  bool          // COMMIT waits for others, for which a duplicate must wait too
 	settings  string        // of the session, before a handler had it
@@ -33,105 +28,41 @@ type claim struct {
 	witness   dedup.Derived // one of these
 	snapshot  bool          // the transaction sees the database as it was at its beginning
 	forgotten time.Time     // all rows forgotten so far had expired by then; zero: none was
-	uses      map[string][]dedup.WindowUse
 }
 
-// make claims and answers. A server that has not refused the claim by the time that a claim may wait, and does not
+func (s *Store) newClaim(plan *claims.Plan, tx *sql.Tx) *claim {
+	return &claim{Claim: claims.Claim{Plan: plan, Windows: &s.leases, Now: s.now}, store: s, tx: tx}
+}
+
+// answers claims and returns the answers. A server that has not refused the claim by the time that a claim may wait, and does not
 // answer for long after that, is away.
-func (c *claim) make(ctx context.Context) ([]dedup.Claim, error) {
-	if len(c.plan.Rows) == 0 {
+func (c *claim) answers(ctx context.Context) ([]dedup.Claim, error) {
+	if len(c.Plan.Rows) == 0 {
 		return nil, nil
 	}
 	limit := c.store.cfg.InFlightWait + c.store.answerWithin
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	answers, err := c.answers(limited)
+	answers, err := c.Make(limited, c)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return nil, databaseError{fmt.Errorf("sqlstore: no answer to a claim for %v: %w", limit, err)}
+		return nil, claims.DatabaseErrorf("sqlstore: no answer to a claim for %v: %w", limit, err)
 	}
 	return answers, err
 }
 
-func (c *claim) answers(ctx context.Context) ([]dedup.Claim, error) {
-	c.inserted = make(map[dedup.Derived]bool, len(c.plan.Rows))
-	if err := c.store.db.claim(ctx, c, c.plan.Rows); err != nil {
-		return nil, c.store.claimError(err)
-	}
-	existing, err := c.existing(ctx)
-	if err != nil {
-		return nil, c.store.claimError(err)
-	}
-	if len(c.inserted) > 0 && !c.covered() {
-		return nil, errUncovered
-	}
-	if err := c.readWindows(ctx); err != nil {
-		return nil, c.store.claimError(err)
-	}
-	found, unprovable, err := c.verdicts(existing)
-	if err != nil {
-		return nil, err
-	}
-	if len(unprovable) > 0 {
-		if _, err := c.tx.ExecContext(ctx, c.store.db.statements().Forget, c.store.db.keys(unprovable)); err != nil {
-			return nil, c.store.claimError(err)
-		}
-	}
-	if err := c.store.db.settle(ctx, c, len(c.inserted) < len(c.plan.Rows)); err != nil {
-		return nil, c.store.claimError(err)
-	}
-	return c.plan.Answers(found), nil
+// Insert implements claims.Driver.
+func (c *claim) Insert(ctx context.Context, rows []claims.Row) error {
+	return c.store.claimError(c.store.db.claim(ctx, c, rows))
 }
 
-// covered reports whether the claim was registered when it was made.
-func (c *claim) covered() bool {
-	remembered := make([]claims.Window, 0, 1)
-	for _, w := range c.plan.Windows() {
-		switch until, here := c.registered[w]; {
-		case !here:
-			remembered = append(remembered, w)
-		case c.clock.After(until):
-			return false
-		}
-	}
-	return c.store.leases.Cover(remembered, c.clock)
+// Forget implements claims.Driver.
+func (c *claim) Forget(ctx context.Context, keys []dedup.Derived) error {
+	_, err := c.tx.ExecContext(ctx, c.store.db.statements().Forget, c.store.db.keys(keys))
+	return c.store.claimError(err)
 }
 
-// verdicts says of each row what was there before, and whether what was inserted is new.
-func (c *claim) verdicts(existing map[dedup.Derived]dedup.Claim) (found []dedup.Claim, unprovable []dedup.Derived, err error) {
-	found = make([]dedup.Claim, len(c.plan.Rows))
-	for i, row := range c.plan.Rows {
-		rec := row.Record
-		if !c.inserted[row.Derived] {
-			found[i] = existing[row.Derived]
-			found[i].Verdict = claims.Known(rec, found[i])
-			continue
-		}
-		if err := rec.ValidateTime(c.clock, c.store.now()); err != nil {
-			return nil, nil, clockError(err)
-		}
-		found[i] = dedup.Claim{Verdict: dedup.First, Fingerprint: rec.Fingerprint, ExpiresAt: c.expires(rec)}
-		if !dedup.Provable(rec.Time, dedup.Horizon(c.forgotten, c.uses[rec.Key.Consumer])) {
-			found[i].Verdict = dedup.Unprovable
-			unprovable = append(unprovable, row.Derived)
-		}
-	}
-	return found, unprovable, nil
-}
-
-// clockError makes a disagreement of clocks Retryable: it says nothing about the message.
-func clockError(err error) error {
-	if errors.Is(err, dedup.ErrClocks) {
-		return databaseError{err}
-	}
-	return err
-}
-
-func (c *claim) expires(rec dedup.Record) time.Time {
-	if rec.Time.After(c.clock) {
-		return rec.Time.Add(rec.Keep())
-	}
-	return c.clock.Add(rec.Keep())
-}
+// Flush implements claims.Driver.
+func (c *claim) Flush(ctx context.Context) error { return c.store.claimError(c.store.db.flush(ctx, c)) }
 
 // readInserted reads what a claim returns.
 func (c *claim) readInserted(rows *sql.Rows, err error) error {
@@ -141,22 +72,12 @@ func (c *claim) readInserted(rows *sql.Rows, err error) error {
 		if err := rows.Scan(&k, &clock); err != nil {
 			return err
 		}
-		c.inserted[dedup.Derived(k)] = true
-		if clock.After(c.clock) {
-			c.clock = clock.Time
+		c.Inserted[dedup.Derived(k)] = true
+		if clock.After(c.Clock) {
+			c.Clock = clock.Time
 		}
 		return nil
 	})
-}
-
-// young reports that no inserted row can have been forgotten before.
-func (c *claim) young() bool {
-	for _, row := range c.plan.Rows {
-		if c.inserted[row.Derived] && !claims.Young(row.Record.Time, c.clock) {
-			return false
-		}
-	}
-	return true
 }
 
 // readForgotten reads up to when keys were forgotten, behind the columns of before.
@@ -170,18 +91,8 @@ func (c *claim) readForgotten(row *sql.Row, before ...any) error {
 	return err
 }
 
-// readWindows reads what the horizon is made of, where some row was inserted that is old enough to have been forgotten.
-// It comes after the claim, in a statement of its own: whatever was forgotten before the claim is known by now.
-func (c *claim) readWindows(ctx context.Context) error {
-	var consumers []string
-	for _, row := range c.plan.Rows {
-		if name := row.Record.Key.Consumer; c.inserted[row.Derived] && !claims.Young(row.Record.Time, c.clock) && !slices.Contains(consumers, name) {
-			consumers = append(consumers, name)
-		}
-	}
-	if len(consumers) == 0 {
-		return nil
-	}
+// Forgotten implements claims.Driver. Insert has read already how far was forgotten, unless the transaction could not see it.
+func (c *claim) Forgotten(ctx context.Context, consumers []string) (forgotten time.Time, uses map[string][]dedup.WindowUse, err error) {
 	var from queryer = c.tx
 	if c.snapshot { // older than the claim: another connection sees more
 		var cancel context.CancelFunc
@@ -189,84 +100,49 @@ func (c *claim) readWindows(ctx context.Context) error {
 		defer cancel()
 		from = c.store.cfg.DB
 		if err := c.readForgotten(from.QueryRowContext(ctx, c.store.db.statements().Forgotten)); err != nil {
-			return fmt.Errorf("read the horizon on another connection: %w", err)
+			return forgotten, nil, c.store.claimError(fmt.Errorf("read the horizon on another connection: %w", err))
 		}
 	}
 	if c.forgotten.IsZero() {
-		return nil
+		return forgotten, nil, nil
 	}
-	c.uses = make(map[string][]dedup.WindowUse, len(consumers))
+	uses = make(map[string][]dedup.WindowUse, len(consumers))
 	for _, name := range consumers {
 		rows, err := from.QueryContext(ctx, c.store.db.statements().Windows, name)
 		if err := each(rows, err, func(rows *sql.Rows) error {
 			var seconds int64
 			var first, until instant
 			err := rows.Scan(&seconds, &first, &until)
-			c.uses[name] = append(c.uses[name], dedup.WindowUse{Window: time.Duration(seconds) * time.Second, FirstRun: first.Time, UsedUntil: until.Time})
+			uses[name] = append(uses[name], dedup.WindowUse{Window: time.Duration(seconds) * time.Second, FirstRun: first.Time, UsedUntil: until.Time})
 			return err
 		}); err != nil {
-			return err
+			return forgotten, nil, c.store.claimError(err)
 		}
 	}
-	return nil
+	return c.forgotten, uses, nil
 }
 
-// existing reads the rows that were not inserted. One that vanished was swept since: it is claimed again, as a missing
-// row proves nothing.
-func (c *claim) existing(ctx context.Context) (map[dedup.Derived]dedup.Claim, error) {
-	existing := make(map[dedup.Derived]dedup.Claim)
-	rows := c.missing(nil)
-	for range claimAttempts {
-		if len(rows) == 0 {
-			return existing, nil
-		}
-		if err := c.read(ctx, rows, existing); err != nil {
-			return nil, err
-		}
-		if rows = c.missing(existing); len(rows) == 0 {
-			return existing, nil
-		}
-		if err := c.store.db.claim(ctx, c, rows); err != nil {
-			return nil, err
-		}
-		rows = c.missing(existing)
-	}
-	return nil, errors.New("sqlstore: rows vanish between conflict and read, again and again")
-}
-
-// missing returns the rows that were neither inserted nor found.
-func (c *claim) missing(existing map[dedup.Derived]dedup.Claim) (rows []claims.Row) {
-	for _, row := range c.plan.Rows {
-		if _, found := existing[row.Derived]; !found && !c.inserted[row.Derived] {
-			rows = append(rows, row)
-		}
-	}
-	return rows
-}
-
-// read reads those of rows that stand into found.
-func (c *claim) read(ctx context.Context, rows []claims.Row, found map[dedup.Derived]dedup.Claim) error {
+// Existing implements claims.Driver.
+func (c *claim) Existing(ctx context.Context, rows []claims.Row) error {
 	keys := make([]dedup.Derived, len(rows))
 	for i, row := range rows {
 		keys[i] = row.Derived
 	}
 	results, err := c.tx.QueryContext(ctx, c.store.db.statements().Existing, c.store.db.keys(keys))
-	return each(results, err, func(results *sql.Rows) error {
-		var stored storedRow
-		if err := results.Scan(stored.dest()...); err != nil {
+	err = each(results, err, func(results *sql.Rows) error {
+		var stored claims.Stored
+		if err := results.Scan(dest(&stored)...); err != nil {
 			return err
 		}
-		d := dedup.Derived(stored.key)
-		i := slices.Index(keys, d)
+		i := slices.Index(keys, dedup.Derived(stored.Key))
 		if i < 0 {
-			return fmt.Errorf("sqlstore: read key %x, which was not asked for", d)
+			return fmt.Errorf("sqlstore: read key %x, which was not asked for", stored.Key)
 		}
-		if other, readable := stored.naturalKey(); readable && other != rows[i].Record.Key {
-			return claims.Collision(rows[i].Record.Key, other)
-		}
-		found[d] = stored.claim()
-		return nil
+		found, err := stored.Claim(rows[i].Record.Key)
+		c.Found[stored.Key] = found
+		return err
 	})
+	return c.store.claimError(err)
 }
 
 // pingWait bounds the question whether a database that lets a claim wait answers at all.
@@ -278,7 +154,7 @@ func waited(ctx context.Context, cfg Config, err error, n int) error {
 	defer cancel()
 	ping := cfg.DB.PingContext(ctx)
 	if stats := cfg.DB.Stats(); ping != nil && (stats.MaxOpenConnections == 0 || stats.InUse < stats.MaxOpenConnections) {
-		return databaseError{fmt.Errorf("sqlstore: claim: %w (and the database does not answer: %w)", err, ping)}
+		return claims.DatabaseErrorf("sqlstore: claim: %w (and the database does not answer: %w)", err, ping)
 	}
 	return fmt.Errorf("%w: one or several of %d, for more than %v", dedup.ErrInFlight, n, cfg.InFlightWait)
 }

@@ -33,8 +33,8 @@ type database interface {
 	restore(ctx context.Context, t *session)
 	// claim inserts those of rows that are not there, and reads after that how far was forgotten.
 	claim(ctx context.Context, c *claim, rows []claims.Row) error
-	// settle is called once per claim, when all is known. duplicates: the claim wrote nothing for some of its rows.
-	settle(ctx context.Context, c *claim, duplicates bool) error
+	// flush makes duplicates as durable as the commits that they report: the claim wrote nothing for some of its rows.
+	flush(ctx context.Context, c *claim) error
 	// mark prepares for prove, which fails with ErrTxEnded where t is not in the transaction that mark was called in, and with
 	// errSwallowed where a failed statement has broken it. verify is prove, and another one may follow it.
 	mark(ctx context.Context, t *session) error

@@ -9,18 +9,8 @@ import (
 	"strings"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/internal/claims"
 )
-
-// databaseError is what failed without a message having a part in it.
-type databaseError struct{ error }
-
-func (e databaseError) Unwrap() error { return e.error }
-
-// Is makes a schema that does not fit an outbox.ErrSchema too, for the relay, which knows nothing of dedup.
-func (e databaseError) Is(target error) bool {
-	return target == outbox.ErrSchema && errors.Is(e.error, dedup.ErrSchema)
-}
 
 // Retryable implements dedup.Store. Of the errors of a handler's own statements it knows those with an SQLSTATE or a
 // result code of SQLite. A lost connection has neither: InTx finds it out by itself and says so in the error that it
@@ -30,7 +20,7 @@ func (s *Store) Retryable(err error) bool {
 	switch {
 	case err == nil, errors.Is(err, dedup.ErrTxEnded), errors.Is(err, dedup.ErrInFlight), errors.As(err, new(handlerError)):
 		return false
-	case errors.As(err, new(databaseError)), isBadConn(err):
+	case errors.As(err, new(claims.DatabaseError)), isBadConn(err):
 		return true
 	}
 	return s.db.retryable(err)
@@ -38,7 +28,7 @@ func (s *Store) Retryable(err error) bool {
 
 // Ambiguous implements dedup.FaultClassifier. Of the Store's own statements, which are the same for every message, nothing is.
 func (s *Store) Ambiguous(err error) bool {
-	return s.Retryable(err) && !errors.As(err, new(databaseError)) && s.db.ambiguous(err)
+	return s.Retryable(err) && !errors.As(err, new(claims.DatabaseError)) && s.db.ambiguous(err)
 }
 
 // openRows tells what drivers say of a statement that is sent while the rows of another one are open.
@@ -60,24 +50,24 @@ func isBadConn(err error) bool {
 // claimError classifies an error of a claim, or of another statement that is the same for any message.
 func (s *Store) claimError(err error) error {
 	switch {
-	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.Is(err, dedup.ErrInFlight), errors.Is(err, dedup.ErrNotDurable), errors.As(err, new(databaseError)):
+	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.Is(err, dedup.ErrInFlight), errors.Is(err, dedup.ErrNotDurable), errors.As(err, new(claims.DatabaseError)):
 		return err
 	case s.db.inFlight(err):
 		return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.InFlightWait)
 	case errors.Is(err, sql.ErrTxDone), errors.Is(err, context.Canceled), s.db.aborted(err): // the caller's doing
 		return fmt.Errorf("sqlstore: %w", err)
 	}
-	return databaseError{s.statementError(err)}
+	return claims.DatabaseError{Err: s.statementError(err)}
 }
 
 // statementError is for statements within a transaction of somebody's that carry the message's own bytes: what is
 // retryable is left to the database's code.
 func (s *Store) statementError(err error) error {
 	switch {
-	case err == nil, errors.As(err, new(databaseError)):
+	case err == nil, errors.As(err, new(claims.DatabaseError)):
 		return err
 	case s.db.undefined(err):
-		return databaseError{fmt.Errorf("%w: %w; %s", dedup.ErrSchema, err, howToMigrate)}
+		return claims.DatabaseErrorf("%w: %w; %s", dedup.ErrSchema, err, howToMigrate)
 	}
 	return fmt.Errorf("sqlstore: %w", err)
 }

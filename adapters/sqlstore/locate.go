@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-
-	"github.com/txonce/txonce/dedup"
 )
 
 // location is where the tables are.
@@ -40,7 +38,7 @@ func (s *Store) locate(ctx context.Context, tx *sql.Tx) error {
 	case err != nil:
 		return s.claimError(fmt.Errorf("find the schema of txonce's tables: %w", err))
 	case schema == "":
-		return databaseError{fmt.Errorf("%w: table txonce_schema is missing%s; %s", dedup.ErrSchema, s.where(), howToMigrate)}
+		return s.schema().Missing()
 	}
 	s.db.name(schema)
 	s.location.found.Store(true)

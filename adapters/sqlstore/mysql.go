@@ -21,16 +21,16 @@ import (
 
 // mysql is the database of dialect.MySQL.
 type mysql struct {
-	plain  dialect.MySQL // without the schema that locate finds, which may be finding it: only what names no table is sent from here
-	sql    dialect.MySQL
-	box    dialect.MySQLOutbox
-	shared statements
-	cfg    Config
-	spare  spare
-	server atomic.Pointer[mysqlServer] // nil: not asked yet
-	flush  atomic.Bool                 // a duplicate must write, see dialect.MySQL.Touch
-	packet atomic.Int64                // max_allowed_packet; 0: not known yet
-	shards atomic.Int64                // see shardsIn; 0: not known yet
+	plain   dialect.MySQL // without the schema that locate finds, which may be finding it: only what names no table is sent from here
+	sql     dialect.MySQL
+	box     dialect.MySQLOutbox
+	shared  statements
+	cfg     Config
+	spare   spare
+	server  atomic.Pointer[mysqlServer] // nil: not asked yet
+	flushes atomic.Bool                 // a duplicate must write, see dialect.MySQL.Touch
+	packet  atomic.Int64                // max_allowed_packet; 0: not known yet
+	shards  atomic.Int64                // see shardsIn; 0: not known yet
 }
 
 func newMySQL(cfg Config) (database, error) {
@@ -130,7 +130,7 @@ func (d *mysql) claim(ctx context.Context, c *claim, rows []claims.Row) error {
 	}
 	// Who began the transaction knows whether its snapshot may be older than the claim; no statement tells without rights.
 	c.snapshot = !c.own || d.cfg.Isolation > sql.LevelReadCommitted
-	if c.snapshot || c.young() {
+	if c.snapshot || !c.Old() {
 		return nil
 	}
 	return c.readForgotten(c.tx.QueryRowContext(ctx, d.sql.Forgotten))
@@ -218,22 +218,21 @@ func (d *mysql) readClaimed(ctx context.Context, c *claim, mine token, rows []cl
 			return err
 		}
 		if string(whose) == string(mine[:]) {
-			c.inserted[dedup.Derived(k)] = true
+			c.Inserted[dedup.Derived(k)] = true
 			c.token, c.witness = mine, dedup.Derived(k)
-			c.clock = clock.Time
+			c.Clock = clock.Time
 		}
 		return nil
 	})
 }
 
-// settle makes duplicates as durable as the commits that they report.
-func (d *mysql) settle(ctx context.Context, c *claim, duplicates bool) error {
-	if !duplicates || !d.flush.Load() {
+func (d *mysql) flush(ctx context.Context, c *claim) error {
+	if !d.flushes.Load() {
 		return nil
 	}
 	var known []dedup.Derived
-	for _, row := range c.plan.Rows {
-		if !c.inserted[row.Derived] {
+	for _, row := range c.Plan.Rows {
+		if !c.Inserted[row.Derived] {
 			known = append(known, row.Derived)
 		}
 	}
@@ -292,7 +291,7 @@ func (d *mysql) stands(ctx context.Context, q queryer, c *claim) (stands bool, e
 
 // committed: where a duplicate renews the token of its row, a row with another token may still be the one of c.
 func (d *mysql) committed(ctx context.Context, tx *sql.Tx, c *claim) (bool, error) {
-	if d.flush.Load() {
+	if d.flushes.Load() {
 		return true, nil
 	}
 	return d.stands(ctx, tx, c)
@@ -302,7 +301,7 @@ func (d *mysql) committed(ctx context.Context, tx *sql.Tx, c *claim) (bool, erro
 func (d *mysql) writesEnd(ctx context.Context, t *session) bool {
 	var on bool
 	err := t.tx.QueryRowContext(ctx, d.sql.Autocommit).Scan(&on)
-	return err == nil && !on && len(t.claim.inserted) > 0
+	return err == nil && !on && len(t.claim.Inserted) > 0
 }
 
 // inProgress also sees what is not committed.

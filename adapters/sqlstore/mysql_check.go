@@ -9,12 +9,13 @@ import (
 	"strings"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
 )
 
 // check reads the settings of one session for all of them: they should stand in the DSN or in the server's configuration.
 func (d *mysql) check(ctx context.Context, db *sql.DB) error {
 	failed := func(err error) error {
-		return databaseError{fmt.Errorf("sqlstore: read the database's settings: %w", err)}
+		return claims.DatabaseErrorf("sqlstore: read the database's settings: %w", err)
 	}
 	server, err := d.describe(ctx, db)
 	if err != nil {
@@ -72,11 +73,11 @@ func (s mysqlSettings) on(names ...string) bool {
 func (s mysqlSettings) writes() error {
 	switch {
 	case s.on("read_only", "super_read_only"):
-		return databaseError{errors.New("sqlstore: the server is read-only (read_only is ON), as a replica is: connect to the primary")}
+		return claims.DatabaseErrorf("sqlstore: the server is read-only (read_only is ON), as a replica is: connect to the primary")
 	case s.on("transaction_read_only", "tx_read_only"):
-		return databaseError{errors.New("sqlstore: transactions are read-only here: set transaction_read_only to OFF")}
+		return claims.DatabaseErrorf("sqlstore: transactions are read-only here: set transaction_read_only to OFF")
 	case s.on("log_bin") && strings.EqualFold(s["binlog_format"], "STATEMENT"):
-		return databaseError{errors.New("sqlstore: binlog_format is STATEMENT, with which InnoDB writes nothing at READ COMMITTED: set it to ROW or MIXED")}
+		return claims.DatabaseErrorf("sqlstore: binlog_format is STATEMENT, with which InnoDB writes nothing at READ COMMITTED: set it to ROW or MIXED")
 	}
 	return nil
 }
@@ -93,19 +94,19 @@ func (s mysqlSettings) session() error {
 		return false
 	}
 	if !s.on("autocommit") {
-		return databaseError{errors.New("sqlstore: autocommit is off for the connections of Config.DB: a statement outside of a transaction would never be committed; " +
-			"take autocommit out of the DSN")}
+		return claims.DatabaseErrorf("sqlstore: autocommit is off for the connections of Config.DB: a statement outside of a transaction would never be committed; " +
+			"take autocommit out of the DSN")
 	}
 	for _, name := range []string{"character_set_client", "character_set_connection", "character_set_results"} {
 		if v := s[name]; !strings.EqualFold(v, "utf8mb4") {
-			return databaseError{fmt.Errorf("sqlstore: %s is %q: the texts that Go sends are utf8mb4; set charset=utf8mb4 in the DSN", name, v)}
+			return claims.DatabaseErrorf("sqlstore: %s is %q: the texts that Go sends are utf8mb4; set charset=utf8mb4 in the DSN", name, v)
 		}
 	}
 	switch {
 	case !has("STRICT_TRANS_TABLES") && !has("STRICT_ALL_TABLES"):
-		return databaseError{fmt.Errorf("sqlstore: sql_mode %q is not strict: values that do not fit are cut without an error; add STRICT_TRANS_TABLES", s["sql_mode"])}
+		return claims.DatabaseErrorf("sqlstore: sql_mode %q is not strict: values that do not fit are cut without an error; add STRICT_TRANS_TABLES", s["sql_mode"])
 	case has("EMPTY_STRING_IS_NULL"):
-		return databaseError{errors.New("sqlstore: sql_mode has EMPTY_STRING_IS_NULL: an empty payload or result would be lost; take it out")}
+		return claims.DatabaseErrorf("sqlstore: sql_mode has EMPTY_STRING_IS_NULL: an empty payload or result would be lost; take it out")
 	}
 	return nil
 }
@@ -132,8 +133,8 @@ func (d *mysql) checkTables(ctx context.Context, db *sql.DB) error {
 		if err := rows.Scan(&table, &engine); err != nil {
 			return err
 		}
-		return databaseError{fmt.Errorf("%w: table %s has engine %s, which knows no transactions: ALTER TABLE %s ENGINE = InnoDB",
-			dedup.ErrSchema, table, engine.String, table)}
+		return claims.DatabaseErrorf("%w: table %s has engine %s, which knows no transactions: ALTER TABLE %s ENGINE = InnoDB",
+			dedup.ErrSchema, table, engine.String, table)
 	})
 	if err == nil {
 		rows, err = db.QueryContext(ctx, d.plain.Columns, nullable(d.cfg.Schema))
@@ -142,8 +143,8 @@ func (d *mysql) checkTables(ctx context.Context, db *sql.DB) error {
 			if err := rows.Scan(&table, &column, &kind, &collation); err != nil {
 				return err
 			}
-			return databaseError{fmt.Errorf("%w: column %s of table %s is %s with collation %s, which takes different keys for the same "+
-				"(upper and lower case, trailing spaces): it must be binary, as txonce's migrations make it", dedup.ErrSchema, column, table, kind, collation)}
+			return claims.DatabaseErrorf("%w: column %s of table %s is %s with collation %s, which takes different keys for the same "+
+				"(upper and lower case, trailing spaces): it must be binary, as txonce's migrations make it", dedup.ErrSchema, column, table, kind, collation)
 		})
 	}
 	if err == nil {
@@ -153,12 +154,12 @@ func (d *mysql) checkTables(ctx context.Context, db *sql.DB) error {
 			if err := rows.Scan(&table, &column, &charset); err != nil {
 				return err
 			}
-			return databaseError{fmt.Errorf("%w: column %s of table %s is %s, which does not have every text that a message may hold: "+
-				"ALTER TABLE %s CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", dedup.ErrSchema, column, table, charset, table)}
+			return claims.DatabaseErrorf("%w: column %s of table %s is %s, which does not have every text that a message may hold: "+
+				"ALTER TABLE %s CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", dedup.ErrSchema, column, table, charset, table)
 		})
 	}
 	if err != nil && !errors.Is(err, dedup.ErrSchema) {
-		return databaseError{fmt.Errorf("sqlstore: read the tables' definitions: %w", err)}
+		return claims.DatabaseErrorf("sqlstore: read the tables' definitions: %w", err)
 	}
 	return err
 }
@@ -173,7 +174,7 @@ func (d *mysql) registered(ctx context.Context, db *sql.DB) error {
 		return set.session()
 	}
 	// With AFTER_COMMIT others see a commit before a replica has it.
-	d.flush.Store(set.on("rpl_semi_sync_master_enabled") && strings.EqualFold(set["rpl_semi_sync_master_wait_point"], "AFTER_COMMIT") ||
+	d.flushes.Store(set.on("rpl_semi_sync_master_enabled") && strings.EqualFold(set["rpl_semi_sync_master_wait_point"], "AFTER_COMMIT") ||
 		set.on("rpl_semi_sync_source_enabled") && strings.EqualFold(set["rpl_semi_sync_source_wait_point"], "AFTER_COMMIT"))
 	if n, err := strconv.ParseInt(set["max_allowed_packet"], 10, 64); err == nil {
 		d.packet.Store(n)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/outbox"
 )
@@ -146,7 +147,7 @@ func (d *mysql) serialize(ctx context.Context, tx *sql.Tx, key string) error {
 	return d.lockSlot(ctx, tx, int(h.Sum64()%dialect.TakeTurn))
 }
 
-var errNoLocks = databaseError{fmt.Errorf("%w: rows of outbox_locks are missing; undo txonce's migrations and apply them again", dedup.ErrSchema)}
+var errNoLocks = claims.DatabaseErrorf("%w: rows of outbox_locks are missing; undo txonce's migrations and apply them again", dedup.ErrSchema)
 
 func (d *mysql) lockSlot(ctx context.Context, tx *sql.Tx, slot int) error {
 	err := tx.QueryRowContext(ctx, d.box.Serialize, slot).Scan(&slot)

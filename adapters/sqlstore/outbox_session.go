@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
 )
@@ -111,12 +112,12 @@ func (s *Store) outboxRead(ctx context.Context, what string, f func(ctx context.
 
 func (s *Store) outboxError(what string, err error) error {
 	switch {
-	case err == nil, errors.As(err, new(databaseError)):
+	case err == nil, errors.As(err, new(claims.DatabaseError)):
 		return err
 	case errors.Is(err, outbox.ErrLeaseLost):
 		return fmt.Errorf("sqlstore: %s: %w", what, err)
 	}
-	return databaseError{s.statementError(fmt.Errorf("%s: %w", what, err))}
+	return claims.DatabaseError{Err: s.statementError(fmt.Errorf("%s: %w", what, err))}
 }
 
 // held returns the shards in the order in which their turn comes. The caller holds o.mu.

@@ -10,11 +10,12 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/outbox"
 )
 
 // errNoShards is what tables say that are there, but not as the migrations leave them.
-var errNoShards = databaseError{fmt.Errorf("%w: txonce_shards or outbox_seq is empty; %s", dedup.ErrSchema, howToMigrate)}
+var errNoShards = claims.DatabaseErrorf("%w: txonce_shards or outbox_seq is empty; %s", dedup.ErrSchema, howToMigrate)
 
 // encodeHeaders returns nil, for NULL, where there are none.
 func encodeHeaders(headers map[string]string) ([]byte, error) {

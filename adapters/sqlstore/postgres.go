@@ -139,9 +139,8 @@ func (d *postgres) held(ctx context.Context, err error) error {
 	return err
 }
 
-// settle makes duplicates as durable as the commits that they report.
-func (d *postgres) settle(ctx context.Context, c *claim, duplicates bool) error {
-	if !duplicates || !c.standbys {
+func (d *postgres) flush(ctx context.Context, c *claim) error {
+	if !c.standbys {
 		return nil
 	}
 	_, err := c.tx.ExecContext(ctx, d.sql.FlushDuplicate)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
 )
 
 func (d *postgres) check(ctx context.Context, db *sql.DB) error {
@@ -18,16 +19,16 @@ func (d *postgres) check(ctx context.Context, db *sql.DB) error {
 	var recovering bool
 	var encoding string
 	if err := db.QueryRowContext(ctx, d.plain.Encoding).Scan(&encoding); err != nil {
-		return databaseError{fmt.Errorf("sqlstore: read the database's encoding: %w", err)}
+		return claims.DatabaseErrorf("sqlstore: read the database's encoding: %w", err)
 	}
 	if err := db.QueryRowContext(ctx, d.plain.Settings).Scan(&sync, &fsync, &recovering, &readOnly, &standbys); err != nil {
-		return databaseError{fmt.Errorf("sqlstore: read the database's settings: %w", err)}
+		return claims.DatabaseErrorf("sqlstore: read the database's settings: %w", err)
 	}
 	switch {
 	case recovering:
-		return databaseError{errors.New("sqlstore: the database is a standby: connect to the primary (target_session_attrs=read-write)")}
+		return claims.DatabaseErrorf("sqlstore: the database is a standby: connect to the primary (target_session_attrs=read-write)")
 	case readOnly == "on":
-		return databaseError{errors.New("sqlstore: transactions are read-only here: set default_transaction_read_only to off")}
+		return claims.DatabaseErrorf("sqlstore: transactions are read-only here: set default_transaction_read_only to off")
 	case encoding != "UTF8":
 		return fmt.Errorf("sqlstore: the database's encoding is %s, which does not have every text that a message may hold: use one with ENCODING 'UTF8'", encoding)
 	case d.cfg.AllowAsyncCommit:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
 )
 
 // errBusy says that another sweeper has the lease.
@@ -35,7 +36,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.Swept, error) 
 		err = ctx.Err()
 	}
 	if err != nil {
-		return dedup.Swept{}, databaseError{s.statementError(fmt.Errorf("purge: %w", err))}
+		return dedup.Swept{}, claims.DatabaseError{Err: s.statementError(fmt.Errorf("purge: %w", err))}
 	}
 	if err := t.commit(); err != nil {
 		return dedup.Swept{}, err

@@ -5,8 +5,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
+
+	"github.com/txonce/txonce/internal/claims"
 )
 
 // answerWithin bounds every statement that should be answered at once. COMMIT and ROLLBACK have no other bound, as they
@@ -38,7 +39,7 @@ func (s *Store) begin(ctx context.Context, level sql.IsolationLevel) (_ *session
 	defer func() {
 		if err != nil {
 			t.close()
-			err = databaseError{fmt.Errorf("sqlstore: begin: %w", err)}
+			err = claims.DatabaseErrorf("sqlstore: begin: %w", err)
 		}
 	}()
 	if err = s.locate(ctx, nil); err != nil {
@@ -117,5 +118,5 @@ func (t *session) commit() error {
 	case t.store.db.constraint(err): // a deferred one
 		return handlerError{err}
 	}
-	return databaseError{fmt.Errorf("sqlstore: commit: %w", err)}
+	return claims.DatabaseErrorf("sqlstore: commit: %w", err)
 }

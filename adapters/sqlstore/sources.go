@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"fmt"
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
@@ -12,15 +11,14 @@ import (
 var _ dedup.SourceRegistrar = (*Store)(nil)
 
 // RegisterSources implements dedup.SourceRegistrar. It checks what Register checks first: a start that is refused records nothing.
-func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []string) (err error) {
+func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []string) error {
 	if err := (dedup.Key{Consumer: consumer, ID: "any"}).Validate(); err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil && s.db.refused(err) {
-			err = databaseError{fmt.Errorf("%w: %w", dedup.ErrAccess, err)}
-		}
-	}()
+	return s.refused(s.registerSources(ctx, consumer, sources))
+}
+
+func (s *Store) registerSources(ctx context.Context, consumer string, sources []string) error {
 	if err := s.check(ctx); err != nil {
 		return err
 	}

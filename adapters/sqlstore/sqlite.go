@@ -131,7 +131,7 @@ func (d *sqlite) claim(ctx context.Context, c *claim, rows []claims.Row) error {
 	return c.readForgotten(c.tx.QueryRowContext(ctx, d.sql.Forgotten)) // nobody forgets anything while this transaction writes
 }
 
-func (d *sqlite) settle(context.Context, *claim, bool) error { return nil }
+func (d *sqlite) flush(context.Context, *claim) error { return nil }
 
 // mark also counts the connection's temporary tables and triggers, before a handler has the transaction.
 func (d *sqlite) mark(ctx context.Context, t *session) error {
@@ -243,8 +243,8 @@ func (d *sqlite) ambiguous(err error) bool {
 
 // stands reports that the key is claimed, perhaps by another process since.
 func (d *sqlite) stands(ctx context.Context, q queryer, c *claim) (bool, error) {
-	keys := make([]dedup.Derived, 0, len(c.inserted))
-	for k := range c.inserted {
+	keys := make([]dedup.Derived, 0, len(c.Inserted))
+	for k := range c.Inserted {
 		keys = append(keys, k)
 	}
 	rows, err := q.QueryContext(ctx, d.sql.Existing, d.keys(keys))

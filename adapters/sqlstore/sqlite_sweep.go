@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
 )
 
 // check reads the settings of one connection for all of them: they should stand in the data source name.
@@ -25,7 +26,7 @@ func (d *sqlite) check(ctx context.Context, db *sql.DB) error {
 		{d.sql.JournalMode, []any{&journal}},
 	} {
 		if err := d.patiently(ctx, func() error { return db.QueryRowContext(ctx, read.query).Scan(read.dest...) }); err != nil {
-			return databaseError{fmt.Errorf("sqlstore: read the database's settings: %w", err)}
+			return claims.DatabaseErrorf("sqlstore: read the database's settings: %w", err)
 		}
 	}
 	_, err := db.ExecContext(ctx, d.sql.Probe)

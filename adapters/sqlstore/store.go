@@ -133,25 +133,22 @@ func New(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// claimAttempts bounds how often a claim is made again because a row vanished under it, or a window ran out.
-const claimAttempts = 4
-
 // InTx implements dedup.Store.
 func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx *sql.Tx, answers []dedup.Claim) error) error {
 	plan, err := claims.NewPlan(recs)
 	if err != nil {
 		return err
 	}
-	for range claimAttempts {
+	for range claims.Attempts {
 		var again bool
 		if again, err = s.inTx(ctx, plan, fn); !again {
 			return err
 		}
 	}
-	return databaseError{err}
+	return claims.DatabaseErrorf("sqlstore: %w", err)
 }
 
-// inTx is one attempt; again says that the claim was undone and is to be made once more, before fn has run.
+// inTx is one attempt. again says that the claim was undone before fn ran, and must be made again.
 func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx, answers []dedup.Claim) error) (again bool, err error) {
 	if err := s.useWindows(ctx, plan.Windows()); err != nil {
 		return false, err
@@ -161,11 +158,12 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx,
 		return false, err
 	}
 	defer t.close() // rolls back what was not committed, also on a panic or Goexit of fn
-	c := claim{store: s, plan: plan, tx: t.tx, own: true, idleLimit: s.idleLimit}
-	t.claim = &c
-	answers, err := c.make(ctx)
+	c := s.newClaim(plan, t.tx)
+	c.own, c.idleLimit = true, s.idleLimit
+	t.claim = c
+	answers, err := c.answers(ctx)
 	switch {
-	case errors.Is(err, errUncovered):
+	case errors.Is(err, claims.ErrAgain):
 		return true, err
 	case errors.Is(err, dedup.ErrNotDurable): // of this session: another one may be as Register found it
 		t.spoilt = true
@@ -220,13 +218,13 @@ func (s *Store) Claim(ctx context.Context, tx *sql.Tx, recs []dedup.Record) ([]d
 	if err := s.locate(ctx, tx); err != nil {
 		return nil, err
 	}
-	c := claim{store: s, plan: plan, tx: tx}
-	if c.registered, err = s.db.useWindowsWithin(ctx, s, tx, s.leases.Due(plan.Windows(), time.Now())); err != nil {
+	c := s.newClaim(plan, tx)
+	if c.Registered, err = s.db.useWindowsWithin(ctx, s, tx, s.leases.Due(plan.Windows(), time.Now())); err != nil {
 		return nil, err
 	}
-	answers, err := c.make(ctx)
-	if errors.Is(err, errUncovered) {
-		return nil, databaseError{err} // the next attempt, in a transaction that begins later, registers first
+	answers, err := c.answers(ctx)
+	if errors.Is(err, claims.ErrAgain) { // the next attempt, in a transaction that begins later, registers first
+		return nil, claims.DatabaseErrorf("sqlstore: %w", err)
 	}
 	return answers, err
 }
@@ -267,19 +265,16 @@ func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found
 	if err := s.locate(ctx, nil); err != nil {
 		return dedup.Claim{}, false, err
 	}
-	var row storedRow
+	var row claims.Stored
 	err = s.db.patiently(ctx, func() error {
-		return s.cfg.DB.QueryRowContext(ctx, s.db.statements().Lookup, s.db.key(key.Derive())).Scan(row.dest()...)
+		return s.cfg.DB.QueryRowContext(ctx, s.db.statements().Lookup, s.db.key(key.Derive())).Scan(dest(&row)...)
 	})
-	switch other, readable := row.naturalKey(); {
+	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return dedup.Claim{}, false, nil
 	case err != nil:
 		return dedup.Claim{}, false, s.claimError(err)
-	case readable && other != key:
-		return dedup.Claim{}, false, claims.Collision(key, other)
 	}
-	c = row.claim()
-	c.Verdict = dedup.Duplicate
-	return c, true, nil
+	c, err = row.Claim(key)
+	return c, err == nil, err
 }

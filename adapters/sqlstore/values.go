@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
 )
 
 // instant scans a time as PostgreSQL keeps it, or the others: in microseconds. NULL is the zero time.
@@ -59,29 +60,20 @@ func (d *derived) Scan(src any) error {
 	return nil
 }
 
-// storedRow is a row of processed_messages.
-type storedRow struct {
-	key                  derived
-	fingerprint          sql.NullInt64
-	expiresAt            instant
-	result               []byte
-	consumer, tenant, id sql.NullString
+// dest is where the columns of a row of processed_messages go.
+func dest(r *claims.Stored) []any {
+	return []any{(*derived)(&r.Key), &r.Fingerprint, toTime{&r.ExpiresAt}, &r.Result, &r.Consumer, &r.Tenant, &r.ID}
 }
 
-func (r *storedRow) dest() []any {
-	return []any{&r.key, &r.fingerprint, &r.expiresAt, &r.result, &r.consumer, &r.tenant, &r.id}
-}
+// toTime scans what instant scans.
+type toTime struct{ to *time.Time }
 
-func (r *storedRow) claim() dedup.Claim {
-	c := dedup.Claim{ExpiresAt: r.expiresAt.Time, Result: r.result}
-	if r.fingerprint.Valid {
-		c.Fingerprint = dedup.FingerprintFromInt64(r.fingerprint.Int64)
-	}
-	return c
-}
-
-func (r *storedRow) naturalKey() (key dedup.Key, readable bool) {
-	return dedup.Key{Consumer: r.consumer.String, Tenant: r.tenant.String, ID: r.id.String}, r.consumer.Valid && r.id.Valid
+// Scan implements sql.Scanner.
+func (t toTime) Scan(src any) error {
+	var at instant
+	err := at.Scan(src)
+	*t.to = at.Time
+	return err
 }
 
 // nullable is NULL for the empty string.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
 )
 
 // errCommitted and errRolledBack are about a transaction that tx.Commit or tx.Rollback has ended.
@@ -20,7 +21,7 @@ var (
 
 // endedByMethod says which of the two it was. No statement can be sent through tx after either.
 func (t *session) endedByMethod(ctx context.Context) error {
-	if len(t.claim.inserted) > 0 && !t.claimStands(ctx) {
+	if len(t.claim.Inserted) > 0 && !t.claimStands(ctx) {
 		return errRolledBack
 	}
 	return errCommitted
@@ -119,7 +120,7 @@ func (t *session) unproven(ctx, limited context.Context, err error) error {
 		}
 		// The driver closes a connection with open rows when the handler's context ends, as Config.HandlerTimeout has it end.
 	case t.store.db.retryable(err):
-		return databaseError{fmt.Errorf("sqlstore: not committed: %w", err)}
+		return claims.DatabaseErrorf("sqlstore: not committed: %w", err)
 	}
 	// Either it says so, or the connection answers again, now that ROLLBACK has closed what was open on it.
 	return handlerError{fmt.Errorf("sqlstore: not committed: %w: close the rows that a handler opens, before it returns", err)}
@@ -177,7 +178,7 @@ const lookBackWait = 2 * time.Second
 // the claim, and returns ErrTxEnded with err in it where it has. When nobody answers, or the server has not ended the transaction
 // in time, it returns an InDoubtError. A pool without a free connection is no answer either.
 func (t *session) lookBack(err error) error {
-	if len(t.claim.inserted) == 0 {
+	if len(t.claim.Inserted) == 0 {
 		return err
 	}
 	t.spoilt = true
@@ -218,7 +219,7 @@ func (t *session) told(err error) error {
 // committed is InDoubtError.Committed. It answers true when it cannot ask: the message then stays in doubt.
 func (t *session) committed(ctx context.Context, tx any) (bool, error) {
 	asked, ok := tx.(*sql.Tx)
-	if !ok || len(t.claim.inserted) == 0 {
+	if !ok || len(t.claim.Inserted) == 0 {
 		return true, nil
 	}
 	stands, err := t.store.db.committed(ctx, asked, t.claim)
@@ -241,7 +242,7 @@ func (t *session) aloneLost(ctx context.Context) bool {
 
 // claimStands reports that the claim is committed, or that this cannot be found out. It rolls back first.
 func (t *session) claimStands(ctx context.Context) bool {
-	if len(t.claim.inserted) == 0 {
+	if len(t.claim.Inserted) == 0 {
 		return false
 	}
 	_ = t.rollback() // there may be nothing to roll back
@@ -256,5 +257,5 @@ func (t *session) lost(err error) error {
 		return handlerError{fmt.Errorf("sqlstore: connection lost after the handler had it for %v, as the server ends a transaction "+
 			"that stands idle for longer than Config.IdleLimit, %v: %w", time.Since(t.handed).Round(time.Millisecond), t.store.cfg.IdleLimit, err)}
 	}
-	return databaseError{fmt.Errorf("sqlstore: connection lost before COMMIT: %w", err)}
+	return claims.DatabaseErrorf("sqlstore: connection lost before COMMIT: %w", err)
 }

@@ -49,7 +49,7 @@ var rows = []row{
 	{"internal/await", nil},
 	{"internal/backoff", nil},
 	{"internal/dialect", nil},
-	{"internal/claims", []string{"dedup"}},
+	{"internal/claims", []string{"dedup", "outbox"}},
 	{"internal/debounce", nil},
 	{"internal/shares", nil},
 	{"internal/lanes", []string{"consumer"}},

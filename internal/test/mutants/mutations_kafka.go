@@ -78,8 +78,8 @@ var kafkaMutations = []mutation{
 		`case len(batch) == n || len(batch) > 0 && d.size > size:`, `case len(batch) == n:`,
 	}),
 	{
-		name: "of a zombie and the new owner one commits", file: pgx + "/claim.go",
-		edits: []edit{{`if !c.inserted[row.Derived] {
+		name: "of a zombie and the new owner one commits", file: "internal/claims/claim.go",
+		edits: []edit{{`if !c.Inserted[row.Derived] {
 			found`, `if false {
 			found`}},
 		pkg: "adapters/kafka", run: "^TestZombie$", fails: "TestZombie",
