@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
 )
@@ -23,17 +24,19 @@ func (s *Store) Retryable(err error) bool {
 	case errors.As(err, new(claims.DatabaseError)), isBadConn(err):
 		return true
 	}
-	return s.db.retryable(err)
+	return s.fault(err).Retryable
 }
 
 // Ambiguous implements dedup.FaultClassifier. Of the Store's own statements, which are the same for every message, nothing is.
 func (s *Store) Ambiguous(err error) bool {
-	return s.Retryable(err) && !errors.As(err, new(claims.DatabaseError)) && s.db.ambiguous(err)
+	return s.Retryable(err) && !errors.As(err, new(claims.DatabaseError)) && s.fault(err).Ambiguous
 }
+
+func (s *Store) fault(err error) engine.Fault { return s.db.Errors.Fault(err) }
 
 // openRows tells what drivers say of a statement that is sent while the rows of another one are open.
 func openRows(err error) bool {
-	return walkErrors(err, func(err error) bool {
+	return engine.Walk(err, func(err error) bool {
 		switch text := err.Error(); text {
 		case "conn busy", "busy buffer":
 			return true
@@ -52,9 +55,9 @@ func (s *Store) claimError(err error) error {
 	switch {
 	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.Is(err, dedup.ErrInFlight), errors.Is(err, dedup.ErrNotDurable), errors.As(err, new(claims.DatabaseError)):
 		return err
-	case s.db.inFlight(err):
+	case s.fault(err).InFlight:
 		return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.InFlightWait)
-	case errors.Is(err, sql.ErrTxDone), errors.Is(err, context.Canceled), s.db.aborted(err): // the caller's doing
+	case errors.Is(err, sql.ErrTxDone), errors.Is(err, context.Canceled), s.fault(err).Aborted: // the caller's doing
 		return fmt.Errorf("sqlstore: %w", err)
 	}
 	return claims.DatabaseError{Err: s.statementError(err)}
@@ -66,10 +69,8 @@ func (s *Store) statementError(err error) error {
 	switch {
 	case err == nil, errors.As(err, new(claims.DatabaseError)):
 		return err
-	case s.db.undefined(err):
-		return claims.DatabaseErrorf("%w: %w; %s", dedup.ErrSchema, err, howToMigrate)
+	case s.fault(err).Undefined:
+		return claims.DatabaseErrorf("%w: %w; %s", dedup.ErrSchema, err, engine.HowToMigrate)
 	}
 	return fmt.Errorf("sqlstore: %w", err)
 }
-
-const howToMigrate = "apply txonce's migrations: migrations.Apply(ctx, db, dialect, schema), or the files of package migrations"

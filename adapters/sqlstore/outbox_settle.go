@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -35,11 +36,11 @@ func (o *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 	if len(changes) > 0 {
 		idle := o.idleAfter(tokens, outcomes)
 		err = o.store.outboxTx(ctx, "settle", func(ctx context.Context, tx *sql.Tx) error {
-			return o.store.db.settleLeases(ctx, tx, &o.hold, tokens, changes, idle)
+			return o.store.db.Outbox.Settler.Settle(ctx, tx, &o.hold, tokens, changes, idle)
 		})
 	} else { // also what was not tried says who holds it
-		err = o.store.outboxRead(ctx, "settle", func(ctx context.Context, q queryer) error {
-			return o.store.db.own(ctx, q, &o.hold, tokens)
+		err = o.store.outboxRead(ctx, "settle", func(ctx context.Context, q engine.Queryer) error {
+			return o.store.db.Outbox.Settler.Own(ctx, q, &o.hold, tokens)
 		})
 	}
 	if err != nil {

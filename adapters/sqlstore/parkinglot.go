@@ -4,16 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strings"
 	"time"
 
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
 )
-
-// maxCause is how much of an error's text is kept, in bytes.
-const maxCause = 8 << 10
 
 var _ consumer.ParkingLot[*sql.Tx] = (*Store)(nil)
 
@@ -29,27 +26,19 @@ func (s *Store) Park(ctx context.Context, tx *sql.Tx, letter consumer.DeadLetter
 	}
 	var key any
 	if rec.Key.ID != "" {
-		key = s.db.key(rec.Key.Derive())
+		key = s.db.Values.Key(rec.Key.Derive())
 	}
 	payload := msg.Payload
 	if payload == nil {
 		payload = []byte{}
 	}
-	if err := s.db.fits(len(payload) + len(headers) + len(msg.Key)); err != nil {
+	if err := s.db.Tables.Fits(len(payload) + len(headers) + len(msg.Key)); err != nil {
 		return fmt.Errorf("%w (park a message of topic %q)", err, msg.Topic)
 	}
-	_, err = tx.ExecContext(ctx, s.db.statements().Park, s.db.key(letter.ID), key, text(rec.Key.Consumer), nullable(text(rec.Key.Tenant)),
-		nullable(text(rec.Key.ID)), fingerprint(rec.Fingerprint), int64(rec.Keep()/time.Second), s.db.time(claims.Ceil(rec.Time)),
-		text(string(letter.Reason)), text(letter.Cause), text(msg.Topic), []byte(msg.Key), text(msg.Position), payload, string(headers), msg.Attempt)
+	_, err = tx.ExecContext(ctx, s.db.Tables.Statements().Park, s.db.Values.Key(letter.ID), key, engine.Text(rec.Key.Consumer), engine.Nullable(engine.Text(rec.Key.Tenant)),
+		engine.Nullable(engine.Text(rec.Key.ID)), engine.Fingerprint(rec.Fingerprint), int64(rec.Keep()/time.Second), s.db.Values.Time(claims.Ceil(rec.Time)),
+		engine.Text(string(letter.Reason)), engine.Text(letter.Cause), engine.Text(msg.Topic), []byte(msg.Key), engine.Text(msg.Position), payload, string(headers), msg.Attempt)
 	return s.statementError(err)
-}
-
-// text is what a text column takes: valid UTF-8 without NUL.
-func text(s string) string {
-	if len(s) > maxCause {
-		s = s[:maxCause]
-	}
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
 // Take implements consumer.ParkingLot.
@@ -57,7 +46,7 @@ func (s *Store) Take(ctx context.Context, tx *sql.Tx, id consumer.LetterID) erro
 	if err := s.locate(ctx, tx); err != nil {
 		return err
 	}
-	done, err := tx.ExecContext(ctx, s.db.statements().Take, s.db.key(id))
+	done, err := tx.ExecContext(ctx, s.db.Tables.Statements().Take, s.db.Values.Key(id))
 	if err != nil {
 		return s.statementError(err)
 	}
@@ -76,11 +65,10 @@ func (s *Store) Letters(ctx context.Context, filter consumer.LetterFilter) (lett
 	if filter.Limit <= 0 {
 		filter.Limit = 100
 	}
-	err = s.db.patiently(ctx, func() error {
+	err = s.db.Transactions.RetryBusy(ctx, func() error {
 		letters = nil
-		rows, err := s.cfg.DB.QueryContext(ctx, s.db.statements().Letters, s.letterID(filter.ID), filter.Consumer, string(filter.Reason),
-			s.db.time(filter.After.First), s.letterID(filter.After.ID), filter.Limit)
-		return each(rows, err, func(rows *sql.Rows) error {
+		return engine.Query(ctx, s.cfg.DB, s.db.Tables.Statements().Letters, s.letterID(filter.ID), filter.Consumer, string(filter.Reason),
+			s.db.Values.Time(filter.After.First), s.letterID(filter.After.ID), filter.Limit).Each(func(rows *sql.Rows) error {
 			letter, err := scanLetter(rows)
 			letters = append(letters, letter)
 			return err
@@ -97,16 +85,16 @@ func (s *Store) letterID(id consumer.LetterID) any {
 	if id == (consumer.LetterID{}) {
 		return nil
 	}
-	return s.db.key(id)
+	return s.db.Values.Key(id)
 }
 
 func scanLetter(rows *sql.Rows) (l consumer.DeadLetter, err error) {
 	var (
-		id                     derived
+		id                     engine.Derived
 		tenant, messageID      sql.NullString
 		print                  sql.NullInt64
 		seconds                int64
-		created, first, latest instant
+		created, first, latest engine.Instant
 		orderingKey            []byte
 		headers, reason        string
 		m                      = &l.Message

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
 )
-
-// errBusy says that another sweeper has the lease.
-var errBusy = errors.New("sqlstore: another sweeper is at work")
 
 // Purge implements dedup.Purger.
 func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.Swept, error) {
@@ -25,8 +23,8 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.Swept, error) 
 	defer t.close()
 	ctx, cancel := context.WithTimeout(ctx, 3*s.answerWithin) // behind what the server itself bounds
 	defer cancel()
-	swept, err := s.db.sweep(ctx, t.tx, by)
-	if errors.Is(err, errBusy) {
+	swept, err := s.db.Tables.Sweep(ctx, t.Tx, by)
+	if errors.Is(err, engine.ErrBusy) {
 		return dedup.Swept{Clock: swept.Clock, Busy: true}, nil
 	}
 	if errors.Is(err, dedup.ErrClock) {

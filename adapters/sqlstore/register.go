@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/migrations"
@@ -24,7 +25,7 @@ func (s *Store) Register(ctx context.Context, consumer string, window time.Durat
 
 // refused adds ErrAccess to an error with which the database refused the user.
 func (s *Store) refused(err error) error {
-	if err != nil && s.db.refused(err) {
+	if err != nil && s.fault(err).Refused {
 		return claims.DatabaseErrorf("%w: %w", dedup.ErrAccess, err)
 	}
 	return err
@@ -32,7 +33,7 @@ func (s *Store) refused(err error) error {
 
 // check refuses what would make every message fail, or forget commits.
 func (s *Store) check(ctx context.Context) error {
-	if err := s.db.check(ctx, s.cfg.DB); err != nil {
+	if err := s.db.Tables.Check(ctx); err != nil {
 		return err
 	}
 	return s.checkSchema(ctx)
@@ -48,11 +49,11 @@ func (s *Store) checkSchema(ctx context.Context) error {
 		return err
 	}
 	var version, worksWith sql.NullInt64
-	err := s.db.patiently(ctx, func() error {
-		return s.cfg.DB.QueryRowContext(ctx, s.db.statements().SchemaVersion).Scan(&version, &worksWith)
+	err := s.db.Transactions.RetryBusy(ctx, func() error {
+		return s.cfg.DB.QueryRowContext(ctx, s.db.Tables.Statements().SchemaVersion).Scan(&version, &worksWith)
 	})
 	switch {
-	case err != nil && s.db.undefined(err):
+	case err != nil && s.fault(err).Undefined:
 		return s.schema().Missing()
 	case err != nil:
 		return claims.DatabaseErrorf("sqlstore: read the schema's version: %w", err)
@@ -61,9 +62,9 @@ func (s *Store) checkSchema(ctx context.Context) error {
 		return err
 	}
 	var none int
-	err = s.db.patiently(ctx, func() error { return s.cfg.DB.QueryRowContext(ctx, s.db.statements().SchemaTables).Scan(&none) })
+	err = s.db.Transactions.RetryBusy(ctx, func() error { return s.cfg.DB.QueryRowContext(ctx, s.db.Tables.Statements().SchemaTables).Scan(&none) })
 	switch {
-	case err != nil && s.db.undefined(err):
+	case err != nil && s.fault(err).Undefined:
 		return s.schema().Dropped(err, int(version.Int64))
 	case err != nil:
 		return claims.DatabaseErrorf("sqlstore: read the schema's tables: %w", err)
@@ -72,7 +73,7 @@ func (s *Store) checkSchema(ctx context.Context) error {
 }
 
 func (s *Store) schema() claims.Schema {
-	return claims.Schema{Where: s.where(), HowTo: howToMigrate, Known: migrations.Latest(string(s.cfg.Dialect))}
+	return claims.Schema{Where: s.where(), HowTo: engine.HowToMigrate, Known: migrations.Latest(string(s.cfg.Dialect))}
 }
 
 func (s *Store) where() string {
@@ -96,7 +97,7 @@ func (s *Store) useWindows(ctx context.Context, windows []claims.Window) error {
 	if len(due) == 0 {
 		return nil
 	}
-	leave, err := s.db.enter(ctx)
+	leave, err := s.db.Transactions.Enter(ctx)
 	if err != nil {
 		return claims.DatabaseError{Err: err}
 	}
@@ -111,12 +112,12 @@ func (s *Store) use(ctx context.Context, due []claims.Window) error {
 	if err := s.locate(ctx, nil); err != nil {
 		return err
 	}
-	if err := s.db.registered(ctx, s.cfg.DB); err != nil {
+	if err := s.db.Tables.Refresh(ctx); err != nil {
 		return s.claimError(fmt.Errorf("read the database's settings: %w", err))
 	}
 	return s.leases.Use(due, func(w claims.Window) (until time.Time, err error) {
-		err = s.db.patiently(ctx, func() (err error) {
-			until, err = s.db.useWindow(ctx, s.cfg.DB, w)
+		err = s.db.Transactions.RetryBusy(ctx, func() (err error) {
+			until, err = s.db.Claims.UseWindow(ctx, s.cfg.DB, w)
 			return err
 		})
 		if err != nil {
@@ -134,11 +135,4 @@ func (s *Store) useElsewhere(ctx context.Context, due []claims.Window) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.InFlightWait)
 	defer cancel()
 	return s.use(ctx, due)
-}
-
-// useWindow is for databases whose statement returns what it wrote.
-func useWindow(ctx context.Context, db queryer, statement string, w claims.Window) (time.Time, error) {
-	var until instant
-	err := db.QueryRowContext(ctx, statement, w.Consumer, w.Seconds, dedup.UseFor.Seconds()).Scan(&until)
-	return until.Time, err
 }

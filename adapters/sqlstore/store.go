@@ -8,6 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/adapters/sqlstore/internal/mysql"
+	"github.com/txonce/txonce/adapters/sqlstore/internal/postgres"
+	"github.com/txonce/txonce/adapters/sqlstore/internal/sqlite"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
 )
@@ -67,7 +71,7 @@ type Config struct {
 // Store is a dedup.Store, a consumer.ParkingLot, an outbox.Writer and an outbox.Queue. It is safe for concurrent use.
 type Store struct {
 	cfg    Config
-	db     database
+	db     engine.Engine
 	leases claims.Leases
 	now    func() time.Time // this machine's clock; tests set it wrong
 	names  claims.Names
@@ -78,7 +82,7 @@ type Store struct {
 	location location
 
 	idleLimit    any           // Config.IdleLimit as the server takes it; nil: none
-	answerWithin time.Duration // see there; shorter in tests
+	answerWithin time.Duration // see engine.AnswerWithin; shorter in tests
 }
 
 var (
@@ -90,6 +94,8 @@ var (
 	_ dedup.TxVerifier[*sql.Tx]  = (*Store)(nil)
 	_ dedup.FaultClassifier      = (*Store)(nil)
 )
+
+var engines = map[Dialect]func(engine.Config) (engine.Engine, error){SQLite: sqlite.New, Postgres: postgres.New, MySQL: mysql.New}
 
 // New returns a Store. It does not touch the database: see Register.
 func New(cfg Config) (*Store, error) {
@@ -111,21 +117,19 @@ func New(cfg Config) (*Store, error) {
 	if cfg.InFlightWait == 0 {
 		cfg.InFlightWait = 5 * time.Second
 	}
-	s := &Store{cfg: cfg, now: time.Now, answerWithin: answerWithin}
+	s := &Store{cfg: cfg, now: time.Now, answerWithin: engine.AnswerWithin}
 	if cfg.IdleLimit > 0 {
 		s.idleLimit = fmt.Sprintf("%dms", cfg.IdleLimit.Milliseconds())
 	}
-	var err error
-	switch cfg.Dialect {
-	case SQLite:
-		s.db, err = newSQLite(cfg)
-	case Postgres:
-		s.db, err = newPostgres(cfg)
-	case MySQL:
-		s.db, err = newMySQL(cfg)
-	default:
-		err = fmt.Errorf("sqlstore: Config.Dialect %q: want %q, %q or %q", cfg.Dialect, SQLite, Postgres, MySQL)
+	open, known := engines[cfg.Dialect]
+	if !known {
+		return nil, fmt.Errorf("sqlstore: Config.Dialect %q: want %q, %q or %q", cfg.Dialect, SQLite, Postgres, MySQL)
 	}
+	var err error
+	s.db, err = open(engine.Config{
+		DB: cfg.DB, Schema: cfg.Schema, Isolation: cfg.Isolation, InFlightWait: cfg.InFlightWait, IdleLimit: cfg.IdleLimit,
+		Compact: cfg.Compact, AllowAsyncCommit: cfg.AllowAsyncCommit, KeepSent: cfg.Outbox.KeepSent,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -158,42 +162,42 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx,
 		return false, err
 	}
 	defer t.close() // rolls back what was not committed, also on a panic or Goexit of fn
-	c := s.newClaim(plan, t.tx)
-	c.own, c.idleLimit = true, s.idleLimit
-	t.claim = c
-	answers, err := c.answers(ctx)
+	c := s.newClaim(plan, t.Tx)
+	c.Own, c.IdleLimit = true, s.idleLimit
+	t.Claim = c
+	answers, err := s.make(ctx, c)
 	switch {
 	case errors.Is(err, claims.ErrAgain):
 		return true, err
 	case errors.Is(err, dedup.ErrNotDurable): // of this session: another one may be as Register found it
-		t.spoilt = true
+		t.Spoilt = true
 		return true, err
 	case err != nil:
-		t.spoilt = s.db.refused(err) || s.db.undefined(err) // perhaps for a role, or a mode, that somebody has set
+		t.Spoilt = s.fault(err).Refused || s.fault(err).Undefined // perhaps for a role, or a mode, that somebody has set
 		return false, err
 	}
-	if err := t.mark(ctx); err != nil {
+	if err := t.stamp(ctx); err != nil {
 		return false, err
 	}
-	s.outbox.watch(t.tx)
-	defer s.outbox.forget(t.tx)
+	s.outbox.watch(t.Tx)
+	defer s.outbox.forget(t.Tx)
 	if err := t.run(ctx, fn, answers); err != nil {
-		t.spoilt = t.spoilt || errors.Is(err, dedup.ErrTxEnded) // what a handler sets in other transactions stays
+		t.Spoilt = t.Spoilt || errors.Is(err, dedup.ErrTxEnded) // what a handler sets in other transactions stays
 		return false, t.told(err)
 	}
 	err = t.told(t.commit())
-	if s.outbox.has(t.tx) {
+	if s.outbox.has(t.Tx) {
 		s.Wake(ctx) // also where it may have been rolled back: one too many does no harm
 	}
 	return false, err
 }
 
 // run runs fn, and says whether COMMIT may be sent.
-func (t *session) run(ctx context.Context, fn func(tx *sql.Tx, answers []dedup.Claim) error, answers []dedup.Claim) error {
+func (t *transaction) run(ctx context.Context, fn func(tx *sql.Tx, answers []dedup.Claim) error, answers []dedup.Claim) error {
 	t.handed = time.Now()
 	t.store.running.add(t)
-	defer t.store.running.remove(t.tx)
-	err := fn(t.tx, answers)
+	defer t.store.running.remove(t.Tx)
+	err := fn(t.Tx, answers)
 	switch {
 	case t.failed != nil && errors.Is(err, t.failed):
 		return err
@@ -202,7 +206,7 @@ func (t *session) run(ctx context.Context, fn func(tx *sql.Tx, answers []dedup.C
 	case err != nil:
 		return t.blame(err)
 	}
-	err = t.check(ctx, t.store.db.prove)
+	err = t.check(ctx, t.store.db.Proofs.Verify)
 	if ctx.Err() != nil && !errors.Is(err, dedup.ErrTxEnded) && !errors.As(err, new(*dedup.InDoubtError)) {
 		return fmt.Errorf("sqlstore: not committed: %w", ctx.Err())
 	}
@@ -219,10 +223,17 @@ func (s *Store) Claim(ctx context.Context, tx *sql.Tx, recs []dedup.Record) ([]d
 		return nil, err
 	}
 	c := s.newClaim(plan, tx)
-	if c.Registered, err = s.db.useWindowsWithin(ctx, s, tx, s.leases.Due(plan.Windows(), time.Now())); err != nil {
+	due := s.leases.Due(plan.Windows(), time.Now())
+	if s.db.OwnWindows != nil {
+		c.Registered, err = s.db.OwnWindows.UseWindowsIn(ctx, tx, due)
+		err = s.claimError(err)
+	} else {
+		err = s.useElsewhere(ctx, due)
+	}
+	if err != nil {
 		return nil, err
 	}
-	answers, err := c.answers(ctx)
+	answers, err := s.make(ctx, c)
 	if errors.Is(err, claims.ErrAgain) { // the next attempt, in a transaction that begins later, registers first
 		return nil, claims.DatabaseErrorf("sqlstore: %w", err)
 	}
@@ -238,7 +249,7 @@ func (s *Store) Forget(ctx context.Context, tx *sql.Tx, keys ...dedup.Key) error
 	if err := s.locate(ctx, tx); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, s.db.statements().Forget, s.db.keys(derived))
+	_, err := tx.ExecContext(ctx, s.db.Tables.Statements().Forget, s.db.Values.Keys(derived))
 	return s.statementError(err)
 }
 
@@ -250,7 +261,7 @@ func (s *Store) SaveResult(ctx context.Context, tx *sql.Tx, key dedup.Key, resul
 	if err := s.locate(ctx, tx); err != nil {
 		return err
 	}
-	found, err := s.db.saveResult(ctx, tx, key.Derive(), result)
+	found, err := s.db.Claims.SaveResult(ctx, tx, key.Derive(), result)
 	if err == nil && !found {
 		return fmt.Errorf("sqlstore: save result: %v is not claimed", key)
 	}
@@ -266,8 +277,8 @@ func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found
 		return dedup.Claim{}, false, err
 	}
 	var row claims.Stored
-	err = s.db.patiently(ctx, func() error {
-		return s.cfg.DB.QueryRowContext(ctx, s.db.statements().Lookup, s.db.key(key.Derive())).Scan(dest(&row)...)
+	err = s.db.Transactions.RetryBusy(ctx, func() error {
+		return s.cfg.DB.QueryRowContext(ctx, s.db.Tables.Statements().Lookup, s.db.Values.Key(key.Derive())).Scan(engine.Dest(&row)...)
 	})
 	switch {
 	case errors.Is(err, sql.ErrNoRows):

@@ -37,7 +37,9 @@ var rows = []row{
 	{"consumer/consumertest", []string{"consumer", "dedup", "outbox", "dedup/deduptest"}},
 
 	{"adapters/pgxstore", store("github.com/jackc/pgx/v5/...")},
-	{"adapters/sqlstore", store()}, // imports no driver
+	{"adapters/sqlstore", store("adapters/sqlstore/internal/...")}, // imports no driver
+	{"adapters/sqlstore/internal/engine", store()},
+	{"adapters/sqlstore/internal/...", store("adapters/sqlstore/internal/engine")},
 	{"adapters/kafka", edge("github.com/IBM/sarama")},
 	{"adapters/awssqs", edge("github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/...")},
 	{"adapters/awssqs/awssqstest", []string{"adapters/awssqs", "github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/..."}},

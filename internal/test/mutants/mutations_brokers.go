@@ -51,7 +51,7 @@ var brokerMutations = []mutation{
 		`mandatory, immediate = true, false`, `mandatory, immediate = false, false`,
 	}),
 
-	elsewhere("mysql: a lease that has ended settles nothing", "adapters/sqlstore/outbox_mysql_settle.go", "TestOutboxLeaseEndsByTheDatabasesClock/MySQL", edit{
+	elsewhere("mysql: a lease that has ended settles nothing", "adapters/sqlstore/internal/mysql/outbox_settle.go", "TestOutboxLeaseEndsByTheDatabasesClock/MySQL", edit{
 		`len(mine) != len(tokens)`, `len(mine) > len(tokens)`,
 	}),
 	elsewhere("lift: a handler writes in its claim's transaction", "adapters/sqlstore/lift.go", "TestLiftRefusesAnotherTransaction", edit{
@@ -121,14 +121,14 @@ var brokerMutations = []mutation{
 	elsewhere("rabbitmq: messages are persistent", "adapters/rabbitmq/publisher_message.go", "TestPublisherProperties", edit{
 		`DeliveryMode: amqp.Persistent`, `DeliveryMode: amqp.Transient`,
 	}),
-	elsewhere("mysql: the token says who was first", "adapters/sqlstore/mysql.go", "TestMySQLClaimsABatchOfManyStatements", edit{
+	elsewhere("mysql: the token says who was first", "adapters/sqlstore/internal/mysql/mysql.go", "TestMySQLClaimsABatchOfManyStatements", edit{
 		`if string(whose) == string(mine[:]) {`, `if whose != nil {`,
 	}),
-	elsewhere("mysql: a few messages are not all", "adapters/sqlstore/outbox_mysql_lease.go", "TestOutboxMySQLFewAndMany/fair", edit{
+	elsewhere("mysql: a few messages are not all", "adapters/sqlstore/internal/mysql/outbox_lease.go", "TestOutboxMySQLFewAndMany/fair", edit{
 		`return chosen, len(chosen) < most, nil`, `return chosen, true, nil`,
 	}),
-	elsewhere("mysql: a sweeper is not disturbed by others that look", "adapters/sqlstore/mysql_sweep.go", "TestMySQLSweeperWaitsForThoseThatLook", edit{
-		`err = read(d.sql.SweepWait)`, `err = errBusy`,
+	elsewhere("mysql: a sweeper is not disturbed by others that look", "adapters/sqlstore/internal/mysql/sweep.go", "TestMySQLSweeperWaitsForThoseThatLook", edit{
+		`err = read(d.sql.SweepWait)`, `err = engine.ErrBusy`,
 	}),
 	elsewhere("rabbitmq: an acknowledgement that fails ends its channel", "adapters/rabbitmq/subscriber_session.go", "TestAckThatDoesNotArrive/it_fails_on_a_channel_that_goes_on/fake", edit{
 		"		_ = s.conn.CloseDeadline(time.Now().Add(closesWithin)) // else", "		// else",

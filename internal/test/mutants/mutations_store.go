@@ -276,7 +276,7 @@ RETURNING`, `RETURNING`,
 		`if ctx.Err() != nil && !errors.Is(err, dedup.ErrTxEnded) && !errors.As(err, new(*dedup.InDoubtError)) {`, `if ctx.Err() != nil {`,
 	}),
 	sqlstore("sqlstore: VerifyTx proves the transaction", "adapters/sqlstore/verify.go", "TestVerifyTxTellsWhatAHandlerDid/sqlite", edit{
-		`t.failed = t.check(ctx, s.db.verify)`, `t.failed = nil`,
+		`t.failed = t.check(ctx, s.db.Proofs.VerifyAndStamp)`, `t.failed = nil`,
 	}),
 	sqlstore("mysql: VerifyTx may be asked again", "internal/dialect/mysql.go", "TestVerifyTxTellsWhatAHandlerDid/mysql", edit{
 		`RELEASE SAVEPOINT txonce_claimed; SAVEPOINT txonce_claimed; END`, `RELEASE SAVEPOINT txonce_claimed; END`,
@@ -286,30 +286,30 @@ RETURNING`, `RETURNING`,
 		return t.failed
 `, ``,
 	}),
-	sqlstore("postgres through database/sql: a session with other settings is not used again", "adapters/sqlstore/postgres.go",
-		"TestASettingOfAHandlerIsNotTheNextOnes/postgres15", edit{`t.changed = settings != t.claim.settings`, `t.changed = false`}),
-	sqlstore("mysql: a session with other settings is not used again", "adapters/sqlstore/mysql_server.go",
+	sqlstore("postgres through database/sql: a session with other settings is not used again", "adapters/sqlstore/internal/postgres/postgres.go",
+		"TestASettingOfAHandlerIsNotTheNextOnes/postgres15", edit{`t.Changed = settings != t.Claim.Settings`, `t.Changed = false`}),
+	sqlstore("mysql: a session with other settings is not used again", "adapters/sqlstore/internal/mysql/server.go",
 		"TestASettingOfAHandlerIsNotTheNextOnes/mysql", edit{`'of another session')`, `'ON')`}),
 	sqlstore("sqlstore: statements name their schema", "adapters/sqlstore/locate.go", "TestStatementsNameTheirSchema/postgres15", edit{
-		`s.db.name(schema)`, ``,
+		`s.db.Tables.Name(schema)`, ``,
 	}),
 	sqlstore("sqlite: statements name their schema", "internal/dialect/sqlite_schema.go", "TestStatementsNameTheirSchema/sqlite", edit{
 		`"$1 main.$2"`, `"$1 $2"`,
 	}),
-	sqlstore("postgres through database/sql: COMMIT is as durable as the claim", "adapters/sqlstore/postgres.go", "TestPostgresCommitsStayDurable", edit{
-		`t.changed && d.synchronous(settings) != sync`, `false`,
+	sqlstore("postgres through database/sql: COMMIT is as durable as the claim", "adapters/sqlstore/internal/postgres/postgres.go", "TestPostgresCommitsStayDurable", edit{
+		`t.Changed && d.synchronous(settings) != sync`, `false`,
 	}),
-	sqlstore("postgres through database/sql: a standby that appears later is seen", "adapters/sqlstore/postgres.go", "TestPostgresDuplicateWritesForStandbys", edit{
-		`if !c.standbys {`, `if true {`,
+	sqlstore("postgres through database/sql: a standby that appears later is seen", "adapters/sqlstore/internal/postgres/postgres.go", "TestPostgresDuplicateWritesForStandbys", edit{
+		`if !c.Standbys {`, `if true {`,
 	}),
 	sqlstore("sqlstore: an error of another database is the handler's", "adapters/sqlstore/verify.go", "TestWhoseErrorItIs/postgres15", edit{
-		`case proven == nil && t.store.db.elsewhere(err):`, `case false:`,
+		`case proven == nil && t.store.fault(err).Elsewhere:`, `case false:`,
 	}),
 	sqlstore("sqlstore: a transaction that stood idle is its handler's", "adapters/sqlstore/verify.go", "TestIdleLimitIsTheHandlersAndIsNamed/postgres15", edit{
-		`if t.store.db.idled(err) || t.idle() {`, `if false {`,
+		`if t.store.fault(err).Idle || t.idle() {`, `if false {`,
 	}),
-	sqlstore("sqlite: COMMIT waits for readers", "adapters/sqlstore/sqlite.go", "TestSQLiteCommitWaitsForReaders", edit{
-		`	return d.patiently(ctx, func() error {
+	sqlstore("sqlite: COMMIT waits for readers", "adapters/sqlstore/internal/sqlite/sqlite.go", "TestSQLiteCommitWaitsForReaders", edit{
+		`	return d.RetryBusy(ctx, func() error {
 		_, err := tx.ExecContext(ctx, ` + "`COMMIT`" + `)
 		return err
 	})`, `	_, err := tx.ExecContext(ctx, ` + "`COMMIT`" + `)
