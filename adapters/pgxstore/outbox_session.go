@@ -14,6 +14,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
 )
@@ -34,7 +35,7 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, err
 	}
-	session := &session{store: s, owner: newOwner(), name: text(opts.Name), ttl: opts.TTL, held: map[int]*shard{}, told: map[int]bool{}}
+	session := &session{store: s, owner: newOwner(), name: columns.Text(opts.Name), ttl: opts.TTL, held: map[int]*shard{}, told: map[int]bool{}}
 	session.commits, session.stopWake = s.listen(ctx)
 	return session, nil
 }

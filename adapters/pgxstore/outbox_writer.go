@@ -7,6 +7,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -91,6 +92,6 @@ func (s *Store) Serialize(ctx context.Context, tx pgx.Tx, key string) error {
 	if err := s.resolve(ctx, tx); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, s.writes.Serialize, serial(key))
+	_, err := tx.Exec(ctx, s.writes.Serialize, int64(columns.SerializeLock(key)))
 	return s.stepError("serialize", err)
 }

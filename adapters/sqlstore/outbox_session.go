@@ -12,6 +12,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
 )
@@ -54,7 +55,7 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	o := &outboxSession{
 		store:  s,
 		wake:   make(chan struct{}, 1),
-		hold:   engine.Hold{Name: engine.Text(opts.Name), TTL: opts.TTL},
+		hold:   engine.Hold{Name: columns.Text(opts.Name), TTL: opts.TTL},
 		shards: make(map[int]*outboxShard),
 	}
 	rand.Read(o.hold.Owner[:]) // never fails

@@ -4,12 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/columns"
 )
 
 var _ consumer.ParkingLot[*sql.Tx] = (*Store)(nil)
@@ -19,25 +17,19 @@ func (s *Store) Park(ctx context.Context, tx *sql.Tx, letter consumer.DeadLetter
 	if err := s.locate(ctx, tx); err != nil {
 		return err
 	}
-	rec, msg := letter.Record, letter.Message
-	headers, err := consumer.EncodeHeaders(msg.Headers)
+	l, err := columns.NewLetter(letter)
 	if err != nil {
-		return fmt.Errorf("sqlstore: park: headers: %w", err)
+		return fmt.Errorf("sqlstore: %w", err)
+	}
+	if err := s.db.Tables.Fits(len(l.Payload) + len(l.Headers) + len(l.OrderingKey)); err != nil {
+		return fmt.Errorf("%w (park a message of topic %q)", err, l.Topic)
 	}
 	var key any
-	if rec.Key.ID != "" {
-		key = s.db.Values.Key(rec.Key.Derive())
+	if l.HasKey {
+		key = s.db.Values.Key(l.Key)
 	}
-	payload := msg.Payload
-	if payload == nil {
-		payload = []byte{}
-	}
-	if err := s.db.Tables.Fits(len(payload) + len(headers) + len(msg.Key)); err != nil {
-		return fmt.Errorf("%w (park a message of topic %q)", err, msg.Topic)
-	}
-	_, err = tx.ExecContext(ctx, s.db.Tables.Statements().Park, s.db.Values.Key(letter.ID), key, engine.Text(rec.Key.Consumer), engine.Nullable(engine.Text(rec.Key.Tenant)),
-		engine.Nullable(engine.Text(rec.Key.ID)), engine.Fingerprint(rec.Fingerprint), int64(rec.Keep()/time.Second), s.db.Values.Time(claims.Ceil(rec.Time)),
-		engine.Text(string(letter.Reason)), engine.Text(letter.Cause), engine.Text(msg.Topic), []byte(msg.Key), engine.Text(msg.Position), payload, string(headers), msg.Attempt)
+	_, err = tx.ExecContext(ctx, s.db.Tables.Statements().Park, s.db.Values.Key(l.ID), key, l.Consumer, l.Tenant, l.MessageID, l.Fingerprint, l.Window,
+		s.db.Values.Time(l.Time), l.Reason, l.Cause, l.Topic, l.OrderingKey, l.Position, l.Payload, l.Headers, l.Attempts)
 	return s.statementError(err)
 }
 
@@ -88,28 +80,11 @@ func (s *Store) letterID(id consumer.LetterID) any {
 	return s.db.Values.Key(id)
 }
 
-func scanLetter(rows *sql.Rows) (l consumer.DeadLetter, err error) {
-	var (
-		id                     engine.Derived
-		tenant, messageID      sql.NullString
-		print                  sql.NullInt64
-		seconds                int64
-		created, first, latest engine.Instant
-		orderingKey            []byte
-		headers, reason        string
-		m                      = &l.Message
-	)
-	if err := rows.Scan(&id, &l.Record.Key.Consumer, &tenant, &messageID, &print, &seconds, &created, &reason, &l.Cause,
-		&m.Topic, &orderingKey, &m.Position, &m.Payload, &headers, &m.Attempt, &l.Times, &first, &latest, &l.Settled); err != nil {
-		return l, err
+func scanLetter(rows *sql.Rows) (consumer.DeadLetter, error) {
+	var l columns.Letter
+	if err := rows.Scan((*engine.Derived)(&l.ID), &l.Consumer, &l.Tenant, &l.MessageID, &l.Fingerprint, &l.Window, engine.ToTime{To: &l.Time}, &l.Reason, &l.Cause,
+		&l.Topic, &l.OrderingKey, &l.Position, &l.Payload, &l.Headers, &l.Attempts, &l.Times, engine.ToTime{To: &l.First}, engine.ToTime{To: &l.Latest}, &l.Settled); err != nil {
+		return consumer.DeadLetter{}, err
 	}
-	l.ID, l.Reason, l.First, l.Latest = consumer.LetterID(id), consumer.Reason(reason), first.Time, latest.Time
-	l.Record.Key.Tenant, l.Record.Key.ID = tenant.String, messageID.String
-	l.Record.Window, l.Record.Time = time.Duration(seconds)*time.Second, created.Time
-	if print.Valid {
-		l.Record.Fingerprint = dedup.FingerprintFromInt64(print.Int64)
-	}
-	m.Tenant, m.ID, m.Time, m.Key = tenant.String, messageID.String, created.Time, string(orderingKey)
-	m.Headers, err = consumer.DecodeHeaders([]byte(headers))
-	return l, err
+	return l.DeadLetter()
 }

@@ -52,6 +52,7 @@ var rows = []row{
 	{"internal/backoff", nil},
 	{"internal/dialect", nil},
 	{"internal/claims", []string{"dedup", "outbox"}},
+	{"internal/columns", []string{"dedup", "outbox", "consumer", "internal/claims"}},
 	{"internal/debounce", nil},
 	{"internal/shares", nil},
 	{"internal/lanes", []string{"consumer"}},
@@ -69,7 +70,7 @@ func edge(sdk ...string) []string {
 
 // store is what a database's adapter may import.
 func store(sdk ...string) []string {
-	return append([]string{"dedup", "outbox", "consumer", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/debounce", "internal/shares"}, sdk...)
+	return append([]string{"dedup", "outbox", "consumer", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/columns", "internal/debounce", "internal/shares"}, sdk...)
 }
 
 // A pkg is what `go list -json` tells of one package.

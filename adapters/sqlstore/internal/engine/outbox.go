@@ -58,9 +58,14 @@ type Leases interface {
 type Settler interface {
 	// Own fails with outbox.ErrLeaseLost where tokens, by shard, are no longer the hold's, and keeps it so until the end of q.
 	Own(ctx context.Context, q Queryer, by *Hold, tokens map[int]int64) error
-	// Settle begins with Own. What an earlier attempt has done already does not happen again. Messages behind parked ones follow them,
-	// in those shards of which nothing else is leased: idle.
-	Settle(ctx context.Context, tx *sql.Tx, by *Hold, tokens map[int]int64, outcomes []outbox.Outcome, idle []int) error
+	// Settle begins with Own. What an earlier attempt has done already does not happen again.
+	Settle(ctx context.Context, tx *sql.Tx, by *Hold, tokens map[int]int64, do *Outcomes) error
+}
+
+// Outcomes are the outcomes of leased messages, each list in the order of shards and sequence numbers.
+type Outcomes struct {
+	Sent, Deferred, Parked []outbox.Outcome
+	Follow                 []int // shards in which messages behind parked ones follow them: nothing else is leased there
 }
 
 // Upkeep does what is not urgent.

@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"cmp"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -67,19 +65,6 @@ func (r *Room) Take(size int) bool {
 	}
 	r.Full = r.Full || r.limit == 0
 	return true
-}
-
-var errNoCause = errors.New("no cause was stated")
-
-// Cause is what the table says about a failure.
-func Cause(err error) string { return Text(cmp.Or(err, errNoCause).Error()) }
-
-// Attempts after what out says. They are set from what was leased, so that settling twice counts once.
-func Attempts(out *outbox.Outcome) int {
-	if out.Blameless {
-		return out.Attempts
-	}
-	return out.Attempts + 1
 }
 
 // Since and until are bounds in microseconds; the zero time is none.

@@ -64,17 +64,17 @@ func (d *Derived) Scan(src any) error {
 
 // Dest is where the columns of a row of processed_messages go.
 func Dest(r *claims.Stored) []any {
-	return []any{(*Derived)(&r.Key), &r.Fingerprint, toTime{&r.ExpiresAt}, &r.Result, &r.Consumer, &r.Tenant, &r.ID}
+	return []any{(*Derived)(&r.Key), &r.Fingerprint, ToTime{&r.ExpiresAt}, &r.Result, &r.Consumer, &r.Tenant, &r.ID}
 }
 
-// toTime scans what Instant scans.
-type toTime struct{ to *time.Time }
+// ToTime scans what Instant scans.
+type ToTime struct{ To *time.Time }
 
 // Scan implements sql.Scanner.
-func (t toTime) Scan(src any) error {
+func (t ToTime) Scan(src any) error {
 	var at Instant
 	err := at.Scan(src)
-	*t.to = at.Time
+	*t.To = at.Time
 	return err
 }
 
@@ -198,15 +198,4 @@ func JSON(v any) string {
 		panic(fmt.Sprintf("sqlstore: %T as JSON: %v", v, err))
 	}
 	return string(b)
-}
-
-// maxCause is how much of an error's text is kept, in bytes.
-const maxCause = 8 << 10
-
-// Text is what a text column takes: valid UTF-8 without NUL.
-func Text(s string) string {
-	if len(s) > maxCause {
-		s = s[:maxCause]
-	}
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

@@ -7,12 +7,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"strings"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/outbox"
 )
@@ -143,9 +143,7 @@ func (d *DB) shardsIn(ctx context.Context, tx *sql.Tx) (int, error) {
 
 // Serialize locks the row of the key's slot until tx ends. Keys that share one wait for each other without need.
 func (d *DB) Serialize(ctx context.Context, tx *sql.Tx, key string) error {
-	h := fnv.New64a()
-	h.Write([]byte("txonce outbox serialize\x00" + key))
-	return d.lockSlot(ctx, tx, int(h.Sum64()%dialect.TakeTurn))
+	return d.lockSlot(ctx, tx, int(columns.SerializeLock(key)%dialect.TakeTurn))
 }
 
 var errNoLocks = claims.DatabaseErrorf("%w: rows of outbox_locks are missing; undo txonce's migrations and apply them again", dedup.ErrSchema)

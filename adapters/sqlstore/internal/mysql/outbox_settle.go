@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -33,39 +34,30 @@ func tokenList(tokens map[int]int64) string {
 	return engine.JSON(list)
 }
 
-func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map[int]int64, outcomes []outbox.Outcome, idle []int) error {
+func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map[int]int64, do *engine.Outcomes) error {
 	if err := d.applySettings(ctx, tx); err != nil {
 		return err
 	}
 	if err := d.Own(ctx, tx, by, tokens); err != nil {
 		return err
 	}
-	var sent, deferred, parked [][]any
-	var follow []int
-	for i := range outcomes {
-		o := &outcomes[i]
-		row := []any{o.Shard, o.Seq}
-		if o.Verdict != outbox.Sent {
-			row = append(row, engine.Attempts(o), hex.EncodeToString([]byte(engine.Cause(o.Cause))))
-		}
-		switch o.Verdict {
-		case outbox.Sent:
-			sent = append(sent, row)
-		case outbox.Deferred:
-			deferred = append(deferred, append(row, engine.CeilMicros(o.Delay)))
-		case outbox.Parked:
-			parked = append(parked, append(row, nil, int(o.KeepOrder)))
-			if o.Key != "" && o.KeepOrder != outbox.FollowersPass && slices.Contains(idle, o.Shard) && !slices.Contains(follow, o.Shard) {
-				follow = append(follow, o.Shard)
-			}
-		case outbox.Returned:
-		}
+	sent, deferred, parked := make([][]any, len(do.Sent)), make([][]any, len(do.Deferred)), make([][]any, len(do.Parked))
+	for i, o := range do.Sent {
+		sent[i] = []any{o.Shard, o.Seq}
+	}
+	for i := range do.Deferred {
+		o := &do.Deferred[i]
+		deferred[i] = append(failure(o), engine.CeilMicros(o.Delay))
+	}
+	for i := range do.Parked {
+		o := &do.Parked[i]
+		parked[i] = append(failure(o), nil, int(o.KeepOrder))
 	}
 	var kept [][]any
 	if d.cfg.KeepSent > 0 {
 		kept = sent
 	}
-	for _, do := range [...]struct {
+	for _, step := range [...]struct {
 		query string
 		list  [][]any
 	}{
@@ -77,14 +69,19 @@ func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 		{d.box.Defer, deferred},
 		{d.box.Hold, deferred},
 	} {
-		if len(do.list) == 0 {
+		if len(step.list) == 0 {
 			continue
 		}
-		if _, err := tx.ExecContext(ctx, do.query, engine.JSON(do.list)); err != nil {
+		if _, err := tx.ExecContext(ctx, step.query, engine.JSON(step.list)); err != nil {
 			return err
 		}
 	}
-	return d.followIn(ctx, tx, follow)
+	return d.followIn(ctx, tx, do.Follow)
+}
+
+// failure is the beginning of a row about a message that was not published.
+func failure(o *outbox.Outcome) []any {
+	return []any{o.Shard, o.Seq, columns.Attempts(o), hex.EncodeToString([]byte(columns.Cause(o)))}
 }
 
 // followIn moves the messages behind parked ones, of shards that this transaction has locked.

@@ -4,11 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"hash/fnv"
 	"math"
 	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/outbox"
 )
@@ -110,9 +110,7 @@ func notBefore(t time.Time) string {
 
 // Serialize takes an advisory lock that ends with tx. adapters/pgxstore makes its number in the same way.
 func (d *DB) Serialize(ctx context.Context, tx *sql.Tx, key string) error {
-	h := fnv.New64a()
-	h.Write([]byte("txonce outbox serialize\x00" + key))
-	_, err := tx.ExecContext(ctx, d.box.write.Serialize, int64(h.Sum64()))
+	_, err := tx.ExecContext(ctx, d.box.write.Serialize, int64(columns.SerializeLock(key)))
 	return err
 }
 

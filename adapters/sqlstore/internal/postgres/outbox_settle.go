@@ -3,9 +3,9 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"slices"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -34,6 +34,13 @@ type outcomeColumns struct {
 	shards, seqs, attempts, causes, delays, keepsOrder array
 }
 
+func columnsOf(outcomes []outbox.Outcome) (c outcomeColumns) {
+	for i := range outcomes {
+		c.add(&outcomes[i])
+	}
+	return c
+}
+
 func (c *outcomeColumns) add(o *outbox.Outcome) {
 	c.n++
 	c.shards.add(int64(o.Shard))
@@ -41,38 +48,23 @@ func (c *outcomeColumns) add(o *outbox.Outcome) {
 	if o.Verdict == outbox.Sent {
 		return
 	}
-	c.attempts.add(int64(engine.Attempts(o)))
-	c.causes.add(engine.Cause(o.Cause))
+	c.attempts.add(int64(columns.Attempts(o)))
+	c.causes.add(columns.Cause(o))
 	c.delays.add(max(0, o.Delay.Seconds()))
 	c.keepsOrder.add(int64(o.KeepOrder))
 }
 
-func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map[int]int64, outcomes []outbox.Outcome, idle []int) error {
+func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map[int]int64, do *engine.Outcomes) error {
 	if err := d.Own(ctx, tx, by, tokens); err != nil {
 		return err
 	}
-	var sent, deferred, parked outcomeColumns
-	var follow []int
-	for i := range outcomes {
-		switch o := &outcomes[i]; o.Verdict {
-		case outbox.Sent:
-			sent.add(o)
-		case outbox.Deferred:
-			deferred.add(o)
-		case outbox.Parked:
-			parked.add(o)
-			if o.Key != "" && o.KeepOrder != outbox.FollowersPass && slices.Contains(idle, o.Shard) && !slices.Contains(follow, o.Shard) {
-				follow = append(follow, o.Shard)
-			}
-		case outbox.Returned:
-		}
-	}
+	sent, deferred, parked := columnsOf(do.Sent), columnsOf(do.Deferred), columnsOf(do.Parked)
 	box := &d.box.relay
 	gone := box.Sent
 	if d.cfg.KeepSent > 0 {
 		gone = box.Keep
 	}
-	for _, do := range [...]struct {
+	for _, step := range [...]struct {
 		n     int
 		query string
 		args  []any
@@ -86,12 +78,12 @@ func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 			deferred.shards.String(), deferred.seqs.String(), deferred.attempts.String(), deferred.causes.String(), deferred.delays.String(),
 		}},
 		{deferred.n, box.HoldDeferred, []any{deferred.shards.String(), deferred.seqs.String(), deferred.delays.String()}},
-		{len(follow), box.Follow, []any{numbers(follow), engine.FollowAtOnce, engine.FollowAtOnce}},
+		{len(do.Follow), box.Follow, []any{numbers(do.Follow), engine.FollowAtOnce, engine.FollowAtOnce}},
 	} {
-		if do.n == 0 {
+		if step.n == 0 {
 			continue
 		}
-		if _, err := tx.ExecContext(ctx, do.query, do.args...); err != nil {
+		if _, err := tx.ExecContext(ctx, step.query, step.args...); err != nil {
 			return err
 		}
 	}

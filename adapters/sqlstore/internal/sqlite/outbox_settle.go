@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -25,42 +26,40 @@ func (d *DB) Own(ctx context.Context, q engine.Queryer, by *engine.Hold, tokens 
 	return err
 }
 
-func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map[int]int64, outcomes []outbox.Outcome, idle []int) error {
+func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map[int]int64, do *engine.Outcomes) error {
 	if err := d.Own(ctx, tx, by, tokens); err != nil {
 		return err
 	}
-	var sent [][2]int64
-	var deferred [][]any
-	var parked []*outbox.Outcome
-	for i := range outcomes {
-		switch o := &outcomes[i]; o.Verdict {
-		case outbox.Sent:
-			sent = append(sent, [2]int64{int64(o.Shard), o.Seq})
-		case outbox.Deferred:
-			deferred = append(deferred, []any{o.Shard, o.Seq, engine.Attempts(o), engine.Cause(o.Cause), engine.CeilMicros(o.Delay)})
-		case outbox.Parked:
-			parked = append(parked, o)
-		case outbox.Returned:
-		}
-	}
-	if err := d.settleSent(ctx, tx, sent); err != nil {
+	if err := d.settleSent(ctx, tx, do.Sent); err != nil {
 		return err
 	}
-	if len(deferred) > 0 {
+	if len(do.Deferred) > 0 {
+		deferred := make([][]any, len(do.Deferred))
+		for i := range do.Deferred {
+			o := &do.Deferred[i]
+			deferred[i] = []any{o.Shard, o.Seq, columns.Attempts(o), columns.Cause(o), engine.CeilMicros(o.Delay)}
+		}
 		for _, query := range [...]string{d.box.Defer, d.box.Hold} {
 			if _, err := tx.ExecContext(ctx, query, engine.JSON(deferred)); err != nil {
 				return err
 			}
 		}
 	}
-	return d.settleParked(ctx, tx, parked, idle)
+	if err := d.settleParked(ctx, tx, do.Parked); err != nil {
+		return err
+	}
+	return d.followIn(ctx, tx, do.Follow)
 }
 
-func (d *DB) settleSent(ctx context.Context, tx *sql.Tx, sent [][2]int64) error {
+func (d *DB) settleSent(ctx context.Context, tx *sql.Tx, sent []outbox.Outcome) error {
 	if len(sent) == 0 {
 		return nil
 	}
-	list := engine.JSON(sent)
+	pairs := make([][2]int64, len(sent))
+	for i, o := range sent {
+		pairs[i] = [2]int64{int64(o.Shard), o.Seq}
+	}
+	list := engine.JSON(pairs)
 	if d.cfg.KeepSent > 0 {
 		if _, err := tx.ExecContext(ctx, d.box.Keep, list); err != nil {
 			return err
@@ -70,14 +69,14 @@ func (d *DB) settleSent(ctx context.Context, tx *sql.Tx, sent [][2]int64) error 
 	return err
 }
 
-func (d *DB) settleParked(ctx context.Context, tx *sql.Tx, parked []*outbox.Outcome, idle []int) error {
-	var follow []int
-	for _, o := range parked {
+func (d *DB) settleParked(ctx context.Context, tx *sql.Tx, parked []outbox.Outcome) error {
+	for i := range parked {
+		o := &parked[i]
 		for _, do := range [...]struct {
 			query string
 			args  []any
 		}{
-			{d.box.Park, []any{o.Shard, o.Seq, engine.Attempts(o), engine.Cause(o.Cause), int(o.KeepOrder)}},
+			{d.box.Park, []any{o.Shard, o.Seq, columns.Attempts(o), columns.Cause(o), int(o.KeepOrder)}},
 			{d.box.Unpend, []any{o.Shard, o.Seq}},
 			{d.box.HoldParked, []any{o.Seq}},
 		} {
@@ -85,11 +84,8 @@ func (d *DB) settleParked(ctx context.Context, tx *sql.Tx, parked []*outbox.Outc
 				return err
 			}
 		}
-		if o.Key != "" && slices.Contains(idle, o.Shard) && !slices.Contains(follow, o.Shard) {
-			follow = append(follow, o.Shard)
-		}
 	}
-	return d.followIn(ctx, tx, follow)
+	return nil
 }
 
 func (d *DB) followIn(ctx context.Context, tx *sql.Tx, shards []int) error {
