@@ -45,7 +45,7 @@ func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, o once) []
 	}
 	epoch := c.pause.now()
 	if err := c.register(ctx); errors.Is(err, ErrClosed) {
-		b.retry(ctx, todo, &RetryError{Err: err, After: c.cfg.wait(1), Blameless: true})
+		b.retry(ctx, todo, &RetryError{Err: err, After: c.cfg.wait(1), Uncounted: true})
 		return b.errs
 	} else if err != nil {
 		b.fault(ctx, todo, epoch, err)
@@ -100,7 +100,7 @@ func (b *batch[TTx]) try(ctx context.Context, part []int) (next int, ok bool) {
 		b.lone = 0
 		return len(part), true
 	case ctx.Err() != nil: // a shutdown counts against nobody, whatever it looks like
-		b.retry(ctx, todo, &RetryError{Err: a.err, Blameless: true})
+		b.retry(ctx, todo, &RetryError{Err: a.err, Uncounted: true})
 	case !a.handling && b.cfg.Store.Retryable(a.err) && !errors.Is(a.err, dedup.ErrClocks): // nothing that depends on the messages has happened yet
 		b.down = true
 		b.fault(ctx, todo, epoch, a.err)
@@ -135,7 +135,7 @@ func (b *batch[TTx]) ready(ctx context.Context, todo []int) (ready []int) {
 		case it.done, b.errs[i] != nil:
 		case found && before.by < i:
 			err := fmt.Errorf("held back behind an earlier message of key %q: %s", it.msg.Key, before.retry.Err.Error())
-			b.retry(ctx, []int{i}, &RetryError{Err: err, After: before.retry.After, Blameless: true})
+			b.retry(ctx, []int{i}, &RetryError{Err: err, After: before.retry.After, Uncounted: true})
 		case b.down:
 			b.retry(ctx, []int{i}, b.last)
 		case !b.inDoubt(it) && !b.admitted(ctx, i):
@@ -156,13 +156,13 @@ func (b *batch[TTx]) judge(ctx context.Context, i, epoch int, err error) {
 	switch {
 	case errors.Is(err, dedup.ErrInFlight) && !late:
 		times := b.inFlight.again(ctx, b.cfg.Logger, &b.items[i], err)
-		b.retry(ctx, []int{i}, &RetryError{Err: err, After: b.cfg.wait(max(b.deferrals+1, times)), Blameless: true})
+		b.retry(ctx, []int{i}, &RetryError{Err: err, After: b.cfg.wait(max(b.deferrals+1, times)), Uncounted: true})
 	case b.cfg.Store.Retryable(err) && !late && !b.counts(ctx, it, err): // also if the handler calls it permanent: it cannot know
 		b.lone++
 		b.down = b.lone >= 2 && !(it.culprit && b.works) // known culprits do not stop each other while others are committed
 		b.fault(ctx, []int{i}, epoch, err)
-	case asks && asked.Blameless && !late && !isRefused && !IsPermanent(err) && !neverCured(err):
-		b.retry(ctx, []int{i}, &RetryError{Err: err, After: max(asked.After, 0), Blameless: true})
+	case asks && asked.Uncounted && !late && !isRefused && !IsPermanent(err) && !neverCured(err):
+		b.retry(ctx, []int{i}, &RetryError{Err: err, After: max(asked.After, 0), Uncounted: true})
 	default:
 		it.failed = true
 		switch {
@@ -187,7 +187,7 @@ func neverCured(err error) bool {
 
 // fault defers items[todo...] for a fault that is the database's.
 func (b *batch[TTx]) fault(ctx context.Context, todo []int, epoch int, err error) {
-	retry := &RetryError{Err: err, Blameless: true}
+	retry := &RetryError{Err: err, Uncounted: true}
 	b.last = retry
 	if ctx.Err() == nil {
 		e := Event{Consumer: b.cfg.Name, Err: err}
@@ -211,7 +211,7 @@ func (b *batch[TTx]) retry(ctx context.Context, todo []int, retry *RetryError) {
 		if errors.Is(retry.Err, dedup.ErrInFlight) {
 			hook = onInFlight
 		}
-		b.cfg.Trace.emit(ctx, hook, Event{Consumer: b.cfg.Name, Message: b.items[i].msg, Err: retry.Err, Took: retry.After, Uncounted: retry.Blameless})
+		b.cfg.Trace.emit(ctx, hook, Event{Consumer: b.cfg.Name, Message: b.items[i].msg, Err: retry.Err, Took: retry.After, Uncounted: retry.Uncounted})
 		b.fail(i, retry)
 	}
 }

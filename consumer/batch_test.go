@@ -196,7 +196,7 @@ func TestABatchHoldsBackOnlyItsOwnKey(t *testing.T) {
 	for i, err := range errs {
 		if err != nil {
 			m := *batch[i]
-			if !wantRetry(t, err, i == 4).Blameless {
+			if !wantRetry(t, err, i == 4).Uncounted {
 				m.Attempt++
 			}
 			again = append(again, &m)

@@ -10,7 +10,7 @@ import (
 
 // use is an item's need of a key.
 type use struct {
-	key     dedup.Derived
+	key     dedup.KeyHash
 	item    int
 	further bool // as a further key
 }
@@ -53,7 +53,7 @@ func (b *batch[TTx]) uses() []use {
 		}
 		uses = append(uses, use{key: it.derived, item: i})
 		for _, also := range it.also {
-			uses = append(uses, use{key: also.Key.Derive(), item: i, further: true})
+			uses = append(uses, use{key: also.Key.Hash(), item: i, further: true})
 		}
 	}
 	slices.SortStableFunc(uses, func(a, b use) int {

@@ -45,7 +45,7 @@ func TestCloseGivesTheNameBack(t *testing.T) {
 		wantRetry(t, err, true)
 	}
 	wantCount(t, store.Database(), "2", 0)
-	letter := consumer.DeadLetter{ID: consumer.LetterID{1}, Record: dedup.Record{Key: dedup.Key{Consumer: "billing", ID: "4"}}}
+	letter := consumer.DeadLetter{ID: consumer.DeadLetterID{1}, Record: dedup.Record{Key: dedup.Key{Consumer: "billing", ID: "4"}}}
 	_, replay := c.Replay(t.Context(), letter, consumer.Replay{})
 	for _, err := range []error{c.Start(t.Context()), replay, c.Discard(t.Context(), letter)} {
 		if !errors.Is(err, consumer.ErrClosed) {
@@ -100,12 +100,12 @@ func TestParseLetterID(t *testing.T) {
 	digits := strings.ReplaceAll(plain, "_", "")
 	dashed := digits[:8] + "-" + digits[8:12] + "-" + digits[12:16] + "-" + digits[16:20] + "-" + digits[20:]
 	for _, s := range []string{digits, dashed, strings.ToUpper(dashed)} {
-		if id, err := consumer.ParseLetterID(s); err != nil || id.String() != digits {
+		if id, err := consumer.ParseDeadLetterID(s); err != nil || id.String() != digits {
 			t.Errorf("%q: %v, %v", s, id, err)
 		}
 	}
 	for _, s := range []string{"", zero, zero[:8] + "-" + zero[:4] + "-" + zero[:4] + "-" + zero[:4] + "-" + zero[:12], plain, dashed + "0", digits[:31] + "x", strings.Replace(dashed, "-", "", 1)} {
-		if id, err := consumer.ParseLetterID(s); err == nil {
+		if id, err := consumer.ParseDeadLetterID(s); err == nil {
 			t.Errorf("%q is accepted as %v", s, id)
 		}
 	}

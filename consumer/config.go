@@ -43,9 +43,9 @@ type Config[TTx any] struct {
 	// OnMismatch says what becomes of a message whose key was used for other content. Defaults to ParkMismatch.
 	OnMismatch OnMismatch
 
-	// Timeless says what becomes of a message without a Time once keys of this consumer were forgotten, as the message may be a
+	// Untimed says what becomes of a message without a Time once keys of this consumer were forgotten, as the message may be a
 	// very late repeat: dedup.First runs it, dedup.Unprovable parks it. Defaults to dedup.First.
-	Timeless dedup.Verdict
+	Untimed dedup.Verdict
 
 	// Handle does the work of one message, HandleBatch that of several in one statement or few. Exactly one of them is
 	// required.
@@ -126,8 +126,8 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 		return refuse("Window is %v, shorter than %v: redeliveries that arrive later would run again", cfg.Window, dedup.MinWindow)
 	case cfg.OnMismatch > MismatchIsDuplicate:
 		return refuse("OnMismatch is %d: want ParkMismatch or MismatchIsDuplicate", cfg.OnMismatch)
-	case cfg.Timeless != 0 && cfg.Timeless != dedup.First && cfg.Timeless != dedup.Unprovable:
-		return refuse("Timeless is %v: want dedup.First or dedup.Unprovable", cfg.Timeless)
+	case cfg.Untimed != 0 && cfg.Untimed != dedup.First && cfg.Untimed != dedup.Unprovable:
+		return refuse("Untimed is %v: want dedup.First or dedup.Unprovable", cfg.Untimed)
 	case cfg.Handle == nil && cfg.HandleBatch == nil:
 		return refuse("Handle is required, or HandleBatch")
 	case cfg.Handle != nil && cfg.HandleBatch != nil:
@@ -150,8 +150,8 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	if cfg.Fingerprint == nil {
 		cfg.Fingerprint = WholePayload
 	}
-	if cfg.Timeless == 0 {
-		cfg.Timeless = dedup.First
+	if cfg.Untimed == 0 {
+		cfg.Untimed = dedup.First
 	}
 	if cfg.MaxAttempts == 0 {
 		cfg.MaxAttempts = DefaultMaxAttempts

@@ -28,7 +28,7 @@ func TestNewNamesTheFieldItRefuses(t *testing.T) {
 		{"short window", func(c *config) { c.Window = time.Hour - 1 }, "Config.Window"},
 		{"negative window", func(c *config) { c.Window = -time.Hour }, "Config.Window"},
 		{"unknown OnMismatch", func(c *config) { c.OnMismatch = 7 }, "Config.OnMismatch"},
-		{"unknown Timeless", func(c *config) { c.Timeless = dedup.Duplicate }, "Config.Timeless"},
+		{"unknown Untimed", func(c *config) { c.Untimed = dedup.Duplicate }, "Config.Untimed"},
 		{"no handler", func(c *config) { c.Handle = nil }, "Config.Handle"},
 		{"two handlers", func(c *config) { c.HandleBatch = batch }, "Config.HandleBatch"},
 		{"negative attempts", func(c *config) { c.MaxAttempts = -1 }, "Config.MaxAttempts"},
@@ -141,7 +141,7 @@ func TestTimelessMessagesRunByDefault(t *testing.T) {
 	process(t, c, msg("1", "")) // a very late redelivery: nobody can tell
 	wantCount(t, store.Database(), "1", 2)
 
-	strict := newConsumer(t, config{Store: consumertest.NewStore(), Timeless: dedup.Unprovable, Logger: log.logger()})
+	strict := newConsumer(t, config{Store: consumertest.NewStore(), Untimed: dedup.Unprovable, Logger: log.logger()})
 	process(t, strict, msg("1", "")) // nothing was forgotten here
 	if log.lines("parked once keys were forgotten") != 1 || len(letters(t, strict)) != 0 {
 		t.Errorf("%d letters; log:\n%s", len(letters(t, strict)), log.buf.String())

@@ -102,7 +102,7 @@ func (c *Consumer[TTx]) Process(ctx context.Context, msg *Message) error {
 			timer.Stop()
 			return err
 		}
-		if retry.Blameless {
+		if retry.Uncounted {
 			deferrals++
 		} else {
 			deferrals = 0

@@ -19,7 +19,7 @@ import (
 // Other processes do not know of it: when this one crashes before it has parked the messages, they are duplicates there.
 type doubts struct {
 	mu  sync.Mutex
-	all map[dedup.Derived]doubt
+	all map[dedup.KeyHash]doubt
 }
 
 // doubt is why the outcome of one message is unknown.
@@ -57,11 +57,11 @@ func (e *unknownError) Error() string {
 
 func (e *unknownError) Is(target error) bool { return target == dedup.ErrTxEnded }
 
-func (d *doubts) add(key dedup.Derived, more doubt) {
+func (d *doubts) add(key dedup.KeyHash, more doubt) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.all == nil {
-		d.all = map[dedup.Derived]doubt{}
+		d.all = map[dedup.KeyHash]doubt{}
 	}
 	if before, found := d.all[key]; found && before.sure { // keep what is known about the earlier transaction
 		more.ran = more.ran || before.ran
@@ -70,14 +70,14 @@ func (d *doubts) add(key dedup.Derived, more doubt) {
 	d.all[key] = more
 }
 
-func (d *doubts) of(key dedup.Derived) (doubt, bool) {
+func (d *doubts) of(key dedup.KeyHash) (doubt, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	found, ok := d.all[key]
 	return found, ok
 }
 
-func (d *doubts) over(key dedup.Derived) {
+func (d *doubts) over(key dedup.KeyHash) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.all, key)

@@ -235,9 +235,9 @@ func TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem(t *testing.T) {
 				process(t, second, m)
 			}
 			has := map[string]int{}
-			var after consumer.LetterCursor
+			var after consumer.DeadLetterCursor
 			for {
-				page, err := second.Letters(t.Context(), consumer.LetterFilter{After: after})
+				page, err := second.DeadLetters(t.Context(), consumer.DeadLetterFilter{After: after})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -37,7 +37,7 @@ func IsPermanent(err error) bool {
 type RetryError struct {
 	Err       error
 	After     time.Duration // from now; zero: at once
-	Blameless bool          // the database's fault, a pause, or it waits behind a failure of its Key: Attempt stays as it is
+	Uncounted bool          // the database's fault, a pause, or it waits behind a failure of its Key: Attempt stays as it is
 }
 
 func (e *RetryError) Error() string { return e.Err.Error() }

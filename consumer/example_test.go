@@ -178,7 +178,7 @@ func ExamplePermanent() {
 func ExampleRetryError() {
 	err := consumer.RetryAfter(errors.New("rate limit of the bank"), time.Minute)
 	retry, _ := errors.AsType[*consumer.RetryError](err)
-	fmt.Println(err, retry.After, retry.Blameless)
+	fmt.Println(err, retry.After, retry.Uncounted)
 	// Output: rate limit of the bank 1m0s false
 }
 
@@ -193,7 +193,7 @@ func ExampleDeadLetter() {
 	ctx := context.Background()
 	billing := newBilling(consumertest.NewStore())
 	_ = billing.Process(ctx, &consumer.Message{Payload: []byte(`{"order_id": "A-42", "amount": -7}`)})
-	for _, l := range must(billing.Letters(ctx, consumer.LetterFilter{})) {
+	for _, l := range must(billing.DeadLetters(ctx, consumer.DeadLetterFilter{})) {
 		fmt.Printf("%s: %s: %s, parked %d times\n", l.Record.Key.ID, l.Reason, l.Cause, l.Times)
 	}
 	// Output: A-42: poison: negative amount, parked 1 times
@@ -206,7 +206,7 @@ func ExampleReason() {
 		_ = billing.Process(ctx, &consumer.Message{Payload: []byte(payload)})
 	}
 	for _, reason := range []consumer.Reason{consumer.ReasonMismatch, consumer.ReasonNoKey} {
-		for _, l := range must(billing.Letters(ctx, consumer.LetterFilter{Reason: reason})) {
+		for _, l := range must(billing.DeadLetters(ctx, consumer.DeadLetterFilter{Reason: reason})) {
 			fmt.Println(l.Reason, "-", l.Cause)
 		}
 	}
@@ -215,12 +215,12 @@ func ExampleReason() {
 	// no-key - dedup: message has no natural key: field "order_id" is missing
 }
 
-func ExampleLetterID() {
-	id, err := consumer.ParseLetterID("00112233445566778899aabbccddeeff")
+func ExampleDeadLetterID() {
+	id, err := consumer.ParseDeadLetterID("00112233445566778899aabbccddeeff")
 	fmt.Println(id, err)
-	id, err = consumer.ParseLetterID("00112233-4455-6677-8899-aabbccddeeff") // as psql prints it
+	id, err = consumer.ParseDeadLetterID("00112233-4455-6677-8899-aabbccddeeff") // as psql prints it
 	fmt.Println(id, err)
-	_, err = consumer.ParseLetterID("42")
+	_, err = consumer.ParseDeadLetterID("42")
 	fmt.Println(err)
 	// Output:
 	// 00112233445566778899aabbccddeeff <nil>
@@ -229,15 +229,15 @@ func ExampleLetterID() {
 }
 
 // All dead letters, page by page.
-func ExampleLetterFilter() {
+func ExampleDeadLetterFilter() {
 	ctx := context.Background()
 	billing := newBilling(consumertest.NewStore())
 	for i := range 5 {
 		_ = billing.Process(ctx, &consumer.Message{Payload: []byte(`{}`), Position: fmt.Sprint("0/", i)})
 	}
 	pages, n := 0, 0
-	for filter := (consumer.LetterFilter{Limit: 2}); ; pages++ {
-		page := must(billing.Letters(ctx, filter))
+	for filter := (consumer.DeadLetterFilter{Limit: 2}); ; pages++ {
+		page := must(billing.DeadLetters(ctx, filter))
 		if len(page) == 0 {
 			break
 		}
@@ -253,11 +253,11 @@ func ExampleParkingLot() {
 	ctx := context.Background()
 	store := consumertest.NewStore()
 	var lot consumer.ParkingLot[*deduptest.Tx] = store
-	letter := consumer.DeadLetter{ID: consumer.LetterID{1}, Reason: consumer.ReasonPoison, Cause: "parked by hand"}
+	letter := consumer.DeadLetter{ID: consumer.DeadLetterID{1}, Reason: consumer.ReasonPoison, Cause: "parked by hand"}
 	err := store.InTx(ctx, nil, func(tx *deduptest.Tx, _ []dedup.Claim) error { return lot.Park(ctx, tx, letter) })
-	fmt.Println(err, len(must(lot.Letters(ctx, consumer.LetterFilter{}))))
-	err = store.InTx(ctx, nil, func(tx *deduptest.Tx, _ []dedup.Claim) error { return lot.Take(ctx, tx, letter.ID) })
-	fmt.Println(err, len(must(lot.Letters(ctx, consumer.LetterFilter{}))))
+	fmt.Println(err, len(must(lot.DeadLetters(ctx, consumer.DeadLetterFilter{}))))
+	err = store.InTx(ctx, nil, func(tx *deduptest.Tx, _ []dedup.Claim) error { return lot.TakeDeadLetter(ctx, tx, letter.ID) })
+	fmt.Println(err, len(must(lot.DeadLetters(ctx, consumer.DeadLetterFilter{}))))
 	// Output:
 	// <nil> 1
 	// <nil> 0
@@ -272,7 +272,7 @@ func ExampleReplay() {
 	store := consumertest.NewStore()
 	billing := newBilling(store)
 	_ = billing.Process(ctx, &consumer.Message{Payload: []byte(`{"order_id": "A-42", "amount": -7}`)})
-	for _, l := range must(billing.Letters(ctx, consumer.LetterFilter{})) {
+	for _, l := range must(billing.DeadLetters(ctx, consumer.DeadLetterFilter{})) {
 		fmt.Println(billing.Replay(ctx, l, fix))
 	}
 	fmt.Println(store.Database().Count("charged A-42"))
@@ -314,7 +314,7 @@ func ExampleOnMismatch() {
 	for _, payload := range []string{`{"order_id": "A"}`, `{"order_id": "A", "resent": true}`} {
 		_ = c.Process(context.Background(), &consumer.Message{Payload: []byte(payload)})
 	}
-	fmt.Println(store.Database().Count("charged A"), len(must(c.Letters(context.Background(), consumer.LetterFilter{}))))
+	fmt.Println(store.Database().Count("charged A"), len(must(c.DeadLetters(context.Background(), consumer.DeadLetterFilter{}))))
 	// Output: 1 0
 }
 

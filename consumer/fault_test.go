@@ -75,7 +75,7 @@ func TestCulpritsDoNotStopTheirBatch(t *testing.T) {
 							if err == nil {
 								continue
 							}
-							if retry, _ := errors.AsType[*consumer.RetryError](err); retry != nil && !retry.Blameless {
+							if retry, _ := errors.AsType[*consumer.RetryError](err); retry != nil && !retry.Uncounted {
 								batch[i].Attempt++
 							}
 							if again = append(again, batch[i]); bad(batch[i]) {

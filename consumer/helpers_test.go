@@ -62,7 +62,7 @@ func process(t testing.TB, c *consumer.Consumer[tx], m *consumer.Message) {
 
 func letters(t testing.TB, c *consumer.Consumer[tx]) []consumer.DeadLetter {
 	t.Helper()
-	found, err := c.Letters(context.Background(), consumer.LetterFilter{})
+	found, err := c.DeadLetters(context.Background(), consumer.DeadLetterFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,14 +77,14 @@ func wantCount(t testing.TB, db *deduptest.Database, id string, want int) {
 }
 
 // wantRetry checks that err asks for another delivery.
-func wantRetry(t testing.TB, err error, blameless bool) *consumer.RetryError {
+func wantRetry(t testing.TB, err error, uncounted bool) *consumer.RetryError {
 	t.Helper()
 	retry, ok := errors.AsType[*consumer.RetryError](err)
 	if !ok {
 		t.Fatalf("err = %v, want a *RetryError", err)
 	}
-	if retry.Blameless != blameless {
-		t.Errorf("blameless = %v, want %v (%v)", retry.Blameless, blameless, err)
+	if retry.Uncounted != uncounted {
+		t.Errorf("uncounted = %v, want %v (%v)", retry.Uncounted, uncounted, err)
 	}
 	return retry
 }

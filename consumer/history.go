@@ -22,7 +22,7 @@ const (
 // ready, and safe for concurrent use.
 type history struct {
 	mu      sync.Mutex
-	pasts   map[dedup.Derived]*past
+	pasts   map[dedup.KeyHash]*past
 	commits int // messages whose handler ran and whose transaction was committed
 }
 
@@ -34,12 +34,12 @@ type past struct {
 }
 
 // of returns what is known of key. The caller holds mu.
-func (h *history) of(key dedup.Derived) *past {
+func (h *history) of(key dedup.KeyHash) *past {
 	if p := h.pasts[key]; p != nil {
 		return p
 	}
 	if h.pasts == nil {
-		h.pasts = map[dedup.Derived]*past{}
+		h.pasts = map[dedup.KeyHash]*past{}
 	}
 	for old := range h.pasts {
 		if len(h.pasts) < historyMost {
@@ -53,7 +53,7 @@ func (h *history) of(key dedup.Derived) *past {
 }
 
 // failed counts an attempt, and returns how many this process has seen.
-func (h *history) failed(key dedup.Derived) int {
+func (h *history) failed(key dedup.KeyHash) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.of(key)
@@ -63,7 +63,7 @@ func (h *history) failed(key dedup.Derived) int {
 
 // fault counts that a message met an error of the database by itself. others reports that other messages were committed
 // since it last did.
-func (h *history) fault(key dedup.Derived) (faults int, others bool) {
+func (h *history) fault(key dedup.KeyHash) (faults int, others bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.of(key)
@@ -76,7 +76,7 @@ func (h *history) fault(key dedup.Derived) (faults int, others bool) {
 }
 
 // faults is how many errors of the database the message of key has met by itself.
-func (h *history) faults(key dedup.Derived) int {
+func (h *history) faults(key dedup.KeyHash) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if p := h.pasts[key]; p != nil {
@@ -86,21 +86,21 @@ func (h *history) faults(key dedup.Derived) int {
 }
 
 // knows reports that key has a history.
-func (h *history) knows(key dedup.Derived) bool {
+func (h *history) knows(key dedup.KeyHash) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.pasts[key] != nil
 }
 
 // survived notes that this process has tried the message of key, and is still there.
-func (h *history) survived(key dedup.Derived) {
+func (h *history) survived(key dedup.KeyHash) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.of(key)
 }
 
 // over forgets a message that is committed or parked; ran says that its handler's work was committed.
-func (h *history) over(key dedup.Derived, ran bool) {
+func (h *history) over(key dedup.KeyHash, ran bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if ran {

@@ -18,14 +18,14 @@ const inFlightMost = 1000
 // inFlight counts how often in a row keys were in flight elsewhere.
 type inFlight struct {
 	mu     sync.Mutex
-	counts map[dedup.Derived]int
+	counts map[dedup.KeyHash]int
 }
 
 // again counts one more, and logs the key once. It returns the count.
 func (f *inFlight) again(ctx context.Context, logger *slog.Logger, it *item, err error) int {
 	f.mu.Lock()
 	if f.counts == nil || len(f.counts) >= inFlightMost {
-		f.counts = map[dedup.Derived]int{}
+		f.counts = map[dedup.KeyHash]int{}
 	}
 	f.counts[it.derived]++
 	n := f.counts[it.derived]
@@ -38,14 +38,14 @@ func (f *inFlight) again(ctx context.Context, logger *slog.Logger, it *item, err
 }
 
 // known reports that key was in flight when it was tried last.
-func (f *inFlight) known(key dedup.Derived) bool {
+func (f *inFlight) known(key dedup.KeyHash) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.counts[key] > 0
 }
 
 // over forgets a key that was answered.
-func (f *inFlight) over(key dedup.Derived) {
+func (f *inFlight) over(key dedup.KeyHash) {
 	f.mu.Lock()
 	if len(f.counts) > 0 {
 		delete(f.counts, key)

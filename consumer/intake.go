@@ -14,7 +14,7 @@ type item struct {
 	msg     *Message
 	rec     dedup.Record   // of its own key; Key.ID is empty if it has no usable one
 	also    []dedup.Record // of its further keys
-	derived dedup.Derived  // of rec.Key
+	derived dedup.KeyHash  // of rec.Key
 	refused error          // why it must not run; a *refusal, or ErrInFlight
 	done    bool           // nothing is left to do
 
@@ -56,7 +56,7 @@ func (c *Consumer[TTx]) intake(msg *Message) (it item) {
 		it.refused = refuse(ReasonNoKey, err)
 		return it
 	}
-	it.rec.Key, it.derived = key, key.Derive()
+	it.rec.Key, it.derived = key, key.Hash()
 	if it.rec.Fingerprint, err = c.fingerprint(msg); err != nil {
 		// The payload's own: the zero value would match whatever was claimed, and drop the message as a duplicate.
 		it.rec.Fingerprint = dedup.FingerprintOf(msg.Payload)
@@ -68,7 +68,7 @@ func (c *Consumer[TTx]) intake(msg *Message) (it item) {
 	if msg.Malformed != nil {
 		it.refused = refuse(ReasonPoison, msg.Malformed)
 	}
-	for _, id := range msg.Also {
+	for _, id := range msg.Aliases {
 		also := dedup.Record{Key: key, Fingerprint: it.rec.Fingerprint, Window: it.rec.Window} // timeless: its own key decides
 		also.Key.ID = id
 		if err := also.Key.Validate(); err != nil {
@@ -117,7 +117,7 @@ var longAgo = time.Date(1971, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // ask is rec as it is claimed to run its message.
 func (c *Consumer[TTx]) ask(rec dedup.Record) dedup.Record {
-	if rec.Time.IsZero() && c.cfg.Timeless == dedup.Unprovable {
+	if rec.Time.IsZero() && c.cfg.Untimed == dedup.Unprovable {
 		rec.Time = longAgo
 	}
 	return rec

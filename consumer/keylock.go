@@ -13,7 +13,7 @@ import (
 // keys in use.
 type keyLock struct {
 	mu   sync.Mutex
-	keys map[dedup.Derived][]*keyWaiter // there while somebody holds the key
+	keys map[dedup.KeyHash][]*keyWaiter // there while somebody holds the key
 }
 
 type keyWaiter struct {
@@ -29,12 +29,12 @@ type outcome struct {
 
 // lock waits until the caller holds key, or until its holder has committed: then it does not hold the key, and learns
 // the outcome.
-func (l *keyLock) lock(ctx context.Context, key dedup.Derived) (outcome, error) {
+func (l *keyLock) lock(ctx context.Context, key dedup.KeyHash) (outcome, error) {
 	l.mu.Lock()
 	waiters, held := l.keys[key]
 	if !held {
 		if l.keys == nil {
-			l.keys = map[dedup.Derived][]*keyWaiter{}
+			l.keys = map[dedup.KeyHash][]*keyWaiter{}
 		}
 		l.keys[key] = nil
 		l.mu.Unlock()
@@ -63,16 +63,16 @@ func (l *keyLock) lock(ctx context.Context, key dedup.Derived) (outcome, error) 
 
 // lockAll locks the keys of recs, in the order that everybody locks in.
 func (l *keyLock) lockAll(ctx context.Context, recs []dedup.Record) (unlock func(), err error) {
-	var held []dedup.Derived
+	var held []dedup.KeyHash
 	unlock = func() {
 		for _, key := range held {
 			l.unlock(key, outcome{})
 		}
 	}
 	for _, rec := range recs {
-		held = append(held, rec.Key.Derive())
+		held = append(held, rec.Key.Hash())
 	}
-	slices.SortFunc(held, dedup.Derived.Compare)
+	slices.SortFunc(held, dedup.KeyHash.Compare)
 	for i, key := range held {
 		o := outcome{committed: true}
 		for o.committed && err == nil {
@@ -88,7 +88,7 @@ func (l *keyLock) lockAll(ctx context.Context, recs []dedup.Record) (unlock func
 }
 
 // unlock gives key to whoever has waited longest, or, where it was committed, the outcome to everybody.
-func (l *keyLock) unlock(key dedup.Derived, o outcome) {
+func (l *keyLock) unlock(key dedup.KeyHash, o outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	waiters := l.keys[key]

@@ -146,7 +146,7 @@ func TestAFurtherKeyThatIsCommittedMeanwhile(t *testing.T) {
 		wg.Go(func() { process(t, c, msg("1", "a")) })
 		synctest.Wait()
 		m := msg("2", "a")
-		m.Also = []string{"1"}
+		m.Aliases = []string{"1"}
 		process(t, c, m)
 		wg.Wait()
 		wantCount(t, store.Database(), "2", 0)
@@ -194,7 +194,7 @@ func TestOverlappingBatches(t *testing.T) {
 				for _, n := range rand.Perm(20)[:8] {
 					id := fmt.Sprint(round, "-", n)
 					m := msg(id, "")
-					m.Also = []string{"further " + id}
+					m.Aliases = []string{"further " + id}
 					batch = append(batch, m)
 				}
 				if w == 0 {

@@ -24,7 +24,7 @@ type Message struct {
 	// For sources that have authenticated the message. They take precedence over Config.
 	Tenant      string             // empty: from Config.Tenant
 	Fingerprint *dedup.Fingerprint // of what is the same on every delivery; nil: from Config.Fingerprint
-	Also        []string           // further keys; a message one of them knows while ID is new is a suspected replay: parked
+	Aliases     []string           // further keys; a message one of them knows while ID is new is a suspected replay: parked
 }
 
 // Handler does the work of one message in tx. nil commits the work together with the message's claim; an error or a
@@ -45,7 +45,7 @@ type Processor interface {
 }
 
 // BatchProcessor never sleeps. errs[i] says of msgs[i] what the error of Process says.
-// Messages of one Key that follow a failed one are held back with a blameless *RetryError: deliver
+// Messages of one Key that follow a failed one are held back with a uncounted *RetryError: deliver
 // them again once the failed one has succeeded or is parked.
 type BatchProcessor interface {
 	ProcessBatch(ctx context.Context, msgs []*Message) (errs []error)

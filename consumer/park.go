@@ -24,7 +24,7 @@ func (b *batch[TTx]) giveUp(ctx context.Context, i int, reason Reason, cause err
 	if wait := b.budgetWait(ctx, limited, it, reason, cause); wait > 0 {
 		err := fmt.Errorf("%w: %w", ErrParkLimit, cause)
 		b.cfg.Trace.emit(ctx, onPaused, Event{Consumer: b.cfg.Name, Message: it.msg, Err: err, Took: wait})
-		b.retry(ctx, []int{i}, &RetryError{Err: err, After: wait, Blameless: true})
+		b.retry(ctx, []int{i}, &RetryError{Err: err, After: wait, Uncounted: true})
 		return
 	}
 
@@ -48,9 +48,9 @@ func (b *batch[TTx]) giveUp(ctx context.Context, i int, reason Reason, cause err
 		b.trace(ctx, onDuplicate, it.msg, nil)
 	case err == nil: // its key has become free: it is no mismatch any more, or was not claimed by the transaction that ended
 		b.doubts.over(it.derived)
-		b.retry(ctx, []int{i}, &RetryError{Err: cause, After: b.cfg.wait(1), Blameless: true})
+		b.retry(ctx, []int{i}, &RetryError{Err: cause, After: b.cfg.wait(1), Uncounted: true})
 	case errors.Is(err, dedup.ErrInFlight):
-		b.retry(ctx, []int{i}, &RetryError{Err: fmt.Errorf("park: %w", err), After: b.cfg.wait(b.deferrals + 1), Blameless: true})
+		b.retry(ctx, []int{i}, &RetryError{Err: fmt.Errorf("park: %w", err), After: b.cfg.wait(b.deferrals + 1), Uncounted: true})
 	default: // never a reject, which some brokers drop
 		b.fault(ctx, []int{i}, epoch, fmt.Errorf("park: %w", err))
 	}
@@ -130,7 +130,7 @@ func (b *batch[TTx]) park(ctx context.Context, it *item, letter *DeadLetter, cau
 }
 
 // letterID is frozen by a test: a change of it is a new version in what is hashed.
-func letterID(it *item) LetterID {
+func letterID(it *item) DeadLetterID {
 	b := []byte("txonce letter 1")
 	fields := []string{"key", it.rec.Key.Consumer, it.rec.Key.Tenant, it.rec.Key.ID}
 	if it.rec.Key.ID == "" {
@@ -146,7 +146,7 @@ func letterID(it *item) LetterID {
 	}
 	payload := sha256.Sum256(it.msg.Payload)
 	sum := sha256.Sum256(append(b, payload[:]...))
-	return LetterID(sum[:16])
+	return DeadLetterID(sum[:16])
 }
 
 // log is the one line about a message given up on.

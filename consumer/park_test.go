@@ -93,14 +93,14 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 			msg: &consumer.Message{ID: "1", Time: now.Add(-30 * 24 * time.Hour)}, reason: consumer.ReasonUnprovable, key: "1", cause: dedup.ErrUnprovable,
 		},
 		{
-			name: "timeless", cfg: func(cfg *config) { cfg.Timeless = dedup.Unprovable }, before: []*consumer.Message{{ID: "old"}},
+			name: "timeless", cfg: func(cfg *config) { cfg.Untimed = dedup.Unprovable }, before: []*consumer.Message{{ID: "old"}},
 			msg: &consumer.Message{ID: "1"}, reason: consumer.ReasonUnprovable, key: "1", cause: dedup.ErrUnprovable,
 		},
 		{
-			name: "suspected replay", before: []*consumer.Message{{ID: "1", Also: []string{"sig"}}},
-			msg: &consumer.Message{ID: "2", Also: []string{"new", "sig"}}, reason: consumer.ReasonReplay, key: "2", cause: consumer.ErrSuspectedReplay,
+			name: "suspected replay", before: []*consumer.Message{{ID: "1", Aliases: []string{"sig"}}},
+			msg: &consumer.Message{ID: "2", Aliases: []string{"new", "sig"}}, reason: consumer.ReasonReplay, key: "2", cause: consumer.ErrSuspectedReplay,
 		},
-		{name: "bad further key", msg: &consumer.Message{ID: "1", Also: []string{""}}, reason: consumer.ReasonPoison, key: "1", cause: dedup.ErrNoKey},
+		{name: "bad further key", msg: &consumer.Message{ID: "1", Aliases: []string{""}}, reason: consumer.ReasonPoison, key: "1", cause: dedup.ErrNoKey},
 	} {
 		for _, batched := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/batched %v", tc.name, batched), func(t *testing.T) {
@@ -275,13 +275,13 @@ func TestFurtherKeys(t *testing.T) {
 	}
 	process(t, c, msg("1", ""))
 	again := msg("1", "")
-	again.Also = []string{"x"} // a duplicate that brings a further key
+	again.Aliases = []string{"x"} // a duplicate that brings a further key
 	process(t, c, again)
 	if claimed("x") {
 		t.Error("a duplicate has claimed a further key")
 	}
 	first := msg("2", "")
-	first.Also = []string{"x", "x", "2", "y"} // repeated, and its own
+	first.Aliases = []string{"x", "x", "2", "y"} // repeated, and its own
 	for range 2 {
 		process(t, c, first)
 	}
@@ -290,7 +290,7 @@ func TestFurtherKeys(t *testing.T) {
 		t.Errorf("x claimed %v, y claimed %v, %d letters", claimed("x"), claimed("y"), len(letters(t, c)))
 	}
 	third, fourth := msg("3", ""), msg("4", "") // in one batch, one after the other
-	third.Also, fourth.Also = []string{"z"}, []string{"z"}
+	third.Aliases, fourth.Aliases = []string{"z"}, []string{"z"}
 	if errs := c.ProcessBatch(t.Context(), []*consumer.Message{third, fourth}); !slices.Equal(errs, []error{nil, nil}) {
 		t.Error(errs)
 	}
@@ -312,8 +312,8 @@ func TestWithoutAParkingLotMessagesAreRejected(t *testing.T) {
 		if _, retry := errors.AsType[*consumer.RetryError](err); err == nil || retry || !consumer.IsPermanent(err) {
 			t.Errorf("err = %v, want a permanent one", err)
 		}
-		if _, err := c.Letters(t.Context(), consumer.LetterFilter{}); err == nil {
-			t.Error("Letters of a store without a parking lot: no error")
+		if _, err := c.DeadLetters(t.Context(), consumer.DeadLetterFilter{}); err == nil {
+			t.Error("DeadLetters of a store without a parking lot: no error")
 		}
 	}
 	if n := log.lines("rejected: the store"); n != 2 {
@@ -583,7 +583,7 @@ func TestParkLimit(t *testing.T) {
 		for i := range 200 {
 			process(t, c, msg(fmt.Sprint(i), "poison"))
 		}
-		if found, _ := c.Letters(t.Context(), consumer.LetterFilter{Limit: 1000}); len(found) != 200 {
+		if found, _ := c.DeadLetters(t.Context(), consumer.DeadLetterFilter{Limit: 1000}); len(found) != 200 {
 			t.Errorf("%d letters", len(found))
 		}
 	})

@@ -31,30 +31,30 @@ const (
 	ReasonUnknown Reason = "outcome-unknown"
 )
 
-// LetterID identifies a dead letter: the same content under the same key is the same letter, however often it is
+// DeadLetterID identifies a dead letter: the same content under the same key is the same letter, however often it is
 // parked; a message without a key is identified by its position.
-type LetterID [16]byte
+type DeadLetterID [16]byte
 
-func (id LetterID) String() string { return hex.EncodeToString(id[:]) }
+func (id DeadLetterID) String() string { return hex.EncodeToString(id[:]) }
 
-// ParseLetterID is the inverse of String. It also takes the form in which PostgreSQL prints a uuid, with dashes. The id of all
-// zeros is refused: no letter has it, and in a LetterFilter it would choose all.
-func ParseLetterID(s string) (id LetterID, err error) {
+// ParseDeadLetterID is the inverse of String. It also takes the form in which PostgreSQL prints a uuid, with dashes. The id of all
+// zeros is refused: no letter has it, and in a DeadLetterFilter it would choose all.
+func ParseDeadLetterID(s string) (id DeadLetterID, err error) {
 	digits := s
 	if len(s) == 36 && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' {
 		digits = s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
 	}
 	if len(digits) == 2*len(id) {
-		if _, err := hex.Decode(id[:], []byte(digits)); err == nil && id != (LetterID{}) {
+		if _, err := hex.Decode(id[:], []byte(digits)); err == nil && id != (DeadLetterID{}) {
 			return id, nil
 		}
 	}
-	return LetterID{}, fmt.Errorf("consumer: %q is not a dead letter's id: want %d hexadecimal digits, not all zero", s, 2*len(id))
+	return DeadLetterID{}, fmt.Errorf("consumer: %q is not a dead letter's id: want %d hexadecimal digits, not all zero", s, 2*len(id))
 }
 
 // DeadLetter is a message given up on, for a person to look at.
 type DeadLetter struct {
-	ID      LetterID
+	ID      DeadLetterID
 	Record  dedup.Record // as it was to be claimed; Key.ID is empty if it had no usable one
 	Message Message      // without Raw
 	Reason  Reason
@@ -66,23 +66,23 @@ type DeadLetter struct {
 	Settled       bool      // its key was claimed for the same content since: nothing is left to do
 }
 
-// LetterFilter chooses dead letters. Zero fields choose all.
-type LetterFilter struct {
-	ID       LetterID
+// DeadLetterFilter chooses dead letters. Zero fields choose all.
+type DeadLetterFilter struct {
+	ID       DeadLetterID
 	Consumer string
 	Reason   Reason
-	After    LetterCursor // for the next page: the Cursor of the last letter of the page before
-	Limit    int          // defaults to 100
+	After    DeadLetterCursor // for the next page: the Cursor of the last letter of the page before
+	Limit    int              // defaults to 100
 }
 
-// LetterCursor is a place among letters, newest first. It stays valid when its letter is taken.
-type LetterCursor struct {
+// DeadLetterCursor is a place among letters, newest first. It stays valid when its letter is taken.
+type DeadLetterCursor struct {
 	First time.Time // when the letter was parked for the first time
-	ID    LetterID
+	ID    DeadLetterID
 }
 
-// Cursor is the letter's place, for LetterFilter.After.
-func (l DeadLetter) Cursor() LetterCursor { return LetterCursor{First: l.First, ID: l.ID} }
+// Cursor is the letter's place, for DeadLetterFilter.After.
+func (l DeadLetter) Cursor() DeadLetterCursor { return DeadLetterCursor{First: l.First, ID: l.ID} }
 
 // ParkingLot is a Store that keeps dead letters in the same database.
 type ParkingLot[TTx any] interface {
@@ -90,10 +90,10 @@ type ParkingLot[TTx any] interface {
 	// Any bytes in payload, headers and Key are kept as they are.
 	Park(ctx context.Context, tx TTx, letter DeadLetter) error
 
-	// Take removes a letter as part of tx, or fails with ErrNotParked. Of two that take one letter, one waits for the
+	// TakeDeadLetter removes a letter as part of tx, or fails with ErrNotParked. Of two that take one letter, one waits for the
 	// other and then fails.
-	Take(ctx context.Context, tx TTx, id LetterID) error
+	TakeDeadLetter(ctx context.Context, tx TTx, id DeadLetterID) error
 
-	// Letters lists those that were parked for the first time most recently first, and of one time the greater ID first.
-	Letters(ctx context.Context, filter LetterFilter) ([]DeadLetter, error)
+	// DeadLetters lists those that were parked for the first time most recently first, and of one time the greater ID first.
+	DeadLetters(ctx context.Context, filter DeadLetterFilter) ([]DeadLetter, error)
 }

@@ -42,6 +42,6 @@ func (b *batch[TTx]) admitted(ctx context.Context, i int) bool {
 		return true
 	}
 	b.cfg.Trace.emit(ctx, onPaused, Event{Consumer: b.cfg.Name, Message: it.msg, Err: err, Took: wait})
-	b.retry(ctx, []int{i}, &RetryError{Err: err, After: wait, Blameless: true})
+	b.retry(ctx, []int{i}, &RetryError{Err: err, After: wait, Uncounted: true})
 	return false
 }

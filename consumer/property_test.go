@@ -124,7 +124,7 @@ func (w *world) deliver() {
 		if !ok {
 			w.Fatalf("message %s: rejected: %v", m.ID, err)
 		}
-		if !retry.Blameless {
+		if !retry.Uncounted {
 			m.Attempt++
 		}
 		again = append(again, &m)
@@ -199,7 +199,7 @@ func TestEveryMessageOnceWhateverHappens(t *testing.T) {
 		injected += w.inject
 
 		parked := map[string]map[string]bool{}
-		found, err := w.c.Letters(context.Background(), consumer.LetterFilter{Limit: 1000})
+		found, err := w.c.DeadLetters(context.Background(), consumer.DeadLetterFilter{Limit: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}

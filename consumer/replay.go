@@ -31,8 +31,8 @@ type Replay struct {
 // errNoLot says why there are no dead letters.
 var errNoLot = errors.New("the store keeps no dead letters: it is no ParkingLot")
 
-// Letters lists dead letters of this consumer, newest first; see LetterFilter.After for the next page.
-func (c *Consumer[TTx]) Letters(ctx context.Context, filter LetterFilter) ([]DeadLetter, error) {
+// DeadLetters lists dead letters of this consumer, newest first; see DeadLetterFilter.After for the next page.
+func (c *Consumer[TTx]) DeadLetters(ctx context.Context, filter DeadLetterFilter) ([]DeadLetter, error) {
 	switch filter.Consumer {
 	case "", c.cfg.Name:
 	default:
@@ -42,7 +42,7 @@ func (c *Consumer[TTx]) Letters(ctx context.Context, filter LetterFilter) ([]Dea
 		return nil, fmt.Errorf("consumer %q: letters: %w", c.cfg.Name, errNoLot)
 	}
 	filter.Consumer = c.cfg.Name
-	letters, err := c.lot.Letters(ctx, filter)
+	letters, err := c.lot.DeadLetters(ctx, filter)
 	if err != nil {
 		return nil, fmt.Errorf("consumer %q: letters: %w", c.cfg.Name, err)
 	}
@@ -102,7 +102,7 @@ func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Repl
 		if err := mayReplay(letter, claims[0].Verdict, opts); err != nil {
 			return err
 		}
-		if err := c.lot.Take(ctx, tx, letter.ID); err != nil {
+		if err := c.lot.TakeDeadLetter(ctx, tx, letter.ID); err != nil {
 			return err
 		}
 		ran = true
@@ -135,7 +135,7 @@ func (c *Consumer[TTx]) Discard(ctx context.Context, letter DeadLetter) error {
 		recs = append(recs, rec)
 	}
 	if err == nil {
-		err = c.cfg.Store.InTx(ctx, recs, func(tx TTx, _ []dedup.Claim) error { return c.lot.Take(ctx, tx, letter.ID) })
+		err = c.cfg.Store.InTx(ctx, recs, func(tx TTx, _ []dedup.Claim) error { return c.lot.TakeDeadLetter(ctx, tx, letter.ID) })
 	}
 	if err != nil {
 		return fmt.Errorf("consumer %q: discard letter %v: %w", c.cfg.Name, letter.ID, err)
@@ -215,13 +215,13 @@ func mayReplay(letter DeadLetter, v dedup.Verdict, opts Replay) error {
 }
 
 // settle takes a letter that was processed since, under its own key or another one. Somebody else may have taken it.
-func (c *Consumer[TTx]) settle(ctx context.Context, tx TTx, id LetterID, key dedup.Key, v dedup.Verdict) error {
+func (c *Consumer[TTx]) settle(ctx context.Context, tx TTx, id DeadLetterID, key dedup.Key, v dedup.Verdict) error {
 	if v == dedup.First { // under its own: nothing happens under the new one
 		if err := c.cfg.Store.Forget(ctx, tx, key); err != nil {
 			return err
 		}
 	}
-	if err := c.lot.Take(ctx, tx, id); !errors.Is(err, ErrNotParked) {
+	if err := c.lot.TakeDeadLetter(ctx, tx, id); !errors.Is(err, ErrNotParked) {
 		return err
 	}
 	return nil

@@ -107,12 +107,12 @@ func TestReplay(t *testing.T) {
 			opts: consumer.Replay{Repair: repair}, err: dedup.ErrUnprovable, says: "AsNew", letters: 1,
 		},
 		{
-			name: "suspected replay", before: []*consumer.Message{{ID: "1", Also: []string{"x"}}, {ID: "2", Also: []string{"x"}}},
+			name: "suspected replay", before: []*consumer.Message{{ID: "1", Aliases: []string{"x"}}, {ID: "2", Aliases: []string{"x"}}},
 			err: consumer.ErrSuspectedReplay, says: "AsNew", effects: map[string]int{"1": 1, "2": 0}, letters: 1,
 		},
 		{
-			name: "suspected replay, as new", before: []*consumer.Message{{ID: "1", Also: []string{"x"}}, {ID: "2", Also: []string{"x"}}},
-			opts: consumer.Replay{AsNew: true}, ran: true, after: []*consumer.Message{{ID: "2", Also: []string{"x"}}}, effects: map[string]int{"1": 1, "2": 1},
+			name: "suspected replay, as new", before: []*consumer.Message{{ID: "1", Aliases: []string{"x"}}, {ID: "2", Aliases: []string{"x"}}},
+			opts: consumer.Replay{AsNew: true}, ran: true, after: []*consumer.Message{{ID: "2", Aliases: []string{"x"}}}, effects: map[string]int{"1": 1, "2": 1},
 		},
 		{name: "time ahead", before: []*consumer.Message{{ID: "1", Time: time.Now().Add(48 * time.Hour)}}, err: dedup.ErrFuture, says: "AsNew", letters: 1},
 		{
@@ -212,7 +212,7 @@ func TestReplayAndDiscardRefuseOthersLetters(t *testing.T) {
 	if len(letters(t, b)) != 0 {
 		t.Error("b lists a's letters")
 	}
-	if _, err := b.Letters(t.Context(), consumer.LetterFilter{Consumer: "a"}); err == nil {
+	if _, err := b.DeadLetters(t.Context(), consumer.DeadLetterFilter{Consumer: "a"}); err == nil {
 		t.Error("b lists a's letters when asked")
 	}
 	if _, err := b.Replay(t.Context(), l, consumer.Replay{}); err == nil {
@@ -363,7 +363,7 @@ func ExampleConsumer_Replay() {
 		panic(err)
 	}
 	_ = charge.Process(ctx, &consumer.Message{ID: "order-42", Payload: []byte(`{"amount":`)}) // cut off: parked
-	letters, _ := charge.Letters(ctx, consumer.LetterFilter{Reason: consumer.ReasonPoison})
+	letters, _ := charge.DeadLetters(ctx, consumer.DeadLetterFilter{Reason: consumer.ReasonPoison})
 	for _, letter := range letters {
 		ran, err := charge.Replay(ctx, letter, consumer.Replay{Repair: func(m *consumer.Message) error {
 			m.Payload = []byte(`{"amount": 7}`)

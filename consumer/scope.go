@@ -66,6 +66,6 @@ func (s *scopes) end() {
 
 // seed is the same in each execution of a message, and different for each key.
 func seed(key dedup.Key) string {
-	derived := key.Derive()
+	derived := key.Hash()
 	return string(derived[:])
 }

@@ -107,7 +107,7 @@ func (c *Consumer[TTx]) register(ctx context.Context) error {
 	}
 	c.registered = true
 	timeless, givenUp := "taken for new, also when keys were forgotten", "parked"
-	if c.cfg.Timeless == dedup.Unprovable {
+	if c.cfg.Untimed == dedup.Unprovable {
 		timeless = "parked once keys were forgotten"
 	}
 	if c.lot == nil {

@@ -41,7 +41,7 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 	case b.trial <- struct{}{}:
 		defer func() { <-b.trial }()
 	default:
-		b.retry(ctx, []int{i}, &RetryError{Err: errors.New("it waits until another message that may have ended processes was tried"), After: b.cfg.wait(b.deferrals + 1), Blameless: true})
+		b.retry(ctx, []int{i}, &RetryError{Err: errors.New("it waits until another message that may have ended processes was tried"), After: b.cfg.wait(b.deferrals + 1), Uncounted: true})
 		return
 	}
 	epoch := b.pause.now()
@@ -67,7 +67,7 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeWithin) // a shutdown must not count as an end
 	defer cancel()
-	err = b.cfg.Store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error { return b.lot.Take(ctx, tx, id) })
+	err = b.cfg.Store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error { return b.lot.TakeDeadLetter(ctx, tx, id) })
 	if err != nil && !errors.Is(err, ErrNotParked) {
 		b.cfg.Logger.WarnContext(ctx, "the letter of a trial stays, although the trial is over: discard it", append(it.attrs(), "letter", id, "error", err)...)
 	}
@@ -75,8 +75,8 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 
 // beginTrial returns how many trials ended with their process; negative: the message has a letter of another reason. While
 // another trial may be made it leaves a letter.
-func (b *batch[TTx]) beginTrial(ctx context.Context, it *item, id LetterID) (times int, err error) {
-	found, err := b.lot.Letters(ctx, LetterFilter{ID: id, Consumer: b.cfg.Name, Limit: 1})
+func (b *batch[TTx]) beginTrial(ctx context.Context, it *item, id DeadLetterID) (times int, err error) {
+	found, err := b.lot.DeadLetters(ctx, DeadLetterFilter{ID: id, Consumer: b.cfg.Name, Limit: 1})
 	if err != nil {
 		return 0, err
 	}

@@ -13,7 +13,7 @@ type Event struct {
 	Reason   Reason        // of Parked
 	Took     time.Duration // since processing of the message or its batch began; in Paused and Retried: until the next attempt; in Resumed: since the first Paused
 
-	// Uncounted says of Retried and InFlight that Message.Attempt stays as it is: see RetryError.Blameless.
+	// Uncounted says of Retried and InFlight that Message.Attempt stays as it is: see RetryError.Uncounted.
 	Uncounted bool
 }
 

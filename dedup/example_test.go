@@ -145,12 +145,12 @@ func ExampleResultStore() {
 }
 
 // A look-up is for people. It is no answer to "did my COMMIT happen?".
-func ExampleLookuper() {
+func ExampleKeyReader() {
 	ctx := context.Background()
 	store := deduptest.NewStore()
 	_ = store.InTx(ctx, []dedup.Record{record("order-42:paid", "10 EUR")}, func(*deduptest.Tx, []dedup.Claim) error { return nil })
 
-	var look dedup.Lookuper = store
+	var look dedup.KeyReader = store
 	for _, id := range []string{"order-42:paid", "order-43:paid"} {
 		_, found, err := look.Lookup(ctx, dedup.Key{Consumer: "billing", ID: id})
 		fmt.Println(id, found, err)
@@ -209,8 +209,8 @@ func ExampleSweep() {
 	// node-2 busy: false <nil>
 }
 
-func ExampleSwept() {
-	swept := dedup.Swept{Keys: 1000, Lag: 3 * time.Hour}
+func ExampleSweepResult() {
+	swept := dedup.SweepResult{Keys: 1000, Lag: 3 * time.Hour}
 	fmt.Println(swept.Busy, swept.Done, swept.Lag > time.Hour)
 	// Output: false false true
 }

@@ -23,15 +23,15 @@ type Key struct {
 	ID       string // required; natural business ID, such as "order-42:paid"
 }
 
-// Derived is a Key folded to the 16 bytes that a store indexes.
-type Derived [16]byte
+// KeyHash is a Key folded to the 16 bytes that a store indexes.
+type KeyHash [16]byte
 
 // derivation is hashed with every key. A change of the fold is a new version: it must never look like an old key.
 const derivation = "txonce key 1"
 
-// Derive folds k. The result is the same in every version of this module, so that nodes of different versions agree
+// Hash folds k. The result is the same in every version of this module, so that nodes of different versions agree
 // during a rolling upgrade.
-func (k Key) Derive() Derived {
+func (k Key) Hash() KeyHash {
 	var stack [256]byte
 	b := append(stack[:0], derivation...)
 	for _, field := range [...]string{k.Consumer, k.Tenant, k.ID} {
@@ -39,7 +39,7 @@ func (k Key) Derive() Derived {
 		b = append(b, field...)
 	}
 	sum := sha256.Sum256(b)
-	return Derived(sum[:16])
+	return KeyHash(sum[:16])
 }
 
 // String is for people: consumer/tenant/id, without the tenant where there is none.
@@ -76,4 +76,4 @@ func (k Key) Validate() error {
 }
 
 // Compare orders keys by their derived form, for callers that lock several: everyone must lock in one order.
-func (d Derived) Compare(e Derived) int { return bytes.Compare(d[:], e[:]) }
+func (d KeyHash) Compare(e KeyHash) int { return bytes.Compare(d[:], e[:]) }

@@ -32,7 +32,7 @@ func TestKeyDerive(t *testing.T) {
 		{"empty", dedup.Key{}, "7bca934ec9c5b56d29dc265ad3a1a0c5"}, // cannot be claimed, but Derive does not know
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			d := test.key.Derive()
+			d := test.key.Hash()
 			if got := hex.EncodeToString(d[:]); got != test.want {
 				t.Errorf("Derive() = %s, frozen is %s", got, test.want)
 			}
@@ -95,7 +95,7 @@ func FuzzKeyDerive(f *testing.F) {
 	f.Add("a\x01b", "", "c", "a", "\x01b", "c")
 	f.Fuzz(func(t *testing.T, c1, t1, i1, c2, t2, i2 string) {
 		a, b := dedup.Key{Consumer: c1, Tenant: t1, ID: i1}, dedup.Key{Consumer: c2, Tenant: t2, ID: i2}
-		da, db := a.Derive(), b.Derive()
+		da, db := a.Hash(), b.Hash()
 		if (da == db) != (a == b) {
 			t.Errorf("%q and %q derive %x and %x", a, b, da, db)
 		}
@@ -133,13 +133,13 @@ func ExampleKey() {
 }
 
 // Whoever locks several keys sorts them first, as all stores do.
-func ExampleDerived() {
-	keys := []dedup.Derived{
-		dedup.Key{Consumer: "billing", ID: "order-42"}.Derive(),
-		dedup.Key{Consumer: "billing", ID: "order-43"}.Derive(),
-		dedup.Key{Consumer: "mail", ID: "order-42"}.Derive(),
+func ExampleKeyHash() {
+	keys := []dedup.KeyHash{
+		dedup.Key{Consumer: "billing", ID: "order-42"}.Hash(),
+		dedup.Key{Consumer: "billing", ID: "order-43"}.Hash(),
+		dedup.Key{Consumer: "mail", ID: "order-42"}.Hash(),
 	}
-	slices.SortFunc(keys, dedup.Derived.Compare)
+	slices.SortFunc(keys, dedup.KeyHash.Compare)
 	for _, k := range keys {
 		fmt.Printf("%x\n", k)
 	}

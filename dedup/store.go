@@ -101,7 +101,7 @@ type KeyProber interface {
 type Purger interface {
 	// Purge looks at the next part of the table, forgets what has expired in it, and records the horizon in the same
 	// transaction. A crash before its COMMIT forgets nothing.
-	Purge(ctx context.Context, by Sweep) (Swept, error)
+	Purge(ctx context.Context, by Sweep) (SweepResult, error)
 }
 
 // Sweep says who purges, and how much at most.
@@ -115,8 +115,8 @@ type Sweep struct {
 	Latest time.Time
 }
 
-// Swept is what one Purge did.
-type Swept struct {
+// SweepResult is what one Purge did.
+type SweepResult struct {
 	// Clock is the database's, read before anything was forgotten: what expires later is kept. It is set also where Busy is, and after
 	// ErrClock. Zero: the store does not tell.
 	Clock time.Time
@@ -127,8 +127,8 @@ type Swept struct {
 	Done bool          // the end of the table was reached; the next Purge starts over
 }
 
-// Lookuper is for people. It proves nothing about a COMMIT still in flight: claim again to know.
-type Lookuper interface {
+// KeyReader is for people. It proves nothing about a COMMIT still in flight: claim again to know.
+type KeyReader interface {
 	Lookup(ctx context.Context, key Key) (c Claim, found bool, err error)
 }
 

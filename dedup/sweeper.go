@@ -149,7 +149,7 @@ func (s *Sweeper) step(ctx context.Context, p *sweepPass) (rest time.Duration) {
 	return s.cfg.Every
 }
 
-func (s *Sweeper) purge(ctx context.Context) (Swept, error) {
+func (s *Sweeper) purge(ctx context.Context) (SweepResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, purgeTimeout)
 	defer cancel()
 	sweep, asked := s.sweep, time.Now()
@@ -201,7 +201,7 @@ type sweepPass struct {
 	failures int // in a row
 }
 
-func (p *sweepPass) add(swept Swept) {
+func (p *sweepPass) add(swept SweepResult) {
 	p.failures = 0
 	p.keys += swept.Keys
 	p.lag = max(p.lag, swept.Lag)

@@ -19,7 +19,7 @@ import (
 
 // scripted is a Purger with one lease, whose Purges last and answer as told.
 type scripted struct {
-	purge func(ctx context.Context, n int) (dedup.Swept, error) // n counts from 1
+	purge func(ctx context.Context, n int) (dedup.SweepResult, error) // n counts from 1
 
 	mu     sync.Mutex
 	owner  string
@@ -34,7 +34,7 @@ type call struct {
 	busy       bool
 }
 
-func (p *scripted) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.Swept, err error) {
+func (p *scripted) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepResult, err error) {
 	c := call{owner: by.Owner, began: time.Now()}
 	defer func() {
 		p.mu.Lock()
@@ -46,7 +46,7 @@ func (p *scripted) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.Swept
 	if p.owner != "" && p.owner != by.Owner && time.Now().Before(p.until) {
 		p.mu.Unlock()
 		c.busy = true
-		return dedup.Swept{Busy: true}, nil
+		return dedup.SweepResult{Busy: true}, nil
 	}
 	p.owner, p.until = by.Owner, time.Now().Add(by.Lease)
 	p.active++
@@ -80,20 +80,22 @@ func runFor(t *testing.T, s *dedup.Sweeper, d time.Duration) {
 func TestSweeperIsPaced(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		purge func(n int) (time.Duration, dedup.Swept)
+		purge func(n int) (time.Duration, dedup.SweepResult)
 		run   time.Duration
 		least int // calls
 	}{
-		{"much to do", func(int) (time.Duration, dedup.Swept) { return 20 * time.Millisecond, dedup.Swept{Keys: 1000} }, time.Minute, 290},
-		{"slow", func(int) (time.Duration, dedup.Swept) { return 10 * time.Second, dedup.Swept{Keys: 1000} }, time.Hour, 36},
-		{"in fits", func(n int) (time.Duration, dedup.Swept) {
-			return time.Duration(n%7) * time.Millisecond, dedup.Swept{Keys: n % 3, Done: n%50 == 0}
+		{"much to do", func(int) (time.Duration, dedup.SweepResult) {
+			return 20 * time.Millisecond, dedup.SweepResult{Keys: 1000}
+		}, time.Minute, 290},
+		{"slow", func(int) (time.Duration, dedup.SweepResult) { return 10 * time.Second, dedup.SweepResult{Keys: 1000} }, time.Hour, 36},
+		{"in fits", func(n int) (time.Duration, dedup.SweepResult) {
+			return time.Duration(n%7) * time.Millisecond, dedup.SweepResult{Keys: n % 3, Done: n%50 == 0}
 		}, time.Hour, 1000},
-		{"nothing to do, in no time", func(int) (time.Duration, dedup.Swept) { return 0, dedup.Swept{} }, time.Minute, 1000},
+		{"nothing to do, in no time", func(int) (time.Duration, dedup.SweepResult) { return 0, dedup.SweepResult{} }, time.Minute, 1000},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &scripted{purge: func(_ context.Context, n int) (dedup.Swept, error) {
+				p := &scripted{purge: func(_ context.Context, n int) (dedup.SweepResult, error) {
 					d, swept := test.purge(n)
 					<-time.After(d)
 					return swept, nil
@@ -117,8 +119,8 @@ func TestSweeperIsPaced(t *testing.T) {
 
 func TestSweeperPausesBetweenPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &scripted{purge: func(_ context.Context, n int) (dedup.Swept, error) {
-			return dedup.Swept{Keys: 1, Done: n%3 == 0}, nil
+		p := &scripted{purge: func(_ context.Context, n int) (dedup.SweepResult, error) {
+			return dedup.SweepResult{Keys: 1, Done: n%3 == 0}, nil
 		}}
 		runFor(t, newSweeper(t, dedup.SweeperConfig{Store: p, Every: 5 * time.Minute}), 14*time.Minute)
 		if len(p.calls) != 9 {
@@ -134,9 +136,9 @@ func TestSweeperPausesBetweenPasses(t *testing.T) {
 
 func TestSweeperPassesItsLimits(t *testing.T) {
 	var got dedup.Sweep
-	p := purgerFunc(func(_ context.Context, by dedup.Sweep) (dedup.Swept, error) {
+	p := purgerFunc(func(_ context.Context, by dedup.Sweep) (dedup.SweepResult, error) {
 		got = by
-		return dedup.Swept{Done: true}, nil
+		return dedup.SweepResult{Done: true}, nil
 	})
 	for _, test := range []struct {
 		name string
@@ -161,15 +163,15 @@ func TestSweeperPassesItsLimits(t *testing.T) {
 	}
 }
 
-type purgerFunc func(context.Context, dedup.Sweep) (dedup.Swept, error)
+type purgerFunc func(context.Context, dedup.Sweep) (dedup.SweepResult, error)
 
-func (f purgerFunc) Purge(ctx context.Context, by dedup.Sweep) (dedup.Swept, error) {
+func (f purgerFunc) Purge(ctx context.Context, by dedup.Sweep) (dedup.SweepResult, error) {
 	return f(ctx, by)
 }
 
 func TestSweeperTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &scripted{purge: func(context.Context, int) (dedup.Swept, error) { return dedup.Swept{Done: true}, nil }}
+		p := &scripted{purge: func(context.Context, int) (dedup.SweepResult, error) { return dedup.SweepResult{Done: true}, nil }}
 		first, stop := context.WithCancel(t.Context())
 		rest, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -207,11 +209,11 @@ func TestSweeperTakesOver(t *testing.T) {
 func TestSweeperGoesOnAfterFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := errors.New("database is down")
-		p := &scripted{purge: func(_ context.Context, n int) (dedup.Swept, error) {
+		p := &scripted{purge: func(_ context.Context, n int) (dedup.SweepResult, error) {
 			if n%20 > 10 {
-				return dedup.Swept{}, down
+				return dedup.SweepResult{}, down
 			}
-			return dedup.Swept{Keys: 1, Done: true}, nil
+			return dedup.SweepResult{Keys: 1, Done: true}, nil
 		}}
 		var alarms []dedup.Alarm
 		var log bytes.Buffer
@@ -256,8 +258,8 @@ func TestSweeperAlarmsWhenLate(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &scripted{purge: func(_ context.Context, n int) (dedup.Swept, error) {
-					return dedup.Swept{Keys: 1, Lag: test.lag, Done: n%10 == 0}, nil
+				p := &scripted{purge: func(_ context.Context, n int) (dedup.SweepResult, error) {
+					return dedup.SweepResult{Keys: 1, Lag: test.lag, Done: n%10 == 0}, nil
 				}}
 				var alarms []dedup.Alarm
 				cfg := dedup.SweeperConfig{
@@ -280,12 +282,12 @@ func TestSweeperAlarmsWhenLate(t *testing.T) {
 
 func TestSweeperOutlivesAPurgeThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &scripted{purge: func(ctx context.Context, n int) (dedup.Swept, error) {
+		p := &scripted{purge: func(ctx context.Context, n int) (dedup.SweepResult, error) {
 			if n == 1 {
 				<-ctx.Done() // a connection that answers no more
-				return dedup.Swept{}, ctx.Err()
+				return dedup.SweepResult{}, ctx.Err()
 			}
-			return dedup.Swept{Done: true}, nil
+			return dedup.SweepResult{Done: true}, nil
 		}}
 		var alarms []dedup.Alarm
 		runFor(t, newSweeper(t, dedup.SweeperConfig{Store: p, OnAlarm: func(a dedup.Alarm) { alarms = append(alarms, a) }}), time.Hour)
@@ -309,12 +311,12 @@ func TestSweeperStops(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &scripted{purge: func(ctx context.Context, _ int) (dedup.Swept, error) {
+				p := &scripted{purge: func(ctx context.Context, _ int) (dedup.SweepResult, error) {
 					select {
 					case <-ctx.Done():
-						return dedup.Swept{}, ctx.Err()
+						return dedup.SweepResult{}, ctx.Err()
 					case <-time.After(10 * time.Second):
-						return dedup.Swept{}, nil
+						return dedup.SweepResult{}, nil
 					}
 				}}
 				ctx, cancel := context.WithTimeout(t.Context(), test.after)

@@ -8,7 +8,7 @@
 //
 //   - Every committed message is published at least once, always with the same ID. Only what the broker confirmed counts.
 //   - First occurrences of one key stand in the order of their transactions, where those exclude each other (they lock
-//     the same row, or call the store's Serialize). Keys do not wait for each other.
+//     the same row, or call the store's LockOrderingKey). Keys do not wait for each other.
 //   - A repeat (after a crash or a pause past the lease) may come late, even behind later messages of its key. It carries
 //     the ID and the sequence number of the first occurrence, see [HeaderID] and [HeaderSequence].
 //   - A message that the broker refuses stops its own key and nothing else, and is parked, never dropped.

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Layout makes the headers under which a message is published. It must return the same for each publication of a message,
+// HeaderFormat makes the headers under which a message is published. It must return the same for each publication of a message,
 // and must not change Headers of its argument. Headers of the message itself stand, unless the layout's readers need another value.
-type Layout func(Leased) map[string]string
+type HeaderFormat func(Leased) map[string]string
 
-// PlainLayout is the default: HeaderID, HeaderSequence and HeaderEnqueued beside the message's own headers.
-func PlainLayout(m Leased) map[string]string {
+// PlainHeaders is the default: HeaderID, HeaderSequence and HeaderEnqueued beside the message's own headers.
+func PlainHeaders(m Leased) map[string]string {
 	headers := make(map[string]string, len(m.Headers)+3)
 	maps.Copy(headers, m.Headers)
 	headers[HeaderID] = m.ID

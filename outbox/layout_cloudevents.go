@@ -19,7 +19,7 @@ const (
 	ceTime        = "ce_time"
 )
 
-// CloudEvents returns the Layout of CloudEvents 1.0 in Kafka's binary content mode, beside the headers of PlainLayout:
+// CloudEvents returns the HeaderFormat of CloudEvents 1.0 in Kafka's binary content mode, beside the headers of PlainHeaders:
 //
 //	ce_specversion  1.0
 //	ce_id           Message.ID: with the source it is what readers tell repeats by
@@ -34,12 +34,12 @@ const (
 //
 // source is a URI reference that names whoever writes this outbox, such as "/billing". An impossible one panics, as it is a
 // mistake in the program.
-func CloudEvents(source string) Layout {
+func CloudEvents(source string) HeaderFormat {
 	if u, err := url.Parse(source); err != nil || source == "" || u.String() == "" {
 		panic(fmt.Sprintf("outbox: CloudEvents: source %q is no URI reference, such as \"/billing\"", source))
 	}
 	return func(m Leased) map[string]string {
-		headers := PlainLayout(m)
+		headers := PlainHeaders(m)
 		headers[ceSpecVersion], headers[ceID] = "1.0", m.ID
 		unlessOwn(headers, ceSource, source)
 		unlessOwn(headers, ceType, m.Topic)

@@ -20,13 +20,13 @@ func TestOutboxLayouts(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name   string
-		layout outbox.Layout
+		layout outbox.HeaderFormat
 		key    string
 		own    map[string]string
 		want   map[string]string
 	}{
-		{"plain", outbox.PlainLayout, "k", nil, plain},
-		{"plain with headers", outbox.PlainLayout, "k", map[string]string{"a": "b"}, with("a", "b")},
+		{"plain", outbox.PlainHeaders, "k", nil, plain},
+		{"plain with headers", outbox.PlainHeaders, "k", map[string]string{"a": "b"}, with("a", "b")},
 		{"debezium", outbox.Debezium, "k", map[string]string{"eventType": "Charged"}, with("eventType", "Charged", "id", "m1")},
 		{"debezium: the id is the message's", outbox.Debezium, "k", map[string]string{"id": "x"}, with("id", "m1")},
 		{

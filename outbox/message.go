@@ -19,7 +19,7 @@ type Message struct {
 	NotBefore time.Time         // it is not published before, by the database's clock, and later messages of its key do not wait for it; zero: at once
 }
 
-// Headers that a Relay adds in the default Layout.
+// Headers that a Relay adds in the default HeaderFormat.
 const (
 	HeaderID       = "txonce-id"          // Message.ID
 	HeaderSequence = "txonce-sequence"    // decimal; grows within a key, with gaps; a repeat carries the same
@@ -57,7 +57,7 @@ func (m *Message) Validate() error {
 func plain(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
 // Writer adds messages to the outbox as part of tx. When Enqueue has returned nil and tx is committed, each of them will
-// be published; when tx is rolled back, none. Order within a key is the order of Enqueue; see Serialize of the stores for
+// be published; when tx is rolled back, none. Order within a key is the order of Enqueue; see LockOrderingKey of the stores for
 // transactions that must not pass each other.
 //
 // Implementations begin with [Prepare], so that nothing is enqueued of a call that is refused. They keep nothing of msgs

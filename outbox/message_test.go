@@ -141,14 +141,14 @@ func TestOutboxPlainLayout(t *testing.T) {
 		Message: outbox.Message{ID: "id", Headers: map[string]string{"tenant": "x"}}, Seq: 42,
 		Enqueued: time.Date(2026, 11, 21, 16, 15, 0, 120_000_000, time.FixedZone("", 3600)),
 	}
-	got := outbox.PlainLayout(m)
+	got := outbox.PlainHeaders(m)
 	if diff := cmp.Diff(map[string]string{"tenant": "x", "txonce-id": "id", "txonce-sequence": "42", "txonce-enqueued-at": "2026-11-21T15:15:00.12Z"}, got); diff != "" {
 		t.Error(diff)
 	}
 	if len(m.Headers) != 1 {
-		t.Errorf("PlainLayout changed the message's headers: %v", m.Headers)
+		t.Errorf("PlainHeaders changed the message's headers: %v", m.Headers)
 	}
-	if got := outbox.PlainLayout(outbox.Leased{}); len(got) != 3 {
+	if got := outbox.PlainHeaders(outbox.Leased{}); len(got) != 3 {
 		t.Errorf("without headers: %v", got)
 	}
 }

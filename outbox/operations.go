@@ -27,7 +27,7 @@ type Stats struct {
 	Pending  int64 // committed, due and not yet confirmed, also those that are leased, or held back after a failure
 	Delayed  int64 // whose NotBefore has not come
 	Parked   int64 // given up on, or parked behind one that was
-	Waiting  int64 // behind a parked message of their key, see FollowersWait
+	Waiting  int64 // behind a parked message of their key, see BlockKey
 	HeldKeys int64 // keys that are held back at the moment
 
 	// The ages to alarm on. A message is due since its NotBefore, or without one since it was enqueued, by the database's clock.
@@ -112,6 +112,6 @@ type ParkedMessage struct {
 	Leased          // without Token
 	Cause    string // why
 	Behind   int64  // Seq of the message of its key that was given up on; 0: this one was
-	Waiting  bool   // it goes on by itself when Behind does, see FollowersWait
+	Waiting  bool   // it goes on by itself when Behind does, see BlockKey
 	ParkedAt time.Time
 }

@@ -47,36 +47,36 @@ type Session interface {
 	Close(ctx context.Context) error
 }
 
-// Waker is a Session that can tell when Lease may find something: see also Want.Woken. It is a hint, may be missed, and needs
+// Waker is a Session that can tell when Lease may find something: see also Want.Notified. It is a hint, may be missed, and needs
 // polling beneath.
 type Waker interface {
 	Wake() <-chan struct{} // always the same; a value for any number of commits
 }
 
-// Tidier is a Session with upkeep to do: forgetting sent messages, clearing up after dead relays. The
+// Maintainer is a Session with upkeep to do: forgetting sent messages, clearing up after dead relays. The
 // relay calls it about once a second. Each call is bounded, and does nothing when nothing is due.
-type Tidier interface {
-	Tidy(ctx context.Context) error
+type Maintainer interface {
+	Maintain(ctx context.Context) error
 }
 
 // Hold is what a session holds after Renew.
 type Hold struct {
-	Until     time.Time // by this process's monotonic clock, read before the request: the hold lasts at least until then
-	Shards    int       // held by this session
-	Of        int       // in all
-	Relays    int       // sessions alive, this one among them
-	Namesakes int       // other sessions alive under the same name
+	Until       time.Time // by this process's monotonic clock, read before the request: the hold lasts at least until then
+	Shards      int       // held by this session
+	TotalShards int       // in all
+	Relays      int       // sessions alive, this one among them
+	SameName    int       // other sessions alive under the same name
 }
 
 // Want bounds what Lease returns.
 type Want struct {
-	Limit int // messages
-	Bytes int // of payloads, keys and headers; a single larger message is leased alone. 0: no bound
-	Part  int // look at one part in Part of the held shards, the next with each call, so that others can be leased meanwhile; 0: 1
+	Limit  int // messages
+	Bytes  int // of payloads, keys and headers; a single larger message is leased alone. 0: no bound
+	Groups int // look at one part in Part of the held shards, the next with each call, so that others can be leased meanwhile; 0: 1
 
-	// Woken allows a Session that is a Waker to look only at shards of which its wake-ups have told, where it knows them. A shard that
+	// Notified allows a Session that is a Waker to look only at shards of which its wake-ups have told, where it knows them. A shard that
 	// cannot be looked at now, because something of it is leased, stays told of. false: look everywhere.
-	Woken bool
+	Notified bool
 }
 
 // Leased is a message that one session holds until it is settled.
@@ -107,19 +107,19 @@ const (
 // Outcome ends the lease of one message.
 type Outcome struct {
 	Leased
-	Verdict   Verdict
-	Cause     error         // of Deferred and Parked
-	Delay     time.Duration // of Deferred
-	Blameless bool          // of Deferred: the broker was at fault; the attempt is not counted
-	KeepOrder KeepOrder     // of Parked
+	Verdict    Verdict
+	Cause      error         // of Deferred and Parked
+	Delay      time.Duration // of Deferred
+	Uncounted  bool          // of Deferred: the broker was at fault; the attempt is not counted
+	ParkPolicy ParkPolicy    // of Parked
 }
 
-// KeepOrder says what becomes of the later messages of a key of which one is parked, present ones and future ones.
-type KeepOrder int
+// ParkPolicy says what becomes of the later messages of a key of which one is parked, present ones and future ones.
+type ParkPolicy int
 
 // The zero value keeps the promise without losing sight of anything.
 const (
-	FollowersWait KeepOrder = iota // until it is unparked or discarded; then they go on by themselves
-	FollowersPark                  // are parked behind it, each to be unparked or discarded
-	FollowersPass                  // are published: the key's order is given up for this message
+	BlockKey    ParkPolicy = iota // until it is unparked or discarded; then they go on by themselves
+	ParkKey                       // are parked behind it, each to be unparked or discarded
+	SkipMessage                   // are published: the key's order is given up for this message
 )

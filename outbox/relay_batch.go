@@ -102,7 +102,7 @@ func (b *batch) next(l *line) {
 	o := b.outlets.of(topic)
 	if o == nil {
 		err := fmt.Errorf("%w %q", ErrNoPublisher, topic)
-		b.blameless(first, b.restTopic(b.work, topic, b.began, err), err)
+		b.uncounted(first, b.restTopic(b.work, topic, b.began, err), err)
 		return
 	}
 	i := slices.IndexFunc(b.lanes, func(n *lane) bool { return n.outlet == o })
@@ -197,7 +197,7 @@ func (b *batch) admitted(ready []*line, deadline time.Time) (lines, waiting []*l
 		probing[topic] = b.topics.atFault(topic)
 		if wait, why := b.topics.try(topic, deadline); wait > 0 {
 			probing[topic] = false
-			b.blameless(l.todo[0], wait, why)
+			b.uncounted(l.todo[0], wait, why)
 			continue
 		}
 		lines = append(lines, l)
@@ -242,11 +242,11 @@ func (b *batch) judge(i int, c *call) bool {
 	case b.cutOff(c, err):
 		return false
 	case errors.As(err, &unavailable) && c.confirmed: // a part of the broker is; no reason to leave the rest of it alone
-		b.blameless(i, max(unavailable.After, partRest), err)
+		b.uncounted(i, max(unavailable.After, partRest), err)
 	case errors.As(err, &unavailable):
 		b.unavailable(i, c.rest, err)
 	case errors.As(err, &topic): // it rests, unless another message of the call was confirmed there
-		b.blameless(i, max(c.rests[b.outcomes[i].Topic], partRest), err)
+		b.uncounted(i, max(c.rests[b.outcomes[i].Topic], partRest), err)
 	case IsPermanent(err):
 		b.park(i, err)
 	default:
@@ -265,13 +265,13 @@ func (b *batch) cutOff(c *call, err error) bool {
 func (b *batch) unavailable(i int, rest time.Duration, why error) {
 	b.why = why
 	if b.outlets.sole == nil {
-		b.blameless(i, rest, why)
+		b.uncounted(i, rest, why)
 	}
 }
 
-func (b *batch) blameless(i int, delay time.Duration, cause error) {
+func (b *batch) uncounted(i int, delay time.Duration, cause error) {
 	o := &b.outcomes[i]
-	o.Verdict, o.Cause, o.Delay, o.Blameless = Deferred, cause, delay, true
+	o.Verdict, o.Cause, o.Delay, o.Uncounted = Deferred, cause, delay, true
 }
 
 // failed counts an attempt.
@@ -292,9 +292,9 @@ func (b *batch) park(i int, cause error) {
 			b.cfg.Logger.ErrorContext(b.work, "outbox: too many messages to park; they are held back and tried again, and Config.ParkLimit says how many are too many",
 				"relay", b.cfg.Name, "topic", o.Topic, "id", o.ID, "seq", o.Seq, "error", cause)
 		}
-		b.blameless(i, max(wait, partRest, b.cfg.Backoff(b.cfg.MaxAttempts)), fmt.Errorf("%w: %w", ErrParkLimit, cause))
+		b.uncounted(i, max(wait, partRest, b.cfg.Backoff(b.cfg.MaxAttempts)), fmt.Errorf("%w: %w", ErrParkLimit, cause))
 		return
 	}
 	b.parkings++
-	o.Verdict, o.Cause, o.KeepOrder = Parked, cause, b.cfg.KeepOrder
+	o.Verdict, o.Cause, o.ParkPolicy = Parked, cause, b.cfg.ParkPolicy
 }

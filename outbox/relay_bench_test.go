@@ -19,7 +19,7 @@ type endless struct {
 func (q *endless) Open(context.Context, outbox.SessionOptions) (outbox.Session, error) { return q, nil }
 
 func (q *endless) Renew(context.Context) (outbox.Hold, error) {
-	return outbox.Hold{Until: time.Now().Add(time.Minute), Shards: 64, Of: 64, Relays: 1}, nil
+	return outbox.Hold{Until: time.Now().Add(time.Minute), Shards: 64, TotalShards: 64, Relays: 1}, nil
 }
 
 func (q *endless) Lease(context.Context, outbox.Want) ([]outbox.Leased, error) {

@@ -40,11 +40,11 @@ func (b *batch) call(c *call) {
 func (b *batch) compose(m Leased) (msg Message, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("outbox: Config.Layout panicked: %v", v)
+			err = fmt.Errorf("outbox: Config.HeaderFormat panicked: %v", v)
 		}
 	}()
 	msg = m.Message
-	msg.Headers = b.cfg.Layout(m)
+	msg.Headers = b.cfg.HeaderFormat(m)
 	return msg, nil
 }
 

@@ -74,15 +74,15 @@ type Config struct {
 	// FullJitter(DefaultBackoffBase, DefaultBackoffCap).
 	Backoff func(attempt int) time.Duration
 
-	// KeepOrder says what becomes of later messages of a key of which one is parked. Defaults to FollowersWait.
-	KeepOrder KeepOrder
+	// ParkPolicy says what becomes of later messages of a key of which one is parked. Defaults to BlockKey.
+	ParkPolicy ParkPolicy
 
 	// PollMin and PollMax bound the interval of polls: it is PollMin after a poll found messages that were not notified, and doubles
 	// up to PollMax while polls find none. They default to DefaultPollMin and DefaultPollMax.
 	PollMin, PollMax time.Duration
 
-	// Layout makes the headers of what is published. Defaults to PlainLayout.
-	Layout Layout
+	// HeaderFormat makes the headers of what is published. Defaults to PlainHeaders.
+	HeaderFormat HeaderFormat
 
 	// Logger gets one line for each message given up on, one for each batch with failures, two for each outage, and one a minute
 	// for each topic at fault.
@@ -117,8 +117,8 @@ func (cfg Config) complete() (Config, error) {
 	if cfg.Backoff == nil {
 		cfg.Backoff = FullJitter(DefaultBackoffBase, DefaultBackoffCap)
 	}
-	if cfg.Layout == nil {
-		cfg.Layout = PlainLayout
+	if cfg.HeaderFormat == nil {
+		cfg.HeaderFormat = PlainHeaders
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -162,8 +162,8 @@ func (cfg Config) validate() error {
 		return refuse("PublishTimeout is %v: want more than 0", cfg.PublishTimeout)
 	case cfg.MaxAttempts < 0:
 		return refuse("MaxAttempts is %d: want 1 or more", cfg.MaxAttempts)
-	case cfg.KeepOrder < FollowersWait || cfg.KeepOrder > FollowersPass:
-		return refuse("KeepOrder is %d: want FollowersWait, FollowersPark or FollowersPass", cfg.KeepOrder)
+	case cfg.ParkPolicy < BlockKey || cfg.ParkPolicy > SkipMessage:
+		return refuse("ParkPolicy is %d: want BlockKey, ParkKey or SkipMessage", cfg.ParkPolicy)
 	case cfg.PollMin < 0:
 		return refuse("PollMin is %v: want more than 0", cfg.PollMin)
 	case cfg.PollMax < cfg.PollMin:

@@ -36,8 +36,8 @@ func TestRelayConfigNamesTheFieldAtFault(t *testing.T) {
 		{"Margin is 6s", func(cfg *outbox.Config) { cfg.LeaseTTL, cfg.Margin = 10*time.Second, 6*time.Second }},
 		{"PublishTimeout is -1s", func(cfg *outbox.Config) { cfg.PublishTimeout = -time.Second }},
 		{"MaxAttempts is -1", func(cfg *outbox.Config) { cfg.MaxAttempts = -1 }},
-		{"KeepOrder is 3", func(cfg *outbox.Config) { cfg.KeepOrder = 3 }},
-		{"KeepOrder is -1", func(cfg *outbox.Config) { cfg.KeepOrder = -1 }},
+		{"ParkPolicy is 3", func(cfg *outbox.Config) { cfg.ParkPolicy = 3 }},
+		{"ParkPolicy is -1", func(cfg *outbox.Config) { cfg.ParkPolicy = -1 }},
 		{"PollMin is -1s", func(cfg *outbox.Config) { cfg.PollMin = -time.Second }},
 		{"PollMax is 1ms", func(cfg *outbox.Config) { cfg.PollMax = time.Millisecond }},
 	} {

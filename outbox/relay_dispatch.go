@@ -18,7 +18,7 @@ type dispatcher struct {
 
 	due   bool          // look at once
 	told  bool          // likewise, but only where wake-ups of the session tell of messages
-	part  int           // see Want.Part; 1 as long as there is less to do than a batch holds
+	part  int           // see Want.Groups; 1 as long as there is less to do than a batch holds
 	round int           // looks since one found a full batch
 	seen  wakeUps       // so far
 	idle  time.Duration // between polls
@@ -163,7 +163,7 @@ func (d *dispatcher) look(ctx context.Context) {
 	told := d.told
 	d.told = false
 	leasing, cancel := context.WithDeadline(ctx, d.hold.Load().Until)
-	msgs, err := d.queue.Lease(leasing, Want{Limit: d.cfg.BatchSize, Bytes: d.cfg.BatchBytes, Part: d.part, Woken: !d.due})
+	msgs, err := d.queue.Lease(leasing, Want{Limit: d.cfg.BatchSize, Bytes: d.cfg.BatchBytes, Groups: d.part, Notified: !d.due})
 	cancel()
 	if err != nil {
 		d.leaseFailed(ctx, err)

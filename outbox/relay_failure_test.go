@@ -98,21 +98,21 @@ func TestRelayRetriesWhenTheBackoffHasPassed(t *testing.T) {
 
 func TestRelayParksAtMaxAttempts(t *testing.T) {
 	for _, test := range []struct {
-		keep      outbox.KeepOrder
+		keep      outbox.ParkPolicy
 		published []string
 		parked    []string
 	}{
-		{outbox.FollowersWait, []string{"a1"}, []string{
+		{outbox.BlockKey, []string{"a1"}, []string{
 			"a2 after 3 behind 0: attempt 3: the broker refuses this message", "a3 after 0 behind 2: stands behind message 2 of its key",
 			"a4 after 0 behind 2: stands behind message 2 of its key",
 		}},
-		{outbox.FollowersPark, []string{"a1"}, []string{
+		{outbox.ParkKey, []string{"a1"}, []string{
 			"a2 after 3 behind 0: attempt 3: the broker refuses this message", "a3 after 0 behind 2: stands behind message 2 of its key",
 			"a4 after 0 behind 2: stands behind message 2 of its key",
 		}},
-		{outbox.FollowersPass, []string{"a1", "a3", "a4"}, []string{"a2 after 3 behind 0: attempt 3: the broker refuses this message"}},
+		{outbox.SkipMessage, []string{"a1", "a3", "a4"}, []string{"a2 after 3 behind 0: attempt 3: the broker refuses this message"}},
 	} {
-		t.Run(fmt.Sprintf("KeepOrder %d", test.keep), func(t *testing.T) {
+		t.Run(fmt.Sprintf("ParkPolicy %d", test.keep), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				memory, broker, log := outboxtest.NewMemory(), refusing("a2", errRefused, -2), new(lines)
 				var told []error
@@ -123,7 +123,7 @@ func TestRelayParksAtMaxAttempts(t *testing.T) {
 					told = append(told, e.Err)
 				}}
 				enqueueIDs(t, memory, "a1", "a2", "a3")
-				_, stop := start(t, outbox.Config{Name: "r", Queue: memory, Publisher: broker, MaxAttempts: 3, Backoff: fixed(time.Second), KeepOrder: test.keep, Logger: log.logger(), Trace: trace})
+				_, stop := start(t, outbox.Config{Name: "r", Queue: memory, Publisher: broker, MaxAttempts: 3, Backoff: fixed(time.Second), ParkPolicy: test.keep, Logger: log.logger(), Trace: trace})
 				<-time.After(5 * time.Second)
 				enqueueIDs(t, memory, "a4")
 				<-time.After(5 * time.Second)
@@ -138,7 +138,7 @@ func TestRelayParksAtMaxAttempts(t *testing.T) {
 				}
 				list, _ := memory.Parked(t.Context(), outbox.ParkedFilter{})
 				for _, p := range list[1:] {
-					if p.Waiting != (test.keep == outbox.FollowersWait) {
+					if p.Waiting != (test.keep == outbox.BlockKey) {
 						t.Errorf("%s: waiting is %v", p.ID, p.Waiting)
 					}
 				}
@@ -373,11 +373,11 @@ func TestRelayLayoutThatPanics(t *testing.T) {
 		for _, atomic := range []bool{false, true} {
 			memory, broker := outboxtest.NewMemory(), &outboxtest.FakePublisher{AllOrNothing: atomic}
 			enqueueIDs(t, memory, "a1", "a2", "b1")
-			r := newRelay(t, outbox.Config{Queue: memory, Publisher: broker, MaxAttempts: 1, Layout: func(m outbox.Leased) map[string]string {
+			r := newRelay(t, outbox.Config{Queue: memory, Publisher: broker, MaxAttempts: 1, HeaderFormat: func(m outbox.Leased) map[string]string {
 				if m.ID == "a1" {
 					panic("boom")
 				}
-				return outbox.PlainLayout(m)
+				return outbox.PlainHeaders(m)
 			}})
 			if n, err := r.RunOnce(t.Context()); n != 1 || err != nil {
 				t.Errorf("atomic %v: RunOnce = %d, %v", atomic, n, err)

@@ -235,11 +235,11 @@ type faultySession struct {
 
 func (s *faultySession) Wake() <-chan struct{} { return s.Session.(outbox.Waker).Wake() }
 
-func (s *faultySession) Tidy(ctx context.Context) error {
+func (s *faultySession) Maintain(ctx context.Context) error {
 	if err := s.f.call("tidy"); err != nil {
 		return err
 	}
-	return s.Session.(outbox.Tidier).Tidy(ctx)
+	return s.Session.(outbox.Maintainer).Maintain(ctx)
 }
 
 func (s *faultySession) Renew(ctx context.Context) (outbox.Hold, error) {

@@ -293,7 +293,7 @@ func TestRelayDatabaseOutage(t *testing.T) {
 	})
 }
 
-// Lease and Tidy fail for good, for want of a privilege perhaps; the hold is renewed, and one line each is logged.
+// Lease and Maintain fail for good, for want of a privilege perhaps; the hold is renewed, and one line each is logged.
 func TestRelayOneOperationFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, log := outboxtest.NewMemory(), new(lines)

@@ -253,7 +253,7 @@ func drawStory(t *rapid.T) (s story) {
 	draw := func(name string, from, to int) int { return rapid.IntRange(from, to).Draw(t, name) }
 	s.shards, s.relays, s.atomic = draw("shards", 1, 6), draw("relays", 1, 3), rapid.Bool().Draw(t, "atomic")
 	s.cfg = outbox.Config{
-		BatchSize: draw("batch size", 1, 20), Workers: draw("workers", 1, 3), KeepOrder: outbox.KeepOrder(draw("followers park", 0, 1)),
+		BatchSize: draw("batch size", 1, 20), Workers: draw("workers", 1, 3), ParkPolicy: outbox.ParkPolicy(draw("followers park", 0, 1)),
 		LeaseTTL: 10 * time.Second, PublishTimeout: 4 * time.Second, MaxAttempts: 1000, Backoff: outbox.FullJitter(50*time.Millisecond, 2*time.Second),
 	}
 	fates := rapid.SliceOfN(rapid.SampledFrom([]string{takes, takes, refuses, forgets, unavailable, isLate, hangs, panicking}), 0, 3)

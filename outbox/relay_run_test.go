@@ -330,7 +330,7 @@ func TestRelayTrace(t *testing.T) {
 				if e.Message != nil {
 					id = e.Message.ID
 				}
-				got = append(got, fmt.Sprintf("%s %s %s %d %v %v %d/%d %v", e.Relay, what, id, e.Count, e.Took, e.Age, e.Hold.Shards, e.Hold.Of, e.Err))
+				got = append(got, fmt.Sprintf("%s %s %s %d %v %v %d/%d %v", e.Relay, what, id, e.Count, e.Took, e.Age, e.Hold.Shards, e.Hold.TotalShards, e.Err))
 			}
 		}
 		broker := &outboxtest.FakePublisher{Decide: func(m outbox.Message) (f outboxtest.Fate) {

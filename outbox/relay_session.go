@@ -62,7 +62,7 @@ func (s *session) serve(ctx context.Context, dispatch func()) {
 	keeping, stop := context.WithCancel(s.work)
 	var keepers sync.WaitGroup
 	keepers.Go(func() { s.keep(keeping) })
-	if tidier, ok := s.queue.(Tidier); ok {
+	if tidier, ok := s.queue.(Maintainer); ok {
 		keepers.Go(func() { s.tidy(keeping, tidier) })
 	}
 	dispatch()
@@ -111,7 +111,7 @@ func (s *session) keep(ctx context.Context) {
 // renewIn is sooner when shards are to come or to go.
 func (s *session) renewIn() time.Duration {
 	every := min(s.cfg.LeaseTTL/3, mostRenew)
-	if h := s.hold.Load(); h.Relays > 1 && (h.Shards < h.Of/h.Relays || h.Shards > (h.Of+h.Relays-1)/h.Relays) {
+	if h := s.hold.Load(); h.Relays > 1 && (h.Shards < h.TotalShards/h.Relays || h.Shards > (h.TotalShards+h.Relays-1)/h.Relays) {
 		every = min(every, unevenRenew)
 	}
 	return every
@@ -125,10 +125,10 @@ func (s *session) held(hold Hold) {
 		default:
 		}
 	}
-	if hold.Namesakes > 0 && !s.warned {
+	if hold.SameName > 0 && !s.warned {
 		s.warned = true
 		s.cfg.Logger.WarnContext(s.work, "outbox: another relay is alive under the same name, or has died within the last Config.LeaseTTL; both work, but people cannot tell them apart",
-			"relay", s.cfg.Name, "others", hold.Namesakes)
+			"relay", s.cfg.Name, "others", hold.SameName)
 	}
 	s.trace(s.work, onRenewed, Event{Hold: hold})
 }
@@ -146,10 +146,10 @@ func (s *session) lost(err error) {
 }
 
 // tidy has the upkeep done. It is apart from keep, because a slow one must not delay Renew.
-func (s *session) tidy(ctx context.Context, tidier Tidier) {
+func (s *session) tidy(ctx context.Context, tidier Maintainer) {
 	for wait(ctx, tidyEvery) {
 		tidying, cancel := context.WithTimeout(ctx, s.cfg.LeaseTTL)
-		err := tidier.Tidy(tidying)
+		err := tidier.Maintain(tidying)
 		cancel()
 		switch {
 		case ctx.Err() != nil:

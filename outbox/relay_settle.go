@@ -47,7 +47,7 @@ func (b *batch) report() (rep report) {
 			}
 		case Deferred:
 			rep.failed++
-			if !o.Blameless { // those are told of once, when their publisher begins to rest
+			if !o.Uncounted { // those are told of once, when their publisher begins to rest
 				if deferred++; first == nil {
 					first = o
 				}

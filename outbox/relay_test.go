@@ -365,7 +365,7 @@ type midRoundSession struct {
 func (s *midRoundSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
 	want.Bytes = 0 // of Config it is small, so that a batch counts as full
 	msgs, err := s.Session.Lease(ctx, want)
-	if then := s.q.then; then != nil && want.Part > 1 && len(msgs) == 0 {
+	if then := s.q.then; then != nil && want.Groups > 1 && len(msgs) == 0 {
 		s.q.then = nil
 		then()
 	}

@@ -38,12 +38,12 @@ func (s *lookingSession) Wake() <-chan struct{} {
 }
 
 func (s *lookingSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
-	if want.Woken && s.looks.wakes != nil {
+	if want.Notified && s.looks.wakes != nil {
 		s.looks.told.Add(1)
 		return nil, nil // these wake-ups are about nothing
 	}
 	msgs, err := s.Session.Lease(ctx, want)
-	if want.Woken {
+	if want.Notified {
 		s.looks.told.Add(1)
 		s.looks.whenTold.Add(int64(len(msgs)))
 	} else {

@@ -133,7 +133,7 @@ func (h *LambdaHandler) process(work, limit context.Context, items []*lambdaItem
 		for ; start < len(items) && len(batch) < h.most(); start++ {
 			switch it := items[start]; {
 			case held.has(it):
-				it.err = &consumer.RetryError{Err: errHeld, Blameless: true}
+				it.err = &consumer.RetryError{Err: errHeld, Uncounted: true}
 			case it.msg == nil:
 				held.add(it)
 			default:
@@ -218,7 +218,7 @@ func (h *LambdaHandler) log(ctx context.Context, items []*lambdaItem) {
 		case it.err == nil:
 			h.excused.forget(it.record.MessageID)
 			continue
-		case again && retry.Blameless, errors.Is(it.err, errUnfinished):
+		case again && retry.Uncounted, errors.Is(it.err, errUnfinished):
 			h.excused.add(it.record.MessageID)
 		}
 		if failed++; first == nil {

@@ -223,7 +223,7 @@ func TestLambdaDeadline(t *testing.T) {
 							<-let
 						}
 						<-ctx.Done()
-						return &consumer.RetryError{Err: ctx.Err(), Blameless: true}
+						return &consumer.RetryError{Err: ctx.Err(), Uncounted: true}
 					case "never":
 						t.Error("a message was begun when the time was over")
 					}
@@ -354,7 +354,7 @@ func TestLambdaWithConsumer(t *testing.T) {
 	if n := store.Database().Count("a"); n != 1 {
 		t.Errorf("%d effects, want 1", n)
 	}
-	letters, err := store.Letters(t.Context(), consumer.LetterFilter{})
+	letters, err := store.DeadLetters(t.Context(), consumer.DeadLetterFilter{})
 	if err != nil || len(letters) != 2 {
 		t.Errorf("%d dead letters, %v; want 2: the poison, and what cannot be decoded", len(letters), err)
 	}

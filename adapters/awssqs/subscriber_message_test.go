@@ -45,7 +45,7 @@ func TestMessagesThatCannotBeReadAreParked(t *testing.T) {
 		elapse(time.Minute)
 		s.stopped()
 		s.left(0)
-		letters, err := store.Letters(t.Context(), consumer.LetterFilter{})
+		letters, err := store.DeadLetters(t.Context(), consumer.DeadLetterFilter{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -178,7 +178,7 @@ func (r *reception) take(got []types.Message) {
 		behind := again[h.delivery.Key]
 		if twice := r.holds.has(h.id); twice || r.fifo && behind != nil {
 			if behind == nil {
-				behind = &consumer.RetryError{Err: errTwice, After: r.putBack(h.id), Blameless: true}
+				behind = &consumer.RetryError{Err: errTwice, After: r.putBack(h.id), Uncounted: true}
 			}
 			if r.fifo {
 				again[h.delivery.Key] = behind

@@ -26,7 +26,7 @@ type answer struct {
 // keep has deferrals that are nobody's fault wait here, with signs of life: given back to SQS each would count as a receive.
 func (r *reception) keep(d *lanes.Delivery, retry *consumer.RetryError) bool {
 	h := d.Raw.(*holding)
-	return retry.Blameless && retry.After <= keepAtMost && time.Now().Add(retry.After+r.queue.visibility).Before(h.end)
+	return retry.Uncounted && retry.After <= keepAtMost && time.Now().Add(retry.After+r.queue.visibility).Before(h.end)
 }
 
 // settle takes the answer for a message. flush follows.
@@ -41,7 +41,7 @@ func (r *reception) settle(d *lanes.Delivery, err error) {
 		if again {
 			a.after = retry.After
 		}
-		if !again || retry.Blameless { // a receive that was no attempt
+		if !again || retry.Uncounted { // a receive that was no attempt
 			r.excused.add(h.id)
 		}
 	}

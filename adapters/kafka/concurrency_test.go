@@ -109,7 +109,7 @@ func TestConcurrency(t *testing.T) {
 					first[msg.Key].Do(crowded.Done)
 					crowded.Wait()
 					if rand.N(10) == 0 {
-						return &consumer.RetryError{Err: errors.New("again"), Blameless: true}
+						return &consumer.RetryError{Err: errors.New("again"), Uncounted: true}
 					}
 					return nil
 				})

@@ -208,7 +208,7 @@ func (p *partition) settle(work context.Context, r result) {
 			}
 			continue
 		case errors.As(err, &retry):
-			if !retry.Blameless {
+			if !retry.Uncounted {
 				d.msg.Attempt++
 			}
 			d.again(now, retry.After, failed[d.msg.Key])

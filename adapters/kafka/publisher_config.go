@@ -121,7 +121,7 @@ func publisherRefusals(cfg *sarama.Config, allow []Allowance) (wrong []error) {
 		{
 			len(cfg.Producer.Interceptors) > 0, "Producer.Interceptors is set",
 			"they could change a message's key after its place in the order was chosen, and run again on each of sarama's retries",
-			"set it to nil; headers are made by the relay's Layout",
+			"set it to nil; headers are made by the relay's HeaderFormat",
 		},
 		{
 			cfg.Producer.Timeout >= cfg.Net.ReadTimeout, fmt.Sprintf("Producer.Timeout (%v) is not less than Net.ReadTimeout (%v)", cfg.Producer.Timeout, cfg.Net.ReadTimeout),

@@ -301,7 +301,7 @@ func TestPausedPartitionComesBack(t *testing.T) {
 				case <-back:
 					return nil
 				default:
-					return &consumer.RetryError{Err: errors.New("database is away"), After: 100 * time.Millisecond, Blameless: true}
+					return &consumer.RetryError{Err: errors.New("database is away"), After: 100 * time.Millisecond, Uncounted: true}
 				}
 			})
 			join := func(trace *kafka.Trace) *member {
@@ -369,7 +369,7 @@ func TestPoisonDoesNotBounceTheSession(t *testing.T) {
 			if err := m.stop(); err != nil {
 				t.Errorf("Run = %v", err)
 			}
-			letters, err := store.Letters(context.Background(), consumer.LetterFilter{})
+			letters, err := store.DeadLetters(context.Background(), consumer.DeadLetterFilter{})
 			if err != nil || len(letters) != 5 {
 				t.Errorf("%d messages are parked (%v), want 5", len(letters), err)
 			}

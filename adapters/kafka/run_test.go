@@ -200,7 +200,7 @@ func TestRetry(t *testing.T) {
 			case <-ok:
 				return nil
 			default:
-				return &consumer.RetryError{Err: errors.New("not yet"), After: 20 * time.Millisecond, Blameless: len(attempts)%2 == 0}
+				return &consumer.RetryError{Err: errors.New("not yet"), After: 20 * time.Millisecond, Uncounted: len(attempts)%2 == 0}
 			}
 		}
 		b := inBatches{ledger: l}
@@ -245,7 +245,7 @@ func TestRetry(t *testing.T) {
 			t.Errorf("handled beside a1 (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff([]int{1, 2, 2, 3, 3, 4, 4, 5, 5}, attempts[:9]); diff != "" {
-			t.Errorf("every other failure was blameless; attempts (-want +got):\n%s", diff)
+			t.Errorf("every other failure was uncounted; attempts (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -258,7 +258,7 @@ func (h holdBack) ProcessBatch(ctx context.Context, msgs []*consumer.Message) []
 	failed := map[string]bool{}
 	for i, m := range msgs {
 		if m.Key != "" && failed[m.Key] {
-			errs[i] = &consumer.RetryError{Err: errors.New("held"), Blameless: true}
+			errs[i] = &consumer.RetryError{Err: errors.New("held"), Uncounted: true}
 		} else if errs[i] = h.Process(ctx, m); errs[i] != nil {
 			failed[m.Key] = true
 		}
@@ -296,7 +296,7 @@ func TestUnfinishedAreBounded(t *testing.T) {
 		default:
 			seen[msg.Position] = true
 			runs++
-			return &consumer.RetryError{Err: errors.New("database is away"), Blameless: true} // at once!
+			return &consumer.RetryError{Err: errors.New("database is away"), Uncounted: true} // at once!
 		}
 	}}}
 	var a assignments

@@ -20,7 +20,7 @@ type args struct {
 
 func (s *Store) args(row claims.Row) args {
 	rec := row.Record
-	a := args{key: pgUUID(row.Derived), fingerprint: fingerprint(rec.Fingerprint), seconds: rec.Keep().Seconds()}
+	a := args{key: pgUUID(row.KeyHash), fingerprint: fingerprint(rec.Fingerprint), seconds: rec.Keep().Seconds()}
 	if !s.cfg.Compact {
 		a.consumer, a.id = &rec.Key.Consumer, &rec.Key.ID
 		a.tenant = nonEmpty(rec.Key.Tenant)
@@ -47,7 +47,7 @@ func (s *Store) columns(rows []claims.Row, idleLimit *string) []any {
 	}
 	for i := range rows {
 		rec := &rows[i].Record
-		keys[i] = pgUUID(rows[i].Derived)
+		keys[i] = pgUUID(rows[i].KeyHash)
 		fingerprints[i], times[i] = rec.Fingerprint.Int64(), rec.Time
 		if s.cfg.Compact {
 			continue
@@ -67,7 +67,7 @@ func (s *Store) columns(rows []claims.Row, idleLimit *string) []any {
 // of parameters, as behind a pooler, it must know them from Go's, and of an array of bytes it does not.
 func pgUUID(b [16]byte) pgtype.UUID { return pgtype.UUID{Bytes: b, Valid: true} }
 
-func pgUUIDs(keys []dedup.Derived) pgtype.FlatArray[pgtype.UUID] {
+func pgUUIDs(keys []dedup.KeyHash) pgtype.FlatArray[pgtype.UUID] {
 	list := make(pgtype.FlatArray[pgtype.UUID], len(keys))
 	for i, k := range keys {
 		list[i] = pgUUID(k)

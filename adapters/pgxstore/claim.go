@@ -61,7 +61,7 @@ func (c *claim) Insert(ctx context.Context, rows []claims.Row) error {
 // connection where keys collide, and nothing where they do not; lock_timeout, set for the claim and back for the handler,
 // costs every claim a statement.
 func (c *claim) bounded(ctx context.Context, do func(ctx context.Context) error) error {
-	limited, cancel := context.WithTimeout(ctx, c.store.cfg.InFlightWait)
+	limited, cancel := context.WithTimeout(ctx, c.store.cfg.ClaimTimeout)
 	defer cancel()
 	err := do(limited)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
@@ -73,11 +73,11 @@ func (c *claim) bounded(ctx context.Context, do func(ctx context.Context) error)
 // queue adds the claim of rows, a statement for each consumer and window among them: there is hardly ever more than one.
 // Where a row is old enough to have been forgotten, by this machine's clock and generously, the statement that asks how far
 // was forgotten travels with it. Where that clock is slow, the question costs a round trip of its own: see horizon. A wait that
-// ctx makes shorter than Config.InFlightWait is left to the server, as it is often in vain.
+// ctx makes shorter than Config.ClaimTimeout is left to the server, as it is often in vain.
 func (c *claim) queue(ctx context.Context, b *pgx.Batch, rows []claims.Row) {
 	sql := &c.store.sql
 	var wait time.Duration
-	if wait, c.short = dedup.ClaimWait(ctx, c.store.cfg.InFlightWait); c.short {
+	if wait, c.short = dedup.ClaimWait(ctx, c.store.cfg.ClaimTimeout); c.short {
 		b.Queue(sql.ShortWait, fmt.Sprintf("%dms", max(wait.Milliseconds(), 1)))
 		defer func() { b.Queue(sql.FormerWait) }()
 	}
@@ -135,7 +135,7 @@ func (c *claim) readOne(row pgx.Row, rows []claims.Row) error {
 	case err != nil:
 		return err
 	}
-	c.Inserted[rows[0].Derived] = true
+	c.Inserted[rows[0].KeyHash] = true
 	return nil
 }
 
@@ -149,7 +149,7 @@ func (c *claim) readSome(row pgx.Row, rows []claims.Row) error {
 	}
 	if n == len(rows) {
 		for i := range rows {
-			c.Inserted[rows[i].Derived] = true
+			c.Inserted[rows[i].KeyHash] = true
 		}
 	}
 	for _, key := range some {
@@ -159,7 +159,7 @@ func (c *claim) readSome(row pgx.Row, rows []claims.Row) error {
 }
 
 // Forget implements claims.Driver.
-func (c *claim) Forget(ctx context.Context, keys []dedup.Derived) error {
+func (c *claim) Forget(ctx context.Context, keys []dedup.KeyHash) error {
 	_, err := c.tx.Exec(ctx, c.store.sql.Forget, pgUUIDs(keys))
 	return c.store.claimError(err)
 }
@@ -184,7 +184,7 @@ func (c *claim) Forgotten(ctx context.Context, consumers []string) (forgotten ti
 	if c.isolation != "read committed" && c.isolation != "read uncommitted" {
 		q = c.store.cfg.Pool
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.store.cfg.InFlightWait) // for callers that hold all of the pool's connections
+		ctx, cancel = context.WithTimeout(ctx, c.store.cfg.ClaimTimeout) // for callers that hold all of the pool's connections
 		defer cancel()
 		if err := q.QueryRow(ctx, c.store.sql.Forgotten).Scan(&c.forgotten); err != nil {
 			return forgotten, nil, c.store.sweepError(err)

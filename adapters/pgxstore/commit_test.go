@@ -37,7 +37,7 @@ func TestCommitWithAWarning(t *testing.T) {
 // Transactions of the caller's own hold all connections of the pool at the first claim: it fails in time, and does not hang.
 func TestFirstClaimWithoutAFreeConnection(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 1)
-	s := newStore(t, pgxstore.Config{Pool: db.pool, InFlightWait: 50 * time.Millisecond})
+	s := newStore(t, pgxstore.Config{Pool: db.pool, ClaimTimeout: 50 * time.Millisecond})
 	tx, err := db.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

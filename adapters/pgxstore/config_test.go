@@ -33,9 +33,9 @@ func TestNewRefuses(t *testing.T) {
 	}{
 		{"no pool", pgxstore.Config{}, "Config.Pool"},
 		{"a schema that is no name", pgxstore.Config{Pool: idle("2"), Schema: `a"b`}, "Config.Schema"},
-		{"a wait that rounds to none", pgxstore.Config{Pool: idle("2"), InFlightWait: time.Microsecond}, "Config.InFlightWait"},
-		{"an idle limit that rounds to none", pgxstore.Config{Pool: idle("2"), IdleLimit: time.Microsecond}, "Config.IdleLimit"},
-		{"a negative wait", pgxstore.Config{Pool: idle("2"), InFlightWait: -1}, "Config.InFlightWait"},
+		{"a wait that rounds to none", pgxstore.Config{Pool: idle("2"), ClaimTimeout: time.Microsecond}, "Config.ClaimTimeout"},
+		{"an idle limit that rounds to none", pgxstore.Config{Pool: idle("2"), IdleInTxTimeout: time.Microsecond}, "Config.IdleInTxTimeout"},
+		{"a negative wait", pgxstore.Config{Pool: idle("2"), ClaimTimeout: -1}, "Config.ClaimTimeout"},
 		{"unknown isolation", pgxstore.Config{Pool: idle("2"), Isolation: "chaos"}, "Config.Isolation"},
 		{"nobody left to read the horizon", pgxstore.Config{Pool: idle("1"), Isolation: pgx.Serializable}, "Config.Isolation"},
 	} {
@@ -53,7 +53,7 @@ func TestUnreachableDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	s := newStore(t, pgxstore.Config{Pool: pool, InFlightWait: time.Second})
+	s := newStore(t, pgxstore.Config{Pool: pool, ClaimTimeout: time.Second})
 	for name, err := range map[string]error{
 		"Register": s.Register(t.Context(), "billing", 0),
 		"InTx":     s.InTx(t.Context(), nil, func(pgx.Tx, []dedup.Claim) error { return nil }),
@@ -111,7 +111,7 @@ func TestDuplicateWritesNoWAL(t *testing.T) {
 		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 			var plan []byte
 			if err := tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, WAL, FORMAT JSON) `+dialect.NewPostgres("").InsertOne,
-				[16]byte(dedup.Key{Consumer: "billing", ID: id}.Derive()), nil, "billing", nil, id, nil, 3600.0, nil).Scan(&plan); err != nil {
+				[16]byte(dedup.Key{Consumer: "billing", ID: id}.Hash()), nil, "billing", nil, id, nil, 3600.0, nil).Scan(&plan); err != nil {
 				return err
 			}
 			var out []struct {
@@ -176,8 +176,8 @@ func TestFrozenProcessLosesItsClaim(t *testing.T) {
 	if _, err := pool.Exec(t.Context(), `CREATE TABLE effects (name text)`); err != nil {
 		t.Fatal(err)
 	}
-	frozen := newStore(t, pgxstore.Config{Pool: pool, IdleLimit: 300 * time.Millisecond})
-	other := newStore(t, pgxstore.Config{Pool: pool, InFlightWait: 2 * time.Minute})
+	frozen := newStore(t, pgxstore.Config{Pool: pool, IdleInTxTimeout: 300 * time.Millisecond})
+	other := newStore(t, pgxstore.Config{Pool: pool, ClaimTimeout: 2 * time.Minute})
 	recs := []dedup.Record{{Key: dedup.Key{Consumer: "billing", ID: "order-1"}, Time: time.Now()}}
 	handle := func(s *pgxstore.Store, name string, freeze func()) (verdict dedup.Verdict, err error) {
 		err = s.InTx(t.Context(), recs, func(tx pgx.Tx, claims []dedup.Claim) error {
@@ -232,10 +232,10 @@ func TestStepsAfterASwallowedError(t *testing.T) {
 	s := newStore(t, pgxstore.Config{Pool: pool})
 	key := dedup.Key{Consumer: "billing", ID: "order-1"}
 	for name, step := range map[string]func(tx pgx.Tx) error{
-		"Forget":     func(tx pgx.Tx) error { return s.Forget(t.Context(), tx, key) },
-		"SaveResult": func(tx pgx.Tx) error { return s.SaveResult(t.Context(), tx, key, nil) },
-		"Park":       func(tx pgx.Tx) error { return s.Park(t.Context(), tx, consumer.DeadLetter{}) },
-		"Take":       func(tx pgx.Tx) error { return s.Take(t.Context(), tx, consumer.LetterID{}) },
+		"Forget":         func(tx pgx.Tx) error { return s.Forget(t.Context(), tx, key) },
+		"SaveResult":     func(tx pgx.Tx) error { return s.SaveResult(t.Context(), tx, key, nil) },
+		"Park":           func(tx pgx.Tx) error { return s.Park(t.Context(), tx, consumer.DeadLetter{}) },
+		"TakeDeadLetter": func(tx pgx.Tx) error { return s.TakeDeadLetter(t.Context(), tx, consumer.DeadLetterID{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := s.InTx(t.Context(), []dedup.Record{{Key: key}}, func(tx pgx.Tx, _ []dedup.Claim) error {

@@ -6,7 +6,7 @@
 // string, the store asks the server before COMMIT whether this is still the transaction that claimed.
 //
 // The path of a claim, in one round trip: BEGIN, and the INSERT into processed_messages, which waits for a transaction
-// that holds the same key for at most Config.InFlightWait; for messages older than half an hour also the question up to
+// that holds the same key for at most Config.ClaimTimeout; for messages older than half an hour also the question up to
 // when keys were forgotten. Then the handler runs; then COMMIT. A duplicate writes nothing: no WAL, no transaction id.
 //
 // What the handler enqueues for the outbox travels with COMMIT: no round trip of its own, and sequence numbers that follow

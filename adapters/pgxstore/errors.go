@@ -77,7 +77,7 @@ func (s *Store) waited(ctx context.Context, err error) error {
 	if stat := s.cfg.Pool.Stat(); ping != nil && stat.AcquiredConns() < stat.MaxConns() {
 		return claims.DatabaseErrorf("pgxstore: claim: %w (and the database does not answer: %w)", err, ping)
 	}
-	return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.InFlightWait)
+	return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.ClaimTimeout)
 }
 
 // sweepError is claimError for reads of the one row of txonce_sweep.
@@ -137,7 +137,7 @@ func (g *guard) foreign(err error) bool {
 func (g *guard) lost(what string, err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	limit := g.store.cfg.IdleLimit
+	limit := g.store.cfg.IdleInTxTimeout
 	switch idle := max(g.idle, time.Since(g.latest)); {
 	case isIdle(err):
 		return idleError(limit, err)
@@ -146,7 +146,7 @@ func (g *guard) lost(what string, err error) error {
 	case err == nil:
 		return claims.DatabaseErrorf("pgxstore: %s", what)
 	case limit > 0 && idle >= limit:
-		return claims.DatabaseErrorf("pgxstore: %s, after %v between two statements, where Config.IdleLimit is %v: %w", what, idle.Round(time.Millisecond), limit, err)
+		return claims.DatabaseErrorf("pgxstore: %s, after %v between two statements, where Config.IdleInTxTimeout is %v: %w", what, idle.Round(time.Millisecond), limit, err)
 	}
 	return claims.DatabaseErrorf("pgxstore: %s: %w", what, err)
 }
@@ -159,7 +159,7 @@ func isIdle(err error) bool {
 
 // idleError is Retryable and Ambiguous: the handler was too slow between two statements, or its process stood still.
 func idleError(limit time.Duration, err error) error {
-	return fmt.Errorf("pgxstore: the transaction stood idle between two statements for longer than Config.IdleLimit (%v) "+
+	return fmt.Errorf("pgxstore: the transaction stood idle between two statements for longer than Config.IdleInTxTimeout (%v) "+
 		"or the session's idle_in_transaction_session_timeout, and the server ended it: %w", limit, err)
 }
 

@@ -58,7 +58,7 @@ func ExampleConfig_postgres() {
 	store, err := pgxstore.New(pgxstore.Config{
 		Pool:         pool,
 		Isolation:    pgx.ReadCommitted,
-		InFlightWait: 2 * time.Second,
+		ClaimTimeout: 2 * time.Second,
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -68,19 +68,19 @@ func ExampleConfig_postgres() {
 }
 
 // A transfer reads and writes two accounts, neither of which is its message's key.
-func ExampleStore_Lock_postgres() {
+func ExampleStore_LockKeys_postgres() {
 	ctx := context.Background()
 	pool, cleanUp := examplePool(ctx)
 	defer cleanUp()
 
-	store, err := pgxstore.New(pgxstore.Config{Pool: pool, InFlightWait: 2 * time.Second})
+	store, err := pgxstore.New(pgxstore.Config{Pool: pool, ClaimTimeout: 2 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
 	account := func(id string) dedup.Key { return dedup.Key{Consumer: "accounts", Tenant: "acme", ID: id} }
 	transfer := func(from, to string, move func()) error { // in a consumer this is the handler, and its transaction
 		return store.InTx(ctx, nil, func(tx pgx.Tx, _ []dedup.Claim) error {
-			if err := store.Lock(ctx, tx, account(from), account(to)); err != nil {
+			if err := store.LockKeys(ctx, tx, account(from), account(to)); err != nil {
 				return err
 			}
 			move() // reads both balances, decides, and writes both

@@ -157,7 +157,7 @@ func TestIdleLimitIsNamed(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{IdleLimit: 200 * time.Millisecond})
+			h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{IdleInTxTimeout: 200 * time.Millisecond})
 			for ran := false; !ran; {
 				err := h.handle("k", func(ctx context.Context, tx pgx.Tx) error {
 					ran = true
@@ -173,7 +173,7 @@ func TestIdleLimitIsNamed(t *testing.T) {
 				if !ran && h.store.Retryable(err) {
 					continue // on a busy machine the claim itself stood still
 				}
-				if err == nil || !h.store.Retryable(err) || !h.store.Ambiguous(err) || errors.Is(err, dedup.ErrTxEnded) || !strings.Contains(err.Error(), "Config.IdleLimit (200ms)") {
+				if err == nil || !h.store.Retryable(err) || !h.store.Ambiguous(err) || errors.Is(err, dedup.ErrTxEnded) || !strings.Contains(err.Error(), "Config.IdleInTxTimeout (200ms)") {
 					t.Errorf("InTx = %v; retryable %v, ambiguous %v; want both, and the limit named", err, h.store.Retryable(err), h.store.Ambiguous(err))
 				}
 			}

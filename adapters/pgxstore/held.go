@@ -19,9 +19,9 @@ func (s *Store) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) 
 	}
 	derived := make([][16]byte, len(keys))
 	for i, k := range keys {
-		derived[i] = k.Derive()
+		derived[i] = k.Hash()
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.InFlightWait)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout)
 	defer cancel()
 	conn, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {

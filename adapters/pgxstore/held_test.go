@@ -38,7 +38,7 @@ func TestABatchWaitsOnceForKeysInFlight(t *testing.T) {
 			dsn := testdb.Schema(t, testdb.Postgres18(t))
 			db := newDBAt(t, place{dsn: dsn})
 			pool := testPool(t, dsn, 8)
-			store := &transactions{Store: newStore(t, pgxstore.Config{Pool: pool, InFlightWait: time.Second})}
+			store := &transactions{Store: newStore(t, pgxstore.Config{Pool: pool, ClaimTimeout: time.Second})}
 			name := "held"
 			var backoffs []int
 			c, err := consumer.New(consumer.Config[pgx.Tx]{
@@ -80,7 +80,7 @@ func TestABatchWaitsOnceForKeysInFlight(t *testing.T) {
 				for i, err := range c.ProcessBatch(t.Context(), batch) {
 					retry, again := errors.AsType[*consumer.RetryError](err)
 					switch {
-					case isHeld[i] && (!again || !retry.Blameless || !errors.Is(err, dedup.ErrInFlight)):
+					case isHeld[i] && (!again || !retry.Uncounted || !errors.Is(err, dedup.ErrInFlight)):
 						t.Errorf("delivery %d: message %d, whose key is held: %v", delivery, i, err)
 					case !isHeld[i] && errors.Is(err, dedup.ErrInFlight):
 						falsely++

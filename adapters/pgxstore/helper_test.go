@@ -31,11 +31,11 @@ func testPool(tb testing.TB, dsn string, conns int) *pgxpool.Pool {
 	return pool
 }
 
-// newStore returns a store that waits for a busy machine, unless cfg says for how long: also BEGIN has no longer than InFlightWait.
+// newStore returns a store that waits for a busy machine, unless cfg says for how long: also BEGIN has no longer than ClaimTimeout.
 func newStore(tb testing.TB, cfg pgxstore.Config) *pgxstore.Store {
 	tb.Helper()
-	if cfg.InFlightWait == 0 {
-		cfg.InFlightWait = 2 * time.Minute
+	if cfg.ClaimTimeout == 0 {
+		cfg.ClaimTimeout = 2 * time.Minute
 	}
 	s, err := pgxstore.New(cfg)
 	if err != nil {

@@ -36,7 +36,7 @@ func lockStore(t *testing.T, dsn string, wait time.Duration) *pgxstore.Store {
 	if err := pgxstore.Migrate(t.Context(), pool, ""); err != nil {
 		t.Fatal(err)
 	}
-	return newStore(t, pgxstore.Config{Pool: pool, InFlightWait: wait})
+	return newStore(t, pgxstore.Config{Pool: pool, ClaimTimeout: wait})
 }
 
 // accounts makes keys of the test's own: locks are the database's, which tests share.
@@ -65,7 +65,7 @@ func TestLockExcludes(t *testing.T) {
 				}
 				for range each {
 					err := nodes[worker%2].InTx(t.Context(), nil, func(tx pgx.Tx, _ []dedup.Claim) error {
-						if err := nodes[worker%2].Lock(t.Context(), tx, keys...); err != nil {
+						if err := nodes[worker%2].LockKeys(t.Context(), tx, keys...); err != nil {
 							return err
 						}
 						for _, a := range []string{"a", "b"} {
@@ -108,7 +108,7 @@ func TestLockWaitsItsTime(t *testing.T) {
 				if err := tx.QueryRow(t.Context(), show).Scan(&before); err != nil {
 					return err
 				}
-				if err := s.Lock(t.Context(), tx, keys...); err != nil {
+				if err := s.LockKeys(t.Context(), tx, keys...); err != nil {
 					return err
 				}
 				if err := tx.QueryRow(t.Context(), show).Scan(&after); err != nil || after != before {
@@ -119,10 +119,10 @@ func TestLockWaitsItsTime(t *testing.T) {
 		}
 		errRollBack := errors.New("roll back")
 		err := holder.InTx(t.Context(), nil, func(tx pgx.Tx, _ []dedup.Claim) error {
-			if err := holder.Lock(t.Context(), tx, account("a")); err != nil {
+			if err := holder.LockKeys(t.Context(), tx, account("a")); err != nil {
 				return err
 			}
-			if err := holder.Lock(t.Context(), tx, account("a")); err != nil { // once more
+			if err := holder.LockKeys(t.Context(), tx, account("a")); err != nil { // once more
 				return err
 			}
 			var took time.Duration
@@ -153,7 +153,7 @@ func TestLockWaitsItsTime(t *testing.T) {
 			t.Errorf("after a rollback: %v", err)
 		}
 		err = holder.InTx(t.Context(), nil, func(tx pgx.Tx, _ []dedup.Claim) error {
-			if err := holder.Lock(t.Context(), tx, account("a")); err != nil {
+			if err := holder.LockKeys(t.Context(), tx, account("a")); err != nil {
 				return err
 			}
 			return tx.Conn().Close(context.WithoutCancel(t.Context()))

@@ -104,7 +104,7 @@ func TestOutboxWriterCommitUnknown(t *testing.T) {
 func commitUnknown(t *testing.T, f deduptest.Fault) (verdicts []dedup.Verdict) {
 	t.Helper()
 	db := newOutboxDB(t, testdb.Postgres, 2)
-	store := newStore(t, pgxstore.Config{Pool: testPool(t, wireproxy.Postgres(t, db.dsn, f), 1), InFlightWait: time.Minute})
+	store := newStore(t, pgxstore.Config{Pool: testPool(t, wireproxy.Postgres(t, db.dsn, f), 1), ClaimTimeout: time.Minute})
 	recs := []dedup.Record{{Key: dedup.Key{Consumer: "billing", ID: "order-1"}, Time: time.Now()}}
 	attempt := func() error {
 		return store.InTx(t.Context(), recs, func(tx pgx.Tx, claims []dedup.Claim) error {
@@ -142,7 +142,7 @@ func TestOutboxWriterNumbersLate(t *testing.T) {
 				_, err := tx.Exec(ctx, `SELECT FROM accounts WHERE id = $1 FOR UPDATE`, 1)
 				return err
 			},
-			"Serialize": func(ctx context.Context, tx pgx.Tx) error { return db.store.Serialize(ctx, tx, "account 1") },
+			"LockOrderingKey": func(ctx context.Context, tx pgx.Tx) error { return db.store.LockOrderingKey(ctx, tx, "account 1") },
 		} {
 			t.Run(name, func(t *testing.T) {
 				db.exec(t, `TRUNCATE outbox_messages`)
@@ -197,20 +197,20 @@ func (db *outboxDB) awaitLockWait(t *testing.T, pid int) {
 	t.Fatal("it waits for no lock")
 }
 
-// Serialize must hold until the end of the transaction, for one key only, and give way to the session's lock_timeout.
+// LockOrderingKey must hold until the end of the transaction, for one key only, and give way to the session's lock_timeout.
 func TestOutboxSerialize(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 3)
 	err := db.inTx(t.Context(), func(tx pgx.Tx) error {
-		if err := db.store.Serialize(t.Context(), tx, "a"); err != nil {
+		if err := db.store.LockOrderingKey(t.Context(), tx, "a"); err != nil {
 			return err
 		}
 		for key, want := range map[string]bool{"a": true, "b": false} {
 			err := db.inTx(t.Context(), func(tx pgx.Tx) error {
 				session{t, db}.exec(tx, `SET LOCAL lock_timeout = '50ms'`)
-				return db.store.Serialize(t.Context(), tx, key)
+				return db.store.LockOrderingKey(t.Context(), tx, key)
 			})
 			if got := err != nil && db.store.Retryable(err); got != want {
-				t.Errorf("Serialize(%q) beside one of %q: %v; want a retryable error: %v", key, "a", err, want)
+				t.Errorf("LockOrderingKey(%q) beside one of %q: %v; want a retryable error: %v", key, "a", err, want)
 			}
 		}
 		return nil

@@ -138,7 +138,7 @@ func TestOutboxTidyFindsWhatIsBelowTheMark(t *testing.T) {
 		l := newLooking(t, newOutboxDB(t, server, 6), 50)
 		l.exec(t, `SELECT setval('outbox_seq', 10)`)
 		l.finds(t, l.enqueue(t, "later", 60), func() {
-			if err := again(l.store, func() error { return l.Session.(outbox.Tidier).Tidy(t.Context()) }); err != nil {
+			if err := again(l.store, func() error { return l.Session.(outbox.Maintainer).Maintain(t.Context()) }); err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -17,7 +17,7 @@ import (
 //
 // An asynchronous failover or a restored backup takes the sequence back, and what is enqueued then is below the marks. So all marks are
 // forgotten when the sequence has stepped back, and when the server has been started since they were made, because the sequence may
-// be beyond the marks again by then. Tidy looks into the table for what is below them all the same.
+// be beyond the marks again by then. Maintain looks into the table for what is below them all the same.
 type fence struct {
 	server  int64    // when it was started; 0: not known yet
 	passed  int64    // all seqs up to it are committed, or never will be
@@ -83,8 +83,8 @@ func (f *fence) move(server, last int64, writers []string) {
 }
 
 const (
-	marksEvery = 30 // calls of Tidy, which come once a second, in which each mark is checked once
-	marksRest  = 20 // times as long as a check took does Tidy wait for the next: dead rows may make it slow
+	marksEvery = 30 // calls of Maintain, which come once a second, in which each mark is checked once
+	marksRest  = 20 // times as long as a check took does Maintain wait for the next: dead rows may make it slow
 )
 
 // checkMarks asks, of a part of the shards, which have messages below their marks. There are none unless the database went back to an

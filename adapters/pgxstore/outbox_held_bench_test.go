@@ -67,7 +67,7 @@ func besideHeld(b *testing.B, hold string, held time.Duration) {
 	})
 	others.Go(func() {
 		each(ctx, time.Second, func() {
-			if err := s.(outbox.Tidier).Tidy(b.Context()); err != nil {
+			if err := s.(outbox.Maintainer).Maintain(b.Context()); err != nil {
 				b.Error(err)
 			}
 		})

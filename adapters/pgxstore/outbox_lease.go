@@ -154,7 +154,7 @@ func (s *session) look(ctx context.Context, shards []int, want outbox.Want, most
 // dueFor: other looks wait for it. The caller holds mu.
 func (s *session) dueFor(want outbox.Want) bool {
 	late := time.Since(s.dueAt)
-	return late > 0 && (!want.Woken || late > dueSeldom)
+	return late > 0 && (!want.Notified || late > dueSeldom)
 }
 
 // looked ends what only one Lease at a time does, every now and then.

@@ -71,7 +71,7 @@ func (d *holding) begin(tb testing.TB, ids ...string) pgx.Tx {
 
 func (d *holding) tidy(tb testing.TB) {
 	tb.Helper()
-	if err := again(d.store, func() error { return d.Session.(outbox.Tidier).Tidy(tb.Context()) }); err != nil {
+	if err := again(d.store, func() error { return d.Session.(outbox.Maintainer).Maintain(tb.Context()) }); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -90,7 +90,7 @@ func TestOutboxTidyFinishesADeadDiscard(t *testing.T) {
 		if err := d.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		other := newHoldingOn(t, d.outboxDB) // its first Tidy looks for such keys, and then one each minute
+		other := newHoldingOn(t, d.outboxDB) // its first Maintain looks for such keys, and then one each minute
 		d.until(t, "the followers are pending", func() bool {
 			other.tidy(t)
 			return d.strings(t, `SELECT count(*)::text FROM outbox_parked`)[0] == "0"

@@ -34,8 +34,8 @@ func (s *session) Renew(ctx context.Context) (outbox.Hold, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	hold := outbox.Hold{Until: s.until, Shards: len(s.held), Of: state.of, Relays: 1 + len(state.others), Namesakes: state.namesakes}
-	if hold.Shards == hold.Of {
+	hold := outbox.Hold{Until: s.until, Shards: len(s.held), TotalShards: state.of, Relays: 1 + len(state.others), SameName: state.sameName}
+	if hold.Shards == hold.TotalShards {
 		s.store.holdsAllUntil(s.until)
 	} else {
 		s.store.holdsAllUntil(time.Time{})
@@ -45,11 +45,11 @@ func (s *session) Renew(ctx context.Context) (outbox.Hold, error) {
 
 // holdState is what a Renew finds.
 type holdState struct {
-	mine          map[int]int64 // tokens by shard
-	back          map[int]int64 // how often something came back, by shard
-	free          []int
-	others        map[string]int64 // see shares.View
-	of, namesakes int
+	mine         map[int]int64 // tokens by shard
+	back         map[int]int64 // how often something came back, by shard
+	free         []int
+	others       map[string]int64 // see shares.View
+	of, sameName int
 }
 
 // extend begins the hold or makes it last longer, and looks around.
@@ -78,7 +78,7 @@ func (s *session) extend(ctx context.Context) (state holdState, err error) {
 			var until int64
 			_, err := pgx.ForEachRow(rows, []any{&owner, &namesake, &until}, func() error {
 				if state.others[owner] = until; namesake {
-					state.namesakes++
+					state.sameName++
 				}
 				return nil
 			})

@@ -62,19 +62,19 @@ type session struct {
 	dueAt time.Time      // when Lease looks again for messages that have become due
 
 	fence   fence
-	checked int       // marks that Tidy has checked
+	checked int       // marks that Maintain has checked
 	marksAt time.Time // no check before
 
 	looking bool // a Lease does what one at a time does
 
-	tidied   int       // shards that Tidy went through for followers
-	rescueAt time.Time // when Tidy looks again for what a dead Unpark left
+	tidied   int       // shards that Maintain went through for followers
+	rescueAt time.Time // when Maintain looks again for what a dead Unpark left
 }
 
 var (
-	_ outbox.Session = (*session)(nil)
-	_ outbox.Waker   = (*session)(nil)
-	_ outbox.Tidier  = (*session)(nil)
+	_ outbox.Session    = (*session)(nil)
+	_ outbox.Waker      = (*session)(nil)
+	_ outbox.Maintainer = (*session)(nil)
 )
 
 // newOwner returns a number that no other session has.
@@ -124,7 +124,7 @@ func (s *session) idle(want outbox.Want) (shards []int, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.commits.take(s.told, s.held)
-	parts, everywhere := max(want.Part, 1), !want.Woken
+	parts, everywhere := max(want.Groups, 1), !want.Notified
 	turn := s.turn % parts
 	s.turn = turn + 1
 	now := time.Now()

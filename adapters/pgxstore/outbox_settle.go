@@ -72,7 +72,7 @@ func (s *session) settledBy(outcomes []outbox.Outcome) (shards []int16) {
 		if _, leased := sh.leased[o.Seq]; leased {
 			left[o.Shard]--
 		}
-		if o.Verdict == outbox.Parked && o.Key != "" && o.KeepOrder != outbox.FollowersPass {
+		if o.Verdict == outbox.Parked && o.Key != "" && o.ParkPolicy != outbox.SkipMessage {
 			parks[o.Shard] = true
 		}
 	}
@@ -105,12 +105,12 @@ type settlement struct {
 }
 
 type settled struct {
-	shards    []int16
-	seqs      []int64
-	attempts  []int32
-	causes    []string
-	delays    []float64
-	keepOrder []int16
+	shards     []int16
+	seqs       []int64
+	attempts   []int32
+	causes     []string
+	delays     []float64
+	parkPolicy []int16
 }
 
 func newSettlement(outcomes []outbox.Outcome) (*settlement, error) {
@@ -147,7 +147,7 @@ func (c *settled) add(o *outbox.Outcome) {
 	c.attempts = append(c.attempts, int32(columns.Attempts(o)))
 	c.causes = append(c.causes, columns.Cause(o))
 	c.delays = append(c.delays, max(0, o.Delay.Seconds()))
-	c.keepOrder = append(c.keepOrder, int16(o.KeepOrder))
+	c.parkPolicy = append(c.parkPolicy, int16(o.ParkPolicy))
 }
 
 func (p *settlement) queue(b *pgx.Batch, s *Store) {
@@ -159,7 +159,7 @@ func (p *settlement) queue(b *pgx.Batch, s *Store) {
 		}
 	}
 	if c := &p.parked; len(c.seqs) > 0 {
-		b.Queue(s.outbox.Park, c.shards, c.seqs, c.attempts, c.causes, c.keepOrder)
+		b.Queue(s.outbox.Park, c.shards, c.seqs, c.attempts, c.causes, c.parkPolicy)
 		b.Queue(s.outbox.HoldParked, c.seqs)
 	}
 	if c := &p.failed; len(c.seqs) > 0 {

@@ -32,8 +32,8 @@ func testOutbox(t *testing.T, newDB func(t *testing.T) *outboxDB) {
 				InTx: func(ctx context.Context, fn func(tx pgx.Tx) error) error {
 					return store.InTx(ctx, nil, func(tx pgx.Tx, _ []dedup.Claim) error { return fn(tx) })
 				},
-				Retryable: store.Retryable,
-				Serialize: store.Serialize,
+				Retryable:       store.Retryable,
+				LockOrderingKey: store.LockOrderingKey,
 				Sent: func(t *testing.T) []string {
 					return db.strings(t, `SELECT id FROM outbox_sent ORDER BY sent_at, seq`)
 				},

@@ -11,12 +11,12 @@ import (
 const (
 	tidyAtOnce   = 5000 // rows of one statement
 	tidySteps    = 10   // statements of one kind
-	followShards = 16   // looked through for followers by one Tidy
+	followShards = 16   // looked through for followers by one Maintain
 	strandedEach = time.Minute
 )
 
-// Tidy implements outbox.Tidier.
-func (s *session) Tidy(ctx context.Context) error {
+// Maintain implements outbox.Maintainer.
+func (s *session) Maintain(ctx context.Context) error {
 	if s.ranOut() {
 		return nil // another session does it
 	}

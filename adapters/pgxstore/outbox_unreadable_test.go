@@ -16,7 +16,7 @@ func TestOutboxRelayParksWhatItCannotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		publisher := &outboxtest.FakePublisher{}
-		relay, err := outbox.NewRelay(outbox.Config{Queue: d.store, Publisher: publisher, KeepOrder: outbox.FollowersPass})
+		relay, err := outbox.NewRelay(outbox.Config{Queue: d.store, Publisher: publisher, ParkPolicy: outbox.SkipMessage})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -83,15 +83,15 @@ func (s *Store) shardsIn(ctx context.Context, tx querier) (int, error) {
 	return int(count), nil
 }
 
-// Serialize makes transactions that name the same key follow each other, from here to their end: what they enqueue is
+// LockOrderingKey makes transactions that name the same key follow each other, from here to their end: what they enqueue is
 // then published in the order in which they commit, though they lock no row in common. It waits for the transaction that
 // has the key; bound that by ctx, or by the session's lock_timeout, whose error is Retryable. Name several keys in the
 // same order everywhere, or transactions wait for each other until the server ends one. Rolling back to a savepoint gives
 // up what was taken after it.
-func (s *Store) Serialize(ctx context.Context, tx pgx.Tx, key string) error {
+func (s *Store) LockOrderingKey(ctx context.Context, tx pgx.Tx, key string) error {
 	if err := s.resolve(ctx, tx); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, s.writes.Serialize, int64(columns.SerializeLock(key)))
+	_, err := tx.Exec(ctx, s.writes.LockOrderingKey, int64(columns.SerializeLock(key)))
 	return s.stepError("serialize", err)
 }

@@ -32,12 +32,12 @@ func (s *Store) Park(ctx context.Context, tx pgx.Tx, letter consumer.DeadLetter)
 	return s.stepError("park", err)
 }
 
-// Take implements consumer.ParkingLot.
-func (s *Store) Take(ctx context.Context, tx pgx.Tx, id consumer.LetterID) error {
+// TakeDeadLetter implements consumer.ParkingLot.
+func (s *Store) TakeDeadLetter(ctx context.Context, tx pgx.Tx, id consumer.DeadLetterID) error {
 	if err := s.resolve(ctx, tx); err != nil {
 		return err
 	}
-	tag, err := tx.Exec(ctx, s.sql.Take, pgUUID(id))
+	tag, err := tx.Exec(ctx, s.sql.TakeDeadLetter, pgUUID(id))
 	if err != nil {
 		return s.stepError("take letter", err)
 	}
@@ -47,8 +47,8 @@ func (s *Store) Take(ctx context.Context, tx pgx.Tx, id consumer.LetterID) error
 	return nil
 }
 
-// Letters implements consumer.ParkingLot.
-func (s *Store) Letters(ctx context.Context, f consumer.LetterFilter) ([]consumer.DeadLetter, error) {
+// DeadLetters implements consumer.ParkingLot.
+func (s *Store) DeadLetters(ctx context.Context, f consumer.DeadLetterFilter) ([]consumer.DeadLetter, error) {
 	if f.Limit <= 0 {
 		f.Limit = 100
 	}
@@ -59,7 +59,7 @@ func (s *Store) Letters(ctx context.Context, f consumer.LetterFilter) ([]consume
 	if !f.After.First.IsZero() {
 		after = &f.After.First
 	}
-	rows, _ := s.cfg.Pool.Query(ctx, s.sql.Letters, uuid(f.ID), f.Consumer, string(f.Reason), after, uuid(f.After.ID), f.Limit)
+	rows, _ := s.cfg.Pool.Query(ctx, s.sql.DeadLetters, uuid(f.ID), f.Consumer, string(f.Reason), after, uuid(f.After.ID), f.Limit)
 	letters, err := pgx.CollectRows(rows, letter)
 	return letters, s.claimError(err)
 }
@@ -78,6 +78,6 @@ func letter(row pgx.CollectableRow) (consumer.DeadLetter, error) {
 }
 
 // uuid is NULL for the zero ID.
-func uuid(id consumer.LetterID) pgtype.UUID {
-	return pgtype.UUID{Bytes: id, Valid: id != consumer.LetterID{}}
+func uuid(id consumer.DeadLetterID) pgtype.UUID {
+	return pgtype.UUID{Bytes: id, Valid: id != consumer.DeadLetterID{}}
 }

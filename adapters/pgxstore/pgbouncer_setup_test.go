@@ -87,7 +87,7 @@ func TestPgBouncerSessionsAreShared(t *testing.T) {
 		wg      sync.WaitGroup
 	)
 	for worker := range 12 {
-		s := newStore(t, pgxstore.Config{Pool: testPool(t, dsn, 1), InFlightWait: 2 * time.Minute}) // each is a client of its own
+		s := newStore(t, pgxstore.Config{Pool: testPool(t, dsn, 1), ClaimTimeout: 2 * time.Minute}) // each is a client of its own
 		wg.Go(func() {
 			for i := range 10 {
 				// Two copies of each message.

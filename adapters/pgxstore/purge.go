@@ -16,7 +16,7 @@ import (
 const purgePages = 32
 
 // Purge implements dedup.Purger.
-func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.Swept, err error) {
+func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepResult, err error) {
 	if by.Owner == "" || by.Lease <= 0 || by.Limit <= 0 {
 		return swept, errors.New("pgxstore: purge: Sweep.Owner, Lease and Limit are required")
 	}
@@ -64,7 +64,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.Swept, e
 		return swept, s.purgeError(err)
 	}
 	if err := s.commit(ctx, tx, nil, false); err != nil {
-		return dedup.Swept{}, err
+		return dedup.SweepResult{}, err
 	}
 	return swept, nil
 }

@@ -110,7 +110,7 @@ func (s *Store) schema() claims.Schema {
 // It uses a connection of its own, because a registration must not roll back with somebody's transaction.
 func (s *Store) useWindows(ctx context.Context, plan *claims.Plan) error {
 	return s.leases.Use(s.leases.Due(plan.Windows(), time.Now()), func(w claims.Window) (time.Time, error) {
-		ctx, cancel := context.WithTimeout(ctx, s.cfg.InFlightWait)
+		ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout)
 		defer cancel()
 		return s.use(ctx, w)
 	})
@@ -129,7 +129,7 @@ func (s *Store) use(ctx context.Context, w claims.Window) (until time.Time, err 
 	return until, err
 }
 
-// Lookup implements dedup.Lookuper.
+// Lookup implements dedup.KeyReader.
 func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found bool, err error) {
 	if err := key.Validate(); err != nil {
 		return dedup.Claim{}, false, err
@@ -138,7 +138,7 @@ func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found
 		return dedup.Claim{}, false, err
 	}
 	var row claims.Stored
-	rows, _ := s.cfg.Pool.Query(ctx, s.sql.Lookup, pgUUID(key.Derive()))
+	rows, _ := s.cfg.Pool.Query(ctx, s.sql.Lookup, pgUUID(key.Hash()))
 	_, err = pgx.ForEachRow(rows, dest(&row), func() (err error) {
 		found = true
 		c, err = row.Claim(key)

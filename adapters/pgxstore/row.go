@@ -11,11 +11,11 @@ import (
 
 // Existing implements claims.Driver. The settings of the session come with the rows, where the claim has not brought them already.
 func (c *claim) Existing(ctx context.Context, rows []claims.Row) error {
-	keys := make([]dedup.Derived, len(rows))
-	asked := make(map[dedup.Derived]dedup.Key, len(rows))
+	keys := make([]dedup.KeyHash, len(rows))
+	asked := make(map[dedup.KeyHash]dedup.Key, len(rows))
 	for i, row := range rows {
-		keys[i] = row.Derived
-		asked[row.Derived] = row.Record.Key
+		keys[i] = row.KeyHash
+		asked[row.KeyHash] = row.Record.Key
 	}
 	var row claims.Stored
 	read := func() (err error) {

@@ -97,7 +97,7 @@ func (s *Store) durable(session string, standbys bool) error {
 
 // freshSession returns how the session of a new connection is set.
 func (s *Store) freshSession(ctx context.Context) (session string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.InFlightWait)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout)
 	defer cancel()
 	conn, err := s.connect(ctx)
 	if err != nil {

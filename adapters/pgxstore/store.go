@@ -37,11 +37,11 @@ type Config struct {
 	// claim costs a round trip more. Defaults to READ COMMITTED, whatever default_transaction_isolation says.
 	Isolation pgx.TxIsoLevel
 
-	// InFlightWait is how long a claim waits for transactions that hold its keys, and for the database itself. A claim
+	// ClaimTimeout is how long a claim waits for transactions that hold its keys, and for the database itself. A claim
 	// that has waited in vain costs its connection. At least 1 ms. Defaults to 5 s.
-	InFlightWait time.Duration
+	ClaimTimeout time.Duration
 
-	// IdleLimit is how long a transaction of InTx may stand idle between two statements before the server ends it, and so
+	// IdleInTxTimeout is how long a transaction of InTx may stand idle between two statements before the server ends it, and so
 	// frees the claims of a process that is frozen or cut off. A handler that waits for somebody else must need less.
 	// The session's own idle_in_transaction_session_timeout, if there is one, stands. At least 1 ms; negative: no limit.
 	//
@@ -50,7 +50,7 @@ type Config struct {
 	// pg_terminate_backend ends the session. Set tcp_user_timeout on the server where a machine may vanish.
 	//
 	// Defaults to 5 minutes.
-	IdleLimit time.Duration
+	IdleInTxTimeout time.Duration
 
 	// Compact leaves the columns consumer, tenant and id NULL: about 40 bytes less per key, and nobody can read the
 	// table. Defaults to false.
@@ -77,7 +77,7 @@ type Store struct {
 	sql    dialect.Postgres
 	writes dialect.PostgresOutboxWrite
 	outbox dialect.PostgresOutbox
-	idle   *string // IdleLimit as the server takes it; nil: none
+	idle   *string // IdleInTxTimeout as the server takes it; nil: none
 	leases claims.Leases
 	now    func() time.Time // this machine's clock; tests set it wrong
 	names  claims.Names
@@ -105,10 +105,10 @@ func New(cfg Config) (*Store, error) {
 		return nil, errors.New("pgxstore: Config.Pool is required")
 	case strings.ContainsAny(cfg.Schema, "\"'\x00"):
 		return nil, fmt.Errorf("pgxstore: Config.Schema %q contains a quote or NUL", cfg.Schema)
-	case cfg.InFlightWait < 0, cfg.InFlightWait > 0 && cfg.InFlightWait < time.Millisecond:
-		return nil, fmt.Errorf("pgxstore: Config.InFlightWait %v is shorter than 1 ms", cfg.InFlightWait)
-	case cfg.IdleLimit > 0 && cfg.IdleLimit < time.Millisecond:
-		return nil, fmt.Errorf("pgxstore: Config.IdleLimit %v is shorter than 1 ms", cfg.IdleLimit)
+	case cfg.ClaimTimeout < 0, cfg.ClaimTimeout > 0 && cfg.ClaimTimeout < time.Millisecond:
+		return nil, fmt.Errorf("pgxstore: Config.ClaimTimeout %v is shorter than 1 ms", cfg.ClaimTimeout)
+	case cfg.IdleInTxTimeout > 0 && cfg.IdleInTxTimeout < time.Millisecond:
+		return nil, fmt.Errorf("pgxstore: Config.IdleInTxTimeout %v is shorter than 1 ms", cfg.IdleInTxTimeout)
 	}
 	if err := cfg.Outbox.validate(); err != nil {
 		return nil, err
@@ -116,11 +116,11 @@ func New(cfg Config) (*Store, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	if cfg.IdleLimit == 0 {
-		cfg.IdleLimit = 5 * time.Minute
+	if cfg.IdleInTxTimeout == 0 {
+		cfg.IdleInTxTimeout = 5 * time.Minute
 	}
-	if cfg.InFlightWait == 0 {
-		cfg.InFlightWait = 5 * time.Second
+	if cfg.ClaimTimeout == 0 {
+		cfg.ClaimTimeout = 5 * time.Second
 	}
 	switch cfg.Isolation {
 	case "":
@@ -133,8 +133,8 @@ func New(cfg Config) (*Store, error) {
 	if cfg.Schema != "" {
 		s.useSchema(cfg.Schema)
 	}
-	if cfg.IdleLimit > 0 {
-		limit := fmt.Sprintf("%dms", cfg.IdleLimit.Milliseconds())
+	if cfg.IdleInTxTimeout > 0 {
+		limit := fmt.Sprintf("%dms", cfg.IdleInTxTimeout.Milliseconds())
 		s.idle = &limit
 	}
 	if cfg.Isolation != pgx.ReadCommitted {
@@ -224,7 +224,7 @@ func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn 
 	waiting, wakes := g.shut()
 	if err := s.commit(ctx, c.tx, waiting, c.standbys); err != nil {
 		if isIdle(err) { // there was no transaction any more when COMMIT came
-			return idleError(s.cfg.IdleLimit, err)
+			return idleError(s.cfg.IdleInTxTimeout, err)
 		}
 		return err
 	}
@@ -277,7 +277,7 @@ func (s *Store) Claim(ctx context.Context, tx pgx.Tx, recs []dedup.Record) ([]de
 	if err != nil || len(recs) == 0 {
 		return nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, s.cfg.InFlightWait) // for callers that hold all of the pool's connections
+	limited, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout) // for callers that hold all of the pool's connections
 	err = s.resolve(limited, s.cfg.Pool)
 	cancel()
 	if err != nil {
@@ -300,9 +300,9 @@ func (s *Store) Forget(ctx context.Context, tx pgx.Tx, keys ...dedup.Key) error 
 	if err := s.resolve(ctx, tx); err != nil {
 		return err
 	}
-	derived := make([]dedup.Derived, len(keys))
+	derived := make([]dedup.KeyHash, len(keys))
 	for i, k := range keys {
-		derived[i] = k.Derive()
+		derived[i] = k.Hash()
 	}
 	_, err := tx.Exec(ctx, s.sql.Forget, pgUUIDs(derived))
 	return s.stepError("forget", err)
@@ -316,7 +316,7 @@ func (s *Store) SaveResult(ctx context.Context, tx pgx.Tx, key dedup.Key, result
 	if result == nil {
 		result = []byte{} // NULL says that none was saved
 	}
-	tag, err := tx.Exec(ctx, s.sql.SaveResult, pgUUID(key.Derive()), result)
+	tag, err := tx.Exec(ctx, s.sql.SaveResult, pgUUID(key.Hash()), result)
 	if err == nil && tag.RowsAffected() != 1 {
 		return fmt.Errorf("pgxstore: save result: %v is not claimed", key)
 	}

@@ -107,7 +107,7 @@ func (d *db) open(t *testing.T, dsn string, o deduptest.Options) dedup.Store[pgx
 	return &node{newStore(t, pgxstore.Config{
 		Pool:         pool,
 		Isolation:    pgx.TxIsoLevel(o.Isolation),
-		InFlightWait: o.Wait,
+		ClaimTimeout: o.Wait,
 		Compact:      o.Compact,
 	}), pool}
 }
@@ -170,7 +170,7 @@ func wrote(ctx context.Context, tx pgx.Tx) (yes bool, err error) {
 	return yes, err
 }
 
-func (d *db) plant(t *testing.T, at dedup.Derived, k dedup.Key) {
+func (d *db) plant(t *testing.T, at dedup.KeyHash, k dedup.Key) {
 	d.exec(t, `INSERT INTO processed_messages (key, expires_at, consumer, tenant, id) VALUES ($1, now() + interval '1 day', $2, nullif($3, ''), $4)`,
 		pgtype.UUID{Bytes: at, Valid: true}, k.Consumer, k.Tenant, k.ID)
 }

@@ -400,7 +400,7 @@ func TestPublisherFillsFrame(t *testing.T) {
 func TestPublisherProperties(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		enqueued := time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC)
-		headers := outbox.PlainLayout(outbox.Leased{
+		headers := outbox.PlainHeaders(outbox.Leased{
 			Message: outbox.Message{ID: "id", Headers: map[string]string{"content-type": "application/json", "bytes": "\xff"}}, Seq: 7, Enqueued: enqueued,
 		})
 		f.want(f.send(outbox.Message{ID: "id", Topic: "a", Key: "k", Payload: []byte("{}"), Headers: headers}), "")

@@ -145,7 +145,7 @@ func (r *run) settle(d *lanes.Delivery, err error) {
 		// Not ours any more; or it goes back, with what follows it, when the channel is closed.
 	case errors.As(err, &retry):
 		attempt := d.Message.Attempt
-		if !retry.Blameless {
+		if !retry.Uncounted {
 			attempt++
 		}
 		if attempt == dl.attempt && r.lanes.Context().Err() != nil {
@@ -167,5 +167,5 @@ func (r *run) keep(d *lanes.Delivery, retry *consumer.RetryError) bool {
 	if time.Since(d.Raw.(*delivery).since)+retry.After > r.cfg.ConsumerTimeout/2 {
 		return false
 	}
-	return retry.Blameless || !r.retries.ready(retry.After)
+	return retry.Uncounted || !r.retries.ready(retry.After)
 }

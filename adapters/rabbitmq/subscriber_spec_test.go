@@ -108,7 +108,7 @@ func TestSpecIsNotBelieved(t *testing.T) {
 		}
 		p := &answers{say: func(ctx context.Context, _ *consumer.Message) error {
 			<-ctx.Done()
-			return &consumer.RetryError{Err: ctx.Err(), Blameless: true}
+			return &consumer.RetryError{Err: ctx.Err(), Uncounted: true}
 		}}
 		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, Grace: time.Second})
 		for range 7 {
@@ -183,7 +183,7 @@ func TestLossesCountForNoAttempt(t *testing.T) {
 					switch n := len(p.all()); {
 					case n <= 4:
 						<-ctx.Done()
-						return &consumer.RetryError{Err: ctx.Err(), Blameless: true}
+						return &consumer.RetryError{Err: ctx.Err(), Uncounted: true}
 					case n <= 7:
 						return &consumer.RetryError{Err: errors.New("not yet"), After: time.Second}
 					}

@@ -132,7 +132,7 @@ func TestIdleLimitIsTheHandlersAndIsNamed(t *testing.T) {
 			return // it has no such limit
 		}
 		ctx := t.Context()
-		s := newNode(t, db.open(deduptest.Options{}).db, sqlstore.Config{Dialect: sqlstore.Dialect(db.dialect), IdleLimit: time.Second})
+		s := newNode(t, db.open(deduptest.Options{}).db, sqlstore.Config{Dialect: sqlstore.Dialect(db.dialect), IdleInTxTimeout: time.Second})
 		for name, then := range map[string]func(tx *sql.Tx) error{
 			"returns nil":    func(*sql.Tx) error { return nil },
 			"writes":         func(tx *sql.Tx) error { _, err := tx.Exec(`INSERT INTO effects (name) VALUES ('x')`); return err },
@@ -151,7 +151,7 @@ func TestIdleLimitIsTheHandlersAndIsNamed(t *testing.T) {
 					}
 					return then(tx)
 				})
-				if err == nil || s.Retryable(err) || errors.Is(err, dedup.ErrTxEnded) || !strings.Contains(err.Error(), "Config.IdleLimit, 1s") {
+				if err == nil || s.Retryable(err) || errors.Is(err, dedup.ErrTxEnded) || !strings.Contains(err.Error(), "Config.IdleInTxTimeout, 1s") {
 					t.Errorf("InTx = %v, retryable %v; want an error of the handler's that names the limit", err, s.Retryable(err))
 				}
 			})

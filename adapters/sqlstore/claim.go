@@ -28,7 +28,7 @@ func (s *Store) make(ctx context.Context, c *engine.Claim) ([]dedup.Claim, error
 	if len(c.Plan.Rows) == 0 {
 		return nil, nil
 	}
-	limit := s.cfg.InFlightWait + s.answerWithin
+	limit := s.cfg.ClaimTimeout + s.answerWithin
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	answers, err := c.Make(limited, claimDriver{s, c})
@@ -44,7 +44,7 @@ func (d claimDriver) Insert(ctx context.Context, rows []claims.Row) error {
 }
 
 // Forget implements claims.Driver.
-func (d claimDriver) Forget(ctx context.Context, keys []dedup.Derived) error {
+func (d claimDriver) Forget(ctx context.Context, keys []dedup.KeyHash) error {
 	_, err := d.claim.Tx.ExecContext(ctx, d.store.db.Tables.Statements().Forget, d.store.db.Values.Keys(keys))
 	return d.store.claimError(err)
 }
@@ -59,7 +59,7 @@ func (d claimDriver) Forgotten(ctx context.Context, consumers []string) (forgott
 	var from engine.Queryer = d.claim.Tx
 	if d.claim.Snapshot { // older than the claim: another connection sees more
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, d.store.cfg.InFlightWait) // for callers that hold all of the pool's connections
+		ctx, cancel = context.WithTimeout(ctx, d.store.cfg.ClaimTimeout) // for callers that hold all of the pool's connections
 		defer cancel()
 		from = d.store.cfg.DB
 		if err := d.claim.ReadForgotten(from.QueryRowContext(ctx, d.store.db.Tables.Statements().Forgotten)); err != nil {
@@ -86,16 +86,16 @@ func (d claimDriver) Forgotten(ctx context.Context, consumers []string) (forgott
 
 // Existing implements claims.Driver.
 func (d claimDriver) Existing(ctx context.Context, rows []claims.Row) error {
-	keys := make([]dedup.Derived, len(rows))
+	keys := make([]dedup.KeyHash, len(rows))
 	for i, row := range rows {
-		keys[i] = row.Derived
+		keys[i] = row.KeyHash
 	}
 	err := engine.Query(ctx, d.claim.Tx, d.store.db.Tables.Statements().Existing, d.store.db.Values.Keys(keys)).Each(func(results *sql.Rows) error {
 		var stored claims.Stored
 		if err := results.Scan(engine.Dest(&stored)...); err != nil {
 			return err
 		}
-		i := slices.Index(keys, dedup.Derived(stored.Key))
+		i := slices.Index(keys, dedup.KeyHash(stored.Key))
 		if i < 0 {
 			return fmt.Errorf("sqlstore: read key %x, which was not asked for", stored.Key)
 		}

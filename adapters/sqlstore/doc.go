@@ -37,17 +37,17 @@
 // # SQLite
 //
 // One transaction writes at a time. In one process the others of a Store wait for their turn without a connection;
-// between processes they ask again until Config.InFlightWait is over, and then fail with a Retryable error. So
+// between processes they ask again until Config.ClaimTimeout is over, and then fail with a Retryable error. So
 // concurrency buys nothing here, and batches do. Open the database with journal_mode WAL, in which readers do not
 // disturb the writer, and leave synchronous at FULL: with NORMAL a commit may be forgotten at a loss of power, and
 // Register refuses it. Without WAL COMMIT waits for those who read, for up to
-// Config.InFlightWait and no longer than 10 s, and keeps new ones out meanwhile. InTx begins every transaction as an IMMEDIATE one, whatever the driver's settings. Claim in a
+// Config.ClaimTimeout and no longer than 10 s, and keeps new ones out meanwhile. InTx begins every transaction as an IMMEDIATE one, whatever the driver's settings. Claim in a
 // transaction of your own should come before anything is read in it: SQLite refuses to write after a read when
 // another connection has written since, and no waiting helps.
 //
 // # PostgreSQL
 //
-// A claim waits for a transaction that holds its key, no longer than Config.InFlightWait; the handler's own statements
+// A claim waits for a transaction that holds its key, no longer than Config.ClaimTimeout; the handler's own statements
 // keep the session's lock_timeout. Behind PgBouncer in transaction mode use what the driver offers against prepared
 // statements, such as pgx's default_query_exec_mode=exec. Claim in a transaction of your own may need a second
 // connection of the pool for a moment, at the first claim under a window and then twice a day.
@@ -74,11 +74,11 @@
 // do without that statement, and the rest commits. In a transaction of your own, Claim has none of these guards: roll back
 // after every error.
 //
-// A claim waits no longer than Config.InFlightWait, in whole seconds on MySQL; the handler's own statements keep the
+// A claim waits no longer than Config.ClaimTimeout, in whole seconds on MySQL; the handler's own statements keep the
 // session's innodb_lock_wait_timeout. The isolation level is READ COMMITTED, whatever the server's default; above it gap
 // locks make neighbours wait, and deadlocks, which are Retryable, are common.
 //
-// A COMMIT or claim that is cut off holds its locks until the server sees the connection gone. IdleLimit is wait_timeout
+// A COMMIT or claim that is cut off holds its locks until the server sees the connection gone. IdleInTxTimeout is wait_timeout
 // here. Behind a semi-synchronous replication that shows commits before a replica has them (AFTER_COMMIT) a duplicate writes
 // its row anew, so that its COMMIT waits as well.
 //
@@ -86,7 +86,7 @@
 //
 // Enqueue writes at once, as nobody can watch an *sql.Tx for its end, or for a ROLLBACK TO SAVEPOINT. The order of messages
 // is that of their numbers, which is that of commits where transactions exclude each other from before their Enqueue. So
-// enqueue last, behind the row that is locked, or call [Store.Serialize] first.
+// enqueue last, behind the row that is locked, or call [Store.LockOrderingKey] first.
 //
 // On SQLite a transaction that writes excludes all others, so its order is that of commits anyway. A relay there takes its
 // turn with the handlers: looking for messages only reads, and each batch is settled in one short transaction. All processes
@@ -94,7 +94,7 @@
 // polling. On PostgreSQL relays of this package and of adapters/pgxstore share one outbox; those of the latter are woken
 // by NOTIFY, from a connection of its own after the commit.
 //
-// On MySQL and MariaDB relays of other processes poll, as there is no NOTIFY. Serialize locks a row: each key has one of
+// On MySQL and MariaDB relays of other processes poll, as there is no NOTIFY. LockOrderingKey locks a row: each key has one of
 // 1,024 slots, so that two keys wait for each other without need now and then; a transaction that calls it with several
 // keys may meet another in a deadlock, which is Retryable. It waits as long as the session's innodb_lock_wait_timeout. Messages are
 // written one statement for 500 of them or 1 MB; with interpolateParams=true in the DSN a statement is one round trip, not two. A
@@ -104,7 +104,7 @@
 //
 // # Transactions of gorm, bun and others
 //
-// [Lift] makes of a Store one whose handlers take another type around the same transaction; the module in lift/ has it for
+// [Adapt] makes of a Store one whose handlers take another type around the same transaction; the module in lift/ has it for
 // gorm, bun and what sqlc generates. Such libraries have errors that are easily overlooked, such as gorm's DB.Error: on
 // PostgreSQL the transaction of a handler that swallows one fails, elsewhere the statement alone is missing from what is committed. The
 // example for gorm registers callbacks that have the transaction fail everywhere.

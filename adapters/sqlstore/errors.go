@@ -56,7 +56,7 @@ func (s *Store) claimError(err error) error {
 	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.Is(err, dedup.ErrInFlight), errors.Is(err, dedup.ErrNotDurable), errors.As(err, new(claims.DatabaseError)):
 		return err
 	case s.fault(err).InFlight:
-		return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.InFlightWait)
+		return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.ClaimTimeout)
 	case errors.Is(err, sql.ErrTxDone), errors.Is(err, context.Canceled), s.fault(err).Aborted: // the caller's doing
 		return fmt.Errorf("sqlstore: %w", err)
 	}

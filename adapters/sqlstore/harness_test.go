@@ -19,10 +19,10 @@ type node struct {
 	db *sql.DB
 }
 
-// newNode returns a node that waits for a busy machine, unless cfg says for how long: also BEGIN has no longer than InFlightWait.
+// newNode returns a node that waits for a busy machine, unless cfg says for how long: also BEGIN has no longer than ClaimTimeout.
 func newNode(t testing.TB, db *sql.DB, cfg sqlstore.Config) *node {
 	t.Helper()
-	cfg.DB, cfg.InFlightWait = db, cmp.Or(cfg.InFlightWait, 2*time.Minute)
+	cfg.DB, cfg.ClaimTimeout = db, cmp.Or(cfg.ClaimTimeout, 2*time.Minute)
 	s, err := sqlstore.New(cfg)
 	if err != nil {
 		t.Fatal(err)

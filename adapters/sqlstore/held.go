@@ -12,9 +12,9 @@ var _ dedup.KeyProber = (*Store)(nil)
 
 // HeldKeys implements dedup.KeyProber. On SQLite no key is ever held: a claim waits for the one transaction that writes.
 func (s *Store) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) {
-	derived := make([]dedup.Derived, len(keys))
+	derived := make([]dedup.KeyHash, len(keys))
 	for i, k := range keys {
-		derived[i] = k.Derive()
+		derived[i] = k.Hash()
 	}
 	if s.db.KeyProber == nil || len(keys) == 0 {
 		return make([]bool, len(keys)), nil

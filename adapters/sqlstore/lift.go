@@ -12,52 +12,52 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Lifted is a Store whose transactions are of type TTx, such as *gorm.DB or bun.Tx. Handlers get a TTx around the very
+// Adapted is a Store whose transactions are of type TTx, such as *gorm.DB or bun.Tx. Handlers get a TTx around the very
 // transaction that has claimed. What takes no transaction is the Store's own: both are one store, with one set of
 // names and one outbox. It is safe for concurrent use.
 //
 // A handler that ends its transaction through TTx is found out as on the Store; see the package comment.
-type Lifted[TTx any] struct {
+type Adapted[TTx any] struct {
 	*Store
 	wrap   func(ctx context.Context, tx *sql.Tx) (TTx, error)
 	unwrap func(tx TTx) *sql.Tx
 }
 
 var (
-	_ dedup.Store[*sql.Conn]         = (*Lifted[*sql.Conn])(nil) // any type but the Store's own
-	_ dedup.ResultStore[*sql.Conn]   = (*Lifted[*sql.Conn])(nil)
-	_ dedup.Registrar                = (*Lifted[*sql.Conn])(nil)
-	_ dedup.TxVerifier[*sql.Conn]    = (*Lifted[*sql.Conn])(nil)
-	_ dedup.FaultClassifier          = (*Lifted[*sql.Conn])(nil)
-	_ dedup.Purger                   = (*Lifted[*sql.Conn])(nil)
-	_ dedup.Lookuper                 = (*Lifted[*sql.Conn])(nil)
-	_ consumer.ParkingLot[*sql.Conn] = (*Lifted[*sql.Conn])(nil)
-	_ outbox.Writer[*sql.Conn]       = (*Lifted[*sql.Conn])(nil)
-	_ outbox.Queue                   = (*Lifted[*sql.Conn])(nil)
-	_ outbox.Operations              = (*Lifted[*sql.Conn])(nil)
+	_ dedup.Store[*sql.Conn]         = (*Adapted[*sql.Conn])(nil) // any type but the Store's own
+	_ dedup.ResultStore[*sql.Conn]   = (*Adapted[*sql.Conn])(nil)
+	_ dedup.Registrar                = (*Adapted[*sql.Conn])(nil)
+	_ dedup.TxVerifier[*sql.Conn]    = (*Adapted[*sql.Conn])(nil)
+	_ dedup.FaultClassifier          = (*Adapted[*sql.Conn])(nil)
+	_ dedup.Purger                   = (*Adapted[*sql.Conn])(nil)
+	_ dedup.KeyReader                = (*Adapted[*sql.Conn])(nil)
+	_ consumer.ParkingLot[*sql.Conn] = (*Adapted[*sql.Conn])(nil)
+	_ outbox.Writer[*sql.Conn]       = (*Adapted[*sql.Conn])(nil)
+	_ outbox.Queue                   = (*Adapted[*sql.Conn])(nil)
+	_ outbox.Operations              = (*Adapted[*sql.Conn])(nil)
 )
 
-// Lift makes of a Store one whose transactions are of type TTx.
+// Adapt makes of a Store one whose transactions are of type TTx.
 //
 // wrap returns a TTx whose statements run in tx, for InTx. It must not begin a transaction of its own. What it fails with is
 // Retryable, as it says nothing about the message. ctx is that of InTx.
 //
 // unwrap returns the transaction that statements of a TTx run in, and nil where they run in none, such as those of a
 // *gorm.DB outside of a transaction: that is refused, since it would be written although the transaction rolls back.
-func Lift[TTx any](s *Store, wrap func(ctx context.Context, tx *sql.Tx) (TTx, error), unwrap func(tx TTx) *sql.Tx) (*Lifted[TTx], error) {
+func Adapt[TTx any](s *Store, wrap func(ctx context.Context, tx *sql.Tx) (TTx, error), unwrap func(tx TTx) *sql.Tx) (*Adapted[TTx], error) {
 	switch {
 	case s == nil:
-		return nil, errors.New("sqlstore: Lift: a Store is required")
+		return nil, errors.New("sqlstore: Adapt: a Store is required")
 	case wrap == nil:
-		return nil, errors.New("sqlstore: Lift: wrap is required")
+		return nil, errors.New("sqlstore: Adapt: wrap is required")
 	case unwrap == nil:
-		return nil, errors.New("sqlstore: Lift: unwrap is required")
+		return nil, errors.New("sqlstore: Adapt: unwrap is required")
 	}
-	return &Lifted[TTx]{s, wrap, unwrap}, nil
+	return &Adapted[TTx]{s, wrap, unwrap}, nil
 }
 
 // InTx implements dedup.Store.
-func (l *Lifted[TTx]) InTx(ctx context.Context, recs []dedup.Record, fn func(tx TTx, answers []dedup.Claim) error) error {
+func (l *Adapted[TTx]) InTx(ctx context.Context, recs []dedup.Record, fn func(tx TTx, answers []dedup.Claim) error) error {
 	return l.Store.InTx(ctx, recs, func(tx *sql.Tx, answers []dedup.Claim) error {
 		lifted, err := l.wrap(ctx, tx)
 		if err != nil {
@@ -71,7 +71,7 @@ func (l *Lifted[TTx]) InTx(ctx context.Context, recs []dedup.Record, fn func(tx 
 }
 
 // Claim implements dedup.Store.
-func (l *Lifted[TTx]) Claim(ctx context.Context, tx TTx, recs []dedup.Record) (answers []dedup.Claim, err error) {
+func (l *Adapted[TTx]) Claim(ctx context.Context, tx TTx, recs []dedup.Record) (answers []dedup.Claim, err error) {
 	err = l.in(tx, func(tx *sql.Tx) (err error) {
 		answers, err = l.Store.Claim(ctx, tx, recs)
 		return err
@@ -80,47 +80,47 @@ func (l *Lifted[TTx]) Claim(ctx context.Context, tx TTx, recs []dedup.Record) (a
 }
 
 // Forget implements dedup.Store.
-func (l *Lifted[TTx]) Forget(ctx context.Context, tx TTx, keys ...dedup.Key) error {
+func (l *Adapted[TTx]) Forget(ctx context.Context, tx TTx, keys ...dedup.Key) error {
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.Forget(ctx, tx, keys...) })
 }
 
 // SaveResult implements dedup.ResultStore.
-func (l *Lifted[TTx]) SaveResult(ctx context.Context, tx TTx, key dedup.Key, result []byte) error {
+func (l *Adapted[TTx]) SaveResult(ctx context.Context, tx TTx, key dedup.Key, result []byte) error {
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.SaveResult(ctx, tx, key, result) })
 }
 
 // VerifyTx implements dedup.TxVerifier.
-func (l *Lifted[TTx]) VerifyTx(ctx context.Context, tx TTx) error {
+func (l *Adapted[TTx]) VerifyTx(ctx context.Context, tx TTx) error {
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.VerifyTx(ctx, tx) })
 }
 
 // Park implements consumer.ParkingLot.
-func (l *Lifted[TTx]) Park(ctx context.Context, tx TTx, letter consumer.DeadLetter) error {
+func (l *Adapted[TTx]) Park(ctx context.Context, tx TTx, letter consumer.DeadLetter) error {
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.Park(ctx, tx, letter) })
 }
 
-// Take implements consumer.ParkingLot.
-func (l *Lifted[TTx]) Take(ctx context.Context, tx TTx, id consumer.LetterID) error {
-	return l.in(tx, func(tx *sql.Tx) error { return l.Store.Take(ctx, tx, id) })
+// TakeDeadLetter implements consumer.ParkingLot.
+func (l *Adapted[TTx]) TakeDeadLetter(ctx context.Context, tx TTx, id consumer.DeadLetterID) error {
+	return l.in(tx, func(tx *sql.Tx) error { return l.Store.TakeDeadLetter(ctx, tx, id) })
 }
 
 // Enqueue implements outbox.Writer; see Store.Enqueue.
-func (l *Lifted[TTx]) Enqueue(ctx context.Context, tx TTx, msgs ...outbox.Message) error {
+func (l *Adapted[TTx]) Enqueue(ctx context.Context, tx TTx, msgs ...outbox.Message) error {
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.Enqueue(ctx, tx, msgs...) })
 }
 
-// Serialize is Store.Serialize.
-func (l *Lifted[TTx]) Serialize(ctx context.Context, tx TTx, key string) error {
-	return l.in(tx, func(tx *sql.Tx) error { return l.Store.Serialize(ctx, tx, key) })
+// LockOrderingKey is Store.LockOrderingKey.
+func (l *Adapted[TTx]) LockOrderingKey(ctx context.Context, tx TTx, key string) error {
+	return l.in(tx, func(tx *sql.Tx) error { return l.Store.LockOrderingKey(ctx, tx, key) })
 }
 
-// Lock is Store.Lock.
-func (l *Lifted[TTx]) Lock(ctx context.Context, tx TTx, keys ...dedup.Key) error {
-	return l.in(tx, func(tx *sql.Tx) error { return l.Store.Lock(ctx, tx, keys...) })
+// LockKeys is Store.LockKeys.
+func (l *Adapted[TTx]) LockKeys(ctx context.Context, tx TTx, keys ...dedup.Key) error {
+	return l.in(tx, func(tx *sql.Tx) error { return l.Store.LockKeys(ctx, tx, keys...) })
 }
 
 // in runs f in the transaction of lifted.
-func (l *Lifted[TTx]) in(lifted TTx, f func(tx *sql.Tx) error) error {
+func (l *Adapted[TTx]) in(lifted TTx, f func(tx *sql.Tx) error) error {
 	tx := l.unwrap(lifted)
 	if tx == nil {
 		return fmt.Errorf("sqlstore: unwrap finds no *sql.Tx in this %T: pass the one that the handler was given, or one that was begun", lifted)

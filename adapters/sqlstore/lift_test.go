@@ -25,9 +25,9 @@ func wrapApp(_ context.Context, tx *sql.Tx) (*appTx, error) { return &appTx{tx},
 
 func unwrapApp(tx *appTx) *sql.Tx { return tx.tx }
 
-func lift(t testing.TB, s *sqlstore.Store) *sqlstore.Lifted[*appTx] {
+func lift(t testing.TB, s *sqlstore.Store) *sqlstore.Adapted[*appTx] {
 	t.Helper()
-	lifted, err := sqlstore.Lift(s, wrapApp, unwrapApp)
+	lifted, err := sqlstore.Adapt(s, wrapApp, unwrapApp)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,9 +51,9 @@ func TestLiftedPostgres(t *testing.T) {
 	})
 }
 
-// liftedNode is a Lifted whose pool the suite may look at.
+// liftedNode is a Adapted whose pool the suite may look at.
 type liftedNode struct {
-	*sqlstore.Lifted[*appTx]
+	*sqlstore.Adapted[*appTx]
 	node *node
 }
 
@@ -115,7 +115,7 @@ func TestLiftedOutbox(t *testing.T) {
 				InTx: func(ctx context.Context, fn func(*appTx) error) error {
 					return l.InTx(ctx, nil, func(tx *appTx, _ []dedup.Claim) error { return fn(tx) })
 				},
-				Retryable: l.Retryable, Serialize: l.Serialize, Sent: plain.Sent,
+				Retryable: l.Retryable, LockOrderingKey: l.LockOrderingKey, Sent: plain.Sent,
 			}
 		},
 		TTL: time.Second, // a Renew waits for a disk
@@ -142,33 +142,33 @@ func TestLiftedHidesNothing(t *testing.T) {
 		}
 		return false
 	}
-	store, lifted := reflect.TypeFor[*sqlstore.Store](), reflect.TypeFor[*sqlstore.Lifted[*appTx]]()
+	store, lifted := reflect.TypeFor[*sqlstore.Store](), reflect.TypeFor[*sqlstore.Adapted[*appTx]]()
 	for m := range store.NumMethod() {
 		method := store.Method(m)
 		l, there := lifted.MethodByName(method.Name)
 		switch {
 		case !there:
-			t.Errorf("Lifted has no %s", method.Name)
+			t.Errorf("Adapted has no %s", method.Name)
 		case mentions(l.Type, own):
-			t.Errorf("Lifted.%s takes the Store's transaction: %v", method.Name, l.Type)
+			t.Errorf("Adapted.%s takes the Store's transaction: %v", method.Name, l.Type)
 		case mentions(method.Type, own) && !mentions(l.Type, reflect.TypeFor[*appTx]()):
-			t.Errorf("Lifted.%s takes no transaction: %v", method.Name, l.Type)
+			t.Errorf("Adapted.%s takes no transaction: %v", method.Name, l.Type)
 		}
 	}
 	var s any = lift(t, new(sqlstore.Store))
 	if _, ok := s.(consumer.ParkingLot[*appTx]); !ok {
-		t.Error("Lifted is no ParkingLot")
+		t.Error("Adapted is no ParkingLot")
 	}
 	if _, ok := s.(dedup.ResultStore[*appTx]); !ok {
-		t.Error("Lifted is no ResultStore")
+		t.Error("Adapted is no ResultStore")
 	}
 }
 
 func TestLiftNamesWhatIsMissing(t *testing.T) {
 	s := new(sqlstore.Store)
 	for want, err := range map[string]error{
-		"Store": second(sqlstore.Lift(nil, wrapApp, unwrapApp)), "unwrap is": second(sqlstore.Lift(s, wrapApp, nil)),
-		"wrap is": second(sqlstore.Lift(s, nil, unwrapApp)),
+		"Store": second(sqlstore.Adapt(nil, wrapApp, unwrapApp)), "unwrap is": second(sqlstore.Adapt(s, wrapApp, nil)),
+		"wrap is": second(sqlstore.Adapt(s, nil, unwrapApp)),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Lift without %s: %v", want, err)
@@ -176,7 +176,7 @@ func TestLiftNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-func second(_ *sqlstore.Lifted[*appTx], err error) error { return err }
+func second(_ *sqlstore.Adapted[*appTx], err error) error { return err }
 
 // Effects in another transaction than the claim's are what this module is against: the handler does not run.
 func TestLiftRefusesAnotherTransaction(t *testing.T) {
@@ -192,7 +192,7 @@ func TestLiftRefusesAnotherTransaction(t *testing.T) {
 			"none":        {wrapApp, func(*appTx) *sql.Tx { return nil }, nil},
 			"an error":    {func(context.Context, *sql.Tx) (*appTx, error) { return nil, broken }, unwrapApp, broken},
 		} {
-			l, err := sqlstore.Lift(n.Store, test.wrap, test.unwrap)
+			l, err := sqlstore.Adapt(n.Store, test.wrap, test.unwrap)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -211,14 +211,14 @@ func TestLiftRefusesAnotherTransaction(t *testing.T) {
 		nothing := lift(t, n.Store)
 		ctx, none := t.Context(), new(appTx)
 		for name, do := range map[string]func() error{
-			"Claim":      func() error { _, err := nothing.Claim(ctx, none, []dedup.Record{record("l")}); return err },
-			"Forget":     func() error { return nothing.Forget(ctx, none, record("k").Key) },
-			"SaveResult": func() error { return nothing.SaveResult(ctx, none, record("k").Key, nil) },
-			"Enqueue":    func() error { return nothing.Enqueue(ctx, none, outbox.Message{ID: "1", Topic: "t"}) },
-			"Serialize":  func() error { return nothing.Serialize(ctx, none, "k") },
-			"Lock":       func() error { return nothing.Lock(ctx, none, record("k").Key) },
-			"Park":       func() error { return nothing.Park(ctx, none, consumer.DeadLetter{}) },
-			"Take":       func() error { return nothing.Take(ctx, none, consumer.LetterID{}) },
+			"Claim":           func() error { _, err := nothing.Claim(ctx, none, []dedup.Record{record("l")}); return err },
+			"Forget":          func() error { return nothing.Forget(ctx, none, record("k").Key) },
+			"SaveResult":      func() error { return nothing.SaveResult(ctx, none, record("k").Key, nil) },
+			"Enqueue":         func() error { return nothing.Enqueue(ctx, none, outbox.Message{ID: "1", Topic: "t"}) },
+			"LockOrderingKey": func() error { return nothing.LockOrderingKey(ctx, none, "k") },
+			"Lock":            func() error { return nothing.LockKeys(ctx, none, record("k").Key) },
+			"Park":            func() error { return nothing.Park(ctx, none, consumer.DeadLetter{}) },
+			"TakeDeadLetter":  func() error { return nothing.TakeDeadLetter(ctx, none, consumer.DeadLetterID{}) },
 		} {
 			if err := do(); err == nil || !strings.Contains(err.Error(), "no *sql.Tx") {
 				t.Errorf("%s outside of a transaction: %v", name, err)

@@ -29,7 +29,7 @@ func (s *Store) locate(ctx context.Context, tx *sql.Tx) error {
 	if s.location.found.Load() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.InFlightWait+s.answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout+s.answerWithin)
 	defer cancel()
 	var q engine.Queryer = s.cfg.DB
 	if tx != nil && s.cfg.DB.Stats().MaxOpenConnections == 1 {

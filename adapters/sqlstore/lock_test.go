@@ -64,7 +64,7 @@ func TestLockExcludes(t *testing.T) {
 				for range each {
 					add := func() error {
 						return n.InTx(t.Context(), nil, func(tx *sql.Tx, _ []dedup.Claim) error {
-							if err := n.Lock(t.Context(), tx, keys...); err != nil {
+							if err := n.LockKeys(t.Context(), tx, keys...); err != nil {
 								return err
 							}
 							var amount int
@@ -113,11 +113,11 @@ func TestMySQLLockWaitsItsTime(t *testing.T) {
 func testLockWait(t *testing.T, holder, s *node) {
 	key, other := dedup.Key{Consumer: t.Name(), ID: "a"}, dedup.Key{Consumer: t.Name(), ID: "b"}
 	lock := func(k dedup.Key) error {
-		return s.InTx(t.Context(), nil, func(tx *sql.Tx, _ []dedup.Claim) error { return s.Lock(t.Context(), tx, k) })
+		return s.InTx(t.Context(), nil, func(tx *sql.Tx, _ []dedup.Claim) error { return s.LockKeys(t.Context(), tx, k) })
 	}
 	errRollBack := errors.New("roll back")
 	err := holder.InTx(t.Context(), nil, func(tx *sql.Tx, _ []dedup.Claim) error {
-		if err := holder.Lock(t.Context(), tx, key); err != nil {
+		if err := holder.LockKeys(t.Context(), tx, key); err != nil {
 			return err
 		}
 		began := time.Now()

@@ -71,16 +71,16 @@ func TestMySQLWhateverTheDSNSays(t *testing.T) {
 					t.Errorf("claimed at %v, %v", c.ExpiresAt.Add(-other.Keep()), err)
 				}
 			}
-			letter := consumer.DeadLetter{ID: consumer.LetterID{byte(i), 0xff}, Record: mine, Reason: "rejected", Message: consumer.Message{Topic: "t", Payload: everyByte, Key: "\xff"}}
+			letter := consumer.DeadLetter{ID: consumer.DeadLetterID{byte(i), 0xff}, Record: mine, Reason: "rejected", Message: consumer.Message{Topic: "t", Payload: everyByte, Key: "\xff"}}
 			within(t, s, func(ctx context.Context, tx *sql.Tx) error { return s.Park(ctx, tx, letter) })
 			for _, from := range []*node{s, plain} {
-				got, err := from.Letters(t.Context(), consumer.LetterFilter{ID: letter.ID, Consumer: "billing", Reason: "rejected"})
+				got, err := from.DeadLetters(t.Context(), consumer.DeadLetterFilter{ID: letter.ID, Consumer: "billing", Reason: "rejected"})
 				if err != nil || len(got) != 1 || !bytes.Equal(got[0].Message.Payload, everyByte) || got[0].Message.Key != "\xff" ||
 					time.Since(got[0].First).Abs() > 10*time.Minute || !got[0].Settled {
-					t.Errorf("Letters = %+v, %v", got, err)
+					t.Errorf("DeadLetters = %+v, %v", got, err)
 				}
-				if got, err := from.Letters(t.Context(), consumer.LetterFilter{ID: letter.ID, Consumer: "Billing"}); err != nil || len(got) != 0 {
-					t.Errorf("Letters of another consumer = %+v, %v", got, err)
+				if got, err := from.DeadLetters(t.Context(), consumer.DeadLetterFilter{ID: letter.ID, Consumer: "Billing"}); err != nil || len(got) != 0 {
+					t.Errorf("DeadLetters of another consumer = %+v, %v", got, err)
 				}
 			}
 			if swept, err := s.Purge(t.Context(), dedup.Sweep{Owner: "me", Lease: time.Second, Limit: 10}); err != nil || swept.Keys != 0 {
@@ -306,7 +306,7 @@ func TestMySQLGivesConnectionsBackAsTheyWere(t *testing.T) {
 // A process that is frozen while it holds a claim must not hold it for ever.
 func TestMySQLEndsATransactionThatStandsIdle(t *testing.T) {
 	d := openMySQL(t)
-	frozen := newNode(t, openDB(t, "mysql", d.dsn), sqlstore.Config{Dialect: sqlstore.MySQL, IdleLimit: time.Second})
+	frozen := newNode(t, openDB(t, "mysql", d.dsn), sqlstore.Config{Dialect: sqlstore.MySQL, IdleInTxTimeout: time.Second})
 	s := d.open(t, d.dsn, deduptest.Options{Wait: 2 * time.Minute})
 	claim(t, s, record("warm"))
 	var err error
@@ -324,7 +324,7 @@ func TestMySQLEndsATransactionThatStandsIdle(t *testing.T) {
 			return nil
 		})
 	}
-	if err == nil || frozen.Retryable(err) || !strings.Contains(err.Error(), "Config.IdleLimit") {
+	if err == nil || frozen.Retryable(err) || !strings.Contains(err.Error(), "Config.IdleInTxTimeout") {
 		t.Errorf("the frozen one: %v, want an attempt that names the limit", err)
 	}
 }
@@ -446,7 +446,7 @@ func claimWhatIsFreed(t *testing.T, holder, s *node, round, keys int) (took time
 	for i := range keys {
 		recs = append(recs, record(fmt.Sprintf("%d of %d/%d", i, keys, round)))
 	}
-	slices.SortFunc(recs, func(a, b dedup.Record) int { return a.Key.Derive().Compare(b.Key.Derive()) })
+	slices.SortFunc(recs, func(a, b dedup.Record) int { return a.Key.Hash().Compare(b.Key.Hash()) })
 	var held, done sync.WaitGroup
 	free := make(chan struct{})
 	for i, r := range recs {
@@ -491,7 +491,7 @@ func claimWhatIsFreed(t *testing.T, holder, s *node, round, keys int) (took time
 func TestMySQLSweeperWaitsForThoseThatLook(t *testing.T) {
 	d := openMySQL(t)
 	s := d.open(t, d.dsn, deduptest.Options{})
-	purge := func(owner string) (dedup.Swept, error) {
+	purge := func(owner string) (dedup.SweepResult, error) {
 		return s.Purge(t.Context(), dedup.Sweep{Owner: owner, Lease: time.Hour, Limit: 10})
 	}
 	if swept, err := purge("me"); err != nil || swept.Busy {

@@ -93,7 +93,7 @@ func newMySQLDB(t *testing.T, asMySQL bool) deduptest.DB[*sql.Tx] {
 			}
 			return yes, err
 		},
-		Plant: func(t *testing.T, at dedup.Derived, k dedup.Key) {
+		Plant: func(t *testing.T, at dedup.KeyHash, k dedup.Key) {
 			exec(t, d.db, "INSERT INTO processed_messages (`key`, token, expires_at, consumer, tenant, id) VALUES (UNHEX(?), '', ?, ?, nullif(?, ''), ?)",
 				fmt.Sprintf("%x", at), time.Now().Add(24*time.Hour).UnixMicro(), k.Consumer, k.Tenant, k.ID)
 		},
@@ -135,7 +135,7 @@ func (d *mysqlDB) open(t testing.TB, dsn string, o deduptest.Options) *node {
 	db := openDB(t, "mysql", dsn)
 	db.SetMaxOpenConns(16)
 	n := newNode(t, db, sqlstore.Config{
-		Dialect: sqlstore.MySQL, Isolation: level(o.Isolation), InFlightWait: o.Wait, Compact: o.Compact,
+		Dialect: sqlstore.MySQL, Isolation: level(o.Isolation), ClaimTimeout: o.Wait, Compact: o.Compact,
 	})
 	if d.asMySQL {
 		n.AsMySQL()

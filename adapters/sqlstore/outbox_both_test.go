@@ -263,7 +263,7 @@ func wholeLife(t *testing.T, n *node) {
 	enqueue(t, n, second, outbox.Message{ID: "3", Topic: "t"}) // several
 	later := outbox.Message{ID: "4", Topic: "t", NotBefore: time.Now().Add(time.Hour)}
 	enqueue(t, n, later, outbox.Message{ID: "5", Topic: "t"}) // and some that wait
-	if err := inTx(t.Context(), n.db, nil, func(tx *sql.Tx) error { return n.Serialize(t.Context(), tx, odd.Key) }); err != nil {
+	if err := inTx(t.Context(), n.db, nil, func(tx *sql.Tx) error { return n.LockOrderingKey(t.Context(), tx, odd.Key) }); err != nil {
 		t.Fatal(err)
 	}
 	s := open(t, n, time.Minute)
@@ -305,7 +305,7 @@ func TestOutboxPostgresSerializeLock(t *testing.T) {
 	n := d.open(t, d.dsn, deduptest.Options{})
 	const lock = int64(-8960902537064487842)
 	err := inTx(t.Context(), n.db, nil, func(tx *sql.Tx) error {
-		if err := n.Serialize(t.Context(), tx, "k"); err != nil {
+		if err := n.LockOrderingKey(t.Context(), tx, "k"); err != nil {
 			return err
 		}
 		var held bool

@@ -35,7 +35,7 @@ func (o *outboxSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 	if err != nil {
 		return nil, err
 	}
-	chosen, shards := o.choose(leasable, want.Part)
+	chosen, shards := o.choose(leasable, want.Groups)
 	if len(chosen) == 0 {
 		return nil, nil
 	}

@@ -139,15 +139,15 @@ func TestOutboxMySQLSerialize(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer first.Rollback()
-	if err := n.Serialize(t.Context(), first, "k"); err != nil {
+	if err := n.LockOrderingKey(t.Context(), first, "k"); err != nil {
 		t.Fatal(err)
 	}
-	if err := inTx(t.Context(), d.db, nil, func(tx *sql.Tx) error { return n.Serialize(t.Context(), tx, "another") }); err != nil {
+	if err := inTx(t.Context(), d.db, nil, func(tx *sql.Tx) error { return n.LockOrderingKey(t.Context(), tx, "another") }); err != nil {
 		t.Fatal(err)
 	}
 	second := make(chan error, 1)
 	go func() {
-		second <- inTx(t.Context(), d.db, nil, func(tx *sql.Tx) error { return n.Serialize(t.Context(), tx, "k") })
+		second <- inTx(t.Context(), d.db, nil, func(tx *sql.Tx) error { return n.LockOrderingKey(t.Context(), tx, "k") })
 	}()
 	select {
 	case err := <-second:
@@ -161,7 +161,7 @@ func TestOutboxMySQLSerialize(t *testing.T) {
 		t.Fatal(err)
 	}
 	exec(t, d.db, `DELETE FROM outbox_locks`)
-	err = inTx(t.Context(), d.db, nil, func(tx *sql.Tx) error { return n.Serialize(t.Context(), tx, "k") })
+	err = inTx(t.Context(), d.db, nil, func(tx *sql.Tx) error { return n.LockOrderingKey(t.Context(), tx, "k") })
 	if !errors.Is(err, dedup.ErrSchema) {
 		t.Errorf("without rows to lock: %v", err)
 	}
@@ -244,7 +244,7 @@ func TestOutboxMySQLCollisions(t *testing.T) {
 					}
 				}
 				mu.Unlock()
-				if err := again(n, func() error { return anyDeadlock(s.(outbox.Tidier).Tidy(ctx)) }); err != nil {
+				if err := again(n, func() error { return anyDeadlock(s.(outbox.Maintainer).Maintain(ctx)) }); err != nil {
 					t.Error(err)
 				}
 			}

@@ -30,7 +30,7 @@ type outboxSession struct {
 	shards map[int]*outboxShard
 	next   int // the shard from which the next Lease looks on
 
-	rescueAt time.Time // when Tidy does it again
+	rescueAt time.Time // when Maintain does it again
 }
 
 // outboxShard is a shard that the session holds.
@@ -107,7 +107,7 @@ func (s *Store) outboxRead(ctx context.Context, what string, f func(ctx context.
 	if err := s.locate(ctx, nil); err != nil {
 		return s.outboxError(what, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.InFlightWait+s.answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout+s.answerWithin)
 	defer cancel()
 	return s.outboxError(what, s.db.Outbox.Leases.Reading(ctx, f))
 }

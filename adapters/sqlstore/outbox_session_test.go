@@ -72,7 +72,7 @@ func settle(t testing.TB, s session, outcomes []outbox.Outcome) {
 }
 
 func (s session) tryTidy(ctx context.Context) error {
-	return again(s.n, func() error { return s.Session.(outbox.Tidier).Tidy(ctx) })
+	return again(s.n, func() error { return s.Session.(outbox.Maintainer).Maintain(ctx) })
 }
 
 func outcomes(v outbox.Verdict, msgs ...outbox.Leased) (list []outbox.Outcome) {

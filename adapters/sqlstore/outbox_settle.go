@@ -58,7 +58,7 @@ func (o *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 // followed returns those of the idle shards in which messages behind parked ones follow them.
 func (o *outboxSession) followed(parked []outbox.Outcome, idle []int) (shards []int) {
 	for _, out := range parked {
-		if out.Key != "" && out.KeepOrder != outbox.FollowersPass && slices.Contains(idle, out.Shard) && !slices.Contains(shards, out.Shard) {
+		if out.Key != "" && out.ParkPolicy != outbox.SkipMessage && slices.Contains(idle, out.Shard) && !slices.Contains(shards, out.Shard) {
 			shards = append(shards, out.Shard)
 		}
 	}

@@ -105,7 +105,7 @@ func TestOutboxSQLiteRelayProcessKilled(t *testing.T) {
 		t.Errorf("child: %q, %v", line, err)
 	}
 	s := open(t, n, ttl)
-	if hold := renew(t, s); hold.Shards != 0 || hold.Namesakes != 1 {
+	if hold := renew(t, s); hold.Shards != 0 || hold.SameName != 1 {
 		t.Errorf("beside a living process: %+v", hold)
 	}
 	if err := child.Process.Kill(); err != nil {
@@ -257,16 +257,16 @@ func TestOutboxSQLiteEnqueueWaitsForTheWriter(t *testing.T) {
 	}
 }
 
-// Serialize makes a transaction of the caller's own the one that writes, before it has read anything.
+// LockOrderingKey makes a transaction of the caller's own the one that writes, before it has read anything.
 func TestOutboxSQLiteSerializeWrites(t *testing.T) {
 	d := openSQLite(t)
 	n := d.outbox(t)
 	err := inTx(t.Context(), n.db, nil, func(tx *sql.Tx) error {
-		if err := n.Serialize(t.Context(), tx, "k"); err != nil {
+		if err := n.LockOrderingKey(t.Context(), tx, "k"); err != nil {
 			return err
 		}
 		if _, err := d.own.Exec(`INSERT INTO effects (name) VALUES ('between')`); err == nil {
-			t.Error("another transaction has written after Serialize")
+			t.Error("another transaction has written after LockOrderingKey")
 		}
 		return nil
 	})

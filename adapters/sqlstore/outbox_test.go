@@ -73,8 +73,8 @@ func outboxOf(n *node) outboxtest.Outbox[*sql.Tx] {
 		InTx: func(ctx context.Context, fn func(*sql.Tx) error) error {
 			return n.InTx(ctx, nil, func(tx *sql.Tx, _ []dedup.Claim) error { return fn(tx) })
 		},
-		Retryable: n.Retryable,
-		Serialize: n.Serialize,
-		Sent:      func(t *testing.T) []string { return stringsOf(t, n.db, `SELECT id FROM outbox_sent ORDER BY seq`) },
+		Retryable:       n.Retryable,
+		LockOrderingKey: n.LockOrderingKey,
+		Sent:            func(t *testing.T) []string { return stringsOf(t, n.db, `SELECT id FROM outbox_sent ORDER BY seq`) },
 	}
 }

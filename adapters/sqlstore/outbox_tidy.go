@@ -8,11 +8,11 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 )
 
-// rescueEvery is how often Tidy looks for what others left half-done.
+// rescueEvery is how often Maintain looks for what others left half-done.
 const rescueEvery = time.Minute
 
-// Tidy implements outbox.Tidier. It asks before it writes, so that it costs next to nothing while nothing is due.
-func (o *outboxSession) Tidy(ctx context.Context) error {
+// Maintain implements outbox.Maintainer. It asks before it writes, so that it costs next to nothing while nothing is due.
+func (o *outboxSession) Maintain(ctx context.Context) error {
 	o.mu.Lock()
 	held := o.held()
 	rescue := len(held) > 0 && time.Now().After(o.rescueAt)
@@ -43,7 +43,7 @@ func (o *outboxSession) Tidy(ctx context.Context) error {
 }
 
 func (o *outboxSession) untidy(ctx context.Context, held []int) (behind []int, forget bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, o.store.cfg.InFlightWait+o.store.answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, o.store.cfg.ClaimTimeout+o.store.answerWithin)
 	defer cancel()
 	err = o.store.db.Transactions.RetryBusy(ctx, func() (err error) {
 		behind, forget, err = o.store.db.Outbox.Upkeep.Untidy(ctx, held)

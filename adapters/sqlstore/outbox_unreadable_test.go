@@ -15,7 +15,7 @@ func TestOutboxRelayParksWhatItCannotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		publisher := &outboxtest.FakePublisher{}
-		relay, err := outbox.NewRelay(outbox.Config{Queue: n.Store, Publisher: publisher, KeepOrder: outbox.FollowersPass})
+		relay, err := outbox.NewRelay(outbox.Config{Queue: n.Store, Publisher: publisher, ParkPolicy: outbox.SkipMessage})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,13 +20,13 @@ var (
 	_ outbox.Queue           = (*Store)(nil)
 	_ outbox.Operations      = (*Store)(nil)
 	_ outbox.Waker           = (*outboxSession)(nil)
-	_ outbox.Tidier          = (*outboxSession)(nil)
+	_ outbox.Maintainer      = (*outboxSession)(nil)
 )
 
 // Enqueue implements outbox.Writer. All of msgs are written at once, and get their numbers in the order of Enqueue. Where
 // transactions may pass each other between Enqueue and COMMIT, numbers of one key may come in another order than their
 // commits. So enqueue at the end of the handler, after the rows that such transactions exclude each other by are locked, or
-// call Serialize first. On SQLite no writer passes another.
+// call LockOrderingKey first. On SQLite no writer passes another.
 //
 // In a transaction of the caller's own, relays of this process learn of its COMMIT by Wake, or by their polling.
 func (s *Store) Enqueue(ctx context.Context, tx *sql.Tx, msgs ...outbox.Message) error {
@@ -47,14 +47,14 @@ func (s *Store) Enqueue(ctx context.Context, tx *sql.Tx, msgs ...outbox.Message)
 	return nil
 }
 
-// Serialize lets transactions that call it with the same key follow one another from here until they end, so that the order of
+// LockOrderingKey lets transactions that call it with the same key follow one another from here until they end, so that the order of
 // what they enqueue is the order of their commits. Call it before reading what decides about messages. On SQLite it
 // makes tx the one transaction that writes, whatever the key.
-func (s *Store) Serialize(ctx context.Context, tx *sql.Tx, key string) error {
+func (s *Store) LockOrderingKey(ctx context.Context, tx *sql.Tx, key string) error {
 	if err := s.locate(ctx, tx); err != nil {
 		return err
 	}
-	return s.statementError(s.db.Outbox.Writer.Serialize(ctx, tx, key))
+	return s.statementError(s.db.Outbox.Writer.LockOrderingKey(ctx, tx, key))
 }
 
 // Wake tells relays that a transaction of the caller's own, in which it has called Enqueue, is committed: those on this Store at

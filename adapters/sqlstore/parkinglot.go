@@ -33,8 +33,8 @@ func (s *Store) Park(ctx context.Context, tx *sql.Tx, letter consumer.DeadLetter
 	return s.statementError(err)
 }
 
-// Take implements consumer.ParkingLot.
-func (s *Store) Take(ctx context.Context, tx *sql.Tx, id consumer.LetterID) error {
+// TakeDeadLetter implements consumer.ParkingLot.
+func (s *Store) TakeDeadLetter(ctx context.Context, tx *sql.Tx, id consumer.DeadLetterID) error {
 	if err := s.locate(ctx, tx); err != nil {
 		return err
 	}
@@ -49,8 +49,8 @@ func (s *Store) Take(ctx context.Context, tx *sql.Tx, id consumer.LetterID) erro
 	return s.statementError(err)
 }
 
-// Letters implements consumer.ParkingLot.
-func (s *Store) Letters(ctx context.Context, filter consumer.LetterFilter) (letters []consumer.DeadLetter, err error) {
+// DeadLetters implements consumer.ParkingLot.
+func (s *Store) DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) (letters []consumer.DeadLetter, err error) {
 	if err := s.locate(ctx, nil); err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (s *Store) Letters(ctx context.Context, filter consumer.LetterFilter) (lett
 	}
 	err = s.db.Transactions.RetryBusy(ctx, func() error {
 		letters = nil
-		return engine.Query(ctx, s.cfg.DB, s.db.Tables.Statements().Letters, s.letterID(filter.ID), filter.Consumer, string(filter.Reason),
+		return engine.Query(ctx, s.cfg.DB, s.db.Tables.Statements().DeadLetters, s.letterID(filter.ID), filter.Consumer, string(filter.Reason),
 			s.db.Values.Time(filter.After.First), s.letterID(filter.After.ID), filter.Limit).Each(func(rows *sql.Rows) error {
 			letter, err := scanLetter(rows)
 			letters = append(letters, letter)
@@ -73,8 +73,8 @@ func (s *Store) Letters(ctx context.Context, filter consumer.LetterFilter) (lett
 }
 
 // letterID is NULL for the zero ID.
-func (s *Store) letterID(id consumer.LetterID) any {
-	if id == (consumer.LetterID{}) {
+func (s *Store) letterID(id consumer.DeadLetterID) any {
+	if id == (consumer.DeadLetterID{}) {
 		return nil
 	}
 	return s.db.Values.Key(id)
@@ -82,7 +82,7 @@ func (s *Store) letterID(id consumer.LetterID) any {
 
 func scanLetter(rows *sql.Rows) (consumer.DeadLetter, error) {
 	var l columns.Letter
-	if err := rows.Scan((*engine.Derived)(&l.ID), &l.Consumer, &l.Tenant, &l.MessageID, &l.Fingerprint, &l.Window, engine.ToTime{To: &l.Time}, &l.Reason, &l.Cause,
+	if err := rows.Scan((*engine.KeyHash)(&l.ID), &l.Consumer, &l.Tenant, &l.MessageID, &l.Fingerprint, &l.Window, engine.ToTime{To: &l.Time}, &l.Reason, &l.Cause,
 		&l.Topic, &l.OrderingKey, &l.Position, &l.Payload, &l.Headers, &l.Attempts, &l.Times, engine.ToTime{To: &l.First}, engine.ToTime{To: &l.Latest}, &l.Settled); err != nil {
 		return consumer.DeadLetter{}, err
 	}

@@ -29,7 +29,7 @@ var everyByte = func() []byte {
 func letter(id byte) consumer.DeadLetter {
 	at := time.Date(2025, 3, 4, 5, 6, 7, 891_234_000, time.UTC)
 	return consumer.DeadLetter{
-		ID: consumer.LetterID{id},
+		ID: consumer.DeadLetterID{id},
 		Record: dedup.Record{
 			Key:         dedup.Key{Consumer: "billing", Tenant: "acme", ID: fmt.Sprint("order-", id)},
 			Fingerprint: dedup.FingerprintOf([]byte{id}),
@@ -57,9 +57,9 @@ func park(t *testing.T, s *node, letters ...consumer.DeadLetter) {
 	})
 }
 
-func letters(t *testing.T, s *node, f consumer.LetterFilter) []consumer.DeadLetter {
+func letters(t *testing.T, s *node, f consumer.DeadLetterFilter) []consumer.DeadLetter {
 	t.Helper()
-	all, err := s.Letters(t.Context(), f)
+	all, err := s.DeadLetters(t.Context(), f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,12 +72,12 @@ func TestParkKeepsEveryByte(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		s := db.open(deduptest.Options{})
 		full, bare := letter(1), consumer.DeadLetter{
-			ID: consumer.LetterID{2}, Reason: consumer.ReasonNoKey,
+			ID: consumer.DeadLetterID{2}, Reason: consumer.ReasonNoKey,
 			Record: dedup.Record{Key: dedup.Key{Consumer: "billing"}},
 		}
 		before := time.Now().Add(-time.Second)
 		park(t, s, full, bare)
-		got := letters(t, s, consumer.LetterFilter{})
+		got := letters(t, s, consumer.DeadLetterFilter{})
 		full.Times, bare.Times, bare.Record.Window = 1, 1, dedup.DefaultWindow
 		if diff := cmp.Diff([]consumer.DeadLetter{bare, full}, got, ignoreDates, cmpopts.EquateEmpty()); diff != "" {
 			t.Error(diff)
@@ -97,7 +97,7 @@ func TestParkTakesAnyText(t *testing.T) {
 		l.Cause = "bad \xff bytes \x00 and NUL " + strings.Repeat("x", 100_000)
 		l.Message.Topic, l.Message.Position = "to\x00pic\xfe", "\xff/3"
 		park(t, s, l)
-		got := letters(t, s, consumer.LetterFilter{})[0]
+		got := letters(t, s, consumer.DeadLetterFilter{})[0]
 		if !strings.HasPrefix(got.Cause, "bad \uFFFD bytes \uFFFD and NUL xxx") || len(got.Cause) > 9<<10 || len(got.Cause) < 8<<10 {
 			t.Errorf("cause of %d bytes: %.40q", len(got.Cause), got.Cause)
 		}
@@ -112,11 +112,11 @@ func TestParkAgainUpdatesAndCounts(t *testing.T) {
 		s := db.open(deduptest.Options{})
 		l := letter(1)
 		park(t, s, l)
-		first := letters(t, s, consumer.LetterFilter{})[0].First
+		first := letters(t, s, consumer.DeadLetterFilter{})[0].First
 		l.Cause, l.Reason, l.Message.Attempt = "still no such account", consumer.ReasonUnprovable, 9
 		park(t, s, l)
 		park(t, s, l)
-		got := letters(t, s, consumer.LetterFilter{})
+		got := letters(t, s, consumer.DeadLetterFilter{})
 		l.Times = 3
 		if diff := cmp.Diff([]consumer.DeadLetter{l}, got, ignoreDates); diff != "" {
 			t.Error(diff)
@@ -139,7 +139,7 @@ func TestParkRollsBackWithItsTransaction(t *testing.T) {
 		if !errors.Is(err, errUndo) {
 			t.Fatal(err)
 		}
-		if n := len(letters(t, s, consumer.LetterFilter{})); n != 0 {
+		if n := len(letters(t, s, consumer.DeadLetterFilter{})); n != 0 {
 			t.Errorf("%d letters", n)
 		}
 	})
@@ -150,15 +150,15 @@ func TestTake(t *testing.T) {
 		s := db.open(deduptest.Options{})
 		park(t, s, letter(1), letter(2))
 		within(t, s, func(ctx context.Context, tx *sql.Tx) error {
-			if err := s.Take(ctx, tx, consumer.LetterID{1}); err != nil {
+			if err := s.TakeDeadLetter(ctx, tx, consumer.DeadLetterID{1}); err != nil {
 				t.Error(err)
 			}
-			if err := s.Take(ctx, tx, consumer.LetterID{1}); !errors.Is(err, consumer.ErrNotParked) || s.Retryable(err) {
+			if err := s.TakeDeadLetter(ctx, tx, consumer.DeadLetterID{1}); !errors.Is(err, consumer.ErrNotParked) || s.Retryable(err) {
 				t.Errorf("taken twice: %v", err)
 			}
 			return nil
 		})
-		if got := letters(t, s, consumer.LetterFilter{}); len(got) != 1 || got[0].ID != (consumer.LetterID{2}) {
+		if got := letters(t, s, consumer.DeadLetterFilter{}); len(got) != 1 || got[0].ID != (consumer.DeadLetterID{2}) {
 			t.Errorf("left: %v", got)
 		}
 	})
@@ -172,7 +172,7 @@ func TestTakeRaces(t *testing.T) {
 		holding, release, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		take := func(then func()) error {
 			return s.InTx(t.Context(), nil, func(tx *sql.Tx, _ []dedup.Claim) error {
-				err := s.Take(t.Context(), tx, consumer.LetterID{1})
+				err := s.TakeDeadLetter(t.Context(), tx, consumer.DeadLetterID{1})
 				then()
 				return err
 			})
@@ -212,23 +212,23 @@ func TestLettersFilters(t *testing.T) {
 			all = append(all, l)
 		}
 		park(t, s, all...)
-		cursor := map[byte]consumer.LetterCursor{}
-		for _, l := range letters(t, s, consumer.LetterFilter{}) {
+		cursor := map[byte]consumer.DeadLetterCursor{}
+		for _, l := range letters(t, s, consumer.DeadLetterFilter{}) {
 			cursor[l.ID[0]] = l.Cursor()
 		}
 		for _, test := range []struct {
 			name   string
-			filter consumer.LetterFilter
+			filter consumer.DeadLetterFilter
 			want   []byte
 		}{
-			{"all", consumer.LetterFilter{}, []byte{7, 6, 5, 4, 3, 2, 1}},
-			{"one", consumer.LetterFilter{ID: consumer.LetterID{3}}, []byte{3}},
-			{"consumer", consumer.LetterFilter{Consumer: "mail"}, []byte{5}},
-			{"reason", consumer.LetterFilter{Reason: consumer.ReasonMismatch}, []byte{6, 4, 2}},
-			{"both", consumer.LetterFilter{Consumer: "mail", Reason: consumer.ReasonMismatch}, nil},
-			{"page", consumer.LetterFilter{Limit: 2}, []byte{7, 6}},
-			{"next page", consumer.LetterFilter{Limit: 2, After: cursor[6]}, []byte{5, 4}},
-			{"last page", consumer.LetterFilter{Limit: 2, After: cursor[1]}, nil},
+			{"all", consumer.DeadLetterFilter{}, []byte{7, 6, 5, 4, 3, 2, 1}},
+			{"one", consumer.DeadLetterFilter{ID: consumer.DeadLetterID{3}}, []byte{3}},
+			{"consumer", consumer.DeadLetterFilter{Consumer: "mail"}, []byte{5}},
+			{"reason", consumer.DeadLetterFilter{Reason: consumer.ReasonMismatch}, []byte{6, 4, 2}},
+			{"both", consumer.DeadLetterFilter{Consumer: "mail", Reason: consumer.ReasonMismatch}, nil},
+			{"page", consumer.DeadLetterFilter{Limit: 2}, []byte{7, 6}},
+			{"next page", consumer.DeadLetterFilter{Limit: 2, After: cursor[6]}, []byte{5, 4}},
+			{"last page", consumer.DeadLetterFilter{Limit: 2, After: cursor[1]}, nil},
 		} {
 			var got []byte
 			for _, l := range letters(t, s, test.filter) {
@@ -258,7 +258,7 @@ func TestSettledLettersAreShownAndSwept(t *testing.T) {
 		claim(t, s, claimed...)
 
 		settled := map[byte]bool{}
-		for _, l := range letters(t, s, consumer.LetterFilter{}) {
+		for _, l := range letters(t, s, consumer.DeadLetterFilter{}) {
 			settled[l.ID[0]] = l.Settled
 		}
 		if diff := cmp.Diff(map[byte]bool{1: true, 2: false, 3: true, 4: false, 5: false}, settled); diff != "" {
@@ -274,7 +274,7 @@ func TestSettledLettersAreShownAndSwept(t *testing.T) {
 			}
 		}
 		var left []byte
-		for _, l := range letters(t, s, consumer.LetterFilter{}) {
+		for _, l := range letters(t, s, consumer.DeadLetterFilter{}) {
 			left = append(left, l.ID[0])
 		}
 		if diff := cmp.Diff([]byte{5, 4, 2}, left); diff != "" {

@@ -309,7 +309,7 @@ func TestPostgresPurgeBehindALock(t *testing.T) {
 func TestPostgresFrozenProcessLosesItsClaim(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
 	other := d.open(t, d.dsn, deduptest.Options{Wait: 2 * time.Minute})
-	frozen := newNode(t, d.db, sqlstore.Config{Dialect: sqlstore.Postgres, IdleLimit: 300 * time.Millisecond})
+	frozen := newNode(t, d.db, sqlstore.Config{Dialect: sqlstore.Postgres, IdleInTxTimeout: 300 * time.Millisecond})
 	var thawed []dedup.Claim
 	var err error
 	for attempt := 0; thawed == nil && attempt < 100; attempt++ { // so short a limit may strike before the handler
@@ -318,7 +318,7 @@ func TestPostgresFrozenProcessLosesItsClaim(t *testing.T) {
 			return nil
 		})
 	}
-	if err == nil || frozen.Retryable(err) || !strings.Contains(err.Error(), "Config.IdleLimit") {
+	if err == nil || frozen.Retryable(err) || !strings.Contains(err.Error(), "Config.IdleInTxTimeout") {
 		t.Errorf("the frozen one: %v; want an attempt that names the limit", err)
 	}
 	if len(thawed) != 1 || thawed[0].Verdict != dedup.First {

@@ -98,7 +98,7 @@ func newPostgresDBAt(t *testing.T, at postgresPlace) deduptest.DB[*sql.Tx] {
 			err = tx.QueryRowContext(ctx, `SELECT pg_current_xact_id_if_assigned() IS NOT NULL`).Scan(&yes)
 			return yes, err
 		},
-		Plant: func(t *testing.T, at dedup.Derived, k dedup.Key) {
+		Plant: func(t *testing.T, at dedup.KeyHash, k dedup.Key) {
 			exec(t, d.db, `INSERT INTO processed_messages (key, expires_at, consumer, tenant, id) VALUES ($1, now() + interval '1 day', $2, nullif($3, ''), $4)`,
 				fmt.Sprintf("%x", at), k.Consumer, k.Tenant, k.ID)
 		},
@@ -142,7 +142,7 @@ func (d *postgresDB) open(t testing.TB, dsn string, o deduptest.Options) *node {
 	db := openDB(t, "pgx", dsn)
 	db.SetMaxOpenConns(16)
 	return newNode(t, db, sqlstore.Config{
-		Dialect: sqlstore.Postgres, Isolation: level(o.Isolation), InFlightWait: o.Wait, Compact: o.Compact,
+		Dialect: sqlstore.Postgres, Isolation: level(o.Isolation), ClaimTimeout: o.Wait, Compact: o.Compact,
 	})
 }
 

@@ -12,32 +12,32 @@ import (
 )
 
 // Purge implements dedup.Purger.
-func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.Swept, error) {
+func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.SweepResult, error) {
 	if by.Owner == "" || by.Lease <= 0 || by.Limit <= 0 {
-		return dedup.Swept{}, errors.New("sqlstore: purge: Sweep.Owner, Lease and Limit are required")
+		return dedup.SweepResult{}, errors.New("sqlstore: purge: Sweep.Owner, Lease and Limit are required")
 	}
 	t, err := s.begin(ctx, sql.LevelReadCommitted) // above it a sweep would fail on every row that changed
 	if err != nil {
-		return dedup.Swept{}, err
+		return dedup.SweepResult{}, err
 	}
 	defer t.close()
 	ctx, cancel := context.WithTimeout(ctx, 3*s.answerWithin) // behind what the server itself bounds
 	defer cancel()
 	swept, err := s.db.Tables.Sweep(ctx, t.Tx, by)
 	if errors.Is(err, engine.ErrBusy) {
-		return dedup.Swept{Clock: swept.Clock, Busy: true}, nil
+		return dedup.SweepResult{Clock: swept.Clock, Busy: true}, nil
 	}
 	if errors.Is(err, dedup.ErrClock) {
-		return dedup.Swept{Clock: swept.Clock}, err
+		return dedup.SweepResult{Clock: swept.Clock}, err
 	}
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return dedup.Swept{}, claims.DatabaseError{Err: s.statementError(fmt.Errorf("purge: %w", err))}
+		return dedup.SweepResult{}, claims.DatabaseError{Err: s.statementError(fmt.Errorf("purge: %w", err))}
 	}
 	if err := t.commit(); err != nil {
-		return dedup.Swept{}, err
+		return dedup.SweepResult{}, err
 	}
 	return swept, nil
 }

@@ -107,7 +107,7 @@ func (s *Store) useWindows(ctx context.Context, windows []claims.Window) error {
 
 // use is useWindows for windows that are due, once it may write.
 func (s *Store) use(ctx context.Context, due []claims.Window) error {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.InFlightWait+s.answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout+s.answerWithin)
 	defer cancel()
 	if err := s.locate(ctx, nil); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (s *Store) useElsewhere(ctx context.Context, due []claims.Window) error {
 	if len(due) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.InFlightWait)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout)
 	defer cancel()
 	return s.use(ctx, due)
 }

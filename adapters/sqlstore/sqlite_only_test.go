@@ -71,7 +71,7 @@ func TestSQLiteRegisterOfALockedFile(t *testing.T) {
 	if _, err := locker.ExecContext(t.Context(), `BEGIN EXCLUSIVE`); err != nil {
 		t.Fatal(err)
 	}
-	s := newNode(t, openDB(t, "sqlite", file), sqlstore.Config{Dialect: sqlstore.SQLite, InFlightWait: 10 * time.Millisecond})
+	s := newNode(t, openDB(t, "sqlite", file), sqlstore.Config{Dialect: sqlstore.SQLite, ClaimTimeout: 10 * time.Millisecond})
 	if err := s.Register(t.Context(), "billing", 0); !s.Retryable(err) || !strings.Contains(err.Error(), "locked") {
 		t.Errorf("Register beside a lock = %v, want an error to try again", err)
 	}

@@ -72,7 +72,7 @@ func newSQLiteDB(t *testing.T) deduptest.DB[*sql.Tx] {
 			err = tx.QueryRowContext(ctx, `SELECT changes() > 0`).Scan(&yes) // rows of the last statement that could write
 			return yes, err
 		},
-		Plant: func(t *testing.T, at dedup.Derived, k dedup.Key) {
+		Plant: func(t *testing.T, at dedup.KeyHash, k dedup.Key) {
 			exec(t, d.db, `INSERT INTO processed_messages (key, expires_at, consumer, tenant, id) VALUES (?, ?, ?, nullif(?, ''), ?)`,
 				at[:], time.Now().Add(24*time.Hour).UnixMicro(), k.Consumer, k.Tenant, k.ID)
 		},
@@ -106,7 +106,7 @@ func openSQLite(t testing.TB) *sqliteDB {
 }
 
 func (d *sqliteDB) open(t testing.TB, dsn string, o deduptest.Options) *node {
-	return newNode(t, openDB(t, "sqlite", dsn), sqlstore.Config{Dialect: sqlstore.SQLite, InFlightWait: o.Wait, Compact: o.Compact})
+	return newNode(t, openDB(t, "sqlite", dsn), sqlstore.Config{Dialect: sqlstore.SQLite, ClaimTimeout: o.Wait, Compact: o.Compact})
 }
 
 func (d *sqliteDB) age(t *testing.T, by time.Duration) {

@@ -44,15 +44,15 @@ type Config struct {
 	// default is; SQLite is always serializable.
 	Isolation sql.IsolationLevel
 
-	// InFlightWait is how long a claim waits for a transaction that holds its key, and on SQLite for whoever is writing.
+	// ClaimTimeout is how long a claim waits for a transaction that holds its key, and on SQLite for whoever is writing.
 	// At least 1 ms; MySQL, not MariaDB, rounds it up to seconds. Defaults to 5 s.
-	InFlightWait time.Duration
+	ClaimTimeout time.Duration
 
-	// IdleLimit is how long a transaction of InTx may stand idle between two statements before the server ends it, and so
+	// IdleInTxTimeout is how long a transaction of InTx may stand idle between two statements before the server ends it, and so
 	// frees the claims of a process that is frozen or cut off. SQLite has no such limit. A handler that waits for somebody
 	// else must need less. The session's own idle_in_transaction_session_timeout, if there is one, stands; on MySQL, where
 	// it is wait_timeout in seconds, the shorter one does. At least 1 ms; negative: no limit. Defaults to 5 minutes.
-	IdleLimit time.Duration
+	IdleInTxTimeout time.Duration
 
 	// Compact leaves the columns consumer, tenant and id NULL: about 40 bytes less per key, and nobody can read the
 	// table. Defaults to false.
@@ -81,7 +81,7 @@ type Store struct {
 
 	location location
 
-	idleLimit    any           // Config.IdleLimit as the server takes it; nil: none
+	idleLimit    any           // Config.IdleInTxTimeout as the server takes it; nil: none
 	answerWithin time.Duration // see engine.AnswerWithin; shorter in tests
 }
 
@@ -90,7 +90,7 @@ var (
 	_ dedup.ResultStore[*sql.Tx] = (*Store)(nil)
 	_ dedup.Registrar            = (*Store)(nil)
 	_ dedup.Purger               = (*Store)(nil)
-	_ dedup.Lookuper             = (*Store)(nil)
+	_ dedup.KeyReader            = (*Store)(nil)
 	_ dedup.TxVerifier[*sql.Tx]  = (*Store)(nil)
 	_ dedup.FaultClassifier      = (*Store)(nil)
 )
@@ -104,22 +104,22 @@ func New(cfg Config) (*Store, error) {
 		return nil, errors.New("sqlstore: Config.DB is required")
 	case strings.ContainsAny(cfg.Schema, "\"'`\x00"):
 		return nil, fmt.Errorf("sqlstore: Config.Schema %q contains a quote or NUL", cfg.Schema)
-	case cfg.InFlightWait < 0, cfg.InFlightWait > 0 && cfg.InFlightWait < time.Millisecond:
-		return nil, fmt.Errorf("sqlstore: Config.InFlightWait %v is shorter than 1 ms", cfg.InFlightWait)
-	case cfg.IdleLimit > 0 && cfg.IdleLimit < time.Millisecond:
-		return nil, fmt.Errorf("sqlstore: Config.IdleLimit %v is shorter than 1 ms", cfg.IdleLimit)
+	case cfg.ClaimTimeout < 0, cfg.ClaimTimeout > 0 && cfg.ClaimTimeout < time.Millisecond:
+		return nil, fmt.Errorf("sqlstore: Config.ClaimTimeout %v is shorter than 1 ms", cfg.ClaimTimeout)
+	case cfg.IdleInTxTimeout > 0 && cfg.IdleInTxTimeout < time.Millisecond:
+		return nil, fmt.Errorf("sqlstore: Config.IdleInTxTimeout %v is shorter than 1 ms", cfg.IdleInTxTimeout)
 	case cfg.Outbox.KeepSent < 0:
 		return nil, fmt.Errorf("sqlstore: Config.Outbox.KeepSent %v is negative", cfg.Outbox.KeepSent)
 	}
-	if cfg.IdleLimit == 0 {
-		cfg.IdleLimit = 5 * time.Minute
+	if cfg.IdleInTxTimeout == 0 {
+		cfg.IdleInTxTimeout = 5 * time.Minute
 	}
-	if cfg.InFlightWait == 0 {
-		cfg.InFlightWait = 5 * time.Second
+	if cfg.ClaimTimeout == 0 {
+		cfg.ClaimTimeout = 5 * time.Second
 	}
 	s := &Store{cfg: cfg, now: time.Now, answerWithin: engine.AnswerWithin}
-	if cfg.IdleLimit > 0 {
-		s.idleLimit = fmt.Sprintf("%dms", cfg.IdleLimit.Milliseconds())
+	if cfg.IdleInTxTimeout > 0 {
+		s.idleLimit = fmt.Sprintf("%dms", cfg.IdleInTxTimeout.Milliseconds())
 	}
 	open, known := engines[cfg.Dialect]
 	if !known {
@@ -127,7 +127,7 @@ func New(cfg Config) (*Store, error) {
 	}
 	var err error
 	s.db, err = open(engine.Config{
-		DB: cfg.DB, Schema: cfg.Schema, Isolation: cfg.Isolation, InFlightWait: cfg.InFlightWait, IdleLimit: cfg.IdleLimit,
+		DB: cfg.DB, Schema: cfg.Schema, Isolation: cfg.Isolation, ClaimTimeout: cfg.ClaimTimeout, IdleInTxTimeout: cfg.IdleInTxTimeout,
 		Compact: cfg.Compact, AllowAsyncCommit: cfg.AllowAsyncCommit, KeepSent: cfg.Outbox.KeepSent,
 	})
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx,
 	}
 	defer t.close() // rolls back what was not committed, also on a panic or Goexit of fn
 	c := s.newClaim(plan, t.Tx)
-	c.Own, c.IdleLimit = true, s.idleLimit
+	c.Own, c.IdleInTxTimeout = true, s.idleLimit
 	t.Claim = c
 	answers, err := s.make(ctx, c)
 	switch {
@@ -242,9 +242,9 @@ func (s *Store) Claim(ctx context.Context, tx *sql.Tx, recs []dedup.Record) ([]d
 
 // Forget implements dedup.Store.
 func (s *Store) Forget(ctx context.Context, tx *sql.Tx, keys ...dedup.Key) error {
-	derived := make([]dedup.Derived, len(keys))
+	derived := make([]dedup.KeyHash, len(keys))
 	for i, k := range keys {
-		derived[i] = k.Derive()
+		derived[i] = k.Hash()
 	}
 	if err := s.locate(ctx, tx); err != nil {
 		return err
@@ -261,14 +261,14 @@ func (s *Store) SaveResult(ctx context.Context, tx *sql.Tx, key dedup.Key, resul
 	if err := s.locate(ctx, tx); err != nil {
 		return err
 	}
-	found, err := s.db.Claims.SaveResult(ctx, tx, key.Derive(), result)
+	found, err := s.db.Claims.SaveResult(ctx, tx, key.Hash(), result)
 	if err == nil && !found {
 		return fmt.Errorf("sqlstore: save result: %v is not claimed", key)
 	}
 	return s.statementError(err)
 }
 
-// Lookup implements dedup.Lookuper.
+// Lookup implements dedup.KeyReader.
 func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found bool, err error) {
 	if err := key.Validate(); err != nil {
 		return dedup.Claim{}, false, err
@@ -278,7 +278,7 @@ func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found
 	}
 	var row claims.Stored
 	err = s.db.Transactions.RetryBusy(ctx, func() error {
-		return s.cfg.DB.QueryRowContext(ctx, s.db.Tables.Statements().Lookup, s.db.Values.Key(key.Derive())).Scan(engine.Dest(&row)...)
+		return s.cfg.DB.QueryRowContext(ctx, s.db.Tables.Statements().Lookup, s.db.Values.Key(key.Hash())).Scan(engine.Dest(&row)...)
 	})
 	switch {
 	case errors.Is(err, sql.ErrNoRows):

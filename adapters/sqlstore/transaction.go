@@ -44,7 +44,7 @@ func (s *Store) begin(ctx context.Context, level sql.IsolationLevel) (_ *transac
 		if t.Conn, err = s.cfg.DB.Conn(ctx); err != nil {
 			return nil, err
 		}
-		limited, cancel := context.WithTimeout(ctx, s.cfg.InFlightWait+s.answerWithin)
+		limited, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout+s.answerWithin)
 		stop := context.AfterFunc(limited, t.cancel)
 		t.Tx, err = s.db.Transactions.Begin(limited, t.end, t.Conn, level)
 		stopped := stop()

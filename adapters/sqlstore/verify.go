@@ -226,7 +226,7 @@ func (t *transaction) committed(ctx context.Context, tx any) (bool, error) {
 
 // idle reports that the handler may have been idle for longer than the server allows.
 func (t *transaction) idle() bool {
-	limit := t.store.cfg.IdleLimit
+	limit := t.store.cfg.IdleInTxTimeout
 	return limit > 0 && time.Since(t.handed) >= limit && t.store.cfg.Dialect != SQLite
 }
 
@@ -253,7 +253,7 @@ func (t *transaction) claimCommitted(ctx context.Context) bool {
 func (t *transaction) lost(err error) error {
 	if t.store.fault(err).Idle || t.idle() {
 		return handlerError{fmt.Errorf("sqlstore: connection lost after the handler had it for %v, as the server ends a transaction "+
-			"that stands idle for longer than Config.IdleLimit, %v: %w", time.Since(t.handed).Round(time.Millisecond), t.store.cfg.IdleLimit, err)}
+			"that stands idle for longer than Config.IdleInTxTimeout, %v: %w", time.Since(t.handed).Round(time.Millisecond), t.store.cfg.IdleInTxTimeout, err)}
 	}
 	return claims.DatabaseErrorf("sqlstore: connection lost before COMMIT: %w", err)
 }

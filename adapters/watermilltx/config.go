@@ -50,13 +50,13 @@ type Config[TTx any] struct {
 	// It must say the same on every delivery. Defaults to what ToMessage fills in.
 	Amend func(*consumer.Message)
 
-	// Tenant, Window, Fingerprint, OnMismatch, Timeless, MaxAttempts, Backoff, ParkLimit and Trace are those of
+	// Tenant, Window, Fingerprint, OnMismatch, Untimed, MaxAttempts, Backoff, ParkLimit and Trace are those of
 	// consumer.Config, and default as they do.
 	Tenant      consumer.KeyFunc
 	Window      time.Duration
 	Fingerprint consumer.FingerprintFunc
 	OnMismatch  consumer.OnMismatch
-	Timeless    dedup.Verdict
+	Untimed     dedup.Verdict
 	MaxAttempts int
 	Backoff     func(attempt int) time.Duration
 	ParkLimit   consumer.ParkLimit
@@ -107,7 +107,7 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 func (cfg Config[TTx]) consumer(handle consumer.Handler[TTx]) (*consumer.Consumer[TTx], error) {
 	c, err := consumer.New(consumer.Config[TTx]{
 		Name: cfg.Name, Store: cfg.Store, Key: cfg.Key, Handle: handle,
-		Tenant: cfg.Tenant, Window: cfg.Window, Fingerprint: cfg.Fingerprint, OnMismatch: cfg.OnMismatch, Timeless: cfg.Timeless,
+		Tenant: cfg.Tenant, Window: cfg.Window, Fingerprint: cfg.Fingerprint, OnMismatch: cfg.OnMismatch, Untimed: cfg.Untimed,
 		MaxAttempts: cfg.MaxAttempts, Backoff: cfg.Backoff, ParkLimit: cfg.ParkLimit, Logger: cfg.Logger, Trace: cfg.Trace,
 	})
 	if err != nil {

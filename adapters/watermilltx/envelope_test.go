@@ -57,7 +57,7 @@ func TestForwarderTopicIsEmptied(t *testing.T) {
 		router.AddConsumerHandler("forwarder", "forwarder", topic, newHandler(t, watermilltx.HandlerConfig{Processor: c}).Handle)
 		startRouter(t, router)
 		eventually(t, func() bool {
-			all, err := c.Letters(t.Context(), consumer.LetterFilter{})
+			all, err := c.DeadLetters(t.Context(), consumer.DeadLetterFilter{})
 			return err == nil && len(all) == 5
 		})
 
@@ -72,7 +72,7 @@ func TestForwarderTopicIsEmptied(t *testing.T) {
 			t.Errorf("published %v, want %v", got, want)
 		}
 		var causes []string
-		all, err := c.Letters(t.Context(), consumer.LetterFilter{})
+		all, err := c.DeadLetters(t.Context(), consumer.DeadLetterFilter{})
 		if err != nil {
 			t.Fatal(err)
 		}

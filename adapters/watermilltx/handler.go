@@ -88,7 +88,7 @@ func (h *Handler) Handle(raw *message.Message) error {
 			waiting(ctx, time.Until(until), h.cfg.MaxWait)
 			return err
 		}
-		if !retry.Blameless {
+		if !retry.Uncounted {
 			h.attempts.fail(id)
 		}
 		left := time.Until(until)

@@ -79,7 +79,7 @@ func TestHandlerOnABroker(t *testing.T) {
 	startRouter(t, router)
 	db := store.Database()
 	eventually(t, func() bool {
-		all, err := store.Letters(t.Context(), consumer.LetterFilter{})
+		all, err := store.DeadLetters(t.Context(), consumer.DeadLetterFilter{})
 		return err == nil && len(all) == 1 && db.Count("1")+db.Count("2")+db.Count("3") == 3
 	})
 	mu.Lock()

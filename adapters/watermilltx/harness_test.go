@@ -73,7 +73,7 @@ func newBase(t *testing.T, driver, dsn string, dialect sqlstore.Dialect) *base {
 // node is one more Store on the database, as of another process.
 func (b *base) node() *sqlstore.Store {
 	b.t.Helper()
-	store, err := sqlstore.New(sqlstore.Config{DB: b.db, Dialect: b.dialect, InFlightWait: 2 * time.Second})
+	store, err := sqlstore.New(sqlstore.Config{DB: b.db, Dialect: b.dialect, ClaimTimeout: 2 * time.Second})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -213,20 +213,20 @@ func order(t *testing.T, id string) *message.Message {
 
 func letters(t *testing.T, m *watermilltx.Middleware[*sql.Tx]) []consumer.DeadLetter {
 	t.Helper()
-	all, err := m.Consumer().Letters(t.Context(), consumer.LetterFilter{})
+	all, err := m.Consumer().DeadLetters(t.Context(), consumer.DeadLetterFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return all
 }
 
-func wantRetry(t *testing.T, err error, blameless bool) {
+func wantRetry(t *testing.T, err error, uncounted bool) {
 	t.Helper()
 	var retry *consumer.RetryError
 	if !errors.As(err, &retry) {
 		t.Fatalf("error %v, want a RetryError", err)
 	}
-	if retry.Blameless != blameless {
-		t.Errorf("Blameless is %v: %v", retry.Blameless, err)
+	if retry.Uncounted != uncounted {
+		t.Errorf("Uncounted is %v: %v", retry.Uncounted, err)
 	}
 }

@@ -44,7 +44,7 @@ func New[TTx any](cfg Config[TTx]) (*Middleware[TTx], error) {
 // Start checks the store: an error names what would make every message fail. Without it the first message does that.
 func (m *Middleware[TTx]) Start(ctx context.Context) error { return m.consumer.Start(ctx) }
 
-// Consumer is what does the work, for those of its methods that people need: Letters, Replay, Discard. Replay runs the handler
+// Consumer is what does the work, for those of its methods that people need: DeadLetters, Replay, Discard. Replay runs the handler
 // in a transaction of the Store's own. It works once the Router runs; a handler that produces messages must have had one, so
 // that its topic is known.
 func (m *Middleware[TTx]) Consumer() *consumer.Consumer[TTx] { return m.consumer }
@@ -98,7 +98,7 @@ func (m *Middleware[TTx]) handle(raw *message.Message, next message.HandlerFunc)
 	switch {
 	case !again:
 		m.attempts.forget(id)
-	case !retry.Blameless:
+	case !retry.Uncounted:
 		m.attempts.fail(id)
 	}
 	if again && !r.joined.doomed {
@@ -116,7 +116,7 @@ func (m *Middleware[TTx]) only(ctx context.Context) error {
 		m.handler, m.values = handler, context.WithoutCancel(ctx)
 	}
 	if m.handler != handler {
-		return &consumer.RetryError{Blameless: true, Err: fmt.Errorf("watermilltx: Middleware %q serves handler %q, and cannot serve %q as well: "+
+		return &consumer.RetryError{Uncounted: true, Err: fmt.Errorf("watermilltx: Middleware %q serves handler %q, and cannot serve %q as well: "+
 			"make one for each handler, with a Name of its own, and add it with Handler.AddMiddleware", m.cfg.Name, m.handler, handler)}
 	}
 	return nil
@@ -168,7 +168,7 @@ func (m *Middleware[TTx]) enqueue(ctx context.Context, tx TTx, in *message.Messa
 		return nil
 	}
 	refuse := func(format string, args ...any) error {
-		return &consumer.RetryError{Blameless: true, Err: fmt.Errorf("watermilltx: "+format, args...)}
+		return &consumer.RetryError{Uncounted: true, Err: fmt.Errorf("watermilltx: "+format, args...)}
 	}
 	if m.cfg.Outbox == nil {
 		return refuse("the handler of %q produced %d messages, and Config.Outbox is not set", m.cfg.Name, len(produced))

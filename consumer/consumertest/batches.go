@@ -132,7 +132,7 @@ func (r *batchRun[TTx]) deliver(c *consumer.Consumer[TTx]) {
 		for i, err := range c.ProcessBatch(r.Context(), pending) {
 			retry, ok := errors.AsType[*consumer.RetryError](err)
 			switch {
-			case ok && !retry.Blameless:
+			case ok && !retry.Uncounted:
 				pending[i].Attempt++
 				fallthrough
 			case ok:
@@ -156,8 +156,8 @@ func (r *batchRun[TTx]) effects() map[string]int {
 func (r *batchRun[TTx]) letters(c *consumer.Consumer[TTx]) map[string]consumer.DeadLetter {
 	r.Helper()
 	letters := map[string]consumer.DeadLetter{}
-	for filter := (consumer.LetterFilter{Limit: 2}); ; {
-		page, err := c.Letters(r.Context(), filter)
+	for filter := (consumer.DeadLetterFilter{Limit: 2}); ; {
+		page, err := c.DeadLetters(r.Context(), filter)
 		if err != nil {
 			r.Fatal(err)
 		}

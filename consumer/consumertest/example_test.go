@@ -48,7 +48,7 @@ func ExampleStore() {
 	for _, payload := range []string{`{"order_id": "A"}`, `{"order_id": "A"}`, `{"order": "B"}`} {
 		_ = c.Process(context.Background(), &consumer.Message{Payload: []byte(payload)})
 	}
-	letters, _ := c.Letters(context.Background(), consumer.LetterFilter{})
+	letters, _ := c.DeadLetters(context.Background(), consumer.DeadLetterFilter{})
 	fmt.Println("charged", store.Database().Count("charges"), "parked", len(letters), letters[0].Reason)
 	// Output: charged 1 parked 1 no-key
 }

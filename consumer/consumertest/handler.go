@@ -197,8 +197,8 @@ func (r *handlerRun[TTx]) crash(pass func(context.Context, inTx) error) {
 	c, p := r.process(pass)
 	err := c.ProcessBatch(r.Context(), []*consumer.Message{r.Message(r.n)})[0]
 	p.check(r)
-	if retry, ok := errors.AsType[*consumer.RetryError](err); !ok || !retry.Blameless {
-		r.Fatalf("the delivery during which the process crashes: err = %v, want a blameless *RetryError; "+
+	if retry, ok := errors.AsType[*consumer.RetryError](err); !ok || !retry.Uncounted {
+		r.Fatalf("the delivery during which the process crashes: err = %v, want a uncounted *RetryError; "+
 			"does HandlerTest.New use the store that it is given?", err)
 	}
 }

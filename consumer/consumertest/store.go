@@ -34,7 +34,7 @@ const letters = "consumertest: dead letter "
 
 // Park implements consumer.ParkingLot.
 func (s *Store) Park(ctx context.Context, tx *deduptest.Tx, letter consumer.DeadLetter) error {
-	if letter.ID == (consumer.LetterID{}) || letter.Reason == "" {
+	if letter.ID == (consumer.DeadLetterID{}) || letter.Reason == "" {
 		return tx.Fail(fmt.Errorf("consumertest: park: a letter needs an ID and a Reason; this one has %v and %q", letter.ID, letter.Reason))
 	}
 	now := s.now()
@@ -48,8 +48,8 @@ func (s *Store) Park(ctx context.Context, tx *deduptest.Tx, letter consumer.Dead
 	})
 }
 
-// Take implements consumer.ParkingLot.
-func (s *Store) Take(ctx context.Context, tx *deduptest.Tx, id consumer.LetterID) error {
+// TakeDeadLetter implements consumer.ParkingLot.
+func (s *Store) TakeDeadLetter(ctx context.Context, tx *deduptest.Tx, id consumer.DeadLetterID) error {
 	found := false
 	err := tx.Update(ctx, letters+id.String(), func(old any) any { found = old != nil; return nil })
 	if err == nil && !found {
@@ -58,18 +58,18 @@ func (s *Store) Take(ctx context.Context, tx *deduptest.Tx, id consumer.LetterID
 	return err
 }
 
-// Letters implements consumer.ParkingLot.
-func (s *Store) Letters(ctx context.Context, f consumer.LetterFilter) (found []consumer.DeadLetter, err error) {
+// DeadLetters implements consumer.ParkingLot.
+func (s *Store) DeadLetters(ctx context.Context, f consumer.DeadLetterFilter) (found []consumer.DeadLetter, err error) {
 	var all []consumer.DeadLetter
 	for _, l := range s.Database().Values(letters) {
 		all = append(all, l.(consumer.DeadLetter))
 	}
 	slices.SortFunc(all, func(a, b consumer.DeadLetter) int { return newer(a.Cursor(), b.Cursor()) })
 	for _, l := range all {
-		if f.ID != (consumer.LetterID{}) && f.ID != l.ID ||
+		if f.ID != (consumer.DeadLetterID{}) && f.ID != l.ID ||
 			f.Consumer != "" && f.Consumer != l.Record.Key.Consumer ||
 			f.Reason != "" && f.Reason != l.Reason ||
-			f.After != (consumer.LetterCursor{}) && newer(l.Cursor(), f.After) <= 0 {
+			f.After != (consumer.DeadLetterCursor{}) && newer(l.Cursor(), f.After) <= 0 {
 			continue
 		}
 		if len(found) == cmp.Or(f.Limit, 100) {
@@ -89,11 +89,11 @@ func (s *Store) Letters(ctx context.Context, f consumer.LetterFilter) (found []c
 }
 
 // Purge implements dedup.Purger. Settled letters go first: they are known by claims that it may forget.
-func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.Swept, error) {
-	for after := (consumer.LetterCursor{}); ; {
-		page, err := s.Letters(ctx, consumer.LetterFilter{After: after})
+func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.SweepResult, error) {
+	for after := (consumer.DeadLetterCursor{}); ; {
+		page, err := s.DeadLetters(ctx, consumer.DeadLetterFilter{After: after})
 		if err != nil {
-			return dedup.Swept{}, err
+			return dedup.SweepResult{}, err
 		}
 		if len(page) == 0 {
 			return s.Store.Purge(ctx, by)
@@ -102,15 +102,15 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.Swept, error) 
 			if after = l.Cursor(); !l.Settled {
 				continue
 			}
-			if err := s.InTx(ctx, nil, func(tx *deduptest.Tx, _ []dedup.Claim) error { return s.Take(ctx, tx, l.ID) }); err != nil {
-				return dedup.Swept{}, err
+			if err := s.InTx(ctx, nil, func(tx *deduptest.Tx, _ []dedup.Claim) error { return s.TakeDeadLetter(ctx, tx, l.ID) }); err != nil {
+				return dedup.SweepResult{}, err
 			}
 		}
 	}
 }
 
 // newer is negative where a comes before b.
-func newer(a, b consumer.LetterCursor) int {
+func newer(a, b consumer.DeadLetterCursor) int {
 	return cmp.Or(b.First.Compare(a.First), bytes.Compare(b.ID[:], a.ID[:]))
 }
 

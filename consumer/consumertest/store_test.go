@@ -18,7 +18,7 @@ import (
 
 func letter(n byte) consumer.DeadLetter {
 	return consumer.DeadLetter{
-		ID: consumer.LetterID{n}, Reason: consumer.ReasonPoison, Cause: "poison",
+		ID: consumer.DeadLetterID{n}, Reason: consumer.ReasonPoison, Cause: "poison",
 		Record:  dedup.Record{Key: dedup.Key{Consumer: "billing", ID: string('a' + rune(n))}, Fingerprint: dedup.FingerprintOf([]byte{n})},
 		Message: consumer.Message{Key: "\xff\x00", Payload: []byte{0, 255}, Headers: map[string]string{"\xff": "\x00"}, Attempt: 3},
 	}
@@ -36,9 +36,9 @@ func park(t *testing.T, s *consumertest.Store, l consumer.DeadLetter) {
 	}
 }
 
-func list(t *testing.T, s *consumertest.Store, f consumer.LetterFilter) []consumer.DeadLetter {
+func list(t *testing.T, s *consumertest.Store, f consumer.DeadLetterFilter) []consumer.DeadLetter {
 	t.Helper()
-	found, err := s.Letters(t.Context(), f)
+	found, err := s.DeadLetters(t.Context(), f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,14 +55,14 @@ func TestParkingLot(t *testing.T) {
 		again.Reason = consumer.ReasonMismatch
 		park(t, s, again)
 		again.Times, again.First, again.Latest = 2, first, time.Now()
-		if diff := cmp.Diff([]consumer.DeadLetter{again}, list(t, s, consumer.LetterFilter{})); diff != "" {
+		if diff := cmp.Diff([]consumer.DeadLetter{again}, list(t, s, consumer.DeadLetterFilter{})); diff != "" {
 			t.Error(diff)
 		}
 		errBack := errors.New("roll back")
 		if err := in(t, s, func(tx tx) error {
-			return errors.Join(s.Take(t.Context(), tx, again.ID), s.Park(t.Context(), tx, letter(2)), errBack)
-		}); !errors.Is(err, errBack) || len(list(t, s, consumer.LetterFilter{})) != 1 {
-			t.Errorf("rolled back: %v, %d letters", err, len(list(t, s, consumer.LetterFilter{})))
+			return errors.Join(s.TakeDeadLetter(t.Context(), tx, again.ID), s.Park(t.Context(), tx, letter(2)), errBack)
+		}); !errors.Is(err, errBack) || len(list(t, s, consumer.DeadLetterFilter{})) != 1 {
+			t.Errorf("rolled back: %v, %d letters", err, len(list(t, s, consumer.DeadLetterFilter{})))
 		}
 		if err := in(t, s, func(tx tx) error { return s.Park(t.Context(), tx, consumer.DeadLetter{}) }); err == nil {
 			t.Error("a letter without ID is parked")
@@ -78,14 +78,14 @@ func TestOfTwoThatTakeOneFails(t *testing.T) {
 		wg.Go(func() {
 			if err := in(t, s, func(tx tx) error {
 				defer func() { <-time.After(time.Minute) }()
-				return s.Take(t.Context(), tx, letter(1).ID)
+				return s.TakeDeadLetter(t.Context(), tx, letter(1).ID)
 			}); err != nil {
 				t.Error(err)
 			}
 		})
 		synctest.Wait()
 		start := time.Now()
-		err := in(t, s, func(tx tx) error { return s.Take(t.Context(), tx, letter(1).ID) })
+		err := in(t, s, func(tx tx) error { return s.TakeDeadLetter(t.Context(), tx, letter(1).ID) })
 		if !errors.Is(err, consumer.ErrNotParked) || time.Since(start) != time.Minute {
 			t.Errorf("after %v: %v; want ErrNotParked after a minute", time.Since(start), err)
 		}
@@ -111,18 +111,18 @@ func TestLetters(t *testing.T) {
 			at = at.Add(time.Second)
 		}
 	}
-	cursor := list(t, s, consumer.LetterFilter{})[1].Cursor()
+	cursor := list(t, s, consumer.DeadLetterFilter{})[1].Cursor()
 	for _, tc := range []struct {
 		name   string
-		filter consumer.LetterFilter
+		filter consumer.DeadLetterFilter
 		want   []byte
 	}{
-		{"all", consumer.LetterFilter{}, []byte{5, 4, 3, 2, 1}},
-		{"id", consumer.LetterFilter{ID: consumer.LetterID{4}}, []byte{4}},
-		{"consumer", consumer.LetterFilter{Consumer: "billing"}, []byte{5, 3, 2, 1}},
-		{"reason", consumer.LetterFilter{Reason: consumer.ReasonNoKey}, []byte{3}},
-		{"page", consumer.LetterFilter{After: cursor, Limit: 2}, []byte{3, 2}},
-		{"none", consumer.LetterFilter{Consumer: "shipping", Reason: consumer.ReasonNoKey}, nil},
+		{"all", consumer.DeadLetterFilter{}, []byte{5, 4, 3, 2, 1}},
+		{"id", consumer.DeadLetterFilter{ID: consumer.DeadLetterID{4}}, []byte{4}},
+		{"consumer", consumer.DeadLetterFilter{Consumer: "billing"}, []byte{5, 3, 2, 1}},
+		{"reason", consumer.DeadLetterFilter{Reason: consumer.ReasonNoKey}, []byte{3}},
+		{"page", consumer.DeadLetterFilter{After: cursor, Limit: 2}, []byte{3, 2}},
+		{"none", consumer.DeadLetterFilter{Consumer: "shipping", Reason: consumer.ReasonNoKey}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []byte
@@ -146,7 +146,7 @@ func TestSettledLettersShowAndGo(t *testing.T) {
 	if err := s.InTx(t.Context(), []dedup.Record{letter(2).Record, other}, func(*deduptest.Tx, []dedup.Claim) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	for n, l := range list(t, s, consumer.LetterFilter{}) {
+	for n, l := range list(t, s, consumer.DeadLetterFilter{}) {
 		if l.Settled != (n == 1) {
 			t.Errorf("letter %d: settled %v", n, l.Settled)
 		}
@@ -154,7 +154,7 @@ func TestSettledLettersShowAndGo(t *testing.T) {
 	if _, err := s.Purge(context.Background(), dedup.Sweep{}); err != nil {
 		t.Error(err)
 	}
-	if left := list(t, s, consumer.LetterFilter{}); len(left) != 2 || left[0].Settled || left[1].Settled {
+	if left := list(t, s, consumer.DeadLetterFilter{}); len(left) != 2 || left[0].Settled || left[1].Settled {
 		t.Errorf("left: %v", left)
 	}
 }

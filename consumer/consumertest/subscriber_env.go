@@ -264,7 +264,7 @@ func (e *subscriberEnv) effects(ids ...string) {
 // letters lists the dead letters, by natural key.
 func (e *subscriberEnv) letters() []consumer.DeadLetter {
 	e.Helper()
-	letters, err := NewStoreOn(e.db).Letters(context.WithoutCancel(e.Context()), consumer.LetterFilter{})
+	letters, err := NewStoreOn(e.db).DeadLetters(context.WithoutCancel(e.Context()), consumer.DeadLetterFilter{})
 	if err != nil {
 		e.Fatal(err)
 	}

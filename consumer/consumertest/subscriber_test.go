@@ -106,7 +106,7 @@ func (q *fakeQueue) answer(delivery *leased, err error) {
 		q.queue = slices.DeleteFunc(q.queue, func(other *queued) bool { return other == m })
 	case errors.As(err, &retry):
 		m.due = time.Now().Add(retry.After)
-		if retry.Blameless {
+		if retry.Uncounted {
 			m.counts--
 		}
 	}

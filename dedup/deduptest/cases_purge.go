@@ -33,13 +33,13 @@ func purger[TTx any](t *testing.T, s dedup.Store[TTx]) dedup.Purger {
 }
 
 // sweepAll purges until Done, and returns what all of it did.
-func sweepAll[TTx any](t *testing.T, s dedup.Store[TTx], limit int) (all dedup.Swept) {
+func sweepAll[TTx any](t *testing.T, s dedup.Store[TTx], limit int) (all dedup.SweepResult) {
 	t.Helper()
 	p, ctx := purger(t, s), bounded(t)
 	by := dedup.Sweep{Owner: "suite", Lease: time.Minute, Limit: limit}
 	gaveUp := false
 	for range 1000 {
-		var swept dedup.Swept
+		var swept dedup.SweepResult
 		err := retry(ctx, s, func() (err error) {
 			swept, err = p.Purge(ctx, by)
 			// One that was given up may keep its locks for a while on MySQL, and is taken for another sweeper.
@@ -115,7 +115,7 @@ func purgeClockAhead[TTx any](t *testing.T, e *env[TTx]) {
 	const age = 2 * time.Hour
 	e.Age(t, age)
 	s = e.node(t)
-	purge := func(owner string, latest time.Time) (swept dedup.Swept, err error) {
+	purge := func(owner string, latest time.Time) (swept dedup.SweepResult, err error) {
 		t.Helper()
 		err = retry(ctx, s, func() (err error) {
 			swept, err = purger(t, s).Purge(ctx, dedup.Sweep{Owner: owner, Lease: 3 * time.Hour, Limit: 10, Latest: latest})
@@ -167,7 +167,7 @@ func sweepersAtOnce[TTx any](t *testing.T, e *env[TTx]) {
 	e.together(t, sweepers, func(i int) error {
 		s := e.node(t)
 		for range 50 {
-			var swept dedup.Swept
+			var swept dedup.SweepResult
 			err := retry(ctx, s, func() (err error) {
 				swept, err = purger(t, s).Purge(ctx, dedup.Sweep{Owner: fmt.Sprint("sweeper ", i), Lease: time.Hour, Limit: 10})
 				return err
@@ -214,7 +214,7 @@ func purgeIsBounded[TTx any](t *testing.T, e *env[TTx]) {
 func purgeLease[TTx any](t *testing.T, e *env[TTx]) {
 	a, b, ctx := e.node(t), e.node(t), bounded(t)
 	e.must(t, a, recordAt("k", time.Now(), time.Hour), dedup.First)
-	purge := func(s dedup.Store[TTx], owner string, lease time.Duration, busy bool) dedup.Swept {
+	purge := func(s dedup.Store[TTx], owner string, lease time.Duration, busy bool) dedup.SweepResult {
 		t.Helper()
 		swept, err := purger(t, s).Purge(ctx, dedup.Sweep{Owner: owner, Lease: lease, Limit: 10})
 		if err != nil {

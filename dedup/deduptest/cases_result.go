@@ -115,8 +115,8 @@ func forgetRollsBack[TTx any](t *testing.T, e *env[TTx]) {
 
 func lookup[TTx any](t *testing.T, e *env[TTx]) {
 	s, ctx := e.node(t), bounded(t)
-	look, ok := s.(dedup.Lookuper)
-	hook(t, "dedup.Lookuper", !ok)
+	look, ok := s.(dedup.KeyReader)
+	hook(t, "dedup.KeyReader", !ok)
 	r := record("k")
 	if _, found, err := look.Lookup(ctx, r.Key); found || err != nil {
 		t.Fatalf("before the claim: found %v, error %v", found, err)

@@ -19,7 +19,7 @@ const DefaultWait = time.Second
 
 // Store is a dedup.Store in memory, for tests. It behaves as the stores of real databases do: its transactions run
 // side by side, wait for each other's rows, deadlock, and roll back when their handler fails, panics or is cancelled.
-// It also is a dedup.Registrar, ResultStore, Purger and Lookuper. It is safe for concurrent use.
+// It also is a dedup.Registrar, ResultStore, Purger and KeyReader. It is safe for concurrent use.
 type Store struct {
 	// Wait bounds all the waiting of one call of Claim or InTx. Set it before use. Defaults to DefaultWait.
 	Wait time.Duration
@@ -45,7 +45,7 @@ var (
 	_ dedup.Releaser         = (*Store)(nil)
 	_ dedup.ResultStore[*Tx] = (*Store)(nil)
 	_ dedup.Purger           = (*Store)(nil)
-	_ dedup.Lookuper         = (*Store)(nil)
+	_ dedup.KeyReader        = (*Store)(nil)
 )
 
 // NewStore returns the only Store of a new Database.
@@ -93,13 +93,13 @@ func (s *Store) handle(ctx context.Context, tx *Tx, recs []dedup.Record, fn func
 
 // Claim implements dedup.Store.
 func (s *Store) Claim(ctx context.Context, tx *Tx, recs []dedup.Record) ([]dedup.Claim, error) {
-	keys := make([]dedup.Derived, len(recs))
+	keys := make([]dedup.KeyHash, len(recs))
 	order := make([]int, len(recs))
 	for i, r := range recs {
 		if err := r.Validate(); err != nil {
 			return nil, err
 		}
-		keys[i], order[i] = r.Key.Derive(), i
+		keys[i], order[i] = r.Key.Hash(), i
 	}
 	slices.SortStableFunc(order, func(i, j int) int { return keys[i].Compare(keys[j]) })
 
@@ -119,7 +119,7 @@ func (s *Store) Claim(ctx context.Context, tx *Tx, recs []dedup.Record) ([]dedup
 	return claims, nil
 }
 
-func (s *Store) claim(ctx context.Context, tx *Tx, key dedup.Derived, r dedup.Record) (dedup.Claim, error) {
+func (s *Store) claim(ctx context.Context, tx *Tx, key dedup.KeyHash, r dedup.Record) (dedup.Claim, error) {
 	db := s.db
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -145,7 +145,7 @@ func (s *Store) claim(ctx context.Context, tx *Tx, key dedup.Derived, r dedup.Re
 }
 
 // claim answers r in one critical section: neither a commit nor a purge can come between looking and inserting.
-func (tx *Tx) claim(key dedup.Derived, r dedup.Record, machine func() time.Time) (dedup.Claim, error) {
+func (tx *Tx) claim(key dedup.KeyHash, r dedup.Record, machine func() time.Time) (dedup.Claim, error) {
 	db := tx.db
 	if old := tx.row(key); old != nil {
 		verdict := dedup.Duplicate
@@ -187,7 +187,7 @@ func (s *Store) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) 
 	}
 	held := make([]bool, len(keys))
 	for i, k := range keys {
-		held[i] = s.db.locks[k.Derive()] != nil
+		held[i] = s.db.locks[k.Hash()] != nil
 	}
 	return held, nil
 }
@@ -197,7 +197,7 @@ func (s *Store) Forget(ctx context.Context, tx *Tx, keys ...dedup.Key) error {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	for _, k := range keys {
-		key := k.Derive()
+		key := k.Hash()
 		if err := tx.statement(ctx, key); err != nil {
 			return err
 		}
@@ -213,7 +213,7 @@ func (s *Store) SaveResult(ctx context.Context, tx *Tx, key dedup.Key, result []
 	if err := tx.usable(); err != nil {
 		return err
 	}
-	r := tx.rows[key.Derive()]
+	r := tx.rows[key.Hash()]
 	if r == nil {
 		return fmt.Errorf("deduptest: save result: %v is not claimed by this transaction", key)
 	}
@@ -221,14 +221,14 @@ func (s *Store) SaveResult(ctx context.Context, tx *Tx, key dedup.Key, result []
 	return nil
 }
 
-// Lookup implements dedup.Lookuper.
+// Lookup implements dedup.KeyReader.
 func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found bool, err error) {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	if err := s.db.reachable(ctx); err != nil {
 		return dedup.Claim{}, false, err
 	}
-	r := s.db.rows[key.Derive()]
+	r := s.db.rows[key.Hash()]
 	if r == nil {
 		return dedup.Claim{}, false, nil
 	}
@@ -263,7 +263,7 @@ func (s *Store) Release(consumer string) {
 }
 
 // Purge implements dedup.Purger. A Limit of 0 means 1000.
-func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.Swept, err error) {
+func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepResult, err error) {
 	db := s.db
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -280,7 +280,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.Swept, e
 		return swept, nil
 	}
 	db.sweeper, db.leasedUntil = by.Owner, now.Add(by.Lease)
-	for _, key := range slices.SortedFunc(maps.Keys(db.rows), dedup.Derived.Compare) {
+	for _, key := range slices.SortedFunc(maps.Keys(db.rows), dedup.KeyHash.Compare) {
 		r := db.rows[key]
 		if db.locks[key] != nil || key.Compare(db.swept) < 0 || r.expires.After(now) {
 			continue
@@ -296,7 +296,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.Swept, e
 			db.forgotten = r.expires
 		}
 	}
-	db.swept, swept.Done = dedup.Derived{}, true
+	db.swept, swept.Done = dedup.KeyHash{}, true
 	return swept, nil
 }
 

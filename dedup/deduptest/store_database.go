@@ -26,16 +26,16 @@ type Database struct {
 
 	mu    sync.Mutex
 	down  bool
-	rows  map[dedup.Derived]*row
+	rows  map[dedup.KeyHash]*row
 	data  map[string]any
 	count map[string]int
 	open  map[*Tx]bool
-	locks map[any]*lock // of a dedup.Derived or of a value's name
+	locks map[any]*lock // of a dedup.KeyHash or of a value's name
 
 	windows     map[string]map[time.Duration]dedup.WindowUse
 	sources     map[string][]string // by consumer
 	forgotten   time.Time
-	swept       dedup.Derived
+	swept       dedup.KeyHash
 	sweeper     string
 	leasedUntil time.Time
 }
@@ -54,7 +54,7 @@ type waiter struct {
 // NewDatabase returns an empty Database.
 func NewDatabase() *Database {
 	return &Database{
-		rows: map[dedup.Derived]*row{}, data: map[string]any{}, count: map[string]int{}, open: map[*Tx]bool{}, locks: map[any]*lock{},
+		rows: map[dedup.KeyHash]*row{}, data: map[string]any{}, count: map[string]int{}, open: map[*Tx]bool{}, locks: map[any]*lock{},
 		windows: map[string]map[time.Duration]dedup.WindowUse{}, sources: map[string][]string{},
 	}
 }
@@ -69,7 +69,7 @@ func (db *Database) Begin(ctx context.Context) (*Tx, error) {
 	if err := db.reachable(ctx); err != nil {
 		return nil, err
 	}
-	tx := &Tx{db: db, rows: map[dedup.Derived]*row{}, data: map[string]any{}, count: map[string]int{}}
+	tx := &Tx{db: db, rows: map[dedup.KeyHash]*row{}, data: map[string]any{}, count: map[string]int{}}
 	db.open[tx] = true
 	return tx, nil
 }

@@ -3,7 +3,7 @@ package deduptest
 import "github.com/txonce/txonce/dedup"
 
 // Plant inserts a row of natural key k where another key is derived to.
-func (db *Database) Plant(at dedup.Derived, k dedup.Key) {
+func (db *Database) Plant(at dedup.KeyHash, k dedup.Key) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.rows[at] = &row{key: k, expires: db.now().Add(dedup.DefaultWindow)}

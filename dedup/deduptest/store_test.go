@@ -245,7 +245,7 @@ func TestStoreForgetsByItsClock(t *testing.T) {
 		t.Errorf("another owner within the lease: %+v, want busy", swept)
 	}
 	swept, err := s.Purge(t.Context(), dedup.Sweep{Owner: "x", Lease: time.Minute})
-	if want := (dedup.Swept{Clock: now, Keys: 1, Lag: time.Hour, Done: true}); err != nil || swept != want {
+	if want := (dedup.SweepResult{Clock: now, Keys: 1, Lag: time.Hour, Done: true}); err != nil || swept != want {
 		t.Errorf("second purge: %+v, %v; want %+v", swept, err, want)
 	}
 	for _, tc := range []struct {

@@ -18,7 +18,7 @@ type Tx struct {
 	guarded atomic.Bool // a handler has it, who must not end it
 	err     error       // why it is of no more use
 	ended   bool
-	rows    map[dedup.Derived]*row // nil: forgotten
+	rows    map[dedup.KeyHash]*row // nil: forgotten
 	data    map[string]any         // nil: removed
 	count   map[string]int
 	locks   []any
@@ -159,7 +159,7 @@ func (tx *Tx) statement(ctx context.Context, id any) error {
 	return nil
 }
 
-func (tx *Tx) row(key dedup.Derived) *row {
+func (tx *Tx) row(key dedup.KeyHash) *row {
 	if r, touched := tx.rows[key]; touched {
 		return r
 	}

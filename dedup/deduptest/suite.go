@@ -60,7 +60,7 @@ type DB[TTx any] struct {
 	// Wrote reports whether tx will have to write something when it commits, such as whether it has a transaction id.
 	Wrote func(ctx context.Context, tx TTx) (bool, error)
 	// Plant inserts a row whose derived key is at and whose natural key is k.
-	Plant func(t *testing.T, at dedup.Derived, k dedup.Key)
+	Plant func(t *testing.T, at dedup.KeyHash, k dedup.Key)
 	// Connections counts the connections of a node that are in use; see the case about freeing them.
 	Connections func(t *testing.T, s dedup.Store[TTx]) int
 	// Faulty makes a node whose first COMMIT suffers f. Everything else passes. internal/test/wireproxy does it for

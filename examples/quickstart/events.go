@@ -14,7 +14,7 @@ func eventID(topic, broken string) func(order string) string {
 		return func(order string) string { return order }
 	}
 	return func(order string) string {
-		seed := dedup.Key{Consumer: "billing", ID: order}.Derive()
+		seed := dedup.Key{Consumer: "billing", ID: order}.Hash()
 		ctx, end := outbox.WithScope(context.Background(), string(seed[:]))
 		defer end()
 		event := []outbox.Message{{Topic: topic}}

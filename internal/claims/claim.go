@@ -22,7 +22,7 @@ type Driver interface {
 	// It must see what was committed until Insert returned.
 	Forgotten(ctx context.Context, consumers []string) (forgotten time.Time, uses map[string][]dedup.WindowUse, err error)
 	// Forget deletes rows that Insert has inserted.
-	Forget(ctx context.Context, keys []dedup.Derived) error
+	Forget(ctx context.Context, keys []dedup.KeyHash) error
 	// Flush makes the transaction's COMMIT as durable as the commits that its duplicates report.
 	Flush(ctx context.Context) error
 }
@@ -48,15 +48,15 @@ type Claim struct {
 	Registered map[Window]time.Time
 
 	// The driver fills in these.
-	Inserted map[dedup.Derived]bool
-	Found    map[dedup.Derived]dedup.Claim
+	Inserted map[dedup.KeyHash]bool
+	Found    map[dedup.KeyHash]dedup.Claim
 	Clock    time.Time
 }
 
 // Make claims the rows and returns the answers in the order of the plan's records. After an error the transaction must be
 // rolled back.
 func (c *Claim) Make(ctx context.Context, d Driver) ([]dedup.Claim, error) {
-	c.Inserted = make(map[dedup.Derived]bool, len(c.Plan.Rows))
+	c.Inserted = make(map[dedup.KeyHash]bool, len(c.Plan.Rows))
 	if err := d.Insert(ctx, c.Plan.Rows); err != nil || len(c.Plan.Rows) == 0 {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (c *Claim) readExisting(ctx context.Context, d Driver) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	c.Found = make(map[dedup.Derived]dedup.Claim, len(rows))
+	c.Found = make(map[dedup.KeyHash]dedup.Claim, len(rows))
 	for range Attempts {
 		if err := d.Existing(ctx, rows); err != nil {
 			return err
@@ -115,7 +115,7 @@ func (c *Claim) readExisting(ctx context.Context, d Driver) error {
 // missing returns the rows that were neither inserted nor found.
 func (c *Claim) missing() (rows []Row) {
 	for _, row := range c.Plan.Rows {
-		if _, found := c.Found[row.Derived]; !found && !c.Inserted[row.Derived] {
+		if _, found := c.Found[row.KeyHash]; !found && !c.Inserted[row.KeyHash] {
 			rows = append(rows, row)
 		}
 	}
@@ -159,18 +159,18 @@ func (c *Claim) horizons(ctx context.Context, d Driver) (map[string]time.Time, e
 	return horizons, nil
 }
 
-func (c *Claim) old(row Row) bool { return c.Inserted[row.Derived] && !Young(row.Record.Time, c.Clock) }
+func (c *Claim) old(row Row) bool { return c.Inserted[row.KeyHash] && !Young(row.Record.Time, c.Clock) }
 
 // Old reports whether an inserted row is so old that its key may have been forgotten before.
 func (c *Claim) Old() bool { return slices.ContainsFunc(c.Plan.Rows, c.old) }
 
 // verdicts says of each row what was in the table before, and whether what was inserted is new.
-func (c *Claim) verdicts(horizons map[string]time.Time) (found []dedup.Claim, unprovable []dedup.Derived, err error) {
+func (c *Claim) verdicts(horizons map[string]time.Time) (found []dedup.Claim, unprovable []dedup.KeyHash, err error) {
 	found = make([]dedup.Claim, len(c.Plan.Rows))
 	for i, row := range c.Plan.Rows {
 		rec := row.Record
-		if !c.Inserted[row.Derived] {
-			found[i] = c.Found[row.Derived]
+		if !c.Inserted[row.KeyHash] {
+			found[i] = c.Found[row.KeyHash]
 			found[i].Verdict = Known(rec, found[i])
 			continue
 		}
@@ -180,7 +180,7 @@ func (c *Claim) verdicts(horizons map[string]time.Time) (found []dedup.Claim, un
 		found[i] = dedup.Claim{Verdict: dedup.First, Fingerprint: rec.Fingerprint, ExpiresAt: c.expires(rec)}
 		if !dedup.Provable(rec.Time, horizons[rec.Key.Consumer]) {
 			found[i].Verdict = dedup.Unprovable
-			unprovable = append(unprovable, row.Derived)
+			unprovable = append(unprovable, row.KeyHash)
 		}
 	}
 	return found, unprovable, nil

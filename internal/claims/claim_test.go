@@ -18,7 +18,7 @@ import (
 type table struct {
 	claim     *claims.Claim
 	clock     time.Time
-	rows      map[dedup.Derived]claims.Stored
+	rows      map[dedup.KeyHash]claims.Stored
 	vanish    int // so many times the rows that a claim met are swept before it reads them
 	forgotten time.Time
 	uses      map[string][]dedup.WindowUse
@@ -29,10 +29,10 @@ type table struct {
 func (d *table) Insert(_ context.Context, rows []claims.Row) error {
 	d.calls = append(d.calls, "insert")
 	for _, row := range rows {
-		if _, known := d.rows[row.Derived]; known {
+		if _, known := d.rows[row.KeyHash]; known {
 			continue
 		}
-		d.claim.Inserted[row.Derived], d.claim.Clock = true, d.clock
+		d.claim.Inserted[row.KeyHash], d.claim.Clock = true, d.clock
 	}
 	return nil
 }
@@ -44,12 +44,12 @@ func (d *table) Existing(_ context.Context, rows []claims.Row) error {
 		clear(d.rows)
 	}
 	for _, row := range rows {
-		if stored, known := d.rows[row.Derived]; known {
+		if stored, known := d.rows[row.KeyHash]; known {
 			found, err := stored.Claim(row.Record.Key)
 			if err != nil {
 				return err
 			}
-			d.claim.Found[row.Derived] = found
+			d.claim.Found[row.KeyHash] = found
 		}
 	}
 	return nil
@@ -60,7 +60,7 @@ func (d *table) Forgotten(_ context.Context, consumers []string) (time.Time, map
 	return d.forgotten, d.uses, nil
 }
 
-func (d *table) Forget(_ context.Context, keys []dedup.Derived) error {
+func (d *table) Forget(_ context.Context, keys []dedup.KeyHash) error {
 	d.calls = append(d.calls, "forget")
 	for _, k := range keys {
 		delete(d.rows, k)
@@ -80,11 +80,11 @@ func TestMake(t *testing.T) {
 		r.Time = now.Add(-age)
 		return r
 	}
-	known := func(ids ...string) map[dedup.Derived]claims.Stored {
-		rows := map[dedup.Derived]claims.Stored{}
+	known := func(ids ...string) map[dedup.KeyHash]claims.Stored {
+		rows := map[dedup.KeyHash]claims.Stored{}
 		for _, id := range ids {
 			k := rec(id, id).Key
-			rows[k.Derive()] = claims.Stored{Key: k.Derive(), ExpiresAt: now.Add(time.Hour), Consumer: &k.Consumer, ID: &k.ID}
+			rows[k.Hash()] = claims.Stored{Key: k.Hash(), ExpiresAt: now.Add(time.Hour), Consumer: &k.Consumer, ID: &k.ID}
 		}
 		return rows
 	}
@@ -117,7 +117,7 @@ func TestMake(t *testing.T) {
 		},
 		{
 			name: "a row of another natural key", recs: []dedup.Record{at("a", 0)}, err: dedup.ErrKeyCollision, anyCall: true,
-			table: table{rows: map[dedup.Derived]claims.Stored{rec("a", "a").Key.Derive(): {Consumer: &other.Consumer, ID: &other.ID}}},
+			table: table{rows: map[dedup.KeyHash]claims.Stored{rec("a", "a").Key.Hash(): {Consumer: &other.Consumer, ID: &other.ID}}},
 		},
 		{
 			name: "old, and nothing was ever forgotten", recs: []dedup.Record{at("a", 200*24*time.Hour)},

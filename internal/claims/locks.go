@@ -24,7 +24,7 @@ func Locks(keys []dedup.Key) ([]Lock, error) {
 		if err := k.Validate(); err != nil {
 			return nil, fmt.Errorf("lock: %w", err)
 		}
-		derived := k.Derive()
+		derived := k.Hash()
 		sum := sha256.Sum256(append([]byte("txonce critical section\x00"), derived[:]...))
 		locks = append(locks, Lock{k, int64(binary.BigEndian.Uint64(sum[:8])), [16]byte(sum[16:])})
 	}

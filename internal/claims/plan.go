@@ -11,13 +11,13 @@ import (
 
 // Row is one row to claim: the first Record of its key in the call.
 type Row struct {
-	Derived dedup.Derived
+	KeyHash dedup.KeyHash
 	Record  dedup.Record // Time rounded up to whole microseconds, which is what databases keep; see Ceil
 }
 
 // Plan says which rows answer a call's records.
 type Plan struct {
-	Rows []Row // each key once, in the order of Derived: all transactions lock in one order, so that none deadlock
+	Rows []Row // each key once, in the order of KeyHash: all transactions lock in one order, so that none deadlock
 
 	recs []dedup.Record
 	row  []int // row[i] is the index in Rows of what answers recs[i]
@@ -32,16 +32,16 @@ func NewPlan(recs []dedup.Record) (*Plan, error) {
 			return nil, err
 		}
 		rec.Time = Ceil(rec.Time)
-		p.Rows = append(p.Rows, Row{Derived: rec.Key.Derive(), Record: rec})
+		p.Rows = append(p.Rows, Row{KeyHash: rec.Key.Hash(), Record: rec})
 		return p, nil
 	}
-	derived := make([]dedup.Derived, len(recs))
+	derived := make([]dedup.KeyHash, len(recs))
 	order := make([]int, len(recs)) // indices of recs, to be sorted in their place: they are small
 	for i, rec := range recs {
 		if err := rec.Validate(); err != nil {
 			return nil, err
 		}
-		derived[i], order[i] = rec.Key.Derive(), i
+		derived[i], order[i] = rec.Key.Hash(), i
 	}
 	slices.SortFunc(order, func(i, j int) int { return cmp.Or(derived[i].Compare(derived[j]), i-j) })
 	for at, i := range order {
@@ -52,7 +52,7 @@ func NewPlan(recs []dedup.Record) (*Plan, error) {
 			}
 		} else {
 			rec.Time = Ceil(rec.Time)
-			p.Rows = append(p.Rows, Row{Derived: derived[i], Record: rec})
+			p.Rows = append(p.Rows, Row{KeyHash: derived[i], Record: rec})
 		}
 		p.row[i] = len(p.Rows) - 1
 	}

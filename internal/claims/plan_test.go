@@ -29,8 +29,8 @@ func TestPlanSortsAndClaimsEachKeyOnce(t *testing.T) {
 	if len(plan.Rows) != 3 {
 		t.Errorf("%d rows for 3 keys", len(plan.Rows))
 	}
-	if !slices.IsSortedFunc(plan.Rows, func(a, b claims.Row) int { return a.Derived.Compare(b.Derived) }) {
-		t.Error("rows are not in the order of Derived: two batches may deadlock")
+	if !slices.IsSortedFunc(plan.Rows, func(a, b claims.Row) int { return a.KeyHash.Compare(b.KeyHash) }) {
+		t.Error("rows are not in the order of KeyHash: two batches may deadlock")
 	}
 }
 

@@ -30,13 +30,13 @@ func Cause(o *outbox.Outcome) string { return Text(cmp.Or(o.Cause, errNoCause).E
 // Attempts is how often the message has failed, with this outcome. It is counted from what was leased, so that settling twice counts
 // once.
 func Attempts(o *outbox.Outcome) int {
-	if o.Blameless {
+	if o.Uncounted {
 		return o.Attempts
 	}
 	return o.Attempts + 1
 }
 
-// SerializeLock is the number of the lock that Serialize takes for key.
+// SerializeLock is the number of the lock that LockOrderingKey takes for key.
 func SerializeLock(key string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte("txonce outbox serialize\x00" + key))

@@ -12,7 +12,7 @@ import (
 // Letter is a row of dead_letters. Pointers are nil for NULL, and so are zero times.
 type Letter struct {
 	ID                [16]byte
-	Key               dedup.Derived // when HasKey
+	Key               dedup.KeyHash // when HasKey
 	HasKey            bool
 	Consumer          string
 	Tenant, MessageID *string
@@ -47,7 +47,7 @@ func NewLetter(letter consumer.DeadLetter) (*Letter, error) {
 		Position: Text(msg.Position), Payload: msg.Payload, Headers: string(headers), Attempts: msg.Attempt,
 	}
 	if l.HasKey {
-		l.Key = rec.Key.Derive()
+		l.Key = rec.Key.Hash()
 	}
 	if !rec.Fingerprint.IsZero() {
 		l.Fingerprint = pointer(rec.Fingerprint.Int64())

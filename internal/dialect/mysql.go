@@ -20,7 +20,7 @@ type MySQL struct {
 	LockSources, Sources, AddSource                                                     string
 	UseWindow, WindowUse, SchemaVersion, SchemaTables, Settings, Tables, Columns, Texts string
 	// Dead letters.
-	Park, Take, Letters, SettledLetters, LockLetters, StillSettled, DropLetters string
+	Park, TakeDeadLetter, DeadLetters, SettledLetters, LockLetters, StillSettled, DropLetters string
 	// Sweeping.
 	SweepLease, SweepLook, SweepWait, SweepExpired, SweepEnd, SweepLock, SweepDelete, SweepDone string
 }
@@ -143,9 +143,9 @@ ON DUPLICATE KEY UPDATE times = times + 1, last_parked = VALUES(last_parked), re
 	attempts = VALUES(attempts), position = VALUES(position), headers = VALUES(headers), message_time = VALUES(message_time),
 	window_seconds = VALUES(window_seconds), fingerprint = VALUES(fingerprint)`),
 
-		Take: q(`DELETE FROM @dead_letters WHERE id = UNHEX(?)`),
+		TakeDeadLetter: q(`DELETE FROM @dead_letters WHERE id = UNHEX(?)`),
 
-		Letters: q(`SELECT d.id, d.consumer, d.tenant, d.message_id, d.fingerprint, d.window_seconds, d.message_time, d.reason, d.cause,
+		DeadLetters: q(`SELECT d.id, d.consumer, d.tenant, d.message_id, d.fingerprint, d.window_seconds, d.message_time, d.reason, d.cause,
 	d.topic, d.ordering_key, d.position, d.payload, d.headers, d.attempts, d.times, d.first_parked, d.last_parked,
 	` + settled + ` AS settled
 FROM (SELECT UNHEX(?) AS id, CAST(? AS BINARY) AS consumer, CAST(? AS BINARY) AS reason,
@@ -156,7 +156,7 @@ WHERE (want.id IS NULL OR d.id = want.id) AND (LENGTH(want.consumer) = 0 OR CAST
 	AND (want.parked IS NULL OR d.first_parked < want.parked OR d.first_parked = want.parked AND d.id < want.behind)
 ORDER BY d.first_parked DESC, d.id DESC LIMIT ?`),
 
-		// Letters that are settled are found, locked, looked at again and deleted: one statement for it all would wait for
+		// DeadLetters that are settled are found, locked, looked at again and deleted: one statement for it all would wait for
 		// the claims that it joins.
 		SettledLetters: q(`SELECT d.id ` + mysqlLetters + ` WHERE ` + settled + ` LIMIT ?`),
 		LockLetters:    q(`SELECT d.id ` + mysqlByID + ` FOR UPDATE SKIP LOCKED`),

@@ -13,7 +13,7 @@ import (
 // optimizer may make a join that reads all of a table.
 type MySQLOutbox struct {
 	// Enqueueing: a statement and its row, which is repeated.
-	Shards, Now, Serialize               string
+	Shards, Now, LockOrderingKey         string
 	Enqueue, EnqueueRow, Delay, DelayRow string
 	Settings                             string
 	Begin, Extend, Alive, Survey, Held   string
@@ -87,7 +87,7 @@ func NewMySQLOutbox(schema string) MySQLOutbox {
 		Now:    q(`SELECT @clock`),
 
 		// Waits for whoever has the slot, until the end of its transaction. TakeTurn is such a slot.
-		Serialize: q(`SELECT slot FROM @outbox_locks WHERE slot = ? FOR UPDATE`),
+		LockOrderingKey: q(`SELECT slot FROM @outbox_locks WHERE slot = ? FOR UPDATE`),
 
 		Enqueue:    q("INSERT INTO @outbox_messages (shard, id, topic, `key`, key_hash, payload, headers, size, enqueued_at) VALUES "),
 		EnqueueRow: q(`(?, ?, ?, ?, ?, ?, ?, ?, @clock)`),

@@ -17,7 +17,7 @@ type Postgres struct {
 	UseWindow, Standbys, SchemaVersion, SchemaTables, Settings string
 	Schema, Session                                            string
 	// Dead letters.
-	Park, Take, Letters, DropSettled string
+	Park, TakeDeadLetter, DeadLetters, DropSettled string
 	// Sweeping.
 	SweepSettings, SweepClock, SweepLease, SweepDelete, SweepDone string
 }
@@ -164,9 +164,9 @@ ON CONFLICT (id) DO UPDATE SET times = d.times + 1, last_parked = clock_timestam
 	cause = excluded.cause, attempts = excluded.attempts, position = excluded.position, headers = excluded.headers,
 	message_time = excluded.message_time, window_seconds = excluded.window_seconds, fingerprint = excluded.fingerprint`),
 
-		Take: q(`DELETE FROM @dead_letters WHERE id = $1::uuid`),
+		TakeDeadLetter: q(`DELETE FROM @dead_letters WHERE id = $1::uuid`),
 
-		Letters: q(`SELECT d.id, d.consumer, d.tenant, d.message_id, d.fingerprint, d.window_seconds, d.message_time, d.reason, d.cause,
+		DeadLetters: q(`SELECT d.id, d.consumer, d.tenant, d.message_id, d.fingerprint, d.window_seconds, d.message_time, d.reason, d.cause,
 	d.topic, d.ordering_key, d.position, d.payload, d.headers::text, d.attempts, d.times, d.first_parked, d.last_parked,
 	` + settled + ` AS settled
 FROM @dead_letters d LEFT JOIN @processed_messages p ON p.key = d.key

@@ -7,7 +7,7 @@ import "strings"
 type PostgresOutboxWrite struct {
 	Shards                                string // how many there are
 	EnqueueOne, Enqueue, EnqueueNotBefore string
-	Serialize                             string
+	LockOrderingKey                       string
 	Channel, Hear, Notify                 string
 }
 
@@ -46,7 +46,7 @@ INSERT INTO @outbox_messages (shard, id, topic, key, payload, headers)
 SELECT m.shard, m.id, m.topic, nullif(m.key, ''), m.payload, nullif(m.headers, '')::json
 FROM m WHERE NOT m.waits ORDER BY m.n`),
 
-		Serialize: `SELECT pg_advisory_xact_lock($1::bigint)`,
+		LockOrderingKey: `SELECT pg_advisory_xact_lock($1::bigint)`,
 
 		// The channel is named after the schema's number, so that it is the same whether a program names the schema or finds
 		// it by search_path, and so that two outboxes in one database do not wake each other.

@@ -15,7 +15,7 @@ type SQLite struct {
 	LockSources, Sources, AddSource                                                                   string
 	UseWindow, WindowUse, SchemaVersion, SchemaTables, Probe, Version, Synchronous, JournalMode, File string
 	// Dead letters.
-	Park, Take, Letters, DropSettled string
+	Park, TakeDeadLetter, DeadLetters, DropSettled string
 	// Sweeping.
 	SweepClock, SweepLease, SweepExpired, SweepEnd, SweepDelete, SweepDone string
 }
@@ -86,9 +86,9 @@ ON CONFLICT (id) DO UPDATE SET times = times + 1, last_parked = excluded.last_pa
 	cause = excluded.cause, attempts = excluded.attempts, position = excluded.position, headers = excluded.headers,
 	message_time = excluded.message_time, window_seconds = excluded.window_seconds, fingerprint = excluded.fingerprint`),
 
-		Take: `DELETE FROM dead_letters WHERE id = ?1`,
+		TakeDeadLetter: `DELETE FROM dead_letters WHERE id = ?1`,
 
-		Letters: `SELECT d.id, d.consumer, d.tenant, d.message_id, d.fingerprint, d.window_seconds, d.message_time, d.reason, d.cause,
+		DeadLetters: `SELECT d.id, d.consumer, d.tenant, d.message_id, d.fingerprint, d.window_seconds, d.message_time, d.reason, d.cause,
 	d.topic, d.ordering_key, d.position, d.payload, d.headers, d.attempts, d.times, d.first_parked, d.last_parked,
 	` + settled + ` AS settled
 FROM dead_letters d LEFT JOIN processed_messages p ON p.key = d.key

@@ -142,7 +142,7 @@ func (o *outcome) fail(d *Delivery, err error) {
 	if d.Key == "" || o.failed[d.Key] != nil {
 		return
 	}
-	retry := &consumer.RetryError{Err: fmt.Errorf("held back behind an earlier message of key %q: %w", d.Key, err), Blameless: true}
+	retry := &consumer.RetryError{Err: fmt.Errorf("held back behind an earlier message of key %q: %w", d.Key, err), Uncounted: true}
 	if first, ok := errors.AsType[*consumer.RetryError](err); ok {
 		retry.After = first.After
 	}
@@ -160,7 +160,7 @@ func (l *Lanes) judge(b *batch, errs []error) (o outcome) {
 		err := errs[i]
 		retry, again := errors.AsType[*consumer.RetryError](err)
 		if !again && ended != nil && errors.Is(err, ended) { // an answer to the cancelling, not to the message
-			retry, again = &consumer.RetryError{Err: err, Blameless: true}, true
+			retry, again = &consumer.RetryError{Err: err, Uncounted: true}, true
 		}
 		behind := o.failed[d.Key]
 		switch {
@@ -175,14 +175,14 @@ func (l *Lanes) judge(b *batch, errs []error) (o outcome) {
 			l.fail(fmt.Errorf("message %s was given up on and kept nowhere, so it stays unacknowledged; "+
 				"a Store that is a consumer.ParkingLot would have kept it: %w", d.Message.Position, err))
 		case behind != nil:
-			o.settle(d, &consumer.RetryError{Err: retry.Err, After: max(retry.After, behind.After), Blameless: true})
+			o.settle(d, &consumer.RetryError{Err: retry.Err, After: max(retry.After, behind.After), Uncounted: true})
 		case stop:
 			o.fail(d, retry)
-		case ended != nil && retry.Blameless: // cancelled for another's sake
+		case ended != nil && retry.Uncounted: // cancelled for another's sake
 			d.again(now, 0, true)
 			o.again = append(o.again, d)
 		case l.cfg.Keep != nil && l.cfg.Keep(d, retry):
-			if !retry.Blameless {
+			if !retry.Uncounted {
 				d.Message.Attempt++
 			}
 			d.again(now, retry.After, l.keptBefore(o.again, d))

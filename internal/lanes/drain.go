@@ -78,7 +78,7 @@ func (l *Lanes) abandon() error {
 		}
 		b.abandoned = true
 		for _, d := range b.deliveries {
-			var err error = &consumer.RetryError{Err: ErrAbandoned, Blameless: true}
+			var err error = &consumer.RetryError{Err: ErrAbandoned, Uncounted: true}
 			if d.lost {
 				err = ErrLost
 			}

@@ -111,7 +111,7 @@ func TestLoseCancelsTheHandler(t *testing.T) {
 	}
 }
 
-func blamelessly(err error) error { return &consumer.RetryError{Err: err, Blameless: true} }
+func blamelessly(err error) error { return &consumer.RetryError{Err: err, Uncounted: true} }
 
 func TestLoseOfWhatWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

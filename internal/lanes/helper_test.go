@@ -101,7 +101,7 @@ func (b *bench) run(ctx context.Context, msgs []*consumer.Message) []error {
 	failed := map[string]error{}
 	for i, m := range msgs {
 		if before := failed[m.Key]; before != nil {
-			errs[i] = &consumer.RetryError{Err: before, Blameless: true}
+			errs[i] = &consumer.RetryError{Err: before, Uncounted: true}
 			continue
 		}
 		if errs[i] = b.process(ctx, m); errs[i] != nil && m.Key != "" {
@@ -182,8 +182,8 @@ var (
 
 func later(after time.Duration) error { return &consumer.RetryError{Err: errLater, After: after} }
 
-func blameless(after time.Duration) error {
-	return &consumer.RetryError{Err: errLater, After: after, Blameless: true}
+func uncounted(after time.Duration) error {
+	return &consumer.RetryError{Err: errLater, After: after, Uncounted: true}
 }
 
 // inBubble runs test with a clock of its own, and fails if a goroutine is left.

@@ -35,9 +35,9 @@ import (
 var (
 	// ErrLost says that the broker no longer considers the delivery ours, see Lanes.Lose: acknowledge nothing.
 	ErrLost = errors.New("the broker has taken this delivery away")
-	// ErrStopped is wrapped in a blameless *consumer.RetryError: nothing was done, give it back.
+	// ErrStopped is wrapped in a uncounted *consumer.RetryError: nothing was done, give it back.
 	ErrStopped = errors.New("not handled any more: the subscriber stops")
-	// ErrAbandoned is wrapped in a blameless *consumer.RetryError: a handler goes on with it although its context is
+	// ErrAbandoned is wrapped in a uncounted *consumer.RetryError: a handler goes on with it although its context is
 	// cancelled. Of that handler and whoever gets the message next exactly one commits.
 	ErrAbandoned = errors.New("a handler is still running although its context is cancelled")
 )
@@ -70,7 +70,7 @@ type Config struct {
 	Flush func()
 
 	// Keep reports whether a delivery that is to be handled again waits for that here, and is not settled yet. Its
-	// Message.Attempt is raised unless retry is blameless. Keep must not call Lanes. Defaults to keeping none.
+	// Message.Attempt is raised unless retry is uncounted. Keep must not call Lanes. Defaults to keeping none.
 	Keep func(d *Delivery, retry *consumer.RetryError) bool
 
 	// Grace is how long batches in work may take when Drain is called, before their contexts are cancelled, and Settling how
@@ -244,8 +244,8 @@ func (l *Lanes) behind(d *Delivery) []*Delivery {
 }
 
 var (
-	stopped    = &consumer.RetryError{Err: ErrStopped, Blameless: true}
-	behindLost = &consumer.RetryError{Err: fmt.Errorf("held back behind an earlier message of its key: %w", ErrLost), Blameless: true}
+	stopped    = &consumer.RetryError{Err: ErrStopped, Uncounted: true}
+	behindLost = &consumer.RetryError{Err: fmt.Errorf("held back behind an earlier message of its key: %w", ErrLost), Uncounted: true}
 )
 
 // unreachable reports whether nothing will be done about d once Context has ended: no batch in work has its key.

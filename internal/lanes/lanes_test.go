@@ -87,8 +87,8 @@ func TestWhatStandsBehindAFailureIsGivenBack(t *testing.T) {
 		b.wants(map[string]error{"a0": nil, "a1": errLater, "a2": errLater, "a3": errLater, "b0": nil, "b1": nil, "free": nil})
 		for _, id := range []string{"a2", "a3"} {
 			var retry *consumer.RetryError
-			if !errors.As(b.settled[id], &retry) || !retry.Blameless || retry.After != 5*time.Second {
-				t.Errorf("%s is settled with %#v; want a blameless one of the same delay", id, b.settled[id])
+			if !errors.As(b.settled[id], &retry) || !retry.Uncounted || retry.After != 5*time.Second {
+				t.Errorf("%s is settled with %#v; want a uncounted one of the same delay", id, b.settled[id])
 			}
 		}
 		if slices.Contains(b.order, "a2") || slices.Contains(b.order, "a3") {
@@ -123,7 +123,7 @@ func TestWhatIsKeptIsHandledAgainInOrder(t *testing.T) {
 				case 1:
 					return later(time.Second)
 				case 2:
-					return blameless(2 * time.Second)
+					return uncounted(2 * time.Second)
 				}
 				return nil
 			},
@@ -147,7 +147,7 @@ func TestAgainAtOnceDoesNotSpin(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, benchConfig{
 			Config:  lanes.Config{Keep: func(*lanes.Delivery, *consumer.RetryError) bool { return true }},
-			process: func(context.Context, *consumer.Message) error { return blameless(0) },
+			process: func(context.Context, *consumer.Message) error { return uncounted(0) },
 		})
 		b.Add(deliveries(1)...)
 		<-time.After(10 * time.Second)

@@ -56,7 +56,7 @@ func tryOnce(t *testing.T, cfg lanes.Config, keeps, keys, n, loses int, rejects 
 		case 0:
 			return later(time.Duration(random.n(3)) * time.Second)
 		case 1:
-			return blameless(time.Duration(random.n(3)) * time.Second)
+			return uncounted(time.Duration(random.n(3)) * time.Second)
 		case 2:
 			if rejects && random.n(10) == 0 {
 				return errReject

@@ -65,7 +65,7 @@ func (b *box) enqueue(t *testing.T, msgs ...outbox.Message) {
 }
 
 // relay publishes n messages to Kafka.
-func (b *box) relay(t *testing.T, layout outbox.Layout, n int) {
+func (b *box) relay(t *testing.T, layout outbox.HeaderFormat, n int) {
 	t.Helper()
 	client, err := sarama.NewClient(b.brokers, kafka.NewConfig())
 	if err != nil {
@@ -77,7 +77,7 @@ func (b *box) relay(t *testing.T, layout outbox.Layout, n int) {
 		t.Fatal(err)
 	}
 	defer events.Close()
-	relay, err := outbox.NewRelay(outbox.Config{Queue: b.store, Publisher: events, Layout: layout})
+	relay, err := outbox.NewRelay(outbox.Config{Queue: b.store, Publisher: events, HeaderFormat: layout})
 	if err != nil {
 		t.Fatal(err)
 	}

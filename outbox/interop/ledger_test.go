@@ -77,7 +77,7 @@ func (l *ledger) transact(ctx context.Context, key string, want fate) {
 	var in []*entry
 	enqueue := func(tx pgx.Tx) error {
 		if key != "" {
-			if err := l.store.Serialize(ctx, tx, key); err != nil {
+			if err := l.store.LockOrderingKey(ctx, tx, key); err != nil {
 				return err
 			}
 		}

@@ -146,12 +146,12 @@ func brokenFences() []brokenStore {
 			}),
 		},
 		{
-			name: "counts what is blameless", found: []string{"a blameless failure is not counted"},
-			breaks: settles(func(_ *session, o *outbox.Outcome) { o.Blameless = false }),
+			name: "counts what is uncounted", found: []string{"a uncounted failure is not counted"},
+			breaks: settles(func(_ *session, o *outbox.Outcome) { o.Uncounted = false }),
 		},
 		{
-			name: "counts nothing", found: []string{"a blameless failure is not counted", "attempts survive a takeover"},
-			breaks: settles(func(_ *session, o *outbox.Outcome) { o.Blameless = true }),
+			name: "counts nothing", found: []string{"a uncounted failure is not counted", "attempts survive a takeover"},
+			breaks: settles(func(_ *session, o *outbox.Outcome) { o.Uncounted = true }),
 		},
 		{name: "counts in memory", found: []string{"attempts survive a takeover"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
 			o.Queue = &hooks{Memory: m, close: func(s *session, ctx context.Context) error {

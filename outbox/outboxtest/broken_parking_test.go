@@ -8,11 +8,11 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// keeps parks under another KeepOrder.
-func keeps(in, out outbox.KeepOrder) func(*Memory, *Outbox[*Tx]) {
+// keeps parks under another ParkPolicy.
+func keeps(in, out outbox.ParkPolicy) func(*Memory, *Outbox[*Tx]) {
 	return settles(func(_ *session, o *outbox.Outcome) {
-		if o.Verdict == outbox.Parked && o.KeepOrder == in {
-			o.KeepOrder = out
+		if o.Verdict == outbox.Parked && o.ParkPolicy == in {
+			o.ParkPolicy = out
 		}
 	})
 }
@@ -67,10 +67,10 @@ func releases(m *Memory, o *Outbox[*Tx], then func(seqs []int64)) {
 
 func brokenParkings() []brokenStore {
 	const (
-		waitUnpark  = "FollowersWait: they wait, and go on by themselves when it is unparked"
-		waitDiscard = "FollowersWait: they go on by themselves when it is discarded"
-		park        = "FollowersPark: they are parked, and each needs a decision"
-		pass        = "FollowersPass: they pass"
+		waitUnpark  = "BlockKey: they wait, and go on by themselves when it is unparked"
+		waitDiscard = "BlockKey: they go on by themselves when it is discarded"
+		park        = "ParkKey: they are parked, and each needs a decision"
+		pass        = "SkipMessage: they pass"
 	)
 	return []brokenStore{
 		{
@@ -83,11 +83,11 @@ func brokenParkings() []brokenStore {
 		},
 		{
 			name: "lets followers pass that were to wait", found: []string{waitUnpark, waitDiscard, "a parked key waits for a person, whichever sessions come and go"},
-			breaks: keeps(outbox.FollowersWait, outbox.FollowersPass),
+			breaks: keeps(outbox.BlockKey, outbox.SkipMessage),
 		},
-		{name: "lets followers wait that were to be parked", found: []string{park}, breaks: keeps(outbox.FollowersPark, outbox.FollowersWait)},
-		{name: "lets followers pass that were to be parked", found: []string{park}, breaks: keeps(outbox.FollowersPark, outbox.FollowersPass)},
-		{name: "lets followers wait that were to pass", found: []string{pass}, breaks: keeps(outbox.FollowersPass, outbox.FollowersWait)},
+		{name: "lets followers wait that were to be parked", found: []string{park}, breaks: keeps(outbox.ParkKey, outbox.BlockKey)},
+		{name: "lets followers pass that were to be parked", found: []string{park}, breaks: keeps(outbox.ParkKey, outbox.SkipMessage)},
+		{name: "lets followers wait that were to pass", found: []string{pass}, breaks: keeps(outbox.SkipMessage, outbox.BlockKey)},
 		{
 			name: "holds back what has no key", found: []string{"a parked message without key holds back nothing"},
 			breaks: settling(func(s *session, ctx context.Context, all []outbox.Outcome) error {

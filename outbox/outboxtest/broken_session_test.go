@@ -62,7 +62,7 @@ func brokenSessions() []brokenStore {
 				hold, err := s.Renew(ctx)
 				s.memory.mu.Lock()
 				defer s.memory.mu.Unlock()
-				hold.Shards -= s.giveBack(max(0, hold.Shards-(hold.Of+hold.Relays-1)/max(hold.Relays, 1)))
+				hold.Shards -= s.giveBack(max(0, hold.Shards-(hold.TotalShards+hold.Relays-1)/max(hold.Relays, 1)))
 				return hold, err
 			}),
 		},
@@ -85,7 +85,7 @@ func brokenSessions() []brokenStore {
 				hold, err := s.Renew(ctx)
 				s.memory.mu.Lock()
 				defer s.memory.mu.Unlock()
-				if fair := (hold.Of + hold.Relays - 1) / max(hold.Relays, 1); kept && hold.Relays > 1 && hold.Shards > fair && s.renewals > 2 {
+				if fair := (hold.TotalShards + hold.Relays - 1) / max(hold.Relays, 1); kept && hold.Relays > 1 && hold.Shards > fair && s.renewals > 2 {
 					hold.Shards -= s.giveBack(hold.Shards - fair)
 				}
 				return hold, err
@@ -147,7 +147,7 @@ func brokenSessions() []brokenStore {
 			h.Until = h.Until.Add(time.Second)
 		})},
 		{name: "does not count relays", found: []string{"Hold says until when, how much, and who else"}, breaks: told(func(h *outbox.Hold) { h.Relays = 1 })},
-		{name: "counts itself as a namesake", found: []string{"Hold says until when, how much, and who else"}, breaks: told(func(h *outbox.Hold) { h.Namesakes++ })},
+		{name: "counts itself as a namesake", found: []string{"Hold says until when, how much, and who else"}, breaks: told(func(h *outbox.Hold) { h.SameName++ })},
 	}
 }
 
@@ -155,7 +155,7 @@ func brokenSessions() []brokenStore {
 func stealing(m *Memory, o *Outbox[*Tx]) {
 	o.Queue = &hooks{Memory: m, renew: func(s *session, ctx context.Context) (outbox.Hold, error) {
 		hold, err := s.Renew(ctx)
-		hold.Shards = hold.Of
+		hold.Shards = hold.TotalShards
 		return hold, err
 	}, lease: func(s *session, ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
 		m.mu.Lock()
@@ -184,7 +184,7 @@ func greedy(m *Memory, o *Outbox[*Tx]) {
 			m.shards[i].owner = s
 		}
 		n := len(m.shards)
-		return outbox.Hold{Until: m.relays[s], Shards: n, Of: n, Relays: 1}, nil
+		return outbox.Hold{Until: m.relays[s], Shards: n, TotalShards: n, Relays: 1}, nil
 	}}
 }
 

@@ -114,11 +114,11 @@ func (s *hooked) Close(ctx context.Context) error {
 	return s.session.Close(ctx)
 }
 
-func (s *hooked) Tidy(ctx context.Context) error {
+func (s *hooked) Maintain(ctx context.Context) error {
 	if s.h.tidy != nil {
 		return s.h.tidy(s.session, ctx)
 	}
-	return s.session.Tidy(ctx)
+	return s.session.Maintain(ctx)
 }
 
 func (s *hooked) Wake() <-chan struct{} {
@@ -135,7 +135,7 @@ func memoryHarness(b brokenStore) Harness[*Tx] {
 			m := &Memory{KeepSent: opts.KeepSent, EarlySequence: b.early}
 			m.open()
 			o := Outbox[*Tx]{
-				Writer: m, Queue: m, Operations: m, InTx: m.InTx, Serialize: m.Serialize,
+				Writer: m, Queue: m, Operations: m, InTx: m.InTx, LockOrderingKey: m.LockOrderingKey,
 				Sent: func(*testing.T) []string { return m.Sent() },
 			}
 			if b.breaks != nil {
@@ -187,8 +187,8 @@ func TestOutboxSuiteRecorderIsFair(t *testing.T) {
 		}
 	}
 	for name, without := range map[string]func(*Outbox[*Tx]){
-		"Serialize makes transactions of one key exclude each other": func(o *Outbox[*Tx]) { o.Serialize = nil },
-		"confirmed messages are kept for their time":                 func(o *Outbox[*Tx]) { o.Sent = nil },
+		"LockOrderingKey makes transactions of one key exclude each other": func(o *Outbox[*Tx]) { o.LockOrderingKey = nil },
+		"confirmed messages are kept for their time":                       func(o *Outbox[*Tx]) { o.Sent = nil },
 	} {
 		i := slices.IndexFunc(storeCases[*Tx](), func(c storeCase[*Tx]) bool { return c.name == name })
 		c := storeCases[*Tx]()[i]

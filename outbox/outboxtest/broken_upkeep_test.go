@@ -13,11 +13,11 @@ func says(change func(st *outbox.Stats)) func(*Memory, *Outbox[*Tx]) {
 	return func(m *Memory, o *Outbox[*Tx]) { o.Operations = &operations{Memory: m, stats: change} }
 }
 
-// tidies breaks Tidy.
+// tidies breaks Maintain.
 func tidies(tidy func(m *Memory)) func(*Memory, *Outbox[*Tx]) {
 	return func(m *Memory, o *Outbox[*Tx]) {
 		o.Queue = &hooks{Memory: m, tidy: func(s *session, ctx context.Context) error {
-			err := s.Tidy(ctx)
+			err := s.Maintain(ctx)
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			tidy(m)
@@ -144,7 +144,7 @@ func brokenUpkeep() []brokenStore {
 		{name: "forgets the wake-ups about leased shards", found: []string{"a look where wake-ups tell of messages misses none of them"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
 			o.Queue = &hooks{Memory: m, lease: func(s *session, ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
 				defer func() {
-					if want.Woken {
+					if want.Notified {
 						m.mu.Lock()
 						defer m.mu.Unlock()
 						clear(s.told)
@@ -156,7 +156,7 @@ func brokenUpkeep() []brokenStore {
 	}
 }
 
-const waitUnparked = "FollowersWait: they wait, and go on by themselves when it is unparked"
+const waitUnparked = "BlockKey: they wait, and go on by themselves when it is unparked"
 
 func lists(change func(f *outbox.ParkedFilter)) func(*Memory, *Outbox[*Tx]) {
 	return func(m *Memory, o *Outbox[*Tx]) { o.Operations = &operations{Memory: m, parked: change} }

@@ -114,11 +114,11 @@ func brokenWriters() []brokenStore {
 			})
 		}},
 		{name: "numbers in Enqueue", early: true, found: []string{"order is that of the transactions, whoever enqueued first"}},
-		{name: "Serialize does nothing", found: []string{"Serialize makes transactions of one key exclude each other"}, breaks: func(_ *Memory, o *Outbox[*Tx]) {
-			o.Serialize = func(context.Context, *Tx, string) error { return nil }
+		{name: "LockOrderingKey does nothing", found: []string{"LockOrderingKey makes transactions of one key exclude each other"}, breaks: func(_ *Memory, o *Outbox[*Tx]) {
+			o.LockOrderingKey = func(context.Context, *Tx, string) error { return nil }
 		}},
-		{name: "Serialize has one lock for all", found: []string{"Serialize of two keys does not wait"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
-			o.Serialize = func(ctx context.Context, tx *Tx, _ string) error { return m.Serialize(ctx, tx, "one") }
+		{name: "LockOrderingKey has one lock for all", found: []string{"LockOrderingKey of two keys does not wait"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
+			o.LockOrderingKey = func(ctx context.Context, tx *Tx, _ string) error { return m.LockOrderingKey(ctx, tx, "one") }
 		}},
 		{name: "waits for older transactions", found: []string{"a transaction that stays open delays no other"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
 			var open atomic.Int64

@@ -73,7 +73,7 @@ type row struct {
 	outbox.Leased
 	retryAt  time.Time // of a message without key
 	cause    string
-	keep     outbox.KeepOrder // of a parked one
+	keep     outbox.ParkPolicy // of a parked one
 	behind   int64
 	waiting  bool
 	parkedAt time.Time
@@ -102,7 +102,7 @@ type Tx struct {
 	locks  []string
 }
 
-// lock is what Serialize takes.
+// lock is what LockOrderingKey takes.
 type lock struct{ free chan struct{} }
 
 // Begin begins a transaction, which must be ended with Commit or Rollback.
@@ -156,9 +156,9 @@ func (m *Memory) next() int64 {
 	return m.seq
 }
 
-// Serialize waits until no other transaction holds key, and holds it until tx ends: transactions that call it with one key
+// LockOrderingKey waits until no other transaction holds key, and holds it until tx ends: transactions that call it with one key
 // before they read what they are going to write do not pass each other.
-func (m *Memory) Serialize(ctx context.Context, tx *Tx, key string) error {
+func (m *Memory) LockOrderingKey(ctx context.Context, tx *Tx, key string) error {
 	for {
 		if tx.done {
 			return ErrTxDone

@@ -29,8 +29,8 @@ func (s *session) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased,
 	}
 	m.due(now)
 	var found []turn
-	for _, i := range s.part(max(want.Part, 1)) {
-		if want.Woken && !s.told[i] {
+	for _, i := range s.part(max(want.Groups, 1)) {
+		if want.Notified && !s.told[i] {
 			continue
 		}
 		delete(s.told, i)

@@ -27,9 +27,9 @@ type session struct {
 }
 
 var (
-	_ outbox.Session = (*session)(nil)
-	_ outbox.Waker   = (*session)(nil)
-	_ outbox.Tidier  = (*session)(nil)
+	_ outbox.Session    = (*session)(nil)
+	_ outbox.Waker      = (*session)(nil)
+	_ outbox.Maintainer = (*session)(nil)
 )
 
 // Open implements outbox.Queue.
@@ -71,7 +71,7 @@ func (s *session) Renew(ctx context.Context) (outbox.Hold, error) {
 	m.bury(now)
 	held := s.share()
 	return outbox.Hold{
-		Until: now.Add(s.opts.TTL), Shards: held, Of: len(m.shards), Relays: len(m.relays), Namesakes: s.namesakes(),
+		Until: now.Add(s.opts.TTL), Shards: held, TotalShards: len(m.shards), Relays: len(m.relays), SameName: s.sameName(),
 	}, nil
 }
 
@@ -140,7 +140,7 @@ func (s *session) giveBackLeaving() {
 	}
 }
 
-func (s *session) namesakes() (n int) {
+func (s *session) sameName() (n int) {
 	for other := range s.memory.relays {
 		if other != s && other.opts.Name == s.opts.Name {
 			n++
@@ -185,8 +185,8 @@ func (m *Memory) wake(rows []*row) {
 	}
 }
 
-// Tidy implements outbox.Tidier: it forgets sent messages whose time is over, and dead sessions.
-func (s *session) Tidy(ctx context.Context) error {
+// Maintain implements outbox.Maintainer: it forgets sent messages whose time is over, and dead sessions.
+func (s *session) Maintain(ctx context.Context) error {
 	m := s.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -68,7 +68,7 @@ func (m *Memory) settle(o outbox.Outcome, now time.Time) {
 	case outbox.Parked:
 		sh.rows = slices.Delete(sh.rows, at, at+1)
 		r.fail(o)
-		r.keep, r.parkedAt, r.behind, r.waiting = o.KeepOrder, now, 0, false
+		r.keep, r.parkedAt, r.behind, r.waiting = o.ParkPolicy, now, 0, false
 		m.parked[r.Seq] = r
 		m.hold(r.Shard, r.Key)
 	case outbox.Returned:
@@ -77,7 +77,7 @@ func (m *Memory) settle(o outbox.Outcome, now time.Time) {
 
 // fail counts from what was leased, so that settling twice counts once.
 func (r *row) fail(o outbox.Outcome) {
-	if !o.Blameless {
+	if !o.Uncounted {
 		r.Attempts = o.Attempts + 1
 	}
 	r.cause = cmp.Or(o.Cause, errNoCause).Error()
@@ -106,8 +106,8 @@ func (m *Memory) hold(i int, key string) {
 			delete(m.parked, r.Seq)
 			r.back()
 			m.insert(r)
-		case first == nil && (r.behind != 0 || r.keep != outbox.FollowersPass):
-			first = &hold{from: r.Seq, park: r.behind != 0 || r.keep == outbox.FollowersPark}
+		case first == nil && (r.behind != 0 || r.keep != outbox.SkipMessage):
+			first = &hold{from: r.Seq, park: r.behind != 0 || r.keep == outbox.ParkKey}
 		}
 	}
 	if first != nil {

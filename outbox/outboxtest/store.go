@@ -42,8 +42,8 @@ type Outbox[TTx any] struct {
 
 	// Retryable reports errors of InTx and of the Queue that another attempt may cure. Nil: none is.
 	Retryable func(error) bool
-	// Serialize is the store's own.
-	Serialize func(ctx context.Context, tx TTx, key string) error
+	// LockOrderingKey is the store's own.
+	LockOrderingKey func(ctx context.Context, tx TTx, key string) error
 	// Sent lists the IDs of the messages that are kept after they were sent.
 	Sent func(t *testing.T) []string
 }
@@ -108,7 +108,7 @@ const (
 func (f Features) without(name string, n need) string {
 	switch {
 	case n == lateSequence && !f.LateSequence:
-		return "sequence numbers are assigned in Enqueue; transactions that enqueue before they take their locks call Serialize"
+		return "sequence numbers are assigned in Enqueue; transactions that enqueue before they take their locks call LockOrderingKey"
 	case (n == twoWriters || n == lateSequence) && f.OneWriter:
 		return "the database runs one writing transaction at a time"
 	}

@@ -96,7 +96,7 @@ func intact[TTx any](e *env[TTx]) {
 	seqs := map[int64]string{}
 	for i, l := range s.await(idsOf(msgs)...) {
 		e.wantSame(l.Message, msgs[i])
-		if want := outbox.Shard(&msgs[i], s.hold.Of); l.Shard != want {
+		if want := outbox.Shard(&msgs[i], s.hold.TotalShards); l.Shard != want {
 			e.Errorf("%q is of shard %d, want %d", l.ID, l.Shard, want)
 		}
 		if other, double := seqs[l.Seq]; double {

@@ -18,7 +18,7 @@ func deferCases[TTx any]() []storeCase[TTx] {
 		{name: "a deferred message is due after its delay, and its key goes on in order", hazard: hazard, run: deferEnds[TTx]},
 		{name: "a deferred message without key holds back nothing", hazard: hazard, run: deferKeyless[TTx]},
 		{name: "two deferred messages of one key keep their order", hazard: hazard, run: deferTwo[TTx]},
-		{name: "a blameless failure is not counted", hazard: counted, run: blameless[TTx]},
+		{name: "a uncounted failure is not counted", hazard: counted, run: uncounted[TTx]},
 		{name: "attempts survive a takeover", hazard: counted, run: attemptsSurvive[TTx]},
 	}
 }
@@ -113,7 +113,7 @@ func deferTwo[TTx any](e *env[TTx]) {
 	}
 }
 
-func blameless[TTx any](e *env[TTx]) {
+func uncounted[TTx any](e *env[TTx]) {
 	e.enqueue(message("keyed", "k"), message("free", ""))
 	s := e.session()
 	want := 0
@@ -125,7 +125,7 @@ func blameless[TTx any](e *env[TTx]) {
 			}
 		}
 		one, two := deferred(l[0], 0), deferred(l[1], 0)
-		one.Blameless, two.Blameless = !blame, !blame
+		one.Uncounted, two.Uncounted = !blame, !blame
 		s.settle(one, two)
 		if blame {
 			want++

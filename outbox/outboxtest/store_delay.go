@@ -139,7 +139,7 @@ func notBeforeIntact[TTx any](e *env[TTx]) {
 	s := e.session()
 	for i, l := range s.await(idsOf(msgs)...) {
 		e.wantSame(l.Message, msgs[i])
-		if want := outbox.Shard(&msgs[i], s.hold.Of); l.Shard != want {
+		if want := outbox.Shard(&msgs[i], s.hold.TotalShards); l.Shard != want {
 			e.Errorf("%.80q is of shard %d, want %d", l.ID, l.Shard, want)
 		}
 		if l.Enqueued.After(after) {

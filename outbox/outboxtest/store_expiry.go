@@ -120,7 +120,7 @@ func until[TTx any](e *env[TTx], at time.Time) {
 func handedOver[TTx any](e *env[TTx]) {
 	a := e.open("early", 2*limit)
 	a.renew()
-	msgs := onePerShard("", a.hold.Of)
+	msgs := onePerShard("", a.hold.TotalShards)
 	a.close()
 	e.enqueue(msgs...)
 	_, before := e.lapsed(len(msgs))
@@ -134,8 +134,8 @@ func handedOver[TTx any](e *env[TTx]) {
 			e.Errorf("shard %d has token %d after a takeover, and had %d before", l.Shard, l.Token, tokens[l.Shard])
 		}
 	}
-	if b.hold.Shards != b.hold.Of {
-		e.Errorf("the only living session holds %d of %d shards", b.hold.Shards, b.hold.Of)
+	if b.hold.Shards != b.hold.TotalShards {
+		e.Errorf("the only living session holds %d of %d shards", b.hold.Shards, b.hold.TotalShards)
 	}
 }
 
@@ -168,7 +168,7 @@ func renewRace[TTx any](e *env[TTx]) {
 			ttl = longer(ttl)
 			a, start = e.open("renews", ttl), time.Now()
 		}
-		all := onePerShard(fmt.Sprint(round, " "), a.hold.Of)
+		all := onePerShard(fmt.Sprint(round, " "), a.hold.TotalShards)
 		e.enqueue(all...)
 		b := e.open("takes", 2*limit)
 		until(e, start.Add(ttl*time.Duration(85+3*round)/100))
@@ -183,8 +183,8 @@ func renewRace[TTx any](e *env[TTx]) {
 		switch {
 		case err != nil && !errors.Is(err, outbox.ErrLeaseLost):
 			e.Fatalf("Renew: %v", err)
-		case err == nil && a.hold.Shards+b.hold.Shards > a.hold.Of && time.Since(again) < ttl:
-			e.Fatalf("both sessions were renewed, and hold %d and %d of %d shards", a.hold.Shards, b.hold.Shards, a.hold.Of)
+		case err == nil && a.hold.Shards+b.hold.Shards > a.hold.TotalShards && time.Since(again) < ttl:
+			e.Fatalf("both sessions were renewed, and hold %d and %d of %d shards", a.hold.Shards, b.hold.Shards, a.hold.TotalShards)
 		}
 		shards := map[int]bool{}
 		if err == nil {

@@ -20,7 +20,7 @@ func fenceCases[TTx any]() []storeCase[TTx] {
 		{"Sent", func(l outbox.Leased) outbox.Outcome { return outbox.Outcome{Leased: l, Verdict: outbox.Sent} }},
 		{"Returned", func(l outbox.Leased) outbox.Outcome { return outbox.Outcome{Leased: l, Verdict: outbox.Returned} }},
 		{"Deferred", func(l outbox.Leased) outbox.Outcome { return deferred(l, time.Hour) }},
-		{"Parked", func(l outbox.Leased) outbox.Outcome { return parked(l, outbox.FollowersWait) }},
+		{"Parked", func(l outbox.Leased) outbox.Outcome { return parked(l, outbox.BlockKey) }},
 	} {
 		cases = append(cases, storeCase[TTx]{
 			name: "a late " + v.name + " changes nothing, and is ErrLeaseLost", hazard: hazard,
@@ -53,7 +53,7 @@ func lateSettle[TTx any](e *env[TTx], outcome func(outbox.Leased) outbox.Outcome
 		}
 	}
 	b := e.session()
-	for b.hold.Shards < b.hold.Of {
+	for b.hold.Shards < b.hold.TotalShards {
 		b.renew()
 		pause(e.ctx)
 	}
@@ -80,7 +80,7 @@ func lateSettle[TTx any](e *env[TTx], outcome func(outbox.Leased) outbox.Outcome
 func oneStale[TTx any](e *env[TTx]) {
 	s := e.session()
 	var msgs []outbox.Message
-	for _, key := range keysInShards(8, s.hold.Of) {
+	for _, key := range keysInShards(8, s.hold.TotalShards) {
 		msgs = append(msgs, series(key, 2)...)
 	}
 	e.enqueue(msgs...)
@@ -96,7 +96,7 @@ func oneStale[TTx any](e *env[TTx]) {
 				case 1:
 					all = append(all, deferred(l, time.Hour))
 				case 2:
-					all = append(all, parked(l, outbox.FollowersPark))
+					all = append(all, parked(l, outbox.ParkKey))
 				case 3:
 					all = append(all, outbox.Outcome{Leased: l, Verdict: outbox.Returned})
 				}

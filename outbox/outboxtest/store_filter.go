@@ -96,7 +96,7 @@ func discardWaiting[TTx any](e *env[TTx]) {
 	s := e.session()
 	e.enqueue(message("head", "k"))
 	l := s.await("head")
-	s.settle(parked(l[0], outbox.FollowersWait))
+	s.settle(parked(l[0], outbox.BlockKey))
 	e.enqueue(series("k", behind)...)
 	for e.stats().Waiting < behind {
 		s.quiet("the first message of its key is parked")

@@ -67,9 +67,9 @@ func (s *holder) tryRenew() error {
 
 func (s *holder) tidy() {
 	s.Helper()
-	if t, ok := s.Session.(outbox.Tidier); ok {
-		if err := s.again(func() error { return t.Tidy(s.ctx) }); err != nil {
-			s.Fatalf("Tidy: %v", err)
+	if t, ok := s.Session.(outbox.Maintainer); ok {
+		if err := s.again(func() error { return t.Maintain(s.ctx) }); err != nil {
+			s.Fatalf("Maintain: %v", err)
 		}
 	}
 }
@@ -114,8 +114,8 @@ func (s *holder) sound(leased []outbox.Leased, want outbox.Want) {
 	}
 	last := map[string]outbox.Leased{}
 	for _, l := range leased {
-		if l.Shard < 0 || l.Shard >= s.hold.Of {
-			s.Fatalf("leased %q of shard %d, of %d shards", l.ID, l.Shard, s.hold.Of)
+		if l.Shard < 0 || l.Shard >= s.hold.TotalShards {
+			s.Fatalf("leased %q of shard %d, of %d shards", l.ID, l.Shard, s.hold.TotalShards)
 		}
 		if before, ok := last[l.Key]; ok && l.Key != "" && before.Seq >= l.Seq {
 			s.Fatalf("leased %q (seq %d) before %q (seq %d) of the same key", before.ID, before.Seq, l.ID, l.Seq)
@@ -230,6 +230,6 @@ func deferred(l outbox.Leased, delay time.Duration) outbox.Outcome {
 	return outbox.Outcome{Leased: l, Verdict: outbox.Deferred, Cause: errRefused, Delay: delay}
 }
 
-func parked(l outbox.Leased, keep outbox.KeepOrder) outbox.Outcome {
-	return outbox.Outcome{Leased: l, Verdict: outbox.Parked, Cause: errRefused, KeepOrder: keep}
+func parked(l outbox.Leased, keep outbox.ParkPolicy) outbox.Outcome {
+	return outbox.Outcome{Leased: l, Verdict: outbox.Parked, Cause: errRefused, ParkPolicy: keep}
 }

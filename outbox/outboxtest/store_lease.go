@@ -84,7 +84,7 @@ func bytesBound[TTx any](e *env[TTx]) {
 
 func leftAlone[TTx any](e *env[TTx]) {
 	s := e.session()
-	keys := keysInShards(2, s.hold.Of)
+	keys := keysInShards(2, s.hold.TotalShards)
 	e.enqueue(append(series(keys[0], 3), series(keys[1], 3)...)...)
 	one := s.leaseSome(outbox.Want{Limit: 1})
 	if len(one) != 1 {
@@ -112,7 +112,7 @@ func leftAlone[TTx any](e *env[TTx]) {
 
 func parts[TTx any](e *env[TTx]) {
 	s := e.session()
-	of := s.hold.Of
+	of := s.hold.TotalShards
 	var msgs []outbox.Message
 	for _, key := range keysInShards(of, of) {
 		msgs = append(msgs, series(key, 2)...)
@@ -123,7 +123,7 @@ func parts[TTx any](e *env[TTx]) {
 	seen := map[int]bool{}
 	for turn := range part {
 		shards := map[int]bool{}
-		for _, l := range s.lease(outbox.Want{Limit: many, Part: part}) {
+		for _, l := range s.lease(outbox.Want{Limit: many, Groups: part}) {
 			if seen[l.Shard] {
 				e.Fatalf("turn %d looks at shard %d again, which has leased messages", turn, l.Shard)
 			}
@@ -152,7 +152,7 @@ func partsMissNothing[TTx any](e *env[TTx]) {
 			if i < n {
 				e.enqueue(message(fmt.Sprintf("%d-%d", part, i), fmt.Sprint("key", i)))
 			}
-			for _, l := range s.lease(outbox.Want{Limit: 5, Part: part}) {
+			for _, l := range s.lease(outbox.Want{Limit: 5, Groups: part}) {
 				if got[l.ID] {
 					e.Fatalf("leased %q twice", l.ID)
 				}
@@ -217,7 +217,7 @@ func settleTwice[TTx any](e *env[TTx]) {
 		{Leased: l[1], Verdict: outbox.Returned},
 		deferred(l[2], 0),
 		{Leased: l[3], Verdict: outbox.Returned},
-		parked(l[4], outbox.FollowersPass),
+		parked(l[4], outbox.SkipMessage),
 		{Leased: l[5], Verdict: outbox.Returned},
 		deferred(l[6], 0),
 	}

@@ -17,8 +17,8 @@ func orderCases[TTx any]() []storeCase[TTx] {
 	return []storeCase[TTx]{
 		{name: "the messages of a key keep their order", hazard: order, run: keyOrder[TTx]},
 		{name: "order is that of the transactions, whoever enqueued first", hazard: order, needs: lateSequence, run: lateOrder[TTx]},
-		{name: "Serialize makes transactions of one key exclude each other", hazard: order, run: serialize[TTx]},
-		{name: "Serialize of two keys does not wait", hazard: order, needs: twoWriters, run: serializeOthers[TTx]},
+		{name: "LockOrderingKey makes transactions of one key exclude each other", hazard: order, run: serialize[TTx]},
+		{name: "LockOrderingKey of two keys does not wait", hazard: order, needs: twoWriters, run: serializeOthers[TTx]},
 		{name: "a late commit with a lower sequence number is not skipped", hazard: cursor, needs: twoWriters, run: lateCommit[TTx]},
 		{name: "a transaction that stays open delays no other", hazard: cursor, needs: twoWriters, run: openTransaction[TTx]},
 	}
@@ -87,21 +87,21 @@ func lateOrder[TTx any](e *env[TTx]) {
 }
 
 func serialize[TTx any](e *env[TTx]) {
-	e.hook("Serialize", e.Serialize == nil)
+	e.hook("LockOrderingKey", e.LockOrderingKey == nil)
 	const twins = 4
 	var inside, met atomic.Int32
 	results := make(chan error, twins)
 	for i := range twins {
 		go func() {
 			results <- e.inTx(func(tx TTx) error {
-				if err := e.Serialize(e.ctx, tx, "k"); err != nil {
+				if err := e.LockOrderingKey(e.ctx, tx, "k"); err != nil {
 					return err
 				}
 				if inside.Add(1) > 1 {
 					met.Add(1)
 				}
 				defer inside.Add(-1)
-				if err := e.Serialize(e.ctx, tx, "k"); err != nil { // twice is once
+				if err := e.LockOrderingKey(e.ctx, tx, "k"); err != nil { // twice is once
 					return err
 				}
 				for n := range 3 {
@@ -120,7 +120,7 @@ func serialize[TTx any](e *env[TTx]) {
 		}
 	}
 	if n := met.Load(); n > 0 {
-		e.Errorf("%d times two transactions that called Serialize with one key were past it at once", n)
+		e.Errorf("%d times two transactions that called LockOrderingKey with one key were past it at once", n)
 	}
 	leased := e.session().drain(3 * twins)
 	for i := 0; i < len(leased); i += 3 {
@@ -133,10 +133,10 @@ func serialize[TTx any](e *env[TTx]) {
 }
 
 func serializeOthers[TTx any](e *env[TTx]) {
-	e.hook("Serialize", e.Serialize == nil)
+	e.hook("LockOrderingKey", e.LockOrderingKey == nil)
 	one, two := e.begin(), e.begin()
-	one.do(func(tx TTx) error { return e.Serialize(e.ctx, tx, "one") })
-	two.do(func(tx TTx) error { return e.Serialize(e.ctx, tx, "two") }) // would hang until the limit
+	one.do(func(tx TTx) error { return e.LockOrderingKey(e.ctx, tx, "one") })
+	two.do(func(tx TTx) error { return e.LockOrderingKey(e.ctx, tx, "two") }) // would hang until the limit
 	two.enqueue(message("2", "two"))
 	two.commit()
 	one.enqueue(message("1", "one"))

@@ -16,10 +16,10 @@ func parkCases[TTx any]() []storeCase[TTx] {
 		lost  = "28: nothing is lost that was given up on"
 	)
 	return []storeCase[TTx]{
-		{name: "FollowersWait: they wait, and go on by themselves when it is unparked", hazard: order, run: func(e *env[TTx]) { followersWait(e, e.unpark, true) }},
-		{name: "FollowersWait: they go on by themselves when it is discarded", hazard: order, run: func(e *env[TTx]) { followersWait(e, e.discard, false) }},
-		{name: "FollowersPark: they are parked, and each needs a decision", hazard: order, run: followersPark[TTx]},
-		{name: "FollowersPass: they pass", hazard: order, run: followersPass[TTx]},
+		{name: "BlockKey: they wait, and go on by themselves when it is unparked", hazard: order, run: func(e *env[TTx]) { followersWait(e, e.unpark, true) }},
+		{name: "BlockKey: they go on by themselves when it is discarded", hazard: order, run: func(e *env[TTx]) { followersWait(e, e.discard, false) }},
+		{name: "ParkKey: they are parked, and each needs a decision", hazard: order, run: followersPark[TTx]},
+		{name: "SkipMessage: they pass", hazard: order, run: followersPass[TTx]},
 		{name: "a parked message without key holds back nothing", hazard: order, run: parkKeyless[TTx]},
 		{name: "two parked messages of one key", hazard: order, run: parkTwo[TTx]},
 		{name: "a confirmed message is not parked behind another one", hazard: lost, run: parkBesideSent[TTx]},
@@ -81,7 +81,7 @@ func (e *env[TTx]) wantParked(s *holder, behind map[string]string, waiting bool,
 }
 
 // head parks the second of four messages, beside others, and returns the session after its followers were enqueued.
-func (e *env[TTx]) head(keep outbox.KeepOrder) (s *holder) {
+func (e *env[TTx]) head(keep outbox.ParkPolicy) (s *holder) {
 	e.Helper()
 	e.enqueue(append(series("k", 4), message("other", "other"), message("free", ""))...)
 	s = e.session()
@@ -93,7 +93,7 @@ func (e *env[TTx]) head(keep outbox.KeepOrder) (s *holder) {
 }
 
 func followersWait[TTx any](e *env[TTx], release func(...int64), back bool) {
-	s := e.head(outbox.FollowersWait)
+	s := e.head(outbox.BlockKey)
 	s.sent(s.await("k-1", "other", "free")...) // what comes before it passes
 	s.quiet("a message of their key is parked")
 	e.enqueue(message("k-5", "k"))
@@ -120,7 +120,7 @@ func followersWait[TTx any](e *env[TTx], release func(...int64), back bool) {
 }
 
 func followersPark[TTx any](e *env[TTx]) {
-	s := e.head(outbox.FollowersPark)
+	s := e.head(outbox.ParkKey)
 	s.sent(s.await("k-1", "other", "free")...)
 	s.quiet("a message of their key is parked")
 	e.enqueue(message("k-5", "k"))
@@ -153,7 +153,7 @@ func followersPark[TTx any](e *env[TTx]) {
 }
 
 func followersPass[TTx any](e *env[TTx]) {
-	s := e.head(outbox.FollowersPass)
+	s := e.head(outbox.SkipMessage)
 	e.enqueue(message("k-5", "k"))
 	s.sent(s.await("k-1", "k-3", "k-4", "k-5", "other", "free")...)
 	list := e.wantParked(s, map[string]string{"k-2": ""}, false)
@@ -166,7 +166,7 @@ func followersPass[TTx any](e *env[TTx]) {
 }
 
 func parkKeyless[TTx any](e *env[TTx]) {
-	for _, keep := range []outbox.KeepOrder{outbox.FollowersWait, outbox.FollowersPark} {
+	for _, keep := range []outbox.ParkPolicy{outbox.BlockKey, outbox.ParkKey} {
 		e.enqueue(message("1", ""), message("2", ""), message("k-1", "k"))
 		s := e.session()
 		l := s.await("1", "2", "k-1")
@@ -191,7 +191,7 @@ func parkTwo[TTx any](e *env[TTx]) {
 	two := func(key string) (seqs []int64) {
 		e.enqueue(series(key, 3)...)
 		l := s.await(key+"-1", key+"-2", key+"-3")
-		s.settle(parked(l[1], outbox.FollowersWait), parked(l[0], outbox.FollowersWait), outbox.Outcome{Leased: l[2]})
+		s.settle(parked(l[1], outbox.BlockKey), parked(l[0], outbox.BlockKey), outbox.Outcome{Leased: l[2]})
 		e.wantParked(s, map[string]string{key + "-1": "", key + "-2": "", key + "-3": key + "-1"}, true)
 		return []int64{l[0].Seq, l[1].Seq}
 	}
@@ -227,14 +227,14 @@ func parkTwo[TTx any](e *env[TTx]) {
 }
 
 func parkBesideSent[TTx any](e *env[TTx]) {
-	for _, keep := range []outbox.KeepOrder{outbox.FollowersWait, outbox.FollowersPark} {
+	for _, keep := range []outbox.ParkPolicy{outbox.BlockKey, outbox.ParkKey} {
 		e.enqueue(series("k", 3)...)
 		s := e.session()
 		l := s.await("k-1", "k-2", "k-3")
 		s.settle(parked(l[0], keep), outbox.Outcome{Leased: l[1], Verdict: outbox.Sent}, outbox.Outcome{Leased: l[2]})
-		e.wantParked(s, map[string]string{"k-1": "", "k-3": "k-1"}, keep == outbox.FollowersWait)
+		e.wantParked(s, map[string]string{"k-1": "", "k-3": "k-1"}, keep == outbox.BlockKey)
 		e.discard(l[0].Seq)
-		if keep == outbox.FollowersPark {
+		if keep == outbox.ParkKey {
 			e.discard(l[2].Seq)
 			s.quiet("everything was confirmed or discarded")
 		} else {
@@ -252,7 +252,7 @@ func parkBehindDeferred[TTx any](e *env[TTx]) {
 	for _, key := range []string{"one way", "the other way"} {
 		e.enqueue(series(key, 3)...)
 		l := s.await(key+"-1", key+"-2", key+"-3")
-		one, two := deferred(l[0], 100*time.Millisecond), parked(l[1], outbox.FollowersWait)
+		one, two := deferred(l[0], 100*time.Millisecond), parked(l[1], outbox.BlockKey)
 		if key == "one way" {
 			s.settle(one, two, outbox.Outcome{Leased: l[2]})
 		} else {
@@ -270,7 +270,7 @@ func parkBehindDeferred[TTx any](e *env[TTx]) {
 }
 
 func parkOutlasts[TTx any](e *env[TTx]) {
-	s := e.head(outbox.FollowersWait)
+	s := e.head(outbox.BlockKey)
 	s.sent(s.await("k-1", "other", "free")...)
 	list := e.wantParked(s, map[string]string{"k-2": "", "k-3": "k-2", "k-4": "k-2"}, true)
 	if err := s.Close(e.ctx); err != nil {
@@ -290,7 +290,7 @@ func parkIntact[TTx any](e *env[TTx]) {
 	before := s.await(idsOf(msgs)...)
 	var all []outbox.Outcome
 	for _, l := range before {
-		all = append(all, parked(l, outbox.FollowersPass))
+		all = append(all, parked(l, outbox.SkipMessage))
 	}
 	s.settle(all...)
 	var seqs []int64
@@ -332,8 +332,8 @@ func unparkAttempts[TTx any](e *env[TTx]) {
 		s.settle(deferred(l[0], 0), deferred(l[1], 0))
 	}
 	l := s.await("keyed", "free")
-	one, two := parked(l[0], outbox.FollowersWait), parked(l[1], outbox.FollowersWait)
-	two.Blameless = true
+	one, two := parked(l[0], outbox.BlockKey), parked(l[1], outbox.BlockKey)
+	two.Uncounted = true
 	s.settle(one, two)
 	var seqs []int64
 	for _, p := range e.parked() {
@@ -354,7 +354,7 @@ func unparkUnknown[TTx any](e *env[TTx]) {
 	e.enqueue(append(series("k", 2), series("b", 2)...)...)
 	s := e.session()
 	l := s.await("k-1", "k-2", "b-1", "b-2")
-	s.settle(parked(l[0], outbox.FollowersPass), outbox.Outcome{Leased: l[1]}, parked(l[2], outbox.FollowersPass), outbox.Outcome{Leased: l[3]})
+	s.settle(parked(l[0], outbox.SkipMessage), outbox.Outcome{Leased: l[1]}, parked(l[2], outbox.SkipMessage), outbox.Outcome{Leased: l[3]})
 	const unknown = 1 << 40
 	for name, of := range map[string]struct {
 		do   func(seqs ...int64) (int, error)

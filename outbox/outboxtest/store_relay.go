@@ -343,10 +343,10 @@ func (s *faultySession) Wake() <-chan struct{} {
 	return nil
 }
 
-// Tidy implements outbox.Tidier.
-func (s *faultySession) Tidy(ctx context.Context) error {
-	if t, ok := s.Session.(outbox.Tidier); ok && !s.died.Load() {
-		return t.Tidy(ctx)
+// Maintain implements outbox.Maintainer.
+func (s *faultySession) Maintain(ctx context.Context) error {
+	if t, ok := s.Session.(outbox.Maintainer); ok && !s.died.Load() {
+		return t.Maintain(ctx)
 	}
 	return nil
 }

@@ -39,19 +39,19 @@ func (e *env[TTx]) balanced(all ...*holder) {
 			for _, other := range all { // what one was told stays true until its own next Renew
 				sum += other.hold.Shards
 			}
-			if sum > s.hold.Of {
-				e.Fatalf("%d sessions hold %d of %d shards together", len(all), sum, s.hold.Of)
+			if sum > s.hold.TotalShards {
+				e.Fatalf("%d sessions hold %d of %d shards together", len(all), sum, s.hold.TotalShards)
 			}
 		}
 		for _, s := range all {
 			most = max(most, s.hold.Shards)
 		}
-		fair := (all[0].hold.Of + len(all) - 1) / len(all)
-		if sum == all[0].hold.Of && most <= fair {
+		fair := (all[0].hold.TotalShards + len(all) - 1) / len(all)
+		if sum == all[0].hold.TotalShards && most <= fair {
 			return
 		}
 		if e.ctx.Err() != nil {
-			e.Fatalf("%d sessions: the largest holds %d of %d shards after %v, %d are held together", len(all), most, all[0].hold.Of, limit, sum)
+			e.Fatalf("%d sessions: the largest holds %d of %d shards after %v, %d are held together", len(all), most, all[0].hold.TotalShards, limit, sum)
 		}
 		pause(e.ctx)
 	}
@@ -70,7 +70,7 @@ func fairShare[TTx any](e *env[TTx]) {
 	e.balanced(a, b)
 	c := e.session()
 	e.balanced(a, b, c)
-	all := onePerShard("first ", a.hold.Of)
+	all := onePerShard("first ", a.hold.TotalShards)
 	e.enqueue(all...)
 	owner, leased := map[int]*holder{}, 0
 	for leased < len(all) {
@@ -98,11 +98,11 @@ func fairShare[TTx any](e *env[TTx]) {
 	for {
 		a.renew()
 		b.renew()
-		if a.hold.Shards+b.hold.Shards == a.hold.Of {
+		if a.hold.Shards+b.hold.Shards == a.hold.TotalShards {
 			return
 		}
 		if e.ctx.Err() != nil {
-			e.Fatalf("after one of three has left, the others hold %d and %d of %d shards", a.hold.Shards, b.hold.Shards, a.hold.Of)
+			e.Fatalf("after one of three has left, the others hold %d and %d of %d shards", a.hold.Shards, b.hold.Shards, a.hold.TotalShards)
 		}
 		pause(e.ctx)
 	}
@@ -110,7 +110,7 @@ func fairShare[TTx any](e *env[TTx]) {
 
 func givesBack[TTx any](e *env[TTx]) {
 	a := e.session()
-	of := a.hold.Of
+	of := a.hold.TotalShards
 	all := onePerShard("", of)
 	e.enqueue(all...)
 	leased := a.await(idsOf(all)...)
@@ -141,7 +141,7 @@ func givesBack[TTx any](e *env[TTx]) {
 // joinsBusy has a session that leases again the moment it has settled, so that there is never a shard of which nothing is leased.
 func joinsBusy[TTx any](e *env[TTx]) {
 	a := e.session()
-	of := a.hold.Of
+	of := a.hold.TotalShards
 	all := onePerShard("", of)
 	e.enqueue(all...)
 	leased := a.await(idsOf(all)...)
@@ -182,8 +182,8 @@ func askedOnce[TTx any](e *env[TTx]) {
 		last = e.session()
 		for range 2 {
 			pause(e.ctx)
-			if a.renew(); a.hold.Shards != a.hold.Of {
-				e.Fatalf("a session holds %d of %d shards beside %d that have renewed once each", a.hold.Shards, a.hold.Of, a.hold.Relays-1)
+			if a.renew(); a.hold.Shards != a.hold.TotalShards {
+				e.Fatalf("a session holds %d of %d shards beside %d that have renewed once each", a.hold.Shards, a.hold.TotalShards, a.hold.Relays-1)
 			}
 		}
 	}
@@ -199,7 +199,7 @@ func askedOnce[TTx any](e *env[TTx]) {
 // staysFree has a program that dies before it takes what was given up for it.
 func staysFree[TTx any](e *env[TTx]) {
 	a := e.session()
-	of := a.hold.Of
+	of := a.hold.TotalShards
 	dead := e.session()
 	for a.hold.Shards == of {
 		pause(e.ctx)
@@ -233,10 +233,10 @@ func closeGivesBack[TTx any](e *env[TTx]) {
 		e.Fatalf("Close: %v", err)
 	}
 	b.await("k-1", "k-2", "k-3")
-	for b.hold.Shards < b.hold.Of {
+	for b.hold.Shards < b.hold.TotalShards {
 		b.renew()
 		if e.ctx.Err() != nil {
-			e.Fatalf("the last session holds %d of %d shards", b.hold.Shards, b.hold.Of)
+			e.Fatalf("the last session holds %d of %d shards", b.hold.Shards, b.hold.TotalShards)
 		}
 		pause(e.ctx)
 	}
@@ -248,7 +248,7 @@ func closeGivesBack[TTx any](e *env[TTx]) {
 // livingLeftAlone has a session that does not give back, because it is between two of its Renews.
 func livingLeftAlone[TTx any](e *env[TTx]) {
 	a := e.session()
-	e.enqueue(onePerShard("", a.hold.Of)...)
+	e.enqueue(onePerShard("", a.hold.TotalShards)...)
 	b := e.session()
 	for range 5 {
 		b.quiet("all shards belong to another session, which is alive")
@@ -312,7 +312,7 @@ func (s *holder) relayOnce() (leased []outbox.Leased, err error) {
 	if err := s.again(func() error { _, err := s.Renew(s.ctx); return err }); err != nil {
 		return nil, fmt.Errorf("Renew: %w", err)
 	}
-	if leased, err = s.tryLease(outbox.Want{Limit: 7, Part: 2}); err != nil {
+	if leased, err = s.tryLease(outbox.Want{Limit: 7, Groups: 2}); err != nil {
 		return nil, fmt.Errorf("Lease: %w", err)
 	}
 	pause(s.ctx) // as long as publishing takes
@@ -331,8 +331,8 @@ func holdSays[TTx any](e *env[TTx]) {
 		if min, max := before.Add(ttl), time.Now().Add(ttl); s.hold.Until.Before(min) || s.hold.Until.After(max) {
 			e.Errorf("Until is %v, and a Renew with a TTL of %v began %v ago", s.hold.Until, ttl, time.Since(before))
 		}
-		if s.hold.Of <= 0 {
-			e.Fatalf("the outbox has %d shards", s.hold.Of)
+		if s.hold.TotalShards <= 0 {
+			e.Fatalf("the outbox has %d shards", s.hold.TotalShards)
 		}
 	}
 	e.balanced(a, b, c)
@@ -341,14 +341,14 @@ func holdSays[TTx any](e *env[TTx]) {
 		if s == b {
 			want = 0
 		}
-		if s.hold.Relays != 3 || s.hold.Namesakes != want {
-			e.Errorf("%s: %d relays and %d namesakes, want 3 and %d", name, s.hold.Relays, s.hold.Namesakes, want)
+		if s.hold.Relays != 3 || s.hold.SameName != want {
+			e.Errorf("%s: %d relays and %d sameName, want 3 and %d", name, s.hold.Relays, s.hold.SameName, want)
 		}
 	}
 	if err := c.Close(e.ctx); err != nil {
 		e.Fatalf("Close: %v", err)
 	}
-	if a.renew(); a.hold.Relays != 2 || a.hold.Namesakes != 0 {
-		e.Errorf("after one of three has left: %d relays and %d namesakes, want 2 and 0", a.hold.Relays, a.hold.Namesakes)
+	if a.renew(); a.hold.Relays != 2 || a.hold.SameName != 0 {
+		e.Errorf("after one of three has left: %d relays and %d sameName, want 2 and 0", a.hold.Relays, a.hold.SameName)
 	}
 }

@@ -44,7 +44,7 @@ func statsAges[TTx any](e *env[TTx]) {
 	if got := st.Topics[topic].PendingAge; got != st.PendingAge {
 		e.Errorf("the topic's age is %v, want %v", got, st.PendingAge)
 	}
-	s.settle(parked(l[0], outbox.FollowersWait), deferred(l[1], time.Hour), outbox.Outcome{Leased: l[2], Verdict: outbox.Sent}, outbox.Outcome{Leased: l[3], Verdict: outbox.Sent})
+	s.settle(parked(l[0], outbox.BlockKey), deferred(l[1], time.Hour), outbox.Outcome{Leased: l[2], Verdict: outbox.Sent}, outbox.Outcome{Leased: l[3], Verdict: outbox.Sent})
 	st = ages("one parked, one held back", &l[1], &l[0])
 	of := st.Topics[topic]
 	if of.PendingAge != st.PendingAge || of.ParkedAge != st.ParkedAge {
@@ -106,7 +106,7 @@ func statsNotBefore[TTx any](e *env[TTx]) {
 	s.settle(deferred(l[0], 0), deferred(l[1], 0))
 	late("held back", outbox.TopicStats{Pending: 2})
 	l = s.await("keyed", "free")
-	s.settle(parked(l[0], outbox.FollowersWait), parked(l[1], outbox.FollowersWait))
+	s.settle(parked(l[0], outbox.BlockKey), parked(l[1], outbox.BlockKey))
 	late("parked", outbox.TopicStats{Parked: 2})
 	e.unpark(l[0].Seq, l[1].Seq)
 	late("unparked", outbox.TopicStats{Pending: 2})
@@ -138,7 +138,7 @@ func statsWhileMoving[TTx any](e *env[TTx]) {
 	for ctx.Err() == nil {
 		l := s.await("k-1", "k-2", "k-3", "k-4", "k-5")
 		all := outcomes(outbox.Returned, l...)
-		all[0] = parked(l[0], outbox.FollowersWait)
+		all[0] = parked(l[0], outbox.BlockKey)
 		s.settle(all...)
 		s.turn() // what stands behind it follows
 		e.unpark(l[0].Seq)

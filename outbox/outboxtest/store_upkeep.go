@@ -44,7 +44,7 @@ func (e *env[TTx]) everything(s *holder) {
 	l := s.await("pending-1", "pending-2", "wait-1", "wait-2", "wait-3", "park-1", "park-2", "park-3", "free", "sent")
 	all := outcomes(outbox.Returned, l...)
 	all[0], all[8] = deferred(l[0], time.Hour), deferred(l[8], time.Hour)
-	all[2], all[5] = parked(l[2], outbox.FollowersWait), parked(l[5], outbox.FollowersPark)
+	all[2], all[5] = parked(l[2], outbox.BlockKey), parked(l[5], outbox.ParkKey)
 	all[9].Verdict = outbox.Sent
 	s.settle(all...)
 	e.wantParked(s, map[string]string{
@@ -72,8 +72,8 @@ func numbers(t outbox.TopicStats) outbox.TopicStats {
 
 func tidySpares[TTx any](e *env[TTx]) {
 	s := e.session()
-	_, ok := s.Session.(outbox.Tidier)
-	e.hook("Tidier in its sessions", !ok)
+	_, ok := s.Session.(outbox.Maintainer)
+	e.hook("Maintainer in its sessions", !ok)
 	e.everything(s)
 	want := outbox.TopicStats{Pending: 3, Delayed: 1, Parked: 4, Waiting: 2}
 	e.wantCounts(want, 3)
@@ -214,7 +214,7 @@ func parkedPages[TTx any](e *env[TTx]) {
 	s := e.session()
 	var all []outbox.Outcome
 	for _, l := range s.await(idsOf(msgs)...) {
-		all = append(all, parked(l, outbox.FollowersPass))
+		all = append(all, parked(l, outbox.SkipMessage))
 	}
 	s.settle(all...)
 	read := func(filter outbox.ParkedFilter) (list []string) {
@@ -277,7 +277,7 @@ func wokenLooks[TTx any](e *env[TTx]) {
 			case <-s.ctx.Done():
 				e.Fatalf("leased only %v of %v within %v", found, ids, limit)
 			}
-			for _, l := range s.lease(outbox.Want{Limit: many, Woken: true}) {
+			for _, l := range s.lease(outbox.Want{Limit: many, Notified: true}) {
 				if !slices.Contains(ids, l.ID) {
 					e.Fatalf("leased %q, want %v", l.ID, ids)
 				}
@@ -286,7 +286,7 @@ func wokenLooks[TTx any](e *env[TTx]) {
 		}
 		return found
 	}
-	keys := keysInShards(3, s.hold.Of)
+	keys := keysInShards(3, s.hold.TotalShards)
 	e.enqueue(message("first", keys[0])) // of the first commit a store may not know the shards
 	s.sent(find("first")...)
 	e.enqueue(message("a", keys[0]))

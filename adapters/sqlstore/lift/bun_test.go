@@ -14,7 +14,7 @@ import (
 )
 
 // liftBun makes handlers get a bun.Tx. app is the application's own, of the same database as store.
-func liftBun(ctx context.Context, store *sqlstore.Store, app *bun.DB) (*sqlstore.Lifted[bun.Tx], error) {
+func liftBun(ctx context.Context, store *sqlstore.Store, app *bun.DB) (*sqlstore.Adapted[bun.Tx], error) {
 	// Only bun makes a bun.Tx, but the *sql.Tx in it may be replaced. ctx is that of its methods that take none.
 	pattern, err := app.BeginTx(ctx, nil)
 	if err != nil {
@@ -23,7 +23,7 @@ func liftBun(ctx context.Context, store *sqlstore.Store, app *bun.DB) (*sqlstore
 	if err := pattern.Rollback(); err != nil {
 		return nil, err
 	}
-	return sqlstore.Lift(store,
+	return sqlstore.Adapt(store,
 		func(_ context.Context, tx *sql.Tx) (bun.Tx, error) {
 			lifted := pattern
 			lifted.Tx = tx

@@ -27,7 +27,7 @@ type Charge struct {
 // gormStore makes handlers get a *gorm.DB, and fails a transaction in which a statement failed, though the handler did not look at
 // its Error: gorm goes on after it, and only PostgreSQL refuses to.
 type gormStore struct {
-	*sqlstore.Lifted[*gorm.DB]
+	*sqlstore.Adapted[*gorm.DB]
 	mu     sync.Mutex
 	firsts map[*sql.Tx]*firstError
 }
@@ -40,7 +40,7 @@ type firstError struct {
 
 // liftGORM returns it. app is the application's own, of the same database as store.
 func liftGORM(store *sqlstore.Store, app *gorm.DB) (*gormStore, error) {
-	lifted, err := sqlstore.Lift(store,
+	lifted, err := sqlstore.Adapt(store,
 		func(ctx context.Context, tx *sql.Tx) (*gorm.DB, error) {
 			db := app.Session(&gorm.Session{NewDB: true, Context: ctx}) // with a Statement of its own
 			db.Statement.ConnPool = tx                                  // as gorm's Begin does
@@ -49,7 +49,7 @@ func liftGORM(store *sqlstore.Store, app *gorm.DB) (*gormStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &gormStore{Lifted: lifted, firsts: make(map[*sql.Tx]*firstError)}
+	s := &gormStore{Adapted: lifted, firsts: make(map[*sql.Tx]*firstError)}
 	const name = "txonce:first_error"
 	on := app.Callback()
 	return s, errors.Join(
@@ -100,7 +100,7 @@ func (s *gormStore) failed(tx *gorm.DB) error {
 
 // InTx implements dedup.Store.
 func (s *gormStore) InTx(ctx context.Context, recs []dedup.Record, fn func(tx *gorm.DB, claims []dedup.Claim) error) error {
-	return s.Lifted.InTx(ctx, recs, func(tx *gorm.DB, claims []dedup.Claim) error {
+	return s.Adapted.InTx(ctx, recs, func(tx *gorm.DB, claims []dedup.Claim) error {
 		of := gormTx(tx)
 		s.mu.Lock()
 		s.firsts[of] = &firstError{savepoints: make(map[string]error)}
@@ -122,7 +122,7 @@ func (s *gormStore) VerifyTx(ctx context.Context, tx *gorm.DB) error {
 	if err := s.failed(tx); err != nil {
 		return err
 	}
-	return s.Lifted.VerifyTx(ctx, tx)
+	return s.Adapted.VerifyTx(ctx, tx)
 }
 
 // A handler that takes gorm's transaction. It looks at every Error; where it forgets to, gormStore does.

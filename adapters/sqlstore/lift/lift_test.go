@@ -71,7 +71,7 @@ func eachDatabase(t *testing.T, f func(t *testing.T, db database, store *sqlstor
 		database{dialect: sqlstore.Postgres, bun: pgdialect.New()})
 }
 
-// liftedStore is a *sqlstore.Lifted, or more.
+// liftedStore is a *sqlstore.Adapted, or more.
 type liftedStore[TTx any] interface {
 	dedup.Store[TTx]
 	outbox.Writer[TTx]

@@ -41,8 +41,8 @@ type Tx struct {
 	tx *sql.Tx
 }
 
-func liftSQLC(store *sqlstore.Store) (*sqlstore.Lifted[Tx], error) {
-	return sqlstore.Lift(store,
+func liftSQLC(store *sqlstore.Store) (*sqlstore.Adapted[Tx], error) {
+	return sqlstore.Adapt(store,
 		func(_ context.Context, tx *sql.Tx) (Tx, error) { return Tx{ledger.New(tx), tx}, nil },
 		func(tx Tx) *sql.Tx { return tx.tx })
 }

@@ -79,7 +79,7 @@ var kafkaMutations = []mutation{
 	}),
 	{
 		name: "of a zombie and the new owner one commits", file: "internal/claims/claim.go",
-		edits: []edit{{`if !c.Inserted[row.Derived] {
+		edits: []edit{{`if !c.Inserted[row.KeyHash] {
 			found`, `if false {
 			found`}},
 		pkg: "adapters/kafka", run: "^TestZombie$", fails: "TestZombie",

@@ -60,7 +60,7 @@ var relayMutations = []mutation{
 		`		t.until, t.probing = time.Time{}, false`, ``,
 	}),
 	relaying("a topic without publisher parks nothing", "relay_batch.go", "TestRelayWithoutPublisherForATopic", edit{
-		`b.blameless(first, b.restTopic(b.work, topic, b.began, err), err)`, `b.failed(first, err)`,
+		`b.uncounted(first, b.restTopic(b.work, topic, b.began, err), err)`, `b.failed(first, err)`,
 	}),
 	relaying("no more is parked than the limit", "relay_batch.go", "TestRelayParksNoMoreThanItsLimit", edit{
 		`if wait, log := b.budget.take(); wait > 0 {`, `if wait, log := b.budget.take(); wait < 0 {`,
@@ -95,7 +95,7 @@ var relayMutations = []mutation{
 		"case <-timer.C:\n\t\t\td.due = true", "case <-timer.C:\n\t\t\td.poll, d.told = time.Now().Add(d.cfg.PollMax), true",
 	}),
 	relaying("looks go where wake-ups tell of messages", "relay_dispatch.go", "TestRelayLooksWhereItIsTold", edit{
-		`Woken: !d.due}`, `Woken: false}`,
+		`Notified: !d.due}`, `Notified: false}`,
 	}),
 	relaying("a poll that finds what was told of stays seldom", "relay_dispatch.go", "TestRelayLooksWhereItIsTold", edit{
 		`if !rep.told { //`, `{ //`,
@@ -116,7 +116,7 @@ var relayMutations = []mutation{
 		`over, limit = nil, time.After(b.cfg.Margin)`, `over = nil`,
 	}),
 	relaying("a relay above its share renews soon", "relay_session.go", "TestRelayJoinsABusyOne", edit{
-		` || h.Shards > (h.Of+h.Relays-1)/h.Relays) {`, `) {`,
+		` || h.Shards > (h.TotalShards+h.Relays-1)/h.Relays) {`, `) {`,
 	}),
 	sharing("one that has asked once gets nothing", `a.times >= 2`, `a.times >= 1`),
 	sharing("what stays free is taken", `take = max(take, l.stayedFree(v.Free))`, `l.stayedFree(v.Free)`),

@@ -27,16 +27,16 @@ var storeMutations = []mutation{
 		return g.lookBack(ctx, g.blame(err))`,
 	}),
 	store("only the transaction that inserted is first", "internal/claims/claim.go", "first_wins/read_committed", edit{
-		`if !c.Inserted[row.Derived] {
+		`if !c.Inserted[row.KeyHash] {
 			found`,
 		`if false {
 			found`,
 	}),
 	store("a claim waits no longer than it may", pgx+"/claim.go", "bounded_wait_gives_ErrInFlight_and_frees_the_connection/read_committed", edit{
-		`context.WithTimeout(ctx, c.store.cfg.InFlightWait)
+		`context.WithTimeout(ctx, c.store.cfg.ClaimTimeout)
 	defer cancel()
 	err := do(limited)`,
-		`context.WithTimeout(ctx, 100*c.store.cfg.InFlightWait)
+		`context.WithTimeout(ctx, 100*c.store.cfg.ClaimTimeout)
 	defer cancel()
 	err := do(limited)`,
 	}),

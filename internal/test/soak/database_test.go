@@ -39,7 +39,7 @@ type place struct{ db *sql.DB }
 
 type node interface {
 	consumer.BatchProcessor
-	Letters(ctx context.Context, filter consumer.LetterFilter) ([]consumer.DeadLetter, error)
+	DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) ([]consumer.DeadLetter, error)
 }
 
 // acts are the statements of one database's handlers.

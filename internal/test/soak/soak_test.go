@@ -204,9 +204,9 @@ func (p place) count(t *testing.T, effects map[string]int) {
 
 func allLetters(t *testing.T, n node) (all []consumer.DeadLetter) {
 	t.Helper()
-	var filter consumer.LetterFilter
+	var filter consumer.DeadLetterFilter
 	for {
-		page, err := n.Letters(t.Context(), filter)
+		page, err := n.DeadLetters(t.Context(), filter)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,16 +15,16 @@ import (
 type Claim struct {
 	claims.Claim
 
-	Tx        *sql.Tx
-	Own       bool // the transaction is the Store's
-	IdleLimit any  // of the transaction; nil: the caller's own is left alone
+	Tx              *sql.Tx
+	Own             bool // the transaction is the Store's
+	IdleInTxTimeout any  // of the transaction; nil: the caller's own is left alone
 
 	// The engine fills in these.
 	XID       string
 	Standbys  bool          // COMMIT waits for others, and so must a duplicate
 	Settings  string        // of the session, before a handler had it
 	Token     Token         // of the rows that were inserted last
-	Witness   dedup.Derived // one of these
+	Witness   dedup.KeyHash // one of these
 	Snapshot  bool          // the transaction sees the database as it was at its beginning
 	Forgotten time.Time     // all rows forgotten so far had expired by then; zero: none was
 }
@@ -35,12 +35,12 @@ type Token [8]byte
 // ReadInserted reads the keys that a claim has inserted, and the clock after each.
 func (c *Claim) ReadInserted(r Rows) error {
 	return r.Each(func(rows *sql.Rows) error {
-		var k Derived
+		var k KeyHash
 		var clock Instant
 		if err := rows.Scan(&k, &clock); err != nil {
 			return err
 		}
-		c.Inserted[dedup.Derived(k)] = true
+		c.Inserted[dedup.KeyHash(k)] = true
 		if clock.After(c.Clock) {
 			c.Clock = clock.Time
 		}
@@ -70,5 +70,5 @@ func Waited(ctx context.Context, cfg *Config, err error, n int) error {
 	if stats := cfg.DB.Stats(); ping != nil && (stats.MaxOpenConnections == 0 || stats.InUse < stats.MaxOpenConnections) {
 		return claims.DatabaseErrorf("sqlstore: claim: %w (and the database does not answer: %w)", err, ping)
 	}
-	return fmt.Errorf("%w: one or several of %d, for more than %v", dedup.ErrInFlight, n, cfg.InFlightWait)
+	return fmt.Errorf("%w: one or several of %d, for more than %v", dedup.ErrInFlight, n, cfg.ClaimTimeout)
 }

@@ -13,13 +13,13 @@ import (
 
 // Config is what an engine needs of sqlstore.Config.
 type Config struct {
-	DB                      *sql.DB
-	Schema                  string
-	Isolation               sql.IsolationLevel
-	InFlightWait, IdleLimit time.Duration
-	Compact                 bool
-	AllowAsyncCommit        bool
-	KeepSent                time.Duration
+	DB                            *sql.DB
+	Schema                        string
+	Isolation                     sql.IsolationLevel
+	ClaimTimeout, IdleInTxTimeout time.Duration
+	Compact                       bool
+	AllowAsyncCommit              bool
+	KeepSent                      time.Duration
 }
 
 // Engine is one kind of database. One value may be all of its parts.
@@ -50,7 +50,7 @@ type Tables interface {
 	// Refresh is called when windows are registered, at start and twice a day: it reads again what else may have changed.
 	Refresh(ctx context.Context) error
 	// Sweep deletes what has expired in the next part of the table, in tx. It fails with ErrBusy where another sweeper is at work.
-	Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (dedup.Swept, error)
+	Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (dedup.SweepResult, error)
 	// Fits refuses a message of so many bytes, which the database would not take.
 	Fits(bytes int) error
 }
@@ -93,7 +93,7 @@ type Claims interface {
 	SaveResult(ctx context.Context, tx *sql.Tx, k [16]byte, result []byte) (found bool, err error)
 	// Lock excludes other transactions that lock the same key, until tx ends. It waits no longer than wait; then its error is a
 	// Fault.InFlight.
-	Lock(ctx context.Context, tx *sql.Tx, l claims.Lock, wait time.Duration) error
+	LockKeys(ctx context.Context, tx *sql.Tx, l claims.Lock, wait time.Duration) error
 }
 
 // WindowsInTx registers windows within a transaction of the caller's.
@@ -104,7 +104,7 @@ type WindowsInTx interface {
 
 // KeyProber tells whether other transactions hold keys. run runs a function in a transaction that is rolled back after it.
 type KeyProber interface {
-	HeldKeys(ctx context.Context, run Run, keys []dedup.Derived) ([]bool, error)
+	HeldKeys(ctx context.Context, run Run, keys []dedup.KeyHash) ([]bool, error)
 }
 
 // Proofs tells whether a handler's transaction is still the one that claimed.
@@ -148,7 +148,7 @@ type Fault struct {
 // Values is how parameters are written.
 type Values interface {
 	Key(k [16]byte) any
-	Keys(ks []dedup.Derived) any
+	Keys(ks []dedup.KeyHash) any
 	Time(t time.Time) any // NULL for the zero time
 }
 
@@ -159,8 +159,8 @@ type Statements struct {
 	UseWindow                    string
 	SchemaVersion, SchemaTables  string
 
-	LockSources, Sources, AddSource string
-	Park, Take, Letters             string
+	LockSources, Sources, AddSource   string
+	Park, TakeDeadLetter, DeadLetters string
 }
 
 // Queryer is a *sql.DB, *sql.Conn or *sql.Tx.

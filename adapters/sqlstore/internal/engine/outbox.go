@@ -24,8 +24,8 @@ type Outbox struct {
 type Writer interface {
 	// Enqueue writes msgs, which have IDs.
 	Enqueue(ctx context.Context, tx *sql.Tx, msgs []outbox.Message) error
-	// Serialize makes the transaction wait for others that have called it with key.
-	Serialize(ctx context.Context, tx *sql.Tx, key string) error
+	// LockOrderingKey makes the transaction wait for others that have called it with key.
+	LockOrderingKey(ctx context.Context, tx *sql.Tx, key string) error
 	// Notify tells other processes of a commit, where the database can. It returns at once.
 	Notify(ctx context.Context)
 }
@@ -35,7 +35,7 @@ type Holds interface {
 	// Renew extends a hold, or begins it, and reads what others hold.
 	Renew(ctx context.Context, tx *sql.Tx, by *Hold) (Share, error)
 	// Take takes up to n shards that no living session holds, and returns them with their tokens.
-	Take(ctx context.Context, tx *sql.Tx, by *Hold, n int) (map[int]int64, error)
+	TakeDeadLetter(ctx context.Context, tx *sql.Tx, by *Hold, n int) (map[int]int64, error)
 	// GiveBack gives back shards.
 	GiveBack(ctx context.Context, tx *sql.Tx, by *Hold, shards []int) error
 	// Leave ends a hold.

@@ -36,11 +36,11 @@ func (t *Instant) Scan(src any) error {
 	return nil
 }
 
-// Derived scans 16 bytes, or a UUID as text.
-type Derived [16]byte
+// KeyHash scans 16 bytes, or a UUID as text.
+type KeyHash [16]byte
 
 // Scan implements sql.Scanner.
-func (d *Derived) Scan(src any) error {
+func (d *KeyHash) Scan(src any) error {
 	var text string
 	switch v := src.(type) {
 	case []byte:
@@ -64,7 +64,7 @@ func (d *Derived) Scan(src any) error {
 
 // Dest is where the columns of a row of processed_messages go.
 func Dest(r *claims.Stored) []any {
-	return []any{(*Derived)(&r.Key), &r.Fingerprint, ToTime{&r.ExpiresAt}, &r.Result, &r.Consumer, &r.Tenant, &r.ID}
+	return []any{(*KeyHash)(&r.Key), &r.Fingerprint, ToTime{&r.ExpiresAt}, &r.Result, &r.Consumer, &r.Tenant, &r.ID}
 }
 
 // ToTime scans what Instant scans.
@@ -141,7 +141,7 @@ func Micros(t time.Time) int64 {
 func CeilMicros(d time.Duration) int64 { return int64((d-1)/time.Microsecond) + 1 }
 
 // KeyList is a list of keys as hexadecimal digits in JSON.
-func KeyList(ks []dedup.Derived) string {
+func KeyList(ks []dedup.KeyHash) string {
 	list := make([]string, len(ks))
 	for i, k := range ks {
 		list[i] = hex.EncodeToString(k[:])
@@ -167,19 +167,19 @@ func (c *Config) NaturalKey(k dedup.Key) (consumer, tenant, id any) {
 
 // Expired are rows that have expired, in the order of their keys.
 type Expired struct {
-	Keys           []dedup.Derived
+	Keys           []dedup.KeyHash
 	Oldest, Latest time.Time
 }
 
 // ReadExpired reads keys, and when they expired.
 func ReadExpired(r Rows) (found Expired, _ error) {
 	err := r.Each(func(rows *sql.Rows) error {
-		var k Derived
+		var k KeyHash
 		var expires Instant
 		if err := rows.Scan(&k, &expires); err != nil {
 			return err
 		}
-		found.Keys = append(found.Keys, dedup.Derived(k))
+		found.Keys = append(found.Keys, dedup.KeyHash(k))
 		if found.Latest.IsZero() || expires.After(found.Latest) {
 			found.Latest = expires.Time
 		}

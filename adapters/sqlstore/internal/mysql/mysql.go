@@ -55,7 +55,7 @@ func (d *DB) Name(schema string) {
 	d.shared = engine.Statements{
 		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult, Lookup: q.Lookup,
 		LockSources: q.LockSources, Sources: q.Sources, AddSource: q.AddSource,
-		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park, Take: q.Take, Letters: q.Letters,
+		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park, TakeDeadLetter: q.TakeDeadLetter, DeadLetters: q.DeadLetters,
 	}
 }
 
@@ -136,12 +136,12 @@ func (d *DB) Claim(ctx context.Context, c *engine.Claim, rows []claims.Row) erro
 // insert bounds the wait for a transaction that holds a key. innodb_lock_wait_timeout counts per lock, and in seconds.
 func (d *DB) insert(ctx context.Context, c *engine.Claim, server *server, mine engine.Token, rows []claims.Row) (err error) {
 	prefix := server.claimPrefix
-	_, short := dedup.ClaimWait(ctx, d.cfg.InFlightWait)
+	_, short := dedup.ClaimWait(ctx, d.cfg.ClaimTimeout)
 	switch {
 	case server.mariaDB && short:
 		prefix = mariaDBNoWait
 	case !server.mariaDB:
-		seconds := int64(math.Ceil(d.cfg.InFlightWait.Seconds()))
+		seconds := int64(math.Ceil(d.cfg.ClaimTimeout.Seconds()))
 		if short {
 			seconds = 1
 		}
@@ -174,9 +174,9 @@ const mariaDBNoWait = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR "
 // batchWait is longer than what the server itself allows a single wait.
 func (d *DB) batchWait(rows int) time.Duration {
 	if rows == 1 {
-		return d.cfg.InFlightWait + engine.AnswerWithin
+		return d.cfg.ClaimTimeout + engine.AnswerWithin
 	}
-	wait := max(d.cfg.InFlightWait, time.Second)
+	wait := max(d.cfg.ClaimTimeout, time.Second)
 	return wait + wait/4
 }
 
@@ -188,31 +188,31 @@ func (d *DB) values(rows []claims.Row, mine engine.Token) []any {
 	for _, row := range rows {
 		rec := row.Record
 		consumer, tenant, id := d.cfg.NaturalKey(rec.Key)
-		args = append(args, d.Key(row.Derived), hex.EncodeToString(mine[:]), max(engine.Micros(rec.Time), 0), engine.CeilMicros(rec.Keep()),
+		args = append(args, d.Key(row.KeyHash), hex.EncodeToString(mine[:]), max(engine.Micros(rec.Time), 0), engine.CeilMicros(rec.Keep()),
 			engine.Fingerprint(rec.Fingerprint), consumer, tenant, id)
 	}
 	return args
 }
 
 func (d *DB) readClaimed(ctx context.Context, c *engine.Claim, mine engine.Token, rows []claims.Row) error {
-	query, arg := d.sql.ClaimedOne, d.Key(rows[0].Derived)
+	query, arg := d.sql.ClaimedOne, d.Key(rows[0].KeyHash)
 	if len(rows) > 1 {
-		keys := make([]dedup.Derived, len(rows))
+		keys := make([]dedup.KeyHash, len(rows))
 		for i, row := range rows {
-			keys[i] = row.Derived
+			keys[i] = row.KeyHash
 		}
 		query, arg = d.sql.Claimed, d.Keys(keys)
 	}
 	return engine.Query(ctx, c.Tx, query, arg).Each(func(found *sql.Rows) error {
-		var k engine.Derived
+		var k engine.KeyHash
 		var whose []byte
 		var clock engine.Instant
 		if err := found.Scan(&k, &whose, &clock); err != nil {
 			return err
 		}
 		if string(whose) == string(mine[:]) {
-			c.Inserted[dedup.Derived(k)] = true
-			c.Token, c.Witness = mine, dedup.Derived(k)
+			c.Inserted[dedup.KeyHash(k)] = true
+			c.Token, c.Witness = mine, dedup.KeyHash(k)
 			c.Clock = clock.Time
 		}
 		return nil
@@ -223,10 +223,10 @@ func (d *DB) Flush(ctx context.Context, c *engine.Claim) error {
 	if !d.flushes.Load() {
 		return nil
 	}
-	var known []dedup.Derived
+	var known []dedup.KeyHash
 	for _, row := range c.Plan.Rows {
-		if !c.Inserted[row.Derived] {
-			known = append(known, row.Derived)
+		if !c.Inserted[row.KeyHash] {
+			known = append(known, row.KeyHash)
 		}
 	}
 	var other engine.Token
@@ -325,18 +325,18 @@ func (d *DB) SaveResult(ctx context.Context, tx *sql.Tx, k [16]byte, result []by
 	return found, err
 }
 
-func (d *DB) HeldKeys(ctx context.Context, _ engine.Run, keys []dedup.Derived) ([]bool, error) {
+func (d *DB) HeldKeys(ctx context.Context, _ engine.Run, keys []dedup.KeyHash) ([]bool, error) {
 	tx, err := d.cfg.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadUncommitted})
 	if err != nil {
 		return nil, err
 	}
 	defer tx.Rollback()
-	read := func(query string) (found map[dedup.Derived]bool, err error) {
-		found = map[dedup.Derived]bool{}
+	read := func(query string) (found map[dedup.KeyHash]bool, err error) {
+		found = map[dedup.KeyHash]bool{}
 		return found, engine.Query(ctx, tx, query, d.Keys(keys)).Each(func(rows *sql.Rows) error {
-			var k engine.Derived
+			var k engine.KeyHash
 			err := rows.Scan(&k)
-			found[dedup.Derived(k)] = true
+			found[dedup.KeyHash(k)] = true
 			return err
 		})
 	}

@@ -141,15 +141,15 @@ func (d *DB) shardsIn(ctx context.Context, tx *sql.Tx) (int, error) {
 	return int(n), nil
 }
 
-// Serialize locks the row of the key's slot until tx ends. Keys that share one wait for each other without need.
-func (d *DB) Serialize(ctx context.Context, tx *sql.Tx, key string) error {
+// LockOrderingKey locks the row of the key's slot until tx ends. Keys that share one wait for each other without need.
+func (d *DB) LockOrderingKey(ctx context.Context, tx *sql.Tx, key string) error {
 	return d.lockSlot(ctx, tx, int(columns.SerializeLock(key)%dialect.TakeTurn))
 }
 
 var errNoLocks = claims.DatabaseErrorf("%w: rows of outbox_locks are missing; undo txonce's migrations and apply them again", dedup.ErrSchema)
 
 func (d *DB) lockSlot(ctx context.Context, tx *sql.Tx, slot int) error {
-	err := tx.QueryRowContext(ctx, d.box.Serialize, slot).Scan(&slot)
+	err := tx.QueryRowContext(ctx, d.box.LockOrderingKey, slot).Scan(&slot)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errNoLocks
 	}
@@ -194,7 +194,7 @@ func (d *DB) alive(ctx context.Context, tx *sql.Tx, by *engine.Hold) error {
 	return err
 }
 
-func (d *DB) Take(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[int]int64, error) {
+func (d *DB) TakeDeadLetter(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[int]int64, error) {
 	if err := d.applySettings(ctx, tx); err != nil {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ func (d *DB) Take(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[
 func (d *DB) bury(ctx context.Context, tx *sql.Tx, margin int64) error {
 	var owners []string
 	err := engine.Query(ctx, tx, d.box.Expired, margin).Each(func(rows *sql.Rows) error {
-		var owner engine.Derived
+		var owner engine.KeyHash
 		err := rows.Scan(&owner)
 		owners = append(owners, hex.EncodeToString(owner[:]))
 		return err

@@ -51,7 +51,7 @@ func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 	}
 	for i := range do.Parked {
 		o := &do.Parked[i]
-		parked[i] = append(failure(o), nil, int(o.KeepOrder))
+		parked[i] = append(failure(o), nil, int(o.ParkPolicy))
 	}
 	var kept [][]any
 	if d.cfg.KeepSent > 0 {
@@ -89,9 +89,9 @@ func (d *DB) followIn(ctx context.Context, tx *sql.Tx, shards []int) error {
 	for _, shard := range shards {
 		var list [][]any
 		err := engine.Query(ctx, tx, d.box.Followers, shard, engine.FollowAtOnce).Each(func(rows *sql.Rows) error {
-			var seq, behind, keepOrder int64
-			err := rows.Scan(&seq, &behind, &keepOrder)
-			list = append(list, []any{shard, seq, nil, nil, nil, keepOrder, behind})
+			var seq, behind, parkPolicy int64
+			err := rows.Scan(&seq, &behind, &parkPolicy)
+			list = append(list, []any{shard, seq, nil, nil, nil, parkPolicy, behind})
 			return err
 		})
 		if err == nil && len(list) > 0 {

@@ -57,11 +57,11 @@ func newServer(version string, cfg engine.Config) *server {
 		isolation, readOnly, limit = "tx_isolation", "tx_read_only", "max_statement_time" // the only names before 11.1
 		// The claim's own limits: the server's limit for a statement is exact, where a wait for a lock is counted in seconds.
 		s.claimPrefix = fmt.Sprintf("SET STATEMENT max_statement_time = %.3f, innodb_lock_wait_timeout = %.0f FOR ",
-			cfg.InFlightWait.Seconds(), math.Ceil(cfg.InFlightWait.Seconds())+1)
+			cfg.ClaimTimeout.Seconds(), math.Ceil(cfg.ClaimTimeout.Seconds())+1)
 	}
 	idle := int64(math.MaxInt32)
-	if cfg.IdleLimit > 0 {
-		idle = int64(math.Ceil(cfg.IdleLimit.Seconds()))
+	if cfg.IdleInTxTimeout > 0 {
+		idle = int64(math.Ceil(cfg.IdleInTxTimeout.Seconds()))
 	}
 	session := fmt.Sprintf(sessionSettings, readOnly, limit)
 	s.enter = make(map[sql.IsolationLevel]string)

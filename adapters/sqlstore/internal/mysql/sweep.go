@@ -15,7 +15,7 @@ import (
 // mysqlScan is how many rows one Purge looks at: about 10 ms.
 const sweepScan = 10_000
 
-func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.Swept, err error) {
+func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.SweepResult, err error) {
 	var owner, next []byte
 	var lease, forgotten, clock engine.Instant
 	read := func(query string) error {
@@ -86,11 +86,11 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 func (d *DB) dropSettled(ctx context.Context, tx *sql.Tx, limit int) error {
 	var ids any = limit
 	for _, query := range []string{d.sql.SettledLetters, d.sql.LockLetters, d.sql.StillSettled} {
-		var found []dedup.Derived
+		var found []dedup.KeyHash
 		err := engine.Query(ctx, tx, query, ids).Each(func(rows *sql.Rows) error {
-			var id engine.Derived
+			var id engine.KeyHash
 			err := rows.Scan(&id)
-			found = append(found, dedup.Derived(id))
+			found = append(found, dedup.KeyHash(id))
 			return err
 		})
 		if err != nil || len(found) == 0 {

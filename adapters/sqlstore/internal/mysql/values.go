@@ -11,6 +11,6 @@ import (
 // Keys go as hexadecimal digits: bytes would be text in the connection's character set on their way.
 func (d *DB) Key(k [16]byte) any { return hex.EncodeToString(k[:]) }
 
-func (d *DB) Keys(ks []dedup.Derived) any { return engine.KeyList(ks) }
+func (d *DB) Keys(ks []dedup.KeyHash) any { return engine.KeyList(ks) }
 
 func (d *DB) Time(t time.Time) any { return engine.MicrosOrNull(t) }

@@ -108,9 +108,9 @@ func notBefore(t time.Time) string {
 	return "-infinity"
 }
 
-// Serialize takes an advisory lock that ends with tx. adapters/pgxstore makes its number in the same way.
-func (d *DB) Serialize(ctx context.Context, tx *sql.Tx, key string) error {
-	_, err := tx.ExecContext(ctx, d.box.write.Serialize, int64(columns.SerializeLock(key)))
+// LockOrderingKey takes an advisory lock that ends with tx. adapters/pgxstore makes its number in the same way.
+func (d *DB) LockOrderingKey(ctx context.Context, tx *sql.Tx, key string) error {
+	_, err := tx.ExecContext(ctx, d.box.write.LockOrderingKey, int64(columns.SerializeLock(key)))
 	return err
 }
 
@@ -144,7 +144,7 @@ func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share engi
 	return share, err
 }
 
-func (d *DB) Take(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[int]int64, error) {
+func (d *DB) TakeDeadLetter(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[int]int64, error) {
 	for _, query := range [...]string{d.box.relay.Settings, d.box.relay.LockShards, d.box.relay.DropExpired} {
 		if _, err := tx.ExecContext(ctx, query); err != nil {
 			return nil, err

@@ -51,7 +51,7 @@ func (c *outcomeColumns) add(o *outbox.Outcome) {
 	c.attempts.add(int64(columns.Attempts(o)))
 	c.causes.add(columns.Cause(o))
 	c.delays.add(max(0, o.Delay.Seconds()))
-	c.keepsOrder.add(int64(o.KeepOrder))
+	c.keepsOrder.add(int64(o.ParkPolicy))
 }
 
 func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map[int]int64, do *engine.Outcomes) error {

@@ -22,7 +22,7 @@ type DB struct {
 	box      outboxStatements
 	shared   engine.Statements
 	cfg      engine.Config
-	wait     string       // InFlightWait as lock_timeout
+	wait     string       // ClaimTimeout as lock_timeout
 	shards   atomic.Int64 // see shardsIn; 0: not known yet
 	notifier debounce.Caller
 	spare    engine.Spare
@@ -40,7 +40,7 @@ func New(cfg engine.Config) (engine.Engine, error) {
 	spare, err := engine.NewSpare(&cfg)
 	d := &DB{
 		cfg: cfg, plain: statements{dialect.NewPostgres(""), dialect.NewPostgresSession()}, spare: spare,
-		PoolerWithin: poolerWithin, wait: fmt.Sprintf("%dms", cfg.InFlightWait.Milliseconds()),
+		PoolerWithin: poolerWithin, wait: fmt.Sprintf("%dms", cfg.ClaimTimeout.Milliseconds()),
 	}
 	d.Name(cfg.Schema)
 	return engine.Engine{
@@ -60,7 +60,7 @@ func (d *DB) Name(schema string) {
 	d.shared = engine.Statements{
 		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult, Lookup: q.Lookup,
 		LockSources: q.LockSources, Sources: q.Sources, AddSource: q.AddSource,
-		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park, Take: q.Take, Letters: q.Letters,
+		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park, TakeDeadLetter: q.TakeDeadLetter, DeadLetters: q.DeadLetters,
 	}
 }
 
@@ -112,15 +112,15 @@ func (d *DB) Claim(ctx context.Context, c *engine.Claim, rows []claims.Row) erro
 
 func (d *DB) insert(ctx context.Context, c *engine.Claim, rows []claims.Row) error {
 	wait := d.wait
-	if short, is := dedup.ClaimWait(ctx, d.cfg.InFlightWait); is {
+	if short, is := dedup.ClaimWait(ctx, d.cfg.ClaimTimeout); is {
 		wait = fmt.Sprintf("%dms", max(short.Milliseconds(), 1))
 	}
 	if len(rows) == 1 {
-		return d.held(ctx, c.ReadInserted(engine.Query(ctx, c.Tx, d.SQL.ClaimOne, d.row(rows[0], c.IdleLimit, wait)...)))
+		return d.held(ctx, c.ReadInserted(engine.Query(ctx, c.Tx, d.SQL.ClaimOne, d.row(rows[0], c.IdleInTxTimeout, wait)...)))
 	}
-	limited, cancel := context.WithTimeout(ctx, d.cfg.InFlightWait+max(d.cfg.InFlightWait/4, 250*time.Millisecond))
+	limited, cancel := context.WithTimeout(ctx, d.cfg.ClaimTimeout+max(d.cfg.ClaimTimeout/4, 250*time.Millisecond))
 	defer cancel()
-	err := c.ReadInserted(engine.Query(limited, c.Tx, d.SQL.Claim, d.columns(rows, c.IdleLimit, wait)...))
+	err := c.ReadInserted(engine.Query(limited, c.Tx, d.SQL.Claim, d.columns(rows, c.IdleInTxTimeout, wait)...))
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
 		return engine.Waited(ctx, &d.cfg, err, len(rows))
 	}
@@ -128,7 +128,7 @@ func (d *DB) insert(ctx context.Context, c *engine.Claim, rows []claims.Row) err
 }
 
 // held makes an error of a claim an ErrInFlight when a limit of the session for statements or transactions, shorter than
-// InFlightWait, has ended the claim. A claim takes that long only when it waits for a key.
+// ClaimTimeout, has ended the claim. A claim takes that long only when it waits for a key.
 func (d *DB) held(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
@@ -223,13 +223,13 @@ func (d *DB) SaveResult(ctx context.Context, tx *sql.Tx, k [16]byte, result []by
 
 func (d *DB) Fits(int) error { return nil } // a value that is too long is refused by itself
 
-func (d *DB) Lock(ctx context.Context, tx *sql.Tx, l claims.Lock, wait time.Duration) error {
+func (d *DB) LockKeys(ctx context.Context, tx *sql.Tx, l claims.Lock, wait time.Duration) error {
 	_, err := tx.ExecContext(ctx, d.SQL.Lock, l.Number, fmt.Sprintf("%dms", (wait+time.Millisecond-1).Milliseconds())) // rounded up
 	return err
 }
 
 // HeldKeys inserts the keys, and has that rolled back.
-func (d *DB) HeldKeys(ctx context.Context, run engine.Run, keys []dedup.Derived) ([]bool, error) {
+func (d *DB) HeldKeys(ctx context.Context, run engine.Run, keys []dedup.KeyHash) ([]bool, error) {
 	plain := make([][16]byte, len(keys))
 	for i, k := range keys {
 		plain[i] = k

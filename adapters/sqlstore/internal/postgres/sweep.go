@@ -50,7 +50,7 @@ func (d *DB) Refresh(context.Context) error { return nil }
 // sweepPages is how many pages of the table one Purge reads: about 3,000 rows, so that no transaction is long.
 const sweepPages = 32
 
-func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.Swept, err error) {
+func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.SweepResult, err error) {
 	if _, err := tx.ExecContext(ctx, d.SQL.SweepSettings, "10s"); err != nil {
 		return swept, err
 	}

@@ -15,7 +15,7 @@ import (
 func (d *DB) row(row claims.Row, idleLimit any, wait string) []any {
 	rec := row.Record
 	consumer, tenant, id := d.cfg.NaturalKey(rec.Key)
-	return []any{d.Key(row.Derived), engine.Fingerprint(rec.Fingerprint), consumer, tenant, id, timestamp(rec.Time), rec.Keep().Seconds(), idleLimit, wait}
+	return []any{d.Key(row.KeyHash), engine.Fingerprint(rec.Fingerprint), consumer, tenant, id, timestamp(rec.Time), rec.Keep().Seconds(), idleLimit, wait}
 }
 
 // columns returns the parameters of dialect.Postgres.Claim: an array per column, as text that every driver can send.
@@ -46,7 +46,7 @@ func uuid(k [16]byte) string {
 	return string(b[:])
 }
 
-func (d *DB) Keys(ks []dedup.Derived) any {
+func (d *DB) Keys(ks []dedup.KeyHash) any {
 	var a array
 	for _, k := range ks {
 		a.add(uuid(k))

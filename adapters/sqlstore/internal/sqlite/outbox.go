@@ -75,8 +75,8 @@ func (r *rowList) put(part []byte) (place int) {
 	return place
 }
 
-// Serialize takes the write lock, which excludes every other transaction that writes.
-func (d *DB) Serialize(ctx context.Context, tx *sql.Tx, _ string) error {
+// LockOrderingKey takes the write lock, which excludes every other transaction that writes.
+func (d *DB) LockOrderingKey(ctx context.Context, tx *sql.Tx, _ string) error {
 	return d.retryBusyIn(ctx, func() error {
 		_, err := tx.ExecContext(ctx, d.sql.Lock)
 		return err
@@ -117,7 +117,7 @@ func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share engi
 	return share, err
 }
 
-func (d *DB) Take(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[int]int64, error) {
+func (d *DB) TakeDeadLetter(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[int]int64, error) {
 	if _, err := tx.ExecContext(ctx, d.box.Bury); err != nil {
 		return nil, err
 	}

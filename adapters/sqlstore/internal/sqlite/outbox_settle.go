@@ -76,7 +76,7 @@ func (d *DB) settleParked(ctx context.Context, tx *sql.Tx, parked []outbox.Outco
 			query string
 			args  []any
 		}{
-			{d.box.Park, []any{o.Shard, o.Seq, columns.Attempts(o), columns.Cause(o), int(o.KeepOrder)}},
+			{d.box.Park, []any{o.Shard, o.Seq, columns.Attempts(o), columns.Cause(o), int(o.ParkPolicy)}},
 			{d.box.Unpend, []any{o.Shard, o.Seq}},
 			{d.box.HoldParked, []any{o.Seq}},
 		} {

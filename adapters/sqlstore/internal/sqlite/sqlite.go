@@ -34,10 +34,10 @@ func New(cfg engine.Config) (engine.Engine, error) {
 		return engine.Engine{}, fmt.Errorf("sqlstore: Config.Isolation %v: SQLite is always serializable", cfg.Isolation)
 	}
 	q := dialect.NewSQLite()
-	d := &DB{sql: q, box: dialect.NewSQLiteOutbox(), cfg: cfg, turn: newWriterTurn(cfg.InFlightWait), shared: engine.Statements{
+	d := &DB{sql: q, box: dialect.NewSQLiteOutbox(), cfg: cfg, turn: newWriterTurn(cfg.ClaimTimeout), shared: engine.Statements{
 		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult, Lookup: q.Lookup,
 		LockSources: q.LockSources, Sources: q.Sources, AddSource: q.AddSource,
-		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park, Take: q.Take, Letters: q.Letters,
+		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park, TakeDeadLetter: q.TakeDeadLetter, DeadLetters: q.DeadLetters,
 	}}
 	return engine.Engine{
 		Tables: d, Transactions: d, Claims: d, Proofs: d, Errors: d, Values: d, OwnWindows: d,
@@ -103,7 +103,7 @@ func (d *DB) discard(ctx context.Context, conn *sql.Conn) {
 
 // RetryBusy asks again while another process is writing, at irregular intervals, because nobody queues.
 func (d *DB) RetryBusy(ctx context.Context, f func() error) error {
-	deadline := time.Now().Add(d.cfg.InFlightWait)
+	deadline := time.Now().Add(d.cfg.ClaimTimeout)
 	for {
 		err := f()
 		code, known := resultCode(err)
@@ -122,7 +122,7 @@ func (d *DB) Claim(ctx context.Context, c *engine.Claim, rows []claims.Row) erro
 		rec := row.Record
 		consumer, tenant, id := d.cfg.NaturalKey(rec.Key)
 		list[i] = []any{
-			hex.EncodeToString(row.Derived[:]), engine.Fingerprint(rec.Fingerprint), consumer, tenant, id,
+			hex.EncodeToString(row.KeyHash[:]), engine.Fingerprint(rec.Fingerprint), consumer, tenant, id,
 			max(engine.Micros(rec.Time), 0), engine.CeilMicros(rec.Keep()),
 		}
 	}
@@ -201,7 +201,7 @@ func (d *DB) Fits(int) error { return nil } // a value that is too long is refus
 
 // Committed reports that the key is claimed, perhaps by another process since.
 func (d *DB) Committed(ctx context.Context, q engine.Queryer, c *engine.Claim) (bool, error) {
-	keys := make([]dedup.Derived, 0, len(c.Inserted))
+	keys := make([]dedup.KeyHash, 0, len(c.Inserted))
 	for k := range c.Inserted {
 		keys = append(keys, k)
 	}
@@ -224,7 +224,7 @@ func (d *DB) InProgress(context.Context, *engine.Claim) (bool, error) { return f
 
 func (d *DB) Refresh(context.Context) error { return nil }
 
-func (d *DB) Lock(ctx context.Context, tx *sql.Tx, _ claims.Lock, _ time.Duration) error {
+func (d *DB) LockKeys(ctx context.Context, tx *sql.Tx, _ claims.Lock, _ time.Duration) error {
 	_, err := tx.ExecContext(ctx, d.sql.Lock)
 	return err
 }

@@ -51,7 +51,7 @@ func (d *DB) Check(ctx context.Context) error {
 // sweepScan is how many rows one Purge looks at: about 10 ms.
 const sweepScan = 10_000
 
-func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.Swept, err error) {
+func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.SweepResult, err error) {
 	var next []byte
 	var clock, leased engine.Instant
 	if err := tx.QueryRowContext(ctx, d.sql.SweepClock).Scan(&clock); err != nil {

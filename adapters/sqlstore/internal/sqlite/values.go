@@ -9,6 +9,6 @@ import (
 
 func (d *DB) Key(k [16]byte) any { return k[:] }
 
-func (d *DB) Keys(ks []dedup.Derived) any { return engine.KeyList(ks) }
+func (d *DB) Keys(ks []dedup.KeyHash) any { return engine.KeyList(ks) }
 
 func (d *DB) Time(t time.Time) any { return engine.MicrosOrNull(t) }
