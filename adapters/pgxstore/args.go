@@ -67,6 +67,14 @@ func (s *Store) columns(rows []claims.Row, idleLimit *string) []any {
 // of parameters, as behind a pooler, it must know them from Go's, and of an array of bytes it does not.
 func pgUUID(b [16]byte) pgtype.UUID { return pgtype.UUID{Bytes: b, Valid: true} }
 
+func pgUUIDs(keys []dedup.KeyHash) pgtype.FlatArray[pgtype.UUID] {
+	list := make(pgtype.FlatArray[pgtype.UUID], len(keys))
+	for i, k := range keys {
+		list[i] = pgUUID(k)
+	}
+	return list
+}
+
 func fingerprint(f dedup.Fingerprint) *int64 {
 	if f.IsZero() {
 		return nil

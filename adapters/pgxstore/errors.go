@@ -11,26 +11,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/dialect"
-	"github.com/txonce/txonce/outbox"
 )
-
-// databaseError is what failed without a message having a part in it.
-type databaseError struct{ error }
-
-func (e databaseError) Unwrap() error { return e.error }
-
-// Is makes a schema that does not fit an outbox.ErrSchema too, for the relay, which knows nothing of dedup.
-func (e databaseError) Is(target error) bool {
-	return target == outbox.ErrSchema && errors.Is(e.error, dedup.ErrSchema)
-}
 
 // Retryable implements dedup.Store.
 func (s *Store) Retryable(err error) bool {
 	if errors.As(err, new(foreignError)) || errors.Is(err, dedup.ErrTxEnded) {
 		return false
 	}
-	if errors.As(err, new(databaseError)) {
+	if errors.As(err, new(claims.DatabaseError)) {
 		return true
 	}
 	pg, ok := errors.AsType[*pgconn.PgError](err)
@@ -42,7 +32,7 @@ var _ dedup.FaultClassifier = (*Store)(nil)
 // Ambiguous implements dedup.FaultClassifier. A changed cached plan is not Ambiguous: InTx closes the connection that has it,
 // so that it passes by itself, whoever meets it.
 func (s *Store) Ambiguous(err error) bool {
-	if errors.As(err, new(foreignError)) || errors.As(err, new(databaseError)) {
+	if errors.As(err, new(foreignError)) || errors.As(err, new(claims.DatabaseError)) {
 		return false
 	}
 	pg, ok := errors.AsType[*pgconn.PgError](err)
@@ -64,16 +54,16 @@ func isStalePlan(pg *pgconn.PgError) bool {
 func (s *Store) claimError(err error) error {
 	var pg *pgconn.PgError
 	switch {
-	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.As(err, new(databaseError)):
+	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.As(err, new(claims.DatabaseError)):
 		return err
 	case errors.As(err, &pg) && pg.Code == "55P03": // a shorter wait, or the session's own lock_timeout; the code alone is Retryable
 		return fmt.Errorf("%w: %v", dedup.ErrInFlight, err) //nolint:errorlint // see above
 	case errors.As(err, &pg) && (pg.Code == "57014" || pg.Code == "25P04"):
 		return fmt.Errorf("%w, or the database is slow: the session's statement_timeout or transaction_timeout ended the wait: %v", dedup.ErrInFlight, err) //nolint:errorlint // as above
 	case isUndefined(err):
-		return databaseError{fmt.Errorf("%w: %w; %s", dedup.ErrSchema, err, howToMigrate)}
+		return claims.DatabaseErrorf("%w: %w; %s", dedup.ErrSchema, err, howToMigrate)
 	}
-	return databaseError{fmt.Errorf("pgxstore: claim: %w", err)}
+	return claims.DatabaseErrorf("pgxstore: claim: %w", err)
 }
 
 // pingWait bounds the question whether a database that lets a claim wait answers at all.
@@ -85,7 +75,7 @@ func (s *Store) waited(ctx context.Context, err error) error {
 	defer cancel()
 	ping := s.cfg.Pool.Ping(ctx)
 	if stat := s.cfg.Pool.Stat(); ping != nil && stat.AcquiredConns() < stat.MaxConns() {
-		return databaseError{fmt.Errorf("pgxstore: claim: %w (and the database does not answer: %w)", err, ping)}
+		return claims.DatabaseErrorf("pgxstore: claim: %w (and the database does not answer: %w)", err, ping)
 	}
 	return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.ClaimTimeout)
 }
@@ -93,7 +83,7 @@ func (s *Store) waited(ctx context.Context, err error) error {
 // sweepError is claimError for reads of the one row of txonce_sweep.
 func (s *Store) sweepError(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
-		return databaseError{fmt.Errorf("%w: the one row of table txonce_sweep is missing, and with it how far keys were forgotten: INSERT INTO txonce_sweep (forgotten_until) VALUES (now())", dedup.ErrSchema)}
+		return claims.DatabaseErrorf("%w: the one row of table txonce_sweep is missing, and with it how far keys were forgotten: INSERT INTO txonce_sweep (forgotten_until) VALUES (now())", dedup.ErrSchema)
 	}
 	return s.claimError(err)
 }
@@ -154,11 +144,11 @@ func (g *guard) lost(what string, err error) error {
 	case isIdle(g.first):
 		return idleError(limit, g.first)
 	case err == nil:
-		return databaseError{fmt.Errorf("pgxstore: %s", what)}
+		return claims.DatabaseErrorf("pgxstore: %s", what)
 	case limit > 0 && idle >= limit:
-		return databaseError{fmt.Errorf("pgxstore: %s, after %v between two statements, where Config.IdleInTxTimeout is %v: %w", what, idle.Round(time.Millisecond), limit, err)}
+		return claims.DatabaseErrorf("pgxstore: %s, after %v between two statements, where Config.IdleInTxTimeout is %v: %w", what, idle.Round(time.Millisecond), limit, err)
 	}
-	return databaseError{fmt.Errorf("pgxstore: %s: %w", what, err)}
+	return claims.DatabaseErrorf("pgxstore: %s: %w", what, err)
 }
 
 // isIdle reports that the server ended a session whose transaction stood idle for too long.

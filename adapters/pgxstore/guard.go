@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/dialect"
 )
 
@@ -306,7 +307,7 @@ func (g *guard) finish(ctx context.Context) error {
 	}
 	if g.changed && g.store.pooled.Load() { // a pooler's session outlives the connection
 		if _, err := g.conn.PgConn().Exec(ctx, g.store.sql.Reset).ReadAll(); err != nil {
-			return databaseError{fmt.Errorf("pgxstore: reset the session: %w", err)}
+			return claims.DatabaseErrorf("pgxstore: reset the session: %w", err)
 		}
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txonce/txonce/internal/claims"
 )
 
 // In a transaction of InTx messages wait in its guard, and travel with COMMIT. That spares them a round trip, and gives them
@@ -162,8 +164,8 @@ func (s *Store) writeAndCommit(ctx context.Context, tx pgx.Tx, rows []outgoing) 
 // lostBefore says of an error before COMMIT that the database was at fault, unless it is the database's answer, whose code
 // decides: then there was no COMMIT. Otherwise there may have been one, as it was on its way too.
 func lostBefore(err error) error {
-	if errors.As(err, new(*pgconn.PgError)) || errors.As(err, new(databaseError)) {
+	if errors.As(err, new(*pgconn.PgError)) || errors.As(err, new(claims.DatabaseError)) {
 		return err
 	}
-	return databaseError{fmt.Errorf("pgxstore: commit: %w", err)}
+	return claims.DatabaseErrorf("pgxstore: commit: %w", err)
 }

@@ -2,7 +2,6 @@ package pgxstore
 
 import (
 	"fmt"
-	"hash/fnv"
 	"time"
 
 	"github.com/txonce/txonce/dedup/storekit"
@@ -117,12 +116,4 @@ func empty(n int) [][]byte {
 		a[i] = []byte{}
 	}
 	return a
-}
-
-// serial is the number of a key's advisory lock. Two keys that share one wait for each other without need; so does a lock
-// of the application's own.
-func serial(key string) int64 {
-	h := fnv.New64a()
-	h.Write([]byte("txonce outbox serialize\x00" + key))
-	return int64(h.Sum64())
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
 )
@@ -33,7 +35,7 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, err
 	}
-	session := &session{store: s, owner: newOwner(), name: text(opts.Name), ttl: opts.TTL, held: map[int]*shard{}, told: map[int]bool{}}
+	session := &session{store: s, owner: newOwner(), name: columns.Text(opts.Name), ttl: opts.TTL, held: map[int]*shard{}, told: map[int]bool{}}
 	session.commits, session.stopWake = s.listen(ctx)
 	return session, nil
 }
@@ -172,7 +174,7 @@ func (s *session) tokens(shards []int) (numbers []int16, tokens []int64) {
 func (s *Store) outboxTx(ctx context.Context, what string, queue func(*pgx.Batch)) error {
 	conn, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {
-		return databaseError{fmt.Errorf("pgxstore: outbox: %s: connect: %w", what, err)}
+		return claims.DatabaseErrorf("pgxstore: outbox: %s: connect: %w", what, err)
 	}
 	defer conn.Release()
 	b := &pgx.Batch{}
@@ -197,7 +199,7 @@ func (s *Store) outboxError(what string, err error) error {
 	case errors.Is(err, outbox.ErrLeaseLost):
 		return err
 	case isUndefined(err):
-		return databaseError{fmt.Errorf("%w: outbox: %s: %w; %s", dedup.ErrSchema, what, err, howToMigrate)}
+		return claims.DatabaseErrorf("%w: outbox: %s: %w; %s", dedup.ErrSchema, what, err, howToMigrate)
 	}
-	return databaseError{fmt.Errorf("pgxstore: outbox: %s: %w", what, err)}
+	return claims.DatabaseErrorf("pgxstore: outbox: %s: %w", what, err)
 }

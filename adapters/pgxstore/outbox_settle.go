@@ -1,14 +1,13 @@
 package pgxstore
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -114,8 +113,6 @@ type settled struct {
 	parkPolicy []int16
 }
 
-var errNoCause = errors.New("no cause was stated")
-
 func newSettlement(outcomes []outbox.Outcome) (*settlement, error) {
 	p := &settlement{}
 	tokens := map[int]int64{}
@@ -147,12 +144,8 @@ func (c *settled) add(o *outbox.Outcome) {
 	if o.Verdict == outbox.Sent {
 		return
 	}
-	attempts := o.Attempts
-	if !o.Uncounted {
-		attempts++
-	}
-	c.attempts = append(c.attempts, int32(attempts))
-	c.causes = append(c.causes, text(cmp.Or(o.Cause, errNoCause).Error()))
+	c.attempts = append(c.attempts, int32(columns.Attempts(o)))
+	c.causes = append(c.causes, columns.Cause(o))
 	c.delays = append(c.delays, max(0, o.Delay.Seconds()))
 	c.parkPolicy = append(c.parkPolicy, int16(o.ParkPolicy))
 }

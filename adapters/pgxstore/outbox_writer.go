@@ -2,11 +2,12 @@ package pgxstore
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -80,7 +81,7 @@ func (s *Store) shardsIn(ctx context.Context, tx querier) (int, error) {
 		return 0, s.stepError("enqueue: count the shards", err)
 	}
 	if count == 0 || last != count-1 {
-		return 0, databaseError{fmt.Errorf("%w: table txonce_shards has %d rows, and the last shard is %d: want all from 0 on, as the migration wrote them", dedup.ErrSchema, count, last)}
+		return 0, claims.DatabaseErrorf("%w: table txonce_shards has %d rows, and the last shard is %d: want all from 0 on, as the migration wrote them", dedup.ErrSchema, count, last)
 	}
 	s.shards.Store(count)
 	return int(count), nil
@@ -95,6 +96,6 @@ func (s *Store) LockOrderingKey(ctx context.Context, tx pgx.Tx, key string) erro
 	if err := s.resolve(ctx, tx); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, s.writes.LockOrderingKey, serial(key))
+	_, err := tx.Exec(ctx, s.writes.LockOrderingKey, int64(columns.SerializeLock(key)))
 	return s.stepError("serialize", err)
 }

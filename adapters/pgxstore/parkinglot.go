@@ -3,20 +3,14 @@ package pgxstore
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/storekit"
-	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/columns"
 )
-
-// maxCause is how much of an error's text is kept, in bytes.
-const maxCause = 8 << 10
 
 var _ consumer.ParkingLot[pgx.Tx] = (*Store)(nil)
 
@@ -25,36 +19,17 @@ func (s *Store) Park(ctx context.Context, tx pgx.Tx, letter consumer.DeadLetter)
 	if err := s.resolve(ctx, tx); err != nil {
 		return err
 	}
-	rec, msg := letter.Record, letter.Message
-	headers, err := storekit.EncodeHeaders(msg.Headers)
+	l, err := columns.NewLetter(letter)
 	if err != nil {
-		return fmt.Errorf("pgxstore: park: headers: %w", err)
+		return fmt.Errorf("pgxstore: %w", err)
 	}
-	var key pgtype.UUID // NULL
-	if rec.Key.ID != "" {
-		key = pgUUID(rec.Key.Hash())
+	var at *time.Time
+	if !l.Time.IsZero() {
+		at = &l.Time
 	}
-	var created *time.Time
-	if !rec.Time.IsZero() {
-		t := claims.Ceil(rec.Time) // a replay must not expire earlier than the message would have
-		created = &t
-	}
-	payload := msg.Payload
-	if payload == nil {
-		payload = []byte{}
-	}
-	_, err = tx.Exec(ctx, s.sql.Park, pgUUID(letter.ID), key, rec.Key.Consumer, nonEmpty(rec.Key.Tenant), nonEmpty(rec.Key.ID),
-		fingerprint(rec.Fingerprint), int64(rec.Keep()/time.Second), created, string(letter.Reason), text(letter.Cause),
-		text(msg.Topic), []byte(msg.Key), text(msg.Position), payload, string(headers), msg.Attempt)
+	_, err = tx.Exec(ctx, s.sql.Park, pgUUID(l.ID), pgtype.UUID{Bytes: l.Key, Valid: l.HasKey}, l.Consumer, l.Tenant, l.MessageID, l.Fingerprint, l.Window, at,
+		l.Reason, l.Cause, l.Topic, l.OrderingKey, l.Position, l.Payload, l.Headers, l.Attempts)
 	return s.stepError("park", err)
-}
-
-// text is what a text column takes: valid UTF-8 without NUL.
-func text(s string) string {
-	if len(s) > maxCause {
-		s = s[:maxCause]
-	}
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
 // TakeDeadLetter implements consumer.ParkingLot.
@@ -89,36 +64,17 @@ func (s *Store) DeadLetters(ctx context.Context, f consumer.DeadLetterFilter) ([
 	return letters, s.claimError(err)
 }
 
-func letter(row pgx.CollectableRow) (l consumer.DeadLetter, err error) {
-	var (
-		id                [16]byte
-		tenant, messageID *string
-		fingerprint       *int64
-		seconds           int64
-		created           *time.Time
-		orderingKey       []byte
-		headers           string
-		m                 = &l.Message
-	)
-	if err := row.Scan(&id, &l.Record.Key.Consumer, &tenant, &messageID, &fingerprint, &seconds, &created, &l.Reason, &l.Cause,
-		&m.Topic, &orderingKey, &m.Position, &m.Payload, &headers, &m.Attempt, &l.Times, &l.First, &l.Latest, &l.Settled); err != nil {
-		return l, err
+func letter(row pgx.CollectableRow) (consumer.DeadLetter, error) {
+	var l columns.Letter
+	var at *time.Time
+	if err := row.Scan(&l.ID, &l.Consumer, &l.Tenant, &l.MessageID, &l.Fingerprint, &l.Window, &at, &l.Reason, &l.Cause,
+		&l.Topic, &l.OrderingKey, &l.Position, &l.Payload, &l.Headers, &l.Attempts, &l.Times, &l.First, &l.Latest, &l.Settled); err != nil {
+		return consumer.DeadLetter{}, err
 	}
-	l.ID, m.Key, l.Record.Window = id, string(orderingKey), time.Duration(seconds)*time.Second
-	if tenant != nil {
-		l.Record.Key.Tenant, m.Tenant = *tenant, *tenant
+	if at != nil {
+		l.Time = *at
 	}
-	if messageID != nil {
-		l.Record.Key.ID, m.ID = *messageID, *messageID
-	}
-	if fingerprint != nil {
-		l.Record.Fingerprint = dedup.FingerprintFromInt64(*fingerprint)
-	}
-	if created != nil {
-		l.Record.Time, m.Time = *created, *created
-	}
-	m.Headers, err = storekit.DecodeHeaders([]byte(headers))
-	return l, err
+	return l.DeadLetter()
 }
 
 // uuid is NULL for the zero ID.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txonce/txonce/internal/claims"
 )
 
 // A pooler such as PgBouncer answers a client in the server's name, and in transaction mode gives it another session of the
@@ -27,14 +29,14 @@ func (s *Store) checkPooler(ctx context.Context) error {
 	}
 	conn, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {
-		return databaseError{fmt.Errorf("pgxstore: connect: %w", err)}
+		return claims.DatabaseErrorf("pgxstore: connect: %w", err)
 	}
 	// A pooler hands out numbers of its own to cancel by, where the server says which process serves the connection.
 	server, err := servedBy(ctx, conn.Conn().PgConn())
 	s.pooled.Store(err == nil && server != conn.Conn().PgConn().PID())
 	conn.Release()
 	if err != nil {
-		return databaseError{fmt.Errorf("pgxstore: read the database's settings: %w", err)}
+		return claims.DatabaseErrorf("pgxstore: read the database's settings: %w", err)
 	}
 	if s.pooled.Load() {
 		if err := s.checkPooledMode(ctx); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
 )
 
 // purgePages is how many pages of the table one Purge reads: about 3,000 rows, so that no transaction is long.
@@ -24,7 +25,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepRes
 	}
 	conn, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {
-		return swept, databaseError{fmt.Errorf("pgxstore: purge: connect: %w", err)}
+		return swept, claims.DatabaseErrorf("pgxstore: purge: connect: %w", err)
 	}
 	defer conn.Release()
 
@@ -87,5 +88,5 @@ func (s *Store) purgeError(err error) error {
 	if isUndefined(err) {
 		return s.claimError(err)
 	}
-	return databaseError{fmt.Errorf("pgxstore: purge: %w", err)}
+	return claims.DatabaseErrorf("pgxstore: purge: %w", err)
 }

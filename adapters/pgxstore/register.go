@@ -23,24 +23,14 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 }
 
 // Register implements dedup.Registrar.
-func (s *Store) Register(ctx context.Context, consumer string, window time.Duration) (err error) {
-	rec := dedup.Record{Key: dedup.Key{Consumer: consumer, ID: "any"}, Window: window}
-	if err := rec.Validate(); err != nil {
-		return err
-	}
-	if err := s.names.Take(consumer); err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			s.names.Free(consumer)
-			err = refusedAccess(err)
+func (s *Store) Register(ctx context.Context, consumer string, window time.Duration) error {
+	err := s.names.Register(consumer, window, func(w claims.Window) error {
+		if err := s.check(ctx); err != nil {
+			return err
 		}
-	}()
-	if err := s.check(ctx); err != nil {
-		return err
-	}
-	return s.use(ctx, claims.WindowOf(rec))
+		return s.leases.Use([]claims.Window{w}, func(w claims.Window) (time.Time, error) { return s.use(ctx, w) })
+	})
+	return refusedAccess(err)
 }
 
 // check refuses what would make every message fail, or forget commits.
@@ -64,7 +54,7 @@ func (s *Store) checkSettings(ctx context.Context) error {
 	var sync, fsync, readOnly, standbys string
 	var recovering bool
 	if err := s.cfg.Pool.QueryRow(ctx, s.plain.Settings).Scan(&sync, &fsync, &recovering, &readOnly, &standbys); err != nil {
-		return databaseError{fmt.Errorf("pgxstore: read the database's settings: %w", err)}
+		return claims.DatabaseErrorf("pgxstore: read the database's settings: %w", err)
 	}
 	encoding, err := s.learn(ctx)
 	switch {
@@ -73,9 +63,9 @@ func (s *Store) checkSettings(ctx context.Context) error {
 	case encoding != "UTF8":
 		return fmt.Errorf("pgxstore: the database's encoding is %s, which does not hold every text that a message may have: create it with ENCODING 'UTF8'", encoding)
 	case recovering:
-		return databaseError{fmt.Errorf("pgxstore: the database is a standby: connect to the primary (target_session_attrs=read-write)")}
+		return claims.DatabaseErrorf("pgxstore: the database is a standby: connect to the primary (target_session_attrs=read-write)")
 	case readOnly == "on":
-		return databaseError{fmt.Errorf("pgxstore: transactions are read-only here: set default_transaction_read_only to off")}
+		return claims.DatabaseErrorf("pgxstore: transactions are read-only here: set default_transaction_read_only to off")
 	case s.cfg.AllowAsyncCommit:
 	case fsync == "off":
 		return fmt.Errorf("%w: fsync is off; turn it on, or set Config.AllowAsyncCommit", dedup.ErrNotDurable)
@@ -91,65 +81,53 @@ func (s *Store) checkSchema(ctx context.Context) error {
 	}
 	var version, worksWith *int
 	err := s.cfg.Pool.QueryRow(ctx, s.sql.SchemaVersion).Scan(&version, &worksWith)
-	known := migrations.Latest("postgres")
 	switch {
 	case isUndefined(err):
-		return databaseError{fmt.Errorf("%w: table txonce_schema is missing%s; %s", dedup.ErrSchema, s.where(), howToMigrate)}
+		return s.schema().Missing()
 	case err != nil:
-		return databaseError{fmt.Errorf("pgxstore: read the schema's version: %w", err)}
-	case version == nil || *version < known:
-		return databaseError{fmt.Errorf("%w: version %d%s, this program needs %d; %s", dedup.ErrSchema, deref(version), s.where(), known, howToMigrate)}
-	case *worksWith > known:
-		return databaseError{fmt.Errorf("%w: version %d%s works with programs that know version %d or later, and this one knows %d; deploy a newer program, or migrate down first",
-			dedup.ErrSchema, *version, s.where(), *worksWith, known)}
+		return claims.DatabaseErrorf("pgxstore: read the schema's version: %w", err)
+	}
+	if err := s.schema().Check(deref(version), deref(worksWith)); err != nil {
+		return err
 	}
 	switch _, err := s.cfg.Pool.Exec(ctx, s.sql.SchemaTables); {
 	case isUndefined(err):
-		return databaseError{fmt.Errorf("%w: %w, though txonce_schema%s says that version %d is there: restore what was dropped", dedup.ErrSchema, err, s.where(), *version)}
+		return s.schema().Dropped(err, *version)
 	case err != nil:
-		return databaseError{fmt.Errorf("pgxstore: read the schema's tables: %w", err)}
+		return claims.DatabaseErrorf("pgxstore: read the schema's tables: %w", err)
 	}
 	return nil
 }
 
-func (s *Store) where() string {
-	if s.cfg.Schema == "" {
-		return " in search_path"
+func (s *Store) schema() claims.Schema {
+	where := " in search_path"
+	if s.cfg.Schema != "" {
+		where = fmt.Sprintf(" in schema %q", s.cfg.Schema)
 	}
-	return fmt.Sprintf(" in schema %q", s.cfg.Schema)
+	return claims.Schema{Where: where, HowTo: howToMigrate, Known: migrations.Latest("postgres")}
 }
 
 // useWindows records the windows of plan before the first claim under them, and again before their leases end.
 // It uses a connection of its own, because a registration must not roll back with somebody's transaction.
 func (s *Store) useWindows(ctx context.Context, plan *claims.Plan) error {
-	for _, w := range s.leases.Due(plan.Windows(), time.Now()) {
+	return s.leases.Use(s.leases.Due(plan.Windows(), time.Now()), func(w claims.Window) (time.Time, error) {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout)
-		err := s.use(ctx, w)
-		cancel()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		defer cancel()
+		return s.use(ctx, w)
+	})
 }
 
-func (s *Store) use(ctx context.Context, w claims.Window) error {
-	asked := time.Now()
-	var until time.Time
-	err := s.cfg.Pool.QueryRow(ctx, s.sql.UseWindow, w.Consumer, w.Seconds, storekit.UseFor.Seconds()).Scan(&until)
-	if isUndefined(err) {
-		return s.claimError(err)
+func (s *Store) use(ctx context.Context, w claims.Window) (until time.Time, err error) {
+	err = s.cfg.Pool.QueryRow(ctx, s.sql.UseWindow, w.Consumer, w.Seconds, storekit.UseFor.Seconds()).Scan(&until)
+	switch {
+	case isUndefined(err):
+		return until, s.claimError(err)
+	case err != nil:
+		return until, claims.DatabaseErrorf("pgxstore: register consumer %q: %w", w.Consumer, err)
+	case s.session.Load() == nil: // a program may claim without Register
+		_, err = s.learn(ctx)
 	}
-	if err != nil {
-		return databaseError{fmt.Errorf("pgxstore: register consumer %q: %w", w.Consumer, err)}
-	}
-	if s.session.Load() == nil { // a program may claim without Register
-		if _, err := s.learn(ctx); err != nil {
-			return err
-		}
-	}
-	s.leases.Registered(w, until, asked)
-	return nil
+	return until, err
 }
 
 // Lookup implements dedup.KeyReader.
@@ -160,16 +138,12 @@ func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found
 	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
 		return dedup.Claim{}, false, err
 	}
-	var row storedRow
+	var row claims.Stored
 	rows, _ := s.cfg.Pool.Query(ctx, s.sql.Lookup, pgUUID(key.Hash()))
-	_, err = pgx.ForEachRow(rows, row.dest(), func() error {
+	_, err = pgx.ForEachRow(rows, dest(&row), func() (err error) {
 		found = true
-		if other, readable := row.naturalKey(); readable && other != key {
-			return claims.Collision(key, other)
-		}
-		c = row.claim()
-		c.Verdict = dedup.Duplicate
-		return nil
+		c, err = row.Claim(key)
+		return err
 	})
 	return c, found, s.claimError(err)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/dialect"
 )
 
@@ -28,11 +29,11 @@ func (s *Store) resolve(ctx context.Context, q querier) error {
 	var schema string
 	switch err := q.QueryRow(ctx, s.plain.Schema).Scan(&schema); {
 	case errors.Is(err, pgx.ErrNoRows):
-		return databaseError{fmt.Errorf("%w: table txonce_schema is missing%s; %s", dedup.ErrSchema, s.where(), howToMigrate)}
+		return s.schema().Missing()
 	case errors.As(err, new(*pgconn.PgError)):
 		return fmt.Errorf("pgxstore: find the schema: %w", err)
 	case err != nil:
-		return databaseError{fmt.Errorf("pgxstore: find the schema: %w", err)}
+		return claims.DatabaseErrorf("pgxstore: find the schema: %w", err)
 	}
 	s.resolving.Lock()
 	defer s.resolving.Unlock()
@@ -54,14 +55,14 @@ func (s *Store) useSchema(schema string) {
 func (s *Store) learn(ctx context.Context) (encoding string, err error) {
 	var session string
 	if err := s.cfg.Pool.QueryRow(ctx, s.plain.Session).Scan(&encoding, &session); err != nil {
-		return "", databaseError{fmt.Errorf("pgxstore: read the database's settings: %w", err)}
+		return "", claims.DatabaseErrorf("pgxstore: read the database's settings: %w", err)
 	}
 	s.session.Store(&session)
 	return encoding, nil
 }
 
 // errDeviates says that a connection's session was changed, so that it must not be used.
-var errDeviates = fmt.Errorf("%w: a connection's session settings are not those of a new connection", errAgain)
+var errDeviates = fmt.Errorf("%w: a connection's session settings are not those of a new connection", claims.ErrAgain)
 
 // fits returns errDeviates where session, that of a claim, is neither as it was learned nor as that of a new connection.
 func (s *Store) fits(ctx context.Context, session string, standbys bool) error {
@@ -89,7 +90,7 @@ func (s *Store) fits(ctx context.Context, session string, standbys bool) error {
 func (s *Store) durable(session string, standbys bool) error {
 	sync, _, _ := strings.Cut(session, " ")
 	if !s.cfg.AllowAsyncCommit && (sync == "off" || sync == "local" && standbys) {
-		return databaseError{fmt.Errorf("%w: synchronous_commit is %s; set it to on for this role or database, or set Config.AllowAsyncCommit", dedup.ErrNotDurable, sync)}
+		return claims.DatabaseErrorf("%w: synchronous_commit is %s; set it to on for this role or database, or set Config.AllowAsyncCommit", dedup.ErrNotDurable, sync)
 	}
 	return nil
 }
@@ -100,17 +101,17 @@ func (s *Store) freshSession(ctx context.Context) (session string, err error) {
 	defer cancel()
 	conn, err := s.connect(ctx)
 	if err != nil {
-		return "", databaseError{fmt.Errorf("pgxstore: connect: %w", err)}
+		return "", claims.DatabaseErrorf("pgxstore: connect: %w", err)
 	}
 	defer s.disconnect(ctx, conn)
 	if after := s.cfg.Pool.Config().AfterConnect; after != nil {
 		if err := after(ctx, conn); err != nil {
-			return "", databaseError{fmt.Errorf("pgxstore: connect: %w", err)}
+			return "", claims.DatabaseErrorf("pgxstore: connect: %w", err)
 		}
 	}
 	var encoding string
 	if err := conn.QueryRow(ctx, s.plain.Session).Scan(&encoding, &session); err != nil {
-		return "", databaseError{fmt.Errorf("pgxstore: read the settings of a new connection: %w", err)}
+		return "", claims.DatabaseErrorf("pgxstore: read the settings of a new connection: %w", err)
 	}
 	return session, nil
 }
@@ -150,7 +151,7 @@ func (g *guard) resyncs(ctx context.Context) error {
 		return nil
 	}
 	if _, err := g.tx.Exec(ctx, g.store.sql.Sync, sync); err != nil {
-		return databaseError{fmt.Errorf("pgxstore: set synchronous_commit back: %w", err)}
+		return claims.DatabaseErrorf("pgxstore: set synchronous_commit back: %w", err)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package pgxstore
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -53,13 +52,13 @@ func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []
 	case isUndefined(err):
 		return s.claimError(err)
 	}
-	return refusedAccess(databaseError{fmt.Errorf("pgxstore: register the sources of consumer %q: %w", consumer, err)})
+	return refusedAccess(claims.DatabaseErrorf("pgxstore: register the sources of consumer %q: %w", consumer, err))
 }
 
 // refusedAccess adds ErrAccess to an error with which the database refused the user.
 func refusedAccess(err error) error {
 	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && dialect.RefusedPostgres(pg.Code) {
-		return databaseError{fmt.Errorf("%w: %w", dedup.ErrAccess, err)}
+		return claims.DatabaseErrorf("%w: %w", dedup.ErrAccess, err)
 	}
 	return err
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/dedup"
@@ -158,44 +157,45 @@ func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx pgx.Tx
 	if err != nil {
 		return err
 	}
-	for range claimAttempts {
-		if err = s.inTx(ctx, plan, fn); !errors.Is(err, errAgain) {
+	for range claims.Attempts {
+		var again bool
+		if again, err = s.inTx(ctx, plan, fn); !again {
 			return err
 		}
 	}
-	return databaseError{err}
+	return claims.DatabaseErrorf("pgxstore: %w", err)
 }
 
-func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
+// inTx is one attempt. again says that the claim was undone before fn ran, and must be made again.
+func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, answers []dedup.Claim) error) (again bool, err error) {
 	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
-		return err
+		return false, err
 	}
 	if err := s.useWindows(ctx, plan); err != nil {
-		return err
+		return false, err
 	}
 	if s.spare != nil {
 		select {
 		case s.spare <- struct{}{}:
 			defer func() { <-s.spare }()
 		case <-ctx.Done():
-			return databaseError{fmt.Errorf("pgxstore: connect: %w", ctx.Err())}
+			return false, claims.DatabaseErrorf("pgxstore: connect: %w", ctx.Err())
 		}
 	}
 	conn, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {
-		return databaseError{fmt.Errorf("pgxstore: connect: %w", err)}
+		return false, claims.DatabaseErrorf("pgxstore: connect: %w", err)
 	}
 	defer conn.Release()
 
-	c := claim{store: s, plan: plan, idleLimit: s.idle}
-	tx, err := c.begin(ctx, conn.Conn())
-	if tx != nil {
-		defer rollback(ctx, tx) // also on a panic or Goexit of fn; does nothing after COMMIT
-	}
-	var answers []dedup.Claim
-	if err == nil {
-		answers, err = c.answers(ctx, tx)
-	}
+	c := s.newClaim(plan)
+	c.conn, c.idleLimit = conn.Conn(), s.idle
+	defer func() { // also on a panic or Goexit of fn; does nothing after COMMIT
+		if c.tx != nil {
+			rollback(ctx, c.tx)
+		}
+	}()
+	answers, err := c.Make(ctx, c)
 	if err == nil {
 		err = s.fits(ctx, c.session, c.standbys)
 	}
@@ -203,11 +203,16 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 		if errors.Is(err, errDeviates) || blamesSession(err) {
 			s.discard(ctx, conn.Conn())
 		}
-		return err
+		return errors.Is(err, claims.ErrAgain), err
 	}
-	g := &guard{store: s, ctx: ctx, conn: conn.Conn(), tx: tx, xid: c.xid, session: c.session, standbys: c.standbys, latest: time.Now()}
+	return false, s.handle(ctx, c, answers, fn)
+}
+
+// handle runs fn in the transaction that has claimed, and commits it.
+func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
+	g := &guard{store: s, ctx: ctx, conn: c.conn, tx: c.tx, xid: c.xid, session: c.session, standbys: c.standbys, latest: time.Now()}
 	defer g.leave(ctx)
-	if err := fn(&guarded{Tx: tx, g: g}, answers); err != nil {
+	if err := fn(&guarded{Tx: c.tx, g: g}, answers); err != nil {
 		return g.lookBack(ctx, g.blame(err))
 	}
 	if err := g.finish(ctx); err != nil {
@@ -217,7 +222,7 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 		return fmt.Errorf("pgxstore: not committed: %w", err)
 	}
 	waiting, wakes := g.shut()
-	if err := s.commit(ctx, tx, waiting, c.standbys); err != nil {
+	if err := s.commit(ctx, c.tx, waiting, c.standbys); err != nil {
 		if isIdle(err) { // there was no transaction any more when COMMIT came
 			return idleError(s.cfg.IdleInTxTimeout, err)
 		}
@@ -247,7 +252,7 @@ func (s *Store) commit(ctx context.Context, tx pgx.Tx, waiting []outgoing, stand
 
 func commitError(err error) error {
 	if err != nil && !isDefinite(err) && !isIdle(err) {
-		return databaseError{fmt.Errorf("pgxstore: commit: %w", err)}
+		return claims.DatabaseErrorf("pgxstore: commit: %w", err)
 	}
 	return err
 }
@@ -281,16 +286,11 @@ func (s *Store) Claim(ctx context.Context, tx pgx.Tx, recs []dedup.Record) ([]de
 	if err := s.useWindows(ctx, plan); err != nil {
 		return nil, err
 	}
-	c := claim{store: s, plan: plan}
-	if err := c.send(ctx, tx, plan.Rows); err != nil {
-		return nil, err
-	}
-	if err := s.durable(c.session, c.standbys); err != nil {
-		return nil, err
-	}
-	answers, err := c.answers(ctx, tx)
-	if errors.Is(err, errAgain) { // the caller's transaction is to be made again, not the claim alone
-		err = databaseError{err}
+	c := s.newClaim(plan)
+	c.tx = tx
+	answers, err := c.Make(ctx, c)
+	if errors.Is(err, claims.ErrAgain) { // the caller must begin a new transaction, and claim in that
+		err = claims.DatabaseErrorf("pgxstore: %w", err)
 	}
 	return answers, err
 }
@@ -300,11 +300,11 @@ func (s *Store) Forget(ctx context.Context, tx pgx.Tx, keys ...dedup.Key) error 
 	if err := s.resolve(ctx, tx); err != nil {
 		return err
 	}
-	derived := make(pgtype.FlatArray[pgtype.UUID], len(keys))
+	derived := make([]dedup.KeyHash, len(keys))
 	for i, k := range keys {
-		derived[i] = pgUUID(k.Hash())
+		derived[i] = k.Hash()
 	}
-	_, err := tx.Exec(ctx, s.sql.Forget, derived)
+	_, err := tx.Exec(ctx, s.sql.Forget, pgUUIDs(derived))
 	return s.stepError("forget", err)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
 )
 
 var _ dedup.TxVerifier[pgx.Tx] = (*Store)(nil)
@@ -64,7 +65,7 @@ func (g *guard) prove(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout) // the end of ctx proves nothing
 	defer cancel()
 	if err := g.conn.QueryRow(ctx, g.store.sql.Verify).Scan(&xid, &session); err != nil {
-		return databaseError{fmt.Errorf("pgxstore: prove the transaction: %w", err)}
+		return claims.DatabaseErrorf("pgxstore: prove the transaction: %w", err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -119,7 +120,7 @@ func (g *guard) inDoubt(err error) error {
 		}
 		var status string
 		if err := on.QueryRow(ctx, txStatus, xid).Scan(&status); err != nil {
-			return false, databaseError{fmt.Errorf("pgxstore: ask what became of transaction %s: %w", xid, err)}
+			return false, claims.DatabaseErrorf("pgxstore: ask what became of transaction %s: %w", xid, err)
 		}
 		return status == "committed" || status == "", nil
 	}}

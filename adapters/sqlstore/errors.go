@@ -8,19 +8,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/internal/claims"
 )
-
-// databaseError is what failed without a message having a part in it.
-type databaseError struct{ error }
-
-func (e databaseError) Unwrap() error { return e.error }
-
-// Is makes a schema that does not fit an outbox.ErrSchema too, for the relay, which knows nothing of dedup.
-func (e databaseError) Is(target error) bool {
-	return target == outbox.ErrSchema && errors.Is(e.error, dedup.ErrSchema)
-}
 
 // Retryable implements dedup.Store. Of the errors of a handler's own statements it knows those with an SQLSTATE or a
 // result code of SQLite. A lost connection has neither: InTx finds it out by itself and says so in the error that it
@@ -30,20 +21,22 @@ func (s *Store) Retryable(err error) bool {
 	switch {
 	case err == nil, errors.Is(err, dedup.ErrTxEnded), errors.Is(err, dedup.ErrInFlight), errors.As(err, new(handlerError)):
 		return false
-	case errors.As(err, new(databaseError)), isBadConn(err):
+	case errors.As(err, new(claims.DatabaseError)), isBadConn(err):
 		return true
 	}
-	return s.db.retryable(err)
+	return s.fault(err).Retryable
 }
 
 // Ambiguous implements dedup.FaultClassifier. Of the Store's own statements, which are the same for every message, nothing is.
 func (s *Store) Ambiguous(err error) bool {
-	return s.Retryable(err) && !errors.As(err, new(databaseError)) && s.db.ambiguous(err)
+	return s.Retryable(err) && !errors.As(err, new(claims.DatabaseError)) && s.fault(err).Ambiguous
 }
+
+func (s *Store) fault(err error) engine.Fault { return s.db.Errors.Fault(err) }
 
 // openRows tells what drivers say of a statement that is sent while the rows of another one are open.
 func openRows(err error) bool {
-	return walkErrors(err, func(err error) bool {
+	return engine.Walk(err, func(err error) bool {
 		switch text := err.Error(); text {
 		case "conn busy", "busy buffer":
 			return true
@@ -60,26 +53,24 @@ func isBadConn(err error) bool {
 // claimError classifies an error of a claim, or of another statement that is the same for any message.
 func (s *Store) claimError(err error) error {
 	switch {
-	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.Is(err, dedup.ErrInFlight), errors.Is(err, dedup.ErrNotDurable), errors.As(err, new(databaseError)):
+	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.Is(err, dedup.ErrInFlight), errors.Is(err, dedup.ErrNotDurable), errors.As(err, new(claims.DatabaseError)):
 		return err
-	case s.db.inFlight(err):
+	case s.fault(err).InFlight:
 		return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.ClaimTimeout)
-	case errors.Is(err, sql.ErrTxDone), errors.Is(err, context.Canceled), s.db.aborted(err): // the caller's doing
+	case errors.Is(err, sql.ErrTxDone), errors.Is(err, context.Canceled), s.fault(err).Aborted: // the caller's doing
 		return fmt.Errorf("sqlstore: %w", err)
 	}
-	return databaseError{s.statementError(err)}
+	return claims.DatabaseError{Err: s.statementError(err)}
 }
 
 // statementError is for statements within a transaction of somebody's that carry the message's own bytes: what is
 // retryable is left to the database's code.
 func (s *Store) statementError(err error) error {
 	switch {
-	case err == nil, errors.As(err, new(databaseError)):
+	case err == nil, errors.As(err, new(claims.DatabaseError)):
 		return err
-	case s.db.undefined(err):
-		return databaseError{fmt.Errorf("%w: %w; %s", dedup.ErrSchema, err, howToMigrate)}
+	case s.fault(err).Undefined:
+		return claims.DatabaseErrorf("%w: %w; %s", dedup.ErrSchema, err, engine.HowToMigrate)
 	}
 	return fmt.Errorf("sqlstore: %w", err)
 }
-
-const howToMigrate = "apply txonce's migrations: migrations.Apply(ctx, db, dialect, schema), or the files of package migrations"

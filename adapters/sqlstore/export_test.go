@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txonce/txonce/adapters/sqlstore/internal/mysql"
+	"github.com/txonce/txonce/adapters/sqlstore/internal/postgres"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
 )
@@ -23,51 +25,31 @@ func (s *Store) SetClock(now func() time.Time) { s.now = now }
 func (s *Store) AnswerWithin(d time.Duration) { s.answerWithin = d }
 
 // PoolerWithin is for machines that are too slow to find out in time what a pooler does.
-func (s *Store) PoolerWithin(d time.Duration) { s.db.(*postgres).poolerWithin = d }
+func (s *Store) PoolerWithin(d time.Duration) { s.db.Tables.(*postgres.DB).PoolerWithin = d }
 
 // HasStandbys makes s believe that synchronous_standby_names is set where the session's txonce_test.standbys is "yes": it cannot
 // be without a standby, nor for one session.
 func (s *Store) HasStandbys() {
 	_ = s.locate(context.Background(), nil)
-	d := s.db.(*postgres)
-	d.sql.AfterClaim = strings.Replace(d.sql.AfterClaim, `current_setting('synchronous_standby_names') <> ''`, `coalesce(current_setting('txonce_test.standbys', true), '') = 'yes'`, 1)
+	d := s.db.Tables.(*postgres.DB)
+	d.SQL.AfterClaim = strings.Replace(d.SQL.AfterClaim, `current_setting('synchronous_standby_names') <> ''`, `coalesce(current_setting('txonce_test.standbys', true), '') = 'yes'`, 1)
 }
-
-// Turn is the queue of writers in one process.
-type Turn struct{ t *turn }
-
-// NewTurn returns one.
-func NewTurn(wait time.Duration) Turn { return Turn{newTurn(wait)} }
-
-// Enter waits for its turn.
-func (t Turn) Enter(ctx context.Context) (leave func(), err error) { return t.t.enter(ctx) }
-
-// Crowd says that another process was writing. Call it between Enter and leave.
-func (t Turn) Crowd() { t.t.crowd() }
-
-// ErrNoTurn is its error.
-var ErrNoTurn = errNoTurn
 
 // AsMySQL makes s take its server, MariaDB, for MySQL, where that has statements of its own.
-func (s *Store) AsMySQL() {
-	d := s.db.(*mysql)
-	server := newMySQLServer("10.11.0-MariaDB", d.cfg)
-	server.mariaDB, server.claimPrefix = false, ""
-	d.server.Store(server)
-}
+func (s *Store) AsMySQL() { s.db.Tables.(*mysql.DB).TakeForMySQL("10.11.0-MariaDB") }
 
 // Pretend makes s read settings of MariaDB as other values; version is the server's. Pairs of empty names are left out.
 func (s *Store) Pretend(pairs ...string) {
-	d := s.db.(*mysql)
+	d := s.db.Tables.(*mysql.DB)
 	query := "SELECT variable_name, variable_value FROM information_schema.session_variables"
 	for i := 0; i+1 < len(pairs); i += 2 {
 		switch name, value := pairs[i], pairs[i+1]; name {
 		case "":
 		case "version":
-			d.plain.Describe = "SELECT '" + value + "', ''"
+			d.Plain.Describe = "SELECT '" + value + "', ''"
 		default:
 			query += " UNION ALL SELECT '" + name + "', '" + value + "'"
 		}
 	}
-	d.plain.Settings = query
+	d.Plain.Settings = query
 }

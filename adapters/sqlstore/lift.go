@@ -8,6 +8,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -56,26 +57,26 @@ func Adapt[TTx any](s *Store, wrap func(ctx context.Context, tx *sql.Tx) (TTx, e
 }
 
 // InTx implements dedup.Store.
-func (l *Adapted[TTx]) InTx(ctx context.Context, recs []dedup.Record, fn func(tx TTx, claims []dedup.Claim) error) error {
-	return l.Store.InTx(ctx, recs, func(tx *sql.Tx, claims []dedup.Claim) error {
+func (l *Adapted[TTx]) InTx(ctx context.Context, recs []dedup.Record, fn func(tx TTx, answers []dedup.Claim) error) error {
+	return l.Store.InTx(ctx, recs, func(tx *sql.Tx, answers []dedup.Claim) error {
 		lifted, err := l.wrap(ctx, tx)
 		if err != nil {
-			return databaseError{fmt.Errorf("sqlstore: lift a transaction: %w", err)}
+			return claims.DatabaseErrorf("sqlstore: lift a transaction: %w", err)
 		}
 		if l.unwrap(lifted) != tx { // what the handler writes would stand without its claim
-			return databaseError{fmt.Errorf("sqlstore: lift a transaction: what unwrap finds in the %T of wrap is not the transaction that wrap was given", lifted)}
+			return claims.DatabaseErrorf("sqlstore: lift a transaction: what unwrap finds in the %T of wrap is not the transaction that wrap was given", lifted)
 		}
-		return fn(lifted, claims)
+		return fn(lifted, answers)
 	})
 }
 
 // Claim implements dedup.Store.
-func (l *Adapted[TTx]) Claim(ctx context.Context, tx TTx, recs []dedup.Record) (claims []dedup.Claim, err error) {
+func (l *Adapted[TTx]) Claim(ctx context.Context, tx TTx, recs []dedup.Record) (answers []dedup.Claim, err error) {
 	err = l.in(tx, func(tx *sql.Tx) (err error) {
-		claims, err = l.Store.Claim(ctx, tx, recs)
+		answers, err = l.Store.Claim(ctx, tx, recs)
 		return err
 	})
-	return claims, err
+	return answers, err
 }
 
 // Forget implements dedup.Store.

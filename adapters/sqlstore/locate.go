@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 )
 
 // location is where the tables are.
@@ -31,18 +31,18 @@ func (s *Store) locate(ctx context.Context, tx *sql.Tx) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout+s.answerWithin)
 	defer cancel()
-	var q queryer = s.cfg.DB
+	var q engine.Queryer = s.cfg.DB
 	if tx != nil && s.cfg.DB.Stats().MaxOpenConnections == 1 {
 		q = tx
 	}
-	schema, err := s.db.locate(ctx, q)
+	schema, err := s.db.Tables.Locate(ctx, q)
 	switch {
 	case err != nil:
 		return s.claimError(fmt.Errorf("find the schema of txonce's tables: %w", err))
 	case schema == "":
-		return databaseError{fmt.Errorf("%w: table txonce_schema is missing%s; %s", dedup.ErrSchema, s.where(), howToMigrate)}
+		return s.schema().Missing()
 	}
-	s.db.name(schema)
+	s.db.Tables.Name(schema)
 	s.location.found.Store(true)
 	return nil
 }

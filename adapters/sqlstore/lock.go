@@ -39,39 +39,19 @@ func (s *Store) LockKeys(ctx context.Context, tx *sql.Tx, keys ...dedup.Key) err
 	if err != nil {
 		return fmt.Errorf("sqlstore: %w", err)
 	}
-	d, can := s.db.(locker)
-	if !can {
-		return fmt.Errorf("sqlstore: LockKeys: Config.Dialect %q has no such locks", s.cfg.Dialect)
-	}
 	if err := s.locate(ctx, tx); err != nil {
 		return err
 	}
 	until := time.Now().Add(s.cfg.ClaimTimeout)
 	for _, l := range locks {
-		err := d.lock(ctx, tx, l, max(time.Until(until), time.Millisecond))
+		err := s.db.Claims.LockKeys(ctx, tx, l, max(time.Until(until), time.Millisecond))
 		switch {
 		case err == nil:
-		case s.db.inFlight(err):
+		case s.fault(err).InFlight:
 			return fmt.Errorf("%w: lock %v, for more than %v: %w", dedup.ErrInFlight, l.Key, s.cfg.ClaimTimeout, err)
 		default:
 			return s.statementError(fmt.Errorf("lock %v: %w", l.Key, err))
 		}
 	}
 	return nil
-}
-
-// locker is a database whose transactions can exclude each other by key.
-type locker interface {
-	// lock waits no longer than wait; then inFlight is true of its error.
-	lock(ctx context.Context, tx *sql.Tx, l claims.Lock, wait time.Duration) error
-}
-
-func (d *postgres) lock(ctx context.Context, tx *sql.Tx, l claims.Lock, wait time.Duration) error {
-	_, err := tx.ExecContext(ctx, d.sql.Lock, l.Number, fmt.Sprintf("%dms", (wait+time.Millisecond-1).Milliseconds())) // rounded up
-	return err
-}
-
-func (d *sqlite) lock(ctx context.Context, tx *sql.Tx, _ claims.Lock, _ time.Duration) error {
-	_, err := tx.ExecContext(ctx, d.sql.Lock)
-	return err
 }

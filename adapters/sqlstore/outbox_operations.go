@@ -4,13 +4,14 @@ import (
 	"context"
 	"slices"
 
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/outbox"
 )
 
 // Stats implements outbox.Operations.
 func (s *Store) Stats(ctx context.Context) (stats outbox.Stats, err error) {
-	err = s.outboxRead(ctx, "stats", func(ctx context.Context, q queryer) (err error) {
-		from, err := s.db.statsStatements(ctx, q)
+	err = s.outboxRead(ctx, "stats", func(ctx context.Context, q engine.Queryer) (err error) {
+		from, err := s.db.Outbox.Operations.StatsStatements(ctx, q)
 		if err == nil {
 			stats, err = readStats(ctx, q, from)
 		}
@@ -24,8 +25,8 @@ func (s *Store) Parked(ctx context.Context, filter outbox.ParkedFilter) (parked 
 	if filter.Limit <= 0 {
 		filter.Limit = 100
 	}
-	err = s.outboxRead(ctx, "parked", func(ctx context.Context, q queryer) (err error) {
-		parked, err = s.db.parked(ctx, q, filter)
+	err = s.outboxRead(ctx, "parked", func(ctx context.Context, q engine.Queryer) (err error) {
+		parked, err = s.db.Outbox.Operations.Parked(ctx, q, filter)
 		return err
 	})
 	return parked, err
@@ -50,7 +51,7 @@ func (s *Store) repair(ctx context.Context, what string, seqs []int64, unpark bo
 		return 0, s.outboxError(what, err)
 	}
 	seqs = slices.Compact(slices.Sorted(slices.Values(seqs)))
-	n, err = s.db.repair(ctx, s.outboxRunner(what), seqs, unpark)
+	n, err = s.db.Outbox.Operations.Repair(ctx, s.outboxRunner(what), seqs, unpark)
 	if n > 0 {
 		s.Wake(ctx)
 	}

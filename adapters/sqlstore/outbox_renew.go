@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
 )
@@ -13,22 +14,22 @@ import (
 func (o *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
 	o.renewing.Lock()
 	defer o.renewing.Unlock()
-	var share outboxShare
+	var share engine.Share
 	var asked time.Time
 	err := o.store.outboxTx(ctx, "renew", func(ctx context.Context, tx *sql.Tx) (err error) {
 		asked = time.Now() // the transaction may have waited for its turn
-		share, err = o.store.db.renew(ctx, tx, &o.hold)
+		share, err = o.store.db.Outbox.Holds.Renew(ctx, tx, &o.hold)
 		return err
 	})
 	if err != nil {
 		return outbox.Hold{}, err
 	}
-	o.hold.begun = true
+	o.hold.Begun = true
 	o.note(share)
-	if share.shards == 0 {
-		return outbox.Hold{}, errNoShards
+	if share.Shards == 0 {
+		return outbox.Hold{}, engine.ErrNoShards
 	}
-	switch change := o.ledger.Change(shares.View{Of: share.shards, Mine: len(share.tokens), Free: share.free, Others: share.others}); {
+	switch change := o.ledger.Change(shares.View{Of: share.Shards, Mine: len(share.Tokens), Free: share.Free, Others: share.Others}); {
 	case change > 0:
 		err = o.takeFree(ctx, change)
 	case change < 0:
@@ -40,22 +41,22 @@ func (o *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return outbox.Hold{
-		Until: asked.Add(o.hold.ttl), Shards: len(o.shards),
-		TotalShards: share.shards, Relays: 1 + len(share.others), SameName: share.sameName,
+		Until: asked.Add(o.hold.TTL), Shards: len(o.shards),
+		TotalShards: share.Shards, Relays: 1 + len(share.Others), SameName: share.SameName,
 	}, nil
 }
 
 // note remembers what the database says is held.
-func (o *outboxSession) note(share outboxShare) {
+func (o *outboxSession) note(share engine.Share) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i, s := range o.shards {
 		s.leaving = false
-		if token, held := share.tokens[i]; !held || token != s.token {
+		if token, held := share.Tokens[i]; !held || token != s.token {
 			delete(o.shards, i)
 		}
 	}
-	o.add(share.tokens)
+	o.add(share.Tokens)
 }
 
 // add remembers shards that are held. The caller holds mu.
@@ -71,7 +72,7 @@ func (o *outboxSession) add(tokens map[int]int64) {
 func (o *outboxSession) takeFree(ctx context.Context, n int) error {
 	var tokens map[int]int64
 	err := o.store.outboxTx(ctx, "take shards", func(ctx context.Context, tx *sql.Tx) (err error) {
-		tokens, err = o.store.db.take(ctx, tx, &o.hold, n)
+		tokens, err = o.store.db.Outbox.Holds.TakeDeadLetter(ctx, tx, &o.hold, n)
 		return err
 	})
 	if err != nil {
@@ -126,6 +127,6 @@ func (o *outboxSession) giveBackNow(ctx context.Context, idle []int) error {
 		return nil
 	}
 	return o.store.outboxTx(ctx, "give back shards", func(ctx context.Context, tx *sql.Tx) error {
-		return o.store.db.giveBack(ctx, tx, &o.hold, idle)
+		return o.store.db.Outbox.Holds.GiveBack(ctx, tx, &o.hold, idle)
 	})
 }

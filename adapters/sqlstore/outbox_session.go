@@ -10,6 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
 )
@@ -19,8 +22,8 @@ type outboxSession struct {
 	store *Store
 	wake  chan struct{}
 
-	renewing sync.Mutex // one at a time
-	hold     outboxHold // its begun belongs to renewing
+	renewing sync.Mutex  // one at a time
+	hold     engine.Hold // its begun belongs to renewing
 	ledger   shares.Ledger
 
 	mu     sync.Mutex
@@ -52,10 +55,10 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	o := &outboxSession{
 		store:  s,
 		wake:   make(chan struct{}, 1),
-		hold:   outboxHold{name: text(opts.Name), ttl: opts.TTL},
+		hold:   engine.Hold{Name: columns.Text(opts.Name), TTL: opts.TTL},
 		shards: make(map[int]*outboxShard),
 	}
-	rand.Read(o.hold.owner[:]) // never fails
+	rand.Read(o.hold.Owner[:]) // never fails
 	s.outbox.join(o)
 	return o, nil
 }
@@ -69,7 +72,7 @@ const collisions = 5
 // outboxTx runs f in a short transaction of its own, and again where it and another one waited for each other.
 func (s *Store) outboxTx(ctx context.Context, what string, f func(ctx context.Context, tx *sql.Tx) error) (err error) {
 	for range collisions {
-		if err = s.outboxTxOnce(ctx, what, f); err == nil || !s.db.collided(err) {
+		if err = s.outboxTxOnce(ctx, what, f); err == nil || !s.fault(err).Collided {
 			return err
 		}
 	}
@@ -84,7 +87,7 @@ func (s *Store) outboxTxOnce(ctx context.Context, what string, f func(ctx contex
 	defer t.close()
 	ctx, cancel := context.WithTimeout(ctx, 3*s.answerWithin)
 	defer cancel()
-	if err := f(ctx, t.tx); err != nil {
+	if err := f(ctx, t.Tx); err != nil {
 		return s.outboxError(what, err)
 	}
 	if err := ctx.Err(); err != nil {
@@ -93,30 +96,30 @@ func (s *Store) outboxTxOnce(ctx context.Context, what string, f func(ctx contex
 	return t.commit()
 }
 
-func (s *Store) outboxRunner(what string) outboxRun {
+func (s *Store) outboxRunner(what string) engine.Run {
 	return func(ctx context.Context, f func(context.Context, *sql.Tx) error) error {
 		return s.outboxTx(ctx, what, f)
 	}
 }
 
 // outboxRead runs f, which only reads.
-func (s *Store) outboxRead(ctx context.Context, what string, f func(ctx context.Context, q queryer) error) error {
+func (s *Store) outboxRead(ctx context.Context, what string, f func(ctx context.Context, q engine.Queryer) error) error {
 	if err := s.locate(ctx, nil); err != nil {
 		return s.outboxError(what, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout+s.answerWithin)
 	defer cancel()
-	return s.outboxError(what, s.db.reading(ctx, f))
+	return s.outboxError(what, s.db.Outbox.Leases.Reading(ctx, f))
 }
 
 func (s *Store) outboxError(what string, err error) error {
 	switch {
-	case err == nil, errors.As(err, new(databaseError)):
+	case err == nil, errors.As(err, new(claims.DatabaseError)):
 		return err
 	case errors.Is(err, outbox.ErrLeaseLost):
 		return fmt.Errorf("sqlstore: %s: %w", what, err)
 	}
-	return databaseError{s.statementError(fmt.Errorf("%s: %w", what, err))}
+	return claims.DatabaseError{Err: s.statementError(fmt.Errorf("%s: %w", what, err))}
 }
 
 // held returns the shards in the order in which their turn comes. The caller holds o.mu.
@@ -139,6 +142,6 @@ func (o *outboxSession) Close(ctx context.Context) error {
 	clear(o.shards)
 	o.mu.Unlock()
 	return o.store.outboxTx(ctx, "close", func(ctx context.Context, tx *sql.Tx) error {
-		return o.store.db.leave(ctx, tx, &o.hold)
+		return o.store.db.Outbox.Holds.Leave(ctx, tx, &o.hold)
 	})
 }

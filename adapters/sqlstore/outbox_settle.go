@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -16,7 +17,8 @@ func (o *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 		return nil
 	}
 	tokens := make(map[int]int64)
-	changes := make([]outbox.Outcome, 0, len(outcomes))
+	outcomes = slices.SortedFunc(slices.Values(outcomes), func(a, b outbox.Outcome) int { return cmp.Or(a.Shard-b.Shard, cmp.Compare(a.Seq, b.Seq)) })
+	var do engine.Outcomes
 	for _, out := range outcomes {
 		if token, seen := tokens[out.Shard]; seen && token != out.Token {
 			return o.store.outboxError("settle", outbox.ErrLeaseLost) // one of them is stale
@@ -24,22 +26,25 @@ func (o *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 		tokens[out.Shard] = out.Token
 		switch out.Verdict {
 		case outbox.Returned:
-		case outbox.Sent, outbox.Deferred, outbox.Parked:
-			changes = append(changes, out)
+		case outbox.Sent:
+			do.Sent = append(do.Sent, out)
+		case outbox.Deferred:
+			do.Deferred = append(do.Deferred, out)
+		case outbox.Parked:
+			do.Parked = append(do.Parked, out)
 		default:
 			return fmt.Errorf("sqlstore: settle: message %d: no verdict %d", out.Seq, out.Verdict)
 		}
 	}
-	slices.SortFunc(changes, func(a, b outbox.Outcome) int { return cmp.Or(a.Shard-b.Shard, cmp.Compare(a.Seq, b.Seq)) })
 	var err error
-	if len(changes) > 0 {
-		idle := o.idleAfter(tokens, outcomes)
+	if len(do.Sent)+len(do.Deferred)+len(do.Parked) > 0 {
+		do.Follow = o.followed(do.Parked, o.idleAfter(tokens, outcomes))
 		err = o.store.outboxTx(ctx, "settle", func(ctx context.Context, tx *sql.Tx) error {
-			return o.store.db.settleLeases(ctx, tx, &o.hold, tokens, changes, idle)
+			return o.store.db.Outbox.Settler.Settle(ctx, tx, &o.hold, tokens, &do)
 		})
 	} else { // also what was not tried says who holds it
-		err = o.store.outboxRead(ctx, "settle", func(ctx context.Context, q queryer) error {
-			return o.store.db.own(ctx, q, &o.hold, tokens)
+		err = o.store.outboxRead(ctx, "settle", func(ctx context.Context, q engine.Queryer) error {
+			return o.store.db.Outbox.Settler.Own(ctx, q, &o.hold, tokens)
 		})
 	}
 	if err != nil {
@@ -48,6 +53,16 @@ func (o *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 	o.settled(outcomes)
 	o.giveBackLeaving(ctx)
 	return nil
+}
+
+// followed returns those of the idle shards in which messages behind parked ones follow them.
+func (o *outboxSession) followed(parked []outbox.Outcome, idle []int) (shards []int) {
+	for _, out := range parked {
+		if out.Key != "" && out.ParkPolicy != outbox.SkipMessage && slices.Contains(idle, out.Shard) && !slices.Contains(shards, out.Shard) {
+			shards = append(shards, out.Shard)
+		}
+	}
+	return shards
 }
 
 // idleAfter returns those shards of which nothing is leased any more when outcomes are settled.

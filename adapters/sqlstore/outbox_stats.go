@@ -6,32 +6,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/outbox"
 )
 
-// countedPerShard is how many pending messages of a shard Stats counts. Those behind them are estimated.
-const countedPerShard = 250
-
-// outboxStatsStatements are what Stats ask. Count is one statement, as each statement sees a moment of its own: of two, a message
-// that moves could be seen by neither.
-type outboxStatsStatements struct {
-	Clock, Count, Relays string
-	CountArgs            []any
-}
-
-func readStats(ctx context.Context, q queryer, from *outboxStatsStatements) (outbox.Stats, error) {
+func readStats(ctx context.Context, q engine.Queryer, from *engine.StatsStatements) (outbox.Stats, error) {
 	st := outboxStats{Stats: outbox.Stats{Topics: make(map[string]outbox.TopicStats)}, shards: make(map[int][]counted)}
-	var clock instant
+	var clock engine.Instant
 	if err := q.QueryRowContext(ctx, from.Clock).Scan(&clock, &st.HeldKeys); err != nil {
 		return st.Stats, err
 	}
 	st.Now = clock.Time
-	rows, err := q.QueryContext(ctx, from.Count, from.CountArgs...)
-	if err := each(rows, err, st.scanCount); err != nil {
+	if err := engine.Query(ctx, q, from.Count, from.CountArgs...).Each(st.scanCount); err != nil {
 		return st.Stats, err
 	}
-	rows, err = q.QueryContext(ctx, from.Relays)
-	if err := each(rows, err, st.scanRelay); err != nil {
+	if err := engine.Query(ctx, q, from.Relays).Each(st.scanRelay); err != nil {
 		return st.Stats, err
 	}
 	st.estimate()
@@ -59,7 +48,7 @@ func (st *outboxStats) scanCount(rows *sql.Rows) error {
 	var kind, shard int
 	var flag bool
 	var c counted
-	var due instant
+	var due engine.Instant
 	var cause sql.NullString
 	var next sql.NullInt64
 	if err := rows.Scan(&kind, &shard, &c.topic, &flag, &c.n, &due, &c.failing, &cause, &c.first, &next, &c.last); err != nil {
@@ -99,7 +88,7 @@ func (st *outboxStats) estimate() {
 
 func (st *outboxStats) scanRelay(rows *sql.Rows) error {
 	var r outbox.RelayStats
-	var until instant
+	var until engine.Instant
 	if err := rows.Scan(&r.Name, &until, &r.Shards); err != nil {
 		return err
 	}

@@ -4,14 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"time"
+
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 )
 
-// How much Maintain does in one transaction, and how often it looks for what others left half-done.
-const (
-	followAtOnce = 1000 // of a shard's first messages are looked through for those behind a parked one
-	forgetAtOnce = 2000
-	rescueEvery  = time.Minute
-)
+// rescueEvery is how often Maintain looks for what others left half-done.
+const rescueEvery = time.Minute
 
 // Maintain implements outbox.Maintainer. It asks before it writes, so that it costs next to nothing while nothing is due.
 func (o *outboxSession) Maintain(ctx context.Context) error {
@@ -27,7 +25,7 @@ func (o *outboxSession) Maintain(ctx context.Context) error {
 	}
 	run := o.store.outboxRunner("tidy")
 	if rescue {
-		if err := o.store.db.rescue(ctx, run, held); err != nil {
+		if err := o.store.db.Outbox.Upkeep.Rescue(ctx, run, held); err != nil {
 			return o.store.outboxError("tidy", err)
 		}
 	}
@@ -41,14 +39,14 @@ func (o *outboxSession) Maintain(ctx context.Context) error {
 	if !forget {
 		return nil
 	}
-	return run(ctx, o.store.db.forget)
+	return run(ctx, o.store.db.Outbox.Upkeep.Forget)
 }
 
 func (o *outboxSession) untidy(ctx context.Context, held []int) (behind []int, forget bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, o.store.cfg.ClaimTimeout+o.store.answerWithin)
 	defer cancel()
-	err = o.store.db.patiently(ctx, func() (err error) {
-		behind, forget, err = o.store.db.untidy(ctx, held)
+	err = o.store.db.Transactions.RetryBusy(ctx, func() (err error) {
+		behind, forget, err = o.store.db.Outbox.Upkeep.Untidy(ctx, held)
 		return err
 	})
 	return behind, forget, o.store.outboxError("tidy", err)
@@ -56,7 +54,7 @@ func (o *outboxSession) untidy(ctx context.Context, held []int) (behind []int, f
 
 // follow parks what came behind parked messages, in shards of which nothing is leased: nothing must be moved while it is on
 // its way to the broker. Until then Lease passes it by.
-func (o *outboxSession) follow(ctx context.Context, run outboxRun, behind []int) error {
+func (o *outboxSession) follow(ctx context.Context, run engine.Run, behind []int) error {
 	shards := o.borrow(behind)
 	if len(shards) == 0 {
 		return nil
@@ -66,7 +64,9 @@ func (o *outboxSession) follow(ctx context.Context, run outboxRun, behind []int)
 	for i, s := range shards {
 		tokens[i] = s.token
 	}
-	return run(ctx, func(ctx context.Context, tx *sql.Tx) error { return o.store.db.follow(ctx, tx, &o.hold, tokens) })
+	return run(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		return o.store.db.Outbox.Upkeep.Follow(ctx, tx, &o.hold, tokens)
+	})
 }
 
 // borrow marks those of shards of which nothing is leased.

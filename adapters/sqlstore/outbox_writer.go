@@ -41,7 +41,7 @@ func (s *Store) Enqueue(ctx context.Context, tx *sql.Tx, msgs ...outbox.Message)
 	if err := s.locate(ctx, tx); err != nil {
 		return err
 	}
-	if err := s.db.enqueue(ctx, tx, ready); err != nil {
+	if err := s.db.Outbox.Writer.Enqueue(ctx, tx, ready); err != nil {
 		return s.statementError(err)
 	}
 	s.outbox.enqueued(tx)
@@ -55,7 +55,7 @@ func (s *Store) LockOrderingKey(ctx context.Context, tx *sql.Tx, key string) err
 	if err := s.locate(ctx, tx); err != nil {
 		return err
 	}
-	return s.statementError(s.db.serialize(ctx, tx, key))
+	return s.statementError(s.db.Outbox.Writer.LockOrderingKey(ctx, tx, key))
 }
 
 // Wake tells relays that a transaction of the caller's own, in which it has called Enqueue, is committed: those on this Store at
@@ -64,7 +64,7 @@ func (s *Store) LockOrderingKey(ctx context.Context, tx *sql.Tx, key string) err
 func (s *Store) Wake(ctx context.Context) {
 	s.outbox.wake()
 	if s.location.found.Load() { // else it has enqueued nothing
-		s.db.notify(ctx)
+		s.db.Outbox.Writer.Notify(ctx)
 	}
 }
 

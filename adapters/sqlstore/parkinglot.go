@@ -4,17 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strings"
-	"time"
 
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/storekit"
-	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/columns"
 )
-
-// maxCause is how much of an error's text is kept, in bytes.
-const maxCause = 8 << 10
 
 var _ consumer.ParkingLot[*sql.Tx] = (*Store)(nil)
 
@@ -23,34 +17,20 @@ func (s *Store) Park(ctx context.Context, tx *sql.Tx, letter consumer.DeadLetter
 	if err := s.locate(ctx, tx); err != nil {
 		return err
 	}
-	rec, msg := letter.Record, letter.Message
-	headers, err := storekit.EncodeHeaders(msg.Headers)
+	l, err := columns.NewLetter(letter)
 	if err != nil {
-		return fmt.Errorf("sqlstore: park: headers: %w", err)
+		return fmt.Errorf("sqlstore: %w", err)
+	}
+	if err := s.db.Tables.Fits(len(l.Payload) + len(l.Headers) + len(l.OrderingKey)); err != nil {
+		return fmt.Errorf("%w (park a message of topic %q)", err, l.Topic)
 	}
 	var key any
-	if rec.Key.ID != "" {
-		key = s.db.key(rec.Key.Hash())
+	if l.HasKey {
+		key = s.db.Values.Key(l.Key)
 	}
-	payload := msg.Payload
-	if payload == nil {
-		payload = []byte{}
-	}
-	if err := s.db.fits(len(payload) + len(headers) + len(msg.Key)); err != nil {
-		return fmt.Errorf("%w (park a message of topic %q)", err, msg.Topic)
-	}
-	_, err = tx.ExecContext(ctx, s.db.statements().Park, s.db.key(letter.ID), key, text(rec.Key.Consumer), nullable(text(rec.Key.Tenant)),
-		nullable(text(rec.Key.ID)), fingerprint(rec.Fingerprint), int64(rec.Keep()/time.Second), s.db.time(claims.Ceil(rec.Time)),
-		text(string(letter.Reason)), text(letter.Cause), text(msg.Topic), []byte(msg.Key), text(msg.Position), payload, string(headers), msg.Attempt)
+	_, err = tx.ExecContext(ctx, s.db.Tables.Statements().Park, s.db.Values.Key(l.ID), key, l.Consumer, l.Tenant, l.MessageID, l.Fingerprint, l.Window,
+		s.db.Values.Time(l.Time), l.Reason, l.Cause, l.Topic, l.OrderingKey, l.Position, l.Payload, l.Headers, l.Attempts)
 	return s.statementError(err)
-}
-
-// text is what a text column takes: valid UTF-8 without NUL.
-func text(s string) string {
-	if len(s) > maxCause {
-		s = s[:maxCause]
-	}
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
 // TakeDeadLetter implements consumer.ParkingLot.
@@ -58,7 +38,7 @@ func (s *Store) TakeDeadLetter(ctx context.Context, tx *sql.Tx, id consumer.Dead
 	if err := s.locate(ctx, tx); err != nil {
 		return err
 	}
-	done, err := tx.ExecContext(ctx, s.db.statements().TakeDeadLetter, s.db.key(id))
+	done, err := tx.ExecContext(ctx, s.db.Tables.Statements().TakeDeadLetter, s.db.Values.Key(id))
 	if err != nil {
 		return s.statementError(err)
 	}
@@ -77,11 +57,10 @@ func (s *Store) DeadLetters(ctx context.Context, filter consumer.DeadLetterFilte
 	if filter.Limit <= 0 {
 		filter.Limit = 100
 	}
-	err = s.db.patiently(ctx, func() error {
+	err = s.db.Transactions.RetryBusy(ctx, func() error {
 		letters = nil
-		rows, err := s.cfg.DB.QueryContext(ctx, s.db.statements().DeadLetters, s.letterID(filter.ID), filter.Consumer, string(filter.Reason),
-			s.db.time(filter.After.First), s.letterID(filter.After.ID), filter.Limit)
-		return each(rows, err, func(rows *sql.Rows) error {
+		return engine.Query(ctx, s.cfg.DB, s.db.Tables.Statements().DeadLetters, s.letterID(filter.ID), filter.Consumer, string(filter.Reason),
+			s.db.Values.Time(filter.After.First), s.letterID(filter.After.ID), filter.Limit).Each(func(rows *sql.Rows) error {
 			letter, err := scanLetter(rows)
 			letters = append(letters, letter)
 			return err
@@ -98,31 +77,14 @@ func (s *Store) letterID(id consumer.DeadLetterID) any {
 	if id == (consumer.DeadLetterID{}) {
 		return nil
 	}
-	return s.db.key(id)
+	return s.db.Values.Key(id)
 }
 
-func scanLetter(rows *sql.Rows) (l consumer.DeadLetter, err error) {
-	var (
-		id                     derived
-		tenant, messageID      sql.NullString
-		print                  sql.NullInt64
-		seconds                int64
-		created, first, latest instant
-		orderingKey            []byte
-		headers, reason        string
-		m                      = &l.Message
-	)
-	if err := rows.Scan(&id, &l.Record.Key.Consumer, &tenant, &messageID, &print, &seconds, &created, &reason, &l.Cause,
-		&m.Topic, &orderingKey, &m.Position, &m.Payload, &headers, &m.Attempt, &l.Times, &first, &latest, &l.Settled); err != nil {
-		return l, err
+func scanLetter(rows *sql.Rows) (consumer.DeadLetter, error) {
+	var l columns.Letter
+	if err := rows.Scan((*engine.KeyHash)(&l.ID), &l.Consumer, &l.Tenant, &l.MessageID, &l.Fingerprint, &l.Window, engine.ToTime{To: &l.Time}, &l.Reason, &l.Cause,
+		&l.Topic, &l.OrderingKey, &l.Position, &l.Payload, &l.Headers, &l.Attempts, &l.Times, engine.ToTime{To: &l.First}, engine.ToTime{To: &l.Latest}, &l.Settled); err != nil {
+		return consumer.DeadLetter{}, err
 	}
-	l.ID, l.Reason, l.First, l.Latest = consumer.DeadLetterID(id), consumer.Reason(reason), first.Time, latest.Time
-	l.Record.Key.Tenant, l.Record.Key.ID = tenant.String, messageID.String
-	l.Record.Window, l.Record.Time = time.Duration(seconds)*time.Second, created.Time
-	if print.Valid {
-		l.Record.Fingerprint = dedup.FingerprintFromInt64(print.Int64)
-	}
-	m.Tenant, m.ID, m.Time, m.Key = tenant.String, messageID.String, created.Time, string(orderingKey)
-	m.Headers, err = storekit.DecodeHeaders([]byte(headers))
-	return l, err
+	return l.DeadLetter()
 }

@@ -6,11 +6,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
 )
-
-// errBusy says that another sweeper has the lease.
-var errBusy = errors.New("sqlstore: another sweeper is at work")
 
 // Purge implements dedup.Purger.
 func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.SweepResult, error) {
@@ -24,8 +23,8 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.SweepResult, e
 	defer t.close()
 	ctx, cancel := context.WithTimeout(ctx, 3*s.answerWithin) // behind what the server itself bounds
 	defer cancel()
-	swept, err := s.db.sweep(ctx, t.tx, by)
-	if errors.Is(err, errBusy) {
+	swept, err := s.db.Tables.Sweep(ctx, t.Tx, by)
+	if errors.Is(err, engine.ErrBusy) {
 		return dedup.SweepResult{Clock: swept.Clock, Busy: true}, nil
 	}
 	if errors.Is(err, dedup.ErrClock) {
@@ -35,7 +34,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.SweepResult, e
 		err = ctx.Err()
 	}
 	if err != nil {
-		return dedup.SweepResult{}, databaseError{s.statementError(fmt.Errorf("purge: %w", err))}
+		return dedup.SweepResult{}, claims.DatabaseError{Err: s.statementError(fmt.Errorf("purge: %w", err))}
 	}
 	if err := t.commit(); err != nil {
 		return dedup.SweepResult{}, err

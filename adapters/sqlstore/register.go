@@ -6,38 +6,34 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/storekit"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/migrations"
 )
 
 // Register implements dedup.Registrar.
-func (s *Store) Register(ctx context.Context, consumer string, window time.Duration) (err error) {
-	rec := dedup.Record{Key: dedup.Key{Consumer: consumer, ID: "any"}, Window: window}
-	if err := rec.Validate(); err != nil {
-		return err
-	}
-	if err := s.names.Take(consumer); err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			s.names.Free(consumer)
-			if s.db.refused(err) {
-				err = databaseError{fmt.Errorf("%w: %w", dedup.ErrAccess, err)}
-			}
+func (s *Store) Register(ctx context.Context, consumer string, window time.Duration) error {
+	err := s.names.Register(consumer, window, func(w claims.Window) error {
+		if err := s.check(ctx); err != nil {
+			return err
 		}
-	}()
-	if err := s.check(ctx); err != nil {
-		return err
+		return s.useWindows(ctx, []claims.Window{w})
+	})
+	return s.refused(err)
+}
+
+// refused adds ErrAccess to an error with which the database refused the user.
+func (s *Store) refused(err error) error {
+	if err != nil && s.fault(err).Refused {
+		return claims.DatabaseErrorf("%w: %w", dedup.ErrAccess, err)
 	}
-	return s.useWindows(ctx, []claims.Window{claims.WindowOf(rec)})
+	return err
 }
 
 // check refuses what would make every message fail, or forget commits.
 func (s *Store) check(ctx context.Context) error {
-	if err := s.db.check(ctx, s.cfg.DB); err != nil {
+	if err := s.db.Tables.Check(ctx); err != nil {
 		return err
 	}
 	return s.checkSchema(ctx)
@@ -53,30 +49,31 @@ func (s *Store) checkSchema(ctx context.Context) error {
 		return err
 	}
 	var version, worksWith sql.NullInt64
-	err := s.db.patiently(ctx, func() error {
-		return s.cfg.DB.QueryRowContext(ctx, s.db.statements().SchemaVersion).Scan(&version, &worksWith)
+	err := s.db.Transactions.RetryBusy(ctx, func() error {
+		return s.cfg.DB.QueryRowContext(ctx, s.db.Tables.Statements().SchemaVersion).Scan(&version, &worksWith)
 	})
-	known := int64(migrations.Latest(string(s.cfg.Dialect)))
 	switch {
-	case err != nil && s.db.undefined(err):
-		return databaseError{fmt.Errorf("%w: table txonce_schema is missing%s; %s", dedup.ErrSchema, s.where(), howToMigrate)}
+	case err != nil && s.fault(err).Undefined:
+		return s.schema().Missing()
 	case err != nil:
-		return databaseError{fmt.Errorf("sqlstore: read the schema's version: %w", err)}
-	case version.Int64 < known:
-		return databaseError{fmt.Errorf("%w: version %d%s, this program needs %d; %s", dedup.ErrSchema, version.Int64, s.where(), known, howToMigrate)}
-	case worksWith.Int64 > known:
-		return databaseError{fmt.Errorf("%w: version %d%s works with programs that know version %d or later, and this one knows %d; deploy a newer program, or migrate down first",
-			dedup.ErrSchema, version.Int64, s.where(), worksWith.Int64, known)}
+		return claims.DatabaseErrorf("sqlstore: read the schema's version: %w", err)
+	}
+	if err := s.schema().Check(int(version.Int64), int(worksWith.Int64)); err != nil {
+		return err
 	}
 	var none int
-	err = s.db.patiently(ctx, func() error { return s.cfg.DB.QueryRowContext(ctx, s.db.statements().SchemaTables).Scan(&none) })
+	err = s.db.Transactions.RetryBusy(ctx, func() error { return s.cfg.DB.QueryRowContext(ctx, s.db.Tables.Statements().SchemaTables).Scan(&none) })
 	switch {
-	case err != nil && s.db.undefined(err):
-		return databaseError{fmt.Errorf("%w: %w, though txonce_schema%s says that version %d is there: restore what was dropped", dedup.ErrSchema, err, s.where(), version.Int64)}
+	case err != nil && s.fault(err).Undefined:
+		return s.schema().Dropped(err, int(version.Int64))
 	case err != nil:
-		return databaseError{fmt.Errorf("sqlstore: read the schema's tables: %w", err)}
+		return claims.DatabaseErrorf("sqlstore: read the schema's tables: %w", err)
 	}
 	return nil
+}
+
+func (s *Store) schema() claims.Schema {
+	return claims.Schema{Where: s.where(), HowTo: engine.HowToMigrate, Known: migrations.Latest(string(s.cfg.Dialect))}
 }
 
 func (s *Store) where() string {
@@ -100,9 +97,9 @@ func (s *Store) useWindows(ctx context.Context, windows []claims.Window) error {
 	if len(due) == 0 {
 		return nil
 	}
-	leave, err := s.db.enter(ctx)
+	leave, err := s.db.Transactions.Enter(ctx)
 	if err != nil {
-		return databaseError{err}
+		return claims.DatabaseError{Err: err}
 	}
 	defer leave()
 	return s.use(ctx, due)
@@ -115,22 +112,19 @@ func (s *Store) use(ctx context.Context, due []claims.Window) error {
 	if err := s.locate(ctx, nil); err != nil {
 		return err
 	}
-	if err := s.db.registered(ctx, s.cfg.DB); err != nil {
+	if err := s.db.Tables.Refresh(ctx); err != nil {
 		return s.claimError(fmt.Errorf("read the database's settings: %w", err))
 	}
-	for _, w := range due {
-		asked := time.Now()
-		var until time.Time
-		err := s.db.patiently(ctx, func() (err error) {
-			until, err = s.db.useWindow(ctx, s.cfg.DB, w)
+	return s.leases.Use(due, func(w claims.Window) (until time.Time, err error) {
+		err = s.db.Transactions.RetryBusy(ctx, func() (err error) {
+			until, err = s.db.Claims.UseWindow(ctx, s.cfg.DB, w)
 			return err
 		})
 		if err != nil {
-			return s.claimError(fmt.Errorf("register consumer %q: %w", w.Consumer, err))
+			return until, s.claimError(fmt.Errorf("register consumer %q: %w", w.Consumer, err))
 		}
-		s.leases.Registered(w, until, asked)
-	}
-	return nil
+		return until, nil
+	})
 }
 
 // useElsewhere is use on another connection than that of a caller who may hold all of the pool's.
@@ -141,11 +135,4 @@ func (s *Store) useElsewhere(ctx context.Context, due []claims.Window) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout)
 	defer cancel()
 	return s.use(ctx, due)
-}
-
-// useWindow is for databases whose statement returns what it wrote.
-func useWindow(ctx context.Context, db queryer, statement string, w claims.Window) (time.Time, error) {
-	var until instant
-	err := db.QueryRowContext(ctx, statement, w.Consumer, w.Seconds, storekit.UseFor.Seconds()).Scan(&until)
-	return until.Time, err
 }

@@ -3,8 +3,8 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"fmt"
 
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
 )
@@ -12,15 +12,14 @@ import (
 var _ dedup.SourceRegistrar = (*Store)(nil)
 
 // RegisterSources implements dedup.SourceRegistrar. It checks what Register checks first: a start that is refused records nothing.
-func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []string) (err error) {
+func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []string) error {
 	if err := (dedup.Key{Consumer: consumer, ID: "any"}).Validate(); err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil && s.db.refused(err) {
-			err = databaseError{fmt.Errorf("%w: %w", dedup.ErrAccess, err)}
-		}
-	}()
+	return s.refused(s.registerSources(ctx, consumer, sources))
+}
+
+func (s *Store) registerSources(ctx context.Context, consumer string, sources []string) error {
 	if err := s.check(ctx); err != nil {
 		return err
 	}
@@ -29,13 +28,12 @@ func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []
 		return err
 	}
 	defer t.close() // rolls back what was not committed
-	q := s.db.statements()
-	if _, err := t.tx.ExecContext(ctx, q.LockSources, consumer); err != nil {
+	q := s.db.Tables.Statements()
+	if _, err := t.Tx.ExecContext(ctx, q.LockSources, consumer); err != nil {
 		return s.claimError(err)
 	}
 	var recorded []string
-	rows, err := t.tx.QueryContext(ctx, q.Sources, consumer)
-	err = each(rows, err, func(rows *sql.Rows) error {
+	err = engine.Query(ctx, t.Tx, q.Sources, consumer).Each(func(rows *sql.Rows) error {
 		var source string
 		if err := rows.Scan(&source); err != nil {
 			return err
@@ -51,7 +49,7 @@ func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []
 		return err
 	}
 	for _, source := range added {
-		if _, err := t.tx.ExecContext(ctx, q.AddSource, consumer, source); err != nil {
+		if _, err := t.Tx.ExecContext(ctx, q.AddSource, consumer, source); err != nil {
 			return s.claimError(err)
 		}
 	}

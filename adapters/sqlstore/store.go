@@ -8,6 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/adapters/sqlstore/internal/mysql"
+	"github.com/txonce/txonce/adapters/sqlstore/internal/postgres"
+	"github.com/txonce/txonce/adapters/sqlstore/internal/sqlite"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
 )
@@ -67,7 +71,7 @@ type Config struct {
 // Store is a dedup.Store, a consumer.ParkingLot, an outbox.Writer and an outbox.Queue. It is safe for concurrent use.
 type Store struct {
 	cfg    Config
-	db     database
+	db     engine.Engine
 	leases claims.Leases
 	now    func() time.Time // this machine's clock; tests set it wrong
 	names  claims.Names
@@ -78,7 +82,7 @@ type Store struct {
 	location location
 
 	idleLimit    any           // Config.IdleInTxTimeout as the server takes it; nil: none
-	answerWithin time.Duration // see there; shorter in tests
+	answerWithin time.Duration // see engine.AnswerWithin; shorter in tests
 }
 
 var (
@@ -90,6 +94,8 @@ var (
 	_ dedup.TxVerifier[*sql.Tx]  = (*Store)(nil)
 	_ dedup.FaultClassifier      = (*Store)(nil)
 )
+
+var engines = map[Dialect]func(engine.Config) (engine.Engine, error){SQLite: sqlite.New, Postgres: postgres.New, MySQL: mysql.New}
 
 // New returns a Store. It does not touch the database: see Register.
 func New(cfg Config) (*Store, error) {
@@ -111,21 +117,19 @@ func New(cfg Config) (*Store, error) {
 	if cfg.ClaimTimeout == 0 {
 		cfg.ClaimTimeout = 5 * time.Second
 	}
-	s := &Store{cfg: cfg, now: time.Now, answerWithin: answerWithin}
+	s := &Store{cfg: cfg, now: time.Now, answerWithin: engine.AnswerWithin}
 	if cfg.IdleInTxTimeout > 0 {
 		s.idleLimit = fmt.Sprintf("%dms", cfg.IdleInTxTimeout.Milliseconds())
 	}
-	var err error
-	switch cfg.Dialect {
-	case SQLite:
-		s.db, err = newSQLite(cfg)
-	case Postgres:
-		s.db, err = newPostgres(cfg)
-	case MySQL:
-		s.db, err = newMySQL(cfg)
-	default:
-		err = fmt.Errorf("sqlstore: Config.Dialect %q: want %q, %q or %q", cfg.Dialect, SQLite, Postgres, MySQL)
+	open, known := engines[cfg.Dialect]
+	if !known {
+		return nil, fmt.Errorf("sqlstore: Config.Dialect %q: want %q, %q or %q", cfg.Dialect, SQLite, Postgres, MySQL)
 	}
+	var err error
+	s.db, err = open(engine.Config{
+		DB: cfg.DB, Schema: cfg.Schema, Isolation: cfg.Isolation, ClaimTimeout: cfg.ClaimTimeout, IdleInTxTimeout: cfg.IdleInTxTimeout,
+		Compact: cfg.Compact, AllowAsyncCommit: cfg.AllowAsyncCommit, KeepSent: cfg.Outbox.KeepSent,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -133,25 +137,22 @@ func New(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// claimAttempts bounds how often a claim is made again because a row vanished under it, or a window ran out.
-const claimAttempts = 4
-
 // InTx implements dedup.Store.
 func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx *sql.Tx, answers []dedup.Claim) error) error {
 	plan, err := claims.NewPlan(recs)
 	if err != nil {
 		return err
 	}
-	for range claimAttempts {
+	for range claims.Attempts {
 		var again bool
 		if again, err = s.inTx(ctx, plan, fn); !again {
 			return err
 		}
 	}
-	return databaseError{err}
+	return claims.DatabaseErrorf("sqlstore: %w", err)
 }
 
-// inTx is one attempt; again says that the claim was undone and is to be made once more, before fn has run.
+// inTx is one attempt. again says that the claim was undone before fn ran, and must be made again.
 func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx, answers []dedup.Claim) error) (again bool, err error) {
 	if err := s.useWindows(ctx, plan.Windows()); err != nil {
 		return false, err
@@ -161,41 +162,42 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx,
 		return false, err
 	}
 	defer t.close() // rolls back what was not committed, also on a panic or Goexit of fn
-	c := claim{store: s, plan: plan, tx: t.tx, own: true, idleLimit: s.idleLimit}
-	t.claim = &c
-	answers, err := c.make(ctx)
+	c := s.newClaim(plan, t.Tx)
+	c.Own, c.IdleInTxTimeout = true, s.idleLimit
+	t.Claim = c
+	answers, err := s.make(ctx, c)
 	switch {
-	case errors.Is(err, errUncovered):
+	case errors.Is(err, claims.ErrAgain):
 		return true, err
 	case errors.Is(err, dedup.ErrNotDurable): // of this session: another one may be as Register found it
-		t.spoilt = true
+		t.Spoilt = true
 		return true, err
 	case err != nil:
-		t.spoilt = s.db.refused(err) || s.db.undefined(err) // perhaps for a role, or a mode, that somebody has set
+		t.Spoilt = s.fault(err).Refused || s.fault(err).Undefined // perhaps for a role, or a mode, that somebody has set
 		return false, err
 	}
-	if err := t.mark(ctx); err != nil {
+	if err := t.stamp(ctx); err != nil {
 		return false, err
 	}
-	s.outbox.watch(t.tx)
-	defer s.outbox.forget(t.tx)
+	s.outbox.watch(t.Tx)
+	defer s.outbox.forget(t.Tx)
 	if err := t.run(ctx, fn, answers); err != nil {
-		t.spoilt = t.spoilt || errors.Is(err, dedup.ErrTxEnded) // what a handler sets in other transactions stays
+		t.Spoilt = t.Spoilt || errors.Is(err, dedup.ErrTxEnded) // what a handler sets in other transactions stays
 		return false, t.told(err)
 	}
 	err = t.told(t.commit())
-	if s.outbox.has(t.tx) {
+	if s.outbox.has(t.Tx) {
 		s.Wake(ctx) // also where it may have been rolled back: one too many does no harm
 	}
 	return false, err
 }
 
 // run runs fn, and says whether COMMIT may be sent.
-func (t *session) run(ctx context.Context, fn func(tx *sql.Tx, answers []dedup.Claim) error, answers []dedup.Claim) error {
+func (t *transaction) run(ctx context.Context, fn func(tx *sql.Tx, answers []dedup.Claim) error, answers []dedup.Claim) error {
 	t.handed = time.Now()
 	t.store.running.add(t)
-	defer t.store.running.remove(t.tx)
-	err := fn(t.tx, answers)
+	defer t.store.running.remove(t.Tx)
+	err := fn(t.Tx, answers)
 	switch {
 	case t.failed != nil && errors.Is(err, t.failed):
 		return err
@@ -204,7 +206,7 @@ func (t *session) run(ctx context.Context, fn func(tx *sql.Tx, answers []dedup.C
 	case err != nil:
 		return t.blame(err)
 	}
-	err = t.check(ctx, t.store.db.prove)
+	err = t.check(ctx, t.store.db.Proofs.Verify)
 	if ctx.Err() != nil && !errors.Is(err, dedup.ErrTxEnded) && !errors.As(err, new(*dedup.InDoubtError)) {
 		return fmt.Errorf("sqlstore: not committed: %w", ctx.Err())
 	}
@@ -220,13 +222,20 @@ func (s *Store) Claim(ctx context.Context, tx *sql.Tx, recs []dedup.Record) ([]d
 	if err := s.locate(ctx, tx); err != nil {
 		return nil, err
 	}
-	c := claim{store: s, plan: plan, tx: tx}
-	if c.registered, err = s.db.useWindowsWithin(ctx, s, tx, s.leases.Due(plan.Windows(), time.Now())); err != nil {
+	c := s.newClaim(plan, tx)
+	due := s.leases.Due(plan.Windows(), time.Now())
+	if s.db.OwnWindows != nil {
+		c.Registered, err = s.db.OwnWindows.UseWindowsIn(ctx, tx, due)
+		err = s.claimError(err)
+	} else {
+		err = s.useElsewhere(ctx, due)
+	}
+	if err != nil {
 		return nil, err
 	}
-	answers, err := c.make(ctx)
-	if errors.Is(err, errUncovered) {
-		return nil, databaseError{err} // the next attempt, in a transaction that begins later, registers first
+	answers, err := s.make(ctx, c)
+	if errors.Is(err, claims.ErrAgain) { // the next attempt, in a transaction that begins later, registers first
+		return nil, claims.DatabaseErrorf("sqlstore: %w", err)
 	}
 	return answers, err
 }
@@ -240,7 +249,7 @@ func (s *Store) Forget(ctx context.Context, tx *sql.Tx, keys ...dedup.Key) error
 	if err := s.locate(ctx, tx); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, s.db.statements().Forget, s.db.keys(derived))
+	_, err := tx.ExecContext(ctx, s.db.Tables.Statements().Forget, s.db.Values.Keys(derived))
 	return s.statementError(err)
 }
 
@@ -252,7 +261,7 @@ func (s *Store) SaveResult(ctx context.Context, tx *sql.Tx, key dedup.Key, resul
 	if err := s.locate(ctx, tx); err != nil {
 		return err
 	}
-	found, err := s.db.saveResult(ctx, tx, key.Hash(), result)
+	found, err := s.db.Claims.SaveResult(ctx, tx, key.Hash(), result)
 	if err == nil && !found {
 		return fmt.Errorf("sqlstore: save result: %v is not claimed", key)
 	}
@@ -267,19 +276,16 @@ func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found
 	if err := s.locate(ctx, nil); err != nil {
 		return dedup.Claim{}, false, err
 	}
-	var row storedRow
-	err = s.db.patiently(ctx, func() error {
-		return s.cfg.DB.QueryRowContext(ctx, s.db.statements().Lookup, s.db.key(key.Hash())).Scan(row.dest()...)
+	var row claims.Stored
+	err = s.db.Transactions.RetryBusy(ctx, func() error {
+		return s.cfg.DB.QueryRowContext(ctx, s.db.Tables.Statements().Lookup, s.db.Values.Key(key.Hash())).Scan(engine.Dest(&row)...)
 	})
-	switch other, readable := row.naturalKey(); {
+	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return dedup.Claim{}, false, nil
 	case err != nil:
 		return dedup.Claim{}, false, s.claimError(err)
-	case readable && other != key:
-		return dedup.Claim{}, false, claims.Collision(key, other)
 	}
-	c = row.claim()
-	c.Verdict = dedup.Duplicate
-	return c, true, nil
+	c, err = row.Claim(key)
+	return c, err == nil, err
 }

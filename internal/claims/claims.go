@@ -1,12 +1,15 @@
-// Package claims is what every dedup.Store does alike, whatever its database: it plans the claim of a call's records
-// and keeps book of what the store has registered. It is pure Go, knows no SQL and no clock but those it is told.
+// Package claims is the claim that every dedup.Store makes, whatever its database. A store implements Driver with the statements of
+// its database, and calls Claim.Make in a transaction:
 //
-// A store claims like this:
+//	plan, err := claims.NewPlan(recs)                         // validated, each key once, in the order everyone locks in
+//	err = leases.Use(leases.Due(plan.Windows(), now), use)    // registers windows, in transactions that end before the claim
+//	…                                                         // BEGIN
+//	c := claims.Claim{Plan: plan, Windows: &leases, Now: now}
+//	answers, err := c.Make(ctx, driver)                       // ErrAgain: roll back, and begin again, up to Attempts times
 //
-//	plan, err := claims.NewPlan(recs)              // validated, each key once, in the order everyone locks in
-//	due := leases.Due(plan.Windows())              // register these first, in a transaction that commits before the claim
-//	…                                              // BEGIN; one multi-row INSERT of plan.Rows
-//	leases.Cover(plan.Windows(), clock)            // false: undo, register again, claim again
-//	…                                              // read what was there before; read the horizon where a row is not Young
-//	return plan.Answers(found), nil                // in the order of recs
+// Make has the driver insert the rows, read those that were there before, and, where an inserted row is old, read how far keys were
+// forgotten. A window whose registration ran out before the claim fails it with ErrAgain.
+//
+// The package also remembers what a store has registered: names of consumers (Names) and windows (Leases). It sends no SQL, and knows
+// no clock but those that it is told.
 package claims

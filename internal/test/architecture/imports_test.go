@@ -38,7 +38,9 @@ var rows = []row{
 	{"consumer/consumertest", []string{"consumer", "dedup", "outbox", "dedup/deduptest", "internal/await"}},
 
 	{"adapters/pgxstore", store("github.com/jackc/pgx/v5/...")},
-	{"adapters/sqlstore", store()}, // imports no driver
+	{"adapters/sqlstore", store("adapters/sqlstore/internal/...")}, // imports no driver
+	{"adapters/sqlstore/internal/engine", store()},
+	{"adapters/sqlstore/internal/...", store("adapters/sqlstore/internal/engine")},
 	{"adapters/kafka", edge("github.com/IBM/sarama")},
 	{"adapters/awssqs", edge("github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/...")},
 	{"adapters/awssqs/awslambda", append([]string{"adapters/awssqs"}, edge("github.com/aws/aws-sdk-go-v2/...")...)},
@@ -51,7 +53,8 @@ var rows = []row{
 	{"internal/backoff", nil},
 	{"internal/tokens", nil},
 	{"internal/dialect", nil},
-	{"internal/claims", []string{"dedup", "dedup/storekit"}},
+	{"internal/claims", []string{"dedup", "dedup/storekit", "outbox"}},
+	{"internal/columns", []string{"dedup", "dedup/storekit", "outbox", "consumer", "internal/claims"}},
 	{"internal/debounce", nil},
 	{"internal/shares", nil},
 	{"internal/counts", nil},
@@ -72,7 +75,7 @@ func edge(sdk ...string) []string {
 
 // store returns the imports of an adapter for a database.
 func store(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/debounce", "internal/shares"}, sdk...)
+	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/columns", "internal/debounce", "internal/shares"}, sdk...)
 }
 
 // A pkg is what `go list -json` prints about a package.

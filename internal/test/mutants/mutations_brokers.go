@@ -71,7 +71,7 @@ var brokerMutations = []mutation{
 		`mandatory, immediate = true, false`, `mandatory, immediate = false, false`,
 	}),
 
-	elsewhere("mysql: an expired lease settles nothing", "adapters/sqlstore/outbox_mysql_settle.go", "TestOutboxLeaseEndsByTheDatabasesClock/MySQL", edit{
+	elsewhere("mysql: an expired lease settles nothing", "adapters/sqlstore/internal/mysql/outbox_settle.go", "TestOutboxLeaseEndsByTheDatabasesClock/MySQL", edit{
 		`len(mine) != len(tokens)`, `len(mine) > len(tokens)`,
 	}),
 	elsewhere("adapt: a handler writes in its claim's transaction", "adapters/sqlstore/lift.go", "TestLiftRefusesAnotherTransaction", edit{
@@ -141,14 +141,14 @@ var brokerMutations = []mutation{
 	elsewhere("rabbitmq: messages are persistent", "adapters/rabbitmq/publisher_message.go", "TestPublisherProperties", edit{
 		`DeliveryMode: amqp.Persistent`, `DeliveryMode: amqp.Transient`,
 	}),
-	elsewhere("mysql: only a row with the claim's own token is new", "adapters/sqlstore/mysql.go", "TestMySQLClaimsABatchOfManyStatements", edit{
+	elsewhere("mysql: only a row with the claim's own token is new", "adapters/sqlstore/internal/mysql/mysql.go", "TestMySQLClaimsABatchOfManyStatements", edit{
 		`if string(whose) == string(mine[:]) {`, `if whose != nil {`,
 	}),
-	elsewhere("mysql: a poll that is cut off by its limit is not taken for complete", "adapters/sqlstore/outbox_mysql_lease.go", "TestOutboxMySQLFewAndMany/fair", edit{
+	elsewhere("mysql: a poll that is cut off by its limit is not taken for complete", "adapters/sqlstore/internal/mysql/outbox_lease.go", "TestOutboxMySQLFewAndMany/fair", edit{
 		`return chosen, len(chosen) < most, nil`, `return chosen, true, nil`,
 	}),
-	elsewhere("mysql: a sweeper waits for other sweepers that only check the lease", "adapters/sqlstore/mysql_sweep.go", "TestMySQLSweeperWaitsForThoseThatLook", edit{
-		`err = read(d.sql.SweepWait)`, `err = errBusy`,
+	elsewhere("mysql: a sweeper waits for other sweepers that only check the lease", "adapters/sqlstore/internal/mysql/sweep.go", "TestMySQLSweeperWaitsForThoseThatLook", edit{
+		`err = read(d.sql.SweepWait)`, `err = engine.ErrBusy`,
 	}),
 	elsewhere("rabbitmq: a failed acknowledgement closes its connection", "adapters/rabbitmq/subscriber_session.go", "TestAckThatDoesNotArrive/it_fails_on_a_channel_that_goes_on/fake", edit{
 		"		_ = s.conn.CloseDeadline(time.Now().Add(closesWithin)) // else", "		// else",

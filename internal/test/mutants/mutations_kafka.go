@@ -70,8 +70,8 @@ var kafkaMutations = []mutation{
 		`return unfinished >= p.member.cfg.MaxUnfinished || bytes >= 2*p.member.cfg.MaxBatchBytes`, `return false`,
 	}),
 	{
-		name: "when an old and a new owner of a partition handle the same message, one commits", file: pgx + "/claim.go",
-		edits: []edit{{`if !c.inserted[row.KeyHash] {
+		name: "when an old and a new owner of a partition handle the same message, one commits", file: "internal/claims/claim.go",
+		edits: []edit{{`if !c.Inserted[row.KeyHash] {
 			found`, `if false {
 			found`}},
 		pkg: "adapters/kafka", run: "^TestZombie$", fails: "TestZombie",

@@ -23,11 +23,11 @@ func sqlstore(name, file, test string, edits ...edit) mutation {
 var storeMutations = []mutation{
 	store("a handler's error rolls the transaction back", pgx+"/store.go", "rollback_un-claims", edit{
 		`		return g.lookBack(ctx, g.blame(err))`,
-		`		_ = s.commit(ctx, tx, nil, false)
+		`		_ = s.commit(ctx, c.tx, nil, false)
 		return g.lookBack(ctx, g.blame(err))`,
 	}),
-	store("only the transaction that inserted the claim runs the handler", pgx+"/claim.go", "first_wins/read_committed", edit{
-		`if !c.inserted[row.KeyHash] {
+	store("only the transaction that inserted the claim runs the handler", "internal/claims/claim.go", "first_wins/read_committed", edit{
+		`if !c.Inserted[row.KeyHash] {
 			found`,
 		`if false {
 			found`,
@@ -54,8 +54,8 @@ var storeMutations = []mutation{
 	store("keys whose fields concatenate to the same text differ", "dedup/key.go", "keys_that_concatenate_alike_never_meet", edit{
 		`b = binary.AppendUvarint(b, uint64(len(field)))`, `_ = binary.MaxVarintLen16`,
 	}),
-	store("a row with the same key hash but another key is a collision, not a duplicate", pgx+"/row.go", "a_derived_key_of_another_natural_key_is_a_collision", edit{
-		`readable && other != asked[row.key]`, `readable && other != asked[row.key] && false`,
+	store("a row with the same key hash but another key is a collision, not a duplicate", "internal/claims/stored.go", "a_derived_key_of_another_natural_key_is_a_collision", edit{
+		`if stored != key {`, `if stored != key && false {`,
 	}),
 	store("COMMIT is sent only in the transaction that made the claim", pgx+"/verify.go",
 		"a_handler_that_ends_or_loses_its_transaction_leaves_no_effect_without_its_claim", edit{
@@ -72,7 +72,7 @@ var storeMutations = []mutation{
 		return fmt.Errorf("pgxstore: not committed`,
 	}),
 	store("a COMMIT without an answer counts no attempt", pgx+"/store.go", "commit_outcome_unknown:_answer_lost", edit{
-		`return databaseError{fmt.Errorf("pgxstore: commit: %w", err)}`, `return fmt.Errorf("pgxstore: commit: %w", err)`,
+		`return claims.DatabaseErrorf("pgxstore: commit: %w", err)`, `return fmt.Errorf("pgxstore: commit: %w", err)`,
 	}),
 	store("an error of the schema or of permissions counts no attempt", "internal/dialect/postgres.go", "each_error_code_is_retryable_or_not", edit{
 		`		"42", //`, `		"4x", //`,
@@ -83,12 +83,12 @@ var storeMutations = []mutation{
 	store("a database that may lose commits in a crash is refused", pgx+"/register.go", "Register_refuses_a_database_that_forgets_commits", edit{
 		`case sync == "off",`, `case sync == "never",`,
 	}),
-	store("the error about a schema of another version names it", pgx+"/register.go", "Register_refuses_another_version_of_the_schema", edit{
-		`case *worksWith > known:`, `case *worksWith > known+100:`,
+	store("the error about a schema of another version names it", "internal/claims/register.go", "Register_refuses_another_version_of_the_schema", edit{
+		`case worksWith > s.Known:`, `case worksWith > s.Known+100:`,
 	}),
 
-	store("a newer schema that still works with this program is accepted", pgx+"/register.go", "Register_accepts_a_newer_schema_that_works_with_this_program", edit{
-		`case *worksWith > known:`, `case *version > known:`,
+	store("a newer schema that still works with this program is accepted", "internal/claims/register.go", "Register_accepts_a_newer_schema_that_works_with_this_program", edit{
+		`case worksWith > s.Known:`, `case version > s.Known:`,
 	}),
 	store("a consumer name with another source of messages is refused", "internal/claims/sources.go", "one_name_for_two_sources_is_refused", edit{
 		`if len(recorded) > 0 && len(sources) > 0 &&`, `if false &&`,
@@ -118,18 +118,18 @@ var storeMutations = []mutation{
 	store("above READ COMMITTED the horizon is read outside the transaction's snapshot", pgx+"/claim.go", "a_snapshot_older_than_the_purge_does_not_hide_it", edit{
 		`if c.isolation != "read committed" && c.isolation != "read uncommitted" {`, `if c.isolation == "none" {`,
 	}),
-	store("a message older than the horizon is not taken for new", pgx+"/claim.go", "an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed", edit{
+	store("a message older than the horizon is not taken for new", "internal/claims/claim.go", "an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed", edit{
 		`if !storekit.Provable(`, `if false && !storekit.Provable(`,
 	}),
-	store("a message older than the horizon claims nothing", pgx+"/claim.go", "an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed", edit{
+	store("a message older than the horizon claims nothing", "internal/claims/claim.go", "an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed", edit{
 		`if len(unprovable) > 0 {`, `if len(unprovable) > 1000 {`,
 	}),
 	store("a window is registered under the name of its consumer", "internal/dialect/postgres.go", "an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed", edit{
 		`VALUES ($1::text, $2::bigint, clock_timestamp()`, `VALUES ($1::text || ' mutant', $2::bigint, clock_timestamp()`,
 	}),
 	{
-		name: "a claim made after its window's registration expired is rolled back", file: pgx + "/claim.go",
-		edits: []edit{{`if !c.store.leases.Cover(c.plan.Windows(), c.clock) {`, `if false {`}},
+		name: "a claim made after its window's registration expired is rolled back", file: "internal/claims/claim.go",
+		edits: []edit{{`if len(c.Inserted) > 0 && !c.covered() {`, `if false {`}},
 		pkg:   pgx, run: "TestClaimPastItsRegistration", fails: "TestClaimPastItsRegistration",
 	},
 	model("with several windows the latest horizon applies", edit{`if h.After(horizon) {`, `if horizon.IsZero() || h.Before(horizon) {`}),
@@ -169,7 +169,7 @@ RETURNING`, `RETURNING`,
 	}),
 	{
 		name: "a message is reported as a duplicate only after its claim has reached the standbys", file: pgx + "/claim.go",
-		edits: []edit{{`if duplicates && c.standbys {`, `if false {`}},
+		edits: []edit{{`if !c.standbys {`, `if true {`}},
 		pkg:   pgx, run: "TestSynchronousStandbyIsCutOff/an_operator_cancels_COMMIT$", fails: "TestSynchronousStandbyIsCutOff",
 	},
 	{
@@ -276,7 +276,7 @@ RETURNING`, `RETURNING`,
 		`if ctx.Err() != nil && !errors.Is(err, dedup.ErrTxEnded) && !errors.As(err, new(*dedup.InDoubtError)) {`, `if ctx.Err() != nil {`,
 	}),
 	sqlstore("sqlstore: VerifyTx fails if the handler ended the transaction", "adapters/sqlstore/verify.go", "TestVerifyTxTellsWhatAHandlerDid/sqlite", edit{
-		`t.failed = t.check(ctx, s.db.verify)`, `t.failed = nil`,
+		`t.failed = t.check(ctx, s.db.Proofs.VerifyAndStamp)`, `t.failed = nil`,
 	}),
 	sqlstore("mysql: VerifyTx works more than once in a transaction", "internal/dialect/mysql.go", "TestVerifyTxTellsWhatAHandlerDid/mysql", edit{
 		`RELEASE SAVEPOINT txonce_claimed; SAVEPOINT txonce_claimed; END`, `RELEASE SAVEPOINT txonce_claimed; END`,
@@ -286,30 +286,30 @@ RETURNING`, `RETURNING`,
 		return t.failed
 `, ``,
 	}),
-	sqlstore("postgres through database/sql: a session whose settings a handler changed is closed", "adapters/sqlstore/postgres.go",
-		"TestASettingOfAHandlerIsNotTheNextOnes/postgres15", edit{`t.changed = settings != t.claim.settings`, `t.changed = false`}),
-	sqlstore("mysql: a session whose settings a handler changed is closed", "adapters/sqlstore/mysql_server.go",
+	sqlstore("postgres through database/sql: a session whose settings a handler changed is closed", "adapters/sqlstore/internal/postgres/postgres.go",
+		"TestASettingOfAHandlerIsNotTheNextOnes/postgres15", edit{`t.Changed = settings != t.Claim.Settings`, `t.Changed = false`}),
+	sqlstore("mysql: a session whose settings a handler changed is closed", "adapters/sqlstore/internal/mysql/server.go",
 		"TestASettingOfAHandlerIsNotTheNextOnes/mysql", edit{`'of another session')`, `'ON')`}),
 	sqlstore("sqlstore: statements name the schema of their tables", "adapters/sqlstore/locate.go", "TestStatementsNameTheirSchema/postgres15", edit{
-		`s.db.name(schema)`, ``,
+		`s.db.Tables.Name(schema)`, ``,
 	}),
 	sqlstore("sqlite: statements name the schema of their tables", "internal/dialect/sqlite_schema.go", "TestStatementsNameTheirSchema/sqlite", edit{
 		`"$1 main.$2"`, `"$1 $2"`,
 	}),
-	sqlstore("postgres through database/sql: a handler cannot make COMMIT less durable", "adapters/sqlstore/postgres.go", "TestPostgresCommitsStayDurable", edit{
-		`t.changed && d.synchronous(settings) != sync`, `false`,
+	sqlstore("postgres through database/sql: a handler cannot make COMMIT less durable", "adapters/sqlstore/internal/postgres/postgres.go", "TestPostgresCommitsStayDurable", edit{
+		`t.Changed && d.synchronous(settings) != sync`, `false`,
 	}),
-	sqlstore("postgres through database/sql: a standby that is added later is waited for", "adapters/sqlstore/postgres.go", "TestPostgresDuplicateWritesForStandbys", edit{
-		`!duplicates || !c.standbys`, `true`,
+	sqlstore("postgres through database/sql: a standby that is added later is waited for", "adapters/sqlstore/internal/postgres/postgres.go", "TestPostgresDuplicateWritesForStandbys", edit{
+		`if !c.Standbys {`, `if true {`,
 	}),
 	sqlstore("sqlstore: an error of another database is not blamed on this one", "adapters/sqlstore/verify.go", "TestWhoseErrorItIs/postgres15", edit{
-		`case proven == nil && t.store.db.elsewhere(err):`, `case false:`,
+		`case proven == nil && t.store.fault(err).Elsewhere:`, `case false:`,
 	}),
 	sqlstore("sqlstore: a transaction that was idle for too long is the handler's failure", "adapters/sqlstore/verify.go", "TestIdleLimitIsTheHandlersAndIsNamed/postgres15", edit{
-		`if t.store.db.idled(err) || t.idle() {`, `if false {`,
+		`if t.store.fault(err).Idle || t.idle() {`, `if false {`,
 	}),
-	sqlstore("sqlite: COMMIT waits for readers", "adapters/sqlstore/sqlite.go", "TestSQLiteCommitWaitsForReaders", edit{
-		`	return d.patiently(ctx, func() error {
+	sqlstore("sqlite: COMMIT waits for readers", "adapters/sqlstore/internal/sqlite/sqlite.go", "TestSQLiteCommitWaitsForReaders", edit{
+		`	return d.RetryBusy(ctx, func() error {
 		_, err := tx.ExecContext(ctx, ` + "`COMMIT`" + `)
 		return err
 	})`, `	_, err := tx.ExecContext(ctx, ` + "`COMMIT`" + `)

@@ -1,0 +1,86 @@
+package engine
+
+import (
+	"database/sql"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/outbox"
+)
+
+// EncodeHeaders returns nil, for NULL, where there are none.
+func EncodeHeaders(headers map[string]string) ([]byte, error) {
+	if len(headers) == 0 {
+		return nil, nil
+	}
+	encoded, err := storekit.EncodeHeaders(headers)
+	if err != nil {
+		return nil, fmt.Errorf("sqlstore: enqueue: %w", err)
+	}
+	return encoded, nil
+}
+
+func DecodeHeaders(encoded string) (map[string]string, error) {
+	if encoded == "" {
+		return nil, nil
+	}
+	return storekit.DecodeHeaders([]byte(encoded))
+}
+
+// ClampTime brings t within what databases can keep.
+func ClampTime(t time.Time) time.Time {
+	switch last := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC); {
+	case t.After(last):
+		return last
+	case t.Unix() <= 0:
+		return time.Time{}
+	}
+	return t.Add(time.Microsecond - 1).Truncate(time.Microsecond) // never earlier than t
+}
+
+// Room is what is left of an outbox.Want.
+type Room struct {
+	Full bool
+
+	limit, bytes int
+	some         bool
+}
+
+// NewRoom returns the room for all of want.
+func NewRoom(want outbox.Want) Room { return Room{limit: want.Limit, bytes: want.Bytes} }
+
+// Take reports whether a message of so many bytes fits in. The first one always does.
+func (r *Room) Take(size int) bool {
+	if r.some && r.bytes > 0 && size > r.bytes {
+		r.Full = true
+		return false
+	}
+	r.some = true
+	r.limit--
+	if r.bytes > 0 {
+		r.bytes -= size
+		r.Full = r.bytes <= 0
+	}
+	r.Full = r.Full || r.limit == 0
+	return true
+}
+
+// Since and until are bounds in microseconds; the zero time is none.
+func Since(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func Until(t time.Time) int64 {
+	if t.IsZero() {
+		return math.MaxInt64
+	}
+	return t.UnixMicro()
+}
+
+// NullTime is NULL for the zero time.
+func NullTime(t time.Time) sql.NullTime { return sql.NullTime{Time: t, Valid: !t.IsZero()} }

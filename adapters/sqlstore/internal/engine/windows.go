@@ -1,0 +1,16 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/internal/claims"
+)
+
+// UseWindow is for databases whose statement returns what it wrote.
+func UseWindow(ctx context.Context, db Queryer, statement string, w claims.Window) (time.Time, error) {
+	var until Instant
+	err := db.QueryRowContext(ctx, statement, w.Consumer, w.Seconds, storekit.UseFor.Seconds()).Scan(&until)
+	return until.Time, err
+}

@@ -1,0 +1,191 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
+)
+
+// Check reads the settings of one session for all of them: they should stand in the DSN or in the server's configuration.
+func (d *DB) Check(ctx context.Context) error {
+	failed := func(err error) error {
+		return claims.DatabaseErrorf("sqlstore: read the database's settings: %w", err)
+	}
+	server, err := d.describe(ctx, d.cfg.DB)
+	if err != nil {
+		return failed(err)
+	}
+	if need := server.tooOld(); need != "" {
+		return fmt.Errorf("sqlstore: the server is %s: %s or later is needed", server.version, need)
+	}
+	if _, err := d.cfg.DB.ExecContext(ctx, `SELECT txonce_no_such_column`); !undefined(err) {
+		return fmt.Errorf("sqlstore: the errors of driver %T carry no number, so that a busy database looks like a bad message: "+
+			"use go-sql-driver/mysql (%q came as %T)", d.cfg.DB.Driver(), err, err)
+	}
+	set, err := d.readSettings(ctx)
+	if err != nil {
+		return failed(err)
+	}
+	if err := set.writes(); err != nil {
+		return err
+	}
+	if err := set.session(); err != nil {
+		return err
+	}
+	if !d.cfg.AllowAsyncCommit {
+		if err := set.durable(); err != nil {
+			return err
+		}
+	}
+	return d.checkTables(ctx)
+}
+
+// mysqlSettings are variables of the server, by name. Those that it does not have are empty.
+type settings map[string]string
+
+func (d *DB) readSettings(ctx context.Context) (settings, error) {
+	set := make(settings)
+	return set, engine.Query(ctx, d.cfg.DB, d.Plain.Settings).Each(func(rows *sql.Rows) error {
+		var name, value string
+		err := rows.Scan(&name, &value)
+		set[strings.ToLower(name)] = value
+		return err
+	})
+}
+
+// on reports whether one of these is switched on.
+func (s settings) on(names ...string) bool {
+	for _, name := range names {
+		if v := s[name]; strings.EqualFold(v, "ON") || v == "1" {
+			return true
+		}
+	}
+	return false
+}
+
+func (s settings) writes() error {
+	switch {
+	case s.on("read_only", "super_read_only"):
+		return claims.DatabaseErrorf("sqlstore: the server is read-only (read_only is ON), as a replica is: connect to the primary")
+	case s.on("transaction_read_only", "tx_read_only"):
+		return claims.DatabaseErrorf("sqlstore: transactions are read-only here: set transaction_read_only to OFF")
+	case s.on("log_bin") && strings.EqualFold(s["binlog_format"], "STATEMENT"):
+		return claims.DatabaseErrorf("sqlstore: binlog_format is STATEMENT, with which InnoDB writes nothing at READ COMMITTED: set it to ROW or MIXED")
+	}
+	return nil
+}
+
+// session refuses settings under which texts change on their way or a COMMIT is missing.
+func (s settings) session() error {
+	modes := strings.Split(strings.ToUpper(s["sql_mode"]), ",")
+	has := func(mode string) bool {
+		for _, m := range modes {
+			if m == mode {
+				return true
+			}
+		}
+		return false
+	}
+	if !s.on("autocommit") {
+		return claims.DatabaseErrorf("sqlstore: autocommit is off for the connections of Config.DB: a statement outside of a transaction would never be committed; " +
+			"take autocommit out of the DSN")
+	}
+	for _, name := range []string{"character_set_client", "character_set_connection", "character_set_results"} {
+		if v := s[name]; !strings.EqualFold(v, "utf8mb4") {
+			return claims.DatabaseErrorf("sqlstore: %s is %q: the texts that Go sends are utf8mb4; set charset=utf8mb4 in the DSN", name, v)
+		}
+	}
+	switch {
+	case !has("STRICT_TRANS_TABLES") && !has("STRICT_ALL_TABLES"):
+		return claims.DatabaseErrorf("sqlstore: sql_mode %q is not strict: values that do not fit are cut without an error; add STRICT_TRANS_TABLES", s["sql_mode"])
+	case has("EMPTY_STRING_IS_NULL"):
+		return claims.DatabaseErrorf("sqlstore: sql_mode has EMPTY_STRING_IS_NULL: an empty payload or result would be lost; take it out")
+	}
+	return nil
+}
+
+func (s settings) durable() error {
+	const orAllow = "or set Config.AllowAsyncCommit"
+	switch {
+	case s["innodb_flush_log_at_trx_commit"] != "1":
+		return fmt.Errorf("%w: innodb_flush_log_at_trx_commit is %s: a commit may be forgotten; set it to 1, %s",
+			dedup.ErrNotDurable, s["innodb_flush_log_at_trx_commit"], orAllow)
+	case s.on("log_bin") && s["sync_binlog"] != "1":
+		return fmt.Errorf("%w: sync_binlog is %s: after a crash a commit that is not in the binary log is rolled back; set it to 1, %s",
+			dedup.ErrNotDurable, s["sync_binlog"], orAllow)
+	}
+	return nil
+}
+
+// checkTables refuses tables that somebody has changed, or made by hand.
+func (d *DB) checkTables(ctx context.Context) error {
+	err := engine.Query(ctx, d.cfg.DB, d.Plain.Tables, engine.Nullable(d.cfg.Schema)).Each(func(rows *sql.Rows) error {
+		var table string
+		var engine sql.NullString
+		if err := rows.Scan(&table, &engine); err != nil {
+			return err
+		}
+		return claims.DatabaseErrorf("%w: table %s has engine %s, which knows no transactions: ALTER TABLE %s ENGINE = InnoDB",
+			dedup.ErrSchema, table, engine.String, table)
+	})
+	if err == nil {
+		err = engine.Query(ctx, d.cfg.DB, d.Plain.Columns, engine.Nullable(d.cfg.Schema)).Each(func(rows *sql.Rows) error {
+			var table, column, kind, collation string
+			if err := rows.Scan(&table, &column, &kind, &collation); err != nil {
+				return err
+			}
+			return claims.DatabaseErrorf("%w: column %s of table %s is %s with collation %s, which takes different keys for the same "+
+				"(upper and lower case, trailing spaces): it must be binary, as txonce's migrations make it", dedup.ErrSchema, column, table, kind, collation)
+		})
+	}
+	if err == nil {
+		err = engine.Query(ctx, d.cfg.DB, d.Plain.Texts, engine.Nullable(d.cfg.Schema)).Each(func(rows *sql.Rows) error {
+			var table, column, charset string
+			if err := rows.Scan(&table, &column, &charset); err != nil {
+				return err
+			}
+			return claims.DatabaseErrorf("%w: column %s of table %s is %s, which does not have every text that a message may hold: "+
+				"ALTER TABLE %s CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", dedup.ErrSchema, column, table, charset, table)
+		})
+	}
+	if err != nil && !errors.Is(err, dedup.ErrSchema) {
+		return claims.DatabaseErrorf("sqlstore: read the tables' definitions: %w", err)
+	}
+	return err
+}
+
+// Refresh looks for replicas here and not at Register alone, because a program may claim without it.
+func (d *DB) Refresh(ctx context.Context) error {
+	set, err := d.readSettings(ctx)
+	if err != nil {
+		return err
+	}
+	if !set.on("autocommit") {
+		return set.session()
+	}
+	// With AFTER_COMMIT others see a commit before a replica has it.
+	d.flushes.Store(set.on("rpl_semi_sync_master_enabled") && strings.EqualFold(set["rpl_semi_sync_master_wait_point"], "AFTER_COMMIT") ||
+		set.on("rpl_semi_sync_source_enabled") && strings.EqualFold(set["rpl_semi_sync_source_wait_point"], "AFTER_COMMIT"))
+	if n, err := strconv.ParseInt(set["max_allowed_packet"], 10, 64); err == nil {
+		d.packet.Store(n)
+	}
+	return nil
+}
+
+// packetRoom is left of max_allowed_packet for what goes with a payload.
+const packetRoom = 64 << 10
+
+// Fits refuses so many bytes that the server would end the connection, which looks like an outage.
+func (d *DB) Fits(bytes int) error {
+	if most := d.packet.Load(); most > 0 && int64(bytes) > most-packetRoom {
+		return fmt.Errorf("sqlstore: %d bytes are more than the server takes: max_allowed_packet is %d; raise it there, and maxAllowedPacket in the DSN", bytes, most)
+	}
+	return nil
+}

@@ -1,0 +1,266 @@
+package mysql
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/columns"
+	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/outbox"
+)
+
+// What one INSERT carries at the most, but for a single message that is larger.
+const (
+	statementRows  = 500
+	statementBytes = 1 << 20
+)
+
+// Enqueue writes msgs, whose numbers are assigned in their order within each statement and over all of them.
+func (d *DB) Enqueue(ctx context.Context, tx *sql.Tx, msgs []outbox.Message) error {
+	shards, err := d.shardsIn(ctx, tx)
+	if err != nil {
+		return err
+	}
+	var clock engine.Instant // zero: no message waits
+	for i := range msgs {
+		if !msgs[i].NotBefore.IsZero() {
+			if err := tx.QueryRowContext(ctx, d.box.Now).Scan(&clock); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	now, later := inserts{first: d.box.Enqueue, row: d.box.EnqueueRow}, inserts{first: d.box.Delay, row: d.box.DelayRow}
+	for i := range msgs {
+		m := &msgs[i]
+		rows := &now
+		notBefore := engine.ClampTime(m.NotBefore)
+		waits := notBefore.After(clock.Time)
+		if waits {
+			rows = &later
+		}
+		args, size, err := d.row(m, shards)
+		if err != nil {
+			return err
+		}
+		if waits {
+			args = append(args, notBefore.UnixMicro())
+		}
+		if rows.n > 0 && (rows.n == statementRows || rows.size+size > statementBytes) {
+			if err := rows.insert(ctx, tx); err != nil {
+				return err
+			}
+		}
+		rows.n, rows.size, rows.args = rows.n+1, rows.size+size, append(rows.args, args...)
+	}
+	if err := now.insert(ctx, tx); err != nil {
+		return err // it may have ended the transaction, so that the next statement would stand by itself
+	}
+	return later.insert(ctx, tx)
+}
+
+// row returns the columns of m, and about how large it is.
+func (d *DB) row(m *outbox.Message, shards int) (args []any, size int, err error) {
+	headers, err := engine.EncodeHeaders(m.Headers)
+	if err != nil {
+		return nil, 0, err
+	}
+	size = len(m.Key) + len(m.Payload) + len(headers)
+	if err := d.Fits(size); err != nil { // also back: a row that the server cannot send would stop its shard
+		return nil, 0, fmt.Errorf("%w: topic %q: %w", outbox.ErrBadMessage, m.Topic, err)
+	}
+	var key, hash, encoded any
+	if m.Key != "" {
+		sum := sha256.Sum256([]byte(m.Key))
+		key, hash = []byte(m.Key), sum[:]
+	}
+	if headers != nil {
+		encoded = headers
+	}
+	payload := m.Payload
+	if payload == nil {
+		payload = []byte{}
+	}
+	return []any{outbox.Shard(m, shards), m.ID, m.Topic, key, hash, payload, encoded, size}, size, nil
+}
+
+// mysqlInserts are the rows of the next INSERT.
+type inserts struct {
+	first, row string
+	n, size    int
+	args       []any
+}
+
+func (r *inserts) insert(ctx context.Context, tx *sql.Tx) (err error) {
+	if r.n == 0 {
+		return nil
+	}
+	query := r.first + strings.Repeat(r.row+", ", r.n-1) + r.row
+	if r.size > statementBytes {
+		// A driver that writes parameters into the statement makes it up to twice as long, which the server may not take.
+		err = execPrepared(ctx, tx, query, r.args)
+	} else {
+		_, err = tx.ExecContext(ctx, query, r.args...)
+	}
+	r.n, r.size, r.args = 0, 0, nil
+	return err
+}
+
+func execPrepared(ctx context.Context, tx *sql.Tx, query string, args []any) error {
+	stmt, err := tx.PrepareContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer stmt.Close()
+	_, err = stmt.ExecContext(ctx, args...)
+	return err
+}
+
+// shardsIn returns the number of shards, as postgres.shardsIn does, and notes how much the server takes at once.
+func (d *DB) shardsIn(ctx context.Context, tx *sql.Tx) (int, error) {
+	if n := d.shards.Load(); n > 0 {
+		return int(n), nil
+	}
+	var n, last, packet int64
+	if err := tx.QueryRowContext(ctx, d.box.Shards).Scan(&n, &last, &packet); err != nil {
+		return 0, err
+	}
+	if n == 0 || last != n-1 {
+		return 0, engine.ErrNoShards
+	}
+	d.packet.Store(packet)
+	d.shards.Store(n)
+	return int(n), nil
+}
+
+// LockOrderingKey locks the row of the key's slot until tx ends. Keys that share one wait for each other without need.
+func (d *DB) LockOrderingKey(ctx context.Context, tx *sql.Tx, key string) error {
+	return d.lockSlot(ctx, tx, int(columns.SerializeLock(key)%dialect.TakeTurn))
+}
+
+var errNoLocks = claims.DatabaseErrorf("%w: rows of outbox_locks are missing; undo txonce's migrations and apply them again", dedup.ErrSchema)
+
+func (d *DB) lockSlot(ctx context.Context, tx *sql.Tx, slot int) error {
+	err := tx.QueryRowContext(ctx, d.box.LockOrderingKey, slot).Scan(&slot)
+	if errors.Is(err, sql.ErrNoRows) {
+		return errNoLocks
+	}
+	return err
+}
+
+// applySettings comes first in each transaction on the relay's side.
+func (d *DB) applySettings(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, d.box.Settings)
+	return err
+}
+
+func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share engine.Share, err error) {
+	query, args := d.box.Begin, []any{by.Hex(), []byte(by.Name), engine.CeilMicros(by.TTL)}
+	if by.Begun {
+		query, args = d.box.Extend, []any{engine.CeilMicros(by.TTL), by.Hex()}
+	}
+	if err := d.applySettings(ctx, tx); err != nil {
+		return share, err
+	}
+	if _, err := tx.ExecContext(ctx, query, args...); err != nil {
+		return share, err
+	}
+	if err := d.alive(ctx, tx, by); err != nil {
+		return share, err
+	}
+	share = engine.NewShare()
+	if err := engine.Query(ctx, tx, d.box.Survey, []byte(by.Name), by.Hex()).Each(share.ScanRelay); err != nil {
+		return share, err
+	}
+	err = engine.Query(ctx, tx, d.box.Held, by.Hex()).Each(share.ScanShard)
+	return share, err
+}
+
+// alive fails with outbox.ErrLeaseLost when the hold's time is over.
+func (d *DB) alive(ctx context.Context, tx *sql.Tx, by *engine.Hold) error {
+	var alive bool
+	err := tx.QueryRowContext(ctx, d.box.Alive, by.Hex()).Scan(&alive)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && !alive {
+		return fmt.Errorf("%w: its time was over", outbox.ErrLeaseLost)
+	}
+	return err
+}
+
+func (d *DB) TakeDeadLetter(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[int]int64, error) {
+	if err := d.applySettings(ctx, tx); err != nil {
+		return nil, err
+	}
+	if err := d.lockSlot(ctx, tx, dialect.TakeTurn); err != nil {
+		return nil, err
+	}
+	if err := d.bury(ctx, tx, 0); err != nil {
+		return nil, err
+	}
+	free, err := engine.ReadShards(engine.Query(ctx, tx, d.box.Free))
+	if err != nil || len(free) == 0 {
+		return nil, err
+	}
+	tokens, err := engine.ReadTokens(engine.Query(ctx, tx, d.box.Lock, shardList(free), n))
+	if err != nil || len(tokens) == 0 {
+		return nil, err
+	}
+	if err := d.alive(ctx, tx, by); err != nil {
+		return nil, err
+	}
+	_, err = tx.ExecContext(ctx, d.box.Take, tokenList(tokens), by.Hex())
+	return tokens, err
+}
+
+// bury takes away the rows of relays whose time has been over for so long, in microseconds.
+func (d *DB) bury(ctx context.Context, tx *sql.Tx, margin int64) error {
+	var owners []string
+	err := engine.Query(ctx, tx, d.box.Expired, margin).Each(func(rows *sql.Rows) error {
+		var owner engine.KeyHash
+		err := rows.Scan(&owner)
+		owners = append(owners, hex.EncodeToString(owner[:]))
+		return err
+	})
+	if err == nil && len(owners) > 0 {
+		_, err = tx.ExecContext(ctx, d.box.Bury, engine.JSON(owners))
+	}
+	return err
+}
+
+func (d *DB) GiveBack(ctx context.Context, tx *sql.Tx, by *engine.Hold, shards []int) error {
+	if err := d.applySettings(ctx, tx); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, d.box.GiveBack, shardList(shards), by.Hex())
+	return err
+}
+
+func (d *DB) Leave(ctx context.Context, tx *sql.Tx, by *engine.Hold) error {
+	if err := d.applySettings(ctx, tx); err != nil {
+		return err
+	}
+	for _, query := range [...]string{d.box.Leave, d.box.End} {
+		if _, err := tx.ExecContext(ctx, query, by.Hex()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mysqlShards is a list of shards.
+func shardList(shards []int) string {
+	list := make([][1]int, len(shards))
+	for i, shard := range shards {
+		list[i][0] = shard
+	}
+	return engine.JSON(list)
+}
+
+func (d *DB) Notify(context.Context) {} // other processes poll

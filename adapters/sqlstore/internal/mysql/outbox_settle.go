@@ -1,0 +1,167 @@
+package mysql
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/internal/columns"
+	"github.com/txonce/txonce/outbox"
+)
+
+// Own locks the shards against takeovers until the end of a transaction, and fails where they are no longer the hold's.
+func (d *DB) Own(ctx context.Context, q engine.Queryer, by *engine.Hold, tokens map[int]int64) error {
+	mine, err := engine.ReadShards(engine.Query(ctx, q, d.box.Own, tokenList(tokens), by.Hex()))
+	if err == nil && len(mine) != len(tokens) {
+		return outbox.ErrLeaseLost
+	}
+	return err
+}
+
+// mysqlTokens is a list of shards and their tokens, in the one order in which shards are locked.
+func tokenList(tokens map[int]int64) string {
+	list := make([][2]int64, 0, len(tokens))
+	for shard, token := range tokens {
+		list = append(list, [2]int64{int64(shard), token})
+	}
+	slices.SortFunc(list, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
+	return engine.JSON(list)
+}
+
+func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map[int]int64, do *engine.Outcomes) error {
+	if err := d.applySettings(ctx, tx); err != nil {
+		return err
+	}
+	if err := d.Own(ctx, tx, by, tokens); err != nil {
+		return err
+	}
+	sent, deferred, parked := make([][]any, len(do.Sent)), make([][]any, len(do.Deferred)), make([][]any, len(do.Parked))
+	for i, o := range do.Sent {
+		sent[i] = []any{o.Shard, o.Seq}
+	}
+	for i := range do.Deferred {
+		o := &do.Deferred[i]
+		deferred[i] = append(failure(o), engine.CeilMicros(o.Delay))
+	}
+	for i := range do.Parked {
+		o := &do.Parked[i]
+		parked[i] = append(failure(o), nil, int(o.ParkPolicy))
+	}
+	var kept [][]any
+	if d.cfg.KeepSent > 0 {
+		kept = sent
+	}
+	for _, step := range [...]struct {
+		query string
+		list  [][]any
+	}{
+		{d.box.Keep, kept},
+		{d.box.Sent, sent},
+		{d.box.Park, parked},
+		{d.box.Sent, parked},
+		{d.box.HoldParked, parked},
+		{d.box.Defer, deferred},
+		{d.box.Hold, deferred},
+	} {
+		if len(step.list) == 0 {
+			continue
+		}
+		if _, err := tx.ExecContext(ctx, step.query, engine.JSON(step.list)); err != nil {
+			return err
+		}
+	}
+	return d.followIn(ctx, tx, do.Follow)
+}
+
+// failure is the beginning of a row about a message that was not published.
+func failure(o *outbox.Outcome) []any {
+	return []any{o.Shard, o.Seq, columns.Attempts(o), hex.EncodeToString([]byte(columns.Cause(o)))}
+}
+
+// followIn moves the messages behind parked ones, of shards that this transaction has locked.
+func (d *DB) followIn(ctx context.Context, tx *sql.Tx, shards []int) error {
+	for _, shard := range shards {
+		var list [][]any
+		err := engine.Query(ctx, tx, d.box.Followers, shard, engine.FollowAtOnce).Each(func(rows *sql.Rows) error {
+			var seq, behind, parkPolicy int64
+			err := rows.Scan(&seq, &behind, &parkPolicy)
+			list = append(list, []any{shard, seq, nil, nil, nil, parkPolicy, behind})
+			return err
+		})
+		if err == nil && len(list) > 0 {
+			if _, err = tx.ExecContext(ctx, d.box.Follow, engine.JSON(list)); err == nil {
+				_, err = tx.ExecContext(ctx, d.box.Sent, engine.JSON(list))
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("shard %d: messages behind parked ones: %w", shard, err)
+		}
+	}
+	return nil
+}
+
+func (d *DB) Follow(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map[int]int64) error {
+	if err := d.applySettings(ctx, tx); err != nil {
+		return err
+	}
+	if err := d.Own(ctx, tx, by, tokens); err != nil {
+		return err
+	}
+	shards := slices.Collect(maps.Keys(tokens))
+	return d.followIn(ctx, tx, shards)
+}
+
+// mysqlDead is how long rows of relays whose time is over stay, where nobody takes their shards.
+const deadAfter = int64(time.Minute / time.Microsecond)
+
+func (d *DB) Untidy(ctx context.Context, shards []int) (behind []int, forget bool, err error) {
+	if err := d.cfg.DB.QueryRowContext(ctx, d.box.Untidy, deadAfter, engine.CeilMicros(d.cfg.KeepSent)).Scan(&forget); err != nil {
+		return nil, false, err
+	}
+	behind, err = engine.ReadShards(engine.Query(ctx, d.cfg.DB, d.box.Behind, engine.JSON(shards)))
+	return behind, forget, err
+}
+
+func (d *DB) Forget(ctx context.Context, tx *sql.Tx) error {
+	if err := d.applySettings(ctx, tx); err != nil {
+		return err
+	}
+	if err := d.unhold(ctx, tx); err != nil {
+		return err
+	}
+	if err := d.bury(ctx, tx, deadAfter); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, d.box.ForgetSent, engine.CeilMicros(d.cfg.KeepSent), engine.ForgetAtOnce)
+	return err
+}
+
+func (d *DB) unhold(ctx context.Context, tx *sql.Tx) error {
+	list, err := readHeld(engine.Query(ctx, tx, d.box.Idle, engine.ForgetAtOnce))
+	for _, query := range [...]string{d.box.LockHeld, d.box.StillIdle} {
+		if err == nil && len(list) > 0 {
+			list, err = readHeld(engine.Query(ctx, tx, query, engine.JSON(list)))
+		}
+	}
+	if err == nil && len(list) > 0 {
+		_, err = tx.ExecContext(ctx, d.box.Unhold, engine.JSON(list))
+	}
+	return err
+}
+
+func readHeld(r engine.Rows) (list [][]any, _ error) {
+	err := r.Each(func(rows *sql.Rows) error {
+		var shard int
+		var hash string
+		err := rows.Scan(&shard, &hash)
+		list = append(list, []any{shard, hash})
+		return err
+	})
+	return list, err
+}

@@ -1,0 +1,103 @@
+package mysql
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/dedup"
+)
+
+// mysqlScan is how many rows one Purge looks at: about 10 ms.
+const sweepScan = 10_000
+
+func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.SweepResult, err error) {
+	var owner, next []byte
+	var lease, forgotten, clock engine.Instant
+	read := func(query string) error {
+		return tx.QueryRowContext(ctx, query).Scan(&owner, &lease, &next, &forgotten, &clock)
+	}
+	err = read(d.sql.SweepLease)
+	if errors.Is(err, sql.ErrNoRows) { // locked: by a sweep, or by one that sees whether it may begin
+		if err = read(d.sql.SweepLook); err == nil && (!bytes.Equal(owner, []byte(by.Owner)) || lease.Before(clock.Time)) {
+			swept.Clock = clock.Time
+			return swept, cmp.Or(by.ClockAhead(swept.Clock), engine.ErrBusy)
+		}
+		if err == nil {
+			err = read(d.sql.SweepWait)
+		}
+	}
+	swept.Clock = clock.Time
+	if ahead := by.ClockAhead(swept.Clock); ahead != nil {
+		return swept, ahead
+	}
+	switch {
+	case errors.Is(err, sql.ErrNoRows): // claims say that the row is missing
+		return swept, engine.ErrBusy
+	case err != nil:
+		return swept, err
+	case owner != nil && !bytes.Equal(owner, []byte(by.Owner)) && !lease.Before(clock.Time):
+		return swept, engine.ErrBusy
+	}
+	expired, err := engine.ReadExpired(engine.Query(ctx, tx, d.sql.SweepExpired, hex.EncodeToString(next), sweepScan, clock.UnixMicro(), by.Limit))
+	if err != nil {
+		return swept, err
+	}
+	if len(expired.Keys) == min(by.Limit, sweepScan) { // there may be more in this part, or it is all gone
+		next = expired.Keys[len(expired.Keys)-1][:]
+	} else {
+		var n int
+		if err := tx.QueryRowContext(ctx, d.sql.SweepEnd, hex.EncodeToString(next), sweepScan).Scan(&n, &next); err != nil {
+			return swept, err
+		}
+		swept.Done = n < sweepScan
+	}
+	if len(expired.Keys) > 0 {
+		if expired, err = engine.ReadExpired(engine.Query(ctx, tx, d.sql.SweepLock, d.Keys(expired.Keys), clock.UnixMicro())); err != nil {
+			return swept, err
+		}
+		if _, err := tx.ExecContext(ctx, d.sql.SweepDelete, d.Keys(expired.Keys)); err != nil {
+			return swept, err
+		}
+	}
+	if swept.Keys = len(expired.Keys); swept.Keys > 0 {
+		swept.Lag = clock.Sub(expired.Oldest)
+		if expired.Latest.After(forgotten.Time) {
+			forgotten.Time = expired.Latest
+		}
+	}
+	var from any // the beginning
+	if swept.Done {
+		if err := d.dropSettled(ctx, tx, by.Limit); err != nil {
+			return swept, err
+		}
+	} else {
+		from = hex.EncodeToString(next)
+	}
+	_, err = tx.ExecContext(ctx, d.sql.SweepDone, []byte(by.Owner), clock.Add(by.Lease).UnixMicro(), from, d.Time(forgotten.Time))
+	return swept, err
+}
+
+// dropSettled deletes letters whose keys were claimed for the same content since.
+func (d *DB) dropSettled(ctx context.Context, tx *sql.Tx, limit int) error {
+	var ids any = limit
+	for _, query := range []string{d.sql.SettledLetters, d.sql.LockLetters, d.sql.StillSettled} {
+		var found []dedup.KeyHash
+		err := engine.Query(ctx, tx, query, ids).Each(func(rows *sql.Rows) error {
+			var id engine.KeyHash
+			err := rows.Scan(&id)
+			found = append(found, dedup.KeyHash(id))
+			return err
+		})
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		ids = d.Keys(found)
+	}
+	_, err := tx.ExecContext(ctx, d.sql.DropLetters, ids)
+	return err
+}

@@ -1,0 +1,308 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/internal/columns"
+	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/outbox"
+)
+
+// postgresOutbox is what a postgres has for the outbox.
+type outboxStatements struct {
+	write dialect.PostgresOutboxWrite
+	relay dialect.PostgresOutbox
+	look  dialect.PostgresOutboxLook
+}
+
+func newOutboxStatements(schema string) outboxStatements {
+	return outboxStatements{
+		write: dialect.NewPostgresOutboxWrite(schema), relay: dialect.NewPostgresOutbox(schema), look: dialect.NewPostgresOutboxLook(schema),
+	}
+}
+
+// maxStatement is about how many bytes of messages one statement carries. The server takes a gigabyte, in memory.
+const maxStatement = 8 << 20
+
+// Enqueue sends one statement, or one for each maxStatement.
+func (d *DB) Enqueue(ctx context.Context, tx *sql.Tx, msgs []outbox.Message) error {
+	shards, err := d.shardsIn(ctx, tx)
+	if err != nil {
+		return err
+	}
+	for len(msgs) > 0 {
+		n, size := 0, 0
+		for ; n < len(msgs) && (n == 0 || size < maxStatement); n++ {
+			size += len(msgs[n].Payload) + len(msgs[n].Key)
+		}
+		query, args, err := d.insertion(msgs[:n], shards)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
+			return err
+		}
+		msgs = msgs[n:]
+	}
+	return nil
+}
+
+// shardsIn returns the number of shards, which never changes while there are messages. It is read in the first transaction
+// that enqueues, because a pool whose connections all wait here for another one would wait for ever.
+func (d *DB) shardsIn(ctx context.Context, tx *sql.Tx) (int, error) {
+	if n := d.shards.Load(); n > 0 {
+		return int(n), nil
+	}
+	var n, last int64
+	if err := tx.QueryRowContext(ctx, d.box.write.Shards).Scan(&n, &last); err != nil {
+		return 0, err
+	}
+	if n == 0 || last != n-1 {
+		return 0, engine.ErrNoShards
+	}
+	d.shards.Store(n)
+	return int(n), nil
+}
+
+func (d *DB) insertion(msgs []outbox.Message, shards int) (query string, args []any, err error) {
+	var columns [7]array
+	timed := false
+	for i := range msgs {
+		m := &msgs[i]
+		headers, err := engine.EncodeHeaders(m.Headers)
+		if err != nil {
+			return "", nil, err
+		}
+		if timed = timed || !m.NotBefore.IsZero(); len(msgs) == 1 && !timed {
+			payload := m.Payload
+			if payload == nil {
+				payload = []byte{}
+			}
+			return d.box.write.EnqueueOne, []any{outbox.Shard(m, shards), m.ID, m.Topic, []byte(m.Key), payload, string(headers)}, nil
+		}
+		for c, v := range [...]any{
+			int64(outbox.Shard(m, shards)), m.ID, m.Topic, []byte(m.Key), m.Payload, string(headers), notBefore(m.NotBefore),
+		} {
+			columns[c].add(v)
+		}
+	}
+	for i := range columns {
+		args = append(args, columns[i].String())
+	}
+	if timed {
+		return d.box.write.EnqueueNotBefore, args, nil
+	}
+	return d.box.write.Enqueue, args[:6], nil
+}
+
+// notBefore is never NULL, of which the server could not say whether it has come.
+func notBefore(t time.Time) string {
+	if text := timestamp(engine.ClampTime(t)); text != nil {
+		return text.(string)
+	}
+	return "-infinity"
+}
+
+// LockOrderingKey takes an advisory lock that ends with tx. adapters/pgxstore makes its number in the same way.
+func (d *DB) LockOrderingKey(ctx context.Context, tx *sql.Tx, key string) error {
+	_, err := tx.ExecContext(ctx, d.box.write.LockOrderingKey, int64(columns.SerializeLock(key)))
+	return err
+}
+
+// settings are those of each transaction on the relay's side.
+func (d *DB) settings(ctx context.Context, q engine.Queryer) error {
+	_, err := q.ExecContext(ctx, d.box.relay.Settings)
+	return err
+}
+
+func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share engine.Share, err error) {
+	if err := d.settings(ctx, tx); err != nil {
+		return share, err
+	}
+	owner := uuid(by.Owner)
+	query, args := d.box.relay.Begin, []any{owner, by.Name, by.TTL.Seconds()}
+	if by.Begun {
+		query, args = d.box.relay.Renew, []any{owner, by.TTL.Seconds()}
+	}
+	done, err := tx.ExecContext(ctx, query, args...)
+	if err != nil {
+		return share, err
+	}
+	if n, err := done.RowsAffected(); err != nil || n != 1 {
+		return share, fmt.Errorf("%w: its time was over", outbox.ErrLeaseLost)
+	}
+	share = engine.NewShare()
+	if err := engine.Query(ctx, tx, d.box.relay.Relays, owner, by.Name).Each(share.ScanRelay); err != nil {
+		return share, err
+	}
+	err = engine.Query(ctx, tx, d.box.relay.Shards, owner).Each(share.ScanShard)
+	return share, err
+}
+
+func (d *DB) TakeDeadLetter(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[int]int64, error) {
+	for _, query := range [...]string{d.box.relay.Settings, d.box.relay.LockShards, d.box.relay.DropExpired} {
+		if _, err := tx.ExecContext(ctx, query); err != nil {
+			return nil, err
+		}
+	}
+	return engine.ReadTokens(engine.Query(ctx, tx, d.box.relay.Take, uuid(by.Owner), n))
+}
+
+func (d *DB) GiveBack(ctx context.Context, tx *sql.Tx, by *engine.Hold, shards []int) error {
+	if err := d.settings(ctx, tx); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, d.box.relay.GiveBack, uuid(by.Owner), numbers(shards))
+	return err
+}
+
+func (d *DB) Leave(ctx context.Context, tx *sql.Tx, by *engine.Hold) error {
+	if err := d.settings(ctx, tx); err != nil {
+		return err
+	}
+	for _, query := range [...]string{d.box.relay.End, d.box.relay.GiveBackAll} {
+		if _, err := tx.ExecContext(ctx, query, uuid(by.Owner)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// numbers is an array of them.
+func numbers(list []int) string {
+	var a array
+	for _, n := range list {
+		a.add(int64(n))
+	}
+	return a.String()
+}
+
+// Reading runs f in a transaction with the settings that keep the server from reading whole tables.
+func (d *DB) Reading(ctx context.Context, f func(context.Context, engine.Queryer) error) error {
+	leave, err := d.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	tx, err := d.cfg.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // does nothing after Commit
+	if err := d.settings(ctx, tx); err != nil {
+		return err
+	}
+	if err := f(ctx, tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func (d *DB) Leasable(ctx context.Context, q engine.Queryer, by *engine.Hold) (engine.Leasable, error) {
+	return engine.ReadLeasable(engine.Query(ctx, q, d.box.look.Look, uuid(by.Owner)))
+}
+
+func (d *DB) MoveDue(ctx context.Context, tx *sql.Tx, limit int) error {
+	if err := d.settings(ctx, tx); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, d.box.relay.Due, limit)
+	return err
+}
+
+// How many rows of a shard Lease looks at, as long as not all of them wait, and at the most.
+const (
+	lookAtFirst = 2 << 10
+	lookAtMost  = 2 << 20
+)
+
+// Lease looks at the first rows of each shard, and further where all of those wait.
+func (d *DB) Lease(
+	ctx context.Context, q engine.Queryer, by *engine.Hold, shards []int, tokens map[int]int64, want outbox.Want,
+) (msgs []outbox.Leased, err error) {
+	part := (want.Limit + len(shards) - 1) / len(shards)
+	for look := max(lookAtFirst, part+1); len(shards) > 0 && look <= lookAtMost; look *= 8 {
+		found, full, deeper, err := d.leaseFirst(ctx, q, by, shards, tokens, look, part, want)
+		if err != nil {
+			return nil, err
+		}
+		if len(full) > 0 && len(found) < want.Limit/2 && part < want.Limit { // few shards have messages: all of it from these
+			part = want.Limit
+			found, _, deeper, err = d.leaseFirst(ctx, q, by, full, tokens, max(look, part+1), part, want)
+			if err != nil {
+				return nil, err
+			}
+		}
+		if len(found) > 0 {
+			return found, nil
+		}
+		shards = deeper
+	}
+	return nil, nil
+}
+
+// leaseFirst returns what is due among the first rows of shards, which of them had a whole part, and of which more is to be
+// seen further on.
+func (d *DB) leaseFirst(
+	ctx context.Context, q engine.Queryer, by *engine.Hold, shards []int, tokens map[int]int64, look, part int, want outbox.Want,
+) (msgs []outbox.Leased, full, deeper []int, err error) {
+	var of, with, looks, parts array
+	for _, shard := range shards {
+		of.add(int64(shard))
+		with.add(tokens[shard])
+		looks.add(int64(look))
+		parts.add(int64(part))
+	}
+	bytes := int64(want.Bytes)
+	if bytes == 0 {
+		bytes = math.MaxInt64
+	}
+	room := engine.NewRoom(want)
+	per := make(map[int]int)
+	err = engine.Query(ctx, q, d.box.relay.Lease, uuid(by.Owner), of.String(), with.String(), looks.String(), want.Limit, bytes, parts.String()).Each(func(rows *sql.Rows) error {
+		var m outbox.Leased
+		var n int
+		var held bool
+		var key []byte
+		var headers sql.NullString
+		var at engine.Instant
+		if err := rows.Scan(&m.Shard, &m.Token, &n, &held, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &at, &m.Attempts); err != nil {
+			return err
+		}
+		if n == look {
+			deeper = append(deeper, m.Shard)
+		}
+		if held || room.Full || !room.Take(len(key)+len(m.Payload)+len(headers.String)) {
+			return nil
+		}
+		if per[m.Shard]++; per[m.Shard] == part {
+			full = append(full, m.Shard)
+		}
+		m.Key, m.Enqueued = string(key), at.Time
+		m.Headers, m.Unreadable = engine.DecodeHeaders(headers.String)
+		msgs = append(msgs, m)
+		return nil
+	})
+	return msgs, full, deeper, err
+}
+
+const (
+	notifyPause = 5 * time.Millisecond // between two NOTIFYs of a Store
+	notifyLimit = 10 * time.Second     // for one, which waits for the disk as a COMMIT does; its end costs the connection
+)
+
+// Notify wakes relays of adapters/pgxstore elsewhere. What it starts holds nothing but, for one statement, a connection of the
+// pool; so nobody needs to wait for it.
+func (d *DB) Notify(ctx context.Context) { d.notifier.Call(ctx, notifyPause, d.notifyOnce) }
+
+// notifyOnce sends NOTIFY in a transaction of its own. When it fails, relays find the messages by looking.
+func (d *DB) notifyOnce(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, notifyLimit)
+	defer cancel()
+	_, _ = d.cfg.DB.ExecContext(ctx, d.box.write.Notify)
+}

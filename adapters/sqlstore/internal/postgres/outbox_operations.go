@@ -1,0 +1,188 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"maps"
+	"slices"
+
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/outbox"
+)
+
+func (d *DB) Untidy(ctx context.Context, shards []int) (behind []int, forget bool, err error) {
+	if err := d.cfg.DB.QueryRowContext(ctx, d.box.look.Untidy, d.keepSent()).Scan(&forget); err != nil {
+		return nil, false, err
+	}
+	behind, err = engine.ReadShards(engine.Query(ctx, d.cfg.DB, d.box.relay.Behind, numbers(shards)))
+	return behind, forget, err
+}
+
+// keepSent is how long sent messages are kept, in seconds.
+func (d *DB) keepSent() float64 { return d.cfg.KeepSent.Seconds() }
+
+func (d *DB) Follow(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map[int]int64) error {
+	if err := d.Own(ctx, tx, by, tokens); err != nil {
+		return err
+	}
+	shards := slices.Collect(maps.Keys(tokens))
+	_, err := tx.ExecContext(ctx, d.box.relay.Follow, numbers(shards), engine.FollowAtOnce, engine.FollowAtOnce)
+	return err
+}
+
+func (d *DB) Forget(ctx context.Context, tx *sql.Tx) error {
+	for _, do := range [...]struct {
+		query string
+		args  []any
+	}{
+		{d.box.relay.Settings, nil},
+		{d.box.relay.DropHolds, nil},
+		{d.box.relay.DropDead, nil},
+		{d.box.relay.Forget, []any{d.keepSent(), engine.ForgetAtOnce}},
+	} {
+		if _, err := tx.ExecContext(ctx, do.query, do.args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *DB) Parked(ctx context.Context, q engine.Queryer, filter outbox.ParkedFilter) ([]outbox.ParkedMessage, error) {
+	return engine.ReadParked(engine.Query(ctx, q, d.box.relay.Parked, filter.After, filter.Topic, []byte(filter.Key), filter.Limit,
+		filter.Cause, engine.NullTime(filter.Since), engine.NullTime(filter.Until)))
+}
+
+func (d *DB) StatsStatements(context.Context, engine.Queryer) (*engine.StatsStatements, error) {
+	look := &d.box.look
+	return &engine.StatsStatements{
+		Clock: look.Clock, Count: look.Count, Relays: look.Relays, CountArgs: []any{engine.CountedPerShard},
+	}, nil
+}
+
+// How many are looked for at once, and how many messages of each key come back in one transaction.
+const releaseAtOnce = 1000
+
+// Repair goes through the shards, and lets go in each what waited behind seqs. What it leaves when it dies half-way is found
+// by rescue.
+func (d *DB) Repair(ctx context.Context, run engine.Run, seqs []int64, unpark bool) (n int, err error) {
+	statement := d.box.relay.Discard
+	if unpark {
+		statement = d.box.relay.Unpark
+	}
+	for len(seqs) > 0 {
+		some := seqs[:min(len(seqs), releaseAtOnce)]
+		seqs = seqs[len(some):]
+		found, err := d.find(ctx, some)
+		if err != nil {
+			return n, err
+		}
+		for shard, p := range found {
+			err := d.release(ctx, run, shard, p.keys, func(ctx context.Context, tx *sql.Tx) error {
+				_, err := tx.ExecContext(ctx, statement, shard, p.seqs.String())
+				return err
+			})
+			if err != nil {
+				return n, err
+			}
+			n += p.n
+		}
+	}
+	return n, nil
+}
+
+// foundParked are parked messages of one shard.
+type foundParked struct {
+	n    int
+	seqs array
+	keys map[string]struct{}
+}
+
+func (d *DB) find(ctx context.Context, seqs []int64) (map[int]*foundParked, error) {
+	var list array
+	for _, seq := range seqs {
+		list.add(seq)
+	}
+	found := make(map[int]*foundParked)
+	return found, engine.Query(ctx, d.cfg.DB, d.box.relay.Find, list.String()).Each(func(rows *sql.Rows) error {
+		var seq int64
+		var shard int
+		var key []byte
+		if err := rows.Scan(&seq, &shard, &key); err != nil {
+			return err
+		}
+		p := found[shard]
+		if p == nil {
+			p = &foundParked{keys: make(map[string]struct{})}
+			found[shard] = p
+		}
+		p.n++
+		p.seqs.add(seq)
+		if key != nil {
+			p.keys[string(key)] = struct{}{}
+		}
+		return nil
+	})
+}
+
+// release does what first says, and then, in as many transactions as it takes, brings back what waits behind nobody any
+// more. Each leaves a hold from the first message on that has yet to come back, so that a crash in between keeps the order.
+func (d *DB) release(
+	ctx context.Context, run engine.Run, shard int, keys map[string]struct{}, first func(context.Context, *sql.Tx) error,
+) error {
+	var list array
+	for key := range keys {
+		list.add([]byte(key))
+	}
+	for {
+		var back int64
+		err := run(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			if err := d.settings(ctx, tx); err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(ctx, d.box.relay.LockShard, shard); err != nil {
+				return err
+			}
+			if first != nil {
+				if err := first(ctx, tx); err != nil {
+					return err
+				}
+			}
+			done, err := tx.ExecContext(ctx, d.box.relay.Release, shard, list.String(), releaseAtOnce)
+			if err != nil {
+				return err
+			}
+			if back, err = done.RowsAffected(); err != nil {
+				return err
+			}
+			_, err = tx.ExecContext(ctx, d.box.relay.Rehold, shard, list.String())
+			return err
+		})
+		if err != nil || back < releaseAtOnce {
+			return err
+		}
+		first = nil
+	}
+}
+
+func (d *DB) Rescue(ctx context.Context, run engine.Run, shards []int) error {
+	stranded := make(map[int]map[string]struct{})
+	err := engine.Query(ctx, d.cfg.DB, d.box.relay.Stranded, numbers(shards), releaseAtOnce).Each(func(rows *sql.Rows) error {
+		var shard int
+		var key []byte
+		err := rows.Scan(&shard, &key)
+		if stranded[shard] == nil {
+			stranded[shard] = make(map[string]struct{})
+		}
+		stranded[shard][string(key)] = struct{}{}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for shard, keys := range stranded {
+		if err := d.release(ctx, run, shard, keys, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/debounce"
+	"github.com/txonce/txonce/internal/dialect"
+)
+
+// DB is the engine of dialect.Postgres.
+type DB struct {
+	plain    statements // without the schema that locate finds, which may be finding it: only what names no table is sent from here
+	SQL      statements
+	box      outboxStatements
+	shared   engine.Statements
+	cfg      engine.Config
+	wait     string       // ClaimTimeout as lock_timeout
+	shards   atomic.Int64 // see shardsIn; 0: not known yet
+	notifier debounce.Caller
+	spare    engine.Spare
+
+	PoolerWithin time.Duration // bounds the check for a pooler
+}
+
+type statements struct {
+	dialect.Postgres
+	dialect.PostgresSession
+}
+
+// New returns the engine for PostgreSQL.
+func New(cfg engine.Config) (engine.Engine, error) {
+	spare, err := engine.NewSpare(&cfg)
+	d := &DB{
+		cfg: cfg, plain: statements{dialect.NewPostgres(""), dialect.NewPostgresSession()}, spare: spare,
+		PoolerWithin: poolerWithin, wait: fmt.Sprintf("%dms", cfg.ClaimTimeout.Milliseconds()),
+	}
+	d.Name(cfg.Schema)
+	return engine.Engine{
+		Tables: d, Transactions: d, Claims: d, Proofs: d, Errors: d, Values: d, KeyProber: d,
+		Outbox: engine.Outbox{Writer: d, Holds: d, Leases: d, Settler: d, Upkeep: d, Operations: d},
+	}, err
+}
+
+func (d *DB) Locate(ctx context.Context, q engine.Queryer) (schema string, err error) {
+	err = q.QueryRowContext(ctx, d.plain.Locate).Scan(&schema)
+	return schema, err
+}
+
+func (d *DB) Name(schema string) {
+	q := dialect.NewPostgres(schema)
+	d.SQL, d.box = statements{q, dialect.NewPostgresSession()}, newOutboxStatements(schema)
+	d.shared = engine.Statements{
+		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult, Lookup: q.Lookup,
+		LockSources: q.LockSources, Sources: q.Sources, AddSource: q.AddSource,
+		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park, TakeDeadLetter: q.TakeDeadLetter, DeadLetters: q.DeadLetters,
+	}
+}
+
+func (d *DB) Statements() *engine.Statements { return &d.shared }
+
+func (d *DB) Enter(ctx context.Context) (func(), error) { return d.spare.Enter(ctx) }
+
+func (d *DB) Begin(_, end context.Context, conn *sql.Conn, level sql.IsolationLevel) (*sql.Tx, error) {
+	if level == sql.LevelDefault {
+		level = sql.LevelReadCommitted
+	}
+	return conn.BeginTx(end, &sql.TxOptions{Isolation: level})
+}
+
+func (d *DB) Commit(_ context.Context, tx *sql.Tx) error { return tx.Commit() }
+
+// Restore asks for the settings where Verify saw others than the claim did, because the handler may have set them for its transaction
+// alone. A rollback undoes all that is set.
+func (d *DB) Restore(ctx context.Context, t *engine.Transaction) {
+	if t.Changed && !t.Spoilt {
+		var settings string
+		err := t.Conn.QueryRowContext(ctx, d.SQL.SessionSettings).Scan(&settings)
+		t.Spoilt = err != nil || settings != t.Claim.Settings
+	}
+	if t.Spoilt {
+		engine.Discard(t.Conn)
+	}
+}
+
+func (d *DB) RetryBusy(_ context.Context, f func() error) error { return f() }
+
+// Claim sends a claim and what follows every claim. lock_timeout counts per lock, so a batch has a limit for them all.
+func (d *DB) Claim(ctx context.Context, c *engine.Claim, rows []claims.Row) error {
+	err := d.insert(ctx, c, rows)
+	if err != nil {
+		return err
+	}
+	var restored, isolation string
+	err = c.ReadForgotten(c.Tx.QueryRowContext(ctx, d.SQL.AfterClaim), &restored, &c.XID, &isolation, &c.Standbys, &c.Settings)
+	if err != nil {
+		return err
+	}
+	c.Snapshot = isolation != "read committed" && isolation != "read uncommitted"
+	if sync := d.synchronous(c.Settings); !d.cfg.AllowAsyncCommit && (sync == "off" || sync == "local" && c.Standbys) {
+		return errAsync(sync)
+	}
+	return nil
+}
+
+func (d *DB) insert(ctx context.Context, c *engine.Claim, rows []claims.Row) error {
+	wait := d.wait
+	if short, is := dedup.ClaimWait(ctx, d.cfg.ClaimTimeout); is {
+		wait = fmt.Sprintf("%dms", max(short.Milliseconds(), 1))
+	}
+	if len(rows) == 1 {
+		return d.held(ctx, c.ReadInserted(engine.Query(ctx, c.Tx, d.SQL.ClaimOne, d.row(rows[0], c.IdleInTxTimeout, wait)...)))
+	}
+	limited, cancel := context.WithTimeout(ctx, d.cfg.ClaimTimeout+max(d.cfg.ClaimTimeout/4, 250*time.Millisecond))
+	defer cancel()
+	err := c.ReadInserted(engine.Query(limited, c.Tx, d.SQL.Claim, d.columns(rows, c.IdleInTxTimeout, wait)...))
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return engine.Waited(ctx, &d.cfg, err, len(rows))
+	}
+	return d.held(ctx, err)
+}
+
+// held makes an error of a claim an ErrInFlight when a limit of the session for statements or transactions, shorter than
+// ClaimTimeout, has ended the claim. A claim takes that long only when it waits for a key.
+func (d *DB) held(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	switch sqlState(err) {
+	case "57014":
+		return fmt.Errorf("%w: the session's statement_timeout ended the wait: %w", dedup.ErrInFlight, err)
+	case "25P04":
+		return fmt.Errorf("%w: the session's transaction_timeout ended the wait: %w", dedup.ErrInFlight, err)
+	}
+	return err
+}
+
+func (d *DB) Flush(ctx context.Context, c *engine.Claim) error {
+	if !c.Standbys {
+		return nil
+	}
+	_, err := c.Tx.ExecContext(ctx, d.SQL.FlushDuplicate)
+	return err
+}
+
+// The proof of a transaction is its id where it has one by then, and else a setting that ends with it.
+const settingSays = "setting "
+
+func (d *DB) Stamp(ctx context.Context, t *engine.Transaction) error {
+	if t.Claim.XID != "" {
+		t.Proof = t.Claim.XID
+		return nil
+	}
+	err := t.Tx.QueryRowContext(ctx, d.SQL.Mark).Scan(&t.Proof, &t.Claim.Settings)
+	t.Proof = settingSays + t.Proof
+	return err
+}
+
+// Verify also has the transaction commit as durably as it began, and notes whether the session's settings are as they were.
+func (d *DB) Verify(ctx context.Context, t *engine.Transaction) error {
+	query := d.SQL.ProofByID
+	want, bySetting := strings.CutPrefix(t.Proof, settingSays)
+	if bySetting {
+		query = d.SQL.ProofByMark
+	}
+	var got, settings string
+	err := t.Tx.QueryRowContext(ctx, query).Scan(&got, &settings)
+	switch {
+	case sqlState(err) == inAbortedTx:
+		return engine.ErrSwallowed
+	case err != nil:
+		return err
+	case got != want:
+		return fmt.Errorf("%w: it is not the transaction that claimed; return nil to commit, an error to roll back", dedup.ErrTxEnded)
+	}
+	t.Changed = settings != t.Claim.Settings
+	if sync := d.synchronous(t.Claim.Settings); t.Changed && d.synchronous(settings) != sync {
+		_, err = t.Tx.ExecContext(ctx, d.SQL.Synchronous, sync)
+	}
+	return err
+}
+
+func (d *DB) VerifyAndStamp(ctx context.Context, t *engine.Transaction) error {
+	return d.Verify(ctx, t)
+}
+
+// synchronous returns synchronous_commit, with which the settings of a session begin.
+func (d *DB) synchronous(settings string) string {
+	sync, _, _ := strings.Cut(settings, " ")
+	return sync
+}
+
+func (d *DB) Committed(ctx context.Context, q engine.Queryer, c *engine.Claim) (stands bool, err error) {
+	err = q.QueryRowContext(ctx, d.SQL.Committed, c.XID).Scan(&stands)
+	return stands, err
+}
+
+func (d *DB) CommittedBefore(ctx context.Context, tx *sql.Tx, c *engine.Claim) (bool, error) {
+	return d.Committed(ctx, tx, c)
+}
+
+func (d *DB) LateWritesRollBack(context.Context, *engine.Transaction) bool { return false } // each statement is then committed by itself
+
+func (d *DB) InProgress(ctx context.Context, c *engine.Claim) (running bool, err error) {
+	err = d.cfg.DB.QueryRowContext(ctx, d.SQL.InProgress, c.XID).Scan(&running)
+	return running, err
+}
+
+func (d *DB) UseWindow(ctx context.Context, db engine.Queryer, w claims.Window) (time.Time, error) {
+	return engine.UseWindow(ctx, db, d.SQL.UseWindow, w)
+}
+
+func (d *DB) SaveResult(ctx context.Context, tx *sql.Tx, k [16]byte, result []byte) (bool, error) {
+	return engine.Changed(tx.ExecContext(ctx, d.SQL.SaveResult, d.Key(k), result))
+}
+
+func (d *DB) Fits(int) error { return nil } // a value that is too long is refused by itself
+
+func (d *DB) LockKeys(ctx context.Context, tx *sql.Tx, l claims.Lock, wait time.Duration) error {
+	_, err := tx.ExecContext(ctx, d.SQL.Lock, l.Number, fmt.Sprintf("%dms", (wait+time.Millisecond-1).Milliseconds())) // rounded up
+	return err
+}
+
+// HeldKeys inserts the keys, and has that rolled back.
+func (d *DB) HeldKeys(ctx context.Context, run engine.Run, keys []dedup.KeyHash) ([]bool, error) {
+	plain := make([][16]byte, len(keys))
+	for i, k := range keys {
+		plain[i] = k
+	}
+	var listed string
+	err := run(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, d.SQL.HeldKeysOf(plain)); err != nil {
+			return err
+		}
+		return tx.QueryRowContext(ctx, d.SQL.Held).Scan(&listed)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return dialect.ReadHeld(plain, listed), nil
+}

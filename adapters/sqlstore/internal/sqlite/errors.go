@@ -1,0 +1,62 @@
+package sqlite
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/internal/dialect"
+)
+
+// Primary result codes of SQLite.
+const (
+	codeError     = 1
+	codeBusy      = 5
+	codeNoMem     = 7
+	codeInterrupt = 9
+	codeIOErr     = 10
+	codeFull      = 13
+	codeAuth      = 23
+)
+
+// Fault implements engine.Errors. BUSY is contention for the file, not for a key. A failed statement leaves the transaction as it was
+// before it, but for those codes after which SQLite may roll all back (see https://sqlite.org/lang_transaction.html). Nothing
+// distinguishes one file's errors from another's.
+func (d *DB) Fault(err error) engine.Fault {
+	code, known := resultCode(err)
+	if !known {
+		return engine.Fault{}
+	}
+	primary := code & 0xff
+	f := engine.Fault{
+		Undefined: undefined(err), Constraint: dialect.SQLiteConstraint(code), Busy: primary == codeBusy,
+		Retryable: dialect.RetryableSQLite(code, err.Error()),
+		Ambiguous: primary == codeError || primary == codeAuth, // a deployment's errors, see dialect.RetryableSQLite
+		Refused:   dialect.RefusedSQLite(code),
+	}
+	switch primary {
+	case codeBusy, codeNoMem, codeInterrupt, codeIOErr, codeFull:
+		f.MayEnd = true
+	}
+	return f
+}
+
+// undefined reports that a table or column is missing.
+func undefined(err error) bool {
+	code, known := resultCode(err)
+	return known && code&0xff == codeError && (strings.Contains(err.Error(), "no such table") || strings.Contains(err.Error(), "no such column"))
+}
+
+// resultCode finds SQLite's result code in err without importing a driver: modernc.org/sqlite's error has this method.
+// Other errors may have it too, so the type's name must say sqlite.
+func resultCode(err error) (code int, known bool) {
+	var e interface {
+		error
+		Code() int
+	}
+	if !errors.As(err, &e) || !strings.Contains(reflect.TypeOf(e).String(), "sqlite") {
+		return 0, false
+	}
+	return e.Code(), true
+}

@@ -1,0 +1,165 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/outbox"
+)
+
+// Enqueue writes msgs with numbers that no other transaction can get between. It waits for its turn as a claim does, but
+// not where waiting cannot help: in a transaction that has read, and whose snapshot is out of date.
+func (d *DB) Enqueue(ctx context.Context, tx *sql.Tx, msgs []outbox.Message) error {
+	var last int64
+	var clock engine.Instant
+	var shards int
+	err := d.retryBusyIn(ctx, func() error {
+		return tx.QueryRowContext(ctx, d.box.Number, len(msgs)).Scan(&last, &clock, &shards)
+	})
+	switch {
+	case errors.Is(err, sql.ErrNoRows) || err == nil && shards == 0:
+		return engine.ErrNoShards
+	case err != nil:
+		return err
+	}
+	var now, later rowList
+	for i := range msgs {
+		rows := &now
+		if engine.ClampTime(msgs[i].NotBefore).After(clock.Time) {
+			rows = &later
+		}
+		if err := rows.add(&msgs[i], last-int64(len(msgs)-1-i), shards); err != nil {
+			return err
+		}
+	}
+	for query, rows := range map[string]*rowList{d.box.Enqueue: &now, d.box.Delay: &later} {
+		if len(rows.list) > 0 {
+			if _, err := tx.ExecContext(ctx, query, engine.JSON(rows.list), rows.bytes, clock.UnixMicro()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// outboxRows are the parameters of dialect.SQLiteOutbox.Enqueue.
+type rowList struct {
+	list  [][]any
+	bytes []byte
+}
+
+func (r *rowList) add(m *outbox.Message, seq int64, shards int) error {
+	headers, err := engine.EncodeHeaders(m.Headers)
+	if err != nil {
+		return err
+	}
+	row := []any{seq, outbox.Shard(m, shards), m.ID, m.Topic}
+	for _, part := range [...][]byte{[]byte(m.Key), m.Payload, headers} {
+		row = append(row, r.put(part), len(part))
+	}
+	r.list = append(r.list, append(row, engine.Micros(engine.ClampTime(m.NotBefore))))
+	return nil
+}
+
+// put returns the place of part as substr counts.
+func (r *rowList) put(part []byte) (place int) {
+	if r.bytes == nil {
+		r.bytes = []byte{0} // drivers make NULL of an empty blob
+	}
+	place = len(r.bytes) + 1
+	r.bytes = append(r.bytes, part...)
+	return place
+}
+
+// LockOrderingKey takes the write lock, which excludes every other transaction that writes.
+func (d *DB) LockOrderingKey(ctx context.Context, tx *sql.Tx, _ string) error {
+	return d.retryBusyIn(ctx, func() error {
+		_, err := tx.ExecContext(ctx, d.sql.Lock)
+		return err
+	})
+}
+
+// retryBusyIn runs f in a transaction of the caller's, again and again where another connection is writing. Where the
+// transaction has read, and another has written since, no waiting helps.
+func (d *DB) retryBusyIn(ctx context.Context, f func() error) (err error) {
+	waited := d.RetryBusy(ctx, func() error {
+		err = f()
+		if code, known := resultCode(err); known && dialect.SQLiteStale(code) {
+			return nil
+		}
+		return err
+	})
+	return cmp.Or(waited, err)
+}
+
+func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share engine.Share, err error) {
+	query := d.box.Begin
+	if by.Begun {
+		query = d.box.Extend
+	}
+	var until int64
+	err = tx.QueryRowContext(ctx, query, by.Owner[:], by.Name, engine.CeilMicros(by.TTL)).Scan(&until)
+	if errors.Is(err, sql.ErrNoRows) {
+		return share, outbox.ErrLeaseLost
+	}
+	if err != nil {
+		return share, err
+	}
+	share = engine.NewShare()
+	if err := engine.Query(ctx, tx, d.box.Survey, by.Owner[:], by.Name).Each(share.ScanRelay); err != nil {
+		return share, err
+	}
+	err = engine.Query(ctx, tx, d.box.Shards, by.Owner[:]).Each(share.ScanShard)
+	return share, err
+}
+
+func (d *DB) TakeDeadLetter(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[int]int64, error) {
+	if _, err := tx.ExecContext(ctx, d.box.Bury); err != nil {
+		return nil, err
+	}
+	return engine.ReadTokens(engine.Query(ctx, tx, d.box.Take, by.Owner[:], n))
+}
+
+func (d *DB) GiveBack(ctx context.Context, tx *sql.Tx, by *engine.Hold, shards []int) error {
+	_, err := tx.ExecContext(ctx, d.box.GiveBack, by.Owner[:], engine.JSON(shards))
+	return err
+}
+
+func (d *DB) Leave(ctx context.Context, tx *sql.Tx, by *engine.Hold) error {
+	for _, query := range [...]string{d.box.Leave, d.box.End} {
+		if _, err := tx.ExecContext(ctx, query, by.Owner[:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *DB) Reading(ctx context.Context, f func(context.Context, engine.Queryer) error) error {
+	return d.RetryBusy(ctx, func() error { return f(ctx, d.cfg.DB) })
+}
+
+func (d *DB) Leasable(ctx context.Context, q engine.Queryer, by *engine.Hold) (engine.Leasable, error) {
+	return engine.ReadLeasable(engine.Query(ctx, q, d.box.Look, by.Owner[:]))
+}
+
+func (d *DB) MoveDue(ctx context.Context, tx *sql.Tx, limit int) error {
+	due, err := engine.ReadDue(engine.Query(ctx, tx, d.box.Due, limit))
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	var last int64
+	var clock engine.Instant
+	var shards int
+	if err := tx.QueryRowContext(ctx, d.box.Number, len(due)).Scan(&last, &clock, &shards); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, d.box.Come, engine.JSON(due), last-int64(len(due)-1)); err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, d.box.Came, engine.JSON(due))
+	return err
+}

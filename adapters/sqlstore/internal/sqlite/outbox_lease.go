@@ -1,0 +1,69 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/outbox"
+)
+
+// Lease chooses by size what fits, and reads that.
+func (d *DB) Lease(
+	ctx context.Context, q engine.Queryer, _ *engine.Hold, shards []int, tokens map[int]int64, want outbox.Want,
+) (msgs []outbox.Leased, err error) {
+	chosen, err := engine.LeaseFairly(shards, want, func(shards []int, after map[int]int64, part int) (map[int][]candidate, error) {
+		return d.leaseRound(ctx, q, shards, after, part)
+	})
+	if err != nil || len(chosen) == 0 {
+		return nil, err
+	}
+	list := make([][2]int64, len(chosen))
+	for i, m := range chosen {
+		list[i] = [2]int64{m.shard, m.seq}
+	}
+	err = engine.Query(ctx, q, d.box.Read, engine.JSON(list)).Each(func(rows *sql.Rows) error {
+		var m outbox.Leased
+		var at engine.Instant
+		var headers sql.NullString
+		var key []byte
+		if err := rows.Scan(&m.Shard, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &at, &m.Attempts); err != nil {
+			return err
+		}
+		m.Key, m.Enqueued, m.Token = string(key), at.Time, tokens[m.Shard]
+		m.Headers, m.Unreadable = engine.DecodeHeaders(headers.String)
+		msgs = append(msgs, m)
+		return nil
+	})
+	slices.SortFunc(msgs, func(a, b outbox.Leased) int { return cmp.Compare(a.Seq, b.Seq) })
+	return msgs, err
+}
+
+// sqliteDue is a message that is due.
+type candidate struct {
+	shard, seq int64
+	size       int
+}
+
+func (m candidate) Place() (seq int64, size int) { return m.seq, m.size }
+
+// leaseRound finds the first messages after those numbers that are due, so many of each shard, in their order.
+func (d *DB) leaseRound(ctx context.Context, q engine.Queryer, shards []int, after map[int]int64, part int) (map[int][]candidate, error) {
+	list := make([][2]int64, len(shards))
+	for i, shard := range shards {
+		list[i] = [2]int64{int64(shard), after[shard]}
+	}
+	found := make(map[int][]candidate)
+	err := engine.Query(ctx, q, d.box.Lease, engine.JSON(list), part).Each(func(rows *sql.Rows) error {
+		var m candidate
+		err := rows.Scan(&m.shard, &m.seq, &m.size)
+		found[int(m.shard)] = append(found[int(m.shard)], m)
+		return err
+	})
+	for _, due := range found {
+		slices.SortFunc(due, func(a, b candidate) int { return cmp.Compare(a.seq, b.seq) })
+	}
+	return found, err
+}

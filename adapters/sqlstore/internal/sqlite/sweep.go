@@ -1,0 +1,101 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
+)
+
+// Check reads the settings of one connection for all of them: they should stand in the data source name.
+func (d *DB) Check(ctx context.Context) error {
+	var version, journal string
+	var hasClock bool
+	var synchronous int
+	for _, read := range []struct {
+		query string
+		dest  []any
+	}{
+		{d.sql.Version, []any{&version, &hasClock}},
+		{d.sql.Synchronous, []any{&synchronous}},
+		{d.sql.JournalMode, []any{&journal}},
+	} {
+		if err := d.RetryBusy(ctx, func() error { return d.cfg.DB.QueryRowContext(ctx, read.query).Scan(read.dest...) }); err != nil {
+			return claims.DatabaseErrorf("sqlstore: read the database's settings: %w", err)
+		}
+	}
+	_, err := d.cfg.DB.ExecContext(ctx, d.sql.Probe)
+	switch {
+	case !undefined(err):
+		return fmt.Errorf("sqlstore: the errors of driver %T carry no result code, so that a busy database looks like a bad message: "+
+			"use modernc.org/sqlite (%q came as %T)", d.cfg.DB.Driver(), err, err)
+	case !hasClock:
+		return fmt.Errorf("sqlstore: SQLite %s is too old: 3.42 or later is needed", version)
+	case strings.EqualFold(journal, "off"):
+		return fmt.Errorf("%w: without a journal (journal_mode off) SQLite cannot roll back; set journal_mode to wal", dedup.ErrNotDurable)
+	case d.cfg.AllowAsyncCommit:
+	case strings.EqualFold(journal, "memory"):
+		return fmt.Errorf("%w: journal_mode is memory, or the database is; use a file and journal_mode wal, or set Config.AllowAsyncCommit", dedup.ErrNotDurable)
+	case synchronous < 2:
+		return fmt.Errorf("%w: synchronous is %s: a commit may be forgotten at a loss of power; set it to full in the data source name "+
+			"(_pragma=synchronous(full)), or set Config.AllowAsyncCommit", dedup.ErrNotDurable, [...]string{"off", "normal"}[max(synchronous, 0)])
+	}
+	return nil
+}
+
+// sweepScan is how many rows one Purge looks at: about 10 ms.
+const sweepScan = 10_000
+
+func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.SweepResult, err error) {
+	var next []byte
+	var clock, leased engine.Instant
+	if err := tx.QueryRowContext(ctx, d.sql.SweepClock).Scan(&clock); err != nil {
+		return swept, err
+	}
+	swept.Clock = clock.Time
+	if err := by.ClockAhead(swept.Clock); err != nil {
+		return swept, err
+	}
+	err = tx.QueryRowContext(ctx, d.sql.SweepLease, by.Owner, by.Lease.Seconds()).Scan(&next, &leased)
+	if errors.Is(err, sql.ErrNoRows) {
+		return swept, engine.ErrBusy
+	}
+	if err != nil {
+		return swept, err
+	}
+	if next == nil {
+		next = []byte{} // not NULL, which no key is greater than
+	}
+	expired, err := engine.ReadExpired(engine.Query(ctx, tx, d.sql.SweepExpired, next, sweepScan, by.Limit, clock.UnixMicro()))
+	if err != nil {
+		return swept, err
+	}
+	if swept.Keys = len(expired.Keys); swept.Keys > 0 {
+		swept.Lag = clock.Sub(expired.Oldest)
+		if _, err := tx.ExecContext(ctx, d.sql.SweepDelete, d.Keys(expired.Keys)); err != nil {
+			return swept, err
+		}
+	}
+	if swept.Keys == min(by.Limit, sweepScan) { // there may be more in this part, or it is all gone
+		next = expired.Keys[swept.Keys-1][:]
+	} else {
+		var n int
+		if err := tx.QueryRowContext(ctx, d.sql.SweepEnd, next, sweepScan-swept.Keys).Scan(&n, &next); err != nil {
+			return swept, err
+		}
+		swept.Done = n < sweepScan-swept.Keys
+	}
+	if swept.Done {
+		next = nil
+		if _, err := tx.ExecContext(ctx, d.sql.DropSettled, by.Limit); err != nil {
+			return swept, err
+		}
+	}
+	_, err = tx.ExecContext(ctx, d.sql.SweepDone, next, d.Time(expired.Latest))
+	return swept, err
+}

@@ -1,0 +1,203 @@
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/storekit"
+)
+
+// Driver sends the statements of one claim, all in one transaction. A method may send several statements in one round trip. Its
+// errors say by themselves whose fault they are: Make returns them as they are.
+type Driver interface {
+	// Insert inserts those of rows whose keys have no row. It waits for transactions that hold the keys. It puts the new keys into
+	// Claim.Inserted, and the database's clock after the claim into Claim.Clock. The first call may begin the transaction.
+	Insert(ctx context.Context, rows []Row) error
+	// Existing reads those of rows that are in the table, into Claim.Found.
+	Existing(ctx context.Context, rows []Row) error
+	// Forgotten reads until when keys were forgotten (zero: none was), and then, if any was, how the consumers' windows were used.
+	// It must see what was committed until Insert returned.
+	Forgotten(ctx context.Context, consumers []string) (forgotten time.Time, uses map[string][]storekit.WindowUse, err error)
+	// Forget deletes rows that Insert has inserted.
+	Forget(ctx context.Context, keys []dedup.KeyHash) error
+	// Flush makes the transaction's COMMIT as durable as the commits that its duplicates report.
+	Flush(ctx context.Context) error
+}
+
+// Attempts bounds how often a claim is made again because a row vanished under it, or because it failed with ErrAgain.
+const Attempts = 4
+
+// ErrAgain says that the transaction must be rolled back, and the claim made again in another one.
+var ErrAgain = errors.New("claim again")
+
+var (
+	errUncovered = fmt.Errorf("%w: a window's registration ran out before the claim", ErrAgain)
+	errVanishing = DatabaseError{errors.New("rows vanish between conflict and read, again and again")}
+)
+
+// Claim is one claim of a plan's rows within one transaction.
+type Claim struct {
+	Plan    *Plan
+	Windows *Leases
+	Now     func() time.Time // this machine's clock
+
+	// Registered are windows that the transaction has registered by itself, and until when.
+	Registered map[Window]time.Time
+
+	// The driver fills in these.
+	Inserted map[dedup.KeyHash]bool
+	Found    map[dedup.KeyHash]dedup.Claim
+	Clock    time.Time
+}
+
+// Make claims the rows and returns the answers in the order of the plan's records. After an error the transaction must be
+// rolled back.
+func (c *Claim) Make(ctx context.Context, d Driver) ([]dedup.Claim, error) {
+	c.Inserted = make(map[dedup.KeyHash]bool, len(c.Plan.Rows))
+	if err := d.Insert(ctx, c.Plan.Rows); err != nil || len(c.Plan.Rows) == 0 {
+		return nil, err
+	}
+	if err := c.readExisting(ctx, d); err != nil {
+		return nil, err
+	}
+	if len(c.Inserted) > 0 && !c.covered() {
+		return nil, errUncovered
+	}
+	horizons, err := c.horizons(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	found, unprovable, err := c.verdicts(horizons)
+	if err != nil {
+		return nil, err
+	}
+	if len(unprovable) > 0 {
+		if err := d.Forget(ctx, unprovable); err != nil {
+			return nil, err
+		}
+	}
+	if len(c.Inserted) < len(c.Plan.Rows) {
+		if err := d.Flush(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return c.Plan.Answers(found), nil
+}
+
+// readExisting reads the rows that were not inserted. A row that is missing then was swept after Insert met it. It is claimed
+// again, because a missing row proves nothing.
+func (c *Claim) readExisting(ctx context.Context, d Driver) error {
+	rows := c.missing()
+	if len(rows) == 0 {
+		return nil
+	}
+	c.Found = make(map[dedup.KeyHash]dedup.Claim, len(rows))
+	for range Attempts {
+		if err := d.Existing(ctx, rows); err != nil {
+			return err
+		}
+		if rows = c.missing(); len(rows) == 0 {
+			return nil
+		}
+		if err := d.Insert(ctx, rows); err != nil {
+			return err
+		}
+		if rows = c.missing(); len(rows) == 0 {
+			return nil
+		}
+	}
+	return errVanishing
+}
+
+// missing returns the rows that were neither inserted nor found.
+func (c *Claim) missing() (rows []Row) {
+	for _, row := range c.Plan.Rows {
+		if _, found := c.Found[row.KeyHash]; !found && !c.Inserted[row.KeyHash] {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// covered reports whether the plan's windows were registered when the claim was made.
+func (c *Claim) covered() bool {
+	remembered := make([]Window, 0, 1)
+	for _, w := range c.Plan.Windows() {
+		switch until, here := c.Registered[w]; {
+		case !here:
+			remembered = append(remembered, w)
+		case c.Clock.After(until):
+			return false
+		}
+	}
+	return c.Windows.Cover(remembered, c.Clock)
+}
+
+// horizons returns, for each consumer that has inserted a row so old that it may have been forgotten before, the time until when
+// its keys may have been forgotten. Most claims have no such row, and need no question to the database.
+func (c *Claim) horizons(ctx context.Context, d Driver) (map[string]time.Time, error) {
+	var consumers []string
+	for _, row := range c.Plan.Rows {
+		if name := row.Record.Key.Consumer; c.old(row) && !slices.Contains(consumers, name) {
+			consumers = append(consumers, name)
+		}
+	}
+	if len(consumers) == 0 {
+		return nil, nil
+	}
+	forgotten, uses, err := d.Forgotten(ctx, consumers)
+	if err != nil || forgotten.IsZero() {
+		return nil, err
+	}
+	horizons := make(map[string]time.Time, len(consumers))
+	for _, name := range consumers {
+		horizons[name] = storekit.Horizon(forgotten, uses[name])
+	}
+	return horizons, nil
+}
+
+func (c *Claim) old(row Row) bool { return c.Inserted[row.KeyHash] && !Young(row.Record.Time, c.Clock) }
+
+// Old reports whether an inserted row is so old that its key may have been forgotten before.
+func (c *Claim) Old() bool { return slices.ContainsFunc(c.Plan.Rows, c.old) }
+
+// verdicts says of each row what was in the table before, and whether what was inserted is new.
+func (c *Claim) verdicts(horizons map[string]time.Time) (found []dedup.Claim, unprovable []dedup.KeyHash, err error) {
+	found = make([]dedup.Claim, len(c.Plan.Rows))
+	for i, row := range c.Plan.Rows {
+		rec := row.Record
+		if !c.Inserted[row.KeyHash] {
+			found[i] = c.Found[row.KeyHash]
+			found[i].Verdict = Known(rec, found[i])
+			continue
+		}
+		if err := rec.ValidateTime(c.Clock, c.Now()); err != nil {
+			return nil, nil, clockError(err)
+		}
+		found[i] = dedup.Claim{Verdict: dedup.First, Fingerprint: rec.Fingerprint, ExpiresAt: c.expires(rec)}
+		if !storekit.Provable(rec.Time, horizons[rec.Key.Consumer]) {
+			found[i].Verdict = dedup.Unprovable
+			unprovable = append(unprovable, row.KeyHash)
+		}
+	}
+	return found, unprovable, nil
+}
+
+// clockError makes a disagreement of clocks Retryable: it says nothing about the message.
+func clockError(err error) error {
+	if errors.Is(err, dedup.ErrClocks) {
+		return DatabaseError{err}
+	}
+	return err
+}
+
+func (c *Claim) expires(rec dedup.Record) time.Time {
+	if rec.Time.After(c.Clock) {
+		return rec.Time.Add(rec.Keep())
+	}
+	return c.Clock.Add(rec.Keep())
+}

@@ -1,0 +1,34 @@
+package claims
+
+import (
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// Stored is a row of processed_messages. Pointers are nil for NULL.
+type Stored struct {
+	Key                  [16]byte
+	Fingerprint          *int64
+	ExpiresAt            time.Time
+	Result               []byte
+	Consumer, Tenant, ID *string
+}
+
+// Claim returns what the row says to whoever claims key. A row of another natural key is a collision.
+func (s *Stored) Claim(key dedup.Key) (dedup.Claim, error) {
+	if s.Consumer != nil && s.ID != nil {
+		stored := dedup.Key{Consumer: *s.Consumer, ID: *s.ID}
+		if s.Tenant != nil {
+			stored.Tenant = *s.Tenant
+		}
+		if stored != key {
+			return dedup.Claim{}, Collision(key, stored)
+		}
+	}
+	c := dedup.Claim{Verdict: dedup.Duplicate, ExpiresAt: s.ExpiresAt, Result: s.Result}
+	if s.Fingerprint != nil {
+		c.Fingerprint = dedup.FingerprintFromInt64(*s.Fingerprint)
+	}
+	return c, nil
+}

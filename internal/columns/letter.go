@@ -1,0 +1,88 @@
+package columns
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/internal/claims"
+)
+
+// Letter is a row of dead_letters. Pointers are nil for NULL, and so are zero times.
+type Letter struct {
+	ID                [16]byte
+	Key               dedup.KeyHash // when HasKey
+	HasKey            bool
+	Consumer          string
+	Tenant, MessageID *string
+	Fingerprint       *int64
+	Window            int64 // in seconds
+	Time              time.Time
+	Reason, Cause     string
+	Topic             string
+	OrderingKey       []byte
+	Position          string
+	Payload           []byte
+	Headers           string
+	Attempts          int
+
+	// Only read.
+	Times         int
+	First, Latest time.Time
+	Settled       bool
+}
+
+// NewLetter returns the row of letter.
+func NewLetter(letter consumer.DeadLetter) (*Letter, error) {
+	rec, msg := letter.Record, letter.Message
+	headers, err := storekit.EncodeHeaders(msg.Headers)
+	if err != nil {
+		return nil, fmt.Errorf("park: headers: %w", err)
+	}
+	l := &Letter{
+		ID: letter.ID, HasKey: rec.Key.ID != "", Consumer: Text(rec.Key.Consumer), Tenant: pointer(Text(rec.Key.Tenant)), MessageID: pointer(Text(rec.Key.ID)),
+		Window: int64(rec.Keep() / time.Second), Time: claims.Ceil(rec.Time), // a replay must not expire earlier than the message would have
+		Reason: Text(string(letter.Reason)), Cause: Text(letter.Cause), Topic: Text(msg.Topic), OrderingKey: []byte(msg.Key),
+		Position: Text(msg.Position), Payload: msg.Payload, Headers: string(headers), Attempts: msg.Attempt,
+	}
+	if l.HasKey {
+		l.Key = rec.Key.Hash()
+	}
+	if !rec.Fingerprint.IsZero() {
+		l.Fingerprint = pointer(rec.Fingerprint.Int64())
+	}
+	if l.Payload == nil {
+		l.Payload = []byte{}
+	}
+	return l, nil
+}
+
+// DeadLetter returns what the row says.
+func (l *Letter) DeadLetter() (d consumer.DeadLetter, err error) {
+	d = consumer.DeadLetter{
+		ID: l.ID, Reason: consumer.Reason(l.Reason), Cause: l.Cause, Times: l.Times, First: l.First, Latest: l.Latest, Settled: l.Settled,
+		Record:  dedup.Record{Key: dedup.Key{Consumer: l.Consumer}, Time: l.Time, Window: time.Duration(l.Window) * time.Second},
+		Message: consumer.Message{Topic: l.Topic, Key: string(l.OrderingKey), Position: l.Position, Payload: l.Payload, Attempt: l.Attempts, Time: l.Time},
+	}
+	if l.Tenant != nil {
+		d.Record.Key.Tenant, d.Message.Tenant = *l.Tenant, *l.Tenant
+	}
+	if l.MessageID != nil {
+		d.Record.Key.ID, d.Message.ID = *l.MessageID, *l.MessageID
+	}
+	if l.Fingerprint != nil {
+		d.Record.Fingerprint = dedup.FingerprintFromInt64(*l.Fingerprint)
+	}
+	d.Message.Headers, err = storekit.DecodeHeaders([]byte(l.Headers))
+	return d, err
+}
+
+// pointer is nil for the zero value.
+func pointer[T comparable](v T) *T {
+	if v == *new(T) {
+		return nil
+	}
+	return &v
+}
