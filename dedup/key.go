@@ -29,7 +29,7 @@ type KeyHash [16]byte
 // derivation is hashed with every key. A change of the hash needs a new version here, so that no new key equals an old one.
 const derivation = "txonce key 1"
 
-// Derive returns the hash of k. It is the same in every version of this module, so that processes of different versions
+// Hash returns the hash of k. It is the same in every version of this module, so that processes of different versions
 // agree during a rolling upgrade.
 func (k Key) Hash() KeyHash {
 	var stack [256]byte

@@ -10,7 +10,7 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// Lock makes transactions that name one of the same keys exclude each other, from here to their end, on any node. It is for work
+// LockKeys makes transactions that name one of the same keys exclude each other, from here to their end, on any node. It is for work
 // that concerns more than its own message's key, of which the claim is the lock already: to read and write an account over
 // several tables, or to call somebody who must not be called twice side by side. Keys are scoped by consumer and tenant as
 // claims are, and are not claimed. They are locked in one order that is the same everywhere, so name all that a transaction
