@@ -51,7 +51,7 @@ func TestOutboxOfBothStores(t *testing.T) {
 				db := newOutboxDB(t, testdb.Postgres, 6)
 				writer, relay := onSQL(t, db, o), onPgx(t, db, o)
 				return outboxtest.Outbox[*sql.Tx]{
-					Writer: writer, Queue: relay, Operations: relay, Retryable: writer.Retryable, LockOrderingKey: writer.LockOrderingKey,
+					Writer: writer, Queue: relay, Operations: relay.Outbox(), Retryable: writer.Retryable, LockOrderingKey: writer.LockOrderingKey,
 					Sent: sent(db), Age: age(db),
 					InTx: func(ctx context.Context, fn func(*sql.Tx) error) error {
 						return writer.InTx(ctx, nil, func(tx *sql.Tx, _ []dedup.Claim) error { return fn(tx) })
@@ -72,7 +72,7 @@ func TestOutboxOfBothStores(t *testing.T) {
 				db := newOutboxDB(t, testdb.Postgres, 6)
 				writer, relay := onPgx(t, db, o), onSQL(t, db, o)
 				return outboxtest.Outbox[pgx.Tx]{
-					Writer: writer, Queue: relay, Operations: relay, Retryable: writer.Retryable, LockOrderingKey: writer.LockOrderingKey,
+					Writer: writer, Queue: relay, Operations: relay.Outbox(), Retryable: writer.Retryable, LockOrderingKey: writer.LockOrderingKey,
 					Sent: sent(db), Age: age(db),
 					InTx: func(ctx context.Context, fn func(pgx.Tx) error) error {
 						return writer.InTx(ctx, nil, func(tx pgx.Tx, _ []dedup.Claim) error { return fn(tx) })

@@ -150,7 +150,7 @@ func BenchmarkOutboxStats(b *testing.B) {
 	}
 	want := int64(1_000_000)
 	for b.Loop() {
-		st, err := db.store.Stats(b.Context())
+		st, err := db.store.Outbox().Stats(b.Context())
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -15,8 +15,17 @@ import (
 // releaseAtOnce is how many messages of each key come back in one transaction.
 const releaseAtOnce = 1000
 
+// Outbox returns the operations on this store's outbox: its statistics, and what a person does with messages that a relay has
+// parked. Dead letters of consumers are not in the outbox: see DeadLetters.
+func (s *Store) Outbox() outbox.Operations { return operations{s} }
+
+// operations are the outbox.Operations of a Store. They are apart from it because Store.Park and Store.DeadLetters are about the
+// messages of consumers.
+type operations struct{ store *Store }
+
 // Parked implements outbox.Operations.
-func (s *Store) Parked(ctx context.Context, filter outbox.ParkedFilter) ([]outbox.ParkedMessage, error) {
+func (o operations) Parked(ctx context.Context, filter outbox.ParkedFilter) ([]outbox.ParkedMessage, error) {
+	s := o.store
 	if filter.Limit <= 0 {
 		filter.Limit = 100
 	}
@@ -53,7 +62,8 @@ func parkedMessage(row pgx.CollectableRow) (m outbox.ParkedMessage, err error) {
 
 // Unpark implements outbox.Operations. A message that stands behind one of its key that stays parked stays as well. Where
 // it fails half-way, some are unparked; what waits behind those is brought back by the relay's upkeep.
-func (s *Store) Unpark(ctx context.Context, seqs ...int64) (int, error) {
+func (o operations) Unpark(ctx context.Context, seqs ...int64) (int, error) {
+	s := o.store
 	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
 		return 0, err
 	}
@@ -65,7 +75,8 @@ func (s *Store) Unpark(ctx context.Context, seqs ...int64) (int, error) {
 }
 
 // Discard implements outbox.Operations. Where it fails half-way, some are deleted.
-func (s *Store) Discard(ctx context.Context, seqs ...int64) (int, error) {
+func (o operations) Discard(ctx context.Context, seqs ...int64) (int, error) {
+	s := o.store
 	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
 		return 0, err
 	}

@@ -31,7 +31,7 @@ func (d *holding) park(t *testing.T, n int) (head outbox.Leased, followers []str
 // unpark brings back one message.
 func unpark(ctx context.Context, s *pgxstore.Store, seq int64) error {
 	return again(s, func() error {
-		n, err := s.Unpark(ctx, seq)
+		n, err := s.Outbox().Unpark(ctx, seq)
 		if n != 1 && err == nil {
 			err = fmt.Errorf("unparked %d, want 1", n)
 		}

@@ -12,8 +12,6 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-var _ outbox.Operations = (*Store)(nil)
-
 const (
 	statsExact  = 5_000 // rows of a table that are counted one by one
 	statsBlocks = 1_000 // of a larger table that are counted, and stand for the others
@@ -28,7 +26,8 @@ const (
 
 // Stats implements outbox.Operations. A table of more than 5,000 rows is estimated from a sample of its blocks, which are
 // some per cent off; HeldKeys and Relays are always exact.
-func (s *Store) Stats(ctx context.Context) (outbox.Stats, error) {
+func (o operations) Stats(ctx context.Context) (outbox.Stats, error) {
+	s := o.store
 	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
 		return outbox.Stats{}, err
 	}

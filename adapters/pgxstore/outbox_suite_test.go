@@ -31,7 +31,7 @@ func testOutbox(t *testing.T, selected func(name string) bool, newDB func(t *tes
 			db := newDB(t)
 			store := newStore(t, pgxstore.Config{Pool: db.pool, Outbox: pgxstore.OutboxConfig{KeepSent: o.KeepSent}})
 			return outboxtest.Outbox[pgx.Tx]{
-				Writer: store, Queue: store, Operations: store,
+				Writer: store, Queue: store, Operations: store.Outbox(),
 				InTx: func(ctx context.Context, fn func(tx pgx.Tx) error) error {
 					return store.InTx(ctx, nil, func(tx pgx.Tx, _ []dedup.Claim) error { return fn(tx) })
 				},

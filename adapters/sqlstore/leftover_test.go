@@ -221,7 +221,7 @@ func TestTheFirstEnqueueFindsTheStoresSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stats, err := s.Stats(t.Context()); err != nil || stats.Pending != 1 {
+	if stats, err := s.Outbox().Stats(t.Context()); err != nil || stats.Pending != 1 {
 		t.Errorf("Stats = %+v, %v; want one pending message", stats, err)
 	}
 }
@@ -239,7 +239,7 @@ func TestTheFirstUsesMayComeAtOnce(t *testing.T) {
 					_, err := s.Open(ctx, outbox.SessionOptions{Name: "relay", TTL: time.Second})
 					return err
 				},
-				func(ctx context.Context) error { _, err := s.Stats(ctx); return err },
+				func(ctx context.Context) error { _, err := s.Outbox().Stats(ctx); return err },
 				func(ctx context.Context) error {
 					return s.InTx(ctx, []dedup.Record{record(t.Name())}, func(tx *sql.Tx, _ []dedup.Claim) error {
 						return s.Enqueue(ctx, tx, outbox.Message{ID: "m", Topic: "t", Payload: []byte("p")})

@@ -34,7 +34,6 @@ var (
 	_ consumer.ParkingLot[*sql.Conn] = (*Adapted[*sql.Conn])(nil)
 	_ outbox.Writer[*sql.Conn]       = (*Adapted[*sql.Conn])(nil)
 	_ outbox.Queue                   = (*Adapted[*sql.Conn])(nil)
-	_ outbox.Operations              = (*Adapted[*sql.Conn])(nil)
 )
 
 // Adapt makes of a Store one whose transactions are of type TTx.

@@ -122,7 +122,7 @@ func TestLiftedOutbox(t *testing.T) {
 			})
 			plain, l := outboxOf(n), lift(t, n.Store)
 			return outboxtest.Outbox[*appTx]{
-				Writer: l, Queue: l, Operations: l,
+				Writer: l, Queue: l, Operations: l.Outbox(),
 				InTx: func(ctx context.Context, fn func(*appTx) error) error {
 					return l.InTx(ctx, nil, func(tx *appTx, _ []dedup.Claim) error { return fn(tx) })
 				},

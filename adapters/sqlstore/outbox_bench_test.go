@@ -100,7 +100,7 @@ func BenchmarkOutboxStats(b *testing.B) {
 		var st outbox.Stats
 		for range b.N {
 			var err error
-			if st, err = n.Stats(b.Context()); err != nil {
+			if st, err = n.Outbox().Stats(b.Context()); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -137,7 +137,7 @@ func TestOutboxMissingTables(t *testing.T) {
 		check("Enqueue", n.InTx(t.Context(), nil, func(tx *sql.Tx, _ []dedup.Claim) error {
 			return n.Enqueue(t.Context(), tx, messages("m", 1, 1)...)
 		}))
-		_, err := n.Stats(t.Context())
+		_, err := n.Outbox().Stats(t.Context())
 		check("Stats", err)
 		s := open(t, n, time.Minute) // the version says that all is there
 		renew(t, s)
@@ -169,12 +169,12 @@ func TestOutboxBadConfig(t *testing.T) {
 func TestOutboxStatsOfManyPending(t *testing.T) {
 	outboxes(t, func(t *testing.T, n *node) {
 		enqueue(t, n, messages("few", 200, 200)...)
-		st, err := n.Stats(t.Context())
+		st, err := n.Outbox().Stats(t.Context())
 		if err != nil || st.Estimated || st.Pending != 200 || st.Topics["t"].Pending != 200 {
 			t.Fatalf("%+v, %v", st, err)
 		}
 		enqueue(t, n, messages("many", 3000, 4)...) // of four shards
-		st, err = n.Stats(t.Context())
+		st, err = n.Outbox().Stats(t.Context())
 		if err != nil || !st.Estimated || st.Pending < 2500 || st.Pending > 4000 || st.Topics["t"].Pending != st.Pending {
 			t.Fatalf("of 3200: %+v, %v", st, err)
 		}
@@ -285,14 +285,14 @@ func wholeLife(t *testing.T, n *node) {
 	if err := s.tryTidy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	parked, err := n.Parked(t.Context(), outbox.ParkedFilter{Key: odd.Key})
+	parked, err := n.Outbox().Parked(t.Context(), outbox.ParkedFilter{Key: odd.Key})
 	if err != nil || len(parked) != 2 || !parked[1].Waiting || parked[1].Behind != parked[0].Seq {
 		t.Fatalf("%+v, %v", parked, err)
 	}
-	if got, err := n.Unpark(t.Context(), parked[0].Seq); err != nil || got != 1 {
+	if got, err := n.Outbox().Unpark(t.Context(), parked[0].Seq); err != nil || got != 1 {
 		t.Fatalf("%d unparked, %v", got, err)
 	}
-	if st, err := n.Stats(t.Context()); err != nil || st.Pending != 3 || st.Delayed != 1 || st.Parked != 0 || st.Waiting != 0 {
+	if st, err := n.Outbox().Stats(t.Context()); err != nil || st.Pending != 3 || st.Delayed != 1 || st.Parked != 0 || st.Waiting != 0 {
 		t.Errorf("%+v, %v", st, err)
 	}
 	settle(t, s, outcomes(outbox.Sent, lease(t, s)...))
@@ -333,11 +333,11 @@ func TestOutboxFollowerIsNotLeasedBeforeTidy(t *testing.T) {
 		if msgs := lease(t, s); len(msgs) != 0 {
 			t.Fatalf("%s is leased, behind a parked message of its key", msgs[0].ID)
 		}
-		parked, err := n.Parked(t.Context(), outbox.ParkedFilter{})
+		parked, err := n.Outbox().Parked(t.Context(), outbox.ParkedFilter{})
 		if err != nil || len(parked) != 1 || parked[0].Cause != "refused" {
 			t.Fatalf("%+v, %v", parked, err)
 		}
-		if count, err := n.Discard(t.Context(), parked[0].Seq); err != nil || count != 1 {
+		if count, err := n.Outbox().Discard(t.Context(), parked[0].Seq); err != nil || count != 1 {
 			t.Fatalf("%d discarded, %v", count, err)
 		}
 		if msgs := lease(t, s); len(msgs) != 1 || msgs[0].ID != follower[0].ID {

@@ -253,13 +253,13 @@ func TestOutboxMySQLCollisions(t *testing.T) {
 	wait.Go(func() {
 		for !done() && ctx.Err() == nil {
 			err := again(n, func() error {
-				parked, err := n.Parked(ctx, outbox.ParkedFilter{})
+				parked, err := n.Outbox().Parked(ctx, outbox.ParkedFilter{})
 				var seqs []int64
 				for _, m := range parked {
 					seqs = append(seqs, m.Seq)
 				}
 				if err == nil {
-					_, err = n.Unpark(ctx, seqs...)
+					_, err = n.Outbox().Unpark(ctx, seqs...)
 				}
 				return anyDeadlock(err)
 			})
@@ -270,7 +270,7 @@ func TestOutboxMySQLCollisions(t *testing.T) {
 	})
 	wait.Wait()
 	if !done() {
-		st, err := n.Stats(t.Context())
+		st, err := n.Outbox().Stats(t.Context())
 		t.Errorf("%d of %d sent; %+v, %v", len(sent), writers*each, st, err)
 	}
 	for id, times := range sent {

@@ -8,8 +8,17 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
+// Outbox returns the operations on this store's outbox: its statistics, and what a person does with messages that a relay has
+// parked. Dead letters of consumers are not in the outbox: see DeadLetters.
+func (s *Store) Outbox() outbox.Operations { return operations{s} }
+
+// operations are the outbox.Operations of a Store. They are apart from it because Store.Park and Store.DeadLetters are about the
+// messages of consumers.
+type operations struct{ store *Store }
+
 // Stats implements outbox.Operations.
-func (s *Store) Stats(ctx context.Context) (stats outbox.Stats, err error) {
+func (o operations) Stats(ctx context.Context) (stats outbox.Stats, err error) {
+	s := o.store
 	err = s.outboxRead(ctx, "stats", func(ctx context.Context, q engine.Queryer) (err error) {
 		from, err := s.db.Outbox.Operations.StatsStatements(ctx, q)
 		if err == nil {
@@ -21,7 +30,8 @@ func (s *Store) Stats(ctx context.Context) (stats outbox.Stats, err error) {
 }
 
 // Parked implements outbox.Operations.
-func (s *Store) Parked(ctx context.Context, filter outbox.ParkedFilter) (parked []outbox.ParkedMessage, err error) {
+func (o operations) Parked(ctx context.Context, filter outbox.ParkedFilter) (parked []outbox.ParkedMessage, err error) {
+	s := o.store
 	if filter.Limit <= 0 {
 		filter.Limit = 100
 	}
@@ -34,12 +44,14 @@ func (s *Store) Parked(ctx context.Context, filter outbox.ParkedFilter) (parked 
 
 // Unpark implements outbox.Operations. A message that stands behind one that stays parked stays as well, or is parked again.
 // Where it fails half-way, some are unparked.
-func (s *Store) Unpark(ctx context.Context, seqs ...int64) (int, error) {
+func (o operations) Unpark(ctx context.Context, seqs ...int64) (int, error) {
+	s := o.store
 	return s.repair(ctx, "unpark", seqs, true)
 }
 
 // Discard implements outbox.Operations. Where it fails half-way, some are deleted.
-func (s *Store) Discard(ctx context.Context, seqs ...int64) (int, error) {
+func (o operations) Discard(ctx context.Context, seqs ...int64) (int, error) {
+	s := o.store
 	return s.repair(ctx, "discard", seqs, false)
 }
 

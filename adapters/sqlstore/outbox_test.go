@@ -69,7 +69,7 @@ func sideBySide(t *testing.T, c func(*testing.T)) {
 
 func outboxOf(n *node) outboxtest.Outbox[*sql.Tx] {
 	return outboxtest.Outbox[*sql.Tx]{
-		Writer: n, Queue: n, Operations: n,
+		Writer: n, Queue: n, Operations: n.Outbox(),
 		InTx: func(ctx context.Context, fn func(*sql.Tx) error) error {
 			return n.InTx(ctx, nil, func(tx *sql.Tx, _ []dedup.Claim) error { return fn(tx) })
 		},

@@ -18,7 +18,6 @@ type OutboxConfig struct {
 var (
 	_ outbox.Writer[*sql.Tx] = (*Store)(nil)
 	_ outbox.Queue           = (*Store)(nil)
-	_ outbox.Operations      = (*Store)(nil)
 	_ outbox.Waker           = (*outboxSession)(nil)
 	_ outbox.Maintainer      = (*outboxSession)(nil)
 )

@@ -66,7 +66,7 @@ func ExampleMiddleware() {
 		left, err := handler(message.NewMessage(watermill.NewUUID(), []byte(`{"order_id": "A"}`)))
 		fmt.Println(len(left), "messages for the Router to publish,", err)
 	}
-	stats, err := store.Stats(context.Background())
+	stats, err := store.Outbox().Stats(context.Background())
 	fmt.Println(stats.Pending, "in the outbox,", err)
 	// Output:
 	// charging {"order_id": "A"}
@@ -138,7 +138,7 @@ func ExampleUnwrap() {
 	for range 2 {
 		fmt.Println(leaving.Process(context.Background(), &consumer.Message{Topic: "forwarder_topic", Payload: []byte(envelope)}))
 	}
-	stats, err := store.Stats(context.Background())
+	stats, err := store.Outbox().Stats(context.Background())
 	fmt.Println(stats.Pending, "in the outbox,", err)
 	// Output:
 	// <nil>

@@ -127,7 +127,7 @@ func (b *base) wantPublished(n int) []outboxtest.Published {
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()
 	eventually(b.t, func() bool {
-		stats, err := b.Stats(b.t.Context())
+		stats, err := b.Outbox().Stats(b.t.Context())
 		if err != nil {
 			b.t.Fatal(err)
 		}

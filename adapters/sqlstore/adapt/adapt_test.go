@@ -75,7 +75,7 @@ func eachDatabase(t *testing.T, f func(t *testing.T, db database, store *sqlstor
 type adaptedStore[TTx any] interface {
 	dedup.Store[TTx]
 	outbox.Writer[TTx]
-	Stats(ctx context.Context) (outbox.Stats, error)
+	Outbox() outbox.Operations
 }
 
 // library is what the tests use of one library.
@@ -319,7 +319,7 @@ func check[TTx any](t *testing.T, db database, l library[TTx]) {
 				t.Fatal(err)
 			}
 		}
-		if stats, err := s.Stats(ctx); err != nil || stats.Pending != 1 {
+		if stats, err := s.Outbox().Stats(ctx); err != nil || stats.Pending != 1 {
 			t.Errorf("%d messages pending, %v", stats.Pending, err)
 		}
 	})

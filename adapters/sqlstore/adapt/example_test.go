@@ -57,7 +57,7 @@ func deliverTwice(to consumer.Processor) {
 }
 
 func pending(s *sqlstore.Store) int64 {
-	stats, err := s.Stats(context.Background())
+	stats, err := s.Outbox().Stats(context.Background())
 	if err != nil {
 		panic(err)
 	}
