@@ -119,7 +119,7 @@ func TestOutboxSQLiteRelayProcessKilled(t *testing.T) {
 	_ = s.Close(t.Context())
 	await(t, "all 200 messages are published", func() bool { return len(fake.Confirmed()) >= 200 })
 	await(t, "nothing is pending", func() bool {
-		st, err := n.Stats(t.Context())
+		st, err := n.Outbox().Stats(t.Context())
 		return err == nil && st.Pending == 0
 	})
 }

@@ -23,7 +23,7 @@ func TestOutboxRelayParksWhatItCannotRead(t *testing.T) {
 		if published, err := r.RunOnce(t.Context()); err != nil || published != 1 {
 			t.Errorf("published %d, %v; want the other message", published, err)
 		}
-		parked, err := n.Parked(t.Context(), outbox.ParkedFilter{})
+		parked, err := n.Outbox().Parked(t.Context(), outbox.ParkedFilter{})
 		if err != nil || len(parked) != 1 || parked[0].Unreadable == nil || parked[0].Cause == "" {
 			t.Errorf("parked %+v, %v; want the message with the reason", parked, err)
 		}
