@@ -23,17 +23,17 @@ type claim struct {
 	tx        pgx.Tx    // it must be rolled back also after an error, unless it is nil
 	idleLimit *string   // of the transaction; nil: the caller's own is left alone
 
-	short     bool // ctx bounds the wait
-	xid       string
-	standbys  bool   // COMMIT waits for synchronous standbys
-	session   string // see dialect.Postgres.Session; empty: not read yet
-	asked     bool   // the next two are known
-	isolation string
-	forgotten *time.Time // all rows forgotten so far had expired by then; nil: none was
+	short        bool // ctx bounds the wait
+	xid          string
+	standbys     bool   // COMMIT waits for synchronous standbys
+	sessionState string // see dialect.Postgres.Session; empty: not read yet
+	asked        bool   // the next two are known
+	isolation    string
+	forgotten    *time.Time // all rows forgotten so far had expired by then; nil: none was
 }
 
 func (s *Store) newClaim(plan *claims.Plan) *claim {
-	return &claim{Claim: claims.Claim{Plan: plan, Windows: &s.leases, Now: s.now}, store: s}
+	return &claim{Claim: claims.Claim{Plan: plan, Windows: &s.windowLeases, Now: s.now}, store: s}
 }
 
 // Insert implements claims.Driver. The first Insert of InTx sends BEGIN and the claim in one round trip.
@@ -52,7 +52,7 @@ func (c *claim) Insert(ctx context.Context, rows []claims.Row) error {
 		return c.read(results, rows, err)
 	})
 	if err == nil && c.conn == nil { // InTx looks at more of the session, see fits
-		err = c.store.durable(c.session, c.standbys)
+		err = c.store.durable(c.sessionState, c.standbys)
 	}
 	return err
 }
@@ -130,7 +130,7 @@ func (c *claim) readAll(results pgx.BatchResults, rows []claims.Row) error {
 
 func (c *claim) readOne(row pgx.Row, rows []claims.Row) error {
 	var key [16]byte
-	switch err := row.Scan(&key, &c.Clock, &c.xid, &c.standbys, &c.session); {
+	switch err := row.Scan(&key, &c.Clock, &c.xid, &c.standbys, &c.sessionState); {
 	case errors.Is(err, pgx.ErrNoRows): // known
 		return nil
 	case err != nil:
@@ -145,7 +145,7 @@ func (c *claim) readSome(row pgx.Row, rows []claims.Row) error {
 		n    int
 		some [][16]byte
 	)
-	if err := row.Scan(&n, &some, &c.Clock, &c.xid, &c.standbys, &c.session); err != nil {
+	if err := row.Scan(&n, &some, &c.Clock, &c.xid, &c.standbys, &c.sessionState); err != nil {
 		return err
 	}
 	if n == len(rows) {

@@ -29,7 +29,7 @@ func commitReplicated(ctx context.Context, conn *pgconn.PgConn) error {
 	for {
 		msg, err := conn.ReceiveMessage(ctx)
 		if err != nil {
-			giveUp(ctx, conn)
+			cancelCommit(ctx, conn)
 			return cmp.Or(failed, err)
 		}
 		switch msg := msg.(type) {
@@ -51,7 +51,7 @@ func commitReplicated(ctx context.Context, conn *pgconn.PgConn) error {
 
 // giveUp ends a COMMIT that got no answer in time. Without the cancellation its server process would wait for the standbys for as
 // long as they are away, and one more for each message.
-func giveUp(ctx context.Context, conn *pgconn.PgConn) {
+func cancelCommit(ctx context.Context, conn *pgconn.PgConn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_ = conn.CancelRequest(ctx)

@@ -12,8 +12,8 @@ import (
 // EndLease makes s believe that its registration ended at until, though by this machine's clock it has just registered.
 func EndLease(s *Store, consumer string, window time.Duration, until time.Time) {
 	w := claims.Window{Consumer: consumer, Seconds: int64(window / time.Second)}
-	s.leases.Cover([]claims.Window{w}, time.Now().AddDate(10, 0, 0)) // forgets it
-	s.leases.Registered(w, until, time.Now())
+	s.windowLeases.Cover([]claims.Window{w}, time.Now().AddDate(10, 0, 0)) // forgets it
+	s.windowLeases.Registered(w, until, time.Now())
 }
 
 // SetClock gives s another clock of its machine.
@@ -39,7 +39,7 @@ func HoldAllUntil(s *Store, t time.Time) { s.holdsAllUntil(t) }
 
 // Mark is the seq before which a session of the tables looks in no shard.
 func Mark(o outbox.Session) int64 {
-	s := o.(*session)
+	s := o.(*outboxSession)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	mark := int64(math.MaxInt64)

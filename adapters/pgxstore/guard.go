@@ -18,25 +18,25 @@ import (
 // guard watches over one transaction while a handler has it: whatever the handler does, its effects must not be
 // committed without the claim, and the claim not without saying so.
 type guard struct {
-	store    *Store
-	ctx      context.Context // of InTx, for Conn, which has none
-	conn     *pgx.Conn
-	tx       pgx.Tx
-	xid      string // of the transaction; empty while it has written nothing
-	standbys bool   // COMMIT waits for synchronous standbys
-	session  string // as the claim found it, see dialect.Postgres.Session; empty: nothing was claimed
+	store        *Store
+	ctx          context.Context // of InTx, for Conn, which has none
+	conn         *pgx.Conn
+	tx           pgx.Tx
+	xid          string // of the transaction; empty while it has written nothing
+	standbys     bool   // COMMIT waits for synchronous standbys
+	sessionState string // as the claim found it, see dialect.Postgres.Session; empty: nothing was claimed
 
-	mu       sync.Mutex
-	ended    error             // the handler tried to end the transaction, or something else ended it
-	denied   bool              // it tried, and the statement was not sent
-	first    error             // the first statement that failed: it decides what a later 25P02 means
-	answers  []*pgconn.PgError // what else the server said to the handler's statements
-	unproven bool              // since the last proof the handler had means to end this transaction and begin another unseen
-	exposed  bool              // the handler had the connection itself, and may still have it
-	changed  bool              // the session is not what it was, or has a stale plan: nobody else may get it
-	resync   bool              // COMMIT may have become less durable
-	latest   time.Time         // when the latest statement began
-	idle     time.Duration     // the longest time between two statements
+	mu         sync.Mutex
+	ended      error             // the handler tried to end the transaction, or something else ended it
+	denied     bool              // it tried, and the statement was not sent
+	first      error             // the first statement that failed: it decides what a later 25P02 means
+	answers    []*pgconn.PgError // what else the server said to the handler's statements
+	unverified bool              // since the last proof the handler had means to end this transaction and begin another unseen
+	exposed    bool              // the handler had the connection itself, and may still have it
+	changed    bool              // the session is not what it was, or has a stale plan: nobody else may get it
+	resync     bool              // COMMIT may have become less durable
+	latest     time.Time         // when the latest statement began
+	idle       time.Duration     // the longest time between two statements
 
 	waiting []outgoing // enqueued since the newest savepoint, and to be written, see outbox_buffer.go
 	wakes   []wakeUp   // to send after COMMIT
@@ -123,7 +123,7 @@ func (g *guard) tagged(tag pgconn.CommandTag) {
 
 func (g *guard) suspect() {
 	g.mu.Lock()
-	g.unproven = true
+	g.unverified = true
 	g.mu.Unlock()
 }
 
@@ -291,14 +291,14 @@ func (t *guarded) LargeObjects() pgx.LargeObjects {
 
 // finish makes the transaction ready for COMMIT, after the handler returned nil.
 func (g *guard) finish(ctx context.Context) error {
-	if err := g.verdict(ctx); err != nil {
+	if err := g.verifyForCommit(ctx); err != nil {
 		return err
 	}
 	g.mu.Lock()
-	exposed := g.exposed && !g.unproven && g.xid != "" // proven by VerifyTx, and used again since, perhaps
+	exposed := g.exposed && !g.unverified && g.xid != "" // proven by VerifyTx, and used again since, perhaps
 	g.mu.Unlock()
 	if exposed {
-		if err := g.prove(ctx); err != nil {
+		if err := g.verify(ctx); err != nil {
 			return err
 		}
 	}

@@ -36,10 +36,10 @@ func (t *guarded) enqueue(ctx context.Context, rows []outgoing) error {
 	}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, rows...)
-	unproven := g.unproven
+	unverified := g.unverified
 	g.mu.Unlock()
 	g.wakeAfter(g.store, rows)
-	if unproven {
+	if unverified {
 		return g.flush(ctx)
 	}
 	return nil
@@ -78,7 +78,7 @@ func (g *guard) expose() {
 	err := g.flush(g.ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.unproven, g.exposed = true, true
+	g.unverified, g.exposed = true, true
 	if err != nil && len(g.waiting) > 0 && g.ended == nil {
 		g.ended = fmt.Errorf("pgxstore: messages were enqueued, and cannot be written before the handler gets the connection: close rows before Tx.Conn: %w", err)
 	}
@@ -115,7 +115,7 @@ func (g *guard) wakeAfter(s *Store, rows []outgoing) {
 }
 
 // errOver is what a handler's transaction answers after the handler has returned.
-var errOver = fmt.Errorf("pgxstore: the handler has returned: %w", pgx.ErrTxClosed)
+var errReturned = fmt.Errorf("pgxstore: the handler has returned: %w", pgx.ErrTxClosed)
 
 // shut ends the handler's use of the transaction, and returns what is to be written with COMMIT. Whoever still has the
 // transaction could otherwise enqueue what nobody writes, and reach the connection's next user.
@@ -125,7 +125,7 @@ func (g *guard) shut() (waiting []outgoing, wakes []wakeUp) {
 	waiting, wakes = g.waiting, g.wakes
 	g.waiting, g.wakes = nil, nil
 	if g.ended == nil {
-		g.ended = errOver
+		g.ended = errReturned
 	}
 	return waiting, wakes
 }

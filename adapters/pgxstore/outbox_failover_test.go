@@ -18,15 +18,15 @@ import (
 )
 
 // looking is a session of an outbox whose low-water mark is above its first messages.
-type looking struct {
+type polling struct {
 	*outboxDB
 	outbox.Session
 }
 
 // newLooking returns when the session begins its looks behind n messages that it has leased and settled. All are of one key.
-func newLooking(t *testing.T, db *outboxDB, n int) *looking {
+func newPolling(t *testing.T, db *outboxDB, n int) *polling {
 	t.Helper()
-	l := &looking{outboxDB: db}
+	l := &polling{outboxDB: db}
 	err := again(db.store, func() (err error) {
 		l.Session, err = db.store.Open(t.Context(), outbox.SessionOptions{Name: t.Name(), TTL: time.Hour})
 		return err
@@ -44,7 +44,7 @@ func newLooking(t *testing.T, db *outboxDB, n int) *looking {
 	return l
 }
 
-func (l *looking) renew(t *testing.T) {
+func (l *polling) renew(t *testing.T) {
 	t.Helper()
 	err := again(l.store, func() error {
 		_, err := l.Renew(t.Context())
@@ -56,7 +56,7 @@ func (l *looking) renew(t *testing.T) {
 }
 
 // enqueue commits n messages and returns their IDs.
-func (l *looking) enqueue(t *testing.T, prefix string, n int) (ids []string) {
+func (l *polling) enqueue(t *testing.T, prefix string, n int) (ids []string) {
 	t.Helper()
 	for i := range n {
 		ids = append(ids, fmt.Sprintf("%s-%d", prefix, i))
@@ -71,7 +71,7 @@ func (l *looking) enqueue(t *testing.T, prefix string, n int) (ids []string) {
 }
 
 // passes enqueues n messages, settles them, and looks on until the mark is behind them.
-func (l *looking) passes(t *testing.T, prefix string, n int) {
+func (l *polling) passes(t *testing.T, prefix string, n int) {
 	t.Helper()
 	ids := l.enqueue(t, prefix, n)
 	l.finds(t, ids, func() {})
@@ -86,7 +86,7 @@ func (l *looking) passes(t *testing.T, prefix string, n int) {
 	}
 }
 
-func (l *looking) lease(t *testing.T) (leased []outbox.Leased) {
+func (l *polling) lease(t *testing.T) (leased []outbox.Leased) {
 	t.Helper()
 	err := again(l.store, func() (err error) {
 		leased, err = l.Lease(t.Context(), outbox.Want{Limit: 1000})
@@ -99,7 +99,7 @@ func (l *looking) lease(t *testing.T) (leased []outbox.Leased) {
 }
 
 // finds leases and settles, and does meanwhile, until all of ids were found.
-func (l *looking) finds(t *testing.T, ids []string, meanwhile func()) {
+func (l *polling) finds(t *testing.T, ids []string, meanwhile func()) {
 	t.Helper()
 	var got []string
 	for began := time.Now(); len(got) < len(ids); pause(5 * time.Millisecond) {
@@ -126,7 +126,7 @@ func (l *looking) finds(t *testing.T, ids []string, meanwhile func()) {
 // An asynchronous failover takes back sequence numbers. What is enqueued then has numbers that were passed before.
 func TestOutboxLeaseAfterTheSequenceHasSteppedBack(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
-		l := newLooking(t, newOutboxDB(t, server, 6), 50)
+		l := newPolling(t, newOutboxDB(t, server, 6), 50)
 		l.exec(t, `SELECT setval('outbox_seq', 10)`)
 		l.finds(t, l.enqueue(t, "later", 3), func() {})
 	})
@@ -135,7 +135,7 @@ func TestOutboxLeaseAfterTheSequenceHasSteppedBack(t *testing.T) {
 // The sequence may have passed the mark again before anybody looks. The table itself says so.
 func TestOutboxTidyFindsWhatIsBelowTheMark(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
-		l := newLooking(t, newOutboxDB(t, server, 6), 50)
+		l := newPolling(t, newOutboxDB(t, server, 6), 50)
 		l.exec(t, `SELECT setval('outbox_seq', 10)`)
 		l.finds(t, l.enqueue(t, "later", 60), func() {
 			if err := again(l.store, func() error { return l.Session.(outbox.Maintainer).Maintain(t.Context()) }); err != nil {
@@ -154,7 +154,7 @@ func TestOutboxLeaseAfterAFailover(t *testing.T) {
 	}
 	primary, standby := startPair(t, newOwnCluster(t, "wal_keep_size=64MB"))
 	db := newOutboxDBAt(t, eitherOf(t, primary, standby), 4)
-	l := newLooking(t, db, 50)
+	l := newPolling(t, db, 50)
 	behind := connectTo(t, standby.dsn)
 	awaitStandby(t, connectTo(t, primary.dsn), behind)
 	for _, sql := range []string{`ALTER SYSTEM SET primary_conninfo = ''`, `SELECT pg_reload_conf()`} {

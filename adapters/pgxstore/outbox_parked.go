@@ -77,7 +77,7 @@ func (s *Store) Discard(ctx context.Context, seqs ...int64) (int, error) {
 }
 
 // some are parked messages of one shard.
-type some struct {
+type parkedGroup struct {
 	shard int16
 	seqs  []int64
 	keys  [][]byte
@@ -105,9 +105,9 @@ func (s *Store) unpark(ctx context.Context, seqs []int64, statement string) (n i
 	return n, nil
 }
 
-func (s *Store) findParked(ctx context.Context, seqs []int64) ([]*some, error) {
-	var all []*some
-	by := map[int16]*some{}
+func (s *Store) findParked(ctx context.Context, seqs []int64) ([]*parkedGroup, error) {
+	var all []*parkedGroup
+	by := map[int16]*parkedGroup{}
 	seen := map[string]bool{}
 	rows, _ := s.cfg.Pool.Query(ctx, s.outbox.Find, seqs)
 	var seq int64
@@ -116,7 +116,7 @@ func (s *Store) findParked(ctx context.Context, seqs []int64) ([]*some, error) {
 	_, err := pgx.ForEachRow(rows, []any{&seq, &shard, &key}, func() error {
 		p := by[shard]
 		if p == nil {
-			p = &some{shard: shard}
+			p = &parkedGroup{shard: shard}
 			by[shard], all = p, append(all, p)
 		}
 		if n := len(p.seqs); n > 0 && p.seqs[n-1] == seq {
@@ -136,7 +136,7 @@ func (s *Store) findParked(ctx context.Context, seqs []int64) ([]*some, error) {
 // more. Each leaves a hold from the first message on that has yet to come back, so that a crash in between keeps the order.
 func (s *Store) release(ctx context.Context, shard int16, keys [][]byte, first func(*pgx.Batch)) error {
 	for {
-		var back int64
+		var moved int64
 		err := s.outboxTx(ctx, "release", func(b *pgx.Batch) {
 			b.Queue(s.outbox.LockShard, shard)
 			if first != nil {
@@ -146,12 +146,12 @@ func (s *Store) release(ctx context.Context, shard int16, keys [][]byte, first f
 				return
 			}
 			b.Queue(s.outbox.Release, shard, keys, releaseAtOnce).Exec(func(tag pgconn.CommandTag) error {
-				back = tag.RowsAffected()
+				moved = tag.RowsAffected()
 				return nil
 			})
 			b.Queue(s.outbox.Rehold, shard, keys)
 		})
-		if err != nil || back < releaseAtOnce {
+		if err != nil || moved < releaseAtOnce {
 			return err
 		}
 		first = nil

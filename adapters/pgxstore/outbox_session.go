@@ -35,13 +35,13 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, err
 	}
-	session := &session{store: s, owner: newOwner(), name: columns.Text(opts.Name), ttl: opts.TTL, held: map[int]*shard{}, told: map[int]bool{}}
+	session := &outboxSession{store: s, owner: newOwner(), name: columns.Text(opts.Name), ttl: opts.TTL, held: map[int]*heldShard{}, notified: map[int]bool{}}
 	session.commits, session.stopWake = s.listen(ctx)
 	return session, nil
 }
 
 // session is one relay's hold. What the database says counts; what is remembered here only says where to look.
-type session struct {
+type outboxSession struct {
 	store    *Store
 	owner    pgtype.UUID
 	name     string
@@ -52,29 +52,29 @@ type session struct {
 	renewing sync.Mutex // one Renew or Close at a time
 	shares   shares.Ledger
 
-	mu    sync.Mutex
-	begun bool
-	over  bool           // closed, or lost
-	until time.Time      // of the hold
-	held  map[int]*shard // by number
-	told  map[int]bool   // of these, those that were not looked at since a commit has put messages into them
-	turn  int            // of the next Lease with Parts
-	dueAt time.Time      // when Lease looks again for messages that have become due
+	mu        sync.Mutex
+	begun     bool
+	closed    bool               // closed, or lost
+	until     time.Time          // of the hold
+	held      map[int]*heldShard // by number
+	notified  map[int]bool       // of these, those that were not looked at since a commit has put messages into them
+	nextGroup int                // of the next Lease with Parts
+	dueAt     time.Time          // when Lease looks again for messages that have become due
 
-	fence   fence
-	checked int       // marks that Maintain has checked
-	marksAt time.Time // no check before
+	watermark        watermark
+	checked          int       // marks that Maintain has checked
+	watermarkCheckAt time.Time // no check before
 
-	looking bool // a Lease does what one at a time does
+	polling bool // a Lease does what one at a time does
 
 	tidied   int       // shards that Maintain went through for followers
 	rescueAt time.Time // when Maintain looks again for what a dead Unpark left
 }
 
 var (
-	_ outbox.Session    = (*session)(nil)
-	_ outbox.Waker      = (*session)(nil)
-	_ outbox.Maintainer = (*session)(nil)
+	_ outbox.Session    = (*outboxSession)(nil)
+	_ outbox.Waker      = (*outboxSession)(nil)
+	_ outbox.Maintainer = (*outboxSession)(nil)
 )
 
 // newOwner returns a number that no other session has.
@@ -85,28 +85,28 @@ func newOwner() pgtype.UUID {
 }
 
 // shard is one that the session holds, as far as it knows.
-type shard struct {
-	token   int64
-	busy    bool               // something is being done to it that a Lease must not come across
-	leaving bool               // others wait for it: no Lease looks at it
-	leased  map[int64]struct{} // seqs
-	look    int64              // how many of its rows the next Lease looks at
-	low     int64              // none of its rows has a smaller seq, unless something came back
-	back    int64              // how often something had come back then
-	rest    time.Time          // until then no Lease looks at it: the last one had to look at very many rows
+type heldShard struct {
+	token    int64
+	busy     bool               // something is being done to it that a Lease must not come across
+	leaving  bool               // others wait for it: no Lease looks at it
+	leased   map[int64]struct{} // seqs
+	look     int64              // how many of its rows the next Lease looks at
+	low      int64              // none of its rows has a smaller seq, unless something came back
+	returned int64              // how often something had come back then
+	cooldown time.Time          // until then no Lease looks at it: the last one had to look at very many rows
 }
 
 // Wake implements outbox.Waker.
-func (s *session) Wake() <-chan struct{} { return s.commits.wake }
+func (s *outboxSession) Wake() <-chan struct{} { return s.commits.wake }
 
 // Close implements outbox.Session.
-func (s *session) Close(ctx context.Context) error {
+func (s *outboxSession) Close(ctx context.Context) error {
 	s.stopWake()
 	s.renewing.Lock()
 	defer s.renewing.Unlock()
 	s.mu.Lock()
 	begun := s.begun
-	s.over = true
+	s.closed = true
 	clear(s.held)
 	s.mu.Unlock()
 	s.store.holdsAllUntil(time.Time{})
@@ -120,25 +120,25 @@ func (s *session) Close(ctx context.Context) error {
 }
 
 // idle lists the shards in turn that nothing is done to and of which nothing is leased, and marks them busy; done ends that.
-func (s *session) idle(want outbox.Want) (shards []int, done func()) {
+func (s *outboxSession) leasable(want outbox.Want) (shards []int, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.commits.take(s.told, s.held)
+	s.commits.take(s.notified, s.held)
 	parts, everywhere := max(want.Groups, 1), !want.Notified
-	turn := s.turn % parts
-	s.turn = turn + 1
+	group := s.nextGroup % parts
+	s.nextGroup = group + 1
 	now := time.Now()
 	for i, n := range s.numbers() {
-		if sh := s.held[n]; i%parts == turn && (everywhere || s.told[n]) && !sh.leaving && !sh.busy && len(sh.leased) == 0 && !now.Before(sh.rest) {
+		if sh := s.held[n]; i%parts == group && (everywhere || s.notified[n]) && !sh.leaving && !sh.busy && len(sh.leased) == 0 && !now.Before(sh.cooldown) {
 			sh.busy = true
-			delete(s.told, n)
+			delete(s.notified, n)
 			shards = append(shards, n)
 		}
 	}
 	return shards, func() { s.free(shards) }
 }
 
-func (s *session) free(shards []int) {
+func (s *outboxSession) free(shards []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range shards {
@@ -149,7 +149,7 @@ func (s *session) free(shards []int) {
 }
 
 // numbers lists the held shards in order. The caller holds mu.
-func (s *session) numbers() []int {
+func (s *outboxSession) numbers() []int {
 	numbers := make([]int, 0, len(s.held))
 	for n := range s.held {
 		numbers = append(numbers, n)
@@ -159,7 +159,7 @@ func (s *session) numbers() []int {
 }
 
 // tokens returns what the session believes to be the tokens of shards, as the server takes both.
-func (s *session) tokens(shards []int) (numbers []int16, tokens []int64) {
+func (s *outboxSession) tokens(shards []int) (numbers []int16, tokens []int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range shards {
@@ -171,10 +171,10 @@ func (s *session) tokens(shards []int) (numbers []int16, tokens []int64) {
 }
 
 // outboxTx sends what queue adds, as one transaction, in one round trip: a process that freezes leaves none open.
-func (s *Store) outboxTx(ctx context.Context, what string, queue func(*pgx.Batch)) error {
+func (s *Store) outboxTx(ctx context.Context, operation string, queue func(*pgx.Batch)) error {
 	conn, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {
-		return claims.DatabaseErrorf("pgxstore: outbox: %s: connect: %w", what, err)
+		return claims.DatabaseErrorf("pgxstore: outbox: %s: connect: %w", operation, err)
 	}
 	defer conn.Release()
 	b := &pgx.Batch{}
@@ -188,18 +188,18 @@ func (s *Store) outboxTx(ctx context.Context, what string, queue func(*pgx.Batch
 		defer cancel()
 		_, _ = conn.Exec(ctx, `ROLLBACK`) // the pool closes a connection that is left within a transaction
 	}
-	return s.outboxError(what, err)
+	return s.outboxError(operation, err)
 }
 
 // outboxError classifies an error of the relay's side: no message has a part in it.
-func (s *Store) outboxError(what string, err error) error {
+func (s *Store) outboxError(operation string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, outbox.ErrLeaseLost):
 		return err
 	case isUndefined(err):
-		return claims.DatabaseErrorf("%w: outbox: %s: %w; %s", dedup.ErrSchema, what, err, howToMigrate)
+		return claims.DatabaseErrorf("%w: outbox: %s: %w; %s", dedup.ErrSchema, operation, err, howToMigrate)
 	}
-	return claims.DatabaseErrorf("pgxstore: outbox: %s: %w", what, err)
+	return claims.DatabaseErrorf("pgxstore: outbox: %s: %w", operation, err)
 }

@@ -16,7 +16,7 @@ const (
 )
 
 // Maintain implements outbox.Maintainer.
-func (s *session) Maintain(ctx context.Context) error {
+func (s *outboxSession) Maintain(ctx context.Context) error {
 	if s.ranOut() {
 		return nil // another session does it
 	}
@@ -25,7 +25,7 @@ func (s *session) Maintain(ctx context.Context) error {
 		b.Queue(s.store.outbox.Due, tidyAtOnce)
 		b.Queue(s.store.outbox.DropHolds)
 		b.Queue(s.store.outbox.DropDead)
-		checked = s.checkMarks(b)
+		checked = s.checkWatermarks(b)
 	})
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (s *session) Maintain(ctx context.Context) error {
 }
 
 // forget deletes sent messages whose time is over.
-func (s *session) forget(ctx context.Context) error {
+func (s *outboxSession) forget(ctx context.Context) error {
 	if s.store.cfg.Outbox.KeepSent <= 0 {
 		return nil
 	}
@@ -65,7 +65,7 @@ func affected(n *int64) func(pgconn.CommandTag) error {
 }
 
 // followSome goes through some of the shards for messages behind parked ones.
-func (s *session) followSome(ctx context.Context) error {
+func (s *outboxSession) followSome(ctx context.Context) error {
 	s.mu.Lock()
 	numbers := s.numbers()
 	var some []int16
@@ -83,8 +83,8 @@ func (s *session) followSome(ctx context.Context) error {
 		return s.store.outboxError("tidy", err)
 	}
 	for range tidySteps {
-		shards, done := s.borrow(behind)
-		n, err := s.follow(ctx, shards, lookAtFirst)
+		shards, done := s.markBusy(behind)
+		n, err := s.follow(ctx, shards, scanFirst)
 		done()
 		if err != nil || n < tidyAtOnce {
 			return err
@@ -94,7 +94,7 @@ func (s *session) followSome(ctx context.Context) error {
 }
 
 // borrow marks those of shards busy of which nothing is leased; done ends that.
-func (s *session) borrow(shards []int) (borrowed []int, done func()) {
+func (s *outboxSession) markBusy(shards []int) (borrowed []int, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range shards {
@@ -108,7 +108,7 @@ func (s *session) borrow(shards []int) (borrowed []int, done func()) {
 
 // follow parks messages that stand behind parked ones, among the first "look" of each of shards. Nothing may be leased of
 // these: a message must not be moved while it is on its way to the broker.
-func (s *session) follow(ctx context.Context, shards []int, look int64) (n int64, err error) {
+func (s *outboxSession) follow(ctx context.Context, shards []int, look int64) (n int64, err error) {
 	if len(shards) == 0 {
 		return 0, nil
 	}
@@ -121,7 +121,7 @@ func (s *session) follow(ctx context.Context, shards []int, look int64) (n int64
 }
 
 // rescue brings back messages whose Unpark or Discard died half-way.
-func (s *session) rescue(ctx context.Context) error {
+func (s *outboxSession) rescue(ctx context.Context) error {
 	s.mu.Lock()
 	now := time.Now()
 	due := now.After(s.rescueAt)

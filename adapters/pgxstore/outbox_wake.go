@@ -66,7 +66,7 @@ func (b *broadcaster) wake(shards []int16) {
 }
 
 // take adds to shards those, among held, of which it was told since the last call.
-func (sub *subscription) take(shards map[int]bool, held map[int]*shard) {
+func (sub *subscription) take(shards map[int]bool, held map[int]*heldShard) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	for n := range held {

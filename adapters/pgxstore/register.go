@@ -28,7 +28,7 @@ func (s *Store) Register(ctx context.Context, consumer string, window time.Durat
 		if err := s.check(ctx); err != nil {
 			return err
 		}
-		return s.leases.Use([]claims.Window{w}, func(w claims.Window) (time.Time, error) { return s.use(ctx, w) })
+		return s.windowLeases.Use([]claims.Window{w}, func(w claims.Window) (time.Time, error) { return s.use(ctx, w) })
 	})
 	return refusedAccess(err)
 }
@@ -110,7 +110,7 @@ func (s *Store) schema() claims.Schema {
 // useWindows records the windows of plan before the first claim under them, and again before their leases end.
 // It uses a connection of its own, because a registration must not roll back with somebody's transaction.
 func (s *Store) useWindows(ctx context.Context, plan *claims.Plan) error {
-	return s.leases.Use(s.leases.Due(plan.Windows(), time.Now()), func(w claims.Window) (time.Time, error) {
+	return s.windowLeases.Use(s.windowLeases.Due(plan.Windows(), time.Now()), func(w claims.Window) (time.Time, error) {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout)
 		defer cancel()
 		return s.use(ctx, w)
@@ -124,7 +124,7 @@ func (s *Store) use(ctx context.Context, w claims.Window) (until time.Time, err 
 		return until, s.claimError(err)
 	case err != nil:
 		return until, claims.DatabaseErrorf("pgxstore: register consumer %q: %w", w.Consumer, err)
-	case s.session.Load() == nil: // a program may claim without Register
+	case s.sessionState.Load() == nil: // a program may claim without Register
 		_, err = s.learn(ctx)
 	}
 	return until, err

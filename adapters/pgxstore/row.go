@@ -23,12 +23,12 @@ func (c *claim) Existing(ctx context.Context, rows []claims.Row) error {
 		return err
 	}
 	sql := &c.store.sql
-	if len(keys) > 1 && c.session != "" {
+	if len(keys) > 1 && c.sessionState != "" {
 		results, _ := c.tx.Query(ctx, sql.Existing, pgUUIDs(keys))
 		_, err := pgx.ForEachRow(results, dest(&row), read)
 		return c.store.claimError(err)
 	}
-	dest := append(dest(&row), &c.standbys, &c.session)
+	dest := append(dest(&row), &c.standbys, &c.sessionState)
 	if len(keys) == 1 {
 		results, _ := c.tx.Query(ctx, sql.ExistingOne, pgUUID(keys[0]))
 		_, err := pgx.ForEachRow(results, dest, read)

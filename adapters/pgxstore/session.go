@@ -57,7 +57,7 @@ func (s *Store) learn(ctx context.Context) (encoding string, err error) {
 	if err := s.cfg.Pool.QueryRow(ctx, s.plain.Session).Scan(&encoding, &session); err != nil {
 		return "", claims.DatabaseErrorf("pgxstore: read the database's settings: %w", err)
 	}
-	s.session.Store(&session)
+	s.sessionState.Store(&session)
 	return encoding, nil
 }
 
@@ -66,7 +66,7 @@ var errDeviates = fmt.Errorf("%w: a connection's session settings are not those 
 
 // fits returns errDeviates where session, that of a claim, is neither as it was learned nor as that of a new connection.
 func (s *Store) fits(ctx context.Context, session string, standbys bool) error {
-	known := s.session.Load()
+	known := s.sessionState.Load()
 	if session == "" || known != nil && session == *known {
 		return s.durable(session, standbys)
 	}
@@ -82,7 +82,7 @@ func (s *Store) fits(ctx context.Context, session string, standbys bool) error {
 			"its synchronous_commit, role and search_path are not those of a new connection", "found", session, "want", fresh)
 		return errDeviates
 	}
-	s.session.Store(&fresh) // the role or the database was altered since
+	s.sessionState.Store(&fresh) // the role or the database was altered since
 	return s.durable(session, standbys)
 }
 
@@ -146,7 +146,7 @@ func namesSync(sql string, args []any) bool {
 
 // resyncs makes COMMIT as durable as the claim found commits to be, where the handler may have changed that.
 func (g *guard) resyncs(ctx context.Context) error {
-	sync, _, known := strings.Cut(g.session, " ")
+	sync, _, known := strings.Cut(g.sessionState, " ")
 	if !g.resync || !known || g.store.cfg.AllowAsyncCommit {
 		return nil
 	}

@@ -72,21 +72,21 @@ type Config struct {
 
 // Store is a dedup.Store and a consumer.ParkingLot. It is safe for concurrent use.
 type Store struct {
-	cfg    Config
-	plain  dialect.Postgres // of which only statements without a table are sent, which need no resolve
-	sql    dialect.Postgres
-	writes dialect.PostgresOutboxWrite
-	outbox dialect.PostgresOutbox
-	idle   *string // IdleInTxTimeout as the server takes it; nil: none
-	leases claims.Leases
-	now    func() time.Time // this machine's clock; tests set it wrong
-	names  claims.Names
-	spare  chan struct{} // above READ COMMITTED: leaves one of the pool's connections to read the horizon; else nil
+	cfg          Config
+	plain        dialect.Postgres // of which only statements without a table are sent, which need no resolve
+	sql          dialect.Postgres
+	writes       dialect.PostgresOutboxWrite
+	outbox       dialect.PostgresOutbox
+	idle         *string // IdleInTxTimeout as the server takes it; nil: none
+	windowLeases claims.Leases
+	now          func() time.Time // this machine's clock; tests set it wrong
+	names        claims.Names
+	spare        chan struct{} // above READ COMMITTED: leaves one of the pool's connections to read the horizon; else nil
 
-	resolved  atomic.Bool // the statements name the schema, see resolve
-	resolving sync.Mutex
-	session   atomic.Pointer[string] // as Register or the first claim found it, see dialect.Postgres.Session
-	warned    sync.Once              // about handlers that change their session
+	resolved     atomic.Bool // the statements name the schema, see resolve
+	resolving    sync.Mutex
+	sessionState atomic.Pointer[string] // as Register or the first claim found it, see dialect.Postgres.Session
+	warned       sync.Once              // about handlers that change their session
 
 	poolerKnown, pooled atomic.Bool   // see checkPooler
 	poolerWithin        time.Duration // for finding out; tests on a busy machine give it longer
@@ -197,7 +197,7 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 	}()
 	answers, err := c.Make(ctx, c)
 	if err == nil {
-		err = s.fits(ctx, c.session, c.standbys)
+		err = s.fits(ctx, c.sessionState, c.standbys)
 	}
 	if err != nil {
 		if errors.Is(err, errDeviates) || blamesSession(err) {
@@ -210,7 +210,7 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 
 // handle runs fn in the transaction that has claimed, and commits it.
 func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
-	g := &guard{store: s, ctx: ctx, conn: c.conn, tx: c.tx, xid: c.xid, session: c.session, standbys: c.standbys, latest: time.Now()}
+	g := &guard{store: s, ctx: ctx, conn: c.conn, tx: c.tx, xid: c.xid, sessionState: c.sessionState, standbys: c.standbys, latest: time.Now()}
 	defer g.leave(ctx)
 	if err := fn(&guarded{Tx: c.tx, g: g}, answers); err != nil {
 		return g.lookBack(ctx, g.blame(err))

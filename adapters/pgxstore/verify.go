@@ -22,11 +22,11 @@ func (s *Store) VerifyTx(ctx context.Context, tx pgx.Tx) error {
 	if !ok {
 		return errors.New("pgxstore: verify: want the transaction that InTx gave to fn")
 	}
-	if err := t.g.verdict(ctx); err != nil {
+	if err := t.g.verifyForCommit(ctx); err != nil {
 		return err
 	}
 	t.g.mu.Lock()
-	t.g.unproven = t.g.exposed // whoever has the connection may use it while the next handler runs
+	t.g.unverified = t.g.exposed // whoever has the connection may use it while the next handler runs
 	t.g.mu.Unlock()
 	return nil
 }
@@ -38,7 +38,7 @@ var (
 )
 
 // verdict says, after a handler returned nil, whether COMMIT may be sent.
-func (g *guard) verdict(ctx context.Context) error {
+func (g *guard) verifyForCommit(ctx context.Context) error {
 	if err := g.refused(); err != nil {
 		return err
 	}
@@ -51,16 +51,16 @@ func (g *guard) verdict(ctx context.Context) error {
 		return g.aborted(errSwallowed)
 	}
 	g.mu.Lock()
-	proven := !g.unproven || g.xid == ""
+	verified := !g.unverified || g.xid == ""
 	g.mu.Unlock()
-	if proven {
+	if verified {
 		return nil
 	}
-	return g.prove(ctx)
+	return g.verify(ctx)
 }
 
 // prove asks the server which transaction this is, and whether its session is what it was.
-func (g *guard) prove(ctx context.Context) error {
+func (g *guard) verify(ctx context.Context) error {
 	var xid, session string
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout) // the end of ctx proves nothing
 	defer cancel()
@@ -73,7 +73,7 @@ func (g *guard) prove(ctx context.Context) error {
 		g.ended = fmt.Errorf("%w: the handler ended transaction %s and began another", dedup.ErrTxEnded, g.xid)
 		return g.ended
 	}
-	if session != g.session {
+	if session != g.sessionState {
 		g.changed, g.resync = true, true
 	}
 	return nil
@@ -84,14 +84,14 @@ func (g *guard) prove(ctx context.Context) error {
 // first: what it is now may be another one, and a failed statement may stand in the way.
 func (g *guard) lookBack(ctx context.Context, err error) error {
 	g.mu.Lock()
-	saw, denied, ended := !g.unproven && !g.exposed, g.denied, errors.Is(g.ended, dedup.ErrTxEnded)
+	watched, denied, ended := !g.unverified && !g.exposed, g.denied, errors.Is(g.ended, dedup.ErrTxEnded)
 	g.mu.Unlock()
 	switch {
-	case saw && denied: // the caller rolls it back
+	case watched && denied: // the caller rolls it back
 		return fmt.Errorf("%w; %w", err, dedup.ErrRolledBack)
 	case ended:
 		return g.inDoubt(err)
-	case saw, g.xid == "":
+	case watched, g.xid == "":
 		return err
 	}
 	rollback(ctx, g.tx) // closes a connection on which rows are open

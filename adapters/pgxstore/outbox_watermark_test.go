@@ -7,7 +7,7 @@ import (
 )
 
 // The marks hold for one server since its start, and for a sequence that only grows.
-func TestOutboxFenceIsOutdated(t *testing.T) {
+func TestOutboxWatermarkIsOutdated(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		server, last int64
@@ -18,7 +18,7 @@ func TestOutboxFenceIsOutdated(t *testing.T) {
 		{"the sequence has stepped back", 1, 99, true},
 		{"another server, and the sequence beyond the marks", 2, 300, true},
 	} {
-		var f fence
+		var f watermark
 		if f.outdated(1, 7) {
 			t.Error("a new fence is outdated")
 		}
@@ -31,18 +31,18 @@ func TestOutboxFenceIsOutdated(t *testing.T) {
 
 // A look that began before the marks were forgotten raises none: what it saw may be the old state.
 func TestOutboxLookRaisesNoMarkOfAnotherState(t *testing.T) {
-	s := &session{held: map[int]*shard{1: {}, 2: {}}}
-	s.fence.move(1, 100, nil)
-	before := s.fence
+	s := &outboxSession{held: map[int]*heldShard{1: {}, 2: {}}}
+	s.watermark.move(1, 100, nil)
+	before := s.watermark
 	marks := func() map[int]int64 { return map[int]int64{1: s.held[1].low, 2: s.held[2].low} }
 	look := func() {
-		s.raise([]int16{1, 2}, []int64{0, 0}, before, seen{first: map[int]int64{2: 50}, back: map[int]int64{2: 0}, all: true})
+		s.raise([]int16{1, 2}, []int64{0, 0}, before, scanned{first: map[int]int64{2: 50}, returned: map[int]int64{2: 0}, all: true})
 	}
 	look()
 	if diff := cmp.Diff(map[int]int64{1: 101, 2: 50}, marks()); diff != "" {
 		t.Error(diff)
 	}
-	s.forgetMarks()
+	s.dropWatermarks()
 	look()
 	if diff := cmp.Diff(map[int]int64{1: 0, 2: 0}, marks()); diff != "" {
 		t.Error(diff)
