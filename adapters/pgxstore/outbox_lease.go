@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	scanFirst    = 2 << 10 // rows of a shard, as long as not all of them wait
+	scanFirst    = 2 << 10 // rows to scan in a shard, unless all of them wait
 	scanMost     = 2 << 20
-	scanCooldown = 64 << 10              // from here on a shard rests after each look
-	dueEvery     = 20 * time.Millisecond // how often Lease looks for messages that have become due
-	dueSeldom    = 10 * dueEvery         // likewise where it is to look at what commits told of
+	scanCooldown = 64 << 10              // a shard where a Lease scanned this many rows gets a cooldown
+	dueEvery     = 20 * time.Millisecond // how often Lease moves delayed messages that are due
+	dueSeldom    = 10 * dueEvery         // the same, when Want.Notified is set
 	dueAtOnce    = 1000
 )
 
@@ -42,15 +42,15 @@ func (s *outboxSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range found.messages {
-		if sh := s.held[found.messages[i].Shard]; sh != nil { // else it was lost meanwhile, which Settle will say
+		if sh := s.held[found.messages[i].Shard]; sh != nil { // otherwise the shard was lost meanwhile, which Settle will report
 			sh.leased[found.messages[i].Seq] = struct{}{}
 		}
 	}
 	return found.messages, nil
 }
 
-// search asks each shard for its part of the batch, which spreads it over many keys; where few shards have messages, for
-// all of it; and where the first rows all wait, for those behind.
+// search first asks each shard for an equal part of the batch, which spreads the batch over many keys. If too few shards have
+// messages, it asks each for the whole batch. If the first rows of all shards wait, it scans further.
 func (s *outboxSession) search(ctx context.Context, shards []int, want outbox.Want) (found, error) {
 	most := (want.Limit + len(shards) - 1) / len(shards)
 	for {
@@ -74,24 +74,25 @@ func (s *outboxSession) search(ctx context.Context, shards []int, want outbox.Wa
 	}
 }
 
-// ranOut: by this process's clock, which is ahead of the database's by the round trip of the last Renew.
+// ranOut reports whether the hold has expired by this process's clock. The process counts from before the last Renew was sent,
+// so it never notices too late.
 func (s *outboxSession) ranOut() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closed || s.begun && time.Now().After(s.until)
 }
 
-// found is what one look at the shards has found.
+// found is the result of one poll of the shards.
 type found struct {
 	messages []outbox.Leased
 
-	cut         bool  // by number or bytes: there is more
-	full        []int // shards that had as many as they were asked for
-	deeper      []int // shards in which so many rows wait that there may be others behind them: the next look goes further
-	overscanned bool  // and some of these looks were at very many rows
+	cut         bool  // the limit of messages or bytes was reached, so there may be more messages
+	full        []int // shards that returned as many messages as they were asked for
+	deeper      []int // shards where more messages may follow the scanned rows: the next poll scans further
+	overscanned bool  // one of the deeper shards has a cooldown, because very many of its rows were scanned
 }
 
-// look reads the first messages of shards that are due, up to most of each.
+// poll reads the first due messages of shards, at most "most" from each.
 func (s *outboxSession) poll(ctx context.Context, shards []int, want outbox.Want, most int) (f found, err error) {
 	numbers, tokens := s.tokens(shards)
 	var (
@@ -151,20 +152,20 @@ func (s *outboxSession) poll(ctx context.Context, shards []int, want outbox.Want
 	return f, nil
 }
 
-// dueFor: other looks wait for it. The caller holds mu.
+// pollDue reports whether this poll also moves delayed messages and updates the watermark. The caller holds mu.
 func (s *outboxSession) pollDue(want outbox.Want) bool {
 	late := time.Since(s.dueAt)
 	return late > 0 && (!want.Notified || late > dueSeldom)
 }
 
-// looked ends what only one Lease at a time does, every now and then.
+// pollDone ends the work that pollDue has allowed, and schedules the next.
 func (s *outboxSession) pollDone() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.polling, s.dueAt = false, time.Now().Add(dueEvery)
 }
 
-// note works out what there may be beside what was returned.
+// note records whether there may be more messages than were returned.
 func (f *found) note(shards []int, want outbox.Want, most int, ends map[int]bool) {
 	per := map[int]int{}
 	bytes := 0
@@ -183,7 +184,7 @@ func (f *found) note(shards []int, want outbox.Want, most int, ends map[int]bool
 	}
 }
 
-// trim cuts exactly by bytes, of which the server knows only an estimate.
+// trim cuts the messages at the exact number of bytes. The server only estimates sizes.
 func (f *found) trim(want outbox.Want) {
 	if want.Bytes == 0 {
 		return
@@ -202,7 +203,7 @@ func (f *found) trim(want outbox.Want) {
 	}
 }
 
-// learn remembers how far to look.
+// adaptScan sets how many rows the next poll scans in each shard.
 func (s *outboxSession) adaptScan(f *found, shards []int, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,11 +223,11 @@ func (s *outboxSession) adaptScan(f *found, shards []int, took time.Duration) {
 	}
 }
 
-// leasedRow is what a row of LeaseFrom says beside the message.
+// leasedRow holds the columns of LeaseFrom that are not part of the message.
 type leasedRow struct {
-	n        int64 // its place among the rows of its shard that were looked at
-	held     bool  // it has to wait
-	returned int64 // how often something has come back into the shard
+	n        int64 // its position among the scanned rows of its shard
+	held     bool  // it waits for its own retry or behind another message
+	returned int64 // how often messages have returned to the shard
 }
 
 // leased reads one row of LeaseFrom.

@@ -30,7 +30,7 @@ func (s *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
 		err = s.giveBack(ctx, -change)
 	}
 	if err != nil {
-		return outbox.Hold{}, err // the hold is extended, and the next Renew sees what has become of the shards
+		return outbox.Hold{}, err // the hold is extended, and the next Renew reads who has the shards
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,16 +43,16 @@ func (s *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
 	return hold, nil
 }
 
-// holdState is what a Renew finds.
+// holdState is the state that Renew reads.
 type holdState struct {
 	mine            map[int]int64 // tokens by shard
-	returned        map[int]int64 // how often something came back, by shard
+	returned        map[int]int64 // how often messages have returned, by shard
 	free            []int
 	others          map[string]int64 // see shares.View
 	total, sameName int
 }
 
-// extend begins the hold or makes it last longer, and looks around.
+// extend begins or extends the hold, and reads the state of all shards and sessions.
 func (s *outboxSession) extend(ctx context.Context) (state holdState, err error) {
 	s.mu.Lock()
 	begun, closed := s.begun, s.closed
@@ -117,7 +117,7 @@ func (s *outboxSession) extend(ctx context.Context) (state holdState, err error)
 	return state, err
 }
 
-// lost forgets everything: another session may hold it.
+// lost ends the session after its hold expired: another session may have its shards.
 func (s *outboxSession) lost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *outboxSession) lost() {
 	s.store.holdsAllUntil(time.Time{})
 }
 
-// take remembers what the database says is held.
+// take updates the held shards to what the database says.
 func (s *outboxSession) take(state holdState, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +152,7 @@ func (s *outboxSession) hold(n int, token int64) {
 	}
 }
 
-// takeFree takes up to n shards that nobody living holds.
+// takeFree takes up to n shards whose owners have no valid hold.
 func (s *outboxSession) takeFree(ctx context.Context, n int) error {
 	taken := map[int]int64{}
 	err := s.store.outboxTx(ctx, "take shards", func(b *pgx.Batch) {
@@ -179,8 +179,8 @@ func (s *outboxSession) takeFree(ctx context.Context, n int) error {
 	return nil
 }
 
-// giveBack gives back n shards: those at once of which nothing is leased. If there are too few, others get nothing new, and are given
-// back when what is leased of them is settled.
+// giveBack gives back n shards. It starts with those that have no leased messages. If these are too few, it marks others as
+// leaving: they get no new leases, and are given back when their leased messages are settled.
 func (s *outboxSession) giveBack(ctx context.Context, n int) error {
 	s.mu.Lock()
 	left := n
@@ -197,8 +197,7 @@ func (s *outboxSession) giveBack(ctx context.Context, n int) error {
 	return s.giveBackNow(ctx, shards)
 }
 
-// giveBackLeaving gives back those for which others wait, and of which nothing is leased any more. Where it fails the next Renew finds
-// them still held.
+// giveBackLeaving gives back the leaving shards without leased messages. If that fails, the next Renew finds them still held.
 func (s *outboxSession) giveBackLeaving(ctx context.Context) {
 	s.mu.Lock()
 	shards := s.letGo(func(sh *heldShard) bool { return sh.leaving })
@@ -206,7 +205,8 @@ func (s *outboxSession) giveBackLeaving(ctx context.Context) {
 	_ = s.giveBackNow(ctx, shards)
 }
 
-// letGo forgets idle shards for which want is true, so that no Lease looks at them, and returns their numbers. The caller holds mu.
+// letGo removes idle shards for which want is true from the held ones, so that no Lease reads them, and returns their numbers.
+// The caller holds mu.
 func (s *outboxSession) letGo(want func(*heldShard) bool) (shards []int16) {
 	for number, sh := range s.held {
 		if !sh.busy && len(sh.leased) == 0 && want(sh) {

@@ -21,7 +21,7 @@ import (
 
 var _ outbox.Queue = (*Store)(nil)
 
-// Open implements outbox.Queue. It checks that the database keeps commits and has the tables.
+// Open implements outbox.Queue. It checks that the database does not lose commits and that the tables exist.
 func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
 	if opts.TTL < time.Millisecond {
 		return nil, fmt.Errorf("pgxstore: SessionOptions.TTL %v is shorter than 1 ms", opts.TTL)
@@ -40,7 +40,8 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	return session, nil
 }
 
-// session is one relay's hold. What the database says counts; what is remembered here only says where to look.
+// outboxSession is one relay's hold on its shards. The database decides who holds a shard. This struct only remembers where to
+// look, and may be out of date.
 type outboxSession struct {
 	store    *Store
 	owner    pgtype.UUID
@@ -49,26 +50,26 @@ type outboxSession struct {
 	commits  *subscription
 	stopWake func()
 
-	renewing sync.Mutex // one Renew or Close at a time
+	renewing sync.Mutex // serializes Renew and Close
 	shares   shares.Ledger
 
 	mu        sync.Mutex
 	begun     bool
-	closed    bool               // closed, or lost
-	until     time.Time          // of the hold
+	closed    bool               // Close was called, or the hold expired
+	until     time.Time          // the end of the hold
 	held      map[int]*heldShard // by number
-	notified  map[int]bool       // of these, those that were not looked at since a commit has put messages into them
-	nextGroup int                // of the next Lease with Parts
-	dueAt     time.Time          // when Lease looks again for messages that have become due
+	notified  map[int]bool       // held shards that got messages since they were last polled
+	nextGroup int                // the group of shards that the next Lease with Want.Groups polls
+	dueAt     time.Time          // when Lease next moves delayed messages that are due
 
 	watermark        watermark
-	checked          int       // marks that Maintain has checked
-	watermarkCheckAt time.Time // no check before
+	checked          int       // counts the shards whose watermark Maintain has checked
+	watermarkCheckAt time.Time // no check of watermarks before this time
 
-	polling bool // a Lease does what one at a time does
+	polling bool // a Lease is doing the work of pollDue
 
-	tidied   int       // shards that Maintain went through for followers
-	rescueAt time.Time // when Maintain looks again for what a dead Unpark left
+	tidied   int       // counts the shards that Maintain has searched for followers
+	rescueAt time.Time // when Maintain next finishes an Unpark or Discard that crashed
 }
 
 var (
@@ -77,23 +78,23 @@ var (
 	_ outbox.Maintainer = (*outboxSession)(nil)
 )
 
-// newOwner returns a number that no other session has.
+// newOwner returns a random number that identifies the session.
 func newOwner() pgtype.UUID {
 	var n [16]byte
 	rand.Read(n[:]) // never fails
 	return pgUUID(n)
 }
 
-// shard is one that the session holds, as far as it knows.
+// heldShard is a shard that the session holds, as far as it knows.
 type heldShard struct {
 	token    int64
-	busy     bool               // something is being done to it that a Lease must not come across
-	leaving  bool               // others wait for it: no Lease looks at it
-	leased   map[int64]struct{} // seqs
-	look     int64              // how many of its rows the next Lease looks at
-	low      int64              // none of its rows has a smaller seq, unless something came back
-	returned int64              // how often something had come back then
-	cooldown time.Time          // until then no Lease looks at it: the last one had to look at very many rows
+	busy     bool               // a poll or Maintain works on it, so that no other Lease may
+	leaving  bool               // another session waits for it, so Lease ignores it
+	leased   map[int64]struct{} // by seq
+	look     int64              // how many of its rows the next Lease scans
+	low      int64              // its watermark: no row has a smaller seq, unless messages returned
+	returned int64              // how often messages had returned when low was set
+	cooldown time.Time          // Lease ignores the shard until then, because the last poll scanned very many rows
 }
 
 // Wake implements outbox.Waker.
@@ -119,7 +120,8 @@ func (s *outboxSession) Close(ctx context.Context) error {
 	})
 }
 
-// idle lists the shards in turn that nothing is done to and of which nothing is leased, and marks them busy; done ends that.
+// leasable marks as busy, and returns, the shards that the next Lease may poll: those of the current group that are not busy
+// and have no leased messages. done ends the marking.
 func (s *outboxSession) leasable(want outbox.Want) (shards []int, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +150,7 @@ func (s *outboxSession) free(shards []int) {
 	}
 }
 
-// numbers lists the held shards in order. The caller holds mu.
+// numbers returns the numbers of the held shards in order. The caller holds mu.
 func (s *outboxSession) numbers() []int {
 	numbers := make([]int, 0, len(s.held))
 	for n := range s.held {
@@ -158,7 +160,7 @@ func (s *outboxSession) numbers() []int {
 	return numbers
 }
 
-// tokens returns what the session believes to be the tokens of shards, as the server takes both.
+// tokens returns the numbers and tokens of shards as arrays for a statement. The tokens may be out of date.
 func (s *outboxSession) tokens(shards []int) (numbers []int16, tokens []int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +172,8 @@ func (s *outboxSession) tokens(shards []int) (numbers []int16, tokens []int64) {
 	return numbers, tokens
 }
 
-// outboxTx sends what queue adds, as one transaction, in one round trip: a process that freezes leaves none open.
+// outboxTx sends the statements that queue adds, as one transaction in one round trip, so that a process that freezes leaves no
+// transaction open.
 func (s *Store) outboxTx(ctx context.Context, operation string, queue func(*pgx.Batch)) error {
 	conn, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {
@@ -186,12 +189,12 @@ func (s *Store) outboxTx(ctx context.Context, operation string, queue func(*pgx.
 	if conn.Conn().PgConn().TxStatus() != 'I' && !conn.Conn().IsClosed() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 		defer cancel()
-		_, _ = conn.Exec(ctx, `ROLLBACK`) // the pool closes a connection that is left within a transaction
+		_, _ = conn.Exec(ctx, `ROLLBACK`) // otherwise the pool would close the connection
 	}
 	return s.outboxError(operation, err)
 }
 
-// outboxError classifies an error of the relay's side: no message has a part in it.
+// outboxError classifies an error of the relay's statements, which no message can cause.
 func (s *Store) outboxError(operation string, err error) error {
 	switch {
 	case err == nil:

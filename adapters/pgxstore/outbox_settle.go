@@ -27,7 +27,7 @@ func (s *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 			return row.Scan(&mine, &guard)
 		})
 		plan.queue(b, s.store)
-		if shards := s.shardsToFollow(outcomes); len(shards) > 0 { // what stands behind a message that is parked now
+		if shards := s.shardsToFollow(outcomes); len(shards) > 0 { // messages behind those that are parked now
 			b.Queue(s.store.outbox.Follow, shards, scanFirst, tidyAtOnce)
 		}
 	})
@@ -43,7 +43,7 @@ func (s *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 	return nil
 }
 
-// settled ends what the session remembers of leases.
+// forgetLeases removes the settled messages from the remembered leases.
 func (s *outboxSession) forgetLeases(outcomes []outbox.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,7 @@ func (s *outboxSession) forgetLeases(outcomes []outbox.Outcome) {
 	}
 }
 
-// settledBy lists the shards in which outcomes park a message, and leave nothing leased.
+// shardsToFollow lists the shards where outcomes park a message and no message stays leased.
 func (s *outboxSession) shardsToFollow(outcomes []outbox.Outcome) (shards []int16) {
 	left := map[int]int{}
 	parks := map[int]bool{}
@@ -84,7 +84,7 @@ func (s *outboxSession) shardsToFollow(outcomes []outbox.Outcome) (shards []int1
 	return shards
 }
 
-// drop forgets the shards of plan that are not in mine.
+// dropShards forgets the shards of plan that are not in mine.
 func (s *outboxSession) dropShards(plan *settlement, mine []int16) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,9 +95,9 @@ func (s *outboxSession) dropShards(plan *settlement, mine []int16) {
 	}
 }
 
-// settlement is outcomes as columns.
+// settlement holds outcomes as columns, for the statements.
 type settlement struct {
-	shards []int16 // without repetition
+	shards []int16 // each once
 	tokens []int64
 	sent   settledRows
 	failed settledRows

@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	tidyAtOnce   = 5000 // rows of one statement
-	tidySteps    = 10   // statements of one kind
-	followShards = 16   // looked through for followers by one Maintain
+	tidyAtOnce   = 5000 // rows per statement
+	tidySteps    = 10   // repetitions of one statement
+	followShards = 16   // shards that one Maintain searches for followers
 	strandedEach = time.Minute
 )
 
 // Maintain implements outbox.Maintainer.
 func (s *outboxSession) Maintain(ctx context.Context) error {
 	if s.ranOut() {
-		return nil // another session does it
+		return nil // another session maintains the outbox
 	}
 	var checked func(context.Context)
 	err := s.store.outboxTx(ctx, "tidy", func(b *pgx.Batch) {
@@ -40,7 +40,7 @@ func (s *outboxSession) Maintain(ctx context.Context) error {
 	return s.forget(ctx)
 }
 
-// forget deletes sent messages whose time is over.
+// forget deletes sent messages that are older than KeepSent.
 func (s *outboxSession) forget(ctx context.Context) error {
 	if s.store.cfg.Outbox.KeepSent <= 0 {
 		return nil
@@ -64,7 +64,7 @@ func affected(n *int64) func(pgconn.CommandTag) error {
 	}
 }
 
-// followSome goes through some of the shards for messages behind parked ones.
+// followSome searches some of the shards for messages behind parked ones.
 func (s *outboxSession) followSome(ctx context.Context) error {
 	s.mu.Lock()
 	numbers := s.numbers()
@@ -93,7 +93,7 @@ func (s *outboxSession) followSome(ctx context.Context) error {
 	return nil
 }
 
-// borrow marks those of shards busy of which nothing is leased; done ends that.
+// markBusy marks as busy, and returns, those of shards that are idle and have no leased messages. done ends the marking.
 func (s *outboxSession) markBusy(shards []int) (borrowed []int, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,8 +106,8 @@ func (s *outboxSession) markBusy(shards []int) (borrowed []int, done func()) {
 	return borrowed, func() { s.free(borrowed) }
 }
 
-// follow parks messages that stand behind parked ones, among the first "look" of each of shards. Nothing may be leased of
-// these: a message must not be moved while it is on its way to the broker.
+// follow parks messages that wait behind parked ones. It reads the first "look" rows of each shard. The shards must have no
+// leased messages, because a message must not be moved while it is being published.
 func (s *outboxSession) follow(ctx context.Context, shards []int, look int64) (n int64, err error) {
 	if len(shards) == 0 {
 		return 0, nil
@@ -120,7 +120,7 @@ func (s *outboxSession) follow(ctx context.Context, shards []int, look int64) (n
 	return n, err
 }
 
-// rescue brings back messages whose Unpark or Discard died half-way.
+// rescue finishes an Unpark or Discard that crashed midway: it returns the messages that no longer wait behind a parked one.
 func (s *outboxSession) rescue(ctx context.Context) error {
 	s.mu.Lock()
 	now := time.Now()

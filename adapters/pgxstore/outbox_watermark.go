@@ -10,23 +10,26 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// fence finds out up to which seq all that will ever be enqueued is visible. Lease begins behind the rows that are gone, of
-// which a transaction that is held open elsewhere keeps every dead version, and each look would go through all of them.
-// That is claiming by state still: the fence waits for each transaction that may yet commit a smaller seq, by the lock that
-// it has on the table, and not for those that have nothing to do with it, nor for a snapshot.
+// watermark is the low-water mark of sequence numbers: every message with a seq up to passed is visible now or will never be
+// committed. Lease starts reading there, behind the rows that were deleted. Otherwise, while another transaction is held open
+// and keeps the dead versions of deleted rows, each poll would read all of them. The watermark moves only after every
+// transaction that might commit a smaller seq has ended; the lock on the table shows which these are. It does not wait for
+// transactions that do not write to the outbox, nor for snapshots.
 //
-// An asynchronous failover or a restored backup takes the sequence back, and what is enqueued then is below the marks. So all marks are
-// forgotten when the sequence has stepped back, and when the server has been started since they were made, because the sequence may
-// be beyond the marks again by then. Maintain looks into the table for what is below them all the same.
+// An asynchronous failover or a restored backup sets the sequence back, and new messages get numbers below the watermark. So
+// all watermarks are dropped when the sequence is lower than before. They are also dropped when the server has been restarted,
+// because by then the sequence may have passed the watermark again. In addition, Maintain searches the table for messages below
+// the watermarks.
 type watermark struct {
-	server  int64    // when it was started; 0: not known yet
+	server  int64    // when the server was started; 0: not known yet
 	passed  int64    // all seqs up to it are committed, or never will be
-	next    int64    // the candidate; 0: none
-	writers []string // transactions that may have a seq up to it, and were open when last seen
-	epoch   int      // how often all marks were forgotten
+	next    int64    // the next value of passed; 0: none
+	writers []string // open transactions that may commit a seq up to next
+	epoch   int      // how often all watermarks were dropped
 }
 
-// watch asks for what moves the fence. One Lease at a time does: what is seen must be told in the order in which it was.
+// watch queues the statements that move the watermark. Only one Lease at a time does this, so that the answers are processed in
+// their order.
 func (s *outboxSession) watch(ctx context.Context, b *pgx.Batch) {
 	var last, server int64
 	b.Queue(s.store.outbox.Last).QueryRow(func(row pgx.Row) error { return row.Scan(&last, &server) })
@@ -48,7 +51,7 @@ func (s *outboxSession) watch(ctx context.Context, b *pgx.Batch) {
 	})
 }
 
-// outdated reports that the sequence has stepped back, or may have.
+// outdated reports whether the sequence was set back, or may have been.
 func (w *watermark) outdated(server, last int64) bool {
 	return w.server != 0 && w.server != server || last < w.next
 }
@@ -58,7 +61,8 @@ func (s *outboxSession) warnOfAnOlderState(ctx context.Context, args ...any) {
 		"of itself, as after an asynchronous failover; the new messages are published, those whose commits are lost are not", args...)
 }
 
-// forgetMarks has each shard looked at from its beginning, and what is being looked at meanwhile forgotten. The caller holds mu.
+// dropWatermarks makes the next poll of each shard start at its first row. Polls that are already running raise no watermark.
+// The caller holds mu.
 func (s *outboxSession) dropWatermarks() {
 	s.watermark = watermark{epoch: s.watermark.epoch + 1}
 	for _, sh := range s.held {
@@ -66,7 +70,7 @@ func (s *outboxSession) dropWatermarks() {
 	}
 }
 
-// move takes what is the last seq, and which transactions were writing after it was read.
+// move updates the watermark. last is the last seq, and writers are the transactions that were writing after last was read.
 func (w *watermark) move(server, last int64, writers []string) {
 	w.server = server
 	if w.next > 0 {
@@ -83,12 +87,12 @@ func (w *watermark) move(server, last int64, writers []string) {
 }
 
 const (
-	watermarkCheckCalls    = 30 // calls of Maintain, which come once a second, in which each mark is checked once
-	watermarkCheckCooldown = 20 // times as long as a check took does Maintain wait for the next: dead rows may make it slow
+	watermarkCheckCalls    = 30 // Maintain, which runs once a second, checks each watermark once in this many calls
+	watermarkCheckCooldown = 20 // after a check Maintain pauses this many times the check's duration, because dead rows may make it slow
 )
 
-// checkMarks asks, of a part of the shards, which have messages below their marks. There are none unless the database went back to an
-// older state of itself.
+// checkWatermarks queues a query that finds messages below the watermarks, in some of the shards. There are none, unless the
+// database was set back to an older state.
 func (s *outboxSession) checkWatermarks(b *pgx.Batch) (done func(ctx context.Context)) {
 	began := time.Now()
 	s.mu.Lock()
@@ -127,11 +131,11 @@ func (s *outboxSession) checkWatermarks(b *pgx.Batch) (done func(ctx context.Con
 	}
 }
 
-// seen is which rows a look has come across.
+// scanned records which rows a poll has read.
 type scanned struct {
 	first    map[int]int64 // by shard: the seq of its first row
 	returned map[int]int64
-	all      bool // no shard's first row was cut off
+	all      bool // no shard's first row was cut off by the limits
 }
 
 func (s *scanned) add(m outbox.Leased, row leasedRow) {
@@ -142,16 +146,16 @@ func (s *scanned) add(m outbox.Leased, row leasedRow) {
 	if row.n == 1 {
 		s.first[m.Shard] = m.Seq
 	} else if !row.held {
-		s.all = true // rows are cut off from behind, turn by turn
+		s.all = true // the limits cut off last rows first, so all first rows are there
 	}
 }
 
-// raise remembers where the rows of shards begin. The fence is from before the look.
+// raise raises the watermarks of shards after a poll. before is the watermark from before the poll.
 func (s *outboxSession) raise(shards []int16, returned []int64, before watermark, seen scanned) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.watermark.epoch != before.epoch {
-		return // the look began at marks that were wrong
+		return // the watermarks were dropped while the poll ran
 	}
 	passed := before.passed
 	for i, n := range shards {
@@ -162,7 +166,7 @@ func (s *outboxSession) raise(shards []int16, returned []int64, before watermark
 		first, found := seen.first[int(n)]
 		returns, any := seen.returned[int(n)]
 		switch {
-		case any && returns != sh.returned: // it was looked at from the beginning
+		case any && returns != sh.returned: // messages have returned, so the poll started at the first row
 			sh.low, sh.returned = 0, returns
 		case sh.returned != returned[i], !found && (any || !seen.all):
 		case found:
