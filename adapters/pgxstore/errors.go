@@ -83,7 +83,7 @@ func (s *Store) waited(ctx context.Context, err error) error {
 // sweepError is claimError for reads of the only row of txonce_sweep.
 func (s *Store) sweepError(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
-		return claims.DatabaseErrorf("%w: the one row of table txonce_sweep is missing, and with it how far keys were forgotten: INSERT INTO txonce_sweep (forgotten_until) VALUES (now())", dedup.ErrSchema)
+		return claims.DatabaseErrorf("%w: the one row of table txonce_sweep, which records until when keys were forgotten, is missing: INSERT INTO txonce_sweep (forgotten_until) VALUES (now())", dedup.ErrSchema)
 	}
 	return s.claimError(err)
 }
@@ -160,7 +160,7 @@ func isIdle(err error) bool {
 
 // idleError is Retryable and Ambiguous: the handler was too slow between two statements, or its process was suspended.
 func idleError(limit time.Duration, err error) error {
-	return fmt.Errorf("pgxstore: the transaction stood idle between two statements for longer than Config.IdleInTxTimeout (%v) "+
+	return fmt.Errorf("pgxstore: the transaction was idle between two statements for longer than Config.IdleInTxTimeout (%v) "+
 		"or the session's idle_in_transaction_session_timeout, and the server ended it: %w", limit, err)
 }
 

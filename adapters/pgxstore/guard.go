@@ -322,7 +322,7 @@ func (g *guard) leave(ctx context.Context) {
 	g.mu.Unlock()
 	if changed {
 		g.store.warned.Do(func() {
-			g.store.cfg.Logger.WarnContext(ctx, "pgxstore: closing the connection after a handler that changed its session, as after each such handler: "+
+			g.store.cfg.Logger.WarnContext(ctx, "pgxstore: closing a connection because the handler changed its session; this happens after each such handler: "+
 				"use SET LOCAL, set_config(…, true), ON COMMIT DROP and pg_advisory_xact_lock")
 		})
 	}

@@ -96,14 +96,14 @@ type found struct {
 func (s *outboxSession) poll(ctx context.Context, shards []int, want outbox.Want, most int) (f found, err error) {
 	numbers, tokens := s.tokens(shards)
 	var (
-		looks, mosts   = make([]int64, len(numbers)), make([]int64, len(numbers))
+		scans, mosts   = make([]int64, len(numbers)), make([]int64, len(numbers))
 		lows, returned = make([]int64, len(numbers)), make([]int64, len(numbers))
 	)
 	s.mu.Lock()
 	for i, n := range numbers {
-		looks[i], mosts[i] = scanFirst, int64(most)
+		scans[i], mosts[i] = scanFirst, int64(most)
 		if sh := s.held[int(n)]; sh != nil {
-			looks[i], lows[i], returned[i] = max(sh.look, int64(most)+1), sh.low, sh.returned
+			scans[i], lows[i], returned[i] = max(sh.scan, int64(most)+1), sh.low, sh.returned
 		}
 	}
 	due, before := !s.polling && s.pollDue(want), s.watermark
@@ -124,13 +124,13 @@ func (s *outboxSession) poll(ctx context.Context, shards []int, want outbox.Want
 			s.watch(ctx, b)
 			b.Queue(s.store.outbox.Due, dueAtOnce)
 		}
-		b.Queue(s.store.outbox.LeaseFrom, s.owner, numbers, tokens, looks, want.Limit, bytes, mosts, lows, returned).Query(func(rows pgx.Rows) error {
+		b.Queue(s.store.outbox.LeaseFrom, s.owner, numbers, tokens, scans, want.Limit, bytes, mosts, lows, returned).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				m, row, err := leased(rows)
 				if err != nil {
 					return err
 				}
-				if row.n == looks[slices.Index(numbers, int16(m.Shard))] {
+				if row.n == scans[slices.Index(numbers, int16(m.Shard))] {
 					ends[m.Shard] = true
 				}
 				seen.add(m, row)
@@ -213,12 +213,12 @@ func (s *outboxSession) adaptScan(f *found, shards []int, took time.Duration) {
 		switch {
 		case sh == nil:
 		case !slices.Contains(f.deeper, n):
-			sh.look = max(scanFirst, sh.look/2)
+			sh.scan = max(scanFirst, sh.scan/2)
 		default:
-			if sh.look >= scanCooldown {
+			if sh.scan >= scanCooldown {
 				sh.cooldown, f.overscanned = now.Add(4*took), true
 			}
-			sh.look = min(4*sh.look, scanMost)
+			sh.scan = min(4*sh.scan, scanMost)
 		}
 	}
 }

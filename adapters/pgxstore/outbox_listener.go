@@ -66,8 +66,8 @@ func (l *listener) leave() {
 // without Config.Direct, relays behind a pooler only poll.
 func (s *Store) listenUntilDone(ctx context.Context) {
 	if s.pooled.Load() && s.cfg.Direct == nil {
-		s.cfg.Logger.WarnContext(ctx, "pgxstore: Config.Pool leads through a pooler, where LISTEN does not work: commits of other processes "+
-			"are found by polling; set Config.Direct to how the database is reached without it")
+		s.cfg.Logger.WarnContext(ctx, "pgxstore: Config.Pool leads through a pooler, where LISTEN does not work: relays find commits of other processes "+
+			"by polling; set Config.Direct to connect without the pooler")
 		return
 	}
 	rest := listenBackoff

@@ -112,7 +112,7 @@ func (s *outboxSession) extend(ctx context.Context) (state holdState, err error)
 	})
 	if err == nil && !alive {
 		s.lost()
-		return state, fmt.Errorf("%w: its time was over", outbox.ErrLeaseLost)
+		return state, fmt.Errorf("%w: its hold had expired", outbox.ErrLeaseLost)
 	}
 	return state, err
 }
@@ -148,7 +148,7 @@ func (s *outboxSession) take(state holdState, until time.Time) {
 // hold adds one shard. The caller holds mu.
 func (s *outboxSession) hold(n int, token int64) {
 	if sh := s.held[n]; sh == nil || sh.token != token {
-		s.held[n] = &heldShard{token: token, look: scanFirst, leased: map[int64]struct{}{}}
+		s.held[n] = &heldShard{token: token, scan: scanFirst, leased: map[int64]struct{}{}}
 	}
 }
 
@@ -205,7 +205,7 @@ func (s *outboxSession) giveBackLeaving(ctx context.Context) {
 	_ = s.giveBackNow(ctx, shards)
 }
 
-// letGo removes idle shards for which want is true from the held ones, so that no Lease reads them, and returns their numbers.
+// letGo removes the idle shards that want selects from the held ones, so that no Lease reads them, and returns their numbers.
 // The caller holds mu.
 func (s *outboxSession) letGo(want func(*heldShard) bool) (shards []int16) {
 	for number, sh := range s.held {

@@ -91,7 +91,7 @@ type heldShard struct {
 	busy     bool               // a poll or Maintain works on it, so that no other Lease may
 	leaving  bool               // another session waits for it, so Lease ignores it
 	leased   map[int64]struct{} // by seq
-	look     int64              // how many of its rows the next Lease scans
+	scan     int64              // how many of its rows the next Lease scans
 	low      int64              // its watermark: no row has a smaller seq, unless messages returned
 	returned int64              // how often messages had returned when low was set
 	cooldown time.Time          // Lease ignores the shard until then, because the last poll scanned very many rows

@@ -8,7 +8,7 @@ import (
 	"github.com/txonce/txonce/internal/debounce"
 )
 
-// Wake notifies relays that a transaction in which the caller has called Enqueue is committed. Relays on this Store are
+// Wake notifies relays after the caller has committed a transaction with messages from Enqueue. Relays on this Store are
 // notified at once, others by NOTIFY. Without Wake, relays find the messages by polling. InTx calls Wake itself.
 //
 // Wake returns at once. The NOTIFY is sent in the background, within milliseconds. ctx supplies values only; its end does not

@@ -57,8 +57,8 @@ func (w *watermark) outdated(server, last int64) bool {
 }
 
 func (s *outboxSession) warnOfAnOlderState(ctx context.Context, args ...any) {
-	s.store.cfg.Logger.WarnContext(ctx, "pgxstore: outbox: new messages have sequence numbers below those of earlier ones: the database has become an older state "+
-		"of itself, as after an asynchronous failover; the new messages are published, those whose commits are lost are not", args...)
+	s.store.cfg.Logger.WarnContext(ctx, "pgxstore: outbox: new messages have sequence numbers below those of earlier ones: the database was set back to an older state, "+
+		"for example by an asynchronous failover; the new messages are published, messages whose commits were lost are not", args...)
 }
 
 // dropWatermarks makes the next poll of each shard start at its first row. Polls that are already running raise no watermark.

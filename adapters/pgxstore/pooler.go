@@ -63,9 +63,9 @@ func onePID(results []*pgconn.Result, err error) (uint32, error) {
 	return uint32(pid), err
 }
 
-// checkPooledMode rejects a mode of pgx in which one transaction prepares a statement and another one uses it, unless the
-// pooler keeps prepared statements available. If this cannot be found out, it accepts the mode. Then the first statement that
-// meets another session fails with a clear error.
+// checkPooledMode rejects a mode of pgx that prepares a statement in one transaction and uses it in another, unless the pooler
+// keeps prepared statements available. If this cannot be found out, it accepts the mode. Then the first statement that meets
+// another session fails with a clear error.
 func (s *Store) checkPooledMode(ctx context.Context) error {
 	mode := s.cfg.Pool.Config().ConnConfig.DefaultQueryExecMode
 	if mode != pgx.QueryExecModeCacheStatement && mode != pgx.QueryExecModeDescribeExec {
@@ -78,7 +78,7 @@ func (s *Store) checkPooledMode(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("pgxstore: Config.Pool leads through a pooler that gives each transaction another session, and its pgx mode, %q, "+
-		"needs a statement of one in another (%v): add default_query_exec_mode=exec to its DSN", mode, why) // not %w: the code of why would make this error Retryable
+		"needs prepared statements of one session in another (%v): add default_query_exec_mode=exec to its DSN", mode, why) // not %w: the code of why would make this error Retryable
 }
 
 // sessionsChange opens two connections. It uses the first, occupies that one's session by the second, and then uses the first

@@ -33,7 +33,7 @@ func (s *Store) Register(ctx context.Context, consumer string, window time.Durat
 	return refusedAccess(err)
 }
 
-// check rejects a configuration with which every message would fail, or commits could be lost.
+// check rejects a configuration that would make every message fail, or that could lose commits.
 func (s *Store) check(ctx context.Context) error {
 	if err := s.checkPooler(ctx); err != nil {
 		return err

@@ -32,7 +32,7 @@ type Config struct {
 	// Schema is the schema that holds the tables of package migrations. Set it when the search_path of a session depends on a
 	// tenant: the Store uses one schema for all.
 	//
-	// Defaults to the schema in which search_path finds table txonce_schema on first use.
+	// Defaults to the schema that search_path resolves table txonce_schema to on first use.
 	Schema string
 
 	// Isolation is the isolation level of transactions that InTx begins. Above READ COMMITTED a conflict fails with a Retryable

@@ -65,7 +65,7 @@ func (g *guard) verify(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout) // the end of ctx must not prevent the answer
 	defer cancel()
 	if err := g.conn.QueryRow(ctx, g.store.sql.Verify).Scan(&xid, &session); err != nil {
-		return claims.DatabaseErrorf("pgxstore: prove the transaction: %w", err)
+		return claims.DatabaseErrorf("pgxstore: verify the transaction: %w", err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

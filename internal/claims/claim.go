@@ -19,8 +19,8 @@ type Driver interface {
 	Insert(ctx context.Context, rows []Row) error
 	// Existing reads the rows that are in the table into Claim.Found.
 	Existing(ctx context.Context, rows []Row) error
-	// Forgotten reads the time up to which keys were forgotten (zero: no key was), and, if any key was, how the consumers'
-	// windows were used. It must see everything that was committed before Insert returned.
+	// Forgotten reads until when keys were forgotten (zero: none was), and, if any was, how the consumers' windows were used.
+	// It must see everything that was committed before Insert returned.
 	Forgotten(ctx context.Context, consumers []string) (forgotten time.Time, uses map[string][]storekit.WindowUse, err error)
 	// Forget deletes rows that Insert has inserted.
 	Forget(ctx context.Context, keys []dedup.KeyHash) error
@@ -137,8 +137,8 @@ func (c *Claim) covered() bool {
 	return c.Windows.Cover(remembered, c.Clock)
 }
 
-// horizons returns the time up to which keys may have been forgotten, for each consumer with an inserted row that is so old
-// that its key may have been forgotten. Most claims have no such row, and then horizons does not ask the database.
+// horizons returns until when keys may have been forgotten, for each consumer with an inserted row that is old enough to have
+// been forgotten before. Most claims have no such row, and then horizons does not ask the database.
 func (c *Claim) horizons(ctx context.Context, d Driver) (map[string]time.Time, error) {
 	var consumers []string
 	for _, row := range c.Plan.Rows {

@@ -59,8 +59,8 @@ func NewPlan(recs []dedup.Record) (*Plan, error) {
 	return p, nil
 }
 
-// Windows returns the windows that must be registered before the rows are claimed. Each occurs once, in the order in which all
-// transactions lock them.
+// Windows returns the windows that must be registered before the rows are claimed. Each occurs once. They are sorted, so that
+// all transactions lock them in one order.
 func (p *Plan) Windows() []Window {
 	ws := make([]Window, 0, 1)
 	for _, row := range p.Rows {

@@ -22,7 +22,7 @@ func WindowOf(rec dedup.Record) Window {
 	return Window{Consumer: rec.Key.Consumer, Seconds: int64(rec.Keep() / time.Second)}
 }
 
-// Compare defines the order in which transactions lock several windows.
+// Compare sorts windows: all transactions lock several windows in this order.
 func (w Window) Compare(v Window) int {
 	return cmp.Or(strings.Compare(w.Consumer, v.Consumer), cmp.Compare(w.Seconds, v.Seconds))
 }
