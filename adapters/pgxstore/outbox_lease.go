@@ -58,7 +58,7 @@ func (s *outboxSession) search(ctx context.Context, shards []int, want outbox.Wa
 		if err != nil {
 			return found{}, err
 		}
-		if _, err := s.follow(ctx, f.deeper, scanFirst); err != nil {
+		if _, err := s.follow(ctx, f.deeper); err != nil {
 			return found{}, err
 		}
 		switch {

@@ -84,7 +84,7 @@ func (s *outboxSession) followSome(ctx context.Context) error {
 	}
 	for range tidySteps {
 		shards, done := s.markBusy(behind)
-		n, err := s.follow(ctx, shards, scanFirst)
+		n, err := s.follow(ctx, shards)
 		done()
 		if err != nil || n < tidyAtOnce {
 			return err
@@ -106,16 +106,16 @@ func (s *outboxSession) markBusy(shards []int) (borrowed []int, done func()) {
 	return borrowed, func() { s.free(borrowed) }
 }
 
-// follow parks messages that wait behind parked ones. It reads the first "look" rows of each shard. The shards must have no
+// follow parks messages that wait behind parked ones, among the first rows of each shard. The shards must have no
 // leased messages, because a message must not be moved while it is being published.
-func (s *outboxSession) follow(ctx context.Context, shards []int, look int64) (n int64, err error) {
+func (s *outboxSession) follow(ctx context.Context, shards []int) (n int64, err error) {
 	if len(shards) == 0 {
 		return 0, nil
 	}
 	numbers, tokens := s.tokens(shards)
 	err = s.store.outboxTx(ctx, "park followers", func(b *pgx.Batch) {
 		b.Queue(s.store.outbox.Check, s.owner, numbers, tokens)
-		b.Queue(s.store.outbox.Follow, numbers, look, tidyAtOnce).Exec(affected(&n))
+		b.Queue(s.store.outbox.Follow, numbers, scanFirst, tidyAtOnce).Exec(affected(&n))
 	})
 	return n, err
 }
