@@ -17,13 +17,13 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// looking is a session of an outbox whose low-water mark is above its first messages.
+// polling is a session of an outbox whose watermark is above its first messages.
 type polling struct {
 	*outboxDB
 	outbox.Session
 }
 
-// newLooking returns when the session begins its looks behind n messages that it has leased and settled. All are of one key.
+// newPolling leases and settles n messages of one key, and returns when the session's watermark is above them.
 func newPolling(t *testing.T, db *outboxDB, n int) *polling {
 	t.Helper()
 	l := &polling{outboxDB: db}
@@ -70,7 +70,7 @@ func (l *polling) enqueue(t *testing.T, prefix string, n int) (ids []string) {
 	return ids
 }
 
-// passes enqueues n messages, settles them, and looks on until the mark is behind them.
+// passes enqueues and settles n messages, and polls until the watermark is above them.
 func (l *polling) passes(t *testing.T, prefix string, n int) {
 	t.Helper()
 	ids := l.enqueue(t, prefix, n)
@@ -81,7 +81,7 @@ func (l *polling) passes(t *testing.T, prefix string, n int) {
 	}
 	for began := time.Now(); pgxstore.Mark(l.Session) <= last; pause(5 * time.Millisecond) {
 		if l.lease(t); time.Since(began) > time.Minute {
-			t.Fatalf("looks begin at %d, though all up to %d is gone", pgxstore.Mark(l.Session), last)
+			t.Fatalf("the watermark is %d, want more than %d", pgxstore.Mark(l.Session), last)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func (l *polling) lease(t *testing.T) (leased []outbox.Leased) {
 	return leased
 }
 
-// finds leases and settles, and does meanwhile, until all of ids were found.
+// finds leases and settles messages until all of ids were found. It calls meanwhile between polls.
 func (l *polling) finds(t *testing.T, ids []string, meanwhile func()) {
 	t.Helper()
 	var got []string
@@ -113,7 +113,7 @@ func (l *polling) finds(t *testing.T, ids []string, meanwhile func()) {
 		}
 		got = append(got, leasedIDs(leased)...)
 		if meanwhile(); time.Since(began) > 30*time.Second {
-			t.Fatalf("%d of %d messages are found, and pending are %v", len(got), len(ids), l.ids(t))
+			t.Fatalf("found %d of %d messages; pending: %v", len(got), len(ids), l.ids(t))
 		}
 	}
 	slices.Sort(got)
@@ -123,7 +123,7 @@ func (l *polling) finds(t *testing.T, ids []string, meanwhile func()) {
 	}
 }
 
-// An asynchronous failover takes back sequence numbers. What is enqueued then has numbers that were passed before.
+// An asynchronous failover sets the sequence back. New messages get numbers below the watermark, and must be found.
 func TestOutboxLeaseAfterTheSequenceHasSteppedBack(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		l := newPolling(t, newOutboxDB(t, server, 6), 50)
@@ -132,7 +132,8 @@ func TestOutboxLeaseAfterTheSequenceHasSteppedBack(t *testing.T) {
 	})
 }
 
-// The sequence may have passed the mark again before anybody looks. The table itself says so.
+// The sequence may have passed the watermark again before the next poll. Then only the messages in the table show that it was
+// set back.
 func TestOutboxTidyFindsWhatIsBelowTheMark(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		l := newPolling(t, newOutboxDB(t, server, 6), 50)
@@ -142,11 +143,11 @@ func TestOutboxTidyFindsWhatIsBelowTheMark(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		l.passes(t, "last", 3) // the marks rise again
+		l.passes(t, "last", 3) // the watermarks rise again
 	})
 }
 
-// A primary crashes, and a standby is promoted that has not got the last of its commits. The relay's session goes on with it.
+// A primary crashes, and a standby without its last commits is promoted. The relay's session continues on that standby.
 func TestOutboxLeaseAfterAFailover(t *testing.T) {
 	if reason := noPrograms(); reason != "" {
 		t.Logf("does not apply: %s", reason)
@@ -171,12 +172,12 @@ func TestOutboxLeaseAfterAFailover(t *testing.T) {
 	if _, err := connectTo(t, standby.dsn).Exec(t.Context(), `SELECT pg_promote()`); err != nil {
 		t.Fatal(err)
 	}
-	l.pool.Reset() // its connections are dead
-	// More than were lost, so that the sequence is beyond the mark again when the session looks.
+	l.pool.Reset() // its connections are closed by the crash
+	// More messages than were lost, so that the sequence is above the watermark again at the next poll.
 	l.finds(t, l.enqueue(t, "later", 200), func() {})
 }
 
-// startPair starts a cluster, and a standby of it.
+// startPair starts a cluster and a standby of it.
 func startPair(t *testing.T, c *ownCluster) (primary, standby *ownServer) {
 	t.Helper()
 	copied := c.copy(t)
@@ -185,7 +186,7 @@ func startPair(t *testing.T, c *ownCluster) (primary, standby *ownServer) {
 	return primary, copied.start(t)
 }
 
-// eitherOf leads to the one of two servers that takes writes.
+// eitherOf connects to that one of two servers that accepts writes.
 func eitherOf(t *testing.T, a, b *ownServer) string {
 	t.Helper()
 	first, err := url.Parse(a.dsn)
@@ -206,7 +207,7 @@ func connectTo(t *testing.T, dsn string) *pgx.Conn {
 	return conn
 }
 
-// awaitStandby returns when the standby has all that the primary has committed.
+// awaitStandby returns when the standby has everything that the primary has committed.
 func awaitStandby(t *testing.T, primary, standby *pgx.Conn) {
 	t.Helper()
 	var end string

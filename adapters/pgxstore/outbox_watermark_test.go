@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The marks hold for one server since its start, and for a sequence that only grows.
+// Watermarks are valid for one server since its start, and while the sequence only grows.
 func TestOutboxWatermarkIsOutdated(t *testing.T) {
 	for _, test := range []struct {
 		name         string
@@ -20,7 +20,7 @@ func TestOutboxWatermarkIsOutdated(t *testing.T) {
 	} {
 		var f watermark
 		if f.outdated(1, 7) {
-			t.Error("a new fence is outdated")
+			t.Error("a new watermark is outdated")
 		}
 		f.move(1, 100, []string{"writer"})
 		if got := f.outdated(test.server, test.last); got != test.want {
@@ -29,7 +29,7 @@ func TestOutboxWatermarkIsOutdated(t *testing.T) {
 	}
 }
 
-// A look that began before the marks were forgotten raises none: what it saw may be the old state.
+// A poll that began before the watermarks were dropped raises none, because it may have read the old state.
 func TestOutboxLookRaisesNoMarkOfAnotherState(t *testing.T) {
 	s := &outboxSession{held: map[int]*heldShard{1: {}, 2: {}}}
 	s.watermark.move(1, 100, nil)

@@ -49,12 +49,12 @@ type db struct {
 	pool *pgxpool.Pool
 }
 
-// place is where the tables of a test are.
+// place is where the tables of a test are created.
 type place struct {
 	dsn     string
-	another func(t *testing.T) string                    // with nothing in it
-	forgets func(t *testing.T) string                    // this one, with asynchronous commits
-	faulty  func(t *testing.T, f deduptest.Fault) string // this one, where a COMMIT suffers f
+	another func(t *testing.T) string                    // another one, without tables
+	forgets func(t *testing.T) string                    // the same one, with asynchronous commits
+	faulty  func(t *testing.T, f deduptest.Fault) string // the same one, where a COMMIT suffers f
 }
 
 func newDB(t *testing.T, server string) deduptest.DB[pgx.Tx] {
