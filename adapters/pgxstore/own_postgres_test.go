@@ -24,7 +24,7 @@ const sharedPostgres = "../../.services/postgres/process.json"
 // ownPostgres is available.
 func noPrograms() string {
 	if _, err := os.Stat(sharedPostgres); err != nil {
-		return "this test needs a server of its own, because it kills the server or deletes its write-ahead log; without Docker, services-up finds the programs to start one"
+		return "this test needs a server of its own, because it kills the server or deletes its write-ahead log; the programs to start one are missing: services-up finds them only where there is no Docker"
 	}
 	return ""
 }

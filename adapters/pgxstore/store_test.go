@@ -182,7 +182,7 @@ func (d *db) plant(t *testing.T, at dedup.KeyHash, k dedup.Key) {
 		pgtype.UUID{Bytes: at, Valid: true}, k.Consumer, k.Tenant, k.ID)
 }
 
-// misuses are the ways in which a handler can end or lose a pgx.Tx.
+// misuses lists how a handler can end or lose a pgx.Tx.
 func misuses() []deduptest.Misuse[pgx.Tx] {
 	text := func(name, sql string, args ...any) deduptest.Misuse[pgx.Tx] {
 		return deduptest.Misuse[pgx.Tx]{Name: name, Ends: true, Do: func(ctx context.Context, tx pgx.Tx) error {

@@ -16,8 +16,8 @@ type Window struct {
 	Seconds  int64
 }
 
-// WindowOf returns the window under which rec is registered. It rounds down to whole seconds: a row may be kept longer than the
-// horizon assumes, but never shorter.
+// WindowOf returns the window that rec's consumer is registered with. It rounds down to whole seconds: a row may be kept longer
+// than the horizon assumes, but never shorter.
 func WindowOf(rec dedup.Record) Window {
 	return Window{Consumer: rec.Key.Consumer, Seconds: int64(rec.Keep() / time.Second)}
 }
