@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	scanFirst    = 2 << 10 // rows to scan in a shard, unless all of them wait
-	scanMost     = 2 << 20
+	scanFirst    = 2 << 10               // rows to scan in a shard, unless all of them wait
+	scanMost     = 2 << 20               // the most rows to scan in a shard
 	scanCooldown = 64 << 10              // a shard where a Lease scanned this many rows gets a cooldown
 	dueEvery     = 20 * time.Millisecond // how often Lease moves delayed messages that are due
-	dueSeldom    = 10 * dueEvery         // the same, when Want.Notified is set
-	dueAtOnce    = 1000
+	dueSeldom    = 10 * dueEvery         // how often it does so in calls with Want.Notified
+	dueAtOnce    = 1000                  // the most delayed messages that one Lease moves
 )
 
 // Lease implements outbox.Session.

@@ -134,8 +134,8 @@ func (s *outboxSession) checkWatermarks(b *pgx.Batch) (done func(ctx context.Con
 // scanned records which rows a poll has read.
 type scanned struct {
 	first    map[int]int64 // by shard: the seq of its first row
-	returned map[int]int64
-	all      bool // no shard's first row was cut off by the limits
+	returned map[int]int64 // by shard: how often messages have returned to it
+	all      bool          // no shard's first row was cut off by the limits
 }
 
 func (s *scanned) add(m outbox.Leased, row leasedRow) {
@@ -168,10 +168,10 @@ func (s *outboxSession) raise(shards []int16, returned []int64, before watermark
 		switch {
 		case any && returns != sh.returned: // messages have returned, so the poll started at the first row
 			sh.low, sh.returned = 0, returns
-		case sh.returned != returned[i], !found && (any || !seen.all):
+		case sh.returned != returned[i], !found && (any || !seen.all): // another poll has updated the shard, or its first row is unknown
 		case found:
 			sh.low = max(sh.low, min(first, passed+1))
-		default:
+		default: // the shard is empty
 			sh.low = max(sh.low, passed+1)
 		}
 	}
