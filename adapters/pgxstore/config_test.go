@@ -37,7 +37,7 @@ func TestNewRefuses(t *testing.T) {
 		{"an idle limit that rounds to none", pgxstore.Config{Pool: idle("2"), IdleInTxTimeout: time.Microsecond}, "Config.IdleInTxTimeout"},
 		{"a negative wait", pgxstore.Config{Pool: idle("2"), ClaimTimeout: -1}, "Config.ClaimTimeout"},
 		{"unknown isolation", pgxstore.Config{Pool: idle("2"), Isolation: "chaos"}, "Config.Isolation"},
-		{"nobody left to read the horizon", pgxstore.Config{Pool: idle("1"), Isolation: pgx.Serializable}, "Config.Isolation"},
+		{"no connection left to read the horizon", pgxstore.Config{Pool: idle("1"), Isolation: pgx.Serializable}, "Config.Isolation"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if _, err := pgxstore.New(tt.cfg); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -71,9 +71,9 @@ func TestRegisterTellsWhatAPersonMustChange(t *testing.T) {
 		alter  func(cfg *pgx.ConnConfig)
 		access bool
 	}{
-		"no such database": {func(cfg *pgx.ConnConfig) { cfg.Database = "nowhere" }, true},
-		"no such user":     {func(cfg *pgx.ConnConfig) { cfg.User = "nobody_of_txonce" }, true},
-		"nobody listens":   {func(cfg *pgx.ConnConfig) { cfg.Port, cfg.Fallbacks = 1, nil }, false},
+		"no such database":  {func(cfg *pgx.ConnConfig) { cfg.Database = "nowhere" }, true},
+		"no such user":      {func(cfg *pgx.ConnConfig) { cfg.User = "nobody_of_txonce" }, true},
+		"no server listens": {func(cfg *pgx.ConnConfig) { cfg.Port, cfg.Fallbacks = 1, nil }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg, err := pgxpool.ParseConfig(dsn)

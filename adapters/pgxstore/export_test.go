@@ -37,16 +37,16 @@ func Listen(ctx context.Context, s *Store) (wake <-chan struct{}, stop func()) {
 // HoldAllUntil makes s believe that one of its sessions holds all shards.
 func HoldAllUntil(s *Store, t time.Time) { s.holdsAllUntil(t) }
 
-// Mark returns the lowest watermark of the session's shards: no Lease reads messages with a smaller seq.
-func Mark(o outbox.Session) int64 {
+// LowWatermark returns the lowest watermark of the session's shards: no Lease reads messages with a smaller seq.
+func LowWatermark(o outbox.Session) int64 {
 	s := o.(*outboxSession)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	mark := int64(math.MaxInt64)
+	low := int64(math.MaxInt64)
 	for _, sh := range s.held {
-		mark = min(mark, sh.low)
+		low = min(low, sh.low)
 	}
-	return mark
+	return low
 }
 
 // SetEndWithin sets the limit for COMMIT.

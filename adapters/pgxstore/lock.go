@@ -27,10 +27,11 @@ import (
 // statement, which may be before LockKeys got the lock: then the lock excludes other writers, but reads may return outdated
 // rows.
 //
+// LockKeys also excludes handlers that use sqlstore on the same database, and it works behind a pooler in transaction mode.
+// Locks belong to the database: equal keys in two schemas exclude each other as well.
+//
 // To order the messages that transactions enqueue, use LockOrderingKey. Its locks are separate from these, and only ctx limits
-// its wait. A transaction that needs both calls LockKeys first. Handlers that use sqlstore on the same database are excluded
-// too, and a pooler in transaction mode makes no difference. Locks belong to the database: equal keys in two schemas exclude
-// each other as well.
+// its wait. A transaction that needs both calls LockKeys first.
 //
 // A rollback does not undo what a handler does in other systems. If the connection is lost, or Config.IdleInTxTimeout expires,
 // the keys are released while a call to another system may still be running. Give such calls a shorter limit.

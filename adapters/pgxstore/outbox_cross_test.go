@@ -65,7 +65,7 @@ func TestOutboxOfBothStores(t *testing.T) {
 		t.Parallel()
 		outboxtest.TestStore(t, outboxtest.Harness[pgx.Tx]{
 			Features: outboxtest.Features{LateSequence: true, DoesNotApply: map[string]string{
-				wakes: "sqlstore's sessions do not listen: they find the commits of others when they next look",
+				wakes: "sqlstore's sessions do not listen: they find the commits of others by polling",
 			}},
 			Run:    sideBySide,
 			Select: func(name string) bool { return matrix.Dealt(name, 1, 2) },

@@ -79,9 +79,9 @@ func (l *polling) passes(t *testing.T, prefix string, n int) {
 	if err := l.pool.QueryRow(t.Context(), `SELECT last_value FROM outbox_seq`).Scan(&last); err != nil {
 		t.Fatal(err)
 	}
-	for began := time.Now(); pgxstore.Mark(l.Session) <= last; pause(5 * time.Millisecond) {
+	for began := time.Now(); pgxstore.LowWatermark(l.Session) <= last; pause(5 * time.Millisecond) {
 		if l.lease(t); time.Since(began) > time.Minute {
-			t.Fatalf("the watermark is %d, want more than %d", pgxstore.Mark(l.Session), last)
+			t.Fatalf("the watermark is %d, want more than %d", pgxstore.LowWatermark(l.Session), last)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func TestOutboxLeaseAfterTheSequenceHasSteppedBack(t *testing.T) {
 
 // The sequence may have passed the watermark again before the next poll. Then only the messages in the table show that it was
 // set back.
-func TestOutboxTidyFindsWhatIsBelowTheMark(t *testing.T) {
+func TestOutboxTidyFindsWhatIsBelowTheWatermark(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		l := newPolling(t, newOutboxDB(t, server, 6), 50)
 		l.exec(t, `SELECT setval('outbox_seq', 10)`)

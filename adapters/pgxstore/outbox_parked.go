@@ -123,8 +123,8 @@ func (s *Store) findParked(ctx context.Context, seqs []int64) ([]*parkedGroup, e
 			return nil // the caller listed it twice
 		}
 		p.seqs = append(p.seqs, seq)
-		if mark := fmt.Sprint(shard, " ", string(key)); key != nil && !seen[mark] {
-			seen[mark] = true
+		if id := fmt.Sprint(shard, " ", string(key)); key != nil && !seen[id] {
+			seen[id] = true
 			p.keys = append(p.keys, append([]byte(nil), key...))
 		}
 		return nil

@@ -16,7 +16,7 @@ func TestOutboxWatermarkIsOutdated(t *testing.T) {
 		{"nothing happened", 1, 100, false},
 		{"more was enqueued", 1, 300, false},
 		{"the sequence has stepped back", 1, 99, true},
-		{"another server, and the sequence beyond the marks", 2, 300, true},
+		{"another server, and the sequence above the watermarks", 2, 300, true},
 	} {
 		var f watermark
 		if f.outdated(1, 7) {
@@ -30,21 +30,21 @@ func TestOutboxWatermarkIsOutdated(t *testing.T) {
 }
 
 // A poll that began before the watermarks were dropped raises none, because it may have read the old state.
-func TestOutboxLookRaisesNoMarkOfAnotherState(t *testing.T) {
+func TestOutboxPollRaisesNoWatermarkOfAnotherState(t *testing.T) {
 	s := &outboxSession{held: map[int]*heldShard{1: {}, 2: {}}}
 	s.watermark.move(1, 100, nil)
 	before := s.watermark
-	marks := func() map[int]int64 { return map[int]int64{1: s.held[1].low, 2: s.held[2].low} }
-	look := func() {
+	lows := func() map[int]int64 { return map[int]int64{1: s.held[1].low, 2: s.held[2].low} }
+	poll := func() {
 		s.raise([]int16{1, 2}, []int64{0, 0}, before, scanned{first: map[int]int64{2: 50}, returned: map[int]int64{2: 0}, all: true})
 	}
-	look()
-	if diff := cmp.Diff(map[int]int64{1: 101, 2: 50}, marks()); diff != "" {
+	poll()
+	if diff := cmp.Diff(map[int]int64{1: 101, 2: 50}, lows()); diff != "" {
 		t.Error(diff)
 	}
 	s.dropWatermarks()
-	look()
-	if diff := cmp.Diff(map[int]int64{1: 0, 2: 0}, marks()); diff != "" {
+	poll()
+	if diff := cmp.Diff(map[int]int64{1: 0, 2: 0}, lows()); diff != "" {
 		t.Error(diff)
 	}
 }

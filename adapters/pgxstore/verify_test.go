@@ -235,7 +235,7 @@ func TestLookBackWithoutAnAnswerIsADoubt(t *testing.T) {
 	dial := cfg.ConnConfig.DialFunc
 	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if away.Load() {
-			return nil, errors.New("nobody answers")
+			return nil, errors.New("no server answers")
 		}
 		return dial(ctx, network, addr)
 	}

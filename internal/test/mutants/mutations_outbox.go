@@ -69,13 +69,13 @@ var outboxMutations = []mutation{
 	enqueuing("the low-water mark falls when the sequence was reset", pgx+"/outbox_watermark.go", "TestOutboxLeaseAfterTheSequenceHasSteppedBack", edit{
 		` || last < w.next`, ``,
 	}),
-	enqueuing("messages below the low-water mark are found", pgx+"/outbox_watermark.go", "TestOutboxTidyFindsWhatIsBelowTheMark", edit{
+	enqueuing("messages below the low-water mark are found", pgx+"/outbox_watermark.go", "TestOutboxTidyFindsWhatIsBelowTheWatermark", edit{
 		`if len(below) == 0 ||`, `if true ||`,
 	}),
 	watermark("the low-water mark is dropped when the server restarted", "TestOutboxWatermarkIsOutdated", edit{
 		`w.server != 0 && w.server != server || `, ``,
 	}),
-	watermark("a poll does not raise the low-water mark of a newer state", "TestOutboxLookRaisesNoMarkOfAnotherState", edit{
+	watermark("a poll does not raise the low-water mark of a newer state", "TestOutboxPollRaisesNoWatermarkOfAnotherState", edit{
 		`if s.watermark.epoch != before.epoch {`, `if false {`,
 	}),
 	enqueuing("unparked messages are found again", lease, "TestOutboxLeaseFindsWhatComesBack", edit{
