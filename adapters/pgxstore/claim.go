@@ -185,7 +185,7 @@ func (c *claim) Forgotten(ctx context.Context, consumers []string) (forgotten ti
 	if c.isolation != "read committed" && c.isolation != "read uncommitted" {
 		q = c.store.cfg.Pool
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.store.cfg.ClaimTimeout) // for callers that hold all of the pool's connections
+		ctx, cancel = context.WithTimeout(ctx, c.store.cfg.ClaimTimeout) // because the callers may hold all of the pool's connections
 		defer cancel()
 		if err := q.QueryRow(ctx, c.store.sql.Forgotten).Scan(&c.forgotten); err != nil {
 			return forgotten, nil, c.store.sweepError(err)

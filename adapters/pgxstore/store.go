@@ -18,7 +18,7 @@ import (
 	"github.com/txonce/txonce/internal/dialect"
 )
 
-// Config of a Store.
+// Config configures a Store.
 type Config struct {
 	// Pool is the application's own pool. Handlers write to its database. Required; the Store does not close it.
 	Pool *pgxpool.Pool

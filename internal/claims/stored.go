@@ -6,7 +6,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Stored is a row of processed_messages. Pointers are nil for NULL.
+// Stored is a row of processed_messages. Nil pointers are NULL.
 type Stored struct {
 	Key                  [16]byte
 	Fingerprint          *int64
