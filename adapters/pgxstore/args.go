@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// args are a row's parameters. Pointers are nil for NULL.
+// args holds the parameters of a row. Nil pointers are NULL.
 type args struct {
 	key                  pgtype.UUID
 	fingerprint          *int64
@@ -31,8 +31,8 @@ func (s *Store) args(row claims.Row) args {
 	return a
 }
 
-// columns are the parameters of dialect.Postgres.Insert for rows of one consumer and window: an array per column, of types
-// that pgx encodes without reflection. The statement takes zero for NULL, and a missing array for one of NULLs.
+// columns returns the parameters of dialect.Postgres.Insert for rows of one consumer and window: one array per column. pgx
+// encodes their types without reflection. The statement reads zero values as NULL, and a nil array as an array of NULLs.
 func (s *Store) columns(rows []claims.Row, idleLimit *string) []any {
 	var (
 		n            = len(rows)
@@ -63,8 +63,8 @@ func (s *Store) columns(rows []claims.Row, idleLimit *string) []any {
 	return []any{keys, fingerprints, times, ids, consumer, rows[0].Record.Keep().Seconds(), tenants, idleLimit, n}
 }
 
-// pgUUID is a key or another number of 16 bytes as pgx sends it in every mode: where it does not ask the server for the types
-// of parameters, as behind a pooler, it must know them from Go's, and of an array of bytes it does not.
+// pgUUID wraps a value of 16 bytes so that pgx can send it in every mode. In modes that do not ask the server for the types of
+// parameters, which are used behind a pooler, pgx derives the type from the Go type, and it has no type for a byte array.
 func pgUUID(b [16]byte) pgtype.UUID { return pgtype.UUID{Bytes: b, Valid: true} }
 
 func pgUUIDs(keys []dedup.KeyHash) pgtype.FlatArray[pgtype.UUID] {

@@ -12,7 +12,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// BenchmarkBytesPerKey fills the table with 10^6 random keys and weighs heap and index. It does not depend on the machine.
+// BenchmarkBytesPerKey inserts 10^6 random keys and measures the sizes of the table and its index. The result does not depend
+// on the machine.
 func BenchmarkBytesPerKey(b *testing.B) {
 	const keys, perTx = 1_000_000, 1000
 	for _, tt := range []struct {

@@ -14,26 +14,26 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// claim is the claims.Driver of one transaction.
+// claim implements claims.Driver for one transaction.
 type claim struct {
 	claims.Claim
 
 	store     *Store
-	conn      *pgx.Conn // where Insert begins tx; nil: tx is the caller's
-	tx        pgx.Tx    // it must be rolled back also after an error, unless it is nil
-	idleLimit *string   // of the transaction; nil: the caller's own is left alone
+	conn      *pgx.Conn // Insert begins tx on this connection; nil: tx belongs to the caller
+	tx        pgx.Tx    // unless nil, it must be rolled back even after an error
+	idleLimit *string   // the transaction's limit; nil: the caller's own limit is not changed
 
-	short     bool // ctx bounds the wait
-	xid       string
-	standbys  bool   // COMMIT waits for synchronous standbys
-	session   string // see dialect.Postgres.Session; empty: not read yet
-	asked     bool   // the next two are known
-	isolation string
-	forgotten *time.Time // all rows forgotten so far had expired by then; nil: none was
+	short        bool // ctx ends before ClaimTimeout
+	xid          string
+	standbys     bool   // COMMIT waits for synchronous standbys
+	sessionState string // see dialect.Postgres.Session; empty: not read yet
+	asked        bool   // the next two fields are set
+	isolation    string
+	forgotten    *time.Time // all deleted rows had expired by then; nil: none was deleted
 }
 
 func (s *Store) newClaim(plan *claims.Plan) *claim {
-	return &claim{Claim: claims.Claim{Plan: plan, Windows: &s.leases, Now: s.now}, store: s}
+	return &claim{Claim: claims.Claim{Plan: plan, Windows: &s.windowLeases, Now: s.now}, store: s}
 }
 
 // Insert implements claims.Driver. The first Insert of InTx sends BEGIN and the claim in one round trip.
@@ -51,16 +51,16 @@ func (c *claim) Insert(ctx context.Context, rows []claims.Row) error {
 		_, err := results.Exec() // BEGIN
 		return c.read(results, rows, err)
 	})
-	if err == nil && c.conn == nil { // InTx looks at more of the session, see fits
-		err = c.store.durable(c.session, c.standbys)
+	if err == nil && c.conn == nil { // InTx checks more of the session, see fits
+		err = c.store.durable(c.sessionState, c.standbys)
 	}
 	return err
 }
 
-// bounded runs do, which waits for transactions that hold the claim's keys, for no longer than a claim may wait. The limit is
-// the client's: when it passes pgx has the server cancel the statement, and closes the connection. That costs a
-// connection where keys collide, and nothing where they do not; lock_timeout, set for the claim and back for the handler,
-// costs every claim a statement.
+// bounded calls do and ends its wait for transactions that hold the claim's keys after ClaimTimeout. The client enforces the
+// limit: when it expires, pgx asks the server to cancel the statement and closes the connection. This costs a connection when
+// keys collide, and nothing otherwise. Setting lock_timeout for the claim and resetting it for the handler would cost every
+// claim a statement.
 func (c *claim) bounded(ctx context.Context, do func(ctx context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, c.store.cfg.ClaimTimeout)
 	defer cancel()
@@ -71,10 +71,10 @@ func (c *claim) bounded(ctx context.Context, do func(ctx context.Context) error)
 	return c.store.claimError(err)
 }
 
-// queue adds the claim of rows, a statement for each consumer and window among them: there is hardly ever more than one.
-// Where a row is old enough to have been forgotten, by this machine's clock and generously, the statement that asks how far
-// was forgotten travels with it. Where that clock is slow, the question costs a round trip of its own: see horizon. A wait that
-// ctx makes shorter than Config.ClaimTimeout is left to the server, as it is often in vain.
+// queue adds the statements that claim rows: one for each combination of consumer and window, usually one in total. If a row is
+// so old that it may have been forgotten, the query for the horizon is sent along. This check uses this machine's clock with a
+// generous margin. If that clock is slow, Forgotten queries the horizon in a separate round trip. If ctx ends before
+// Config.ClaimTimeout, the server limits the wait, because such waits often time out and this way the connection stays open.
 func (c *claim) queue(ctx context.Context, b *pgx.Batch, rows []claims.Row) {
 	sql := &c.store.sql
 	var wait time.Duration
@@ -96,7 +96,7 @@ func (c *claim) queue(ctx context.Context, b *pgx.Batch, rows []claims.Row) {
 	}
 }
 
-// read takes in the results of what queue queued.
+// read reads the results of the statements that queue added.
 func (c *claim) read(results pgx.BatchResults, rows []claims.Row, err error) error {
 	if err == nil && len(rows) > 0 {
 		err = c.readAll(results, rows)
@@ -130,8 +130,8 @@ func (c *claim) readAll(results pgx.BatchResults, rows []claims.Row) error {
 
 func (c *claim) readOne(row pgx.Row, rows []claims.Row) error {
 	var key [16]byte
-	switch err := row.Scan(&key, &c.Clock, &c.xid, &c.standbys, &c.session); {
-	case errors.Is(err, pgx.ErrNoRows): // known
+	switch err := row.Scan(&key, &c.Clock, &c.xid, &c.standbys, &c.sessionState); {
+	case errors.Is(err, pgx.ErrNoRows): // the key has a row already
 		return nil
 	case err != nil:
 		return err
@@ -145,7 +145,7 @@ func (c *claim) readSome(row pgx.Row, rows []claims.Row) error {
 		n    int
 		some [][16]byte
 	)
-	if err := row.Scan(&n, &some, &c.Clock, &c.xid, &c.standbys, &c.session); err != nil {
+	if err := row.Scan(&n, &some, &c.Clock, &c.xid, &c.standbys, &c.sessionState); err != nil {
 		return err
 	}
 	if n == len(rows) {
@@ -176,7 +176,7 @@ func (c *claim) Flush(ctx context.Context) error {
 
 // Forgotten implements claims.Driver.
 func (c *claim) Forgotten(ctx context.Context, consumers []string) (forgotten time.Time, uses map[string][]storekit.WindowUse, err error) {
-	if !c.asked { // this machine's clock is behind the database's
+	if !c.asked { // queue did not ask, because this machine's clock is behind the database's
 		if err := c.tx.QueryRow(ctx, c.store.sql.Sweep).Scan(&c.isolation, &c.forgotten); err != nil {
 			return forgotten, nil, c.store.sweepError(err)
 		}
@@ -185,7 +185,7 @@ func (c *claim) Forgotten(ctx context.Context, consumers []string) (forgotten ti
 	if c.isolation != "read committed" && c.isolation != "read uncommitted" {
 		q = c.store.cfg.Pool
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.store.cfg.ClaimTimeout) // for callers that hold all of the pool's connections
+		ctx, cancel = context.WithTimeout(ctx, c.store.cfg.ClaimTimeout) // because the callers may hold all of the pool's connections
 		defer cancel()
 		if err := q.QueryRow(ctx, c.store.sql.Forgotten).Scan(&c.forgotten); err != nil {
 			return forgotten, nil, c.store.sweepError(err)

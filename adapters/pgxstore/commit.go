@@ -11,11 +11,12 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// commitReplicated sends COMMIT where it waits for synchronous standbys. A COMMIT whose wait was cancelled answers like any
-// other, and says in a warning only that no standby may have it: such a COMMIT counts as unknown. The claim that is then
-// made again finds a duplicate, whose own COMMIT waits for the standbys too.
+// commitReplicated sends COMMIT when COMMIT waits for synchronous standbys. If that wait is cancelled, COMMIT still reports
+// success, and only a warning says that possibly no standby has the commit. The outcome of such a COMMIT counts as unknown. The
+// next claim then finds a duplicate, whose own COMMIT waits for the standbys too.
 //
-// pgx hands warnings to a callback of the pool's configuration, which is the user's; here they are read from the protocol.
+// pgx passes warnings to a callback in the pool's configuration, which belongs to the user. So this function reads them from
+// the protocol.
 func commitReplicated(ctx context.Context, conn *pgconn.PgConn) error {
 	if err := conn.SyncConn(ctx); err != nil {
 		return err
@@ -29,12 +30,12 @@ func commitReplicated(ctx context.Context, conn *pgconn.PgConn) error {
 	for {
 		msg, err := conn.ReceiveMessage(ctx)
 		if err != nil {
-			giveUp(ctx, conn)
+			cancelCommit(ctx, conn)
 			return cmp.Or(failed, err)
 		}
 		switch msg := msg.(type) {
 		case *pgproto3.NoticeResponse:
-			if msg.SeverityUnlocalized == "WARNING" && msg.Routine == "SyncRepWaitForLSN" { // a deferred trigger may warn of anything
+			if msg.SeverityUnlocalized == "WARNING" && msg.Routine == "SyncRepWaitForLSN" { // a deferred trigger may send other warnings
 				warned = fmt.Errorf("it may be on no synchronous standby yet: %s", msg.Message)
 			}
 		case *pgproto3.CommandComplete:
@@ -49,9 +50,9 @@ func commitReplicated(ctx context.Context, conn *pgconn.PgConn) error {
 	}
 }
 
-// giveUp ends a COMMIT that got no answer in time. Without the cancellation its server process would wait for the standbys for as
-// long as they are away, and one more for each message.
-func giveUp(ctx context.Context, conn *pgconn.PgConn) {
+// cancelCommit cancels a COMMIT that got no answer in time. Otherwise its server process would wait as long as the standbys are
+// away, and each further message would add such a process.
+func cancelCommit(ctx context.Context, conn *pgconn.PgConn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_ = conn.CancelRequest(ctx)

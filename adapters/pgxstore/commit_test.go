@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// A warning of the application's own at COMMIT says nothing about standbys.
+// A warning that the application itself raises at COMMIT says nothing about standbys.
 func TestCommitWithAWarning(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 2)
 	db.exec(t, `CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING 'low stock'; RETURN NULL; END $$`)
@@ -34,7 +34,7 @@ func TestCommitWithAWarning(t *testing.T) {
 	}
 }
 
-// Transactions of the caller's own hold all connections of the pool at the first claim: it fails in time, and does not hang.
+// When the caller's transactions hold all connections of the pool at the first claim, that claim fails within ClaimTimeout.
 func TestFirstClaimWithoutAFreeConnection(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 1)
 	s := newStore(t, pgxstore.Config{Pool: db.pool, ClaimTimeout: 50 * time.Millisecond})

@@ -37,7 +37,7 @@ func TestNewRefuses(t *testing.T) {
 		{"an idle limit that rounds to none", pgxstore.Config{Pool: idle("2"), IdleInTxTimeout: time.Microsecond}, "Config.IdleInTxTimeout"},
 		{"a negative wait", pgxstore.Config{Pool: idle("2"), ClaimTimeout: -1}, "Config.ClaimTimeout"},
 		{"unknown isolation", pgxstore.Config{Pool: idle("2"), Isolation: "chaos"}, "Config.Isolation"},
-		{"nobody left to read the horizon", pgxstore.Config{Pool: idle("1"), Isolation: pgx.Serializable}, "Config.Isolation"},
+		{"no connection left to read the horizon", pgxstore.Config{Pool: idle("1"), Isolation: pgx.Serializable}, "Config.Isolation"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if _, err := pgxstore.New(tt.cfg); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -64,16 +64,16 @@ func TestUnreachableDatabase(t *testing.T) {
 	}
 }
 
-// What the server refuses for as long as nobody changes it is told from what passes by itself.
+// A refusal that lasts until the configuration changes differs from a temporary error.
 func TestRegisterTellsWhatAPersonMustChange(t *testing.T) {
 	dsn := testdb.Postgres(t)
 	for name, tt := range map[string]struct {
 		alter  func(cfg *pgx.ConnConfig)
 		access bool
 	}{
-		"no such database": {func(cfg *pgx.ConnConfig) { cfg.Database = "nowhere" }, true},
-		"no such user":     {func(cfg *pgx.ConnConfig) { cfg.User = "nobody_of_txonce" }, true},
-		"nobody listens":   {func(cfg *pgx.ConnConfig) { cfg.Port, cfg.Fallbacks = 1, nil }, false},
+		"no such database":  {func(cfg *pgx.ConnConfig) { cfg.Database = "nowhere" }, true},
+		"no such user":      {func(cfg *pgx.ConnConfig) { cfg.User = "nobody_of_txonce" }, true},
+		"no server listens": {func(cfg *pgx.ConnConfig) { cfg.Port, cfg.Fallbacks = 1, nil }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg, err := pgxpool.ParseConfig(dsn)
@@ -95,7 +95,7 @@ func TestRegisterTellsWhatAPersonMustChange(t *testing.T) {
 	}
 }
 
-// A duplicate must cost the database nothing to remember.
+// A duplicate writes nothing to the database.
 func TestDuplicateWritesNoWAL(t *testing.T) {
 	pool := testPool(t, testdb.Schema(t, testdb.Postgres(t)), 2)
 	if err := pgxstore.Migrate(t.Context(), pool, ""); err != nil {
@@ -138,8 +138,8 @@ func TestDuplicateWritesNoWAL(t *testing.T) {
 	}
 }
 
-// A process that was stopped for longer than its registration holds must not claim under it: the horizon no longer
-// counts its window.
+// A process that was suspended for longer than its registration lasts must not claim under it: the horizon no longer counts its
+// window.
 func TestClaimPastItsRegistration(t *testing.T) {
 	pool := testPool(t, testdb.Schema(t, testdb.Postgres(t)), 2)
 	if err := pgxstore.Migrate(t.Context(), pool, ""); err != nil {
@@ -163,11 +163,11 @@ func TestClaimPastItsRegistration(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !registered {
-		t.Error("claimed under a window that the table says is out of use")
+		t.Error("claimed under a window whose registration has expired")
 	}
 }
 
-// A process that freezes inside its handler must not keep its claim for ever, nor commit when it thaws.
+// A process that freezes in its handler loses its claim after a while, and cannot commit when it continues.
 func TestFrozenProcessLosesItsClaim(t *testing.T) {
 	pool := testPool(t, testdb.Schema(t, testdb.Postgres(t)), 4)
 	if err := pgxstore.Migrate(t.Context(), pool, ""); err != nil {
@@ -195,7 +195,7 @@ func TestFrozenProcessLosesItsClaim(t *testing.T) {
 		verdict dedup.Verdict
 		err     error
 	)
-	for froze := false; !froze; { // a slow machine may lose the claim before
+	for froze := false; !froze; { // on a slow machine the first attempt may lose its claim earlier
 		_, err = handle(frozen, "frozen", func() {
 			froze = true
 			var err error
@@ -204,26 +204,26 @@ func TestFrozenProcessLosesItsClaim(t *testing.T) {
 			}
 		})
 		if !froze && err == nil {
-			t.Fatal("the claim is somebody else's")
+			t.Fatal("another process made the claim")
 		}
 	}
 	if err == nil || !frozen.Retryable(err) {
-		t.Errorf("the frozen one: %v; want a retryable error", err)
+		t.Errorf("the frozen process: %v; want a retryable error", err)
 	}
 	if verdict != dedup.First {
-		t.Errorf("the other one: %v, want first", verdict)
+		t.Errorf("the other process: %v, want first", verdict)
 	}
 	var effects string
 	if err := pool.QueryRow(t.Context(), `SELECT string_agg(name, ' ') FROM effects`).Scan(&effects); err != nil {
 		t.Fatal(err)
 	}
 	if effects != "other" {
-		t.Errorf("effects of %q, want those of the other alone", effects)
+		t.Errorf("effects of %q, want only those of the other process", effects)
 	}
 }
 
-// A handler that swallows an error and then parks, forgets or saves gets 25P02 from that: its own fault, not the
-// database's.
+// When a handler ignores an error and then parks, forgets or saves, the Store's own statement fails with 25P02. The handler is
+// at fault, not the database.
 func TestStepsAfterASwallowedError(t *testing.T) {
 	pool := testPool(t, testdb.Schema(t, testdb.Postgres(t)), 2)
 	if err := pgxstore.Migrate(t.Context(), pool, ""); err != nil {
@@ -249,7 +249,7 @@ func TestStepsAfterASwallowedError(t *testing.T) {
 	}
 }
 
-// The version alone does not show that a table was dropped, or that the user may not read it.
+// Register also finds a dropped table, and tables that the user may not read, although the version is right.
 func TestRegisterMissesADroppedTable(t *testing.T) {
 	pool := testPool(t, testdb.Schema(t, testdb.Postgres(t)), 2)
 	makeTables(t, pool, `; DROP TABLE dead_letters`)

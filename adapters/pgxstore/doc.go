@@ -1,23 +1,30 @@
-// Package pgxstore keeps claims and dead letters in PostgreSQL through pgx/v5; its transactions are pgx.Tx.
+// Package pgxstore stores in PostgreSQL, through pgx/v5, which messages were processed, which failed for good, and which are to
+// be published.
 //
-// A handler gets an ordinary pgx.Tx with everything on it: CopyFrom, SendBatch, savepoints, sqlc. Only ending the
-// transaction is refused, by method and by statement, because what a handler writes after a COMMIT or ROLLBACK of its
-// own would stand without its claim. Where it takes the connection itself (Tx.Conn) or sends several statements in one
-// string, the store asks the server before COMMIT whether this is still the transaction that claimed.
+// To use it, apply the migrations with Migrate, create a Store with New, and set it in consumer.Config, and in relay.Config if you
+// publish messages. A handler gets an ordinary pgx.Tx with all its methods: CopyFrom, SendBatch, savepoints, also through sqlc.
+// Only methods and statements that end the transaction are refused: a handler that committed or rolled back itself could write
+// effects without the claim. A handler returns nil to commit and an error to roll back. Transactions that need to exclude each
+// other for more than their own message's key call LockKeys.
 //
-// The path of a claim, in one round trip: BEGIN, and the INSERT into processed_messages, which waits for a transaction
-// that holds the same key for at most Config.ClaimTimeout; for messages older than half an hour also the question up to
-// when keys were forgotten. Then the handler runs; then COMMIT. A duplicate writes nothing: no WAL, no transaction id.
+// # How it works
 //
-// What the handler enqueues for the outbox travels with COMMIT: no round trip of its own, and sequence numbers that follow
-// the order of transactions that exclude each other.
+// A claim takes one round trip: BEGIN, and an INSERT into processed_messages. The INSERT waits up to Config.ClaimTimeout for a
+// transaction that holds the same key. If a message is older than half an hour, the same round trip also reads until when keys
+// were forgotten. Then the handler runs, and then InTx sends COMMIT. A duplicate writes nothing: no WAL, no transaction id.
 //
-// Crash before COMMIT: nothing happened. Crash after COMMIT: the next delivery is a duplicate. Connection lost during
-// COMMIT: InTx fails with an error that is Retryable, and whoever tries again learns from the claim what happened.
+// If the handler uses the connection itself (Tx.Conn), or sends several statements in one string, InTx asks the server before
+// COMMIT whether the transaction that made the claim is still open.
 //
-// Transactions that concern more than their own message's key exclude each other by Lock.
+// Messages that the handler enqueues for the outbox are sent together with COMMIT. They need no round trip of their own, and
+// among transactions that exclude each other, their sequence numbers follow the order of the commits.
 //
-// The tables come from package migrations: Migrate applies them. All works behind a pooler in transaction mode, given a pool
-// whose DefaultQueryExecMode suits it, which is checked at start; only LISTEN needs Config.Direct, a way past it. See
-// docs/poolers.md.
+// All of this also works behind a pooler in transaction mode, if the pool's DefaultQueryExecMode suits it; Register checks that.
+// Only LISTEN needs Config.Direct, which connects without the pooler. See docs/poolers.md.
+//
+// # After a crash
+//
+// After a crash before COMMIT, nothing was written, and the message is processed when it is delivered again. After a crash that
+// follows COMMIT, the next delivery is a duplicate. If the connection is lost during COMMIT, InTx returns a Retryable error, and
+// the next attempt finds out from the claim whether COMMIT succeeded.
 package pgxstore

@@ -29,8 +29,8 @@ func (s *Store) Retryable(err error) bool {
 
 var _ dedup.FaultClassifier = (*Store)(nil)
 
-// Ambiguous implements dedup.FaultClassifier. A changed cached plan is not Ambiguous: InTx closes the connection that has it,
-// so that it passes by itself, whoever meets it.
+// Ambiguous implements dedup.FaultClassifier. The error of a changed cached plan is not Ambiguous: InTx closes the connection
+// that has the plan, so any message succeeds when it is retried.
 func (s *Store) Ambiguous(err error) bool {
 	if errors.As(err, new(foreignError)) || errors.As(err, new(claims.DatabaseError)) {
 		return false
@@ -39,24 +39,24 @@ func (s *Store) Ambiguous(err error) bool {
 	return ok && dialect.AmbiguousPostgres(pg.Code)
 }
 
-// foreignError is a handler's error that holds the answer of another database: it says nothing about this one.
+// foreignError is a handler's error that came from another database. It says nothing about this one.
 type foreignError struct{ error }
 
 func (e foreignError) Unwrap() error { return e.error }
 
-// isStalePlan reports that a statement was prepared before a migration that changed its result. Other errors of this code
-// are a statement's own; their text is in the server's language.
+// isStalePlan reports whether a statement failed because it was prepared before a migration that changed the type of its
+// result. The code has other causes too. The message's text cannot tell them apart, because it is in the server's language.
 func isStalePlan(pg *pgconn.PgError) bool {
 	return pg.Code == "0A000" && pg.Routine == "RevalidateCachedQuery"
 }
 
-// claimError classifies an error of a claim: nothing of the message's own has run yet.
+// claimError classifies an error of a claim. The handler has not run yet, so the message is not to blame.
 func (s *Store) claimError(err error) error {
 	var pg *pgconn.PgError
 	switch {
 	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.As(err, new(claims.DatabaseError)):
 		return err
-	case errors.As(err, &pg) && pg.Code == "55P03": // a shorter wait, or the session's own lock_timeout; the code alone is Retryable
+	case errors.As(err, &pg) && pg.Code == "55P03": // a shorter wait, or the session's own lock_timeout; %w would make this error Retryable
 		return fmt.Errorf("%w: %v", dedup.ErrInFlight, err) //nolint:errorlint // see above
 	case errors.As(err, &pg) && (pg.Code == "57014" || pg.Code == "25P04"):
 		return fmt.Errorf("%w, or the database is slow: the session's statement_timeout or transaction_timeout ended the wait: %v", dedup.ErrInFlight, err) //nolint:errorlint // as above
@@ -66,10 +66,10 @@ func (s *Store) claimError(err error) error {
 	return claims.DatabaseErrorf("pgxstore: claim: %w", err)
 }
 
-// pingWait bounds the question whether a database that lets a claim wait answers at all.
+// pingWait bounds the check whether the database still answers.
 const pingWait = time.Second
 
-// waited says why a claim got no answer in time: another transaction holds its key, or the database is away.
+// waited explains why a claim got no answer in time: another transaction holds its key, or the database is unreachable.
 func (s *Store) waited(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(ctx, pingWait)
 	defer cancel()
@@ -80,16 +80,16 @@ func (s *Store) waited(ctx context.Context, err error) error {
 	return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.ClaimTimeout)
 }
 
-// sweepError is claimError for reads of the one row of txonce_sweep.
+// sweepError is claimError for reads of the only row of txonce_sweep.
 func (s *Store) sweepError(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
-		return claims.DatabaseErrorf("%w: the one row of table txonce_sweep is missing, and with it how far keys were forgotten: INSERT INTO txonce_sweep (forgotten_until) VALUES (now())", dedup.ErrSchema)
+		return claims.DatabaseErrorf("%w: the one row of table txonce_sweep, which records until when keys were forgotten, is missing: INSERT INTO txonce_sweep (forgotten_until) VALUES (now())", dedup.ErrSchema)
 	}
 	return s.claimError(err)
 }
 
-// stepError names the step of ours that failed in somebody's transaction. What the handler did before may be to blame, so
-// the error's own code decides; a missing table is the database's fault as ever.
+// stepError adds the name of the failed step to err. The step ran in a transaction of the handler, whose earlier statements may
+// be to blame, so the code of the error decides. A missing table is always the database's fault.
 func (s *Store) stepError(step string, err error) error {
 	switch {
 	case err == nil:
@@ -102,8 +102,8 @@ func (s *Store) stepError(step string, err error) error {
 
 const howToMigrate = "apply txonce's migrations: pgxstore.Migrate(ctx, pool, schema), or the files of package migrations"
 
-// blame adds to a handler's error what the handler cannot know: that an earlier statement broke the transaction, or that
-// the connection was lost.
+// blame adds to a handler's error what the handler cannot know: an earlier statement aborted the transaction, or the connection
+// was lost.
 func (g *guard) blame(err error) error {
 	g.mu.Lock()
 	first, ended := g.first, g.ended
@@ -112,7 +112,7 @@ func (g *guard) blame(err error) error {
 	case ended != nil && !errors.Is(err, dedup.ErrTxEnded):
 		return fmt.Errorf("%w (the handler returned: %w)", ended, err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return err // a time limit of the handler's own, or the end of ctx, which closes the connection too
+		return err // a time limit of the handler, or the end of ctx, which also closes the connection
 	case g.conn.IsClosed():
 		return g.lost("connection lost", err)
 	case g.foreign(err):
@@ -123,7 +123,7 @@ func (g *guard) blame(err error) error {
 	return err
 }
 
-// foreign reports that err holds the answer of a server, and not to a statement of this transaction.
+// foreign reports whether err holds a server's answer that belongs to no statement of this transaction.
 func (g *guard) foreign(err error) bool {
 	if !errors.As(err, new(*pgconn.PgError)) {
 		return false
@@ -133,7 +133,8 @@ func (g *guard) foreign(err error) bool {
 	return !g.exposed && !slices.ContainsFunc(g.answers, func(answer *pgconn.PgError) bool { return errors.Is(err, answer) })
 }
 
-// lost says why the connection was lost: the database is at fault, unless the server ended a transaction that stood idle.
+// lost explains why the connection was lost. The database is at fault, unless the server ended the transaction because it was
+// idle too long.
 func (g *guard) lost(what string, err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -151,20 +152,20 @@ func (g *guard) lost(what string, err error) error {
 	return claims.DatabaseErrorf("pgxstore: %s: %w", what, err)
 }
 
-// isIdle reports that the server ended a session whose transaction stood idle for too long.
+// isIdle reports whether the server ended the session because its transaction was idle too long.
 func isIdle(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pg.Code == "25P03"
 }
 
-// idleError is Retryable and Ambiguous: the handler was too slow between two statements, or its process stood still.
+// idleError is Retryable and Ambiguous: the handler was too slow between two statements, or its process was suspended.
 func idleError(limit time.Duration, err error) error {
-	return fmt.Errorf("pgxstore: the transaction stood idle between two statements for longer than Config.IdleInTxTimeout (%v) "+
+	return fmt.Errorf("pgxstore: the transaction was idle between two statements for longer than Config.IdleInTxTimeout (%v) "+
 		"or the session's idle_in_transaction_session_timeout, and the server ended it: %w", limit, err)
 }
 
-// isDefinite reports that COMMIT was refused: a deferred constraint or trigger failed, and nothing was committed. Any other
-// error of COMMIT leaves open what happened.
+// isDefinite reports whether the server refused COMMIT: a deferred constraint or trigger failed, and nothing was committed.
+// After any other error of COMMIT the outcome is unknown.
 func isDefinite(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || pg.SeverityUnlocalized != "ERROR" {
@@ -173,7 +174,7 @@ func isDefinite(err error) bool {
 	return !slices.Contains([]string{"08", "40", "57", "58", "XX"}, pg.Code[:min(2, len(pg.Code))])
 }
 
-// isUndefined reports that a table or column is missing.
+// isUndefined reports whether a table or column is missing.
 func isUndefined(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "42703" || pg.Code == "3F000")

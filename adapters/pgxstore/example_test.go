@@ -16,7 +16,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// A program that owns its transaction claims in it.
+// A program that manages its transaction itself claims in that transaction.
 func ExampleStore_Claim_postgres() {
 	ctx := context.Background()
 	pool, cleanUp := examplePool(ctx)
@@ -49,7 +49,7 @@ func ExampleStore_Claim_postgres() {
 	// duplicate
 }
 
-// Register says at start what would make every message fail.
+// Register reports at start what would make every message fail.
 func ExampleConfig_postgres() {
 	ctx := context.Background()
 	pool, cleanUp := examplePool(ctx)
@@ -67,7 +67,7 @@ func ExampleConfig_postgres() {
 	// Output: <nil>
 }
 
-// A transfer reads and writes two accounts, neither of which is its message's key.
+// A transfer reads and writes two accounts. Neither account is the key of the transfer's message, so the handler locks both.
 func ExampleStore_LockKeys_postgres() {
 	ctx := context.Background()
 	pool, cleanUp := examplePool(ctx)
@@ -78,7 +78,7 @@ func ExampleStore_LockKeys_postgres() {
 		log.Fatal(err)
 	}
 	account := func(id string) dedup.Key { return dedup.Key{Consumer: "accounts", Tenant: "acme", ID: id} }
-	transfer := func(from, to string, move func()) error { // in a consumer this is the handler, and its transaction
+	transfer := func(from, to string, move func()) error { // in a consumer, the handler does this in its transaction
 		return store.InTx(ctx, nil, func(tx pgx.Tx, _ []dedup.Claim) error {
 			if err := store.LockKeys(ctx, tx, account(from), account(to)); err != nil {
 				return err
@@ -101,7 +101,7 @@ func ExampleStore_LockKeys_postgres() {
 	// bob to carol: <nil>
 }
 
-// examplePool connects to a schema of its own on the server that make services-up starts.
+// examplePool connects to its own schema on the server that make services-up starts.
 func examplePool(ctx context.Context) (pool *pgxpool.Pool, cleanUp func()) {
 	tb := &exampleTB{}
 	pool, err := pgxpool.New(ctx, testdb.Schema(tb, testdb.Postgres(tb)))
@@ -119,7 +119,7 @@ func examplePool(ctx context.Context) (pool *pgxpool.Pool, cleanUp func()) {
 	}
 }
 
-// exampleTB is as much of a testing.TB as testdb needs.
+// exampleTB implements the part of testing.TB that testdb needs.
 type exampleTB struct {
 	testing.TB
 	cleanups []func()

@@ -9,51 +9,51 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// EndLease makes s believe that its registration ended at until, though by this machine's clock it has just registered.
+// EndLease makes s believe that its registration ended at until, although it was just registered by this machine's clock.
 func EndLease(s *Store, consumer string, window time.Duration, until time.Time) {
 	w := claims.Window{Consumer: consumer, Seconds: int64(window / time.Second)}
-	s.leases.Cover([]claims.Window{w}, time.Now().AddDate(10, 0, 0)) // forgets it
-	s.leases.Registered(w, until, time.Now())
+	s.windowLeases.Cover([]claims.Window{w}, time.Now().AddDate(10, 0, 0)) // this forgets the registration
+	s.windowLeases.Registered(w, until, time.Now())
 }
 
-// SetClock gives s another clock of its machine.
+// SetClock replaces the clock of s's machine.
 func SetClock(s *Store, now func() time.Time) { s.now = now }
 
-// SetPoolerWithin is for machines that are too slow to find out in time what a pooler does.
+// SetPoolerWithin extends the limit of the pooler's check for slow machines.
 func SetPoolerWithin(s *Store, d time.Duration) { s.poolerWithin = d }
 
-// Subscribe tells of commits on s alone.
+// Subscribe subscribes to commits through s only.
 func Subscribe(s *Store) (wake <-chan struct{}, stop func()) {
 	sub, stop := s.wakes.subscribe()
 	return sub.wake, stop
 }
 
-// Listen tells of commits anywhere.
+// Listen subscribes to commits through any Store.
 func Listen(ctx context.Context, s *Store) (wake <-chan struct{}, stop func()) {
 	sub, stop := s.listen(ctx)
 	return sub.wake, stop
 }
 
-// HoldAllUntil says that a session on s holds all shards.
+// HoldAllUntil makes s believe that one of its sessions holds all shards.
 func HoldAllUntil(s *Store, t time.Time) { s.holdsAllUntil(t) }
 
-// Mark is the seq before which a session of the tables looks in no shard.
-func Mark(o outbox.Session) int64 {
-	s := o.(*session)
+// LowWatermark returns the lowest watermark of the session's shards: no Lease reads messages with a smaller seq.
+func LowWatermark(o outbox.Session) int64 {
+	s := o.(*outboxSession)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	mark := int64(math.MaxInt64)
+	low := int64(math.MaxInt64)
 	for _, sh := range s.held {
-		mark = min(mark, sh.low)
+		low = min(low, sh.low)
 	}
-	return mark
+	return low
 }
 
-// SetEndWithin bounds COMMIT.
+// SetEndWithin sets the limit for COMMIT.
 func SetEndWithin(s *Store, d time.Duration) { s.endWithin = d }
 
-// IsDefinite reports that an error of COMMIT refuses it.
+// IsDefinite reports whether an error of COMMIT says that COMMIT was refused.
 var IsDefinite = isDefinite
 
-// CommitReplicated is COMMIT where synchronous standbys are configured.
+// CommitReplicated sends COMMIT when synchronous standbys are configured.
 var CommitReplicated = commitReplicated

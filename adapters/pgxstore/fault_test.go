@@ -16,7 +16,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// Who is to blame for what a handler's statements met.
+// Each error that a handler's statements may meet is classified as the fault of the message or of the database.
 func TestBlame(t *testing.T) {
 	exec := func(sql string) func(ctx context.Context, tx pgx.Tx, h *handlerTest) error {
 		return func(ctx context.Context, tx pgx.Tx, _ *handlerTest) error {
@@ -124,7 +124,7 @@ func TestBlame(t *testing.T) {
 	}
 }
 
-// Whether a COMMIT was refused, or nobody knows, does not depend on the language that the server speaks.
+// The distinction between a refused COMMIT and an unknown outcome does not depend on the language of the server's messages.
 func TestRefusedCommitInAnotherLanguage(t *testing.T) {
 	for _, tt := range []struct {
 		severity, code string
@@ -146,7 +146,7 @@ func TestRefusedCommitInAnotherLanguage(t *testing.T) {
 	}
 }
 
-// A handler that is idle for too long between two statements is told which limit ended its transaction.
+// When a handler is idle too long between two statements, the error names the limit that ended its transaction.
 func TestIdleLimitIsNamed(t *testing.T) {
 	for name, do := range map[string]func(ctx context.Context, tx pgx.Tx) error{
 		"then a statement": func(ctx context.Context, tx pgx.Tx) error { return effect(ctx, tx, "late") },
@@ -171,7 +171,7 @@ func TestIdleLimitIsNamed(t *testing.T) {
 					return do(ctx, tx)
 				})
 				if !ran && h.store.Retryable(err) {
-					continue // on a busy machine the claim itself stood still
+					continue // on a busy machine the claim itself may exceed the limit
 				}
 				if err == nil || !h.store.Retryable(err) || !h.store.Ambiguous(err) || errors.Is(err, dedup.ErrTxEnded) || !strings.Contains(err.Error(), "Config.IdleInTxTimeout (200ms)") {
 					t.Errorf("InTx = %v; retryable %v, ambiguous %v; want both, and the limit named", err, h.store.Retryable(err), h.store.Ambiguous(err))

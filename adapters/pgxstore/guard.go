@@ -15,44 +15,44 @@ import (
 	"github.com/txonce/txonce/internal/dialect"
 )
 
-// guard watches over one transaction while a handler has it: whatever the handler does, its effects must not be
-// committed without the claim, and the claim not without saying so.
+// guard checks everything that a handler does with one transaction. The handler's effects must never be committed without the
+// claim. If the claim is committed, InTx must report it.
 type guard struct {
-	store    *Store
-	ctx      context.Context // of InTx, for Conn, which has none
-	conn     *pgx.Conn
-	tx       pgx.Tx
-	xid      string // of the transaction; empty while it has written nothing
-	standbys bool   // COMMIT waits for synchronous standbys
-	session  string // as the claim found it, see dialect.Postgres.Session; empty: nothing was claimed
+	store        *Store
+	ctx          context.Context // the ctx of InTx, for Conn, which has no ctx parameter
+	conn         *pgx.Conn
+	tx           pgx.Tx
+	xid          string // the transaction's id; empty while it has written nothing
+	standbys     bool   // COMMIT waits for synchronous standbys
+	sessionState string // as the claim found it, see dialect.Postgres.Session; empty: nothing was claimed
 
-	mu       sync.Mutex
-	ended    error             // the handler tried to end the transaction, or something else ended it
-	denied   bool              // it tried, and the statement was not sent
-	first    error             // the first statement that failed: it decides what a later 25P02 means
-	answers  []*pgconn.PgError // what else the server said to the handler's statements
-	unproven bool              // since the last proof the handler had means to end this transaction and begin another unseen
-	exposed  bool              // the handler had the connection itself, and may still have it
-	changed  bool              // the session is not what it was, or has a stale plan: nobody else may get it
-	resync   bool              // COMMIT may have become less durable
-	latest   time.Time         // when the latest statement began
-	idle     time.Duration     // the longest time between two statements
+	mu         sync.Mutex
+	ended      error             // the handler tried to end the transaction, or the transaction ended in another way
+	denied     bool              // the handler tried to end the transaction, and the statement was not sent
+	first      error             // the error of the first failed statement: it decides what a later 25P02 means
+	answers    []*pgconn.PgError // the server's errors for the handler's statements
+	unverified bool              // since the last verification the handler could have ended this transaction and begun another
+	exposed    bool              // the handler got the connection itself and may still use it
+	changed    bool              // the session was changed or has a stale plan: the connection must not be reused
+	resync     bool              // the handler may have made COMMIT less durable
+	latest     time.Time         // when the latest statement began
+	idle       time.Duration     // the longest time between two statements
 
-	waiting []outgoing // enqueued since the newest savepoint, and to be written, see outbox_buffer.go
-	wakes   []wakeUp   // to send after COMMIT
+	waiting []outgoing // enqueued since the newest savepoint and not yet written, see outbox_buffer.go
+	wakes   []wakeUp   // notifications to send after COMMIT
 }
 
-// guarded is the pgx.Tx that handlers get. It is the whole of pgx.Tx but for ending the transaction.
+// guarded is the pgx.Tx that handlers get. It has all methods of pgx.Tx, but refuses to end the transaction.
 type guarded struct {
 	pgx.Tx
 	g      *guard
-	nested bool // a savepoint, which may be committed and rolled back
-	closed bool // and was
+	nested bool // this is a savepoint, which may be committed and rolled back
+	closed bool // the savepoint was committed or rolled back
 }
 
 var _ pgx.Tx = (*guarded)(nil)
 
-// refused says what ended the transaction, for every statement after it.
+// refused returns why the transaction has ended, as the error for every later statement; nil if it has not ended.
 func (g *guard) refused() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -62,7 +62,7 @@ func (g *guard) refused() error {
 	return g.ended
 }
 
-// check is called before each statement.
+// check is called before each statement is sent.
 func (g *guard) check(sql string) (dialect.Control, error) {
 	if err := g.refused(); err != nil {
 		return dialect.Control{}, err
@@ -75,7 +75,7 @@ func (g *guard) check(sql string) (dialect.Control, error) {
 	return c, nil
 }
 
-// touch notes that a statement begins.
+// touch records that a statement begins.
 func (g *guard) touch() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -92,11 +92,11 @@ func (g *guard) end(how string) error {
 	return g.ended
 }
 
-// mostAnswers bounds how many errors of statements are remembered.
+// mostAnswers limits how many errors of statements are kept.
 const mostAnswers = 64
 
-// note remembers err, which is returned, as the server's answer to a statement of this transaction, and as what broke it. A
-// transaction that goes on is not broken, whatever happened to it before.
+// note records err as the server's answer to a statement of this transaction, and as the error that aborted it. It returns err.
+// A transaction that still accepts statements is not aborted, so its earlier errors are forgotten.
 func (g *guard) note(err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -113,8 +113,8 @@ func (g *guard) note(err error) error {
 	return err
 }
 
-// tagged looks at what the server says it did. ROLLBACK may be ROLLBACK TO, or what stands behind the name of a prepared
-// statement.
+// tagged checks the command tag of a statement. The tag ROLLBACK may belong to ROLLBACK TO, or to a prepared statement whose
+// text check has not seen.
 func (g *guard) tagged(tag pgconn.CommandTag) {
 	if s := tag.String(); s == "COMMIT" || s == "ROLLBACK" {
 		g.suspect()
@@ -123,12 +123,12 @@ func (g *guard) tagged(tag pgconn.CommandTag) {
 
 func (g *guard) suspect() {
 	g.mu.Lock()
-	g.unproven = true
+	g.unverified = true
 	g.mu.Unlock()
 }
 
-// hides reports whether sql, in which c was found, may be more, or other, than what check has seen of it. A string without
-// parameters that is sent by Exec may hold several statements, in whatever mode; with the simple protocol every one may.
+// hides reports whether sql may do more, or something else, than check has found, which is c. Exec without parameters may send
+// several statements in any mode. With the simple protocol every method may.
 func (g *guard) hides(c dialect.Control, args []any, exec bool) bool {
 	if c.Unclear || g.conn.PgConn().ParameterStatus("standard_conforming_strings") == "off" {
 		return true
@@ -150,7 +150,7 @@ func (g *guard) hides(c dialect.Control, args []any, exec bool) bool {
 	return (exec || mode == pgx.QueryExecModeSimpleProtocol) && c.Several
 }
 
-// before is called before each statement; exec says that Exec sends it.
+// before is called before each statement. exec reports whether Exec sends it.
 func (t *guarded) before(ctx context.Context, sql string, args []any, exec bool) error {
 	c, err := t.g.check(sql)
 	if err != nil {
@@ -194,7 +194,7 @@ func (t *guarded) Commit(ctx context.Context) error {
 		return err
 	}
 	t.closed = true
-	return t.g.note(t.Tx.Commit(ctx)) // what waits is now the outer one's
+	return t.g.note(t.Tx.Commit(ctx)) // waiting messages now belong to the outer transaction
 }
 
 func (t *guarded) Rollback(ctx context.Context) error {
@@ -242,7 +242,7 @@ func (t *guarded) Prepare(ctx context.Context, name, sql string) (*pgconn.Statem
 		return nil, err
 	}
 	t.g.settings(c, sql, nil)
-	if c.Savepoint || c.Unclear { // under a name that may look like anything
+	if c.Savepoint || c.Unclear { // its name may look like any statement
 		if err := t.g.flush(ctx); err != nil {
 			return nil, err
 		}
@@ -272,40 +272,40 @@ func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults 
 	return guardedBatch{t.Tx.SendBatch(ctx, b), t.g}
 }
 
-// Conn gives the connection itself, for what pgx.Tx has no method for. InTx then proves before COMMIT, with a round trip of
-// its own, that it is still in the transaction that claimed.
+// Conn returns the connection itself, for operations that pgx.Tx has no method for. InTx then verifies before COMMIT, with an
+// extra round trip, that the transaction of the claim is still open.
 func (t *guarded) Conn() *pgx.Conn {
 	t.g.expose()
 	return t.Tx.Conn()
 }
 
-// LargeObjects gives objects whose statements do not pass here. They end with the transaction, which Commit closes where
-// nothing waits to be enqueued: see expose.
+// LargeObjects returns an object whose statements the guard does not see. Large objects end with the transaction: expose writes
+// the waiting messages, so that pgx's Commit is called, which closes them.
 func (t *guarded) LargeObjects() pgx.LargeObjects {
 	t.g.expose()
-	if t.g.standbys { // then COMMIT does not close pgx's transaction, see commitReplicated
+	if t.g.standbys { // then COMMIT does not go through pgx's transaction, see commitReplicated
 		t.g.settings(dialect.Control{Session: true}, "", nil)
 	}
 	return t.Tx.LargeObjects()
 }
 
-// finish makes the transaction ready for COMMIT, after the handler returned nil.
+// finish prepares the transaction for COMMIT after the handler returned nil.
 func (g *guard) finish(ctx context.Context) error {
-	if err := g.verdict(ctx); err != nil {
+	if err := g.verifyForCommit(ctx); err != nil {
 		return err
 	}
 	g.mu.Lock()
-	exposed := g.exposed && !g.unproven && g.xid != "" // proven by VerifyTx, and used again since, perhaps
+	exposed := g.exposed && !g.unverified && g.xid != "" // VerifyTx verified it, but the handler may have used the connection since
 	g.mu.Unlock()
 	if exposed {
-		if err := g.prove(ctx); err != nil {
+		if err := g.verify(ctx); err != nil {
 			return err
 		}
 	}
 	if err := g.resyncs(ctx); err != nil {
 		return err
 	}
-	if g.changed && g.store.pooled.Load() { // a pooler's session outlives the connection
+	if g.changed && g.store.pooled.Load() { // a session behind a pooler outlives the connection
 		if _, err := g.conn.PgConn().Exec(ctx, g.store.sql.Reset).ReadAll(); err != nil {
 			return claims.DatabaseErrorf("pgxstore: reset the session: %w", err)
 		}
@@ -313,8 +313,8 @@ func (g *guard) finish(ctx context.Context) error {
 	return nil
 }
 
-// leave ends the handler's use of the transaction, and closes its connection where nobody else may get it. A handler that ended
-// its transaction may have done anything.
+// leave ends the handler's use of the transaction. If the connection must not be reused, leave closes it. After a handler ended
+// its transaction, the state of the connection is unknown.
 func (g *guard) leave(ctx context.Context) {
 	g.shut()
 	g.mu.Lock()
@@ -322,7 +322,7 @@ func (g *guard) leave(ctx context.Context) {
 	g.mu.Unlock()
 	if changed {
 		g.store.warned.Do(func() {
-			g.store.cfg.Logger.WarnContext(ctx, "pgxstore: closing the connection after a handler that changed its session, as after each such handler: "+
+			g.store.cfg.Logger.WarnContext(ctx, "pgxstore: closing a connection because the handler changed its session; this happens after each such handler: "+
 				"use SET LOCAL, set_config(…, true), ON COMMIT DROP and pg_advisory_xact_lock")
 		})
 	}

@@ -5,7 +5,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// The wrappers below only note the first error, which pgx reports when results are read.
+// The types below wrap results in order to note the first error. pgx reports errors when results are read.
 
 type guardedRows struct {
 	pgx.Rows
@@ -64,9 +64,9 @@ func (b guardedBatch) QueryRow() pgx.Row { return guardedRow{b.BatchResults.Quer
 
 func (b guardedBatch) Close() error { return b.g.note(b.BatchResults.Close()) }
 
-// failedRows are the results of a statement that was not sent.
+// failedRows is the result of a statement that was not sent.
 type failedRows struct {
-	pgx.Rows // nil: whatever it could be asked about rows, there are none
+	pgx.Rows // nil, because there are no rows
 	err      error
 }
 

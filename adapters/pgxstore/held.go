@@ -12,7 +12,7 @@ import (
 
 var _ dedup.KeyProber = (*Store)(nil)
 
-// HeldKeys implements dedup.KeyProber, in one round trip. It inserts the keys and rolls back.
+// HeldKeys implements dedup.KeyProber in one round trip. It tries to insert the keys and rolls back.
 func (s *Store) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -27,7 +27,7 @@ func (s *Store) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) 
 	if err != nil {
 		return nil, claims.DatabaseErrorf("pgxstore: held keys: connect: %w", err)
 	}
-	defer conn.Release() // closes a connection whose transaction has not ended
+	defer conn.Release() // this closes the connection if its transaction has not ended
 	results, err := conn.Conn().PgConn().Exec(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED;"+s.sql.HeldKeysOf(derived)+";"+s.sql.Held+";ROLLBACK").ReadAll()
 	if err != nil {
 		return nil, s.claimError(fmt.Errorf("held keys: %w", err))

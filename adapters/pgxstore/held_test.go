@@ -18,7 +18,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// transactions counts those of a store that claim.
+// transactions counts a store's transactions that claim.
 type transactions struct {
 	*pgxstore.Store
 	n atomic.Int64
@@ -29,8 +29,8 @@ func (s *transactions) InTx(ctx context.Context, recs []dedup.Record, fn func(pg
 	return s.Store.InTx(ctx, recs, fn)
 }
 
-// A batch of which other processes hold some keys waits once, as long as a claim waits, and then commits the rest in one
-// transaction. When it is delivered again it does not wait as long any more.
+// When other processes hold some keys of a batch, the batch waits once, for ClaimTimeout. Then it commits the other messages in
+// one transaction. On redelivery it waits for a shorter time.
 func TestABatchWaitsOnceForKeysInFlight(t *testing.T) {
 	for _, held := range []int{1, 8} {
 		t.Run(fmt.Sprint(held, " of 500"), func(t *testing.T) {
@@ -88,9 +88,9 @@ func TestABatchWaitsOnceForKeysInFlight(t *testing.T) {
 						t.Errorf("delivery %d: message %d: %v", delivery, i, err)
 					}
 				}
-				// The claim that waited in vain is cancelled on the server a moment later, and holds its keys until then.
+				// The server cancels the timed-out claim a moment later. Until then that claim holds its keys.
 				if falsely > 0 && delivery > 1 || falsely > 30 {
-					t.Errorf("delivery %d: %d messages were deferred whose keys nobody holds", delivery, falsely)
+					t.Errorf("delivery %d: %d messages with free keys were deferred", delivery, falsely)
 				}
 				if used := store.n.Load() - before; used > 3 {
 					t.Errorf("delivery %d: %d transactions, want one that waits and one for the rest", delivery, used)

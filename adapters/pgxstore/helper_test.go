@@ -28,7 +28,7 @@ func testPool(tb testing.TB, dsn string, conns int) *pgxpool.Pool {
 	return pool
 }
 
-// newStore returns a store that waits for a busy machine, unless cfg says for how long: also BEGIN has no longer than ClaimTimeout.
+// newStore returns a store with a ClaimTimeout that suits a busy machine, unless cfg sets one. The limit also applies to BEGIN.
 func newStore(tb testing.TB, cfg pgxstore.Config) *pgxstore.Store {
 	tb.Helper()
 	if cfg.ClaimTimeout == 0 {
@@ -41,8 +41,8 @@ func newStore(tb testing.TB, cfg pgxstore.Config) *pgxstore.Store {
 	return s
 }
 
-// again repeats f while another attempt may cure what is wrong: on a busy machine a lock is not to be had in time, or a transaction has
-// stood still for too long.
+// again repeats f while its error may be temporary: on a busy machine a lock may time out, or a transaction may be idle too
+// long.
 func again(s *pgxstore.Store, f func() error) error {
 	for began := time.Now(); ; <-time.After(5 * time.Millisecond) {
 		err := f()
@@ -53,7 +53,7 @@ func again(s *pgxstore.Store, f func() error) error {
 	}
 }
 
-// makeTables makes txonce's tables and runs more.
+// makeTables creates txonce's tables and then runs more.
 func makeTables(tb testing.TB, pool *pgxpool.Pool, more string) {
 	tb.Helper()
 	if _, err := pool.Exec(tb.Context(), testdb.PostgresTables(tb, more), pgx.QueryExecModeSimpleProtocol); err != nil {

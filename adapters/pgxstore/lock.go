@@ -13,26 +13,28 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// LockKeys makes transactions that name one of the same keys exclude each other, from here to their end, on any node. It is for work
-// that concerns more than its own message's key, of which the claim is the lock already: to read and write an account over
-// several tables, or to call somebody who must not be called twice side by side. Keys are scoped by consumer and tenant as
-// claims are, and are not claimed. They are locked in one order that is the same everywhere, so name all that a transaction
-// needs in one call: two calls may meet two others in the opposite order, and then the server ends one of the transactions, with
-// a Retryable error.
+// LockKeys locks keys until the transaction ends. Transactions that lock the same key exclude each other, on all nodes. It is
+// for work that concerns more than its own message's key: to read and write an account over several tables, or to call a system
+// that must not be called twice at the same time. The message's own key needs no lock, because the claim already locks it. Keys
+// are scoped by consumer and tenant, as claims are, and are not claimed. One call locks its keys in an order that is the same
+// on all nodes, so name all keys of a transaction in one call: two calls may deadlock with two calls of another transaction.
+// Then the server ends one of the transactions with a Retryable error.
 //
-// For a key that another transaction has it waits, Config.ClaimTimeout for all of them, and then fails with dedup.ErrInFlight and
-// says which: returned by a handler, that has the message delivered again later, without blame. After any error the
-// transaction can only be rolled back. COMMIT, rollback and the loss of the connection free the keys, and so does rolling
-// back to a savepoint from before. Above READ COMMITTED a transaction sees the database as it was at its first statement, which
-// may be before its turn came: there the lock excludes writers, and keeps nobody from reading what is out of date.
+// LockKeys waits for keys that other transactions hold, in total up to Config.ClaimTimeout. Then it fails with
+// dedup.ErrInFlight and names the key. If a handler returns that error, the message is delivered again later, and no attempt is
+// counted. After any error the transaction can only be rolled back. COMMIT, ROLLBACK and the loss of the connection release the
+// keys, and so does rolling back to an earlier savepoint. Above READ COMMITTED a transaction sees the database as of its first
+// statement, which may be before LockKeys got the lock: then the lock excludes other writers, but reads may return outdated
+// rows.
 //
-// LockOrderingKey is for the order of what transactions enqueue, by the messages' key; its locks are others, and its wait is bounded by
-// ctx alone. A transaction that needs both calls Lock first.
-// Handlers on sqlstore in the same database are excluded too, and a pooler in transaction mode makes no difference. Locks are
-// the database's: equal keys in two schemas exclude each other as well.
+// LockKeys also excludes handlers that use sqlstore on the same database, and it works behind a pooler in transaction mode.
+// Locks belong to the database: equal keys in two schemas exclude each other as well.
 //
-// What a handler does elsewhere meanwhile is not undone by a rollback. When the connection is lost, or Config.IdleInTxTimeout has
-// passed, the keys are free while such a call may still be under way: bound it by a shorter limit.
+// To order the messages that transactions enqueue, use LockOrderingKey. Its locks are separate from these, and only ctx limits
+// its wait. A transaction that needs both calls LockKeys first.
+//
+// A rollback does not undo what a handler does in other systems. If the connection is lost, or Config.IdleInTxTimeout expires,
+// the keys are released while a call to another system may still be running. Give such calls a shorter limit.
 func (s *Store) LockKeys(ctx context.Context, tx pgx.Tx, keys ...dedup.Key) error {
 	locks, err := claims.Locks(keys)
 	if err != nil {
@@ -40,7 +42,7 @@ func (s *Store) LockKeys(ctx context.Context, tx pgx.Tx, keys ...dedup.Key) erro
 	}
 	until := time.Now().Add(s.cfg.ClaimTimeout)
 	for _, l := range locks {
-		wait := max((time.Until(until) + time.Millisecond - 1).Milliseconds(), 1) // rounded up; 0 would be no limit
+		wait := max((time.Until(until) + time.Millisecond - 1).Milliseconds(), 1) // rounded up, because 0 would mean no limit
 		_, err := tx.Exec(ctx, s.plain.Lock, l.Number, fmt.Sprintf("%dms", wait))
 		var pg *pgconn.PgError
 		switch {

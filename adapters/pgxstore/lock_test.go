@@ -16,7 +16,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// lockPlaces are where Lock is tried: without and with a pooler.
+// lockPlaces are the databases for the tests of LockKeys: without and with a pooler.
 func lockPlaces(t *testing.T, test func(t *testing.T, dsn string)) {
 	t.Parallel()
 	t.Run("direct", func(t *testing.T) {
@@ -39,12 +39,12 @@ func lockStore(t *testing.T, dsn string, wait time.Duration) *pgxstore.Store {
 	return newStore(t, pgxstore.Config{Pool: pool, ClaimTimeout: wait})
 }
 
-// accounts makes keys of the test's own: locks are the database's, which tests share.
+// accounts makes keys that only this test uses: locks belong to the database, and tests share it.
 func accounts(t *testing.T) func(id string) dedup.Key {
 	return func(id string) dedup.Key { return dedup.Key{Consumer: t.Name(), Tenant: "acme", ID: id} }
 }
 
-// Transactions that read and write over several tables lose no update, whatever order they name their keys in.
+// Transactions that read and write several tables lose no update, in whatever order they name their keys.
 func TestLockExcludes(t *testing.T) {
 	lockPlaces(t, func(t *testing.T, dsn string) {
 		account := accounts(t)
@@ -96,7 +96,8 @@ func TestLockExcludes(t *testing.T) {
 	})
 }
 
-// The wait ends and names the key; other keys, tenants and consumers do not wait; rollback and the end of a process free it.
+// LockKeys stops waiting after the limit and names the key. Other keys, tenants and consumers do not wait. A rollback and the
+// end of a process release the key.
 func TestLockWaitsItsTime(t *testing.T) {
 	lockPlaces(t, func(t *testing.T, dsn string) {
 		account := accounts(t)
@@ -122,7 +123,7 @@ func TestLockWaitsItsTime(t *testing.T) {
 			if err := holder.LockKeys(t.Context(), tx, account("a")); err != nil {
 				return err
 			}
-			if err := holder.LockKeys(t.Context(), tx, account("a")); err != nil { // once more
+			if err := holder.LockKeys(t.Context(), tx, account("a")); err != nil { // locking it again works
 				return err
 			}
 			var took time.Duration
@@ -161,7 +162,7 @@ func TestLockWaitsItsTime(t *testing.T) {
 		if err == nil {
 			t.Error("a lost connection was not noticed")
 		}
-		if err := again(s, func() error { return lock(account("a")) }); err != nil { // by and by the server notices
+		if err := again(s, func() error { return lock(account("a")) }); err != nil { // the server notices after a while
 			t.Fatalf("after the connection was lost: %v", err)
 		}
 		if err := again(s, func() error { return lock(dedup.Key{Consumer: "accounts"}) }); !errors.Is(err, dedup.ErrNoKey) {

@@ -13,8 +13,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// A handler commits where the Store does not see it. Then its ctx ends, mostly within a statement, which closes the connection:
-// its claim is committed, so that the error must say so, as nobody would run the other messages of its batch.
+// A handler commits without the Store's notice. Then its ctx ends, mostly during a statement, which closes the connection. Its
+// claim is committed, so the error must say so: otherwise the other messages of its batch would not be run.
 func TestHandlerCommitsAndIsCut(t *testing.T) {
 	const sleep = `SELECT pg_sleep(60)`
 	begin := func(ctx context.Context, tx pgx.Tx) error {
@@ -44,8 +44,8 @@ func TestHandlerCommitsAndIsCut(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		commit step
-		then   step // with a ctx that ends meanwhile
-		passes bool // the error of then is swallowed
+		then   step // with a ctx that ends during the step
+		passes bool // the handler ignores the error of then
 		ended  bool
 	}{
 		{"COMMIT AND CHAIN on the connection, and a statement", chain, onTx, false, true},
@@ -76,7 +76,7 @@ func TestHandlerCommitsAndIsCut(t *testing.T) {
 			if err == nil || errors.Is(err, dedup.ErrTxEnded) != tt.ended || tt.ended && h.store.Retryable(err) {
 				t.Errorf("InTx = %v; want ErrTxEnded: %v", err, tt.ended)
 			}
-			if !tt.ended { // handle checks that it is first again
+			if !tt.ended { // handle checks that the claim is first again
 				if err := h.handle("k", nothing); err != nil {
 					t.Errorf("claimed again: %v", err)
 				}
@@ -85,7 +85,7 @@ func TestHandlerCommitsAndIsCut(t *testing.T) {
 	}
 }
 
-// The ctx of InTx ends after the handler has committed: what the handler did is proven all the same.
+// When the ctx of InTx ends after the handler has committed, InTx still finds out that it committed.
 func TestHandlerCommitsAndCtxEnds(t *testing.T) {
 	for name, verifies := range map[string]bool{"InTx proves": false, "VerifyTx proves": true} {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestHandlerCommitsAndCtxEnds(t *testing.T) {
 	}
 }
 
-// To look back must not change who is to blame for a handler's error.
+// The check whether a handler has committed must not change the classification of the handler's error.
 func TestLookBackKeepsTheBlame(t *testing.T) {
 	refused := errors.New("the handler refuses it")
 	for name, tt := range map[string]struct {
@@ -123,7 +123,7 @@ func TestLookBackKeepsTheBlame(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			rows.Next() // and they stay open
+			rows.Next() // the rows stay open
 			return refused
 		}, false, refused},
 		"a deadlock is swallowed": {func(ctx context.Context, tx pgx.Tx) error {

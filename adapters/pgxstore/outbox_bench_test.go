@@ -15,8 +15,8 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// BenchmarkOutboxRow is what a message in the outbox adds to the transaction that causes it, wake-ups for others included.
-// Like BenchmarkWays it takes ratios per round, and the gates lie 15 % below the targets of PERFORMANCE.md 5.
+// BenchmarkOutboxRow measures what a message in the outbox adds to the cost of its transaction, including notifications to
+// other processes. Like BenchmarkWays it computes ratios per round. The gates are 15 % below the targets of PERFORMANCE.md 5.
 //
 //	tx      InTx with a claim and an effect: 3 round trips
 //	row     the same with a message: still 3
@@ -34,7 +34,7 @@ func BenchmarkOutboxRow(b *testing.B) {
 					rates[way.name] = append(rates[way.name], w.run(b, way, conns))
 				}
 			}
-			b.ReportMetric(0, "ns/op") // says nothing here
+			b.ReportMetric(0, "ns/op") // the time per op means nothing here
 			b.ReportMetric(median(rates["tx"]), "tx/s")
 			for _, g := range []struct {
 				way, base string

@@ -12,14 +12,14 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// In a transaction of InTx messages wait in its guard, and travel with COMMIT. That spares them a round trip, and gives them
-// their sequence numbers as late as possible: after every lock that the handler takes, before or after Enqueue.
+// In a transaction of InTx, enqueued messages wait in its guard and are written together with COMMIT. This saves a round trip.
+// It also assigns their sequence numbers as late as possible: after every lock that the handler takes, before or after Enqueue.
 //
-// A savepoint that is rolled back must take back what was enqueued since, and nothing else. So whatever waits is written
-// before a savepoint is set: what waits was then always enqueued since the newest one, and goes with it. Where savepoints
-// may be set unseen, nothing waits any more.
+// Rolling back to a savepoint must discard exactly the messages that were enqueued after it. So waiting messages are written
+// before a savepoint is set. All messages that wait later were enqueued after that savepoint, and are discarded with it. When
+// the handler could set savepoints without the guard's notice, messages are written at once.
 
-// enqueue takes rows in, of messages that are the caller's.
+// enqueue adds rows to the waiting messages. It copies the payloads, which belong to the caller.
 func (t *guarded) enqueue(ctx context.Context, rows []outgoing) error {
 	g := t.g
 	if err := g.refused(); err != nil {
@@ -36,10 +36,10 @@ func (t *guarded) enqueue(ctx context.Context, rows []outgoing) error {
 	}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, rows...)
-	unproven := g.unproven
+	unverified := g.unverified
 	g.mu.Unlock()
 	g.wakeAfter(g.store, rows)
-	if unproven {
+	if unverified {
 		return g.flush(ctx)
 	}
 	return nil
@@ -47,7 +47,7 @@ func (t *guarded) enqueue(ctx context.Context, rows []outgoing) error {
 
 var errAborted = errors.New("pgxstore: enqueue: a statement failed in this transaction")
 
-// flush writes what waits, without another round trip to spare.
+// flush writes the waiting messages in a round trip of their own.
 func (g *guard) flush(ctx context.Context) error {
 	g.mu.Lock()
 	rows := g.waiting
@@ -55,42 +55,43 @@ func (g *guard) flush(ctx context.Context) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	if g.conn.PgConn().TxStatus() == 'E' { // only a savepoint from before what waits can heal that
+	if g.conn.PgConn().TxStatus() == 'E' { // the transaction can only continue from a savepoint that is older than the waiting messages
 		g.drop()
 		return nil
 	}
 	written, err := g.store.write(ctx, g.tx, rows)
 	g.mu.Lock()
-	g.waiting = g.waiting[written:] // after an error that left the transaction as it was, the others wait on
+	g.waiting = g.waiting[written:] // after an error that did not abort the transaction, the other messages still wait
 	g.mu.Unlock()
 	return g.note(err)
 }
 
-// drop forgets what waits, after it was rolled back.
+// drop discards the waiting messages after a rollback to a savepoint.
 func (g *guard) drop() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waiting = nil
 }
 
-// expose is called when the handler gets the connection itself, on which it can do anything unseen.
+// expose is called when the handler gets the connection itself. The guard does not see what the handler does with it.
 func (g *guard) expose() {
 	err := g.flush(g.ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.unproven, g.exposed = true, true
+	g.unverified, g.exposed = true, true
 	if err != nil && len(g.waiting) > 0 && g.ended == nil {
 		g.ended = fmt.Errorf("pgxstore: messages were enqueued, and cannot be written before the handler gets the connection: close rows before Tx.Conn: %w", err)
 	}
 }
 
-// wakeUp is for the relays of a Store.
+// wakeUp is a notification for the relays of a Store.
 type wakeUp struct {
 	store  *Store
-	shards []int16 // that get messages; nil: any may
+	shards []int16 // the shards that get messages; nil: any shard may
 }
 
-// wakeAfter has the relays of s woken after COMMIT, because of rows; nil: of whatever was enqueued.
+// wakeAfter schedules a notification to the relays of s after COMMIT, for the shards of rows. If rows is nil, it covers all
+// shards.
 func (g *guard) wakeAfter(s *Store, rows []outgoing) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -101,7 +102,7 @@ func (g *guard) wakeAfter(s *Store, rows []outgoing) {
 	}
 	w := &g.wakes[i]
 	of := int(s.shards.Load())
-	if rows == nil || of == 0 { // not known before the first message is written
+	if rows == nil || of == 0 { // the number of shards is not known before the first message is written
 		w.shards = nil
 	}
 	for j := range rows {
@@ -114,24 +115,24 @@ func (g *guard) wakeAfter(s *Store, rows []outgoing) {
 	}
 }
 
-// errOver is what a handler's transaction answers after the handler has returned.
-var errOver = fmt.Errorf("pgxstore: the handler has returned: %w", pgx.ErrTxClosed)
+// errReturned is the error of the transaction's methods after the handler has returned.
+var errReturned = fmt.Errorf("pgxstore: the handler has returned: %w", pgx.ErrTxClosed)
 
-// shut ends the handler's use of the transaction, and returns what is to be written with COMMIT. Whoever still has the
-// transaction could otherwise enqueue what nobody writes, and reach the connection's next user.
+// shut ends the handler's use of the transaction and returns the messages to write with COMMIT. Without it, code that kept the
+// transaction could enqueue messages that are never written, or use the connection while another message uses it.
 func (g *guard) shut() (waiting []outgoing, wakes []wakeUp) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	waiting, wakes = g.waiting, g.wakes
 	g.waiting, g.wakes = nil, nil
 	if g.ended == nil {
-		g.ended = errOver
+		g.ended = errReturned
 	}
 	return waiting, wakes
 }
 
-// writeAndCommit sends rows and COMMIT in one round trip. When a statement before COMMIT fails, the server skips COMMIT; it
-// is for the caller to roll back. After nil the transaction is over, and tx does not know.
+// writeAndCommit sends rows and COMMIT in one round trip. When a statement before COMMIT fails, the server skips COMMIT, and
+// the caller must roll back. After success the transaction has ended, but tx does not know that.
 func (s *Store) writeAndCommit(ctx context.Context, tx pgx.Tx, rows []outgoing) error {
 	shards, err := s.shardsIn(ctx, tx)
 	if err != nil {
@@ -147,10 +148,10 @@ func (s *Store) writeAndCommit(ctx context.Context, tx pgx.Tx, rows []outgoing) 
 	insertions := b.Len()
 	b.Queue(`commit`)
 	results := tx.SendBatch(ctx, b)
-	defer results.Close() // after the answer to COMMIT it has nothing to add
+	defer results.Close() // no error can follow the answer to COMMIT
 	for range insertions {
 		if _, err := results.Exec(); err != nil {
-			results.Close() // reads on, so that the connection can roll back
+			results.Close() // reads the remaining results, so that the connection can roll back
 			return lostBefore(s.stepError("enqueue", err))
 		}
 	}
@@ -161,8 +162,8 @@ func (s *Store) writeAndCommit(ctx context.Context, tx pgx.Tx, rows []outgoing) 
 	return commitError(err)
 }
 
-// lostBefore says of an error before COMMIT that the database was at fault, unless it is the database's answer, whose code
-// decides: then there was no COMMIT. Otherwise there may have been one, as it was on its way too.
+// lostBefore classifies an error before the answer to COMMIT. If the error is the server's answer, there was no COMMIT, and the
+// error's code decides. Otherwise the database is at fault, and the outcome is unknown, because COMMIT was sent too.
 func lostBefore(err error) error {
 	if errors.As(err, new(*pgconn.PgError)) || errors.As(err, new(claims.DatabaseError)) {
 		return err

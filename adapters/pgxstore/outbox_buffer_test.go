@@ -25,7 +25,7 @@ func (db *outboxDB) inTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	return db.store.InTx(ctx, nil, func(tx pgx.Tx, _ []dedup.Claim) error { return fn(tx) })
 }
 
-// session is what a handler of the cases below does, step by step; it fails the test where a step fails.
+// session runs the steps of a handler in the cases below. It fails the test when a step fails.
 type session struct {
 	t  *testing.T
 	db *outboxDB
@@ -68,11 +68,11 @@ func (s session) rollback(tx pgx.Tx) {
 	}
 }
 
-// wrapped is a transaction as somebody's tracing may hand it on.
+// wrapped is a transaction wrapped by the application, for example for tracing.
 type wrapped struct{ pgx.Tx }
 
-// savepointCases end in a commit. Whatever means a handler has to set savepoints and to roll back to them, exactly those
-// messages stay that an INSERT of the handler's own would have left, in the order of Enqueue.
+// savepointCases are handlers that end in a commit. Whatever means a handler uses to set savepoints and to roll back to them,
+// the outbox keeps the same messages that INSERTs of the handler's own would have left, in the order of Enqueue.
 var savepointCases = []struct {
 	name string
 	do   func(s session, tx pgx.Tx)
@@ -288,7 +288,7 @@ var savepointCases = []struct {
 	}, []string{"1", "2", "3"}},
 }
 
-// rewriter replaces a statement by another one.
+// rewriter replaces a statement with another one.
 type rewriter string
 
 func (r rewriter) RewriteQuery(context.Context, *pgx.Conn, string, []any) (string, []any, error) {
@@ -328,7 +328,7 @@ func TestOutboxWriterAndSavepoints(t *testing.T) {
 	})
 }
 
-// Whatever ends the transaction otherwise than by COMMIT takes the messages with it, and none is written anywhere else.
+// When the transaction ends in any way other than COMMIT, its messages are discarded and appear nowhere else.
 func TestOutboxWriterWithoutCommit(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 4)
 	boom := errors.New("boom")
@@ -438,8 +438,8 @@ func TestOutboxWriterWithoutCommit(t *testing.T) {
 
 type cancelKey struct{}
 
-// A transaction that was committed together with its messages must be closed to whoever still has it: the connection is
-// somebody else's by then.
+// After a transaction was committed together with its messages, a handler that kept the transaction cannot use it: another
+// transaction may have the connection by then.
 func TestOutboxWriterClosesTheTransaction(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 1)
 	var leaked pgx.Tx
@@ -468,7 +468,7 @@ func TestOutboxWriterClosesTheTransaction(t *testing.T) {
 	}
 	db.want(t, "a")
 	if n := db.strings(t, `SELECT name FROM effects`); len(n) > 0 {
-		t.Errorf("effects in somebody else's transaction: %v", n)
+		t.Errorf("effects in another transaction: %v", n)
 	}
 	if n := db.pool.Stat().NewConnsCount(); n != 1 {
 		t.Errorf("%d connections were made, want 1: a commit with messages must not cost the connection", n)
@@ -477,7 +477,7 @@ func TestOutboxWriterClosesTheTransaction(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// roundTrips counts what pgx sends on its own account: each query, batch and preparation is one.
+// roundTrips counts the round trips of pgx: each query, batch and preparation is one.
 type roundTrips struct {
 	mu   sync.Mutex
 	sent []string
@@ -499,7 +499,7 @@ func (r *roundTrips) take() []string {
 
 var schemaName = regexp.MustCompile(`"[^"]+"\.`)
 
-// brief is the first words of a statement, without the schema that it names.
+// brief returns the first words of a statement, without the schema's name.
 func brief(sql string) string {
 	sql = schemaName.ReplaceAllString(sql, "")
 	sql = strings.ToLower(strings.Join(strings.Fields(sql), " "))
@@ -509,7 +509,7 @@ func brief(sql string) string {
 	return sql
 }
 
-// isWakeUp reports whether this is the NOTIFY, which a goroutine sends some time after a commit.
+// isWakeUp reports whether the statement is the NOTIFY, which a goroutine sends some time after a commit.
 func isWakeUp(sql string) bool { return strings.Contains(sql, "pg_notify") }
 
 func (r *roundTrips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
@@ -537,7 +537,7 @@ func (r *roundTrips) TracePrepareStart(ctx context.Context, _ *pgx.Conn, d pgx.T
 }
 func (r *roundTrips) TracePrepareEnd(context.Context, *pgx.Conn, pgx.TracePrepareEndData) {}
 
-// tracedStore is a Store on one connection whose round trips are counted.
+// traced returns a Store on one connection whose round trips are counted.
 func (db *outboxDB) traced(t *testing.T) (*pgxstore.Store, *roundTrips) {
 	trips := &roundTrips{}
 	cfg := db.pool.Config()
@@ -550,7 +550,7 @@ func (db *outboxDB) traced(t *testing.T) (*pgxstore.Store, *roundTrips) {
 	return newStore(t, pgxstore.Config{Pool: pool}), trips
 }
 
-// The outbox must not cost a round trip: PERFORMANCE.md 5.
+// The outbox adds no round trip: PERFORMANCE.md 5.
 func TestOutboxWriterRoundTrips(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 2)
 	store, trips := db.traced(t)
@@ -579,7 +579,7 @@ func TestOutboxWriterRoundTrips(t *testing.T) {
 		{"later", []outbox.Message{message("e"), {ID: "f", Topic: "events", NotBefore: time.Now().Add(time.Hour)}}, `with m as + commit`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			handle("first "+tt.name, tt.msgs...) // prepares statements, registers, counts the shards
+			handle("first "+tt.name, tt.msgs...) // the first messages prepare statements, register, and count the shards
 			want := []string{`begin isolation level + insert into processed_messages`, `insert into effects`, tt.want}
 			if diff := cmp.Diff(want, handle("then "+tt.name, tt.msgs...)); diff != "" {
 				t.Errorf("round trips (-want +got):\n%s", diff)
@@ -588,7 +588,7 @@ func TestOutboxWriterRoundTrips(t *testing.T) {
 	}
 }
 
-// All messages that the handlers of a batch enqueue are one statement.
+// One statement writes all messages that the handlers of a batch enqueue.
 func TestOutboxWriterInProcessBatch(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 2)
 	store, trips := db.traced(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// fenced returns the text of the first block of that language in the part of docs/interop.md about Debezium.
+// fenced returns the text of the first block in that language in the section of docs/interop.md about Debezium.
 func fenced(t *testing.T, language string) string {
 	t.Helper()
 	doc, err := os.ReadFile("../../docs/interop.md")
@@ -30,13 +30,13 @@ func fenced(t *testing.T, language string) string {
 	return text
 }
 
-// captured are the insertions that pgoutput streams for a publication: ids by table, in their order.
+// captured reads the insertions that pgoutput streams for a publication, and returns the ids by table, in their order.
 func captured(t *testing.T, conn *pgx.Conn, slot, publication string) map[string][]string {
 	t.Helper()
 	rows, _ := conn.Query(t.Context(), `SELECT data FROM pg_logical_slot_peek_binary_changes($1, NULL, NULL, 'proto_version', '1', 'publication_names', $2)`, slot, publication)
 	type relation struct {
 		name string
-		id   int // its column
+		id   int // the index of the column id
 	}
 	relations, ids := map[uint32]relation{}, map[string][]string{}
 	var data []byte
@@ -78,7 +78,7 @@ func captured(t *testing.T, conn *pgx.Conn, slot, publication string) map[string
 	return ids
 }
 
-// streamed is what is left of a message of pgoutput's.
+// streamed reads the rest of a message of pgoutput.
 type streamed struct{ rest []byte }
 
 func (s *streamed) take(n int) []byte {
@@ -96,9 +96,10 @@ func (s *streamed) text() string {
 	return text
 }
 
-// The recipe of docs/interop.md captures each message once, under the name that the connector's properties let through, and no deletion.
+// The recipe of docs/interop.md captures each message once, under a name that the connector's properties let through, and
+// captures no deletion.
 func TestOutboxDebeziumRecipeCapturesEachMessage(t *testing.T) {
-	// A server of its own: a slot that is created while other tests create tables may be unable to read them.
+	// This test runs its own server: a slot that is created while other tests create tables may be unable to read them.
 	db := newOutboxDBAt(t, ownPostgres(t, "wal_level=logical"), 4)
 	properties := map[string]string{}
 	for line := range strings.Lines(fenced(t, "properties")) {
@@ -129,7 +130,7 @@ func TestOutboxDebeziumRecipeCapturesEachMessage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	db.exec(t, `DELETE FROM outbox_messages`) // what was captured is cleared up; that is no event
+	db.exec(t, `DELETE FROM outbox_messages`) // deletes the captured messages, which must produce no event
 	got := captured(t, conn, slot, properties["publication.name"])
 	_, table, _ := strings.Cut(properties["table.include.list"], ".")
 	if len(got) != 1 || !slices.Equal(got[table], want) {

@@ -20,7 +20,8 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// What goes wrong in the last round trip is InTx's error, with its cause, and undoes everything. Never is it success.
+// When the last round trip fails, InTx returns the error with its cause, everything is rolled back, and InTx never reports
+// success.
 func TestOutboxWriterFailsWithCommit(t *testing.T) {
 	raise := func(code string) string {
 		return fmt.Sprintf(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
@@ -29,7 +30,7 @@ func TestOutboxWriterFailsWithCommit(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		spoil     []string
-		code      string // that the error names
+		code      string // the code that the error must contain
 		retryable bool
 		is        error
 	}{
@@ -53,7 +54,7 @@ func TestOutboxWriterFailsWithCommit(t *testing.T) {
 			}
 			before := db.strings(t, `SELECT name FROM effects`)
 			recs := []dedup.Record{{Key: dedup.Key{Consumer: "billing", ID: "order-1"}, Time: time.Now()}}
-			for range 2 { // the second time with prepared statements, and no trace of the first
+			for range 2 { // the second attempt uses prepared statements, and must find no trace of the first
 				var verdict dedup.Verdict
 				err := db.store.InTx(t.Context(), recs, func(tx pgx.Tx, claims []dedup.Claim) error {
 					verdict = claims[0].Verdict
@@ -78,7 +79,7 @@ func TestOutboxWriterFailsWithCommit(t *testing.T) {
 	}
 }
 
-// The connection is cut around the one COMMIT that matters. Whoever tries again ends with one message.
+// The connection is cut around the COMMIT. When the transaction is repeated, exactly one message exists in the end.
 func TestOutboxWriterCommitUnknown(t *testing.T) {
 	for _, f := range []deduptest.Fault{deduptest.CommitLost, deduptest.AnswerLost, deduptest.CommitLate} {
 		t.Run(f.String(), func(t *testing.T) {
@@ -88,8 +89,8 @@ func TestOutboxWriterCommitUnknown(t *testing.T) {
 				want = dedup.First
 			}
 			verdicts := commitUnknown(t, f)
-			// When its connection is cut pgx has the server cancel what runs. Before a late COMMIT that may still be the INSERT of the
-			// messages, which go with it: then there was none.
+			// When a connection is cut, pgx asks the server to cancel the running statement. If COMMIT is delayed, that
+			// statement may be the INSERT of the messages. Then nothing was committed.
 			for try := 0; f == deduptest.CommitLate && verdicts[len(verdicts)-1] != want && try < 20; try++ {
 				verdicts = commitUnknown(t, f)
 			}
@@ -100,7 +101,7 @@ func TestOutboxWriterCommitUnknown(t *testing.T) {
 	}
 }
 
-// commitUnknown returns the verdicts of attempts until one succeeds.
+// commitUnknown repeats the transaction until it succeeds, and returns the verdicts of all attempts.
 func commitUnknown(t *testing.T, f deduptest.Fault) (verdicts []dedup.Verdict) {
 	t.Helper()
 	db := newOutboxDB(t, testdb.Postgres, 2)
@@ -131,7 +132,7 @@ func commitUnknown(t *testing.T, f deduptest.Fault) (verdicts []dedup.Verdict) {
 	return verdicts
 }
 
-// Numbers follow the order of transactions that exclude each other, also where Enqueue comes before the lock.
+// Sequence numbers follow the order of transactions that exclude each other, even if Enqueue comes before the lock.
 func TestOutboxWriterNumbersLate(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		db := newOutboxDB(t, server, 4)
@@ -168,7 +169,7 @@ func TestOutboxWriterNumbersLate(t *testing.T) {
 					case mine := <-pid:
 						db.awaitLockWait(t, mine)
 					case err := <-early:
-						t.Fatalf("the transaction beside this one: %v", err)
+						t.Fatalf("the concurrent transaction: %v", err)
 					}
 					return db.store.Enqueue(t.Context(), tx, message("enqueued second, committed first"))
 				})
@@ -194,10 +195,10 @@ func (db *outboxDB) awaitLockWait(t *testing.T, pid int) {
 			return
 		}
 	}
-	t.Fatal("it waits for no lock")
+	t.Fatal("the backend does not wait for a lock")
 }
 
-// LockOrderingKey must hold until the end of the transaction, for one key only, and give way to the session's lock_timeout.
+// LockOrderingKey locks one key until the end of the transaction, and its wait ends at the session's lock_timeout.
 func TestOutboxSerialize(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 3)
 	err := db.inTx(t.Context(), func(tx pgx.Tx) error {
@@ -220,15 +221,15 @@ func TestOutboxSerialize(t *testing.T) {
 	}
 }
 
-// Numbers are handed out in the order of Enqueue, also by a statement of many rows and by several, and by no session ahead
-// of another.
+// Sequence numbers follow the order of Enqueue, whether one statement or several write the rows. No session reserves numbers in
+// advance.
 func TestOutboxWriterOrderOfMany(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		db := newOutboxDB(t, server, 2)
 		if got := db.strings(t, `SELECT cache_size::text FROM pg_sequences WHERE schemaname = current_schema() AND sequencename = 'outbox_seq'`); len(got) != 1 || got[0] != "1" {
 			t.Errorf("outbox_seq has CACHE %v, want 1", got)
 		}
-		large := bytes.Repeat([]byte("x"), 5<<20) // two of them are more than one statement takes
+		large := bytes.Repeat([]byte("x"), 5<<20) // two of them do not fit into one statement
 		for _, tt := range []struct {
 			name    string
 			n       int
@@ -261,7 +262,7 @@ func TestOutboxWriterOrderOfMany(t *testing.T) {
 	})
 }
 
-// The caller may use its slices again after Enqueue has returned.
+// The caller may reuse its slices after Enqueue has returned.
 func TestOutboxWriterKeepsNothingOfTheCaller(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 1)
 	if err := db.inTx(t.Context(), func(tx pgx.Tx) error {
@@ -280,7 +281,7 @@ func TestOutboxWriterKeepsNothingOfTheCaller(t *testing.T) {
 	}
 }
 
-// A Store enqueues also in a transaction of another one.
+// A Store can enqueue in a transaction of another Store.
 func TestOutboxWriterOfAnotherStore(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 2)
 	other := newStore(t, pgxstore.Config{Pool: db.pool})

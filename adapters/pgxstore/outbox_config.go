@@ -5,10 +5,13 @@ import (
 	"time"
 )
 
-// OutboxConfig says how a Store keeps the messages of package outbox. All programs on one schema should agree on it.
+// OutboxConfig configures how a Store keeps the messages of package outbox. All programs on one schema should use the same
+// values.
 type OutboxConfig struct {
-	// KeepSent is how long a message stays in the table outbox_sent after the broker confirmed it, for people to look at.
-	// Whatever its value, a pending message is never forgotten. Defaults to 0: it is deleted at once, which costs least.
+	// KeepSent is how long a message stays in the table outbox_sent after the broker confirmed it, for inspection. Pending
+	// messages are kept in any case.
+	//
+	// Defaults to 0: a confirmed message is deleted at once, which costs least.
 	KeepSent time.Duration
 }
 

@@ -17,7 +17,8 @@ import (
 	"github.com/txonce/txonce/outbox/outboxtest"
 )
 
-// One outbox may have programs of both stores around it: what one of them writes the other relays, un-parks and counts.
+// Programs with pgxstore and programs with sqlstore may share one outbox: each of them relays, unparks and counts the messages
+// of the other.
 func TestOutboxOfBothStores(t *testing.T) {
 	onSQL := func(t *testing.T, db *outboxDB, o outboxtest.Options) *sqlstore.Store {
 		pool := stdlib.OpenDBFromPool(db.pool)
@@ -64,7 +65,7 @@ func TestOutboxOfBothStores(t *testing.T) {
 		t.Parallel()
 		outboxtest.TestStore(t, outboxtest.Harness[pgx.Tx]{
 			Features: outboxtest.Features{LateSequence: true, DoesNotApply: map[string]string{
-				wakes: "sqlstore's sessions do not listen: they find the commits of others when they next look",
+				wakes: "sqlstore's sessions do not listen: they find the commits of others by polling",
 			}},
 			Run:    sideBySide,
 			Select: func(name string) bool { return matrix.Dealt(name, 1, 2) },

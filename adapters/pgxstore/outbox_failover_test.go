@@ -17,16 +17,16 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// looking is a session of an outbox whose low-water mark is above its first messages.
-type looking struct {
+// polling is a session of an outbox whose watermark is above its first messages.
+type polling struct {
 	*outboxDB
 	outbox.Session
 }
 
-// newLooking returns when the session begins its looks behind n messages that it has leased and settled. All are of one key.
-func newLooking(t *testing.T, db *outboxDB, n int) *looking {
+// newPolling leases and settles n messages of one key, and returns when the session's watermark is above them.
+func newPolling(t *testing.T, db *outboxDB, n int) *polling {
 	t.Helper()
-	l := &looking{outboxDB: db}
+	l := &polling{outboxDB: db}
 	err := again(db.store, func() (err error) {
 		l.Session, err = db.store.Open(t.Context(), outbox.SessionOptions{Name: t.Name(), TTL: time.Hour})
 		return err
@@ -44,7 +44,7 @@ func newLooking(t *testing.T, db *outboxDB, n int) *looking {
 	return l
 }
 
-func (l *looking) renew(t *testing.T) {
+func (l *polling) renew(t *testing.T) {
 	t.Helper()
 	err := again(l.store, func() error {
 		_, err := l.Renew(t.Context())
@@ -56,7 +56,7 @@ func (l *looking) renew(t *testing.T) {
 }
 
 // enqueue commits n messages and returns their IDs.
-func (l *looking) enqueue(t *testing.T, prefix string, n int) (ids []string) {
+func (l *polling) enqueue(t *testing.T, prefix string, n int) (ids []string) {
 	t.Helper()
 	for i := range n {
 		ids = append(ids, fmt.Sprintf("%s-%d", prefix, i))
@@ -70,8 +70,8 @@ func (l *looking) enqueue(t *testing.T, prefix string, n int) (ids []string) {
 	return ids
 }
 
-// passes enqueues n messages, settles them, and looks on until the mark is behind them.
-func (l *looking) passes(t *testing.T, prefix string, n int) {
+// passes enqueues and settles n messages, and polls until the watermark is above them.
+func (l *polling) passes(t *testing.T, prefix string, n int) {
 	t.Helper()
 	ids := l.enqueue(t, prefix, n)
 	l.finds(t, ids, func() {})
@@ -79,14 +79,14 @@ func (l *looking) passes(t *testing.T, prefix string, n int) {
 	if err := l.pool.QueryRow(t.Context(), `SELECT last_value FROM outbox_seq`).Scan(&last); err != nil {
 		t.Fatal(err)
 	}
-	for began := time.Now(); pgxstore.Mark(l.Session) <= last; pause(5 * time.Millisecond) {
+	for began := time.Now(); pgxstore.LowWatermark(l.Session) <= last; pause(5 * time.Millisecond) {
 		if l.lease(t); time.Since(began) > time.Minute {
-			t.Fatalf("looks begin at %d, though all up to %d is gone", pgxstore.Mark(l.Session), last)
+			t.Fatalf("the watermark is %d, want more than %d", pgxstore.LowWatermark(l.Session), last)
 		}
 	}
 }
 
-func (l *looking) lease(t *testing.T) (leased []outbox.Leased) {
+func (l *polling) lease(t *testing.T) (leased []outbox.Leased) {
 	t.Helper()
 	err := again(l.store, func() (err error) {
 		leased, err = l.Lease(t.Context(), outbox.Want{Limit: 1000})
@@ -98,8 +98,8 @@ func (l *looking) lease(t *testing.T) (leased []outbox.Leased) {
 	return leased
 }
 
-// finds leases and settles, and does meanwhile, until all of ids were found.
-func (l *looking) finds(t *testing.T, ids []string, meanwhile func()) {
+// finds leases and settles messages until all of ids were found. It calls meanwhile between polls.
+func (l *polling) finds(t *testing.T, ids []string, meanwhile func()) {
 	t.Helper()
 	var got []string
 	for began := time.Now(); len(got) < len(ids); pause(5 * time.Millisecond) {
@@ -113,7 +113,7 @@ func (l *looking) finds(t *testing.T, ids []string, meanwhile func()) {
 		}
 		got = append(got, leasedIDs(leased)...)
 		if meanwhile(); time.Since(began) > 30*time.Second {
-			t.Fatalf("%d of %d messages are found, and pending are %v", len(got), len(ids), l.ids(t))
+			t.Fatalf("found %d of %d messages; pending: %v", len(got), len(ids), l.ids(t))
 		}
 	}
 	slices.Sort(got)
@@ -123,30 +123,31 @@ func (l *looking) finds(t *testing.T, ids []string, meanwhile func()) {
 	}
 }
 
-// An asynchronous failover takes back sequence numbers. What is enqueued then has numbers that were passed before.
+// An asynchronous failover sets the sequence back. New messages get numbers below the watermark, and must be found.
 func TestOutboxLeaseAfterTheSequenceHasSteppedBack(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
-		l := newLooking(t, newOutboxDB(t, server, 6), 50)
+		l := newPolling(t, newOutboxDB(t, server, 6), 50)
 		l.exec(t, `SELECT setval('outbox_seq', 10)`)
 		l.finds(t, l.enqueue(t, "later", 3), func() {})
 	})
 }
 
-// The sequence may have passed the mark again before anybody looks. The table itself says so.
-func TestOutboxTidyFindsWhatIsBelowTheMark(t *testing.T) {
+// The sequence may have passed the watermark again before the next poll. Then only the messages in the table show that it was
+// set back.
+func TestOutboxTidyFindsWhatIsBelowTheWatermark(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
-		l := newLooking(t, newOutboxDB(t, server, 6), 50)
+		l := newPolling(t, newOutboxDB(t, server, 6), 50)
 		l.exec(t, `SELECT setval('outbox_seq', 10)`)
 		l.finds(t, l.enqueue(t, "later", 60), func() {
 			if err := again(l.store, func() error { return l.Session.(outbox.Maintainer).Maintain(t.Context()) }); err != nil {
 				t.Fatal(err)
 			}
 		})
-		l.passes(t, "last", 3) // the marks rise again
+		l.passes(t, "last", 3) // the watermarks rise again
 	})
 }
 
-// A primary crashes, and a standby is promoted that has not got the last of its commits. The relay's session goes on with it.
+// A primary crashes, and a standby without its last commits is promoted. The relay's session continues on that standby.
 func TestOutboxLeaseAfterAFailover(t *testing.T) {
 	if reason := noPrograms(); reason != "" {
 		t.Logf("does not apply: %s", reason)
@@ -154,7 +155,7 @@ func TestOutboxLeaseAfterAFailover(t *testing.T) {
 	}
 	primary, standby := startPair(t, newOwnCluster(t, "wal_keep_size=64MB"))
 	db := newOutboxDBAt(t, eitherOf(t, primary, standby), 4)
-	l := newLooking(t, db, 50)
+	l := newPolling(t, db, 50)
 	behind := connectTo(t, standby.dsn)
 	awaitStandby(t, connectTo(t, primary.dsn), behind)
 	for _, sql := range []string{`ALTER SYSTEM SET primary_conninfo = ''`, `SELECT pg_reload_conf()`} {
@@ -171,12 +172,12 @@ func TestOutboxLeaseAfterAFailover(t *testing.T) {
 	if _, err := connectTo(t, standby.dsn).Exec(t.Context(), `SELECT pg_promote()`); err != nil {
 		t.Fatal(err)
 	}
-	l.pool.Reset() // its connections are dead
-	// More than were lost, so that the sequence is beyond the mark again when the session looks.
+	l.pool.Reset() // its connections are closed by the crash
+	// More messages than were lost, so that the sequence is above the watermark again at the next poll.
 	l.finds(t, l.enqueue(t, "later", 200), func() {})
 }
 
-// startPair starts a cluster, and a standby of it.
+// startPair starts a cluster and a standby of it.
 func startPair(t *testing.T, c *ownCluster) (primary, standby *ownServer) {
 	t.Helper()
 	copied := c.copy(t)
@@ -185,7 +186,7 @@ func startPair(t *testing.T, c *ownCluster) (primary, standby *ownServer) {
 	return primary, copied.start(t)
 }
 
-// eitherOf leads to the one of two servers that takes writes.
+// eitherOf connects to that one of two servers that accepts writes.
 func eitherOf(t *testing.T, a, b *ownServer) string {
 	t.Helper()
 	first, err := url.Parse(a.dsn)
@@ -206,7 +207,7 @@ func connectTo(t *testing.T, dsn string) *pgx.Conn {
 	return conn
 }
 
-// awaitStandby returns when the standby has all that the primary has committed.
+// awaitStandby returns when the standby has everything that the primary has committed.
 func awaitStandby(t *testing.T, primary, standby *pgx.Conn) {
 	t.Helper()
 	var end string

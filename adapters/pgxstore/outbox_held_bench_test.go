@@ -14,9 +14,9 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// BenchmarkOutboxHeldTransaction is what a relay does beside a transaction that somebody else holds open: how long Lease and
-// Settle take at a steady load, at the end, and how fast a backlog is drained then. Nothing is published. Run it with
-// -benchtime 1x; TXONCE_HELD is how long the transaction is held, 10 s unless stated.
+// BenchmarkOutboxHeldTransaction measures a relay while another transaction is held open: how long Lease and Settle take under
+// a steady load at the end, and how fast a backlog is drained then. Nothing is published. Run it with -benchtime 1x.
+// TXONCE_HELD sets how long the transaction is held, 10 s by default.
 func BenchmarkOutboxHeldTransaction(b *testing.B) {
 	held := 10 * time.Second
 	if s := os.Getenv("TXONCE_HELD"); s != "" {
@@ -38,7 +38,7 @@ func BenchmarkOutboxHeldTransaction(b *testing.B) {
 	}
 }
 
-const heldLoad = 100 // messages each 20 ms
+const heldLoad = 100 // messages every 20 ms
 
 func besideHeld(b *testing.B, hold string, held time.Duration) {
 	db := newOutboxDB(b, testdb.Postgres, 8)
@@ -73,7 +73,7 @@ func besideHeld(b *testing.B, hold string, held time.Duration) {
 		})
 	})
 	var turns, n int
-	var took time.Duration // of turns in the last fifth
+	var took time.Duration // the time of the relay's turns in the last fifth
 	for began := time.Now(); time.Since(began) < held; {
 		start := time.Now()
 		done := relayTurn(b, s)
@@ -113,7 +113,7 @@ func (db *outboxDB) bytes(tb testing.TB) (n int64) {
 	return n
 }
 
-// relayTurn leases and confirms once.
+// relayTurn leases and settles once.
 func relayTurn(tb testing.TB, s outbox.Session) int {
 	leased, err := s.Lease(tb.Context(), outbox.Want{Limit: 1000})
 	if err != nil {
@@ -142,7 +142,7 @@ func each(ctx context.Context, every time.Duration, do func()) {
 	}
 }
 
-// BenchmarkOutboxStats is what a scrape costs with a million pending messages.
+// BenchmarkOutboxStats measures Stats with a million pending messages.
 func BenchmarkOutboxStats(b *testing.B) {
 	db := newOutboxDB(b, testdb.Postgres, 2)
 	for range 20 {

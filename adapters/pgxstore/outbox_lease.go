@@ -14,23 +14,23 @@ import (
 )
 
 const (
-	lookAtFirst = 2 << 10 // rows of a shard, as long as not all of them wait
-	lookAtMost  = 2 << 20
-	lookTired   = 64 << 10              // from here on a shard rests after each look
-	dueEvery    = 20 * time.Millisecond // how often Lease looks for messages that have become due
-	dueSeldom   = 10 * dueEvery         // likewise where it is to look at what commits told of
-	dueAtOnce   = 1000
+	scanFirst    = 2 << 10               // rows to scan in a shard, unless all of them wait
+	scanMost     = 2 << 20               // the most rows to scan in a shard
+	scanCooldown = 64 << 10              // a shard where a Lease scanned this many rows gets a cooldown
+	dueEvery     = 20 * time.Millisecond // how often Lease moves delayed messages that are due
+	dueSeldom    = 10 * dueEvery         // how often it does so in calls with Want.Notified
+	dueAtOnce    = 1000                  // the most delayed messages that one Lease moves
 )
 
 // Lease implements outbox.Session.
-func (s *session) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+func (s *outboxSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
 	if want.Limit <= 0 || want.Bytes < 0 {
 		return nil, fmt.Errorf("pgxstore: outbox: lease: Want.Limit %d, Bytes %d: want at least 1, 0", want.Limit, want.Bytes)
 	}
 	if s.ranOut() {
 		return nil, outbox.ErrLeaseLost
 	}
-	shards, done := s.idle(want)
+	shards, done := s.leasable(want)
 	defer done()
 	if len(shards) == 0 {
 		return nil, nil
@@ -42,23 +42,23 @@ func (s *session) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased,
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range found.messages {
-		if sh := s.held[found.messages[i].Shard]; sh != nil { // else it was lost meanwhile, which Settle will say
+		if sh := s.held[found.messages[i].Shard]; sh != nil { // otherwise the shard was lost meanwhile, which Settle will report
 			sh.leased[found.messages[i].Seq] = struct{}{}
 		}
 	}
 	return found.messages, nil
 }
 
-// search asks each shard for its part of the batch, which spreads it over many keys; where few shards have messages, for
-// all of it; and where the first rows all wait, for those behind.
-func (s *session) search(ctx context.Context, shards []int, want outbox.Want) (found, error) {
+// search first asks each shard for an equal part of the batch, which spreads the batch over many keys. If too few shards have
+// messages, it asks each for the whole batch. If the first rows of all shards wait, it scans further.
+func (s *outboxSession) search(ctx context.Context, shards []int, want outbox.Want) (found, error) {
 	most := (want.Limit + len(shards) - 1) / len(shards)
 	for {
-		f, err := s.look(ctx, shards, want, most)
+		f, err := s.poll(ctx, shards, want, most)
 		if err != nil {
 			return found{}, err
 		}
-		if _, err := s.follow(ctx, f.deeper, lookAtFirst); err != nil {
+		if _, err := s.follow(ctx, f.deeper); err != nil {
 			return found{}, err
 		}
 		switch {
@@ -66,7 +66,7 @@ func (s *session) search(ctx context.Context, shards []int, want outbox.Want) (f
 			return f, nil
 		case most < want.Limit && len(f.full) > 0:
 			most = want.Limit
-		case len(f.messages) == 0 && len(f.deeper) > 0 && !f.tired:
+		case len(f.messages) == 0 && len(f.deeper) > 0 && !f.overscanned:
 			shards = f.deeper
 		default:
 			return f, nil
@@ -74,42 +74,43 @@ func (s *session) search(ctx context.Context, shards []int, want outbox.Want) (f
 	}
 }
 
-// ranOut: by this process's clock, which is ahead of the database's by the round trip of the last Renew.
-func (s *session) ranOut() bool {
+// ranOut reports whether the hold has expired by this process's clock. The process counts from before the last Renew was sent,
+// so it never notices too late.
+func (s *outboxSession) ranOut() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.over || s.begun && time.Now().After(s.until)
+	return s.closed || s.begun && time.Now().After(s.until)
 }
 
-// found is what one look at the shards has found.
+// found is the result of one poll of the shards.
 type found struct {
 	messages []outbox.Leased
 
-	cut    bool  // by number or bytes: there is more
-	full   []int // shards that had as many as they were asked for
-	deeper []int // shards in which so many rows wait that there may be others behind them: the next look goes further
-	tired  bool  // and some of these looks were at very many rows
+	cut         bool  // the limit of messages or bytes was reached, so there may be more messages
+	full        []int // shards that returned as many messages as they were asked for
+	deeper      []int // shards where more messages may follow the scanned rows: the next poll scans further
+	overscanned bool  // one of the deeper shards has a cooldown, because very many of its rows were scanned
 }
 
-// look reads the first messages of shards that are due, up to most of each.
-func (s *session) look(ctx context.Context, shards []int, want outbox.Want, most int) (f found, err error) {
+// poll reads the first due messages of shards, at most "most" from each.
+func (s *outboxSession) poll(ctx context.Context, shards []int, want outbox.Want, most int) (f found, err error) {
 	numbers, tokens := s.tokens(shards)
 	var (
-		looks, mosts = make([]int64, len(numbers)), make([]int64, len(numbers))
-		lows, backs  = make([]int64, len(numbers)), make([]int64, len(numbers))
+		scans, mosts   = make([]int64, len(numbers)), make([]int64, len(numbers))
+		lows, returned = make([]int64, len(numbers)), make([]int64, len(numbers))
 	)
 	s.mu.Lock()
 	for i, n := range numbers {
-		looks[i], mosts[i] = lookAtFirst, int64(most)
+		scans[i], mosts[i] = scanFirst, int64(most)
 		if sh := s.held[int(n)]; sh != nil {
-			looks[i], lows[i], backs[i] = max(sh.look, int64(most)+1), sh.low, sh.back
+			scans[i], lows[i], returned[i] = max(sh.scan, int64(most)+1), sh.low, sh.returned
 		}
 	}
-	due, before := !s.looking && s.dueFor(want), s.fence
-	s.looking = s.looking || due
+	due, before := !s.polling && s.pollDue(want), s.watermark
+	s.polling = s.polling || due
 	s.mu.Unlock()
 	if due {
-		defer s.looked()
+		defer s.pollDone()
 	}
 	bytes := int64(want.Bytes)
 	if bytes == 0 {
@@ -117,19 +118,19 @@ func (s *session) look(ctx context.Context, shards []int, want outbox.Want, most
 	}
 	began := time.Now()
 	ends := map[int]bool{}
-	var seen seen
+	var seen scanned
 	err = s.store.outboxTx(ctx, "lease", func(b *pgx.Batch) {
 		if due {
 			s.watch(ctx, b)
 			b.Queue(s.store.outbox.Due, dueAtOnce)
 		}
-		b.Queue(s.store.outbox.LeaseFrom, s.owner, numbers, tokens, looks, want.Limit, bytes, mosts, lows, backs).Query(func(rows pgx.Rows) error {
+		b.Queue(s.store.outbox.LeaseFrom, s.owner, numbers, tokens, scans, want.Limit, bytes, mosts, lows, returned).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				m, row, err := leased(rows)
 				if err != nil {
 					return err
 				}
-				if row.n == looks[slices.Index(numbers, int16(m.Shard))] {
+				if row.n == scans[slices.Index(numbers, int16(m.Shard))] {
 					ends[m.Shard] = true
 				}
 				seen.add(m, row)
@@ -144,27 +145,27 @@ func (s *session) look(ctx context.Context, shards []int, want outbox.Want, most
 		return found{}, err
 	}
 	seen.all = seen.all || len(f.messages) < want.Limit && want.Bytes == 0
-	s.raise(numbers, backs, before, seen)
+	s.raise(numbers, returned, before, seen)
 	f.note(shards, want, most, ends)
 	f.trim(want)
-	s.learn(&f, shards, time.Since(began))
+	s.adaptScan(&f, shards, time.Since(began))
 	return f, nil
 }
 
-// dueFor: other looks wait for it. The caller holds mu.
-func (s *session) dueFor(want outbox.Want) bool {
+// pollDue reports whether this poll also moves delayed messages and updates the watermark. The caller holds mu.
+func (s *outboxSession) pollDue(want outbox.Want) bool {
 	late := time.Since(s.dueAt)
 	return late > 0 && (!want.Notified || late > dueSeldom)
 }
 
-// looked ends what only one Lease at a time does, every now and then.
-func (s *session) looked() {
+// pollDone ends the work that pollDue has allowed, and schedules the next.
+func (s *outboxSession) pollDone() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.looking, s.dueAt = false, time.Now().Add(dueEvery)
+	s.polling, s.dueAt = false, time.Now().Add(dueEvery)
 }
 
-// note works out what there may be beside what was returned.
+// note records whether there may be more messages than were returned.
 func (f *found) note(shards []int, want outbox.Want, most int, ends map[int]bool) {
 	per := map[int]int{}
 	bytes := 0
@@ -183,7 +184,7 @@ func (f *found) note(shards []int, want outbox.Want, most int, ends map[int]bool
 	}
 }
 
-// trim cuts exactly by bytes, of which the server knows only an estimate.
+// trim cuts the messages at the exact number of bytes. The server only estimates sizes.
 func (f *found) trim(want outbox.Want) {
 	if want.Bytes == 0 {
 		return
@@ -202,8 +203,8 @@ func (f *found) trim(want outbox.Want) {
 	}
 }
 
-// learn remembers how far to look.
-func (s *session) learn(f *found, shards []int, took time.Duration) {
+// adaptScan sets how many rows the next poll scans in each shard.
+func (s *outboxSession) adaptScan(f *found, shards []int, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -212,28 +213,28 @@ func (s *session) learn(f *found, shards []int, took time.Duration) {
 		switch {
 		case sh == nil:
 		case !slices.Contains(f.deeper, n):
-			sh.look = max(lookAtFirst, sh.look/2)
+			sh.scan = max(scanFirst, sh.scan/2)
 		default:
-			if sh.look >= lookTired {
-				sh.rest, f.tired = now.Add(4*took), true
+			if sh.scan >= scanCooldown {
+				sh.cooldown, f.overscanned = now.Add(4*took), true
 			}
-			sh.look = min(4*sh.look, lookAtMost)
+			sh.scan = min(4*sh.scan, scanMost)
 		}
 	}
 }
 
-// leasedRow is what a row of LeaseFrom says beside the message.
+// leasedRow holds the columns of LeaseFrom that are not part of the message.
 type leasedRow struct {
-	n    int64 // its place among the rows of its shard that were looked at
-	held bool  // it has to wait
-	back int64 // how often something has come back into the shard
+	n        int64 // its position among the scanned rows of its shard
+	held     bool  // it waits for its own retry or behind another message
+	returned int64 // how often messages have returned to the shard
 }
 
 // leased reads one row of LeaseFrom.
 func leased(row pgx.Rows) (m outbox.Leased, r leasedRow, err error) {
 	var key []byte
 	var headers *string
-	if err := row.Scan(&m.Shard, &m.Token, &r.n, &r.held, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &m.Enqueued, &m.Attempts, &r.back); err != nil {
+	if err := row.Scan(&m.Shard, &m.Token, &r.n, &r.held, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &m.Enqueued, &m.Attempts, &r.returned); err != nil {
 		return m, r, err
 	}
 	m.Key = string(key)

@@ -15,7 +15,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// holding is an outbox, and a session that holds all its shards.
+// holding is an outbox and a session that holds all its shards.
 type holding struct {
 	*outboxDB
 	outbox.Session
@@ -76,7 +76,7 @@ func (d *holding) tidy(tb testing.TB) {
 	}
 }
 
-// until tidies until done.
+// until calls Maintain until done reports true.
 func (d *holding) until(tb testing.TB, what string, done func() bool) {
 	tb.Helper()
 	for began := time.Now(); !done(); {
@@ -122,13 +122,13 @@ func leasedIDs(leased []outbox.Leased) (ids []string) {
 	return ids
 }
 
-// A Lease begins behind what is gone; but not behind what may yet be committed with a smaller seq.
+// A Lease starts behind deleted rows, but never behind a smaller seq that may still be committed.
 func TestOutboxLeaseFindsLateCommitsBehindWhatIsGone(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		d := newHolding(t, server)
 		tx := d.begin(t, "late")
 		for i := range 8 {
-			d.enqueue(t, fmt.Sprint(i)) // of the same shard
+			d.enqueue(t, fmt.Sprint(i)) // in the same shard
 			settle(t, d, outbox.Sent, d.lease(t)...)
 			pause(25 * time.Millisecond)
 		}
@@ -141,7 +141,7 @@ func TestOutboxLeaseFindsLateCommitsBehindWhatIsGone(t *testing.T) {
 	})
 }
 
-// What comes back from the parking lot has an old seq, and is found at once, before later messages of its key.
+// An unparked message has an old seq. It is found at once, before later messages of its key.
 func TestOutboxLeaseFindsWhatComesBack(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		d := newHolding(t, server)
@@ -165,14 +165,14 @@ func TestOutboxLeaseFindsWhatComesBack(t *testing.T) {
 	})
 }
 
-// With statistics of an empty table, PostgreSQL would begin a join with the table.
+// With statistics of an empty table, PostgreSQL would start a join with that table.
 func TestOutboxSettlesAtOnceThoughStatisticsAreOld(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
-		dsn := testdb.Schema(t, server(t)) + "&synchronous_commit=off" // the disk's time is not the point
+		dsn := testdb.Schema(t, server(t)) + "&synchronous_commit=off" // the test does not measure the disk
 		d := newHoldingOn(t, newOutboxDBAt(t, dsn, 8))
 		fill := `INSERT INTO outbox_messages (shard, id, topic, key, payload) SELECT i % 64, i::text, 'events', convert_to(i::text, 'UTF8'), '' FROM generate_series(1, 40000) AS i`
 		d.exec(t, fill)
-		open, err := d.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}) // keeps the dead rows
+		open, err := d.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}) // this transaction keeps the dead rows
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +183,7 @@ func TestOutboxSettlesAtOnceThoughStatisticsAreOld(t *testing.T) {
 		d.exec(t, `DELETE FROM outbox_messages`)
 		d.exec(t, `ANALYZE outbox_messages`)
 		d.exec(t, fill)
-		fastest := time.Hour // a machine that stands still for a while slows down some of them
+		fastest := time.Hour // a suspended machine slows down some of the measurements
 		for range 10 {
 			leased := d.lease(t)
 			began := time.Now()

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// listen subscribes to commits that enqueued something: at once to those of this Store, and as soon as NOTIFY arrives to
-// others. It is a hint; polling goes on beneath. stop ends it, and must be called.
+// listen subscribes to commits that enqueued messages. Commits through this Store are reported at once, others when their
+// NOTIFY arrives. A notification is only a hint, and relays poll as well. The caller must call stop to end the subscription.
 func (s *Store) listen(ctx context.Context) (sub *subscription, stop func()) {
 	sub, unsubscribe := s.wakes.subscribe()
 	s.listener.enter(ctx, s)
@@ -21,14 +21,14 @@ func (s *Store) listen(ctx context.Context) (sub *subscription, stop func()) {
 }
 
 const (
-	listenPing    = time.Minute // how often a silent connection is asked whether it is still one
+	listenPing    = time.Minute // after this long without a notification, the connection is tested
 	listenLimit   = 10 * time.Second
-	listenBackoff = 100 * time.Millisecond // after the first failure, doubled by each further one
-	listenRest    = 30 * time.Second       // the most
+	listenBackoff = 100 * time.Millisecond // after the first failure; doubles with each further one
+	listenRest    = 30 * time.Second       // the longest pause
 )
 
-// listener waits for NOTIFY while somebody is interested, on one connection for all of them. It is not one of the pool's,
-// which are the application's.
+// listener waits for NOTIFY while there are subscriptions, on one connection for all of them. The connection is not taken from
+// the pool, which belongs to the application.
 type listener struct {
 	mu     sync.Mutex
 	users  int
@@ -51,7 +51,7 @@ func (l *listener) enter(ctx context.Context, s *Store) {
 	}()
 }
 
-// leave waits for the goroutine where nobody is interested any more.
+// leave ends one subscription. After the last one it stops the goroutine and waits for its end.
 func (l *listener) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,12 +62,12 @@ func (l *listener) leave() {
 	<-l.done
 }
 
-// listenUntilDone connects again and again. Through a pooler LISTEN would reach a session that is another client's next: there
-// relays poll.
+// listenUntilDone reconnects until ctx ends. Through a pooler, LISTEN would subscribe a session that the next client uses. So
+// without Config.Direct, relays behind a pooler only poll.
 func (s *Store) listenUntilDone(ctx context.Context) {
 	if s.pooled.Load() && s.cfg.Direct == nil {
-		s.cfg.Logger.WarnContext(ctx, "pgxstore: Config.Pool leads through a pooler, where LISTEN does not work: commits of other processes "+
-			"are found by polling; set Config.Direct to how the database is reached without it")
+		s.cfg.Logger.WarnContext(ctx, "pgxstore: Config.Pool leads through a pooler, where LISTEN does not work: relays find commits of other processes "+
+			"by polling; set Config.Direct to connect without the pooler")
 		return
 	}
 	rest := listenBackoff
@@ -85,7 +85,7 @@ func (s *Store) listenUntilDone(ctx context.Context) {
 	}
 }
 
-// listenOnce reports whether it had a connection that listened, before it failed.
+// listenOnce listens until an error. It reports whether LISTEN had succeeded before the error.
 func (s *Store) listenOnce(ctx context.Context) (listened bool) {
 	conn, err := s.connectListener(ctx)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Store) listenOnce(ctx context.Context) (listened bool) {
 	}
 	defer s.disconnect(ctx, conn)
 	for {
-		s.wakes.wake(nil) // the first time for what nobody listened to
+		s.wakes.wake(nil) // first for commits that happened before LISTEN
 		for {
 			woken, err := awaitNotification(ctx, conn)
 			if err != nil {
@@ -130,7 +130,7 @@ func (s *Store) connectListener(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// awaitNotification waits for one, at most for as long as silence proves nothing.
+// awaitNotification waits for a notification, for at most listenPing. After that it tests the connection.
 func awaitNotification(ctx context.Context, conn *pgx.Conn) (woken bool, err error) {
 	wait, cancel := context.WithTimeout(ctx, listenPing)
 	defer cancel()

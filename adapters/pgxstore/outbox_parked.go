@@ -12,7 +12,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// releaseAtOnce is how many messages of each key come back in one transaction.
+// releaseAtOnce is how many messages of each key one transaction returns to the queue.
 const releaseAtOnce = 1000
 
 // Outbox returns the operations on this store's outbox: its statistics, and what a person does with messages that a relay has
@@ -38,7 +38,7 @@ func (o operations) Parked(ctx context.Context, filter outbox.ParkedFilter) ([]o
 	return list, s.outboxError("list parked messages", err)
 }
 
-// nullTime is NULL for the zero time.
+// nullTime returns NULL for the zero time.
 func nullTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -60,8 +60,8 @@ func parkedMessage(row pgx.CollectableRow) (m outbox.ParkedMessage, err error) {
 	return m, nil
 }
 
-// Unpark implements outbox.Operations. A message that stands behind one of its key that stays parked stays as well. Where
-// it fails half-way, some are unparked; what waits behind those is brought back by the relay's upkeep.
+// Unpark implements outbox.Operations. A message behind another parked message of its key stays parked. If Unpark fails midway,
+// some messages are unparked, and the relay's Maintain later releases the messages that waited behind them.
 func (o operations) Unpark(ctx context.Context, seqs ...int64) (int, error) {
 	s := o.store
 	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
@@ -74,7 +74,7 @@ func (o operations) Unpark(ctx context.Context, seqs ...int64) (int, error) {
 	return n, err
 }
 
-// Discard implements outbox.Operations. Where it fails half-way, some are deleted.
+// Discard implements outbox.Operations. If it fails midway, some messages are deleted.
 func (o operations) Discard(ctx context.Context, seqs ...int64) (int, error) {
 	s := o.store
 	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
@@ -87,14 +87,14 @@ func (o operations) Discard(ctx context.Context, seqs ...int64) (int, error) {
 	return n, err
 }
 
-// some are parked messages of one shard.
-type some struct {
+// parkedGroup holds parked messages of one shard.
+type parkedGroup struct {
 	shard int16
 	seqs  []int64
 	keys  [][]byte
 }
 
-// unpark sends statement for those of seqs that are parked, shard by shard, and lets go what waited behind them.
+// unpark sends statement for the parked messages among seqs, shard by shard, and releases the messages that waited behind them.
 func (s *Store) unpark(ctx context.Context, seqs []int64, statement string) (n int, err error) {
 	for len(seqs) > 0 {
 		now := seqs[:min(len(seqs), releaseAtOnce)]
@@ -116,9 +116,9 @@ func (s *Store) unpark(ctx context.Context, seqs []int64, statement string) (n i
 	return n, nil
 }
 
-func (s *Store) findParked(ctx context.Context, seqs []int64) ([]*some, error) {
-	var all []*some
-	by := map[int16]*some{}
+func (s *Store) findParked(ctx context.Context, seqs []int64) ([]*parkedGroup, error) {
+	var all []*parkedGroup
+	by := map[int16]*parkedGroup{}
 	seen := map[string]bool{}
 	rows, _ := s.cfg.Pool.Query(ctx, s.outbox.Find, seqs)
 	var seq int64
@@ -127,15 +127,15 @@ func (s *Store) findParked(ctx context.Context, seqs []int64) ([]*some, error) {
 	_, err := pgx.ForEachRow(rows, []any{&seq, &shard, &key}, func() error {
 		p := by[shard]
 		if p == nil {
-			p = &some{shard: shard}
+			p = &parkedGroup{shard: shard}
 			by[shard], all = p, append(all, p)
 		}
 		if n := len(p.seqs); n > 0 && p.seqs[n-1] == seq {
-			return nil // it was named twice
+			return nil // the caller listed it twice
 		}
 		p.seqs = append(p.seqs, seq)
-		if mark := fmt.Sprint(shard, " ", string(key)); key != nil && !seen[mark] {
-			seen[mark] = true
+		if id := fmt.Sprint(shard, " ", string(key)); key != nil && !seen[id] {
+			seen[id] = true
 			p.keys = append(p.keys, append([]byte(nil), key...))
 		}
 		return nil
@@ -143,11 +143,12 @@ func (s *Store) findParked(ctx context.Context, seqs []int64) ([]*some, error) {
 	return all, s.outboxError("find parked messages", err)
 }
 
-// release does what first says, and then, in as many transactions as it takes, brings back what waits behind nobody any
-// more. Each leaves a hold from the first message on that has yet to come back, so that a crash in between keeps the order.
+// release runs first, and then returns the messages that no longer wait behind a parked one. It uses as many transactions as it
+// needs. Each transaction leaves a hold that begins at the first message that has not returned yet, so that the order survives
+// a crash.
 func (s *Store) release(ctx context.Context, shard int16, keys [][]byte, first func(*pgx.Batch)) error {
 	for {
-		var back int64
+		var moved int64
 		err := s.outboxTx(ctx, "release", func(b *pgx.Batch) {
 			b.Queue(s.outbox.LockShard, shard)
 			if first != nil {
@@ -157,12 +158,12 @@ func (s *Store) release(ctx context.Context, shard int16, keys [][]byte, first f
 				return
 			}
 			b.Queue(s.outbox.Release, shard, keys, releaseAtOnce).Exec(func(tag pgconn.CommandTag) error {
-				back = tag.RowsAffected()
+				moved = tag.RowsAffected()
 				return nil
 			})
 			b.Queue(s.outbox.Rehold, shard, keys)
 		})
-		if err != nil || back < releaseAtOnce {
+		if err != nil || moved < releaseAtOnce {
 			return err
 		}
 		first = nil

@@ -12,7 +12,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// park parks the first message of a key that has n more, and waits until they have followed it.
+// park parks the first message of a key with n more messages, and waits until those have followed it.
 func (d *holding) park(t *testing.T, n int) (head outbox.Leased, followers []string) {
 	t.Helper()
 	d.enqueue(t, "head")
@@ -28,7 +28,7 @@ func (d *holding) park(t *testing.T, n int) (head outbox.Leased, followers []str
 	return head, followers
 }
 
-// unpark brings back one message.
+// unpark unparks one message.
 func unpark(ctx context.Context, s *pgxstore.Store, seq int64) error {
 	return again(s, func() error {
 		n, err := s.Outbox().Unpark(ctx, seq)
@@ -52,7 +52,7 @@ func (d *holding) leaseAll(t *testing.T, n int) (ids []string) {
 	return ids
 }
 
-// More followers than one transaction moves come back in their order, and nothing is left of the hold.
+// When more followers return than one transaction moves, they keep their order, and no hold is left.
 func TestOutboxUnparkBringsBackManyFollowers(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		d := newHolding(t, server)
@@ -60,7 +60,7 @@ func TestOutboxUnparkBringsBackManyFollowers(t *testing.T) {
 		d.enqueue(t, "later")
 		unparked := make(chan error, 1)
 		go func() { unparked <- unpark(t.Context(), d.store, head.Seq) }()
-		var got []string // also meanwhile
+		var got []string // also leased while messages return
 		for began := time.Now(); len(got) < 2502 && time.Since(began) < 2*time.Minute; {
 			got = append(got, d.leaseAll(t, 2502)...)
 		}
@@ -76,8 +76,8 @@ func TestOutboxUnparkBringsBackManyFollowers(t *testing.T) {
 	})
 }
 
-// A process that dies between two steps of Discard leaves followers behind nobody. Upkeep brings them back, and until then
-// later messages of the key do not pass them.
+// A process that crashes between two steps of Discard leaves followers that wait behind no parked message. Maintain returns
+// them, and until then later messages of the key do not overtake them.
 func TestOutboxTidyFinishesADeadDiscard(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		d := newHolding(t, server)
@@ -90,7 +90,7 @@ func TestOutboxTidyFinishesADeadDiscard(t *testing.T) {
 		if err := d.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		other := newHoldingOn(t, d.outboxDB) // its first Maintain looks for such keys, and then one each minute
+		other := newHoldingOn(t, d.outboxDB) // its first Maintain searches for such keys, and then one Maintain every minute
 		d.until(t, "the followers are pending", func() bool {
 			other.tidy(t)
 			return d.strings(t, `SELECT count(*)::text FROM outbox_parked`)[0] == "0"
@@ -102,7 +102,7 @@ func TestOutboxTidyFinishesADeadDiscard(t *testing.T) {
 	})
 }
 
-// A key that is only deferred, with very many messages in front of all others of its shard, does not hide those.
+// A deferred key with very many messages at the front of its shard does not block the messages of other keys.
 func TestOutboxLeaseLooksBehindManyHeldMessages(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		d := newHolding(t, server)

@@ -13,7 +13,7 @@ import (
 )
 
 // Renew implements outbox.Session.
-func (s *session) Renew(ctx context.Context) (outbox.Hold, error) {
+func (s *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
 	s.renewing.Lock()
 	defer s.renewing.Unlock()
 	asked := time.Now()
@@ -23,18 +23,18 @@ func (s *session) Renew(ctx context.Context) (outbox.Hold, error) {
 	}
 	s.take(state, asked.Add(s.ttl))
 
-	switch change := s.shares.Change(shares.View{Of: state.of, Mine: len(state.mine), Free: state.free, Others: state.others}); {
+	switch change := s.shares.Change(shares.View{Of: state.total, Mine: len(state.mine), Free: state.free, Others: state.others}); {
 	case change > 0:
 		err = s.takeFree(ctx, change)
 	case change < 0:
 		err = s.giveBack(ctx, -change)
 	}
 	if err != nil {
-		return outbox.Hold{}, err // the hold is extended, and the next Renew sees what has become of the shards
+		return outbox.Hold{}, err // the hold is extended, and the next Renew reads who has the shards
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	hold := outbox.Hold{Until: s.until, Shards: len(s.held), TotalShards: state.of, Relays: 1 + len(state.others), SameName: state.sameName}
+	hold := outbox.Hold{Until: s.until, Shards: len(s.held), TotalShards: state.total, Relays: 1 + len(state.others), SameName: state.sameName}
 	if hold.Shards == hold.TotalShards {
 		s.store.holdsAllUntil(s.until)
 	} else {
@@ -43,24 +43,24 @@ func (s *session) Renew(ctx context.Context) (outbox.Hold, error) {
 	return hold, nil
 }
 
-// holdState is what a Renew finds.
+// holdState is the state that Renew reads.
 type holdState struct {
-	mine         map[int]int64 // tokens by shard
-	back         map[int]int64 // how often something came back, by shard
-	free         []int
-	others       map[string]int64 // see shares.View
-	of, sameName int
+	mine            map[int]int64 // tokens by shard
+	returned        map[int]int64 // how often messages have returned, by shard
+	free            []int
+	others          map[string]int64 // see shares.View
+	total, sameName int
 }
 
-// extend begins the hold or makes it last longer, and looks around.
-func (s *session) extend(ctx context.Context) (state holdState, err error) {
+// extend begins or extends the hold, and reads the state of all shards and sessions.
+func (s *outboxSession) extend(ctx context.Context) (state holdState, err error) {
 	s.mu.Lock()
-	begun, over := s.begun, s.over
+	begun, closed := s.begun, s.closed
 	s.mu.Unlock()
-	if over {
+	if closed {
 		return state, outbox.ErrLeaseLost
 	}
-	state.mine, state.back, state.others = map[int]int64{}, map[int]int64{}, map[string]int64{}
+	state.mine, state.returned, state.others = map[int]int64{}, map[int]int64{}, map[string]int64{}
 	alive := false
 	err = s.store.outboxTx(ctx, "renew", func(b *pgx.Batch) {
 		extended := func(tag pgconn.CommandTag) error {
@@ -74,10 +74,10 @@ func (s *session) extend(ctx context.Context) (state holdState, err error) {
 		}
 		b.Queue(s.store.outbox.Relays, s.owner, s.name).Query(func(rows pgx.Rows) error {
 			var owner string
-			var namesake bool
+			var sameName bool
 			var until int64
-			_, err := pgx.ForEachRow(rows, []any{&owner, &namesake, &until}, func() error {
-				if state.others[owner] = until; namesake {
+			_, err := pgx.ForEachRow(rows, []any{&owner, &sameName, &until}, func() error {
+				if state.others[owner] = until; sameName {
 					state.sameName++
 				}
 				return nil
@@ -89,7 +89,7 @@ func (s *session) extend(ctx context.Context) (state holdState, err error) {
 			var token int64
 			var mine, free bool
 			_, err := pgx.ForEachRow(rows, []any{&n, &token, &mine, &free}, func() error {
-				state.of++
+				state.total++
 				switch {
 				case mine:
 					state.mine[n] = token
@@ -102,9 +102,9 @@ func (s *session) extend(ctx context.Context) (state holdState, err error) {
 		})
 		b.Queue(s.store.outbox.Returned, s.owner).Query(func(rows pgx.Rows) error {
 			var n int
-			var back int64
-			_, err := pgx.ForEachRow(rows, []any{&n, &back}, func() error {
-				state.back[n] = back
+			var returns int64
+			_, err := pgx.ForEachRow(rows, []any{&n, &returns}, func() error {
+				state.returned[n] = returns
 				return nil
 			})
 			return err
@@ -112,22 +112,22 @@ func (s *session) extend(ctx context.Context) (state holdState, err error) {
 	})
 	if err == nil && !alive {
 		s.lost()
-		return state, fmt.Errorf("%w: its time was over", outbox.ErrLeaseLost)
+		return state, fmt.Errorf("%w: its hold had expired", outbox.ErrLeaseLost)
 	}
 	return state, err
 }
 
-// lost forgets everything: another session may hold it.
-func (s *session) lost() {
+// lost ends the session after its hold expired: another session may have its shards.
+func (s *outboxSession) lost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over = true
+	s.closed = true
 	clear(s.held)
 	s.store.holdsAllUntil(time.Time{})
 }
 
-// take remembers what the database says is held.
-func (s *session) take(state holdState, until time.Time) {
+// take updates the held shards to what the database says.
+func (s *outboxSession) take(state holdState, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.begun, s.until = true, until
@@ -139,21 +139,21 @@ func (s *session) take(state holdState, until time.Time) {
 	for n, token := range state.mine {
 		s.hold(n, token)
 		s.held[n].leaving = false
-		if sh := s.held[n]; sh.back != state.back[n] {
-			sh.low, sh.back = 0, state.back[n]
+		if sh := s.held[n]; sh.returned != state.returned[n] {
+			sh.low, sh.returned = 0, state.returned[n]
 		}
 	}
 }
 
 // hold adds one shard. The caller holds mu.
-func (s *session) hold(n int, token int64) {
+func (s *outboxSession) hold(n int, token int64) {
 	if sh := s.held[n]; sh == nil || sh.token != token {
-		s.held[n] = &shard{token: token, look: lookAtFirst, leased: map[int64]struct{}{}}
+		s.held[n] = &heldShard{token: token, scan: scanFirst, leased: map[int64]struct{}{}}
 	}
 }
 
-// takeFree takes up to n shards that nobody living holds.
-func (s *session) takeFree(ctx context.Context, n int) error {
+// takeFree takes up to n shards whose owners have no valid hold.
+func (s *outboxSession) takeFree(ctx context.Context, n int) error {
 	taken := map[int]int64{}
 	err := s.store.outboxTx(ctx, "take shards", func(b *pgx.Batch) {
 		b.Queue(s.store.outbox.LockShards)
@@ -179,12 +179,12 @@ func (s *session) takeFree(ctx context.Context, n int) error {
 	return nil
 }
 
-// giveBack gives back n shards: those at once of which nothing is leased. If there are too few, others get nothing new, and are given
-// back when what is leased of them is settled.
-func (s *session) giveBack(ctx context.Context, n int) error {
+// giveBack gives back n shards. It starts with those that have no leased messages. If these are too few, it marks others as
+// leaving: they get no new leases, and are given back when their leased messages are settled.
+func (s *outboxSession) giveBack(ctx context.Context, n int) error {
 	s.mu.Lock()
 	left := n
-	shards := s.letGo(func(*shard) bool {
+	shards := s.letGo(func(*heldShard) bool {
 		left--
 		return left >= 0
 	})
@@ -197,17 +197,17 @@ func (s *session) giveBack(ctx context.Context, n int) error {
 	return s.giveBackNow(ctx, shards)
 }
 
-// giveBackLeaving gives back those for which others wait, and of which nothing is leased any more. Where it fails the next Renew finds
-// them still held.
-func (s *session) giveBackLeaving(ctx context.Context) {
+// giveBackLeaving gives back the leaving shards without leased messages. If that fails, the next Renew finds them still held.
+func (s *outboxSession) giveBackLeaving(ctx context.Context) {
 	s.mu.Lock()
-	shards := s.letGo(func(sh *shard) bool { return sh.leaving })
+	shards := s.letGo(func(sh *heldShard) bool { return sh.leaving })
 	s.mu.Unlock()
 	_ = s.giveBackNow(ctx, shards)
 }
 
-// letGo forgets idle shards for which want is true, so that no Lease looks at them, and returns their numbers. The caller holds mu.
-func (s *session) letGo(want func(*shard) bool) (shards []int16) {
+// letGo removes the idle shards that want selects from the held ones, so that no Lease reads them, and returns their numbers.
+// The caller holds mu.
+func (s *outboxSession) letGo(want func(*heldShard) bool) (shards []int16) {
 	for number, sh := range s.held {
 		if !sh.busy && len(sh.leased) == 0 && want(sh) {
 			shards = append(shards, int16(number))
@@ -217,7 +217,7 @@ func (s *session) letGo(want func(*shard) bool) (shards []int16) {
 	return shards
 }
 
-func (s *session) giveBackNow(ctx context.Context, shards []int16) error {
+func (s *outboxSession) giveBackNow(ctx context.Context, shards []int16) error {
 	if len(shards) == 0 {
 		return nil
 	}

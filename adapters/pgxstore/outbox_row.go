@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// outgoing is a message as a statement takes it. It shares the payload with the message that it was made of.
+// outgoing is a message in the form that the statements take. It shares the payload with the outbox.Message.
 type outgoing struct {
 	id, topic, key string
 	payload        []byte // not nil
@@ -17,7 +17,7 @@ type outgoing struct {
 	notBefore      time.Time
 }
 
-// maxYear is the last one of NotBefore. Some way beyond it a timestamptz overflows.
+// maxYear is the last year that NotBefore may have. A timestamptz overflows for much later years.
 const maxYear = 9999
 
 func outgoingRows(msgs []outbox.Message) ([]outgoing, error) {
@@ -46,10 +46,11 @@ func outgoingRows(msgs []outbox.Message) ([]outgoing, error) {
 	return rows, nil
 }
 
-// maxStatement is about how many bytes of messages one statement carries. The server takes a gigabyte, in memory.
+// maxStatement is about how many bytes of messages one statement carries. The server accepts up to a gigabyte, but keeps all of
+// it in memory.
 const maxStatement = 8 << 20
 
-// fitting returns how many of rows, at least one, go into one statement.
+// fitting returns how many of rows fit into one statement, at least one.
 func fitting(rows []outgoing) int {
 	size := 0
 	for i := range rows {
@@ -62,8 +63,8 @@ func fitting(rows []outgoing) int {
 	return len(rows)
 }
 
-// insertion returns the statement that writes rows. An array that holds nothing is NULL, which stands for as many
-// NULLs.
+// insertion returns the statement that writes rows, and its arguments. An array without values is sent as NULL, and the
+// statement reads that as an array of NULLs.
 func (s *Store) insertion(rows []outgoing, shards int) (sql string, args []any) {
 	if len(rows) == 1 && rows[0].notBefore.IsZero() {
 		r := &rows[0]

@@ -21,7 +21,7 @@ import (
 
 var _ outbox.Queue = (*Store)(nil)
 
-// Open implements outbox.Queue. It checks that the database keeps commits and has the tables.
+// Open implements outbox.Queue. It checks that the database does not lose commits and that the tables exist.
 func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
 	if opts.TTL < time.Millisecond {
 		return nil, fmt.Errorf("pgxstore: SessionOptions.TTL %v is shorter than 1 ms", opts.TTL)
@@ -35,13 +35,14 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, err
 	}
-	session := &session{store: s, owner: newOwner(), name: columns.Text(opts.Name), ttl: opts.TTL, held: map[int]*shard{}, told: map[int]bool{}}
+	session := &outboxSession{store: s, owner: newOwner(), name: columns.Text(opts.Name), ttl: opts.TTL, held: map[int]*heldShard{}, notified: map[int]bool{}}
 	session.commits, session.stopWake = s.listen(ctx)
 	return session, nil
 }
 
-// session is one relay's hold. What the database says counts; what is remembered here only says where to look.
-type session struct {
+// outboxSession is one relay's hold on its shards. The database decides who holds a shard. This struct only remembers where to
+// look, and may be out of date.
+type outboxSession struct {
 	store    *Store
 	owner    pgtype.UUID
 	name     string
@@ -49,64 +50,64 @@ type session struct {
 	commits  *subscription
 	stopWake func()
 
-	renewing sync.Mutex // one Renew or Close at a time
+	renewing sync.Mutex // serializes Renew and Close
 	shares   shares.Ledger
 
-	mu    sync.Mutex
-	begun bool
-	over  bool           // closed, or lost
-	until time.Time      // of the hold
-	held  map[int]*shard // by number
-	told  map[int]bool   // of these, those that were not looked at since a commit has put messages into them
-	turn  int            // of the next Lease with Parts
-	dueAt time.Time      // when Lease looks again for messages that have become due
+	mu        sync.Mutex
+	begun     bool
+	closed    bool               // Close was called, or the hold expired
+	until     time.Time          // the end of the hold
+	held      map[int]*heldShard // by number
+	notified  map[int]bool       // held shards that got messages since they were last polled
+	nextGroup int                // the group of shards that the next Lease with Want.Groups polls
+	dueAt     time.Time          // when Lease next moves delayed messages that are due
 
-	fence   fence
-	checked int       // marks that Maintain has checked
-	marksAt time.Time // no check before
+	watermark        watermark
+	checked          int       // counts the shards whose watermark Maintain has checked
+	watermarkCheckAt time.Time // no check of watermarks before this time
 
-	looking bool // a Lease does what one at a time does
+	polling bool // a Lease is doing the work of pollDue
 
-	tidied   int       // shards that Maintain went through for followers
-	rescueAt time.Time // when Maintain looks again for what a dead Unpark left
+	tidied   int       // counts the shards that Maintain has searched for followers
+	rescueAt time.Time // when Maintain next finishes an Unpark or Discard that crashed
 }
 
 var (
-	_ outbox.Session    = (*session)(nil)
-	_ outbox.Waker      = (*session)(nil)
-	_ outbox.Maintainer = (*session)(nil)
+	_ outbox.Session    = (*outboxSession)(nil)
+	_ outbox.Waker      = (*outboxSession)(nil)
+	_ outbox.Maintainer = (*outboxSession)(nil)
 )
 
-// newOwner returns a number that no other session has.
+// newOwner returns a random number that identifies the session.
 func newOwner() pgtype.UUID {
 	var n [16]byte
 	rand.Read(n[:]) // never fails
 	return pgUUID(n)
 }
 
-// shard is one that the session holds, as far as it knows.
-type shard struct {
-	token   int64
-	busy    bool               // something is being done to it that a Lease must not come across
-	leaving bool               // others wait for it: no Lease looks at it
-	leased  map[int64]struct{} // seqs
-	look    int64              // how many of its rows the next Lease looks at
-	low     int64              // none of its rows has a smaller seq, unless something came back
-	back    int64              // how often something had come back then
-	rest    time.Time          // until then no Lease looks at it: the last one had to look at very many rows
+// heldShard is a shard that the session holds, as far as it knows.
+type heldShard struct {
+	token    int64
+	busy     bool               // a poll or Maintain works on it, so that no other Lease may
+	leaving  bool               // another session waits for it, so Lease ignores it
+	leased   map[int64]struct{} // by seq
+	scan     int64              // how many of its rows the next Lease scans
+	low      int64              // its watermark: no row has a smaller seq, unless messages returned
+	returned int64              // how often messages had returned when low was set
+	cooldown time.Time          // Lease ignores the shard until then, because the last poll scanned very many rows
 }
 
 // Wake implements outbox.Waker.
-func (s *session) Wake() <-chan struct{} { return s.commits.wake }
+func (s *outboxSession) Wake() <-chan struct{} { return s.commits.wake }
 
 // Close implements outbox.Session.
-func (s *session) Close(ctx context.Context) error {
+func (s *outboxSession) Close(ctx context.Context) error {
 	s.stopWake()
 	s.renewing.Lock()
 	defer s.renewing.Unlock()
 	s.mu.Lock()
 	begun := s.begun
-	s.over = true
+	s.closed = true
 	clear(s.held)
 	s.mu.Unlock()
 	s.store.holdsAllUntil(time.Time{})
@@ -119,26 +120,27 @@ func (s *session) Close(ctx context.Context) error {
 	})
 }
 
-// idle lists the shards in turn that nothing is done to and of which nothing is leased, and marks them busy; done ends that.
-func (s *session) idle(want outbox.Want) (shards []int, done func()) {
+// leasable marks as busy, and returns, the shards that the next Lease may poll: those of the current group that are not busy
+// and have no leased messages. done ends the marking.
+func (s *outboxSession) leasable(want outbox.Want) (shards []int, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.commits.take(s.told, s.held)
+	s.commits.take(s.notified, s.held)
 	parts, everywhere := max(want.Groups, 1), !want.Notified
-	turn := s.turn % parts
-	s.turn = turn + 1
+	group := s.nextGroup % parts
+	s.nextGroup = group + 1
 	now := time.Now()
 	for i, n := range s.numbers() {
-		if sh := s.held[n]; i%parts == turn && (everywhere || s.told[n]) && !sh.leaving && !sh.busy && len(sh.leased) == 0 && !now.Before(sh.rest) {
+		if sh := s.held[n]; i%parts == group && (everywhere || s.notified[n]) && !sh.leaving && !sh.busy && len(sh.leased) == 0 && !now.Before(sh.cooldown) {
 			sh.busy = true
-			delete(s.told, n)
+			delete(s.notified, n)
 			shards = append(shards, n)
 		}
 	}
 	return shards, func() { s.free(shards) }
 }
 
-func (s *session) free(shards []int) {
+func (s *outboxSession) free(shards []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range shards {
@@ -148,8 +150,8 @@ func (s *session) free(shards []int) {
 	}
 }
 
-// numbers lists the held shards in order. The caller holds mu.
-func (s *session) numbers() []int {
+// numbers returns the numbers of the held shards in order. The caller holds mu.
+func (s *outboxSession) numbers() []int {
 	numbers := make([]int, 0, len(s.held))
 	for n := range s.held {
 		numbers = append(numbers, n)
@@ -158,8 +160,8 @@ func (s *session) numbers() []int {
 	return numbers
 }
 
-// tokens returns what the session believes to be the tokens of shards, as the server takes both.
-func (s *session) tokens(shards []int) (numbers []int16, tokens []int64) {
+// tokens returns the numbers and tokens of shards as arrays for a statement. The tokens may be out of date.
+func (s *outboxSession) tokens(shards []int) (numbers []int16, tokens []int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range shards {
@@ -170,11 +172,12 @@ func (s *session) tokens(shards []int) (numbers []int16, tokens []int64) {
 	return numbers, tokens
 }
 
-// outboxTx sends what queue adds, as one transaction, in one round trip: a process that freezes leaves none open.
-func (s *Store) outboxTx(ctx context.Context, what string, queue func(*pgx.Batch)) error {
+// outboxTx sends the statements that queue adds, as one transaction in one round trip, so that a process that freezes leaves no
+// transaction open.
+func (s *Store) outboxTx(ctx context.Context, operation string, queue func(*pgx.Batch)) error {
 	conn, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {
-		return claims.DatabaseErrorf("pgxstore: outbox: %s: connect: %w", what, err)
+		return claims.DatabaseErrorf("pgxstore: outbox: %s: connect: %w", operation, err)
 	}
 	defer conn.Release()
 	b := &pgx.Batch{}
@@ -186,20 +189,20 @@ func (s *Store) outboxTx(ctx context.Context, what string, queue func(*pgx.Batch
 	if conn.Conn().PgConn().TxStatus() != 'I' && !conn.Conn().IsClosed() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 		defer cancel()
-		_, _ = conn.Exec(ctx, `ROLLBACK`) // the pool closes a connection that is left within a transaction
+		_, _ = conn.Exec(ctx, `ROLLBACK`) // otherwise the pool would close the connection
 	}
-	return s.outboxError(what, err)
+	return s.outboxError(operation, err)
 }
 
-// outboxError classifies an error of the relay's side: no message has a part in it.
-func (s *Store) outboxError(what string, err error) error {
+// outboxError classifies an error of the relay's statements, which no message can cause.
+func (s *Store) outboxError(operation string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, outbox.ErrLeaseLost):
 		return err
 	case isUndefined(err):
-		return claims.DatabaseErrorf("%w: outbox: %s: %w; %s", dedup.ErrSchema, what, err, howToMigrate)
+		return claims.DatabaseErrorf("%w: outbox: %s: %w; %s", dedup.ErrSchema, operation, err, howToMigrate)
 	}
-	return claims.DatabaseErrorf("pgxstore: outbox: %s: %w", what, err)
+	return claims.DatabaseErrorf("pgxstore: outbox: %s: %w", operation, err)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Settle implements outbox.Session.
-func (s *session) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
+func (s *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
 	if len(outcomes) == 0 {
 		return nil
 	}
@@ -27,24 +27,24 @@ func (s *session) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
 			return row.Scan(&mine, &guard)
 		})
 		plan.queue(b, s.store)
-		if shards := s.settledBy(outcomes); len(shards) > 0 { // what stands behind a message that is parked now
-			b.Queue(s.store.outbox.Follow, shards, lookAtFirst, tidyAtOnce)
+		if shards := s.shardsToFollow(outcomes); len(shards) > 0 { // messages behind those that are parked now
+			b.Queue(s.store.outbox.Follow, shards, scanFirst, tidyAtOnce)
 		}
 	})
 	if err != nil {
 		return err
 	}
 	if len(mine) != len(plan.shards) {
-		s.drop(plan, mine)
+		s.dropShards(plan, mine)
 		return fmt.Errorf("%w: %d of %d shards have gone to another relay", outbox.ErrLeaseLost, len(plan.shards)-len(mine), len(plan.shards))
 	}
-	s.settled(outcomes)
+	s.forgetLeases(outcomes)
 	s.giveBackLeaving(ctx)
 	return nil
 }
 
-// settled ends what the session remembers of leases.
-func (s *session) settled(outcomes []outbox.Outcome) {
+// forgetLeases removes the settled messages from the remembered leases.
+func (s *outboxSession) forgetLeases(outcomes []outbox.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range outcomes {
@@ -54,8 +54,8 @@ func (s *session) settled(outcomes []outbox.Outcome) {
 	}
 }
 
-// settledBy lists the shards in which outcomes park a message, and leave nothing leased.
-func (s *session) settledBy(outcomes []outbox.Outcome) (shards []int16) {
+// shardsToFollow lists the shards where outcomes park a message and no message stays leased.
+func (s *outboxSession) shardsToFollow(outcomes []outbox.Outcome) (shards []int16) {
 	left := map[int]int{}
 	parks := map[int]bool{}
 	s.mu.Lock()
@@ -84,8 +84,8 @@ func (s *session) settledBy(outcomes []outbox.Outcome) (shards []int16) {
 	return shards
 }
 
-// drop forgets the shards of plan that are not in mine.
-func (s *session) drop(plan *settlement, mine []int16) {
+// dropShards forgets the shards of plan that are not in mine.
+func (s *outboxSession) dropShards(plan *settlement, mine []int16) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, n := range plan.shards {
@@ -95,16 +95,16 @@ func (s *session) drop(plan *settlement, mine []int16) {
 	}
 }
 
-// settlement is outcomes as columns.
+// settlement holds outcomes as columns, for the statements.
 type settlement struct {
-	shards []int16 // without repetition
+	shards []int16 // each once
 	tokens []int64
-	sent   settled
-	failed settled
-	parked settled
+	sent   settledRows
+	failed settledRows
+	parked settledRows
 }
 
-type settled struct {
+type settledRows struct {
 	shards     []int16
 	seqs       []int64
 	attempts   []int32
@@ -139,7 +139,7 @@ func newSettlement(outcomes []outbox.Outcome) (*settlement, error) {
 	return p, nil
 }
 
-func (c *settled) add(o *outbox.Outcome) {
+func (c *settledRows) add(o *outbox.Outcome) {
 	c.shards, c.seqs = append(c.shards, int16(o.Shard)), append(c.seqs, o.Seq)
 	if o.Verdict == outbox.Sent {
 		return

@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	statsExact  = 5_000 // rows of a table that are counted one by one
-	statsBlocks = 1_000 // of a larger table that are counted, and stand for the others
+	statsExact  = 5_000 // rows of a table that are counted exactly
+	statsBlocks = 1_000 // blocks of a larger table that are sampled
 )
 
-// The tables that Stats counts, in the order of the statements.
+// The tables that Stats counts, in the order of the statements' results.
 const (
 	statsPending = iota
 	statsDelayed
 	statsParked
 )
 
-// Stats implements outbox.Operations. A table of more than 5,000 rows is estimated from a sample of its blocks, which are
-// some per cent off; HeldKeys and Relays are always exact.
+// Stats implements outbox.Operations. The numbers of a table with more than 5,000 rows are estimated from a sample of its
+// blocks, and may be wrong by a few per cent. HeldKeys and Relays are always exact.
 func (o operations) Stats(ctx context.Context) (outbox.Stats, error) {
 	s := o.store
 	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
@@ -92,25 +92,25 @@ func (o operations) Stats(ctx context.Context) (outbox.Stats, error) {
 	return st, nil
 }
 
-// states of messages by their table, and by a flag: of those that come later, that they are due, and of parked ones, that they wait.
+// states of messages by table and flag. The flag of a delayed message says that it is due, that of a parked one that it waits.
 var states = [...]map[bool]outbox.State{
 	statsPending: {false: outbox.StatePending},
 	statsDelayed: {false: outbox.StateDelayed, true: outbox.StatePending},
 	statsParked:  {false: outbox.StateParked, true: outbox.StateWaiting},
 }
 
-// topicRows are rows of one topic.
+// topicRows sums up rows of one topic.
 type topicRows struct {
 	topic   string
 	flag    bool
 	n       int64
-	due     time.Time // of the first
+	due     time.Time // the earliest due time
 	failing int64
-	cause   string // of one that is failing; empty: none is
+	cause   string // of one failing message; empty: none is failing
 }
 
-// sample counts some blocks of a table, which may hold fewer rows than the first ones that were counted, as when most blocks have
-// none: no topic gets less than it has among those.
+// sample estimates a table from some of its blocks. The sample may contain fewer rows than counted, for example when most
+// blocks are empty, so no topic gets less than its value in counted.
 func (s *Store) sample(ctx context.Context, of int, blocks int64, counted []topicRows) ([]topicRows, error) {
 	percent := min(100, 100*statsBlocks/float64(max(blocks, 1)))
 	rows, _ := s.cfg.Pool.Query(ctx, s.outbox.Sample[of], percent)

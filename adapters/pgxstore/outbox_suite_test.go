@@ -46,7 +46,7 @@ func testOutbox(t *testing.T, selected func(name string) bool, newDB func(t *tes
 	})
 }
 
-// age lets the holds of relays of that name end earlier.
+// age shortens the holds of the relays of that name.
 func age(ctx context.Context, pool *pgxpool.Pool, name string, d time.Duration) error {
 	_, err := pool.Exec(ctx, `UPDATE txonce_relays SET until = until - $2::interval WHERE name = $1`, name, d)
 	return err

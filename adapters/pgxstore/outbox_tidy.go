@@ -9,23 +9,23 @@ import (
 )
 
 const (
-	tidyAtOnce   = 5000 // rows of one statement
-	tidySteps    = 10   // statements of one kind
-	followShards = 16   // looked through for followers by one Maintain
+	tidyAtOnce   = 5000 // rows per statement
+	tidySteps    = 10   // repetitions of one statement
+	followShards = 16   // shards that one Maintain searches for followers
 	strandedEach = time.Minute
 )
 
 // Maintain implements outbox.Maintainer.
-func (s *session) Maintain(ctx context.Context) error {
+func (s *outboxSession) Maintain(ctx context.Context) error {
 	if s.ranOut() {
-		return nil // another session does it
+		return nil // another session maintains the outbox
 	}
 	var checked func(context.Context)
 	err := s.store.outboxTx(ctx, "tidy", func(b *pgx.Batch) {
 		b.Queue(s.store.outbox.Due, tidyAtOnce)
 		b.Queue(s.store.outbox.DropHolds)
 		b.Queue(s.store.outbox.DropDead)
-		checked = s.checkMarks(b)
+		checked = s.checkWatermarks(b)
 	})
 	if err != nil {
 		return err
@@ -40,8 +40,8 @@ func (s *session) Maintain(ctx context.Context) error {
 	return s.forget(ctx)
 }
 
-// forget deletes sent messages whose time is over.
-func (s *session) forget(ctx context.Context) error {
+// forget deletes sent messages that are older than KeepSent.
+func (s *outboxSession) forget(ctx context.Context) error {
 	if s.store.cfg.Outbox.KeepSent <= 0 {
 		return nil
 	}
@@ -64,8 +64,8 @@ func affected(n *int64) func(pgconn.CommandTag) error {
 	}
 }
 
-// followSome goes through some of the shards for messages behind parked ones.
-func (s *session) followSome(ctx context.Context) error {
+// followSome searches some of the shards for messages behind parked ones.
+func (s *outboxSession) followSome(ctx context.Context) error {
 	s.mu.Lock()
 	numbers := s.numbers()
 	var some []int16
@@ -83,8 +83,8 @@ func (s *session) followSome(ctx context.Context) error {
 		return s.store.outboxError("tidy", err)
 	}
 	for range tidySteps {
-		shards, done := s.borrow(behind)
-		n, err := s.follow(ctx, shards, lookAtFirst)
+		shards, done := s.markBusy(behind)
+		n, err := s.follow(ctx, shards)
 		done()
 		if err != nil || n < tidyAtOnce {
 			return err
@@ -93,8 +93,8 @@ func (s *session) followSome(ctx context.Context) error {
 	return nil
 }
 
-// borrow marks those of shards busy of which nothing is leased; done ends that.
-func (s *session) borrow(shards []int) (borrowed []int, done func()) {
+// markBusy marks as busy, and returns, those of shards that are idle and have no leased messages. done ends the marking.
+func (s *outboxSession) markBusy(shards []int) (borrowed []int, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range shards {
@@ -106,22 +106,22 @@ func (s *session) borrow(shards []int) (borrowed []int, done func()) {
 	return borrowed, func() { s.free(borrowed) }
 }
 
-// follow parks messages that stand behind parked ones, among the first "look" of each of shards. Nothing may be leased of
-// these: a message must not be moved while it is on its way to the broker.
-func (s *session) follow(ctx context.Context, shards []int, look int64) (n int64, err error) {
+// follow parks messages that wait behind parked ones, among the first rows of each shard. The shards must have no
+// leased messages, because a message must not be moved while it is being published.
+func (s *outboxSession) follow(ctx context.Context, shards []int) (n int64, err error) {
 	if len(shards) == 0 {
 		return 0, nil
 	}
 	numbers, tokens := s.tokens(shards)
 	err = s.store.outboxTx(ctx, "park followers", func(b *pgx.Batch) {
 		b.Queue(s.store.outbox.Check, s.owner, numbers, tokens)
-		b.Queue(s.store.outbox.Follow, numbers, look, tidyAtOnce).Exec(affected(&n))
+		b.Queue(s.store.outbox.Follow, numbers, scanFirst, tidyAtOnce).Exec(affected(&n))
 	})
 	return n, err
 }
 
-// rescue brings back messages whose Unpark or Discard died half-way.
-func (s *session) rescue(ctx context.Context) error {
+// rescue finishes an Unpark or Discard that crashed midway: it returns the messages that no longer wait behind a parked one.
+func (s *outboxSession) rescue(ctx context.Context) error {
 	s.mu.Lock()
 	now := time.Now()
 	due := now.After(s.rescueAt)

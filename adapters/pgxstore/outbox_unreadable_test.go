@@ -8,7 +8,8 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// A row that another program has written must not stop the relay: it is parked, and the others go on.
+// A row that another program has written unreadably does not stop the relay: it is parked, and the other messages are
+// published.
 func TestOutboxRelayParksWhatItCannotRead(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		d := newOutboxDB(t, server, 4)

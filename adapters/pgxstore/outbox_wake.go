@@ -8,33 +8,34 @@ import (
 	"github.com/txonce/txonce/internal/debounce"
 )
 
-// Wake tells relays that a transaction of the caller's own, in which it has called Enqueue, is committed: those on this
-// Store at once, those elsewhere by a NOTIFY. Without it they find the messages when they next look. InTx does it by itself.
+// Wake notifies relays after the caller has committed a transaction with messages from Enqueue. Relays on this Store are
+// notified at once, others by NOTIFY. Without Wake, relays find the messages by polling. InTx calls Wake itself.
 //
-// It returns at once. What it starts ends by itself, some milliseconds after the last call; ctx gives it values, no limit.
+// Wake returns at once. The NOTIFY is sent in the background, within milliseconds. ctx supplies values only; its end does not
+// stop the NOTIFY.
 func (s *Store) Wake(ctx context.Context) { s.wake(ctx, nil) }
 
-// wake is Wake for a commit that has put messages into these shards; nil: nobody knows into which.
+// wake is Wake for a commit with messages in the given shards. If shards is nil, any shard may have got messages.
 func (s *Store) wake(ctx context.Context, shards []int16) {
 	s.wakes.wake(shards)
 	s.notify(ctx)
 }
 
-// broadcaster wakes whoever waits for commits in this process.
+// broadcaster notifies the sessions of this process about commits.
 type broadcaster struct {
 	mu      sync.Mutex
 	waiting map[*subscription]struct{}
 }
 
-// subscription is what one session has been told and has not asked for yet.
+// subscription holds the notifications that one session has not read yet.
 type subscription struct {
-	wake   chan struct{} // gets a value after any number of commits
+	wake   chan struct{} // gets one value for any number of commits
 	mu     *sync.Mutex   // the broadcaster's
 	shards map[int]bool
 	all    bool // any shard may have got messages
 }
 
-// subscribe is in effect until stop is called.
+// subscribe adds a subscription. stop removes it.
 func (b *broadcaster) subscribe() (sub *subscription, stop func()) {
 	sub = &subscription{wake: make(chan struct{}, 1), mu: &b.mu, shards: map[int]bool{}}
 	b.mu.Lock()
@@ -60,13 +61,13 @@ func (b *broadcaster) wake(shards []int16) {
 		}
 		select {
 		case sub.wake <- struct{}{}:
-		default: // it has yet to look at the last one
+		default: // the session has not read the last value yet
 		}
 	}
 }
 
-// take adds to shards those, among held, of which it was told since the last call.
-func (sub *subscription) take(shards map[int]bool, held map[int]*shard) {
+// take adds to shards the held shards with notifications since the last call.
+func (sub *subscription) take(shards map[int]bool, held map[int]*heldShard) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	for n := range held {
@@ -80,26 +81,27 @@ func (sub *subscription) take(shards map[int]bool, held map[int]*shard) {
 
 const (
 	notifyPause = 5 * time.Millisecond // between two NOTIFYs of a Store
-	notifyLimit = 10 * time.Second     // for one, which waits for the disk as a COMMIT does; its end costs the connection
+	notifyLimit = 10 * time.Second     // limits one NOTIFY, which waits for the disk like a COMMIT; when it expires, the connection is closed
 )
 
-// notifier sends NOTIFY for a Store, one for all commits of a while. What it starts holds nothing but, for one statement, a
-// connection of the pool, for which Pool.Close waits; so nobody needs to wait for it.
+// notifier sends NOTIFY for a Store, one for all commits within notifyPause. Its goroutine holds no resources except, during
+// one statement, a connection of the pool. Pool.Close waits for that connection, so nothing else needs to wait for the
+// goroutine.
 type notifier struct {
 	caller debounce.Caller
 	mu     sync.Mutex
 	here   time.Time // until then a session on this Store holds all shards
 }
 
-// holdsAllUntil says that a session on this Store holds all shards until then, by this process's clock, so that nobody
-// elsewhere needs to be woken; zero: it does not, or no longer.
+// holdsAllUntil records that a session on this Store holds all shards until t, by this process's clock, so that relays
+// elsewhere need no NOTIFY. The zero time means that no session holds all shards.
 func (s *Store) holdsAllUntil(t time.Time) {
 	s.notifier.mu.Lock()
 	defer s.notifier.mu.Unlock()
 	s.notifier.here = t
 }
 
-// notify wakes relays elsewhere.
+// notify notifies relays in other processes.
 func (s *Store) notify(ctx context.Context) {
 	s.notifier.mu.Lock()
 	elsewhere := time.Now().After(s.notifier.here)
@@ -109,14 +111,14 @@ func (s *Store) notify(ctx context.Context) {
 	}
 }
 
-// notifyOnce sends it in a transaction of its own. When it fails, relays find the messages by looking.
+// notifyOnce sends NOTIFY in a transaction of its own. If it fails, relays find the messages by polling.
 func (s *Store) notifyOnce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, notifyLimit)
 	defer cancel()
 	if s.resolve(ctx, s.cfg.Pool) != nil {
-		return // nothing was enqueued
+		return // without a schema nothing was enqueued
 	}
-	if rows, err := s.cfg.Pool.Query(ctx, s.writes.Notify); err == nil { // Exec would have it planned each time
+	if rows, err := s.cfg.Pool.Query(ctx, s.writes.Notify); err == nil { // Exec would make the server plan the statement each time
 		rows.Close()
 	}
 }

@@ -27,7 +27,7 @@ func woken(wake <-chan struct{}) bool {
 	}
 }
 
-// awaitWake fails the test where nothing comes; polling would hide that from everybody else.
+// awaitWake fails the test if no notification arrives. Other tests would not notice, because relays poll.
 func awaitWake(t *testing.T, wake <-chan struct{}) {
 	t.Helper()
 	select {
@@ -37,7 +37,7 @@ func awaitWake(t *testing.T, wake <-chan struct{}) {
 	}
 }
 
-// A session in the same process is woken by a commit that has messages, after it, and by nothing else.
+// A commit with messages notifies a session in the same process, after the commit. Nothing else notifies it.
 func TestOutboxWakesAfterCommit(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 2)
 	wake, stop := pgxstore.Subscribe(db.store)
@@ -77,7 +77,7 @@ func TestOutboxWakesAfterCommit(t *testing.T) {
 	defer stopOther()
 	db.store.Wake(t.Context())
 	if !woken(wake) || woken(otherWake) {
-		t.Error("Wake must wake those on its Store, and they alone are in this process's reach")
+		t.Error("want Wake to notify the sessions on its Store, and no others")
 	}
 	stop()
 	db.store.Wake(t.Context())
@@ -99,8 +99,8 @@ func TestOutboxWakesForMessagesOfAnotherStore(t *testing.T) {
 	}
 }
 
-// A commit wakes whoever listens, through another Store and another pool, without one of the pool's connections; and again
-// after the connection was lost.
+// A commit notifies sessions that listen through another Store and another pool. This takes none of the pool's connections, and
+// works again after the connection was lost.
 func TestOutboxWakesAcrossProcesses(t *testing.T) {
 	for name, server := range map[string]func(testing.TB) string{"postgres15": testdb.Postgres, "postgres18": testdb.Postgres18} {
 		t.Run(name, func(t *testing.T) { // not in parallel: it counts goroutines
@@ -113,10 +113,10 @@ func TestOutboxWakesAcrossProcesses(t *testing.T) {
 			defer conn.Release()
 			ignored := goleak.IgnoreCurrent()
 			schema := db.strings(t, `SELECT current_schema()`)[0]
-			relay := newStore(t, pgxstore.Config{Pool: pool, Schema: schema}) // another way to name the same schema
+			relay := newStore(t, pgxstore.Config{Pool: pool, Schema: schema}) // names the same schema in another way
 			wake, stop := pgxstore.Listen(t.Context(), relay)
 			defer stop()
-			awaitWake(t, wake) // it listens
+			awaitWake(t, wake) // the first notification means that it listens
 			commit := func(id string) {
 				t.Helper()
 				if err := db.inTx(t.Context(), func(tx pgx.Tx) error { return db.store.Enqueue(t.Context(), tx, message(id)) }); err != nil {
@@ -134,7 +134,7 @@ func TestOutboxWakesAcrossProcesses(t *testing.T) {
 			if n := len(db.listeners(t)); n != 1 {
 				t.Errorf("%d connections listen, want 1", n)
 			}
-			again, stopAgain := pgxstore.Listen(t.Context(), relay) // a second session shares it
+			again, stopAgain := pgxstore.Listen(t.Context(), relay) // a second session shares the connection
 			commit("c")
 			awaitWake(t, wake)
 			awaitWake(t, again)
@@ -145,17 +145,17 @@ func TestOutboxWakesAcrossProcesses(t *testing.T) {
 
 			drain(wake)
 			db.exec(t, `SELECT pg_terminate_backend($1::int)`, db.listeners(t)[0])
-			awaitWake(t, wake) // for what was missed meanwhile
+			awaitWake(t, wake) // for commits that were missed while disconnected
 			commit("d")
 			awaitWake(t, wake)
 			stop()
-			stop() // does nothing
+			stop() // the second call does nothing
 			leaktest.None(t, ignored)
 		})
 	}
 }
 
-// A NOTIFY takes a lock of the whole server: none is sent before somebody listens, nor when nobody does any more.
+// A NOTIFY takes a server-wide lock. None is sent before a session listens, nor after the last one has stopped.
 func TestOutboxNotifiesNobodyWhereNobodyListens(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		db := newOutboxDB(t, server, 2)
@@ -168,18 +168,18 @@ func TestOutboxNotifiesNobodyWhereNobodyListens(t *testing.T) {
 			return tag.RowsAffected()
 		}
 		if n := sent(); n != 0 {
-			t.Fatalf("%d NOTIFYs before anybody listens", n)
+			t.Fatalf("%d NOTIFYs before a session listens", n)
 		}
 		wake, stop := pgxstore.Listen(t.Context(), db.store)
 		defer stop()
 		awaitWake(t, wake)
 		if n := sent(); n != 1 {
-			t.Errorf("%d NOTIFYs to one that listens", n)
+			t.Errorf("%d NOTIFYs while a session listens", n)
 		}
 		stop()
-		for end := time.Now().Add(time.Minute); sent() != 0; { // the server ends the session when it gets to it
+		for end := time.Now().Add(time.Minute); sent() != 0; { // the server ends the session with a delay
 			if time.Now().After(end) {
-				t.Fatal("NOTIFYs are sent though nobody listens any more")
+				t.Fatal("NOTIFYs are sent after the last session stopped listening")
 			}
 		}
 	})
@@ -190,13 +190,13 @@ func drain(wake <-chan struct{}) {
 	}
 }
 
-// listeners are the processes that listen on the channel of db's schema.
+// listeners returns the processes that listen on the channel of db's schema.
 func (db *outboxDB) listeners(t *testing.T) []string {
 	return db.strings(t, `SELECT pid::text FROM pg_stat_activity
 		WHERE query = format('LISTEN "txonce_outbox_%s"', (SELECT relnamespace FROM pg_class WHERE oid = 'txonce_shards'::regclass))`)
 }
 
-// Where nobody answers, listening costs nothing but a try now and then, and ends at once when it is stopped.
+// If no server answers, listening only tries to connect now and then, and stops at once when asked to.
 func TestOutboxListensToNobody(t *testing.T) {
 	pool, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/none")
 	if err != nil {
@@ -214,7 +214,7 @@ func TestOutboxListensToNobody(t *testing.T) {
 	store := newStore(t, pgxstore.Config{Pool: hooked})
 	wake, stop := pgxstore.Listen(t.Context(), store)
 	for range 2 {
-		<-asked // the pool's hook is heard, and there is another try
+		<-asked // the pool's hook was called, and a second attempt follows
 	}
 	store.Wake(t.Context())
 	awaitWake(t, wake)
@@ -223,7 +223,7 @@ func TestOutboxListensToNobody(t *testing.T) {
 	leaktest.None(t, ignored)
 }
 
-// notifications records those of a schema, and in what state of its connection each NOTIFY was sent.
+// notifications records the NOTIFYs of a schema, and the state of the connection when each was sent.
 type notifications struct {
 	mu     sync.Mutex
 	within int // sent within a transaction
@@ -251,7 +251,7 @@ func (n *notifications) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatch
 
 func notifies(sql string) bool { return strings.Contains(strings.ToLower(sql), "notify") }
 
-// counts are how many were sent, and how many of them within a transaction.
+// counts returns how many were sent, and how many of them within a transaction.
 func (n *notifications) counts() (sent, within int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -270,7 +270,7 @@ func (n *notifications) count(conn *pgx.Conn, sql string) {
 	}
 }
 
-// newCountedDB is an outbox whose Store's NOTIFYs are counted.
+// newCountedDB returns an outbox on a Store whose NOTIFYs are counted.
 func newCountedDB(t *testing.T) (*outboxDB, *notifications) {
 	db := newOutboxDB(t, testdb.Postgres, 4)
 	counter := &notifications{}
@@ -285,8 +285,8 @@ func newCountedDB(t *testing.T) (*outboxDB, *notifications) {
 	return db, counter
 }
 
-// Many commits make few NOTIFYs, empty ones, none of them in a transaction with messages, and the last commit is told of.
-// No goroutine remains.
+// Many commits cause few NOTIFYs. These have no payload, none is sent in a transaction with messages, and the last commit is
+// always notified. No goroutine remains.
 func TestOutboxNotifiesSeldomAndOutside(t *testing.T) {
 	db, counter := newCountedDB(t)
 	listener, err := pgx.Connect(t.Context(), db.dsn)
@@ -318,7 +318,7 @@ func TestOutboxNotifiesSeldomAndOutside(t *testing.T) {
 	}
 	wg.Wait()
 	most := int(time.Since(start)/(5*time.Millisecond)) + 2
-	leaktest.None(t, ignored) // waits for the last NOTIFY
+	leaktest.None(t, ignored) // this waits for the last NOTIFY
 	db.exec(t, `SELECT pg_notify($1, 'end')`, channel)
 	received := 0
 	for {
@@ -344,7 +344,7 @@ func TestOutboxNotifiesSeldomAndOutside(t *testing.T) {
 	t.Logf("%d commits in %v: %d NOTIFYs", writers*commits, time.Since(start), received)
 }
 
-// Where a session in this process holds all shards, nobody elsewhere needs a NOTIFY; and again when it no longer does.
+// While a session in this process holds all shards, no NOTIFY is sent. NOTIFYs resume when it no longer holds all.
 func TestOutboxNotifiesNobodyWhoHoldsNothing(t *testing.T) {
 	db, counter := newCountedDB(t)
 	relay := newStore(t, pgxstore.Config{Pool: db.pool})
@@ -367,7 +367,7 @@ func TestOutboxNotifiesNobodyWhoHoldsNothing(t *testing.T) {
 		if err := db.inTx(t.Context(), func(tx pgx.Tx) error { return db.store.Enqueue(t.Context(), tx, message("a")) }); err != nil {
 			t.Fatal(err)
 		}
-		leaktest.None(t, ignored) // waits for a NOTIFY that is on its way
+		leaktest.None(t, ignored) // this waits for a NOTIFY that is being sent
 		sent, _ := counter.counts()
 		if got := sent > before; got != tt.want {
 			t.Errorf("%s: another process was notified %v, want %v", tt.name, got, tt.want)

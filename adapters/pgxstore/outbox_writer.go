@@ -15,11 +15,11 @@ var _ outbox.Writer[pgx.Tx] = (*Store)(nil)
 
 // Enqueue implements outbox.Writer.
 //
-// In a transaction of InTx the messages are written with the last round trip before its end, so that they cost none of their
-// own: a handler does not find them in the table, and an error of the database's that concerns them is InTx's. They are
-// published, or not, with the savepoint in which they were enqueued. In a transaction of the caller's own they are written
-// at once, by one statement; call Wake after the commit. Either way it is done as the transaction's role then, which
-// needs the right to.
+// In a transaction of InTx the messages are written together with COMMIT, without an extra round trip. So the handler does not
+// find them in the table, and InTx returns the database's errors about them. Rolling back to a savepoint discards the messages
+// that were enqueued after it. In a transaction of the caller's own, Enqueue writes the messages at once, in one statement;
+// call Wake after the commit. In both cases the role that the transaction has when they are written needs permission to insert
+// them.
 func (s *Store) Enqueue(ctx context.Context, tx pgx.Tx, msgs ...outbox.Message) error {
 	if len(msgs) == 0 {
 		return nil
@@ -47,7 +47,7 @@ func (s *Store) Enqueue(ctx context.Context, tx pgx.Tx, msgs ...outbox.Message) 
 	return err
 }
 
-// write sends rows, a statement for as many as one may hold, and returns how many it has sent.
+// write inserts rows, as many per statement as fit, and returns how many it has inserted.
 func (s *Store) write(ctx context.Context, tx pgx.Tx, rows []outgoing) (written int, err error) {
 	shards, err := s.shardsIn(ctx, tx)
 	if err != nil {
@@ -65,13 +65,14 @@ func (s *Store) write(ctx context.Context, tx pgx.Tx, rows []outgoing) (written 
 	return written, nil
 }
 
-// enqueues reports whether sql is one of write's, which came through a wrapper around a transaction of InTx.
+// enqueues reports whether sql is a statement of write. Such a statement comes from a transaction of InTx that is wrapped by
+// the application.
 func (s *Store) enqueues(sql string) bool {
 	return sql == s.writes.EnqueueOne || sql == s.writes.Enqueue || sql == s.writes.EnqueueNotBefore
 }
 
-// shardsIn returns the number of shards, which never changes while there are messages. It is read in the first transaction
-// that enqueues, because a pool whose connections all wait here for another one would wait for ever.
+// shardsIn returns the number of shards, which never changes while there are messages. It reads the number in tx: if each
+// connection of the pool waited here for another connection, all would wait forever.
 func (s *Store) shardsIn(ctx context.Context, tx querier) (int, error) {
 	if n := s.shards.Load(); n > 0 {
 		return int(n), nil
@@ -87,11 +88,11 @@ func (s *Store) shardsIn(ctx context.Context, tx querier) (int, error) {
 	return int(count), nil
 }
 
-// LockOrderingKey makes transactions that name the same key follow each other, from here to their end: what they enqueue is
-// then published in the order in which they commit, though they lock no row in common. It waits for the transaction that
-// has the key; bound that by ctx, or by the session's lock_timeout, whose error is Retryable. Name several keys in the
-// same order everywhere, or transactions wait for each other until the server ends one. Rolling back to a savepoint gives
-// up what was taken after it.
+// LockOrderingKey locks key until the transaction ends, so that transactions with the same key run one after another. Their
+// messages are then published in the order of their commits, even if they lock no common row. It waits for the transaction that
+// holds the key. Limit the wait by ctx, or by the session's lock_timeout, whose error is Retryable. Lock several keys in the
+// same order everywhere, or transactions may deadlock until the server ends one. Rolling back to a savepoint releases keys that
+// were locked after it.
 func (s *Store) LockOrderingKey(ctx context.Context, tx pgx.Tx, key string) error {
 	if err := s.resolve(ctx, tx); err != nil {
 		return err

@@ -42,7 +42,7 @@ func (db *outboxDB) exec(tb testing.TB, sql string, args ...any) {
 	}
 }
 
-// ids are those of pending messages, in the order of their sequence numbers.
+// ids returns the IDs of pending messages in the order of their sequence numbers.
 func (db *outboxDB) ids(tb testing.TB) []string {
 	tb.Helper()
 	return db.strings(tb, `SELECT id FROM outbox_messages ORDER BY seq`)
@@ -87,7 +87,7 @@ func servers(t *testing.T, run func(t *testing.T, server func(testing.TB) string
 	}
 }
 
-// What is written is what was enqueued, whatever way pgx sends it.
+// The table contains what was enqueued, in every mode of pgx.
 func TestOutboxWriterKeepsMessages(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		db := newOutboxDB(t, server, 2)

@@ -20,19 +20,21 @@ import (
 
 const sharedPostgres = "../../.services/postgres/process.json"
 
-// noPrograms is why there is no ownPostgres where the shared one is a container or the user's own; empty where there is.
+// noPrograms says why ownPostgres is unavailable, as when the shared server is a container or the user's own; empty if
+// ownPostgres is available.
 func noPrograms() string {
 	if _, err := os.Stat(sharedPostgres); err != nil {
-		return "the shared server must not be killed or lose its write-ahead log, and for one of the test's own the programs are missing that services-up finds where there is no Docker"
+		return "this test needs a server of its own, because it kills the server or deletes its write-ahead log; the programs to start one are missing: services-up finds them only where there is no Docker"
 	}
 	return ""
 }
 
-// ownCluster is the data of a server of the test's own, which runs the programs of the shared one with its settings and more.
+// ownCluster is the data of a server that belongs to one test. The server runs the programs of the shared one, with its
+// settings and more.
 type ownCluster struct {
 	program string
 	user    *syscall.Credential
-	dir     string // with the data in it
+	dir     string // the directory with the data
 	args    []string
 }
 
@@ -61,7 +63,7 @@ func newOwnCluster(t testing.TB, settings ...string) *ownCluster {
 	return c
 }
 
-// newDir is not t.TempDir, whose parents the server's user may not enter.
+// newDir does not use t.TempDir, because the server's user may not enter its parents.
 func (c *ownCluster) newDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "txonce-own-postgres-")
@@ -86,7 +88,7 @@ func (c *ownCluster) command(program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// copy is of a cluster that does not run.
+// copy copies a cluster that is not running.
 func (c *ownCluster) copy(t testing.TB) *ownCluster {
 	t.Helper()
 	other := *c
@@ -97,7 +99,7 @@ func (c *ownCluster) copy(t testing.TB) *ownCluster {
 	return &other
 }
 
-// follow makes it a standby of the server whose cluster it was copied from.
+// follow makes the cluster a standby of the server that it was copied from.
 func (c *ownCluster) follow(t testing.TB, primary *ownServer) {
 	t.Helper()
 	conninfo := fmt.Sprintf("primary_conninfo = 'host=127.0.0.1 port=%s user=postgres sslmode=disable'\n", primary.port)
@@ -111,17 +113,17 @@ func (c *ownCluster) follow(t testing.TB, primary *ownServer) {
 	}
 }
 
-// ownServer runs on an ownCluster.
+// ownServer is a server that runs on an ownCluster.
 type ownServer struct {
 	port, dsn string
-	kill      func() // as a crash does; returns when it is gone
+	kill      func() // ends the server like a crash; returns when its processes are gone
 }
 
-// start returns when the server answers, a standby also.
+// start starts the server and returns when it answers, also if it is a standby.
 func (c *ownCluster) start(t testing.TB) *ownServer {
 	t.Helper()
 	args := slices.Clone(c.args)
-	var port int // where it stands in args
+	var port int // the index of the port in args
 	for i := range args {
 		switch args[i] {
 		case "-D":
@@ -156,7 +158,7 @@ func (c *ownCluster) start(t testing.TB) *ownServer {
 			return s
 		}
 		select {
-		case <-ended: // the port was taken meanwhile
+		case <-ended: // another program has taken the port
 			if starts++; starts > 5 {
 				t.Fatalf("the server ends at once: %v", err)
 			}
@@ -168,7 +170,7 @@ func (c *ownCluster) start(t testing.TB) *ownServer {
 	}
 }
 
-// ownPostgres runs a server of the test's own until the test ends.
+// ownPostgres runs a server for this test until the test ends.
 func ownPostgres(t testing.TB, settings ...string) (dsn string) {
 	t.Helper()
 	return newOwnCluster(t, settings...).start(t).dsn

@@ -77,7 +77,7 @@ func letter(row pgx.CollectableRow) (consumer.DeadLetter, error) {
 	return l.DeadLetter()
 }
 
-// uuid is NULL for the zero ID.
+// uuid returns NULL for the zero ID.
 func uuid(id consumer.DeadLetterID) pgtype.UUID {
 	return pgtype.UUID{Bytes: id, Valid: id != consumer.DeadLetterID{}}
 }

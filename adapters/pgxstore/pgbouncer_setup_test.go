@@ -20,7 +20,7 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// A pool that pgx cannot use through a pooler is refused at start, and not by each message.
+// Register rejects a pool with a mode of pgx that does not work through a pooler, so that messages do not fail later.
 func TestPoolerModes(t *testing.T) {
 	t.Parallel()
 	pooled, direct := testdb.PgBouncer(t)
@@ -30,7 +30,7 @@ func TestPoolerModes(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, dsn string
-		want      string // empty: works
+		want      string // empty: the mode works
 	}{
 		{"the default", pooled, "default_query_exec_mode=exec"},
 		{"describe_exec", pooled + "&default_query_exec_mode=describe_exec", "default_query_exec_mode=exec"},
@@ -40,7 +40,7 @@ func TestPoolerModes(t *testing.T) {
 		{"the default without a pooler", direct, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for range 3 { // a session of the server may have seen the last one
+			for range 3 { // the server's session may already know the statement of the previous attempt
 				s := newStore(t, pgxstore.Config{Pool: testPool(t, tt.dsn, 2)})
 				pgxstore.SetPoolerWithin(s, 2*time.Minute)
 				err := s.Register(t.Context(), "billing", 0)
@@ -60,7 +60,7 @@ func TestPoolerModes(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("one session for all", func(t *testing.T) { // nothing can be found out, and nothing hangs
+	t.Run("one session for all", func(t *testing.T) { // the check finds out nothing and does not hang
 		narrow, _ := testdb.StartPgBouncer(t, direct, "default_pool_size = 1")
 		s := newStore(t, pgxstore.Config{Pool: testPool(t, narrow, 2)})
 		if err := s.Register(t.Context(), "billing", 0); err != nil {
@@ -69,7 +69,7 @@ func TestPoolerModes(t *testing.T) {
 	})
 }
 
-// More transactions are under way than the pooler has sessions, and those are in use by several clients.
+// More transactions run at once than the pooler has sessions, and several clients share each session.
 func TestPgBouncerSessionsAreShared(t *testing.T) {
 	t.Parallel()
 	_, direct := testdb.PgBouncer(t)
@@ -88,10 +88,10 @@ func TestPgBouncerSessionsAreShared(t *testing.T) {
 		wg      sync.WaitGroup
 	)
 	for worker := range 12 {
-		s := newStore(t, pgxstore.Config{Pool: testPool(t, dsn, 1), ClaimTimeout: 2 * time.Minute}) // each is a client of its own
+		s := newStore(t, pgxstore.Config{Pool: testPool(t, dsn, 1), ClaimTimeout: 2 * time.Minute}) // each Store is a client of its own
 		wg.Go(func() {
 			for i := range 10 {
-				// Two copies of each message.
+				// Two copies of each message are handled.
 				rec := dedup.Record{Key: dedup.Key{Consumer: "billing", ID: fmt.Sprint(worker/2, i)}, Time: time.Now()}
 				err := s.InTx(t.Context(), []dedup.Record{rec}, func(tx pgx.Tx, claims []dedup.Claim) error {
 					var pid uint32
@@ -123,8 +123,8 @@ func TestPgBouncerSessionsAreShared(t *testing.T) {
 	}
 }
 
-// A relay behind a pooler publishes everything; it is told of commits elsewhere where it has a direct way to the database, and
-// says so once where it has none.
+// A relay behind a pooler publishes everything. With Config.Direct it is notified of commits elsewhere. Without it, it logs one
+// warning.
 func TestRelayBehindPgBouncer(t *testing.T) {
 	t.Parallel()
 	pooled, direct := testdb.PgBouncer(t)
@@ -144,7 +144,7 @@ func TestRelayBehindPgBouncer(t *testing.T) {
 			queue := newStore(t, pgxstore.Config{Pool: testPool(t, dsn, 4), Direct: cfg, Logger: logger})
 			poll := 100 * time.Millisecond
 			if cfg != nil {
-				poll = time.Hour // then only NOTIFY can be the reason
+				poll = time.Hour // so only NOTIFY can cause the poll
 			}
 			sent := &sentList{}
 			r, err := relay.New(relay.Config{Queue: queue, Publisher: sent, PollMin: poll, PollMax: poll, Logger: logger})
@@ -174,7 +174,7 @@ func TestRelayBehindPgBouncer(t *testing.T) {
 				select {
 				case <-deadline:
 					t.Fatalf("%d of %d messages published; log:\n%s", sent.len(), n, log)
-				case <-lost.C: // a NOTIFY is given up after 10 s, and nobody looks until the next commit
+				case <-lost.C: // a NOTIFY times out after 10 s, and no poll follows until the next commit
 					commit(n)
 					n++
 				case <-time.After(10 * time.Millisecond):
@@ -190,13 +190,13 @@ func TestRelayBehindPgBouncer(t *testing.T) {
 				}
 			}
 			if n := said(); (n == 1) != (cfg == nil) {
-				t.Errorf("it was said %d times that LISTEN does not work; want once where there is no Config.Direct", n)
+				t.Errorf("%d warnings that LISTEN does not work; want 1 without Config.Direct, and 0 with it", n)
 			}
 		})
 	}
 }
 
-// sentList confirms everything, and remembers it.
+// sentList confirms and records every message.
 type sentList struct {
 	mu  sync.Mutex
 	ids []string

@@ -15,9 +15,9 @@ import (
 // poolerModes are the values of default_query_exec_mode that work behind a PgBouncer in transaction mode.
 var poolerModes = []string{"exec", "simple_protocol", "cache_describe"}
 
-// TestStoreBehindPgBouncer is TestStore through a pooler: what a transaction needs it sets for itself alone, and what one
-// session would remember another one does not meet. Each case runs in one of the modes, and where it runs at several levels, at
-// the one that it does not have on PostgreSQL 18.
+// TestStoreBehindPgBouncer is TestStore through a pooler. Each transaction must set what it needs itself, because the next one
+// may run in another session. Each case runs in one of the modes. A case for several isolation levels runs at the one that it
+// does not use on PostgreSQL 18.
 func TestStoreBehindPgBouncer(t *testing.T) {
 	for i, mode := range poolerModes {
 		t.Run(mode, func(t *testing.T) {
@@ -43,7 +43,7 @@ func behindPgBouncer(t *testing.T, mode string) place {
 			pooled, _ := testdb.PgBouncer(t)
 			return through(pooled)
 		},
-		forgets: func(t *testing.T) string { // it is no parameter that the pooler would pass on
+		forgets: func(t *testing.T) string { // the pooler does not pass this parameter on
 			conn, err := pgx.Connect(t.Context(), direct)
 			if err != nil {
 				t.Fatal(err)
@@ -55,7 +55,7 @@ func behindPgBouncer(t *testing.T, mode string) place {
 			fresh, _ := testdb.StartPgBouncer(t, direct)
 			return through(fresh)
 		},
-		// The cut is behind the pooler, which then has to say to a COMMIT what it does not know.
+		// The connection is cut behind the pooler, which then has to answer a COMMIT whose outcome it does not know.
 		faulty: func(t *testing.T, f deduptest.Fault) string {
 			pooled, _ := testdb.StartPgBouncer(t, wireproxy.Postgres(t, direct, f))
 			return through(pooled)
@@ -63,7 +63,7 @@ func behindPgBouncer(t *testing.T, mode string) place {
 	}
 }
 
-// The outbox and its relays, likewise.
+// The same for the outbox and its relays.
 func TestOutboxBehindPgBouncer(t *testing.T) {
 	for i, mode := range poolerModes {
 		t.Run(mode, func(t *testing.T) {

@@ -14,15 +14,15 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// A pooler such as PgBouncer answers a client in the server's name, and in transaction mode gives it another session of the
-// server's for each transaction. What the Store does is made for that: settings and advisory locks end with their
-// transactions, and nothing is kept in a session. Two things are not to be had, and are found out at start instead of by
-// whoever is hit: statements that are prepared in one session and executed in another, and LISTEN.
+// A pooler such as PgBouncer answers a client in the server's name. In transaction mode it may use a different session of the
+// server for each transaction. The Store's statements work there: settings and advisory locks end with their transactions, and
+// no state is kept in a session. Two features do not work: statements that are prepared in one session and executed in another,
+// and LISTEN. The checks below find this out at start, before a message fails.
 
-// poolerWithin bounds the questions that need two connections: a pooler may have only one for us.
+// poolerWithin limits the checks that need two connections, because a pooler may allow only one.
 const poolerWithin = 2 * time.Second
 
-// checkPooler finds out whether a pooler stands before the database, and refuses a pool that cannot work with it.
+// checkPooler finds out whether the pool connects through a pooler, and rejects a pool whose mode does not work with it.
 func (s *Store) checkPooler(ctx context.Context) error {
 	if s.poolerKnown.Load() {
 		return nil
@@ -31,7 +31,7 @@ func (s *Store) checkPooler(ctx context.Context) error {
 	if err != nil {
 		return claims.DatabaseErrorf("pgxstore: connect: %w", err)
 	}
-	// A pooler hands out numbers of its own to cancel by, where the server says which process serves the connection.
+	// A pooler assigns its own process numbers for cancellation, which differ from the server's pg_backend_pid().
 	server, err := servedBy(ctx, conn.Conn().PgConn())
 	s.pooled.Store(err == nil && server != conn.Conn().PgConn().PID())
 	conn.Release()
@@ -47,7 +47,7 @@ func (s *Store) checkPooler(ctx context.Context) error {
 	return nil
 }
 
-// servedBy returns the process that serves conn, now. It asks by the simple protocol, which works in every case.
+// servedBy returns the server process that serves conn at the moment. It uses the simple protocol, which always works.
 func servedBy(ctx context.Context, conn *pgconn.PgConn) (pid uint32, err error) {
 	return onePID(conn.Exec(ctx, `SELECT pg_backend_pid()`).ReadAll())
 }
@@ -63,9 +63,9 @@ func onePID(results []*pgconn.Result, err error) (uint32, error) {
 	return uint32(pid), err
 }
 
-// checkPooledMode refuses a mode of pgx in which a statement is prepared by one transaction and used by another, where the
-// pooler does not see to it that it is still there. What cannot be found out is let pass: then the first statement that
-// meets the wrong session says so.
+// checkPooledMode rejects a mode of pgx that prepares a statement in one transaction and uses it in another, unless the pooler
+// keeps prepared statements available. If this cannot be found out, it accepts the mode. Then the first statement that meets
+// another session fails with a clear error.
 func (s *Store) checkPooledMode(ctx context.Context) error {
 	mode := s.cfg.Pool.Config().ConnConfig.DefaultQueryExecMode
 	if mode != pgx.QueryExecModeCacheStatement && mode != pgx.QueryExecModeDescribeExec {
@@ -78,27 +78,27 @@ func (s *Store) checkPooledMode(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("pgxstore: Config.Pool leads through a pooler that gives each transaction another session, and its pgx mode, %q, "+
-		"needs a statement of one in another (%v): add default_query_exec_mode=exec to its DSN", mode, why) // not %w: its code would make it retryable
+		"needs prepared statements of one session in another (%v): add default_query_exec_mode=exec to its DSN", mode, why) // not %w: the code of why would make this error Retryable
 }
 
-// sessionsChange returns what went wrong when a connection used what it had before in another session, while a second
-// connection was using the one that it had; nil when nothing did, or when its session did not change.
+// sessionsChange opens two connections. It uses the first, occupies that one's session by the second, and then uses the first
+// again in the way of the pool's mode. It returns what went wrong, or nil if nothing did or the session stayed the same.
 func (s *Store) sessionsChange(ctx context.Context, named bool) (why error) {
 	one, err := s.connect(ctx)
 	if err != nil {
-		return nil // not found out
+		return nil // unknown
 	}
 	defer s.disconnect(ctx, one)
 	two, err := s.connect(ctx)
 	if err != nil {
-		return nil // not found out
+		return nil // unknown
 	}
 	defer s.disconnect(ctx, two)
 	ask := servedBy
 	if named {
 		name := fmt.Sprintf("txonce_%x", rand.Uint64())
 		if _, err := one.PgConn().Prepare(ctx, name, `SELECT pg_backend_pid()`, nil); err != nil {
-			return nil // not found out
+			return nil // unknown
 		}
 		ask = func(ctx context.Context, conn *pgconn.PgConn) (uint32, error) {
 			r := conn.ExecPrepared(ctx, name, nil, nil, nil).Read()
@@ -109,8 +109,8 @@ func (s *Store) sessionsChange(ctx context.Context, named bool) (why error) {
 	if err != nil {
 		return missingStatement(err)
 	}
-	if _, err := two.PgConn().Exec(ctx, `BEGIN`).ReadAll(); err != nil { // poolers give out the session first that was used last
-		return nil // not found out
+	if _, err := two.PgConn().Exec(ctx, `BEGIN`).ReadAll(); err != nil { // poolers prefer the session that was used last
+		return nil // unknown
 	}
 	after, err := ask(ctx, one.PgConn())
 	switch {
@@ -122,7 +122,7 @@ func (s *Store) sessionsChange(ctx context.Context, named bool) (why error) {
 	return nil
 }
 
-// missingStatement passes an error on that says that a prepared statement is not there.
+// missingStatement returns err if it says that a prepared statement does not exist, and nil otherwise.
 func missingStatement(err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "26000" {
@@ -131,10 +131,10 @@ func missingStatement(err error) error {
 	return nil
 }
 
-// connect opens a connection as the pool does, that is not one of the pool's.
+// connect opens a connection with the pool's configuration, but outside of the pool.
 func (s *Store) connect(ctx context.Context) (*pgx.Conn, error) {
 	pool := s.cfg.Pool.Config()
-	if pool.BeforeConnect != nil { // it may know the password of the hour
+	if pool.BeforeConnect != nil { // the hook may set a short-lived password
 		if err := pool.BeforeConnect(ctx, pool.ConnConfig); err != nil {
 			return nil, err
 		}
@@ -142,7 +142,7 @@ func (s *Store) connect(ctx context.Context) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, pool.ConnConfig)
 }
 
-// connectDirect opens a connection without a pooler between, where the Config says how.
+// connectDirect opens a connection with Config.Direct, which avoids the pooler, if it is set.
 func (s *Store) connectDirect(ctx context.Context) (*pgx.Conn, error) {
 	if s.cfg.Direct == nil {
 		return s.connect(ctx)

@@ -12,7 +12,7 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// purgePages is how many pages of the table one Purge reads: about 3,000 rows, so that no transaction is long.
+// purgePages is how many pages of the table one Purge reads: about 3,000 rows, which keeps transactions short.
 const purgePages = 32
 
 // Purge implements dedup.Purger.
@@ -43,7 +43,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepRes
 		return swept, s.purgeError(err)
 	}
 	if page >= pages {
-		page = 0 // the table was truncated or rewritten since
+		page = 0 // the table was truncated or rewritten since the last Purge
 	}
 	var latest *time.Time
 	var lag float64
@@ -51,7 +51,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepRes
 		return swept, s.purgeError(err)
 	}
 	swept.Lag = time.Duration(lag * float64(time.Second))
-	if swept.Keys < by.Limit { // else there may be more in these pages
+	if swept.Keys < by.Limit { // otherwise these pages may hold more expired rows
 		page += purgePages
 	}
 	if swept.Done = page >= pages; swept.Done {
@@ -69,10 +69,11 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepRes
 	return swept, nil
 }
 
-// sweepLease begins the transaction, bounds it, and reads the clock and takes the lease; pgx.ErrNoRows: another sweeper has it.
+// sweepLease begins a transaction, limits its duration, reads the clock and takes the lease. It returns pgx.ErrNoRows when
+// another sweeper has the lease.
 func (s *Store) sweepLease(ctx context.Context, conn *pgx.Conn, by dedup.Sweep, clock *time.Time) (page, pages int64, tx pgx.Tx, err error) {
 	b := &pgx.Batch{}
-	b.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted}) // above it a sweep would fail on every row that changed
+	b.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted}) // above READ COMMITTED a sweep would fail on each row that changed
 	b.Queue(s.sql.SweepSettings, fmt.Sprintf("%dms", (10*time.Second).Milliseconds()))
 	b.Queue(s.sql.SweepClock).QueryRow(func(row pgx.Row) error { return row.Scan(clock) })
 	b.Queue(s.sql.SweepLease, by.Owner, by.Lease.Seconds()).QueryRow(func(row pgx.Row) error {
@@ -83,7 +84,7 @@ func (s *Store) sweepLease(ctx context.Context, conn *pgx.Conn, by dedup.Sweep, 
 	return page, pages, results.Tx(), err
 }
 
-// purgeError: whatever fails in a sweep, such as a lock that is not to be had, is the database's and passes.
+// purgeError classifies an error of a sweep. Every failure of a sweep, such as a lock timeout, is the database's and temporary.
 func (s *Store) purgeError(err error) error {
 	if isUndefined(err) {
 		return s.claimError(err)

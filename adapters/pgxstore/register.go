@@ -15,7 +15,7 @@ import (
 	"github.com/txonce/txonce/migrations"
 )
 
-// Migrate brings the tables in schema (empty: the first of search_path) up to date. Several nodes may call it at once.
+// Migrate applies the migrations to schema (empty: the first schema of search_path). Several nodes may call it at once.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	db := stdlib.OpenDBFromPool(pool)
 	defer db.Close()
@@ -28,12 +28,12 @@ func (s *Store) Register(ctx context.Context, consumer string, window time.Durat
 		if err := s.check(ctx); err != nil {
 			return err
 		}
-		return s.leases.Use([]claims.Window{w}, func(w claims.Window) (time.Time, error) { return s.use(ctx, w) })
+		return s.windowLeases.Use([]claims.Window{w}, func(w claims.Window) (time.Time, error) { return s.use(ctx, w) })
 	})
 	return refusedAccess(err)
 }
 
-// check refuses what would make every message fail, or forget commits.
+// check rejects a configuration that would make every message fail, or that could lose commits.
 func (s *Store) check(ctx context.Context) error {
 	if err := s.checkPooler(ctx); err != nil {
 		return err
@@ -49,7 +49,7 @@ var _ dedup.Releaser = (*Store)(nil)
 // Release implements dedup.Releaser.
 func (s *Store) Release(consumer string) { s.names.Free(consumer) }
 
-// checkSettings refuses a database that forgets commits, or takes none.
+// checkSettings rejects a database that may lose commits, or that accepts no writes.
 func (s *Store) checkSettings(ctx context.Context) error {
 	var sync, fsync, readOnly, standbys string
 	var recovering bool
@@ -107,10 +107,10 @@ func (s *Store) schema() claims.Schema {
 	return claims.Schema{Where: where, HowTo: howToMigrate, Known: migrations.Latest("postgres")}
 }
 
-// useWindows records the windows of plan before the first claim under them, and again before their leases end.
-// It uses a connection of its own, because a registration must not roll back with somebody's transaction.
+// useWindows registers the windows of plan before the first claim uses them, and again before their registrations expire. It
+// uses a separate connection, because a registration must not roll back with another transaction.
 func (s *Store) useWindows(ctx context.Context, plan *claims.Plan) error {
-	return s.leases.Use(s.leases.Due(plan.Windows(), time.Now()), func(w claims.Window) (time.Time, error) {
+	return s.windowLeases.Use(s.windowLeases.Due(plan.Windows(), time.Now()), func(w claims.Window) (time.Time, error) {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout)
 		defer cancel()
 		return s.use(ctx, w)
@@ -124,7 +124,7 @@ func (s *Store) use(ctx context.Context, w claims.Window) (until time.Time, err 
 		return until, s.claimError(err)
 	case err != nil:
 		return until, claims.DatabaseErrorf("pgxstore: register consumer %q: %w", w.Consumer, err)
-	case s.session.Load() == nil: // a program may claim without Register
+	case s.sessionState.Load() == nil: // a program may claim without calling Register
 		_, err = s.learn(ctx)
 	}
 	return until, err

@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// Existing implements claims.Driver. The settings of the session come with the rows, where the claim has not brought them already.
+// Existing implements claims.Driver. If the claim has not read the state of the session yet, this query returns it too.
 func (c *claim) Existing(ctx context.Context, rows []claims.Row) error {
 	keys := make([]dedup.KeyHash, len(rows))
 	asked := make(map[dedup.KeyHash]dedup.Key, len(rows))
@@ -23,12 +23,12 @@ func (c *claim) Existing(ctx context.Context, rows []claims.Row) error {
 		return err
 	}
 	sql := &c.store.sql
-	if len(keys) > 1 && c.session != "" {
+	if len(keys) > 1 && c.sessionState != "" {
 		results, _ := c.tx.Query(ctx, sql.Existing, pgUUIDs(keys))
 		_, err := pgx.ForEachRow(results, dest(&row), read)
 		return c.store.claimError(err)
 	}
-	dest := append(dest(&row), &c.standbys, &c.session)
+	dest := append(dest(&row), &c.standbys, &c.sessionState)
 	if len(keys) == 1 {
 		results, _ := c.tx.Query(ctx, sql.ExistingOne, pgUUID(keys[0]))
 		_, err := pgx.ForEachRow(results, dest, read)
@@ -44,7 +44,7 @@ func (c *claim) Existing(ctx context.Context, rows []claims.Row) error {
 	return c.store.claimError(c.tx.SendBatch(ctx, b).Close())
 }
 
-// dest is where the columns of a row of processed_messages go.
+// dest returns the destinations for scanning a row of processed_messages.
 func dest(r *claims.Stored) []any {
 	return []any{&r.Key, &r.Fingerprint, &r.ExpiresAt, &r.Result, &r.Consumer, &r.Tenant, &r.ID}
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/txonce/txonce/internal/dialect"
 )
 
-// What a handler changes in its session stays with the pooled connection, and would reach the messages after it: a role
-// that may not write, another schema, commits that a crash undoes. Three things prevent that. Every statement of ours
-// names its schema. A connection is closed after a transaction whose statements changed the session by their text. And
-// each claim returns how its session is set: one that is not as Register found it does no work.
+// Changes that a handler makes to its session would remain on the pooled connection and affect later messages: a role that may
+// not write, another schema, commits that a crash may undo. Three measures prevent this. Every statement of the Store names its
+// schema. The Store closes a connection after a statement that, by its text, changed the session. And each claim returns the
+// state of its session: if it differs from the state that Register found, the claim is not used.
 
-// resolve finds, once, the schema that unqualified names mean, and names it from then on. It asks q, because a transaction
-// that waits here for a second connection of its pool might wait for ever.
+// resolve finds the schema that unqualified table names refer to, once, and puts it into all statements. It uses q, because a
+// transaction that waited here for a second connection of its pool might wait forever.
 func (s *Store) resolve(ctx context.Context, q querier) error {
 	if s.resolved.Load() {
 		return nil
@@ -43,7 +43,7 @@ func (s *Store) resolve(ctx context.Context, q querier) error {
 	return nil
 }
 
-// useSchema sets the Store's statements. Only New and resolve call it, before anything reads them.
+// useSchema sets the Store's statements. Only New and resolve call it, before any statement is read.
 func (s *Store) useSchema(schema string) {
 	s.sql = dialect.NewPostgres(schema)
 	s.writes = dialect.NewPostgresOutboxWrite(schema)
@@ -51,27 +51,27 @@ func (s *Store) useSchema(schema string) {
 	s.resolved.Store(true)
 }
 
-// learn reads how sessions are set that nobody has changed yet, and the encoding of the database.
+// learn reads the state of an unchanged session, and the encoding of the database.
 func (s *Store) learn(ctx context.Context) (encoding string, err error) {
 	var session string
 	if err := s.cfg.Pool.QueryRow(ctx, s.plain.Session).Scan(&encoding, &session); err != nil {
 		return "", claims.DatabaseErrorf("pgxstore: read the database's settings: %w", err)
 	}
-	s.session.Store(&session)
+	s.sessionState.Store(&session)
 	return encoding, nil
 }
 
-// errDeviates says that a connection's session was changed, so that it must not be used.
+// errDeviates says that a session was changed, so its connection must not be used.
 var errDeviates = fmt.Errorf("%w: a connection's session settings are not those of a new connection", claims.ErrAgain)
 
-// fits returns errDeviates where session, that of a claim, is neither as it was learned nor as that of a new connection.
+// fits returns errDeviates if the session of a claim differs both from the remembered one and from that of a new connection.
 func (s *Store) fits(ctx context.Context, session string, standbys bool) error {
-	known := s.session.Load()
+	known := s.sessionState.Load()
 	if session == "" || known != nil && session == *known {
 		return s.durable(session, standbys)
 	}
 	if pool := s.cfg.Pool.Config(); pool.PrepareConn != nil || pool.BeforeAcquire != nil { //nolint:staticcheck // deprecated, but it still runs
-		return s.durable(session, standbys) // it prepares each session for its use
+		return s.durable(session, standbys) // the hook prepares each session
 	}
 	fresh, err := s.freshSession(ctx)
 	if err != nil {
@@ -82,11 +82,11 @@ func (s *Store) fits(ctx context.Context, session string, standbys bool) error {
 			"its synchronous_commit, role and search_path are not those of a new connection", "found", session, "want", fresh)
 		return errDeviates
 	}
-	s.session.Store(&fresh) // the role or the database was altered since
+	s.sessionState.Store(&fresh) // the role's or the database's settings were altered since
 	return s.durable(session, standbys)
 }
 
-// durable refuses a session whose commits a crash may undo.
+// durable rejects a session whose commits may be lost in a crash.
 func (s *Store) durable(session string, standbys bool) error {
 	sync, _, _ := strings.Cut(session, " ")
 	if !s.cfg.AllowAsyncCommit && (sync == "off" || sync == "local" && standbys) {
@@ -95,7 +95,7 @@ func (s *Store) durable(session string, standbys bool) error {
 	return nil
 }
 
-// freshSession returns how the session of a new connection is set.
+// freshSession returns the state of the session of a new connection.
 func (s *Store) freshSession(ctx context.Context) (session string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout)
 	defer cancel()
@@ -116,14 +116,14 @@ func (s *Store) freshSession(ctx context.Context) (session string, err error) {
 	return session, nil
 }
 
-// blamesSession reports an error of a claim that another connection may not meet: the role has no rights, transactions are
-// read-only, a statement was prepared before a migration.
+// blamesSession reports whether a claim failed because of its session, so that another connection may succeed: the role has no
+// permission, transactions are read-only, or a statement was prepared before a migration.
 func blamesSession(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (pg.Code == "42501" || pg.Code == "25006" || isStalePlan(pg))
 }
 
-// settings notes what a statement changes in the session.
+// settings records what a statement changes in the session.
 func (g *guard) settings(c dialect.Control, sql string, args []any) {
 	if !c.Sets && !c.Session {
 		return
@@ -144,9 +144,9 @@ func namesSync(sql string, args []any) bool {
 	return strings.Contains(strings.ToLower(sql), "synchronous_commit")
 }
 
-// resyncs makes COMMIT as durable as the claim found commits to be, where the handler may have changed that.
+// resyncs restores the synchronous_commit that the claim found, if the handler may have changed it.
 func (g *guard) resyncs(ctx context.Context) error {
-	sync, _, known := strings.Cut(g.session, " ")
+	sync, _, known := strings.Cut(g.sessionState, " ")
 	if !g.resync || !known || g.store.cfg.AllowAsyncCommit {
 		return nil
 	}
@@ -156,8 +156,8 @@ func (g *guard) resyncs(ctx context.Context) error {
 	return nil
 }
 
-// discard closes a connection that nobody else may get, so that the pool drops it. Its transaction is undone, if there is one:
-// then the session of a pooler, which outlives the connection, is reset with it.
+// discard closes a connection that must not be reused, so that the pool drops it. If a transaction is open, discard rolls it
+// back first. Behind a pooler it also resets the session, which outlives the connection.
 func (s *Store) discard(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

@@ -19,7 +19,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// sessionChanges are what a handler may leave in its session.
+// sessionChanges are the changes that a handler may leave in its session.
 var sessionChanges = map[string][]string{
 	"SET search_path":                   {`SET search_path = @`},
 	"SET search_path in a function":     {`CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS $$ BEGIN PERFORM set_config('search_path', '@', false); END $$`, `SELECT f()`},
@@ -43,7 +43,7 @@ var sessionChanges = map[string][]string{
 	"a setting, and an error undoes it": {`SET search_path = @`, `SELECT 1/0`},
 }
 
-// Whatever a handler leaves in its session, the next messages find a session as the pool makes it, and their claims the same tables.
+// Whatever a handler changes in its session, the next messages get an unchanged session, and their claims use the same tables.
 func TestSessionsDoNotLeak(t *testing.T) {
 	for name, changes := range sessionChanges {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestSessionsDoNotLeak(t *testing.T) {
 			if err != nil && !strings.Contains(err.Error(), "division by zero") {
 				t.Fatal(err)
 			}
-			for i := range 6 { // more than the pool has connections
+			for i := range 6 { // more messages than the pool has connections
 				id := fmt.Sprint("next ", i)
 				var found string
 				claimed := again(h.store, func() error {
@@ -112,7 +112,7 @@ func (h *handlerTest) count(sql string) (n int) {
 	return n
 }
 
-// otherSchema makes the tables of another tenant.
+// otherSchema creates the tables of another tenant.
 func (h *handlerTest) otherSchema() (schema string) {
 	h.Helper()
 	server := testdb.Postgres(h)
@@ -125,7 +125,7 @@ func (h *handlerTest) otherSchema() (schema string) {
 	return schema
 }
 
-// A message that is enqueued under another search_path is in the outbox of this Store.
+// A message that is enqueued under another search_path is in this Store's outbox.
 func TestEnqueueNamesItsSchema(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
 	other := h.otherSchema()
@@ -143,7 +143,7 @@ func TestEnqueueNamesItsSchema(t *testing.T) {
 	}
 }
 
-// COMMIT is as durable as the claim found commits to be, whatever the handler set for its transaction.
+// COMMIT is as durable as it was at the claim, whatever the handler set for its transaction.
 func TestCommitIsDurable(t *testing.T) {
 	for name, do := range map[string]func(ctx context.Context, tx pgx.Tx) error{
 		"SET LOCAL": func(ctx context.Context, tx pgx.Tx) error {
@@ -165,7 +165,7 @@ func TestCommitIsDurable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
-			// A deferred trigger runs within COMMIT, and sees what COMMIT will do.
+			// A deferred trigger runs within COMMIT, and reads the setting that COMMIT uses.
 			h.db.exec(t, `CREATE TABLE seen (sync text)`)
 			h.db.exec(t, `CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$`)
 			h.db.exec(t, `CREATE CONSTRAINT TRIGGER see AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION see()`)
@@ -184,7 +184,7 @@ func TestCommitIsDurable(t *testing.T) {
 	}
 }
 
-// A large object that outlives its transaction reaches nobody else's.
+// A large object that a handler keeps cannot be used in another transaction.
 func TestLargeObjectsEndWithTheirTransaction(t *testing.T) {
 	for name, enqueues := range map[string]bool{"alone": false, "with messages": true} {
 		t.Run(name, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestLargeObjectsEndWithTheirTransaction(t *testing.T) {
 	}
 }
 
-// Code of the application's own may change a session too. Claims on it are made again on another connection.
+// The application's own code may also change a session. Then claims are repeated on another connection.
 func TestSessionChangedOutsideOfHandlers(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
 	if err := h.handle("first", func(context.Context, pgx.Tx) error { return nil }); err != nil {
@@ -244,7 +244,7 @@ func TestSessionChangedOutsideOfHandlers(t *testing.T) {
 	}
 }
 
-// What changes for all sessions is taken in, or refused where it forgets commits.
+// A setting that changes for all sessions is accepted, or refused if commits could be lost.
 func TestRoleIsAlteredWhileTheStoreRuns(t *testing.T) {
 	server := testdb.Postgres(t)
 	admin := testPool(t, server, 1)
@@ -285,7 +285,7 @@ func TestRoleIsAlteredWhileTheStoreRuns(t *testing.T) {
 	}
 }
 
-// Claim is for transactions of the caller's, whose session is the caller's too. But what a crash may undo is refused.
+// Claim works in the caller's transaction and accepts the state of its session, but refuses settings that may lose commits.
 func TestClaimRefusesATransactionThatACrashMayUndo(t *testing.T) {
 	pool := testPool(t, testdb.Schema(t, testdb.Postgres(t)), 2)
 	makeTables(t, pool, ``)
@@ -304,7 +304,7 @@ func TestClaimRefusesATransactionThatACrashMayUndo(t *testing.T) {
 	}
 }
 
-// A hook of the pool that prepares each session for its use decides about role and search_path.
+// If a hook of the pool prepares each session for its use, the hook decides about role and search_path.
 func TestPoolThatPreparesItsSessions(t *testing.T) {
 	dsn := testdb.Schema(t, testdb.Postgres(t))
 	makeTables(t, testPool(t, dsn, 1), ``)
@@ -359,7 +359,7 @@ func TestStalePlan(t *testing.T) {
 			}
 			h.db.exec(t, `ALTER TABLE effects ADD COLUMN extra int`)
 			err := h.handle("after", read)
-			for range 3 { // the migration may have come on another connection
+			for range 3 { // the migration may have used another connection
 				if err != nil {
 					break
 				}
@@ -376,7 +376,7 @@ func TestStalePlan(t *testing.T) {
 	}
 }
 
-// A database that cannot hold every text is refused at start, and not by the message that has such a text.
+// Register rejects a database whose encoding cannot store every text. Otherwise the first message with such a text would fail.
 func TestRegisterRefusesOtherEncodings(t *testing.T) {
 	server := testdb.Postgres(t)
 	admin := testPool(t, server, 1)

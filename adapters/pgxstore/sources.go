@@ -14,7 +14,8 @@ import (
 
 var _ dedup.SourceRegistrar = (*Store)(nil)
 
-// RegisterSources implements dedup.SourceRegistrar. It checks what Register checks first: a start that is refused records nothing.
+// RegisterSources implements dedup.SourceRegistrar. Like Register, it checks the database first, so a refused start records
+// nothing.
 func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []string) error {
 	if err := (dedup.Key{Consumer: consumer, ID: "any"}).Validate(); err != nil {
 		return err
@@ -55,7 +56,7 @@ func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []
 	return refusedAccess(claims.DatabaseErrorf("pgxstore: register the sources of consumer %q: %w", consumer, err))
 }
 
-// refusedAccess adds ErrAccess to an error with which the database refused the user.
+// refusedAccess adds ErrAccess to an error that says that the database refused the user.
 func refusedAccess(err error) error {
 	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && dialect.RefusedPostgres(pg.Code) {
 		return claims.DatabaseErrorf("%w: %w", dedup.ErrAccess, err)
@@ -63,7 +64,7 @@ func refusedAccess(err error) error {
 	return err
 }
 
-// qualifier stands before a table's name in statements that people paste.
+// qualifier returns the prefix for table names in statements that users copy from error messages.
 func (s *Store) qualifier() string {
 	if s.cfg.Schema == "" {
 		return ""

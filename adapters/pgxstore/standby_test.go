@@ -15,8 +15,9 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// A synchronous standby is configured while the Store runs, and never connects. A COMMIT whose wait is cut short is on the primary
-// alone: it must not be taken for done, and the duplicate that is found then must wait for the standby as the COMMIT did.
+// A synchronous standby is configured while the Store runs, and never connects. If the wait of a COMMIT is cancelled, the
+// commit exists only on the primary: it must not count as done, and the duplicate that is found next must wait for the standby
+// as the COMMIT did.
 func TestSynchronousStandbyIsCutOff(t *testing.T) {
 	if reason := noPrograms(); reason != "" {
 		t.Logf("does not apply: %s", reason)
@@ -24,7 +25,7 @@ func TestSynchronousStandbyIsCutOff(t *testing.T) {
 	}
 	dsn := ownPostgres(t)
 	db := newOutboxDBAt(t, dsn, 4)
-	// On the server's own connection, whose commits wait for nobody.
+	// A connection whose own commits wait for no standby.
 	admin := testPool(t, dsn+"&synchronous_commit=local", 2)
 	exec := func(t *testing.T, sql string) {
 		t.Helper()
@@ -53,7 +54,7 @@ func TestSynchronousStandbyIsCutOff(t *testing.T) {
 		exec(t, `ALTER SYSTEM SET synchronous_standby_names = '`+name+`'`)
 		exec(t, `SELECT pg_reload_conf()`)
 		await(t, "reload", `SELECT current_setting('synchronous_standby_names') = '`+name+`'`)
-		if name != "" { // the server's checkpointer has COMMITs wait, once it has read the setting too
+		if name != "" { // COMMITs only wait once the server's checkpointer has read the setting too
 			awaitWaitingCommits(t, db.pool, admin)
 		}
 	}
@@ -74,7 +75,7 @@ func TestSynchronousStandbyIsCutOff(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		enqueues bool
-		end      time.Duration // of a COMMIT; 0: an operator ends it
+		end      time.Duration // the limit for COMMIT; 0: an operator cancels it
 		cut      string
 	}{
 		{"an operator cancels COMMIT", false, 0, `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`},
@@ -86,7 +87,7 @@ func TestSynchronousStandbyIsCutOff(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			id := tt.name
 			first := newStore(t, pgxstore.Config{Pool: db.pool})
-			if _, err := claim(first, "before", false); err != nil { // registers its window, while no COMMIT waits
+			if _, err := claim(first, "before", false); err != nil { // this registers the window while no COMMIT waits
 				t.Fatal(err)
 			}
 			if tt.end > 0 {
@@ -131,7 +132,7 @@ func TestSynchronousStandbyIsCutOff(t *testing.T) {
 	}
 }
 
-// awaitWaitingCommits returns once COMMITs wait for standbys. It ends those that it makes for that.
+// awaitWaitingCommits returns once COMMITs wait for standbys. It cancels the COMMITs that it sends to find out.
 func awaitWaitingCommits(t *testing.T, pool, admin *pgxpool.Pool) {
 	t.Helper()
 	const cancel = `SELECT count(pg_cancel_backend(pid)) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep'`

@@ -18,87 +18,100 @@ import (
 	"github.com/txonce/txonce/internal/dialect"
 )
 
-// Config of a Store.
+// Config configures a Store.
 type Config struct {
-	// Pool is the application's own pool, in whose database handlers write. Required; the Store does not close it.
+	// Pool is the application's own pool. Handlers write to its database. Required; the Store does not close it.
 	Pool *pgxpool.Pool
 
-	// Direct is how LISTEN reaches the database where Pool leads through a pooler in transaction mode, which has none. Without
-	// it relays of other processes poll, which is said once. Defaults to connecting as Pool does.
+	// Direct configures the connection for LISTEN when Pool connects through a pooler in transaction mode, which does not
+	// support LISTEN. Without it, relays in other processes find messages by polling, and the Store logs one warning.
+	//
+	// Defaults to connecting as Pool does.
 	Direct *pgx.ConnConfig
 
-	// Schema holds the tables of package migrations. Set it where the search_path of a session depends on a tenant: the
-	// Store uses one schema for all.
+	// Schema is the schema that holds the tables of package migrations. Set it when the search_path of a session depends on a
+	// tenant: the Store uses one schema for all.
 	//
-	// Defaults to the schema in which search_path finds table txonce_schema at the first use.
+	// Defaults to the schema that search_path resolves table txonce_schema to on first use.
 	Schema string
 
-	// Isolation of transactions that InTx begins. Above READ COMMITTED a conflict fails with a Retryable error, and each
-	// claim costs a round trip more. Defaults to READ COMMITTED, whatever default_transaction_isolation says.
+	// Isolation is the isolation level of transactions that InTx begins. Above READ COMMITTED a conflict fails with a Retryable
+	// error, and each claim costs one more round trip.
+	//
+	// Defaults to READ COMMITTED, whatever default_transaction_isolation says.
 	Isolation pgx.TxIsoLevel
 
-	// ClaimTimeout is how long a claim waits for transactions that hold its keys, and for the database itself. A claim
-	// that has waited in vain costs its connection. At least 1 ms. Defaults to 5 s.
+	// ClaimTimeout is how long a claim waits for transactions that hold its keys, and for the database itself. When it expires,
+	// the claim's connection is closed. At least 1 ms.
+	//
+	// Defaults to 5 s.
 	ClaimTimeout time.Duration
 
-	// IdleInTxTimeout is how long a transaction of InTx may stand idle between two statements before the server ends it, and so
-	// frees the claims of a process that is frozen or cut off. A handler that waits for somebody else must need less.
-	// The session's own idle_in_transaction_session_timeout, if there is one, stands. At least 1 ms; negative: no limit.
+	// IdleInTxTimeout is how long a transaction of InTx may be idle between two statements before the server ends it. This
+	// frees the claims of a process that is frozen or disconnected. A handler that calls another system between two statements
+	// must finish sooner. If the session sets idle_in_transaction_session_timeout itself, that value is used instead. At least
+	// 1 ms; negative: no limit.
 	//
-	// The limit does not run while the server waits for the client within a statement: for the rows of a COPY, or because
-	// nobody reads a large result. A process that freezes there keeps its claims until its TCP connection ends, or
-	// pg_terminate_backend ends the session. Set tcp_user_timeout on the server where a machine may vanish.
+	// The limit does not apply while the server waits for the client within a statement: for the rows of a COPY, or until the
+	// client reads a large result. A process that freezes there keeps its claims until its TCP connection ends, or until
+	// pg_terminate_backend ends the session. Set tcp_user_timeout on the server if a machine may disappear.
 	//
 	// Defaults to 5 minutes.
 	IdleInTxTimeout time.Duration
 
-	// Compact leaves the columns consumer, tenant and id NULL: about 40 bytes less per key, and nobody can read the
-	// table. Defaults to false.
+	// Compact leaves the columns consumer, tenant and id NULL. This saves about 40 bytes per key, but the rows no longer show
+	// which message they belong to.
+	//
+	// Defaults to false.
 	Compact bool
 
-	// AllowAsyncCommit accepts a database that may forget a commit after a crash (synchronous_commit off or local, fsync
-	// off): a message whose effect it forgot is not delivered again.
+	// AllowAsyncCommit accepts a database that may lose a commit in a crash (synchronous_commit off or local, fsync off). A
+	// message whose effect was lost this way is not delivered again.
 	//
-	// Without it COMMIT runs with the synchronous_commit that the claim found, also after a handler's SET LOCAL; only what a
-	// database function sets is not seen. Defaults to false: Register fails with ErrNotDurable.
+	// Without it, COMMIT uses the synchronous_commit that the claim found, even after a handler's SET LOCAL. A change that a
+	// database function makes is not detected.
+	//
+	// Defaults to false: Register fails with ErrNotDurable.
 	AllowAsyncCommit bool
 
-	// Logger gets one line for whatever a person should know. Defaults to slog.Default().
+	// Logger gets one line for each event that an operator should know about.
+	//
+	// Defaults to slog.Default().
 	Logger *slog.Logger
 
-	// Outbox says how messages to publish are kept.
+	// Outbox configures how outbox messages are stored.
 	Outbox OutboxConfig
 }
 
 // Store is a dedup.Store and a consumer.ParkingLot. It is safe for concurrent use.
 type Store struct {
-	cfg    Config
-	plain  dialect.Postgres // of which only statements without a table are sent, which need no resolve
-	sql    dialect.Postgres
-	writes dialect.PostgresOutboxWrite
-	outbox dialect.PostgresOutbox
-	idle   *string // IdleInTxTimeout as the server takes it; nil: none
-	leases claims.Leases
-	now    func() time.Time // this machine's clock; tests set it wrong
-	names  claims.Names
-	spare  chan struct{} // above READ COMMITTED: leaves one of the pool's connections to read the horizon; else nil
+	cfg          Config
+	plain        dialect.Postgres // only for statements without a table; these need no resolve
+	sql          dialect.Postgres
+	writes       dialect.PostgresOutboxWrite
+	outbox       dialect.PostgresOutbox
+	idle         *string // IdleInTxTimeout in the server's format; nil: no limit
+	windowLeases claims.Leases
+	now          func() time.Time // this machine's clock; tests replace it
+	names        claims.Names
+	spare        chan struct{} // keeps one of the pool's connections free to read the horizon; nil at READ COMMITTED
 
-	resolved  atomic.Bool // the statements name the schema, see resolve
-	resolving sync.Mutex
-	session   atomic.Pointer[string] // as Register or the first claim found it, see dialect.Postgres.Session
-	warned    sync.Once              // about handlers that change their session
+	resolved     atomic.Bool // the statements include the schema, see resolve
+	resolving    sync.Mutex
+	sessionState atomic.Pointer[string] // the state that Register or the first claim found, see dialect.Postgres.Session
+	warned       sync.Once              // limits the warning about handlers that change their session
 
 	poolerKnown, pooled atomic.Bool   // see checkPooler
-	poolerWithin        time.Duration // for finding out; tests on a busy machine give it longer
-	endWithin           time.Duration // for COMMIT; tests give it less
+	poolerWithin        time.Duration // limit for checkPooledMode; tests on a busy machine extend it
+	endWithin           time.Duration // limit for COMMIT; tests shorten it
 
-	shards   atomic.Int64 // of the outbox; 0: not read yet
+	shards   atomic.Int64 // number of the outbox's shards; 0: not read yet
 	wakes    broadcaster
 	notifier notifier
 	listener listener
 }
 
-// New returns a Store. It does not touch the database: see Register.
+// New returns a Store. It does not connect to the database. Register does.
 func New(cfg Config) (*Store, error) {
 	switch {
 	case cfg.Pool == nil:
@@ -147,8 +160,7 @@ func New(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// endTimeout bounds COMMIT and ROLLBACK, which must not be cut short by the end of ctx: a COMMIT without an answer has
-// an unknown outcome.
+// endTimeout bounds COMMIT and ROLLBACK. They ignore the end of ctx, because a COMMIT without an answer has an unknown outcome.
 const endTimeout = 10 * time.Second
 
 // InTx implements dedup.Store.
@@ -166,7 +178,7 @@ func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx pgx.Tx
 	return claims.DatabaseErrorf("pgxstore: %w", err)
 }
 
-// inTx is one attempt. again says that the claim was undone before fn ran, and must be made again.
+// inTx makes one attempt. If again is true, the claim was rolled back before fn ran and must be repeated.
 func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, answers []dedup.Claim) error) (again bool, err error) {
 	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
 		return false, err
@@ -190,14 +202,14 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 
 	c := s.newClaim(plan)
 	c.conn, c.idleLimit = conn.Conn(), s.idle
-	defer func() { // also on a panic or Goexit of fn; does nothing after COMMIT
+	defer func() { // this also runs when fn panics or calls Goexit; after COMMIT it does nothing
 		if c.tx != nil {
 			rollback(ctx, c.tx)
 		}
 	}()
 	answers, err := c.Make(ctx, c)
 	if err == nil {
-		err = s.fits(ctx, c.session, c.standbys)
+		err = s.fits(ctx, c.sessionState, c.standbys)
 	}
 	if err != nil {
 		if errors.Is(err, errDeviates) || blamesSession(err) {
@@ -208,9 +220,9 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 	return false, s.handle(ctx, c, answers, fn)
 }
 
-// handle runs fn in the transaction that has claimed, and commits it.
+// handle runs fn in the transaction of the claim, and then commits that transaction.
 func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
-	g := &guard{store: s, ctx: ctx, conn: c.conn, tx: c.tx, xid: c.xid, session: c.session, standbys: c.standbys, latest: time.Now()}
+	g := &guard{store: s, ctx: ctx, conn: c.conn, tx: c.tx, xid: c.xid, sessionState: c.sessionState, standbys: c.standbys, latest: time.Now()}
 	defer g.leave(ctx)
 	if err := fn(&guarded{Tx: c.tx, g: g}, answers); err != nil {
 		return g.lookBack(ctx, g.blame(err))
@@ -223,7 +235,7 @@ func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn 
 	}
 	waiting, wakes := g.shut()
 	if err := s.commit(ctx, c.tx, waiting, c.standbys); err != nil {
-		if isIdle(err) { // there was no transaction any more when COMMIT came
+		if isIdle(err) { // the server had already ended the transaction
 			return idleError(s.cfg.IdleInTxTimeout, err)
 		}
 		return err
@@ -234,7 +246,7 @@ func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn 
 	return nil
 }
 
-// commit ends the transaction. What waits to be enqueued becomes part of it first.
+// commit writes the waiting messages of the outbox and commits the transaction.
 func (s *Store) commit(ctx context.Context, tx pgx.Tx, waiting []outgoing, standbys bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.endWithin)
 	defer cancel()
@@ -260,24 +272,24 @@ func commitError(err error) error {
 func rollback(ctx context.Context, tx pgx.Tx) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
-	defer func() { // pgx panics where a goroutine that the handler left behind still uses the connection
+	defer func() { // pgx panics when a goroutine of the handler still uses the connection
 		if recover() != nil {
 			_ = tx.Conn().PgConn().Conn().Close()
 		}
 	}()
 	if tx.Conn().PgConn().TxStatus() == 'I' {
-		return // COMMIT was sent otherwise, which tx knows nothing of
+		return // COMMIT was sent without tx
 	}
-	_ = tx.Rollback(ctx) // a connection that cannot roll back is closed by pgx, which rolls back
+	_ = tx.Rollback(ctx) // if this fails, pgx closes the connection, which also rolls back
 }
 
-// Claim implements dedup.Store. A claim that waited in vain has closed the connection of tx.
+// Claim implements dedup.Store. When a claim's wait times out, the connection of tx is closed.
 func (s *Store) Claim(ctx context.Context, tx pgx.Tx, recs []dedup.Record) ([]dedup.Claim, error) {
 	plan, err := claims.NewPlan(recs)
 	if err != nil || len(recs) == 0 {
 		return nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout) // for callers that hold all of the pool's connections
+	limited, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout) // because the callers may hold all of the pool's connections
 	err = s.resolve(limited, s.cfg.Pool)
 	cancel()
 	if err != nil {
@@ -289,7 +301,7 @@ func (s *Store) Claim(ctx context.Context, tx pgx.Tx, recs []dedup.Record) ([]de
 	c := s.newClaim(plan)
 	c.tx = tx
 	answers, err := c.Make(ctx, c)
-	if errors.Is(err, claims.ErrAgain) { // the caller must begin a new transaction, and claim in that
+	if errors.Is(err, claims.ErrAgain) { // the caller must claim again in a new transaction
 		err = claims.DatabaseErrorf("pgxstore: %w", err)
 	}
 	return answers, err
@@ -314,7 +326,7 @@ func (s *Store) SaveResult(ctx context.Context, tx pgx.Tx, key dedup.Key, result
 		return err
 	}
 	if result == nil {
-		result = []byte{} // NULL says that none was saved
+		result = []byte{} // NULL means that no result was saved
 	}
 	tag, err := tx.Exec(ctx, s.sql.SaveResult, pgUUID(key.Hash()), result)
 	if err == nil && tag.RowsAffected() != 1 {

@@ -49,12 +49,12 @@ type db struct {
 	pool *pgxpool.Pool
 }
 
-// place is where the tables of a test are.
+// place is where the tables of a test are created.
 type place struct {
 	dsn     string
-	another func(t *testing.T) string                    // with nothing in it
-	forgets func(t *testing.T) string                    // this one, with asynchronous commits
-	faulty  func(t *testing.T, f deduptest.Fault) string // this one, where a COMMIT suffers f
+	another func(t *testing.T) string                    // another one, without tables
+	forgets func(t *testing.T) string                    // the same one, with asynchronous commits
+	faulty  func(t *testing.T, f deduptest.Fault) string // the same one, where a COMMIT suffers f
 }
 
 func newDB(t *testing.T, server string) deduptest.DB[pgx.Tx] {
@@ -182,7 +182,7 @@ func (d *db) plant(t *testing.T, at dedup.KeyHash, k dedup.Key) {
 		pgtype.UUID{Bytes: at, Valid: true}, k.Consumer, k.Tenant, k.ID)
 }
 
-// misuses are the ways in which a handler can end or lose a pgx.Tx.
+// misuses lists how a handler can end or lose a pgx.Tx.
 func misuses() []deduptest.Misuse[pgx.Tx] {
 	text := func(name, sql string, args ...any) deduptest.Misuse[pgx.Tx] {
 		return deduptest.Misuse[pgx.Tx]{Name: name, Ends: true, Do: func(ctx context.Context, tx pgx.Tx) error {

@@ -14,31 +14,31 @@ import (
 
 var _ dedup.TxVerifier[pgx.Tx] = (*Store)(nil)
 
-// VerifyTx implements dedup.TxVerifier. It asks the server only where the handler could do something that the Store has not
-// seen: it used a pgx.QueryRewriter or sent several statements in one string, or it or a handler before it called tx.Conn or
-// tx.LargeObjects.
+// VerifyTx implements dedup.TxVerifier. It asks the server only if the handler could do something that the Store did not see:
+// the handler used a pgx.QueryRewriter or sent several statements in one string, or this handler or an earlier one called
+// tx.Conn or tx.LargeObjects.
 func (s *Store) VerifyTx(ctx context.Context, tx pgx.Tx) error {
 	t, ok := tx.(*guarded)
 	if !ok {
 		return errors.New("pgxstore: verify: want the transaction that InTx gave to fn")
 	}
-	if err := t.g.verdict(ctx); err != nil {
+	if err := t.g.verifyForCommit(ctx); err != nil {
 		return err
 	}
 	t.g.mu.Lock()
-	t.g.unproven = t.g.exposed // whoever has the connection may use it while the next handler runs
+	t.g.unverified = t.g.exposed // an earlier handler may use the connection while the next one runs
 	t.g.mu.Unlock()
 	return nil
 }
 
-// errSwallowed and errLeftOpen are not ErrTxEnded: the transaction is still the one that claimed.
+// errSwallowed and errLeftOpen are not ErrTxEnded, because the transaction of the claim is still open.
 var (
 	errSwallowed = errors.New("pgxstore: rolled back: a statement failed, and the handler returned nil")
 	errLeftOpen  = errors.New("pgxstore: rolled back: the handler left rows or a batch open: close them before it returns")
 )
 
-// verdict says, after a handler returned nil, whether COMMIT may be sent.
-func (g *guard) verdict(ctx context.Context) error {
+// verifyForCommit checks, after a handler returned nil, that COMMIT may be sent.
+func (g *guard) verifyForCommit(ctx context.Context) error {
 	if err := g.refused(); err != nil {
 		return err
 	}
@@ -51,21 +51,21 @@ func (g *guard) verdict(ctx context.Context) error {
 		return g.aborted(errSwallowed)
 	}
 	g.mu.Lock()
-	proven := !g.unproven || g.xid == ""
+	verified := !g.unverified || g.xid == ""
 	g.mu.Unlock()
-	if proven {
+	if verified {
 		return nil
 	}
-	return g.prove(ctx)
+	return g.verify(ctx)
 }
 
-// prove asks the server which transaction this is, and whether its session is what it was.
-func (g *guard) prove(ctx context.Context) error {
+// verify asks the server for the current transaction's id, which must be the claim's, and for the session's state.
+func (g *guard) verify(ctx context.Context) error {
 	var xid, session string
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout) // the end of ctx proves nothing
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout) // the end of ctx must not prevent the answer
 	defer cancel()
 	if err := g.conn.QueryRow(ctx, g.store.sql.Verify).Scan(&xid, &session); err != nil {
-		return claims.DatabaseErrorf("pgxstore: prove the transaction: %w", err)
+		return claims.DatabaseErrorf("pgxstore: verify the transaction: %w", err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,28 +73,29 @@ func (g *guard) prove(ctx context.Context) error {
 		g.ended = fmt.Errorf("%w: the handler ended transaction %s and began another", dedup.ErrTxEnded, g.xid)
 		return g.ended
 	}
-	if session != g.session {
+	if session != g.sessionState {
 		g.changed, g.resync = true, true
 	}
 	return nil
 }
 
-// lookBack returns err, why the transaction is not committed, unless the handler had committed it before: then it returns
-// dedup.ErrTxEnded. It asks only where the handler had means to do so that the guard did not see. The transaction is rolled back
-// first: what it is now may be another one, and a failed statement may stand in the way.
+// lookBack explains a transaction that InTx does not commit. err is the reason. If the handler itself had committed the
+// transaction before, lookBack returns dedup.ErrTxEnded. It asks the server only if the handler could commit without the
+// guard's notice. It rolls back first, because another transaction may be open now, or a failed statement may block the
+// connection.
 func (g *guard) lookBack(ctx context.Context, err error) error {
 	g.mu.Lock()
-	saw, denied, ended := !g.unproven && !g.exposed, g.denied, errors.Is(g.ended, dedup.ErrTxEnded)
+	watched, denied, ended := !g.unverified && !g.exposed, g.denied, errors.Is(g.ended, dedup.ErrTxEnded)
 	g.mu.Unlock()
 	switch {
-	case saw && denied: // the caller rolls it back
+	case watched && denied: // the caller rolls the transaction back
 		return fmt.Errorf("%w; %w", err, dedup.ErrRolledBack)
 	case ended:
 		return g.inDoubt(err)
-	case saw, g.xid == "":
+	case watched, g.xid == "":
 		return err
 	}
-	rollback(ctx, g.tx) // closes a connection on which rows are open
+	rollback(ctx, g.tx) // this also closes a connection with open rows
 	switch committed, asked := g.committed(ctx); {
 	case asked != nil:
 		return g.inDoubt(err)
@@ -107,7 +108,7 @@ func (g *guard) lookBack(ctx context.Context, err error) error {
 	return g.inDoubt(fmt.Errorf("%w, before this error: %w", g.ended, err))
 }
 
-// inDoubt is err with what tells later whether the transaction was committed.
+// inDoubt adds to err a function that can find out later whether the transaction was committed.
 func (g *guard) inDoubt(err error) error {
 	if g.xid == "" {
 		return err
@@ -126,12 +127,12 @@ func (g *guard) inDoubt(err error) error {
 	}}
 }
 
-// answerWithin bounds how long the server may need to roll back the transaction of a connection that was closed, and how long it is
-// asked again where it does not answer.
+// answerWithin limits how long committed waits until the server has rolled back the transaction of a closed connection, and how
+// long it repeats a question that got no answer.
 const answerWithin = 2 * time.Second
 
-// committed reports whether the server says that the transaction was committed. Where its connection is lost, or was closed
-// because the handler's ctx ended during a statement, a new connection is asked. The error says that nobody answered.
+// committed reports whether the server says that the transaction was committed. It opens a new connection if the old one was
+// lost, or was closed because the handler's ctx ended during a statement. It returns an error if the server does not answer.
 func (g *guard) committed(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
@@ -165,7 +166,7 @@ func (g *guard) committed(ctx context.Context) (bool, error) {
 	}
 }
 
-// txStatus says what became of a transaction: in progress, committed or aborted; empty: it is too long ago.
+// txStatus returns the state of a transaction: in progress, committed or aborted; empty if it ended too long ago.
 const txStatus = `SELECT coalesce(pg_xact_status($1::text::xid8), '')`
 
 func (g *guard) status(ctx context.Context, conn *pgx.Conn) (status string, err error) {
@@ -173,7 +174,7 @@ func (g *guard) status(ctx context.Context, conn *pgx.Conn) (status string, err 
 	return status, err
 }
 
-// aborted adds the first failure to err, where there was one before it: it decides what is retryable.
+// aborted adds the error of the first failed statement to err, if there is one. That error decides whether err is Retryable.
 func (g *guard) aborted(err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -183,7 +184,7 @@ func (g *guard) aborted(err error) error {
 	return &abortedError{err: err, first: g.first}
 }
 
-// abortedError is what became of a transaction after a statement that the handler had swallowed.
+// abortedError reports a transaction that was aborted by an earlier error, which the handler ignored.
 type abortedError struct{ err, first error }
 
 func (e *abortedError) Error() string { return fmt.Sprintf("%v; it began with: %v", e.err, e.first) }

@@ -44,8 +44,8 @@ func (h *handlerTest) handle(id string, do func(ctx context.Context, tx pgx.Tx) 
 	})
 }
 
-// One handler of a batch misuses the transaction: that is found before the next one runs, and the claims of a transaction that
-// ended are not on another one.
+// When one handler of a batch misuses the transaction, this is found before the next handler runs. Claims of the ended
+// transaction do not count for another one.
 func TestVerifyTx(t *testing.T) {
 	for _, m := range misuses() {
 		t.Run(m.Name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestVerifyTx(t *testing.T) {
 					t.Logf("do: %v", err)
 				}
 				verified = h.store.VerifyTx(ctx, tx)
-				return nil // as a handler that swallows whatever happened
+				return nil // like a handler that ignores its errors
 			})
 			if m.Ends != errors.Is(verified, dedup.ErrTxEnded) {
 				t.Errorf("VerifyTx = %v; ErrTxEnded wanted: %v", verified, m.Ends)
@@ -74,7 +74,7 @@ func TestVerifyTx(t *testing.T) {
 	}
 }
 
-// A Commit or Rollback that is refused has committed nothing, and InTx says so: such a message is no riddle for a person.
+// A Commit or Rollback that was refused has committed nothing. InTx says so, and no one needs to investigate the message.
 func TestARefusedEndIsKnown(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -102,7 +102,7 @@ func TestARefusedEndIsKnown(t *testing.T) {
 	}
 }
 
-// VerifyTx costs no round trip while the Store has seen everything.
+// VerifyTx needs no round trip while the Store has seen every statement.
 func TestVerifyTxAsksNobody(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
 	err := h.handle("k", func(ctx context.Context, tx pgx.Tx) error {
@@ -110,7 +110,7 @@ func TestVerifyTxAsksNobody(t *testing.T) {
 			return err
 		}
 		over, cancel := context.WithCancel(ctx)
-		cancel() // with which nothing can be sent
+		cancel() // no statement can be sent with this ctx
 		return h.store.VerifyTx(over, tx)
 	})
 	if err != nil {
@@ -118,7 +118,7 @@ func TestVerifyTxAsksNobody(t *testing.T) {
 	}
 }
 
-// What the scanner calls harmless does not end a transaction on a real server.
+// A statement that the scanner calls harmless does not end a transaction on a real server.
 func TestInspectAgreesWithTheServer(t *testing.T) {
 	for name, dsn := range map[string]string{"postgres15": testdb.Postgres(t), "postgres18": testdb.Postgres18(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestInspectAgreesWithTheServer(t *testing.T) {
 	}
 }
 
-// Handlers that leave rows or a batch open are to blame, not the database.
+// Handlers that leave rows or a batch open are at fault, not the database.
 func TestRowsLeftOpen(t *testing.T) {
 	for name, do := range map[string]func(ctx context.Context, tx pgx.Tx) error{
 		"rows": func(ctx context.Context, tx pgx.Tx) error {
@@ -223,7 +223,7 @@ func TestAKeptConnectionIsProvenAfterEachHandler(t *testing.T) {
 	}
 }
 
-// Nobody answers whether the handler has committed: InTx says so, and the next transaction can ask.
+// No server answers whether the handler has committed. InTx reports the doubt, and the next transaction can find out.
 func TestLookBackWithoutAnAnswerIsADoubt(t *testing.T) {
 	dsn := testdb.Schema(t, testdb.Postgres(t))
 	makeTables(t, testPool(t, dsn, 1), ``)
@@ -235,7 +235,7 @@ func TestLookBackWithoutAnAnswerIsADoubt(t *testing.T) {
 	dial := cfg.ConnConfig.DialFunc
 	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if away.Load() {
-			return nil, errors.New("nobody answers")
+			return nil, errors.New("no server answers")
 		}
 		return dial(ctx, network, addr)
 	}
@@ -275,7 +275,7 @@ func TestLookBackWithoutAnAnswerIsADoubt(t *testing.T) {
 	}
 }
 
-// A role may have a statement_timeout that is shorter than a claim may wait. Then the key is in flight; the database is well.
+// A role may have a statement_timeout shorter than ClaimTimeout. Then the key counts as in flight, and the database as healthy.
 func TestAStatementTimeoutEndsTheWaitForAKey(t *testing.T) {
 	dsn := testdb.Schema(t, testdb.Postgres(t))
 	makeTables(t, testPool(t, dsn, 1), ``)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Alike splits rows by consumer and window, each part in the order that rows stand in. The parts have an order of their
-// own, so that everybody locks in one order.
+// Alike splits rows into parts with the same consumer and window. The parts are sorted, so that all transactions lock rows in
+// the same order. Within a part the rows keep their order.
 func Alike(rows []Row) [][]Row {
 	alike := func(a, b *Row) bool {
 		return a.Record.Key.Consumer == b.Record.Key.Consumer && a.Record.Keep() == b.Record.Keep()

@@ -11,16 +11,16 @@ import (
 	"github.com/txonce/txonce/dedup/storekit"
 )
 
-// Driver sends the statements of one claim, all in one transaction. A method may send several statements in one round trip. Its
-// errors say by themselves whose fault they are: Make returns them as they are.
+// Driver sends the statements of one claim, all in one transaction. A method may send several statements in one round trip.
+// Make returns a driver's errors unchanged, so the driver classifies them.
 type Driver interface {
-	// Insert inserts those of rows whose keys have no row. It waits for transactions that hold the keys. It puts the new keys into
-	// Claim.Inserted, and the database's clock after the claim into Claim.Clock. The first call may begin the transaction.
+	// Insert inserts the rows whose keys have no row yet. It waits for transactions that hold the keys. It puts the new keys
+	// into Claim.Inserted, and the database's clock after the claim into Claim.Clock. The first call may begin the transaction.
 	Insert(ctx context.Context, rows []Row) error
-	// Existing reads those of rows that are in the table, into Claim.Found.
+	// Existing reads the rows that are in the table into Claim.Found.
 	Existing(ctx context.Context, rows []Row) error
-	// Forgotten reads until when keys were forgotten (zero: none was), and then, if any was, how the consumers' windows were used.
-	// It must see what was committed until Insert returned.
+	// Forgotten reads until when keys were forgotten (zero: none was), and, if any was, how the consumers' windows were used.
+	// It must see everything that was committed before Insert returned.
 	Forgotten(ctx context.Context, consumers []string) (forgotten time.Time, uses map[string][]storekit.WindowUse, err error)
 	// Forget deletes rows that Insert has inserted.
 	Forget(ctx context.Context, keys []dedup.KeyHash) error
@@ -28,10 +28,10 @@ type Driver interface {
 	Flush(ctx context.Context) error
 }
 
-// Attempts bounds how often a claim is made again because a row vanished under it, or because it failed with ErrAgain.
+// Attempts bounds how often a claim is repeated because a row vanished during it, or because it failed with ErrAgain.
 const Attempts = 4
 
-// ErrAgain says that the transaction must be rolled back, and the claim made again in another one.
+// ErrAgain says that the caller must roll the transaction back and claim again in a new one.
 var ErrAgain = errors.New("claim again")
 
 var (
@@ -45,10 +45,10 @@ type Claim struct {
 	Windows *Leases
 	Now     func() time.Time // this machine's clock
 
-	// Registered are windows that the transaction has registered by itself, and until when.
+	// Registered holds the windows that this transaction has registered itself, each with the end of its registration.
 	Registered map[Window]time.Time
 
-	// The driver fills in these.
+	// The driver sets these fields.
 	Inserted map[dedup.KeyHash]bool
 	Found    map[dedup.KeyHash]dedup.Claim
 	Clock    time.Time
@@ -88,8 +88,8 @@ func (c *Claim) Make(ctx context.Context, d Driver) ([]dedup.Claim, error) {
 	return c.Plan.Answers(found), nil
 }
 
-// readExisting reads the rows that were not inserted. A row that is missing then was swept after Insert met it. It is claimed
-// again, because a missing row proves nothing.
+// readExisting reads the rows that were not inserted. If such a row is missing, a sweep deleted it after Insert found it. A
+// missing row does not prove that the key was claimed before, so the row is claimed again.
 func (c *Claim) readExisting(ctx context.Context, d Driver) error {
 	rows := c.missing()
 	if len(rows) == 0 {
@@ -123,7 +123,7 @@ func (c *Claim) missing() (rows []Row) {
 	return rows
 }
 
-// covered reports whether the plan's windows were registered when the claim was made.
+// covered reports whether all windows of the plan were registered when the claim was made.
 func (c *Claim) covered() bool {
 	remembered := make([]Window, 0, 1)
 	for _, w := range c.Plan.Windows() {
@@ -137,8 +137,8 @@ func (c *Claim) covered() bool {
 	return c.Windows.Cover(remembered, c.Clock)
 }
 
-// horizons returns, for each consumer that has inserted a row so old that it may have been forgotten before, the time until when
-// its keys may have been forgotten. Most claims have no such row, and need no question to the database.
+// horizons returns until when keys may have been forgotten, for each consumer with an inserted row that is old enough to have
+// been forgotten before. Most claims have no such row, and then horizons does not ask the database.
 func (c *Claim) horizons(ctx context.Context, d Driver) (map[string]time.Time, error) {
 	var consumers []string
 	for _, row := range c.Plan.Rows {
@@ -165,7 +165,7 @@ func (c *Claim) old(row Row) bool { return c.Inserted[row.KeyHash] && !Young(row
 // Old reports whether an inserted row is so old that its key may have been forgotten before.
 func (c *Claim) Old() bool { return slices.ContainsFunc(c.Plan.Rows, c.old) }
 
-// verdicts says of each row what was in the table before, and whether what was inserted is new.
+// verdicts returns for each row what was in the table before, and whether an inserted row is provably new.
 func (c *Claim) verdicts(horizons map[string]time.Time) (found []dedup.Claim, unprovable []dedup.KeyHash, err error) {
 	found = make([]dedup.Claim, len(c.Plan.Rows))
 	for i, row := range c.Plan.Rows {
@@ -187,7 +187,7 @@ func (c *Claim) verdicts(horizons map[string]time.Time) (found []dedup.Claim, un
 	return found, unprovable, nil
 }
 
-// clockError makes a disagreement of clocks Retryable: it says nothing about the message.
+// clockError makes a disagreement between clocks Retryable, because the message did not cause it.
 func clockError(err error) error {
 	if errors.Is(err, dedup.ErrClocks) {
 		return DatabaseError{err}

@@ -15,12 +15,12 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// table is a driver whose rows are in memory.
+// table is a Driver with its rows in memory.
 type table struct {
 	claim     *claims.Claim
 	clock     time.Time
 	rows      map[dedup.KeyHash]claims.Stored
-	vanish    int // so many times the rows that a claim met are swept before it reads them
+	vanish    int // how often a sweep deletes the existing rows before the claim reads them
 	forgotten time.Time
 	uses      map[string][]storekit.WindowUse
 
@@ -95,7 +95,7 @@ func TestMake(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		table   table
-		until   time.Time // of the window's registration; zero: long enough
+		until   time.Time // the end of the window's registration; zero: far in the future
 		recs    []dedup.Record
 		want    []dedup.Verdict
 		calls   []string
@@ -176,7 +176,7 @@ func TestMake(t *testing.T) {
 	}
 }
 
-// A transaction that has registered a window by itself needs no registration that is committed, until that runs out too.
+// A window that the transaction registered itself needs no committed registration, until its own registration expires.
 func TestMakeInATransactionThatRegistered(t *testing.T) {
 	now := time.Now()
 	plan, err := claims.NewPlan([]dedup.Record{rec("a", "x")})
@@ -203,7 +203,7 @@ func TestRowsThatVanishAgainAndAgain(t *testing.T) {
 	}
 }
 
-// swept is a driver whose rows are never there when they are read.
+// swept is a Driver whose existing rows are always gone when they are read.
 type swept struct{ *table }
 
 func (swept) Insert(context.Context, []claims.Row) error   { return nil }

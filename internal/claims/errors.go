@@ -8,19 +8,19 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// DatabaseError is a failure that no message has a part in: it is Retryable.
+// DatabaseError is a failure of the database that no message caused. It is Retryable.
 type DatabaseError struct{ Err error }
 
 func (e DatabaseError) Error() string { return e.Err.Error() }
 
 func (e DatabaseError) Unwrap() error { return e.Err }
 
-// Is makes a dedup.ErrSchema an outbox.ErrSchema too, because the relay does not know package dedup.
+// Is makes dedup.ErrSchema match outbox.ErrSchema too, because the relay does not import package dedup.
 func (e DatabaseError) Is(target error) bool {
 	return target == outbox.ErrSchema && errors.Is(e.Err, dedup.ErrSchema)
 }
 
-// DatabaseErrorf makes a DatabaseError as fmt.Errorf makes an error.
+// DatabaseErrorf formats a DatabaseError as fmt.Errorf formats an error.
 func DatabaseErrorf(format string, args ...any) error {
 	return DatabaseError{fmt.Errorf(format, args...)}
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Lock is the lock of a natural key that is not claimed.
+// Lock locks a natural key without claiming it.
 type Lock struct {
 	Key    dedup.Key
-	Number int64    // where locks are numbers; two keys that share one exclude each other without need
-	Row    [16]byte // where they are rows beside those of claims, with none of which it is the same
+	Number int64    // for databases whose locks are numbers; two keys with the same number exclude each other needlessly
+	Row    [16]byte // for databases whose locks are rows; never equal to the KeyHash of a claim
 }
 
-// Locks returns those of keys, each once, in the order that everybody locks in.
+// Locks returns one lock for each distinct key. The locks are sorted, so that all transactions take them in the same order.
 func Locks(keys []dedup.Key) ([]Lock, error) {
 	locks := make([]Lock, 0, len(keys))
 	for _, k := range keys {

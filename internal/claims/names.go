@@ -7,13 +7,14 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Names are the consumers registered on one store. The zero value is ready, and safe for concurrent use.
+// Names holds the names of the consumers registered on one store. The zero value is ready to use. Names is safe for concurrent
+// use.
 type Names struct {
 	mu    sync.Mutex
 	taken map[string]bool
 }
 
-// Take reserves name, or fails with an error that is ErrNameTaken.
+// Take reserves name. If the name is taken, the error is dedup.ErrNameTaken.
 func (n *Names) Take(name string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -27,7 +28,7 @@ func (n *Names) Take(name string) error {
 	return nil
 }
 
-// Free gives name back: its registration failed, or its consumer was closed.
+// Free releases name, because its registration failed or its consumer was closed.
 func (n *Names) Free(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -9,24 +9,24 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Row is one row to claim: the first Record of its key in the call.
+// Row is one row to claim. It holds the first Record of its key in the call.
 type Row struct {
 	KeyHash dedup.KeyHash
-	Record  dedup.Record // Time rounded up to whole microseconds, which is what databases keep; see Ceil
+	Record  dedup.Record // Time is rounded up to whole microseconds, the precision of the databases; see Ceil
 }
 
-// Plan says which rows answer a call's records.
+// Plan maps the records of a call to the rows to claim.
 type Plan struct {
-	Rows []Row // each key once, in the order of KeyHash: all transactions lock in one order, so that none deadlock
+	Rows []Row // each key once, sorted by KeyHash: all transactions lock in one order, so they do not deadlock
 
 	recs []dedup.Record
-	row  []int // row[i] is the index in Rows of what answers recs[i]
+	row  []int // row[i] is the index in Rows of the row for recs[i]
 }
 
-// NewPlan validates recs and puts them in order. It does not keep recs' order in Rows, nor does it change recs.
+// NewPlan validates recs and sorts the distinct keys into Rows. It does not change recs.
 func NewPlan(recs []dedup.Record) (*Plan, error) {
 	p := &Plan{Rows: make([]Row, 0, len(recs)), recs: recs, row: make([]int, len(recs))}
-	if len(recs) == 1 { // most claims: nothing to compare or sort
+	if len(recs) == 1 { // most claims have one record
 		rec := recs[0]
 		if err := rec.Validate(); err != nil {
 			return nil, err
@@ -36,7 +36,7 @@ func NewPlan(recs []dedup.Record) (*Plan, error) {
 		return p, nil
 	}
 	derived := make([]dedup.KeyHash, len(recs))
-	order := make([]int, len(recs)) // indices of recs, to be sorted in their place: they are small
+	order := make([]int, len(recs)) // indices of recs; sorting them is cheaper than sorting records
 	for i, rec := range recs {
 		if err := rec.Validate(); err != nil {
 			return nil, err
@@ -59,7 +59,8 @@ func NewPlan(recs []dedup.Record) (*Plan, error) {
 	return p, nil
 }
 
-// Windows returns what must be registered before the rows are claimed, each once, in the order everyone locks in.
+// Windows returns the windows that must be registered before the rows are claimed. Each occurs once. They are sorted, so that
+// all transactions lock them in one order.
 func (p *Plan) Windows() []Window {
 	ws := make([]Window, 0, 1)
 	for _, row := range p.Rows {
@@ -72,9 +73,10 @@ func (p *Plan) Windows() []Window {
 	return ws
 }
 
-// Answers puts what was found for Rows into the order of the records. found[i] is of Rows[i]: its Verdict, and the row
-// as it stands in the table now, also where this very claim inserted it. A repeated key is First once; what follows it
-// in the call is told of the row as any later caller would be. Where nothing was claimed nothing is for the repeat either.
+// Answers returns the answer for each record. found[i] is the answer for Rows[i]: its Verdict, and the row as it is in the
+// table now, even if this claim inserted it. When a key occurs several times in the call, only its first record can be First.
+// Later ones get the answer that a later call would get. If the first record is Unprovable, so are the others, because nothing
+// was claimed.
 func (p *Plan) Answers(found []dedup.Claim) []dedup.Claim {
 	answers := make([]dedup.Claim, len(p.recs))
 	taken := make([]bool, len(found))
@@ -95,7 +97,7 @@ func (p *Plan) Answers(found []dedup.Claim) []dedup.Claim {
 	return answers
 }
 
-// Known is the verdict on rec where row stands.
+// Known returns the verdict on rec when the table already has a row for its key.
 func Known(rec dedup.Record, row dedup.Claim) dedup.Verdict {
 	if row.Fingerprint.Matches(rec.Fingerprint) {
 		return dedup.Duplicate
@@ -103,19 +105,19 @@ func Known(rec dedup.Record, row dedup.Claim) dedup.Verdict {
 	return dedup.Mismatch
 }
 
-// Young reports that at clock, the database's after the claim, no node can have forgotten the key of a message of time t:
-// the horizon need not be read for it.
+// Young reports that no node can have forgotten the key of a message with time t, so the horizon need not be read. clock is the
+// database's clock after the claim.
 func Young(t, clock time.Time) bool {
 	return t.IsZero() || clock.Before(t.Add(dedup.MinWindow))
 }
 
-// Collision is the error of a claim of key that met a row of other.
+// Collision returns the error for a claim of key that found the row of another key.
 func Collision(key, other dedup.Key) error {
 	return fmt.Errorf("%w: %v and %v", dedup.ErrKeyCollision, key, other)
 }
 
-// Ceil rounds t up to whole microseconds, so that no row expires earlier, by as little as it may be, than its message's
-// time and window say: the horizon would take the message for new.
+// Ceil rounds t up to whole microseconds. A row that expired even a fraction of a microsecond before its message's time plus
+// its window would let the horizon count the message as new.
 func Ceil(t time.Time) time.Time {
 	if d := t.Truncate(time.Microsecond); d.Before(t) {
 		return d.Add(time.Microsecond)

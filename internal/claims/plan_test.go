@@ -36,14 +36,14 @@ func TestPlanSortsAndClaimsEachKeyOnce(t *testing.T) {
 	}
 }
 
-// Answers are told apart by what each record would have got in a call of its own, one call after the other.
+// Each record of a call gets the answer that it would get in a call of its own, one call after another.
 func TestAnswersRepeats(t *testing.T) {
 	x, y := dedup.FingerprintOf([]byte("x")), dedup.FingerprintOf([]byte("y"))
 	until := time.Unix(5000, 0)
 	for _, test := range []struct {
 		name string
 		recs []dedup.Record
-		row  dedup.Claim // found for key a
+		row  dedup.Claim // the answer found for key a
 		want []dedup.Claim
 	}{
 		{
@@ -114,7 +114,7 @@ func TestAnswersAreInTheOrderOfTheRecords(t *testing.T) {
 
 func TestPlanRefuses(t *testing.T) {
 	future := rec("a", "")
-	future.Time = time.Unix(time.Now().UnixMilli(), 0) // milliseconds taken for seconds
+	future.Time = time.Unix(time.Now().UnixMilli(), 0) // milliseconds mistaken for seconds
 	for _, test := range []struct {
 		name string
 		rec  dedup.Record
@@ -132,8 +132,8 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
-// A row whose expiry is a fraction of a microsecond short of its message's time and window is forgotten under a horizon
-// that the message is not older than.
+// If a row expired a fraction of a microsecond too early, a sweep would delete it while the horizon still counts its message as
+// new.
 func TestTimesAreRoundedUp(t *testing.T) {
 	at := time.Date(2025, 1, 2, 3, 4, 5, 123_456_001, time.UTC)
 	r := rec("a", "")

@@ -6,7 +6,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Register takes the consumer's name and has use register its window. When that fails it gives the name back.
+// Register reserves the consumer's name and calls use to register its window. If use fails, Register releases the name.
 func (n *Names) Register(consumer string, window time.Duration, use func(Window) error) error {
 	rec := dedup.Record{Key: dedup.Key{Consumer: consumer, ID: "any"}, Window: window}
 	if err := rec.Validate(); err != nil {
@@ -22,8 +22,8 @@ func (n *Names) Register(consumer string, window time.Duration, use func(Window)
 	return err
 }
 
-// Use has use register those of windows that are due, in transactions that end before it returns: a registration must not roll back
-// with somebody's transaction. use returns until when the table says that the window is in use.
+// Use calls use for each of windows, in transactions that end before Use returns: a registration must not roll back with the
+// caller's transaction. use returns the end of the registration as stored in the table.
 func (l *Leases) Use(windows []Window, use func(Window) (until time.Time, err error)) error {
 	for _, w := range windows {
 		asked := time.Now()
@@ -36,24 +36,24 @@ func (l *Leases) Use(windows []Window, use func(Window) (until time.Time, err er
 	return nil
 }
 
-// Schema checks what table txonce_schema says.
+// Schema checks the versions in table txonce_schema.
 type Schema struct {
-	Where string // where the table is looked for: "", or a space and words behind it
-	HowTo string // how the migrations are applied
+	Where string // where the table was looked for: "", or text that begins with a space
+	HowTo string // tells the user how to apply the migrations
 	Known int    // the newest version that this program knows
 }
 
-// Missing is the error where there is no such table.
+// Missing is the error when table txonce_schema does not exist.
 func (s Schema) Missing() error {
 	return DatabaseErrorf("%w: table txonce_schema is missing%s; %s", dedup.ErrSchema, s.Where, s.HowTo)
 }
 
-// Dropped is the error where another table is missing, which the version says is there.
+// Dropped is the error when another table is missing although its version is recorded.
 func (s Schema) Dropped(err error, version int) error {
 	return DatabaseErrorf("%w: %w, though txonce_schema%s says that version %d is there: restore what was dropped", dedup.ErrSchema, err, s.Where, version)
 }
 
-// Check refuses a version that is older than this program, or too new for it.
+// Check rejects a schema that is older than this program, or that is too new for it.
 func (s Schema) Check(version, worksWith int) error {
 	switch {
 	case version < s.Known:

@@ -8,11 +8,11 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// maxSource is how many bytes of a source all databases keep.
+// maxSource is the longest source, in bytes, that every database can store.
 const maxSource = 1024
 
-// NewSources returns those of sources that are not in recorded. It fails with an error that is ErrNameTaken where recorded
-// names other sources only. where qualifies the table: `"billing".` or nothing.
+// NewSources returns the sources that are not recorded yet. It fails with ErrNameTaken when sources are recorded and none of
+// the given ones is among them. where qualifies the table in the error's text: `"billing".` or nothing.
 func NewSources(consumer, where string, recorded, sources []string) (added []string, err error) {
 	for _, s := range sources {
 		switch {

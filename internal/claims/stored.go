@@ -6,7 +6,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Stored is a row of processed_messages. Pointers are nil for NULL.
+// Stored is a row of processed_messages. Nil pointers are NULL.
 type Stored struct {
 	Key                  [16]byte
 	Fingerprint          *int64
@@ -15,7 +15,8 @@ type Stored struct {
 	Consumer, Tenant, ID *string
 }
 
-// Claim returns what the row says to whoever claims key. A row of another natural key is a collision.
+// Claim converts the row to the answer for a claim of key. If the row belongs to another natural key, it returns
+// ErrKeyCollision.
 func (s *Stored) Claim(key dedup.Key) (dedup.Claim, error) {
 	if s.Consumer != nil && s.ID != nil {
 		stored := dedup.Key{Consumer: *s.Consumer, ID: *s.ID}

@@ -10,26 +10,26 @@ import (
 	"github.com/txonce/txonce/dedup/storekit"
 )
 
-// Window is a row of txonce_windows: that Consumer claims under a window of Seconds.
+// Window is a row of txonce_windows: Consumer claims with a window of Seconds.
 type Window struct {
 	Consumer string
 	Seconds  int64
 }
 
-// WindowOf returns the window that rec is registered under: whole seconds, rounded down, because a row that is kept
-// longer than the horizon knows of is safe, and one kept shorter is not.
+// WindowOf returns the window that rec's consumer is registered with. It rounds down to whole seconds: a row may be kept longer
+// than the horizon assumes, but never shorter.
 func WindowOf(rec dedup.Record) Window {
 	return Window{Consumer: rec.Key.Consumer, Seconds: int64(rec.Keep() / time.Second)}
 }
 
-// Compare orders windows for those who lock several.
+// Compare sorts windows: all transactions lock several windows in this order.
 func (w Window) Compare(v Window) int {
 	return cmp.Or(strings.Compare(w.Consumer, v.Consumer), cmp.Compare(w.Seconds, v.Seconds))
 }
 
-// Leases remembers until when the table says that this store's windows are in use, so that a claim need not ask. It
-// must only be told of what is committed: a registration that rolls back with someone's transaction would leave claims
-// behind that no horizon knows of. The zero value is ready, and safe for concurrent use.
+// Leases remembers how long each window of this store is registered in the table, so that a claim need not ask the database.
+// Only committed registrations may be added: if a registration rolled back with another transaction, the horizon would not
+// count claims made under it. The zero value is ready to use. Leases is safe for concurrent use.
 type Leases struct {
 	mu     sync.Mutex
 	leases map[Window]lease
@@ -40,8 +40,8 @@ type lease struct {
 	asked time.Time // this machine's clock before the registration was sent
 }
 
-// Due returns those of ws that must be registered before the next claim under them: the unknown, and those whose lease
-// is half used up. now is this machine's clock; where it stands still with the machine, Cover finds out.
+// Due returns the windows that must be registered before the next claim uses them: unknown windows, and those whose lease is
+// half over. now is this machine's clock. If that clock was suspended with the machine, Cover notices.
 func (l *Leases) Due(ws []Window, now time.Time) (due []Window) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,8 +53,8 @@ func (l *Leases) Due(ws []Window, now time.Time) (due []Window) {
 	return due
 }
 
-// Registered notes that w's row says until, and that this is committed. asked is this machine's clock before the
-// registration was sent.
+// Registered records a committed registration of w that ends at until. asked is this machine's clock before the registration
+// was sent.
 func (l *Leases) Registered(w Window, until, asked time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,8 +66,8 @@ func (l *Leases) Registered(w Window, until, asked time.Time) {
 	}
 }
 
-// Cover reports whether a claim under ws, made at clock or a little earlier by the database's clock, was registered.
-// If not, the claim must be undone: what was not covered is due again.
+// Cover reports whether all of ws were registered when a claim was made. clock is the database's clock at the claim or a little
+// later. If Cover returns false, the claim must be rolled back, and the windows that were not registered become due again.
 func (l *Leases) Cover(ws []Window, clock time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

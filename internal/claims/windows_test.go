@@ -31,7 +31,7 @@ func TestLeases(t *testing.T) {
 		leases claims.Leases
 		w      = claims.Window{Consumer: "billing", Seconds: 3600}
 		other  = claims.Window{Consumer: "billing", Seconds: 7200}
-		here   = time.Unix(1_000_000, 0) // this machine's clock is days behind the database's
+		here   = time.Unix(1_000_000, 0) // this machine's clock, days behind the database's
 		there  = time.Unix(2_000_000, 0)
 		until  = there.Add(storekit.UseFor)
 	)
@@ -59,7 +59,7 @@ func TestLeases(t *testing.T) {
 	}
 }
 
-// Two goroutines register the same window; the later answer must not hide the better one.
+// When two goroutines register the same window, a later answer with an earlier end must not replace the better one.
 func TestLeasesKeepTheLatest(t *testing.T) {
 	var leases claims.Leases
 	w, at := claims.Window{Consumer: "billing", Seconds: 3600}, time.Unix(1000, 0)

@@ -1,5 +1,5 @@
-// Package columns says what stores write into the columns of their tables, whatever the database: texts, dead letters, and what a
-// relay says of a message that it could not publish.
+// Package columns converts values to the text and numbers that all stores write into their tables: texts, dead letters, and a
+// relay's report on a message that it could not publish.
 package columns
 
 import (
@@ -11,10 +11,10 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// maxText is how much of a text is kept, in bytes.
+// maxText is the longest text that is stored, in bytes.
 const maxText = 8 << 10
 
-// Text is what a text column takes: valid UTF-8 without NUL.
+// Text makes s fit a text column: valid UTF-8 without NUL, at most maxText bytes.
 func Text(s string) string {
 	if len(s) > maxText {
 		s = s[:maxText]
@@ -24,11 +24,11 @@ func Text(s string) string {
 
 var errNoCause = errors.New("no cause was stated")
 
-// Cause is what the table says about a failure.
+// Cause returns the text that the table stores about a failure.
 func Cause(o *outbox.Outcome) string { return Text(cmp.Or(o.Cause, errNoCause).Error()) }
 
-// Attempts is how often the message has failed, with this outcome. It is counted from what was leased, so that settling twice counts
-// once.
+// Attempts returns how often the message has failed, including this outcome. It adds to the number that was leased, so that
+// settling twice counts once.
 func Attempts(o *outbox.Outcome) int {
 	if o.Uncounted {
 		return o.Attempts
@@ -36,7 +36,7 @@ func Attempts(o *outbox.Outcome) int {
 	return o.Attempts + 1
 }
 
-// SerializeLock is the number of the lock that LockOrderingKey takes for key.
+// SerializeLock returns the number of the lock that LockOrderingKey takes for key.
 func SerializeLock(key string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte("txonce outbox serialize\x00" + key))

@@ -10,10 +10,10 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// Letter is a row of dead_letters. Pointers are nil for NULL, and so are zero times.
+// Letter is a row of dead_letters. Nil pointers and zero times are NULL.
 type Letter struct {
 	ID                [16]byte
-	Key               dedup.KeyHash // when HasKey
+	Key               dedup.KeyHash // valid if HasKey
 	HasKey            bool
 	Consumer          string
 	Tenant, MessageID *string
@@ -28,13 +28,13 @@ type Letter struct {
 	Headers           string
 	Attempts          int
 
-	// Only read.
+	// The database sets these columns. Inserts ignore them.
 	Times         int
 	First, Latest time.Time
 	Settled       bool
 }
 
-// NewLetter returns the row of letter.
+// NewLetter converts letter to a row.
 func NewLetter(letter consumer.DeadLetter) (*Letter, error) {
 	rec, msg := letter.Record, letter.Message
 	headers, err := storekit.EncodeHeaders(msg.Headers)
@@ -43,7 +43,7 @@ func NewLetter(letter consumer.DeadLetter) (*Letter, error) {
 	}
 	l := &Letter{
 		ID: letter.ID, HasKey: rec.Key.ID != "", Consumer: Text(rec.Key.Consumer), Tenant: pointer(Text(rec.Key.Tenant)), MessageID: pointer(Text(rec.Key.ID)),
-		Window: int64(rec.Keep() / time.Second), Time: claims.Ceil(rec.Time), // a replay must not expire earlier than the message would have
+		Window: int64(rec.Keep() / time.Second), Time: claims.Ceil(rec.Time), // rounded up, so that a replay does not expire earlier than the message
 		Reason: Text(string(letter.Reason)), Cause: Text(letter.Cause), Topic: Text(msg.Topic), OrderingKey: []byte(msg.Key),
 		Position: Text(msg.Position), Payload: msg.Payload, Headers: string(headers), Attempts: msg.Attempt,
 	}
@@ -59,7 +59,7 @@ func NewLetter(letter consumer.DeadLetter) (*Letter, error) {
 	return l, nil
 }
 
-// DeadLetter returns what the row says.
+// DeadLetter converts the row to a consumer.DeadLetter.
 func (l *Letter) DeadLetter() (d consumer.DeadLetter, err error) {
 	d = consumer.DeadLetter{
 		ID: l.ID, Reason: consumer.Reason(l.Reason), Cause: l.Cause, Times: l.Times, First: l.First, Latest: l.Latest, Settled: l.Settled,
@@ -79,7 +79,7 @@ func (l *Letter) DeadLetter() (d consumer.DeadLetter, err error) {
 	return d, err
 }
 
-// pointer is nil for the zero value.
+// pointer returns nil for the zero value.
 func pointer[T comparable](v T) *T {
 	if v == *new(T) {
 		return nil

@@ -60,7 +60,7 @@ func (s *scanner) statement(t token, c *Control) tokenKind {
 		temporary  bool       // it creates a temporary table
 		dropped    bool       // it says ON COMMIT DROP
 		depth      int        // nesting of parentheses
-		setAt      = -1       // depth at which a call of set_config is open, or -1
+		setAt      = -1       // depth of the call of set_config that is open, or -1
 		setByLocal bool       // the latest argument of that call is the literal true
 	)
 	for ; t.kind != endOfText && t.kind != semicolon; t = s.next() {

@@ -6,7 +6,7 @@ import (
 	"github.com/txonce/txonce/internal/dialect"
 )
 
-// inspected are strings of statements and what Inspect must find in them.
+// inspected holds strings of statements, and what Inspect must find in them.
 var inspected = []struct {
 	sql  string
 	want dialect.Control
@@ -115,7 +115,7 @@ func TestInspectDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// A COMMIT is found whatever text precedes it, or the text is reported as unclear.
+// Inspect either finds a COMMIT after any text, or reports the text as unclear.
 func FuzzInspect(f *testing.F) {
 	for _, tt := range inspected {
 		f.Add(tt.sql)

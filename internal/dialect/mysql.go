@@ -38,8 +38,8 @@ const (
 	mysqlSweep   = `SELECT owner, lease_until, next_key, forgotten_until, @clock FROM @txonce_sweep`
 )
 
-// MySQLNames returns a function that inserts the schema into statements, in which table names are written with a leading @. An
-// empty schema means the session's own database.
+// MySQLNames returns a function that inserts the schema before every table name in a statement. Statements mark table names
+// with a leading @. An empty schema means the session's own database.
 func MySQLNames(schema string) func(sql string) string {
 	prefix := ""
 	if schema != "" {

@@ -82,13 +82,13 @@ SELECT count(*), CASE WHEN count(*) < $9::bigint THEN array_agg(key) END, clock_
 	coalesce(pg_current_xact_id_if_assigned()::text, ''), current_setting('transaction_isolation'),
 	current_setting('synchronous_standby_names') <> '', ` + postgresSettings + `, forgotten_until FROM @txonce_sweep`),
 
-		// The horizon is read by a separate statement after the claim. Inside the claim's statement it would be as old as that
-		// statement's snapshot, and the claim may have waited for a sweep since. Above READ COMMITTED every statement has the
-		// transaction's snapshot, so Forgotten is sent on another connection.
+		// The horizon is read by a separate statement after the claim. Read within the claim's statement, it would be as old as
+		// that statement's snapshot, and the claim may have waited for a sweep since. Above READ COMMITTED every statement has
+		// the transaction's snapshot, so Forgotten is sent on another connection.
 		Sweep:     q(`SELECT current_setting('transaction_isolation'), forgotten_until FROM @txonce_sweep`),
 		Forgotten: q(`SELECT forgotten_until FROM @txonce_sweep`),
 
-		// Windows may be read later still: they only change in ways that move the horizon closer.
+		// Windows may be read later still, because they only change in ways that move the horizon closer.
 		Windows: q(`SELECT window_seconds, first_run, used_until FROM @txonce_windows WHERE consumer = $1::text`),
 
 		// One index lookup per key. With key = ANY($1), a session that first runs this on a small table would plan a scan of the
@@ -147,8 +147,8 @@ RETURNING used_until`),
 		// Whether COMMIT waits for synchronous standbys: see FlushDuplicate.
 		Standbys: `SELECT current_setting('synchronous_standby_names') <> ''`,
 
-		// Schema returns the schema in which unqualified statements find the tables; Session returns the session's state for
-		// Register.
+		// Schema returns the name of the schema that search_path resolves unqualified table names to. Session returns the state
+		// of the session, which Register remembers.
 		Schema: `SELECT n.nspname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = to_regclass('txonce_schema')`,
 		Session: `SELECT current_setting('server_encoding'), ` + session,

@@ -134,8 +134,8 @@ FROM (
 WHERE held OR place <= $5::bigint AND (place = 1 OR bytes <= $6::bigint)
 ORDER BY seq`),
 
-		// Like Lease, but begins at seq "low" in shards to which no message has returned since. The first of these rows is
-		// returned even if it waits.
+		// Like Lease, but in a shard that no message has returned to since, it begins at seq "low". The first row of each shard
+		// is returned even if it waits.
 		LeaseFrom: q(`SELECT shard, token, n, held, seq, id, topic, key, payload, headers::text, enqueued_at, attempts, returned
 FROM (
 	SELECT r.token, s.returned, m.*, count(*) FILTER (WHERE NOT m.held) OVER turn AS place,
@@ -163,7 +163,7 @@ FROM @outbox_seq`),
 		Writers: q(`SELECT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND pid IS DISTINCT FROM pg_backend_pid()
 	AND relation = '@outbox_messages'::regclass AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`),
 
-		// The shards that have messages below the seq at which LeaseFrom begins.
+		// The shards that have messages below the seq where LeaseFrom begins.
 		Below: q(`SELECT r.shard FROM unnest($2::smallint[], $3::bigint[], $4::bigint[]) AS r(shard, low, returned)
 JOIN @txonce_shards s ON s.shard = r.shard AND s.owner = $1::uuid AND s.returned = r.returned
 WHERE EXISTS (SELECT FROM @outbox_messages c WHERE c.shard = r.shard AND c.seq < r.low)`),

@@ -2,8 +2,8 @@ package dialect
 
 import "strings"
 
-// PostgresOutboxLook holds statements with which adapters/sqlstore checks whether there is something to do, because it cannot
-// send several statements at once, and statements that count.
+// PostgresOutboxLook holds the statements that adapters/sqlstore uses to check for work, because it cannot send several
+// statements at once, and the statements that count messages.
 type PostgresOutboxLook struct {
 	Look, Untidy         string
 	Clock, Count, Relays string

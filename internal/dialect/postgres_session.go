@@ -17,7 +17,7 @@ const postgresSettings = `concat_ws(' ', current_setting('synchronous_commit'), 
 const postgresTemporary = `CASE WHEN pg_my_temp_schema() = 0 THEN '0 0' ELSE
 	(SELECT concat_ws(' ', count(*), coalesce(max(oid), 0)) FROM pg_catalog.pg_class WHERE relnamespace = pg_my_temp_schema()) END`
 
-// PostgresSession holds the statements with which adapters/sqlstore inspects a session. Only Locate refers to a table.
+// PostgresSession holds the statements that adapters/sqlstore uses to inspect a session. Only Locate refers to a table.
 type PostgresSession struct {
 	Locate, SessionSettings, Encoding  string
 	Mark, ProofByMark, ProofByID       string
@@ -28,7 +28,7 @@ type PostgresSession struct {
 func NewPostgresSession() PostgresSession {
 	q := func(sql string) string { return strings.ReplaceAll(sql, "@settings", postgresSettings) }
 	return PostgresSession{
-		// The schema in which search_path finds txonce's tables. It need not be the first schema in search_path.
+		// The schema that search_path resolves txonce's tables to. It need not be the first one in search_path.
 		Locate: `SELECT coalesce((SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 	WHERE c.oid = to_regclass('txonce_schema')), '')`,
 

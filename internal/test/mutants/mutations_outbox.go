@@ -15,9 +15,9 @@ func enqueuing(name, file, test string, edits ...edit) mutation {
 	return mutation{name: "outbox: " + name, file: file, edits: edits, pkg: pgx, run: "^" + test + "$/postgres15", fails: test}
 }
 
-// fencing is a mutation of the low-water mark that must fail the named test, which needs no server.
-func fencing(name, test string, edits ...edit) mutation {
-	return mutation{name: "outbox: " + name, file: pgx + "/outbox_fence.go", edits: edits, pkg: pgx, run: "^" + test + "$", fails: test, short: true}
+// watermark is a mutation of the low-water mark that must fail the named test, which needs no server.
+func watermark(name, test string, edits ...edit) mutation {
+	return mutation{name: "outbox: " + name, file: pgx + "/outbox_watermark.go", edits: edits, pkg: pgx, run: "^" + test + "$", fails: test, short: true}
 }
 
 // committing is a mutation that must fail the named test of pgxstore, which uses only one server.
@@ -37,7 +37,7 @@ var outboxMutations = []mutation{
 		"SET until = clock_timestamp() + $2::float8 * interval '1 second'\nWHERE owner = $1::uuid",
 	}),
 	relayed("a notification about a leased shard is kept", pgx+"/outbox_session.go", "a_look_where_wake-ups_tell_of_messages_misses_none_of_them", edit{
-		"	return shards, func() { s.free(shards) }", "	clear(s.told)\n	return shards, func() { s.free(shards) }",
+		"	return shards, func() { s.free(shards) }", "	clear(s.notified)\n	return shards, func() { s.free(shards) }",
 	}),
 	relayed("a shard that others wait for is released once its messages are settled", pgx+"/outbox_settle.go", "a_session_that_joins_a_busy_one_has_its_share_after_three_Renews", edit{
 		"\ts.giveBackLeaving(ctx)\n", "",
@@ -63,20 +63,20 @@ var outboxMutations = []mutation{
 	enqueuing("no NOTIFY is sent when no relay listens", "internal/dialect/postgres_outbox_write.go", "TestOutboxNotifiesNobodyWhereNobodyListens", edit{
 		" AND NOT pg_try_advisory_xact_lock(` + outboxHears + `)`", "`",
 	}),
-	enqueuing("a relay skips a range of deleted messages only after all transactions that could write into it ended", pgx+"/outbox_fence.go", "TestOutboxLeaseFindsLateCommitsBehindWhatIsGone", edit{
+	enqueuing("a relay skips a range of deleted messages only after all transactions that could write into it ended", pgx+"/outbox_watermark.go", "TestOutboxLeaseFindsLateCommitsBehindWhatIsGone", edit{
 		`	if len(writers) == 0 {`, `	if true {`,
 	}),
-	enqueuing("the low-water mark falls when the sequence was reset", pgx+"/outbox_fence.go", "TestOutboxLeaseAfterTheSequenceHasSteppedBack", edit{
-		` || last < f.next`, ``,
+	enqueuing("the low-water mark falls when the sequence was reset", pgx+"/outbox_watermark.go", "TestOutboxLeaseAfterTheSequenceHasSteppedBack", edit{
+		` || last < w.next`, ``,
 	}),
-	enqueuing("messages below the low-water mark are found", pgx+"/outbox_fence.go", "TestOutboxTidyFindsWhatIsBelowTheMark", edit{
+	enqueuing("messages below the low-water mark are found", pgx+"/outbox_watermark.go", "TestOutboxTidyFindsWhatIsBelowTheWatermark", edit{
 		`if len(below) == 0 ||`, `if true ||`,
 	}),
-	fencing("the low-water mark is dropped when the server restarted", "TestOutboxFenceIsOutdated", edit{
-		`f.server != 0 && f.server != server || `, ``,
+	watermark("the low-water mark is dropped when the server restarted", "TestOutboxWatermarkIsOutdated", edit{
+		`w.server != 0 && w.server != server || `, ``,
 	}),
-	fencing("a poll does not raise the low-water mark of a newer state", "TestOutboxLookRaisesNoMarkOfAnotherState", edit{
-		`if s.fence.epoch != before.epoch {`, `if false {`,
+	watermark("a poll does not raise the low-water mark of a newer state", "TestOutboxPollRaisesNoWatermarkOfAnotherState", edit{
+		`if s.watermark.epoch != before.epoch {`, `if false {`,
 	}),
 	enqueuing("unparked messages are found again", lease, "TestOutboxLeaseFindsWhatComesBack", edit{
 		`SET returned = returned + 1 WHERE`, `SET returned = returned WHERE`,

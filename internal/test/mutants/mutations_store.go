@@ -189,7 +189,7 @@ RETURNING`, `RETURNING`,
 	},
 	{
 		name: "a transaction is verified again after each handler that may have kept the connection", file: pgx + "/verify.go",
-		edits: []edit{{`t.g.unproven = t.g.exposed`, `t.g.unproven = false`}},
+		edits: []edit{{`t.g.unverified = t.g.exposed`, `t.g.unverified = false`}},
 		pkg:   pgx, run: "TestAKeptConnectionIsProvenAfterEachHandler$", fails: "TestAKeptConnectionIsProvenAfterEachHandler",
 	},
 	{
@@ -217,7 +217,7 @@ RETURNING`, `RETURNING`,
 	},
 	{
 		name: "the next handler of a batch does not run after one that ended the transaction", file: pgx + "/verify.go",
-		edits: []edit{{`	proven := !g.unproven || g.xid == ""`, `	proven := true`}},
+		edits: []edit{{`	verified := !g.unverified || g.xid == ""`, `	verified := true`}},
 		pkg:   pgx, run: "TestVerifyTx$", fails: "TestVerifyTx",
 	},
 	{
