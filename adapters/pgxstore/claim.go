@@ -33,7 +33,7 @@ type claim struct {
 }
 
 func (s *Store) newClaim(plan *claims.Plan) *claim {
-	return &claim{Claim: claims.Claim{Plan: plan, Windows: &s.windowLeases, Now: s.now}, store: s}
+	return &claim{Claim: claims.Claim{Owner: database, Plan: plan, Windows: &s.windowLeases, Now: s.now}, store: s}
 }
 
 // Insert implements claims.Driver. The first Insert of InTx sends BEGIN and the claim in one round trip.

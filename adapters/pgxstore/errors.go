@@ -15,12 +15,15 @@ import (
 	"github.com/txonce/txonce/internal/dialect"
 )
 
+// database marks the errors of this package's stores that their database caused.
+const database = claims.Owner("pgxstore")
+
 // Retryable implements dedup.Store.
 func (s *Store) Retryable(err error) bool {
 	if errors.As(err, new(foreignError)) || errors.Is(err, dedup.ErrTxEnded) {
 		return false
 	}
-	if errors.As(err, new(claims.DatabaseError)) {
+	if database.Caused(err) {
 		return true
 	}
 	pg, ok := errors.AsType[*pgconn.PgError](err)
@@ -32,7 +35,7 @@ var _ dedup.FaultClassifier = (*Store)(nil)
 // Ambiguous implements dedup.FaultClassifier. The error of a changed cached plan is not Ambiguous: InTx closes the connection
 // that has the plan, so any message succeeds when it is retried.
 func (s *Store) Ambiguous(err error) bool {
-	if errors.As(err, new(foreignError)) || errors.As(err, new(claims.DatabaseError)) {
+	if errors.As(err, new(foreignError)) || database.Caused(err) {
 		return false
 	}
 	pg, ok := errors.AsType[*pgconn.PgError](err)
@@ -54,16 +57,16 @@ func isStalePlan(pg *pgconn.PgError) bool {
 func (s *Store) claimError(err error) error {
 	var pg *pgconn.PgError
 	switch {
-	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.As(err, new(claims.DatabaseError)):
+	case err == nil, errors.Is(err, dedup.ErrKeyCollision), database.Caused(err):
 		return err
 	case errors.As(err, &pg) && pg.Code == "55P03": // a shorter wait, or the session's own lock_timeout; %w would make this error Retryable
 		return fmt.Errorf("%w: %v", dedup.ErrInFlight, err) //nolint:errorlint // see above
 	case errors.As(err, &pg) && (pg.Code == "57014" || pg.Code == "25P04"):
 		return fmt.Errorf("%w, or the database is slow: the session's statement_timeout or transaction_timeout ended the wait: %v", dedup.ErrInFlight, err) //nolint:errorlint // as above
 	case isUndefined(err):
-		return claims.DatabaseErrorf("%w: %w; %s", dedup.ErrSchema, err, howToMigrate)
+		return database.Errorf("%w: %w; %s", dedup.ErrSchema, err, howToMigrate)
 	}
-	return claims.DatabaseErrorf("pgxstore: claim: %w", err)
+	return database.Errorf("pgxstore: claim: %w", err)
 }
 
 // pingWait bounds the check whether the database still answers.
@@ -75,7 +78,7 @@ func (s *Store) waited(ctx context.Context, err error) error {
 	defer cancel()
 	ping := s.cfg.Pool.Ping(ctx)
 	if stat := s.cfg.Pool.Stat(); ping != nil && stat.AcquiredConns() < stat.MaxConns() {
-		return claims.DatabaseErrorf("pgxstore: claim: %w (and the database does not answer: %w)", err, ping)
+		return database.Errorf("pgxstore: claim: %w (and the database does not answer: %w)", err, ping)
 	}
 	return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.ClaimTimeout)
 }
@@ -83,7 +86,7 @@ func (s *Store) waited(ctx context.Context, err error) error {
 // sweepError is claimError for reads of the only row of txonce_sweep.
 func (s *Store) sweepError(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
-		return claims.DatabaseErrorf("%w: the one row of table txonce_sweep, which records until when keys were forgotten, is missing: INSERT INTO txonce_sweep (forgotten_until) VALUES (now())", dedup.ErrSchema)
+		return database.Errorf("%w: the one row of table txonce_sweep, which records until when keys were forgotten, is missing: INSERT INTO txonce_sweep (forgotten_until) VALUES (now())", dedup.ErrSchema)
 	}
 	return s.claimError(err)
 }
@@ -145,11 +148,11 @@ func (g *guard) lost(what string, err error) error {
 	case isIdle(g.first):
 		return idleError(limit, g.first)
 	case err == nil:
-		return claims.DatabaseErrorf("pgxstore: %s", what)
+		return database.Errorf("pgxstore: %s", what)
 	case limit > 0 && idle >= limit:
-		return claims.DatabaseErrorf("pgxstore: %s, after %v between two statements, where Config.IdleInTxTimeout is %v: %w", what, idle.Round(time.Millisecond), limit, err)
+		return database.Errorf("pgxstore: %s, after %v between two statements, where Config.IdleInTxTimeout is %v: %w", what, idle.Round(time.Millisecond), limit, err)
 	}
-	return claims.DatabaseErrorf("pgxstore: %s: %w", what, err)
+	return database.Errorf("pgxstore: %s: %w", what, err)
 }
 
 // isIdle reports whether the server ended the session because its transaction was idle too long.

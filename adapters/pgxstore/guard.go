@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/dialect"
 )
 
@@ -307,7 +306,7 @@ func (g *guard) finish(ctx context.Context) error {
 	}
 	if g.changed && g.store.pooled.Load() { // a session behind a pooler outlives the connection
 		if _, err := g.conn.PgConn().Exec(ctx, g.store.sql.Reset).ReadAll(); err != nil {
-			return claims.DatabaseErrorf("pgxstore: reset the session: %w", err)
+			return database.Errorf("pgxstore: reset the session: %w", err)
 		}
 	}
 	return nil

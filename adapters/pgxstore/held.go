@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/dialect"
 )
 
@@ -25,7 +24,7 @@ func (s *Store) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) 
 	defer cancel()
 	conn, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {
-		return nil, claims.DatabaseErrorf("pgxstore: held keys: connect: %w", err)
+		return nil, database.Errorf("pgxstore: held keys: connect: %w", err)
 	}
 	defer conn.Release() // this closes the connection if its transaction has not ended
 	results, err := conn.Conn().PgConn().Exec(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED;"+s.sql.HeldKeysOf(derived)+";"+s.sql.Held+";ROLLBACK").ReadAll()

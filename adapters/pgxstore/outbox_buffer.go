@@ -8,8 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/txonce/txonce/internal/claims"
 )
 
 // In a transaction of InTx, enqueued messages wait in its guard and are written together with COMMIT. This saves a round trip.
@@ -165,8 +163,8 @@ func (s *Store) writeAndCommit(ctx context.Context, tx pgx.Tx, rows []outgoing) 
 // lostBefore classifies an error before the answer to COMMIT. If the error is the server's answer, there was no COMMIT, and the
 // error's code decides. Otherwise the database is at fault, and the outcome is unknown, because COMMIT was sent too.
 func lostBefore(err error) error {
-	if errors.As(err, new(*pgconn.PgError)) || errors.As(err, new(claims.DatabaseError)) {
+	if errors.As(err, new(*pgconn.PgError)) || database.Caused(err) {
 		return err
 	}
-	return claims.DatabaseErrorf("pgxstore: commit: %w", err)
+	return database.Errorf("pgxstore: commit: %w", err)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
@@ -177,7 +176,7 @@ func (s *outboxSession) tokens(shards []int) (numbers []int16, tokens []int64) {
 func (s *Store) outboxTx(ctx context.Context, operation string, queue func(*pgx.Batch)) error {
 	conn, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {
-		return claims.DatabaseErrorf("pgxstore: outbox: %s: connect: %w", operation, err)
+		return database.Errorf("pgxstore: outbox: %s: connect: %w", operation, err)
 	}
 	defer conn.Release()
 	b := &pgx.Batch{}
@@ -202,7 +201,7 @@ func (s *Store) outboxError(operation string, err error) error {
 	case errors.Is(err, outbox.ErrLeaseLost):
 		return err
 	case isUndefined(err):
-		return claims.DatabaseErrorf("%w: outbox: %s: %w; %s", dedup.ErrSchema, operation, err, howToMigrate)
+		return database.Errorf("%w: outbox: %s: %w; %s", dedup.ErrSchema, operation, err, howToMigrate)
 	}
-	return claims.DatabaseErrorf("pgxstore: outbox: %s: %w", operation, err)
+	return database.Errorf("pgxstore: outbox: %s: %w", operation, err)
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/outbox"
 )
@@ -82,7 +81,7 @@ func (s *Store) shardsIn(ctx context.Context, tx querier) (int, error) {
 		return 0, s.stepError("enqueue: count the shards", err)
 	}
 	if count == 0 || last != count-1 {
-		return 0, claims.DatabaseErrorf("%w: table txonce_shards has %d rows, and the last shard is %d: want all from 0 on, as the migration wrote them", dedup.ErrSchema, count, last)
+		return 0, database.Errorf("%w: table txonce_shards has %d rows, and the last shard is %d: want all from 0 on, as the migration wrote them", dedup.ErrSchema, count, last)
 	}
 	s.shards.Store(count)
 	return int(count), nil

@@ -10,8 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/txonce/txonce/internal/claims"
 )
 
 // A pooler such as PgBouncer answers a client in the server's name. In transaction mode it may use a different session of the
@@ -29,14 +27,14 @@ func (s *Store) checkPooler(ctx context.Context) error {
 	}
 	conn, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {
-		return claims.DatabaseErrorf("pgxstore: connect: %w", err)
+		return database.Errorf("pgxstore: connect: %w", err)
 	}
 	// A pooler assigns its own process numbers for cancellation, which differ from the server's pg_backend_pid().
 	server, err := servedBy(ctx, conn.Conn().PgConn())
 	s.pooled.Store(err == nil && server != conn.Conn().PgConn().PID())
 	conn.Release()
 	if err != nil {
-		return claims.DatabaseErrorf("pgxstore: read the database's settings: %w", err)
+		return database.Errorf("pgxstore: read the database's settings: %w", err)
 	}
 	if s.pooled.Load() {
 		if err := s.checkPooledMode(ctx); err != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/claims"
 )
 
 // purgePages is how many pages of the table one Purge reads: about 3,000 rows, which keeps transactions short.
@@ -25,7 +24,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepRes
 	}
 	conn, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {
-		return swept, claims.DatabaseErrorf("pgxstore: purge: connect: %w", err)
+		return swept, database.Errorf("pgxstore: purge: connect: %w", err)
 	}
 	defer conn.Release()
 
@@ -89,5 +88,5 @@ func (s *Store) purgeError(err error) error {
 	if isUndefined(err) {
 		return s.claimError(err)
 	}
-	return claims.DatabaseErrorf("pgxstore: purge: %w", err)
+	return database.Errorf("pgxstore: purge: %w", err)
 }

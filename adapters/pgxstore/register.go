@@ -54,7 +54,7 @@ func (s *Store) checkSettings(ctx context.Context) error {
 	var sync, fsync, readOnly, standbys string
 	var recovering bool
 	if err := s.cfg.Pool.QueryRow(ctx, s.plain.Settings).Scan(&sync, &fsync, &recovering, &readOnly, &standbys); err != nil {
-		return claims.DatabaseErrorf("pgxstore: read the database's settings: %w", err)
+		return database.Errorf("pgxstore: read the database's settings: %w", err)
 	}
 	encoding, err := s.learn(ctx)
 	switch {
@@ -63,9 +63,9 @@ func (s *Store) checkSettings(ctx context.Context) error {
 	case encoding != "UTF8":
 		return fmt.Errorf("pgxstore: the database's encoding is %s, which does not hold every text that a message may have: create it with ENCODING 'UTF8'", encoding)
 	case recovering:
-		return claims.DatabaseErrorf("pgxstore: the database is a standby: connect to the primary (target_session_attrs=read-write)")
+		return database.Errorf("pgxstore: the database is a standby: connect to the primary (target_session_attrs=read-write)")
 	case readOnly == "on":
-		return claims.DatabaseErrorf("pgxstore: transactions are read-only here: set default_transaction_read_only to off")
+		return database.Errorf("pgxstore: transactions are read-only here: set default_transaction_read_only to off")
 	case s.cfg.AllowAsyncCommit:
 	case fsync == "off":
 		return fmt.Errorf("%w: fsync is off; turn it on, or set Config.AllowAsyncCommit", dedup.ErrNotDurable)
@@ -85,7 +85,7 @@ func (s *Store) checkSchema(ctx context.Context) error {
 	case isUndefined(err):
 		return s.schema().Missing()
 	case err != nil:
-		return claims.DatabaseErrorf("pgxstore: read the schema's version: %w", err)
+		return database.Errorf("pgxstore: read the schema's version: %w", err)
 	}
 	if err := s.schema().Check(deref(version), deref(worksWith)); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (s *Store) checkSchema(ctx context.Context) error {
 	case isUndefined(err):
 		return s.schema().Dropped(err, *version)
 	case err != nil:
-		return claims.DatabaseErrorf("pgxstore: read the schema's tables: %w", err)
+		return database.Errorf("pgxstore: read the schema's tables: %w", err)
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func (s *Store) schema() claims.Schema {
 	if s.cfg.Schema != "" {
 		where = fmt.Sprintf(" in schema %q", s.cfg.Schema)
 	}
-	return claims.Schema{Where: where, HowTo: howToMigrate, Known: migrations.Latest("postgres")}
+	return claims.Schema{Owner: database, Where: where, HowTo: howToMigrate, Known: migrations.Latest("postgres")}
 }
 
 // useWindows registers the windows of plan before the first claim uses them, and again before their registrations expire. It
@@ -123,7 +123,7 @@ func (s *Store) use(ctx context.Context, w claims.Window) (until time.Time, err 
 	case isUndefined(err):
 		return until, s.claimError(err)
 	case err != nil:
-		return until, claims.DatabaseErrorf("pgxstore: register consumer %q: %w", w.Consumer, err)
+		return until, database.Errorf("pgxstore: register consumer %q: %w", w.Consumer, err)
 	case s.sessionState.Load() == nil: // a program may claim without calling Register
 		_, err = s.learn(ctx)
 	}

@@ -33,7 +33,7 @@ func (s *Store) resolve(ctx context.Context, q querier) error {
 	case errors.As(err, new(*pgconn.PgError)):
 		return fmt.Errorf("pgxstore: find the schema: %w", err)
 	case err != nil:
-		return claims.DatabaseErrorf("pgxstore: find the schema: %w", err)
+		return database.Errorf("pgxstore: find the schema: %w", err)
 	}
 	s.resolving.Lock()
 	defer s.resolving.Unlock()
@@ -55,7 +55,7 @@ func (s *Store) useSchema(schema string) {
 func (s *Store) learn(ctx context.Context) (encoding string, err error) {
 	var session string
 	if err := s.cfg.Pool.QueryRow(ctx, s.plain.Session).Scan(&encoding, &session); err != nil {
-		return "", claims.DatabaseErrorf("pgxstore: read the database's settings: %w", err)
+		return "", database.Errorf("pgxstore: read the database's settings: %w", err)
 	}
 	s.sessionState.Store(&session)
 	return encoding, nil
@@ -90,7 +90,7 @@ func (s *Store) fits(ctx context.Context, session string, standbys bool) error {
 func (s *Store) durable(session string, standbys bool) error {
 	sync, _, _ := strings.Cut(session, " ")
 	if !s.cfg.AllowAsyncCommit && (sync == "off" || sync == "local" && standbys) {
-		return claims.DatabaseErrorf("%w: synchronous_commit is %s; set it to on for this role or database, or set Config.AllowAsyncCommit", dedup.ErrNotDurable, sync)
+		return database.Errorf("%w: synchronous_commit is %s; set it to on for this role or database, or set Config.AllowAsyncCommit", dedup.ErrNotDurable, sync)
 	}
 	return nil
 }
@@ -101,17 +101,17 @@ func (s *Store) freshSession(ctx context.Context) (session string, err error) {
 	defer cancel()
 	conn, err := s.connect(ctx)
 	if err != nil {
-		return "", claims.DatabaseErrorf("pgxstore: connect: %w", err)
+		return "", database.Errorf("pgxstore: connect: %w", err)
 	}
 	defer s.disconnect(ctx, conn)
 	if after := s.cfg.Pool.Config().AfterConnect; after != nil {
 		if err := after(ctx, conn); err != nil {
-			return "", claims.DatabaseErrorf("pgxstore: connect: %w", err)
+			return "", database.Errorf("pgxstore: connect: %w", err)
 		}
 	}
 	var encoding string
 	if err := conn.QueryRow(ctx, s.plain.Session).Scan(&encoding, &session); err != nil {
-		return "", claims.DatabaseErrorf("pgxstore: read the settings of a new connection: %w", err)
+		return "", database.Errorf("pgxstore: read the settings of a new connection: %w", err)
 	}
 	return session, nil
 }
@@ -151,7 +151,7 @@ func (g *guard) resyncs(ctx context.Context) error {
 		return nil
 	}
 	if _, err := g.tx.Exec(ctx, g.store.sql.Sync, sync); err != nil {
-		return claims.DatabaseErrorf("pgxstore: set synchronous_commit back: %w", err)
+		return database.Errorf("pgxstore: set synchronous_commit back: %w", err)
 	}
 	return nil
 }

@@ -53,13 +53,13 @@ func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []
 	case isUndefined(err):
 		return s.claimError(err)
 	}
-	return refusedAccess(claims.DatabaseErrorf("pgxstore: register the sources of consumer %q: %w", consumer, err))
+	return refusedAccess(database.Errorf("pgxstore: register the sources of consumer %q: %w", consumer, err))
 }
 
 // refusedAccess adds ErrAccess to an error that says that the database refused the user.
 func refusedAccess(err error) error {
 	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && dialect.RefusedPostgres(pg.Code) {
-		return claims.DatabaseErrorf("%w: %w", dedup.ErrAccess, err)
+		return database.Errorf("%w: %w", dedup.ErrAccess, err)
 	}
 	return err
 }

@@ -175,7 +175,7 @@ func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx pgx.Tx
 			return err
 		}
 	}
-	return claims.DatabaseErrorf("pgxstore: %w", err)
+	return database.Errorf("pgxstore: %w", err)
 }
 
 // inTx makes one attempt. If again is true, the claim was rolled back before fn ran and must be repeated.
@@ -191,12 +191,12 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 		case s.spare <- struct{}{}:
 			defer func() { <-s.spare }()
 		case <-ctx.Done():
-			return false, claims.DatabaseErrorf("pgxstore: connect: %w", ctx.Err())
+			return false, database.Errorf("pgxstore: connect: %w", ctx.Err())
 		}
 	}
 	conn, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {
-		return false, claims.DatabaseErrorf("pgxstore: connect: %w", err)
+		return false, database.Errorf("pgxstore: connect: %w", err)
 	}
 	defer conn.Release()
 
@@ -264,7 +264,7 @@ func (s *Store) commit(ctx context.Context, tx pgx.Tx, waiting []outgoing, stand
 
 func commitError(err error) error {
 	if err != nil && !isDefinite(err) && !isIdle(err) {
-		return claims.DatabaseErrorf("pgxstore: commit: %w", err)
+		return database.Errorf("pgxstore: commit: %w", err)
 	}
 	return err
 }
@@ -302,7 +302,7 @@ func (s *Store) Claim(ctx context.Context, tx pgx.Tx, recs []dedup.Record) ([]de
 	c.tx = tx
 	answers, err := c.Make(ctx, c)
 	if errors.Is(err, claims.ErrAgain) { // the caller must claim again in a new transaction
-		err = claims.DatabaseErrorf("pgxstore: %w", err)
+		err = database.Errorf("pgxstore: %w", err)
 	}
 	return answers, err
 }

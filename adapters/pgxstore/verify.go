@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/claims"
 )
 
 var _ dedup.TxVerifier[pgx.Tx] = (*Store)(nil)
@@ -65,7 +64,7 @@ func (g *guard) verify(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout) // the end of ctx must not prevent the answer
 	defer cancel()
 	if err := g.conn.QueryRow(ctx, g.store.sql.Verify).Scan(&xid, &session); err != nil {
-		return claims.DatabaseErrorf("pgxstore: verify the transaction: %w", err)
+		return database.Errorf("pgxstore: verify the transaction: %w", err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -121,7 +120,7 @@ func (g *guard) inDoubt(err error) error {
 		}
 		var status string
 		if err := on.QueryRow(ctx, txStatus, xid).Scan(&status); err != nil {
-			return false, claims.DatabaseErrorf("pgxstore: ask what became of transaction %s: %w", xid, err)
+			return false, database.Errorf("pgxstore: ask what became of transaction %s: %w", xid, err)
 		}
 		return status == "committed" || status == "", nil
 	}}

@@ -20,7 +20,7 @@ type claimDriver struct {
 }
 
 func (s *Store) newClaim(plan *claims.Plan, tx *sql.Tx) *engine.Claim {
-	return &engine.Claim{Claim: claims.Claim{Plan: plan, Windows: &s.leases, Now: s.now}, Tx: tx}
+	return &engine.Claim{Claim: claims.Claim{Owner: engine.Database, Plan: plan, Windows: &s.leases, Now: s.now}, Tx: tx}
 }
 
 // make claims and returns the answers. A server that has not refused the claim by the time that a claim may wait, and does not
@@ -34,7 +34,7 @@ func (s *Store) make(ctx context.Context, c *engine.Claim) ([]dedup.Claim, error
 	defer cancel()
 	answers, err := c.Make(limited, claimDriver{s, c})
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return nil, claims.DatabaseErrorf("sqlstore: no answer to a claim for %v: %w", limit, err)
+		return nil, engine.Database.Errorf("sqlstore: no answer to a claim for %v: %w", limit, err)
 	}
 	return answers, err
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/claims"
 )
 
 // Retryable implements dedup.Store. Of the errors of a handler's own statements it knows those with an SQLSTATE or a
@@ -21,7 +20,7 @@ func (s *Store) Retryable(err error) bool {
 	switch {
 	case err == nil, errors.Is(err, dedup.ErrTxEnded), errors.Is(err, dedup.ErrInFlight), errors.As(err, new(handlerError)):
 		return false
-	case errors.As(err, new(claims.DatabaseError)), isBadConn(err):
+	case engine.Database.Caused(err), isBadConn(err):
 		return true
 	}
 	return s.fault(err).Retryable
@@ -29,7 +28,7 @@ func (s *Store) Retryable(err error) bool {
 
 // Ambiguous implements dedup.FaultClassifier. Of the Store's own statements, which are the same for every message, nothing is.
 func (s *Store) Ambiguous(err error) bool {
-	return s.Retryable(err) && !errors.As(err, new(claims.DatabaseError)) && s.fault(err).Ambiguous
+	return s.Retryable(err) && !engine.Database.Caused(err) && s.fault(err).Ambiguous
 }
 
 func (s *Store) fault(err error) engine.Fault { return s.db.Errors.Fault(err) }
@@ -53,24 +52,24 @@ func isBadConn(err error) bool {
 // claimError classifies an error of a claim, or of another statement that is the same for any message.
 func (s *Store) claimError(err error) error {
 	switch {
-	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.Is(err, dedup.ErrInFlight), errors.Is(err, dedup.ErrNotDurable), errors.As(err, new(claims.DatabaseError)):
+	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.Is(err, dedup.ErrInFlight), errors.Is(err, dedup.ErrNotDurable), engine.Database.Caused(err):
 		return err
 	case s.fault(err).InFlight:
 		return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.ClaimTimeout)
 	case errors.Is(err, sql.ErrTxDone), errors.Is(err, context.Canceled), s.fault(err).Aborted: // the caller's doing
 		return fmt.Errorf("sqlstore: %w", err)
 	}
-	return claims.DatabaseError{Err: s.statementError(err)}
+	return engine.Database.Wrap(s.statementError(err))
 }
 
 // statementError is for statements within a transaction of somebody's that carry the message's own bytes: what is
 // retryable is left to the database's code.
 func (s *Store) statementError(err error) error {
 	switch {
-	case err == nil, errors.As(err, new(claims.DatabaseError)):
+	case err == nil, engine.Database.Caused(err):
 		return err
 	case s.fault(err).Undefined:
-		return claims.DatabaseErrorf("%w: %w; %s", dedup.ErrSchema, err, engine.HowToMigrate)
+		return engine.Database.Errorf("%w: %w; %s", dedup.ErrSchema, err, engine.HowToMigrate)
 	}
 	return fmt.Errorf("sqlstore: %w", err)
 }

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -60,10 +60,10 @@ func (l *Adapted[TTx]) InTx(ctx context.Context, recs []dedup.Record, fn func(tx
 	return l.Store.InTx(ctx, recs, func(tx *sql.Tx, answers []dedup.Claim) error {
 		lifted, err := l.wrap(ctx, tx)
 		if err != nil {
-			return claims.DatabaseErrorf("sqlstore: lift a transaction: %w", err)
+			return engine.Database.Errorf("sqlstore: lift a transaction: %w", err)
 		}
 		if l.unwrap(lifted) != tx { // what the handler writes would stand without its claim
-			return claims.DatabaseErrorf("sqlstore: lift a transaction: what unwrap finds in the %T of wrap is not the transaction that wrap was given", lifted)
+			return engine.Database.Errorf("sqlstore: lift a transaction: what unwrap finds in the %T of wrap is not the transaction that wrap was given", lifted)
 		}
 		return fn(lifted, answers)
 	})

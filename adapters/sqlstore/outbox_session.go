@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
-	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
@@ -114,12 +113,12 @@ func (s *Store) outboxRead(ctx context.Context, what string, f func(ctx context.
 
 func (s *Store) outboxError(what string, err error) error {
 	switch {
-	case err == nil, errors.As(err, new(claims.DatabaseError)):
+	case err == nil, engine.Database.Caused(err):
 		return err
 	case errors.Is(err, outbox.ErrLeaseLost):
 		return fmt.Errorf("sqlstore: %s: %w", what, err)
 	}
-	return claims.DatabaseError{Err: s.statementError(fmt.Errorf("%s: %w", what, err))}
+	return engine.Database.Wrap(s.statementError(fmt.Errorf("%s: %w", what, err)))
 }
 
 // held returns the shards in the order in which their turn comes. The caller holds o.mu.

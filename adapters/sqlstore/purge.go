@@ -8,7 +8,6 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/claims"
 )
 
 // Purge implements dedup.Purger.
@@ -34,7 +33,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.SweepResult, e
 		err = ctx.Err()
 	}
 	if err != nil {
-		return dedup.SweepResult{}, claims.DatabaseError{Err: s.statementError(fmt.Errorf("purge: %w", err))}
+		return dedup.SweepResult{}, engine.Database.Wrap(s.statementError(fmt.Errorf("purge: %w", err)))
 	}
 	if err := t.commit(); err != nil {
 		return dedup.SweepResult{}, err

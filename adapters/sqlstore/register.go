@@ -26,7 +26,7 @@ func (s *Store) Register(ctx context.Context, consumer string, window time.Durat
 // refused adds ErrAccess to an error with which the database refused the user.
 func (s *Store) refused(err error) error {
 	if err != nil && s.fault(err).Refused {
-		return claims.DatabaseErrorf("%w: %w", dedup.ErrAccess, err)
+		return engine.Database.Errorf("%w: %w", dedup.ErrAccess, err)
 	}
 	return err
 }
@@ -56,7 +56,7 @@ func (s *Store) checkSchema(ctx context.Context) error {
 	case err != nil && s.fault(err).Undefined:
 		return s.schema().Missing()
 	case err != nil:
-		return claims.DatabaseErrorf("sqlstore: read the schema's version: %w", err)
+		return engine.Database.Errorf("sqlstore: read the schema's version: %w", err)
 	}
 	if err := s.schema().Check(int(version.Int64), int(worksWith.Int64)); err != nil {
 		return err
@@ -67,13 +67,13 @@ func (s *Store) checkSchema(ctx context.Context) error {
 	case err != nil && s.fault(err).Undefined:
 		return s.schema().Dropped(err, int(version.Int64))
 	case err != nil:
-		return claims.DatabaseErrorf("sqlstore: read the schema's tables: %w", err)
+		return engine.Database.Errorf("sqlstore: read the schema's tables: %w", err)
 	}
 	return nil
 }
 
 func (s *Store) schema() claims.Schema {
-	return claims.Schema{Where: s.where(), HowTo: engine.HowToMigrate, Known: migrations.Latest(string(s.cfg.Dialect))}
+	return claims.Schema{Owner: engine.Database, Where: s.where(), HowTo: engine.HowToMigrate, Known: migrations.Latest(string(s.cfg.Dialect))}
 }
 
 func (s *Store) where() string {
@@ -99,7 +99,7 @@ func (s *Store) useWindows(ctx context.Context, windows []claims.Window) error {
 	}
 	leave, err := s.db.Transactions.Enter(ctx)
 	if err != nil {
-		return claims.DatabaseError{Err: err}
+		return engine.Database.Wrap(err)
 	}
 	defer leave()
 	return s.use(ctx, due)

@@ -149,7 +149,7 @@ func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx *sql.T
 			return err
 		}
 	}
-	return claims.DatabaseErrorf("sqlstore: %w", err)
+	return engine.Database.Errorf("sqlstore: %w", err)
 }
 
 // inTx is one attempt. again says that the claim was undone before fn ran, and must be made again.
@@ -235,7 +235,7 @@ func (s *Store) Claim(ctx context.Context, tx *sql.Tx, recs []dedup.Record) ([]d
 	}
 	answers, err := s.make(ctx, c)
 	if errors.Is(err, claims.ErrAgain) { // the next attempt, in a transaction that begins later, registers first
-		return nil, claims.DatabaseErrorf("sqlstore: %w", err)
+		return nil, engine.Database.Errorf("sqlstore: %w", err)
 	}
 	return answers, err
 }

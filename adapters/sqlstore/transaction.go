@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
-	"github.com/txonce/txonce/internal/claims"
 )
 
 // transaction is a transaction that the Store began, and what must be given back after it.
@@ -31,7 +30,7 @@ func (s *Store) begin(ctx context.Context, level sql.IsolationLevel) (_ *transac
 	defer func() {
 		if err != nil {
 			t.close()
-			err = claims.DatabaseErrorf("sqlstore: begin: %w", err)
+			err = engine.Database.Errorf("sqlstore: begin: %w", err)
 		}
 	}()
 	if err = s.locate(ctx, nil); err != nil {
@@ -110,5 +109,5 @@ func (t *transaction) commit() error {
 	case t.store.fault(err).Constraint: // a deferred one
 		return handlerError{err}
 	}
-	return claims.DatabaseErrorf("sqlstore: commit: %w", err)
+	return engine.Database.Errorf("sqlstore: commit: %w", err)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/await"
-	"github.com/txonce/txonce/internal/claims"
 )
 
 // errCommitted and errRolledBack are about a transaction that tx.Commit or tx.Rollback has ended.
@@ -118,7 +117,7 @@ func (t *transaction) unproven(ctx, limited context.Context, err error) error {
 		}
 		// The driver closes a connection with open rows when the handler's context ends, as Config.HandlerTimeout has it end.
 	case t.store.fault(err).Retryable:
-		return claims.DatabaseErrorf("sqlstore: not committed: %w", err)
+		return engine.Database.Errorf("sqlstore: not committed: %w", err)
 	}
 	// Either it says so, or the connection answers again, now that ROLLBACK has closed what was open on it.
 	return handlerError{fmt.Errorf("sqlstore: not committed: %w: close the rows that a handler opens, before it returns", err)}
@@ -255,5 +254,5 @@ func (t *transaction) lost(err error) error {
 		return handlerError{fmt.Errorf("sqlstore: connection lost after the handler had it for %v, as the server ends a transaction "+
 			"that stands idle for longer than Config.IdleInTxTimeout, %v: %w", time.Since(t.handed).Round(time.Millisecond), t.store.cfg.IdleInTxTimeout, err)}
 	}
-	return claims.DatabaseErrorf("sqlstore: connection lost before COMMIT: %w", err)
+	return engine.Database.Errorf("sqlstore: connection lost before COMMIT: %w", err)
 }

@@ -36,11 +36,12 @@ var ErrAgain = errors.New("claim again")
 
 var (
 	errUncovered = fmt.Errorf("%w: a window's registration ran out before the claim", ErrAgain)
-	errVanishing = DatabaseError{errors.New("rows vanish between conflict and read, again and again")}
+	errVanishing = errors.New("rows vanish between conflict and read, again and again")
 )
 
 // Claim is one claim of a plan's rows within one transaction.
 type Claim struct {
+	Owner   Owner // of errors that the database caused
 	Plan    *Plan
 	Windows *Leases
 	Now     func() time.Time // this machine's clock
@@ -110,7 +111,7 @@ func (c *Claim) readExisting(ctx context.Context, d Driver) error {
 			return nil
 		}
 	}
-	return errVanishing
+	return c.Owner.Wrap(errVanishing)
 }
 
 // missing returns the rows that were neither inserted nor found.
@@ -176,7 +177,7 @@ func (c *Claim) verdicts(horizons map[string]time.Time) (found []dedup.Claim, un
 			continue
 		}
 		if err := rec.ValidateTime(c.Clock, c.Now()); err != nil {
-			return nil, nil, clockError(err)
+			return nil, nil, c.clockError(err)
 		}
 		found[i] = dedup.Claim{Verdict: dedup.First, Fingerprint: rec.Fingerprint, ExpiresAt: c.expires(rec)}
 		if !storekit.Provable(rec.Time, horizons[rec.Key.Consumer]) {
@@ -188,9 +189,9 @@ func (c *Claim) verdicts(horizons map[string]time.Time) (found []dedup.Claim, un
 }
 
 // clockError makes a disagreement between clocks Retryable, because the message did not cause it.
-func clockError(err error) error {
+func (c *Claim) clockError(err error) error {
 	if errors.Is(err, dedup.ErrClocks) {
-		return DatabaseError{err}
+		return c.Owner.Wrap(err)
 	}
 	return err
 }

@@ -157,7 +157,7 @@ func TestMake(t *testing.T) {
 			}
 			d := test.table
 			d.clock = now
-			d.claim = &claims.Claim{Plan: plan, Windows: &leases, Now: func() time.Time { return now }}
+			d.claim = &claims.Claim{Owner: "test", Plan: plan, Windows: &leases, Now: func() time.Time { return now }}
 			answers, err := d.claim.Make(t.Context(), &d)
 			if !errors.Is(err, test.err) {
 				t.Fatalf("%v, want %v", err, test.err)
@@ -184,7 +184,7 @@ func TestMakeInATransactionThatRegistered(t *testing.T) {
 		t.Fatal(err)
 	}
 	for until, want := range map[time.Time]error{now.Add(time.Hour): nil, now.Add(-time.Hour): claims.ErrAgain} {
-		d := table{clock: now, claim: &claims.Claim{Plan: plan, Windows: &claims.Leases{}, Now: time.Now}}
+		d := table{clock: now, claim: &claims.Claim{Owner: "test", Plan: plan, Windows: &claims.Leases{}, Now: time.Now}}
 		d.claim.Registered = map[claims.Window]time.Time{plan.Windows()[0]: until}
 		if _, err := d.claim.Make(t.Context(), &d); !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
@@ -197,9 +197,9 @@ func TestRowsThatVanishAgainAndAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &claims.Claim{Plan: plan, Windows: &claims.Leases{}, Now: time.Now}
-	if _, err := c.Make(t.Context(), swept{}); !errors.As(err, new(claims.DatabaseError)) {
-		t.Errorf("%v, want a DatabaseError", err)
+	c := &claims.Claim{Owner: "test", Plan: plan, Windows: &claims.Leases{}, Now: time.Now}
+	if _, err := c.Make(t.Context(), swept{}); !claims.Owner("test").Caused(err) {
+		t.Errorf("%v, want an error of the database", err)
 	}
 }
 

@@ -38,6 +38,7 @@ func (l *Leases) Use(windows []Window, use func(Window) (until time.Time, err er
 
 // Schema checks the versions in table txonce_schema.
 type Schema struct {
+	Owner Owner  // of the errors
 	Where string // where the table was looked for: "", or text that begins with a space
 	HowTo string // tells the user how to apply the migrations
 	Known int    // the newest version that this program knows
@@ -45,21 +46,21 @@ type Schema struct {
 
 // Missing is the error when table txonce_schema does not exist.
 func (s Schema) Missing() error {
-	return DatabaseErrorf("%w: table txonce_schema is missing%s; %s", dedup.ErrSchema, s.Where, s.HowTo)
+	return s.Owner.Errorf("%w: table txonce_schema is missing%s; %s", dedup.ErrSchema, s.Where, s.HowTo)
 }
 
 // Dropped is the error when another table is missing although its version is recorded.
 func (s Schema) Dropped(err error, version int) error {
-	return DatabaseErrorf("%w: %w, though txonce_schema%s says that version %d is there: restore what was dropped", dedup.ErrSchema, err, s.Where, version)
+	return s.Owner.Errorf("%w: %w, though txonce_schema%s says that version %d is there: restore what was dropped", dedup.ErrSchema, err, s.Where, version)
 }
 
 // Check rejects a schema that is older than this program, or that is too new for it.
 func (s Schema) Check(version, worksWith int) error {
 	switch {
 	case version < s.Known:
-		return DatabaseErrorf("%w: version %d%s, this program needs %d; %s", dedup.ErrSchema, version, s.Where, s.Known, s.HowTo)
+		return s.Owner.Errorf("%w: version %d%s, this program needs %d; %s", dedup.ErrSchema, version, s.Where, s.Known, s.HowTo)
 	case worksWith > s.Known:
-		return DatabaseErrorf("%w: version %d%s works with programs that know version %d or later, and this one knows %d; deploy a newer program, or migrate down first",
+		return s.Owner.Errorf("%w: version %d%s works with programs that know version %d or later, and this one knows %d; deploy a newer program, or migrate down first",
 			dedup.ErrSchema, version, s.Where, worksWith, s.Known)
 	}
 	return nil

@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -24,10 +23,6 @@ type call struct {
 	cooldown       time.Duration            // of the publisher, when nothing was confirmed and it is unavailable
 	topicCooldowns map[string]time.Duration // of topics at fault
 }
-
-// probeKeys is how many keys a publisher gets a message of after it has cooled down, until it confirms one. They are chosen at
-// random: when only a part of the broker is unavailable, the first keys may be those of that part at every try.
-const probeKeys = 10
 
 // startCall calls the publisher of q with a wave: the first message of each key that is ready, or, when the publisher is atomic,
 // all messages up to the first that belongs to another publisher. nil: no call was started.
@@ -53,14 +48,7 @@ func (b *batch) startCall(q *publisherQueue) *call {
 	if b.waves > 0 && c.began.Sub(b.firstWave) >= maxWaves {
 		return nil
 	}
-	probe := q.publisher.unproven()
-	var later []*keyMessages
-	if probe && len(q.ready) > probeKeys {
-		rand.Shuffle(len(q.ready), func(i, j int) { q.ready[i], q.ready[j] = q.ready[j], q.ready[i] })
-		q.ready, later = q.ready[:probeKeys:probeKeys], q.ready[probeKeys:]
-	}
 	c.keys, q.ready = b.admit(q.ready, c.deadline)
-	q.ready = append(q.ready, later...)
 	if len(c.keys) == 0 {
 		return b.startCall(q) // the keys that were admitted are deferred; others may be ready
 	}
@@ -68,7 +56,7 @@ func (b *batch) startCall(q *publisherQueue) *call {
 		b.firstWave = c.began
 	}
 	for _, k := range c.keys {
-		for k.sent = 1; q.publisher.atomic && !probe && k.sent < len(k.pending) && b.goesTo(q, k.pending[k.sent]); {
+		for k.sent = 1; q.publisher.atomic && k.sent < len(k.pending) && b.goesTo(q, k.pending[k.sent]); {
 			k.sent++
 		}
 		c.positions = append(c.positions, k.pending[:k.sent]...)

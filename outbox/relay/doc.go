@@ -32,7 +32,7 @@
 //	outbox.UnavailableError                     pending or deferred, not counted; the publisher cools down by Backoff, at most 5 s
 //	not tried, or cut off when the hold ended   returned: due again at once
 //
-// A publisher that cooled down first gets a few messages, chosen at random, and the others after one of them is confirmed. A topic
+// A publisher that cooled down gets one batch, and others after a message of it is confirmed. A topic
 // that cooled down first gets one message.
 //
 // Messages of one key are published one per call: the next one leaves after the broker confirmed the one before. An

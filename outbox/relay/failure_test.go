@@ -413,9 +413,9 @@ func TestRelayDoesNotSpinOnWhatIsNotTried(t *testing.T) {
 }
 
 // A publisher that answers at once that the broker is away, as one does without a circuit breaker of its own: the relay waits
-// longer and longer between its calls, tries with a few messages, counts no attempt, and publishes everything once the broker is
+// longer and longer between its calls, counts no attempt, and publishes everything once the broker is
 // back. A part of the broker that stays away does not keep the relay from finding out.
-func TestRelayProbesAnUnavailablePublisher(t *testing.T) {
+func TestRelayTriesAnUnavailablePublisherAgain(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		topics map[string]outbox.Publisher
@@ -470,9 +470,6 @@ func TestRelayProbesAnUnavailablePublisher(t *testing.T) {
 				if len(sizes) < 24 || len(sizes) > 200 {
 					t.Errorf("%d calls in 2 minutes, want cooldowns of 10 ms to 5 s", len(sizes))
 				}
-				if largest := slices.Max(sizes[1:]); largest > 10 {
-					t.Errorf("a call with %d messages, want at most 10 while the broker is away", largest)
-				}
 				if took := times[len(times)-1].Sub(times[0]); took < 110*time.Second {
 					t.Errorf("the last try was %v after the first one", took)
 				}
@@ -497,3 +494,108 @@ func TestRelayProbesAnUnavailablePublisher(t *testing.T) {
 type allOrNothing struct{ outbox.Publisher }
 
 func (allOrNothing) Atomic() bool { return true }
+
+// awayFor answers each message that is away with an UnavailableError, at once.
+func awayFor(away func(outbox.Message) bool, confirmed func(outbox.Message)) outbox.Publisher {
+	return publisherFunc(func(_ context.Context, msgs []outbox.Message) []error {
+		errs := make([]error, len(msgs))
+		for i, m := range msgs {
+			if away(m) {
+				errs[i] = &outbox.UnavailableError{Err: errRefused}
+			} else {
+				confirmed(m)
+			}
+		}
+		return errs
+	})
+}
+
+// silent answers no message before the end of its call.
+func silent(calls *atomic.Int64) outbox.Publisher {
+	return publisherFunc(func(ctx context.Context, msgs []outbox.Message) []error {
+		calls.Add(1)
+		<-ctx.Done()
+		errs := make([]error, len(msgs))
+		for i := range errs {
+			errs[i] = &outbox.UnavailableError{Err: ctx.Err()}
+		}
+		return errs
+	})
+}
+
+// Most of what is pending belongs to a part of the broker that is away. Messages of the other parts must not wait for it.
+func TestRelayPartOfTheBrokerHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := outboxtest.NewMemory()
+		enqueued, worst := map[string]time.Time{}, time.Duration(0)
+		var mu sync.Mutex
+		publisher := awayFor(func(m outbox.Message) bool { return m.Topic == "away" }, func(m outbox.Message) {
+			mu.Lock()
+			defer mu.Unlock()
+			worst = max(worst, time.Since(enqueued[m.ID]))
+			delete(enqueued, m.ID)
+		})
+		for i := range 400 {
+			id := fmt.Sprintf("away-%d", i)
+			enqueue(t, memory, outbox.Message{ID: id, Key: id, Topic: "away"})
+		}
+		_, stop := start(t, relay.Config{Queue: memory, Publisher: publisher})
+		defer stop()
+		<-time.After(10 * time.Second)
+		for i := range 20 {
+			id := fmt.Sprintf("there-%d", i)
+			mu.Lock()
+			enqueued[id] = time.Now()
+			mu.Unlock()
+			enqueue(t, memory, outbox.Message{ID: id, Key: id, Topic: "there"})
+			<-time.After(5 * time.Second)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(enqueued) > 0 || worst > 10*time.Second {
+			t.Errorf("%d messages were not published, and one waited for %v", len(enqueued), worst)
+		}
+	})
+}
+
+// Calls of a publisher that hangs hold up the shards of their batches, so they must be rare.
+func TestRelayPublisherThatHangsHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := outboxtest.NewMemory()
+		var calls, confirmed atomic.Int64
+		there := awayFor(func(outbox.Message) bool { return false }, func(outbox.Message) { confirmed.Add(1) })
+		for i := range 300 {
+			id := fmt.Sprint(i)
+			enqueue(t, memory, outbox.Message{ID: "hangs-" + id, Key: id, Topic: "hangs"}, outbox.Message{ID: "there-" + id, Key: "there-" + id, Topic: "there"})
+		}
+		_, stop := start(t, relay.Config{Queue: memory, Publishers: map[string]outbox.Publisher{"hangs": silent(&calls), "there": there}})
+		defer stop()
+		<-time.After(5 * time.Minute)
+		if confirmed.Load() != 300 {
+			t.Errorf("%d of 300 messages were published", confirmed.Load())
+		}
+		if n := calls.Load(); n < 5 || n > 15 {
+			t.Errorf("%d calls in 5 minutes hung for 10 s each, want cooldowns up to 30 s", n)
+		}
+	})
+}
+
+// When leases are short, a call that hangs ends with its lease and not with PublishTimeout.
+func TestRelayCoolsDownWhenCallsEndWithTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, log := outboxtest.NewMemory(), new(lines)
+		var calls atomic.Int64
+		for i := range 300 {
+			enqueue(t, memory, msg(fmt.Sprint(i)))
+		}
+		_, stop := start(t, relay.Config{Queue: memory, Publisher: silent(&calls), LeaseTTL: 5 * time.Second, Logger: log.logger()})
+		defer stop()
+		<-time.After(5 * time.Minute)
+		if n := calls.Load(); n < 5 || n > 30 {
+			t.Errorf("%d calls in 5 minutes, want cooldowns up to 30 s", n)
+		}
+		if log.with("is unavailable and gets no messages") != 1 {
+			t.Errorf("want one line at the start of the outage:\n%s", log)
+		}
+	})
+}

@@ -22,10 +22,14 @@ type publishers struct {
 	sole    *publisherState // nil: there are several
 }
 
-// Limits of the cooldown of a publisher that does not say when to try again. A try costs little.
+// Limits of the cooldown of a publisher that does not say when to try again. A try that fails at once costs little. A call that
+// hangs holds up the shards of its batch, so the next try comes after at least the time that the call took.
 const (
-	minCooldown = 10 * time.Millisecond
-	maxCooldown = 5 * time.Second
+	minCooldown     = 10 * time.Millisecond
+	maxCooldown     = 5 * time.Second
+	maxHangCooldown = 30 * time.Second
+
+	patience = time.Second // a call that takes longer without a confirmation hangs
 )
 
 // publisherState is a Publisher, and whether it cools down because it was unavailable. It is safe for concurrent use.
@@ -123,10 +127,13 @@ func (p *publisherState) unavailable(began time.Time, err *outbox.UnavailableErr
 		return max(0, time.Until(p.until)), 0
 	}
 	p.failures++
+	p.since, p.why = time.Now(), err
 	if cooldown = err.After; cooldown <= 0 {
 		cooldown = min(max(p.backoff(p.failures), minCooldown), maxCooldown)
+		if took := p.since.Sub(began); took >= patience {
+			cooldown = max(cooldown, min(took<<min(p.failures-1, 4), maxHangCooldown))
+		}
 	}
-	p.since, p.why = time.Now(), err
 	p.until = p.since.Add(cooldown)
 	return cooldown, p.failures
 }
@@ -140,6 +147,15 @@ func (p *publisherState) available() bool {
 	return was
 }
 
+// showsUnavailable reports whether err may come from the broker. The end of the lease also ends a call that the broker never answered:
+// after patience that counts as an answer, or a broker that hangs would get full batches as long as leases are short.
+func (b *batch) showsUnavailable(c *call, err error) bool {
+	if errors.Is(err, outbox.ErrNotTried) {
+		return false
+	}
+	return !b.isLeaseEnd(c, err) || b.session.work.Err() == nil && time.Since(c.began) >= patience
+}
+
 // updatePublisher starts a cooldown of c's publisher when it is unavailable and confirmed nothing, and ends one when it confirmed
 // a message.
 func (b *batch) updatePublisher(c *call) {
@@ -148,7 +164,7 @@ func (b *batch) updatePublisher(c *call) {
 		switch err := b.errs[i]; {
 		case err == nil:
 			c.confirmed = true
-		case unavailable == nil && !b.isLeaseEnd(c, err) && !errors.Is(err, outbox.ErrNotTried):
+		case unavailable == nil && b.showsUnavailable(c, err):
 			errors.As(err, &unavailable)
 		}
 	}

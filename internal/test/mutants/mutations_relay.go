@@ -23,7 +23,7 @@ var relayMutations = []mutation{
 		`b.session.hold.Load().Until.Add(-cfg.Margin)`, `b.session.hold.Load().Until`,
 	}),
 	relaying("a Publish call gets one message per key, unless the publisher is atomic per key", "call.go", "TestRelayPublishesOneMessageOfAKeyPerCall", edit{
-		`for k.sent = 1; q.publisher.atomic && !probe && k.sent`, `for k.sent = 1; k.sent`,
+		`for k.sent = 1; q.publisher.atomic && k.sent`, `for k.sent = 1; k.sent`,
 	}),
 	relaying("a failed message holds back later messages of its key", "outcome.go", "TestRelayRefusedMessageStopsItsKeyOnly", edit{
 		`if confirmed {
@@ -88,11 +88,11 @@ var relayMutations = []mutation{
 	scoping("no derived ids after two goroutines at once", "TestOutboxScopeRefusesOverlappingCalls", edit{
 		`s.overlapped = s.overlapped || s.busy`, `s.overlapped = s.busy`,
 	}),
-	relaying("a publisher that was unavailable is tried with a few messages", "call.go", "TestRelayProbesAnUnavailablePublisher", edit{
-		`if probe && len(q.ready) > probeKeys {`, `if false {`,
+	relaying("a publisher cools down as long as its call took", "publisher.go", "TestRelayPublisherThatHangsHoldsUpNoOther", edit{
+		`if took := p.since.Sub(began); took >= patience {`, `if took := p.since.Sub(began); false {`,
 	}),
-	relaying("the messages of a try are chosen at random", "call.go", "TestRelayProbesAnUnavailablePublisher", edit{
-		`q.ready[i], q.ready[j] = q.ready[j], q.ready[i]`, ``,
+	relaying("a call that hangs until the lease ends starts a cooldown", "publisher.go", "TestRelayCoolsDownWhenCallsEndWithTheLease", edit{
+		`time.Since(c.began) >= patience`, `false`,
 	}),
 	{
 		name: "relay: HandleBatch derives no message IDs without Scope", file: "consumer/scope.go", pkg: "consumer", run: "^TestOutboxIDsAreNeverGuessed$", fails: "TestOutboxIDsAreNeverGuessed", short: true,

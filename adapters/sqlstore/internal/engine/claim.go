@@ -68,7 +68,7 @@ func Waited(ctx context.Context, cfg *Config, err error, n int) error {
 	defer cancel()
 	ping := cfg.DB.PingContext(ctx)
 	if stats := cfg.DB.Stats(); ping != nil && (stats.MaxOpenConnections == 0 || stats.InUse < stats.MaxOpenConnections) {
-		return claims.DatabaseErrorf("sqlstore: claim: %w (and the database does not answer: %w)", err, ping)
+		return Database.Errorf("sqlstore: claim: %w (and the database does not answer: %w)", err, ping)
 	}
 	return fmt.Errorf("%w: one or several of %d, for more than %v", dedup.ErrInFlight, n, cfg.ClaimTimeout)
 }

@@ -17,6 +17,9 @@ const AnswerWithin = 10 * time.Second
 // HowToMigrate ends the errors about a schema that does not fit.
 const HowToMigrate = "apply txonce's migrations: migrations.Apply(ctx, db, dialect, schema), or the files of package migrations"
 
+// Database marks the errors of sqlstore that the database caused.
+const Database = claims.Owner("sqlstore")
+
 var (
 	// ErrSwallowed says that an earlier statement of the transaction failed, so that it can only be rolled back.
 	ErrSwallowed = errors.New("sqlstore: not committed: a statement of the handler failed, and the handler returned nil; " +
@@ -29,7 +32,7 @@ var (
 	ErrBusy = errors.New("sqlstore: another sweeper is at work")
 
 	// ErrNoShards is for tables that are there, but not as the migrations leave them.
-	ErrNoShards = claims.DatabaseErrorf("%w: txonce_shards or outbox_seq is empty; %s", dedup.ErrSchema, HowToMigrate)
+	ErrNoShards = Database.Errorf("%w: txonce_shards or outbox_seq is empty; %s", dedup.ErrSchema, HowToMigrate)
 )
 
 // Walk calls f for err and what it wraps, until f returns true.

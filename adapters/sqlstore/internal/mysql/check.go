@@ -10,13 +10,12 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/claims"
 )
 
 // Check reads the settings of one session for all of them: they should stand in the DSN or in the server's configuration.
 func (d *DB) Check(ctx context.Context) error {
 	failed := func(err error) error {
-		return claims.DatabaseErrorf("sqlstore: read the database's settings: %w", err)
+		return engine.Database.Errorf("sqlstore: read the database's settings: %w", err)
 	}
 	server, err := d.describe(ctx, d.cfg.DB)
 	if err != nil {
@@ -73,11 +72,11 @@ func (s settings) on(names ...string) bool {
 func (s settings) writes() error {
 	switch {
 	case s.on("read_only", "super_read_only"):
-		return claims.DatabaseErrorf("sqlstore: the server is read-only (read_only is ON), as a replica is: connect to the primary")
+		return engine.Database.Errorf("sqlstore: the server is read-only (read_only is ON), as a replica is: connect to the primary")
 	case s.on("transaction_read_only", "tx_read_only"):
-		return claims.DatabaseErrorf("sqlstore: transactions are read-only here: set transaction_read_only to OFF")
+		return engine.Database.Errorf("sqlstore: transactions are read-only here: set transaction_read_only to OFF")
 	case s.on("log_bin") && strings.EqualFold(s["binlog_format"], "STATEMENT"):
-		return claims.DatabaseErrorf("sqlstore: binlog_format is STATEMENT, with which InnoDB writes nothing at READ COMMITTED: set it to ROW or MIXED")
+		return engine.Database.Errorf("sqlstore: binlog_format is STATEMENT, with which InnoDB writes nothing at READ COMMITTED: set it to ROW or MIXED")
 	}
 	return nil
 }
@@ -94,19 +93,19 @@ func (s settings) session() error {
 		return false
 	}
 	if !s.on("autocommit") {
-		return claims.DatabaseErrorf("sqlstore: autocommit is off for the connections of Config.DB: a statement outside of a transaction would never be committed; " +
+		return engine.Database.Errorf("sqlstore: autocommit is off for the connections of Config.DB: a statement outside of a transaction would never be committed; " +
 			"take autocommit out of the DSN")
 	}
 	for _, name := range []string{"character_set_client", "character_set_connection", "character_set_results"} {
 		if v := s[name]; !strings.EqualFold(v, "utf8mb4") {
-			return claims.DatabaseErrorf("sqlstore: %s is %q: the texts that Go sends are utf8mb4; set charset=utf8mb4 in the DSN", name, v)
+			return engine.Database.Errorf("sqlstore: %s is %q: the texts that Go sends are utf8mb4; set charset=utf8mb4 in the DSN", name, v)
 		}
 	}
 	switch {
 	case !has("STRICT_TRANS_TABLES") && !has("STRICT_ALL_TABLES"):
-		return claims.DatabaseErrorf("sqlstore: sql_mode %q is not strict: values that do not fit are cut without an error; add STRICT_TRANS_TABLES", s["sql_mode"])
+		return engine.Database.Errorf("sqlstore: sql_mode %q is not strict: values that do not fit are cut without an error; add STRICT_TRANS_TABLES", s["sql_mode"])
 	case has("EMPTY_STRING_IS_NULL"):
-		return claims.DatabaseErrorf("sqlstore: sql_mode has EMPTY_STRING_IS_NULL: an empty payload or result would be lost; take it out")
+		return engine.Database.Errorf("sqlstore: sql_mode has EMPTY_STRING_IS_NULL: an empty payload or result would be lost; take it out")
 	}
 	return nil
 }
@@ -128,12 +127,12 @@ func (s settings) durable() error {
 func (d *DB) checkTables(ctx context.Context) error {
 	err := engine.Query(ctx, d.cfg.DB, d.Plain.Tables, engine.Nullable(d.cfg.Schema)).Each(func(rows *sql.Rows) error {
 		var table string
-		var engine sql.NullString
-		if err := rows.Scan(&table, &engine); err != nil {
+		var storage sql.NullString
+		if err := rows.Scan(&table, &storage); err != nil {
 			return err
 		}
-		return claims.DatabaseErrorf("%w: table %s has engine %s, which knows no transactions: ALTER TABLE %s ENGINE = InnoDB",
-			dedup.ErrSchema, table, engine.String, table)
+		return engine.Database.Errorf("%w: table %s has engine %s, which knows no transactions: ALTER TABLE %s ENGINE = InnoDB",
+			dedup.ErrSchema, table, storage.String, table)
 	})
 	if err == nil {
 		err = engine.Query(ctx, d.cfg.DB, d.Plain.Columns, engine.Nullable(d.cfg.Schema)).Each(func(rows *sql.Rows) error {
@@ -141,7 +140,7 @@ func (d *DB) checkTables(ctx context.Context) error {
 			if err := rows.Scan(&table, &column, &kind, &collation); err != nil {
 				return err
 			}
-			return claims.DatabaseErrorf("%w: column %s of table %s is %s with collation %s, which takes different keys for the same "+
+			return engine.Database.Errorf("%w: column %s of table %s is %s with collation %s, which takes different keys for the same "+
 				"(upper and lower case, trailing spaces): it must be binary, as txonce's migrations make it", dedup.ErrSchema, column, table, kind, collation)
 		})
 	}
@@ -151,12 +150,12 @@ func (d *DB) checkTables(ctx context.Context) error {
 			if err := rows.Scan(&table, &column, &charset); err != nil {
 				return err
 			}
-			return claims.DatabaseErrorf("%w: column %s of table %s is %s, which does not have every text that a message may hold: "+
+			return engine.Database.Errorf("%w: column %s of table %s is %s, which does not have every text that a message may hold: "+
 				"ALTER TABLE %s CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", dedup.ErrSchema, column, table, charset, table)
 		})
 	}
 	if err != nil && !errors.Is(err, dedup.ErrSchema) {
-		return claims.DatabaseErrorf("sqlstore: read the tables' definitions: %w", err)
+		return engine.Database.Errorf("sqlstore: read the tables' definitions: %w", err)
 	}
 	return err
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/outbox"
@@ -146,7 +145,7 @@ func (d *DB) LockOrderingKey(ctx context.Context, tx *sql.Tx, key string) error 
 	return d.lockSlot(ctx, tx, int(columns.SerializeLock(key)%dialect.TakeTurn))
 }
 
-var errNoLocks = claims.DatabaseErrorf("%w: rows of outbox_locks are missing; undo txonce's migrations and apply them again", dedup.ErrSchema)
+var errNoLocks = engine.Database.Errorf("%w: rows of outbox_locks are missing; undo txonce's migrations and apply them again", dedup.ErrSchema)
 
 func (d *DB) lockSlot(ctx context.Context, tx *sql.Tx, slot int) error {
 	err := tx.QueryRowContext(ctx, d.box.LockOrderingKey, slot).Scan(&slot)

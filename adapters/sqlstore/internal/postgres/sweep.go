@@ -9,7 +9,6 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/claims"
 )
 
 func (d *DB) Check(ctx context.Context) error {
@@ -20,16 +19,16 @@ func (d *DB) Check(ctx context.Context) error {
 	var recovering bool
 	var encoding string
 	if err := d.cfg.DB.QueryRowContext(ctx, d.plain.Encoding).Scan(&encoding); err != nil {
-		return claims.DatabaseErrorf("sqlstore: read the database's encoding: %w", err)
+		return engine.Database.Errorf("sqlstore: read the database's encoding: %w", err)
 	}
 	if err := d.cfg.DB.QueryRowContext(ctx, d.plain.Settings).Scan(&sync, &fsync, &recovering, &readOnly, &standbys); err != nil {
-		return claims.DatabaseErrorf("sqlstore: read the database's settings: %w", err)
+		return engine.Database.Errorf("sqlstore: read the database's settings: %w", err)
 	}
 	switch {
 	case recovering:
-		return claims.DatabaseErrorf("sqlstore: the database is a standby: connect to the primary (target_session_attrs=read-write)")
+		return engine.Database.Errorf("sqlstore: the database is a standby: connect to the primary (target_session_attrs=read-write)")
 	case readOnly == "on":
-		return claims.DatabaseErrorf("sqlstore: transactions are read-only here: set default_transaction_read_only to off")
+		return engine.Database.Errorf("sqlstore: transactions are read-only here: set default_transaction_read_only to off")
 	case encoding != "UTF8":
 		return fmt.Errorf("sqlstore: the database's encoding is %s, which does not have every text that a message may hold: use one with ENCODING 'UTF8'", encoding)
 	case d.cfg.AllowAsyncCommit:

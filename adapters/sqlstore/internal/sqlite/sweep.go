@@ -9,7 +9,6 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/claims"
 )
 
 // Check reads the settings of one connection for all of them: they should stand in the data source name.
@@ -26,7 +25,7 @@ func (d *DB) Check(ctx context.Context) error {
 		{d.sql.JournalMode, []any{&journal}},
 	} {
 		if err := d.RetryBusy(ctx, func() error { return d.cfg.DB.QueryRowContext(ctx, read.query).Scan(read.dest...) }); err != nil {
-			return claims.DatabaseErrorf("sqlstore: read the database's settings: %w", err)
+			return engine.Database.Errorf("sqlstore: read the database's settings: %w", err)
 		}
 	}
 	_, err := d.cfg.DB.ExecContext(ctx, d.sql.Probe)
