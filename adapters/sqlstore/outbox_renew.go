@@ -72,7 +72,7 @@ func (o *outboxSession) add(tokens map[int]int64) {
 func (o *outboxSession) takeFree(ctx context.Context, n int) error {
 	var tokens map[int]int64
 	err := o.store.outboxTx(ctx, "take shards", func(ctx context.Context, tx *sql.Tx) (err error) {
-		tokens, err = o.store.db.Outbox.Holds.TakeDeadLetter(ctx, tx, &o.hold, n)
+		tokens, err = o.store.db.Outbox.Holds.TakeShards(ctx, tx, &o.hold, n)
 		return err
 	})
 	if err != nil {

@@ -194,7 +194,7 @@ func (d *DB) alive(ctx context.Context, tx *sql.Tx, by *engine.Hold) error {
 	return err
 }
 
-func (d *DB) TakeDeadLetter(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[int]int64, error) {
+func (d *DB) TakeShards(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[int]int64, error) {
 	if err := d.applySettings(ctx, tx); err != nil {
 		return nil, err
 	}

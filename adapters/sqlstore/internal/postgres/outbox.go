@@ -144,7 +144,7 @@ func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share engi
 	return share, err
 }
 
-func (d *DB) TakeDeadLetter(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[int]int64, error) {
+func (d *DB) TakeShards(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[int]int64, error) {
 	for _, query := range [...]string{d.box.relay.Settings, d.box.relay.LockShards, d.box.relay.DropExpired} {
 		if _, err := tx.ExecContext(ctx, query); err != nil {
 			return nil, err
