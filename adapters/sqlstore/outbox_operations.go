@@ -32,13 +32,13 @@ func (s *Store) Parked(ctx context.Context, filter outbox.ParkedFilter) (parked 
 	return parked, err
 }
 
-// Unpark implements outbox.Operations. A message that stands behind one that stays parked stays as well, or is parked again.
-// Where it fails half-way, some are unparked.
+// Unpark implements outbox.Operations. A message behind another one that stays parked also stays parked, or is parked again. If
+// Unpark fails, some of the messages may already be unparked.
 func (s *Store) Unpark(ctx context.Context, seqs ...int64) (int, error) {
 	return s.repair(ctx, "unpark", seqs, true)
 }
 
-// Discard implements outbox.Operations. Where it fails half-way, some are deleted.
+// Discard implements outbox.Operations. If it fails, some of the messages may already be deleted.
 func (s *Store) Discard(ctx context.Context, seqs ...int64) (int, error) {
 	return s.repair(ctx, "discard", seqs, false)
 }
