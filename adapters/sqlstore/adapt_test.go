@@ -19,7 +19,7 @@ import (
 	"github.com/txonce/txonce/outbox/outboxtest"
 )
 
-// appTx is an application's own idea of a transaction. Tests with real libraries are in adapt/.
+// appTx is a transaction type as an application may define it. Tests with real libraries are in adapt/.
 type appTx struct{ tx *sql.Tx }
 
 func wrapApp(_ context.Context, tx *sql.Tx) (*appTx, error) { return &appTx{tx}, nil }
@@ -35,7 +35,7 @@ func adapt(t testing.TB, s *sqlstore.Store) *sqlstore.Adapted[*appTx] {
 	return adapted
 }
 
-// Each case runs on one of the two databases: they are tested without Lift too.
+// Each case of the suite runs on SQLite or on PostgreSQL, because all cases also run on both without Adapt.
 func TestAdaptedSQLite(t *testing.T) {
 	t.Parallel()
 	h := sqliteHarness()
@@ -62,13 +62,13 @@ func TestAdaptedPostgres(t *testing.T) {
 	})
 }
 
-// adaptedNode is a Adapted whose pool the suite may look at.
+// adaptedNode is an Adapted that gives the suite access to its pool.
 type adaptedNode struct {
 	*sqlstore.Adapted[*appTx]
 	node *node
 }
 
-// adaptDB makes of a database under test one whose stores are adapted.
+// adaptDB wraps a database under test so that its stores are adapted.
 func adaptDB(d deduptest.DB[*sql.Tx]) deduptest.DB[*appTx] {
 	adapted := func(t *testing.T, s dedup.Store[*sql.Tx]) dedup.Store[*appTx] {
 		n := s.(*node)
@@ -129,12 +129,12 @@ func TestAdaptedOutbox(t *testing.T) {
 				Retryable: l.Retryable, LockOrderingKey: l.LockOrderingKey, Sent: plain.Sent, Age: plain.Age,
 			}
 		},
-		TTL: time.Second, // a Renew waits for a disk
+		TTL: time.Second, // Renew waits for a disk
 		Run: sideBySide,
 	})
 }
 
-// Whatever the Store can do in a transaction the adapted one does in its own kind of it.
+// Each method of Store that takes a *sql.Tx must exist on Adapted with the adapted type.
 func TestAdaptedHidesNothing(t *testing.T) {
 	own := reflect.TypeFor[*sql.Tx]()
 	mentions := func(f reflect.Type, tx reflect.Type) bool {
@@ -189,7 +189,7 @@ func TestAdaptNamesWhatIsMissing(t *testing.T) {
 
 func second(_ *sqlstore.Adapted[*appTx], err error) error { return err }
 
-// Effects in another transaction than the claim's are what this module is against: the handler does not run.
+// If wrap returns another transaction than the claim's, the handler must not run: its effects would not commit with the claim.
 func TestAdaptRefusesAnotherTransaction(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		n := db.open(deduptest.Options{})
