@@ -42,7 +42,7 @@ var (
 // InTx calls wrap, which returns a TTx that runs its statements in tx. wrap must not begin a transaction of its own. Its errors
 // are Retryable, because they say nothing about the message. ctx is the context of InTx.
 //
-// unwrap returns the transaction in which a TTx runs its statements, or nil if there is none, as for a *gorm.DB outside of a
+// unwrap returns the transaction that runs the statements of a TTx, or nil if there is none, as for a *gorm.DB outside of a
 // transaction. A nil transaction is refused: its statements would stay even if the handler's transaction rolls back.
 func Adapt[TTx any](s *Store, wrap func(ctx context.Context, tx *sql.Tx) (TTx, error), unwrap func(tx TTx) *sql.Tx) (*Adapted[TTx], error) {
 	switch {
@@ -64,7 +64,7 @@ func (l *Adapted[TTx]) InTx(ctx context.Context, recs []dedup.Record, fn func(tx
 			return claims.DatabaseErrorf("sqlstore: adapt a transaction: %w", err)
 		}
 		if l.unwrap(adapted) != tx { // the handler would write outside of the claim's transaction
-			return claims.DatabaseErrorf("sqlstore: adapt a transaction: what unwrap finds in the %T of wrap is not the transaction that wrap was given", adapted)
+			return claims.DatabaseErrorf("sqlstore: adapt a transaction: unwrap of the %T that wrap returned is not the transaction that wrap got", adapted)
 		}
 		return fn(adapted, answers)
 	})
@@ -123,7 +123,7 @@ func (l *Adapted[TTx]) LockKeys(ctx context.Context, tx TTx, keys ...dedup.Key) 
 func (l *Adapted[TTx]) in(adapted TTx, f func(tx *sql.Tx) error) error {
 	tx := l.unwrap(adapted)
 	if tx == nil {
-		return fmt.Errorf("sqlstore: unwrap finds no *sql.Tx in this %T: pass the one that the handler was given, or one that was begun", adapted)
+		return fmt.Errorf("sqlstore: unwrap found no *sql.Tx in this %T: pass the one that the handler got, or one with an open transaction", adapted)
 	}
 	return f(tx)
 }

@@ -15,7 +15,7 @@
 // # How it works
 //
 // InTx begins a transaction and inserts a row for each message's key: the claim. If the row exists, the message is a duplicate.
-// Otherwise the handler runs, and the claim commits together with what the handler wrote. A second delivery of the same message
+// Otherwise the handler runs, and the claim commits together with the handler's writes. A second delivery of the same message
 // waits for the first one's transaction, for up to Config.ClaimTimeout. Register checks at start that the tables fit and that
 // the database does not lose commits.
 //

@@ -168,7 +168,7 @@ func mysqlCodes() map[string]bool {
 	} {
 		codes[fmt.Sprint(n)] = true
 	}
-	// If the transaction is still open, these errors come from another connection, on which the handler cannot log in, or from
+	// If the transaction is still open, these errors come from another connection where the handler cannot log in, or from
 	// another transaction that was the victim of a deadlock: a deadlock here would have ended this transaction.
 	for _, n := range []int{1040, 1045, 1049, 1213} {
 		codes[fmt.Sprint(n)] = false
@@ -181,8 +181,8 @@ func mysqlCodes() map[string]bool {
 	return codes
 }
 
-// mysqlMisuses returns the ways in which a handler can end or lose its transaction on MySQL. Autocommit is off, so nothing that
-// the handler writes afterwards is committed.
+// mysqlMisuses returns all ways for a handler to end or lose its transaction on MySQL. Autocommit is off, so nothing that the
+// handler writes afterwards is committed.
 func mysqlMisuses(d *mysqlDB) []deduptest.Misuse[*sql.Tx] {
 	return []deduptest.Misuse[*sql.Tx]{
 		{Name: "tx.Commit", Ends: true, Do: func(_ context.Context, tx *sql.Tx) error { return tx.Commit() }},

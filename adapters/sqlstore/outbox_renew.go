@@ -25,7 +25,7 @@ func (o *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
 		return outbox.Hold{}, err
 	}
 	o.hold.Begun = true
-	o.note(share)
+	o.update(share)
 	if share.Shards == 0 {
 		return outbox.Hold{}, engine.ErrNoShards
 	}
@@ -46,8 +46,8 @@ func (o *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
 	}, nil
 }
 
-// note updates the session's shards with what the database returned.
-func (o *outboxSession) note(share engine.Share) {
+// update sets the session's shards to those in the database's answer.
+func (o *outboxSession) update(share engine.Share) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i, s := range o.shards {
@@ -89,7 +89,7 @@ func (o *outboxSession) takeFree(ctx context.Context, n int) error {
 func (o *outboxSession) giveBack(ctx context.Context, n int) error {
 	o.mu.Lock()
 	left := n
-	idle := o.letGo(func(*outboxShard) bool {
+	idle := o.removeIdle(func(*outboxShard) bool {
 		left--
 		return left >= 0
 	})
@@ -106,14 +106,14 @@ func (o *outboxSession) giveBack(ctx context.Context, n int) error {
 // session still holds them.
 func (o *outboxSession) giveBackLeaving(ctx context.Context) {
 	o.mu.Lock()
-	idle := o.letGo(func(s *outboxShard) bool { return s.leaving })
+	idle := o.removeIdle(func(s *outboxShard) bool { return s.leaving })
 	o.mu.Unlock()
 	_ = o.giveBackNow(ctx, idle)
 }
 
-// letGo removes the idle shards for which want returns true, so that Lease no longer uses them, and returns their numbers. The
+// removeIdle removes idle shards if want returns true for them, so that Lease no longer uses them, and returns their numbers. The
 // caller holds mu.
-func (o *outboxSession) letGo(want func(*outboxShard) bool) (idle []int) {
+func (o *outboxSession) removeIdle(want func(*outboxShard) bool) (idle []int) {
 	for i, s := range o.shards {
 		if s.idle() && want(s) {
 			idle = append(idle, i)

@@ -29,7 +29,7 @@ type outboxSession struct {
 
 	mu     sync.Mutex
 	shards map[int]*outboxShard
-	next   int // the shard at which the next Lease starts
+	next   int // the next Lease starts at this shard
 
 	rescueAt time.Time // when Maintain next calls Rescue
 }
@@ -123,7 +123,7 @@ func (s *Store) outboxError(what string, err error) error {
 	return claims.DatabaseError{Err: s.statementError(fmt.Errorf("%s: %w", what, err))}
 }
 
-// held returns the shards in the order in which Lease uses them. The caller holds o.mu.
+// held returns the shards in the order that Lease uses. The caller holds o.mu.
 func (o *outboxSession) held() []int {
 	shards := make([]int, 0, len(o.shards))
 	for i := range o.shards {
@@ -136,7 +136,7 @@ func (o *outboxSession) held() []int {
 
 // Close implements outbox.Session.
 func (o *outboxSession) Close(ctx context.Context) error {
-	o.store.outbox.part(o)
+	o.store.outbox.leave(o)
 	o.renewing.Lock()
 	defer o.renewing.Unlock()
 	o.mu.Lock()

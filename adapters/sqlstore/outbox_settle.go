@@ -33,7 +33,7 @@ func (o *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 		case outbox.Parked:
 			do.Parked = append(do.Parked, out)
 		default:
-			return fmt.Errorf("sqlstore: settle: message %d: no verdict %d", out.Seq, out.Verdict)
+			return fmt.Errorf("sqlstore: settle: message %d: unknown verdict %d", out.Seq, out.Verdict)
 		}
 	}
 	var err error
@@ -55,7 +55,7 @@ func (o *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 	return nil
 }
 
-// followed returns those of the idle shards in which messages behind parked ones must be parked too.
+// followed returns those of the idle shards where messages behind parked ones must be parked too.
 func (o *outboxSession) followed(parked []outbox.Outcome, idle []int) (shards []int) {
 	for _, out := range parked {
 		if out.Key != "" && out.ParkPolicy != outbox.SkipMessage && slices.Contains(idle, out.Shard) && !slices.Contains(shards, out.Shard) {

@@ -60,9 +60,9 @@ func (s *Store) LockOrderingKey(ctx context.Context, tx *sql.Tx, key string) err
 	return s.statementError(s.db.Outbox.Writer.LockOrderingKey(ctx, tx, key))
 }
 
-// Wake tells relays that a transaction that the caller began, and in which it called Enqueue, has committed. It wakes relays on
-// this Store at once, and on PostgreSQL also relays of adapters/pgxstore in other processes. All other relays find the messages
-// at their next poll. InTx calls Wake itself.
+// Wake tells relays that a transaction that the caller began has committed, after it called Enqueue. It wakes relays on this
+// Store at once, and on PostgreSQL also relays of adapters/pgxstore in other processes. All other relays find the messages at
+// their next poll. InTx calls Wake itself.
 //
 // Wake returns at once. Its background work ends some milliseconds after the last call. It uses the values of ctx, but not its
 // deadline or cancellation.
@@ -131,7 +131,7 @@ func (h *outboxHub) join(s *outboxSession) {
 	h.sessions[s] = struct{}{}
 }
 
-func (h *outboxHub) part(s *outboxSession) {
+func (h *outboxHub) leave(s *outboxSession) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.sessions, s)

@@ -165,7 +165,7 @@ func (d *postgresDB) age(t *testing.T, by time.Duration) {
 	}
 }
 
-// postgresMisuses returns the ways in which a handler can end or lose its transaction on PostgreSQL.
+// postgresMisuses returns all ways for a handler to end or lose its transaction on PostgreSQL.
 func postgresMisuses() []deduptest.Misuse[*sql.Tx] {
 	return append(misuses(),
 		text("ROLLBACK AND CHAIN as text", true, `ROLLBACK AND CHAIN`),

@@ -208,7 +208,7 @@ func registerSQLiteCancel() {
 	})
 }
 
-// sqliteMisuses returns the ways in which a handler can end or lose its transaction on SQLite.
+// sqliteMisuses returns all ways for a handler to end or lose its transaction on SQLite.
 func sqliteMisuses() []deduptest.Misuse[*sql.Tx] {
 	return append(misuses(),
 		unstoppable("INSERT OR ROLLBACK that conflicts", `CREATE TEMP TABLE u (x UNIQUE)`, `INSERT OR ROLLBACK INTO u VALUES (1), (1)`),

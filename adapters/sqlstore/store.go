@@ -37,8 +37,8 @@ type Config struct {
 	// Schema contains the tables of package migrations. On MySQL it is the name of a database on the same server. SQLite has no
 	// schemas.
 	//
-	// Defaults to the schema in which search_path finds the tables, and on MySQL to the DSN's database. The Store looks it up
-	// once, at its first use. Later changes, such as SET LOCAL search_path in a transaction that enqueues, do not affect the
+	// Defaults to the first schema of search_path that has the tables, and on MySQL to the DSN's database. The Store looks it
+	// up once, at its first use. Later changes, such as SET LOCAL search_path in a transaction that enqueues, do not affect the
 	// Store's statements.
 	Schema string
 

@@ -1,5 +1,5 @@
-// Package engine defines the small interfaces through which a Store uses its database. The engines in packages postgres, mysql
-// and sqlite implement them. It also holds code that the engines and the Store share: types that describe a claim and a
+// Package engine defines the small interfaces that a Store uses to work with its database. The engines in packages postgres,
+// mysql and sqlite implement them. It also holds code that the engines and the Store share: types that describe a claim and a
 // transaction, and functions that read and write values.
 package engine
 
@@ -39,8 +39,8 @@ type Engine struct {
 
 // Tables finds, checks and sweeps the tables.
 type Tables interface {
-	// Locate returns the schema in which the server looks up unqualified table names, or "" if it finds no tables. It is called
-	// before Name, and Name before all other methods.
+	// Locate returns the schema where the server finds txonce's tables by their unqualified names, or "" if it finds none. It
+	// is called before Name, and Name before all other methods.
 	Locate(ctx context.Context, q Queryer) (schema string, err error)
 	// Name builds the statements for tables in schema.
 	Name(schema string)
@@ -112,8 +112,8 @@ type KeyProber interface {
 
 // Proofs checks whether a handler's transaction is still the one that claimed.
 type Proofs interface {
-	// Stamp prepares for Verify. Verify fails with dedup.ErrTxEnded if t is no longer in the transaction in which Stamp was
-	// called, and with ErrSwallowed if a failed statement has broken the transaction.
+	// Stamp prepares for Verify. If t has left its current transaction by then, Verify fails with dedup.ErrTxEnded. If a failed
+	// statement has broken the transaction, Verify fails with ErrSwallowed.
 	Stamp(ctx context.Context, t *Transaction) error
 	Verify(ctx context.Context, t *Transaction) error
 	// VerifyAndStamp verifies, and prepares for another verification.

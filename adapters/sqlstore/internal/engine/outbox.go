@@ -67,7 +67,7 @@ type Settler interface {
 // Outcomes are the outcomes of leased messages. Each list is ordered by shard and sequence number.
 type Outcomes struct {
 	Sent, Deferred, Parked []outbox.Outcome
-	Follow                 []int // shards without other leased messages, in which messages behind parked ones must be parked too
+	Follow                 []int // shards without other leased messages, where messages behind parked ones must be parked too
 }
 
 // Upkeep does work that is not urgent.
@@ -101,7 +101,7 @@ type StatsStatements struct {
 // CountedPerShard is how many pending messages of each shard Stats counts. It estimates the rest.
 const CountedPerShard = 250
 
-// Limits of what Upkeep does in one transaction.
+// Limits of one transaction of Upkeep.
 const (
 	FollowAtOnce = 1000 // how many of a shard's first messages are checked for a parked one before them
 	ForgetAtOnce = 2000

@@ -189,7 +189,7 @@ func (d *DB) alive(ctx context.Context, tx *sql.Tx, by *engine.Hold) error {
 	var alive bool
 	err := tx.QueryRowContext(ctx, d.box.Alive, by.Hex()).Scan(&alive)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && !alive {
-		return fmt.Errorf("%w: its time was over", outbox.ErrLeaseLost)
+		return fmt.Errorf("%w: the hold has expired", outbox.ErrLeaseLost)
 	}
 	return err
 }

@@ -132,7 +132,7 @@ func (d *DB) Forget(ctx context.Context, tx *sql.Tx) error {
 	if err := d.applySettings(ctx, tx); err != nil {
 		return err
 	}
-	if err := d.unhold(ctx, tx); err != nil {
+	if err := d.dropIdleHolds(ctx, tx); err != nil {
 		return err
 	}
 	if err := d.dropExpired(ctx, tx, deadAfter); err != nil {
@@ -142,7 +142,7 @@ func (d *DB) Forget(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
-func (d *DB) unhold(ctx context.Context, tx *sql.Tx) error {
+func (d *DB) dropIdleHolds(ctx context.Context, tx *sql.Tx) error {
 	list, err := readHeld(engine.Query(ctx, tx, d.box.Idle, engine.ForgetAtOnce))
 	for _, query := range [...]string{d.box.LockHeld, d.box.StillIdle} {
 		if err == nil && len(list) > 0 {

@@ -135,7 +135,7 @@ func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share engi
 		return share, err
 	}
 	if n, err := done.RowsAffected(); err != nil || n != 1 {
-		return share, fmt.Errorf("%w: its time was over", outbox.ErrLeaseLost)
+		return share, fmt.Errorf("%w: the hold has expired", outbox.ErrLeaseLost)
 	}
 	share = engine.NewShare()
 	if err := engine.Query(ctx, tx, d.box.relay.Relays, owner, by.Name).Each(share.ScanRelay); err != nil {

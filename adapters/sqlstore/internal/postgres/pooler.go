@@ -16,8 +16,8 @@ const poolerWithin = 2 * time.Second
 // These statements have a parameter because some drivers prepare only statements with parameters.
 const (
 	servedBy = `SELECT pg_backend_pid() WHERE $1::text <> ''`
-	whoseOne = `SELECT 1 WHERE $1::text <> ''`
-	whoseTwo = `SELECT 2 WHERE $1::text <> ''`
+	answerOne = `SELECT 1 WHERE $1::text <> ''`
+	answerTwo = `SELECT 2 WHERE $1::text <> ''`
 )
 
 // poolerRounds is how many statements each of two connections sends at the same time. With a driver that prepares each
@@ -49,9 +49,9 @@ func (d *DB) checkPooler(ctx context.Context, db *sql.DB) error {
 		return nil // the check is inconclusive
 	}
 	defer two.Close()
-	changed, err := askTwice(ctx, one, two)
+	changed, err := sessionChanges(ctx, one, two)
 	if err == nil && changed {
-		err = race(ctx, one, two)
+		err = sendConcurrently(ctx, one, two)
 	}
 	if missingStatement(err) {
 		return fmt.Errorf("sqlstore: Config.DB leads through a pooler that gives each transaction another session, and its driver, %T, prepares "+
@@ -61,8 +61,8 @@ func (d *DB) checkPooler(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// askTwice reports whether the second statement on connection one ran in another server session than the first.
-func askTwice(ctx context.Context, one, two *sql.Conn) (changed bool, err error) {
+// sessionChanges reports whether the second statement on connection one ran in another server session than the first.
+func sessionChanges(ctx context.Context, one, two *sql.Conn) (changed bool, err error) {
 	var before, after int
 	if err := one.QueryRowContext(ctx, servedBy, "first").Scan(&before); err != nil {
 		return false, err
@@ -82,9 +82,9 @@ func askTwice(ctx context.Context, one, two *sql.Conn) (changed bool, err error)
 // errMixedUp means that a connection got the answer to another connection's statement.
 var errMixedUp = errors.New("a statement was replaced by another client's")
 
-// race sends statements on both connections until each has sent poolerRounds. A connection that is done continues until the
+// sendConcurrently sends statements on both connections until each has sent poolerRounds. A connection that is done continues until the
 // other one is done too, so that both always send at the same time.
-func race(ctx context.Context, one, two *sql.Conn) error {
+func sendConcurrently(ctx context.Context, one, two *sql.Conn) error {
 	var asking atomic.Int32
 	asking.Store(2)
 	ask := func(conn *sql.Conn, question string, want int) error {
@@ -104,8 +104,8 @@ func race(ctx context.Context, one, two *sql.Conn) error {
 		return nil
 	}
 	other := make(chan error, 1)
-	go func() { other <- ask(two, whoseTwo, 2) }()
-	err := ask(one, whoseOne, 1)
+	go func() { other <- ask(two, answerTwo, 2) }()
+	err := ask(one, answerOne, 1)
 	return errors.Join(err, <-other)
 }
 

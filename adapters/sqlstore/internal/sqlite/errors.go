@@ -20,9 +20,9 @@ const (
 	codeAuth      = 23
 )
 
-// Fault implements engine.Errors. BUSY means contention for the file, not for a key. A failed statement undoes only itself,
-// except for codes after which SQLite may roll back the whole transaction (see https://sqlite.org/lang_transaction.html).
-// Errors of another file look the same as errors of this one.
+// Fault implements engine.Errors. BUSY means contention for the file, not for a key. Most failed statements undo only
+// themselves; some codes may roll back the whole transaction (see https://sqlite.org/lang_transaction.html). Errors of another
+// file look the same as errors of this one.
 func (d *DB) Fault(err error) engine.Fault {
 	code, known := resultCode(err)
 	if !known {

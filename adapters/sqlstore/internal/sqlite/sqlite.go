@@ -61,7 +61,7 @@ func (d *DB) Begin(ctx, end context.Context, conn *sql.Conn, _ sql.IsolationLeve
 	met := false
 	err = d.RetryBusy(ctx, func() error {
 		if met {
-			d.turn.crowd()
+			d.turn.noteContention()
 		}
 		met = true
 		if tx, err = conn.BeginTx(end, nil); err != nil {

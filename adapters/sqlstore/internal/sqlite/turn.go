@@ -12,11 +12,11 @@ import (
 // writerTurn lets one transaction of a process write at a time. Waiting for the turn is fair and needs no connection, while
 // SQLite itself only polls for its lock.
 type writerTurn struct {
-	wait    time.Duration
-	held    chan struct{} // holds one element while a transaction writes
-	taken   atomic.Int64  // how often the turn was taken
-	used    time.Duration // how long this process has written without a pause; only the current writer uses it
-	crowded time.Time     // until when other processes are assumed to wait; only the current writer uses it
+	wait           time.Duration
+	held           chan struct{} // holds one element while a transaction writes
+	taken          atomic.Int64  // how often the turn was taken
+	used           time.Duration // how long this process has written without a pause; only the current writer uses it
+	contendedUntil time.Time     // until when other processes are assumed to wait; only the current writer uses it
 }
 
 func newWriterTurn(wait time.Duration) *writerTurn {
@@ -25,17 +25,17 @@ func newWriterTurn(wait time.Duration) *writerTurn {
 
 // Processes do not queue for SQLite's lock. The process that has just committed tries again first, and may win for seconds. (In
 // a measurement with 3 processes and transactions of 100 ms, one process got 62 turns and another 1.) So a process that
-// recently met another writer pauses for courtesy after each slice. Waiting processes try more often than that; see
+// recently met another writer pauses for yieldFor after each slice. Waiting processes try more often than that; see
 // DB.RetryBusy.
 const (
-	slice      = 50 * time.Millisecond
-	courtesy   = 3 * time.Millisecond
-	crowdedFor = time.Second
+	slice           = 50 * time.Millisecond
+	yieldFor        = 3 * time.Millisecond
+	contentionLasts = time.Second
 )
 
-// crowd notes that another process was writing. Only the current writer calls it.
-func (t *writerTurn) crowd() {
-	t.crowded = time.Now().Add(crowdedFor)
+// noteContention records that another process was writing. Only the current writer calls it.
+func (t *writerTurn) noteContention() {
+	t.contendedUntil = time.Now().Add(contentionLasts)
 	t.used = 0
 }
 
@@ -49,8 +49,8 @@ func (t *writerTurn) enter(ctx context.Context) (leave func(), err error) {
 		return nil, err
 	}
 	began := time.Now()
-	if t.used >= slice && began.Before(t.crowded) {
-		if err := await.Sleep(ctx, courtesy); err != nil {
+	if t.used >= slice && began.Before(t.contendedUntil) {
+		if err := await.Sleep(ctx, yieldFor); err != nil {
 			<-t.held
 			return nil, err
 		}

@@ -64,15 +64,15 @@ func TestTurn(t *testing.T) {
 func TestTurnStepsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turn := newWriterTurn(5 * time.Second)
-		write := func(crowd bool) (waited time.Duration) {
+		write := func(contended bool) (waited time.Duration) {
 			began := time.Now()
 			leave, err := turn.enter(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			waited = time.Since(began)
-			if crowd {
-				turn.crowd()
+			if contended {
+				turn.noteContention()
 			}
 			<-time.After(20 * time.Millisecond)
 			leave()
@@ -89,12 +89,12 @@ func TestTurnStepsBack(t *testing.T) {
 			waits = append(waits, int(write(false).Milliseconds()))
 		}
 		if want := []int{0, 0, 3, 0, 0, 3, 0, 0, 3, 0}; !slices.Equal(waits, want) {
-			t.Errorf("in a crowd turns waited %v ms, want %v", waits, want)
+			t.Errorf("under contention turns waited %v ms, want %v", waits, want)
 		}
 		<-time.After(time.Second)
 		for range 10 {
 			if waited := write(false); waited != 0 {
-				t.Errorf("long after the crowd a turn waited %v", waited)
+				t.Errorf("long after the contention a turn waited %v", waited)
 			}
 		}
 	})

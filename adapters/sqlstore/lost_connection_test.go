@@ -12,8 +12,8 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// lookedBack runs a handler that may have committed, and checks that InTx returned ErrTxEnded if and only if it did.
-func lookedBack(t *testing.T, s *node, ctx context.Context, committed bool, do func(ctx context.Context, tx *sql.Tx) error) {
+// checkCommitReported runs a handler that may have committed, and checks that InTx returned ErrTxEnded if and only if it did.
+func checkCommitReported(t *testing.T, s *node, ctx context.Context, committed bool, do func(ctx context.Context, tx *sql.Tx) error) {
 	t.Helper()
 	for _, n := range []int{1, 10} {
 		recs := make([]dedup.Record, n)
@@ -80,7 +80,7 @@ func TestTheClaimIsLookedForWhereTheConnectionIsCut(t *testing.T) {
 						continue // the connection was not cut, and the transaction is still open
 					}
 					t.Run(fmt.Sprintf("%s, cut %s, swallowed %v", name, how, swallows), func(t *testing.T) {
-						lookedBack(t, s, t.Context(), name != "nothing", func(ctx context.Context, tx *sql.Tx) error {
+						checkCommitReported(t, s, t.Context(), name != "nothing", func(ctx context.Context, tx *sql.Tx) error {
 							if err := end(ctx, tx); err != nil {
 								t.Fatal(err)
 							}
