@@ -22,9 +22,11 @@
 // # What a crash does
 //
 // When the process dies before COMMIT, the database rolls back the claim and the handler's writes together, and the broker
-// delivers the message again. When it dies after COMMIT, the next delivery is a duplicate. When it freezes, the server ends its
-// transaction after Config.IdleInTxTimeout, and another process can handle the message. When the answer to COMMIT is lost, the
-// next delivery of the message finds out whether the claim was committed.
+// delivers the message again. When it dies after COMMIT, the next delivery is a duplicate. When the answer to COMMIT is lost,
+// the next delivery finds out whether the claim was committed.
+//
+// When the process freezes, the server ends its transaction after Config.IdleInTxTimeout, and another process can handle the
+// message. SQLite has no such limit: a process that freezes in a transaction blocks all writers until it ends.
 //
 // # What a handler must not do
 //

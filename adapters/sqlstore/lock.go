@@ -25,7 +25,7 @@ import (
 // lock: the lock then excludes other writers, but the transaction may read old data.
 //
 // LockOrderingKey is different: it orders the messages that transactions enqueue, by message key. Its locks are separate, and
-// only ctx limits its wait. A transaction that needs both calls LockKeys first.
+// only ctx limits its wait. A transaction that needs both should call LockKeys first.
 //
 // On PostgreSQL handlers on pgxstore use the same locks, and a pooler in transaction mode makes no difference. Equal keys in
 // two schemas also exclude each other. On MySQL a key is a row that is never visible. The wait may be up to ClaimTimeout or one

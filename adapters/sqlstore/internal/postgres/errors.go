@@ -22,7 +22,7 @@ func (d *DB) Fault(err error) engine.Fault {
 		Constraint: constraint(state),
 		Collided:   state == "40P01",
 		Retryable:  dialect.RetryablePostgres(state) || stalePlan(err) || state == "3F000", // a schema is missing
-		Ambiguous:  strings.HasPrefix(state, "42") || state == "3F000",                     // a table or GRANT may be missing in the deployment, or one branch of a handler may be wrong
+		Ambiguous:  strings.HasPrefix(state, "42") || state == "3F000",                     // a deployment may lack a table or GRANT, or the handler is wrong
 		Refused:    dialect.RefusedPostgres(state),
 	}
 }

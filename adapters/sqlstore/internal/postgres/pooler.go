@@ -15,7 +15,7 @@ const poolerWithin = 2 * time.Second
 
 // These statements have a parameter because some drivers prepare only statements with parameters.
 const (
-	servedBy = `SELECT pg_backend_pid() WHERE $1::text <> ''`
+	servedBy  = `SELECT pg_backend_pid() WHERE $1::text <> ''`
 	answerOne = `SELECT 1 WHERE $1::text <> ''`
 	answerTwo = `SELECT 2 WHERE $1::text <> ''`
 )
