@@ -13,7 +13,7 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// claimDriver is the claims.Driver of one transaction.
+// claimDriver implements claims.Driver for one transaction.
 type claimDriver struct {
 	store *Store
 	claim *engine.Claim
@@ -23,9 +23,9 @@ func (s *Store) newClaim(plan *claims.Plan, tx *sql.Tx) *engine.Claim {
 	return &engine.Claim{Claim: claims.Claim{Owner: engine.Database, Plan: plan, Windows: &s.leases, Now: s.now}, Tx: tx}
 }
 
-// make claims and returns the answers. A server that has not refused the claim by the time that a claim may wait, and does not
-// answer for long after that, is away.
-func (s *Store) make(ctx context.Context, c *engine.Claim) ([]dedup.Claim, error) {
+// runClaim claims and returns the answers. If the server neither answers nor refuses the claim for some time after
+// ClaimTimeout, runClaim reports the database as unavailable.
+func (s *Store) runClaim(ctx context.Context, c *engine.Claim) ([]dedup.Claim, error) {
 	if len(c.Plan.Rows) == 0 {
 		return nil, nil
 	}
@@ -55,12 +55,13 @@ func (d claimDriver) Flush(ctx context.Context) error {
 	return d.store.claimError(d.store.db.Claims.Flush(ctx, d.claim))
 }
 
-// Forgotten implements claims.Driver. Insert has read already how far was forgotten, unless the transaction could not see it.
+// Forgotten implements claims.Driver. Insert has already read the horizon, unless the transaction's snapshot is too old to see
+// it.
 func (d claimDriver) Forgotten(ctx context.Context, consumers []string) (forgotten time.Time, uses map[string][]storekit.WindowUse, err error) {
 	var from engine.Queryer = d.claim.Tx
-	if d.claim.Snapshot { // older than the claim: another connection sees more
+	if d.claim.Snapshot { // the snapshot may be older than the claim: read on another connection
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, d.store.cfg.ClaimTimeout) // for callers that hold all of the pool's connections
+		ctx, cancel = context.WithTimeout(ctx, d.store.cfg.ClaimTimeout) // the callers may hold all of the pool's connections
 		defer cancel()
 		from = d.store.cfg.DB
 		if err := d.claim.ReadForgotten(from.QueryRowContext(ctx, d.store.db.Tables.Statements().Forgotten)); err != nil {

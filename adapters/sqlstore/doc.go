@@ -1,111 +1,150 @@
-// Package sqlstore keeps claims, dead letters and the outbox through database/sql: a [Store] is a dedup.Store, a
-// consumer.ParkingLot, an outbox.Writer and an outbox.Queue whose native transaction is *sql.Tx. It works on PostgreSQL, SQLite, MySQL 8.0.19
-// and MariaDB 10.6 and later, and imports no driver: bring pgx's stdlib, lib/pq, modernc.org/sqlite or go-sql-driver/mysql. With pgx there is adapters/pgxstore, which claims in fewer round
-// trips and guards the handler's transaction better.
+// Package sqlstore runs message handlers once per message through database/sql: the record that a message was handled
+// commits in the same transaction as the handler's writes.
+//
+// A [Store] implements dedup.Store, consumer.ParkingLot, outbox.Writer and outbox.Queue with *sql.Tx as the handler's
+// transaction. It works on PostgreSQL, SQLite, MySQL 8.0.19 and MariaDB 10.6 or later. With pgx as the driver, use
+// adapters/pgxstore: it needs fewer round trips per claim and guards the handler's transaction better.
+//
+// # How to use it
+//
+// Apply the migrations of package migrations. Open a *sql.DB with any driver: pgx's stdlib, lib/pq, modernc.org/sqlite or
+// go-sql-driver/mysql (this package imports none). Pass it to [New], and pass the Store to a consumer. Handlers write through
+// the *sql.Tx that they get, return nil to commit, and return an error to roll back. Handlers that publish messages call
+// [Store.Enqueue] in the same transaction, and a relay publishes the messages after the commit.
+//
+// # How it works
+//
+// InTx begins a transaction and inserts a row for each message's key: the claim. If the row exists, the message is a duplicate.
+// Otherwise the handler runs, and the claim commits together with the handler's writes. A second delivery of the same message
+// waits for the first one's transaction, for up to Config.ClaimTimeout. Register checks at start that the tables fit and that
+// the database does not lose commits.
+//
+// # What a crash does
+//
+// When the process dies before COMMIT, the database rolls back the claim and the handler's writes together, and the broker
+// delivers the message again. When it dies after COMMIT, the next delivery is a duplicate. When the answer to COMMIT is lost,
+// the next delivery finds out whether the claim was committed.
+//
+// When the process freezes, the server ends its transaction after Config.IdleInTxTimeout, and another process can handle the
+// message. SQLite has no such limit: a process that freezes in a transaction blocks all writers until it ends.
 //
 // # What a handler must not do
 //
-// An *sql.Tx cannot be wrapped, so a handler that ends its transaction cannot be stopped; it is found out. Before COMMIT
-// the store proves that it is still in the transaction that claimed, and where it is not InTx fails with
-// dedup.ErrTxEnded. What was rolled back by then is gone; but what the handler committed by itself stays committed, the
-// claim with it, and what it wrote after that was committed statement by statement and stays too, with its claim or,
-// after a ROLLBACK, without. Return nil to commit and an error to roll back. A handler that has committed and then returns an error gets
-// ErrTxEnded with that error in it: after a failure the store asks the database whether the claim stands, where it may. Where the connection was cut, or takes no
-// more statements, it asks on another one of the pool, for up to 2 s, and for up to 10 s where the database does not answer. While
-// nobody answers, InTx returns the first error, and a claim that the handler had committed makes the next delivery a duplicate.
+// A handler must not end its transaction. The Store cannot wrap a *sql.Tx, so it cannot prevent this, but it detects it. Before
+// COMMIT it checks that the transaction is still the one that claimed. If not, InTx fails with dedup.ErrTxEnded. What was
+// rolled back by then is lost. What the handler committed stays committed, together with the claim. Later writes of the handler
+// were committed statement by statement and stay too: with the claim after a COMMIT, without it after a ROLLBACK.
 //
-// In a batch VerifyTx asks the same between two handlers, so that no handler runs behind one that has ended the transaction. It
-// costs a round trip for each message on PostgreSQL and MariaDB, two on MySQL, and none on SQLite. Where that
-// weighs more than the handlers themselves, handle the batch as one, by HandleBatch.
+// When a handler commits and then returns an error, InTx returns ErrTxEnded, which wraps the handler's error. To detect this,
+// the Store asks the database after a failure whether the claim was committed. If the connection is lost or takes no more
+// statements, the Store asks on another connection of the pool. It does so for up to 2 s, and for up to 10 s if the database
+// does not answer. Without an answer InTx returns the first error. If the handler had committed the claim, the next delivery is
+// then a duplicate.
 //
-// A statement that fails breaks a transaction on PostgreSQL; where a handler swallows such an error and returns nil, InTx fails, and the
-// error says so. Rows must be closed before the handler returns: rows left open are the
-// handler's error too, also where a driver takes them for a lost connection. On SQLite a statement that is cancelled while it writes rolls everything back, and so may a full disk:
-// the same proof finds it.
+// In a batch, VerifyTx makes the same check between two handlers, so that no handler runs after one that has ended the
+// transaction. It costs one round trip per message on PostgreSQL and MariaDB, two on MySQL, and none on SQLite. If these round
+// trips take longer than the handlers themselves, handle the whole batch with HandleBatch.
+//
+// On PostgreSQL a failed statement breaks the transaction. If a handler ignores such an error and returns nil, InTx fails, and
+// its error names the cause. Handlers must close their rows before they return. Open rows are the handler's error, even if the
+// driver reports a lost connection. On SQLite a canceled write statement, or a full disk, may roll back the whole transaction.
+// The check before COMMIT detects that too.
 //
 // # What a handler may leave behind
 //
-// Every statement of the Store names the schema of its tables, which is found once; see Config.Schema. A connection whose session a
-// handler has changed for good, by SET, USE or their like, is closed after its transaction, before anybody else gets it: on
-// PostgreSQL search_path, role, synchronous_commit, session_replication_role, timeouts, time zone, formats of text and default_transaction_*,
-// on MySQL the database, role, sql_mode, checks, sql_log_bin, character sets, time zone and limits. SET LOCAL costs a handler two
-// round trips at most and no connection. Where a handler has made its own transaction's synchronous_commit weaker, COMMIT is
-// sent with the one that the claim was made under. Not seen are advisory locks of the session, LISTEN, temporary tables, user
-// variables, GET_LOCK, and pragmas of SQLite: do not use them in handlers. Behind PgBouncer the session that changes is the
-// server's, which closing a connection does not end.
+// Each statement of the Store names the schema of its tables, which the Store looks up once; see Config.Schema. If a handler
+// changes its session's settings with SET or USE, the Store closes the connection after the transaction, so that no later
+// handler gets it. The Store checks these settings:
+//
+//   - PostgreSQL: search_path, role, synchronous_commit, session_replication_role, timeouts, time zone, text formats and default_transaction_*
+//   - MySQL: the database, role, sql_mode, checks, sql_log_bin, character sets, time zone and limits
+//
+// SET LOCAL keeps the connection and costs at most two round trips. If a handler weakens synchronous_commit for its own
+// transaction, the Store resets it before COMMIT to the value at the claim.
+//
+// The Store does not detect session-level advisory locks, LISTEN, temporary tables, user variables, GET_LOCK and SQLite's
+// pragmas: do not use them in handlers. Behind PgBouncer the changed session belongs to a server connection, which stays open
+// when the client's connection is closed.
 //
 // # SQLite
 //
-// One transaction writes at a time. In one process the others of a Store wait for their turn without a connection;
-// between processes they ask again until Config.ClaimTimeout is over, and then fail with a Retryable error. So
-// concurrency buys nothing here, and batches do. Open the database with journal_mode WAL, in which readers do not
-// disturb the writer, and leave synchronous at FULL: with NORMAL a commit may be forgotten at a loss of power, and
-// Register refuses it. Without WAL COMMIT waits for those who read, for up to
-// Config.ClaimTimeout and no longer than 10 s, and keeps new ones out meanwhile. InTx begins every transaction as an IMMEDIATE one, whatever the driver's settings. Claim in a
-// transaction of your own should come before anything is read in it: SQLite refuses to write after a read when
-// another connection has written since, and no waiting helps.
+// Only one transaction can write at a time. Within a process the Store's transactions queue without holding a connection.
+// Processes retry until Config.ClaimTimeout, and then fail with a Retryable error. More concurrency is therefore no faster, but
+// batches are.
+//
+// Open the database with journal_mode WAL, so that readers do not block the writer. Leave synchronous at FULL: with NORMAL a
+// power loss may undo a commit, and Register refuses it. Without WAL, COMMIT waits for readers, for up to Config.ClaimTimeout
+// and at most 10 s, and blocks new readers meanwhile.
+//
+// InTx begins every transaction as an IMMEDIATE one, whatever the driver's settings. If you call Claim in your own transaction,
+// claim before you read: SQLite refuses to write after a read if another connection has written since, and waiting does not
+// help.
 //
 // # PostgreSQL
 //
-// A claim waits for a transaction that holds its key, no longer than Config.ClaimTimeout; the handler's own statements
-// keep the session's lock_timeout. Behind PgBouncer in transaction mode use what the driver offers against prepared
-// statements, such as pgx's default_query_exec_mode=exec. Claim in a transaction of your own may need a second
-// connection of the pool for a moment, at the first claim under a window and then twice a day.
+// A claim waits for a transaction that holds its key for at most Config.ClaimTimeout. The handler's own statements keep the
+// session's lock_timeout. Behind PgBouncer in transaction mode, turn off the driver's prepared statements, for example with
+// pgx's default_query_exec_mode=exec. Claim in your own transaction may briefly need a second connection of the pool: at the
+// first claim under a window, and then twice a day.
 //
-// When somebody cancels a COMMIT that waits for a synchronous standby, PostgreSQL commits on the primary alone, and answers
-// COMMIT with a warning, which database/sql does not hand on. InTx then returns nil, and a failover to the standby may lose
-// the commit. Package adapters/pgxstore reads the warning, and reports the commit as one of unknown outcome.
+// When a COMMIT that waits for a synchronous standby is canceled, PostgreSQL commits on the primary alone and answers with a
+// warning. database/sql does not pass the warning on, so InTx returns nil, and a failover to the standby may lose the commit.
+// Package adapters/pgxstore reads the warning and reports the commit's outcome as unknown.
 //
 // # MySQL and MariaDB
 //
-// Dialect MySQL is for both; the Store asks the server which it is. It is tested on MariaDB 10.11, and what it would send to
-// MySQL there too; not on MySQL itself. Nothing depends on the DSN's parseTime, loc, clientFoundRows, interpolateParams or
-// multiStatements, nor on the session's time_zone: times are numbers of microseconds, and a claim tells a new key from a
-// known one by a random token in its row, never by a count of rows. Register refuses by name what would lose something: a
-// key column that folds case, tables that are not InnoDB, a sql_mode that is not strict, a charset other than utf8mb4,
-// autocommit=0 in the DSN, a read-only server, innodb_flush_log_at_trx_commit other than 1, and with a binary log
-// sync_binlog other than 1.
+// Dialect MySQL serves both; the Store asks the server which one it is. The Store is tested on MariaDB 10.11, including the
+// statements that it would send to MySQL. It is not tested on MySQL itself.
 //
-// In a transaction of InTx autocommit is off, and a savepoint stands behind the claim. A deadlock rolls the whole transaction
-// back, and a handler that swallows it (error 1213) would write on outside of it: the savepoint is gone then, what came
-// after is rolled back, and InTx fails with dedup.ErrTxEnded. The same finds out ROLLBACK and COMMIT as text, and DDL, which
-// commits: what stood before it stays, with its claim. Any other failed statement undoes itself alone, also one that waited
-// too long for a lock (1205, unless innodb_rollback_on_timeout is on): a handler that swallows its error has decided to
-// do without that statement, and the rest commits. In a transaction of your own, Claim has none of these guards: roll back
-// after every error.
+// The DSN's parseTime, loc, clientFoundRows, interpolateParams and multiStatements do not matter, and neither does the
+// session's time_zone: times are stored as microseconds, and a claim recognizes a new key by a random token in its row, not by
+// a row count.
 //
-// A claim waits no longer than Config.ClaimTimeout, in whole seconds on MySQL; the handler's own statements keep the
-// session's innodb_lock_wait_timeout. The isolation level is READ COMMITTED, whatever the server's default; above it gap
-// locks make neighbours wait, and deadlocks, which are Retryable, are common.
+// Register fails, and names the setting, if a setting could lose or alter data: a key column with a case-insensitive collation,
+// tables that are not InnoDB, a sql_mode that is not strict, a charset other than utf8mb4, autocommit=0 in the DSN, a read-only
+// server, innodb_flush_log_at_trx_commit other than 1, or, with a binary log, sync_binlog other than 1.
 //
-// A COMMIT or claim that is cut off holds its locks until the server sees the connection gone. IdleInTxTimeout is wait_timeout
-// here. Behind a semi-synchronous replication that shows commits before a replica has them (AFTER_COMMIT) a duplicate writes
-// its row anew, so that its COMMIT waits as well.
+// InTx turns autocommit off and sets a savepoint after the claim. A deadlock rolls back the whole transaction. If a handler
+// ignores that error (1213), its later statements run outside of the transaction. The savepoint is gone then, so InTx rolls
+// these statements back and fails with dedup.ErrTxEnded. This also detects ROLLBACK and COMMIT sent as text, and DDL, which
+// commits: earlier writes stay, with the claim. Any other failed statement undoes only itself, including a lock wait that timed
+// out (1205, unless innodb_rollback_on_timeout is on). If a handler ignores such an error, the rest of the transaction commits
+// without that statement. Claim in your own transaction has none of these guards: roll back after every error.
+//
+// A claim waits for at most Config.ClaimTimeout, rounded up to seconds on MySQL. The handler's own statements keep the
+// session's innodb_lock_wait_timeout. The isolation level is READ COMMITTED, whatever the server's default. At higher levels
+// gap locks make transactions with neighboring keys wait for each other, and deadlocks, which are Retryable, are common.
+//
+// A COMMIT or claim whose connection is lost keeps its locks until the server notices. Config.IdleInTxTimeout sets
+// wait_timeout. With semi-synchronous replication in mode AFTER_COMMIT, other sessions see a commit before a replica has it. A
+// duplicate then rewrites its row, so that its own COMMIT waits for the replica.
 //
 // # The outbox
 //
-// Enqueue writes at once, as nobody can watch an *sql.Tx for its end, or for a ROLLBACK TO SAVEPOINT. The order of messages
-// is that of their numbers, which is that of commits where transactions exclude each other from before their Enqueue. So
-// enqueue last, behind the row that is locked, or call [Store.LockOrderingKey] first.
+// Enqueue writes messages at once, because database/sql has no hook for the end of a *sql.Tx or for ROLLBACK TO SAVEPOINT.
+// Messages are published in the order of their numbers. This is the order of the commits if transactions lock each other out
+// before they call Enqueue. So call Enqueue last, after locking the row that the message is about, or call
+// [Store.LockOrderingKey] first.
 //
-// On SQLite a transaction that writes excludes all others, so its order is that of commits anyway. A relay there takes its
-// turn with the handlers: looking for messages only reads, and each batch is settled in one short transaction. All processes
-// on one file are on one machine, whose clock says when a hold is over. Relays of other processes find messages by
-// polling. On PostgreSQL relays of this package and of adapters/pgxstore share one outbox; those of the latter are woken
-// by NOTIFY, from a connection of its own after the commit.
+// On SQLite only one transaction writes at a time, so messages are always in the order of the commits. A relay takes turns with
+// the handlers: polling only reads, and one short transaction settles each batch. All processes that use a file run on one
+// machine, and its clock decides when a hold expires. Relays of other processes find messages by polling.
 //
-// On MySQL and MariaDB relays of other processes poll, as there is no NOTIFY. LockOrderingKey locks a row: each key has one of
-// 1,024 slots, so that two keys wait for each other without need now and then; a transaction that calls it with several
-// keys may meet another in a deadlock, which is Retryable. It waits as long as the session's innodb_lock_wait_timeout. Messages are
-// written one statement for 500 of them or 1 MB; with interpolateParams=true in the DSN a statement is one round trip, not two. A
-// message must fit in the server's max_allowed_packet, and is an outbox.ErrBadMessage otherwise. Relays' transactions are READ
-// COMMITTED and lock no gaps, and one that a deadlock has ended is made again. A relay that freezes in the middle of one is
-// cut off by the server after 5 s. Numbers come from AUTO_INCREMENT, so write to one node of a cluster.
+// On PostgreSQL relays of this package and of adapters/pgxstore can share an outbox. NOTIFY wakes relays of adapters/pgxstore;
+// the Store sends it after the commit on a separate connection.
+//
+// On MySQL and MariaDB relays of other processes poll, because there is no NOTIFY. LockOrderingKey locks one of 1,024 rows, so
+// two keys sometimes share a lock. A transaction that locks several keys may deadlock with another one, which is Retryable. The
+// wait is limited by the session's innodb_lock_wait_timeout. One statement inserts up to 500 messages or 1 MB. With
+// interpolateParams=true in the DSN a statement takes one round trip instead of two. A message larger than the server's
+// max_allowed_packet is an outbox.ErrBadMessage. The relay's transactions are READ COMMITTED, take no gap locks, and are
+// repeated after a deadlock. If a relay freezes in a transaction, the server closes its connection after 5 s. Numbers come from
+// AUTO_INCREMENT, so write to only one node of a cluster.
 //
 // # Transactions of gorm, bun and others
 //
-// [Adapt] makes of a Store one whose handlers take another type around the same transaction; the module in adapt/ does so for
-// gorm, bun and what sqlc generates. Such libraries have errors that are easily overlooked, such as gorm's DB.Error: on
-// PostgreSQL the transaction of a handler that swallows one fails, elsewhere the statement alone is missing from what is committed. The
-// example for gorm registers callbacks that have the transaction fail everywhere.
+// [Adapt] returns a store whose handlers get another type around the same transaction. The module in adapt/ shows this for
+// gorm, bun and sqlc. With such libraries it is easy to miss an error, such as gorm's DB.Error. On PostgreSQL the transaction
+// then fails. On other databases it commits without the failed statement. The gorm example registers callbacks that make the
+// transaction fail on every database.
 package sqlstore

@@ -12,18 +12,18 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// fixture is an empty database of either kind.
+// fixture is an empty database with txonce's tables.
 type fixture struct {
 	*sql.DB
 	dialect string
 	open    func(o deduptest.Options) *node
-	clock   string // an expression of the database's clock, as its tables keep it
-	later   string // such an expression + later = two days later
+	clock   string // an SQL expression: the database's time, in the format of its tables
+	later   string // an SQL suffix: clock + later is two days later
 }
 
-// eachDatabase runs f as a sub-test on every database that a Store works on.
+// eachDatabase runs f as a subtest on every database that a Store supports.
 func eachDatabase(t *testing.T, f func(t *testing.T, db fixture)) {
-	t.Parallel() // most of it is waiting
+	t.Parallel() // these tests mostly wait
 	t.Run("sqlite", func(t *testing.T) {
 		d := openSQLite(t)
 		f(t, fixture{
@@ -66,7 +66,7 @@ func record(id string) dedup.Record {
 
 var errUndo = errors.New("undo")
 
-// claim claims recs in a transaction of the Store's, and commits.
+// claim claims recs in a transaction of InTx and commits.
 func claim(t *testing.T, s *node, recs ...dedup.Record) (answers []dedup.Claim) {
 	t.Helper()
 	err := s.InTx(t.Context(), recs, func(_ *sql.Tx, c []dedup.Claim) error {
@@ -79,7 +79,7 @@ func claim(t *testing.T, s *node, recs ...dedup.Record) (answers []dedup.Claim) 
 	return answers
 }
 
-// warm connects and registers, however short the waits of s are.
+// warm connects and registers, and retries if the Store's short timeouts end early.
 func warm(t *testing.T, s *node) {
 	t.Helper()
 	err := again(s, func() error {
@@ -90,7 +90,7 @@ func warm(t *testing.T, s *node) {
 	}
 }
 
-// within runs fn in a transaction of the Store's, and commits.
+// within runs fn in a transaction of InTx and commits.
 func within(t *testing.T, s *node, fn func(ctx context.Context, tx *sql.Tx) error) {
 	t.Helper()
 	ctx := t.Context()

@@ -12,10 +12,10 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Retryable implements dedup.Store. Of the errors of a handler's own statements it knows those with an SQLSTATE or a
-// result code of SQLite. A lost connection has neither: InTx finds it out by itself and says so in the error that it
-// returns, which is the one to ask about. A network error as such is not taken for the database's, because handlers talk to
-// others too.
+// Retryable implements dedup.Store. Among errors of a handler's own statements, it recognizes errors with an SQLSTATE, a MySQL
+// error number or a SQLite result code. A lost connection has none of these: InTx detects it and returns an error that wraps
+// the handler's, so pass the error of InTx to Retryable. A plain network error is not Retryable, because a handler may have got
+// it from another service.
 func (s *Store) Retryable(err error) bool {
 	switch {
 	case err == nil, errors.Is(err, dedup.ErrTxEnded), errors.Is(err, dedup.ErrInFlight), errors.As(err, new(handlerError)):
@@ -26,14 +26,15 @@ func (s *Store) Retryable(err error) bool {
 	return s.fault(err).Retryable
 }
 
-// Ambiguous implements dedup.FaultClassifier. Of the Store's own statements, which are the same for every message, nothing is.
+// Ambiguous implements dedup.FaultClassifier. Errors of the Store's own statements are not ambiguous: these statements are the
+// same for every message.
 func (s *Store) Ambiguous(err error) bool {
 	return s.Retryable(err) && !engine.Database.Caused(err) && s.fault(err).Ambiguous
 }
 
 func (s *Store) fault(err error) engine.Fault { return s.db.Errors.Fault(err) }
 
-// openRows tells what drivers say of a statement that is sent while the rows of another one are open.
+// openRows reports whether a driver refused a statement because the rows of another one are open.
 func openRows(err error) bool {
 	return engine.Walk(err, func(err error) bool {
 		switch text := err.Error(); text {
@@ -49,21 +50,21 @@ func isBadConn(err error) bool {
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone)
 }
 
-// claimError classifies an error of a claim, or of another statement that is the same for any message.
+// claimError classifies an error of a claim, or of another statement that does not depend on the message.
 func (s *Store) claimError(err error) error {
 	switch {
 	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.Is(err, dedup.ErrInFlight), errors.Is(err, dedup.ErrNotDurable), engine.Database.Caused(err):
 		return err
 	case s.fault(err).InFlight:
 		return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.ClaimTimeout)
-	case errors.Is(err, sql.ErrTxDone), errors.Is(err, context.Canceled), s.fault(err).Aborted: // the caller's doing
+	case errors.Is(err, sql.ErrTxDone), errors.Is(err, context.Canceled), s.fault(err).Aborted: // the caller's fault
 		return fmt.Errorf("sqlstore: %w", err)
 	}
 	return engine.Database.Wrap(s.statementError(err))
 }
 
-// statementError is for statements within a transaction of somebody's that carry the message's own bytes: what is
-// retryable is left to the database's code.
+// statementError classifies errors of statements that contain the message's data, in the caller's transaction. Only the error's
+// code decides whether such an error is Retryable.
 func (s *Store) statementError(err error) error {
 	switch {
 	case err == nil, engine.Database.Caused(err):

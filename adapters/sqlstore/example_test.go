@@ -16,7 +16,7 @@ import (
 	"github.com/txonce/txonce/migrations"
 )
 
-// openExample opens a database with txonce's tables and one of the application's own.
+// openExample opens a database that has txonce's tables and the application's own table.
 func openExample(ctx context.Context) (db *sql.DB, remove func()) {
 	dir, err := os.MkdirTemp("", "sqlstore")
 	if err != nil {
@@ -35,7 +35,7 @@ func openExample(ctx context.Context) (db *sql.DB, remove func()) {
 	return db, func() { db.Close(); os.RemoveAll(dir) }
 }
 
-// A message is delivered twice, and charged once: the claim and the charge are one transaction.
+// A message is delivered twice but charged once: the claim and the charge are in one transaction.
 func ExampleStore_InTx() {
 	ctx := context.Background()
 	db, remove := openExample(ctx)
@@ -63,7 +63,7 @@ func ExampleStore_InTx() {
 	// duplicate
 }
 
-// Programs that own their transaction claim in it. What rolls back was never claimed.
+// A program that begins its own transactions claims in them. A rollback also undoes the claim.
 func ExampleStore_Claim() {
 	ctx := context.Background()
 	db, remove := openExample(ctx)
@@ -100,7 +100,7 @@ func ExampleStore_Claim() {
 	// <nil>
 }
 
-// Register says at start what would otherwise fail, or be lost, later.
+// Register fails at start if settings would later lose commits or make every message fail.
 func ExampleConfig() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "sqlstore")
@@ -129,7 +129,7 @@ func ExampleConfig() {
 	// false true
 }
 
-// PostgreSQL through any driver that is registered, such as pgx's stdlib.
+// PostgreSQL works with any registered driver, such as pgx's stdlib.
 func ExampleDialect() {
 	open := func(db *sql.DB) (*sqlstore.Store, error) {
 		return sqlstore.New(sqlstore.Config{DB: db, Dialect: sqlstore.Postgres, Schema: "txonce"})
@@ -139,7 +139,7 @@ func ExampleDialect() {
 	// Output: sqlstore: Config.DB is required
 }
 
-// A table of one's own that remembers what was processed is imported once, while its consumer stands still.
+// An application that kept its own table of processed messages imports that table once, while its consumer is stopped.
 func ExampleStore_Claim_import() {
 	ctx := context.Background()
 	db, remove := openExample(ctx)
@@ -150,7 +150,7 @@ func ExampleStore_Claim_import() {
 	}
 	processed := map[string]time.Time{"order-41": time.Now().Add(-time.Hour), "order-42": time.Now().Add(-time.Minute)} // from the old table
 
-	var recs []dedup.Record // in larger tables, 1,000 in each transaction
+	var recs []dedup.Record // for a large table, import 1,000 per transaction
 	for id, at := range processed {
 		recs = append(recs, dedup.Record{Key: dedup.Key{Consumer: "billing", ID: id}, Time: at})
 	}

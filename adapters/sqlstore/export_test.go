@@ -11,34 +11,34 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// RunOut makes s believe that the window of rec is registered until then.
+// RunOut makes s assume that the window of rec is registered until the given time.
 func (s *Store) RunOut(rec dedup.Record, until time.Time) {
 	w := claims.WindowOf(rec)
-	s.leases.Cover([]claims.Window{w}, until.Add(1000*time.Hour)) // forgets what it knew
+	s.leases.Cover([]claims.Window{w}, until.Add(1000*time.Hour)) // clears what s knew before
 	s.leases.Registered(w, until, time.Now())
 }
 
-// SetClock gives s another clock of its machine.
+// SetClock replaces the machine's clock.
 func (s *Store) SetClock(now func() time.Time) { s.now = now }
 
-// AnswerWithin bounds what should be answered at once.
+// AnswerWithin sets the limit for statements that the database should answer at once.
 func (s *Store) AnswerWithin(d time.Duration) { s.answerWithin = d }
 
-// PoolerWithin is for machines that are too slow to find out in time what a pooler does.
+// PoolerWithin sets the limit of the check for a pooler. Slow machines need more time.
 func (s *Store) PoolerWithin(d time.Duration) { s.db.Tables.(*postgres.DB).PoolerWithin = d }
 
-// HasStandbys makes s believe that synchronous_standby_names is set where the session's txonce_test.standbys is "yes": it cannot
-// be without a standby, nor for one session.
+// HasStandbys makes s assume that synchronous_standby_names is set in sessions whose txonce_test.standbys is "yes". The real
+// setting needs a standby and cannot be set for one session.
 func (s *Store) HasStandbys() {
 	_ = s.locate(context.Background(), nil)
 	d := s.db.Tables.(*postgres.DB)
 	d.SQL.AfterClaim = strings.Replace(d.SQL.AfterClaim, `current_setting('synchronous_standby_names') <> ''`, `coalesce(current_setting('txonce_test.standbys', true), '') = 'yes'`, 1)
 }
 
-// AsMySQL makes s take its server, MariaDB, for MySQL, where that has statements of its own.
+// AsMySQL makes s treat its MariaDB server as MySQL and send MySQL's statements.
 func (s *Store) AsMySQL() { s.db.Tables.(*mysql.DB).TakeForMySQL("10.11.0-MariaDB") }
 
-// Pretend makes s read settings of MariaDB as other values; version is the server's. Pairs of empty names are left out.
+// Pretend makes s read other values for settings of MariaDB; version is the server's version. It skips pairs with empty names.
 func (s *Store) Pretend(pairs ...string) {
 	d := s.db.Tables.(*mysql.DB)
 	query := "SELECT variable_name, variable_value FROM information_schema.session_variables"

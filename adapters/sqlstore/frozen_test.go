@@ -19,16 +19,16 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// link is a way to a server that stops carrying anything at some moment, without being closed: a frozen server, or a
-// network that lost its way.
+// link is a proxy to a server. At some moment it stops forwarding without closing connections, like a frozen server or a broken
+// network.
 type link struct {
-	at     atomic.Pointer[string] // the first request that holds this text is lost, and everything after it
-	behind string                 // a request of that connection must have held this text before; empty: none; set it before at
+	at     atomic.Pointer[string] // the first request with this text is lost, and everything after it
+	behind string                 // an earlier request of that connection must have this text; empty: any request; set it before at
 	frozen chan struct{}
 	freeze func()
 }
 
-// freezable returns dsn through a link. Connections made after it froze get no answer either.
+// freezable returns dsn through a link. After the link froze, new connections get no answer either.
 func freezable(t *testing.T, dsn string) (through string, l *link) {
 	t.Helper()
 	u, err := url.Parse(dsn)
@@ -100,9 +100,10 @@ func (l *link) carry(client net.Conn, server string, done <-chan struct{}) {
 	_, _ = io.Copy(io.Discard, client)
 }
 
-// A database that stops answering is at fault, and no message: whatever the statement, and however long ctx would wait.
+// If the database stops answering, the error is the database's and not the message's, whatever the statement was. The wait ends
+// even if ctx has no deadline.
 func TestPostgresStopsAnswering(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel() // this test mostly waits
 	for _, test := range []struct {
 		name, at string
 		recs     int
@@ -119,7 +120,7 @@ func TestPostgresStopsAnswering(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			d := openPostgres(t, testdb.Postgres(t))
-			dsn, l := freezable(t, d.dsn+"&default_query_exec_mode=exec") // which sends the text of each statement
+			dsn, l := freezable(t, d.dsn+"&default_query_exec_mode=exec") // this mode sends the text of each statement
 			s := d.open(t, dsn, deduptest.Options{Wait: 100 * time.Millisecond})
 			err := l.meet(t, s, test.at, test.recs)
 			if !s.Retryable(err) || errors.Is(err, dedup.ErrInFlight) || errors.Is(err, dedup.ErrTxEnded) {
@@ -129,13 +130,13 @@ func TestPostgresStopsAnswering(t *testing.T) {
 	}
 }
 
-// meet handles messages of so many keys while the link freezes at that text, and returns what InTx did.
+// meet claims the given number of keys while the link freezes at text at, and returns the error of InTx.
 func (l *link) meet(t *testing.T, s *node, at string, keys int) (err error) {
 	t.Helper()
 	warm(t, s)
 	s.AnswerWithin(300 * time.Millisecond)
 	l.at.Store(&at)
-	for attempt := range 100 { // a busy server may be found silent before it comes to that text
+	for attempt := range 100 { // on a busy machine a timeout may end the attempt before that text is sent
 		var recs []dedup.Record
 		for key := range keys {
 			recs = append(recs, record(fmt.Sprint(attempt, "/", key)))
@@ -145,11 +146,11 @@ func (l *link) meet(t *testing.T, s *node, at string, keys int) (err error) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			if _, err := tx.ExecContext(ctx, `SELECT 'handler'`); err != nil {
-				return fmt.Errorf("handler: %v", err) // as text
+				return fmt.Errorf("handler: %v", err) // %v: the error's chain is cut
 			}
 			return nil
 		})
-		if took := time.Since(began); took > time.Minute { // without a limit it would be for ever
+		if took := time.Since(began); took > time.Minute { // without a limit the wait would not end
 			t.Errorf("it took %v", took)
 		}
 		select {
@@ -157,10 +158,10 @@ func (l *link) meet(t *testing.T, s *node, at string, keys int) (err error) {
 			return err
 		default:
 		}
-		if err == nil && l.behind == "" { // else its end may have been given up on the way to that text
+		if err == nil && l.behind == "" { // otherwise the attempt may have succeeded before that text was sent
 			break
 		}
 	}
-	t.Fatalf("it never froze: this case tried nothing: %v", err)
+	t.Fatalf("the link never froze, so this case tested nothing: %v", err)
 	return nil
 }

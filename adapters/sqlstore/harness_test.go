@@ -13,14 +13,15 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// node is a Store and its pool.
+// node is a Store with its pool.
 type node struct {
 	*sqlstore.Store
 	db      *sql.DB
 	dialect sqlstore.Dialect
 }
 
-// newNode returns a node that waits for a busy machine, unless cfg says for how long: also BEGIN has no longer than ClaimTimeout.
+// newNode returns a node. Its ClaimTimeout is long enough for a busy machine, unless cfg sets it: the timeout also limits
+// BEGIN.
 func newNode(t testing.TB, db *sql.DB, cfg sqlstore.Config) *node {
 	t.Helper()
 	cfg.DB, cfg.ClaimTimeout = db, cmp.Or(cfg.ClaimTimeout, 2*time.Minute)
@@ -38,7 +39,7 @@ func openDB(t testing.TB, driver, dsn string) *sql.DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for began := time.Now(); db.Stats().InUse != 0; <-time.After(time.Millisecond) { // a NOTIFY may be on its way
+		for began := time.Now(); db.Stats().InUse != 0; <-time.After(time.Millisecond) { // a NOTIFY may still be running
 			if time.Since(began) > time.Minute {
 				t.Errorf("%d connections were not given back", db.Stats().InUse)
 				break
@@ -49,7 +50,7 @@ func openDB(t testing.TB, driver, dsn string) *sql.DB {
 	return db
 }
 
-// again repeats f, whose waits are short, while the machine is too busy for them.
+// again repeats f while its short timeouts end because the machine is busy.
 func again(s *node, f func() error) error {
 	for began := time.Now(); ; <-time.After(5 * time.Millisecond) {
 		err := f()
@@ -105,7 +106,7 @@ func effect(query string) func(context.Context, *sql.Tx, string) error {
 	}
 }
 
-// text is a handler that sends statements and swallows their errors.
+// text returns a handler that sends statements and ignores their errors.
 func text(name string, ends bool, statements ...string) deduptest.Misuse[*sql.Tx] {
 	return deduptest.Misuse[*sql.Tx]{Name: name, Ends: ends, Do: func(ctx context.Context, tx *sql.Tx) (err error) {
 		for _, q := range statements {
@@ -117,14 +118,14 @@ func text(name string, ends bool, statements ...string) deduptest.Misuse[*sql.Tx
 
 const autocommit = "an *sql.Tx cannot be wrapped, and without a transaction the database commits each statement"
 
-// unstoppable is text that rolls back; what the handler writes after it stands.
+// unstoppable returns a handler like text that rolls back. What it writes afterwards stays in the database.
 func unstoppable(name string, statements ...string) deduptest.Misuse[*sql.Tx] {
 	m := text(name, true, statements...)
 	m.Reported = autocommit
 	return m
 }
 
-// misuses are those of any database.
+// misuses are the misuses that all databases have in common.
 func misuses() []deduptest.Misuse[*sql.Tx] {
 	return []deduptest.Misuse[*sql.Tx]{
 		{Name: "tx.Commit", Ends: true, Do: func(_ context.Context, tx *sql.Tx) error { return tx.Commit() }},

@@ -10,7 +10,7 @@ import (
 
 var _ dedup.KeyProber = (*Store)(nil)
 
-// HeldKeys implements dedup.KeyProber. On SQLite no key is ever held: a claim waits for the one transaction that writes.
+// HeldKeys implements dedup.KeyProber. On SQLite no key is ever held, because a claim waits for any writing transaction.
 func (s *Store) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) {
 	derived := make([]dedup.KeyHash, len(keys))
 	for i, k := range keys {
@@ -28,7 +28,7 @@ func (s *Store) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) 
 	return held, nil
 }
 
-// runUndone runs f in a transaction that is rolled back after it.
+// runUndone runs f in a transaction, and then rolls it back.
 func (s *Store) runUndone(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
 	t, err := s.begin(ctx, sql.LevelReadCommitted)
 	if err != nil {

@@ -13,12 +13,13 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// A handler may have committed, its connection is cut, and nobody answers: the error says that the message is in doubt.
+// If a handler may have committed, its connection is lost and the database does not answer, the error says that the message is
+// in doubt.
 func TestNoAnswerLeavesDoubt(t *testing.T) {
 	kill := map[string]string{"postgres": `SELECT pg_terminate_backend(%d)`, "mysql": `KILL %d`}
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		if db.dialect == "sqlite" {
-			return // nothing cuts its connections
+			return // SQLite has no connection that can be cut
 		}
 		other := db.open(deduptest.Options{})
 		for _, commits := range []bool{true, false} {
@@ -27,7 +28,7 @@ func TestNoAnswerLeavesDoubt(t *testing.T) {
 				"pool in use": func(t *testing.T, s *node) {
 					s.AnswerWithin(time.Second)
 					go func() {
-						conn, err := s.db.Conn(t.Context()) // waits for the handler's connection
+						conn, err := s.db.Conn(t.Context()) // waits until the handler's connection is free
 						if err == nil {
 							<-t.Context().Done()
 							conn.Close()
@@ -60,7 +61,7 @@ func TestNoAnswerLeavesDoubt(t *testing.T) {
 						t.Fatalf("InTx = %v, retryable %v; want a Retryable InDoubtError", err, s.Retryable(err))
 					}
 					if !commits {
-						claim(t, other, rec) // as another process would
+						claim(t, other, rec) // like another process
 					}
 					asked(t, other, rec, doubt, commits)
 				})
@@ -69,7 +70,7 @@ func TestNoAnswerLeavesDoubt(t *testing.T) {
 	})
 }
 
-// asked claims rec, which is a duplicate, and checks what Committed says there.
+// asked claims rec, which is a duplicate, and checks the result of Committed in that transaction.
 func asked(t *testing.T, s *node, rec dedup.Record, doubt *dedup.InDoubtError, want bool) {
 	t.Helper()
 	err := s.InTx(t.Context(), []dedup.Record{rec}, func(tx *sql.Tx, a []dedup.Claim) error {
@@ -84,7 +85,7 @@ func asked(t *testing.T, s *node, rec dedup.Record, doubt *dedup.InDoubtError, w
 	}
 }
 
-// An error that is ErrTxEnded tells whether the transaction was committed, however the handler ended it.
+// Each ErrTxEnded says whether the transaction was committed, however the handler ended it.
 func TestErrTxEndedTellsWhetherItIsCommitted(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		s := db.open(deduptest.Options{})
@@ -105,7 +106,7 @@ func TestErrTxEndedTellsWhetherItIsCommitted(t *testing.T) {
 				}
 			}
 		}
-		// The handler's ROLLBACK leaves the key to somebody else.
+		// After the handler's ROLLBACK another transaction can claim the key.
 		rec := record("rolled back")
 		err := s.InTx(t.Context(), []dedup.Record{rec}, func(tx *sql.Tx, _ []dedup.Claim) error { _, err := tx.Exec(`ROLLBACK`); return err })
 		var doubt *dedup.InDoubtError
@@ -113,11 +114,11 @@ func TestErrTxEndedTellsWhetherItIsCommitted(t *testing.T) {
 			t.Fatalf("after ROLLBACK: %v", err)
 		}
 		claim(t, s, rec)
-		asked(t, s, rec, doubt, db.dialect == "sqlite") // which cannot tell claims apart
+		asked(t, s, rec, doubt, db.dialect == "sqlite") // SQLite cannot tell claims of the same key apart
 	})
 }
 
-// MariaDB rolls back the victim of a deadlock. Its handler may return an error that hides that.
+// MariaDB rolls back the victim of a deadlock. The handler may return another error that hides the deadlock.
 func TestMySQLDeadlockBehindAnotherError(t *testing.T) {
 	d := openMySQL(t)
 	s := d.open(t, d.dsn, deduptest.Options{})
@@ -150,7 +151,7 @@ func TestMySQLDeadlockBehindAnotherError(t *testing.T) {
 	}
 }
 
-// A temporary table or trigger of one handler is not met by the next.
+// A temporary table or trigger of one handler must not be visible to the next handler.
 func TestATemporaryTableOfAHandlerIsNotTheNextOnes(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		leaves := map[string][]string{
@@ -171,7 +172,7 @@ func TestATemporaryTableOfAHandlerIsNotTheNextOnes(t *testing.T) {
 	})
 }
 
-// A connection that cannot write any more is closed, so that the next message gets another.
+// A connection that can no longer write is closed, so that the next message gets another one.
 func TestSQLiteQueryOnlyEndsWithItsConnection(t *testing.T) {
 	d := openSQLite(t)
 	s := d.open(t, d.dsn, deduptest.Options{})
@@ -186,7 +187,7 @@ func TestSQLiteQueryOnlyEndsWithItsConnection(t *testing.T) {
 	}
 }
 
-// A key is held for longer than the session lets statements or transactions run: that is the key's fault, not the database's.
+// If a timeout of the session ends the wait for a key, the error is ErrInFlight and not the database's fault.
 func TestPostgresSessionLimitsEndAWaitForAKey(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		if db.dialect != "postgres" {

@@ -19,14 +19,14 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// alone returns a node of one connection: what a handler leaves on it the next one would meet.
+// alone returns a node with one connection, so that each handler gets the session of the previous one.
 func alone(db fixture) *node {
 	s := db.open(deduptest.Options{})
 	s.db.SetMaxOpenConns(1)
 	return s
 }
 
-// handle claims id in a transaction in which the statements are sent, and commits.
+// handle claims id, sends the statements in the same transaction, and commits.
 func handle(t *testing.T, s *node, id string, statements ...string) dedup.Verdict {
 	t.Helper()
 	var verdict dedup.Verdict
@@ -45,9 +45,9 @@ func handle(t *testing.T, s *node, id string, statements ...string) dedup.Verdic
 	return verdict
 }
 
-// What a handler sets on its session, the next one does not meet.
+// A setting that one handler changes in its session must not affect the next handler.
 func TestASettingOfAHandlerIsNotTheNextOnes(t *testing.T) {
-	settings := map[string][][2]string{ // set, and an expression that shows it
+	settings := map[string][][2]string{ // a statement that changes a setting, and an expression that returns it
 		"postgres": {
 			{`SET search_path = pg_catalog`, `current_setting('search_path')`},
 			{`SET synchronous_commit = off`, `current_setting('synchronous_commit')`},
@@ -82,7 +82,7 @@ func TestASettingOfAHandlerIsNotTheNextOnes(t *testing.T) {
 				if err := s.db.QueryRow(show).Scan(&before); err != nil {
 					t.Fatal(err)
 				}
-				if setting[0] == `SET SESSION transaction_isolation = 'READ-UNCOMMITTED'` { // by the name that both know
+				if setting[0] == `SET SESSION transaction_isolation = 'READ-UNCOMMITTED'` { // this name works on both servers
 					setting[0] = `SET SESSION tx_isolation = 'READ-UNCOMMITTED'`
 				}
 				handle(t, s, setting[0], setting[0])
@@ -102,10 +102,10 @@ func TestASettingOfAHandlerIsNotTheNextOnes(t *testing.T) {
 	})
 }
 
-// serverID tells one connection from another.
+// serverID returns the ID of a connection on the server.
 var serverID = map[string]string{"postgres": `SELECT pg_backend_pid()`, "mysql": `SELECT CONNECTION_ID()`}
 
-// What ends with the transaction costs no connection.
+// A setting that ends with the transaction does not close the connection.
 func TestALocalSettingKeepsTheConnection(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		statements := map[string][]string{
@@ -135,7 +135,7 @@ func TestALocalSettingKeepsTheConnection(t *testing.T) {
 	})
 }
 
-// Tables of the same names elsewhere are not the Store's, whatever the session looks through first.
+// The Store must not use tables of the same names in another schema, whatever the session's search path is.
 func TestStatementsNameTheirSchema(t *testing.T) {
 	shadow := func(t *testing.T, db fixture) (use []string) {
 		switch db.dialect {
@@ -178,7 +178,7 @@ func TestStatementsNameTheirSchema(t *testing.T) {
 		if v := handle(t, s, "k"); v != dedup.Duplicate {
 			t.Errorf("the message that set it is %v, want a duplicate", v)
 		}
-		// In a transaction of the application's own nobody looks at settings.
+		// In the application's own transaction the Store does not check settings.
 		err := inTx(ctx, s.db, nil, func(tx *sql.Tx) error {
 			for _, q := range use {
 				q = strings.Replace(strings.Replace(q, "SET search", "SET LOCAL search", 1), "TEMP TABLE", "TEMP TABLE IF NOT EXISTS", 1)
@@ -208,7 +208,7 @@ func TestStatementsNameTheirSchema(t *testing.T) {
 	})
 }
 
-// The first use of a Store may be in a transaction that has set a schema of its own.
+// The first use of a Store may be in a transaction that has set another schema.
 func TestTheFirstEnqueueFindsTheStoresSchema(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
 	s := d.open(t, d.dsn, deduptest.Options{})
@@ -226,7 +226,7 @@ func TestTheFirstEnqueueFindsTheStoresSchema(t *testing.T) {
 	}
 }
 
-// A worker starts its consumer and its relay beside each other, on a Store that nothing has used yet. The race detector judges.
+// A worker starts its consumer and its relay at the same time on a new Store. The race detector checks this test.
 func TestTheFirstUsesMayComeAtOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		for range 5 {
@@ -255,7 +255,7 @@ func TestTheFirstUsesMayComeAtOnce(t *testing.T) {
 	})
 }
 
-// What a handler sets for itself does not make its own COMMIT one that may be forgotten, and a session that does is not claimed on.
+// A handler cannot make its own COMMIT less durable, and the Store does not claim in a session whose commits are not durable.
 func TestPostgresCommitsStayDurable(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
 	exec(t, d.db, `CREATE TABLE seen (sync text)`)
@@ -266,7 +266,7 @@ func TestPostgresCommitsStayDurable(t *testing.T) {
 	for _, q := range []string{`SET LOCAL synchronous_commit = off`, `SET synchronous_commit = off`} {
 		handle(t, s, q, q, `INSERT INTO effects (name) VALUES ('x')`)
 	}
-	exec(t, s.db, `SET synchronous_commit = off`) // somebody who shares the pool
+	exec(t, s.db, `SET synchronous_commit = off`) // like other code that shares the pool
 	handle(t, s, "after it", `INSERT INTO effects (name) VALUES ('x')`)
 	if seen := stringsOf(t, d.db, `SELECT sync FROM seen`); strings.Join(seen, " ") != "on on on" {
 		t.Errorf("synchronous_commit at COMMIT: %v, want on", seen)
@@ -288,6 +288,6 @@ func TestPostgresCommitsStayDurable(t *testing.T) {
 	}
 	allowed := newNode(t, forgetful.db, sqlstore.Config{Dialect: sqlstore.Postgres, AllowAsyncCommit: true})
 	if v := handle(t, allowed, "k"); v != dedup.First {
-		t.Errorf("where it is allowed: %v", v)
+		t.Errorf("with AllowAsyncCommit: %v", v)
 	}
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 )
 
-// location is where the tables are.
+// location records whether the schema of the tables is known.
 type location struct {
 	finding sync.Mutex
 	found   atomic.Bool
 }
 
-// locate has all statements name the schema of their tables, from the first use of s on: whatever search_path or database a
-// handler leaves behind, or an application sets in a transaction of its own, none of them finds tables of these names
-// elsewhere. Everything that sends a statement calls it first. tx is nil, or a transaction of the caller's, which is asked where
-// the pool has no other connection.
+// locate finds the schema of the tables at the first use of s, and puts it into all statements. Later changes of search_path or
+// of the session's database, by a handler or by the application, then cannot redirect statements to tables of the same names in
+// another schema. Every method that sends statements calls locate first. tx is nil or the caller's transaction. locate uses tx
+// if the pool may have no other connection.
 func (s *Store) locate(ctx context.Context, tx *sql.Tx) error {
 	if s.location.found.Load() {
 		return nil

@@ -10,30 +10,31 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// LockKeys makes transactions that name one of the same keys exclude each other, from here to their end, on any node. It is for work
-// that concerns more than its own message's key, of which the claim is the lock already: to read and write an account over
-// several tables, or to call somebody who must not be called twice side by side. Keys are scoped by consumer and tenant as
-// claims are, and are not claimed. They are locked in one order that is the same everywhere, so name all that a transaction
-// needs in one call: two calls may meet two others in the opposite order, and then the server ends one of the transactions, with
-// a Retryable error.
+// LockKeys locks keys until the transaction ends, so that transactions that lock one of the same keys exclude each other, on
+// any node. The claim already locks the message's own key. LockKeys is for work that concerns more than that: for example to
+// read and write an account in several tables, or to call a service that must not be called concurrently. Keys are scoped by
+// consumer and tenant, as claims are, but they are not claimed.
 //
-// For a key that another transaction has it waits, Config.ClaimTimeout for all of them, and then fails with dedup.ErrInFlight and
-// says which: returned by a handler, that has the message delivered again later, without blame. After any error the
-// transaction can only be rolled back. COMMIT, rollback and the loss of the connection free the keys, and so does rolling
-// back to a savepoint from before. Above READ COMMITTED a transaction sees the database as it was at its first statement, which
-// may be before its turn came: there the lock excludes writers, and keeps nobody from reading what is out of date.
+// Pass all keys of a transaction in one call, which locks them in a fixed order. Two transactions that make several calls may
+// deadlock, and the server then ends one of them with a Retryable error.
 //
-// LockOrderingKey is for the order of what transactions enqueue, by the messages' key; its locks are others, and its wait is bounded by
-// ctx alone. A transaction that needs both calls Lock first.
+// LockKeys waits for at most Config.ClaimTimeout for all keys together. It then fails with dedup.ErrInFlight and names the key.
+// If a handler returns this error, the message is delivered again later without counting an attempt. After any error the
+// transaction can only be rolled back. COMMIT, rollback, rollback to an earlier savepoint, and the loss of the connection
+// release the keys. Above READ COMMITTED a transaction reads a snapshot from its first statement, which may be older than the
+// lock: the lock then excludes other writers, but the transaction may read old data.
 //
-// On PostgreSQL handlers on pgxstore are excluded too, and a pooler in transaction mode makes no difference; equal
-// keys in two schemas exclude each other as well. On MySQL a key is a row that is
-// never seen, and the wait may be the longest of ClaimTimeout and a second for each key; where several wait for one key InnoDB now
-// and then takes them for a deadlock, and ends all but one with a Retryable error. On SQLite it makes
-// tx the one transaction that writes, which excludes all others, whatever their keys.
+// LockOrderingKey is different: it orders the messages that transactions enqueue, by message key. Its locks are separate, and
+// only ctx limits its wait. A transaction that needs both should call LockKeys first.
 //
-// What a handler does elsewhere meanwhile is not undone by a rollback. When the connection is lost, or Config.IdleInTxTimeout has
-// passed, the keys are free while such a call may still be under way: bound it by a shorter limit.
+// On PostgreSQL handlers on pgxstore use the same locks, and a pooler in transaction mode makes no difference. Equal keys in
+// two schemas also exclude each other. On MySQL a key is a row that is never visible. The wait may be up to ClaimTimeout or one
+// second per key, whichever is longer. If several transactions wait for one key, InnoDB sometimes reports a deadlock, and ends
+// all but one with a Retryable error. On SQLite LockKeys makes tx the writing transaction, which excludes all others, whatever
+// their keys.
+//
+// A rollback does not undo the handler's calls to other services. After the loss of the connection, or after
+// Config.IdleInTxTimeout, the keys are free while such a call may still be running: give the call a shorter timeout.
 func (s *Store) LockKeys(ctx context.Context, tx *sql.Tx, keys ...dedup.Key) error {
 	locks, err := claims.Locks(keys)
 	if err != nil {

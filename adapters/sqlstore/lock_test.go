@@ -14,7 +14,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// lockPlaces are where Lock is tried.
+// lockPlaces runs a test of LockKeys on each database.
 func lockPlaces(t *testing.T, test func(t *testing.T, open func(o deduptest.Options) *node)) {
 	t.Parallel()
 	t.Run("PostgreSQL", func(t *testing.T) {
@@ -46,7 +46,7 @@ func lockPlaces(t *testing.T, test func(t *testing.T, open func(o deduptest.Opti
 	})
 }
 
-// Transactions that read and write lose no update, whatever order they name their keys in.
+// Transactions that lock keys before they read and write lose no update, whatever the order of the keys.
 func TestLockExcludes(t *testing.T) {
 	lockPlaces(t, func(t *testing.T, open func(o deduptest.Options) *node) {
 		nodes := []*node{open(deduptest.Options{Wait: 2 * time.Minute}), open(deduptest.Options{Wait: 2 * time.Minute})}
@@ -76,7 +76,7 @@ func TestLockExcludes(t *testing.T) {
 						})
 					}
 					err := add()
-					for strings.Contains(t.Name(), "MariaDB") && err != nil && n.Retryable(err) { // a deadlock, see Lock
+					for strings.Contains(t.Name(), "MariaDB") && err != nil && n.Retryable(err) { // a deadlock; see LockKeys
 						err = add()
 					}
 					if err != nil {
@@ -93,7 +93,7 @@ func TestLockExcludes(t *testing.T) {
 	})
 }
 
-// The wait ends and names the key; a rollback frees it.
+// The wait ends after ClaimTimeout, and the error names the key. A rollback frees the key.
 func TestPostgresLockWaitsItsTime(t *testing.T) {
 	t.Parallel()
 	d := openPostgres(t, testdb.Postgres(t))
@@ -122,7 +122,7 @@ func testLockWait(t *testing.T, holder, s *node) {
 		}
 		began := time.Now()
 		if err := lock(key); !errors.Is(err, dedup.ErrInFlight) || s.Retryable(err) || !strings.Contains(err.Error(), key.String()) || time.Since(began) < 300*time.Millisecond {
-			t.Errorf("Lock of a key that is held = %v; want ErrInFlight after 300 ms, and the key's name", err)
+			t.Errorf("LockKeys of a key that is held = %v; want ErrInFlight after 300 ms, and the key's name", err)
 		}
 		if err := again(s, func() error { return lock(other) }); err != nil {
 			t.Error(err)

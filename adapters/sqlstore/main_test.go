@@ -7,9 +7,9 @@ import (
 	"github.com/txonce/txonce/internal/test/parallel"
 )
 
-// Most tests wait for disks and locks.
+// TestMain runs many tests in parallel, because most tests wait for disks and locks.
 func TestMain(m *testing.M) {
 	parallel.Tests(6)
-	registerSQLiteCancel() // before any connection is opened
+	registerSQLiteCancel() // register the function before opening connections
 	os.Exit(m.Run())
 }

@@ -11,9 +11,10 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// A database that stops answering is at fault, and no message: whatever the statement, and however long ctx would wait.
+// If the database stops answering, the error is the database's and not the message's, whatever the statement was. The wait ends
+// even if ctx has no deadline.
 func TestMySQLStopsAnswering(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel() // this test mostly waits
 	for _, test := range []struct {
 		name, at  string
 		recs      int
@@ -40,7 +41,7 @@ func TestMySQLStopsAnswering(t *testing.T) {
 			var l *link
 			cfg.Addr, l = newLink(t, cfg.Addr)
 			if test.committed {
-				l.behind = "\x03commit" // an attempt that failed ends its session with the same text
+				l.behind = "\x03commit" // a failed attempt sends the same text at its end
 			}
 			s := d.open(t, cfg.FormatDSN(), deduptest.Options{Wait: 100 * time.Millisecond})
 			err = l.meet(t, s, test.at, test.recs)

@@ -22,7 +22,7 @@ import (
 	"github.com/txonce/txonce/migrations"
 )
 
-// What stands in the DSN, and the session's time zone, must not change what a row means to another node.
+// The DSN's parameters and the session's time zone must not change what a row means to another node.
 func TestMySQLWhateverTheDSNSays(t *testing.T) {
 	d := openMySQL(t)
 	plain := d.open(t, d.dsn, deduptest.Options{})
@@ -44,7 +44,7 @@ func TestMySQLWhateverTheDSNSays(t *testing.T) {
 			}
 			mine, other, alone := record(fmt.Sprint(`a"b\c{},NULL' $1 ünï 🙂 `, i)), record(fmt.Sprint("k", i)), record(fmt.Sprint("K", i))
 			mine.Key.Tenant, mine.Time, mine.Fingerprint = `"`, time.Now().Add(20*time.Minute), dedup.Fingerprint{0xff}
-			other.Time = time.Now().Add(-50 * time.Hour) // its horizon is read
+			other.Time = time.Now().Add(-50 * time.Hour) // old enough that the claim reads the horizon
 			for _, want := range []dedup.Verdict{dedup.First, dedup.Duplicate} {
 				for i, c := range append(claim(t, s, mine, other), claim(t, s, alone)...) {
 					if c.Verdict != want {
@@ -52,7 +52,7 @@ func TestMySQLWhateverTheDSNSays(t *testing.T) {
 					}
 				}
 			}
-			for range 2 { // the second time nothing changes
+			for range 2 { // the second time no row changes
 				within(t, s, func(ctx context.Context, tx *sql.Tx) error { return s.SaveResult(ctx, tx, mine.Key, everyByte) })
 			}
 			within(t, s, func(ctx context.Context, tx *sql.Tx) error { return s.SaveResult(ctx, tx, alone.Key, nil) })
@@ -90,13 +90,13 @@ func TestMySQLWhateverTheDSNSays(t *testing.T) {
 	}
 }
 
-// Each setting that would lose or change something is refused by name, and what does not is let be.
+// Register fails, and names the setting, for each setting that would lose or alter data. It accepts all others.
 func TestMySQLRegisterRefuses(t *testing.T) {
 	t.Parallel()
 	d := openMySQL(t)
 	const (
-		passes = iota // when somebody changes the setting
-		final         // for this program
+		passing = iota // the error is gone once an operator changes the setting
+		fatal          // the program itself must change
 	)
 	for _, tt := range []struct {
 		name, params     string
@@ -104,7 +104,7 @@ func TestMySQLRegisterRefuses(t *testing.T) {
 		also, alsoValue  string
 		want             string // empty: accepted
 		err              error
-		blame            int
+		fault            int
 		allowAsyncCommit bool
 	}{
 		{name: "good"},
@@ -125,17 +125,17 @@ func TestMySQLRegisterRefuses(t *testing.T) {
 		{name: "statements in the binary log", setting: "log_bin", value: "ON", also: "binlog_format", alsoValue: "STATEMENT", want: "binlog_format is STATEMENT"},
 		{name: "rows in the binary log", setting: "log_bin", value: "ON", also: "binlog_format", alsoValue: "ROW", allowAsyncCommit: true},
 		{name: "statements in no log", setting: "log_bin", value: "OFF", also: "binlog_format", alsoValue: "STATEMENT"},
-		{name: "flush at leisure", setting: "innodb_flush_log_at_trx_commit", value: "0", want: "innodb_flush_log_at_trx_commit is 0", err: dedup.ErrNotDurable, blame: final},
-		{name: "flush each second", setting: "innodb_flush_log_at_trx_commit", value: "2", want: "innodb_flush_log_at_trx_commit is 2", err: dedup.ErrNotDurable, blame: final},
+		{name: "flush at leisure", setting: "innodb_flush_log_at_trx_commit", value: "0", want: "innodb_flush_log_at_trx_commit is 0", err: dedup.ErrNotDurable, fault: fatal},
+		{name: "flush each second", setting: "innodb_flush_log_at_trx_commit", value: "2", want: "innodb_flush_log_at_trx_commit is 2", err: dedup.ErrNotDurable, fault: fatal},
 		{name: "flush at leisure, allowed", setting: "innodb_flush_log_at_trx_commit", value: "2", allowAsyncCommit: true},
-		{name: "binary log at leisure", setting: "log_bin", value: "ON", also: "sync_binlog", alsoValue: "0", want: "sync_binlog is 0", err: dedup.ErrNotDurable, blame: final},
+		{name: "binary log at leisure", setting: "log_bin", value: "ON", also: "sync_binlog", alsoValue: "0", want: "sync_binlog is 0", err: dedup.ErrNotDurable, fault: fatal},
 		{name: "binary log at leisure, allowed", setting: "log_bin", value: "ON", also: "sync_binlog", alsoValue: "0", allowAsyncCommit: true},
 		{name: "binary log flushed", setting: "log_bin", value: "ON", also: "sync_binlog", alsoValue: "1"},
 		{name: "no binary log", setting: "log_bin", value: "OFF", also: "sync_binlog", alsoValue: "0"},
-		{name: "MySQL 5", setting: "version", value: "5.7.44", want: "MySQL 8.0.19 or later", blame: final},
-		{name: "MySQL, one too old", setting: "version", value: "8.0.18", want: "MySQL 8.0.19 or later", blame: final},
-		{name: "MariaDB, one too old", setting: "version", value: "10.5.27-MariaDB-log", want: "MariaDB 10.6 or later", blame: final},
-		{name: "MariaDB that hides its version", setting: "version", value: "5.5.5-10.5.27-MariaDB", want: "MariaDB 10.6 or later", blame: final},
+		{name: "MySQL 5", setting: "version", value: "5.7.44", want: "MySQL 8.0.19 or later", fault: fatal},
+		{name: "MySQL, one too old", setting: "version", value: "8.0.18", want: "MySQL 8.0.19 or later", fault: fatal},
+		{name: "MariaDB, one too old", setting: "version", value: "10.5.27-MariaDB-log", want: "MariaDB 10.6 or later", fault: fatal},
+		{name: "MariaDB that hides its version", setting: "version", value: "5.5.5-10.5.27-MariaDB", want: "MariaDB 10.6 or later", fault: fatal},
 		{name: "the oldest MariaDB", setting: "version", value: "5.5.5-10.6.0-MariaDB"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestMySQLRegisterRefuses(t *testing.T) {
 			s.Pretend(tt.setting, tt.value, tt.also, tt.alsoValue)
 			err := s.Register(t.Context(), "billing", 0)
 			wantRefusal(t, s, err, tt.want, tt.err)
-			if tt.want != "" && s.Retryable(err) != (tt.blame == passes) {
+			if tt.want != "" && s.Retryable(err) != (tt.fault == passing) {
 				t.Errorf("Retryable(%v) = %v", err, s.Retryable(err))
 			}
 		})
@@ -163,11 +163,11 @@ func wantRefusal(t *testing.T, s *node, err error, says string, is error) {
 	case err == nil || !strings.Contains(err.Error(), says) || is != nil && !errors.Is(err, is):
 		t.Errorf("Register = %v, want %q and %v", err, says, is)
 	case errors.Is(s.Register(context.Background(), "billing", 0), dedup.ErrNameTaken):
-		t.Error("the name is not free again")
+		t.Error("the consumer's name is not free again")
 	}
 }
 
-// Tables that somebody has changed, in the DSN's database or in another one.
+// Register fails for tables with a wrong definition, in the DSN's database and in another one.
 func TestMySQLRegisterRefusesTables(t *testing.T) {
 	t.Parallel()
 	d, other := openMySQL(t), openMySQL(t)
@@ -198,7 +198,7 @@ func TestMySQLRegisterRefusesTables(t *testing.T) {
 			"column cause of table dead_letters is latin1",
 		},
 		change{"CREATE VIEW txonce_view AS SELECT 1", "DROP VIEW txonce_view", ""},
-		change{"CREATE TABLE txoncery (n INT) ENGINE = MyISAM", "DROP TABLE txoncery", ""}, // somebody else's
+		change{"CREATE TABLE txoncery (n INT) ENGINE = MyISAM", "DROP TABLE txoncery", ""}, // a table that is not txonce's
 	)
 	for _, c := range changes {
 		t.Run(c.do, func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestMySQLRegisterRefusesTables(t *testing.T) {
 	}
 }
 
-// What the server refuses for as long as nobody changes it is told from what passes by itself.
+// Register distinguishes errors that an operator must fix from temporary errors.
 func TestMySQLRegisterTellsWhatAPersonMustChange(t *testing.T) {
 	t.Parallel()
 	cfg, err := mysql.ParseDSN(testdb.MySQL(t))
@@ -244,7 +244,7 @@ func TestMySQLRegisterTellsWhatAPersonMustChange(t *testing.T) {
 	}
 }
 
-// With a driver that tells no numbers a busy database would look like a bad message, and be parked.
+// With a driver whose errors have no numbers, a busy database would look like a bad message, and the message would be parked.
 func TestMySQLRefusesADriverWithoutNumbers(t *testing.T) {
 	d := openMySQL(t)
 	s := newNode(t, openDB(t, opaqueDriver(d.db.Driver()), d.dsn), sqlstore.Config{Dialect: sqlstore.MySQL})
@@ -253,7 +253,7 @@ func TestMySQLRefusesADriverWithoutNumbers(t *testing.T) {
 	}
 }
 
-// A program may claim without Register: that its statements would never be committed is found out there too.
+// A program may claim without calling Register. The claim itself must then detect that autocommit is off.
 func TestMySQLClaimWithoutAutocommit(t *testing.T) {
 	t.Parallel()
 	d := openMySQL(t)
@@ -267,7 +267,7 @@ func TestMySQLClaimWithoutAutocommit(t *testing.T) {
 	}
 }
 
-// The application's connections come back as they were.
+// The Store resets the session of the application's connections.
 func TestMySQLGivesConnectionsBackAsTheyWere(t *testing.T) {
 	d := openMySQL(t)
 	s := d.open(t, testdb.WithMySQL(t, d.dsn, "innodb_lock_wait_timeout=17&wait_timeout=1234"), deduptest.Options{})
@@ -303,7 +303,7 @@ func TestMySQLGivesConnectionsBackAsTheyWere(t *testing.T) {
 	}
 }
 
-// A process that is frozen while it holds a claim must not hold it for ever.
+// A process that freezes while it holds a claim must not hold it forever.
 func TestMySQLEndsATransactionThatStandsIdle(t *testing.T) {
 	d := openMySQL(t)
 	frozen := newNode(t, openDB(t, "mysql", d.dsn), sqlstore.Config{Dialect: sqlstore.MySQL, IdleInTxTimeout: time.Second})
@@ -311,7 +311,7 @@ func TestMySQLEndsATransactionThatStandsIdle(t *testing.T) {
 	claim(t, s, record("warm"))
 	var err error
 	ran := false
-	for attempt := 0; !ran && attempt < 100; attempt++ { // so short a limit may strike before the handler
+	for attempt := 0; !ran && attempt < 100; attempt++ { // such a short limit may end the transaction before the handler runs
 		began := time.Now()
 		err = frozen.InTx(t.Context(), []dedup.Record{record("k")}, func(*sql.Tx, []dedup.Claim) error {
 			ran = true
@@ -319,17 +319,17 @@ func TestMySQLEndsATransactionThatStandsIdle(t *testing.T) {
 				t.Errorf("verdict %v", c[0].Verdict)
 			}
 			if waited := time.Since(began); waited < 500*time.Millisecond {
-				t.Errorf("free after %v", waited)
+				t.Errorf("the key was free after %v", waited)
 			}
 			return nil
 		})
 	}
 	if err == nil || frozen.Retryable(err) || !strings.Contains(err.Error(), "Config.IdleInTxTimeout") {
-		t.Errorf("the frozen one: %v, want an attempt that names the limit", err)
+		t.Errorf("the frozen node: InTx = %v, want a handler's error that names the limit", err)
 	}
 }
 
-// Where a replica may not have a commit that others see already, a duplicate makes its own COMMIT wait for it.
+// If other sessions see a commit before a replica has it, the COMMIT of a duplicate must wait for the replica too.
 func TestMySQLDuplicateWritesForReplicas(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -358,7 +358,7 @@ func TestMySQLDuplicateWritesForReplicas(t *testing.T) {
 	}
 }
 
-// The server ends the connection that sends too much, which would look like an outage, for ever.
+// The server closes a connection that sends too large a packet. This would look like an outage that never ends.
 func TestMySQLRefusesWhatDoesNotFitAPacket(t *testing.T) {
 	d := openMySQL(t)
 	s := d.open(t, d.dsn, deduptest.Options{})
@@ -381,7 +381,7 @@ func TestMySQLRefusesWhatDoesNotFitAPacket(t *testing.T) {
 	}
 }
 
-// More rows than one statement takes.
+// A batch may have more rows than one statement can claim.
 func TestMySQLClaimsABatchOfManyStatements(t *testing.T) {
 	d := openMySQL(t)
 	s := d.open(t, d.dsn, deduptest.Options{})
@@ -398,7 +398,7 @@ func TestMySQLClaimsABatchOfManyStatements(t *testing.T) {
 	}
 }
 
-// Tables in another database than the DSN's.
+// The tables may be in another database than the DSN's.
 func TestMySQLSchema(t *testing.T) {
 	d, other := openMySQL(t), testdb.MySQL(t)
 	name := other[strings.LastIndex(other, "/")+1:]
@@ -417,15 +417,15 @@ func TestMySQLSchema(t *testing.T) {
 	}
 }
 
-// MySQL's wait for a lock is one of whole seconds, for each lock anew. A batch has a limit in all.
+// MySQL limits lock waits in whole seconds, separately for each lock. The Store limits a whole batch.
 func TestMySQLCountsWaitsInSeconds(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel() // this test mostly waits
 	d := openMySQL(t)
 	d.asMySQL = true
 	holder, s := d.open(t, d.dsn, deduptest.Options{Wait: time.Minute}), d.open(t, d.dsn, deduptest.Options{Wait: 200 * time.Millisecond})
 	warm(t, s)
 	for keys, why := range map[int]string{1: "one key", 4: "a batch whose keys are freed one after the other"} {
-		for round := 0; ; round++ { // on a busy machine a claim comes late or waits longer, but not each time
+		for round := 0; ; round++ { // on a busy machine some claims start late or wait longer, but not all of them
 			took, err := claimWhatIsFreed(t, holder, s, round, keys)
 			if errors.Is(err, dedup.ErrInFlight) && took <= 1900*time.Millisecond {
 				break
@@ -438,8 +438,8 @@ func TestMySQLCountsWaitsInSeconds(t *testing.T) {
 	}
 }
 
-// claimWhatIsFreed claims keys that are held, and freed one after the other: each wait alone is short enough, if there are
-// several.
+// claimWhatIsFreed claims keys that another transaction holds and that are freed one after another. With several keys, each
+// single wait is short enough.
 func claimWhatIsFreed(t *testing.T, holder, s *node, round, keys int) (took time.Duration, err error) {
 	t.Helper()
 	var recs []dedup.Record
@@ -481,13 +481,13 @@ func claimWhatIsFreed(t *testing.T, holder, s *node, round, keys int) (took time
 	}
 	for _, c := range claim(t, holder, recs...) {
 		if c.Verdict != dedup.First {
-			t.Errorf("%v in the end", c.Verdict)
+			t.Errorf("verdict %v at the end", c.Verdict)
 		}
 	}
 	return took, err
 }
 
-// The one that sweeps is not taken for another one because others look, at this moment, whether they may.
+// A sweeper that holds the lease must not be refused because other sweepers are checking the lease at that moment.
 func TestMySQLSweeperWaitsForThoseThatLook(t *testing.T) {
 	d := openMySQL(t)
 	s := d.open(t, d.dsn, deduptest.Options{})
@@ -527,7 +527,7 @@ func TestMySQLSweeperWaitsForThoseThatLook(t *testing.T) {
 	}
 }
 
-// A transaction of the caller's may be above the Store's own level, and see the time before a sweep.
+// A caller's transaction may have a higher isolation level than the Store's, and a snapshot from before a sweep.
 func TestMySQLClaimInASnapshotOlderThanASweep(t *testing.T) {
 	d := openMySQL(t)
 	s := d.open(t, d.dsn, deduptest.Options{}) // READ COMMITTED

@@ -17,17 +17,17 @@ import (
 	"github.com/txonce/txonce/migrations"
 )
 
-// askingInnoDB is held while a test asks for information_schema.innodb_trx.
+// askingInnoDB is locked while a test queries information_schema.innodb_trx.
 var askingInnoDB sync.Mutex
 
-// The statements for MySQL are not all those for MariaDB: the claim's wait is bounded in another way. Those are run against
-// MariaDB too, since there is no MySQL here.
+// On MySQL the Store sends other claim statements than on MariaDB, with another limit for the wait. There is no MySQL server
+// here, so these statements run against MariaDB too.
 func TestMySQL(t *testing.T) {
 	t.Parallel()
-	const inSeconds = "MySQL counts waits for locks in whole seconds, and the case waits for less: TestMySQLCountsWaitsInSeconds shows what becomes of them"
+	const inSeconds = "MySQL counts waits for locks in whole seconds, and the case waits for less than a second; TestMySQLCountsWaitsInSeconds covers them"
 	for name, asMySQL := range map[string]bool{"mariadb": false, "mariadb as mysql": true} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // most of it is waiting
+			t.Parallel() // these tests mostly wait
 			selected := func(name, level string) bool {
 				return isolations.Default(name, level) || isolations.Others(0)(name, level)
 			}
@@ -51,7 +51,7 @@ func TestMySQL(t *testing.T) {
 	}
 }
 
-// mysqlDB is one database.
+// mysqlDB is a database under test.
 type mysqlDB struct {
 	dsn     string
 	db      *sql.DB
@@ -87,7 +87,7 @@ func newMySQLDB(t *testing.T, asMySQL bool) deduptest.DB[*sql.Tx] {
 			return wait, err
 		},
 		Wrote: func(ctx context.Context, tx *sql.Tx) (yes bool, err error) {
-			askingInnoDB.Lock() // the server answers all from one copy, until nobody has asked for a tenth of a second
+			askingInnoDB.Lock() // the server answers from a cached copy until no query has come for 100 ms
 			defer askingInnoDB.Unlock()
 			for range 20 {
 				<-time.After(130 * time.Millisecond)
@@ -119,7 +119,7 @@ func newMySQLDB(t *testing.T, asMySQL bool) deduptest.DB[*sql.Tx] {
 		},
 		NotDurable: func(t *testing.T) dedup.Store[*sql.Tx] {
 			n := d.open(t, d.dsn, deduptest.Options{})
-			n.Pretend("innodb_flush_log_at_trx_commit", "2") // it is one for the whole server
+			n.Pretend("innodb_flush_log_at_trx_commit", "2") // this setting exists only once per server
 			return n
 		},
 	}
@@ -159,7 +159,7 @@ func (d *mysqlDB) age(t *testing.T, by time.Duration) {
 	}
 }
 
-// mysqlCodes are the server's error numbers; true: Retryable.
+// mysqlCodes returns the server's error numbers, and true for those that are Retryable.
 func mysqlCodes() map[string]bool {
 	codes := map[string]bool{}
 	for _, n := range []int{
@@ -168,8 +168,8 @@ func mysqlCodes() map[string]bool {
 	} {
 		codes[fmt.Sprint(n)] = true
 	}
-	// In a transaction that stands these are of another connection, where the handler cannot log in, or of another transaction
-	// that was the victim of a deadlock: this one would have ended.
+	// If the transaction is still open, these errors come from another connection where the handler cannot log in, or from
+	// another transaction that was the victim of a deadlock: a deadlock here would have ended this transaction.
 	for _, n := range []int{1040, 1045, 1049, 1213} {
 		codes[fmt.Sprint(n)] = false
 	}
@@ -181,8 +181,8 @@ func mysqlCodes() map[string]bool {
 	return codes
 }
 
-// mysqlMisuses are the ways in which a handler can end or lose its transaction on MySQL. Without autocommit nothing that a
-// handler writes after that stands.
+// mysqlMisuses returns all ways for a handler to end or lose its transaction on MySQL. Autocommit is off, so nothing that the
+// handler writes afterwards is committed.
 func mysqlMisuses(d *mysqlDB) []deduptest.Misuse[*sql.Tx] {
 	return []deduptest.Misuse[*sql.Tx]{
 		{Name: "tx.Commit", Ends: true, Do: func(_ context.Context, tx *sql.Tx) error { return tx.Commit() }},
@@ -213,7 +213,7 @@ func mysqlMisuses(d *mysqlDB) []deduptest.Misuse[*sql.Tx] {
 	}
 }
 
-// deadlock makes tx the victim of one.
+// deadlock makes tx the victim of a deadlock.
 func (d *mysqlDB) deadlock(ctx context.Context, tx *sql.Tx) error {
 	if _, err := d.db.ExecContext(ctx, `INSERT IGNORE INTO locks (name) VALUES ('a'), ('b'), ('c1'), ('c2'), ('c3'), ('c4')`); err != nil {
 		return err
@@ -224,7 +224,7 @@ func (d *mysqlDB) deadlock(ctx context.Context, tx *sql.Tx) error {
 	}
 	defer other.Rollback()
 	lock := `UPDATE locks SET name = name WHERE name = ?`
-	for _, q := range []string{ // the lighter one is the victim
+	for _, q := range []string{ // the victim is the transaction that has changed fewer rows
 		`INSERT INTO locks (name) SELECT CONCAT('weight', seq) FROM seq_1_to_100`, `SELECT 1 FROM locks WHERE name = 'b' FOR UPDATE`,
 	} {
 		if _, err := other.ExecContext(ctx, q); err != nil {
@@ -246,7 +246,8 @@ func (d *mysqlDB) deadlock(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
-// lockTimeout waits for a lock in vain. The server undoes that statement alone, unless innodb_rollback_on_timeout is on.
+// lockTimeout waits for a lock until the wait times out. The server undoes only that statement, unless
+// innodb_rollback_on_timeout is on.
 func (d *mysqlDB) lockTimeout(ctx context.Context, tx *sql.Tx) error {
 	if _, err := d.db.ExecContext(ctx, `INSERT IGNORE INTO locks (name) VALUES ('held')`); err != nil {
 		return err

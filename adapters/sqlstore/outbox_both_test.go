@@ -20,7 +20,7 @@ import (
 
 // outboxes runs a test on each database.
 func outboxes(t *testing.T, test func(t *testing.T, n *node)) {
-	t.Parallel() // most of it is waiting
+	t.Parallel() // these tests mostly wait
 	t.Run("SQLite", func(t *testing.T) { test(t, openSQLite(t).outbox(t)) })
 	t.Run("PostgreSQL", func(t *testing.T) {
 		d := openPostgres(t, testdb.Postgres(t))
@@ -56,7 +56,7 @@ func TestOutboxWakesRelaysOfTheStore(t *testing.T) {
 				t.Fatalf("woken %s", why)
 			}
 		}
-		enqueue(t, n) // nothing
+		enqueue(t, n) // no messages
 		quiet("by a transaction that has enqueued nothing")
 		undo := errors.New("undo")
 		err := n.InTx(t.Context(), nil, func(tx *sql.Tx, _ []dedup.Claim) error {
@@ -86,7 +86,7 @@ func TestOutboxWakesRelaysOfTheStore(t *testing.T) {
 	})
 }
 
-// Whatever a process believes about the time: the database's clock says when a hold is over.
+// The database's clock decides when a hold expires, even if a process's own clock is wrong.
 func TestOutboxLeaseEndsByTheDatabasesClock(t *testing.T) {
 	outboxes(t, func(t *testing.T, n *node) {
 		enqueue(t, n, messages("m", 10, 10)...)
@@ -102,10 +102,10 @@ func TestOutboxLeaseEndsByTheDatabasesClock(t *testing.T) {
 		}
 		exec(t, n.db, age)
 		if _, err := s.tryLease(t.Context(), outbox.Want{Limit: 1}); !errors.Is(err, outbox.ErrLeaseLost) {
-			t.Errorf("Lease after the end: %v", err)
+			t.Errorf("Lease after the hold expired: %v", err)
 		}
 		if _, err := s.tryRenew(t.Context()); !errors.Is(err, outbox.ErrLeaseLost) {
-			t.Errorf("Renew after the end: %v", err)
+			t.Errorf("Renew after the hold expired: %v", err)
 		}
 		other := open(t, n, time.Hour)
 		if hold := renew(t, other); hold.Shards != 64 || hold.Relays != 1 {
@@ -139,7 +139,7 @@ func TestOutboxMissingTables(t *testing.T) {
 		}))
 		_, err := n.Outbox().Stats(t.Context())
 		check("Stats", err)
-		s := open(t, n, time.Minute) // the version says that all is there
+		s := open(t, n, time.Minute) // the schema version says that all tables exist
 		renew(t, s)
 		_, err = s.Lease(t.Context(), outbox.Want{Limit: 1})
 		check("Lease", err)
@@ -165,7 +165,7 @@ func TestOutboxBadConfig(t *testing.T) {
 	}
 }
 
-// What is counted where there is little, and estimated where there is much.
+// Stats counts few messages exactly, and estimates many.
 func TestOutboxStatsOfManyPending(t *testing.T) {
 	outboxes(t, func(t *testing.T, n *node) {
 		enqueue(t, n, messages("few", 200, 200)...)
@@ -173,10 +173,10 @@ func TestOutboxStatsOfManyPending(t *testing.T) {
 		if err != nil || st.Estimated || st.Pending != 200 || st.Topics["t"].Pending != 200 {
 			t.Fatalf("%+v, %v", st, err)
 		}
-		enqueue(t, n, messages("many", 3000, 4)...) // of four shards
+		enqueue(t, n, messages("many", 3000, 4)...) // in four shards
 		st, err = n.Outbox().Stats(t.Context())
 		if err != nil || !st.Estimated || st.Pending < 2500 || st.Pending > 4000 || st.Topics["t"].Pending != st.Pending {
-			t.Fatalf("of 3200: %+v, %v", st, err)
+			t.Fatalf("Stats of 3200 messages: %+v, %v", st, err)
 		}
 		if st.PendingAge <= 0 || st.PendingAge > time.Minute {
 			t.Errorf("the first due has been due for %v", st.PendingAge)
@@ -184,7 +184,7 @@ func TestOutboxStatsOfManyPending(t *testing.T) {
 	})
 }
 
-// A relay of another process hears of commits by NOTIFY, which no transaction of a handler sends.
+// NOTIFY tells a relay of another process about commits. It is not sent in the handler's transaction.
 func TestOutboxPostgresNotifies(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
 	n := d.open(t, d.dsn, deduptest.Options{})
@@ -227,7 +227,7 @@ func TestOutboxPostgresNotifies(t *testing.T) {
 	if _, yes := arrives(100 * time.Millisecond); yes {
 		t.Fatal("a transaction that enqueues notifies by itself")
 	}
-	if conn.IsClosed() { // a wait that ran out closes it
+	if conn.IsClosed() { // a wait that timed out has closed the connection
 		if conn, err = pgx.Connect(t.Context(), d.dsn); err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func TestOutboxPostgresNotifies(t *testing.T) {
 	}
 }
 
-// Behind a pooler drivers send everything as text, prepared or not: a message's whole life.
+// Drivers for poolers may send parameters as text, prepared or not. All operations on a message must work with them.
 func TestOutboxPostgresWithoutPreparedStatements(t *testing.T) {
 	for _, mode := range []string{"exec", "simple_protocol", "describe_exec", "cache_describe"} {
 		t.Run(mode, func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestOutboxPostgresWithoutPreparedStatements(t *testing.T) {
 	}
 }
 
-// wholeLife takes odd messages through all that may happen to one.
+// wholeLife takes messages with unusual contents through all operations.
 func wholeLife(t *testing.T, n *node) {
 	t.Helper()
 	odd := outbox.Message{
@@ -259,10 +259,10 @@ func wholeLife(t *testing.T, n *node) {
 	}
 	second := odd
 	second.ID, second.Headers = "2", nil
-	enqueue(t, n, odd)                                         // one
-	enqueue(t, n, second, outbox.Message{ID: "3", Topic: "t"}) // several
+	enqueue(t, n, odd)                                         // one message
+	enqueue(t, n, second, outbox.Message{ID: "3", Topic: "t"}) // two messages in one call
 	later := outbox.Message{ID: "4", Topic: "t", NotBefore: time.Now().Add(time.Hour)}
-	enqueue(t, n, later, outbox.Message{ID: "5", Topic: "t"}) // and some that wait
+	enqueue(t, n, later, outbox.Message{ID: "5", Topic: "t"}) // delayed messages
 	if err := inTx(t.Context(), n.db, nil, func(tx *sql.Tx) error { return n.LockOrderingKey(t.Context(), tx, odd.Key) }); err != nil {
 		t.Fatal(err)
 	}
@@ -298,8 +298,7 @@ func wholeLife(t *testing.T, n *node) {
 	settle(t, s, outcomes(outbox.Sent, lease(t, s)...))
 }
 
-// The lock of a key is that of adapters/pgxstore, where function serial makes its number, so that handlers on both exclude
-// each other.
+// LockOrderingKey takes the same lock as adapters/pgxstore, so that handlers on both stores exclude each other.
 func TestOutboxPostgresSerializeLock(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
 	n := d.open(t, d.dsn, deduptest.Options{})
@@ -321,7 +320,7 @@ func TestOutboxPostgresSerializeLock(t *testing.T) {
 	}
 }
 
-// What comes behind a parked message stays where it is from the first moment on, also before anybody has tidied up.
+// A message behind a parked one is never leased, even before Maintain has parked it too.
 func TestOutboxFollowerIsNotLeasedBeforeTidy(t *testing.T) {
 	outboxes(t, func(t *testing.T, n *node) {
 		s := open(t, n, time.Minute)

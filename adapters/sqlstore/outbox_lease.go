@@ -59,7 +59,7 @@ func (o *outboxSession) findLeasable(ctx context.Context) (leasable engine.Leasa
 	return leasable, err
 }
 
-// choose marks the next shards that have messages and nothing leased.
+// choose picks the next shards that have messages and none leased, and marks them as busy.
 func (o *outboxSession) choose(leasable engine.Leasable, part int) (chosen []int, shards map[int]*outboxShard) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -84,7 +84,7 @@ func (o *outboxSession) choose(leasable engine.Leasable, part int) (chosen []int
 	return chosen, shards
 }
 
-// leased notes what was read of the shards that choose has marked.
+// leased records the messages that were read from the chosen shards, and clears their busy marks.
 func (o *outboxSession) leased(shards map[int]*outboxShard, msgs []outbox.Leased) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Whatever the driver and the session are set to: bytes stay bytes, and times are the server's.
+// Whatever the settings of the driver and the session are, payloads keep their bytes and times come from the server's clock.
 func TestOutboxMySQLWithAnyDSN(t *testing.T) {
 	for _, params := range []string{
 		"interpolateParams=true", "parseTime=true&loc=Asia%2FTokyo", "time_zone=%27%2B05%3A00%27", "clientFoundRows=true", "charset=latin1",
@@ -32,7 +32,7 @@ func TestOutboxMySQLWithAnyDSN(t *testing.T) {
 	}
 }
 
-// What is too large to be read along is read by itself, and no more of it than was wanted.
+// Lease reads large payloads separately, and only those of messages that it returns.
 func TestOutboxMySQLLargeMessages(t *testing.T) {
 	d := openMySQL(t)
 	n := d.open(t, testdb.WithMySQL(t, d.dsn, "interpolateParams=true"), deduptest.Options{})
@@ -50,7 +50,7 @@ func TestOutboxMySQLLargeMessages(t *testing.T) {
 	for len(got) < len(msgs) {
 		some, err := s.tryLease(t.Context(), outbox.Want{Limit: 100, Bytes: 64 << 10})
 		if err != nil || len(some) == 0 {
-			t.Fatalf("%d of %d: %v", len(got), len(msgs), err)
+			t.Fatalf("%d of %d messages: %v", len(got), len(msgs), err)
 		}
 		weight := 0
 		for _, m := range some {
@@ -69,7 +69,7 @@ func TestOutboxMySQLLargeMessages(t *testing.T) {
 	}
 }
 
-// A few messages are read at once, and many in fair parts: neither way misses one, or mixes up a key's order.
+// Lease reads few messages with one query and many in fair parts. Both ways return all messages, in the order of their keys.
 func TestOutboxMySQLFewAndMany(t *testing.T) {
 	const keys = 97
 	for _, count := range []int{1, 499, 500, 501, 1201} {
@@ -83,7 +83,7 @@ func TestOutboxMySQLFewAndMany(t *testing.T) {
 			for len(seen) < count {
 				msgs := lease(t, s)
 				if len(msgs) == 0 {
-					t.Fatalf("%d of %d", len(seen), count)
+					t.Fatalf("%d of %d messages", len(seen), count)
 				}
 				for _, m := range msgs {
 					if seen[m.ID] || m.Seq < last[m.Key] {
@@ -110,7 +110,7 @@ func TestOutboxMySQLFewAndMany(t *testing.T) {
 			for _, m := range msgs {
 				shards[m.Shard] = true
 			}
-			if len(shards) < 40 { // of about 50 that the keys are spread over
+			if len(shards) < 40 { // the keys are in about 50 shards
 				t.Errorf("%d messages of %d shards", limit, len(shards))
 			}
 			settle(t, s, outcomes(outbox.Returned, msgs...))
@@ -118,7 +118,7 @@ func TestOutboxMySQLFewAndMany(t *testing.T) {
 	})
 }
 
-// A message that the server would not take, or not give back, is a bad message and no outage.
+// A message that is too large for the server is a bad message, not an outage.
 func TestOutboxMySQLMessageLargerThanAPacket(t *testing.T) {
 	d := openMySQL(t)
 	n := d.open(t, d.dsn, deduptest.Options{})
@@ -130,7 +130,8 @@ func TestOutboxMySQLMessageLargerThanAPacket(t *testing.T) {
 	}
 }
 
-// Rows of the table stand for locks: the second one waits for the first one's end, and a third, of another slot, for nobody.
+// LockOrderingKey locks a row: a second transaction with the same slot waits for the first one, and a transaction with another
+// slot does not wait.
 func TestOutboxMySQLSerialize(t *testing.T) {
 	d := openMySQL(t)
 	n := d.open(t, d.dsn, deduptest.Options{})
@@ -167,16 +168,16 @@ func TestOutboxMySQLSerialize(t *testing.T) {
 	}
 }
 
-// anyDeadlock makes a deadlock an error that again does not repeat: the Store is to spare its callers that one.
+// anyDeadlock hides a deadlock from again, so that again does not repeat it: the Store itself must repeat after deadlocks.
 func anyDeadlock(err error) error {
 	if e, known := errors.AsType[*mysql.MySQLError](err); known && e.Number == 1213 {
-		return errors.New(err.Error()) // as text, which nothing tells for passing
+		return errors.New(err.Error()) // as text, so that it is not Retryable
 	}
 	return err
 }
 
-// Writers, relays that take shards from each other, a person who unparks, and the clean-up: nobody sees a deadlock, and
-// nothing is lost.
+// Writers, relays that take shards from each other, Unpark and Maintain run at the same time. No caller gets a deadlock, and no
+// message is lost.
 func TestOutboxMySQLCollisions(t *testing.T) {
 	d := openMySQL(t)
 	n := d.open(t, d.dsn, deduptest.Options{})

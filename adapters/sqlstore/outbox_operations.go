@@ -42,17 +42,15 @@ func (o operations) Parked(ctx context.Context, filter outbox.ParkedFilter) (par
 	return parked, err
 }
 
-// Unpark implements outbox.Operations. A message that stands behind one that stays parked stays as well, or is parked again.
-// Where it fails half-way, some are unparked.
+// Unpark implements outbox.Operations. A message behind another one that stays parked also stays parked, or is parked again. If
+// Unpark fails, some of the messages may already be unparked.
 func (o operations) Unpark(ctx context.Context, seqs ...int64) (int, error) {
-	s := o.store
-	return s.repair(ctx, "unpark", seqs, true)
+	return o.store.repair(ctx, "unpark", seqs, true)
 }
 
-// Discard implements outbox.Operations. Where it fails half-way, some are deleted.
+// Discard implements outbox.Operations. If it fails, some of the messages may already be deleted.
 func (o operations) Discard(ctx context.Context, seqs ...int64) (int, error) {
-	s := o.store
-	return s.repair(ctx, "discard", seqs, false)
+	return o.store.repair(ctx, "discard", seqs, false)
 }
 
 func (s *Store) repair(ctx context.Context, what string, seqs []int64, unpark bool) (n int, err error) {

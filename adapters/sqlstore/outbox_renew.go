@@ -17,7 +17,7 @@ func (o *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
 	var share engine.Share
 	var asked time.Time
 	err := o.store.outboxTx(ctx, "renew", func(ctx context.Context, tx *sql.Tx) (err error) {
-		asked = time.Now() // the transaction may have waited for its turn
+		asked = time.Now() // not earlier: begin may have waited
 		share, err = o.store.db.Outbox.Holds.Renew(ctx, tx, &o.hold)
 		return err
 	})
@@ -25,7 +25,7 @@ func (o *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
 		return outbox.Hold{}, err
 	}
 	o.hold.Begun = true
-	o.note(share)
+	o.update(share)
 	if share.Shards == 0 {
 		return outbox.Hold{}, engine.ErrNoShards
 	}
@@ -36,7 +36,7 @@ func (o *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
 		err = o.giveBack(ctx, -change)
 	}
 	if err != nil {
-		return outbox.Hold{}, err // the hold is extended, and the next Renew sees what has become of the shards
+		return outbox.Hold{}, err // the hold is extended; the next Renew reads which shards it has
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -46,8 +46,8 @@ func (o *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
 	}, nil
 }
 
-// note remembers what the database says is held.
-func (o *outboxSession) note(share engine.Share) {
+// update sets the session's shards to those in the database's answer.
+func (o *outboxSession) update(share engine.Share) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i, s := range o.shards {
@@ -59,7 +59,7 @@ func (o *outboxSession) note(share engine.Share) {
 	o.add(share.Tokens)
 }
 
-// add remembers shards that are held. The caller holds mu.
+// add adds shards that the session holds. The caller holds mu.
 func (o *outboxSession) add(tokens map[int]int64) {
 	for i, token := range tokens {
 		if o.shards[i] == nil {
@@ -68,11 +68,11 @@ func (o *outboxSession) add(tokens map[int]int64) {
 	}
 }
 
-// takeFree takes up to n shards that nobody living holds.
+// takeFree takes up to n shards that no live session holds.
 func (o *outboxSession) takeFree(ctx context.Context, n int) error {
 	var tokens map[int]int64
 	err := o.store.outboxTx(ctx, "take shards", func(ctx context.Context, tx *sql.Tx) (err error) {
-		tokens, err = o.store.db.Outbox.Holds.TakeDeadLetter(ctx, tx, &o.hold, n)
+		tokens, err = o.store.db.Outbox.Holds.TakeShards(ctx, tx, &o.hold, n)
 		return err
 	})
 	if err != nil {
@@ -84,12 +84,12 @@ func (o *outboxSession) takeFree(ctx context.Context, n int) error {
 	return nil
 }
 
-// giveBack gives back n shards: those at once of which nothing is leased. If there are too few, others get nothing new, and are given
-// back when what is leased of them is settled.
+// giveBack releases n shards. It releases shards without leased messages at once. If there are too few of those, it marks
+// others as leaving: Lease skips them, and they are released once their leased messages are settled.
 func (o *outboxSession) giveBack(ctx context.Context, n int) error {
 	o.mu.Lock()
 	left := n
-	idle := o.letGo(func(*outboxShard) bool {
+	idle := o.removeIdle(func(*outboxShard) bool {
 		left--
 		return left >= 0
 	})
@@ -102,17 +102,18 @@ func (o *outboxSession) giveBack(ctx context.Context, n int) error {
 	return o.giveBackNow(ctx, idle)
 }
 
-// giveBackLeaving gives back those for which others wait, and of which nothing is leased any more. Where it fails the next Renew finds
-// them still held.
+// giveBackLeaving releases leaving shards that have no leased messages any more. If it fails, the next Renew finds that the
+// session still holds them.
 func (o *outboxSession) giveBackLeaving(ctx context.Context) {
 	o.mu.Lock()
-	idle := o.letGo(func(s *outboxShard) bool { return s.leaving })
+	idle := o.removeIdle(func(s *outboxShard) bool { return s.leaving })
 	o.mu.Unlock()
 	_ = o.giveBackNow(ctx, idle)
 }
 
-// letGo forgets idle shards for which want is true, so that no Lease looks at them, and returns their numbers. The caller holds mu.
-func (o *outboxSession) letGo(want func(*outboxShard) bool) (idle []int) {
+// removeIdle removes idle shards if want returns true for them, so that Lease no longer uses them, and returns their numbers. The
+// caller holds mu.
+func (o *outboxSession) removeIdle(want func(*outboxShard) bool) (idle []int) {
 	for i, s := range o.shards {
 		if s.idle() && want(s) {
 			idle = append(idle, i)

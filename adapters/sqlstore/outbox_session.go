@@ -16,20 +16,21 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// outboxSession is an outbox.Session. What it has leased it knows by itself: nobody else may lease of a shard that it holds.
+// outboxSession implements outbox.Session. It keeps the leased messages in memory only: no other session may lease messages of
+// a shard that it holds.
 type outboxSession struct {
 	store *Store
 	wake  chan struct{}
 
-	renewing sync.Mutex  // one at a time
-	hold     engine.Hold // its begun belongs to renewing
+	renewing sync.Mutex  // Renew and Close run one at a time
+	hold     engine.Hold // renewing guards hold.Begun
 	ledger   shares.Ledger
 
 	mu     sync.Mutex
 	shards map[int]*outboxShard
-	next   int // the shard from which the next Lease looks on
+	next   int // the next Lease starts at this shard
 
-	rescueAt time.Time // when Maintain does it again
+	rescueAt time.Time // when Maintain next calls Rescue
 }
 
 // outboxShard is a shard that the session holds.
@@ -37,13 +38,13 @@ type outboxShard struct {
 	token   int64
 	leased  map[int64]struct{} // messages by seq
 	busy    bool               // a Lease reads it
-	leaving bool               // others wait for it
+	leaving bool               // to be released for another session once idle
 }
 
-// idle reports whether anything may be done with the shard.
+// idle reports whether the shard has no leased messages and is not busy.
 func (s *outboxShard) idle() bool { return len(s.leased) == 0 && !s.busy }
 
-// Open implements outbox.Queue. It fails with dedup.ErrSchema where tables are missing.
+// Open implements outbox.Queue. It fails with dedup.ErrSchema if tables are missing.
 func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
 	if opts.TTL < time.Millisecond {
 		return nil, fmt.Errorf("sqlstore: SessionOptions.TTL %v is shorter than 1 ms", opts.TTL)
@@ -65,10 +66,10 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 // Wake implements outbox.Waker.
 func (o *outboxSession) Wake() <-chan struct{} { return o.wake }
 
-// collisions bounds how often a transaction that the server has rolled back is made again at once.
+// collisions limits how often a transaction is attempted that ends in deadlocks.
 const collisions = 5
 
-// outboxTx runs f in a short transaction of its own, and again where it and another one waited for each other.
+// outboxTx runs f in a short transaction, and repeats it after a deadlock.
 func (s *Store) outboxTx(ctx context.Context, what string, f func(ctx context.Context, tx *sql.Tx) error) (err error) {
 	for range collisions {
 		if err = s.outboxTxOnce(ctx, what, f); err == nil || !s.fault(err).Collided {
@@ -121,7 +122,7 @@ func (s *Store) outboxError(what string, err error) error {
 	return engine.Database.Wrap(s.statementError(fmt.Errorf("%s: %w", what, err)))
 }
 
-// held returns the shards in the order in which their turn comes. The caller holds o.mu.
+// held returns the shards in the order that Lease uses. The caller holds o.mu.
 func (o *outboxSession) held() []int {
 	shards := make([]int, 0, len(o.shards))
 	for i := range o.shards {
@@ -134,7 +135,7 @@ func (o *outboxSession) held() []int {
 
 // Close implements outbox.Session.
 func (o *outboxSession) Close(ctx context.Context) error {
-	o.store.outbox.part(o)
+	o.store.outbox.leave(o)
 	o.renewing.Lock()
 	defer o.renewing.Unlock()
 	o.mu.Lock()

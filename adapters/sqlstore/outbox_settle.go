@@ -21,7 +21,7 @@ func (o *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 	var do engine.Outcomes
 	for _, out := range outcomes {
 		if token, seen := tokens[out.Shard]; seen && token != out.Token {
-			return o.store.outboxError("settle", outbox.ErrLeaseLost) // one of them is stale
+			return o.store.outboxError("settle", outbox.ErrLeaseLost) // one of the tokens is stale
 		}
 		tokens[out.Shard] = out.Token
 		switch out.Verdict {
@@ -33,7 +33,7 @@ func (o *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 		case outbox.Parked:
 			do.Parked = append(do.Parked, out)
 		default:
-			return fmt.Errorf("sqlstore: settle: message %d: no verdict %d", out.Seq, out.Verdict)
+			return fmt.Errorf("sqlstore: settle: message %d: unknown verdict %d", out.Seq, out.Verdict)
 		}
 	}
 	var err error
@@ -42,7 +42,7 @@ func (o *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 		err = o.store.outboxTx(ctx, "settle", func(ctx context.Context, tx *sql.Tx) error {
 			return o.store.db.Outbox.Settler.Settle(ctx, tx, &o.hold, tokens, &do)
 		})
-	} else { // also what was not tried says who holds it
+	} else { // nothing to write: only check that the session still holds the shards
 		err = o.store.outboxRead(ctx, "settle", func(ctx context.Context, q engine.Queryer) error {
 			return o.store.db.Outbox.Settler.Own(ctx, q, &o.hold, tokens)
 		})
@@ -55,7 +55,7 @@ func (o *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 	return nil
 }
 
-// followed returns those of the idle shards in which messages behind parked ones follow them.
+// followed returns those of the idle shards where messages behind parked ones must be parked too.
 func (o *outboxSession) followed(parked []outbox.Outcome, idle []int) (shards []int) {
 	for _, out := range parked {
 		if out.Key != "" && out.ParkPolicy != outbox.SkipMessage && slices.Contains(idle, out.Shard) && !slices.Contains(shards, out.Shard) {
@@ -65,7 +65,7 @@ func (o *outboxSession) followed(parked []outbox.Outcome, idle []int) (shards []
 	return shards
 }
 
-// idleAfter returns those shards of which nothing is leased any more when outcomes are settled.
+// idleAfter returns the shards that have no leased messages left once outcomes are settled.
 func (o *outboxSession) idleAfter(tokens map[int]int64, outcomes []outbox.Outcome) (idle []int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -34,7 +34,7 @@ func enqueue(t testing.TB, n *node, msgs ...outbox.Message) {
 	}
 }
 
-// messages of so many keys.
+// messages returns n messages with the given number of keys.
 func messages(prefix string, n, keys int) (msgs []outbox.Message) {
 	for i := range n {
 		msgs = append(msgs, outbox.Message{ID: fmt.Sprintf("%s-%d", prefix, i), Topic: "t", Key: fmt.Sprint(i % keys), Payload: []byte("x")})
@@ -74,8 +74,8 @@ func await(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// The relay's process is killed while it has leased everything. Another one, with a Store and a connection pool of its own,
-// takes over once the lease has run out, and publishes all of it.
+// A relay's process is killed after it has leased all messages. Another relay, with its own Store and pool, takes over once the
+// lease has expired, and publishes all of them.
 func TestOutboxSQLiteRelayProcessKilled(t *testing.T) {
 	const ttl = time.Hour
 	if dsn := os.Getenv("TXONCE_OUTBOX_CHILD"); dsn != "" {
@@ -83,7 +83,7 @@ func TestOutboxSQLiteRelayProcessKilled(t *testing.T) {
 		s := open(t, n, ttl)
 		hold := renew(t, s)
 		fmt.Printf("holds %d, leased %d\n", hold.Shards, len(lease(t, s)))
-		_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed
+		_, _ = io.Copy(io.Discard, os.Stdin) // wait to be killed
 		return
 	}
 	d := openSQLite(t)
@@ -113,7 +113,7 @@ func TestOutboxSQLiteRelayProcessKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = child.Wait()
-	exec(t, d.db, fmt.Sprintf(`UPDATE txonce_relays SET until = until - %d`, (ttl+time.Millisecond).Microseconds())) // it has run out
+	exec(t, d.db, fmt.Sprintf(`UPDATE txonce_relays SET until = until - %d`, (ttl+time.Millisecond).Microseconds())) // the hold has expired
 	fake := &outboxtest.FakePublisher{}
 	relayTo(t, n, fake, time.Minute)
 	_ = s.Close(t.Context())
@@ -124,8 +124,7 @@ func TestOutboxSQLiteRelayProcessKilled(t *testing.T) {
 	})
 }
 
-// Two Stores on one file, as two processes have them: the shards are shared, and messages leased by the one are nothing to
-// the other.
+// Two Stores on one file, as in two processes, share the shards. Neither leases messages of the other one's shards.
 func TestOutboxSQLiteTwoStoresShare(t *testing.T) {
 	d := openSQLite(t)
 	a, b := d.outbox(t), d.outbox(t)
@@ -141,11 +140,11 @@ func TestOutboxSQLiteTwoStoresShare(t *testing.T) {
 	if renew(t, two); len(lease(t, two)) != 0 {
 		t.Fatal("a second session has leased what the first one holds")
 	}
-	for range 2 { // the second time it finds that the other one has renewed again
+	for range 2 { // in the second round each finds that the other one has renewed
 		if hold := renew(t, one); hold.Shards != 64 || hold.Relays != 2 {
 			t.Errorf("with everything leased: %+v", hold)
 		}
-		<-time.After(5 * time.Millisecond) // the database's clock goes on
+		<-time.After(5 * time.Millisecond) // let the database's clock advance
 		renew(t, two)
 	}
 	renew(t, one)
@@ -158,10 +157,10 @@ func TestOutboxSQLiteTwoStoresShare(t *testing.T) {
 	}
 }
 
-// Handlers that never stop, of two processes' worth, and a relay on a third Store: each makes progress.
+// Handlers of two processes write without a pause, and a relay runs on a third Store. Each of them makes progress.
 func TestOutboxSQLiteRelayBesideBusyHandlers(t *testing.T) {
 	d := openSQLite(t)
-	// No power is taken away, and each commit waits for a disk otherwise.
+	// The test does not simulate power loss, and with synchronous on each commit would wait for the disk.
 	store := func() *node {
 		return newNode(t, openDB(t, "sqlite", d.dsn+"&_pragma=synchronous(off)"), sqlstore.Config{Dialect: sqlstore.SQLite})
 	}
@@ -204,7 +203,7 @@ func TestOutboxSQLiteRelayBesideBusyHandlers(t *testing.T) {
 	next, seen := map[string]int{}, map[string]bool{}
 	for _, p := range fake.Published() {
 		if seen[p.ID] {
-			continue // a repeat may come late
+			continue // a repeated message may come late
 		}
 		seen[p.ID] = true
 		var k int
@@ -219,8 +218,8 @@ func TestOutboxSQLiteRelayBesideBusyHandlers(t *testing.T) {
 	t.Logf("%d and %d handled, %d published", handled[0].Load(), handled[1].Load(), committed)
 }
 
-// A transaction that has read cannot write once another has written, and no waiting helps: Enqueue says so at once, as an
-// error that another attempt cures.
+// A transaction that has read cannot write once another one has written, and waiting does not help. Enqueue must fail at once
+// with a Retryable error.
 func TestOutboxSQLiteEnqueueAfterRead(t *testing.T) {
 	d := openSQLite(t)
 	n := d.open(t, d.dsn, deduptest.Options{Wait: 2 * time.Minute})
@@ -241,7 +240,7 @@ func TestOutboxSQLiteEnqueueAfterRead(t *testing.T) {
 	}
 }
 
-// Enqueue in a transaction of the caller's own waits for whoever is writing, as it has read nothing yet.
+// Enqueue in a caller's transaction that has not read yet waits for the writing transaction.
 func TestOutboxSQLiteEnqueueWaitsForTheWriter(t *testing.T) {
 	d := openSQLite(t)
 	n := d.open(t, d.dsn, deduptest.Options{Wait: 2 * time.Minute})
@@ -258,7 +257,7 @@ func TestOutboxSQLiteEnqueueWaitsForTheWriter(t *testing.T) {
 	}
 }
 
-// LockOrderingKey makes a transaction of the caller's own the one that writes, before it has read anything.
+// LockOrderingKey makes a caller's transaction the writing one before it has read anything.
 func TestOutboxSQLiteSerializeWrites(t *testing.T) {
 	d := openSQLite(t)
 	n := d.outbox(t)

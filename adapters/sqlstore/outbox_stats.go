@@ -27,23 +27,23 @@ func readStats(ctx context.Context, q engine.Queryer, from *engine.StatsStatemen
 	return st.Stats, nil
 }
 
-// outboxStats are made from what statements return row by row.
+// outboxStats builds Stats from the rows of the queries.
 type outboxStats struct {
 	outbox.Stats
 	shards map[int][]counted
 }
 
-// counted are messages of one topic among the first of a shard.
+// counted is a count of messages of one topic among the first messages of a shard.
 type counted struct {
 	topic             string
 	n, failing        int64
 	due               time.Time
 	cause             string
-	first, next, last int64 // seqs; next is that of the first message of the shard that was not counted, 0: there is none
+	first, next, last int64 // sequence numbers; next is the first message of the shard that was not counted; 0: all were counted
 }
 
-// scanCount takes in messages of one topic: pending ones of one shard, or all that come later, or all that are parked. The flag
-// says of those that come later that they are due, and of parked ones that they wait.
+// scanCount reads a count of messages of one topic: pending ones of one shard, all delayed ones, or all parked ones. flag means
+// that delayed messages are due, or that parked messages wait behind another one.
 func (st *outboxStats) scanCount(rows *sql.Rows) error {
 	var kind, shard int
 	var flag bool
@@ -55,7 +55,7 @@ func (st *outboxStats) scanCount(rows *sql.Rows) error {
 		return err
 	}
 	c.due, c.next = due.Time, next.Int64
-	c.cause = strings.ToValidUTF8(cause.String, "") // it may be cut short
+	c.cause = strings.ToValidUTF8(cause.String, "") // the text may be cut inside a character
 	if kind == 0 {
 		st.shards[shard] = append(st.shards[shard], c)
 		return nil
@@ -69,7 +69,7 @@ func (st *outboxStats) scanCount(rows *sql.Rows) error {
 	return nil
 }
 
-// estimate adds up the shards. Numbers in a shard are taken to stand as close behind the counted part as in it.
+// estimate adds up the shards. It assumes that the numbers of uncounted messages have the same gaps as those of counted ones.
 func (st *outboxStats) estimate() {
 	for _, topics := range st.shards {
 		first, more := topics[0].first, 1.

@@ -13,17 +13,17 @@ import (
 )
 
 func TestOutboxSQLite(t *testing.T) {
-	t.Parallel() // with the suites of the other databases
+	t.Parallel() // together with the suites of the other databases
 	outboxtest.TestStore(t, outboxtest.Harness[*sql.Tx]{
 		New: func(t *testing.T, o outboxtest.Options) outboxtest.Outbox[*sql.Tx] {
 			d := openSQLite(t)
-			// No case takes the power away, and each commit waits for a disk otherwise.
+			// No case simulates power loss, and with synchronous on each commit would wait for the disk.
 			return outboxOf(newNode(t, openDB(t, "sqlite", d.dsn+"&_pragma=synchronous(off)"), sqlstore.Config{
 				Dialect: sqlstore.SQLite, Outbox: sqlstore.OutboxConfig{KeepSent: o.KeepSent},
 			}))
 		},
 		Features: outboxtest.Features{OneWriter: true},
-		TTL:      3 * time.Second, // the race detector makes SQLite slow, which is compiled to Go here
+		TTL:      3 * time.Second, // this SQLite is compiled to Go, and the race detector slows it down
 		Run:      sideBySide,
 	})
 }
@@ -40,7 +40,7 @@ func TestOutboxPostgres(t *testing.T) {
 						Dialect: sqlstore.Postgres, Outbox: sqlstore.OutboxConfig{KeepSent: o.KeepSent},
 					}))
 				},
-				TTL: time.Second, // a Renew waits for a disk
+				TTL: time.Second, // Renew waits for a disk
 				Run: sideBySide,
 			})
 		})
@@ -56,12 +56,12 @@ func TestOutboxMySQL(t *testing.T) {
 				Dialect: sqlstore.MySQL, Outbox: sqlstore.OutboxConfig{KeepSent: o.KeepSent},
 			}))
 		},
-		TTL: 3 * time.Second, // each Renew waits for a disk, which all tests share
+		TTL: 3 * time.Second, // each Renew waits for a disk that all tests share
 		Run: sideBySide,
 	})
 }
 
-// sideBySide runs a case beside others.
+// sideBySide runs a case in parallel with others.
 func sideBySide(t *testing.T, c func(*testing.T)) {
 	t.Parallel()
 	c(t)
@@ -77,7 +77,7 @@ func outboxOf(n *node) outboxtest.Outbox[*sql.Tx] {
 		LockOrderingKey: n.LockOrderingKey,
 		Sent:            func(t *testing.T) []string { return stringsOf(t, n.db, `SELECT id FROM outbox_sent ORDER BY seq`) },
 		Age: func(ctx context.Context, name string, d time.Duration) error {
-			return inTx(ctx, n.db, nil, func(tx *sql.Tx) error { // which takes the lock at once where SQLite's DSN says so
+			return inTx(ctx, n.db, nil, func(tx *sql.Tx) error { // on SQLite BEGIN takes the write lock if the DSN sets that
 				query := `UPDATE txonce_relays SET until = until - ? WHERE name = ?`
 				if n.dialect == sqlstore.Postgres {
 					query = `UPDATE txonce_relays SET until = until - $1 * interval '1 microsecond' WHERE name = $2`

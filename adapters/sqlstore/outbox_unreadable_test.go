@@ -8,7 +8,7 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// A row that another program has written must not stop the relay: it is parked, and the others go on.
+// A row that another program has written wrongly must not stop the relay. The relay parks it and publishes the others.
 func TestOutboxRelayParksWhatItCannotRead(t *testing.T) {
 	outboxes(t, func(t *testing.T, n *node) {
 		enqueue(t, n, messages("a", 2, 1)...)

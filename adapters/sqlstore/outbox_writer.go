@@ -9,9 +9,11 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// OutboxConfig is for messages that are to be published.
+// OutboxConfig configures the outbox.
 type OutboxConfig struct {
-	// KeepSent is how long messages stay in outbox_sent once they are confirmed. Defaults to 0: they are deleted at once.
+	// KeepSent is how long published messages stay in outbox_sent.
+	//
+	// Defaults to 0: they are deleted at once.
 	KeepSent time.Duration
 }
 
@@ -22,12 +24,12 @@ var (
 	_ outbox.Maintainer      = (*outboxSession)(nil)
 )
 
-// Enqueue implements outbox.Writer. All of msgs are written at once, and get their numbers in the order of Enqueue. Where
-// transactions may pass each other between Enqueue and COMMIT, numbers of one key may come in another order than their
-// commits. So enqueue at the end of the handler, after the rows that such transactions exclude each other by are locked, or
-// call LockOrderingKey first. On SQLite no writer passes another.
+// Enqueue implements outbox.Writer. It writes msgs at once and numbers them in the order of the calls. If two transactions with
+// the same key commit in another order than they enqueued, their messages are not in the order of the commits. So call Enqueue
+// at the end of the handler, after locking the rows that both transactions lock, or call LockOrderingKey first. On SQLite only
+// one transaction writes at a time, so the order is always that of the commits.
 //
-// In a transaction of the caller's own, relays of this process learn of its COMMIT by Wake, or by their polling.
+// In a transaction that the caller began, call Wake after COMMIT. Otherwise relays find the messages by polling.
 func (s *Store) Enqueue(ctx context.Context, tx *sql.Tx, msgs ...outbox.Message) error {
 	if len(msgs) == 0 {
 		return nil
@@ -47,9 +49,9 @@ func (s *Store) Enqueue(ctx context.Context, tx *sql.Tx, msgs ...outbox.Message)
 	return nil
 }
 
-// LockOrderingKey lets transactions that call it with the same key follow one another from here until they end, so that the order of
-// what they enqueue is the order of their commits. Call it before reading what decides about messages. On SQLite it
-// makes tx the one transaction that writes, whatever the key.
+// LockOrderingKey locks key until the transaction ends, so that transactions with the same key run one after another and their
+// messages are in the order of their commits. Call it before you read the data that the messages depend on. On SQLite it makes
+// tx the writing transaction, whatever the key.
 func (s *Store) LockOrderingKey(ctx context.Context, tx *sql.Tx, key string) error {
 	if err := s.locate(ctx, tx); err != nil {
 		return err
@@ -57,17 +59,20 @@ func (s *Store) LockOrderingKey(ctx context.Context, tx *sql.Tx, key string) err
 	return s.statementError(s.db.Outbox.Writer.LockOrderingKey(ctx, tx, key))
 }
 
-// Wake tells relays that a transaction of the caller's own, in which it has called Enqueue, is committed: those on this Store at
-// once, and on PostgreSQL those of adapters/pgxstore elsewhere. All others find the messages when they next look. InTx does
-// it by itself. It returns at once; what it starts ends some milliseconds after the last call. ctx gives it values, no limit.
+// Wake tells relays that a transaction that the caller began has committed, after it called Enqueue. It wakes relays on this
+// Store at once, and on PostgreSQL also relays of adapters/pgxstore in other processes. All other relays find the messages at
+// their next poll. InTx calls Wake itself.
+//
+// Wake returns at once. Its background work ends some milliseconds after the last call. It uses the values of ctx, but not its
+// deadline or cancellation.
 func (s *Store) Wake(ctx context.Context) {
 	s.outbox.wake()
-	if s.location.found.Load() { // else it has enqueued nothing
+	if s.location.found.Load() { // otherwise this Store has enqueued nothing
 		s.db.Outbox.Writer.Notify(ctx)
 	}
 }
 
-// outboxHub knows who is to be told of what was enqueued.
+// outboxHub has the sessions to wake after a transaction that enqueued messages.
 type outboxHub struct {
 	mu       sync.Mutex
 	open     map[*sql.Tx]bool // transactions of InTx, and whether they have enqueued anything
@@ -89,7 +94,7 @@ func (h *outboxHub) forget(tx *sql.Tx) {
 	delete(h.open, tx)
 }
 
-// enqueued notes it for a transaction of InTx.
+// enqueued records that tx, if it is a transaction of InTx, has enqueued messages.
 func (h *outboxHub) enqueued(tx *sql.Tx) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,7 +103,7 @@ func (h *outboxHub) enqueued(tx *sql.Tx) {
 	}
 }
 
-// has reports whether a transaction of InTx has enqueued anything.
+// has reports whether tx, a transaction of InTx, has enqueued messages.
 func (h *outboxHub) has(tx *sql.Tx) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,7 +130,7 @@ func (h *outboxHub) join(s *outboxSession) {
 	h.sessions[s] = struct{}{}
 }
 
-func (h *outboxHub) part(s *outboxSession) {
+func (h *outboxHub) leave(s *outboxSession) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.sessions, s)

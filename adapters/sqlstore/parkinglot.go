@@ -72,7 +72,7 @@ func (s *Store) DeadLetters(ctx context.Context, filter consumer.DeadLetterFilte
 	return letters, nil
 }
 
-// letterID is NULL for the zero ID.
+// letterID returns NULL for the zero ID.
 func (s *Store) letterID(id consumer.DeadLetterID) any {
 	if id == (consumer.DeadLetterID{}) {
 		return nil

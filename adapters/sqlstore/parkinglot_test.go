@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// everyByte is what a payload may hold.
+// everyByte is a payload with every possible byte.
 var everyByte = func() []byte {
 	b := make([]byte, 256)
 	for i := range b {
@@ -164,7 +164,7 @@ func TestTake(t *testing.T) {
 	})
 }
 
-// Of two that take one letter at once, one gets it.
+// Of two transactions that take the same dead letter at the same time, only one gets it.
 func TestTakeRaces(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		s := db.open(deduptest.Options{Wait: time.Minute})
@@ -241,7 +241,7 @@ func TestLettersFilters(t *testing.T) {
 	})
 }
 
-// A letter is settled when its key is claimed with its content: a delivery that succeeded later.
+// A dead letter is settled once its key is claimed with the same content, because a later delivery succeeded.
 func TestSettledLettersAreShownAndSwept(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		s := db.open(deduptest.Options{})

@@ -18,7 +18,7 @@ import (
 	"github.com/txonce/txonce/migrations"
 )
 
-// Behind a pooler drivers send everything as text, prepared or not.
+// Drivers for poolers may send parameters as text, prepared or not.
 func TestPostgresWithoutPreparedStatements(t *testing.T) {
 	for _, mode := range []string{"exec", "simple_protocol", "describe_exec", "cache_describe"} {
 		t.Run(mode, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestPostgresSchemaNeedNotBeInSearchPath(t *testing.T) {
 	if err := d.db.QueryRow(`SELECT current_schema()`).Scan(&home); err != nil {
 		t.Fatal(err)
 	}
-	elsewhere := openPostgres(t, testdb.Postgres(t)) // another search_path
+	elsewhere := openPostgres(t, testdb.Postgres(t)) // a schema with another search_path
 	s := newNode(t, elsewhere.db, sqlstore.Config{Dialect: sqlstore.Postgres, Schema: home})
 	if err := s.Register(t.Context(), "billing", 0); err != nil {
 		t.Fatal(err)
@@ -97,8 +97,8 @@ func TestPostgresIsolationIsReadCommittedUnlessSaid(t *testing.T) {
 	}
 }
 
-// Where a standby must confirm commits, a duplicate must wait for it too: so it writes. A standby that was set up after the
-// Store's first claim is one.
+// If a standby must confirm commits, a duplicate must wait for it too, so it writes. This includes standbys that were added
+// after the Store's first claim.
 func TestPostgresDuplicateWritesForStandbys(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
 	s := d.open(t, d.dsn, deduptest.Options{})
@@ -121,7 +121,7 @@ func TestPostgresDuplicateWritesForStandbys(t *testing.T) {
 	}
 }
 
-// What the server refuses for as long as nobody changes it is told from what passes by itself.
+// Register distinguishes errors that an operator must fix from temporary errors.
 func TestPostgresRegisterTellsWhatAPersonMustChange(t *testing.T) {
 	dsn := testdb.Postgres(t)
 	for old, tt := range map[string]struct {
@@ -148,7 +148,7 @@ func TestPostgresReadOnly(t *testing.T) {
 	}
 }
 
-// A claim in the caller's transaction that needs a second connection, of a pool that has none, is a bounded wait.
+// A claim in the caller's transaction may need a second connection. If the pool has none, the wait is limited.
 func TestPostgresClaimOnAnExhaustedPool(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
 	s := d.open(t, d.dsn, deduptest.Options{Wait: 100 * time.Millisecond})
@@ -158,7 +158,7 @@ func TestPostgresClaimOnAnExhaustedPool(t *testing.T) {
 		_, err := s.Claim(t.Context(), tx, []dedup.Record{record("k")})
 		return err
 	})
-	if took := time.Since(began); !s.Retryable(err) || took > time.Minute { // without a limit it would be for ever
+	if took := time.Since(began); !s.Retryable(err) || took > time.Minute { // without a limit the wait would not end
 		t.Errorf("got %v after %v, want a Retryable error soon", err, took)
 	}
 	warm(t, s)
@@ -173,8 +173,8 @@ func TestPostgresClaimOnAnExhaustedPool(t *testing.T) {
 	}
 }
 
-// Above READ COMMITTED an old message needs a second connection: one of the pool is left for that, however many
-// transactions there are.
+// Above READ COMMITTED an old message needs a second connection. The Store keeps one of the pool free for that, whatever the
+// number of transactions.
 func TestPostgresHorizonOnASmallPool(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
 	db := openDB(t, "pgx", d.dsn)
@@ -212,7 +212,7 @@ func TestPostgresDeferredConstraint(t *testing.T) {
 	}
 }
 
-// A connection that is lost under a handler is the database's fault, though its error has no SQLSTATE.
+// A connection that is lost while a handler uses it is the database's fault, although the error has no SQLSTATE.
 func TestPostgresConnectionLostUnderTheHandler(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
 	s := d.open(t, d.dsn, deduptest.Options{})
@@ -222,7 +222,7 @@ func TestPostgresConnectionLostUnderTheHandler(t *testing.T) {
 		if err == nil {
 			t.Error("wrote on a lost connection")
 		}
-		return fmt.Errorf("charge: %v", err) // as text: nothing is left to recognise
+		return fmt.Errorf("charge: %v", err) // %v: the error's chain is cut
 	})
 	if !s.Retryable(err) || errors.Is(err, dedup.ErrTxEnded) {
 		t.Errorf("InTx = %v, want a Retryable error", err)
@@ -232,7 +232,7 @@ func TestPostgresConnectionLostUnderTheHandler(t *testing.T) {
 	}
 }
 
-// After an error that the handler swallowed, the store's own statements fail too: that is not the database's fault.
+// After a handler ignored a failed statement, the Store's own statements fail too. That is not the database's fault.
 func TestPostgresStatementsAfterASwallowedError(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
 	s := d.open(t, d.dsn, deduptest.Options{})
@@ -254,7 +254,7 @@ func TestPostgresStatementsAfterASwallowedError(t *testing.T) {
 	}
 }
 
-// A session plans once and keeps the plan while the table grows: it must not be one that reads the whole of a small table.
+// A session may keep a plan from when the table was small. That plan must not scan the whole table.
 func TestPostgresPlansForALargeTable(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
 	err := inTx(t.Context(), d.db, nil, func(tx *sql.Tx) error {
@@ -286,7 +286,7 @@ func TestPostgresPlansForALargeTable(t *testing.T) {
 	}
 }
 
-// A sweep that waits in vain for its row says nothing about a key.
+// If a sweep times out waiting for its row, its error is not ErrInFlight: no message's key is involved.
 func TestPostgresPurgeBehindALock(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
 	s := d.open(t, d.dsn, deduptest.Options{Wait: time.Second})
@@ -305,23 +305,23 @@ func TestPostgresPurgeBehindALock(t *testing.T) {
 	}
 }
 
-// A process that freezes inside its handler must not keep its claim for ever, nor commit when it thaws.
+// A process that freezes in its handler must not keep its claim forever. Its transaction must not commit when it continues.
 func TestPostgresFrozenProcessLosesItsClaim(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
 	other := d.open(t, d.dsn, deduptest.Options{Wait: 2 * time.Minute})
 	frozen := newNode(t, d.db, sqlstore.Config{Dialect: sqlstore.Postgres, IdleInTxTimeout: 300 * time.Millisecond})
 	var thawed []dedup.Claim
 	var err error
-	for attempt := 0; thawed == nil && attempt < 100; attempt++ { // so short a limit may strike before the handler
+	for attempt := 0; thawed == nil && attempt < 100; attempt++ { // such a short limit may end the transaction before the handler runs
 		err = frozen.InTx(t.Context(), []dedup.Record{record("k")}, func(*sql.Tx, []dedup.Claim) error {
-			thawed = claim(t, other, record("k")) // stands idle meanwhile
+			thawed = claim(t, other, record("k")) // meanwhile the first transaction is idle
 			return nil
 		})
 	}
 	if err == nil || frozen.Retryable(err) || !strings.Contains(err.Error(), "Config.IdleInTxTimeout") {
-		t.Errorf("the frozen one: %v; want an attempt that names the limit", err)
+		t.Errorf("the frozen node: InTx = %v; want a handler's error that names the limit", err)
 	}
 	if len(thawed) != 1 || thawed[0].Verdict != dedup.First {
-		t.Errorf("the other one: %v, want first", thawed)
+		t.Errorf("the other node: %v, want first", thawed)
 	}
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/txonce/txonce/outbox/outboxtest"
 )
 
-// poolerModes are the values of pgx's default_query_exec_mode that work behind a PgBouncer in transaction mode. In the second
-// everything goes as text and in one message, as from drivers that interpolate parameters.
+// poolerModes are the values of pgx's default_query_exec_mode that work behind a PgBouncer in transaction mode. The second one
+// sends all parameters as text in a single message, like drivers that interpolate parameters.
 var poolerModes = []string{"exec", "simple_protocol", "cache_describe"}
 
-// TestPostgresBehindPgBouncer is TestPostgres through a pooler. Each case runs in one of the modes, and where it runs at several
-// levels, at the one that it does not have on PostgreSQL 18.
+// TestPostgresBehindPgBouncer runs the cases of TestPostgres through a pooler. Each case runs in one of the modes. A case that
+// runs at several isolation levels runs here at the level that TestPostgres does not use on PostgreSQL 18.
 func TestPostgresBehindPgBouncer(t *testing.T) {
 	t.Parallel()
 	for i, mode := range poolerModes {
@@ -40,7 +40,7 @@ func TestPostgresBehindPgBouncer(t *testing.T) {
 
 func TestOutboxPostgresBehindPgBouncer(t *testing.T) {
 	t.Parallel()
-	modes := poolerModes[:2] // the third one sends parameters as the first one does
+	modes := poolerModes[:2] // the third mode sends parameters like the first one
 	for i, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -53,7 +53,7 @@ func TestOutboxPostgresBehindPgBouncer(t *testing.T) {
 						Dialect: sqlstore.Postgres, Outbox: sqlstore.OutboxConfig{KeepSent: o.KeepSent},
 					}))
 				},
-				TTL: time.Second, // a Renew waits for a disk
+				TTL: time.Second, // Renew waits for a disk
 				Run: sideBySide,
 			})
 		})
@@ -69,12 +69,12 @@ func behindPgBouncer(t *testing.T, mode string) postgresPlace {
 			pooled, _ := testdb.PgBouncer(t)
 			return through(pooled)
 		},
-		forgets: func(t *testing.T) string { // it is no parameter that the pooler would pass on
+		forgets: func(t *testing.T) string { // the pooler does not pass this setting on, so it is set for the role
 			exec(t, openDB(t, "pgx", direct), `DO $$ BEGIN EXECUTE format('ALTER ROLE %I SET synchronous_commit = off', current_user); END $$`)
 			fresh, _ := testdb.StartPgBouncer(t, direct)
 			return through(fresh)
 		},
-		// The cut is behind the pooler, which then has to say to a COMMIT what it does not know.
+		// The connection is cut between pooler and server, so the pooler itself must answer a COMMIT of unknown outcome.
 		faulty: func(t *testing.T, f deduptest.Fault) string {
 			pooled, _ := testdb.StartPgBouncer(t, wireproxy.Postgres(t, direct, f))
 			return through(pooled)
@@ -82,7 +82,8 @@ func behindPgBouncer(t *testing.T, mode string) postgresPlace {
 	}
 }
 
-// A driver that cannot work through a pooler as it is set is refused at start, and not by each message.
+// Register fails for a driver that cannot work through a pooler with its settings. The driver would otherwise fail for each
+// message.
 func TestPostgresPoolerModes(t *testing.T) {
 	t.Parallel()
 	pooled, direct := testdb.PgBouncer(t)
@@ -93,7 +94,7 @@ func TestPostgresPoolerModes(t *testing.T) {
 	narrow, _ := testdb.StartPgBouncer(t, direct, "default_pool_size = 1")
 	for _, tt := range []struct {
 		name, dsn string
-		want      string // empty: works
+		want      string // empty: accepted
 	}{
 		{"pgx's default", pooled, "default_query_exec_mode=exec"},
 		{"describe_exec", pooled + "&default_query_exec_mode=describe_exec", "default_query_exec_mode=exec"},
@@ -102,10 +103,10 @@ func TestPostgresPoolerModes(t *testing.T) {
 		{"simple_protocol", pooled + "&default_query_exec_mode=simple_protocol", ""},
 		{"pgx's default without a pooler", direct, ""},
 		{"pgx's default in session mode", session, ""},
-		{"one session for all", narrow + "&default_query_exec_mode=exec", ""}, // nothing can be found out, and nothing hangs
+		{"one session for all", narrow + "&default_query_exec_mode=exec", ""}, // the check is inconclusive and does not hang
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for range 3 { // a session of the server may have seen the last one
+			for range 3 { // a server session may still have statements of the previous case
 				db := openDB(t, "pgx", tt.dsn)
 				s := newNode(t, db, sqlstore.Config{Dialect: sqlstore.Postgres})
 				if tt.want != "" {

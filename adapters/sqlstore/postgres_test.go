@@ -30,7 +30,7 @@ func TestPostgres(t *testing.T) {
 		}},
 	} {
 		t.Run(server.name, func(t *testing.T) {
-			t.Parallel() // most of it is waiting
+			t.Parallel() // these tests mostly wait
 			deduptest.TestStore(t, deduptest.Harness[*sql.Tx]{
 				New:        func(t *testing.T) deduptest.DB[*sql.Tx] { return newPostgresDB(t, server.dsn(t)) },
 				Isolations: isolations,
@@ -46,7 +46,7 @@ var (
 	isolations = matrix.Levels{levels[0].String(), levels[1].String(), levels[2].String()}
 )
 
-// level finds the level of a name.
+// level returns the isolation level with this name.
 func level(name string) sql.IsolationLevel {
 	for _, l := range levels {
 		if l.String() == name {
@@ -56,18 +56,18 @@ func level(name string) sql.IsolationLevel {
 	return sql.LevelDefault
 }
 
-// postgresDB is one schema.
+// postgresDB is a schema under test.
 type postgresDB struct {
 	dsn string
 	db  *sql.DB
 }
 
-// postgresPlace is where the tables of a test are.
+// postgresPlace opens the databases of a test.
 type postgresPlace struct {
 	dsn     string
-	another func(t *testing.T) string                    // with nothing in it
-	forgets func(t *testing.T) string                    // this one, with asynchronous commits
-	faulty  func(t *testing.T, f deduptest.Fault) string // this one, where a COMMIT suffers f
+	another func(t *testing.T) string                    // an empty database
+	forgets func(t *testing.T) string                    // the same database, with asynchronous commits
+	faulty  func(t *testing.T, f deduptest.Fault) string // the same database, where fault f hits a COMMIT
 }
 
 func newPostgresDB(t *testing.T, server string) deduptest.DB[*sql.Tx] {
@@ -165,7 +165,7 @@ func (d *postgresDB) age(t *testing.T, by time.Duration) {
 	}
 }
 
-// postgresMisuses are the ways in which a handler can end or lose its transaction on PostgreSQL.
+// postgresMisuses returns all ways for a handler to end or lose its transaction on PostgreSQL.
 func postgresMisuses() []deduptest.Misuse[*sql.Tx] {
 	return append(misuses(),
 		text("ROLLBACK AND CHAIN as text", true, `ROLLBACK AND CHAIN`),

@@ -15,12 +15,12 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.SweepResult, e
 	if by.Owner == "" || by.Lease <= 0 || by.Limit <= 0 {
 		return dedup.SweepResult{}, errors.New("sqlstore: purge: Sweep.Owner, Lease and Limit are required")
 	}
-	t, err := s.begin(ctx, sql.LevelReadCommitted) // above it a sweep would fail on every row that changed
+	t, err := s.begin(ctx, sql.LevelReadCommitted) // at a higher level a sweep would fail on every row that another transaction changed
 	if err != nil {
 		return dedup.SweepResult{}, err
 	}
 	defer t.close()
-	ctx, cancel := context.WithTimeout(ctx, 3*s.answerWithin) // behind what the server itself bounds
+	ctx, cancel := context.WithTimeout(ctx, 3*s.answerWithin) // longer than the server's own limits
 	defer cancel()
 	swept, err := s.db.Tables.Sweep(ctx, t.Tx, by)
 	if errors.Is(err, engine.ErrBusy) {

@@ -23,7 +23,7 @@ func (s *Store) Register(ctx context.Context, consumer string, window time.Durat
 	return s.refused(err)
 }
 
-// refused adds ErrAccess to an error with which the database refused the user.
+// refused adds ErrAccess to err if the database refused access.
 func (s *Store) refused(err error) error {
 	if err != nil && s.fault(err).Refused {
 		return engine.Database.Errorf("%w: %w", dedup.ErrAccess, err)
@@ -31,7 +31,7 @@ func (s *Store) refused(err error) error {
 	return err
 }
 
-// check refuses what would make every message fail, or forget commits.
+// check fails if the database's state or settings would make every message fail, or lose commits.
 func (s *Store) check(ctx context.Context) error {
 	if err := s.db.Tables.Check(ctx); err != nil {
 		return err
@@ -90,8 +90,8 @@ func (s *Store) where() string {
 	return fmt.Sprintf(" in schema %q", s.cfg.Schema)
 }
 
-// useWindows records windows before the first claim under them, and again before their leases end, in transactions of
-// their own: a registration must not roll back with somebody's.
+// useWindows registers windows before the first claim under them, and again before their registrations expire. It uses separate
+// transactions, because a registration must not roll back with the caller's transaction.
 func (s *Store) useWindows(ctx context.Context, windows []claims.Window) error {
 	due := s.leases.Due(windows, time.Now())
 	if len(due) == 0 {
@@ -105,7 +105,7 @@ func (s *Store) useWindows(ctx context.Context, windows []claims.Window) error {
 	return s.use(ctx, due)
 }
 
-// use is useWindows for windows that are due, once it may write.
+// use registers the windows in due. The caller has called Transactions.Enter, or holds a transaction.
 func (s *Store) use(ctx context.Context, due []claims.Window) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout+s.answerWithin)
 	defer cancel()
@@ -127,7 +127,8 @@ func (s *Store) use(ctx context.Context, due []claims.Window) error {
 	})
 }
 
-// useElsewhere is use on another connection than that of a caller who may hold all of the pool's.
+// useElsewhere registers windows on another connection than the caller's. The wait is limited, because callers may hold all of
+// the pool's connections.
 func (s *Store) useElsewhere(ctx context.Context, due []claims.Window) error {
 	if len(due) == 0 {
 		return nil

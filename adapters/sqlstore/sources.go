@@ -11,7 +11,7 @@ import (
 
 var _ dedup.SourceRegistrar = (*Store)(nil)
 
-// RegisterSources implements dedup.SourceRegistrar. It checks what Register checks first: a start that is refused records nothing.
+// RegisterSources implements dedup.SourceRegistrar. It first checks what Register checks. If that fails, it records nothing.
 func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []string) error {
 	if err := (dedup.Key{Consumer: consumer, ID: "any"}).Validate(); err != nil {
 		return err
@@ -27,7 +27,7 @@ func (s *Store) registerSources(ctx context.Context, consumer string, sources []
 	if err != nil {
 		return err
 	}
-	defer t.close() // rolls back what was not committed
+	defer t.close() // rolls back an uncommitted transaction
 	q := s.db.Tables.Statements()
 	if _, err := t.Tx.ExecContext(ctx, q.LockSources, consumer); err != nil {
 		return s.claimError(err)
@@ -56,7 +56,7 @@ func (s *Store) registerSources(ctx context.Context, consumer string, sources []
 	return t.commit()
 }
 
-// qualifier stands before a table's name in statements that people paste.
+// qualifier returns the schema with a dot, for table names in statements that an error suggests to run.
 func (s *Store) qualifier() string {
 	switch {
 	case s.cfg.Schema == "" || s.cfg.Dialect == SQLite:

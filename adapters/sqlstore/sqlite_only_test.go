@@ -47,7 +47,7 @@ func TestSQLiteRegisterRefusesSettings(t *testing.T) {
 			if !errors.Is(err, test.want) || err != nil && !strings.Contains(err.Error(), test.says) {
 				t.Errorf("Register = %v, want %v that says %q", err, test.want, test.says)
 			}
-			if err != nil { // the name is free again
+			if err != nil { // the consumer's name is free again
 				if again := s.Register(t.Context(), "billing", 0); errors.Is(again, dedup.ErrNameTaken) {
 					t.Error(again)
 				}
@@ -56,10 +56,10 @@ func TestSQLiteRegisterRefusesSettings(t *testing.T) {
 	}
 }
 
-// A file that is locked says nothing of the driver.
+// Register of a locked file fails with a Retryable error that does not blame the driver.
 func TestSQLiteRegisterOfALockedFile(t *testing.T) {
 	d := openSQLite(t)
-	exec(t, d.db, `PRAGMA journal_mode = delete`) // where readers wait too
+	exec(t, d.db, `PRAGMA journal_mode = delete`) // in this mode readers wait too
 	d.db.Close()
 	d.own.Close()
 	file, _, _ := strings.Cut(d.dsn, "?")
@@ -73,13 +73,13 @@ func TestSQLiteRegisterOfALockedFile(t *testing.T) {
 	}
 	s := newNode(t, openDB(t, "sqlite", file), sqlstore.Config{Dialect: sqlstore.SQLite, ClaimTimeout: 10 * time.Millisecond})
 	if err := s.Register(t.Context(), "billing", 0); !s.Retryable(err) || !strings.Contains(err.Error(), "locked") {
-		t.Errorf("Register beside a lock = %v, want an error to try again", err)
+		t.Errorf("Register of a locked file = %v, want a Retryable error", err)
 	}
 	if _, err := locker.ExecContext(t.Context(), `ROLLBACK`); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Register(t.Context(), "billing", 0); err != nil {
-		t.Errorf("Register after it = %v", err)
+		t.Errorf("Register of the unlocked file = %v", err)
 	}
 }
 
@@ -91,7 +91,8 @@ func TestSQLiteReadOnlyFile(t *testing.T) {
 	}
 }
 
-// The driver's BEGIN is deferred here; a transaction that reads before it writes would fail when another has written since.
+// The driver's BEGIN is deferred in this test. A transaction that reads before it writes would fail if another one has written
+// since.
 func TestSQLiteInTxTakesTheWriteLockAtOnce(t *testing.T) {
 	d := openSQLite(t)
 	s, other := d.open(t, d.dsn, deduptest.Options{}), d.open(t, d.dsn, deduptest.Options{})
@@ -108,7 +109,7 @@ func TestSQLiteInTxTakesTheWriteLockAtOnce(t *testing.T) {
 	})
 }
 
-// In a transaction of the caller's own nobody can undo what was read before.
+// In a caller's transaction the Store cannot undo earlier reads.
 func TestSQLiteClaimAfterRead(t *testing.T) {
 	d := openSQLite(t)
 	s, other := d.open(t, d.dsn, deduptest.Options{}), d.open(t, d.dsn, deduptest.Options{})
@@ -139,7 +140,7 @@ func TestSQLiteClaimAfterRead(t *testing.T) {
 	}
 }
 
-// A handler that opens a second transaction of the same Store would wait for itself.
+// A handler that calls InTx of the same Store would wait for itself. The wait is limited.
 func TestSQLiteInTxWithinInTxDoesNotHang(t *testing.T) {
 	d := openSQLite(t)
 	s := d.open(t, d.dsn, deduptest.Options{Wait: 50 * time.Millisecond})
@@ -151,7 +152,7 @@ func TestSQLiteInTxWithinInTxDoesNotHang(t *testing.T) {
 	}
 }
 
-// One connection is enough: whatever a Store does within a transaction it does on that transaction's own.
+// One connection is enough: within a transaction the Store uses only that transaction's connection.
 func TestSQLiteOnOneConnection(t *testing.T) {
 	d := openSQLite(t)
 	s := d.open(t, d.dsn, deduptest.Options{})
@@ -176,7 +177,7 @@ func TestSQLiteOnOneConnection(t *testing.T) {
 	}
 }
 
-// A foreign key that is checked at COMMIT is the handler's affair, and rolls back.
+// A foreign key that is checked at COMMIT is the handler's error, and the transaction rolls back.
 func TestSQLiteDeferredConstraint(t *testing.T) {
 	d := openSQLite(t)
 	exec(t, d.db, `CREATE TABLE parent (id INTEGER PRIMARY KEY)`)
@@ -194,7 +195,7 @@ func TestSQLiteDeferredConstraint(t *testing.T) {
 	}
 }
 
-// The sweep reads the table in parts of a bounded size, and comes to its end however few rows have expired.
+// The sweep reads the table in parts of limited size, and reaches the end even if few rows have expired.
 func TestSQLiteSweepsALongTable(t *testing.T) {
 	d := openSQLite(t)
 	exec(t, d.db, `INSERT INTO processed_messages (key, expires_at) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 25000)
@@ -213,7 +214,7 @@ func TestSQLiteSweepsALongTable(t *testing.T) {
 	}
 }
 
-// Writers of one process queue without a connection each, instead of asking SQLite again and again.
+// Writers of one process queue without a connection. They do not poll for SQLite's lock.
 func TestSQLiteWritersQueue(t *testing.T) {
 	d := openSQLite(t)
 	s := d.open(t, d.dsn, deduptest.Options{})
@@ -232,21 +233,21 @@ func TestSQLiteWritersQueue(t *testing.T) {
 	}
 	wg.Wait()
 	if stats := s.db.Stats(); stats.OpenConnections > 2 || stats.MaxIdleClosed > 0 {
-		t.Errorf("%d connections and %d more, for one writer at a time", stats.OpenConnections, stats.MaxIdleClosed)
+		t.Errorf("%d open and %d closed connections, want few because one transaction writes at a time", stats.OpenConnections, stats.MaxIdleClosed)
 	}
 }
 
-// Processes that write without a pause take turns, though SQLite itself would serve who asks first.
+// Processes that write without a pause take turns, although SQLite itself would prefer the process that asks first.
 func TestSQLiteProcessesTakeTurns(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel() // this test mostly waits
 	d := openSQLite(t)
 	nodes := [3]*node{}
 	for p := range nodes {
 		nodes[p] = d.open(t, d.dsn, deduptest.Options{Wait: time.Minute})
 	}
 	var counts [3]int
-	for look := range 4 { // a busy machine holds one of them up now and then
-		counts = turnsTaken(t, nodes, look)
+	for round := range 4 { // a busy machine may delay one of the processes
+		counts = turnsTaken(t, nodes, round)
 		if 4*slices.Min(counts[:]) >= slices.Max(counts[:]) {
 			return
 		}
@@ -254,15 +255,15 @@ func TestSQLiteProcessesTakeTurns(t *testing.T) {
 	t.Errorf("transactions per process: %v", counts)
 }
 
-// turnsTaken counts who made 30 transactions of 50 ms.
-func turnsTaken(t *testing.T, nodes [3]*node, look int) (counts [3]int) {
+// turnsTaken makes 30 transactions of 50 ms on the nodes, and counts them by node.
+func turnsTaken(t *testing.T, nodes [3]*node, round int) (counts [3]int) {
 	t.Helper()
 	var wg sync.WaitGroup
 	var all atomic.Int64
 	for p, s := range nodes {
 		wg.Go(func() {
 			for all.Load() < 30 && !t.Failed() {
-				r := record(fmt.Sprint(look, "/", p, "/", counts[p]))
+				r := record(fmt.Sprint(round, "/", p, "/", counts[p]))
 				err := s.InTx(t.Context(), []dedup.Record{r}, func(*sql.Tx, []dedup.Claim) error {
 					<-time.After(50 * time.Millisecond)
 					return nil
@@ -279,7 +280,7 @@ func turnsTaken(t *testing.T, nodes [3]*node, look int) (counts [3]int) {
 	return counts
 }
 
-// opaque is a driver whose errors are text.
+// opaque is a driver whose errors are plain text.
 type opaque struct{ driver.Driver }
 
 type opaqueConn struct{ driver.Conn }
@@ -297,14 +298,15 @@ func (c opaqueConn) Prepare(query string) (driver.Stmt, error) {
 	return stmt, err
 }
 
-// opaqueDriver registers one that tells no codes, and returns its name: another one each time, for what is registered stays.
+// opaqueDriver registers a driver whose errors have no codes, and returns its name. Each call uses a new name, because drivers
+// cannot be unregistered.
 func opaqueDriver(d driver.Driver) (name string) {
 	name = fmt.Sprintf("opaque %T %d", d, len(sql.Drivers()))
 	sql.Register(name, opaque{d})
 	return name
 }
 
-// With a driver that tells no codes a busy database would look like a bad message, and be parked.
+// With a driver whose errors have no codes, a busy database would look like a bad message, and the message would be parked.
 func TestSQLiteRefusesADriverWithoutCodes(t *testing.T) {
 	d := openSQLite(t)
 	s := newNode(t, openDB(t, opaqueDriver(d.db.Driver()), d.dsn), sqlstore.Config{Dialect: sqlstore.SQLite})
@@ -313,7 +315,7 @@ func TestSQLiteRefusesADriverWithoutCodes(t *testing.T) {
 	}
 }
 
-// A handler that writes beside its transaction waits for a lock that its own transaction holds, and learns that from the error.
+// A handler that writes on another connection waits for the lock of its own transaction. The error explains that.
 func TestSQLiteHandlerThatWritesBesideItsTransaction(t *testing.T) {
 	d := openSQLite(t)
 	s := d.open(t, d.dsn, deduptest.Options{})
@@ -322,11 +324,11 @@ func TestSQLiteHandlerThatWritesBesideItsTransaction(t *testing.T) {
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "another connection than its tx") || !s.Retryable(err) {
-		t.Errorf("InTx = %v; want a hint at the handler", err)
+		t.Errorf("InTx = %v; want an error that explains the handler's mistake", err)
 	}
 }
 
-// What a handler leaves on its connection does not reach the next one: a temporary table that hides another, and pragmas.
+// Temporary tables that hide other tables, and pragmas, of one handler must not affect the next one.
 func TestSQLiteHandlersLeaveNothingOnTheirConnection(t *testing.T) {
 	for _, leaves := range []string{
 		`CREATE TEMP TABLE effects (name TEXT)`,
@@ -339,7 +341,7 @@ func TestSQLiteHandlersLeaveNothingOnTheirConnection(t *testing.T) {
 			s.db.SetMaxOpenConns(1)
 			for i := range 3 {
 				id, done := fmt.Sprint(i), false
-				for range 3 { // an error of the database's is tried again
+				for range 3 { // the database's errors are retried
 					err := s.InTx(t.Context(), []dedup.Record{record(id)}, func(tx *sql.Tx, claims []dedup.Claim) error {
 						if claims[0].Verdict != dedup.First {
 							t.Errorf("message %d: %v", i, claims[0].Verdict)

@@ -22,7 +22,7 @@ import (
 )
 
 func TestSQLite(t *testing.T) {
-	t.Parallel() // with the suites of the other databases
+	t.Parallel() // together with the suites of the other databases
 	deduptest.TestStore(t, sqliteHarness())
 }
 
@@ -46,11 +46,11 @@ func sqliteHarness() deduptest.Harness[*sql.Tx] {
 	}
 }
 
-// sqliteDB is one file.
+// sqliteDB is a file under test.
 type sqliteDB struct {
 	dsn string
-	db  *sql.DB // waits
-	own *sql.DB // for transactions of the caller's own: as hasty as a node's
+	db  *sql.DB // waits long for locks
+	own *sql.DB // for the caller's transactions: waits as briefly as a node
 }
 
 func newSQLiteDB(t *testing.T) deduptest.DB[*sql.Tx] {
@@ -71,7 +71,7 @@ func newSQLiteDB(t *testing.T) deduptest.DB[*sql.Tx] {
 			return wait, err
 		},
 		Wrote: func(ctx context.Context, tx *sql.Tx) (yes bool, err error) {
-			err = tx.QueryRowContext(ctx, `SELECT changes() > 0`).Scan(&yes) // rows of the last statement that could write
+			err = tx.QueryRowContext(ctx, `SELECT changes() > 0`).Scan(&yes) // rows that the last writing statement changed
 			return yes, err
 		},
 		Plant: func(t *testing.T, at dedup.KeyHash, k dedup.Key) {
@@ -98,7 +98,7 @@ func newSQLiteDB(t *testing.T) deduptest.DB[*sql.Tx] {
 
 const walMode = "?_pragma=journal_mode(wal)"
 
-// emptySQLite is a file with the tables. To copy it takes a small part of the time that it takes to make them.
+// emptySQLite is a file with empty tables. Copying it is much faster than applying the migrations.
 var emptySQLite = sync.OnceValues(func() (file []byte, err error) {
 	dir, err := os.MkdirTemp("", "txonce-sqlite-")
 	if err != nil {
@@ -114,7 +114,7 @@ var emptySQLite = sync.OnceValues(func() (file []byte, err error) {
 	if err == nil {
 		_, err = db.Exec(`CREATE TABLE effects (name TEXT NOT NULL)`)
 	}
-	if err := errors.Join(err, db.Close()); err != nil { // the last connection moves what is in the log into the file
+	if err := errors.Join(err, db.Close()); err != nil { // closing the last connection moves the log's contents into the file
 		return nil, err
 	}
 	return os.ReadFile(path)
@@ -149,7 +149,7 @@ func (d *sqliteDB) age(t *testing.T, by time.Duration) {
 	}
 }
 
-// sqliteProvocations make SQLite fail in each way. Several of these errors roll the transaction back by themselves.
+// sqliteProvocations make SQLite fail with each code. Some of these errors roll the transaction back.
 var sqliteProvocations = map[string]struct {
 	statements []string
 	retryable  bool
@@ -179,7 +179,7 @@ func sqliteCodes() map[string]bool {
 	return codes
 }
 
-// raiseSQLite resets what a provocation set on the connection, which its successor gets.
+// raiseSQLite raises an error, and resets what the provocation set on the connection for its next user.
 func raiseSQLite(ctx context.Context, tx *sql.Tx, code string) (err error) {
 	for _, q := range sqliteProvocations[code].statements {
 		if _, err = tx.ExecContext(ctx, q); err != nil {
@@ -194,7 +194,7 @@ func raiseSQLite(ctx context.Context, tx *sql.Tx, code string) (err error) {
 	return err
 }
 
-// What the SQL function test_cancel calls, by its argument. A timer may cancel a statement before it has begun.
+// The SQL function test_cancel calls the function in sqliteCancels that its argument names. A timer could fire before the statement begins.
 var (
 	sqliteCalls   atomic.Int64
 	sqliteCancels sync.Map
@@ -208,7 +208,7 @@ func registerSQLiteCancel() {
 	})
 }
 
-// sqliteMisuses are the ways in which a handler can end or lose its transaction on SQLite.
+// sqliteMisuses returns all ways for a handler to end or lose its transaction on SQLite.
 func sqliteMisuses() []deduptest.Misuse[*sql.Tx] {
 	return append(misuses(),
 		unstoppable("INSERT OR ROLLBACK that conflicts", `CREATE TEMP TABLE u (x UNIQUE)`, `INSERT OR ROLLBACK INTO u VALUES (1), (1)`),

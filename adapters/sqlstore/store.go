@@ -16,64 +16,77 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// Dialect names the kind of database behind a *sql.DB.
+// Dialect names a kind of database.
 type Dialect string
 
-// The databases that a Store works on.
+// The databases that a Store supports.
 const (
 	SQLite   Dialect = "sqlite"
 	Postgres Dialect = "postgres"
-	MySQL    Dialect = "mysql" // and MariaDB
+	MySQL    Dialect = "mysql" // also MariaDB
 )
 
-// Config of a Store.
+// Config configures a Store.
 type Config struct {
-	// DB is the application's own pool, in whose database handlers write. Required; the Store does not close it.
+	// DB is the application's own pool. Handlers write to its database. Required. The Store does not close it.
 	DB *sql.DB
 
 	// Dialect is SQLite, Postgres or MySQL. Required.
 	Dialect Dialect
 
-	// Schema holds the tables of package migrations. On MySQL it is the name of a database on the same server; SQLite has
-	// none. Defaults to what search_path finds, and on MySQL to the database of the DSN, when the Store first asks: later changes of
-	// either, such as SET LOCAL search_path in a transaction that enqueues, lead no statement of the Store elsewhere.
+	// Schema contains the tables of package migrations. On MySQL it is the name of a database on the same server. SQLite has no
+	// schemas.
+	//
+	// Defaults to the first schema of search_path that has the tables, and on MySQL to the DSN's database. The Store looks it
+	// up once, at its first use. Later changes, such as SET LOCAL search_path in a transaction that enqueues, do not affect the
+	// Store's statements.
 	Schema string
 
-	// Isolation of transactions that InTx begins. Above READ COMMITTED a conflict fails with a Retryable error, and a message
-	// older than an hour needs a second connection for a moment. Defaults to READ COMMITTED, whatever the database's own
-	// default is; SQLite is always serializable.
+	// Isolation is the isolation level of transactions that InTx begins. Above READ COMMITTED a conflict fails with a Retryable
+	// error, and a message older than an hour briefly needs a second connection. SQLite is always serializable.
+	//
+	// Defaults to READ COMMITTED, whatever the database's own default is.
 	Isolation sql.IsolationLevel
 
-	// ClaimTimeout is how long a claim waits for a transaction that holds its key, and on SQLite for whoever is writing.
-	// At least 1 ms; MySQL, not MariaDB, rounds it up to seconds. Defaults to 5 s.
+	// ClaimTimeout limits how long a claim waits for a transaction that holds its key, and on SQLite for any writing
+	// transaction. At least 1 ms. MySQL, but not MariaDB, rounds it up to seconds.
+	//
+	// Defaults to 5 s.
 	ClaimTimeout time.Duration
 
-	// IdleInTxTimeout is how long a transaction of InTx may stand idle between two statements before the server ends it, and so
-	// frees the claims of a process that is frozen or cut off. SQLite has no such limit. A handler that waits for somebody
-	// else must need less. The session's own idle_in_transaction_session_timeout, if there is one, stands; on MySQL, where
-	// it is wait_timeout in seconds, the shorter one does. At least 1 ms; negative: no limit. Defaults to 5 minutes.
+	// IdleInTxTimeout limits how long a transaction of InTx may be idle between two statements. After that the server ends the
+	// transaction, which frees the claims of a frozen or disconnected process. A handler that waits for another service must
+	// wait for less. SQLite has no such limit.
+	//
+	// If the session has an idle_in_transaction_session_timeout, that one applies. On MySQL the limit is wait_timeout in
+	// seconds, and the shorter one applies. At least 1 ms; negative means no limit.
+	//
+	// Defaults to 5 minutes.
 	IdleInTxTimeout time.Duration
 
-	// Compact leaves the columns consumer, tenant and id NULL: about 40 bytes less per key, and nobody can read the
-	// table. Defaults to false.
+	// Compact leaves the columns consumer, tenant and id NULL. This saves about 40 bytes per key, but the table no longer shows
+	// which messages its rows belong to.
+	//
+	// Defaults to false.
 	Compact bool
 
-	// AllowAsyncCommit accepts a database that may forget a commit after a crash (PostgreSQL: synchronous_commit off or
-	// local, fsync off; SQLite: synchronous below FULL, an in-memory database; MySQL: innodb_flush_log_at_trx_commit or
-	// sync_binlog other than 1): a message whose effect it forgot is not
-	// delivered again. Defaults to false: Register fails with dedup.ErrNotDurable.
+	// AllowAsyncCommit accepts a database that may lose a commit in a crash. A message whose effects were lost is not delivered
+	// again. Such settings are: on PostgreSQL synchronous_commit off or local, and fsync off; on SQLite synchronous below FULL,
+	// and an in-memory database; on MySQL innodb_flush_log_at_trx_commit or sync_binlog other than 1.
+	//
+	// Defaults to false: Register fails with dedup.ErrNotDurable.
 	AllowAsyncCommit bool
 
-	// Outbox is for what Enqueue writes.
+	// Outbox configures the outbox.
 	Outbox OutboxConfig
 }
 
-// Store is a dedup.Store, a consumer.ParkingLot, an outbox.Writer and an outbox.Queue. It is safe for concurrent use.
+// Store implements dedup.Store, consumer.ParkingLot, outbox.Writer and outbox.Queue. It is safe for concurrent use.
 type Store struct {
 	cfg    Config
 	db     engine.Engine
 	leases claims.Leases
-	now    func() time.Time // this machine's clock; tests set it wrong
+	now    func() time.Time // this machine's clock; tests set other times
 	names  claims.Names
 	outbox outboxHub
 
@@ -81,7 +94,7 @@ type Store struct {
 
 	location location
 
-	idleLimit    any           // Config.IdleInTxTimeout as the server takes it; nil: none
+	idleLimit    any           // Config.IdleInTxTimeout in the server's syntax; nil: no limit
 	answerWithin time.Duration // see engine.AnswerWithin; shorter in tests
 }
 
@@ -97,7 +110,7 @@ var (
 
 var engines = map[Dialect]func(engine.Config) (engine.Engine, error){SQLite: sqlite.New, Postgres: postgres.New, MySQL: mysql.New}
 
-// New returns a Store. It does not touch the database: see Register.
+// New returns a Store. It does not connect to the database; Register does.
 func New(cfg Config) (*Store, error) {
 	switch {
 	case cfg.DB == nil:
@@ -152,7 +165,7 @@ func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx *sql.T
 	return engine.Database.Errorf("sqlstore: %w", err)
 }
 
-// inTx is one attempt. again says that the claim was undone before fn ran, and must be made again.
+// inTx is one attempt of InTx. again reports that the claim was undone before fn ran, and must be repeated.
 func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx, answers []dedup.Claim) error) (again bool, err error) {
 	if err := s.useWindows(ctx, plan.Windows()); err != nil {
 		return false, err
@@ -161,19 +174,19 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx,
 	if err != nil {
 		return false, err
 	}
-	defer t.close() // rolls back what was not committed, also on a panic or Goexit of fn
+	defer t.close() // rolls back an uncommitted transaction, also after a panic or Goexit of fn
 	c := s.newClaim(plan, t.Tx)
 	c.Own, c.IdleInTxTimeout = true, s.idleLimit
 	t.Claim = c
-	answers, err := s.make(ctx, c)
+	answers, err := s.runClaim(ctx, c)
 	switch {
 	case errors.Is(err, claims.ErrAgain):
 		return true, err
-	case errors.Is(err, dedup.ErrNotDurable): // of this session: another one may be as Register found it
+	case errors.Is(err, dedup.ErrNotDurable): // only this session may be affected: another one may have the settings that Register checked
 		t.Spoilt = true
 		return true, err
 	case err != nil:
-		t.Spoilt = s.fault(err).Refused || s.fault(err).Undefined // perhaps for a role, or a mode, that somebody has set
+		t.Spoilt = s.fault(err).Refused || s.fault(err).Undefined // the session's role or another setting may be the cause
 		return false, err
 	}
 	if err := t.stamp(ctx); err != nil {
@@ -182,17 +195,17 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx,
 	s.outbox.watch(t.Tx)
 	defer s.outbox.forget(t.Tx)
 	if err := t.run(ctx, fn, answers); err != nil {
-		t.Spoilt = t.Spoilt || errors.Is(err, dedup.ErrTxEnded) // what a handler sets in other transactions stays
-		return false, t.told(err)
+		t.Spoilt = t.Spoilt || errors.Is(err, dedup.ErrTxEnded) // settings that the handler made in other transactions stay in the session
+		return false, t.markInDoubt(err)
 	}
-	err = t.told(t.commit())
+	err = t.markInDoubt(t.commit())
 	if s.outbox.has(t.Tx) {
-		s.Wake(ctx) // also where it may have been rolled back: one too many does no harm
+		s.Wake(ctx) // also after a rollback: a needless Wake does no harm
 	}
 	return false, err
 }
 
-// run runs fn, and says whether COMMIT may be sent.
+// run runs fn, and returns nil if COMMIT may be sent.
 func (t *transaction) run(ctx context.Context, fn func(tx *sql.Tx, answers []dedup.Claim) error, answers []dedup.Claim) error {
 	t.handed = time.Now()
 	t.store.running.add(t)
@@ -204,7 +217,7 @@ func (t *transaction) run(ctx context.Context, fn func(tx *sql.Tx, answers []ded
 	case t.failed != nil:
 		return t.failed
 	case err != nil:
-		return t.blame(err)
+		return t.explain(err)
 	}
 	err = t.check(ctx, t.store.db.Proofs.Verify)
 	if ctx.Err() != nil && !errors.Is(err, dedup.ErrTxEnded) && !errors.As(err, new(*dedup.InDoubtError)) {
@@ -233,8 +246,8 @@ func (s *Store) Claim(ctx context.Context, tx *sql.Tx, recs []dedup.Record) ([]d
 	if err != nil {
 		return nil, err
 	}
-	answers, err := s.make(ctx, c)
-	if errors.Is(err, claims.ErrAgain) { // the next attempt, in a transaction that begins later, registers first
+	answers, err := s.runClaim(ctx, c)
+	if errors.Is(err, claims.ErrAgain) { // the next attempt registers first and then begins its transaction
 		return nil, engine.Database.Errorf("sqlstore: %w", err)
 	}
 	return answers, err
@@ -256,7 +269,7 @@ func (s *Store) Forget(ctx context.Context, tx *sql.Tx, keys ...dedup.Key) error
 // SaveResult implements dedup.ResultStore.
 func (s *Store) SaveResult(ctx context.Context, tx *sql.Tx, key dedup.Key, result []byte) error {
 	if result == nil {
-		result = []byte{} // NULL says that none was saved
+		result = []byte{} // NULL means that no result was saved
 	}
 	if err := s.locate(ctx, tx); err != nil {
 		return err

@@ -32,12 +32,13 @@ func TestNewNamesTheField(t *testing.T) {
 		"at least 2":          {DB: one, Dialect: sqlstore.Postgres, Isolation: sql.LevelSerializable},
 	} {
 		if _, err := sqlstore.New(cfg); err == nil || !strings.Contains(err.Error(), field) {
-			t.Errorf("New without a good %s: %v", field, err)
+			t.Errorf("New with an invalid %s: %v", field, err)
 		}
 	}
 }
 
-// A network error that a handler met is not the database's: it may come from anywhere, and so may half a document.
+// A network error or io.ErrUnexpectedEOF from a handler is not the database's: another service or a parser may have returned
+// it.
 func TestRetryableOfErrorsWithoutACode(t *testing.T) {
 	s := newNode(t, openDB(t, "sqlite", ":memory:"), sqlstore.Config{Dialect: sqlstore.SQLite})
 	for _, test := range []struct {
@@ -58,13 +59,13 @@ func TestRetryableOfErrorsWithoutACode(t *testing.T) {
 	}
 }
 
-// codeError is somebody's error that looks a little like SQLite's.
+// codeError is an error of another package that resembles SQLite's errors.
 type codeError int
 
 func (e codeError) Error() string { return "no such table" }
 func (e codeError) Code() int     { return int(e) }
 
-// A message whose time lies a fraction of a microsecond ahead of what a database can keep must not outlive its row.
+// Databases store times in microseconds. A row's expiry must be rounded up, never down.
 func TestTimesAreRoundedUpInTheTable(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		s := db.open(deduptest.Options{})
@@ -87,7 +88,7 @@ func windows(t *testing.T, db fixture) int {
 	return db.count(t, `SELECT count(*) FROM txonce_windows WHERE consumer = 'billing'`)
 }
 
-// A registration that rolls back with the caller's transaction must not be taken for done.
+// A registration that rolls back with the caller's transaction must not be remembered as done.
 func TestARegistrationOutlivesTheTransactionThatNeededIt(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		s := db.open(deduptest.Options{})
@@ -119,8 +120,7 @@ func TestARegistrationOutlivesTheTransactionThatNeededIt(t *testing.T) {
 	})
 }
 
-// A claim that was made after the registration had run out is undone, and made again under a new one, before its handler
-// runs.
+// A claim made after the registration expired is undone before its handler runs, and made again under a new registration.
 func TestAClaimAfterItsRegistrationRanOut(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		s := db.open(deduptest.Options{})
@@ -163,7 +163,7 @@ func TestAClaimAfterItsRegistrationRanOut(t *testing.T) {
 	})
 }
 
-// The claim goes through database/sql's own time limits: a pool without a free connection is a bounded wait.
+// If the pool has no free connection, InTx waits for at most ctx's deadline.
 func TestInTxWaitsForAConnectionNoLongerThanCtx(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		s := db.open(deduptest.Options{})
@@ -183,7 +183,7 @@ func TestInTxWaitsForAConnectionNoLongerThanCtx(t *testing.T) {
 	})
 }
 
-// What a handler returns comes back, with what it could not know.
+// InTx returns the handler's error, and adds what the handler could not know.
 func TestHandlersErrorTellsOfItsLostTransaction(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		s := db.open(deduptest.Options{})
@@ -199,19 +199,19 @@ func TestHandlersErrorTellsOfItsLostTransaction(t *testing.T) {
 				}
 				return own
 			})
-			gone := db.dialect == "mysql" && name == "ROLLBACK" // nothing that follows is committed: it is like a deadlock
+			gone := db.dialect == "mysql" && name == "ROLLBACK" // nothing written afterwards is committed, as after a deadlock
 			if !errors.Is(err, own) || errors.Is(err, dedup.ErrTxEnded) == gone {
 				t.Errorf("%s: %v, want the handler's error, and ErrTxEnded: %v", name, err, !gone)
 			}
 		}
 		err := s.InTx(t.Context(), []dedup.Record{record("k")}, func(*sql.Tx, []dedup.Claim) error { return own })
 		if err != own {
-			t.Errorf("%v: want the handler's own error as it is", err)
+			t.Errorf("%v: want the handler's error unchanged", err)
 		}
 	})
 }
 
-// A transaction that claimed nothing is proven too: that of a duplicate, or of a parking.
+// InTx also verifies a transaction without a new claim: that of a duplicate, or one that parks a message.
 func TestEndedTransactionIsFoundWithoutAClaim(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		s := db.open(deduptest.Options{})

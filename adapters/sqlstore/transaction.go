@@ -10,20 +10,20 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 )
 
-// transaction is a transaction that the Store began, and what must be given back after it.
+// transaction is a transaction that the Store began, with the resources to release after it.
 type transaction struct {
 	engine.Transaction
 
 	store  *Store
-	handed time.Time       // when a handler was last given the transaction
-	failed error           // what VerifyTx found
-	end    context.Context // what the driver commits and rolls back under
+	handed time.Time       // when a handler last got the transaction
+	failed error           // the error that VerifyTx returned
+	end    context.Context // the context that the driver uses for COMMIT and ROLLBACK
 	cancel context.CancelFunc
 	leave  func()
 }
 
-// begin begins a transaction. ctx bounds how long that may take; it does not end the transaction, as database/sql would
-// have it, because a rollback must not race with COMMIT.
+// begin begins a transaction. ctx limits how long that takes. The end of ctx does not end the transaction, as it would in
+// database/sql, because a rollback must not race with COMMIT.
 func (s *Store) begin(ctx context.Context, level sql.IsolationLevel) (_ *transaction, err error) {
 	t := &transaction{store: s}
 	t.end, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -39,7 +39,7 @@ func (s *Store) begin(ctx context.Context, level sql.IsolationLevel) (_ *transac
 	if t.leave, err = s.db.Transactions.Enter(ctx); err != nil {
 		return nil, err
 	}
-	for range 3 { // a pool may hand out connections that the server has closed
+	for range 3 { // the pool may return connections that the server has closed
 		if t.Conn, err = s.cfg.DB.Conn(ctx); err != nil {
 			return nil, err
 		}
@@ -59,7 +59,7 @@ func (s *Store) begin(ctx context.Context, level sql.IsolationLevel) (_ *transac
 	return t, err
 }
 
-// close rolls back what was not committed. It is safe to call twice.
+// close rolls back an uncommitted transaction and releases its resources. It is safe to call twice.
 func (t *transaction) close() {
 	defer t.cancel()
 	t.giveBack()
@@ -69,10 +69,10 @@ func (t *transaction) close() {
 	}
 }
 
-// giveBack rolls back what was not committed, and gives the connection back. It is safe to call twice.
+// giveBack rolls back an uncommitted transaction and returns the connection to the pool. It is safe to call twice.
 func (t *transaction) giveBack() {
 	if t.Tx != nil {
-		_ = t.rollback() // a connection that cannot roll back is not used again
+		_ = t.rollback() // database/sql discards a connection that cannot roll back
 	}
 	if t.Conn != nil {
 		if t.Tx != nil {
@@ -93,7 +93,8 @@ func (t *transaction) rollback() error {
 	return err
 }
 
-// commit commits. After an error that is not the handler's the outcome is unknown, or the transaction was rolled back.
+// commit commits. If it fails with an error other than the handler's, the transaction was rolled back or its outcome is
+// unknown.
 func (t *transaction) commit() error {
 	timer := time.AfterFunc(t.store.answerWithin, t.cancel)
 	defer timer.Stop()
@@ -106,7 +107,7 @@ func (t *transaction) commit() error {
 		return errCommitted
 	case t.store.fault(err).Constraint && t.store.fault(err).Ambiguous:
 		return err
-	case t.store.fault(err).Constraint: // a deferred one
+	case t.store.fault(err).Constraint: // a deferred constraint
 		return handlerError{err}
 	}
 	return engine.Database.Errorf("sqlstore: commit: %w", err)

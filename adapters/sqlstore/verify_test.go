@@ -12,7 +12,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// misusesOf are what handlers must not do on the database of db.
+// misusesOf returns the misuses on the database of db.
 func misusesOf(t *testing.T, db fixture) []deduptest.Misuse[*sql.Tx] {
 	switch db.dialect {
 	case "sqlite":
@@ -23,7 +23,7 @@ func misusesOf(t *testing.T, db fixture) []deduptest.Misuse[*sql.Tx] {
 	return mysqlMisuses(&mysqlDB{db: db.DB})
 }
 
-// A handler that called Rollback has committed nothing, and InTx says so. After Commit it does not.
+// A handler that called Rollback has committed nothing, and the error of InTx says so. After Commit it does not.
 func TestRollbackByTheHandlerIsKnown(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		for _, fails := range []error{nil, errUndo} {
@@ -41,8 +41,8 @@ func TestRollbackByTheHandlerIsKnown(t *testing.T) {
 	})
 }
 
-// A handler that commits by itself and then fails has left its claim behind: its error alone would have the message
-// delivered again, and taken for a duplicate.
+// A handler that commits and then returns an error has left its claim behind. With its error alone, the message would be
+// delivered again and taken for a duplicate.
 func TestAHandlerThatCommitsAndFailsIsReported(t *testing.T) {
 	broken := func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO no_such_table_of_txonce VALUES (1)`)
@@ -83,21 +83,21 @@ func TestAHandlerThatCommitsAndFailsIsReported(t *testing.T) {
 			}
 		}
 		if committed == 0 {
-			t.Error("nothing was committed by any handler: this test tried nothing")
+			t.Error("no handler committed, so this test checked nothing")
 		}
 	})
 }
 
-// Between two handlers of one transaction VerifyTx shows what the first has done to it, before the second runs.
+// VerifyTx between two handlers of one transaction detects that the first one ended it, before the second one runs.
 func TestVerifyTxTellsWhatAHandlerDid(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		for _, m := range misusesOf(t, db) {
 			t.Run(m.Name, func(t *testing.T) {
-				ctx, s := t.Context(), db.open(deduptest.Options{}) // SQLite's PRAGMA max_page_count would stay
+				ctx, s := t.Context(), db.open(deduptest.Options{}) // a new database each time, because SQLite's PRAGMA max_page_count would stay
 				recs := []dedup.Record{record(m.Name + "0"), record(m.Name + "1")}
 				var before, verified error
 				err := s.InTx(ctx, recs, func(tx *sql.Tx, _ []dedup.Claim) error {
-					for range 3 { // it may be asked again and again
+					for range 3 { // VerifyTx may be called repeatedly
 						before = errors.Join(before, s.VerifyTx(ctx, tx))
 					}
 					_ = m.Do(ctx, tx)
@@ -105,7 +105,7 @@ func TestVerifyTxTellsWhatAHandlerDid(t *testing.T) {
 					if again := s.VerifyTx(ctx, tx); verified != nil && !errors.Is(again, verified) {
 						t.Errorf("VerifyTx = %v, and then %v", verified, again)
 					}
-					return nil // whatever VerifyTx said
+					return nil // although VerifyTx failed
 				})
 				if before != nil {
 					t.Errorf("VerifyTx before it = %v", before)
@@ -131,7 +131,7 @@ func TestVerifyTxTellsWhatAHandlerDid(t *testing.T) {
 	})
 }
 
-// A statement whose error a handler swallowed, and rows that it left open, are neither the end of the transaction nor the database's fault.
+// If a handler ignored a failed statement, or left rows open, its transaction has not ended, and the database is not at fault.
 func TestVerifyTxBlamesTheHandler(t *testing.T) {
 	open := func(query string) func(ctx context.Context, tx *sql.Tx) error {
 		return func(ctx context.Context, tx *sql.Tx) error {
@@ -213,7 +213,7 @@ func TestVerifyTxOfAnotherTransaction(t *testing.T) {
 	})
 }
 
-// The version alone does not show that a table was dropped, or that the user may not read it.
+// Register detects tables that were dropped or that the user may not read. The schema version alone does not show that.
 func TestRegisterMissesADroppedTable(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		exec(t, db.DB, `DROP TABLE dead_letters`)
@@ -224,7 +224,7 @@ func TestRegisterMissesADroppedTable(t *testing.T) {
 	})
 }
 
-// After a COMMIT of the handler the next transaction can ask whether it stands.
+// After a handler's COMMIT, the next transaction can ask whether that transaction committed.
 func TestAHandlersCommitCanBeAskedFor(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		s := db.open(deduptest.Options{})

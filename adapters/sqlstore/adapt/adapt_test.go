@@ -265,10 +265,10 @@ func check[TTx any](t *testing.T, db database, l library[TTx]) {
 		}
 		charges(t, "commits")
 		if ran, err := handle("commits", func(TTx) error { return nil }); ran || err != nil {
-			t.Errorf("what was committed by the handler was claimed with it: ran %v, %v", ran, err)
+			t.Errorf("after the handler's COMMIT the message is not a duplicate: ran %v, %v", ran, err)
 		}
 		if ran, err := handle("rolls", func(TTx) error { return nil }); !ran || err != nil {
-			t.Errorf("what was rolled back by the handler was not claimed: ran %v, %v", ran, err)
+			t.Errorf("after the handler's ROLLBACK the message was not handled again: ran %v, %v", ran, err)
 		}
 	})
 
@@ -356,7 +356,7 @@ func check[TTx any](t *testing.T, db database, l library[TTx]) {
 }
 
 // When a handler ignores gorm's Error, its transaction fails and its message is delivered again.
-func TestGORMWhoseErrorNobodyLookedAt(t *testing.T) {
+func TestGORMFailsATransactionWhoseErrorWasIgnored(t *testing.T) {
 	for name, prepared := range map[string]bool{"plain": false, "prepared": true} {
 		t.Run(name, func(t *testing.T) {
 			eachDatabase(t, func(t *testing.T, db database, store *sqlstore.Store) {

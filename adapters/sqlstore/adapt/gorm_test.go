@@ -24,8 +24,8 @@ type Charge struct {
 	Cents   int64
 }
 
-// gormStore gives handlers a *gorm.DB. It fails a transaction in which a statement failed even if the handler ignored Error: gorm
-// continues after a failed statement, and of the databases only PostgreSQL refuses to.
+// gormStore gives handlers a *gorm.DB. It makes a transaction fail if one of its statements failed, even if the handler ignored
+// Error: gorm continues after a failed statement, and only PostgreSQL refuses the next one.
 type gormStore struct {
 	*sqlstore.Adapted[*gorm.DB]
 	mu     sync.Mutex

@@ -74,8 +74,8 @@ var brokerMutations = []mutation{
 	elsewhere("mysql: an expired lease settles nothing", "adapters/sqlstore/internal/mysql/outbox_settle.go", "TestOutboxLeaseEndsByTheDatabasesClock/MySQL", edit{
 		`len(mine) != len(tokens)`, `len(mine) > len(tokens)`,
 	}),
-	elsewhere("adapt: a handler writes in its claim's transaction", "adapters/sqlstore/lift.go", "TestLiftRefusesAnotherTransaction", edit{
-		`if l.unwrap(lifted) != tx {`, `if l.unwrap(lifted) != tx && false {`,
+	elsewhere("adapt: a handler writes in its claim's transaction", "adapters/sqlstore/adapt.go", "TestAdaptRefusesAnotherTransaction", edit{
+		`if l.unwrap(adapted) != tx {`, `if l.unwrap(adapted) != tx && false {`,
 	}),
 
 	elsewhere("sqs: a heartbeat extends the visibility timeout in time", "adapters/awssqs/subscriber_heartbeat.go", "TestALongHandlerKeepsItsMessageAndThoseThatWait", edit{

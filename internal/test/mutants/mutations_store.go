@@ -269,9 +269,9 @@ RETURNING`, `RETURNING`,
 
 	// Handlers that end or change a transaction of sqlstore.
 	sqlstore("if a handler commits through database/sql and then fails, the commit is reported", "adapters/sqlstore/verify.go",
-		"TestAHandlerThatCommitsAndFailsIsReported/postgres15", edit{`return stands || err != nil`, `return false && (stands || err != nil)`}),
+		"TestAHandlerThatCommitsAndFailsIsReported/postgres15", edit{`return committed || err != nil`, `return false && (committed || err != nil)`}),
 	sqlstore("sqlstore: if the connection breaks, a new connection checks whether the claim was committed", "adapters/sqlstore/verify.go",
-		"TestTheClaimIsLookedForWhereTheConnectionIsCut/postgres15", edit{`case failed == nil && stands:`, `case false && stands:`}),
+		"TestTheClaimIsLookedForWhereTheConnectionIsCut/postgres15", edit{`case failed == nil && committed:`, `case false && committed:`}),
 	sqlstore("sqlstore: a handler's commit is reported even if the context has ended", "adapters/sqlstore/store.go", "TestTheEndOfTheContextHidesNoCommit/sqlite", edit{
 		`if ctx.Err() != nil && !errors.Is(err, dedup.ErrTxEnded) && !errors.As(err, new(*dedup.InDoubtError)) {`, `if ctx.Err() != nil {`,
 	}),
@@ -303,7 +303,7 @@ RETURNING`, `RETURNING`,
 		`if !c.Standbys {`, `if true {`,
 	}),
 	sqlstore("sqlstore: an error of another database is not blamed on this one", "adapters/sqlstore/verify.go", "TestWhoseErrorItIs/postgres15", edit{
-		`case proven == nil && t.store.fault(err).Elsewhere:`, `case false:`,
+		`case verifyErr == nil && t.store.fault(err).Elsewhere:`, `case false:`,
 	}),
 	sqlstore("sqlstore: a transaction that was idle for too long is the handler's failure", "adapters/sqlstore/verify.go", "TestIdleLimitIsTheHandlersAndIsNamed/postgres15", edit{
 		`if t.store.fault(err).Idle || t.idle() {`, `if false {`,

@@ -11,28 +11,28 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// Claim is the claim of one transaction.
+// Claim describes the claim of one transaction.
 type Claim struct {
 	claims.Claim
 
 	Tx              *sql.Tx
-	Own             bool // the transaction is the Store's
-	IdleInTxTimeout any  // of the transaction; nil: the caller's own is left alone
+	Own             bool // the Store began the transaction
+	IdleInTxTimeout any  // the limit to set for the transaction; nil: leave the session's limit
 
-	// The engine fills in these.
+	// The engine sets the fields below.
 	XID       string
-	Standbys  bool          // COMMIT waits for others, and so must a duplicate
-	Settings  string        // of the session, before a handler had it
-	Token     Token         // of the rows that were inserted last
-	Witness   dedup.KeyHash // one of these
-	Snapshot  bool          // the transaction sees the database as it was at its beginning
-	Forgotten time.Time     // all rows forgotten so far had expired by then; zero: none was
+	Standbys  bool          // COMMIT waits for standbys, so the COMMIT of a duplicate must wait too
+	Settings  string        // the session's settings before the handler got the transaction
+	Token     Token         // the token in the rows that the last claim inserted
+	Witness   dedup.KeyHash // the key of one inserted row
+	Snapshot  bool          // the transaction reads a snapshot from its start
+	Forgotten time.Time     // the latest expiry of the rows deleted so far; zero: no row was deleted
 }
 
-// Token is what a claim writes into the rows that it inserts.
+// Token is a random value that a claim writes into the rows it inserts.
 type Token [8]byte
 
-// ReadInserted reads the keys that a claim has inserted, and the clock after each.
+// ReadInserted reads the inserted keys, each with the database's time.
 func (c *Claim) ReadInserted(r Rows) error {
 	return r.Each(func(rows *sql.Rows) error {
 		var k KeyHash
@@ -48,7 +48,7 @@ func (c *Claim) ReadInserted(r Rows) error {
 	})
 }
 
-// ReadForgotten reads until when keys were forgotten, behind the columns of before.
+// ReadForgotten scans the columns into before, and the last column, up to when keys were forgotten, into c.Forgotten.
 func (c *Claim) ReadForgotten(row *sql.Row, before ...any) error {
 	var forgotten Instant
 	err := row.Scan(append(before, &forgotten)...)
@@ -59,10 +59,11 @@ func (c *Claim) ReadForgotten(row *sql.Row, before ...any) error {
 	return err
 }
 
-// PingWait bounds the question whether a database that lets a claim wait answers at all.
+// PingWait limits the ping that checks whether a database that did not answer a claim is still reachable.
 const PingWait = time.Second
 
-// Waited says why n keys got no answer in time: another transaction holds one of them, or the database is away.
+// Waited explains why a claim of n keys got no answer in time: another transaction holds one of the keys, or the database is
+// unreachable.
 func Waited(ctx context.Context, cfg *Config, err error, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, PingWait)
 	defer cancel()

@@ -1,5 +1,6 @@
-// Package engine says what a Store asks of its kind of database, in small interfaces, and holds what the engines (packages postgres,
-// mysql and sqlite) and the Store share: how a claim and a transaction are described, and how values are read and written.
+// Package engine defines the small interfaces that a Store uses to work with its database. The engines in packages postgres,
+// mysql and sqlite implement them. It also holds code that the engines and the Store share: types that describe a claim and a
+// transaction, and functions that read and write values.
 package engine
 
 import (
@@ -11,7 +12,7 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// Config is what an engine needs of sqlstore.Config.
+// Config has the fields of sqlstore.Config that an engine needs.
 type Config struct {
 	DB                            *sql.DB
 	Schema                        string
@@ -22,7 +23,7 @@ type Config struct {
 	KeepSent                      time.Duration
 }
 
-// Engine is one kind of database. One value may be all of its parts.
+// Engine is one kind of database. One value may implement several of the parts.
 type Engine struct {
 	Tables       Tables
 	Transactions Transactions
@@ -30,43 +31,44 @@ type Engine struct {
 	Proofs       Proofs
 	Errors       Errors
 	Values       Values
-	KeyProber    KeyProber   // nil: no key is ever held by another transaction
+	KeyProber    KeyProber   // nil: other transactions never hold a key
 	OwnWindows   WindowsInTx // nil: a second connection of the pool can register windows while a transaction is open
 
 	Outbox Outbox
 }
 
-// Tables finds and checks the tables, and sweeps them.
+// Tables finds, checks and sweeps the tables.
 type Tables interface {
-	// Locate returns the schema in which statements without one find txonce's tables; empty: in none. It comes before Name, and
-	// Name before anything else.
+	// Locate returns the schema where the server finds txonce's tables by their unqualified names, or "" if it finds none. It
+	// is called before Name, and Name before all other methods.
 	Locate(ctx context.Context, q Queryer) (schema string, err error)
-	// Name makes the statements for tables in schema.
+	// Name builds the statements for tables in schema.
 	Name(schema string)
-	// Statements returns those that differ in their text only.
+	// Statements returns the statements that differ between databases in their text only.
 	Statements() *Statements
-	// Check refuses at start what would forget commits, or refuse to write.
+	// Check fails if the database's settings would lose commits or refuse writes. Register calls it.
 	Check(ctx context.Context) error
-	// Refresh is called when windows are registered, at start and twice a day: it reads again what else may have changed.
+	// Refresh reads other settings that may have changed. It is called when windows are registered: at start and twice a day.
 	Refresh(ctx context.Context) error
-	// Sweep deletes what has expired in the next part of the table, in tx. It fails with ErrBusy where another sweeper is at work.
+	// Sweep deletes expired rows in the next part of the table, in tx. It fails with ErrBusy if another sweeper has the lease.
 	Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (dedup.SweepResult, error)
-	// Fits refuses a message of so many bytes, which the database would not take.
+	// Fits fails if the database cannot take a message of this many bytes.
 	Fits(bytes int) error
 }
 
 // Transactions begins and ends transactions.
 type Transactions interface {
-	// Enter waits until another transaction may begin. leave must be called once after it.
+	// Enter waits until another transaction may begin. The caller must call leave once when that transaction has ended.
 	Enter(ctx context.Context) (leave func(), err error)
-	// Begin begins a transaction on conn that may write. ctx bounds the waiting, end what the driver does later.
+	// Begin begins a transaction on conn that may write. ctx limits the wait; the driver uses end for the rest of the
+	// transaction.
 	Begin(ctx, end context.Context, conn *sql.Conn, level sql.IsolationLevel) (*sql.Tx, error)
-	// Commit commits tx, within ctx. A rollback may follow in any case.
+	// Commit commits tx before ctx ends. The caller may call Rollback after it in any case.
 	Commit(ctx context.Context, tx *sql.Tx) error
-	// Restore is called once after Begin, before the connection of t goes back to its pool. It discards a connection whose session is
-	// not as it was before, or where this cannot be known.
+	// Restore is called once after Begin, before the connection of t returns to its pool. It closes the connection if the
+	// session's settings have changed, or if it cannot check them.
 	Restore(ctx context.Context, t *Transaction)
-	// RetryBusy runs f, again and again where another connection is writing.
+	// RetryBusy runs f, and repeats it while another connection is writing.
 	RetryBusy(ctx context.Context, f func() error) error
 }
 
@@ -74,85 +76,87 @@ type Transactions interface {
 type Transaction struct {
 	Conn    *sql.Conn
 	Tx      *sql.Tx
-	Claim   *Claim // nil: the transaction is not for a handler
+	Claim   *Claim // nil: no handler gets this transaction
 	Proof   string // see Proofs
 	Ended   bool   // the server answered COMMIT or ROLLBACK
 	Changed bool   // the handler's transaction ended with other settings than it began with
-	Spoilt  bool   // somebody may have changed the session's settings: the connection is closed
+	Spoilt  bool   // the session's settings may have changed, so the connection must be closed
 }
 
-// Claims claims keys.
+// Claims writes claims, their results and windows, and locks keys.
 type Claims interface {
-	// Claim inserts those of rows that are not there, and reads after that how far was forgotten.
+	// Claim inserts the rows that are missing, and then reads up to when keys were forgotten.
 	Claim(ctx context.Context, c *Claim, rows []claims.Row) error
-	// Flush makes duplicates as durable as the commits that they report: the claim wrote nothing for some of its rows.
+	// Flush makes a duplicate's COMMIT as durable as the commit that the duplicate reports. The claim wrote nothing for those
+	// rows, so its COMMIT alone would not wait for a standby.
 	Flush(ctx context.Context, c *Claim) error
-	// UseWindow registers a window, and returns until when.
+	// UseWindow registers a window and returns until when it is registered.
 	UseWindow(ctx context.Context, q Queryer, w claims.Window) (time.Time, error)
-	// SaveResult reports whether the key was there.
+	// SaveResult saves a result and reports whether the key exists.
 	SaveResult(ctx context.Context, tx *sql.Tx, k [16]byte, result []byte) (found bool, err error)
-	// Lock excludes other transactions that lock the same key, until tx ends. It waits no longer than wait; then its error is a
-	// Fault.InFlight.
+	// LockKeys locks one key against other transactions that lock it, until tx ends. If the lock is not free within wait, Fault
+	// sets InFlight for its error.
 	LockKeys(ctx context.Context, tx *sql.Tx, l claims.Lock, wait time.Duration) error
 }
 
-// WindowsInTx registers windows within a transaction of the caller's.
+// WindowsInTx registers windows within the caller's transaction.
 type WindowsInTx interface {
-	// UseWindowsIn returns until when those are registered that the transaction has registered, or found registered.
+	// UseWindowsIn registers the windows in due that are not registered yet. It returns until when each one is registered.
 	UseWindowsIn(ctx context.Context, tx *sql.Tx, due []claims.Window) (map[claims.Window]time.Time, error)
 }
 
-// KeyProber tells whether other transactions hold keys. run runs a function in a transaction that is rolled back after it.
+// KeyProber reports whether other transactions hold keys. run runs a function in a transaction and then rolls it back.
 type KeyProber interface {
 	HeldKeys(ctx context.Context, run Run, keys []dedup.KeyHash) ([]bool, error)
 }
 
-// Proofs tells whether a handler's transaction is still the one that claimed.
+// Proofs checks whether a handler's transaction is still the one that claimed.
 type Proofs interface {
-	// Stamp prepares for Verify, which fails with dedup.ErrTxEnded where t is not in the transaction that Stamp was called in, and
-	// with ErrSwallowed where a failed statement has broken it.
+	// Stamp prepares for Verify. If t has left its current transaction by then, Verify fails with dedup.ErrTxEnded. If a failed
+	// statement has broken the transaction, Verify fails with ErrSwallowed.
 	Stamp(ctx context.Context, t *Transaction) error
 	Verify(ctx context.Context, t *Transaction) error
-	// VerifyAndStamp is Verify, and another one may follow it.
+	// VerifyAndStamp verifies, and prepares for another verification.
 	VerifyAndStamp(ctx context.Context, t *Transaction) error
-	// Committed reports, on a connection without a transaction, that what c has inserted was committed.
+	// Committed reports whether the rows that c inserted are committed. q has no open transaction.
 	Committed(ctx context.Context, q Queryer, c *Claim) (bool, error)
-	// CommittedBefore is Committed within tx, which may have made claims of its own by now. Where it cannot know, it reports true.
+	// CommittedBefore is Committed inside tx, which may have made claims since. It reports true if it cannot know.
 	CommittedBefore(ctx context.Context, tx *sql.Tx, c *Claim) (bool, error)
-	// InProgress reports, on another connection of the pool, that the server has not ended the transaction of c, which has inserted.
+	// InProgress reports whether the transaction of c is still open on the server. It asks on another connection of the pool. c
+	// has inserted rows.
 	InProgress(ctx context.Context, c *Claim) (bool, error)
-	// LateWritesRollBack reports that what a handler wrote after its transaction had ended is rolled back with t, unless the handler
-	// sent COMMIT after it.
+	// LateWritesRollBack reports whether rolling back t also discards what the handler wrote after its transaction had ended.
+	// It does not consider a COMMIT that the handler sent after those writes.
 	LateWritesRollBack(ctx context.Context, t *Transaction) bool
 }
 
-// Errors tells what the errors of a driver mean.
+// Errors classifies the errors of a driver.
 type Errors interface{ Fault(err error) Fault }
 
-// Fault is what the error of a statement means. The zero Fault says nothing.
+// Fault classifies the error of a statement. The zero Fault means that the error is unknown.
 type Fault struct {
-	InFlight   bool // another transaction holds the key that the statement asked for
-	Aborted    bool // a statement of the transaction failed before this one
-	Elsewhere  bool // it cannot come from a transaction that goes on: that was healed, or it is of another database
-	MayEnd     bool // it may have rolled the whole transaction back
-	Idle       bool // the server ended a transaction that was idle for too long
+	InFlight   bool // another transaction holds the key that the statement needs
+	Aborted    bool // an earlier statement of the transaction failed
+	Elsewhere  bool // the error would have ended this transaction: it comes from another database, or a rollback to a savepoint undid it
+	MayEnd     bool // the error may have rolled back the whole transaction
+	Idle       bool // the server ended the transaction because it was idle for too long
 	Undefined  bool // a table is missing
-	Constraint bool // a constraint that is checked at COMMIT: the handler's doing
-	Collided   bool // the server rolled the transaction back because it and another one waited for each other
-	Busy       bool // the statement waited in vain for another connection that writes
+	Constraint bool // a constraint checked at COMMIT failed: the handler's fault
+	Collided   bool // a deadlock: the server rolled the transaction back
+	Busy       bool // another connection kept writing until the wait ended
 	Retryable  bool // see dedup.Store
 	Ambiguous  bool // see dedup.FaultClassifier
-	Refused    bool // the user, the database's name, a permission, a file: a person has to change it
+	Refused    bool // a wrong user, database name, permission or file: an operator must change it
 }
 
-// Values is how parameters are written.
+// Values converts parameters to the database's types.
 type Values interface {
 	Key(k [16]byte) any
 	Keys(ks []dedup.KeyHash) any
 	Time(t time.Time) any // NULL for the zero time
 }
 
-// Statements of one shape.
+// Statements have the same parameters and results on every database.
 type Statements struct {
 	Existing, Forgotten, Windows string
 	Forget, SaveResult, Lookup   string
@@ -170,5 +174,5 @@ type Queryer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// Run runs a function in a transaction of its own.
+// Run runs f in a transaction of its own.
 type Run func(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error

@@ -10,32 +10,32 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// AnswerWithin bounds every statement that should be answered at once. COMMIT and ROLLBACK have no other bound, because they must
-// not be cut short by the end of ctx: a COMMIT without an answer has an unknown outcome.
+// AnswerWithin limits every statement that the database should answer at once. COMMIT and ROLLBACK have no other limit: the end
+// of ctx must not cut them short, because a COMMIT without an answer has an unknown outcome.
 const AnswerWithin = 10 * time.Second
 
-// HowToMigrate ends the errors about a schema that does not fit.
+// HowToMigrate is the end of each error about a wrong schema.
 const HowToMigrate = "apply txonce's migrations: migrations.Apply(ctx, db, dialect, schema), or the files of package migrations"
 
 // Database marks the errors of sqlstore that the database caused.
 const Database = claims.Owner("sqlstore")
 
 var (
-	// ErrSwallowed says that an earlier statement of the transaction failed, so that it can only be rolled back.
+	// ErrSwallowed means that an earlier statement of the transaction failed, so the transaction can only be rolled back.
 	ErrSwallowed = errors.New("sqlstore: not committed: a statement of the handler failed, and the handler returned nil; " +
 		"return the errors of statements, or roll back to a savepoint from before")
 
-	// ErrUnready says that the driver takes no statement: the handler left rows open, or the connection is lost.
+	// ErrUnready means that the driver takes no statement: the handler left rows open, or the connection is lost.
 	ErrUnready = errors.New("the connection takes no statement")
 
-	// ErrBusy says that another sweeper has the lease.
+	// ErrBusy means that another sweeper has the lease.
 	ErrBusy = errors.New("sqlstore: another sweeper is at work")
 
-	// ErrNoShards is for tables that are there, but not as the migrations leave them.
+	// ErrNoShards means that the tables exist, but lack rows that the migrations insert.
 	ErrNoShards = Database.Errorf("%w: txonce_shards or outbox_seq is empty; %s", dedup.ErrSchema, HowToMigrate)
 )
 
-// Walk calls f for err and what it wraps, until f returns true.
+// Walk calls f for err and each error that it wraps, until f returns true.
 func Walk(err error, f func(error) bool) bool {
 	if err == nil {
 		return false
@@ -43,7 +43,7 @@ func Walk(err error, f func(error) bool) bool {
 	if f(err) {
 		return true
 	}
-	switch w := err.(type) { //nolint:errorlint // it walks by itself, as errors.As does
+	switch w := err.(type) { //nolint:errorlint // Walk itself follows wrapped errors, as errors.As does
 	case interface{ Unwrap() error }:
 		return Walk(w.Unwrap(), f)
 	case interface{ Unwrap() []error }:
@@ -56,5 +56,5 @@ func Walk(err error, f func(error) bool) bool {
 	return false
 }
 
-// Discard closes a connection instead of giving it back.
+// Discard closes a connection instead of returning it to the pool.
 func Discard(conn *sql.Conn) { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }

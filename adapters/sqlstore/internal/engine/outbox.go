@@ -9,8 +9,8 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Outbox is what databases differ in where the outbox is concerned. Each tx is one that the Store has begun, at READ COMMITTED or
-// above, except where a comment says otherwise.
+// Outbox is the part of an engine that serves the outbox. Each tx is a transaction that the Store began, at READ COMMITTED or
+// above, unless a comment says otherwise.
 type Outbox struct {
 	Writer     Writer
 	Holds      Holds
@@ -20,23 +20,23 @@ type Outbox struct {
 	Operations Operations
 }
 
-// Writer writes messages, in a transaction of the caller's.
+// Writer writes messages in the caller's transaction.
 type Writer interface {
-	// Enqueue writes msgs, which have IDs.
+	// Enqueue writes msgs. Each has an ID.
 	Enqueue(ctx context.Context, tx *sql.Tx, msgs []outbox.Message) error
-	// LockOrderingKey makes the transaction wait for others that have called it with key.
+	// LockOrderingKey waits for other transactions that have locked key, and locks it until tx ends.
 	LockOrderingKey(ctx context.Context, tx *sql.Tx, key string) error
-	// Notify tells other processes of a commit, where the database can. It returns at once.
+	// Notify tells other processes about a commit, if the database can. It returns at once.
 	Notify(ctx context.Context)
 }
 
 // Holds divides the shards among sessions.
 type Holds interface {
-	// Renew extends a hold, or begins it, and reads what others hold.
+	// Renew begins or extends a hold, and reads which shards other sessions hold.
 	Renew(ctx context.Context, tx *sql.Tx, by *Hold) (Share, error)
-	// Take takes up to n shards that no living session holds, and returns them with their tokens.
-	TakeDeadLetter(ctx context.Context, tx *sql.Tx, by *Hold, n int) (map[int]int64, error)
-	// GiveBack gives back shards.
+	// TakeShards takes up to n shards that no live session holds, and returns them with their tokens.
+	TakeShards(ctx context.Context, tx *sql.Tx, by *Hold, n int) (map[int]int64, error)
+	// GiveBack releases shards.
 	GiveBack(ctx context.Context, tx *sql.Tx, by *Hold, shards []int) error
 	// Leave ends a hold.
 	Leave(ctx context.Context, tx *sql.Tx, by *Hold) error
@@ -44,87 +44,90 @@ type Holds interface {
 
 // Leases finds and reads messages that are due.
 type Leases interface {
-	// Reading runs f, again and again where another connection is writing. q is where f reads.
+	// Reading runs f, and repeats it while another connection is writing. f reads through q.
 	Reading(ctx context.Context, f func(ctx context.Context, q Queryer) error) error
-	// Leasable says where there is something to lease. It fails with outbox.ErrLeaseLost when the hold's time is over.
+	// Leasable finds the shards that have messages. It fails with outbox.ErrLeaseLost if the hold has expired.
 	Leasable(ctx context.Context, q Queryer, by *Hold) (Leasable, error)
-	// MoveDue moves delayed messages whose time has come into the outbox, no more than limit.
+	// MoveDue moves up to limit delayed messages whose time has come into the outbox.
 	MoveDue(ctx context.Context, tx *sql.Tx, limit int) error
-	// Lease reads what is due of shards, whose tokens these are, in the order of Seq, within want.Limit and want.Bytes.
+	// Lease reads the due messages of shards, ordered by Seq, within want.Limit and want.Bytes. tokens has the token of each
+	// shard.
 	Lease(ctx context.Context, q Queryer, by *Hold, shards []int, tokens map[int]int64, want outbox.Want) ([]outbox.Leased, error)
 }
 
 // Settler ends leases.
 type Settler interface {
-	// Own fails with outbox.ErrLeaseLost where tokens, by shard, are no longer the hold's, and keeps it so until the end of q.
+	// Own fails with outbox.ErrLeaseLost if the hold has lost one of the shards in tokens. It prevents others from taking them
+	// until the transaction of q ends.
 	Own(ctx context.Context, q Queryer, by *Hold, tokens map[int]int64) error
-	// Settle begins with Own. What an earlier attempt has done already does not happen again.
+	// Settle begins with Own. It does not repeat what an earlier attempt has done.
 	Settle(ctx context.Context, tx *sql.Tx, by *Hold, tokens map[int]int64, do *Outcomes) error
 }
 
-// Outcomes are the outcomes of leased messages, each list in the order of shards and sequence numbers.
+// Outcomes are the outcomes of leased messages. Each list is ordered by shard and sequence number.
 type Outcomes struct {
 	Sent, Deferred, Parked []outbox.Outcome
-	Follow                 []int // shards in which messages behind parked ones follow them: nothing else is leased there
+	Follow                 []int // shards without other leased messages, where messages behind parked ones must be parked too
 }
 
-// Upkeep does what is not urgent.
+// Upkeep does work that is not urgent.
 type Upkeep interface {
-	// Untidy says which of shards may have messages behind parked ones, and whether Forget has something to do.
+	// Untidy returns those of shards that may have messages behind parked ones, and whether Forget has work.
 	Untidy(ctx context.Context, shards []int) (behind []int, forget bool, err error)
-	// Follow parks messages behind parked ones, of shards of which nothing is leased.
+	// Follow parks messages behind parked ones, in shards that have no leased messages.
 	Follow(ctx context.Context, tx *sql.Tx, by *Hold, tokens map[int]int64) error
-	// Forget deletes what is over: holds on keys, holds of relays, sent messages that were kept for long enough. Each is bounded.
+	// Forget deletes rows that are no longer needed: expired holds on keys, expired holds of relays, and sent messages older
+	// than KeepSent. It deletes a limited number of each.
 	Forget(ctx context.Context, tx *sql.Tx) error
-	// Rescue ends what Repair left half-done in a process that died.
+	// Rescue completes what Repair left unfinished in a process that died.
 	Rescue(ctx context.Context, run Run, shards []int) error
 }
 
-// Operations is for people.
+// Operations serves operators.
 type Operations interface {
-	// Repair is Unpark or Discard of outbox.Operations.
+	// Repair implements Unpark or Discard of outbox.Operations.
 	Repair(ctx context.Context, run Run, seqs []int64, unpark bool) (int, error)
 	Parked(ctx context.Context, q Queryer, filter outbox.ParkedFilter) ([]outbox.ParkedMessage, error)
 	StatsStatements(ctx context.Context, q Queryer) (*StatsStatements, error)
 }
 
-// StatsStatements are what Stats asks. Count is one statement, because each statement sees a moment of its own: of two, a message
-// that moves could be seen by neither.
+// StatsStatements are the queries of Stats. Count is a single statement, because each statement reads its own snapshot: two
+// statements could both miss a message that moves between them.
 type StatsStatements struct {
 	Clock, Count, Relays string
 	CountArgs            []any
 }
 
-// CountedPerShard is how many pending messages of a shard Stats counts. Those behind them are estimated.
+// CountedPerShard is how many pending messages of each shard Stats counts. It estimates the rest.
 const CountedPerShard = 250
 
-// How much Upkeep does in one transaction.
+// Limits of one transaction of Upkeep.
 const (
-	FollowAtOnce = 1000 // of a shard's first messages are looked through for those behind a parked one
+	FollowAtOnce = 1000 // how many of a shard's first messages are checked for a parked one before them
 	ForgetAtOnce = 2000
 )
 
-// Hold is one session's row in txonce_relays.
+// Hold is a session's row in txonce_relays.
 type Hold struct {
 	Owner [16]byte
 	Name  string
 	TTL   time.Duration
-	Begun bool // the row is there, or was
+	Begun bool // the row was inserted
 }
 
-// Hex is the owner as digits.
+// Hex returns the owner as hexadecimal digits.
 func (h *Hold) Hex() string { return hex.EncodeToString(h.Owner[:]) }
 
-// Share is what a session holds, and what others do.
+// Share lists which shards a session holds, which are free, and which other sessions there are.
 type Share struct {
 	Tokens           map[int]int64    // by shard
-	Free             []int            // shards that no living session holds
+	Free             []int            // shards that no live session holds
 	Others           map[string]int64 // see shares.View
 	Shards, SameName int
 }
 
-// Leasable is where a session may find something.
+// Leasable says whether a session has something to lease.
 type Leasable struct {
-	Tokens map[int]int64 // of shards of the session that have messages
-	Due    bool          // the time of delayed messages has come
+	Tokens map[int]int64 // by shard, for the session's shards that have messages
+	Due    bool          // delayed messages are due
 }

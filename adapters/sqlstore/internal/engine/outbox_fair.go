@@ -2,8 +2,8 @@ package engine
 
 import "github.com/txonce/txonce/outbox"
 
-// LeaseFairly takes a fair part of each shard first, and then more of those that have more, as far as want allows. read returns, for
-// each shard, in their order, the first part messages that are due and come after a number.
+// LeaseFairly first reads an equal number of messages from each shard, and then more from the shards that have more, within
+// want. read returns the first part due messages of each shard whose number is above after, ordered by number.
 func LeaseFairly[M interface{ Place() (seq int64, size int) }](
 	shards []int, want outbox.Want, read func(shards []int, after map[int]int64, part int) (map[int][]M, error),
 ) (chosen []M, err error) {

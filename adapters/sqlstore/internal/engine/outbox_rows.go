@@ -6,7 +6,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// ScanShard notes a row of txonce_shards.
+// ScanShard adds a row of txonce_shards.
 func (s *Share) ScanShard(rows *sql.Rows) error {
 	var shard int
 	var token int64
@@ -16,7 +16,7 @@ func (s *Share) ScanShard(rows *sql.Rows) error {
 	return err
 }
 
-// ScanRelay notes a row of txonce_relays, of another session.
+// ScanRelay adds a row of txonce_relays that belongs to another session.
 func (s *Share) ScanRelay(rows *sql.Rows) error {
 	var owner string
 	var sameName bool
@@ -28,7 +28,7 @@ func (s *Share) ScanRelay(rows *sql.Rows) error {
 	return err
 }
 
-// NewShare returns an empty one.
+// NewShare returns an empty Share.
 func NewShare() Share {
 	return Share{Tokens: make(map[int]int64), Others: make(map[string]int64)}
 }
@@ -45,7 +45,7 @@ func ReadTokens(r Rows) (map[int]int64, error) {
 	})
 }
 
-// ReadLeasable has a row as long as the hold lasts.
+// ReadLeasable reads shards that have messages. The query returns at least one row while the hold is valid.
 func ReadLeasable(r Rows) (Leasable, error) {
 	found := Leasable{Tokens: make(map[int]int64)}
 	alive := false
@@ -65,7 +65,7 @@ func ReadLeasable(r Rows) (Leasable, error) {
 	return found, err
 }
 
-// ReadDue reads when delayed messages are due, and their numbers.
+// ReadDue reads the due times and numbers of delayed messages.
 func ReadDue(r Rows) (due [][2]int64, _ error) {
 	err := r.Each(func(rows *sql.Rows) error {
 		var at, seq int64
@@ -76,7 +76,7 @@ func ReadDue(r Rows) (due [][2]int64, _ error) {
 	return due, err
 }
 
-// ReadShards reads numbers of shards.
+// ReadShards reads shard numbers.
 func ReadShards(r Rows) (shards []int, _ error) {
 	err := r.Each(func(rows *sql.Rows) error {
 		var shard int
@@ -87,7 +87,7 @@ func ReadShards(r Rows) (shards []int, _ error) {
 	return shards, err
 }
 
-// ReadSeqs reads numbers of messages.
+// ReadSeqs reads sequence numbers of messages.
 func ReadSeqs(r Rows) (seqs []int64, _ error) {
 	err := r.Each(func(rows *sql.Rows) error {
 		var seq int64
@@ -122,7 +122,7 @@ func scanParked(rows *sql.Rows) (m outbox.ParkedMessage, err error) {
 	return m, nil
 }
 
-// add notes a row of txonce_shards.
+// add adds a row of txonce_shards.
 func (s *Share) add(shard int, token int64, mine, free bool) {
 	s.Shards++
 	switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// EncodeHeaders returns nil, for NULL, where there are none.
+// EncodeHeaders returns nil, which is stored as NULL, if there are no headers.
 func EncodeHeaders(headers map[string]string) ([]byte, error) {
 	if len(headers) == 0 {
 		return nil, nil
@@ -29,7 +29,7 @@ func DecodeHeaders(encoded string) (map[string]string, error) {
 	return storekit.DecodeHeaders([]byte(encoded))
 }
 
-// ClampTime brings t within what databases can keep.
+// ClampTime returns a time that databases can store: t rounded up to microseconds, or a bound if t is out of range.
 func ClampTime(t time.Time) time.Time {
 	switch last := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC); {
 	case t.After(last):
@@ -40,7 +40,7 @@ func ClampTime(t time.Time) time.Time {
 	return t.Add(time.Microsecond - 1).Truncate(time.Microsecond) // never earlier than t
 }
 
-// Room is what is left of an outbox.Want.
+// Room is the rest of the limits in an outbox.Want.
 type Room struct {
 	Full bool
 
@@ -48,10 +48,10 @@ type Room struct {
 	some         bool
 }
 
-// NewRoom returns the room for all of want.
+// NewRoom returns a Room with the limits of want.
 func NewRoom(want outbox.Want) Room { return Room{limit: want.Limit, bytes: want.Bytes} }
 
-// Take reports whether a message of so many bytes fits in. The first one always does.
+// Take reports whether a message of this size fits, and subtracts it. The first message always fits.
 func (r *Room) Take(size int) bool {
 	if r.some && r.bytes > 0 && size > r.bytes {
 		r.Full = true
@@ -67,7 +67,7 @@ func (r *Room) Take(size int) bool {
 	return true
 }
 
-// Since and until are bounds in microseconds; the zero time is none.
+// Since returns a lower bound in microseconds; the zero time sets no bound.
 func Since(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -75,6 +75,7 @@ func Since(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
+// Until returns an upper bound in microseconds; the zero time sets no bound.
 func Until(t time.Time) int64 {
 	if t.IsZero() {
 		return math.MaxInt64
@@ -82,5 +83,5 @@ func Until(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// NullTime is NULL for the zero time.
+// NullTime returns NULL for the zero time.
 func NullTime(t time.Time) sql.NullTime { return sql.NullTime{Time: t, Valid: !t.IsZero()} }

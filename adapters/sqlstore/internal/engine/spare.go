@@ -6,7 +6,8 @@ import (
 	"fmt"
 )
 
-// Spare leaves one of the pool's connections to read the horizon, above READ COMMITTED. nil: nobody needs it.
+// Spare limits the open transactions so that one connection of the pool stays free to read the horizon, which isolation levels
+// above READ COMMITTED need. A nil Spare sets no limit.
 type Spare chan struct{}
 
 func NewSpare(cfg *Config) (Spare, error) {

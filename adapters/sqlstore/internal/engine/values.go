@@ -14,7 +14,7 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// Instant scans a time as PostgreSQL keeps it, or the others: in microseconds. NULL is the zero time.
+// Instant scans a time: a timestamp from PostgreSQL, microseconds from the other databases. NULL becomes the zero time.
 type Instant struct{ time.Time }
 
 // Scan implements sql.Scanner.
@@ -26,7 +26,7 @@ func (t *Instant) Scan(src any) error {
 		t.Time = v.UTC()
 	case int64:
 		t.Time = time.UnixMicro(v).UTC()
-	case []byte: // a number that came as text
+	case []byte: // a number in text form
 		n, err := strconv.ParseInt(string(v), 10, 64)
 		t.Time = time.UnixMicro(n).UTC()
 		return err
@@ -36,7 +36,7 @@ func (t *Instant) Scan(src any) error {
 	return nil
 }
 
-// KeyHash scans 16 bytes, or a UUID as text.
+// KeyHash scans a key of 16 bytes or a UUID in text form.
 type KeyHash [16]byte
 
 // Scan implements sql.Scanner.
@@ -62,12 +62,12 @@ func (d *KeyHash) Scan(src any) error {
 	return nil
 }
 
-// Dest is where the columns of a row of processed_messages go.
+// Dest returns the destinations for scanning a row of processed_messages.
 func Dest(r *claims.Stored) []any {
 	return []any{(*KeyHash)(&r.Key), &r.Fingerprint, ToTime{&r.ExpiresAt}, &r.Result, &r.Consumer, &r.Tenant, &r.ID}
 }
 
-// ToTime scans what Instant scans.
+// ToTime scans the same values as Instant into a time.Time.
 type ToTime struct{ To *time.Time }
 
 // Scan implements sql.Scanner.
@@ -78,7 +78,7 @@ func (t ToTime) Scan(src any) error {
 	return err
 }
 
-// Nullable is NULL for the empty string.
+// Nullable returns NULL for the empty string.
 func Nullable(s string) any {
 	if s == "" {
 		return nil
@@ -86,7 +86,7 @@ func Nullable(s string) any {
 	return s
 }
 
-// Fingerprint is NULL for the zero one.
+// Fingerprint returns NULL for the zero fingerprint.
 func Fingerprint(f dedup.Fingerprint) any {
 	if f.IsZero() {
 		return nil
@@ -103,19 +103,19 @@ func Changed(done sql.Result, err error) (bool, error) {
 	return n > 0, err
 }
 
-// Rows are what a query returned, or its error.
+// Rows are the result of a query, or its error.
 type Rows struct {
 	rows *sql.Rows
 	err  error
 }
 
-// Query sends a query.
+// Query sends a query. Rows.Each returns its error.
 func Query(ctx context.Context, q Queryer, query string, args ...any) Rows {
-	rows, err := q.QueryContext(ctx, query, args...) //nolint:rowserrcheck // Each does
+	rows, err := q.QueryContext(ctx, query, args...) //nolint:rowserrcheck // Each checks it
 	return Rows{rows, err}
 }
 
-// Each calls f for each row, and closes them.
+// Each calls f for each row, and then closes the rows.
 func (r Rows) Each(f func(*sql.Rows) error) error {
 	if r.err != nil {
 		return r.err
@@ -129,7 +129,7 @@ func (r Rows) Each(f func(*sql.Rows) error) error {
 	return r.rows.Err()
 }
 
-// Micros is 0 for the zero time.
+// Micros returns microseconds since 1970, and 0 for the zero time.
 func Micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -137,10 +137,10 @@ func Micros(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// CeilMicros rounds up.
+// CeilMicros returns d in microseconds, rounded up.
 func CeilMicros(d time.Duration) int64 { return int64((d-1)/time.Microsecond) + 1 }
 
-// KeyList is a list of keys as hexadecimal digits in JSON.
+// KeyList returns a JSON list of keys in hexadecimal digits.
 func KeyList(ks []dedup.KeyHash) string {
 	list := make([]string, len(ks))
 	for i, k := range ks {
@@ -149,7 +149,7 @@ func KeyList(ks []dedup.KeyHash) string {
 	return JSON(list)
 }
 
-// MicrosOrNull is NULL for the zero time.
+// MicrosOrNull returns microseconds since 1970, and NULL for the zero time.
 func MicrosOrNull(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -157,7 +157,7 @@ func MicrosOrNull(t time.Time) any {
 	return t.UnixMicro()
 }
 
-// NaturalKey is what the columns consumer, tenant and id say: NULL where they are left out.
+// NaturalKey returns the values of the columns consumer, tenant and id: NULL for each if Compact is set.
 func (c *Config) NaturalKey(k dedup.Key) (consumer, tenant, id any) {
 	if c.Compact {
 		return nil, nil, nil
@@ -165,13 +165,13 @@ func (c *Config) NaturalKey(k dedup.Key) (consumer, tenant, id any) {
 	return k.Consumer, Nullable(k.Tenant), k.ID
 }
 
-// Expired are rows that have expired, in the order of their keys.
+// Expired are expired rows, ordered by key.
 type Expired struct {
 	Keys           []dedup.KeyHash
 	Oldest, Latest time.Time
 }
 
-// ReadExpired reads keys, and when they expired.
+// ReadExpired reads expired keys and their expiry times.
 func ReadExpired(r Rows) (found Expired, _ error) {
 	err := r.Each(func(rows *sql.Rows) error {
 		var k KeyHash
@@ -191,7 +191,7 @@ func ReadExpired(r Rows) (found Expired, _ error) {
 	return found, err
 }
 
-// JSON is for values that always have a JSON form.
+// JSON encodes a value that always has a JSON form.
 func JSON(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {

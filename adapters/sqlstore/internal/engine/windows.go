@@ -8,7 +8,7 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// UseWindow is for databases whose statement returns what it wrote.
+// UseWindow registers a window with a statement that returns what it wrote.
 func UseWindow(ctx context.Context, db Queryer, statement string, w claims.Window) (time.Time, error) {
 	var until Instant
 	err := db.QueryRowContext(ctx, statement, w.Consumer, w.Seconds, storekit.UseFor.Seconds()).Scan(&until)

@@ -12,7 +12,8 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Check reads the settings of one session for all of them: they should stand in the DSN or in the server's configuration.
+// Check reads the settings of one session. The other sessions have the same settings if they are set in the DSN or in the
+// server's configuration.
 func (d *DB) Check(ctx context.Context) error {
 	failed := func(err error) error {
 		return engine.Database.Errorf("sqlstore: read the database's settings: %w", err)
@@ -35,7 +36,7 @@ func (d *DB) Check(ctx context.Context) error {
 	if err := set.writes(); err != nil {
 		return err
 	}
-	if err := set.session(); err != nil {
+	if err := set.checkSession(); err != nil {
 		return err
 	}
 	if !d.cfg.AllowAsyncCommit {
@@ -46,7 +47,7 @@ func (d *DB) Check(ctx context.Context) error {
 	return d.checkTables(ctx)
 }
 
-// mysqlSettings are variables of the server, by name. Those that it does not have are empty.
+// settings are server variables by name. A variable that the server does not have is empty.
 type settings map[string]string
 
 func (d *DB) readSettings(ctx context.Context) (settings, error) {
@@ -59,7 +60,7 @@ func (d *DB) readSettings(ctx context.Context) (settings, error) {
 	})
 }
 
-// on reports whether one of these is switched on.
+// on reports whether one of the named variables is on.
 func (s settings) on(names ...string) bool {
 	for _, name := range names {
 		if v := s[name]; strings.EqualFold(v, "ON") || v == "1" {
@@ -81,8 +82,8 @@ func (s settings) writes() error {
 	return nil
 }
 
-// session refuses settings under which texts change on their way or a COMMIT is missing.
-func (s settings) session() error {
+// checkSession fails if the session's settings would alter texts in transit, or leave a COMMIT out.
+func (s settings) checkSession() error {
 	modes := strings.Split(strings.ToUpper(s["sql_mode"]), ",")
 	has := func(mode string) bool {
 		for _, m := range modes {
@@ -123,7 +124,7 @@ func (s settings) durable() error {
 	return nil
 }
 
-// checkTables refuses tables that somebody has changed, or made by hand.
+// checkTables fails if the tables do not have the engine, columns and collations that the migrations create.
 func (d *DB) checkTables(ctx context.Context) error {
 	err := engine.Query(ctx, d.cfg.DB, d.Plain.Tables, engine.Nullable(d.cfg.Schema)).Each(func(rows *sql.Rows) error {
 		var table string
@@ -160,16 +161,16 @@ func (d *DB) checkTables(ctx context.Context) error {
 	return err
 }
 
-// Refresh looks for replicas here and not at Register alone, because a program may claim without it.
+// Refresh checks for replicas. Register alone is not enough, because a program may claim without calling it.
 func (d *DB) Refresh(ctx context.Context) error {
 	set, err := d.readSettings(ctx)
 	if err != nil {
 		return err
 	}
 	if !set.on("autocommit") {
-		return set.session()
+		return set.checkSession()
 	}
-	// With AFTER_COMMIT others see a commit before a replica has it.
+	// With AFTER_COMMIT other sessions see a commit before a replica has it.
 	d.flushes.Store(set.on("rpl_semi_sync_master_enabled") && strings.EqualFold(set["rpl_semi_sync_master_wait_point"], "AFTER_COMMIT") ||
 		set.on("rpl_semi_sync_source_enabled") && strings.EqualFold(set["rpl_semi_sync_source_wait_point"], "AFTER_COMMIT"))
 	if n, err := strconv.ParseInt(set["max_allowed_packet"], 10, 64); err == nil {
@@ -178,10 +179,11 @@ func (d *DB) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// packetRoom is left of max_allowed_packet for what goes with a payload.
+// packetRoom is the part of max_allowed_packet that is reserved for everything but the payload.
 const packetRoom = 64 << 10
 
-// Fits refuses so many bytes that the server would end the connection, which looks like an outage.
+// Fits fails for messages larger than max_allowed_packet allows. The server would close the connection, which looks like an
+// outage.
 func (d *DB) Fits(bytes int) error {
 	if most := d.packet.Load(); most > 0 && int64(bytes) > most-packetRoom {
 		return fmt.Errorf("sqlstore: %d bytes are more than the server takes: max_allowed_packet is %d; raise it there, and maxAllowedPacket in the DSN", bytes, most)

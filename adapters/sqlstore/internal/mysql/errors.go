@@ -8,7 +8,7 @@ import (
 	"github.com/txonce/txonce/internal/dialect"
 )
 
-// Errors of the server, by number.
+// Error numbers of the server.
 const (
 	lockWaitTimeout  = 1205
 	statementTimeout = 1969 // MariaDB's max_statement_time
@@ -17,11 +17,11 @@ const (
 	noSuchSavepoint  = 1305
 	deadlock         = 1213
 	syntaxError      = 1064
-	idleTooLong      = 4031 // MySQL's; MariaDB cuts the connection in silence
+	idleTooLong      = 4031 // from MySQL; MariaDB closes the connection without an error
 )
 
-// Fault implements engine.Errors. InFlight is asked about the claim's own statements only. A failed statement leaves the transaction as
-// it was before it, but for a deadlock, which ends it. No constraint is checked at COMMIT.
+// Fault implements engine.Errors. InFlight is used for the claim's own statements only. A failed statement undoes only itself,
+// except for a deadlock, which ends the transaction. The server checks no constraint at COMMIT.
 func (d *DB) Fault(err error) engine.Fault {
 	n, lost := number(err), connectionLost(err)
 	retryable := dialect.RetryableMySQL(n) || lost
@@ -31,7 +31,7 @@ func (d *DB) Fault(err error) engine.Fault {
 		Retryable: retryable, Ambiguous: dialect.AmbiguousMySQL(n), Refused: dialect.RefusedMySQL(n),
 	}
 	switch n {
-	case deadlock, 1040, 1045, 1049, 1129, 1130, 1203, 1226, 1698: // the others belong to the beginning of a connection
+	case deadlock, 1040, 1045, 1049, 1129, 1130, 1203, 1226, 1698: // all but the deadlock occur while connecting
 		f.Elsewhere = true
 	}
 	return f
@@ -43,8 +43,8 @@ func undefined(err error) bool {
 	return n == noSuchTable || n == noSuchColumn
 }
 
-// number finds the server's error number in err without importing a driver; 0: there is none. go-sql-driver's
-// *MySQLError has it in a field, so that no interface finds it.
+// number returns the server's error number in err, or 0. It imports no driver: *MySQLError of go-sql-driver has the number in a
+// field, so it is read by reflection.
 func number(err error) (n uint16) {
 	engine.Walk(err, func(err error) bool {
 		v := reflect.ValueOf(err)
@@ -62,7 +62,8 @@ func number(err error) (n uint16) {
 	return n
 }
 
-// connectionLost tells what go-sql-driver says of a connection that was cut while it was in use, mysql.ErrInvalidConn.
+// connectionLost reports whether err is mysql.ErrInvalidConn, which go-sql-driver returns for a connection that broke while in
+// use.
 func connectionLost(err error) bool {
 	return engine.Walk(err, func(err error) bool {
 		return strings.HasSuffix(reflect.TypeOf(err).String(), "errors.errorString") && err.Error() == "invalid connection"

@@ -11,9 +11,11 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// LockKeys locks a row that never is: it is inserted as a claim is, whose wait is bounded, and deleted again. InnoDB keeps the lock of
-// what a transaction has deleted until its end, whatever that is. GET_LOCK belongs to the session: it would outlive a
-// transaction whose connection goes back to the pool, and there is no way to give it back with COMMIT.
+// LockKeys inserts a row like a claim does, with the same limited wait, and deletes it again. InnoDB keeps the lock on a
+// deleted row until the transaction ends, so other transactions wait, although no row is ever visible.
+//
+// GET_LOCK would not do: its lock belongs to the session. It would outlive the transaction when the connection returns to the
+// pool, and COMMIT does not release it.
 func (d *DB) LockKeys(ctx context.Context, tx *sql.Tx, l claims.Lock, _ time.Duration) error {
 	server, err := d.describe(ctx, tx)
 	if err != nil {

@@ -20,16 +20,16 @@ import (
 	"github.com/txonce/txonce/internal/dialect"
 )
 
-// DB is the engine of dialect.MySQL.
+// DB is the engine for dialect.MySQL.
 type DB struct {
-	Plain   dialect.MySQL // without the schema that locate finds, which may be finding it: only what names no table is sent from here
+	Plain   dialect.MySQL // statements that name no table; safe to use before Name sets the schema
 	sql     dialect.MySQL
 	box     dialect.MySQLOutbox
 	shared  engine.Statements
 	cfg     engine.Config
 	spare   engine.Spare
-	server  atomic.Pointer[server] // nil: not asked yet
-	flushes atomic.Bool            // a duplicate must write, see dialect.MySQL.Touch
+	server  atomic.Pointer[server] // nil: not known yet
+	flushes atomic.Bool            // a duplicate must write; see dialect.MySQL.Touch
 	packet  atomic.Int64           // max_allowed_packet; 0: not known yet
 	shards  atomic.Int64           // see shardsIn; 0: not known yet
 }
@@ -66,8 +66,9 @@ func (d *DB) Enter(ctx context.Context) (func(), error) { return d.spare.Enter(c
 
 func (d *DB) RetryBusy(_ context.Context, f func() error) error { return f() }
 
-// Begin begins a transaction on a session of its own settings: without autocommit, so that what a handler writes after its
-// transaction has vanished begins another one, which Verify detects, instead of being committed at once.
+// Begin begins a transaction in a session with autocommit off. When a handler's transaction has ended unexpectedly, the
+// handler's next writes then begin another transaction, which Verify detects. With autocommit on they would be committed at
+// once.
 func (d *DB) Begin(ctx, end context.Context, conn *sql.Conn, level sql.IsolationLevel) (*sql.Tx, error) {
 	server, err := d.describe(ctx, conn)
 	if err != nil {
@@ -77,22 +78,23 @@ func (d *DB) Begin(ctx, end context.Context, conn *sql.Conn, level sql.Isolation
 		engine.Discard(conn)
 		return nil, err
 	}
-	tx, err := conn.BeginTx(end, nil) // the session has the level
+	tx, err := conn.BeginTx(end, nil) // the session already has the isolation level
 	if err != nil {
 		engine.Discard(conn)
 	}
 	return tx, err
 }
 
-// Commit sends COMMIT as a statement, because the driver's own has no limit: it would wait for ever for a server that has
-// stopped answering. The ROLLBACK that ends tx for database/sql finds nothing to do then.
+// Commit sends COMMIT as a statement, because the driver's own Commit has no time limit: it would wait forever for a server
+// that stopped answering. The caller still calls tx.Rollback to end tx in database/sql. Its ROLLBACK then finds nothing to
+// undo.
 func (d *DB) Commit(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, `COMMIT`)
 	return err
 }
 
-// Restore gives a connection back as it was. To set autocommit commits what is open, so that one which is not known to have
-// ended its transaction is closed instead, and one whose session has other settings than before too.
+// Restore resets the session's settings. Setting autocommit commits an open transaction, so Restore closes the connection if
+// the transaction may still be open. It also closes the connection if the handler changed the session's settings.
 func (d *DB) Restore(ctx context.Context, t *engine.Transaction) {
 	if t.Ended && !t.Spoilt {
 		if _, err := t.Conn.ExecContext(ctx, d.server.Load().leave); err == nil {
@@ -102,7 +104,8 @@ func (d *DB) Restore(ctx context.Context, t *engine.Transaction) {
 	engine.Discard(t.Conn)
 }
 
-// valid asks the driver, before a statement is sent that would make open rows look like a lost connection.
+// valid asks the driver whether conn takes statements. Without this check, a statement sent while rows are open would look like
+// a lost connection.
 func valid(conn *sql.Conn) (yes bool) {
 	err := conn.Raw(func(c any) error {
 		v, asks := c.(driver.Validator)
@@ -112,7 +115,7 @@ func valid(conn *sql.Conn) (yes bool) {
 	return yes && err == nil
 }
 
-// Claim inserts what is not there, and reads which rows carry its own token: those it inserted.
+// Claim inserts the missing rows, and then reads which rows carry this claim's token: those are the rows that it inserted.
 func (d *DB) Claim(ctx context.Context, c *engine.Claim, rows []claims.Row) error {
 	server, err := d.describe(ctx, c.Tx)
 	if err != nil {
@@ -126,7 +129,7 @@ func (d *DB) Claim(ctx context.Context, c *engine.Claim, rows []claims.Row) erro
 	if err := d.readClaimed(ctx, c, mine, rows); err != nil {
 		return err
 	}
-	// Who began the transaction knows whether its snapshot may be older than the claim; no statement tells without rights.
+	// No statement shows the isolation level to an unprivileged user. A caller's transaction may have any level.
 	c.Snapshot = !c.Own || d.cfg.Isolation > sql.LevelReadCommitted
 	if c.Snapshot || !c.Old() {
 		return nil
@@ -134,7 +137,8 @@ func (d *DB) Claim(ctx context.Context, c *engine.Claim, rows []claims.Row) erro
 	return c.ReadForgotten(c.Tx.QueryRowContext(ctx, d.sql.Forgotten))
 }
 
-// insert bounds the wait for a transaction that holds a key. innodb_lock_wait_timeout counts per lock, and in seconds.
+// insert limits how long the claim waits for a transaction that holds a key. innodb_lock_wait_timeout alone is not enough: it
+// counts whole seconds, and starts again for each lock.
 func (d *DB) insert(ctx context.Context, c *engine.Claim, server *server, mine engine.Token, rows []claims.Row) (err error) {
 	prefix := server.claimPrefix
 	_, short := dedup.ClaimWait(ctx, d.cfg.ClaimTimeout)
@@ -169,10 +173,10 @@ func (d *DB) insert(ctx context.Context, c *engine.Claim, server *server, mine e
 	return nil
 }
 
-// mariaDBNoWait is before a claim that waits for a shorter time than a second.
+// mariaDBNoWait is the prefix of a claim that waits for less than a second.
 const mariaDBNoWait = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR "
 
-// batchWait is longer than what the server itself allows a single wait.
+// batchWait is longer than the server's limit for a single lock.
 func (d *DB) batchWait(rows int) time.Duration {
 	if rows == 1 {
 		return d.cfg.ClaimTimeout + engine.AnswerWithin
@@ -181,7 +185,7 @@ func (d *DB) batchWait(rows int) time.Duration {
 	return wait + wait/4
 }
 
-// mysqlRows is how many rows one statement claims: a statement takes 65,535 parameters.
+// claimRows is how many rows one statement claims. A statement takes at most 65,535 parameters.
 const claimRows = 1000
 
 func (d *DB) values(rows []claims.Row, mine engine.Token) []any {
@@ -241,14 +245,14 @@ func (d *DB) Stamp(ctx context.Context, t *engine.Transaction) error {
 	return err
 }
 
-// VerifyAndStamp releases the savepoint and sets it again, on MariaDB in one statement.
+// VerifyAndStamp releases the savepoint and sets it again: on MariaDB with one statement.
 func (d *DB) VerifyAndStamp(ctx context.Context, t *engine.Transaction) error {
 	if !valid(t.Conn) {
 		return engine.ErrUnready
 	}
 	if d.server.Load().mariaDB {
 		err := d.proven(t.Tx.ExecContext(ctx, d.sql.ProofAndMark))
-		if number(err) != syntaxError { // as with sql_mode ORACLE
+		if number(err) != syntaxError { // for example under sql_mode ORACLE
 			return err
 		}
 	}
@@ -258,7 +262,7 @@ func (d *DB) VerifyAndStamp(ctx context.Context, t *engine.Transaction) error {
 	return d.Stamp(ctx, t)
 }
 
-// Verify releases the savepoint of Stamp: where the transaction is another one or none, there is no such savepoint.
+// Verify releases the savepoint that Stamp set. The savepoint is missing if the claim's transaction has ended.
 func (d *DB) Verify(ctx context.Context, t *engine.Transaction) error {
 	if !valid(t.Conn) {
 		return engine.ErrUnready
@@ -274,13 +278,14 @@ func (d *DB) proven(_ sql.Result, err error) error {
 	return err
 }
 
-// Committed asks for the claim's token: another transaction may have claimed the key since a rollback.
-func (d *DB) Committed(ctx context.Context, q engine.Queryer, c *engine.Claim) (stands bool, err error) {
-	err = q.QueryRowContext(ctx, d.sql.Stands, d.Key(c.Witness), hex.EncodeToString(c.Token[:])).Scan(&stands)
-	return stands, err
+// Committed checks for the claim's token, because another transaction may have claimed the key after a rollback.
+func (d *DB) Committed(ctx context.Context, q engine.Queryer, c *engine.Claim) (committed bool, err error) {
+	err = q.QueryRowContext(ctx, d.sql.Stands, d.Key(c.Witness), hex.EncodeToString(c.Token[:])).Scan(&committed)
+	return committed, err
 }
 
-// CommittedBefore: where a duplicate renews the token of its row, a row with another token may still be the one of c.
+// CommittedBefore also accepts a row with another token where duplicates write a new token into the row: it may be the row of
+// c.
 func (d *DB) CommittedBefore(ctx context.Context, tx *sql.Tx, c *engine.Claim) (bool, error) {
 	if d.flushes.Load() {
 		return true, nil
@@ -288,14 +293,14 @@ func (d *DB) CommittedBefore(ctx context.Context, tx *sql.Tx, c *engine.Claim) (
 	return d.Committed(ctx, tx, c)
 }
 
-// LateWritesRollBack: begin has switched autocommit off, and the handler has not switched it on.
+// LateWritesRollBack reports whether autocommit is still off, as Begin set it.
 func (d *DB) LateWritesRollBack(ctx context.Context, t *engine.Transaction) bool {
 	var on bool
 	err := t.Tx.QueryRowContext(ctx, d.sql.Autocommit).Scan(&on)
 	return err == nil && !on && len(t.Claim.Inserted) > 0
 }
 
-// InProgress also sees what is not committed.
+// InProgress reads uncommitted rows.
 func (d *DB) InProgress(ctx context.Context, c *engine.Claim) (bool, error) {
 	tx, err := d.cfg.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadUncommitted})
 	if err != nil {
@@ -314,7 +319,7 @@ func (d *DB) UseWindow(ctx context.Context, db engine.Queryer, w claims.Window) 
 	return t.Time, err
 }
 
-// SaveResult does not trust the number of rows: one that has this result already is not counted as changed.
+// SaveResult does not rely on the count of changed rows: the server does not count a row that already has this result.
 func (d *DB) SaveResult(ctx context.Context, tx *sql.Tx, k [16]byte, result []byte) (found bool, err error) {
 	if err := d.Fits(len(result)); err != nil {
 		return false, err

@@ -16,19 +16,19 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// What one INSERT carries at the most, but for a single message that is larger.
+// Limits of one INSERT. A single larger message gets an INSERT of its own.
 const (
 	statementRows  = 500
 	statementBytes = 1 << 20
 )
 
-// Enqueue writes msgs, whose numbers are assigned in their order within each statement and over all of them.
+// Enqueue writes msgs. Their numbers increase in the order of msgs, also across several statements.
 func (d *DB) Enqueue(ctx context.Context, tx *sql.Tx, msgs []outbox.Message) error {
 	shards, err := d.shardsIn(ctx, tx)
 	if err != nil {
 		return err
 	}
-	var clock engine.Instant // zero: no message waits
+	var clock engine.Instant // zero: no message is delayed
 	for i := range msgs {
 		if !msgs[i].NotBefore.IsZero() {
 			if err := tx.QueryRowContext(ctx, d.box.Now).Scan(&clock); err != nil {
@@ -61,19 +61,19 @@ func (d *DB) Enqueue(ctx context.Context, tx *sql.Tx, msgs []outbox.Message) err
 		rows.n, rows.size, rows.args = rows.n+1, rows.size+size, append(rows.args, args...)
 	}
 	if err := now.insert(ctx, tx); err != nil {
-		return err // it may have ended the transaction, so that the next statement would stand by itself
+		return err // the failure may have ended the transaction, and the next statement would then be committed without it
 	}
 	return later.insert(ctx, tx)
 }
 
-// row returns the columns of m, and about how large it is.
+// row returns the column values of m, and the approximate size of the row.
 func (d *DB) row(m *outbox.Message, shards int) (args []any, size int, err error) {
 	headers, err := engine.EncodeHeaders(m.Headers)
 	if err != nil {
 		return nil, 0, err
 	}
 	size = len(m.Key) + len(m.Payload) + len(headers)
-	if err := d.Fits(size); err != nil { // also back: a row that the server cannot send would stop its shard
+	if err := d.Fits(size); err != nil { // a row that the server cannot send back would block its shard
 		return nil, 0, fmt.Errorf("%w: topic %q: %w", outbox.ErrBadMessage, m.Topic, err)
 	}
 	var key, hash, encoded any
@@ -91,7 +91,7 @@ func (d *DB) row(m *outbox.Message, shards int) (args []any, size int, err error
 	return []any{outbox.Shard(m, shards), m.ID, m.Topic, key, hash, payload, encoded, size}, size, nil
 }
 
-// mysqlInserts are the rows of the next INSERT.
+// inserts collects the rows of the next INSERT.
 type inserts struct {
 	first, row string
 	n, size    int
@@ -104,7 +104,7 @@ func (r *inserts) insert(ctx context.Context, tx *sql.Tx) (err error) {
 	}
 	query := r.first + strings.Repeat(r.row+", ", r.n-1) + r.row
 	if r.size > statementBytes {
-		// A driver that writes parameters into the statement makes it up to twice as long, which the server may not take.
+		// Drivers that interpolate parameters may double the statement's length, which could exceed the server's limit.
 		err = execPrepared(ctx, tx, query, r.args)
 	} else {
 		_, err = tx.ExecContext(ctx, query, r.args...)
@@ -123,7 +123,7 @@ func execPrepared(ctx context.Context, tx *sql.Tx, query string, args []any) err
 	return err
 }
 
-// shardsIn returns the number of shards, as postgres.shardsIn does, and notes how much the server takes at once.
+// shardsIn returns the number of shards, as in package postgres, and stores the server's max_allowed_packet.
 func (d *DB) shardsIn(ctx context.Context, tx *sql.Tx) (int, error) {
 	if n := d.shards.Load(); n > 0 {
 		return int(n), nil
@@ -140,7 +140,7 @@ func (d *DB) shardsIn(ctx context.Context, tx *sql.Tx) (int, error) {
 	return int(n), nil
 }
 
-// LockOrderingKey locks the row of the key's slot until tx ends. Keys that share one wait for each other without need.
+// LockOrderingKey locks the row of the key's slot until tx ends. Two keys with the same slot also wait for each other.
 func (d *DB) LockOrderingKey(ctx context.Context, tx *sql.Tx, key string) error {
 	return d.lockSlot(ctx, tx, int(columns.SerializeLock(key)%dialect.TakeTurn))
 }
@@ -155,7 +155,7 @@ func (d *DB) lockSlot(ctx context.Context, tx *sql.Tx, slot int) error {
 	return err
 }
 
-// applySettings comes first in each transaction on the relay's side.
+// applySettings is the first statement of each of the relay's transactions.
 func (d *DB) applySettings(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, d.box.Settings)
 	return err
@@ -183,24 +183,24 @@ func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share engi
 	return share, err
 }
 
-// alive fails with outbox.ErrLeaseLost when the hold's time is over.
+// alive fails with outbox.ErrLeaseLost if the hold has expired.
 func (d *DB) alive(ctx context.Context, tx *sql.Tx, by *engine.Hold) error {
 	var alive bool
 	err := tx.QueryRowContext(ctx, d.box.Alive, by.Hex()).Scan(&alive)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && !alive {
-		return fmt.Errorf("%w: its time was over", outbox.ErrLeaseLost)
+		return fmt.Errorf("%w: the hold has expired", outbox.ErrLeaseLost)
 	}
 	return err
 }
 
-func (d *DB) TakeDeadLetter(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[int]int64, error) {
+func (d *DB) TakeShards(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[int]int64, error) {
 	if err := d.applySettings(ctx, tx); err != nil {
 		return nil, err
 	}
 	if err := d.lockSlot(ctx, tx, dialect.TakeTurn); err != nil {
 		return nil, err
 	}
-	if err := d.bury(ctx, tx, 0); err != nil {
+	if err := d.dropExpired(ctx, tx, 0); err != nil {
 		return nil, err
 	}
 	free, err := engine.ReadShards(engine.Query(ctx, tx, d.box.Free))
@@ -218,8 +218,8 @@ func (d *DB) TakeDeadLetter(ctx context.Context, tx *sql.Tx, by *engine.Hold, n 
 	return tokens, err
 }
 
-// bury takes away the rows of relays whose time has been over for so long, in microseconds.
-func (d *DB) bury(ctx context.Context, tx *sql.Tx, margin int64) error {
+// dropExpired deletes the rows of relays whose hold expired at least margin microseconds ago.
+func (d *DB) dropExpired(ctx context.Context, tx *sql.Tx, margin int64) error {
 	var owners []string
 	err := engine.Query(ctx, tx, d.box.Expired, margin).Each(func(rows *sql.Rows) error {
 		var owner engine.KeyHash
@@ -253,7 +253,7 @@ func (d *DB) Leave(ctx context.Context, tx *sql.Tx, by *engine.Hold) error {
 	return nil
 }
 
-// mysqlShards is a list of shards.
+// shardList returns shards as JSON.
 func shardList(shards []int) string {
 	list := make([][1]int, len(shards))
 	for i, shard := range shards {
@@ -262,4 +262,4 @@ func shardList(shards []int) string {
 	return engine.JSON(list)
 }
 
-func (d *DB) Notify(context.Context) {} // other processes poll
+func (d *DB) Notify(context.Context) {} // MySQL has no NOTIFY; relays of other processes poll

@@ -35,7 +35,7 @@ func (d *DB) MoveDue(ctx context.Context, tx *sql.Tx, limit int) error {
 	return nil
 }
 
-// mysqlFew is up to how many messages are read at once. Where there are more, each shard gives a fair part.
+// fewMessages is how many messages a single query reads. If more are due, each shard gets a fair part.
 const fewMessages = 500
 
 func (d *DB) Lease(
@@ -63,8 +63,8 @@ func (d *DB) Lease(
 	return msgs, nil
 }
 
-// leaseFew reads all that is due of shards, unless that is too much. Asking each of them, as leaseRound does, costs the server several
-// times as much.
+// leaseFew reads all due messages of shards, and reports all as false if there are too many. leaseRound, which queries each
+// shard, costs the server several times as much.
 func (d *DB) leaseFew(ctx context.Context, q engine.Queryer, shards []int, want outbox.Want) (chosen []*candidate, all bool, err error) {
 	most := min(want.Limit, fewMessages)
 	read, err := d.readLight(ctx, q, d.box.LeaseFew, shardList(shards), most)
@@ -83,23 +83,23 @@ func (d *DB) leaseFew(ctx context.Context, q engine.Queryer, shards []int, want 
 	return chosen, len(chosen) < most, nil
 }
 
-// mysqlLeased is a message that was looked at.
+// candidate is a due message that may be leased.
 type candidate struct {
 	outbox.Leased
 	size     int
-	light    bool // it is here as a whole
+	light    bool // the message was read with its payload
 	vanished bool
 }
 
 func (m *candidate) Place() (seq int64, size int) { return m.Seq, m.size }
 
-// put sets what light messages come with.
+// put sets the parts that are read with a light message.
 func (m *candidate) put(key, payload, headers []byte) {
 	m.Key, m.Payload = string(key), payload
 	m.Headers, m.Unreadable = engine.DecodeHeaders(string(headers))
 }
 
-// leaseRound reads the first messages after those numbers that are due, so many of each shard, in their order.
+// leaseRound reads the first part due messages of each shard whose number is above after, ordered by number.
 func (d *DB) leaseRound(ctx context.Context, q engine.Queryer, shards []int, after map[int]int64, part int) (map[int][]*candidate, error) {
 	args := make([]any, 0, 3*len(shards))
 	for _, shard := range shards {
@@ -108,7 +108,7 @@ func (d *DB) leaseRound(ctx context.Context, q engine.Queryer, shards []int, aft
 	return d.readLight(ctx, q, strings.Repeat(d.box.LeaseShard+" UNION ALL ", len(shards)-1)+d.box.LeaseShard, args...)
 }
 
-// readLight reads messages, whole if they are light, by shard and in their order.
+// readLight reads messages by shard and number. It reads the payloads of light messages only.
 func (d *DB) readLight(ctx context.Context, q engine.Queryer, query string, args ...any) (map[int][]*candidate, error) {
 	read := make(map[int][]*candidate)
 	err := engine.Query(ctx, q, query, args...).Each(func(rows *sql.Rows) error {
@@ -131,7 +131,7 @@ func (d *DB) readLight(ctx context.Context, q engine.Queryer, query string, args
 	return read, err
 }
 
-// readHeavy reads what readLight has left out of msgs.
+// readHeavy reads the payloads that readLight left out.
 func (d *DB) readHeavy(ctx context.Context, q engine.Queryer, msgs []*candidate) error {
 	var list [][2]int64
 	missing := make(map[int64]*candidate)

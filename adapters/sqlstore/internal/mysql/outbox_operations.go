@@ -21,8 +21,8 @@ func (d *DB) Parked(ctx context.Context, q engine.Queryer, filter outbox.ParkedF
 		filter.Key == "", hex.EncodeToString(hash[:]), hex.EncodeToString([]byte(filter.Cause)), engine.Since(filter.Since), engine.Until(filter.Until), filter.Limit))
 }
 
-// repairAtOnce is how many messages one transaction unparks or discards, with all that comes back by them: where only a part
-// did, later messages would pass the rest.
+// repairAtOnce is how many messages one transaction unparks or discards. The same transaction releases all messages behind
+// them: if it released only a part, later messages would overtake the rest.
 const repairAtOnce = 1000
 
 func (d *DB) Repair(ctx context.Context, run engine.Run, seqs []int64, unpark bool) (n int, err error) {
@@ -42,16 +42,16 @@ func (d *DB) Repair(ctx context.Context, run engine.Run, seqs []int64, unpark bo
 	return n, nil
 }
 
-func (d *DB) Rescue(context.Context, engine.Run, []int) error { return nil } // Repair leaves nothing half-done
+func (d *DB) Rescue(context.Context, engine.Run, []int) error { return nil } // Repair is atomic and leaves nothing unfinished
 
-// mysqlKey is a key and its shard.
+// parkedKey is a key and its shard.
 type parkedKey struct {
 	shard int
 	hash  string
 }
 
-// repairSome keeps away whoever settles or parks in these shards. Unpark leaves those alone that wait behind another one, as
-// they go on with it.
+// repairSome locks the shards, so that no relay settles or parks there meanwhile. Unpark skips messages that wait behind
+// another parked one: releasing that one also releases them.
 func (d *DB) repairSome(ctx context.Context, tx *sql.Tx, seqs []int64, unpark bool) (n int, err error) {
 	if err := d.applySettings(ctx, tx); err != nil {
 		return 0, err
@@ -100,7 +100,7 @@ func (d *DB) repairSome(ctx context.Context, tx *sql.Tx, seqs []int64, unpark bo
 	return n, err
 }
 
-// release lets go on what no longer has a parked message before it.
+// release returns messages of key k to the outbox that have no parked message before them any more.
 func (d *DB) release(ctx context.Context, tx *sql.Tx, k parkedKey) error {
 	var first sql.NullInt64
 	err := tx.QueryRowContext(ctx, d.box.First, k.shard, k.hash).Scan(&first)
@@ -120,7 +120,7 @@ func (d *DB) release(ctx context.Context, tx *sql.Tx, k parkedKey) error {
 	return nil
 }
 
-// mysqlSeqs is a list of messages without their shards.
+// seqList returns sequence numbers without their shards as JSON.
 func seqList(seqs []int64) string {
 	list := make([][2]any, len(seqs))
 	for i, seq := range seqs {
@@ -129,7 +129,7 @@ func seqList(seqs []int64) string {
 	return engine.JSON(list)
 }
 
-// StatsStatements counts the first messages of each of the shards. Their number never changes while there are messages.
+// StatsStatements counts the first messages of each shard. The number of shards never changes while there are messages.
 func (d *DB) StatsStatements(ctx context.Context, q engine.Queryer) (*engine.StatsStatements, error) {
 	var shards int
 	var last, packet int64

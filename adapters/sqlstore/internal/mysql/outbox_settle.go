@@ -15,7 +15,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Own locks the shards against takeovers until the end of a transaction, and fails where they are no longer the hold's.
+// Own locks the shards against other relays until the transaction ends, and fails if the hold has lost one of them.
 func (d *DB) Own(ctx context.Context, q engine.Queryer, by *engine.Hold, tokens map[int]int64) error {
 	mine, err := engine.ReadShards(engine.Query(ctx, q, d.box.Own, tokenList(tokens), by.Hex()))
 	if err == nil && len(mine) != len(tokens) {
@@ -24,7 +24,7 @@ func (d *DB) Own(ctx context.Context, q engine.Queryer, by *engine.Hold, tokens 
 	return err
 }
 
-// mysqlTokens is a list of shards and their tokens, in the one order in which shards are locked.
+// tokenList returns shards with their tokens as JSON. It sorts them, because all transactions lock shards in this order.
 func tokenList(tokens map[int]int64) string {
 	list := make([][2]int64, 0, len(tokens))
 	for shard, token := range tokens {
@@ -79,12 +79,12 @@ func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 	return d.followIn(ctx, tx, do.Follow)
 }
 
-// failure is the beginning of a row about a message that was not published.
+// failure returns the first columns of a row for a message that was not published.
 func failure(o *outbox.Outcome) []any {
 	return []any{o.Shard, o.Seq, columns.Attempts(o), hex.EncodeToString([]byte(columns.Cause(o)))}
 }
 
-// followIn moves the messages behind parked ones, of shards that this transaction has locked.
+// followIn moves messages behind parked ones to outbox_parked. The transaction has locked shards.
 func (d *DB) followIn(ctx context.Context, tx *sql.Tx, shards []int) error {
 	for _, shard := range shards {
 		var list [][]any
@@ -117,7 +117,7 @@ func (d *DB) Follow(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 	return d.followIn(ctx, tx, shards)
 }
 
-// mysqlDead is how long rows of relays whose time is over stay, where nobody takes their shards.
+// deadAfter is how long, in microseconds, the row of an expired relay is kept if no other relay takes its shards.
 const deadAfter = int64(time.Minute / time.Microsecond)
 
 func (d *DB) Untidy(ctx context.Context, shards []int) (behind []int, forget bool, err error) {
@@ -132,17 +132,17 @@ func (d *DB) Forget(ctx context.Context, tx *sql.Tx) error {
 	if err := d.applySettings(ctx, tx); err != nil {
 		return err
 	}
-	if err := d.unhold(ctx, tx); err != nil {
+	if err := d.dropIdleHolds(ctx, tx); err != nil {
 		return err
 	}
-	if err := d.bury(ctx, tx, deadAfter); err != nil {
+	if err := d.dropExpired(ctx, tx, deadAfter); err != nil {
 		return err
 	}
 	_, err := tx.ExecContext(ctx, d.box.ForgetSent, engine.CeilMicros(d.cfg.KeepSent), engine.ForgetAtOnce)
 	return err
 }
 
-func (d *DB) unhold(ctx context.Context, tx *sql.Tx) error {
+func (d *DB) dropIdleHolds(ctx context.Context, tx *sql.Tx) error {
 	list, err := readHeld(engine.Query(ctx, tx, d.box.Idle, engine.ForgetAtOnce))
 	for _, query := range [...]string{d.box.LockHeld, d.box.StillIdle} {
 		if err == nil && len(list) > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// mysqlScan is how many rows one Purge looks at: about 10 ms.
+// sweepScan is how many rows one Purge reads. That takes about 10 ms.
 const sweepScan = 10_000
 
 func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.SweepResult, err error) {
@@ -22,7 +22,7 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 		return tx.QueryRowContext(ctx, query).Scan(&owner, &lease, &next, &forgotten, &clock)
 	}
 	err = read(d.sql.SweepLease)
-	if errors.Is(err, sql.ErrNoRows) { // locked: by a sweep, or by one that sees whether it may begin
+	if errors.Is(err, sql.ErrNoRows) { // locked: a sweep is running, or another sweeper is checking the lease
 		if err = read(d.sql.SweepLook); err == nil && (!bytes.Equal(owner, []byte(by.Owner)) || lease.Before(clock.Time)) {
 			swept.Clock = clock.Time
 			return swept, cmp.Or(by.ClockAhead(swept.Clock), engine.ErrBusy)
@@ -36,7 +36,7 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 		return swept, ahead
 	}
 	switch {
-	case errors.Is(err, sql.ErrNoRows): // claims say that the row is missing
+	case errors.Is(err, sql.ErrNoRows): // if the row is missing, claims report that
 		return swept, engine.ErrBusy
 	case err != nil:
 		return swept, err
@@ -47,7 +47,7 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 	if err != nil {
 		return swept, err
 	}
-	if len(expired.Keys) == min(by.Limit, sweepScan) { // there may be more in this part, or it is all gone
+	if len(expired.Keys) == min(by.Limit, sweepScan) { // this part may have more expired rows; continue behind the last one
 		next = expired.Keys[len(expired.Keys)-1][:]
 	} else {
 		var n int
@@ -70,7 +70,7 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 			forgotten.Time = expired.Latest
 		}
 	}
-	var from any // the beginning
+	var from any // nil: start again at the first key
 	if swept.Done {
 		if err := d.dropSettled(ctx, tx, by.Limit); err != nil {
 			return swept, err
@@ -82,7 +82,7 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 	return swept, err
 }
 
-// dropSettled deletes letters whose keys were claimed for the same content since.
+// dropSettled deletes dead letters whose keys have been claimed with the same content since.
 func (d *DB) dropSettled(ctx context.Context, tx *sql.Tx, limit int) error {
 	var ids any = limit
 	for _, query := range []string{d.sql.SettledLetters, d.sql.LockLetters, d.sql.StillSettled} {

@@ -8,7 +8,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Keys go as hexadecimal digits: bytes would be text in the connection's character set on their way.
+// Key returns hexadecimal digits, because the server could convert bytes from the connection's character set.
 func (d *DB) Key(k [16]byte) any { return hex.EncodeToString(k[:]) }
 
 func (d *DB) Keys(ks []dedup.KeyHash) any { return engine.KeyList(ks) }

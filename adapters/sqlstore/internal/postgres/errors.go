@@ -9,28 +9,28 @@ import (
 	"github.com/txonce/txonce/internal/dialect"
 )
 
-const inAbortedTx = "25P02" // a statement of the transaction failed before this one
+const inAbortedTx = "25P02" // an earlier statement of the transaction failed
 
-// Fault implements engine.Errors. A statement that fails breaks its transaction, which only a savepoint heals, and nothing ends it but
-// COMMIT and ROLLBACK.
+// Fault implements engine.Errors. A failed statement breaks its transaction until a rollback to a savepoint. Only COMMIT and
+// ROLLBACK end a transaction.
 func (d *DB) Fault(err error) engine.Fault {
 	state := sqlState(err)
 	return engine.Fault{
 		InFlight: state == "55P03", Aborted: state == inAbortedTx, Elsewhere: state != "",
-		Idle:       state == "25P03" || state == "25P04", // of a transaction; the latter is transaction_timeout
+		Idle:       state == "25P03" || state == "25P04", // idle_in_transaction_session_timeout and transaction_timeout
 		Undefined:  undefined(state),
 		Constraint: constraint(state),
 		Collided:   state == "40P01",
 		Retryable:  dialect.RetryablePostgres(state) || stalePlan(err) || state == "3F000", // a schema is missing
-		Ambiguous:  strings.HasPrefix(state, "42") || state == "3F000",                     // a deployment may have forgotten a table or a GRANT, or one branch of a handler may be wrong
+		Ambiguous:  strings.HasPrefix(state, "42") || state == "3F000",                     // a deployment may lack a table or GRANT, or the handler is wrong
 		Refused:    dialect.RefusedPostgres(state),
 	}
 }
 
 func undefined(state string) bool { return state == "42P01" || state == "42703" || state == "3F000" }
 
-// constraint: whatever a deferred constraint or trigger says at COMMIT is definite, and the handler's doing, under whatever
-// SQLSTATE. What the server says of itself, and what no server said, leaves the outcome open.
+// constraint reports whether the handler caused the error of a COMMIT: a deferred constraint or trigger may use any SQLSTATE.
+// Errors about the server itself, and errors without an SQLSTATE, leave the outcome open.
 func constraint(state string) bool {
 	if len(state) != 5 {
 		return false
@@ -42,7 +42,7 @@ func constraint(state string) bool {
 	return state != "55P03"
 }
 
-// sqlState finds the SQLSTATE in err, in the way that pgx and lib/pq tell it; empty: there is none.
+// sqlState returns the SQLSTATE in err, as pgx and lib/pq report it, or "".
 func sqlState(err error) string {
 	var e interface{ SQLState() string }
 	if !errors.As(err, &e) {
@@ -51,8 +51,8 @@ func sqlState(err error) string {
 	return e.SQLState()
 }
 
-// stalePlan reports that a statement was prepared before a migration, and that its result has changed since. Drivers prepare it
-// anew after this error. The SQLSTATE alone is also that of what PostgreSQL cannot do; the text is in the server's language.
+// stalePlan reports that a migration changed the result of a prepared statement. Drivers prepare the statement again after this
+// error. PostgreSQL uses the same SQLSTATE for unsupported features, and its text depends on the server's language.
 func stalePlan(err error) bool {
 	return sqlState(err) == "0A000" && engine.Walk(err, func(err error) bool {
 		v := reflect.Indirect(reflect.ValueOf(err))

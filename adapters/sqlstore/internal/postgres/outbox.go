@@ -13,7 +13,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// postgresOutbox is what a postgres has for the outbox.
+// outboxStatements are the statements for the outbox.
 type outboxStatements struct {
 	write dialect.PostgresOutboxWrite
 	relay dialect.PostgresOutbox
@@ -26,10 +26,11 @@ func newOutboxStatements(schema string) outboxStatements {
 	}
 }
 
-// maxStatement is about how many bytes of messages one statement carries. The server takes a gigabyte, in memory.
+// maxStatement is about how many bytes of messages one statement carries. The server's limit is a gigabyte, which it holds in
+// memory.
 const maxStatement = 8 << 20
 
-// Enqueue sends one statement, or one for each maxStatement.
+// Enqueue sends one statement per maxStatement bytes.
 func (d *DB) Enqueue(ctx context.Context, tx *sql.Tx, msgs []outbox.Message) error {
 	shards, err := d.shardsIn(ctx, tx)
 	if err != nil {
@@ -52,8 +53,8 @@ func (d *DB) Enqueue(ctx context.Context, tx *sql.Tx, msgs []outbox.Message) err
 	return nil
 }
 
-// shardsIn returns the number of shards, which never changes while there are messages. It is read in the first transaction
-// that enqueues, because a pool whose connections all wait here for another one would wait for ever.
+// shardsIn returns the number of shards, which never changes while there are messages. It reads the number in tx: with a second
+// connection, a pool whose connections are all enqueueing would deadlock.
 func (d *DB) shardsIn(ctx context.Context, tx *sql.Tx) (int, error) {
 	if n := d.shards.Load(); n > 0 {
 		return int(n), nil
@@ -100,7 +101,7 @@ func (d *DB) insertion(msgs []outbox.Message, shards int) (query string, args []
 	return d.box.write.Enqueue, args[:6], nil
 }
 
-// notBefore is never NULL, of which the server could not say whether it has come.
+// notBefore returns '-infinity' instead of NULL for the zero time, because comparing NULL with the clock yields NULL.
 func notBefore(t time.Time) string {
 	if text := timestamp(engine.ClampTime(t)); text != nil {
 		return text.(string)
@@ -108,13 +109,13 @@ func notBefore(t time.Time) string {
 	return "-infinity"
 }
 
-// LockOrderingKey takes an advisory lock that ends with tx. adapters/pgxstore makes its number in the same way.
+// LockOrderingKey takes an advisory lock that ends with tx. adapters/pgxstore computes the same lock number.
 func (d *DB) LockOrderingKey(ctx context.Context, tx *sql.Tx, key string) error {
 	_, err := tx.ExecContext(ctx, d.box.write.LockOrderingKey, int64(columns.SerializeLock(key)))
 	return err
 }
 
-// settings are those of each transaction on the relay's side.
+// settings applies the settings of each of the relay's transactions.
 func (d *DB) settings(ctx context.Context, q engine.Queryer) error {
 	_, err := q.ExecContext(ctx, d.box.relay.Settings)
 	return err
@@ -134,7 +135,7 @@ func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share engi
 		return share, err
 	}
 	if n, err := done.RowsAffected(); err != nil || n != 1 {
-		return share, fmt.Errorf("%w: its time was over", outbox.ErrLeaseLost)
+		return share, fmt.Errorf("%w: the hold has expired", outbox.ErrLeaseLost)
 	}
 	share = engine.NewShare()
 	if err := engine.Query(ctx, tx, d.box.relay.Relays, owner, by.Name).Each(share.ScanRelay); err != nil {
@@ -144,7 +145,7 @@ func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share engi
 	return share, err
 }
 
-func (d *DB) TakeDeadLetter(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[int]int64, error) {
+func (d *DB) TakeShards(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[int]int64, error) {
 	for _, query := range [...]string{d.box.relay.Settings, d.box.relay.LockShards, d.box.relay.DropExpired} {
 		if _, err := tx.ExecContext(ctx, query); err != nil {
 			return nil, err
@@ -173,7 +174,7 @@ func (d *DB) Leave(ctx context.Context, tx *sql.Tx, by *engine.Hold) error {
 	return nil
 }
 
-// numbers is an array of them.
+// numbers returns list in PostgreSQL's array syntax.
 func numbers(list []int) string {
 	var a array
 	for _, n := range list {
@@ -182,7 +183,7 @@ func numbers(list []int) string {
 	return a.String()
 }
 
-// Reading runs f in a transaction with the settings that keep the server from reading whole tables.
+// Reading runs f in a transaction. Its settings prevent the server from scanning whole tables.
 func (d *DB) Reading(ctx context.Context, f func(context.Context, engine.Queryer) error) error {
 	leave, err := d.Enter(ctx)
 	if err != nil {
@@ -215,25 +216,25 @@ func (d *DB) MoveDue(ctx context.Context, tx *sql.Tx, limit int) error {
 	return err
 }
 
-// How many rows of a shard Lease looks at, as long as not all of them wait, and at the most.
+// Lease scans scanAtFirst rows of each shard. If all of them wait, it scans more, up to scanAtMost.
 const (
-	lookAtFirst = 2 << 10
-	lookAtMost  = 2 << 20
+	scanAtFirst = 2 << 10
+	scanAtMost  = 2 << 20
 )
 
-// Lease looks at the first rows of each shard, and further where all of those wait.
+// Lease scans the first rows of each shard, and further rows if all of those wait.
 func (d *DB) Lease(
 	ctx context.Context, q engine.Queryer, by *engine.Hold, shards []int, tokens map[int]int64, want outbox.Want,
 ) (msgs []outbox.Leased, err error) {
 	part := (want.Limit + len(shards) - 1) / len(shards)
-	for look := max(lookAtFirst, part+1); len(shards) > 0 && look <= lookAtMost; look *= 8 {
-		found, full, deeper, err := d.leaseFirst(ctx, q, by, shards, tokens, look, part, want)
+	for scan := max(scanAtFirst, part+1); len(shards) > 0 && scan <= scanAtMost; scan *= 8 {
+		found, full, deeper, err := d.leaseFirst(ctx, q, by, shards, tokens, scan, part, want)
 		if err != nil {
 			return nil, err
 		}
-		if len(full) > 0 && len(found) < want.Limit/2 && part < want.Limit { // few shards have messages: all of it from these
+		if len(full) > 0 && len(found) < want.Limit/2 && part < want.Limit { // few shards have messages: read more from these
 			part = want.Limit
-			found, _, deeper, err = d.leaseFirst(ctx, q, by, full, tokens, max(look, part+1), part, want)
+			found, _, deeper, err = d.leaseFirst(ctx, q, by, full, tokens, max(scan, part+1), part, want)
 			if err != nil {
 				return nil, err
 			}
@@ -246,16 +247,16 @@ func (d *DB) Lease(
 	return nil, nil
 }
 
-// leaseFirst returns what is due among the first rows of shards, which of them had a whole part, and of which more is to be
-// seen further on.
+// leaseFirst returns the due messages among the first scan rows of shards. full are the shards that returned part messages, and
+// deeper are the shards that have more rows to scan.
 func (d *DB) leaseFirst(
-	ctx context.Context, q engine.Queryer, by *engine.Hold, shards []int, tokens map[int]int64, look, part int, want outbox.Want,
+	ctx context.Context, q engine.Queryer, by *engine.Hold, shards []int, tokens map[int]int64, scan, part int, want outbox.Want,
 ) (msgs []outbox.Leased, full, deeper []int, err error) {
-	var of, with, looks, parts array
+	var of, with, scans, parts array
 	for _, shard := range shards {
 		of.add(int64(shard))
 		with.add(tokens[shard])
-		looks.add(int64(look))
+		scans.add(int64(scan))
 		parts.add(int64(part))
 	}
 	bytes := int64(want.Bytes)
@@ -264,7 +265,7 @@ func (d *DB) leaseFirst(
 	}
 	room := engine.NewRoom(want)
 	per := make(map[int]int)
-	err = engine.Query(ctx, q, d.box.relay.Lease, uuid(by.Owner), of.String(), with.String(), looks.String(), want.Limit, bytes, parts.String()).Each(func(rows *sql.Rows) error {
+	err = engine.Query(ctx, q, d.box.relay.Lease, uuid(by.Owner), of.String(), with.String(), scans.String(), want.Limit, bytes, parts.String()).Each(func(rows *sql.Rows) error {
 		var m outbox.Leased
 		var n int
 		var held bool
@@ -274,7 +275,7 @@ func (d *DB) leaseFirst(
 		if err := rows.Scan(&m.Shard, &m.Token, &n, &held, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &at, &m.Attempts); err != nil {
 			return err
 		}
-		if n == look {
+		if n == scan {
 			deeper = append(deeper, m.Shard)
 		}
 		if held || room.Full || !room.Take(len(key)+len(m.Payload)+len(headers.String)) {
@@ -292,15 +293,15 @@ func (d *DB) leaseFirst(
 }
 
 const (
-	notifyPause = 5 * time.Millisecond // between two NOTIFYs of a Store
-	notifyLimit = 10 * time.Second     // for one, which waits for the disk as a COMMIT does; its end costs the connection
+	notifyPause = 5 * time.Millisecond // minimum time between two NOTIFYs of a Store
+	notifyLimit = 10 * time.Second     // limit for one NOTIFY, which waits for the disk like COMMIT; after it the connection is closed
 )
 
-// Notify wakes relays of adapters/pgxstore elsewhere. What it starts holds nothing but, for one statement, a connection of the
-// pool; so nobody needs to wait for it.
+// Notify wakes relays of adapters/pgxstore in other processes. It sends NOTIFY in the background, and holds a connection of the
+// pool only for that statement, so callers need not wait for it.
 func (d *DB) Notify(ctx context.Context) { d.notifier.Call(ctx, notifyPause, d.notifyOnce) }
 
-// notifyOnce sends NOTIFY in a transaction of its own. When it fails, relays find the messages by looking.
+// notifyOnce sends NOTIFY outside of any transaction. If it fails, relays find the messages by polling.
 func (d *DB) notifyOnce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, notifyLimit)
 	defer cancel()

@@ -18,7 +18,7 @@ func (d *DB) Untidy(ctx context.Context, shards []int) (behind []int, forget boo
 	return behind, forget, err
 }
 
-// keepSent is how long sent messages are kept, in seconds.
+// keepSent returns Config.KeepSent in seconds.
 func (d *DB) keepSent() float64 { return d.cfg.KeepSent.Seconds() }
 
 func (d *DB) Follow(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map[int]int64) error {
@@ -59,11 +59,10 @@ func (d *DB) StatsStatements(context.Context, engine.Queryer) (*engine.StatsStat
 	}, nil
 }
 
-// How many are looked for at once, and how many messages of each key come back in one transaction.
+// releaseAtOnce limits how many messages are searched at once, and how many messages of each key one transaction releases.
 const releaseAtOnce = 1000
 
-// Repair goes through the shards, and lets go in each what waited behind seqs. What it leaves when it dies half-way is found
-// by rescue.
+// Repair releases the messages that wait behind seqs, shard by shard. If the process dies in between, Rescue does the rest.
 func (d *DB) Repair(ctx context.Context, run engine.Run, seqs []int64, unpark bool) (n int, err error) {
 	statement := d.box.relay.Discard
 	if unpark {
@@ -90,7 +89,7 @@ func (d *DB) Repair(ctx context.Context, run engine.Run, seqs []int64, unpark bo
 	return n, nil
 }
 
-// foundParked are parked messages of one shard.
+// foundParked are the parked messages of one shard.
 type foundParked struct {
 	n    int
 	seqs array
@@ -124,8 +123,9 @@ func (d *DB) find(ctx context.Context, seqs []int64) (map[int]*foundParked, erro
 	})
 }
 
-// release does what first says, and then, in as many transactions as it takes, brings back what waits behind nobody any
-// more. Each leaves a hold from the first message on that has yet to come back, so that a crash in between keeps the order.
+// release runs first, and then releases messages that have no parked message before them any more, in as many transactions as
+// it needs. Each transaction leaves a hold on the first message that is not released yet, so a crash in between keeps the
+// order.
 func (d *DB) release(
 	ctx context.Context, run engine.Run, shard int, keys map[string]struct{}, first func(context.Context, *sql.Tx) error,
 ) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Own locks the shards against takeovers until the end of tx, and fails where they are no longer the hold's.
+// Own locks the shards against other relays until tx ends, and fails if the hold has lost one of them.
 func (d *DB) Own(ctx context.Context, q engine.Queryer, by *engine.Hold, tokens map[int]int64) error {
 	if err := d.settings(ctx, q); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (d *DB) Own(ctx context.Context, q engine.Queryer, by *engine.Hold, tokens 
 	return err
 }
 
-// outcomeColumns are outcomes of one verdict.
+// outcomeColumns are the columns of outcomes with the same verdict.
 type outcomeColumns struct {
 	n                                                  int
 	shards, seqs, attempts, causes, delays, keepsOrder array

@@ -9,26 +9,30 @@ import (
 	"time"
 )
 
-// poolerWithin bounds the question that needs two connections: there may be only one for us. It is longer in tests.
+// poolerWithin limits the check for a pooler. The check needs two connections, and the pool may have only one free. Tests use a
+// longer limit.
 const poolerWithin = 2 * time.Second
 
-// servedBy has a parameter, so that a driver that prepares what has one does so.
+// These statements have a parameter because some drivers prepare only statements with parameters.
 const (
-	servedBy = `SELECT pg_backend_pid() WHERE $1::text <> ''`
-	whoseOne = `SELECT 1 WHERE $1::text <> ''`
-	whoseTwo = `SELECT 2 WHERE $1::text <> ''`
+	servedBy  = `SELECT pg_backend_pid() WHERE $1::text <> ''`
+	answerOne = `SELECT 1 WHERE $1::text <> ''`
+	answerTwo = `SELECT 2 WHERE $1::text <> ''`
 )
 
-// poolerRounds is how often two connections ask at the same time. Of 100 a driver that prepares each statement first fails in
-// the first few.
+// poolerRounds is how many statements each of two connections sends at the same time. With a driver that prepares each
+// statement first, one of the first few fails.
 const poolerRounds = 100
 
-// checkPooler refuses a driver that uses a prepared statement in a session of the server's where it was not prepared, as
-// happens behind a pooler in transaction mode. Everything else that the Store does is made for such a pooler: settings and
-// advisory locks end with their transactions. It sends one statement twice on a connection, while another one is using the
-// session that it was first sent in; poolers give out the session first that was used last. Where sessions do change, the two
-// then race: a statement without a name may be another client's by then. What cannot be found out is let
-// pass: then the first statement that meets the wrong session says so.
+// checkPooler fails if the driver uses a prepared statement in another server session than it was prepared in. This happens
+// behind a pooler in transaction mode. The Store's other features work with such a pooler: settings and advisory locks end with
+// their transactions.
+//
+// checkPooler sends one statement twice on a connection. For the second time, another connection keeps the first server session
+// busy (poolers assign the most recently used session first). If the session changed, both connections send statements at the
+// same time: an unnamed statement may then be replaced by the other client's.
+//
+// If the check is inconclusive, checkPooler returns nil. The first statement in a wrong session will report the problem.
 func (d *DB) checkPooler(ctx context.Context, db *sql.DB) error {
 	if db.Stats().MaxOpenConnections == 1 {
 		return nil
@@ -37,28 +41,28 @@ func (d *DB) checkPooler(ctx context.Context, db *sql.DB) error {
 	defer cancel()
 	one, err := db.Conn(ctx)
 	if err != nil {
-		return nil // Check is about to say so
+		return nil // Check reports this error
 	}
 	defer one.Close()
 	two, err := db.Conn(ctx)
 	if err != nil {
-		return nil // not found out
+		return nil // the check is inconclusive
 	}
 	defer two.Close()
-	changed, err := askTwice(ctx, one, two)
+	changed, err := sessionChanges(ctx, one, two)
 	if err == nil && changed {
-		err = race(ctx, one, two)
+		err = sendConcurrently(ctx, one, two)
 	}
 	if missingStatement(err) {
 		return fmt.Errorf("sqlstore: Config.DB leads through a pooler that gives each transaction another session, and its driver, %T, prepares "+
 			"statements in one and uses them in another (%v): for pgx add default_query_exec_mode=exec to the data source name, for lib/pq "+
-			"binary_parameters=yes", db.Driver(), err) // not %w: its code would make it retryable
+			"binary_parameters=yes", db.Driver(), err) // not %w: the SQLSTATE would make the error retryable
 	}
 	return nil
 }
 
-// askTwice reports whether a connection got another session for its second statement.
-func askTwice(ctx context.Context, one, two *sql.Conn) (changed bool, err error) {
+// sessionChanges reports whether the second statement on connection one ran in another server session than the first.
+func sessionChanges(ctx context.Context, one, two *sql.Conn) (changed bool, err error) {
 	var before, after int
 	if err := one.QueryRowContext(ctx, servedBy, "first").Scan(&before); err != nil {
 		return false, err
@@ -67,7 +71,7 @@ func askTwice(ctx context.Context, one, two *sql.Conn) (changed bool, err error)
 	if err != nil {
 		return false, err
 	}
-	defer tx.Rollback() // nothing was done
+	defer tx.Rollback() // the transaction only reads
 	if _, err := tx.ExecContext(ctx, `SELECT 1`); err != nil {
 		return false, err
 	}
@@ -75,15 +79,16 @@ func askTwice(ctx context.Context, one, two *sql.Conn) (changed bool, err error)
 	return after != before, err
 }
 
-// errMixedUp says that a connection was answered what another one had asked.
+// errMixedUp means that a connection got the answer to another connection's statement.
 var errMixedUp = errors.New("a statement was replaced by another client's")
 
-// race goes on until both have asked often enough: while one is held up the other one has nobody to meet.
-func race(ctx context.Context, one, two *sql.Conn) error {
+// sendConcurrently sends statements on both connections until each has sent poolerRounds. A connection that is done continues until the
+// other one is done too, so that both always send at the same time.
+func sendConcurrently(ctx context.Context, one, two *sql.Conn) error {
 	var asking atomic.Int32
 	asking.Store(2)
 	ask := func(conn *sql.Conn, question string, want int) error {
-		defer asking.Store(0) // also after an error, which says enough
+		defer asking.Store(0) // after an error the other connection can stop too
 		for round := 1; asking.Load() > 0; round++ {
 			var got int
 			if err := conn.QueryRowContext(ctx, question, "x").Scan(&got); err != nil {
@@ -99,12 +104,13 @@ func race(ctx context.Context, one, two *sql.Conn) error {
 		return nil
 	}
 	other := make(chan error, 1)
-	go func() { other <- ask(two, whoseTwo, 2) }()
-	err := ask(one, whoseOne, 1)
+	go func() { other <- ask(two, answerTwo, 2) }()
+	err := ask(one, answerOne, 1)
 	return errors.Join(err, <-other)
 }
 
-// missingStatement: a prepared statement is missing, is there although this connection did not prepare it, or is another client's.
+// missingStatement reports whether a prepared statement is missing, already exists without having been prepared on this
+// connection, or was replaced by another client's.
 func missingStatement(err error) bool {
 	state := sqlState(err)
 	return state == "26000" || state == "42P05" || errors.Is(err, errMixedUp)

@@ -15,19 +15,19 @@ import (
 	"github.com/txonce/txonce/internal/dialect"
 )
 
-// DB is the engine of dialect.Postgres.
+// DB is the engine for dialect.Postgres.
 type DB struct {
-	plain    statements // without the schema that locate finds, which may be finding it: only what names no table is sent from here
+	plain    statements // statements that name no table; safe to use before Name sets the schema
 	SQL      statements
 	box      outboxStatements
 	shared   engine.Statements
 	cfg      engine.Config
-	wait     string       // ClaimTimeout as lock_timeout
+	wait     string       // ClaimTimeout in the syntax of lock_timeout
 	shards   atomic.Int64 // see shardsIn; 0: not known yet
 	notifier debounce.Caller
 	spare    engine.Spare
 
-	PoolerWithin time.Duration // bounds the check for a pooler
+	PoolerWithin time.Duration // limits the check for a pooler
 }
 
 type statements struct {
@@ -77,8 +77,8 @@ func (d *DB) Begin(_, end context.Context, conn *sql.Conn, level sql.IsolationLe
 
 func (d *DB) Commit(_ context.Context, tx *sql.Tx) error { return tx.Commit() }
 
-// Restore asks for the settings where Verify saw others than the claim did, because the handler may have set them for its transaction
-// alone. A rollback undoes all that is set.
+// Restore reads the session's settings again if Verify saw other settings than the claim did: the handler may have set them for
+// its transaction only. The connection is closed if they still differ. A rollback undoes all settings.
 func (d *DB) Restore(ctx context.Context, t *engine.Transaction) {
 	if t.Changed && !t.Spoilt {
 		var settings string
@@ -92,7 +92,8 @@ func (d *DB) Restore(ctx context.Context, t *engine.Transaction) {
 
 func (d *DB) RetryBusy(_ context.Context, f func() error) error { return f() }
 
-// Claim sends a claim and what follows every claim. lock_timeout counts per lock, so a batch has a limit for them all.
+// Claim sends the claim and the query that follows each claim. lock_timeout counts for each lock separately, so a batch also
+// has a limit for all its locks.
 func (d *DB) Claim(ctx context.Context, c *engine.Claim, rows []claims.Row) error {
 	err := d.insert(ctx, c, rows)
 	if err != nil {
@@ -116,7 +117,7 @@ func (d *DB) insert(ctx context.Context, c *engine.Claim, rows []claims.Row) err
 		wait = fmt.Sprintf("%dms", max(short.Milliseconds(), 1))
 	}
 	if len(rows) == 1 {
-		return d.held(ctx, c.ReadInserted(engine.Query(ctx, c.Tx, d.SQL.ClaimOne, d.row(rows[0], c.IdleInTxTimeout, wait)...)))
+		return d.inFlight(ctx, c.ReadInserted(engine.Query(ctx, c.Tx, d.SQL.ClaimOne, d.row(rows[0], c.IdleInTxTimeout, wait)...)))
 	}
 	limited, cancel := context.WithTimeout(ctx, d.cfg.ClaimTimeout+max(d.cfg.ClaimTimeout/4, 250*time.Millisecond))
 	defer cancel()
@@ -124,12 +125,12 @@ func (d *DB) insert(ctx context.Context, c *engine.Claim, rows []claims.Row) err
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
 		return engine.Waited(ctx, &d.cfg, err, len(rows))
 	}
-	return d.held(ctx, err)
+	return d.inFlight(ctx, err)
 }
 
-// held makes an error of a claim an ErrInFlight when a limit of the session for statements or transactions, shorter than
-// ClaimTimeout, has ended the claim. A claim takes that long only when it waits for a key.
-func (d *DB) held(ctx context.Context, err error) error {
+// inFlight turns an error of a claim into ErrInFlight if a timeout of the session, shorter than ClaimTimeout, ended the claim.
+// A claim takes that long only if it waits for a key.
+func (d *DB) inFlight(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}
@@ -150,7 +151,8 @@ func (d *DB) Flush(ctx context.Context, c *engine.Claim) error {
 	return err
 }
 
-// The proof of a transaction is its id where it has one by then, and else a setting that ends with it.
+// The proof of a transaction is its ID, if it has one when the handler gets it. Otherwise the proof is a setting that ends with
+// the transaction.
 const settingSays = "setting "
 
 func (d *DB) Stamp(ctx context.Context, t *engine.Transaction) error {
@@ -163,7 +165,8 @@ func (d *DB) Stamp(ctx context.Context, t *engine.Transaction) error {
 	return err
 }
 
-// Verify also has the transaction commit as durably as it began, and notes whether the session's settings are as they were.
+// Verify also resets synchronous_commit if the handler changed it, so that COMMIT is as durable as the claim expected. It notes
+// whether other settings of the session changed.
 func (d *DB) Verify(ctx context.Context, t *engine.Transaction) error {
 	query := d.SQL.ProofByID
 	want, bySetting := strings.CutPrefix(t.Proof, settingSays)
@@ -191,22 +194,22 @@ func (d *DB) VerifyAndStamp(ctx context.Context, t *engine.Transaction) error {
 	return d.Verify(ctx, t)
 }
 
-// synchronous returns synchronous_commit, with which the settings of a session begin.
+// synchronous returns synchronous_commit, the first of a session's settings.
 func (d *DB) synchronous(settings string) string {
 	sync, _, _ := strings.Cut(settings, " ")
 	return sync
 }
 
-func (d *DB) Committed(ctx context.Context, q engine.Queryer, c *engine.Claim) (stands bool, err error) {
-	err = q.QueryRowContext(ctx, d.SQL.Committed, c.XID).Scan(&stands)
-	return stands, err
+func (d *DB) Committed(ctx context.Context, q engine.Queryer, c *engine.Claim) (committed bool, err error) {
+	err = q.QueryRowContext(ctx, d.SQL.Committed, c.XID).Scan(&committed)
+	return committed, err
 }
 
 func (d *DB) CommittedBefore(ctx context.Context, tx *sql.Tx, c *engine.Claim) (bool, error) {
 	return d.Committed(ctx, tx, c)
 }
 
-func (d *DB) LateWritesRollBack(context.Context, *engine.Transaction) bool { return false } // each statement is then committed by itself
+func (d *DB) LateWritesRollBack(context.Context, *engine.Transaction) bool { return false } // after the transaction has ended, each statement commits by itself
 
 func (d *DB) InProgress(ctx context.Context, c *engine.Claim) (running bool, err error) {
 	err = d.cfg.DB.QueryRowContext(ctx, d.SQL.InProgress, c.XID).Scan(&running)
@@ -221,14 +224,14 @@ func (d *DB) SaveResult(ctx context.Context, tx *sql.Tx, k [16]byte, result []by
 	return engine.Changed(tx.ExecContext(ctx, d.SQL.SaveResult, d.Key(k), result))
 }
 
-func (d *DB) Fits(int) error { return nil } // a value that is too long is refused by itself
+func (d *DB) Fits(int) error { return nil } // the server itself refuses values that are too long
 
 func (d *DB) LockKeys(ctx context.Context, tx *sql.Tx, l claims.Lock, wait time.Duration) error {
 	_, err := tx.ExecContext(ctx, d.SQL.Lock, l.Number, fmt.Sprintf("%dms", (wait+time.Millisecond-1).Milliseconds())) // rounded up
 	return err
 }
 
-// HeldKeys inserts the keys, and has that rolled back.
+// HeldKeys inserts the keys in a transaction that is rolled back.
 func (d *DB) HeldKeys(ctx context.Context, run engine.Run, keys []dedup.KeyHash) ([]bool, error) {
 	plain := make([][16]byte, len(keys))
 	for i, k := range keys {

@@ -46,7 +46,7 @@ func errAsync(sync string) error {
 
 func (d *DB) Refresh(context.Context) error { return nil }
 
-// sweepPages is how many pages of the table one Purge reads: about 3,000 rows, so that no transaction is long.
+// sweepPages is how many pages of the table one Purge reads: about 3,000 rows, which keeps transactions short.
 const sweepPages = 32
 
 func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.SweepResult, err error) {
@@ -70,7 +70,7 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 		return swept, err
 	}
 	if page >= pages {
-		page = 0 // the table was truncated or rewritten since
+		page = 0 // the table has been truncated or rewritten since the last sweep
 	}
 	var latest engine.Instant
 	var lag float64
@@ -78,7 +78,7 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 		return swept, err
 	}
 	swept.Lag = time.Duration(lag * float64(time.Second))
-	if swept.Keys < by.Limit { // else there may be more in these pages
+	if swept.Keys < by.Limit { // otherwise these pages may have more expired rows
 		page += sweepPages
 	}
 	if swept.Done = page >= pages; swept.Done {

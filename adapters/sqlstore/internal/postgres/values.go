@@ -61,7 +61,7 @@ func (d *DB) Time(t time.Time) any {
 	return t
 }
 
-// timestamp is NULL for a time that cannot decide when a row expires, being the clock's past.
+// timestamp returns NULL for times so early that they cannot affect when a row expires.
 func timestamp(t time.Time) any {
 	if t.Unix() <= 0 {
 		return nil
@@ -69,7 +69,7 @@ func timestamp(t time.Time) any {
 	return t.UTC().Format("2006-01-02 15:04:05.999999Z07:00")
 }
 
-// array is PostgreSQL's text form of an array: {"a","b",NULL}.
+// array builds an array in PostgreSQL's text syntax: {"a","b",NULL}.
 type array struct{ b []byte }
 
 func (a *array) add(v any) {

@@ -20,9 +20,9 @@ const (
 	codeAuth      = 23
 )
 
-// Fault implements engine.Errors. BUSY is contention for the file, not for a key. A failed statement leaves the transaction as it was
-// before it, but for those codes after which SQLite may roll all back (see https://sqlite.org/lang_transaction.html). Nothing
-// distinguishes one file's errors from another's.
+// Fault implements engine.Errors. BUSY means contention for the file, not for a key. Most failed statements undo only
+// themselves; some codes may roll back the whole transaction (see https://sqlite.org/lang_transaction.html). Errors of another
+// file look the same as errors of this one.
 func (d *DB) Fault(err error) engine.Fault {
 	code, known := resultCode(err)
 	if !known {
@@ -32,7 +32,7 @@ func (d *DB) Fault(err error) engine.Fault {
 	f := engine.Fault{
 		Undefined: undefined(err), Constraint: dialect.SQLiteConstraint(code), Busy: primary == codeBusy,
 		Retryable: dialect.RetryableSQLite(code, err.Error()),
-		Ambiguous: primary == codeError || primary == codeAuth, // a deployment's errors, see dialect.RetryableSQLite
+		Ambiguous: primary == codeError || primary == codeAuth, // mistakes in a deployment; see dialect.RetryableSQLite
 		Refused:   dialect.RefusedSQLite(code),
 	}
 	switch primary {
@@ -48,8 +48,8 @@ func undefined(err error) bool {
 	return known && code&0xff == codeError && (strings.Contains(err.Error(), "no such table") || strings.Contains(err.Error(), "no such column"))
 }
 
-// resultCode finds SQLite's result code in err without importing a driver: modernc.org/sqlite's error has this method.
-// Other errors may have it too, so the type's name must say sqlite.
+// resultCode returns SQLite's result code in err. It imports no driver: it calls the method Code, which errors of
+// modernc.org/sqlite have. Errors of other packages may have such a method too, so the type's name must contain "sqlite".
 func resultCode(err error) (code int, known bool) {
 	var e interface {
 		error

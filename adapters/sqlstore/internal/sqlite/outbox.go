@@ -11,8 +11,8 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Enqueue writes msgs with numbers that no other transaction can get between. It waits for its turn as a claim does, but
-// not where waiting cannot help: in a transaction that has read, and whose snapshot is out of date.
+// Enqueue writes msgs with consecutive numbers. It waits for other writers like a claim does. It does not wait if the
+// transaction has read and its snapshot is out of date, because waiting cannot help then.
 func (d *DB) Enqueue(ctx context.Context, tx *sql.Tx, msgs []outbox.Message) error {
 	var last int64
 	var clock engine.Instant
@@ -46,7 +46,7 @@ func (d *DB) Enqueue(ctx context.Context, tx *sql.Tx, msgs []outbox.Message) err
 	return nil
 }
 
-// outboxRows are the parameters of dialect.SQLiteOutbox.Enqueue.
+// rowList builds the parameters of dialect.SQLiteOutbox.Enqueue.
 type rowList struct {
 	list  [][]any
 	bytes []byte
@@ -65,17 +65,17 @@ func (r *rowList) add(m *outbox.Message, seq int64, shards int) error {
 	return nil
 }
 
-// put returns the place of part as substr counts.
+// put appends part and returns its position, counted as in substr.
 func (r *rowList) put(part []byte) (place int) {
 	if r.bytes == nil {
-		r.bytes = []byte{0} // drivers make NULL of an empty blob
+		r.bytes = []byte{0} // drivers send an empty blob as NULL
 	}
 	place = len(r.bytes) + 1
 	r.bytes = append(r.bytes, part...)
 	return place
 }
 
-// LockOrderingKey takes the write lock, which excludes every other transaction that writes.
+// LockOrderingKey takes the write lock, which excludes all other writing transactions.
 func (d *DB) LockOrderingKey(ctx context.Context, tx *sql.Tx, _ string) error {
 	return d.retryBusyIn(ctx, func() error {
 		_, err := tx.ExecContext(ctx, d.sql.Lock)
@@ -83,8 +83,8 @@ func (d *DB) LockOrderingKey(ctx context.Context, tx *sql.Tx, _ string) error {
 	})
 }
 
-// retryBusyIn runs f in a transaction of the caller's, again and again where another connection is writing. Where the
-// transaction has read, and another has written since, no waiting helps.
+// retryBusyIn runs f in the caller's transaction, and repeats it while another connection is writing. If the transaction has
+// read and another connection has written since, waiting cannot help and f fails at once.
 func (d *DB) retryBusyIn(ctx context.Context, f func() error) (err error) {
 	waited := d.RetryBusy(ctx, func() error {
 		err = f()
@@ -117,7 +117,7 @@ func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share engi
 	return share, err
 }
 
-func (d *DB) TakeDeadLetter(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[int]int64, error) {
+func (d *DB) TakeShards(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[int]int64, error) {
 	if _, err := tx.ExecContext(ctx, d.box.Bury); err != nil {
 		return nil, err
 	}

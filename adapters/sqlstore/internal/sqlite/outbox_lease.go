@@ -10,7 +10,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Lease chooses by size what fits, and reads that.
+// Lease first chooses messages by size, and then reads their contents.
 func (d *DB) Lease(
 	ctx context.Context, q engine.Queryer, _ *engine.Hold, shards []int, tokens map[int]int64, want outbox.Want,
 ) (msgs []outbox.Leased, err error) {
@@ -41,7 +41,7 @@ func (d *DB) Lease(
 	return msgs, err
 }
 
-// sqliteDue is a message that is due.
+// candidate is a due message that may be leased.
 type candidate struct {
 	shard, seq int64
 	size       int
@@ -49,7 +49,7 @@ type candidate struct {
 
 func (m candidate) Place() (seq int64, size int) { return m.seq, m.size }
 
-// leaseRound finds the first messages after those numbers that are due, so many of each shard, in their order.
+// leaseRound finds the first part due messages of each shard whose number is above after, ordered by number.
 func (d *DB) leaseRound(ctx context.Context, q engine.Queryer, shards []int, after map[int]int64, part int) (map[int][]candidate, error) {
 	list := make([][2]int64, len(shards))
 	for i, shard := range shards {

@@ -17,14 +17,14 @@ func (d *DB) Parked(ctx context.Context, q engine.Queryer, filter outbox.ParkedF
 		filter.Cause, engine.Since(filter.Since), engine.Until(filter.Until), filter.Limit))
 }
 
-// outboxKey is a key and its shard.
+// parkedKey is a key and its shard.
 type parkedKey struct {
 	shard int
 	key   string
 }
 
-// Repair is one transaction, with all that comes back by it: where only a part did, later messages would pass the rest. Unpark
-// leaves those alone that wait behind another one, as they go on with it.
+// Repair runs in one transaction and also releases all messages behind seqs: if it released only a part, later messages would
+// overtake the rest. Unpark skips messages that wait behind another parked one: releasing that one also releases them.
 func (d *DB) Repair(ctx context.Context, run engine.Run, seqs []int64, unpark bool) (n int, err error) {
 	err = run(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		var keys map[parkedKey]struct{}
@@ -48,9 +48,9 @@ func (d *DB) Repair(ctx context.Context, run engine.Run, seqs []int64, unpark bo
 	return n, nil
 }
 
-func (d *DB) Rescue(context.Context, engine.Run, []int) error { return nil } // Repair leaves nothing half-done
+func (d *DB) Rescue(context.Context, engine.Run, []int) error { return nil } // Repair is atomic and leaves nothing unfinished
 
-// listed returns how many of seqs are parked and of which keys.
+// listed counts the parked messages among seqs, and returns their keys.
 func (d *DB) listed(ctx context.Context, tx *sql.Tx, seqs []int64) (n int, keys map[parkedKey]struct{}, err error) {
 	keys = make(map[parkedKey]struct{})
 	err = engine.Query(ctx, tx, d.box.Listed, engine.JSON(seqs)).Each(func(rows *sql.Rows) error {
@@ -68,7 +68,7 @@ func (d *DB) listed(ctx context.Context, tx *sql.Tx, seqs []int64) (n int, keys 
 	return n, keys, err
 }
 
-// release lets go on what no longer has a parked message before it.
+// release returns messages of keys to the outbox that have no parked message before them any more.
 func (d *DB) release(ctx context.Context, tx *sql.Tx, keys map[parkedKey]struct{}) error {
 	for k := range keys {
 		back, err := engine.ReadSeqs(engine.Query(ctx, tx, d.box.Release, k.shard, []byte(k.key)))

@@ -12,7 +12,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Own needs no lock: while a transaction writes nobody can take shards.
+// Own locks nothing: while a transaction writes, no other session can take shards.
 func (d *DB) Own(ctx context.Context, q engine.Queryer, by *engine.Hold, tokens map[int]int64) error {
 	list := make([][2]int64, 0, len(tokens))
 	for shard, token := range tokens {
@@ -125,4 +125,4 @@ func (d *DB) Forget(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
-func (d *DB) Notify(context.Context) {} // other processes poll
+func (d *DB) Notify(context.Context) {} // SQLite has no NOTIFY; relays of other processes poll

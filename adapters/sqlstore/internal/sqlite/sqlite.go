@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/internal/dialect"
 )
 
-// DB is the engine of dialect.SQLite.
+// DB is the engine for dialect.SQLite.
 type DB struct {
 	sql    dialect.SQLite
 	box    dialect.SQLiteOutbox
@@ -46,7 +46,7 @@ func New(cfg engine.Config) (engine.Engine, error) {
 	}, nil
 }
 
-// Locate is not called: all statements name main.
+// Locate is never called, because all statements name the schema main.
 func (d *DB) Locate(context.Context, engine.Queryer) (string, error) { return "", nil }
 
 func (d *DB) Name(string) {}
@@ -55,13 +55,13 @@ func (d *DB) Statements() *engine.Statements { return &d.shared }
 
 func (d *DB) Enter(ctx context.Context) (func(), error) { return d.turn.enter(ctx) }
 
-// Begin takes the write lock with the first statement, so that no other write can come between the transaction's
+// Begin takes the write lock with the first statement, so that no other transaction can write between this transaction's
 // snapshot and its claim.
 func (d *DB) Begin(ctx, end context.Context, conn *sql.Conn, _ sql.IsolationLevel) (tx *sql.Tx, err error) {
 	met := false
 	err = d.RetryBusy(ctx, func() error {
 		if met {
-			d.turn.crowd()
+			d.turn.noteContention()
 		}
 		met = true
 		if tx, err = conn.BeginTx(end, nil); err != nil {
@@ -73,14 +73,15 @@ func (d *DB) Begin(ctx, end context.Context, conn *sql.Conn, _ sql.IsolationLeve
 		}
 		return err
 	})
-	if err != nil && !d.Fault(err).Busy { // perhaps because of a pragma that a handler has set
+	if err != nil && !d.Fault(err).Busy { // a pragma that a handler set may be the cause
 		d.discard(ctx, conn)
 	}
 	return tx, err
 }
 
-// Commit asks again while others read, for without a write-ahead log COMMIT excludes them too; what waits here keeps new readers
-// out. database/sql has a transaction end with its first Commit, so COMMIT goes as a statement, and its ROLLBACK finds nothing to do.
+// Commit repeats COMMIT while other connections read: without a write-ahead log COMMIT needs to exclude readers, and keeps new
+// ones out while it waits. tx.Commit ends the transaction in database/sql even if it fails, so Commit sends COMMIT as a
+// statement. The caller still calls tx.Rollback. Its ROLLBACK then finds nothing to undo.
 func (d *DB) Commit(ctx context.Context, tx *sql.Tx) error {
 	return d.RetryBusy(ctx, func() error {
 		_, err := tx.ExecContext(ctx, `COMMIT`)
@@ -94,7 +95,7 @@ func (d *DB) Restore(ctx context.Context, t *engine.Transaction) {
 	}
 }
 
-// discard keeps the connection of a database in memory, which ends with it.
+// discard closes conn, except for an in-memory database, which would end with its connection.
 func (d *DB) discard(ctx context.Context, conn *sql.Conn) {
 	var file string
 	if err := conn.QueryRowContext(ctx, d.sql.File).Scan(&file); err != nil || file != "" {
@@ -102,7 +103,8 @@ func (d *DB) discard(ctx context.Context, conn *sql.Conn) {
 	}
 }
 
-// RetryBusy asks again while another process is writing, at irregular intervals, because nobody queues.
+// RetryBusy repeats f while another process is writing. It waits for random times, because processes do not queue for SQLite's
+// lock.
 func (d *DB) RetryBusy(ctx context.Context, f func() error) error {
 	deadline := time.Now().Add(d.cfg.ClaimTimeout)
 	for {
@@ -130,12 +132,12 @@ func (d *DB) Claim(ctx context.Context, c *engine.Claim, rows []claims.Row) erro
 	if err := c.ReadInserted(engine.Query(ctx, c.Tx, d.sql.Claim, engine.JSON(list))); err != nil {
 		return err
 	}
-	return c.ReadForgotten(c.Tx.QueryRowContext(ctx, d.sql.Forgotten)) // nobody forgets anything while this transaction writes
+	return c.ReadForgotten(c.Tx.QueryRowContext(ctx, d.sql.Forgotten)) // no sweep can run while this transaction writes
 }
 
 func (d *DB) Flush(context.Context, *engine.Claim) error { return nil }
 
-// Stamp also counts the connection's temporary tables and triggers, before a handler has the transaction.
+// Stamp also counts the connection's temporary tables and triggers before the handler gets the transaction.
 func (d *DB) Stamp(ctx context.Context, t *engine.Transaction) error {
 	if t.Proof == "" {
 		if err := t.Tx.QueryRowContext(ctx, d.sql.Temporary).Scan(&t.Proof); err != nil {
@@ -153,8 +155,8 @@ func (d *DB) VerifyAndStamp(ctx context.Context, t *engine.Transaction) error {
 	return d.Stamp(ctx, t)
 }
 
-// Verify releases the savepoint of Stamp: where the transaction is another one or none, there is no such savepoint. When the handler
-// has left a temporary table or trigger, which later handlers would meet, the connection is closed after the transaction.
+// Verify releases the savepoint that Stamp set. The savepoint is missing if the claim's transaction has ended. If the handler
+// created a temporary table or trigger, the connection is closed after the transaction, so that later handlers do not see it.
 func (d *DB) Verify(ctx context.Context, t *engine.Transaction) error {
 	var temporary string
 	if err := t.Tx.QueryRowContext(ctx, d.sql.Temporary).Scan(&temporary); err != nil && !errors.Is(err, sql.ErrTxDone) || temporary != t.Proof {
@@ -167,12 +169,12 @@ func (d *DB) Verify(ctx context.Context, t *engine.Transaction) error {
 	return err
 }
 
-// UseWindowsIn registers in tx itself, because a second connection could not write. What it registers must not be remembered,
-// because tx may roll back.
+// UseWindowsIn registers in tx, because a second connection could not write meanwhile. The caller must not remember the
+// registrations, because tx may roll back.
 func (d *DB) UseWindowsIn(ctx context.Context, tx *sql.Tx, due []claims.Window) (map[claims.Window]time.Time, error) {
 	registered := make(map[claims.Window]time.Time, len(due))
 	for i, w := range due {
-		if i == 0 { // write before reading
+		if i == 0 { // a transaction that reads first may be unable to write
 			if _, err := tx.ExecContext(ctx, d.sql.Lock); err != nil {
 				return nil, err
 			}
@@ -198,29 +200,29 @@ func (d *DB) SaveResult(ctx context.Context, tx *sql.Tx, k [16]byte, result []by
 	return engine.Changed(tx.ExecContext(ctx, d.sql.SaveResult, d.Key(k), result))
 }
 
-func (d *DB) Fits(int) error { return nil } // a value that is too long is refused by itself
+func (d *DB) Fits(int) error { return nil } // SQLite itself refuses values that are too long
 
-// Committed reports that the key is claimed, perhaps by another process since.
+// Committed reports whether the key is claimed. It cannot tell whether another process claimed the key later.
 func (d *DB) Committed(ctx context.Context, q engine.Queryer, c *engine.Claim) (bool, error) {
 	keys := make([]dedup.KeyHash, 0, len(c.Inserted))
 	for k := range c.Inserted {
 		keys = append(keys, k)
 	}
-	stands := false
+	committed := false
 	err := engine.Query(ctx, q, d.sql.Existing, d.Keys(keys)).Each(func(*sql.Rows) error {
-		stands = true
+		committed = true
 		return nil
 	})
-	return stands, err
+	return committed, err
 }
 
 func (d *DB) CommittedBefore(ctx context.Context, tx *sql.Tx, c *engine.Claim) (bool, error) {
 	return d.Committed(ctx, tx, c)
 }
 
-func (d *DB) LateWritesRollBack(context.Context, *engine.Transaction) bool { return false } // each statement is then committed by itself
+func (d *DB) LateWritesRollBack(context.Context, *engine.Transaction) bool { return false } // after the transaction has ended, each statement commits by itself
 
-// InProgress: what a connection has not committed is rolled back when it is given back.
+// InProgress returns false: a connection's open transaction is rolled back when the connection returns to the pool.
 func (d *DB) InProgress(context.Context, *engine.Claim) (bool, error) { return false, nil }
 
 func (d *DB) Refresh(context.Context) error { return nil }

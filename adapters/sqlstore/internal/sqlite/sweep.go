@@ -11,7 +11,8 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Check reads the settings of one connection for all of them: they should stand in the data source name.
+// Check reads the settings of one connection. The other connections have the same settings if they are set in the data source
+// name.
 func (d *DB) Check(ctx context.Context) error {
 	var version, journal string
 	var hasClock bool
@@ -47,7 +48,7 @@ func (d *DB) Check(ctx context.Context) error {
 	return nil
 }
 
-// sweepScan is how many rows one Purge looks at: about 10 ms.
+// sweepScan is how many rows one Purge reads. That takes about 10 ms.
 const sweepScan = 10_000
 
 func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.SweepResult, err error) {
@@ -68,7 +69,7 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 		return swept, err
 	}
 	if next == nil {
-		next = []byte{} // not NULL, which no key is greater than
+		next = []byte{} // an empty blob, because comparisons with NULL are never true
 	}
 	expired, err := engine.ReadExpired(engine.Query(ctx, tx, d.sql.SweepExpired, next, sweepScan, by.Limit, clock.UnixMicro()))
 	if err != nil {
@@ -80,7 +81,7 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 			return swept, err
 		}
 	}
-	if swept.Keys == min(by.Limit, sweepScan) { // there may be more in this part, or it is all gone
+	if swept.Keys == min(by.Limit, sweepScan) { // this part may have more expired rows; continue behind the last one
 		next = expired.Keys[swept.Keys-1][:]
 	} else {
 		var n int

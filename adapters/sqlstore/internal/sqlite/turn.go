@@ -9,47 +9,48 @@ import (
 	"github.com/txonce/txonce/internal/await"
 )
 
-// writerTurn lets one transaction of a process write at a time: waiting here is fair and costs no connection, while SQLite's
-// own way of waiting is to ask again and again.
+// writerTurn lets one transaction of a process write at a time. Waiting for the turn is fair and needs no connection, while
+// SQLite itself only polls for its lock.
 type writerTurn struct {
-	wait    time.Duration
-	held    chan struct{} // holds one element while somebody writes
-	taken   atomic.Int64  // how often
-	used    time.Duration // how long this process has had the database to itself; belongs to the writer whose turn it is
-	crowded time.Time     // until when other processes are taken to wait too; likewise
+	wait           time.Duration
+	held           chan struct{} // holds one element while a transaction writes
+	taken          atomic.Int64  // how often the turn was taken
+	used           time.Duration // how long this process has written without a pause; only the current writer uses it
+	contendedUntil time.Time     // until when other processes are assumed to wait; only the current writer uses it
 }
 
 func newWriterTurn(wait time.Duration) *writerTurn {
 	return &writerTurn{held: make(chan struct{}, 1), wait: wait}
 }
 
-// Between processes nobody queues: the process that has just committed asks again first, and wins for seconds on end (seen: 3 processes
-// with transactions of 100 ms, one got 62 turns, another 1). So a process that met another one lately steps back for a
-// moment after each slice of time. The others ask more often than that; see DB.RetryBusy.
+// Processes do not queue for SQLite's lock. The process that has just committed tries again first, and may win for seconds. (In
+// a measurement with 3 processes and transactions of 100 ms, one process got 62 turns and another 1.) So a process that
+// recently met another writer pauses for yieldFor after each slice. Waiting processes try more often than that; see
+// DB.RetryBusy.
 const (
-	slice      = 50 * time.Millisecond
-	courtesy   = 3 * time.Millisecond
-	crowdedFor = time.Second
+	slice           = 50 * time.Millisecond
+	yieldFor        = 3 * time.Millisecond
+	contentionLasts = time.Second
 )
 
-// crowd notes that another process was writing. The writer whose turn it is calls it.
-func (t *writerTurn) crowd() {
-	t.crowded = time.Now().Add(crowdedFor)
+// noteContention records that another process was writing. Only the current writer calls it.
+func (t *writerTurn) noteContention() {
+	t.contendedUntil = time.Now().Add(contentionLasts)
 	t.used = 0
 }
 
-// errNoTurn is Retryable: it says nothing about the message.
+// errNoTurn is Retryable, because it says nothing about the message.
 var errNoTurn = errors.New("sqlstore: another transaction of this process keeps writing")
 
-// enter waits until it is the caller's turn. A queue that moves may take as long as it does; one transaction that does not
-// end within wait is an error.
+// enter waits for the caller's turn. The wait has no limit while other transactions take their turns. It fails when one
+// transaction keeps its turn for longer than wait.
 func (t *writerTurn) enter(ctx context.Context) (leave func(), err error) {
 	if err := t.queue(ctx); err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	if t.used >= slice && began.Before(t.crowded) {
-		if err := await.Sleep(ctx, courtesy); err != nil {
+	if t.used >= slice && began.Before(t.contendedUntil) {
+		if err := await.Sleep(ctx, yieldFor); err != nil {
 			<-t.held
 			return nil, err
 		}

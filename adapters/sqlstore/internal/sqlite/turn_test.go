@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// A queue that moves may be long; a holder that does not end is an error.
+// A caller waits for a long queue that moves, and fails behind a writer that does not end.
 func TestTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const wait = 5 * time.Second
 		turn := newWriterTurn(wait)
 		began := time.Now()
 		done := make(chan error)
-		for range 10 { // each works for 4 s, so that the last waits for 36 s
+		for range 10 { // each writes for 4 s, so the last one waits for 36 s
 			go func() {
 				leave, err := turn.enter(t.Context())
 				if err == nil {
@@ -60,19 +60,19 @@ func TestTurn(t *testing.T) {
 	})
 }
 
-// A process that met another one steps back for a moment after each slice of time, and only then.
+// A process that recently met another writer pauses after each slice. A process alone does not pause.
 func TestTurnStepsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turn := newWriterTurn(5 * time.Second)
-		write := func(crowd bool) (waited time.Duration) {
+		write := func(contended bool) (waited time.Duration) {
 			began := time.Now()
 			leave, err := turn.enter(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			waited = time.Since(began)
-			if crowd {
-				turn.crowd()
+			if contended {
+				turn.noteContention()
 			}
 			<-time.After(20 * time.Millisecond)
 			leave()
@@ -89,12 +89,12 @@ func TestTurnStepsBack(t *testing.T) {
 			waits = append(waits, int(write(false).Milliseconds()))
 		}
 		if want := []int{0, 0, 3, 0, 0, 3, 0, 0, 3, 0}; !slices.Equal(waits, want) {
-			t.Errorf("in a crowd turns waited %v ms, want %v", waits, want)
+			t.Errorf("under contention turns waited %v ms, want %v", waits, want)
 		}
 		<-time.After(time.Second)
 		for range 10 {
 			if waited := write(false); waited != 0 {
-				t.Errorf("long after the crowd a turn waited %v", waited)
+				t.Errorf("long after the contention a turn waited %v", waited)
 			}
 		}
 	})

@@ -12,11 +12,11 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Adapted is a Store whose transactions are of type TTx, such as *gorm.DB or bun.Tx. Handlers get a TTx around the very
-// transaction that has claimed. What takes no transaction is the Store's own: both are one store, with one set of
-// names and one outbox. It is safe for concurrent use.
+// Adapted is a Store whose transactions have type TTx, such as *gorm.DB or bun.Tx. Handlers get a TTx around the transaction
+// that claimed. The other methods are those of the Store: both share consumer names and the outbox. It is safe for concurrent
+// use.
 //
-// A handler that ends its transaction through TTx is found out as on the Store; see the package comment.
+// If a handler ends its transaction through TTx, this is detected as on the Store; see the package comment.
 type Adapted[TTx any] struct {
 	*Store
 	wrap   func(ctx context.Context, tx *sql.Tx) (TTx, error)
@@ -24,7 +24,7 @@ type Adapted[TTx any] struct {
 }
 
 var (
-	_ dedup.Store[*sql.Conn]         = (*Adapted[*sql.Conn])(nil) // any type but the Store's own
+	_ dedup.Store[*sql.Conn]         = (*Adapted[*sql.Conn])(nil) // an example of a type other than *sql.Tx
 	_ dedup.ResultStore[*sql.Conn]   = (*Adapted[*sql.Conn])(nil)
 	_ dedup.Registrar                = (*Adapted[*sql.Conn])(nil)
 	_ dedup.TxVerifier[*sql.Conn]    = (*Adapted[*sql.Conn])(nil)
@@ -36,13 +36,13 @@ var (
 	_ outbox.Queue                   = (*Adapted[*sql.Conn])(nil)
 )
 
-// Adapt makes of a Store one whose transactions are of type TTx.
+// Adapt returns a store whose transactions have type TTx.
 //
-// wrap returns a TTx whose statements run in tx, for InTx. It must not begin a transaction of its own. What it fails with is
-// Retryable, as it says nothing about the message. ctx is that of InTx.
+// InTx calls wrap, which returns a TTx that runs its statements in tx. wrap must not begin a transaction of its own. Its errors
+// are Retryable, because they say nothing about the message. ctx is the context of InTx.
 //
-// unwrap returns the transaction that statements of a TTx run in, and nil where they run in none, such as those of a
-// *gorm.DB outside of a transaction: that is refused, since it would be written although the transaction rolls back.
+// unwrap returns the transaction that runs the statements of a TTx, or nil if there is none, as for a *gorm.DB outside of a
+// transaction. A nil transaction is refused: its statements would stay even if the handler's transaction rolls back.
 func Adapt[TTx any](s *Store, wrap func(ctx context.Context, tx *sql.Tx) (TTx, error), unwrap func(tx TTx) *sql.Tx) (*Adapted[TTx], error) {
 	switch {
 	case s == nil:
@@ -58,14 +58,14 @@ func Adapt[TTx any](s *Store, wrap func(ctx context.Context, tx *sql.Tx) (TTx, e
 // InTx implements dedup.Store.
 func (l *Adapted[TTx]) InTx(ctx context.Context, recs []dedup.Record, fn func(tx TTx, answers []dedup.Claim) error) error {
 	return l.Store.InTx(ctx, recs, func(tx *sql.Tx, answers []dedup.Claim) error {
-		lifted, err := l.wrap(ctx, tx)
+		adapted, err := l.wrap(ctx, tx)
 		if err != nil {
-			return engine.Database.Errorf("sqlstore: lift a transaction: %w", err)
+			return engine.Database.Errorf("sqlstore: adapt a transaction: %w", err)
 		}
-		if l.unwrap(lifted) != tx { // what the handler writes would stand without its claim
-			return engine.Database.Errorf("sqlstore: lift a transaction: what unwrap finds in the %T of wrap is not the transaction that wrap was given", lifted)
+		if l.unwrap(adapted) != tx { // the handler would write outside of the claim's transaction
+			return engine.Database.Errorf("sqlstore: adapt a transaction: unwrap of the %T that wrap returned is not the transaction that wrap got", adapted)
 		}
-		return fn(lifted, answers)
+		return fn(adapted, answers)
 	})
 }
 
@@ -108,21 +108,21 @@ func (l *Adapted[TTx]) Enqueue(ctx context.Context, tx TTx, msgs ...outbox.Messa
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.Enqueue(ctx, tx, msgs...) })
 }
 
-// LockOrderingKey is Store.LockOrderingKey.
+// LockOrderingKey calls Store.LockOrderingKey.
 func (l *Adapted[TTx]) LockOrderingKey(ctx context.Context, tx TTx, key string) error {
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.LockOrderingKey(ctx, tx, key) })
 }
 
-// LockKeys is Store.LockKeys.
+// LockKeys calls Store.LockKeys.
 func (l *Adapted[TTx]) LockKeys(ctx context.Context, tx TTx, keys ...dedup.Key) error {
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.LockKeys(ctx, tx, keys...) })
 }
 
-// in runs f in the transaction of lifted.
-func (l *Adapted[TTx]) in(lifted TTx, f func(tx *sql.Tx) error) error {
-	tx := l.unwrap(lifted)
+// in runs f in the transaction of adapted.
+func (l *Adapted[TTx]) in(adapted TTx, f func(tx *sql.Tx) error) error {
+	tx := l.unwrap(adapted)
 	if tx == nil {
-		return fmt.Errorf("sqlstore: unwrap finds no *sql.Tx in this %T: pass the one that the handler was given, or one that was begun", lifted)
+		return fmt.Errorf("sqlstore: unwrap found no *sql.Tx in this %T: pass the one that the handler got, or one with an open transaction", adapted)
 	}
 	return f(tx)
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 )
 
-// rescueEvery is how often Maintain looks for what others left half-done.
+// rescueEvery is how often Maintain looks for repairs that other processes left unfinished.
 const rescueEvery = time.Minute
 
-// Maintain implements outbox.Maintainer. It asks before it writes, so that it costs next to nothing while nothing is due.
+// Maintain implements outbox.Maintainer. It reads before it writes, so it costs little when there is nothing to do.
 func (o *outboxSession) Maintain(ctx context.Context) error {
 	o.mu.Lock()
 	held := o.held()
@@ -21,7 +21,7 @@ func (o *outboxSession) Maintain(ctx context.Context) error {
 	}
 	o.mu.Unlock()
 	if len(held) == 0 {
-		return nil // who holds shards does it
+		return nil // a session that holds shards does it
 	}
 	run := o.store.outboxRunner("tidy")
 	if rescue {
@@ -52,8 +52,8 @@ func (o *outboxSession) untidy(ctx context.Context, held []int) (behind []int, f
 	return behind, forget, o.store.outboxError("tidy", err)
 }
 
-// follow parks what came behind parked messages, in shards of which nothing is leased: nothing must be moved while it is on
-// its way to the broker. Until then Lease passes it by.
+// follow parks messages behind parked ones, in shards without leased messages: a message must not be moved while it is being
+// published. Until then Lease skips these messages.
 func (o *outboxSession) follow(ctx context.Context, run engine.Run, behind []int) error {
 	shards := o.borrow(behind)
 	if len(shards) == 0 {
@@ -69,7 +69,7 @@ func (o *outboxSession) follow(ctx context.Context, run engine.Run, behind []int
 	})
 }
 
-// borrow marks those of shards of which nothing is leased.
+// borrow marks those of shards as busy that have no leased messages.
 func (o *outboxSession) borrow(shards []int) map[int]*outboxShard {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// lookedBack runs a handler that may have committed by itself, and checks that InTx returned ErrTxEnded if and only if it did.
-func lookedBack(t *testing.T, s *node, ctx context.Context, committed bool, do func(ctx context.Context, tx *sql.Tx) error) {
+// checkCommitReported runs a handler that may have committed, and checks that InTx returned ErrTxEnded if and only if it did.
+func checkCommitReported(t *testing.T, s *node, ctx context.Context, committed bool, do func(ctx context.Context, tx *sql.Tx) error) {
 	t.Helper()
 	for _, n := range []int{1, 10} {
 		recs := make([]dedup.Record, n)
@@ -32,7 +32,8 @@ func lookedBack(t *testing.T, s *node, ctx context.Context, committed bool, do f
 	}
 }
 
-// A handler ends its transaction, and then its connection is cut. Its claim stands: the next delivery would be taken for a duplicate.
+// A handler ends its transaction, and then its connection is cut. If the claim is committed, the next delivery would be taken
+// for a duplicate, so InTx must report it.
 func TestTheClaimIsLookedForWhereTheConnectionIsCut(t *testing.T) {
 	slow := map[string]string{
 		"sqlite":   `WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT max(n) FROM r`,
@@ -44,7 +45,7 @@ func TestTheClaimIsLookedForWhereTheConnectionIsCut(t *testing.T) {
 	nothing := func(context.Context, *sql.Tx) error { return nil }
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		s := db.open(deduptest.Options{})
-		s.db.SetMaxOpenConns(1) // the handler's own connection must not keep the question from being asked
+		s.db.SetMaxOpenConns(1) // the Store must free the handler's connection before it asks on another one
 		warm(t, s)
 		ends := map[string]func(context.Context, *sql.Tx) error{"nothing": nothing, "COMMIT": commits}
 		if db.dialect == "mysql" {
@@ -76,16 +77,16 @@ func TestTheClaimIsLookedForWhereTheConnectionIsCut(t *testing.T) {
 			for how, cut := range cuts {
 				for _, swallows := range []bool{false, true} {
 					if db.dialect == "sqlite" && name == "nothing" && swallows {
-						continue // its transaction goes on: nothing was cut
+						continue // the connection was not cut, and the transaction is still open
 					}
 					t.Run(fmt.Sprintf("%s, cut %s, swallowed %v", name, how, swallows), func(t *testing.T) {
-						lookedBack(t, s, t.Context(), name != "nothing", func(ctx context.Context, tx *sql.Tx) error {
+						checkCommitReported(t, s, t.Context(), name != "nothing", func(ctx context.Context, tx *sql.Tx) error {
 							if err := end(ctx, tx); err != nil {
 								t.Fatal(err)
 							}
 							err := cut(ctx, tx)
 							if err == nil {
-								t.Error("nothing was cut")
+								t.Error("no connection was cut")
 							}
 							if swallows {
 								return nil
@@ -99,7 +100,7 @@ func TestTheClaimIsLookedForWhereTheConnectionIsCut(t *testing.T) {
 	})
 }
 
-// A handler that commits is found out also where the consumer is being stopped meanwhile.
+// A handler's own COMMIT is detected even if the context has ended.
 func TestTheEndOfTheContextHidesNoCommit(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		s := db.open(deduptest.Options{})
@@ -117,7 +118,7 @@ func TestTheEndOfTheContextHidesNoCommit(t *testing.T) {
 		} {
 			for _, returns := range []error{nil, errUndo} {
 				t.Run(fmt.Sprint(name, ", returns ", returns), func(t *testing.T) {
-					for range 2 { // the keys of the second round are known: nothing is inserted
+					for range 2 { // in the second round the keys are duplicates, and nothing is inserted
 						ctx, cancel := context.WithCancel(t.Context())
 						defer cancel()
 						err := s.InTx(ctx, []dedup.Record{record(t.Name())}, func(tx *sql.Tx, a []dedup.Claim) error {

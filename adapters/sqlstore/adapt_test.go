@@ -19,28 +19,28 @@ import (
 	"github.com/txonce/txonce/outbox/outboxtest"
 )
 
-// appTx is an application's own idea of a transaction. Tests with real libraries are in adapt/.
+// appTx is a transaction type as an application may define it. Tests with real libraries are in adapt/.
 type appTx struct{ tx *sql.Tx }
 
 func wrapApp(_ context.Context, tx *sql.Tx) (*appTx, error) { return &appTx{tx}, nil }
 
 func unwrapApp(tx *appTx) *sql.Tx { return tx.tx }
 
-func lift(t testing.TB, s *sqlstore.Store) *sqlstore.Adapted[*appTx] {
+func adapt(t testing.TB, s *sqlstore.Store) *sqlstore.Adapted[*appTx] {
 	t.Helper()
-	lifted, err := sqlstore.Adapt(s, wrapApp, unwrapApp)
+	adapted, err := sqlstore.Adapt(s, wrapApp, unwrapApp)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lifted
+	return adapted
 }
 
-// Each case runs on one of the two databases: they are tested without Lift too.
-func TestLiftedSQLite(t *testing.T) {
+// Each case of the suite runs on SQLite or on PostgreSQL, because all cases also run on both without Adapt.
+func TestAdaptedSQLite(t *testing.T) {
 	t.Parallel()
 	h := sqliteHarness()
 	deduptest.TestStore(t, deduptest.Harness[*appTx]{
-		New: func(t *testing.T) deduptest.DB[*appTx] { return liftDB(h.New(t)) },
+		New: func(t *testing.T) deduptest.DB[*appTx] { return adaptDB(h.New(t)) },
 		Select: func(name, _ string) bool {
 			_, doesNotApply := h.DoesNotApply[name]
 			return matrix.All() || !doesNotApply && matrix.Dealt(name, 0, 2)
@@ -49,11 +49,11 @@ func TestLiftedSQLite(t *testing.T) {
 	})
 }
 
-func TestLiftedPostgres(t *testing.T) {
+func TestAdaptedPostgres(t *testing.T) {
 	t.Parallel()
 	onSQLite := sqliteHarness()
 	deduptest.TestStore(t, deduptest.Harness[*appTx]{
-		New: func(t *testing.T) deduptest.DB[*appTx] { return liftDB(newPostgresDB(t, testdb.Postgres(t))) },
+		New: func(t *testing.T) deduptest.DB[*appTx] { return adaptDB(newPostgresDB(t, testdb.Postgres(t))) },
 		Select: func(name, _ string) bool {
 			_, notThere := onSQLite.DoesNotApply[name]
 			return notThere || matrix.Dealt(name, 1, 2)
@@ -62,36 +62,36 @@ func TestLiftedPostgres(t *testing.T) {
 	})
 }
 
-// liftedNode is a Adapted whose pool the suite may look at.
-type liftedNode struct {
+// adaptedNode is an Adapted that gives the suite access to its pool.
+type adaptedNode struct {
 	*sqlstore.Adapted[*appTx]
 	node *node
 }
 
-// liftDB makes of a database under test one whose stores are lifted.
-func liftDB(d deduptest.DB[*sql.Tx]) deduptest.DB[*appTx] {
-	lifted := func(t *testing.T, s dedup.Store[*sql.Tx]) dedup.Store[*appTx] {
+// adaptDB wraps a database under test so that its stores are adapted.
+func adaptDB(d deduptest.DB[*sql.Tx]) deduptest.DB[*appTx] {
+	adapted := func(t *testing.T, s dedup.Store[*sql.Tx]) dedup.Store[*appTx] {
 		n := s.(*node)
-		return &liftedNode{lift(t, n.Store), n}
+		return &adaptedNode{adapt(t, n.Store), n}
 	}
 	opened := func(open func(*testing.T) dedup.Store[*sql.Tx]) func(*testing.T) dedup.Store[*appTx] {
-		return func(t *testing.T) dedup.Store[*appTx] { return lifted(t, open(t)) }
+		return func(t *testing.T) dedup.Store[*appTx] { return adapted(t, open(t)) }
 	}
 	all := deduptest.DB[*appTx]{
-		Open: func(t *testing.T, o deduptest.Options) dedup.Store[*appTx] { return lifted(t, d.Open(t, o)) },
+		Open: func(t *testing.T, o deduptest.Options) dedup.Store[*appTx] { return adapted(t, d.Open(t, o)) },
 		Tx: func(ctx context.Context, o deduptest.Options, fn func(*appTx) error) error {
 			return d.Tx(ctx, o, func(tx *sql.Tx) error { return fn(&appTx{tx}) })
 		},
 		Effect:   func(ctx context.Context, tx *appTx, name string) error { return d.Effect(ctx, tx.tx, name) },
 		Effects:  d.Effects,
-		SetClock: func(s dedup.Store[*appTx], now func() time.Time) { s.(*liftedNode).node.SetClock(now) },
+		SetClock: func(s dedup.Store[*appTx], now func() time.Time) { s.(*adaptedNode).node.SetClock(now) },
 		Age:      d.Age,
 		Raise:    func(ctx context.Context, tx *appTx, code string) error { return d.Raise(ctx, tx.tx, code) },
 		LockWait: func(ctx context.Context, tx *appTx) (string, error) { return d.LockWait(ctx, tx.tx) },
 		Wrote:    func(ctx context.Context, tx *appTx) (bool, error) { return d.Wrote(ctx, tx.tx) },
 		Plant:    d.Plant,
 		Connections: func(t *testing.T, s dedup.Store[*appTx]) int {
-			return d.Connections(t, s.(*liftedNode).node)
+			return d.Connections(t, s.(*adaptedNode).node)
 		},
 		NoSchema: opened(d.NoSchema), OldSchema: opened(d.OldSchema), NewerSchema: opened(d.NewerSchema), NotDurable: opened(d.NotDurable),
 	}
@@ -106,13 +106,13 @@ func liftDB(d deduptest.DB[*sql.Tx]) deduptest.DB[*appTx] {
 	}
 	if d.Faulty != nil {
 		all.Faulty = func(t *testing.T, o deduptest.Options, f deduptest.Fault) dedup.Store[*appTx] {
-			return lifted(t, d.Faulty(t, o, f))
+			return adapted(t, d.Faulty(t, o, f))
 		}
 	}
 	return all
 }
 
-func TestLiftedOutbox(t *testing.T) {
+func TestAdaptedOutbox(t *testing.T) {
 	t.Parallel()
 	outboxtest.TestStore(t, outboxtest.Harness[*appTx]{
 		New: func(t *testing.T, o outboxtest.Options) outboxtest.Outbox[*appTx] {
@@ -120,7 +120,7 @@ func TestLiftedOutbox(t *testing.T) {
 			n := newNode(t, openDB(t, "pgx", d.dsn), sqlstore.Config{
 				Dialect: sqlstore.Postgres, Outbox: sqlstore.OutboxConfig{KeepSent: o.KeepSent},
 			})
-			plain, l := outboxOf(n), lift(t, n.Store)
+			plain, l := outboxOf(n), adapt(t, n.Store)
 			return outboxtest.Outbox[*appTx]{
 				Writer: l, Queue: l, Operations: l.Outbox(),
 				InTx: func(ctx context.Context, fn func(*appTx) error) error {
@@ -129,13 +129,13 @@ func TestLiftedOutbox(t *testing.T) {
 				Retryable: l.Retryable, LockOrderingKey: l.LockOrderingKey, Sent: plain.Sent, Age: plain.Age,
 			}
 		},
-		TTL: time.Second, // a Renew waits for a disk
+		TTL: time.Second, // Renew waits for a disk
 		Run: sideBySide,
 	})
 }
 
-// Whatever the Store can do in a transaction the lifted one does in its own kind of it.
-func TestLiftedHidesNothing(t *testing.T) {
+// Each method of Store that takes a *sql.Tx must exist on Adapted with the adapted type.
+func TestAdaptedHidesNothing(t *testing.T) {
 	own := reflect.TypeFor[*sql.Tx]()
 	mentions := func(f reflect.Type, tx reflect.Type) bool {
 		for i := range f.NumIn() {
@@ -153,10 +153,10 @@ func TestLiftedHidesNothing(t *testing.T) {
 		}
 		return false
 	}
-	store, lifted := reflect.TypeFor[*sqlstore.Store](), reflect.TypeFor[*sqlstore.Adapted[*appTx]]()
+	store, adapted := reflect.TypeFor[*sqlstore.Store](), reflect.TypeFor[*sqlstore.Adapted[*appTx]]()
 	for m := range store.NumMethod() {
 		method := store.Method(m)
-		l, there := lifted.MethodByName(method.Name)
+		l, there := adapted.MethodByName(method.Name)
 		switch {
 		case !there:
 			t.Errorf("Adapted has no %s", method.Name)
@@ -166,7 +166,7 @@ func TestLiftedHidesNothing(t *testing.T) {
 			t.Errorf("Adapted.%s takes no transaction: %v", method.Name, l.Type)
 		}
 	}
-	var s any = lift(t, new(sqlstore.Store))
+	var s any = adapt(t, new(sqlstore.Store))
 	if _, ok := s.(consumer.ParkingLot[*appTx]); !ok {
 		t.Error("Adapted is no ParkingLot")
 	}
@@ -175,22 +175,22 @@ func TestLiftedHidesNothing(t *testing.T) {
 	}
 }
 
-func TestLiftNamesWhatIsMissing(t *testing.T) {
+func TestAdaptNamesWhatIsMissing(t *testing.T) {
 	s := new(sqlstore.Store)
 	for want, err := range map[string]error{
 		"Store": second(sqlstore.Adapt(nil, wrapApp, unwrapApp)), "unwrap is": second(sqlstore.Adapt(s, wrapApp, nil)),
 		"wrap is": second(sqlstore.Adapt(s, nil, unwrapApp)),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Lift without %s: %v", want, err)
+			t.Errorf("Adapt without %s: %v", want, err)
 		}
 	}
 }
 
 func second(_ *sqlstore.Adapted[*appTx], err error) error { return err }
 
-// Effects in another transaction than the claim's are what this module is against: the handler does not run.
-func TestLiftRefusesAnotherTransaction(t *testing.T) {
+// If wrap returns another transaction than the claim's, the handler must not run: its effects would not commit with the claim.
+func TestAdaptRefusesAnotherTransaction(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		n := db.open(deduptest.Options{})
 		broken := errors.New("no connection")
@@ -219,7 +219,7 @@ func TestLiftRefusesAnotherTransaction(t *testing.T) {
 			t.Errorf("a transaction that was refused has claimed: %v", c[0].Verdict)
 		}
 
-		nothing := lift(t, n.Store)
+		nothing := adapt(t, n.Store)
 		ctx, none := t.Context(), new(appTx)
 		for name, do := range map[string]func() error{
 			"Claim":           func() error { _, err := nothing.Claim(ctx, none, []dedup.Record{record("l")}); return err },
@@ -227,7 +227,7 @@ func TestLiftRefusesAnotherTransaction(t *testing.T) {
 			"SaveResult":      func() error { return nothing.SaveResult(ctx, none, record("k").Key, nil) },
 			"Enqueue":         func() error { return nothing.Enqueue(ctx, none, outbox.Message{ID: "1", Topic: "t"}) },
 			"LockOrderingKey": func() error { return nothing.LockOrderingKey(ctx, none, "k") },
-			"Lock":            func() error { return nothing.LockKeys(ctx, none, record("k").Key) },
+			"LockKeys":        func() error { return nothing.LockKeys(ctx, none, record("k").Key) },
 			"Park":            func() error { return nothing.Park(ctx, none, consumer.DeadLetter{}) },
 			"TakeDeadLetter":  func() error { return nothing.TakeDeadLetter(ctx, none, consumer.DeadLetterID{}) },
 		} {

@@ -20,12 +20,12 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// handlerErrors are what handlers return, and whose doing it is.
+// Each error that a handler returns must be attributed to the handler, to the database, or to either.
 func TestWhoseErrorItIs(t *testing.T) {
 	const (
 		handlers = iota
 		databases
-		either // retryable, and Ambiguous
+		either // Retryable and Ambiguous
 	)
 	send := func(statements ...string) func(ctx context.Context, tx *sql.Tx) error {
 		return func(ctx context.Context, tx *sql.Tx) (err error) {
@@ -112,7 +112,7 @@ func TestWhoseErrorItIs(t *testing.T) {
 				}
 			})
 		}
-		// The Store's own statements are the same for every message.
+		// Errors of the Store's own statements are not ambiguous.
 		exec(t, db.DB, `ALTER TABLE processed_messages RENAME TO processed_elsewhere`)
 		err := s.InTx(t.Context(), []dedup.Record{record("late")}, func(*sql.Tx, []dedup.Claim) error { return nil })
 		if !s.Retryable(err) || s.Ambiguous(err) {
@@ -121,7 +121,7 @@ func TestWhoseErrorItIs(t *testing.T) {
 	})
 }
 
-// A handler that stands idle for longer than the server allows has itself to blame, and is told the limit.
+// If the server ends a transaction because its handler was idle for too long, the error is the handler's and names the limit.
 func TestIdleLimitIsTheHandlersAndIsNamed(t *testing.T) {
 	count := map[string]string{
 		"postgres": `SELECT count(*) FROM pg_stat_activity WHERE pid = $1`,
@@ -129,7 +129,7 @@ func TestIdleLimitIsTheHandlersAndIsNamed(t *testing.T) {
 	}
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		if db.dialect == "sqlite" {
-			return // it has no such limit
+			return // SQLite has no such limit
 		}
 		ctx := t.Context()
 		s := newNode(t, db.open(deduptest.Options{}).db, sqlstore.Config{Dialect: sqlstore.Dialect(db.dialect), IdleInTxTimeout: time.Second})
@@ -162,7 +162,7 @@ func TestIdleLimitIsTheHandlersAndIsNamed(t *testing.T) {
 	})
 }
 
-// After a migration each connection meets its stale plan once. That is nobody's attempt.
+// After a migration each connection reports its stale plan once. This must not count as an attempt of the message.
 func TestPostgresStalePlanIsNotTheMessages(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
 	s := d.open(t, d.dsn, deduptest.Options{})
@@ -195,7 +195,7 @@ func TestPostgresStalePlanIsNotTheMessages(t *testing.T) {
 		return err
 	})
 	if err == nil || s.Retryable(err) {
-		t.Errorf("what PostgreSQL cannot do: %v is retryable", err)
+		t.Errorf("an unsupported feature: %v is retryable", err)
 	}
 }
 
@@ -222,12 +222,12 @@ func TestPostgresRegisterRefusesOtherEncodings(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "LATIN1") || s.Retryable(err) {
 		t.Errorf("Register = %v, want a refusal of LATIN1", err)
 	}
-	if err := db.Close(); err != nil { // before the database is dropped
+	if err := db.Close(); err != nil { // close the pool before the test drops the database
 		t.Error(err)
 	}
 }
 
-// Without a write-ahead log COMMIT waits for those who read.
+// Without a write-ahead log, COMMIT waits for readers.
 func TestSQLiteCommitWaitsForReaders(t *testing.T) {
 	d := openSQLite(t)
 	exec(t, d.db, `PRAGMA journal_mode = delete`)
@@ -246,7 +246,7 @@ func TestSQLiteCommitWaitsForReaders(t *testing.T) {
 		go func() {
 			done <- s.InTx(t.Context(), []dedup.Record{record(fmt.Sprint(i))}, func(*sql.Tx, []dedup.Claim) error { return nil })
 		}()
-		for waits := false; !waits; { // COMMIT that waits lets nobody begin to read
+		for waits := false; !waits; { // a waiting COMMIT blocks new readers
 			var n int
 			err := readers.QueryRow(`SELECT count(*) FROM effects`).Scan(&n)
 			waits = err != nil && strings.Contains(err.Error(), "locked")
