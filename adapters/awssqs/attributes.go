@@ -19,9 +19,9 @@ import (
 //   - The payload is the body. One that SQS would refuse or alter is written as base64, and attributeEncoding says so. So is an
 //     empty one, which SQS refuses: then the body is a word.
 //   - A header is an attribute of its name; its value a String, or Binary where it has bytes that a String may not have.
-//   - SQS takes ten attributes. Headers that find no place, whose name no attribute may have, or whose value is empty lie together in
-//     attributeHeaders, as storekit.EncodeHeaders writes them. Those of txonce are placed first, then the others by name, so the
-//     same headers are always written alike, and each name stands in one place.
+//   - SQS takes ten attributes. The other headers are in attributeHeaders, as storekit.EncodeHeaders writes them. So are headers whose
+//     name SQS does not accept, and those with an empty value. Headers of txonce become attributes first, then the others by name,
+//     so the same headers are always written alike, and each name is written once.
 //   - The key is attributeKey, where there is one.
 const (
 	attributeKey      = "txonce-key"

@@ -54,7 +54,7 @@ func TestPublisherBehindRelay(t *testing.T) {
 	})
 }
 
-// faults fails a part of what is sent.
+// faults makes some of the sent messages fail.
 type faults struct {
 	mu                                  sync.Mutex
 	calls, before, after, refused, lost int

@@ -13,8 +13,8 @@ import (
 	"github.com/txonce/txonce/internal/deliver"
 )
 
-// received is one delivery of a message. SQS delivers the message to nobody else during its visibility timeout, which each heartbeat
-// starts again.
+// received is one delivery of a message. SQS delivers the message to no other receiver during its visibility timeout. Each heartbeat
+// starts that timeout again.
 type received struct {
 	delivery *deliver.Delivery
 	id       string

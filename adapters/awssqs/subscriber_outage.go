@@ -10,7 +10,7 @@ import (
 // credentials take time to become effective.
 const fatalAfter = 30 * time.Second
 
-// outage is a period in which all calls of one operation fail. Its begin and its end are logged.
+// outage is a period during which all calls of one operation fail. Its beginning and its end are logged.
 type outage struct {
 	op  string
 	log *slog.Logger

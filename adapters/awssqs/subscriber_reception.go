@@ -122,8 +122,9 @@ func (r *reception) receive() {
 
 // request is one request for messages. When the answer of a request to a FIFO queue was lost, SQS repeats it for the same token.
 //
-// A stop cancels the request, but not in its first moments: when the queue has messages the answer is on its way, and nobody would receive
-// its messages before their visibility timeout expires. So it may arrive, and its messages are given back at once.
+// A stop cancels the request, but not in its first moments. When the queue has messages, the answer is then on its way: if the request
+// were cancelled, its messages would be delivered only after their visibility timeout. So request waits for the answer, and its messages
+// are given back at once.
 func (r *reception) request(n int, token string) ([]types.Message, error) {
 	ctx, cancel := context.WithTimeout(r.requests, r.cfg.WaitTime+answerWithin)
 	defer cancel()

@@ -26,7 +26,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// record has the shape of what Lambda passes.
+// record returns a record as Lambda passes it.
 func record(id, body, queue, group, attributes string) string {
 	system := `"ApproximateReceiveCount":"1","SentTimestamp":"1545082649183","SenderId":"AIDAIENQZJOLO23YVJ4VO","ApproximateFirstReceiveTimestamp":"1545082649185"`
 	if group != "" {
