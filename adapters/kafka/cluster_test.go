@@ -138,7 +138,7 @@ func (g *group) produce(t *testing.T, msgs ...*sarama.ProducerMessage) {
 	}
 }
 
-// produceAtOnce is produce in one request, so that whoever fetches the first message has them all. They are of one partition.
+// produceAtOnce is produce in one request, so that a fetch of the first message returns all of them. All are in one partition.
 func (g *group) produceAtOnce(t *testing.T, msgs ...*sarama.ProducerMessage) {
 	t.Helper()
 	cfg := testConfig(sarama.NewBalanceStrategyRange())

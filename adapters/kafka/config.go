@@ -92,7 +92,7 @@ const (
 	// aborted have effects.
 	RiskReadUncommitted Risk = "RiskReadUncommitted"
 
-	// RiskFetchMax accepts Consumer.Fetch.Max: sarama skips a message for which it does not suffice.
+	// RiskFetchMax accepts a Consumer.Fetch.Max: sarama skips a message that is larger than this.
 	RiskFetchMax Risk = "RiskFetchMax"
 )
 

@@ -81,7 +81,7 @@ func TestRetentionDeletesMarkers(t *testing.T) {
 	})
 }
 
-// TestPassOver is about what stands behind the last message.
+// TestPassOver is about markers and aborted messages behind the last delivered message.
 func TestPassOver(t *testing.T) {
 	batch := func(first int64, records int, set func(*sarama.RecordBatch)) *sarama.Records {
 		b := &sarama.RecordBatch{FirstOffset: first, LastOffsetDelta: int32(records - 1), ProducerID: 7}

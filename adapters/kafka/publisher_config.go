@@ -56,7 +56,7 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 	return c, errors.Join(wrong...)
 }
 
-// publisherRefusals lists the settings of cfg under which messages could be lost, overtake each other, or never get an answer.
+// publisherRefusals lists the settings of cfg that allow messages to be lost, to overtake each other, or to get no answer.
 func publisherRefusals(cfg *sarama.Config, accepted []Risk) (wrong []error) {
 	flush, most := cfg.Producer.Flush, int(sarama.MaxRequestSize)-requestOverhead
 	for _, rule := range []struct {

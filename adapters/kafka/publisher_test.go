@@ -224,7 +224,8 @@ func TestPublisherOneBrokerAway(t *testing.T) {
 	eventually(t, func() error { return errors.Join(publish(t, p, patience, msgs...)...) })
 }
 
-// sarama's own circuit breakers keep a topic shut for ten seconds after three failures. Whoever comes back in between is served.
+// sarama's own circuit breakers keep a topic shut for ten seconds after three failures. The Publisher must send to a broker that
+// is back sooner.
 func TestPublisherGoesOnAtOnce(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		topic := testdb.Topic(t, c.brokers, 1)
@@ -252,7 +253,7 @@ func TestPublisherClose(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		topic := testdb.Topic(t, c.brokers, 1)
 		cfg := publisherConfig()
-		cfg.Net.ReadTimeout = time.Hour // nobody may wait for what the broker does not say
+		cfg.Net.ReadTimeout = time.Hour // no call may wait for an answer that the broker does not send
 		g := through(cfg)
 		client := dial(t, c.brokers, cfg)
 		idle := g.connections()

@@ -60,7 +60,7 @@ func (a *assignments) held() (partitions []int32) {
 	return partitions
 }
 
-// generations are those in which something was assigned.
+// generations returns the generations that assigned a partition.
 func (a *assignments) generations() (g []int32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

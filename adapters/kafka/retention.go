@@ -86,7 +86,7 @@ func settingsOf(client sarama.Client, topic string) ([]sarama.ConfigEntry, error
 	return results[0].Configs, nil
 }
 
-// retention is the longest time for which a topic keeps a message. Kafka deletes a whole segment when its newest message is old enough, and
+// retention returns how long a topic keeps a message at most. Kafka deletes a whole segment when its newest message is old enough, and
 // closes an active segment after up to segment.ms.
 func retention(entries []sarama.ConfigEntry) (keeps time.Duration, why string, err error) {
 	if policy := setting(entries, "cleanup.policy"); policy != "" && !strings.Contains(policy, "delete") {

@@ -121,8 +121,8 @@ func TestBatchesAreWhatWaits(t *testing.T) {
 	})
 }
 
-// takeIn has sarama hold back the message at offset stopper of partition 0, and tells when all before it have been taken in by
-// the Subscriber: without a buffer, sarama comes to a message when the one before has been received.
+// takeIn makes sarama hold back the message at offset stopper of partition 0, and reports when the Subscriber has received all
+// messages before it: without a buffer, sarama reaches a message when the one before has been received.
 func takeIn(t *testing.T, cfg *sarama.Config, stopper int64) *intake {
 	i := &intake{t: t, stopper: stopper, there: make(chan struct{}), goOn: make(chan struct{})}
 	i.came, i.end = sync.OnceFunc(func() { close(i.there) }), sync.OnceFunc(func() { close(i.goOn) })
@@ -251,7 +251,7 @@ func TestRetry(t *testing.T) {
 	})
 }
 
-// holdBack answers as a consumer.Consumer does: what stands behind a failure of its key is held back.
+// holdBack answers as a consumer.Consumer does: messages behind a failed one of their key are held back.
 type holdBack struct{ inBatches }
 
 func (h holdBack) ProcessBatch(ctx context.Context, msgs []*consumer.Message) []error {
