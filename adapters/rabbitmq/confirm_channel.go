@@ -34,12 +34,12 @@ type owedThere struct {
 	since time.Time
 }
 
-// maxUnconfirmed is how many messages are written and not confirmed at once. As many returns have room: amqp091-go drops a return that
-// nobody takes for 5 seconds, and without its return an unroutable message looks confirmed.
+// maxUnconfirmed is how many messages at most are written and not confirmed. The channel of returns has as much room: amqp091-go drops
+// a return that is not received within 5 seconds, and without its return an unroutable message looks confirmed.
 const maxUnconfirmed = 2048
 
-// openConfirmChannel opens a channel on conn and puts it into confirm mode, for which it waits until the server answers or conn is cut.
-// run starts its goroutine. refuses is asked before each message.
+// openConfirmChannel opens a channel on conn and puts it into confirm mode. It waits until the server answers or conn is cut. run
+// starts the channel's goroutine. refuses is called before each message.
 func openConfirmChannel(conn Connection, refuses func() error, run func(func())) (*confirmChannel, error) {
 	ch, err := conn.Channel()
 	if err != nil {
@@ -119,7 +119,7 @@ func (c *confirmChannel) feed() *amqp.Error {
 	}
 }
 
-// write sends r, unless nobody waits for it any more or the server takes no messages.
+// write sends r, unless its call has ended or the server takes no messages.
 func (c *confirmChannel) write(r *record) error {
 	refused := c.refuses()
 	if refused != nil || !r.open() {

@@ -90,7 +90,7 @@ func TestHandshakeCut(t *testing.T) {
 	}
 }
 
-// TestHandshakeStalls: a server that stands still says nothing of the password.
+// TestHandshakeStalls: a server that does not answer has not refused the password.
 func TestHandshakeStalls(t *testing.T) {
 	t.Parallel()
 	dial := rabbitmq.Dial(testdb.RabbitMQ(t), amqp.Config{Dial: func(network, addr string) (net.Conn, error) {

@@ -85,7 +85,7 @@ func (p *Publisher) send(ctx context.Context, c *publishing.Call, messages []int
 	p.pool.Release(client, broken)
 }
 
-// sendOn gets an answer for each record. broken: l holds messages that nobody waits for any more.
+// sendOn gets an answer for each record. broken: l holds messages whose calls have ended.
 func (p *Publisher) sendOn(ctx context.Context, l *link, records []*record) (broken bool) {
 	shared, limit := l.channel(), stallLimit(ctx)
 	err := p.route(ctx, l, shared, records, limit)
@@ -144,7 +144,7 @@ func (p *Publisher) route(ctx context.Context, l *link, shared *confirmChannel, 
 		probes.Go(func() { p.probe(ctx, l, to, records, limit) })
 	}
 	err = shared.send(ctx, many, limit)
-	if ofChannel(err) { // one of these messages closed the channel, or one of another call: nobody knows which
+	if ofChannel(err) { // one of these messages closed the channel, or one of another call; the server does not say which
 		l.forgetExchanges()
 		isolated = append(unanswered(many), isolated...)
 		err = nil

@@ -66,7 +66,7 @@ func (r *record) nacked() error {
 	return fmt.Errorf("rabbitmq: message %q to %s: not taken (basic.nack): a queue is full and rejects, or failed", r.msg.MessageId, r.where())
 }
 
-// unconfirmed is the answer to a message to a destination for which the server has confirmed nothing for limit.
+// unconfirmed is the answer to a message whose destination has confirmed nothing for limit.
 func (r *record) unconfirmed(limit time.Duration) error {
 	return unavailable(fmt.Errorf("rabbitmq: message %q to %s: not confirmed; the message may have arrived: the server has confirmed nothing to it for %v",
 		r.msg.MessageId, r.where(), limit.Round(time.Millisecond)))

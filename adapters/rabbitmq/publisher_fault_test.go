@@ -136,8 +136,8 @@ func TestPublisherReturns(t *testing.T) {
 	})
 }
 
-// TestPublisherSameID: two outboxes may share a Publisher, and have messages of one ID. Which one came back nobody can say, so both
-// are sent again; which went where is known.
+// TestPublisherSameID: two outboxes may share a Publisher, and have messages with the same ID. A return does not show which of them
+// came back, so both are sent again; the destination of each is known.
 func TestPublisherSameID(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		f.want(f.send(outbox.Message{ID: "1", Topic: "a"}, outbox.Message{ID: "1", Topic: "nowhere"}, outbox.Message{ID: "1", Topic: "b"}), "", "topic: NO_ROUTE", "")
@@ -156,7 +156,7 @@ func TestPublisherConfirmsOutOfOrder(t *testing.T) {
 func TestPublisherUnconfirmed(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		f.fate(map[string]rabbitmqtest.Fate{"a1": rabbitmqtest.Withhold})
-		f.want(f.publish("a1", "b1"), "away: may have arrived", "") // a1 holds up nobody else
+		f.want(f.publish("a1", "b1"), "away: may have arrived", "") // a1 delays no other message
 		f.fate(map[string]rabbitmqtest.Fate{"b2": rabbitmqtest.Withhold})
 		old := time.AfterFunc(time.Second, f.s.Release) // of the connection that was cut, number 1, and of the new one
 		f.want(f.publish("b2"), "")
@@ -196,7 +196,7 @@ func TestPublisherExchanges(t *testing.T) {
 			return errors.Join(ch.ExchangeDeclare("events", "topic", true, false, false, false, nil), ch.QueueBind("a", "order.*", "events", false, nil))
 		})
 		msg := func(id, topic string) outbox.Message { return outbox.Message{ID: id, Topic: topic, Key: id} }
-		for at := range 4 { // a missing exchange disturbs nobody, wherever it is
+		for at := range 4 { // a missing exchange disturbs no other message, at any position
 			msgs := []outbox.Message{msg("1", "events/order.new"), msg("2", "events/order.paid"), msg("3", "/b")}
 			want := []string{"", "", ""}
 			f.want(f.send(slices.Insert(msgs, at, msg("x", "typo/k"))...), slices.Insert(want, at, `plain: exchange "typo"`)...)
@@ -211,7 +211,7 @@ func TestPublisherExchanges(t *testing.T) {
 		f.arrived("b", "3", "3", "3", "3", "3")
 		f.fate(nil)
 
-		// It comes to be, and goes while it is known. Then it closes the channel.
+		// The exchange is declared, and deleted while the Publisher knows it. Then it closes the channel.
 		on(func(ch rabbitmq.Channel) error {
 			return errors.Join(ch.ExchangeDeclare("typo", "fanout", true, false, false, false, nil), ch.QueueBind("c", "", "typo", false, nil))
 		})
@@ -245,7 +245,7 @@ func TestPublisherAccessRefused(t *testing.T) {
 			`plain: grant this user write permission`, "", `plain: exchange "amq.topic"`)
 		before := len(f.s.Messages("a"))
 		f.fate(map[string]rabbitmqtest.Fate{"5": rabbitmqtest.Withhold})
-		for range 5 { // from now on it disturbs nobody
+		for range 5 { // from now on it disturbs no other message
 			time.AfterFunc(time.Second, f.s.Release)
 			f.want(f.send(msg("5", "/a"), msg("2", "amq.topic/k"), msg("6", "/a")), "", "plain: ACCESS_REFUSED", "")
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq"
 )
 
-// proxy stands between clients and a real RabbitMQ: it can be silent, be away, and cut.
+// proxy is between clients and a real RabbitMQ. It can stop forwarding, refuse connections, and cut them.
 type proxy struct {
 	target string
 	url    string

@@ -22,7 +22,7 @@ type link struct {
 	exchanges map[string]bool // that exist
 
 	asking  sync.Mutex
-	control ChannelDeclarer // on which exchanges are looked up; a missing one closes it; guarded by asking
+	control ChannelDeclarer // looks up exchanges; a missing one closes it; guarded by asking
 }
 
 // connectTimeout is for all of it, from dialling to confirm mode. Calls wait no longer than their contexts, whatever is left of it.

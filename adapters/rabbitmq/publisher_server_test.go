@@ -26,7 +26,7 @@ func TestServerFaults(t *testing.T) {
 	t.Run("a memory alarm", func(t *testing.T) { memoryAlarm(t, own) })
 }
 
-// queueDoesNotConfirm: a quorum queue whose leader stands still, as one without a majority does, does not stop another queue. Few
+// queueDoesNotConfirm: a quorum queue whose leader confirms nothing, as without a majority, does not stop another queue. Few
 // messages arrive twice.
 func queueDoesNotConfirm(t *testing.T, own *testdb.OwnRabbitMQ) {
 	quorum := amqp.Table{"x-queue-type": "quorum"}
@@ -89,7 +89,7 @@ func queueDoesNotConfirm(t *testing.T, own *testdb.OwnRabbitMQ) {
 	if len(open[stuck]) != toStuck {
 		t.Errorf("%d messages were confirmed by a queue that stands still", toStuck-len(open[stuck]))
 	}
-	// From now on nobody waits for the other queue.
+	// From now on no message waits for the other queue.
 	began = time.Now()
 	for i := range 20 {
 		open[healthy] = append(open[healthy], outbox.Message{ID: fmt.Sprint("later", i), Topic: healthy})

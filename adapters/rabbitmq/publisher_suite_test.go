@@ -177,7 +177,7 @@ func harness(s func(t *testing.T) *site, args amqp.Table, cfg rabbitmq.Publisher
 	}
 }
 
-// recovering is a connection of which amqp091-go would hide that it was lost.
+// recovering is a connection whose loss amqp091-go would hide.
 type recovering struct{ rabbitmq.Connection }
 
 func (recovering) IsRecoveryEnabled() bool { return true }

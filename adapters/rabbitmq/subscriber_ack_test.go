@@ -70,8 +70,8 @@ func TestAckThatDoesNotArrive(t *testing.T) {
 	}
 }
 
-// ackOnce has messages handled of which the first acknowledgement meets fault. It returns how often deliveries began, and how many
-// acknowledgements of the first message the Subscriber told of, but for one that it could not know the fate of.
+// ackOnce has messages handled, and their first acknowledgement meets fault. It returns how often deliveries began, and how many
+// acknowledgements of the first message the Subscriber reported, without one whose fate it could not know.
 func ackOnce(
 	t *testing.T, own, dial rabbitmq.Dialer, queue string, cut func(), fault func(rabbitmq.Channel, func(), uint64) error,
 ) (sessions, told int) {
@@ -155,7 +155,7 @@ func ackOnce(
 	return begun, acked[first] - lossy.toldOf(first)
 }
 
-// lossyAcks dials connections of which the first acknowledgement meets fault.
+// lossyAcks dials connections whose first acknowledgement meets fault.
 type lossyAcks struct {
 	fault func(rabbitmq.Channel, func(), uint64) error
 	cut   func()
@@ -163,7 +163,7 @@ type lossyAcks struct {
 	mu   sync.Mutex
 	id   string           // of the message whose acknowledgement has met it
 	told int              // 1: the Subscriber was told that it is written
-	last rabbitmq.Channel // on which something was acknowledged
+	last rabbitmq.Channel // the last channel with an acknowledgement
 }
 
 func (l *lossyAcks) dial(dial rabbitmq.Dialer) rabbitmq.Dialer {
@@ -183,7 +183,7 @@ func (l *lossyAcks) met() string {
 	return l.id
 }
 
-// toldOf is how many acknowledgements of this message are told of and do not arrive.
+// toldOf is how many acknowledgements of this message the Subscriber reports although they do not arrive.
 func (l *lossyAcks) toldOf(id string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

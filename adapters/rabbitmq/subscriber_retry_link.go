@@ -9,7 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// retryLink is the connection on which copies are published. Only the goroutine of retries uses it.
+// retryLink is the connection for publishing copies. Only the goroutine of retries uses it.
 type retryLink struct {
 	conn    Connection
 	channel *confirmChannel
@@ -50,7 +50,7 @@ func (r *retries) work() {
 // use.
 func (r *retries) doAll(l *retryLink) *retryLink {
 	for r.connected.Err() == nil {
-		if r.takeOverdue() { // the server slows down a connection on which it owes confirms
+		if r.takeOverdue() { // the server slows down a connection with missing confirms
 			r.closeLink(l, errOverdue)
 			l = nil
 		}

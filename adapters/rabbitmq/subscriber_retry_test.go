@@ -19,7 +19,7 @@ import (
 	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 )
 
-// TestNoHotRequeue: in the 2 s that a message is to wait nobody sees it, and then it is the same but for its Attempt.
+// TestNoHotRequeue: a deferred message is not delivered during its 2 s, and afterwards only its Attempt has changed.
 func TestNoHotRequeue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -283,7 +283,7 @@ func TestWithoutRetryQueues(t *testing.T) {
 	})
 }
 
-// TestNewRetryQueueRests: a retry queue that was only just made could be forgotten in a crash, and is not used yet, whoever has
+// TestNewRetryQueueRests: a crash could lose a retry queue that was made a moment ago, so it is not used yet, whichever process
 // made it.
 func TestNewRetryQueueRests(t *testing.T) {
 	t.Parallel()
@@ -359,7 +359,7 @@ func TestRetryQueueDeleted(t *testing.T) {
 	})
 }
 
-// TestRetryQueues: every queue that can come to be is named.
+// TestRetryQueues: the list contains every queue that a Subscriber may declare.
 func TestRetryQueues(t *testing.T) {
 	s := rabbitmqtest.NewServer(rabbitmqtest.Config{})
 	names := rabbitmq.RetryQueues(workQueue)

@@ -102,7 +102,7 @@ func testSubscriber(t *testing.T, site func(t *testing.T) subscriberSite, missin
 
 const restartCase = "the broker restarts"
 
-// sharedOrOwn gives each case the shared server, unless it is to be restarted. Those cases share one of their own.
+// sharedOrOwn gives each case the shared server, unless the case restarts it. Cases that do use a second server.
 func sharedOrOwn(t *testing.T, url string) func(t *testing.T) subscriberSite {
 	var using sync.Mutex
 	own := sync.OnceValue(func() *testdb.OwnRabbitMQ { return testdb.StartRabbitMQ(t) })

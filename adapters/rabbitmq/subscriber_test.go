@@ -177,7 +177,7 @@ func nothingLeft(t *testing.T, s *rabbitmqtest.Server) {
 }
 
 // TestChannelClosedInMidHandler: the server takes messages away when a handler is too slow. Its context ends, nothing is
-// acknowledged, and what it was told is nobody's: the message is delivered again.
+// acknowledged, and its answer is dropped: the message is delivered again.
 func TestChannelClosedInMidHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -369,7 +369,7 @@ func (windowed) Window() time.Duration                                     { ret
 func (windowed) Process(context.Context, *consumer.Message) error          { return nil }
 func (windowed) ProcessBatch(context.Context, []*consumer.Message) []error { return nil }
 
-// TestToMessage is about headers of every type, and stamps that nobody of us has written.
+// TestToMessage is about headers of every type, and stamps that no Subscriber has written.
 func TestToMessage(t *testing.T) {
 	raw := &amqp.Delivery{
 		MessageId: "id", RoutingKey: "orders.new", ContentType: "text/plain", ReplyTo: "answers", Body: []byte("body"),

@@ -13,8 +13,8 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq"
 )
 
-// tally knows how many messages of queues are not acknowledged. The server says how many are ready; how many it has delivered
-// it does not say, so that is counted on the channels, from outside of what is tested.
+// tally knows how many messages of queues are not acknowledged. The server says how many are ready, but not how many it has
+// delivered. So tally counts those on the channels, outside of the tested code.
 type tally struct {
 	own rabbitmq.Dialer
 
@@ -138,9 +138,9 @@ func (ch *tallyChannel) Cancel(tag string, noWait bool) error {
 	return ch.Channel.Cancel(tag, noWait)
 }
 
-// PublishWithDeferredConfirm counts a message when the server says that it has it, and before its sender hears of that. Of one that the
-// server refused, or said nothing of before the connection was lost, nobody knows whether it will ever be acknowledged. If it is there
-// after all, the server says so while it is ready, and it is among the held when it is delivered.
+// PublishWithDeferredConfirm counts a message when the server confirms it, before its sender learns that. A message that the server
+// refused, or did not answer before the connection was lost, is not counted, because it may not exist. If it does exist, the server
+// counts it while it is ready, and tally counts it after its delivery.
 func (ch *tallyChannel) PublishWithDeferredConfirm(
 	exchange, key string, mandatory, immediate bool, msg amqp.Publishing,
 ) (rabbitmq.Confirm, error) {

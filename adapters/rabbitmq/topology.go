@@ -33,7 +33,7 @@ type QueueSpec struct {
 	// Defaults to nowhere: the server drops them.
 	DeadLetters *DeadLetters
 
-	// MessageTTL is after how long messages that nobody has received expire.
+	// MessageTTL is the time after which messages that were not received expire.
 	//
 	// Defaults to never: a message may then wait for longer than the Processor remembers keys, and is parked as unprovable. Run warns
 	// about that.
