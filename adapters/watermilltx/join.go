@@ -15,7 +15,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// joiningStore is a Store that claims in the transaction in which watermill-sql's subscriber received the message. For other contexts it is
+// joiningStore is a Store that claims in the transaction that watermill-sql's subscriber received the message in. For other contexts it is
 // the Store inside.
 //
 // That transaction is dangerous in three ways. watermill-sql delivers a nacked message again in the same transaction, so every attempt has

@@ -320,7 +320,7 @@ func TestJoinedClose(t *testing.T) {
 			}
 			<-done
 			if !joins {
-				o.wantEffects("1") // the hazard: the message is not acknowledged, and half of its effect stands
+				o.wantEffects("1") // the hazard: the message is not acknowledged, and half of its effect is committed
 				return
 			}
 			o.wantEffects()
@@ -340,7 +340,8 @@ func TestJoinedClose(t *testing.T) {
 	}
 }
 
-// A key that somebody claims after watermill-sql's transaction has begun cannot be seen in it: it is given up, and the next one sees it.
+// When another process claims a key after watermill-sql's transaction has begun, that transaction cannot see the claim. It is given up,
+// and the next transaction sees it.
 func TestJoinedSerializationFailure(t *testing.T) {
 	if testing.Short() {
 		t.Log("-short: there is no watermill-sql without a server")

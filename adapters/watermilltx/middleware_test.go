@@ -228,7 +228,7 @@ func TestHandlerGetsACopy(t *testing.T) {
 	}
 }
 
-// Copying the metadata of what came in is common, and it may have come through a relay.
+// Handlers often copy the metadata of the incoming message, and a relay may have published that message.
 func TestCopiedMetadata(t *testing.T) {
 	b := newSQLite(t)
 	h := newMiddleware(t, config(b, "billing")).Middleware(func(msg *message.Message) ([]*message.Message, error) {

@@ -43,7 +43,7 @@ var (
 
 const tooLarge = 100_000
 
-// Publish waits in vain as a broker's client without context does.
+// Publish hangs as a broker's client without a context does.
 func (b *inMemory) Publish(topic string, msgs ...*message.Message) error {
 	b.mu.Lock()
 	silent := b.silent
