@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Limit is the size of a Bucket and the rate at which it fills. The zero value stands for a default of the caller's.
+// Limit is the size of a Bucket and the rate at which it fills. The zero value means the caller's default.
 type Limit struct {
 	Burst     int
 	PerMinute int
@@ -71,7 +71,7 @@ func (b *Bucket) Has(n float64) bool { return b.tokens >= n }
 // HalfFull reports whether one token, and half of the burst, were there at the last Refill.
 func (b *Bucket) HalfFull() bool { return b.Has(max(1, float64(b.limit.Burst)/2)) }
 
-// Interval is the time in which one token comes back.
+// Interval is the time until one token comes back.
 func (b *Bucket) Interval() time.Duration { return time.Minute / time.Duration(b.limit.PerMinute) }
 
 // Next returns how long after the last Refill the next whole token is there; negative: it was there.
