@@ -96,7 +96,7 @@ type RelayStats struct {
 	Until  time.Time // by the database's clock
 }
 
-// ParkedFilter selects the parked messages for which all conditions hold. The zero value selects all.
+// ParkedFilter selects the parked messages that meet all conditions. The zero value selects all.
 type ParkedFilter struct {
 	Topic string    // empty: any
 	Key   string    // empty: any

@@ -52,8 +52,8 @@ func TestOutboxScopeRepeatsItsIDs(t *testing.T) {
 	}
 }
 
-// The ordinal is one per topic, so a message to another topic, which one version of a handler sends and another does not,
-// changes nobody else's ID.
+// Each topic has its own ordinals. So when another version of a handler also sends a message to another topic, the IDs of the
+// other messages stay the same.
 func TestOutboxScopeCountsPerTopic(t *testing.T) {
 	plain := ids(t, scoped(t, "s"), "a", "a")
 	mixed := ids(t, scoped(t, "s"), "a", "b", "a")

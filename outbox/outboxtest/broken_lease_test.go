@@ -22,7 +22,7 @@ func wants(change func(s *session, want *outbox.Want)) func(*Memory, *Outbox[*Tx
 	})
 }
 
-// settles breaks Settle, by what becomes of an outcome.
+// settles breaks Settle: change changes each outcome.
 func settles(change func(s *session, o *outbox.Outcome)) func(*Memory, *Outbox[*Tx]) {
 	return func(m *Memory, o *Outbox[*Tx]) {
 		o.Queue = &hooks{Memory: m, settle: func(s *session, ctx context.Context, all []outbox.Outcome) error {

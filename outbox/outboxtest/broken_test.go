@@ -62,7 +62,7 @@ type brokenStore struct {
 	breaks func(m *Memory, o *Outbox[*Tx])
 }
 
-// hooks stand between the suite and a Memory's sessions. Each may call the session's own method.
+// hooks replace methods of a Memory's sessions. Each may call the session's own method.
 type hooks struct {
 	*Memory
 	renew  func(s *session, ctx context.Context) (outbox.Hold, error)
@@ -178,7 +178,7 @@ func TestOutboxSuiteFindsBrokenStores(t *testing.T) {
 	}
 }
 
-// What is not broken passes under the same machinery, and a hook that is missing is told of.
+// An outbox that is not broken passes under the same machinery, and a missing hook is reported.
 func TestOutboxSuiteRecorderIsFair(t *testing.T) {
 	for _, c := range storeCases[*Tx]() {
 		h := memoryHarness(brokenStore{breaks: func(m *Memory, o *Outbox[*Tx]) { o.Queue = &hooks{Memory: m} }})

@@ -197,7 +197,7 @@ func (s *session) Maintain(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Sent returns the IDs of the sent messages that are still kept, in the order in which they were sent.
+// Sent returns the IDs of the sent messages that are still kept, in the order of their sending.
 func (m *Memory) Sent() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

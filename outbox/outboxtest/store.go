@@ -49,8 +49,8 @@ type Outbox[TTx any] struct {
 	LockOrderingKey func(ctx context.Context, tx TTx, key string) error
 	// Sent lists the IDs of the messages that are kept after they were sent.
 	Sent func(t *testing.T) []string
-	// Age makes the holds of the sessions of that name look as if they had begun d earlier: it moves the times at which they end.
-	// It is called again after an error that is Retryable. Nil: the suite waits for holds to run out. With it, two cases still do.
+	// Age makes the holds of the sessions of that name look as if they had begun d earlier: it makes them end d earlier. It is
+	// called again after an error that is Retryable. Nil: the suite waits for holds to expire. With Age, two cases still wait.
 	Age func(ctx context.Context, name string, d time.Duration) error
 }
 

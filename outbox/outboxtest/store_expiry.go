@@ -19,7 +19,8 @@ func expiryCases[TTx any]() []storeCase[TTx] {
 	}
 }
 
-// renewKeeps renews for longer than the TTL. A machine that stands still for so long proves nothing, and is tried again.
+// renewKeeps renews for longer than the TTL. When the machine pauses the test for so long, the run proves nothing and is
+// repeated.
 func renewKeeps[TTx any](e *env[TTx]) {
 	e.enqueue(series("k", 3)...)
 	for ttl := e.ttl; ; ttl = longer(ttl) {

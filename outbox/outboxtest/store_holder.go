@@ -169,7 +169,7 @@ func (s *holder) quiet(why string) {
 	}
 }
 
-// drain confirms n messages and returns them in the order in which they were leased. Nothing must be left then.
+// drain confirms n messages and returns them in the order of their leases. Nothing must be left then.
 func (s *holder) drain(n int) (all []outbox.Leased) {
 	s.Helper()
 	for len(all) < n {

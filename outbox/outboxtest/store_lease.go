@@ -141,7 +141,7 @@ func parts[TTx any](e *env[TTx]) {
 	}
 }
 
-// partsMissNothing enqueues between the turns, in no relation to whose turn it is.
+// partsMissNothing enqueues between the turns, into any group of shards.
 func partsMissNothing[TTx any](e *env[TTx]) {
 	const n = 90
 	for _, part := range []int{2, 3, 7, 100} {

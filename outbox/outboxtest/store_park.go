@@ -45,8 +45,9 @@ func (e *env[TTx]) discard(seqs ...int64) {
 	}
 }
 
-// wantParked waits until exactly these are parked, while s takes turns without finding anything. Of those that stand
-// behind another one it says which; they wait, if waiting, except for some.
+// wantParked waits until exactly the messages of behind are parked, while s polls and must find nothing. behind maps the ID of
+// each message to the ID of the message that it is behind, or to "". If waiting is set, those behind another message must be
+// Waiting, without the ones in except.
 func (e *env[TTx]) wantParked(s *holder, behind map[string]string, waiting bool, except ...string) map[string]outbox.ParkedMessage {
 	e.Helper()
 	for {

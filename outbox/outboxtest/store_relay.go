@@ -69,7 +69,7 @@ type load struct {
 	calls int
 }
 
-// produce enqueues n messages, of which those of some transactions are rolled back.
+// produce enqueues n messages, and rolls some of the transactions back.
 func (e *env[TTx]) produce(l *load, producers, n int) {
 	e.Helper()
 	l.calls++
@@ -137,7 +137,7 @@ func (e *env[TTx]) empty(broker *FakePublisher) {
 	}
 }
 
-// audit compares what was committed with what arrived. It returns how many were repeats.
+// audit compares the committed messages with those that arrived. It returns how many were repeats.
 func (e *env[TTx]) audit(l *load, broker *FakePublisher) (repeats int) {
 	e.Helper()
 	confirmed, first, seen := map[string]bool{}, map[string][]string{}, map[string]string{}

@@ -138,7 +138,7 @@ func givesBack[TTx any](e *env[TTx]) {
 	b.quiet("everything was confirmed")
 }
 
-// joinsBusy has a session that leases again the moment it has settled, so that there is never a shard of which nothing is leased.
+// joinsBusy has a session that leases again as soon as it has settled, so that each of its shards always has a leased message.
 func joinsBusy[TTx any](e *env[TTx]) {
 	a := e.session()
 	of := a.hold.TotalShards

@@ -140,7 +140,7 @@ func statsWhileMoving[TTx any](e *env[TTx]) {
 		all := outcomes(outbox.Returned, l...)
 		all[0] = parked(l[0], outbox.BlockKey)
 		s.settle(all...)
-		s.turn() // what stands behind it follows
+		s.turn() // the message behind it follows
 		e.unpark(l[0].Seq)
 		pause(ctx)
 	}

@@ -19,7 +19,7 @@ type batch struct {
 	stop     context.Context // Run's: after its end no call of Publish starts
 	leasedAt time.Time
 
-	outcomes   []outbox.Outcome // in the order in which the messages were leased; Returned until there is an answer
+	outcomes   []outbox.Outcome // in the order of the leased messages; Returned until there is an answer
 	errs       []error          // the publishers' answers, by position in outcomes
 	queues     []*publisherQueue
 	underWay   map[*call]bool

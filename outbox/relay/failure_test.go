@@ -370,7 +370,8 @@ func TestRelayPublisherThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// A layout's panic is its message's failure; nothing is published in its call, because it might stand before others.
+// A panic of the HeaderFormat is a failure of its message. The rest of its call is not published, because the message might be in
+// front of others.
 func TestRelayLayoutThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, atomic := range []bool{false, true} {

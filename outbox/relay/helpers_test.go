@@ -90,7 +90,7 @@ func stats(t tb, m *outboxtest.Memory) string {
 	return fmt.Sprintf("%d pending, %d parked, %d waiting", s.Pending, s.Parked, s.Waiting)
 }
 
-// arrived lists the ids of what arrived at the broker, in its order.
+// arrived lists the IDs of the messages at the broker, in their order.
 func arrived(p *outboxtest.FakePublisher) []string {
 	ids := []string{}
 	for _, m := range p.Published() {

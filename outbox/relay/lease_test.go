@@ -103,7 +103,7 @@ func TestRelayLeaseEndIsNotTheMessagesFault(t *testing.T) {
 	})
 }
 
-// A publisher's own deadline is: whoever hangs on one message must not hold up its key for ever.
+// The deadline of a call counts as an attempt: a publisher that hangs on one message must not hold up its key for ever.
 func TestRelayPublishTimeoutCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
@@ -127,7 +127,7 @@ func TestRelayPausedPastItsLease(t *testing.T) {
 		resume, calls := make(chan struct{}), 0
 		frozen := publisherFunc(func(_ context.Context, msgs []outbox.Message) []error {
 			if calls++; calls == 2 {
-				queue.set(func(op string) error { // all of the process stands still
+				queue.set(func(op string) error { // the whole process is paused
 					<-resume
 					return nil
 				})
@@ -327,7 +327,7 @@ func TestRelayMissingSchema(t *testing.T) {
 			}
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // once it has run it is an outage: perhaps somebody is restoring a backup
+	synctest.Test(t, func(t *testing.T) { // after it has run, this is an outage: perhaps a backup is being restored
 		queue, broker := &faulty{Queue: outboxtest.NewMemory()}, new(outboxtest.FakePublisher)
 		_, stop := start(t, relay.Config{Queue: queue, Publisher: broker})
 		queue.failing(outbox.ErrSchema, "open", "renew", "lease", "settle", "tidy")

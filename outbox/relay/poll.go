@@ -21,8 +21,7 @@ type report struct {
 	wakeUps     wakeUps // before the poll
 }
 
-// poll leases due messages and gives them to a worker. Wake-ups do not delay the regular polls, which find messages that nobody
-// announces.
+// poll leases due messages and gives them to a worker. Wake-ups do not delay the regular polls, which find unannounced messages.
 func (d *dispatcher) poll(ctx context.Context) {
 	d.takeWakeUps()
 	now := time.Now()
@@ -124,7 +123,7 @@ func (d *dispatcher) onReport(rep report) {
 		}
 		return
 	}
-	if !rep.notified { // a poll found messages that nobody had announced
+	if !rep.notified { // a poll found unannounced messages
 		d.pollInterval = cfg.PollMin
 		if next := time.Now().Add(d.pollInterval); next.Before(d.nextPoll) {
 			d.nextPoll = next

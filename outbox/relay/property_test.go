@@ -80,7 +80,7 @@ type process struct {
 	*world
 	faulty
 	mu     sync.Mutex
-	frozen time.Time // it stands still until then, as by SIGSTOP
+	frozen time.Time // the process is paused until then, as by SIGSTOP
 }
 
 // thaw waits until the process goes on.
@@ -274,8 +274,8 @@ func drawStory(t *rapid.T) (s story) {
 	return s
 }
 
-// Brokers refuse, lose answers, hang and go away; processes freeze past their lease; the database fails; relays come and
-// go. In the end every message was published, first occurrences stand in the order of their keys, and nothing is pending.
+// Brokers refuse, lose answers, hang and go away; processes freeze past their lease; the database fails; relays come and go. In
+// the end every message was published, first occurrences are in the order of their keys, and nothing is pending.
 func TestRelayKeepsItsPromise(t *testing.T) {
 	injected, repeats := map[string]int{}, 0
 	rapid.Check(t, func(r *rapid.T) {

@@ -114,8 +114,8 @@ func (p *publisherState) unproven() bool {
 	return p.failures > 0
 }
 
-// unavailable starts a cooldown after a call, started at began, in which nothing was confirmed. It returns how long the cooldown
-// is, and the number of failures in a row; 0: the call ran beside one that is counted already.
+// unavailable starts a cooldown after a call that began at began and confirmed nothing. It returns how long the cooldown is, and
+// the number of failures in a row; 0: the call ran beside one that is counted already.
 func (p *publisherState) unavailable(began time.Time, err *outbox.UnavailableError) (cooldown time.Duration, failures int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -94,7 +94,7 @@ type atomicRecorder struct{ recorder }
 
 func (*atomicRecorder) Atomic() bool { return true }
 
-// The culprit is in the middle of its key: what stands before it is published, what stands behind it waits.
+// The refused message is in the middle of its key: messages before it are published, messages behind it wait.
 func TestRelayAtomicPublisherRefusesOneOfACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
@@ -117,7 +117,7 @@ func TestRelayAtomicPublisherRefusesOneOfACall(t *testing.T) {
 	})
 }
 
-// An atomic publisher that fails as a whole: one message of each key is at fault, not all that stand behind it.
+// An atomic publisher fails as a whole: one message of each key counts as failed, and not those behind it.
 func TestRelayAtomicPublisherFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
@@ -285,7 +285,7 @@ func TestRelayPollsAgainAfterHalfABatch(t *testing.T) {
 	})
 }
 
-// halving is a Queue whose sessions are content with half of what is wanted.
+// halving is a Queue whose sessions lease half of Want.Limit.
 type halving struct{ outbox.Queue }
 
 func (q halving) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {

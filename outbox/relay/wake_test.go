@@ -78,7 +78,7 @@ func TestRelayPollsShardsOfNotifications(t *testing.T) {
 	})
 }
 
-// However many wake-ups come, and whatever they are about: what nobody tells of is found by polls.
+// Polls find unannounced messages, however many wake-ups come, and whatever these are about.
 func TestRelayPollsBeneathWakeUps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker := outboxtest.NewMemory(), new(outboxtest.FakePublisher)
