@@ -114,7 +114,8 @@ type claimAnswer struct {
 	refused error         // why it must not run
 }
 
-// readClaims reads the claims of items[todo...] before any handler runs, so that no handler runs in vain.
+// readClaims reads the claims of items[todo...] before any handler runs, so that no handler's work is rolled back because of
+// another claim.
 func (b *batch[TTx]) readClaims(ctx context.Context, tx TTx, todo []int, claims []dedup.Claim) ([]claimAnswer, error) {
 	answers := make([]claimAnswer, len(todo))
 	for j, i := range todo {

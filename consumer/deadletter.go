@@ -95,6 +95,6 @@ type ParkingLot[TTx any] interface {
 	// second waits for the first, and fails if the first commits.
 	TakeDeadLetter(ctx context.Context, tx TTx, id DeadLetterID) error
 
-	// DeadLetters lists letters by First, latest first. DeadLetters with equal First are listed by ID, greatest first.
+	// DeadLetters lists letters by First, latest first. Letters with equal First are listed by ID, greatest first.
 	DeadLetters(ctx context.Context, filter DeadLetterFilter) ([]DeadLetter, error)
 }

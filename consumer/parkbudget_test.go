@@ -60,7 +60,7 @@ func TestHandlersDoNotRunWhileTheParkingLimitIsSpent(t *testing.T) {
 		most int // runs until the limit is spent, and then each minute
 	}{
 		{"for good", errPoison, 2*burst + workers},
-		{"transiently", transient, 2*burst + 2*flood}, // each may be tried once, in a batch and alone, before anything is to be parked
+		{"transiently", transient, 2*burst + 2*flood}, // each may be tried once, in a batch and alone, before any must be parked
 	} {
 		for _, batched := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/batched %v", tc.name, batched), func(t *testing.T) {

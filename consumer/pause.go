@@ -21,7 +21,7 @@ type pause struct {
 // faultsToLog is how many faults in a row are logged as a pause.
 const faultsToLog = 3
 
-// epoch returns the epoch in which a transaction begins.
+// epoch returns the epoch of a transaction that begins now.
 func (p *pause) epoch() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
