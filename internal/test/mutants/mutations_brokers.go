@@ -15,12 +15,12 @@ func exactly(test string) string {
 	return "^" + strings.ReplaceAll(test, "/", "$/^") + "$"
 }
 
-// brokerMutations are those of what came with further brokers, databases and poolers.
+// brokerMutations break the code for further brokers, databases and poolers.
 var brokerMutations = []mutation{
 	handling("a start waits until the database is reachable", "start.go", "TestStartWaitsOutAnOutage", edit{
 		`!late && c.fatalAtStart(err):`, `!late || c.fatalAtStart(err):`,
 	}),
-	elsewhere("what is to be retried is not acknowledged", "internal/deliver/outcome.go", "TestWhatIsKeptIsHandledAgainInOrder", edit{
+	elsewhere("a message that must be retried is not acknowledged", "internal/deliver/outcome.go", "TestWhatIsKeptIsHandledAgainInOrder", edit{
 		`		case dr.cfg.Keep != nil && dr.cfg.Keep(d, retry):
 `, `		case dr.cfg.Keep != nil && dr.cfg.Keep(d, retry):
 			o.settle(d, nil)

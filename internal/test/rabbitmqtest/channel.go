@@ -25,7 +25,7 @@ type channel struct {
 	seq        uint64 // of publishings, as the server counts them
 	overdue    *time.Timer
 
-	sending  sync.Mutex // publishings are numbered in the order in which they are sent
+	sending  sync.Mutex // publishings are numbered in the order of their sending
 	selected atomic.Bool
 
 	notify    sync.Mutex // client's side

@@ -30,7 +30,7 @@ const (
 	NackButTake             // it is taken, and the client is told that it is not: some of its queues had no room
 )
 
-// OnPublish lets decide say what becomes of each message. It must not call the Server. nil: all are taken.
+// OnPublish makes decide choose the fate of each message. decide must not call the Server. nil: the server takes all messages.
 func (s *Server) OnPublish(decide func(Publish) Fate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// bury takes m out of q for good: it goes to the dead letter exchange, or nowhere if there is none. The same as in RabbitMQ: a
-// message that comes to its delivery limit, expires or is rejected without such an exchange is lost.
+// bury removes m from q for good: m goes to the dead letter exchange, or is lost if there is none. RabbitMQ does the same with a
+// message that exceeds its delivery limit, expires or is rejected.
 func (q *queue) bury(m *message, reason string) {
 	if q.deadLets == nil {
 		return

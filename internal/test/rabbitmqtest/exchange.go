@@ -52,7 +52,7 @@ func (e *exchange) leads(bound, key string) bool {
 	}
 }
 
-// matches says whether words are of pattern, in which * stands for one word and # for any number of them.
+// matches reports whether words match pattern: * matches one word, and # any number of words.
 func matches(pattern, words []string) bool {
 	switch {
 	case len(pattern) == 0:

@@ -72,7 +72,7 @@ func (q *queue) pop() *message {
 	return m
 }
 
-// giveBack is a message that was delivered and is to be delivered again. A queue that counts may have had enough of it.
+// giveBack puts m, which was delivered, back into the queue. A quorum queue buries it when it is over the delivery limit.
 func (q *queue) giveBack(m *message, asked bool) {
 	if q.gone {
 		return
@@ -95,7 +95,7 @@ func (q *queue) giveBack(m *message, asked bool) {
 
 func (q *queue) serve() { q.serveAt(time.Now()) }
 
-// serveAt delivers what there are consumers for, and expires what has come to the head too late.
+// serveAt delivers messages to the consumers that have room, and expires the messages at the head whose time is over.
 func (q *queue) serveAt(now time.Time) {
 	if q.gone || q.s.stopped || q.s.paused != nil {
 		return

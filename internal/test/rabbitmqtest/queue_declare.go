@@ -152,7 +152,7 @@ func (ch *channel) declareQueue(want *queue, args amqp.Table) (*queue, *amqp.Err
 	return want, nil
 }
 
-// differs is an error if q is not as somebody wants it.
+// differs returns an error if q is not equal to want.
 func (q *queue) differs(want *queue) *amqp.Error {
 	unlike := func(arg, received, current string) *amqp.Error {
 		return refuse(amqp.PreconditionFailed, "PRECONDITION_FAILED - inequivalent arg '%s' for queue '%s' in vhost '/': received %s but current is %s",
