@@ -125,7 +125,7 @@ type Trace struct {
 }
 
 const (
-	maxInFlight = 12 * time.Hour   // from a receive on; SQS's limit
+	maxInFlight = 12 * time.Hour   // after a receive; SQS's limit
 	maxWait     = 20 * time.Second // of long polling
 )
 

@@ -23,7 +23,7 @@ type received struct {
 
 	// Under inFlight.mu.
 	state     receivedState
-	until     time.Time     // from then on SQS may deliver the message to others, as far as we know
+	until     time.Time     // after it SQS may deliver the message to other receivers, as far as we know
 	extended  time.Time     // when its last heartbeat was sent, or the message was received
 	heartbeat chan struct{} // closed when the heartbeat that was sent is answered; nil: none is unanswered
 }

@@ -20,7 +20,7 @@ import (
 
 const (
 	answerWithin = 10 * time.Second // how long SQS may take to answer, beyond long polling
-	minRequest   = 2 * time.Second  // how long a stop leaves to a request for messages, from its begin on
+	minRequest   = 2 * time.Second  // how long a request for messages may last at least, even after a stop
 	settleWithin = 10 * time.Second // how long deletions may take after all handlers have returned
 	keepAtMost   = time.Minute      // longer delays are left to SQS
 )
@@ -172,7 +172,7 @@ func (r *reception) endReceiver() bool {
 	return true
 }
 
-// failed notes an error of SQS, and ends the reception when the error is fatal and does not pass. action is the permission that may be missing.
+// failed records an error of SQS, and ends the reception when the error is fatal and persists. action is the permission that may be missing.
 func (r *reception) failed(o *outage, err error, action string) {
 	if errors.Is(err, context.Canceled) && r.requests.Err() != nil {
 		return
