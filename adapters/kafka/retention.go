@@ -47,7 +47,7 @@ func (s *Subscriber) checkTopics(client sarama.Client) error {
 	return nil
 }
 
-// checkWindow compares window with how long topic keeps messages. err is why entries could not be read.
+// checkWindow compares window with how long topic keeps messages. err says why entries could not be read.
 func checkWindow(topic string, window time.Duration, entries []sarama.ConfigEntry, err error) error {
 	if err != nil {
 		return fmt.Errorf("kafka: how long topic %s keeps messages could not be read: %w; grant this user DescribeConfigs on it", topic, err)
