@@ -34,7 +34,7 @@ func (r *record) refusal(err error) error {
 		return r.ofTopic(r.exchange == r.topic || r.key == r.topic, fmt.Errorf("%w; declare it, it is not created by publishing to it", named))
 	case amqp.AccessRefused:
 		return r.ofTopic(r.exchange == r.topic || r.key == r.topic, fmt.Errorf("%w; grant this user write permission on it", named))
-	case amqp.PreconditionFailed, amqp.ContentTooLarge: // because of its size: nothing else that we send can be wrong
+	case amqp.PreconditionFailed, amqp.ContentTooLarge: // because of its size: nothing else in a Publisher's messages can be wrong
 		return outbox.Permanent(fmt.Errorf("%w; send less, or raise the server's max_message_size", named))
 	default:
 		return named

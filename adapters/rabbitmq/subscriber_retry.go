@@ -122,8 +122,8 @@ type retries struct {
 // retryStepState is what is known about one retry queue.
 type retryStepState struct {
 	wanted    bool
-	usable    time.Time // from then on; zero: it does not exist
-	tryAgain  time.Time // not before
+	usable    time.Time // when it may first be used; zero: it does not exist
+	tryAgain  time.Time // earliest time of the next attempt
 	complaint string    // the last error that was logged
 }
 
@@ -178,7 +178,7 @@ func (r *retries) wake() {
 	r.signal()
 }
 
-// signal wakes the goroutine, and drain when that need not wait any more. r.mu is held.
+// signal wakes the goroutine. It also wakes drain when there is nothing left to wait for. r.mu is held.
 func (r *retries) signal() {
 	select {
 	case r.input <- struct{}{}:
@@ -190,7 +190,7 @@ func (r *retries) signal() {
 	}
 }
 
-// drain waits until each deferral has its answer, at most for that long, and not at all while the server is blocked.
+// drain waits until each deferral has its answer, but no longer than within, and not at all while the server blocks publishers.
 func (r *retries) drain(within time.Duration) {
 	idle := make(chan struct{})
 	r.mu.Lock()

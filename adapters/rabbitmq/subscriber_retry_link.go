@@ -163,7 +163,7 @@ func (r *retries) closeLink(l *retryLink, why error) {
 	}
 }
 
-// find looks for the queue of step, or declares it. failed is why there is no connection to do that on.
+// find looks for the queue of step, or declares it. failed says why there is no connection for that; nil: there is one.
 func (r *retries) find(l *retryLink, failed error, step time.Duration) {
 	name := retryQueue(r.cfg.Queue, step)
 	var usable time.Time

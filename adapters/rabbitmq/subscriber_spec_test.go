@@ -40,7 +40,7 @@ var specCases = []struct {
 		name: "a time to live beyond the window", args: amqp.Table{"x-message-ttl": 7_200_000}, cfg: rabbitmq.SubscriberConfig{Processor: windowed{}},
 		want: "keeps messages for up to 2h0m0s",
 	},
-	{name: "a time to live that drops messages", args: amqp.Table{"x-message-ttl": 7_200_000}, want: "drops a message that nobody has received for 2h0m0s"},
+	{name: "a time to live that drops messages", args: amqp.Table{"x-message-ttl": 7_200_000}, want: "drops a message that was not received for 2h0m0s"},
 	{
 		name: "several active consumers", cfg: rabbitmq.SubscriberConfig{Ordered: true, Spec: rabbitmq.QueueSpec{SingleActiveConsumer: true}},
 		want: "without x-single-active-consumer",

@@ -332,7 +332,7 @@ func TestSubscriberConfig(t *testing.T) {
 		"Ordered":      {func(c *rabbitmq.SubscriberConfig) { c.Ordered = true }, "Ordered requires Spec.SingleActiveConsumer"},
 		"Args": {
 			func(c *rabbitmq.SubscriberConfig) { c.Spec.Args = amqp.Table{"x-queue-type": "quorum"} },
-			"Spec.Args has x-queue-type, for which there is a field",
+			"Spec.Args has x-queue-type; set its own field instead",
 		},
 		"limit of a classic queue": {func(c *rabbitmq.SubscriberConfig) { c.Spec.DeliveryLimit = 5 }, "only quorum queues have one"},
 		"limit without dead letters": {
@@ -349,7 +349,7 @@ func TestSubscriberConfig(t *testing.T) {
 		"short window": {func(c *rabbitmq.SubscriberConfig) {
 			c.Processor, c.Spec.MessageTTL, c.Spec.DeadLetters = windowed{}, 2*time.Hour, &rabbitmq.DeadLetters{Exchange: "dead"}
 		}, "keeps messages for up to 2h0m0s"},
-		"a time to live without dead letters": {func(c *rabbitmq.SubscriberConfig) { c.Spec.MessageTTL = 2 * time.Hour }, "drops a message that nobody has received for 2h0m0s"},
+		"a time to live without dead letters": {func(c *rabbitmq.SubscriberConfig) { c.Spec.MessageTTL = 2 * time.Hour }, "drops a message that was not received for 2h0m0s"},
 		"defaults":                            {func(*rabbitmq.SubscriberConfig) {}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
