@@ -195,7 +195,7 @@ func (m *Middleware[TTx]) enqueue(ctx context.Context, tx TTx, in *message.Messa
 func toOutbox(p *message.Message, topic, key string) outbox.Message {
 	headers := make(map[string]string, len(p.Metadata)+1)
 	for name, value := range p.Metadata {
-		if !strings.HasPrefix(strings.ToLower(name), "txonce-") { // of the message received, if its metadata was copied
+		if !strings.HasPrefix(strings.ToLower(name), "txonce-") { // the relay's header of the received message, if the handler copied its metadata
 			headers[name] = value
 		}
 	}
