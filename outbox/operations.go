@@ -107,7 +107,7 @@ type ParkedFilter struct {
 	Limit int       // of Parked: 0 is 100; of UnparkAll and DiscardAll: 0 is no limit
 }
 
-// ParkedMessage is a message that failed for good, or one that is behind such a message in its key.
+// ParkedMessage is a parked message, or one that is behind a parked message of its key.
 type ParkedMessage struct {
 	Leased          // without Token
 	Cause    string // why it was parked

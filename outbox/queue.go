@@ -8,7 +8,7 @@ import (
 
 // Errors of a Queue and its Sessions.
 var (
-	// ErrSchema says that the outbox's tables are missing, or have another version. Queues wrap it.
+	// ErrSchema says that the outbox's tables are missing, or have a version that this program does not support. Queues wrap it.
 	ErrSchema = errors.New("outbox: the database's schema does not fit")
 
 	// ErrLeaseLost says that the session's hold expired, or that another relay took a shard. Nothing was changed. The relay that
@@ -57,7 +57,7 @@ type Session interface {
 // Waker is a Session that notifies of commits: Lease may then find messages. See also Want.Notified. A notification is a hint and
 // may be missed: callers poll as well.
 type Waker interface {
-	Wake() <-chan struct{} // always the same channel; one value stands for any number of commits
+	Wake() <-chan struct{} // always the same channel; one value may mean any number of commits
 }
 
 // Maintainer is a Session with maintenance to do: deleting sent messages, cleaning up after dead relays. The relay calls Maintain about

@@ -69,7 +69,7 @@ func brokenLeases() []brokenStore {
 			name: "frees a shard when one of its messages is settled", found: []string{"a shard with leased messages is left alone until they are settled"},
 			breaks: settles(func(s *session, o *outbox.Outcome) { delete(s.leased, o.Shard) }),
 		},
-		{name: "ignores Part", found: []string{"Part looks at a part of the shards"}, breaks: wants(func(_ *session, w *outbox.Want) { w.Groups = 1 })},
+		{name: "ignores Groups", found: []string{"Groups scans one group of shards per call"}, breaks: wants(func(_ *session, w *outbox.Want) { w.Groups = 1 })},
 		{
 			name: "always looks at the first part", found: []string{"every pending message is leased in the end, with any Part"},
 			breaks: wants(func(s *session, _ *outbox.Want) { s.turn = 0 }),

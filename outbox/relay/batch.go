@@ -12,7 +12,7 @@ import (
 
 // batch is the work of one worker: it publishes leased messages in waves, so that the next message of a key leaves after the one
 // before was confirmed, and then settles all of them in one transaction. It starts waves for maxWaves; messages that are left then
-// stay pending. One goroutine, that of handle, reads and writes its fields, but for the errs of calls under way.
+// stay pending. Only the goroutine of handle reads and writes its fields, except errs, which calls under way write.
 type batch struct {
 	session  *session
 	relay    *Relay

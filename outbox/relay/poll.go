@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// report is what became of a batch.
+// report is the result of a batch.
 type report struct {
 	published, failed, returned int
 	retryIn                     time.Duration // of the first message that was deferred; 0: none was
@@ -100,7 +100,7 @@ func (d *dispatcher) leaseFailed(ctx context.Context, err error) {
 	d.notBefore = time.Now().Add(queueBackoff(d.leaseFailures))
 }
 
-// onReport takes in the report of a worker.
+// onReport handles the report of a worker.
 func (d *dispatcher) onReport(rep report) {
 	cfg := &d.relay.cfg
 	d.busyWorkers--

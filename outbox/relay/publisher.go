@@ -12,13 +12,13 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// ErrNoPublisher is in the cause of a message that was deferred because Config has publishers for other topics only.
+// ErrNoPublisher is in the cause of a message that was deferred because Config has publishers only for other topics.
 var ErrNoPublisher = errors.New("relay: no publisher for topic")
 
 // publishers are those of a Config.
 type publishers struct {
 	byTopic map[string]*publisherState
-	other   *publisherState // nil: topics that byTopic does not have have no publisher
+	other   *publisherState // nil: topics that are not in byTopic have no publisher
 	sole    *publisherState // nil: there are several
 }
 
