@@ -143,7 +143,7 @@ const (
 	// parkDoubtsLogged is how often a pass that cannot park a message in doubt logs why it waits.
 	parkDoubtsLogged = time.Minute
 
-	// The shortest and the longest wait after a failed attempt to park a message in doubt.
+	// These are the shortest and the longest wait after a failed attempt to park a message in doubt.
 	parkDoubtsWaitMin = 10 * time.Millisecond
 	parkDoubtsWaitMax = time.Second
 )
