@@ -68,7 +68,7 @@ func (s *stall) send(group string, bodies ...string) {
 	}
 }
 
-// process is a Processor that writes down what it was given, and does as handle says.
+// process is a Processor that records its messages, and calls handle.
 type process struct {
 	*stall
 	handle func(ctx context.Context, msg *consumer.Message) error
