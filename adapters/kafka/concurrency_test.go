@@ -132,7 +132,7 @@ func TestConcurrency(t *testing.T) {
 	})
 }
 
-// sharing is a BatchProcessor that says how large its batches are, and holds each until it is told to go on.
+// sharing is a BatchProcessor that records the sizes of its batches, and holds each until the test releases it.
 type sharing struct {
 	began chan int
 	goOn  chan struct{}

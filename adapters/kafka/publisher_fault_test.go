@@ -135,7 +135,7 @@ func TestPublisherErrorsOfBrokers(t *testing.T) {
 			mu.Lock()
 			broken = false
 			mu.Unlock()
-			eventually(t, func() error { // after "duplicate" this broker misses what it claimed to have
+			eventually(t, func() error { // after "duplicate" this broker lacks the message that it claimed to have
 				return publish(t, p, patience, outbox.Message{Topic: topic, Key: "a", Payload: []byte("after")})[0]
 			})
 			all := arrived(t, c.brokers, topic)
@@ -244,7 +244,7 @@ func TestPublisherLostAnswers(t *testing.T) {
 	})
 }
 
-// What was given up on is not sent when the brokers are back, and takes no memory until then, however stubborn sarama is.
+// Messages of ended calls are not sent when the brokers are back, and take no memory until then, although sarama goes on trying.
 func TestPublisherKeepsNoBacklog(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		topic := testdb.Topic(t, c.brokers, 3)
@@ -291,15 +291,15 @@ func TestPublisherKeepsNoBacklog(t *testing.T) {
 		for _, m := range arrived(t, c.brokers, topic) {
 			times[string(m.Value)]++
 		}
-		// What had been written to a connection before it was silent to us did arrive; what came later did not.
+		// Messages that were written to a connection before it went silent did arrive; later ones did not.
 		if times["before"] != 1 || times["after"] != 1 || times["abandoned"] > 10 {
 			t.Errorf("arrived: %v; want before and after once, abandoned at most 10 times", times)
 		}
 	})
 }
 
-// A relay in small: each key's next message is published when the one before is confirmed. Whatever is done to the
-// connections, what is confirmed is there, and first occurrences are in order.
+// A relay in small: each key's next message is published when the one before is confirmed. Whatever is done to the connections,
+// confirmed messages are there, and first occurrences are in order.
 func TestPublisherKeepsOrderThroughFaults(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		const keys, each, most = 8, 100, 60 // messages of each key, and more as long as too few faults have met them

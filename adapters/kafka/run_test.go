@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// ledger is a Processor that writes down what it is given, and answers what answer says.
+// ledger is a Processor that records its messages, and returns the result of answer.
 type ledger struct {
 	mu     sync.Mutex
 	seen   []string
@@ -183,7 +183,7 @@ func TestBatchesAreBoundedInBytes(t *testing.T) {
 	}
 }
 
-// TestRetry has one message fail for a while. What has its key waits, the rest goes on, the mark stays.
+// TestRetry makes one message fail for a while. Messages with its key wait, others go on, and the mark does not move.
 func TestRetry(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		g := c.group(t, 1)

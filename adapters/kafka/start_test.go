@@ -117,7 +117,7 @@ func TestDatabaseAwayAtStart(t *testing.T) {
 	})
 }
 
-// A worker that is told to stop while it waits for its database stops, and that is no error.
+// A worker that is stopped while it waits for its database ends without an error.
 func TestStopWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	g := startKfake(t).group(t, 1)
