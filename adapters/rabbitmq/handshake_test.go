@@ -135,7 +135,7 @@ func TestBlockedWriteEnds(t *testing.T) {
 	}
 }
 
-// TestServerHangsUp: what it does for half a minute and nothing else is a refusal.
+// TestServerHangsUp: a server that does nothing but hang up for half a minute refuses this user.
 func TestServerHangsUp(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

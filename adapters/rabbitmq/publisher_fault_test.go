@@ -223,7 +223,7 @@ func TestPublisherExchanges(t *testing.T) {
 	})
 }
 
-// Where all messages of a topic go to one exchange, what is wrong with it is the topic's fault, and no message's.
+// When all messages of a topic go to one exchange, a missing or closed exchange is the fault of the topic, and not of a message.
 func TestPublisherExchangeOfATopic(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{Route: func(m *outbox.Message) (exchange, key string) { return m.Topic, m.Key }}, func(f *faultEnv) {
 		f.s.Deny(func(a rabbitmqtest.Access) bool { return a.Name == "amq.topic" })

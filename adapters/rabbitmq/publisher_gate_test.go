@@ -101,7 +101,7 @@ func (p *proxy) serve(client net.Conn, owns *sync.WaitGroup) {
 	<-done
 }
 
-// pass copies what comes, and holds it while the proxy is silent.
+// pass forwards data, and holds it back while the proxy is silent.
 func (p *proxy) pass(from, to net.Conn) {
 	buf := make([]byte, 32<<10)
 	for {

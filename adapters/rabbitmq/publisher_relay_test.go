@@ -122,7 +122,8 @@ func TestPublisherServerKilled(t *testing.T) {
 	}, 0)
 }
 
-// relayThrough relays a steady stream of messages while fault goes on, for so long or until it returns, and looks what has arrived.
+// relayThrough relays a steady stream of messages until fault has returned or the time is up, and checks which messages have
+// arrived.
 func relayThrough(t *testing.T, at *site, args amqp.Table, fault func(context.Context), lasts time.Duration) {
 	t.Helper()
 	const keys = 20

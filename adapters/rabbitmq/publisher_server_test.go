@@ -47,7 +47,7 @@ func queueDoesNotConfirm(t *testing.T, own *testdb.OwnRabbitMQ) {
 	for i := range toStuck {
 		open[stuck] = append(open[stuck], outbox.Message{ID: fmt.Sprint("s", i), Topic: stuck, Key: fmt.Sprint("s", i)})
 	}
-	// publish sends what is open, in calls of 500 that take from both, and keeps what is not confirmed.
+	// publish sends the open messages, in calls of 500 for both queues, and keeps those that are not confirmed.
 	publish := func() {
 		var batch []outbox.Message
 		for i := range max(len(open[healthy]), len(open[stuck])) {
@@ -242,7 +242,7 @@ func memoryAlarm(t *testing.T, own *testdb.OwnRabbitMQ) {
 	}
 }
 
-// writes counts what is written to a connection.
+// writes counts the bytes written to a connection.
 type writes struct {
 	net.Conn
 	n atomic.Int32

@@ -19,7 +19,7 @@ import (
 	"github.com/txonce/txonce/outbox/outboxtest"
 )
 
-// site is a server to publish to, and how to get at what is in it.
+// site is a server to publish to, with functions to read its queues.
 type site struct {
 	dial  rabbitmq.Dialer // as the Publisher does
 	own   rabbitmq.Dialer // as the test does, past all that may be in the way
@@ -90,7 +90,8 @@ func onChannel(t *testing.T, dial rabbitmq.Dialer, do func(rabbitmq.Channel) err
 	}
 }
 
-// read takes what is in queue, at least n messages, and waits a while for more: for what the broker has not told anybody it has.
+// read takes at least n messages from queue, and waits a while for more: for messages that the broker has taken without a
+// confirm.
 func (s *site) read(t *testing.T, queue string, n int) (msgs []outbox.Message) {
 	t.Helper()
 	onChannel(t, s.own, func(ch rabbitmq.Channel) error {

@@ -40,8 +40,8 @@ var ackFaults = map[string]func(ch rabbitmq.Channel, cut func(), tag uint64) err
 	"it fails on a channel that goes on": func(rabbitmq.Channel, func(), uint64) error { return errors.New("not written") },
 }
 
-// TestAckThatDoesNotArrive: the Subscriber connects again, what was not acknowledged comes again and is acknowledged then,
-// nothing is lost or has two effects, and what is sent later is handled too.
+// TestAckThatDoesNotArrive: the Subscriber connects again. The message comes again and is acknowledged then, none is lost or has
+// two effects, and later messages are handled too.
 func TestAckThatDoesNotArrive(t *testing.T) {
 	t.Parallel()
 	for name, fault := range ackFaults {
@@ -193,8 +193,8 @@ func (l *lossyAcks) toldOf(id string) int {
 	return l.told
 }
 
-// takenIn reports whether the server has taken in what was acknowledged last: it answers what is asked behind that on the same channel.
-// If the channel is lost, the messages come again on the next one.
+// takenIn reports whether the server has handled the last acknowledgement: it answers a later request on the same channel. If the
+// channel is lost, the messages come again on the next one.
 func (l *lossyAcks) takenIn(queue string) bool {
 	l.mu.Lock()
 	ch := l.last

@@ -105,7 +105,8 @@ func TestRetriesWhileBlocked(t *testing.T) {
 	}
 }
 
-// TestRetryQueueDoesNotConfirm: it rests, what is to go there waits in memory, and other queues for retries go on.
+// TestRetryQueueDoesNotConfirm: nothing is sent to that queue for a while, its messages wait in memory, and other retry queues go
+// on.
 func TestRetryQueueDoesNotConfirm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

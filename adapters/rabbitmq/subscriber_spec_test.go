@@ -132,7 +132,7 @@ func TestSpecIsNotBelieved(t *testing.T) {
 	})
 }
 
-// TestStopGivesBackAtOnce: what is not begun does not wait for the handler that is.
+// TestStopGivesBackAtOnce: messages that are not being handled go back at once, while a handler still runs.
 func TestStopGivesBackAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -147,7 +147,8 @@ func realSubscriberSite(url string) subscriberSite {
 	}
 }
 
-// revoked is for how long a subscriber hears nothing when it has lost its messages: no other might get them if it were back first.
+// revoked is how long a subscriber that has lost its messages is cut off. If it came back earlier, it might get them again before
+// any other subscriber.
 const revoked = 3 * time.Minute
 
 // fakeGate dials s, unless it is shut for a while.
@@ -254,8 +255,8 @@ func (s subscriberSite) declare(t *testing.T, do func(rabbitmq.Channel) error) {
 	}
 }
 
-// Publish implements consumertest.Broker. Every message has a message-id, as a careful publisher's have. What is refused or lost is sent
-// again before what follows it, and what was confirmed is not: no case expects that.
+// Publish implements consumertest.Broker. Every message has a message-id, as a careful publisher sets it. A refused or lost message is
+// sent again before the next one. A confirmed message is never sent again, because no case expects that.
 func (b *suiteBroker) Publish(ctx context.Context, msgs ...consumer.Message) error {
 	var rest []amqp.Publishing
 	for _, m := range msgs {

@@ -21,7 +21,7 @@ import (
 	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 )
 
-// answers is a Processor that writes down what it gets, and says what it is told to.
+// answers is a Processor that records its messages and returns the answers that the test chose.
 type answers struct {
 	say func(ctx context.Context, msg *consumer.Message) error
 
@@ -110,14 +110,14 @@ func subscribeWith(
 	return b
 }
 
-// stop ends Run and returns what it says.
+// stop ends Run and returns its error.
 func (b *bench) stop() error {
 	b.cancel()
 	<-b.done
 	return b.err
 }
 
-// send sends msgs one after the other. A quorum queue that is new, or that has no leader yet, refuses what comes too early.
+// send sends msgs one after the other. A quorum queue that is new, or that has no leader yet, refuses messages for a moment.
 func send(t *testing.T, dial rabbitmq.Dialer, queue string, msgs ...amqp.Publishing) {
 	t.Helper()
 	onChannel(t, dial, func(ch rabbitmq.Channel) error {
@@ -232,7 +232,8 @@ func TestRejected(t *testing.T) {
 	})
 }
 
-// TestPrefetch: no more than so many messages are held, and 1,000 are drained. Stopping gives back what is not begun.
+// TestPrefetch: the Subscriber holds at most Prefetch messages, and drains 1,000. A stop gives back the messages that are not
+// being handled.
 func TestPrefetch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -267,7 +268,7 @@ func TestPrefetch(t *testing.T) {
 	})
 }
 
-// TestServerSaysNo: what no waiting cures ends Run with an error that says what to do.
+// TestServerSaysNo: an error that waiting cannot remove ends Run, with the remedy in the error.
 func TestServerSaysNo(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -404,7 +405,7 @@ func TestToMessage(t *testing.T) {
 	}
 }
 
-// TestAllowedIsSaid: what is allowed although it can lose messages or effects is said once in a Run, and what is not, never.
+// TestAllowedIsSaid: Run logs each accepted risk that exists once, and no other risk.
 func TestAllowedIsSaid(t *testing.T) {
 	t.Parallel()
 	accepted := []rabbitmq.Risk{rabbitmq.RiskDeliveryLimit, rabbitmq.RiskShortWindow}

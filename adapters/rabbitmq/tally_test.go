@@ -56,7 +56,7 @@ func (c *tallyConnection) Channel() (rabbitmq.Channel, error) {
 		close(t.gone)
 		c.tally.mu.Lock()
 		defer c.tally.mu.Unlock()
-		if c.tally.held[t] != nil { // what it held, and what it acknowledged too late, is ready again a moment later
+		if c.tally.held[t] != nil { // its unacknowledged messages, and those acknowledged too late, are ready again a moment later
 			c.tally.closed = time.Now()
 		}
 		delete(c.tally.held, t)
@@ -168,8 +168,8 @@ type tallyConfirm struct {
 
 func (c tallyConfirm) Done() <-chan struct{} { return c.done }
 
-// answered returns when the server has taken in what was acknowledged on ch before. An acknowledgement is not answered; what is asked
-// behind it is.
+// answered returns when the server has handled the acknowledgements sent on ch before. An acknowledgement has no answer; a request
+// that is sent behind it is.
 func (ch *tallyChannel) answered() error {
 	ch.calls.Lock()
 	defer ch.calls.Unlock()
@@ -177,7 +177,8 @@ func (ch *tallyChannel) answered() error {
 	return err
 }
 
-// left waits until what was given back is ready again, what the server says stays the same, and it has taken in what was acknowledged.
+// left waits until returned messages are ready again, the server's numbers stay the same, and the server has handled all
+// acknowledgements.
 func (c *tally) left(ctx context.Context, queues []string) (int, error) {
 	last := -1
 	for {
