@@ -370,7 +370,7 @@ func TestJoinedSerializationFailure(t *testing.T) {
 	o.wantEffects("1", "2 elsewhere")
 }
 
-// A message that is given up on is parked and acknowledged, and the others go on; what was produced is there.
+// A message that fails for good is parked and acknowledged, and the others go on; their produced messages are in the outbox.
 func TestJoinedParkAndProduce(t *testing.T) {
 	if testing.Short() {
 		t.Log("-short: there is no watermill-sql without a server")

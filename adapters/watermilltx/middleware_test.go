@@ -176,7 +176,7 @@ func TestPermanentAndExhaustedAreParked(t *testing.T) {
 	})
 }
 
-// What is wrong with the program is not the message's fault: it is never parked for it, and nothing of it is committed.
+// A mistake in the program is not the message's fault: the message is not parked because of it, and nothing of it is committed.
 func TestProducingWhatCannotBePublished(t *testing.T) {
 	b := newSQLite(t)
 	for _, test := range []struct {
@@ -208,7 +208,7 @@ func TestProducingWhatCannotBePublished(t *testing.T) {
 	}
 }
 
-// A handler may do with its message what it likes; the next attempt gets what the broker sent.
+// A handler may change its message; the next attempt gets the message as the broker sent it.
 func TestHandlerGetsACopy(t *testing.T) {
 	b := newSQLite(t)
 	var seen []string
