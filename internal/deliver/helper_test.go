@@ -144,7 +144,7 @@ func (b *bench) checkBatch(msgs []*consumer.Message) {
 	}
 }
 
-// add is Add, written down. What is settled while it adds may be settled before.
+// add calls Add and records the deliveries. Those that are settled during Add may be settled before add has recorded them.
 func (b *bench) add(d *deliver.Delivery) {
 	b.mu.Lock()
 	b.sizes[d.Message.ID] = d.Size
