@@ -12,7 +12,7 @@ func leases(lease func(s *session, ctx context.Context, want outbox.Want) ([]out
 	return func(m *Memory, o *Outbox[*Tx]) { o.Queue = &hooks{Memory: m, lease: lease} }
 }
 
-// wants leases something else than what is wanted.
+// wants changes the Want of each Lease.
 func wants(change func(s *session, want *outbox.Want)) func(*Memory, *Outbox[*Tx]) {
 	return leases(func(s *session, ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
 		s.memory.mu.Lock()

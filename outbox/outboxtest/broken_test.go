@@ -37,7 +37,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 
 func (r *recorder) Logf(string, ...any) {}
 
-// record runs one case in a bubble, and returns what it complains of.
+// record runs one case in a synctest bubble, and returns its failures.
 func record(t *testing.T, run func(t *testing.T, tb testing.TB)) (said string) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := &recorder{TB: t}

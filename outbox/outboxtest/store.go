@@ -43,7 +43,7 @@ type Outbox[TTx any] struct {
 	// Features.OneWriter. It is called again after an error that is Retryable.
 	InTx func(ctx context.Context, fn func(tx TTx) error) error
 
-	// Retryable reports errors of InTx and of the Queue that another attempt may cure. Nil: none is.
+	// Retryable reports whether another attempt may succeed after an error of InTx or of the Queue. Nil: never.
 	Retryable func(error) bool
 	// LockOrderingKey is the store's own.
 	LockOrderingKey func(ctx context.Context, tx TTx, key string) error
@@ -95,7 +95,7 @@ func (h Harness[TTx]) run(t *testing.T, c func(t *testing.T)) {
 	h.Run(t, c)
 }
 
-// storeCase is one rule. Its name says the rule, so that a failure names what is broken.
+// storeCase is one rule. Its name is the rule, so that a failure names the broken rule.
 type storeCase[TTx any] struct {
 	name   string
 	hazard string // which of the known hazards it is about, for the failure's message

@@ -53,7 +53,7 @@ func newEnv[TTx any](t *testing.T, tb testing.TB, h Harness[TTx], c storeCase[TT
 	return e
 }
 
-// hook fails the case where the harness brings neither the hook nor a reason why not.
+// hook fails the case when the harness has no hook for it, and no reason in DoesNotApply.
 func (j judge) hook(name string, missing bool) {
 	j.Helper()
 	if missing {
@@ -97,7 +97,7 @@ func (e *env[TTx]) inTx(fn func(tx TTx) error) error {
 	return e.again(func() error { return e.InTx(e.ctx, fn) })
 }
 
-// again repeats what another attempt may cure.
+// again repeats do while its error is Retryable.
 func (e *env[TTx]) again(do func() error) error {
 	for {
 		err := do()

@@ -38,7 +38,7 @@ func (e *env[TTx]) open(name string, ttl time.Duration) *holder {
 	return &holder{judge: e.judge, Session: s, ctx: e.ctx, retryable: e.Retryable}
 }
 
-// again repeats what another attempt may cure.
+// again repeats do while its error is Retryable.
 func (s *holder) again(do func() error) error {
 	for {
 		err := do()

@@ -196,7 +196,7 @@ func askedOnce[TTx any](e *env[TTx]) {
 	}
 }
 
-// staysFree has a program that dies before it takes what was given up for it.
+// staysFree has a program that dies before it takes the shards that were given up for it.
 func staysFree[TTx any](e *env[TTx]) {
 	a := e.session()
 	of := a.hold.TotalShards

@@ -8,7 +8,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// statsAges: what is pending, whatever has become of it so far, and what is parked each have an age of their own.
+// statsAges: pending messages, whether tried or not, and parked messages each have an age of their own.
 func statsAges[TTx any](e *env[TTx]) {
 	other := message("other", "other")
 	other.Topic = "another topic"

@@ -11,7 +11,7 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// endless is a Queue that always has more, and costs nothing: what is left is the relay's own work.
+// endless is a Queue that always has more messages and costs nothing: the benchmark measures only the relay's own work.
 type endless struct {
 	batch []outbox.Leased
 	left  atomic.Int64

@@ -37,7 +37,7 @@ func refusing(id string, err error, n int) *outboxtest.FakePublisher {
 
 func fixed(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
 
-// parked lists what is parked: id, cause, behind.
+// parked lists the parked messages: ID, cause, behind.
 func parked(t tb, m *outboxtest.Memory) []string {
 	t.Helper()
 	list, err := m.Parked(context.Background(), outbox.ParkedFilter{})
@@ -393,7 +393,7 @@ func TestRelayLayoutThatPanics(t *testing.T) {
 	})
 }
 
-// A publisher that neither takes nor refuses must not be asked in a loop.
+// A publisher that gives no answer about its messages must not be called in a busy loop.
 func TestRelayDoesNotSpinOnWhatIsNotTried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()

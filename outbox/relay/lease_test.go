@@ -87,7 +87,7 @@ func TestRelayRenewsWhileItPublishes(t *testing.T) {
 	})
 }
 
-// What the end of the hold cuts off is neither confirmed nor counted.
+// Messages whose call is cut off by the end of the hold are not confirmed, and no attempt is counted.
 func TestRelayLeaseEndIsNotTheMessagesFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
@@ -343,7 +343,7 @@ func TestRelayMissingSchema(t *testing.T) {
 	})
 }
 
-// A relay was started twice with one name: both work, each is told once.
+// A relay was started twice with one name: both work, and each logs that once.
 func TestRelayNamesake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker := outboxtest.NewMemory(), new(outboxtest.FakePublisher)

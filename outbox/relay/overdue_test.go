@@ -16,7 +16,7 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// hanging does not return, whatever becomes of its context, until it is released. What it got arrives then.
+// hanging does not return before it is released, even if its context has ended. Its messages arrive then.
 type hanging struct {
 	outboxtest.FakePublisher
 	release chan struct{}

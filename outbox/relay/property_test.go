@@ -37,7 +37,7 @@ type world struct {
 	atomic bool // a publisher's calls are all or nothing
 
 	mu       sync.Mutex
-	fates    map[string][]string // what comes of the next publications of a message; afterwards all are taken
+	fates    map[string][]string // the fates of the next publications of a message; later ones succeed
 	log      []string            // what arrived at either broker
 	repaired bool                // nothing is refused for good any more
 	injected map[string]int
@@ -226,7 +226,7 @@ func (p *process) upset(what string, d time.Duration) {
 	})
 }
 
-// story is what a property test draws: what is enqueued, and what happens to it.
+// story is the input of a property test: the enqueued messages, and the faults.
 type story struct {
 	shards, relays int
 	atomic         bool
@@ -333,7 +333,7 @@ func (w *world) play(t *testing.T, s story) {
 	w.mu.Lock()
 	w.repaired = true
 	w.mu.Unlock()
-	for range 10 { // a Settle whose answer was lost may park again what was unparked in between
+	for range 10 { // a Settle whose answer was lost may park messages again that were unparked in between
 		parked, err := w.memory.Parked(t.Context(), outbox.ParkedFilter{Limit: 1000})
 		if err != nil {
 			t.Fatal(err)

@@ -16,8 +16,8 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// Run's context ends in the middle of a batch: what is under way is finished and settled, nothing else begins, and the
-// shards are free at once.
+// Run's context ends in the middle of a batch: calls under way are finished and settled, no other begins, and the shards are free
+// at once.
 func TestRelayDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, p := outboxtest.NewMemory(), &recorder{Publisher: slow(60 * time.Millisecond)} // so fast that a2 would follow in the same batch

@@ -13,7 +13,7 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// looks counts the Leases of an outbox's sessions by whether they were to go only where wake-ups tell of messages.
+// looks counts the Leases of an outbox's sessions, separately for those with Want.Notified and those without.
 type looks struct {
 	outbox.Queue
 	wakes             <-chan struct{} // instead of the session's; nil: its own
