@@ -15,8 +15,8 @@ import (
 	"github.com/txonce/txonce/consumer/consumertest"
 )
 
-// redeliver is a broker that delivers msgs again, in batches and when it is told to, until all are acknowledged or d has
-// passed.
+// redeliver is a broker that delivers msgs again, in batches and after the delays that it is asked for, until all are
+// acknowledged or d has passed.
 func redeliver(ctx context.Context, c *consumer.Consumer[tx], msgs []*consumer.Message, batch int, d time.Duration) (left []*consumer.Message) {
 	end := time.Now().Add(d)
 	due := make(map[*consumer.Message]time.Time, len(msgs))

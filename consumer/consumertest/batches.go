@@ -117,7 +117,7 @@ func (r *batchRun[TTx]) run() {
 	r.replay(c, unknown)
 }
 
-// deliver delivers the batch, and repeats what is deferred, until every message has a final answer.
+// deliver delivers the batch, and delivers deferred messages again until every message has a final answer.
 func (r *batchRun[TTx]) deliver(c *consumer.Consumer[TTx]) {
 	r.Helper()
 	var pending []*consumer.Message
