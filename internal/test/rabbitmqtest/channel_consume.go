@@ -116,7 +116,7 @@ func (ch *channel) Cancel(tag string, _ bool) error {
 	return nil
 }
 
-// unbuffer lets the client take what it has yet, and then closes its channel of deliveries.
+// unbuffer lets the client receive the buffered deliveries, and then closes its channel of deliveries.
 func (ch *channel) unbuffer(tag string) {
 	ch.notify.Lock()
 	defer ch.notify.Unlock()

@@ -23,7 +23,7 @@ type Fate int
 const (
 	Take        Fate = iota // as usual
 	Nack                    // it is not taken, and the client is told so
-	Withhold                // it is taken, and the client is not told until Release, or ever
+	Withhold                // it is taken, and not confirmed until Release, if ever
 	CutBefore               // it is not taken, and the connection is cut
 	CutAfter                // it is taken, and the connection is cut before the client is told
 	Refuse                  // it is not taken, and its channel is closed with ACCESS_REFUSED (403)

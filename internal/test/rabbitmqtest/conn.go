@@ -78,7 +78,7 @@ func (c *conn) send(size int, do func()) error {
 	}
 }
 
-// thaw reads what was sent while the server did not.
+// thaw reads the requests that arrived while the server read nothing.
 func (c *conn) thaw() {
 	for len(c.inbox) > 0 && c.s.paused == nil && !c.blocked && !c.gone {
 		do := c.inbox[0]
@@ -136,7 +136,7 @@ func (c *conn) next() (event func(), last bool) {
 	return event, c.last && len(c.events) == 0
 }
 
-// drop ends the connection from the server's side; what was on its way to the client is lost.
+// drop ends the connection from the server's side; notifications on their way to the client are lost.
 func (c *conn) drop(err *amqp.Error) {
 	if c.gone {
 		return
@@ -148,7 +148,7 @@ func (c *conn) drop(err *amqp.Error) {
 	c.forget()
 }
 
-// end sends the client the last thing it will hear.
+// end sends the client its last notification.
 func (c *conn) end(err *amqp.Error) {
 	c.push(func() { c.shutdown(err) })
 	c.last = true
@@ -170,13 +170,13 @@ func (c *conn) forget() {
 	c.inbox = nil
 }
 
-// lost is the client that has heard nothing for too long.
+// lost is the client's reaction to a server that was silent for too long.
 func (c *conn) lost() {
 	c.breakOff(&amqp.Error{Code: amqp.FrameError, Reason: "read tcp 127.0.0.1:5672: i/o timeout"})
 }
 
-// breakOff is the client that gives up. A server that does not read finds what was sent before when it reads again, and then
-// the end.
+// breakOff is called when the client gives up. A server that does not read finds what was sent before when it reads again, and
+// then the end.
 func (c *conn) breakOff(err *amqp.Error) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()

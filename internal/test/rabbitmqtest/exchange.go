@@ -13,7 +13,7 @@ type exchange struct {
 	durable    bool
 	autoDelete bool
 	internal   bool
-	alternate  string // where what it cannot route goes
+	alternate  string // the exchange for messages that it cannot route
 	bindings   []binding
 }
 

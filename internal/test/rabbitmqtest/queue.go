@@ -185,7 +185,7 @@ func (q *queue) restart() {
 	}
 }
 
-// removeQueue is the end of q. Its messages are gone, and its consumers are told.
+// removeQueue removes q with its messages, and cancels its consumers.
 func (s *Server) removeQueue(q *queue) {
 	if q.gone {
 		return

@@ -224,7 +224,7 @@ func (s *Server) queue(name string, c *conn) (*queue, *amqp.Error) {
 	return q, nil
 }
 
-// state is what a client is told about q. Of no queue there is nothing to tell.
+// state is the answer to a client's declaration of q; nil q: the zero value.
 func (q *queue) state() amqp.Queue {
 	if q == nil {
 		return amqp.Queue{}

@@ -100,7 +100,7 @@ func (s *Server) Connections() int {
 	return len(s.conns)
 }
 
-// Cut breaks all connections, as a network does. What was delivered and not settled goes back to its queue.
+// Cut breaks all connections, as a network does. Unsettled messages go back to their queues.
 func (s *Server) Cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
