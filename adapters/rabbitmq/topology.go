@@ -33,7 +33,7 @@ type QueueSpec struct {
 	// Defaults to nowhere: the server drops them.
 	DeadLetters *DeadLetters
 
-	// MessageTTL is the time after which messages that were not received expire.
+	// MessageTTL is how long messages may wait to be received before they expire.
 	//
 	// Defaults to never: a message may then wait for longer than the Processor remembers keys, and is parked as unprovable. Run warns
 	// about that.
