@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Limit is the size of a Bucket and the rate at which it fills. The zero value means the caller's default.
+// Limit is the size of a Bucket and its rate of filling. The zero value means the caller's default.
 type Limit struct {
 	Burst     int
 	PerMinute int
