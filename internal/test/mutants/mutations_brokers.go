@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// elsewhere is a mutation that a test of the package of its file must notice, which needs the servers.
+// elsewhere is a mutation that a test in the package of its file must notice. The test needs the servers.
 func elsewhere(name, file, test string, edits ...edit) mutation {
 	return mutation{name: name, file: file, edits: edits, pkg: path.Dir(file), run: exactly(test), fails: test}
 }
 
-// exactly is the -run of one case.
+// exactly returns the value of -run for one case.
 func exactly(test string) string {
 	return "^" + strings.ReplaceAll(test, "/", "$/^") + "$"
 }

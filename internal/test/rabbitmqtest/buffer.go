@@ -9,7 +9,7 @@ import (
 // buffer keeps a consumer's deliveries in the client until they are received. Only the prefetch limits their number.
 type buffer struct {
 	out  chan amqp.Delivery
-	stop chan struct{} // closed: what is in it is dropped
+	stop chan struct{} // closed: the buffered deliveries are dropped
 	done chan struct{}
 
 	mu    sync.Mutex

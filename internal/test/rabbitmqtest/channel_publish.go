@@ -123,7 +123,7 @@ func (ch *channel) expect() (*confirm, uint64, error) {
 	return c, ch.published, nil
 }
 
-// receive is the server that gets p.
+// receive handles p in the server.
 func (ch *channel) receive(p Publish, header int, immediate bool) *amqp.Error {
 	c, s := ch.c, ch.c.s
 	if s.alarm != "" && !c.blocked {
@@ -211,7 +211,7 @@ func (ch *channel) accept(p *Publish, immediate bool) (*exchange, *amqp.Error) {
 	return e, nil
 }
 
-// route puts p into its queues, or returns it. It says whether all of them took it.
+// route puts p into its queues, or returns it to the client. It reports whether all queues took p.
 func (ch *channel) route(e *exchange, p Publish) bool {
 	queues := ch.c.s.route(e, p.Key, nil)
 	if len(queues) == 0 && p.Mandatory {
@@ -230,7 +230,7 @@ func (ch *channel) route(e *exchange, p Publish) bool {
 	return all
 }
 
-// confirm tells the client about a message.
+// confirm sends the client the confirm of a message.
 func (ch *channel) confirm(answer amqp.Confirmation) {
 	ch.c.push(func() {
 		ch.notify.Lock()

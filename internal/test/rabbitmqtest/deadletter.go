@@ -59,10 +59,10 @@ func (q *queue) certify(dead, m *message, reason string) {
 	if _, ok := h["x-first-death-reason"]; !ok {
 		h["x-first-death-reason"], h["x-first-death-queue"], h["x-first-death-exchange"] = reason, q.name, m.exchange
 	}
-	dead.p.Expiration = "" // or it would expire there as well
+	dead.p.Expiration = "" // otherwise it would expire there as well
 }
 
-// circles says whether a message would come back to a queue without anybody ever having rejected it. Such are dropped.
+// circles reports whether a message would come back to a queue and was never rejected. RabbitMQ drops such a message.
 func circles(dead *message, to *queue, reason string) bool {
 	if reason == "rejected" {
 		return false

@@ -170,7 +170,7 @@ func (ch *channel) bind(name, key, from string) *amqp.Error {
 	return nil
 }
 
-// unbind forgets the bindings of a queue that is no more.
+// unbind removes the bindings of a deleted queue.
 func (s *Server) unbind(q *queue) {
 	for _, e := range s.exchanges {
 		n := len(e.bindings)

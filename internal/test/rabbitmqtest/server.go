@@ -32,7 +32,7 @@ type Server struct {
 	names     int // given out
 	stopped   bool
 	paused    chan struct{} // closed when the pause is over; nil: there is none
-	alarm     string        // why publishers are blocked
+	alarm     string        // why publishers are blocked; empty: they are not
 	deny      func(Access) bool
 	decide    func(Publish) Fate
 	held      []func() // confirms that were withheld
@@ -62,7 +62,7 @@ func NewServer(cfg Config) *Server {
 	return s
 }
 
-// errRefused is what dialling a stopped server returns.
+// errRefused is the error of dialling a stopped server.
 var errRefused = errors.New("dial tcp 127.0.0.1:5672: connect: connection refused")
 
 // Dial connects. It is a rabbitmq.Dialer. A stopped server refuses, and a paused one does not answer until ctx ends.
@@ -225,7 +225,7 @@ func (s *Server) permit(operation, kind, name string) *amqp.Error {
 	return refuse(amqp.AccessRefused, "ACCESS_REFUSED - access to %s '%s' in vhost '/' refused for user 'guest'", kind, name)
 }
 
-// refuse is an error that closes a channel, or the connection if its code is a hard one.
+// refuse returns an error that closes a channel, or the connection if its code is a hard error.
 func refuse(code int, format string, args ...any) *amqp.Error {
 	soft := code < amqp.FrameError && code != amqp.ConnectionForced && code != amqp.InvalidPath
 	return &amqp.Error{Code: code, Reason: fmt.Sprintf(format, args...), Server: true, Recover: soft}
