@@ -18,7 +18,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// crowd is a Processor that sees to it that no key is in work twice, and that each key's messages come in order.
+// crowd is a Processor that checks that no key is in work twice, and that each key's messages come in order.
 type crowd struct {
 	mu      sync.Mutex
 	working map[string]bool
@@ -151,7 +151,8 @@ func (s sharing) ProcessBatch(ctx context.Context, msgs []*consumer.Message) []e
 	return make([]error, len(msgs))
 }
 
-// What waits is shared among the batches, also where one after the other ends: none takes it all, and none goes without.
+// Waiting messages are shared among the batches, also when the batches end one after the other: no batch takes all, and each gets
+// some.
 func TestConcurrencySharesWhatWaits(t *testing.T) {
 	g := startKfake(t).group(t, 1)
 	g.produce(t, text(0, numbers(4)...)...)
@@ -186,8 +187,8 @@ func TestConcurrencySharesWhatWaits(t *testing.T) {
 	}
 }
 
-// While the first message is in work the offset does not move, whatever is finished behind it; and a member that dies then
-// leaves everything to the next.
+// While the first message is in work, the offset does not move, even if later messages are finished. When the member dies then,
+// the next one gets all messages.
 func TestConcurrencyMarksNoUnfinishedMessage(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		g := c.group(t, 1)

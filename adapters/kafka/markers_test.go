@@ -50,7 +50,7 @@ func (g *group) transact(t *testing.T, texts ...string) {
 	})
 }
 
-// TestRetentionDeletesMarkers: what ends a transaction is never delivered, and nothing is lost with it.
+// TestRetentionDeletesMarkers: markers that end transactions are never delivered, and their deletion is no loss of messages.
 func TestRetentionDeletesMarkers(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		eachProtocol(t, func(t *testing.T, strategy sarama.BalanceStrategy) {

@@ -31,7 +31,7 @@ type ownKafka struct {
 	log     string
 }
 
-// noJars is why there is no ownKafka where the shared one is a container or the user's own; empty where there is.
+// noJars is the reason why there is no ownKafka: the shared server is a container or the user's own. Empty: there is one.
 func noJars() string {
 	if _, err := os.Stat(sharedKafka("process.json")); err != nil {
 		return "the shared Kafka must not be restarted, and for one of the test's own the jars are missing that make services-up fetches where there is no Docker"

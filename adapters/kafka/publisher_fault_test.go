@@ -60,7 +60,7 @@ func faulty(t *testing.T, answer func(nth int, batch kmsg.RecordBatch) sarama.KE
 	return cluster{name: "kfake", brokers: c.ListenAddrs()}
 }
 
-// Each error of a broker that is more than a passing one, and whose fault it is.
+// Each error of a broker that may last, and its classification.
 func TestPublisherErrorsOfBrokers(t *testing.T) {
 	t.Parallel()
 	type blame int
@@ -170,7 +170,7 @@ func TestPublisherFenced(t *testing.T) {
 	}
 }
 
-// A broker that refuses a batch because of one message, or because of all together, costs the others nothing.
+// When a broker refuses a batch because of one message, or because of its total size, the other messages are published.
 func TestPublisherBatchRefusedForOneMessage(t *testing.T) {
 	t.Parallel()
 	for name, refuses := range map[string]func(kmsg.RecordBatch) bool{
@@ -219,7 +219,7 @@ func TestPublisherBatchRefusedForOneMessage(t *testing.T) {
 	}
 }
 
-// What sarama answers with success was appended once, though its answer was lost and it was sent again.
+// A message that sarama reports as successful was appended once, even if an answer was lost and the message was sent again.
 func TestPublisherLostAnswers(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		topic := testdb.Topic(t, c.brokers, 1)
@@ -298,8 +298,8 @@ func TestPublisherKeepsNoBacklog(t *testing.T) {
 	})
 }
 
-// A relay in small: each key's next message is published when the one before is confirmed. Whatever is done to the connections,
-// confirmed messages are there, and first occurrences are in order.
+// This is a small relay: each key's next message is published when the one before is confirmed. Whatever happens to the
+// connections, confirmed messages are there, and first occurrences are in order.
 func TestPublisherKeepsOrderThroughFaults(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		const keys, each, most = 8, 100, 60 // messages of each key, and more as long as too few faults have met them

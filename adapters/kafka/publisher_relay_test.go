@@ -19,7 +19,7 @@ import (
 // would show it, and that a relay that counts attempts would park its messages. Nothing is lost, and the relay goes on by itself.
 func TestPublisherOutageBehindRelay(t *testing.T) {
 	t.Parallel()
-	const outage = 6 * time.Second // a minute only rests longer
+	const outage = 6 * time.Second // a minute would only make the cooldowns longer
 	t.Run("refused", func(t *testing.T) {
 		eachCluster(t, func(t *testing.T, c cluster) {
 			relayThrough(t, c.brokers, func(g *gate, noticed func()) {

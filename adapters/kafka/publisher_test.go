@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// publisherConfig gives up quickly, and refuses nothing that a test does to it.
+// publisherConfig gives up quickly, and accepts the settings that tests need.
 func publisherConfig() *sarama.Config {
 	cfg := kafka.NewConfig()
 	cfg.ClientID = "txonce-test"
@@ -40,7 +40,7 @@ func newPublisher(t *testing.T, brokers []string, cfg *sarama.Config) *kafka.Pub
 	return p
 }
 
-// publish gives msgs at most so long, and returns one answer for each.
+// publish publishes msgs within that time, and returns one answer for each.
 func publish(t *testing.T, p outbox.Publisher, within time.Duration, msgs ...outbox.Message) []error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)

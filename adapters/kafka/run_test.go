@@ -40,7 +40,7 @@ func (l *ledger) list() []string {
 	return slices.Clone(l.seen)
 }
 
-// inBatches makes of a ledger one that takes batches.
+// inBatches is a ledger that takes batches.
 type inBatches struct {
 	*ledger
 	sizes chan int
@@ -146,7 +146,7 @@ func (i *intake) OnConsume(m *sarama.ConsumerMessage) {
 	}
 }
 
-// await returns what lets the stopper go.
+// await returns a function that releases the stopper.
 func (i *intake) await() func() {
 	i.t.Helper()
 	select {
@@ -275,7 +275,7 @@ func attemptsOf(l *ledger, s string) []string {
 	return slices.DeleteFunc(l.list(), func(e string) bool { return e != s })
 }
 
-// TestUnfinishedAreBounded has everything fail: memory must not fill up, and nothing may spin.
+// TestUnfinishedAreBounded makes every message fail: memory must not fill up, and no loop may spin.
 func TestUnfinishedAreBounded(t *testing.T) {
 	t.Parallel()
 	g := startKfake(t).group(t, 1)
@@ -330,7 +330,7 @@ func TestUnfinishedAreBounded(t *testing.T) {
 	}
 }
 
-// TestRejected has a message given up on and kept nowhere.
+// TestRejected: the Processor rejects a message, and no store keeps it.
 func TestRejected(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		g := c.group(t, 1)
@@ -359,7 +359,7 @@ func TestRejected(t *testing.T) {
 	})
 }
 
-// TestPanic: a Processor that panics says nothing about its message, and where it panicked is in the error.
+// TestPanic: a panic of a Processor is not an answer about its message, and the error has the place of the panic.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"one by one", "in batches"} {

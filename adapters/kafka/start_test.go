@@ -23,7 +23,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// starting is a Processor with all the optional parts.
+// starting is a Processor with all optional interfaces.
 type starting struct {
 	ledger
 	start   error
@@ -287,7 +287,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// TestPermissions runs as a user who may do all but one thing.
+// TestPermissions runs as a user that lacks one permission.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	may := func(resource kmsg.ACLResourceType, name string, op kmsg.ACLOperation) kfake.ACL {

@@ -136,7 +136,7 @@ func restartableKfake(t *testing.T) cluster {
 	}}
 }
 
-// suiteBroker is a group of one topic, as the suite wants it.
+// suiteBroker is a group of one topic as a consumertest.Broker.
 type suiteBroker struct {
 	*group
 	t        *testing.T
@@ -225,8 +225,8 @@ func (b *suiteBroker) Left(context.Context) (int, error) {
 // Restart implements consumertest.Restarter.
 func (b *suiteBroker) Restart(ctx context.Context) error { return b.restart(ctx) }
 
-// Revoke implements consumertest.Revoker: it leaves the group in the name of its members. Again, where one of them has another ID by
-// now, since it has joined again.
+// Revoke implements consumertest.Revoker: it leaves the group in the name of its members, and tries again when a member has joined
+// again and has another ID.
 func (b *suiteBroker) Revoke(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

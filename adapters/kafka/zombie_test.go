@@ -118,7 +118,7 @@ func newDatabase(t *testing.T) *database {
 	return &database{pool}
 }
 
-// consumer is a node of its own: it shares nothing with another but the database.
+// consumer makes a separate node: it shares only the database with others.
 func (d *database) consumer(t *testing.T, inHandler func()) *consumer.Consumer[pgx.Tx] {
 	t.Helper()
 	store, err := pgxstore.New(pgxstore.Config{Pool: d.pool})
