@@ -18,7 +18,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// midway does something to a connection in the middle of its handshake: when the client says who it is, which is the second thing it writes.
+// midway calls a function in the middle of a connection's handshake: when the client sends its user name, in its second write.
 type midway struct {
 	net.Conn
 	writes atomic.Int32
@@ -32,7 +32,7 @@ func (c *midway) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestHandshakeCut: RabbitMQ refuses a password by hanging up, and a server that stops hangs up too. A Subscriber that it has served before
+// TestHandshakeCut: RabbitMQ refuses a password by hanging up, and a server that stops hangs up too. A Subscriber that was connected before
 // tries again.
 func TestHandshakeCut(t *testing.T) {
 	t.Parallel()
@@ -104,7 +104,7 @@ func TestHandshakeStalls(t *testing.T) {
 	}
 }
 
-// TestBlockedWriteEnds: a write to a server that has gone silent ends when its heartbeats have stayed away.
+// TestBlockedWriteEnds: a write to a server that has gone silent ends when its heartbeats are missing.
 func TestBlockedWriteEnds(t *testing.T) {
 	t.Parallel()
 	url := testdb.RabbitMQ(t)

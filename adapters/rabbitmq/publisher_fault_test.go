@@ -99,7 +99,7 @@ func (f *faultEnv) arrived(queue string, want ...string) {
 	}
 }
 
-// dialled checks how often the Publisher has.
+// dialled checks how often the Publisher has dialled.
 func (f *faultEnv) dialled(want int) {
 	f.Helper()
 	if n := f.at.dials(); n != want {
@@ -125,7 +125,8 @@ func TestPublisherAnswersEachMessage(t *testing.T) {
 	})
 }
 
-// TestPublisherReturns: a return and its confirm come through two channels, and the confirm alone would be a message lost.
+// TestPublisherReturns: a return and its confirm come through two Go channels. If the Publisher saw only the confirm, the message
+// would be lost.
 func TestPublisherReturns(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		var ids, want []string
@@ -400,8 +401,8 @@ func TestPublisherRefusesMessages(t *testing.T) {
 	}
 }
 
-// TestPublisherFillsFrame sends headers of all sizes around what fits: a server cuts the connection over more, and what
-// we refuse could have been sent.
+// TestPublisherFillsFrame sends headers of all sizes around the limit. The server cuts the connection when the headers are too
+// large, and the Publisher must not refuse headers that fit.
 func TestPublisherFillsFrame(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		refused, sent := 0, 0
@@ -461,8 +462,8 @@ func TestPublisherRefusesItsConfig(t *testing.T) {
 
 func lapse(d time.Duration) { <-time.After(d) }
 
-// TestPublisherIsolates: a queue that does not confirm holds up the others once, and then no more; little is sent to it, and nothing
-// while the server owes it confirms.
+// TestPublisherIsolates: a queue that does not confirm delays the others once, and then no more. Few messages are sent to it, and
+// none while confirms for it are missing.
 func TestPublisherIsolates(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		withheld := map[string]rabbitmqtest.Fate{}
@@ -502,7 +503,7 @@ func TestPublisherIsolates(t *testing.T) {
 	})
 }
 
-// TestPublisherIsolatesForAWhile: a confirm that never comes is not waited for for ever.
+// TestPublisherIsolatesForAWhile: the Publisher does not wait for ever for a confirm that never comes.
 func TestPublisherIsolatesForAWhile(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		f.fate(map[string]rabbitmqtest.Fate{"a1": rabbitmqtest.Withhold})

@@ -122,7 +122,7 @@ func (p *proxy) pass(from, to net.Conn) {
 	}
 }
 
-// hush keeps everything back until speak is called.
+// hush holds all data back until speak is called.
 func (p *proxy) hush() (speak func()) {
 	p.set(func() { p.silent = true })
 	return func() { p.set(func() { p.silent = false }) }

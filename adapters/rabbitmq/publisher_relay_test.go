@@ -22,7 +22,8 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// TestPublisherBehindRelay: whatever a server does to messages and connections, each arrives, and those of a key in their order.
+// TestPublisherBehindRelay: whatever a server does to messages and connections, each message arrives, and those of one key in
+// their order.
 func TestPublisherBehindRelay(t *testing.T) {
 	t.Run("fates", func(t *testing.T) {
 		for seed := range uint64(20) {

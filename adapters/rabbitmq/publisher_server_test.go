@@ -18,7 +18,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// TestServerFaults is about faults of a real server that a shared one must not have.
+// TestServerFaults is about faults of a real server. It has its own server, because other tests use the shared one.
 func TestServerFaults(t *testing.T) {
 	t.Parallel()
 	own := testdb.StartRabbitMQ(t)

@@ -29,7 +29,7 @@ type site struct {
 	dials func() int
 }
 
-// fakeSite is one in memory.
+// fakeSite is a server in memory.
 func fakeSite(cfg rabbitmqtest.Config) (*site, *rabbitmqtest.Server) {
 	s := rabbitmqtest.NewServer(cfg)
 	n := 0
@@ -183,7 +183,7 @@ type recovering struct{ rabbitmq.Connection }
 
 func (recovering) IsRecoveryEnabled() bool { return true }
 
-// publishOn is what a Publisher says that dials so.
+// publishOn returns the error of a Publisher with this Dialer.
 func publishOn(t *testing.T, dial rabbitmq.Dialer) error {
 	p := newPublisher(t, rabbitmq.PublisherConfig{Dial: dial})
 	return p.Publish(t.Context(), []outbox.Message{{ID: "1", Topic: "t"}})[0]
@@ -238,7 +238,8 @@ func TestPublisher(t *testing.T) {
 	}
 }
 
-// TestPublisherServerRefusesLarge is the suite with a server that takes less than the Publisher: it closes channels.
+// TestPublisherServerRefusesLarge runs the suite with a server whose size limit is below the Publisher's: the server closes
+// channels.
 func TestPublisherServerRefusesLarge(t *testing.T) {
 	t.Parallel()
 	own := testdb.StartRabbitMQ(t, "max_message_size = 2097152")
@@ -246,7 +247,7 @@ func TestPublisherServerRefusesLarge(t *testing.T) {
 	outboxtest.TestPublisher(t, harness(at, nil, rabbitmq.PublisherConfig{}, 2<<20+1))
 }
 
-// TestPublisherRefusesRecovery is about what amqp091-go itself says of such a connection.
+// TestPublisherRefusesRecovery is about amqp091-go's own report that a connection recovers by itself.
 func TestPublisherRefusesRecovery(t *testing.T) {
 	url := testdb.RabbitMQ(t)
 	dial := func(context.Context) (rabbitmq.Connection, error) {
@@ -258,7 +259,7 @@ func TestPublisherRefusesRecovery(t *testing.T) {
 	}
 }
 
-// rawConnection is one that Dial has not made.
+// rawConnection is a connection that Dial has not made.
 type rawConnection struct{ *amqp.Connection }
 
 func (rawConnection) Channel() (rabbitmq.Channel, error) {

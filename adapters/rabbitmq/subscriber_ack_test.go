@@ -176,7 +176,7 @@ func (l *lossyAcks) dial(dial rabbitmq.Dialer) rabbitmq.Dialer {
 	}
 }
 
-// met is the message whose acknowledgement has met the fault; empty: none yet.
+// met is the ID of the message whose acknowledgement has met the fault; empty: none yet.
 func (l *lossyAcks) met() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -57,8 +57,8 @@ func TestNoHotRequeue(t *testing.T) {
 	})
 }
 
-// TestRetriesWhileBlocked: a server that is short of memory is sent the one copy that makes it say so, and no more. The others wait, and go
-// when it takes messages again, or back when Run ends, which does not wait for the server.
+// TestRetriesWhileBlocked: a server that is short of memory gets one copy and then reports the shortage; it gets no more. The other copies
+// wait until the server takes messages again. When Run ends, their originals go back, and Run does not wait for the server.
 func TestRetriesWhileBlocked(t *testing.T) {
 	t.Parallel()
 	for _, stops := range []bool{false, true} {
@@ -161,7 +161,7 @@ func TestRetryQueueDoesNotConfirm(t *testing.T) {
 	})
 }
 
-// TestCopyFaults: whatever becomes of the copy of a message that is deferred, the message is not lost.
+// TestCopyFaults: whatever happens to the copy of a deferred message, the message is not lost.
 func TestCopyFaults(t *testing.T) {
 	t.Parallel()
 	for name, fate := range map[string]rabbitmqtest.Fate{
@@ -203,7 +203,7 @@ func TestCopyFaults(t *testing.T) {
 	}
 }
 
-// TestAckLostAfterTheCopy: the original comes again beside its copy, which are two deliveries of one message.
+// TestAckLostAfterTheCopy: the original comes again beside its copy: two deliveries of one message.
 func TestAckLostAfterTheCopy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -255,7 +255,7 @@ func (d deafConsumer) Ack(tag uint64, multiple bool) error {
 	return d.ChannelConsumer.Ack(tag, multiple)
 }
 
-// TestWithoutRetryQueues: where they cannot be made, retries wait in memory, and a warning says so once.
+// TestWithoutRetryQueues: when retry queues cannot be declared, messages to be retried wait in memory, and this is logged once.
 func TestWithoutRetryQueues(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -323,7 +323,7 @@ func TestNewRetryQueueRests(t *testing.T) {
 	}
 }
 
-// TestRetryQueueDeleted: a copy that no queue takes is none, and its original stays.
+// TestRetryQueueDeleted: a copy that no queue takes does not count, and the original is not acknowledged.
 func TestRetryQueueDeleted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// specCases are queues that are other than a zero Spec says.
+// specCases are queues that differ from the zero Spec.
 var specCases = []struct {
 	name string
 	args amqp.Table
@@ -164,8 +164,8 @@ func TestStopGivesBackAtOnce(t *testing.T) {
 	})
 }
 
-// TestLossesCountForNoAttempt: an attempt is a failure that the handler had. Connections, channels and processes that are lost are none,
-// although a quorum queue counts them.
+// TestLossesCountForNoAttempt: only a failure of the handler is an attempt. Lost connections, channels and processes are not, although a
+// quorum queue counts them.
 func TestLossesCountForNoAttempt(t *testing.T) {
 	t.Parallel()
 	for _, quorum := range []bool{false, true} {

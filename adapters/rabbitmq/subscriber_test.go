@@ -81,7 +81,7 @@ func subscribe(t *testing.T, s *rabbitmqtest.Server, cfg rabbitmq.SubscriberConf
 	return subscribeWith(t, s, rabbitmq.NewSubscriberWithOldRetryQueues, cfg)
 }
 
-// subscribeAnew subscribes where the queues for retries may be new.
+// subscribeAnew subscribes when the retry queues may be new.
 func subscribeAnew(t *testing.T, s *rabbitmqtest.Server, cfg rabbitmq.SubscriberConfig) *bench {
 	t.Helper()
 	return subscribeWith(t, s, rabbitmq.NewSubscriber, cfg)
@@ -166,7 +166,7 @@ func publishConfirmed(ctx context.Context, ch rabbitmq.Channel, queue string, ms
 	return confirm.Acked(), nil
 }
 
-// nothingLeft demands that every message was settled.
+// nothingLeft fails the test unless every message was settled.
 func nothingLeft(t *testing.T, s *rabbitmqtest.Server) {
 	t.Helper()
 	for _, q := range append(retryQueues(workQueue), workQueue) {

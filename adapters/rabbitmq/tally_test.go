@@ -116,8 +116,8 @@ func (ch *tallyChannel) Nack(tag uint64, multiple, requeue bool) error {
 	return ch.settle(tag, 0, func() error { return ch.Channel.Nack(tag, multiple, requeue) })
 }
 
-// settle counts when it is written, and for the channel that is lost meanwhile too: the server may have taken it in. What it has not
-// taken in is delivered and acknowledged again, which left allows for.
+// settle counts an acknowledgement when it is written, even if the channel is lost meanwhile: the server may have handled it. If it
+// has not, the message is delivered and acknowledged again, and left allows for that.
 func (ch *tallyChannel) settle(tag uint64, acked int, write func() error) error {
 	ch.tally.mu.Lock()
 	id, ok := ch.tally.held[ch][tag]
@@ -211,7 +211,7 @@ func (c *tally) left(ctx context.Context, queues []string) (int, error) {
 	}
 }
 
-// answered asks on all channels that consume. One that is lost meanwhile has not answered.
+// answered sends a request on all channels that consume. A channel that is lost meanwhile has not answered.
 func (c *tally) answered() bool {
 	c.mu.Lock()
 	channels := slices.Collect(maps.Keys(c.held))
