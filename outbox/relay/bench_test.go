@@ -40,7 +40,7 @@ func (q *endless) Settle(_ context.Context, outcomes []outbox.Outcome) error {
 
 func (q *endless) Close(context.Context) error { return nil }
 
-// BenchmarkRelay is what the relay costs by itself, per message, with a publisher that confirms at once.
+// BenchmarkRelay measures the relay's own cost per message, with a publisher that confirms at once.
 func BenchmarkRelay(b *testing.B) {
 	confirm := publisherFunc(func(context.Context, []outbox.Message) []error { return nil })
 	for _, keys := range []int{1000, 100, 1} {

@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// The hold cannot be renewed. Publishing ends a margin before it does, and goes on when there is another.
+// The hold cannot be renewed. Publishing ends Margin before the hold does, and goes on when there is a new hold.
 func TestRelayPublishesOnlyWithinItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl, margin = 10 * time.Second, 3 * time.Second
@@ -117,8 +117,8 @@ func TestRelayPublishTimeoutCounts(t *testing.T) {
 	})
 }
 
-// A relay is stopped, as by SIGSTOP, in the middle of a batch and past its lease. Its successor publishes; what it
-// completes late changes nothing; it begins anew under another owner.
+// A relay is stopped, as by SIGSTOP, in the middle of a batch and past its lease. Its successor publishes. When the paused relay
+// goes on, its late Settle changes nothing, and it opens a new session under another owner.
 func TestRelayPausedPastItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl = 10 * time.Second
@@ -234,7 +234,7 @@ func TestRelaySettlesAgain(t *testing.T) {
 	})
 }
 
-// The answer of Settle is lost. Settled again, an attempt still counts once.
+// The answer of Settle is lost. Settle is called again, and the attempt still counts once.
 func TestRelaySettleOfUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
@@ -260,8 +260,8 @@ func TestRelaySettleOfUnknownOutcome(t *testing.T) {
 	})
 }
 
-// The database is away for a minute, in the middle of a batch. Run waits it out, says so once, and publishes the batch
-// again and nothing else.
+// The database is away for a minute, in the middle of a batch. Run waits, logs the outage once, and publishes only that batch
+// again.
 func TestRelayDatabaseOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, log := outboxtest.NewMemory(), new(lines)
@@ -294,7 +294,8 @@ func TestRelayDatabaseOutage(t *testing.T) {
 	})
 }
 
-// Lease and Maintain fail for good, for want of a privilege perhaps; the hold is renewed, and one line each is logged.
+// Lease and Maintain always fail, for example because of a missing privilege. The hold is renewed, and each failure is logged
+// once.
 func TestRelayOneOperationFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, log := outboxtest.NewMemory(), new(lines)

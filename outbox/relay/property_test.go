@@ -19,7 +19,7 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// What a broker does to one publication.
+// These are the fates of one publication.
 const (
 	takes       = "takes it"
 	refuses     = "refuses it"
@@ -126,7 +126,7 @@ func (p *process) publishEach(ctx context.Context, msgs []outbox.Message) []erro
 	return errs
 }
 
-// publishAll asks for the fate of the first message that is not simply taken, and that is the fate of all.
+// publishAll finds the first message with a fault. Its fate is the fate of all messages of the call.
 func (p *process) publishAll(ctx context.Context, msgs []outbox.Message) []error {
 	for i, m := range msgs {
 		fate := p.fate(m.ID)
@@ -164,7 +164,7 @@ func (p *process) publish(ctx context.Context, m outbox.Message) error {
 	return err
 }
 
-// meet returns what the publisher learns.
+// meet returns the answer that the publisher gets.
 func (p *process) meet(ctx context.Context, fate string) error {
 	switch fate {
 	case refuses:
@@ -208,7 +208,7 @@ func (w *world) run(t tb, cfg relay.Config) (p *process, stop func()) {
 	return p, stop
 }
 
-// upset does something to p for a while.
+// upset applies a fault to p for a while.
 func (p *process) upset(what string, d time.Duration) {
 	p.inject(what)
 	until := time.Now().Add(d)
@@ -305,7 +305,7 @@ func TestRelayKeepsItsPromise(t *testing.T) {
 	}
 }
 
-// play lets s happen, and then waits until nothing is pending.
+// play runs s, and then waits until nothing is pending.
 func (w *world) play(t *testing.T, s story) {
 	processes, stops := make([]*process, s.relays), make([]func(), s.relays)
 	for i := range s.relays {

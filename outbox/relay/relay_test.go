@@ -264,7 +264,7 @@ func TestRelayWorkersShareTheShards(t *testing.T) {
 	})
 }
 
-// A session may stop looking when it has found half a batch, so that such a batch is no sign that there is nothing more.
+// A session may stop its scan when it has found half a batch. So after such a batch there may be more messages.
 func TestRelayPollsAgainAfterHalfABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker := outboxtest.NewMemory(), slow(100*time.Millisecond)
@@ -300,7 +300,7 @@ func (s halvingSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 	return s.Session.Lease(ctx, want)
 }
 
-// A batch is bounded by bytes too; what did not fit in is leased at once, not by a poll.
+// A batch is bounded by bytes too. Messages that did not fit are leased at once, and not at the next regular poll.
 func TestRelayBatchBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, p := outboxtest.NewMemory(), &recorder{Publisher: &outboxtest.FakePublisher{}}
@@ -317,7 +317,7 @@ func TestRelayBatchBytes(t *testing.T) {
 	})
 }
 
-// A wake-up comes in the middle of a round through the parts, about a part that was looked at before.
+// A wake-up comes in the middle of a round through the groups, about a group that was scanned before.
 func TestRelayRemembersAWakeUpDuringARound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
@@ -346,7 +346,7 @@ func TestRelayRemembersAWakeUpDuringARound(t *testing.T) {
 	})
 }
 
-// midRound calls then once, after a look at one of several parts that has found nothing.
+// midRound calls then once, after a scan of one of several groups that has found nothing.
 type midRound struct {
 	outbox.Queue
 	then func()

@@ -54,8 +54,8 @@ func (s *lookingSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.
 	return msgs, err
 }
 
-// A look everywhere costs a database more than one where a commit has just put something: those become as rare as where
-// nothing happens, and the messages are published at once all the same.
+// A poll of all shards costs the database more than a poll of the shards that a commit has named. With wake-ups, polls of all
+// shards become as rare as in an idle outbox, and messages are still published at once.
 func TestRelayPollsShardsOfNotifications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker := outboxtest.NewMemory(), new(outboxtest.FakePublisher)
