@@ -20,7 +20,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// limited is a Processor that tries messages so often.
+// limited is a Processor with this MaxAttempts.
 type limited struct {
 	process
 	attempts int
@@ -28,7 +28,7 @@ type limited struct {
 
 func (l limited) MaxAttempts() int { return l.attempts }
 
-// windowed is a Processor that remembers keys for so long.
+// windowed is a Processor with this Window.
 type windowed struct {
 	process
 	window  time.Duration

@@ -117,7 +117,7 @@ func sharedOrOwnElasticMQ(t *testing.T) func(t *testing.T) site {
 	}
 }
 
-// suiteBroker is one queue, as the suite wants it.
+// suiteBroker is one queue as a consumertest.Broker.
 type suiteBroker struct {
 	site
 	t         *testing.T
@@ -168,7 +168,7 @@ func (b *suiteBroker) Publish(ctx context.Context, msgs ...consumer.Message) err
 	return nil
 }
 
-// suiteClient is what one Subscriber talks to.
+// suiteClient is the client of one Subscriber.
 type suiteClient struct {
 	*suiteBroker
 	revoked atomic.Bool
