@@ -108,7 +108,7 @@ func TestHandlerWaitsABoundedTime(t *testing.T) {
 	})
 }
 
-// A database that is away for longer than MaxWait makes a nack, and nothing is counted.
+// When the database is away for longer than MaxWait, the message is nacked, and no attempt is counted.
 func TestHandlerDatabaseAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := consumertest.NewStore()
@@ -144,7 +144,7 @@ func TestHandlerNeverAcksARejected(t *testing.T) {
 	})
 }
 
-// sleeping is a Processor that is no BatchProcessor.
+// sleeping is a Processor that is not a BatchProcessor.
 type sleeping func(ctx context.Context, msg *consumer.Message) error
 
 func (p sleeping) Process(ctx context.Context, msg *consumer.Message) error { return p(ctx, msg) }

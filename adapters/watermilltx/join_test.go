@@ -106,8 +106,8 @@ func joinConfig(b *base) watermilltx.Config[*sql.Tx] {
 	return cfg
 }
 
-// The hazards are real: this is what watermill-sql does to a handler that has nothing between. If one of these fails, watermill
-// has changed for the better.
+// The hazards are real: this is what watermill-sql does to a handler without a Middleware. If one of these cases fails, watermill
+// has removed the hazard.
 func TestHazardsOfWatermillSQL(t *testing.T) {
 	if testing.Short() {
 		t.Log("-short: there is no watermill-sql without a server")
@@ -274,7 +274,7 @@ func joinedExecIf(msg *message.Message, yes bool, query string) error {
 	return joinedExec(msg, query)
 }
 
-// Close of the subscriber commits what a running handler has written so far, unless something is in the way.
+// Close of the subscriber commits the writes of a running handler so far, unless a cursor prevents it.
 func TestJoinedClose(t *testing.T) {
 	if testing.Short() {
 		t.Log("-short: there is no watermill-sql without a server")

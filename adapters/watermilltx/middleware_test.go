@@ -249,7 +249,7 @@ func TestCopiedMetadata(t *testing.T) {
 	}
 }
 
-// Without a parking lot nothing may be acked that was given up on: it is a PoisonQueue's.
+// Without a parking lot, a message that was given up must not be acked: a PoisonQueue takes it.
 func TestWithoutParkingLot(t *testing.T) {
 	m, err := watermilltx.New(watermilltx.Config[*deduptest.Tx]{
 		Name: "billing", Store: deduptest.NewStore(), Key: byID, MaxWait: -1,

@@ -84,7 +84,7 @@ func TestPubSub(t *testing.T) {
 	})
 }
 
-// relayed knows what a relay has published.
+// relayed records the messages that a relay has published.
 type relayed struct {
 	message.Publisher
 	done sync.Map // topic and UUID
