@@ -17,7 +17,7 @@ var (
 	errDial   = errors.New("dial")
 )
 
-// client is what the tests' pools hold.
+// client is the client in the tests' pools.
 type client struct {
 	name     int
 	broken   atomic.Bool
