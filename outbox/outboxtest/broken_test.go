@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// recorder is a testing.TB that fails without failing.
+// recorder is a testing.TB that records failures and does not fail the test.
 type recorder struct {
 	testing.TB
 	mu   sync.Mutex

@@ -104,7 +104,7 @@ type storeCase[TTx any] struct {
 	run    func(e *env[TTx])
 }
 
-// need is what a case cannot do without.
+// need is a feature of the store that a case needs.
 type need int
 
 const (

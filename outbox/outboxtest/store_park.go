@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// parkCases are about messages that were given up on, and those behind them.
+// parkCases are about parked messages, and those behind them.
 func parkCases[TTx any]() []storeCase[TTx] {
 	const (
 		order = "25: the later messages of a key do not pass one that was given up on, unless they may"
@@ -186,7 +186,7 @@ func parkKeyless[TTx any](e *env[TTx]) {
 	}
 }
 
-// parkTwo gives up on two messages of a key, as an all-or-nothing publisher may make a relay do.
+// parkTwo parks two messages of a key, as a relay may do with an all-or-nothing publisher.
 func parkTwo[TTx any](e *env[TTx]) {
 	s := e.session()
 	two := func(key string) (seqs []int64) {

@@ -28,7 +28,7 @@ func shareCases[TTx any]() []storeCase[TTx] {
 	}
 }
 
-// balanced renews all until each holds no more than its share, and all shards are held.
+// balanced renews all sessions until each holds no more than its share, and all shards are held.
 func (e *env[TTx]) balanced(all ...*holder) {
 	e.Helper()
 	for {
@@ -259,7 +259,7 @@ func livingLeftAlone[TTx any](e *env[TTx]) {
 	a.leaseSome(outbox.Want{Limit: many}) // it holds all shards
 }
 
-// workAtOnce is what relays do, without a broker.
+// workAtOnce runs several relays' calls at once, without a broker.
 func workAtOnce[TTx any](e *env[TTx]) {
 	const sessions, n = 4, 400
 	var mu sync.Mutex
