@@ -19,7 +19,7 @@ type attempt struct {
 // attempt handles items[todo...] in one transaction.
 func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 	for j, i := range todo {
-		if err := b.items[i].refused; err != nil { // no transaction is needed to know
+		if err := b.items[i].refused; err != nil { // refused without a transaction
 			a.err, a.culprits = err, append(a.culprits, j)
 		}
 	}
@@ -114,7 +114,7 @@ type claimAnswer struct {
 	refused error         // why it must not run
 }
 
-// readClaims reads the claims of items[todo...] before any handler runs, so that no handler runs in vain.
+// readClaims reads the claims of items[todo...] before any handler runs: an error among them must not cost the work of a handler.
 func (b *batch[TTx]) readClaims(ctx context.Context, tx TTx, todo []int, claims []dedup.Claim) ([]claimAnswer, error) {
 	answers := make([]claimAnswer, len(todo))
 	for j, i := range todo {

@@ -26,7 +26,7 @@ type batch[TTx any] struct {
 	lastFault  *RetryError // the answer to the latest fault of the database
 }
 
-// passOptions are the limits in which Process and ProcessBatch differ.
+// passOptions are the limits that differ between Process and ProcessBatch.
 type passOptions struct {
 	deferrals int           // how many times in a row the messages were deferred without counting an attempt
 	keyWait   time.Duration // how long to wait, in total, for other calls that process the keys; 0: until ctx ends

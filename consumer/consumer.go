@@ -56,7 +56,7 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 	return c, nil
 }
 
-// notice returns what reports one kind of pause.
+// notice returns the notice for one kind of pause.
 func (cfg *Config[TTx]) notice(why, waitsFor, recovered string) *notice {
 	name, trace := cfg.Name, cfg.Trace
 	return &notice{

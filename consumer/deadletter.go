@@ -39,7 +39,7 @@ type DeadLetterID [16]byte
 func (id DeadLetterID) String() string { return hex.EncodeToString(id[:]) }
 
 // ParseDeadLetterID is the inverse of String. It also accepts the dashes of PostgreSQL's uuid type. It refuses the ID of all
-// zeros, which no letter has, and which chooses all letters in a DeadLetterFilter.
+// zeros: no letter has it, and in a DeadLetterFilter it chooses all letters.
 func ParseDeadLetterID(s string) (id DeadLetterID, err error) {
 	digits := s
 	if len(s) == 36 && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' {
@@ -95,6 +95,6 @@ type ParkingLot[TTx any] interface {
 	// second waits for the first, and fails if the first commits.
 	TakeDeadLetter(ctx context.Context, tx TTx, id DeadLetterID) error
 
-	// DeadLetters lists letters by First, latest first. DeadLetters with equal First are listed by ID, greatest first.
+	// DeadLetters lists letters by First, latest first. Letters with equal First are listed by ID, greatest first.
 	DeadLetters(ctx context.Context, filter DeadLetterFilter) ([]DeadLetter, error)
 }

@@ -15,10 +15,10 @@
 // One transaction claims the message's key, runs the handler, and commits. Process then returns nil, and only then
 // does a Subscriber acknowledge the message.
 //
-// When the handler fails, the transaction rolls back, and the message is tried again in a new one. After
-// Config.MaxAttempts failures it is parked: the database keeps it as a [DeadLetter] until somebody calls [Consumer.Replay]
-// or [Consumer.Discard]. An error that is [Permanent] parks it at once. A failure of the database parks nothing: the
-// consumer pauses until the database answers.
+// When the handler fails, the transaction rolls back, and the message is tried again in a new one. After Config.MaxAttempts
+// failures it is parked: the database keeps it as a [DeadLetter] until [Consumer.Replay] or [Consumer.Discard] is called. An
+// error that is [Permanent] parks it at once. A failure of the database parks nothing: the consumer pauses until the database
+// answers.
 //
 // Some messages are parked without running; see [Reason]. For example, a mismatch has the key of an earlier message with
 // other content. An unprovable message has no claim, but is so old that its claim may have been deleted.

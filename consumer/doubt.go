@@ -29,7 +29,7 @@ type doubt struct {
 	sure      bool // a handler has ended the transaction; otherwise it only may have
 	ownEffect bool // its own handler ended the transaction: its effects may be committed without a claim, so it must not run again
 
-	committed func(ctx context.Context, tx any) (bool, error) // asks whether the transaction is committed; nil: nobody can tell
+	committed func(ctx context.Context, tx any) (bool, error) // asks whether the transaction is committed; nil: that cannot be found out
 }
 
 // mayBeCommitted reports whether the claim that tx has found may be the one of the transaction in doubt.
@@ -143,7 +143,7 @@ const (
 	// parkDoubtsLogged is how often a pass that cannot park a message in doubt logs why it waits.
 	parkDoubtsLogged = time.Minute
 
-	// The shortest and the longest wait after a failed attempt to park a message in doubt.
+	// These are the shortest and the longest wait after a failed attempt to park a message in doubt.
 	parkDoubtsWaitMin = 10 * time.Millisecond
 	parkDoubtsWaitMax = time.Second
 )

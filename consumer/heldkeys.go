@@ -38,7 +38,7 @@ func (w *claimWait) limited(ctx context.Context) context.Context {
 	return dedup.WithClaimWait(ctx, max(w.left/4, time.Millisecond))
 }
 
-// waited notes that a claim waited in vain.
+// waited records that a claim waited and failed.
 func (w *claimWait) waited() {
 	if !w.short {
 		w.short, w.left = true, shortWait

@@ -119,7 +119,7 @@ func (h *history) knows(key dedup.KeyHash) bool {
 	return p.survived || p.failures > 0 || p.faults > 0
 }
 
-// survived notes that this process has tried key alone and has not ended.
+// survived records that this process has tried key alone and has not ended.
 func (h *history) survived(key dedup.KeyHash) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

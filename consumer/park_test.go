@@ -428,7 +428,7 @@ func TestACollisionIsParked(t *testing.T) {
 	wantCount(t, store.Database(), "2", 1)
 }
 
-// colliding is a store in which the hash of key 1 belongs to another key.
+// colliding is a store where the hash of key 1 belongs to another key.
 type colliding struct{ *consumertest.Store }
 
 func (s *colliding) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, []dedup.Claim) error) error {

@@ -24,15 +24,15 @@ type parkBudget struct {
 	spent  bool      // a pause is on
 	cause  error     // of the message that began it
 	most   int       // probes that may run side by side
-	probes int       // that do
+	probes int       // probes that run now
 	next   time.Time // no probe begins before
 	turn   time.Time // when the last message that was turned away comes back
 }
 
-// probesMost is how many messages in a row or so prove that handlers work.
+// probesMost is about how many successful messages in a row prove that handlers work.
 const probesMost = 64
 
-// turnsWithin is how far ahead messages that are turned away are told to come back, one after the other.
+// turnsWithin limits the delay of messages that are turned away. They come back one after the other within this time.
 const turnsWithin = time.Minute
 
 func newParkBudget(limit ParkLimit, n *notice) *parkBudget {
@@ -75,7 +75,8 @@ func (b *parkBudget) take(ctx context.Context, cause error, about ...any) (wait 
 	return wait
 }
 
-// away says when a message that is turned away comes back: those of a flood one after the other. The caller holds mu.
+// away returns the delay of a message that is turned away. The messages of a flood come back one after the other. The caller
+// holds mu.
 func (b *parkBudget) away(now time.Time) time.Duration {
 	first := now.Add(max(b.bucket.Next(), b.next.Sub(now), min(b.bucket.Interval(), time.Second)))
 	b.turn = b.turn.Add(b.bucket.Interval())
@@ -85,8 +86,8 @@ func (b *parkBudget) away(now time.Time) time.Duration {
 	return b.turn.Sub(now)
 }
 
-// admit reports whether a handler may run, and if so whether as a probe; settle must follow a probe. Otherwise err says
-// why not, and wait when to ask again.
+// admit returns no error if a handler may run. probe says that it runs as a probe: then call settle afterwards. Otherwise err
+// says why it must not run, and wait how long to wait before the next call.
 func (b *parkBudget) admit(ctx context.Context) (probe bool, wait time.Duration, err error) {
 	if !b.pauses.Load() {
 		return false, 0, nil
@@ -113,7 +114,7 @@ func (b *parkBudget) admit(ctx context.Context) (probe bool, wait time.Duration,
 	return false, wait, fmt.Errorf("%w: handlers run one at a time until one succeeds; the message that spent it failed with: %v", ErrParkLimit, cause) //nolint:errorlint // it is another message's
 }
 
-// probed is what a probe has shown.
+// probed is the result of a probe.
 type probed uint8
 
 const (

@@ -15,8 +15,8 @@ import (
 	"github.com/txonce/txonce/consumer/consumertest"
 )
 
-// redeliver is a broker that delivers msgs again, in batches and when it is told to, until all are acknowledged or d has
-// passed.
+// redeliver is a broker that delivers msgs again, in batches and after the delays that it is asked for, until all are
+// acknowledged or d has passed.
 func redeliver(ctx context.Context, c *consumer.Consumer[tx], msgs []*consumer.Message, batch int, d time.Duration) (left []*consumer.Message) {
 	end := time.Now().Add(d)
 	due := make(map[*consumer.Message]time.Time, len(msgs))
@@ -60,7 +60,7 @@ func TestHandlersDoNotRunWhileTheParkingLimitIsSpent(t *testing.T) {
 		most int // runs until the limit is spent, and then each minute
 	}{
 		{"for good", errPoison, 2*burst + workers},
-		{"transiently", transient, 2*burst + 2*flood}, // each may be tried once, in a batch and alone, before anything is to be parked
+		{"transiently", transient, 2*burst + 2*flood}, // each may be tried once, in a batch and alone, before any must be parked
 	} {
 		for _, batched := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/batched %v", tc.name, batched), func(t *testing.T) {

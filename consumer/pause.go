@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// pause counts faults that are not a message's, and waits longer the more of them follow each other. A single one, such as
+// pause counts faults of the database. The more of them follow each other, the longer the consumer waits. A single fault, such as
 // a deadlock, is routine; several in a row are logged.
 type pause struct {
 	notice  *notice
@@ -21,7 +21,7 @@ type pause struct {
 // faultsToLog is how many faults in a row are logged as a pause.
 const faultsToLog = 3
 
-// epoch returns the epoch in which a transaction begins.
+// epoch returns the epoch of a transaction that begins now.
 func (p *pause) epoch() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -42,7 +42,7 @@ func (p *pause) fault(ctx context.Context, err error, epoch, deferrals int, abou
 	return p.backoff(max(faults, deferrals+1))
 }
 
-// recovered notes that the database has committed a transaction.
+// recovered records that the database has committed a transaction.
 func (p *pause) recovered(ctx context.Context) {
 	p.mu.Lock()
 	faults := p.faults
@@ -74,7 +74,7 @@ type notice struct {
 	err    error     // the latest error
 }
 
-// paused notes that the pause begins or goes on. Nothing is logged until loud is first true.
+// paused records that the pause begins or goes on. Nothing is logged until loud is first true.
 func (n *notice) paused(ctx context.Context, loud bool, err error, about ...any) {
 	now := time.Now()
 	n.mu.Lock()
@@ -97,7 +97,7 @@ func (n *notice) paused(ctx context.Context, loud bool, err error, about ...any)
 	}
 }
 
-// resumed notes that the pause is over, if there is one.
+// resumed records that the pause is over, if there is one.
 func (n *notice) resumed(ctx context.Context) {
 	n.mu.Lock()
 	since, logged, err := n.since, n.logged, n.err

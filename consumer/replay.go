@@ -26,9 +26,9 @@ type Replay struct {
 	// Defaults to the message's own key. If it has none, defaults to what Config.Key finds after Repair.
 	Key string
 
-	// AsNew says that somebody has made sure that the message was not processed before. It is required for unprovable
-	// messages, suspected replays, and messages whose outcome is unknown. A message whose outcome is unknown then runs
-	// although its key is claimed.
+	// AsNew says that you have made sure that the message was not processed before. It is required for unprovable messages,
+	// suspected replays, and messages whose outcome is unknown. A message whose outcome is unknown then runs although its key is
+	// claimed.
 	AsNew bool
 }
 
@@ -207,7 +207,7 @@ func (c *Consumer[TTx]) replayRecords(letter DeadLetter, msg *Message, opts Repl
 	return recs, nil
 }
 
-// mayReplay refuses what somebody must decide first, and says how.
+// mayReplay refuses a letter that needs a person's decision first. The error says how to state it.
 func mayReplay(letter DeadLetter, v dedup.Verdict, opts Replay) error {
 	switch {
 	case v == dedup.Mismatch:

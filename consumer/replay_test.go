@@ -22,7 +22,7 @@ func TestReplay(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		before  []*consumer.Message // delivered before, in order; the last one is parked
-		forget  bool                // what came before it, and it is older than that
+		forget  bool                // the horizon is later than the message
 		meddle  func(t *testing.T, c, fixed *consumer.Consumer[tx])
 		opts    consumer.Replay
 		ran     bool

@@ -14,7 +14,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// sourced is a store that remembers what was registered.
+// sourced is a store that records the registered sources.
 type sourced struct {
 	*consumertest.Store
 	registered []string // windows and sources, in order

@@ -37,7 +37,7 @@ type Trace struct {
 	Resumed    func(ctx context.Context, e Event) // a pause is over; Err is its cause
 }
 
-// complete returns a copy of t in which no hook is nil.
+// complete returns a copy of t without nil hooks.
 func (t *Trace) complete() *Trace {
 	var all Trace
 	if t != nil {

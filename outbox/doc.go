@@ -1,8 +1,8 @@
 // Package outbox writes messages in the database transaction that causes them, so that a message is published when the transaction
 // is committed, and only then.
 //
-// A program that commits and then publishes loses messages when it dies in between. One that publishes first announces what may be
-// rolled back. So a handler enqueues its message with [Writer.Enqueue] in its own transaction:
+// A program that commits and then publishes loses messages when it dies in between. One that publishes first announces changes
+// that may be rolled back. So a handler enqueues its message with [Writer.Enqueue] in its own transaction:
 //
 //	err := store.Enqueue(ctx, tx, outbox.Message{Topic: "charges", Key: order.ID, Payload: payload})
 //

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// HeaderFormat returns the headers under which a message is published. It must return the same for each publication of a message, and must
-// not change Headers of its argument. The message's own headers are kept, unless receivers need another value of one.
+// HeaderFormat returns the headers of a published message. It must return the same for each publication of a message, and must not change
+// Headers of its argument. The message's own headers are kept, unless receivers need another value of one.
 type HeaderFormat func(Leased) map[string]string
 
 // PlainHeaders is the default: HeaderID, HeaderSequence and HeaderEnqueued, and the message's own headers.

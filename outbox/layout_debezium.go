@@ -1,6 +1,6 @@
 package outbox
 
-// DebeziumID is the header in which Debezium's outbox event router puts an event's id.
+// DebeziumID is the header that Debezium's outbox event router writes an event's id to.
 const DebeziumID = "id"
 
 // Debezium is the HeaderFormat for readers that were written for Debezium's outbox event router. It adds the message's ID in the header

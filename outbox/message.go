@@ -68,7 +68,7 @@ type Writer[TTx any] interface {
 	Enqueue(ctx context.Context, tx TTx, msgs ...Message) error
 }
 
-// Prepare validates msgs and returns a copy in which each message has its ID. It is for implementations of Writer, which call done
+// Prepare validates msgs and returns a copy where each message has its ID. It is for implementations of Writer, which call done
 // when Enqueue returns: until then the handler's scope refuses other calls, see WithScope. After an error done is nil.
 func Prepare(ctx context.Context, msgs []Message) (ready []Message, done func(), err error) {
 	ready = make([]Message, len(msgs))

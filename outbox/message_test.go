@@ -82,7 +82,7 @@ func TestOutboxPrepare(t *testing.T) {
 	}
 }
 
-// Shard is written beside each row, so its values, worked out by another program, are for ever.
+// Shard is stored in each row, so its values must never change. They were computed by another program.
 func TestOutboxShard(t *testing.T) {
 	for _, test := range []struct {
 		m    outbox.Message

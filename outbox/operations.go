@@ -96,7 +96,7 @@ type RelayStats struct {
 	Until  time.Time // by the database's clock
 }
 
-// ParkedFilter selects the parked messages for which all conditions hold. The zero value selects all.
+// ParkedFilter selects the parked messages that meet all conditions. The zero value selects all.
 type ParkedFilter struct {
 	Topic string    // empty: any
 	Key   string    // empty: any
@@ -107,7 +107,7 @@ type ParkedFilter struct {
 	Limit int       // of Parked: 0 is 100; of UnparkAll and DiscardAll: 0 is no limit
 }
 
-// ParkedMessage is a message that failed for good, or one that is behind such a message in its key.
+// ParkedMessage is a parked message, or one that is behind a parked message of its key.
 type ParkedMessage struct {
 	Leased          // without Token
 	Cause    string // why it was parked

@@ -8,11 +8,11 @@ import (
 
 // Errors of a Queue and its Sessions.
 var (
-	// ErrSchema says that the outbox's tables are missing, or have another version. Queues wrap it.
+	// ErrSchema says that the outbox's tables are missing, or have a version that this program does not support. Queues wrap it.
 	ErrSchema = errors.New("outbox: the database's schema does not fit")
 
-	// ErrLeaseLost says that the session's hold expired, or that another relay took a shard. Nothing was changed. Whoever holds the
-	// shard now publishes what is pending, so that a message which this session has published may be published twice.
+	// ErrLeaseLost says that the session's hold expired, or that another relay took a shard. Nothing was changed. The relay that
+	// holds the shard now publishes its pending messages, so a message that this session has published may be published twice.
 	ErrLeaseLost = errors.New("outbox: lease lost")
 )
 
@@ -54,14 +54,14 @@ type Session interface {
 	Close(ctx context.Context) error
 }
 
-// Waker is a Session that can notify of commits, after which Lease may find messages: see also Want.Notified. A notification is a
-// hint and may be missed: callers poll as well.
+// Waker is a Session that notifies of commits: Lease may then find messages. See also Want.Notified. A notification is a hint and
+// may be missed: callers poll as well.
 type Waker interface {
-	Wake() <-chan struct{} // always the same channel; one value stands for any number of commits
+	Wake() <-chan struct{} // always the same channel; one value may mean any number of commits
 }
 
 // Maintainer is a Session with maintenance to do: deleting sent messages, cleaning up after dead relays. The relay calls Maintain about
-// once a second. Each call is short, and does nothing when nothing is to be done.
+// once a second. Each call is short, and does nothing when there is nothing to do.
 type Maintainer interface {
 	Maintain(ctx context.Context) error
 }
@@ -79,7 +79,7 @@ type Hold struct {
 type Want struct {
 	Limit  int // messages
 	Bytes  int // of payloads, keys and headers; a single larger message is leased alone. 0: no limit
-	Groups int // scan one of Part groups of shards per call, round robin, so that other workers can lease the others; 0 means 1
+	Groups int // scan one of this many groups of shards per call, round robin, so that other workers can lease the others; 0 means 1
 
 	// Notified allows a Waker to scan only those shards that notifications were about, where it knows them. A notification about a shard
 	// that cannot be scanned now, because some of its messages are leased, is kept. false: scan all shards.
@@ -108,7 +108,7 @@ const (
 	Returned Verdict = iota // not tried, or unknown: due again at once
 	Sent                    // confirmed by the broker
 	Deferred                // failed; it and the later messages of its key are held back for Delay
-	Parked                  // not tried again until somebody unparks it
+	Parked                  // not tried again until Operations.Unpark
 )
 
 // Outcome ends the lease of one message.

@@ -25,9 +25,9 @@ type scope struct {
 	ended      bool
 }
 
-// WithScope returns a context in which a message without ID gets an ID that is derived from seed, its topic and an ordinal: how
-// many messages without ID were enqueued to the topic before. end closes the scope. A consumer opens a scope for each attempt of
-// each message, with the message's key as seed. In the context for an empty seed every message needs its own ID.
+// WithScope returns a context for Enqueue: a message without ID gets an ID that is derived from seed, its topic and an ordinal:
+// how many messages without ID were enqueued to the topic before. end closes the scope. A consumer opens a scope for each attempt
+// of each message, with the message's key as seed. With an empty seed every message needs its own ID.
 //
 // A second execution derives the same IDs only when it enqueues in the same order. Where several goroutines of a handler enqueue,
 // their order may be another one the next time, and two messages would swap their IDs: set Message.ID there. Two calls of

@@ -52,8 +52,8 @@ func TestOutboxScopeRepeatsItsIDs(t *testing.T) {
 	}
 }
 
-// The ordinal is one per topic, so a message to another topic, which one version of a handler sends and another does not,
-// changes nobody else's ID.
+// Each topic has its own ordinals. So when another version of a handler also sends a message to another topic, the IDs of the
+// other messages stay the same.
 func TestOutboxScopeCountsPerTopic(t *testing.T) {
 	plain := ids(t, scoped(t, "s"), "a", "a")
 	mixed := ids(t, scoped(t, "s"), "a", "b", "a")
@@ -62,7 +62,7 @@ func TestOutboxScopeCountsPerTopic(t *testing.T) {
 	}
 }
 
-// Nor does it matter how messages are spread over calls, or that some state their own ID.
+// The IDs do not depend on how messages are spread over calls, or on messages with an ID of their own.
 func TestOutboxScopeIgnoresCallsAndStatedIDs(t *testing.T) {
 	want := ids(t, scoped(t, "s"), "a", "a", "b")
 	msgs := []outbox.Message{{Topic: "b", ID: "own"}, {Topic: "a"}, {Topic: "a", ID: "own"}, {Topic: "a"}, {Topic: "b"}}
@@ -187,7 +187,7 @@ func TestOutboxScopeOfOneOtherGoroutine(t *testing.T) {
 	}
 }
 
-// A scope within a scope counts for itself.
+// A scope within a scope has its own ordinals.
 func TestOutboxScopeNests(t *testing.T) {
 	outer := scoped(t, "outer")
 	one := ids(t, outer, "a")

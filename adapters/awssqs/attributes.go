@@ -19,9 +19,9 @@ import (
 //   - The payload is the body. One that SQS would refuse or alter is written as base64, and attributeEncoding says so. So is an
 //     empty one, which SQS refuses: then the body is a word.
 //   - A header is an attribute of its name; its value a String, or Binary where it has bytes that a String may not have.
-//   - SQS takes ten attributes. Headers that find no place, whose name no attribute may have, or whose value is empty lie together in
-//     attributeHeaders, as storekit.EncodeHeaders writes them. Those of txonce are placed first, then the others by name, so the
-//     same headers are always written alike, and each name stands in one place.
+//   - SQS takes ten attributes. The other headers are in attributeHeaders, as storekit.EncodeHeaders writes them. So are headers whose
+//     name SQS does not accept, and those with an empty value. Headers of txonce become attributes first, then the others by name,
+//     so the same headers are always written alike, and each name is written once.
 //   - The key is attributeKey, where there is one.
 const (
 	attributeKey      = "txonce-key"
@@ -29,7 +29,7 @@ const (
 	attributeEncoding = "txonce-encoding"
 
 	encodingBase64 = "base64"
-	encodingEmpty  = "empty" // the body means nothing
+	encodingEmpty  = "empty" // the body has no meaning
 
 	headerPrefix  = "txonce-"
 	maxAttributes = 10
@@ -37,7 +37,7 @@ const (
 
 var attributeName = regexp.MustCompile(`^[a-zA-Z0-9_-]([a-zA-Z0-9_.-]{0,254}[a-zA-Z0-9_-])?$`)
 
-// encodeBody returns payload as a body, and how it was encoded; "": not at all.
+// encodeBody returns payload as a body, and the name of its encoding; "": none.
 func encodeBody(payload []byte) (body, encoding string) {
 	switch {
 	case len(payload) == 0:
@@ -96,8 +96,9 @@ func encodeAttributes(key, encoding string, headers map[string]string) (map[stri
 	return attributes, nil
 }
 
-// decode is the inverse of encodeBody and encodeAttributes. Of a message that others have sent it returns the body as it is, and
-// all attributes as headers; an attribute's type is lost. An error says what of ours is malformed; the message must not be dropped.
+// decode is the inverse of encodeBody and encodeAttributes. When another program has sent the message, decode returns the body as
+// it is and all attributes as headers, without their types. An error says which of our attributes is malformed; the message must
+// not be dropped.
 func decode(body string, attributes map[string]types.MessageAttributeValue) (key string, payload []byte, headers map[string]string, err error) {
 	headers = make(map[string]string, len(attributes))
 	if packed, ok := attributes[attributeHeaders]; ok {
@@ -152,7 +153,7 @@ func attributeBytes(v types.MessageAttributeValue) string {
 	return string(v.BinaryValue)
 }
 
-// attributesSize is what attributes count towards the size of a message.
+// attributesSize is how much the attributes add to the size of a message.
 func attributesSize(attributes map[string]types.MessageAttributeValue) (bytes int) {
 	for name, v := range attributes {
 		bytes += len(name) + len(*v.DataType) + len(attributeBytes(v))

@@ -21,9 +21,9 @@
 // A standard queue has no order, and OrderBy does not add one: it only makes one process handle the messages of a key one at a time. A FIFO
 // queue is handled in order per message group, and a failure holds back its group only.
 //
-// Message.Attempt is SQS's count of receives, less those in which, as far as this Subscriber knows, no handler failed: messages that were
-// given back by a stop, lost, or delayed through no fault of their own. It does not know the receives of other processes that stopped or
-// crashed.
+// Message.Attempt is SQS's count of receives, less those that did not end with a failed handler, as far as this Subscriber knows: a stop
+// gave the message back, the message was lost, or it had to wait for a reason that was not its own. The Subscriber does not know the
+// receives of other processes that stopped or crashed.
 //
 // A redrive policy counts all receives, so it takes away messages that the Processor did not give up on. A maxReceiveCount that is not above
 // the Processor's MaxAttempts is refused: each failing message would be moved away before it is parked. One below [MinReceives] draws a

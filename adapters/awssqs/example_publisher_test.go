@@ -16,7 +16,8 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// What is enqueued in a transaction is relayed to a FIFO queue. The server is the fake; a program has sqs.NewFromConfig(cfg) there.
+// Messages that a transaction enqueued are relayed to a FIFO queue. The server is a fake; a program uses sqs.NewFromConfig(cfg)
+// instead.
 func ExamplePublisher() {
 	ctx := context.Background()
 	client := awssqstest.NewServer(awssqstest.Config{})

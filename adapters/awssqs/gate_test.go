@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 )
 
-// gate stands between a client and a real server, and can be shut.
+// gate is a proxy between a client and a real server, and can be shut.
 type gate struct {
 	to string
 

@@ -38,9 +38,9 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 // Publish implements outbox.Publisher. Messages of one key must be neither in one call nor in two that run at once. A ctx without
 // deadline gets one of 10 seconds.
 //
-// Permanent errors are of messages that are too large or otherwise refused for what they contain, and of topics that can be no
-// queue. A queue that does not exist, or that this Client may not send to, is an *outbox.TopicError. That SQS is out of reach, answers with
-// a fault of its own, throttles, or knows none of the Client's credentials is an *outbox.UnavailableError.
+// The error of a message that is too large, or that SQS refuses because of its contents, is Permanent, and so is that of a topic that
+// cannot be a queue. When the queue does not exist, or this Client may not send to it, the error is an *outbox.TopicError. When SQS cannot
+// be reached, has a fault of its own, throttles, or does not know the Client's credentials, it is an *outbox.UnavailableError.
 func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (errs []error) {
 	return publishing.Publish(ctx, "awssqs", msgs, p.send)
 }
@@ -145,7 +145,7 @@ func take(open map[string]*entry, id *string) *entry {
 	return e
 }
 
-// unsent is the answer to a message that there was no time for.
+// unsent is the answer to a message that was not sent because the time was up.
 func unsent(ctx context.Context, topic string) error {
 	return publishing.Ended(ctx, fmt.Sprintf("awssqs: queue %s: not sent", topic))
 }

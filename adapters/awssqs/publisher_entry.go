@@ -25,7 +25,7 @@ type entry struct {
 	bytes int
 }
 
-// newEntry returns message i as SQS wants it, or why SQS would never accept it.
+// newEntry returns message i as an entry of a request, or the reason why SQS would never accept it.
 func newEntry(m *outbox.Message, i int) (*entry, error) {
 	refuse := func(format string, args ...any) (*entry, error) {
 		return nil, outbox.Permanent(fmt.Errorf("awssqs: queue %s: "+format, append([]any{m.Topic}, args...)...))
@@ -71,7 +71,8 @@ const (
 // token matches what SQS accepts as a group and as a deduplication id.
 var token = regexp.MustCompile("^[a-zA-Z0-9!\"#$%&'()*+,./:;<=>?@\\[\\\\\\]^_`{|}~-]{1,128}$")
 
-// legalToken is prefix and s if SQS accepts that, else a hash of s. If s looks like a hash it is hashed too, so that no two s have one token.
+// legalToken returns prefix and s if SQS accepts that, and otherwise a hash of s. If s looks like such a hash it is hashed too, so that
+// different s have different tokens.
 func legalToken(prefix, s string) string {
 	if plain := prefix + s; token.MatchString(plain) && !strings.HasPrefix(s, hashPrefix) {
 		return plain

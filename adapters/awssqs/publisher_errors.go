@@ -52,7 +52,7 @@ func plainCode(code string) string {
 	return strings.TrimPrefix(code[strings.LastIndexByte(code, '#')+1:], "AWS.SimpleQueueService.")
 }
 
-// blameOf returns whose fault err is, of a whole request.
+// blameOf says whose fault err is, the error of a whole request.
 func blameOf(err error) blame {
 	var answer smithy.APIError
 	if !errors.As(err, &answer) {
@@ -77,7 +77,8 @@ func missingQueue(err error) bool {
 	return errors.As(err, &none) || errors.As(err, &answer) && plainCode(answer.ErrorCode()) == "NonExistentQueue"
 }
 
-// classify returns err, of a whole request to a queue, as the outbox wants it. action is the permission that the request needs.
+// classify returns err, the error of a whole request to a queue, in the form that the outbox needs. action is the permission that
+// the request needs.
 func classify(ctx context.Context, topic, action string, err error) error {
 	named := fmt.Errorf("awssqs: queue %s: %w", topic, err)
 	if ctx.Err() != nil {
@@ -108,7 +109,7 @@ func advise(err error, action string) error {
 	}
 }
 
-// lookupFailed returns err, of looking a queue up, as the outbox wants it: no message is at fault.
+// lookupFailed returns err, the error of a queue's lookup, in the form that the outbox needs: no message is at fault.
 func lookupFailed(ctx context.Context, topic string, err error) error {
 	if b := blameOf(err); ctx.Err() == nil && (b == theRequest || b == unknown) {
 		return &outbox.TopicError{Err: fmt.Errorf("awssqs: queue %s: look up its URL: %w", topic, err)}
@@ -134,7 +135,7 @@ func refused(topic string, f *types.BatchResultErrorEntry, e *entry) error {
 		return &outbox.UnavailableError{Err: err}
 	case f.SenderFault:
 		return outbox.Permanent(fmt.Errorf("%w (the message has %d bytes with its attributes)", err, e.bytes))
-	case known: // SQS contradicts itself
+	case known: // the code blames the request, and SenderFault does not
 		return err
 	default:
 		return &outbox.UnavailableError{Err: err}

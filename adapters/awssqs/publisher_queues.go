@@ -54,7 +54,7 @@ func (p *Publisher) url(ctx context.Context, topic string) (string, error) {
 	return *out.QueueUrl, nil
 }
 
-// forget has topic's queue looked up again: there is none at url any more.
+// forget makes topic's queue be looked up again, because there is no queue at url any more.
 func (p *Publisher) forget(topic, url string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

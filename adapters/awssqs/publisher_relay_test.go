@@ -54,7 +54,7 @@ func TestPublisherBehindRelay(t *testing.T) {
 	})
 }
 
-// faults fails a part of what is sent.
+// faults makes some of the sent messages fail.
 type faults struct {
 	mu                                  sync.Mutex
 	calls, before, after, refused, lost int
@@ -89,7 +89,7 @@ func (f *faults) decide(c awssqstest.Call) awssqstest.Fault {
 	return fault
 }
 
-// relayTo relays a stream of messages to a FIFO queue during an outage, and looks what has arrived.
+// relayTo relays a stream of messages to a FIFO queue during an outage, and checks which messages have arrived.
 func relayTo(t *testing.T, api creator, outage, heal func()) {
 	t.Helper()
 	const keys, each = 20, 30

@@ -89,7 +89,7 @@ func readQueue(t *testing.T, api awssqs.API, queue string, n int) (msgs []outbox
 	}
 }
 
-// outages is how a case takes a server away.
+// outages lets a case take a server away.
 type outages struct {
 	pause func() (resume func())
 	stop  func() (start func())
@@ -142,7 +142,7 @@ func publisherHarness(fifo bool, connect func(t *testing.T) (creator, outages)) 
 	return h
 }
 
-// TestPublisher is the suite, for both kinds of queues.
+// TestPublisher runs the suite for both kinds of queues.
 func TestPublisher(t *testing.T) {
 	t.Parallel() // it waits for ElasticMQ
 	for kind, fifo := range map[string]bool{"standard": false, "fifo": true} {

@@ -47,7 +47,7 @@ func keyed(topic string, n int) (msgs []outbox.Message) {
 	return msgs
 }
 
-// Each answer of SQS, to an entry and to a whole request, and whose fault it is.
+// Each error of SQS, for an entry and for a whole request, and its classification.
 func TestPublisherAnswersOfSQS(t *testing.T) {
 	const (
 		message = "the message's, for now"
@@ -128,7 +128,7 @@ func TestPublisherAnswersOfSQS(t *testing.T) {
 	}
 }
 
-// What SQS does not answer for was not confirmed, whatever happened to it.
+// A message without an answer of SQS counts as not confirmed, whatever happened to it.
 type silentAbout struct {
 	*awssqstest.Server
 	id string
@@ -157,7 +157,7 @@ func TestPublisherCountsOnlyWhatIsNamed(t *testing.T) {
 	}
 }
 
-// A request that is refused as a whole, because of one message, costs the others nothing.
+// When a request is refused as a whole because of one message, the other messages are published.
 func TestPublisherRequestRefusedForOneMessage(t *testing.T) {
 	s := awssqstest.NewServer(awssqstest.Config{Fault: func(c awssqstest.Call) awssqstest.Fault {
 		if c.Operation == "SendMessageBatch" && slices.Contains(c.Entries, "7") {
@@ -345,7 +345,7 @@ func TestPublisherConfigRefusals(t *testing.T) {
 	}
 }
 
-// Whatever a message is, it arrives as it was, and SQS takes its form.
+// Every message arrives unchanged, and in a form that SQS accepts.
 func FuzzPublishedMessage(f *testing.F) {
 	f.Add("key", []byte("payload"), "name", "value", 3)
 	f.Add("", []byte{}, "", "", 12)

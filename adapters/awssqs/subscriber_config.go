@@ -27,9 +27,9 @@ type SubscriberConfig struct {
 	Processor consumer.Processor
 
 	// OrderBy returns the ordering key of a message, which becomes its Message.Key; empty: no order. ByKey returns the key that the message
-	// has. This process handles messages of one key one at a time, in the order in which it received them. It cannot promise more,
-	// because a standard queue delivers in any order, to any process: use a FIFO queue where order matters. A FIFO queue is handled in
-	// order per message group, and refuses an OrderBy.
+	// has. This process handles messages of one key one at a time, in the order of their arrival here. It cannot promise more, because a
+	// standard queue delivers in any order, to any process: use a FIFO queue where order matters. A FIFO queue is handled in order per
+	// message group, and refuses an OrderBy.
 	//
 	// Defaults to no order.
 	OrderBy func(*consumer.Message) string
@@ -125,7 +125,7 @@ type Trace struct {
 }
 
 const (
-	maxInFlight = 12 * time.Hour   // from a receive on; SQS's limit
+	maxInFlight = 12 * time.Hour   // after a receive; SQS's limit
 	maxWait     = 20 * time.Second // of long polling
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/txonce/txonce/internal/deliver"
 )
 
-// received is one delivery of a message. SQS delivers the message to nobody else during its visibility timeout, which each heartbeat
-// starts again.
+// received is one delivery of a message. SQS delivers the message to no other receiver during its visibility timeout. Each heartbeat
+// starts that timeout again.
 type received struct {
 	delivery *deliver.Delivery
 	id       string
@@ -23,7 +23,7 @@ type received struct {
 
 	// Under inFlight.mu.
 	state     receivedState
-	until     time.Time     // from then on SQS may deliver the message to others, as far as we know
+	until     time.Time     // after it SQS may deliver the message to other receivers, as far as we know
 	extended  time.Time     // when its last heartbeat was sent, or the message was received
 	heartbeat chan struct{} // closed when the heartbeat that was sent is answered; nil: none is unanswered
 }

@@ -178,8 +178,8 @@ func TestNoMessageIsHeldLongerThanSQSAllows(t *testing.T) {
 	})
 }
 
-// TestAMessageThatAZombieHasGoesToOthers: a handler that goes on with what it has lost must not keep the message from who could
-// handle it.
+// TestAMessageThatAZombieHasGoesToOthers: a handler that goes on with a lost message must not keep the message from a process
+// that could handle it.
 func TestAMessageThatAZombieHasGoesToOthers(t *testing.T) {
 	for _, fifo := range []bool{false, true} {
 		inBubble(t, func(t *testing.T) {

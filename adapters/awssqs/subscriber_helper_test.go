@@ -20,7 +20,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// stall is one queue of an awssqstest.Server, and a Subscriber to it. It lives in a bubble, with a clock of its own.
+// stall is one queue of an awssqstest.Server, and a Subscriber to it. It runs in a synctest bubble, with its own clock.
 type stall struct {
 	*awssqstest.Server
 	t    *testing.T
@@ -68,7 +68,7 @@ func (s *stall) send(group string, bodies ...string) {
 	}
 }
 
-// process is a Processor that writes down what it was given, and does as handle says.
+// process is a Processor that records its messages, and calls handle.
 type process struct {
 	*stall
 	handle func(ctx context.Context, msg *consumer.Message) error
@@ -113,7 +113,7 @@ func (s *stall) startWith(client awssqs.API, cfg awssqs.SubscriberConfig, handle
 	})
 }
 
-// stopped demands a clean end.
+// stopped fails the test unless Run ends without an error.
 func (s *stall) stopped() {
 	s.t.Helper()
 	if err := s.stop(); err != nil {
@@ -137,7 +137,7 @@ func (s *stall) left(want int) {
 
 func elapse(d time.Duration) { <-time.After(d) }
 
-// steal makes every message visible again that was received with one of these handles, as if its time had run out.
+// steal makes every message visible again that was received with one of these handles, as if its visibility timeout had expired.
 func (s *stall) steal(handles ...string) {
 	s.t.Helper()
 	for _, h := range handles {

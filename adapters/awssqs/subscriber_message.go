@@ -43,7 +43,7 @@ func group(raw types.Message) string {
 	return raw.Attributes[string(types.MessageSystemAttributeNameMessageGroupId)]
 }
 
-// GroupID is the message group in which a Publisher sends the messages of key to a FIFO queue.
+// GroupID returns the message group that a Publisher gives to the messages of key in a FIFO queue.
 func GroupID(key string) string { return groupID(&outbox.Message{Key: key}) }
 
 func rawHeaders(attributes map[string]types.MessageAttributeValue) map[string]string {

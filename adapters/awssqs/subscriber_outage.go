@@ -10,7 +10,7 @@ import (
 // credentials take time to become effective.
 const fatalAfter = 30 * time.Second
 
-// outage is a period in which all calls of one operation fail. Its begin and its end are logged.
+// outage is a period during which all calls of one operation fail. Its beginning and its end are logged.
 type outage struct {
 	op  string
 	log *slog.Logger
@@ -21,7 +21,7 @@ type outage struct {
 	worked     bool      // at least one call succeeded
 }
 
-// failed notes an error. It reports whether Run must give up.
+// failed records an error. It reports whether Run must give up.
 func (o *outage) failed(err error) (giveUp bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -40,7 +40,7 @@ func (o *outage) failed(err error) (giveUp bool) {
 	return !o.worked || now.Sub(o.fatalSince) >= fatalAfter
 }
 
-// succeeded notes a success.
+// succeeded records a success.
 func (o *outage) succeeded() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -142,7 +142,7 @@ func (s *Subscriber) checkRetention(has map[string]string) error {
 	return nil
 }
 
-// seconds reads an attribute. One that is missing is unknown, not zero.
+// seconds reads an attribute. A missing attribute is unknown, not zero.
 func seconds(has map[string]string, name types.QueueAttributeName) (value time.Duration, known bool, err error) {
 	text, known := has[string(name)]
 	if !known {
@@ -155,7 +155,7 @@ func seconds(has map[string]string, name types.QueueAttributeName) (value time.D
 	return time.Duration(n) * time.Second, true, nil
 }
 
-// explain adds to err what to do about it. action is the permission that may be missing.
+// explain adds the remedy to err. action is the permission that may be missing.
 func explain(err error, action string) error {
 	switch {
 	case missingQueue(err):
@@ -166,7 +166,7 @@ func explain(err error, action string) error {
 	return err
 }
 
-// fatal reports whether err seldom passes: the queue is gone or closed to this client, or its credentials are wrong.
+// fatal reports whether err is seldom temporary: the queue is gone or closed to this client, or its credentials are wrong.
 func fatal(err error) bool {
 	switch b := blameOf(err); b {
 	case theQueue:

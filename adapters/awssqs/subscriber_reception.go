@@ -20,7 +20,7 @@ import (
 
 const (
 	answerWithin = 10 * time.Second // how long SQS may take to answer, beyond long polling
-	minRequest   = 2 * time.Second  // how long a stop leaves to a request for messages, from its begin on
+	minRequest   = 2 * time.Second  // how long a request for messages may last at least, even after a stop
 	settleWithin = 10 * time.Second // how long deletions may take after all handlers have returned
 	keepAtMost   = time.Minute      // longer delays are left to SQS
 )
@@ -122,8 +122,9 @@ func (r *reception) receive() {
 
 // request is one request for messages. When the answer of a request to a FIFO queue was lost, SQS repeats it for the same token.
 //
-// A stop cancels the request, but not in its first moments: when the queue has messages the answer is on its way, and nobody would receive
-// its messages before their visibility timeout expires. So it may arrive, and its messages are given back at once.
+// A stop cancels the request, but not in its first moments. When the queue has messages, the answer is then on its way: if the request
+// were cancelled, its messages would be delivered only after their visibility timeout. So request waits for the answer, and its messages
+// are given back at once.
 func (r *reception) request(n int, token string) ([]types.Message, error) {
 	ctx, cancel := context.WithTimeout(r.requests, r.cfg.WaitTime+answerWithin)
 	defer cancel()
@@ -171,7 +172,7 @@ func (r *reception) endReceiver() bool {
 	return true
 }
 
-// failed notes an error of SQS, and ends the reception when the error is fatal and does not pass. action is the permission that may be missing.
+// failed records an error of SQS, and ends the reception when the error is fatal and persists. action is the permission that may be missing.
 func (r *reception) failed(o *outage, err error, action string) {
 	if errors.Is(err, context.Canceled) && r.requests.Err() != nil {
 		return

@@ -124,7 +124,7 @@ func (r *reception) sendUntilDone(answers []answer, o *outage, action string, ca
 		now := time.Now()
 		answers = nil
 		for _, a := range left {
-			if now.Before(a.message.until) { // no heartbeat changes until any more
+			if now.Before(a.message.until) { // no heartbeat changes the field until any more
 				answers = append(answers, a)
 			}
 		}
@@ -142,7 +142,7 @@ func (r *reception) sendUntilDone(answers []answer, o *outage, action string, ca
 	}
 }
 
-// delete is one request. It returns the answers to send again; all of them beside an error.
+// delete sends one request. It returns the answers to send again: all of them if it also returns an error.
 func (r *reception) delete(ctx context.Context, answers []answer) ([]answer, error) {
 	entries := make([]types.DeleteMessageBatchRequestEntry, len(answers))
 	for i, a := range answers {
@@ -160,7 +160,7 @@ func (r *reception) delete(ctx context.Context, answers []answer) ([]answer, err
 	}), nil
 }
 
-// change is one request, as delete.
+// change sends one request, as delete does.
 func (r *reception) change(ctx context.Context, answers []answer) ([]answer, error) {
 	entries := make([]types.ChangeMessageVisibilityBatchRequestEntry, len(answers))
 	for i, a := range answers {
@@ -195,7 +195,7 @@ func ids[E any](entries []E, id func(E) *string) []*string {
 }
 
 // unconfirmed calls confirmed for the successful answers, and returns those to send again: SQS did not mention them, or the failure is SQS's
-// fault. An answer that failed by our fault is not repeated: SQS has delivered its message to others, or will.
+// fault. An answer that SQS refused as wrong is not repeated: SQS has delivered its message to another receiver, or will.
 func (r *reception) unconfirmed(answers []answer, successful []*string, failed []types.BatchResultErrorEntry, confirmed func(answer)) (again []answer) {
 	done := make([]bool, len(answers))
 	for _, id := range successful {

@@ -20,7 +20,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// limited is a Processor that tries messages so often.
+// limited is a Processor with this MaxAttempts.
 type limited struct {
 	process
 	attempts int
@@ -28,7 +28,7 @@ type limited struct {
 
 func (l limited) MaxAttempts() int { return l.attempts }
 
-// windowed is a Processor that remembers keys for so long.
+// windowed is a Processor with this Window.
 type windowed struct {
 	process
 	window  time.Duration
@@ -227,8 +227,8 @@ func TestARejectEndsRunAndKeepsTheMessage(t *testing.T) {
 	})
 }
 
-// TestAStopLosesNoAnswerThatIsOnItsWay: what SQS has just handed out goes back at once. Had nobody received it, it would be held for
-// a visibility timeout.
+// TestAStopLosesNoAnswerThatIsOnItsWay: messages that SQS has just handed out go back at once. If their answer were dropped, SQS
+// would hold them for a visibility timeout.
 func TestAStopLosesNoAnswerThatIsOnItsWay(t *testing.T) {
 	for _, fifo := range []bool{false, true} {
 		inBubble(t, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestAStopLosesNoAnswerThatIsOnItsWay(t *testing.T) {
 	}
 }
 
-// slowAnswers is an SQS whose answers with messages are a second on their way, or lost when nobody waits for them.
+// slowAnswers is an SQS whose answers with messages take a second to arrive, and are lost when the request was cancelled.
 type slowAnswers struct {
 	awssqs.API
 	taken chan struct{}

@@ -14,7 +14,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// TestRunEndsWithoutTheServer: whatever waits for an answer of SQS, Run returns within its grace and the 15 seconds that are documented.
+// TestRunEndsWithoutTheServer: Run returns within Grace and the documented 15 seconds, whichever call waits for an answer of SQS.
 func TestRunEndsWithoutTheServer(t *testing.T) {
 	const grace, bound = 5 * time.Second, 15 * time.Second
 	for _, server := range []struct {

@@ -82,7 +82,7 @@ type site struct {
 	restart    func(ctx context.Context) error
 }
 
-// lasting is for how long a message is held without a sign of life. A busy machine may stand still for seconds.
+// lasting is the visibility timeout where it must not expire. A busy machine may pause a process for seconds.
 const lasting = 15 * time.Second
 
 // fakeSite is an awssqstest.Server of the test's own. A restart cuts its connections for a while.
@@ -96,8 +96,8 @@ func fakeSite(*testing.T) site {
 	}}
 }
 
-// sharedOrOwnElasticMQ gives each case the shared one, unless it is to be restarted. Those cases share one of their own, one after
-// the other.
+// sharedOrOwnElasticMQ gives each case the shared server, unless the case restarts it. Cases that do use a second server, one
+// after the other.
 func sharedOrOwnElasticMQ(t *testing.T) func(t *testing.T) site {
 	var using sync.Mutex
 	own := sync.OnceValue(func() *testdb.OwnElasticMQ { return testdb.StartElasticMQ(t) })
@@ -117,7 +117,7 @@ func sharedOrOwnElasticMQ(t *testing.T) func(t *testing.T) site {
 	}
 }
 
-// suiteBroker is one queue, as the suite wants it.
+// suiteBroker is one queue as a consumertest.Broker.
 type suiteBroker struct {
 	site
 	t         *testing.T
@@ -127,7 +127,7 @@ type suiteBroker struct {
 
 	mu       sync.Mutex
 	receipts map[string]string // the newest, by message
-	ended    map[string]bool   // receipts that Revoke has ended, until somebody has received the message again
+	ended    map[string]bool   // receipts that Revoke has ended, until the message is received again
 	clients  []*suiteClient
 }
 
@@ -168,14 +168,14 @@ func (b *suiteBroker) Publish(ctx context.Context, msgs ...consumer.Message) err
 	return nil
 }
 
-// suiteClient is what one Subscriber talks to.
+// suiteClient is the client of one Subscriber.
 type suiteClient struct {
 	*suiteBroker
 	revoked atomic.Bool
 }
 
-// ReceiveMessage writes down the receipt handles for Revoke. Who has lost its messages receives nothing more: it might take them again,
-// before any other.
+// ReceiveMessage records the receipt handles for Revoke. A client that has lost its messages receives nothing more: it might take them
+// again, before any other client.
 func (b *suiteClient) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, opts ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
 	if b.revoked.Load() {
 		<-ctx.Done()
@@ -193,8 +193,9 @@ func (b *suiteClient) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessage
 	return out, err
 }
 
-// ChangeMessageVisibilityBatch is not heard of while a receipt in it is one that Revoke has ended: ElasticMQ would take the message back
-// by it, for as long as nobody else has received the message, and a busy machine may let a sign of life be the first.
+// ChangeMessageVisibilityBatch is not forwarded while it contains a receipt that Revoke has ended: until another client receives the
+// message, ElasticMQ would accept that receipt and hide the message again. On a busy machine a heartbeat may come before the other
+// client.
 func (b *suiteClient) ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.ChangeMessageVisibilityBatchInput, opts ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error) {
 	for {
 		b.changing.RLock() // Revoke comes before or after, not between

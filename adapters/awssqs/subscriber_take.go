@@ -60,7 +60,7 @@ func (r *reception) take(got []types.Message) {
 // received makes a delivery of a message that was received at that time.
 func (r *reception) received(raw types.Message, at time.Time) *received {
 	m := &received{receipt: value(raw.ReceiptHandle), id: value(raw.MessageId), until: at.Add(r.queue.visibility), extended: at}
-	m.end = at.Add(maxInFlight - r.cfg.WaitTime - answerWithin) // SQS counts from its own receive, which is not before our request
+	m.end = at.Add(maxInFlight - r.cfg.WaitTime - answerWithin) // SQS counts from the moment when it answered, which is not before our request
 	msg := ToMessage(r.queue.name, raw)
 	msg.Attempt = max(msg.Attempt-r.uncounted.Of(m.id), 1)
 	m.delivery = &deliver.Delivery{Message: msg, Size: sizeOf(raw), Raw: m}
@@ -80,8 +80,8 @@ func (r *reception) received(raw types.Message, at time.Time) *received {
 	return m
 }
 
-// giveBackDelay is for how long a message goes back that this process is busy with. It grows each time, because SQS counts the receives, and
-// it is random, because otherwise of several processes that ask at equal intervals the same one would always get the message.
+// giveBackDelay is how long SQS must hide a message that goes back because this process is busy with it. It grows each time, because SQS
+// counts the receives. It is random: with equal intervals, the same one of several processes might always get the message.
 func (r *reception) giveBackDelay(id string) time.Duration {
 	mean := time.Duration(r.uncounted.Of(id)+1) * r.queue.visibility / 2
 	return mean*3/4 + rand.N(mean/2+1)

@@ -87,17 +87,17 @@ type rule struct {
 	setting string
 	why     string
 	fix     string
-	risk    Risk // that accepts it; empty: a Subscriber cannot work like that
+	risk    Risk // accepts the setting; empty: a Subscriber cannot work with it
 }
 
 // Check is for programs with a sarama.ConsumerGroup of their own, which pass the results of ToMessage to a Processor. Like NewSubscriber it
-// refuses settings of cfg that lose messages, or that let messages have effects which they must not have. Three of sarama's defaults are such
-// settings; NewConfig returns settings that are accepted. The error names each setting and what to do about it; nil means that there
-// is none. Risks in accepted are not refused. A nil cfg stands for sarama's defaults.
+// refuses settings of cfg that lose messages, or that run handlers for messages of aborted transactions. Three of sarama's defaults are such
+// settings; NewConfig returns settings that are accepted. The error names each refused setting and its remedy; nil means that there is none.
+// Risks in accepted are not refused. A nil cfg means sarama's defaults.
 //
 // Check looks only at cfg. Only a Subscriber's Run checks that the Processor remembers keys for longer than the topics keep messages.
 func Check(cfg *sarama.Config, accepted ...Risk) error {
-	if cfg == nil { // as sarama takes it
+	if cfg == nil { // sarama also takes nil for its defaults
 		cfg = sarama.NewConfig()
 	}
 	wrong := refusals(losing(cfg), accepted)
@@ -107,7 +107,7 @@ func Check(cfg *sarama.Config, accepted ...Risk) error {
 	return errors.Join(wrong...)
 }
 
-// losing are the rules against settings that lose messages, or that let messages have effects which they must not have.
+// losing are the rules against settings that lose messages, or that run handlers for messages of aborted transactions.
 func losing(cfg *sarama.Config) []rule {
 	return []rule{
 		{

@@ -12,7 +12,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// settings is a sarama.Client that has nothing but settings.
+// settings is a sarama.Client that has only settings.
 type settings struct {
 	sarama.Client
 	cfg    *sarama.Config
@@ -138,7 +138,7 @@ func TestSubscriberConfigErrors(t *testing.T) {
 	}
 }
 
-// TestCheck: a group of the user's own loses messages by the same settings as a Subscriber.
+// TestCheck: a user's own consumer group loses messages with the same settings as a Subscriber.
 func TestCheck(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

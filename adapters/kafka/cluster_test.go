@@ -80,8 +80,9 @@ func eachProtocol(t *testing.T, test func(t *testing.T, strategy sarama.BalanceS
 	}
 }
 
-// testConfig is quick to notice and to repeat. Timeouts are long because the machine may be busy, and the broker's JVM pause:
-// a member that loses its session gets messages again, which most tests take for a fault.
+// testConfig has short intervals, so that failures are noticed and retried quickly. Its timeouts are long, because the machine
+// may be busy and the broker's JVM may pause: a member that loses its session gets messages again, and most tests treat that as a
+// fault.
 func testConfig(strategy sarama.BalanceStrategy) *sarama.Config {
 	cfg := kafka.NewConfig()
 	cfg.ClientID = "txonce-test"
@@ -107,8 +108,8 @@ func dial(t *testing.T, brokers []string, cfg *sarama.Config) sarama.Client {
 	return client
 }
 
-// connect tries until it succeeds: a broker that stood still for longer than its session with the controller is named by no metadata
-// for a moment.
+// connect tries until it succeeds: when a broker has paused for longer than its session with the controller, metadata does not name
+// it for a moment.
 func connect(brokers []string, cfg *sarama.Config) (client sarama.Client, err error) {
 	for deadline := time.Now().Add(patience); ; elapse(100 * time.Millisecond) {
 		if client, err = sarama.NewClient(brokers, cfg); err == nil || time.Now().After(deadline) {
@@ -138,7 +139,7 @@ func (g *group) produce(t *testing.T, msgs ...*sarama.ProducerMessage) {
 	}
 }
 
-// produceAtOnce is produce in one request, so that whoever fetches the first message has them all. They are of one partition.
+// produceAtOnce is produce in one request, so that a fetch of the first message returns all of them. All are in one partition.
 func (g *group) produceAtOnce(t *testing.T, msgs ...*sarama.ProducerMessage) {
 	t.Helper()
 	cfg := testConfig(sarama.NewBalanceStrategyRange())
@@ -187,7 +188,7 @@ func numbers(n int) (texts []string) {
 	return texts
 }
 
-// left is how many offsets the group has yet to commit. It must have committed something of each partition.
+// left returns how many offsets the group has not committed yet. The group must have committed an offset in each partition.
 func (g *group) left() (n int64, err error) {
 	partitions, err := g.client.Partitions(g.topic)
 	if err != nil {
@@ -210,7 +211,7 @@ func (g *group) left() (n int64, err error) {
 	return n, nil
 }
 
-// committed is the group's offset; negative: it has none.
+// committed returns the group's offset; negative: there is none.
 func (g *group) committed(partition int32) (int64, error) {
 	admin, err := sarama.NewClusterAdminFromClient(g.client)
 	if err != nil {
@@ -233,7 +234,7 @@ func (g *group) committed(partition int32) (int64, error) {
 	return block.Offset, nil
 }
 
-// behind is how far the partition's end is from the group's offset, or from 0 if it has none.
+// behind returns the distance from the group's offset, or from 0 if there is none, to the end of the partition.
 func (g *group) behind(partition int32) (int64, error) {
 	committed, err := g.committed(partition)
 	if err != nil {
@@ -337,7 +338,7 @@ func (l *logs) String() string {
 
 var _ io.Writer = (*logs)(nil)
 
-// patience is how long a test waits for what must happen.
+// patience is how long a test waits for an event that must happen.
 const patience = 2 * time.Minute
 
 // eventually repeats check until it returns nil.
@@ -366,5 +367,5 @@ func sooner[T any](t *testing.T, ask func() (T, error)) (answer T) {
 	return answer
 }
 
-// elapse lets real time pass, where something must not happen or cannot be seen to have happened.
+// elapse lets real time pass: for events that must not happen, or that a test cannot observe.
 func elapse(d time.Duration) { <-time.After(d) }

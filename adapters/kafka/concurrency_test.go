@@ -18,7 +18,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// crowd is a Processor that sees to it that no key is in work twice, and that each key's messages come in order.
+// crowd is a Processor that checks that no key is in work twice, and that each key's messages come in order.
 type crowd struct {
 	mu      sync.Mutex
 	working map[string]bool
@@ -132,7 +132,7 @@ func TestConcurrency(t *testing.T) {
 	})
 }
 
-// sharing is a BatchProcessor that says how large its batches are, and holds each until it is told to go on.
+// sharing is a BatchProcessor that records the sizes of its batches, and holds each until the test releases it.
 type sharing struct {
 	began chan int
 	goOn  chan struct{}
@@ -151,7 +151,8 @@ func (s sharing) ProcessBatch(ctx context.Context, msgs []*consumer.Message) []e
 	return make([]error, len(msgs))
 }
 
-// What waits is shared among the batches, also where one after the other ends: none takes it all, and none goes without.
+// Waiting messages are shared among the batches, also when the batches end one after the other: no batch takes all, and each gets
+// some.
 func TestConcurrencySharesWhatWaits(t *testing.T) {
 	g := startKfake(t).group(t, 1)
 	g.produce(t, text(0, numbers(4)...)...)
@@ -186,8 +187,8 @@ func TestConcurrencySharesWhatWaits(t *testing.T) {
 	}
 }
 
-// While the first message is in work the offset does not move, whatever is finished behind it; and a member that dies then
-// leaves everything to the next.
+// While the first message is in work, the offset does not move, even if later messages are finished. When the member dies then,
+// the next one gets all messages.
 func TestConcurrencyMarksNoUnfinishedMessage(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		g := c.group(t, 1)
@@ -310,8 +311,8 @@ func TestConcurrencyUnderRebalances(t *testing.T) {
 	})
 }
 
-// With handlers that take 5 ms, as long as a remote call does, a partition's throughput grows with Concurrency: by as many as
-// are in work at a time. That is counted, because the machine may stand still meanwhile.
+// With handlers that take 5 ms, as a remote call does, a partition's throughput grows with Concurrency. The test counts the
+// handlers that run at a time and measures no time, because a busy machine may pause the process.
 func TestConcurrencyGain(t *testing.T) {
 	const n, keys = 400, 100
 	for _, concurrency := range []int{1, 8, 32} {

@@ -84,15 +84,14 @@ const (
 	// at its end. Messages sent before the group first looked are not handled, also on partitions added later.
 	RiskOffsetNewest Risk = "RiskOffsetNewest"
 
-	// RiskResetInvalidOffsets accepts Consumer.Group.ResetInvalidOffsets: messages that were deleted before the group
-	// handled them are passed over without a word.
+	// RiskResetInvalidOffsets accepts Consumer.Group.ResetInvalidOffsets: messages that were deleted before the group handled them
+	// are passed over silently.
 	RiskResetInvalidOffsets Risk = "RiskResetInvalidOffsets"
 
-	// RiskReadUncommitted accepts Consumer.IsolationLevel = ReadUncommitted: messages of Kafka transactions that are
-	// aborted have effects.
+	// RiskReadUncommitted accepts Consumer.IsolationLevel = ReadUncommitted: messages of aborted Kafka transactions are handled.
 	RiskReadUncommitted Risk = "RiskReadUncommitted"
 
-	// RiskFetchMax accepts Consumer.Fetch.Max: sarama skips a message for which it does not suffice.
+	// RiskFetchMax accepts a Consumer.Fetch.Max: sarama skips a message that is larger than this.
 	RiskFetchMax Risk = "RiskFetchMax"
 )
 

@@ -7,12 +7,12 @@
 // message only when the Processor has answered nil for that message and for all messages delivered before it. A crash repeats messages and
 // never skips one; the Processor, a consumer.Consumer, makes sure that a repeated message has no second effect.
 //
-// Messages of a partition are delivered in order: in batches of waiting messages when the Processor is a consumer.BatchProcessor (a
-// batch never waits to be filled), otherwise one by one. A message to be retried stays in memory, and the Subscriber delivers it again itself.
-// Meanwhile messages with other keys go on, messages with its key wait, and the committed offset stays below it. While the database is
-// away all messages are retried. That is a pause, in which the member keeps its partitions, because sarama sends heartbeats in the
-// background. The count of attempts is lost when a partition moves to another member. A Processor that is no BatchProcessor sleeps
-// between attempts, and delays its partition.
+// Messages of a partition are delivered in order: in batches of waiting messages when the Processor is a consumer.BatchProcessor (a batch
+// never waits to be filled), otherwise one by one. A message to be retried stays in memory, and the Subscriber delivers it again itself.
+// Meanwhile messages with other keys go on, messages with its key wait, and the committed offset stays below it. While the database is away
+// all messages are retried. The member keeps its partitions during that pause, because sarama sends heartbeats in the background. The count of
+// attempts is lost when a partition moves to another member. A Processor that is not a BatchProcessor sleeps between attempts, and delays its
+// partition.
 //
 // One batch of a partition is handled at a time, unless SubscriberConfig.Concurrency is higher: then messages of different keys are
 // handled in parallel, those of one key still one after the other. The committed offset stays below the first unfinished message, so a
@@ -36,8 +36,9 @@
 // and will be published again. It may arrive twice then, the second time behind later messages of its key, with the same ID and
 // sequence number in its headers.
 //
-// Order within a key is order within a partition: the key alone chooses it, and two relays must choose alike. Whoever adds partitions
-// to a topic moves keys, and messages on both sides of that moment have no order. A message's timestamp is that of its publication.
+// Order within a key is order within a partition: the key alone chooses the partition, and two relays must choose alike. Adding
+// partitions to a topic moves keys to other partitions: messages of one key that were sent before and after have no order. A
+// message's timestamp is that of its publication.
 //
 // While brokers are away each message's error is an *outbox.UnavailableError. The relay counts nothing against the messages and rests the
 // Publisher; a program that calls Publish without a relay waits between its calls itself. Memory holds no more than the running calls.
@@ -45,10 +46,10 @@
 // are sent again, each in a request of its own, before one is refused for good. That is slow, so set Producer.MaxMessageBytes to the
 // smallest max.message.bytes of the topics.
 //
-// Kafka transactions are not used, although a Publisher that is all-or-nothing might be given several messages of one key in a call. Readers
-// that insist on committed messages, as the Subscriber does, would stand still behind a relay that died, until its transaction has
-// timed out: for 25 s where the timeout was 20 s, when it was tried. A call of 100 messages took 218 ms
-// instead of 9 in one trial on a loaded machine. And each relay process would need a transactional id of its own: two with one fence each other.
+// Kafka transactions are not used, although a Publisher that is all-or-nothing might be given several messages of one key in a call. Readers of
+// committed messages, such as the Subscriber, would wait behind a dead relay until its transaction has timed out: in a trial 25 s with a timeout
+// of 20 s. A call of 100 messages took 218 ms instead of 9 in one trial on a loaded machine. And each relay process would need a transactional
+// id of its own: two with one fence each other.
 //
 // # Settings
 //

@@ -119,7 +119,8 @@ func ExampleSubscriberConfig() {
 	// Output: kafka: SubscriberConfig.Processor is required
 }
 
-// While one customer's handler waits for somebody, others go on. Messages of one key still come one after the other.
+// While the handler of one customer's message waits, messages of other customers go on. Messages of one key are still handled one
+// after the other.
 func ExampleSubscriberConfig_concurrency() {
 	broker, stop := exampleBroker("charges")
 	defer stop()

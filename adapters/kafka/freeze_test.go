@@ -7,8 +7,7 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// freezer makes the connections of a client stand still, as SIGSTOP or a broken network do: nothing arrives, nothing is
-// refused.
+// freezer freezes the connections of a client, as SIGSTOP or a broken network does: nothing arrives, nothing is refused.
 type freezer struct {
 	mu     sync.Mutex
 	thawed chan struct{} // closed while not frozen

@@ -10,10 +10,11 @@ import (
 var errHandOver = errors.New("kafka: partitions of the topics belong to no member of the group")
 
 // finishHandOver makes sure that the crash of a static member leaves no partition unassigned. In a cooperative rebalance the owner gives a
-// partition up in one generation, and then begins a second one, which assigns the partition to somebody else. When the owner crashes
-// between the two, the group misses a dynamic member, which begins a generation. But a static member that comes back gets its
-// assignment of the old generation, and the second one never begins. So a static member checks, once, when it joins. To join again with
-// the member ID that it now has makes the broker rebalance, because its subscription has changed.
+// partition up in one generation, and then begins a second generation, which assigns the partition to another member. The owner may crash
+// between the two. When a dynamic member crashes, the group notices and begins a generation. A static member that comes back gets its
+// assignment of the old generation, and the second generation never begins. So a static member checks this once, when it joins. If a
+// partition is unassigned, it joins again with the member ID that it now has: the broker then rebalances, because the subscription has
+// changed.
 func (m *member) finishHandOver() error {
 	if m.checkedHandOver || m.client.Config().Consumer.Group.InstanceId == "" {
 		return nil

@@ -13,10 +13,9 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// TestStaticMemberDiesInAHandOver: a cooperative rebalance takes a partition from its owner in one generation and gives
-// it away in the next, which that owner begins when it has let go. Where the owner is a static member that dies in
-// between, the broker takes it back without a rebalance: unless somebody begins the next generation, the partition
-// belongs to nobody, for as long as the group stays as it is.
+// TestStaticMemberDiesInAHandOver: a cooperative rebalance takes a partition from its owner in one generation and assigns it in
+// the next, which the owner begins after it gave the partition up. When the owner is a static member that dies in between, the
+// broker accepts it again without a rebalance. Then no member owns the partition until a member begins the next generation.
 func TestStaticMemberDiesInAHandOver(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		g := c.group(t, 4)

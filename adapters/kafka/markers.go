@@ -18,7 +18,7 @@ type markers struct {
 	before    int64 // next at the last tick; while it moves nothing is searched
 	searched  int64 // the end of the log at the last search that found nothing to pass over
 	searching bool
-	found     chan undeliveredRange // has room for one, so that a search can end when nobody receives its result
+	found     chan undeliveredRange // has room for one, so that a search can end when its result is not received
 }
 
 // undeliveredRange says that no message between from and to will be delivered. to equals from where a message follows at once.
@@ -61,7 +61,7 @@ func (p *partition) passMarkers(r undeliveredRange) {
 	}
 }
 
-// undelivered returns the first offset, from or later, at which a reader with the client's configuration may get a message.
+// undelivered returns the offset of the first message, from or later, that a reader with the client's configuration may get.
 func undelivered(client sarama.Client, topic string, partition int32, from int64) (int64, error) {
 	leader, err := client.Leader(topic, partition)
 	if err != nil {

@@ -50,7 +50,7 @@ func (g *group) transact(t *testing.T, texts ...string) {
 	})
 }
 
-// TestRetentionDeletesMarkers: what ends a transaction is never delivered, and nothing is lost with it.
+// TestRetentionDeletesMarkers: markers that end transactions are never delivered, and their deletion is no loss of messages.
 func TestRetentionDeletesMarkers(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		eachProtocol(t, func(t *testing.T, strategy sarama.BalanceStrategy) {
@@ -81,7 +81,7 @@ func TestRetentionDeletesMarkers(t *testing.T) {
 	})
 }
 
-// TestPassOver is about what stands behind the last message.
+// TestPassOver is about markers and aborted messages behind the last delivered message.
 func TestPassOver(t *testing.T) {
 	batch := func(first int64, records int, set func(*sarama.RecordBatch)) *sarama.Records {
 		b := &sarama.RecordBatch{FirstOffset: first, LastOffsetDelta: int32(records - 1), ProducerID: 7}

@@ -168,7 +168,7 @@ func (m *member) stopFor(err error) bool {
 	return true
 }
 
-// fatal returns err with what to do about it, or nil if err may pass.
+// fatal returns nil if err may be temporary, and otherwise err together with its remedy.
 func (m *member) fatal(err error) error {
 	for _, f := range []struct {
 		err sarama.KError

@@ -9,10 +9,10 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// ToMessage converts raw, as a first delivery, for programs that call a Processor in a sarama.ConsumerGroupHandler of their own. Such a
-// program should Check its sarama.Config, because sarama's defaults lose messages, and mark a message only when the Processor has answered
-// nil. A tombstone has a nil Payload. The result is the same on every fetch, by any member: keys, fingerprints and the horizon depend on
-// that. It shares raw's value, which must not change any more.
+// ToMessage converts raw, as a first delivery, for programs that call a Processor in their own sarama.ConsumerGroupHandler. Such a program
+// should Check its sarama.Config, because sarama's defaults lose messages, and mark a message only when the Processor has answered nil. A
+// tombstone has a nil Payload. The result is the same on every fetch, by any member: keys, fingerprints and the horizon depend on that. It
+// shares raw's value, which must not change any more.
 func ToMessage(raw *sarama.ConsumerMessage) *consumer.Message {
 	return &consumer.Message{
 		Topic:    raw.Topic,

@@ -8,9 +8,9 @@ import (
 )
 
 // offsetGap is called when a broker does not have the offset that this member asked for. It returns an error that says which messages are
-// gone, or nil when none are. Markers of transactions are not messages: a running member moves the group's offset over them, see
-// markers. When no member ran between the last message and its deletion, nothing tells whether a message or a marker was deleted, so a
-// person must decide.
+// gone, or nil when none are. Markers of transactions are not messages: a running member moves the group's offset over them, see markers.
+// When no member ran between the last message and the deletion, it is unknown whether a message or a marker was deleted, so a person must
+// decide.
 func (m *member) offsetGap(topic string, partition int32) error {
 	if slices.Contains(m.cfg.AcceptedRisks, RiskResetInvalidOffsets) {
 		return nil

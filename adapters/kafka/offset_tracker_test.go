@@ -9,8 +9,8 @@ import (
 	"github.com/txonce/txonce/adapters/kafka"
 )
 
-// TestOffsetTracker finishes messages in any order, of partitions whose offsets have gaps, and compares the mark with the
-// longest finished prefix of what was delivered.
+// TestOffsetTracker finishes messages in any order, in partitions whose offsets have gaps, and compares the mark with the longest
+// finished prefix of the delivered messages.
 func TestOffsetTracker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var (

@@ -21,8 +21,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// ownKafka is an Apache Kafka that a test may stop and start again: run from the jars and the settings with which
-// `make services-up` runs the shared one, on ports and with data of its own.
+// ownKafka is an Apache Kafka that a test may stop and start again. It has the jars and settings of the shared server of `make
+// services-up`, and its own ports and data.
 type ownKafka struct {
 	address string
 	args    []string
@@ -31,7 +31,7 @@ type ownKafka struct {
 	log     string
 }
 
-// noJars is why there is no ownKafka where the shared one is a container or the user's own; empty where there is.
+// noJars is the reason why there is no ownKafka: the shared server is a container or the user's own. Empty: there is one.
 func noJars() string {
 	if _, err := os.Stat(sharedKafka("process.json")); err != nil {
 		return "the shared Kafka must not be restarted, and for one of the test's own the jars are missing that make services-up fetches where there is no Docker"
@@ -103,8 +103,9 @@ func copyFile(t *testing.T, to, from string) {
 
 var addressesGiven sync.Map
 
-// freeAddress is one that stays free until the broker takes it, and while it is down: below the ports that the system gives to
-// connections, and to whoever listens on any, and below those of internal/test/testdb. Each is given only once.
+// freeAddress returns an address that stays free until the broker listens on it, and while the broker is down. Its port is below
+// those that the system chooses for connections and listeners, and below those of internal/test/testdb. Each address is returned
+// only once.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for range 1000 {

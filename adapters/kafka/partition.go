@@ -59,8 +59,8 @@ func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 	return nil
 }
 
-// commitStart commits the start of the partition for a group that never committed anything for it. Otherwise nobody would notice that
-// messages were deleted before the first commit. It also gives the group an offset for an empty partition.
+// commitStart commits the start of the partition for a group without a committed offset in it. Otherwise a deletion of messages
+// before the first commit would go unnoticed. It also gives the group an offset for an empty partition.
 func (p *partition) commitStart() {
 	if p.claim.InitialOffset() != sarama.OffsetOldest {
 		return

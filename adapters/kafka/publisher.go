@@ -28,8 +28,8 @@ type Publisher struct {
 
 var _ outbox.Publisher = (*Publisher)(nil)
 
-// ErrPublisherClosed is why messages are not published after Close. It comes in an *outbox.UnavailableError, so that none
-// is blamed.
+// ErrPublisherClosed is the reason why messages are not published after Close. An *outbox.UnavailableError wraps it, so that no
+// attempt is counted.
 var ErrPublisherClosed = errors.New("kafka: Publisher is closed")
 
 // NewPublisher checks cfg and the settings of its Client. It does not talk to the cluster.
@@ -72,8 +72,9 @@ func addresses(client sarama.Client) func() []string {
 // Publish implements outbox.Publisher. Messages of one key must not be in two calls that run at once. A ctx without deadline gets one of
 // 10 seconds.
 //
-// Permanent errors are of messages that are too large and of topics whose name is impossible. A topic that does not exist, or that this
-// client may not write to, is an *outbox.TopicError. Brokers that are out of reach, do not answer in time, or lack replicas are an *outbox.UnavailableError.
+// The error of a message that is too large, or whose topic has an impossible name, is Permanent. When the topic does not exist, or this client
+// may not write to it, the error is an *outbox.TopicError. When brokers cannot be reached, do not answer in time, or lack replicas, it is an
+// *outbox.UnavailableError.
 func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (errs []error) {
 	return publishing.Publish(ctx, "kafka", msgs, p.send)
 }

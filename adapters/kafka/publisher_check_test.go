@@ -28,7 +28,7 @@ func (c connected) Brokers() []*sarama.Broker {
 	return []*sarama.Broker{sarama.NewBroker("127.0.0.1:9092")}
 }
 
-// partitioner makes a PartitionerConstructor of a func that is told how many partitioners there were before.
+// partitioner makes a PartitionerConstructor from a func that gets the number of earlier partitioners.
 func partitioner(f func(nth int, m *sarama.ProducerMessage, n int32) (int32, error)) sarama.PartitionerConstructor {
 	made := 0
 	return func(string) sarama.Partitioner {

@@ -22,12 +22,12 @@ type PublisherConfig struct {
 	// AcceptedRisks may contain RiskAutoTopicCreation. Defaults to nothing.
 	AcceptedRisks []Risk
 
-	// Logger gets one line for each topic that confirms messages when only one broker has them. Defaults to slog.Default().
+	// Logger gets one line for each topic whose messages are confirmed when only one broker has them. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// RiskAutoTopicCreation accepts Metadata.AllowAutoTopicCreation: if a message's topic is misspelled, the cluster may create a topic of that
-// name, with one partition.
+// RiskAutoTopicCreation accepts Metadata.AllowAutoTopicCreation: if a message's topic is misspelled, the cluster may create a topic with
+// the wrong name and one partition.
 const RiskAutoTopicCreation Risk = "RiskAutoTopicCreation"
 
 // withDefaults returns c with its defaults, or an error that names every wrong field.
@@ -56,7 +56,7 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 	return c, errors.Join(wrong...)
 }
 
-// publisherRefusals lists the settings of cfg under which messages could be lost, overtake each other, or never get an answer.
+// publisherRefusals lists the settings of cfg that allow messages to be lost, to overtake each other, or to get no answer.
 func publisherRefusals(cfg *sarama.Config, accepted []Risk) (wrong []error) {
 	flush, most := cfg.Producer.Flush, int(sarama.MaxRequestSize)-requestOverhead
 	for _, rule := range []struct {
@@ -148,6 +148,6 @@ func publisherRefusals(cfg *sarama.Config, accepted []Risk) (wrong []error) {
 }
 
 const (
-	requestOverhead = 64 << 10 // of sarama, and of the request around a batch
+	requestOverhead = 64 << 10 // added by sarama, and by the request around a batch
 	maxLinger       = time.Second
 )

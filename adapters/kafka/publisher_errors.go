@@ -10,7 +10,8 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// classify returns err as the outbox wants it: as the fault of a message to topic, for now or for good, of topic, or of the brokers.
+// classify returns err in the form that the outbox needs: a plain or Permanent error of a message to topic, a TopicError, or an
+// UnavailableError of the brokers.
 func classify(topic string, err error) error {
 	named := fmt.Errorf("kafka: topic %q: %w", topic, err)
 	switch {
@@ -21,7 +22,7 @@ func classify(topic string, err error) error {
 	}
 	var answer sarama.KError
 	if !errors.As(err, &answer) {
-		return &outbox.UnavailableError{Err: named} // connections, and what sarama says when it has none
+		return &outbox.UnavailableError{Err: named} // errors of connections, and of sarama without a connection
 	}
 	switch answer {
 	case sarama.ErrInvalidTopic:

@@ -60,7 +60,7 @@ func faulty(t *testing.T, answer func(nth int, batch kmsg.RecordBatch) sarama.KE
 	return cluster{name: "kfake", brokers: c.ListenAddrs()}
 }
 
-// Each error of a broker that is more than a passing one, and whose fault it is.
+// Each error of a broker that may last, and its classification.
 func TestPublisherErrorsOfBrokers(t *testing.T) {
 	t.Parallel()
 	type blame int
@@ -135,7 +135,7 @@ func TestPublisherErrorsOfBrokers(t *testing.T) {
 			mu.Lock()
 			broken = false
 			mu.Unlock()
-			eventually(t, func() error { // after "duplicate" this broker misses what it claimed to have
+			eventually(t, func() error { // after "duplicate" this broker lacks the message that it claimed to have
 				return publish(t, p, patience, outbox.Message{Topic: topic, Key: "a", Payload: []byte("after")})[0]
 			})
 			all := arrived(t, c.brokers, topic)
@@ -170,7 +170,7 @@ func TestPublisherFenced(t *testing.T) {
 	}
 }
 
-// A broker that refuses a batch because of one message, or because of all together, costs the others nothing.
+// When a broker refuses a batch because of one message, or because of its total size, the other messages are published.
 func TestPublisherBatchRefusedForOneMessage(t *testing.T) {
 	t.Parallel()
 	for name, refuses := range map[string]func(kmsg.RecordBatch) bool{
@@ -219,7 +219,7 @@ func TestPublisherBatchRefusedForOneMessage(t *testing.T) {
 	}
 }
 
-// What sarama answers with success was appended once, though its answer was lost and it was sent again.
+// A message that sarama reports as successful was appended once, even if an answer was lost and the message was sent again.
 func TestPublisherLostAnswers(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		topic := testdb.Topic(t, c.brokers, 1)
@@ -244,7 +244,7 @@ func TestPublisherLostAnswers(t *testing.T) {
 	})
 }
 
-// What was given up on is not sent when the brokers are back, and takes no memory until then, however stubborn sarama is.
+// Messages of ended calls are not sent when the brokers are back, and take no memory until then, although sarama goes on trying.
 func TestPublisherKeepsNoBacklog(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		topic := testdb.Topic(t, c.brokers, 3)
@@ -291,15 +291,15 @@ func TestPublisherKeepsNoBacklog(t *testing.T) {
 		for _, m := range arrived(t, c.brokers, topic) {
 			times[string(m.Value)]++
 		}
-		// What had been written to a connection before it was silent to us did arrive; what came later did not.
+		// Messages that were written to a connection before it went silent did arrive; later ones did not.
 		if times["before"] != 1 || times["after"] != 1 || times["abandoned"] > 10 {
 			t.Errorf("arrived: %v; want before and after once, abandoned at most 10 times", times)
 		}
 	})
 }
 
-// A relay in small: each key's next message is published when the one before is confirmed. Whatever is done to the
-// connections, what is confirmed is there, and first occurrences are in order.
+// This is a small relay: each key's next message is published when the one before is confirmed. Whatever happens to the
+// connections, confirmed messages are there, and first occurrences are in order.
 func TestPublisherKeepsOrderThroughFaults(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		const keys, each, most = 8, 100, 60 // messages of each key, and more as long as too few faults have met them

@@ -77,7 +77,7 @@ func (g *gate) closeTo(addr string) {
 	}
 }
 
-// hush keeps back what the brokers say until speak; they still hear everything.
+// hush holds back the brokers' answers until speak; requests still reach the brokers.
 func (g *gate) hush() (speak func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -163,7 +163,7 @@ func (c *gated) Close() error {
 	return c.Conn.Close()
 }
 
-// lose cuts connections n times just as an answer arrives: what it is about has happened.
+// lose cuts connections n times just as an answer arrives: the request was carried out.
 func (g *gate) lose(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

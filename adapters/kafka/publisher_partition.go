@@ -41,7 +41,8 @@ func consistent(p sarama.Partitioner, m *sarama.ProducerMessage) bool {
 	return p.RequiresConsistency()
 }
 
-// byKey tests a Partitioner: messages of one key must go to one partition, whatever else differs between them, and in every relay.
+// byKey tests a Partitioner: messages with one key must go to one partition, even if they differ in everything else, and in every
+// relay.
 func byKey(constructor sarama.PartitionerConstructor) (err error) {
 	if constructor == nil {
 		return errors.New("is nil")

@@ -9,8 +9,8 @@ import (
 	"github.com/txonce/txonce/internal/publishing"
 )
 
-// producer is a sarama producer with connections of its own, so that they can be cut: sarama's producers know no
-// contexts, and go on with what they were given for as long as their retries and timeouts last.
+// producer is a sarama producer with connections of its own, so that they can be cut: sarama's producers take no contexts, and go
+// on sending their messages for as long as their retries and timeouts last.
 type producer struct {
 	async  sarama.AsyncProducer
 	client sarama.Client

@@ -15,11 +15,11 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// TestPublisherOutageBehindRelay takes the brokers away from a relay that is at work, for long enough that a relay that
-// spins would show it, and that a relay that counts would park what it has. Nothing is lost, and it goes on by itself.
+// TestPublisherOutageBehindRelay takes the brokers away from a relay that is at work, for long enough that a relay that spins
+// would show it, and that a relay that counts attempts would park its messages. Nothing is lost, and the relay goes on by itself.
 func TestPublisherOutageBehindRelay(t *testing.T) {
 	t.Parallel()
-	const outage = 6 * time.Second // a minute only rests longer
+	const outage = 6 * time.Second // a minute would only make the cooldowns longer
 	t.Run("refused", func(t *testing.T) {
 		eachCluster(t, func(t *testing.T, c cluster) {
 			relayThrough(t, c.brokers, func(g *gate, noticed func()) {
@@ -61,8 +61,8 @@ func TestPublisherOutageBehindRelay(t *testing.T) {
 	})
 }
 
-// relayThrough relays a steady stream of messages while fault goes on, and looks what has arrived. fault can wait until the
-// relay has noticed.
+// relayThrough relays a steady stream of messages while fault goes on, and checks which messages have arrived. fault can wait
+// until the relay has noticed.
 func relayThrough(t *testing.T, brokers []string, fault func(g *gate, noticed func())) {
 	const keys = 20
 	topic := testdb.Topic(t, brokers, 3)

@@ -13,7 +13,7 @@ import (
 	"github.com/txonce/txonce/outbox/outboxtest"
 )
 
-// limitedTopic takes no batches of more than so many bytes.
+// limitedTopic makes a topic that refuses batches of more than so many bytes.
 func limitedTopic(t *testing.T, brokers []string, partitions int32, bytes string) string {
 	t.Helper()
 	topic := testdb.Topic(t, brokers, partitions) + "-limited" // the name; a topic's settings can be set at once only as it is made

@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// publisherConfig gives up quickly, and refuses nothing that a test does to it.
+// publisherConfig gives up quickly, and accepts the settings that tests need.
 func publisherConfig() *sarama.Config {
 	cfg := kafka.NewConfig()
 	cfg.ClientID = "txonce-test"
@@ -40,7 +40,7 @@ func newPublisher(t *testing.T, brokers []string, cfg *sarama.Config) *kafka.Pub
 	return p
 }
 
-// publish gives msgs at most so long, and returns one answer for each.
+// publish publishes msgs within that time, and returns one answer for each.
 func publish(t *testing.T, p outbox.Publisher, within time.Duration, msgs ...outbox.Message) []error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -224,7 +224,8 @@ func TestPublisherOneBrokerAway(t *testing.T) {
 	eventually(t, func() error { return errors.Join(publish(t, p, patience, msgs...)...) })
 }
 
-// sarama's own circuit breakers keep a topic shut for ten seconds after three failures. Whoever comes back in between is served.
+// sarama's own circuit breakers keep a topic shut for ten seconds after three failures. The Publisher must send to a broker that
+// is back sooner.
 func TestPublisherGoesOnAtOnce(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		topic := testdb.Topic(t, c.brokers, 1)
@@ -252,7 +253,7 @@ func TestPublisherClose(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		topic := testdb.Topic(t, c.brokers, 1)
 		cfg := publisherConfig()
-		cfg.Net.ReadTimeout = time.Hour // nobody may wait for what the broker does not say
+		cfg.Net.ReadTimeout = time.Hour // no call may wait for an answer that the broker does not send
 		g := through(cfg)
 		client := dial(t, c.brokers, cfg)
 		idle := g.connections()

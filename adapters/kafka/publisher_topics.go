@@ -17,7 +17,7 @@ type topics struct {
 
 	mu     sync.Mutex
 	found  map[string]bool
-	lookup map[string]*lookup // that are under way
+	lookup map[string]*lookup // lookups under way
 	fenced bool               // the brokers refuse the producer's epoch or sequence numbers
 	lost   bool               // a message failed because there was no connection
 }
@@ -75,7 +75,8 @@ func (l *lookup) wait(ctx, life context.Context) bool {
 	return false
 }
 
-// refused returns err, of a message to topic, as the outbox wants it, and remembers what it says about the topic and the producer.
+// refused returns err, the error of a message to topic, in the form that the outbox needs. It remembers what err shows about the
+// topic and the producer.
 func (t *topics) refused(topic string, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,8 +88,8 @@ func (t *topics) refused(topic string, err error) error {
 	return classify(topic, err)
 }
 
-// broken reports whether the producer must be replaced after a call. confirmed: the call had a message confirmed. Then only some brokers
-// are away, and a new producer might take long to connect and would not help.
+// broken reports whether the producer must be replaced after a call. confirmed says that a message of the call was confirmed. Then only
+// some brokers are away: a new producer would not help, and might take long to connect.
 func (t *topics) broken(confirmed bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

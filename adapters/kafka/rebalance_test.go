@@ -20,7 +20,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// assignments collects what a Trace tells.
+// assignments collects the calls of a Trace.
 type assignments struct {
 	mu       sync.Mutex
 	assigned []kafka.Assignment
@@ -60,7 +60,7 @@ func (a *assignments) held() (partitions []int32) {
 	return partitions
 }
 
-// generations are those in which something was assigned.
+// generations returns the generations that assigned a partition.
 func (a *assignments) generations() (g []int32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -118,8 +118,8 @@ func TestRebalanceWaitsForTheHandler(t *testing.T) {
 	})
 }
 
-// TestRebalanceDoesNotWaitForever has handlers that end only when their context does, with so much behind them that the
-// closing of Messages cannot be seen unless the rest is taken in.
+// TestRebalanceDoesNotWaitForever has handlers that end only when their context does. So many messages are behind them that the
+// closing of Messages is visible only when the rest has been received.
 func TestRebalanceDoesNotWaitForever(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		eachProtocol(t, func(t *testing.T, strategy sarama.BalanceStrategy) {
@@ -156,7 +156,7 @@ func TestRebalanceDoesNotWaitForever(t *testing.T) {
 	})
 }
 
-// tell never blocks a handler: a message may come once more than the test receives of.
+// tell never blocks a handler, because a message may be delivered more often than the test receives.
 func tell(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -271,7 +271,7 @@ func TestStaticMember(t *testing.T) {
 	})
 }
 
-// TestTwoMembersUnderOneInstanceId is a mistake in a deployment: one of them must say so and stop.
+// TestTwoMembersUnderOneInstanceId: this is a mistake in a deployment. One of the members must stop with an error.
 func TestTwoMembersUnderOneInstanceId(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		g := c.group(t, 1)
@@ -328,8 +328,8 @@ func TestPausedPartitionComesBack(t *testing.T) {
 	})
 }
 
-// TestSharedClient runs several groups on one client. A strategy that remembers plans must not be shared among them,
-// which the race detector sees.
+// TestSharedClient runs several groups on one client. A strategy that remembers plans must not be shared among them; the race
+// detector would find that.
 func TestSharedClient(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		client := dial(t, c.brokers, testConfig(sarama.NewBalanceStrategyCooperativeSticky()))

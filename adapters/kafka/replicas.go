@@ -11,8 +11,8 @@ import (
 // minReplicas is the setting that says how many replicas of a partition must have a message before it is confirmed.
 const minReplicas = "min.insync.replicas"
 
-// warnOfOneReplica says that a broker's death may take messages of topic with it that were confirmed. It reports whether the setting
-// is known now, or never will be. err is why entries could not be read.
+// warnOfOneReplica warns when the death of one broker may lose confirmed messages of topic. It returns true when the setting is
+// known, or will never be known. err says why entries could not be read.
 func warnOfOneReplica(log *slog.Logger, topic string, entries []sarama.ConfigEntry, err error) (known bool) {
 	switch {
 	case errors.Is(err, sarama.ErrTopicAuthorizationFailed), errors.Is(err, sarama.ErrClusterAuthorizationFailed):
@@ -32,10 +32,11 @@ func warnOfOneReplica(log *slog.Logger, topic string, entries []sarama.ConfigEnt
 // replicas warns of each topic once, when it is found for the first time.
 type replicas struct {
 	log    *slog.Logger
-	topics sync.Map // those that were looked at
+	topics sync.Map // those that were checked
 }
 
-// check reads the settings of topic, unless it was looked at before. An error that may pass is left to the next time.
+// check reads the settings of topic, unless it has done so before. After an error that may be temporary, the next call tries
+// again.
 func (r *replicas) check(client sarama.Client, topic string) {
 	if _, before := r.topics.LoadOrStore(topic, true); before {
 		return

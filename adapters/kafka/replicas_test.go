@@ -61,7 +61,7 @@ func TestOneReplicaDrawsAWarning(t *testing.T) {
 	})
 }
 
-// TestReplicasThatMayNotBeSeen: who may not read settings is told so, and goes on.
+// TestReplicasThatMayNotBeSeen: a client that may not read the topic's settings logs that and goes on.
 func TestReplicasThatMayNotBeSeen(t *testing.T) {
 	t.Parallel()
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1))

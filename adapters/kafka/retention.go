@@ -47,7 +47,7 @@ func (s *Subscriber) checkTopics(client sarama.Client) error {
 	return nil
 }
 
-// checkWindow compares window with how long topic keeps messages. err is why entries could not be read.
+// checkWindow compares window with how long topic keeps messages. err says why entries could not be read.
 func checkWindow(topic string, window time.Duration, entries []sarama.ConfigEntry, err error) error {
 	if err != nil {
 		return fmt.Errorf("kafka: how long topic %s keeps messages could not be read: %w; grant this user DescribeConfigs on it", topic, err)
@@ -86,7 +86,7 @@ func settingsOf(client sarama.Client, topic string) ([]sarama.ConfigEntry, error
 	return results[0].Configs, nil
 }
 
-// retention is the longest time for which a topic keeps a message. Kafka deletes a whole segment when its newest message is old enough, and
+// retention returns how long a topic keeps a message at most. Kafka deletes a whole segment when its newest message is old enough, and
 // closes an active segment after up to segment.ms.
 func retention(entries []sarama.ConfigEntry) (keeps time.Duration, why string, err error) {
 	if policy := setting(entries, "cleanup.policy"); policy != "" && !strings.Contains(policy, "delete") {

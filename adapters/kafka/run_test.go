@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// ledger is a Processor that writes down what it is given, and answers what answer says.
+// ledger is a Processor that records its messages, and returns the result of answer.
 type ledger struct {
 	mu     sync.Mutex
 	seen   []string
@@ -40,7 +40,7 @@ func (l *ledger) list() []string {
 	return slices.Clone(l.seen)
 }
 
-// inBatches makes of a ledger one that takes batches.
+// inBatches is a ledger that takes batches.
 type inBatches struct {
 	*ledger
 	sizes chan int
@@ -121,8 +121,8 @@ func TestBatchesAreWhatWaits(t *testing.T) {
 	})
 }
 
-// takeIn has sarama hold back the message at offset stopper of partition 0, and tells when all before it have been taken in by
-// the Subscriber: without a buffer, sarama comes to a message when the one before has been received.
+// takeIn makes sarama hold back the message at offset stopper of partition 0, and reports when the Subscriber has received all
+// messages before it: without a buffer, sarama reaches a message when the one before has been received.
 func takeIn(t *testing.T, cfg *sarama.Config, stopper int64) *intake {
 	i := &intake{t: t, stopper: stopper, there: make(chan struct{}), goOn: make(chan struct{})}
 	i.came, i.end = sync.OnceFunc(func() { close(i.there) }), sync.OnceFunc(func() { close(i.goOn) })
@@ -146,7 +146,7 @@ func (i *intake) OnConsume(m *sarama.ConsumerMessage) {
 	}
 }
 
-// await returns what lets the stopper go.
+// await returns a function that releases the stopper.
 func (i *intake) await() func() {
 	i.t.Helper()
 	select {
@@ -183,7 +183,7 @@ func TestBatchesAreBoundedInBytes(t *testing.T) {
 	}
 }
 
-// TestRetry has one message fail for a while. What has its key waits, the rest goes on, the mark stays.
+// TestRetry makes one message fail for a while. Messages with its key wait, others go on, and the mark does not move.
 func TestRetry(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		g := c.group(t, 1)
@@ -251,7 +251,7 @@ func TestRetry(t *testing.T) {
 	})
 }
 
-// holdBack answers as a consumer.Consumer does: what stands behind a failure of its key is held back.
+// holdBack answers as a consumer.Consumer does: messages behind a failed one of their key are held back.
 type holdBack struct{ inBatches }
 
 func (h holdBack) ProcessBatch(ctx context.Context, msgs []*consumer.Message) []error {
@@ -275,7 +275,7 @@ func attemptsOf(l *ledger, s string) []string {
 	return slices.DeleteFunc(l.list(), func(e string) bool { return e != s })
 }
 
-// TestUnfinishedAreBounded has everything fail: memory must not fill up, and nothing may spin.
+// TestUnfinishedAreBounded makes every message fail: memory must not fill up, and no loop may spin.
 func TestUnfinishedAreBounded(t *testing.T) {
 	t.Parallel()
 	g := startKfake(t).group(t, 1)
@@ -330,7 +330,7 @@ func TestUnfinishedAreBounded(t *testing.T) {
 	}
 }
 
-// TestRejected has a message given up on and kept nowhere.
+// TestRejected: the Processor rejects a message, and no store keeps it.
 func TestRejected(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		g := c.group(t, 1)
@@ -359,7 +359,7 @@ func TestRejected(t *testing.T) {
 	})
 }
 
-// TestPanic: a Processor that panics says nothing about its message, and where it panicked is in the error.
+// TestPanic: a panic of a Processor is not an answer about its message, and the error has the place of the panic.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"one by one", "in batches"} {

@@ -23,7 +23,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// starting is a Processor with all the optional parts.
+// starting is a Processor with all optional interfaces.
 type starting struct {
 	ledger
 	start   error
@@ -117,7 +117,7 @@ func TestDatabaseAwayAtStart(t *testing.T) {
 	})
 }
 
-// A worker that is told to stop while it waits for its database stops, and that is no error.
+// A worker that is stopped while it waits for its database ends without an error.
 func TestStopWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	g := startKfake(t).group(t, 1)
@@ -287,7 +287,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// TestPermissions runs as a user who may do all but one thing.
+// TestPermissions runs as a user that lacks one permission.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	may := func(resource kmsg.ACLResourceType, name string, op kmsg.ACLOperation) kfake.ACL {

@@ -174,7 +174,7 @@ func TestStopAtAnyTime(t *testing.T) {
 			}
 			cancel()
 		}
-		if left, err := g.behind(0); err != nil || left < 0 || left > 10 { // it may have come to commit nothing
+		if left, err := g.behind(0); err != nil || left < 0 || left > 10 { // it may have had no time for a commit
 			t.Errorf("left %d, %v", left, err)
 		}
 	})

@@ -54,7 +54,7 @@ func (s *Subscriber) Run(ctx context.Context) error {
 
 	connected, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	started := context.AfterFunc(ctx, cut) // until then there is nothing to drain
+	started := context.AfterFunc(ctx, cut) // before Run has started, there is nothing to drain
 	m, err := s.join(ctx, connected)
 	if err != nil || !started() {
 		if m != nil {

@@ -80,8 +80,8 @@ func noRestart() map[string]string {
 	return nil
 }
 
-// sharedOrOwnKafka gives each case the shared one, unless it is to be restarted. Those cases share one of their own, one
-// after the other: a JVM takes its time to start.
+// sharedOrOwnKafka gives each case the shared cluster, unless the case restarts it. Cases that do use a second one, one after the
+// other, because a JVM is slow to start.
 func sharedOrOwnKafka(t *testing.T) func(t *testing.T) cluster {
 	var using sync.Mutex
 	own := sync.OnceValue(func() *ownKafka { return startOwnKafka(t) })
@@ -105,7 +105,7 @@ func restartableKfake(t *testing.T) cluster {
 	start := func(opts ...kfake.Opt) (*kfake.Cluster, error) {
 		return kfake.NewCluster(append(opts, kfake.NumBrokers(1), kfake.DataDir(dir), kfake.SyncWrites())...)
 	}
-	_, port, err := net.SplitHostPort(freeAddress(t)) // which nobody gets from the system while the cluster is away
+	_, port, err := net.SplitHostPort(freeAddress(t)) // the system gives it to no other process while the cluster is away
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func restartableKfake(t *testing.T) cluster {
 	}}
 }
 
-// suiteBroker is a group of one topic, as the suite wants it.
+// suiteBroker is a group of one topic as a consumertest.Broker.
 type suiteBroker struct {
 	*group
 	t        *testing.T
@@ -225,8 +225,8 @@ func (b *suiteBroker) Left(context.Context) (int, error) {
 // Restart implements consumertest.Restarter.
 func (b *suiteBroker) Restart(ctx context.Context) error { return b.restart(ctx) }
 
-// Revoke implements consumertest.Revoker: it leaves the group in the name of its members. Again, where one of them has another ID by
-// now, since it has joined again.
+// Revoke implements consumertest.Revoker: it leaves the group in the name of its members, and tries again when a member has joined
+// again and has another ID.
 func (b *suiteBroker) Revoke(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -16,9 +16,9 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// TestZombie is what the whole module is for. A consumer's connections to Kafka freeze while its handler runs. The group
-// gives its partition to another one, which gets the same message, on real servers and with a database connection of its
-// own. The first one, which knows of nothing, goes on. Exactly one effect commits, whoever claims first.
+// TestZombie tests the module's main promise, on real servers. A consumer's connections to Kafka freeze while its handler runs.
+// The group gives its partition to a second consumer, which gets the same message and has its own database connection. The first
+// consumer does not know this and goes on. Exactly one effect commits, whichever consumer claims first.
 func TestZombie(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -118,7 +118,7 @@ func newDatabase(t *testing.T) *database {
 	return &database{pool}
 }
 
-// consumer is a node of its own: it shares nothing with another but the database.
+// consumer makes a separate node: it shares only the database with others.
 func (d *database) consumer(t *testing.T, inHandler func()) *consumer.Consumer[pgx.Tx] {
 	t.Helper()
 	store, err := pgxstore.New(pgxstore.Config{Pool: d.pool})

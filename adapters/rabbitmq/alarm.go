@@ -8,14 +8,14 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// alarm is whether the server takes messages on a connection. When it is short of memory or disk, it stops reading from every connection
-// that publishes.
+// alarm records whether the server takes messages on a connection. A server that is short of memory or disk stops reading from every
+// connection that publishes.
 type alarm struct {
 	mu  sync.Mutex
-	why string // it takes none; empty: it takes them
+	why string // why it takes none; empty: it takes them
 }
 
-// watch follows what the server says on conn, in a goroutine that run starts. It tells then, which may be nil.
+// watch follows the server's notifications on conn, in a goroutine that run starts. It calls then with each; then may be nil.
 func (a *alarm) watch(conn Connection, run func(func()), then func(amqp.Blocking)) {
 	blocks := conn.NotifyBlocked(make(chan amqp.Blocking, 1))
 	run(func() {
@@ -50,4 +50,4 @@ func (a *alarm) refuses() error {
 	return unavailable(fmt.Errorf("%w: %s", errBlocked, a.why))
 }
 
-var errBlocked = errors.New("rabbitmq: the server blocks all who publish (connection.blocked)")
+var errBlocked = errors.New("rabbitmq: the server blocks all publishers (connection.blocked)")

@@ -8,8 +8,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// confirmChannel is a channel in confirm mode. Each message has a confirm of its own, so a message that is not confirmed holds up no
-// other. One goroutine, feed, writes: a write blocks while the server does not read, and takes no context.
+// confirmChannel is a channel in confirm mode. Each message has a confirm of its own, so an unconfirmed message does not delay the
+// others. One goroutine, feed, writes: a write blocks while the server does not read, and takes no context.
 type confirmChannel struct {
 	ch      Channel
 	refuses func() error  // why nothing may be written now; nil: it may
@@ -18,7 +18,7 @@ type confirmChannel struct {
 	returns chan amqp.Return
 	closes  chan *amqp.Error
 	confirm sync.WaitGroup // goroutines that wait for a confirm; begun by feed
-	dead    chan struct{}  // closed when the channel is closed and all confirms that came are handled; then why says why
+	dead    chan struct{}  // closed when the channel is closed and all confirms that arrived are handled; afterwards why is set
 	why     error
 
 	mu     sync.Mutex
@@ -34,12 +34,12 @@ type owedThere struct {
 	since time.Time
 }
 
-// maxUnconfirmed is how many messages are written and not confirmed at once. As many returns have room: amqp091-go drops a return that
-// nobody takes for 5 seconds, and without its return an unroutable message looks confirmed.
+// maxUnconfirmed is how many messages at most are written and not confirmed. The channel of returns has as much room: amqp091-go drops
+// a return that is not received within 5 seconds, and without its return an unroutable message looks confirmed.
 const maxUnconfirmed = 2048
 
-// openConfirmChannel opens a channel on conn and puts it into confirm mode, for which it waits until the server answers or conn is cut.
-// run starts its goroutine. refuses is asked before each message.
+// openConfirmChannel opens a channel on conn and puts it into confirm mode. It waits until the server answers or conn is cut. run
+// starts the channel's goroutine. refuses is called before each message.
 func openConfirmChannel(conn Connection, refuses func() error, run func(func())) (*confirmChannel, error) {
 	ch, err := conn.Channel()
 	if err != nil {
@@ -60,7 +60,8 @@ func openConfirmChannel(conn Connection, refuses func() error, run func(func()))
 	return c, nil
 }
 
-// enqueue has records written in their order, and does not wait. Its error is why the channel is closed; then it has done nothing.
+// enqueue has records written in their order, and does not wait. When the channel is closed, it does nothing and returns the
+// reason.
 func (c *confirmChannel) enqueue(records []*record) error {
 	now := time.Now()
 	c.mu.Lock()
@@ -71,7 +72,7 @@ func (c *confirmChannel) enqueue(records []*record) error {
 	}
 	for _, r := range records {
 		c.owed[r] = true
-		r.written, r.returned = false, nil // on a channel that is closed by now
+		r.written, r.returned = false, nil // these were set on an earlier channel, now closed
 		w := c.owing[r.destination()]
 		if w == nil {
 			w = &owedThere{since: now}
@@ -119,7 +120,7 @@ func (c *confirmChannel) feed() *amqp.Error {
 	}
 }
 
-// write sends r, unless nobody waits for it any more or the server takes no messages.
+// write sends r, unless its call has ended or the server takes no messages.
 func (c *confirmChannel) write(r *record) error {
 	refused := c.refuses()
 	if refused != nil || !r.open() {
@@ -148,7 +149,7 @@ func (c *confirmChannel) write(r *record) error {
 // takeConfirm answers r with the server's answer. A message that no queue got is returned before it is confirmed.
 func (c *confirmChannel) takeConfirm(r *record, confirm Confirm) {
 	acked := confirm.Acked()
-	if !acked && c.ch.IsClosed() { // amqp091-go says the same of a nack and of a channel that is closed
+	if !acked && c.ch.IsClosed() { // amqp091-go reports a closed channel as a nack
 		return
 	}
 	c.mu.Lock()
@@ -167,7 +168,7 @@ func (c *confirmChannel) takeConfirm(r *record, confirm Confirm) {
 	}
 }
 
-// notOwed: the server owes no confirm for r any more. c.mu is held.
+// notOwed records that the server owes no confirm for r any more. c.mu is held.
 func (c *confirmChannel) notOwed(r *record) {
 	delete(c.owed, r)
 	w := c.owing[r.destination()]
@@ -203,7 +204,7 @@ func (c *confirmChannel) markReturned(back *amqp.Return) {
 	}
 }
 
-// end is called when the channel is closed. The server does not answer what it still owes.
+// end is called when the channel is closed. The server will not send the missing confirms.
 func (c *confirmChannel) end(why *amqp.Error) {
 	c.mu.Lock()
 	c.over = true
@@ -216,8 +217,8 @@ func (c *confirmChannel) end(why *amqp.Error) {
 	close(c.dead)
 }
 
-// send enqueues records, and returns when each has its answer, or ctx ends, or the channel is closed: then with why. It gives up on a
-// destination when the server has confirmed nothing to it for limit.
+// send enqueues records, and returns when each has its answer, or ctx has ended, or the channel is closed. In the last case it
+// returns the reason. It gives up on a destination when the server has confirmed nothing to it for limit.
 func (c *confirmChannel) send(ctx context.Context, records []*record, limit time.Duration) error {
 	if len(records) == 0 {
 		return nil
@@ -269,7 +270,7 @@ func (c *confirmChannel) stalled(records []*record, limit time.Duration) (late [
 	return late
 }
 
-// owes reports whether the server may yet confirm something.
+// owes reports whether confirms are missing that the server may still send.
 func (c *confirmChannel) owes() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

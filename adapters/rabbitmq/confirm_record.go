@@ -14,7 +14,7 @@ type record struct {
 	then          func(error) // called once with the answer
 
 	written  bool         // guarded by confirmChannel.mu
-	returned *amqp.Return // no queue got it; likewise
+	returned *amqp.Return // no queue got it; guarded by confirmChannel.mu
 
 	once sync.Once
 	done chan struct{} // closed after then has returned

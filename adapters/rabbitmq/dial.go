@@ -54,12 +54,12 @@ func dial(ctx context.Context, url string, cfg amqp.Config) (Connection, error) 
 		if opened, err = connect(network, addr); err != nil {
 			return nil, err
 		}
-		// The handshake knows no context.
+		// The handshake takes no context.
 		stop = context.AfterFunc(ctx, func() { _ = opened.SetDeadline(time.Unix(1, 0)) })
 		return socket{opened}, nil
 	}
 	conn, err := amqp.DialConfig(url, cfg)
-	if !stop() { // its deadline has passed: whatever amqp091-go makes of that
+	if !stop() { // ctx has ended, whatever error amqp091-go returns for it
 		err = ctx.Err()
 	}
 	if err != nil {

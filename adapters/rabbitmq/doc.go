@@ -9,19 +9,20 @@
 // messages to others at once. The handlers are cancelled then; of a handler that goes on and the new receiver exactly one commits. The
 // Subscriber connects again.
 //
-// A message that failed is deferred: a copy goes to a retry queue, from which the server moves it back after the delay. The original is
-// acknowledged when the server has confirmed the copy. A crash between the two leaves both, and one of them is suppressed. The
-// message comes back after the delay that the Processor asked for, and before twice that.
+// A message that failed is deferred: a copy goes to a retry queue, and the server moves it back after the delay. The original is
+// acknowledged when the server has confirmed the copy. A crash between the two leaves both, and one of them is suppressed. The message
+// comes back after the delay that the Processor asked for, and before twice that.
 //
 // Retry queues are called <queue>.txonce.retry.<milliseconds>. There is one for each doubling of the delay from one second on. They are
-// declared when they are first needed ([DeclareRetryQueues] declares them beforehand), and stay until somebody deletes them ([RetryQueues]
+// declared when they are first needed ([DeclareRetryQueues] declares them beforehand), and stay until they are deleted ([RetryQueues]
 // returns their names). They are quorum queues with at-least-once dead-lettering, which needs RabbitMQ 3.10, because ordinary
 // dead-lettering may lose a message in a crash. When they cannot be declared, and in the ten seconds after they were declared or found,
 // messages to be retried wait in memory: a crash of RabbitMQ may lose a queue that is a few seconds old, with its confirmed messages.
 // Messages that wait only because the database is away stay in memory too. There are never more than Prefetch messages in memory.
 //
 // RabbitMQ keeps order for one receiver at a time. SubscriberConfig.Ordered handles the messages of one key in their order: failed
-// messages wait in memory, and the later ones of their key wait behind them. One of several processes receives, and the others stand by.
+// messages wait in memory, and the later ones of their key wait behind them. Of several processes one receives, and the others wait
+// until it ends.
 //
 // Stops, crashes and lost connections count towards the delivery limit of a quorum queue. Without a dead letter exchange RabbitMQ drops
 // messages that exceed it, so such a queue is refused. RabbitMQ 4 has a limit of 20 unless the queue says otherwise. A Subscriber whose user may
@@ -48,7 +49,7 @@
 // the end of the call is an error and will be published again; it may arrive twice then, with the same message-id.
 //
 // Each message is confirmed by itself. A queue that confirms nothing for 5 seconds, such as a quorum queue without a majority, is stalled. The
-// Publisher gives up its connection, because RabbitMQ stops reading from a connection on which too many messages wait for a queue. On the next
+// Publisher gives up its connection, because RabbitMQ stops reading from a connection with too many messages that wait for a queue. On the next
 // connection the stalled queue has a channel of its own: at most 16 messages are sent to it until they are confirmed, others get an
 // *outbox.UnavailableError at once, and after 10 seconds another 16 are tried. Messages to other queues are not held up, and confirmed messages
 // are not repeated.

@@ -18,7 +18,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// midway does something to a connection in the middle of its handshake: when the client says who it is, which is the second thing it writes.
+// midway calls a function in the middle of a connection's handshake: when the client sends its user name, in its second write.
 type midway struct {
 	net.Conn
 	writes atomic.Int32
@@ -32,7 +32,7 @@ func (c *midway) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestHandshakeCut: RabbitMQ refuses a password by hanging up, and a server that stops hangs up too. A Subscriber that it has served before
+// TestHandshakeCut: RabbitMQ refuses a password by hanging up, and a server that stops hangs up too. A Subscriber that was connected before
 // tries again.
 func TestHandshakeCut(t *testing.T) {
 	t.Parallel()
@@ -90,7 +90,7 @@ func TestHandshakeCut(t *testing.T) {
 	}
 }
 
-// TestHandshakeStalls: a server that stands still says nothing of the password.
+// TestHandshakeStalls: a server that does not answer has not refused the password.
 func TestHandshakeStalls(t *testing.T) {
 	t.Parallel()
 	dial := rabbitmq.Dial(testdb.RabbitMQ(t), amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
@@ -104,7 +104,7 @@ func TestHandshakeStalls(t *testing.T) {
 	}
 }
 
-// TestBlockedWriteEnds: a write to a server that has gone silent ends when its heartbeats have stayed away.
+// TestBlockedWriteEnds: a write to a server that has gone silent ends when its heartbeats are missing.
 func TestBlockedWriteEnds(t *testing.T) {
 	t.Parallel()
 	url := testdb.RabbitMQ(t)
@@ -135,7 +135,7 @@ func TestBlockedWriteEnds(t *testing.T) {
 	}
 }
 
-// TestServerHangsUp: what it does for half a minute and nothing else is a refusal.
+// TestServerHangsUp: a server that does nothing but hang up for half a minute refuses this user.
 func TestServerHangsUp(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

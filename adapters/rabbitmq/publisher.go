@@ -27,14 +27,14 @@ type Publisher struct {
 	pool publishing.Pool[*link]
 
 	mu       sync.Mutex
-	suspects map[destination]bool // whose last message closed its channel
+	suspects map[destination]bool // destinations whose last message closed its channel
 	stalled  map[destination]*stall
 }
 
 var _ outbox.Publisher = (*Publisher)(nil)
 
-// ErrPublisherClosed is why messages are not published after Close. It comes in an *outbox.UnavailableError, so that none
-// is blamed.
+// ErrPublisherClosed is the reason why messages are not published after Close. An *outbox.UnavailableError wraps it, so that no
+// attempt is counted.
 var ErrPublisherClosed = errors.New("rabbitmq: Publisher is closed")
 
 // NewPublisher checks cfg. It does not connect.
@@ -54,10 +54,10 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 // Publish implements outbox.Publisher. Messages of one key must not be in two calls that run at once. A ctx without deadline gets one of
 // 10 seconds.
 //
-// Permanent errors are of messages that are too large, or whose headers are. Messages that no queue is bound for, and exchanges that do not exist
-// or that the user may not write to, are an *outbox.TopicError, or a plain error where PublisherConfig.Route looks at more than the
-// Topic. Plain errors are of queues that reject because they are full. A server that is out
-// of reach, does not confirm in time, or blocks publishers for want of memory or disk is an *outbox.UnavailableError.
+// The error of a message that is too large, or has too large headers, is Permanent. When no queue is bound for a message, or its exchange does
+// not exist or may not be written to, the error is an *outbox.TopicError, or a plain error if PublisherConfig.Route looks at more than the
+// Topic. A full queue that rejects the message is a plain error. When the server cannot be reached, does not confirm in time, or blocks
+// publishers because it is short of memory or disk, the error is an *outbox.UnavailableError.
 func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (errs []error) {
 	return publishing.Publish(ctx, "rabbitmq", msgs, p.send)
 }
@@ -85,7 +85,7 @@ func (p *Publisher) send(ctx context.Context, c *publishing.Call, messages []int
 	p.pool.Release(client, broken)
 }
 
-// sendOn gets an answer for each record. broken: l holds messages that nobody waits for any more.
+// sendOn gets an answer for each record. broken: l holds messages whose calls have ended.
 func (p *Publisher) sendOn(ctx context.Context, l *link, records []*record) (broken bool) {
 	shared, limit := l.channel(), stallLimit(ctx)
 	err := p.route(ctx, l, shared, records, limit)
@@ -108,7 +108,7 @@ func (p *Publisher) sendOn(ctx context.Context, l *link, records []*record) (bro
 			r.answer(r.lost(err))
 		}
 	}
-	// A connection that is blocked stays: it is the one that hears when it is over.
+	// A blocked connection stays, because the server tells it when the block is over.
 	return (late || len(stalled) > 0) && blocked == nil
 }
 
@@ -144,7 +144,7 @@ func (p *Publisher) route(ctx context.Context, l *link, shared *confirmChannel, 
 		probes.Go(func() { p.probe(ctx, l, to, records, limit) })
 	}
 	err = shared.send(ctx, many, limit)
-	if ofChannel(err) { // one of these messages closed the channel, or one of another call: nobody knows which
+	if ofChannel(err) { // one of these messages closed the channel, or one of another call; the server does not say which
 		l.forgetExchanges()
 		isolated = append(unanswered(many), isolated...)
 		err = nil

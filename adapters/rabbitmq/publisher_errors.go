@@ -34,7 +34,7 @@ func (r *record) refusal(err error) error {
 		return r.ofTopic(r.exchange == r.topic || r.key == r.topic, fmt.Errorf("%w; declare it, it is not created by publishing to it", named))
 	case amqp.AccessRefused:
 		return r.ofTopic(r.exchange == r.topic || r.key == r.topic, fmt.Errorf("%w; grant this user write permission on it", named))
-	case amqp.PreconditionFailed, amqp.ContentTooLarge: // because of its size: nothing else that we send can be wrong
+	case amqp.PreconditionFailed, amqp.ContentTooLarge: // because of its size: nothing else in a Publisher's messages can be wrong
 		return outbox.Permanent(fmt.Errorf("%w; send less, or raise the server's max_message_size", named))
 	default:
 		return named
@@ -66,7 +66,7 @@ func (r *record) nacked() error {
 	return fmt.Errorf("rabbitmq: message %q to %s: not taken (basic.nack): a queue is full and rejects, or failed", r.msg.MessageId, r.where())
 }
 
-// unconfirmed is the answer to a message to a destination for which the server has confirmed nothing for limit.
+// unconfirmed is the answer to a message whose destination has confirmed nothing for limit.
 func (r *record) unconfirmed(limit time.Duration) error {
 	return unavailable(fmt.Errorf("rabbitmq: message %q to %s: not confirmed; the message may have arrived: the server has confirmed nothing to it for %v",
 		r.msg.MessageId, r.where(), limit.Round(time.Millisecond)))

@@ -99,7 +99,7 @@ func (f *faultEnv) arrived(queue string, want ...string) {
 	}
 }
 
-// dialled checks how often the Publisher has.
+// dialled checks how often the Publisher has dialled.
 func (f *faultEnv) dialled(want int) {
 	f.Helper()
 	if n := f.at.dials(); n != want {
@@ -125,7 +125,8 @@ func TestPublisherAnswersEachMessage(t *testing.T) {
 	})
 }
 
-// TestPublisherReturns: a return and its confirm come through two channels, and the confirm alone would be a message lost.
+// TestPublisherReturns: a return and its confirm come through two Go channels. If the Publisher saw only the confirm, the message
+// would be lost.
 func TestPublisherReturns(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		var ids, want []string
@@ -136,8 +137,8 @@ func TestPublisherReturns(t *testing.T) {
 	})
 }
 
-// TestPublisherSameID: two outboxes may share a Publisher, and have messages of one ID. Which one came back nobody can say, so both
-// are sent again; which went where is known.
+// TestPublisherSameID: two outboxes may share a Publisher, and have messages with the same ID. A return does not show which of them
+// came back, so both are sent again; the destination of each is known.
 func TestPublisherSameID(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		f.want(f.send(outbox.Message{ID: "1", Topic: "a"}, outbox.Message{ID: "1", Topic: "nowhere"}, outbox.Message{ID: "1", Topic: "b"}), "", "topic: NO_ROUTE", "")
@@ -156,7 +157,7 @@ func TestPublisherConfirmsOutOfOrder(t *testing.T) {
 func TestPublisherUnconfirmed(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		f.fate(map[string]rabbitmqtest.Fate{"a1": rabbitmqtest.Withhold})
-		f.want(f.publish("a1", "b1"), "away: may have arrived", "") // a1 holds up nobody else
+		f.want(f.publish("a1", "b1"), "away: may have arrived", "") // a1 delays no other message
 		f.fate(map[string]rabbitmqtest.Fate{"b2": rabbitmqtest.Withhold})
 		old := time.AfterFunc(time.Second, f.s.Release) // of the connection that was cut, number 1, and of the new one
 		f.want(f.publish("b2"), "")
@@ -196,7 +197,7 @@ func TestPublisherExchanges(t *testing.T) {
 			return errors.Join(ch.ExchangeDeclare("events", "topic", true, false, false, false, nil), ch.QueueBind("a", "order.*", "events", false, nil))
 		})
 		msg := func(id, topic string) outbox.Message { return outbox.Message{ID: id, Topic: topic, Key: id} }
-		for at := range 4 { // a missing exchange disturbs nobody, wherever it is
+		for at := range 4 { // a missing exchange disturbs no other message, at any position
 			msgs := []outbox.Message{msg("1", "events/order.new"), msg("2", "events/order.paid"), msg("3", "/b")}
 			want := []string{"", "", ""}
 			f.want(f.send(slices.Insert(msgs, at, msg("x", "typo/k"))...), slices.Insert(want, at, `plain: exchange "typo"`)...)
@@ -211,7 +212,7 @@ func TestPublisherExchanges(t *testing.T) {
 		f.arrived("b", "3", "3", "3", "3", "3")
 		f.fate(nil)
 
-		// It comes to be, and goes while it is known. Then it closes the channel.
+		// The exchange is declared, and deleted while the Publisher knows it. Then it closes the channel.
 		on(func(ch rabbitmq.Channel) error {
 			return errors.Join(ch.ExchangeDeclare("typo", "fanout", true, false, false, false, nil), ch.QueueBind("c", "", "typo", false, nil))
 		})
@@ -223,7 +224,7 @@ func TestPublisherExchanges(t *testing.T) {
 	})
 }
 
-// Where all messages of a topic go to one exchange, what is wrong with it is the topic's fault, and no message's.
+// When all messages of a topic go to one exchange, a missing or closed exchange is the fault of the topic, and not of a message.
 func TestPublisherExchangeOfATopic(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{Route: func(m *outbox.Message) (exchange, key string) { return m.Topic, m.Key }}, func(f *faultEnv) {
 		f.s.Deny(func(a rabbitmqtest.Access) bool { return a.Name == "amq.topic" })
@@ -245,7 +246,7 @@ func TestPublisherAccessRefused(t *testing.T) {
 			`plain: grant this user write permission`, "", `plain: exchange "amq.topic"`)
 		before := len(f.s.Messages("a"))
 		f.fate(map[string]rabbitmqtest.Fate{"5": rabbitmqtest.Withhold})
-		for range 5 { // from now on it disturbs nobody
+		for range 5 { // from now on it disturbs no other message
 			time.AfterFunc(time.Second, f.s.Release)
 			f.want(f.send(msg("5", "/a"), msg("2", "amq.topic/k"), msg("6", "/a")), "", "plain: ACCESS_REFUSED", "")
 		}
@@ -400,8 +401,8 @@ func TestPublisherRefusesMessages(t *testing.T) {
 	}
 }
 
-// TestPublisherFillsFrame sends headers of all sizes around what fits: a server cuts the connection over more, and what
-// we refuse could have been sent.
+// TestPublisherFillsFrame sends headers of all sizes around the limit. The server cuts the connection when the headers are too
+// large, and the Publisher must not refuse headers that fit.
 func TestPublisherFillsFrame(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		refused, sent := 0, 0
@@ -461,8 +462,8 @@ func TestPublisherRefusesItsConfig(t *testing.T) {
 
 func lapse(d time.Duration) { <-time.After(d) }
 
-// TestPublisherIsolates: a queue that does not confirm holds up the others once, and then no more; little is sent to it, and nothing
-// while the server owes it confirms.
+// TestPublisherIsolates: a queue that does not confirm delays the others once, and then no more. Few messages are sent to it, and
+// none while confirms for it are missing.
 func TestPublisherIsolates(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		withheld := map[string]rabbitmqtest.Fate{}
@@ -502,7 +503,7 @@ func TestPublisherIsolates(t *testing.T) {
 	})
 }
 
-// TestPublisherIsolatesForAWhile: a confirm that never comes is not waited for for ever.
+// TestPublisherIsolatesForAWhile: the Publisher does not wait for ever for a confirm that never comes.
 func TestPublisherIsolatesForAWhile(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		f.fate(map[string]rabbitmqtest.Fate{"a1": rabbitmqtest.Withhold})

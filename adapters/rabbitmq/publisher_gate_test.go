@@ -11,7 +11,7 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq"
 )
 
-// proxy stands between clients and a real RabbitMQ: it can be silent, be away, and cut.
+// proxy is between clients and a real RabbitMQ. It can stop forwarding, refuse connections, and cut them.
 type proxy struct {
 	target string
 	url    string
@@ -101,7 +101,7 @@ func (p *proxy) serve(client net.Conn, owns *sync.WaitGroup) {
 	<-done
 }
 
-// pass copies what comes, and holds it while the proxy is silent.
+// pass forwards data, and holds it back while the proxy is silent.
 func (p *proxy) pass(from, to net.Conn) {
 	buf := make([]byte, 32<<10)
 	for {
@@ -122,7 +122,7 @@ func (p *proxy) pass(from, to net.Conn) {
 	}
 }
 
-// hush keeps everything back until speak is called.
+// hush holds all data back until speak is called.
 func (p *proxy) hush() (speak func()) {
 	p.set(func() { p.silent = true })
 	return func() { p.set(func() { p.silent = false }) }

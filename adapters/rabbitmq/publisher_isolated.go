@@ -7,8 +7,8 @@ import (
 	"github.com/txonce/txonce/internal/publishing"
 )
 
-// largeBytes is the size from which a message might be over the server's limit. It is isolated: a server closes the channel on which it
-// gets a message that is too large, and nobody knows which messages on that channel it has.
+// largeBytes is the least size of a message that might be over the server's limit. Such a message is isolated: a server that gets a
+// message that is too large closes its channel, and does not say which messages on that channel it has taken.
 const largeBytes = 1 << 20
 
 // sendIsolated sends records one after the other, on a channel that no others use. When the server closes it, the last record was at fault.

@@ -15,17 +15,17 @@ import (
 type link struct {
 	conn     Connection
 	alarm    alarm
-	keepOpen func() bool // the end of the Pool's life does not cut the connection any more
+	keepOpen func() bool // after it, the end of the Pool's life does not cut the connection
 
 	mu        sync.Mutex
 	shared    *confirmChannel
-	exchanges map[string]bool // that exist
+	exchanges map[string]bool // known to exist
 
 	asking  sync.Mutex
-	control ChannelDeclarer // on which exchanges are looked up; a missing one closes it; guarded by asking
+	control ChannelDeclarer // looks up exchanges; a missing one closes it; guarded by asking
 }
 
-// connectTimeout is for all of it, from dialling to confirm mode. Calls wait no longer than their contexts, whatever is left of it.
+// connectTimeout bounds everything from dialling to confirm mode. A call stops waiting when its own context ends.
 const connectTimeout = 10 * time.Second
 
 // open repairs old if its connection works, and else connects.
@@ -41,8 +41,8 @@ func (p *Publisher) open(life context.Context, old *link) (*link, error) {
 	}
 	if r, ok := conn.(interface{ IsRecoveryEnabled() bool }); ok && r.IsRecoveryEnabled() {
 		cut(conn)
-		return nil, errors.New("the connection's amqp.Config.Recovery is set: it would open channels again behind our back, whose confirms " +
-			"begin at 1 again, and hide what was lost; set it to nil, the Publisher reconnects by itself")
+		return nil, errors.New("the connection's amqp.Config.Recovery is set: it would open channels again without the Publisher's knowledge, " +
+			"their confirms begin at 1 again, and lost messages would stay unnoticed; set it to nil, the Publisher reconnects by itself")
 	}
 	l := &link{conn: conn, exchanges: map[string]bool{"": true}}
 	l.alarm.watch(conn, p.pool.Go, nil)
@@ -56,7 +56,7 @@ func (p *Publisher) open(life context.Context, old *link) (*link, error) {
 
 // renew gives l a shared channel in place of one that was closed.
 func (p *Publisher) renew(ctx context.Context, l *link) error {
-	defer context.AfterFunc(ctx, func() { cut(l.conn) })() // a server that is silent would hold us for minutes
+	defer context.AfterFunc(ctx, func() { cut(l.conn) })() // a silent server would block open for minutes
 	shared, err := openConfirmChannel(l.conn, l.alarm.refuses, p.pool.Go)
 	if err != nil {
 		return errors.Join(err, context.Cause(ctx))
@@ -104,7 +104,7 @@ func (p *Publisher) missing(ctx context.Context, l *link, records []*record) (ma
 	return publishing.Background(ctx, &p.pool, func() (map[string]error, error) { return l.lookUp(unsure) }, nil)
 }
 
-// lookUp asks the server about exchanges. An error is the connection's.
+// lookUp asks the server which of exchanges are missing. It returns an error when the connection fails.
 func (l *link) lookUp(exchanges []string) (missing map[string]error, err error) {
 	l.asking.Lock()
 	defer l.asking.Unlock()

@@ -22,7 +22,8 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// TestPublisherBehindRelay: whatever a server does to messages and connections, each arrives, and those of a key in their order.
+// TestPublisherBehindRelay: whatever a server does to messages and connections, each message arrives, and those of one key in
+// their order.
 func TestPublisherBehindRelay(t *testing.T) {
 	t.Run("fates", func(t *testing.T) {
 		for seed := range uint64(20) {
@@ -122,7 +123,8 @@ func TestPublisherServerKilled(t *testing.T) {
 	}, 0)
 }
 
-// relayThrough relays a steady stream of messages while fault goes on, for so long or until it returns, and looks what has arrived.
+// relayThrough relays a steady stream of messages until fault has returned or the time is up, and checks which messages have
+// arrived.
 func relayThrough(t *testing.T, at *site, args amqp.Table, fault func(context.Context), lasts time.Duration) {
 	t.Helper()
 	const keys = 20

@@ -18,7 +18,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// TestServerFaults is about faults of a real server that a shared one must not have.
+// TestServerFaults is about faults of a real server. It has its own server, because other tests use the shared one.
 func TestServerFaults(t *testing.T) {
 	t.Parallel()
 	own := testdb.StartRabbitMQ(t)
@@ -26,7 +26,7 @@ func TestServerFaults(t *testing.T) {
 	t.Run("a memory alarm", func(t *testing.T) { memoryAlarm(t, own) })
 }
 
-// queueDoesNotConfirm: a quorum queue whose leader stands still, as one without a majority does, does not stop another queue. Few
+// queueDoesNotConfirm: a quorum queue whose leader confirms nothing, as without a majority, does not stop another queue. Few
 // messages arrive twice.
 func queueDoesNotConfirm(t *testing.T, own *testdb.OwnRabbitMQ) {
 	quorum := amqp.Table{"x-queue-type": "quorum"}
@@ -47,7 +47,7 @@ func queueDoesNotConfirm(t *testing.T, own *testdb.OwnRabbitMQ) {
 	for i := range toStuck {
 		open[stuck] = append(open[stuck], outbox.Message{ID: fmt.Sprint("s", i), Topic: stuck, Key: fmt.Sprint("s", i)})
 	}
-	// publish sends what is open, in calls of 500 that take from both, and keeps what is not confirmed.
+	// publish sends the open messages, in calls of 500 for both queues, and keeps those that are not confirmed.
 	publish := func() {
 		var batch []outbox.Message
 		for i := range max(len(open[healthy]), len(open[stuck])) {
@@ -89,7 +89,7 @@ func queueDoesNotConfirm(t *testing.T, own *testdb.OwnRabbitMQ) {
 	if len(open[stuck]) != toStuck {
 		t.Errorf("%d messages were confirmed by a queue that stands still", toStuck-len(open[stuck]))
 	}
-	// From now on nobody waits for the other queue.
+	// From now on no message waits for the other queue.
 	began = time.Now()
 	for i := range 20 {
 		open[healthy] = append(open[healthy], outbox.Message{ID: fmt.Sprint("later", i), Topic: healthy})
@@ -242,7 +242,7 @@ func memoryAlarm(t *testing.T, own *testdb.OwnRabbitMQ) {
 	}
 }
 
-// writes counts what is written to a connection.
+// writes counts the bytes written to a connection.
 type writes struct {
 	net.Conn
 	n atomic.Int32

@@ -9,9 +9,9 @@ import (
 )
 
 // A queue that does not confirm, such as a quorum queue without a majority, must not stop the others. A server stops reading from a
-// connection on which too many messages wait for such a queue. So the connection is given up, and on the next one messages to the stalled
-// destination go through a channel of their own: few at a time, and none while one of them is unconfirmed. When the server has confirmed
-// them, the destination shares a channel with the others again.
+// connection with too many messages that wait for such a queue. So the connection is given up, and on the next one messages to the
+// stalled destination go through a channel of their own: few at a time, and none while one of them is unconfirmed. When the server has
+// confirmed them, the destination shares a channel with the others again.
 
 const (
 	// maxStall is how long the server may confirm nothing to a destination before it is stalled.

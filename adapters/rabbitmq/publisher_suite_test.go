@@ -19,7 +19,7 @@ import (
 	"github.com/txonce/txonce/outbox/outboxtest"
 )
 
-// site is a server to publish to, and how to get at what is in it.
+// site is a server to publish to, with functions to read its queues.
 type site struct {
 	dial  rabbitmq.Dialer // as the Publisher does
 	own   rabbitmq.Dialer // as the test does, past all that may be in the way
@@ -29,7 +29,7 @@ type site struct {
 	dials func() int
 }
 
-// fakeSite is one in memory.
+// fakeSite is a server in memory.
 func fakeSite(cfg rabbitmqtest.Config) (*site, *rabbitmqtest.Server) {
 	s := rabbitmqtest.NewServer(cfg)
 	n := 0
@@ -90,7 +90,8 @@ func onChannel(t *testing.T, dial rabbitmq.Dialer, do func(rabbitmq.Channel) err
 	}
 }
 
-// read takes what is in queue, at least n messages, and waits a while for more: for what the broker has not told anybody it has.
+// read takes at least n messages from queue, and waits a while for more: for messages that the broker has taken without a
+// confirm.
 func (s *site) read(t *testing.T, queue string, n int) (msgs []outbox.Message) {
 	t.Helper()
 	onChannel(t, s.own, func(ch rabbitmq.Channel) error {
@@ -177,12 +178,12 @@ func harness(s func(t *testing.T) *site, args amqp.Table, cfg rabbitmq.Publisher
 	}
 }
 
-// recovering is a connection of which amqp091-go would hide that it was lost.
+// recovering is a connection whose loss amqp091-go would hide.
 type recovering struct{ rabbitmq.Connection }
 
 func (recovering) IsRecoveryEnabled() bool { return true }
 
-// publishOn is what a Publisher says that dials so.
+// publishOn returns the error of a Publisher with this Dialer.
 func publishOn(t *testing.T, dial rabbitmq.Dialer) error {
 	p := newPublisher(t, rabbitmq.PublisherConfig{Dial: dial})
 	return p.Publish(t.Context(), []outbox.Message{{ID: "1", Topic: "t"}})[0]
@@ -237,7 +238,8 @@ func TestPublisher(t *testing.T) {
 	}
 }
 
-// TestPublisherServerRefusesLarge is the suite with a server that takes less than the Publisher: it closes channels.
+// TestPublisherServerRefusesLarge runs the suite with a server whose size limit is below the Publisher's: the server closes
+// channels.
 func TestPublisherServerRefusesLarge(t *testing.T) {
 	t.Parallel()
 	own := testdb.StartRabbitMQ(t, "max_message_size = 2097152")
@@ -245,7 +247,7 @@ func TestPublisherServerRefusesLarge(t *testing.T) {
 	outboxtest.TestPublisher(t, harness(at, nil, rabbitmq.PublisherConfig{}, 2<<20+1))
 }
 
-// TestPublisherRefusesRecovery is about what amqp091-go itself says of such a connection.
+// TestPublisherRefusesRecovery is about amqp091-go's own report that a connection recovers by itself.
 func TestPublisherRefusesRecovery(t *testing.T) {
 	url := testdb.RabbitMQ(t)
 	dial := func(context.Context) (rabbitmq.Connection, error) {
@@ -257,7 +259,7 @@ func TestPublisherRefusesRecovery(t *testing.T) {
 	}
 }
 
-// rawConnection is one that Dial has not made.
+// rawConnection is a connection that Dial has not made.
 type rawConnection struct{ *amqp.Connection }
 
 func (rawConnection) Channel() (rabbitmq.Channel, error) {

@@ -21,7 +21,7 @@ type Subscriber struct {
 	log     *slog.Logger
 	running atomic.Bool
 
-	retryQueuesAreOld bool // retry queues that are found are used at once; only a test knows that they are old
+	retryQueuesAreOld bool // existing retry queues are used at once; set by tests, which know that these are old
 }
 
 // NewSubscriber checks cfg. It does not connect.
@@ -84,13 +84,13 @@ type run struct {
 	log       *slog.Logger
 	deliverer *deliver.Deliverer
 	retries   *retries
-	warnOnce  sync.Once // about what SubscriberConfig.Allow accepts
+	warnOnce  sync.Once // warnOfRisks
 }
 
 // sessions opens session after session. The first one must succeed.
 func (r *run) sessions(ctx context.Context) error {
 	failures := 0
-	var hungUpSince time.Time // zero: the last failure was another one
+	var hungUpSince time.Time // zero: the last failure was different
 	for first := true; r.deliverer.Context().Err() == nil; first = false {
 		s, err := r.open()
 		opened := err == nil
@@ -137,7 +137,7 @@ func (r *run) settle(d *deliver.Delivery, err error) {
 	case err == nil:
 		dl.session.ack(dl)
 	case errors.Is(err, deliver.ErrLost), r.cfg.Ordered:
-		// The server has taken it back, or it goes back with those behind it when the channel is closed.
+		// The server has taken it back, or it goes back when the channel is closed, together with the messages behind it.
 	case errors.As(err, &retry):
 		attempt := d.Message.Attempt
 		if !retry.Uncounted {

@@ -40,8 +40,8 @@ var ackFaults = map[string]func(ch rabbitmq.Channel, cut func(), tag uint64) err
 	"it fails on a channel that goes on": func(rabbitmq.Channel, func(), uint64) error { return errors.New("not written") },
 }
 
-// TestAckThatDoesNotArrive: the Subscriber connects again, what was not acknowledged comes again and is acknowledged then,
-// nothing is lost or has two effects, and what is sent later is handled too.
+// TestAckThatDoesNotArrive: the Subscriber connects again. The message comes again and is acknowledged then, none is lost or has
+// two effects, and later messages are handled too.
 func TestAckThatDoesNotArrive(t *testing.T) {
 	t.Parallel()
 	for name, fault := range ackFaults {
@@ -70,8 +70,8 @@ func TestAckThatDoesNotArrive(t *testing.T) {
 	}
 }
 
-// ackOnce has messages handled of which the first acknowledgement meets fault. It returns how often deliveries began, and how many
-// acknowledgements of the first message the Subscriber told of, but for one that it could not know the fate of.
+// ackOnce has messages handled, and their first acknowledgement meets fault. It returns how often deliveries began, and how many
+// acknowledgements of the first message the Subscriber reported, without one whose fate it could not know.
 func ackOnce(
 	t *testing.T, own, dial rabbitmq.Dialer, queue string, cut func(), fault func(rabbitmq.Channel, func(), uint64) error,
 ) (sessions, told int) {
@@ -155,7 +155,7 @@ func ackOnce(
 	return begun, acked[first] - lossy.toldOf(first)
 }
 
-// lossyAcks dials connections of which the first acknowledgement meets fault.
+// lossyAcks dials connections whose first acknowledgement meets fault.
 type lossyAcks struct {
 	fault func(rabbitmq.Channel, func(), uint64) error
 	cut   func()
@@ -163,7 +163,7 @@ type lossyAcks struct {
 	mu   sync.Mutex
 	id   string           // of the message whose acknowledgement has met it
 	told int              // 1: the Subscriber was told that it is written
-	last rabbitmq.Channel // on which something was acknowledged
+	last rabbitmq.Channel // the last channel with an acknowledgement
 }
 
 func (l *lossyAcks) dial(dial rabbitmq.Dialer) rabbitmq.Dialer {
@@ -176,14 +176,14 @@ func (l *lossyAcks) dial(dial rabbitmq.Dialer) rabbitmq.Dialer {
 	}
 }
 
-// met is the message whose acknowledgement has met the fault; empty: none yet.
+// met is the ID of the message whose acknowledgement has met the fault; empty: none yet.
 func (l *lossyAcks) met() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.id
 }
 
-// toldOf is how many acknowledgements of this message are told of and do not arrive.
+// toldOf is how many acknowledgements of this message the Subscriber reports although they do not arrive.
 func (l *lossyAcks) toldOf(id string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,8 +193,8 @@ func (l *lossyAcks) toldOf(id string) int {
 	return l.told
 }
 
-// takenIn reports whether the server has taken in what was acknowledged last: it answers what is asked behind that on the same channel.
-// If the channel is lost, the messages come again on the next one.
+// takenIn reports whether the server has handled the last acknowledgement: it answers a later request on the same channel. If the
+// channel is lost, the messages come again on the next one.
 func (l *lossyAcks) takenIn(queue string) bool {
 	l.mu.Lock()
 	ch := l.last

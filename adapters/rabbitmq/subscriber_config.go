@@ -35,8 +35,8 @@ type SubscriberConfig struct {
 	Processor consumer.Processor
 
 	// Ordered makes the messages of one Key be handled in the order of the queue, one after the other: a message to be retried waits in
-	// memory, and the later messages of its key wait behind it. Only one process at a time may then receive from the queue while the
-	// others stand by, so Ordered requires Spec.SingleActiveConsumer.
+	// memory, and the later messages of its key wait behind it. Only one process at a time may then receive from the queue, so Ordered
+	// requires Spec.SingleActiveConsumer.
 	//
 	// Defaults to false: no order, and messages to be retried wait in the server.
 	Ordered bool
@@ -93,7 +93,7 @@ type Risk = risks.Risk
 // Risks of a Subscriber.
 const (
 	// RiskDeliveryLimit accepts a queue with a delivery limit and without a dead letter exchange, with a warning: RabbitMQ drops a
-	// message that was delivered that often, also when that was nobody's fault.
+	// message that was delivered that often, even if no handler failed.
 	RiskDeliveryLimit Risk = "RiskDeliveryLimit"
 
 	// RiskShortWindow accepts a Processor that forgets keys sooner than Spec.MessageTTL lets messages expire, with a warning.
@@ -101,7 +101,7 @@ const (
 	RiskShortWindow Risk = "RiskShortWindow"
 
 	// RiskExpiry accepts a queue with a time to live and without a dead letter exchange, with a warning: RabbitMQ drops a message
-	// that nobody has received in that time.
+	// that was not received in that time.
 	RiskExpiry Risk = "RiskExpiry"
 )
 

@@ -14,7 +14,7 @@ type fatalError struct{ error }
 
 func (f fatalError) Unwrap() error { return f.error }
 
-// refusedAfter is how long a server to which this Subscriber was connected must hang up until that counts as a refusal. A server that
+// refusedAfter is how long a server must hang up on a Subscriber that was connected before this counts as a refusal. A server that
 // stops or starts also hangs up, for a moment.
 const refusedAfter = 30 * time.Second
 
@@ -24,7 +24,7 @@ func hangsUp(err error) bool {
 	return errors.Is(err, amqp.ErrCredentials) || errors.Is(err, amqp.ErrVhost)
 }
 
-// fatal returns err with what to do about it, or nil if err may pass.
+// fatal returns nil if err may be temporary, and otherwise err together with its remedy.
 func (r *run) fatal(err error) error {
 	var fatal fatalError
 	if errors.As(err, &fatal) {

@@ -53,7 +53,7 @@ func ExampleDial() {
 	// Output: true <nil>
 }
 
-// A queue that drops what was delivered too often is refused, unless what it drops goes to a dead letter exchange.
+// A queue that drops messages after too many deliveries is refused, unless they go to a dead letter exchange.
 func ExampleQueueSpec() {
 	for _, spec := range []rabbitmq.QueueSpec{
 		{Quorum: true, DeliveryLimit: 20},

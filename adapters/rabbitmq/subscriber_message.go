@@ -17,9 +17,9 @@ import (
 )
 
 // ToMessage converts raw, as it was received from queue, for programs that receive by themselves and call a Processor. The result is the
-// same on every delivery, also for a copy with which a Subscriber deferred the message.
+// same on every delivery, also for the copy that a Subscriber made to defer the message.
 //
-// Topic is the routing key with which the message was published, or the queue when that is empty. ID is its message-id. Without a
+// Topic is the routing key that the message was published with, or the queue when that is empty. ID is its message-id. Without a
 // message-id nothing tells two messages of equal content apart. Position then differs on every delivery, and a message without a natural
 // key that is delivered twice can become two dead letters: publishers should set message-id.
 //
@@ -36,7 +36,7 @@ func ToMessage(queue string, raw *amqp.Delivery) *consumer.Message {
 	return msg
 }
 
-// toMessage is ToMessage, but Attempt counts only the failures for which a Subscriber deferred the message. RabbitMQ's own count also
+// toMessage is ToMessage, but Attempt counts only those failures that made a Subscriber defer the message. RabbitMQ's own count also
 // grows with each lost connection, channel or process, and with each stop.
 func toMessage(queue string, raw *amqp.Delivery) *consumer.Message {
 	st, headers := readStamp(raw)

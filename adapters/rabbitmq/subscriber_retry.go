@@ -64,10 +64,10 @@ type QueueDeclarer interface {
 	QueueDeclare(name string, durable, autoDelete, exclusive, noWait bool, args amqp.Table) (amqp.Queue, error)
 }
 
-// DeclareRetryQueues declares the queues in which a Subscriber of queue defers messages by up to longest. A deployment that calls it
-// beforehand can run Subscribers whose user has no permission to configure these queues. Without it the Subscriber declares missing
-// ones itself. A Subscriber does not use a queue in the first ten seconds after it found it, because it may be new.
-// Needs RabbitMQ 3.10.
+// DeclareRetryQueues declares the queues that a Subscriber of queue needs to defer messages by up to longest. A deployment that
+// calls it beforehand can run Subscribers whose user has no permission to configure these queues. Otherwise the Subscriber declares
+// missing ones itself. A Subscriber does not use a queue in the first ten seconds after it found it, because it may be new. Needs
+// RabbitMQ 3.10.
 func DeclareRetryQueues(ch QueueDeclarer, queue string, longest time.Duration) error {
 	for step := minRetryStep; ; step = retryStep(step + 1) {
 		name := retryQueue(queue, step)
@@ -80,9 +80,9 @@ func DeclareRetryQueues(ch QueueDeclarer, queue string, longest time.Duration) e
 	}
 }
 
-// RetryQueues returns the names of all queues in which a Subscriber of queue may defer messages; only a few of them exist. They stay on the
-// server until somebody deletes them. Delete them when no Subscriber of queue runs any more and "rabbitmqctl list_queues name messages"
-// shows no messages in them: the counts that a client gets leave out messages that are on their way back.
+// RetryQueues returns the names of all retry queues that a Subscriber of queue may use; only a few of them exist. They stay on the server
+// until they are deleted. Delete them when no Subscriber of queue runs any more and "rabbitmqctl list_queues name messages" shows no
+// messages in them: the counts that a client gets leave out messages that are on their way back.
 func RetryQueues(queue string) (names []string) {
 	for step := minRetryStep; ; step = retryStep(step + 1) {
 		names = append(names, retryQueue(queue, step))
@@ -113,7 +113,7 @@ type retries struct {
 	steps   map[time.Duration]*retryStepState
 	queued  []*deferral
 	owed    int           // deferrals without an answer
-	idle    chan struct{} // closed when owed is 0 or the server is blocked; nil: nobody waits for that
+	idle    chan struct{} // closed when owed is 0 or the server is blocked; nil: no goroutine waits for that
 	blocked bool          // the server takes no messages in
 	overdue bool          // the server did not confirm a copy in time
 	begun   bool
@@ -122,8 +122,8 @@ type retries struct {
 // retryStepState is what is known about one retry queue.
 type retryStepState struct {
 	wanted    bool
-	usable    time.Time // from then on; zero: it does not exist
-	tryAgain  time.Time // not before
+	usable    time.Time // when it may first be used; zero: it does not exist
+	tryAgain  time.Time // earliest time of the next attempt
 	complaint string    // the last error that was logged
 }
 
@@ -178,7 +178,7 @@ func (r *retries) wake() {
 	r.signal()
 }
 
-// signal wakes the goroutine, and drain when that need not wait any more. r.mu is held.
+// signal wakes the goroutine. It also wakes drain when there is nothing left to wait for. r.mu is held.
 func (r *retries) signal() {
 	select {
 	case r.input <- struct{}{}:
@@ -190,7 +190,7 @@ func (r *retries) signal() {
 	}
 }
 
-// drain waits until each deferral has its answer, at most for that long, and not at all while the server is blocked.
+// drain waits until each deferral has its answer, but no longer than within, and not at all while the server blocks publishers.
 func (r *retries) drain(within time.Duration) {
 	idle := make(chan struct{})
 	r.mu.Lock()

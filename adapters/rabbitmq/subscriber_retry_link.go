@@ -9,7 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// retryLink is the connection on which copies are published. Only the goroutine of retries uses it.
+// retryLink is the connection for publishing copies. Only the goroutine of retries uses it.
 type retryLink struct {
 	conn    Connection
 	channel *confirmChannel
@@ -50,7 +50,7 @@ func (r *retries) work() {
 // use.
 func (r *retries) doAll(l *retryLink) *retryLink {
 	for r.connected.Err() == nil {
-		if r.takeOverdue() { // the server slows down a connection on which it owes confirms
+		if r.takeOverdue() { // the server slows down a connection with missing confirms
 			r.closeLink(l, errOverdue)
 			l = nil
 		}
@@ -163,7 +163,7 @@ func (r *retries) closeLink(l *retryLink, why error) {
 	}
 }
 
-// find looks for the queue of step, or declares it. failed is why there is no connection to do that on.
+// find looks for the queue of step, or declares it. failed says why there is no connection for that; nil: there is one.
 func (r *retries) find(l *retryLink, failed error, step time.Duration) {
 	name := retryQueue(r.cfg.Queue, step)
 	var usable time.Time

@@ -19,7 +19,7 @@ import (
 	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 )
 
-// TestNoHotRequeue: in the 2 s that a message is to wait nobody sees it, and then it is the same but for its Attempt.
+// TestNoHotRequeue: a deferred message is not delivered during its 2 s, and afterwards only its Attempt has changed.
 func TestNoHotRequeue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -57,8 +57,8 @@ func TestNoHotRequeue(t *testing.T) {
 	})
 }
 
-// TestRetriesWhileBlocked: a server that is short of memory is sent the one copy that makes it say so, and no more. The others wait, and go
-// when it takes messages again, or back when Run ends, which does not wait for the server.
+// TestRetriesWhileBlocked: a server that is short of memory gets one copy and then reports the shortage; it gets no more. The other copies
+// wait until the server takes messages again. When Run ends, their originals go back, and Run does not wait for the server.
 func TestRetriesWhileBlocked(t *testing.T) {
 	t.Parallel()
 	for _, stops := range []bool{false, true} {
@@ -105,7 +105,8 @@ func TestRetriesWhileBlocked(t *testing.T) {
 	}
 }
 
-// TestRetryQueueDoesNotConfirm: it rests, what is to go there waits in memory, and other queues for retries go on.
+// TestRetryQueueDoesNotConfirm: nothing is sent to that queue for a while, its messages wait in memory, and other retry queues go
+// on.
 func TestRetryQueueDoesNotConfirm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -160,7 +161,7 @@ func TestRetryQueueDoesNotConfirm(t *testing.T) {
 	})
 }
 
-// TestCopyFaults: whatever becomes of the copy of a message that is deferred, the message is not lost.
+// TestCopyFaults: whatever happens to the copy of a deferred message, the message is not lost.
 func TestCopyFaults(t *testing.T) {
 	t.Parallel()
 	for name, fate := range map[string]rabbitmqtest.Fate{
@@ -202,7 +203,7 @@ func TestCopyFaults(t *testing.T) {
 	}
 }
 
-// TestAckLostAfterTheCopy: the original comes again beside its copy, which are two deliveries of one message.
+// TestAckLostAfterTheCopy: the original comes again beside its copy: two deliveries of one message.
 func TestAckLostAfterTheCopy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -254,7 +255,7 @@ func (d deafConsumer) Ack(tag uint64, multiple bool) error {
 	return d.ChannelConsumer.Ack(tag, multiple)
 }
 
-// TestWithoutRetryQueues: where they cannot be made, retries wait in memory, and a warning says so once.
+// TestWithoutRetryQueues: when retry queues cannot be declared, messages to be retried wait in memory, and this is logged once.
 func TestWithoutRetryQueues(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -283,7 +284,7 @@ func TestWithoutRetryQueues(t *testing.T) {
 	})
 }
 
-// TestNewRetryQueueRests: a retry queue that was only just made could be forgotten in a crash, and is not used yet, whoever has
+// TestNewRetryQueueRests: a crash could lose a retry queue that was made a moment ago, so it is not used yet, whichever process
 // made it.
 func TestNewRetryQueueRests(t *testing.T) {
 	t.Parallel()
@@ -322,7 +323,7 @@ func TestNewRetryQueueRests(t *testing.T) {
 	}
 }
 
-// TestRetryQueueDeleted: a copy that no queue takes is none, and its original stays.
+// TestRetryQueueDeleted: a copy that no queue takes does not count, and the original is not acknowledged.
 func TestRetryQueueDeleted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -359,7 +360,7 @@ func TestRetryQueueDeleted(t *testing.T) {
 	})
 }
 
-// TestRetryQueues: every queue that can come to be is named.
+// TestRetryQueues: the list contains every queue that a Subscriber may declare.
 func TestRetryQueues(t *testing.T) {
 	s := rabbitmqtest.NewServer(rabbitmqtest.Config{})
 	names := rabbitmq.RetryQueues(workQueue)

@@ -13,7 +13,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// TestOwnServer is about answers of a real server that a shared one cannot be asked for.
+// TestOwnServer is about answers of a real server that would disturb other tests on a shared one.
 func TestOwnServer(t *testing.T) {
 	t.Parallel()
 	const timeout = 3 * time.Second

@@ -27,7 +27,7 @@ type session struct {
 	conn       Connection
 	ch         Channel
 	spec       QueueSpec // the queue as far as it is known
-	specRead   bool      // the server told or compared spec; false: SubscriberConfig.Spec is believed
+	specRead   bool      // spec was read from the server or compared by it; false: SubscriberConfig.Spec is believed
 	deliveries <-chan amqp.Delivery
 	cancels    chan string
 	closed     chan struct{} // closed when the channel is closed, and all its messages are lost

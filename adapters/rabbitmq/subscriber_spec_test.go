@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// specCases are queues that are other than a zero Spec says.
+// specCases are queues that differ from the zero Spec.
 var specCases = []struct {
 	name string
 	args amqp.Table
@@ -40,7 +40,7 @@ var specCases = []struct {
 		name: "a time to live beyond the window", args: amqp.Table{"x-message-ttl": 7_200_000}, cfg: rabbitmq.SubscriberConfig{Processor: windowed{}},
 		want: "keeps messages for up to 2h0m0s",
 	},
-	{name: "a time to live that drops messages", args: amqp.Table{"x-message-ttl": 7_200_000}, want: "drops a message that nobody has received for 2h0m0s"},
+	{name: "a time to live that drops messages", args: amqp.Table{"x-message-ttl": 7_200_000}, want: "drops a message that was not received for 2h0m0s"},
 	{
 		name: "several active consumers", cfg: rabbitmq.SubscriberConfig{Ordered: true, Spec: rabbitmq.QueueSpec{SingleActiveConsumer: true}},
 		want: "without x-single-active-consumer",
@@ -132,7 +132,7 @@ func TestSpecIsNotBelieved(t *testing.T) {
 	})
 }
 
-// TestStopGivesBackAtOnce: what is not begun does not wait for the handler that is.
+// TestStopGivesBackAtOnce: messages that are not being handled go back at once, while a handler still runs.
 func TestStopGivesBackAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -164,8 +164,8 @@ func TestStopGivesBackAtOnce(t *testing.T) {
 	})
 }
 
-// TestLossesCountForNoAttempt: an attempt is a failure that the handler had. Connections, channels and processes that are lost are none,
-// although a quorum queue counts them.
+// TestLossesCountForNoAttempt: only a failure of the handler is an attempt. Lost connections, channels and processes are not, although a
+// quorum queue counts them.
 func TestLossesCountForNoAttempt(t *testing.T) {
 	t.Parallel()
 	for _, quorum := range []bool{false, true} {

@@ -7,7 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// headerStamp is a table in the headers of the copies with which a Subscriber defers messages. A Processor never sees it.
+// headerStamp is a table in the headers of the copies that a Subscriber makes to defer messages. A Processor never sees it.
 const headerStamp = "x-txonce-retry"
 
 // stamp holds the properties of the message that change when a copy is published and goes through a retry queue.

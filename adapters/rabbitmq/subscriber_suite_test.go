@@ -66,10 +66,11 @@ func TestSubscriberOnFake(t *testing.T) {
 	}, nil, synctest.Test)
 }
 
-// appliesTo are the cases that exist only in order, or only without.
+// appliesTo are the cases that exist only in Ordered mode, or only without it.
 var appliesTo = map[string]bool{"order within a key": true, "attempts count on at another subscriber": false}
 
-// testSubscriber runs each case on each kind of queue and in order as well as not, but not with each pair of the two.
+// testSubscriber runs each case on each kind of queue, and both in Ordered mode and without it, but not each combination of the
+// two.
 func testSubscriber(t *testing.T, site func(t *testing.T) subscriberSite, missing map[string]string, run func(t *testing.T, c func(*testing.T))) {
 	for i, quorum := range []bool{false, true} {
 		for j, ordered := range []bool{false, true} {
@@ -102,7 +103,7 @@ func testSubscriber(t *testing.T, site func(t *testing.T) subscriberSite, missin
 
 const restartCase = "the broker restarts"
 
-// sharedOrOwn gives each case the shared server, unless it is to be restarted. Those cases share one of their own.
+// sharedOrOwn gives each case the shared server, unless the case restarts it. Cases that do use a second server.
 func sharedOrOwn(t *testing.T, url string) func(t *testing.T) subscriberSite {
 	var using sync.Mutex
 	own := sync.OnceValue(func() *testdb.OwnRabbitMQ { return testdb.StartRabbitMQ(t) })
@@ -147,7 +148,8 @@ func realSubscriberSite(url string) subscriberSite {
 	}
 }
 
-// revoked is for how long a subscriber hears nothing when it has lost its messages: no other might get them if it were back first.
+// revoked is how long a subscriber that has lost its messages is cut off. If it came back earlier, it might get them again before
+// any other subscriber.
 const revoked = 3 * time.Minute
 
 // fakeGate dials s, unless it is shut for a while.
@@ -190,7 +192,7 @@ func deleteRetryQueues(t *testing.T, url, queue string) {
 	}
 }
 
-// retryQueues names those for delays of up to a minute.
+// retryQueues names the retry queues for delays of up to a minute.
 func retryQueues(queue string) (names []string) {
 	for step := 1000; step <= 64000; step *= 2 {
 		names = append(names, fmt.Sprintf("%s.txonce.retry.%d", queue, step))
@@ -198,7 +200,7 @@ func retryQueues(queue string) (names []string) {
 	return names
 }
 
-// suiteBroker is a queue, as the suite wants it.
+// suiteBroker is a queue as a consumertest.Broker.
 type suiteBroker struct {
 	subscriberSite
 	t     *testing.T
@@ -234,7 +236,7 @@ func newSuiteBroker(t *testing.T, s subscriberSite, cfg rabbitmq.SubscriberConfi
 	return b
 }
 
-// declare does what a case needs before it begins. For some seconds after RabbitMQ was killed and started again it may answer a
+// declare prepares the queue before a case begins. For some seconds after RabbitMQ was killed and started again it may answer a
 // declaration with INTERNAL_ERROR (3.10, seen): a process of its own has ended. It works when it is sent again.
 func (s subscriberSite) declare(t *testing.T, do func(rabbitmq.Channel) error) {
 	t.Helper()
@@ -254,8 +256,8 @@ func (s subscriberSite) declare(t *testing.T, do func(rabbitmq.Channel) error) {
 	}
 }
 
-// Publish implements consumertest.Broker. Every message has a message-id, as a careful publisher's have. What is refused or lost is sent
-// again before what follows it, and what was confirmed is not: no case expects that.
+// Publish implements consumertest.Broker. Every message has a message-id, as a careful publisher sets it. A refused or lost message is
+// sent again before the next one. A confirmed message is never sent again, because no case expects that.
 func (b *suiteBroker) Publish(ctx context.Context, msgs ...consumer.Message) error {
 	var rest []amqp.Publishing
 	for _, m := range msgs {

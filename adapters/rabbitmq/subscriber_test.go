@@ -21,7 +21,7 @@ import (
 	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 )
 
-// answers is a Processor that writes down what it gets, and says what it is told to.
+// answers is a Processor that records its messages and returns the answers that the test chose.
 type answers struct {
 	say func(ctx context.Context, msg *consumer.Message) error
 
@@ -81,7 +81,7 @@ func subscribe(t *testing.T, s *rabbitmqtest.Server, cfg rabbitmq.SubscriberConf
 	return subscribeWith(t, s, rabbitmq.NewSubscriberWithOldRetryQueues, cfg)
 }
 
-// subscribeAnew subscribes where the queues for retries may be new.
+// subscribeAnew subscribes when the retry queues may be new.
 func subscribeAnew(t *testing.T, s *rabbitmqtest.Server, cfg rabbitmq.SubscriberConfig) *bench {
 	t.Helper()
 	return subscribeWith(t, s, rabbitmq.NewSubscriber, cfg)
@@ -110,14 +110,14 @@ func subscribeWith(
 	return b
 }
 
-// stop ends Run and returns what it says.
+// stop ends Run and returns its error.
 func (b *bench) stop() error {
 	b.cancel()
 	<-b.done
 	return b.err
 }
 
-// send sends msgs one after the other. A quorum queue that is new, or that has no leader yet, refuses what comes too early.
+// send sends msgs one after the other. A quorum queue that is new, or that has no leader yet, refuses messages for a moment.
 func send(t *testing.T, dial rabbitmq.Dialer, queue string, msgs ...amqp.Publishing) {
 	t.Helper()
 	onChannel(t, dial, func(ch rabbitmq.Channel) error {
@@ -166,7 +166,7 @@ func publishConfirmed(ctx context.Context, ch rabbitmq.Channel, queue string, ms
 	return confirm.Acked(), nil
 }
 
-// nothingLeft demands that every message was settled.
+// nothingLeft fails the test unless every message was settled.
 func nothingLeft(t *testing.T, s *rabbitmqtest.Server) {
 	t.Helper()
 	for _, q := range append(retryQueues(workQueue), workQueue) {
@@ -177,7 +177,7 @@ func nothingLeft(t *testing.T, s *rabbitmqtest.Server) {
 }
 
 // TestChannelClosedInMidHandler: the server takes messages away when a handler is too slow. Its context ends, nothing is
-// acknowledged, and what it was told is nobody's: the message is delivered again.
+// acknowledged, and its answer is dropped: the message is delivered again.
 func TestChannelClosedInMidHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -232,7 +232,8 @@ func TestRejected(t *testing.T) {
 	})
 }
 
-// TestPrefetch: no more than so many messages are held, and 1,000 are drained. Stopping gives back what is not begun.
+// TestPrefetch: the Subscriber holds at most Prefetch messages, and drains 1,000. A stop gives back the messages that are not
+// being handled.
 func TestPrefetch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -267,7 +268,7 @@ func TestPrefetch(t *testing.T) {
 	})
 }
 
-// TestServerSaysNo: what no waiting cures ends Run with an error that says what to do.
+// TestServerSaysNo: an error that waiting cannot remove ends Run, with the remedy in the error.
 func TestServerSaysNo(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -332,7 +333,7 @@ func TestSubscriberConfig(t *testing.T) {
 		"Ordered":      {func(c *rabbitmq.SubscriberConfig) { c.Ordered = true }, "Ordered requires Spec.SingleActiveConsumer"},
 		"Args": {
 			func(c *rabbitmq.SubscriberConfig) { c.Spec.Args = amqp.Table{"x-queue-type": "quorum"} },
-			"Spec.Args has x-queue-type, for which there is a field",
+			"Spec.Args has x-queue-type; set its own field instead",
 		},
 		"limit of a classic queue": {func(c *rabbitmq.SubscriberConfig) { c.Spec.DeliveryLimit = 5 }, "only quorum queues have one"},
 		"limit without dead letters": {
@@ -349,7 +350,7 @@ func TestSubscriberConfig(t *testing.T) {
 		"short window": {func(c *rabbitmq.SubscriberConfig) {
 			c.Processor, c.Spec.MessageTTL, c.Spec.DeadLetters = windowed{}, 2*time.Hour, &rabbitmq.DeadLetters{Exchange: "dead"}
 		}, "keeps messages for up to 2h0m0s"},
-		"a time to live without dead letters": {func(c *rabbitmq.SubscriberConfig) { c.Spec.MessageTTL = 2 * time.Hour }, "drops a message that nobody has received for 2h0m0s"},
+		"a time to live without dead letters": {func(c *rabbitmq.SubscriberConfig) { c.Spec.MessageTTL = 2 * time.Hour }, "drops a message that was not received for 2h0m0s"},
 		"defaults":                            {func(*rabbitmq.SubscriberConfig) {}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -369,7 +370,7 @@ func (windowed) Window() time.Duration                                     { ret
 func (windowed) Process(context.Context, *consumer.Message) error          { return nil }
 func (windowed) ProcessBatch(context.Context, []*consumer.Message) []error { return nil }
 
-// TestToMessage is about headers of every type, and stamps that nobody of us has written.
+// TestToMessage is about headers of every type, and stamps that no Subscriber has written.
 func TestToMessage(t *testing.T) {
 	raw := &amqp.Delivery{
 		MessageId: "id", RoutingKey: "orders.new", ContentType: "text/plain", ReplyTo: "answers", Body: []byte("body"),
@@ -404,7 +405,7 @@ func TestToMessage(t *testing.T) {
 	}
 }
 
-// TestAllowedIsSaid: what is allowed although it can lose messages or effects is said once in a Run, and what is not, never.
+// TestAllowedIsSaid: Run logs each accepted risk that exists once, and no other risk.
 func TestAllowedIsSaid(t *testing.T) {
 	t.Parallel()
 	accepted := []rabbitmq.Risk{rabbitmq.RiskDeliveryLimit, rabbitmq.RiskShortWindow}

@@ -33,7 +33,7 @@ type QueueSpec struct {
 	// Defaults to nowhere: the server drops them.
 	DeadLetters *DeadLetters
 
-	// MessageTTL is after how long messages that nobody has received expire.
+	// MessageTTL is how long messages may wait to be received before they expire.
 	//
 	// Defaults to never: a message may then wait for longer than the Processor remembers keys, and is parked as unprovable. Run warns
 	// about that.
@@ -71,7 +71,7 @@ func (q QueueSpec) check() error {
 		"x-queue-type", "x-delivery-limit", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-message-ttl", "x-single-active-consumer",
 	} {
 		if _, set := q.Args[arg]; set {
-			return fmt.Errorf("%s has %s, for which there is a field", field, arg)
+			return fmt.Errorf("%s has %s; set its own field instead", field, arg)
 		}
 	}
 	switch {
@@ -145,7 +145,7 @@ func (c *SubscriberConfig) drops(version string) error {
 	if limit == 0 || c.Spec.DeadLetters != nil {
 		return nil
 	}
-	return fmt.Errorf("rabbitmq: queue %s drops a message that was delivered more than %d times, also when that was nobody's fault", c.Queue, limit)
+	return fmt.Errorf("rabbitmq: queue %s drops a message that was delivered more than %d times, even if no handler failed", c.Queue, limit)
 }
 
 // checkExpiry refuses a queue that drops messages once they are old.
@@ -162,7 +162,7 @@ func (c *SubscriberConfig) expires() error {
 	if c.Spec.MessageTTL == 0 || c.Spec.DeadLetters != nil {
 		return nil
 	}
-	return fmt.Errorf("rabbitmq: queue %s drops a message that nobody has received for %v (Spec.MessageTTL without Spec.DeadLetters)", c.Queue, c.Spec.MessageTTL)
+	return fmt.Errorf("rabbitmq: queue %s drops a message that was not received for %v (Spec.MessageTTL without Spec.DeadLetters)", c.Queue, c.Spec.MessageTTL)
 }
 
 // checkWindow refuses a Processor that forgets keys sooner than messages expire in the queue.

@@ -117,6 +117,6 @@ func (s *session) checkQuorum(raw *amqp.Delivery) error {
 		return nil
 	}
 	return fmt.Errorf("message %q was delivered with the header %s: the queue is a quorum queue, and Spec says that it is not; such a queue may drop messages "+
-		"at its delivery limit, also when that was nobody's fault. Set Spec.Quorum, DeliveryLimit and DeadLetters as the queue has them, or grant this user "+
+		"at its delivery limit, even if no handler failed. Set Spec.Quorum, DeliveryLimit and DeadLetters as the queue has them, or grant this user "+
 		"configure on the queue, so that they can be read", raw.MessageId, headerDeliveries)
 }

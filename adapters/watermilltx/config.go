@@ -35,7 +35,7 @@ type Config[TTx any] struct {
 
 	// Topic returns the topic of a produced message. An empty one is an error.
 	//
-	// Defaults to the publish topic with which the handler was added to the Router.
+	// Defaults to the publish topic that the handler was added to the Router with.
 	Topic func(in, produced *message.Message) string
 
 	// OrderingKey returns the ordering key of a produced message: messages of one key are published in their order.
@@ -43,7 +43,7 @@ type Config[TTx any] struct {
 	// Defaults to the metadata MetadataKey.
 	OrderingKey func(produced *message.Message) string
 
-	// Join uses the transaction in which watermill-sql/v3's subscriber received the message, so that effect, claim and acknowledgement
+	// Join uses the transaction that watermill-sql/v3's subscriber received the message in, so that effect, claim and acknowledgement
 	// are one COMMIT. TTx must be *sql.Tx, and the database PostgreSQL.
 	//
 	// Defaults to a transaction of the Store's own for each attempt, which is right for every broker.

@@ -30,8 +30,8 @@
 // it, so that they and the acknowledgement are one COMMIT. It is for PostgreSQL only, and saves one commit for each message.
 //
 // watermill-sql alone makes that unsafe. It delivers a nacked message again in the SAME transaction, which still has the failed attempt's
-// writes, or in which every statement fails. And when AckDeadline passes, or the subscriber is closed, it COMMITS what a running handler has
-// written so far. So each attempt has a savepoint, and a cursor that makes COMMIT fail while the attempt runs. "txonce: COMMIT refused" in
+// writes, or refuses every statement. And when AckDeadline passes, or the subscriber is closed, it COMMITS the writes of a running handler
+// so far. So each attempt has a savepoint, and a cursor that makes COMMIT fail while the attempt runs. "txonce: COMMIT refused" in
 // watermill's log comes from that cursor; the message comes again. Handlers must not use savepoints named txonce_attempt. If an attempt of a
 // batch (SubscribeBatchSize) is cut off, all messages of the batch are repeated.
 //

@@ -42,7 +42,7 @@ func ReadEnvelope(payload []byte) (e Envelope, err error) {
 	return *wrapped, nil
 }
 
-// Message returns the message in the envelope. Its ID is the UUID under which the forwarder would have published it.
+// Message returns the message in the envelope. Its ID is the UUID that the forwarder would have published it with.
 func (e Envelope) Message() outbox.Message {
 	m := outbox.Message{ID: e.UUID, Topic: e.Topic, Payload: e.Payload, Headers: make(map[string]string, len(e.Metadata))}
 	for name, value := range e.Metadata {

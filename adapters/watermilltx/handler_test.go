@@ -108,7 +108,7 @@ func TestHandlerWaitsABoundedTime(t *testing.T) {
 	})
 }
 
-// A database that is away for longer than MaxWait makes a nack, and nothing is counted.
+// When the database is away for longer than MaxWait, the message is nacked, and no attempt is counted.
 func TestHandlerDatabaseAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := consumertest.NewStore()
@@ -124,7 +124,7 @@ func TestHandlerDatabaseAway(t *testing.T) {
 	})
 }
 
-// What is rejected stays with the broker.
+// A rejected message stays with the broker.
 func TestHandlerNeverAcksARejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -144,7 +144,7 @@ func TestHandlerNeverAcksARejected(t *testing.T) {
 	})
 }
 
-// sleeping is a Processor that is no BatchProcessor.
+// sleeping is a Processor that is not a BatchProcessor.
 type sleeping func(ctx context.Context, msg *consumer.Message) error
 
 func (p sleeping) Process(ctx context.Context, msg *consumer.Message) error { return p(ctx, msg) }
@@ -171,7 +171,7 @@ func (p batching) Process(_ context.Context, msg *consumer.Message) error {
 
 func (p batching) ProcessBatch(_ context.Context, msgs []*consumer.Message) []error { return p(msgs) }
 
-// A Processor that breaks its contract neither ends the process nor has its message acked.
+// When a Processor breaks its contract, the process goes on, and the message is not acked.
 func TestHandlerOfABrokenProcessor(t *testing.T) {
 	for name, p := range map[string]consumer.Processor{
 		"a panic":     sleeping(func(context.Context, *consumer.Message) error { panic("broken") }),

@@ -143,8 +143,8 @@ func (b *base) wantPublished(n int) []outboxtest.Published {
 	return fake.Published()
 }
 
-// shown returns when who reads topic is shown all that is in it: until then that waits for whatever transaction of the whole server is
-// the oldest, and the suite gives some messages 5 s.
+// shown returns when a reader of topic can see all of its messages. That waits for the oldest transaction of the whole server, and the
+// suite gives some messages only 5 s.
 func (b *base) shown(ctx context.Context, topic string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

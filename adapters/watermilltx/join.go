@@ -15,13 +15,13 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// joiningStore is a Store that claims in the transaction in which watermill-sql's subscriber received the message. For other contexts it is
+// joiningStore is a Store that claims in the transaction that watermill-sql's subscriber received the message in. For other contexts it is
 // the Store inside.
 //
 // That transaction is dangerous in three ways. watermill-sql delivers a nacked message again in the same transaction, so every attempt has
-// a savepoint. After a serialization failure every further attempt in it would fail, so it is given up, see doomed. And watermill-sql
-// COMMITS it, instead of rolling it back, when AckDeadline passes or the subscriber is closed while the handler still runs: that would
-// commit a part of the effect, with its claim. So while an attempt runs the transaction holds a cursor that makes COMMIT fail.
+// a savepoint. After a serialization failure every further attempt in that transaction would fail, so it is given up, see doomed. And
+// watermill-sql COMMITS it, instead of rolling it back, when AckDeadline passes or the subscriber is closed while the handler still runs:
+// that would commit a part of the effect, with its claim. So while an attempt runs the transaction holds a cursor that makes COMMIT fail.
 type joiningStore struct {
 	dedup.Store[*sql.Tx]
 }
@@ -112,7 +112,7 @@ func (s *joiningStore) attempt(ctx context.Context, tx *sql.Tx, recs []dedup.Rec
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, keepAttempt); err != nil {
-		if aborted(err) { // %v: that the transaction is aborted is not the database's fault
+		if aborted(err) { // %v, because an aborted transaction is not the database's fault
 			return fmt.Errorf("%w: a statement failed or ended the transaction, and the handler returned nil: %v", dedup.ErrTxEnded, err) //nolint:errorlint // see above
 		}
 		return fmt.Errorf("watermilltx: keep an attempt: %w", err)

@@ -106,8 +106,8 @@ func joinConfig(b *base) watermilltx.Config[*sql.Tx] {
 	return cfg
 }
 
-// The hazards are real: this is what watermill-sql does to a handler that has nothing between. If one of these fails, watermill
-// has changed for the better.
+// The hazards are real: this is what watermill-sql does to a handler without a Middleware. If one of these cases fails, watermill
+// has removed the hazard.
 func TestHazardsOfWatermillSQL(t *testing.T) {
 	if testing.Short() {
 		t.Log("-short: there is no watermill-sql without a server")
@@ -274,7 +274,7 @@ func joinedExecIf(msg *message.Message, yes bool, query string) error {
 	return joinedExec(msg, query)
 }
 
-// Close of the subscriber commits what a running handler has written so far, unless something is in the way.
+// Close of the subscriber commits the writes of a running handler so far, unless a cursor prevents it.
 func TestJoinedClose(t *testing.T) {
 	if testing.Short() {
 		t.Log("-short: there is no watermill-sql without a server")
@@ -320,7 +320,7 @@ func TestJoinedClose(t *testing.T) {
 			}
 			<-done
 			if !joins {
-				o.wantEffects("1") // the hazard: the message is not acknowledged, and half of its effect stands
+				o.wantEffects("1") // the hazard: the message is not acknowledged, and half of its effect is committed
 				return
 			}
 			o.wantEffects()
@@ -340,7 +340,8 @@ func TestJoinedClose(t *testing.T) {
 	}
 }
 
-// A key that somebody claims after watermill-sql's transaction has begun cannot be seen in it: it is given up, and the next one sees it.
+// When another process claims a key after watermill-sql's transaction has begun, that transaction cannot see the claim. It is given up,
+// and the next transaction sees it.
 func TestJoinedSerializationFailure(t *testing.T) {
 	if testing.Short() {
 		t.Log("-short: there is no watermill-sql without a server")
@@ -369,7 +370,7 @@ func TestJoinedSerializationFailure(t *testing.T) {
 	o.wantEffects("1", "2 elsewhere")
 }
 
-// A message that is given up on is parked and acknowledged, and the others go on; what was produced is there.
+// A message that fails for good is parked and acknowledged, and the others go on; their produced messages are in the outbox.
 func TestJoinedParkAndProduce(t *testing.T) {
 	if testing.Short() {
 		t.Log("-short: there is no watermill-sql without a server")

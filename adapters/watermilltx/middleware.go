@@ -195,7 +195,7 @@ func (m *Middleware[TTx]) enqueue(ctx context.Context, tx TTx, in *message.Messa
 func toOutbox(p *message.Message, topic, key string) outbox.Message {
 	headers := make(map[string]string, len(p.Metadata)+1)
 	for name, value := range p.Metadata {
-		if !strings.HasPrefix(strings.ToLower(name), "txonce-") { // of the message received, if its metadata was copied
+		if !strings.HasPrefix(strings.ToLower(name), "txonce-") { // the relay's header of the received message, if the handler copied its metadata
 			headers[name] = value
 		}
 	}
@@ -223,9 +223,9 @@ func isNacked(msg *message.Message) bool {
 	}
 }
 
-// IsPoison is the filter for middleware.PoisonQueueWithFilter, and for nothing else. It is false for errors of a Middleware or a Handler
-// after which a later delivery may succeed, such as those of a database that is away. A store that is a ParkingLot parks a poison message
-// before a poison queue gets it.
+// IsPoison is the filter for middleware.PoisonQueueWithFilter, and for nothing else. It is false for an error of a Middleware or a
+// Handler when a later delivery may succeed, for example because the database is away. A store that is a ParkingLot parks a poison
+// message before a poison queue gets it.
 func IsPoison(err error) bool {
 	_, again := errors.AsType[*consumer.RetryError](err)
 	return !again && !errors.Is(err, context.Canceled)

@@ -176,7 +176,7 @@ func TestPermanentAndExhaustedAreParked(t *testing.T) {
 	})
 }
 
-// What is wrong with the program is not the message's fault: it is never parked for it, and nothing of it is committed.
+// A mistake in the program is not the message's fault: the message is not parked because of it, and nothing of it is committed.
 func TestProducingWhatCannotBePublished(t *testing.T) {
 	b := newSQLite(t)
 	for _, test := range []struct {
@@ -208,7 +208,7 @@ func TestProducingWhatCannotBePublished(t *testing.T) {
 	}
 }
 
-// A handler may do with its message what it likes; the next attempt gets what the broker sent.
+// A handler may change its message; the next attempt gets the message as the broker sent it.
 func TestHandlerGetsACopy(t *testing.T) {
 	b := newSQLite(t)
 	var seen []string
@@ -228,7 +228,7 @@ func TestHandlerGetsACopy(t *testing.T) {
 	}
 }
 
-// Copying the metadata of what came in is common, and it may have come through a relay.
+// Handlers often copy the metadata of the incoming message, and a relay may have published that message.
 func TestCopiedMetadata(t *testing.T) {
 	b := newSQLite(t)
 	h := newMiddleware(t, config(b, "billing")).Middleware(func(msg *message.Message) ([]*message.Message, error) {
@@ -249,7 +249,7 @@ func TestCopiedMetadata(t *testing.T) {
 	}
 }
 
-// Without a parking lot nothing may be acked that was given up on: it is a PoisonQueue's.
+// Without a parking lot, a message that was given up must not be acked: a PoisonQueue takes it.
 func TestWithoutParkingLot(t *testing.T) {
 	m, err := watermilltx.New(watermilltx.Config[*deduptest.Tx]{
 		Name: "billing", Store: deduptest.NewStore(), Key: byID, MaxWait: -1,

@@ -55,7 +55,7 @@ func (p *Publisher) send(ctx context.Context, c *publishing.Call, messages []int
 	}
 }
 
-// begin publishes message i in a goroutine. false: ctx has ended before there was room for it.
+// begin publishes message i in a goroutine. It returns false if ctx has ended before there was room for it.
 func (p *Publisher) begin(ctx context.Context, c *publishing.Call, i int) bool {
 	if ctx.Err() != nil {
 		return false

@@ -43,7 +43,7 @@ var (
 
 const tooLarge = 100_000
 
-// Publish waits in vain as a broker's client without context does.
+// Publish hangs as a broker's client without a context does.
 func (b *inMemory) Publish(topic string, msgs ...*message.Message) error {
 	b.mu.Lock()
 	silent := b.silent
@@ -91,7 +91,7 @@ func (b *inMemory) hush() (resume func()) {
 	}
 }
 
-// permanent classifies what the tests' brokers refuse for good.
+// permanent classifies the permanent refusals of the tests' brokers.
 func permanent(topic string, err error) error {
 	var refused *pgconn.PgError
 	if errors.Is(err, errTooLarge) || errors.As(err, &refused) && refused.Code == "23514" {
@@ -357,7 +357,7 @@ func TestPublisherThatPanics(t *testing.T) {
 	}
 }
 
-// An ID is the UUID, also where it is longer than a UUID's column: folded, and the same each time.
+// The UUID is the ID. When the ID is longer than the column for UUIDs, the UUID is derived from it, the same each time.
 func TestUUID(t *testing.T) {
 	broker := &inMemory{topics: map[string][]*message.Message{"t": {}}}
 	p := newPublisher(t, watermilltx.PublisherConfig{Publisher: broker, Confirms: true})

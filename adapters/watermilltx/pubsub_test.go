@@ -84,7 +84,7 @@ func TestPubSub(t *testing.T) {
 	})
 }
 
-// relayed knows what a relay has published.
+// relayed records the messages that a relay has published.
 type relayed struct {
 	message.Publisher
 	done sync.Map // topic and UUID
@@ -245,8 +245,9 @@ func (s *onceSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *m
 	return out, nil
 }
 
-// Close implements message.Subscriber. As a Router does, it ends the subscriptions' context: a subscriber of watermill-sql that
-// only closes waits for the row that another one of its group has locked, which waits, if nobody reads any more, for AckDeadline.
+// Close implements message.Subscriber. As a Router does, it ends the subscriptions' context. Without that, Close of a
+// watermill-sql subscriber waits for a row that another subscriber of its group has locked, and that subscriber, when its
+// messages are not read any more, waits for AckDeadline.
 func (s *onceSubscriber) Close() error {
 	s.mu.Lock() // the suite closes twice at a time, which is a race in watermill-sql's Close
 	defer s.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/txonce/txonce/adapters/watermilltx"
 )
 
-// lines is a log.
+// lines collects a log.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -65,7 +65,7 @@ func newRouter(t *testing.T, log watermill.LoggerAdapter) *message.Router {
 	return router
 }
 
-// recorder is a watermill publisher that writes down.
+// recorder is a watermill publisher that records its messages.
 type recorder struct {
 	mu   sync.Mutex
 	msgs []string

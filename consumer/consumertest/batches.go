@@ -59,7 +59,7 @@ type batchRun[TTx any] struct {
 	n     int
 	whole bool
 	fails bool
-	name  string // the consumer's name, with which all IDs begin
+	name  string // the consumer's name; all IDs begin with it
 
 	runs atomic.Int64 // how many times the handler ran for message 0
 }
@@ -117,7 +117,7 @@ func (r *batchRun[TTx]) run() {
 	r.replay(c, unknown)
 }
 
-// deliver delivers the batch, and repeats what is deferred, until every message has a final answer.
+// deliver delivers the batch, and delivers deferred messages again until every message has a final answer.
 func (r *batchRun[TTx]) deliver(c *consumer.Consumer[TTx]) {
 	r.Helper()
 	var pending []*consumer.Message
@@ -214,7 +214,7 @@ func (r *batchRun[TTx]) check(c *consumer.Consumer[TTx]) (unknown []consumer.Dea
 	return unknown
 }
 
-// keep sweeps the whole table, in which nothing has expired. DeadLetters whose claims prove nothing must stay.
+// keep sweeps the whole table when nothing has expired. Dead letters whose claims prove nothing must stay.
 func (r *batchRun[TTx]) keep(c *consumer.Consumer[TTx], least int) {
 	r.Helper()
 	purger, ok := r.store.(dedup.Purger)

@@ -35,7 +35,7 @@ func ExampleFeatures() {
 	// Output: ordered: false batches: false
 }
 
-// The suite uses a broker to send, to receive, and to count what is not acknowledged.
+// The suite uses a broker to send, to receive, and to count unacknowledged messages.
 func ExampleBroker() {
 	var broker consumertest.Broker = &fakeQueue{}
 	ctx, cancel := context.WithCancel(context.Background())

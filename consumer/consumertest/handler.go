@@ -21,7 +21,8 @@ type HandlerTest[TTx any] struct {
 	// times. Each Consumer represents another process. Required.
 	New func(store dedup.Store[TTx]) (*consumer.Consumer[TTx], error)
 
-	// Message returns message number n, on which the handler must succeed. It is called with the same n for each delivery. The natural key must depend on n, and nothing else may use it. Required.
+	// Message returns message number n. The handler must succeed on it. Message is called with the same n for each delivery. The natural key must
+	// depend on n, and nothing else may use it. Required.
 	Message func(n int) *consumer.Message
 
 	// Effects counts the committed effects of all messages, outside of the tests' transactions. Required.
@@ -199,7 +200,7 @@ func (r *handlerRun[TTx]) crash(pass func(context.Context, inTx) error) {
 	err := c.ProcessBatch(r.Context(), []*consumer.Message{r.test.Message(r.n)})[0]
 	p.check(r)
 	if retry, ok := errors.AsType[*consumer.RetryError](err); !ok || !retry.Uncounted {
-		r.Fatalf("the delivery during which the process crashes: err = %v, want a uncounted *RetryError; "+
+		r.Fatalf("the delivery during which the process crashes: err = %v, want an uncounted *RetryError; "+
 			"does HandlerTest.New use the store that it is given?", err)
 	}
 }

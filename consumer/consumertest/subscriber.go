@@ -44,7 +44,7 @@ type Revoker interface {
 
 // Features says what a broker and its adapter can do. For a case that does not apply, the suite logs the reason.
 type Features struct {
-	Ordered        bool // messages of one Key are handled in the order in which they were sent
+	Ordered        bool // messages of one Key are handled in the order of their sending
 	Delay          bool // a message is not delivered again before its RetryError.After has passed
 	CountsAttempts bool // Message.Attempt counts on when another subscriber gets the message
 	Batch          bool // a consumer.BatchProcessor gets several messages at once

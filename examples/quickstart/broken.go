@@ -15,8 +15,8 @@ import (
 )
 
 // byHand is the handler as it is often written: it records which orders it has seen in a transaction of its own, and publishes
-// the event after the commit. It passes every test in which no worker crashes. It is a consumer.Processor, so the rest of the
-// demo needs no change.
+// the event after the commit. It passes every test without a crash. It is a consumer.Processor, so the rest of the demo needs no
+// change.
 type byHand struct {
 	db      *sql.DB
 	book    ledger

@@ -25,7 +25,7 @@ type database struct {
 	dsn     string // the workers' DSN
 	db      *sql.DB
 	dir     string // temporary directory; Close removes it
-	drop    string // statement with which Close removes the schema or database
+	drop    string // the statement that Close runs to remove the schema or database
 }
 
 // openDatabase makes the schema or database with txonce's tables and the application's tables.

@@ -11,7 +11,7 @@
 // kill ends a relay too and the others take over.
 //
 // When the group has committed every offset and the outbox is empty, an audit compares the ledger, the dead letters and the topic
-// of events with what was produced.
+// of events with the produced orders.
 //
 // By default the database is a SQLite file and Kafka runs in this process (kfake). -store and -broker select real servers:
 //
@@ -20,8 +20,8 @@
 //	go run ./examples/quickstart -store mysql -broker sqs
 //	go run ./examples/quickstart -store sql-postgres -broker rabbitmq
 //
-// With -broker sqs or rabbitmq the orders are in one queue, from which any worker gets any order. With -broker sqs one worker is
-// also frozen for longer than the visibility timeout (-freeze): the queue gives its orders to other workers, and then the frozen
+// With -broker sqs or rabbitmq the orders are in one queue, and any worker may get any order. With -broker sqs one worker is also
+// frozen for longer than the visibility timeout (-freeze): the queue gives its orders to other workers, and then the frozen
 // worker continues.
 //
 // worker.go is the file to copy, and ledger.go is the handler. worker_sql.go shows what differs on database/sql; worker_kafka.go,
@@ -49,8 +49,7 @@
 //   - events_out_of_order counts events whose first publication came after a later event of the same customer.
 //   - events_with_foreign_id counts events whose ID does not belong to their order.
 //   - rebalances counts the generations of the group after the first.
-//   - longest_stall_seconds is the longest time in which no worker finished anything, including the time until the group was
-//     formed.
+//   - longest_stall_seconds is the longest time without a finished order, including the time until the group was formed.
 //   - seconds and per_second count from the start of the first worker until every offset is committed.
 //
 // The exit code is 0 if the run is complete, nothing is lost or doubled, exactly the planted messages are parked, and every

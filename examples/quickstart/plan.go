@@ -166,7 +166,7 @@ func (p *plan) PlacedAt(i int, start time.Time) time.Time {
 // killPlan determines when workers are killed.
 type killPlan struct {
 	halts [statics]int // static worker i is killed inside the handler of its nth new message
-	leave float64      // share of all deliveries after which the dynamic worker gets SIGTERM
+	leave float64      // the dynamic worker gets SIGTERM after this share of all deliveries
 	seed  uint64
 }
 

@@ -42,7 +42,7 @@ type report struct {
 	Spans      []span `json:"spans,omitempty"`      // of partitions, finished since the last report
 	Finished   int64  `json:"finished,omitempty"`   // from a queue, since the last report
 	Again      int64  `json:"again,omitempty"`      // redelivered from a queue, since the last report
-	Standing   string `json:"standing,omitempty"`   // the order in whose handler the worker stopped
+	Standing   string `json:"standing,omitempty"`   // the worker stopped in the handler of this order
 }
 
 // span is a range of deliveries of one partition; To is exclusive.

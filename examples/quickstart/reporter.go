@@ -122,7 +122,8 @@ func (r *reporter) run(ctx context.Context) {
 	}
 }
 
-// flush reports what is new. standing is the order at which this worker has stopped, or empty.
+// flush writes a report of everything since the last one. standing is the order whose handler this worker has stopped in, or
+// empty.
 func (r *reporter) flush(standing string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -37,7 +37,7 @@ type supervisor struct {
 const (
 	patience     = 3 * time.Minute        // how long nothing may change before the run is given up
 	ending       = 20 * time.Second       // how long a worker may take to stop
-	haltPatience = 500 * time.Millisecond // how long to wait for a new message in whose handler to stop
+	haltPatience = 500 * time.Millisecond // how long to wait for a new message; the worker stops in its handler
 	retryPause   = time.Second            // before a worker starts again that ended before it had joined
 	frozenFor    = 2 * visibility         // longer than the timeout of any broker here
 	freezeAt     = .3                     // share of all deliveries

@@ -39,8 +39,8 @@ func (dr *Deliverer) dispatch() {
 	}
 }
 
-// pick takes into work the deliveries of the next batch, in order. A delivery that is in work or not due holds back those behind it
-// with its key. wake is when the first of those that are not due is; zero: there are none.
+// pick takes into work the deliveries of the next batch, in order. A delivery that is in work or not due holds back the later ones
+// with its key. wake is when the first delivery that is not due yet becomes due; zero: there is none.
 func (dr *Deliverer) pick(now time.Time) (picked []*Delivery, wake time.Time) {
 	most := dr.batchSize()
 	var held map[string]bool
@@ -82,7 +82,8 @@ func (dr *Deliverer) batchSize() int {
 	return min(max(share, 1), dr.cfg.MaxBatch)
 }
 
-// removePicked removes the picked ones from the first end waiting deliveries. The later ones, which may be many, are not moved.
+// removePicked removes the picked deliveries, which are among the first end waiting ones. The later ones, which may be many, are
+// not moved.
 func (dr *Deliverer) removePicked(end int) {
 	keep := end
 	for i := end - 1; i >= 0; i-- {
@@ -95,7 +96,7 @@ func (dr *Deliverer) removePicked(end int) {
 	dr.waiting = dr.waiting[keep:]
 }
 
-// wakeAt runs dispatch again at that time; zero: a change will.
+// wakeAt makes dispatch run again at that time; zero: it runs at the next change.
 func (dr *Deliverer) wakeAt(at time.Time) {
 	switch {
 	case at.IsZero():
@@ -131,7 +132,7 @@ func (dr *Deliverer) handle(b *batch) {
 	for done := false; !done; {
 		dr.settle(o.settled)
 		dr.mu.Lock()
-		dr.decideMore(b, &o) // about deliveries that were added meanwhile
+		dr.decideMore(b, &o) // for deliveries that were added meanwhile
 		if done = len(o.settled) == 0; done {
 			dr.release(b, o.kept)
 		}

@@ -162,10 +162,10 @@ var (
 	behindLost = &consumer.RetryError{Err: fmt.Errorf("held back behind an earlier message of its key: %w", ErrLost), Uncounted: true}
 )
 
-// unreachable reports that d will never be handled once Context has ended: no batch in work has its key.
+// unreachable reports whether d will never be handled after the end of Context: no batch in work has its key.
 func (dr *Deliverer) unreachable(d *Delivery) bool { return d.Key == "" || dr.busy[d.Key] == nil }
 
-// remove removes from the waiting deliveries those for which leaves returns true. dr.mu is held.
+// remove removes a waiting delivery when leaves returns true for it, and returns the removed ones. dr.mu is held.
 func (dr *Deliverer) remove(leaves func(*Delivery) bool) (removed []*Delivery) {
 	kept := dr.waiting[:0]
 	for _, d := range dr.waiting {

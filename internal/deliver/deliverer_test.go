@@ -88,7 +88,7 @@ func TestWhatStandsBehindAFailureIsGivenBack(t *testing.T) {
 		for _, id := range []string{"a2", "a3"} {
 			var retry *consumer.RetryError
 			if !errors.As(b.settled[id], &retry) || !retry.Uncounted || retry.After != 5*time.Second {
-				t.Errorf("%s is settled with %#v; want a uncounted one of the same delay", id, b.settled[id])
+				t.Errorf("%s is settled with %#v; want an uncounted one of the same delay", id, b.settled[id])
 			}
 		}
 		if slices.Contains(b.order, "a2") || slices.Contains(b.order, "a3") {

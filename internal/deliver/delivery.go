@@ -19,7 +19,7 @@ type Delivery struct {
 	batch            *batch // while in work
 	lost             bool
 	notBefore        time.Time // zero: at once
-	immediateRetries int       // how often in a row it was to be handled again at once
+	immediateRetries int       // how often in a row the answer was to handle it again at once
 }
 
 type state uint8

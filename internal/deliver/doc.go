@@ -27,5 +27,5 @@
 //
 // Each batch in work has a goroutine, and there are no others. Drain waits for them.
 //
-// A crash loses everything that is in memory here. The broker has it still, because only Settle acknowledges.
+// A crash loses the deliveries in memory. The broker still has them, because only Settle acknowledges.
 package deliver

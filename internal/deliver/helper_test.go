@@ -15,7 +15,7 @@ import (
 	"github.com/txonce/txonce/internal/deliver"
 )
 
-// bench is a Deliverer with a Processor that does as the test says, and everything that happened.
+// bench is a Deliverer whose Processor calls process, and a record of everything that happened.
 type bench struct {
 	*deliver.Deliverer
 	t       *testing.T
@@ -24,11 +24,11 @@ type bench struct {
 
 	mu      sync.Mutex
 	running map[string]int       // by ordering key
-	order   []string             // of what was begun
+	order   []string             // of begun handlers
 	batches [][]string           // as begun
 	done    map[string]bool      // handled with success
 	settled map[string]error     // each at most once
-	sequel  []string             // of what was settled
+	sequel  []string             // of settled deliveries
 	added   map[string]int       // how many were settled when it had been added
 	most    int                  // batches side by side
 	sizes   map[string]int       // by ID, for the limit of a batch
@@ -144,7 +144,7 @@ func (b *bench) checkBatch(msgs []*consumer.Message) {
 	}
 }
 
-// add is Add, written down. What is settled while it adds may be settled before.
+// add calls Add and records the deliveries. Those that are settled during Add may be settled before add has recorded them.
 func (b *bench) add(d *deliver.Delivery) {
 	b.mu.Lock()
 	b.sizes[d.Message.ID] = d.Size

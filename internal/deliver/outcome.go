@@ -13,7 +13,7 @@ import (
 type outcome struct {
 	settled []settlement                    // to be passed to Settle
 	kept    []*Delivery                     // wait here for another attempt
-	failed  map[string]*consumer.RetryError // by ordering key: was settled unhandled; the error is for those behind it
+	failed  map[string]*consumer.RetryError // by ordering key: a delivery was settled unhandled; the error is for those behind it
 }
 
 func (o *outcome) settle(d *Delivery, err error) {
@@ -49,7 +49,7 @@ func (dr *Deliverer) decide(b *batch, errs []error) (o outcome) {
 	for i, d := range b.deliveries {
 		err := errs[i]
 		retry, again := errors.AsType[*consumer.RetryError](err)
-		if !again && cancelled != nil && errors.Is(err, cancelled) { // an answer to the cancelled context, not to the message
+		if !again && cancelled != nil && errors.Is(err, cancelled) { // the error of the cancelled context, not of the message
 			retry, again = &consumer.RetryError{Err: err, Uncounted: true}, true
 		}
 		behind := o.failed[d.Key]
@@ -85,8 +85,8 @@ func (dr *Deliverer) decide(b *batch, errs []error) (o outcome) {
 	return o
 }
 
-// decideMore adds to the outcome, after o.settled was settled: deliveries of b that were lost meanwhile, and waiting deliveries behind a failed
-// one. After a stop it adds all that will not be handled. dr.mu is held.
+// decideMore is called when o.settled is settled. It adds deliveries to the outcome: those of b that were lost meanwhile, and waiting ones
+// behind a failed one. After a stop it adds all deliveries that will not be handled. dr.mu is held.
 func (dr *Deliverer) decideMore(b *batch, o *outcome) {
 	kept := o.kept
 	o.settled, o.kept = nil, nil

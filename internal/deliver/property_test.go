@@ -105,7 +105,7 @@ func tryOnce(t *testing.T, cfg deliver.Config, grace time.Duration, keeps, keys,
 	return append(trouble, b.broken(added)...)
 }
 
-// notBefore lets the bench complain when msg begins earlier than in so long.
+// notBefore makes the bench fail when msg begins earlier than after that time.
 func (b *bench) notBefore(msg *consumer.Message, after time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -159,7 +159,7 @@ func TestNothingIsForgotten(t *testing.T) {
 	})
 }
 
-// broken lists what went against the rules.
+// broken lists the broken rules.
 func (b *bench) broken(added []*deliver.Delivery) (trouble []string) {
 	if len(b.settled) != len(added) {
 		trouble = append(trouble, fmt.Sprintf("%d added, %d settled", len(added), len(b.settled)))

@@ -83,7 +83,8 @@ func TestPublishHasADeadline(t *testing.T) {
 	})
 }
 
-// A batch that is refused says nothing about its messages: each is sent by itself, and what is refused then is at fault.
+// The refusal of a batch does not show which message is at fault: each message is sent by itself, and those that are refused then
+// are at fault.
 func TestPublishIsolates(t *testing.T) {
 	batch := &publishing.BatchError{Err: outbox.Permanent(errRefused)}
 	var sent [][]int

@@ -1,11 +1,11 @@
-// Package publishing is what the Publishers of the adapters share.
+// Package publishing has the code that the adapters' Publishers share.
 //
 // [Publish] runs one call: it gives the adapter a [Call], which collects one answer per message, and returns all answers by the call's
 // deadline. A message without an answer is an error. A broker that refuses a whole batch does not say which message is at fault: the
 // adapter answers each message of the batch with a [BatchError], and gets those messages once more, to be sent each by itself.
 //
 // A [Pool] holds the client that the calls share. It opens another one in place of a client that is broken, and cuts the broken one when
-// the last call on it has returned, so that nothing that was given up on is sent later.
+// the last call on it has returned, so that no message is sent after its call has ended.
 //
 // A Publisher does not rest. Its error says whose fault it is, and the relay in front of it rests the publisher whose broker is away. A
 // program that calls Publish without a relay waits between its calls itself.

@@ -21,7 +21,7 @@ type Pool[C comparable] struct {
 	// Cut ends a client that takes no more calls, with everything that it has not sent.
 	Cut func(C)
 
-	// Unopened says what failed when Open did, or did not return in time.
+	// Unopened wraps the error of an Open that failed or did not return in time.
 	Unopened func(err error) error
 
 	// Closed is the cause of the error that every call gets after Close.
@@ -39,7 +39,7 @@ type Pool[C comparable] struct {
 	opening *opening
 }
 
-// A Client is the use of a C by one or more calls. Pool.mu guards it.
+// A Client is a C in use by one or more calls. Pool.mu guards it.
 type Client[C comparable] struct {
 	C       C
 	calls   int
@@ -53,8 +53,8 @@ type opening struct {
 	err  error // set before done is closed
 }
 
-// Acquire returns a usable client, and opens one if there is none. The caller must release it. The error is what the outbox wants to
-// know: an *outbox.UnavailableError, or a plain error if ctx was cancelled.
+// Acquire returns a usable client, and opens one if there is none. The caller must release it. The error is an
+// *outbox.UnavailableError, or a plain error if ctx was cancelled.
 func (p *Pool[C]) Acquire(ctx context.Context) (*Client[C], error) {
 	p.begin.Do(func() { p.life, p.cancel = context.WithCancel(context.WithoutCancel(ctx)) })
 	for {
@@ -78,7 +78,7 @@ func (p *Pool[C]) Acquire(ctx context.Context) (*Client[C], error) {
 	}
 }
 
-// take returns the current client, or what must be waited for; neither: the Pool is closed.
+// take returns the current client, or the opening of a client to wait for, or neither if the Pool is closed.
 func (p *Pool[C]) take() (*Client[C], *opening) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +109,7 @@ func (p *Pool[C]) replace(o *opening, old *Client[C]) {
 	defer close(o.done)
 	p.opening, o.err = nil, err
 	if old != nil {
-		if err == nil && c == broken { // repaired, unless a call has found it broken once more
+		if err == nil && c == broken { // Open has repaired old, unless a call has found it broken again
 			return
 		}
 		p.retire(old)

@@ -17,7 +17,7 @@ var (
 	errDial   = errors.New("dial")
 )
 
-// client is what the tests' pools hold.
+// client is the client in the tests' pools.
 type client struct {
 	name     int
 	broken   atomic.Bool
@@ -71,7 +71,7 @@ func (e *poolEnv) acquire() *publishing.Client[*client] {
 	return c
 }
 
-// What was given up on must not be sent later, and what other calls still wait for must not be cut.
+// Messages of ended calls must not be sent later, and a client that other calls still wait for must not be cut.
 func TestPoolCutsAfterTheLastCall(t *testing.T) {
 	pooled(t, func(e *poolEnv) {
 		first, second := e.acquire(), e.acquire()
@@ -121,7 +121,7 @@ func TestPoolReplacesWhatIsNotUsable(t *testing.T) {
 	}
 }
 
-// A call waits no longer than its context, and what it did not wait for serves the next one.
+// A call waits no longer than its context. The client that it did not wait for serves the next call.
 func TestPoolOpensInTheBackground(t *testing.T) {
 	pooled(t, func(e *poolEnv) {
 		ctx, cancel := context.WithTimeout(e.Context(), time.Millisecond)

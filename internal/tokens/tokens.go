@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Limit is the size of a Bucket and the rate at which it fills. The zero value stands for a default of the caller's.
+// Limit is the size of a Bucket and its rate of filling. The zero value means the caller's default.
 type Limit struct {
 	Burst     int
 	PerMinute int
 	Unlimited bool
 }
 
-// Validate returns an error that begins with the name of the wrong field and a dot before it. The zero value is valid.
+// Validate returns an error that begins with a dot and the name of the wrong field. The zero value is valid.
 func (l Limit) Validate() error {
 	switch {
 	case l == Limit{} || l == Limit{Unlimited: true}:
@@ -71,8 +71,8 @@ func (b *Bucket) Has(n float64) bool { return b.tokens >= n }
 // HalfFull reports whether one token, and half of the burst, were there at the last Refill.
 func (b *Bucket) HalfFull() bool { return b.Has(max(1, float64(b.limit.Burst)/2)) }
 
-// Interval is the time in which one token comes back.
+// Interval is the time until one token comes back.
 func (b *Bucket) Interval() time.Duration { return time.Minute / time.Duration(b.limit.PerMinute) }
 
-// Next returns how long after the last Refill the next whole token is there; negative: it was there.
+// Next returns how long after the last Refill the next whole token is there. It is negative if the token was there already.
 func (b *Bucket) Next() time.Duration { return time.Duration((1 - b.tokens) * float64(b.Interval())) }

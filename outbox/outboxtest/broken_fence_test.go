@@ -146,11 +146,11 @@ func brokenFences() []brokenStore {
 			}),
 		},
 		{
-			name: "counts what is uncounted", found: []string{"a uncounted failure is not counted"},
+			name: "counts what is uncounted", found: []string{"an uncounted failure is not counted"},
 			breaks: settles(func(_ *session, o *outbox.Outcome) { o.Uncounted = false }),
 		},
 		{
-			name: "counts nothing", found: []string{"a uncounted failure is not counted", "attempts survive a takeover"},
+			name: "counts nothing", found: []string{"an uncounted failure is not counted", "attempts survive a takeover"},
 			breaks: settles(func(_ *session, o *outbox.Outcome) { o.Uncounted = true }),
 		},
 		{name: "counts in memory", found: []string{"attempts survive a takeover"}, breaks: func(m *Memory, o *Outbox[*Tx]) {

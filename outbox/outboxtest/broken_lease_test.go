@@ -12,7 +12,7 @@ func leases(lease func(s *session, ctx context.Context, want outbox.Want) ([]out
 	return func(m *Memory, o *Outbox[*Tx]) { o.Queue = &hooks{Memory: m, lease: lease} }
 }
 
-// wants leases something else than what is wanted.
+// wants changes the Want of each Lease.
 func wants(change func(s *session, want *outbox.Want)) func(*Memory, *Outbox[*Tx]) {
 	return leases(func(s *session, ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
 		s.memory.mu.Lock()
@@ -22,7 +22,7 @@ func wants(change func(s *session, want *outbox.Want)) func(*Memory, *Outbox[*Tx
 	})
 }
 
-// settles breaks Settle, by what becomes of an outcome.
+// settles breaks Settle: change changes each outcome.
 func settles(change func(s *session, o *outbox.Outcome)) func(*Memory, *Outbox[*Tx]) {
 	return func(m *Memory, o *Outbox[*Tx]) {
 		o.Queue = &hooks{Memory: m, settle: func(s *session, ctx context.Context, all []outbox.Outcome) error {
@@ -69,7 +69,7 @@ func brokenLeases() []brokenStore {
 			name: "frees a shard when one of its messages is settled", found: []string{"a shard with leased messages is left alone until they are settled"},
 			breaks: settles(func(s *session, o *outbox.Outcome) { delete(s.leased, o.Shard) }),
 		},
-		{name: "ignores Part", found: []string{"Part looks at a part of the shards"}, breaks: wants(func(_ *session, w *outbox.Want) { w.Groups = 1 })},
+		{name: "ignores Groups", found: []string{"Groups scans one group of shards per call"}, breaks: wants(func(_ *session, w *outbox.Want) { w.Groups = 1 })},
 		{
 			name: "always looks at the first part", found: []string{"every pending message is leased in the end, with any Part"},
 			breaks: wants(func(s *session, _ *outbox.Want) { s.turn = 0 }),

@@ -17,7 +17,7 @@ func keeps(in, out outbox.ParkPolicy) func(*Memory, *Outbox[*Tx]) {
 	})
 }
 
-// operations breaks what people do.
+// operations breaks Operations.
 type operations struct {
 	*Memory
 	stats   func(st *outbox.Stats)

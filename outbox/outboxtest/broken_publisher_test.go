@@ -121,7 +121,7 @@ func TestPublisherSuiteFindsBrokenPublishers(t *testing.T) {
 	}
 }
 
-// What is not broken passes under the same machinery.
+// A publisher that is not broken passes under the same machinery.
 func TestPublisherSuiteRecorderIsFair(t *testing.T) {
 	for _, c := range publisherCases() {
 		b := brokenPublisher{atomic: c.atomic == yes, breaks: func(fake *FakePublisher) func(context.Context, []outbox.Message) []error {
@@ -133,7 +133,7 @@ func TestPublisherSuiteRecorderIsFair(t *testing.T) {
 	}
 }
 
-// answers breaks what is said of messages that were really published.
+// answers changes the answers for messages that were really published.
 func answers(change func(msgs []outbox.Message, errs []error) []error) func(*FakePublisher) func(context.Context, []outbox.Message) []error {
 	return func(fake *FakePublisher) func(context.Context, []outbox.Message) []error {
 		return func(ctx context.Context, msgs []outbox.Message) []error {
@@ -146,7 +146,7 @@ func answers(change func(msgs []outbox.Message, errs []error) []error) func(*Fak
 	}
 }
 
-// each breaks what is said of one message.
+// each changes the answer for each message.
 func each(change func(m outbox.Message, err error) error) func(*FakePublisher) func(context.Context, []outbox.Message) []error {
 	return answers(func(msgs []outbox.Message, errs []error) []error {
 		for i := range errs {
@@ -156,7 +156,7 @@ func each(change func(m outbox.Message, err error) error) func(*FakePublisher) f
 	})
 }
 
-// sends breaks what is published.
+// sends changes the messages that are published.
 func sends(change func(m *outbox.Message)) func(*FakePublisher) func(context.Context, []outbox.Message) []error {
 	return func(fake *FakePublisher) func(context.Context, []outbox.Message) []error {
 		return func(ctx context.Context, msgs []outbox.Message) []error {

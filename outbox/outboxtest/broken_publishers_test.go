@@ -285,7 +285,7 @@ func losing(n int64) func(*FakePublisher) func(context.Context, []outbox.Message
 	}
 }
 
-// passing sends what one call was given with the next call, but one.
+// passing confirms every other call at once, and sends its messages after those of the next call.
 func passing(fake *FakePublisher) func(context.Context, []outbox.Message) []error {
 	var kept []outbox.Message
 	calls := 0

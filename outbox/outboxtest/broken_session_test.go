@@ -13,7 +13,7 @@ func renews(renew func(s *session, ctx context.Context) (outbox.Hold, error)) fu
 	return func(m *Memory, o *Outbox[*Tx]) { o.Queue = &hooks{Memory: m, renew: renew} }
 }
 
-// told changes what Renew says.
+// told changes the result of Renew.
 func told(change func(h *outbox.Hold)) func(*Memory, *Outbox[*Tx]) {
 	return renews(func(s *session, ctx context.Context) (outbox.Hold, error) {
 		hold, err := s.Renew(ctx)

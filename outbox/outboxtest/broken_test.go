@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// recorder is a testing.TB that fails without failing.
+// recorder is a testing.TB that records failures and does not fail the test.
 type recorder struct {
 	testing.TB
 	mu   sync.Mutex
@@ -37,7 +37,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 
 func (r *recorder) Logf(string, ...any) {}
 
-// record runs one case in a bubble, and returns what it complains of.
+// record runs one case in a synctest bubble, and returns its failures.
 func record(t *testing.T, run func(t *testing.T, tb testing.TB)) (said string) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := &recorder{TB: t}
@@ -62,7 +62,7 @@ type brokenStore struct {
 	breaks func(m *Memory, o *Outbox[*Tx])
 }
 
-// hooks stand between the suite and a Memory's sessions. Each may call the session's own method.
+// hooks replace methods of a Memory's sessions. Each may call the session's own method.
 type hooks struct {
 	*Memory
 	renew  func(s *session, ctx context.Context) (outbox.Hold, error)
@@ -178,7 +178,7 @@ func TestOutboxSuiteFindsBrokenStores(t *testing.T) {
 	}
 }
 
-// What is not broken passes under the same machinery, and a hook that is missing is told of.
+// An outbox that is not broken passes under the same machinery, and a missing hook is reported.
 func TestOutboxSuiteRecorderIsFair(t *testing.T) {
 	for _, c := range storeCases[*Tx]() {
 		h := memoryHarness(brokenStore{breaks: func(m *Memory, o *Outbox[*Tx]) { o.Queue = &hooks{Memory: m} }})

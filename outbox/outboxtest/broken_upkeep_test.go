@@ -162,7 +162,7 @@ func lists(change func(f *outbox.ParkedFilter)) func(*Memory, *Outbox[*Tx]) {
 	return func(m *Memory, o *Outbox[*Tx]) { o.Operations = &operations{Memory: m, parked: change} }
 }
 
-// oldPlace gives what has become due the sequence number back that it had when it was enqueued.
+// oldPlace gives a message that becomes due the sequence number that it had when it was enqueued.
 func oldPlace(m *Memory, o *Outbox[*Tx]) {
 	old := map[string]int64{}
 	o.Queue = &hooks{Memory: m, lease: func(s *session, ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {

@@ -8,6 +8,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	limit = time.Minute // of the fake clock, on which no machine is slow; what is broken is looked at that long
+	limit = time.Minute // of the fake clock, which a slow machine does not affect; a case waits that long for a broken outbox
 	leaktest.Main(m)
 }

@@ -61,7 +61,7 @@ func NewMemory() *Memory { return new(Memory) }
 
 // shard is a shard of the outbox, and the session that holds it.
 type shard struct {
-	owner *session // nil: nobody
+	owner *session // nil: no session
 	token int64
 	rows  []*row // pending, by seq
 	holds map[string][]hold
@@ -253,7 +253,7 @@ func (m *Memory) delay(r *row) {
 	m.delayed = slices.Insert(m.delayed, at, r)
 }
 
-// due moves messages whose NotBefore has come to the end of their key.
+// due appends messages to their key when their NotBefore has passed.
 func (m *Memory) due(now time.Time) {
 	for len(m.delayed) > 0 && !m.delayed[0].NotBefore.After(now) {
 		r := m.delayed[0]

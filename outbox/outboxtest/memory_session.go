@@ -21,7 +21,7 @@ type session struct {
 	shares   shares.Ledger
 	leased   map[int]map[int64]bool
 	leaving  map[int]bool // shards to give back when their messages are settled
-	turn     int          // of the next Lease with Part
+	turn     int          // of the next Lease with Groups
 	wake     chan struct{}
 	told     map[int]bool // shards that got messages and were not scanned since
 }
@@ -197,7 +197,7 @@ func (s *session) Maintain(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Sent returns the IDs of the sent messages that are still kept, in the order in which they were sent.
+// Sent returns the IDs of the sent messages that are still kept, in the order of their sending.
 func (m *Memory) Sent() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

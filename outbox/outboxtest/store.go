@@ -43,14 +43,14 @@ type Outbox[TTx any] struct {
 	// Features.OneWriter. It is called again after an error that is Retryable.
 	InTx func(ctx context.Context, fn func(tx TTx) error) error
 
-	// Retryable reports errors of InTx and of the Queue that another attempt may cure. Nil: none is.
+	// Retryable reports whether another attempt may succeed after an error of InTx or of the Queue. Nil: never.
 	Retryable func(error) bool
 	// LockOrderingKey is the store's own.
 	LockOrderingKey func(ctx context.Context, tx TTx, key string) error
 	// Sent lists the IDs of the messages that are kept after they were sent.
 	Sent func(t *testing.T) []string
-	// Age makes the holds of the sessions of that name look as if they had begun d earlier: it moves the times at which they end.
-	// It is called again after an error that is Retryable. Nil: the suite waits for holds to run out. With it, two cases still do.
+	// Age makes the holds of the sessions of that name look as if they had begun d earlier: it makes them end d earlier. It is
+	// called again after an error that is Retryable. Nil: the suite waits for holds to expire. With Age, two cases still wait.
 	Age func(ctx context.Context, name string, d time.Duration) error
 }
 
@@ -95,7 +95,7 @@ func (h Harness[TTx]) run(t *testing.T, c func(t *testing.T)) {
 	h.Run(t, c)
 }
 
-// storeCase is one rule. Its name says the rule, so that a failure names what is broken.
+// storeCase is one rule. Its name is the rule, so that a failure names the broken rule.
 type storeCase[TTx any] struct {
 	name   string
 	hazard string // which of the known hazards it is about, for the failure's message
@@ -104,7 +104,7 @@ type storeCase[TTx any] struct {
 	run    func(e *env[TTx])
 }
 
-// need is what a case cannot do without.
+// need is a feature of the store that a case needs.
 type need int
 
 const (

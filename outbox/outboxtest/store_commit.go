@@ -11,7 +11,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// commitCases are about what a transaction leaves behind.
+// commitCases are about the messages of committed and rolled back transactions.
 func commitCases[TTx any]() []storeCase[TTx] {
 	const both = "28: the message exists exactly if its transaction does"
 	return []storeCase[TTx]{
@@ -61,7 +61,7 @@ func uncommitted[TTx any](e *env[TTx]) {
 	s.quiet("it was rolled back")
 }
 
-// hardMessages are where encodings break.
+// hardMessages are messages that break careless encodings.
 func hardMessages() []outbox.Message {
 	bytes := everyByte()
 	return []outbox.Message{
@@ -109,7 +109,7 @@ func intact[TTx any](e *env[TTx]) {
 	}
 }
 
-// wantSame compares what a reader gets.
+// wantSame compares a message with the one that a reader gets.
 func (j judge) wantSame(got, want outbox.Message) {
 	j.Helper()
 	switch {

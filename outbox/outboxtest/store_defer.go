@@ -18,7 +18,7 @@ func deferCases[TTx any]() []storeCase[TTx] {
 		{name: "a deferred message is due after its delay, and its key goes on in order", hazard: hazard, run: deferEnds[TTx]},
 		{name: "a deferred message without key holds back nothing", hazard: hazard, run: deferKeyless[TTx]},
 		{name: "two deferred messages of one key keep their order", hazard: hazard, run: deferTwo[TTx]},
-		{name: "a uncounted failure is not counted", hazard: counted, run: uncounted[TTx]},
+		{name: "an uncounted failure is not counted", hazard: counted, run: uncounted[TTx]},
 		{name: "attempts survive a takeover", hazard: counted, run: attemptsSurvive[TTx]},
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// delayCases are about messages that are to come later.
+// delayCases are about messages with a NotBefore.
 func delayCases[TTx any]() []storeCase[TTx] {
 	const hazard = "24: what is to come later holds back nobody, and is not forgotten"
 	return []storeCase[TTx]{
@@ -19,7 +19,8 @@ func delayCases[TTx any]() []storeCase[TTx] {
 	}
 }
 
-// later commits what make returns for a moment of the database's clock, and makes sure that it was in time.
+// later commits the messages that make returns for a time of the database's clock, and makes sure that the commit came before
+// that time.
 func (e *env[TTx]) later(make func(round int, at time.Time) []outbox.Message) (round int, at time.Time) {
 	e.Helper()
 	for delay := 400 * time.Millisecond; ; delay *= 2 {

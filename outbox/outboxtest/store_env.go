@@ -37,7 +37,7 @@ type env[TTx any] struct {
 	ctx context.Context
 }
 
-// limit is the longest that anything in the suite may take, on machines that have much else to do.
+// limit bounds each wait of the suite, also on busy machines.
 var limit = 5 * time.Minute
 
 // newEnv makes the outbox of a case. Complaints go to tb.
@@ -53,7 +53,7 @@ func newEnv[TTx any](t *testing.T, tb testing.TB, h Harness[TTx], c storeCase[TT
 	return e
 }
 
-// hook fails the case where the harness brings neither the hook nor a reason why not.
+// hook fails the case when the harness has no hook for it, and no reason in DoesNotApply.
 func (j judge) hook(name string, missing bool) {
 	j.Helper()
 	if missing {
@@ -92,12 +92,12 @@ func keysInShards(n, shards int) (keys []string) {
 	return keys
 }
 
-// inTx is a transaction, again as long as its error is one that passes.
+// inTx runs a transaction, again while its error is Retryable.
 func (e *env[TTx]) inTx(fn func(tx TTx) error) error {
 	return e.again(func() error { return e.InTx(e.ctx, fn) })
 }
 
-// again repeats what another attempt may cure.
+// again repeats do while its error is Retryable.
 func (e *env[TTx]) again(do func() error) error {
 	for {
 		err := do()
@@ -116,7 +116,7 @@ func (e *env[TTx]) enqueue(msgs ...outbox.Message) {
 	}
 }
 
-// pause is between two looks at something that is to happen.
+// pause waits between two checks for an expected event.
 func pause(ctx context.Context) {
 	timer := time.NewTimer(5 * time.Millisecond)
 	defer timer.Stop()
@@ -126,7 +126,7 @@ func pause(ctx context.Context) {
 	}
 }
 
-// stats fails where Stats does.
+// stats fails the case when Stats fails.
 func (e *env[TTx]) stats() outbox.Stats {
 	e.Helper()
 	st, err := e.Operations.Stats(e.ctx)
@@ -241,7 +241,7 @@ func idsOf(msgs []outbox.Message) []string {
 	return list
 }
 
-// few shows a long list by its ends.
+// few formats a long list by its first and last elements.
 func few(list []string) string {
 	if len(list) > 12 {
 		return fmt.Sprintf("%d: %s … %s", len(list), strings.Join(list[:6], " "), strings.Join(list[len(list)-3:], " "))

@@ -19,7 +19,8 @@ func expiryCases[TTx any]() []storeCase[TTx] {
 	}
 }
 
-// renewKeeps renews for longer than the TTL. A machine that stands still for so long proves nothing, and is tried again.
+// renewKeeps renews for longer than the TTL. When the machine pauses the test for so long, the run proves nothing and is
+// repeated.
 func renewKeeps[TTx any](e *env[TTx]) {
 	e.enqueue(series("k", 3)...)
 	for ttl := e.ttl; ; ttl = longer(ttl) {
@@ -120,8 +121,8 @@ func (e *env[TTx]) waitedOut(n int) (s *holder, leased []outbox.Leased) {
 	return nil, nil
 }
 
-// begin is the first renew of a session that outlasts nothing. False: it took as long as the TTL, so that the hold may be over already,
-// as where one transaction makes it and the next one finds that it has run out. The session is closed then.
+// begin is the first Renew of a session with a short TTL. It returns false when Renew took as long as the TTL, because the hold may
+// have expired already; then the session is closed.
 func (s *holder) begin(ttl time.Duration) bool {
 	s.Helper()
 	began := time.Now()
@@ -135,7 +136,7 @@ func (s *holder) begin(ttl time.Duration) bool {
 	return err == nil
 }
 
-// longer is the TTL of the next attempt, where the machine was too slow for this one.
+// longer returns the TTL of the next attempt, after the machine was too slow for this one.
 func longer(ttl time.Duration) time.Duration { return min(2*ttl, limit/8) }
 
 func until[TTx any](e *env[TTx], at time.Time) {

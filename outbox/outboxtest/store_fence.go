@@ -76,7 +76,7 @@ func lateSettle[TTx any](e *env[TTx], outcome func(outbox.Leased) outbox.Outcome
 	b.quiet("everything was confirmed")
 }
 
-// oneStale forges one token, at each of some places, in calls that do everything else right.
+// oneStale forges one token, at several positions, in calls that are otherwise correct.
 func oneStale[TTx any](e *env[TTx]) {
 	s := e.session()
 	var msgs []outbox.Message
@@ -194,7 +194,7 @@ func settleRace[TTx any](e *env[TTx]) {
 	}
 }
 
-// drainRest confirms whatever is pending.
+// drainRest confirms all pending messages.
 func (e *env[TTx]) drainRest() {
 	e.Helper()
 	s := e.session()

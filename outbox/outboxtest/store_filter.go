@@ -90,7 +90,8 @@ func releaseByFilter[TTx any](e *env[TTx]) {
 	s.quiet("everything was confirmed or discarded")
 }
 
-// discardWaiting has more messages than are looked at in one go: those behind must not go on because their head is deleted first.
+// discardWaiting has more messages than one page holds: messages behind a parked one must not become pending because that one is
+// deleted first.
 func discardWaiting[TTx any](e *env[TTx]) {
 	const behind = 230
 	s := e.session()

@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// holder is a session, driven by hand.
+// holder is a session whose methods the case calls itself.
 type holder struct {
 	judge
 	outbox.Session
@@ -38,7 +38,7 @@ func (e *env[TTx]) open(name string, ttl time.Duration) *holder {
 	return &holder{judge: e.judge, Session: s, ctx: e.ctx, retryable: e.Retryable}
 }
 
-// again repeats what another attempt may cure.
+// again repeats do while its error is Retryable.
 func (s *holder) again(do func() error) error {
 	for {
 		err := do()
@@ -106,7 +106,7 @@ func (s *holder) lease(want outbox.Want) []outbox.Leased {
 	return leased
 }
 
-// sound is what holds of all that is leased, in every case.
+// sound checks the rules that all leased messages must meet, in every case.
 func (s *holder) sound(leased []outbox.Leased, want outbox.Want) {
 	s.Helper()
 	if len(leased) > want.Limit {
@@ -124,7 +124,7 @@ func (s *holder) sound(leased []outbox.Leased, want outbox.Want) {
 	}
 }
 
-// turn is what a relay does again and again: renew, tidy, lease.
+// turn does one round of a relay's calls: Renew, Maintain, Lease.
 func (s *holder) turn() []outbox.Leased {
 	s.Helper()
 	s.renew()
@@ -159,7 +159,7 @@ func (s *holder) await(ids ...string) []outbox.Leased {
 	return found
 }
 
-// quiet fails if anything is leased now.
+// quiet fails if Lease returns a message now.
 func (s *holder) quiet(why string) {
 	s.Helper()
 	for range 3 {
@@ -169,7 +169,7 @@ func (s *holder) quiet(why string) {
 	}
 }
 
-// drain confirms n messages and returns them in the order in which they were leased. Nothing must be left then.
+// drain confirms n messages and returns them in the order of their leases. Nothing must be left then.
 func (s *holder) drain(n int) (all []outbox.Leased) {
 	s.Helper()
 	for len(all) < n {

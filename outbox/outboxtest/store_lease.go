@@ -18,7 +18,7 @@ func leaseCases[TTx any]() []storeCase[TTx] {
 		{name: "Limit bounds a lease", hazard: bounds, run: limitBounds[TTx]},
 		{name: "Bytes bounds a lease, and a larger message is leased alone", hazard: bounds, run: bytesBound[TTx]},
 		{name: "a shard with leased messages is left alone until they are settled", hazard: hazard, run: leftAlone[TTx]},
-		{name: "Part looks at a part of the shards", hazard: hazard, run: parts[TTx]},
+		{name: "Groups scans one group of shards per call", hazard: hazard, run: parts[TTx]},
 		{name: "every pending message is leased in the end, with any Part", hazard: state, run: partsMissNothing[TTx]},
 		{name: "what was returned is due again at once", hazard: state, run: returned[TTx]},
 		{name: "nothing is leased before the first Renew", hazard: hazard, run: beforeRenew[TTx]},
@@ -137,11 +137,11 @@ func parts[TTx any](e *env[TTx]) {
 		}
 	}
 	if len(seen) != of {
-		e.Fatalf("%d turns with Part %d have looked at %d shards of %d", part, part, len(seen), of)
+		e.Fatalf("%d turns with Groups %d have scanned %d shards of %d", part, part, len(seen), of)
 	}
 }
 
-// partsMissNothing enqueues between the turns, in no relation to whose turn it is.
+// partsMissNothing enqueues between the turns, into any group of shards.
 func partsMissNothing[TTx any](e *env[TTx]) {
 	const n = 90
 	for _, part := range []int{2, 3, 7, 100} {
@@ -160,7 +160,7 @@ func partsMissNothing[TTx any](e *env[TTx]) {
 				s.sent(l)
 			}
 			if i > n*part+1000 || e.ctx.Err() != nil {
-				e.Fatalf("leased only %d of %d messages in %d turns with Part %d", len(got), n, i, part)
+				e.Fatalf("leased only %d of %d messages in %d turns with Groups %d", len(got), n, i, part)
 			}
 		}
 		if err := s.Close(e.ctx); err != nil {

@@ -163,7 +163,7 @@ func lateCommit[TTx any](e *env[TTx]) {
 	}
 }
 
-// openTransaction: a cursor that waits for older transactions would stand still.
+// openTransaction: a cursor that waits for older transactions would not move.
 func openTransaction[TTx any](e *env[TTx]) {
 	s := e.session()
 	old := e.begin()

@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// parkCases are about messages that were given up on, and those behind them.
+// parkCases are about parked messages, and those behind them.
 func parkCases[TTx any]() []storeCase[TTx] {
 	const (
 		order = "25: the later messages of a key do not pass one that was given up on, unless they may"
@@ -45,8 +45,9 @@ func (e *env[TTx]) discard(seqs ...int64) {
 	}
 }
 
-// wantParked waits until exactly these are parked, while s takes turns without finding anything. Of those that stand
-// behind another one it says which; they wait, if waiting, except for some.
+// wantParked waits until exactly the messages of behind are parked, while s polls and must find nothing. behind maps the ID of
+// each message to the ID of the message that it is behind, or to "". If waiting is set, those behind another message must be
+// Waiting, without the ones in except.
 func (e *env[TTx]) wantParked(s *holder, behind map[string]string, waiting bool, except ...string) map[string]outbox.ParkedMessage {
 	e.Helper()
 	for {
@@ -185,7 +186,7 @@ func parkKeyless[TTx any](e *env[TTx]) {
 	}
 }
 
-// parkTwo gives up on two messages of a key, as an all-or-nothing publisher may make a relay do.
+// parkTwo parks two messages of a key, as a relay may do with an all-or-nothing publisher.
 func parkTwo[TTx any](e *env[TTx]) {
 	s := e.session()
 	two := func(key string) (seqs []int64) {

@@ -69,7 +69,7 @@ type load struct {
 	calls int
 }
 
-// produce enqueues n messages, of which those of some transactions are rolled back.
+// produce enqueues n messages, and rolls some of the transactions back.
 func (e *env[TTx]) produce(l *load, producers, n int) {
 	e.Helper()
 	l.calls++
@@ -137,7 +137,7 @@ func (e *env[TTx]) empty(broker *FakePublisher) {
 	}
 }
 
-// audit compares what was committed with what arrived. It returns how many were repeats.
+// audit compares the committed messages with those that arrived. It returns how many were repeats.
 func (e *env[TTx]) audit(l *load, broker *FakePublisher) (repeats int) {
 	e.Helper()
 	confirmed, first, seen := map[string]bool{}, map[string][]string{}, map[string]string{}
@@ -213,8 +213,8 @@ func relayStops[TTx any](e *env[TTx]) {
 	}
 }
 
-// stress has relays lose their sessions, answers of the store and of the broker get lost, and messages fail. The broker
-// is away at times.
+// In stress, relays lose their sessions, answers of the store and of the broker are lost, messages fail, and the broker is away
+// at times.
 func stress[TTx any](e *env[TTx]) {
 	l := newLoad(25)
 	rate := func(per1000 int) bool { return rand.IntN(1000) < per1000 }
@@ -295,7 +295,7 @@ func (f *faulty) bury(ctx context.Context) {
 	f.dead = nil
 }
 
-// faultySession dies as a process does: nothing is given back.
+// faultySession dies as a process does: it gives back no shards.
 type faultySession struct {
 	outbox.Session
 	queue *faulty
@@ -309,7 +309,7 @@ func (s *faultySession) fails(per1000 int) bool {
 	return !s.queue.calm.Load() && rand.IntN(1000) < per1000
 }
 
-// dies reports whether the session is dead, as per1000 of its calls make it.
+// dies reports whether the session is dead. It dies in per1000 of 1,000 calls.
 func (s *faultySession) dies(per1000 int) bool {
 	if s.died.Load() {
 		return true

@@ -28,7 +28,7 @@ func shareCases[TTx any]() []storeCase[TTx] {
 	}
 }
 
-// balanced renews all until each holds no more than its share, and all shards are held.
+// balanced renews all sessions until each holds no more than its share, and all shards are held.
 func (e *env[TTx]) balanced(all ...*holder) {
 	e.Helper()
 	for {
@@ -138,7 +138,7 @@ func givesBack[TTx any](e *env[TTx]) {
 	b.quiet("everything was confirmed")
 }
 
-// joinsBusy has a session that leases again the moment it has settled, so that there is never a shard of which nothing is leased.
+// joinsBusy has a session that leases again as soon as it has settled, so that each of its shards always has a leased message.
 func joinsBusy[TTx any](e *env[TTx]) {
 	a := e.session()
 	of := a.hold.TotalShards
@@ -196,7 +196,7 @@ func askedOnce[TTx any](e *env[TTx]) {
 	}
 }
 
-// staysFree has a program that dies before it takes what was given up for it.
+// staysFree has a program that dies before it takes the shards that were given up for it.
 func staysFree[TTx any](e *env[TTx]) {
 	a := e.session()
 	of := a.hold.TotalShards
@@ -259,7 +259,7 @@ func livingLeftAlone[TTx any](e *env[TTx]) {
 	a.leaseSome(outbox.Want{Limit: many}) // it holds all shards
 }
 
-// workAtOnce is what relays do, without a broker.
+// workAtOnce runs several relays' calls at once, without a broker.
 func workAtOnce[TTx any](e *env[TTx]) {
 	const sessions, n = 4, 400
 	var mu sync.Mutex

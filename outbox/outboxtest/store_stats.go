@@ -8,7 +8,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// statsAges: what is pending, whatever has become of it so far, and what is parked each have an age of their own.
+// statsAges: pending messages, whether tried or not, and parked messages each have an age of their own.
 func statsAges[TTx any](e *env[TTx]) {
 	other := message("other", "other")
 	other.Topic = "another topic"
@@ -64,7 +64,7 @@ func statsAges[TTx any](e *env[TTx]) {
 	}
 }
 
-// statsNotBefore: a message is due when its time has come, whether a session has looked since or not, and is late from then on.
+// statsNotBefore: a message is due from its NotBefore on, even if no session has polled since, and its age counts from then.
 func statsNotBefore[TTx any](e *env[TTx]) {
 	_, at := e.later(func(_ int, at time.Time) []outbox.Message {
 		keyed, free := message("keyed", "k"), message("free", "")
@@ -113,7 +113,7 @@ func statsNotBefore[TTx any](e *env[TTx]) {
 	s.drain(2)
 }
 
-// statsWhileMoving: a message that goes from one state to the next while Stats look is in one of them.
+// statsWhileMoving: a message that changes its state while Stats run is counted in one state.
 func statsWhileMoving[TTx any](e *env[TTx]) {
 	const messages, looks = 5, 25
 	s := e.session()
@@ -140,7 +140,7 @@ func statsWhileMoving[TTx any](e *env[TTx]) {
 		all := outcomes(outbox.Returned, l...)
 		all[0] = parked(l[0], outbox.BlockKey)
 		s.settle(all...)
-		s.turn() // what stands behind it follows
+		s.turn() // the message behind it follows
 		e.unpark(l[0].Seq)
 		pause(ctx)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// upkeepCases are about what is forgotten, what people see, and who is woken.
+// upkeepCases are about the deletion of sent messages, Operations, and wake-ups.
 func upkeepCases[TTx any]() []storeCase[TTx] {
 	const (
 		purge = "28: nothing is forgotten that was not confirmed"
@@ -297,7 +297,7 @@ func wokenLooks[TTx any](e *env[TTx]) {
 	e.enqueue(message("c", keys[2]))
 	leased = append(leased, find("c")...)
 	s.sent(leased...)
-	s.sent(find("behind a")...) // nothing tells of it again: its shard had messages leased at the time
+	s.sent(find("behind a")...) // it is not announced again: its shard had leased messages at the time
 	s.quiet("everything was confirmed")
 }
 

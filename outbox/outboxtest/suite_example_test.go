@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/outbox/outboxtest"
 )
 
-// A harness is a function that makes an outbox, and what can be said of the store.
+// A harness is a function that makes an outbox, and the features of the store.
 func ExampleHarness() {
 	h := outboxtest.Harness[*outboxtest.Tx]{
 		New: func(_ *testing.T, o outboxtest.Options) outboxtest.Outbox[*outboxtest.Tx] {
@@ -26,7 +26,7 @@ func ExampleHarness() {
 	// Output: 1 case does not apply
 }
 
-// What a publisher says is checked against what Read finds in the broker.
+// The suite compares a publisher's answers with the messages that Read finds in the broker.
 func ExamplePublisherHarness() {
 	broker := new(outboxtest.FakePublisher)
 	h := outboxtest.PublisherHarness{

@@ -12,14 +12,14 @@ import (
 
 // batch is the work of one worker: it publishes leased messages in waves, so that the next message of a key leaves after the one
 // before was confirmed, and then settles all of them in one transaction. It starts waves for maxWaves; messages that are left then
-// stay pending. One goroutine, that of handle, reads and writes its fields, but for the errs of calls under way.
+// stay pending. Only the goroutine of handle reads and writes its fields, except errs, which calls under way write.
 type batch struct {
 	session  *session
 	relay    *Relay
 	stop     context.Context // Run's: after its end no call of Publish starts
 	leasedAt time.Time
 
-	outcomes   []outbox.Outcome // in the order in which the messages were leased; Returned until there is an answer
+	outcomes   []outbox.Outcome // in the order of the leased messages; Returned until there is an answer
 	errs       []error          // the publishers' answers, by position in outcomes
 	queues     []*publisherQueue
 	underWay   map[*call]bool

@@ -11,7 +11,7 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// endless is a Queue that always has more, and costs nothing: what is left is the relay's own work.
+// endless is a Queue that always has more messages and costs nothing: the benchmark measures only the relay's own work.
 type endless struct {
 	batch []outbox.Leased
 	left  atomic.Int64
@@ -40,7 +40,7 @@ func (q *endless) Settle(_ context.Context, outcomes []outbox.Outcome) error {
 
 func (q *endless) Close(context.Context) error { return nil }
 
-// BenchmarkRelay is what the relay costs by itself, per message, with a publisher that confirms at once.
+// BenchmarkRelay measures the relay's own cost per message, with a publisher that confirms at once.
 func BenchmarkRelay(b *testing.B) {
 	confirm := publisherFunc(func(context.Context, []outbox.Message) []error { return nil })
 	for _, keys := range []int{1000, 100, 1} {

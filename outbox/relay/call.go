@@ -61,7 +61,7 @@ func (b *batch) startCall(q *publisherQueue) *call {
 		}
 		c.positions = append(c.positions, k.pending[:k.sent]...)
 	}
-	slices.Sort(c.positions) // an atomic publisher gets messages in the order in which they were leased
+	slices.Sort(c.positions) // an atomic publisher gets messages in the order of the lease
 	q.busy = true
 	go func() {
 		defer func() { // runs also when the publisher ends this goroutine

@@ -122,7 +122,7 @@ type Config struct {
 	// Defaults to slog.Default().
 	Logger *slog.Logger
 
-	// Trace has hooks that are called with what happens to messages.
+	// Trace has hooks that are called for what happens to messages.
 	//
 	// Defaults to none.
 	Trace *Trace

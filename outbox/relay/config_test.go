@@ -52,7 +52,7 @@ func TestRelayConfigNamesTheFieldAtFault(t *testing.T) {
 	}
 }
 
-// A PollMin above the default of PollMax raises that; a LeaseTTL below the default of PublishTimeout bounds that.
+// A PollMin above the default of PollMax raises PollMax; a LeaseTTL below the default of PublishTimeout limits PublishTimeout.
 func TestRelayConfigDefaultsFitTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
@@ -74,7 +74,7 @@ func TestRelayConfigDefaultsFitTogether(t *testing.T) {
 	})
 }
 
-// The default name finds the process.
+// The default name identifies the process.
 func TestRelayDefaultName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()

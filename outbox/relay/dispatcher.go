@@ -8,7 +8,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// dispatcher leases batches for as long as its session lasts, and starts a worker for each. One goroutine, that of run, reads and
+// dispatcher leases batches for as long as its session lasts, and starts a worker for each. Only the goroutine of run reads and
 // writes its fields; workers send it reports.
 type dispatcher struct {
 	session       *session
@@ -122,7 +122,7 @@ func (d *dispatcher) untilNextPoll() time.Duration {
 	return in
 }
 
-// onWake takes in a call of Relay.Wake.
+// onWake handles a call of Relay.Wake.
 func (d *dispatcher) onWake() {
 	d.wakeUps.calls++
 	d.pollDue = true
@@ -142,7 +142,7 @@ func (d *dispatcher) restartRound() {
 	}
 }
 
-// takeWakeUps takes in the wake-ups that the next poll answers.
+// takeWakeUps receives the wake-ups that the next poll answers.
 func (d *dispatcher) takeWakeUps() {
 	for {
 		select {

@@ -8,7 +8,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// A batch may end in the very moment in which a poll falls due, and be looked at first: the poll comes at once then, and not
+// A batch may end at the very moment when a poll is due, and the dispatcher may see the end first: then it polls at once, and not
 // after PollMax.
 func TestRelayPollThatIsOverdueComesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -38,14 +38,14 @@
 // Messages of one key are published one per call: the next one leaves after the broker confirmed the one before. An
 // [outbox.AtomicPublisher] gets all of them in one call.
 //
-// Two relays never publish messages of one shard at the same time, because a relay publishes only while nobody else can hold its
-// shards. A call of Publish may run
+// Two relays never publish messages of one shard at the same time, because a relay publishes only while no other relay can hold
+// its shards. A call of Publish may run
 //
 //	from   its start, when the hold is still valid by this process's monotonic clock
 //	until  min(start + PublishTimeout, Hold.Until - Margin)
 //
-// where Hold.Until is the time at which the last successful Renew began, plus LeaseTTL. Margin is the time for what was sent last
-// to arrive. Settle shows the fencing token of each shard, so a relay whose hold expired changes nothing.
+// where Hold.Until is the time when the last successful Renew began, plus LeaseTTL. Margin is the time that the last messages
+// have to arrive. Settle shows the fencing token of each shard, so a relay whose hold expired changes nothing.
 //
 // # What a crash does
 //

@@ -58,7 +58,7 @@ func ExampleNew() {
 	// Output: relay: Config.Margin is 20s: want more than 0, and at most half of LeaseTTL 30s, which leaves no time to publish
 }
 
-// A cron job, or a test, publishes what is due and ends.
+// A cron job, or a test, publishes the due messages and ends.
 func ExampleRelay_RunOnce() {
 	ctx := context.Background()
 	memory, broker := outboxtest.NewMemory(), new(outboxtest.FakePublisher)

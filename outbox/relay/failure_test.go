@@ -37,7 +37,7 @@ func refusing(id string, err error, n int) *outboxtest.FakePublisher {
 
 func fixed(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
 
-// parked lists what is parked: id, cause, behind.
+// parked lists the parked messages: ID, cause, behind.
 func parked(t tb, m *outboxtest.Memory) []string {
 	t.Helper()
 	list, err := m.Parked(context.Background(), outbox.ParkedFilter{})
@@ -84,7 +84,7 @@ func TestRelayRefusedMessageStopsItsKeyOnly(t *testing.T) {
 	})
 }
 
-// A message of its own is retried exactly when its backoff has passed, not when some poll comes by.
+// A deferred message is retried exactly when its backoff has passed, and not at the next regular poll.
 func TestRelayRetriesWhenTheBackoffHasPassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker := outboxtest.NewMemory(), refusing("-1", errRefused, 1)
@@ -164,8 +164,8 @@ func TestRelayParksAtOnceWhatIsPermanent(t *testing.T) {
 	})
 }
 
-// The broker is down for a minute and nothing else is there to publish to: no attempt is counted, nothing is written, and
-// the publisher is asked now and then.
+// The broker is down for a minute, and there is no other publisher: no attempt is counted, nothing is written, and the publisher
+// is called now and then.
 func TestRelayCoolsDownWhenItsPublisherIsUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker, log := outboxtest.NewMemory(), new(outboxtest.FakePublisher), new(lines)
@@ -203,7 +203,7 @@ func TestRelayCoolsDownWhenItsPublisherIsUnavailable(t *testing.T) {
 	})
 }
 
-// Calls that fail side by side are one failure, also if the last of them ends when the rest is over.
+// Calls that fail side by side count as one failure, also if the last of them ends after the cooldown.
 func TestRelayCooldownCountsCallsSideBySideOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls, failures atomic.Int64
@@ -257,7 +257,7 @@ func TestRelayCoolsDownAsLongAsItsPublisherSays(t *testing.T) {
 	})
 }
 
-// One of two brokers is down: its keys are held back blamelessly, the other's go on.
+// One of two brokers is down: its keys are held back and no attempt is counted; the other broker's keys go on.
 func TestRelayCoolsDownOneOfSeveralPublishers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, up, down := outboxtest.NewMemory(), new(outboxtest.FakePublisher), new(outboxtest.FakePublisher)
@@ -287,7 +287,7 @@ func TestRelayCoolsDownOneOfSeveralPublishers(t *testing.T) {
 	})
 }
 
-// A part of the broker is down (a partition without leader): it is not the relay that rests, but those keys.
+// A part of the broker is down (a partition without leader): the keys of that part are held back, and the relay goes on.
 func TestRelayDoesNotCoolDownForAPartOfTheBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker := outboxtest.NewMemory(), refusing("a1", &outbox.UnavailableError{Err: errRefused}, -2)
@@ -331,8 +331,8 @@ func TestRelayWithoutPublisherForATopic(t *testing.T) {
 	})
 }
 
-// Whatever a publisher does instead of answering counts against each message of the call, because it is unknown which of
-// them arrived, and is named.
+// When a publisher does not answer as it must, each message of the call counts as failed, because it is unknown which of them
+// arrived. The error names the publisher.
 func TestRelayPublisherThatDoesNotAnswer(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -370,7 +370,8 @@ func TestRelayPublisherThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// A layout's panic is its message's failure; nothing is published in its call, because it might stand before others.
+// A panic of the HeaderFormat is a failure of its message. The rest of its call is not published, because the message might be in
+// front of others.
 func TestRelayLayoutThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, atomic := range []bool{false, true} {
@@ -392,7 +393,7 @@ func TestRelayLayoutThatPanics(t *testing.T) {
 	})
 }
 
-// A publisher that neither takes nor refuses must not be asked in a loop.
+// A publisher that gives no answer about its messages must not be called in a busy loop.
 func TestRelayDoesNotSpinOnWhatIsNotTried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()

@@ -27,7 +27,7 @@ type tb interface {
 	Fatalf(format string, args ...any)
 }
 
-// newRelay fills in what a test does not care about.
+// newRelay fills in the fields that a test does not set.
 func newRelay(t tb, cfg relay.Config) *relay.Relay {
 	t.Helper()
 	if cfg.Logger == nil {
@@ -90,7 +90,7 @@ func stats(t tb, m *outboxtest.Memory) string {
 	return fmt.Sprintf("%d pending, %d parked, %d waiting", s.Pending, s.Parked, s.Waiting)
 }
 
-// arrived lists the ids of what arrived at the broker, in its order.
+// arrived lists the IDs of the messages at the broker, in their order.
 func arrived(p *outboxtest.FakePublisher) []string {
 	ids := []string{}
 	for _, m := range p.Published() {
@@ -99,7 +99,7 @@ func arrived(p *outboxtest.FakePublisher) []string {
 	return ids
 }
 
-// recorder is a Publisher that notes each call before the next one answers.
+// recorder is a Publisher that records each call before the next one answers.
 type recorder struct {
 	outbox.Publisher
 
@@ -257,7 +257,7 @@ func (s *faultySession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 	return s.Session.Lease(ctx, want)
 }
 
-// Settle asks a second time, as "settled", when it has happened: an error then is an answer that was lost.
+// Settle asks for a second fault, "settled", after it has succeeded: an error then is a lost answer.
 func (s *faultySession) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
 	if err := s.f.call("settle"); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// The hold cannot be renewed. Publishing ends a margin before it does, and goes on when there is another.
+// The hold cannot be renewed. Publishing ends Margin before the hold does, and goes on when there is a new hold.
 func TestRelayPublishesOnlyWithinItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl, margin = 10 * time.Second, 3 * time.Second
@@ -87,7 +87,7 @@ func TestRelayRenewsWhileItPublishes(t *testing.T) {
 	})
 }
 
-// What the end of the hold cuts off is neither confirmed nor counted.
+// Messages whose call is cut off by the end of the hold are not confirmed, and no attempt is counted.
 func TestRelayLeaseEndIsNotTheMessagesFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
@@ -103,7 +103,7 @@ func TestRelayLeaseEndIsNotTheMessagesFault(t *testing.T) {
 	})
 }
 
-// A publisher's own deadline is: whoever hangs on one message must not hold up its key for ever.
+// The deadline of a call counts as an attempt: a publisher that hangs on one message must not hold up its key for ever.
 func TestRelayPublishTimeoutCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
@@ -117,8 +117,8 @@ func TestRelayPublishTimeoutCounts(t *testing.T) {
 	})
 }
 
-// A relay is stopped, as by SIGSTOP, in the middle of a batch and past its lease. Its successor publishes; what it
-// completes late changes nothing; it begins anew under another owner.
+// A relay is stopped, as by SIGSTOP, in the middle of a batch and past its lease. Its successor publishes. When the paused relay
+// goes on, its late Settle changes nothing, and it opens a new session under another owner.
 func TestRelayPausedPastItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl = 10 * time.Second
@@ -127,7 +127,7 @@ func TestRelayPausedPastItsLease(t *testing.T) {
 		resume, calls := make(chan struct{}), 0
 		frozen := publisherFunc(func(_ context.Context, msgs []outbox.Message) []error {
 			if calls++; calls == 2 {
-				queue.set(func(op string) error { // all of the process stands still
+				queue.set(func(op string) error { // the whole process is paused
 					<-resume
 					return nil
 				})
@@ -234,7 +234,7 @@ func TestRelaySettlesAgain(t *testing.T) {
 	})
 }
 
-// The answer of Settle is lost. Settled again, an attempt still counts once.
+// The answer of Settle is lost. Settle is called again, and the attempt still counts once.
 func TestRelaySettleOfUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
@@ -260,8 +260,8 @@ func TestRelaySettleOfUnknownOutcome(t *testing.T) {
 	})
 }
 
-// The database is away for a minute, in the middle of a batch. Run waits it out, says so once, and publishes the batch
-// again and nothing else.
+// The database is away for a minute, in the middle of a batch. Run waits, logs the outage once, and publishes only that batch
+// again.
 func TestRelayDatabaseOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, log := outboxtest.NewMemory(), new(lines)
@@ -294,7 +294,8 @@ func TestRelayDatabaseOutage(t *testing.T) {
 	})
 }
 
-// Lease and Maintain fail for good, for want of a privilege perhaps; the hold is renewed, and one line each is logged.
+// Lease and Maintain always fail, for example because of a missing privilege. The hold is renewed, and each failure is logged
+// once.
 func TestRelayOneOperationFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, log := outboxtest.NewMemory(), new(lines)
@@ -327,7 +328,7 @@ func TestRelayMissingSchema(t *testing.T) {
 			}
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // once it has run it is an outage: perhaps somebody is restoring a backup
+	synctest.Test(t, func(t *testing.T) { // after it has run, this is an outage: perhaps a backup is being restored
 		queue, broker := &faulty{Queue: outboxtest.NewMemory()}, new(outboxtest.FakePublisher)
 		_, stop := start(t, relay.Config{Queue: queue, Publisher: broker})
 		queue.failing(outbox.ErrSchema, "open", "renew", "lease", "settle", "tidy")
@@ -343,7 +344,7 @@ func TestRelayMissingSchema(t *testing.T) {
 	})
 }
 
-// A relay was started twice with one name: both work, each is told once.
+// A relay was started twice with one name: both work, and each logs that once.
 func TestRelayNamesake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker := outboxtest.NewMemory(), new(outboxtest.FakePublisher)

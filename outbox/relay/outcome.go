@@ -12,7 +12,7 @@ import (
 // minPartCooldown is how long a key is held back at least when its topic, or its part of the broker, is at fault.
 const minPartCooldown = time.Second
 
-// takeAnswers takes in what c's publisher answered, and enqueues the keys whose messages were confirmed.
+// takeAnswers handles the answers of c's publisher, and enqueues the keys whose messages were confirmed.
 func (b *batch) takeAnswers(c *call) {
 	c.queue.busy = false
 	b.updatePublisher(c)

@@ -16,7 +16,7 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// hanging does not return, whatever becomes of its context, until it is released. What it got arrives then.
+// hanging does not return before it is released, even if its context has ended. Its messages arrive then.
 type hanging struct {
 	outboxtest.FakePublisher
 	release chan struct{}
@@ -129,7 +129,7 @@ func TestRelayRunOnceThoughAPublisherDoesNotReturn(t *testing.T) {
 	})
 }
 
-// The other publishers of a relay are not cut off: what they have confirmed by then is settled.
+// The other publishers of a relay are not cut off: the messages that they have confirmed are settled.
 func TestRelaySettlesBesideAPublisherThatDoesNotReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, stuck, broker := outboxtest.NewMemory(), &hanging{release: make(chan struct{})}, new(outboxtest.FakePublisher)

@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// report is what became of a batch.
+// report is the result of a batch.
 type report struct {
 	published, failed, returned int
 	retryIn                     time.Duration // of the first message that was deferred; 0: none was
@@ -21,8 +21,7 @@ type report struct {
 	wakeUps     wakeUps // before the poll
 }
 
-// poll leases due messages and gives them to a worker. Wake-ups do not delay the regular polls, which find messages that nobody
-// announces.
+// poll leases due messages and gives them to a worker. Wake-ups do not delay the regular polls, which find unannounced messages.
 func (d *dispatcher) poll(ctx context.Context) {
 	d.takeWakeUps()
 	now := time.Now()
@@ -101,7 +100,7 @@ func (d *dispatcher) leaseFailed(ctx context.Context, err error) {
 	d.notBefore = time.Now().Add(queueBackoff(d.leaseFailures))
 }
 
-// onReport takes in the report of a worker.
+// onReport handles the report of a worker.
 func (d *dispatcher) onReport(rep report) {
 	cfg := &d.relay.cfg
 	d.busyWorkers--
@@ -124,7 +123,7 @@ func (d *dispatcher) onReport(rep report) {
 		}
 		return
 	}
-	if !rep.notified { // a poll found messages that nobody had announced
+	if !rep.notified { // a poll found unannounced messages
 		d.pollInterval = cfg.PollMin
 		if next := time.Now().Add(d.pollInterval); next.Before(d.nextPoll) {
 			d.nextPoll = next

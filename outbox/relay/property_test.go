@@ -19,7 +19,7 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// What a broker does to one publication.
+// These are the fates of one publication.
 const (
 	takes       = "takes it"
 	refuses     = "refuses it"
@@ -37,7 +37,7 @@ type world struct {
 	atomic bool // a publisher's calls are all or nothing
 
 	mu       sync.Mutex
-	fates    map[string][]string // what comes of the next publications of a message; afterwards all are taken
+	fates    map[string][]string // the fates of the next publications of a message; later ones succeed
 	log      []string            // what arrived at either broker
 	repaired bool                // nothing is refused for good any more
 	injected map[string]int
@@ -80,7 +80,7 @@ type process struct {
 	*world
 	faulty
 	mu     sync.Mutex
-	frozen time.Time // it stands still until then, as by SIGSTOP
+	frozen time.Time // the process is paused until then, as by SIGSTOP
 }
 
 // thaw waits until the process goes on.
@@ -126,7 +126,7 @@ func (p *process) publishEach(ctx context.Context, msgs []outbox.Message) []erro
 	return errs
 }
 
-// publishAll asks for the fate of the first message that is not simply taken, and that is the fate of all.
+// publishAll finds the first message with a fault. Its fate is the fate of all messages of the call.
 func (p *process) publishAll(ctx context.Context, msgs []outbox.Message) []error {
 	for i, m := range msgs {
 		fate := p.fate(m.ID)
@@ -164,7 +164,7 @@ func (p *process) publish(ctx context.Context, m outbox.Message) error {
 	return err
 }
 
-// meet returns what the publisher learns.
+// meet returns the answer that the publisher gets.
 func (p *process) meet(ctx context.Context, fate string) error {
 	switch fate {
 	case refuses:
@@ -208,7 +208,7 @@ func (w *world) run(t tb, cfg relay.Config) (p *process, stop func()) {
 	return p, stop
 }
 
-// upset does something to p for a while.
+// upset applies a fault to p for a while.
 func (p *process) upset(what string, d time.Duration) {
 	p.inject(what)
 	until := time.Now().Add(d)
@@ -226,7 +226,7 @@ func (p *process) upset(what string, d time.Duration) {
 	})
 }
 
-// story is what a property test draws: what is enqueued, and what happens to it.
+// story is the input of a property test: the enqueued messages, and the faults.
 type story struct {
 	shards, relays int
 	atomic         bool
@@ -274,8 +274,8 @@ func drawStory(t *rapid.T) (s story) {
 	return s
 }
 
-// Brokers refuse, lose answers, hang and go away; processes freeze past their lease; the database fails; relays come and
-// go. In the end every message was published, first occurrences stand in the order of their keys, and nothing is pending.
+// Brokers refuse, lose answers, hang and go away; processes freeze past their lease; the database fails; relays come and go. In
+// the end every message was published, first occurrences are in the order of their keys, and nothing is pending.
 func TestRelayKeepsItsPromise(t *testing.T) {
 	injected, repeats := map[string]int{}, 0
 	rapid.Check(t, func(r *rapid.T) {
@@ -305,7 +305,7 @@ func TestRelayKeepsItsPromise(t *testing.T) {
 	}
 }
 
-// play lets s happen, and then waits until nothing is pending.
+// play runs s, and then waits until nothing is pending.
 func (w *world) play(t *testing.T, s story) {
 	processes, stops := make([]*process, s.relays), make([]func(), s.relays)
 	for i := range s.relays {
@@ -333,7 +333,7 @@ func (w *world) play(t *testing.T, s story) {
 	w.mu.Lock()
 	w.repaired = true
 	w.mu.Unlock()
-	for range 10 { // a Settle whose answer was lost may park again what was unparked in between
+	for range 10 { // a Settle whose answer was lost may park messages again that were unparked in between
 		parked, err := w.memory.Parked(t.Context(), outbox.ParkedFilter{Limit: 1000})
 		if err != nil {
 			t.Fatal(err)

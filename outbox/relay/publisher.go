@@ -12,13 +12,13 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// ErrNoPublisher is in the cause of a message that was deferred because Config has publishers for other topics only.
+// ErrNoPublisher is in the cause of a message that was deferred because Config has publishers only for other topics.
 var ErrNoPublisher = errors.New("relay: no publisher for topic")
 
 // publishers are those of a Config.
 type publishers struct {
 	byTopic map[string]*publisherState
-	other   *publisherState // nil: topics that byTopic does not have have no publisher
+	other   *publisherState // nil: topics that are not in byTopic have no publisher
 	sole    *publisherState // nil: there are several
 }
 
@@ -118,8 +118,8 @@ func (p *publisherState) unproven() bool {
 	return p.failures > 0
 }
 
-// unavailable starts a cooldown after a call, started at began, in which nothing was confirmed. It returns how long the cooldown
-// is, and the number of failures in a row; 0: the call ran beside one that is counted already.
+// unavailable starts a cooldown after a call that began at began and confirmed nothing. It returns how long the cooldown is, and
+// the number of failures in a row; 0: the call ran beside one that is counted already.
 func (p *publisherState) unavailable(began time.Time, err *outbox.UnavailableError) (cooldown time.Duration, failures int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

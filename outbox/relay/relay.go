@@ -30,7 +30,7 @@ var (
 	// ErrRunning says that Run or RunOnce of this Relay has not returned yet.
 	ErrRunning = errors.New("relay: this relay runs already")
 
-	// ErrStalled says that messages are due which the publisher neither confirmed nor refused.
+	// ErrStalled says that messages are due, and that the publisher has neither confirmed nor refused any of them.
 	ErrStalled = errors.New("relay: no message could be tried")
 )
 

@@ -94,7 +94,7 @@ type atomicRecorder struct{ recorder }
 
 func (*atomicRecorder) Atomic() bool { return true }
 
-// The culprit is in the middle of its key: what stands before it is published, what stands behind it waits.
+// The refused message is in the middle of its key: messages before it are published, messages behind it wait.
 func TestRelayAtomicPublisherRefusesOneOfACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
@@ -117,7 +117,7 @@ func TestRelayAtomicPublisherRefusesOneOfACall(t *testing.T) {
 	})
 }
 
-// An atomic publisher that fails as a whole: one message of each key is at fault, not all that stand behind it.
+// An atomic publisher fails as a whole: one message of each key counts as failed, and not those behind it.
 func TestRelayAtomicPublisherFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
@@ -264,7 +264,7 @@ func TestRelayWorkersShareTheShards(t *testing.T) {
 	})
 }
 
-// A session may stop looking when it has found half a batch, so that such a batch is no sign that there is nothing more.
+// A session may stop its scan when it has found half a batch. So after such a batch there may be more messages.
 func TestRelayPollsAgainAfterHalfABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker := outboxtest.NewMemory(), slow(100*time.Millisecond)
@@ -285,7 +285,7 @@ func TestRelayPollsAgainAfterHalfABatch(t *testing.T) {
 	})
 }
 
-// halving is a Queue whose sessions are content with half of what is wanted.
+// halving is a Queue whose sessions lease half of Want.Limit.
 type halving struct{ outbox.Queue }
 
 func (q halving) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
@@ -300,7 +300,7 @@ func (s halvingSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 	return s.Session.Lease(ctx, want)
 }
 
-// A batch is bounded by bytes too; what did not fit in is leased at once, not by a poll.
+// A batch is bounded by bytes too. Messages that did not fit are leased at once, and not at the next regular poll.
 func TestRelayBatchBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, p := outboxtest.NewMemory(), &recorder{Publisher: &outboxtest.FakePublisher{}}
@@ -317,7 +317,7 @@ func TestRelayBatchBytes(t *testing.T) {
 	})
 }
 
-// A wake-up comes in the middle of a round through the parts, about a part that was looked at before.
+// A wake-up comes in the middle of a round through the groups, about a group that was scanned before.
 func TestRelayRemembersAWakeUpDuringARound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
@@ -346,7 +346,7 @@ func TestRelayRemembersAWakeUpDuringARound(t *testing.T) {
 	})
 }
 
-// midRound calls then once, after a look at one of several parts that has found nothing.
+// midRound calls then once, after a scan of one of several groups that has found nothing.
 type midRound struct {
 	outbox.Queue
 	then func()

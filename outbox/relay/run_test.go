@@ -16,8 +16,8 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// Run's context ends in the middle of a batch: what is under way is finished and settled, nothing else begins, and the
-// shards are free at once.
+// Run's context ends in the middle of a batch: calls under way are finished and settled, no other begins, and the shards are free
+// at once.
 func TestRelayDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, p := outboxtest.NewMemory(), &recorder{Publisher: slow(60 * time.Millisecond)} // so fast that a2 would follow in the same batch
@@ -71,8 +71,8 @@ func TestRelayDrainIsBounded(t *testing.T) {
 	}
 }
 
-// A database that stalls gets time to take the shards back, or others would wait for them until the hold runs out; but not more
-// than what is left of LeaseTTL.
+// A database that stalls gets time to take the shards back, because other relays would otherwise wait until the hold expires. It
+// does not get more than the rest of LeaseTTL.
 func TestRelayGivesBackWhileTheDatabaseStalls(t *testing.T) {
 	for _, test := range []struct {
 		name           string
@@ -172,7 +172,7 @@ func TestRelayWakesAtOnce(t *testing.T) {
 	}
 }
 
-// The wake-up comes while the key's shard has something in flight: it is published the moment that is settled.
+// The wake-up comes while the key's shard has something in flight: the message is published as soon as that batch is settled.
 func TestRelayRemembersAWakeUpDuringABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const never = 24 * time.Hour
@@ -191,8 +191,8 @@ func TestRelayRemembersAWakeUpDuringABatch(t *testing.T) {
 	})
 }
 
-// Without wake-ups polling finds everything within PollMax, sooner where there was something a moment ago, and costs little
-// when there is nothing.
+// Without wake-ups, polls find every message within PollMax, and sooner when there were messages a moment ago. Polls are rare
+// when there are none.
 func TestRelayPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker := outboxtest.NewMemory(), new(outboxtest.FakePublisher)
@@ -273,7 +273,7 @@ func TestRelayRunOnce(t *testing.T) {
 	})
 }
 
-// An error of RunOnce says that there may be more.
+// An error of RunOnce means that there may be more messages.
 func TestRelayRunOnceFails(t *testing.T) {
 	down := new(outboxtest.FakePublisher)
 	down.Down(0)

@@ -120,7 +120,7 @@ func (s *session) renewIn() time.Duration {
 	return interval
 }
 
-// renewed takes in what Renew returned.
+// renewed handles the result of Renew.
 func (s *session) renewed(hold outbox.Hold) {
 	before := s.hold.Swap(&hold)
 	if before == nil || before.Shards < hold.Shards {

@@ -13,8 +13,8 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// A relay has work for all of its shards all the time. Another one that joins it has half of them when it has renewed three times
-// since the first one noticed it, which takes 5 s at most.
+// A relay has work for all of its shards all the time. A second relay that joins it has half of them after three of its Renews
+// since the first relay noticed it, within 5 s at most.
 func TestRelayJoinsABusyOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
@@ -37,7 +37,7 @@ func TestRelayJoinsABusyOne(t *testing.T) {
 // key is made of letters, as msg wants them.
 func key(i int) string { return string([]byte{byte('a' + i%26), byte('a' + i/26)}) }
 
-// Relays that are killed right after their start do not cost a healthy one its shards, nor make messages late.
+// Relays that are killed right after their start do not take shards from a healthy relay, and do not delay messages.
 func TestRelayBesideOnesThatDieAtTheirStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker := outboxtest.NewMemory(), slow(time.Millisecond)

@@ -39,8 +39,8 @@ func gone(n int) (msgs []outbox.Message) {
 	return msgs
 }
 
-// A topic is missing for ten minutes: nothing of it is parked or counted, one message at a time finds out, the other topics do not
-// notice, and it goes on by itself.
+// A topic is missing for ten minutes: none of its messages is parked, no attempt is counted, and one message at a time is tried.
+// The other topics are not affected, and the topic goes on by itself.
 func TestRelayCoolsDownATopicAtFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, log := outboxtest.NewMemory(), new(lines)
@@ -93,7 +93,7 @@ func TestRelayCoolsDownATopicAtFault(t *testing.T) {
 	})
 }
 
-// What the store says of it, while it rests.
+// This is the topic in the store's Stats during the cooldown.
 func TestRelayTopicAtFaultIsInStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
@@ -117,7 +117,7 @@ func TestRelayTopicAtFaultIsInStats(t *testing.T) {
 	})
 }
 
-// A key keeps its order across topics, also while one of them rests; and a message of another topic does not end the rest.
+// A key keeps its order across topics, also while one of them cools down. A message of another topic does not end the cooldown.
 func TestRelayTopicAtFaultKeepsTheOrderOfKeys(t *testing.T) {
 	for _, atomic := range []bool{false, true} {
 		t.Run(fmt.Sprintf("atomic %v", atomic), func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestRelayTopicAtFaultKeepsTheOrderOfKeys(t *testing.T) {
 	}
 }
 
-// A probe that fails for a reason of its own says nothing about its topic: the next one is tried, and the others go on.
+// A probe that fails because of its own message shows nothing about its topic: the next message is tried, and the others go on.
 func TestRelayProbeThatIsRefusedItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
@@ -168,7 +168,8 @@ func TestRelayProbeThatIsRefusedItself(t *testing.T) {
 	})
 }
 
-// Whatever refuses every message: no more than the limit is parked, and no message is lost sight of.
+// When every message is refused, for any reason, no more messages than the limit are parked, and every message stays in the
+// outbox.
 func TestRelayParksNoMoreThanItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, log := outboxtest.NewMemory(), new(lines)

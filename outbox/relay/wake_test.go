@@ -13,7 +13,7 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// looks counts the Leases of an outbox's sessions by whether they were to go only where wake-ups tell of messages.
+// looks counts the Leases of an outbox's sessions, separately for those with Want.Notified and those without.
 type looks struct {
 	outbox.Queue
 	wakes             <-chan struct{} // instead of the session's; nil: its own
@@ -54,8 +54,8 @@ func (s *lookingSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.
 	return msgs, err
 }
 
-// A look everywhere costs a database more than one where a commit has just put something: those become as rare as where
-// nothing happens, and the messages are published at once all the same.
+// A poll of all shards costs the database more than a poll of the shards that a commit has named. With wake-ups, polls of all
+// shards become as rare as in an idle outbox, and messages are still published at once.
 func TestRelayPollsShardsOfNotifications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker := outboxtest.NewMemory(), new(outboxtest.FakePublisher)
@@ -78,7 +78,7 @@ func TestRelayPollsShardsOfNotifications(t *testing.T) {
 	})
 }
 
-// However many wake-ups come, and whatever they are about: what nobody tells of is found by polls.
+// Polls find unannounced messages, however many wake-ups come, and whatever these are about.
 func TestRelayPollsBeneathWakeUps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker := outboxtest.NewMemory(), new(outboxtest.FakePublisher)

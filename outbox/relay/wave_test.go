@@ -57,7 +57,7 @@ func TestRelayHotKeyHoldsUpNoOtherKey(t *testing.T) {
 	})
 }
 
-// The first wave is always published, however late the batch comes to it; the second of a batch that is slow waits for the next batch.
+// The first wave of a batch is always published, however late it begins. In a slow batch the later waves are left to the next batch.
 func TestRelayGivesBackTheRestOfASlowBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()

@@ -50,13 +50,13 @@ type Config struct {
 	// Defaults to none.
 	AcceptedRisks []awssqs.Risk
 
-	// Logger gets one line for each invocation in which a message failed.
+	// Logger gets one line for each invocation with failed messages.
 	//
 	// Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// maxRetention is the longest time for which a queue keeps messages.
+// maxRetention is the longest retention period that SQS allows for a queue.
 const maxRetention = 14 * 24 * time.Hour
 
 // withDefaults returns c with its defaults, or one error that names all fields at fault.

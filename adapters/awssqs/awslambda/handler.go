@@ -199,7 +199,7 @@ func response(items []*item) Response {
 	return r
 }
 
-// log logs an invocation in which messages failed, and counts the receives that were no attempts.
+// log logs an invocation with failed messages. The line has the number of receives that were no attempts.
 func (h *Handler) log(ctx context.Context, items []*item) {
 	var first *item
 	failed := 0

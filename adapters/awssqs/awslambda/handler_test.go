@@ -26,7 +26,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// record has the shape of what Lambda passes.
+// record returns a record as Lambda passes it.
 func record(id, body, queue, group, attributes string) string {
 	system := `"ApproximateReceiveCount":"1","SentTimestamp":"1545082649183","SenderId":"AIDAIENQZJOLO23YVJ4VO","ApproximateFirstReceiveTimestamp":"1545082649185"`
 	if group != "" {
@@ -337,7 +337,8 @@ func TestDefersThroughTheClient(t *testing.T) {
 	})
 }
 
-// The whole of it: a Consumer suppresses repeats, parks poison and what cannot be decoded, and the queue is told to forget them.
+// All together: a Consumer suppresses repeats, and parks poison messages and those that cannot be decoded, and the answer lets
+// the queue delete them.
 func TestWithConsumer(t *testing.T) {
 	store := consumertest.NewStore()
 	c, err := consumer.New(consumer.Config[*deduptest.Tx]{

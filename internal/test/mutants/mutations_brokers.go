@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// elsewhere is a mutation that a test of the package of its file must notice, which needs the servers.
+// elsewhere is a mutation that a test in the package of its file must notice. The test needs the servers.
 func elsewhere(name, file, test string, edits ...edit) mutation {
 	return mutation{name: name, file: file, edits: edits, pkg: path.Dir(file), run: exactly(test), fails: test}
 }
 
-// exactly is the -run of one case.
+// exactly returns the value of -run for one case.
 func exactly(test string) string {
 	return "^" + strings.ReplaceAll(test, "/", "$/^") + "$"
 }
 
-// brokerMutations are those of what came with further brokers, databases and poolers.
+// brokerMutations break the code for further brokers, databases and poolers.
 var brokerMutations = []mutation{
 	handling("a start waits until the database is reachable", "start.go", "TestStartWaitsOutAnOutage", edit{
 		`!late && c.fatalAtStart(err):`, `!late || c.fatalAtStart(err):`,
 	}),
-	elsewhere("what is to be retried is not acknowledged", "internal/deliver/outcome.go", "TestWhatIsKeptIsHandledAgainInOrder", edit{
+	elsewhere("a message that must be retried is not acknowledged", "internal/deliver/outcome.go", "TestWhatIsKeptIsHandledAgainInOrder", edit{
 		`		case dr.cfg.Keep != nil && dr.cfg.Keep(d, retry):
 `, `		case dr.cfg.Keep != nil && dr.cfg.Keep(d, retry):
 			o.settle(d, nil)

@@ -5,7 +5,7 @@ func handling(name, file, test string, edits ...edit) mutation {
 	return mutation{name: name, file: "consumer/" + file, edits: edits, pkg: "consumer", run: "^" + test + "$", fails: test}
 }
 
-// ending is a mutation that a handler which ends the transaction of its batch must show.
+// ending is a mutation that the tests of handlers that end the transaction of their batch must notice.
 func ending(name, file string, edits ...edit) mutation {
 	return mutation{name: name, file: file, edits: edits, pkg: "consumer/consumertest", run: "^TestBatches$", fails: "TestBatches"}
 }

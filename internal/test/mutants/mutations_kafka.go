@@ -7,7 +7,7 @@ func suite(name, file, caseName string, edits ...edit) mutation {
 	return mutation{name: name, file: "adapters/kafka/" + file, edits: edits, pkg: "adapters/kafka", run: "^" + in + "^" + caseName + "$", fails: in + caseName, short: true}
 }
 
-// subscriber is one that a test of the adapter's own must notice.
+// subscriber is a mutation that one of the adapter's own tests must notice.
 func subscriber(name, file, test string, edits ...edit) mutation {
 	return mutation{name: name, file: "adapters/kafka/" + file, edits: edits, pkg: "adapters/kafka", run: exactly(test), fails: test, short: true}
 }

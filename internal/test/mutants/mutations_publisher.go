@@ -5,7 +5,7 @@ func publishing(name, file, test string, edits ...edit) mutation {
 	return mutation{name: "publisher: " + name, file: "adapters/kafka/" + file, edits: edits, pkg: "adapters/kafka", run: "^" + test + "$", fails: test}
 }
 
-// sharedByPublishers is a mutation of what all adapters' Publishers share.
+// sharedByPublishers is a mutation of the code that all Publishers share.
 func sharedByPublishers(name, file, test string, edits ...edit) mutation {
 	const pkg = "internal/publishing"
 	return mutation{name: "publisher: " + name, file: pkg + "/" + file, edits: edits, pkg: pkg, run: "^" + test + "$", fails: test, short: true}

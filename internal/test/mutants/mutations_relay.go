@@ -5,12 +5,12 @@ func relaying(name, file, test string, edits ...edit) mutation {
 	return mutation{name: "relay: " + name, file: "outbox/relay/" + file, edits: edits, pkg: "outbox/relay", run: "^" + test + "$", fails: test, short: true}
 }
 
-// scoping is a mutation of how IDs are derived that the test of that name must notice.
+// scoping is a mutation of the derivation of IDs that the test of that name must notice.
 func scoping(name, test string, edits ...edit) mutation {
 	return mutation{name: "scope: " + name, file: "outbox/scope.go", edits: edits, pkg: "outbox", run: "^" + test + "$", fails: test, short: true}
 }
 
-// sharing is a mutation of how all stores share shards, which its own test must notice.
+// sharing is a mutation of the code that shares shards among relays in all stores. A test of that code must notice it.
 func sharing(name, old, with string) mutation {
 	return mutation{
 		name: "shares: " + name, file: "internal/shares/shares.go", edits: []edit{{old, with}},

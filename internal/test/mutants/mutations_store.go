@@ -164,7 +164,7 @@ var storeMutations = []mutation{
 		`WHERE owner IS NULL OR owner = $1::text OR lease_until < clock_timestamp()
 RETURNING`, `RETURNING`,
 	}),
-	store("a sweep records the horizon up to which it deleted", "internal/dialect/postgres.go", "an_old_message_without_a_row_is_unprovable", edit{
+	store("a sweep records the horizon of the keys that it deleted", "internal/dialect/postgres.go", "an_old_message_without_a_row_is_unprovable", edit{
 		`forgotten_until = greatest(forgotten_until, $2::timestamptz)`, `forgotten_until = least(forgotten_until, $2::timestamptz - interval '100 years')`,
 	}),
 	{

@@ -187,7 +187,7 @@ func ttlCycle(w *world) {
 	w.declared = append(w.declared, one)
 	w.publisher().send(one, "round and round")
 	pause(w.Context(), 500*time.Millisecond)
-	w.ready(one, 0) // nobody rejected it: it is dropped rather than sent round
+	w.ready(one, 0) // it was not rejected: it is dropped and does not go round again
 }
 
 func fullQueue(w *world) {
@@ -336,7 +336,7 @@ func deletedCancels(w *world) {
 		w.Errorf("cancelled %q", tag)
 	}
 	ends(w, ds)
-	w.must(d.Ack(false)) // nobody minds
+	w.must(d.Ack(false)) // no error follows
 	if _, err := ch.QueueDeclarePassive(w.queue(nil), false, false, false, false, nil); err != nil {
 		w.Errorf("the channel afterwards: %v", err)
 	}
@@ -483,7 +483,7 @@ func confirmsPerChannel(w *world) {
 			}
 		}
 	}
-	plain := w.channel() // not in confirm mode: nobody says anything
+	plain := w.channel() // not in confirm mode: no answer comes
 	c, err := plain.PublishWithDeferredConfirm("", q, true, false, amqp.Publishing{})
 	if w.must(err); c != nil {
 		w.Error("there is a confirm outside of confirm mode")

@@ -39,7 +39,7 @@ func returnedFirst(w *world) {
 	default:
 		w.Error("the confirm came before the return")
 	}
-	c, err := p.PublishWithDeferredConfirm("", nowhere, false, false, amqp.Publishing{}) // nobody wants to know
+	c, err := p.PublishWithDeferredConfirm("", nowhere, false, false, amqp.Publishing{}) // the result is not received
 	w.must(err)
 	if !w.acked(c) {
 		w.Error("not confirmed")
@@ -63,7 +63,8 @@ func prefetchBounds(w *world) {
 	w.ready(q, 0)
 }
 
-// backAtItsPlace gives both back when nobody consumes any more: a consumer may be sent the third message between the two nacks.
+// backAtItsPlace gives both messages back when there is no consumer any more: a consumer might get the third message between the
+// two nacks.
 func backAtItsPlace(w *world) {
 	q, p := w.queue(nil), w.publisher()
 	p.send(q, "1", "2", "3")
@@ -127,7 +128,7 @@ func unknownTag(w *world) {
 		ds := w.consume(ch, q, 1)
 		d := within(w, ds)
 		w.must(d.Nack(false, true))
-		w.must(settle(d)) // of which nobody hears at once
+		w.must(settle(d)) // the error comes later
 		w.refused(name, amqp.PreconditionFailed, within(w, closed))
 		ends(w, closed)
 		ends(w, ds)

@@ -6,10 +6,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// buffer is where a client keeps the deliveries of a consumer until somebody takes them; there is no limit but the prefetch.
+// buffer keeps a consumer's deliveries in the client until they are received. Only the prefetch limits their number.
 type buffer struct {
 	out  chan amqp.Delivery
-	stop chan struct{} // closed: what is in it is dropped
+	stop chan struct{} // closed: the buffered deliveries are dropped
 	done chan struct{}
 
 	mu    sync.Mutex

@@ -9,7 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// channel is a channel, both ends of it.
+// channel is both ends of a channel: the client's and the server's.
 type channel struct {
 	c      *conn
 	closed atomic.Bool // as the client sees it
@@ -25,7 +25,7 @@ type channel struct {
 	seq        uint64 // of publishings, as the server counts them
 	overdue    *time.Timer
 
-	sending  sync.Mutex // publishings are numbered in the order in which they are sent
+	sending  sync.Mutex // publishings are numbered in the order of their sending
 	selected atomic.Bool
 
 	notify    sync.Mutex // client's side
@@ -40,7 +40,7 @@ type channel struct {
 	why       *amqp.Error // set before ended is closed
 }
 
-// delivered is a message that a client has and has not settled.
+// delivered is a message that a client has received and not settled.
 type delivered struct {
 	tag   uint64
 	q     *queue
@@ -55,7 +55,7 @@ func newChannel(c *conn) *channel {
 	}
 }
 
-// call asks the server and waits for its answer, as long as the connection lasts. An error closes the channel.
+// call sends the server a request and waits for its answer, as long as the connection lasts. An error closes the channel.
 func call[T any](ch *channel, do func() (T, *amqp.Error)) (T, error) {
 	var none T
 	if ch.closed.Load() {
@@ -92,7 +92,7 @@ func call[T any](ch *channel, do func() (T, *amqp.Error)) (T, error) {
 	return none, amqp.ErrClosed
 }
 
-// cast tells the server something that it does not answer.
+// cast sends the server a request that has no answer.
 func (ch *channel) cast(size int, do func() *amqp.Error) error {
 	if ch.closed.Load() {
 		return amqp.ErrClosed
@@ -107,7 +107,7 @@ func (ch *channel) cast(size int, do func() *amqp.Error) error {
 	})
 }
 
-// fail is the server that closes the channel because of err.
+// fail makes the server close the channel because of err.
 func (ch *channel) fail(err *amqp.Error) {
 	if ch.gone {
 		return
@@ -120,7 +120,7 @@ func (ch *channel) fail(err *amqp.Error) {
 	ch.c.push(func() { ch.shutdown(err) })
 }
 
-// leave is what the server does when a channel is no more.
+// leave removes the channel from the server.
 func (ch *channel) leave() {
 	if ch.gone {
 		return
@@ -147,7 +147,7 @@ func (ch *channel) leave() {
 	ch.consumers = nil
 }
 
-// shutdown is the client's end of the channel.
+// shutdown ends the channel for the client.
 func (ch *channel) shutdown(err *amqp.Error) {
 	ch.closed.Store(true)
 	ch.notify.Lock()
@@ -183,7 +183,7 @@ func (ch *channel) Close() error {
 		ch.c.push(func() { ch.shutdown(nil) })
 		return none, nil
 	})
-	if errors.Is(err, amqp.ErrClosed) { // that is how we see it when it went well
+	if errors.Is(err, amqp.ErrClosed) { // this is the error after an orderly close
 		return nil
 	}
 	return err

@@ -116,7 +116,7 @@ func (ch *channel) Cancel(tag string, _ bool) error {
 	return nil
 }
 
-// unbuffer lets the client take what it has yet, and then closes its channel of deliveries.
+// unbuffer lets the client receive the buffered deliveries, and then closes its channel of deliveries.
 func (ch *channel) unbuffer(tag string) {
 	ch.notify.Lock()
 	defer ch.notify.Unlock()
@@ -126,7 +126,7 @@ func (ch *channel) unbuffer(tag string) {
 	}
 }
 
-// cancelled tells the client that its consumer is no more.
+// cancelled notifies the client that its consumer was cancelled.
 func (ch *channel) cancelled(tag string) {
 	ch.c.push(func() {
 		ch.notify.Lock()
@@ -156,7 +156,7 @@ func (ch *channel) deliver(con *consumer, m *message) {
 	})
 }
 
-// full says whether the prefetch of all consumers together is used up.
+// full reports whether the consumers together have used up the channel's prefetch.
 func (ch *channel) full() bool { return ch.shared > 0 && len(ch.unacked) >= ch.shared }
 
 // watch closes the channel when its oldest delivery is not settled in time.
@@ -221,7 +221,7 @@ func (ch *channel) settle(tag uint64, multiple bool, each func(*delivered)) erro
 				touched = append(touched, d.q)
 			}
 		}
-		if ch.shared > 0 { // any of its queues may have waited for room
+		if ch.shared > 0 { // each of its queues may have waited for room
 			for _, con := range ch.consumers {
 				touched = append(touched, con.q)
 			}
@@ -233,7 +233,7 @@ func (ch *channel) settle(tag uint64, multiple bool, each func(*delivered)) erro
 	})
 }
 
-// take removes what tag, or all up to tag, stands for.
+// take removes the delivery with tag, or all deliveries up to tag.
 func (ch *channel) take(tag uint64, multiple bool) ([]*delivered, *amqp.Error) {
 	if multiple && tag == 0 {
 		all := ch.unacked

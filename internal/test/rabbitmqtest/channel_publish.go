@@ -23,14 +23,14 @@ type Fate int
 const (
 	Take        Fate = iota // as usual
 	Nack                    // it is not taken, and the client is told so
-	Withhold                // it is taken, and the client is not told until Release, or ever
+	Withhold                // it is taken, and not confirmed until Release, if ever
 	CutBefore               // it is not taken, and the connection is cut
 	CutAfter                // it is taken, and the connection is cut before the client is told
 	Refuse                  // it is not taken, and its channel is closed with ACCESS_REFUSED (403)
 	NackButTake             // it is taken, and the client is told that it is not: some of its queues had no room
 )
 
-// OnPublish lets decide say what becomes of each message. It must not call the Server. nil: all are taken.
+// OnPublish makes decide choose the fate of each message. decide must not call the Server. nil: the server takes all messages.
 func (s *Server) OnPublish(decide func(Publish) Fate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +123,7 @@ func (ch *channel) expect() (*confirm, uint64, error) {
 	return c, ch.published, nil
 }
 
-// receive is the server that gets p.
+// receive handles p in the server.
 func (ch *channel) receive(p Publish, header int, immediate bool) *amqp.Error {
 	c, s := ch.c, ch.c.s
 	if s.alarm != "" && !c.blocked {
@@ -211,7 +211,7 @@ func (ch *channel) accept(p *Publish, immediate bool) (*exchange, *amqp.Error) {
 	return e, nil
 }
 
-// route puts p into its queues, or returns it. It says whether all of them took it.
+// route puts p into its queues, or returns it to the client. It reports whether all queues took p.
 func (ch *channel) route(e *exchange, p Publish) bool {
 	queues := ch.c.s.route(e, p.Key, nil)
 	if len(queues) == 0 && p.Mandatory {
@@ -230,7 +230,7 @@ func (ch *channel) route(e *exchange, p Publish) bool {
 	return all
 }
 
-// confirm tells the client about a message.
+// confirm sends the client the confirm of a message.
 func (ch *channel) confirm(answer amqp.Confirmation) {
 	ch.c.push(func() {
 		ch.notify.Lock()

@@ -10,8 +10,8 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq"
 )
 
-// conn is a connection, both ends of it. What the client sends is done at once, under the server's lock, unless the server does
-// not read. What the server sends goes through events, which one goroutine takes, as amqp091-go's reader does.
+// conn is both ends of a connection. A client's request is carried out at once, under the server's lock, unless the server does
+// not read. The server's answers go through events, and one goroutine handles these, as amqp091-go's reader does.
 type conn struct {
 	s      *Server
 	closed atomic.Bool // as the client sees it
@@ -24,7 +24,7 @@ type conn struct {
 	room     chan struct{}
 	events   []func()
 	last     bool // the last event is among them
-	deaf     bool // the client has given up: it takes nothing in but its end
+	deaf     bool // the client has given up: it handles no event but the last
 	wake     chan struct{}
 	blocked  bool
 	silent   *time.Timer // runs during a pause
@@ -34,8 +34,8 @@ type conn struct {
 	closes  []chan *amqp.Error
 	blocks  []chan amqp.Blocking
 	clients map[*channel]bool
-	ended   chan struct{} // closed when the client's end is over
-	why     *amqp.Error   // it is; set before ended is closed
+	ended   chan struct{} // closed when the connection has ended for the client
+	why     *amqp.Error   // the connection ended; set before ended is closed
 }
 
 // socket is how many bytes fit between a client and a server that does not read.
@@ -48,7 +48,7 @@ func newConn(s *Server) *conn {
 	}
 }
 
-// send gives the server something to do. It blocks while the server does not read and the socket is full.
+// send makes the server run do. It blocks while the server does not read and the socket is full.
 func (c *conn) send(size int, do func()) error {
 	for {
 		if c.closed.Load() {
@@ -78,7 +78,7 @@ func (c *conn) send(size int, do func()) error {
 	}
 }
 
-// thaw reads what was sent while the server did not.
+// thaw reads the requests that arrived while the server read nothing.
 func (c *conn) thaw() {
 	for len(c.inbox) > 0 && c.s.paused == nil && !c.blocked && !c.gone {
 		do := c.inbox[0]
@@ -92,7 +92,7 @@ func (c *conn) thaw() {
 	}
 }
 
-// push sends something to the client.
+// push sends an event to the client.
 func (c *conn) push(event func()) {
 	if c.last || c.gone {
 		return
@@ -108,7 +108,7 @@ func (c *conn) awake() {
 	}
 }
 
-// read is the client's reader.
+// read handles the events, as the client's reader.
 func (c *conn) read() {
 	for {
 		c.s.mu.Lock()
@@ -136,7 +136,7 @@ func (c *conn) next() (event func(), last bool) {
 	return event, c.last && len(c.events) == 0
 }
 
-// drop ends the connection from the server's side; what was on its way to the client is lost.
+// drop ends the connection from the server's side; notifications on their way to the client are lost.
 func (c *conn) drop(err *amqp.Error) {
 	if c.gone {
 		return
@@ -148,13 +148,13 @@ func (c *conn) drop(err *amqp.Error) {
 	c.forget()
 }
 
-// end sends the client the last thing it will hear.
+// end sends the client its last notification.
 func (c *conn) end(err *amqp.Error) {
 	c.push(func() { c.shutdown(err) })
 	c.last = true
 }
 
-// forget is what the server does when a connection is no more.
+// forget removes the connection from the server.
 func (c *conn) forget() {
 	c.gone = true
 	c.silent.Stop()
@@ -170,13 +170,13 @@ func (c *conn) forget() {
 	c.inbox = nil
 }
 
-// lost is the client that has heard nothing for too long.
+// lost is the client's reaction to a server that was silent for too long.
 func (c *conn) lost() {
 	c.breakOff(&amqp.Error{Code: amqp.FrameError, Reason: "read tcp 127.0.0.1:5672: i/o timeout"})
 }
 
-// breakOff is the client that gives up. A server that does not read finds what was sent before when it reads again, and then
-// the end.
+// breakOff is called when the client gives up. When a paused server reads again, it handles the requests that were sent before,
+// and then the end.
 func (c *conn) breakOff(err *amqp.Error) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -193,7 +193,7 @@ func (c *conn) breakOff(err *amqp.Error) {
 	c.inbox = append(c.inbox, c.forget)
 }
 
-// shutdown is the client's end of the connection.
+// shutdown ends the connection for the client.
 func (c *conn) shutdown(err *amqp.Error) {
 	c.closed.Store(true)
 	c.notify.Lock()

@@ -7,8 +7,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// bury takes m out of q for good: it goes to the dead letter exchange, or nowhere if there is none. The same as in RabbitMQ: a
-// message that comes to its delivery limit, expires or is rejected without such an exchange is lost.
+// bury removes m from q for good: m goes to the dead letter exchange, or is lost if there is none. RabbitMQ does the same with a
+// message that exceeds its delivery limit, expires or is rejected.
 func (q *queue) bury(m *message, reason string) {
 	if q.deadLets == nil {
 		return
@@ -59,10 +59,10 @@ func (q *queue) certify(dead, m *message, reason string) {
 	if _, ok := h["x-first-death-reason"]; !ok {
 		h["x-first-death-reason"], h["x-first-death-queue"], h["x-first-death-exchange"] = reason, q.name, m.exchange
 	}
-	dead.p.Expiration = "" // or it would expire there as well
+	dead.p.Expiration = "" // otherwise it would expire there as well
 }
 
-// circles says whether a message would come back to a queue without anybody ever having rejected it. Such are dropped.
+// circles reports whether a message would come back to a queue and was never rejected. RabbitMQ drops such a message.
 func circles(dead *message, to *queue, reason string) bool {
 	if reason == "rejected" {
 		return false

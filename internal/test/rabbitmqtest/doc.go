@@ -7,7 +7,7 @@
 // implement clusters, mirrors, transactions, priorities, streams and header exchanges.
 //
 // As on the wire, publishing and acknowledging have no direct answer: an error comes later and closes the channel. Notifications are sent
-// one after the other. One that nobody receives holds up all others of its connection for 5 seconds, and is then lost.
+// one after the other. One that is not received delays all others of its connection for 5 seconds, and is then lost.
 //
 // Tests can ask for faults: OnPublish decides about single messages, Cut breaks all connections, Pause keeps the server from answering,
 // Stop and Start restart it, Block is a full disk, Deny is a missing permission.

@@ -13,7 +13,7 @@ type exchange struct {
 	durable    bool
 	autoDelete bool
 	internal   bool
-	alternate  string // where what it cannot route goes
+	alternate  string // the exchange for messages that it cannot route
 	bindings   []binding
 }
 
@@ -52,7 +52,7 @@ func (e *exchange) leads(bound, key string) bool {
 	}
 }
 
-// matches says whether words are of pattern, in which * stands for one word and # for any number of them.
+// matches reports whether words match pattern: * matches one word, and # any number of words.
 func matches(pattern, words []string) bool {
 	switch {
 	case len(pattern) == 0:
@@ -170,7 +170,7 @@ func (ch *channel) bind(name, key, from string) *amqp.Error {
 	return nil
 }
 
-// unbind forgets the bindings of a queue that is no more.
+// unbind removes the bindings of a deleted queue.
 func (s *Server) unbind(q *queue) {
 	for _, e := range s.exchanges {
 		n := len(e.bindings)

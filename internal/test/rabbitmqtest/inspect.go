@@ -4,7 +4,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// QueueState is what is in a queue.
+// QueueState is the number of a queue's messages and consumers.
 type QueueState struct {
 	Ready     int // messages
 	Unacked   int // messages that are delivered and not settled
@@ -22,7 +22,7 @@ func (s *Server) Queue(name string) (state QueueState, ok bool) {
 	return QueueState{Ready: len(q.ready), Unacked: q.unacked, Consumers: len(q.consumers)}, true
 }
 
-// Messages returns what is ready in a queue, in its order. They are copies, and cannot be acknowledged.
+// Messages returns the ready messages of a queue, in its order. They are copies, and cannot be acknowledged.
 func (s *Server) Messages(name string) (msgs []amqp.Delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

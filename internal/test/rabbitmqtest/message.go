@@ -38,7 +38,7 @@ func (m *message) delivery(ch *channel, consumer string, tag uint64) amqp.Delive
 	}
 }
 
-// copied is m as the wire carries it.
+// copied returns a copy of m with the changes that the wire makes.
 func copied(m amqp.Publishing) amqp.Publishing {
 	m.Headers = table(m.Headers)
 	m.Body = append([]byte{}, m.Body...)
@@ -59,7 +59,7 @@ func table(t amqp.Table) amqp.Table {
 	return wired
 }
 
-// field is v as the other end reads it.
+// field returns v as the other end of the connection reads it.
 func field(v any) any {
 	switch v := v.(type) {
 	case int:

@@ -9,7 +9,7 @@ import (
 // patience is how long amqp091-go waits for a listener before it loses a notification.
 const patience = 5 * time.Second
 
-// notifyAll tells all listeners, each for no longer than patience.
+// notifyAll sends v to all listeners, and waits for each no longer than patience.
 func notifyAll[T any](listeners []chan T, v T) {
 	for _, l := range listeners {
 		select {
@@ -26,7 +26,8 @@ func notifyAll[T any](listeners []chan T, v T) {
 	}
 }
 
-// tell says why something closes. It waits for none: with amqp091-go as well, a listener that is not ready is closed without.
+// tell sends listeners the reason of a close. It waits for none: as in amqp091-go, the channel of a listener that is not ready is
+// closed without it.
 func tell(listeners []chan *amqp.Error, err *amqp.Error) {
 	if err == nil {
 		return
@@ -45,7 +46,7 @@ func closeAll[T any](listeners []chan T) {
 	}
 }
 
-// listen adds receiver, or closes it if nothing will come any more.
+// listen adds receiver, or closes it if no more notifications will come.
 func listen[T any](over bool, listeners *[]chan T, receiver chan T) {
 	if over {
 		close(receiver)

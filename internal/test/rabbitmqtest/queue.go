@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// queue is a queue. Everything of it is under the server's lock.
+// queue is a queue. The server's lock guards it.
 type queue struct {
 	queueArgs
 	s          *Server
@@ -24,7 +24,7 @@ type queue struct {
 	unused    *time.Timer // expires the queue
 }
 
-// consumer is one of a queue's.
+// consumer is a consumer of a queue.
 type consumer struct {
 	ch        *channel
 	q         *queue
@@ -35,7 +35,7 @@ type consumer struct {
 	holds     int // messages that are not settled
 }
 
-// put appends m, and says whether there was room.
+// put appends m, and reports whether there was room.
 func (q *queue) put(m *message) bool {
 	if q.maxLength >= 0 && len(q.ready) >= q.maxLength && q.overflow != "drop-head" {
 		if q.overflow == "reject-publish-dlx" {
@@ -72,7 +72,7 @@ func (q *queue) pop() *message {
 	return m
 }
 
-// giveBack is a message that was delivered and is to be delivered again. A queue that counts may have had enough of it.
+// giveBack puts m, which was delivered, back into the queue. A quorum queue buries it when it is over the delivery limit.
 func (q *queue) giveBack(m *message, asked bool) {
 	if q.gone {
 		return
@@ -84,7 +84,7 @@ func (q *queue) giveBack(m *message, asked bool) {
 			q.bury(m, "delivery_limit")
 			return
 		}
-		if q.limit < 0 && asked { // or its log could never be cut
+		if q.limit < 0 && asked { // otherwise its log could never be truncated
 			q.append(m)
 			return
 		}
@@ -95,7 +95,7 @@ func (q *queue) giveBack(m *message, asked bool) {
 
 func (q *queue) serve() { q.serveAt(time.Now()) }
 
-// serveAt delivers what there are consumers for, and expires what has come to the head too late.
+// serveAt delivers messages to the consumers that have room, and expires the messages at the head whose time is over.
 func (q *queue) serveAt(now time.Time) {
 	if q.gone || q.s.stopped || q.s.paused != nil {
 		return
@@ -130,7 +130,8 @@ func (q *queue) free() *consumer {
 	return nil
 }
 
-// arm sets the timer that expires the first message; those behind it wait for it, however late they are.
+// arm sets the timer that expires the first message. Later messages expire only after the first one has left, even if their own
+// time is over.
 func (q *queue) arm() {
 	if q.head != nil {
 		q.head.Stop()
@@ -146,7 +147,7 @@ func (q *queue) arm() {
 	})
 }
 
-// dismiss forgets con, whose deliveries stay with its channel.
+// dismiss removes con from q. Its deliveries stay with its channel.
 func (q *queue) dismiss(con *consumer) {
 	q.consumers = slices.DeleteFunc(q.consumers, func(c *consumer) bool { return c == con })
 	q.turn = 0
@@ -161,7 +162,7 @@ func (q *queue) dismiss(con *consumer) {
 	q.serve() // the next one may be the active one now
 }
 
-// used puts off the end of a queue that expires.
+// used restarts the timer of a queue that expires when unused.
 func (q *queue) used() {
 	if q.unused != nil {
 		q.unused.Stop()
@@ -178,14 +179,14 @@ func (q *queue) used() {
 	})
 }
 
-// restart is what a durable queue is after the server's end.
+// restart puts a durable queue into the state that it has after a restart of the server.
 func (q *queue) restart() {
 	if !q.quorum {
 		q.ready = slices.DeleteFunc(q.ready, func(m *message) bool { return m.p.DeliveryMode != 2 })
 	}
 }
 
-// removeQueue is the end of q. Its messages are gone, and its consumers are told.
+// removeQueue removes q with its messages, and cancels its consumers.
 func (s *Server) removeQueue(q *queue) {
 	if q.gone {
 		return

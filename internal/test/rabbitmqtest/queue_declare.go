@@ -9,7 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// queueArgs is what the arguments of a queue ask for.
+// queueArgs are the settings in the arguments of a queue.
 type queueArgs struct {
 	args      amqp.Table
 	quorum    bool
@@ -23,7 +23,7 @@ type queueArgs struct {
 	single    bool    // active consumer
 }
 
-// readArgs understands the arguments of queue name.
+// readArgs parses the arguments of queue name.
 func (s *Server) readArgs(name string, args amqp.Table) (a queueArgs, _ *amqp.Error) {
 	a = queueArgs{args: table(args), limit: -1, ttl: -1, maxLength: -1, overflow: "drop-head"}
 	quorum := args["x-queue-type"] == "quorum"
@@ -152,7 +152,7 @@ func (ch *channel) declareQueue(want *queue, args amqp.Table) (*queue, *amqp.Err
 	return want, nil
 }
 
-// differs is an error if q is not as somebody wants it.
+// differs returns an error if q is not equal to want.
 func (q *queue) differs(want *queue) *amqp.Error {
 	unlike := func(arg, received, current string) *amqp.Error {
 		return refuse(amqp.PreconditionFailed, "PRECONDITION_FAILED - inequivalent arg '%s' for queue '%s' in vhost '/': received %s but current is %s",
@@ -182,7 +182,7 @@ func (q *queue) differs(want *queue) *amqp.Error {
 	return nil
 }
 
-// described is an argument in an error's words.
+// described returns an argument as RabbitMQ writes it in an error.
 func described(arg string, args amqp.Table) string {
 	v, ok := args[arg]
 	if arg == "x-queue-type" && !ok {
@@ -224,7 +224,7 @@ func (s *Server) queue(name string, c *conn) (*queue, *amqp.Error) {
 	return q, nil
 }
 
-// state is what a client is told about q. Of no queue there is nothing to tell.
+// state is the answer to a client's declaration of q; nil q: the zero value.
 func (q *queue) state() amqp.Queue {
 	if q == nil {
 		return amqp.Queue{}
@@ -232,7 +232,7 @@ func (q *queue) state() amqp.Queue {
 	return amqp.Queue{Name: q.name, Messages: len(q.ready), Consumers: len(q.consumers)}
 }
 
-// name makes one up.
+// name returns a new name with that prefix.
 func (s *Server) name(prefix string) string {
 	s.names++
 	return fmt.Sprintf("%s%d", prefix, s.names)

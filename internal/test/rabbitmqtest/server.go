@@ -14,11 +14,11 @@ import (
 
 // Config sets a Server up. The zero value of a field is what RabbitMQ 3.10 does.
 type Config struct {
-	MaxMessageBytes int           // larger ones close their channel; defaults to 128 MiB
+	MaxMessageBytes int           // larger messages close their channel; defaults to 128 MiB
 	FrameBytes      int           // headers that do not fit into one frame close their connection; defaults to 128 KiB
-	ConsumerTimeout time.Duration // within which a delivery must be settled; defaults to 30 minutes
-	DeliveryLimit   int           // of quorum queues that are declared without; defaults to none (RabbitMQ 4: 20)
-	Heartbeat       time.Duration // after three of which a client gives up a connection that is silent; defaults to 5 seconds
+	ConsumerTimeout time.Duration // the time to settle a delivery; defaults to 30 minutes
+	DeliveryLimit   int           // of quorum queues that are declared without one; defaults to none (RabbitMQ 4: 20)
+	Heartbeat       time.Duration // a client gives up a connection that is silent for three of these; defaults to 5 seconds
 }
 
 // Server is a RabbitMQ in memory. It is safe for concurrent use.
@@ -32,7 +32,7 @@ type Server struct {
 	names     int // given out
 	stopped   bool
 	paused    chan struct{} // closed when the pause is over; nil: there is none
-	alarm     string        // why publishers are blocked
+	alarm     string        // why publishers are blocked; empty: they are not
 	deny      func(Access) bool
 	decide    func(Publish) Fate
 	held      []func() // confirms that were withheld
@@ -62,10 +62,10 @@ func NewServer(cfg Config) *Server {
 	return s
 }
 
-// errRefused is what dialling a stopped server returns.
+// errRefused is the error of dialling a stopped server.
 var errRefused = errors.New("dial tcp 127.0.0.1:5672: connect: connection refused")
 
-// Dial connects. It is a rabbitmq.Dialer. A stopped server refuses, and a paused one lets wait until ctx ends.
+// Dial connects. It is a rabbitmq.Dialer. A stopped server refuses, and a paused one does not answer until ctx ends.
 func (s *Server) Dial(ctx context.Context) (rabbitmq.Connection, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -93,14 +93,14 @@ func (s *Server) Dial(ctx context.Context) (rabbitmq.Connection, error) {
 	}
 }
 
-// Connections returns how many are open.
+// Connections returns the number of open connections.
 func (s *Server) Connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.conns)
 }
 
-// Cut breaks all connections, as a network does. What was delivered and not settled goes back to its queue.
+// Cut breaks all connections, as a network does. Unsettled messages go back to their queues.
 func (s *Server) Cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,15 +182,15 @@ func (s *Server) unpause() {
 	}
 }
 
-// Block says that memory or disk are short: from a connection's next message on nothing more is read from it, and its
-// client is told why. Connections that only consume go on.
+// Block makes the server short of memory or disk: it reads nothing more from a connection after its next message, and tells the
+// client why. Connections that only consume go on.
 func (s *Server) Block(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.alarm = reason
 }
 
-// Unblock ends what Block began.
+// Unblock ends the shortage that Block began.
 func (s *Server) Unblock() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,14 +204,14 @@ func (s *Server) Unblock() {
 	}
 }
 
-// Access is what somebody asks permission for.
+// Access is an operation of a client that needs permission.
 type Access struct {
 	Operation string // "configure", "write" or "read"
 	Kind      string // "exchange" or "queue"
 	Name      string
 }
 
-// Deny makes the server refuse what refused says yes to, with ACCESS_REFUSED (403). nil: nothing.
+// Deny makes the server refuse an access with ACCESS_REFUSED (403) when refused returns true. nil: it refuses none.
 func (s *Server) Deny(refused func(Access) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,7 +225,7 @@ func (s *Server) permit(operation, kind, name string) *amqp.Error {
 	return refuse(amqp.AccessRefused, "ACCESS_REFUSED - access to %s '%s' in vhost '/' refused for user 'guest'", kind, name)
 }
 
-// refuse is an error that closes a channel, or the connection if its code is a hard one.
+// refuse returns an error that closes a channel, or the connection if its code is a hard error.
 func refuse(code int, format string, args ...any) *amqp.Error {
 	soft := code < amqp.FrameError && code != amqp.ConnectionForced && code != amqp.InvalidPath
 	return &amqp.Error{Code: code, Reason: fmt.Sprintf(format, args...), Server: true, Recover: soft}

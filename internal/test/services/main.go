@@ -11,10 +11,10 @@
 //  2. A Docker daemon answers: docker compose, with the images pinned in compose.yaml.
 //  3. Natively: programs found on this machine or installed with apt-get, jars fetched with Maven.
 //
-// A checkout keeps what it knows about its servers in its folder .services: a folder per server (log, data, how it was started)
-// and the file env, whose lines (TXONCE_KAFKA=127.0.0.1:21492) internal/test/testdb reads. The ports are the same in every
-// checkout, so a second checkout uses the servers of the first. A natively started server is the child of a small process
-// (keep.go) that stops it on services-down and when its checkout is deleted.
+// A checkout keeps its records about its servers in its folder .services: a folder per server (log, data, how it was started) and
+// the file env, whose lines (TXONCE_KAFKA=127.0.0.1:21492) internal/test/testdb reads. The ports are the same in every checkout,
+// so a second checkout uses the servers of the first. A natively started server is the child of a small process (keep.go) that
+// stops it on services-down and when its checkout is deleted.
 //
 // To add a server, add a file that implements [server], a line in known, and an entry in compose.yaml.
 package main

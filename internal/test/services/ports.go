@@ -38,7 +38,7 @@ func portsFree(ctx context.Context, s server) error {
 		about.Name, taken, holder(taken), about.Title, about.Env, about.Title)
 }
 
-// firstTaken returns the first of ports on which a process listens, or "".
+// firstTaken returns the first of ports that a process listens on, or "".
 func firstTaken(ports []string) string {
 	for _, port := range ports {
 		conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", port), time.Second)

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// state is the folder with what a checkout knows about its servers.
+// state is the folder for a checkout's records about its servers.
 const state = ".services"
 
 // dirOf returns a server's folder, as an absolute path.

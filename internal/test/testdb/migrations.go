@@ -9,8 +9,8 @@ import (
 	"github.com/txonce/txonce/migrations"
 )
 
-// PostgresTables returns statements that make txonce's tables, and whatever more makes, in one transaction and round trip. It is what
-// migrations.Apply does, without its lock, behind which tests that run side by side would queue.
+// PostgresTables returns statements that make txonce's tables in one transaction and round trip, followed by the statements in more.
+// migrations.Apply does the same, but under a lock: tests that run side by side would wait for each other.
 func PostgresTables(t testing.TB, more string) (sql string) {
 	t.Helper()
 	all, err := postgresMigrations()

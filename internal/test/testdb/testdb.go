@@ -126,8 +126,8 @@ func randomName(t testing.TB) string {
 	return test[:min(len(test), 40)] + "_" + hex.EncodeToString(random[:])
 }
 
-// freePort returns a port on which nothing listens and that no other test of this user gets before this one ends. It is outside
-// of the system's range for outgoing connections, which could otherwise take it while the test's server is down.
+// freePort returns a port that is not in use and that no other test of this user gets before this one ends. It is outside of the
+// system's range for outgoing connections, because one of these could take it while the test's server is down.
 func freePort(t testing.TB) int {
 	t.Helper()
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("txonce-ports-%d", os.Getuid()))

@@ -123,7 +123,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// fatal returns the text with which f calls Fatal, or "".
+// fatal returns the text that f passes to Fatal, or "".
 func fatal(t *testing.T, f func(testing.TB)) string {
 	r := &recorder{TB: t}
 	done := make(chan struct{})
