@@ -2,6 +2,7 @@ package awssqs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -46,11 +47,7 @@ func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (errs []
 }
 
 // send sends to all queues side by side, and to each its batches side by side.
-func (p *Publisher) send(ctx context.Context, c *publishing.Call, messages []int, isolated bool) {
-	most := maxBatch
-	if isolated {
-		most = 1
-	}
+func (p *Publisher) send(ctx context.Context, c *publishing.Call, messages []int, _ bool) {
 	byTopic := make(map[string][]int)
 	for _, i := range messages {
 		topic := c.Messages[i].Topic
@@ -58,13 +55,13 @@ func (p *Publisher) send(ctx context.Context, c *publishing.Call, messages []int
 	}
 	var queues sync.WaitGroup
 	for topic, of := range byTopic {
-		queues.Go(func() { p.sendTo(ctx, topic, c, of, most) })
+		queues.Go(func() { p.sendTo(ctx, topic, c, of) })
 	}
 	queues.Wait()
 }
 
-// sendTo sends messages of one topic, in batches of at most most messages.
-func (p *Publisher) sendTo(ctx context.Context, topic string, c *publishing.Call, messages []int, most int) {
+// sendTo sends messages of one topic in batches.
+func (p *Publisher) sendTo(ctx context.Context, topic string, c *publishing.Call, messages []int) {
 	url, err := p.url(ctx, topic)
 	if err != nil {
 		c.AnswerAll(messages, err)
@@ -80,16 +77,29 @@ func (p *Publisher) sendTo(ctx context.Context, topic string, c *publishing.Call
 		ready = append(ready, e)
 	}
 	var batches sync.WaitGroup
-	for _, b := range split(ready, most) {
-		batches.Go(func() {
-			if err := p.sendBatch(ctx, topic, url, c, b); err != nil {
-				for _, e := range b {
-					c.Answer(e.index, err)
-				}
-			}
-		})
+	for _, b := range split(ready, maxBatch) {
+		batches.Go(func() { p.sendOrSplit(ctx, topic, url, c, b) })
 	}
 	batches.Wait()
+}
+
+// sendOrSplit sends b. If SQS refuses b as a whole, each message is sent by itself at once: later, another queue may have used up the
+// time of the call.
+func (p *Publisher) sendOrSplit(ctx context.Context, topic, url string, c *publishing.Call, b []*entry) {
+	err := p.sendBatch(ctx, topic, url, c, b)
+	if len(b) > 1 && ctx.Err() == nil && errors.As(err, new(*publishing.BatchError)) {
+		var singles sync.WaitGroup
+		for _, e := range b {
+			singles.Go(func() { p.sendOrSplit(ctx, topic, url, c, []*entry{e}) })
+		}
+		singles.Wait()
+		return
+	}
+	for _, e := range b {
+		if err != nil {
+			c.Answer(e.index, err)
+		}
+	}
 }
 
 // sendBatch is one request. Its error is the answer to every message of b; otherwise each message has its own.

@@ -176,6 +176,31 @@ func TestPublisherRequestRefusedForOneMessage(t *testing.T) {
 	}
 }
 
+// A queue that does not answer must not keep the neighbours of a bad message in another queue from being published.
+func TestPublisherSplitsARefusedRequestAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := awssqstest.NewServer(awssqstest.Config{})
+		bad, _ := makeQueue(t, s, true, nil)
+		slow, _ := makeQueue(t, s, true, nil)
+		s.SetFault(func(c awssqstest.Call) awssqstest.Fault {
+			switch {
+			case c.Operation == "SendMessageBatch" && strings.HasSuffix(c.Queue, slow):
+				return awssqstest.Fault{Delay: time.Hour}
+			case c.Operation == "SendMessageBatch" && slices.Contains(c.Entries, "7"):
+				return awssqstest.Fault{Before: &smithy.GenericAPIError{Code: "InvalidParameterValue", Message: "one is bad"}}
+			}
+			return awssqstest.Fault{}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		for i, err := range newPublisher(t, s).Publish(ctx, append(keyed(bad, 20), keyed(slow, 1)...)) {
+			if (err == nil) != (i != 7 && i != 20) || outbox.IsPermanent(err) != (i == 7) {
+				t.Errorf("message %d: %v", i, err)
+			}
+		}
+	})
+}
+
 // A lost answer leaves it open whether a message arrived; sent again to a FIFO queue, it is there once.
 func TestPublisherLostAnswers(t *testing.T) {
 	for _, fifo := range []bool{false, true} {

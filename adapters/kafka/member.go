@@ -52,7 +52,9 @@ func (m *member) run(ctx context.Context, cut context.CancelFunc) error {
 	m.searches.Wait()
 	close(left)
 	watchers.Wait()
-	return errors.Join(m.err, m.awaitHandlers())
+	unfinished := m.awaitHandlers()
+	m.failOnce.Do(func() {}) // a handler that runs on may fail the member while this reads its error
+	return errors.Join(m.err, unfinished)
 }
 
 // fail stops the member. Run returns the first err.

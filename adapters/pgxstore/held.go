@@ -22,6 +22,9 @@ func (s *Store) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout)
 	defer cancel()
+	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
+		return nil, err
+	}
 	conn, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {
 		return nil, database.Errorf("pgxstore: held keys: connect: %w", err)

@@ -26,7 +26,7 @@ func TestStoreBehindPgBouncer(t *testing.T) {
 				New:        func(t *testing.T) deduptest.DB[pgx.Tx] { return newDBAt(t, behindPgBouncer(t, mode)) },
 				Isolations: isolations,
 				Select: func(name, level string) bool {
-					return matrix.Dealt(name, i, len(poolerModes)) && isolations.Others(1)(name, level)
+					return matrix.Dealt(name, i, len(poolerModes)) && isolations.DefaultAndOther(name, level)
 				},
 				Codes: deduptest.PostgresCodes(),
 			})

@@ -17,6 +17,7 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
@@ -53,6 +54,8 @@ func TestWhoseErrorItIs(t *testing.T) {
 			{"missing table", send(`INSERT INTO missing VALUES (1)`), either},
 			{"missing column", send(`UPDATE effects SET missing = 1`), either},
 			{"constraint", send(`INSERT INTO effects (name) VALUES (NULL)`), handlers},
+			{"the database of another store is down", elsewhere(claims.Owner("pgxstore").Errorf("connect: refused")), handlers},
+			{"the schema of another store is missing", elsewhere(claims.Owner("pgxstore").Wrap(dedup.ErrSchema)), handlers},
 		},
 		"postgres": {
 			{"missing table", send(`INSERT INTO missing VALUES (1)`), either},

@@ -21,6 +21,9 @@ func (s *Store) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.answerWithin)
 	defer cancel()
+	if err := s.locate(ctx, nil); err != nil {
+		return nil, s.claimError(fmt.Errorf("held keys: %w", err))
+	}
 	held, err := s.db.KeyProber.HeldKeys(ctx, s.runUndone, derived)
 	if err != nil {
 		return nil, s.claimError(fmt.Errorf("held keys: %w", err))

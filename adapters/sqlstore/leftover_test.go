@@ -241,6 +241,10 @@ func TestTheFirstUsesMayComeAtOnce(t *testing.T) {
 				},
 				func(ctx context.Context) error { _, err := s.Outbox().Stats(ctx); return err },
 				func(ctx context.Context) error {
+					_, err := s.HeldKeys(ctx, []dedup.Key{record("held").Key})
+					return err
+				},
+				func(ctx context.Context) error {
 					return s.InTx(ctx, []dedup.Record{record(t.Name())}, func(tx *sql.Tx, _ []dedup.Claim) error {
 						return s.Enqueue(ctx, tx, outbox.Message{ID: "m", Topic: "t", Payload: []byte("p")})
 					})

@@ -33,7 +33,7 @@ func TestMySQL(t *testing.T) {
 			}
 			var doesNotApply map[string]string
 			if asMySQL {
-				selected = isolations.Others(1)
+				selected = isolations.DefaultAndOther
 				doesNotApply = map[string]string{
 					"a batch of held keys waits no longer than one key":     inSeconds,
 					"commit outcome unknown: a claim that gives up waiting": inSeconds,

@@ -30,7 +30,7 @@ func TestPostgresBehindPgBouncer(t *testing.T) {
 				New:        func(t *testing.T) deduptest.DB[*sql.Tx] { return newPostgresDBAt(t, behindPgBouncer(t, mode)) },
 				Isolations: isolations,
 				Select: func(name, level string) bool {
-					return matrix.Dealt(name, i, len(poolerModes)) && isolations.Others(1)(name, level)
+					return matrix.Dealt(name, i, len(poolerModes)) && isolations.DefaultAndOther(name, level)
 				},
 				Codes: deduptest.PostgresCodes(),
 			})

@@ -14,7 +14,6 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/counts"
-	"github.com/txonce/txonce/internal/deliver"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -93,7 +92,7 @@ func (m *Middleware[TTx]) handle(raw *message.Message, next message.HandlerFunc)
 		m.cfg.Amend(msg)
 	}
 	r := &run{raw: raw, next: next}
-	err := deliver.Call(context.WithValue(ctx, runKey{}, r), m.consumer, []*consumer.Message{msg})[0]
+	err := m.consumer.ProcessBatch(context.WithValue(ctx, runKey{}, r), []*consumer.Message{msg})[0]
 	if r.tx.doomed {
 		raw.Ack() // the transaction cannot be committed: it ends, and the message comes again in another one
 	}

@@ -27,6 +27,11 @@ type Levels []string
 // Default selects every case, at the default level.
 func (l Levels) Default(_, level string) bool { return All() || level == "" || level == l[0] }
 
+// DefaultAndOther returns the selection of Others(1), and beside it every case at the default level, which most programs use.
+func (l Levels) DefaultAndOther(name, level string) bool {
+	return l.Default(name, level) || l.Others(1)(name, level)
+}
+
 // Others returns one of two selections, i is 0 or 1. Each has every case at one of the other two levels; together they have both.
 func (l Levels) Others(i int) func(name, level string) bool {
 	return func(name, level string) bool {
