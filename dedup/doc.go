@@ -14,8 +14,8 @@
 //
 // The answer to a claim is a Verdict instead of a bool, because there are two more cases: the key was used for other
 // content (Mismatch), or it may have been used and forgotten (Unprovable). Keys are kept for a [Record]'s Window. The
-// transaction that deletes expired keys also records up to which expiry time keys were deleted, from which [Horizon]
-// computes the horizon. A message from before the horizon that has no row may have been processed, so it is Unprovable.
+// transaction that deletes expired keys also records the latest expiry time of the keys that it deletes. The horizon is
+// computed from that. A message from before the horizon that has no row may have been processed, so it is Unprovable.
 //
 // # What a crash does
 //
