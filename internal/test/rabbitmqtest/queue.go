@@ -140,7 +140,7 @@ func (q *queue) arm() {
 	if len(q.ready) == 0 || q.ready[0].expires.IsZero() {
 		return
 	}
-	q.head = time.AfterFunc(time.Until(q.ready[0].expires)+1, func() {
+	q.head = time.AfterFunc(max(time.Until(q.ready[0].expires)+1, 1), func() {
 		q.s.mu.Lock()
 		defer q.s.mu.Unlock()
 		q.serve()

@@ -173,7 +173,9 @@ func (s *Server) unpause() {
 	close(s.paused)
 	s.paused = nil
 	for c := range s.conns {
-		c.silent.Stop()
+		if c.silent != nil { // nil: the connection came during the pause
+			c.silent.Stop()
+		}
 		c.thaw()
 		c.awake()
 	}
