@@ -15,7 +15,7 @@ import (
 //     holds back the messages of this Message.Topic, tries one of them now and then, and goes on when one is confirmed.
 //   - An error of [Permanent] parks the message at once: it is too large, or its topic's name is impossible.
 //   - An [*UnavailableError] says that the broker cannot be reached. No attempt is counted. When the broker has confirmed no message
-//     of the call, the relay stops calling the publisher for a while, then tries a few messages.
+//     of the call, the relay stops calling the publisher for a while, then tries one batch.
 //
 // Publish returns by the deadline of ctx: the relay's PublishTimeout, or earlier, Margin before its lease ends. Messages that were
 // sent by then may still arrive, and are repeats. A relay whose publisher does not return within LeaseTTL after the deadline

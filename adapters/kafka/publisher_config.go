@@ -132,7 +132,7 @@ func publisherRefusals(cfg *sarama.Config, accepted []Risk) (wrong []error) {
 		},
 		{
 			cfg.Metadata.AllowAutoTopicCreation && !slices.Contains(accepted, RiskAutoTopicCreation), "Metadata.AllowAutoTopicCreation is true",
-			"the cluster would create a topic of a misspelled name, with one partition, and nobody would read it",
+			"when a topic's name is misspelled, the cluster would create that topic with one partition, and no consumer would read it",
 			"set it to false, or accept kafka.RiskAutoTopicCreation (AcceptedRisks)",
 		},
 	} {

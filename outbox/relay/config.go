@@ -95,7 +95,8 @@ type Config struct {
 	ParkLimit ParkLimit
 
 	// Backoff returns how long a message, and with it its key, is held back after that many failed attempts, 1 or more. It also
-	// returns how long an unavailable publisher gets no messages, after that many failures in a row, at most 5 s.
+	// returns how long an unavailable publisher gets no messages, after that many failures in a row, at most 5 s. When its calls
+	// take a second or longer, the publisher gets no messages for at least as long as the call took, at most 30 s.
 	//
 	// Defaults to full jitter: a random duration up to DefaultBackoffBase * 2^(attempt-1), and at most DefaultBackoffCap.
 	Backoff func(attempt int) time.Duration

@@ -29,7 +29,8 @@
 //	failed for the MaxAttempts-th time          parked
 //	outbox.Permanent                            parked
 //	outbox.TopicError                           deferred, not counted; the topic cools down: 1 s, doubling up to 1 min
-//	outbox.UnavailableError                     pending or deferred, not counted; the publisher cools down by Backoff, at most 5 s
+//	outbox.UnavailableError                     pending or deferred, not counted; the publisher cools down by Backoff, at most 5 s,
+//	                                            and at least as long as a call of a second or longer took, at most 30 s
 //	not tried, or cut off when the hold ended   returned: due again at once
 //
 // A publisher that cooled down gets one batch, and others after a message of it is confirmed. A topic

@@ -72,7 +72,7 @@ func (c Config) withDefaults() (Config, error) {
 		refuse("Client is a nil *sqs.Client; leave it out instead")
 	}
 	if w, ok := c.Processor.(consumer.Windowed); ok && w.Window() < maxRetention && !slices.Contains(c.AcceptedRisks, awssqs.RiskShortWindow) {
-		refuse("Processor forgets keys after %v, and a queue may keep messages for %v: what is delivered again after that would be parked as unprovable, or run again; "+
+		refuse("Processor forgets keys after %v, and a queue may keep messages for %v: a message that is delivered again after its key was forgotten would be parked as unprovable, or run again; "+
 			"set consumer.Config.Window to that, or accept awssqs.RiskShortWindow (AcceptedRisks) where the queue's MessageRetentionPeriod is shorter", w.Window(), maxRetention)
 	}
 	if c.Margin < 0 {

@@ -77,7 +77,7 @@ func (s settings) writes() error {
 	case s.on("transaction_read_only", "tx_read_only"):
 		return engine.Database.Errorf("sqlstore: transactions are read-only here: set transaction_read_only to OFF")
 	case s.on("log_bin") && strings.EqualFold(s["binlog_format"], "STATEMENT"):
-		return engine.Database.Errorf("sqlstore: binlog_format is STATEMENT, with which InnoDB writes nothing at READ COMMITTED: set it to ROW or MIXED")
+		return engine.Database.Errorf("sqlstore: binlog_format is STATEMENT, and InnoDB then refuses writes at READ COMMITTED: set it to ROW or MIXED")
 	}
 	return nil
 }
