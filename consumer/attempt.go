@@ -142,14 +142,14 @@ func (b *batch[TTx]) readClaim(ctx context.Context, tx TTx, it *item, own dedup.
 		}
 	case dedup.Duplicate: // below
 	case dedup.Mismatch:
-		b.trace(ctx, b.c.cfg.Trace.Mismatch, it.msg, dedup.ErrMismatch)
+		b.trace(ctx, b.hooks.Mismatch, it.msg, dedup.ErrMismatch)
 		if b.c.cfg.OnMismatch == MismatchIsDuplicate {
 			ans.verdict = dedup.Duplicate
 		} else {
 			ans.refused = refuse(ReasonMismatch, dedup.ErrMismatch)
 		}
 	case dedup.Unprovable:
-		b.trace(ctx, b.c.cfg.Trace.Unprovable, it.msg, dedup.ErrUnprovable)
+		b.trace(ctx, b.hooks.Unprovable, it.msg, dedup.ErrUnprovable)
 		ans.refused = refuse(ReasonUnprovable, dedup.ErrUnprovable)
 	default:
 		return ans, errors.New("consumer: the store answers a claim without a verdict")
@@ -173,7 +173,7 @@ func (b *batch[TTx]) readClaim(ctx context.Context, tx TTx, it *item, own dedup.
 		ans.refused = refuse(ReasonUnknown, doubt.cause)
 		return ans, nil
 	case own.Verdict == dedup.Duplicate:
-		b.trace(ctx, b.c.cfg.Trace.Duplicate, it.msg, nil)
+		b.trace(ctx, b.hooks.Duplicate, it.msg, nil)
 	}
 	for k, alias := range aliases { // a duplicate must not claim anything
 		if alias.Verdict != dedup.First {
@@ -193,7 +193,7 @@ func (b *batch[TTx]) handle(ctx context.Context, tx TTx, answers []claimAnswer, 
 	for k, j := range places {
 		it := answers[j].item
 		msgs[k], keys[k] = it.msg, it.rec.Key
-		b.trace(ctx, b.c.cfg.Trace.Claimed, it.msg, nil)
+		b.trace(ctx, b.hooks.Claimed, it.msg, nil)
 	}
 	return b.c.handle(ctx, tx, msgs, keys)
 }
@@ -217,6 +217,6 @@ func (b *batch[TTx]) committed(ctx context.Context, ans claimAnswer) {
 	b.c.doubts.forget(it.hash)
 	if ran {
 		it.ran, b.worked = true, true
-		b.trace(ctx, b.c.cfg.Trace.Committed, it.msg, nil)
+		b.trace(ctx, b.hooks.Committed, it.msg, nil)
 	}
 }

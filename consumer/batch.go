@@ -13,6 +13,7 @@ import (
 // batch is one pass over messages, for Process or ProcessBatch. Only one goroutine uses it.
 type batch[TTx any] struct {
 	c       *Consumer[TTx]
+	hooks   *Trace // Config.Trace, and the one of WithTrace
 	options passOptions
 	began   time.Time
 	items   []item
@@ -35,7 +36,7 @@ type passOptions struct {
 // process handles msgs once. It sleeps only while it cannot park messages in doubt.
 func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, options passOptions) []error {
 	b := &batch[TTx]{
-		c: c, options: options, began: time.Now(),
+		c: c, hooks: c.cfg.Trace.and(contextTrace(ctx)), options: options, began: time.Now(),
 		items: make([]item, len(msgs)), errs: make([]error, len(msgs)),
 		blocked: map[string]blockedKey{},
 	}
@@ -157,7 +158,7 @@ func (b *batch[TTx]) admitted(ctx context.Context, i int) bool {
 	probe, wait, err := b.c.budget.admit(ctx)
 	it.probe = probe
 	if err != nil {
-		b.c.emit(ctx, b.c.cfg.Trace.Paused, Event{Message: it.msg, Err: err, Took: wait})
+		b.c.emit(ctx, b.hooks.Paused, Event{Message: it.msg, Err: err, Took: wait})
 		b.retry(ctx, []int{i}, &RetryError{Err: err, After: wait, Uncounted: true})
 	}
 	return err == nil

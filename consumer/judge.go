@@ -92,16 +92,16 @@ func (b *batch[TTx]) fault(ctx context.Context, todo []int, epoch int, err error
 		}
 		retry.After = b.c.pause.fault(ctx, err, epoch, deferrals, about...)
 		e.Took = retry.After
-		b.c.emit(ctx, b.c.cfg.Trace.Paused, e)
+		b.c.emit(ctx, b.hooks.Paused, e)
 	}
 	b.retry(ctx, todo, retry)
 }
 
 // retry defers items[todo...].
 func (b *batch[TTx]) retry(ctx context.Context, todo []int, retry *RetryError) {
-	hook := b.c.cfg.Trace.Retried
+	hook := b.hooks.Retried
 	if errors.Is(retry.Err, dedup.ErrInFlight) {
-		hook = b.c.cfg.Trace.InFlight
+		hook = b.hooks.InFlight
 	}
 	for _, i := range todo {
 		b.c.emit(ctx, hook, Event{Message: b.items[i].msg, Err: retry.Err, Took: retry.After, Uncounted: retry.Uncounted})

@@ -195,7 +195,7 @@ func (b *batch[TTx]) adoptOutcome(ctx context.Context, uses []keyUse, o keyOutco
 	for _, u := range uses {
 		it := &b.items[u.item]
 		it.done = true
-		b.trace(ctx, b.c.cfg.Trace.Duplicate, it.msg, nil)
+		b.trace(ctx, b.hooks.Duplicate, it.msg, nil)
 	}
 	return true
 }

@@ -23,7 +23,7 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason Reason, cau
 	if limited {
 		if wait := b.c.budget.take(ctx, cause, append(it.attrs()[2:], "reason", reason)...); wait > 0 {
 			err := fmt.Errorf("%w: %w", ErrParkLimit, cause)
-			b.c.emit(ctx, b.c.cfg.Trace.Paused, Event{Message: it.msg, Err: err, Took: wait})
+			b.c.emit(ctx, b.hooks.Paused, Event{Message: it.msg, Err: err, Took: wait})
 			b.retry(ctx, []int{i}, &RetryError{Err: err, After: wait, Uncounted: true})
 			return
 		}
@@ -44,10 +44,10 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason Reason, cau
 		it.done = true
 		b.c.doubts.forget(it.hash)
 		b.logGivenUp(ctx, it, "message parked", letter.Reason, cause, "letter", letter.ID)
-		b.c.emit(ctx, b.c.cfg.Trace.Parked, Event{Message: it.msg, Err: cause, Reason: letter.Reason, Took: time.Since(b.began)})
+		b.c.emit(ctx, b.hooks.Parked, Event{Message: it.msg, Err: cause, Reason: letter.Reason, Took: time.Since(b.began)})
 	case result == wasCommitted:
 		it.done = true
-		b.trace(ctx, b.c.cfg.Trace.Duplicate, it.msg, nil)
+		b.trace(ctx, b.hooks.Duplicate, it.msg, nil)
 	default:
 		b.c.doubts.forget(it.hash)
 		b.retry(ctx, []int{i}, &RetryError{Err: cause, After: b.c.cfg.backoff(1), Uncounted: true})

@@ -89,7 +89,7 @@ func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Repl
 	if err != nil {
 		return false, err
 	}
-	began := time.Now()
+	began, hooks := time.Now(), c.cfg.Trace.and(contextTrace(ctx))
 	unlock, err := c.keys.lockAll(ctx, recs)
 	if err != nil {
 		return false, err
@@ -114,7 +114,7 @@ func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Repl
 			return err
 		}
 		ran = true
-		c.emit(ctx, c.cfg.Trace.Claimed, Event{Message: msg, Took: time.Since(began)})
+		c.emit(ctx, hooks.Claimed, Event{Message: msg, Took: time.Since(began)})
 		return c.handle(ctx, tx, []*Message{msg}, []dedup.Key{recs[0].Key})
 	})
 	if errors.Is(err, dedup.ErrFuture) {
@@ -124,7 +124,7 @@ func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Repl
 		return false, err
 	}
 	if ran {
-		c.emit(ctx, c.cfg.Trace.Committed, Event{Message: msg, Took: time.Since(began)})
+		c.emit(ctx, hooks.Committed, Event{Message: msg, Took: time.Since(began)})
 	}
 	return ran, nil
 }

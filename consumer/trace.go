@@ -37,16 +37,53 @@ type Trace struct {
 	Resumed    func(ctx context.Context, e Event) // a pause is over; Err is its cause
 }
 
+type traceKey struct{}
+
+// WithTrace returns a ctx under which Process, ProcessBatch and Replay also call the hooks of t, after those of Config.Trace. It is
+// for callers that want to know what happened to their own message, such as adapters/webhook: nil as the answer of Process means
+// that the message was committed now, or before, or is parked. The hook Resumed is not called. A t that ctx has already is
+// replaced.
+func WithTrace(ctx context.Context, t *Trace) context.Context {
+	return context.WithValue(ctx, traceKey{}, t)
+}
+
+func contextTrace(ctx context.Context) *Trace {
+	t, _ := ctx.Value(traceKey{}).(*Trace)
+	return t
+}
+
+// and returns a Trace that calls the hooks of t and then those of u, which may be nil.
+func (t *Trace) and(u *Trace) *Trace {
+	if u == nil {
+		return t
+	}
+	both := *t
+	second := u.hooks()
+	for i, hook := range both.hooks() {
+		if before, after := *hook, *second[i]; after != nil {
+			*hook = func(ctx context.Context, e Event) {
+				before(ctx, e)
+				after(ctx, e)
+			}
+		}
+	}
+	return &both
+}
+
+func (t *Trace) hooks() []*func(context.Context, Event) {
+	return []*func(context.Context, Event){
+		&t.Claimed, &t.Duplicate, &t.Mismatch, &t.Unprovable, &t.InFlight,
+		&t.Committed, &t.Retried, &t.Parked, &t.Paused, &t.Resumed,
+	}
+}
+
 // complete returns a copy of t without nil hooks.
 func (t *Trace) complete() *Trace {
 	var all Trace
 	if t != nil {
 		all = *t
 	}
-	for _, hook := range []*func(context.Context, Event){
-		&all.Claimed, &all.Duplicate, &all.Mismatch, &all.Unprovable, &all.InFlight,
-		&all.Committed, &all.Retried, &all.Parked, &all.Paused, &all.Resumed,
-	} {
+	for _, hook := range all.hooks() {
 		if *hook == nil {
 			*hook = func(context.Context, Event) {}
 		}

@@ -1,0 +1,60 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// Checkpoint keeps in the database how far a backfill has come, in a claim's result. It needs no table of its own.
+type Checkpoint[TTx any] struct {
+	store   dedup.Store[TTx]
+	results dedup.ResultStore[TTx]
+	rec     dedup.Record
+}
+
+// NewCheckpoint returns the checkpoint called name. Each backfill needs a name of its own. A checkpoint that was not saved for
+// longer than window is forgotten. The store must be a dedup.ResultStore, as pgxstore and sqlstore are.
+func NewCheckpoint[TTx any](store dedup.Store[TTx], name string, window time.Duration) (*Checkpoint[TTx], error) {
+	results, ok := store.(dedup.ResultStore[TTx])
+	if !ok {
+		return nil, fmt.Errorf("webhook: NewCheckpoint: the store %T is not a dedup.ResultStore", store)
+	}
+	rec := dedup.Record{Key: dedup.Key{Consumer: name + "/backfill", ID: "checkpoint"}, Window: window}
+	if err := rec.Validate(); err != nil {
+		return nil, fmt.Errorf("webhook: NewCheckpoint: %w", err)
+	}
+	return &Checkpoint[TTx]{store: store, results: results, rec: rec}, nil
+}
+
+// Load returns what Save stored last, or nil.
+func (c *Checkpoint[TTx]) Load(ctx context.Context) (state []byte, err error) {
+	err = c.store.InTx(ctx, []dedup.Record{c.rec}, func(tx TTx, claims []dedup.Claim) error {
+		state = claims[0].Result
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("webhook: load the checkpoint: %w", err)
+	}
+	return state, nil
+}
+
+// Save replaces the stored state in one transaction. Save it only after all events before it were handled: after a crash the
+// backfill begins again at the state that was saved last.
+func (c *Checkpoint[TTx]) Save(ctx context.Context, state []byte) error {
+	err := c.store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error {
+		if err := c.store.Forget(ctx, tx, c.rec.Key); err != nil {
+			return err
+		}
+		if _, err := c.store.Claim(ctx, tx, []dedup.Record{c.rec}); err != nil {
+			return err
+		}
+		return c.results.SaveResult(ctx, tx, c.rec.Key, state)
+	})
+	if err != nil {
+		return fmt.Errorf("webhook: save the checkpoint: %w", err)
+	}
+	return nil
+}
