@@ -8,8 +8,12 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 gotestsum="go run gotest.tools/gotestsum@v1.13.0"
-log=$(mktemp -d)
-trap 'rm -r "$log"' EXIT
+# Temporary files are in memory where there is room: programs that are linked for a test, SQLite's databases, servers of single tests.
+memory=$(go run ./internal/test/services memory)
+log=$(mktemp -d ${memory:+-p "$memory"} -t txonce-test-XXXXXX)
+trap 'rm -rf "$log"' EXIT
+mkdir "$log/tmp" && chmod 755 "$log" "$log/tmp" # servers that refuse to run as root must enter it
+export TMPDIR="$log/tmp"
 failed=()
 for module in "$@"; do
 	packages=./...

@@ -52,17 +52,22 @@ func (k kafka) Prepare(ctx context.Context, dir string) (process, error) {
 	if err != nil {
 		return process{}, err
 	}
+	data, outside, err := dataFolder(dir, "kafka")
+	failed := func(err error) (process, error) { return process{Outside: outside}, err }
+	if err != nil {
+		return failed(err)
+	}
 	properties := filepath.Join(dir, "server.properties")
 	text := strings.NewReplacer(
-		"$PORT", fmt.Sprint(k.port), "$CONTROLLER", fmt.Sprint(k.controllerPort), "$DATA", filepath.Join(dir, "data"),
+		"$PORT", fmt.Sprint(k.port), "$CONTROLLER", fmt.Sprint(k.controllerPort), "$DATA", filepath.Join(data, "data"),
 	).Replace(kafkaProperties)
 	if err := os.WriteFile(properties, []byte(text), 0o644); err != nil {
-		return process{}, err
+		return failed(err)
 	}
 	java := []string{"java", "-Xmx512m", "-XX:+UseSerialGC", "-cp", filepath.Join(jars, "*")}
 	format := append(java[1:len(java):len(java)], "kafka.tools.StorageTool", "format", "-t", kafkaCluster, "-c", properties)
 	if out, err := exec.CommandContext(ctx, java[0], format...).CombinedOutput(); err != nil {
-		return process{}, fmt.Errorf("kafka.tools.StorageTool format: %w\n%s", err, out)
+		return failed(fmt.Errorf("kafka.tools.StorageTool format: %w\n%s", err, out))
 	}
-	return process{Args: append(java, "kafka.Kafka", properties), Stop: syscall.SIGTERM}, nil
+	return process{Args: append(java, "kafka.Kafka", properties), Stop: syscall.SIGTERM, Outside: outside}, nil
 }

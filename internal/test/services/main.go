@@ -4,6 +4,7 @@
 //
 //	go run ./internal/test/services up [name…]
 //	go run ./internal/test/services down [name…]
+//	go run ./internal/test/services memory
 //
 // For each server, up uses the first of these that works:
 //
@@ -11,7 +12,10 @@
 //  2. A Docker daemon answers: docker compose, with the images pinned in compose.yaml.
 //  3. Natively: programs found on this machine or installed with apt-get, jars fetched with Maven.
 //
-// A checkout keeps its records about its servers in its folder .services: a folder per server (log, data, how it was started) and
+// Servers keep their data in memory where there is room (memory.go), and otherwise in .services. The command memory prints the
+// folder in memory, or nothing: run.sh keeps the tests' temporary files there.
+//
+// A checkout keeps its records about its servers in its folder .services: a folder per server (log, how it was started) and
 // the file env, whose lines (TXONCE_KAFKA=127.0.0.1:21492) internal/test/testdb reads. The ports are the same in every checkout,
 // so a second checkout uses the servers of the first. A natively started server is the child of a small process (keep.go) that
 // stops it on services-down and when its checkout is deleted.
@@ -55,8 +59,12 @@ func run(ctx context.Context, args []string) error {
 	if len(args) == 2 && args[0] == "keep" { // started by up, not by users
 		return keep(args[1])
 	}
+	if len(args) == 1 && args[0] == "memory" {
+		fmt.Println(memory())
+		return nil
+	}
 	if len(args) == 0 || (args[0] != "up" && args[0] != "down") {
-		return errors.New("usage: services up|down [name…]")
+		return errors.New("usage: services up|down [name…], or services memory")
 	}
 	chosen, err := choose(args[1:])
 	if err != nil {

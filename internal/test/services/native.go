@@ -128,41 +128,50 @@ type runner struct {
 	outside string              // dir, if it is not below .services
 }
 
-// unprivileged finds a user other than root and makes a folder that the user owns. The folder is below dir or, if the user cannot
-// enter that because the checkout is in root's home, in the system's folder for temporary files. names are preferred users, such
+// unprivileged finds a user other than root and makes a folder that the user owns: in memory, or below dir, or in the system's
+// folder for temporary files if the user cannot enter dir because the checkout is in root's home. names are preferred users, such
 // as those of a server's package.
 func unprivileged(dir string, names ...string) (runner, error) {
-	if os.Getuid() != 0 {
-		run := filepath.Join(dir, "run")
-		return runner{dir: run}, os.Mkdir(run, 0o755)
+	run := runner{}
+	if os.Getuid() == 0 {
+		var err error
+		if run.user, err = credential(append(names, "postgres", "nobody")); err != nil {
+			return run, err
+		}
 	}
+	data, outside, err := dataFolder(dir, filepath.Base(dir))
+	switch {
+	case err != nil:
+	case outside != "":
+		run.dir, run.outside = data, outside
+	case run.user != nil && !reachable(dir):
+		run.dir, err = os.MkdirTemp("", "txonce-"+filepath.Base(dir)+"-")
+		run.outside = run.dir
+	default:
+		run.dir = filepath.Join(dir, "run")
+		err = os.Mkdir(run.dir, 0o755)
+	}
+	if err != nil || run.user == nil {
+		return run, err
+	}
+	return run, errors.Join(os.Chmod(run.dir, 0o755), os.Chown(run.dir, int(run.user.Uid), int(run.user.Gid)))
+}
+
+// credential returns the first of these users that exists.
+func credential(names []string) (*syscall.Credential, error) {
 	var owner *user.User
 	var err error
-	for _, name := range append(names, "postgres", "nobody") {
+	for _, name := range names {
 		if owner, err = user.Lookup(name); err == nil {
 			break
 		}
 	}
 	if err != nil {
-		return runner{}, err
+		return nil, err
 	}
 	uid, err1 := strconv.ParseUint(owner.Uid, 10, 32)
 	gid, err2 := strconv.ParseUint(owner.Gid, 10, 32)
-	if err := errors.Join(err1, err2); err != nil {
-		return runner{}, err
-	}
-	run := runner{user: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
-	if reachable(dir) {
-		run.dir = filepath.Join(dir, "run")
-		err = os.Mkdir(run.dir, 0o755)
-	} else {
-		run.dir, err = os.MkdirTemp("", "txonce-"+filepath.Base(dir)+"-")
-		run.outside = run.dir
-	}
-	if err != nil {
-		return runner{}, err
-	}
-	return run, errors.Join(os.Chmod(run.dir, 0o755), os.Chown(run.dir, int(uid), int(gid)))
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err1, err2)
 }
 
 // reachable reports whether every user may enter dir and all folders above it.

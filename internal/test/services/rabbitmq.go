@@ -66,6 +66,10 @@ func (r rabbitmq) Prepare(_ context.Context, dir string) (process, error) {
 	if programs == "" {
 		return process{}, errors.New("there are no programs of RabbitMQ where its packages put them")
 	}
-	args, err := rabbitserver.Server{Programs: programs, Dir: dir, Port: r.port, Dist: r.dist, Epmd: r.epmd}.Prepare()
-	return process{Args: args, Stop: syscall.SIGTERM}, err
+	data, outside, err := dataFolder(dir, "rabbitmq")
+	if err != nil {
+		return process{Outside: outside}, err
+	}
+	args, err := rabbitserver.Server{Programs: programs, Dir: data, Port: r.port, Dist: r.dist, Epmd: r.epmd}.Prepare()
+	return process{Args: args, Stop: syscall.SIGTERM, Outside: outside}, err
 }

@@ -209,3 +209,21 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+func TestMountedForPrograms(t *testing.T) {
+	const disk, shm = "/dev/vda / ext4 rw 0 0\n", "tmpfs /dev/shm tmpfs rw,nosuid,nodev 0 0\n"
+	for name, tc := range map[string]struct {
+		mounts string
+		want   bool
+	}{
+		"in memory":           {disk + shm, true},
+		"none":                {disk, false},
+		"another file system": {"/dev/vdb /dev/shm ext4 rw 0 0\n", false},
+		"no programs":         {"tmpfs /dev/shm tmpfs rw,noexec,nodev 0 0\n", false},
+		"hidden by a later":   {shm + "/dev/vdb /dev/shm ext4 rw 0 0\n", false},
+	} {
+		if got := mountedForPrograms(tc.mounts, "/dev/shm"); got != tc.want {
+			t.Errorf("%s: mountedForPrograms = %v, want %v", name, got, tc.want)
+		}
+	}
+}
