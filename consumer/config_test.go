@@ -132,7 +132,7 @@ func TestStart(t *testing.T) {
 }
 
 // After keys were forgotten, Config decides whether a message without a time runs. TestWhatIsParkedAndWhy tests that it is parked.
-func TestTimelessMessagesRunByDefault(t *testing.T) {
+func TestUntimedMessagesRunByDefault(t *testing.T) {
 	store, log := consumertest.NewStore(), &logs{}
 	c := newConsumer(t, config{Store: store})
 	process(t, c, msg("1", ""))

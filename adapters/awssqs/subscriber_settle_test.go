@@ -126,7 +126,7 @@ func TestRetryAfterIsKeptBySQS(t *testing.T) {
 	})
 }
 
-func TestBlamelessDeferralsAreNoReceives(t *testing.T) {
+func TestUncountedDeferralsAreNoReceives(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newStall(t, awssqstest.Config{}, false, nil)
 		s.send("", "a")

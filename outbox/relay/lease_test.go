@@ -345,7 +345,7 @@ func TestRelayMissingSchema(t *testing.T) {
 }
 
 // A relay was started twice with one name: both work, and each logs that once.
-func TestRelayNamesake(t *testing.T) {
+func TestRelayWithTheSameName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker := outboxtest.NewMemory(), new(outboxtest.FakePublisher)
 		first, second, third := new(lines), new(lines), new(lines)
