@@ -59,8 +59,8 @@ func (h *history) of(key dedup.KeyHash) *past {
 	return p
 }
 
-// look returns the history of key, an empty one if there is none.
-func (h *history) look(key dedup.KeyHash) past {
+// past returns the history of key, an empty one if there is none.
+func (h *history) past(key dedup.KeyHash) past {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if p := h.pasts[key]; p != nil {
@@ -93,7 +93,7 @@ func (h *history) fault(key dedup.KeyHash) (faults int, others bool) {
 }
 
 // faults returns how many database errors the message has met alone.
-func (h *history) faults(key dedup.KeyHash) int { return h.look(key).faults }
+func (h *history) faults(key dedup.KeyHash) int { return h.past(key).faults }
 
 // foundInFlight counts that another transaction holds the item's key, and returns how many times in a row that was so. It
 // logs the key once.
@@ -111,11 +111,11 @@ func (h *history) foundInFlight(ctx context.Context, logger *slog.Logger, it *it
 }
 
 // wasInFlight reports whether key was in flight when it was tried last.
-func (h *history) wasInFlight(key dedup.KeyHash) bool { return h.look(key).inFlight > 0 }
+func (h *history) wasInFlight(key dedup.KeyHash) bool { return h.past(key).inFlight > 0 }
 
 // knows reports whether this process has tried key before, with an outcome.
 func (h *history) knows(key dedup.KeyHash) bool {
-	p := h.look(key)
+	p := h.past(key)
 	return p.survived || p.failures > 0 || p.faults > 0
 }
 

@@ -69,7 +69,7 @@ func (d *holding) begin(tb testing.TB, ids ...string) pgx.Tx {
 	return tx
 }
 
-func (d *holding) tidy(tb testing.TB) {
+func (d *holding) maintain(tb testing.TB) {
 	tb.Helper()
 	if err := again(d.store, func() error { return d.Session.(outbox.Maintainer).Maintain(tb.Context()) }); err != nil {
 		tb.Fatal(err)
@@ -80,7 +80,7 @@ func (d *holding) tidy(tb testing.TB) {
 func (d *holding) until(tb testing.TB, what string, done func() bool) {
 	tb.Helper()
 	for began := time.Now(); !done(); {
-		if d.tidy(tb); time.Since(began) > 2*time.Minute {
+		if d.maintain(tb); time.Since(began) > 2*time.Minute {
 			tb.Fatalf("did not happen: %s", what)
 		}
 	}

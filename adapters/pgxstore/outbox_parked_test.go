@@ -92,7 +92,7 @@ func TestOutboxTidyFinishesADeadDiscard(t *testing.T) {
 		}
 		other := newHoldingOn(t, d.outboxDB) // its first Maintain searches for such keys, and then one Maintain every minute
 		d.until(t, "the followers are pending", func() bool {
-			other.tidy(t)
+			other.maintain(t)
 			return d.strings(t, `SELECT count(*)::text FROM outbox_parked`)[0] == "0"
 		})
 		want := append(followers, "later")

@@ -28,7 +28,7 @@ func (s *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 		})
 		plan.queue(b, s.store)
 		if shards := s.shardsToFollow(outcomes); len(shards) > 0 { // messages behind those that are parked now
-			b.Queue(s.store.outbox.Follow, shards, scanFirst, tidyAtOnce)
+			b.Queue(s.store.outbox.Follow, shards, scanFirst, maintainRows)
 		}
 	})
 	if err != nil {

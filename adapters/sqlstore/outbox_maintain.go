@@ -23,13 +23,13 @@ func (o *outboxSession) Maintain(ctx context.Context) error {
 	if len(held) == 0 {
 		return nil // a session that holds shards does it
 	}
-	run := o.store.outboxRunner("tidy")
+	run := o.store.outboxRunner("maintain")
 	if rescue {
 		if err := o.store.db.Outbox.Upkeep.Rescue(ctx, run, held); err != nil {
-			return o.store.outboxError("tidy", err)
+			return o.store.outboxError("maintain", err)
 		}
 	}
-	behind, forget, err := o.untidy(ctx, held)
+	behind, forget, err := o.needsMaintenance(ctx, held)
 	if err != nil {
 		return err
 	}
@@ -42,14 +42,14 @@ func (o *outboxSession) Maintain(ctx context.Context) error {
 	return run(ctx, o.store.db.Outbox.Upkeep.Forget)
 }
 
-func (o *outboxSession) untidy(ctx context.Context, held []int) (behind []int, forget bool, err error) {
+func (o *outboxSession) needsMaintenance(ctx context.Context, held []int) (behind []int, forget bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, o.store.cfg.ClaimTimeout+o.store.answerWithin)
 	defer cancel()
 	err = o.store.db.Transactions.RetryBusy(ctx, func() (err error) {
-		behind, forget, err = o.store.db.Outbox.Upkeep.Untidy(ctx, held)
+		behind, forget, err = o.store.db.Outbox.Upkeep.NeedsMaintenance(ctx, held)
 		return err
 	})
-	return behind, forget, o.store.outboxError("tidy", err)
+	return behind, forget, o.store.outboxError("maintain", err)
 }
 
 // follow parks messages behind parked ones, in shards without leased messages: a message must not be moved while it is being

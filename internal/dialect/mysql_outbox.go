@@ -25,7 +25,7 @@ type MySQLOutbox struct {
 	// Settling.
 	Own, Sent, Keep, Defer, Hold, Park, HoldParked, Followers, Follow string
 	// Upkeep.
-	Behind, Untidy, Idle, LockHeld, StillIdle, Unhold, ForgetSent string
+	Behind, NeedsMaintenance, Idle, LockHeld, StillIdle, Unhold, ForgetSent string
 	// Operations.
 	Parked, ShardsOf, LockShards, Listed, Unpark, Discard, First, Release, Released, Behead string
 	Clock, CountShard, CountOthers, Relays                                                  string // CountShard has {shard} and {counted} instead of parameters
@@ -190,7 +190,7 @@ ON DUPLICATE KEY UPDATE from_seq = IF(until IS NULL, LEAST(from_seq, VALUES(from
 		Behind: q(`SELECT DISTINCT h.shard FROM JSON_TABLE(?, '$[*]' COLUMNS (shard SMALLINT PATH '$')) AS r
 STRAIGHT_JOIN @outbox_held AS h FORCE INDEX (PRIMARY) ON h.shard = r.shard WHERE (SELECT 1 @parkedOfHeld LIMIT 1) IS NOT NULL`),
 		// Whether Unhold, Bury or ForgetSent would change something.
-		Untidy: q(`SELECT (SELECT 1 FROM @outbox_held AS h WHERE @idle LIMIT 1) IS NOT NULL OR COALESCE((SELECT min(until) FROM @txonce_relays) <= @clock - ?, 0)
+		NeedsMaintenance: q(`SELECT (SELECT 1 FROM @outbox_held AS h WHERE @idle LIMIT 1) IS NOT NULL OR COALESCE((SELECT min(until) FROM @txonce_relays) <= @clock - ?, 0)
 	OR COALESCE((SELECT min(sent_at) FROM @outbox_sent) <= @clock - ?, 0)`),
 		// Rows of outbox_held that hold nothing are found, locked, checked again and deleted. A transaction that parks a message
 		// writes the row of its key, so it commits either before the second check or after the end.

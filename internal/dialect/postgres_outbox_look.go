@@ -5,8 +5,8 @@ import "strings"
 // PostgresOutboxLook holds the statements that adapters/sqlstore uses to check for work, because it cannot send several
 // statements at once, and the statements that count messages.
 type PostgresOutboxLook struct {
-	Look, Untidy         string
-	Clock, Count, Relays string
+	Look, NeedsMaintenance string
+	Clock, Count, Relays   string
 }
 
 // NewPostgresOutboxLook returns the statements for tables in schema. Empty means those that search_path finds.
@@ -29,7 +29,7 @@ LEFT JOIN LATERAL (
 WHERE r.owner = $1::uuid`),
 
 		// Whether DropHolds, DropDead or Forget would change something.
-		Untidy: q(`SELECT EXISTS (SELECT FROM @outbox_held WHERE until < statement_timestamp() - interval '10 seconds')
+		NeedsMaintenance: q(`SELECT EXISTS (SELECT FROM @outbox_held WHERE until < statement_timestamp() - interval '10 seconds')
 	OR EXISTS (SELECT FROM @txonce_relays WHERE until < clock_timestamp() - interval '1 minute')
 	OR coalesce((SELECT min(sent_at) FROM @outbox_sent) < statement_timestamp() - $1::float8 * interval '1 second', false)`),
 

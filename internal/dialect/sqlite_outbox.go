@@ -15,7 +15,7 @@ type SQLiteOutbox struct {
 	// Settling.
 	Own, Sent, Keep, Defer, Hold, Park, Unpend, HoldParked, Follow, Unfollow string
 	// Upkeep.
-	Behind, Untidy, Unhold, ForgetSent string
+	Behind, NeedsMaintenance, Unhold, ForgetSent string
 	// Operations.
 	Parked, Listed, Unpark, Release, Behead, Discard string
 	Clock, Count, Relays                             string
@@ -132,8 +132,8 @@ RETURNING seq`),
 		Behind: `SELECT DISTINCT h.shard FROM outbox_held h JOIN outbox_parked p ON p.shard = h.shard AND p.key = h.key
 WHERE h.shard IN (SELECT value FROM json_each(?1))`,
 		// Whether Unhold or ForgetSent would change something.
-		Untidy: q(`SELECT EXISTS (SELECT 1 FROM outbox_held WHERE @idle) OR EXISTS (SELECT 1 FROM outbox_sent WHERE sent_at <= @clock - ?1)`),
-		Unhold: q(`DELETE FROM outbox_held WHERE @idle`),
+		NeedsMaintenance: q(`SELECT EXISTS (SELECT 1 FROM outbox_held WHERE @idle) OR EXISTS (SELECT 1 FROM outbox_sent WHERE sent_at <= @clock - ?1)`),
+		Unhold:           q(`DELETE FROM outbox_held WHERE @idle`),
 		ForgetSent: q(`DELETE FROM outbox_sent WHERE (sent_at, seq) IN (
 	SELECT sent_at, seq FROM outbox_sent WHERE sent_at <= @clock - ?1 ORDER BY sent_at, seq LIMIT ?2)`),
 

@@ -141,7 +141,7 @@ func brokenUpkeep() []brokenStore {
 		{name: "wakes nobody", found: []string{"a commit wakes the sessions"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
 			o.Queue = &hooks{Memory: m, wake: make(chan struct{})}
 		}},
-		{name: "forgets the wake-ups about leased shards", found: []string{"a look where wake-ups tell of messages misses none of them"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
+		{name: "forgets the wake-ups about leased shards", found: []string{"a poll after a notification misses no message"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
 			o.Queue = &hooks{Memory: m, lease: func(s *session, ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
 				defer func() {
 					if want.Notified {

@@ -65,7 +65,7 @@ func (s *holder) tryRenew() error {
 	})
 }
 
-func (s *holder) tidy() {
+func (s *holder) maintain() {
 	s.Helper()
 	if t, ok := s.Session.(outbox.Maintainer); ok {
 		if err := s.again(func() error { return t.Maintain(s.ctx) }); err != nil {
@@ -128,7 +128,7 @@ func (s *holder) sound(leased []outbox.Leased, want outbox.Want) {
 func (s *holder) turn() []outbox.Leased {
 	s.Helper()
 	s.renew()
-	s.tidy()
+	s.maintain()
 	return s.lease(outbox.Want{Limit: many})
 }
 

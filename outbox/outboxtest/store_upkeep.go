@@ -16,7 +16,7 @@ func upkeepCases[TTx any]() []storeCase[TTx] {
 		wake  = "30: sessions are woken after the commit"
 	)
 	return []storeCase[TTx]{
-		{name: "upkeep never touches what was not confirmed", hazard: purge, opts: Options{KeepSent: 20 * time.Millisecond}, run: tidySpares[TTx]},
+		{name: "upkeep never touches what was not confirmed", hazard: purge, opts: Options{KeepSent: 20 * time.Millisecond}, run: maintainSpares[TTx]},
 		{name: "confirmed messages are deleted at once by default", hazard: purge, run: sentDeleted[TTx]},
 		{name: "confirmed messages are kept for their time", hazard: purge, opts: Options{KeepSent: time.Hour}, run: sentKept[TTx]},
 		{name: "kept messages are forgotten after their time", hazard: purge, opts: Options{KeepSent: 100 * time.Millisecond}, run: sentForgotten[TTx]},
@@ -30,7 +30,7 @@ func upkeepCases[TTx any]() []storeCase[TTx] {
 		{name: "UnparkAll and DiscardAll by filter", hazard: sight, run: releaseByFilter[TTx]},
 		{name: "DiscardAll of a key deletes what waits with it", hazard: sight, run: discardWaiting[TTx]},
 		{name: "a commit wakes the sessions", hazard: wake, run: commitWakes[TTx]},
-		{name: "a look where wake-ups tell of messages misses none of them", hazard: wake, run: wokenLooks[TTx]},
+		{name: "a poll after a notification misses no message", hazard: wake, run: pollsAfterNotification[TTx]},
 	}
 }
 
@@ -70,7 +70,7 @@ func numbers(t outbox.TopicStats) outbox.TopicStats {
 	return outbox.TopicStats{Pending: t.Pending, Delayed: t.Delayed, Parked: t.Parked, Waiting: t.Waiting}
 }
 
-func tidySpares[TTx any](e *env[TTx]) {
+func maintainSpares[TTx any](e *env[TTx]) {
 	s := e.session()
 	_, ok := s.Session.(outbox.Maintainer)
 	e.hook("Maintainer in its sessions", !ok)
@@ -78,9 +78,9 @@ func tidySpares[TTx any](e *env[TTx]) {
 	want := outbox.TopicStats{Pending: 3, Delayed: 1, Parked: 4, Waiting: 2}
 	e.wantCounts(want, 3)
 	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); pause(e.ctx) {
-		s.tidy()
+		s.maintain()
 	}
-	for s.tidy(); e.Sent != nil && len(e.Sent(e.t)) > 0; s.tidy() {
+	for s.maintain(); e.Sent != nil && len(e.Sent(e.t)) > 0; s.maintain() {
 		if e.ctx.Err() != nil {
 			e.Fatalf("%d messages are kept after they were sent", len(e.Sent(e.t)))
 		}
@@ -109,7 +109,7 @@ func sentKept[TTx any](e *env[TTx]) {
 	s.sent(l[1], l[3])
 	s.sent(l[1], l[3]) // its answer was lost
 	for range 3 {
-		s.tidy()
+		s.maintain()
 	}
 	kept := e.Sent(e.t)
 	slices.Sort(kept)
@@ -130,7 +130,7 @@ func sentForgotten[TTx any](e *env[TTx]) {
 		if e.ctx.Err() != nil {
 			e.Fatalf("%d messages are kept for longer than they were to be", len(e.Sent(e.t)))
 		}
-		s.tidy()
+		s.maintain()
 		pause(e.ctx)
 	}
 	e.enqueue(message("k-4", "k"))
@@ -265,7 +265,7 @@ func parkedPages[TTx any](e *env[TTx]) {
 	}
 }
 
-func wokenLooks[TTx any](e *env[TTx]) {
+func pollsAfterNotification[TTx any](e *env[TTx]) {
 	s := e.session()
 	waker, ok := s.Session.(outbox.Waker)
 	e.hook("Waker in its sessions", !ok)

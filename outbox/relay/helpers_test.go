@@ -237,7 +237,7 @@ type faultySession struct {
 func (s *faultySession) Wake() <-chan struct{} { return s.Session.(outbox.Waker).Wake() }
 
 func (s *faultySession) Maintain(ctx context.Context) error {
-	if err := s.f.call("tidy"); err != nil {
+	if err := s.f.call("maintain"); err != nil {
 		return err
 	}
 	return s.Session.(outbox.Maintainer).Maintain(ctx)

@@ -266,7 +266,7 @@ func TestRelayDatabaseOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, log := outboxtest.NewMemory(), new(lines)
 		queue, broker := &faulty{Queue: memory}, new(outboxtest.FakePublisher)
-		all := []string{"open", "renew", "lease", "settle", "tidy"}
+		all := []string{"open", "renew", "lease", "settle", "maintain"}
 		_, stop := start(t, relay.Config{Queue: queue, Publisher: broker, LeaseTTL: 10 * time.Second, Logger: log.logger()})
 		enqueueIDs(t, memory, "a1", "b1")
 		synctest.Wait()
@@ -300,7 +300,7 @@ func TestRelayOneOperationFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, log := outboxtest.NewMemory(), new(lines)
 		queue := &faulty{Queue: memory}
-		queue.failing(errFault, "lease", "tidy")
+		queue.failing(errFault, "lease", "maintain")
 		_, stop := start(t, relay.Config{Queue: queue, Publisher: new(outboxtest.FakePublisher), Logger: log.logger()})
 		<-time.After(time.Hour)
 		if n := queue.count("lease"); n > 3600 {
@@ -331,7 +331,7 @@ func TestRelayMissingSchema(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // after it has run, this is an outage: perhaps a backup is being restored
 		queue, broker := &faulty{Queue: outboxtest.NewMemory()}, new(outboxtest.FakePublisher)
 		_, stop := start(t, relay.Config{Queue: queue, Publisher: broker})
-		queue.failing(outbox.ErrSchema, "open", "renew", "lease", "settle", "tidy")
+		queue.failing(outbox.ErrSchema, "open", "renew", "lease", "settle", "maintain")
 		<-time.After(2 * time.Minute)
 		queue.failing(nil)
 		<-time.After(5 * time.Second)

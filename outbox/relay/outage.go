@@ -11,11 +11,11 @@ import (
 type operation string
 
 const (
-	opOpen   operation = "open"
-	opRenew  operation = "renew"
-	opLease  operation = "lease"
-	opSettle operation = "settle"
-	opTidy   operation = "tidy"
+	opOpen     operation = "open"
+	opRenew    operation = "renew"
+	opLease    operation = "lease"
+	opSettle   operation = "settle"
+	opMaintain operation = "maintain"
 )
 
 // failuresToLog is how many failures in a row are an outage. A single one, such as a deadlock, is routine.

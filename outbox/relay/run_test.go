@@ -229,8 +229,8 @@ func TestRelayIdleLoad(t *testing.T) {
 		if n := queue.total() - before; n > 3*600 {
 			t.Errorf("%d calls in ten idle minutes, more than 3 a second", n)
 		}
-		if queue.count("tidy") < 600 || queue.count("renew") < 60 {
-			t.Errorf("%d upkeeps, %d renewals: want them though nothing happens", queue.count("tidy"), queue.count("renew"))
+		if queue.count("maintain") < 600 || queue.count("renew") < 60 {
+			t.Errorf("%d upkeeps, %d renewals: want them though nothing happens", queue.count("maintain"), queue.count("renew"))
 		}
 		stop()
 	})

@@ -30,12 +30,12 @@ type session struct {
 
 // Limits of calls to the Queue, whose connection may hang, and intervals.
 const (
-	openTimeout     = 10 * time.Second
-	closeTimeout    = 2 * time.Second  // of a session that holds nothing any more; the least of others
-	maxCloseTimeout = 10 * time.Second // of a session whose shards other relays would have to wait for
-	maxRenewIn      = 5 * time.Second  // a relay takes the shards of one that left when it renews
-	unevenRenewIn   = time.Second      // while the relays do not hold fair shares
-	tidyInterval    = time.Second
+	openTimeout      = 10 * time.Second
+	closeTimeout     = 2 * time.Second  // of a session that holds nothing any more; the least of others
+	maxCloseTimeout  = 10 * time.Second // of a session whose shards other relays would have to wait for
+	maxRenewIn       = 5 * time.Second  // a relay takes the shards of one that left when it renews
+	unevenRenewIn    = time.Second      // while the relays do not hold fair shares
+	maintainInterval = time.Second
 )
 
 var errHoldExpired = errors.New("it was not renewed in time")
@@ -64,8 +64,8 @@ func (s *session) serve(ctx context.Context, dispatch func()) {
 	upkeep, stop := context.WithCancel(s.work)
 	var running sync.WaitGroup
 	running.Go(func() { s.keepRenewing(upkeep) })
-	if tidier, ok := s.queue.(outbox.Maintainer); ok {
-		running.Go(func() { s.keepTidying(upkeep, tidier) })
+	if maintainer, ok := s.queue.(outbox.Maintainer); ok {
+		running.Go(func() { s.keepTidying(upkeep, maintainer) })
 	}
 	dispatch()
 	stop()
@@ -150,18 +150,18 @@ func (s *session) leaseLost(err error) {
 }
 
 // keepTidying calls Maintain until ctx ends. It has a goroutine of its own because a slow Maintain must not delay Renew.
-func (s *session) keepTidying(ctx context.Context, tidier outbox.Maintainer) {
-	for await.Sleep(ctx, tidyInterval) == nil {
-		tidying, cancel := context.WithTimeout(ctx, s.relay.cfg.LeaseTTL)
-		err := tidier.Maintain(tidying)
+func (s *session) keepTidying(ctx context.Context, maintainer outbox.Maintainer) {
+	for await.Sleep(ctx, maintainInterval) == nil {
+		maintaining, cancel := context.WithTimeout(ctx, s.relay.cfg.LeaseTTL)
+		err := maintainer.Maintain(maintaining)
 		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			s.relay.queueFailed(ctx, opTidy, fmt.Errorf("relay: tidy: %w", err))
+			s.relay.queueFailed(ctx, opMaintain, fmt.Errorf("relay: maintain: %w", err))
 		default:
-			s.relay.outages.recovered(ctx, opTidy)
+			s.relay.outages.recovered(ctx, opMaintain)
 		}
 	}
 }

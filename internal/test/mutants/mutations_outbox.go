@@ -36,7 +36,7 @@ var outboxMutations = []mutation{
 		"SET until = clock_timestamp() + $2::float8 * interval '1 second'\nWHERE owner = $1::uuid AND until > clock_timestamp()",
 		"SET until = clock_timestamp() + $2::float8 * interval '1 second'\nWHERE owner = $1::uuid",
 	}),
-	relayed("a notification about a leased shard is kept", pgx+"/outbox_session.go", "a_look_where_wake-ups_tell_of_messages_misses_none_of_them", edit{
+	relayed("a notification about a leased shard is kept", pgx+"/outbox_session.go", "a_poll_after_a_notification_misses_no_message", edit{
 		"	return shards, func() { s.free(shards) }", "	clear(s.notified)\n	return shards, func() { s.free(shards) }",
 	}),
 	relayed("a shard that others wait for is released once its messages are settled", pgx+"/outbox_settle.go", "a_session_that_joins_a_busy_one_has_its_share_after_three_Renews", edit{

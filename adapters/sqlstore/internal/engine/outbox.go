@@ -72,8 +72,8 @@ type Outcomes struct {
 
 // Upkeep does work that is not urgent.
 type Upkeep interface {
-	// Untidy returns those of shards that may have messages behind parked ones, and whether Forget has work.
-	Untidy(ctx context.Context, shards []int) (behind []int, forget bool, err error)
+	// NeedsMaintenance returns those of shards that may have messages behind parked ones, and whether Forget has work.
+	NeedsMaintenance(ctx context.Context, shards []int) (behind []int, forget bool, err error)
 	// Follow parks messages behind parked ones, in shards that have no leased messages.
 	Follow(ctx context.Context, tx *sql.Tx, by *Hold, tokens map[int]int64) error
 	// Forget deletes rows that are no longer needed: expired holds on keys, expired holds of relays, and sent messages older

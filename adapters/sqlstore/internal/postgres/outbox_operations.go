@@ -10,8 +10,8 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-func (d *DB) Untidy(ctx context.Context, shards []int) (behind []int, forget bool, err error) {
-	if err := d.cfg.DB.QueryRowContext(ctx, d.box.look.Untidy, d.keepSent()).Scan(&forget); err != nil {
+func (d *DB) NeedsMaintenance(ctx context.Context, shards []int) (behind []int, forget bool, err error) {
+	if err := d.cfg.DB.QueryRowContext(ctx, d.box.look.NeedsMaintenance, d.keepSent()).Scan(&forget); err != nil {
 		return nil, false, err
 	}
 	behind, err = engine.ReadShards(engine.Query(ctx, d.cfg.DB, d.box.relay.Behind, numbers(shards)))

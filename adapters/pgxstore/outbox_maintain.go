@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	tidyAtOnce   = 5000 // rows per statement
-	tidySteps    = 10   // repetitions of one statement
-	followShards = 16   // shards that one Maintain searches for followers
-	strandedEach = time.Minute
+	maintainRows  = 5000 // rows per statement
+	maintainSteps = 10   // repetitions of one statement
+	followShards  = 16   // shards that one Maintain searches for followers
+	strandedEach  = time.Minute
 )
 
 // Maintain implements outbox.Maintainer.
@@ -21,8 +21,8 @@ func (s *outboxSession) Maintain(ctx context.Context) error {
 		return nil // another session maintains the outbox
 	}
 	var checked func(context.Context)
-	err := s.store.outboxTx(ctx, "tidy", func(b *pgx.Batch) {
-		b.Queue(s.store.outbox.Due, tidyAtOnce)
+	err := s.store.outboxTx(ctx, "maintain", func(b *pgx.Batch) {
+		b.Queue(s.store.outbox.Due, maintainRows)
 		b.Queue(s.store.outbox.DropHolds)
 		b.Queue(s.store.outbox.DropDead)
 		checked = s.checkWatermarks(b)
@@ -45,12 +45,12 @@ func (s *outboxSession) forget(ctx context.Context) error {
 	if s.store.cfg.Outbox.KeepSent <= 0 {
 		return nil
 	}
-	for range tidySteps {
+	for range maintainSteps {
 		var n int64
 		err := s.store.outboxTx(ctx, "forget sent messages", func(b *pgx.Batch) {
-			b.Queue(s.store.outbox.Forget, s.store.cfg.Outbox.KeepSent.Seconds(), tidyAtOnce).Exec(affected(&n))
+			b.Queue(s.store.outbox.Forget, s.store.cfg.Outbox.KeepSent.Seconds(), maintainRows).Exec(affected(&n))
 		})
-		if err != nil || n < tidyAtOnce {
+		if err != nil || n < maintainRows {
 			return err
 		}
 	}
@@ -80,13 +80,13 @@ func (s *outboxSession) followSome(ctx context.Context) error {
 	rows, _ := s.store.cfg.Pool.Query(ctx, s.store.outbox.Behind, some)
 	behind, err := pgx.CollectRows(rows, pgx.RowTo[int])
 	if err != nil {
-		return s.store.outboxError("tidy", err)
+		return s.store.outboxError("maintain", err)
 	}
-	for range tidySteps {
+	for range maintainSteps {
 		shards, done := s.markBusy(behind)
 		n, err := s.follow(ctx, shards)
 		done()
-		if err != nil || n < tidyAtOnce {
+		if err != nil || n < maintainRows {
 			return err
 		}
 	}
@@ -115,7 +115,7 @@ func (s *outboxSession) follow(ctx context.Context, shards []int) (n int64, err 
 	numbers, tokens := s.tokens(shards)
 	err = s.store.outboxTx(ctx, "park followers", func(b *pgx.Batch) {
 		b.Queue(s.store.outbox.Check, s.owner, numbers, tokens)
-		b.Queue(s.store.outbox.Follow, numbers, scanFirst, tidyAtOnce).Exec(affected(&n))
+		b.Queue(s.store.outbox.Follow, numbers, scanFirst, maintainRows).Exec(affected(&n))
 	})
 	return n, err
 }
@@ -139,10 +139,10 @@ func (s *outboxSession) rescue(ctx context.Context) error {
 		Shard int16
 		Key   []byte
 	}
-	rows, _ := s.store.cfg.Pool.Query(ctx, s.store.outbox.Stranded, numbers, tidyAtOnce)
+	rows, _ := s.store.cfg.Pool.Query(ctx, s.store.outbox.Stranded, numbers, maintainRows)
 	stranded, err := pgx.CollectRows(rows, pgx.RowToStructByPos[key])
 	if err != nil {
-		return s.store.outboxError("tidy", err)
+		return s.store.outboxError("maintain", err)
 	}
 	for _, k := range stranded {
 		if err := s.store.release(ctx, k.Shard, [][]byte{k.Key}, nil); err != nil {
