@@ -81,7 +81,7 @@ var outboxMutations = []mutation{
 	enqueuing("unparked messages are found again", lease, "TestOutboxLeaseFindsWhatComesBack", edit{
 		`SET returned = returned + 1 WHERE`, `SET returned = returned WHERE`,
 	}),
-	enqueuing("the Discard of a session that crashed is finished", pgx+"/outbox_tidy.go", "TestOutboxTidyFinishesADeadDiscard", edit{
+	enqueuing("the Discard of a session that crashed is finished", pgx+"/outbox_maintain.go", "TestOutboxTidyFinishesADeadDiscard", edit{
 		`	for _, k := range stranded {`, `	for _, k := range stranded[:0] {`,
 	}),
 	enqueuing("rolling back to a savepoint discards the messages enqueued after it", pgx+"/guard.go", "TestOutboxWriterAndSavepoints", edit{
