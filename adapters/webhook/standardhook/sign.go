@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -27,7 +28,7 @@ func Sign(key, id string, at time.Time, body []byte) (http.Header, error) {
 	} else {
 		secret, err := decodeSecret(key)
 		if err != nil {
-			return nil, errors.New("standardhook: Sign: the key " + err.Error())
+			return nil, fmt.Errorf("standardhook: Sign: the key %w", err)
 		}
 		signature = "v1," + base64.StdEncoding.EncodeToString(strict.MAC(secret, content))
 	}
