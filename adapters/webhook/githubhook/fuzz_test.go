@@ -1,7 +1,9 @@
 package githubhook_test
 
 import (
+	"encoding/json"
 	"net/url"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -48,4 +50,31 @@ func unescape(form string) string {
 		return ""
 	}
 	return s
+}
+
+// FuzzBody signs what the fuzzer makes, so that the body is decoded. What is accepted is a JSON object, and as a form it is the same
+// event.
+func FuzzBody(f *testing.F) {
+	for _, body := range []string{body, form(body), pingBody, form(pingBody), "payload=%7B%7D&payload=%7B%7D", "payload=%zz", `{"zen":1,"Zen":2}`, "[]"} {
+		f.Add(body)
+	}
+	v := newVerifier(f, nil)
+	f.Fuzz(func(t *testing.T, body string) {
+		got, refusal := verify(t, v, headers(sha256Of(secret, body), guid, "release"), body)
+		if refusal != "" {
+			return
+		}
+		payload := string(got.Message.Payload)
+		var object map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(payload), &object); err != nil {
+			t.Fatalf("%q became %q: %v", body, payload, err)
+		}
+		if (got.Drop != "") != (len(object["zen"]) > 0 && len(object["hook_id"]) > 0 && len(object["hook"]) > 0) {
+			t.Errorf("%q: dropped as %q", body, got.Drop)
+		}
+		again, refusal := verify(t, v, headers(sha256Of(secret, form(payload)), guid, "release"), form(payload))
+		if refusal != "" || !reflect.DeepEqual(again, got) {
+			t.Errorf("%q became %+v, and as a form %+v (refused as %q)", body, got, again, refusal)
+		}
+	})
 }

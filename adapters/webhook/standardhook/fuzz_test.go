@@ -1,6 +1,7 @@
 package standardhook_test
 
 import (
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +41,38 @@ func FuzzVerify(f *testing.F) {
 		msg := events[0].Message
 		if strings.Contains(id, ".") || len(events) != 1 || msg.ID != id || string(msg.Payload) != body {
 			t.Errorf("id %q and body %q became %+v", id, body, events)
+		}
+	})
+}
+
+// FuzzBody signs what the fuzzer makes, so that the body is read. What is read must be what a handler reads.
+func FuzzBody(f *testing.F) {
+	for _, body := range []string{body, `{"type":5}`, `{"type":"a","Type":"b"}`, `{"timestamp":"2026-03-01T10:00:00+01:00"}`, "a=b", "[]", ""} {
+		f.Add(body)
+	}
+	untimed := newVerifier(f, standardhook.Config{})
+	timed := newVerifier(f, standardhook.Config{TimeField: "timestamp"})
+	f.Fuzz(func(t *testing.T, body string) {
+		h := headers("webhook", id, unix(now), v1(secret, id, unix(now), body))
+		for _, v := range []*standardhook.Verifier{untimed, timed} {
+			events, refusal := verify(t, v, h, body, now)
+			if refusal != "" {
+				continue
+			}
+			msg := events[0].Message
+			if msg.Time.IsZero() != (v == untimed) {
+				t.Errorf("%q has the time %v", body, msg.Time)
+			}
+			if msg.Topic == "" {
+				continue
+			}
+			var handler struct {
+				Type string `json:"type"`
+			}
+			// An error is about a second member, such as {"Type":5}: that is refused.
+			if err := json.Unmarshal([]byte(body), &handler); err != nil || handler.Type != msg.Topic {
+				t.Errorf("%q has the type %q, and a handler reads %q, %v", body, msg.Topic, handler.Type, err)
+			}
 		}
 	})
 }
