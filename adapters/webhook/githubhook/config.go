@@ -59,8 +59,8 @@ func (c Config) validate() error {
 	}
 	switch {
 	case c.Topic == "" && !c.TrustTopicHeader:
-		refuse("Topic is required: name the one event that the hook sends, such as \"release\", because the header X-GitHub-Event is not signed; " +
-			"or set TrustTopicHeader if handlers check the body")
+		refuse("Topic is required: name the one event that the hook sends, such as \"release\", " +
+			"because the header X-GitHub-Event is not signed; or set TrustTopicHeader if handlers check the body")
 	case c.Topic != "" && c.TrustTopicHeader:
 		refuse("Topic and TrustTopicHeader are both set: set one of them")
 	case c.Topic != "":

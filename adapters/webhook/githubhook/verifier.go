@@ -45,7 +45,6 @@ func New(cfg Config) (*Verifier, error) {
 	for _, secret := range cfg.Secrets {
 		v.secrets = append(v.secrets, []byte(secret))
 	}
-	v.cfg.Secrets = nil
 	return v, nil
 }
 
@@ -78,7 +77,8 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 	case topic == ping:
 		return nil, webhook.Refuse(webhook.WrongApp, "the header %s says ping, but the signed body is of another event", eventHeader)
 	case !v.cfg.TrustTopicHeader && topic != v.cfg.Topic:
-		return nil, webhook.Refuse(webhook.WrongApp, "the event is %q, and Config.Topic is %q: send each event to an endpoint of its own", topic, v.cfg.Topic)
+		return nil, webhook.Refuse(webhook.WrongApp,
+			"the event is %q, and Config.Topic is %q: send each event to an endpoint of its own", topic, v.cfg.Topic)
 	}
 	alias := strict.BodyAlias(source, v.cfg.Endpoint, topic, payload)
 	// The fingerprint covers all that the alias does. Without it, somebody who sends a captured body with the ID of another
@@ -111,7 +111,8 @@ func (v *Verifier) authenticate(d *webhook.Delivery) error {
 	}
 	if !strict.AnyEqual(want, []string{signature}) {
 		return webhook.Refuse(webhook.BadSignature,
-			"no configured secret made the signature: compare Config.Secrets with the hook's secret, and make sure that no proxy changes the raw body")
+			"no configured secret made the signature: compare Config.Secrets with the hook's secret, "+
+				"and make sure that no proxy changes the raw body")
 	}
 	return nil
 }

@@ -153,7 +153,8 @@ func TestRefuses(t *testing.T) {
 		{"case 49: other white space", h, strings.ReplaceAll(body, ":", ": "), webhook.BadSignature},
 		{"case 50: only SHA-1", change(change(h, "X-Hub-Signature-256"), "X-Hub-Signature", sha1Of(secret, body)), body, webhook.Unsigned},
 		{"case 50: SHA-1 in the header of SHA-256", signed(sha1Of(secret, body)), body, webhook.BadSignature},
-		{"case 50: SHA-1 is right, SHA-256 is not", change(signed(sha256Of(stranger, body)), "X-Hub-Signature", sha1Of(secret, body)), body, webhook.BadSignature},
+		{"case 50: SHA-1 is right, SHA-256 is not",
+			change(signed(sha256Of(stranger, body)), "X-Hub-Signature", sha1Of(secret, body)), body, webhook.BadSignature},
 		{"case 50: without the algorithm", signed(good[7:]), body, webhook.BadSignature},
 		{"case 51: truncated", signed(good[:20]), body, webhook.BadSignature},
 		{"case 51: only the algorithm", signed("sha256="), body, webhook.BadSignature},
@@ -205,7 +206,8 @@ func TestRotation(t *testing.T) {
 		{"old, after its removal", nil, oldSecret, webhook.BadSignature},
 	} {
 		t.Run("case 53: "+test.name, func(t *testing.T) {
-			if _, refusal := verify(t, newVerifier(t, test.change), headers(sha256Of(test.secret, body), guid, "release"), body); refusal != test.want {
+			h := headers(sha256Of(test.secret, body), guid, "release")
+			if _, refusal := verify(t, newVerifier(t, test.change), h, body); refusal != test.want {
 				t.Errorf("refused as %q, want %q", refusal, test.want)
 			}
 		})
@@ -274,7 +276,8 @@ func TestPing(t *testing.T) {
 		})
 	}
 	t.Run("unsigned", func(t *testing.T) {
-		if event, refusal := verify(t, newVerifier(t, nil), headers(sha256Of(stranger, pingBody), guid, "ping"), pingBody); refusal != webhook.BadSignature {
+		h := headers(sha256Of(stranger, pingBody), guid, "ping")
+		if event, refusal := verify(t, newVerifier(t, nil), h, pingBody); refusal != webhook.BadSignature {
 			t.Errorf("event %+v", event)
 		}
 	})

@@ -75,7 +75,8 @@ func (c Config) validate() error {
 	}
 	switch {
 	case c.Topic == "" && !c.TrustTopicHeader:
-		refuse("Topic is required: name the one topic of this endpoint, such as \"orders/paid\", because the header X-Shopify-Topic is not signed; or set TrustTopicHeader")
+		refuse("Topic is required: name the one topic of this endpoint, such as \"orders/paid\", " +
+			"because the header X-Shopify-Topic is not signed; or set TrustTopicHeader")
 	case c.Topic != "" && c.TrustTopicHeader:
 		refuse("Topic and TrustTopicHeader are both set: set one of them")
 	case c.Topic != "":

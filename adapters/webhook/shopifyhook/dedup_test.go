@@ -68,7 +68,8 @@ func TestDeduplication(t *testing.T) {
 			{trustTopic, headers(signature(secret, body), event, "orders/paid"), body},
 		}, []string{ran("orders/create", event), ran("orders/updated", event), ran("orders/paid", event)}, nil},
 		{"two events with one body, as include_fields can make them", // a person decides
-			[]delivered{{nil, headers(signature(secret, thin), event, topic), thin}, {nil, headers(signature(secret, thin), otherEvent, topic), thin}},
+			[]delivered{{nil, headers(signature(secret, thin), event, topic), thin},
+				{nil, headers(signature(secret, thin), otherEvent, topic), thin}},
 			[]string{ran(topic, event)}, []string{"suspected-replay " + topic + ":" + otherEvent}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -24,8 +24,8 @@
 //     fields of a subscription with include_fields, keep one that changes with each event, such as updated_at.
 //   - the Processor must remember keys for longer than [Horizon], which is 400 days. A capture that is older runs again.
 //   - each endpoint takes one topic, Config.Topic. An app has one secret for all its topics, and Shopify sends the same body under
-//     several topics, such as orders/create and orders/paid. So a captured body can be sent once to each other endpoint. A
-//     handler for which that matters must ask Shopify for the current state of the order.
+//     several topics, such as orders/create and orders/paid. So a captured body can be sent once to each other endpoint. If
+//     that does harm, the handler must ask Shopify for the current state of the order.
 //   - the events have no known age, so Shopify's last attempt cannot be recognized: store and forward them, see webhook.NewInbox.
 //     Shopify deletes a subscription after eight failed attempts in four hours.
 //

@@ -27,7 +27,8 @@ func FuzzVerify(f *testing.F) {
 				t.Errorf("accepted without a signature: %q for %q", sig, body)
 			}
 			msg := got.Message
-			if msg.Topic != topic || msg.ID != topic+":"+event || strings.Contains(msg.ID, "=") || string(msg.Payload) != body || len(msg.Aliases) != 1 {
+			if msg.Topic != topic || msg.ID != topic+":"+event || strings.Contains(msg.ID, "=") ||
+				string(msg.Payload) != body || len(msg.Aliases) != 1 {
 				t.Errorf("ID %q, topic %q and body %q became %+v", event, topic, body, msg)
 			}
 			again, _ := verify(t, v, change(change(h, "X-Shopify-Event-Id", "new"), "X-Shopify-Shop-Domain", "other.myshopify.com"), body)

@@ -45,7 +45,6 @@ func New(cfg Config) (*Verifier, error) {
 	for _, secret := range cfg.Secrets {
 		v.secrets = append(v.secrets, []byte(secret))
 	}
-	v.cfg.Secrets = nil
 	return v, nil
 }
 
@@ -68,7 +67,8 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 		return nil, err
 	}
 	if !v.cfg.TrustTopicHeader && topic != v.cfg.Topic {
-		return nil, webhook.Refuse(webhook.WrongApp, "the topic is %q, and Config.Topic is %q: send each topic to an endpoint of its own", topic, v.cfg.Topic)
+		return nil, webhook.Refuse(webhook.WrongApp,
+			"the topic is %q, and Config.Topic is %q: send each topic to an endpoint of its own", topic, v.cfg.Topic)
 	}
 	shop, err := v.shop(d.Header)
 	if err != nil {
@@ -103,7 +103,8 @@ func (v *Verifier) authenticate(d *webhook.Delivery) error {
 	}
 	if !strict.AnyEqual(want, []string{signature}) {
 		return webhook.Refuse(webhook.BadSignature,
-			"no configured secret made the signature: compare Config.Secrets with the app's client secret, and make sure that no proxy changes the raw body")
+			"no configured secret made the signature: compare Config.Secrets with the app's client secret, "+
+				"and make sure that no proxy changes the raw body")
 	}
 	return nil
 }

@@ -118,7 +118,8 @@ func TestVerify(t *testing.T) {
 				t.Fatalf("refused as %q", refusal)
 			}
 			msg := got.Message
-			if msg.ID != topic+":"+event || msg.Tenant != "shopify/orders" || msg.Topic != topic || string(msg.Payload) != test.body || got.Drop != "" {
+			if msg.ID != topic+":"+event || msg.Tenant != "shopify/orders" || msg.Topic != topic ||
+				string(msg.Payload) != test.body || got.Drop != "" {
 				t.Errorf("event %+v", got)
 			}
 			if !msg.Time.IsZero() || msg.Headers != nil {
@@ -192,7 +193,8 @@ func TestRotation(t *testing.T) {
 		{"old, after its removal", nil, oldSecret, webhook.BadSignature},
 	} {
 		t.Run("case 53: "+test.name, func(t *testing.T) {
-			if _, refusal := verify(t, newVerifier(t, test.change), headers(signature(test.secret, body), event, topic), body); refusal != test.want {
+			h := headers(signature(test.secret, body), event, topic)
+			if _, refusal := verify(t, newVerifier(t, test.change), h, body); refusal != test.want {
 				t.Errorf("refused as %q, want %q", refusal, test.want)
 			}
 		})

@@ -72,7 +72,8 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 	}
 	if !strict.AnyEqual(want, []string{signature}) {
 		return nil, webhook.Refuse(webhook.BadSignature,
-			"no configured secret made the signature: compare Config.Secrets with the app's signing secret, and make sure that no proxy changes the raw body")
+			"no configured secret made the signature: compare Config.Secrets with the app's signing secret, "+
+				"and make sure that no proxy changes the raw body")
 	}
 	if err := strict.Recent(attempt, d.Time, v.tolerance); err != nil {
 		return nil, webhook.Refuse(webhook.BadTime, "%w", err)

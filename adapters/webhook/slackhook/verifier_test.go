@@ -24,7 +24,8 @@ const (
 	oldSecret = "fedcba9876543210fedcba9876543210"
 	stranger  = "00112233445566778899aabbccddeeff"
 
-	body = `{"token":"x","team_id":"T1","api_app_id":"A1","event":{"type":"app_mention","user":"U1","text":"<@U0> hi","event_ts":"1772359198.000100"},` +
+	body = `{"token":"x","team_id":"T1","api_app_id":"A1",` +
+		`"event":{"type":"app_mention","user":"U1","text":"<@U0> hi","event_ts":"1772359198.000100"},` +
 		`"type":"event_callback","event_id":"Ev08MFMKH6","event_time":1772359198,"authorizations":[{"team_id":"T1"}]}`
 	challenge = `{"token":"x","challenge":"3eZbrw1aBm2rZgRNFdxV2595E9CY3gmdALWMmHkvFXO7tYXAYM8P","type":"url_verification"}`
 )
@@ -94,7 +95,8 @@ func TestVerify(t *testing.T) {
 	retry.Set("X-Slack-Retry-Reason", "http_timeout")
 	fingerprint := dedup.FingerprintOf([]byte("app_mention\x00T1"))
 	want := webhook.Event{Message: consumer.Message{
-		ID: "Ev08MFMKH6", Tenant: "slack/A1", Topic: "app_mention", Payload: []byte(body), Time: time.Unix(1772359198, 0).UTC(), Fingerprint: &fingerprint,
+		ID: "Ev08MFMKH6", Tenant: "slack/A1", Topic: "app_mention", Payload: []byte(body),
+		Time: time.Unix(1772359198, 0).UTC(), Fingerprint: &fingerprint,
 	}}
 	for name, h := range map[string]http.Header{"the first attempt": first, "a retry, with a new signature": retry} {
 		t.Run(name, func(t *testing.T) {
@@ -170,7 +172,8 @@ func TestRotation(t *testing.T) {
 		{"old, after its removal", []string{secret}, oldSecret, webhook.BadSignature},
 	} {
 		t.Run("case 53: "+test.name, func(t *testing.T) {
-			if _, refusal := verify(t, newVerifier(t, test.secrets...), headers(v0(test.signer, unix(now), body), unix(now)), body); refusal != test.want {
+			h := headers(v0(test.signer, unix(now), body), unix(now))
+			if _, refusal := verify(t, newVerifier(t, test.secrets...), h, body); refusal != test.want {
 				t.Errorf("refused as %q, want %q", refusal, test.want)
 			}
 		})

@@ -108,7 +108,8 @@ func (c Config) withDefaults() (Config, error) {
 	case c.GiveUpAfter < 0:
 		refuse("GiveUpAfter is %v: want more than 0", c.GiveUpAfter)
 	case c.GiveUpAfter > 0 && c.TimeField == "":
-		refuse("GiveUpAfter needs a TimeField: without it the age of an event is unknown; set TimeField, or leave GiveUpAfter out and use webhook.NewInbox")
+		refuse("GiveUpAfter needs a TimeField: without it the age of an event is unknown; " +
+			"set TimeField, or leave GiveUpAfter out and use webhook.NewInbox")
 	case c.GiveUpAfter == 0 && c.TimeField != "":
 		c.GiveUpAfter = defaultGiveUpAfter
 	}
@@ -119,7 +120,8 @@ func (c Config) withDefaults() (Config, error) {
 		c.Horizon = defaultHorizon
 	}
 	if c.Horizon > 0 && c.GiveUpAfter >= c.Horizon {
-		refuse("GiveUpAfter is %v, and the sender must not send an event again after Horizon, %v: want a longer Horizon", c.GiveUpAfter, c.Horizon)
+		refuse("Horizon is %v, and the sender's last attempt may come later than GiveUpAfter, which is %v: set a longer Horizon",
+			c.Horizon, c.GiveUpAfter)
 	}
 	return c, errors.Join(wrong...)
 }
@@ -141,7 +143,8 @@ func decodeSecret(s string) ([]byte, error) {
 	case strings.HasPrefix(s, privateKeyPrefix):
 		return nil, errors.New("is a private key, which only the sender may have: want a secret, which begins with whsec_")
 	case !ok:
-		return nil, errors.New("does not begin with whsec_: copy the endpoint's signing secret, or write whsec_ and the base64 of the secret's bytes")
+		return nil, errors.New("does not begin with whsec_: copy the endpoint's signing secret, " +
+			"or write whsec_ and the base64 of the secret's bytes")
 	case encoded == "":
 		return nil, errors.New("is whsec_ without a secret: anybody could make its signatures; copy the endpoint's whole signing secret")
 	}
@@ -150,9 +153,11 @@ func decodeSecret(s string) ([]byte, error) {
 	case err != nil:
 		return nil, errors.New("is not base64 after whsec_: copy the endpoint's signing secret without spaces and newlines")
 	case len(key) < minSecret:
-		return nil, fmt.Errorf("is shorter than %d bytes after decoding: copy the endpoint's whole signing secret, which begins with whsec_", minSecret)
+		return nil, fmt.Errorf("is shorter than %d bytes after decoding: "+
+			"copy the endpoint's whole signing secret, which begins with whsec_", minSecret)
 	case len(key) > maxSecret:
-		return nil, fmt.Errorf("has %d bytes after decoding, more than %d: copy the endpoint's signing secret, which begins with whsec_", len(key), maxSecret)
+		return nil, fmt.Errorf("has %d bytes after decoding, more than %d: "+
+			"copy the endpoint's signing secret, which begins with whsec_", len(key), maxSecret)
 	case strings.Count(string(key), string(key[:1])) == len(key):
 		return nil, errors.New("is one byte again and again: it looks like a placeholder; copy the endpoint's signing secret")
 	}

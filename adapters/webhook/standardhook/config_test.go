@@ -34,30 +34,45 @@ func TestConfig(t *testing.T) {
 		{"case 52: no key", func(c *standardhook.Config) { c.Secrets = nil }, []string{"Config.Secrets is required", "whsec_"}},
 		{"case 52: empty", func(c *standardhook.Config) { c.Secrets = []string{secret, ""} }, []string{"Config.Secrets[1] is empty", "copy"}},
 		{"case 52: white space", func(c *standardhook.Config) { c.Secrets = []string{" \t\n"} }, []string{"Config.Secrets[0] is empty"}},
-		{"case 52: whsec_ only", func(c *standardhook.Config) { c.Secrets = []string{"whsec_"} }, []string{"Config.Secrets[0] is whsec_ without a secret"}},
-		{"case 52: whsec_ and padding only", func(c *standardhook.Config) { c.Secrets = []string{"whsec_===="} }, []string{"Config.Secrets[0] is not base64"}},
-		{"case 52: short", func(c *standardhook.Config) { c.Secrets = []string{short} }, []string{"Config.Secrets[0] is shorter than 24 bytes", "copy"}},
-		{"case 52: long", func(c *standardhook.Config) { c.Secrets = []string{long} }, []string{"Config.Secrets[0] has 66 bytes"}},
-		{"case 52: zeros", func(c *standardhook.Config) { c.Secrets = []string{"whsec_" + zeros} }, []string{"Config.Secrets[0] is one byte again and again"}},
-		{"case 52: with a newline", func(c *standardhook.Config) { c.Secrets = []string{secret + "\n"} }, []string{"Config.Secrets[0] is not base64", "newlines"}},
-		{"case 52: with a newline inside, which base64 skips", func(c *standardhook.Config) { c.Secrets = []string{secret[:10] + "\n" + secret[10:]} },
+		{"case 52: whsec_ only", func(c *standardhook.Config) { c.Secrets = []string{"whsec_"} },
+			[]string{"Config.Secrets[0] is whsec_ without a secret"}},
+		{"case 52: whsec_ and padding only", func(c *standardhook.Config) { c.Secrets = []string{"whsec_===="} },
 			[]string{"Config.Secrets[0] is not base64"}},
-		{"case 52: without whsec_", func(c *standardhook.Config) { c.Secrets = []string{secret[6:]} }, []string{"Config.Secrets[0] does not begin with whsec_"}},
-		{"case 50: a public key as secret", func(c *standardhook.Config) { c.Secrets = []string{publicKey} }, []string{"Config.Secrets[0] is a public key", "PublicKeys"}},
-		{"case 50: a private key as secret", func(c *standardhook.Config) { c.Secrets = []string{privateKey} }, []string{"Config.Secrets[0] is a private key"}},
+		{"case 52: short", func(c *standardhook.Config) { c.Secrets = []string{short} },
+			[]string{"Config.Secrets[0] is shorter than 24 bytes", "copy"}},
+		{"case 52: long", func(c *standardhook.Config) { c.Secrets = []string{long} }, []string{"Config.Secrets[0] has 66 bytes"}},
+		{"case 52: zeros", func(c *standardhook.Config) { c.Secrets = []string{"whsec_" + zeros} },
+			[]string{"Config.Secrets[0] is one byte again and again"}},
+		{"case 52: with a newline", func(c *standardhook.Config) { c.Secrets = []string{secret + "\n"} },
+			[]string{"Config.Secrets[0] is not base64", "newlines"}},
+		{"case 52: with a newline inside, which base64 skips",
+			func(c *standardhook.Config) { c.Secrets = []string{secret[:10] + "\n" + secret[10:]} },
+			[]string{"Config.Secrets[0] is not base64"}},
+		{"case 52: without whsec_", func(c *standardhook.Config) { c.Secrets = []string{secret[6:]} },
+			[]string{"Config.Secrets[0] does not begin with whsec_"}},
+		{"case 50: a public key as secret", func(c *standardhook.Config) { c.Secrets = []string{publicKey} },
+			[]string{"Config.Secrets[0] is a public key", "PublicKeys"}},
+		{"case 50: a private key as secret", func(c *standardhook.Config) { c.Secrets = []string{privateKey} },
+			[]string{"Config.Secrets[0] is a private key"}},
 		{"case 52: an empty public key", func(c *standardhook.Config) { c.PublicKeys = []string{""} }, []string{"Config.PublicKeys[0] is empty"}},
 		{"case 52: whpk_ only", func(c *standardhook.Config) { c.PublicKeys = []string{"whpk_"} }, []string{"Config.PublicKeys[0] has 0 bytes"}},
-		{"case 52: a public key of zeros", func(c *standardhook.Config) { c.PublicKeys = []string{"whpk_" + zeros} }, []string{"Config.PublicKeys[0] is a point of low order"}},
+		{"case 52: a public key of zeros", func(c *standardhook.Config) { c.PublicKeys = []string{"whpk_" + zeros} },
+			[]string{"Config.PublicKeys[0] is a point of low order"}},
 		{"a public key that is cut", func(c *standardhook.Config) { c.PublicKeys = []string{publicKey[:20]} }, []string{"Config.PublicKeys[0]"}},
-		{"a secret as public key", func(c *standardhook.Config) { c.PublicKeys = []string{secret} }, []string{"Config.PublicKeys[0] is a secret"}},
-		{"a private key as public key", func(c *standardhook.Config) { c.PublicKeys = []string{privateKey} }, []string{"Config.PublicKeys[0] is a private key"}},
-		{"a public key without whpk_", func(c *standardhook.Config) { c.PublicKeys = []string{publicKey[5:]} }, []string{"Config.PublicKeys[0] does not begin with whpk_"}},
+		{"a secret as public key", func(c *standardhook.Config) { c.PublicKeys = []string{secret} },
+			[]string{"Config.PublicKeys[0] is a secret"}},
+		{"a private key as public key", func(c *standardhook.Config) { c.PublicKeys = []string{privateKey} },
+			[]string{"Config.PublicKeys[0] is a private key"}},
+		{"a public key without whpk_", func(c *standardhook.Config) { c.PublicKeys = []string{publicKey[5:]} },
+			[]string{"Config.PublicKeys[0] does not begin with whpk_"}},
 		{"case 48: a negative tolerance", func(c *standardhook.Config) { c.Tolerance = -1 }, []string{"Config.Tolerance"}},
 		{"case 48: a tolerance that is none", func(c *standardhook.Config) { c.Tolerance = math.MaxInt64 }, []string{"Config.Tolerance"}},
-		{"an age without a time", func(c *standardhook.Config) { c.GiveUpAfter = time.Hour }, []string{"Config.GiveUpAfter needs a TimeField", "webhook.NewInbox"}},
+		{"an age without a time", func(c *standardhook.Config) { c.GiveUpAfter = time.Hour },
+			[]string{"Config.GiveUpAfter needs a TimeField", "webhook.NewInbox"}},
 		{"a negative age", func(c *standardhook.Config) { c.GiveUpAfter = -1 }, []string{"Config.GiveUpAfter"}},
 		{"a negative horizon", func(c *standardhook.Config) { c.Horizon = -1 }, []string{"Config.Horizon"}},
-		{"a horizon before the last attempt", func(c *standardhook.Config) { c.TimeField, c.Horizon = "timestamp", time.Hour }, []string{"Horizon"}},
+		{"a horizon before the last attempt", func(c *standardhook.Config) { c.TimeField, c.Horizon = "timestamp", time.Hour },
+			[]string{"Horizon"}},
 		{"several faults at once", func(c *standardhook.Config) { *c = standardhook.Config{Tolerance: -1} },
 			[]string{"Config.Sender", "Config.Secrets", "Config.Tolerance"}},
 	} {
@@ -101,13 +116,6 @@ func TestConfigAccepts(t *testing.T) {
 	}
 }
 
-func TestVerifierShowsNoSecret(t *testing.T) {
-	v := newVerifier(t, standardhook.Config{})
-	if printed := fmt.Sprintf("%v %+v", v, v); strings.Contains(printed, secret) || strings.Contains(printed, secret[6:]) {
-		t.Errorf("a printed Verifier shows its secret: %s", printed)
-	}
-}
-
 // The eight points of low order, and their second encodings. For most of them this test also finds a signature without a private
 // key, which package ed25519 accepts: so New must not.
 func TestLowOrderPublicKeys(t *testing.T) {
@@ -130,7 +138,8 @@ func TestLowOrderPublicKeys(t *testing.T) {
 	} {
 		for sign := range byte(2) {
 			key := encode(y, sign)
-			if _, err := standardhook.New(standardhook.Config{Sender: "a", PublicKeys: []string{"whpk_" + base64.StdEncoding.EncodeToString(key)}}); err == nil {
+			public := "whpk_" + base64.StdEncoding.EncodeToString(key)
+			if _, err := standardhook.New(standardhook.Config{Sender: "a", PublicKeys: []string{public}}); err == nil {
 				t.Errorf("New accepts the point of low order %s, %s", name, hex.EncodeToString(key))
 			}
 			if forge(key) {

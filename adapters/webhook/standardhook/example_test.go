@@ -28,7 +28,8 @@ func ExampleVerifier() {
 	}
 	fmt.Println(events[0].Message.Tenant, events[0].Message.ID, events[0].Message.Topic)
 
-	_, err = verifier.Verify(context.Background(), &webhook.Delivery{Header: header, Body: []byte(`{"type":"user.deleted"}`), Time: time.Now()})
+	body = []byte(`{"type":"user.deleted"}`)
+	_, err = verifier.Verify(context.Background(), &webhook.Delivery{Header: header, Body: body, Time: time.Now()})
 	fmt.Println(webhook.RefusalOf(err))
 	// Output:
 	// clerk msg_1 user.created

@@ -48,7 +48,6 @@ func New(cfg Config) (*Verifier, error) {
 		}
 		v.publicKeys = append(v.publicKeys, key)
 	}
-	v.cfg.Secrets = nil // so that printing a Verifier shows no usable secret
 	return v, nil
 }
 

@@ -195,7 +195,8 @@ func TestAcceptsAndRefuses(t *testing.T) {
 		{"case 51: URL alphabet", signed("v1," + strings.NewReplacer("+", "-", "/", "_").Replace(raw) + "-"), "", webhook.BadSignature},
 
 		{"case 53: several signatures, one of ours", signed(v1(stranger, id, ts, body) + " " + good), "", ""},
-		{"case 53: several signatures, none of ours", signed(v1(stranger, id, ts, body) + " " + v1(oldSecret, id, ts, body)), "", webhook.BadSignature},
+		{"case 53: several signatures, none of ours",
+			signed(v1(stranger, id, ts, body) + " " + v1(oldSecret, id, ts, body)), "", webhook.BadSignature},
 		{"too many signatures", signed(strings.Repeat("v1,x ", 32) + good), "", webhook.Unsigned},
 
 		{"case 55: an ID with a dot", withID("msg.1"), "", webhook.Unsigned},
@@ -215,7 +216,8 @@ func TestAcceptsAndRefuses(t *testing.T) {
 			merge(signed(good), headers("svix", "msg_other", ts, v1(secret, "msg_other", ts, body))), "", webhook.Unsigned},
 		{"E25: both families, another signature", merge(signed(good), headers("svix", id, ts, v1(stranger, id, ts, body))), "", webhook.Unsigned},
 		{"E25: headers of two families", merge(
-			without(signed(good), "webhook-id"), without(without(headers("svix", id, ts, good), "svix-timestamp"), "svix-signature")), "", webhook.Unsigned},
+			without(signed(good), "webhook-id"),
+			without(without(headers("svix", id, ts, good), "svix-timestamp"), "svix-signature")), "", webhook.Unsigned},
 		{"E25: one header of the other family", merge(signed(good), http.Header{"Svix-Id": {id}}), "", webhook.Unsigned},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -354,7 +356,9 @@ func TestMessage(t *testing.T) {
 }
 
 func TestTenant(t *testing.T) {
-	v := newVerifier(t, standardhook.Config{Sender: "svix", Endpoint: "eu", TimeField: "timestamp", GiveUpAfter: time.Hour, Horizon: 24 * time.Hour})
+	v := newVerifier(t, standardhook.Config{
+		Sender: "svix", Endpoint: "eu", TimeField: "timestamp", GiveUpAfter: time.Hour, Horizon: 24 * time.Hour,
+	})
 	events, _ := verify(t, v, headers("webhook", id, unix(now), v1(secret, id, unix(now), body)), body, now)
 	if len(events) != 1 || events[0].Message.Tenant != "svix/eu" {
 		t.Errorf("events %+v, want the tenant svix/eu", events)

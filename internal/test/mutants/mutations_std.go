@@ -43,6 +43,7 @@ var stdMutations = []mutation{
 		`topic + ":" + id,`, `id,`,
 	}),
 	verifying("slackhook", "the challenge is answered only if it is signed", "verifier.go", "TestURLVerification", edit{
-		`!strict.AnyEqual(want, []string{signature})`, `!strict.AnyEqual(want, []string{signature}) && !bytes.Contains(d.Body, []byte("challenge"))`,
+		`!strict.AnyEqual(want, []string{signature})`,
+		`!strict.AnyEqual(want, []string{signature}) && !bytes.Contains(d.Body, []byte("challenge"))`,
 	}, edit{`import (`, "import (\n\t\"bytes\""}),
 }

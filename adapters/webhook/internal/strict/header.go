@@ -1,6 +1,7 @@
 package strict
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 )
@@ -26,7 +27,7 @@ func Header(h http.Header, name string) (string, error) {
 // Token returns an error unless s has 1 to MaxText characters, each of them visible ASCII and none of them in without.
 func Token(s, without string) error {
 	if s == "" {
-		return fmt.Errorf("is empty")
+		return errors.New("is empty")
 	}
 	if len(s) > MaxText {
 		return fmt.Errorf("has %d bytes, more than %d", len(s), MaxText)

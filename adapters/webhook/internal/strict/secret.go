@@ -1,6 +1,7 @@
 package strict
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -10,15 +11,15 @@ import (
 func Secret(s string, least int) error {
 	switch trimmed := strings.TrimSpace(s); {
 	case s == "":
-		return fmt.Errorf("is empty: anybody could make its signatures")
+		return errors.New("is empty: anybody could make its signatures")
 	case trimmed == "":
-		return fmt.Errorf("is only white space: anybody could make its signatures")
+		return errors.New("is only white space: anybody could make its signatures")
 	case trimmed != s:
-		return fmt.Errorf("begins or ends with white space: trim it, for example the newline of a file")
+		return errors.New("begins or ends with white space: trim it, for example the newline of a file")
 	case len(s) < least:
 		return fmt.Errorf("is shorter than %d bytes", least)
 	case strings.Count(s, s[:1]) == len(s):
-		return fmt.Errorf("is one character again and again: it looks like a placeholder")
+		return errors.New("is one character again and again: it looks like a placeholder")
 	default:
 		return nil
 	}

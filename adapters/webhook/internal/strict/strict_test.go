@@ -275,7 +275,8 @@ func TestText(t *testing.T) {
 
 // FuzzMembers compares with encoding/json: what Members returns is what a handler that decodes the body sees.
 func FuzzMembers(f *testing.F) {
-	for _, seed := range []string{`{"id":"a","type":"t"}`, `{"id":1,"ID":2}`, `{"\u0069d":null}`, `[{}]`, `{"id":{"id":["}"]}}`, "{\"i\xff\":1}"} {
+	for _, seed := range []string{`{"id":"a","type":"t"}`, `{"id":1,"ID":2}`, `{"\u0069d":null}`, `[{}]`, `{"id":{"id":["}"]}}`,
+		"{\"i\xff\":1}"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, object []byte) {

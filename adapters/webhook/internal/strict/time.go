@@ -1,6 +1,7 @@
 package strict
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -35,12 +36,12 @@ func UnixSeconds(digits string) (time.Time, error) {
 	}
 	for i := range len(digits) {
 		if digits[i] < '0' || digits[i] > '9' {
-			return time.Time{}, fmt.Errorf("want decimal digits only")
+			return time.Time{}, errors.New("want decimal digits only")
 		}
 	}
 	seconds, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("want a number of seconds")
+		return time.Time{}, errors.New("want a number of seconds")
 	}
 	return time.Unix(seconds, 0).UTC(), nil
 }
