@@ -10,7 +10,8 @@
 //		Secrets:  []string{os.Getenv("GITHUB_WEBHOOK_SECRET")},
 //	})
 //
-// and give the Verifier to webhook.NewInbox. Tests make signed requests with [Sign].
+// and give the Verifier to the receiver of package webhook, with a webhook.NewInbox as its Processor. The payload of some events may
+// have up to 25 MB: then set webhook.Config.MaxBody. Tests make signed requests with [Sign].
 //
 // # How it works
 //
@@ -20,7 +21,7 @@
 //
 //   - a second key is claimed for each event: the hash of endpoint, topic and body. A body that is known and has a new ID is parked
 //     as a suspected replay. Nothing is lost: a person can replay it if GitHub really sent two equal bodies.
-//   - the Processor must remember keys for longer than [Horizon], which is 400 days. A capture that is older runs again.
+//   - the Processor must remember keys for at least [Horizon], which is 400 days. A capture that is older runs again.
 //   - each endpoint takes one type of event, Config.Topic, because otherwise a captured body could be sent as an event of another
 //     type. Give each endpoint a secret of its own, so that no delivery to one of them is accepted by another.
 //   - the events have no known age, so GitHub's last attempt cannot be recognized: store and forward them, see webhook.NewInbox.

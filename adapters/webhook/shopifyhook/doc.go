@@ -10,8 +10,8 @@
 //		Secrets:  []string{os.Getenv("SHOPIFY_CLIENT_SECRET")},
 //	})
 //
-// and give the Verifier to webhook.NewInbox. While you rotate the client secret, configure the old and the new one: Shopify may use
-// the old one for another hour. Tests make signed requests with [Sign].
+// and give the Verifier to the receiver of package webhook, with a webhook.NewInbox as its Processor. While you rotate the client
+// secret, configure the old and the new one: Shopify may use the old one for another hour. Tests make signed requests with [Sign].
 //
 // # How it works
 //
@@ -22,7 +22,7 @@
 //   - a second key is claimed for each event: the hash of endpoint, topic and body. A body that is known and has a new ID is parked
 //     as a suspected replay. Nothing is lost: a person can replay it if Shopify really sent two equal bodies. If you choose the
 //     fields of a subscription with include_fields, keep one that changes with each event, such as updated_at.
-//   - the Processor must remember keys for longer than [Horizon], which is 400 days. A capture that is older runs again.
+//   - the Processor must remember keys for at least [Horizon], which is 400 days. A capture that is older runs again.
 //   - each endpoint takes one topic, Config.Topic. An app has one secret for all its topics, and Shopify sends the same body under
 //     several topics, such as orders/create and orders/paid. So a captured body can be sent once to each other endpoint. If
 //     that does harm, the handler must ask Shopify for the current state of the order.
