@@ -1,0 +1,143 @@
+package githubhook
+
+import (
+	"context"
+	"encoding/hex"
+	"net/http"
+	"time"
+
+	"github.com/txonce/txonce/adapters/webhook"
+	"github.com/txonce/txonce/adapters/webhook/internal/strict"
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
+)
+
+// Horizon is how long the keys of events must be remembered. GitHub itself delivers again for three days at most, but it signs
+// no time: a captured delivery is accepted for ever, and runs again after its keys were forgotten.
+const Horizon = 400 * 24 * time.Hour
+
+const (
+	source = "github"
+
+	// deadline is that of github.com. GitHub Enterprise Server may wait for 30 seconds.
+	deadline = 10 * time.Second
+
+	signatureHeader = "X-Hub-Signature-256"
+	deliveryHeader  = "X-Github-Delivery"
+	eventHeader     = "X-Github-Event"
+	ping            = "ping"
+)
+
+// Verifier verifies the deliveries of one hook or app. It is a webhook.Verifier, and safe for concurrent use.
+type Verifier struct {
+	cfg     Config
+	secrets [][]byte
+}
+
+var _ webhook.Verifier = (*Verifier)(nil)
+
+// New checks cfg.
+func New(cfg Config) (*Verifier, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	v := &Verifier{cfg: cfg}
+	for _, secret := range cfg.Secrets {
+		v.secrets = append(v.secrets, []byte(secret))
+	}
+	return v, nil
+}
+
+// Source describes GitHub.
+func (v *Verifier) Source() webhook.Source {
+	return webhook.Source{Name: source, Horizon: Horizon, Deadline: deadline}
+}
+
+// Verify returns the one event of d.
+func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Event, error) {
+	if err := v.authenticate(d); err != nil {
+		return nil, err
+	}
+	id, err := token(d.Header, deliveryHeader)
+	if err != nil {
+		return nil, err
+	}
+	topic, err := token(d.Header, eventHeader)
+	if err != nil {
+		return nil, err
+	}
+	payload, isPing, err := decode(d.Body)
+	if err != nil {
+		return nil, webhook.Refuse(webhook.Malformed, "the body: %w", err)
+	}
+	var drop string
+	switch {
+	case isPing: // whatever the header says, which is not signed
+		topic, drop = ping, "GitHub's ping to a new hook"
+	case topic == ping:
+		return nil, webhook.Refuse(webhook.WrongApp, "the header %s says ping, but the signed body is of another event", eventHeader)
+	case !v.cfg.TrustTopicHeader && topic != v.cfg.Topic:
+		return nil, webhook.Refuse(webhook.WrongApp,
+			"the event is %q, and Config.Topic is %q: send each event to an endpoint of its own", topic, v.cfg.Topic)
+	}
+	alias := strict.BodyAlias(source, v.cfg.Endpoint, topic, payload)
+	// The fingerprint covers all that the alias does. Without it, somebody who sends a captured body with the ID of another
+	// delivery first would make that delivery a duplicate, and it would be lost.
+	fingerprint := dedup.FingerprintOf([]byte(alias))
+	return []webhook.Event{{
+		Message: consumer.Message{
+			ID:          id,
+			Tenant:      source + "/" + v.cfg.Endpoint,
+			Topic:       topic,
+			Payload:     payload,
+			Fingerprint: &fingerprint,
+			Aliases:     []string{alias},
+		},
+		Drop: drop,
+	}}, nil
+}
+
+func (v *Verifier) authenticate(d *webhook.Delivery) error {
+	signature, err := strict.Header(d.Header, signatureHeader)
+	switch {
+	case err != nil && len(d.Header.Values("X-Hub-Signature")) > 0:
+		return webhook.Refuse(webhook.Unsigned, "%w; the signature with SHA-1 in X-Hub-Signature is not accepted", err)
+	case err != nil:
+		return webhook.Refuse(webhook.Unsigned, "%w; has the hook a secret?", err)
+	}
+	want := make([]string, len(v.secrets))
+	for i, secret := range v.secrets {
+		want[i] = sign(secret, d.Body)
+	}
+	if !strict.AnyEqual(want, []string{signature}) {
+		return webhook.Refuse(webhook.BadSignature,
+			"no configured secret made the signature: compare Config.Secrets with the hook's secret, "+
+				"and make sure that no proxy changes the raw body")
+	}
+	return nil
+}
+
+func sign(secret, body []byte) string {
+	return "sha256=" + hex.EncodeToString(strict.MAC(secret, body))
+}
+
+// token reads a header that is not signed.
+func token(h http.Header, name string) (string, error) {
+	value, err := strict.Header(h, name)
+	if err != nil {
+		return "", webhook.Refuse(webhook.Malformed, "%w", err)
+	}
+	if err := strict.Token(value, "="); err != nil {
+		return "", webhook.Refuse(webhook.Malformed, "header %s %w", name, err)
+	}
+	return value, nil
+}
+
+// Sign returns the headers that GitHub would add to body, for tests. delivery is the event's ID, and event is its type.
+func Sign(secret, delivery, event string, body []byte) http.Header {
+	h := http.Header{}
+	h.Set(signatureHeader, sign([]byte(secret), body))
+	h.Set(deliveryHeader, delivery)
+	h.Set(eventHeader, event)
+	return h
+}

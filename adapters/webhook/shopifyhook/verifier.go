@@ -1,0 +1,151 @@
+package shopifyhook
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+	"time"
+
+	"github.com/txonce/txonce/adapters/webhook"
+	"github.com/txonce/txonce/adapters/webhook/internal/strict"
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
+)
+
+// Horizon is how long the keys of events must be remembered. Shopify itself delivers again for four hours at most, but it signs
+// no time: a captured delivery is accepted until the secret is changed, and runs again after its keys were forgotten.
+const Horizon = 400 * 24 * time.Hour
+
+// ShopHeader is the name of the shop's domain in Message.Headers.
+const ShopHeader = "X-Shopify-Shop-Domain"
+
+const (
+	source   = "shopify"
+	deadline = 5 * time.Second
+
+	signatureHeader = "X-Shopify-Hmac-Sha256"
+	eventHeader     = "X-Shopify-Event-Id"
+	topicHeader     = "X-Shopify-Topic"
+)
+
+// Verifier verifies the deliveries to one endpoint. It is a webhook.Verifier, and safe for concurrent use.
+type Verifier struct {
+	cfg     Config
+	secrets [][]byte
+}
+
+var _ webhook.Verifier = (*Verifier)(nil)
+
+// New checks cfg.
+func New(cfg Config) (*Verifier, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	v := &Verifier{cfg: cfg}
+	for _, secret := range cfg.Secrets {
+		v.secrets = append(v.secrets, []byte(secret))
+	}
+	return v, nil
+}
+
+// Source describes Shopify.
+func (v *Verifier) Source() webhook.Source {
+	return webhook.Source{Name: source, Horizon: Horizon, Deadline: deadline}
+}
+
+// Verify returns the one event of d.
+func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Event, error) {
+	if err := v.authenticate(d); err != nil {
+		return nil, err
+	}
+	id, err := token(d.Header, eventHeader, "=")
+	if err != nil {
+		return nil, err
+	}
+	topic, err := token(d.Header, topicHeader, ":=")
+	if err != nil {
+		return nil, err
+	}
+	if !v.cfg.TrustTopicHeader && topic != v.cfg.Topic {
+		return nil, webhook.Refuse(webhook.WrongApp,
+			"the topic is %q, and Config.Topic is %q: send each topic to an endpoint of its own", topic, v.cfg.Topic)
+	}
+	shop, err := v.shop(d.Header)
+	if err != nil {
+		return nil, err
+	}
+	alias := strict.BodyAlias(source, v.cfg.Endpoint, topic, d.Body)
+	// The fingerprint covers all that the alias does, and the shop. Without it, somebody who sends a captured body with the ID of
+	// another delivery first would make that delivery a duplicate, and it would be lost.
+	fingerprint := dedup.FingerprintOf([]byte(alias + " " + shop))
+	msg := consumer.Message{
+		ID:          topic + ":" + id, // neither contains "=", so no ID is an alias
+		Tenant:      source + "/" + v.cfg.Endpoint,
+		Topic:       topic,
+		Payload:     d.Body,
+		Fingerprint: &fingerprint,
+		Aliases:     []string{alias},
+	}
+	if shop != "" {
+		msg.Headers = map[string]string{ShopHeader: shop}
+	}
+	return []webhook.Event{{Message: msg}}, nil
+}
+
+func (v *Verifier) authenticate(d *webhook.Delivery) error {
+	signature, err := strict.Header(d.Header, signatureHeader)
+	if err != nil {
+		return webhook.Refuse(webhook.Unsigned, "%w", err)
+	}
+	want := make([]string, len(v.secrets))
+	for i, secret := range v.secrets {
+		want[i] = sign(secret, d.Body)
+	}
+	if !strict.AnyEqual(want, []string{signature}) {
+		return webhook.Refuse(webhook.BadSignature,
+			"no configured secret made the signature: compare Config.Secrets with the app's client secret, "+
+				"and make sure that no proxy changes the raw body")
+	}
+	return nil
+}
+
+// shop returns the shop that handlers may know.
+func (v *Verifier) shop(h http.Header) (string, error) {
+	if v.cfg.Shop == "" && !v.cfg.TrustShopHeader {
+		return "", nil
+	}
+	shop, err := token(h, ShopHeader, "/:")
+	if err != nil {
+		return "", err
+	}
+	if v.cfg.Shop != "" && shop != v.cfg.Shop {
+		return "", webhook.Refuse(webhook.WrongApp, "the shop is %q, and Config.Shop is %q", shop, v.cfg.Shop)
+	}
+	return shop, nil
+}
+
+func sign(secret, body []byte) string {
+	return base64.StdEncoding.EncodeToString(strict.MAC(secret, body))
+}
+
+// token reads a header that is not signed.
+func token(h http.Header, name, without string) (string, error) {
+	value, err := strict.Header(h, name)
+	if err != nil {
+		return "", webhook.Refuse(webhook.Malformed, "%w", err)
+	}
+	if err := strict.Token(value, without); err != nil {
+		return "", webhook.Refuse(webhook.Malformed, "header %s %w", name, err)
+	}
+	return value, nil
+}
+
+// Sign returns the headers that Shopify would add to body, for tests.
+func Sign(secret, eventID, topic, shop string, body []byte) http.Header {
+	h := http.Header{}
+	h.Set(signatureHeader, sign([]byte(secret), body))
+	h.Set(eventHeader, eventID)
+	h.Set(topicHeader, topic)
+	h.Set(ShopHeader, shop)
+	return h
+}

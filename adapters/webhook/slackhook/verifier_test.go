@@ -1,0 +1,181 @@
+package slackhook_test
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/txonce/txonce/adapters/webhook"
+	"github.com/txonce/txonce/adapters/webhook/slackhook"
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
+)
+
+const (
+	secret    = "0123456789abcdef0123456789abcdef"
+	oldSecret = "fedcba9876543210fedcba9876543210"
+	stranger  = "00112233445566778899aabbccddeeff"
+
+	body = `{"token":"x","team_id":"T1","api_app_id":"A1",` +
+		`"event":{"type":"app_mention","user":"U1","text":"<@U0> hi","event_ts":"1772359198.000100"},` +
+		`"type":"event_callback","event_id":"Ev08MFMKH6","event_time":1772359198,"authorizations":[{"team_id":"T1"}]}`
+	challenge = `{"token":"x","challenge":"3eZbrw1aBm2rZgRNFdxV2595E9CY3gmdALWMmHkvFXO7tYXAYM8P","type":"url_verification"}`
+)
+
+var now = time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC) // 1772359200
+
+// v0 is the scheme as Slack describes it, without this package's code.
+func v0(secret, timestamp, body string) string {
+	mac := hmac.New(sha256.New, []byte(secret))
+	fmt.Fprintf(mac, "v0:%s:%s", timestamp, body)
+	return "v0=" + hex.EncodeToString(mac.Sum(nil))
+}
+
+func unix(t time.Time) string { return fmt.Sprint(t.Unix()) }
+
+func headers(signature, timestamp string) http.Header {
+	h := http.Header{}
+	h.Set("X-Slack-Signature", signature)
+	h.Set("X-Slack-Request-Timestamp", timestamp)
+	return h
+}
+
+func change(h http.Header, name string, values ...string) http.Header {
+	h = h.Clone()
+	h.Del(name)
+	for _, value := range values {
+		h.Add(name, value)
+	}
+	return h
+}
+
+func newVerifier(t testing.TB, secrets ...string) *slackhook.Verifier {
+	t.Helper()
+	v, err := slackhook.New(slackhook.Config{Secrets: secrets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// verify also checks what holds for all calls of Verify: that it returns either one event or an error that Refuse made, and that
+// it changes nothing.
+func verify(t testing.TB, v webhook.Verifier, h http.Header, body string) (webhook.Event, webhook.Refusal) {
+	t.Helper()
+	d := &webhook.Delivery{Header: h.Clone(), Body: []byte(body), Time: now}
+	events, err := v.Verify(t.Context(), d)
+	if !reflect.DeepEqual(d, &webhook.Delivery{Header: h, Body: []byte(body), Time: now}) { // not cmp.Diff: its coverage is random
+		t.Errorf("Verify changed the delivery: %+v", d)
+	}
+	if err != nil {
+		if len(events) > 0 || webhook.RefusalOf(err) == "" {
+			t.Errorf("%d events and the error %v", len(events), err)
+		}
+		return webhook.Event{}, webhook.RefusalOf(err)
+	}
+	if len(events) != 1 {
+		t.Fatalf("%d events", len(events))
+	}
+	return events[0], ""
+}
+
+func TestVerify(t *testing.T) {
+	v := newVerifier(t, secret)
+	first := headers(v0(secret, unix(now), body), unix(now))
+	retry := headers(v0(secret, unix(now.Add(time.Minute)), body), unix(now.Add(time.Minute)))
+	retry.Set("X-Slack-Retry-Num", "2")
+	retry.Set("X-Slack-Retry-Reason", "http_timeout")
+	fingerprint := dedup.FingerprintOf([]byte("app_mention\x00T1"))
+	want := webhook.Event{Message: consumer.Message{
+		ID: "Ev08MFMKH6", Tenant: "slack/A1", Topic: "app_mention", Payload: []byte(body),
+		Time: time.Unix(1772359198, 0).UTC(), Fingerprint: &fingerprint,
+	}}
+	for name, h := range map[string]http.Header{"the first attempt": first, "a retry, with a new signature": retry} {
+		t.Run(name, func(t *testing.T) {
+			event, refusal := verify(t, v, h, body)
+			if diff := cmp.Diff(want, event); refusal != "" || diff != "" {
+				t.Errorf("refused as %q\n%s", refusal, diff)
+			}
+		})
+	}
+	source := webhook.Source{Name: "slack", Horizon: 48 * time.Hour, Deadline: 3 * time.Second, GiveUpAfter: 4 * time.Minute}
+	if diff := cmp.Diff(source, v.Source()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	ts := unix(now)
+	good := v0(secret, ts, body)
+	h := headers(good, ts)
+	at := func(ts string) http.Header { return headers(v0(secret, ts, body), ts) }
+	for _, test := range []struct {
+		name   string
+		header http.Header
+		body   string // empty: body
+		want   webhook.Refusal
+	}{
+		{"case 47: missing signature", change(h, "X-Slack-Signature"), "", webhook.Unsigned},
+		{"case 47: empty signature", change(h, "X-Slack-Signature", ""), "", webhook.Unsigned},
+		{"case 47: duplicate signature", change(h, "X-Slack-Signature", good, good), "", webhook.Unsigned},
+		{"case 47: missing time", change(h, "X-Slack-Request-Timestamp"), "", webhook.Unsigned},
+		{"case 47: duplicate time", change(h, "X-Slack-Request-Timestamp", ts, ts), "", webhook.Unsigned},
+		{"case 48: exactly as old as allowed", at(unix(now.Add(-5 * time.Minute))), "", ""},
+		{"case 48: older", at(unix(now.Add(-5*time.Minute - time.Second))), "", webhook.BadTime},
+		{"case 48: exactly as far ahead as allowed", at(unix(now.Add(5 * time.Minute))), "", ""},
+		{"case 48: further ahead", at(unix(now.Add(5*time.Minute + time.Second))), "", webhook.BadTime},
+		{"E22: 2^62", at("4611686018427387904"), "", webhook.Unsigned},
+		{"E22: negative", at("-1772359200"), "", webhook.Unsigned},
+		{"E22: the largest number", at("99999999999"), "", webhook.BadTime},
+		{"case 49: a newline more", h, body + "\n", webhook.BadSignature},
+		{"case 49: a byte order mark", h, "\ufeff" + body, webhook.BadSignature},
+		{"case 49: other white space", h, strings.ReplaceAll(body, ":", ": "), webhook.BadSignature},
+		{"case 50: an unknown version", change(h, "X-Slack-Signature", "v1="+good[3:]), "", webhook.BadSignature},
+		{"case 50: no version", change(h, "X-Slack-Signature", good[3:]), "", webhook.BadSignature},
+		{"case 51: truncated", change(h, "X-Slack-Signature", good[:20]), "", webhook.BadSignature},
+		{"case 51: only the version", change(h, "X-Slack-Signature", "v0="), "", webhook.BadSignature},
+		{"case 51: longer", change(h, "X-Slack-Signature", good+"00"), "", webhook.BadSignature},
+		{"case 51: in capitals", change(h, "X-Slack-Signature", "v0="+strings.ToUpper(good[3:])), "", webhook.BadSignature},
+		{"another time", change(h, "X-Slack-Request-Timestamp", unix(now.Add(time.Second))), "", webhook.BadSignature},
+		{"digits moved from the time to the body", change(h, "X-Slack-Request-Timestamp", ts[:9]), ts[9:] + ":" + body, webhook.BadSignature},
+		{"a stranger's signature", change(h, "X-Slack-Signature", v0(stranger, ts, body)), "", webhook.BadSignature},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if test.body == "" {
+				test.body = body
+			}
+			if _, refusal := verify(t, newVerifier(t, secret), test.header, test.body); refusal != test.want {
+				t.Errorf("refused as %q, want %q", refusal, test.want)
+			}
+		})
+	}
+}
+
+func TestRotation(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		secrets []string
+		signer  string
+		want    webhook.Refusal
+	}{
+		{"old", []string{secret, oldSecret}, oldSecret, ""},
+		{"new", []string{secret, oldSecret}, secret, ""},
+		{"neither", []string{secret, oldSecret}, stranger, webhook.BadSignature},
+		{"old, after its removal", []string{secret}, oldSecret, webhook.BadSignature},
+	} {
+		t.Run("case 53: "+test.name, func(t *testing.T) {
+			h := headers(v0(test.signer, unix(now), body), unix(now))
+			if _, refusal := verify(t, newVerifier(t, test.secrets...), h, body); refusal != test.want {
+				t.Errorf("refused as %q, want %q", refusal, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,141 @@
+package standardhook
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/txonce/txonce/adapters/webhook"
+	"github.com/txonce/txonce/adapters/webhook/internal/strict"
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
+)
+
+// Verifier verifies the deliveries of one endpoint. It is a webhook.Verifier, and safe for concurrent use.
+type Verifier struct {
+	cfg        Config
+	tenant     string
+	secrets    [][]byte
+	publicKeys []ed25519.PublicKey
+}
+
+var _ webhook.Verifier = (*Verifier)(nil)
+
+// New checks cfg.
+func New(cfg Config) (*Verifier, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	v := &Verifier{cfg: cfg, tenant: cfg.Sender}
+	if cfg.Endpoint != "" {
+		v.tenant += "/" + cfg.Endpoint
+	}
+	for _, s := range cfg.Secrets {
+		secret, err := decodeSecret(s)
+		if err != nil {
+			return nil, err
+		}
+		v.secrets = append(v.secrets, secret)
+	}
+	for _, s := range cfg.PublicKeys {
+		key, err := decodePublicKey(s)
+		if err != nil {
+			return nil, err
+		}
+		v.publicKeys = append(v.publicKeys, key)
+	}
+	return v, nil
+}
+
+// Source describes the sender.
+func (v *Verifier) Source() webhook.Source {
+	return webhook.Source{Name: v.cfg.Sender, Horizon: v.cfg.Horizon, Deadline: deadline, GiveUpAfter: v.cfg.GiveUpAfter}
+}
+
+// Verify returns the one event of d.
+func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Event, error) {
+	headers, err := readHeaders(d.Header)
+	if err != nil {
+		return nil, webhook.Refuse(webhook.Unsigned, "%w", err)
+	}
+	if err := strict.Token(headers.id, "."); err != nil {
+		return nil, webhook.Refuse(webhook.Unsigned, "the event's id %w", err)
+	}
+	attempt, err := strict.UnixSeconds(headers.timestamp)
+	if err != nil {
+		return nil, webhook.Refuse(webhook.Unsigned, "the time of the attempt: %w", err)
+	}
+	v1, v1a, err := parseSignatures(headers.signature)
+	if err != nil {
+		return nil, webhook.Refuse(webhook.Unsigned, "%w", err)
+	}
+	if !v.authentic(headers, d.Body, v1, v1a) {
+		return nil, webhook.Refuse(webhook.BadSignature,
+			"no configured key made a signature: compare Config.Secrets with the sender's, and make sure that no proxy changes the raw body")
+	}
+	if err := strict.Recent(attempt, d.Time, v.cfg.Tolerance); err != nil {
+		return nil, webhook.Refuse(webhook.BadTime, "%w", err)
+	}
+	msg, err := v.message(headers.id, d.Body)
+	if err != nil {
+		return nil, webhook.Refuse(webhook.Malformed, "%w", err)
+	}
+	return []webhook.Event{{Message: msg}}, nil
+}
+
+// authentic reports whether any configured key made any of the signatures.
+func (v *Verifier) authentic(s signed, body []byte, v1, v1a []string) bool {
+	head := []byte(s.id + "." + s.timestamp + ".")
+	macs := make([]string, len(v.secrets))
+	for i, secret := range v.secrets {
+		macs[i] = base64.StdEncoding.EncodeToString(strict.MAC(secret, head, body))
+	}
+	authentic := strict.AnyEqual(macs, v1)
+	if len(v.publicKeys) == 0 || len(v1a) == 0 {
+		return authentic
+	}
+	content := append(head, body...)
+	for _, encoded := range v1a {
+		signature, err := base64.StdEncoding.Strict().DecodeString(encoded)
+		if err != nil || len(signature) != ed25519.SignatureSize || base64.StdEncoding.EncodeToString(signature) != encoded {
+			continue
+		}
+		for _, key := range v.publicKeys {
+			authentic = ed25519.Verify(key, content, signature) || authentic
+		}
+	}
+	return authentic
+}
+
+// message reads the signed body.
+func (v *Verifier) message(id string, body []byte) (consumer.Message, error) {
+	msg := consumer.Message{ID: id, Tenant: v.tenant, Payload: body, Fingerprint: &dedup.Fingerprint{}}
+	names := []string{"type"}
+	if v.cfg.TimeField != "" {
+		names = append(names, v.cfg.TimeField)
+	}
+	members, err := strict.Members(body, names...)
+	if err != nil && !(errors.Is(err, strict.ErrNotObject) && v.cfg.TimeField == "") {
+		return msg, fmt.Errorf("the body: %w", err)
+	}
+	if topic, err := strict.Text(members["type"]); err == nil {
+		msg.Topic = topic
+		*msg.Fingerprint = dedup.FingerprintOf([]byte(topic))
+	}
+	if v.cfg.TimeField != "" {
+		text, err := strict.Text(members[v.cfg.TimeField])
+		if err != nil {
+			return msg, fmt.Errorf("the body's %q, which is Config.TimeField: %w", v.cfg.TimeField, err)
+		}
+		created, err := time.Parse(time.RFC3339, text)
+		if err != nil || created.Year() < 1970 {
+			return msg, fmt.Errorf("the body's %q, which is Config.TimeField, is not a time after 1970 in the form of RFC 3339", v.cfg.TimeField)
+		}
+		msg.Time = created.UTC()
+	}
+	return msg, nil
+}

@@ -1,0 +1,49 @@
+package main
+
+// verifying is a mutation of one of the packages below adapters/webhook that the test of that name in the same package must notice.
+func verifying(pkg, name, file, test string, edits ...edit) mutation {
+	dir := "adapters/webhook/" + pkg
+	return mutation{name: pkg + ": " + name, file: dir + "/" + file, edits: edits, pkg: dir, run: "^" + test + "$", fails: test, short: true}
+}
+
+// stdMutations are of standardhook, githubhook, shopifyhook, slackhook and of what they share.
+var stdMutations = []mutation{
+	verifying("internal/strict", "a truncated signature is not equal", "mac.go", "TestAnyEqual", edit{
+		`subtle.ConstantTimeCompare([]byte(w), []byte(g))`,
+		`subtle.ConstantTimeCompare([]byte(w)[:min(len(w), len(g))], []byte(g))`,
+	}),
+	verifying("internal/strict", "a time of the far future is not recent", "time.go", "TestRecent", edit{
+		`off.Abs() > tolerance`, `max(off, -off) > tolerance`,
+	}),
+	verifying("internal/strict", "two JSON members with one name are refused, ignoring case", "json.go", "TestMembers", edit{
+		`!strings.EqualFold(name, wanted)`, `name != wanted`,
+	}),
+	verifying("standardhook", "an id with a dot is refused", "verifier.go", "TestAcceptsAndRefuses", edit{
+		`strict.Token(headers.id, ".")`, `strict.Token(headers.id, "")`,
+	}),
+	verifying("standardhook", "webhook-… and svix-… headers must agree", "headers.go", "TestAcceptsAndRefuses", edit{
+		`case len(found) == 2 && found[0] != found[1]:`, `case false:`,
+	}),
+	verifying("standardhook", "a signed time out of the tolerance is refused", "verifier.go", "TestAcceptsAndRefuses", edit{
+		`strict.Recent(attempt, d.Time, v.cfg.Tolerance); err != nil`, `strict.Recent(attempt, d.Time, v.cfg.Tolerance); false`,
+	}),
+	verifying("standardhook", "whsec_ alone is no secret", "config.go", "TestConfig", edit{
+		`case len(key) < minSecret:`, `case false:`,
+	}, edit{`case encoded == "":`, `case false:`}, edit{`case strings.Count(string(key), string(key[:1])) == len(key):`, `case false:`}),
+	verifying("githubhook", "a captured body with a new id is a suspected replay", "verifier.go", "TestDeduplication", edit{
+		`Aliases:     []string{alias},`, ``,
+	}),
+	verifying("githubhook", "another body under a known id is not dropped", "verifier.go", "TestDeduplication", edit{
+		`fingerprint := dedup.FingerprintOf([]byte(alias))`, `fingerprint := dedup.Fingerprint{}`,
+	}),
+	verifying("githubhook", "a delivery of another topic is refused", "verifier.go", "TestRefuses", edit{
+		`case !v.cfg.TrustTopicHeader && topic != v.cfg.Topic:`, `case false:`,
+	}),
+	verifying("shopifyhook", "one order under three topics runs three times", "verifier.go", "TestDeduplication", edit{
+		`topic + ":" + id,`, `id,`,
+	}),
+	verifying("slackhook", "the challenge is answered only if it is signed", "verifier.go", "TestURLVerification", edit{
+		`!strict.AnyEqual(want, []string{signature})`,
+		`!strict.AnyEqual(want, []string{signature}) && !bytes.Contains(d.Body, []byte("challenge"))`,
+	}, edit{`import (`, "import (\n\t\"bytes\""}),
+}
