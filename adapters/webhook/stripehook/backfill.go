@@ -1,0 +1,163 @@
+package stripehook
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/await"
+)
+
+// Backfill fetches events with List Events and hands them to the Processor that also handles the webhooks. An event that a webhook has
+// delivered is a duplicate then, and so is a webhook that comes after the Backfill. Make one with NewBackfill. It is safe for
+// concurrent use, also by several processes: the second then finds duplicates.
+type Backfill[TTx any] struct {
+	cfg   BackfillConfig[TTx]
+	keys  keys
+	since int64 // the first second of BackfillConfig.Since
+
+	passing sync.Mutex // held during a pass
+}
+
+// NewBackfill checks cfg. It uses neither the network nor the database.
+func NewBackfill[TTx any](cfg BackfillConfig[TTx]) (*Backfill[TTx], error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	cfg.Types = slices.Clone(cfg.Types)
+	b := &Backfill[TTx]{cfg: cfg, keys: keys{account: cfg.Account, objectAlias: cfg.ObjectAlias}}
+	if account := cfg.Client.cfg.Account; account != "" {
+		b.keys.account = account // what is fetched as this account happened there, whether or not an event says so
+	}
+	b.since = cfg.Since.Unix()
+	if cfg.Since.Nanosecond() > 0 {
+		b.since++
+	}
+	return b, nil
+}
+
+// Run makes a pass every Interval until ctx ends, and then returns nil. A pass that fails is logged, and the next one begins where the
+// checkpoint is.
+func (b *Backfill[TTx]) Run(ctx context.Context) error {
+	for {
+		if err := b.Once(ctx); err != nil && ctx.Err() == nil {
+			b.cfg.Logger.ErrorContext(ctx, "backfill of Stripe's events failed; the next pass tries again", "scope", b.scope(), "error", err)
+		}
+		if await.Sleep(ctx, b.cfg.Interval) != nil {
+			return nil //nolint:nilerr // the end of ctx is a clean stop
+		}
+	}
+}
+
+// Once makes one pass: it fetches all events from Overlap before the checkpoint to now, and returns nil when each of them is handled
+// or parked. It repeats events whose attempts fail, as the Processor asks, until ctx ends.
+//
+// The checkpoint never passes an event that is not handled: after an error or a crash the next pass fetches that event again. An event
+// that the Processor rejects, because it has nowhere to park it, does not stop the others, but the checkpoint stays before it.
+func (b *Backfill[TTx]) Once(ctx context.Context) error {
+	b.passing.Lock()
+	defer b.passing.Unlock()
+	if starter, ok := b.cfg.Processor.(consumer.Starter); ok {
+		if err := starter.Start(ctx); err != nil {
+			return fmt.Errorf("stripehook: backfill: %w", err)
+		}
+	}
+	seen, err := b.load(ctx)
+	if err != nil {
+		return fmt.Errorf("stripehook: backfill: %w", err)
+	}
+	if err := b.pass(ctx, seen); err != nil {
+		return fmt.Errorf("stripehook: backfill: %w", err)
+	}
+	return nil
+}
+
+// period is a range of times of events, in whole seconds of Stripe's clock.
+type period struct {
+	from int64
+	to   int64 // the first second after it; 0: it has no end
+}
+
+// pass handles all events since seen, the oldest first. List Events has the newest first, so events are collected before they are
+// handled. If there are too many to keep in memory, the pass goes on with shorter periods, from the oldest to the newest.
+func (b *Backfill[TTx]) pass(ctx context.Context, seen int64) error {
+	overlap := int64((b.cfg.Overlap + time.Second - 1) / time.Second)
+	p := period{from: max(seen-overlap, b.since)}
+	end := int64(0)    // after the newest event, once there are too many; before it all periods have an end
+	width := int64(1)  // of the latest period that was not too long
+	var rejected error // then the checkpoint stays
+	for {
+		found, err := b.collect(ctx, p)
+		if err != nil {
+			return err
+		}
+		if found.more {
+			upper := p.to
+			if upper == 0 {
+				upper = found.newest + 1
+			}
+			end = max(end, upper)
+			width = shorter(max(p.from, found.newest-maxAge), upper, found.oldest)
+			p.to = max(p.from, found.newest-maxAge) + width
+			if upper-p.from > 1 {
+				continue
+			}
+			p.to = upper // one second cannot be divided
+			err = b.second(ctx, p)
+		} else {
+			err = b.handle(ctx, found.messages)
+		}
+		switch {
+		case isRejected(err):
+			rejected = err
+		case err != nil:
+			return err
+		}
+		if done := max(seen, found.newest, p.to); rejected == nil && done > seen {
+			if err := b.save(ctx, done); err != nil {
+				return err
+			}
+			seen = done
+		}
+		if p.to == 0 {
+			return rejected
+		}
+		if len(found.messages) < b.cfg.MaxPages*pageSize/2 {
+			width *= 2
+		}
+		p = period{from: p.to, to: p.to + width}
+		if p.to >= end {
+			p.to = 0
+		}
+	}
+}
+
+// maxAge is longer than Stripe lists events, in seconds. It only guides the choice of periods.
+const maxAge = int64(31 * 24 * time.Hour / time.Second)
+
+// shorter returns how long a period from lower may be, if only the events since oldest of those from lower to upper could be kept: it
+// assumes that they come at an even rate, and takes at most half, so that the period gets shorter each time.
+func shorter(lower, upper, oldest int64) int64 {
+	return max(min((upper-lower)/2, upper-oldest), 1)
+}
+
+// second handles all events of one second, page by page. They are the only ones that are handled newest first.
+func (b *Backfill[TTx]) second(ctx context.Context, p period) error {
+	var rejected error
+	for page, err := range b.pages(ctx, p) {
+		if err != nil {
+			return err
+		}
+		switch err := b.handle(ctx, page.messages); {
+		case isRejected(err):
+			rejected = err
+		case err != nil:
+			return err
+		}
+	}
+	return rejected
+}
