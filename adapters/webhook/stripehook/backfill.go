@@ -83,32 +83,27 @@ type period struct {
 }
 
 // pass handles all events since seen, the oldest first. List Events has the newest first, so events are collected before they are
-// handled. If there are too many to keep in memory, the pass goes on with shorter periods, from the oldest to the newest.
+// handled. A period with too many to keep in memory is divided: the pass goes through its first half and then through the rest.
 func (b *Backfill[TTx]) pass(ctx context.Context, seen int64) error {
 	overlap := int64((b.cfg.Overlap + time.Second - 1) / time.Second)
-	p := period{from: max(seen-overlap, b.since)}
-	end := int64(0)    // after the newest event, once there are too many; before it all periods have an end
-	width := int64(1)  // of the latest period that was not too long
+	from := max(seen-overlap, b.since)
+	ends := []int64{0} // of the periods that remain, the next one last; each begins where the one before it ends
 	var rejected error // then the checkpoint stays
-	for {
+	for len(ends) > 0 {
+		p := period{from: from, to: ends[len(ends)-1]}
 		found, err := b.collect(ctx, p)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if found.more {
-			upper := p.to
-			if upper == 0 {
-				upper = found.newest + 1
-			}
-			end = max(end, upper)
-			width = shorter(max(p.from, found.newest-maxAge), upper, found.oldest)
-			p.to = max(p.from, found.newest-maxAge) + width
-			if upper-p.from > 1 {
-				continue
-			}
-			p.to = upper // one second cannot be divided
+		case found.more && p.to == 0:
+			ends = append(ends, found.newest+1) // what is added meanwhile comes after it
+			continue
+		case found.more && p.to > p.from+1:
+			ends = append(ends, p.middle(found.newest))
+			continue
+		case found.more:
 			err = b.second(ctx, p)
-		} else {
+		default:
 			err = b.handle(ctx, found.messages)
 		}
 		switch {
@@ -123,26 +118,23 @@ func (b *Backfill[TTx]) pass(ctx context.Context, seen int64) error {
 			}
 			seen = done
 		}
-		if p.to == 0 {
-			return rejected
-		}
-		if len(found.messages) < b.cfg.MaxPages*pageSize/2 {
-			width *= 2
-		}
-		p = period{from: p.to, to: p.to + width}
-		if p.to >= end {
-			p.to = 0
+		from, ends = p.to, ends[:len(ends)-1]
+		// The next period probably has as many events in the same time.
+		if width := p.to - p.from; len(ends) > 1 && ends[len(ends)-1] > from+2*width && len(found.messages) >= b.cfg.MaxPages*pageSize/2 {
+			ends = append(ends, from+width)
 		}
 	}
+	return rejected
 }
 
-// maxAge is longer than Stripe lists events, in seconds. It only guides the choice of periods.
+// maxAge is longer than Stripe lists events, in seconds. It only guides where a period is divided.
 const maxAge = int64(31 * 24 * time.Hour / time.Second)
 
-// shorter returns how long a period from lower may be, if only the events since oldest of those from lower to upper could be kept: it
-// assumes that they come at an even rate, and takes at most half, so that the period gets shorter each time.
-func shorter(lower, upper, oldest int64) int64 {
-	return max(min((upper-lower)/2, upper-oldest), 1)
+// middle is within p, which is longer than a second and has its newest event at newest. The time before the oldest possible event does
+// not count.
+func (p period) middle(newest int64) int64 {
+	lower := max(p.from, newest-maxAge)
+	return lower + max((newest+1-lower)/2, 1)
 }
 
 // second handles all events of one second, page by page. They are the only ones that are handled newest first.
