@@ -21,8 +21,8 @@ func TestBackfillPages(t *testing.T) {
 		{"a page and an event", func() []stripehook.Event { return events(101, time.Minute) }, 10, true},
 		{"all pages that may be kept", func() []stripehook.Event { return events(200, time.Minute) }, 2, true},
 		{"one event more", func() []stripehook.Event { return events(201, time.Minute) }, 2, true},
-		{"far more", func() []stripehook.Event { return events(1500, time.Minute) }, 1, true},
-		{"many in each second", func() []stripehook.Event { return events(1500, 20*time.Millisecond) }, 1, true},
+		{"far more", func() []stripehook.Event { return events(700, time.Minute) }, 1, true},
+		{"many in each second", func() []stripehook.Event { return events(700, 20*time.Millisecond) }, 1, true},
 		{"too many in one second", func() []stripehook.Event { return events(450, 0) }, 2, false},
 		{"a burst after a long pause", func() []stripehook.Event {
 			return append([]stripehook.Event{event(900, 29*24*time.Hour)}, events(450, time.Millisecond)...)

@@ -63,9 +63,9 @@ func TestMalformedEventIsParked(t *testing.T) {
 func TestBackfillQuery(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.stripe.add(event(1, 3*time.Minute), event(2, 2*time.Minute))
-		void := event(3, time.Minute)
-		void.Type = "invoice.voided"
-		w.stripe.add(void)
+		voided := event(3, time.Minute)
+		voided.Type = "invoice.voided"
+		w.stripe.add(voided)
 		w.stripe.events[1].undelivered, w.stripe.events[2].undelivered = true, true
 		w.once(t, w.backfill(t, func(cfg *stripehook.BackfillConfig[tx], client *stripehook.ClientConfig) {
 			cfg.UndeliveredOnly, cfg.Types = true, []string{"invoice.paid", "invoice.sent"}

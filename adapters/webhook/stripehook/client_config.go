@@ -30,7 +30,7 @@ type ClientConfig struct {
 
 	// HTTP makes the requests. Redirects are never followed.
 	//
-	// Defaults to a client without a proxy's credentials or cookies: http.Client{}.
+	// Defaults to a client with http.DefaultTransport.
 	HTTP *http.Client
 
 	// BaseURL is where the API is. It must be https, unless it is this machine, as in tests.

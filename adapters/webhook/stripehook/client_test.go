@@ -22,7 +22,7 @@ func TestBackfillRepeatsRequests(t *testing.T) {
 	}{
 		{"a rate limit", []http.HandlerFunc{problem(limited, "invalid_request_error", "rate_limit")}, 2, 250 * time.Millisecond},
 		{"a rate limit that says how long", []http.HandlerFunc{problem(limited, "", "", "Retry-After", "77")}, 2, 77 * time.Second},
-		{"a rate limit that says far too long", []http.HandlerFunc{problem(limited, "", "", "Retry-After", "99999999999")}, 2, 250 * time.Millisecond},
+		{"a rate limit that says far too long", []http.HandlerFunc{problem(limited, "", "", "Retry-After", "99999999999")}, 2, 5 * time.Minute},
 		{"a rate limit that says a day", []http.HandlerFunc{problem(limited, "", "", "Retry-After", "86400")}, 2, 5 * time.Minute},
 		{"a rate limit that says something else", []http.HandlerFunc{problem(limited, "", "", "Retry-After", "-5")}, 2, 250 * time.Millisecond},
 		{"an error of Stripe", []http.HandlerFunc{problem(http.StatusInternalServerError, "api_error", ""), problem(http.StatusBadGateway, "", "")}, 3, 750 * time.Millisecond},

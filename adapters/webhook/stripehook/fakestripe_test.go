@@ -1,6 +1,7 @@
 package stripehook_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -33,7 +34,7 @@ type fakeStripe struct {
 
 type listed struct {
 	event       stripehook.Event
-	raw         json.RawMessage // instead of the event's own form
+	raw         json.RawMessage // as the list shows it
 	undelivered bool
 }
 
@@ -41,7 +42,7 @@ func (f *fakeStripe) add(events ...stripehook.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, e := range events {
-		f.events = append(f.events, listed{event: e})
+		f.events = append(f.events, listed{event: e, raw: form(e)})
 	}
 }
 
@@ -102,8 +103,9 @@ func (f *fakeStripe) list(w http.ResponseWriter, r *http.Request) {
 		newest = newest[i+1:]
 	}
 	limit, _ := strconv.Atoi(query.Get("limit"))
-	data, more := []json.RawMessage{}, false
-	for _, l := range newest {
+	data, more := [][]byte{}, false
+	for i := range newest {
+		l := &newest[i]
 		created := l.event.Created.Unix()
 		if created < bound(query, "created[gte]", 0) || created >= bound(query, "created[lt]", 1<<60) ||
 			query.Get("delivery_success") == "false" && !l.undelivered ||
@@ -113,29 +115,20 @@ func (f *fakeStripe) list(w http.ResponseWriter, r *http.Request) {
 		if more = len(data) == limit; more {
 			break
 		}
-		data = append(data, l.form())
+		data = append(data, l.raw)
 	}
 	w.Header().Set("Content-Type", "application/json")
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	_ = encoder.Encode(map[string]any{"object": "list", "url": "/v1/events", "has_more": more, "data": data})
+	fmt.Fprintf(w, `{"object": "list", "url": "/v1/events", "has_more": %t, "data": [%s]}`, more, bytes.Join(data, []byte(",\n    ")))
 }
 
-// form is how List Events shows an event: with other values in pending_webhooks, and with indentation.
-func (l listed) form() json.RawMessage {
-	if l.raw != nil {
-		return l.raw
-	}
-	var fields map[string]any
-	if err := json.Unmarshal(l.event.Body(nil), &fields); err != nil {
+// form is how List Events shows an event: with another value in pending_webhooks, and with indentation.
+func form(e stripehook.Event) json.RawMessage {
+	body := bytes.Replace(e.Body(nil), []byte(`"pending_webhooks":1`), []byte(`"pending_webhooks":0`), 1)
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, body, "    ", "  "); err != nil {
 		panic(err)
 	}
-	fields["created"], fields["pending_webhooks"] = l.event.Created.Unix(), 0
-	raw, err := json.Marshal(fields)
-	if err != nil {
-		panic(err)
-	}
-	return raw
+	return indented.Bytes()
 }
 
 func bound(query url.Values, name string, none int64) int64 {
