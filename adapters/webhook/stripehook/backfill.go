@@ -1,6 +1,7 @@
 package stripehook
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -88,7 +89,7 @@ func (b *Backfill[TTx]) pass(ctx context.Context, seen int64) error {
 	overlap := int64((b.cfg.Overlap + time.Second - 1) / time.Second)
 	from := max(seen-overlap, b.since)
 	ends := []int64{0} // of the periods that remain, the next one last; each begins where the one before it ends
-	var rejected error // then the checkpoint stays
+	var rejected error // the first; then the checkpoint stays
 	for len(ends) > 0 {
 		p := period{from: from, to: ends[len(ends)-1]}
 		found, err := b.collect(ctx, p)
@@ -108,7 +109,7 @@ func (b *Backfill[TTx]) pass(ctx context.Context, seen int64) error {
 		}
 		switch {
 		case isRejected(err):
-			rejected = err
+			rejected = cmp.Or(rejected, err)
 		case err != nil:
 			return err
 		}
@@ -146,7 +147,7 @@ func (b *Backfill[TTx]) second(ctx context.Context, p period) error {
 		}
 		switch err := b.handle(ctx, page.messages); {
 		case isRejected(err):
-			rejected = err
+			rejected = cmp.Or(rejected, err)
 		case err != nil:
 			return err
 		}

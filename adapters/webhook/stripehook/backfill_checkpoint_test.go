@@ -157,3 +157,25 @@ func TestRejectedEventsHoldTheCheckpoint(t *testing.T) {
 		w.wantEffects(t, 300)
 	})
 }
+
+// Deliveries that were no attempts do not count against an event: after many of them it still has all its attempts.
+func TestUncountedAttempts(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.stripe.add(event(1, time.Minute))
+		calls := 0
+		w.fail = func(*consumer.Message) error {
+			calls++
+			switch {
+			case calls <= 200:
+				return &consumer.RetryError{Err: errors.New("a service is away"), After: time.Second, Uncounted: true}
+			case calls == 201:
+				return errors.New("a failure that counts")
+			default:
+				return nil
+			}
+		}
+		w.once(t, w.backfill(t))
+		w.wantEffects(t, 1)
+		w.wantLetters(t)
+	})
+}

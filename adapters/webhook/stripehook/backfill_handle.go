@@ -38,17 +38,17 @@ func (b *Backfill[TTx]) handle(ctx context.Context, msgs []*consumer.Message) er
 		msg.Attempt = 1
 		queue[i] = waiting{msg: msg}
 	}
-	var rejected []error
+	rejected, first := 0, error(nil)
 	for len(queue) > 0 {
 		batch, rest := takeDue(queue, time.Now())
 		if len(batch) == 0 {
-			first := rest[0].due
+			next := rest[0].due
 			for _, w := range rest {
-				if w.due.Before(first) {
-					first = w.due
+				if w.due.Before(next) {
+					next = w.due
 				}
 			}
-			if await.Sleep(ctx, time.Until(first)) != nil {
+			if await.Sleep(ctx, time.Until(next)) != nil {
 				return context.Cause(ctx)
 			}
 			continue
@@ -67,7 +67,9 @@ func (b *Backfill[TTx]) handle(ctx context.Context, msgs []*consumer.Message) er
 			case errors.Is(err, consumer.ErrClosed):
 				return err
 			case !again:
-				rejected = append(rejected, fmt.Errorf("%s was given up and could not be parked: %w", batch[i].Position, err))
+				if rejected++; first == nil {
+					first = fmt.Errorf("%s was given up and could not be parked: %w", batch[i].Position, err)
+				}
 				continue
 			case !retry.Uncounted:
 				batch[i].Attempt++
@@ -78,8 +80,8 @@ func (b *Backfill[TTx]) handle(ctx context.Context, msgs []*consumer.Message) er
 			return context.Cause(ctx)
 		}
 	}
-	if len(rejected) > 0 {
-		return &rejectedError{errors.Join(rejected...)}
+	if rejected > 0 {
+		return &rejectedError{fmt.Errorf("%d events were rejected; the first: %w", rejected, first)}
 	}
 	return nil
 }

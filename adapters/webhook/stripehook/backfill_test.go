@@ -14,6 +14,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/stripehook"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/dedup"
 )
 
 // E20: the database is away for ten minutes. Nothing is parked and nothing lost.
@@ -141,6 +142,16 @@ func TestBackfillRefuses(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 			w.wantEffects(t, 0)
+		})
+	})
+	t.Run("a consumer that cannot start", func(t *testing.T) {
+		bubble(t, func(t *testing.T, w *world) {
+			w.stripe.add(event(1, time.Minute))
+			w.once(t, w.backfill(t))
+			w.billing = w.consumer(t, consumer.Config[tx]{Store: w.store}) // a second one with the same name
+			if err := w.backfill(t).Once(t.Context()); !errors.Is(err, dedup.ErrNameTaken) {
+				t.Errorf("error %v, want ErrNameTaken", err)
+			}
 		})
 	})
 	t.Run("a closed consumer", func(t *testing.T) {

@@ -36,7 +36,7 @@ const (
 	backoffBase    = 500 * time.Millisecond
 	backoffLimit   = 30 * time.Second
 	maxRetryAfter  = 5 * time.Minute // so that a wrong header cannot stop a backfill for days
-	maxResponse    = 64 << 20        // bytes: 100 events of more than half a megabyte each
+	maxResponse    = 32 << 20        // bytes: 100 events of more than 300 kB each
 )
 
 // APIError is an answer of Stripe that another request would only repeat, or that was repeated until the tries were spent.

@@ -62,7 +62,6 @@ func TestBackfillRepeatsRequests(t *testing.T) {
 
 // What a repeat cannot help against ends the pass. The next pass goes on.
 func TestBackfillGivesARequestUp(t *testing.T) {
-	redirected := false
 	for _, tt := range []struct {
 		name     string
 		faults   []http.HandlerFunc
@@ -75,7 +74,8 @@ func TestBackfillGivesARequestUp(t *testing.T) {
 		{"a redirect", []http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "http://127.0.0.1/v1/elsewhere")
 			w.WriteHeader(http.StatusFound)
-		}, func(http.ResponseWriter, *http.Request) { redirected = true }}, 1, "Stripe answered 302"},
+		}}, 1, "Stripe answered 302"},
+		{"an answer that is too large", []http.HandlerFunc{answer(strings.Repeat(" ", 32<<20) + `{}`)}, 1, "the answer has more than 33554432 bytes"},
 		{"for ever", []http.HandlerFunc{
 			problem(500, "", ""), problem(500, "", ""), problem(500, "", ""), problem(500, "", ""),
 			problem(500, "", ""), problem(500, "", ""), problem(500, "", ""), problem(529, "", ""),
@@ -88,15 +88,17 @@ func TestBackfillGivesARequestUp(t *testing.T) {
 				w.stripe.fail(tt.faults...)
 				b := w.backfill(t)
 				err := b.Once(t.Context())
-				answered, ok := errors.AsType[*stripehook.APIError](err)
-				if !ok || !strings.HasSuffix(err.Error(), tt.want) && !strings.Contains(err.Error(), tt.want+" ") || answered.Status < 300 {
-					t.Errorf("error %v, want %s", err, tt.want)
+				if err == nil || !strings.HasSuffix(err.Error(), tt.want) && !strings.Contains(err.Error(), tt.want+" ") {
+					t.Fatalf("error %v, want %s", err, tt.want)
+				}
+				if answered, ok := errors.AsType[*stripehook.APIError](err); ok != strings.Contains(tt.want, "answered") || ok && answered.Status < 300 {
+					t.Errorf("error %v is an APIError: %v", err, ok)
 				}
 				if strings.Contains(err.Error(), liveKey) {
 					t.Errorf("the error shows the key: %v", err)
 				}
-				if n := len(w.stripe.taken()); n != tt.requests || redirected {
-					t.Errorf("%d requests, want %d; redirected %v", n, tt.requests, redirected)
+				if n := len(w.stripe.taken()); n != tt.requests {
+					t.Errorf("%d requests, want %d", n, tt.requests)
 				}
 				w.stripe.faults = nil
 				w.once(t, b)
