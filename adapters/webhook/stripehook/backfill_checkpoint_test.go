@@ -48,6 +48,9 @@ func TestBackfillContinues(t *testing.T) {
 			if runs := w.took(); len(runs) != 1000-done {
 				t.Errorf("%d runs, want %d", len(runs), 1000-done)
 			}
+			if from := w.fetchedFrom(); from.Before(all[300].Created) || from.After(all[600].Created) {
+				t.Errorf("the second process fetches from %v, want a time before %v, and not far before", from, all[600].Created)
+			}
 		})
 	})
 	t.Run("at the checkpoint, less the overlap", func(t *testing.T) {

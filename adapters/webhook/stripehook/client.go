@@ -19,7 +19,10 @@ import (
 
 // Client reads from Stripe's API. It repeats a request that fails because of a limit, the network or Stripe. It is safe for concurrent
 // use.
-type Client struct{ cfg ClientConfig }
+type Client struct {
+	cfg       ClientConfig // without its APIKey
+	authorize func(*http.Request)
+}
 
 // NewClient checks cfg. It uses no network.
 func NewClient(cfg ClientConfig) (*Client, error) {
@@ -27,7 +30,9 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{cfg}, nil
+	authorization := "Bearer " + cfg.APIKey // in a function, so that a Client that somebody logs does not show it
+	cfg.APIKey = ""
+	return &Client{cfg: cfg, authorize: func(r *http.Request) { r.Header.Set("Authorization", authorization) }}, nil
 }
 
 const (
@@ -59,7 +64,7 @@ func (e *APIError) Error() string {
 
 // Get fetches a resource as it is now, such as the object of an event, because events arrive in any order and a payload may be older than
 // what is known already. path begins with /v1/ or /v2/, as Event.ObjectURL does. account is the account that the resource belongs to,
-// as the message's header stripe-context names it; empty: ClientConfig.Account.
+// as the message's header ContextHeader names it; empty: ClientConfig.Account.
 //
 // A handler that calls it holds its transaction meanwhile: give ctx a deadline.
 func (c *Client) Get(ctx context.Context, path, account string) (resource []byte, err error) {
@@ -120,7 +125,7 @@ func (c *Client) try(ctx context.Context, path, account string) (body []byte, a 
 	if err != nil {
 		return nil, a, err
 	}
-	r.Header.Set("Authorization", "Bearer "+c.cfg.APIKey)
+	c.authorize(r)
 	if c.cfg.Version != "" {
 		r.Header.Set("Stripe-Version", c.cfg.Version)
 	}

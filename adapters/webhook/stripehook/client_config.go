@@ -39,6 +39,12 @@ type ClientConfig struct {
 	BaseURL string
 }
 
+// String describes the configuration without its APIKey.
+func (c ClientConfig) String() string { return "stripehook.ClientConfig(" + c.Mode.String() + ")" }
+
+// GoString is String.
+func (c ClientConfig) GoString() string { return c.String() }
+
 const defaultBaseURL = "https://api.stripe.com"
 
 // withDefaults returns c with its defaults, or one error that names all fields at fault.

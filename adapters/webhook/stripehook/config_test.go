@@ -65,9 +65,19 @@ func TestNewAccepts(t *testing.T) {
 
 func TestSecretsAreNotPrinted(t *testing.T) {
 	cfg := stripehook.Config{Secrets: []stripehook.Secret{{Value: liveSecret, Mode: stripehook.Live, Connect: true}}}
+	client := stripehook.ClientConfig{APIKey: liveKey, Mode: stripehook.Live}
+	c, err := stripehook.NewClient(client)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
 		if got := fmt.Sprintf(format, cfg); strings.Contains(got, liveSecret) || !strings.Contains(got, "stripehook.Secret(live, Connect)") {
 			t.Errorf("%s prints %s", format, got)
+		}
+		for _, v := range []any{newVerifier(t, cfg), client, c} {
+			if got := fmt.Sprintf(format, v); strings.Contains(got, liveSecret) || strings.Contains(got, liveKey) {
+				t.Errorf("%s prints %s", format, got)
+			}
 		}
 	}
 }

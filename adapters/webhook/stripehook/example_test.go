@@ -95,7 +95,7 @@ func ExampleClient_Get() {
 		}
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		invoice, err := client.Get(ctx, event.ObjectURL, msg.Headers["stripe-context"])
+		invoice, err := client.Get(ctx, event.ObjectURL, msg.Headers[stripehook.ContextHeader])
 		if err != nil {
 			return err
 		}

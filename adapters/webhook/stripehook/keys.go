@@ -14,10 +14,11 @@ const (
 	sourceName = "stripe"
 	// maxScope leaves room for "stripe/live/" and two scopes within dedup.MaxTenant.
 	maxScope = 120
-
-	// contextHeader is the header of a message that names the account of its event.
-	contextHeader = "stripe-context"
 )
+
+// ContextHeader is the name in consumer.Message.Headers of the account in which an event happened: acct_1, or a path of accounts. It is
+// missing if the event names no account and none is configured. Client.Get takes it.
+const ContextHeader = "stripe-context"
 
 // keys makes messages of events. Webhooks and the backfill share it: an event gets the same message from both, but for the bytes of
 // its payload.
@@ -35,7 +36,7 @@ func (k keys) message(e Event, payload []byte) consumer.Message {
 		Position: sourceName + "/" + e.ID, Payload: payload,
 	}
 	if scope := k.scope(e); scope != "" {
-		msg.Headers = map[string]string{contextHeader: scope}
+		msg.Headers = map[string]string{ContextHeader: scope}
 	}
 	if k.objectAlias && e.Object != "" {
 		msg.Aliases = []string{objectAlias(e)}

@@ -3,7 +3,6 @@ package stripehook
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -12,8 +11,9 @@ import (
 
 // Verifier verifies Stripe's deliveries. It is safe for concurrent use.
 type Verifier struct {
-	cfg  Config
-	keys keys
+	cfg       Config // without its Secrets
+	endpoints []endpoint
+	keys      keys
 }
 
 var _ webhook.Verifier = (*Verifier)(nil)
@@ -24,8 +24,12 @@ func New(cfg Config) (*Verifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Secrets = slices.Clone(cfg.Secrets)
-	return &Verifier{cfg: cfg, keys: keys{account: cfg.Account, objectAlias: cfg.ObjectAlias}}, nil
+	v := &Verifier{cfg: cfg, keys: keys{account: cfg.Account, objectAlias: cfg.ObjectAlias}}
+	for _, s := range cfg.Secrets {
+		v.endpoints = append(v.endpoints, newEndpoint(s))
+	}
+	v.cfg.Secrets = nil
+	return v, nil
 }
 
 // Source implements webhook.Verifier.
