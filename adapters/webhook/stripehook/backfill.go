@@ -49,7 +49,7 @@ func (b *Backfill[TTx]) Run(ctx context.Context) error {
 			b.cfg.Logger.ErrorContext(ctx, "backfill of Stripe's events failed; the next pass tries again", "scope", b.scope(), "error", err)
 		}
 		if await.Sleep(ctx, b.cfg.Interval) != nil {
-			return nil //nolint:nilerr // the end of ctx is a clean stop
+			return nil
 		}
 	}
 }

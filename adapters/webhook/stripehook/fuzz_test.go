@@ -3,6 +3,8 @@ package stripehook_test
 import (
 	"bytes"
 	"encoding/json"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -75,5 +77,44 @@ func FuzzSignedBody(f *testing.F) {
 		if seen.ID != msg.ID {
 			t.Fatalf("the key has the ID %q, and encoding/json reads %q", msg.ID, seen.ID)
 		}
+	})
+}
+
+// answers is Stripe's API, which answers with each element once and then with the last one.
+type answers [][]byte
+
+func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
+	body := (*a)[0]
+	if len(*a) > 1 {
+		*a = (*a)[1:]
+	}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(body)), Request: r}, nil
+}
+
+// Any bytes in place of a list: no panic, no endless pass, and nothing of another mode or time runs.
+func FuzzListEvents(f *testing.F) {
+	empty := []byte(`{"object":"list","has_more":false,"data":[]}`)
+	list := func(more string, events ...string) []byte {
+		return []byte(`{"object":"list","has_more":` + more + `,"data":[` + strings.Join(events, ",") + `]}`)
+	}
+	live := `{"id":"evt_1","object":"event","created":946600000,"livemode":true,"type":"x"}`
+	f.Add(empty)
+	f.Add(list("true", live))
+	f.Add(list("false", live, strings.Replace(live, "true", "false", 1)))
+	f.Add(list("false", live, live, strings.Replace(live, "946600000", "1", 1), `{"id":7}`, "null", "[]"))
+	f.Add(list("true", `{"id":null}`))
+	f.Add([]byte(`{"object":"list","has_more":null,"data":{}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		bubble(t, func(t *testing.T, w *world) {
+			b := w.backfill(t, func(_ *stripehook.BackfillConfig[tx], client *stripehook.ClientConfig) {
+				client.HTTP = &http.Client{Transport: &answers{body, empty}}
+			})
+			_ = b.Once(t.Context()) // an error is right for most bytes
+			for _, msg := range w.took() {
+				if msg.Tenant != "stripe/live" && !strings.HasPrefix(msg.Tenant, "stripe/live/") || msg.Time.Before(w.since) {
+					t.Errorf("it ran %+v", msg)
+				}
+			}
+		})
 	})
 }

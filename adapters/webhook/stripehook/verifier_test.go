@@ -226,6 +226,16 @@ func TestModes(t *testing.T) {
 	}
 }
 
+func TestUnknownType(t *testing.T) {
+	t.Run("case 70: an unknown type is passed on", func(t *testing.T) {
+		e := paid()
+		e.Type = "of.the.future"
+		if got := accepted(t, newVerifier(t, stripehook.Config{}), signed(e.Body(nil), liveSecret)); got.Message.Topic != e.Type || got.Drop != "" {
+			t.Errorf("topic %q, drop %q", got.Message.Topic, got.Drop)
+		}
+	})
+}
+
 func TestSource(t *testing.T) {
 	for _, tt := range []struct {
 		name string
