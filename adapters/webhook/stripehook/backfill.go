@@ -96,6 +96,8 @@ func (b *Backfill[TTx]) pass(ctx context.Context, seen int64) error {
 		switch {
 		case err != nil:
 			return err
+		case found.more && found.newest == 0: // nothing shows where to divide it, because no event could be read
+			err = b.undivided(ctx, p)
 		case found.more && p.to == 0:
 			ends = append(ends, found.newest+1) // what is added meanwhile comes after it
 			continue
@@ -103,7 +105,7 @@ func (b *Backfill[TTx]) pass(ctx context.Context, seen int64) error {
 			ends = append(ends, p.middle(found.newest))
 			continue
 		case found.more:
-			err = b.second(ctx, p)
+			err = b.undivided(ctx, p)
 		default:
 			err = b.handle(ctx, found.messages)
 		}
@@ -138,8 +140,8 @@ func (p period) middle(newest int64) int64 {
 	return lower + max((newest+1-lower)/2, 1)
 }
 
-// second handles all events of one second, page by page. They are the only ones that are handled newest first.
-func (b *Backfill[TTx]) second(ctx context.Context, p period) error {
+// undivided handles the events of a period that cannot be divided, page by page. They are the only ones that are handled newest first.
+func (b *Backfill[TTx]) undivided(ctx context.Context, p period) error {
 	var rejected error
 	for page, err := range b.pages(ctx, p) {
 		if err != nil {

@@ -113,8 +113,8 @@ func (c BackfillConfig[TTx]) withDefaults() (BackfillConfig[TTx], error) {
 			refuse("Types[%d] is %q: want a whole type such as invoice.paid", i, name)
 		}
 	}
-	if c.Overlap < 0 {
-		refuse("Overlap is %v: want more than 0", c.Overlap)
+	if c.Overlap < 0 || c.Overlap > horizon {
+		refuse("Overlap is %v: want more than 0, and not more than the 30 days for which Stripe lists events", c.Overlap)
 	}
 	if c.MaxPages < 0 {
 		refuse("MaxPages is %d: want 1 or more", c.MaxPages)

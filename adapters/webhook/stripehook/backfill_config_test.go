@@ -84,6 +84,7 @@ func TestNewBackfillRefuses(t *testing.T) {
 		{"many types", func(c *stripehook.BackfillConfig[tx]) { c.Types = make([]string, 21) }, "Types has 21 types"},
 		{"a pattern", func(c *stripehook.BackfillConfig[tx]) { c.Types = []string{"invoice.*"} }, `Types[0] is "invoice.*"`},
 		{"overlap", func(c *stripehook.BackfillConfig[tx]) { c.Overlap = -1 }, "Overlap is -1ns"},
+		{"overlap that overflows", func(c *stripehook.BackfillConfig[tx]) { c.Overlap = 1<<63 - 1 }, "Overlap is 2562047h"},
 		{"pages", func(c *stripehook.BackfillConfig[tx]) { c.MaxPages = -1 }, "MaxPages is -1"},
 		{"interval", func(c *stripehook.BackfillConfig[tx]) { c.Interval = -1 }, "Interval is -1ns"},
 	} {

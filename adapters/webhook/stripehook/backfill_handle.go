@@ -30,8 +30,8 @@ func isRejected(err error) bool {
 	return ok
 }
 
-// handle hands msgs to the Processor until each is handled, parked or rejected, or until ctx ends or the Processor is closed. It returns nil if each is handled or
-// parked. Events that wait for their next attempt do not hold the others back.
+// handle hands msgs to the Processor until each is handled, parked or rejected, or until ctx ends or the Processor is closed. It returns
+// nil if each is handled or parked. Events that wait for their next attempt do not hold the others back.
 func (b *Backfill[TTx]) handle(ctx context.Context, msgs []*consumer.Message) error {
 	queue := make([]waiting, len(msgs))
 	for i, msg := range msgs {

@@ -52,8 +52,8 @@ func (b *batch) add(created int64) {
 	}
 }
 
-// pages lists the events of p, a page at a time, the newest first. Events that are added meanwhile are newer than the first page, and do not
-// move the later ones, because each page begins after an event and not after a number of events.
+// pages lists the events of p, a page at a time, the newest first. Events that are added meanwhile are newer than the first page, and do
+// not move the later ones, because each page begins after an event and not after a number of events.
 func (b *Backfill[TTx]) pages(ctx context.Context, p period) iter.Seq2[batch, error] {
 	return func(yield func(batch, error) bool) {
 		for after := ""; ; {

@@ -32,7 +32,8 @@ func (b *Backfill[TTx]) load(ctx context.Context) (seen int64, err error) {
 		return 0, fmt.Errorf("the checkpoint %.100q was not written by this version; use a checkpoint with a new name", text)
 	}
 	if s.Scope != b.scope() {
-		return 0, fmt.Errorf("the checkpoint belongs to the backfill of %q, and this one is of %q: each needs a checkpoint with a name of its own", s.Scope, b.scope())
+		return 0, fmt.Errorf("the checkpoint belongs to the backfill of %q, and this one is of %q: each needs a checkpoint with a name of its own",
+			s.Scope, b.scope())
 	}
 	return s.Seen, nil
 }

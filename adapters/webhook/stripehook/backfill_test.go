@@ -3,6 +3,7 @@ package stripehook_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -58,6 +59,23 @@ func TestMalformedEventIsParked(t *testing.T) {
 		w.once(t, w.backfill(t))
 		w.wantEffects(t, 2)
 		w.wantLetters(t, " "+string(consumer.ReasonNoKey))
+	})
+}
+
+// More of them than are kept at once, and none says when it was created.
+func TestManyMalformedEventsAreParked(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		for n := range 250 {
+			raw := fmt.Appendf(nil, `{"id":"evt_%05d","object":"event","created":"never"}`, n)
+			w.stripe.events = append(w.stripe.events, listed{event: event(n, time.Minute), raw: raw})
+		}
+		w.stripe.add(event(999, time.Hour))
+		b := w.backfill(t, func(cfg *stripehook.BackfillConfig[tx], _ *stripehook.ClientConfig) { cfg.MaxPages = 1 })
+		w.once(t, b)
+		w.wantEffects(t, 1)
+		if letters, err := w.store.DeadLetters(t.Context(), consumer.DeadLetterFilter{Limit: 1000}); err != nil || len(letters) != 250 {
+			t.Errorf("%d dead letters, error %v; want 250", len(letters), err)
+		}
 	})
 }
 

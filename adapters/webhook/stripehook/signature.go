@@ -78,7 +78,8 @@ type endpoint struct {
 }
 
 func newEndpoint(s Secret) endpoint {
-	return endpoint{mode: s.Mode, connect: s.Connect, sign: func(timestamp string, body []byte) []byte { return sign(s.Value, timestamp, body) }}
+	with := func(timestamp string, body []byte) []byte { return sign(s.Value, timestamp, body) }
+	return endpoint{mode: s.Mode, connect: s.Connect, sign: with}
 }
 
 // signers says what kinds of endpoints signed a body.

@@ -73,8 +73,8 @@ func (v *Verifier) checkTime(timestamp string, received time.Time) error {
 	}
 	// Abs, because the negation of the smallest Duration is still negative.
 	if age := received.Sub(time.Unix(seconds, 0)); age.Abs() > v.cfg.Tolerance {
-		return fmt.Errorf("the delivery was signed %v before it was received, and Config.Tolerance is %v in both directions; is this machine's clock right?",
-			age, v.cfg.Tolerance)
+		return fmt.Errorf("the delivery was signed %v before it was received, and Config.Tolerance is %v in both directions; "+
+			"is this machine's clock right?", age, v.cfg.Tolerance)
 	}
 	return nil
 }
@@ -90,6 +90,7 @@ func (s signers) admit(e Event) (drop string, err error) {
 	case s.liveConnect:
 		return "a test event of a connected account, from a live endpoint", nil
 	default:
-		return "", fmt.Errorf("event %s is a test event, but was signed with the secret of a live endpoint; for a Connect endpoint set Secret.Connect", e.ID)
+		return "", fmt.Errorf("event %s is a test event, but was signed with the secret of a live endpoint; "+
+			"for a Connect endpoint set Secret.Connect", e.ID)
 	}
 }
