@@ -1,0 +1,138 @@
+package stripehook
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/txonce/txonce/adapters/webhook"
+	"github.com/txonce/txonce/consumer"
+)
+
+// BackfillConfig configures a Backfill. TTx is the native transaction of the store that keeps its checkpoint.
+type BackfillConfig[TTx any] struct {
+	// Client reads the events. Its Account is the account whose events are fetched: each connected account needs a Backfill of its
+	// own. Required.
+	Client *Client
+
+	// Processor handles the events: the same consumer.Consumer as the webhook.Receiver's, or one with the same Name on the same
+	// database. With another Name each event would run twice. Its window must be longer than Verifier.Source().Horizon. Required.
+	Processor consumer.BatchProcessor
+
+	// Checkpoint keeps in the database how far the Backfill has come. Each Backfill needs one with a name of its own. Required.
+	Checkpoint *webhook.Checkpoint[TTx]
+
+	// Since is when the Processor's Name began to handle the events, by webhook or otherwise. Earlier events are not fetched, because
+	// something else has handled them, and they would run again. Do not change it later. Required.
+	Since time.Time
+
+	// Account is Config.Account of the Verifier. It is used if ClientConfig.Account is empty.
+	//
+	// Defaults to none.
+	Account string
+
+	// ObjectAlias is Config.ObjectAlias of the Verifier.
+	//
+	// Defaults to false.
+	ObjectAlias bool
+
+	// Types are the types to fetch, at most 20, as the endpoint has them. A type that is added later is fetched from the checkpoint on.
+	//
+	// Defaults to all types.
+	Types []string
+
+	// UndeliveredOnly fetches only events that an endpoint has not acknowledged yet, which costs less. It does not find events that
+	// were acknowledged and lost, as after the database was restored from a backup, nor those of a time without an endpoint.
+	//
+	// Defaults to false: all events.
+	UndeliveredOnly bool
+
+	// Overlap is how far a pass goes back before the newest event of the pass before. Events have a time in whole seconds, and one
+	// may become visible in the list later than another that was created after it. Choose it longer than such a delay; what is
+	// fetched again is a duplicate and costs one claim. Both times are Stripe's, so wrong clocks do not matter.
+	//
+	// Defaults to 1 hour.
+	Overlap time.Duration
+
+	// MaxPages is how many pages, of 100 events each, are kept in memory at once. If a pass has more, it goes through them in shorter
+	// periods, and saves the checkpoint after each.
+	//
+	// Defaults to 10.
+	MaxPages int
+
+	// Interval is how long Run waits between two passes.
+	//
+	// Defaults to 10 minutes.
+	Interval time.Duration
+
+	// Logger gets one line for each pass that failed.
+	//
+	// Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+const (
+	defaultOverlap  = time.Hour
+	defaultMaxPages = 10
+	defaultInterval = 10 * time.Minute
+	maxTypes        = 20 // Stripe's limit
+)
+
+// withDefaults returns c with its defaults, or one error that names all fields at fault.
+func (c BackfillConfig[TTx]) withDefaults() (BackfillConfig[TTx], error) {
+	var wrong []error
+	refuse := func(format string, args ...any) {
+		wrong = append(wrong, fmt.Errorf("stripehook: BackfillConfig."+format, args...))
+	}
+	if c.Client == nil {
+		refuse("Client is required: make one with NewClient")
+	}
+	if v := reflect.ValueOf(c.Processor); c.Processor == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		refuse("Processor is required: the consumer.Consumer that handles the webhooks")
+	} else if w, ok := c.Processor.(consumer.Windowed); ok && w.Window() <= horizon {
+		refuse("Processor forgets keys after %v, and Stripe may deliver an event again for %v: set consumer.Config.Window to more than that",
+			w.Window(), horizon)
+	}
+	if c.Checkpoint == nil {
+		refuse("Checkpoint is required: make one with webhook.NewCheckpoint")
+	}
+	if c.Since.IsZero() {
+		refuse("Since is required: set it to when the Processor began to handle the events, because it would run earlier ones again")
+	}
+	if c.Account != "" && !validScope(c.Account) {
+		refuse("Account is %q: want an account's ID, which begins with acct_", c.Account)
+	}
+	if len(c.Types) > maxTypes {
+		refuse("Types has %d types: Stripe allows %d; leave it out and ignore the others in the handler", len(c.Types), maxTypes)
+	}
+	for i, name := range c.Types {
+		if name == "" || !printable(name) || strings.Contains(name, "*") {
+			refuse("Types[%d] is %q: want a whole type such as invoice.paid", i, name)
+		}
+	}
+	if c.Overlap < 0 || c.Overlap > horizon {
+		refuse("Overlap is %v: want more than 0, and not more than the 30 days for which Stripe lists events", c.Overlap)
+	}
+	if c.MaxPages < 0 {
+		refuse("MaxPages is %d: want 1 or more", c.MaxPages)
+	}
+	if c.Interval < 0 {
+		refuse("Interval is %v: want more than 0", c.Interval)
+	}
+	if c.Overlap == 0 {
+		c.Overlap = defaultOverlap
+	}
+	if c.MaxPages == 0 {
+		c.MaxPages = defaultMaxPages
+	}
+	if c.Interval == 0 {
+		c.Interval = defaultInterval
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c, errors.Join(wrong...)
+}

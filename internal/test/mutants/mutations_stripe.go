@@ -1,0 +1,58 @@
+package main
+
+// stripehook is a mutation that the test of that name must notice, without servers.
+func stripehook(name, file, test string, edits ...edit) mutation {
+	const pkg = "adapters/webhook/stripehook"
+	return mutation{name: "stripe: " + name, file: pkg + "/" + file, edits: edits, pkg: pkg, run: "^" + test + "$", fails: test, short: true}
+}
+
+var stripeMutations = []mutation{
+	stripehook("an altered body is refused", "verifier.go", "TestBodyIsSigned", edit{
+		`if signers.none() {`, `if signers.none() && false {`,
+	}),
+	stripehook("a signature of the future is refused", "verifier.go", "TestTime", edit{
+		`age.Abs() > v.cfg.Tolerance`, `age > v.cfg.Tolerance`,
+	}),
+	stripehook("a test event does not pass for a live one", "verifier.go", "TestModes", edit{
+		`case e.Livemode && s.live, !e.Livemode && s.test:`, `case s.live || s.test:`,
+	}),
+	stripehook("a header with two times is refused", "signature.go", "TestSignatureHeader", edit{
+		`if s.timestamp != "" { // which`, `if false { // which`,
+	}),
+	stripehook("v0 is not a signature", "signature.go", "TestSignatureHeader", edit{
+		`		case "v1":`, `		case "v0", "v1":`,
+	}),
+	stripehook("a short secret is refused", "config.go", "TestNewRefuses", edit{
+		`case len(value) < minSecret:`, `case value == secretPrefix && false:`,
+	}),
+	stripehook("an event with two IDs is refused", "json.go", "TestSignedContentThatCannotBeRead", edit{
+		`twice || name != wanted[i] {`, `twice && false {`,
+	}),
+	stripehook("a thin event and its snapshot event have one effect", "event.go", "TestThinSnapshotAndBackfillHaveOneEffect", edit{
+		`	if e.Snapshot != "" {`, `	if false {`,
+	}),
+	stripehook("a redelivery with other bytes is a duplicate", "keys.go", "TestFingerprintIsStable", edit{
+		`fingerprint := fingerprint(e)`, `fingerprint := dedup.FingerprintOf(payload)`,
+	}),
+	stripehook("the checkpoint does not pass a rejected event", "backfill.go", "TestRejectedEventsHoldTheCheckpoint", edit{
+		`rejected == nil && done > seen`, `done > seen`,
+	}),
+	stripehook("the checkpoint does not pass an event that waits", "backfill_handle.go", "TestCheckpointWaitsForEachEvent", edit{
+		`queue = append(queue, waiting{msg: batch[i], due: time.Now().Add(retry.After)})`, `_ = retry.After`,
+	}),
+	stripehook("an event that becomes visible late is fetched", "backfill.go", "TestBackfillOverlap", edit{
+		`max(seen-overlap, b.since)`, `max(seen-0*overlap, b.since)`,
+	}),
+	stripehook("events before Since do not run", "backfill.go", "TestBackfillContinues", edit{
+		`max(seen-overlap, b.since)`, `max(seen-overlap, 0)`,
+	}),
+	stripehook("all pages are fetched", "backfill_list.go", "TestBackfillPages", edit{
+		`page.more = *list.HasMore`, `page.more = false`,
+	}),
+	stripehook("a rate limit is waited for", "client.go", "TestBackfillRepeatsRequests", edit{
+		`a.after = min(`, `_ = min(`,
+	}),
+	stripehook("the API key follows no redirect", "client_config.go", "TestBackfillGivesARequestUp", edit{
+		`return http.ErrUseLastResponse`, `return nil`,
+	}),
+}
