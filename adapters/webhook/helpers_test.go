@@ -79,7 +79,9 @@ func (s *shop) Verify(ctx context.Context, d *webhook.Delivery) ([]webhook.Event
 	}
 	events := make([]webhook.Event, len(read))
 	for i, e := range read {
-		payload, err := json.Marshal(e)
+		content := e
+		content.Created = time.Time{} // some tests make an event older
+		payload, err := json.Marshal(content)
 		if err != nil {
 			return nil, err
 		}

@@ -2,7 +2,6 @@ package webhook_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -15,7 +14,7 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// pending is an outbox.Writer on the transactions of a consumertest.Store. move hands what is committed to a Queue.
+// pending is an outbox.Writer on the transactions of a consumertest.Store. move hands new ones to a Queue.
 type pending struct {
 	store *consumertest.Store
 	queue *outboxtest.Memory
@@ -59,20 +58,25 @@ func (p *pending) committed() (all []outbox.Message) {
 
 func (p *pending) move(t testing.TB) {
 	t.Helper()
-	for n, m := range p.committed() {
-		if at := fmt.Sprint(n, m.ID); p.moved[m.ID] {
-			t.Fatalf("message %s was enqueued twice", at)
-		}
-	}
 	ctx := context.WithoutCancel(t.Context())
+	seen := map[string]bool{}
 	err := p.queue.InTx(ctx, func(tx *outboxtest.Tx) error {
-		return p.queue.Enqueue(ctx, tx, p.committed()...)
+		for _, m := range p.committed() {
+			if seen[m.ID] {
+				t.Errorf("message %s was enqueued twice", m.ID)
+			}
+			if seen[m.ID] = true; p.moved[m.ID] {
+				continue
+			}
+			p.moved[m.ID] = true
+			if err := p.queue.Enqueue(ctx, tx, m); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	for _, m := range p.committed() {
-		p.moved[m.ID] = true
 	}
 }
 
