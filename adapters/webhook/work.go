@@ -19,8 +19,7 @@ type work struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	abandon context.CancelCauseFunc // ends ctx, unless it is detached
-	detach  func() (stopped bool)   // makes ctx outlive the request
+	detach func() (stopped bool) // makes ctx outlive the request
 
 	mu        sync.Mutex
 	isClaimed bool
@@ -29,16 +28,13 @@ type work struct {
 func newWork(request context.Context) *work {
 	wk := &work{}
 	wk.ctx, wk.cancel = context.WithCancelCause(context.WithoutCancel(request))
-	follow, abandon := context.WithCancelCause(request)
-	wk.abandon = abandon
-	wk.detach = context.AfterFunc(follow, func() { wk.cancel(context.Cause(follow)) })
+	wk.detach = context.AfterFunc(request, func() { wk.cancel(context.Cause(request)) })
 	return wk
 }
 
 // release frees what the contexts use.
 func (wk *work) release() {
 	wk.detach()
-	wk.abandon(nil)
 	wk.cancel(nil)
 }
 
@@ -51,11 +47,13 @@ func (wk *work) claimed() {
 	}
 }
 
-// answerDue ends the work unless an event is claimed. It reports whether the work goes on.
-func (wk *work) answerDue() (goesOn bool) {
+// leave ends the work with cause unless an event is claimed. It reports whether the work goes on.
+func (wk *work) leave(cause error) (goesOn bool) {
 	wk.mu.Lock()
 	defer wk.mu.Unlock()
-	wk.abandon(errAnswerDue)
+	if !wk.isClaimed {
+		wk.cancel(cause)
+	}
 	return wk.isClaimed
 }
 
@@ -107,9 +105,10 @@ func (r *Receiver) handle(ctx context.Context, d *Delivery, events []Event, answ
 	}
 	res := later(r.source.answerWithin(), nil)
 	if res.gone = ctx.Err() != nil; res.gone {
+		wk.leave(context.Cause(ctx))
 		return res
 	}
-	if wk.answerDue() {
+	if wk.leave(errAnswerDue) {
 		r.cfg.Logger.WarnContext(ctx, "webhook: answered 503 before the handlers returned, because the sender's deadline is near; they go on, and a later delivery finds their result",
 			"source", r.source.Name, "after", time.Since(d.Time).Round(time.Millisecond), "id", msgs[0].ID)
 		r.cfg.Trace.Late(ctx, r.event(d.Time, TraceEvent{Status: res.status}))
