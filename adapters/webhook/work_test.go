@@ -58,6 +58,7 @@ func TestTheClientHangsUp(t *testing.T) {
 			ctx, hangUp := context.WithCancel(t.Context())
 			time.AfterFunc(100*time.Millisecond, hangUp)
 			do(r, s.request(ctx, shopEvent{ID: "1"}))
+			synctest.Wait() // the claim has noticed
 			release()
 			synctest.Wait()
 			if err := r.Shutdown(t.Context()); err != nil {
@@ -168,6 +169,7 @@ func TestTheSendersDeadline(t *testing.T) {
 				return c.ProcessBatch(ctx, msgs)
 			})})
 			wantStatus(t, s.send(t, r, shopEvent{ID: "1"}), 503)
+			synctest.Wait()
 			close(wait)
 			if err := r.Shutdown(t.Context()); err != nil {
 				t.Error(err)
