@@ -23,21 +23,10 @@ const (
 
 // read reads the delivery, or returns the response to a request that is none.
 func (r *Receiver) read(w http.ResponseWriter, req *http.Request, began time.Time) (*Delivery, *response) {
-	if req.Method != http.MethodPost {
-		refused := refusal(http.StatusMethodNotAllowed, BadMethod, fmt.Errorf("the method is %.20q", req.Method))
-		refused.header = http.Header{"Allow": {http.MethodPost}}
-		return nil, refused
-	}
-	for _, value := range req.Header.Values("Content-Encoding") {
-		if value != "" && !strings.EqualFold(value, "identity") {
-			refused := refusal(http.StatusUnsupportedMediaType, Encoded, fmt.Errorf("the Content-Encoding is %.40q", value))
-			refused.header = http.Header{"Accept-Encoding": {"identity"}}
-			return nil, refused
+	if refused := r.checkHeader(req); refused != nil {
+		if req.ContentLength != 0 { // or net/http would wait for the body before it sends the response
+			refused = refused.with("Connection", "close")
 		}
-	}
-	if req.ContentLength > r.cfg.MaxBody {
-		refused := refusal(http.StatusRequestEntityTooLarge, TooLarge, fmt.Errorf("it has %d bytes, more than %d; see Config.MaxBody", req.ContentLength, r.cfg.MaxBody))
-		refused.header = http.Header{"Connection": {"close"}} // instead of reading the body
 		return nil, refused
 	}
 	body, refused := r.readBody(w, req, began)
@@ -45,6 +34,22 @@ func (r *Receiver) read(w http.ResponseWriter, req *http.Request, began time.Tim
 		return nil, refused
 	}
 	return &Delivery{Header: req.Header, Body: body, URL: r.url(req), Time: began}, nil
+}
+
+// checkHeader refuses what need not be read.
+func (r *Receiver) checkHeader(req *http.Request) *response {
+	if req.Method != http.MethodPost {
+		return refusal(http.StatusMethodNotAllowed, BadMethod, fmt.Errorf("the method is %.20q", req.Method)).with("Allow", http.MethodPost)
+	}
+	for _, value := range req.Header.Values("Content-Encoding") {
+		if value != "" && !strings.EqualFold(value, "identity") {
+			return refusal(http.StatusUnsupportedMediaType, Encoded, fmt.Errorf("the Content-Encoding is %.40q", value)).with("Accept-Encoding", "identity")
+		}
+	}
+	if most := r.cfg.MaxBody; req.ContentLength > most {
+		return refusal(http.StatusRequestEntityTooLarge, TooLarge, fmt.Errorf("it has %d bytes, more than %d; see Config.MaxBody", req.ContentLength, most))
+	}
+	return nil
 }
 
 func (r *Receiver) readBody(w http.ResponseWriter, req *http.Request, began time.Time) ([]byte, *response) {
@@ -59,9 +64,7 @@ func (r *Receiver) readBody(w http.ResponseWriter, req *http.Request, began time
 	case isTooLarge:
 		return nil, refusal(http.StatusRequestEntityTooLarge, TooLarge, fmt.Errorf("it has more than %d bytes; see Config.MaxBody", tooLarge.Limit))
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		refused := refusal(http.StatusRequestTimeout, TooSlow, fmt.Errorf("the body was not complete after %v", r.cfg.ReadTimeout))
-		refused.header = http.Header{"Connection": {"close"}}
-		return nil, refused
+		return nil, refusal(http.StatusRequestTimeout, TooSlow, fmt.Errorf("the body was not complete after %v", r.cfg.ReadTimeout)).with("Connection", "close")
 	case err != nil:
 		return nil, refusal(http.StatusBadRequest, Truncated, err)
 	case req.ContentLength >= 0 && int64(len(body)) != req.ContentLength: // net/http has no such bodies

@@ -37,6 +37,15 @@ func refusal(status int, why Refusal, err error) *response {
 	return &response{status: status, body: bodyRefused, refusal: why, err: err}
 }
 
+// with adds a header.
+func (res *response) with(name, value string) *response {
+	if res.header == nil {
+		res.header = http.Header{}
+	}
+	res.header.Set(name, value)
+	return res
+}
+
 // later asks the sender to deliver again.
 func later(after time.Duration, err error) *response {
 	return &response{status: http.StatusServiceUnavailable, body: bodyRetry, retryAfter: min(max(after, minRetryAfter), maxRetryAfter), err: err}
