@@ -2,6 +2,7 @@ package webhook_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -58,12 +59,24 @@ func (p *pending) committed() (all []outbox.Message) {
 
 func (p *pending) move(t testing.TB) {
 	t.Helper()
-	ctx := context.WithoutCancel(t.Context())
+	if err := p.moveAll(context.WithoutCancel(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
+// mustMove is move for an Example.
+func (p *pending) mustMove() {
+	if err := p.moveAll(context.Background()); err != nil {
+		panic(err)
+	}
+}
+
+func (p *pending) moveAll(ctx context.Context) error {
 	seen := map[string]bool{}
-	err := p.queue.InTx(ctx, func(tx *outboxtest.Tx) error {
+	return p.queue.InTx(ctx, func(tx *outboxtest.Tx) error {
 		for _, m := range p.committed() {
 			if seen[m.ID] {
-				t.Errorf("message %s was enqueued twice", m.ID)
+				return fmt.Errorf("message %s was enqueued twice", m.ID)
 			}
 			if seen[m.ID] = true; p.moved[m.ID] {
 				continue
@@ -75,9 +88,6 @@ func (p *pending) move(t testing.TB) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func newInbox(t testing.TB, store *consumertest.Store, out outbox.Writer[tx]) *webhook.Inbox[tx] {
