@@ -66,10 +66,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case res.err != nil:
 		r.cfg.Logger.ErrorContext(ctx, "webhook: delivery not handled", "source", r.source.Name, "status", res.status, "error", res.err)
 	}
-	if res.gone {
-		return
-	}
-	res.write(w)
+	res.write(w) // also if the client is gone: middleware may have ended ctx, and net/http would send 200
 	r.cfg.Trace.Answered(ctx, r.event(began, TraceEvent{Status: res.status, Err: res.err}))
 }
 

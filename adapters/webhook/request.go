@@ -56,8 +56,7 @@ func (r *Receiver) readBody(w http.ResponseWriter, req *http.Request, began time
 	if req.Body == nil {
 		return nil, nil
 	}
-	control := http.NewResponseController(w)
-	limited := control.SetReadDeadline(began.Add(r.cfg.ReadTimeout)) == nil
+	_ = http.NewResponseController(w).SetReadDeadline(began.Add(r.cfg.ReadTimeout)) // net/http lifts it at the end of the body
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, r.cfg.MaxBody))
 	tooLarge, isTooLarge := errors.AsType[*http.MaxBytesError](err)
 	switch {
@@ -70,10 +69,6 @@ func (r *Receiver) readBody(w http.ResponseWriter, req *http.Request, began time
 	case req.ContentLength >= 0 && int64(len(body)) != req.ContentLength: // net/http has no such bodies
 		return nil, &response{status: http.StatusInternalServerError, body: bodyError, refusal: bodyTaken,
 			err: fmt.Errorf("%d of %d bytes of the body are left: middleware must not read the body before the Receiver does", len(body), req.ContentLength)}
-	}
-	if limited {
-		// net/http goes on reading to notice that the client is gone. At the deadline it would take the client for gone.
-		_ = control.SetReadDeadline(time.Time{})
 	}
 	return body, nil
 }

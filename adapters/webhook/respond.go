@@ -30,7 +30,6 @@ type response struct {
 
 	refusal Refusal // why the delivery was refused; empty: it was not
 	err     error   // what went wrong; nil: nothing, or it is logged elsewhere
-	gone    bool    // the client is gone, so that nothing is written
 }
 
 func refusal(status int, why Refusal, err error) *response {

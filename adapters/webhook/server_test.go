@@ -77,7 +77,8 @@ func TestSlowAndBrokenConnections(t *testing.T) {
 	}
 }
 
-// The limit for reading must not end the request while its handler runs: net/http goes on reading from the connection.
+// The limit for reading must not end the request while its handler runs: net/http goes on reading from the connection, and has to lift the
+// limit.
 func TestAHandlerMayRunLongerThanReadTimeout(t *testing.T) {
 	s, store := newShop(), consumertest.NewStore()
 	c := billing(t, consumer.Config[tx]{Store: store, Handle: slow(300 * time.Millisecond)})

@@ -104,11 +104,11 @@ func (r *Receiver) handle(ctx context.Context, d *Delivery, events []Event, answ
 	default:
 	}
 	res := later(r.source.answerWithin(), nil)
-	if res.gone = ctx.Err() != nil; res.gone {
-		wk.leave(context.Cause(ctx))
-		return res
+	cause := errAnswerDue
+	if ctx.Err() != nil {
+		cause = context.Cause(ctx)
 	}
-	if wk.leave(errAnswerDue) {
+	if wk.leave(cause) && ctx.Err() == nil {
 		r.cfg.Logger.WarnContext(ctx, "webhook: answered 503 before the handlers returned, because the sender's deadline is near; they go on, and a later delivery finds their result",
 			"source", r.source.Name, "after", time.Since(d.Time).Round(time.Millisecond), "id", msgs[0].ID)
 		r.cfg.Trace.Late(ctx, r.event(d.Time, TraceEvent{Status: res.status}))

@@ -88,9 +88,18 @@ func TestTheClientHangsUp(t *testing.T) {
 				t.Errorf("Shutdown returned after %v, want 1s when the handler returns", took)
 			}
 			wantCount(t, store, "1", 1)
-			if hooks.String() != "accepted 1" {
+			if hooks.String() != "answered 503, accepted 1" {
 				t.Errorf("hooks %q", hooks)
 			}
+		})
+	})
+	t.Run("middleware ends the request's context: the response is not 200", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, store := newShop(), consumertest.NewStore()
+			r := newReceiver(t, webhook.Config{Verifier: s, Processor: billing(t, consumer.Config[tx]{Store: store, Handle: slow(time.Second)})})
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			wantStatus(t, do(r, s.request(ctx, shopEvent{ID: "1"})), 503) // a recorder, like net/http, takes no response for 200
 		})
 	})
 	t.Run("the handler's context has the request's values", func(t *testing.T) {
