@@ -100,7 +100,7 @@ func (c Config) withDefaults() (Config, Source, error) {
 	} else {
 		source = c.Verifier.Source()
 		if err := source.validate(); err != nil {
-			refuse("Verifier: Source of %T: %w", c.Verifier, err)
+			refuse("Verifier: %T: %w", c.Verifier, err)
 		}
 	}
 	if isNil(c.Processor) {
@@ -153,13 +153,13 @@ func (c Config) withDefaults() (Config, Source, error) {
 func (s Source) validate() error {
 	switch {
 	case s.Name == "":
-		return errors.New("Name is empty")
+		return errors.New("Source.Name is empty")
 	case s.Horizon <= 0:
-		return fmt.Errorf("Horizon is %v: want how long the sender may deliver an event again", s.Horizon)
+		return fmt.Errorf("Source.Horizon is %v: want how long the sender may deliver an event again", s.Horizon)
 	case s.Deadline < 0:
-		return fmt.Errorf("Deadline is %v: want more than 0, or 0 for %v", s.Deadline, DefaultDeadline)
+		return fmt.Errorf("Source.Deadline is %v: want more than 0, or 0 for %v", s.Deadline, DefaultDeadline)
 	case s.GiveUpAfter < 0:
-		return fmt.Errorf("GiveUpAfter is %v: want more than 0, or 0 for events without a signed time", s.GiveUpAfter)
+		return fmt.Errorf("Source.GiveUpAfter is %v: want more than 0, or 0 for events without a signed time", s.GiveUpAfter)
 	}
 	return s.Reply.validate()
 }

@@ -57,28 +57,29 @@
 //	not from the sender, or it cannot be read      400 (Config.RefusalStatus), the same for each reason; the log has the reason
 //	no POST; compressed; too large; too slow       405, 415, 413, 408
 //
-// It is never 200 for an event that is not committed, and never 3xx or 410, which some senders take for the end of the
+// It is never 200 for an event that is neither committed nor parked, and never 3xx or 410, which some senders take for the end of the
 // subscription. A refused delivery uses no database.
 //
-// The work of a delivery follows its request until an event is claimed: a client that hangs up before that causes nothing. From the claim on the
-// work is finished whatever the client does. If the sender's deadline comes near meanwhile, at a tenth of it, the response is 503
-// and the work goes on: the next delivery finds the event in flight (503) or done (200). A handler that were cancelled instead
-// would never finish if it needs a little longer than the sender waits.
+// The work of a delivery follows its request until an event is claimed: a client that hangs up before that causes nothing. From the
+// claim on the work is finished whatever the client does. If the sender's deadline comes near meanwhile, at a tenth of it, the
+// response is 503 and the work goes on: the next delivery finds the event in flight (503) or done (200). If the
+// handler were cancelled instead, one that needs a little longer than the sender waits would never finish.
 //
-// An event that fails is delivered again by its sender, with growing intervals, until the sender gives up. An event is parked at
-// its first failure after it has reached the age Source.GiveUpAfter, and before that only if its handler returns consumer.Permanent. Failures
-// are not counted, because a sender's first attempts can follow each other within seconds, and an outage must not park
-// events. While the database is away, nothing can be parked either: when an outage outlasts the sender's retries, use the
-// verifier's backfill.
+// An event that fails is delivered again by its sender, with growing intervals, until the sender gives up. An event is parked at its
+// first failure after it has reached the age Source.GiveUpAfter, and before that only if its handler returns consumer.Permanent
+// or consumer.Config.MaxAttempts is 1.
+// Failures are not counted, because a sender's first attempts can follow each other within seconds, and an outage must not park
+// events. While the database is away, nothing can be parked either: when an outage outlasts the sender's retries, use the verifier's
+// backfill.
 //
-// Some senders sign the body and not the header with the event's ID. Their verifiers also claim a hash of the body ([consumer.Message].Aliases).
-// An event with a new ID and a known body is a suspected replay: it is parked with consumer.ReasonReplay and acknowledged, because it
-// may also be a second event that looks the same. A person decides with consumer.Consumer.Replay.
+// Some senders sign the body and not the header with the event's ID. Their verifiers also claim a hash of the body
+// ([consumer.Message].Aliases). An event with a new ID and a known body is a suspected replay: it is parked with consumer.ReasonReplay
+// and acknowledged, because it may also be a second event that looks the same. A person decides with consumer.Consumer.Replay.
 //
 // # What a crash does
 //
 // A crash before COMMIT leaves nothing, and the sender has no response: it delivers the event again, which runs. After a crash that
-// follows COMMIT, the next delivery is a duplicate, and is answered with 200 without running the handler. An event in an Inbox is in the outbox
-// from then on, and survives until the consumer has committed or parked it: the relay forwards it again after a crash, and the
-// consumer's own claim makes a repeat harmless.
+// follows COMMIT, the next delivery is a duplicate, and is answered with 200 without running the handler. An event in an Inbox is in
+// the outbox from then on, and survives until the consumer has committed or parked it: the relay forwards it again after a crash, and
+// the consumer's own claim makes a repeat harmless.
 package webhook

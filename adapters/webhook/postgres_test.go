@@ -154,8 +154,8 @@ func (l lettersOf) DeadLetters(ctx context.Context, f consumer.DeadLetterFilter)
 	return l.Consumer().DeadLetters(ctx, f)
 }
 
-// storm delivers each event copies times from many clients, out of order, and hangs up at random. Then it delivers each once more until it is
-// accepted.
+// storm delivers each event 20 times from 16 clients, out of order, and hangs up at random. Then it delivers each once more, until it
+// is accepted.
 func storm(t *testing.T, s *shop, receivers []*webhook.Receiver, events int) {
 	const copies, clients = 20, 16
 	created := time.Now()

@@ -57,7 +57,8 @@ func (wk *work) leave(cause error) (goesOn bool) {
 	return wk.isClaimed
 }
 
-// handle hands the events to the Processor, and returns the response as soon as the handlers have returned or the sender's deadline is near.
+// handle hands the events to the Processor. It returns the response as soon as the handlers have returned, or the sender's deadline is
+// near.
 func (r *Receiver) handle(ctx context.Context, d *Delivery, events []Event, answerAt time.Time) *response {
 	reply := &r.source.Reply
 	msgs := make([]*consumer.Message, 0, len(events))

@@ -70,7 +70,7 @@ func (w *Worker) Publish(ctx context.Context, msgs []outbox.Message) []error {
 	errs := make([]error, len(msgs))
 	if err := w.starter.start(ctx); err != nil {
 		for i := range errs {
-			errs[i] = &outbox.UnavailableError{Err: fmt.Errorf("webhook: start: %w", err)}
+			errs[i] = &outbox.UnavailableError{Err: opaque(fmt.Errorf("webhook: start: %w", err))}
 		}
 		return errs
 	}
