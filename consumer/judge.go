@@ -71,11 +71,11 @@ func (b *batch[TTx]) faultCounts(ctx context.Context, it *item, err error) bool 
 
 // attemptsSpent reports whether a message that failed once more is given up. The broker's count of attempts may include
 // crashes, stops and lost answers, so this process must also have seen two failures. The count alone decides when it is too
-// high for that, as when each attempt reaches another process.
+// high for that, as when each attempt reaches another process. A last attempt is spent by its first failure.
 func (b *batch[TTx]) attemptsSpent(it *item, attempt int) bool {
 	seen := b.c.history.failed(it.hash)
 	most := b.c.cfg.MaxAttempts
-	return attempt >= most && seen >= min(2, most) || attempt >= max(100, 10*most)
+	return attempt >= most && seen >= min(2, most) || attempt >= max(100, 10*most) || it.msg.LastAttempt
 }
 
 // fault defers items[todo...] because the database failed.

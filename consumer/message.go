@@ -25,6 +25,10 @@ type Message struct {
 	Tenant      string             // empty: from Config.Tenant
 	Fingerprint *dedup.Fingerprint // hash of the content that is the same on every delivery; nil: from Config.Fingerprint
 	Aliases     []string           // aliases: if ID is new but an alias is known, the message is parked as a suspected replay
+
+	// LastAttempt says that the source may not deliver the message again. It is then parked at its first failure that counts,
+	// whatever Attempt is.
+	LastAttempt bool
 }
 
 // Handler does the work of one message in tx. After nil, the work is committed together with the message's claim. An error

@@ -122,6 +122,7 @@ func (b *batch[TTx]) park(ctx context.Context, it *item, letter *DeadLetter, cau
 func newLetter(it *item, reason Reason, cause string) DeadLetter {
 	letter := DeadLetter{ID: letterID(it), Record: it.rec, Message: *it.msg, Reason: reason, Cause: cause}
 	letter.Message.Raw, letter.Message.Malformed, letter.Message.Attempt = nil, nil, max(it.msg.Attempt, 1)
+	letter.Message.LastAttempt = false // a replay may be repeated
 	return letter
 }
 

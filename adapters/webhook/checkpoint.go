@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -48,8 +49,12 @@ func (c *Checkpoint[TTx]) Save(ctx context.Context, state []byte) error {
 		if err := c.store.Forget(ctx, tx, c.rec.Key); err != nil {
 			return err
 		}
-		if _, err := c.store.Claim(ctx, tx, []dedup.Record{c.rec}); err != nil {
+		claims, err := c.store.Claim(ctx, tx, []dedup.Record{c.rec})
+		if err != nil {
 			return err
+		}
+		if claims[0].Verdict != dedup.First {
+			return errors.New("another process saves it at the same time")
 		}
 		return c.results.SaveResult(ctx, tx, c.rec.Key, state)
 	})

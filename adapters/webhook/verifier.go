@@ -108,10 +108,14 @@ func Refuse(why Refusal, format string, args ...any) error {
 
 // RefusalOf returns the reason that err was made with, or "" if it was not made by Refuse.
 func RefusalOf(err error) Refusal {
-	if refused, ok := errors.AsType[*refusedError](err); ok {
-		return refused.why
+	refused, ok := errors.AsType[*refusedError](err)
+	switch {
+	case !ok:
+		return ""
+	case refused.why == "":
+		return Malformed // a refusal must not turn into a request to try again
 	}
-	return ""
+	return refused.why
 }
 
 type refusedError struct {

@@ -1,0 +1,103 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+)
+
+// verifyAgain is Retry-After when a delivery could not be checked.
+const verifyAgain = 30 * time.Second
+
+var errAnswerDue = errors.New("webhook: the sender's deadline is near")
+
+// verify returns the events of d, or the response to a delivery that has none.
+func (r *Receiver) verify(ctx context.Context, d *Delivery, answerAt time.Time) ([]Event, *response) {
+	ctx, cancel := context.WithDeadlineCause(ctx, answerAt, errAnswerDue)
+	defer cancel()
+	events, err := r.callVerifier(ctx, d)
+	_, panicked := errors.AsType[*consumer.PanicError](err)
+	switch why := RefusalOf(err); {
+	case panicked:
+		return nil, failed(fmt.Errorf("the Verifier panicked: %w", err))
+	case why != "":
+		return nil, refusal(r.cfg.RefusalStatus, why, err)
+	case err != nil:
+		return nil, later(verifyAgain, fmt.Errorf("it could not be verified: %w", err))
+	case len(events) == 0:
+		return nil, failed(fmt.Errorf("%T returned neither events nor an error", r.cfg.Verifier))
+	}
+	for i := range events {
+		if err := r.checkEvent(&events[i]); err != nil {
+			return nil, failed(fmt.Errorf("%T returned a wrong event: %w", r.cfg.Verifier, err))
+		}
+	}
+	return events, nil
+}
+
+func (r *Receiver) callVerifier(ctx context.Context, d *Delivery) (events []Event, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			events, err = nil, &consumer.PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return r.cfg.Verifier.Verify(ctx, d)
+}
+
+// checkEvent checks what keeps the keys of two senders apart, and what a Reply may say.
+func (r *Receiver) checkEvent(e *Event) error {
+	if e.Drop == "" && !strings.HasPrefix(e.Message.Tenant, r.source.Name) {
+		return fmt.Errorf("its Tenant is %q, and must begin with the Source.Name %q", e.Message.Tenant, r.source.Name)
+	}
+	if e.Reply != nil {
+		return e.Reply.validate()
+	}
+	return nil
+}
+
+// refusalLog limits how often refusals are logged, because any stranger can cause one.
+type refusalLog struct {
+	mu     sync.Mutex
+	logged map[Refusal]time.Time
+	silent map[Refusal]int // how many were not logged since
+}
+
+const refusalLogEvery = time.Second
+
+// next reports whether a refusal is logged now, and how many before it were not.
+func (l *refusalLog) next(why Refusal) (unlogged int, log bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.logged == nil {
+		l.logged, l.silent = map[Refusal]time.Time{}, map[Refusal]int{}
+	}
+	now := time.Now()
+	if last, found := l.logged[why]; found && now.Sub(last) < refusalLogEvery {
+		l.silent[why]++
+		return 0, false
+	}
+	unlogged, l.logged[why], l.silent[why] = l.silent[why], now, 0
+	return unlogged, true
+}
+
+func (r *Receiver) logRefused(ctx context.Context, req *http.Request, res *response) {
+	unlogged, log := r.refused.next(res.refusal)
+	if !log {
+		return
+	}
+	attrs := []any{"source", r.source.Name, "reason", string(res.refusal), "status", res.status, "remote", req.RemoteAddr, "error", res.err}
+	if res.refusal == BadSignature {
+		attrs = append(attrs, "hint", "is it the secret of this endpoint? If so, a proxy or middleware may have changed the body: the signature covers its raw bytes")
+	}
+	if unlogged > 0 {
+		attrs = append(attrs, "unlogged", unlogged)
+	}
+	r.cfg.Logger.WarnContext(ctx, "webhook: delivery refused", attrs...)
+}

@@ -1,0 +1,94 @@
+package main
+
+// receiving is a mutation of adapters/webhook that the test of that name must notice, without servers.
+func receiving(name, file, test string, edits ...edit) mutation {
+	const pkg = "adapters/webhook"
+	return mutation{name: "webhook: " + name, file: pkg + "/" + file, edits: edits, pkg: pkg, run: "^" + test + "$", fails: test, short: true}
+}
+
+var webhookMutations = []mutation{
+	receiving("claimed work is finished although the client hangs up", "work.go", "TestTheClientHangsUp", edit{
+		`wk.isClaimed = wk.detach()`, `_ = wk.detach`,
+	}),
+	receiving("work that is not claimed ends with its client", "work.go", "TestTheClientHangsUp", edit{
+		`func() { wk.cancel(context.Cause(request)) }`, `func() {}`,
+	}, edit{
+		`	if !wk.isClaimed {
+		wk.cancel(cause)`, `	if false {
+		wk.cancel(cause)`,
+	}),
+	receiving("the response comes before the sender's deadline", "work.go", "TestTheSendersDeadline", edit{
+		`time.NewTimer(time.Until(answerAt))`, `time.NewTimer(24 * time.Hour)`,
+	}),
+	receiving("an event that is not committed is never acknowledged", "work.go", "TestAnswers", edit{
+		`after, deferred = max(after, retry.After), true`, `after = max(after, retry.After)`,
+	}),
+	receiving("an event that the Processor did not keep is never acknowledged", "work.go", "TestAnswers", edit{
+		`return failed(nil)`, `continue`,
+	}),
+	receiving("a failing event is parked before its sender gives up", "work.go", "TestOutageOfTenMinutes", edit{
+		`now.Sub(msg.Time) >= r.source.GiveUpAfter`, `false`,
+	}),
+	receiving("an outage parks nothing while the sender goes on", "work.go", "TestOutageOfTenMinutes", edit{
+		`now.Sub(msg.Time) >= r.source.GiveUpAfter`, `true`,
+	}),
+	receiving("the window is not shorter than the sender's retries", "config.go", "TestNewRefusesSettings", edit{
+		`w.Window() < source.Horizon`, `false`,
+	}),
+	receiving("events of unknown age are not handled inline", "config.go", "TestNewRefusesSettings", edit{
+		`!forwards && source.GiveUpAfter == 0`, `!forwards && false`,
+	}),
+	receiving("what the Verifier refuses is not handled", "verify.go", "TestRequestsThatAreRefused", edit{
+		`	case why != "":
+		return nil, refusal`, `	case why == "-":
+		return nil, refusal`,
+	}),
+	receiving("a body is bounded before it is read", "request.go", "TestRequestsThatAreRefused", edit{
+		`http.MaxBytesReader(w, req.Body, r.cfg.MaxBody)`, `req.Body`,
+	}),
+	receiving("a slow body does not hold a connection", "request.go", "TestSlowAndBrokenConnections", edit{
+		`http.NewResponseController(w).SetReadDeadline(began.Add(r.cfg.ReadTimeout))`, `w`,
+	}),
+	receiving("the end of a request's context is not answered with 200", "receiver.go", "TestTheClientHangsUp", edit{
+		`	res.write(w) //`, `	if req.Context().Err() == nil {
+		res.write(w)
+	} //`,
+	}),
+	receiving("Shutdown waits for handlers that outlived their request", "receiver.go", "TestShutdown", edit{
+		`	select {
+	case <-r.idle:
+		return nil
+	case <-ctx.Done():
+	}`, `	select {
+	case <-r.idle:
+	default:
+	}
+	if ctx.Err() == nil {
+		return nil
+	}`,
+	}),
+	receiving("the inbox and its consumer have different names", "inbox.go", "TestE19OneDatabase", edit{
+		`Name: cfg.Name + "/inbox"`, `Name: cfg.Name`,
+	}),
+	receiving("the Verifier's fingerprint reaches the consumer", "forward.go", "TestWhatIsForwarded", edit{
+		`	if msg.Fingerprint != nil {`, `	if false {`,
+	}),
+	receiving("a worker counts the attempts of an event", "worker.go", "TestAnswersOfAWorker", edit{
+		`w.failures.Add(m.ID)`, ``,
+	}),
+	receiving("an event that had too little time has not failed", "worker.go", "TestAnswersOfAWorker", edit{
+		`ctx.Err() != nil && alone`, `ctx.Err() != nil`,
+	}),
+	{
+		name: "webhook: a suspected replay is parked and acknowledged, not handled", file: "consumer/attempt.go", pkg: "adapters/webhook", short: true,
+		run: "^TestSuspectedReplays$", fails: "TestSuspectedReplays",
+		edits: []edit{{`if alias.Verdict != dedup.First {
+				ans`, `if alias.Verdict == 0 {
+				ans`}},
+	},
+	{
+		name: "webhook: the failure of a last attempt parks", file: "consumer/judge.go", pkg: "consumer", short: true,
+		run: "^TestALastAttemptIsParkedAtItsFirstFailure$", fails: "TestALastAttemptIsParkedAtItsFirstFailure",
+		edits: []edit{{` || it.msg.LastAttempt`, ``}},
+	},
+}
