@@ -47,6 +47,11 @@ var rows = []row{
 	{"adapters/awssqs/awssqstest", []string{"adapters/awssqs", "github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/..."}},
 	{"adapters/rabbitmq", edge("github.com/rabbitmq/amqp091-go")},
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
+	{"adapters/webhook", edge()},
+	{"adapters/webhook/internal/inspect", edge("adapters/webhook")},
+	{"adapters/webhook/snshook", edge("adapters/webhook", "adapters/webhook/internal/inspect", "internal/tokens")},
+	{"adapters/webhook/twiliohook", edge("adapters/webhook", "adapters/webhook/internal/inspect")},
+	{"adapters/webhook/hmachook", edge("adapters/webhook", "adapters/webhook/internal/inspect")},
 
 	{"migrations", nil},
 	{"internal/await", nil},
