@@ -245,7 +245,7 @@ func TestFetchFailureIsKept(t *testing.T) {
 			t.Errorf("E23: %d requests for a certificate that could not be fetched, want 1", n)
 		}
 		network.respond = nil
-		time.Sleep(10 * time.Second)
+		<-time.After(10 * time.Second)
 		if _, err := verify(t, v, body); err != nil {
 			t.Errorf("after 10 seconds: %v", err)
 		}
@@ -271,7 +271,7 @@ func TestFetchesAreLimited(t *testing.T) {
 		if n := network.requests(); n != 1+8 {
 			t.Errorf("E23: 100 forged messages caused %d requests, want 8", n-1)
 		}
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		forge(2000)
 		if n := network.requests(); n != 1+8+8 {
 			t.Errorf("E23: a minute later there were %d requests in all, want 16", n-1)

@@ -10,9 +10,8 @@
 // program that a person wrote for it, decides to call [Verifier.Confirm]. Nothing else requests a URL that a message contains, except
 // the certificate's.
 //
-// Set the topic's attribute SignatureVersion to 2. New refuses nothing that it cannot see: a topic with version 1 (SHA-1) is noticed
-// when its first message is refused, unless RiskSHA1 is accepted. Raw message delivery must be off for the subscription, because raw
-// messages have no signature.
+// Set the topic's attribute SignatureVersion to 2. Messages with version 1 (SHA-1) are refused, unless RiskSHA1 is accepted. Raw message
+// delivery must be off for the subscription, because raw messages have no signature.
 //
 // SNS does not repeat a delivery that was answered with 4xx. It gives a message up after the retries of the subscription's delivery
 // policy, by default three in about a minute. Attach a dead-letter queue to the subscription, or set a longer policy (at most an hour)
@@ -33,11 +32,11 @@
 // Message attributes, the UnsubscribeURL and all HTTP headers are not signed and not passed on.
 //
 // Anybody's topic has a valid signature of SNS, so a message is refused unless its TopicArn is configured. That is checked before
-// anything is fetched. The certificate's URL must be a file in the root directory of an SNS host. Certificates are fetched without
-// redirects, once for all requests that need one, at most 64 KiB in 5 seconds, at most 8 at once and 12 a minute as long as fetches
-// fail, and up to 16 are kept. A fetch that failed is not repeated for 10 seconds. Whoever knows the topic's ARN can use up these
-// fetches with forged messages. Messages whose certificate is known are not affected, and the others are answered with 503, so that
-// SNS repeats them.
+// anything is fetched. The certificate's URL must be a file in the root directory of an SNS host. TLS proves that the certificate comes
+// from that host, so its chain of issuers is not checked. Certificates are fetched without redirects, once for all requests that need
+// one, at most 64 KiB in 5 seconds, at most 8 at once, and 12 a minute while fetches fail. Up to 16 are kept. A fetch that failed is not
+// repeated for 10 seconds. Whoever knows the topic's ARN can use up these fetches with forged messages. Messages whose certificate is
+// known are not affected, and the others are answered with 503, so that SNS repeats them.
 //
 // # What a crash does
 //

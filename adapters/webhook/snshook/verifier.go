@@ -1,6 +1,7 @@
 package snshook
 
 import (
+	"bytes"
 	"context"
 	"crypto/rsa"
 	"encoding/binary"
@@ -60,7 +61,7 @@ func (v *Verifier) Verify(ctx context.Context, d *webhook.Delivery) ([]webhook.E
 
 	switch m.kind {
 	case subscriptionConfirmation:
-		v.cfg.Subscription(d.Body)
+		v.cfg.Subscription(bytes.Clone(d.Body))
 		event.Drop = "subscription confirmation: pass its body to Verifier.Confirm to accept the subscription"
 	case unsubscribeConfirmation:
 		event.Drop = "unsubscribe confirmation: the topic sends no more messages to this endpoint"

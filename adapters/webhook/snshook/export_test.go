@@ -1,0 +1,4 @@
+package snshook
+
+// CheckSubscribeURL is for tests: a Signer cannot sign every URL.
+var CheckSubscribeURL = checkSubscribeURL
