@@ -1,7 +1,9 @@
 package snshook_test
 
 import (
+	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,7 +77,10 @@ func TestConfirmRefuses(t *testing.T) {
 }
 
 func TestSubscribeURL(t *testing.T) {
-	fields := map[string]string{"TopicArn": orders, "Token": "t"}
+	var fields map[string]string
+	if err := json.Unmarshal(sign(t, snshook.Message{Type: "SubscriptionConfirmation", Token: "t"}), &fields); err != nil {
+		t.Fatal(err)
+	}
 	const query = "?Action=ConfirmSubscription&TopicArn=" + orders + "&Token=t"
 	for url, ok := range map[string]bool{
 		"https://sns.us-east-1.amazonaws.com/" + query:                                                    true,
@@ -98,8 +103,16 @@ func TestSubscribeURL(t *testing.T) {
 		"": false,
 	} {
 		fields["SubscribeURL"] = url
-		if err := snshook.CheckSubscribeURL(fields); (err == nil) != ok {
+		body, err := sharedSigner().SignFields(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, network := newVerifier(t, snshook.Config{})
+		if err := v.Confirm(t.Context(), body); (err == nil) != ok {
 			t.Errorf("case 60: %q: %v", url, err)
+		}
+		if confirmed := slices.Contains(network.urls, url); confirmed != ok {
+			t.Errorf("case 60: requested %q", network.urls)
 		}
 	}
 }

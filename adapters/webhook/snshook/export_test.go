@@ -1,4 +1,4 @@
 package snshook
 
-// CheckSubscribeURL is for tests: a Signer cannot sign every URL.
-var CheckSubscribeURL = checkSubscribeURL
+// SignFields signs what SNS would not send. Sign makes correct messages only.
+func (s *Signer) SignFields(fields map[string]string) ([]byte, error) { return s.sign(fields) }

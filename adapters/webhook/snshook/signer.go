@@ -97,12 +97,17 @@ func (s *Signer) Sign(m Message) ([]byte, error) {
 		fields["SubscribeURL"] = "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&TopicArn=" +
 			url.QueryEscape(m.TopicArn) + "&Token=" + url.QueryEscape(m.Token)
 	}
+	return s.sign(fields)
+}
+
+// sign returns the message with fields and their signature.
+func (s *Signer) sign(fields map[string]string) ([]byte, error) {
 	hash := crypto.SHA256
-	if m.SignatureVersion == "1" {
+	if fields["SignatureVersion"] == "1" {
 		hash = crypto.SHA1
 	}
 	digest := hash.New()
-	digest.Write(signedText(m.Type, fields))
+	digest.Write(signedText(fields["Type"], fields))
 	signature, err := rsa.SignPKCS1v15(rand.Reader, s.key, hash, digest.Sum(nil))
 	if err != nil {
 		return nil, fmt.Errorf("snshook: Sign: %w", err)
