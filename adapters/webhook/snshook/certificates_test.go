@@ -84,6 +84,7 @@ func TestCertificateURL(t *testing.T) {
 // What cannot be checked now is no refusal: SNS does not repeat what is answered with 4xx.
 func TestFetchFails(t *testing.T) {
 	expired := certificate(t, time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), rsaKey(t, 2048))
+	valid := certificate(t, time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC), rsaKey(t, 2048))
 	small := certificate(t, time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC), rsaKey(t, 1024))
 	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -108,7 +109,7 @@ func TestFetchFails(t *testing.T) {
 			return response(200, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), nil
 		}},
 		{"E23: larger than 64 KiB", func(*http.Request) (*http.Response, error) {
-			return response(200, strings.Repeat("\n", 64<<10)+expired), nil
+			return response(200, strings.Repeat("\n", 64<<10)+valid), nil
 		}},
 		{"expired", func(*http.Request) (*http.Response, error) { return response(200, expired), nil }},
 		{"a short key", func(*http.Request) (*http.Response, error) { return response(200, small), nil }},

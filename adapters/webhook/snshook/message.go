@@ -53,9 +53,13 @@ func (v *Verifier) readMessage(body []byte) (m message, err error) {
 	if err := inspect.Document(body); err != nil {
 		return m, webhook.Refuse(webhook.Unsigned, "the body is not a message of SNS: %w; raw message delivery must be off, because raw messages have no signature", err)
 	}
+	object, err := inspect.ReadObject(body)
+	if err != nil {
+		return m, webhook.Refuse(webhook.Unsigned, "the body is not a JSON object; raw message delivery must be off, because raw messages have no signature")
+	}
 	m.fields = map[string]string{}
 	read := func(name string) (string, error) {
-		raw, err := inspect.Field(body, name)
+		raw, err := object.Field(name)
 		if err == nil && name == "Subject" && bytes.Equal(raw, []byte("null")) {
 			return "", inspect.ErrMissing
 		}

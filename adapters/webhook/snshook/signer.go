@@ -134,6 +134,6 @@ func (s *Signer) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func newUUID() string {
 	var b [16]byte
-	rand.Read(b[:]) // never fails
+	_, _ = rand.Read(b[:]) // never fails
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

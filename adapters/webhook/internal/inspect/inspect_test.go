@@ -1,6 +1,7 @@
 package inspect_test
 
 import (
+	"crypto/hmac"
 	"crypto/sha256"
 	"errors"
 	"net/http"
@@ -119,6 +120,24 @@ func TestItems(t *testing.T) {
 }
 
 func TestSigned(t *testing.T) {
+	b := func(s ...string) (all [][]byte) {
+		for _, s := range s {
+			all = append(all, []byte(s))
+		}
+		return all
+	}
+	right := hmac.New(sha256.New, []byte("key"))
+	right.Write([]byte("content"))
+	mac := right.Sum(nil)
+	if !inspect.Signed(sha256.New, b("old", "key"), b("other", "content"), append(b("x"), mac)) {
+		t.Error("case 53: refused the second key, content and MAC")
+	}
+	if !inspect.Signed(sha256.New, b("key", "new"), b("content", "other"), append([][]byte{mac}, b("x")...)) {
+		t.Error("case 53: refused the first key, content and MAC")
+	}
+	if inspect.Signed(sha256.New, b("key"), b("content"), [][]byte{mac[:len(mac)-1], append(mac[:len(mac):len(mac)], 0)}) {
+		t.Error("case 51: accepted a MAC of another length")
+	}
 	sum := sha256.Sum256([]byte("no MAC"))
 	if inspect.Signed(sha256.New, [][]byte{[]byte("key")}, [][]byte{[]byte("a")}, [][]byte{sum[:], nil, {}}) {
 		t.Error("accepted a MAC that no key made")

@@ -50,31 +50,48 @@ func depth(doc []byte) (most int) {
 	return most
 }
 
-// Field returns the value of a name in the object doc, which is (part of) a Document. The error is ErrMissing if there is none. A name
-// that occurs twice is refused, also if the second differs only in case: encoding/json takes both for the same field.
-func Field(doc []byte, name string) (value json.RawMessage, err error) {
+// Object is a JSON object that is (part of) a Document, with its fields in their order.
+type Object []Field
+
+// Field is a field of an Object.
+type Field struct {
+	Name  string
+	Value json.RawMessage
+}
+
+// ReadObject reads the object that doc is.
+func ReadObject(doc []byte) (o Object, err error) {
 	dec := json.NewDecoder(bytes.NewReader(doc))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
 		return nil, errors.New("is not in an object")
 	}
-	found := ""
 	for dec.More() {
 		t, err := dec.Token()
 		if err != nil {
 			return nil, err
 		}
-		n, _ := t.(string)
-		var v json.RawMessage
-		if err := dec.Decode(&v); err != nil {
+		f := Field{}
+		f.Name, _ = t.(string)
+		if err := dec.Decode(&f.Value); err != nil {
 			return nil, err
 		}
-		if !strings.EqualFold(n, name) {
+		o = append(o, f)
+	}
+	return o, nil
+}
+
+// Field returns the value of a name. The error is ErrMissing if there is none. A name that occurs twice is refused, also if the second
+// differs only in case: encoding/json takes both for the same field.
+func (o Object) Field(name string) (value json.RawMessage, err error) {
+	found := ""
+	for _, f := range o {
+		if !strings.EqualFold(f.Name, name) {
 			continue
 		}
 		if found != "" {
-			return nil, fmt.Errorf("occurs twice, as %q and %q", found, n)
+			return nil, fmt.Errorf("occurs twice, as %q and %q", found, f.Name)
 		}
-		found, value = n, v
+		found, value = f.Name, f.Value
 	}
 	if found != name {
 		return nil, ErrMissing
@@ -85,7 +102,11 @@ func Field(doc []byte, name string) (value json.RawMessage, err error) {
 // Lookup returns the value at a path, which names a field of an object in an object in … the Document doc. An empty path is doc itself.
 func Lookup(doc []byte, path []string) (json.RawMessage, error) {
 	for i, name := range path {
-		value, err := Field(doc, name)
+		object, err := ReadObject(doc)
+		if err != nil {
+			return nil, fmt.Errorf("%q %w", strings.Join(path[:i+1], "."), err)
+		}
+		value, err := object.Field(name)
 		if err != nil {
 			return nil, fmt.Errorf("%q %w", strings.Join(path[:i+1], "."), err)
 		}
