@@ -123,7 +123,10 @@ var escape = strings.NewReplacer(`\`, `\\`, `:`, `\:`)
 
 func (p *plan) id(d *webhook.Delivery, payload []byte) (id string, err error) {
 	if p.cfg.IDHeader != "" {
-		id, err = inspect.Header(d.Header, p.cfg.IDHeader)
+		if id, err = inspect.Header(d.Header, p.cfg.IDHeader); err == nil && strings.HasPrefix(id, aliasPrefix) {
+			// Ids and aliases are keys of one kind. Such an id could make a later event look like a replay.
+			err = fmt.Errorf("begins with %s, as aliases do", aliasPrefix)
+		}
 	} else if len(p.ids) == 1 {
 		id, err = text(payload, p.ids[0])
 	} else {
@@ -194,9 +197,11 @@ func (p *plan) contentHash(payload []byte) (f dedup.Fingerprint, err error) {
 	return dedup.FingerprintOf(content), nil
 }
 
+const aliasPrefix = "body:"
+
 // bodyAlias identifies a body by its type and content. The type is a part of it, because some senders send one body under several types.
 func bodyAlias(topic string, body []byte) string {
 	content := binary.AppendUvarint(nil, uint64(len(topic)))
 	sum := sha256.Sum256(append(append(content, topic...), body...))
-	return "body:" + hex.EncodeToString(sum[:])
+	return aliasPrefix + hex.EncodeToString(sum[:])
 }

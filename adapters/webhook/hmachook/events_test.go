@@ -55,6 +55,7 @@ func TestCase54UnsignedID(t *testing.T) {
 		"case 47: no topic":       func(h http.Header) { h.Del("X-Topic") },
 		"case 72: a long id":      func(h http.Header) { h.Set("X-Delivery", strings.Repeat("x", 256)) },
 		"case 72: NUL in an id":   func(h http.Header) { h.Set("X-Delivery", "a\x00") },
+		"an id that is an alias":  func(h http.Header) { h.Set("X-Delivery", "body:"+strings.Repeat("0", 64)) },
 		"case 72: NUL in a topic": func(h http.Header) { h.Set("X-Topic", "a\x00") },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,9 +2,10 @@ package twiliohook_test
 
 import (
 	"net/url"
+	"reflect"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/txonce/txonce/adapters/webhook"
 
 	"github.com/txonce/txonce/adapters/webhook/twiliohook"
 )
@@ -28,8 +29,39 @@ func FuzzVerify(f *testing.F) {
 			return
 		}
 		// Whatever is accepted has the alias of what was signed. If its id is the same, so is its content, or it is a mismatch.
-		if !cmp.Equal(got[0].Message.Aliases, want[0].Message.Aliases) {
+		if !reflect.DeepEqual(got[0].Message.Aliases, want[0].Message.Aliases) {
 			t.Fatalf("accepted as another event: %+v", got)
+		}
+	})
+}
+
+// FuzzForm signs what the fuzzer makes. What is accepted has an id of Twilio's form, and its payload is the same event again.
+func FuzzForm(f *testing.F) {
+	v := newVerifier(f, twiliohook.Config{})
+	f.Add("MessageSid=" + message + "&MessageStatus=sent")
+	f.Add("CallSid=" + call + "&CallStatus=completed&a=2&a=1&a=2")
+	f.Add("a;b=%zz")
+	f.Fuzz(func(t *testing.T, body string) {
+		form, err := url.ParseQuery(body)
+		if err != nil {
+			return
+		}
+		verify := func(body string) []webhook.Event {
+			events, err := v.Verify(t.Context(), delivery(target, twiliohook.Sign(token, target, form), body))
+			if err != nil && webhook.RefusalOf(err) != webhook.Malformed {
+				t.Fatalf("%q: %v", body, err)
+			}
+			return events
+		}
+		events := verify(body)
+		if events == nil {
+			return
+		}
+		if id := events[0].Message.ID; len(id) < 36 || id[34] != ':' {
+			t.Errorf("%q has the id %q", body, id)
+		}
+		if again := verify(string(events[0].Message.Payload)); !reflect.DeepEqual(events, again) {
+			t.Errorf("%q became %+v, and its payload %+v", body, events, again)
 		}
 	})
 }

@@ -21,7 +21,10 @@ import (
 // horizon: a captured request has a valid signature for ever, so its key must be remembered for long.
 const horizon = 400 * 24 * time.Hour
 
-const bodySHA256 = "bodySHA256"
+const (
+	bodySHA256  = "bodySHA256"
+	aliasPrefix = "signed:"
+)
 
 // Verifier verifies requests of Twilio. It is safe for concurrent use.
 type Verifier struct {
@@ -91,6 +94,10 @@ func (v *Verifier) verifyForm(d *webhook.Delivery, targets []string, signature [
 	if err != nil {
 		return nil, webhook.Refuse(webhook.Malformed, "%w", err)
 	}
+	if strings.HasPrefix(identity.ID, aliasPrefix) {
+		// Ids and aliases are keys of one kind. Such an id could make a later event look like a replay.
+		return nil, webhook.Refuse(webhook.Malformed, "the event's ID begins with %s, as aliases do", aliasPrefix)
+	}
 	identity.Payload = []byte(form.Encode())
 	event, err := newEvent(identity, d.URL)
 	if err != nil {
@@ -98,7 +105,7 @@ func (v *Verifier) verifyForm(d *webhook.Delivery, targets []string, signature [
 	}
 	// Of the variant without a port, so that it is the same whichever variant was signed.
 	sum := sha256.Sum256(append([]byte(targets[0]), text...))
-	event.Message.Aliases = []string{"signed:" + hex.EncodeToString(sum[:])}
+	event.Message.Aliases = []string{aliasPrefix + hex.EncodeToString(sum[:])}
 	return []webhook.Event{event}, nil
 }
 

@@ -169,6 +169,21 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
+func TestIdentifyCannotReturnAnAlias(t *testing.T) {
+	form := status()
+	d := delivery(target, twiliohook.Sign(token, target, form), form.Encode())
+	events, err := newVerifier(t, twiliohook.Config{}).Verify(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := newVerifier(t, twiliohook.Config{Identify: func(url.Values) (twiliohook.Identity, error) {
+		return twiliohook.Identity{ID: events[0].Message.Aliases[0]}, nil
+	}})
+	if _, err := v.Verify(t.Context(), d); webhook.RefusalOf(err) != webhook.Malformed {
+		t.Errorf("Verify = %v", err)
+	}
+}
+
 func TestIdentifyRefuses(t *testing.T) {
 	v := newVerifier(t, twiliohook.Config{Identify: func(url.Values) (twiliohook.Identity, error) { return twiliohook.Identity{}, errors.New("not mine") }})
 	form := status()

@@ -32,7 +32,7 @@ var hookMutations = []mutation{
 		`if err := checkSubscribeURL(m.fields); err != nil {`, `if err := checkSubscribeURL(m.fields); err != nil && false {`,
 	}),
 	hook("a captured form of Twilio that was divided anew is parked", "twiliohook", "verifier.go", "TestConsumer", edit{
-		`event.Message.Aliases = []string{"signed:" + hex.EncodeToString(sum[:])}`, `_ = sum`,
+		`event.Message.Aliases = []string{aliasPrefix + hex.EncodeToString(sum[:])}`, `_ = sum`,
 	}),
 	hook("a JSON body of Twilio has the hash that was signed", "twiliohook", "verifier.go", "TestJSON", edit{
 		`if query[bodySHA256][0] != hex.EncodeToString(sum[:]) {`, `if false && query[bodySHA256][0] != hex.EncodeToString(sum[:]) {`,
