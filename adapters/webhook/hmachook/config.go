@@ -33,13 +33,13 @@ type Config struct {
 	// SignatureEncoding is how the signature is written: Hex or Base64. Required.
 	SignatureEncoding Encoding
 
-	// SignaturePrefix is what stands before a signature, such as "sha256=".
+	// SignaturePrefix is the text before each signature, such as "sha256=".
 	//
 	// Defaults to nothing.
 	SignaturePrefix string
 
 	// SignatureElement is the name of the signatures in a header that has several elements, such as "h1" in "ts=1;h1=ab;h1=cd". Other
-	// elements are ignored. ElementSeparator stands between the elements, such as ";".
+	// elements are ignored. ElementSeparator separates the elements, such as ";".
 	//
 	// Defaults to a header that is one signature.
 	SignatureElement string
@@ -76,8 +76,8 @@ type Config struct {
 	// Defaults to a body that is one event.
 	ItemsPath string
 
-	// IDPaths is what identifies an event: the same in each delivery of an event, and different for different events. Several values are
-	// joined with colons. Required, or IDHeader.
+	// IDPaths are the fields that identify an event: the same in each delivery of an event, and different for different events. Several
+	// values are joined with colons. Required, or IDHeader.
 	IDPaths []string
 
 	// IDHeader is a header with the event's id, for senders that put it nowhere else. It is not signed; see the package's documentation.
@@ -181,7 +181,7 @@ const (
 	// RiskSHA1 accepts signatures with HMAC-SHA1.
 	RiskSHA1 Risk = "RiskSHA1"
 
-	// RiskUnsignedTopic accepts a type from a header that is not signed. Whoever captured a delivery can repeat it with another type. With
+	// RiskUnsignedTopic accepts a type from a header that is not signed. A captured delivery can be repeated with another type. With
 	// IDHeader, such a repeat is a new event.
 	RiskUnsignedTopic Risk = "RiskUnsignedTopic"
 )

@@ -32,7 +32,7 @@
 // one item of it, as Payload. In the objects on such a path, a name that occurs twice is refused, also if it differs in case, because the
 // handler could read the other one.
 //
-// Some senders put the id only in a header, which the signature does not cover. Whoever captured a delivery can repeat it with a new id.
+// Some senders put the id only in a header, which the signature does not cover. A captured delivery can be repeated with a new id.
 // With Config.IDHeader the message has an alias, the SHA-256 of topic and body: a delivery with a new id and a known body is parked as
 // a suspected replay.
 //

@@ -36,14 +36,14 @@ func newTemplate(text string) (template, error) {
 		switch {
 		case !strings.ContainsAny(p, "{}"):
 			if next == partTimestamp && endsInDigit(p) {
-				return t, fmt.Errorf("%q ends in a digit and %s follows: nobody can tell where the timestamp begins", p, next)
+				return t, fmt.Errorf("%q ends in a digit and %s follows, so that it is unclear where the timestamp begins", p, next)
 			}
 		case p != partBody && p != partTimestamp && p != partURL:
 			return t, fmt.Errorf("%q is unknown: want {body}, {timestamp} and {url}, and other text without braces", p)
 		case p == partTimestamp && beginsWithDigit(next):
-			return t, fmt.Errorf("a digit follows {timestamp}: nobody can tell where the timestamp ends")
+			return t, fmt.Errorf("a digit follows {timestamp}, so that it is unclear where the timestamp ends")
 		case p == partTimestamp && next == partURL || p == partURL && next == partTimestamp:
-			return t, errors.New("{timestamp} is next to {url}: nobody can tell where the timestamp ends")
+			return t, errors.New("{timestamp} is next to {url}, so that it is unclear where the timestamp ends")
 		case p == partTimestamp && next == partBody || p == partBody && next == partTimestamp:
 			t.container = true
 		}
@@ -59,7 +59,7 @@ func newTemplate(text string) (template, error) {
 
 func (t template) has(p string) bool { return slices.Contains(t.parts, p) }
 
-// text returns what is signed.
+// text returns the text that is signed.
 func (t template) text(body []byte, timestamp, url string) []byte {
 	var text []byte
 	for _, p := range t.parts {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/txonce/txonce/adapters/webhook/internal/inspect"
@@ -80,7 +79,8 @@ func (c *checker) secrets(cfg Config) (keys [][]byte) {
 		case err != nil:
 			c.refuse("Secrets[%d] is not written as SecretEncoding says: copy it again, or set another SecretEncoding", i)
 		case len(key) < minSecret:
-			c.refuse("Secrets[%d] has %d bytes, fewer than %d: copy the signing secret of the endpoint from the sender, or let it make a longer one", i, len(key), minSecret)
+			c.refuse("Secrets[%d] has %d bytes, fewer than %d: copy the signing secret of the endpoint from the sender, or let it make a longer one",
+				i, len(key), minSecret)
 		}
 		keys = append(keys, key)
 	}
@@ -143,7 +143,7 @@ func (c *checker) timestamp(p *plan) {
 	case n > 1:
 		c.refuse("TimestampHeader, TimestampElement and TimestampPath are alternatives: set one of them")
 	case outside && !p.signed.has(partTimestamp):
-		c.refuse("Signed has no {timestamp}, so anybody can change it: add it as the sender's documentation says")
+		c.refuse("Signed has no {timestamp}, so it is not signed: add it as the sender's documentation says")
 	case !outside && p.signed.has(partTimestamp):
 		c.refuse("Signed has {timestamp}: set TimestampHeader or TimestampElement to say where it is")
 	case n == 0 && (cfg.Tolerance != 0 || cfg.TimestampFormat != DefaultFormat):
@@ -167,81 +167,6 @@ func (c *checker) timestamp(p *plan) {
 	}
 	if cfg.TimestampFormat == DefaultFormat {
 		cfg.TimestampFormat = UnixSeconds
-	}
-}
-
-func (c *checker) events(p *plan) {
-	cfg := &p.cfg
-	if p.wholeBody = cfg.ItemsPath == "."; !p.wholeBody {
-		p.items = c.path("ItemsPath", cfg.ItemsPath)
-	}
-	for i, path := range cfg.IDPaths {
-		p.ids = append(p.ids, c.required(fmt.Sprintf("IDPaths[%d]", i), path))
-	}
-	for i, path := range cfg.FingerprintPaths {
-		p.fingerprint = append(p.fingerprint, c.required(fmt.Sprintf("FingerprintPaths[%d]", i), path))
-	}
-	p.topic, p.scope, p.created = c.path("TopicPath", cfg.TopicPath), c.path("ScopePath", cfg.ScopePath), c.path("CreatedPath", cfg.CreatedPath)
-	switch {
-	case len(cfg.IDPaths) == 0 && cfg.IDHeader == "":
-		c.refuse("IDPaths is required: name the field of the body that identifies an event, or set IDHeader if no field does")
-	case len(cfg.IDPaths) > 0 && cfg.IDHeader != "":
-		c.refuse("IDHeader and IDPaths are both set: use IDPaths alone, because the body is signed")
-	case cfg.IDHeader != "" && cfg.ItemsPath != "":
-		c.refuse("IDHeader identifies one event, and with ItemsPath a delivery has several: set IDPaths")
-	case cfg.IDHeader != "" && !fieldName.MatchString(cfg.IDHeader):
-		c.refuse("IDHeader is %q: want the name of a header", cfg.IDHeader)
-	}
-	topics := 0
-	for _, place := range []string{cfg.Topic, cfg.TopicPath, cfg.TopicHeader} {
-		if place != "" {
-			topics++
-		}
-	}
-	if topics > 1 {
-		c.refuse("Topic, TopicPath and TopicHeader are alternatives: set one of them")
-	}
-	if cfg.TopicHeader != "" && !fieldName.MatchString(cfg.TopicHeader) {
-		c.refuse("TopicHeader is %q: want the name of a header", cfg.TopicHeader)
-	}
-	if topics == 0 {
-		cfg.Topic = cfg.Name
-	}
-	if cfg.Scope != "" && (inspect.ID(cfg.Scope) != nil || len(cfg.Scope) > maxScope || strings.Contains(cfg.Scope, "/")) {
-		c.refuse("Scope is %q: want at most %d printable bytes without a slash", cfg.Scope, maxScope)
-	}
-	switch {
-	case cfg.CreatedFormat > RFC3339:
-		c.refuse("CreatedFormat is %d: want RFC3339, UnixSeconds or UnixMillis", cfg.CreatedFormat)
-	case cfg.CreatedFormat != DefaultFormat && cfg.CreatedPath == "":
-		c.refuse("CreatedFormat has no effect without CreatedPath")
-	case cfg.CreatedFormat == DefaultFormat:
-		cfg.CreatedFormat = RFC3339
-	}
-}
-
-func (c *checker) source(p *plan) {
-	cfg := &p.cfg
-	for _, field := range []struct {
-		name  string
-		value time.Duration
-	}{{"Horizon", cfg.Horizon}, {"GiveUpAfter", cfg.GiveUpAfter}, {"Deadline", cfg.Deadline}} {
-		if field.value < 0 {
-			c.refuse("%s is %v: want 0 or more", field.name, field.value)
-		}
-	}
-	if cfg.GiveUpAfter > 0 && cfg.CreatedPath == "" {
-		c.refuse("GiveUpAfter needs CreatedPath: without it the age of an event is unknown")
-	}
-	timed := cfg.TimestampHeader != "" || cfg.TimestampElement != "" || cfg.TimestampPath != "" || cfg.CreatedPath != ""
-	if cfg.Horizon > 0 && cfg.Horizon < defaultHorizon && !timed {
-		c.refuse("Horizon is %v: want 400 days or more, because a sender that signs no time cannot prevent that a captured delivery is repeated later; set CreatedPath or a timestamp if the sender has one", cfg.Horizon)
-	}
-	if cfg.Horizon == 0 {
-		cfg.Horizon = defaultHorizon
-	}
-	if err := inspect.Reply(cfg.Reply); err != nil {
-		c.refuse("Reply%w", err)
 	}
 }
 

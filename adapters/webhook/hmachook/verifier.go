@@ -34,7 +34,8 @@ func (v *Verifier) Source() webhook.Source {
 func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Event, error) {
 	p := &v.plan
 	if d.URL == "" && p.signed.has(partURL) {
-		return nil, fmt.Errorf("hmachook: Delivery.URL is empty: set webhook.Config.PublicURL to the scheme and host of the URL that %s was given, because it is signed", p.cfg.Name)
+		return nil, fmt.Errorf("hmachook: Delivery.URL is empty: set webhook.Config.PublicURL to the scheme and host of the URL "+
+			"that %s was given, because it is signed", p.cfg.Name)
 	}
 	macs, timestamp, err := p.readHeaders(d.Header)
 	if err != nil {
@@ -48,7 +49,8 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 		}
 	}
 	if !inspect.Signed(p.newHash(), p.keys, [][]byte{p.signed.text(d.Body, timestamp, d.URL)}, macs) {
-		return nil, webhook.Refuse(webhook.BadSignature, "no secret made this signature: compare Config.Secrets and Config.Signed with the sender's, and check that no proxy changes the raw body%s", p.urlHint(d))
+		return nil, webhook.Refuse(webhook.BadSignature, "no secret made this signature: compare Config.Secrets and Config.Signed "+
+			"with the sender's, and check that no proxy changes the raw body%s", p.urlHint(d))
 	}
 	if p.signed.container && !inspect.IsContainer(d.Body) {
 		return nil, webhook.Refuse(webhook.Malformed, "the body is not a JSON object or array")
@@ -65,7 +67,8 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 	}
 	if !sent.IsZero() {
 		if off := d.Time.Sub(sent); off.Abs() > p.cfg.Tolerance {
-			return nil, webhook.Refuse(webhook.BadTime, "the timestamp %v is %v away from this machine's clock, more than %v", sent.UTC(), off.Abs(), p.cfg.Tolerance)
+			return nil, webhook.Refuse(webhook.BadTime, "the timestamp %v is %v away from this machine's clock, more than %v",
+				sent.UTC(), off.Abs(), p.cfg.Tolerance)
 		}
 	}
 	return p.events(d)
@@ -80,5 +83,6 @@ func (p *plan) urlHint(d *webhook.Delivery) string {
 
 // needsJSON reports whether a path leads into the body.
 func (p *plan) needsJSON() bool {
-	return p.wholeBody || p.items != nil || p.timestamp != nil || p.topic != nil || p.scope != nil || p.created != nil || p.ids != nil || p.fingerprint != nil
+	return p.wholeBody || p.items != nil || p.timestamp != nil || p.topic != nil || p.scope != nil || p.created != nil ||
+		p.ids != nil || p.fingerprint != nil
 }

@@ -17,9 +17,9 @@ type Config struct {
 	// topic of their own send messages with a valid signature to this endpoint. Required.
 	TopicArns []string
 
-	// Subscription gets the body of each verified SubscriptionConfirmation for a topic of TopicArns, before it is dropped. Store it, or
-	// tell somebody who will pass it to Confirm. SNS repeats it until it is answered, so it may come several times. It must be safe for
-	// concurrent use, and must not wait.
+	// Subscription gets the body of each verified SubscriptionConfirmation for a topic of TopicArns, before it is dropped. Store the body
+	// where an operator finds it and can pass it to Confirm. The same confirmation may come several times. Subscription must be safe
+	// for concurrent use, and must not wait.
 	//
 	// Defaults to nothing.
 	Subscription func(body []byte)
@@ -57,8 +57,8 @@ type Config struct {
 // Risk names a setting that is refused because it is unsafe, unless AcceptedRisks contains it.
 type Risk = risks.Risk
 
-// RiskSHA1 accepts messages with SignatureVersion 1 too, which are signed with SHA-1. Whoever can make two texts with the same SHA-1
-// hash, and publish one of them to the topic, can forge the other. Set the topic's attribute SignatureVersion to 2 instead.
+// RiskSHA1 accepts messages with SignatureVersion 1 too, which are signed with SHA-1. A publisher who can make two texts with the same
+// SHA-1 hash, and publishes one of them, can forge the other. Set the topic's attribute SignatureVersion to 2 instead.
 const RiskSHA1 Risk = "RiskSHA1"
 
 var topicArn = regexp.MustCompile(`^arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}(\.fifo)?$`)

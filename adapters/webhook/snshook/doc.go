@@ -6,9 +6,8 @@
 //	…
 //	receiver, err := webhook.New(webhook.Config{Verifier: sns, Processor: orders, …})
 //
-// The endpoint gets a SubscriptionConfirmation first. It is verified, reported to Config.Subscription and dropped. A person, or a
-// program that a person wrote for it, decides to call [Verifier.Confirm]. Nothing else requests a URL that a message contains, except
-// the certificate's.
+// The endpoint gets a SubscriptionConfirmation first. It is verified, passed to Config.Subscription and dropped. An operator
+// decides whether to call [Verifier.Confirm] with it. Apart from that, and from the certificate's, no URL in a message is requested.
 //
 // Set the topic's attribute SignatureVersion to 2. Messages with version 1 (SHA-1) are refused, unless RiskSHA1 is accepted. Raw message
 // delivery must be off for the subscription, because raw messages have no signature.
@@ -35,8 +34,8 @@
 // anything is fetched. The certificate's URL must be a file in the root directory of an SNS host. TLS proves that the certificate comes
 // from that host, so its chain of issuers is not checked. Certificates are fetched without redirects, once for all requests that need
 // one, at most 64 KiB in 5 seconds, at most 8 at once, and 12 a minute while fetches fail. Up to 16 are kept. A fetch that failed is not
-// repeated for 10 seconds. Whoever knows the topic's ARN can use up these fetches with forged messages. Messages whose certificate is
-// known are not affected, and the others are answered with 503, so that SNS repeats them.
+// repeated for 10 seconds. An attacker with the topic's ARN can use up these fetches with forged messages. Messages whose certificate
+// is known are not affected, and the others are answered with 503, so that SNS repeats them.
 //
 // # What a crash does
 //

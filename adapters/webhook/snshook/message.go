@@ -24,7 +24,9 @@ const (
 	unsubscribeConfirmation  = "UnsubscribeConfirmation"
 )
 
-// message is what SNS sends.
+const rawDelivery = "raw message delivery must be off, because raw messages have no signature"
+
+// message is a message of SNS, as it was read.
 type message struct {
 	kind        string
 	fields      map[string]string
@@ -38,7 +40,8 @@ type message struct {
 var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$`)
 
 // certificateURL is matched by the whole URL as it is, so that no two parsers can disagree about its host.
-var certificateURL = regexp.MustCompile(`^https://sns\.[a-zA-Z0-9-]{3,63}\.amazonaws\.com(\.cn)?/SimpleNotificationService-[0-9a-f]{1,64}\.pem$`)
+var certificateURL =
+	regexp.MustCompile(`^https://sns\.[a-zA-Z0-9-]{3,63}\.amazonaws\.com(\.cn)?/SimpleNotificationService-[0-9a-f]{1,64}\.pem$`)
 
 // signedFields returns the names of the signed fields, in the order of the signed text. Subject may be missing.
 func signedFields(kind string) []string {
@@ -51,11 +54,11 @@ func signedFields(kind string) []string {
 // readMessage reads body. Nothing in the result can be trusted before its signature was verified.
 func (v *Verifier) readMessage(body []byte) (m message, err error) {
 	if err := inspect.Document(body); err != nil {
-		return m, webhook.Refuse(webhook.Unsigned, "the body is not a message of SNS: %w; raw message delivery must be off, because raw messages have no signature", err)
+		return m, webhook.Refuse(webhook.Unsigned, "the body is not a message of SNS: %w; "+rawDelivery, err)
 	}
 	object, err := inspect.ReadObject(body)
 	if err != nil {
-		return m, webhook.Refuse(webhook.Unsigned, "the body is not a JSON object; raw message delivery must be off, because raw messages have no signature")
+		return m, webhook.Refuse(webhook.Unsigned, "the body is not a JSON object; "+rawDelivery)
 	}
 	m.fields = map[string]string{}
 	read := func(name string) (string, error) {
@@ -69,7 +72,7 @@ func (v *Verifier) readMessage(body []byte) (m message, err error) {
 		return inspect.String(raw)
 	}
 	if m.kind, err = read("Type"); err != nil {
-		return m, webhook.Refuse(webhook.Unsigned, "the body is not a message of SNS: Type %w; raw message delivery must be off, because raw messages have no signature", err)
+		return m, webhook.Refuse(webhook.Unsigned, "the body is not a message of SNS: Type %w; "+rawDelivery, err)
 	}
 	if !slices.Contains([]string{notification, subscriptionConfirmation, unsubscribeConfirmation}, m.kind) {
 		return m, webhook.Refuse(webhook.Unsigned, "Type is %.40q, so it is unknown which fields are signed", m.kind)
@@ -119,7 +122,7 @@ func (v *Verifier) checkClaims(m *message) (err error) {
 	return nil
 }
 
-// signedText is what the signature is for: the names and values of the signed fields, each with a line break after it.
+// signedText returns the text that SNS signs: the names and values of the signed fields, each with a line break after it.
 func signedText(kind string, fields map[string]string) []byte {
 	var text []byte
 	for _, name := range signedFields(kind) {

@@ -53,7 +53,7 @@ func NewSigner() (*Signer, error) {
 	}, nil
 }
 
-// Message is what a Signer signs.
+// Message is a message for a Signer.
 type Message struct {
 	TopicArn string
 	Message  string

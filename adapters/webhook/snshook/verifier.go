@@ -82,7 +82,8 @@ func (v *Verifier) verified(ctx context.Context, body []byte, received time.Time
 	digest := m.hash.New()
 	digest.Write(signedText(m.kind, m.fields))
 	if err := rsa.VerifyPKCS1v15(key, m.hash, digest.Sum(nil), m.signature); err != nil {
-		return m, webhook.Refuse(webhook.BadSignature, "the key of %s did not sign this message: check that no proxy changes the body", m.certificate)
+		return m, webhook.Refuse(webhook.BadSignature, "the key of %s did not sign this message: check that no proxy changes the body",
+			m.certificate)
 	}
 	if ahead := m.timestamp.Sub(received); ahead > dedup.MaxAhead {
 		return m, webhook.Refuse(webhook.BadTime, "Timestamp %s is %v ahead of this machine's clock", m.fields["Timestamp"], ahead)

@@ -40,7 +40,8 @@ func StatusOf(form url.Values) (Identity, error) {
 			return Identity{ID: id + ":" + now, Topic: event.topic + "." + now}, nil
 		}
 	}
-	return Identity{}, errors.New("the form has neither MessageSid and MessageStatus nor CallSid and CallStatus: set Config.Identify for other forms")
+	return Identity{}, errors.New("the form has neither MessageSid and MessageStatus nor CallSid and CallStatus: " +
+		"set Config.Identify for other forms")
 }
 
 func single(form url.Values, name string, pattern *regexp.Regexp) (string, error) {

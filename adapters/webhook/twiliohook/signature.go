@@ -48,7 +48,7 @@ func canonical(form url.Values) url.Values {
 	return c
 }
 
-// formText is what is signed of a canonical form.
+// formText returns the part of the signed text that comes from a canonical form.
 func formText(form url.Values) []byte {
 	var text []byte
 	for _, name := range slices.Sorted(maps.Keys(form)) {

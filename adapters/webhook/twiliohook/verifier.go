@@ -56,7 +56,8 @@ func (v *Verifier) Source() webhook.Source {
 // refusal.
 func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Event, error) {
 	if d.URL == "" {
-		return nil, errors.New("twiliohook: Delivery.URL is empty: set webhook.Config.PublicURL to the scheme and host of the URL that Twilio was given, because Twilio signs it")
+		return nil, errors.New("twiliohook: Delivery.URL is empty: set webhook.Config.PublicURL to the scheme and host of the URL " +
+			"that Twilio was given, because Twilio signs it")
 	}
 	value, err := inspect.Header(d.Header, signatureHeader)
 	if err != nil {
@@ -79,7 +80,8 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 func (v *Verifier) verifyForm(d *webhook.Delivery, targets []string, signature []byte) ([]webhook.Event, error) {
 	form, err := url.ParseQuery(string(d.Body))
 	if err != nil {
-		return nil, webhook.Refuse(webhook.BadSignature, "the body is not a form; set Config.IdentifyJSON for an endpoint that Twilio sends JSON to")
+		return nil, webhook.Refuse(webhook.BadSignature, "the body is not a form; "+
+			"set Config.IdentifyJSON for an endpoint that Twilio sends JSON to")
 	}
 	form = canonical(form)
 	text := formText(form)
