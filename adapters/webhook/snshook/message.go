@@ -40,8 +40,7 @@ type message struct {
 var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$`)
 
 // certificateURL is matched by the whole URL as it is, so that no two parsers can disagree about its host.
-var certificateURL =
-	regexp.MustCompile(`^https://sns\.[a-zA-Z0-9-]{3,63}\.amazonaws\.com(\.cn)?/SimpleNotificationService-[0-9a-f]{1,64}\.pem$`)
+var certificateURL = regexp.MustCompile(`^https://sns\.[a-zA-Z0-9-]{3,63}\.amazonaws\.com(\.cn)?/SimpleNotificationService-[0-9a-f]{1,64}\.pem$`)
 
 // signedFields returns the names of the signed fields, in the order of the signed text. Subject may be missing.
 func signedFields(kind string) []string {
