@@ -1,0 +1,54 @@
+package hmachook_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/dedup/deduptest"
+)
+
+// What a consumer does with events whose id is not signed.
+func TestConsumer(t *testing.T) {
+	var handled, parked []string
+	c, err := consumer.New(consumer.Config[*deduptest.Tx]{
+		Name: "orders", Store: consumertest.NewStore(), Key: consumer.MessageID,
+		Handle: func(_ context.Context, _ *deduptest.Tx, m *consumer.Message) error {
+			handled = append(handled, m.ID+" "+m.Topic)
+			return nil
+		},
+		Trace: &consumer.Trace{Parked: func(_ context.Context, e consumer.Event) {
+			parked = append(parked, e.Message.ID+" "+string(e.Reason))
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	receive := func(id, topic, body string) {
+		t.Helper()
+		d := signed(t, unsignedID(), body)
+		d.Header.Set("X-Delivery", id)
+		d.Header.Set("X-Topic", topic)
+		events, err := newVerifier(t, unsignedID()).Verify(t.Context(), d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Process(t.Context(), &events[0].Message); err != nil {
+			t.Fatal(err)
+		}
+	}
+	receive("d1", "paid", `{"order":1}`)
+	receive("d1", "paid", `{"order":1}`) // delivered again
+	receive("d2", "paid", `{"order":1}`) // captured, and sent with a new id
+	receive("d3", "shipped", `{"order":1}`)
+	receive("d4", "paid", `{"order":2}`)
+	if diff := cmp.Diff([]string{"d1 paid", "d3 shipped", "d4 paid"}, handled); diff != "" {
+		t.Errorf("E17: handled (-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"d2 " + string(consumer.ReasonReplay)}, parked); diff != "" {
+		t.Errorf("case 54: parked (-want +got)\n%s", diff)
+	}
+}

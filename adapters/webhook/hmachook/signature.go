@@ -1,0 +1,144 @@
+package hmachook
+
+import (
+	"crypto/hmac"
+	"crypto/sha1" // only with RiskSHA1
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/txonce/txonce/adapters/webhook/internal/inspect"
+)
+
+// maxElements is more than any sender's header has.
+const maxElements = 32
+
+func (p *plan) newHash() func() hash.Hash {
+	switch p.cfg.Hash {
+	case SHA512:
+		return sha512.New
+	case SHA1:
+		return sha1.New
+	default:
+		return sha256.New
+	}
+}
+
+// readHeaders returns the signatures of a delivery, at least one, and its timestamp if it is outside of the body.
+func (p *plan) readHeaders(h http.Header) (macs [][]byte, timestamp string, err error) {
+	value, err := inspect.Header(h, p.cfg.SignatureHeader)
+	if err != nil {
+		return nil, "", err
+	}
+	signatures := []string{value}
+	if p.cfg.SignatureElement != "" {
+		if signatures, timestamp, err = p.elements(value); err != nil {
+			return nil, "", fmt.Errorf("the header %s %w", p.cfg.SignatureHeader, err)
+		}
+	}
+	size := p.newHash()().Size()
+	for _, s := range signatures {
+		s, ok := strings.CutPrefix(s, p.cfg.SignaturePrefix)
+		if !ok {
+			continue
+		}
+		if mac, err := decode(p.cfg.SignatureEncoding, s); err == nil && len(mac) == size {
+			macs = append(macs, mac)
+		}
+	}
+	if len(macs) == 0 {
+		return nil, "", fmt.Errorf("the header %s has no signature of the configured form", p.cfg.SignatureHeader)
+	}
+	if p.cfg.TimestampHeader != "" {
+		timestamp, err = inspect.Header(h, p.cfg.TimestampHeader)
+	}
+	return macs, timestamp, err
+}
+
+// elements reads a header such as "ts=1;h1=ab;h1=cd".
+func (p *plan) elements(value string) (signatures []string, timestamp string, err error) {
+	elements := strings.SplitN(value, p.cfg.ElementSeparator, maxElements+1)
+	if len(elements) > maxElements {
+		return nil, "", fmt.Errorf("has more than %d elements", maxElements)
+	}
+	times := 0
+	for _, element := range elements {
+		name, value, ok := strings.Cut(strings.TrimSpace(element), "=")
+		switch {
+		case !ok:
+			return nil, "", errors.New("has an element without =")
+		case name == p.cfg.SignatureElement:
+			signatures = append(signatures, value)
+		case name == p.cfg.TimestampElement:
+			timestamp = value
+			times++
+		}
+	}
+	if p.cfg.TimestampElement != "" && times != 1 {
+		return nil, "", fmt.Errorf("has the element %s %d times", p.cfg.TimestampElement, times)
+	}
+	return signatures, timestamp, nil
+}
+
+// parseTime reads a time. Its digits are limited, so that no value overflows.
+func parseTime(format TimeFormat, text string) (time.Time, error) {
+	if format == RFC3339 {
+		t, err := time.Parse(time.RFC3339, text)
+		if err != nil || t.Year() < 1970 { // the zero time would mean: unknown
+			return time.Time{}, errors.New("is not a time since 1970 in the form of RFC 3339")
+		}
+		return t, nil
+	}
+	digits := 12
+	if format == UnixMillis {
+		digits = 15
+	}
+	if text == "" || len(text) > digits || strings.ContainsFunc(text, func(r rune) bool { return r < '0' || r > '9' }) {
+		return time.Time{}, fmt.Errorf("is not a number of 1 to %d digits", digits)
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if format == UnixMillis {
+		return time.UnixMilli(n), nil
+	}
+	return time.Unix(n, 0), nil
+}
+
+// Sign returns the header fields with which the sender that Config describes would sign body at now, with the first of Secrets. url is
+// needed only if {url} is signed. It is for tests. IDHeader and TopicHeader are not set.
+func (v *Verifier) Sign(url string, body []byte, now time.Time) http.Header {
+	cfg := v.plan.cfg
+	timestamp := strconv.FormatInt(now.Unix(), 10)
+	if cfg.TimestampFormat == UnixMillis {
+		timestamp = strconv.FormatInt(now.UnixMilli(), 10)
+	}
+	mac := hmac.New(v.plan.newHash(), v.plan.keys[0])
+	mac.Write(v.plan.signed.text(body, timestamp, url))
+	signature := hex.EncodeToString(mac.Sum(nil))
+	if cfg.SignatureEncoding == Base64 {
+		signature = base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	}
+	value := cfg.SignaturePrefix + signature
+	if cfg.SignatureElement != "" {
+		value = cfg.SignatureElement + "=" + value
+		if cfg.TimestampElement != "" {
+			value = cfg.TimestampElement + "=" + timestamp + cfg.ElementSeparator + value
+		}
+	}
+	h := http.Header{}
+	h.Set(cfg.SignatureHeader, value)
+	if cfg.TimestampHeader != "" {
+		h.Set(cfg.TimestampHeader, timestamp)
+	}
+	return h
+}

@@ -1,0 +1,88 @@
+package hmachook
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/txonce/txonce/adapters/webhook"
+	"github.com/txonce/txonce/adapters/webhook/internal/inspect"
+)
+
+// Verifier verifies deliveries of the sender that its Config describes. It is safe for concurrent use.
+type Verifier struct{ plan plan }
+
+var _ webhook.Verifier = (*Verifier)(nil)
+
+// New returns a Verifier.
+func New(cfg Config) (*Verifier, error) {
+	p, err := newPlan(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Verifier{plan: p}, nil
+}
+
+// Source describes the sender.
+func (v *Verifier) Source() webhook.Source {
+	cfg := v.plan.cfg
+	return webhook.Source{Name: cfg.Name, Horizon: cfg.Horizon, Deadline: cfg.Deadline, GiveUpAfter: cfg.GiveUpAfter, Reply: cfg.Reply}
+}
+
+// Verify returns the event of d, or those of its batch. A batch without items is one dropped event. If {url} is signed and d has no URL,
+// the error is no refusal.
+func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Event, error) {
+	p := &v.plan
+	if d.URL == "" && p.signed.has(partURL) {
+		return nil, fmt.Errorf("hmachook: Delivery.URL is empty: set webhook.Config.PublicURL to the scheme and host of the URL "+
+			"that %s was given, because it is signed", p.cfg.Name)
+	}
+	macs, timestamp, err := p.readHeaders(d.Header)
+	if err != nil {
+		return nil, webhook.Refuse(webhook.Unsigned, "%w", err)
+	}
+	var sent time.Time
+	if p.signed.has(partTimestamp) {
+		// Before the signature: the form of a timestamp decides where it ends in the signed text.
+		if sent, err = parseTime(p.cfg.TimestampFormat, timestamp); err != nil {
+			return nil, webhook.Refuse(webhook.Unsigned, "the timestamp %w", err)
+		}
+	}
+	if !inspect.Signed(p.newHash(), p.keys, [][]byte{p.signed.text(d.Body, timestamp, d.URL)}, macs) {
+		return nil, webhook.Refuse(webhook.BadSignature, "no secret made this signature: compare Config.Secrets and Config.Signed "+
+			"with the sender's, and check that no proxy changes the raw body%s", p.urlHint(d))
+	}
+	if p.signed.container && !inspect.IsContainer(d.Body) {
+		return nil, webhook.Refuse(webhook.Malformed, "the body is not a JSON object or array")
+	}
+	if p.needsJSON() {
+		if err := inspect.Document(d.Body); err != nil {
+			return nil, webhook.Refuse(webhook.Malformed, "the body is %w", err)
+		}
+	}
+	if p.timestamp != nil {
+		if sent, err = p.time(d.Body, p.timestamp, p.cfg.TimestampFormat); err != nil {
+			return nil, webhook.Refuse(webhook.Malformed, "the timestamp: %w", err)
+		}
+	}
+	if !sent.IsZero() {
+		if off := d.Time.Sub(sent); off.Abs() > p.cfg.Tolerance {
+			return nil, webhook.Refuse(webhook.BadTime, "the timestamp %v is %v away from this machine's clock, more than %v",
+				sent.UTC(), off.Abs(), p.cfg.Tolerance)
+		}
+	}
+	return p.events(d)
+}
+
+func (p *plan) urlHint(d *webhook.Delivery) string {
+	if !p.signed.has(partURL) {
+		return ""
+	}
+	return fmt.Sprintf(", and that the sender was given the URL %.256q", d.URL)
+}
+
+// needsJSON reports whether a path leads into the body.
+func (p *plan) needsJSON() bool {
+	return p.wholeBody || p.items != nil || p.timestamp != nil || p.topic != nil || p.scope != nil || p.created != nil ||
+		p.ids != nil || p.fingerprint != nil
+}
