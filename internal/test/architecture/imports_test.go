@@ -50,11 +50,6 @@ var rows = []row{
 	{"adapters/webhook/internal/...", edge()},
 	{"adapters/webhook/...", edge("adapters/webhook", "adapters/webhook/internal/...")},
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
-	{"adapters/webhook", edge()},
-	{"adapters/webhook/internal/inspect", edge("adapters/webhook")},
-	{"adapters/webhook/snshook", edge("adapters/webhook", "adapters/webhook/internal/inspect", "internal/tokens")},
-	{"adapters/webhook/twiliohook", edge("adapters/webhook", "adapters/webhook/internal/inspect")},
-	{"adapters/webhook/hmachook", edge("adapters/webhook", "adapters/webhook/internal/inspect")},
 
 	{"migrations", nil},
 	{"internal/await", nil},
