@@ -47,8 +47,8 @@ var rows = []row{
 	{"adapters/awssqs/awssqstest", []string{"adapters/awssqs", "github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/..."}},
 	{"adapters/rabbitmq", edge("github.com/rabbitmq/amqp091-go")},
 	{"adapters/webhook", edge("adapters/webhook/internal/...")},
-	{"adapters/webhook/internal/...", edge()},
-	{"adapters/webhook/...", edge("adapters/webhook", "adapters/webhook/internal/...")},
+	{"adapters/webhook/internal/...", edge("adapters/webhook")},
+	{"adapters/webhook/...", edge("adapters/webhook", "adapters/webhook/internal/...", "internal/tokens")},
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
 
 	{"migrations", nil},
