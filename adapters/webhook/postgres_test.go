@@ -180,7 +180,7 @@ func storm(t *testing.T, s *shop, receivers []*webhook.Receiver, events int) {
 	for client := range clients {
 		wg.Go(func() {
 			for i := client; i < events; i += clients {
-				if n := (sender{s, receivers[i%len(receivers)]}).deliver(t, event(i), time.Millisecond, 100); n == 0 {
+				if n := (sender{s, receivers[i%len(receivers)], 50 * time.Millisecond}).deliver(t, event(i), time.Millisecond, 1000); n == 0 {
 					t.Errorf("event %d is never accepted", i)
 				}
 			}
@@ -189,7 +189,8 @@ func storm(t *testing.T, s *shop, receivers []*webhook.Receiver, events int) {
 	wg.Wait()
 }
 
-// cutConnections ends a connection of pool every 5 ms, wherever its transaction is, until stop is called.
+// cutConnections ends a connection of pool every 20 ms, wherever its transaction is, until it has ended 50 or stop is called. On a busy
+// machine more of them would leave no transaction the time to commit.
 func cutConnections(t *testing.T, pool *pgxpool.Pool) (stop func()) {
 	cfg := pool.Config().ConnConfig.Copy()
 	cfg.RuntimeParams["application_name"] = "cuts connections"
@@ -202,7 +203,7 @@ func cutConnections(t *testing.T, pool *pgxpool.Pool) (stop func()) {
 	go func() {
 		defer close(ended)
 		defer conn.Close(context.WithoutCancel(ctx))
-		for tick := time.NewTicker(5 * time.Millisecond); ctx.Err() == nil; {
+		for tick := time.NewTicker(20 * time.Millisecond); ctx.Err() == nil && cuts < 50; {
 			const one = `SELECT pid FROM pg_stat_activity WHERE application_name = $1 AND state <> 'idle' ORDER BY random() LIMIT 1`
 			if n, err := conn.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+one+") AS one", pool.Config().ConnConfig.RuntimeParams["application_name"]); err == nil {
 				cuts += int(n.RowsAffected())
@@ -217,6 +218,7 @@ func cutConnections(t *testing.T, pool *pgxpool.Pool) (stop func()) {
 	return func() {
 		cancel()
 		<-ended
+		pool.Reset() // it does not know yet which connections were cut
 		if cuts == 0 {
 			t.Error("no connection was cut")
 		}
