@@ -48,6 +48,9 @@ var rows = []row{
 	{"adapters/rabbitmq", edge("github.com/rabbitmq/amqp091-go")},
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
 
+	{"adapters/webhook/applehook", append([]string{"adapters/webhook"}, edge()...)},
+	{"adapters/webhook/applehook/appletest", []string{"adapters/webhook/applehook"}},
+
 	{"migrations", nil},
 	{"internal/await", nil},
 	{"internal/backoff", nil},
