@@ -94,18 +94,20 @@ func issue(t testing.TB, parent *issued, o options) *issued {
 // chain is what signs a notification.
 type chain struct{ leaf, intermediate, root *issued }
 
-// newChain makes a chain as Apple's is. Each change may spoil the options of leaf, intermediate and root.
-func newChain(t testing.TB, changes ...func(leaf, intermediate, root *options)) chain {
+// newChain makes a chain as Apple's is. Each change may spoil the options of leaf and intermediate.
+func newChain(t testing.TB, changes ...func(leaf, intermediate *options)) chain {
+	t.Helper()
+	return newChainUnder(t, issue(t, nil, options{name: "root", ca: true, curve: elliptic.P384()}), changes...)
+}
+
+func newChainUnder(t testing.TB, root *issued, changes ...func(leaf, intermediate *options)) chain {
 	t.Helper()
 	leaf := options{name: "leaf", marks: []asn1.ObjectIdentifier{markLeaf}}
 	intermediate := options{name: "intermediate", ca: true, curve: elliptic.P384(), marks: []asn1.ObjectIdentifier{markIntermediate}}
-	root := options{name: "root", ca: true, curve: elliptic.P384()}
 	for _, change := range changes {
-		change(&leaf, &intermediate, &root)
+		change(&leaf, &intermediate)
 	}
-	var c chain
-	c.root = issue(t, nil, root)
-	c.intermediate = issue(t, c.root, intermediate)
+	c := chain{root: root, intermediate: issue(t, root, intermediate)}
 	c.leaf = issue(t, c.intermediate, leaf)
 	return c
 }
