@@ -131,7 +131,7 @@ func (b *Backfill[TTx]) begin(ctx context.Context, now time.Time) (time.Time, er
 	if err != nil {
 		return time.Time{}, err
 	}
-	oldest := now.Add(margin - historyOf(b.cfg.Verifier.cfg.Environment))
+	oldest := b.oldest(now)
 	from := b.cfg.Since
 	if saved != nil {
 		var s state
@@ -149,6 +149,11 @@ func (b *Backfill[TTx]) begin(ctx context.Context, now time.Time) (time.Time, er
 		from = oldest
 	}
 	return from, nil
+}
+
+// oldest returns where Apple's history begins.
+func (b *Backfill[TTx]) oldest(now time.Time) time.Time {
+	return now.Add(margin - historyOf(b.cfg.Verifier.cfg.Environment))
 }
 
 func (b *Backfill[TTx]) save(ctx context.Context, through time.Time) error {

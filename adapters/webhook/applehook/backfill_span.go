@@ -13,18 +13,17 @@ import (
 	"github.com/txonce/txonce/internal/backoff"
 )
 
-// maxRestarts is how many times in a row a span is read again because its pagination token expired.
+// maxRestarts is how many times a span is read again because of outdated.
 const maxRestarts = 5
 
 // span handles all notifications of a span of time.
 func (b *Backfill[TTx]) span(ctx context.Context, from, to time.Time, passed *Passed) error {
-	s := span{Start: from.Add(-seam).UnixMilli(), End: to.UnixMilli(), OnlyFailures: b.cfg.OnlyFailures}
-	token := ""
-	for restarts := 0; ; {
+	s, token := b.newSpan(from, to), ""
+	for restarts := 0; s.Start < s.End; {
 		p, err := b.fetch(ctx, s, token)
 		switch {
-		case tokenExpired(err) && token != "" && restarts < maxRestarts:
-			token = ""
+		case outdated(err) && restarts < maxRestarts:
+			s, token = b.newSpan(from, to), ""
 			restarts++
 			continue
 		case err != nil:
@@ -40,6 +39,17 @@ func (b *Backfill[TTx]) span(ctx context.Context, from, to time.Time, passed *Pa
 		}
 		token = p.Token
 	}
+	b.cfg.Logger.ErrorContext(ctx, "applehook: backfill was too late: Apple does not keep notifications that long; some may be lost", "app", b.cfg.Verifier.tenant,
+		"after", from, "before", to)
+	return nil
+}
+
+// newSpan returns a request. It begins later than from if Apple's history does by now, because this pass waited for something.
+func (b *Backfill[TTx]) newSpan(from, to time.Time) span {
+	if oldest := b.oldest(time.Now()); from.Before(oldest) {
+		from = oldest
+	}
+	return span{Start: from.Add(-seam).UnixMilli(), End: to.UnixMilli(), OnlyFailures: b.cfg.OnlyFailures}
 }
 
 // fetch asks for a page until there is an answer that will not change.

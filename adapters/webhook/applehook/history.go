@@ -74,11 +74,12 @@ func retryable(err error) bool {
 		e.code == accountNotFoundRetryable || e.code == appNotFoundRetryable
 }
 
-// tokenExpired reports that the page cannot be reached with its token any more.
-func tokenExpired(err error) bool {
-	const invalidPaginationToken, paginationTokenExpired = 4000014, 4000017
+// outdated reports that the request was right when the span began: its pagination token has expired, or its start date has left Apple's
+// history.
+func outdated(err error) bool {
+	const startDateTooFarInPast, invalidPaginationToken, paginationTokenExpired = 4000012, 4000014, 4000017
 	e, ok := errors.AsType[*apiError](err)
-	return ok && (e.code == invalidPaginationToken || e.code == paginationTokenExpired)
+	return ok && (e.code == startDateTooFarInPast || e.code == invalidPaginationToken || e.code == paginationTokenExpired)
 }
 
 // page makes one request. token is empty for the first page.
@@ -150,9 +151,9 @@ func retryAfter(header string, now time.Time) time.Duration {
 	wait := time.Duration(0)
 	header = strings.TrimSpace(header)
 	if n, err := strconv.ParseInt(header, 10, 64); err == nil {
-		const year2001 = 1e12
+		const millis = 1e11 // as seconds, that would be 3,000 years
 		switch {
-		case n >= year2001:
+		case n >= millis:
 			wait = time.UnixMilli(min(n, maxMillis)).Sub(now)
 		case n > 0:
 			wait = time.Duration(min(n, int64(maxRetryAfter/time.Second))) * time.Second
