@@ -28,7 +28,10 @@ func TestBackfillPostgres(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	if _, err := pool.Exec(t.Context(), `CREATE TABLE effects (notification text NOT NULL, original text NOT NULL)`); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // a Backfill waits for a database without end
+	defer cancel()
+	tables := testdb.PostgresTables(t, `CREATE TABLE effects (notification text NOT NULL, original text NOT NULL)`)
+	if _, err := pool.Exec(ctx, tables); err != nil {
 		t.Fatal(err)
 	}
 	w := newWorld(t)
@@ -75,20 +78,20 @@ func TestBackfillPostgres(t *testing.T) {
 	var all sync.WaitGroup
 	for _, b := range []*applehook.Backfill[pgx.Tx]{firstBackfill, secondBackfill} {
 		all.Go(func() {
-			if _, err := b.Pass(t.Context()); err != nil {
+			if _, err := b.Pass(ctx); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	all.Go(func() { // the receiver
 		for _, signedPayload := range payloads[:40] {
-			events, err := w.verifier.Verify(t.Context(), &webhook.Delivery{Body: body(t, signedPayload), Time: time.Now()})
+			events, err := w.verifier.Verify(ctx, &webhook.Delivery{Body: body(t, signedPayload), Time: time.Now()})
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			events[0].Message.Attempt = 1
-			if err := first.Process(t.Context(), &events[0].Message); err != nil {
+			if err := first.Process(ctx, &events[0].Message); err != nil {
 				t.Error(err)
 			}
 		}
@@ -97,7 +100,7 @@ func TestBackfillPostgres(t *testing.T) {
 	check := func() {
 		t.Helper()
 		var rows, distinct int
-		if err := pool.QueryRow(t.Context(), `SELECT count(*), count(DISTINCT notification) FROM effects`).Scan(&rows, &distinct); err != nil {
+		if err := pool.QueryRow(ctx, `SELECT count(*), count(DISTINCT notification) FROM effects`).Scan(&rows, &distinct); err != nil {
 			t.Fatal(err)
 		}
 		if rows != len(ids) || distinct != len(ids) {
@@ -106,7 +109,7 @@ func TestBackfillPostgres(t *testing.T) {
 	}
 	check()
 	_, third := process() // begins at the checkpoint that another process saved
-	passed, err := third.Pass(t.Context())
+	passed, err := third.Pass(ctx)
 	if err != nil || passed.New != 0 || passed.Read == 0 || passed.Read > 10 {
 		t.Errorf("%+v, %v", passed, err)
 	}

@@ -72,6 +72,7 @@ type responder struct {
 	raw    []byte          // sent instead of a response
 	by     func(url string) crypto.Signer
 	change func(*tbsResponse)
+	record func(response, signed []byte)
 	wait   chan struct{} // if not nil, requests wait until it is closed
 }
 
@@ -139,8 +140,12 @@ func (r *responder) respond(request []byte, url string) []byte {
 		Type  asn1.ObjectIdentifier
 		Basic []byte
 	}
-	return must(r)(asn1.Marshal(struct {
+	response := must(r)(asn1.Marshal(struct {
 		Status asn1.Enumerated
 		Bytes  responseBytes `asn1:"explicit,tag:0"`
 	}{r.answer, responseBytes{asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 48, 1, 1}, basic}}))
+	if r.record != nil {
+		r.record(response, content)
+	}
+	return response
 }
