@@ -338,6 +338,34 @@ func TestBackfillCheckpoint(t *testing.T) {
 		}
 		w.once(ids)
 	})
+	for _, at := range []int{0, 7} { // how many times the handler has run when the outage begins
+		inBubble(t, fmt.Sprintf("E20: a 10-minute outage of the database after %d notifications parks nothing", at), func(w *world) {
+			ids := w.missed(25)
+			began := time.Now()
+			runs := 0
+			outage := func() {
+				w.store.Database().Stop()
+				time.AfterFunc(10*time.Minute, w.store.Database().Start)
+			}
+			w.handle = func(context.Context, *deduptest.Tx, *consumer.Message) error {
+				if runs++; runs == at {
+					outage()
+				}
+				return nil
+			}
+			if at == 0 {
+				outage()
+			}
+			passed := w.pass(w.backfill(since))
+			if passed.New != len(ids) || passed.Parked != 0 {
+				w.Errorf("%+v", passed)
+			}
+			if took := time.Since(began); took < 10*time.Minute || took > 20*time.Minute {
+				w.Errorf("it took %v", took)
+			}
+			w.once(ids)
+		})
+	}
 	inBubble(t, "poison is parked, and the rest is handled", func(w *world) {
 		ids := w.missed(25)
 		w.handle = func(_ context.Context, _ *deduptest.Tx, msg *consumer.Message) error {
