@@ -1,12 +1,14 @@
 package applehook
 
 import (
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -30,6 +32,18 @@ func (j *jws) certificates() (leaf, intermediate *x509.Certificate, err error) {
 
 // verifyChain returns leaf, intermediate and root, if all are valid at the time at.
 func (v *Verifier) verifyChain(leaf, intermediate *x509.Certificate, at time.Time) ([]*x509.Certificate, error) {
+	key := pairOf(leaf, intermediate)
+	if chain := v.chains.find(key, at); chain != nil {
+		return chain, nil
+	}
+	chain, err := v.buildChain(leaf, intermediate, at)
+	if err == nil {
+		v.chains.keep(key, chain)
+	}
+	return chain, err
+}
+
+func (v *Verifier) buildChain(leaf, intermediate *x509.Certificate, at time.Time) ([]*x509.Certificate, error) {
 	switch {
 	case leaf.IsCA:
 		return nil, errors.New("the leaf certificate is one of an authority")
@@ -61,4 +75,43 @@ func (v *Verifier) verifyChain(leaf, intermediate *x509.Certificate, at time.Tim
 
 func marked(cert *x509.Certificate, mark asn1.ObjectIdentifier) bool {
 	return slices.ContainsFunc(cert.Extensions, func(e pkix.Extension) bool { return e.Id.Equal(mark) })
+}
+
+// chains remembers the chains that were verified, because a notification has three of them, and verifying one takes longer than all else.
+// Only what Apple issued comes in, so a sender of forgeries cannot fill it.
+type chains struct {
+	mu    sync.Mutex
+	known map[pair][]*x509.Certificate
+}
+
+// pair is the SHA-256 of a leaf certificate and of its intermediate certificate.
+type pair [2][sha256.Size]byte
+
+func pairOf(leaf, intermediate *x509.Certificate) pair {
+	return pair{sha256.Sum256(leaf.Raw), sha256.Sum256(intermediate.Raw)}
+}
+
+// maxChains is many times the number that Apple uses at once.
+const maxChains = 64
+
+// find returns a chain that was verified, if all its certificates are valid at the time at. Nothing else in a chain depends on time.
+func (c *chains) find(key pair, at time.Time) []*x509.Certificate {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	chain := c.known[key]
+	for _, cert := range chain {
+		if at.Before(cert.NotBefore) || at.After(cert.NotAfter) {
+			return nil
+		}
+	}
+	return chain
+}
+
+func (c *chains) keep(key pair, chain []*x509.Certificate) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil || len(c.known) >= maxChains {
+		c.known = make(map[pair][]*x509.Certificate)
+	}
+	c.known[key] = chain
 }

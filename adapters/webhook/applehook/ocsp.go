@@ -3,7 +3,6 @@ package applehook
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -19,9 +18,6 @@ const (
 	ocspPairs    = 32               // how many answers are kept
 	maxOCSPBytes = 64 << 10
 )
-
-// pair is the SHA-256 of a leaf certificate and of its intermediate certificate.
-type pair [2][sha256.Size]byte
 
 // revocation asks the authorities whether certificates are revoked. It remembers which are not.
 type revocation struct {
@@ -50,7 +46,7 @@ func newRevocation(client *http.Client) *revocation {
 // check returns nil if neither leaf nor intermediate is revoked. An error that is not errRevoked may pass. Only one delivery asks
 // about a pair at a time, and the others wait for it.
 func (r *revocation) check(ctx context.Context, chain []*x509.Certificate, now time.Time) error {
-	key := pair{sha256.Sum256(chain[0].Raw), sha256.Sum256(chain[1].Raw)}
+	key := pairOf(chain[0], chain[1])
 	r.mu.Lock()
 	if asked, ok := r.good[key]; ok && now.Sub(asked).Abs() < ocspLife {
 		r.mu.Unlock()

@@ -279,3 +279,29 @@ func TestVerifyTime(t *testing.T) {
 		}
 	})
 }
+
+// A chain that was verified once is remembered. That must not let anything in that a new Verifier refuses.
+func TestVerifyRemembers(t *testing.T) {
+	c, other := newChain(t), newChain(t)
+	v := newVerifier(t, c)
+	date := func(at time.Time) m { return with(notification(), m{"signedDate": at.UnixMilli()}) }
+	if _, err := verify(t, v, body(t, c.sign(t, full(t, c)))); err != nil {
+		t.Fatal(err)
+	}
+	refuseAll(t, v, []refusedCase{
+		{"before the certificates' validity", body(t, c.sign(t, date(notBefore.Add(-time.Second)))), webhook.BadSignature, "not yet valid"},
+		{"after it", body(t, c.sign(t, date(notAfter.Add(time.Second)))), webhook.BadSignature, "expired"},
+		{"another leaf", body(t, chain{other.leaf, c.intermediate, c.root}.sign(t, notification())), webhook.BadSignature, "unknown authority"},
+		{"another intermediate", body(t, chain{c.leaf, other.intermediate, c.root}.sign(t, notification())), webhook.BadSignature, "unknown authority"},
+		{"another key", body(t, signJWS(t, m{"alg": "ES256", "x5c": c.x5c()}, notification(), other.leaf.key)), webhook.BadSignature, "signature is wrong"},
+	})
+	for range 100 { // more than are remembered
+		another := newChainUnder(t, c.root)
+		if _, err := verify(t, v, body(t, another.sign(t, notification()))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := verify(t, v, body(t, c.sign(t, full(t, c)))); err != nil {
+		t.Error(err)
+	}
+}

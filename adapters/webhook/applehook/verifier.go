@@ -22,6 +22,7 @@ const maxAhead = 5 * time.Minute
 type Verifier struct {
 	cfg        Config
 	roots      *x509.CertPool
+	chains     chains
 	revocation *revocation // nil: no OCSP
 	tenant     string
 }

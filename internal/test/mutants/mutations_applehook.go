@@ -39,6 +39,12 @@ var applehookMutations = []mutation{
 	ofApple("the certificates are valid at the signed time", "verifier.go", "TestVerifyTime", edit{
 		`		validAt = o.at //`, `		_ = o.at //`,
 	}),
+	ofApple("a remembered chain still expires", "chain.go", "TestVerifyRemembers", edit{
+		`if at.Before(cert.NotBefore) || at.After(cert.NotAfter) {`, `if at.Before(cert.NotBefore) {`,
+	}),
+	ofApple("a chain is remembered for its leaf only", "chain.go", "TestVerifyRemembers", edit{
+		`return pair{sha256.Sum256(leaf.Raw), sha256`, `return pair{{}, sha256`,
+	}),
 	ofApple("names that encoding/json confuses are refused", "object.go", "TestVerifyID", edit{
 		`				folded := fold(name)`, `				folded := name + string(rune(len(top.names)))`,
 	}),
