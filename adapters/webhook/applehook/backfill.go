@@ -51,7 +51,7 @@ type Passed struct {
 	New     int       // notifications that were missed, and whose effects are committed now
 	Parked  int       // notifications that are dead letters now
 	Dropped int       // test notifications, and others that do not reach the handler
-	Skipped int       // notifications that do not verify, and that Config.Refused skipped
+	Skipped int       // notifications that do not verify, and that BackfillConfig.Refused skipped
 }
 
 // Run makes a pass at once, and one after each Interval, until ctx ends. Then it returns nil. It waits for a database or an API that

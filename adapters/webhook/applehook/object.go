@@ -63,7 +63,7 @@ func checkTokens(b []byte) error {
 			if name, isName := token.(string); isName && !top.value {
 				folded := fold(name)
 				if top.names[folded] {
-					return fmt.Errorf("the name %q occurs twice in one object", name)
+					return fmt.Errorf("the name %.50q occurs twice in one object", name)
 				}
 				top.names[folded] = true
 			}

@@ -123,8 +123,7 @@ func (v *Verifier) verify(ctx context.Context, signedPayload string, m moment) (
 	return v.event(all)
 }
 
-// checkAge refuses a live delivery that is too old, or from the future. Neither is the certificates' business: those are valid for
-// years.
+// checkAge refuses a live delivery that is too old, or from the future. The certificates allow both: they are valid for years.
 func (v *Verifier) checkAge(at time.Time, m moment) error {
 	switch {
 	case !m.live || at.IsZero():
@@ -147,7 +146,7 @@ type opened struct {
 // open verifies a JWS. name names it in errors.
 func (v *Verifier) open(ctx context.Context, name, compact string, m moment) (o opened, err error) {
 	refuse := func(why webhook.Refusal, err error) (opened, error) {
-		return opened{}, webhook.Refuse(why, "applehook: %s: %w", name, err)
+		return opened{}, webhook.Refuse(why, "applehook: %s: %w", name, shortened(err))
 	}
 	j, err := parseJWS(compact)
 	if err != nil {
@@ -189,6 +188,16 @@ func (v *Verifier) open(ctx context.Context, name, compact string, m moment) (o 
 		return refuse(webhook.BadTime, badTime)
 	}
 	return o, nil
+}
+
+// maxReason limits errors that contain text of a sender whose signature is not verified, such as names in its certificates.
+const maxReason = 300
+
+func shortened(err error) error {
+	if text := err.Error(); len(text) > maxReason {
+		return errors.New(strings.ToValidUTF8(text[:maxReason], "") + "…")
+	}
+	return err
 }
 
 // signedDate returns when a payload was signed, or the zero time if it does not say.
