@@ -61,7 +61,7 @@ func (b *Backfill[TTx]) Run(ctx context.Context) error {
 	for {
 		_, err := b.Pass(ctx)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // a clean stop: what is not handled comes again
+			return nil // a clean stop: what is not handled is read again
 		}
 		if err != nil {
 			return err

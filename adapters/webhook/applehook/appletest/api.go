@@ -179,7 +179,7 @@ func (a *API) startOf(token string, body []byte) (start int, err error) {
 		_, err = fmt.Sscanf(string(content), "%d ", &start)
 	}
 	if err != nil || token != pageToken(start, body) {
-		return 0, errors.New("Invalid request. The pagination token is invalid.") //nolint:staticcheck // Apple's own words
+		return 0, errors.New("the pagination token is invalid")
 	}
 	return start, nil
 }
