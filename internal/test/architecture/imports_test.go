@@ -46,6 +46,7 @@ var rows = []row{
 	{"adapters/awssqs/awslambda", append([]string{"adapters/awssqs"}, edge("github.com/aws/aws-sdk-go-v2/...")...)},
 	{"adapters/awssqs/awssqstest", []string{"adapters/awssqs", "github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/..."}},
 	{"adapters/rabbitmq", edge("github.com/rabbitmq/amqp091-go")},
+	{"adapters/httpidem", edge()}, // net/http is the SDK
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
 
 	{"migrations", nil},
