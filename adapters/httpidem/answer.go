@@ -105,7 +105,7 @@ func (c *call[TTx]) finish(a attempt) {
 	switch {
 	case a.err == nil && a.known != nil:
 		c.answerKnown(a.known)
-	case a.err == nil:
+	case a.err == nil && a.complete:
 		c.cfg.Trace.Committed(c.r.Context(), c.event(a.response.status))
 		a.response.send(c.w)
 	default:

@@ -39,8 +39,8 @@ func (c *call[TTx]) attempt() (a attempt) {
 		if a.known, err = c.earlier(life.ctx, tx, claims); a.known != nil || err != nil {
 			return err
 		}
-		if !life.detach(c.cfg.FollowClient || c.id == nil) {
-			return context.Cause(life.ctx)
+		if err := life.detach(c.cfg.FollowClient || c.id == nil); err != nil {
+			return err
 		}
 		a.ran = true
 		if a.response, a.failed, err = c.run(life.ctx, tx); err != nil {

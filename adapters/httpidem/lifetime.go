@@ -37,11 +37,17 @@ func newLifetime(request, base context.Context) *lifetime {
 	return l
 }
 
-// detach reports whether the handler may begin. Unless followClient is true, the client's disconnect no longer counts.
-func (l *lifetime) detach(followClient bool) bool {
-	claimed := l.claim.Stop()
-	there := followClient || l.client()
-	return claimed && there && l.ctx.Err() == nil
+// detach returns nil if the handler may begin. Unless followClient is true, the client's disconnect no longer counts.
+func (l *lifetime) detach(followClient bool) error {
+	switch {
+	case !l.claim.Stop():
+		return errBusy
+	case !followClient && !l.client(): // the function that cancels ctx may only have begun
+		return errClientGone
+	case l.ctx.Err() != nil:
+		return context.Cause(l.ctx)
+	}
+	return nil
 }
 
 // end must be called when the transaction has ended.
