@@ -49,6 +49,9 @@ func (c *call[TTx]) attempt() (a attempt) {
 		if !c.cfg.commits(a.response.status) {
 			return errUndo
 		}
+		if err := c.verify(life.ctx, tx); err != nil {
+			return err
+		}
 		err = c.save(life.ctx, tx, a.response)
 		a.complete = err == nil
 		return err
@@ -130,6 +133,15 @@ func (c *call[TTx]) request(ctx context.Context) *http.Request {
 		r.Body = http.NoBody
 	}
 	return r
+}
+
+// verify returns an error if the handler has ended its transaction. Without this, SaveResult could store the response of work that is
+// not committed beside a claim that is.
+func (c *call[TTx]) verify(ctx context.Context, tx TTx) error {
+	if verifier, ok := c.cfg.Store.(dedup.TxVerifier[TTx]); ok && c.id != nil {
+		return verifier.VerifyTx(ctx, tx)
+	}
+	return nil
 }
 
 // save stores the response in each row, encrypted and with a fingerprint of its own: a process that knows only the secret of one row

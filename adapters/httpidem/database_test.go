@@ -296,8 +296,7 @@ func TestDatabases(t *testing.T) {
 		for _, end := range []string{"ROLLBACK", "COMMIT"} {
 			key := "E4-" + end
 			ending := n.handle(func(_ context.Context, exec func(string, ...any) error, w http.ResponseWriter, _ *http.Request) error {
-				_ = exec(end)
-				_ = exec(e.insert, key, "late")
+				_ = exec(end) // what the handler writes after this is not in the transaction, on SQLite in none
 				w.WriteHeader(http.StatusCreated)
 				return nil
 			})
