@@ -43,6 +43,7 @@ type work func(ctx context.Context, exec func(sql string, args ...any) error, w 
 // node is a process with a Guard on a real database.
 type node struct {
 	handle func(work) http.Handler
+	wrap   func(work) http.Handler
 	exec   func(ctx context.Context, sql string, args ...any) error // outside of any transaction
 	count  func(ctx context.Context, sql string) (int, error)
 	close  func()
@@ -206,11 +207,25 @@ func newNode[TTx any](store dedup.Store[TTx], s settings, exec func(ctx context.
 	if err != nil {
 		return nil, err
 	}
-	return &node{handle: func(do work) http.Handler {
-		return guard.Handle(func(ctx context.Context, tx TTx, w http.ResponseWriter, r *http.Request) error {
+	handle := func(do work) httpidem.Handler[TTx] {
+		return func(ctx context.Context, tx TTx, w http.ResponseWriter, r *http.Request) error {
 			return do(ctx, func(sql string, args ...any) error { return exec(ctx, tx, sql, args...) }, w, r)
-		})
-	}}, nil
+		}
+	}
+	return &node{
+		handle: func(do work) http.Handler { return guard.Handle(handle(do)) },
+		wrap: func(do work) http.Handler {
+			return guard.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				tx, err := guard.Tx(r.Context())
+				if err == nil {
+					err = handle(do)(r.Context(), tx, w, r)
+				}
+				if err != nil {
+					panic(err)
+				}
+			}))
+		},
+	}, nil
 }
 
 // node returns a node that is closed with the test.
