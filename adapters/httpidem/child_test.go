@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/txonce/txonce/adapters/httpidem"
 	"github.com/txonce/txonce/internal/test/parallel"
 )
@@ -36,13 +38,15 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	parallel.Tests(6) // most tests wait for disks and locks
+	_ = mysql.SetLogger(new(mysql.NopLogger)) // it would log each connection that a test cuts
+	parallel.Tests(6)                         // most tests wait for disks and locks
 	os.Exit(m.Run())
 }
 
 func serveChild(what string) error {
 	name, rest, _ := strings.Cut(what, " ")
 	mode, dsn, _ := strings.Cut(rest, " ")
+	_ = mysql.SetLogger(new(mysql.NopLogger))
 	ctx := context.Background()
 	for _, e := range engines {
 		if e.name != name {
@@ -57,6 +61,9 @@ func serveChild(what string) error {
 			return err
 		}
 		order := e.order
+		if mode == steady {
+			order = e.tokenOrder
+		}
 		if mode == beforeCommit {
 			order = func(ctx context.Context, exec func(string, ...any) error, w http.ResponseWriter, r *http.Request) error {
 				err := e.order(ctx, exec, w, r)
@@ -90,34 +97,33 @@ type child struct {
 	stdin io.Closer
 }
 
-func startChild(t testing.TB, e engine, mode, dsn string) *child {
-	t.Helper()
+func startChild(e engine, mode, dsn string) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	c := &child{cmd: exec.Command(self)}
 	c.cmd.Env = append(os.Environ(), childEnv+"="+e.name+" "+mode+" "+dsn)
 	c.cmd.Stderr = os.Stderr
 	stdin, err := c.cmd.StdinPipe()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	stdout, err := c.cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	c.stdin = stdin
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
 		c.kill()
-		t.Fatalf("the child did not start: %v", err)
+		return nil, fmt.Errorf("the child did not start: %w", err)
 	}
 	c.url = "http://" + strings.TrimSpace(line)
-	return c
+	return c, nil
 }
 
 // kill ends the process with SIGKILL. It may have ended before.
@@ -156,7 +162,10 @@ func TestKilled(t *testing.T) {
 		} {
 			t.Run(tt.name, func(t *testing.T) {
 				dsn := e.create(t)
-				c := startChild(t, e, tt.mode, dsn)
+				c, err := startChild(e, tt.mode, dsn)
+				if err != nil {
+					t.Fatal(err)
+				}
 				defer c.kill()
 				client := &http.Client{Transport: &http.Transport{}}
 				defer client.CloseIdleConnections()
