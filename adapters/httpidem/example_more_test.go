@@ -114,7 +114,9 @@ func ExampleTrace() {
 	if err != nil {
 		panic(err)
 	}
-	h := guard.Handle(func(_ context.Context, tx *deduptest.Tx, _ http.ResponseWriter, _ *http.Request) error { return tx.Add("charge") })
+	h := guard.Handle(func(_ context.Context, tx *deduptest.Tx, _ http.ResponseWriter, _ *http.Request) error {
+		return tx.Add("charge")
+	})
 	for range 3 {
 		post(h, "k1")
 	}
