@@ -296,6 +296,33 @@ func TestCommitFails(t *testing.T) {
 	})
 }
 
+// E15: each attempt of Handle gets the request as it arrived, whatever the attempts before have done with theirs.
+func TestFreshRequests(t *testing.T) {
+	a := newAPI(t)
+	runs := 0
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}", a.guard.Handle(func(ctx context.Context, tx *deduptest.Tx, _ http.ResponseWriter, r *http.Request) error {
+		runs++
+		body, err := io.ReadAll(r.Body)
+		if err != nil || string(body) != "a=1" || r.URL.Path != "/orders/7" || r.Header.Get("X-Mine") != "" || r.PathValue("id") != "7" || r.Form != nil || r.Context() != ctx {
+			t.Errorf("run %d: %q, %v: %+v", runs, body, err, r)
+		}
+		r.URL.Path = "/changed"
+		r.Header.Set("X-Mine", "changed")
+		r.SetPathValue("id", "8")
+		r.Form = map[string][]string{"a": {"changed"}}
+		if runs < 3 {
+			return deduptest.ErrDeadlock
+		}
+		return tx.Add("effect")
+	}))
+	a.want(mux, request{target: "/orders/7", body: "a=1"}, http.StatusOK, false)
+	a.wantEffects(1)
+	if runs != 3 {
+		t.Errorf("%d runs", runs)
+	}
+}
+
 // spyStore calls before ahead of the nth transaction.
 type spyStore struct {
 	*deduptest.Store
