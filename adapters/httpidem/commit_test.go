@@ -100,8 +100,8 @@ func TestSerializationFailures(t *testing.T) {
 	})
 }
 
-// Case 38, E8: there is no lease that runs out, and so no take-over that needs Recover. The key, the work and the response are one transaction, so whoever loses the claim, here
-// because the server ended an idle session, cannot commit what comes late.
+// Case 38, E8: there is no lease that runs out, and so no take-over that needs Recover. The key, the work and the response are one
+// transaction, so whoever loses the claim, here because the server ended an idle session, cannot commit what comes late.
 func TestLateFinisher(t *testing.T) {
 	eachEngine(t, func(t *testing.T, e engine) {
 		if e.name == "sqlite" {
@@ -121,7 +121,7 @@ func TestLateFinisher(t *testing.T) {
 				}
 				w2 := untilAnswered(t, second.handle(e.order), request{key: "case-38", body: "x"})
 				if w2.Code != http.StatusCreated || isReplay(w2) {
-					t.Errorf("the take-over got %d", w2.Code)
+					t.Errorf("E8: the take-over got %d", w2.Code)
 				}
 			}
 			w.WriteHeader(http.StatusCreated)
@@ -130,7 +130,7 @@ func TestLateFinisher(t *testing.T) {
 		})
 		w := serve(late, request{key: "case-38", body: "x"}.make(t.Context()))
 		if w.Code == http.StatusCreated && (w.Body.String() != "ordered x" || !isReplay(w)) || w.Code != http.StatusCreated && w.Code < 500 {
-			t.Errorf("the late finisher got %d %s, replayed %v; want the winner's response or 5xx", w.Code, w.Body, isReplay(w))
+			t.Errorf("case 38: the late finisher got %d %s, replayed %v; want the winner's response or 5xx", w.Code, w.Body, isReplay(w))
 		}
 		second.wantEffects(t, 1)
 		wantStatus(t, first.handle(e.order), request{key: "case-38", body: "x"}, http.StatusCreated, true)
