@@ -69,7 +69,7 @@ func (d *demo) send(ctx context.Context) error {
 // twins sends each order several times at once. One request runs, and the others get its response.
 func (d *demo) twins(ctx context.Context) error {
 	began := time.Now()
-	orders, _ := errgroup.WithContext(ctx)
+	orders, ctx := errgroup.WithContext(ctx)
 	orders.SetLimit(16)
 	for i := range demoOrders {
 		orders.Go(func() error {
