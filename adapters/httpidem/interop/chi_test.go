@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -60,15 +61,17 @@ func chiWrap(s *shop) http.Handler {
 
 // A deadline of chi's ends the request's context, which no longer counts when the key is claimed.
 func TestChiTimeout(t *testing.T) {
-	s := newShop()
-	r := chi.NewRouter()
-	r.Use(middleware.Timeout(20 * time.Millisecond))
-	r.Method(http.MethodPost, "/payments/{id}", s.guard.Handle(func(ctx context.Context, tx *deduptest.Tx, w http.ResponseWriter, r *http.Request) error {
-		<-time.After(50 * time.Millisecond)
-		return s.chiHandler(ctx, tx, w, r)
-	}))
-	s.check(t, post(r, "/payments/7", "k", ""), want{201, "payment 7: body", false})
-	s.wantCharges(t, 1)
+	synctest.Test(t, func(t *testing.T) {
+		s := newShop()
+		r := chi.NewRouter()
+		r.Use(middleware.Timeout(time.Second))
+		r.Method(http.MethodPost, "/payments/{id}", s.guard.Handle(func(ctx context.Context, tx *deduptest.Tx, w http.ResponseWriter, r *http.Request) error {
+			<-time.After(2 * time.Second)
+			return s.chiHandler(ctx, tx, w, r)
+		}))
+		s.check(t, post(r, "/payments/7", "k", ""), want{201, "payment 7: body", false})
+		s.wantCharges(t, 1)
+	})
 }
 
 // In chi a Guard is the last handler of a route, or a middleware of With. Use and Group would also guard the paths of other routes.

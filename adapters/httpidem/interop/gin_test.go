@@ -79,6 +79,31 @@ func TestGinPathValue(t *testing.T) {
 	s.wantCharges(t, 1)
 }
 
+// TestGinNext shows why the documentation warns of c.Next inside Wrap: the handler writes around the Guard, which then commits work that was
+// refused. If this test fails, the warning can go.
+func TestGinNext(t *testing.T) {
+	s := newShop()
+	r := gin.New()
+	r.Use(func(c *gin.Context) {
+		s.guard.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			c.Request = r
+			c.Next()
+		})).ServeHTTP(c.Writer, c.Request)
+	})
+	r.POST("/payments/:id", func(c *gin.Context) {
+		tx, err := s.guard.Tx(c.Request.Context())
+		if err == nil {
+			err = tx.Add("charge")
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		c.String(http.StatusPaymentRequired, "declined")
+	})
+	s.check(t, post(r, "/payments/7", "k", ""), want{402, "declined", false})
+	s.wantCharges(t, 1)
+}
+
 // In gin a Guard is the last handler of a route. Handlers of gin that exist already go into an engine of their own, inside Wrap: with c.Next
 // they would write to the client before COMMIT.
 func Example_gin() {
