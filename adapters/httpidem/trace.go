@@ -16,8 +16,9 @@ type Event struct {
 	Took    time.Duration // since the request arrived
 }
 
-// Trace has a hook for each outcome of a request. Exactly one hook is called for each request, before the answer is sent. Nil hooks
-// are not called. Hooks run on the request's goroutine and must be safe for concurrent use. A handler that panics calls none.
+// Trace has a hook for each outcome of a request. Exactly one hook is called for each request that Wrap does not pass on as it is,
+// before the answer is sent. Nil hooks are not called. Hooks run on the request's goroutine and must be safe for concurrent use. A
+// handler that panics calls none.
 type Trace struct {
 	Committed func(ctx context.Context, e Event) // the handler's work is committed, with its response
 	Recorded  func(ctx context.Context, e Event) // the handler's work is rolled back, and its response is stored
