@@ -121,6 +121,8 @@ func (c *call[TTx]) finish(a attempt) {
 func (c *call[TTx]) reason(a attempt) Reason {
 	ended := errors.Is(a.err, dedup.ErrTxEnded)
 	switch {
+	case errors.Is(a.err, errWroteAround):
+		return Misused
 	case errors.Is(a.err, errTimeout):
 		return TimedOut
 	case errors.Is(a.err, errBusy):

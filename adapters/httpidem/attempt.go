@@ -113,6 +113,8 @@ func (c *call[TTx]) run(ctx context.Context, tx TTx) (res *response, failed, err
 
 	failed = c.at.handle(ctx, tx, w, r)
 	switch {
+	case wroteAround(c.w):
+		return nil, failed, errors.Join(errWroteAround, failed)
 	case ctx.Err() != nil: // it is unknown which of its statements the end of ctx has stopped
 		return nil, failed, errors.Join(context.Cause(ctx), failed)
 	case failed != nil && !w.written():
@@ -122,6 +124,16 @@ func (c *call[TTx]) run(ctx context.Context, tx TTx) (res *response, failed, err
 		return nil, failed, errors.Join(err, failed)
 	}
 	return res, failed, failed
+}
+
+var errWroteAround = errors.New("httpidem: the handler wrote to a ResponseWriter of its own, so the client has a response before COMMIT: " +
+	"write to the one that httpidem passes; in gin do not call c.Next inside Wrap")
+
+// wroteAround reports whether something was written to w itself and not to the recorder. Only the writers of some routers, such as gin's,
+// know that.
+func wroteAround(w http.ResponseWriter) bool {
+	writer, knows := w.(interface{ Written() bool })
+	return knows && writer.Written()
 }
 
 // request returns a copy of the request, so that an attempt sees nothing of an earlier one.

@@ -132,7 +132,9 @@ func (c *call[TTx]) refuse(refused *refusal) {
 		c.cfg.Logger.ErrorContext(c.r.Context(), "httpidem: a request failed",
 			"guard", c.cfg.Name, "method", c.r.Method, "pattern", c.r.Pattern, "status", e.Status, "reason", string(refused.reason), "error", refused.err)
 	}
-	refused.response().send(c.w)
+	if !wroteAround(c.w) {
+		refused.response().send(c.w)
+	}
 }
 
 func (c *call[TTx]) event(status int) Event {
