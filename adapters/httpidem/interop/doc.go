@@ -6,7 +6,7 @@
 // chi's handlers are those of net/http: Handle is the last handler of a route, and Wrap is a middleware of [github.com/go-chi/chi/v5.Router.With].
 //
 // gin's handlers write to gin.Context.Writer. Inside Wrap that must not be the client's: a middleware that calls c.Next inside Wrap sends
-// responses before COMMIT, and it commits the work of a handler that wrote 400 or more. So use gin.WrapH(guard.Handle(…)), and give handlers
+// responses before COMMIT. The Guard notices that and rolls back, but the client has its response. So use gin.WrapH(guard.Handle(…)), and give handlers
 // that exist already an engine of their own inside Wrap.
 //
 // echo's handlers return errors, which echo answers later. Inside echo.WrapMiddleware(guard.Wrap) the Guard does not see them: it commits the
