@@ -51,6 +51,9 @@ var rows = []row{
 	{"adapters/webhook/...", edge("adapters/webhook", "adapters/webhook/internal/...", "internal/tokens")},
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
 
+	{"adapters/webhook/applehook", append([]string{"adapters/webhook"}, edge()...)},
+	{"adapters/webhook/applehook/appletest", []string{"adapters/webhook/applehook"}},
+
 	{"migrations", nil},
 	{"internal/await", nil},
 	{"internal/backoff", nil},
