@@ -66,6 +66,7 @@ func serve(ctx context.Context, o options, use func(ctx context.Context, url str
 	return <-ended
 }
 
+// sender plays Stripe, and a forger.
 type sender struct {
 	out   io.Writer
 	run   string // part of the events' IDs: PostgreSQL has those of earlier runs
