@@ -58,7 +58,8 @@ type Config struct {
 	MaxBody int64
 
 	// ReadTimeout is how long reading the body may take, from the moment when the handler is called. It needs a ResponseWriter that supports
-	// http.ResponseController.SetReadDeadline, as that of net/http does. http.Server.ReadHeaderTimeout limits the headers.
+	// http.ResponseController.SetReadDeadline, as that of net/http does, and replaces http.Server.ReadTimeout. Set
+	// http.Server.ReadHeaderTimeout, which limits the headers.
 	//
 	// Defaults to DefaultReadTimeout, or to the time for an answer if that is shorter.
 	ReadTimeout time.Duration

@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/txonce/txonce/adapters/webhook"
 	"github.com/txonce/txonce/consumer"
@@ -91,7 +92,7 @@ func TestDeliveries(t *testing.T) {
 		}})})
 		wantStatus(t, s.send(t, r, shopEvent{ID: "2", Type: "updated"}), 200)
 		wantStatus(t, s.send(t, r, shopEvent{ID: "1", Type: "created"}), 200)
-		if diff := cmp.Diff([]string{"updated", "created"}, order); diff != "" {
+		if diff := gocmp.Diff([]string{"updated", "created"}, order); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -133,6 +134,7 @@ func TestDeliveries(t *testing.T) {
 type sender struct {
 	shop *shop
 	to   http.Handler
+	most time.Duration // the longest interval; 0: an hour
 }
 
 // deliver returns how many deliveries it took; 0: the sender gave up.
@@ -144,7 +146,7 @@ func (s sender) deliver(t testing.TB, e shopEvent, first time.Duration, most int
 			return n
 		}
 		<-time.After(wait)
-		wait = min(2*wait, time.Hour)
+		wait = min(2*wait, cmp.Or(s.most, time.Hour))
 	}
 	return 0
 }
@@ -163,7 +165,7 @@ func TestOutageOfTenMinutes(t *testing.T) {
 				senders.Go(func() {
 					e := shopEvent{ID: fmt.Sprint(i), Created: time.Now()}
 					<-time.After(time.Duration(i) * 45 * time.Second) // some come after the outage
-					if n := (sender{s, r}).deliver(t, e, time.Second, 30); n == 0 {
+					if n := (sender{shop: s, to: r}).deliver(t, e, time.Second, 30); n == 0 {
 						t.Errorf("event %s is lost", e.ID)
 					}
 				})
@@ -189,7 +191,7 @@ func TestOutageOfTenMinutes(t *testing.T) {
 				return count(ctx, tx, m)
 			}})
 			r := newReceiver(t, webhook.Config{Verifier: s, Processor: c})
-			if n := (sender{s, r}).deliver(t, shopEvent{ID: "1", Created: from}, time.Second, 30); n < 8 {
+			if n := (sender{shop: s, to: r}).deliver(t, shopEvent{ID: "1", Created: from}, time.Second, 30); n < 8 {
 				t.Errorf("accepted at delivery %d", n)
 			}
 			wantCount(t, store, "1", 1)
@@ -207,7 +209,7 @@ func TestOutageOfTenMinutes(t *testing.T) {
 			}})
 			r := newReceiver(t, webhook.Config{Verifier: s, Processor: c})
 			created := time.Now()
-			n := (sender{s, r}).deliver(t, shopEvent{ID: "1", Created: created}, time.Minute, 9) // 1 + 2 + 4 + … minutes: 4 hours
+			n := (sender{shop: s, to: r}).deliver(t, shopEvent{ID: "1", Created: created}, time.Minute, 9) // 1 + 2 + 4 + … minutes: 4 hours
 			found := letters(t, c)
 			if len(found) != 1 || found[0].Reason != consumer.ReasonPoison || n == 0 {
 				t.Fatalf("delivery %d, letters %v: want it parked and acknowledged", n, found)
@@ -229,7 +231,7 @@ func TestOutageOfTenMinutes(t *testing.T) {
 			})})
 			now := time.Now()
 			s.send(t, r, shopEvent{ID: "1", Created: now.Add(-time.Hour + 1)}, shopEvent{ID: "2", Created: now.Add(-time.Hour)}, shopEvent{ID: "3"}, shopEvent{ID: "4", Created: now.Add(time.Hour)})
-			if diff := cmp.Diff([]bool{false, true, false, false}, last); diff != "" {
+			if diff := gocmp.Diff([]bool{false, true, false, false}, last); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -288,7 +290,7 @@ func TestRedeliveryStorm(t *testing.T) {
 		}
 		wg.Wait()
 		for i := range events { // what is left; nothing hangs up any more
-			if n := (sender{s, receivers[i%2]}).deliver(t, shopEvent{ID: fmt.Sprint(i), Type: "paid", Created: created}, time.Millisecond, 100); n == 0 {
+			if n := (sender{shop: s, to: receivers[i%2]}).deliver(t, shopEvent{ID: fmt.Sprint(i), Type: "paid", Created: created}, time.Millisecond, 100); n == 0 {
 				t.Errorf("event %d is never accepted", i)
 			}
 		}

@@ -69,8 +69,8 @@
 // first failure after it has reached the age Source.GiveUpAfter, and before that only if its handler returns consumer.Permanent
 // or consumer.Config.MaxAttempts is 1.
 // Failures are not counted, because a sender's first attempts can follow each other within seconds, and an outage must not park
-// events. While the database is away, nothing can be parked either: when an outage outlasts the sender's retries, use the verifier's
-// backfill.
+// events. While the database is away, or consumer.Config.ParkLimit is spent, nothing can be parked either: when that outlasts the
+// sender's retries, use the verifier's backfill.
 //
 // Some senders sign the body and not the header with the event's ID. Their verifiers also claim a hash of the body
 // ([consumer.Message].Aliases). An event with a new ID and a known body is a suspected replay: it is parked with consumer.ReasonReplay

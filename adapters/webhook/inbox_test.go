@@ -161,7 +161,8 @@ func TestStoreAndForward(t *testing.T) {
 		s.source.GiveUpAfter = 0
 		out := newPending(store)
 		in := newInbox(t, store, out)
-		r := newReceiver(t, webhook.Config{Verifier: s, Processor: in})
+		hooks := &traced{}
+		r := newReceiver(t, webhook.Config{Verifier: s, Processor: in, Trace: hooks.trace()})
 
 		work := consumertest.NewStore() // its database fails; that of the Inbox and the outbox does not
 		var mu sync.Mutex
@@ -187,6 +188,9 @@ func TestStoreAndForward(t *testing.T) {
 		}
 		if n := len(out.committed()); n != events {
 			t.Fatalf("%d events forwarded, want %d", n, events)
+		}
+		if a, d := strings.Count(hooks.String(), "accepted"), strings.Count(hooks.String(), "duplicate"); a != events || d != 2*events {
+			t.Errorf("%d events accepted and %d duplicates, want %d and %d", a, d, events, 2*events)
 		}
 		out.move(t)
 

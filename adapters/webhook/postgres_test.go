@@ -31,6 +31,7 @@ func postgres(t *testing.T) *pgxpool.Pool {
 		t.Fatal(err)
 	}
 	cfg.MaxConns = 20
+	cfg.ConnConfig.RuntimeParams["application_name"] = cfg.ConnConfig.RuntimeParams["search_path"] // for cutConnections
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -179,13 +180,49 @@ func storm(t *testing.T, s *shop, receivers []*webhook.Receiver, events int) {
 	for client := range clients {
 		wg.Go(func() {
 			for i := client; i < events; i += clients {
-				if n := (sender{s, receivers[i%len(receivers)]}).deliver(t, event(i), time.Millisecond, 100); n == 0 {
+				if n := (sender{s, receivers[i%len(receivers)], 50 * time.Millisecond}).deliver(t, event(i), time.Millisecond, 1000); n == 0 {
 					t.Errorf("event %d is never accepted", i)
 				}
 			}
 		})
 	}
 	wg.Wait()
+}
+
+// cutConnections ends a connection of pool every 20 ms, wherever its transaction is, until it has ended 50 or stop is called. On a busy
+// machine more of them would leave no transaction the time to commit.
+func cutConnections(t *testing.T, pool *pgxpool.Pool) (stop func()) {
+	cfg := pool.Config().ConnConfig.Copy()
+	cfg.RuntimeParams["application_name"] = "cuts connections"
+	conn, err := pgx.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended, cuts := make(chan struct{}), 0
+	go func() {
+		defer close(ended)
+		defer conn.Close(context.WithoutCancel(ctx))
+		for tick := time.NewTicker(20 * time.Millisecond); ctx.Err() == nil && cuts < 50; {
+			const one = `SELECT pid FROM pg_stat_activity WHERE application_name = $1 AND state <> 'idle' ORDER BY random() LIMIT 1`
+			if n, err := conn.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+one+") AS one", pool.Config().ConnConfig.RuntimeParams["application_name"]); err == nil {
+				cuts += int(n.RowsAffected())
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				tick.Stop()
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+		pool.Reset() // it does not know yet which connections were cut
+		if cuts == 0 {
+			t.Error("no connection was cut")
+		}
+	}
 }
 
 func byChance(handle consumer.Handler[pgx.Tx]) consumer.Handler[pgx.Tx] {
@@ -211,7 +248,9 @@ func TestRedeliveryStormPostgres(t *testing.T) {
 			lots = append(lots, c)
 			receivers = append(receivers, newReceiver(t, webhook.Config{Verifier: s, Processor: c}))
 		}
+		stop := cutConnections(t, pool)
 		storm(t, s, receivers, events)
+		stop()
 		for _, r := range receivers {
 			if err := r.Shutdown(t.Context()); err != nil {
 				t.Error(err)

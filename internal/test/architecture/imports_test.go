@@ -48,11 +48,10 @@ var rows = []row{
 	{"adapters/rabbitmq", edge("github.com/rabbitmq/amqp091-go")},
 	{"adapters/webhook", edge("adapters/webhook/internal/...")},
 	{"adapters/webhook/internal/...", edge("adapters/webhook")},
+	{"adapters/webhook/applehook/appletest", edge("adapters/webhook/applehook")},
 	{"adapters/webhook/...", edge("adapters/webhook", "adapters/webhook/internal/...", "internal/tokens")},
+	{"adapters/httpidem", edge()}, // net/http is the SDK
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
-
-	{"adapters/webhook/applehook", append([]string{"adapters/webhook"}, edge()...)},
-	{"adapters/webhook/applehook/appletest", []string{"adapters/webhook/applehook"}},
 
 	{"migrations", nil},
 	{"internal/await", nil},
