@@ -119,6 +119,15 @@ var brokerMutations = []mutation{
 	elsewhere("a Processor that panics does not end the process", "internal/deliver/call.go", "TestCall", edit{
 		`if v := recover(); v != nil {`, `if v := error(nil); v != nil {`,
 	}),
+	elsewhere("a Processor that ends its goroutine does not stop the others", "internal/deliver/call.go", "TestCall", edit{
+		`	go func() {
+		defer close(done)
+		errs = call(ctx, p, msgs, all)
+	}()`, `	func() {
+		defer close(done)
+		errs = call(ctx, p, msgs, all)
+	}()`,
+	}),
 	elsewhere("a panic keeps its stack", "internal/deliver/call.go", "TestCall", edit{
 		`Stack: debug.Stack()`, `Stack: debug.Stack()[:0]`,
 	}),
