@@ -59,6 +59,13 @@ var brokerMutations = []mutation{
 	elsewhere("watermill: a publisher that may not confirm is refused", "adapters/watermilltx/publisher_config.go", "TestPublisherConfigRefused", edit{
 		`case !inMemory && !cfg.Confirms &&`, `case false &&`,
 	}),
+	elsewhere("watermill: a function that ends the goroutine of a call fails its message", "adapters/watermilltx/publisher.go", "TestPublisherWhoseFunctionsDoNotReturn", edit{
+		`		} else if running != "" {`, `		} else if false {`,
+	}),
+	elsewhere("watermill: a UUID function that panics takes no room from later messages", "adapters/watermilltx/publisher.go", "TestPublisherWhoseFunctionsDoNotReturn", edit{
+		`	m := c.Messages[i] //`, `	_ = p.cfg.UUID(c.Messages[i])
+	m := c.Messages[i] //`,
+	}),
 	elsewhere("watermill: a message without a topic is refused", "adapters/watermilltx/middleware.go", "TestProducingWhatCannotBePublished", edit{
 		`if topic == "" {`, `if false {`,
 	}),
@@ -116,8 +123,8 @@ var brokerMutations = []mutation{
 	s.uncountedReceives = counts.Counter{}
 `,
 	}),
-	elsewhere("a Processor that panics does not end the process", "internal/deliver/call.go", "TestCall", edit{
-		`if v := recover(); v != nil {`, `if v := error(nil); v != nil {`,
+	elsewhere("a Processor that panics has handled nothing", "internal/deliver/call.go", "TestCall", edit{
+		`errs = all(&consumer`, `errs, _ = all(nil), any(&consumer`,
 	}),
 	elsewhere("a Processor that ends its goroutine does not stop the others", "internal/deliver/call.go", "TestCall", edit{
 		`	go func() {
