@@ -117,6 +117,10 @@ var brokerMutations = []mutation{
 	elsewhere("sqs: a fair queue's message group is not an ordering key", "adapters/awssqs/subscriber_message.go", "TestATenantIsNoOrder", edit{
 		`m.Key == "" && strings.HasSuffix(queue, fifoSuffix) &&`, `m.Key == "" &&`,
 	}),
+	elsewhere("sqs: a message for which OrderBy panics is Malformed", "adapters/awssqs/subscriber_take.go", "TestOrderByThatDoesNotReturn", edit{
+		`errors.Join(msg.Malformed, err)`, `errors.Join(msg.Malformed, nil)
+		_ = err`,
+	}),
 	elsewhere("sqs: a message that a stop gives back counts no attempt", "adapters/awssqs/subscriber.go", "TestStopsAreNoAttempts", edit{
 		`	defer s.running.Store(false)
 `, `	defer s.running.Store(false)
