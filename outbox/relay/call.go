@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -64,7 +65,7 @@ func (b *batch) startCall(q *publisherQueue) *call {
 	slices.Sort(c.positions) // an atomic publisher gets messages in the order of the lease
 	q.busy = true
 	go func() {
-		defer func() { // runs also when the publisher ends this goroutine
+		defer func() { // runs also when HeaderFormat ends this goroutine
 			close(c.returned)
 			select {
 			case b.answered <- c:
@@ -114,11 +115,14 @@ func (b *batch) publish(c *call) {
 	defer cancel()
 	composed := true
 	for n, i := range c.positions {
-		b.errs[i] = outbox.ErrNotTried
+		b.errs[i] = errNoHeaders // the answer when HeaderFormat ends this goroutine
 		var err error
-		if msgs[n], err = b.compose(b.outcomes[i].Leased); err != nil {
-			b.errs[i], composed = err, false
+		if msgs[n], err = b.compose(b.outcomes[i].Leased); err == nil {
+			err = outbox.ErrNotTried
+		} else {
+			composed = false
 		}
+		b.errs[i] = err
 	}
 	if !composed || ctx.Err() != nil { // the process may have been suspended since startCall
 		return
@@ -132,6 +136,8 @@ func (b *batch) publish(c *call) {
 		b.errs[c.positions[n]] = err
 	}
 }
+
+var errNoHeaders = errors.New("relay: Config.HeaderFormat ended its goroutine (runtime.Goexit) instead of returning headers")
 
 // compose returns the message with the headers to publish.
 func (b *batch) compose(m outbox.Leased) (msg outbox.Message, err error) {

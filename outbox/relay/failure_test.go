@@ -245,6 +245,37 @@ func TestRelayLayoutThatPanics(t *testing.T) {
 	})
 }
 
+// A HeaderFormat that ends its goroutine fails for its message. The other messages of the call are neither published nor counted
+// then, and none of them may be taken for published.
+func TestRelayHeaderFormatThatEndsItsGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, broker, log := outboxtest.NewMemory(), new(outboxtest.FakePublisher), new(lines)
+		enqueueIDs(t, memory, "a1", "b1", "b2", "c1", "-1")
+		_, stop := start(t, relay.Config{
+			Queue: memory, Publisher: broker, MaxAttempts: 2, Backoff: fixed(time.Second), Logger: log.logger(),
+			HeaderFormat: func(m outbox.Leased) map[string]string {
+				if m.ID == "b1" {
+					runtime.Goexit()
+				}
+				return outbox.PlainHeaders(m)
+			},
+		})
+		<-time.After(3 * time.Second)
+		stop()
+		got := arrived(broker)
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"-1", "a1", "c1"}, got); diff != "" {
+			t.Errorf("published: %s", diff)
+		}
+		if got := parked(t, memory); len(got) != 2 || !strings.HasPrefix(got[0], "b1 after 2 behind 0: attempt 2: relay: Config.HeaderFormat ended") {
+			t.Errorf("parked %q", got)
+		}
+		if log.with("messages deferred") != 1 || log.with("message parked") != 1 {
+			t.Errorf("want a line for each failure:\n%s", log)
+		}
+	})
+}
+
 // A publisher that gives no answer about its messages must not be called in a busy loop.
 func TestRelayDoesNotSpinOnWhatIsNotTried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

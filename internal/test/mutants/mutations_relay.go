@@ -70,6 +70,12 @@ var relayMutations = []mutation{
 	relaying("the relay parks no more messages than its limit", "outcome.go", "TestRelayParksNoMoreThanItsLimit", edit{
 		`if wait, log := b.relay.parkBudget.take(); wait > 0 {`, `if wait, log := b.relay.parkBudget.take(); wait < 0 {`,
 	}),
+	relaying("a message without an answer is not taken for published", "batch.go", "TestRelayHeaderFormatThatEndsItsGoroutine", edit{
+		`errs: slices.Repeat([]error{outbox.ErrNotTried}, len(msgs)),`, `errs: make([]error, len(msgs)),`,
+	}),
+	relaying("a HeaderFormat that ends its goroutine counts against its message", "call.go", "TestRelayHeaderFormatThatEndsItsGoroutine", edit{
+		`b.errs[i] = errNoHeaders //`, `//`,
+	}),
 	relaying("a message is parked at MaxAttempts", "outcome.go", "TestRelayParksAtMaxAttempts", edit{
 		`Attempts+1 >= cfg`, `Attempts+1 > cfg`,
 	}),
