@@ -18,6 +18,7 @@ type call struct {
 	began     time.Time
 	deadline  time.Time
 	leaseEnd  bool          // the deadline is the end of the hold less Margin, and not PublishTimeout
+	cutOff    bool          // the lease had ended when Publish returned
 	returned  chan struct{} // closed when Publish has returned
 
 	confirmed      bool                     // at least one message was
@@ -135,6 +136,7 @@ func (b *batch) publish(c *call) {
 	for n, err := range p.publish(ctx, msgs) {
 		b.errs[c.positions[n]] = err
 	}
+	c.cutOff = b.session.work.Err() != nil || c.leaseEnd && !time.Now().Before(c.deadline)
 }
 
 var errNoHeaders = errors.New("relay: Config.HeaderFormat ended its goroutine (runtime.Goexit) instead of returning headers")

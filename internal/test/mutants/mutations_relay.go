@@ -36,8 +36,11 @@ var relayMutations = []mutation{
 	relaying("the end of the lease counts against no message", "outcome.go", "TestRelayLeaseEndIsNotTheMessagesFault", edit{
 		`case b.isLeaseEnd(c, err):`, `case b.isLeaseEnd(c, err) && false:`,
 	}),
-	relaying("a publish that exceeds PublishTimeout counts an attempt", "outcome.go", "TestRelayPublishTimeoutCounts", edit{
-		`return (c.leaseEnd || b.session.work.Err() != nil) &&`, `return`,
+	relaying("a publish that exceeds PublishTimeout counts an attempt", "call.go", "TestRelayPublishTimeoutCounts", edit{
+		`|| c.leaseEnd && !time`, `|| !time`,
+	}),
+	relaying("a publisher's own timeout counts an attempt", "call.go", "TestRelayPublishersOwnTimeoutCounts", edit{
+		`c.leaseEnd && !time.Now().Before(c.deadline)`, `c.leaseEnd`,
 	}),
 	relaying("a broker that is away counts against no message", "outcome.go", "TestRelayCoolsDownWhenItsPublisherIsUnavailable", edit{
 		`b.deferUnavailable(i, c.cooldown, err)`, `b.countFailure(i, err)`,
