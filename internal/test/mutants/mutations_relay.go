@@ -79,6 +79,18 @@ var relayMutations = []mutation{
 	relaying("a HeaderFormat that ends its goroutine counts against its message", "call.go", "TestRelayHeaderFormatThatEndsItsGoroutine", edit{
 		`b.errs[i] = errNoHeaders //`, `//`,
 	}),
+	relaying("a call without usable answers counts only against the message at fault", "call.go", "TestRelayIsolatesAMessageWithoutAnswer", edit{
+		`if !usable && len(msgs) > 1 {`, `if !usable && false {`,
+	}),
+	relaying("a key keeps its order when its messages are published one by one", "call.go", "TestRelayIsolatesAMessageWithoutAnswer", edit{
+		`held[m.Key] = err != nil && m.Key != ""`, `held[m.Key] = false`,
+	}),
+	relaying("a call that leaves no time to publish its messages one by one counts", "call.go", "TestRelayHasNoTimeToIsolate", edit{
+		`b.errs[c.positions[0]] = noAnswer //`, `//`,
+	}),
+	relaying("an isolated message that is cut off is not counted", "call.go", "TestRelayIsolatedMessageThatIsCutOff", edit{
+		`if err != nil && ctx.Err() != nil { //`, `if false { //`,
+	}),
 	relaying("a message is parked at MaxAttempts", "outcome.go", "TestRelayParksAtMaxAttempts", edit{
 		`Attempts+1 >= cfg`, `Attempts+1 > cfg`,
 	}),
