@@ -50,7 +50,7 @@ func newPublishers(cfg Config) publishers {
 	var all []*publisherState
 	stateOf := func(p outbox.Publisher) *publisherState {
 		for _, s := range all { // a Publisher of several topics gets their messages in one call
-			if reflect.TypeOf(p).Comparable() && reflect.TypeOf(s.publisher).Comparable() && s.publisher == p {
+			if reflect.ValueOf(p).Comparable() && reflect.ValueOf(s.publisher).Comparable() && s.publisher == p {
 				return s
 			}
 		}

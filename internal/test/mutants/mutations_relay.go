@@ -91,6 +91,9 @@ var relayMutations = []mutation{
 	relaying("an isolated message that is cut off is not counted", "call.go", "TestRelayIsolatedMessageThatIsCutOff", edit{
 		`if err != nil && ctx.Err() != nil { //`, `if false { //`,
 	}),
+	relaying("publishers that cannot be compared are accepted", "publisher.go", "TestRelayPublishersThatCannotBeCompared", edit{
+		`reflect.ValueOf(p).Comparable() && reflect.ValueOf(s.publisher).Comparable()`, `reflect.TypeOf(p).Comparable() && reflect.TypeOf(s.publisher).Comparable()`,
+	}),
 	relaying("a message is parked at MaxAttempts", "outcome.go", "TestRelayParksAtMaxAttempts", edit{
 		`Attempts+1 >= cfg`, `Attempts+1 > cfg`,
 	}),
