@@ -217,8 +217,19 @@ RETURNING`, `RETURNING`,
 	},
 	{
 		name: "the next handler of a batch does not run after one that ended the transaction", file: pgx + "/verify.go",
-		edits: []edit{{`	verified := !g.unverified || g.xid == ""`, `	verified := true`}},
+		edits: []edit{{`	verified := !g.unverified && !(another && g.moved) || g.xid == ""`, `	verified := true`}},
 		pkg:   pgx, run: "TestVerifyTx$", fails: "TestVerifyTx",
+	},
+	{
+		name: "a handler cannot roll back to a savepoint of another handler of the batch", file: pgx + "/savepoint.go",
+		edits: []edit{{`	if !g.shared {
+		return nil
+	}
+	g.mu.Lock()`, `	if true {
+		return nil
+	}
+	g.mu.Lock()`}},
+		pkg: pgx, run: "TestAHandlerDoesNotReachTheSavepointsOfAnother", fails: "TestAHandlerDoesNotReachTheSavepointsOfAnother",
 	},
 	{
 		name: "every statement in a query string is checked", file: "internal/dialect/control_scan.go",
@@ -281,6 +292,8 @@ RETURNING`, `RETURNING`,
 	sqlstore("mysql: VerifyTx works more than once in a transaction", "internal/dialect/mysql.go", "TestVerifyTxTellsWhatAHandlerDid/mysql", edit{
 		`RELEASE SAVEPOINT txonce_claimed; SAVEPOINT txonce_claimed; END`, `RELEASE SAVEPOINT txonce_claimed; END`,
 	}),
+	sqlstore("postgres through database/sql: a handler cannot roll back to a savepoint of another handler of the batch", "internal/dialect/postgres_session.go",
+		"TestVerifyTxEndsSavepoints/postgres15", edit{"`RELEASE SAVEPOINT txonce_handler; SAVEPOINT txonce_handler`", "`SAVEPOINT txonce_handler`"}),
 	sqlstore("sqlstore: nothing is committed after VerifyTx has failed", "adapters/sqlstore/store.go", "TestVerifyTxTellsWhatAHandlerDid/postgres15", edit{
 		`	case t.failed != nil:
 		return t.failed
