@@ -17,6 +17,7 @@ type Consumer[TTx any] struct {
 	lot     ParkingLot[TTx] // nil: messages that are given up are rejected
 	keys    keyLock
 	pause   pause
+	limit   batchLimit
 	history history
 	doubts  doubts
 	budget  *parkBudget
