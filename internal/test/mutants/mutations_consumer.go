@@ -45,6 +45,9 @@ var consumerMutations = []mutation{
 	handling("batches become large again after deadlocks", "batchlimit.go", "TestBatchesThatDeadlockStaySmall", edit{
 		`l.most *= 2;`, `l.most *= 1;`,
 	}),
+	handling("the log of a pause names its cause", "pause.go", "TestAPauseNamesItsCause", edit{
+		`case errors.Is(err, dedup.ErrNameTaken):`, `case false:`,
+	}),
 	handling("a shutdown counts no attempt", "batch.go", "TestAContextThatEndsCountsAgainstNobody", edit{
 		`case ctx.Err() != nil: // a shutdown`, `case false: // a shutdown`,
 	}),
