@@ -57,9 +57,9 @@ var storeMutations = []mutation{
 	store("a row with the same key hash but another key is a collision, not a duplicate", "internal/claims/stored.go", "a_derived_key_of_another_natural_key_is_a_collision", edit{
 		`if stored != key {`, `if stored != key && false {`,
 	}),
-	store("COMMIT is sent only in the transaction that made the claim", pgx+"/verify.go",
+	store("COMMIT is sent only in the transaction that made the claim", pgx+"/savepoint.go",
 		"a_handler_that_ends_or_loses_its_transaction_leaves_no_effect_without_its_claim", edit{
-			`	if xid != g.xid {`, `	if false {`,
+			`	case xid != g.xid:`, `	case false:`,
 		}),
 	store("nothing is written after a handler ended its transaction", pgx+"/guard.go",
 		"a_handler_that_ends_or_loses_its_transaction_leaves_no_effect_without_its_claim", edit{
@@ -189,7 +189,7 @@ RETURNING`, `RETURNING`,
 	},
 	{
 		name: "a transaction is verified again after each handler that may have kept the connection", file: pgx + "/verify.go",
-		edits: []edit{{`t.g.unverified = t.g.exposed`, `t.g.unverified = false`}},
+		edits: []edit{{`t.g.unverified, t.g.moved = t.g.exposed, false`, `t.g.unverified, t.g.moved = false, false`}},
 		pkg:   pgx, run: "TestAKeptConnectionIsProvenAfterEachHandler$", fails: "TestAKeptConnectionIsProvenAfterEachHandler",
 	},
 	{
