@@ -59,7 +59,7 @@ var storeMutations = []mutation{
 	}),
 	store("COMMIT is sent only in the transaction that made the claim", pgx+"/savepoint.go",
 		"a_handler_that_ends_or_loses_its_transaction_leaves_no_effect_without_its_claim", edit{
-			`	case xid != g.xid:`, `	case false:`,
+			`	case xid != g.xid:`, `	case xid == "never":`,
 		}),
 	store("nothing is written after a handler ended its transaction", pgx+"/guard.go",
 		"a_handler_that_ends_or_loses_its_transaction_leaves_no_effect_without_its_claim", edit{
