@@ -17,6 +17,7 @@ type Consumer[TTx any] struct {
 	lot     ParkingLot[TTx] // nil: messages that are given up are rejected
 	keys    keyLock
 	pause   pause
+	limit   batchLimit
 	history history
 	doubts  doubts
 	budget  *parkBudget
@@ -47,8 +48,8 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 	}
 	c := &Consumer[TTx]{
 		cfg:      cfg,
-		pause:    pause{backoff: cfg.backoff, notice: cfg.notice("the database fails; nothing is parked, and the consumer tries again", "a COMMIT", "the database commits again")},
-		budget:   newParkBudget(cfg.ParkLimit, cfg.notice("too many messages to park; Config.ParkLimit is spent", "a handler that succeeds; messages are tried one at a time", "handlers succeed, and messages can be parked again")),
+		pause:    pause{backoff: cfg.backoff, notice: cfg.notice(func(err error) string { return cause(err) + "; nothing is parked, and the consumer tries again" }, "a COMMIT", "the database commits again")},
+		budget:   newParkBudget(cfg.ParkLimit, cfg.notice(func(error) string { return "too many messages to park; Config.ParkLimit is spent" }, "a handler that succeeds; messages are tried one at a time", "handlers succeed, and messages can be parked again")),
 		trial:    make(chan struct{}, 1),
 		starting: make(chan struct{}, 1),
 	}
@@ -57,7 +58,7 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 }
 
 // notice returns the notice for one kind of pause.
-func (cfg *Config[TTx]) notice(why, waitsFor, recovered string) *notice {
+func (cfg *Config[TTx]) notice(why func(err error) string, waitsFor, recovered string) *notice {
 	name, trace := cfg.Name, cfg.Trace
 	return &notice{
 		logger: cfg.Logger.With("consumer", name), why: why, waitsFor: waitsFor, recovered: recovered,

@@ -42,6 +42,15 @@ var consumerMutations = []mutation{
 	handling("a batch that a faulty database refuses is not taken apart", "batch.go", "TestABatchAndAFaultyDatabase", edit{
 		`case !a.claimed && b.c.cfg.Store.Retryable(a.err) && !errors.Is`, `case false && !errors.Is`,
 	}),
+	handling("after a deadlock the batches of later passes are smaller", "batch.go", "TestBatchesThatDeadlockStaySmall", edit{
+		`n := b.c.limit.of(min(most, len(todo)))`, `n := min(most, len(todo))`,
+	}),
+	handling("batches become large again after deadlocks", "batchlimit.go", "TestBatchesThatDeadlockStaySmall", edit{
+		`l.most *= 2;`, `l.most *= 1;`,
+	}),
+	handling("the log of a pause names its cause", "pause.go", "TestAPauseNamesItsCause", edit{
+		`case errors.Is(err, dedup.ErrNameTaken):`, `case false:`,
+	}),
 	handling("a shutdown counts no attempt", "batch.go", "TestAContextThatEndsCountsAgainstNobody", edit{
 		`case ctx.Err() != nil: // a shutdown`, `case false: // a shutdown`,
 	}),
