@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"math/big"
 	"strings"
+
+	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
 // maxJWS limits a JWS with its nested ones. Apple's are about 15 kB.
@@ -36,7 +38,7 @@ func parseJWS(compact string) (*jws, error) {
 	var decoded [3][]byte
 	for i, part := range parts {
 		var err error
-		if decoded[i], err = decodeBase64(base64.RawURLEncoding, part); err != nil {
+		if decoded[i], err = strict.Base64(base64.RawURLEncoding, part); err != nil {
 			return nil, fmt.Errorf("part %d: %w", i+1, err)
 		}
 	}
@@ -75,24 +77,11 @@ func parseHeader(header object) (x5c [3][]byte, err error) {
 		return x5c, fmt.Errorf("x5c has %d certificates, not %d", len(certs), len(x5c))
 	}
 	for i, cert := range certs {
-		if x5c[i], err = decodeBase64(base64.StdEncoding, cert); err != nil {
+		if x5c[i], err = strict.Base64(base64.StdEncoding, cert); err != nil {
 			return x5c, fmt.Errorf("x5c[%d]: %w", i, err)
 		}
 	}
 	return x5c, nil
-}
-
-// decodeBase64 refuses all but one encoding of each value: encoding/base64 skips line breaks, and without Strict also the bits after
-// the last byte.
-func decodeBase64(enc *base64.Encoding, s string) ([]byte, error) {
-	if strings.ContainsAny(s, "\r\n") {
-		return nil, errors.New("it is not base64: it has a line break")
-	}
-	b, err := enc.Strict().DecodeString(s)
-	if err != nil {
-		return nil, errors.New("it is not base64")
-	}
-	return b, nil
 }
 
 // signedBy reports whether the key of leaf made the signature. It says nothing about whose key that is.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/webhook"
+	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
 // MaxBody is the largest body that a Verifier reads. Use it as webhook.Config.MaxBody: a notification contains two more signed objects,
@@ -222,6 +223,4 @@ func signedDate(o object) (time.Time, error) {
 const maxMillis = 221845392000000
 
 // printable reports whether s has 1 to 255 characters of printable ASCII, without spaces. Apple's are UUIDs and names.
-func printable(s string) bool {
-	return len(s) >= 1 && len(s) <= 255 && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
-}
+func printable(s string) bool { return strict.Token(s, "") == nil }

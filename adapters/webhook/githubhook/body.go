@@ -25,7 +25,7 @@ func decode(body []byte) (payload []byte, isPing bool, err error) {
 		}
 		payload = []byte(form.Get("payload"))
 	}
-	members, err := strict.Members(payload, "zen", "hook_id", "hook")
+	members, err := strict.Select(payload, "zen", "hook_id", "hook")
 	if err != nil {
 		return nil, false, err
 	}

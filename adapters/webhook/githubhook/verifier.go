@@ -2,6 +2,7 @@ package githubhook
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
 	"time"
@@ -118,7 +119,7 @@ func (v *Verifier) authenticate(d *webhook.Delivery) error {
 }
 
 func sign(secret, body []byte) string {
-	return "sha256=" + hex.EncodeToString(strict.MAC(secret, body))
+	return "sha256=" + hex.EncodeToString(strict.MAC(sha256.New, secret, body))
 }
 
 // token reads a header that is not signed.

@@ -65,7 +65,7 @@ type Config struct {
 	// Defaults to UnixSeconds.
 	TimestampFormat TimeFormat
 
-	// Tolerance is how far the timestamp may be from this machine's clock, in both directions.
+	// Tolerance is how far the timestamp may be from this machine's clock, in both directions. It is one hour at most.
 	//
 	// Defaults to 5 minutes.
 	Tolerance time.Duration

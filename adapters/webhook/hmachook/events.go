@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/webhook"
-	"github.com/txonce/txonce/adapters/webhook/internal/inspect"
+	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 )
@@ -33,9 +33,9 @@ func (p *plan) events(d *webhook.Delivery) ([]webhook.Event, error) {
 		return []webhook.Event{event}, nil
 	}
 	var items []json.RawMessage
-	array, err := inspect.Lookup(d.Body, p.items)
+	array, err := strict.Lookup(d.Body, p.items)
 	if err == nil {
-		items, err = inspect.Items(array)
+		items, err = strict.Items(array)
 	}
 	if err != nil {
 		return nil, webhook.Refuse(webhook.Malformed, "ItemsPath %s: %w", p.cfg.ItemsPath, err)
@@ -65,12 +65,12 @@ func (p *plan) event(d *webhook.Delivery, payload []byte) (event webhook.Event, 
 		return webhook.Event{}, webhook.Refuse(webhook.Malformed, "the event's %s %w", what, err)
 	}
 	if p.cfg.TopicHeader != "" {
-		m.Topic, err = inspect.Header(d.Header, p.cfg.TopicHeader)
+		m.Topic, err = strict.Header(d.Header, p.cfg.TopicHeader)
 	} else if p.topic != nil {
 		m.Topic, err = text(payload, p.topic)
 	}
 	if err == nil {
-		err = inspect.ID(m.Topic)
+		err = strict.ID(m.Topic)
 	}
 	if err != nil {
 		return malformed("type", err)
@@ -82,7 +82,10 @@ func (p *plan) event(d *webhook.Delivery, payload []byte) (event webhook.Event, 
 		return malformed("id", err)
 	}
 	if p.created != nil {
-		if m.Time, err = p.time(payload, p.created, p.cfg.CreatedFormat); err != nil {
+		if m.Time, err = p.time(payload, p.created, p.cfg.CreatedFormat); err == nil {
+			err = strict.Storable(m.Time)
+		}
+		if err != nil {
 			return malformed("creation time", err)
 		}
 	}
@@ -92,7 +95,7 @@ func (p *plan) event(d *webhook.Delivery, payload []byte) (event webhook.Event, 
 		}
 	}
 	if p.cfg.IDHeader != "" {
-		m.Aliases = []string{bodyAlias(m.Topic, payload)}
+		m.Aliases = []string{strict.BodyAlias(p.cfg.Name, "", m.Topic, payload)}
 	}
 	return webhook.Event{Message: m}, nil
 }
@@ -107,7 +110,7 @@ func (p *plan) tenant(payload []byte) (string, error) {
 	}
 	scope, err := text(payload, p.scope)
 	if err == nil {
-		err = inspect.ID(scope)
+		err = strict.ID(scope)
 	}
 	if err != nil {
 		return "", err
@@ -123,9 +126,8 @@ var escape = strings.NewReplacer(`\`, `\\`, `:`, `\:`)
 
 func (p *plan) id(d *webhook.Delivery, payload []byte) (id string, err error) {
 	if p.cfg.IDHeader != "" {
-		if id, err = inspect.Header(d.Header, p.cfg.IDHeader); err == nil && strings.HasPrefix(id, aliasPrefix) {
-			// Ids and aliases are keys of one kind. Such an id could make a later event look like a replay.
-			err = fmt.Errorf("begins with %s, as aliases do", aliasPrefix)
+		if id, err = strict.Header(d.Header, p.cfg.IDHeader); err == nil {
+			err = strict.NotAlias(id)
 		}
 	} else if len(p.ids) == 1 {
 		id, err = text(payload, p.ids[0])
@@ -142,31 +144,31 @@ func (p *plan) id(d *webhook.Delivery, payload []byte) (id string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return id, inspect.ID(id)
+	return id, strict.ID(id)
 }
 
 // idPart is text, and takes true and false too, which do not identify an event alone.
 func idPart(payload []byte, path []string) (string, error) {
-	raw, err := inspect.Lookup(payload, path)
+	raw, err := strict.Lookup(payload, path)
 	if err != nil {
 		return "", err
 	}
 	if s := string(raw); s == "true" || s == "false" {
 		return s, nil
 	}
-	s, err := inspect.Text(raw)
+	s, err := strict.Scalar(raw)
 	if err == nil {
-		err = inspect.ID(s)
+		err = strict.ID(s)
 	}
 	return s, err
 }
 
 func text(payload []byte, path []string) (string, error) {
-	raw, err := inspect.Lookup(payload, path)
+	raw, err := strict.Lookup(payload, path)
 	if err != nil {
 		return "", err
 	}
-	return inspect.Text(raw)
+	return strict.Scalar(raw)
 }
 
 func (p *plan) time(payload []byte, path []string, format TimeFormat) (time.Time, error) {
@@ -181,8 +183,8 @@ func (p *plan) time(payload []byte, path []string, format TimeFormat) (time.Time
 func (p *plan) contentHash(payload []byte) (f dedup.Fingerprint, err error) {
 	var content []byte
 	for _, path := range p.fingerprint {
-		raw, err := inspect.Lookup(payload, path)
-		if errors.Is(err, inspect.ErrMissing) {
+		raw, err := strict.Lookup(payload, path)
+		if errors.Is(err, strict.ErrMissing) {
 			raw = json.RawMessage("null")
 		} else if err != nil {
 			return f, err
@@ -195,13 +197,4 @@ func (p *plan) contentHash(payload []byte) (f dedup.Fingerprint, err error) {
 		content = append(content, compact.Bytes()...)
 	}
 	return dedup.FingerprintOf(content), nil
-}
-
-const aliasPrefix = "body:"
-
-// bodyAlias identifies a body by its type and content. The type is a part of it, because some senders send one body under several types.
-func bodyAlias(topic string, body []byte) string {
-	content := binary.AppendUvarint(nil, uint64(len(topic)))
-	sum := sha256.Sum256(append(append(content, topic...), body...))
-	return aliasPrefix + hex.EncodeToString(sum[:])
 }

@@ -1,7 +1,6 @@
 package hmachook
 
 import (
-	"crypto/hmac"
 	"crypto/sha1" // only with RiskSHA1
 	"crypto/sha256"
 	"crypto/sha512"
@@ -15,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/txonce/txonce/adapters/webhook/internal/inspect"
+	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
 // maxElements is more than any sender's header has.
@@ -34,7 +33,7 @@ func (p *plan) newHash() func() hash.Hash {
 
 // readHeaders returns the signatures of a delivery, at least one, and its timestamp if it is outside of the body.
 func (p *plan) readHeaders(h http.Header) (macs [][]byte, timestamp string, err error) {
-	value, err := inspect.Header(h, p.cfg.SignatureHeader)
+	value, err := strict.Header(h, p.cfg.SignatureHeader)
 	if err != nil {
 		return nil, "", err
 	}
@@ -58,7 +57,7 @@ func (p *plan) readHeaders(h http.Header) (macs [][]byte, timestamp string, err 
 		return nil, "", fmt.Errorf("the header %s has no signature of the configured form", p.cfg.SignatureHeader)
 	}
 	if p.cfg.TimestampHeader != "" {
-		timestamp, err = inspect.Header(h, p.cfg.TimestampHeader)
+		timestamp, err = strict.Header(h, p.cfg.TimestampHeader)
 	}
 	return macs, timestamp, err
 }
@@ -91,27 +90,14 @@ func (p *plan) elements(value string) (signatures []string, timestamp string, er
 // parseTime reads a time. Its digits are limited, so that no value overflows.
 func parseTime(format TimeFormat, text string) (time.Time, error) {
 	if format == RFC3339 {
-		t, err := time.Parse(time.RFC3339, text)
-		if err != nil || t.Year() < 1970 { // the zero time would mean: unknown
-			return time.Time{}, errors.New("is not a time since 1970 in the form of RFC 3339")
-		}
-		return t, nil
+		return strict.RFC3339(text)
 	}
-	digits := 12
+	most, of := 12, func(n int64) time.Time { return time.Unix(n, 0) }
 	if format == UnixMillis {
-		digits = 15
+		most, of = 15, time.UnixMilli
 	}
-	if text == "" || len(text) > digits || strings.ContainsFunc(text, func(r rune) bool { return r < '0' || r > '9' }) {
-		return time.Time{}, fmt.Errorf("is not a number of 1 to %d digits", digits)
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return time.Time{}, err
-	}
-	if format == UnixMillis {
-		return time.UnixMilli(n), nil
-	}
-	return time.Unix(n, 0), nil
+	n, err := strict.Digits(text, most)
+	return of(n), err
 }
 
 // Sign returns the header fields with which the sender that Config describes would sign body at now, with the first of Secrets. url is
@@ -122,11 +108,10 @@ func (v *Verifier) Sign(url string, body []byte, now time.Time) http.Header {
 	if cfg.TimestampFormat == UnixMillis {
 		timestamp = strconv.FormatInt(now.UnixMilli(), 10)
 	}
-	mac := hmac.New(v.plan.newHash(), v.plan.keys[0])
-	mac.Write(v.plan.signed.text(body, timestamp, url))
-	signature := hex.EncodeToString(mac.Sum(nil))
+	mac := strict.MAC(v.plan.newHash(), v.plan.keys[0], v.plan.signed.text(body, timestamp, url))
+	signature := hex.EncodeToString(mac)
 	if cfg.SignatureEncoding == Base64 {
-		signature = base64.StdEncoding.EncodeToString(mac.Sum(nil))
+		signature = base64.StdEncoding.EncodeToString(mac)
 	}
 	value := cfg.SignaturePrefix + signature
 	if cfg.SignatureElement != "" {

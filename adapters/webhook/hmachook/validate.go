@@ -1,6 +1,7 @@
 package hmachook
 
 import (
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -8,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/txonce/txonce/adapters/webhook/internal/inspect"
+	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 	"github.com/txonce/txonce/internal/risks"
 )
 
@@ -70,17 +71,15 @@ func (c *checker) secrets(cfg Config) (keys [][]byte) {
 		c.refuse("SecretEncoding is %d: want Plain, Hex or Base64", cfg.SecretEncoding)
 	}
 	for i, secret := range cfg.Secrets {
-		if err := inspect.Secret(secret, 1); err != nil {
+		if err := strict.Written(secret); err != nil {
 			c.refuse("Secrets[%d] %w: copy the signing secret of the endpoint from the sender", i, err)
 			continue
 		}
 		key, err := decode(cfg.SecretEncoding, secret)
-		switch {
-		case err != nil:
+		if err != nil {
 			c.refuse("Secrets[%d] is not written as SecretEncoding says: copy it again, or set another SecretEncoding", i)
-		case len(key) < minSecret:
-			c.refuse("Secrets[%d] has %d bytes, fewer than %d: copy the signing secret of the endpoint from the sender, or let it make a longer one",
-				i, len(key), minSecret)
+		} else if err := strict.Key(key, minSecret); err != nil {
+			c.refuse("Secrets[%d] %w: copy the signing secret of the endpoint from the sender, or let it make a longer one", i, err)
 		}
 		keys = append(keys, key)
 	}
@@ -93,7 +92,7 @@ func decode(as Encoding, s string) ([]byte, error) {
 	case Hex:
 		return hex.DecodeString(s)
 	case Base64:
-		return inspect.Base64(s)
+		return strict.Base64(base64.StdEncoding, s)
 	default:
 		return []byte(s), nil
 	}
@@ -159,11 +158,9 @@ func (c *checker) timestamp(p *plan) {
 	if cfg.TimestampFormat > RFC3339 {
 		c.refuse("TimestampFormat is %d: want UnixSeconds, UnixMillis or RFC3339", cfg.TimestampFormat)
 	}
-	if cfg.Tolerance < 0 {
-		c.refuse("Tolerance is %v: want more than 0, or 0 for 5 minutes", cfg.Tolerance)
-	}
-	if cfg.Tolerance == 0 {
-		cfg.Tolerance = 5 * time.Minute
+	var err error
+	if cfg.Tolerance, err = strict.Tolerance(cfg.Tolerance); err != nil {
+		c.refuse("Tolerance %w", err)
 	}
 	if cfg.TimestampFormat == DefaultFormat {
 		cfg.TimestampFormat = UnixSeconds
@@ -179,7 +176,7 @@ func (c *checker) path(field, path string) []string {
 }
 
 func (c *checker) required(field, path string) []string {
-	names, err := inspect.Path(path)
+	names, err := strict.Path(path)
 	if err != nil {
 		c.refuse("%s %w", field, err)
 	}

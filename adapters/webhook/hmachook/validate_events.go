@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/txonce/txonce/adapters/webhook/internal/inspect"
+	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
 func (c *checker) events(p *plan) {
@@ -46,7 +46,7 @@ func (c *checker) events(p *plan) {
 	if topics == 0 {
 		cfg.Topic = cfg.Name
 	}
-	if cfg.Scope != "" && (inspect.ID(cfg.Scope) != nil || len(cfg.Scope) > maxScope || strings.Contains(cfg.Scope, "/")) {
+	if cfg.Scope != "" && (strict.ID(cfg.Scope) != nil || len(cfg.Scope) > maxScope || strings.Contains(cfg.Scope, "/")) {
 		c.refuse("Scope is %q: want at most %d printable bytes without a slash", cfg.Scope, maxScope)
 	}
 	switch {
@@ -80,7 +80,7 @@ func (c *checker) source(p *plan) {
 	if cfg.Horizon == 0 {
 		cfg.Horizon = defaultHorizon
 	}
-	if err := inspect.Reply(cfg.Reply); err != nil {
+	if err := strict.Reply(cfg.Reply.Status, cfg.Reply.Body); err != nil {
 		c.refuse("Reply%w", err)
 	}
 }

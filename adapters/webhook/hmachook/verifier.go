@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/webhook"
-	"github.com/txonce/txonce/adapters/webhook/internal/inspect"
+	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
 // Verifier verifies deliveries of the sender that its Config describes. It is safe for concurrent use.
@@ -48,15 +48,15 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 			return nil, webhook.Refuse(webhook.Unsigned, "the timestamp %w", err)
 		}
 	}
-	if !inspect.Signed(p.newHash(), p.keys, [][]byte{p.signed.text(d.Body, timestamp, d.URL)}, macs) {
+	if !strict.Signed(p.newHash(), p.keys, [][]byte{p.signed.text(d.Body, timestamp, d.URL)}, macs) {
 		return nil, webhook.Refuse(webhook.BadSignature, "no secret made this signature: compare Config.Secrets and Config.Signed "+
 			"with the sender's, and check that no proxy changes the raw body%s", p.urlHint(d))
 	}
-	if p.signed.container && !inspect.IsContainer(d.Body) {
+	if p.signed.container && !strict.IsContainer(d.Body) {
 		return nil, webhook.Refuse(webhook.Malformed, "the body is not a JSON object or array")
 	}
 	if p.needsJSON() {
-		if err := inspect.Document(d.Body); err != nil {
+		if err := strict.Document(d.Body); err != nil {
 			return nil, webhook.Refuse(webhook.Malformed, "the body is %w", err)
 		}
 	}
@@ -66,9 +66,8 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 		}
 	}
 	if !sent.IsZero() {
-		if off := d.Time.Sub(sent); off.Abs() > p.cfg.Tolerance {
-			return nil, webhook.Refuse(webhook.BadTime, "the timestamp %v is %v away from this machine's clock, more than %v",
-				sent.UTC(), off.Abs(), p.cfg.Tolerance)
+		if err := strict.Recent(sent, d.Time, p.cfg.Tolerance); err != nil {
+			return nil, webhook.Refuse(webhook.BadTime, "%w", err)
 		}
 	}
 	return p.events(d)

@@ -2,6 +2,7 @@ package shopifyhook
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
 	"time"
@@ -125,7 +126,7 @@ func (v *Verifier) shop(h http.Header) (string, error) {
 }
 
 func sign(secret, body []byte) string {
-	return base64.StdEncoding.EncodeToString(strict.MAC(secret, body))
+	return base64.StdEncoding.EncodeToString(strict.MAC(sha256.New, secret, body))
 }
 
 // token reads a header that is not signed.

@@ -1,7 +1,6 @@
 package slackhook
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -15,7 +14,7 @@ const maxApp = 128
 
 // read reads a signed body.
 func read(body []byte) (webhook.Event, error) {
-	members, err := strict.Members(body, "type", "challenge", "event_id", "api_app_id", "team_id", "event_time", "event")
+	members, err := strict.Select(body, "type", "challenge", "event_id", "api_app_id", "team_id", "event_time", "event")
 	if errors.Is(err, strict.ErrNotObject) && len(body) > 0 && body[0] != '{' {
 		return webhook.Event{}, errors.New("the body is not JSON: this endpoint takes requests of the Events API, " +
 			"and no slash commands and interactions, which have no event_id; give them a URL and a handler of their own")
@@ -48,7 +47,7 @@ func read(body []byte) (webhook.Event, error) {
 	return webhook.Event{Message: msg}, err
 }
 
-func message(body []byte, members map[string]json.RawMessage) (consumer.Message, error) {
+func message(body []byte, members strict.Members) (consumer.Message, error) {
 	id, err := text(members, "event_id")
 	if err != nil {
 		return consumer.Message{}, err
@@ -66,7 +65,7 @@ func message(body []byte, members map[string]json.RawMessage) (consumer.Message,
 	if err != nil {
 		return consumer.Message{}, fmt.Errorf("the body's event_time: %w", err)
 	}
-	inner, err := strict.Members(members["event"], "type")
+	inner, err := strict.Select(members["event"], "type")
 	if err != nil {
 		return consumer.Message{}, fmt.Errorf("the body's event: %w", err)
 	}
@@ -85,7 +84,7 @@ func message(body []byte, members map[string]json.RawMessage) (consumer.Message,
 	}, nil
 }
 
-func text(members map[string]json.RawMessage, name string) (string, error) {
+func text(members strict.Members, name string) (string, error) {
 	value, there := members[name]
 	if !there {
 		return "", fmt.Errorf("the body has no %s", name)

@@ -2,6 +2,7 @@ package slackhook
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
 	"strconv"
@@ -86,7 +87,7 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 }
 
 func sign(secret []byte, timestamp string, body []byte) string {
-	return "v0=" + hex.EncodeToString(strict.MAC(secret, []byte("v0:"+timestamp+":"), body))
+	return "v0=" + hex.EncodeToString(strict.MAC(sha256.New, secret, []byte("v0:"+timestamp+":"), body))
 }
 
 // Sign returns the headers that Slack would add to body, for tests. at is the time of the attempt.

@@ -5,6 +5,7 @@ import (
 	"crypto"
 	_ "crypto/sha1"   // for crypto.SHA1
 	_ "crypto/sha256" // for crypto.SHA256
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"regexp"
@@ -14,7 +15,7 @@ import (
 	"unicode"
 
 	"github.com/txonce/txonce/adapters/webhook"
-	"github.com/txonce/txonce/adapters/webhook/internal/inspect"
+	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
 // The types of messages.
@@ -52,23 +53,20 @@ func signedFields(kind string) []string {
 
 // readMessage reads body. Nothing in the result can be trusted before its signature was verified.
 func (v *Verifier) readMessage(body []byte) (m message, err error) {
-	if err := inspect.Document(body); err != nil {
-		return m, webhook.Refuse(webhook.Unsigned, "the body is not a message of SNS: %w; "+rawDelivery, err)
-	}
-	object, err := inspect.ReadObject(body)
+	object, err := strict.Parse(body)
 	if err != nil {
-		return m, webhook.Refuse(webhook.Unsigned, "the body is not a JSON object; "+rawDelivery)
+		return m, webhook.Refuse(webhook.Unsigned, "the body is not a message of SNS: %w; "+rawDelivery, err)
 	}
 	m.fields = map[string]string{}
 	read := func(name string) (string, error) {
 		raw, err := object.Field(name)
 		if err == nil && name == "Subject" && bytes.Equal(raw, []byte("null")) {
-			return "", inspect.ErrMissing
+			return "", strict.ErrMissing
 		}
 		if err != nil {
 			return "", err
 		}
-		return inspect.String(raw)
+		return strict.String(raw)
 	}
 	if m.kind, err = read("Type"); err != nil {
 		return m, webhook.Refuse(webhook.Unsigned, "the body is not a message of SNS: Type %w; "+rawDelivery, err)
@@ -79,7 +77,7 @@ func (v *Verifier) readMessage(body []byte) (m message, err error) {
 	for _, name := range append(signedFields(m.kind), "SignatureVersion", "Signature", "SigningCertURL") {
 		value, err := read(name)
 		switch {
-		case errors.Is(err, inspect.ErrMissing) && name == "Subject":
+		case errors.Is(err, strict.ErrMissing) && name == "Subject":
 			continue
 		case err != nil:
 			return m, webhook.Refuse(webhook.Unsigned, "%s %w", name, err)
@@ -101,7 +99,7 @@ func (v *Verifier) checkClaims(m *message) (err error) {
 	if !uuid.MatchString(m.fields["MessageId"]) {
 		return webhook.Refuse(webhook.Unsigned, "MessageId is not a UUID")
 	}
-	if m.timestamp, err = time.Parse(time.RFC3339, m.fields["Timestamp"]); err != nil {
+	if m.timestamp, err = strict.RFC3339(m.fields["Timestamp"]); err != nil {
 		return webhook.Refuse(webhook.Unsigned, "Timestamp is %.40q: want RFC 3339", m.fields["Timestamp"])
 	}
 	switch version := m.fields["SignatureVersion"]; {
@@ -112,7 +110,7 @@ func (v *Verifier) checkClaims(m *message) (err error) {
 	default:
 		return webhook.Refuse(webhook.BadSignature, "SignatureVersion is %.40q: set the topic's attribute SignatureVersion to 2", version)
 	}
-	if m.signature, err = inspect.Base64(m.fields["Signature"]); err != nil || len(m.signature) < minKey/8 || len(m.signature) > maxKey/8 {
+	if m.signature, err = strict.Base64(base64.StdEncoding, m.fields["Signature"]); err != nil || len(m.signature) < minKey/8 || len(m.signature) > maxKey/8 {
 		return webhook.Refuse(webhook.Unsigned, "Signature is not the base64 of a signature")
 	}
 	if m.certificate = m.fields["SigningCertURL"]; !certificateURL.MatchString(m.certificate) {

@@ -158,8 +158,9 @@ func decodeSecret(s string) ([]byte, error) {
 	case len(key) > maxSecret:
 		return nil, fmt.Errorf("has %d bytes after decoding, more than %d: "+
 			"copy the endpoint's signing secret, which begins with whsec_", len(key), maxSecret)
-	case strings.Count(string(key), string(key[:1])) == len(key):
-		return nil, errors.New("is one byte again and again: it looks like a placeholder; copy the endpoint's signing secret")
+	}
+	if err := strict.Key(key, minSecret); err != nil {
+		return nil, fmt.Errorf("%w; copy the endpoint's signing secret", err)
 	}
 	return key, nil
 }
@@ -188,13 +189,10 @@ func decodePublicKey(s string) (ed25519.PublicKey, error) {
 	return key, nil
 }
 
-// decodeBase64 decodes standard base64, with padding or without. Package base64 itself skips newlines.
+// decodeBase64 decodes standard base64, with padding or without.
 func decodeBase64(s string) ([]byte, error) {
-	if strings.ContainsAny(s, "\r\n") {
-		return nil, errors.New("newline in base64")
-	}
-	if decoded, err := base64.StdEncoding.Strict().DecodeString(s); err == nil {
+	if decoded, err := strict.Base64(base64.StdEncoding, s); err == nil {
 		return decoded, nil
 	}
-	return base64.RawStdEncoding.Strict().DecodeString(s)
+	return strict.Base64(base64.RawStdEncoding, s)
 }

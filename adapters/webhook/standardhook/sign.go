@@ -2,6 +2,7 @@ package standardhook
 
 import (
 	"crypto/ed25519"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ func Sign(key, id string, at time.Time, body []byte) (http.Header, error) {
 		if err != nil {
 			return nil, fmt.Errorf("standardhook: Sign: the key %w", err)
 		}
-		signature = "v1," + base64.StdEncoding.EncodeToString(strict.MAC(secret, content))
+		signature = "v1," + base64.StdEncoding.EncodeToString(strict.MAC(sha256.New, secret, content))
 	}
 	h := http.Header{}
 	h.Set("Webhook-Id", id)

@@ -3,6 +3,7 @@ package standardhook
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -92,7 +93,7 @@ func (v *Verifier) authentic(s signed, body []byte, v1, v1a []string) bool {
 	head := []byte(s.id + "." + s.timestamp + ".")
 	macs := make([]string, len(v.secrets))
 	for i, secret := range v.secrets {
-		macs[i] = base64.StdEncoding.EncodeToString(strict.MAC(secret, head, body))
+		macs[i] = base64.StdEncoding.EncodeToString(strict.MAC(sha256.New, secret, head, body))
 	}
 	authentic := strict.AnyEqual(macs, v1)
 	if len(v.publicKeys) == 0 || len(v1a) == 0 {
@@ -100,8 +101,8 @@ func (v *Verifier) authentic(s signed, body []byte, v1, v1a []string) bool {
 	}
 	content := append(head, body...)
 	for _, encoded := range v1a {
-		signature, err := base64.StdEncoding.Strict().DecodeString(encoded)
-		if err != nil || len(signature) != ed25519.SignatureSize || base64.StdEncoding.EncodeToString(signature) != encoded {
+		signature, err := strict.Base64(base64.StdEncoding, encoded)
+		if err != nil || len(signature) != ed25519.SignatureSize {
 			continue
 		}
 		for _, key := range v.publicKeys {
@@ -114,28 +115,34 @@ func (v *Verifier) authentic(s signed, body []byte, v1, v1a []string) bool {
 // message reads the signed body.
 func (v *Verifier) message(id string, body []byte) (consumer.Message, error) {
 	msg := consumer.Message{ID: id, Tenant: v.tenant, Payload: body, Fingerprint: &dedup.Fingerprint{}}
-	names := []string{"type"}
-	if v.cfg.TimeField != "" {
-		names = append(names, v.cfg.TimeField)
-	}
-	members, err := strict.Members(body, names...)
+	object, err := strict.Parse(body)
 	if err != nil && !(errors.Is(err, strict.ErrNotObject) && v.cfg.TimeField == "") {
 		return msg, fmt.Errorf("the body: %w", err)
 	}
-	if topic, err := strict.Text(members["type"]); err == nil {
+	kind, err := object.Field("type")
+	if err != nil && !errors.Is(err, strict.ErrMissing) && !errors.Is(err, strict.ErrOtherCase) { // not all senders have a "type"
+		return msg, fmt.Errorf("the body's \"type\" %w", err)
+	}
+	if topic, err := strict.Text(kind); err == nil {
 		msg.Topic = topic
 		*msg.Fingerprint = dedup.FingerprintOf([]byte(topic))
 	}
 	if v.cfg.TimeField != "" {
-		text, err := strict.Text(members[v.cfg.TimeField])
-		if err != nil {
-			return msg, fmt.Errorf("the body's %q, which is Config.TimeField: %w", v.cfg.TimeField, err)
+		if msg.Time, err = created(object, v.cfg.TimeField); err != nil {
+			return msg, fmt.Errorf("the body's %q, which is Config.TimeField, %w", v.cfg.TimeField, err)
 		}
-		created, err := time.Parse(time.RFC3339, text)
-		if err != nil || created.Year() < 1970 {
-			return msg, fmt.Errorf("the body's %q, which is Config.TimeField, is not a time after 1970 in the form of RFC 3339", v.cfg.TimeField)
-		}
-		msg.Time = created.UTC()
 	}
 	return msg, nil
+}
+
+func created(object strict.Object, field string) (time.Time, error) {
+	value, err := object.Field(field)
+	if err != nil {
+		return time.Time{}, err
+	}
+	text, err := strict.Text(value)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return strict.RFC3339(text)
 }

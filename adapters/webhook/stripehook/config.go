@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
 // Mode says which of a Stripe account's two worlds something belongs to. Objects and events of one mode do not exist in the other.
@@ -69,8 +71,8 @@ type Config struct {
 	// while a secret is rolled. Required.
 	Secrets []Secret
 
-	// Tolerance is how far the time of a signature may be from the time of the delivery, before or after it. Stripe signs each
-	// attempt anew, so a late attempt is not an old one.
+	// Tolerance is how far the time of a signature may be from the time of the delivery, before or after it: one hour at most.
+	// Stripe signs each attempt anew, so a late attempt is not an old one.
 	//
 	// Defaults to 5 minutes.
 	Tolerance time.Duration
@@ -110,11 +112,10 @@ type Config struct {
 }
 
 const (
-	defaultTolerance = 5 * time.Minute
-	defaultDeadline  = 10 * time.Second
-	liveTries        = 72 * time.Hour // documented: up to three days
-	liveGiveUpAfter  = liveTries / 2
-	testGiveUpAfter  = time.Hour
+	defaultDeadline = 10 * time.Second
+	liveTries       = 72 * time.Hour // documented: up to three days
+	liveGiveUpAfter = liveTries / 2
+	testGiveUpAfter = time.Hour
 
 	// horizon is longer than 30 days, for which List Events has an event and a person can send it again, and 3 days of attempts
 	// after that, plus a day for clocks and a slow backfill.
@@ -150,11 +151,12 @@ func (c Config) withDefaults() (Config, error) {
 			refuse("Secrets[%d].Mode is %v: want Live or Test, the mode of the endpoint", i, s.Mode)
 		}
 	}
-	switch {
-	case c.Tolerance < 0:
-		refuse("Tolerance is %v: want more than 0", c.Tolerance)
-	case c.Tolerance != 0 && c.InsecureAcceptAnyAge:
+	if c.Tolerance != 0 && c.InsecureAcceptAnyAge {
 		refuse("InsecureAcceptAnyAge and Config.Tolerance are both set: set one of them")
+	}
+	tolerance, err := strict.Tolerance(c.Tolerance)
+	if err != nil {
+		refuse("Tolerance %w", err)
 	}
 	if c.Account != "" && !validScope(c.Account) {
 		refuse("Account is %q: want an account's ID, which begins with acct_", c.Account)
@@ -169,9 +171,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.Join(wrong...)
 	}
 
-	if c.Tolerance == 0 {
-		c.Tolerance = defaultTolerance
-	}
+	c.Tolerance = tolerance
 	if c.Deadline == 0 {
 		c.Deadline = defaultDeadline
 	}
@@ -187,15 +187,15 @@ func (c Config) withDefaults() (Config, error) {
 // badSecret says what is wrong with a secret, without showing it. An empty or guessable key makes every forgery valid.
 func badSecret(value string) string {
 	const fix = "copy the endpoint's signing secret, which begins with " + secretPrefix
-	switch {
+	switch err := strict.Secret(value, minSecret); {
 	case value == "":
 		return "is empty: " + fix
 	case strings.IndexFunc(value, func(r rune) bool { return r <= ' ' || r > '~' }) >= 0:
 		return "contains a space, a line break or another character that no secret has: " + fix
 	case !strings.HasPrefix(value, secretPrefix):
 		return "does not begin with " + secretPrefix + ": it is no signing secret; " + fix
-	case len(value) < minSecret:
-		return fmt.Sprintf("is shorter than %d bytes: %s", minSecret, fix)
+	case err != nil:
+		return err.Error() + ": " + fix
 	default:
 		return ""
 	}

@@ -4,9 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
 // Event is the part of a Stripe event that does not depend on its type or API version. Handlers get it with Parse.
@@ -45,12 +46,21 @@ func (e Event) LogicalID() string {
 const (
 	objectSnapshot = "event"
 	objectThin     = "v2.core.event"
-
-	maxField = 255 // bytes of an ID or type
 )
 
-// maxCreated is the last time that every store accepts, in seconds.
-var maxCreated = time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
+// fields are the wanted members of a JSON object.
+type fields strict.Members
+
+func read(object []byte, wanted ...string) (fields, error) {
+	m, err := strict.Select(object, wanted...)
+	return fields(m), err
+}
+
+func (f fields) null(name string) bool { return !strict.Members(f).Has(name) }
+
+func (f fields) text(name string) (string, error) { return strict.Members(f).String(name) }
+
+func (f fields) boolean(name string) (bool, error) { return strict.Members(f).Bool(name) }
 
 // Parse reads a payload, such as consumer.Message.Payload. It verifies no signature. Its error says which field is at fault, and does not
 // show the payload.
@@ -63,10 +73,7 @@ func Parse(payload []byte) (Event, error) {
 }
 
 func parse(payload []byte) (e Event, err error) {
-	if err := checkDepth(payload); err != nil {
-		return e, err
-	}
-	fields, err := members(payload, "id", "object", "type", "created", "livemode", "account", "context", "api_version", "data",
+	fields, err := read(payload, "id", "object", "type", "created", "livemode", "account", "context", "api_version", "data",
 		"related_object", "snapshot_event")
 	if err != nil {
 		return e, err
@@ -107,8 +114,8 @@ func (f fields) snapshot(e *Event) (err error) {
 	}
 	_ = json.Unmarshal(f["api_version"], &e.APIVersion) // null, or a form of the future
 	// An object without a readable ID is no reason to refuse the event.
-	if data, err := members(f["data"], "object"); err == nil {
-		if object, err := members(data["object"], "id"); err == nil {
+	if data, err := read(f["data"], "object"); err == nil {
+		if object, err := read(data["object"], "id"); err == nil {
 			e.Object, _ = object.text("id")
 		}
 	}
@@ -124,7 +131,7 @@ func (f fields) thin(e *Event) (err error) {
 			return err
 		}
 	}
-	if related, err := members(f["related_object"], "id", "url"); err == nil {
+	if related, err := read(f["related_object"], "id", "url"); err == nil {
 		e.Object, _ = related.text("id")
 		e.ObjectURL, _ = related.text("url")
 	}
@@ -133,12 +140,11 @@ func (f fields) thin(e *Event) (err error) {
 
 // unixTime reads an integer. It refuses 1e9, 1.0 and strings, so that no two notations are read differently by others.
 func unixTime(raw json.RawMessage) (time.Time, error) {
-	digits := string(raw)
-	seconds, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || !isDigits(digits) || seconds <= 0 || seconds >= maxCreated {
-		return time.Time{}, errors.New(`"created" is not a number of seconds between the years 1970 and 9000`)
+	t, err := strict.UnixSeconds(string(raw))
+	if err != nil || t.Unix() == 0 {
+		return time.Time{}, errors.New(`"created" is not a number of seconds since 1970`)
 	}
-	return time.Unix(seconds, 0).UTC(), nil
+	return t, nil
 }
 
 func (f fields) rfc3339(name string) (time.Time, error) {
@@ -146,11 +152,11 @@ func (f fields) rfc3339(name string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	t, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil || t.Unix() <= 0 || t.Unix() >= maxCreated {
-		return time.Time{}, fmt.Errorf("%q is not a time as in RFC 3339 between the years 1970 and 9000", name)
+	t, err := strict.RFC3339(text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%q %w", name, err)
 	}
-	return t.UTC(), nil
+	return t, nil
 }
 
 // identifier reads a string that becomes part of a key. What is not printable ASCII is refused, and never replaced or cut, so that two
@@ -160,8 +166,8 @@ func (f fields) identifier(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if text == "" || len(text) > maxField || strings.IndexFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) >= 0 {
-		return "", fmt.Errorf("%q is not 1 to %d printable characters of ASCII", name, maxField)
+	if err := strict.Token(text, ""); err != nil {
+		return "", fmt.Errorf("%q %w", name, err)
 	}
 	return text, nil
 }

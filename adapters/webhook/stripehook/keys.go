@@ -1,11 +1,10 @@
 package stripehook
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"strings"
 
+	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 )
@@ -84,9 +83,5 @@ func fingerprint(e Event) dedup.Fingerprint {
 // objectAlias is hashed, because users choose the IDs of some objects. The space keeps it apart from the IDs of events. Thin events of
 // v1 objects have the type of the snapshot event behind "v1.".
 func objectAlias(e Event) string {
-	h := sha256.New()
-	h.Write([]byte(strings.TrimPrefix(e.Type, "v1.")))
-	h.Write([]byte{0})
-	h.Write([]byte(e.Object))
-	return "object " + hex.EncodeToString(h.Sum(nil))
+	return strict.Alias("object ", strings.TrimPrefix(e.Type, "v1."), e.Object)
 }

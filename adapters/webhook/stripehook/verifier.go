@@ -3,10 +3,10 @@ package stripehook
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/txonce/txonce/adapters/webhook"
+	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
 // Verifier verifies Stripe's deliveries. It is safe for concurrent use.
@@ -48,7 +48,7 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 		return nil, webhook.Refuse(webhook.BadSignature, "stripehook: no configured secret made the signature of the raw body; "+
 			"is it another endpoint's secret, or does something in front of this server change the body?")
 	}
-	if err := v.checkTime(header.timestamp, d.Time); err != nil {
+	if err := v.checkTime(header.at, d.Time); err != nil {
 		return nil, webhook.Refuse(webhook.BadTime, "stripehook: %w", err)
 	}
 	event, err := Parse(d.Body)
@@ -62,19 +62,12 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 	return []webhook.Event{{Message: v.keys.message(event, d.Body), Drop: drop}}, nil
 }
 
-// checkTime compares the signed time with the time of the delivery. It has at most 12 digits, so it cannot overflow.
-func (v *Verifier) checkTime(timestamp string, received time.Time) error {
+func (v *Verifier) checkTime(signed, received time.Time) error {
 	if v.cfg.InsecureAcceptAnyAge {
 		return nil
 	}
-	seconds, err := strconv.ParseInt(timestamp, 10, 64)
-	if err != nil {
-		return fmt.Errorf("the signed time: %w", err)
-	}
-	// Abs, because the negation of the smallest Duration is still negative.
-	if age := received.Sub(time.Unix(seconds, 0)); age.Abs() > v.cfg.Tolerance {
-		return fmt.Errorf("the delivery was signed %v before it was received, and Config.Tolerance is %v in both directions; "+
-			"is this machine's clock right?", age, v.cfg.Tolerance)
+	if err := strict.Recent(signed, received, v.cfg.Tolerance); err != nil {
+		return fmt.Errorf("%w, which is Config.Tolerance; is this machine's clock right?", err)
 	}
 	return nil
 }

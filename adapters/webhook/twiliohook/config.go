@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/webhook"
-	"github.com/txonce/txonce/adapters/webhook/internal/inspect"
+	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
 // Config of a Verifier.
@@ -75,7 +75,11 @@ func (c Config) withDefaults() (Config, error) {
 		refuse("AuthTokens is required: copy the account's auth token from the Twilio console")
 	}
 	for i, token := range c.AuthTokens {
-		if err := inspect.Secret(token, minToken); err != nil {
+		err := strict.Written(token)
+		if err == nil {
+			err = strict.Secret(token, minToken)
+		}
+		if err != nil {
 			refuse("AuthTokens[%d] %w: copy the account's auth token from the Twilio console", i, err)
 		}
 	}
@@ -90,7 +94,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.IdentifyJSON != nil && len(c.AccountSids) > 0 {
 		refuse("AccountSids has no effect with IdentifyJSON: let IdentifyJSON refuse other accounts")
 	}
-	if err := inspect.Reply(c.Reply); err != nil {
+	if err := strict.Reply(c.Reply.Status, c.Reply.Body); err != nil {
 		refuse("Reply%w", err)
 	}
 	if c.Deadline < 0 {

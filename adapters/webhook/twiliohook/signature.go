@@ -1,7 +1,6 @@
 package twiliohook
 
 import (
-	"crypto/hmac"
 	"crypto/sha1" // Twilio's scheme; collisions of SHA-1 do not help to forge an HMAC
 	"crypto/sha256"
 	"encoding/base64"
@@ -10,6 +9,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
 const signatureHeader = "X-Twilio-Signature"
@@ -32,9 +33,7 @@ func SignJSON(authToken, target string, body []byte) (signedURL, signature strin
 }
 
 func mac(authToken string, text []byte) string {
-	m := hmac.New(sha1.New, []byte(authToken))
-	m.Write(text)
-	return base64.StdEncoding.EncodeToString(m.Sum(nil))
+	return base64.StdEncoding.EncodeToString(strict.MAC(sha1.New, []byte(authToken), text))
 }
 
 // canonical returns form with the values of each parameter sorted and each once. Twilio signs no more than that.

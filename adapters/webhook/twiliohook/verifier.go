@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1" // Twilio's scheme; collisions of SHA-1 do not help to forge an HMAC
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -13,7 +14,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/webhook"
-	"github.com/txonce/txonce/adapters/webhook/internal/inspect"
+	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 )
@@ -21,10 +22,7 @@ import (
 // horizon: a captured request has a valid signature for ever, so its key must be remembered for long.
 const horizon = 400 * 24 * time.Hour
 
-const (
-	bodySHA256  = "bodySHA256"
-	aliasPrefix = "signed:"
-)
+const bodySHA256 = "bodySHA256"
 
 // Verifier verifies requests of Twilio. It is safe for concurrent use.
 type Verifier struct {
@@ -59,11 +57,11 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 		return nil, errors.New("twiliohook: Delivery.URL is empty: set webhook.Config.PublicURL to the scheme and host of the URL " +
 			"that Twilio was given, because Twilio signs it")
 	}
-	value, err := inspect.Header(d.Header, signatureHeader)
+	value, err := strict.Header(d.Header, signatureHeader)
 	if err != nil {
 		return nil, webhook.Refuse(webhook.Unsigned, "%w", err)
 	}
-	signature, err := inspect.Base64(value)
+	signature, err := strict.Base64(base64.StdEncoding, value)
 	if err != nil || len(signature) != sha1.Size {
 		return nil, webhook.Refuse(webhook.Unsigned, "%s is not the base64 of an HMAC-SHA1", signatureHeader)
 	}
@@ -96,9 +94,8 @@ func (v *Verifier) verifyForm(d *webhook.Delivery, targets []string, signature [
 	if err != nil {
 		return nil, webhook.Refuse(webhook.Malformed, "%w", err)
 	}
-	if strings.HasPrefix(identity.ID, aliasPrefix) {
-		// Ids and aliases are keys of one kind. Such an id could make a later event look like a replay.
-		return nil, webhook.Refuse(webhook.Malformed, "the event's ID begins with %s, as aliases do", aliasPrefix)
+	if err := strict.NotAlias(identity.ID); err != nil {
+		return nil, webhook.Refuse(webhook.Malformed, "the event's ID %w", err)
 	}
 	identity.Payload = []byte(form.Encode())
 	event, err := newEvent(identity, d.URL)
@@ -106,8 +103,7 @@ func (v *Verifier) verifyForm(d *webhook.Delivery, targets []string, signature [
 		return nil, err
 	}
 	// Of the variant without a port, so that it is the same whichever variant was signed.
-	sum := sha256.Sum256(append([]byte(targets[0]), text...))
-	event.Message.Aliases = []string{aliasPrefix + hex.EncodeToString(sum[:])}
+	event.Message.Aliases = []string{strict.BodyAlias("twilio", "", "", append([]byte(targets[0]), text...))}
 	return []webhook.Event{event}, nil
 }
 
@@ -125,7 +121,7 @@ func (v *Verifier) verifyJSON(d *webhook.Delivery, targets []string, signature [
 	if query[bodySHA256][0] != hex.EncodeToString(sum[:]) {
 		return nil, webhook.Refuse(webhook.BadSignature, "the body does not have the hash that was signed: check that no proxy changes it")
 	}
-	if err := inspect.Document(d.Body); err != nil {
+	if err := strict.Document(d.Body); err != nil {
 		return nil, webhook.Refuse(webhook.Malformed, "the body is %w", err)
 	}
 	identities, err := v.cfg.IdentifyJSON(d.Body)
@@ -153,11 +149,11 @@ func (v *Verifier) signed(targets []string, text, signature []byte) bool {
 	for i, target := range targets {
 		contents[i] = append([]byte(target), text...)
 	}
-	return inspect.Signed(sha1.New, v.keys, contents, [][]byte{signature})
+	return strict.Signed(sha1.New, v.keys, contents, [][]byte{signature})
 }
 
 func newEvent(identity Identity, target string) (webhook.Event, error) {
-	if err := inspect.ID(identity.ID); err != nil {
+	if err := strict.ID(identity.ID); err != nil {
 		return webhook.Event{}, webhook.Refuse(webhook.Malformed, "the event's ID %w", err)
 	}
 	fingerprint := dedup.FingerprintOf(identity.Payload)

@@ -45,9 +45,11 @@ var applehookMutations = []mutation{
 	ofApple("a chain is remembered for its leaf only", "chain.go", "TestVerifyRemembers", edit{
 		`return pair{sha256.Sum256(leaf.Raw), sha256`, `return pair{{}, sha256`,
 	}),
-	ofApple("names that encoding/json confuses are refused", "object.go", "TestVerifyID", edit{
-		`				folded := fold(name)`, `				folded := name + string(rune(len(top.names)))`,
-	}),
+	{
+		name: "applehook: names that encoding/json confuses are refused", file: "adapters/webhook/internal/strict/unambiguous.go",
+		pkg: "adapters/webhook/applehook", short: true, run: "^TestVerifyID$", fails: "TestVerifyID",
+		edits: []edit{{`				folded := fold(name)`, `				folded := name + string(rune(len(top.names)))`}},
+	},
 	ofApple("a responder that is down refuses nothing", "verifier.go", "TestOCSP", edit{
 		`			return opened{}, fmt.Errorf("applehook: %s: ask whether its certificates are revoked: %w", name, err)`,
 		`			return refuse(webhook.BadSignature, err)`,

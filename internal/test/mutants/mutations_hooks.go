@@ -32,21 +32,21 @@ var hookMutations = []mutation{
 		`if err := checkSubscribeURL(m.fields); err != nil {`, `if err := checkSubscribeURL(m.fields); err != nil && false {`,
 	}),
 	hook("a captured form of Twilio that was divided anew is parked", "twiliohook", "verifier.go", "TestConsumer", edit{
-		`event.Message.Aliases = []string{aliasPrefix + hex.EncodeToString(sum[:])}`, `_ = sum`,
+		`event.Message.Aliases = []string{strict.BodyAlias("twilio", "", "", append([]byte(targets[0]), text...))}`, ``,
 	}),
 	hook("a JSON body of Twilio has the hash that was signed", "twiliohook", "verifier.go", "TestJSON", edit{
 		`if query[bodySHA256][0] != hex.EncodeToString(sum[:]) {`, `if false && query[bodySHA256][0] != hex.EncodeToString(sum[:]) {`,
 	}),
 	hook("a timestamp from the future is refused", "hmachook", "verifier.go", "TestCase48Tolerance", edit{
-		`off.Abs() > p.cfg.Tolerance {`, `off > p.cfg.Tolerance {`,
+		`strict.Recent(sent, d.Time, p.cfg.Tolerance); err != nil`, `strict.Recent(sent, d.Time, p.cfg.Tolerance); err != nil && d.Time.After(sent)`,
 	}),
 	hook("no bytes can be moved between the parts of a signed text", "hmachook", "verifier.go", "TestCase55Framing", edit{
 		`if p.signed.container && `, `if false && `,
 	}),
 	hook("a known body with a new unsigned id is parked", "hmachook", "events.go", "TestConsumer", edit{
-		`m.Aliases = []string{bodyAlias(m.Topic, payload)}`, `m.Aliases = nil; _ = bodyAlias`,
+		`m.Aliases = []string{strict.BodyAlias(p.cfg.Name, "", m.Topic, payload)}`, `m.Aliases = nil`,
 	}),
-	hook("a name that occurs twice on the path to an id is refused", "internal/inspect", "json.go", "TestField", edit{
+	hook("a name that occurs twice on the path to an id is refused", "internal/strict", "json.go", "TestLookup", edit{
 		`if found != "" {`, `if false {`,
 	}),
 }

@@ -15,8 +15,14 @@ var stdMutations = []mutation{
 	verifying("internal/strict", "a time of the far future is not recent", "time.go", "TestRecent", edit{
 		`off.Abs() > tolerance`, `max(off, -off) > tolerance`,
 	}),
-	verifying("internal/strict", "two JSON members with one name are refused, ignoring case", "json.go", "TestMembers", edit{
-		`!strings.EqualFold(name, wanted)`, `name != wanted`,
+	verifying("internal/strict", "a signed time is not from the future", "time.go", "TestRecent", edit{
+		`off.Abs() > tolerance`, `off > tolerance`,
+	}),
+	verifying("internal/strict", "two JSON members with one name are refused, ignoring case", "json.go", "TestSelect", edit{
+		`!strings.EqualFold(m.name, wanted)`, `m.name != wanted`,
+	}),
+	verifying("internal/strict", "an ID that could be an alias is refused", "id.go", "TestBodyAlias", edit{
+		`strings.EqualFold(id[:len(aliasPrefix)], aliasPrefix)`, `false`,
 	}),
 	verifying("standardhook", "an id with a dot is refused", "verifier.go", "TestAcceptsAndRefuses", edit{
 		`strict.Token(headers.id, ".")`, `strict.Token(headers.id, "")`,
@@ -29,7 +35,7 @@ var stdMutations = []mutation{
 	}),
 	verifying("standardhook", "whsec_ alone is no secret", "config.go", "TestConfig", edit{
 		`case len(key) < minSecret:`, `case false:`,
-	}, edit{`case encoded == "":`, `case false:`}, edit{`case strings.Count(string(key), string(key[:1])) == len(key):`, `case false:`}),
+	}, edit{`case encoded == "":`, `case false:`}, edit{`if err := strict.Key(key, minSecret); err != nil {`, `if err := error(nil); err != nil {`}),
 	verifying("githubhook", "a captured body with a new id is a suspected replay", "verifier.go", "TestDeduplication", edit{
 		`Aliases:     []string{alias},`, ``,
 	}),

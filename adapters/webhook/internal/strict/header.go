@@ -6,8 +6,13 @@ import (
 	"net/http"
 )
 
-// MaxText is the maximum length in bytes of an ID, a type or another short text of a sender.
-const MaxText = 255
+const (
+	// MaxText is the maximum length in bytes of an ID, a type or another short text of a sender.
+	MaxText = 255
+
+	// maxHeader is longer than any sender's signature, with room for several signatures while a secret is replaced.
+	maxHeader = 4096
+)
 
 // Header returns the value of a header that must be there once and not be empty. Of two values, a proxy may check one and the
 // application use the other.
@@ -19,6 +24,8 @@ func Header(h http.Header, name string) (string, error) {
 		return "", fmt.Errorf("header %s is there %d times", name, len(values))
 	case values[0] == "":
 		return "", fmt.Errorf("header %s is empty", name)
+	case len(values[0]) > maxHeader:
+		return "", fmt.Errorf("header %s has %d bytes, more than %d", name, len(values[0]), maxHeader)
 	default:
 		return values[0], nil
 	}

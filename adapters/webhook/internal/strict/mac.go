@@ -2,15 +2,13 @@ package strict
 
 import (
 	"crypto/hmac"
-	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/binary"
-	"encoding/hex"
+	"hash"
 )
 
-// MAC returns the HMAC-SHA256 of parts, one after another.
-func MAC(secret []byte, parts ...[]byte) []byte {
-	mac := hmac.New(sha256.New, secret)
+// MAC returns the HMAC of parts, one after another.
+func MAC(newHash func() hash.Hash, secret []byte, parts ...[]byte) []byte {
+	mac := hmac.New(newHash, secret)
 	for _, part := range parts {
 		mac.Write(part)
 	}
@@ -20,9 +18,9 @@ func MAC(secret []byte, parts ...[]byte) []byte {
 // AnyEqual reports whether one of got equals one of want. It compares all of them in constant time, so that the time does not
 // tell which secret of several made a signature, nor how much of a forgery is right.
 //
-// Compare the encoded text of signatures and not the decoded bytes: then each signature has one form only, and a truncated or
-// padded one is never equal.
-func AnyEqual(want, got []string) bool {
+// Where a sender writes signatures in one form only, compare that text and not the decoded bytes: then a truncated or padded one is
+// never equal.
+func AnyEqual[S ~string | ~[]byte](want, got []S) bool {
 	equal := 0
 	for _, w := range want {
 		for _, g := range got {
@@ -32,15 +30,13 @@ func AnyEqual(want, got []string) bool {
 	return equal == 1
 }
 
-// BodyAlias returns the alias of an event whose ID is not signed: it is the same for each delivery of the same body to the same
-// endpoint and topic. It contains "=", which the IDs of such events must not contain.
-func BodyAlias(source, endpoint, topic string, body []byte) string {
-	var b []byte
-	for _, field := range [...]string{"txonce webhook body 1", source, endpoint, topic} {
-		b = binary.AppendUvarint(b, uint64(len(field))) // with the lengths, ("ab","c") and ("a","bc") differ
-		b = append(b, field...)
+// Signed reports whether one of secrets made one of macs over one of contents. Its time does not depend on which of them match.
+func Signed(newHash func() hash.Hash, secrets, contents, macs [][]byte) bool {
+	var want [][]byte
+	for _, secret := range secrets {
+		for _, content := range contents {
+			want = append(want, MAC(newHash, secret, content))
+		}
 	}
-	content := sha256.Sum256(body)
-	sum := sha256.Sum256(append(b, content[:]...))
-	return "body-sha256=" + hex.EncodeToString(sum[:])
+	return AnyEqual(want, macs)
 }

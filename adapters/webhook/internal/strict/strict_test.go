@@ -24,6 +24,7 @@ func TestHeader(t *testing.T) {
 		{"missing", nil, "missing"},
 		{"empty", []string{""}, "empty"},
 		{"twice", []string{"a", "a"}, "2 times"},
+		{"long", []string{strings.Repeat("a", 4097)}, "4097 bytes"},
 	} {
 		t.Run("case 47: "+test.name, func(t *testing.T) {
 			got, err := strict.Header(http.Header{"X-Sig": test.values}, "X-Sig")
@@ -187,13 +188,13 @@ func TestBodyAlias(t *testing.T) {
 		if again := strict.BodyAlias(test.source, test.endpoint, test.topic, []byte(test.body)); again != alias {
 			t.Errorf("%s: the alias changes", test.name)
 		}
-		if strict.Token(alias, "") != nil || strict.Token(alias, "=") == nil {
+		if strict.Token(alias, "") != nil || strict.Token(alias, "=") == nil || strict.NotAlias(alias) == nil || strict.NotAlias(strings.ToUpper(alias)) == nil {
 			t.Errorf("the alias %q could be an ID", alias)
 		}
 	}
 }
 
-func TestMembers(t *testing.T) {
+func TestSelect(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
 	for _, test := range []struct {
 		name, object string
@@ -205,7 +206,8 @@ func TestMembers(t *testing.T) {
 		{"white space", " {\n\"id\" : \"a\" } ", map[string]string{"id": `"a"`}, false},
 		{"a name with an escape", `{"\u0069d":"a"}`, map[string]string{"id": `"a"`}, false},
 		{"braces in a string", `{"id":"}}{{[[\"\\","n":1}`, map[string]string{"id": `"}}{{[[\"\\"`, "n": "1"}, false},
-		{"only in other case: not taken", `{"ID":"a"}`, map[string]string{}, false},
+		{"only in other case", `{"ID":"a"}`, nil, false},
+		{"invalid UTF-8", "{\"id\":\"a\xff\"}", nil, false},
 		{"case 71: twice", `{"id":"a","id":"b"}`, nil, false},
 		{"case 71: twice, equal", `{"id":"a","id":"a"}`, nil, false},
 		{"case 71: in other case", `{"id":"a","ID":"b"}`, nil, false},
@@ -227,10 +229,10 @@ func TestMembers(t *testing.T) {
 		{"a comma too many", `{"id":"a",}`, nil, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := strict.Members([]byte(test.object), "id", "n", "k")
+			got, err := strict.Select([]byte(test.object), "id", "n", "k")
 			if test.want == nil {
 				if err == nil || errors.Is(err, strict.ErrNotObject) != test.notObject {
-					t.Errorf("Members = %q, %v", got, err)
+					t.Errorf("Select = %q, %v", got, err)
 				}
 				return
 			}
@@ -239,7 +241,7 @@ func TestMembers(t *testing.T) {
 				members[name] = string(value)
 			}
 			if diff := cmp.Diff(test.want, members); err != nil || diff != "" {
-				t.Errorf("Members: %v (-want +got)\n%s", err, diff)
+				t.Errorf("Select: %v (-want +got)\n%s", err, diff)
 			}
 		})
 	}
@@ -273,14 +275,14 @@ func TestText(t *testing.T) {
 	}
 }
 
-// FuzzMembers compares with encoding/json: what Members returns is what a handler that decodes the body sees.
-func FuzzMembers(f *testing.F) {
+// FuzzSelect compares with encoding/json: what Select returns is what a handler that decodes the body sees.
+func FuzzSelect(f *testing.F) {
 	for _, seed := range []string{`{"id":"a","type":"t"}`, `{"id":1,"ID":2}`, `{"\u0069d":null}`, `[{}]`, `{"id":{"id":["}"]}}`,
 		"{\"i\xff\":1}"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, object []byte) {
-		got, err := strict.Members(object, "id")
+		got, err := strict.Select(object, "id")
 		if err != nil {
 			return
 		}
@@ -288,10 +290,10 @@ func FuzzMembers(f *testing.F) {
 			ID json.RawMessage `json:"id"`
 		}
 		if err := json.Unmarshal(object, &handler); err != nil {
-			t.Fatalf("Members accepts %q, encoding/json does not: %v", object, err)
+			t.Fatalf("Select accepts %q, encoding/json does not: %v", object, err)
 		}
 		if id, there := got["id"]; there && string(id) != string(handler.ID) {
-			t.Fatalf("Members: id = %s, encoding/json: %s", id, handler.ID)
+			t.Fatalf("Select: id = %s, encoding/json: %s", id, handler.ID)
 		}
 		var twice map[string]json.RawMessage
 		if err := json.Unmarshal(object, &twice); err != nil {
