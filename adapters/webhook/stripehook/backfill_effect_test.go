@@ -50,13 +50,15 @@ func TestWebhookAndBackfillMakeTheSameMessage(t *testing.T) {
 	}{
 		{"of the account itself", func(*stripehook.Event) {}, stripehook.Config{}, func(*stripehook.BackfillConfig[tx], *stripehook.ClientConfig) {}},
 		{
-			"of the account itself, named", func(*stripehook.Event) {}, stripehook.Config{Account: "acct_1", ObjectAlias: true},
+			"of the account itself, named", func(*stripehook.Event) {},
+			stripehook.Config{Account: "acct_1", ObjectAlias: true},
 			func(cfg *stripehook.BackfillConfig[tx], _ *stripehook.ClientConfig) {
 				cfg.Account, cfg.ObjectAlias = "acct_1", true
 			},
 		},
 		{
-			"of a connected account, whose list does not name it", func(e *stripehook.Event) { e.Account = "acct_2" }, stripehook.Config{Account: "acct_1"},
+			"of a connected account, whose list does not name it", func(e *stripehook.Event) { e.Account = "acct_2" },
+			stripehook.Config{Account: "acct_1"},
 			func(cfg *stripehook.BackfillConfig[tx], client *stripehook.ClientConfig) {
 				cfg.Account, client.Account = "acct_1", "acct_2"
 			},
