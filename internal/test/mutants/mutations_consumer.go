@@ -20,6 +20,11 @@ var consumerMutations = []mutation{
 	handling("a message with a known key and different content is parked", "attempt.go", "TestWhatIsParkedAndWhy", edit{
 		`ans.refused = refuse(ReasonMismatch, dedup.ErrMismatch)`, `ans.verdict = dedup.Duplicate`,
 	}),
+	handling("a stranger's replays do not stop other messages", "refusallimit.go", "TestRefusedMessagesStopNoOthers", edit{
+		`return r == ReasonMismatch ||`, `return r == "" ||`,
+	}, edit{
+		`r == ReasonReplay ||`, `r == "" ||`,
+	}),
 	handling("a known alias parks", "attempt.go", "TestFurtherKeys", edit{
 		`if alias.Verdict != dedup.First {
 				ans.refused`,
