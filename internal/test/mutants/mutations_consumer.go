@@ -21,9 +21,7 @@ var consumerMutations = []mutation{
 		`ans.refused = refuse(ReasonMismatch, dedup.ErrMismatch)`, `ans.verdict = dedup.Duplicate`,
 	}),
 	handling("a stranger's replays do not stop other messages", "refusallimit.go", "TestRefusedMessagesStopNoOthers", edit{
-		`return r == ReasonMismatch ||`, `return r == "" ||`,
-	}, edit{
-		`r == ReasonReplay ||`, `r == "" ||`,
+		`return r == ReasonMismatch || r == ReasonReplay || r == ReasonUnprovable`, `return r == ReasonUnprovable`,
 	}),
 	handling("a known alias parks", "attempt.go", "TestFurtherKeys", edit{
 		`if alias.Verdict != dedup.First {
