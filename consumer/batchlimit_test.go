@@ -23,7 +23,7 @@ func TestBatchesThatDeadlockStaySmall(t *testing.T) {
 			largest = max(largest, running)
 			if deadlocks && running > 3 {
 				faults++
-				time.Sleep(time.Second)
+				<-time.After(time.Second)
 				return errFault
 			}
 			return nil
@@ -45,7 +45,7 @@ func TestBatchesThatDeadlockStaySmall(t *testing.T) {
 			for _, m := range batch {
 				wantCount(t, store.Database(), m.ID, 1)
 			}
-			time.Sleep(100 * time.Millisecond)
+			<-time.After(100 * time.Millisecond)
 		}
 		for i := range passes {
 			pass(fmt.Sprint("pass ", i, ", "))
@@ -54,7 +54,7 @@ func TestBatchesThatDeadlockStaySmall(t *testing.T) {
 			t.Errorf("%d deadlocks in %d passes, want no more than the first pass needs", faults, passes)
 		}
 		deadlocks = false
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		for i := range 3 { // the limit doubles
 			pass(fmt.Sprint("again ", i, ", "))
 		}

@@ -60,13 +60,12 @@ type Passed struct {
 func (b *Backfill[TTx]) Run(ctx context.Context) error {
 	for {
 		_, err := b.Pass(ctx)
-		if ctx.Err() != nil {
-			return nil // a clean stop: what is not handled is read again
-		}
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // a clean stop: what is not handled is read again
+		case err != nil:
 			return err
-		}
-		if await.Sleep(ctx, b.cfg.Interval) != nil {
+		case await.Sleep(ctx, b.cfg.Interval) != nil:
 			return nil
 		}
 	}

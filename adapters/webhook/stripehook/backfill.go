@@ -48,7 +48,7 @@ func (b *Backfill[TTx]) Run(ctx context.Context) error {
 		if err := b.Once(ctx); err != nil && ctx.Err() == nil {
 			b.cfg.Logger.ErrorContext(ctx, "backfill of Stripe's events failed; the next pass tries again", "scope", b.scope(), "error", err)
 		}
-		if await.Sleep(ctx, b.cfg.Interval) != nil {
+		if ended := await.Sleep(ctx, b.cfg.Interval) != nil; ended {
 			return nil
 		}
 	}
