@@ -48,7 +48,14 @@ var httpMutations = []mutation{
 		`	case ctx.Err() != nil: // it`, `	case false: // it`,
 	}),
 	idempotent("twins wait without a connection", "endpoint.go", "TestTwins", edit{
-		`e.guard.twins.enter(r.Context(), c.recs[0].Key.ID, c.cfg.Wait)`, `new(gate).enter(r.Context(), c.recs[0].Key.ID, c.cfg.Wait)`,
+		`c.guard.twins.enter(c.r.Context(), c.recs[0].Key.ID, c.cfg.Wait)`, `new(gate).enter(c.r.Context(), c.recs[0].Key.ID, c.cfg.Wait)`,
+	}),
+	idempotent("a response is sent after the key is free", "endpoint.go", "TestSendsWithoutTheKey", edit{
+		`	defer leave() // also when the handler panics
+	return c.answer()`, `	defer leave() // also when the handler panics
+	res := c.answer()
+	res.send(c.w)
+	return res`,
 	}),
 	idempotent("a request without a key does not run again after a COMMIT without an answer", "answer.go", "TestUnguarded", edit{
 		`return c.at.repeats && c.id != nil`, `return c.at.repeats`,
