@@ -123,7 +123,7 @@ func (c *call[TTx]) reason(a attempt) Reason {
 		return Busy
 	case errors.Is(a.err, errClientGone):
 		return Disconnected
-	case errors.Is(a.err, errShutdown):
+	case errors.Is(a.err, errShutdown), errors.Is(a.err, errUnanswered):
 		return Unavailable
 	case errors.Is(a.err, errTooLong):
 		return ResponseTooLong

@@ -49,10 +49,7 @@ func (c *call[TTx]) attempt() (a attempt) {
 		if !c.cfg.commits(a.response.status) {
 			return errUndo
 		}
-		if err := c.verify(life.ctx, tx); err != nil {
-			return err
-		}
-		err = c.save(life.ctx, tx, a.response)
+		err = c.finalize(life.ctx, tx, a.response)
 		a.complete = err == nil
 		return err
 	})
@@ -62,7 +59,7 @@ func (c *call[TTx]) attempt() (a attempt) {
 	return a
 }
 
-// endedError is an error of InTx after its ctx has ended.
+// endedError is an error of the store after its ctx has ended.
 type endedError struct{ err, cause error }
 
 func (e *endedError) Error() string   { return e.cause.Error() + ": " + e.err.Error() }
@@ -145,6 +142,21 @@ func (c *call[TTx]) request(ctx context.Context) *http.Request {
 		r.Body = http.NoBody
 	}
 	return r
+}
+
+// finalize makes the transaction ready for COMMIT. Neither the client nor Config.Timeout ends it any more, so it has a limit of its own, as
+// COMMIT and ROLLBACK have in the stores: a connection that the network has swallowed must not keep its slot.
+func (c *call[TTx]) finalize(ctx context.Context, tx TTx, res *response) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, claimWithin, errUnanswered)
+	defer cancel()
+	err := c.verify(ctx, tx)
+	if err == nil {
+		err = c.save(ctx, tx, res)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = &endedError{err: err, cause: context.Cause(ctx)}
+	}
+	return err
 }
 
 // verify returns an error if the handler has ended its transaction. Without this, SaveResult could store the response of work that is

@@ -47,6 +47,12 @@ var httpMutations = []mutation{
 	idempotent("a handler that ignores its deadline commits nothing", "attempt.go", "TestEnds", edit{
 		`	case ctx.Err() != nil: // it`, `	case false: // it`,
 	}),
+	idempotent("a database that does not take the response keeps no slot", "attempt.go", "TestUnanswered", edit{
+		`	ctx, cancel := context.WithTimeoutCause(ctx, claimWithin, errUnanswered)`, `	ctx, cancel := context.WithTimeoutCause(ctx, time.Hour, errUnanswered)`,
+	}, edit{`	"net/http"
+`, `	"net/http"
+	"time"
+`}),
 	idempotent("twins wait without a connection", "endpoint.go", "TestTwins", edit{
 		`c.guard.twins.enter(c.r.Context(), c.recs[0].Key.ID, c.cfg.Wait)`, `new(gate).enter(c.r.Context(), c.recs[0].Key.ID, c.cfg.Wait)`,
 	}),
