@@ -113,10 +113,13 @@ func (c *call[TTx]) finish(a attempt) *response {
 
 // reason says why an attempt failed. It is empty if the handler decided about the answer.
 func (c *call[TTx]) reason(a attempt) Reason {
-	ended := errors.Is(a.err, dedup.ErrTxEnded)
 	switch {
 	case errors.Is(a.err, errWroteAround):
 		return Misused
+	case errors.As(a.err, new(*dedup.InDoubtError)): // whatever ended the transaction, its work may be committed
+		return Unavailable
+	case errors.Is(a.err, dedup.ErrTxEnded):
+		return Failed
 	case errors.Is(a.err, errTimeout):
 		return TimedOut
 	case errors.Is(a.err, errBusy):
@@ -127,9 +130,7 @@ func (c *call[TTx]) reason(a attempt) Reason {
 		return Unavailable
 	case errors.Is(a.err, errTooLong):
 		return ResponseTooLong
-	case ended:
-		return Failed
-	case errors.As(a.err, new(*dedup.InDoubtError)), c.transient(a):
+	case c.transient(a):
 		return Unavailable
 	case !a.ran && errors.Is(a.err, dedup.ErrInFlight):
 		return InFlight

@@ -2,6 +2,7 @@ package httpidem_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -58,4 +59,21 @@ func TestUnanswered(t *testing.T) {
 			})
 		})
 	}
+}
+
+// committing is a store whose handlers have ended their transaction with COMMIT.
+type committing struct{ *deduptest.Store }
+
+func (s committing) InTx(ctx context.Context, recs []dedup.Record, fn func(*deduptest.Tx, []dedup.Claim) error) error {
+	if err := s.Store.InTx(ctx, recs, fn); err != nil {
+		return &dedup.InDoubtError{Err: fmt.Errorf("%w, before this error: %w", dedup.ErrTxEnded, err)}
+	}
+	return nil
+}
+
+func TestTimedOutInDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t, func(c *config) { c.Store, c.Timeout = committing{deduptest.NewStore()}, time.Second })
+		a.refused(a.slow(2*time.Second), request{}, http.StatusServiceUnavailable, httpidem.Unavailable)
+	})
 }

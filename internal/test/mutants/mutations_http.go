@@ -53,6 +53,9 @@ var httpMutations = []mutation{
 `, `	"net/http"
 	"time"
 `}),
+	idempotent("work that may be committed is not called rolled back", "answer.go", "TestTimedOutInDoubt", edit{
+		`	case errors.As(a.err, new(*dedup.InDoubtError)): // whatever`, `	case false: // whatever`,
+	}),
 	idempotent("twins wait without a connection", "endpoint.go", "TestTwins", edit{
 		`c.guard.twins.enter(c.r.Context(), c.recs[0].Key.ID, c.cfg.Wait)`, `new(gate).enter(c.r.Context(), c.recs[0].Key.ID, c.cfg.Wait)`,
 	}),
