@@ -132,7 +132,9 @@ func (c *call[TTx]) reason(a attempt) Reason {
 		return ResponseTooLong
 	case c.transient(a):
 		return Unavailable
-	case !a.ran && errors.Is(a.err, dedup.ErrInFlight):
+	case a.ran && errors.Is(a.err, dedup.ErrInFlight): // of LockKeys: another request has a row that the handler needs
+		return Busy
+	case errors.Is(a.err, dedup.ErrInFlight):
 		return InFlight
 	case !a.ran && errors.Is(a.err, dedup.ErrFuture):
 		return MalformedKey

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/txonce/txonce/adapters/httpidem"
+	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
@@ -120,6 +121,7 @@ func TestFailures(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 			return tx.Fail(deduptest.ErrDeadlock)
 		}, 503, httpidem.Unavailable},
+		{"LockKeys that waits too long", fail(fmt.Errorf("lock account 1: %w", dedup.ErrInFlight)), 503, httpidem.Busy},
 		{"a handler that ends its transaction", func(ctx context.Context, tx *deduptest.Tx, w http.ResponseWriter, _ *http.Request) error {
 			_ = tx.Commit(ctx)
 			w.WriteHeader(http.StatusCreated)
@@ -161,6 +163,8 @@ func TestFailures(t *testing.T) {
 		a.same(first, a.want(a.create(), request{}, 500, true))
 		a.refused(a.guard.Handle(fail(deduptest.ErrDown)), request{key: "2"}, 503, httpidem.Unavailable)
 		a.want(a.create(), request{key: "2"}, http.StatusCreated, false) // the database's failure is not final
+		a.refused(a.guard.Handle(fail(dedup.ErrInFlight)), request{key: "3"}, 503, httpidem.Busy)
+		a.want(a.create(), request{key: "3"}, http.StatusCreated, false) // nor is another request's lock
 	})
 	for name, value := range map[string]any{"a panic": "boom", "http.ErrAbortHandler": http.ErrAbortHandler} {
 		t.Run("case 19: "+name, func(t *testing.T) {

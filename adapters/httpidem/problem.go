@@ -24,7 +24,7 @@ const (
 	Failed          Reason = "Failed"          // 500: the handler failed
 	ResponseTooLong Reason = "ResponseTooLong" // 500: the response is longer than Config.MaxResponse
 	Misused         Reason = "Misused"         // 500: a middleware in front of this one makes it impossible
-	Busy            Reason = "Busy"            // 503: too many requests are running; send the request again later
+	Busy            Reason = "Busy"            // 503: too many requests are running, or one holds keys that the handler locks; send the request again later
 	TimedOut        Reason = "TimedOut"        // 503: the handler took longer than Config.Timeout; send the request again later
 	Unavailable     Reason = "Unavailable"     // 503: the database failed, and the request may be committed; send it again, and its key decides
 	Disconnected    Reason = "Disconnected"    // 503: the client was gone before the handler began

@@ -56,6 +56,11 @@ var httpMutations = []mutation{
 	idempotent("work that may be committed is not called rolled back", "answer.go", "TestTimedOutInDoubt", edit{
 		`	case errors.As(a.err, new(*dedup.InDoubtError)): // whatever`, `	case false: // whatever`,
 	}),
+	idempotent("a lock that another request holds is not a failure", "answer.go", "TestFailures", edit{
+		`	case a.ran && errors.Is(a.err, dedup.ErrInFlight): // of`, `	case false: // of`,
+	}, edit{`	case errors.Is(a.err, dedup.ErrInFlight):
+		return InFlight`, `	case !a.ran && errors.Is(a.err, dedup.ErrInFlight):
+		return InFlight`}),
 	idempotent("twins wait without a connection", "endpoint.go", "TestTwins", edit{
 		`c.guard.twins.enter(c.r.Context(), c.recs[0].Key.ID, c.cfg.Wait)`, `new(gate).enter(c.r.Context(), c.recs[0].Key.ID, c.cfg.Wait)`,
 	}),
