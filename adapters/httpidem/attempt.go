@@ -91,8 +91,8 @@ func (c *call[TTx]) run(ctx context.Context, tx TTx) (res *response, failed, err
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, errTimeout)
 	defer cancel()
 	seed := "" // without a key, the outbox derives no IDs
-	if c.id != nil {
-		seed = string(c.id.derive("outbox", ""))
+	if c.id != nil { // a key that comes again after the Window, with other content, must not get the IDs of the first messages
+		seed = string(c.id.derive("outbox", string(c.content)))
 	}
 	ctx, endScope := outbox.WithScope(ctx, seed)
 	defer endScope()

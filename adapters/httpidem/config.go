@@ -53,7 +53,9 @@ type Config[TTx any] struct {
 	// Defaults to false: "abc" with and without quotes are the same key.
 	StrictKey bool
 
-	// Window is how long keys and responses are remembered at least. The minimum is dedup.MinWindow.
+	// Window is how long keys and responses are remembered at least. The minimum is dedup.MinWindow. Clients must never use a key
+	// again for another request, not even after the Window: it would run, but with the same DownstreamKey as the first, so that other
+	// systems take its calls for repeats. KeyTime refuses old keys.
 	//
 	// Defaults to 24 hours.
 	Window time.Duration

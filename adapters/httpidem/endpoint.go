@@ -27,6 +27,8 @@ type call[TTx any] struct {
 	began time.Time
 	body  []byte
 
+	content []byte // of Config.Fingerprint
+
 	id           *identity // nil: the request has no key
 	recs         []dedup.Record
 	fingerprints []fingerprint // fingerprints[i] is stored with recs[i]
@@ -92,12 +94,11 @@ func (c *call[TTx]) prepare(guarded bool) *refusal {
 	if c.id == nil {
 		return nil
 	}
-	content, err := c.cfg.Fingerprint(c.r, body)
-	if err != nil {
+	if c.content, err = c.cfg.Fingerprint(c.r, body); err != nil {
 		return refuse(Failed, err)
 	}
 	for _, secret := range c.cfg.Secrets {
-		c.fingerprints = append(c.fingerprints, fingerprintUnder(secret, content))
+		c.fingerprints = append(c.fingerprints, fingerprintUnder(secret, c.content))
 	}
 	return nil
 }
