@@ -2,7 +2,10 @@ package httpidem
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
+
+	"github.com/txonce/txonce/dedup"
 )
 
 // Reason says why a request was not answered by a handler's response. It is the end of the "type" of the answer, a Problem Details
@@ -38,7 +41,7 @@ var problems = map[Reason]struct {
 	title  string
 }{
 	MissingKey:      {400, "The header Idempotency-Key is missing"},
-	MalformedKey:    {400, "The header Idempotency-Key cannot be read"},
+	MalformedKey:    {400, "The Idempotency-Key is not valid"},
 	BodyIncomplete:  {400, "The body is incomplete"},
 	NoPrincipal:     {401, "The request is not authenticated"},
 	NotAcceptable:   {406, "The request was completed before, and its response has an encoding that the client does not accept"},
@@ -78,7 +81,11 @@ func (r *refusal) response() *response {
 		Status int    `json:"status"`
 		Detail string `json:"detail,omitempty"`
 	}{Type: typeURL + string(r.reason), Title: p.title, Status: p.status}
-	if detailed[r.reason] {
+	switch {
+	case !detailed[r.reason]:
+	case errors.Is(r.err, dedup.ErrFuture): // its text has what the database gets
+		doc.Detail = "the key's time is in the future"
+	default:
 		doc.Detail = r.err.Error()
 	}
 	body, _ := json.Marshal(doc) // strings and a number

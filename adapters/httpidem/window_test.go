@@ -53,7 +53,12 @@ func TestWindow(t *testing.T) {
 		a.purge()
 		a.refused(a.create(), q, http.StatusConflict, httpidem.Forgotten)
 		a.want(a.create(), request{key: uuidv7(time.Now())}, http.StatusCreated, false)
-		a.refused(a.create(), request{key: uuidv7(time.Now().Add(2 * time.Hour))}, http.StatusBadRequest, httpidem.MalformedKey)
+		for _, at := range []time.Time{time.Now().Add(2 * time.Hour), time.UnixMilli(1<<48 - 1)} {
+			w := a.refused(a.create(), request{key: uuidv7(at)}, http.StatusBadRequest, httpidem.MalformedKey)
+			if text := w.Body.String(); !strings.Contains(text, `"detail":"the key's time is in the future"`) || strings.Contains(text, "cannot be read") {
+				t.Errorf("the client sees %s", text)
+			}
+		}
 		a.want(a.create(), request{key: "no-uuid"}, http.StatusCreated, false)
 	})
 }
