@@ -84,8 +84,8 @@ func (c *call[TTx]) transient(a attempt) bool {
 	if errors.As(a.err, new(*endedError)) || errors.As(a.err, new(*dedup.InDoubtError)) || errors.Is(a.err, dedup.ErrTxEnded) {
 		return false
 	}
-	final := a.response != nil && !a.complete && a.response.status < 500 // the handler has seen no error, and COMMIT was not needed
-	return c.cfg.Store.Retryable(a.err) && !(final && a.failed == nil && !c.cfg.commits(a.response.status))
+	final := a.undone && a.response.status < 500 // the handler has seen no error, and COMMIT was not needed
+	return c.cfg.Store.Retryable(a.err) && !final
 }
 
 // doubtOr returns the reason, or Unavailable if the request may be committed.
@@ -138,7 +138,7 @@ func (c *call[TTx]) reason(a attempt) Reason {
 		return InFlight
 	case !a.ran && errors.Is(a.err, dedup.ErrFuture):
 		return MalformedKey
-	case a.failed != nil, a.response != nil && !a.complete && !c.cfg.commits(a.response.status):
+	case a.failed != nil, a.undone:
 		return ""
 	}
 	return Failed
@@ -151,7 +151,7 @@ func (c *call[TTx]) finishUndone(a attempt) *response {
 	if a.failed != nil && (res == nil || res.status < 400) {
 		res, reason = refuse(Failed, a.failed).response(), Failed
 	}
-	if c.id == nil || res.status < 400 || !c.cfg.records(res.status) {
+	if c.id == nil || !c.cfg.records(res.status) {
 		if reason != "" {
 			return c.refuse(refuse(reason, a.failed))
 		}

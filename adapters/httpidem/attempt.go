@@ -21,6 +21,7 @@ type attempt struct {
 	ran      bool      // the handler was called
 	failed   error     // what the handler returned
 	response *response // what the handler wrote; nil: nothing that counts
+	undone   bool      // the response's status rolled the work back
 	complete bool      // everything was written, so that an error is one of COMMIT
 }
 
@@ -44,10 +45,8 @@ func (c *call[TTx]) attempt() (a attempt) {
 		}
 		a.ran = true
 		if a.response, a.failed, err = c.run(life.ctx, tx); err != nil {
+			a.undone = errors.Is(err, errUndo)
 			return err
-		}
-		if !c.cfg.commits(a.response.status) {
-			return errUndo
 		}
 		err = c.finalize(life.ctx, tx, a.response)
 		a.complete = err == nil
@@ -119,6 +118,9 @@ func (c *call[TTx]) run(ctx context.Context, tx TTx) (res *response, failed, err
 	}
 	if res, err = w.finish(); err != nil {
 		return nil, failed, errors.Join(err, failed)
+	}
+	if failed == nil && c.at.undoes(res.status, e.used()) {
+		return res, nil, errUndo
 	}
 	return res, failed, failed
 }

@@ -17,6 +17,7 @@ type execution struct {
 	mu     sync.Mutex
 	tx     any
 	ended  bool
+	worked bool // the handler asked for the transaction or a DownstreamKey
 	labels map[string]bool
 }
 
@@ -41,7 +42,14 @@ func (e *execution) transaction() (any, error) {
 	if e.ended {
 		return nil, errEnded
 	}
+	e.worked = true
 	return e.tx, nil
+}
+
+func (e *execution) used() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.worked
 }
 
 // ErrNoKey says that the request of ctx has no Idempotency-Key, which Config.Optional and the methods that are not guarded allow.
@@ -73,7 +81,7 @@ func DownstreamKey(ctx context.Context, label string) (string, error) {
 	case e.labels == nil:
 		e.labels = map[string]bool{}
 	}
-	e.labels[label] = true
+	e.labels[label], e.worked = true, true
 	u := e.id.derive("downstream", label)[:16]
 	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80 // version 8: custom
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:]), nil

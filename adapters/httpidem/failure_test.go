@@ -17,7 +17,7 @@ import (
 // Which statuses are stored under each policy. A response that is not stored leaves the key free.
 func TestRecord(t *testing.T) {
 	type stored map[int]bool
-	common := stored{200: true, 201: true, 204: true, 299: true, 302: true, 303: true, 408: false, 409: false, 425: false, 429: false, 503: false}
+	common := stored{200: true, 201: true, 204: true, 299: true, 301: true, 302: true, 303: true, 307: true, 308: true, 408: false, 409: false, 425: false, 429: false, 503: false}
 	for _, tt := range []struct {
 		name   string
 		record func(int) bool
@@ -25,12 +25,12 @@ func TestRecord(t *testing.T) {
 	}{
 		{"by default", nil, stored{
 			400: false, 401: false, 402: true, 403: false, 404: false, 405: false, 406: false, 410: true, 411: false, 412: true, 413: false, 415: false,
-			418: true, 422: false, 301: false, 307: false, 308: false, 500: false, 502: false, 600: false,
+			418: true, 422: false, 500: false, 502: false, 600: false,
 		}},
-		{"as Stripe v1", httpidem.RecordStripeV1, stored{400: false, 402: true, 404: false, 422: false, 307: false, 500: true, 501: true, 502: true, 504: true}},
-		{"as Stripe v2", httpidem.RecordStripeV2, stored{400: false, 402: false, 404: false, 410: false, 307: false, 500: false}},
-		{"everything", func(int) bool { return true }, stored{400: true, 404: true, 500: true, 307: true}},
-		{"nothing", func(int) bool { return false }, stored{302: false, 303: false, 400: false, 402: false}},
+		{"as Stripe v1", httpidem.RecordStripeV1, stored{400: false, 402: true, 404: false, 422: false, 500: true, 501: true, 502: true, 504: true}},
+		{"as Stripe v2", httpidem.RecordStripeV2, stored{400: false, 402: false, 404: false, 410: false, 500: false}},
+		{"everything", func(int) bool { return true }, stored{400: true, 404: true, 500: true}},
+		{"nothing", func(int) bool { return false }, stored{400: false, 402: false}},
 	} {
 		for _, statuses := range []stored{common, tt.want} {
 			for status, want := range statuses {
@@ -86,6 +86,22 @@ func TestRecord(t *testing.T) {
 			a.want(h, request{target: target, key: target}, status, false)
 			a.want(a.create(), request{target: target, key: target}, http.StatusCreated, false) // as after a deploy
 		}
+	})
+	t.Run("a handler inside Wrap that redirects after its work has committed it", func(t *testing.T) {
+		a := newAPI(t, func(c *config) { c.Optional = true })
+		h := a.guard.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			tx, err := a.guard.Tx(r.Context())
+			if err != nil || tx.Add("effect") != nil {
+				t.Error(err)
+			}
+			http.Redirect(w, r, "/orders/1", http.StatusTemporaryRedirect)
+		}))
+		a.want(h, request{}, http.StatusTemporaryRedirect, false)
+		a.want(h, request{}, http.StatusTemporaryRedirect, true)
+		a.wantEffects(1)
+		a.want(h, request{noKey: true}, http.StatusTemporaryRedirect, false)
+		a.want(a.status(http.StatusPermanentRedirect), request{noKey: true}, http.StatusPermanentRedirect, false)
+		a.wantEffects(3)
 	})
 }
 

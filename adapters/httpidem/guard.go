@@ -50,7 +50,7 @@ func (g *Guard[TTx]) Handle(h Handler[TTx]) http.Handler {
 // Wrap returns an http.Handler that runs next, which gets its transaction from Tx. It is for handlers that exist already: Handle runs
 // again after the database has failed, and Wrap does not, because middlewares inside may have changed the request. Then the answer is
 // 503, and the client's retry runs. Use Wrap inside the router, for single routes: around a router it would also guard paths that do
-// not exist.
+// not exist. If next has asked for neither Tx nor DownstreamKey, its 301, 307 or 308 is taken for a router's, and is not stored.
 func (g *Guard[TTx]) Wrap(next http.Handler) http.Handler {
 	if next == nil {
 		panic("httpidem: Wrap needs an http.Handler")

@@ -8,7 +8,13 @@ func idempotent(name, file, test string, edits ...edit) mutation {
 
 var httpMutations = []mutation{
 	idempotent("a failed response rolls the handler's work back", "record.go", "TestRecord", edit{
-		`return status < 400 && c.records(status)`, `return c.records(status)`,
+		`return status >= 400 || e.next`, `return e.next`,
+	}),
+	idempotent("a router's redirect is not stored", "record.go", "TestRecord", edit{
+		`return status >= 400 || e.next != nil && !worked && slices.Contains(redirects, status)`, `return status >= 400`,
+	}),
+	idempotent("a handler's redirect commits its work", "record.go", "TestRecord", edit{
+		`e.next != nil && !worked && slices`, `slices`,
 	}),
 	idempotent("a response that asks to try again is never stored", "record.go", "TestRecord", edit{
 		`!slices.Contains(passing, status) && c.Record(status)`, `(slices.Contains(passing, status) || c.Record(status))`,
