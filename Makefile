@@ -8,7 +8,7 @@ GOFUMPT       := go run mvdan.cc/gofumpt@v0.12.0
 S ?=
 
 # Modules within this one, which ./... does not reach: each keeps dependencies out of everybody's go.mod.
-NESTED := adapters/sqlstore/adapt adapters/watermilltx/interop bench migrations/interop outbox/interop
+NESTED := adapters/httpidem/interop adapters/sqlstore/adapt adapters/watermilltx/interop bench migrations/interop outbox/interop
 
 # Tests run with the versions that each module's own go.mod names, not with those of the workspace that editors use.
 export GOWORK := off

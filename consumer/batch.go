@@ -37,13 +37,12 @@ type passOptions struct {
 func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, options passOptions) []error {
 	b := &batch[TTx]{
 		c: c, hooks: c.cfg.Trace.and(contextTrace(ctx)), options: options, began: time.Now(),
-		items: make([]item, len(msgs)), errs: make([]error, len(msgs)),
+		items: c.prepareAll(msgs), errs: make([]error, len(msgs)),
 		blocked: map[string]blockedKey{},
 	}
 	todo := make([]int, len(msgs))
-	for i, msg := range msgs {
+	for i := range todo {
 		todo[i] = i
-		b.items[i] = c.prepare(msg)
 	}
 	epoch := c.pause.epoch()
 	if err := c.register(ctx); errors.Is(err, ErrClosed) {

@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -33,7 +32,7 @@ func (c *Consumer[TTx]) timed(ctx context.Context, key dedup.Key, msgs []*Messag
 			<-logged
 		}
 	}()
-	err := onOwnGoroutine(func() error { return handle(ctx) })
+	err := onOwnGoroutine("the handler", func() error { return handle(ctx) })
 	switch {
 	case cause == nil || context.Cause(ctx) != cause: //nolint:errorlint // this very error, or ctx ended for another reason
 		return err
@@ -43,19 +42,19 @@ func (c *Consumer[TTx]) timed(ctx context.Context, key dedup.Key, msgs []*Messag
 	return fmt.Errorf("%w: %w", cause, err)
 }
 
-var errGoexit = errors.New("consumer: the handler ended its goroutine instead of returning: it called runtime.Goexit, or FailNow of a test")
-
-// onOwnGoroutine calls f on a goroutine of its own. If f calls runtime.Goexit, only that goroutine ends, and the pass can
-// still answer for its messages.
-func onOwnGoroutine(f func() error) (err error) {
-	err = errGoexit
-	done := make(chan struct{})
+// onOwnGoroutine is a caller that calls f on a goroutine of its own. If f calls runtime.Goexit, only that goroutine ends, and the
+// pass can still answer for its messages.
+func onOwnGoroutine(name string, f func() error) (err error) {
+	returned, done := false, make(chan struct{})
 	go func() {
 		defer close(done)
-		defer recoverPanic(&err)
-		err = f()
+		err = onThisGoroutine(name, f)
+		returned = true
 	}()
 	<-done
+	if !returned {
+		return fmt.Errorf("consumer: %s ended its goroutine instead of returning: it called runtime.Goexit, or FailNow of a test", name)
+	}
 	return err
 }
 

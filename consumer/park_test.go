@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -52,6 +53,7 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 		reason consumer.Reason
 		key    string
 		cause  error
+		says   string
 	}{
 		{name: "poison", msg: msg("1", "poison"), reason: consumer.ReasonPoison, key: "1", cause: errPoison},
 		{name: "mismatch", before: []*consumer.Message{msg("1", "a")}, msg: msg("1", "b"), reason: consumer.ReasonMismatch, key: "1", cause: dedup.ErrMismatch},
@@ -76,6 +78,30 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 				return m.ID, nil
 			}
 		}, msg: msg("1", "a"), reason: consumer.ReasonNoKey, cause: errPoison},
+		{name: "key function ends its goroutine", cfg: func(cfg *config) {
+			cfg.Key = func(m *consumer.Message) (string, error) {
+				if bad(m) {
+					runtime.Goexit()
+				}
+				return m.ID, nil
+			}
+		}, msg: msg("1", "a"), reason: consumer.ReasonNoKey, says: "Config.Key ended its goroutine"},
+		{name: "tenant ends its goroutine", cfg: func(cfg *config) {
+			cfg.Tenant = func(m *consumer.Message) (string, error) {
+				if bad(m) {
+					runtime.Goexit()
+				}
+				return "acme", nil
+			}
+		}, msg: msg("1", "a"), reason: consumer.ReasonNoKey, says: "Config.Tenant ended its goroutine"},
+		{name: "fingerprint ends its goroutine", cfg: func(cfg *config) {
+			cfg.Fingerprint = func(m *consumer.Message) (dedup.Fingerprint, error) {
+				if bad(m) {
+					runtime.Goexit()
+				}
+				return dedup.FingerprintOf(m.Payload), nil
+			}
+		}, msg: msg("1", "a"), reason: consumer.ReasonPoison, key: "1", says: "Config.Fingerprint ended its goroutine"},
 		{name: "tenant fails", cfg: func(cfg *config) { cfg.Tenant = consumer.HeaderKey("tenant") }, msg: msg("1", "a"), reason: consumer.ReasonNoKey, cause: dedup.ErrNoKey},
 		{name: "tenant of invalid UTF-8", cfg: func(cfg *config) {
 			cfg.Tenant = func(m *consumer.Message) (string, error) {
@@ -149,8 +175,8 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 				if l.Record.Time.Year() > 9999 || !utf8.ValidString(l.Record.Key.Tenant) {
 					t.Errorf("no database can keep %+v", l.Record)
 				}
-				if tc.cause != nil && !errors.Is(parked[0].Err, tc.cause) || l.Cause != parked[1].Err.Error() {
-					t.Errorf("cause %q, told %v; want %v", l.Cause, parked[0].Err, tc.cause)
+				if tc.cause != nil && !errors.Is(parked[0].Err, tc.cause) || !strings.Contains(l.Cause, tc.says) || l.Cause != parked[1].Err.Error() {
+					t.Errorf("cause %q, told %v; want %v %s", l.Cause, parked[0].Err, tc.cause, tc.says)
 				}
 				wantCount(t, db, "2", 0)
 				if tc.key != "" && tc.reason != consumer.ReasonMismatch {

@@ -35,15 +35,35 @@ func (it *item) attrs() []any {
 // maxTime is the latest time that all databases can keep.
 var maxTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
+// caller calls f, which calls the user's function of that name, and turns a panic into an error.
+type caller func(name string, f func() error) error
+
+// prepareAll finds out what to claim for each of msgs. It does so on one goroutine, because one for each call of a user's function
+// would cost more than the calls. When a function ends that goroutine, the message that it was called for and the later ones are
+// prepared with a goroutine for each call.
+func (c *Consumer[TTx]) prepareAll(msgs []*Message) []item {
+	items, next := make([]item, len(msgs)), 0
+	prepare := func(call caller) error {
+		for ; next < len(msgs); next++ {
+			items[next] = c.prepare(msgs[next], call)
+		}
+		return nil
+	}
+	if err := onOwnGoroutine("", func() error { return prepare(onThisGoroutine) }); err != nil {
+		_ = prepare(onOwnGoroutine)
+	}
+	return items
+}
+
 // prepare finds out what to claim for msg.
-func (c *Consumer[TTx]) prepare(msg *Message) (it item) {
+func (c *Consumer[TTx]) prepare(msg *Message, call caller) (it item) {
 	it.msg = msg
 	it.rec = dedup.Record{Key: dedup.Key{Consumer: c.cfg.Name}, Time: msg.Time, Window: c.cfg.Window}
 	if msg.Time.After(maxTime) || msg.Time.Year() < 1 {
 		it.rec.Time = time.Time{}
 		it.refused = refuse(ReasonPoison, fmt.Errorf("%w: year %d", dedup.ErrFuture, msg.Time.Year()))
 	}
-	key, err := c.key(msg)
+	key, err := c.key(msg, call)
 	if err != nil {
 		if (dedup.Key{Consumer: c.cfg.Name, Tenant: key.Tenant, ID: "-"}).Validate() == nil {
 			it.rec.Key.Tenant = key.Tenant
@@ -52,7 +72,7 @@ func (c *Consumer[TTx]) prepare(msg *Message) (it item) {
 		return it
 	}
 	it.rec.Key, it.hash = key, key.Hash()
-	if it.rec.Fingerprint, err = c.fingerprint(msg); err != nil {
+	if it.rec.Fingerprint, err = c.fingerprint(msg, call); err != nil {
 		// Not the zero fingerprint: it matches any content, so that the message might be dropped as a duplicate.
 		it.rec.Fingerprint = dedup.FingerprintOf(msg.Payload)
 		it.refused = refuse(ReasonPoison, err)
@@ -78,26 +98,31 @@ func (c *Consumer[TTx]) prepare(msg *Message) (it item) {
 }
 
 // key finds the key of msg. Next to an error it returns the tenant if that is known.
-func (c *Consumer[TTx]) key(msg *Message) (key dedup.Key, err error) {
-	defer recoverPanic(&err)
+func (c *Consumer[TTx]) key(msg *Message, call caller) (key dedup.Key, err error) {
 	key = dedup.Key{Consumer: c.cfg.Name, Tenant: msg.Tenant}
 	if key.Tenant == "" && c.cfg.Tenant != nil {
-		if key.Tenant, err = c.cfg.Tenant(msg); err != nil {
+		if err := call("Config.Tenant", func() (err error) { key.Tenant, err = c.cfg.Tenant(msg); return err }); err != nil {
 			return key, fmt.Errorf("tenant: %w", err)
 		}
 	}
-	if key.ID, err = c.cfg.Key(msg); err != nil {
+	if err := call("Config.Key", func() (err error) { key.ID, err = c.cfg.Key(msg); return err }); err != nil {
 		return key, err
 	}
 	return key, key.Validate()
 }
 
-func (c *Consumer[TTx]) fingerprint(msg *Message) (f dedup.Fingerprint, err error) {
-	defer recoverPanic(&err)
+func (c *Consumer[TTx]) fingerprint(msg *Message, call caller) (f dedup.Fingerprint, err error) {
 	if msg.Fingerprint != nil {
 		return *msg.Fingerprint, nil
 	}
-	return c.cfg.Fingerprint(msg)
+	err = call("Config.Fingerprint", func() (err error) { f, err = c.cfg.Fingerprint(msg); return err })
+	return f, err
+}
+
+// onThisGoroutine is the caller that does no more than that.
+func onThisGoroutine(_ string, f func() error) (err error) {
+	defer recoverPanic(&err)
+	return f()
 }
 
 // recoverPanic turns a panic of a user's function into err.

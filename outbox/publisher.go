@@ -21,6 +21,10 @@ import (
 // sent by then may still arrive, and are repeats. A relay whose publisher does not return within LeaseTTL after the deadline
 // gives up its shards, and takes none until the call returns. A context error of ctx counts against the message when
 // PublishTimeout has passed, and not when the lease ended: a publisher that knows that the broker was away returns UnavailableError.
+// A context error of a limit of the publisher's own counts, like any plain error.
+//
+// A call that panics, ends its goroutine, or returns another number of errors has no usable answers. The relay then publishes its messages
+// once more, each in a call of its own, and those that still have no answer count as failed.
 //
 // The relay passes at most one message of each key per call, unless the publisher is an [AtomicPublisher], and may call Publish
 // several times at once, for different keys.

@@ -2,6 +2,7 @@ package awssqs_test
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -94,17 +95,36 @@ func TestOrderByOnAStandardQueue(t *testing.T) {
 	})
 }
 
-func TestOrderByThatPanics(t *testing.T) {
+// A message that OrderBy does not return for is Malformed, and the others are handled.
+func TestOrderByThatDoesNotReturn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newStall(t, awssqstest.Config{}, false, nil)
-		s.send("", "a")
-		s.start(awssqs.SubscriberConfig{OrderBy: func(*consumer.Message) string { panic("broken") }}, nil)
+		s.send("", "a", "panics", "ends", "b")
+		malformed := map[string]error{}
+		s.start(awssqs.SubscriberConfig{OrderBy: func(m *consumer.Message) string {
+			switch string(m.Payload) {
+			case "panics":
+				panic("broken")
+			case "ends":
+				runtime.Goexit()
+			}
+			return string(m.Payload)
+		}}, func(_ context.Context, msg *consumer.Message) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			malformed[string(msg.Payload)] = msg.Malformed
+			return nil
+		})
 		elapse(time.Minute)
-		if err := s.stop(); err == nil || !strings.Contains(err.Error(), "OrderBy panicked on message orders/") {
-			t.Errorf("Run = %v", err)
+		s.stopped()
+		s.left(0)
+		for payload, says := range map[string]string{"panics": "OrderBy panicked: ", "ends": "OrderBy ended its goroutine"} {
+			if err := malformed[payload]; err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: Malformed is %v; want %q in it", payload, err, says)
+			}
 		}
-		if s.left(1); s.times("a") != 0 {
-			t.Error("it was handled")
+		if len(malformed) != 4 || malformed["a"] != nil || malformed["b"] != nil {
+			t.Errorf("handled %v", malformed)
 		}
 	})
 }

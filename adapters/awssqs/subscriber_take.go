@@ -64,18 +64,15 @@ func (r *reception) received(raw types.Message, at time.Time) *received {
 	msg := ToMessage(r.queue.name, raw)
 	msg.Attempt = max(msg.Attempt-r.uncounted.Of(m.id), 1)
 	m.delivery = &deliver.Delivery{Message: msg, Size: sizeOf(raw), Raw: m}
-	if msg.Malformed != nil {
-		r.log.Warn("awssqs: a message cannot be read; the Processor gets it as it is", "position", msg.Position, "error", msg.Malformed)
-	}
 	switch {
 	case r.queue.fifo:
 		m.delivery.Key = group(raw)
 	case r.cfg.OrderBy != nil:
 		key, err := r.orderBy(msg)
-		if err != nil {
-			r.deliverer.Fail(err) // messages that are added now are given back
-		}
-		msg.Key, m.delivery.Key = key, key
+		msg.Key, m.delivery.Key, msg.Malformed = key, key, errors.Join(msg.Malformed, err)
+	}
+	if msg.Malformed != nil {
+		r.log.Warn("awssqs: a message cannot be read; the Processor gets it as it is", "position", msg.Position, "error", msg.Malformed)
 	}
 	return m
 }
@@ -89,12 +86,19 @@ func (r *reception) giveBackDelay(id string) time.Duration {
 
 var errBusy = errors.New("this process is still busy with an earlier delivery of the message")
 
-// orderBy calls the user's function, which may panic.
+// orderBy calls the user's function, which may panic or end its goroutine. The message then has no order, and no other message waits.
 func (r *reception) orderBy(msg *consumer.Message) (key string, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("SubscriberConfig.OrderBy panicked on message %s: %w", msg.Position, &consumer.PanicError{Value: v, Stack: debug.Stack()})
-		}
+	err = errors.New("awssqs: SubscriberConfig.OrderBy ended its goroutine instead of returning: it called runtime.Goexit, or FailNow of a test")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if v := recover(); v != nil {
+				err = fmt.Errorf("awssqs: SubscriberConfig.OrderBy panicked: %w", &consumer.PanicError{Value: v, Stack: debug.Stack()})
+			}
+		}()
+		key, err = r.cfg.OrderBy(msg), nil
 	}()
-	return r.cfg.OrderBy(msg), nil
+	<-done
+	return key, err
 }

@@ -219,6 +219,39 @@ func TestPublisherBatchRefusedForOneMessage(t *testing.T) {
 	}
 }
 
+// A Partitioner that panics fails the messages that it panics for, and not the process.
+func TestPublisherPartitionerPanics(t *testing.T) {
+	t.Parallel()
+	c := faulty(t, func(int, kmsg.RecordBatch) sarama.KError { return sarama.ErrNoError })
+	topic, other := testdb.Topic(t, c.brokers, 2), testdb.Topic(t, c.brokers, 1)
+	cfg := publisherConfig()
+	cfg.Producer.Partitioner = func(of string) sarama.Partitioner {
+		if of == other {
+			panic("no such topic")
+		}
+		byHash := sarama.NewHashPartitioner(of)
+		return partitionFunc(func(m *sarama.ProducerMessage, n int32) (int32, error) {
+			if m.Key == sarama.StringEncoder("bad") {
+				panic("no such tenant")
+			}
+			return byHash.Partition(m, n)
+		})
+	}
+	p := newPublisher(t, c.brokers, cfg)
+	for range 5 { // sarama's own circuit breaker opens after three
+		errs := publish(t, p, patience, outbox.Message{Topic: topic, Key: "a"}, outbox.Message{Topic: topic, Key: "bad"},
+			outbox.Message{Topic: other, Key: "a"}, outbox.Message{Topic: topic, Key: "b"})
+		for i, want := range []string{"", "Producer.Partitioner: panicked: no such tenant", "Producer.Partitioner: panicked: no such topic", ""} {
+			if err := errs[i]; (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || unavailable(err)) {
+				t.Errorf("message %d: %v; want %q", i, err, want)
+			}
+		}
+	}
+	if n := len(arrived(t, c.brokers, topic)); n != 10 {
+		t.Errorf("%d messages arrived, want 10", n)
+	}
+}
+
 // A message that sarama reports as successful was appended once, even if an answer was lost and the message was sent again.
 func TestPublisherLostAnswers(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {

@@ -3,6 +3,7 @@ package kafka
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 
 	"github.com/IBM/sarama"
 )
@@ -13,24 +14,48 @@ type partitionError struct{ err error }
 func (e *partitionError) Error() string { return "Producer.Partitioner: " + e.err.Error() }
 func (e *partitionError) Unwrap() error { return e.err }
 
-// marked wraps constructor so that the errors of its partitioners are partitionErrors.
+// marked wraps constructor so that the errors and panics of its partitioners are partitionErrors. sarama calls them on goroutines of its
+// own, where a panic would end the process.
 func marked(constructor sarama.PartitionerConstructor) sarama.PartitionerConstructor {
-	return func(topic string) sarama.Partitioner { return &markedPartitioner{constructor(topic)} }
-}
-
-type markedPartitioner struct{ sarama.Partitioner }
-
-func (p *markedPartitioner) Partition(m *sarama.ProducerMessage, n int32) (int32, error) {
-	partition, err := p.Partitioner.Partition(m, n)
-	if err != nil {
-		return partition, &partitionError{err}
+	return func(topic string) sarama.Partitioner {
+		p := &markedPartitioner{}
+		p.broken = guarded(func() error { p.Partitioner = constructor(topic); return nil })
+		return p
 	}
-	return partition, nil
 }
 
-// MessageRequiresConsistency implements sarama.DynamicConsistencyPartitioner, which sarama finds by assertion.
-func (p *markedPartitioner) MessageRequiresConsistency(m *sarama.ProducerMessage) bool {
-	return consistent(p.Partitioner, m)
+type markedPartitioner struct {
+	sarama.Partitioner
+	broken error // the constructor panicked: there is no Partitioner
+}
+
+func (p *markedPartitioner) Partition(m *sarama.ProducerMessage, n int32) (partition int32, err error) {
+	if p.broken != nil {
+		return 0, p.broken
+	}
+	err = guarded(func() (err error) { partition, err = p.Partitioner.Partition(m, n); return err })
+	return partition, err
+}
+
+// MessageRequiresConsistency implements sarama.DynamicConsistencyPartitioner, which sarama finds by assertion. Partitioners that do
+// not panic for Partition do not panic here; for the others sarama may choose among all partitions.
+func (p *markedPartitioner) MessageRequiresConsistency(m *sarama.ProducerMessage) (requires bool) {
+	requires = true
+	_ = guarded(func() error { requires = consistent(p.Partitioner, m); return nil })
+	return requires
+}
+
+// guarded calls f, which calls the user's code.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &partitionError{fmt.Errorf("panicked: %v\n%s", v, debug.Stack())}
+		}
+	}()
+	if err := f(); err != nil {
+		return &partitionError{err}
+	}
+	return nil
 }
 
 // consistent reports whether p chooses m's partition among all partitions, and not only among those that have a leader now.

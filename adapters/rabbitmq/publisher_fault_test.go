@@ -386,6 +386,8 @@ func TestPublisherRefusesMessages(t *testing.T) {
 		"headers":      {outbox.Message{Topic: "a", Headers: map[string]string{"h": strings.Repeat("x", 5000)}}, "PublisherConfig.FrameBytes"},
 		"key":          {outbox.Message{Topic: "a", Key: strings.Repeat("x", 5000)}, "PublisherConfig.FrameBytes"},
 		"header name":  {outbox.Message{Topic: "a", Headers: map[string]string{long: ""}}, "has 256 bytes"},
+		"CC":           {outbox.Message{Topic: "a", Headers: map[string]string{"CC": "a@example.org"}}, "the header CC as a list of further routing keys"},
+		"BCC":          {outbox.Message{Topic: "a", Headers: map[string]string{"BCC": ""}}, "the header BCC as a list of further routing keys"},
 		"topic":        {outbox.Message{Topic: long}, "at most 255"},
 		"content type": {outbox.Message{Topic: "a", Headers: map[string]string{"content-type": strings.Repeat("x", 5000)}}, "one frame of 4096"},
 	} {
@@ -399,6 +401,21 @@ func TestPublisherRefusesMessages(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestPublisherRoutePanics: a message that Route panics for fails alone.
+func TestPublisherRoutePanics(t *testing.T) {
+	cfg := rabbitmq.PublisherConfig{Route: func(m *outbox.Message) (string, string) {
+		if m.ID == "bad" {
+			panic("no region")
+		}
+		return "", m.Topic
+	}}
+	faulty(t, cfg, func(f *faultEnv) {
+		errs := f.send(outbox.Message{ID: "1", Topic: "b"}, outbox.Message{ID: "bad", Topic: "b"}, outbox.Message{ID: "2", Topic: "b"})
+		f.want(errs, "", `plain: rabbitmq: message "bad" of topic "b": PublisherConfig.Route panicked: no region`, "")
+		f.arrived("b", "1", "2")
+	})
 }
 
 // TestPublisherFillsFrame sends headers of all sizes around the limit. The server cuts the connection when the headers are too

@@ -2,6 +2,7 @@ package rabbitmq
 
 import (
 	"fmt"
+	"runtime/debug"
 	"time"
 	"unicode/utf8"
 
@@ -13,9 +14,12 @@ import (
 // maxShort is how long AMQP's short strings can be: names, keys, and properties. amqp091-go ends the connection over a longer one.
 const maxShort = 255
 
-// newRecord makes a record of m. Its error is permanent.
+// newRecord makes a record of m, or says why m can never be sent, or that Route panicked.
 func (p *Publisher) newRecord(m *outbox.Message) (*record, error) {
-	exchange, key := p.cfg.Route(m)
+	exchange, key, err := p.routeOf(m)
+	if err != nil {
+		return nil, err
+	}
 	r := &record{done: make(chan struct{}), topic: m.Topic, exchange: exchange, key: key}
 	named := func(format string, args ...any) error {
 		return outbox.Permanent(fmt.Errorf("rabbitmq: message %q to %s: "+format, append([]any{m.ID, r.where()}, args...)...))
@@ -38,6 +42,9 @@ func (p *Publisher) newRecord(m *outbox.Message) (*record, error) {
 		if len(name) > maxShort {
 			return nil, named("the name of header %.40q has %d bytes, and at most %d fit", name, len(name), maxShort)
 		}
+		if name == "CC" || name == "BCC" { // the server closes the channel when the value is text
+			return nil, named("RabbitMQ reads the header %s as a list of further routing keys and refuses text in it: give the header another name", name)
+		}
 		add(name, value)
 	}
 	if m.Key != "" {
@@ -55,6 +62,17 @@ func (p *Publisher) newRecord(m *outbox.Message) (*record, error) {
 		MessageId: m.ID, Headers: headers, ContentType: contentType, Body: m.Payload, DeliveryMode: amqp.Persistent, Timestamp: enqueued(m),
 	}
 	return r, nil
+}
+
+// routeOf calls the user's function. When that panics for a message, other messages of the call are still sent.
+func (p *Publisher) routeOf(m *outbox.Message) (exchange, key string, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("rabbitmq: message %q of topic %q: PublisherConfig.Route panicked: %v\n%s", m.ID, m.Topic, v, debug.Stack())
+		}
+	}()
+	exchange, key = p.cfg.Route(m)
+	return exchange, key, nil
 }
 
 // headerOverhead is the size of a message's properties in their frame, without headers and texts.

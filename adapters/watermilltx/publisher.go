@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"runtime/debug"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -65,33 +66,36 @@ func (p *Publisher) begin(ctx context.Context, c *publishing.Call, i int) bool {
 	case <-ctx.Done():
 		return false
 	}
-	topic, msg := c.Messages[i].Topic, p.toWatermill(ctx, &c.Messages[i])
+	m := c.Messages[i] // a copy: the call may go on after Publish has returned
+	m.Payload, m.Headers = bytes.Clone(m.Payload), maps.Clone(m.Headers)
 	go func() {
 		defer func() { <-p.slots }()
-		c.Answer(i, p.call(topic, msg))
+		p.call(ctx, m, func(err error) { c.Answer(i, err) })
 	}()
 	return true
 }
 
-// toWatermill copies m: watermill may use its message after Publish has returned.
-func (p *Publisher) toWatermill(ctx context.Context, m *outbox.Message) *message.Message {
-	msg := message.NewMessage(p.cfg.UUID(*m), bytes.Clone(m.Payload))
-	msg.Metadata = encodeMetadata(m.Headers, m.Key)
-	msg.SetContext(ctx)
-	return msg
-}
-
-// call publishes one message. A panic is an error; otherwise it would end the process.
-func (p *Publisher) call(topic string, msg *message.Message) (err error) {
+// call publishes one message and answers for it, also when a function of the user panics or ends the goroutine.
+func (p *Publisher) call(ctx context.Context, m outbox.Message, answer func(error)) {
+	var err error
+	running := "PublisherConfig.UUID"
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("watermilltx: topic %q: Publish of %T panics: %v\n%s", topic, p.cfg.Publisher, v, debug.Stack())
+			err = fmt.Errorf("watermilltx: topic %q, publisher %T: %s panics: %v\n%s", m.Topic, p.cfg.Publisher, running, v, debug.Stack())
+		} else if running != "" {
+			err = fmt.Errorf("watermilltx: topic %q, publisher %T: %s ended its goroutine instead of returning: it called runtime.Goexit", m.Topic, p.cfg.Publisher, running)
 		}
+		answer(err)
 	}()
-	if err := p.cfg.Publisher.Publish(topic, msg); err != nil {
-		return p.cfg.Classify(topic, err)
+	msg := message.NewMessage(p.cfg.UUID(m), m.Payload)
+	msg.Metadata = encodeMetadata(m.Headers, m.Key)
+	msg.SetContext(ctx)
+	running = "Publish"
+	if err = p.cfg.Publisher.Publish(m.Topic, msg); err != nil {
+		running = "PublisherConfig.Classify"
+		err = p.cfg.Classify(m.Topic, err)
 	}
-	return nil
+	running = ""
 }
 
 // Drain waits for calls that have outlived their deadline. Call it when the relay has stopped, before closing watermill's

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -346,14 +347,58 @@ func TestDrainWaits(t *testing.T) {
 	})
 }
 
-type panicking struct{ inMemory }
+// sabotaged calls do before it publishes.
+type sabotaged struct {
+	inMemory
+	do func(uuid string)
+}
 
-func (*panicking) Publish(string, ...*message.Message) error { panic("oh") }
+func (s *sabotaged) Publish(topic string, msgs ...*message.Message) error {
+	s.do(msgs[0].UUID)
+	return s.inMemory.Publish(topic, msgs...)
+}
 
-func TestPublisherThatPanics(t *testing.T) {
-	errs := newPublisher(t, watermilltx.PublisherConfig{Publisher: &panicking{}, Confirms: true}).Publish(t.Context(), []outbox.Message{{ID: "1", Topic: "t"}})
-	if len(errs) != 1 || errs[0] == nil || !strings.Contains(errs[0].Error(), "panics: oh") {
-		t.Errorf("errors %v", errs)
+// A function of the user that panics or ends its goroutine for a message fails that message alone, and takes no room from later ones.
+func TestPublisherWhoseFunctionsDoNotReturn(t *testing.T) {
+	nothing := func(string) {}
+	panics := func(id string) {
+		if id == "bad" {
+			panic("oh")
+		}
+	}
+	ends := func(id string) {
+		if id == "bad" {
+			runtime.Goexit()
+		}
+	}
+	for _, c := range []struct {
+		name          string
+		publish, uuid func(id string)
+		says          string
+	}{
+		{"Publish panics", panics, nothing, "Publish panics: oh"},
+		{"Publish ends its goroutine", ends, nothing, "Publish ended its goroutine"},
+		{"UUID panics", nothing, panics, "PublisherConfig.UUID panics: oh"},
+		{"UUID ends its goroutine", nothing, ends, "PublisherConfig.UUID ended its goroutine"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			broker := &sabotaged{inMemory: inMemory{topics: map[string][]*message.Message{"t": {}}}, do: c.publish}
+			p := newPublisher(t, watermilltx.PublisherConfig{Publisher: broker, Confirms: true, Concurrency: 2, UUID: func(m outbox.Message) string {
+				c.uuid(m.ID)
+				return m.ID
+			}})
+			for range 3 {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				errs := p.Publish(ctx, []outbox.Message{{ID: "1", Topic: "t"}, {ID: "bad", Topic: "t"}, {ID: "2", Topic: "t"}})
+				if errs[0] != nil || errs[1] == nil || errs[2] != nil || !strings.Contains(errs[1].Error(), c.says) || errors.As(errs[1], new(*outbox.UnavailableError)) {
+					t.Errorf("errors %v", errs)
+				}
+			}
+			if err := p.Drain(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -9,7 +9,8 @@ import (
 )
 
 // Call hands msgs to p: together if p is a consumer.BatchProcessor; otherwise msgs must hold exactly one message. It returns one error
-// per message and never panics: a panic, or a wrong number of answers, is the error of every message.
+// per message and never panics: a panic, or a wrong number of answers, is the error of every message. So is the end of the goroutine
+// (runtime.Goexit, or FailNow of a test); p therefore runs on a goroutine of its own.
 func Call(ctx context.Context, p consumer.Processor, msgs []*consumer.Message) (errs []error) {
 	all := func(err error) []error {
 		errs := make([]error, len(msgs))
@@ -18,6 +19,19 @@ func Call(ctx context.Context, p consumer.Processor, msgs []*consumer.Message) (
 		}
 		return errs
 	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		errs = call(ctx, p, msgs, all)
+	}()
+	<-done
+	if errs == nil {
+		return all(fmt.Errorf("%T ended its goroutine instead of answering: it called runtime.Goexit, or FailNow of a test", p))
+	}
+	return errs
+}
+
+func call(ctx context.Context, p consumer.Processor, msgs []*consumer.Message, all func(error) []error) (errs []error) {
 	defer func() {
 		if v := recover(); v != nil {
 			errs = all(&consumer.PanicError{Value: v, Stack: debug.Stack()})

@@ -3,6 +3,7 @@ package deliver_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -31,6 +32,7 @@ func (s several) ProcessBatch(context.Context, []*consumer.Message) []error {
 func TestCall(t *testing.T) {
 	fails := single(func() error { return errReject })
 	panics := single(func() error { panic(errReject) })
+	ends := single(func() error { runtime.Goexit(); return nil })
 	for _, c := range []struct {
 		name     string
 		p        consumer.Processor
@@ -43,6 +45,8 @@ func TestCall(t *testing.T) {
 		{"too many answers", several{fails, 4}, 3, "4 answers for 3 messages"},
 		{"a panic", panics, 1, "call_test.go"}, // where it came from
 		{"a panic in a batch", several{panics, 3}, 3, "call_test.go"},
+		{"an end of the goroutine", ends, 1, "deliver_test.single ended its goroutine"},
+		{"an end of the goroutine in a batch", several{ends, 3}, 3, "deliver_test.several ended its goroutine"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			msgs := make([]*consumer.Message, c.messages)

@@ -20,7 +20,7 @@ type batch struct {
 	leasedAt time.Time
 
 	outcomes   []outbox.Outcome // in the order of the leased messages; Returned until there is an answer
-	errs       []error          // the publishers' answers, by position in outcomes
+	errs       []error          // the publishers' answers, by position in outcomes; ErrNotTried until there is one, and never nil by default
 	queues     []*publisherQueue
 	underWay   map[*call]bool
 	answered   chan *call
@@ -53,7 +53,7 @@ type keyMessages struct {
 // handle publishes and settles msgs.
 func (s *session) handle(stop context.Context, msgs []outbox.Leased, leasedAt time.Time) report {
 	b := &batch{
-		session: s, relay: s.relay, stop: stop, leasedAt: leasedAt, outcomes: make([]outbox.Outcome, len(msgs)), errs: make([]error, len(msgs)),
+		session: s, relay: s.relay, stop: stop, leasedAt: leasedAt, outcomes: make([]outbox.Outcome, len(msgs)), errs: slices.Repeat([]error{outbox.ErrNotTried}, len(msgs)),
 		underWay: map[*call]bool{}, answered: make(chan *call), abandoned: make(chan struct{}),
 	}
 	for i := range msgs {

@@ -2,8 +2,10 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/txonce/txonce/outbox"
@@ -17,6 +19,7 @@ type call struct {
 	began     time.Time
 	deadline  time.Time
 	leaseEnd  bool          // the deadline is the end of the hold less Margin, and not PublishTimeout
+	cutOff    bool          // the lease had ended when Publish returned
 	returned  chan struct{} // closed when Publish has returned
 
 	confirmed      bool                     // at least one message was
@@ -64,7 +67,7 @@ func (b *batch) startCall(q *publisherQueue) *call {
 	slices.Sort(c.positions) // an atomic publisher gets messages in the order of the lease
 	q.busy = true
 	go func() {
-		defer func() { // runs also when the publisher ends this goroutine
+		defer func() { // runs also when HeaderFormat or the publisher ends this goroutine
 			close(c.returned)
 			select {
 			case b.answered <- c:
@@ -114,24 +117,70 @@ func (b *batch) publish(c *call) {
 	defer cancel()
 	composed := true
 	for n, i := range c.positions {
-		b.errs[i] = outbox.ErrNotTried
+		b.errs[i] = errNoHeaders // the answer when HeaderFormat ends this goroutine
 		var err error
-		if msgs[n], err = b.compose(b.outcomes[i].Leased); err != nil {
-			b.errs[i], composed = err, false
+		if msgs[n], err = b.compose(b.outcomes[i].Leased); err == nil {
+			err = outbox.ErrNotTried
+		} else {
+			composed = false
 		}
+		b.errs[i] = err
 	}
 	if !composed || ctx.Err() != nil { // the process may have been suspended since startCall
 		return
 	}
-	p := c.queue.publisher
-	for n, err := range p.noAnswer(msgs, "ended its goroutine instead of answering") {
-		b.errs[c.positions[n]] = err
-	}
 	defer b.watch(ctx, c)()
-	for n, err := range p.publish(ctx, msgs) {
-		b.errs[c.positions[n]] = err
+	p, topic := c.queue.publisher, msgs[0].Topic
+	var errs []error
+	usable := false
+	defer func() { // runs also when the publisher ends this goroutine
+		if errs == nil {
+			errs = p.noAnswers(len(msgs), topic, endedGoroutine)
+		}
+		c.cutOff = b.session.work.Err() != nil || c.leaseEnd && !time.Now().Before(c.deadline)
+		if !usable && len(msgs) > 1 {
+			b.publishSingly(ctx, c, errs[0])
+			return
+		}
+		for n, err := range errs {
+			b.errs[c.positions[n]] = err
+		}
+	}()
+	errs, usable = p.publish(ctx, msgs)
+}
+
+// publishSingly publishes the messages of a call that gave no usable answers, each in a call of its own until the deadline of c: one
+// message may be at fault, and must not count against the others. Messages of a key keep their order.
+func (b *batch) publishSingly(ctx context.Context, c *call, noAnswer error) {
+	p, held := c.queue.publisher, make(map[string]bool)
+	b.relay.cfg.Logger.WarnContext(ctx, "relay: a publisher gave no usable answers; the messages of the call are published one by one", "relay", b.relay.cfg.Name,
+		"publisher", p.typeName(), "messages", len(c.positions), "error", noAnswer)
+	b.errs[c.positions[0]] = noAnswer // counts unless there is a better answer: otherwise a slow call would be repeated for ever
+	for _, i := range c.positions {
+		m := b.outcomes[i].Leased
+		if held[m.Key] {
+			continue
+		}
+		if ctx.Err() != nil || b.stop.Err() != nil {
+			return
+		}
+		msg, err := b.compose(m) // again, because the publisher may have changed what it got
+		if err == nil {
+			errs := p.noAnswers(1, m.Topic, endedGoroutine)
+			var call sync.WaitGroup
+			call.Go(func() { errs, _ = p.publish(ctx, []outbox.Message{msg}) })
+			call.Wait()
+			err = errs[0]
+		}
+		if err != nil && ctx.Err() != nil { // it had less time than a call has
+			return
+		}
+		b.errs[i] = err
+		held[m.Key] = err != nil && m.Key != ""
 	}
 }
+
+var errNoHeaders = errors.New("relay: Config.HeaderFormat ended its goroutine (runtime.Goexit) instead of returning headers")
 
 // compose returns the message with the headers to publish.
 func (b *batch) compose(m outbox.Leased) (msg outbox.Message, err error) {

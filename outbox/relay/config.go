@@ -117,8 +117,8 @@ type Config struct {
 	// Defaults to outbox.PlainHeaders.
 	HeaderFormat outbox.HeaderFormat
 
-	// Logger gets one line for each parked message, one for each batch with failures, two for each outage, and one a minute for each
-	// topic at fault.
+	// Logger gets one line for each parked message, one for each batch with failures, one for each call without usable answers, two for
+	// each outage, and one a minute for each topic at fault.
 	//
 	// Defaults to slog.Default().
 	Logger *slog.Logger

@@ -183,8 +183,8 @@ func TestRelayWithoutPublisherForATopic(t *testing.T) {
 	})
 }
 
-// When a publisher does not answer as it must, each message of the call counts as failed, because it is unknown which of them
-// arrived. The error names the publisher.
+// When a publisher does not answer as it must, not for a single message either, each message counts as failed, because it is unknown
+// which of them arrived. The error names the publisher.
 func TestRelayPublisherThatDoesNotAnswer(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -193,9 +193,9 @@ func TestRelayPublisherThatDoesNotAnswer(t *testing.T) {
 	}{
 		{"panics", func(context.Context, []outbox.Message) []error { panic(outbox.Permanent(errRefused)) }, `panicked: the broker refuses this message`},
 		{"ends its goroutine", func(context.Context, []outbox.Message) []error { runtime.Goexit(); return nil }, `ended its goroutine instead of answering`},
-		{"too few answers", func(context.Context, []outbox.Message) []error { return make([]error, 1) }, `gave 1 answers for 2 messages`},
-		{"too many answers", func(context.Context, []outbox.Message) []error { return make([]error, 3) }, `gave 3 answers for 2 messages`},
-		{"no answers", func(context.Context, []outbox.Message) []error { return []error{} }, `gave 0 answers for 2 messages`},
+		{"too few answers", func(_ context.Context, msgs []outbox.Message) []error { return make([]error, len(msgs)-1) }, `gave 0 answers for 1 messages`},
+		{"too many answers", func(context.Context, []outbox.Message) []error { return make([]error, 3) }, `gave 3 answers for 1 messages`},
+		{"no answers", func(context.Context, []outbox.Message) []error { return []error{} }, `gave 0 answers for 1 messages`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -241,6 +241,37 @@ func TestRelayLayoutThatPanics(t *testing.T) {
 			if got := stats(t, memory); got != "0 pending, 1 parked, 1 waiting" {
 				t.Errorf("atomic %v: %s, published %v", atomic, got, arrived(broker))
 			}
+		}
+	})
+}
+
+// A HeaderFormat that ends its goroutine fails for its message. The other messages of the call are neither published nor counted
+// then, and none of them may be taken for published.
+func TestRelayHeaderFormatThatEndsItsGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, broker, log := outboxtest.NewMemory(), new(outboxtest.FakePublisher), new(lines)
+		enqueueIDs(t, memory, "a1", "b1", "b2", "c1", "-1")
+		_, stop := start(t, relay.Config{
+			Queue: memory, Publisher: broker, MaxAttempts: 2, Backoff: fixed(time.Second), Logger: log.logger(),
+			HeaderFormat: func(m outbox.Leased) map[string]string {
+				if m.ID == "b1" {
+					runtime.Goexit()
+				}
+				return outbox.PlainHeaders(m)
+			},
+		})
+		<-time.After(3 * time.Second)
+		stop()
+		got := arrived(broker)
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"-1", "a1", "c1"}, got); diff != "" {
+			t.Errorf("published: %s", diff)
+		}
+		if got := parked(t, memory); len(got) != 2 || !strings.HasPrefix(got[0], "b1 after 2 behind 0: attempt 2: relay: Config.HeaderFormat ended") {
+			t.Errorf("parked %q", got)
+		}
+		if log.with("messages deferred") != 1 || log.with("message parked") != 1 {
+			t.Errorf("want a line for each failure:\n%s", log)
 		}
 	})
 }

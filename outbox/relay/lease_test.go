@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
@@ -115,6 +116,39 @@ func TestRelayPublishTimeoutCounts(t *testing.T) {
 		}
 		stop()
 	})
+}
+
+// A publisher's own time limit is shorter than the call. Its error counts, also when the call would have ended with the lease: the
+// message must not hold up its key for ever.
+func TestRelayPublishersOwnTimeoutCounts(t *testing.T) {
+	for _, ttl := range []time.Duration{relay.DefaultLeaseTTL, 5 * time.Second} {
+		t.Run(ttl.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory, log := outboxtest.NewMemory(), new(lines)
+				p := publisherFunc(func(ctx context.Context, msgs []outbox.Message) []error {
+					errs := make([]error, len(msgs))
+					for i, m := range msgs {
+						if m.ID == "a1" {
+							own, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+							errs[i] = fmt.Errorf("post: %w", await.Sleep(own, time.Minute))
+							cancel()
+						}
+					}
+					return errs
+				})
+				enqueueIDs(t, memory, "a1", "b1")
+				_, stop := start(t, relay.Config{Queue: memory, Publisher: p, LeaseTTL: ttl, MaxAttempts: 2, Backoff: fixed(time.Second), Logger: log.logger()})
+				<-time.After(3 * time.Second)
+				stop()
+				if diff := cmp.Diff([]string{"a1 after 2 behind 0: attempt 2: post: context deadline exceeded"}, parked(t, memory)); diff != "" {
+					t.Error(diff)
+				}
+				if got := stats(t, memory); got != "0 pending, 1 parked, 0 waiting" || log.with("messages deferred") != 1 {
+					t.Errorf("%s; log:\n%s", got, log)
+				}
+			})
+		})
+	}
 }
 
 // A relay is stopped, as by SIGSTOP, in the middle of a batch and past its lease. Its successor publishes. When the paused relay

@@ -57,9 +57,10 @@ func (b *batch) decide(i int, c *call) bool {
 	return true
 }
 
-// isLeaseEnd reports whether err came from the end of the lease, and not from the message or the broker.
+// isLeaseEnd reports whether err came from the end of the lease, and not from the message or the broker. Before that end, a context
+// error is that of a limit of the publisher's own.
 func (b *batch) isLeaseEnd(c *call, err error) bool {
-	return (c.leaseEnd || b.session.work.Err() != nil) && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
+	return c.cutOff && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
 }
 
 // deferUnavailable holds back a message whose publisher cools down. Where the relay has no other publisher, the dispatcher waits

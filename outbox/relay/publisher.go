@@ -50,7 +50,7 @@ func newPublishers(cfg Config) publishers {
 	var all []*publisherState
 	stateOf := func(p outbox.Publisher) *publisherState {
 		for _, s := range all { // a Publisher of several topics gets their messages in one call
-			if reflect.TypeOf(p).Comparable() && reflect.TypeOf(s.publisher).Comparable() && s.publisher == p {
+			if reflect.ValueOf(p).Comparable() && reflect.ValueOf(s.publisher).Comparable() && s.publisher == p {
 				return s
 			}
 		}
@@ -81,27 +81,30 @@ func (ps *publishers) of(topic string) *publisherState {
 
 func (p *publisherState) typeName() string { return fmt.Sprintf("%T", p.publisher) }
 
-// publish returns one answer for each message, whatever the Publisher does.
-func (p *publisherState) publish(ctx context.Context, msgs []outbox.Message) (errs []error) {
+// publish returns one answer for each message, whatever the Publisher does, unless that ends the goroutine. When the Publisher gave no
+// usable answers, all of errs are the same error.
+func (p *publisherState) publish(ctx context.Context, msgs []outbox.Message) (errs []error, usable bool) {
+	n, topic := len(msgs), msgs[0].Topic // the Publisher may change msgs
 	defer func() {
 		if v := recover(); v != nil {
-			errs = p.noAnswer(msgs, fmt.Sprintf("panicked: %v", v)) // v may be a Permanent error, which is no answer either
+			errs, usable = p.noAnswers(n, topic, fmt.Sprintf("panicked: %v", v)), false // v may be a Permanent error, which is no answer either
 		}
 	}()
 	errs = p.publisher.Publish(ctx, msgs)
 	switch {
 	case errs == nil:
-		return make([]error, len(msgs))
-	case len(errs) != len(msgs):
-		return p.noAnswer(msgs, fmt.Sprintf("gave %d answers for %d messages", len(errs), len(msgs)))
+		return make([]error, n), true
+	case len(errs) != n:
+		return p.noAnswers(n, topic, fmt.Sprintf("gave %d answers for %d messages", len(errs), n)), false
 	}
-	return errs
+	return errs, true
 }
 
-// noAnswer returns an error for each message of a call without usable answers: any of them may have been published.
-func (p *publisherState) noAnswer(msgs []outbox.Message, what string) []error {
-	err := fmt.Errorf("relay: publisher %s of topic %q %s", p.typeName(), msgs[0].Topic, what)
-	return slices.Repeat([]error{err}, len(msgs))
+const endedGoroutine = "ended its goroutine instead of answering"
+
+// noAnswers returns the errors of a call without usable answers: any of its messages may have been published.
+func (p *publisherState) noAnswers(n int, topic, what string) []error {
+	return slices.Repeat([]error{fmt.Errorf("relay: publisher %s of topic %q %s", p.typeName(), topic, what)}, n)
 }
 
 // coolingDown returns how long the publisher gets no messages, and why; 0: it gets some.

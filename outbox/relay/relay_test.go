@@ -216,6 +216,17 @@ func TestRelayPublisherOfSeveralTopics(t *testing.T) {
 	}
 }
 
+// The type of a struct around a func can be compared, and its value cannot.
+func TestRelayPublishersThatCannotBeCompared(t *testing.T) {
+	defer func() {
+		if v := recover(); v != nil {
+			t.Errorf("New panics: %v", v)
+		}
+	}()
+	wrapped := struct{ outbox.Publisher }{publisherFunc(new(outboxtest.FakePublisher).Publish)}
+	newRelay(t, relay.Config{Queue: outboxtest.NewMemory(), Publishers: map[string]outbox.Publisher{"x": wrapped, "y": wrapped}})
+}
+
 // Many more messages than a batch has, of few keys, with all workers: order and completeness.
 func TestRelayManyBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -50,8 +50,8 @@ var rows = []row{
 	{"adapters/webhook/internal/...", edge("adapters/webhook")},
 	{"adapters/webhook/applehook/appletest", edge("adapters/webhook/applehook")},
 	{"adapters/webhook/...", edge("adapters/webhook", "adapters/webhook/internal/...", "internal/tokens")},
+	{"adapters/httpidem", edge()}, // net/http is the SDK
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
-
 
 	{"migrations", nil},
 	{"internal/await", nil},

@@ -1,5 +1,5 @@
 // Package features states the features of each broker adapter. The adapters' tests check them with consumertest.TestSubscriber,
-// and the README's table is compared with them.
+// and the table of docs/concepts.md is compared with them.
 package features
 
 import "github.com/txonce/txonce/consumer/consumertest"

@@ -11,13 +11,13 @@ import (
 	"github.com/txonce/txonce/internal/test/features"
 )
 
-var write = flag.Bool("write", false, "write the table into the README")
+var write = flag.Bool("write", false, "write the table into docs/concepts.md")
 
 const begin, end = "<!-- features: go test ./internal/test/features -write -->\n", "<!-- end of features -->"
 
-// The README's table shows these features.
-func TestREADME(t *testing.T) {
-	path := filepath.Join("..", "..", "..", "README.md")
+// The table of docs/concepts.md shows these features.
+func TestTheTableOfTheBrokers(t *testing.T) {
+	path := filepath.Join("..", "..", "..", "docs", "concepts.md")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -25,14 +25,14 @@ func TestREADME(t *testing.T) {
 	before, rest, found := strings.Cut(string(text), begin)
 	_, after, ended := strings.Cut(rest, end)
 	if !found || !ended {
-		t.Fatalf("README.md has no table between %q and %q", begin, end)
+		t.Fatalf("docs/concepts.md has no table between %q and %q", begin, end)
 	}
 	want := before + begin + table() + end + after
 	if want == string(text) {
 		return
 	}
 	if !*write {
-		t.Fatal("README.md has another table than internal/test/features; run: go test ./internal/test/features -write")
+		t.Fatal("docs/concepts.md has another table than internal/test/features; run: go test ./internal/test/features -write")
 	}
 	if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 		t.Fatal(err)

@@ -59,6 +59,13 @@ var brokerMutations = []mutation{
 	elsewhere("watermill: a publisher that may not confirm is refused", "adapters/watermilltx/publisher_config.go", "TestPublisherConfigRefused", edit{
 		`case !inMemory && !cfg.Confirms &&`, `case false &&`,
 	}),
+	elsewhere("watermill: a function that ends the goroutine of a call fails its message", "adapters/watermilltx/publisher.go", "TestPublisherWhoseFunctionsDoNotReturn", edit{
+		`		} else if running != "" {`, `		} else if false {`,
+	}),
+	elsewhere("watermill: a UUID function that panics takes no room from later messages", "adapters/watermilltx/publisher.go", "TestPublisherWhoseFunctionsDoNotReturn", edit{
+		`	m := c.Messages[i] //`, `	_ = p.cfg.UUID(c.Messages[i])
+	m := c.Messages[i] //`,
+	}),
 	elsewhere("watermill: a message without a topic is refused", "adapters/watermilltx/middleware.go", "TestProducingWhatCannotBePublished", edit{
 		`if topic == "" {`, `if false {`,
 	}),
@@ -110,14 +117,27 @@ var brokerMutations = []mutation{
 	elsewhere("sqs: a fair queue's message group is not an ordering key", "adapters/awssqs/subscriber_message.go", "TestATenantIsNoOrder", edit{
 		`m.Key == "" && strings.HasSuffix(queue, fifoSuffix) &&`, `m.Key == "" &&`,
 	}),
+	elsewhere("sqs: a message for which OrderBy panics is Malformed", "adapters/awssqs/subscriber_take.go", "TestOrderByThatDoesNotReturn", edit{
+		`errors.Join(msg.Malformed, err)`, `errors.Join(msg.Malformed, nil)
+		_ = err`,
+	}),
 	elsewhere("sqs: a message that a stop gives back counts no attempt", "adapters/awssqs/subscriber.go", "TestStopsAreNoAttempts", edit{
 		`	defer s.running.Store(false)
 `, `	defer s.running.Store(false)
 	s.uncountedReceives = counts.Counter{}
 `,
 	}),
-	elsewhere("a Processor that panics does not end the process", "internal/deliver/call.go", "TestCall", edit{
-		`if v := recover(); v != nil {`, `if v := error(nil); v != nil {`,
+	elsewhere("a Processor that panics has handled nothing", "internal/deliver/call.go", "TestCall", edit{
+		`errs = all(&consumer`, `errs, _ = all(nil), any(&consumer`,
+	}),
+	elsewhere("a Processor that ends its goroutine does not stop the others", "internal/deliver/call.go", "TestCall", edit{
+		`	go func() {
+		defer close(done)
+		errs = call(ctx, p, msgs, all)
+	}()`, `	func() {
+		defer close(done)
+		errs = call(ctx, p, msgs, all)
+	}()`,
 	}),
 	elsewhere("a panic keeps its stack", "internal/deliver/call.go", "TestCall", edit{
 		`Stack: debug.Stack()`, `Stack: debug.Stack()[:0]`,
@@ -145,6 +165,12 @@ var brokerMutations = []mutation{
 	}),
 	elsewhere("rabbitmq: the prefetch limit is set", "adapters/rabbitmq/subscriber_session.go", "TestPrefetch", edit{
 		`s.ch.Qos(r.cfg.Prefetch, 0, false)`, `s.ch.Qos(0, 0, false)`,
+	}),
+	elsewhere("rabbitmq: a message with a header CC is refused with the reason", "adapters/rabbitmq/publisher_message.go", "TestPublisherRefusesMessages", edit{
+		`if name == "CC" || name == "BCC" {`, `if false {`,
+	}),
+	elsewhere("rabbitmq: a message that Route panics for fails alone", "adapters/rabbitmq/publisher_message.go", "TestPublisherRoutePanics", edit{
+		`			err = fmt.Errorf("rabbitmq: message %q of topic`, `			_ = fmt.Errorf("rabbitmq: message %q of topic`,
 	}),
 	elsewhere("rabbitmq: messages are persistent", "adapters/rabbitmq/publisher_message.go", "TestPublisherProperties", edit{
 		`DeliveryMode: amqp.Persistent`, `DeliveryMode: amqp.Transient`,

@@ -26,8 +26,11 @@ var consumerMutations = []mutation{
 		`if alias.Verdict == 99 {
 				ans.refused`,
 	}),
-	handling("a handler's panic is an error", "handlertime.go", "TestPanicsAreReportedWithTheirStack", edit{
-		`		defer recoverPanic(&err)`, `		defer func() {
+	handling("a function of Config that ends its goroutine parks its message", "prepare.go", "TestWhatIsParkedAndWhy", edit{
+		`if err := onOwnGoroutine("", func() error { return prepare(onThisGoroutine) }); err != nil {`, `if err := prepare(onThisGoroutine); err != nil {`,
+	}),
+	handling("a handler's panic is an error", "prepare.go", "TestPanicsAreReportedWithTheirStack", edit{
+		`	defer recoverPanic(&err)`, `	defer func() {
 			if recover() != nil {
 				err = nil
 			}

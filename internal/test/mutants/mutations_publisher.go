@@ -58,6 +58,9 @@ var publisherMutations = []mutation{
 	publishing("a producer without idempotence is refused", "publisher_config.go", "TestPublisherRefusesSettings", edit{
 		`!cfg.Producer.Idempotent,`, `false,`,
 	}),
+	publishing("a partitioner that panics refuses its message", "publisher_partition.go", "TestPublisherPartitionerPanics", edit{
+		`			err = &partitionError{fmt`, `			_ = &partitionError{fmt`,
+	}),
 	publishing("a partitioner that ignores the key is refused", "publisher_partition.go", "TestPublisherRefusesSettings", edit{
 		`ok && n != before`, `ok && n != before && false`,
 	}),

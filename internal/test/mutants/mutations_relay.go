@@ -36,8 +36,11 @@ var relayMutations = []mutation{
 	relaying("the end of the lease counts against no message", "outcome.go", "TestRelayLeaseEndIsNotTheMessagesFault", edit{
 		`case b.isLeaseEnd(c, err):`, `case b.isLeaseEnd(c, err) && false:`,
 	}),
-	relaying("a publish that exceeds PublishTimeout counts an attempt", "outcome.go", "TestRelayPublishTimeoutCounts", edit{
-		`return (c.leaseEnd || b.session.work.Err() != nil) &&`, `return`,
+	relaying("a publish that exceeds PublishTimeout counts an attempt", "call.go", "TestRelayPublishTimeoutCounts", edit{
+		`|| c.leaseEnd && !time`, `|| !time`,
+	}),
+	relaying("a publisher's own timeout counts an attempt", "call.go", "TestRelayPublishersOwnTimeoutCounts", edit{
+		`c.leaseEnd && !time.Now().Before(c.deadline)`, `c.leaseEnd`,
 	}),
 	relaying("a broker that is away counts against no message", "outcome.go", "TestRelayCoolsDownWhenItsPublisherIsUnavailable", edit{
 		`b.deferUnavailable(i, c.cooldown, err)`, `b.countFailure(i, err)`,
@@ -69,6 +72,27 @@ var relayMutations = []mutation{
 	}),
 	relaying("the relay parks no more messages than its limit", "outcome.go", "TestRelayParksNoMoreThanItsLimit", edit{
 		`if wait, log := b.relay.parkBudget.take(); wait > 0 {`, `if wait, log := b.relay.parkBudget.take(); wait < 0 {`,
+	}),
+	relaying("a message without an answer is not taken for published", "batch.go", "TestRelayHeaderFormatThatEndsItsGoroutine", edit{
+		`errs: slices.Repeat([]error{outbox.ErrNotTried}, len(msgs)),`, `errs: make([]error, len(msgs)),`,
+	}),
+	relaying("a HeaderFormat that ends its goroutine counts against its message", "call.go", "TestRelayHeaderFormatThatEndsItsGoroutine", edit{
+		`b.errs[i] = errNoHeaders //`, `//`,
+	}),
+	relaying("a call without usable answers counts only against the message at fault", "call.go", "TestRelayIsolatesAMessageWithoutAnswer", edit{
+		`if !usable && len(msgs) > 1 {`, `if !usable && false {`,
+	}),
+	relaying("a key keeps its order when its messages are published one by one", "call.go", "TestRelayIsolatesAMessageWithoutAnswer", edit{
+		`held[m.Key] = err != nil && m.Key != ""`, `held[m.Key] = false`,
+	}),
+	relaying("a call that leaves no time to publish its messages one by one counts", "call.go", "TestRelayHasNoTimeToIsolate", edit{
+		`b.errs[c.positions[0]] = noAnswer //`, `//`,
+	}),
+	relaying("an isolated message that is cut off is not counted", "call.go", "TestRelayIsolatedMessageThatIsCutOff", edit{
+		`if err != nil && ctx.Err() != nil { //`, `if false { //`,
+	}),
+	relaying("publishers that cannot be compared are accepted", "publisher.go", "TestRelayPublishersThatCannotBeCompared", edit{
+		`reflect.ValueOf(p).Comparable() && reflect.ValueOf(s.publisher).Comparable()`, `reflect.TypeOf(p).Comparable() && reflect.TypeOf(s.publisher).Comparable()`,
 	}),
 	relaying("a message is parked at MaxAttempts", "outcome.go", "TestRelayParksAtMaxAttempts", edit{
 		`Attempts+1 >= cfg`, `Attempts+1 > cfg`,

@@ -17,11 +17,26 @@ import (
 // MySQL is like Postgres for MySQL and MariaDB, with DSNs of go-sql-driver/mysql.
 func MySQL(t testing.TB, dsn string, f deduptest.Fault) string {
 	t.Helper()
+	return throughMySQL(t, dsn, func(network, address string) *net.TCPAddr {
+		return start(t, f, network, address, func() wire { return mysqlWire{} })
+	})
+}
+
+// MySQLEach is MySQL with a fault for each COMMIT that pick chooses. pick must be safe for concurrent use.
+func MySQLEach(t testing.TB, dsn string, pick func() (f deduptest.Fault, strike bool)) string {
+	t.Helper()
+	return throughMySQL(t, dsn, func(network, address string) *net.TCPAddr {
+		return startEach(t, pick, network, address, func() wire { return mysqlWire{} })
+	})
+}
+
+func throughMySQL(t testing.TB, dsn string, start func(network, address string) *net.TCPAddr) string {
+	t.Helper()
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		t.Fatalf("wireproxy: %v", err)
 	}
-	addr := start(t, f, cfg.Net, cfg.Addr, func() wire { return mysqlWire{} })
+	addr := start(cfg.Net, cfg.Addr)
 	cfg.Net, cfg.Addr = "tcp", net.JoinHostPort(addr.IP.String(), fmt.Sprint(addr.Port))
 	return cfg.FormatDSN()
 }

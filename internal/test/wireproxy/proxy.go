@@ -27,21 +27,40 @@ func Postgres(t testing.TB, dsn string, f deduptest.Fault) string {
 	return through(dsn, start(t, f, network, address, func() wire { return &postgresWire{} }))
 }
 
-// start starts a proxy and returns its address.
+// PostgresEach is Postgres with a fault for each COMMIT that pick chooses. pick must be safe for concurrent use.
+func PostgresEach(t testing.TB, dsn string, pick func() (f deduptest.Fault, strike bool)) string {
+	t.Helper()
+	cfg, err := pgconn.ParseConfig(dsn)
+	if err != nil {
+		t.Fatalf("wireproxy: %v", err)
+	}
+	network, address := pgconn.NetworkAddress(cfg.Host, cfg.Port)
+	return through(dsn, startEach(t, pick, network, address, func() wire { return &postgresWire{} }))
+}
+
+// start starts a proxy that strikes once, and returns its address.
 func start(t testing.TB, f deduptest.Fault, network, address string, newWire func() wire) *net.TCPAddr {
+	t.Helper()
+	var struck atomic.Bool
+	addr := startEach(t, func() (deduptest.Fault, bool) { return f, struck.CompareAndSwap(false, true) }, network, address, newWire)
+	t.Cleanup(func() {
+		if !struck.Load() {
+			t.Errorf("wireproxy: no COMMIT came by: the fault (%v) was never injected", f)
+		}
+	})
+	return addr
+}
+
+// startEach starts a proxy and returns its address.
+func startEach(t testing.TB, pick func() (deduptest.Fault, bool), network, address string, newWire func() wire) *net.TCPAddr {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("wireproxy: %v", err)
 	}
-	p := &proxy{fault: f, network: network, address: address, newWire: newWire, listener: listener, closed: make(chan struct{})}
+	p := &proxy{pick: pick, network: network, address: address, newWire: newWire, listener: listener, closed: make(chan struct{})}
 	p.wg.Go(p.accept)
-	t.Cleanup(func() {
-		p.close()
-		if !p.struck.Load() {
-			t.Errorf("wireproxy: no COMMIT came by: the fault (%v) was never injected", f)
-		}
-	})
+	t.Cleanup(p.close)
 	return listener.Addr().(*net.TCPAddr)
 }
 
@@ -69,11 +88,10 @@ type wire interface {
 }
 
 type proxy struct {
-	fault            deduptest.Fault
+	pick             func() (f deduptest.Fault, strike bool) // called for each COMMIT
 	network, address string
 	newWire          func() wire
 	listener         net.Listener
-	struck           atomic.Bool
 
 	wg     sync.WaitGroup
 	closed chan struct{}
@@ -140,13 +158,14 @@ func (s *session) requests() {
 		if err != nil {
 			return
 		}
-		if commit && s.struck.CompareAndSwap(false, true) {
-			switch s.fault {
-			case deduptest.CommitLost:
+		if commit {
+			switch f, strike := s.pick(); {
+			case !strike:
+			case f == deduptest.CommitLost:
 				return
-			case deduptest.AnswerLost:
+			case f == deduptest.AnswerLost:
 				s.muted.Store(true)
-			case deduptest.CommitLate:
+			case f == deduptest.CommitLate:
 				s.commitLate(m)
 				return
 			}

@@ -1,0 +1,191 @@
+package httpidem
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/outbox"
+)
+
+// errUndo rolls back the work of a handler that has written a status for which nothing is committed.
+var errUndo = errors.New("httpidem: rolled back, as the response's status demands")
+
+// attempt is the outcome of one transaction.
+type attempt struct {
+	err      error     // of InTx
+	known    *earlier  // an earlier request has the key: the handler was not called
+	ran      bool      // the handler was called
+	failed   error     // what the handler returned
+	response *response // what the handler wrote; nil: nothing that counts
+	complete bool      // everything was written, so that an error is one of COMMIT
+}
+
+// earlier is the claim of an earlier request with the same key.
+type earlier struct {
+	verdict dedup.Verdict
+	result  []byte
+	row     int // index in call.recs
+}
+
+// attempt claims the key and runs the handler in one transaction.
+func (c *call[TTx]) attempt() (a attempt) {
+	life := newLifetime(c.r.Context(), c.cfg.Base)
+	defer life.end()
+	a.err = c.cfg.Store.InTx(dedup.WithClaimWait(life.ctx, c.claimWait()), c.recs, func(tx TTx, claims []dedup.Claim) (err error) {
+		if a.known, err = c.earlier(life.ctx, tx, claims); a.known != nil || err != nil {
+			return err
+		}
+		if err := life.detach(c.cfg.FollowClient || c.id == nil); err != nil {
+			return err
+		}
+		a.ran = true
+		if a.response, a.failed, err = c.run(life.ctx, tx); err != nil {
+			return err
+		}
+		if !c.cfg.commits(a.response.status) {
+			return errUndo
+		}
+		if err := c.verify(life.ctx, tx); err != nil {
+			return err
+		}
+		err = c.save(life.ctx, tx, a.response)
+		a.complete = err == nil
+		return err
+	})
+	if a.err != nil && life.ctx.Err() != nil { // stores may report the end of ctx in other words
+		a.err = &endedError{err: a.err, cause: context.Cause(life.ctx)}
+	}
+	return a
+}
+
+// endedError is an error of InTx after its ctx has ended.
+type endedError struct{ err, cause error }
+
+func (e *endedError) Error() string   { return e.cause.Error() + ": " + e.err.Error() }
+func (e *endedError) Unwrap() []error { return []error{e.err, e.cause} }
+
+// earlier returns the claim of an earlier request, or nil if there is none. Rows that were inserted beside it are deleted again: no
+// response belongs to them. COMMIT follows, and not ROLLBACK, because only COMMIT waits until the earlier one is safe on standbys.
+func (c *call[TTx]) earlier(ctx context.Context, tx TTx, claims []dedup.Claim) (found *earlier, err error) {
+	if len(claims) != len(c.recs) {
+		return nil, errors.New("httpidem: the store did not answer each claim")
+	}
+	var mine []dedup.Key
+	for i, claim := range claims {
+		switch {
+		case claim.Verdict == dedup.First:
+			mine = append(mine, c.recs[i].Key)
+		case found == nil || found.verdict == dedup.Unprovable || found.result == nil && claim.Result != nil:
+			found = &earlier{verdict: claim.Verdict, result: bytes.Clone(claim.Result), row: i}
+		}
+	}
+	if found == nil || len(mine) == 0 {
+		return found, nil
+	}
+	return found, c.cfg.Store.Forget(ctx, tx, mine...)
+}
+
+// run calls the handler with a fresh copy of the request. failed is what the handler returned, and err is nil if the response counts.
+func (c *call[TTx]) run(ctx context.Context, tx TTx) (res *response, failed, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, errTimeout)
+	defer cancel()
+	seed := "" // without a key, the outbox derives no IDs
+	if c.id != nil {
+		seed = string(c.id.derive("outbox", ""))
+	}
+	ctx, endScope := outbox.WithScope(ctx, seed)
+	defer endScope()
+	e := &execution{guard: c.guard, id: c.id, tx: tx}
+	defer e.end()
+	ctx = context.WithValue(ctx, executionKey{}, e)
+	w := newRecorder(c.w, c.cfg.MaxResponse)
+	defer w.close()
+	r := c.request(ctx)
+	defer func() {
+		if r.MultipartForm != nil {
+			_ = r.MultipartForm.RemoveAll() // net/http's server removes only the files of its own request
+		}
+	}()
+
+	failed = c.at.handle(ctx, tx, w, r)
+	switch {
+	case wroteAround(c.w):
+		return nil, failed, errors.Join(errWroteAround, failed)
+	case ctx.Err() != nil: // it is unknown which of its statements the end of ctx has stopped
+		return nil, failed, errors.Join(context.Cause(ctx), failed)
+	case failed != nil && !w.written():
+		return nil, failed, failed
+	}
+	if res, err = w.finish(); err != nil {
+		return nil, failed, errors.Join(err, failed)
+	}
+	return res, failed, failed
+}
+
+var errWroteAround = errors.New("httpidem: the handler wrote to a ResponseWriter of its own, so the client has a response before COMMIT: " +
+	"write to the one that httpidem passes; in gin do not call c.Next inside Wrap")
+
+// wroteAround reports whether something was written to w itself and not to the recorder. Only the writers of some routers, such as gin's,
+// know that.
+func wroteAround(w http.ResponseWriter) bool {
+	writer, knows := w.(interface{ Written() bool })
+	return knows && writer.Written()
+}
+
+// request returns a copy of the request, so that an attempt sees nothing of an earlier one.
+func (c *call[TTx]) request(ctx context.Context) *http.Request {
+	r := c.r.Clone(ctx)
+	r.Body, r.GetBody = io.NopCloser(bytes.NewReader(c.body)), nil
+	r.ContentLength, r.TransferEncoding = int64(len(c.body)), nil
+	if len(c.body) == 0 {
+		r.Body = http.NoBody
+	}
+	return r
+}
+
+// verify returns an error if the handler has ended its transaction. Without this, SaveResult could store the response of work that is
+// not committed beside a claim that is.
+func (c *call[TTx]) verify(ctx context.Context, tx TTx) error {
+	if verifier, ok := c.cfg.Store.(dedup.TxVerifier[TTx]); ok && c.id != nil {
+		return verifier.VerifyTx(ctx, tx)
+	}
+	return nil
+}
+
+// save stores the response in each row, encrypted and with a fingerprint of its own: a process that knows only the secret of one row
+// can replay it.
+func (c *call[TTx]) save(ctx context.Context, tx TTx, res *response) error {
+	kept := res.stored(c.cfg.Headers)
+	for i, rec := range c.recs {
+		var seal func([]byte) ([]byte, error)
+		if c.cfg.Seal != nil {
+			seal = func(plain []byte) ([]byte, error) { return c.cfg.Seal(plain, []byte(rec.Key.ID)) }
+		}
+		result, err := encode(c.fingerprints[i], kept, seal)
+		if err != nil {
+			return err
+		}
+		if err := c.guard.results.SaveResult(ctx, tx, rec.Key, result); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// record stores a response in a transaction of its own, after the handler's work was rolled back. Another request may have completed
+// since then: then that one counts.
+func (c *call[TTx]) record(res *response) (a attempt) {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(c.r.Context()), claimWithin, errBusy)
+	defer cancel()
+	a.err = c.cfg.Store.InTx(dedup.WithClaimWait(ctx, c.claimWait()), c.recs, func(tx TTx, claims []dedup.Claim) (err error) {
+		if a.known, err = c.earlier(ctx, tx, claims); a.known != nil || err != nil {
+			return err
+		}
+		return c.save(ctx, tx, res)
+	})
+	return a
+}

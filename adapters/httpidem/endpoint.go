@@ -1,0 +1,142 @@
+package httpidem
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// endpoint is a handler behind a Guard.
+type endpoint[TTx any] struct {
+	guard   *Guard[TTx]
+	handle  Handler[TTx]
+	next    http.Handler // what Wrap wraps; nil for Handle
+	repeats bool         // the handler may run again after the database has failed
+}
+
+// call is one request to an endpoint.
+type call[TTx any] struct {
+	at    *endpoint[TTx]
+	guard *Guard[TTx]
+	cfg   *Config[TTx]
+	w     http.ResponseWriter
+	r     *http.Request
+	began time.Time
+	body  []byte
+
+	id           *identity // nil: the request has no key
+	recs         []dedup.Record
+	fingerprints []fingerprint // fingerprints[i] is stored with recs[i]
+
+	inDoubt bool // a COMMIT of an earlier attempt got no answer
+}
+
+// ServeHTTP implements http.Handler.
+func (e *endpoint[TTx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	guarded := slices.Contains(e.guard.cfg.Methods, r.Method)
+	if !guarded && e.next != nil {
+		e.next.ServeHTTP(w, r)
+		return
+	}
+	c := &call[TTx]{at: e, guard: e.guard, cfg: &e.guard.cfg, w: w, r: r, began: time.Now()}
+	if refused := c.prepare(guarded); refused != nil {
+		c.refuse(refused)
+		return
+	}
+	if c.id == nil {
+		c.answer()
+		return
+	}
+	leave, err := e.guard.twins.enter(r.Context(), c.recs[0].Key.ID, c.cfg.Wait)
+	switch {
+	case errors.Is(err, errTwin):
+		c.refuse(refuse(InFlight, err))
+		return
+	case err != nil:
+		c.refuse(refuse(Disconnected, err))
+		return
+	}
+	defer leave() // also when the handler panics
+	c.answer()
+}
+
+// prepare reads the request. Nothing has asked the database yet.
+func (c *call[TTx]) prepare(guarded bool) *refusal {
+	if executionOf(c.r.Context()) != nil {
+		return refuse(Misused, errors.New("a handler behind httpidem is behind httpidem again: guard each route once"))
+	}
+	key, err := readKey(c.r.Header, c.cfg.StrictKey)
+	switch {
+	case !guarded, errors.Is(err, errNoKey) && c.cfg.Optional:
+	case errors.Is(err, errNoKey):
+		return refuse(MissingKey, err)
+	case err != nil:
+		return refuse(MalformedKey, err)
+	default:
+		if refused := c.identify(key); refused != nil {
+			return refused
+		}
+	}
+	body, refused := readBody(c.w, c.r, c.cfg.MaxBody)
+	if refused != nil {
+		return refused
+	}
+	c.body = body
+	if c.id == nil {
+		return nil
+	}
+	content, err := c.cfg.Fingerprint(c.r, body)
+	if err != nil {
+		return refuse(Failed, err)
+	}
+	for _, secret := range c.cfg.Secrets {
+		c.fingerprints = append(c.fingerprints, fingerprintUnder(secret, content))
+	}
+	return nil
+}
+
+// identify makes a record for each secret. All are claimed: a process whose first secret is another one claims at least one of them.
+func (c *call[TTx]) identify(key string) *refusal {
+	principal, err := c.cfg.Principal(c.r)
+	if err == nil && principal == "" {
+		err = errors.New("Config.Principal returned nobody")
+	}
+	if err != nil {
+		return refuse(NoPrincipal, err)
+	}
+	uri, err := target(c.r)
+	if err != nil {
+		return refuse(Misused, err)
+	}
+	c.id = &identity{name: c.cfg.Name, principal: principal, method: c.r.Method, uri: uri, key: key}
+	var made time.Time
+	if c.cfg.KeyTime != nil {
+		made = c.cfg.KeyTime(key)
+	}
+	for _, secret := range c.cfg.Secrets {
+		k := dedup.Key{Consumer: c.cfg.Name, ID: c.id.under(secret)}
+		c.recs = append(c.recs, dedup.Record{Key: k, Time: made, Window: c.cfg.Window})
+	}
+	return nil
+}
+
+// refuse answers with a reason. Errors of the server are logged.
+func (c *call[TTx]) refuse(refused *refusal) {
+	e := c.event(refused.status())
+	e.Reason, e.Err = refused.reason, refused.err
+	c.cfg.Trace.Refused(c.r.Context(), e)
+	if e.Status >= 500 && refused.reason != Disconnected {
+		c.cfg.Logger.ErrorContext(c.r.Context(), "httpidem: a request failed",
+			"guard", c.cfg.Name, "method", c.r.Method, "pattern", c.r.Pattern, "status", e.Status, "reason", string(refused.reason), "error", refused.err)
+	}
+	if !wroteAround(c.w) {
+		refused.response().send(c.w)
+	}
+}
+
+func (c *call[TTx]) event(status int) Event {
+	return Event{Guard: c.cfg.Name, Request: c.r, Status: status, Took: time.Since(c.began)}
+}

@@ -1,0 +1,76 @@
+package httpidem
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// Handler does the work of one request in tx. It reads r.Body and writes its response to w, which keeps it until COMMIT.
+//
+// After nil and a status below 400, the work and the response are committed together. After an error, a panic or a status of 400 or
+// more, the work is rolled back. An error without a written status of 400 or more is answered with 500, or with 503 if the database
+// was at fault. Error texts are logged and never sent. A panic reaches the layers outside.
+//
+// A Handler may run several times for one request: in a later attempt after the database has failed, and when a retry comes after an
+// attempt that was rolled back. Only one run is committed, so everything it does outside of tx may happen more than once, see
+// DownstreamKey. ctx is r.Context. It outlives the client's connection and ends after Config.Timeout.
+//
+// A Handler must not keep tx, w or r after it returns.
+type Handler[TTx any] func(ctx context.Context, tx TTx, w http.ResponseWriter, r *http.Request) error
+
+// Guard makes HTTP handlers idempotent. It is safe for concurrent use. One Guard serves any number of routes.
+type Guard[TTx any] struct {
+	cfg     Config[TTx]
+	results dedup.ResultStore[TTx]
+	twins   gate
+	slots   chan struct{} // one element for each transaction in progress
+}
+
+// New checks cfg. It does not use the database.
+func New[TTx any](cfg Config[TTx]) (*Guard[TTx], error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Guard[TTx]{cfg: cfg, results: cfg.Store.(dedup.ResultStore[TTx]), slots: make(chan struct{}, cfg.MaxConcurrent)}, nil
+}
+
+// Handle returns an http.Handler that runs h. It is the last handler of a route: routers and middlewares stand outside, those that
+// authenticate above all. After the database has failed it runs h again, with a fresh copy of the request.
+func (g *Guard[TTx]) Handle(h Handler[TTx]) http.Handler {
+	if h == nil {
+		panic("httpidem: Handle needs a Handler")
+	}
+	return &endpoint[TTx]{guard: g, handle: h, repeats: true}
+}
+
+// Wrap returns an http.Handler that runs next, which gets its transaction from Tx. It is for handlers that exist already: Handle runs
+// again after the database has failed, and Wrap does not, because middlewares inside may have changed the request. Then the answer is
+// 503, and the client's retry runs. Use Wrap inside the router, for single routes: around a router it would also guard paths that do
+// not exist.
+func (g *Guard[TTx]) Wrap(next http.Handler) http.Handler {
+	if next == nil {
+		panic("httpidem: Wrap needs an http.Handler")
+	}
+	return &endpoint[TTx]{guard: g, next: next, handle: func(_ context.Context, _ TTx, w http.ResponseWriter, r *http.Request) error {
+		next.ServeHTTP(w, r)
+		return nil
+	}}
+}
+
+// Tx returns the transaction of a handler inside Wrap. It fails if ctx is not the context of such a handler's request, if the handler
+// has returned, and if Config.Methods does not have the request's method.
+func (g *Guard[TTx]) Tx(ctx context.Context) (tx TTx, err error) {
+	e := executionOf(ctx)
+	if e == nil || e.guard != any(g) {
+		return tx, errors.New("httpidem: the request is not guarded by this Guard: Tx needs the context of a request inside Wrap, with a method of Config.Methods")
+	}
+	held, err := e.transaction()
+	if err != nil {
+		return tx, err
+	}
+	return held.(TTx), nil
+}

@@ -1,0 +1,92 @@
+package httpidem
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// Reason says why a request was not answered by a handler's response. It is the end of the "type" of the answer, a Problem Details
+// object of RFC 9457.
+type Reason string
+
+// The reasons. Nothing was committed, except where the text says something else.
+const (
+	MissingKey      Reason = "MissingKey"      // 400: there is no Idempotency-Key
+	MalformedKey    Reason = "MalformedKey"    // 400: the Idempotency-Key cannot be read, or its time is in the future
+	BodyIncomplete  Reason = "BodyIncomplete"  // 400: the body ended early
+	NoPrincipal     Reason = "NoPrincipal"     // 401: the request is not authenticated
+	NotAcceptable   Reason = "NotAcceptable"   // 406: the request was completed before, and the client does not accept the encoding of the response
+	InFlight        Reason = "InFlight"        // 409: another request with this key is running; send the request again later
+	NotRetained     Reason = "NotRetained"     // 409: the request was completed before, and its response is not available
+	Forgotten       Reason = "Forgotten"       // 409: the key is so old that the request may have been completed and forgotten
+	BodyTooLarge    Reason = "BodyTooLarge"    // 413: the body is too long
+	Mismatch        Reason = "Mismatch"        // 422: the key was used for another request
+	Failed          Reason = "Failed"          // 500: the handler failed
+	ResponseTooLong Reason = "ResponseTooLong" // 500: the response is longer than Config.MaxResponse
+	Misused         Reason = "Misused"         // 500: a middleware in front of this one makes it impossible
+	Busy            Reason = "Busy"            // 503: too many requests are running; send the request again later
+	TimedOut        Reason = "TimedOut"        // 503: the handler took longer than Config.Timeout; send the request again later
+	Unavailable     Reason = "Unavailable"     // 503: the database failed, and the request may be committed; send it again, and its key decides
+	Disconnected    Reason = "Disconnected"    // 503: the client was gone before the handler began
+)
+
+// typeURL is where the reasons are documented.
+const typeURL = "https://pkg.go.dev/github.com/txonce/txonce/adapters/httpidem#"
+
+var problems = map[Reason]struct {
+	status int
+	title  string
+}{
+	MissingKey:      {400, "The header Idempotency-Key is missing"},
+	MalformedKey:    {400, "The header Idempotency-Key cannot be read"},
+	BodyIncomplete:  {400, "The body is incomplete"},
+	NoPrincipal:     {401, "The request is not authenticated"},
+	NotAcceptable:   {406, "The request was completed before, and its response has an encoding that the client does not accept"},
+	InFlight:        {409, "Another request with this Idempotency-Key is running"},
+	NotRetained:     {409, "The request was completed before, and its response is not available"},
+	Forgotten:       {409, "The Idempotency-Key is too old"},
+	BodyTooLarge:    {413, "The body is too long"},
+	Mismatch:        {422, "The Idempotency-Key was used for another request"},
+	Failed:          {500, "The request failed"},
+	ResponseTooLong: {500, "The response is too long, and nothing of the request was stored"},
+	Misused:         {500, "The server is not set up correctly"},
+	Busy:            {503, "The server is busy"},
+	TimedOut:        {503, "The request took too long, and nothing of it was stored"},
+	Unavailable:     {503, "The database is not available"},
+	Disconnected:    {503, "The client has disconnected"},
+}
+
+// refusal is a request's answer that comes from this package.
+type refusal struct {
+	reason Reason
+	err    error
+}
+
+func refuse(reason Reason, err error) *refusal { return &refusal{reason: reason, err: err} }
+
+func (r *refusal) status() int { return problems[r.reason].status }
+
+// detailed reasons say in the answer what the client did wrong. The errors of the others may show what the client must not see.
+var detailed = map[Reason]bool{MissingKey: true, MalformedKey: true, BodyTooLarge: true}
+
+// response returns the Problem Details.
+func (r *refusal) response() *response {
+	p := problems[r.reason]
+	doc := struct {
+		Type   string `json:"type"`
+		Title  string `json:"title"`
+		Status int    `json:"status"`
+		Detail string `json:"detail,omitempty"`
+	}{Type: typeURL + string(r.reason), Title: p.title, Status: p.status}
+	if detailed[r.reason] {
+		doc.Detail = r.err.Error()
+	}
+	body, _ := json.Marshal(doc) // strings and a number
+	res := &response{status: p.status, header: http.Header{}, body: append(body, '\n')}
+	res.header.Set("Content-Type", "application/problem+json")
+	res.header.Set("Cache-Control", "no-store")
+	if r.reason == InFlight || p.status == http.StatusServiceUnavailable {
+		res.header.Set("Retry-After", "1")
+	}
+	return res
+}

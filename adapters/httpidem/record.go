@@ -1,0 +1,39 @@
+package httpidem
+
+import (
+	"net/http"
+	"slices"
+)
+
+// RecordStripeV1 is a Config.Record that also stores 500, 501, 502 and 504, as version 1 of Stripe's API does: once a handler has
+// begun, its failure is final for the key. Requests that were refused for their content, such as 400, can be mended and sent again
+// with the same key.
+func RecordStripeV1(status int) bool {
+	return recordDefault(status) || slices.Contains([]int{500, 501, 502, 504}, status)
+}
+
+// RecordStripeV2 is a Config.Record that stores no failures, as version 2 of Stripe's API does: a retry after a failure runs again.
+func RecordStripeV2(status int) bool { return status < 400 && recordDefault(status) }
+
+func recordDefault(status int) bool {
+	switch {
+	case status < 300:
+		return true
+	case status < 400: // a router sends these; the client repeats the request at the new place
+		return !slices.Contains([]int{http.StatusMovedPermanently, http.StatusTemporaryRedirect, http.StatusPermanentRedirect}, status)
+	case status < 500:
+		return !slices.Contains([]int{400, 401, 403, 404, 405, 406, 411, 413, 415, 422}, status)
+	}
+	return false
+}
+
+// passing statuses ask the client to try again. They are never stored, whatever Config.Record says.
+var passing = []int{http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable}
+
+// records reports whether a response is stored.
+func (c *Config[TTx]) records(status int) bool {
+	return status < 300 || !slices.Contains(passing, status) && c.Record(status)
+}
+
+// commits reports whether the handler's work is committed together with its response.
+func (c *Config[TTx]) commits(status int) bool { return status < 400 && c.records(status) }

@@ -1,0 +1,42 @@
+package httpidem
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// Event is the argument of a Trace hook.
+type Event struct {
+	Guard   string        // Config.Name
+	Request *http.Request // as it arrived; its body has been read
+	Status  int           // of the answer
+	Reason  Reason        // if the answer is not a handler's response
+	Err     error         // the cause, if something went wrong
+	Took    time.Duration // since the request arrived
+}
+
+// Trace has a hook for each outcome of a request. Exactly one hook is called for each request that Wrap does not pass on as it is,
+// before the answer is sent. Nil hooks are not called. Hooks run on the request's goroutine and must be safe for concurrent use. A
+// handler that panics calls none.
+type Trace struct {
+	Committed func(ctx context.Context, e Event) // the handler's work is committed, with its response
+	Recorded  func(ctx context.Context, e Event) // the handler's work is rolled back, and its response is stored
+	Unstored  func(ctx context.Context, e Event) // the handler's work is rolled back, and its response goes only to this client
+	Replayed  func(ctx context.Context, e Event) // an earlier request was completed; the client gets its response
+	Refused   func(ctx context.Context, e Event) // the answer has a Reason
+}
+
+// complete returns a copy of t without nil hooks.
+func (t *Trace) complete() *Trace {
+	var all Trace
+	if t != nil {
+		all = *t
+	}
+	for _, hook := range []*func(context.Context, Event){&all.Committed, &all.Recorded, &all.Unstored, &all.Replayed, &all.Refused} {
+		if *hook == nil {
+			*hook = func(context.Context, Event) {}
+		}
+	}
+	return &all
+}

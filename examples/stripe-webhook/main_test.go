@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/adapters/webhook/stripehook"
+	"github.com/txonce/txonce/internal/test/testdb"
+)
+
+// The demo succeeds, and docs/webhooks.md shows what it prints.
+func TestDemo(t *testing.T) {
+	t.Run("SQLite", func(t *testing.T) { testDemo(t, options{}) })
+	t.Run("PostgreSQL", func(t *testing.T) {
+		o := options{postgres: testdb.Schema(t, testdb.Postgres(t))}
+		testDemo(t, o)
+		testDemo(t, o) // the first one's events are still in the database
+	})
+}
+
+func testDemo(t *testing.T, o options) {
+	t.Helper()
+	var out bytes.Buffer
+	o.out = &out
+	if err := demo(t.Context(), o); err != nil {
+		t.Errorf("%v\n%s", err, &out)
+	}
+	doc, err := os.ReadFile("../../docs/webhooks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(doc), "```\n"+out.String()+"```") {
+		t.Errorf("docs/webhooks.md shows other output than\n%s", &out)
+	}
+}
+
+// The audit notices each kind of wrong result.
+func TestAudit(t *testing.T) {
+	for _, c := range []struct{ name, change, want string }{
+		{"nothing wrong", `SELECT 1`, ""},
+		{"a payment twice", `INSERT INTO payments SELECT * FROM payments WHERE invoice_id = 'in_1'`, "2 payment of invoice 1, want 1"},
+		{"a lost payment", `DELETE FROM payments WHERE invoice_id = 'in_2'`, "0 payment of invoice 2, want 1"},
+		{"a forged payment", `INSERT INTO payments VALUES ('evt_run_4', 'in_4', 5)`, "1 payments that Stripe did not announce, want 0"},
+		{"a lost dead letter", `DELETE FROM dead_letters`, "0 parked event, want 1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := testOptions(t)
+			s := &sender{out: io.Discard, run: "run"}
+			if err := serve(t.Context(), o, s.deliver); err != nil {
+				t.Fatal(err)
+			}
+			db, _, err := open(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			if _, err := db.ExecContext(t.Context(), c.change); err != nil {
+				t.Fatal(err)
+			}
+			s.audit(t.Context(), o)
+			if got := fmt.Sprint(s.wrong); c.want == "" && len(s.wrong) > 0 || !strings.Contains(got, c.want) {
+				t.Errorf("wrong: %v, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// An answer that is not the expected one is a wrong result.
+func TestSendNoticesAnswers(t *testing.T) {
+	broken := httptest.NewServer(http.NotFoundHandler())
+	defer broken.Close()
+	s := &sender{out: io.Discard, run: "run"}
+	s.send(t.Context(), broken.URL, "an event", nil, "", 200)
+	s.storm(t.Context(), broken.URL, nil)
+	if len(s.wrong) != 2 {
+		t.Errorf("wrong: %v, want two results", s.wrong)
+	}
+}
+
+// The backfill fetches an event that no webhook delivered, and does nothing with one that was delivered.
+func TestBackfill(t *testing.T) {
+	o := testOptions(t)
+	s := &sender{out: io.Discard, run: "run"}
+	listed := make(chan struct{}, 100)
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		data := []json.RawMessage{s.invoice(2, nil), s.invoice(1, nil)}
+		_ = json.NewEncoder(w).Encode(map[string]any{"object": "list", "data": data, "has_more": false})
+		listed <- struct{}{}
+	}))
+	defer api.Close()
+	o.apiKey, o.apiURL = "rk_test_of_the_tests", api.URL
+	err := serve(t.Context(), o, func(ctx context.Context, url string) {
+		first := s.invoice(1, nil)
+		s.send(ctx, url, "invoice 1", first, stripehook.Sign(first, time.Now(), demoSecret), 200)
+		<-listed
+		waitForPayments(t, o, 2)
+	})
+	if err != nil || len(s.wrong) > 0 {
+		t.Error(err, s.wrong)
+	}
+}
+
+// waitForPayments waits until there are want payments of different events, and fails if an event has two.
+func waitForPayments(t *testing.T, o options, want int) {
+	t.Helper()
+	db, _, err := open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for deadline := time.After(time.Minute); ; {
+		var payments, events int
+		if err := db.QueryRowContext(t.Context(), `SELECT count(*), count(DISTINCT event_id) FROM payments`).Scan(&payments, &events); err != nil {
+			t.Fatal(err)
+		}
+		if payments != events {
+			t.Fatalf("%d payments of %d events", payments, events)
+		}
+		if events == want {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("%d payments, want %d", payments, want)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func testOptions(t *testing.T) options {
+	return options{
+		listen: "127.0.0.1:0", sqlite: filepath.Join(t.TempDir(), "test.db"), secret: demoSecret, mode: stripehook.Test, logger: slog.New(slog.DiscardHandler),
+	}
+}

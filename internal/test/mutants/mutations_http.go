@@ -1,0 +1,77 @@
+package main
+
+// idempotent is a mutation of adapters/httpidem that the test of that name must notice, without servers.
+func idempotent(name, file, test string, edits ...edit) mutation {
+	const pkg = "adapters/httpidem"
+	return mutation{name: "httpidem: " + name, file: pkg + "/" + file, edits: edits, pkg: pkg, run: "^" + test + "$", fails: test, short: true}
+}
+
+var httpMutations = []mutation{
+	idempotent("a failed response rolls the handler's work back", "record.go", "TestRecord", edit{
+		`return status < 400 && c.records(status)`, `return c.records(status)`,
+	}),
+	idempotent("a response that asks to try again is never stored", "record.go", "TestRecord", edit{
+		`!slices.Contains(passing, status) && c.Record(status)`, `(slices.Contains(passing, status) || c.Record(status))`,
+	}),
+	idempotent("another body under a known key is refused", "answer.go", "TestReplay", edit{
+		`	case !same:`, `	case !same && false:`,
+	}),
+	idempotent("two routes share no key", "scope.go", "TestScope", edit{
+		`i.name, i.principal, i.method, i.uri, i.key}`, `i.name, i.principal, i.method, "", i.key}`,
+	}),
+	idempotent("two principals share no key", "scope.go", "TestScope", edit{
+		`i.name, i.principal, i.method, i.uri, i.key}`, `i.name, "", i.method, i.uri, i.key}`,
+	}),
+	idempotent("a response without a claim is not committed", "attempt.go", "TestCommitFails", edit{
+		`		if err := c.guard.results.SaveResult(ctx, tx, rec.Key, result); err != nil {
+			return err
+		}`, `		_ = c.guard.results.SaveResult(ctx, tx, rec.Key, result)`,
+	}),
+	idempotent("each secret's row has the response", "attempt.go", "TestSecrets", edit{
+		`	for i, rec := range c.recs {
+		var seal`, `	for i, rec := range c.recs[:min(1, len(c.recs))] {
+		var seal`,
+	}),
+	idempotent("a replay claims nothing", "attempt.go", "TestSecrets", edit{
+		`return found, c.cfg.Store.Forget(ctx, tx, mine...)`, `return found, nil`,
+	}),
+	idempotent("a client that is gone starts nothing", "lifetime.go", "TestEnds", edit{
+		`	case !followClient && !l.client(): // the function that cancels ctx may only have begun
+		return errClientGone`, `	case !followClient && !l.client() && false:`,
+	}, edit{
+		`	l.client = context.AfterFunc(request, func() { l.cancel(errClientGone) })`, `	l.client = func() bool { return true }`,
+	}),
+	idempotent("a client that disconnects does not stop its handler", "attempt.go", "TestEnds", edit{
+		`life.detach(c.cfg.FollowClient || c.id == nil)`, `life.detach(true)`,
+	}),
+	idempotent("a handler that ignores its deadline commits nothing", "attempt.go", "TestEnds", edit{
+		`	case ctx.Err() != nil: // it`, `	case false: // it`,
+	}),
+	idempotent("twins wait without a connection", "endpoint.go", "TestTwins", edit{
+		`e.guard.twins.enter(r.Context(), c.recs[0].Key.ID, c.cfg.Wait)`, `new(gate).enter(r.Context(), c.recs[0].Key.ID, c.cfg.Wait)`,
+	}),
+	idempotent("a request without a key does not run again after a COMMIT without an answer", "answer.go", "TestUnguarded", edit{
+		`return c.at.repeats && c.id != nil`, `return c.at.repeats`,
+	}),
+	idempotent("Wrap never runs a handler again", "answer.go", "TestCommitFails", edit{
+		`	case a.complete:
+		return c.at.repeats && c.id != nil`, `	case a.complete:
+		return true`,
+	}),
+	idempotent("a result of an unknown schema is not read", "stored.go", "TestNotRetained", edit{
+		`if len(result) < headSize || result[0] != schemaVersion || result[1] != hmacSHA256 {`, `if len(result) < headSize || result[1] != hmacSHA256 {`,
+	}),
+	idempotent("cookies are not replayed", "header.go", "TestResponses", edit{
+		`		if values := r.header[name]; len(values) > 0 {`, `		kept["Set-Cookie"] = r.header["Set-Cookie"]
+		if values := r.header[name]; len(values) > 0 {`,
+	}),
+	idempotent("an encoding that the client does not accept is not replayed", "answer.go", "TestOuterLayers", edit{
+		`	case !accepts(c.r.Header, res.header["Content-Encoding"]):`, `	case false:`,
+	}),
+	idempotent("a label gives one downstream key", "execution.go", "TestDownstreamKey", edit{
+		`	case e.labels[label]:`, `	case false:`,
+	}),
+	idempotent("a transaction ends with its handler", "execution.go", "TestTimeoutHandlerInside", edit{
+		`	e.ended, e.tx = true, nil`, `	_ = e`,
+	}),
+}
