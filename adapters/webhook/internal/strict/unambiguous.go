@@ -14,6 +14,9 @@ import (
 // one object at any depth, in the same or in other letters. Select does not, because users may choose names: those in an order's
 // metadata, for example, may differ in case only.
 func Unambiguous(object []byte, maxDepth int) (Members, error) {
+	if deeper(object, maxDepth) { // before json.Valid, which refuses very deep nesting as wrong syntax
+		return nil, fmt.Errorf("nested deeper than %d levels", maxDepth)
+	}
 	if !json.Valid(object) {
 		return nil, fmt.Errorf("%w: its syntax is wrong", ErrNotObject)
 	}
@@ -22,6 +25,9 @@ func Unambiguous(object []byte, maxDepth int) (Members, error) {
 	}
 	if err := checkNames(object); err != nil {
 		return nil, err
+	}
+	if string(bytes.TrimSpace(object)) == "null" {
+		return nil, fmt.Errorf("%w, but null", ErrNotObject)
 	}
 	o, err := read(object)
 	if err != nil {
