@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -54,7 +53,7 @@ func (c *Checkpoint[TTx]) Save(ctx context.Context, state []byte) error {
 			return err
 		}
 		if claims[0].Verdict != dedup.First {
-			return errors.New("another process saves it at the same time")
+			return fmt.Errorf("another process saves it at the same time: %w", dedup.ErrInFlight)
 		}
 		return c.results.SaveResult(ctx, tx, c.rec.Key, state)
 	})
