@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -57,7 +56,7 @@ func (c *Checkpoint[TTx]) Save(ctx context.Context, state []byte) error {
 	return nil
 }
 
-var errSavedByAnother = errors.New("other processes save it at the same time")
+var errSavedByAnother = fmt.Errorf("other processes save it at the same time: %w", dedup.ErrInFlight)
 
 func (c *Checkpoint[TTx]) replace(ctx context.Context, state []byte) error {
 	return c.store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error {

@@ -165,6 +165,7 @@ func backfill(ctx context.Context, o options, store *sqlstore.Store, verifier *a
 	b, err := applehook.NewBackfill(applehook.BackfillConfig[*sql.Tx]{
 		Name: "subscriptions", Verifier: verifier, Processor: subscriptions, Store: store,
 		IssuerID: o.key.issuer, KeyID: o.key.id, PrivateKey: key, URL: o.apiURL, Logger: o.logger,
+		Since: time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC), // when subscriptions went live: earlier notifications are not its own
 	})
 	if err != nil {
 		return err

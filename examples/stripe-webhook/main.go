@@ -133,7 +133,7 @@ func run(ctx context.Context, o options) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return sweeper.Run(ctx) }) // deletes keys that are older than window
 	if o.apiKey != "" {
-		g.Go(func() error { return backfill(ctx, o, store, billing) })
+		g.Go(func() error { return backfill(ctx, o, store, verifier, billing) })
 	}
 	g.Go(func() error {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -152,7 +152,7 @@ func run(ctx context.Context, o options) error {
 }
 
 // backfill fetches events that no webhook delivered, as after a long outage. Those that did arrive are duplicates.
-func backfill(ctx context.Context, o options, store *sqlstore.Store, billing *consumer.Consumer[*sql.Tx]) error {
+func backfill(ctx context.Context, o options, store *sqlstore.Store, verifier *stripehook.Verifier, billing *consumer.Consumer[*sql.Tx]) error {
 	client, err := stripehook.NewClient(stripehook.ClientConfig{APIKey: o.apiKey, Mode: o.mode, BaseURL: o.apiURL})
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func backfill(ctx context.Context, o options, store *sqlstore.Store, billing *co
 		return err
 	}
 	b, err := stripehook.NewBackfill(stripehook.BackfillConfig[*sql.Tx]{
-		Client: client, Processor: billing, Checkpoint: checkpoint, Types: []string{"invoice.paid"}, Logger: o.logger,
+		Client: client, Verifier: verifier, Processor: billing, Checkpoint: checkpoint, Types: []string{"invoice.paid"}, Logger: o.logger,
 		Since: time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC), // when billing went live: earlier events are not its own
 	})
 	if err != nil {

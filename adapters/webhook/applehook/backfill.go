@@ -142,7 +142,9 @@ func (b *Backfill[TTx]) begin(ctx context.Context, now time.Time) (time.Time, er
 			b.cfg.Logger.ErrorContext(ctx, "applehook: backfill did not run for longer than Apple keeps notifications: some may be lost",
 				"app", b.cfg.Verifier.tenant, "after", through, "before", oldest)
 		}
-		from = through.Add(-b.cfg.Overlap)
+		if from = through.Add(-b.cfg.Overlap); from.Before(b.cfg.Since) {
+			from = b.cfg.Since
+		}
 	}
 	if from.Before(oldest) {
 		from = oldest

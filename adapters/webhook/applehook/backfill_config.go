@@ -39,9 +39,9 @@ type BackfillConfig[TTx any] struct {
 	KeyID      string
 	PrivateKey []byte
 
-	// Since is where the first pass begins. Later passes begin at the checkpoint.
-	//
-	// Defaults to the beginning of Apple's history: 180 days ago, or 30 in the sandbox.
+	// Since is when the Processor began to handle the notifications. Earlier ones are not fetched, because something else has handled
+	// them, and they would run again. Later passes begin at the checkpoint. A time before Apple's history, which has 180 days, or 30 in
+	// the sandbox, stands for its beginning. Do not change it later. Required.
 	Since time.Time
 
 	// OnlyFailures asks only for notifications that your server did not acknowledge. That is less to read, but does not repair a
@@ -108,6 +108,9 @@ func (c BackfillConfig[TTx]) withDefaults() (BackfillConfig[TTx], *ecdsa.Private
 	}
 	if isNil(c.Store) {
 		refuse("Store is required")
+	}
+	if c.Since.IsZero() {
+		refuse("Since is required: set it to when the Processor began to handle the notifications, because it would run earlier ones again")
 	}
 	if c.IssuerID == "" {
 		refuse("IssuerID is required: copy it from App Store Connect, Users and Access, Integrations, In-App Purchase")

@@ -83,6 +83,19 @@ func TestBackfill(t *testing.T) {
 		}
 		w.once([]string{id})
 	})
+	inBubble(t, "notifications before Since do not run, in later passes neither", func(w *world) {
+		start := time.Now().Add(-time.Hour)
+		old, oldID := w.signed(start.Add(-500*time.Millisecond), "DID_RENEW")
+		w.api.Missed(start.Add(-500*time.Millisecond), old)
+		ids := w.missed(1)
+		for range 2 {
+			w.pass(w.backfill(func(cfg *applehook.BackfillConfig[*deduptest.Tx]) { cfg.Since = start }))
+		}
+		w.once(ids)
+		if w.store.Database().Count(oldID) != 0 {
+			w.Error("a notification from before Since has run")
+		}
+	})
 	inBubble(t, "a notification that appears late is found by the overlap", func(w *world) {
 		b := w.backfill()
 		w.pass(b)

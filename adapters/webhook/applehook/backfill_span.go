@@ -49,7 +49,11 @@ func (b *Backfill[TTx]) newSpan(from, to time.Time) span {
 	if oldest := b.oldest(time.Now()); from.Before(oldest) {
 		from = oldest
 	}
-	return span{Start: from.Add(-seam).UnixMilli(), End: to.UnixMilli(), OnlyFailures: b.cfg.OnlyFailures}
+	start := from.Add(-seam)
+	if start.Before(b.cfg.Since) {
+		start = b.cfg.Since
+	}
+	return span{Start: start.UnixMilli(), End: to.UnixMilli(), OnlyFailures: b.cfg.OnlyFailures}
 }
 
 // fetch asks for a page until there is an answer that will not change.

@@ -144,6 +144,7 @@ func TestNewBackfillRefuses(t *testing.T) {
 		{"a short window", func(cfg *backfillConfig) { cfg.Processor = shortWindow{} }, "BackfillConfig.Processor forgets keys after 4319h0m0s"},
 		{"no store", func(cfg *backfillConfig) { cfg.Store = nil }, "BackfillConfig.Store is required"},
 		{"a store without results", func(cfg *backfillConfig) { cfg.Store = noResults{cfg.Store} }, "ResultStore"},
+		{"no start", func(cfg *backfillConfig) { cfg.Since = time.Time{} }, "BackfillConfig.Since is required"},
 		{"no issuer", func(cfg *backfillConfig) { cfg.IssuerID = "" }, "BackfillConfig.IssuerID is required"},
 		{"no key ID", func(cfg *backfillConfig) { cfg.KeyID = "" }, "BackfillConfig.KeyID is required"},
 		{"no key", func(cfg *backfillConfig) { cfg.PrivateKey = nil }, "BackfillConfig.PrivateKey: it is not PEM: use the content of the .p8 file"},

@@ -81,6 +81,7 @@ type Config struct {
 	IDPaths []string
 
 	// IDHeader is a header with the event's id, for senders that put it nowhere else. It is not signed; see the package's documentation.
+	// Message.ID is the id, a colon and the topic.
 	//
 	// Defaults to nothing.
 	IDHeader string
@@ -110,7 +111,7 @@ type Config struct {
 	// FingerprintPaths are fields that are the same in each delivery of an event. A delivery with a known id whose fields differ is parked
 	// as a mismatch, not dropped as a duplicate. A field that is missing counts as null.
 	//
-	// Defaults to none: a known id is a duplicate.
+	// Defaults to none: a known id is a duplicate. With IDHeader it defaults to the whole body.
 	FingerprintPaths []string
 
 	// Horizon is how long after an event its sender may deliver it again, also by hand. The Processor's window must be longer. It may be
@@ -181,7 +182,8 @@ const (
 	// RiskSHA1 accepts signatures with HMAC-SHA1.
 	RiskSHA1 Risk = "RiskSHA1"
 
-	// RiskUnsignedTopic accepts a type from a header that is not signed. A captured delivery can be repeated with another type. With
-	// IDHeader, such a repeat is a new event.
+	// RiskUnsignedTopic accepts a type from a header that is not signed. Somebody can send a captured delivery with another type, and
+	// the handler of that type gets its body. With IDHeader that is a new event. With IDPaths the delivery that comes first counts: the
+	// other one is a duplicate, also if it has the right type.
 	RiskUnsignedTopic Risk = "RiskUnsignedTopic"
 )

@@ -17,7 +17,7 @@ func TestConsumer(t *testing.T) {
 	c, err := consumer.New(consumer.Config[*deduptest.Tx]{
 		Name: "orders", Store: consumertest.NewStore(), Key: consumer.MessageID,
 		Handle: func(_ context.Context, _ *deduptest.Tx, m *consumer.Message) error {
-			handled = append(handled, m.ID+" "+m.Topic)
+			handled = append(handled, m.ID)
 			return nil
 		},
 		Trace: &consumer.Trace{Parked: func(_ context.Context, e consumer.Event) {
@@ -45,10 +45,17 @@ func TestConsumer(t *testing.T) {
 	receive("d2", "paid", `{"order":1}`) // captured, and sent with a new id
 	receive("d3", "shipped", `{"order":1}`)
 	receive("d4", "paid", `{"order":2}`)
-	if diff := cmp.Diff([]string{"d1 paid", "d3 shipped", "d4 paid"}, handled); diff != "" {
+	receive("d4", "shipped", `{"order":2}`) // a sender that gives both events one id
+	receive("d6", "paid", `{"order":5}`)    // captured before it was delivered, and sent with the id of another event
+	receive("d6", "paid", `{"order":6}`)
+	receive("d5", "paid", `{"order":5}`)
+	if diff := cmp.Diff([]string{"d1:paid", "d3:shipped", "d4:paid", "d4:shipped", "d6:paid"}, handled); diff != "" {
 		t.Errorf("E17: handled (-want +got)\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"d2 " + string(consumer.ReasonReplay)}, parked); diff != "" {
+	want := []string{
+		"d2:paid " + string(consumer.ReasonReplay), "d6:paid " + string(consumer.ReasonMismatch), "d5:paid " + string(consumer.ReasonReplay),
+	}
+	if diff := cmp.Diff(want, parked); diff != "" {
 		t.Errorf("case 54: parked (-want +got)\n%s", diff)
 	}
 }

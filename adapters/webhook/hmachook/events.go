@@ -78,7 +78,7 @@ func (p *plan) event(d *webhook.Delivery, payload []byte) (event webhook.Event, 
 	if m.Tenant, err = p.tenant(payload); err != nil {
 		return malformed("scope", err)
 	}
-	if m.ID, err = p.id(d, payload); err != nil {
+	if m.ID, err = p.id(d, m.Topic, payload); err != nil {
 		return malformed("id", err)
 	}
 	if p.created != nil {
@@ -89,13 +89,17 @@ func (p *plan) event(d *webhook.Delivery, payload []byte) (event webhook.Event, 
 			return malformed("creation time", err)
 		}
 	}
+	if p.cfg.IDHeader != "" {
+		alias := strict.BodyAlias(p.cfg.Name, "", m.Topic, payload)
+		m.Aliases = []string{alias}
+		// Without it, somebody who sends a captured body with the ID of another delivery first would make that delivery a duplicate,
+		// and it would be lost.
+		*m.Fingerprint = dedup.FingerprintOf([]byte(alias))
+	}
 	if p.fingerprint != nil {
 		if *m.Fingerprint, err = p.contentHash(payload); err != nil {
 			return malformed("content", err)
 		}
-	}
-	if p.cfg.IDHeader != "" {
-		m.Aliases = []string{strict.BodyAlias(p.cfg.Name, "", m.Topic, payload)}
 	}
 	return webhook.Event{Message: m}, nil
 }
@@ -124,9 +128,14 @@ func (p *plan) tenant(payload []byte) (string, error) {
 
 var escape = strings.NewReplacer(`\`, `\\`, `:`, `\:`)
 
-func (p *plan) id(d *webhook.Delivery, payload []byte) (id string, err error) {
+func (p *plan) id(d *webhook.Delivery, topic string, payload []byte) (id string, err error) {
 	if p.cfg.IDHeader != "" {
 		if id, err = strict.Header(d.Header, p.cfg.IDHeader); err == nil {
+			err = strict.ID(id)
+		}
+		if err == nil {
+			// With the topic, a delivery that is repeated to the endpoint of another topic does not take an ID from that topic's events.
+			id = escape.Replace(id) + ":" + topic
 			err = strict.NotAlias(id)
 		}
 	} else if len(p.ids) == 1 {

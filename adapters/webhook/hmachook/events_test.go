@@ -37,10 +37,10 @@ func TestCase54UnsignedID(t *testing.T) {
 		return events[0].Message
 	}
 	first := event("d1", "orders/paid", `not even JSON`)
-	if first.ID != "d1" || first.Topic != "orders/paid" {
+	if first.ID != "d1:orders/paid" || first.Topic != "orders/paid" {
 		t.Errorf("%+v", first)
 	}
-	if again := event("d2", "orders/paid", `not even JSON`); again.ID != "d2" || again.Aliases[0] != first.Aliases[0] || again.Tenant != first.Tenant {
+	if again := event("d2", "orders/paid", `not even JSON`); again.ID != "d2:orders/paid" || again.Aliases[0] != first.Aliases[0] || again.Tenant != first.Tenant {
 		t.Errorf("case 54: a known body with a new id has the aliases %q, had %q", again.Aliases, first.Aliases)
 	}
 	if other := event("d3", "orders/paid", `other`); other.Aliases[0] == first.Aliases[0] {
@@ -55,7 +55,7 @@ func TestCase54UnsignedID(t *testing.T) {
 		"case 47: no topic":       func(h http.Header) { h.Del("X-Topic") },
 		"case 72: a long id":      func(h http.Header) { h.Set("X-Delivery", strings.Repeat("x", 256)) },
 		"case 72: NUL in an id":   func(h http.Header) { h.Set("X-Delivery", "a\x00") },
-		"an id that is an alias":  func(h http.Header) { h.Set("X-Delivery", "body:"+strings.Repeat("0", 64)) },
+		"an id that is an alias":  func(h http.Header) { h.Set("X-Delivery", "body"); h.Set("X-Topic", "sha256="+strings.Repeat("0", 64)) },
 		"case 72: NUL in a topic": func(h http.Header) { h.Set("X-Topic", "a\x00") },
 	} {
 		t.Run(name, func(t *testing.T) {

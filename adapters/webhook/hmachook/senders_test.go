@@ -214,5 +214,5 @@ func ExampleNew_unsignedID() {
 		panic(err)
 	}
 	fmt.Println(events[0].Message.ID, len(events[0].Message.Aliases))
-	// Output: d-1 1
+	// Output: d-1:order.paid 1
 }

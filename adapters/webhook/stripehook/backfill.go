@@ -30,7 +30,7 @@ func NewBackfill[TTx any](cfg BackfillConfig[TTx]) (*Backfill[TTx], error) {
 		return nil, err
 	}
 	cfg.Types = slices.Clone(cfg.Types)
-	b := &Backfill[TTx]{cfg: cfg, keys: keys{account: cfg.Account, objectAlias: cfg.ObjectAlias}}
+	b := &Backfill[TTx]{cfg: cfg, keys: cfg.Verifier.keys}
 	if account := cfg.Client.cfg.Account; account != "" {
 		b.keys.account = account // what is fetched as this account happened there, whether or not an event says so
 	}

@@ -18,6 +18,10 @@ type BackfillConfig[TTx any] struct {
 	// own. Required.
 	Client *Client
 
+	// Verifier is that of the receiver. Its Account and ObjectAlias count here too, so that an event has the same key from both.
+	// Required.
+	Verifier *Verifier
+
 	// Processor handles the events: the same consumer.Consumer as the webhook.Receiver's, or one with the same Name on the same
 	// database. With another Name each event would run twice. Its window must be longer than Verifier.Source().Horizon. Required.
 	Processor consumer.BatchProcessor
@@ -28,16 +32,6 @@ type BackfillConfig[TTx any] struct {
 	// Since is when the Processor's Name began to handle the events, by webhook or otherwise. Earlier events are not fetched, because
 	// something else has handled them, and they would run again. Do not change it later. Required.
 	Since time.Time
-
-	// Account is Config.Account of the Verifier. It is used if ClientConfig.Account is empty.
-	//
-	// Defaults to none.
-	Account string
-
-	// ObjectAlias is Config.ObjectAlias of the Verifier.
-	//
-	// Defaults to false.
-	ObjectAlias bool
 
 	// Types are the types to fetch, at most 20, as the endpoint has them. A type that is added later is fetched from the checkpoint on.
 	//
@@ -90,6 +84,13 @@ func (c BackfillConfig[TTx]) withDefaults() (BackfillConfig[TTx], error) {
 	if c.Client == nil {
 		refuse("Client is required: make one with NewClient")
 	}
+	if c.Verifier == nil {
+		refuse("Verifier is required: use the receiver's")
+	} else if c.Client != nil && c.Client.cfg.Account != "" && c.Verifier.cfg.Account == "" && !c.Verifier.onlyConnect() {
+		refuse("Client is for the account %s, and a webhook may name none, so that an event would have two keys and run twice: "+
+			"set Config.Account of the Verifier to the account that owns the endpoints, or Secret.Connect if all are Connect endpoints",
+			c.Client.cfg.Account)
+	}
 	if v := reflect.ValueOf(c.Processor); c.Processor == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		refuse("Processor is required: the consumer.Consumer that handles the webhooks")
 	} else if w, ok := c.Processor.(consumer.Windowed); ok && w.Window() <= horizon {
@@ -101,9 +102,6 @@ func (c BackfillConfig[TTx]) withDefaults() (BackfillConfig[TTx], error) {
 	}
 	if c.Since.IsZero() {
 		refuse("Since is required: set it to when the Processor began to handle the events, because it would run earlier ones again")
-	}
-	if c.Account != "" && !validScope(c.Account) {
-		refuse("Account is %q: want an account's ID, which begins with acct_", c.Account)
 	}
 	if len(c.Types) > maxTypes {
 		refuse("Types has %d types: Stripe allows %d; leave it out and ignore the others in the handler", len(c.Types), maxTypes)

@@ -69,6 +69,10 @@ func TestNewBackfillRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ofAccount, err := stripehook.NewClient(stripehook.ClientConfig{APIKey: liveKey, Mode: stripehook.Live, Account: "acct_2"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		name   string
 		change func(*stripehook.BackfillConfig[tx])
@@ -80,7 +84,11 @@ func TestNewBackfillRefuses(t *testing.T) {
 		{"a short window", func(c *stripehook.BackfillConfig[tx]) { c.Processor = short }, "Processor forgets keys after 816h0m0s"},
 		{"no checkpoint", func(c *stripehook.BackfillConfig[tx]) { c.Checkpoint = nil }, "Checkpoint is required"},
 		{"no start", func(c *stripehook.BackfillConfig[tx]) { c.Since = time.Time{} }, "Since is required"},
-		{"an account", func(c *stripehook.BackfillConfig[tx]) { c.Account = "acct 1" }, `Account is "acct 1"`},
+		{"no verifier", func(c *stripehook.BackfillConfig[tx]) { c.Verifier = nil }, "Verifier is required"},
+		{"an account that webhooks do not name", func(c *stripehook.BackfillConfig[tx]) { c.Client = ofAccount }, "Client is for the account acct_2"},
+		{"an account that not all webhooks name", func(c *stripehook.BackfillConfig[tx]) {
+			c.Client, c.Verifier = ofAccount, newVerifier(t, stripehook.Config{Secrets: append(liveSecrets[:1:1], stripehook.Secret{Value: testSecret, Mode: stripehook.Test, Connect: true})})
+		}, "Client is for the account acct_2"},
 		{"many types", func(c *stripehook.BackfillConfig[tx]) { c.Types = make([]string, 21) }, "Types has 21 types"},
 		{"a pattern", func(c *stripehook.BackfillConfig[tx]) { c.Types = []string{"invoice.*"} }, `Types[0] is "invoice.*"`},
 		{"overlap", func(c *stripehook.BackfillConfig[tx]) { c.Overlap = -1 }, "Overlap is -1ns"},
@@ -89,7 +97,7 @@ func TestNewBackfillRefuses(t *testing.T) {
 		{"interval", func(c *stripehook.BackfillConfig[tx]) { c.Interval = -1 }, "Interval is -1ns"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg := stripehook.BackfillConfig[tx]{Client: client, Processor: billing, Checkpoint: checkpoint, Since: now}
+			cfg := stripehook.BackfillConfig[tx]{Client: client, Verifier: newVerifier(t, stripehook.Config{}), Processor: billing, Checkpoint: checkpoint, Since: now}
 			tt.change(&cfg)
 			b, err := stripehook.NewBackfill(cfg)
 			if err == nil || b != nil || !strings.Contains(err.Error(), "stripehook: BackfillConfig."+tt.want) {

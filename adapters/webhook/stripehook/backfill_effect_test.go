@@ -21,8 +21,8 @@ func TestWebhookAndBackfillHaveOneEffect(t *testing.T) {
 					e := event(1, time.Minute)
 					e.Account = account
 					w.stripe.add(e)
-					b := w.backfill(t, func(cfg *stripehook.BackfillConfig[tx], _ *stripehook.ClientConfig) { cfg.ObjectAlias = true })
 					cfg := stripehook.Config{ObjectAlias: true}
+					b := w.backfill(t, func(fill *stripehook.BackfillConfig[tx], _ *stripehook.ClientConfig) { fill.Verifier = newVerifier(t, cfg) })
 					for range 2 {
 						if first == "webhook" {
 							w.receive(t, cfg, e)
@@ -46,29 +46,21 @@ func TestWebhookAndBackfillMakeTheSameMessage(t *testing.T) {
 		name  string
 		event func(*stripehook.Event)
 		hook  stripehook.Config
-		fill  func(*stripehook.BackfillConfig[tx], *stripehook.ClientConfig)
+		fill  string // ClientConfig.Account
 	}{
-		{"of the account itself", func(*stripehook.Event) {}, stripehook.Config{}, func(*stripehook.BackfillConfig[tx], *stripehook.ClientConfig) {}},
-		{
-			"of the account itself, named", func(*stripehook.Event) {},
-			stripehook.Config{Account: "acct_1", ObjectAlias: true},
-			func(cfg *stripehook.BackfillConfig[tx], _ *stripehook.ClientConfig) {
-				cfg.Account, cfg.ObjectAlias = "acct_1", true
-			},
-		},
-		{
-			"of a connected account, whose list does not name it", func(e *stripehook.Event) { e.Account = "acct_2" },
-			stripehook.Config{Account: "acct_1"},
-			func(cfg *stripehook.BackfillConfig[tx], client *stripehook.ClientConfig) {
-				cfg.Account, client.Account = "acct_1", "acct_2"
-			},
-		},
+		{"of the account itself", func(*stripehook.Event) {}, stripehook.Config{}, ""},
+		{"of the account itself, named", func(*stripehook.Event) {}, stripehook.Config{Account: "acct_1", ObjectAlias: true}, ""},
+		{"of the account itself, named twice", func(*stripehook.Event) {}, stripehook.Config{Account: "acct_1"}, "acct_1"},
+		{"of a connected account, whose list does not name it", func(e *stripehook.Event) { e.Account = "acct_2" }, stripehook.Config{Account: "acct_1"}, "acct_2"},
+		{"of a connected account, from a Connect endpoint", func(e *stripehook.Event) { e.Account = "acct_2" }, connect, "acct_2"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				e := event(1, time.Minute)
 				w.stripe.add(e)
-				w.once(t, w.backfill(t, tt.fill))
+				w.once(t, w.backfill(t, func(cfg *stripehook.BackfillConfig[tx], client *stripehook.ClientConfig) {
+					cfg.Verifier, client.Account = newVerifier(t, tt.hook), tt.fill
+				}))
 				filled := w.took()
 				tt.event(&e)
 				hooked := w.receive(t, tt.hook, e)

@@ -88,6 +88,7 @@ func TestBackfillQuery(t *testing.T) {
 		w.stripe.events[1].undelivered, w.stripe.events[2].undelivered = true, true
 		w.once(t, w.backfill(t, func(cfg *stripehook.BackfillConfig[tx], client *stripehook.ClientConfig) {
 			cfg.UndeliveredOnly, cfg.Types = true, []string{"invoice.paid", "invoice.sent"}
+			cfg.Verifier = newVerifier(t, connect)
 			client.Version, client.Account = "2026-10-01.basil", "acct_1/acct_2"
 		}))
 		if runs := w.took(); len(runs) != 1 || runs[0].ID != "evt_00002" {
@@ -102,7 +103,7 @@ func TestBackfillQuery(t *testing.T) {
 			if cfg.Checkpoint, err = webhook.NewCheckpoint(w.store, "another account", window); err != nil {
 				t.Error(err)
 			}
-			client.Account = "acct_2"
+			cfg.Verifier, client.Account = newVerifier(t, connect), "acct_2"
 		}))
 		if r := w.stripe.taken()[0]; r.Header.Get("Stripe-Account") != "acct_2" || r.Header.Get("Stripe-Context") != "" || r.URL.Query().Has("delivery_success") {
 			t.Errorf("%v, headers %v", r.URL, r.Header)
@@ -127,7 +128,9 @@ func TestBackfillRefuses(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world) {
 			w.stripe.add(event(1, time.Minute))
 			w.once(t, w.backfill(t))
-			err := w.backfill(t, func(_ *stripehook.BackfillConfig[tx], client *stripehook.ClientConfig) { client.Account = "acct_2" }).Once(t.Context())
+			err := w.backfill(t, func(cfg *stripehook.BackfillConfig[tx], client *stripehook.ClientConfig) {
+				cfg.Verifier, client.Account = newVerifier(t, connect), "acct_2"
+			}).Once(t.Context())
 			if err == nil || !strings.Contains(err.Error(), `"stripe/live"`) || !strings.Contains(err.Error(), `"stripe/live/acct_2"`) {
 				t.Errorf("error %v", err)
 			}

@@ -64,8 +64,13 @@ func ExampleBackfill() {
 	if err != nil {
 		panic(err)
 	}
+	const secret = "whsec_made0up1for2these3tests"
+	verifier, err := stripehook.New(stripehook.Config{Secrets: []stripehook.Secret{{Value: secret, Mode: stripehook.Live}}}) // the receiver's
+	if err != nil {
+		panic(err)
+	}
 	backfill, err := stripehook.NewBackfill(stripehook.BackfillConfig[*deduptest.Tx]{
-		Client: client, Processor: billing, Checkpoint: checkpoint,
+		Client: client, Verifier: verifier, Processor: billing, Checkpoint: checkpoint,
 		Since: time.Now().Add(-24 * time.Hour), // a constant: when billing went live
 	})
 	if err != nil {

@@ -24,6 +24,9 @@ var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 // liveSecrets is one live endpoint.
 var liveSecrets = []stripehook.Secret{{Value: liveSecret, Mode: stripehook.Live}}
 
+// connect is a live Connect endpoint.
+var connect = stripehook.Config{Secrets: []stripehook.Secret{{Value: liveSecret, Mode: stripehook.Live, Connect: true}}}
+
 func newVerifier(t testing.TB, cfg stripehook.Config) *stripehook.Verifier {
 	t.Helper()
 	if cfg.Secrets == nil {

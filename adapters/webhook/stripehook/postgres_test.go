@@ -39,6 +39,8 @@ func TestPostgres(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	verifier := newVerifier(t, stripehook.Config{})
+
 	// start is a new process. In it, the handler of the event called crash cancels the pass.
 	start := func(crash string, cancel func()) (*consumer.Consumer[pgx.Tx], *stripehook.Backfill[pgx.Tx]) {
 		t.Helper()
@@ -64,14 +66,13 @@ func TestPostgres(t *testing.T) {
 			t.Fatal(err)
 		}
 		backfill, err := stripehook.NewBackfill(stripehook.BackfillConfig[pgx.Tx]{
-			Client: client, Processor: billing, Checkpoint: checkpoint, Since: time.Now().Add(-20 * 24 * time.Hour), MaxPages: 1,
+			Client: client, Verifier: verifier, Processor: billing, Checkpoint: checkpoint, Since: time.Now().Add(-20 * 24 * time.Hour), MaxPages: 1,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return billing, backfill
 	}
-	verifier := newVerifier(t, stripehook.Config{})
 	receive := func(billing *consumer.Consumer[pgx.Tx], e stripehook.Event) {
 		t.Helper()
 		body := e.Body(nil)

@@ -3,6 +3,7 @@ package stripehook
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/txonce/txonce/adapters/webhook"
@@ -30,6 +31,11 @@ func New(cfg Config) (*Verifier, error) {
 	}
 	v.cfg.Secrets = nil
 	return v, nil
+}
+
+// onlyConnect reports whether all events name the account in which they happened.
+func (v *Verifier) onlyConnect() bool {
+	return !slices.ContainsFunc(v.endpoints, func(e endpoint) bool { return !e.connect })
 }
 
 // Source implements webhook.Verifier.

@@ -72,7 +72,9 @@ func (w *world) backfill(t *testing.T, change ...func(*stripehook.BackfillConfig
 		t.Fatal(err)
 	}
 	client := stripehook.ClientConfig{APIKey: liveKey, Mode: stripehook.Live, HTTP: serve(t, w.stripe), BaseURL: "http://127.0.0.1"}
-	cfg := stripehook.BackfillConfig[tx]{Processor: w.billing, Checkpoint: checkpoint, Since: w.since, Logger: slog.New(slog.DiscardHandler)}
+	cfg := stripehook.BackfillConfig[tx]{
+		Verifier: newVerifier(t, stripehook.Config{}), Processor: w.billing, Checkpoint: checkpoint, Since: w.since, Logger: slog.New(slog.DiscardHandler),
+	}
 	for _, f := range change {
 		f(&cfg, &client)
 	}

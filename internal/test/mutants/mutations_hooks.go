@@ -44,7 +44,13 @@ var hookMutations = []mutation{
 		`if p.signed.container && `, `if false && `,
 	}),
 	hook("a known body with a new unsigned id is parked", "hmachook", "events.go", "TestConsumer", edit{
-		`m.Aliases = []string{strict.BodyAlias(p.cfg.Name, "", m.Topic, payload)}`, `m.Aliases = nil`,
+		`m.Aliases = []string{alias}`, `m.Aliases = nil`,
+	}),
+	hook("a captured body with the unsigned id of another event does not make that event a duplicate", "hmachook", "events.go", "TestConsumer", edit{
+		`*m.Fingerprint = dedup.FingerprintOf([]byte(alias))`, ``,
+	}),
+	hook("events of two topics with one unsigned id are two events", "hmachook", "events.go", "TestConsumer", edit{
+		`id = escape.Replace(id) + ":" + topic`, `id = escape.Replace(id)`,
 	}),
 	hook("a name that occurs twice on the path to an id is refused", "internal/strict", "json.go", "TestLookup", edit{
 		`if found != "" {`, `if false {`,
