@@ -58,17 +58,14 @@ type Passed struct {
 // does not answer, however long that takes. An error is one that a person must correct: Apple refuses the key, a notification does
 // not verify, or the Processor gave a notification up and has no place to park it. Nothing is lost then: the checkpoint stays before it.
 func (b *Backfill[TTx]) Run(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		_, err := b.Pass(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil //nolint:nilerr // a clean stop: what is not handled is read again
-		case err != nil:
+		if err != nil && ctx.Err() == nil { // after a stop, what is not handled is read again
 			return err
-		case await.Sleep(ctx, b.cfg.Interval) != nil:
-			return nil
 		}
+		_ = await.Sleep(ctx, b.cfg.Interval)
 	}
+	return nil
 }
 
 // state is what the checkpoint keeps, as JSON.
