@@ -89,8 +89,8 @@ var httpMutations = []mutation{
 		`if len(result) < headSize || result[0] != schemaVersion || result[1] != hmacSHA256 {`, `if len(result) < headSize || result[1] != hmacSHA256 {`,
 	}),
 	idempotent("cookies are not replayed", "header.go", "TestResponses", edit{
-		`		if values := r.header[name]; len(values) > 0 {`, `		kept["Set-Cookie"] = r.header["Set-Cookie"]
-		if values := r.header[name]; len(values) > 0 {`,
+		`		if values, set := r.header[name]; set {`, `		kept["Set-Cookie"] = r.header["Set-Cookie"]
+		if values, set := r.header[name]; set {`,
 	}),
 	idempotent("an encoding that the client does not accept is not replayed", "answer.go", "TestOuterLayers", edit{
 		`	case !accepts(c.r.Header, res.header["Content-Encoding"]):`, `	case false:`,
