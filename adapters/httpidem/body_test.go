@@ -188,3 +188,25 @@ func TestUnguarded(t *testing.T) {
 		a.wantEffects(0)
 	})
 }
+
+// What layers outside have done to a request.
+func TestOuterReaders(t *testing.T) {
+	t.Run("a query that was parsed", func(t *testing.T) {
+		a := newAPI(t)
+		r := request{method: http.MethodGet, target: "/orders?a=1", noKey: true}.make(t.Context())
+		_ = r.FormValue("a")
+		if w := serve(a.create(), r); w.Code != http.StatusCreated {
+			t.Errorf("status %d: %s", w.Code, w.Body)
+		}
+	})
+	t.Run("case 36: an outer layer's limit", func(t *testing.T) {
+		a := newAPI(t)
+		r := request{body: "0123456789ab"}.make(t.Context())
+		r.ContentLength = -1
+		w := serve(http.MaxBytesHandler(a.create(), 10), r)
+		wantProblem(t, w, http.StatusRequestEntityTooLarge, httpidem.BodyTooLarge)
+		if !strings.Contains(w.Body.String(), "more than 10 bytes") {
+			t.Errorf("the client sees %s", w.Body)
+		}
+	})
+}
