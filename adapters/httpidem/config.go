@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/txonce/txonce/dedup"
@@ -129,7 +130,8 @@ type Config[TTx any] struct {
 
 	// Headers are names of further response headers that are stored. Cookies, credentials, and headers of one connection are refused.
 	//
-	// Defaults to none besides Content-Type, Content-Encoding, Content-Language, Location, ETag, Link and Cache-Control.
+	// Defaults to none besides Content-Type, Content-Encoding, Content-Language, Location, ETag, Link, Cache-Control,
+	// Content-Disposition, Content-Range and X-Content-Type-Options.
 	Headers []string
 
 	// Seal encrypts a response before it is stored, and Open decrypts it. Both get the row's identity, which the encryption must
@@ -170,9 +172,10 @@ func (c Config[TTx]) withDefaults() (Config[TTx], error) {
 	if c.Principal == nil {
 		refuse("Principal is required: return the account and user that the request was authenticated for, or set httpidem.Anonymous")
 	}
-	switch {
-	case c.Window < dedup.MinWindow:
+	if c.Window < dedup.MinWindow {
 		refuse("Window is %v: want %v or more", c.Window, dedup.MinWindow)
+	}
+	switch {
 	case c.ClientRetryHorizon > c.Window:
 		refuse("Window is %v, shorter than Config.ClientRetryHorizon, %v: a retry after the window would run again; make Window longer",
 			c.Window, c.ClientRetryHorizon)
@@ -191,6 +194,9 @@ func (c Config[TTx]) withDefaults() (Config[TTx], error) {
 		c.Methods = []string{http.MethodPost, http.MethodPatch}
 	}
 	for _, m := range c.Methods {
+		if m != strings.ToUpper(m) {
+			refuse("Methods has %q: methods are upper-case, write %q", m, strings.ToUpper(m))
+		}
 		if slices.Contains([]string{"", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodConnect}, m) {
 			refuse("Methods has %q: want methods that change something, such as POST or PUT", m)
 		}
