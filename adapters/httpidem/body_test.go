@@ -3,6 +3,7 @@ package httpidem_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -209,4 +210,25 @@ func TestOuterReaders(t *testing.T) {
 			t.Errorf("the client sees %s", w.Body)
 		}
 	})
+}
+
+// Principal and Fingerprint may read the form. They take nothing from the handler.
+func TestFormFingerprint(t *testing.T) {
+	a := newAPI(t, func(c *config) {
+		c.Principal = func(r *http.Request) (string, error) { return r.FormValue("user"), nil }
+		c.Fingerprint = func(r *http.Request, _ []byte) ([]byte, error) { return []byte(r.FormValue("order")), nil }
+	})
+	h := a.guard.Handle(func(_ context.Context, tx *deduptest.Tx, w http.ResponseWriter, r *http.Request) error {
+		_, err := io.WriteString(w, r.FormValue("order"))
+		return errors.Join(err, tx.Add("effect"))
+	})
+	form := func(body string) request {
+		return request{body: body, header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}}
+	}
+	if w := a.want(h, form("user=ann&order=1"), http.StatusOK, false); w.Body.String() != "1" {
+		t.Errorf("the handler has read order %q", w.Body)
+	}
+	a.want(h, form("order=1&user=ann"), http.StatusOK, true)
+	a.refused(h, form("user=ann&order=2"), http.StatusUnprocessableEntity, httpidem.Mismatch)
+	a.wantEffects(1)
 }
