@@ -89,7 +89,7 @@ func (c *call[TTx]) earlier(ctx context.Context, tx TTx, claims []dedup.Claim) (
 func (c *call[TTx]) run(ctx context.Context, tx TTx) (res *response, failed, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, errTimeout)
 	defer cancel()
-	seed := "" // without a key, the outbox derives no IDs
+	seed := ""       // without a key, the outbox derives no IDs
 	if c.id != nil { // a key that comes again after the Window, with other content, must not get the IDs of the first messages
 		seed = string(c.id.derive("outbox", string(c.content)))
 	}

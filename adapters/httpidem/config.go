@@ -39,7 +39,7 @@ type Config[TTx any] struct {
 	Principal func(r *http.Request) (string, error)
 
 	// Methods are the guarded methods. With other methods the key is ignored: Wrap passes the request on as it is, and Handle runs its
-	// handler in a transaction without a key.
+	// handler in a transaction without a key. PUT and DELETE are such methods: a repeat of them runs again, unless they are named here.
 	//
 	// Defaults to POST and PATCH.
 	Methods []string
@@ -135,7 +135,8 @@ type Config[TTx any] struct {
 	Headers []string
 
 	// Seal encrypts a response before it is stored, and Open decrypts it. Both get the row's identity, which the encryption must
-	// authenticate: it is the additional data of a cipher.AEAD. Responses that Open cannot decrypt are answered with 409.
+	// authenticate: it is the additional data of a cipher.AEAD. Responses that Open cannot decrypt are answered with 409. Responses that
+	// were stored before Seal was set are replayed as they are, so whoever can write the table can still forge responses.
 	//
 	// Defaults to storing responses as they are.
 	Seal func(response, identity []byte) (sealed []byte, err error)
@@ -146,7 +147,8 @@ type Config[TTx any] struct {
 	// Defaults to none.
 	Trace *Trace
 
-	// Logger gets one line for each request that is answered with 5xx. Lines never contain keys or bodies.
+	// Logger gets one line for each request that is answered with 5xx, and for each error of a handler. Replays and clients that are gone
+	// get none. Lines never contain keys or bodies.
 	//
 	// Defaults to slog.Default().
 	Logger *slog.Logger
