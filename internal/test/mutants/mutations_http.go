@@ -67,6 +67,18 @@ var httpMutations = []mutation{
 	}, edit{`	case errors.Is(a.err, dedup.ErrInFlight):
 		return InFlight`, `	case !a.ran && errors.Is(a.err, dedup.ErrInFlight):
 		return InFlight`}),
+	idempotent("a late deadline does not meet the next request", "recorder.go", "TestTimeoutHandlerInside", edit{
+		`		return errClosed
+	}
+	return set(t)`, `	}
+	return set(t)`,
+	}),
+	idempotent("a Fingerprint that parses the form sees the body", "endpoint.go", "TestFormFingerprint", edit{
+		`c.cfg.Fingerprint(r, body)`, `c.cfg.Fingerprint(c.r, body)`,
+	}),
+	idempotent("messages of other content get other IDs", "attempt.go", "TestOutboxIDs", edit{
+		`c.id.derive("outbox", string(c.content))`, `c.id.derive("outbox", "")`,
+	}),
 	idempotent("twins wait without a connection", "endpoint.go", "TestTwins", edit{
 		`c.guard.twins.enter(c.r.Context(), c.recs[0].Key.ID, c.cfg.Wait)`, `new(gate).enter(c.r.Context(), c.recs[0].Key.ID, c.cfg.Wait)`,
 	}),
