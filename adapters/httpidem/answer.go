@@ -181,7 +181,7 @@ func (c *call[TTx]) finishUndone(a attempt) *response {
 }
 
 func (c *call[TTx]) logFailure(e Event) {
-	if e.Err != nil {
+	if e.Err != nil || e.Status >= 500 {
 		c.cfg.Logger.ErrorContext(c.r.Context(), "httpidem: a handler failed",
 			"guard", c.cfg.Name, "method", c.r.Method, "pattern", c.r.Pattern, "status", e.Status, "error", e.Err)
 	}

@@ -101,11 +101,7 @@ func (c *call[TTx]) run(ctx context.Context, tx TTx) (res *response, failed, err
 	w := newRecorder(c.w, c.cfg.MaxResponse)
 	defer w.close()
 	r := c.request(ctx)
-	defer func() {
-		if r.MultipartForm != nil {
-			_ = r.MultipartForm.RemoveAll() // net/http's server removes only the files of its own request
-		}
-	}()
+	defer removeFiles(r)
 
 	failed = c.at.handle(ctx, tx, w, r)
 	switch {
@@ -137,7 +133,18 @@ func wroteAround(w http.ResponseWriter) bool {
 
 // request returns a copy of the request, so that an attempt sees nothing of an earlier one.
 func (c *call[TTx]) request(ctx context.Context) *http.Request {
-	r := c.r.Clone(ctx)
+	return c.withBody(c.r.Clone(ctx))
+}
+
+// removeFiles removes the files of a copy's form. net/http's server removes only those of its own request.
+func removeFiles(r *http.Request) {
+	if r.MultipartForm != nil {
+		_ = r.MultipartForm.RemoveAll()
+	}
+}
+
+// withBody gives a copy of the request a body of its own, so that whoever reads it takes nothing from others.
+func (c *call[TTx]) withBody(r *http.Request) *http.Request {
 	r.Body, r.GetBody = io.NopCloser(bytes.NewReader(c.body)), nil
 	r.ContentLength, r.TransferEncoding = int64(len(c.body)), nil
 	if len(c.body) == 0 {

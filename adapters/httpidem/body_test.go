@@ -3,6 +3,7 @@ package httpidem_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -187,4 +188,47 @@ func TestUnguarded(t *testing.T) {
 		wantInner(other.guard.Wrap(a.create()))
 		a.wantEffects(0)
 	})
+}
+
+// What layers outside have done to a request.
+func TestOuterReaders(t *testing.T) {
+	t.Run("a query that was parsed", func(t *testing.T) {
+		a := newAPI(t)
+		r := request{method: http.MethodGet, target: "/orders?a=1", noKey: true}.make(t.Context())
+		_ = r.FormValue("a")
+		if w := serve(a.create(), r); w.Code != http.StatusCreated {
+			t.Errorf("status %d: %s", w.Code, w.Body)
+		}
+	})
+	t.Run("case 36: an outer layer's limit", func(t *testing.T) {
+		a := newAPI(t)
+		r := request{body: "0123456789ab"}.make(t.Context())
+		r.ContentLength = -1
+		w := serve(http.MaxBytesHandler(a.create(), 10), r)
+		wantProblem(t, w, http.StatusRequestEntityTooLarge, httpidem.BodyTooLarge)
+		if !strings.Contains(w.Body.String(), "more than 10 bytes") {
+			t.Errorf("the client sees %s", w.Body)
+		}
+	})
+}
+
+// Principal and Fingerprint may read the form. They take nothing from the handler.
+func TestFormFingerprint(t *testing.T) {
+	a := newAPI(t, func(c *config) {
+		c.Principal = func(r *http.Request) (string, error) { return r.FormValue("user"), nil }
+		c.Fingerprint = func(r *http.Request, _ []byte) ([]byte, error) { return []byte(r.FormValue("order")), nil }
+	})
+	h := a.guard.Handle(func(_ context.Context, tx *deduptest.Tx, w http.ResponseWriter, r *http.Request) error {
+		_, err := io.WriteString(w, r.FormValue("order"))
+		return errors.Join(err, tx.Add("effect"))
+	})
+	form := func(body string) request {
+		return request{body: body, header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}}
+	}
+	if w := a.want(h, form("user=ann&order=1"), http.StatusOK, false); w.Body.String() != "1" {
+		t.Errorf("the handler has read order %q", w.Body)
+	}
+	a.want(h, form("order=1&user=ann"), http.StatusOK, true)
+	a.refused(h, form("user=ann&order=2"), http.StatusUnprocessableEntity, httpidem.Mismatch)
+	a.wantEffects(1)
 }

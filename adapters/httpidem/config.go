@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/txonce/txonce/dedup"
@@ -38,7 +39,7 @@ type Config[TTx any] struct {
 	Principal func(r *http.Request) (string, error)
 
 	// Methods are the guarded methods. With other methods the key is ignored: Wrap passes the request on as it is, and Handle runs its
-	// handler in a transaction without a key.
+	// handler in a transaction without a key. PUT and DELETE are such methods: a repeat of them runs again, unless they are named here.
 	//
 	// Defaults to POST and PATCH.
 	Methods []string
@@ -129,11 +130,13 @@ type Config[TTx any] struct {
 
 	// Headers are names of further response headers that are stored. Cookies, credentials, and headers of one connection are refused.
 	//
-	// Defaults to none besides Content-Type, Content-Encoding, Content-Language, Location, ETag, Link and Cache-Control.
+	// Defaults to none besides Content-Type, Content-Encoding, Content-Language, Location, ETag, Link, Cache-Control,
+	// Content-Disposition, Content-Range and X-Content-Type-Options.
 	Headers []string
 
 	// Seal encrypts a response before it is stored, and Open decrypts it. Both get the row's identity, which the encryption must
-	// authenticate: it is the additional data of a cipher.AEAD. Responses that Open cannot decrypt are answered with 409.
+	// authenticate: it is the additional data of a cipher.AEAD. Responses that Open cannot decrypt are answered with 409. Responses that
+	// were stored before Seal was set are replayed as they are, so whoever can write the table can still forge responses.
 	//
 	// Defaults to storing responses as they are.
 	Seal func(response, identity []byte) (sealed []byte, err error)
@@ -144,7 +147,8 @@ type Config[TTx any] struct {
 	// Defaults to none.
 	Trace *Trace
 
-	// Logger gets one line for each request that is answered with 5xx. Lines never contain keys or bodies.
+	// Logger gets one line for each request that is answered with 5xx, and for each error of a handler. Replays and clients that are gone
+	// get none. Lines never contain keys or bodies.
 	//
 	// Defaults to slog.Default().
 	Logger *slog.Logger
@@ -170,9 +174,10 @@ func (c Config[TTx]) withDefaults() (Config[TTx], error) {
 	if c.Principal == nil {
 		refuse("Principal is required: return the account and user that the request was authenticated for, or set httpidem.Anonymous")
 	}
-	switch {
-	case c.Window < dedup.MinWindow:
+	if c.Window < dedup.MinWindow {
 		refuse("Window is %v: want %v or more", c.Window, dedup.MinWindow)
+	}
+	switch {
 	case c.ClientRetryHorizon > c.Window:
 		refuse("Window is %v, shorter than Config.ClientRetryHorizon, %v: a retry after the window would run again; make Window longer",
 			c.Window, c.ClientRetryHorizon)
@@ -191,6 +196,9 @@ func (c Config[TTx]) withDefaults() (Config[TTx], error) {
 		c.Methods = []string{http.MethodPost, http.MethodPatch}
 	}
 	for _, m := range c.Methods {
+		if m != strings.ToUpper(m) {
+			refuse("Methods has %q: methods are upper-case, write %q", m, strings.ToUpper(m))
+		}
 		if slices.Contains([]string{"", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodConnect}, m) {
 			refuse("Methods has %q: want methods that change something, such as POST or PUT", m)
 		}

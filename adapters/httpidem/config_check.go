@@ -26,14 +26,16 @@ func (c *Config[TTx]) checkSecrets(refuse func(string, ...any)) [][]byte {
 }
 
 func (c *Config[TTx]) checkLimits(refuse func(string, ...any)) {
-	switch {
-	case c.Timeout < 0:
+	if c.Timeout < 0 {
 		refuse("Timeout is %v: want more than 0", c.Timeout)
-	case c.MaxBody < 0:
+	}
+	if c.MaxBody < 0 {
 		refuse("MaxBody is %d: want more than 0", c.MaxBody)
-	case c.MaxResponse < 0:
+	}
+	if c.MaxResponse < 0 {
 		refuse("MaxResponse is %d: want more than 0", c.MaxResponse)
-	case c.MaxConcurrent < 0:
+	}
+	if c.MaxConcurrent < 0 {
 		refuse("MaxConcurrent is %d: want 1 or more", c.MaxConcurrent)
 	}
 	most := 0

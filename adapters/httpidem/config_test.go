@@ -45,6 +45,7 @@ func TestNewRefuses(t *testing.T) {
 		"Config.MaxResponse is -1":                                                    func(c *config) { c.MaxResponse = -1 },
 		"Config.MaxConcurrent is -1":                                                  func(c *config) { c.MaxConcurrent = -1 },
 		"Config.MaxConcurrent is 10, but the Store's pool has 10 connections":         func(c *config) { c.Store, c.MaxConcurrent = pooled{deduptest.NewStore(), 10}, 10 },
+		`Config.Methods has "post": `:                                                 func(c *config) { c.Methods = []string{"post"} },
 		`Config.Methods has "GET"`:                                                    func(c *config) { c.Methods = []string{"POST", "GET"} },
 		"Config.Headers[0], Set-Cookie, belongs to one client":                        func(c *config) { c.Headers = []string{"set-cookie"} },
 		"Config.Headers[1], Access-Control-Allow-Origin, belongs":                     func(c *config) { c.Headers = []string{"X-Ok", "access-control-allow-origin"} },
@@ -65,8 +66,8 @@ func TestNewRefuses(t *testing.T) {
 			}
 		})
 	}
-	_, err := httpidem.New(config{})
-	for _, field := range []string{"Name", "Store", "Secrets", "Principal"} {
+	_, err := httpidem.New(config{Timeout: -1, MaxBody: -1, MaxResponse: -1, MaxConcurrent: -1, Window: 1, ClientRetryHorizon: -1})
+	for _, field := range []string{"Name", "Store", "Secrets", "Principal", "Timeout", "MaxBody", "MaxResponse", "MaxConcurrent", "Window", "ClientRetryHorizon"} {
 		if err == nil || !strings.Contains(err.Error(), "Config."+field) {
 			t.Errorf("New does not name %s: %v", field, err)
 		}

@@ -2,6 +2,7 @@ package httpidem_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -167,6 +168,11 @@ func TestTimeoutHandlerInside(t *testing.T) {
 				<-returned
 				w.WriteHeader(http.StatusTeapot)
 				_, err := io.WriteString(w, "late")
+				for _, set := range []func(time.Time) error{http.NewResponseController(w).SetReadDeadline, http.NewResponseController(w).SetWriteDeadline} {
+					if late := set(time.Now()); late == nil || errors.Is(late, http.ErrNotSupported) {
+						t.Errorf("a deadline for the connection's next request: %v", late)
+					}
+				}
 				wrote <- err
 			}()
 		}), request{})

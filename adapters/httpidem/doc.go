@@ -39,13 +39,15 @@
 // for repeats. All refusals of this package are Problem Details (RFC 9457), see [Reason].
 //
 // Not possible behind a Guard: streaming, Flush, Hijack, trailers, and informational responses such as 103. Timeouts belong into
-// Config.Timeout or outside: http.TimeoutHandler inside Wrap leaves a goroutine behind that has no transaction. Nothing in front
+// Config.Timeout. Put http.TimeoutHandler around the whole router, never inside a route: inside Wrap it answers 503 while its handler
+// still runs, so the work is rolled back, and the rest of that handler has no transaction. Nothing in front
 // may read the body. A body that was partly read is refused if its length is known; without a Content-Length nobody can notice.
 //
 // # What a crash does
 //
 // After a crash before COMMIT nothing is stored, and a repeat runs. After a crash that follows COMMIT, a repeat gets the response. If
-// the connection is lost during COMMIT, Handle claims the key again, which shows the outcome, and Wrap answers 503. If the outcome
+// the connection is lost during COMMIT, Handle claims the key again, which shows the outcome, and Wrap answers 503. If the work was
+// committed, Handle answers with the stored response, which is marked as a replay, although it is the client's first. If the outcome
 // stays unknown, the answer is 503 and the client's repeat decides. If the database is away, nothing runs, and the answer is 503.
 //
 // What a handler does outside of its transaction may happen again after a crash: give [DownstreamKey] to other systems.

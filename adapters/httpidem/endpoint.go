@@ -74,6 +74,7 @@ func (c *call[TTx]) prepare(guarded bool) *refusal {
 	if executionOf(c.r.Context()) != nil {
 		return refuse(Misused, errors.New("a handler behind httpidem is behind httpidem again: guard each route once"))
 	}
+	named := false
 	key, err := readKey(c.r.Header, c.cfg.StrictKey)
 	switch {
 	case !guarded, errors.Is(err, errNoKey) && c.cfg.Optional:
@@ -82,19 +83,22 @@ func (c *call[TTx]) prepare(guarded bool) *refusal {
 	case err != nil:
 		return refuse(MalformedKey, err)
 	default:
-		if refused := c.identify(key); refused != nil {
-			return refused
-		}
+		named = true
 	}
 	body, refused := readBody(c.w, c.r, c.cfg.MaxBody)
 	if refused != nil {
 		return refused
 	}
 	c.body = body
-	if c.id == nil {
+	if !named {
 		return nil
 	}
-	if c.content, err = c.cfg.Fingerprint(c.r, body); err != nil {
+	if refused := c.identify(key); refused != nil {
+		return refused
+	}
+	r := c.withBody(c.r.WithContext(c.r.Context()))
+	defer removeFiles(r)
+	if c.content, err = c.cfg.Fingerprint(r, body); err != nil {
 		return refuse(Failed, err)
 	}
 	for _, secret := range c.cfg.Secrets {
@@ -105,7 +109,9 @@ func (c *call[TTx]) prepare(guarded bool) *refusal {
 
 // identify makes a record for each secret. All are claimed: a process whose first secret is another one claims at least one of them.
 func (c *call[TTx]) identify(key string) *refusal {
-	principal, err := c.cfg.Principal(c.r)
+	r := c.withBody(c.r.WithContext(c.r.Context()))
+	defer removeFiles(r)
+	principal, err := c.cfg.Principal(r)
 	if err == nil && principal == "" {
 		err = errors.New("Config.Principal returned nobody")
 	}

@@ -182,6 +182,21 @@ func TestFailures(t *testing.T) {
 		a.refused(a.guard.Handle(fail(dedup.ErrInFlight)), request{key: "3"}, 503, httpidem.Busy)
 		a.want(a.create(), request{key: "3"}, http.StatusCreated, false) // nor is another request's lock
 	})
+	t.Run("a written 5xx is logged, also without an error", func(t *testing.T) {
+		for _, status := range []int{500, 502, 503} {
+			a := newAPI(t, func(c *config) { c.Record = httpidem.RecordStripeV1 })
+			for range 2 {
+				a.send(a.status(status), request{})
+			}
+			lines := 1 // none for the replay
+			if status == 503 {
+				lines = 2 // never stored
+			}
+			if n := strings.Count(a.log.String(), fmt.Sprintf("status=%d", status)); n != lines {
+				t.Errorf("%d: %d lines: %s", status, n, &a.log)
+			}
+		}
+	})
 	for name, value := range map[string]any{"a panic": "boom", "http.ErrAbortHandler": http.ErrAbortHandler} {
 		t.Run("case 19: "+name, func(t *testing.T) {
 			a := newAPI(t)

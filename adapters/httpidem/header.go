@@ -9,7 +9,10 @@ import (
 )
 
 // storedHeaders are stored with each response. Content-Encoding belongs to the bytes of the body.
-var storedHeaders = []string{"Content-Type", "Content-Encoding", "Content-Language", "Location", "Etag", "Link", "Cache-Control"}
+var storedHeaders = []string{
+	"Content-Type", "Content-Encoding", "Content-Language", "Location", "Etag", "Link", "Cache-Control",
+	"Content-Disposition", "Content-Range", "X-Content-Type-Options",
+}
 
 // neverStored are headers of one client, one request or one connection.
 var neverStored = []string{
@@ -50,7 +53,7 @@ type response struct {
 func (r *response) stored(names []string) *response {
 	kept := http.Header{}
 	for _, name := range names {
-		if values := r.header[name]; len(values) > 0 {
+		if values, set := r.header[name]; set { // also without values, which keeps net/http from guessing a Content-Type
 			kept[name] = values
 		}
 	}

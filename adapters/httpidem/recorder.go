@@ -58,6 +58,12 @@ func (r *recorder) writeHeader(status int) {
 		if r.sent == nil {
 			r.sent = http.Header{}
 		}
+		for name, values := range r.header { // names that a handler has set without Header.Set must not pass the filters
+			if canonical := http.CanonicalHeaderKey(name); canonical != name {
+				delete(r.sent, name)
+				r.sent[canonical] = append(r.sent[canonical], values...)
+			}
+		}
 	}
 }
 
@@ -85,12 +91,22 @@ func (r *recorder) WriteString(s string) (int, error) { return r.Write([]byte(s)
 
 // SetReadDeadline is for http.ResponseController.
 func (r *recorder) SetReadDeadline(t time.Time) error {
-	return http.NewResponseController(r.out).SetReadDeadline(t)
+	return r.setDeadline(http.NewResponseController(r.out).SetReadDeadline, t)
 }
 
 // SetWriteDeadline is for http.ResponseController.
 func (r *recorder) SetWriteDeadline(t time.Time) error {
-	return http.NewResponseController(r.out).SetWriteDeadline(t)
+	return r.setDeadline(http.NewResponseController(r.out).SetWriteDeadline, t)
+}
+
+// setDeadline fails after the handler has returned: the connection's next request must not get the deadline.
+func (r *recorder) setDeadline(set func(time.Time) error, t time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return errClosed
+	}
+	return set(t)
 }
 
 // written reports whether the handler has chosen a status.

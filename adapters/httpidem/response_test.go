@@ -85,6 +85,24 @@ func TestResponses(t *testing.T) {
 				w.Header().Set(http.TrailerPrefix+"X-Other", "1")
 			}, 200, "", nil, nil,
 		},
+		{
+			"case 29: headers that protect a download are stored", func(w http.ResponseWriter) {
+				w.Header()["Content-Type"] = nil // net/http must not guess
+				w.Header().Set("Content-Disposition", "attachment")
+				w.Header().Set("Content-Range", "bytes 0-2/9")
+				w.Header().Set("X-Content-Type-Options", "nosniff")
+				io.WriteString(w, "<b>")
+			}, 200, "<b>",
+			http.Header{"Content-Type": nil, "Content-Disposition": {"attachment"}, "Content-Range": {"bytes 0-2/9"}, "X-Content-Type-Options": {"nosniff"}},
+			http.Header{"Content-Type": nil, "Content-Disposition": {"attachment"}, "Content-Range": {"bytes 0-2/9"}, "X-Content-Type-Options": {"nosniff"}},
+		},
+		{
+			"case 30: names in other letters", func(w http.ResponseWriter) {
+				for _, name := range []string{"content-length", "transfer-encoding", "etag", "X-order"} {
+					w.Header()[name] = []string{"9"}
+				}
+			}, 200, "", http.Header{"Etag": {"9"}, "X-Order": {"9"}}, http.Header{"Etag": {"9"}, "X-Order": {"9"}},
+		},
 		{"case 34: no WriteHeader is 200", func(http.ResponseWriter) {}, 200, "", nil, nil},
 		{"case 34: the first WriteHeader wins", func(w http.ResponseWriter) {
 			w.WriteHeader(http.StatusCreated)

@@ -89,6 +89,7 @@ func decodeResponse(b []byte) (*response, error) {
 	res := &response{status: int(d.number(999)), header: http.Header{}}
 	for range d.number(uint64(len(b))) {
 		name := d.text()
+		res.header[name] = nil
 		for range d.number(uint64(len(b))) {
 			res.header[name] = append(res.header[name], d.text())
 			if d.failed {

@@ -23,7 +23,7 @@ type Trace struct {
 	Committed func(ctx context.Context, e Event) // the handler's work is committed, with its response
 	Recorded  func(ctx context.Context, e Event) // the handler's work is rolled back, and its response is stored
 	Unstored  func(ctx context.Context, e Event) // the handler's work is rolled back, and its response goes only to this client
-	Replayed  func(ctx context.Context, e Event) // an earlier request was completed; the client gets its response
+	Replayed  func(ctx context.Context, e Event) // an earlier request, or an earlier attempt whose COMMIT got no answer, was completed; the client gets its response
 	Refused   func(ctx context.Context, e Event) // the answer has a Reason
 }
 

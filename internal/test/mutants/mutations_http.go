@@ -67,6 +67,18 @@ var httpMutations = []mutation{
 	}, edit{`	case errors.Is(a.err, dedup.ErrInFlight):
 		return InFlight`, `	case !a.ran && errors.Is(a.err, dedup.ErrInFlight):
 		return InFlight`}),
+	idempotent("a late deadline does not meet the next request", "recorder.go", "TestTimeoutHandlerInside", edit{
+		`		return errClosed
+	}
+	return set(t)`, `	}
+	return set(t)`,
+	}),
+	idempotent("a Fingerprint that parses the form sees the body", "endpoint.go", "TestFormFingerprint", edit{
+		`c.cfg.Fingerprint(r, body)`, `c.cfg.Fingerprint(c.r, body)`,
+	}),
+	idempotent("messages of other content get other IDs", "attempt.go", "TestOutboxIDs", edit{
+		`c.id.derive("outbox", string(c.content))`, `c.id.derive("outbox", "")`,
+	}),
 	idempotent("twins wait without a connection", "endpoint.go", "TestTwins", edit{
 		`c.guard.twins.enter(c.r.Context(), c.recs[0].Key.ID, c.cfg.Wait)`, `new(gate).enter(c.r.Context(), c.recs[0].Key.ID, c.cfg.Wait)`,
 	}),
@@ -89,8 +101,8 @@ var httpMutations = []mutation{
 		`if len(result) < headSize || result[0] != schemaVersion || result[1] != hmacSHA256 {`, `if len(result) < headSize || result[1] != hmacSHA256 {`,
 	}),
 	idempotent("cookies are not replayed", "header.go", "TestResponses", edit{
-		`		if values := r.header[name]; len(values) > 0 {`, `		kept["Set-Cookie"] = r.header["Set-Cookie"]
-		if values := r.header[name]; len(values) > 0 {`,
+		`		if values, set := r.header[name]; set {`, `		kept["Set-Cookie"] = r.header["Set-Cookie"]
+		if values, set := r.header[name]; set {`,
 	}),
 	idempotent("an encoding that the client does not accept is not replayed", "answer.go", "TestOuterLayers", edit{
 		`	case !accepts(c.r.Header, res.header["Content-Encoding"]):`, `	case false:`,
