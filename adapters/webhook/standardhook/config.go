@@ -80,6 +80,9 @@ func (c Config) withDefaults() (Config, error) {
 	case len(c.Sender) > 64 || strings.Trim(c.Sender, senderCharacters) != "":
 		refuse("Sender is %q: want up to 64 lower-case letters, digits, -, _ and .", c.Sender)
 	}
+	if err := strict.Sender(c.Sender); err != nil {
+		refuse("Sender %w", err)
+	}
 	if c.Endpoint != "" {
 		if err := strict.Token(c.Endpoint, ""); err != nil {
 			refuse("Endpoint %w", err)
