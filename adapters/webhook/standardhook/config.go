@@ -52,7 +52,7 @@ type Config struct {
 	GiveUpAfter time.Duration
 
 	// Horizon is how long after an event the sender may deliver it again, including by hand. The window of the Processor must be
-	// longer.
+	// at least as long.
 	//
 	// Defaults to 90 days.
 	Horizon time.Duration
