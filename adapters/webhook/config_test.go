@@ -23,14 +23,18 @@ func TestNewRefusesSettings(t *testing.T) {
 		{"a nil verifier", func(c *webhook.Config, _ *webhook.Source) { c.Verifier = (*shop)(nil) }, []string{"Config.Verifier is required"}},
 		{"no processor", func(c *webhook.Config, _ *webhook.Source) { c.Processor = nil }, []string{"Config.Processor is required"}},
 		{"a nil processor", func(c *webhook.Config, _ *webhook.Source) { c.Processor = (*consumer.Consumer[tx])(nil) }, []string{"Config.Processor is required"}},
-		{"case 75: a window shorter than the sender's horizon", func(_ *webhook.Config, s *webhook.Source) { s.Horizon = 16 * 24 * time.Hour },
-			[]string{"Config.Processor forgets keys after 360h0m0s", "shop may deliver an event again for 384h0m0s", "RiskShortWindow"}},
+		{
+			"case 75: a window shorter than the sender's horizon", func(_ *webhook.Config, s *webhook.Source) { s.Horizon = 16 * 24 * time.Hour },
+			[]string{"Config.Processor forgets keys after 360h0m0s", "shop may deliver an event again for 384h0m0s", "RiskShortWindow"},
+		},
 		{"case 75: a window as long as the horizon", func(_ *webhook.Config, s *webhook.Source) { s.Horizon = 15 * 24 * time.Hour }, nil},
 		{"case 75: a short window that is accepted", func(c *webhook.Config, s *webhook.Source) {
 			s.Horizon, c.AcceptedRisks = 16*24*time.Hour, []webhook.Risk{webhook.RiskShortWindow}
 		}, nil},
-		{"E20: events without a signed time", func(_ *webhook.Config, s *webhook.Source) { s.GiveUpAfter = 0 },
-			[]string{"Config.Processor", "shop signs no time", "NewInbox", "RiskUntimedInline"}},
+		{
+			"E20: events without a signed time", func(_ *webhook.Config, s *webhook.Source) { s.GiveUpAfter = 0 },
+			[]string{"Config.Processor", "shop signs no time", "NewInbox", "RiskUntimedInline"},
+		},
 		{"E20: events without a signed time, accepted", func(c *webhook.Config, s *webhook.Source) {
 			s.GiveUpAfter, c.AcceptedRisks = 0, []webhook.Risk{webhook.RiskUntimedInline}
 		}, nil},

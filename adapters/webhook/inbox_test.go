@@ -56,8 +56,10 @@ func TestWhatIsForwarded(t *testing.T) {
 		name string
 		msg  consumer.Message
 	}{
-		{"all fields", consumer.Message{ID: strings.Repeat("x", 300), Tenant: "shop/live", Topic: "order/paid", Key: "order-1", Payload: []byte("{}\x00"),
-			Headers: map[string]string{"api-version": "2"}, Time: time.Date(2026, 7, 1, 12, 0, 0, 123456789, time.UTC), Fingerprint: &fingerprint}},
+		{"all fields", consumer.Message{
+			ID: strings.Repeat("x", 300), Tenant: "shop/live", Topic: "order/paid", Key: "order-1", Payload: []byte("{}\x00"),
+			Headers: map[string]string{"api-version": "2"}, Time: time.Date(2026, 7, 1, 12, 0, 0, 123456789, time.UTC), Fingerprint: &fingerprint,
+		}},
 		{"few fields", consumer.Message{ID: "1", Tenant: "shop", Payload: []byte{}}},
 		{"a fingerprint that matches all content", consumer.Message{ID: "1", Tenant: "shop", Payload: []byte("x"), Fingerprint: &none}},
 	} {

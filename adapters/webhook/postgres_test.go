@@ -101,8 +101,10 @@ func TestSuspectedReplaysPostgres(t *testing.T) {
 	t.Run("inline", func(t *testing.T) {
 		pool := postgres(t)
 		c := pgConsumer(t, pgStore(t, pool), insert)
-		testReplays(t, env{c, func(id string) int { return query(t, pool, "SELECT count(*) FROM effects WHERE id = $1", id) },
-			func() []consumer.DeadLetter { return pgLetters(t, c) }})
+		testReplays(t, env{
+			c, func(id string) int { return query(t, pool, "SELECT count(*) FROM effects WHERE id = $1", id) },
+			func() []consumer.DeadLetter { return pgLetters(t, c) },
+		})
 	})
 	t.Run("stored and forwarded", func(t *testing.T) {
 		pool := postgres(t)

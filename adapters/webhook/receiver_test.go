@@ -82,8 +82,10 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			log, hooks := &lines{}, &traced{}
-			r := newReceiver(t, webhook.Config{Verifier: s, MaxBody: 1000, Logger: log.logger(), Trace: hooks.trace(),
-				Processor: answers(func(context.Context, []*consumer.Message) []error { t.Error("the Processor was called"); return nil })})
+			r := newReceiver(t, webhook.Config{
+				Verifier: s, MaxBody: 1000, Logger: log.logger(), Trace: hooks.trace(),
+				Processor: answers(func(context.Context, []*consumer.Message) []error { t.Error("the Processor was called"); return nil }),
+			})
 			res := do(r, c.request(t))
 			wantStatus(t, res, c.status)
 			text, _ := io.ReadAll(res.Body)
@@ -167,10 +169,14 @@ func TestAnswers(t *testing.T) {
 		{"given up and not kept", nil, one, always(fails), 500, "", "rejected 1, answered 500", "internal error\n"},
 		{"the Processor panics", nil, one, func(context.Context, []*consumer.Message) []error { panic("secret detail") }, 500, "", "rejected 1, answered 500", "internal error\n"},
 		{"too few answers", nil, one, func(context.Context, []*consumer.Message) []error { return nil }, 500, "", "rejected 1, answered 500", "internal error\n"},
-		{"case 67: one of three again", nil, three, func(context.Context, []*consumer.Message) []error { return []error{nil, retry(3 * time.Second), nil} }, 503, "3",
-			"accepted 1, deferred 2, accepted 3, answered 503", "try again later\n"},
-		{"one of three given up", nil, three, func(context.Context, []*consumer.Message) []error { return []error{retry(0), fails, nil} }, 500, "",
-			"deferred 1, rejected 2, accepted 3, answered 500", "internal error\n"},
+		{
+			"case 67: one of three again", nil, three, func(context.Context, []*consumer.Message) []error { return []error{nil, retry(3 * time.Second), nil} }, 503, "3",
+			"accepted 1, deferred 2, accepted 3, answered 503", "try again later\n",
+		},
+		{
+			"one of three given up", nil, three, func(context.Context, []*consumer.Message) []error { return []error{retry(0), fails, nil} }, 500, "",
+			"deferred 1, rejected 2, accepted 3, answered 500", "internal error\n",
+		},
 		{"case 59: the Verifier cannot check it", verifier(fails), one, always(nil), 503, "30", "answered 503", "try again later\n"},
 		{"the Verifier refuses it without a reason", verifier(webhook.Refuse("", "x")), one, always(nil), 400, "", "refused malformed, answered 400", "refused\n"},
 		{"another app", verifier(fmt.Errorf("wrapped: %w", webhook.Refuse(webhook.WrongApp, "x"))), one, always(nil), 400, "", "refused wrong-app, answered 400", "refused\n"},

@@ -67,8 +67,10 @@ func (r *Receiver) readBody(w http.ResponseWriter, req *http.Request, began time
 	case err != nil:
 		return nil, refusal(http.StatusBadRequest, Truncated, err)
 	case req.ContentLength >= 0 && int64(len(body)) != req.ContentLength: // net/http has no such bodies
-		return nil, &response{status: http.StatusInternalServerError, body: bodyError, refusal: bodyTaken,
-			err: fmt.Errorf("%d of %d bytes of the body are left: middleware must not read the body before the Receiver does", len(body), req.ContentLength)}
+		return nil, &response{
+			status: http.StatusInternalServerError, body: bodyError, refusal: bodyTaken,
+			err: fmt.Errorf("%d of %d bytes of the body are left: middleware must not read the body before the Receiver does", len(body), req.ContentLength),
+		}
 	}
 	return body, nil
 }

@@ -63,8 +63,10 @@ func TestSlowAndBrokenConnections(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newShop()
-			r := newReceiver(t, webhook.Config{Verifier: s, ReadTimeout: 200 * time.Millisecond,
-				Processor: answers(func(context.Context, []*consumer.Message) []error { t.Error("the Processor was called"); return nil })})
+			r := newReceiver(t, webhook.Config{
+				Verifier: s, ReadTimeout: 200 * time.Millisecond,
+				Processor: answers(func(context.Context, []*consumer.Message) []error { t.Error("the Processor was called"); return nil }),
+			})
 			conn, reader := dial(t, serve(t, r))
 			go func() { _, _ = io.WriteString(conn, c.send(s)); _ = c.then(conn) }()
 			res, err := http.ReadResponse(reader, nil)

@@ -104,7 +104,7 @@ func (w *world) config(store dedup.Store[*deduptest.Tx]) applehook.BackfillConfi
 	}
 	return applehook.BackfillConfig[*deduptest.Tx]{
 		Name: "billing", Verifier: w.verifier, Processor: billing, Store: store, IssuerID: "issuer", KeyID: "KEY", PrivateKey: w.key,
-		Since: time.Now().Add(-200 * day),
+		Since:      time.Now().Add(-200 * day),
 		HTTPClient: &http.Client{Transport: inProcess{w.api}}, Logger: logger,
 	}
 }

@@ -198,7 +198,8 @@ func (b *basicResponse) verify(issuer *x509.Certificate, now time.Time) error {
 	i := slices.IndexFunc(signatureAlgorithms, func(a struct {
 		oid       asn1.ObjectIdentifier
 		algorithm x509.SignatureAlgorithm
-	}) bool {
+	},
+	) bool {
 		return a.oid.Equal(b.Algorithm.Algorithm)
 	})
 	if i < 0 {

@@ -29,11 +29,15 @@ func TestConfig(t *testing.T) {
 		{"an endpoint with a space", func(c *githubhook.Config) { c.Endpoint = "a b" }, []string{"Config.Endpoint"}},
 		{"a long endpoint", func(c *githubhook.Config) { c.Endpoint = strings.Repeat("a", 129) }, []string{"Config.Endpoint"}},
 		{"E17: no topic", func(c *githubhook.Config) { c.Topic = "" }, []string{"Config.Topic is required", "TrustTopicHeader"}},
-		{"E17: a topic and its header", func(c *githubhook.Config) { c.TrustTopicHeader = true },
-			[]string{"Config.Topic and TrustTopicHeader are both set"}},
+		{
+			"E17: a topic and its header", func(c *githubhook.Config) { c.TrustTopicHeader = true },
+			[]string{"Config.Topic and TrustTopicHeader are both set"},
+		},
 		{"a topic with a space", func(c *githubhook.Config) { c.Topic = "a b" }, []string{"Config.Topic"}},
-		{"several faults at once", func(c *githubhook.Config) { *c = githubhook.Config{} },
-			[]string{"Config.Endpoint", "Config.Secrets", "Config.Topic"}},
+		{
+			"several faults at once", func(c *githubhook.Config) { *c = githubhook.Config{} },
+			[]string{"Config.Endpoint", "Config.Secrets", "Config.Topic"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			cfg := githubhook.Config{Endpoint: "releases-hook", Topic: "release", Secrets: []string{secret}}

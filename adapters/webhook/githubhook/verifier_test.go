@@ -153,8 +153,10 @@ func TestRefuses(t *testing.T) {
 		{"case 49: other white space", h, strings.ReplaceAll(body, ":", ": "), webhook.BadSignature},
 		{"case 50: only SHA-1", change(change(h, "X-Hub-Signature-256"), "X-Hub-Signature", sha1Of(secret, body)), body, webhook.Unsigned},
 		{"case 50: SHA-1 in the header of SHA-256", signed(sha1Of(secret, body)), body, webhook.BadSignature},
-		{"case 50: SHA-1 is right, SHA-256 is not",
-			change(signed(sha256Of(stranger, body)), "X-Hub-Signature", sha1Of(secret, body)), body, webhook.BadSignature},
+		{
+			"case 50: SHA-1 is right, SHA-256 is not",
+			change(signed(sha256Of(stranger, body)), "X-Hub-Signature", sha1Of(secret, body)), body, webhook.BadSignature,
+		},
 		{"case 50: without the algorithm", signed(good[7:]), body, webhook.BadSignature},
 		{"case 51: truncated", signed(good[:20]), body, webhook.BadSignature},
 		{"case 51: only the algorithm", signed("sha256="), body, webhook.BadSignature},

@@ -90,17 +90,28 @@ func TestVerify(t *testing.T) {
 		{"a timestamp in its own header, in milliseconds", with(simple(), func(c *hmachook.Config) {
 			c.TimestampHeader, c.TimestampFormat, c.Signed = "X-Time", hmachook.UnixMillis, "v0:{timestamp}:{body}"
 		}), `{"id":"e1"}`, consumer.Message{ID: "e1", Tenant: "acme", Topic: "acme"}},
-		{"a timestamp in the body", with(simple(), func(c *hmachook.Config) { c.TimestampPath = "sent.at" }),
-			`{"id":"e1","sent":{"at":1780000000}}`, consumer.Message{ID: "e1", Tenant: "acme", Topic: "acme"}},
+		{
+			"a timestamp in the body", with(simple(), func(c *hmachook.Config) { c.TimestampPath = "sent.at" }),
+			`{"id":"e1","sent":{"at":1780000000}}`,
+			consumer.Message{ID: "e1", Tenant: "acme", Topic: "acme"},
+		},
 		{"E25: the URL", with(simple(), func(c *hmachook.Config) { c.Signed = "{url}{body}" }), `{"id":"e1"}`, consumer.Message{ID: "e1", Tenant: "acme", Topic: "acme"}},
-		{"E26: fields of the body", with(simple(), func(c *hmachook.Config) {
-			c.IDPaths, c.TopicPath, c.Scope, c.ScopePath, c.CreatedPath = []string{"event.id"}, "event.type", "live", "account", "event.at"
-		}), `{"account":"a/1","event":{"id":9007199254740993,"type":"paid","at":"2026-05-04T03:02:01.5+02:00"}}`,
-			consumer.Message{ID: "9007199254740993", Tenant: "acme/live/a/1", Topic: "paid", Time: time.Date(2026, 5, 4, 1, 2, 1, 5e8, time.UTC)}},
-		{"a creation time in milliseconds", with(simple(), func(c *hmachook.Config) { c.CreatedPath, c.CreatedFormat = "at", hmachook.UnixMillis }),
-			`{"id":"e1","at":1780000000123}`, consumer.Message{ID: "e1", Tenant: "acme", Topic: "acme", Time: time.UnixMilli(1780000000123)}},
-		{"an id of several fields", with(simple(), func(c *hmachook.Config) { c.IDPaths = []string{"a", "b", "ok"} }),
-			`{"a":"x:y","b":"\\","ok":true}`, consumer.Message{ID: `x\:y:\\:true`, Tenant: "acme", Topic: "acme"}},
+		{
+			"E26: fields of the body", with(simple(), func(c *hmachook.Config) {
+				c.IDPaths, c.TopicPath, c.Scope, c.ScopePath, c.CreatedPath = []string{"event.id"}, "event.type", "live", "account", "event.at"
+			}), `{"account":"a/1","event":{"id":9007199254740993,"type":"paid","at":"2026-05-04T03:02:01.5+02:00"}}`,
+			consumer.Message{ID: "9007199254740993", Tenant: "acme/live/a/1", Topic: "paid", Time: time.Date(2026, 5, 4, 1, 2, 1, 5e8, time.UTC)},
+		},
+		{
+			"a creation time in milliseconds", with(simple(), func(c *hmachook.Config) { c.CreatedPath, c.CreatedFormat = "at", hmachook.UnixMillis }),
+			`{"id":"e1","at":1780000000123}`,
+			consumer.Message{ID: "e1", Tenant: "acme", Topic: "acme", Time: time.UnixMilli(1780000000123)},
+		},
+		{
+			"an id of several fields", with(simple(), func(c *hmachook.Config) { c.IDPaths = []string{"a", "b", "ok"} }),
+			`{"a":"x:y","b":"\\","ok":true}`,
+			consumer.Message{ID: `x\:y:\\:true`, Tenant: "acme", Topic: "acme"},
+		},
 		{"a fixed topic", with(simple(), func(c *hmachook.Config) { c.Topic = "orders" }), `{"id":"e1"}`, consumer.Message{ID: "e1", Tenant: "acme", Topic: "orders"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -174,8 +185,10 @@ func TestVerifyRefuses(t *testing.T) {
 		}(), webhook.BadSignature},
 		{"case 71: the id occurs twice", simple(), signed(t, simple(), `{"id":"e1","id":"e2"}`), webhook.Malformed},
 		{"case 71: the id occurs twice in other case", simple(), signed(t, simple(), `{"ID":"e1","id":"e2"}`), webhook.Malformed},
-		{"case 71: the object around the id occurs twice", with(simple(), func(c *hmachook.Config) { c.IDPaths = []string{"a.id"} }),
-			signed(t, with(simple(), func(c *hmachook.Config) { c.IDPaths = []string{"a.id"} }), `{"a":{"id":"e1"},"A":{"id":"e2"}}`), webhook.Malformed},
+		{
+			"case 71: the object around the id occurs twice", with(simple(), func(c *hmachook.Config) { c.IDPaths = []string{"a.id"} }),
+			signed(t, with(simple(), func(c *hmachook.Config) { c.IDPaths = []string{"a.id"} }), `{"a":{"id":"e1"},"A":{"id":"e2"}}`), webhook.Malformed,
+		},
 		{"case 71: a fraction", simple(), signed(t, simple(), `{"id":1.0}`), webhook.Malformed},
 		{"case 71: deep nesting", simple(), signed(t, simple(), `{"id":"e1","a":`+strings.Repeat("[", 10000)+strings.Repeat("]", 10000)+`}`), webhook.Malformed},
 		{"case 71: invalid UTF-8", simple(), signed(t, simple(), "{\"id\":\"e\xff\"}"), webhook.Malformed},

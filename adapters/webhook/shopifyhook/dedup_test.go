@@ -38,25 +38,45 @@ func TestDeduplication(t *testing.T) {
 		ran, parked []string
 	}{
 		{"a retry", []delivered{{nil, h, body}, {nil, h, body}}, []string{ran(topic, event)}, nil},
-		{"the same event of a second subscription, with its own X-Shopify-Webhook-Id",
+		{
+			"the same event of a second subscription, with its own X-Shopify-Webhook-Id",
 			[]delivered{{nil, h, body}, {nil, change(h, "X-Shopify-Webhook-Id", "another"), body}},
-			[]string{ran(topic, event)}, nil},
-		{"case 54: a captured delivery with a new X-Shopify-Webhook-Id",
+			[]string{ran(topic, event)},
+			nil,
+		},
+		{
+			"case 54: a captured delivery with a new X-Shopify-Webhook-Id",
 			[]delivered{{nil, h, body}, {nil, change(h, "X-Shopify-Webhook-Id", "new"), body}},
-			[]string{ran(topic, event)}, nil},
-		{"case 54: a captured delivery with a new X-Shopify-Event-Id",
+			[]string{ran(topic, event)},
+			nil,
+		},
+		{
+			"case 54: a captured delivery with a new X-Shopify-Event-Id",
 			[]delivered{{nil, h, body}, {nil, change(h, "X-Shopify-Event-Id", otherEvent), body}},
-			[]string{ran(topic, event)}, []string{"suspected-replay " + topic + ":" + otherEvent}},
-		{"case 54: a captured delivery with a new ID and the name of another shop",
-			[]delivered{{trustShop, h, body},
-				{trustShop, change(change(h, "X-Shopify-Event-Id", otherEvent), "X-Shopify-Shop-Domain", "evil.myshopify.com"), body}},
-			[]string{ran(topic, event)}, []string{"suspected-replay " + topic + ":" + otherEvent}},
-		{"a captured body under the ID of a delivery that comes later", // kept, not dropped as a duplicate
+			[]string{ran(topic, event)},
+			[]string{"suspected-replay " + topic + ":" + otherEvent},
+		},
+		{
+			"case 54: a captured delivery with a new ID and the name of another shop",
+			[]delivered{
+				{trustShop, h, body},
+				{trustShop, change(change(h, "X-Shopify-Event-Id", otherEvent), "X-Shopify-Shop-Domain", "evil.myshopify.com"), body},
+			},
+			[]string{ran(topic, event)},
+			[]string{"suspected-replay " + topic + ":" + otherEvent},
+		},
+		{
+			"a captured body under the ID of a delivery that comes later", // kept, not dropped as a duplicate
 			[]delivered{{nil, h, body}, {nil, headers(signature(secret, other), event, topic), other}},
-			[]string{ran(topic, event)}, []string{"mismatch " + topic + ":" + event}},
-		{"a delivery that an attacker sends first under the name of another shop",
+			[]string{ran(topic, event)},
+			[]string{"mismatch " + topic + ":" + event},
+		},
+		{
+			"a delivery that an attacker sends first under the name of another shop",
 			[]delivered{{trustShop, change(h, "X-Shopify-Shop-Domain", "evil.myshopify.com"), body}, {trustShop, h, body}},
-			[]string{ran(topic, event)}, []string{"mismatch " + topic + ":" + event}},
+			[]string{ran(topic, event)},
+			[]string{"mismatch " + topic + ":" + event},
+		},
 		{"E17: one order under three topics, each with an endpoint", []delivered{
 			{at("create", "orders/create"), headers(signature(secret, body), event, "orders/create"), body},
 			{at("updated", "orders/updated"), headers(signature(secret, body), event, "orders/updated"), body},
@@ -67,10 +87,15 @@ func TestDeduplication(t *testing.T) {
 			{trustTopic, headers(signature(secret, body), event, "orders/updated"), body},
 			{trustTopic, headers(signature(secret, body), event, "orders/paid"), body},
 		}, []string{ran("orders/create", event), ran("orders/updated", event), ran("orders/paid", event)}, nil},
-		{"two events with one body, as include_fields can make them", // a person decides
-			[]delivered{{nil, headers(signature(secret, thin), event, topic), thin},
-				{nil, headers(signature(secret, thin), otherEvent, topic), thin}},
-			[]string{ran(topic, event)}, []string{"suspected-replay " + topic + ":" + otherEvent}},
+		{
+			"two events with one body, as include_fields can make them", // a person decides
+			[]delivered{
+				{nil, headers(signature(secret, thin), event, topic), thin},
+				{nil, headers(signature(secret, thin), otherEvent, topic), thin},
+			},
+			[]string{ran(topic, event)},
+			[]string{"suspected-replay " + topic + ":" + otherEvent},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var effects []string

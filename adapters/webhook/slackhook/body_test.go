@@ -67,8 +67,10 @@ func TestBody(t *testing.T) {
 		{"without a team, as an event of an organization", edit(`"team_id":"T1","api_app_id"`, `"team_id":null,"api_app_id"`), "", false},
 		{"app_rate_limited", `{"type":"app_rate_limited","team_id":"T1","minute_rate_limited":1772359200,"api_app_id":"A1"}`, "", true},
 		{"case 71: two IDs", edit(`"event_id":"Ev08MFMKH6"`, `"event_id":"Ev08MFMKH6","event_id":"Ev2"`), webhook.Malformed, false},
-		{"case 71: two IDs, ignoring case",
-			edit(`"event_id":"Ev08MFMKH6"`, `"event_id":"Ev08MFMKH6","Event_ID":"Ev2"`), webhook.Malformed, false},
+		{
+			"case 71: two IDs, ignoring case",
+			edit(`"event_id":"Ev08MFMKH6"`, `"event_id":"Ev08MFMKH6","Event_ID":"Ev2"`), webhook.Malformed, false,
+		},
 		{"case 71: two apps", edit(`"api_app_id":"A1"`, `"api_app_id":"A1","api_app_id":"A2"`), webhook.Malformed, false},
 		{"case 71: two inner types", edit(`"type":"app_mention"`, `"type":"app_mention","type":"message"`), webhook.Malformed, false},
 		{"case 71: a numeric ID", edit(`"Ev08MFMKH6"`, `9007199254740993`), webhook.Malformed, false},

@@ -20,16 +20,28 @@ func TestConfig(t *testing.T) {
 		{"several secrets", slackhook.Config{Secrets: []string{secret, oldSecret}, Tolerance: time.Hour}, nil},
 		{"case 52: no secret", slackhook.Config{}, []string{"Config.Secrets is required", "Basic Information"}},
 		{"case 52: empty", slackhook.Config{Secrets: []string{secret, ""}}, []string{"Config.Secrets[1] is empty", "copy"}},
-		{"case 52: white space", slackhook.Config{Secrets: []string{"                            "}},
-			[]string{"Config.Secrets[0] is only white space"}},
+		{
+			"case 52: white space",
+			slackhook.Config{Secrets: []string{"                            "}},
+			[]string{"Config.Secrets[0] is only white space"},
+		},
 		{"case 52: short", slackhook.Config{Secrets: []string{secret[:23]}}, []string{"Config.Secrets[0] is shorter than 24 bytes", "copy"}},
-		{"case 52: with a newline", slackhook.Config{Secrets: []string{secret + "\n"}},
-			[]string{"Config.Secrets[0] begins or ends with white space"}},
-		{"case 52: a token", slackhook.Config{Secrets: []string{"xox" + "b-not-a-signing-secret-0123456789"}},
-			[]string{"Config.Secrets[0] is a token", "signing secret"}},
+		{
+			"case 52: with a newline",
+			slackhook.Config{Secrets: []string{secret + "\n"}},
+			[]string{"Config.Secrets[0] begins or ends with white space"},
+		},
+		{
+			"case 52: a token",
+			slackhook.Config{Secrets: []string{"xox" + "b-not-a-signing-secret-0123456789"}},
+			[]string{"Config.Secrets[0] is a token", "signing secret"},
+		},
 		{"case 48: a negative tolerance", slackhook.Config{Secrets: []string{secret}, Tolerance: -1}, []string{"Config.Tolerance"}},
-		{"case 48: a tolerance that is none", slackhook.Config{Secrets: []string{secret}, Tolerance: math.MaxInt64},
-			[]string{"Config.Tolerance"}},
+		{
+			"case 48: a tolerance that is none",
+			slackhook.Config{Secrets: []string{secret}, Tolerance: math.MaxInt64},
+			[]string{"Config.Tolerance"},
+		},
 		{"several faults at once", slackhook.Config{Tolerance: -1}, []string{"Config.Secrets", "Config.Tolerance"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -195,8 +195,10 @@ func TestAcceptsAndRefuses(t *testing.T) {
 		{"case 51: URL alphabet", signed("v1," + strings.NewReplacer("+", "-", "/", "_").Replace(raw) + "-"), "", webhook.BadSignature},
 
 		{"case 53: several signatures, one of ours", signed(v1(stranger, id, ts, body) + " " + good), "", ""},
-		{"case 53: several signatures, none of ours",
-			signed(v1(stranger, id, ts, body) + " " + v1(oldSecret, id, ts, body)), "", webhook.BadSignature},
+		{
+			"case 53: several signatures, none of ours",
+			signed(v1(stranger, id, ts, body) + " " + v1(oldSecret, id, ts, body)), "", webhook.BadSignature,
+		},
 		{"too many signatures", signed(strings.Repeat("v1,x ", 32) + good), "", webhook.Unsigned},
 
 		{"case 55: an ID with a dot", withID("msg.1"), "", webhook.Unsigned},
@@ -212,8 +214,10 @@ func TestAcceptsAndRefuses(t *testing.T) {
 
 		{"E25: both families, equal", merge(signed(good), headers("svix", id, ts, good)), "", ""},
 		{"E25: both families, another ID", merge(signed(good), headers("svix", "msg_other", ts, good)), "", webhook.Unsigned},
-		{"E25: both families, each signed, another ID",
-			merge(signed(good), headers("svix", "msg_other", ts, v1(secret, "msg_other", ts, body))), "", webhook.Unsigned},
+		{
+			"E25: both families, each signed, another ID",
+			merge(signed(good), headers("svix", "msg_other", ts, v1(secret, "msg_other", ts, body))), "", webhook.Unsigned,
+		},
 		{"E25: both families, another signature", merge(signed(good), headers("svix", id, ts, v1(stranger, id, ts, body))), "", webhook.Unsigned},
 		{"E25: headers of two families", merge(
 			without(signed(good), "webhook-id"),

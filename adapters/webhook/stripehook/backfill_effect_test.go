@@ -22,7 +22,9 @@ func TestWebhookAndBackfillHaveOneEffect(t *testing.T) {
 					e.Account = account
 					w.stripe.add(e)
 					cfg := stripehook.Config{ObjectAlias: true}
-					b := w.backfill(t, func(fill *stripehook.BackfillConfig[tx], _ *stripehook.ClientConfig) { fill.Verifier = newVerifier(t, cfg) })
+					b := w.backfill(t, func(fill *stripehook.BackfillConfig[tx], _ *stripehook.ClientConfig) {
+						fill.Verifier = newVerifier(t, cfg)
+					})
 					for range 2 {
 						if first == "webhook" {
 							w.receive(t, cfg, e)

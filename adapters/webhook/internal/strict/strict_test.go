@@ -65,9 +65,25 @@ func TestUnixSeconds(t *testing.T) {
 		digits string
 		want   int64 // -1: refused
 	}{
-		{"0", 0}, {"1700000000", 1700000000}, {"99999999999", 99999999999}, {"0001", 1},
-		{"", -1}, {"-1", -1}, {"+1", -1}, {"1.5", -1}, {"1e9", -1}, {" 1", -1}, {"1 ", -1}, {"0x10", -1}, {"1_000", -1}, {"١", -1},
-		{"100000000000", -1}, {"4611686018427387904", -1}, {strings.Repeat("9", 100), -1}, {`"1"`, -1}, {"null", -1},
+		{"0", 0},
+		{"1700000000", 1700000000},
+		{"99999999999", 99999999999},
+		{"0001", 1},
+		{"", -1},
+		{"-1", -1},
+		{"+1", -1},
+		{"1.5", -1},
+		{"1e9", -1},
+		{" 1", -1},
+		{"1 ", -1},
+		{"0x10", -1},
+		{"1_000", -1},
+		{"١", -1},
+		{"100000000000", -1},
+		{"4611686018427387904", -1},
+		{strings.Repeat("9", 100), -1},
+		{`"1"`, -1},
+		{"null", -1},
 	} {
 		t.Run("E22: "+test.digits, func(t *testing.T) {
 			got, err := strict.UnixSeconds(test.digits)
@@ -110,8 +126,14 @@ func TestTolerance(t *testing.T) {
 	for _, test := range []struct {
 		configured, want time.Duration // 0: refused
 	}{
-		{0, 5 * time.Minute}, {time.Second, time.Second}, {time.Hour, time.Hour},
-		{-1, 0}, {time.Millisecond, 0}, {time.Hour + 1, 0}, {math.MaxInt64, 0}, {math.MinInt64, 0},
+		{0, 5 * time.Minute},
+		{time.Second, time.Second},
+		{time.Hour, time.Hour},
+		{-1, 0},
+		{time.Millisecond, 0},
+		{time.Hour + 1, 0},
+		{math.MaxInt64, 0},
+		{math.MinInt64, 0},
 	} {
 		got, err := strict.Tolerance(test.configured)
 		if got != test.want || (err == nil) != (test.want != 0) {
@@ -277,8 +299,10 @@ func TestText(t *testing.T) {
 
 // FuzzSelect compares with encoding/json: what Select returns is what a handler that decodes the body sees.
 func FuzzSelect(f *testing.F) {
-	for _, seed := range []string{`{"id":"a","type":"t"}`, `{"id":1,"ID":2}`, `{"\u0069d":null}`, `[{}]`, `{"id":{"id":["}"]}}`,
-		"{\"i\xff\":1}"} {
+	for _, seed := range []string{
+		`{"id":"a","type":"t"}`, `{"id":1,"ID":2}`, `{"\u0069d":null}`, `[{}]`, `{"id":{"id":["}"]}}`,
+		"{\"i\xff\":1}",
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, object []byte) {
