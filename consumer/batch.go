@@ -70,11 +70,12 @@ func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, options pa
 }
 
 // run handles items[todo...] in as few transactions as possible. While transactions fail in a row, each takes half as many
-// messages as the one before: otherwise each failing message would cost a claim of all messages that follow it.
+// messages as the one before: otherwise each failing message would cost a claim of all messages that follow it. The limit of
+// the Consumer also holds, see batchLimit.
 func (b *batch[TTx]) run(ctx context.Context, todo []int) {
 	most, failed := len(todo), false
 	for len(todo) > 0 {
-		n := min(most, len(todo))
+		n := b.c.limit.of(min(most, len(todo)))
 		next, ok := b.try(ctx, todo[:n])
 		switch {
 		case ok:
@@ -95,10 +96,15 @@ func (b *batch[TTx]) try(ctx context.Context, part []int) (next int, ok bool) {
 		return len(part), true
 	}
 	epoch := b.c.pause.epoch()
+	began := time.Now()
 	a := b.attempt(ctx, todo)
+	if len(todo) > 1 && a.claimed && ctx.Err() == nil && b.collided(a.err) {
+		b.c.limit.failed(len(todo), time.Since(began))
+	}
 	switch {
 	case a.err == nil:
 		b.soloFaults = 0
+		b.c.limit.succeeded(len(todo))
 		return len(part), true
 	case ctx.Err() != nil: // a shutdown counts against no message, whatever the error looks like
 		b.retry(ctx, todo, &RetryError{Err: a.err, Uncounted: true})
@@ -126,6 +132,15 @@ func (b *batch[TTx]) try(ctx context.Context, part []int) (next int, ok bool) {
 		b.run(ctx, todo[len(todo)/2:])
 	}
 	return len(part), false
+}
+
+// collided reports whether the database ended a transaction with err, such as a deadlock, which no single message causes.
+func (b *batch[TTx]) collided(err error) bool {
+	if err == nil || !b.c.cfg.Store.Retryable(err) {
+		return false
+	}
+	c, ok := b.c.cfg.Store.(dedup.FaultClassifier)
+	return !ok || !c.Ambiguous(err)
 }
 
 // ready returns the items of todo that may be tried now. It defers those that must wait.

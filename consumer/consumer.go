@@ -8,19 +8,22 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/internal/tokens"
 )
 
 // Consumer claims each message, runs its handler, and commits. Make one with New. It is safe for concurrent use. Copies of
 // one message that arrive at the same time wait for each other.
 type Consumer[TTx any] struct {
-	cfg     Config[TTx]
-	lot     ParkingLot[TTx] // nil: messages that are given up are rejected
-	keys    keyLock
-	pause   pause
-	history history
-	doubts  doubts
-	budget  *parkBudget
-	trial   chan struct{} // contains one element while a suspect is tried
+	cfg      Config[TTx]
+	lot      ParkingLot[TTx] // nil: messages that are given up are rejected
+	keys     keyLock
+	pause    pause
+	limit    batchLimit
+	history  history
+	doubts   doubts
+	budget   *parkBudget
+	refusals *refusalLimit
+	trial    chan struct{} // contains one element while a suspect is tried
 
 	started    atomic.Bool // the store has registered the consumer and all its sources
 	closed     atomic.Bool
@@ -47,8 +50,9 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 	}
 	c := &Consumer[TTx]{
 		cfg:      cfg,
-		pause:    pause{backoff: cfg.backoff, notice: cfg.notice("the database fails; nothing is parked, and the consumer tries again", "a COMMIT", "the database commits again")},
-		budget:   newParkBudget(cfg.ParkLimit, cfg.notice("too many messages to park; Config.ParkLimit is spent", "a handler that succeeds; messages are tried one at a time", "handlers succeed, and messages can be parked again")),
+		pause:    pause{backoff: cfg.backoff, notice: cfg.notice(func(err error) string { return cause(err) + "; nothing is parked, and the consumer tries again" }, "a COMMIT", "the database commits again")},
+		refusals: &refusalLimit{logger: cfg.Logger.With("consumer", cfg.Name), bucket: tokens.NewBucket(tokens.Limit(cfg.ParkLimit))},
+		budget:   newParkBudget(cfg.ParkLimit, cfg.notice(func(error) string { return "too many messages to park; Config.ParkLimit is spent" }, "a handler that succeeds; messages are tried one at a time", "handlers succeed, and messages can be parked again")),
 		trial:    make(chan struct{}, 1),
 		starting: make(chan struct{}, 1),
 	}
@@ -57,7 +61,7 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 }
 
 // notice returns the notice for one kind of pause.
-func (cfg *Config[TTx]) notice(why, waitsFor, recovered string) *notice {
+func (cfg *Config[TTx]) notice(why func(err error) string, waitsFor, recovered string) *notice {
 	name, trace := cfg.Name, cfg.Trace
 	return &notice{
 		logger: cfg.Logger.With("consumer", name), why: why, waitsFor: waitsFor, recovered: recovered,

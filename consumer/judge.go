@@ -26,7 +26,7 @@ func (b *batch[TTx]) judge(ctx context.Context, i, epoch int, err error) {
 	case asks && asked.Uncounted && !late && !isRefused && !IsPermanent(err) && !unretryable(err):
 		b.retry(ctx, []int{i}, &RetryError{Err: err, After: max(asked.After, 0), Uncounted: true})
 	default:
-		it.failed = true
+		it.failed = !isRefused || !refused.reason.byClaim()
 		switch {
 		case isRefused:
 			b.parkOrReject(ctx, i, refused.reason, err)

@@ -20,10 +20,16 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason Reason, cau
 		return
 	}
 	limited := reason != ReasonUnknown // another process would take a message in doubt for a duplicate, so it must be parked
+	take, giveBack := b.c.budget.take, b.c.budget.giveBack
+	if reason.byClaim() {
+		take, giveBack = b.c.refusals.take, b.c.refusals.giveBack
+	}
 	if limited {
-		if wait := b.c.budget.take(ctx, cause, append(it.attrs()[2:], "reason", reason)...); wait > 0 {
+		if wait := take(ctx, cause, append(it.attrs()[2:], "reason", reason)...); wait > 0 {
 			err := fmt.Errorf("%w: %w", ErrParkLimit, cause)
-			b.c.emit(ctx, b.hooks.Paused, Event{Message: it.msg, Err: err, Took: wait})
+			if !reason.byClaim() {
+				b.c.emit(ctx, b.hooks.Paused, Event{Message: it.msg, Err: err, Took: wait})
+			}
 			b.retry(ctx, []int{i}, &RetryError{Err: err, After: wait, Uncounted: true})
 			return
 		}
@@ -33,7 +39,7 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason Reason, cau
 	letter := newLetter(it, reason, cause.Error())
 	result, err := b.park(ctx, it, &letter, cause)
 	if limited && (err != nil || result != parked) {
-		b.c.budget.giveBack()
+		giveBack()
 	}
 	switch {
 	case errors.Is(err, dedup.ErrInFlight):

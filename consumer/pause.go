@@ -2,9 +2,12 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/txonce/txonce/dedup"
 )
 
 // pause counts faults of the database. The more of them follow each other, the longer the consumer waits. A single fault, such as
@@ -56,6 +59,21 @@ func (p *pause) recovered(ctx context.Context) {
 	}
 }
 
+// cause says in the log what is wrong when the store returns err. Only a person can correct most of these causes.
+func cause(err error) string {
+	switch {
+	case errors.Is(err, dedup.ErrNameTaken):
+		return "its Config.Name is already in use; see the error"
+	case errors.Is(err, dedup.ErrSchema):
+		return "the database lacks txonce's tables, or they do not fit this program; see the error"
+	case errors.Is(err, dedup.ErrAccess):
+		return "the database refuses access; see the error"
+	case errors.Is(err, dedup.ErrNotDurable):
+		return "the database's settings may lose commits; see the error"
+	}
+	return "the database fails"
+}
+
 // noticeEvery is how often a pause that goes on is logged.
 const noticeEvery = time.Minute
 
@@ -64,7 +82,7 @@ const noticeEvery = time.Minute
 type notice struct {
 	logger    *slog.Logger
 	onResumed func(ctx context.Context, e Event) // Trace.Resumed
-	why       string                             // the cause of the pause
+	why       func(err error) string             // the cause of the pause
 	waitsFor  string                             // what ends it
 	recovered string                             // what has ended it
 
@@ -90,9 +108,9 @@ func (n *notice) paused(ctx context.Context, loud bool, err error, about ...any)
 	n.mu.Unlock()
 	switch {
 	case begins:
-		n.logger.ErrorContext(ctx, "consumer paused: "+n.why, append(about, "error", err)...)
+		n.logger.ErrorContext(ctx, "consumer paused: "+n.why(err), append(about, "error", err)...)
 	case goesOn:
-		n.logger.WarnContext(ctx, "consumer is still paused: "+n.why, append(about,
+		n.logger.WarnContext(ctx, "consumer is still paused: "+n.why(err), append(about,
 			"waits_for", n.waitsFor, "since", since.UTC().Format(time.RFC3339), "paused", now.Sub(since).Round(time.Second), "error", err)...)
 	}
 }

@@ -127,3 +127,24 @@ func (s *silent) Register(ctx context.Context, name string, window time.Duration
 }
 
 var _ dedup.Store[*deduptest.Tx] = (*registrarOf)(nil)
+
+// A first message that meets a start that is refused pauses the consumer. The log says what is wrong: the database does not fail.
+func TestAPauseNamesItsCause(t *testing.T) {
+	for _, refused := range []error{dedup.ErrNameTaken, dedup.ErrSchema, dedup.ErrAccess, dedup.ErrNotDurable} {
+		t.Run(refused.Error(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := &logs{}
+				store := &registrarOf{faulty: &faulty{Store: consumertest.NewStore()}, fail: func() error { return refused }}
+				c := newConsumer(t, config{Store: store, Logger: log.logger()})
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+				defer cancel()
+				if err := c.Process(ctx, msg("1", "x")); !errors.Is(err, refused) {
+					t.Errorf("Process = %v", err)
+				}
+				if log.lines("consumer paused") != 1 || log.lines("still paused") == 0 || log.lines("the database fails") != 0 {
+					t.Errorf("want the cause, and not that the database fails:\n%s", log.buf.String())
+				}
+			})
+		})
+	}
+}

@@ -1,7 +1,6 @@
 package httpidem
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -21,14 +20,13 @@ const (
 
 func (c *call[TTx]) claimWait() time.Duration { return min(c.cfg.Wait, maxClaimWait) }
 
-// answer makes attempts until the request has an answer, and sends it.
-func (c *call[TTx]) answer() {
+// answer makes attempts until the request has an answer.
+func (c *call[TTx]) answer() *response {
 	waitUntil := c.began.Add(c.cfg.Wait)
 	for n, polls := 1, 1; ; {
 		a, refused := c.inSlot(c.attempt)
 		if refused != nil {
-			c.refuse(refused)
-			return
+			return c.refuse(refused)
 		}
 		var pause time.Duration
 		switch {
@@ -40,12 +38,10 @@ func (c *call[TTx]) answer() {
 			pause = backoff.HalfJitter(10*time.Millisecond, 100*time.Millisecond, n)
 			n++
 		default:
-			c.finish(a)
-			return
+			return c.finish(a)
 		}
 		if await.Sleep(c.r.Context(), pause) != nil {
-			c.refuse(refuse(c.doubtOr(Disconnected), errors.Join(errClientGone, a.err)))
-			return
+			return c.refuse(refuse(c.doubtOr(Disconnected), errors.Join(errClientGone, a.err)))
 		}
 	}
 }
@@ -88,8 +84,8 @@ func (c *call[TTx]) transient(a attempt) bool {
 	if errors.As(a.err, new(*endedError)) || errors.As(a.err, new(*dedup.InDoubtError)) || errors.Is(a.err, dedup.ErrTxEnded) {
 		return false
 	}
-	final := a.response != nil && !a.complete && a.response.status < 500 // the handler has seen no error, and COMMIT was not needed
-	return c.cfg.Store.Retryable(a.err) && !(final && a.failed == nil && !c.cfg.commits(a.response.status))
+	final := a.undone && a.response.status < 500 // the handler has seen no error, and COMMIT was not needed
+	return c.cfg.Store.Retryable(a.err) && !final
 }
 
 // doubtOr returns the reason, or Unavailable if the request may be committed.
@@ -100,88 +96,87 @@ func (c *call[TTx]) doubtOr(reason Reason) Reason {
 	return reason
 }
 
-// finish sends the answer for the last attempt.
-func (c *call[TTx]) finish(a attempt) {
+// finish returns the answer for the last attempt.
+func (c *call[TTx]) finish(a attempt) *response {
 	switch {
 	case a.err == nil && a.known != nil:
-		c.answerKnown(a.known)
+		return c.answerKnown(a.known)
 	case a.err == nil && a.complete:
 		c.cfg.Trace.Committed(c.r.Context(), c.event(a.response.status))
-		a.response.send(c.w)
-	default:
-		if reason := c.reason(a); reason != "" {
-			c.refuse(refuse(c.doubtOr(reason), a.err))
-			return
-		}
-		c.finishUndone(a)
+		return a.response
 	}
+	if reason := c.reason(a); reason != "" {
+		return c.refuse(refuse(c.doubtOr(reason), a.err))
+	}
+	return c.finishUndone(a)
 }
 
 // reason says why an attempt failed. It is empty if the handler decided about the answer.
 func (c *call[TTx]) reason(a attempt) Reason {
-	ended := errors.Is(a.err, dedup.ErrTxEnded)
 	switch {
 	case errors.Is(a.err, errWroteAround):
 		return Misused
+	case errors.As(a.err, new(*dedup.InDoubtError)): // whatever ended the transaction, its work may be committed
+		return Unavailable
+	case errors.Is(a.err, dedup.ErrTxEnded):
+		return Failed
 	case errors.Is(a.err, errTimeout):
 		return TimedOut
 	case errors.Is(a.err, errBusy):
 		return Busy
 	case errors.Is(a.err, errClientGone):
 		return Disconnected
-	case errors.Is(a.err, errShutdown):
+	case errors.Is(a.err, errShutdown), errors.Is(a.err, errUnanswered):
 		return Unavailable
 	case errors.Is(a.err, errTooLong):
 		return ResponseTooLong
-	case ended:
-		return Failed
-	case errors.As(a.err, new(*dedup.InDoubtError)), c.transient(a):
+	case c.transient(a):
 		return Unavailable
-	case !a.ran && errors.Is(a.err, dedup.ErrInFlight):
+	case a.ran && errors.Is(a.err, dedup.ErrInFlight): // of LockKeys: another request has a row that the handler needs
+		return Busy
+	case errors.Is(a.err, dedup.ErrInFlight):
 		return InFlight
 	case !a.ran && errors.Is(a.err, dedup.ErrFuture):
 		return MalformedKey
-	case a.failed != nil, a.response != nil && !a.complete && !c.cfg.commits(a.response.status):
+	case a.failed != nil, a.undone:
 		return ""
 	}
 	return Failed
 }
 
 // finishUndone answers a request whose handler failed or wrote a status for which nothing is committed.
-func (c *call[TTx]) finishUndone(a attempt) {
+func (c *call[TTx]) finishUndone(a attempt) *response {
 	res := a.response
 	reason := Reason("")
 	if a.failed != nil && (res == nil || res.status < 400) {
 		res, reason = refuse(Failed, a.failed).response(), Failed
 	}
-	if c.id == nil || res.status < 400 || !c.cfg.records(res.status) {
+	if c.id == nil || !c.cfg.records(res.status) {
 		if reason != "" {
-			c.refuse(refuse(reason, a.failed))
-			return
+			return c.refuse(refuse(reason, a.failed))
 		}
 		e := c.event(res.status)
 		e.Err = a.failed
 		c.logFailure(e)
 		c.cfg.Trace.Unstored(c.r.Context(), e)
-		res.send(c.w)
-		return
+		return res
 	}
 	stored, refused := c.inSlot(func() attempt { return c.record(res) })
 	switch {
 	case refused != nil:
-		c.refuse(refused)
+		return c.refuse(refused)
 	case stored.err == nil && stored.known != nil:
-		c.answerKnown(stored.known)
+		return c.answerKnown(stored.known)
 	case stored.err == nil:
 		e := c.event(res.status)
 		e.Reason, e.Err = reason, a.failed
 		c.logFailure(e)
 		c.cfg.Trace.Recorded(c.r.Context(), e)
-		res.send(c.w)
+		return res
 	case errors.Is(stored.err, dedup.ErrInFlight):
-		c.refuse(refuse(InFlight, stored.err))
+		return c.refuse(refuse(InFlight, stored.err))
 	default: // the client must not see as final what a retry may change
-		c.refuse(refuse(Unavailable, stored.err))
+		return c.refuse(refuse(Unavailable, stored.err))
 	}
 }
 
@@ -193,19 +188,16 @@ func (c *call[TTx]) logFailure(e Event) {
 }
 
 // answerKnown answers a request whose key was used before. The handler never runs.
-func (c *call[TTx]) answerKnown(k *earlier) {
+func (c *call[TTx]) answerKnown(k *earlier) *response {
 	if k.verdict == dedup.Unprovable {
-		c.refuse(refuse(Forgotten, dedup.ErrUnprovable))
-		return
+		return c.refuse(refuse(Forgotten, dedup.ErrUnprovable))
 	}
 	same, err := matches(k.result, c.fingerprints[k.row])
 	switch {
 	case err != nil:
-		c.refuse(refuse(NotRetained, err))
-		return
+		return c.refuse(refuse(NotRetained, err))
 	case !same:
-		c.refuse(refuse(Mismatch, dedup.ErrMismatch))
-		return
+		return c.refuse(refuse(Mismatch, dedup.ErrMismatch))
 	}
 	var open func([]byte) ([]byte, error)
 	if c.cfg.Open != nil {
@@ -214,17 +206,11 @@ func (c *call[TTx]) answerKnown(k *earlier) {
 	res, err := decode(k.result, open)
 	switch {
 	case err != nil:
-		c.refuse(refuse(NotRetained, err))
-		return
+		return c.refuse(refuse(NotRetained, err))
 	case !accepts(c.r.Header, res.header["Content-Encoding"]):
-		c.refuse(refuse(NotAcceptable, errors.New("the stored Content-Encoding is not in Accept-Encoding")))
-		return
+		return c.refuse(refuse(NotAcceptable, errors.New("the stored Content-Encoding is not in Accept-Encoding")))
 	}
-	c.replay(c.r.Context(), res)
-}
-
-func (c *call[TTx]) replay(ctx context.Context, res *response) {
 	res.header.Set("Idempotent-Replayed", "true")
-	c.cfg.Trace.Replayed(ctx, c.event(res.status))
-	res.send(c.w)
+	c.cfg.Trace.Replayed(c.r.Context(), c.event(res.status))
+	return res
 }

@@ -21,6 +21,7 @@ type attempt struct {
 	ran      bool      // the handler was called
 	failed   error     // what the handler returned
 	response *response // what the handler wrote; nil: nothing that counts
+	undone   bool      // the response's status rolled the work back
 	complete bool      // everything was written, so that an error is one of COMMIT
 }
 
@@ -44,15 +45,10 @@ func (c *call[TTx]) attempt() (a attempt) {
 		}
 		a.ran = true
 		if a.response, a.failed, err = c.run(life.ctx, tx); err != nil {
+			a.undone = errors.Is(err, errUndo)
 			return err
 		}
-		if !c.cfg.commits(a.response.status) {
-			return errUndo
-		}
-		if err := c.verify(life.ctx, tx); err != nil {
-			return err
-		}
-		err = c.save(life.ctx, tx, a.response)
+		err = c.finalize(life.ctx, tx, a.response)
 		a.complete = err == nil
 		return err
 	})
@@ -62,7 +58,7 @@ func (c *call[TTx]) attempt() (a attempt) {
 	return a
 }
 
-// endedError is an error of InTx after its ctx has ended.
+// endedError is an error of the store after its ctx has ended.
 type endedError struct{ err, cause error }
 
 func (e *endedError) Error() string   { return e.cause.Error() + ": " + e.err.Error() }
@@ -93,9 +89,9 @@ func (c *call[TTx]) earlier(ctx context.Context, tx TTx, claims []dedup.Claim) (
 func (c *call[TTx]) run(ctx context.Context, tx TTx) (res *response, failed, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, errTimeout)
 	defer cancel()
-	seed := "" // without a key, the outbox derives no IDs
-	if c.id != nil {
-		seed = string(c.id.derive("outbox", ""))
+	seed := ""       // without a key, the outbox derives no IDs
+	if c.id != nil { // a key that comes again after the Window, with other content, must not get the IDs of the first messages
+		seed = string(c.id.derive("outbox", string(c.content)))
 	}
 	ctx, endScope := outbox.WithScope(ctx, seed)
 	defer endScope()
@@ -123,6 +119,9 @@ func (c *call[TTx]) run(ctx context.Context, tx TTx) (res *response, failed, err
 	if res, err = w.finish(); err != nil {
 		return nil, failed, errors.Join(err, failed)
 	}
+	if failed == nil && c.at.undoes(res.status, e.used()) {
+		return res, nil, errUndo
+	}
 	return res, failed, failed
 }
 
@@ -145,6 +144,21 @@ func (c *call[TTx]) request(ctx context.Context) *http.Request {
 		r.Body = http.NoBody
 	}
 	return r
+}
+
+// finalize makes the transaction ready for COMMIT. Neither the client nor Config.Timeout ends it any more, so it has a limit of its own, as
+// COMMIT and ROLLBACK have in the stores: a connection that the network has swallowed must not keep its slot.
+func (c *call[TTx]) finalize(ctx context.Context, tx TTx, res *response) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, claimWithin, errUnanswered)
+	defer cancel()
+	err := c.verify(ctx, tx)
+	if err == nil {
+		err = c.save(ctx, tx, res)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = &endedError{err: err, cause: context.Cause(ctx)}
+	}
+	return err
 }
 
 // verify returns an error if the handler has ended its transaction. Without this, SaveResult could store the response of work that is

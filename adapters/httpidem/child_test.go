@@ -66,9 +66,8 @@ func serveChild(what string) error {
 		}
 		if mode == beforeCommit {
 			order = func(ctx context.Context, exec func(string, ...any) error, w http.ResponseWriter, r *http.Request) error {
-				err := e.order(ctx, exec, w, r)
-				killMyself()
-				return err
+				defer killMyself()
+				return e.order(ctx, exec, w, r)
 			}
 		}
 		listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -53,7 +53,9 @@ type Config[TTx any] struct {
 	// Defaults to false: "abc" with and without quotes are the same key.
 	StrictKey bool
 
-	// Window is how long keys and responses are remembered at least. The minimum is dedup.MinWindow.
+	// Window is how long keys and responses are remembered at least. The minimum is dedup.MinWindow. Clients must never use a key
+	// again for another request, not even after the Window: it would run, but with the same DownstreamKey as the first, so that other
+	// systems take its calls for repeats. KeyTime refuses old keys.
 	//
 	// Defaults to 24 hours.
 	Window time.Duration
@@ -119,10 +121,10 @@ type Config[TTx any] struct {
 	Fingerprint func(r *http.Request, body []byte) (content []byte, err error)
 
 	// Record reports whether a response with this status is stored, so that a retry gets it again. It is asked about statuses from
-	// 300 on: 2xx are always stored, and 408, 409, 425, 429 and 503 never. After a response that is not stored, a retry runs again.
-	// RecordStripeV1 and RecordStripeV2 behave as the APIs of Stripe do.
+	// 400 on: lower ones are stored with the work, and 408, 409, 425, 429 and 503 never. After a response that is not stored, a retry
+	// runs again. RecordStripeV1 and RecordStripeV2 behave as the APIs of Stripe do.
 	//
-	// Defaults to 3xx except 301, 307 and 308, which routers send, and to 4xx except 400, 401, 403 to 406, 411, 413, 415 and 422.
+	// Defaults to 4xx except 400, 401, 403 to 406, 411, 413, 415 and 422.
 	Record func(status int) bool
 
 	// Headers are names of further response headers that are stored. Cookies, credentials, and headers of one connection are refused.

@@ -27,6 +27,8 @@ type call[TTx any] struct {
 	began time.Time
 	body  []byte
 
+	content []byte // of Config.Fingerprint
+
 	id           *identity // nil: the request has no key
 	recs         []dedup.Record
 	fingerprints []fingerprint // fingerprints[i] is stored with recs[i]
@@ -42,25 +44,29 @@ func (e *endpoint[TTx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c := &call[TTx]{at: e, guard: e.guard, cfg: &e.guard.cfg, w: w, r: r, began: time.Now()}
+	if res := c.serve(guarded); !wroteAround(w) {
+		res.send(w)
+	}
+}
+
+// serve returns the response. When it has returned, another request may have the key: a client that has lost its connection sends the
+// request again, while the server still waits for the lost connection to take the response.
+func (c *call[TTx]) serve(guarded bool) *response {
 	if refused := c.prepare(guarded); refused != nil {
-		c.refuse(refused)
-		return
+		return c.refuse(refused)
 	}
 	if c.id == nil {
-		c.answer()
-		return
+		return c.answer()
 	}
-	leave, err := e.guard.twins.enter(r.Context(), c.recs[0].Key.ID, c.cfg.Wait)
+	leave, err := c.guard.twins.enter(c.r.Context(), c.recs[0].Key.ID, c.cfg.Wait)
 	switch {
 	case errors.Is(err, errTwin):
-		c.refuse(refuse(InFlight, err))
-		return
+		return c.refuse(refuse(InFlight, err))
 	case err != nil:
-		c.refuse(refuse(Disconnected, err))
-		return
+		return c.refuse(refuse(Disconnected, err))
 	}
 	defer leave() // also when the handler panics
-	c.answer()
+	return c.answer()
 }
 
 // prepare reads the request. Nothing has asked the database yet.
@@ -88,12 +94,11 @@ func (c *call[TTx]) prepare(guarded bool) *refusal {
 	if c.id == nil {
 		return nil
 	}
-	content, err := c.cfg.Fingerprint(c.r, body)
-	if err != nil {
+	if c.content, err = c.cfg.Fingerprint(c.r, body); err != nil {
 		return refuse(Failed, err)
 	}
 	for _, secret := range c.cfg.Secrets {
-		c.fingerprints = append(c.fingerprints, fingerprintUnder(secret, content))
+		c.fingerprints = append(c.fingerprints, fingerprintUnder(secret, c.content))
 	}
 	return nil
 }
@@ -123,8 +128,8 @@ func (c *call[TTx]) identify(key string) *refusal {
 	return nil
 }
 
-// refuse answers with a reason. Errors of the server are logged.
-func (c *call[TTx]) refuse(refused *refusal) {
+// refuse returns the answer with a reason. Errors of the server are logged.
+func (c *call[TTx]) refuse(refused *refusal) *response {
 	e := c.event(refused.status())
 	e.Reason, e.Err = refused.reason, refused.err
 	c.cfg.Trace.Refused(c.r.Context(), e)
@@ -132,9 +137,7 @@ func (c *call[TTx]) refuse(refused *refusal) {
 		c.cfg.Logger.ErrorContext(c.r.Context(), "httpidem: a request failed",
 			"guard", c.cfg.Name, "method", c.r.Method, "pattern", c.r.Pattern, "status", e.Status, "reason", string(refused.reason), "error", refused.err)
 	}
-	if !wroteAround(c.w) {
-		refused.response().send(c.w)
-	}
+	return refused.response()
 }
 
 func (c *call[TTx]) event(status int) Event {

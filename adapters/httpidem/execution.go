@@ -17,6 +17,7 @@ type execution struct {
 	mu     sync.Mutex
 	tx     any
 	ended  bool
+	worked bool // the handler asked for the transaction or a DownstreamKey
 	labels map[string]bool
 }
 
@@ -41,7 +42,14 @@ func (e *execution) transaction() (any, error) {
 	if e.ended {
 		return nil, errEnded
 	}
+	e.worked = true
 	return e.tx, nil
+}
+
+func (e *execution) used() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.worked
 }
 
 // ErrNoKey says that the request of ctx has no Idempotency-Key, which Config.Optional and the methods that are not guarded allow.
@@ -50,6 +58,9 @@ var ErrNoKey = errors.New("httpidem: the request has no Idempotency-Key")
 // DownstreamKey returns an idempotency key for a call that the handler makes to another system, in the form of a UUID. The key is the
 // same in each attempt of the request, also after a secret was replaced, and different for each label. A label can be used once in each
 // attempt, because two calls with one key would be one call. It fails with ErrNoKey if the request has no key.
+//
+// The content does not count. A client that uses a key again after Config.Window, for another request, gets the same DownstreamKey.
+// Config.KeyTime refuses old keys.
 func DownstreamKey(ctx context.Context, label string) (string, error) {
 	e := executionOf(ctx)
 	switch {
@@ -70,7 +81,7 @@ func DownstreamKey(ctx context.Context, label string) (string, error) {
 	case e.labels == nil:
 		e.labels = map[string]bool{}
 	}
-	e.labels[label] = true
+	e.labels[label], e.worked = true, true
 	u := e.id.derive("downstream", label)[:16]
 	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80 // version 8: custom
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:]), nil

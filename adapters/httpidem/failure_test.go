@@ -10,13 +10,14 @@ import (
 	"testing"
 
 	"github.com/txonce/txonce/adapters/httpidem"
+	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
 // Which statuses are stored under each policy. A response that is not stored leaves the key free.
 func TestRecord(t *testing.T) {
 	type stored map[int]bool
-	common := stored{200: true, 201: true, 204: true, 299: true, 302: true, 303: true, 408: false, 409: false, 425: false, 429: false, 503: false}
+	common := stored{200: true, 201: true, 204: true, 299: true, 301: true, 302: true, 303: true, 307: true, 308: true, 408: false, 409: false, 425: false, 429: false, 503: false}
 	for _, tt := range []struct {
 		name   string
 		record func(int) bool
@@ -24,12 +25,12 @@ func TestRecord(t *testing.T) {
 	}{
 		{"by default", nil, stored{
 			400: false, 401: false, 402: true, 403: false, 404: false, 405: false, 406: false, 410: true, 411: false, 412: true, 413: false, 415: false,
-			418: true, 422: false, 301: false, 307: false, 308: false, 500: false, 502: false, 600: false,
+			418: true, 422: false, 500: false, 502: false, 600: false,
 		}},
-		{"as Stripe v1", httpidem.RecordStripeV1, stored{400: false, 402: true, 404: false, 422: false, 307: false, 500: true, 501: true, 502: true, 504: true}},
-		{"as Stripe v2", httpidem.RecordStripeV2, stored{400: false, 402: false, 404: false, 410: false, 307: false, 500: false}},
-		{"everything", func(int) bool { return true }, stored{400: true, 404: true, 500: true, 307: true}},
-		{"nothing", func(int) bool { return false }, stored{302: false, 303: false, 400: false, 402: false}},
+		{"as Stripe v1", httpidem.RecordStripeV1, stored{400: false, 402: true, 404: false, 422: false, 500: true, 501: true, 502: true, 504: true}},
+		{"as Stripe v2", httpidem.RecordStripeV2, stored{400: false, 402: false, 404: false, 410: false, 500: false}},
+		{"everything", func(int) bool { return true }, stored{400: true, 404: true, 500: true}},
+		{"nothing", func(int) bool { return false }, stored{400: false, 402: false}},
 	} {
 		for _, statuses := range []stored{common, tt.want} {
 			for status, want := range statuses {
@@ -86,6 +87,22 @@ func TestRecord(t *testing.T) {
 			a.want(a.create(), request{target: target, key: target}, http.StatusCreated, false) // as after a deploy
 		}
 	})
+	t.Run("a handler inside Wrap that redirects after its work has committed it", func(t *testing.T) {
+		a := newAPI(t, func(c *config) { c.Optional = true })
+		h := a.guard.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			tx, err := a.guard.Tx(r.Context())
+			if err != nil || tx.Add("effect") != nil {
+				t.Error(err)
+			}
+			http.Redirect(w, r, "/orders/1", http.StatusTemporaryRedirect)
+		}))
+		a.want(h, request{}, http.StatusTemporaryRedirect, false)
+		a.want(h, request{}, http.StatusTemporaryRedirect, true)
+		a.wantEffects(1)
+		a.want(h, request{noKey: true}, http.StatusTemporaryRedirect, false)
+		a.want(a.status(http.StatusPermanentRedirect), request{noKey: true}, http.StatusPermanentRedirect, false)
+		a.wantEffects(3)
+	})
 }
 
 // What the client sees when the handler or the database fails. Texts of errors go to the log only.
@@ -120,6 +137,7 @@ func TestFailures(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 			return tx.Fail(deduptest.ErrDeadlock)
 		}, 503, httpidem.Unavailable},
+		{"LockKeys that waits too long", fail(fmt.Errorf("lock account 1: %w", dedup.ErrInFlight)), 503, httpidem.Busy},
 		{"a handler that ends its transaction", func(ctx context.Context, tx *deduptest.Tx, w http.ResponseWriter, _ *http.Request) error {
 			_ = tx.Commit(ctx)
 			w.WriteHeader(http.StatusCreated)
@@ -161,6 +179,8 @@ func TestFailures(t *testing.T) {
 		a.same(first, a.want(a.create(), request{}, 500, true))
 		a.refused(a.guard.Handle(fail(deduptest.ErrDown)), request{key: "2"}, 503, httpidem.Unavailable)
 		a.want(a.create(), request{key: "2"}, http.StatusCreated, false) // the database's failure is not final
+		a.refused(a.guard.Handle(fail(dedup.ErrInFlight)), request{key: "3"}, 503, httpidem.Busy)
+		a.want(a.create(), request{key: "3"}, http.StatusCreated, false) // nor is another request's lock
 	})
 	for name, value := range map[string]any{"a panic": "boom", "http.ErrAbortHandler": http.ErrAbortHandler} {
 		t.Run("case 19: "+name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 //
 // After nil and a status below 400, the work and the response are committed together. After an error, a panic or a status of 400 or
 // more, the work is rolled back. An error without a written status of 400 or more is answered with 500, or with 503 if the database
-// was at fault. Error texts are logged and never sent. A panic reaches the layers outside.
+// was at fault or the error is dedup.ErrInFlight, as that of a store's LockKeys is. Error texts are logged and never sent. A panic reaches the layers outside.
 //
 // A Handler may run several times for one request: in a later attempt after the database has failed, and when a retry comes after an
 // attempt that was rolled back. Only one run is committed, so everything it does outside of tx may happen more than once, see
@@ -50,7 +50,7 @@ func (g *Guard[TTx]) Handle(h Handler[TTx]) http.Handler {
 // Wrap returns an http.Handler that runs next, which gets its transaction from Tx. It is for handlers that exist already: Handle runs
 // again after the database has failed, and Wrap does not, because middlewares inside may have changed the request. Then the answer is
 // 503, and the client's retry runs. Use Wrap inside the router, for single routes: around a router it would also guard paths that do
-// not exist.
+// not exist. If next has asked for neither Tx nor DownstreamKey, its 301, 307 or 308 is taken for a router's, and is not stored.
 func (g *Guard[TTx]) Wrap(next http.Handler) http.Handler {
 	if next == nil {
 		panic("httpidem: Wrap needs an http.Handler")

@@ -11,9 +11,10 @@ var (
 	errShutdown   = errors.New("Config.Base has ended")
 	errBusy       = errors.New("the database did not answer the claim in time, or its pool has no free connection")
 	errTimeout    = errors.New("the handler took longer than Config.Timeout")
+	errUnanswered = errors.New("the database did not take the response in time")
 )
 
-// claimWithin limits how long a transaction may take to begin and to claim its key.
+// claimWithin limits how long a transaction may take to begin and to claim its key, and how long to take the response.
 const claimWithin = 5 * time.Second
 
 // lifetime is the context of one transaction. It ends with the client's request and after claimWithin, until detach is called: a

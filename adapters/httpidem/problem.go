@@ -2,7 +2,10 @@ package httpidem
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
+
+	"github.com/txonce/txonce/dedup"
 )
 
 // Reason says why a request was not answered by a handler's response. It is the end of the "type" of the answer, a Problem Details
@@ -24,7 +27,7 @@ const (
 	Failed          Reason = "Failed"          // 500: the handler failed
 	ResponseTooLong Reason = "ResponseTooLong" // 500: the response is longer than Config.MaxResponse
 	Misused         Reason = "Misused"         // 500: a middleware in front of this one makes it impossible
-	Busy            Reason = "Busy"            // 503: too many requests are running; send the request again later
+	Busy            Reason = "Busy"            // 503: too many requests are running, or one holds keys that the handler locks; send the request again later
 	TimedOut        Reason = "TimedOut"        // 503: the handler took longer than Config.Timeout; send the request again later
 	Unavailable     Reason = "Unavailable"     // 503: the database failed, and the request may be committed; send it again, and its key decides
 	Disconnected    Reason = "Disconnected"    // 503: the client was gone before the handler began
@@ -38,7 +41,7 @@ var problems = map[Reason]struct {
 	title  string
 }{
 	MissingKey:      {400, "The header Idempotency-Key is missing"},
-	MalformedKey:    {400, "The header Idempotency-Key cannot be read"},
+	MalformedKey:    {400, "The Idempotency-Key is not valid"},
 	BodyIncomplete:  {400, "The body is incomplete"},
 	NoPrincipal:     {401, "The request is not authenticated"},
 	NotAcceptable:   {406, "The request was completed before, and its response has an encoding that the client does not accept"},
@@ -78,7 +81,11 @@ func (r *refusal) response() *response {
 		Status int    `json:"status"`
 		Detail string `json:"detail,omitempty"`
 	}{Type: typeURL + string(r.reason), Title: p.title, Status: p.status}
-	if detailed[r.reason] {
+	switch {
+	case !detailed[r.reason]:
+	case errors.Is(r.err, dedup.ErrFuture): // its text has what the database gets
+		doc.Detail = "the key's time is in the future"
+	default:
 		doc.Detail = r.err.Error()
 	}
 	body, _ := json.Marshal(doc) // strings and a number

@@ -13,14 +13,12 @@ func RecordStripeV1(status int) bool {
 }
 
 // RecordStripeV2 is a Config.Record that stores no failures, as version 2 of Stripe's API does: a retry after a failure runs again.
-func RecordStripeV2(status int) bool { return status < 400 && recordDefault(status) }
+func RecordStripeV2(status int) bool { return status < 400 }
 
 func recordDefault(status int) bool {
 	switch {
-	case status < 300:
+	case status < 400:
 		return true
-	case status < 400: // a router sends these; the client repeats the request at the new place
-		return !slices.Contains([]int{http.StatusMovedPermanently, http.StatusTemporaryRedirect, http.StatusPermanentRedirect}, status)
 	case status < 500:
 		return !slices.Contains([]int{400, 401, 403, 404, 405, 406, 411, 413, 415, 422}, status)
 	}
@@ -30,10 +28,16 @@ func recordDefault(status int) bool {
 // passing statuses ask the client to try again. They are never stored, whatever Config.Record says.
 var passing = []int{http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable}
 
-// records reports whether a response is stored.
+// records reports whether the response of work that was rolled back is stored.
 func (c *Config[TTx]) records(status int) bool {
-	return status < 300 || !slices.Contains(passing, status) && c.Record(status)
+	return status >= 400 && !slices.Contains(passing, status) && c.Record(status)
 }
 
-// commits reports whether the handler's work is committed together with its response.
-func (c *Config[TTx]) commits(status int) bool { return status < 400 && c.records(status) }
+// redirects are the statuses with which routers send a client to the same resource's other path.
+var redirects = []int{http.StatusMovedPermanently, http.StatusTemporaryRedirect, http.StatusPermanentRedirect}
+
+// undoes reports whether a status rolls the handler's work back. A router inside Wrap that redirects has done no work. Its response is
+// not stored, because after a change of the routes it would be wrong.
+func (e *endpoint[TTx]) undoes(status int, worked bool) bool {
+	return status >= 400 || e.next != nil && !worked && slices.Contains(redirects, status)
+}

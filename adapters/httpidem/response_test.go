@@ -52,8 +52,11 @@ func TestResponses(t *testing.T) {
 			},
 			http.Header{"Content-Type": {"v"}, "Content-Language": {"v"}, "Location": {"v"}, "Etag": {"v"}, "Link": {"v"}, "Cache-Control": {"private"}},
 		},
-		{"case 29: Config.Headers adds some", func(w http.ResponseWriter) { w.Header()["X-Order"] = []string{"1", "2"} }, 200, "",
-			http.Header{"X-Order": {"1", "2"}}, http.Header{"X-Order": {"1", "2"}}},
+		{
+			"case 29: Config.Headers adds some", func(w http.ResponseWriter) { w.Header()["X-Order"] = []string{"1", "2"} }, 200, "",
+			http.Header{"X-Order": {"1", "2"}},
+			http.Header{"X-Order": {"1", "2"}},
+		},
 		{
 			"case 30: headers of the connection are made again", func(w http.ResponseWriter) {
 				w.Header().Set("Content-Length", "99")
@@ -103,8 +106,11 @@ func TestResponses(t *testing.T) {
 				panic(err)
 			}
 		}, 304, "", nil, nil},
-		{"case 28: io.Copy is captured", func(w http.ResponseWriter) { io.Copy(w, strings.NewReader("copied")) }, 200, "copied",
-			http.Header{"Content-Type": {"text/plain; charset=utf-8"}}, http.Header{"Content-Type": {"text/plain; charset=utf-8"}}},
+		{
+			"case 28: io.Copy is captured", func(w http.ResponseWriter) { io.Copy(w, strings.NewReader("copied")) }, 200, "copied",
+			http.Header{"Content-Type": {"text/plain; charset=utf-8"}},
+			http.Header{"Content-Type": {"text/plain; charset=utf-8"}},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := newAPI(t, func(c *config) { c.Headers = []string{"x-order"} })

@@ -1,7 +1,9 @@
 package httpidem_test
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"github.com/txonce/txonce/adapters/httpidem"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/outbox"
 )
 
 // purge forgets what has expired.
@@ -50,7 +53,12 @@ func TestWindow(t *testing.T) {
 		a.purge()
 		a.refused(a.create(), q, http.StatusConflict, httpidem.Forgotten)
 		a.want(a.create(), request{key: uuidv7(time.Now())}, http.StatusCreated, false)
-		a.refused(a.create(), request{key: uuidv7(time.Now().Add(2 * time.Hour))}, http.StatusBadRequest, httpidem.MalformedKey)
+		for _, at := range []time.Time{time.Now().Add(2 * time.Hour), time.UnixMilli(1<<48 - 1)} {
+			w := a.refused(a.create(), request{key: uuidv7(at)}, http.StatusBadRequest, httpidem.MalformedKey)
+			if text := w.Body.String(); !strings.Contains(text, `"detail":"the key's time is in the future"`) || strings.Contains(text, "cannot be read") {
+				t.Errorf("the client sees %s", text)
+			}
+		}
 		a.want(a.create(), request{key: "no-uuid"}, http.StatusCreated, false)
 	})
 }
@@ -135,4 +143,23 @@ func TestSecrets(t *testing.T) {
 		clear(mine)
 		a.want(a.create(), request{}, http.StatusCreated, true)
 	})
+}
+
+// A request whose key was forgotten runs, whatever its content. Messages of other content are other messages.
+func TestOutboxIDs(t *testing.T) {
+	a := newAPI(t)
+	h := a.guard.Handle(func(ctx context.Context, _ *deduptest.Tx, w http.ResponseWriter, _ *http.Request) error {
+		messages := []outbox.Message{{Topic: "orders"}}
+		if err := outbox.AssignIDs(ctx, messages); err != nil {
+			return err
+		}
+		w.WriteHeader(http.StatusBadRequest) // not stored, so that the key is free again
+		_, err := io.WriteString(w, messages[0].ID)
+		return err
+	})
+	id := func(body string) string { return a.send(h, request{body: body}).Body.String() }
+	first := id("first")
+	if again, other := id("first"), id("other"); first == "" || again != first || other == first {
+		t.Errorf("IDs %q, then %q, and %q for other content", first, again, other)
+	}
 }

@@ -24,6 +24,7 @@ type guard struct {
 	xid          string // the transaction's id; empty while it has written nothing
 	standbys     bool   // COMMIT waits for synchronous standbys
 	sessionState string // as the claim found it, see dialect.Postgres.Session; empty: nothing was claimed
+	shared       bool   // several handlers may use the transaction
 
 	mu         sync.Mutex
 	ended      error             // the handler tried to end the transaction, or the transaction ended in another way
@@ -36,6 +37,11 @@ type guard struct {
 	resync     bool              // the handler may have made COMMIT less durable
 	latest     time.Time         // when the latest statement began
 	idle       time.Duration     // the longest time between two statements
+
+	moved     bool       // since the last verification the handler may have set a savepoint, or rolled back to one
+	separated bool       // the Store's own savepoint is set, see savepoint.go
+	within    int        // how many of nested were open then
+	nested    []*guarded // savepoints that Begin has set and that are still open, oldest first
 
 	waiting []outgoing // enqueued since the newest savepoint and not yet written, see outbox_buffer.go
 	wakes   []wakeUp   // notifications to send after COMMIT
@@ -165,6 +171,11 @@ func (t *guarded) before(ctx context.Context, sql string, args []any, exec bool)
 			return err
 		}
 	}
+	if hides || c.Savepoint {
+		if err := t.g.separate(ctx); err != nil {
+			return err
+		}
+	}
 	if hides {
 		t.g.suspect()
 	}
@@ -182,7 +193,11 @@ func (t *guarded) Begin(ctx context.Context) (pgx.Tx, error) {
 	if err != nil {
 		return nil, t.g.note(err)
 	}
-	return &guarded{Tx: tx, g: t.g, nested: true}, nil
+	nested := &guarded{Tx: tx, g: t.g, nested: true}
+	t.g.mu.Lock()
+	t.g.nested = append(t.g.nested, nested)
+	t.g.mu.Unlock()
+	return nested, nil
 }
 
 func (t *guarded) Commit(ctx context.Context) error {
@@ -193,7 +208,11 @@ func (t *guarded) Commit(ctx context.Context) error {
 		return err
 	}
 	t.closed = true
-	return t.g.note(t.Tx.Commit(ctx)) // waiting messages now belong to the outer transaction
+	err := t.g.note(t.Tx.Commit(ctx)) // waiting messages now belong to the outer transaction
+	if err == nil {
+		t.g.closed(t)
+	}
+	return err
 }
 
 func (t *guarded) Rollback(ctx context.Context) error {
@@ -207,6 +226,7 @@ func (t *guarded) Rollback(ctx context.Context) error {
 	err := t.g.note(t.Tx.Rollback(ctx))
 	if err == nil {
 		t.g.drop()
+		t.g.closed(t)
 	}
 	return err
 }
@@ -243,6 +263,9 @@ func (t *guarded) Prepare(ctx context.Context, name, sql string) (*pgconn.Statem
 	t.g.settings(c, sql, nil)
 	if c.Savepoint || c.Unclear { // its name may look like any statement
 		if err := t.g.flush(ctx); err != nil {
+			return nil, err
+		}
+		if err := t.g.separate(ctx); err != nil {
 			return nil, err
 		}
 		t.g.suspect()
@@ -290,14 +313,14 @@ func (t *guarded) LargeObjects() pgx.LargeObjects {
 
 // finish prepares the transaction for COMMIT after the handler returned nil.
 func (g *guard) finish(ctx context.Context) error {
-	if err := g.verifyForCommit(ctx); err != nil {
+	if err := g.verifyForCommit(ctx, false); err != nil {
 		return err
 	}
 	g.mu.Lock()
 	exposed := g.exposed && !g.unverified && g.xid != "" // VerifyTx verified it, but the handler may have used the connection since
 	g.mu.Unlock()
 	if exposed {
-		if err := g.verify(ctx); err != nil {
+		if err := g.verify(ctx, false); err != nil {
 			return err
 		}
 	}

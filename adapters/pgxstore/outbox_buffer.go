@@ -74,6 +74,9 @@ func (g *guard) drop() {
 // expose is called when the handler gets the connection itself. The guard does not see what the handler does with it.
 func (g *guard) expose() {
 	err := g.flush(g.ctx)
+	if !g.conn.PgConn().IsBusy() { // otherwise verify sets the savepoint after this handler
+		_ = g.separate(g.ctx) // an error aborts the transaction or closes the connection
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.unverified, g.exposed = true, true

@@ -14,18 +14,18 @@ import (
 var _ dedup.TxVerifier[pgx.Tx] = (*Store)(nil)
 
 // VerifyTx implements dedup.TxVerifier. It asks the server only if the handler could do something that the Store did not see:
-// the handler used a pgx.QueryRewriter or sent several statements in one string, or this handler or an earlier one called
-// tx.Conn or tx.LargeObjects.
+// the handler used a pgx.QueryRewriter or savepoints, or sent several statements in one string, or this handler or an earlier
+// one called tx.Conn or tx.LargeObjects.
 func (s *Store) VerifyTx(ctx context.Context, tx pgx.Tx) error {
 	t, ok := tx.(*guarded)
 	if !ok {
 		return errors.New("pgxstore: verify: want the transaction that InTx gave to fn")
 	}
-	if err := t.g.verifyForCommit(ctx); err != nil {
+	if err := t.g.verifyForCommit(ctx, true); err != nil {
 		return err
 	}
 	t.g.mu.Lock()
-	t.g.unverified = t.g.exposed // an earlier handler may use the connection while the next one runs
+	t.g.unverified, t.g.moved = t.g.exposed, false // an earlier handler may use the connection while the next one runs
 	t.g.mu.Unlock()
 	return nil
 }
@@ -36,8 +36,9 @@ var (
 	errLeftOpen  = errors.New("pgxstore: rolled back: the handler left rows or a batch open: close them before it returns")
 )
 
-// verifyForCommit checks, after a handler returned nil, that COMMIT may be sent.
-func (g *guard) verifyForCommit(ctx context.Context) error {
+// verifyForCommit checks, after a handler returned nil, that COMMIT may be sent. If another handler may run before COMMIT, it
+// also ends the savepoints that are still set.
+func (g *guard) verifyForCommit(ctx context.Context, another bool) error {
 	if err := g.refused(); err != nil {
 		return err
 	}
@@ -49,33 +50,18 @@ func (g *guard) verifyForCommit(ctx context.Context) error {
 	case conn.TxStatus() == 'E':
 		return g.aborted(errSwallowed)
 	}
+	if another {
+		if err := g.release(ctx); err != nil {
+			return err
+		}
+	}
 	g.mu.Lock()
-	verified := !g.unverified || g.xid == ""
+	verified := !g.unverified && !(another && g.moved) || g.xid == ""
 	g.mu.Unlock()
 	if verified {
 		return nil
 	}
-	return g.verify(ctx)
-}
-
-// verify asks the server for the current transaction's id, which must be the claim's, and for the session's state.
-func (g *guard) verify(ctx context.Context) error {
-	var xid, session string
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout) // the end of ctx must not prevent the answer
-	defer cancel()
-	if err := g.conn.QueryRow(ctx, g.store.sql.Verify).Scan(&xid, &session); err != nil {
-		return database.Errorf("pgxstore: verify the transaction: %w", err)
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if xid != g.xid {
-		g.ended = fmt.Errorf("%w: the handler ended transaction %s and began another", dedup.ErrTxEnded, g.xid)
-		return g.ended
-	}
-	if session != g.sessionState {
-		g.changed, g.resync = true, true
-	}
-	return nil
+	return g.verify(ctx, another)
 }
 
 // lookBack explains a transaction that InTx does not commit. err is the reason. If the handler itself had committed the

@@ -60,8 +60,8 @@ func (r *running) of(tx *sql.Tx) *transaction {
 	return r.sessions[tx]
 }
 
-// VerifyTx implements dedup.TxVerifier. On PostgreSQL it costs one round trip, a SELECT. On MariaDB it costs one, and on MySQL
-// two, to renew a savepoint. On SQLite it stays in the process. Once it has failed, InTx fails with the same error, whatever fn
+// VerifyTx implements dedup.TxVerifier. It renews a savepoint, which also ends the savepoints that a handler left set. On
+// PostgreSQL and MariaDB that costs one round trip, on MySQL two. On SQLite it stays in the process. Once it has failed, InTx fails with the same error, whatever fn
 // returns.
 func (s *Store) VerifyTx(ctx context.Context, tx *sql.Tx) error {
 	t := s.running.of(tx)

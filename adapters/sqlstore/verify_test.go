@@ -131,6 +131,29 @@ func TestVerifyTxTellsWhatAHandlerDid(t *testing.T) {
 	})
 }
 
+// A handler of a batch cannot roll back to a savepoint that an earlier handler has left set: the effects of the handlers between
+// them would be lost, and their claims would be committed.
+func TestVerifyTxEndsSavepoints(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		for _, statement := range []string{`ROLLBACK TO SAVEPOINT work`, `RELEASE SAVEPOINT work`} {
+			ctx, s := t.Context(), db.open(deduptest.Options{})
+			err := s.InTx(ctx, []dedup.Record{record(statement + "0"), record(statement + "1")}, func(tx *sql.Tx, _ []dedup.Claim) error {
+				for range 2 { // two handlers that leave a savepoint set
+					_, err := tx.ExecContext(ctx, `SAVEPOINT work`)
+					if err := errors.Join(err, s.VerifyTx(ctx, tx)); err != nil {
+						t.Errorf("a handler that leaves a savepoint set: %v", err)
+					}
+				}
+				_, err := tx.ExecContext(ctx, statement)
+				return err
+			})
+			if err == nil || errors.Is(err, dedup.ErrTxEnded) {
+				t.Errorf("%s: InTx = %v, want the handler's error", statement, err)
+			}
+		}
+	})
+}
+
 // If a handler ignored a failed statement, or left rows open, its transaction has not ended, and the database is not at fault.
 func TestVerifyTxBlamesTheHandler(t *testing.T) {
 	open := func(query string) func(ctx context.Context, tx *sql.Tx) error {

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -43,8 +44,23 @@ func (c *Checkpoint[TTx]) Load(ctx context.Context) (state []byte, err error) {
 
 // Save replaces the stored state in one transaction. Save it only after all events before it were handled: after a crash the
 // backfill begins again at the state that was saved last.
+//
+// When two processes save at the same time, the later one wins. The state may then be the older one, which costs only duplicates.
 func (c *Checkpoint[TTx]) Save(ctx context.Context, state []byte) error {
-	err := c.store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error {
+	err := errSavedByAnother
+	for tries := 0; errors.Is(err, errSavedByAnother) && tries < 10; tries++ {
+		err = c.replace(ctx, state)
+	}
+	if err != nil {
+		return fmt.Errorf("webhook: save the checkpoint: %w", err)
+	}
+	return nil
+}
+
+var errSavedByAnother = fmt.Errorf("other processes save it at the same time: %w", dedup.ErrInFlight)
+
+func (c *Checkpoint[TTx]) replace(ctx context.Context, state []byte) error {
+	return c.store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error {
 		if err := c.store.Forget(ctx, tx, c.rec.Key); err != nil {
 			return err
 		}
@@ -53,12 +69,8 @@ func (c *Checkpoint[TTx]) Save(ctx context.Context, state []byte) error {
 			return err
 		}
 		if claims[0].Verdict != dedup.First {
-			return fmt.Errorf("another process saves it at the same time: %w", dedup.ErrInFlight)
+			return errSavedByAnother
 		}
 		return c.results.SaveResult(ctx, tx, c.rec.Key, state)
 	})
-	if err != nil {
-		return fmt.Errorf("webhook: save the checkpoint: %w", err)
-	}
-	return nil
 }

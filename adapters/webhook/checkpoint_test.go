@@ -116,25 +116,37 @@ func TestNewCheckpointRefuses(t *testing.T) {
 	}
 }
 
-// stubborn is a Store on which Forget does nothing, as if another process had saved between Forget and Claim.
-type stubborn struct{ *consumertest.Store }
+// stubborn is a Store on which Forget does nothing, the first times, as if another process had saved between Forget and Claim.
+type stubborn struct {
+	*consumertest.Store
+	times int
+}
 
-func (stubborn) Forget(context.Context, *deduptest.Tx, ...dedup.Key) error { return nil }
+func (s *stubborn) Forget(ctx context.Context, tx *deduptest.Tx, keys ...dedup.Key) error {
+	if s.times--; s.times >= 0 {
+		return nil
+	}
+	return s.Store.Forget(ctx, tx, keys...)
+}
 
-func TestACheckpointIsNotSavedOverAnothers(t *testing.T) {
-	store := consumertest.NewStore()
-	c, err := webhook.NewCheckpoint(dedup.Store[tx](store), "stripe", time.Hour)
-	if err == nil {
-		err = c.Save(t.Context(), []byte("newer"))
-	}
-	late, lateErr := webhook.NewCheckpoint(dedup.Store[tx](stubborn{store}), "stripe", time.Hour)
-	if err := errors.Join(err, lateErr); err != nil {
-		t.Fatal(err)
-	}
-	if err := late.Save(t.Context(), []byte("older")); err == nil || !strings.Contains(fmt.Sprint(err), "another process") {
-		t.Errorf("Save: %v", err)
-	}
-	if state, err := c.Load(t.Context()); string(state) != "newer" || err != nil {
-		t.Errorf("loaded %q, %v", state, err)
+// Two processes save at the same time: the later one wins, and a state is never stored in the other's row unnoticed.
+func TestACheckpointIsSavedAfterAnothers(t *testing.T) {
+	for times, want := range map[int]string{3: "later", 100: "earlier"} {
+		store := consumertest.NewStore()
+		c, err := webhook.NewCheckpoint(dedup.Store[tx](store), "stripe", time.Hour)
+		if err == nil {
+			err = c.Save(t.Context(), []byte("earlier"))
+		}
+		late, lateErr := webhook.NewCheckpoint(dedup.Store[tx](&stubborn{store, times}), "stripe", time.Hour)
+		if err := errors.Join(err, lateErr); err != nil {
+			t.Fatal(err)
+		}
+		err = late.Save(t.Context(), []byte("later"))
+		if failed := err != nil && strings.Contains(fmt.Sprint(err), "other processes save it"); failed != (want == "earlier") || err != nil && !failed {
+			t.Errorf("%d conflicts: Save: %v", times, err)
+		}
+		if state, err := c.Load(t.Context()); string(state) != want || err != nil {
+			t.Errorf("%d conflicts: loaded %q, %v, want %q", times, state, err, want)
+		}
 	}
 }

@@ -119,9 +119,9 @@ func (w *Worker) answer(ctx context.Context, m *outbox.Message, err error, alone
 		w.failures.Forget(m.ID)
 		return outbox.Permanent(err)
 	case ctx.Err() != nil && alone: // the relay knows whether the time was up or the lease
-		return fmt.Errorf("webhook: the handler was cancelled: %w: %v", ctx.Err(), err)
+		return fmt.Errorf("webhook: the handler was cancelled: %w: %s", ctx.Err(), err.Error())
 	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %v", outbox.ErrNotTried, err)
+		return fmt.Errorf("%w: %s", outbox.ErrNotTried, err.Error())
 	case retry.Uncounted:
 		return &outbox.UnavailableError{After: min(max(retry.After, 0), maxWorkerPause), Err: opaque(err)}
 	default:

@@ -148,7 +148,7 @@ func (s *sender) send(ctx context.Context, url, what string, body []byte, want i
 	status, err := post(ctx, url, body)
 	fmt.Fprintf(s.out, "  %d  %s\n", status, what)
 	if status != want {
-		s.wrong = append(s.wrong, fmt.Errorf("%s: status %d, want %d; error %v", what, status, want, err))
+		s.wrong = append(s.wrong, fmt.Errorf("%s: status %d, want %d; error %s", what, status, want, fmt.Sprint(err)))
 	}
 }
 
@@ -200,7 +200,7 @@ func (s *sender) audit(ctx context.Context, o options) {
 	check := func(what string, got int, err error, want int) {
 		fmt.Fprintf(s.out, "  %d  %s\n", got, what)
 		if got != want || err != nil {
-			s.wrong = append(s.wrong, fmt.Errorf("%d %s, want %d; error %v", got, what, want, err))
+			s.wrong = append(s.wrong, fmt.Errorf("%d %s, want %d; error %s", got, what, want, fmt.Sprint(err)))
 		}
 	}
 	db, store, err := open(ctx, o)

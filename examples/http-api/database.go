@@ -41,7 +41,7 @@ func open(ctx context.Context, file, dsn string) (db *sql.DB, dialect sqlstore.D
 	closeDB = func() {
 		db.Close()
 		if dir != "" {
-			os.RemoveAll(dir)
+			_ = os.RemoveAll(dir)
 		}
 	}
 	if err := makeTables(ctx, db, kind); err != nil {

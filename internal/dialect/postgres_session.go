@@ -21,6 +21,7 @@ const postgresTemporary = `CASE WHEN pg_my_temp_schema() = 0 THEN '0 0' ELSE
 type PostgresSession struct {
 	Locate, SessionSettings, Encoding  string
 	Mark, ProofByMark, ProofByID       string
+	Savepoint, RenewSavepoint          string
 	Synchronous, Committed, InProgress string
 }
 
@@ -40,6 +41,11 @@ func NewPostgresSession() PostgresSession {
 		Mark:        q(`SELECT set_config('txonce.transaction', clock_timestamp()::text, true), @settings`),
 		ProofByMark: q(`SELECT coalesce(current_setting('txonce.transaction', true), ''), @settings`),
 		ProofByID:   q(`SELECT coalesce(pg_current_xact_id_if_assigned()::text, ''), @settings`),
+
+		// In a batch, another handler may run after this one. Releasing the savepoint fails in any other transaction; and it also
+		// releases the savepoints that a handler left set, so that no later handler can roll back to them.
+		Savepoint:      `SAVEPOINT txonce_handler`,
+		RenewSavepoint: `RELEASE SAVEPOINT txonce_handler; SAVEPOINT txonce_handler`,
 
 		Synchronous: `SELECT set_config('synchronous_commit', $1::text, true)`,
 		Committed:   `SELECT coalesce(pg_xact_status($1::text::xid8) = 'committed', true)`, // true if it ended too long ago to tell

@@ -58,18 +58,14 @@ type Passed struct {
 // does not answer, however long that takes. An error is one that a person must correct: Apple refuses the key, a notification does
 // not verify, or the Processor gave a notification up and has no place to park it. Nothing is lost then: the checkpoint stays before it.
 func (b *Backfill[TTx]) Run(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		_, err := b.Pass(ctx)
-		if ctx.Err() != nil {
-			return nil // a clean stop: what is not handled is read again
-		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil { // after a stop, what is not handled is read again
 			return err
 		}
-		if await.Sleep(ctx, b.cfg.Interval) != nil {
-			return nil
-		}
+		_ = await.Sleep(ctx, b.cfg.Interval)
 	}
+	return nil
 }
 
 // state is what the checkpoint keeps, as JSON.

@@ -44,14 +44,13 @@ func NewBackfill[TTx any](cfg BackfillConfig[TTx]) (*Backfill[TTx], error) {
 // Run makes a pass every Interval until ctx ends, and then returns nil. A pass that fails is logged, and the next one begins where the
 // checkpoint is.
 func (b *Backfill[TTx]) Run(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		if err := b.Once(ctx); err != nil && ctx.Err() == nil {
 			b.cfg.Logger.ErrorContext(ctx, "backfill of Stripe's events failed; the next pass tries again", "scope", b.scope(), "error", err)
 		}
-		if await.Sleep(ctx, b.cfg.Interval) != nil {
-			return nil
-		}
+		_ = await.Sleep(ctx, b.cfg.Interval)
 	}
+	return nil
 }
 
 // Once makes one pass: it fetches all events from Overlap before the checkpoint to now, and returns nil when each of them is handled

@@ -20,6 +20,9 @@ var consumerMutations = []mutation{
 	handling("a message with a known key and different content is parked", "attempt.go", "TestWhatIsParkedAndWhy", edit{
 		`ans.refused = refuse(ReasonMismatch, dedup.ErrMismatch)`, `ans.verdict = dedup.Duplicate`,
 	}),
+	handling("a stranger's replays do not stop other messages", "refusallimit.go", "TestRefusedMessagesStopNoOthers", edit{
+		`return r == ReasonMismatch || r == ReasonReplay || r == ReasonUnprovable`, `return r == ReasonUnprovable`,
+	}),
 	handling("a known alias parks", "attempt.go", "TestFurtherKeys", edit{
 		`if alias.Verdict != dedup.First {
 				ans.refused`,
@@ -41,6 +44,15 @@ var consumerMutations = []mutation{
 	}),
 	handling("a batch that a faulty database refuses is not taken apart", "batch.go", "TestABatchAndAFaultyDatabase", edit{
 		`case !a.claimed && b.c.cfg.Store.Retryable(a.err) && !errors.Is`, `case false && !errors.Is`,
+	}),
+	handling("after a deadlock the batches of later passes are smaller", "batch.go", "TestBatchesThatDeadlockStaySmall", edit{
+		`n := b.c.limit.of(min(most, len(todo)))`, `n := min(most, len(todo))`,
+	}),
+	handling("batches become large again after deadlocks", "batchlimit.go", "TestBatchesThatDeadlockStaySmall", edit{
+		`l.most *= 2;`, `l.most *= 1;`,
+	}),
+	handling("the log of a pause names its cause", "pause.go", "TestAPauseNamesItsCause", edit{
+		`case errors.Is(err, dedup.ErrNameTaken):`, `case false:`,
 	}),
 	handling("a shutdown counts no attempt", "batch.go", "TestAContextThatEndsCountsAgainstNobody", edit{
 		`case ctx.Err() != nil: // a shutdown`, `case false: // a shutdown`,

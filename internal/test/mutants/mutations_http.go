@@ -8,7 +8,13 @@ func idempotent(name, file, test string, edits ...edit) mutation {
 
 var httpMutations = []mutation{
 	idempotent("a failed response rolls the handler's work back", "record.go", "TestRecord", edit{
-		`return status < 400 && c.records(status)`, `return c.records(status)`,
+		`return status >= 400 || e.next`, `return e.next`,
+	}),
+	idempotent("a router's redirect is not stored", "record.go", "TestRecord", edit{
+		`return status >= 400 || e.next != nil && !worked && slices.Contains(redirects, status)`, `return status >= 400`,
+	}),
+	idempotent("a handler's redirect commits its work", "record.go", "TestRecord", edit{
+		`e.next != nil && !worked && slices`, `slices`,
 	}),
 	idempotent("a response that asks to try again is never stored", "record.go", "TestRecord", edit{
 		`!slices.Contains(passing, status) && c.Record(status)`, `(slices.Contains(passing, status) || c.Record(status))`,
@@ -47,8 +53,29 @@ var httpMutations = []mutation{
 	idempotent("a handler that ignores its deadline commits nothing", "attempt.go", "TestEnds", edit{
 		`	case ctx.Err() != nil: // it`, `	case false: // it`,
 	}),
+	idempotent("a database that does not take the response keeps no slot", "attempt.go", "TestUnanswered", edit{
+		`	ctx, cancel := context.WithTimeoutCause(ctx, claimWithin, errUnanswered)`, `	ctx, cancel := context.WithTimeoutCause(ctx, time.Hour, errUnanswered)`,
+	}, edit{`	"net/http"
+`, `	"net/http"
+	"time"
+`}),
+	idempotent("work that may be committed is not called rolled back", "answer.go", "TestTimedOutInDoubt", edit{
+		`	case errors.As(a.err, new(*dedup.InDoubtError)): // whatever`, `	case false: // whatever`,
+	}),
+	idempotent("a lock that another request holds is not a failure", "answer.go", "TestFailures", edit{
+		`	case a.ran && errors.Is(a.err, dedup.ErrInFlight): // of`, `	case false: // of`,
+	}, edit{`	case errors.Is(a.err, dedup.ErrInFlight):
+		return InFlight`, `	case !a.ran && errors.Is(a.err, dedup.ErrInFlight):
+		return InFlight`}),
 	idempotent("twins wait without a connection", "endpoint.go", "TestTwins", edit{
-		`e.guard.twins.enter(r.Context(), c.recs[0].Key.ID, c.cfg.Wait)`, `new(gate).enter(r.Context(), c.recs[0].Key.ID, c.cfg.Wait)`,
+		`c.guard.twins.enter(c.r.Context(), c.recs[0].Key.ID, c.cfg.Wait)`, `new(gate).enter(c.r.Context(), c.recs[0].Key.ID, c.cfg.Wait)`,
+	}),
+	idempotent("a response is sent after the key is free", "endpoint.go", "TestSendsWithoutTheKey", edit{
+		`	defer leave() // also when the handler panics
+	return c.answer()`, `	defer leave() // also when the handler panics
+	res := c.answer()
+	res.send(c.w)
+	return res`,
 	}),
 	idempotent("a request without a key does not run again after a COMMIT without an answer", "answer.go", "TestUnguarded", edit{
 		`return c.at.repeats && c.id != nil`, `return c.at.repeats`,

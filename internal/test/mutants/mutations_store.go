@@ -57,9 +57,9 @@ var storeMutations = []mutation{
 	store("a row with the same key hash but another key is a collision, not a duplicate", "internal/claims/stored.go", "a_derived_key_of_another_natural_key_is_a_collision", edit{
 		`if stored != key {`, `if stored != key && false {`,
 	}),
-	store("COMMIT is sent only in the transaction that made the claim", pgx+"/verify.go",
+	store("COMMIT is sent only in the transaction that made the claim", pgx+"/savepoint.go",
 		"a_handler_that_ends_or_loses_its_transaction_leaves_no_effect_without_its_claim", edit{
-			`	if xid != g.xid {`, `	if false {`,
+			`	case xid != g.xid:`, `	case xid == "never":`,
 		}),
 	store("nothing is written after a handler ended its transaction", pgx+"/guard.go",
 		"a_handler_that_ends_or_loses_its_transaction_leaves_no_effect_without_its_claim", edit{
@@ -189,7 +189,7 @@ RETURNING`, `RETURNING`,
 	},
 	{
 		name: "a transaction is verified again after each handler that may have kept the connection", file: pgx + "/verify.go",
-		edits: []edit{{`t.g.unverified = t.g.exposed`, `t.g.unverified = false`}},
+		edits: []edit{{`t.g.unverified, t.g.moved = t.g.exposed, false`, `t.g.unverified, t.g.moved = false, false`}},
 		pkg:   pgx, run: "TestAKeptConnectionIsProvenAfterEachHandler$", fails: "TestAKeptConnectionIsProvenAfterEachHandler",
 	},
 	{
@@ -217,8 +217,19 @@ RETURNING`, `RETURNING`,
 	},
 	{
 		name: "the next handler of a batch does not run after one that ended the transaction", file: pgx + "/verify.go",
-		edits: []edit{{`	verified := !g.unverified || g.xid == ""`, `	verified := true`}},
+		edits: []edit{{`	verified := !g.unverified && !(another && g.moved) || g.xid == ""`, `	verified := true`}},
 		pkg:   pgx, run: "TestVerifyTx$", fails: "TestVerifyTx",
+	},
+	{
+		name: "a handler cannot roll back to a savepoint of another handler of the batch", file: pgx + "/savepoint.go",
+		edits: []edit{{`	if !g.shared {
+		return nil
+	}
+	g.mu.Lock()`, `	if true {
+		return nil
+	}
+	g.mu.Lock()`}},
+		pkg: pgx, run: "TestAHandlerDoesNotReachTheSavepointsOfAnother", fails: "TestAHandlerDoesNotReachTheSavepointsOfAnother",
 	},
 	{
 		name: "every statement in a query string is checked", file: "internal/dialect/control_scan.go",
@@ -281,6 +292,8 @@ RETURNING`, `RETURNING`,
 	sqlstore("mysql: VerifyTx works more than once in a transaction", "internal/dialect/mysql.go", "TestVerifyTxTellsWhatAHandlerDid/mysql", edit{
 		`RELEASE SAVEPOINT txonce_claimed; SAVEPOINT txonce_claimed; END`, `RELEASE SAVEPOINT txonce_claimed; END`,
 	}),
+	sqlstore("postgres through database/sql: a handler cannot roll back to a savepoint of another handler of the batch", "internal/dialect/postgres_session.go",
+		"TestVerifyTxEndsSavepoints/postgres15", edit{"`RELEASE SAVEPOINT txonce_handler; SAVEPOINT txonce_handler`", "`SAVEPOINT txonce_handler`"}),
 	sqlstore("sqlstore: nothing is committed after VerifyTx has failed", "adapters/sqlstore/store.go", "TestVerifyTxTellsWhatAHandlerDid/postgres15", edit{
 		`	case t.failed != nil:
 		return t.failed

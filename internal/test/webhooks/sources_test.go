@@ -92,8 +92,10 @@ func sources() []source {
 	stripe := stripehook.Event{ID: "evt_1", Type: "invoice.paid", Livemode: true, Object: "in_1"}.Body(nil)
 	const stripeSecret = "whsec_copied0from1the2dashboard"
 	form := url.Values{"MessageSid": {"SM00000000000000000000000000000002"}, "MessageStatus": {"sent"}}
-	square := must(hmachook.New(hmachook.Config{Name: "square", Secrets: []string{secret}, SignatureHeader: "X-Signature",
-		SignatureEncoding: hmachook.Hex, IDPaths: []string{"id"}}))
+	square := must(hmachook.New(hmachook.Config{
+		Name: "square", Secrets: []string{secret}, SignatureHeader: "X-Signature",
+		SignatureEncoding: hmachook.Hex, IDPaths: []string{"id"},
+	}))
 	ping := []byte(`{"zen":"Design for failure.","hook_id":1,"hook":{"id":1}}`)
 	slack := []byte(`{"type":"event_callback","event_id":"Ev1","api_app_id":"A1","event_time":` + strconv.FormatInt(now.Unix(), 10) +
 		`,"event":{"type":"app_mention"}}`)
@@ -127,8 +129,10 @@ func sources() []source {
 			name: "sns", want: empty,
 			verifier: must(snshook.New(snshook.Config{TopicArns: []string{topic}, Transport: signer})),
 			event:    delivery{nil, must(signer.Sign(snshook.Message{TopicArn: topic, Message: "order.paid"}))},
-			handshake: delivery{nil, must(signer.Sign(snshook.Message{TopicArn: topic, Message: "You have chosen to subscribe",
-				Type: "SubscriptionConfirmation"}))},
+			handshake: delivery{nil, must(signer.Sign(snshook.Message{
+				TopicArn: topic, Message: "You have chosen to subscribe",
+				Type: "SubscriptionConfirmation",
+			}))},
 			answer: empty,
 		}, {
 			name: "twilio", inbox: true, want: reply{Status: http.StatusNoContent},
@@ -140,8 +144,10 @@ func sources() []source {
 			event:    delivery{square.Sign("", order, now), order},
 		}, {
 			name: "apple", want: empty,
-			verifier: must(applehook.New(applehook.Config{BundleID: "com.example.app", AppAppleID: 7, Environment: applehook.Production,
-				Roots: authority.Roots()})),
+			verifier: must(applehook.New(applehook.Config{
+				BundleID: "com.example.app", AppAppleID: 7, Environment: applehook.Production,
+				Roots: authority.Roots(),
+			})),
 			event:     delivery{nil, must(authority.Body(renewal))},
 			forged:    delivery{nil, must(forger.Body(renewal))},
 			handshake: delivery{nil, must(authority.Body(appletest.Notification{Type: "TEST", BundleID: "com.example.app", AppAppleID: 7}))},

@@ -78,6 +78,7 @@ type Transaction struct {
 	Tx      *sql.Tx
 	Claim   *Claim // nil: no handler gets this transaction
 	Proof   string // see Proofs
+	Marked  bool   // on PostgreSQL: a savepoint separates the handlers
 	Ended   bool   // the server answered COMMIT or ROLLBACK
 	Changed bool   // the handler's transaction ended with other settings than it began with
 	Spoilt  bool   // the session's settings may have changed, so the connection must be closed

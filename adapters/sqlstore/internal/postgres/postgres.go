@@ -155,10 +155,16 @@ func (d *DB) Flush(ctx context.Context, c *engine.Claim) error {
 // the transaction.
 const settingSays = "setting "
 
+// Stamp also sets a savepoint if several handlers may use the transaction: see VerifyAndStamp.
 func (d *DB) Stamp(ctx context.Context, t *engine.Transaction) error {
 	if t.Claim.XID != "" {
 		t.Proof = t.Claim.XID
-		return nil
+		if len(t.Claim.Inserted) < 2 {
+			return nil
+		}
+		_, err := t.Tx.ExecContext(ctx, d.SQL.Savepoint)
+		t.Marked = err == nil
+		return err
 	}
 	err := t.Tx.QueryRowContext(ctx, d.SQL.Mark).Scan(&t.Proof, &t.Claim.Settings)
 	t.Proof = settingSays + t.Proof
@@ -181,7 +187,7 @@ func (d *DB) Verify(ctx context.Context, t *engine.Transaction) error {
 	case err != nil:
 		return err
 	case got != want:
-		return fmt.Errorf("%w: it is not the transaction that claimed; return nil to commit, an error to roll back", dedup.ErrTxEnded)
+		return errOther
 	}
 	t.Changed = settings != t.Claim.Settings
 	if sync := d.synchronous(t.Claim.Settings); t.Changed && d.synchronous(settings) != sync {
@@ -190,9 +196,24 @@ func (d *DB) Verify(ctx context.Context, t *engine.Transaction) error {
 	return err
 }
 
+// VerifyAndStamp renews the savepoint, which shows that the transaction is the one that claimed. If a handler's savepoints
+// outlived it, a later handler could roll back to one, and undo the effects of all handlers between them. The settings of the
+// session are compared before COMMIT only.
 func (d *DB) VerifyAndStamp(ctx context.Context, t *engine.Transaction) error {
-	return d.Verify(ctx, t)
+	if !t.Marked {
+		return d.Verify(ctx, t)
+	}
+	_, err := t.Tx.ExecContext(ctx, d.SQL.RenewSavepoint)
+	switch sqlState(err) {
+	case inAbortedTx:
+		return engine.ErrSwallowed
+	case noSavepoint, noTransaction:
+		return errOther
+	}
+	return err
 }
+
+var errOther = fmt.Errorf("%w: it is not the transaction that claimed; return nil to commit, an error to roll back", dedup.ErrTxEnded)
 
 // synchronous returns synchronous_commit, the first of a session's settings.
 func (d *DB) synchronous(settings string) string {

@@ -1,0 +1,50 @@
+package consumer
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/txonce/txonce/internal/tokens"
+)
+
+// refusalLimit limits how fast messages are parked because of what their claim shows: mismatches, suspected replays and unprovable
+// messages. Such a message says nothing about the handlers, so the other messages go on when the limit is spent. A stranger who has
+// captured one delivery of a webhook could otherwise stop the whole consumer: he can send it again under any number of IDs.
+type refusalLimit struct {
+	logger *slog.Logger
+
+	mu     sync.Mutex
+	bucket tokens.Bucket
+	logged time.Time // when the last line was written
+}
+
+// byClaim reports whether reason is decided by the claim alone, before a handler runs.
+func (r Reason) byClaim() bool {
+	return r == ReasonMismatch || r == ReasonReplay || r == ReasonUnprovable
+}
+
+// take spends one token to park a message, or says when to try again. The waits are random, so that a flood does not come back at once.
+func (l *refusalLimit) take(ctx context.Context, cause error, about ...any) (wait time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	l.bucket.Refill(now)
+	if l.bucket.Unlimited() || l.bucket.Take() {
+		return 0
+	}
+	if now.Sub(l.logged) >= time.Minute {
+		l.logged = now
+		l.logger.WarnContext(ctx, "too many messages are refused because of their claims; Config.ParkLimit is spent, and those wait; other messages go on",
+			append(about, "error", cause)...)
+	}
+	return l.bucket.Next() + rand.N(turnsWithin)
+}
+
+func (l *refusalLimit) giveBack() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bucket.GiveBack(1)
+}
