@@ -41,7 +41,7 @@ type Config struct {
 	// Verifier checks deliveries and reads their events, such as that of stripehook or githubhook. Required.
 	Verifier Verifier
 
-	// Processor handles the events: a consumer.Consumer whose Config.Key is consumer.MessageID, or an Inbox. Its Window must be as long as
+	// Processor handles the events: a consumer.Consumer whose Config.Key is consumer.MessageID, or an Inbox. Its Window must be at least
 	// Source.Horizon. It should park: without a dead letter, an event that it gives up is answered with 500 until the sender stops.
 	// Required.
 	Processor consumer.BatchProcessor

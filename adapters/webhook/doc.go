@@ -57,19 +57,20 @@
 //	not from the sender, or it cannot be read      400 (Config.RefusalStatus), the same for each reason; the log has the reason
 //	no POST; compressed; too large; too slow       405, 415, 413, 408
 //
-// It is never 200 for an event that is neither committed nor parked, and never 3xx or 410, which some senders take for the end of the
+// It is never 200 for an event that is neither committed, parked nor dropped, and never 3xx or 410, which some senders take for the end of the
 // subscription. A refused delivery uses no database.
 //
 // The work of a delivery follows its request until an event is claimed: a client that hangs up before that causes nothing. From the
 // claim on the work is finished whatever the client does. If the sender's deadline comes near meanwhile, at a tenth of it, the
-// response is 503 and the work goes on: the next delivery finds the event in flight (503) or done (200). If the
+// response is 503 and the work goes on: the next delivery finds the event in flight (503) or done (200). GitHub does not repeat a
+// delivery by itself after a 503, and Twilio repeats one only after a failed connection: use an Inbox for them. If the
 // handler were cancelled instead, one that needs a little longer than the sender waits would never finish.
 //
 // An event that fails is delivered again by its sender, with growing intervals, until the sender gives up. An event is parked at its
 // first failure after it has reached the age Source.GiveUpAfter, and before that only if its handler returns consumer.Permanent
 // or consumer.Config.MaxAttempts is 1.
-// Failures are not counted, because a sender's first attempts can follow each other within seconds, and an outage must not park
-// events. While the database is away, or consumer.Config.ParkLimit is spent, nothing can be parked either: when that outlasts the
+// The Receiver counts no failures, because a sender's first attempts can follow each other within seconds, and an outage must not park
+// events; a backfill and a Worker do count them. While the database is away, or consumer.Config.ParkLimit is spent, nothing can be parked either: when that outlasts the
 // sender's retries, use the verifier's backfill.
 //
 // Some senders sign the body and not the header with the event's ID. Their verifiers also claim a hash of the body

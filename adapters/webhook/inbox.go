@@ -34,7 +34,7 @@ type InboxConfig[TTx any] struct {
 	// Defaults to Name + ".inbox".
 	Topic string
 
-	// Window is how long events are remembered. It must be as long as Source.Horizon.
+	// Window is how long events are remembered. It must be at least Source.Horizon.
 	//
 	// Defaults to DefaultInboxWindow.
 	Window time.Duration

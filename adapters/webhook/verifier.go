@@ -29,7 +29,7 @@ type Event struct {
 	//
 	//   - ID is the event's natural key without the parts that Tenant has. The same event has the same ID in each delivery and
 	//     in a backfill.
-	//   - Tenant is the scope of the ID: the mode, account, environment or app. It begins with Source.Name.
+	//   - Tenant is the scope of the ID: the mode, account, environment or app. It is Source.Name, or begins with it and a slash.
 	//   - Topic is the event's type.
 	//   - Time is when the event was created, if the sender signs that, and zero otherwise.
 	//   - Fingerprint is the hash of content that is the same in each delivery and in a backfill. The zero Fingerprint matches

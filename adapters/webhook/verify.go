@@ -53,8 +53,8 @@ func (r *Receiver) callVerifier(ctx context.Context, d *Delivery) (events []Even
 
 // checkEvent checks what keeps the keys of two senders apart, and what a Reply may say.
 func (r *Receiver) checkEvent(e *Event) error {
-	if e.Drop == "" && !strings.HasPrefix(e.Message.Tenant, r.source.Name) {
-		return fmt.Errorf("its Tenant is %q, and must begin with the Source.Name %q", e.Message.Tenant, r.source.Name)
+	if tenant := e.Message.Tenant; e.Drop == "" && tenant != r.source.Name && !strings.HasPrefix(tenant, r.source.Name+"/") {
+		return fmt.Errorf("its Tenant is %q, and must be the Source.Name %q, or begin with it and a slash", tenant, r.source.Name)
 	}
 	if e.Reply != nil {
 		return e.Reply.validate()

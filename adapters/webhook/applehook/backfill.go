@@ -135,6 +135,11 @@ func (b *Backfill[TTx]) begin(ctx context.Context, now time.Time) (time.Time, er
 			return from, fmt.Errorf("applehook: backfill: the checkpoint of %q was saved by another version: %.100q", b.cfg.Name, saved)
 		}
 		through := time.UnixMilli(s.Through)
+		if through.After(now) {
+			b.cfg.Logger.WarnContext(ctx, "applehook: backfill: the checkpoint is in the future, so a clock is or was wrong; this pass goes on from now",
+				"app", b.cfg.Verifier.tenant, "checkpoint", through, "now", now)
+			through = now
+		}
 		if through.Before(oldest) {
 			b.cfg.Logger.ErrorContext(ctx, "applehook: backfill did not run for longer than Apple keeps notifications: some may be lost",
 				"app", b.cfg.Verifier.tenant, "after", through, "before", oldest)

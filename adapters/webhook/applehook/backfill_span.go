@@ -19,16 +19,18 @@ const maxRestarts = 5
 // span handles all notifications of a span of time.
 func (b *Backfill[TTx]) span(ctx context.Context, from, to time.Time, passed *Passed) error {
 	s, token := b.newSpan(from, to), ""
+	seen := map[string]bool{}
 	for restarts := 0; s.Start < s.End; {
 		p, err := b.fetch(ctx, s, token)
 		switch {
 		case outdated(err) && restarts < maxRestarts:
 			s, token = b.newSpan(from, to), ""
+			clear(seen)
 			restarts++
 			continue
 		case err != nil:
 			return fmt.Errorf("applehook: backfill: notification history from %v to %v: %w", from.UTC(), to.UTC(), err)
-		case p.HasMore && p.Token == token:
+		case p.HasMore && seen[p.Token]:
 			return fmt.Errorf("applehook: backfill: notification history from %v to %v: Apple repeats a page without end", from.UTC(), to.UTC())
 		}
 		if err := b.handle(ctx, p, passed); err != nil {
@@ -38,6 +40,7 @@ func (b *Backfill[TTx]) span(ctx context.Context, from, to time.Time, passed *Pa
 			return nil
 		}
 		token = p.Token
+		seen[token] = true
 	}
 	b.cfg.Logger.ErrorContext(ctx, "applehook: backfill was too late: Apple does not keep notifications that long; some may be lost", "app", b.cfg.Verifier.tenant,
 		"after", from, "before", to)

@@ -10,7 +10,7 @@
 //	…
 //	handler, err := webhook.New(webhook.Config{Verifier: verifier, MaxBody: applehook.MaxBody, …})
 //
-// The consumer's Key is consumer.MessageID, and its Window is longer than [webhook.Source].Horizon: 181 days. Its handler calls
+// The consumer's Key is consumer.MessageID, and its Window is at least [webhook.Source].Horizon: 181 days. Its handler calls
 // [Decode]:
 //
 //	n, err := applehook.Decode(msg)
@@ -52,5 +52,6 @@
 // # What a crash does
 //
 // A Verifier keeps only answers of OCSP responders, in memory. A Backfill saves how far it came after all notifications up to there were
-// handled. After a crash it begins again at that time: what it passes to the consumer again is a duplicate, and does nothing.
+// handled. After a crash it begins again at that time: what it passes to the consumer again is a duplicate, and does nothing. A
+// notification that was parked is none: its handler runs again in each pass that goes back before it, and its letter counts that.
 package applehook

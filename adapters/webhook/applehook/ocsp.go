@@ -7,16 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
 )
 
 const (
-	ocspTimeout  = 10 * time.Second
-	ocspLife     = 15 * time.Minute // how long an answer is used
-	ocspPairs    = 32               // how many answers are kept
-	maxOCSPBytes = 64 << 10
+	ocspTimeout   = 10 * time.Second
+	ocspFailedFor = 10 * time.Second // how long nobody is asked again after a failure
+	ocspLife      = 15 * time.Minute // how long an answer is used
+	ocspPairs     = 32               // how many answers are kept
+	maxOCSPBytes  = 64 << 10
 )
 
 // revocation asks the authorities whether certificates are revoked. It remembers which are not.
@@ -25,7 +27,13 @@ type revocation struct {
 
 	mu      sync.Mutex
 	good    map[pair]time.Time // when the authorities were asked
+	failed  map[pair]failure   // the last inquiry
 	running map[pair]*inquiry
+}
+
+type failure struct {
+	err   error
+	until time.Time
 }
 
 // inquiry is a question that several deliveries wait for. err is written before done is closed.
@@ -40,47 +48,68 @@ func newRevocation(client *http.Client) *revocation {
 		own = *client
 	}
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &revocation{client: &own, good: make(map[pair]time.Time), running: make(map[pair]*inquiry)}
+	return &revocation{client: &own, good: make(map[pair]time.Time), failed: make(map[pair]failure), running: make(map[pair]*inquiry)}
 }
 
-// check returns nil if neither leaf nor intermediate is revoked. An error that is not errRevoked may pass. Only one delivery asks
-// about a pair at a time, and the others wait for it.
+// check returns nil if neither leaf nor intermediate is revoked. An error that is not errRevoked may pass. Only one inquiry about a pair
+// runs at a time, and all deliveries wait for it, each until its ctx ends.
 func (r *revocation) check(ctx context.Context, chain []*x509.Certificate, now time.Time) error {
+	q, err := r.inquire(ctx, chain, now)
+	if q == nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-q.done:
+		return q.err
+	}
+}
+
+// inquire returns an inquiry about chain, or nil and what is known already.
+func (r *revocation) inquire(ctx context.Context, chain []*x509.Certificate, now time.Time) (*inquiry, error) {
 	key := pairOf(chain[0], chain[1])
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if asked, ok := r.good[key]; ok && now.Sub(asked).Abs() < ocspLife {
-		r.mu.Unlock()
-		return nil
+		return nil, nil
 	}
-	if other, ok := r.running[key]; ok {
-		r.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-other.done:
-			return other.err
-		}
+	if q, ok := r.running[key]; ok {
+		return q, nil
 	}
-	mine := &inquiry{done: make(chan struct{}), err: errors.New("the OCSP request was abandoned")}
-	r.running[key] = mine
-	r.mu.Unlock()
+	if f, ok := r.failed[key]; ok && time.Now().Before(f.until) {
+		return nil, fmt.Errorf("not asked again so soon: %w", f.err)
+	}
+	q := &inquiry{done: make(chan struct{}), err: errors.New("the OCSP request was abandoned")}
+	r.running[key] = q
+	// The answer is for all that wait, so it does not end with the request of one of them.
+	go r.run(context.WithoutCancel(ctx), q, key, chain, now)
+	return q, nil
+}
 
+// run asks, and wakes those that wait for q.
+func (r *revocation) run(ctx context.Context, q *inquiry, key pair, chain []*x509.Certificate, now time.Time) {
 	defer func() {
+		if v := recover(); v != nil { // in Config.HTTPClient
+			q.err = fmt.Errorf("the OCSP request panicked: %v", v)
+		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		delete(r.running, key)
-		if mine.err == nil {
+		ended := time.Now()
+		maps.DeleteFunc(r.failed, func(_ pair, f failure) bool { return !ended.Before(f.until) })
+		if q.err == nil {
 			r.keep(key, now)
+		} else {
+			r.failed[key] = failure{err: q.err, until: ended.Add(ocspFailedFor)}
 		}
-		close(mine.done)
+		close(q.done)
 	}()
-	// The answer is for all that wait, so it does not end with the request of one of them.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ocspTimeout)
+	ctx, cancel := context.WithTimeout(ctx, ocspTimeout)
 	defer cancel()
-	if mine.err = r.ask(ctx, chain[1], chain[2], now); mine.err == nil {
-		mine.err = r.ask(ctx, chain[0], chain[1], now)
+	if q.err = r.ask(ctx, chain[1], chain[2], now); q.err == nil {
+		q.err = r.ask(ctx, chain[0], chain[1], now)
 	}
-	return mine.err
 }
 
 // keep remembers an answer, and forgets the oldest one if there are too many. The caller holds mu.

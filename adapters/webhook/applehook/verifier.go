@@ -55,7 +55,8 @@ func tenant(environment Environment, bundleID string) string {
 func (v *Verifier) Source() webhook.Source {
 	s := webhook.Source{Name: "apple", Deadline: v.cfg.Deadline}
 	if v.cfg.Environment == Sandbox {
-		// The sandbox makes one attempt, so any failure is of the last one. 0 would mean an unknown age.
+		// The sandbox makes one attempt, so a failure parks at once. While nothing can be parked, only a Backfill finds the notification
+		// again. 0 would mean an unknown age.
 		s.Horizon, s.GiveUpAfter = historyOf(Sandbox)+24*time.Hour, time.Nanosecond
 		return s
 	}

@@ -114,7 +114,7 @@ type Config struct {
 	// Defaults to none: a known id is a duplicate. With IDHeader it defaults to the whole body.
 	FingerprintPaths []string
 
-	// Horizon is how long after an event its sender may deliver it again, also by hand. The Processor's window must be longer. It may be
+	// Horizon is how long after an event its sender may deliver it again, also by hand. The Processor's window must be at least as long. It may be
 	// shorter than the default only if a timestamp or CreatedPath is signed, so that a captured delivery cannot be repeated after its
 	// key was forgotten.
 	//

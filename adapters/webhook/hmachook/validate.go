@@ -48,6 +48,9 @@ func newPlan(cfg Config) (p plan, err error) {
 	if !sourceName.MatchString(cfg.Name) {
 		c.refuse("Name is %q: want a name of the sender, such as square: a-z, 0-9, _ and -, at most 64", cfg.Name)
 	}
+	if err := strict.Sender(cfg.Name); err != nil {
+		c.refuse("Name %w", err)
+	}
 	p.keys = c.secrets(cfg)
 	c.signature(cfg)
 	c.risks(cfg)

@@ -46,9 +46,10 @@ type failure struct {
 	until time.Time
 }
 
-// fetch is a request for a certificate. err is written before done is closed.
+// fetch is a request for a certificate. cert and err are written before done is closed.
 type fetch struct {
 	done chan struct{}
+	cert *x509.Certificate
 	err  error
 }
 
@@ -78,52 +79,56 @@ func (c *certificates) key(ctx context.Context, url string, now time.Time) (*rsa
 	return cert.PublicKey.(*rsa.PublicKey), nil
 }
 
-// certificate returns a known certificate, or fetches it. Of several callers that need it, one fetches it and the others wait.
+// certificate returns a known certificate, or waits until it was fetched. One fetch is for all that need the certificate, and each of them
+// waits until its ctx ends.
 func (c *certificates) certificate(ctx context.Context, url string) (*x509.Certificate, error) {
+	cert, f, err := c.lookup(ctx, url)
+	if f == nil {
+		return cert, err
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-f.done:
+		return f.cert, f.err
+	}
+}
+
+// lookup returns a known certificate, or the fetch to wait for.
+func (c *certificates) lookup(ctx context.Context, url string) (*x509.Certificate, *fetch, error) {
 	c.mu.Lock()
-	cert, waiting := c.known[url], c.fetching[url]
-	failed, hasFailed := c.failed[url]
-	switch {
-	case cert != nil:
-		c.mu.Unlock()
-		return cert, nil
-	case waiting != nil:
-		c.mu.Unlock()
-		select {
-		case <-waiting.done:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		if waiting.err != nil {
-			return nil, waiting.err
-		}
-		c.mu.Lock()
-		cert = c.known[url]
-		c.mu.Unlock()
-		if cert == nil {
-			return nil, errors.New("others took its place among the certificates that are kept")
-		}
-		return cert, nil
-	case hasFailed && time.Now().Before(failed.until):
-		c.mu.Unlock()
-		return nil, fmt.Errorf("not fetched again so soon: %w", failed.err)
+	defer c.mu.Unlock()
+	if cert := c.known[url]; cert != nil {
+		return cert, nil, nil
+	}
+	if f := c.fetching[url]; f != nil {
+		return nil, f, nil
+	}
+	if failed, ok := c.failed[url]; ok && time.Now().Before(failed.until) {
+		return nil, nil, fmt.Errorf("not fetched again so soon: %w", failed.err)
 	}
 	if c.bucket.Refill(time.Now()); !c.bucket.Take() {
-		c.mu.Unlock()
-		return nil, errors.New("not fetched: too many others could not be fetched, so somebody may be sending forged messages")
+		return nil, nil, errors.New("not fetched: too many others could not be fetched, so somebody may be sending forged messages")
 	}
-	own := &fetch{done: make(chan struct{}), err: errors.New("the transport panicked")}
-	c.fetching[url] = own
-	c.mu.Unlock()
-
-	defer func() { c.settle(url, own, cert) }()
+	f := &fetch{done: make(chan struct{}), err: errors.New("the fetch was abandoned")}
+	c.fetching[url] = f
 	// Not the caller's ctx alone: others wait for the same certificate. The client's timeout ends it.
-	cert, own.err = c.fetch(context.WithoutCancel(ctx), url)
-	return cert, own.err
+	go c.run(context.WithoutCancel(ctx), url, f)
+	return nil, f, nil
+}
+
+func (c *certificates) run(ctx context.Context, url string, f *fetch) {
+	defer func() {
+		if v := recover(); v != nil { // in Config.Transport
+			f.cert, f.err = nil, fmt.Errorf("the transport panicked: %v", v)
+		}
+		c.settle(url, f)
+	}()
+	f.cert, f.err = c.fetch(ctx, url)
 }
 
 // settle keeps the result of own, and wakes those that wait for it.
-func (c *certificates) settle(url string, own *fetch, cert *x509.Certificate) {
+func (c *certificates) settle(url string, own *fetch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer close(own.done)
@@ -140,7 +145,7 @@ func (c *certificates) settle(url string, own *fetch, cert *x509.Certificate) {
 		delete(c.known, c.order[0])
 		c.order = c.order[1:]
 	}
-	c.known[url] = cert
+	c.known[url] = own.cert
 	c.order = append(c.order, url)
 }
 

@@ -223,13 +223,30 @@ func TestFetchTimesOut(t *testing.T) {
 			return nil, req.Context().Err()
 		}
 		start := time.Now()
-		if _, err := verify(t, v, sign(t, snshook.Message{})); err == nil || webhook.RefusalOf(err) != "" {
+		body := sign(t, snshook.Message{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := v.Verify(ctx, &webhook.Delivery{Body: body, Time: published}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a delivery with a deadline: %v", err)
+		}
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("a delivery with a deadline waited %v, want 1s", took)
+		}
+		if _, err := verify(t, v, body); err == nil || webhook.RefusalOf(err) != "" {
 			t.Errorf("Verify = %v; want an error that is no refusal", err)
 		}
 		if took := time.Since(start); took != 5*time.Second {
 			t.Errorf("E23: the fetch ended after %v, want 5s", took)
 		}
 	})
+}
+
+func TestTransportPanics(t *testing.T) {
+	v, network := newVerifier(t, snshook.Config{})
+	network.respond = func(*http.Request) (*http.Response, error) { panic("a fault of the transport") }
+	if _, err := verify(t, v, sign(t, snshook.Message{})); err == nil || webhook.RefusalOf(err) != "" || !strings.Contains(err.Error(), "a fault of the transport") {
+		t.Errorf("Verify = %v; want an error that is no refusal", err)
+	}
 }
 
 func TestFetchFailureIsKept(t *testing.T) {

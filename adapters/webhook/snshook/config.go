@@ -31,7 +31,8 @@ type Config struct {
 	Transport http.RoundTripper
 
 	// Horizon is how long after its publication SNS may deliver a message. Attempts end an hour after the first one at the latest, but
-	// a subscription that limits its rate (maxReceivesPerSecond) can delay the first attempt. The Processor's window must be longer.
+	// a subscription that limits its rate (maxReceivesPerSecond) can delay the first attempt. The Processor's window must be at least
+	// as long.
 	//
 	// Defaults to 24 hours.
 	Horizon time.Duration
@@ -40,7 +41,8 @@ type Config struct {
 	// handler. Set it to a little less than the sum of the delays in the subscription's delivery policy. A value that is too long loses
 	// messages that fail in each attempt, unless the subscription has a dead-letter queue. A value that is too short parks them early.
 	//
-	// Defaults to 30 seconds: SNS repeats an attempt 3 times, 20 seconds apart, unless the policy says otherwise.
+	// Defaults to 30 seconds: SNS repeats an attempt 3 times, 20 seconds apart, unless the policy says otherwise. So
+	// a failure of the third attempt, after 40 seconds, parks the message.
 	GiveUpAfter time.Duration
 
 	// Deadline is how long SNS waits for a response.

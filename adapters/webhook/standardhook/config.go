@@ -52,7 +52,7 @@ type Config struct {
 	GiveUpAfter time.Duration
 
 	// Horizon is how long after an event the sender may deliver it again, including by hand. The window of the Processor must be
-	// longer.
+	// at least as long.
 	//
 	// Defaults to 90 days.
 	Horizon time.Duration
@@ -79,6 +79,9 @@ func (c Config) withDefaults() (Config, error) {
 		refuse("Sender is required: it is part of each event's key; give the sender a name, such as \"clerk\"")
 	case len(c.Sender) > 64 || strings.Trim(c.Sender, senderCharacters) != "":
 		refuse("Sender is %q: want up to 64 lower-case letters, digits, -, _ and .", c.Sender)
+	}
+	if err := strict.Sender(c.Sender); err != nil {
+		refuse("Sender %w", err)
 	}
 	if c.Endpoint != "" {
 		if err := strict.Token(c.Endpoint, ""); err != nil {

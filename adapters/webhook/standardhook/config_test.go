@@ -27,6 +27,7 @@ func TestConfig(t *testing.T) {
 	}{
 		{"no sender", func(c *standardhook.Config) { c.Sender = "" }, []string{"Config.Sender is required"}},
 		{"a sender with a slash, which could be an endpoint", func(c *standardhook.Config) { c.Sender = "a/b" }, []string{"Config.Sender"}},
+		{"a sender with a package of its own", func(c *standardhook.Config) { c.Sender = "stripe" }, []string{"Config.Sender is \"stripe\", and package stripehook"}},
 		{"a sender in capitals", func(c *standardhook.Config) { c.Sender = "Clerk" }, []string{"Config.Sender"}},
 		{"a sender with a space inside", func(c *standardhook.Config) { c.Sender = "a b" }, []string{"Config.Sender"}},
 		{"an endpoint with a space", func(c *standardhook.Config) { c.Endpoint = "a b" }, []string{"Config.Endpoint"}},

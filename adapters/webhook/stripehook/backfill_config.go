@@ -23,7 +23,7 @@ type BackfillConfig[TTx any] struct {
 	Verifier *Verifier
 
 	// Processor handles the events: the same consumer.Consumer as the webhook.Receiver's, or one with the same Name on the same
-	// database. With another Name each event would run twice. Its window must be longer than Verifier.Source().Horizon. Required.
+	// database. With another Name each event would run twice. Its window must be at least Verifier.Source().Horizon. Required.
 	Processor consumer.BatchProcessor
 
 	// Checkpoint keeps in the database how far the Backfill has come. Each Backfill needs one with a name of its own. Required.
@@ -46,7 +46,8 @@ type BackfillConfig[TTx any] struct {
 
 	// Overlap is how far a pass goes back before the newest event of the pass before. Events have a time in whole seconds, and one
 	// may become visible in the list later than another that was created after it. Choose it longer than such a delay; what is
-	// fetched again is a duplicate and costs one claim. Both times are Stripe's, so wrong clocks do not matter.
+	// fetched again is a duplicate and costs one claim. An event that was parked has no claim: its handler runs again in each pass that
+	// goes back before it, and its letter counts that. Both times are Stripe's, so wrong clocks do not matter.
 	//
 	// Defaults to 1 hour.
 	Overlap time.Duration
@@ -93,8 +94,8 @@ func (c BackfillConfig[TTx]) withDefaults() (BackfillConfig[TTx], error) {
 	}
 	if v := reflect.ValueOf(c.Processor); c.Processor == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		refuse("Processor is required: the consumer.Consumer that handles the webhooks")
-	} else if w, ok := c.Processor.(consumer.Windowed); ok && w.Window() <= horizon {
-		refuse("Processor forgets keys after %v, and Stripe may deliver an event again for %v: set consumer.Config.Window to more than that",
+	} else if w, ok := c.Processor.(consumer.Windowed); ok && w.Window() < horizon {
+		refuse("Processor forgets keys after %v, and Stripe may deliver an event again for %v: set consumer.Config.Window to that or longer",
 			w.Window(), horizon)
 	}
 	if c.Checkpoint == nil {

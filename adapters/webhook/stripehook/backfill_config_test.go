@@ -57,7 +57,7 @@ func TestNewBackfillRefuses(t *testing.T) {
 	store := consumertest.NewStore()
 	w := &world{ids: map[string]bool{}}
 	billing := w.consumer(t, consumer.Config[tx]{Store: store})
-	short, err := consumer.New(consumer.Config[tx]{Name: "short", Store: store, Key: consumer.MessageID, Window: 34 * 24 * time.Hour, HandleBatch: func(context.Context, tx, []*consumer.Message) error { return nil }})
+	short, err := consumer.New(consumer.Config[tx]{Name: "short", Store: store, Key: consumer.MessageID, Window: 34*24*time.Hour - 1, HandleBatch: func(context.Context, tx, []*consumer.Message) error { return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestNewBackfillRefuses(t *testing.T) {
 		{"no client", func(c *stripehook.BackfillConfig[tx]) { c.Client = nil }, "Client is required"},
 		{"no processor", func(c *stripehook.BackfillConfig[tx]) { c.Processor = nil }, "Processor is required"},
 		{"a nil processor", func(c *stripehook.BackfillConfig[tx]) { c.Processor = (*consumer.Consumer[tx])(nil) }, "Processor is required"},
-		{"a short window", func(c *stripehook.BackfillConfig[tx]) { c.Processor = short }, "Processor forgets keys after 816h0m0s"},
+		{"a short window", func(c *stripehook.BackfillConfig[tx]) { c.Processor = short }, "Processor forgets keys after 815h59m59.999999999s"},
 		{"no checkpoint", func(c *stripehook.BackfillConfig[tx]) { c.Checkpoint = nil }, "Checkpoint is required"},
 		{"no start", func(c *stripehook.BackfillConfig[tx]) { c.Since = time.Time{} }, "Since is required"},
 		{"no verifier", func(c *stripehook.BackfillConfig[tx]) { c.Verifier = nil }, "Verifier is required"},

@@ -10,7 +10,7 @@ import (
 type state struct {
 	Version int    `json:"version"`
 	Scope   string `json:"scope"` // whose events: the tenant of events that name no account
-	Seen    int64  `json:"seen"`  // all events that were created before this second, or were listed of it, are handled
+	Seen    int64  `json:"seen"`  // all listed events that were created before this second, or in it, are handled; later passes begin Overlap before it
 }
 
 const stateVersion = 1

@@ -9,7 +9,7 @@
 //		Secrets: []stripehook.Secret{{Value: os.Getenv("STRIPE_WEBHOOK_SECRET"), Mode: stripehook.Live}},
 //	})
 //
-// The consumer behind it has consumer.MessageID as its Key, and a Window longer than Verifier.Source().Horizon, which is 34 days: Stripe
+// The consumer behind it has consumer.MessageID as its Key, and a Window of at least Verifier.Source().Horizon, which is 34 days: Stripe
 // lists an event for 30 days. Its handler reads the event's type from Message.Topic, and the rest with [Parse]. Stripe delivers events in
 // any order. So a handler must not write a copy from the payload over what it knows: it compares times, or fetches the object as it is now
 // with [Client.Get].

@@ -26,11 +26,13 @@
 //   - ID is the MessageSid or CallSid and the status, such as "SM…:delivered"; see Config.Identify. Tenant is "twilio".
 //   - Topic is "message.delivered" or "call.completed", for example.
 //   - Payload is the form, encoded with its parameters sorted (read it with url.ParseQuery).
-//   - The header "twilio-url" is the URL that was signed, with its query.
+//   - The header "twilio-url" is the URL that was signed, with its query. Trust the query only as far as the form below.
 //   - Fingerprint is of the Payload. A second request with the same ID and another content is parked as a mismatch.
 //   - Aliases has the hash of the signed text. Twilio puts no separators between names and values, so one signature fits several
-//     forms, such as MessageSid=SM1 with To=2, and MessageSid=SM1To2. A form that was divided anew has a new ID but the same signed
-//     text, and is parked as a suspected replay.
+//     forms, such as MessageSid=SM1 with To=2, and MessageSid=SM1To2. A form that was divided anew has the same signed text: it is parked as a
+//     suspected replay if its ID is new, and as a mismatch if not. That needs the genuine request to have come first. Somebody who sends
+//     a captured request earlier can move parameters between the form and the end of the URL's query, so that "twilio-url" has a text
+//     that Twilio did not write there, and the genuine request is parked. So do not act on a query that Twilio was not given.
 //
 // Requests with a JSON body have the SHA-256 of the body in the URL, as bodySHA256. An endpoint that expects them sets
 // Config.IdentifyJSON, and accepts no forms. No endpoint accepts both, because the text that is signed for a form could be read as a

@@ -7,6 +7,12 @@ func ofApple(name, file, test string, edits ...edit) mutation {
 }
 
 var applehookMutations = []mutation{
+	ofApple("no delivery waits for an OCSP responder beyond its deadline", "ocsp.go", "TestOCSPCache", edit{
+		`case <-ctx.Done():`, `case <-context.WithoutCancel(ctx).Done():`,
+	}),
+	ofApple("a responder that hangs is not asked for each delivery", "ocsp.go", "TestOCSPCache", edit{
+		`time.Now().Before(f.until) {`, `false {`,
+	}),
 	ofApple("notifications before Since do not run", "backfill_span.go", "TestBackfill", edit{
 		`if start.Before(b.cfg.Since) {`, `if false {`,
 	}),

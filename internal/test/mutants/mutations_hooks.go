@@ -23,7 +23,10 @@ var hookMutations = []mutation{
 		`			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },`, ``,
 	}),
 	hook("many requests that need a certificate fetch it once", "snshook", "certificates.go", "TestFetchOnce", edit{
-		`case waiting != nil:`, `case false:`,
+		`if f := c.fetching[url]; f != nil {`, `if f := c.fetching[url]; f != nil && false {`,
+	}),
+	hook("no delivery waits for a certificate beyond its deadline", "snshook", "certificates.go", "TestFetchTimesOut", edit{
+		`case <-ctx.Done():`, `case <-context.WithoutCancel(ctx).Done():`,
 	}),
 	hook("forged messages cause few fetches of certificates", "snshook", "certificates.go", "TestFetchesAreLimited", edit{
 		`!c.bucket.Take()`, `!c.bucket.Take() && false`,
