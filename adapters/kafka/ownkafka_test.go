@@ -55,6 +55,10 @@ func startOwnKafka(t *testing.T) *ownKafka {
 	if err != nil {
 		t.Fatal(err)
 	}
+	data := regexp.MustCompile(`(?m)^log\.dirs=(.*)$`).FindSubmatch(properties) // in memory, or below .services
+	if data == nil {
+		t.Fatal("the shared Kafka's settings have no line log.dirs=")
+	}
 	dir := t.TempDir()
 	k := &ownKafka{address: freeAddress(t), log: filepath.Join(dir, "log")}
 	controller := freeAddress(t)
@@ -76,7 +80,7 @@ func startOwnKafka(t *testing.T) *ownKafka {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"meta.properties", "bootstrap.checkpoint"} { // what formatting leaves: copied, that saves a JVM
-		copyFile(t, filepath.Join(dir, "data", name), sharedKafka(filepath.Join("data", name)))
+		copyFile(t, filepath.Join(dir, "data", name), filepath.Join(string(data[1]), name))
 	}
 	last := len(shared.Args) - 1 // java … kafka.Kafka FILE
 	k.args = slices.Concat(shared.Args[:1], []string{"-XX:TieredStopAtLevel=1"}, shared.Args[1:last], []string{file})
