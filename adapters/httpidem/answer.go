@@ -144,7 +144,7 @@ func (c *call[TTx]) reason(a attempt) Reason {
 	return Failed
 }
 
-// finishUndone answers a request whose handler failed or wrote a status for which nothing is committed.
+// finishUndone answers a request whose work was rolled back: the handler failed, or wrote a status of 400 or more.
 func (c *call[TTx]) finishUndone(a attempt) *response {
 	res := a.response
 	reason := Reason("")

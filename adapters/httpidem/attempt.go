@@ -11,7 +11,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// errUndo rolls back the work of a handler that has written a status for which nothing is committed.
+// errUndo rolls back the work of a handler that has written a status of 400 or more.
 var errUndo = errors.New("httpidem: rolled back, as the response's status demands")
 
 // attempt is the outcome of one transaction.

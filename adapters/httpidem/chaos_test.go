@@ -69,7 +69,7 @@ func TestChaos(t *testing.T) {
 
 		sound := e.node(t, dsn, settings{wait: 10 * time.Second})
 		replays := audit(t, sound, e, answers)
-		t.Logf("%d keys, %d answers, of which %d replays; %d kills; COMMITs lost %d, answers lost %d, COMMITs late %d",
+		t.Logf("%d keys, %d answers, %d of them replays; %d kills; COMMITs lost %d, answers lost %d, COMMITs late %d",
 			chaosClients/chaosTwins**rounds, chaosClients**rounds, replays, killed, faults[0].Load(), faults[1].Load(), faults[2].Load())
 		if killed == 0 || e.chaos != nil && faults[0].Load()+faults[1].Load()+faults[2].Load() == 0 {
 			t.Error("nothing went wrong, so this test has shown nothing")

@@ -115,7 +115,7 @@ type Config[TTx any] struct {
 	// Defaults to three quarters of the pool's limit, or to 64 if the Store does not know a limit.
 	MaxConcurrent int
 
-	// Fingerprint returns the content by which a retry is told from another request with the same key. CompactJSON ignores white
+	// Fingerprint returns the content that distinguishes a retry from another request with the same key. CompactJSON ignores white
 	// space in JSON. It replaces both the body and the media type.
 	//
 	// Defaults to the media type without its parameters, and all bytes of the body.

@@ -41,7 +41,7 @@
 // Not possible behind a Guard: streaming, Flush, Hijack, trailers, and informational responses such as 103. Timeouts belong into
 // Config.Timeout. Put http.TimeoutHandler around the whole router, never inside a route: inside Wrap it answers 503 while its handler
 // still runs, so the work is rolled back, and the rest of that handler has no transaction. Nothing in front
-// may read the body. A body that was partly read is refused if its length is known; without a Content-Length nobody can notice.
+// may read the body. A body that was partly read is refused if it has a Content-Length. Without one, httpidem cannot notice.
 //
 // # What a crash does
 //

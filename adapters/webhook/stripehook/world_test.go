@@ -136,7 +136,7 @@ func event(n int, ago time.Duration) stripehook.Event {
 	}
 }
 
-// events are n events at even intervals, the newest of which is one interval old.
+// events are n events at even intervals. The newest is one interval old.
 func events(n int, interval time.Duration) (all []stripehook.Event) {
 	for i := range n {
 		all = append(all, event(i, interval*time.Duration(n-i)))
