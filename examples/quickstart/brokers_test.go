@@ -63,6 +63,7 @@ func TestDemoOnEveryPair(t *testing.T) {
 // TestDemoSurvivesItsBroker restarts the broker while workers are being killed.
 func TestDemoSurvivesItsBroker(t *testing.T) {
 	t.Run("rabbitmq", func(t *testing.T) {
+		t.Parallel() // it waits for the server to start
 		if why := testdb.NoOwnRabbitMQ(); why != "" {
 			t.Fatal(why)
 		}
@@ -76,6 +77,7 @@ func TestDemoSurvivesItsBroker(t *testing.T) {
 		r.check(t, 2000)
 	})
 	t.Run("sqs", func(t *testing.T) {
+		t.Parallel() // it waits for timeouts
 		if why := testdb.NoOwnElasticMQ(); why != "" {
 			t.Fatal(why)
 		}
