@@ -69,8 +69,8 @@
 // transaction, the Store resets it before COMMIT to the value at the claim.
 //
 // The Store does not detect session-level advisory locks, LISTEN, temporary tables on PostgreSQL and MySQL, user variables,
-// GET_LOCK, and SQLite's ATTACH and other pragmas: do not use them in handlers. Behind PgBouncer the changed session belongs to a server connection, which stays open
-// when the client's connection is closed.
+// GET_LOCK, and SQLite's ATTACH and other pragmas: do not use them in handlers. Behind PgBouncer the changed session belongs to a
+// server connection, which stays open when the client's connection is closed.
 //
 // # SQLite
 //
