@@ -58,13 +58,19 @@
 //
 //   - PostgreSQL: search_path, role, synchronous_commit, session_replication_role, timeouts, time zone, text formats and default_transaction_*
 //   - MySQL: the database, role, sql_mode, checks, sql_log_bin, character sets, time zone and limits
+//   - SQLite: temporary tables, views and triggers, query_only, locking_mode, ignore_check_constraints and recursive_triggers. A
+//     connection is also closed after an error that the disk is full, which max_page_count may cause. An in-memory database
+//     would end with its connection, which therefore stays open
+//
+// On SQLite, VerifyTx also fails if a handler has left a temporary table, view or trigger, because it may take what the next
+// handler of the transaction writes. A consumer then handles that message in a transaction of its own.
 //
 // SET LOCAL keeps the connection and costs at most two round trips. If a handler weakens synchronous_commit for its own
 // transaction, the Store resets it before COMMIT to the value at the claim.
 //
-// The Store does not detect session-level advisory locks, LISTEN, temporary tables, user variables, GET_LOCK and SQLite's
-// pragmas: do not use them in handlers. Behind PgBouncer the changed session belongs to a server connection, which stays open
-// when the client's connection is closed.
+// The Store does not detect session-level advisory locks, LISTEN, temporary tables on PostgreSQL and MySQL, user variables,
+// GET_LOCK, and SQLite's ATTACH and other pragmas: do not use them in handlers. Behind PgBouncer the changed session belongs to a
+// server connection, which stays open when the client's connection is closed.
 //
 // # SQLite
 //

@@ -172,21 +172,6 @@ func TestATemporaryTableOfAHandlerIsNotTheNextOnes(t *testing.T) {
 	})
 }
 
-// A connection that can no longer write is closed, so that the next message gets another one.
-func TestSQLiteQueryOnlyEndsWithItsConnection(t *testing.T) {
-	d := openSQLite(t)
-	s := d.open(t, d.dsn, deduptest.Options{})
-	s.db.SetMaxOpenConns(1)
-	handle(t, s, "k", `PRAGMA query_only = 1`)
-	err := s.InTx(t.Context(), []dedup.Record{record("l")}, func(*sql.Tx, []dedup.Claim) error { return nil })
-	if err != nil && !s.Retryable(err) {
-		t.Errorf("InTx = %v, want a Retryable error or none", err)
-	}
-	if v := handle(t, s, "l"); err != nil && v != dedup.First {
-		t.Errorf("the next attempt: %v, want first", v)
-	}
-}
-
 // If a timeout of the session ends the wait for a key, the error is ErrInFlight and not the database's fault.
 func TestPostgresSessionLimitsEndAWaitForAKey(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {

@@ -73,6 +73,12 @@ func TestASettingOfAHandlerIsNotTheNextOnes(t *testing.T) {
 			{`SET NAMES latin1`, `@@character_set_client`},
 			{`SET SESSION sql_select_limit = 1`, `@@sql_select_limit`},
 		},
+		"sqlite": {
+			{`PRAGMA query_only = 1`, `query_only FROM pragma_query_only`},
+			{`PRAGMA locking_mode = exclusive`, `locking_mode FROM pragma_locking_mode`},
+			{`PRAGMA ignore_check_constraints = 1`, `ignore_check_constraints FROM pragma_ignore_check_constraints`},
+			{`PRAGMA recursive_triggers = 1`, `recursive_triggers FROM pragma_recursive_triggers`},
+		},
 	}
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		for _, setting := range settings[db.dialect] {

@@ -93,7 +93,7 @@ func (t *transaction) check(ctx context.Context, verify func(context.Context, *e
 		return nil
 	case errors.Is(err, sql.ErrTxDone):
 		return t.endedByMethod(limited)
-	case errors.Is(err, dedup.ErrTxEnded):
+	case errors.Is(err, dedup.ErrTxEnded), errors.Is(err, engine.ErrTemporary):
 		return err
 	case errors.Is(err, engine.ErrSwallowed): // the failed statement may belong to a later transaction of the handler
 		if t.claimCommitted(limited) {

@@ -9,8 +9,9 @@ import "strings"
 // another's key, no row vanishes between conflict and read, and the horizon can be read within the transaction.
 type SQLite struct {
 	// Claiming.
-	Lock, Claim, Forgotten, Windows, Existing, Mark, Proof, Temporary string
-	Forget, SaveResult, Lookup                                        string
+	Lock, Claim, Forgotten, Windows, Existing, Mark, Proof string
+	TemporaryVersion, Temporary                            string
+	Forget, SaveResult, Lookup                             string
 	// Windows and checks.
 	LockSources, Sources, AddSource                                                                   string
 	UseWindow, WindowUse, SchemaVersion, SchemaTables, Probe, Version, Synchronous, JournalMode, File string
@@ -48,8 +49,10 @@ RETURNING key, @clock`),
 		Mark:  `SAVEPOINT txonce_claimed`,
 		Proof: `RELEASE txonce_claimed`,
 
-		// Identifies everything on the connection that hides tables or adds to statements: temporary tables, views and triggers.
-		Temporary: `SELECT count(*) || ' ' || coalesce(max(rowid), 0) FROM temp.sqlite_schema`,
+		// Everything on the connection that hides tables or adds to statements: temporary tables, views and triggers. The version
+		// is 0 as long as the connection never had any.
+		TemporaryVersion: `PRAGMA temp.schema_version`,
+		Temporary:        `SELECT coalesce(group_concat(sql, ';'), '0') FROM temp.sqlite_schema`,
 
 		Forget: `DELETE FROM processed_messages WHERE key IN (SELECT unhex(value) FROM json_each(?1))`,
 
@@ -120,6 +123,10 @@ WHERE expires_at <= ?4 ORDER BY key LIMIT ?3`,
 	forgotten_until = CASE WHEN ?2 IS NULL OR forgotten_until >= ?2 THEN forgotten_until ELSE ?2 END`,
 	})
 }
+
+// SQLiteSettings read the settings of a connection that a handler can change in its transaction, and that would then refuse or
+// alter what later transactions write. Reading each with a statement of its own is faster than reading all with one.
+var SQLiteSettings = [...]string{`PRAGMA query_only`, `PRAGMA locking_mode`, `PRAGMA ignore_check_constraints`, `PRAGMA recursive_triggers`}
 
 // existing is a row. Drivers return nil both for NULL and for an empty blob, so an empty result becomes an empty text.
 const existing = `key, fingerprint, expires_at, CASE WHEN length(result) = 0 THEN '' ELSE result END, consumer, tenant, id`

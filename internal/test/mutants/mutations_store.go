@@ -321,6 +321,14 @@ RETURNING`, `RETURNING`,
 	sqlstore("sqlstore: a transaction that was idle for too long is the handler's failure", "adapters/sqlstore/verify.go", "TestIdleLimitIsTheHandlersAndIsNamed/postgres15", edit{
 		`if t.store.fault(err).Idle || t.idle() {`, `if false {`,
 	}),
+	sqlstore("sqlite: a temporary table of a handler does not take what the other handlers of its batch write", "adapters/sqlstore/internal/sqlite/session.go",
+		"TestSQLiteHandlersOfABatchLeaveNothing", edit{`if temporary != t.Proof {`, `if false && temporary != t.Proof {`}),
+	sqlstore("sqlite: a connection on which a handler left a temporary table is closed", "adapters/sqlstore/internal/sqlite/session.go",
+		"TestSQLiteHandlersLeaveNothingOnTheirConnection", edit{`return err != nil || found != t.Proof`, `return err != nil || found == ""`}),
+	sqlstore("sqlite: a connection whose settings a handler changed is closed, so that it holds up no other message", "adapters/sqlstore/internal/sqlite/session.go",
+		"TestSQLiteQueryOnlyHoldsUpNoOtherMessage", edit{`err != nil || found != t.Claim.Settings {`, `err != nil || found == "" {`}),
+	sqlstore("sqlite: a connection that may not grow the file is closed", "adapters/sqlstore/internal/sqlite/errors.go",
+		"TestSQLiteHandlersLeaveNothingOnTheirConnection", edit{`primary == codeFull,`, `false,`}),
 	sqlstore("sqlite: COMMIT waits for readers", "adapters/sqlstore/internal/sqlite/sqlite.go", "TestSQLiteCommitWaitsForReaders", edit{
 		`	return d.RetryBusy(ctx, func() error {
 		_, err := tx.ExecContext(ctx, ` + "`COMMIT`" + `)

@@ -328,7 +328,7 @@ func sqliteDatabase(t *testing.T, kinds map[string]kind) database {
 		leave:  leaveSQL(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) SELECT i FROM n`),
 		effect: `INSERT INTO effects (name) VALUES (?)`, fails: `SELECT missing FROM effects`, commits: `COMMIT`,
 		session: []string{
-			"PRAGMA foreign_keys = 1", "PRAGMA cache_size = 10", "CREATE TEMP TABLE processed_messages (key BLOB PRIMARY KEY)",
+			"PRAGMA foreign_keys = 1", "PRAGMA cache_size = 10", "PRAGMA locking_mode = exclusive", "CREATE TEMP TABLE processed_messages (key BLOB PRIMARY KEY)",
 		},
 	})
 	return d

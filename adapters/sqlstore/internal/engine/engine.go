@@ -117,7 +117,8 @@ type Proofs interface {
 	// statement has broken the transaction, Verify fails with ErrSwallowed.
 	Stamp(ctx context.Context, t *Transaction) error
 	Verify(ctx context.Context, t *Transaction) error
-	// VerifyAndStamp verifies, and prepares for another verification.
+	// VerifyAndStamp verifies, and prepares for another verification. On SQLite it fails with ErrTemporary if a handler has left
+	// a temporary table, view or trigger.
 	VerifyAndStamp(ctx context.Context, t *Transaction) error
 	// Committed reports whether the rows that c inserted are committed. q has no open transaction.
 	Committed(ctx context.Context, q Queryer, c *Claim) (bool, error)
@@ -147,6 +148,7 @@ type Fault struct {
 	Busy       bool // another connection kept writing until the wait ended
 	Retryable  bool // see dedup.Store
 	Ambiguous  bool // see dedup.FaultClassifier
+	Full       bool // the disk is full, or a limit of the session says so
 	Refused    bool // a wrong user, database name, permission or file: an operator must change it
 }
 

@@ -33,6 +33,7 @@ func (d *DB) Fault(err error) engine.Fault {
 		Undefined: undefined(err), Constraint: dialect.SQLiteConstraint(code), Busy: primary == codeBusy,
 		Retryable: dialect.RetryableSQLite(code, err.Error()),
 		Ambiguous: primary == codeError || primary == codeAuth, // mistakes in a deployment; see dialect.RetryableSQLite
+		Full:      primary == codeFull,                         // also after PRAGMA max_page_count
 		Refused:   dialect.RefusedSQLite(code),
 	}
 	switch primary {

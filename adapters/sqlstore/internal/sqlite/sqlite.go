@@ -89,20 +89,6 @@ func (d *DB) Commit(ctx context.Context, tx *sql.Tx) error {
 	})
 }
 
-func (d *DB) Restore(ctx context.Context, t *engine.Transaction) {
-	if t.Spoilt {
-		d.discard(ctx, t.Conn)
-	}
-}
-
-// discard closes conn, except for an in-memory database, which would end with its connection.
-func (d *DB) discard(ctx context.Context, conn *sql.Conn) {
-	var file string
-	if err := conn.QueryRowContext(ctx, d.sql.File).Scan(&file); err != nil || file != "" {
-		engine.Discard(conn)
-	}
-}
-
 // RetryBusy repeats f while another process is writing. It waits for random times, because processes do not queue for SQLite's
 // lock.
 func (d *DB) RetryBusy(ctx context.Context, f func() error) error {
@@ -136,38 +122,6 @@ func (d *DB) Claim(ctx context.Context, c *engine.Claim, rows []claims.Row) erro
 }
 
 func (d *DB) Flush(context.Context, *engine.Claim) error { return nil }
-
-// Stamp also counts the connection's temporary tables and triggers before the handler gets the transaction.
-func (d *DB) Stamp(ctx context.Context, t *engine.Transaction) error {
-	if t.Proof == "" {
-		if err := t.Tx.QueryRowContext(ctx, d.sql.Temporary).Scan(&t.Proof); err != nil {
-			return err
-		}
-	}
-	_, err := t.Tx.ExecContext(ctx, d.sql.Mark)
-	return err
-}
-
-func (d *DB) VerifyAndStamp(ctx context.Context, t *engine.Transaction) error {
-	if err := d.Verify(ctx, t); err != nil {
-		return err
-	}
-	return d.Stamp(ctx, t)
-}
-
-// Verify releases the savepoint that Stamp set. The savepoint is missing if the claim's transaction has ended. If the handler
-// created a temporary table or trigger, the connection is closed after the transaction, so that later handlers do not see it.
-func (d *DB) Verify(ctx context.Context, t *engine.Transaction) error {
-	var temporary string
-	if err := t.Tx.QueryRowContext(ctx, d.sql.Temporary).Scan(&temporary); err != nil && !errors.Is(err, sql.ErrTxDone) || temporary != t.Proof {
-		t.Spoilt = true
-	}
-	_, err := t.Tx.ExecContext(ctx, d.sql.Proof)
-	if code, known := resultCode(err); known && code&0xff == codeError {
-		return fmt.Errorf("%w: it is not the transaction that claimed: %w", dedup.ErrTxEnded, err)
-	}
-	return err
-}
 
 // UseWindowsIn registers in tx, because a second connection could not write meanwhile. The caller must not remember the
 // registrations, because tx may roll back.
