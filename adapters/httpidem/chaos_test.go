@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-var rounds = flag.Int("httpidem.rounds", 20, "rounds of each client in TestChaos; the full run has 1000")
+var rounds = flag.Int("httpidem.rounds", 10, "rounds of each client in TestChaos; the full run has 1000")
 
 const (
 	chaosClients = 50
