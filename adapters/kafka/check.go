@@ -9,6 +9,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/txonce/txonce/internal/deliver"
 	"github.com/txonce/txonce/internal/risks"
 )
 
@@ -40,26 +41,17 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if c.Processor == nil {
 		refuse("Processor is required")
 	}
-	if c.MaxBatch == 0 {
-		c.MaxBatch = 500
-	}
-	if c.MaxBatchBytes == 0 {
-		c.MaxBatchBytes = 4 << 20
-	}
-	if c.Concurrency == 0 {
-		c.Concurrency = 1
-	}
+	deliver.SetCount(refuse, "MaxBatch", &c.MaxBatch, 500)
+	deliver.SetCount(refuse, "MaxBatchBytes", &c.MaxBatchBytes, 4<<20)
+	deliver.SetCount(refuse, "Concurrency", &c.Concurrency, 1)
 	if c.MaxUnfinished == 0 {
 		c.MaxUnfinished = max(2*c.MaxBatch, c.Concurrency)
 	}
 	if c.Grace == 0 {
 		c.Grace = 30 * time.Second
 	}
-	if c.MaxBatch < 0 || c.MaxBatchBytes < 0 || c.Grace < 0 {
-		refuse("MaxBatch, MaxBatchBytes and Grace must not be negative")
-	}
-	if c.Concurrency < 0 {
-		refuse("Concurrency is %d; it must not be negative", c.Concurrency)
+	if c.Grace < 0 {
+		refuse("Grace is %v; it must not be negative", c.Grace)
 	}
 	if c.MaxUnfinished < c.Concurrency {
 		refuse("MaxUnfinished is %d, less than Concurrency (%d)", c.MaxUnfinished, c.Concurrency)
