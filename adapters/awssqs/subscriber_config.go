@@ -1,6 +1,7 @@
 package awssqs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -177,20 +178,14 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if len(wrong) > 0 {
 		return c, errors.Join(wrong...)
 	}
-	if c.MaxUnfinished == 0 {
-		c.MaxUnfinished = c.Concurrency * c.MaxBatch
-	}
+	c.MaxUnfinished = cmp.Or(c.MaxUnfinished, c.Concurrency*c.MaxBatch)
 	if c.Receivers == 0 {
 		c.Receivers = min((c.MaxUnfinished+maxBatch-1)/maxBatch, 10)
 	}
-	if c.Grace == 0 {
-		c.Grace = 30 * time.Second
-	}
+	c.Grace = cmp.Or(c.Grace, 30*time.Second)
 	if c.Trace == nil {
 		c.Trace = &Trace{}
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c, nil
 }

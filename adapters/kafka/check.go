@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -47,9 +48,7 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if c.MaxUnfinished == 0 {
 		c.MaxUnfinished = max(2*c.MaxBatch, c.Concurrency)
 	}
-	if c.Grace == 0 {
-		c.Grace = 30 * time.Second
-	}
+	c.Grace = cmp.Or(c.Grace, 30*time.Second)
 	if c.Grace < 0 {
 		refuse("Grace is %v; it must not be negative", c.Grace)
 	}
@@ -65,9 +64,7 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if c.Trace == nil {
 		c.Trace = &Trace{}
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c, errors.Join(wrong...)
 }
 

@@ -1,6 +1,7 @@
 package rabbitmq
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -193,8 +194,6 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if c.Trace == nil {
 		c.Trace = &Trace{}
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c, errors.Join(wrong...)
 }
