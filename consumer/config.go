@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -178,24 +179,18 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 		return refuse("ParkLimit has no effect: Config.Store is not a ParkingLot")
 	}
 
-	if cfg.Window == 0 {
-		cfg.Window = dedup.DefaultWindow
-	}
+	cfg.Window = cmp.Or(cfg.Window, dedup.DefaultWindow)
 	if cfg.Fingerprint == nil {
 		cfg.Fingerprint = WholePayload
 	}
-	if cfg.MaxAttempts == 0 {
-		cfg.MaxAttempts = DefaultMaxAttempts
-	}
+	cfg.MaxAttempts = cmp.Or(cfg.MaxAttempts, DefaultMaxAttempts)
 	if cfg.Backoff == nil {
 		cfg.Backoff = FullJitter(DefaultBackoffBase, DefaultBackoffCap)
 	}
 	if cfg.ParkLimit == (ParkLimit{}) {
 		cfg.ParkLimit = ParkLimit{Burst: 100, PerMinute: 100}
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	cfg.Trace = cfg.Trace.complete()
 	return cfg, nil
 }

@@ -117,9 +117,7 @@ func NewSweeper(cfg SweeperConfig) (*Sweeper, error) {
 	case cfg.AlarmAfter <= cfg.Every:
 		return nil, fmt.Errorf("dedup: SweeperConfig.AlarmAfter %v is not longer than Every %v: every pass would be late", cfg.AlarmAfter, cfg.Every)
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	if cfg.ConfirmClock == nil {
 		cfg.ConfirmClock = func(time.Time, time.Time) bool { return false }
 	}

@@ -1,6 +1,7 @@
 package awssqs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/deliver"
 	"github.com/txonce/txonce/internal/risks"
 )
 
@@ -147,24 +149,11 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if c.Processor == nil {
 		refuse("Processor is required")
 	}
-	for _, field := range []struct {
-		name     string
-		value    *int
-		standard int
-	}{
-		{"Concurrency", &c.Concurrency, 4},
-		{"MaxBatch", &c.MaxBatch, 100},
-		{"MaxBatchBytes", &c.MaxBatchBytes, 4 << 20},
-		{"MaxUnfinished", &c.MaxUnfinished, 0},
-		{"Receivers", &c.Receivers, 0},
-	} {
-		if *field.value < 0 {
-			refuse("%s is %d; it must not be negative", field.name, *field.value)
-		}
-		if *field.value == 0 {
-			*field.value = field.standard
-		}
-	}
+	deliver.SetCount(refuse, "Concurrency", &c.Concurrency, 4)
+	deliver.SetCount(refuse, "MaxBatch", &c.MaxBatch, 100)
+	deliver.SetCount(refuse, "MaxBatchBytes", &c.MaxBatchBytes, 4<<20)
+	deliver.SetCount(refuse, "MaxUnfinished", &c.MaxUnfinished, 0)
+	deliver.SetCount(refuse, "Receivers", &c.Receivers, 0)
 	for _, field := range []struct {
 		name        string
 		value       *time.Duration
@@ -189,20 +178,14 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if len(wrong) > 0 {
 		return c, errors.Join(wrong...)
 	}
-	if c.MaxUnfinished == 0 {
-		c.MaxUnfinished = c.Concurrency * c.MaxBatch
-	}
+	c.MaxUnfinished = cmp.Or(c.MaxUnfinished, c.Concurrency*c.MaxBatch)
 	if c.Receivers == 0 {
 		c.Receivers = min((c.MaxUnfinished+maxBatch-1)/maxBatch, 10)
 	}
-	if c.Grace == 0 {
-		c.Grace = 30 * time.Second
-	}
+	c.Grace = cmp.Or(c.Grace, 30*time.Second)
 	if c.Trace == nil {
 		c.Trace = &Trace{}
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c, nil
 }

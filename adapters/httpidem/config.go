@@ -1,6 +1,7 @@
 package httpidem
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,9 +161,7 @@ func (c Config[TTx]) withDefaults() (Config[TTx], error) {
 	refuse := func(format string, args ...any) {
 		wrong = append(wrong, fmt.Errorf("httpidem: Config."+format, args...))
 	}
-	if c.Window == 0 {
-		c.Window = 24 * time.Hour
-	}
+	c.Window = cmp.Or(c.Window, 24*time.Hour)
 	if c.Store == nil {
 		refuse("Store is required")
 	} else if _, ok := c.Store.(dedup.ResultStore[TTx]); !ok {
@@ -209,24 +208,16 @@ func (c Config[TTx]) withDefaults() (Config[TTx], error) {
 	case c.Wait < time.Millisecond: // also a negative Wait: a store must wait for other processes, and takes 0 for no limit
 		c.Wait = time.Millisecond
 	}
-	if c.Timeout == 0 {
-		c.Timeout = 30 * time.Second
-	}
-	if c.MaxBody == 0 {
-		c.MaxBody = 1 << 20
-	}
-	if c.MaxResponse == 0 {
-		c.MaxResponse = 1 << 20
-	}
+	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
+	c.MaxBody = cmp.Or(c.MaxBody, 1<<20)
+	c.MaxResponse = cmp.Or(c.MaxResponse, 1<<20)
 	if c.Fingerprint == nil {
 		c.Fingerprint = mediaTypeAndBody
 	}
 	if c.Record == nil {
 		c.Record = recordDefault
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Trace = c.Trace.complete()
 	return c, errors.Join(wrong...)
 }

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/txonce/txonce/internal/deliver"
 	"github.com/txonce/txonce/internal/risks"
 )
 
@@ -40,26 +42,15 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if c.Processor == nil {
 		refuse("Processor is required")
 	}
-	if c.MaxBatch == 0 {
-		c.MaxBatch = 500
-	}
-	if c.MaxBatchBytes == 0 {
-		c.MaxBatchBytes = 4 << 20
-	}
-	if c.Concurrency == 0 {
-		c.Concurrency = 1
-	}
+	deliver.SetCount(refuse, "MaxBatch", &c.MaxBatch, 500)
+	deliver.SetCount(refuse, "MaxBatchBytes", &c.MaxBatchBytes, 4<<20)
+	deliver.SetCount(refuse, "Concurrency", &c.Concurrency, 1)
 	if c.MaxUnfinished == 0 {
 		c.MaxUnfinished = max(2*c.MaxBatch, c.Concurrency)
 	}
-	if c.Grace == 0 {
-		c.Grace = 30 * time.Second
-	}
-	if c.MaxBatch < 0 || c.MaxBatchBytes < 0 || c.Grace < 0 {
-		refuse("MaxBatch, MaxBatchBytes and Grace must not be negative")
-	}
-	if c.Concurrency < 0 {
-		refuse("Concurrency is %d; it must not be negative", c.Concurrency)
+	c.Grace = cmp.Or(c.Grace, 30*time.Second)
+	if c.Grace < 0 {
+		refuse("Grace is %v; it must not be negative", c.Grace)
 	}
 	if c.MaxUnfinished < c.Concurrency {
 		refuse("MaxUnfinished is %d, less than Concurrency (%d)", c.MaxUnfinished, c.Concurrency)
@@ -73,9 +64,7 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if c.Trace == nil {
 		c.Trace = &Trace{}
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c, errors.Join(wrong...)
 }
 

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,9 +51,7 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 	if err := risks.Check(c.AcceptedRisks, RiskAutoTopicCreation); err != nil {
 		refuse("%w", err)
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c, errors.Join(wrong...)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -100,7 +101,7 @@ func (s *streamed) text() string {
 // captures no deletion.
 func TestOutboxDebeziumRecipeCapturesEachMessage(t *testing.T) {
 	// This test runs its own server: a slot that is created while other tests create tables may be unable to read them.
-	db := newOutboxDBAt(t, ownPostgres(t, "wal_level=logical"), 4)
+	db := newOutboxDBAt(t, testdb.StartPostgres(t, "wal_level=logical").DSN, 4)
 	properties := map[string]string{}
 	for line := range strings.Lines(fenced(t, "properties")) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(line, "#") {

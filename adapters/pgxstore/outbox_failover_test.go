@@ -1,5 +1,3 @@
-//go:build unix
-
 package pgxstore_test
 
 import (
@@ -7,13 +5,13 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -149,15 +147,16 @@ func TestOutboxTidyFindsWhatIsBelowTheWatermark(t *testing.T) {
 
 // A primary crashes, and a standby without its last commits is promoted. The relay's session continues on that standby.
 func TestOutboxLeaseAfterAFailover(t *testing.T) {
-	if reason := noPrograms(); reason != "" {
+	if reason := testdb.NoOwnPostgres(); reason != "" {
 		t.Logf("does not apply: %s", reason)
 		return
 	}
-	primary, standby := startPair(t, newOwnCluster(t, "wal_keep_size=64MB"))
+	primary := testdb.StartPostgres(t, "wal_keep_size=64MB")
+	standby := primary.StartStandby(t)
 	db := newOutboxDBAt(t, eitherOf(t, primary, standby), 4)
 	l := newPolling(t, db, 50)
-	behind := connectTo(t, standby.dsn)
-	awaitStandby(t, connectTo(t, primary.dsn), behind)
+	behind := connectTo(t, standby.DSN)
+	awaitStandby(t, connectTo(t, primary.DSN), behind)
 	for _, sql := range []string{`ALTER SYSTEM SET primary_conninfo = ''`, `SELECT pg_reload_conf()`} {
 		if _, err := behind.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
@@ -168,8 +167,8 @@ func TestOutboxLeaseAfterAFailover(t *testing.T) {
 		return err == nil && cut
 	})
 	l.passes(t, "lost", 100)
-	primary.kill()
-	if _, err := connectTo(t, standby.dsn).Exec(t.Context(), `SELECT pg_promote()`); err != nil {
+	primary.Kill()
+	if _, err := connectTo(t, standby.DSN).Exec(t.Context(), `SELECT pg_promote()`); err != nil {
 		t.Fatal(err)
 	}
 	l.pool.Reset() // its connections are closed by the crash
@@ -177,24 +176,15 @@ func TestOutboxLeaseAfterAFailover(t *testing.T) {
 	l.finds(t, l.enqueue(t, "later", 200), func() {})
 }
 
-// startPair starts a cluster and a standby of it.
-func startPair(t *testing.T, c *ownCluster) (primary, standby *ownServer) {
-	t.Helper()
-	copied := c.copy(t)
-	primary = c.start(t)
-	copied.follow(t, primary)
-	return primary, copied.start(t)
-}
-
 // eitherOf connects to that one of two servers that accepts writes.
-func eitherOf(t *testing.T, a, b *ownServer) string {
+func eitherOf(t *testing.T, a, b *testdb.OwnPostgres) string {
 	t.Helper()
-	first, err := url.Parse(a.dsn)
+	first, err := url.Parse(a.DSN)
 	if err != nil {
 		t.Fatal(err)
 	}
-	first.Host += ",127.0.0.1:" + b.port
-	return strings.TrimSuffix(first.String(), "&") + "&target_session_attrs=read-write"
+	first.Host += fmt.Sprintf(",127.0.0.1:%d", b.Port)
+	return first.String() + "&target_session_attrs=read-write"
 }
 
 func connectTo(t *testing.T, dsn string) *pgx.Conn {

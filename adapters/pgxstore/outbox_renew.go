@@ -183,46 +183,30 @@ func (s *outboxSession) takeFree(ctx context.Context, n int) error {
 // leaving: they get no new leases, and are given back when their leased messages are settled.
 func (s *outboxSession) giveBack(ctx context.Context, n int) error {
 	s.mu.Lock()
-	left := n
-	shards := s.letGo(func(*heldShard) bool {
-		left--
-		return left >= 0
-	})
-	left = n - len(shards)
+	idle := shares.Remove(s.held, n, (*heldShard).idle)
+	left := n - len(idle)
 	for _, sh := range s.held {
 		sh.leaving = left > 0
 		left--
 	}
 	s.mu.Unlock()
-	return s.giveBackNow(ctx, shards)
+	return s.giveBackNow(ctx, idle)
 }
 
 // giveBackLeaving gives back the leaving shards without leased messages. If that fails, the next Renew finds them still held.
 func (s *outboxSession) giveBackLeaving(ctx context.Context) {
 	s.mu.Lock()
-	shards := s.letGo(func(sh *heldShard) bool { return sh.leaving })
+	idle := shares.Remove(s.held, len(s.held), func(sh *heldShard) bool { return sh.leaving && sh.idle() })
 	s.mu.Unlock()
-	_ = s.giveBackNow(ctx, shards)
+	_ = s.giveBackNow(ctx, idle)
 }
 
-// letGo removes the idle shards that want selects from the held ones, so that no Lease reads them, and returns their numbers.
-// The caller holds mu.
-func (s *outboxSession) letGo(want func(*heldShard) bool) (shards []int16) {
-	for number, sh := range s.held {
-		if !sh.busy && len(sh.leased) == 0 && want(sh) {
-			shards = append(shards, int16(number))
-			delete(s.held, number)
-		}
-	}
-	return shards
-}
-
-func (s *outboxSession) giveBackNow(ctx context.Context, shards []int16) error {
-	if len(shards) == 0 {
+func (s *outboxSession) giveBackNow(ctx context.Context, idle []int) error {
+	if len(idle) == 0 {
 		return nil
 	}
 	s.store.holdsAllUntil(time.Time{})
 	return s.store.outboxTx(ctx, "give back shards", func(b *pgx.Batch) {
-		b.Queue(s.store.outbox.GiveBack, s.owner, shards)
+		b.Queue(s.store.outbox.GiveBack, s.owner, idle)
 	})
 }

@@ -96,6 +96,9 @@ type heldShard struct {
 	cooldown time.Time          // Lease ignores the shard until then, because the last poll scanned very many rows
 }
 
+// idle reports whether nothing of the shard is leased or being read.
+func (sh *heldShard) idle() bool { return !sh.busy && len(sh.leased) == 0 }
+
 // Wake implements outbox.Waker.
 func (s *outboxSession) Wake() <-chan struct{} { return s.commits.wake }
 
@@ -130,7 +133,7 @@ func (s *outboxSession) leasable(want outbox.Want) (shards []int, done func()) {
 	s.nextGroup = group + 1
 	now := time.Now()
 	for i, n := range s.numbers() {
-		if sh := s.held[n]; i%parts == group && (everywhere || s.notified[n]) && !sh.leaving && !sh.busy && len(sh.leased) == 0 && !now.Before(sh.cooldown) {
+		if sh := s.held[n]; i%parts == group && (everywhere || s.notified[n]) && !sh.leaving && sh.idle() && !now.Before(sh.cooldown) {
 			sh.busy = true
 			delete(s.notified, n)
 			shards = append(shards, n)

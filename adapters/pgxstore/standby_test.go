@@ -1,5 +1,3 @@
-//go:build unix
-
 package pgxstore_test
 
 import (
@@ -12,6 +10,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -19,11 +18,11 @@ import (
 // commit exists only on the primary: it must not count as done, and the duplicate that is found next must wait for the standby
 // as the COMMIT did.
 func TestSynchronousStandbyIsCutOff(t *testing.T) {
-	if reason := noPrograms(); reason != "" {
+	if reason := testdb.NoOwnPostgres(); reason != "" {
 		t.Logf("does not apply: %s", reason)
 		return
 	}
-	dsn := ownPostgres(t)
+	dsn := testdb.StartPostgres(t).DSN
 	db := newOutboxDBAt(t, dsn, 4)
 	// A connection whose own commits wait for no standby.
 	admin := testPool(t, dsn+"&synchronous_commit=local", 2)

@@ -1,6 +1,7 @@
 package pgxstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,15 +127,9 @@ func New(cfg Config) (*Store, error) {
 	if err := cfg.Outbox.validate(); err != nil {
 		return nil, err
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
-	if cfg.IdleInTxTimeout == 0 {
-		cfg.IdleInTxTimeout = 5 * time.Minute
-	}
-	if cfg.ClaimTimeout == 0 {
-		cfg.ClaimTimeout = 5 * time.Second
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.IdleInTxTimeout = cmp.Or(cfg.IdleInTxTimeout, 5*time.Minute)
+	cfg.ClaimTimeout = cmp.Or(cfg.ClaimTimeout, 5*time.Second)
 	switch cfg.Isolation {
 	case "":
 		cfg.Isolation = pgx.ReadCommitted

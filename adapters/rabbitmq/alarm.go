@@ -1,6 +1,7 @@
 package rabbitmq
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -34,9 +35,7 @@ func (a *alarm) set(b amqp.Blocking) {
 	a.why = ""
 	if b.Active {
 		a.why = b.Reason
-		if a.why == "" {
-			a.why = "no reason given"
-		}
+		a.why = cmp.Or(a.why, "no reason given")
 	}
 }
 

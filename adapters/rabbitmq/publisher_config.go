@@ -1,6 +1,7 @@
 package rabbitmq
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -63,15 +64,11 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 	if len(c.Exchange) > maxShort {
 		refuse("Exchange has %d bytes; a name has at most %d", len(c.Exchange), maxShort)
 	}
-	if c.MaxMessageBytes == 0 {
-		c.MaxMessageBytes = DefaultMaxMessageBytes
-	}
+	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, DefaultMaxMessageBytes)
 	if c.MaxMessageBytes < 0 {
 		refuse("MaxMessageBytes is %d; it must not be negative", c.MaxMessageBytes)
 	}
-	if c.FrameBytes == 0 {
-		c.FrameBytes = DefaultFrameBytes
-	}
+	c.FrameBytes = cmp.Or(c.FrameBytes, DefaultFrameBytes)
 	if c.FrameBytes < minFrameBytes {
 		refuse("FrameBytes is %d; no server has less than %d", c.FrameBytes, minFrameBytes)
 	}

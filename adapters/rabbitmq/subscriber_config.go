@@ -1,12 +1,14 @@
 package rabbitmq
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/deliver"
 	"github.com/txonce/txonce/internal/risks"
 )
 
@@ -138,23 +140,10 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if c.Processor == nil {
 		refuse("Processor is required")
 	}
-	for _, field := range []struct {
-		name     string
-		value    *int
-		standard int
-	}{
-		{"Concurrency", &c.Concurrency, 4},
-		{"MaxBatch", &c.MaxBatch, 100},
-		{"MaxBatchBytes", &c.MaxBatchBytes, 4 << 20},
-		{"Prefetch", &c.Prefetch, 0},
-	} {
-		if *field.value < 0 {
-			refuse("%s is %d; it must not be negative", field.name, *field.value)
-		}
-		if *field.value == 0 {
-			*field.value = field.standard
-		}
-	}
+	deliver.SetCount(refuse, "Concurrency", &c.Concurrency, 4)
+	deliver.SetCount(refuse, "MaxBatch", &c.MaxBatch, 100)
+	deliver.SetCount(refuse, "MaxBatchBytes", &c.MaxBatchBytes, 4<<20)
+	deliver.SetCount(refuse, "Prefetch", &c.Prefetch, 0)
 	if _, batches := c.Processor.(consumer.BatchProcessor); c.Prefetch == 0 && !batches {
 		c.Prefetch = max(c.Concurrency, 100)
 	}
@@ -205,8 +194,6 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if c.Trace == nil {
 		c.Trace = &Trace{}
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c, errors.Join(wrong...)
 }

@@ -88,12 +88,8 @@ func (o *outboxSession) takeFree(ctx context.Context, n int) error {
 // others as leaving: Lease skips them, and they are released once their leased messages are settled.
 func (o *outboxSession) giveBack(ctx context.Context, n int) error {
 	o.mu.Lock()
-	left := n
-	idle := o.removeIdle(func(*outboxShard) bool {
-		left--
-		return left >= 0
-	})
-	left = n - len(idle)
+	idle := shares.Remove(o.shards, n, (*outboxShard).idle)
+	left := n - len(idle)
 	for _, s := range o.shards {
 		s.leaving = left > 0
 		left--
@@ -106,21 +102,9 @@ func (o *outboxSession) giveBack(ctx context.Context, n int) error {
 // session still holds them.
 func (o *outboxSession) giveBackLeaving(ctx context.Context) {
 	o.mu.Lock()
-	idle := o.removeIdle(func(s *outboxShard) bool { return s.leaving })
+	idle := shares.Remove(o.shards, len(o.shards), func(s *outboxShard) bool { return s.leaving && s.idle() })
 	o.mu.Unlock()
 	_ = o.giveBackNow(ctx, idle)
-}
-
-// removeIdle removes idle shards if want returns true for them, so that Lease no longer uses them, and returns their numbers. The
-// caller holds mu.
-func (o *outboxSession) removeIdle(want func(*outboxShard) bool) (idle []int) {
-	for i, s := range o.shards {
-		if s.idle() && want(s) {
-			idle = append(idle, i)
-			delete(o.shards, i)
-		}
-	}
-	return idle
 }
 
 func (o *outboxSession) giveBackNow(ctx context.Context, idle []int) error {

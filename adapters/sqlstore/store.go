@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -124,12 +125,8 @@ func New(cfg Config) (*Store, error) {
 	case cfg.Outbox.KeepSent < 0:
 		return nil, fmt.Errorf("sqlstore: Config.Outbox.KeepSent %v is negative", cfg.Outbox.KeepSent)
 	}
-	if cfg.IdleInTxTimeout == 0 {
-		cfg.IdleInTxTimeout = 5 * time.Minute
-	}
-	if cfg.ClaimTimeout == 0 {
-		cfg.ClaimTimeout = 5 * time.Second
-	}
+	cfg.IdleInTxTimeout = cmp.Or(cfg.IdleInTxTimeout, 5*time.Minute)
+	cfg.ClaimTimeout = cmp.Or(cfg.ClaimTimeout, 5*time.Second)
 	s := &Store{cfg: cfg, now: time.Now, answerWithin: engine.AnswerWithin}
 	if cfg.IdleInTxTimeout > 0 {
 		s.idleLimit = fmt.Sprintf("%dms", cfg.IdleInTxTimeout.Milliseconds())

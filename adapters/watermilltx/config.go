@@ -1,6 +1,7 @@
 package watermilltx
 
 import (
+	"cmp"
 	"database/sql"
 	"fmt"
 	"log/slog"
@@ -101,12 +102,8 @@ func (cfg Config[TTx]) withDefaults() (Config[TTx], error) {
 	if cfg.OrderingKey == nil {
 		cfg.OrderingKey = func(produced *message.Message) string { return produced.Metadata.Get(MetadataKey) }
 	}
-	if cfg.MaxWait == 0 {
-		cfg.MaxWait = DefaultMaxWait
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.MaxWait = cmp.Or(cfg.MaxWait, DefaultMaxWait)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	return cfg, nil
 }
 

@@ -1,6 +1,7 @@
 package watermilltx
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,12 +51,8 @@ func NewHandler(cfg HandlerConfig) (*Handler, error) {
 	case cfg.MaxWait < 0:
 		return nil, fmt.Errorf("watermilltx: HandlerConfig.MaxWait is %v: want more than 0", cfg.MaxWait)
 	}
-	if cfg.MaxWait == 0 {
-		cfg.MaxWait = DefaultMaxWait
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.MaxWait = cmp.Or(cfg.MaxWait, DefaultMaxWait)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	return &Handler{cfg: cfg}, nil
 }
 

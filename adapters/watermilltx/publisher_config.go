@@ -1,6 +1,7 @@
 package watermilltx
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -78,9 +79,7 @@ func (cfg PublisherConfig) withDefaults() (PublisherConfig, error) {
 			"message. Check for watermill-amqp that Publish.ConfirmDelivery is true, and for watermill-kafka that OverwriteSaramaConfig has "+
 			"Producer.RequiredAcks = WaitForAll and Producer.Idempotent = true; or accept watermilltx.RiskUnconfirmed (AcceptedRisks)", cfg.Publisher)
 	}
-	if cfg.Concurrency == 0 {
-		cfg.Concurrency = DefaultConcurrency
-	}
+	cfg.Concurrency = cmp.Or(cfg.Concurrency, DefaultConcurrency)
 	if cfg.UUID == nil {
 		cfg.UUID = uuidOf
 	}

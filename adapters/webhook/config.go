@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -130,22 +131,12 @@ func (c Config) withDefaults() (Config, Source, error) {
 	if err := risks.Check(c.AcceptedRisks, RiskShortWindow, RiskUntimedInline); err != nil {
 		refuse("%w", err)
 	}
-	if source.Deadline == 0 {
-		source.Deadline = DefaultDeadline
-	}
-	if c.MaxBody == 0 {
-		c.MaxBody = DefaultMaxBody
-	}
-	if c.ReadTimeout == 0 {
-		c.ReadTimeout = DefaultReadTimeout
-	}
+	source.Deadline = cmp.Or(source.Deadline, DefaultDeadline)
+	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
+	c.ReadTimeout = cmp.Or(c.ReadTimeout, DefaultReadTimeout)
 	c.ReadTimeout = min(c.ReadTimeout, source.answerWithin())
-	if c.RefusalStatus == 0 {
-		c.RefusalStatus = http.StatusBadRequest
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.RefusalStatus = cmp.Or(c.RefusalStatus, http.StatusBadRequest)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
 	c.Trace = c.Trace.complete()
 	return c, source, errors.Join(wrong...)

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,12 +77,8 @@ func NewInbox[TTx any](cfg InboxConfig[TTx]) (*Inbox[TTx], error) {
 	if cfg.Outbox == nil {
 		cfg.Outbox, _ = cfg.Store.(outbox.Writer[TTx])
 	}
-	if cfg.Topic == "" {
-		cfg.Topic = cfg.Name + ".inbox"
-	}
-	if cfg.Window == 0 {
-		cfg.Window = DefaultInboxWindow
-	}
+	cfg.Topic = cmp.Or(cfg.Topic, cfg.Name+".inbox")
+	cfg.Window = cmp.Or(cfg.Window, DefaultInboxWindow)
 	probe := outbox.Message{Topic: cfg.Topic}
 	switch {
 	case cfg.Name == "":

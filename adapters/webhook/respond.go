@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"strconv"
@@ -56,9 +57,7 @@ func failed(err error) *response {
 
 func accepted(reply Reply) *response {
 	res := &response{status: reply.Status, contentType: reply.ContentType, body: string(reply.Body)}
-	if res.status == 0 {
-		res.status = http.StatusOK
-	}
+	res.status = cmp.Or(res.status, http.StatusOK)
 	return res
 }
 
@@ -76,9 +75,7 @@ func (res *response) write(w http.ResponseWriter) {
 		w.WriteHeader(res.status)
 		return
 	}
-	if res.contentType == "" {
-		res.contentType = "text/plain; charset=utf-8"
-	}
+	res.contentType = cmp.Or(res.contentType, "text/plain; charset=utf-8")
 	header.Set("Content-Type", res.contentType)
 	header.Set("Content-Length", strconv.Itoa(len(res.body)))
 	header.Set("X-Content-Type-Options", "nosniff")

@@ -3,20 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
-	"time"
 
 	"github.com/txonce/txonce/adapters/webhook/applehook"
 	"github.com/txonce/txonce/adapters/webhook/applehook/appletest"
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/examples/internal/webhookdemo"
 )
 
 const (
@@ -41,42 +37,28 @@ func demo(ctx context.Context, o options) error {
 	if err := serve(ctx, o, s.deliver); err != nil {
 		return err
 	}
-	fmt.Fprintln(s.out, "\nThe server is stopped and started again.")
+	fmt.Fprintln(s.Out, "\nThe server is stopped and started again.")
 	if err := serve(ctx, o, s.deliverAgain); err != nil {
 		return err
 	}
 	s.audit(ctx, o)
-	if len(s.wrong) > 0 {
-		return fmt.Errorf("%d results are wrong: %w", len(s.wrong), errors.Join(s.wrong...))
-	}
-	fmt.Fprintln(s.out, "All is as it must be.")
-	return nil
+	return s.Err()
 }
 
 // serve runs the server while use sends to it.
 func serve(ctx context.Context, o options, use func(ctx context.Context, url string)) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	address, ended := make(chan string, 1), make(chan error, 1)
-	o.ready = func(a string) { address <- a }
-	go func() { ended <- run(ctx, o) }()
-	select {
-	case a := <-address:
-		use(ctx, "http://"+a+"/webhooks/apple")
-	case err := <-ended:
-		return err
+	server := func(ctx context.Context, ready func(address string)) error {
+		o.ready = ready
+		return run(ctx, o)
 	}
-	stop() // as SIGTERM does
-	return <-ended
+	return webhookdemo.Serve(ctx, server, func(ctx context.Context, address string) { use(ctx, "http://"+address+"/webhooks/apple") })
 }
 
 // sender plays Apple, and a forger.
 type sender struct {
-	out    io.Writer
-	run    string // part of the IDs: PostgreSQL has those of earlier runs
+	*webhookdemo.Sender
 	apple  *appletest.Authority
 	forger *appletest.Authority // has certificates that look like Apple's, but lead to another root
-	wrong  []error
 }
 
 func newSender(out io.Writer) (*sender, error) {
@@ -85,7 +67,7 @@ func newSender(out io.Writer) (*sender, error) {
 		return nil, err
 	}
 	forger, err := appletest.NewAuthority()
-	return &sender{out: out, run: rand.Text()[:8], apple: apple, forger: forger}, err
+	return &sender{Sender: webhookdemo.New(out), apple: apple, forger: forger}, err
 }
 
 // config trusts the sender instead of Apple. A real server leaves Roots out.
@@ -96,135 +78,67 @@ func (s *sender) config() applehook.Config {
 // renewal is the notification that subscription n was renewed.
 func (s *sender) renewal(n int) appletest.Notification {
 	return appletest.Notification{
-		Type: "DID_RENEW", UUID: fmt.Sprintf("%s-%d", s.run, n), BundleID: demoBundle, AppAppleID: demoApp,
-		Transaction: map[string]any{"originalTransactionId": fmt.Sprintf("%s-subscription-%d", s.run, n), "expiresDate": 1900000000000},
+		Type: "DID_RENEW", UUID: fmt.Sprintf("%s-%d", s.Run, n), BundleID: demoBundle, AppAppleID: demoApp,
+		Transaction: map[string]any{"originalTransactionId": fmt.Sprintf("%s-subscription-%d", s.Run, n), "expiresDate": 1900000000000},
 	}
 }
 
 func (s *sender) deliver(ctx context.Context, url string) {
-	fmt.Fprintln(s.out, "Apple sends notifications:")
+	fmt.Fprintln(s.Out, "Apple sends notifications:")
 	first := s.sign(s.apple, s.renewal(1))
-	s.send(ctx, url, "subscription 1 is renewed", first, 200)
-	s.send(ctx, url, "the same again: the answer was lost", first, 200)
-	s.send(ctx, url, "and again, signed anew", s.sign(s.apple, s.renewal(1)), 200)
-	s.storm(ctx, url, s.sign(s.apple, s.renewal(2)))
-	s.send(ctx, url, "a type without a handler", s.sign(s.apple, appletest.Notification{Type: "PRICE_INCREASE", BundleID: demoBundle, AppAppleID: demoApp}), 200)
-	s.send(ctx, url, "a test notification: it does not reach the handler", s.sign(s.apple, appletest.Notification{Type: "TEST", BundleID: demoBundle, AppAppleID: demoApp}), 200)
+	s.Send(ctx, url, "subscription 1 is renewed", first, nil, 200)
+	s.Send(ctx, url, "the same again: the answer was lost", first, nil, 200)
+	s.Send(ctx, url, "and again, signed anew", s.sign(s.apple, s.renewal(1)), nil, 200)
+	s.Storm(ctx, url, "subscription 2 is renewed, sent", s.sign(s.apple, s.renewal(2)), func() http.Header { return nil })
+	s.Send(ctx, url, "a type without a handler", s.sign(s.apple, appletest.Notification{Type: "PRICE_INCREASE", BundleID: demoBundle, AppAppleID: demoApp}), nil, 200)
+	s.Send(ctx, url, "a test notification: it does not reach the handler", s.sign(s.apple, appletest.Notification{Type: "TEST", BundleID: demoBundle, AppAppleID: demoApp}), nil, 200)
 	poison := s.renewal(3)
 	poison.Transaction = nil
-	s.send(ctx, url, "a notification that cannot be handled: parked", s.sign(s.apple, poison), 200)
+	s.Send(ctx, url, "a notification that cannot be handled: parked", s.sign(s.apple, poison), nil, 200)
 
-	fmt.Fprintln(s.out, "\nSomebody else sends:")
-	s.send(ctx, url, "a notification signed with certificates of another root", s.sign(s.forger, s.renewal(4)), 400)
+	fmt.Fprintln(s.Out, "\nSomebody else sends:")
+	s.Send(ctx, url, "a notification signed with certificates of another root", s.sign(s.forger, s.renewal(4)), nil, 400)
 	changed := bytes.Clone(first)
 	changed[len(changed)/2] ^= 1
-	s.send(ctx, url, "a captured notification with a changed byte", changed, 400)
-	s.send(ctx, url, "a notification without a signature", []byte(`{"signedPayload": "e30.e30."}`), 400)
+	s.Send(ctx, url, "a captured notification with a changed byte", changed, nil, 400)
+	s.Send(ctx, url, "a notification without a signature", []byte(`{"signedPayload": "e30.e30."}`), nil, 400)
 	other := s.renewal(4)
 	other.BundleID = "com.example.other"
-	s.send(ctx, url, "a notification of another app", s.sign(s.apple, other), 400)
+	s.Send(ctx, url, "a notification of another app", s.sign(s.apple, other), nil, 400)
 	sandbox := s.renewal(4)
 	sandbox.Environment = applehook.Sandbox
-	s.send(ctx, url, "a notification of the sandbox", s.sign(s.apple, sandbox), 400)
+	s.Send(ctx, url, "a notification of the sandbox", s.sign(s.apple, sandbox), nil, 400)
 }
 
 // deliverAgain is after a restart.
 func (s *sender) deliverAgain(ctx context.Context, url string) {
 	for n := 1; n <= 2; n++ {
-		s.send(ctx, url, fmt.Sprintf("subscription %d once more", n), s.sign(s.apple, s.renewal(n)), 200)
+		s.Send(ctx, url, fmt.Sprintf("subscription %d once more", n), s.sign(s.apple, s.renewal(n)), nil, 200)
 	}
 }
 
 func (s *sender) sign(by *appletest.Authority, n appletest.Notification) (body []byte) {
 	body, err := by.Body(n)
 	if err != nil {
-		s.wrong = append(s.wrong, err)
+		s.Fail(err)
 	}
 	return body
 }
 
-// send delivers once, prints the answer, and remembers it if it is not want.
-func (s *sender) send(ctx context.Context, url, what string, body []byte, want int) {
-	status, err := post(ctx, url, body)
-	fmt.Fprintf(s.out, "  %d  %s\n", status, what)
-	if status != want {
-		s.wrong = append(s.wrong, fmt.Errorf("%s: status %d, want %d; error %s", what, status, want, fmt.Sprint(err)))
-	}
-}
-
-// storm sends a notification 20 times at once, and again where the answer is 503, as Apple does.
-func (s *sender) storm(ctx context.Context, url string, body []byte) {
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	accepted := 0
-	for range 20 {
-		all.Go(func() {
-			for range 20 {
-				status, _ := post(ctx, url, body)
-				if status == http.StatusServiceUnavailable {
-					<-time.After(50 * time.Millisecond) // it is being handled; Apple waits for an hour
-					continue
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				if status == http.StatusOK {
-					accepted++
-				}
-				return
-			}
-		})
-	}
-	all.Wait()
-	fmt.Fprintf(s.out, "  200  subscription 2 is renewed, sent %d times at once\n", accepted)
-	if accepted != 20 {
-		s.wrong = append(s.wrong, fmt.Errorf("subscription 2: %d of 20 notifications were accepted", accepted))
-	}
-}
-
-func post(ctx context.Context, url string, body []byte) (status int, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		return 0, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	return res.StatusCode, res.Body.Close()
-}
-
 // audit compares what is in the database with what was sent.
 func (s *sender) audit(ctx context.Context, o options) {
-	fmt.Fprintln(s.out, "\nIn the database:")
-	check := func(what string, got int, err error, want int) {
-		fmt.Fprintf(s.out, "  %d  %s\n", got, what)
-		if got != want || err != nil {
-			s.wrong = append(s.wrong, fmt.Errorf("%d %s, want %d; error %s", got, what, want, fmt.Sprint(err)))
-		}
-	}
+	fmt.Fprintln(s.Out, "\nIn the database:")
 	db, store, err := open(ctx, o)
 	if err != nil {
-		s.wrong = append(s.wrong, err)
+		s.Fail(err)
 		return
 	}
 	defer db.Close()
-	count := func(query string, args ...any) (n int, err error) {
-		err = db.QueryRowContext(ctx, query, args...).Scan(&n)
-		return n, err
-	}
 	for n := 1; n <= 2; n++ {
-		got, err := count(`SELECT count(*) FROM renewals WHERE subscription = $1`, fmt.Sprintf("%s-subscription-%d", s.run, n))
-		check(fmt.Sprintf("renewal of subscription %d", n), got, err, 1)
+		s.Count(ctx, db, fmt.Sprintf("renewal of subscription %d", n), 1,
+			`SELECT count(*) FROM renewals WHERE subscription = $1`, fmt.Sprintf("%s-subscription-%d", s.Run, n))
 	}
-	got, err := count(`SELECT count(*) FROM renewals WHERE notification LIKE $1 AND notification NOT IN ($2, $3)`, s.run+"%", s.run+"-1", s.run+"-2")
-	check("renewals that Apple did not announce", got, err, 0)
-	letters, err := store.DeadLetters(ctx, consumer.DeadLetterFilter{Consumer: "subscriptions"})
-	parked := 0
-	for _, l := range letters {
-		if l.Message.ID == s.run+"-3" {
-			parked++
-		}
-	}
-	check("parked notification", parked, err, 1)
+	s.Count(ctx, db, "renewals that Apple did not announce", 0,
+		`SELECT count(*) FROM renewals WHERE notification LIKE $1 AND notification NOT IN ($2, $3)`, s.Run+"%", s.Run+"-1", s.Run+"-2")
+	s.CountParked(ctx, store, "parked notification", "subscriptions", s.Run+"-3")
 }

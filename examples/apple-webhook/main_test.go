@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -67,22 +66,10 @@ func TestAudit(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.audit(t.Context(), o)
-			if got := fmt.Sprint(s.wrong); c.want == "" && len(s.wrong) > 0 || !strings.Contains(got, c.want) {
+			if got := fmt.Sprint(s.Wrong); c.want == "" && len(s.Wrong) > 0 || !strings.Contains(got, c.want) {
 				t.Errorf("wrong: %v, want %q", got, c.want)
 			}
 		})
-	}
-}
-
-// An answer that is not the expected one is a wrong result.
-func TestSendNoticesAnswers(t *testing.T) {
-	broken := httptest.NewServer(http.NotFoundHandler())
-	defer broken.Close()
-	s, _ := world(t)
-	s.send(t.Context(), broken.URL, "a notification", nil, 200)
-	s.storm(t.Context(), broken.URL, nil)
-	if len(s.wrong) != 2 {
-		t.Errorf("wrong: %v, want two results", s.wrong)
 	}
 }
 
@@ -113,11 +100,11 @@ func TestBackfill(t *testing.T) {
 	defer server.Close()
 	o.apiURL = server.URL
 	err = serve(t.Context(), o, func(ctx context.Context, url string) {
-		s.send(ctx, url, "subscription 1", s.sign(s.apple, s.renewal(1)), 200)
+		s.Send(ctx, url, "subscription 1", s.sign(s.apple, s.renewal(1)), nil, 200)
 		waitForRenewals(t, o, 2)
 	})
-	if err != nil || len(s.wrong) > 0 {
-		t.Error(err, s.wrong)
+	if err != nil || len(s.Wrong) > 0 {
+		t.Error(err, s.Wrong)
 	}
 }
 
@@ -154,7 +141,7 @@ func world(t *testing.T) (*sender, options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.run = "run"
+	s.Run = "run"
 	return s, options{
 		listen: "127.0.0.1:0", sqlite: filepath.Join(t.TempDir(), "test.db"), app: s.config(), logger: slog.New(slog.DiscardHandler),
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/webhook/stripehook"
+	"github.com/txonce/txonce/examples/internal/webhookdemo"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
@@ -56,7 +57,7 @@ func TestAudit(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := testOptions(t)
-			s := &sender{out: io.Discard, run: "run"}
+			s := testSender()
 			if err := serve(t.Context(), o, s.deliver); err != nil {
 				t.Fatal(err)
 			}
@@ -69,29 +70,17 @@ func TestAudit(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.audit(t.Context(), o)
-			if got := fmt.Sprint(s.wrong); c.want == "" && len(s.wrong) > 0 || !strings.Contains(got, c.want) {
+			if got := fmt.Sprint(s.Wrong); c.want == "" && len(s.Wrong) > 0 || !strings.Contains(got, c.want) {
 				t.Errorf("wrong: %v, want %q", got, c.want)
 			}
 		})
 	}
 }
 
-// An answer that is not the expected one is a wrong result.
-func TestSendNoticesAnswers(t *testing.T) {
-	broken := httptest.NewServer(http.NotFoundHandler())
-	defer broken.Close()
-	s := &sender{out: io.Discard, run: "run"}
-	s.send(t.Context(), broken.URL, "an event", nil, "", 200)
-	s.storm(t.Context(), broken.URL, nil)
-	if len(s.wrong) != 2 {
-		t.Errorf("wrong: %v, want two results", s.wrong)
-	}
-}
-
 // The backfill fetches an event that no webhook delivered, and does nothing with one that was delivered.
 func TestBackfill(t *testing.T) {
 	o := testOptions(t)
-	s := &sender{out: io.Discard, run: "run"}
+	s := testSender()
 	listed := make(chan struct{}, 100)
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		data := []json.RawMessage{s.invoice(2, nil), s.invoice(1, nil)}
@@ -102,12 +91,12 @@ func TestBackfill(t *testing.T) {
 	o.apiKey, o.apiURL = "rk_test_of_the_tests", api.URL
 	err := serve(t.Context(), o, func(ctx context.Context, url string) {
 		first := s.invoice(1, nil)
-		s.send(ctx, url, "invoice 1", first, stripehook.Sign(first, time.Now(), demoSecret), 200)
+		s.Send(ctx, url, "invoice 1", first, signature(first, time.Now(), demoSecret), 200)
 		<-listed
 		waitForPayments(t, o, 2)
 	})
-	if err != nil || len(s.wrong) > 0 {
-		t.Error(err, s.wrong)
+	if err != nil || len(s.Wrong) > 0 {
+		t.Error(err, s.Wrong)
 	}
 }
 
@@ -143,3 +132,5 @@ func testOptions(t *testing.T) options {
 		listen: "127.0.0.1:0", sqlite: filepath.Join(t.TempDir(), "test.db"), secret: demoSecret, mode: stripehook.Test, logger: slog.New(slog.DiscardHandler),
 	}
 }
+
+func testSender() *sender { return &sender{&webhookdemo.Sender{Out: io.Discard, Run: "run"}} }

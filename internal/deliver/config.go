@@ -74,3 +74,13 @@ type Config struct {
 	// Defaults to slog.Default().
 	Logger *slog.Logger
 }
+
+// SetCount sets a number in a subscriber's config to its default if it is 0, and refuses one that is negative.
+func SetCount(refuse func(format string, args ...any), name string, value *int, standard int) {
+	switch {
+	case *value < 0:
+		refuse("%s is %d; it must not be negative", name, *value)
+	case *value == 0:
+		*value = standard
+	}
+}

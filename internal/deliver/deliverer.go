@@ -1,6 +1,7 @@
 package deliver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -38,9 +39,7 @@ type Deliverer struct {
 // are not cancelled when it ends. Call Drain at the end.
 func New(ctx context.Context, cfg Config) *Deliverer {
 	cfg.Concurrency, cfg.MaxBatch = max(cfg.Concurrency, 1), max(cfg.MaxBatch, 1)
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	if _, batches := cfg.Processor.(consumer.BatchProcessor); !batches {
 		cfg.MaxBatch = 1
 	}

@@ -38,13 +38,6 @@ func Inspect(sql string) (c Control) {
 	return c
 }
 
-// EndsTransaction reports whether one of the statements in sql ends the transaction that it is sent in.
-func EndsTransaction(sql string) bool { return Inspect(sql).Ends }
-
-// MovesSavepoint reports whether sql may set a savepoint or roll back to one. A single word counts, as it may be the name of a
-// prepared statement.
-func MovesSavepoint(sql string) bool { return Inspect(sql).Savepoint }
-
 // Several reports whether sql may be more than one statement.
 func Several(sql string) bool {
 	c := Inspect(sql)

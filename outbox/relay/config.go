@@ -156,9 +156,7 @@ func (cfg Config) complete() (Config, error) {
 	if cfg.HeaderFormat == nil {
 		cfg.HeaderFormat = outbox.PlainHeaders
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	if cfg.Trace == nil {
 		cfg.Trace = new(Trace)
 	}

@@ -1,6 +1,7 @@
 package awslambda
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,14 +85,8 @@ func (c Config) withDefaults() (Config, error) {
 	if err := risks.Check(c.AcceptedRisks, awssqs.RiskShortWindow); err != nil {
 		refuse("%w", err)
 	}
-	if c.Margin == 0 {
-		c.Margin = 2 * time.Second
-	}
-	if c.MaxBatch == 0 {
-		c.MaxBatch = 100
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Margin = cmp.Or(c.Margin, 2*time.Second)
+	c.MaxBatch = cmp.Or(c.MaxBatch, 100)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c, errors.Join(wrong...)
 }

@@ -1,6 +1,7 @@
 package applehook
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/x509"
@@ -139,18 +140,12 @@ func (c BackfillConfig[TTx]) withDefaults() (BackfillConfig[TTx], *ecdsa.Private
 			c.URL = "https://api.storekit-sandbox.apple.com"
 		}
 	}
-	if c.Interval == 0 {
-		c.Interval = defaultInterval
-	}
-	if c.Overlap == 0 {
-		c.Overlap = defaultOverlap
-	}
+	c.Interval = cmp.Or(c.Interval, defaultInterval)
+	c.Overlap = cmp.Or(c.Overlap, defaultOverlap)
 	if c.Refused == nil {
 		c.Refused = func(err error, _ string) error { return err }
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c, key, errors.Join(wrong...)
 }
 

@@ -1,6 +1,7 @@
 package applehook
 
 import (
+	"cmp"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -135,12 +136,8 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		c.Roots = roots
 	}
-	if c.MaxAge == 0 {
-		c.MaxAge = defaultMaxAge
-	}
-	if c.Deadline == 0 {
-		c.Deadline = defaultDeadline
-	}
+	c.MaxAge = cmp.Or(c.MaxAge, defaultMaxAge)
+	c.Deadline = cmp.Or(c.Deadline, defaultDeadline)
 	return c, errors.Join(wrong...)
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/txonce/txonce/adapters/webhook/internal/bodymac"
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
@@ -39,15 +40,8 @@ func (c Config) validate() error {
 	refuse := func(format string, args ...any) {
 		wrong = append(wrong, fmt.Errorf("githubhook: Config."+format, args...))
 	}
-	switch {
-	case c.Endpoint == "":
-		refuse("Endpoint is required: it is part of each event's key; name the hook or the app, such as \"releases-hook\"")
-	case len(c.Endpoint) > 128:
-		refuse("Endpoint has %d bytes, more than 128", len(c.Endpoint))
-	default:
-		if err := strict.Token(c.Endpoint, ""); err != nil {
-			refuse("Endpoint %w", err)
-		}
+	if err := bodymac.CheckEndpoint(c.Endpoint, "name the hook or the app, such as \"releases-hook\""); err != nil {
+		refuse("Endpoint %w", err)
 	}
 	if len(c.Secrets) == 0 {
 		refuse("Secrets is required: set a secret in the settings of the hook or the app, and configure it here")
@@ -57,16 +51,9 @@ func (c Config) validate() error {
 			refuse("Secrets[%d] %w; set a random secret in the settings of the hook or the app, and configure it here", i, err)
 		}
 	}
-	switch {
-	case c.Topic == "" && !c.TrustTopicHeader:
-		refuse("Topic is required: name the one event that the hook sends, such as \"release\", " +
-			"because the header X-GitHub-Event is not signed; or set TrustTopicHeader if handlers check the body")
-	case c.Topic != "" && c.TrustTopicHeader:
-		refuse("Topic and TrustTopicHeader are both set: set one of them")
-	case c.Topic != "":
-		if err := strict.Token(c.Topic, "="); err != nil {
-			refuse("Topic %w", err)
-		}
+	if err := bodymac.CheckTopic(c.Topic, c.TrustTopicHeader, "=", "name the one event that the hook sends, such as \"release\", "+
+		"because the header X-GitHub-Event is not signed; or set TrustTopicHeader if handlers check the body"); err != nil {
+		refuse("Topic %w", err)
 	}
 	return errors.Join(wrong...)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/txonce/txonce/adapters/webhook/githubhook"
+	"github.com/txonce/txonce/internal/test/verifiers"
 )
 
 func TestConfig(t *testing.T) {
@@ -43,23 +44,7 @@ func TestConfig(t *testing.T) {
 			cfg := githubhook.Config{Endpoint: "releases-hook", Topic: "release", Secrets: []string{secret}}
 			test.change(&cfg)
 			v, err := githubhook.New(cfg)
-			if test.wants == nil {
-				if err != nil {
-					t.Error(err)
-				}
-				return
-			}
-			if v != nil || err == nil {
-				t.Fatalf("New = %v, %v", v, err)
-			}
-			for _, want := range test.wants {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the error %q does not contain %q", err, want)
-				}
-			}
-			if strings.Contains(err.Error(), secret) {
-				t.Errorf("the error contains the secret: %v", err)
-			}
+			verifiers.CheckNew(t, v, err, test.wants, secret)
 		})
 	}
 }

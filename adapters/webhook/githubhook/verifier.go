@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/webhook"
+	"github.com/txonce/txonce/adapters/webhook/internal/bodymac"
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
-	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/dedup"
 )
 
 // Horizon is how long the keys of events must be remembered. GitHub itself delivers again for three days at most, but it signs
@@ -31,8 +30,8 @@ const (
 
 // Verifier verifies the deliveries of one hook or app. It is a webhook.Verifier, and safe for concurrent use.
 type Verifier struct {
-	cfg     Config
-	secrets [][]byte
+	cfg  Config
+	keys [][]byte
 }
 
 var _ webhook.Verifier = (*Verifier)(nil)
@@ -42,11 +41,7 @@ func New(cfg Config) (*Verifier, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	v := &Verifier{cfg: cfg}
-	for _, secret := range cfg.Secrets {
-		v.secrets = append(v.secrets, []byte(secret))
-	}
-	return v, nil
+	return &Verifier{cfg: cfg, keys: bodymac.Keys(cfg.Secrets)}, nil
 }
 
 // Source describes GitHub.
@@ -59,11 +54,11 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 	if err := v.authenticate(d); err != nil {
 		return nil, err
 	}
-	id, err := token(d.Header, deliveryHeader)
+	id, err := bodymac.Token(d.Header, deliveryHeader, "=")
 	if err != nil {
 		return nil, err
 	}
-	topic, err := token(d.Header, eventHeader)
+	topic, err := bodymac.Token(d.Header, eventHeader, "=")
 	if err != nil {
 		return nil, err
 	}
@@ -81,21 +76,8 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 		return nil, webhook.Refuse(webhook.WrongApp,
 			"the event is %q, and Config.Topic is %q: send each event to an endpoint of its own", topic, v.cfg.Topic)
 	}
-	alias := strict.BodyAlias(source, v.cfg.Endpoint, topic, payload)
-	// The fingerprint covers all that the alias does. Without it, somebody who sends a captured body with the ID of another
-	// delivery first would make that delivery a duplicate, and it would be lost.
-	fingerprint := dedup.FingerprintOf([]byte(alias))
-	return []webhook.Event{{
-		Message: consumer.Message{
-			ID:          id,
-			Tenant:      source + "/" + v.cfg.Endpoint,
-			Topic:       topic,
-			Payload:     payload,
-			Fingerprint: &fingerprint,
-			Aliases:     []string{alias},
-		},
-		Drop: drop,
-	}}, nil
+	msg := bodymac.Message(source, v.cfg.Endpoint, id, topic, payload, "")
+	return []webhook.Event{{Message: msg, Drop: drop}}, nil
 }
 
 func (v *Verifier) authenticate(d *webhook.Delivery) error {
@@ -106,32 +88,11 @@ func (v *Verifier) authenticate(d *webhook.Delivery) error {
 	case err != nil:
 		return webhook.Refuse(webhook.Unsigned, "%w; has the hook a secret?", err)
 	}
-	want := make([]string, len(v.secrets))
-	for i, secret := range v.secrets {
-		want[i] = sign(secret, d.Body)
-	}
-	if !strict.AnyEqual(want, []string{signature}) {
-		return webhook.Refuse(webhook.BadSignature,
-			"no configured secret made the signature: compare Config.Secrets with the hook's secret, "+
-				"and make sure that no proxy changes the raw body")
-	}
-	return nil
+	return bodymac.Authenticate(v.keys, signature, func(key []byte) string { return sign(key, d.Body) }, "the hook's secret")
 }
 
 func sign(secret, body []byte) string {
 	return "sha256=" + hex.EncodeToString(strict.MAC(sha256.New, secret, body))
-}
-
-// token reads a header that is not signed.
-func token(h http.Header, name string) (string, error) {
-	value, err := strict.Header(h, name)
-	if err != nil {
-		return "", webhook.Refuse(webhook.Malformed, "%w", err)
-	}
-	if err := strict.Token(value, "="); err != nil {
-		return "", webhook.Refuse(webhook.Malformed, "header %s %w", name, err)
-	}
-	return value, nil
 }
 
 // Sign returns the headers that GitHub would add to body, for tests. delivery is the event's ID, and event is its type.

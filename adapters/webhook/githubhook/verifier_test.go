@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"net/http"
 	"net/url"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/webhook"
 	"github.com/txonce/txonce/adapters/webhook/githubhook"
+	"github.com/txonce/txonce/internal/test/verifiers"
 )
 
 const (
@@ -79,25 +79,9 @@ func newVerifier(t testing.TB, change func(*githubhook.Config)) *githubhook.Veri
 
 func trustTopic(c *githubhook.Config) { c.Topic, c.TrustTopicHeader = "", true }
 
-// verify also checks what holds for all calls of Verify: that it returns either one event or an error that Refuse made, and that
-// it changes nothing.
 func verify(t testing.TB, v webhook.Verifier, h http.Header, body string) (webhook.Event, webhook.Refusal) {
 	t.Helper()
-	d := &webhook.Delivery{Header: h.Clone(), Body: []byte(body), Time: now}
-	events, err := v.Verify(t.Context(), d)
-	if !reflect.DeepEqual(d, &webhook.Delivery{Header: h, Body: []byte(body), Time: now}) { // not cmp.Diff: its coverage is random
-		t.Errorf("Verify changed the delivery: %+v", d)
-	}
-	if err != nil {
-		if len(events) > 0 || webhook.RefusalOf(err) == "" {
-			t.Errorf("%d events and the error %v", len(events), err)
-		}
-		return webhook.Event{}, webhook.RefusalOf(err)
-	}
-	if len(events) != 1 {
-		t.Fatalf("%d events", len(events))
-	}
-	return events[0], ""
+	return verifiers.VerifyOne(t, v, h, body, now)
 }
 
 func TestVerify(t *testing.T) {

@@ -1,6 +1,7 @@
 package hmachook
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -77,9 +78,7 @@ func (c *checker) source(p *plan) {
 		c.refuse("Horizon is %v: want 400 days or more, because a sender that signs no time cannot prevent that "+
 			"a captured delivery is repeated later; set CreatedPath or a timestamp if the sender has one", cfg.Horizon)
 	}
-	if cfg.Horizon == 0 {
-		cfg.Horizon = defaultHorizon
-	}
+	cfg.Horizon = cmp.Or(cfg.Horizon, defaultHorizon)
 	if err := strict.Reply(cfg.Reply.Status, cfg.Reply.Body); err != nil {
 		c.refuse("Reply%w", err)
 	}

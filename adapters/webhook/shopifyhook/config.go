@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/txonce/txonce/adapters/webhook/internal/bodymac"
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
@@ -53,15 +54,8 @@ func (c Config) validate() error {
 	refuse := func(format string, args ...any) {
 		wrong = append(wrong, fmt.Errorf("shopifyhook: Config."+format, args...))
 	}
-	switch {
-	case c.Endpoint == "":
-		refuse("Endpoint is required: it is part of each event's key; name the subscription, such as \"orders-paid\"")
-	case len(c.Endpoint) > 128:
-		refuse("Endpoint has %d bytes, more than 128", len(c.Endpoint))
-	default:
-		if err := strict.Token(c.Endpoint, ""); err != nil {
-			refuse("Endpoint %w", err)
-		}
+	if err := bodymac.CheckEndpoint(c.Endpoint, "name the subscription, such as \"orders-paid\""); err != nil {
+		refuse("Endpoint %w", err)
 	}
 	if len(c.Secrets) == 0 {
 		refuse("Secrets is required: copy the app's client secret")
@@ -73,16 +67,9 @@ func (c Config) validate() error {
 			refuse("Secrets[%d] %w; copy the app's whole client secret", i, err)
 		}
 	}
-	switch {
-	case c.Topic == "" && !c.TrustTopicHeader:
-		refuse("Topic is required: name the one topic of this endpoint, such as \"orders/paid\", " +
-			"because the header X-Shopify-Topic is not signed; or set TrustTopicHeader")
-	case c.Topic != "" && c.TrustTopicHeader:
-		refuse("Topic and TrustTopicHeader are both set: set one of them")
-	case c.Topic != "":
-		if err := strict.Token(c.Topic, ":="); err != nil {
-			refuse("Topic %w", err)
-		}
+	if err := bodymac.CheckTopic(c.Topic, c.TrustTopicHeader, ":=", "name the one topic of this endpoint, such as \"orders/paid\", "+
+		"because the header X-Shopify-Topic is not signed; or set TrustTopicHeader"); err != nil {
+		refuse("Topic %w", err)
 	}
 	switch {
 	case c.Shop != "" && c.TrustShopHeader:

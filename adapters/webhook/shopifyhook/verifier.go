@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/webhook"
+	"github.com/txonce/txonce/adapters/webhook/internal/bodymac"
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
-	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/dedup"
 )
 
 // Horizon is how long the keys of events must be remembered. Shopify itself delivers again for four hours at most, but it signs
@@ -31,8 +30,8 @@ const (
 
 // Verifier verifies the deliveries to one endpoint. It is a webhook.Verifier, and safe for concurrent use.
 type Verifier struct {
-	cfg     Config
-	secrets [][]byte
+	cfg  Config
+	keys [][]byte
 }
 
 var _ webhook.Verifier = (*Verifier)(nil)
@@ -42,11 +41,7 @@ func New(cfg Config) (*Verifier, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	v := &Verifier{cfg: cfg}
-	for _, secret := range cfg.Secrets {
-		v.secrets = append(v.secrets, []byte(secret))
-	}
-	return v, nil
+	return &Verifier{cfg: cfg, keys: bodymac.Keys(cfg.Secrets)}, nil
 }
 
 // Source describes Shopify.
@@ -59,11 +54,11 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 	if err := v.authenticate(d); err != nil {
 		return nil, err
 	}
-	id, err := token(d.Header, eventHeader, "=")
+	id, err := bodymac.Token(d.Header, eventHeader, "=")
 	if err != nil {
 		return nil, err
 	}
-	topic, err := token(d.Header, topicHeader, ":=")
+	topic, err := bodymac.Token(d.Header, topicHeader, ":=")
 	if err != nil {
 		return nil, err
 	}
@@ -75,18 +70,8 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 	if err != nil {
 		return nil, err
 	}
-	alias := strict.BodyAlias(source, v.cfg.Endpoint, topic, d.Body)
-	// The fingerprint covers all that the alias does, and the shop. Without it, somebody who sends a captured body with the ID of
-	// another delivery first would make that delivery a duplicate, and it would be lost.
-	fingerprint := dedup.FingerprintOf([]byte(alias + " " + shop))
-	msg := consumer.Message{
-		ID:          topic + ":" + id, // neither contains "=", so no ID is an alias
-		Tenant:      source + "/" + v.cfg.Endpoint,
-		Topic:       topic,
-		Payload:     d.Body,
-		Fingerprint: &fingerprint,
-		Aliases:     []string{alias},
-	}
+	// The ID has a colon and the topic has none, so different pairs make different IDs. Neither has "=", so no ID is an alias.
+	msg := bodymac.Message(source, v.cfg.Endpoint, topic+":"+id, topic, d.Body, " "+shop)
 	if shop != "" {
 		msg.Headers = map[string]string{ShopHeader: shop}
 	}
@@ -98,16 +83,7 @@ func (v *Verifier) authenticate(d *webhook.Delivery) error {
 	if err != nil {
 		return webhook.Refuse(webhook.Unsigned, "%w", err)
 	}
-	want := make([]string, len(v.secrets))
-	for i, secret := range v.secrets {
-		want[i] = sign(secret, d.Body)
-	}
-	if !strict.AnyEqual(want, []string{signature}) {
-		return webhook.Refuse(webhook.BadSignature,
-			"no configured secret made the signature: compare Config.Secrets with the app's client secret, "+
-				"and make sure that no proxy changes the raw body")
-	}
-	return nil
+	return bodymac.Authenticate(v.keys, signature, func(key []byte) string { return sign(key, d.Body) }, "the app's client secret")
 }
 
 // shop returns the shop that handlers may know.
@@ -115,7 +91,7 @@ func (v *Verifier) shop(h http.Header) (string, error) {
 	if v.cfg.Shop == "" && !v.cfg.TrustShopHeader {
 		return "", nil
 	}
-	shop, err := token(h, ShopHeader, "/:")
+	shop, err := bodymac.Token(h, ShopHeader, "/:")
 	if err != nil {
 		return "", err
 	}
@@ -127,18 +103,6 @@ func (v *Verifier) shop(h http.Header) (string, error) {
 
 func sign(secret, body []byte) string {
 	return base64.StdEncoding.EncodeToString(strict.MAC(sha256.New, secret, body))
-}
-
-// token reads a header that is not signed.
-func token(h http.Header, name, without string) (string, error) {
-	value, err := strict.Header(h, name)
-	if err != nil {
-		return "", webhook.Refuse(webhook.Malformed, "%w", err)
-	}
-	if err := strict.Token(value, without); err != nil {
-		return "", webhook.Refuse(webhook.Malformed, "header %s %w", name, err)
-	}
-	return value, nil
 }
 
 // Sign returns the headers that Shopify would add to body, for tests.

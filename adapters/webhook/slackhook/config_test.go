@@ -2,12 +2,12 @@ package slackhook_test
 
 import (
 	"math"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/txonce/txonce/adapters/webhook"
 	"github.com/txonce/txonce/adapters/webhook/slackhook"
+	"github.com/txonce/txonce/internal/test/verifiers"
 )
 
 func TestConfig(t *testing.T) {
@@ -46,23 +46,7 @@ func TestConfig(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v, err := slackhook.New(test.cfg)
-			if test.wants == nil {
-				if err != nil {
-					t.Error(err)
-				}
-				return
-			}
-			if v != nil || err == nil {
-				t.Fatalf("New = %v, %v", v, err)
-			}
-			for _, want := range test.wants {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the error %q does not contain %q", err, want)
-				}
-			}
-			if strings.Contains(err.Error(), secret[:16]) {
-				t.Errorf("the error contains the secret: %v", err)
-			}
+			verifiers.CheckNew(t, v, err, test.wants, secret[:16])
 		})
 	}
 }

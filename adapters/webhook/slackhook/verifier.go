@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/webhook"
+	"github.com/txonce/txonce/adapters/webhook/internal/bodymac"
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
@@ -30,7 +31,7 @@ const (
 // Verifier verifies the requests to one app. It is a webhook.Verifier, and safe for concurrent use.
 type Verifier struct {
 	tolerance time.Duration
-	secrets   [][]byte
+	keys      [][]byte
 }
 
 var _ webhook.Verifier = (*Verifier)(nil)
@@ -41,11 +42,7 @@ func New(cfg Config) (*Verifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &Verifier{tolerance: cfg.Tolerance}
-	for _, secret := range cfg.Secrets {
-		v.secrets = append(v.secrets, []byte(secret))
-	}
-	return v, nil
+	return &Verifier{tolerance: cfg.Tolerance, keys: bodymac.Keys(cfg.Secrets)}, nil
 }
 
 // Source describes Slack.
@@ -67,14 +64,9 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 	if err != nil {
 		return nil, webhook.Refuse(webhook.Unsigned, "header %s: %w", timestampHeader, err)
 	}
-	want := make([]string, len(v.secrets))
-	for i, secret := range v.secrets {
-		want[i] = sign(secret, timestamp, d.Body)
-	}
-	if !strict.AnyEqual(want, []string{signature}) {
-		return nil, webhook.Refuse(webhook.BadSignature,
-			"no configured secret made the signature: compare Config.Secrets with the app's signing secret, "+
-				"and make sure that no proxy changes the raw body")
+	with := func(key []byte) string { return sign(key, timestamp, d.Body) }
+	if err := bodymac.Authenticate(v.keys, signature, with, "the app's signing secret"); err != nil {
+		return nil, err
 	}
 	if err := strict.Recent(attempt, d.Time, v.tolerance); err != nil {
 		return nil, webhook.Refuse(webhook.BadTime, "%w", err)

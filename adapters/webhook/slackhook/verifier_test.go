@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/slackhook"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/test/verifiers"
 )
 
 const (
@@ -66,25 +66,9 @@ func newVerifier(t testing.TB, secrets ...string) *slackhook.Verifier {
 	return v
 }
 
-// verify also checks what holds for all calls of Verify: that it returns either one event or an error that Refuse made, and that
-// it changes nothing.
 func verify(t testing.TB, v webhook.Verifier, h http.Header, body string) (webhook.Event, webhook.Refusal) {
 	t.Helper()
-	d := &webhook.Delivery{Header: h.Clone(), Body: []byte(body), Time: now}
-	events, err := v.Verify(t.Context(), d)
-	if !reflect.DeepEqual(d, &webhook.Delivery{Header: h, Body: []byte(body), Time: now}) { // not cmp.Diff: its coverage is random
-		t.Errorf("Verify changed the delivery: %+v", d)
-	}
-	if err != nil {
-		if len(events) > 0 || webhook.RefusalOf(err) == "" {
-			t.Errorf("%d events and the error %v", len(events), err)
-		}
-		return webhook.Event{}, webhook.RefusalOf(err)
-	}
-	if len(events) != 1 {
-		t.Fatalf("%d events", len(events))
-	}
-	return events[0], ""
+	return verifiers.VerifyOne(t, v, h, body, now)
 }
 
 func TestVerify(t *testing.T) {

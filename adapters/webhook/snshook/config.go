@@ -1,6 +1,7 @@
 package snshook
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -103,14 +104,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Transport == nil {
 		c.Transport = http.DefaultTransport
 	}
-	if c.Horizon == 0 {
-		c.Horizon = 24 * time.Hour
-	}
-	if c.GiveUpAfter == 0 {
-		c.GiveUpAfter = 30 * time.Second
-	}
-	if c.Deadline == 0 {
-		c.Deadline = 15 * time.Second
-	}
+	c.Horizon = cmp.Or(c.Horizon, 24*time.Hour)
+	c.GiveUpAfter = cmp.Or(c.GiveUpAfter, 30*time.Second)
+	c.Deadline = cmp.Or(c.Deadline, 15*time.Second)
 	return c, errors.Join(wrong...)
 }

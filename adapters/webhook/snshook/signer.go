@@ -2,6 +2,7 @@ package snshook
 
 import (
 	"bytes"
+	"cmp"
 	"crypto"
 	"crypto/rand"
 	"crypto/rsa"
@@ -69,21 +70,15 @@ type Message struct {
 
 // Sign returns the body of the request that SNS would send for m.
 func (s *Signer) Sign(m Message) ([]byte, error) {
-	if m.Type == "" {
-		m.Type = notification
-	}
+	m.Type = cmp.Or(m.Type, notification)
 	if m.MessageID == "" {
 		m.MessageID = newUUID()
 	}
 	if m.Timestamp.IsZero() {
 		m.Timestamp = time.Now()
 	}
-	if m.Token == "" {
-		m.Token = "token"
-	}
-	if m.SignatureVersion == "" {
-		m.SignatureVersion = "2"
-	}
+	m.Token = cmp.Or(m.Token, "token")
+	m.SignatureVersion = cmp.Or(m.SignatureVersion, "2")
 	fields := map[string]string{
 		"Type": m.Type, "MessageId": m.MessageID, "TopicArn": m.TopicArn, "Message": m.Message,
 		"Timestamp":        m.Timestamp.UTC().Format("2006-01-02T15:04:05.000Z"),

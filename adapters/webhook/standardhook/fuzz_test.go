@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/txonce/txonce/adapters/webhook/standardhook"
+	"github.com/txonce/txonce/internal/test/verifiers"
 )
 
 // FuzzVerify begins with deliveries that are right. Of what it makes of them, only deliveries whose signature the test itself makes
@@ -26,7 +27,7 @@ func FuzzVerify(f *testing.F) {
 		if svix {
 			prefix = "svix"
 		}
-		events, refusal := verify(t, v, headers(prefix, id, ts, signature), body, now)
+		events, refusal := verifiers.Verify(t, v, headers(prefix, id, ts, signature), body, now)
 		if refusal != "" {
 			return
 		}
@@ -56,7 +57,7 @@ func FuzzBody(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		h := headers("webhook", id, unix(now), v1(secret, id, unix(now), body))
 		for _, v := range []*standardhook.Verifier{untimed, timed} {
-			events, refusal := verify(t, v, h, body, now)
+			events, refusal := verifiers.Verify(t, v, h, body, now)
 			if refusal != "" {
 				continue
 			}

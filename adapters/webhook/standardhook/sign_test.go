@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/txonce/txonce/adapters/webhook/standardhook"
+	"github.com/txonce/txonce/internal/test/verifiers"
 )
 
 func TestSign(t *testing.T) {
@@ -27,7 +28,7 @@ func TestSign(t *testing.T) {
 			if err != nil || h.Get("webhook-signature") != test.want {
 				t.Fatalf("Sign = %v, %v; want the signature %s", h, err, test.want)
 			}
-			if _, refusal := verify(t, v, h, body, now); refusal != "" {
+			if _, refusal := verifiers.Verify(t, v, h, body, now); refusal != "" {
 				t.Errorf("refused as %q", refusal)
 			}
 		})

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/standardhook"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/test/verifiers"
 )
 
 const (
@@ -98,29 +98,9 @@ func newVerifier(t testing.TB, cfg standardhook.Config) *standardhook.Verifier {
 	return v
 }
 
-// verify also checks what holds for all calls of Verify: that it returns either events or an error that Refuse made, and that it
-// changes nothing.
-func verify(t testing.TB, v webhook.Verifier, h http.Header, body string, at time.Time) ([]webhook.Event, webhook.Refusal) {
-	t.Helper()
-	d := &webhook.Delivery{Header: h.Clone(), Body: []byte(body), Time: at}
-	events, err := v.Verify(t.Context(), d)
-	if !reflect.DeepEqual(d, &webhook.Delivery{Header: h, Body: []byte(body), Time: at}) { // not cmp.Diff: its coverage is random
-		t.Errorf("Verify changed the delivery: %+v", d)
-	}
-	switch {
-	case err == nil && len(events) == 0:
-		t.Error("neither events nor an error")
-	case err != nil && len(events) > 0:
-		t.Errorf("both events and the error %v", err)
-	case err != nil && webhook.RefusalOf(err) == "":
-		t.Errorf("an error that would be answered with 503: %v", err)
-	}
-	return events, webhook.RefusalOf(err)
-}
-
 func TestVerify(t *testing.T) {
 	v := newVerifier(t, standardhook.Config{})
-	events, refusal := verify(t, v, headers("webhook", id, unix(now), v1(secret, id, unix(now), body)), body, now)
+	events, refusal := verifiers.Verify(t, v, headers("webhook", id, unix(now), v1(secret, id, unix(now), body)), body, now)
 	if refusal != "" {
 		t.Fatal(refusal)
 	}
@@ -228,7 +208,7 @@ func TestAcceptsAndRefuses(t *testing.T) {
 			if test.body == "" {
 				test.body = body
 			}
-			if _, refusal := verify(t, newVerifier(t, standardhook.Config{}), test.header, test.body, now); refusal != test.want {
+			if _, refusal := verifiers.Verify(t, newVerifier(t, standardhook.Config{}), test.header, test.body, now); refusal != test.want {
 				t.Errorf("refused as %q, want %q", refusal, test.want)
 			}
 		})
@@ -252,7 +232,7 @@ func TestRotation(t *testing.T) {
 	} {
 		t.Run("case 53: "+test.name, func(t *testing.T) {
 			v := newVerifier(t, standardhook.Config{Secrets: test.secrets})
-			if _, refusal := verify(t, v, headers("webhook", id, ts, test.signature), body, now); refusal != test.want {
+			if _, refusal := verifiers.Verify(t, v, headers("webhook", id, ts, test.signature), body, now); refusal != test.want {
 				t.Errorf("refused as %q, want %q", refusal, test.want)
 			}
 		})
@@ -292,7 +272,7 @@ func TestEd25519(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v := newVerifier(t, standardhook.Config{Secrets: test.secrets, PublicKeys: []string{publicKey}})
-			if _, refusal := verify(t, v, headers("webhook", id, ts, test.signature), test.body, now); refusal != test.want {
+			if _, refusal := verifiers.Verify(t, v, headers("webhook", id, ts, test.signature), test.body, now); refusal != test.want {
 				t.Errorf("refused as %q, want %q", refusal, test.want)
 			}
 		})
@@ -341,7 +321,7 @@ func TestMessage(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v := newVerifier(t, standardhook.Config{TimeField: test.timeField})
-			events, refusal := verify(t, v, headers("webhook", id, unix(now), v1(secret, id, unix(now), test.body)), test.body, now)
+			events, refusal := verifiers.Verify(t, v, headers("webhook", id, unix(now), v1(secret, id, unix(now), test.body)), test.body, now)
 			if test.want == nil {
 				if refusal != webhook.Malformed {
 					t.Errorf("refused as %q, want %q", refusal, webhook.Malformed)
@@ -363,7 +343,7 @@ func TestTenant(t *testing.T) {
 	v := newVerifier(t, standardhook.Config{
 		Sender: "svix", Endpoint: "eu", TimeField: "timestamp", GiveUpAfter: time.Hour, Horizon: 24 * time.Hour,
 	})
-	events, _ := verify(t, v, headers("webhook", id, unix(now), v1(secret, id, unix(now), body)), body, now)
+	events, _ := verifiers.Verify(t, v, headers("webhook", id, unix(now), v1(secret, id, unix(now), body)), body, now)
 	if len(events) != 1 || events[0].Message.Tenant != "svix/eu" {
 		t.Errorf("events %+v, want the tenant svix/eu", events)
 	}

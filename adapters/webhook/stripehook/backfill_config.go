@@ -1,6 +1,7 @@
 package stripehook
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -121,17 +122,9 @@ func (c BackfillConfig[TTx]) withDefaults() (BackfillConfig[TTx], error) {
 	if c.Interval < 0 {
 		refuse("Interval is %v: want more than 0", c.Interval)
 	}
-	if c.Overlap == 0 {
-		c.Overlap = defaultOverlap
-	}
-	if c.MaxPages == 0 {
-		c.MaxPages = defaultMaxPages
-	}
-	if c.Interval == 0 {
-		c.Interval = defaultInterval
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Overlap = cmp.Or(c.Overlap, defaultOverlap)
+	c.MaxPages = cmp.Or(c.MaxPages, defaultMaxPages)
+	c.Interval = cmp.Or(c.Interval, defaultInterval)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c, errors.Join(wrong...)
 }

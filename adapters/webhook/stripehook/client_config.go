@@ -1,6 +1,7 @@
 package stripehook
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -72,9 +73,7 @@ func (c ClientConfig) withDefaults() (ClientConfig, error) {
 	if c.Version != "" && !printable(c.Version) {
 		refuse("Version is %q: want a version such as 2025-04-30.basil", c.Version)
 	}
-	if c.BaseURL == "" {
-		c.BaseURL = defaultBaseURL
-	}
+	c.BaseURL = cmp.Or(c.BaseURL, defaultBaseURL)
 	if err := checkBaseURL(c.BaseURL); err != nil {
 		refuse("BaseURL: %w", err)
 	}

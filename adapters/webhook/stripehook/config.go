@@ -1,6 +1,7 @@
 package stripehook
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -174,9 +175,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 
 	c.Tolerance = tolerance
-	if c.Deadline == 0 {
-		c.Deadline = defaultDeadline
-	}
+	c.Deadline = cmp.Or(c.Deadline, defaultDeadline)
 	if c.GiveUpAfter == 0 {
 		c.GiveUpAfter = testGiveUpAfter
 		if live {

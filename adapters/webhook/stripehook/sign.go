@@ -1,16 +1,14 @@
 package stripehook
 
 import (
-	"bytes"
 	"encoding/hex"
 	"encoding/json"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// Sign returns the Stripe-Signature header of a delivery of body, signed at the given time with each of secrets, as Stripe signs while
+// Sign returns the value of the header Stripe-Signature of a delivery of body, signed at the given time with each of secrets, as Stripe signs while
 // a secret is rolled. It is for tests of a receiver.
 func Sign(body []byte, at time.Time, secrets ...string) (header string) {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
@@ -20,18 +18,6 @@ func Sign(body []byte, at time.Time, secrets ...string) (header string) {
 		b.WriteString(",v1=" + hex.EncodeToString(sign(secret, timestamp, body)))
 	}
 	return b.String()
-}
-
-// NewRequest returns a delivery as Stripe sends it to the endpoint at url, signed at the given time. It is for tests of a receiver.
-func NewRequest(url string, body []byte, at time.Time, secrets ...string) (*http.Request, error) {
-	r, err := http.NewRequest(http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Content-Type", "application/json; charset=utf-8")
-	r.Header.Set("User-Agent", "Stripe/1.0 (+https://stripe.com/docs/webhooks)")
-	r.Header.Set(signatureHeader, Sign(body, at, secrets...))
-	return r, nil
 }
 
 // Body returns the payload of e: that of a thin event if e.Thin is set, and otherwise that of a snapshot event with a copy of object,

@@ -1,6 +1,7 @@
 package twiliohook
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -107,8 +108,6 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Reply.Status == 0 && len(c.Reply.Body) == 0 {
 		c.Reply.Status = http.StatusNoContent
 	}
-	if c.Deadline == 0 {
-		c.Deadline = 15 * time.Second
-	}
+	c.Deadline = cmp.Or(c.Deadline, 15*time.Second)
 	return c, errors.Join(wrong...)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/webhook"
+	"github.com/txonce/txonce/adapters/webhook/internal/bodymac"
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
@@ -38,11 +39,7 @@ func New(cfg Config) (*Verifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &Verifier{cfg: cfg}
-	for _, token := range cfg.AuthTokens {
-		v.keys = append(v.keys, []byte(token))
-	}
-	return v, nil
+	return &Verifier{cfg: cfg, keys: bodymac.Keys(cfg.AuthTokens)}, nil
 }
 
 // Source describes Twilio. Its events have no signed time, so GiveUpAfter is 0.

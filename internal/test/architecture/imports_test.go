@@ -47,6 +47,7 @@ var rows = []row{
 	{"adapters/awssqs/awssqstest", []string{"adapters/awssqs", "github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/..."}},
 	{"adapters/rabbitmq", edge("github.com/rabbitmq/amqp091-go")},
 	{"adapters/webhook", edge("adapters/webhook/internal/...")},
+	{"adapters/webhook/internal/bodymac", edge("adapters/webhook", "adapters/webhook/internal/strict")},
 	{"adapters/webhook/internal/...", edge("adapters/webhook")},
 	{"adapters/webhook/applehook/appletest", edge("adapters/webhook/applehook")},
 	{"adapters/webhook/...", edge("adapters/webhook", "adapters/webhook/internal/...", "internal/tokens")},

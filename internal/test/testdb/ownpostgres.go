@@ -25,12 +25,13 @@ type OwnPostgres struct {
 	DSN  string // of a superuser
 	Port int
 
-	args  []string // program and arguments
-	dir   string
-	user  *syscall.Credential // nil: the user of this process
-	cmd   *exec.Cmd
-	stdin io.WriteCloser
-	log   *serverLog
+	settings []string
+	programs string // the folder with the server's programs
+	dir      string
+	user     *syscall.Credential // nil: the user of this process
+	cmd      *exec.Cmd
+	stdin    io.WriteCloser
+	log      *serverLog
 }
 
 // postgresPrograms returns the folder with the shared server's programs or with installed ones, and the user to run them.
@@ -74,6 +75,21 @@ func NoOwnPostgres() string {
 // StartPostgres starts a server with these settings, such as "wal_level=logical". It ends with the test.
 func StartPostgres(t testing.TB, settings ...string) *OwnPostgres {
 	t.Helper()
+	p := newPostgres(t, settings)
+	p.create(t, "initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-instructions", "--no-sync")
+	return p
+}
+
+// StartStandby starts a standby of p, with the same settings. It ends with the test.
+func (p *OwnPostgres) StartStandby(t testing.TB) *OwnPostgres {
+	t.Helper()
+	standby := newPostgres(t, p.settings)
+	standby.create(t, "pg_basebackup", "-d", p.DSN, "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+	return standby
+}
+
+func newPostgres(t testing.TB, settings []string) *OwnPostgres {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("needs PostgreSQL; -short runs only what needs nothing but Go")
 	}
@@ -92,22 +108,23 @@ func StartPostgres(t testing.TB, settings ...string) *OwnPostgres {
 			t.Fatal(err)
 		}
 	}
-	p := &OwnPostgres{Port: freePort(t), dir: dir, user: as, log: &serverLog{}}
+	p := &OwnPostgres{Port: freePort(t), settings: settings, programs: programs, dir: dir, user: as, log: &serverLog{}}
 	p.DSN = fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", p.Port)
-	data := filepath.Join(dir, "data")
-	initdb := p.command(filepath.Join(programs, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-instructions", "--no-sync")
-	if out, err := initdb.CombinedOutput(); err != nil {
-		t.Fatalf("initdb: %v\n%s", err, out)
-	}
-	p.args = []string{filepath.Join(programs, "postgres"), "-D", data, "-p", strconv.Itoa(p.Port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="}
-	for _, setting := range settings {
-		p.args = append(p.args, "-c", setting)
+	return p
+}
+
+func (p *OwnPostgres) data() string { return filepath.Join(p.dir, "data") }
+
+// create creates the data with this program, and starts the server.
+func (p *OwnPostgres) create(t testing.TB, program string, args ...string) {
+	t.Helper()
+	if out, err := p.command(filepath.Join(p.programs, program), append(args, "-D", p.data())...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", program, err, out)
 	}
 	t.Cleanup(func() { p.end("QUIT") })
 	if err := p.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return p
 }
 
 func (p *OwnPostgres) command(program string, args ...string) *exec.Cmd {
@@ -121,7 +138,14 @@ func (p *OwnPostgres) command(program string, args ...string) *exec.Cmd {
 func (p *OwnPostgres) Start(ctx context.Context) error {
 	// The shell stops the server when its standard input ends, also if this process is killed.
 	const keep = `"$@" & pid=$!; read -r signal; kill -"${signal:-QUIT}" $pid; wait $pid`
-	p.cmd = p.command("sh", append([]string{"-c", keep, "sh"}, p.args...)...)
+	args := []string{
+		"-c", keep, "sh", filepath.Join(p.programs, "postgres"), "-D", p.data(), "-p", strconv.Itoa(p.Port),
+		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
+	}
+	for _, setting := range p.settings {
+		args = append(args, "-c", setting)
+	}
+	p.cmd = p.command("sh", args...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {

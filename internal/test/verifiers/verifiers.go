@@ -1,0 +1,68 @@
+// Package verifiers has checks that the tests of several webhook verifiers share.
+package verifiers
+
+import (
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/adapters/webhook"
+)
+
+// Verify also checks what holds for all calls of Verify: that it returns either events or an error that Refuse made, and that it
+// changes nothing.
+func Verify(t testing.TB, v webhook.Verifier, h http.Header, body string, at time.Time) ([]webhook.Event, webhook.Refusal) {
+	t.Helper()
+	d := &webhook.Delivery{Header: h.Clone(), Body: []byte(body), Time: at}
+	events, err := v.Verify(t.Context(), d)
+	if !reflect.DeepEqual(d, &webhook.Delivery{Header: h, Body: []byte(body), Time: at}) { // not cmp.Diff: its coverage is random
+		t.Errorf("Verify changed the delivery: %+v", d)
+	}
+	switch {
+	case err == nil && len(events) == 0:
+		t.Error("neither events nor an error")
+	case err != nil && len(events) > 0:
+		t.Errorf("both events and the error %v", err)
+	case err != nil && webhook.RefusalOf(err) == "":
+		t.Errorf("an error that would be answered with 503: %v", err)
+	}
+	return events, webhook.RefusalOf(err)
+}
+
+// VerifyOne is Verify for a sender whose deliveries have one event each.
+func VerifyOne(t testing.TB, v webhook.Verifier, h http.Header, body string, at time.Time) (webhook.Event, webhook.Refusal) {
+	t.Helper()
+	events, refusal := Verify(t, v, h, body, at)
+	if refusal != "" {
+		return webhook.Event{}, refusal
+	}
+	if len(events) != 1 {
+		t.Fatalf("%d events", len(events))
+	}
+	return events[0], ""
+}
+
+// CheckNew checks the results of a New: v is nil if and only if there is an error. The error has the texts wants and not the secret;
+// no wants: New must accept its Config.
+func CheckNew[V any](t testing.TB, v *V, err error, wants []string, secret string) {
+	t.Helper()
+	if wants == nil {
+		if v == nil || err != nil {
+			t.Errorf("New = %v, %v", v, err)
+		}
+		return
+	}
+	if v != nil || err == nil {
+		t.Fatalf("New = %v, %v", v, err)
+	}
+	for _, want := range wants {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error %q does not contain %q", err, want)
+		}
+	}
+	if strings.Contains(err.Error(), secret) {
+		t.Errorf("the error contains the secret: %v", err)
+	}
+}
