@@ -43,6 +43,18 @@ var webhookMutations = []mutation{
 		return nil, refusal`, `	case why == "-":
 		return nil, refusal`,
 	}),
+	receiving("the tenant of an event is its source's", "verify.go", "TestAnswers", edit{
+		`e.Drop == "" && tenant != r.source.Name`, `false && tenant != r.source.Name`,
+	}),
+	receiving("a tenant is not that of a source whose name begins alike", "verify.go", "TestAnswers", edit{
+		`strings.HasPrefix(tenant, r.source.Name+"/")`, `strings.HasPrefix(tenant, r.source.Name)`,
+	}),
+	receiving("a checkpoint is not saved in another process's row", "checkpoint.go", "TestACheckpointIsSavedAfterAnothers", edit{
+		`claims[0].Verdict != dedup.First`, `claims[0].Verdict == 0`,
+	}),
+	receiving("a checkpoint is saved although others save it meanwhile", "checkpoint.go", "TestACheckpointIsSavedAfterAnothers", edit{
+		`errors.Is(err, errSavedByAnother) && tries < 10`, `tries < 1`,
+	}),
 	receiving("a body is bounded before it is read", "request.go", "TestRequestsThatAreRefused", edit{
 		`http.MaxBytesReader(w, req.Body, r.cfg.MaxBody)`, `req.Body`,
 	}),
