@@ -135,4 +135,3 @@ func TestOutageOfTenMinutesWithAnInbox(t *testing.T) {
 		}
 	})
 }
-

@@ -74,7 +74,7 @@ const (
 	defaultMaxPages = 10
 	defaultInterval = 10 * time.Minute
 	minInterval     = time.Second // each pass is a request at least, and Stripe limits them
-	maxTypes        = 20 // Stripe's limit
+	maxTypes        = 20          // Stripe's limit
 )
 
 // withDefaults returns c with its defaults, or one error that names all fields at fault.
