@@ -232,11 +232,11 @@ func (a *attack) storm(events int) {
 // hopeful is false after a long time in which nothing happened. Without that, how long a storm takes depends on the machine.
 func (a *attack) hopeful() bool { return time.Since(time.Unix(0, a.progress.Load())) < 2*time.Minute }
 
-// untilHandled waits for the effects of events that are accepted.
+// untilHandled waits until each event has left the outbox.
 func (a *attack) untilHandled(events int) {
-	for handled := 0; handled < events && a.hopeful(); <-time.After(20 * time.Millisecond) {
-		if n := a.count("SELECT count(*) FROM effects"); n > handled {
-			handled = n
+	for left := events; left > 0 && a.hopeful(); <-time.After(20 * time.Millisecond) {
+		if n := a.count("SELECT count(*) FROM outbox_messages"); n < left {
+			left = n
 			a.progress.Store(time.Now().UnixNano())
 		}
 	}
