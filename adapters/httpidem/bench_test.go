@@ -21,8 +21,8 @@ import (
 // BenchmarkGuard compares a handler behind a Guard with the same handler in a bare transaction, with bodies and responses of 1 kB, and
 // with a replay.
 func BenchmarkGuard(b *testing.B) {
-	e := engines[0]
-	pool, err := pgxpool.New(b.Context(), e.create(b))
+	e := allEngines[0]
+	pool, err := pgxpool.New(b.Context(), e.Create(b))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func BenchmarkGuard(b *testing.B) {
 	}
 	kilobyte := bytes.Repeat([]byte("x"), 1024)
 	order := func(ctx context.Context, tx pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
-		if _, err := tx.Exec(ctx, e.insert, "bench", "x"); err != nil {
+		if _, err := tx.Exec(ctx, e.Insert, "bench", "x"); err != nil {
 			return err
 		}
 		w.WriteHeader(http.StatusCreated)

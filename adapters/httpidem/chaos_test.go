@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/test/child"
 )
 
 var rounds = flag.Int("httpidem.rounds", 10, "rounds of each client in TestChaos; the full run has 1000")
@@ -29,11 +30,11 @@ const (
 // effect, all its responses are equal, and each response is of the effect that is committed.
 func TestChaos(t *testing.T) {
 	eachEngine(t, func(t *testing.T, e engine) {
-		dsn := e.create(t)
+		dsn := e.Create(t)
 		through := dsn
 		var faults [3]atomic.Int64
-		if e.chaos != nil {
-			through = e.chaos(t, dsn, func() (deduptest.Fault, bool) {
+		if e.Chaos != nil {
+			through = e.Chaos(t, dsn, func() (deduptest.Fault, bool) {
 				f := deduptest.Fault(mathrand.IntN(len(faults)))
 				strike := mathrand.IntN(10) == 0
 				if strike {
@@ -42,36 +43,33 @@ func TestChaos(t *testing.T) {
 				return f, strike
 			})
 		}
-		servers := &servers{t: t, engine: e, dsn: through}
-		defer servers.stop()
-		for i := range servers.all {
-			servers.start(i)
-		}
+		servers := child.StartGroup(t, chaosServers, func(int) []string { return []string{e.Name, steady, through} })
+		defer servers.Stop()
 		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: chaosClients}, Timeout: 20 * time.Second}
 		defer client.CloseIdleConnections()
 
-		kills := make(chan int)
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() { kills <- servers.kill(ctx) }()
-		var wg sync.WaitGroup
+		var killing, wg sync.WaitGroup
+		killing.Go(func() { servers.KillSome(ctx) })
 		answers := make([][]answer, chaosClients) // by client and round
 		for i := range chaosClients {
 			answers[i] = make([]answer, *rounds)
 			wg.Go(func() {
 				for round := range *rounds {
-					answers[i][round] = servers.order(client, chaosKey(i, round))
+					answers[i][round] = chaosOrder(t, servers, client, chaosKey(i, round))
 				}
 			})
 		}
 		wg.Wait()
 		cancel()
-		killed := <-kills
+		killing.Wait()
+		killed := servers.Stop()
 
 		sound := e.node(t, dsn, settings{wait: 10 * time.Second})
 		replays := audit(t, sound, e, answers)
 		t.Logf("%d keys, %d answers, %d of them replays; %d kills; COMMITs lost %d, answers lost %d, COMMITs late %d",
 			chaosClients/chaosTwins**rounds, chaosClients**rounds, replays, killed, faults[0].Load(), faults[1].Load(), faults[2].Load())
-		if killed == 0 || e.chaos != nil && faults[0].Load()+faults[1].Load()+faults[2].Load() == 0 {
+		if killed == 0 || e.Chaos != nil && faults[0].Load()+faults[1].Load()+faults[2].Load() == 0 {
 			t.Error("nothing went wrong, so this test has shown nothing")
 		}
 	})
@@ -120,68 +118,14 @@ type answer struct {
 
 func (a answer) token() string { return a.body[max(0, len(a.body)-26):] }
 
-// servers are the processes under attack.
-type servers struct {
-	t      *testing.T
-	engine engine
-	dsn    string
-
-	mu  sync.Mutex
-	all [chaosServers]*child
-}
-
-func (s *servers) start(i int) {
-	c, err := startChild(s.engine, steady, s.dsn)
-	if err != nil {
-		s.t.Error(err)
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all[i] = c
-}
-
-func (s *servers) any() *child {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.all[mathrand.IntN(len(s.all))]
-}
-
-func (s *servers) stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.all {
-		if c != nil {
-			c.kill()
-		}
-	}
-}
-
-// kill kills and restarts servers at random times until ctx ends. It returns how many it killed.
-func (s *servers) kill(ctx context.Context) (killed int) {
-	for i := 0; ; i = (i + 1) % chaosServers {
-		select {
-		case <-ctx.Done():
-			return killed
-		case <-time.After(time.Duration(50+mathrand.IntN(200)) * time.Millisecond):
-		}
-		s.mu.Lock()
-		victim := s.all[i]
-		s.mu.Unlock()
-		victim.kill()
-		killed++
-		s.start(i)
-	}
-}
-
-// order sends a request until it gets a final answer, and sometimes goes away before the answer comes.
-func (s *servers) order(client *http.Client, key string) answer {
+// chaosOrder sends a request until it gets a final answer, and sometimes goes away before the answer comes.
+func chaosOrder(t *testing.T, servers *child.Group, client *http.Client, key string) answer {
 	for began := time.Now(); time.Since(began) < 5*time.Minute; <-time.After(time.Duration(1+mathrand.IntN(20)) * time.Millisecond) {
-		ctx, cancel := context.WithCancel(s.t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
 		if mathrand.IntN(20) == 0 {
 			ctx, cancel = context.WithTimeout(ctx, time.Duration(mathrand.IntN(5000))*time.Microsecond)
 		}
-		status, header, body, err := s.any().post(ctx, client, key, "{}")
+		status, header, body, err := postOrder(ctx, servers.Any(), client, key, "{}")
 		cancel()
 		if err != nil || status == http.StatusConflict || status == http.StatusServiceUnavailable {
 			continue
@@ -197,7 +141,7 @@ func (s *servers) order(client *http.Client, key string) answer {
 // tokenOrder is order with a token that is different in each run, so that a response shows which run made it.
 func (e engine) tokenOrder(_ context.Context, exec func(string, ...any) error, w http.ResponseWriter, r *http.Request) error {
 	token := rand.Text()
-	if err := exec(e.insert, r.Header.Get("Idempotency-Key"), token); err != nil {
+	if err := exec(e.Insert, r.Header.Get("Idempotency-Key"), token); err != nil {
 		return err
 	}
 	w.Header().Set("Etag", token)

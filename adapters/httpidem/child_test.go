@@ -1,27 +1,21 @@
 package httpidem_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/txonce/txonce/adapters/httpidem"
+	"github.com/txonce/txonce/internal/test/child"
 	"github.com/txonce/txonce/internal/test/parallel"
 )
-
-// childEnv makes the test binary serve HTTP as a process that can be killed. Its value is an engine, a mode and a DSN.
-const childEnv = "TXONCE_HTTPIDEM_CHILD"
 
 // The modes of a child.
 const (
@@ -31,34 +25,26 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if what, child := os.LookupEnv(childEnv); child {
-		if err := serveChild(what); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
 	_ = mysql.SetLogger(new(mysql.NopLogger)) // it would log each connection that a test cuts
-	parallel.Tests(6)                         // most tests wait for disks and locks
+	child.Main(serveChild)
+	parallel.Tests(6) // most tests wait for disks and locks
 	os.Exit(m.Run())
 }
 
-func serveChild(what string) error {
-	name, rest, _ := strings.Cut(what, " ")
-	mode, dsn, _ := strings.Cut(rest, " ")
-	_ = mysql.SetLogger(new(mysql.NopLogger))
-	ctx := context.Background()
-	for _, e := range engines {
-		if e.name != name {
+// serveChild returns what a child serves. args are an engine, a mode and a DSN.
+func serveChild(ctx context.Context, args []string) (http.Handler, error) {
+	name, mode, dsn := args[0], args[1], args[2]
+	for _, e := range allEngines {
+		if e.Name != name {
 			continue
 		}
 		s := settings{wait: 500 * time.Millisecond, conns: 10}
 		if mode == afterCommit {
-			s.trace = &httpidem.Trace{Committed: func(context.Context, httpidem.Event) { killMyself() }}
+			s.trace = &httpidem.Trace{Committed: func(context.Context, httpidem.Event) { child.KillMyself() }}
 		}
 		n, err := e.open(ctx, dsn, s)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		order := e.order
 		if mode == steady {
@@ -66,75 +52,18 @@ func serveChild(what string) error {
 		}
 		if mode == beforeCommit {
 			order = func(ctx context.Context, exec func(string, ...any) error, w http.ResponseWriter, r *http.Request) error {
-				defer killMyself()
+				defer child.KillMyself()
 				return e.order(ctx, exec, w, r)
 			}
 		}
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(os.Stdout, listener.Addr())
-		go func() { // the parent's end is this process's end
-			_, _ = io.Copy(io.Discard, os.Stdin)
-			os.Exit(0)
-		}()
-		return http.Serve(listener, n.handle(order))
+		return n.handle(order), nil
 	}
-	return fmt.Errorf("no engine %q", name)
+	return nil, fmt.Errorf("no engine %q", name)
 }
 
-func killMyself() {
-	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	select {}
-}
-
-// child is such a process.
-type child struct {
-	url   string
-	cmd   *exec.Cmd
-	stdin io.Closer
-}
-
-func startChild(e engine, mode, dsn string) (*child, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	c := &child{cmd: exec.Command(self)}
-	c.cmd.Env = append(os.Environ(), childEnv+"="+e.name+" "+mode+" "+dsn)
-	c.cmd.Stderr = os.Stderr
-	stdin, err := c.cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	stdout, err := c.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := c.cmd.Start(); err != nil {
-		return nil, err
-	}
-	c.stdin = stdin
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		c.kill()
-		return nil, fmt.Errorf("the child did not start: %w", err)
-	}
-	c.url = "http://" + strings.TrimSpace(line)
-	return c, nil
-}
-
-// kill ends the process with SIGKILL. It may have ended before.
-func (c *child) kill() {
-	_ = c.cmd.Process.Kill()
-	_ = c.cmd.Wait()
-	c.stdin.Close()
-}
-
-// post sends an order to the process.
-func (c *child) post(ctx context.Context, client *http.Client, key, body string) (status int, header http.Header, got string, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"/orders", strings.NewReader(body))
+// postOrder sends an order to a child.
+func postOrder(ctx context.Context, p *child.Process, client *http.Client, key, body string) (status int, header http.Header, got string, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.URL+"/orders", strings.NewReader(body))
 	if err != nil {
 		return 0, nil, "", err
 	}
@@ -160,15 +89,15 @@ func TestKilled(t *testing.T) {
 			{"case 16: killed after COMMIT, before the response: the retry is a replay", afterCommit, 1},
 		} {
 			t.Run(tt.name, func(t *testing.T) {
-				dsn := e.create(t)
-				c, err := startChild(e, tt.mode, dsn)
+				dsn := e.Create(t)
+				p, err := child.Start(e.Name, tt.mode, dsn)
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer c.kill()
+				defer p.Kill()
 				client := &http.Client{Transport: &http.Transport{}}
 				defer client.CloseIdleConnections()
-				if status, _, _, err := c.post(t.Context(), client, "k", "x"); err == nil {
+				if status, _, _, err := postOrder(t.Context(), p, client, "k", "x"); err == nil {
 					t.Fatalf("the killed process answered %d", status)
 				}
 				n := e.node(t, dsn, settings{})

@@ -28,13 +28,13 @@ func untilAnswered(t testing.TB, h http.Handler, q request) *httptest.ResponseRe
 // The network fails during COMMIT.
 func TestCommitFaults(t *testing.T) {
 	eachEngine(t, func(t *testing.T, e engine) {
-		if e.faulty == nil {
+		if e.Faulty == nil {
 			t.Skip("no connection lies between the store and its file, so a COMMIT has no answer to lose")
 		}
 		for _, fault := range []deduptest.Fault{deduptest.CommitLost, deduptest.AnswerLost, deduptest.CommitLate} {
 			t.Run("case 24: "+fault.String(), func(t *testing.T) {
 				t.Parallel()
-				dsn := e.create(t)
+				dsn := e.Create(t)
 				sound := e.node(t, dsn, settings{})
 				for _, tt := range []struct {
 					name string
@@ -44,7 +44,7 @@ func TestCommitFaults(t *testing.T) {
 					{"Handle", func(n *node) http.Handler { return n.handle(e.order) }, false},
 					{"Wrap", func(n *node) http.Handler { return n.wrap(e.order) }, true},
 				} {
-					faulty := e.node(t, e.faulty(t, dsn, fault), settings{wait: 10 * time.Second})
+					faulty := e.node(t, e.Faulty(t, dsn, fault), settings{wait: 10 * time.Second})
 					q := request{key: tt.name, body: "x"}
 					w := serve(tt.h(faulty), q.make(t.Context()))
 					if tt.wrap && w.Code != http.StatusServiceUnavailable || w.Code != http.StatusCreated && w.Code != http.StatusServiceUnavailable {
@@ -67,10 +67,10 @@ func TestCommitFaults(t *testing.T) {
 // Transactions that the database refuses because of each other run again.
 func TestSerializationFailures(t *testing.T) {
 	eachEngine(t, func(t *testing.T, e engine) {
-		if e.name == "sqlite" {
+		if e.Name == "sqlite" {
 			t.Skip("SQLite lets one transaction write at a time, so none fails because of another")
 		}
-		n := e.node(t, e.create(t), settings{serializable: true})
+		n := e.node(t, e.Create(t), settings{serializable: true})
 		var runs atomic.Int64
 		both := make(chan struct{})
 		h := n.handle(func(ctx context.Context, exec func(string, ...any) error, w http.ResponseWriter, r *http.Request) error {
@@ -104,14 +104,14 @@ func TestSerializationFailures(t *testing.T) {
 // transaction, so whoever loses the claim, here because the server ended an idle session, cannot commit what comes late.
 func TestLateFinisher(t *testing.T) {
 	eachEngine(t, func(t *testing.T, e engine) {
-		if e.name == "sqlite" {
+		if e.Name == "sqlite" {
 			t.Skip("case 38: a SQLite transaction has no session that somebody else could end; only its process's death frees the key")
 		}
-		dsn := e.create(t)
+		dsn := e.Create(t)
 		first, second := e.node(t, dsn, settings{}), e.node(t, dsn, settings{})
 		overtaken := false
 		late := first.handle(func(ctx context.Context, exec func(string, ...any) error, w http.ResponseWriter, r *http.Request) error {
-			if err := exec(e.insert, "late", "late"); err != nil {
+			if err := exec(e.Insert, "late", "late"); err != nil {
 				return err
 			}
 			if !overtaken {
@@ -139,7 +139,7 @@ func TestLateFinisher(t *testing.T) {
 
 // endOtherSessions makes the server end the sessions that are in a transaction on this test's database or schema.
 func endOtherSessions(ctx context.Context, e engine, n *node) error {
-	if e.name == "postgres" {
+	if e.Name == "postgres" {
 		ended, err := n.count(ctx, `SELECT count(*) FROM (SELECT DISTINCT pid FROM pg_locks WHERE relation = 'effects'::regclass AND pid <> pg_backend_pid()) held
 			WHERE pg_terminate_backend(pid, 10000)`)
 		if err == nil && ended != 1 {

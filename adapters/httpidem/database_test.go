@@ -25,7 +25,7 @@ func wantStatus(t testing.TB, h http.Handler, q request, status int, replayed bo
 // What must hold on every database.
 func TestDatabases(t *testing.T) {
 	eachEngine(t, func(t *testing.T, e engine) {
-		dsn := e.create(t)
+		dsn := e.Create(t)
 		n := e.node(t, dsn, settings{})
 		order := n.handle(e.order)
 		effects := 0
@@ -39,7 +39,7 @@ func TestDatabases(t *testing.T) {
 		for key, status := range map[string]int{"E1": http.StatusPaymentRequired, "case-20": http.StatusNotFound, "case-22": http.StatusServiceUnavailable} {
 			failing := n.handle(func(ctx context.Context, exec func(string, ...any) error, w http.ResponseWriter, r *http.Request) error {
 				defer w.WriteHeader(status)
-				return exec(e.insert, key, "never")
+				return exec(e.Insert, key, "never")
 			})
 			for i := range 2 {
 				wantStatus(t, failing, request{key: key}, status, i > 0 && status == http.StatusPaymentRequired)
@@ -48,7 +48,7 @@ func TestDatabases(t *testing.T) {
 		n.wantEffects(t, effects)
 
 		aborted := n.handle(func(_ context.Context, exec func(string, ...any) error, w http.ResponseWriter, _ *http.Request) error {
-			if err := exec(e.insert, "E14", "never"); err != nil {
+			if err := exec(e.Insert, "E14", "never"); err != nil {
 				return err
 			}
 			if exec(`INSERT INTO effects VALUES (NULL, NULL)`) == nil {

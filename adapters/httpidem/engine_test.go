@@ -7,23 +7,17 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	_ "github.com/jackc/pgx/v5/stdlib"
-	_ "modernc.org/sqlite"
 
 	"github.com/txonce/txonce/adapters/httpidem"
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/deduptest"
-	"github.com/txonce/txonce/internal/test/testdb"
-	"github.com/txonce/txonce/internal/test/wireproxy"
-	"github.com/txonce/txonce/migrations"
+	"github.com/txonce/txonce/internal/test/engines"
 )
 
 // settings are the parts of a Config that tests of real databases change.
@@ -47,80 +41,29 @@ type node struct {
 	close  func()
 }
 
-// engine is a kind of database.
+// engine is a kind of database with Guards.
 type engine struct {
-	name   string
-	create func(t testing.TB) (dsn string) // makes txonce's tables and table effects
-	open   func(ctx context.Context, dsn string, s settings) (*node, error)
-	faulty func(t testing.TB, dsn string, f deduptest.Fault) string // nil: no network lies between
-	chaos  func(t testing.TB, dsn string, pick func() (deduptest.Fault, bool)) string
-	insert string // two values: the name and the token of an effect
+	engines.Engine
+	open func(ctx context.Context, dsn string, s settings) (*node, error)
 }
 
-var engines = []engine{
-	{
-		name: "postgres", open: openPostgres, faulty: wireproxy.Postgres, chaos: wireproxy.PostgresEach, insert: `INSERT INTO effects VALUES ($1, $2)`,
-		create: func(t testing.TB) string {
-			dsn := testdb.Schema(t, testdb.Postgres(t))
-			db := openSQL(t, "pgx", dsn)
-			mustExec(t, db, testdb.PostgresTables(t, "; CREATE TABLE effects (name text NOT NULL, token text NOT NULL)"))
-			return dsn
-		},
-	},
-	{
-		name: "mariadb", open: sqlNode(sqlstore.MySQL, "mysql"), faulty: wireproxy.MySQL, chaos: wireproxy.MySQLEach, insert: `INSERT INTO effects VALUES (?, ?)`,
-		create: func(t testing.TB) string {
-			dsn := testdb.MySQL(t)
-			applied(t, openSQL(t, "mysql", dsn), "mysql", `CREATE TABLE effects (name VARCHAR(255) NOT NULL, token VARCHAR(255) NOT NULL)`)
-			return dsn
-		},
-	},
-	{
-		name: "sqlite", open: sqlNode(sqlstore.SQLite, "sqlite"), insert: `INSERT INTO effects VALUES (?, ?)`,
-		create: func(t testing.TB) string {
-			dsn := "file:" + filepath.Join(t.TempDir(), "test.db") + "?_pragma=journal_mode(wal)"
-			applied(t, openSQL(t, "sqlite", dsn), "sqlite", `CREATE TABLE effects (name TEXT NOT NULL, token TEXT NOT NULL)`)
-			return dsn
-		},
-	},
+var allEngines = []engine{
+	{engines.Postgres, openPostgres},
+	{engines.MariaDB, sqlNode(sqlstore.MySQL, engines.MariaDB.Driver)},
+	{engines.SQLite, sqlNode(sqlstore.SQLite, engines.SQLite.Driver)},
 }
 
 // eachEngine runs f as a subtest on each kind of database.
 func eachEngine(t *testing.T, f func(t *testing.T, e engine)) {
 	t.Parallel() // these tests mostly wait
-	for _, e := range engines {
-		t.Run(e.name, func(t *testing.T) {
+	for _, e := range allEngines {
+		t.Run(e.Name, func(t *testing.T) {
 			if testing.Short() {
 				t.Skip("needs servers, or writes to disk")
 			}
 			f(t, e)
 		})
 	}
-}
-
-func openSQL(t testing.TB, driver, dsn string) *sql.DB {
-	t.Helper()
-	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	return db
-}
-
-func mustExec(t testing.TB, db *sql.DB, query string) {
-	t.Helper()
-	if _, err := db.ExecContext(t.Context(), query); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func applied(t testing.TB, db *sql.DB, dialect, more string) {
-	t.Helper()
-	if err := migrations.Apply(t.Context(), db, dialect, ""); err != nil {
-		t.Fatal(err)
-	}
-	mustExec(t, db, more)
 }
 
 func openPostgres(ctx context.Context, dsn string, s settings) (*node, error) {
@@ -243,7 +186,7 @@ func (e engine) order(_ context.Context, exec func(string, ...any) error, w http
 	if err != nil {
 		return err
 	}
-	if err := exec(e.insert, r.Header.Get("Idempotency-Key"), string(body)); err != nil {
+	if err := exec(e.Insert, r.Header.Get("Idempotency-Key"), string(body)); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusCreated)

@@ -17,8 +17,8 @@ import (
 // there, with pools of 10 connections.
 func TestStrangersDoNotWaitForTwins(t *testing.T) {
 	testdb.Postgres(t) // skips the test with -short
-	e := engines[0]
-	dsn := e.create(t)
+	e := allEngines[0]
+	dsn := e.Create(t)
 	here := e.node(t, dsn, settings{conns: 10, wait: 5 * time.Minute})
 	there := e.node(t, dsn, settings{conns: 10, wait: 5 * time.Minute})
 	key := 0
@@ -75,8 +75,8 @@ func TestStrangersDoNotWaitForTwins(t *testing.T) {
 // E2: handlers that take a second connection of the pool cannot take all of them from each other.
 func TestSecondConnections(t *testing.T) {
 	testdb.Postgres(t) // skips the test with -short
-	e := engines[0]
-	n := e.node(t, e.create(t), settings{conns: 4})
+	e := allEngines[0]
+	n := e.node(t, e.Create(t), settings{conns: 4})
 	h := n.handle(func(ctx context.Context, exec func(string, ...any) error, w http.ResponseWriter, r *http.Request) error {
 		if err := e.order(ctx, exec, w, r); err != nil {
 			return err

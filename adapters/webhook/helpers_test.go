@@ -21,10 +21,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup/deduptest"
-	"github.com/txonce/txonce/internal/test/leaktest"
 )
-
-func TestMain(m *testing.M) { leaktest.Main(m) }
 
 type tx = *deduptest.Tx
 

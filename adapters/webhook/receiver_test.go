@@ -183,6 +183,7 @@ func TestAnswers(t *testing.T) {
 		{"the Verifier panics", func(s *shop) { s.before = func(context.Context, *webhook.Delivery) error { panic(fails) } }, one, always(nil), 500, "", "answered 500", "internal error\n"},
 		{"the Verifier returns nothing", nil, []shopEvent{}, always(nil), 500, "", "answered 500", "internal error\n"},
 		{"the Verifier returns the tenant of another source", func(s *shop) { s.source.Name = "shopping" }, one, always(nil), 500, "", "answered 500", "internal error\n"},
+		{"the Verifier returns the tenant of a source whose name begins with its own", func(s *shop) { s.source.Name = "sho" }, one, always(nil), 500, "", "answered 500", "internal error\n"},
 		{"a dropped event", nil, []shopEvent{{ID: "1", Drop: "test"}}, nil, 200, "", "dropped 1, answered 200", ""},
 		{"case 74: a challenge after the signature check", nil, []shopEvent{{ID: "1", Drop: "challenge", Reply: "3eZbrw"}}, nil, 200, "", "dropped 1, answered 200", "3eZbrw"},
 		{"a dropped event beside another", nil, []shopEvent{{ID: "1", Drop: "test", Reply: "hi"}, {ID: "2"}}, always(nil), 200, "", "dropped 1, accepted 2, answered 200", "hi"},

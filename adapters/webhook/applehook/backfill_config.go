@@ -51,7 +51,7 @@ type BackfillConfig[TTx any] struct {
 	// Defaults to false: all notifications are passed to the Processor, and those that it knows do nothing.
 	OnlyFailures bool
 
-	// Interval is the time between two passes of Run.
+	// Interval is the time between two passes of Run: a second or more.
 	//
 	// Defaults to 1 hour.
 	Interval time.Duration
@@ -86,6 +86,7 @@ type BackfillConfig[TTx any] struct {
 
 const (
 	defaultInterval = time.Hour
+	minInterval     = time.Second // each pass is a request at least, and Apple limits them
 	defaultOverlap  = 3 * time.Hour
 	minOverlap      = 10 * time.Minute
 )
@@ -123,8 +124,8 @@ func (c BackfillConfig[TTx]) withDefaults() (BackfillConfig[TTx], *ecdsa.Private
 	if err != nil {
 		refuse("PrivateKey: %w: use the content of the .p8 file from App Store Connect", err)
 	}
-	if c.Interval < 0 {
-		refuse("Interval is %v: want more than 0, or 0 for %v", c.Interval, defaultInterval)
+	if c.Interval != 0 && c.Interval < minInterval {
+		refuse("Interval is %v: want at least %v, or 0 for %v", c.Interval, minInterval, defaultInterval)
 	}
 	if c.Overlap != 0 && c.Overlap < minOverlap {
 		refuse("Overlap is %v: want at least %v, or 0 for %v", c.Overlap, minOverlap, defaultOverlap)

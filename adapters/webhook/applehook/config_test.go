@@ -154,6 +154,7 @@ func TestNewBackfillRefuses(t *testing.T) {
 		{"an Ed25519 key", func(cfg *backfillConfig) { cfg.PrivateKey = pemOf(ed) }, "BackfillConfig.PrivateKey: it is not an ECDSA key on P-256"},
 		{"a P-384 key", func(cfg *backfillConfig) { cfg.PrivateKey = pemOf(p384) }, "BackfillConfig.PrivateKey: it is not an ECDSA key on P-256"},
 		{"a negative interval", func(cfg *backfillConfig) { cfg.Interval = -1 }, "BackfillConfig.Interval"},
+		{"an interval without a pause", func(cfg *backfillConfig) { cfg.Interval = time.Second - 1 }, "BackfillConfig.Interval"},
 		{"a short overlap", func(cfg *backfillConfig) { cfg.Overlap = time.Minute }, "BackfillConfig.Overlap is 1m0s: want at least 10m0s"},
 		{"a plain URL", func(cfg *backfillConfig) { cfg.URL = "http://api.example" }, "BackfillConfig.URL"},
 		{"a URL with a user", func(cfg *backfillConfig) { cfg.URL = "https://x@api.example" }, "BackfillConfig.URL"},

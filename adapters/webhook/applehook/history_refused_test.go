@@ -1,6 +1,7 @@
 package applehook_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -32,12 +33,8 @@ func TestBackfillRefused(t *testing.T) {
 				return true
 			}
 		}, 1, "307"},
-		{"a page without end", func(w *world, _ *backfillConfig) {
-			w.api.Fail = func(rw http.ResponseWriter, _ *http.Request, _ int) bool {
-				_, _ = io.WriteString(rw, `{"hasMore": true, "paginationToken": "x", "notificationHistory": []}`)
-				return true
-			}
-		}, 2, "without end"},
+		{"a page that leads to itself", func(w *world, _ *backfillConfig) { w.api.Fail = pagesInACircle("x") }, 2, "without end"},
+		{"pages that lead to each other", func(w *world, _ *backfillConfig) { w.api.Fail = pagesInACircle("x", "y", "z") }, 4, "without end"},
 		{"a pagination token that never works", func(w *world, _ *backfillConfig) {
 			w.api.Fail = func(rw http.ResponseWriter, r *http.Request, _ int) bool {
 				if r.URL.Query().Get("paginationToken") != "" {
@@ -71,6 +68,18 @@ func TestBackfillRefused(t *testing.T) {
 				w.Error("Run returns nil")
 			}
 		})
+	}
+}
+
+// pagesInACircle answers with pages whose tokens come again and again. After far too many it refuses.
+func pagesInACircle(tokens ...string) func(http.ResponseWriter, *http.Request, int) bool {
+	return func(w http.ResponseWriter, _ *http.Request, request int) bool {
+		if request > 100 {
+			appletest.Refuse(w, 400, 4000002, "Too many requests of this test.")
+			return true
+		}
+		fmt.Fprintf(w, `{"hasMore": true, "paginationToken": %q, "notificationHistory": []}`, tokens[request%len(tokens)])
+		return true
 	}
 }
 

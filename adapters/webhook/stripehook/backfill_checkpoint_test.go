@@ -182,3 +182,22 @@ func TestUncountedAttempts(t *testing.T) {
 		w.wantLetters(t)
 	})
 }
+
+// A Processor that asks for repeats at once, for example because a handler returns consumer.RetryAfter(err, 0), is not called in a tight loop.
+func TestBackfillPausesBetweenAttempts(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.stripe.add(event(1, time.Minute), event(2, time.Minute))
+		began, calls := time.Now(), 0
+		w.fail = func(msg *consumer.Message) error {
+			if calls++; calls > 2*50 {
+				return nil
+			}
+			return &consumer.RetryError{Err: errors.New("a service is away"), Uncounted: true}
+		}
+		w.once(t, w.backfill(t))
+		w.wantEffects(t, 2)
+		if took := time.Since(began); took < 3*time.Minute || took > 10*time.Minute {
+			t.Errorf("50 repeats took %v, want pauses of up to 10 s", took)
+		}
+	})
+}

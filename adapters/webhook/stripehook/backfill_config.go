@@ -53,13 +53,13 @@ type BackfillConfig[TTx any] struct {
 	// Defaults to 1 hour.
 	Overlap time.Duration
 
-	// MaxPages is how many pages, of 100 events each, are kept in memory at once. If a pass has more, it goes through them in shorter
+	// MaxPages is how many pages, of 100 events each at most, are kept in memory at once. If a pass has more, it goes through them in shorter
 	// periods, and saves the checkpoint after each.
 	//
 	// Defaults to 10.
 	MaxPages int
 
-	// Interval is how long Run waits between two passes.
+	// Interval is how long Run waits between two passes: a second or more.
 	//
 	// Defaults to 10 minutes.
 	Interval time.Duration
@@ -74,7 +74,8 @@ const (
 	defaultOverlap  = time.Hour
 	defaultMaxPages = 10
 	defaultInterval = 10 * time.Minute
-	maxTypes        = 20 // Stripe's limit
+	minInterval     = time.Second // each pass is a request at least, and Stripe limits them
+	maxTypes        = 20          // Stripe's limit
 )
 
 // withDefaults returns c with its defaults, or one error that names all fields at fault.
@@ -119,8 +120,8 @@ func (c BackfillConfig[TTx]) withDefaults() (BackfillConfig[TTx], error) {
 	if c.MaxPages < 0 {
 		refuse("MaxPages is %d: want 1 or more", c.MaxPages)
 	}
-	if c.Interval < 0 {
-		refuse("Interval is %v: want more than 0", c.Interval)
+	if c.Interval != 0 && c.Interval < minInterval {
+		refuse("Interval is %v: want at least %v, or 0 for %v", c.Interval, minInterval, defaultInterval)
 	}
 	c.Overlap = cmp.Or(c.Overlap, defaultOverlap)
 	c.MaxPages = cmp.Or(c.MaxPages, defaultMaxPages)

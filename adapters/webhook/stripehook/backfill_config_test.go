@@ -95,6 +95,7 @@ func TestNewBackfillRefuses(t *testing.T) {
 		{"overlap that overflows", func(c *stripehook.BackfillConfig[tx]) { c.Overlap = 1<<63 - 1 }, "Overlap is 2562047h"},
 		{"pages", func(c *stripehook.BackfillConfig[tx]) { c.MaxPages = -1 }, "MaxPages is -1"},
 		{"interval", func(c *stripehook.BackfillConfig[tx]) { c.Interval = -1 }, "Interval is -1ns"},
+		{"an interval without a pause", func(c *stripehook.BackfillConfig[tx]) { c.Interval = time.Second - 1 }, "Interval is 999.999999ms"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := stripehook.BackfillConfig[tx]{Client: client, Verifier: newVerifier(t, stripehook.Config{}), Processor: billing, Checkpoint: checkpoint, Since: now}

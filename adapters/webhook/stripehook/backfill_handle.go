@@ -8,6 +8,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/internal/backoff"
 )
 
 // maxBatch is how many events share a transaction.
@@ -15,9 +16,17 @@ const maxBatch = 100
 
 // waiting is an event that is not handled yet.
 type waiting struct {
-	msg *consumer.Message
-	due time.Time // of its next attempt
+	msg    *consumer.Message
+	failed int       // attempts, counted or not
+	due    time.Time // of its next attempt
 }
+
+// The Processor says how long an event waits for its next attempt. It waits at least as long as HalfJitter says: the Processor may ask for
+// no wait, and it asks for the same short one as long as the database is away.
+const (
+	repeatBase  = 50 * time.Millisecond
+	repeatLimit = 10 * time.Second
+)
 
 // rejectedError says that events were given up and not parked.
 type rejectedError struct{ err error }
@@ -68,13 +77,15 @@ func (b *Backfill[TTx]) handle(ctx context.Context, msgs []*consumer.Message) er
 				return err
 			case !again:
 				if rejected++; first == nil {
-					first = fmt.Errorf("%s was given up and could not be parked: %w", batch[i].Position, err)
+					first = fmt.Errorf("%s was given up and could not be parked: %w", batch[i].msg.Position, err)
 				}
 				continue
 			case !retry.Uncounted:
-				batch[i].Attempt++
+				batch[i].msg.Attempt++
 			}
-			queue = append(queue, waiting{msg: batch[i], due: time.Now().Add(retry.After)})
+			batch[i].failed++
+			batch[i].due = time.Now().Add(max(retry.After, backoff.HalfJitter(repeatBase, repeatLimit, batch[i].failed)))
+			queue = append(queue, batch[i])
 		}
 		if ctx.Err() != nil && len(queue) > 0 {
 			return context.Cause(ctx)
@@ -87,10 +98,10 @@ func (b *Backfill[TTx]) handle(ctx context.Context, msgs []*consumer.Message) er
 }
 
 // takeDue takes the first events of queue whose attempt is due.
-func takeDue(queue []waiting, now time.Time) (batch []*consumer.Message, rest []waiting) {
+func takeDue(queue []waiting, now time.Time) (batch, rest []waiting) {
 	for _, w := range queue {
 		if len(batch) < maxBatch && !w.due.After(now) {
-			batch = append(batch, w.msg)
+			batch = append(batch, w)
 		} else {
 			rest = append(rest, w)
 		}
@@ -99,8 +110,12 @@ func takeDue(queue []waiting, now time.Time) (batch []*consumer.Message, rest []
 }
 
 // call hands one batch over. A wrong number of answers says nothing about any event.
-func (b *Backfill[TTx]) call(ctx context.Context, batch []*consumer.Message) ([]error, error) {
-	errs := b.cfg.Processor.ProcessBatch(ctx, batch)
+func (b *Backfill[TTx]) call(ctx context.Context, batch []waiting) ([]error, error) {
+	msgs := make([]*consumer.Message, len(batch))
+	for i, w := range batch {
+		msgs[i] = w.msg
+	}
+	errs := b.cfg.Processor.ProcessBatch(ctx, msgs)
 	if len(errs) != len(batch) {
 		return nil, fmt.Errorf("%T.ProcessBatch gave %d answers for %d messages", b.cfg.Processor, len(errs), len(batch))
 	}

@@ -53,11 +53,16 @@ func (b *batch) add(created int64) {
 }
 
 // pages lists the events of p, a page at a time, the newest first. Events that are added meanwhile are newer than the first page, and do
-// not move the later ones, because each page begins after an event and not after a number of events.
+// not move the later ones, because each page begins after an event and not after a number of events. When a page is too large for the
+// Client, it is asked for with half as many events, and so are the pages after it.
 func (b *Backfill[TTx]) pages(ctx context.Context, p period) iter.Seq2[batch, error] {
 	return func(yield func(batch, error) bool) {
-		for after := ""; ; {
-			list, err := b.list(ctx, p, after)
+		for after, limit := "", pageSize; ; {
+			list, err := b.list(ctx, p, after, limit)
+			if errors.Is(err, errTooLarge) && limit > 1 {
+				limit /= 2
+				continue
+			}
 			if err != nil {
 				yield(batch{}, fmt.Errorf("list events: %w", err))
 				return
@@ -84,9 +89,9 @@ type eventList struct {
 	last string // the ID of the last event
 }
 
-// list fetches one page of the events of p that follow the event called after.
-func (b *Backfill[TTx]) list(ctx context.Context, p period, after string) (page eventList, err error) {
-	query := url.Values{"limit": {strconv.Itoa(pageSize)}, "created[gte]": {strconv.FormatInt(p.from, 10)}}
+// list fetches one page of the events of p that follow the event called after: limit events at most.
+func (b *Backfill[TTx]) list(ctx context.Context, p period, after string, limit int) (page eventList, err error) {
+	query := url.Values{"limit": {strconv.Itoa(limit)}, "created[gte]": {strconv.FormatInt(p.from, 10)}}
 	if p.to != 0 {
 		query.Set("created[lt]", strconv.FormatInt(p.to, 10))
 	}

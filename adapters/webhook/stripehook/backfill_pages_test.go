@@ -1,7 +1,10 @@
 package stripehook_test
 
 import (
+	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +68,47 @@ func TestBackfillPages(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Stripe has events of up to several hundred kB, and a hundred of them may be more than the Client reads at once.
+func TestBackfillOfLargePages(t *testing.T) {
+	limits := func(w *world) (all []string) {
+		for _, r := range w.stripe.taken() {
+			all = append(all, r.URL.Query().Get("limit"))
+		}
+		return all
+	}
+	tooLarge := answer(strings.Repeat(" ", 32<<20) + `{}`)
+	t.Run("smaller pages are asked for", func(t *testing.T) {
+		bubble(t, func(t *testing.T, w *world) {
+			w.stripe.add(events(60, time.Minute)...)
+			w.stripe.fail(tooLarge, tooLarge)
+			w.once(t, w.backfill(t))
+			w.wantEffects(t, 60)
+			if got, want := limits(w), []string{"100", "50", "25", "25", "25"}; !slices.Equal(got, want) {
+				t.Errorf("limits %v, want %v", got, want)
+			}
+		})
+	})
+	t.Run("a page of one event cannot be smaller", func(t *testing.T) {
+		bubble(t, func(t *testing.T, w *world) {
+			w.stripe.add(events(60, time.Minute)...)
+			w.stripe.fail(slices.Repeat([]http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) {
+				if limit, err := strconv.Atoi(r.URL.Query().Get("limit")); err != nil || limit < 1 {
+					t.Errorf("limit %d, %v", limit, err)
+				}
+				tooLarge(w, r)
+			}}, 100)...)
+			err := w.backfill(t).Once(t.Context())
+			if err == nil || !strings.HasSuffix(err.Error(), "the answer has more than 33554432 bytes") {
+				t.Errorf("error %v", err)
+			}
+			if got, want := limits(w), []string{"100", "50", "25", "12", "6", "3", "1"}; !slices.Equal(got, want) {
+				t.Errorf("limits %v, want %v", got, want)
+			}
+			w.wantEffects(t, 0)
+		})
+	})
 }
 
 // Events that are added between two pages are handled by this pass or the next, and nothing twice.

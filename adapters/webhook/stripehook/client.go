@@ -44,6 +44,8 @@ const (
 	maxResponse    = 32 << 20        // bytes: 100 events of more than 300 kB each
 )
 
+var errTooLarge = fmt.Errorf("the answer has more than %d bytes", maxResponse)
+
 // APIError is an answer of Stripe that another request would only repeat, or that was repeated until the tries were spent.
 type APIError struct {
 	Status    int    // of HTTP
@@ -147,7 +149,7 @@ func (c *Client) try(ctx context.Context, path, account string) (body []byte, a 
 		case err != nil:
 			return nil, again{possible: true}, fmt.Errorf("read the answer: %w", err)
 		case len(body) > maxResponse:
-			return nil, a, fmt.Errorf("the answer has more than %d bytes", maxResponse)
+			return nil, a, errTooLarge
 		}
 		return body, a, nil
 	}

@@ -85,6 +85,15 @@ var applehookMutations = []mutation{
 	ofApple("the checkpoint does not pass a notification that does not verify", "backfill_config.go", "TestBackfillCheckpoint", edit{
 		`func(err error, _ string) error { return err }`, `func(error, string) error { return nil }`,
 	}),
+	ofApple("a page that leads to itself ends a pass", "backfill_span.go", "TestBackfillRefused", edit{
+		`p.HasMore && seen[p.Token]`, `false`,
+	}),
+	ofApple("pages that lead to each other end a pass", "backfill_span.go", "TestBackfillRefused", edit{
+		`p.HasMore && seen[p.Token]`, `p.HasMore && p.Token == token`,
+	}),
+	ofApple("Run pauses between two passes", "backfill_config.go", "TestNewBackfillRefuses", edit{
+		`c.Interval < minInterval`, `c.Interval < 0`,
+	}),
 	ofApple("a page follows the one before", "backfill_span.go", "TestBackfillFailures", edit{
 		`		if !p.HasMore {`, `		if true {`,
 	}),

@@ -43,7 +43,16 @@ var stripeMutations = []mutation{
 		`rejected == nil && done > seen`, `done > seen`,
 	}),
 	stripehook("the checkpoint does not pass an event that waits", "backfill_handle.go", "TestCheckpointWaitsForEachEvent", edit{
-		`queue = append(queue, waiting{msg: batch[i], due: time.Now().Add(retry.After)})`, `_ = retry.After`,
+		`			queue = append(queue, batch[i])`, ``,
+	}),
+	stripehook("a backfill does not repeat without a pause", "backfill_handle.go", "TestBackfillPausesBetweenAttempts", edit{
+		`max(retry.After, backoff.HalfJitter(repeatBase, repeatLimit, batch[i].failed))`, `max(retry.After, backoff.HalfJitter(0, 0, batch[i].failed))`,
+	}),
+	stripehook("Run pauses between two passes", "backfill_config.go", "TestNewBackfillRefuses", edit{
+		`c.Interval < minInterval`, `c.Interval < 0`,
+	}),
+	stripehook("a page that is too large does not stop a backfill", "backfill_list.go", "TestBackfillOfLargePages", edit{
+		`errors.Is(err, errTooLarge) && limit > 1`, `errors.Is(err, errTooLarge) && limit > pageSize`,
 	}),
 	stripehook("an event that becomes visible late is fetched", "backfill.go", "TestBackfillOverlap", edit{
 		`max(seen-overlap, b.since)`, `max(seen-0*overlap, b.since)`,

@@ -43,6 +43,18 @@ var webhookMutations = []mutation{
 		return nil, refusal`, `	case why == "-":
 		return nil, refusal`,
 	}),
+	receiving("the tenant of an event is its source's", "verify.go", "TestAnswers", edit{
+		`e.Drop == "" && tenant != r.source.Name`, `false && tenant != r.source.Name`,
+	}),
+	receiving("a tenant is not that of a source whose name begins alike", "verify.go", "TestAnswers", edit{
+		`strings.HasPrefix(tenant, r.source.Name+"/")`, `strings.HasPrefix(tenant, r.source.Name)`,
+	}),
+	receiving("a checkpoint is not saved in another process's row", "checkpoint.go", "TestACheckpointIsSavedAfterAnothers", edit{
+		`claims[0].Verdict != dedup.First`, `claims[0].Verdict == 0`,
+	}),
+	receiving("a checkpoint is saved although others save it meanwhile", "checkpoint.go", "TestACheckpointIsSavedAfterAnothers", edit{
+		`tries < 10`, `tries < 1`,
+	}),
 	receiving("a body is bounded before it is read", "request.go", "TestRequestsThatAreRefused", edit{
 		`http.MaxBytesReader(w, req.Body, r.cfg.MaxBody)`, `req.Body`,
 	}),
@@ -79,6 +91,18 @@ var webhookMutations = []mutation{
 	receiving("an event that had too little time has not failed", "worker.go", "TestAnswersOfAWorker", edit{
 		`ctx.Err() != nil && alone`, `ctx.Err() != nil`,
 	}),
+	{
+		name: "webhook: nothing is acknowledged before COMMIT", file: "adapters/webhook/work.go", pkg: "adapters/webhook",
+		run: "^TestRedeliveryStormOfKilledProcesses$/^sqlite,_inline$", fails: "TestRedeliveryStormOfKilledProcesses",
+		edits: []edit{{`answered <- r.process(wk, d, msgs)`, `answered <- nil
+		r.process(wk, d, msgs)`}},
+	},
+	{
+		name: "webhook: an event leaves the outbox after its effect is committed", file: "adapters/webhook/worker.go", pkg: "adapters/webhook", tries: 3,
+		run: "^TestRedeliveryStormOfKilledProcesses$/^sqlite,_stored_and_forwarded$", fails: "TestRedeliveryStormOfKilledProcesses",
+		edits: []edit{{`return deliver.Call(ctx, batches{w.processor}, events)`, `go deliver.Call(context.WithoutCancel(ctx), batches{w.processor}, events)
+	return make([]error, len(msgs))`}},
+	},
 	{
 		name: "webhook: a suspected replay is parked and acknowledged, not handled", file: "consumer/attempt.go", pkg: "adapters/webhook", short: true,
 		run: "^TestSuspectedReplays$", fails: "TestSuspectedReplays",
