@@ -43,22 +43,53 @@ func attackPost(t testing.TB, url, key, body string, header ...string) (status i
 func TestAttackMisbehavingHandlers(t *testing.T) {
 	eachEngine(t, func(t *testing.T, e engine) {
 		for name, bad := range map[string]func(exec execFunc, w http.ResponseWriter, r *http.Request) error{
-			"goexit":       func(execFunc, http.ResponseWriter, *http.Request) error { runtime.Goexit(); return nil },
-			"goexit after write": func(_ execFunc, w http.ResponseWriter, _ *http.Request) error { w.WriteHeader(201); _, _ = w.Write([]byte("x")); runtime.Goexit(); return nil },
-			"panic nil":    func(execFunc, http.ResponseWriter, *http.Request) error { panic(nil) }, //nolint
-			"abort":        func(_ execFunc, w http.ResponseWriter, _ *http.Request) error { w.WriteHeader(201); panic(http.ErrAbortHandler) },
-			"text ROLLBACK": func(exec execFunc, w http.ResponseWriter, _ *http.Request) error { _ = exec("ROLLBACK"); w.WriteHeader(201); return nil },
-			"bad statement ignored": func(exec execFunc, w http.ResponseWriter, _ *http.Request) error {
-				_ = exec("SELEKT"); w.WriteHeader(204); return nil
+			"goexit": func(execFunc, http.ResponseWriter, *http.Request) error { runtime.Goexit(); return nil },
+			"goexit after write": func(_ execFunc, w http.ResponseWriter, _ *http.Request) error {
+				w.WriteHeader(201)
+				_, _ = w.Write([]byte("x"))
+				runtime.Goexit()
+				return nil
 			},
-			"204 with body":  func(_ execFunc, w http.ResponseWriter, _ *http.Request) error { w.WriteHeader(204); _, err := w.Write([]byte("x")); return err },
-			"101":  func(_ execFunc, w http.ResponseWriter, _ *http.Request) error { w.WriteHeader(101); return nil },
-			"hijack": func(_ execFunc, w http.ResponseWriter, _ *http.Request) error { _, _, err := http.NewResponseController(w).Hijack(); return err },
-			"flush": func(_ execFunc, w http.ResponseWriter, _ *http.Request) error { _, _ = w.Write([]byte("x")); return http.NewResponseController(w).Flush() },
-			"read deadline past": func(_ execFunc, w http.ResponseWriter, _ *http.Request) error { _ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)); return io.ErrUnexpectedEOF },
+			"panic nil": func(execFunc, http.ResponseWriter, *http.Request) error { panic(nil) }, //nolint
+			"abort": func(_ execFunc, w http.ResponseWriter, _ *http.Request) error {
+				w.WriteHeader(201)
+				panic(http.ErrAbortHandler)
+			},
+			"text ROLLBACK": func(exec execFunc, w http.ResponseWriter, _ *http.Request) error {
+				_ = exec("ROLLBACK")
+				w.WriteHeader(201)
+				return nil
+			},
+			"bad statement ignored": func(exec execFunc, w http.ResponseWriter, _ *http.Request) error {
+				_ = exec("SELEKT")
+				w.WriteHeader(204)
+				return nil
+			},
+			"204 with body": func(_ execFunc, w http.ResponseWriter, _ *http.Request) error {
+				w.WriteHeader(204)
+				_, err := w.Write([]byte("x"))
+				return err
+			},
+			"101": func(_ execFunc, w http.ResponseWriter, _ *http.Request) error { w.WriteHeader(101); return nil },
+			"hijack": func(_ execFunc, w http.ResponseWriter, _ *http.Request) error {
+				_, _, err := http.NewResponseController(w).Hijack()
+				return err
+			},
+			"flush": func(_ execFunc, w http.ResponseWriter, _ *http.Request) error {
+				_, _ = w.Write([]byte("x"))
+				return http.NewResponseController(w).Flush()
+			},
+			"read deadline past": func(_ execFunc, w http.ResponseWriter, _ *http.Request) error {
+				_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
+				return io.ErrUnexpectedEOF
+			},
 			"late writes": func(_ execFunc, w http.ResponseWriter, r *http.Request) error {
 				go func() {
-					for range 2000 { _, _ = w.Write([]byte("late")); w.WriteHeader(500); runtime.Gosched() }
+					for range 2000 {
+						_, _ = w.Write([]byte("late"))
+						w.WriteHeader(500)
+						runtime.Gosched()
+					}
 				}()
 				return io.ErrUnexpectedEOF
 			},
