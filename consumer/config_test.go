@@ -87,7 +87,7 @@ func TestStart(t *testing.T) {
 			}
 			process(t, c, msg("1", ""))
 		}
-		if store.calls != 1 || log.lines("consumer starts") != 1 || log.lines("messages_without_time=\"taken for new") != 1 {
+		if store.calls != 1 || log.lines("consumer starts") != 1 || log.lines("messages_without_time=\"run, also") != 1 {
 			t.Errorf("registered %d times; log:\n%s", store.calls, log.buf.String())
 		}
 	})
@@ -142,7 +142,7 @@ func TestUntimedMessagesRunByDefault(t *testing.T) {
 
 	strict := newConsumer(t, config{Store: consumertest.NewStore(), Untimed: consumer.ParkUntimed, Logger: log.logger()})
 	process(t, strict, msg("1", "")) // nothing was forgotten here
-	if log.lines("parked once keys were forgotten") != 1 || len(letters(t, strict)) != 0 {
+	if log.lines("parked after old keys were deleted") != 1 || len(letters(t, strict)) != 0 {
 		t.Errorf("%d letters; log:\n%s", len(letters(t, strict)), log.buf.String())
 	}
 }

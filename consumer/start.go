@@ -108,9 +108,9 @@ func (c *Consumer[TTx]) register(ctx context.Context) error {
 }
 
 func (c *Consumer[TTx]) logStart(ctx context.Context) {
-	untimed, givenUp := "taken for new, also after keys were forgotten", "parked"
+	untimed, givenUp := "run, also after old keys were deleted", "parked"
 	if c.cfg.Untimed == ParkUntimed {
-		untimed = "parked once keys were forgotten"
+		untimed = "parked after old keys were deleted"
 	}
 	if c.lot == nil {
 		givenUp = "rejected, because the store keeps no dead letters"

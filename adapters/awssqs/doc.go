@@ -15,7 +15,7 @@
 // Heartbeats extend the visibility timeout of each unsettled message, every quarter of it. So it may be short: it is the delay after a
 // crash, not a limit for handlers. SQS extends it for up to 12 hours.
 //
-// SQS may deliver a message again to the process that is still busy with it, after it was lost. The message then goes back to SQS for about
+// When a process has lost a message and its handler still runs, SQS may deliver the message to that process again. The message then goes back to SQS for about
 // 1/2 of a visibility timeout, then 1, then 1 1/2 and so on, because another process may be able to handle it.
 //
 // A standard queue has no order, and OrderBy does not add one: it only makes one process handle the messages of a key one at a time. A FIFO
@@ -51,8 +51,8 @@
 // If the relay crashes after SQS has accepted a message and before the outbox has recorded that, the message is repeated. A crash before
 // that loses nothing: the outbox has the message.
 //
-// While SQS is away each message's error is an *outbox.UnavailableError. The relay rests the Publisher; a program that calls Publish without
-// a relay waits between its calls itself.
+// While SQS is away each message's error is an *outbox.UnavailableError. The relay then gives the
+// Publisher no messages for a while. A program that calls Publish without a relay must wait between its calls itself.
 //
 // # AWS Lambda
 //

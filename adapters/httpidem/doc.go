@@ -38,7 +38,7 @@
 // A status of 400 or more, an error and a panic roll the handler's work back. Config.Record says which of these responses are stored
 // for repeats. All refusals of this package are Problem Details (RFC 9457), see [Reason].
 //
-// Not possible behind a Guard: streaming, Flush, Hijack, trailers, and informational responses such as 103. Timeouts belong into
+// Not possible behind a Guard: streaming, Flush, Hijack, trailers, and informational responses such as 103. Timeouts belong in
 // Config.Timeout. Put http.TimeoutHandler around the whole router, never inside a route: inside Wrap it answers 503 while its handler
 // still runs, so the work is rolled back, and the rest of that handler has no transaction. Nothing in front
 // may read the body. A body that was partly read is refused if it has a Content-Length. Without one, httpidem cannot notice.

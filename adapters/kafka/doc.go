@@ -19,8 +19,8 @@
 // crash repeats the finished ones behind it, and the Processor suppresses them.
 //
 // When the group revokes a partition, or Run's context ends, the Subscriber begins nothing more, waits for running handlers, at most for
-// the grace period, and then cancels their contexts. Of a handler that goes on nevertheless and the partition's new owner exactly one
-// commits.
+// the grace period, and then cancels their contexts. If a handler goes on nevertheless, only one of the two
+// commits: this handler or that of the partition's new owner.
 //
 // Markers that end Kafka transactions, and the messages of aborted ones, are never delivered. When a partition has been idle for a second,
 // the Subscriber moves the committed offset over those too, because otherwise their deletion by retention would look like a loss.
@@ -40,8 +40,8 @@
 // partitions to a topic moves keys to other partitions: messages of one key that were sent before and after have no order. A
 // message's timestamp is that of its publication.
 //
-// While brokers are away each message's error is an *outbox.UnavailableError. The relay counts nothing against the messages and rests the
-// Publisher; a program that calls Publish without a relay waits between its calls itself. Memory holds no more than the running calls.
+// While brokers are away each message's error is an *outbox.UnavailableError. The relay counts no attempts then, and gives the
+// Publisher no messages for a while. A program that calls Publish without a relay must wait between its calls itself. Memory holds no more than the running calls.
 // A message that a broker refuses stops its key only. A broker refuses batches, not messages: the messages of a batch that is too large
 // are sent again, each in a request of its own, before one is refused for good. That is slow, so set Producer.MaxMessageBytes to the
 // smallest max.message.bytes of the topics.

@@ -22,8 +22,8 @@ func warnOfOneReplica(log *slog.Logger, topic string, entries []sarama.ConfigEnt
 	case err != nil:
 		return false
 	case setting(entries, minReplicas) == "1":
-		log.Warn("kafka: the topic confirms messages that only one broker has: if that broker dies, they may be lost, and their offsets be given to "+
-			"others, which a group that was further passes over; set min.insync.replicas to 2 on the topic, and give it 3 replicas",
+		log.Warn("kafka: messages of the topic are confirmed when only one broker has them: if that broker dies, they may be lost, and later messages may "+
+			"get their offsets; a group that had passed these offsets skips those messages; set min.insync.replicas to 2 on the topic, and give it 3 replicas",
 			"topic", topic, minReplicas, 1)
 	}
 	return true

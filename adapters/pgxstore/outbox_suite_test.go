@@ -10,13 +10,22 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/test/matrix"
+	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox/outboxtest"
 )
 
 func TestOutboxStore(t *testing.T) {
-	servers(t, func(t *testing.T, server func(testing.TB) string) {
-		testOutbox(t, nil, func(t *testing.T) *outboxDB { return newOutboxDB(t, server, 6) })
-	})
+	for i, version := range []struct {
+		name   string
+		server func(testing.TB) string
+	}{{"postgres15", testdb.Postgres}, {"postgres18", testdb.Postgres18}} {
+		t.Run(version.name, func(t *testing.T) {
+			t.Parallel()
+			selected := func(name string) bool { return matrix.Dealt(name, i, 2) } // sqlstore runs it on the other version
+			testOutbox(t, selected, func(t *testing.T) *outboxDB { return newOutboxDB(t, version.server, 6) })
+		})
+	}
 }
 
 func testOutbox(t *testing.T, selected func(name string) bool, newDB func(t *testing.T) *outboxDB) {

@@ -83,7 +83,7 @@ type Config struct {
 	Outbox OutboxConfig
 }
 
-// Store is a dedup.Store and a consumer.ParkingLot. It is safe for concurrent use.
+// Store is a dedup.Store, a consumer.ParkingLot, an outbox.Writer and an outbox.Queue. It is safe for concurrent use.
 type Store struct {
 	cfg          Config
 	plain        dialect.Postgres // only for statements without a table; these need no resolve

@@ -18,16 +18,15 @@ import (
 	"github.com/txonce/txonce/internal/test/wireproxy"
 )
 
+// TestStore runs each case once on each version, with this store or with sqlstore.
 func TestStore(t *testing.T) {
 	for _, server := range []struct {
 		name     string
 		dsn      func(testing.TB) string
 		selected func(name, level string) bool
 	}{
-		{"postgres15", testdb.Postgres, isolations.Default},
-		{"postgres18", testdb.Postgres18, func(name, level string) bool {
-			return isolations.Default(name, level) || isolations.Others(0)(name, level)
-		}},
+		{"postgres15", testdb.Postgres, isolations.Share(0, 2)},
+		{"postgres18", testdb.Postgres18, isolations.Share(1, 2)},
 	} {
 		t.Run(server.name, func(t *testing.T) {
 			t.Parallel()

@@ -6,8 +6,8 @@
 // A message is acknowledged, by itself and on the channel that delivered it, when the Processor has answered nil for it. Until then
 // it stays with the server. A crash anywhere delivers messages again and loses none; the Processor, a consumer.Consumer,
 // makes sure that a message that is delivered again has no second effect. When a connection is lost, the server delivers its
-// messages to others at once. The handlers are cancelled then; of a handler that goes on and the new receiver exactly one commits. The
-// Subscriber connects again.
+// messages to others at once. The handlers are cancelled then. If a handler goes on nevertheless, only one of the two commits:
+// this handler or that of the new receiver. The Subscriber connects again.
 //
 // A message that failed is deferred: a copy goes to a retry queue, and the server moves it back after the delay. The original is
 // acknowledged when the server has confirmed the copy. A crash between the two leaves both, and one of them is suppressed. The message
@@ -56,6 +56,6 @@
 //
 // A server that is short of memory or disk blocks all publishers. Nothing is sent to it then, and neither Close nor the end of Run waits for it.
 //
-// While the server is away each message's error is an *outbox.UnavailableError. The relay rests the Publisher; a program that calls Publish
-// without a relay waits between its calls itself.
+// While the server is away each message's error is an *outbox.UnavailableError. The relay then gives the
+// Publisher no messages for a while. A program that calls Publish without a relay must wait between its calls itself.
 package rabbitmq

@@ -28,12 +28,10 @@ func TestMySQL(t *testing.T) {
 	for name, asMySQL := range map[string]bool{"mariadb": false, "mariadb as mysql": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // these tests mostly wait
-			selected := func(name, level string) bool {
-				return isolations.Default(name, level) || isolations.Others(0)(name, level)
-			}
+			selected := isolations.Rest(0)
 			var doesNotApply map[string]string
 			if asMySQL {
-				selected = isolations.DefaultAndOther
+				selected = isolations.One(0)
 				doesNotApply = map[string]string{
 					"a batch of held keys waits no longer than one key":     inSeconds,
 					"commit outcome unknown: a claim that gives up waiting": inSeconds,

@@ -17,6 +17,7 @@ import (
 	"github.com/txonce/txonce/internal/test/wireproxy"
 )
 
+// TestPostgres runs each case once on each version, with this store or with pgxstore.
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	for _, server := range []struct {
@@ -24,10 +25,8 @@ func TestPostgres(t *testing.T) {
 		dsn      func(testing.TB) string
 		selected func(name, level string) bool
 	}{
-		{"15", testdb.Postgres, isolations.Default},
-		{"18", testdb.Postgres18, func(name, level string) bool {
-			return isolations.Default(name, level) || isolations.Others(0)(name, level)
-		}},
+		{"15", testdb.Postgres, isolations.Share(3, 2)},
+		{"18", testdb.Postgres18, isolations.Share(2, 2)},
 	} {
 		t.Run(server.name, func(t *testing.T) {
 			t.Parallel() // these tests mostly wait

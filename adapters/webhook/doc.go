@@ -60,9 +60,9 @@
 // It is never 200 for an event that is neither committed, parked nor dropped, and never 3xx or 410, which some senders take for the end of the
 // subscription. A refused delivery uses no database.
 //
-// The work of a delivery follows its request until an event is claimed: a client that hangs up before that causes nothing. From the
-// claim on the work is finished whatever the client does. If the sender's deadline comes near meanwhile, at a tenth of it, the
-// response is 503 and the work goes on: the next delivery finds the event in flight (503) or done (200). GitHub does not repeat a
+// Until an event is claimed, a client that hangs up ends the work of its delivery, and nothing has happened. From the claim on, the work
+// is finished whatever the client does. When only a tenth of the sender's deadline is left and the work is not finished, the response is
+// 503 and the work goes on: the next delivery finds the event in flight (503) or done (200). GitHub does not repeat a
 // delivery by itself after a 503, and Twilio repeats one only after a failed connection: use an Inbox for them. If the
 // handler were cancelled instead, one that needs a little longer than the sender waits would never finish.
 //

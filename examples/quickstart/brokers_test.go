@@ -44,10 +44,7 @@ func TestDemoOnEveryPair(t *testing.T) {
 			if !matrix.All() && !slices.Contains(chosen, broker+"/"+store) {
 				continue
 			}
-			messages := 2000
-			if store == "sqlite" { // SQLite has one writer at a time
-				messages = 800
-			}
+			messages := 1000
 			t.Run(broker+"/"+store, func(t *testing.T) {
 				t.Parallel() // it waits for timeouts and for processes to start
 				r := runDemo(t, append(addresses(t, broker, store), "-messages", strconv.Itoa(messages))...)
@@ -63,24 +60,26 @@ func TestDemoOnEveryPair(t *testing.T) {
 // TestDemoSurvivesItsBroker restarts the broker while workers are being killed.
 func TestDemoSurvivesItsBroker(t *testing.T) {
 	t.Run("rabbitmq", func(t *testing.T) {
+		t.Parallel() // it waits for the server to start
 		if why := testdb.NoOwnRabbitMQ(); why != "" {
 			t.Fatal(why)
 		}
 		server := testdb.StartRabbitMQ(t)
-		args := slices.Concat([]string{"-broker", "rabbitmq", "-rabbitmq", server.URL, "-messages", "2000"}, addresses(t, "kfake", "pgx")[2:])
+		args := slices.Concat([]string{"-broker", "rabbitmq", "-rabbitmq", server.URL, "-messages", "800"}, addresses(t, "kfake", "pgx")[2:])
 		r := runDemoDuring(t, func() {
 			if err := server.Restart(t.Context()); err != nil {
 				t.Error(err)
 			}
 		}, args...)
-		r.check(t, 2000)
+		r.check(t, 800)
 	})
 	t.Run("sqs", func(t *testing.T) {
+		t.Parallel() // it waits for timeouts
 		if why := testdb.NoOwnElasticMQ(); why != "" {
 			t.Fatal(why)
 		}
 		server := testdb.StartElasticMQ(t)
-		args := slices.Concat([]string{"-broker", "sqs", "-sqs", server.Endpoint, "-messages", "2000"}, addresses(t, "kfake", "pgx")[2:])
+		args := slices.Concat([]string{"-broker", "sqs", "-sqs", server.Endpoint, "-messages", "600"}, addresses(t, "kfake", "pgx")[2:])
 		r := runDemoDuring(t, func() {
 			if err := server.Stop(t.Context()); err != nil { // orderly: ElasticMQ confirms messages before it writes them to disk
 				t.Error(err)
@@ -89,6 +88,6 @@ func TestDemoSurvivesItsBroker(t *testing.T) {
 				t.Error(err)
 			}
 		}, args...)
-		r.check(t, 2000)
+		r.check(t, 600)
 	})
 }

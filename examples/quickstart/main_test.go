@@ -134,6 +134,7 @@ func TestDemo(t *testing.T) {
 
 // TestDemoOnServers covers each real server, store and rebalance strategy, and checks that nothing is left on the servers.
 func TestDemoOnServers(t *testing.T) {
+	t.Parallel()
 	brokers := testdb.Kafka(t)
 	for _, test := range []struct{ server, dsn, args string }{
 		{"postgres15", testdb.Postgres(t), "-store pgx -rebalance eager"},
@@ -191,11 +192,8 @@ func gone(t *testing.T, name, dsn string, brokers []string) {
 
 // The audit must find the faults of each broken worker.
 func TestBrokenIsFound(t *testing.T) {
-	seeds := 6
-	switch {
-	case testing.Short():
-		seeds = 3
-	case matrix.All():
+	seeds := 3
+	if matrix.All() {
 		seeds = 20
 	}
 	for _, way := range ways {

@@ -2,23 +2,19 @@ package main
 
 import (
 	"iter"
+	"reflect"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestPlanRepeats(t *testing.T) {
-	all := cmp.AllowUnexported(plan{}, message{}, delivery{}, killPlan{}, kill{})
 	a, b := newPlan(5000, 7), newPlan(5000, 7)
-	if diff := cmp.Diff(a, b, all); diff != "" {
-		t.Errorf("one seed gave two plans:\n%s", diff)
+	kills, again := take(a.kills.Every(time.Second), 50), take(b.kills.Every(time.Second), 50)
+	if !reflect.DeepEqual(a, b) || !reflect.DeepEqual(kills, again) {
+		t.Error("one seed gave two plans")
 	}
-	if cmp.Equal(a.deliveries, newPlan(5000, 8).deliveries, all) {
+	if reflect.DeepEqual(a.deliveries, newPlan(5000, 8).deliveries) {
 		t.Error("two seeds gave the same deliveries")
-	}
-	if diff := cmp.Diff(take(a.kills.Every(time.Second), 50), take(b.kills.Every(time.Second), 50), all); diff != "" {
-		t.Errorf("one seed gave two kill plans:\n%s", diff)
 	}
 }
 
@@ -33,7 +29,7 @@ func take[T any](seq iter.Seq[T], n int) (got []T) {
 
 func TestPlanHoldsWhatItPromises(t *testing.T) {
 	for _, messages := range []int{minRun, 399, 2000, 20_000} {
-		for seed := range uint64(5) {
+		for seed := range uint64(2) {
 			p := newPlan(messages, seed)
 			var copies [maxCopies + 1]int
 			kinds := map[kind]int{}

@@ -2,8 +2,8 @@
 # run.sh MODULE... runs the tests of modules with the race detector, and prints the total time and the slowest packages and tests.
 # With SINCE=COMMIT it tests only the packages that depend on files changed since that commit.
 #
-# Two packages run at the same time, because they spend much of their time waiting. Each test has its own schema, topic or queue.
-# make lint runs go vet's checks. RACE has the flags of the race detector; without it, -race.
+# Three packages run at the same time, and four parallel tests of each, because they spend much of their time waiting. Each test has
+# its own schema, topic or queue. make lint runs go vet's checks. RACE has the flags of the race detector; without it, -race.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -14,6 +14,7 @@ log=$(mktemp -d ${memory:+-p "$memory"} -t txonce-test-XXXXXX)
 trap 'rm -rf "$log"' EXIT
 mkdir "$log/tmp" && chmod 755 "$log" "$log/tmp" # servers that refuse to run as root must enter it
 export TMPDIR="$log/tmp"
+export GORACE="atexit_sleep_ms=0 ${GORACE:-}" # otherwise each process, also each worker that a test starts, sleeps 1 s at its end
 failed=()
 for module in "$@"; do
 	packages=./...
@@ -21,7 +22,7 @@ for module in "$@"; do
 	[ -n "$packages" ] || continue
 	# shellcheck disable=SC2086 # words: one word per flag or package
 	(cd "$module" && $gotestsum --format standard-quiet --hide-summary skipped --jsonfile "$log/module" -- \
-		${RACE:--race} -count=1 -p 2 -vet=off -timeout=30m $packages) || failed+=("$module")
+		${RACE:--race} -count=1 -p 3 -parallel 4 -vet=off -timeout=30m $packages) || failed+=("$module")
 	cat "$log/module" >>"$log/all"
 done
 [ -s "$log/all" ] || {

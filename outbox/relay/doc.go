@@ -34,7 +34,7 @@
 //	not tried, or cut off when the hold ended   returned: due again at once
 //
 // A publisher that cooled down gets one batch, and others after a message of it is confirmed. A topic
-// that cooled down first gets one message.
+// that cooled down gets one message first; when the broker confirms it, the others follow.
 //
 // Messages of one key are published one per call: the next one leaves after the broker confirmed the one before. An
 // [outbox.AtomicPublisher] gets all of them in one call.

@@ -123,8 +123,8 @@ func (h *Handler) items(event Event) []*item {
 	return items
 }
 
-// process handles all items in order, in batches. After exit it does not wait for a handler that ignores its context: of that handler and
-// a later delivery exactly one commits.
+// process handles all items in order, in batches. After exit it does not wait for a handler that ignores its context: only one of the
+// two commits, that handler or that of a later delivery.
 func (h *Handler) process(work, exit context.Context, items []*item) {
 	var failed failedGroups
 	for start := 0; start < len(items); {

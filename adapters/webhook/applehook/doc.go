@@ -2,7 +2,7 @@
 //
 // # Use
 //
-// A [Verifier] belongs into a webhook receiver, which passes each notification to a consumer once:
+// A [Verifier] belongs in a webhook receiver, which passes each notification to a consumer once:
 //
 //	verifier, err := applehook.New(applehook.Config{
 //		BundleID: "com.example.app", AppAppleID: 1234567890, Environment: applehook.Production,
@@ -53,5 +53,6 @@
 //
 // A Verifier keeps only answers of OCSP responders, in memory. A Backfill saves how far it came after all notifications up to there were
 // handled. After a crash it begins again at that time: what it passes to the consumer again is a duplicate, and does nothing. A
-// notification that was parked is none: its handler runs again in each pass that goes back before it, and its letter counts that.
+// notification that was parked is not a duplicate: its handler runs again in each pass that goes back before it, and each failure
+// adds 1 to the Times of its dead letter.
 package applehook

@@ -7,7 +7,8 @@
 //	receiver, err := webhook.New(webhook.Config{Verifier: sns, Processor: orders, …})
 //
 // The endpoint gets a SubscriptionConfirmation first. It is verified, passed to Config.Subscription and dropped. An operator
-// decides whether to call [Verifier.Confirm] with it. Apart from that, and from the certificate's, no URL in a message is requested.
+// decides whether to call [Verifier.Confirm] with it. A Verifier requests no
+// other URLs of a message than the SubscribeURL, in Confirm, and the URL of the certificate.
 //
 // Set the topic's attribute SignatureVersion to 2. Messages with version 1 (SHA-1) are refused, unless RiskSHA1 is accepted. Raw message
 // delivery must be off for the subscription, because raw messages have no signature.

@@ -86,8 +86,8 @@ type Config struct {
 	// Account is the ID of the account that owns the endpoints (acct_…). Events that name no account get it as their scope. Set it
 	// if events of that account may also reach this consumer with the account's name in them, as they do from an organization's event
 	// destination, or from a Backfill whose ClientConfig.Account is set: otherwise the two would count as different events. An
-	// organization's destination that names a path of accounts still makes a key of its own. Changing Account makes each event new
-	// that names no account.
+	// organization's destination that names a path of accounts still makes a key of its own. Changing Account makes each event
+	// that names no account new.
 	//
 	// Defaults to none.
 	Account string

@@ -3,39 +3,43 @@
 package matrix
 
 import (
-	"hash/fnv"
+	"crypto/sha256"
+	"encoding/binary"
 	"os"
-	"slices"
 )
 
 // All reports whether every combination runs.
 func All() bool { return os.Getenv("TXONCE_TEST_ALL") != "" }
 
 // Dealt reports whether configuration i of n runs this case. Exactly one of the n does, always the same one; with All each does.
-func Dealt(name string, i, n int) bool {
-	if All() {
-		return true
-	}
-	hash := fnv.New32a()
-	hash.Write([]byte(name))
-	return int(hash.Sum32()%uint32(n)) == i
+func Dealt(name string, i, n int) bool { return All() || number(name)%n == i }
+
+// number is as good as random, and always the same for a name.
+func number(name string) int {
+	sum := sha256.Sum256([]byte(name))
+	return int(binary.BigEndian.Uint32(sum[:]))
 }
 
-// Levels are the isolation levels of a database, its default first. Its methods serve as deduptest.Harness.Select.
+// Levels are the isolation levels of a database. Its methods serve as deduptest.Harness.Select.
 type Levels []string
 
-// Default selects every case, at the default level.
-func (l Levels) Default(_, level string) bool { return All() || level == "" || level == l[0] }
-
-// DefaultAndOther returns the selection of Others(1), and beside it every case at the default level, which most programs use.
-func (l Levels) DefaultAndOther(name, level string) bool {
-	return l.Default(name, level) || l.Others(1)(name, level)
+// One selects every case, and of those that run at several levels one level each. Another i selects another level, until each of
+// the levels has been selected once.
+func (l Levels) One(i int) func(name, level string) bool {
+	return func(name, level string) bool {
+		return All() || level == "" || level == l[(number("the level of "+name)+i)%len(l)]
+	}
 }
 
-// Others returns one of two selections, i is 0 or 1. Each has every case at one of the other two levels; together they have both.
-func (l Levels) Others(i int) func(name, level string) bool {
+// Rest selects what One(i) leaves out, and every case that runs at one level.
+func (l Levels) Rest(i int) func(name, level string) bool {
+	return func(name, level string) bool { return All() || level == "" || !l.One(i)(name, level) }
+}
+
+// Share is the part of configuration i of n, when each of two stores runs the suite: a case that runs at one level runs in one of the
+// n configurations, and other cases run in each of them at one level.
+func (l Levels) Share(i, n int) func(name, level string) bool {
 	return func(name, level string) bool {
-		at := slices.Index(l, level)
-		return All() || level == "" || at > 0 && Dealt(name, (at+i)%2, 2)
+		return l.One(i)(name, level) && (level != "" || Dealt(name, i%n, n))
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 var levels = matrix.Levels{"default", "second", "third"}
 
-// Each case meets each configuration's share and each level, whatever the case is called.
+// Whatever a case is called, it runs in one of three configurations, at each level, and once in each store's two configurations.
 func TestEveryCaseRuns(t *testing.T) {
 	t.Setenv("TXONCE_TEST_ALL", "")
 	shares := map[int]int{}
@@ -25,18 +25,25 @@ func TestEveryCaseRuns(t *testing.T) {
 		if dealt != 1 {
 			t.Errorf("%d of three configurations run %q", dealt, name)
 		}
-		for i, level := range levels {
-			ran := 0
-			for _, selected := range []func(name, level string) bool{levels.Default, levels.Others(0), levels.Others(1)} {
-				if !selected(name, "") {
-					t.Errorf("a selection leaves out %q, which has no level", name)
-				}
-				if selected(name, level) {
-					ran++
-				}
+		for i := range 3 {
+			if !levels.One(i)(name, "") || !levels.Rest(i)(name, "") {
+				t.Errorf("%d leaves out %q, which has no level", i, name)
 			}
-			if ran != 1 {
-				t.Errorf("%q runs %d times at level %d", name, ran, i)
+			if levels.One(i)(name, levels[0]) == levels.Rest(i)(name, levels[0]) {
+				t.Errorf("%d runs %q twice or never at the first level", i, name)
+			}
+		}
+		for _, level := range levels {
+			if ran := count(name, level, levels.One(0), levels.One(1), levels.One(2)); ran != 1 {
+				t.Errorf("%q runs %d times at level %s", name, ran, level)
+			}
+			if ran := count(name, level, levels.Share(0, 2), levels.Share(1, 2), levels.Share(2, 2), levels.Share(3, 2)); ran == 0 {
+				t.Errorf("%q does not run at level %s", name, level)
+			}
+		}
+		for _, both := range [][2]int{{0, 1}, {2, 3}, {0, 3}, {1, 2}} { // the configurations of a store, and those of a version
+			if ran := count(name, "", levels.Share(both[0], 2), levels.Share(both[1], 2)); ran != 1 {
+				t.Errorf("%q runs %d times in the configurations %v", name, ran, both)
 			}
 		}
 	}
@@ -47,10 +54,19 @@ func TestEveryCaseRuns(t *testing.T) {
 	}
 }
 
+func count(name, level string, selections ...func(name, level string) bool) (n int) {
+	for _, selected := range selections {
+		if selected(name, level) {
+			n++
+		}
+	}
+	return n
+}
+
 func TestAll(t *testing.T) {
 	t.Setenv("TXONCE_TEST_ALL", "1")
 	for i := range 3 {
-		if !matrix.Dealt("case", i, 3) || !levels.Default("case", levels[i]) || !levels.Others(0)("case", levels[i]) || !levels.Others(1)("case", levels[i]) {
+		if !matrix.Dealt("case", i, 3) || count("case", levels[i], levels.One(0), levels.Rest(0), levels.Share(0, 2)) != 3 || !levels.Share(i, 2)("case", "") {
 			t.Errorf("configuration %d is left out", i)
 		}
 	}
