@@ -13,8 +13,8 @@ import (
 
 type execFunc = func(sql string, args ...any) error
 
-// attackPost sends a POST over a real connection. status 0: no response.
-func attackPost(t testing.TB, url, key, body string, header ...string) (status int, replayed bool, text string) {
+// overHTTP sends a POST over a real connection. status 0: no response.
+func overHTTP(t testing.TB, url, key, body string, header ...string) (status int, replayed bool, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -39,8 +39,8 @@ func attackPost(t testing.TB, url, key, body string, header ...string) (status i
 	return res.StatusCode, res.Header.Get("Idempotent-Replayed") == "true", string(b)
 }
 
-// TestAttackMisbehavingHandlers runs a handler that misbehaves the first time and works the second time.
-func TestAttackMisbehavingHandlers(t *testing.T) {
+// TestMisbehavingHandlers runs a handler that misbehaves the first time and works the second time.
+func TestMisbehavingHandlers(t *testing.T) {
 	eachEngine(t, func(t *testing.T, e engine) {
 		for name, bad := range map[string]func(exec execFunc, w http.ResponseWriter, r *http.Request) error{
 			"goexit": func(execFunc, http.ResponseWriter, *http.Request) error { runtime.Goexit(); return nil },
@@ -111,7 +111,7 @@ func TestAttackMisbehavingHandlers(t *testing.T) {
 				s := httptest.NewServer(h)
 				defer s.Close()
 				for i := range 5 { // more than slots and connections
-					status, replayed, text := attackPost(t, s.URL+"/orders", "k", "b", "X-Bad", "1")
+					status, replayed, text := overHTTP(t, s.URL+"/orders", "k", "b", "X-Bad", "1")
 					t.Log(i, status, replayed, text)
 					got, err := n.count(t.Context(), "SELECT count(*) FROM effects")
 					if err != nil {
@@ -128,10 +128,10 @@ func TestAttackMisbehavingHandlers(t *testing.T) {
 					}
 				}
 				began := time.Now()
-				if status, _, text := attackPost(t, s.URL+"/orders", "stranger", "b"); status != 201 || time.Since(began) > 2*time.Second {
+				if status, _, text := overHTTP(t, s.URL+"/orders", "stranger", "b"); status != 201 || time.Since(began) > 2*time.Second {
 					t.Errorf("stranger: %d %s after %v", status, text, time.Since(began))
 				}
-				if status, _, text := attackPost(t, s.URL+"/orders", "k", "b"); status != 201 {
+				if status, _, text := overHTTP(t, s.URL+"/orders", "k", "b"); status != 201 {
 					t.Errorf("retry: %d %s", status, text)
 				}
 				if got, err := n.count(t.Context(), "SELECT count(*) FROM effects"); err != nil || got != 2 {

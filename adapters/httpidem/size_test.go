@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestAttackLargeResponse: a response of nearly Config.MaxResponse is replayed byte by byte on each database, with odd header values.
-func TestAttackLargeResponse(t *testing.T) {
+// TestLargeResponse: a response of nearly Config.MaxResponse is replayed byte by byte on each database, with odd header values.
+func TestLargeResponse(t *testing.T) {
 	eachEngine(t, func(t *testing.T, e engine) {
 		for _, size := range []int{0, 1, 65_530, 65_536, 1<<20 - 300} {
 			n := e.node(t, e.create(t), settings{})

@@ -11,10 +11,10 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// TestAttackReadDeadline: a handler that limits the reading of its body, as handlers do against slow clients, must not break the
-// connection for the requests that follow on it. With net/http alone it does not: net/http lifts the deadline at the end of the body.
-// Behind httpidem the body was read before, so nobody lifts it.
-func TestAttackReadDeadline(t *testing.T) {
+// TestReadDeadline: a handler that limits the reading of its body, as handlers do against slow clients, must not break the
+// connection for the requests that follow on it. net/http lifts the deadline at the end of the body, and behind httpidem the body was read
+// before.
+func TestReadDeadline(t *testing.T) {
 	slowBody := func(w http.ResponseWriter, r *http.Request) error {
 		if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
 			return err
@@ -44,7 +44,7 @@ func TestAttackReadDeadline(t *testing.T) {
 			s := httptest.NewServer(h)
 			defer s.Close()
 			for i, key := range []string{"one", "two", "three"} {
-				if status, _, text := attackPost(t, s.URL+"/orders", key, "body"); status != http.StatusCreated {
+				if status, _, text := overHTTP(t, s.URL+"/orders", key, "body"); status != http.StatusCreated {
 					t.Errorf("request %d: %d %s", i, status, text)
 				}
 			}
