@@ -130,7 +130,8 @@ func (r *recorder) finish() (*response, error) {
 	res := &response{status: r.status, header: r.sent, body: r.body}
 	for name := range res.header {
 		switch name {
-		case "Content-Length", "Transfer-Encoding", "Trailer": // made again from the body
+		case "Content-Length", "Transfer-Encoding", "Trailer", // made again from the body
+			replayedHeader: // the Guard's statement, which a handler may have copied from another service's response
 			delete(res.header, name)
 		}
 		if strings.HasPrefix(name, http.TrailerPrefix) {
