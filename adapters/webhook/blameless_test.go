@@ -13,9 +13,9 @@ import (
 	"github.com/txonce/txonce/consumer/consumertest"
 )
 
-// TestAttackShutdownIsNoFailure: an event that is older than GiveUpAfter is parked after one failure of its handler. The end of the process
+// TestShutdownIsNoFailure: an event that is older than GiveUpAfter is parked after one failure of its handler. The end of the process
 // is no failure of the handler: a sender that delivers again must find the event new.
-func TestAttackShutdownIsNoFailure(t *testing.T) {
+func TestShutdownIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, store := newShop(), consumertest.NewStore()
 		c := billing(t, consumer.Config[tx]{Store: store, Handle: func(ctx context.Context, tx tx, m *consumer.Message) error {
@@ -51,8 +51,8 @@ func TestAttackShutdownIsNoFailure(t *testing.T) {
 	})
 }
 
-// TestAttackFutureEvent: an event with a creation time ahead of all clocks must not stop its neighbours in the delivery, nor later ones.
-func TestAttackFutureEvent(t *testing.T) {
+// TestEventOfTheFuture: an event with a creation time ahead of all clocks must not stop its neighbours in the delivery, nor later ones.
+func TestEventOfTheFuture(t *testing.T) {
 	s, pool := newShop(), postgres(t)
 	c := pgConsumer(t, pgStore(t, pool), insert)
 	r := newReceiver(t, webhook.Config{Verifier: s, Processor: c})
@@ -77,8 +77,8 @@ func TestAttackFutureEvent(t *testing.T) {
 	}
 }
 
-// TestAttackHangUpIsNoFailure: the same for a sender that hangs up, at each moment.
-func TestAttackHangUpIsNoFailure(t *testing.T) {
+// TestHangUpIsNoFailure: the same for a sender that hangs up, at each moment.
+func TestHangUpIsNoFailure(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Nanosecond, time.Millisecond, time.Second, 4 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			s, store := newShop(), consumertest.NewStore()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestAttackListWithoutEnd: a list that repeats its pages for ever must end with an error, as that of Apple's history does.
-func TestAttackListWithoutEnd(t *testing.T) {
+// TestListWithoutEnd: a list that repeats its pages for ever must end with an error, as that of Apple's history does.
+func TestListWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		at := time.Now().Add(-time.Hour).Truncate(time.Second)
