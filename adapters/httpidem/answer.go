@@ -210,7 +210,7 @@ func (c *call[TTx]) answerKnown(k *earlier) *response {
 	case !accepts(c.r.Header, res.header["Content-Encoding"]):
 		return c.refuse(refuse(NotAcceptable, errors.New("the stored Content-Encoding is not in Accept-Encoding")))
 	}
-	res.header.Set("Idempotent-Replayed", "true")
+	res.header.Set(replayedHeader, "true")
 	c.cfg.Trace.Replayed(c.r.Context(), c.event(res.status))
 	return res
 }

@@ -14,10 +14,13 @@ var storedHeaders = []string{
 	"Content-Disposition", "Content-Range", "X-Content-Type-Options",
 }
 
+// replayedHeader marks the answer to a repeat.
+const replayedHeader = "Idempotent-Replayed"
+
 // neverStored are headers of one client, one request or one connection.
 var neverStored = []string{
 	"Set-Cookie", "Set-Cookie2", "Authorization", "Authentication-Info", "Www-Authenticate",
-	"X-Csrf-Token", "X-Xsrf-Token", "Csrf-Token", "Vary", "Date", "Age", "Content-Length", "Retry-After", "Idempotent-Replayed",
+	"X-Csrf-Token", "X-Xsrf-Token", "Csrf-Token", "Vary", "Date", "Age", "Content-Length", "Retry-After", replayedHeader,
 	"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 

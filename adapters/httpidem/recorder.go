@@ -17,7 +17,7 @@ var (
 // recorder is the http.ResponseWriter of a handler. It keeps the response until COMMIT. It has neither Flush nor Hijack nor Unwrap:
 // with these a handler could reach the client before COMMIT.
 type recorder struct {
-	out  http.ResponseWriter // the client's; only for deadlines
+	out  http.ResponseWriter // the client's; only for SetWriteDeadline
 	most int
 
 	mu     sync.Mutex
@@ -89,24 +89,19 @@ func (r *recorder) Write(p []byte) (int, error) {
 // WriteString implements io.StringWriter.
 func (r *recorder) WriteString(s string) (int, error) { return r.Write([]byte(s)) }
 
-// SetReadDeadline is for http.ResponseController.
-func (r *recorder) SetReadDeadline(t time.Time) error {
-	return r.setDeadline(http.NewResponseController(r.out).SetReadDeadline, t)
-}
+// SetReadDeadline is for http.ResponseController. It does nothing, because the whole body was read before the handler was called. The
+// connection would keep the deadline, and break for the requests that follow: net/http lifts it only at the end of a body.
+func (r *recorder) SetReadDeadline(time.Time) error { return nil }
 
-// SetWriteDeadline is for http.ResponseController.
+// SetWriteDeadline is for http.ResponseController. It fails after the handler has returned: the connection's next request must not get
+// the deadline.
 func (r *recorder) SetWriteDeadline(t time.Time) error {
-	return r.setDeadline(http.NewResponseController(r.out).SetWriteDeadline, t)
-}
-
-// setDeadline fails after the handler has returned: the connection's next request must not get the deadline.
-func (r *recorder) setDeadline(set func(time.Time) error, t time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return errClosed
 	}
-	return set(t)
+	return http.NewResponseController(r.out).SetWriteDeadline(t)
 }
 
 // written reports whether the handler has chosen a status.
@@ -135,7 +130,8 @@ func (r *recorder) finish() (*response, error) {
 	res := &response{status: r.status, header: r.sent, body: r.body}
 	for name := range res.header {
 		switch name {
-		case "Content-Length", "Transfer-Encoding", "Trailer": // made again from the body
+		case "Content-Length", "Transfer-Encoding", "Trailer", // made again from the body
+			replayedHeader: // the Guard's statement, which a handler may have copied from another service's response
 			delete(res.header, name)
 		}
 		if strings.HasPrefix(name, http.TrailerPrefix) {

@@ -191,7 +191,7 @@ func TestResponseController(t *testing.T) {
 	}
 	defer res.Body.Close()
 	if deadlines != 2 {
-		t.Errorf("case 27: %d of 2 deadlines were passed on", deadlines)
+		t.Errorf("case 27: %d of 2 deadlines were accepted", deadlines)
 	}
 	a.wantEffects(1)
 }

@@ -56,8 +56,12 @@ func (r *Receiver) readBody(w http.ResponseWriter, req *http.Request, began time
 	if req.Body == nil {
 		return nil, nil
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(began.Add(r.cfg.ReadTimeout)) // net/http lifts it at the end of the body
+	conn := http.NewResponseController(w)
+	_ = conn.SetReadDeadline(began.Add(r.cfg.ReadTimeout))
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, r.cfg.MaxBody))
+	if err == nil { // net/http lifts the limit at the end of a body only if it reads that end after the limit was set, so not of an empty body
+		_ = conn.SetReadDeadline(time.Time{})
+	}
 	tooLarge, isTooLarge := errors.AsType[*http.MaxBytesError](err)
 	switch {
 	case isTooLarge:

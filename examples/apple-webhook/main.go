@@ -116,7 +116,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	receiver, err := webhook.New(webhook.Config{Verifier: verifier, Processor: subscriptions, MaxBody: applehook.MaxBody, Logger: o.logger})
+	receiver, err := webhook.New(webhook.Config{Verifier: verifier, Processor: subscriptions, Logger: o.logger})
 	if err != nil {
 		return err
 	}

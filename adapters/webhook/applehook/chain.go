@@ -1,6 +1,8 @@
 package applehook
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -43,6 +45,8 @@ func (v *Verifier) verifyChain(leaf, intermediate *x509.Certificate, at time.Tim
 	return chain, err
 }
 
+// buildChain uses the key of a certificate only after it has verified who issued that certificate. Anybody can send a certificate with a
+// key so large that one signature takes minutes to check.
 func (v *Verifier) buildChain(leaf, intermediate *x509.Certificate, at time.Time) ([]*x509.Certificate, error) {
 	switch {
 	case leaf.IsCA:
@@ -53,15 +57,20 @@ func (v *Verifier) buildChain(leaf, intermediate *x509.Certificate, at time.Time
 		return nil, fmt.Errorf("the leaf certificate lacks Apple's extension %v", markLeaf)
 	case !marked(intermediate, markIntermediate):
 		return nil, fmt.Errorf("the intermediate certificate lacks Apple's extension %v", markIntermediate)
+	case !smallKey(intermediate):
+		return nil, errors.New("the intermediate certificate has no ECDSA key on P-256 or P-384")
 	}
-	between := x509.NewCertPool()
-	between.AddCert(intermediate)
-	chains, err := leaf.Verify(x509.VerifyOptions{
-		Roots:         v.roots, // never nil, which would mean the roots of the system
-		Intermediates: between,
-		CurrentTime:   at,
-		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageAny}, // the default is the usage of TLS servers
-	})
+	options := x509.VerifyOptions{
+		Roots:       v.roots, // never nil, which would mean the roots of the system
+		CurrentTime: at,
+		KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageAny}, // the default is the usage of TLS servers
+	}
+	if _, err := intermediate.Verify(options); err != nil {
+		return nil, err
+	}
+	options.Intermediates = x509.NewCertPool()
+	options.Intermediates.AddCert(intermediate)
+	chains, err := leaf.Verify(options)
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +80,11 @@ func (v *Verifier) buildChain(leaf, intermediate *x509.Certificate, at time.Time
 		}
 	}
 	return nil, errors.New("the chain of certificates does not have the length 3")
+}
+
+func smallKey(cert *x509.Certificate) bool {
+	key, ok := cert.PublicKey.(*ecdsa.PublicKey)
+	return ok && (key.Curve == elliptic.P256() || key.Curve == elliptic.P384())
 }
 
 func marked(cert *x509.Certificate, mark asn1.ObjectIdentifier) bool {

@@ -8,7 +8,7 @@
 //		BundleID: "com.example.app", AppAppleID: 1234567890, Environment: applehook.Production,
 //	})
 //	…
-//	handler, err := webhook.New(webhook.Config{Verifier: verifier, MaxBody: applehook.MaxBody, …})
+//	handler, err := webhook.New(webhook.Config{Verifier: verifier, …})
 //
 // The consumer's Key is consumer.MessageID, and its Window is at least [webhook.Source].Horizon: 181 days. Its handler calls
 // [Decode]:

@@ -12,11 +12,15 @@ import (
 	"math/big"
 	"strings"
 
+	"github.com/txonce/txonce/adapters/webhook"
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
-// maxJWS limits a JWS with its nested ones. Apple's are about 15 kB.
-const maxJWS = 1 << 20
+// Limits of what a forged notification can make this process do.
+const (
+	maxJWS         = webhook.DefaultMaxBody // of a JWS with its nested ones; Apple's have about 15 kB
+	maxCertificate = 8 << 10                // of a certificate in base64; Apple's have less than 2 kB
+)
 
 // jws is a JSON Web Signature in compact form, as the App Store makes it. Nothing in it is proven.
 type jws struct {
@@ -77,6 +81,9 @@ func parseHeader(header object) (x5c [3][]byte, err error) {
 		return x5c, fmt.Errorf("x5c has %d certificates, not %d", len(certs), len(x5c))
 	}
 	for i, cert := range certs {
+		if len(cert) > maxCertificate {
+			return x5c, fmt.Errorf("x5c[%d] has %d bytes, more than %d", i, len(cert), maxCertificate)
+		}
 		if x5c[i], err = strict.Base64(base64.StdEncoding, cert); err != nil {
 			return x5c, fmt.Errorf("x5c[%d]: %w", i, err)
 		}

@@ -12,10 +12,6 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
-// MaxBody is the largest body that a Verifier reads. Use it as webhook.Config.MaxBody: a notification contains two more signed objects,
-// and each has its certificates.
-const MaxBody = maxJWS
-
 // maxAhead is how far a signed time may be ahead of this machine's clock.
 const maxAhead = 5 * time.Minute
 
@@ -75,8 +71,8 @@ func historyOf(environment Environment) time.Duration {
 
 // Verify implements webhook.Verifier. The body is {"signedPayload": "…"}. It returns one event, whose payload Decode reads.
 func (v *Verifier) Verify(ctx context.Context, d *webhook.Delivery) ([]webhook.Event, error) {
-	if len(d.Body) > MaxBody {
-		return nil, webhook.Refuse(webhook.Unsigned, "applehook: the body has %d bytes, more than %d", len(d.Body), MaxBody)
+	if len(d.Body) > maxJWS {
+		return nil, webhook.Refuse(webhook.Unsigned, "applehook: the body has %d bytes, more than %d", len(d.Body), maxJWS)
 	}
 	body, err := parseObject(d.Body)
 	if err != nil {

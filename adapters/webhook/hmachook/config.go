@@ -77,7 +77,8 @@ type Config struct {
 	ItemsPath string
 
 	// IDPaths are the fields that identify an event: the same in each delivery of an event, and different for different events. Several
-	// values are joined with colons. Required, or IDHeader.
+	// values are joined with colons. A string that is JSON itself, such as "1" or "true", keeps its quotes in Message.ID, so that it
+	// differs from the number 1 and from true. Required, or IDHeader.
 	IDPaths []string
 
 	// IDHeader is a header with the event's id, for senders that put it nowhere else. It is not signed; see the package's documentation.

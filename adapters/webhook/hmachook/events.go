@@ -139,11 +139,11 @@ func (p *plan) id(d *webhook.Delivery, topic string, payload []byte) (id string,
 			err = strict.NotAlias(id)
 		}
 	} else if len(p.ids) == 1 {
-		id, err = text(payload, p.ids[0])
+		id, err = idPart(payload, p.ids[0], false)
 	} else {
 		parts := make([]string, len(p.ids))
 		for i, path := range p.ids {
-			if parts[i], err = idPart(payload, path); err != nil {
+			if parts[i], err = idPart(payload, path, true); err != nil {
 				return "", err
 			}
 			parts[i] = escape.Replace(parts[i])
@@ -156,20 +156,24 @@ func (p *plan) id(d *webhook.Delivery, topic string, payload []byte) (id string,
 	return id, strict.ID(id)
 }
 
-// idPart is text, and takes true and false too, which do not identify an event alone.
-func idPart(payload []byte, path []string) (string, error) {
+// idPart is text, and takes true and false too if boolean is set. Different values give different results: a string that could be taken
+// for another value keeps its quotes, so that 1 and "1" differ.
+func idPart(payload []byte, path []string, boolean bool) (string, error) {
 	raw, err := strict.Lookup(payload, path)
 	if err != nil {
 		return "", err
 	}
-	if s := string(raw); s == "true" || s == "false" {
+	if s := string(raw); boolean && (s == "true" || s == "false") {
 		return s, nil
 	}
 	s, err := strict.Scalar(raw)
-	if err == nil {
-		err = strict.ID(s)
+	if err != nil {
+		return "", err
 	}
-	return s, err
+	if isString := s != string(raw); isString && (json.Valid([]byte(s)) || strings.HasPrefix(s, `"`)) {
+		s = `"` + s + `"`
+	}
+	return s, strict.ID(s)
 }
 
 func text(payload []byte, path []string) (string, error) {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -139,5 +140,31 @@ func TestE18Fingerprint(t *testing.T) {
 		if fingerprint(body) == first {
 			t.Errorf("E18: %s has the fingerprint of another content", body)
 		}
+	}
+}
+
+// TestScalarIDs: 1 and "1" are different values of a JSON document, and so are true and "true".
+func TestScalarIDs(t *testing.T) {
+	v, err := hmachook.New(hmachook.Config{
+		Name: "probe", Secrets: []string{"a secret of the tests, 32 bytes.."}, SignatureHeader: "X-Sig", SignatureEncoding: hmachook.Hex, IDPaths: []string{"kind", "id"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]string{}
+	for _, body := range []string{
+		`{"kind":"a","id":1}`, `{"kind":"a","id":"1"}`, `{"kind":"a","id":true}`, `{"kind":"a","id":"true"}`, `{"kind":"a:1","id":"b"}`, `{"kind":"a","id":"1:b"}`,
+		`{"kind":"a\\","id":":b"}`, `{"kind":"a","id":-0}`, `{"kind":"a","id":0}`, `{"kind":"a","id":" 1"}`, `{"kind":"a","id":"1 "}`,
+	} {
+		events, err := v.Verify(t.Context(), &webhook.Delivery{Header: v.Sign("", []byte(body), time.Now()), Body: []byte(body), Time: time.Now()})
+		if err != nil {
+			t.Logf("%s: %v", body, err)
+			continue
+		}
+		id := events[0].Message.ID
+		if other, twice := ids[id]; twice {
+			t.Errorf("%s and %s have the same ID %q", other, body, id)
+		}
+		ids[id] = body
 	}
 }

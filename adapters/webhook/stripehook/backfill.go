@@ -70,6 +70,11 @@ func (b *Backfill[TTx]) Once(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("stripehook: backfill: %w", err)
 	}
+	if now := time.Now(); seen > now.Unix() {
+		b.cfg.Logger.WarnContext(ctx, "stripehook: backfill: the checkpoint is in the future, so a clock is or was wrong; this pass goes on from now",
+			"scope", b.scope(), "checkpoint", time.Unix(seen, 0).UTC(), "now", now.UTC())
+		seen = now.Unix()
+	}
 	if err := b.pass(ctx, seen); err != nil {
 		return fmt.Errorf("stripehook: backfill: %w", err)
 	}
@@ -84,6 +89,9 @@ type period struct {
 
 // pass handles all events since seen, the oldest first. List Events has the newest first, so events are collected before they are
 // handled. A period with too many to keep in memory is divided: the pass goes through its first half and then through the rest.
+//
+// An event can be ahead of this machine's clock, as those of Stripe's test clocks are. The checkpoint stays behind the clock, because
+// events that come later are older than such an event.
 func (b *Backfill[TTx]) pass(ctx context.Context, seen int64) error {
 	overlap := int64((b.cfg.Overlap + time.Second - 1) / time.Second)
 	from := max(seen-overlap, b.since)
@@ -91,6 +99,7 @@ func (b *Backfill[TTx]) pass(ctx context.Context, seen int64) error {
 	var rejected error // the first; then the checkpoint stays
 	for len(ends) > 0 {
 		p := period{from: from, to: ends[len(ends)-1]}
+		now := time.Now().Unix()
 		found, err := b.collect(ctx, p)
 		switch {
 		case err != nil:
@@ -98,7 +107,11 @@ func (b *Backfill[TTx]) pass(ctx context.Context, seen int64) error {
 		case found.more && found.newest == 0: // nothing shows where to divide it, because no event could be read
 			err = b.undivided(ctx, p)
 		case found.more && p.to == 0:
-			ends = append(ends, found.newest+1) // what is added meanwhile comes after it
+			end := found.newest + 1 // what is added meanwhile comes after it
+			if now >= from {
+				end = min(end, now+1) // the events ahead of the clock have a period of their own
+			}
+			ends = append(ends, end)
 			continue
 		case found.more && p.to > p.from+1:
 			ends = append(ends, p.middle(found.newest))
@@ -114,7 +127,7 @@ func (b *Backfill[TTx]) pass(ctx context.Context, seen int64) error {
 		case err != nil:
 			return err
 		}
-		if done := max(seen, found.newest, p.to); rejected == nil && done > seen {
+		if done := min(max(found.newest, p.to), now); rejected == nil && done > seen {
 			if err := b.save(ctx, done); err != nil {
 				return err
 			}

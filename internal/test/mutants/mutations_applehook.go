@@ -7,6 +7,12 @@ func ofApple(name, file, test string, edits ...edit) mutation {
 }
 
 var applehookMutations = []mutation{
+	ofApple("no key of a forged certificate costs more than a small one", "chain.go", "TestForgedChainIsCheap", edit{
+		`case !smallKey(intermediate):`, `case !smallKey(leaf):`,
+	}),
+	ofApple("the key of a forged intermediate is not used", "chain.go", "TestForgedChainIsCheap", edit{
+		`if _, err := intermediate.Verify(options); err != nil {`, `if _, err := intermediate.Verify(options); err != nil && false {`,
+	}),
 	ofApple("no delivery waits for an OCSP responder beyond its deadline", "ocsp.go", "TestOCSPCache", edit{
 		`case <-ctx.Done():`, `case <-context.WithoutCancel(ctx).Done():`,
 	}),

@@ -7,6 +7,14 @@ func idempotent(name, file, test string, edits ...edit) mutation {
 }
 
 var httpMutations = []mutation{
+	idempotent("a first response is never marked as a replay", "recorder.go", "TestForeignReplayMark", edit{
+		`			replayedHeader: //`, `			"": //`,
+	}),
+	idempotent("a handler's read deadline does not break the connection", "recorder.go", "TestReadDeadline", edit{
+		`SetReadDeadline(time.Time) error { return nil }`, `SetReadDeadline(t time.Time) error {
+	return http.NewResponseController(r.out).SetReadDeadline(t)
+}`,
+	}),
 	idempotent("a failed response rolls the handler's work back", "record.go", "TestRecord", edit{
 		`return status >= 400 || e.next`, `return e.next`,
 	}),
