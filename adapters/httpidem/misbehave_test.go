@@ -95,13 +95,13 @@ func TestMisbehavingHandlers(t *testing.T) {
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
-				dsn := e.create(t)
+				dsn := e.Create(t)
 				n := e.node(t, dsn, settings{conns: 2, wait: 500 * time.Millisecond})
 				calls := 0
 				h := n.handle(func(ctx context.Context, exec func(string, ...any) error, w http.ResponseWriter, r *http.Request) error {
 					if r.Header.Get("X-Bad") != "" {
 						calls++
-						if err := exec(e.insert, "bad", "bad"); err != nil {
+						if err := exec(e.Insert, "bad", "bad"); err != nil {
 							return err
 						}
 						return bad(exec, w, r)

@@ -13,13 +13,13 @@ import (
 func TestLargeResponse(t *testing.T) {
 	eachEngine(t, func(t *testing.T, e engine) {
 		for _, size := range []int{0, 1, 65_530, 65_536, 1<<20 - 300} {
-			n := e.node(t, e.create(t), settings{})
+			n := e.node(t, e.Create(t), settings{})
 			body := make([]byte, size)
 			for i := range body {
 				body[i] = byte(rand.IntN(256))
 			}
 			h := n.handle(func(_ context.Context, exec func(string, ...any) error, w http.ResponseWriter, _ *http.Request) error {
-				if err := exec(e.insert, "a", "b"); err != nil {
+				if err := exec(e.Insert, "a", "b"); err != nil {
 					return err
 				}
 				w.Header()["Location"] = []string{"/é\xff", "second"}
