@@ -92,7 +92,7 @@ func benchmarkReceiver(b *testing.B, name string) {
 	inbox := must(webhook.NewInbox(webhook.InboxConfig[pgx.Tx]{Name: "billing", Store: store, Logger: logger}))
 	receiver := func(p consumer.BatchProcessor) http.Handler {
 		return must(webhook.New(webhook.Config{
-			Verifier: verifier, Processor: p, MaxBody: applehook.MaxBody, Logger: logger, AcceptedRisks: []webhook.Risk{webhook.RiskUntimedInline},
+			Verifier: verifier, Processor: p, Logger: logger, AcceptedRisks: []webhook.Risk{webhook.RiskUntimedInline},
 		}))
 	}
 	verify := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
