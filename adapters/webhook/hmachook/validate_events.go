@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txonce/txonce/adapters/webhook/internal/days"
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
@@ -74,8 +75,8 @@ func (c *checker) source(p *plan) {
 	}
 	timed := cfg.TimestampHeader != "" || cfg.TimestampElement != "" || cfg.TimestampPath != "" || cfg.CreatedPath != ""
 	if cfg.Horizon > 0 && cfg.Horizon < defaultHorizon && !timed {
-		c.refuse("Horizon is %v: want 400 days or more, because a sender that signs no time cannot prevent that "+
-			"a captured delivery is repeated later; set CreatedPath or a timestamp if the sender has one", cfg.Horizon)
+		c.refuse("Horizon is %s: want 400 days or more, because a sender that signs no time cannot prevent that "+
+			"a captured delivery is repeated later; set CreatedPath or a timestamp if the sender has one", days.Text(cfg.Horizon))
 	}
 	if cfg.Horizon == 0 {
 		cfg.Horizon = defaultHorizon
