@@ -18,7 +18,7 @@ const (
 	ReasonNoKey      Reason = "no-key"           // it has no usable natural key, or could not be decoded to find it
 	ReasonMismatch   Reason = "mismatch"         // its key was used for other content
 	ReasonUnprovable Reason = "unprovable"       // it is older than the keys that the store remembers, and has no claim
-	ReasonReplay     Reason = "suspected-replay" // an alias of it is known, but its own key is new
+	ReasonReplay     Reason = "suspected-replay" // its content (Message.Aliases) is known, but its ID is new
 
 	// ReasonTrial says that three processes ended while they tried the message alone. A message is tried alone if it was
 	// delivered far more often than Config.MaxAttempts and this process knows nothing about it. It has a letter with this

@@ -9,7 +9,7 @@ import (
 // Errors that callers tell apart with errors.Is.
 var (
 	ErrNotParked       = errors.New("consumer: no such dead letter")
-	ErrSuspectedReplay = errors.New("consumer: an alias of this message is known, but its own key is new")
+	ErrSuspectedReplay = errors.New("consumer: the content of this message is known, but its ID is new")
 	ErrOutcomeUnknown  = errors.New("consumer: it is unknown whether the effects of this message are committed")
 	ErrParkLimit       = errors.New("consumer: parking limit spent")
 	ErrHandlerTimeout  = errors.New("consumer: handler ran longer than Config.HandlerTimeout")

@@ -96,7 +96,11 @@ func TestKeySpellings(t *testing.T) {
 			a := newAPI(t)
 			r := request{noKey: true}.make(t.Context())
 			change(r)
-			wantProblem(t, serve(a.create(), r), http.StatusBadRequest, httpidem.MissingKey)
+			w := serve(a.create(), r)
+			wantProblem(t, w, http.StatusBadRequest, httpidem.MissingKey)
+			if strings.Contains(w.Body.String(), "detail") {
+				t.Errorf("the detail repeats the title: %s", w.Body)
+			}
 			a.wantEffects(0)
 		})
 	}

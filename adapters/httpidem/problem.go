@@ -70,7 +70,7 @@ func refuse(reason Reason, err error) *refusal { return &refusal{reason: reason,
 func (r *refusal) status() int { return problems[r.reason].status }
 
 // detailed reasons say in the answer what the client did wrong. The errors of the others may show what the client must not see.
-var detailed = map[Reason]bool{MissingKey: true, MalformedKey: true, BodyTooLarge: true}
+var detailed = map[Reason]bool{MalformedKey: true, BodyTooLarge: true}
 
 // response returns the Problem Details.
 func (r *refusal) response() *response {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txonce/txonce/adapters/webhook/internal/days"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/risks"
 )
@@ -109,10 +110,10 @@ func (c Config) withDefaults() (Config, Source, error) {
 		refuse("Processor is required, and must not be a nil pointer")
 	}
 	if w, ok := c.Processor.(consumer.Windowed); ok && !isNil(c.Processor) && w.Window() < source.Horizon && !slices.Contains(c.AcceptedRisks, RiskShortWindow) {
-		refuse("Processor forgets keys after %v, but %s may deliver an event again for %v: a late delivery would run again; "+
-			"set the Window of the consumer or Inbox to that or longer, or accept webhook.RiskShortWindow (AcceptedRisks)", w.Window(), source.Name, source.Horizon)
+		refuse("Processor forgets keys after %s, but %s may deliver an event again for %s: a late delivery would run again; "+
+			"set the Window of the consumer or Inbox to that or longer, or accept webhook.RiskShortWindow (AcceptedRisks)", days.Text(w.Window()), source.Name, days.Text(source.Horizon))
 	}
-	if _, forwards := c.Processor.(forwarder); !forwards && source.GiveUpAfter == 0 && !slices.Contains(c.AcceptedRisks, RiskUntimedInline) {
+	if _, forwards := c.Processor.(forwarder); !forwards && !isNil(c.Processor) && !isNil(c.Verifier) && source.GiveUpAfter == 0 && !slices.Contains(c.AcceptedRisks, RiskUntimedInline) {
 		refuse("Processor handles events while the sender waits, but %s signs no time: an event whose handler fails could not be parked before the sender gives up; "+
 			"use an Inbox (NewInbox), or accept webhook.RiskUntimedInline (AcceptedRisks)", source.Name)
 	}

@@ -25,7 +25,7 @@ func TestNewRefusesSettings(t *testing.T) {
 		{"a nil processor", func(c *webhook.Config, _ *webhook.Source) { c.Processor = (*consumer.Consumer[tx])(nil) }, []string{"Config.Processor is required"}},
 		{
 			"case 75: a window shorter than the sender's horizon", func(_ *webhook.Config, s *webhook.Source) { s.Horizon = 16 * 24 * time.Hour },
-			[]string{"Config.Processor forgets keys after 360h0m0s", "shop may deliver an event again for 384h0m0s", "RiskShortWindow"},
+			[]string{"Config.Processor forgets keys after 15 days", "shop may deliver an event again for 16 days", "RiskShortWindow"},
 		},
 		{"case 75: a window as long as the horizon", func(_ *webhook.Config, s *webhook.Source) { s.Horizon = 15 * 24 * time.Hour }, nil},
 		{"case 75: a short window that is accepted", func(c *webhook.Config, s *webhook.Source) {
@@ -67,6 +67,14 @@ func TestNewRefusesSettings(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestAnEmptyConfigNamesWhatIsRequired(t *testing.T) {
+	_, err := webhook.New(webhook.Config{})
+	want := "webhook: Config.Verifier is required, and must not be a nil pointer\nwebhook: Config.Processor is required, and must not be a nil pointer"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

@@ -12,10 +12,10 @@ import (
 )
 
 // Receiver is the http.Handler for the webhooks of one sender. It is safe for concurrent use.
-//
-// The path of a delivery: read (request.go) → Verifier.Verify (verify.go) → Processor.ProcessBatch (work.go) → the response
-// (respond.go).
 type Receiver struct {
+	// The path of a delivery: read (request.go) → Verifier.Verify (verify.go) → Processor.ProcessBatch (work.go) → the response
+	// (respond.go).
+
 	cfg     Config
 	source  Source
 	starter *starter

@@ -101,9 +101,6 @@ func TestRequestsThatAreRefused(t *testing.T) {
 			if log.count("reason="+string(c.why)) != 1 || strings.Count(log.String(), "\n") != 1 {
 				t.Errorf("log: %s\nwant one line with the reason %s", log, c.why)
 			}
-			if strings.Contains(log.String(), "raw bytes") != (c.why == webhook.BadSignature) {
-				t.Errorf("log: %s\nwant a hint about the body if the signature is wrong, and only then", log)
-			}
 		})
 	}
 }

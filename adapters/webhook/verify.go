@@ -93,9 +93,6 @@ func (r *Receiver) logRefused(ctx context.Context, req *http.Request, res *respo
 		return
 	}
 	attrs := []any{"source", r.source.Name, "reason", string(res.refusal), "status", res.status, "remote", req.RemoteAddr, "error", res.err}
-	if res.refusal == BadSignature {
-		attrs = append(attrs, "hint", "is it the secret of this endpoint? If so, a proxy or middleware may have changed the body: the signature covers its raw bytes")
-	}
 	if unlogged > 0 {
 		attrs = append(attrs, "unlogged", unlogged)
 	}

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txonce/txonce/adapters/webhook/internal/days"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 )
@@ -106,7 +107,8 @@ func (c BackfillConfig[TTx]) withDefaults() (BackfillConfig[TTx], *ecdsa.Private
 	if isNil(c.Processor) {
 		refuse("Processor is required: use the receiver's consumer")
 	} else if w, ok := c.Processor.(consumer.Windowed); ok && c.Verifier != nil && w.Window() < c.Verifier.Source().Horizon {
-		refuse("Processor forgets keys after %v, and Apple's history is longer: set consumer.Config.Window to %v or more", w.Window(), c.Verifier.Source().Horizon)
+		refuse("Processor forgets keys after %s, and Apple's history is longer: set consumer.Config.Window to %s or more",
+			days.Text(w.Window()), days.Text(c.Verifier.Source().Horizon))
 	}
 	if isNil(c.Store) {
 		refuse("Store is required")

@@ -95,7 +95,8 @@ func sign(secret, body []byte) string {
 	return "sha256=" + hex.EncodeToString(strict.MAC(sha256.New, secret, body))
 }
 
-// Sign returns the headers that GitHub would add to body, for tests. delivery is the event's ID, and event is its type.
+// Sign returns the headers that GitHub would add to body, for tests. delivery is the event's ID, and event is its type. A
+// Verifier refuses both unless they have 1 to 255 visible ASCII characters, without spaces and "=".
 func Sign(secret, delivery, event string, body []byte) http.Header {
 	h := http.Header{}
 	h.Set(signatureHeader, sign([]byte(secret), body))

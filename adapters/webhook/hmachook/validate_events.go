@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txonce/txonce/adapters/webhook/internal/days"
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
@@ -75,8 +76,8 @@ func (c *checker) source(p *plan) {
 	}
 	timed := cfg.TimestampHeader != "" || cfg.TimestampElement != "" || cfg.TimestampPath != "" || cfg.CreatedPath != ""
 	if cfg.Horizon > 0 && cfg.Horizon < defaultHorizon && !timed {
-		c.refuse("Horizon is %v: want 400 days or more, because a sender that signs no time cannot prevent that "+
-			"a captured delivery is repeated later; set CreatedPath or a timestamp if the sender has one", cfg.Horizon)
+		c.refuse("Horizon is %s: want 400 days or more, because a sender that signs no time cannot prevent that "+
+			"a captured delivery is repeated later; set CreatedPath or a timestamp if the sender has one", days.Text(cfg.Horizon))
 	}
 	cfg.Horizon = cmp.Or(cfg.Horizon, defaultHorizon)
 	if err := strict.Reply(cfg.Reply.Status, cfg.Reply.Body); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/webhook"
+	"github.com/txonce/txonce/adapters/webhook/internal/days"
 	"github.com/txonce/txonce/consumer"
 )
 
@@ -97,8 +98,8 @@ func (c BackfillConfig[TTx]) withDefaults() (BackfillConfig[TTx], error) {
 	if v := reflect.ValueOf(c.Processor); c.Processor == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		refuse("Processor is required: the consumer.Consumer that handles the webhooks")
 	} else if w, ok := c.Processor.(consumer.Windowed); ok && w.Window() < horizon {
-		refuse("Processor forgets keys after %v, and Stripe may deliver an event again for %v: set consumer.Config.Window to that or longer",
-			w.Window(), horizon)
+		refuse("Processor forgets keys after %s, and Stripe may deliver an event again for %s: set consumer.Config.Window to that or longer",
+			days.Text(w.Window()), days.Text(horizon))
 	}
 	if c.Checkpoint == nil {
 		refuse("Checkpoint is required: make one with webhook.NewCheckpoint")
