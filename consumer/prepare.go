@@ -58,7 +58,7 @@ func (c *Consumer[TTx]) prepareAll(msgs []*Message) []item {
 // prepare finds out what to claim for msg.
 func (c *Consumer[TTx]) prepare(msg *Message, call caller) (it item) {
 	it.msg = msg
-	it.rec = dedup.Record{Key: dedup.Key{Consumer: c.cfg.Name}, Time: msg.Time, Window: c.cfg.Window}
+	it.rec = dedup.Record{Key: dedup.Key{Consumer: c.cfg.Name}, Time: msg.Time, Window: c.cfg.Window, Redelivered: msg.Attempt > 1}
 	if msg.Time.After(maxTime) || msg.Time.Year() < 1 {
 		it.rec.Time = time.Time{}
 		it.refused = refuse(ReasonPoison, fmt.Errorf("%w: year %d", dedup.ErrFuture, msg.Time.Year()))

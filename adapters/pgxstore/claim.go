@@ -20,7 +20,7 @@ type claim struct {
 
 	store     *Store
 	conn      *pgx.Conn // Insert begins tx on this connection; nil: tx belongs to the caller
-	tx        pgx.Tx    // unless nil, it must be rolled back even after an error
+	tx        pgx.Tx    // unless nil, it must be rolled back even after an error; nil: not begun, or ended because all keys had rows
 	idleLimit *string   // the transaction's limit; nil: the caller's own limit is not changed
 
 	short        bool // ctx ends before ClaimTimeout
@@ -44,17 +44,41 @@ func (c *claim) Insert(ctx context.Context, rows []claims.Row) error {
 			c.queue(ctx, b, rows)
 			return c.read(c.tx.SendBatch(ctx, b), rows, nil)
 		}
-		b.BeginTx(pgx.TxOptions{IsoLevel: c.store.cfg.Isolation})
+		c.queueBegin(b)
 		c.queue(ctx, b, rows)
-		results := c.conn.SendBatch(ctx, b)
-		c.tx = results.Tx()
-		_, err := results.Exec() // BEGIN
+		results, err := c.begin(ctx, b)
 		return c.read(results, rows, err)
 	})
 	if err == nil && c.conn == nil { // InTx checks more of the session, see fits
 		err = c.store.durable(c.sessionState, c.standbys)
 	}
 	return err
+}
+
+func (c *claim) queueBegin(b *pgx.Batch) {
+	b.BeginTx(pgx.TxOptions{IsoLevel: c.store.cfg.Isolation})
+}
+
+// begin sends b, whose first statement is that of queueBegin.
+func (c *claim) begin(ctx context.Context, b *pgx.Batch) (pgx.BatchResults, error) {
+	results := c.conn.SendBatch(ctx, b)
+	c.tx = results.Tx()
+	_, err := results.Exec()
+	return results, err
+}
+
+// open begins the transaction again that Existing has ended, with what Insert sets and reads.
+func (c *claim) open(ctx context.Context) error {
+	return c.bounded(ctx, func(ctx context.Context) error {
+		b := &pgx.Batch{}
+		c.queueBegin(b)
+		b.Queue(c.store.sql.Open, c.idleLimit)
+		results, err := c.begin(ctx, b)
+		if err == nil {
+			err = results.QueryRow().Scan(&c.standbys, &c.sessionState)
+		}
+		return c.read(results, nil, err)
+	})
 }
 
 // bounded calls do and ends its wait for transactions that hold the claim's keys after ClaimTimeout. The client enforces the
@@ -169,6 +193,11 @@ func (c *claim) Forget(ctx context.Context, keys []dedup.KeyHash) error {
 func (c *claim) Flush(ctx context.Context) error {
 	if !c.standbys {
 		return nil
+	}
+	if c.tx == nil {
+		if err := c.open(ctx); err != nil {
+			return err
+		}
 	}
 	_, err := c.tx.Exec(ctx, c.store.sql.FlushDuplicate)
 	return c.store.claimError(err)

@@ -27,6 +27,7 @@ type guard struct {
 	shared       bool   // several handlers may use the transaction
 
 	mu         sync.Mutex
+	begin      func() error      // begins the transaction when the handler first uses it; nil: it has begun
 	ended      error             // the handler tried to end the transaction, or the transaction ended in another way
 	denied     bool              // the handler tried to end the transaction, and the statement was not sent
 	first      error             // the error of the first failed statement: it decides what a later 25P02 means
@@ -61,10 +62,29 @@ var _ pgx.Tx = (*guarded)(nil)
 func (g *guard) refused() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.ended == nil && g.begin != nil {
+		g.ended = g.begin()
+		g.begin, g.latest = nil, time.Now()
+	}
 	if g.ended == nil && !g.conn.IsClosed() && g.conn.PgConn().TxStatus() == 'I' {
 		g.ended = fmt.Errorf("%w: the server reports no transaction any more", dedup.ErrTxEnded)
 	}
 	return g.ended
+}
+
+// open begins the transaction of c for the handler, which has got tx. All keys of c had rows, so there was none to keep open. If that
+// fails, the connection is closed: nothing that the handler sends may be committed alone.
+func (g *guard) open(c *claim, tx *guarded) error {
+	err := c.open(g.ctx)
+	if err == nil {
+		err = g.store.fits(g.ctx, c.sessionState, c.standbys)
+	}
+	tx.Tx, g.tx, g.sessionState, g.standbys = c.tx, c.tx, c.sessionState, c.standbys
+	if err != nil {
+		g.store.discard(g.ctx, g.conn)
+		return database.Errorf("pgxstore: begin: %w", err)
+	}
+	return nil
 }
 
 // check is called before each statement is sent.
@@ -297,6 +317,7 @@ func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults 
 // Conn returns the connection itself, for operations that pgx.Tx has no method for. InTx then verifies before COMMIT, with an
 // extra round trip, that the transaction of the claim is still open.
 func (t *guarded) Conn() *pgx.Conn {
+	_ = t.g.refused() // begins the transaction
 	t.g.expose()
 	return t.Tx.Conn()
 }
@@ -304,6 +325,7 @@ func (t *guarded) Conn() *pgx.Conn {
 // LargeObjects returns an object whose statements the guard does not see. Large objects end with the transaction: expose writes
 // the waiting messages, so that pgx's Commit is called, which closes them.
 func (t *guarded) LargeObjects() pgx.LargeObjects {
+	_ = t.g.refused() // begins the transaction
 	t.g.expose()
 	if t.g.standbys { // then COMMIT does not go through pgx's transaction, see commitReplicated
 		t.g.settings(dialect.Control{Session: true}, "", nil)

@@ -120,8 +120,9 @@ func (g *guard) wakeAfter(s *Store, rows []outgoing) {
 var errReturned = fmt.Errorf("pgxstore: the handler has returned: %w", pgx.ErrTxClosed)
 
 // shut ends the handler's use of the transaction and returns the messages to write with COMMIT. Without it, code that kept the
-// transaction could enqueue messages that are never written, or use the connection while another message uses it.
-func (g *guard) shut() (waiting []outgoing, wakes []wakeUp) {
+// transaction could enqueue messages that are never written, or use the connection while another message uses it. begun reports
+// whether there is a transaction.
+func (g *guard) shut() (waiting []outgoing, wakes []wakeUp, begun bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	waiting, wakes = g.waiting, g.wakes
@@ -129,7 +130,7 @@ func (g *guard) shut() (waiting []outgoing, wakes []wakeUp) {
 	if g.ended == nil {
 		g.ended = errReturned
 	}
-	return waiting, wakes
+	return waiting, wakes, g.begin == nil
 }
 
 // writeAndCommit sends rows and COMMIT in one round trip. When a statement before COMMIT fails, the server skips COMMIT, and

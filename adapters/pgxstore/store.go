@@ -201,7 +201,7 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 	defer conn.Release()
 
 	c := s.newClaim(plan)
-	c.conn, c.idleLimit = conn.Conn(), s.idle
+	c.conn, c.idleLimit, c.Look = conn.Conn(), s.idle, plan.Redelivered()
 	defer func() { // this also runs when fn panics or calls Goexit; after COMMIT it does nothing
 		if c.tx != nil {
 			rollback(ctx, c.tx)
@@ -224,7 +224,11 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
 	g := &guard{store: s, ctx: ctx, conn: c.conn, tx: c.tx, xid: c.xid, sessionState: c.sessionState, standbys: c.standbys, shared: len(answers) > 1, latest: time.Now()}
 	defer g.leave(ctx)
-	if err := fn(&guarded{Tx: c.tx, g: g}, answers); err != nil {
+	tx := &guarded{Tx: c.tx, g: g}
+	if c.tx == nil {
+		g.begin = func() error { return g.open(c, tx) }
+	}
+	if err := fn(tx, answers); err != nil {
 		return g.lookBack(ctx, g.blame(err))
 	}
 	if err := g.finish(ctx); err != nil {
@@ -233,7 +237,10 @@ func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn 
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("pgxstore: not committed: %w", err)
 	}
-	waiting, wakes := g.shut()
+	waiting, wakes, begun := g.shut()
+	if !begun { // fn has done nothing, and neither has the claim
+		return nil
+	}
 	if err := s.commit(ctx, c.tx, waiting, c.standbys); err != nil {
 		if isIdle(err) { // the server had already ended the transaction
 			return idleError(s.cfg.IdleInTxTimeout, err)

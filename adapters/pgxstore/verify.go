@@ -39,6 +39,9 @@ var (
 // verifyForCommit checks, after a handler returned nil, that COMMIT may be sent. If another handler may run before COMMIT, it
 // also ends the savepoints that are still set.
 func (g *guard) verifyForCommit(ctx context.Context, another bool) error {
+	if g.unused() {
+		return nil
+	}
 	if err := g.refused(); err != nil {
 		return err
 	}
@@ -62,6 +65,13 @@ func (g *guard) verifyForCommit(ctx context.Context, another bool) error {
 		return nil
 	}
 	return g.verify(ctx, another)
+}
+
+// unused reports whether the transaction has not begun, because all keys had rows and the handler has done nothing.
+func (g *guard) unused() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.begin != nil && g.ended == nil
 }
 
 // lookBack explains a transaction that InTx does not commit. err is the reason. If the handler itself had committed the

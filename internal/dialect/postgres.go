@@ -8,7 +8,7 @@ type Postgres struct {
 	// Claiming.
 	Insert, InsertOne, Claim, ClaimOne              string
 	AfterClaim, Sweep, Forgotten, Windows, Existing string
-	ExistingOne, Forget, SaveResult, Lookup         string
+	ExistingOne, Open, Forget, SaveResult, Lookup   string
 	FlushDuplicate, Verify, Sync                    string
 	Reset, ResetSession                             string
 	Lock, ShortWait, FormerWait, HeldKeys, Held     string
@@ -96,8 +96,12 @@ SELECT count(*), CASE WHEN count(*) < $9::bigint THEN array_agg(key) END, clock_
 		Existing: q(`SELECT p.key, p.fingerprint, p.expires_at, p.result, p.consumer, p.tenant, p.id
 FROM unnest($1::uuid[]) AS r(key), LATERAL (SELECT * FROM @processed_messages WHERE key = r.key LIMIT 1) AS p`),
 
+		// Nothing is found on a standby, where a claim must fail: it may lack what the primary has.
 		ExistingOne: q(`SELECT key, fingerprint, expires_at, result, consumer, tenant, id, ` + standbys + `, ` + session + `
-FROM @processed_messages WHERE key = $1::uuid`),
+FROM @processed_messages WHERE key = $1::uuid AND NOT pg_is_in_recovery()`),
+
+		// For a transaction that begins after its claim has found that all keys have rows.
+		Open: `SELECT ` + standbys + `, ` + session + strings.Replace(idleLimit, "$8", "$1", 1),
 
 		Forget: q(`DELETE FROM @processed_messages p USING unnest($1::uuid[]) AS r(key) WHERE p.key = r.key`),
 
