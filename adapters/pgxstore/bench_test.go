@@ -107,6 +107,7 @@ type way struct {
 }
 
 type ways struct {
+	pool *pgxpool.Pool
 	ways []way
 	next atomic.Int64
 }
@@ -145,7 +146,7 @@ func newWays(b *testing.B, conns int) *ways {
 			return err
 		},
 	})
-	w := &ways{}
+	w := &ways{pool: pool}
 	old := w.messages(batchSize)
 	for _, err := range one.ProcessBatch(ctx, old) {
 		if err != nil {

@@ -222,7 +222,7 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 
 // handle runs fn in the transaction of the claim, and then commits that transaction.
 func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
-	g := &guard{store: s, ctx: ctx, conn: c.conn, tx: c.tx, xid: c.xid, sessionState: c.sessionState, standbys: c.standbys, shared: len(answers) > 1, latest: time.Now()}
+	g := &guard{store: s, ctx: ctx, conn: c.conn, tx: c.tx, xid: c.xid, sessionState: c.sessionState, standbys: c.standbys, inserted: c.Inserted, shared: len(answers) > 1, latest: time.Now()}
 	defer g.leave(ctx)
 	tx := &guarded{Tx: c.tx, g: g}
 	if c.tx == nil {
@@ -237,11 +237,11 @@ func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn 
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("pgxstore: not committed: %w", err)
 	}
-	waiting, wakes, begun := g.shut()
+	late, wakes, begun := g.shut()
 	if !begun { // fn has done nothing, and neither has the claim
 		return nil
 	}
-	if err := s.commit(ctx, c.tx, waiting, c.standbys); err != nil {
+	if err := s.commit(ctx, c.tx, late, c.standbys); err != nil {
 		if isIdle(err) { // the server had already ended the transaction
 			return idleError(s.cfg.IdleInTxTimeout, err)
 		}
@@ -253,18 +253,21 @@ func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn 
 	return nil
 }
 
-// commit writes the waiting messages of the outbox and commits the transaction.
-func (s *Store) commit(ctx context.Context, tx pgx.Tx, waiting []outgoing, standbys bool) error {
+// commit writes what waits and commits the transaction.
+func (s *Store) commit(ctx context.Context, tx pgx.Tx, late lateWrites, standbys bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.endWithin)
 	defer cancel()
 	if standbys && !s.cfg.AllowAsyncCommit {
-		if _, err := s.write(ctx, tx, waiting); err != nil {
+		if err := s.saveResults(ctx, tx, late.results); err != nil {
+			return lostBefore(err)
+		}
+		if _, err := s.write(ctx, tx, late.messages); err != nil {
 			return lostBefore(err)
 		}
 		return commitError(commitReplicated(ctx, tx.Conn().PgConn()))
 	}
-	if len(waiting) > 0 {
-		return s.writeAndCommit(ctx, tx, waiting)
+	if len(late.messages)+len(late.results) > 0 {
+		return s.writeAndCommit(ctx, tx, late)
 	}
 	return commitError(tx.Commit(ctx))
 }
@@ -325,19 +328,4 @@ func (s *Store) Forget(ctx context.Context, tx pgx.Tx, keys ...dedup.Key) error 
 	}
 	_, err := tx.Exec(ctx, s.sql.Forget, pgUUIDs(derived))
 	return s.stepError("forget", err)
-}
-
-// SaveResult implements dedup.ResultStore.
-func (s *Store) SaveResult(ctx context.Context, tx pgx.Tx, key dedup.Key, result []byte) error {
-	if err := s.resolve(ctx, tx); err != nil {
-		return err
-	}
-	if result == nil {
-		result = []byte{} // NULL means that no result was saved
-	}
-	tag, err := tx.Exec(ctx, s.sql.SaveResult, pgUUID(key.Hash()), result)
-	if err == nil && tag.RowsAffected() != 1 {
-		return fmt.Errorf("pgxstore: save result: %v is not claimed", key)
-	}
-	return s.stepError("save result", err)
 }

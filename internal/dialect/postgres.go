@@ -9,7 +9,7 @@ type Postgres struct {
 	Insert, InsertOne, Claim, ClaimOne              string
 	AfterClaim, Sweep, Forgotten, Windows, Existing string
 	ExistingOne, Open, Forget, SaveResult, Lookup   string
-	FlushDuplicate, Verify, Sync                    string
+	SaveClaimed, FlushDuplicate, Verify, Sync       string
 	Reset, ResetSession                             string
 	Lock, ShortWait, FormerWait, HeldKeys, Held     string
 	// Windows and checks.
@@ -106,6 +106,10 @@ FROM @processed_messages WHERE key = $1::uuid AND NOT pg_is_in_recovery()`),
 		Forget: q(`DELETE FROM @processed_messages p USING unnest($1::uuid[]) AS r(key) WHERE p.key = r.key`),
 
 		SaveResult: q(`UPDATE @processed_messages SET result = $2::bytea WHERE key = $1::uuid`),
+
+		// As SaveResult, but fails by a division by zero if the key is not claimed, so that a COMMIT in the same round trip is skipped.
+		SaveClaimed: q(`WITH saved AS (UPDATE @processed_messages SET result = $2::bytea WHERE key = $1::uuid RETURNING 1)
+SELECT 1 / count(*) FROM saved`),
 
 		Lookup: q(`SELECT key, fingerprint, expires_at, result, consumer, tenant, id
 FROM @processed_messages WHERE key = $1::uuid`),

@@ -23,7 +23,7 @@ func sqlstore(name, file, test string, edits ...edit) mutation {
 var storeMutations = []mutation{
 	store("a handler's error rolls the transaction back", pgx+"/store.go", "rollback_un-claims", edit{
 		`		return g.lookBack(ctx, g.blame(err))`,
-		`		_ = s.commit(ctx, c.tx, nil, false)
+		`		_ = s.commit(ctx, c.tx, lateWrites{}, false)
 		return g.lookBack(ctx, g.blame(err))`,
 	}),
 	store("only the transaction that inserted the claim runs the handler", "internal/claims/claim.go", "first_wins/read_committed", edit{
