@@ -36,14 +36,12 @@ func (s *Store) SaveResult(ctx context.Context, tx pgx.Tx, key dedup.Key, result
 	}
 	tag, err := tx.Exec(ctx, s.sql.SaveResult, pgUUID(key.Hash()), result)
 	if err == nil && tag.RowsAffected() != 1 {
-		return notClaimed(key)
+		return fmt.Errorf(errNotClaimed, key)
 	}
 	return s.stepError("save result", err)
 }
 
-func notClaimed(key dedup.Key) error {
-	return fmt.Errorf("pgxstore: save result: %v is not claimed", key)
-}
+const errNotClaimed = "pgxstore: save result: %v is not claimed"
 
 // saveLater keeps result until the next statement or COMMIT, and reports whether it may. It may not if the statement would fail anyhow,
 // or if the handler can send statements that the guard does not see.
@@ -102,7 +100,7 @@ func (s *Store) queueResults(b *pgx.Batch, results []savedResult) {
 func (s *Store) readResults(sent pgx.BatchResults, results []savedResult) error {
 	for _, r := range results {
 		if _, err := sent.Exec(); isDivisionByZero(err) {
-			return notClaimed(r.key)
+			return fmt.Errorf(errNotClaimed+": %w", r.key, err)
 		} else if err != nil {
 			return s.stepError("save result", err)
 		}
