@@ -23,7 +23,8 @@ type claim struct {
 	tx        pgx.Tx    // unless nil, it must be rolled back even after an error; nil: not begun, or ended because all keys had rows
 	idleLimit *string   // the transaction's limit; nil: the caller's own limit is not changed
 
-	short        bool // ctx ends before ClaimTimeout
+	short        bool // the statements of ShortWait and FormerWait surround the claim
+	restore      bool // FormerWait must follow, because InsertOneShort has inserted nothing
 	xid          string
 	standbys     bool   // COMMIT waits for synchronous standbys
 	sessionState string // see dialect.Postgres.Session; empty: not read yet
@@ -101,15 +102,20 @@ func (c *claim) bounded(ctx context.Context, do func(ctx context.Context) error)
 // Config.ClaimTimeout, the server limits the wait, because such waits often time out and this way the connection stays open.
 func (c *claim) queue(ctx context.Context, b *pgx.Batch, rows []claims.Row) {
 	sql := &c.store.sql
-	var wait time.Duration
-	if wait, c.short = dedup.ClaimWait(ctx, c.store.cfg.ClaimTimeout); c.short {
-		b.Queue(sql.ShortWait, fmt.Sprintf("%dms", max(wait.Milliseconds(), 1)))
+	wait, short := dedup.ClaimWait(ctx, c.store.cfg.ClaimTimeout)
+	limit := fmt.Sprintf("%dms", max(wait.Milliseconds(), 1))
+	c.restore = short && len(rows) == 1
+	if c.short = short && !c.restore; c.short {
+		b.Queue(sql.ShortWait, limit)
 		defer func() { b.Queue(sql.FormerWait) }()
 	}
 	for _, alike := range claims.Alike(rows) {
 		if len(alike) == 1 {
 			a := c.store.args(alike[0])
-			b.Queue(sql.InsertOne, a.key, a.fingerprint, a.consumer, a.tenant, a.id, a.time, a.seconds, c.idleLimit)
+			sent := b.Queue(sql.InsertOne, a.key, a.fingerprint, a.consumer, a.tenant, a.id, a.time, a.seconds, c.idleLimit)
+			if c.restore {
+				sent.SQL, sent.Arguments = sql.InsertOneShort, append(sent.Arguments, limit)
+			}
 		} else {
 			b.Queue(sql.Insert, c.store.columns(alike, c.idleLimit)...)
 		}
@@ -154,13 +160,17 @@ func (c *claim) readAll(results pgx.BatchResults, rows []claims.Row) error {
 
 func (c *claim) readOne(row pgx.Row, rows []claims.Row) error {
 	var key [16]byte
-	switch err := row.Scan(&key, &c.Clock, &c.xid, &c.standbys, &c.sessionState); {
+	dest := []any{&key, &c.Clock, &c.xid, &c.standbys, &c.sessionState, nil}
+	if !c.restore {
+		dest = dest[:5]
+	}
+	switch err := row.Scan(dest...); {
 	case errors.Is(err, pgx.ErrNoRows): // the key has a row already
 		return nil
 	case err != nil:
 		return err
 	}
-	c.Inserted[rows[0].KeyHash] = true
+	c.Inserted[rows[0].KeyHash], c.restore = true, false
 	return nil
 }
 

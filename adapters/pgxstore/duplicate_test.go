@@ -86,10 +86,12 @@ func TestTransactionOfADuplicate(t *testing.T) {
 		err     error
 		effects int
 	}{
-		"nothing":           {func(context.Context, *pgxstore.Store, pgx.Tx) error { return nil }, nil, 0},
-		"only an error":     {func(context.Context, *pgxstore.Store, pgx.Tx) error { return undo }, undo, 0},
-		"an effect":         {func(ctx context.Context, _ *pgxstore.Store, tx pgx.Tx) error { return effect(ctx, tx, "e") }, nil, 1},
-		"an effect, undone": {func(ctx context.Context, _ *pgxstore.Store, tx pgx.Tx) error { return errors.Join(effect(ctx, tx, "e"), undo) }, undo, 0},
+		"nothing":       {func(context.Context, *pgxstore.Store, pgx.Tx) error { return nil }, nil, 0},
+		"only an error": {func(context.Context, *pgxstore.Store, pgx.Tx) error { return undo }, undo, 0},
+		"an effect":     {func(ctx context.Context, _ *pgxstore.Store, tx pgx.Tx) error { return effect(ctx, tx, "e") }, nil, 1},
+		"an effect, undone": {func(ctx context.Context, _ *pgxstore.Store, tx pgx.Tx) error {
+			return errors.Join(effect(ctx, tx, "e"), undo)
+		}, undo, 0},
 		"the connection": {func(ctx context.Context, _ *pgxstore.Store, tx pgx.Tx) error {
 			_, err := tx.Conn().Exec(ctx, `INSERT INTO effects VALUES ('e')`)
 			return errors.Join(err, undo)

@@ -32,7 +32,9 @@ func TestSaveResultWithCommit(t *testing.T) {
 		"and a message": {fn: func(db *outboxDB, tx pgx.Tx, save func(pgx.Tx, string) error) error {
 			return errors.Join(save(tx, "r"), db.store.Enqueue(t.Context(), tx, outbox.Message{ID: "m", Topic: "t"}))
 		}, want: "r"},
-		"rolled back": {fn: func(_ *outboxDB, tx pgx.Tx, save func(pgx.Tx, string) error) error { return errors.Join(save(tx, "r"), undo) }, err: "undo"},
+		"rolled back": {fn: func(_ *outboxDB, tx pgx.Tx, save func(pgx.Tx, string) error) error {
+			return errors.Join(save(tx, "r"), undo)
+		}, err: "undo"},
 		"the handler reads it": {fn: func(_ *outboxDB, tx pgx.Tx, save func(pgx.Tx, string) error) error {
 			var got []byte
 			err := errors.Join(save(tx, "r"), tx.QueryRow(t.Context(), `SELECT result FROM processed_messages`).Scan(&got))

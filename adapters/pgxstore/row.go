@@ -40,9 +40,13 @@ func (c *claim) Existing(ctx context.Context, rows []claims.Row) error {
 		}
 	}
 	ends := c.tx != nil && c.conn != nil && len(c.Inserted) == 0 && !c.standbys
-	if ends {
+	switch {
+	case ends:
 		b.Queue(`commit`)
+	case c.restore:
+		b.Queue(sql.FormerWait)
 	}
+	c.restore = false
 	err := c.bounded(ctx, func(ctx context.Context) error {
 		if c.tx == nil {
 			return c.conn.SendBatch(ctx, b).Close()
