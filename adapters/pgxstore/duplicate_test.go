@@ -225,3 +225,27 @@ func (b *beforeBatch) TraceBatchStart(ctx context.Context, _ *pgx.Conn, d pgx.Tr
 	}
 	return ctx
 }
+
+// The transaction of a batch ends early only if all of its keys had rows.
+func TestBatchWithADuplicateRollsBack(t *testing.T) {
+	db := newOutboxDB(t, testdb.Postgres, 2)
+	if err := db.store.InTx(t.Context(), ordinaryRecord("old"), doNothing); err != nil {
+		t.Fatal(err)
+	}
+	undo := errors.New("undo")
+	for _, end := range []error{undo, nil} {
+		recs := append(ordinaryRecord("old"), ordinaryRecord("new")...)
+		err := db.store.InTx(t.Context(), recs, func(tx pgx.Tx, claims []dedup.Claim) error {
+			if claims[0].Verdict != dedup.Duplicate || claims[1].Verdict != dedup.First {
+				t.Errorf("verdicts %v, %v", claims[0].Verdict, claims[1].Verdict)
+			}
+			return errors.Join(effect(t.Context(), tx, "e"), end)
+		})
+		if !errors.Is(err, end) {
+			t.Errorf("InTx = %v, want %v", err, end)
+		}
+	}
+	if got := db.strings(t, `SELECT name FROM effects`); len(got) != 1 {
+		t.Errorf("%d effects, want 1", len(got))
+	}
+}

@@ -80,6 +80,16 @@ func TestSaveResultWithCommit(t *testing.T) {
 			fn:  func(_ *outboxDB, tx pgx.Tx, save func(pgx.Tx, string) error) error { return save(tx, "r") },
 			err: "save result", retry: true,
 		},
+		"the server refuses it within a savepoint": {
+			spoil: `ALTER TABLE processed_messages ADD CHECK (result IS NULL)`,
+			fn: func(_ *outboxDB, tx pgx.Tx, save func(pgx.Tx, string) error) error {
+				err := pgx.BeginFunc(t.Context(), tx, func(tx pgx.Tx) error { return errors.Join(save(tx, "r"), effect(t.Context(), tx, "undone")) })
+				if err == nil {
+					t.Error("the statement after SaveResult succeeds")
+				}
+				return nil
+			},
+		},
 		"a deferred constraint": {
 			spoil: `ALTER TABLE effects ADD UNIQUE (name) DEFERRABLE INITIALLY DEFERRED`,
 			fn: func(_ *outboxDB, tx pgx.Tx, save func(pgx.Tx, string) error) error {
