@@ -56,36 +56,9 @@ func (c *claim) Insert(ctx context.Context, rows []claims.Row) error {
 	return err
 }
 
-func (c *claim) queueBegin(b *pgx.Batch) {
-	b.BeginTx(pgx.TxOptions{IsoLevel: c.store.cfg.Isolation})
-}
-
-// begin sends b, whose first statement is that of queueBegin.
-func (c *claim) begin(ctx context.Context, b *pgx.Batch) (pgx.BatchResults, error) {
-	results := c.conn.SendBatch(ctx, b)
-	c.tx = results.Tx()
-	_, err := results.Exec()
-	return results, err
-}
-
-// open begins the transaction again that Existing has ended, with what Insert sets and reads.
-func (c *claim) open(ctx context.Context) error {
-	return c.bounded(ctx, func(ctx context.Context) error {
-		b := &pgx.Batch{}
-		c.queueBegin(b)
-		b.Queue(c.store.sql.Open, c.idleLimit)
-		results, err := c.begin(ctx, b)
-		if err == nil {
-			err = results.QueryRow().Scan(&c.standbys, &c.sessionState)
-		}
-		return c.read(results, nil, err)
-	})
-}
-
 // bounded calls do and ends its wait for transactions that hold the claim's keys after ClaimTimeout. The client enforces the
 // limit: when it expires, pgx asks the server to cancel the statement and closes the connection. This costs a connection when
-// keys collide, and nothing otherwise. Setting lock_timeout for the claim and resetting it for the handler would cost every
-// claim a statement.
+// keys collide, and nothing otherwise. Setting lock_timeout for each claim and restoring it for the handler would cost about 10 µs.
 func (c *claim) bounded(ctx context.Context, do func(ctx context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, c.store.cfg.ClaimTimeout)
 	defer cancel()

@@ -71,35 +71,6 @@ func (g *guard) refused() error {
 	return g.ended
 }
 
-// open begins the transaction of c for the handler, which has got tx. All keys of c had rows, so there was none to keep open. If that
-// fails, the connection is closed: nothing that the handler sends may be committed alone.
-func (g *guard) open(c *claim, tx *guarded) error {
-	err := c.open(g.ctx)
-	if err == nil {
-		err = g.store.fits(g.ctx, c.sessionState, c.standbys)
-	}
-	tx.Tx, g.tx, g.sessionState, g.standbys = c.tx, c.tx, c.sessionState, c.standbys
-	if err != nil {
-		g.store.discard(g.ctx, g.conn)
-		return database.Errorf("pgxstore: begin: %w", err)
-	}
-	return nil
-}
-
-// ready is called before everything that the handler does with the transaction.
-func (g *guard) ready(ctx context.Context) error {
-	g.mu.Lock()
-	if g.begin != nil && g.ended == nil {
-		g.ended = g.begin()
-		g.begin, g.latest = nil, time.Now()
-	}
-	g.mu.Unlock()
-	if err := g.refused(); err != nil {
-		return err
-	}
-	return g.flushResults(ctx)
-}
-
 // check is called before each statement is sent.
 func (g *guard) check(ctx context.Context, sql string) (dialect.Control, error) {
 	if err := g.ready(ctx); err != nil {

@@ -163,7 +163,7 @@ func New(cfg Config) (*Store, error) {
 // endTimeout bounds COMMIT and ROLLBACK. They ignore the end of ctx, because a COMMIT without an answer has an unknown outcome.
 const endTimeout = 10 * time.Second
 
-// InTx implements dedup.Store.
+// InTx implements dedup.Store. If all keys have rows already, the transaction of fn begins when fn first uses it.
 func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
 	plan, err := claims.NewPlan(recs)
 	if err != nil {
@@ -280,6 +280,9 @@ func commitError(err error) error {
 }
 
 func rollback(ctx context.Context, tx pgx.Tx) {
+	if tx.Conn().PgConn().TxStatus() == 'I' {
+		return // it was committed
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	defer func() { // pgx panics when a goroutine of the handler still uses the connection
@@ -287,9 +290,6 @@ func rollback(ctx context.Context, tx pgx.Tx) {
 			_ = tx.Conn().PgConn().Conn().Close()
 		}
 	}()
-	if tx.Conn().PgConn().TxStatus() == 'I' {
-		return // COMMIT was sent without tx
-	}
 	_ = tx.Rollback(ctx) // if this fails, pgx closes the connection, which also rolls back
 }
 

@@ -67,13 +67,6 @@ func (g *guard) verifyForCommit(ctx context.Context, another bool) error {
 	return g.verify(ctx, another)
 }
 
-// unused reports whether the transaction has not begun, because all keys had rows and the handler has done nothing.
-func (g *guard) unused() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.begin != nil && g.ended == nil
-}
-
 // lookBack explains a transaction that InTx does not commit. err is the reason. If the handler itself had committed the
 // transaction before, lookBack returns dedup.ErrTxEnded. It asks the server only if the handler could commit without the
 // guard's notice. It rolls back first, because another transaction may be open now, or a failed statement may block the

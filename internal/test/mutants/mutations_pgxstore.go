@@ -10,10 +10,10 @@ var pgxstoreMutations = []mutation{
 	single("a claim's transaction ends before the handler only if all keys had rows", pgx+"/row.go", "TestBatchWithADuplicateRollsBack", edit{
 		`len(c.Inserted) == 0 && !c.standbys`, `!c.standbys`,
 	}),
-	single("a row that vanishes after its claim's transaction has ended is claimed again", "internal/claims/claim.go", "TestRowVanishesWithTheTransactionOfItsDuplicate", edit{
-		`if n == Attempts {`, `if n == 1 {`,
+	single("a row that vanishes after its claim's transaction has ended is claimed in a new one", pgx+"/row.go", "TestRowVanishesWithTheTransactionOfItsDuplicate", edit{
+		"if err == nil && ends {\n\t\tc.tx = nil", "if err == nil && ends {\n\t\t_ = c.tx",
 	}),
-	single("what a duplicate's handler writes is undone with its transaction", pgx+"/guard.go", "TestTransactionOfADuplicate", edit{
+	single("what a duplicate's handler writes is undone with its transaction", pgx+"/begin.go", "TestTransactionOfADuplicate", edit{
 		`err := c.open(g.ctx)`, `err := errors.Join(c.open(g.ctx), c.tx.Commit(g.ctx))`,
 	}),
 	single("a frozen process loses its claim, also after a duplicate's transaction has begun", "internal/dialect/postgres.go", "TestTransactionOfADuplicate", edit{
@@ -35,7 +35,7 @@ var pgxstoreMutations = []mutation{
 	single("COMMIT is skipped when the claim of a saved result is gone", "internal/dialect/postgres.go", "TestSaveResultWithCommit", edit{
 		`SELECT 1 / count(*) FROM saved`, `SELECT count(*) FROM saved`,
 	}),
-	single("a result is written before the handler's next statement", pgx+"/guard.go", "TestSaveResultWithCommit", edit{
+	single("a result is written before the handler's next statement", pgx+"/begin.go", "TestSaveResultWithCommit", edit{
 		`	return g.flushResults(ctx)`, `	return nil`,
 	}),
 	single("a result is reported as saved only if the server has taken it", pgx+"/outbox_buffer.go", "TestSaveResultWithCommit", edit{
