@@ -58,7 +58,7 @@ func (c *Consumer[TTx]) prepareAll(msgs []*Message) []item {
 // prepare finds out what to claim for msg.
 func (c *Consumer[TTx]) prepare(msg *Message, call caller) (it item) {
 	it.msg = msg
-	it.rec = dedup.Record{Key: dedup.Key{Consumer: c.cfg.Name}, Time: msg.Time, Window: c.cfg.Window, Redelivered: msg.Attempt > 1}
+	it.rec = dedup.Record{Key: dedup.Key{Consumer: c.cfg.Name}, Time: msg.Time, Window: c.cfg.Window}
 	if msg.Time.After(maxTime) || msg.Time.Year() < 1 {
 		it.rec.Time = time.Time{}
 		it.refused = refuse(ReasonPoison, fmt.Errorf("%w: year %d", dedup.ErrFuture, msg.Time.Year()))
@@ -72,6 +72,7 @@ func (c *Consumer[TTx]) prepare(msg *Message, call caller) (it item) {
 		return it
 	}
 	it.rec.Key, it.hash = key, key.Hash()
+	it.rec.Redelivered = msg.Attempt > 1 && !c.history.knows(it.hash) // if it has failed here, it is probably new
 	if it.rec.Fingerprint, err = c.fingerprint(msg, call); err != nil {
 		// Not the zero fingerprint: it matches any content, so that the message might be dropped as a duplicate.
 		it.rec.Fingerprint = dedup.FingerprintOf(msg.Payload)
