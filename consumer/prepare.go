@@ -72,7 +72,6 @@ func (c *Consumer[TTx]) prepare(msg *Message, call caller) (it item) {
 		return it
 	}
 	it.rec.Key, it.hash = key, key.Hash()
-	it.rec.Redelivered = msg.Attempt > 1 && !c.history.knows(it.hash) // if it has failed here, it is probably new
 	if it.rec.Fingerprint, err = c.fingerprint(msg, call); err != nil {
 		// Not the zero fingerprint: it matches any content, so that the message might be dropped as a duplicate.
 		it.rec.Fingerprint = dedup.FingerprintOf(msg.Payload)

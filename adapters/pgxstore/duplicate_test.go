@@ -63,8 +63,10 @@ func TestRoundTripsOfOneMessage(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			for range 2 { // statements are prepared the first time
 				db.exec(t, `DELETE FROM processed_messages WHERE id <> 'old'`)
-				if err := store.InTx(ctx, ordinaryRecord("old"), doNothing); err != nil {
-					t.Fatal(err)
+				for _, id := range []string{"old", "ends a run of duplicates"} {
+					if err := store.InTx(ctx, ordinaryRecord(id), doNothing); err != nil {
+						t.Fatal(err)
+					}
 				}
 				trips.take()
 				if err := store.InTx(ctx, tt.recs(tt.id), tt.fn); err != nil {
@@ -75,6 +77,28 @@ func TestRoundTripsOfOneMessage(t *testing.T) {
 				t.Errorf("round trips (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// In a run of duplicates each message is looked for first. The first new message ends the run.
+func TestRoundTripsInARunOfDuplicates(t *testing.T) {
+	db := newOutboxDB(t, testdb.Postgres, 2)
+	store, trips := db.traced(t)
+	claim := func(id string) int {
+		if err := store.InTx(t.Context(), ordinaryRecord(id), doNothing); err != nil {
+			t.Fatal(err)
+		}
+		return len(trips.take())
+	}
+	for _, id := range []string{"old", "old", "old", "old", "old", "old", "new"} { // statements are prepared the first time
+		claim(id)
+	}
+	var got []int
+	for _, id := range []string{"old", "old", "old", "old", "old", "old", "newer", "newest"} {
+		got = append(got, claim(id))
+	}
+	if diff := cmp.Diff([]int{2, 2, 2, 2, 1, 1, 3, 2}, got); diff != "" {
+		t.Errorf("round trips (-want +got):\n%s", diff)
 	}
 }
 

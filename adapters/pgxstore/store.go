@@ -105,6 +105,8 @@ type Store struct {
 	poolerWithin        time.Duration // limit for checkPooledMode; tests on a busy machine extend it
 	endWithin           time.Duration // limit for COMMIT; tests shorten it
 
+	repeats repeats
+
 	shards   atomic.Int64 // number of the outbox's shards; 0: not read yet
 	wakes    broadcaster
 	notifier notifier
@@ -201,7 +203,7 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 	defer conn.Release()
 
 	c := s.newClaim(plan)
-	c.conn, c.idleLimit, c.Look = conn.Conn(), s.idle, plan.Redelivered()
+	c.conn, c.idleLimit, c.Look = conn.Conn(), s.idle, len(plan.Rows) == 1 && (plan.Rows[0].Record.Redelivered || s.repeats.likely())
 	defer func() { // this also runs when fn panics or calls Goexit; after COMMIT it does nothing
 		if c.tx != nil {
 			rollback(ctx, c.tx)
@@ -216,6 +218,9 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 			s.discard(ctx, conn.Conn())
 		}
 		return errors.Is(err, claims.ErrAgain), err
+	}
+	if len(answers) > 0 {
+		s.repeats.count(len(c.Inserted) == 0)
 	}
 	return false, s.handle(ctx, c, answers, fn)
 }

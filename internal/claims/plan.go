@@ -73,10 +73,6 @@ func (p *Plan) Windows() []Window {
 	return ws
 }
 
-// Redelivered reports whether the only row is probably in the table already. Looking for several rows first is not worth its round
-// trip: they must all be there.
-func (p *Plan) Redelivered() bool { return len(p.Rows) == 1 && p.Rows[0].Record.Redelivered }
-
 // Answers returns the answer for each record. found[i] is the answer for Rows[i]: its Verdict, and the row as it is in the
 // table now, even if this claim inserted it. When a key occurs several times in the call, only its first record can be First.
 // Later ones get the answer that a later call would get. If the first record is Unprovable, so are the others, because nothing
