@@ -28,7 +28,10 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 	}
 	recs := make([]dedup.Record, 0, len(todo))
 	for _, i := range todo {
-		recs = append(append(recs, b.c.claimRecord(b.items[i].rec)), b.items[i].aliases...)
+		it := &b.items[i]
+		rec := b.c.claimRecord(it.rec)
+		rec.Redelivered = it.msg.Attempt > 1 && !b.c.history.knows(it.hash) // if it has failed here, it is probably new
+		recs = append(append(recs, rec), it.aliases...)
 	}
 	verifier, verifies := b.c.cfg.Store.(dedup.TxVerifier[TTx])
 	verifies = verifies && b.c.cfg.HandleBatch == nil // after each handler

@@ -40,7 +40,8 @@ type Releaser interface {
 
 // ResultStore keeps the answer to a request together with its claim.
 type ResultStore[TTx any] interface {
-	// SaveResult stores result in the row of key, which tx has claimed. Later duplicates find it in Claim.Result.
+	// SaveResult stores result in the row of key, which tx has claimed. Later duplicates find it in Claim.Result. A Store may write it
+	// together with COMMIT; then InTx returns the database's errors about it.
 	SaveResult(ctx context.Context, tx TTx, key Key, result []byte) error
 }
 

@@ -23,6 +23,9 @@ func (c *call[TTx]) claimWait() time.Duration { return min(c.cfg.Wait, maxClaimW
 // answer makes attempts until the request has an answer.
 func (c *call[TTx]) answer() *response {
 	waitUntil := c.began.Add(c.cfg.Wait)
+	for i, rec := range c.recs {
+		c.recs[i].Redelivered = c.guard.recent.has(rec.Key.Hash())
+	}
 	for n, polls := 1, 1; ; {
 		a, refused := c.inSlot(c.attempt)
 		if refused != nil {
@@ -96,12 +99,20 @@ func (c *call[TTx]) doubtOr(reason Reason) Reason {
 	return reason
 }
 
+// answered remembers that the keys have a stored response.
+func (c *call[TTx]) answered() {
+	for _, rec := range c.recs {
+		c.guard.recent.add(rec.Key.Hash())
+	}
+}
+
 // finish returns the answer for the last attempt.
 func (c *call[TTx]) finish(a attempt) *response {
 	switch {
 	case a.err == nil && a.known != nil:
 		return c.answerKnown(a.known)
 	case a.err == nil && a.complete:
+		c.answered()
 		c.cfg.Trace.Committed(c.r.Context(), c.event(a.response.status))
 		return a.response
 	}
@@ -168,6 +179,7 @@ func (c *call[TTx]) finishUndone(a attempt) *response {
 	case stored.err == nil && stored.known != nil:
 		return c.answerKnown(stored.known)
 	case stored.err == nil:
+		c.answered()
 		e := c.event(res.status)
 		e.Reason, e.Err = reason, a.failed
 		c.logFailure(e)
@@ -189,6 +201,7 @@ func (c *call[TTx]) logFailure(e Event) {
 
 // answerKnown answers a request whose key was used before. The handler never runs.
 func (c *call[TTx]) answerKnown(k *earlier) *response {
+	c.answered()
 	if k.verdict == dedup.Unprovable {
 		return c.refuse(refuse(Forgotten, dedup.ErrUnprovable))
 	}

@@ -26,6 +26,7 @@ type Guard[TTx any] struct {
 	cfg     Config[TTx]
 	results dedup.ResultStore[TTx]
 	twins   gate
+	recent  recent
 	slots   chan struct{} // one element for each transaction in progress
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/consumer"
@@ -24,49 +25,76 @@ const (
 	batchSize = 100
 )
 
-// BenchmarkWays compares ways of handling a message. The ways take turns in short slots of one run, because the machine's speed
-// changes from minute to minute. Each round divides a way's result by the base's of the same round, and the median over the
-// rounds is reported. The gates are 15 % below the targets of issue 3.
+// BenchmarkWays compares ways of handling many messages. The gates are 15 % below the targets of issue 3.
 //
 //	bare    the effect's transaction without any deduplication: 3 round trips
 //	hand    BEGIN, claim, effect, COMMIT, the way people write it: 4 round trips
 func BenchmarkWays(b *testing.B) {
+	compare(b, rounds, slot, []comparison{
+		{"hand", "bare", [2]float64{}},
+		{"batch", "hand", [2]float64{4, 3.5}},
+		{"batchset", "hand", [2]float64{20, 17}},
+		{"batchdup", "hand", [2]float64{}},
+	})
+}
+
+// BenchmarkSingle compares ways of handling one message. The gates are 15 % below the target of issue 3 for process, and 15 % below what
+// a busy machine reached for redelivered. The targets of issue 14, .85 and 3, are not met.
+//
+//	least         BEGIN and the simplest claim in one round trip, effect, COMMIT, by hand: nothing that claims first can be faster
+//	duplicate     a message that was handled before, in a run of such messages, and the broker does not say so
+//	redelivered   a message that was handled before, with Attempt 2
+//	retried       a new message with Attempt 2
+//	leastdup      one SELECT by hand: nothing that asks the database can be faster
+func BenchmarkSingle(b *testing.B) {
+	compare(b, 5*rounds, slot/5, []comparison{
+		{"hand", "bare", [2]float64{}},
+		{"least", "bare", [2]float64{}},
+		{"process", "bare", [2]float64{.80, .80}},
+		{"process", "least", [2]float64{}},
+		{"process", "hand", [2]float64{}},
+		{"retried", "process", [2]float64{}},
+		{"duplicate", "hand", [2]float64{}},
+		{"redelivered", "hand", [2]float64{2, 2}},
+		{"leastdup", "hand", [2]float64{}},
+	})
+}
+
+// comparison is the ratio of a way's rate to the base's.
+type comparison struct {
+	way, base string
+	want      [2]float64 // at 1 and 8 connections; 0: no target
+}
+
+// compare lets the ways take turns in short slots of one run, because the machine's speed changes from minute to minute. Each round
+// divides a way's result by the base's of the same round, and the median over the rounds is reported.
+func compare(b *testing.B, rounds int, slot time.Duration, comparisons []comparison) {
 	for _, conns := range []int{1, 8} {
 		b.Run(fmt.Sprintf("conns=%d", conns), func(b *testing.B) {
 			w := newWays(b, conns)
+			w.ways = slices.DeleteFunc(w.ways, func(way way) bool {
+				return !slices.ContainsFunc(comparisons, func(c comparison) bool { return c.way == way.name || c.base == way.name })
+			})
 			rates := map[string][]float64{}
 			for range rounds {
 				for _, i := range rand.Perm(len(w.ways)) {
 					way := w.ways[i]
-					rates[way.name] = append(rates[way.name], w.run(b, way, conns))
+					rates[way.name] = append(rates[way.name], w.run(b, way, conns, slot))
 				}
-			}
-			ratio := func(way, base string) float64 {
-				rs := make([]float64, rounds)
-				for i := range rs {
-					rs[i] = rates[way][i] / rates[base][i]
-				}
-				return median(rs)
 			}
 			b.ReportMetric(0, "ns/op") // the time per op means nothing here
 			b.ReportMetric(median(rates["bare"]), "bare/s")
 			b.ReportMetric(median(rates["hand"]), "hand/s")
-			for _, g := range []struct {
-				way, base string
-				want      [2]float64 // at 1 and 8 connections; 0: no target
-			}{
-				{"hand", "bare", [2]float64{}},
-				{"process", "bare", [2]float64{.80, .80}},
-				{"process", "hand", [2]float64{}},
-				{"batch", "hand", [2]float64{4, 3.5}},
-				{"batchset", "hand", [2]float64{20, 17}},
-				{"duplicate", "hand", [2]float64{}},
-				{"batchdup", "hand", [2]float64{}},
-			} {
-				got, want := ratio(g.way, g.base), g.want[min(conns/8, 1)]
-				b.ReportMetric(got, g.way+"/"+g.base)
+			for _, c := range comparisons {
+				ratios := make([]float64, rounds)
+				for i := range ratios {
+					ratios[i] = rates[c.way][i] / rates[c.base][i]
+				}
+				got, want := median(ratios), c.want[min(conns/8, 1)]
+				b.ReportMetric(got, c.way+"/"+c.base)
+				b.Logf("%12s %.2f x %s", c.way, got, c.base) // metrics are not printed if a gate fails
 				if got < .85*want {
-					b.Errorf("%s is %.2f x %s at %d connections: want %.2f, and never less than %.2f", g.way, got, g.base, conns, want, .85*want)
+					b.Errorf("%s is %.2f x %s at %d connections: want %.2f, and never less than %.2f", c.way, got, c.base, conns, want, .85*want)
 				}
 			}
 		})
@@ -80,6 +108,7 @@ type way struct {
 }
 
 type ways struct {
+	pool *pgxpool.Pool
 	ways []way
 	next atomic.Int64
 }
@@ -118,7 +147,7 @@ func newWays(b *testing.B, conns int) *ways {
 			return err
 		},
 	})
-	w := &ways{}
+	w := &ways{pool: pool}
 	old := w.messages(batchSize)
 	for _, err := range one.ProcessBatch(ctx, old) {
 		if err != nil {
@@ -151,10 +180,35 @@ func newWays(b *testing.B, conns int) *ways {
 				return err
 			})
 		}},
+		{"least", func(ctx context.Context) (int, error) {
+			id := w.id()
+			return 1, pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+				b := &pgx.Batch{}
+				b.BeginTx(pgx.TxOptions{})
+				b.Queue(`INSERT INTO hand_processed (consumer, id) VALUES ($1, $2) ON CONFLICT DO NOTHING`, "hand", id)
+				results := conn.SendBatch(ctx, b)
+				tx := results.Tx()
+				if err := results.Close(); err != nil {
+					return err
+				}
+				if _, err := tx.Exec(ctx, effect, id, 1); err != nil {
+					return err
+				}
+				return tx.Commit(ctx)
+			})
+		}},
+		{"leastdup", func(ctx context.Context) (n int, err error) {
+			err = pool.QueryRow(ctx, `SELECT count(*) FROM hand_processed WHERE consumer = $1 AND id = $2`, "hand", "order-1").Scan(&n)
+			return 1, err
+		}},
 		{"process", func(ctx context.Context) (int, error) { return 1, one.Process(ctx, w.messages(1)[0]) }},
 		{"batch", func(context.Context) (int, error) { return batch(one, w.messages(batchSize)) }},
 		{"batchset", func(context.Context) (int, error) { return batch(set, w.messages(batchSize)) }},
 		{"duplicate", func(ctx context.Context) (int, error) { return 1, one.Process(ctx, old[rand.IntN(len(old))]) }},
+		{"redelivered", func(ctx context.Context) (int, error) {
+			return 1, one.Process(ctx, redelivered(old[rand.IntN(len(old))]))
+		}},
+		{"retried", func(ctx context.Context) (int, error) { return 1, one.Process(ctx, redelivered(w.messages(1)[0])) }},
 		{"batchdup", func(context.Context) (int, error) { return batch(one, old) }},
 	}
 	return w
@@ -171,8 +225,14 @@ func (w *ways) messages(n int) []*consumer.Message {
 	return msgs
 }
 
+func redelivered(m *consumer.Message) *consumer.Message {
+	second := *m
+	second.Attempt = 2
+	return &second
+}
+
 // run returns the number of messages per second.
-func (w *ways) run(b *testing.B, way way, conns int) float64 {
+func (w *ways) run(b *testing.B, way way, conns int, slot time.Duration) float64 {
 	var (
 		wg    sync.WaitGroup
 		total atomic.Int64

@@ -20,10 +20,11 @@ type claim struct {
 
 	store     *Store
 	conn      *pgx.Conn // Insert begins tx on this connection; nil: tx belongs to the caller
-	tx        pgx.Tx    // unless nil, it must be rolled back even after an error
+	tx        pgx.Tx    // unless nil, it must be rolled back even after an error; nil: not begun, or ended because all keys had rows
 	idleLimit *string   // the transaction's limit; nil: the caller's own limit is not changed
 
-	short        bool // ctx ends before ClaimTimeout
+	short        bool // the statements of ShortWait and FormerWait surround the claim
+	restore      bool // FormerWait must follow, because InsertOneShort has inserted nothing
 	xid          string
 	standbys     bool   // COMMIT waits for synchronous standbys
 	sessionState string // see dialect.Postgres.Session; empty: not read yet
@@ -44,11 +45,9 @@ func (c *claim) Insert(ctx context.Context, rows []claims.Row) error {
 			c.queue(ctx, b, rows)
 			return c.read(c.tx.SendBatch(ctx, b), rows, nil)
 		}
-		b.BeginTx(pgx.TxOptions{IsoLevel: c.store.cfg.Isolation})
+		c.queueBegin(b)
 		c.queue(ctx, b, rows)
-		results := c.conn.SendBatch(ctx, b)
-		c.tx = results.Tx()
-		_, err := results.Exec() // BEGIN
+		results, err := c.begin(ctx, b)
 		return c.read(results, rows, err)
 	})
 	if err == nil && c.conn == nil { // InTx checks more of the session, see fits
@@ -59,8 +58,7 @@ func (c *claim) Insert(ctx context.Context, rows []claims.Row) error {
 
 // bounded calls do and ends its wait for transactions that hold the claim's keys after ClaimTimeout. The client enforces the
 // limit: when it expires, pgx asks the server to cancel the statement and closes the connection. This costs a connection when
-// keys collide, and nothing otherwise. Setting lock_timeout for the claim and resetting it for the handler would cost every
-// claim a statement.
+// keys collide, and nothing otherwise. Setting lock_timeout for each claim and restoring it for the handler would cost about 10 µs.
 func (c *claim) bounded(ctx context.Context, do func(ctx context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, c.store.cfg.ClaimTimeout)
 	defer cancel()
@@ -77,15 +75,20 @@ func (c *claim) bounded(ctx context.Context, do func(ctx context.Context) error)
 // Config.ClaimTimeout, the server limits the wait, because such waits often time out and this way the connection stays open.
 func (c *claim) queue(ctx context.Context, b *pgx.Batch, rows []claims.Row) {
 	sql := &c.store.sql
-	var wait time.Duration
-	if wait, c.short = dedup.ClaimWait(ctx, c.store.cfg.ClaimTimeout); c.short {
-		b.Queue(sql.ShortWait, fmt.Sprintf("%dms", max(wait.Milliseconds(), 1)))
+	wait, short := dedup.ClaimWait(ctx, c.store.cfg.ClaimTimeout)
+	limit := fmt.Sprintf("%dms", max(wait.Milliseconds(), 1))
+	c.restore = short && len(rows) == 1
+	if c.short = short && !c.restore; c.short {
+		b.Queue(sql.ShortWait, limit)
 		defer func() { b.Queue(sql.FormerWait) }()
 	}
 	for _, alike := range claims.Alike(rows) {
 		if len(alike) == 1 {
 			a := c.store.args(alike[0])
-			b.Queue(sql.InsertOne, a.key, a.fingerprint, a.consumer, a.tenant, a.id, a.time, a.seconds, c.idleLimit)
+			sent := b.Queue(sql.InsertOne, a.key, a.fingerprint, a.consumer, a.tenant, a.id, a.time, a.seconds, c.idleLimit)
+			if c.restore {
+				sent.SQL, sent.Arguments = sql.InsertOneShort, append(sent.Arguments, limit)
+			}
 		} else {
 			b.Queue(sql.Insert, c.store.columns(alike, c.idleLimit)...)
 		}
@@ -130,13 +133,17 @@ func (c *claim) readAll(results pgx.BatchResults, rows []claims.Row) error {
 
 func (c *claim) readOne(row pgx.Row, rows []claims.Row) error {
 	var key [16]byte
-	switch err := row.Scan(&key, &c.Clock, &c.xid, &c.standbys, &c.sessionState); {
+	dest := []any{&key, &c.Clock, &c.xid, &c.standbys, &c.sessionState, nil}
+	if !c.restore {
+		dest = dest[:5]
+	}
+	switch err := row.Scan(dest...); {
 	case errors.Is(err, pgx.ErrNoRows): // the key has a row already
 		return nil
 	case err != nil:
 		return err
 	}
-	c.Inserted[rows[0].KeyHash] = true
+	c.Inserted[rows[0].KeyHash], c.restore = true, false
 	return nil
 }
 
@@ -169,6 +176,11 @@ func (c *claim) Forget(ctx context.Context, keys []dedup.KeyHash) error {
 func (c *claim) Flush(ctx context.Context) error {
 	if !c.standbys {
 		return nil
+	}
+	if c.tx == nil {
+		if err := c.open(ctx); err != nil {
+			return err
+		}
 	}
 	_, err := c.tx.Exec(ctx, c.store.sql.FlushDuplicate)
 	return c.store.claimError(err)

@@ -12,6 +12,7 @@
 // A claim takes one round trip: BEGIN, and an INSERT into processed_messages. The INSERT waits up to Config.ClaimTimeout for a
 // transaction that holds the same key. If a message is older than half an hour, the same round trip also reads until when keys
 // were forgotten. Then the handler runs, and then InTx sends COMMIT. A duplicate writes nothing: no WAL, no transaction id.
+// It takes two round trips, or one if its Record is Redelivered or if it comes in a run of duplicates.
 //
 // If the handler uses the connection itself (Tx.Conn), or sends several statements in one string, InTx asks the server before
 // COMMIT whether the transaction that made the claim is still open.

@@ -177,6 +177,11 @@ func isDefinite(err error) bool {
 	return !slices.Contains([]string{"08", "40", "57", "58", "XX"}, pg.Code[:min(2, len(pg.Code))])
 }
 
+func isDivisionByZero(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "22012"
+}
+
 // isUndefined reports whether a table or column is missing.
 func isUndefined(err error) bool {
 	var pg *pgconn.PgError

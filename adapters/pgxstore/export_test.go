@@ -57,3 +57,6 @@ var IsDefinite = isDefinite
 
 // CommitReplicated sends COMMIT when synchronous standbys are configured.
 var CommitReplicated = commitReplicated
+
+// ErrSwallowed says that a statement failed and the handler returned nil.
+var ErrSwallowed = errSwallowed

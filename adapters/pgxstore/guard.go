@@ -27,6 +27,7 @@ type guard struct {
 	shared       bool   // several handlers may use the transaction
 
 	mu         sync.Mutex
+	begin      func() error      // begins the transaction when the handler first uses it; nil: it has begun
 	ended      error             // the handler tried to end the transaction, or the transaction ended in another way
 	denied     bool              // the handler tried to end the transaction, and the statement was not sent
 	first      error             // the error of the first failed statement: it decides what a later 25P02 means
@@ -42,6 +43,9 @@ type guard struct {
 	separated bool       // the Store's own savepoint is set, see savepoint.go
 	within    int        // how many of nested were open then
 	nested    []*guarded // savepoints that Begin has set and that are still open, oldest first
+
+	inserted map[dedup.KeyHash]bool // keys that InTx has claimed
+	results  []savedResult          // saved since the latest statement and not yet written, see result.go
 
 	waiting []outgoing // enqueued since the newest savepoint and not yet written, see outbox_buffer.go
 	wakes   []wakeUp   // notifications to send after COMMIT
@@ -61,15 +65,15 @@ var _ pgx.Tx = (*guarded)(nil)
 func (g *guard) refused() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ended == nil && !g.conn.IsClosed() && g.conn.PgConn().TxStatus() == 'I' {
+	if g.ended == nil && g.begin == nil && !g.conn.IsClosed() && g.conn.PgConn().TxStatus() == 'I' {
 		g.ended = fmt.Errorf("%w: the server reports no transaction any more", dedup.ErrTxEnded)
 	}
 	return g.ended
 }
 
 // check is called before each statement is sent.
-func (g *guard) check(sql string) (dialect.Control, error) {
-	if err := g.refused(); err != nil {
+func (g *guard) check(ctx context.Context, sql string) (dialect.Control, error) {
+	if err := g.ready(ctx); err != nil {
 		return dialect.Control{}, err
 	}
 	g.touch()
@@ -157,7 +161,7 @@ func (g *guard) hides(c dialect.Control, args []any, exec bool) bool {
 
 // before is called before each statement. exec reports whether Exec sends it.
 func (t *guarded) before(ctx context.Context, sql string, args []any, exec bool) error {
-	c, err := t.g.check(sql)
+	c, err := t.g.check(ctx, sql)
 	if err != nil {
 		return err
 	}
@@ -183,7 +187,7 @@ func (t *guarded) before(ctx context.Context, sql string, args []any, exec bool)
 }
 
 func (t *guarded) Begin(ctx context.Context) (pgx.Tx, error) {
-	if err := t.g.refused(); err != nil {
+	if err := t.g.ready(ctx); err != nil {
 		return nil, err
 	}
 	if err := t.g.flush(ctx); err != nil {
@@ -204,7 +208,7 @@ func (t *guarded) Commit(ctx context.Context) error {
 	if !t.nested {
 		return t.g.end("called Commit")
 	}
-	if err := t.g.refused(); err != nil {
+	if err := t.g.ready(ctx); err != nil {
 		return err
 	}
 	t.closed = true
@@ -219,7 +223,7 @@ func (t *guarded) Rollback(ctx context.Context) error {
 	if !t.nested {
 		return t.g.end("called Rollback")
 	}
-	if err := t.g.refused(); err != nil {
+	if err := t.g.ready(ctx); err != nil {
 		return err
 	}
 	t.closed = true
@@ -256,7 +260,7 @@ func (t *guarded) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
 func (t *guarded) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
-	c, err := t.g.check(sql)
+	c, err := t.g.check(ctx, sql)
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +279,7 @@ func (t *guarded) Prepare(ctx context.Context, name, sql string) (*pgconn.Statem
 }
 
 func (t *guarded) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
-	if err := t.g.refused(); err != nil {
+	if err := t.g.ready(ctx); err != nil {
 		return 0, err
 	}
 	n, err := t.Tx.CopyFrom(ctx, table, columns, src)
@@ -288,7 +292,7 @@ func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults 
 			return pgx.FailedBatchResults(b, err)
 		}
 	}
-	if err := t.g.refused(); err != nil {
+	if err := t.g.ready(ctx); err != nil {
 		return pgx.FailedBatchResults(b, err)
 	}
 	return guardedBatch{t.Tx.SendBatch(ctx, b), t.g}
@@ -297,6 +301,7 @@ func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults 
 // Conn returns the connection itself, for operations that pgx.Tx has no method for. InTx then verifies before COMMIT, with an
 // extra round trip, that the transaction of the claim is still open.
 func (t *guarded) Conn() *pgx.Conn {
+	_ = t.g.ready(t.g.ctx)
 	t.g.expose()
 	return t.Tx.Conn()
 }
@@ -304,6 +309,7 @@ func (t *guarded) Conn() *pgx.Conn {
 // LargeObjects returns an object whose statements the guard does not see. Large objects end with the transaction: expose writes
 // the waiting messages, so that pgx's Commit is called, which closes them.
 func (t *guarded) LargeObjects() pgx.LargeObjects {
+	_ = t.g.ready(t.g.ctx)
 	t.g.expose()
 	if t.g.standbys { // then COMMIT does not go through pgx's transaction, see commitReplicated
 		t.g.settings(dialect.Control{Session: true}, "", nil)

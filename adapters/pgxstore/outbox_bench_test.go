@@ -31,7 +31,7 @@ func BenchmarkOutboxRow(b *testing.B) {
 			for range rounds {
 				for _, i := range rand.Perm(len(w.ways)) {
 					way := w.ways[i]
-					rates[way.name] = append(rates[way.name], w.run(b, way, conns))
+					rates[way.name] = append(rates[way.name], w.run(b, way, conns, slot))
 				}
 			}
 			b.ReportMetric(0, "ns/op") // the time per op means nothing here

@@ -20,7 +20,7 @@ import (
 // enqueue adds rows to the waiting messages. It copies the payloads, which belong to the caller.
 func (t *guarded) enqueue(ctx context.Context, rows []outgoing) error {
 	g := t.g
-	if err := g.refused(); err != nil {
+	if err := g.ready(ctx); err != nil {
 		return err
 	}
 	if t.closed {
@@ -73,15 +73,18 @@ func (g *guard) drop() {
 
 // expose is called when the handler gets the connection itself. The guard does not see what the handler does with it.
 func (g *guard) expose() {
-	err := g.flush(g.ctx)
+	err := g.flushResults(g.ctx)
+	if err == nil {
+		err = g.flush(g.ctx)
+	}
 	if !g.conn.PgConn().IsBusy() { // otherwise verify sets the savepoint after this handler
 		_ = g.separate(g.ctx) // an error aborts the transaction or closes the connection
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.unverified, g.exposed = true, true
-	if err != nil && len(g.waiting) > 0 && g.ended == nil {
-		g.ended = fmt.Errorf("pgxstore: messages were enqueued, and cannot be written before the handler gets the connection: close rows before Tx.Conn: %w", err)
+	if err != nil && len(g.waiting)+len(g.results) > 0 && g.ended == nil {
+		g.ended = fmt.Errorf("pgxstore: messages were enqueued or a result was saved, and they cannot be written before the handler gets the connection: close rows before Tx.Conn: %w", err)
 	}
 }
 
@@ -119,40 +122,53 @@ func (g *guard) wakeAfter(s *Store, rows []outgoing) {
 // errReturned is the error of the transaction's methods after the handler has returned.
 var errReturned = fmt.Errorf("pgxstore: the handler has returned: %w", pgx.ErrTxClosed)
 
-// shut ends the handler's use of the transaction and returns the messages to write with COMMIT. Without it, code that kept the
-// transaction could enqueue messages that are never written, or use the connection while another message uses it.
-func (g *guard) shut() (waiting []outgoing, wakes []wakeUp) {
+// shut ends the handler's use of the transaction and returns what to write with COMMIT. Without it, code that kept the
+// transaction could enqueue messages that are never written, or use the connection while another message uses it. begun reports
+// whether there is a transaction.
+func (g *guard) shut() (late lateWrites, wakes []wakeUp, begun bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	waiting, wakes = g.waiting, g.wakes
-	g.waiting, g.wakes = nil, nil
+	late, wakes = lateWrites{g.results, g.waiting}, g.wakes
+	g.results, g.waiting, g.wakes = nil, nil, nil
 	if g.ended == nil {
 		g.ended = errReturned
 	}
-	return waiting, wakes
+	return late, wakes, g.begin == nil
 }
 
-// writeAndCommit sends rows and COMMIT in one round trip. When a statement before COMMIT fails, the server skips COMMIT, and
+// lateWrites are written together with COMMIT.
+type lateWrites struct {
+	results  []savedResult
+	messages []outgoing
+}
+
+// writeAndCommit sends late and COMMIT in one round trip. When a statement before COMMIT fails, the server skips COMMIT, and
 // the caller must roll back. After success the transaction has ended, but tx does not know that.
-func (s *Store) writeAndCommit(ctx context.Context, tx pgx.Tx, rows []outgoing) error {
-	shards, err := s.shardsIn(ctx, tx)
-	if err != nil {
-		return lostBefore(err)
-	}
+func (s *Store) writeAndCommit(ctx context.Context, tx pgx.Tx, late lateWrites) error {
 	b := &pgx.Batch{}
+	s.queueResults(b, late.results)
+	rows, shards := late.messages, 0
+	if len(rows) > 0 {
+		var err error
+		if shards, err = s.shardsIn(ctx, tx); err != nil {
+			return lostBefore(err)
+		}
+	}
 	for len(rows) > 0 {
 		n := fitting(rows)
 		sql, args := s.insertion(rows[:n], shards)
 		b.Queue(sql, args...)
 		rows = rows[n:]
 	}
-	insertions := b.Len()
+	insertions := b.Len() - len(late.results)
 	b.Queue(`commit`)
 	results := tx.SendBatch(ctx, b)
-	defer results.Close() // no error can follow the answer to COMMIT
+	defer results.Close() // no error can follow the answer to COMMIT; after another error, this lets the connection roll back
+	if err := s.readResults(results, late.results); err != nil {
+		return lostBefore(err)
+	}
 	for range insertions {
 		if _, err := results.Exec(); err != nil {
-			results.Close() // reads the remaining results, so that the connection can roll back
 			return lostBefore(s.stepError("enqueue", err))
 		}
 	}

@@ -62,7 +62,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepRes
 	if _, err := tx.Exec(ctx, s.sql.SweepDone, page, latest); err != nil {
 		return swept, s.purgeError(err)
 	}
-	if err := s.commit(ctx, tx, nil, false); err != nil {
+	if err := s.commit(ctx, tx, lateWrites{}, false); err != nil {
 		return dedup.SweepResult{}, err
 	}
 	return swept, nil

@@ -106,6 +106,8 @@ type Store struct {
 	poolerWithin        time.Duration // limit for checkPooledMode; tests on a busy machine extend it
 	endWithin           time.Duration // limit for COMMIT; tests shorten it
 
+	repeats repeats
+
 	shards   atomic.Int64 // number of the outbox's shards; 0: not read yet
 	wakes    broadcaster
 	notifier notifier
@@ -158,7 +160,7 @@ func New(cfg Config) (*Store, error) {
 // endTimeout bounds COMMIT and ROLLBACK. They ignore the end of ctx, because a COMMIT without an answer has an unknown outcome.
 const endTimeout = 10 * time.Second
 
-// InTx implements dedup.Store.
+// InTx implements dedup.Store. If all keys have rows already, the transaction of fn begins when fn first uses it.
 func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
 	plan, err := claims.NewPlan(recs)
 	if err != nil {
@@ -196,7 +198,7 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 	defer conn.Release()
 
 	c := s.newClaim(plan)
-	c.conn, c.idleLimit = conn.Conn(), s.idle
+	c.conn, c.idleLimit, c.Look = conn.Conn(), s.idle, len(plan.Rows) == 1 && (plan.Rows[0].Record.Redelivered || s.repeats.likely())
 	defer func() { // this also runs when fn panics or calls Goexit; after COMMIT it does nothing
 		if c.tx != nil {
 			rollback(ctx, c.tx)
@@ -212,14 +214,21 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 		}
 		return errors.Is(err, claims.ErrAgain), err
 	}
+	if len(answers) > 0 {
+		s.repeats.count(len(c.Inserted) == 0)
+	}
 	return false, s.handle(ctx, c, answers, fn)
 }
 
 // handle runs fn in the transaction of the claim, and then commits that transaction.
 func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
-	g := &guard{store: s, ctx: ctx, conn: c.conn, tx: c.tx, xid: c.xid, sessionState: c.sessionState, standbys: c.standbys, shared: len(answers) > 1, latest: time.Now()}
+	g := &guard{store: s, ctx: ctx, conn: c.conn, tx: c.tx, xid: c.xid, sessionState: c.sessionState, standbys: c.standbys, inserted: c.Inserted, shared: len(answers) > 1, latest: time.Now()}
 	defer g.leave(ctx)
-	if err := fn(&guarded{Tx: c.tx, g: g}, answers); err != nil {
+	tx := &guarded{Tx: c.tx, g: g}
+	if c.tx == nil {
+		g.begin = func() error { return g.open(c, tx) }
+	}
+	if err := fn(tx, answers); err != nil {
 		return g.lookBack(ctx, g.blame(err))
 	}
 	if err := g.finish(ctx); err != nil {
@@ -228,8 +237,11 @@ func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn 
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("pgxstore: not committed: %w", err)
 	}
-	waiting, wakes := g.shut()
-	if err := s.commit(ctx, c.tx, waiting, c.standbys); err != nil {
+	late, wakes, begun := g.shut()
+	if !begun { // fn has done nothing, and neither has the claim
+		return nil
+	}
+	if err := s.commit(ctx, c.tx, late, c.standbys); err != nil {
 		if isIdle(err) { // the server had already ended the transaction
 			return idleError(s.cfg.IdleInTxTimeout, err)
 		}
@@ -241,18 +253,21 @@ func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn 
 	return nil
 }
 
-// commit writes the waiting messages of the outbox and commits the transaction.
-func (s *Store) commit(ctx context.Context, tx pgx.Tx, waiting []outgoing, standbys bool) error {
+// commit writes what waits and commits the transaction.
+func (s *Store) commit(ctx context.Context, tx pgx.Tx, late lateWrites, standbys bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.endWithin)
 	defer cancel()
 	if standbys && !s.cfg.AllowAsyncCommit {
-		if _, err := s.write(ctx, tx, waiting); err != nil {
+		if err := s.saveResults(ctx, tx, late.results); err != nil {
+			return lostBefore(err)
+		}
+		if _, err := s.write(ctx, tx, late.messages); err != nil {
 			return lostBefore(err)
 		}
 		return commitError(commitReplicated(ctx, tx.Conn().PgConn()))
 	}
-	if len(waiting) > 0 {
-		return s.writeAndCommit(ctx, tx, waiting)
+	if len(late.messages)+len(late.results) > 0 {
+		return s.writeAndCommit(ctx, tx, late)
 	}
 	return commitError(tx.Commit(ctx))
 }
@@ -265,6 +280,9 @@ func commitError(err error) error {
 }
 
 func rollback(ctx context.Context, tx pgx.Tx) {
+	if tx.Conn().PgConn().TxStatus() == 'I' {
+		return // it was committed
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	defer func() { // pgx panics when a goroutine of the handler still uses the connection
@@ -272,9 +290,6 @@ func rollback(ctx context.Context, tx pgx.Tx) {
 			_ = tx.Conn().PgConn().Conn().Close()
 		}
 	}()
-	if tx.Conn().PgConn().TxStatus() == 'I' {
-		return // COMMIT was sent without tx
-	}
 	_ = tx.Rollback(ctx) // if this fails, pgx closes the connection, which also rolls back
 }
 
@@ -313,19 +328,4 @@ func (s *Store) Forget(ctx context.Context, tx pgx.Tx, keys ...dedup.Key) error 
 	}
 	_, err := tx.Exec(ctx, s.sql.Forget, pgUUIDs(derived))
 	return s.stepError("forget", err)
-}
-
-// SaveResult implements dedup.ResultStore.
-func (s *Store) SaveResult(ctx context.Context, tx pgx.Tx, key dedup.Key, result []byte) error {
-	if err := s.resolve(ctx, tx); err != nil {
-		return err
-	}
-	if result == nil {
-		result = []byte{} // NULL means that no result was saved
-	}
-	tag, err := tx.Exec(ctx, s.sql.SaveResult, pgUUID(key.Hash()), result)
-	if err == nil && tag.RowsAffected() != 1 {
-		return fmt.Errorf("pgxstore: save result: %v is not claimed", key)
-	}
-	return s.stepError("save result", err)
 }

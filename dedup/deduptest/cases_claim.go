@@ -25,6 +25,7 @@ func claimCases[TTx any]() []testCase[TTx] {
 		{name: "a zero fingerprint matches any", run: zeroFingerprint[TTx]},
 		{name: "claims say when they expire", run: expiry[TTx]},
 		{name: "a transaction of duplicates writes nothing", run: writesNothing[TTx]},
+		{name: "a redelivered record gets the same answers", perIsolation: true, run: redelivered[TTx]},
 	}
 }
 
@@ -35,6 +36,24 @@ func firstWins[TTx any](t *testing.T, e *env[TTx]) {
 	e.must(t, b, record("k"), dedup.Duplicate)
 	e.must(t, b, record("l"), dedup.First)
 	e.wantEffects(t, "k", "l")
+}
+
+func redelivered[TTx any](t *testing.T, e *env[TTx]) {
+	a, b := e.node(t), e.node(t)
+	again := func(id string) dedup.Record {
+		r := record(id)
+		r.Redelivered = true
+		return r
+	}
+	e.must(t, a, again("k"), dedup.First) // the first delivery has failed
+	e.must(t, a, again("k"), dedup.Duplicate)
+	e.must(t, b, again("k"), dedup.Duplicate)
+	other := again("k")
+	other.Fingerprint = dedup.FingerprintOf([]byte("other content"))
+	if c := e.must(t, b, other, dedup.Mismatch); c.Fingerprint != record("k").Fingerprint {
+		t.Errorf("the stored fingerprint is %x, want %x", c.Fingerprint, record("k").Fingerprint)
+	}
+	e.wantEffects(t, "k")
 }
 
 func noRecords[TTx any](t *testing.T, e *env[TTx]) {

@@ -17,7 +17,8 @@ type Driver interface {
 	// Insert inserts the rows whose keys have no row yet. It waits for transactions that hold the keys. It puts the new keys
 	// into Claim.Inserted, and the database's clock after the claim into Claim.Clock. The first call may begin the transaction.
 	Insert(ctx context.Context, rows []Row) error
-	// Existing reads the rows that are in the table into Claim.Found.
+	// Existing reads the rows that are in the table into Claim.Found. If nothing was inserted, it may end the transaction, and it runs
+	// without one if it is called before Insert; the next method that needs a transaction begins one.
 	Existing(ctx context.Context, rows []Row) error
 	// Forgotten reads until when keys were forgotten (zero: none was), and, if any was, how the consumers' windows were used.
 	// It must see everything that was committed before Insert returned.
@@ -46,6 +47,10 @@ type Claim struct {
 	Windows *Leases
 	Now     func() time.Time // this machine's clock
 
+	// Look says that the rows are probably in the table already, so that Make reads them before it inserts. A row that is found was
+	// committed. A row that is not found proves nothing, and is inserted.
+	Look bool
+
 	// Registered holds the windows that this transaction has registered itself, each with the end of its registration.
 	Registered map[Window]time.Time
 
@@ -58,11 +63,7 @@ type Claim struct {
 // Make claims the rows and returns the answers in the order of the plan's records. After an error the transaction must be
 // rolled back.
 func (c *Claim) Make(ctx context.Context, d Driver) ([]dedup.Claim, error) {
-	c.Inserted = make(map[dedup.KeyHash]bool, len(c.Plan.Rows))
-	if err := d.Insert(ctx, c.Plan.Rows); err != nil || len(c.Plan.Rows) == 0 {
-		return nil, err
-	}
-	if err := c.readExisting(ctx, d); err != nil {
+	if err := c.insert(ctx, d); err != nil || len(c.Plan.Rows) == 0 {
 		return nil, err
 	}
 	if len(c.Inserted) > 0 && !c.covered() {
@@ -89,22 +90,27 @@ func (c *Claim) Make(ctx context.Context, d Driver) ([]dedup.Claim, error) {
 	return c.Plan.Answers(found), nil
 }
 
-// readExisting reads the rows that were not inserted. If such a row is missing, a sweep deleted it after Insert found it. A
-// missing row does not prove that the key was claimed before, so the row is claimed again.
-func (c *Claim) readExisting(ctx context.Context, d Driver) error {
-	rows := c.missing()
-	if len(rows) == 0 {
-		return nil
-	}
-	c.Found = make(map[dedup.KeyHash]dedup.Claim, len(rows))
-	for range Attempts {
+// insert inserts the rows, and reads those that were there before. If such a row is missing, a sweep deleted it after Insert found
+// it. A missing row does not prove that the key was claimed before, so the row is claimed again.
+func (c *Claim) insert(ctx context.Context, d Driver) error {
+	rows := c.Plan.Rows
+	c.Inserted = make(map[dedup.KeyHash]bool, len(rows))
+	for n := range Attempts + 1 {
+		if n > 0 || !c.Look {
+			if err := d.Insert(ctx, rows); err != nil {
+				return err
+			}
+			if rows = c.missing(); len(rows) == 0 {
+				return nil
+			}
+		}
+		if n == Attempts {
+			break
+		}
+		if c.Found == nil {
+			c.Found = make(map[dedup.KeyHash]dedup.Claim, len(rows))
+		}
 		if err := d.Existing(ctx, rows); err != nil {
-			return err
-		}
-		if rows = c.missing(); len(rows) == 0 {
-			return nil
-		}
-		if err := d.Insert(ctx, rows); err != nil {
 			return err
 		}
 		if rows = c.missing(); len(rows) == 0 {

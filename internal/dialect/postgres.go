@@ -6,10 +6,11 @@ import "strings"
 // use them. Parameters have casts, so a driver may send them as text.
 type Postgres struct {
 	// Claiming.
-	Insert, InsertOne, Claim, ClaimOne              string
+	Insert, InsertOne, InsertOneShort               string
+	Claim, ClaimOne                                 string
 	AfterClaim, Sweep, Forgotten, Windows, Existing string
-	ExistingOne, Forget, SaveResult, Lookup         string
-	FlushDuplicate, Verify, Sync                    string
+	ExistingOne, Open, Forget, SaveResult, Lookup   string
+	SaveClaimed, FlushDuplicate, Verify, Sync       string
 	Reset, ResetSession                             string
 	Lock, ShortWait, FormerWait, HeldKeys, Held     string
 	// Windows and checks.
@@ -24,18 +25,22 @@ type Postgres struct {
 
 // boundedWait limits how long a statement waits for a transaction that holds a key. It is the statement's row source, so it runs
 // before the first row is inserted. AfterClaim restores the setting; it ends with the transaction anyway.
-const boundedWait = `(SELECT set_config('txonce.lock_timeout', current_setting('lock_timeout'), true),
-	set_config('lock_timeout', $9::text, true)` + idleLimit + `) AS settings`
+const boundedWait = `(` + shorterWait + `) AS settings`
+
+const shorterWait = `SELECT set_config('txonce.lock_timeout', current_setting('lock_timeout'), true),
+	set_config('lock_timeout', $9::text, true)` + idleLimit
 
 // idleLimit makes the server end a transaction that is idle for too long. Otherwise a frozen process would keep its claims
 // forever. A limit that the session already has is kept.
 const idleLimit = `
-WHERE set_config('idle_in_transaction_session_timeout', CASE current_setting('idle_in_transaction_session_timeout')
-	WHEN '0' THEN coalesce($8::text, '0') ELSE current_setting('idle_in_transaction_session_timeout') END, true) IS NOT NULL`
+WHERE CASE current_setting('idle_in_transaction_session_timeout')
+	WHEN '0' THEN set_config('idle_in_transaction_session_timeout', coalesce($8::text, '0'), true) IS NOT NULL ELSE true END`
 
 // session is the part of a session's state that must not change after Register: whether commits are durable, the user, and which
 // tables unqualified names in handlers' statements mean. It begins with synchronous_commit, followed by a space.
 const session = `current_setting('synchronous_commit') || ' ' || current_user || ' ' || current_setting('search_path')`
+
+const formerWait = `set_config('lock_timeout', current_setting('txonce.lock_timeout'), true)`
 
 const reset = `RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; DISCARD TEMP; UNLISTEN *; SELECT pg_advisory_unlock_all()`
 
@@ -57,6 +62,7 @@ SELECT $1::uuid, $2::bigint, $3::text, $4::text, $5::text, greatest(clock_timest
 	unlessKnown = `
 ON CONFLICT (key) DO NOTHING
 RETURNING key, clock_timestamp()`
+	claimed = `, pg_current_xact_id()::text, ` + standbys + `, ` + session
 )
 
 // NewPostgres returns the statements for tables in schema. Empty means those that search_path finds.
@@ -73,7 +79,10 @@ func NewPostgres(schema string) Postgres {
 ON CONFLICT (key) DO NOTHING RETURNING key)
 SELECT count(*), CASE WHEN count(*) < $9::bigint THEN array_agg(key) END, clock_timestamp(),
 	coalesce(pg_current_xact_id_if_assigned()::text, ''), ` + standbys + `, ` + session + ` FROM new`),
-		InsertOne: q(insertOne + idleLimit + unlessKnown + `, pg_current_xact_id()::text, ` + standbys + `, ` + session),
+		InsertOne: q(insertOne + idleLimit + unlessKnown + claimed),
+
+		// InsertOneShort waits for $9 at most. If it inserts no row, FormerWait must follow, or the transaction must end.
+		InsertOneShort: q(insertOne + ` FROM ` + boundedWait + unlessKnown + claimed + `, ` + formerWait),
 
 		// For sqlstore the server limits the wait, and AfterClaim follows.
 		Claim:    q(insert + `, ` + boundedWait + unlessKnown),
@@ -96,12 +105,20 @@ SELECT count(*), CASE WHEN count(*) < $9::bigint THEN array_agg(key) END, clock_
 		Existing: q(`SELECT p.key, p.fingerprint, p.expires_at, p.result, p.consumer, p.tenant, p.id
 FROM unnest($1::uuid[]) AS r(key), LATERAL (SELECT * FROM @processed_messages WHERE key = r.key LIMIT 1) AS p`),
 
+		// Nothing is found on a standby, where a claim must fail: it may lack what the primary has.
 		ExistingOne: q(`SELECT key, fingerprint, expires_at, result, consumer, tenant, id, ` + standbys + `, ` + session + `
-FROM @processed_messages WHERE key = $1::uuid`),
+FROM @processed_messages WHERE key = $1::uuid AND NOT pg_is_in_recovery()`),
+
+		// For a transaction that begins after its claim has found that all keys have rows.
+		Open: `SELECT ` + standbys + `, ` + session + strings.Replace(idleLimit, "$8", "$1", 1),
 
 		Forget: q(`DELETE FROM @processed_messages p USING unnest($1::uuid[]) AS r(key) WHERE p.key = r.key`),
 
 		SaveResult: q(`UPDATE @processed_messages SET result = $2::bytea WHERE key = $1::uuid`),
+
+		// As SaveResult, but fails by a division by zero if the key is not claimed, so that a COMMIT in the same round trip is skipped.
+		SaveClaimed: q(`WITH saved AS (UPDATE @processed_messages SET result = $2::bytea WHERE key = $1::uuid RETURNING 1)
+SELECT 1 / count(*) FROM saved`),
 
 		Lookup: q(`SELECT key, fingerprint, expires_at, result, consumer, tenant, id
 FROM @processed_messages WHERE key = $1::uuid`),
@@ -135,7 +152,7 @@ ON CONFLICT (consumer, source) DO UPDATE SET source = s.source`),
 		AddSource: q(`INSERT INTO @txonce_sources (consumer, source) VALUES ($1::text, $2::text)`),
 		// For a claim that should wait for less time than the session's lock_timeout. FormerWait follows it.
 		ShortWait:  `SELECT set_config('txonce.lock_timeout', current_setting('lock_timeout'), true), set_config('lock_timeout', $1::text, true)`,
-		FormerWait: `SELECT set_config('lock_timeout', current_setting('txonce.lock_timeout'), true)`,
+		FormerWait: `SELECT ` + formerWait,
 		HeldKeys:   q(heldKeys),
 		Held:       `SELECT current_setting('txonce.held')`,
 

@@ -1,0 +1,31 @@
+package httpidem
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+const recentKeys = 4096
+
+// recent remembers some of the keys that this process has answered, so that the store looks for a replay's response before it claims the
+// key, which saves a round trip. A wrong guess costs one. A key takes the place of another one with the same beginning.
+type recent struct {
+	mu   sync.Mutex
+	keys [recentKeys]dedup.KeyHash
+}
+
+func place(h dedup.KeyHash) int { return int(binary.BigEndian.Uint16(h[:])) % recentKeys }
+
+func (r *recent) add(h dedup.KeyHash) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keys[place(h)] = h
+}
+
+func (r *recent) has(h dedup.KeyHash) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.keys[place(h)] == h
+}

@@ -1,0 +1,74 @@
+package pgxstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// The first round trip of InTx is BEGIN with the claim. If the claim finds that all keys have rows, it reads the rows and ends its
+// transaction in the second round trip: most callers of InTx have nothing to do for a duplicate. If fn uses its transaction all the same,
+// the guard begins another one. The rows that were found had been committed, so the answers stay true whatever happens in between.
+
+func (c *claim) queueBegin(b *pgx.Batch) {
+	b.BeginTx(pgx.TxOptions{IsoLevel: c.store.cfg.Isolation})
+}
+
+// begin sends b, whose first statement is that of queueBegin.
+func (c *claim) begin(ctx context.Context, b *pgx.Batch) (pgx.BatchResults, error) {
+	results := c.conn.SendBatch(ctx, b)
+	c.tx = results.Tx()
+	_, err := results.Exec()
+	return results, err
+}
+
+// open begins the transaction again that Existing has ended, with what Insert sets and reads.
+func (c *claim) open(ctx context.Context) error {
+	return c.bounded(ctx, func(ctx context.Context) error {
+		b := &pgx.Batch{}
+		c.queueBegin(b)
+		b.Queue(c.store.sql.Open, c.idleLimit)
+		results, err := c.begin(ctx, b)
+		if err == nil {
+			err = results.QueryRow().Scan(&c.standbys, &c.sessionState)
+		}
+		return c.read(results, nil, err)
+	})
+}
+
+// open begins the transaction of c for the handler, which has got tx. All keys of c had rows, so there was none to keep open. If that
+// fails, the connection is closed: nothing that the handler sends may be committed alone.
+func (g *guard) open(c *claim, tx *guarded) error {
+	err := c.open(g.ctx)
+	if err == nil {
+		err = g.store.fits(g.ctx, c.sessionState, c.standbys)
+	}
+	tx.Tx, g.tx, g.sessionState, g.standbys = c.tx, c.tx, c.sessionState, c.standbys
+	if err != nil {
+		g.store.discard(g.ctx, g.conn)
+		return database.Errorf("pgxstore: begin: %w", err)
+	}
+	return nil
+}
+
+// ready is called before everything that the handler does with the transaction.
+func (g *guard) ready(ctx context.Context) error {
+	g.mu.Lock()
+	if g.begin != nil && g.ended == nil {
+		g.ended = g.begin()
+		g.begin, g.latest = nil, time.Now()
+	}
+	g.mu.Unlock()
+	if err := g.refused(); err != nil {
+		return err
+	}
+	return g.flushResults(ctx)
+}
+
+// unused reports whether the transaction has not begun, because all keys had rows and the handler has done nothing.
+func (g *guard) unused() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.begin != nil && g.ended == nil
+}

@@ -1,0 +1,63 @@
+//go:build unix
+
+package pgxstore_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/dedup"
+)
+
+// A redelivered message is looked for by a read, which a standby would answer. The standby that is promoted next may lack the row.
+func TestRedeliveredOnAStandby(t *testing.T) {
+	if reason := noPrograms(); reason != "" {
+		t.Logf("does not apply: %s", reason)
+		return
+	}
+	cluster := newOwnCluster(t)
+	first := cluster.start(t)
+	makeTables(t, testPool(t, first.dsn, 1), `CREATE TABLE effects (name text NOT NULL)`)
+	if err := newStore(t, pgxstore.Config{Pool: testPool(t, first.dsn, 2)}).InTx(t.Context(), ordinaryRecord("k"), doNothing); err != nil {
+		t.Fatal(err)
+	}
+	first.kill()
+	primary, standby := startPair(t, cluster)
+
+	cfg, err := pgxpool.ParseConfig(primary.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := primary.port
+	cfg.BeforeConnect = func(_ context.Context, cfg *pgx.ConnConfig) error {
+		port, err := strconv.ParseUint(to, 10, 16)
+		cfg.Port = uint16(port)
+		return err
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	store := newStore(t, pgxstore.Config{Pool: pool})
+	claim := func() (verdict dedup.Verdict, err error) {
+		err = store.InTx(t.Context(), redeliveredRecord("k"), func(_ pgx.Tx, claims []dedup.Claim) error {
+			verdict = claims[0].Verdict
+			return nil
+		})
+		return verdict, err
+	}
+	if verdict, err := claim(); err != nil || verdict != dedup.Duplicate {
+		t.Fatalf("on the primary: %v, %v", verdict, err)
+	}
+	to = standby.port
+	pool.Reset()
+	if verdict, err := claim(); !store.Retryable(err) {
+		t.Errorf("on the standby: %v, %v; want a retryable error", verdict, err)
+	}
+}

@@ -1,0 +1,109 @@
+package pgxstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// In a transaction of InTx, the result of a key that InTx has claimed waits in the guard. If no statement of the handler follows, the
+// result is written together with COMMIT, which saves a round trip. Otherwise it is written before that statement, so that the handler
+// sees its statements in the order in which it sent them, and savepoints keep their meaning.
+
+// savedResult is a result that waits.
+type savedResult struct {
+	key    dedup.Key
+	result []byte
+}
+
+var _ dedup.ResultStore[pgx.Tx] = (*Store)(nil)
+
+// SaveResult implements dedup.ResultStore. If InTx has claimed key and the handler sends no further statement, result is written
+// together with COMMIT, and InTx returns the database's errors about it.
+func (s *Store) SaveResult(ctx context.Context, tx pgx.Tx, key dedup.Key, result []byte) error {
+	if err := s.resolve(ctx, tx); err != nil {
+		return err
+	}
+	if result == nil {
+		result = []byte{} // NULL means that no result was saved
+	}
+	if t, ours := tx.(*guarded); ours && t.g.store == s && ctx.Err() == nil && t.saveLater(key, result) {
+		return nil
+	}
+	tag, err := tx.Exec(ctx, s.sql.SaveResult, pgUUID(key.Hash()), result)
+	if err == nil && tag.RowsAffected() != 1 {
+		return fmt.Errorf(errNotClaimed, key)
+	}
+	return s.stepError("save result", err)
+}
+
+const errNotClaimed = "pgxstore: save result: %v is not claimed"
+
+// saveLater keeps result until the next statement or COMMIT, and reports whether it may. It may not if the statement would fail anyhow,
+// or if the handler can send statements that the guard does not see.
+func (t *guarded) saveLater(key dedup.Key, result []byte) bool {
+	g := t.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t.closed || g.ended != nil || g.exposed || g.unverified || !g.inserted[key.Hash()] || g.conn.IsClosed() || g.conn.PgConn().TxStatus() != 'T' {
+		return false
+	}
+	g.results = append(g.results, savedResult{key, slices.Clone(result)})
+	return true
+}
+
+// flushResults writes the waiting results before a statement of the handler.
+func (g *guard) flushResults(ctx context.Context) error {
+	g.mu.Lock()
+	results := g.results
+	g.mu.Unlock()
+	if len(results) == 0 {
+		return nil
+	}
+	if g.conn.PgConn().TxStatus() == 'E' { // only a savepoint that is older than the results can be left
+		g.mu.Lock()
+		g.results = nil
+		g.mu.Unlock()
+		return nil
+	}
+	if err := g.store.saveResults(ctx, g.tx, results); err != nil {
+		return g.note(err)
+	}
+	g.mu.Lock()
+	g.results = nil
+	g.mu.Unlock()
+	return nil
+}
+
+// saveResults writes results in one round trip.
+func (s *Store) saveResults(ctx context.Context, tx pgx.Tx, results []savedResult) error {
+	if len(results) == 0 {
+		return nil
+	}
+	b := &pgx.Batch{}
+	s.queueResults(b, results)
+	sent := tx.SendBatch(ctx, b)
+	defer sent.Close() // no error can follow the last answer
+	return s.readResults(sent, results)
+}
+
+func (s *Store) queueResults(b *pgx.Batch, results []savedResult) {
+	for _, r := range results {
+		b.Queue(s.sql.SaveClaimed, pgUUID(r.key.Hash()), r.result)
+	}
+}
+
+func (s *Store) readResults(sent pgx.BatchResults, results []savedResult) error {
+	for _, r := range results {
+		if _, err := sent.Exec(); isDivisionByZero(err) {
+			return fmt.Errorf(errNotClaimed+": %w", r.key, err)
+		} else if err != nil {
+			return s.stepError("save result", err)
+		}
+	}
+	return nil
+}

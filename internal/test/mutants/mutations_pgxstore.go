@@ -1,0 +1,50 @@
+package main
+
+// single is a mutation of what pgxstore does for one message. It must fail the named test of adapters/pgxstore.
+func single(name, file, test string, edits ...edit) mutation {
+	return mutation{name: name, file: file, edits: edits, pkg: pgx, run: exactly(test), fails: test}
+}
+
+// pgxstoreMutations are about the round trips that pgxstore saves.
+var pgxstoreMutations = []mutation{
+	single("a claim's transaction ends before the handler only if all keys had rows", pgx+"/row.go", "TestBatchWithADuplicateRollsBack", edit{
+		`len(c.Inserted) == 0 && !c.standbys`, `!c.standbys`,
+	}),
+	single("a row that vanishes after its claim's transaction has ended is claimed in a new one", pgx+"/row.go", "TestRowVanishesWithTheTransactionOfItsDuplicate", edit{
+		"if err == nil && ends {\n\t\tc.tx = nil", "if err == nil && ends {\n\t\t_ = c.tx",
+	}),
+	single("what a duplicate's handler writes is undone with its transaction", pgx+"/begin.go", "TestTransactionOfADuplicate", edit{
+		`err := c.open(g.ctx)`, `err := errors.Join(c.open(g.ctx), c.tx.Commit(g.ctx))`,
+	}),
+	single("a frozen process loses its claim, also after a duplicate's transaction has begun", "internal/dialect/postgres.go", "TestTransactionOfADuplicate", edit{
+		`strings.Replace(idleLimit, "$8", "$1", 1)`, "` WHERE coalesce($1::text, '') <> '-'`",
+	}),
+	single("a redelivered message that is not found is claimed", "internal/claims/claim.go", "TestRedeliveredWhileTheFirstRuns", edit{
+		"if err := d.Existing(ctx, rows); err != nil {\n\t\t\treturn err\n\t\t}",
+		"if err := d.Existing(ctx, rows); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tif n == 0 && c.Look {\n\t\t\treturn nil\n\t\t}",
+	}),
+	single("a standby does not decide that a message is a duplicate", "internal/dialect/postgres.go", "TestRedeliveredOnAStandby", edit{
+		` AND NOT pg_is_in_recovery()`, ``,
+	}),
+	single("a short wait for a claim does not shorten the handler's waits", "internal/dialect/postgres.go", "TestClaimWaitEndsWithTheClaim", edit{
+		"unlessKnown + claimed + `, ` + formerWait)", "unlessKnown + claimed + `, ''`)",
+	}),
+	single("a short wait for a claim that is a duplicate does not shorten later waits", pgx+"/row.go", "TestClaimWaitEndsWithTheClaim", edit{
+		`case c.restore:`, `case false:`,
+	}),
+	single("COMMIT is skipped when the claim of a saved result is gone", "internal/dialect/postgres.go", "TestSaveResultWithCommit", edit{
+		`SELECT 1 / count(*) FROM saved`, `SELECT count(*) FROM saved`,
+	}),
+	single("a result is written before the handler's next statement", pgx+"/begin.go", "TestSaveResultWithCommit", edit{
+		`	return g.flushResults(ctx)`, `	return nil`,
+	}),
+	single("a result is reported as saved only if the server has taken it", pgx+"/outbox_buffer.go", "TestSaveResultWithCommit", edit{
+		"late.results); err != nil {\n\t\treturn lostBefore(err)", "late.results); err != nil {\n\t\treturn nil",
+	}),
+	single("a saved result is a copy of the caller's bytes", pgx+"/result.go", "TestSaveResultWithCommit", edit{
+		`slices.Clone(result)`, `slices.Clip(result)`,
+	}),
+	single("a savepoint can be rolled back after the server has refused a result", pgx+"/result.go", "TestSaveResultWithCommit", edit{
+		`if g.conn.PgConn().TxStatus() == 'E' {`, `if false {`,
+	}),
+}
