@@ -187,7 +187,7 @@ func newReceiver(t *testing.T, s source, store *consumertest.Store, trace *webho
 		t.Fatal(err)
 	}
 	r, err := webhook.New(webhook.Config{
-		Verifier: s.verifier, Processor: processor, PublicURL: publicURL, MaxBody: applehook.MaxBody, Logger: logger, Trace: trace,
+		Verifier: s.verifier, Processor: processor, PublicURL: publicURL, Logger: logger, Trace: trace,
 	})
 	if err != nil {
 		t.Fatal(err)
