@@ -37,8 +37,8 @@ func TestRoundTrips(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	e := engines[0]
-	cfg, err := pgxpool.ParseConfig(e.create(t))
+	e := allEngines[0]
+	cfg, err := pgxpool.ParseConfig(e.Create(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestRoundTrips(t *testing.T) {
 		}
 		return guard.Handle(func(ctx context.Context, tx pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
 			w.WriteHeader(http.StatusCreated)
-			_, err := tx.Exec(ctx, e.insert, "orders", "x")
+			_, err := tx.Exec(ctx, e.Insert, "orders", "x")
 			return err
 		})
 	}

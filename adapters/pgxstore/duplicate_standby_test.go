@@ -4,7 +4,6 @@ package pgxstore_test
 
 import (
 	"context"
-	"strconv"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -12,32 +11,30 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // A redelivered message is looked for by a read, which a standby would answer. The standby that is promoted next may lack the row.
 func TestRedeliveredOnAStandby(t *testing.T) {
-	if reason := noPrograms(); reason != "" {
+	if reason := testdb.NoOwnPostgres(); reason != "" {
 		t.Logf("does not apply: %s", reason)
 		return
 	}
-	cluster := newOwnCluster(t)
-	first := cluster.start(t)
-	makeTables(t, testPool(t, first.dsn, 1), `CREATE TABLE effects (name text NOT NULL)`)
-	if err := newStore(t, pgxstore.Config{Pool: testPool(t, first.dsn, 2)}).InTx(t.Context(), ordinaryRecord("k"), doNothing); err != nil {
+	primary := testdb.StartPostgres(t)
+	makeTables(t, testPool(t, primary.DSN, 1), `CREATE TABLE effects (name text NOT NULL)`)
+	if err := newStore(t, pgxstore.Config{Pool: testPool(t, primary.DSN, 2)}).InTx(t.Context(), ordinaryRecord("k"), doNothing); err != nil {
 		t.Fatal(err)
 	}
-	first.kill()
-	primary, standby := startPair(t, cluster)
+	standby := primary.StartStandby(t)
 
-	cfg, err := pgxpool.ParseConfig(primary.dsn)
+	cfg, err := pgxpool.ParseConfig(primary.DSN)
 	if err != nil {
 		t.Fatal(err)
 	}
-	to := primary.port
+	to := primary.Port
 	cfg.BeforeConnect = func(_ context.Context, cfg *pgx.ConnConfig) error {
-		port, err := strconv.ParseUint(to, 10, 16)
-		cfg.Port = uint16(port)
-		return err
+		cfg.Port = uint16(to)
+		return nil
 	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
@@ -55,7 +52,7 @@ func TestRedeliveredOnAStandby(t *testing.T) {
 	if verdict, err := claim(); err != nil || verdict != dedup.Duplicate {
 		t.Fatalf("on the primary: %v, %v", verdict, err)
 	}
-	to = standby.port
+	to = standby.Port
 	pool.Reset()
 	if verdict, err := claim(); !store.Retryable(err) {
 		t.Errorf("on the standby: %v, %v; want a retryable error", verdict, err)
