@@ -26,7 +26,9 @@ var applehookMutations = []mutation{
 		`if c.Since.IsZero() {`, `if false {`,
 	}),
 	ofApple("a notification must lead to a configured root", "chain.go", "TestVerifyChain", edit{
-		`		Roots:         v.roots, //`, `		Roots:         x509.NewCertPool(), //`,
+		`		Roots:       v.roots, //`, `		Roots:       x509.NewCertPool(), //`,
+	}, edit{
+		`if _, err := intermediate.Verify(options); err != nil {`, `if _, err := intermediate.Verify(options); err != nil && false {`,
 	}, edit{
 		"	if err != nil {\n		return nil, err\n	}\n	for _, chain := range chains {", "	if err != nil {\n		return []*x509.Certificate{leaf, intermediate, intermediate}, nil\n	}\n	for _, chain := range chains {",
 	}),

@@ -78,8 +78,8 @@ var httpMutations = []mutation{
 	idempotent("a late deadline does not meet the next request", "recorder.go", "TestTimeoutHandlerInside", edit{
 		`		return errClosed
 	}
-	return set(t)`, `	}
-	return set(t)`,
+	return http.NewResponseController(r.out).SetWriteDeadline(t)`, `	}
+	return http.NewResponseController(r.out).SetWriteDeadline(t)`,
 	}),
 	idempotent("a Fingerprint that parses the form sees the body", "endpoint.go", "TestFormFingerprint", edit{
 		`c.cfg.Fingerprint(r, body)`, `c.cfg.Fingerprint(c.r, body)`,

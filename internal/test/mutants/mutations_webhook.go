@@ -41,7 +41,7 @@ var webhookMutations = []mutation{
 		`w.Window() < source.Horizon`, `false`,
 	}),
 	receiving("events of unknown age are not handled inline", "config.go", "TestNewRefusesSettings", edit{
-		`!forwards && source.GiveUpAfter == 0`, `!forwards && false`,
+		`!forwards && !isNil(c.Processor) && !isNil(c.Verifier) && source.GiveUpAfter == 0`, `!forwards && false`,
 	}),
 	receiving("what the Verifier refuses is not handled", "verify.go", "TestRequestsThatAreRefused", edit{
 		`	case why != "":
@@ -64,7 +64,7 @@ var webhookMutations = []mutation{
 		`http.MaxBytesReader(w, req.Body, r.cfg.MaxBody)`, `req.Body`,
 	}),
 	receiving("a slow body does not hold a connection", "request.go", "TestSlowAndBrokenConnections", edit{
-		`http.NewResponseController(w).SetReadDeadline(began.Add(r.cfg.ReadTimeout))`, `w`,
+		`conn.SetReadDeadline(began.Add(r.cfg.ReadTimeout))`, `w`,
 	}),
 	receiving("the end of a request's context is not answered with 200", "receiver.go", "TestTheClientHangsUp", edit{
 		`	res.write(w) //`, `	if req.Context().Err() == nil {
