@@ -20,6 +20,7 @@ import (
 // Programs with pgxstore and programs with sqlstore may share one outbox: each of them relays, unparks and counts the messages
 // of the other.
 func TestOutboxOfBothStores(t *testing.T) {
+	t.Parallel() // beside the other suites
 	onSQL := func(t *testing.T, db *outboxDB, o outboxtest.Options) *sqlstore.Store {
 		pool := stdlib.OpenDBFromPool(db.pool)
 		t.Cleanup(func() { _ = pool.Close() })

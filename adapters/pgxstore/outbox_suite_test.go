@@ -16,6 +16,7 @@ import (
 )
 
 func TestOutboxStore(t *testing.T) {
+	t.Parallel() // beside the other suites
 	for i, version := range []struct {
 		name   string
 		server func(testing.TB) string

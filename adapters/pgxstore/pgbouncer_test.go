@@ -18,6 +18,7 @@ var poolerModes = []string{"exec", "simple_protocol", "cache_describe"}
 // TestStoreBehindPgBouncer is TestStore through a pooler. Each transaction must set what it needs itself, because the next one
 // may run in another session. Each case runs in one of the modes, and at one isolation level; sqlstore takes others.
 func TestStoreBehindPgBouncer(t *testing.T) {
+	t.Parallel() // beside the other suites
 	for i, mode := range poolerModes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -64,6 +65,7 @@ func behindPgBouncer(t *testing.T, mode string) place {
 
 // The same for the outbox and its relays.
 func TestOutboxBehindPgBouncer(t *testing.T) {
+	t.Parallel() // beside the other suites
 	for i, mode := range poolerModes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()

@@ -20,6 +20,7 @@ import (
 
 // TestStore runs each case once on each version, with this store or with sqlstore.
 func TestStore(t *testing.T) {
+	t.Parallel() // beside the other suites
 	for _, server := range []struct {
 		name     string
 		dsn      func(testing.TB) string
