@@ -21,7 +21,7 @@ func TestCheckpointStaysBehindTheClock(t *testing.T) {
 			b := w.backfill(t)
 			w.once(t, b)
 			time.Sleep(24 * time.Hour)
-			w.stripe.add(event(3, time.Minute))
+			w.stripe.add(event(3, 12*time.Hour))
 			w.once(t, b)
 			w.wantEffects(t, 2) // the event ahead is parked
 		})
@@ -37,7 +37,7 @@ func TestCheckpointStaysBehindTheClock(t *testing.T) {
 			b := w.backfill(t, func(cfg *stripehook.BackfillConfig[tx], _ *stripehook.ClientConfig) { cfg.MaxPages = 1 })
 			w.once(t, b)
 			time.Sleep(24 * time.Hour)
-			w.stripe.add(event(3000, time.Minute))
+			w.stripe.add(event(3000, 12*time.Hour))
 			w.once(t, b)
 			w.wantEffects(t, 301) // the events ahead are parked
 		})
