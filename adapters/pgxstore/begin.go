@@ -2,6 +2,7 @@ package pgxstore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,45 +26,60 @@ func (c *claim) begin(ctx context.Context, b *pgx.Batch) (pgx.BatchResults, erro
 
 // open begins the transaction again that Existing has ended, with what Insert sets and reads.
 func (c *claim) open(ctx context.Context) error {
-	return c.bounded(ctx, func(ctx context.Context) error {
-		b := &pgx.Batch{}
-		c.queueBegin(b)
-		b.Queue(c.store.sql.Open, c.idleLimit)
-		results, err := c.begin(ctx, b)
-		if err == nil {
-			err = results.QueryRow().Scan(&c.standbys, &c.sessionState)
-		}
-		return c.read(results, nil, err)
-	})
+	ctx, cancel := context.WithTimeout(ctx, c.store.cfg.ClaimTimeout)
+	defer cancel()
+	b := &pgx.Batch{}
+	c.queueBegin(b)
+	b.Queue(c.store.sql.Open, c.idleLimit)
+	results, err := c.begin(ctx, b)
+	if err == nil {
+		err = results.QueryRow().Scan(&c.standbys, &c.sessionState)
+	}
+	return c.read(results, nil, err)
 }
+
+// errNotBegun stays if a tracer or logger of the user panics while the transaction begins.
+var errNotBegun = errors.New("pgxstore: the transaction has not begun")
 
 // open begins the transaction of c for the handler, which has got tx. All keys of c had rows, so there was none to keep open. If that
 // fails, the connection is closed: nothing that the handler sends may be committed alone.
-func (g *guard) open(c *claim, tx *guarded) error {
-	err := c.open(g.ctx)
-	if err == nil {
-		err = g.store.fits(g.ctx, c.sessionState, c.standbys)
+func (g *guard) open(ctx context.Context, c *claim, tx *guarded) (err error) {
+	err = errNotBegun
+	defer func() {
+		if err != nil {
+			g.store.discard(g.ctx, g.conn)
+		}
+	}()
+	failed := c.open(ctx)
+	if failed == nil {
+		failed = g.store.fits(g.ctx, c.sessionState, c.standbys)
 	}
 	tx.Tx, g.tx, g.sessionState, g.standbys = c.tx, c.tx, c.sessionState, c.standbys
-	if err != nil {
-		g.store.discard(g.ctx, g.conn)
-		return database.Errorf("pgxstore: begin: %w", err)
+	if failed != nil {
+		return database.Errorf("pgxstore: begin: %w", failed)
 	}
 	return nil
 }
 
 // ready is called before everything that the handler does with the transaction.
 func (g *guard) ready(ctx context.Context) error {
-	g.mu.Lock()
-	if g.begin != nil && g.ended == nil {
-		g.ended = g.begin()
-		g.begin, g.latest = nil, time.Now()
-	}
-	g.mu.Unlock()
+	g.beginOnce(ctx)
 	if err := g.refused(); err != nil {
 		return err
 	}
 	return g.flushResults(ctx)
+}
+
+func (g *guard) beginOnce(ctx context.Context) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.begin == nil || g.ended != nil {
+		return
+	}
+	begin := g.begin
+	g.begin, g.ended = nil, errNotBegun
+	g.ended = begin(ctx)
+	g.latest = time.Now()
 }
 
 // unused reports whether the transaction has not begun, because all keys had rows and the handler has done nothing.

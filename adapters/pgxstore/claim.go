@@ -77,7 +77,7 @@ func (c *claim) queue(ctx context.Context, b *pgx.Batch, rows []claims.Row) {
 	sql := &c.store.sql
 	wait, short := dedup.ClaimWait(ctx, c.store.cfg.ClaimTimeout)
 	limit := fmt.Sprintf("%dms", max(wait.Milliseconds(), 1))
-	c.restore = short && len(rows) == 1
+	c.restore = short && len(rows) == 1 && c.conn != nil // a caller may go on with its own transaction after an error
 	if c.short = short && !c.restore; c.short {
 		b.Queue(sql.ShortWait, limit)
 		defer func() { b.Queue(sql.FormerWait) }()

@@ -27,17 +27,17 @@ type guard struct {
 	shared       bool   // several handlers may use the transaction
 
 	mu         sync.Mutex
-	begin      func() error      // begins the transaction when the handler first uses it; nil: it has begun
-	ended      error             // the handler tried to end the transaction, or the transaction ended in another way
-	denied     bool              // the handler tried to end the transaction, and the statement was not sent
-	first      error             // the error of the first failed statement: it decides what a later 25P02 means
-	answers    []*pgconn.PgError // the server's errors for the handler's statements
-	unverified bool              // since the last verification the handler could have ended this transaction and begun another
-	exposed    bool              // the handler got the connection itself and may still use it
-	changed    bool              // the session was changed or has a stale plan: the connection must not be reused
-	resync     bool              // the handler may have made COMMIT less durable
-	latest     time.Time         // when the latest statement began
-	idle       time.Duration     // the longest time between two statements
+	begin      func(context.Context) error // begins the transaction when the handler first uses it; nil: it has begun
+	ended      error                       // the handler tried to end the transaction, or the transaction ended in another way
+	denied     bool                        // the handler tried to end the transaction, and the statement was not sent
+	first      error                       // the error of the first failed statement: it decides what a later 25P02 means
+	answers    []*pgconn.PgError           // the server's errors for the handler's statements
+	unverified bool                        // since the last verification the handler could have ended this transaction and begun another
+	exposed    bool                        // the handler got the connection itself and may still use it
+	changed    bool                        // the session was changed or has a stale plan: the connection must not be reused
+	resync     bool                        // the handler may have made COMMIT less durable
+	latest     time.Time                   // when the latest statement began
+	idle       time.Duration               // the longest time between two statements
 
 	moved     bool       // since the last verification the handler may have set a savepoint, or rolled back to one
 	separated bool       // the Store's own savepoint is set, see savepoint.go
@@ -205,11 +205,11 @@ func (t *guarded) Begin(ctx context.Context) (pgx.Tx, error) {
 }
 
 func (t *guarded) Commit(ctx context.Context) error {
-	if !t.nested {
-		return t.g.end("called Commit")
-	}
 	if err := t.g.ready(ctx); err != nil {
 		return err
+	}
+	if !t.nested {
+		return t.g.end("called Commit")
 	}
 	t.closed = true
 	err := t.g.note(t.Tx.Commit(ctx)) // waiting messages now belong to the outer transaction
@@ -220,11 +220,11 @@ func (t *guarded) Commit(ctx context.Context) error {
 }
 
 func (t *guarded) Rollback(ctx context.Context) error {
-	if !t.nested {
-		return t.g.end("called Rollback")
-	}
 	if err := t.g.ready(ctx); err != nil {
 		return err
+	}
+	if !t.nested {
+		return t.g.end("called Rollback")
 	}
 	t.closed = true
 	err := t.g.note(t.Tx.Rollback(ctx))
@@ -303,6 +303,9 @@ func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults 
 func (t *guarded) Conn() *pgx.Conn {
 	_ = t.g.ready(t.g.ctx)
 	t.g.expose()
+	if t.Tx == nil { // InTx has returned, or the connection is closed because the transaction could not begin
+		return t.g.conn
+	}
 	return t.Tx.Conn()
 }
 
@@ -313,6 +316,9 @@ func (t *guarded) LargeObjects() pgx.LargeObjects {
 	t.g.expose()
 	if t.g.standbys { // then COMMIT does not go through pgx's transaction, see commitReplicated
 		t.g.settings(dialect.Control{Session: true}, "", nil)
+	}
+	if t.Tx == nil { // as in Conn
+		return pgx.LargeObjects{}
 	}
 	return t.Tx.LargeObjects()
 }

@@ -74,7 +74,7 @@ func (g *guard) flushResults(ctx context.Context) error {
 		return g.note(err)
 	}
 	g.mu.Lock()
-	g.results = nil
+	g.results = g.results[len(results):] // a goroutine of the handler may have saved another one meanwhile
 	g.mu.Unlock()
 	return nil
 }

@@ -226,7 +226,7 @@ func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn 
 	defer g.leave(ctx)
 	tx := &guarded{Tx: c.tx, g: g}
 	if c.tx == nil {
-		g.begin = func() error { return g.open(c, tx) }
+		g.begin = func(ctx context.Context) error { return g.open(ctx, c, tx) }
 	}
 	if err := fn(tx, answers); err != nil {
 		return g.lookBack(ctx, g.blame(err))

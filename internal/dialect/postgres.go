@@ -105,9 +105,9 @@ SELECT count(*), CASE WHEN count(*) < $9::bigint THEN array_agg(key) END, clock_
 		Existing: q(`SELECT p.key, p.fingerprint, p.expires_at, p.result, p.consumer, p.tenant, p.id
 FROM unnest($1::uuid[]) AS r(key), LATERAL (SELECT * FROM @processed_messages WHERE key = r.key LIMIT 1) AS p`),
 
-		// Nothing is found on a standby, where a claim must fail: it may lack what the primary has.
+		// Nothing is found where a claim must fail: a standby, and a former primary that was made read-only, may lack what the primary has.
 		ExistingOne: q(`SELECT key, fingerprint, expires_at, result, consumer, tenant, id, ` + standbys + `, ` + session + `
-FROM @processed_messages WHERE key = $1::uuid AND NOT pg_is_in_recovery()`),
+FROM @processed_messages WHERE key = $1::uuid AND current_setting('transaction_read_only') = 'off'`),
 
 		// For a transaction that begins after its claim has found that all keys have rows.
 		Open: `SELECT ` + standbys + `, ` + session + strings.Replace(idleLimit, "$8", "$1", 1),

@@ -14,7 +14,7 @@ var pgxstoreMutations = []mutation{
 		"if err == nil && ends {\n\t\tc.tx = nil", "if err == nil && ends {\n\t\t_ = c.tx",
 	}),
 	single("what a duplicate's handler writes is undone with its transaction", pgx+"/begin.go", "TestTransactionOfADuplicate", edit{
-		`err := c.open(g.ctx)`, `err := errors.Join(c.open(g.ctx), c.tx.Commit(g.ctx))`,
+		`failed := c.open(ctx)`, `failed := errors.Join(c.open(ctx), c.tx.Commit(ctx))`,
 	}),
 	single("a frozen process loses its claim, also after a duplicate's transaction has begun", "internal/dialect/postgres.go", "TestTransactionOfADuplicate", edit{
 		`strings.Replace(idleLimit, "$8", "$1", 1)`, "` WHERE coalesce($1::text, '') <> '-'`",
@@ -24,7 +24,17 @@ var pgxstoreMutations = []mutation{
 		"if err := d.Existing(ctx, rows); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tif n == 0 && c.Look {\n\t\t\treturn nil\n\t\t}",
 	}),
 	single("a standby does not decide that a message is a duplicate", "internal/dialect/postgres.go", "TestRedeliveredOnAStandby", edit{
-		` AND NOT pg_is_in_recovery()`, ``,
+		` AND current_setting('transaction_read_only') = 'off'`, ``,
+	}),
+	single("a result that is saved while another is written is written too", pgx+"/result.go", "TestAResultThatIsSavedDuringAWrite", edit{
+		`g.results = g.results[len(results):]`, `g.results = nil`,
+	}),
+	single("a read-only session acknowledges nothing", "internal/dialect/postgres.go", "TestNothingIsAcknowledgedReadOnly", edit{
+		`current_setting('transaction_read_only') = 'off'`, `NOT pg_is_in_recovery()`,
+	}),
+	single("a handler that ends the transaction of a duplicate commits nothing alone", pgx+"/guard.go", "TestATransactionThatHasNotBegun", edit{
+		"	if err := t.g.ready(ctx); err != nil {\n		return err\n	}\n	if !t.nested {\n		return t.g.end(\"called Rollback\")\n	}",
+		"	if !t.nested {\n		return t.g.end(\"called Rollback\")\n	}\n	if err := t.g.ready(ctx); err != nil {\n		return err\n	}",
 	}),
 	single("a short wait for a claim does not shorten the handler's waits", "internal/dialect/postgres.go", "TestClaimWaitEndsWithTheClaim", edit{
 		"unlessKnown + claimed + `, ` + formerWait)", "unlessKnown + claimed + `, ''`)",

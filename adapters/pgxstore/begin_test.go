@@ -1,0 +1,190 @@
+package pgxstore_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/test/testdb"
+)
+
+// sentBatch is called before a batch with this statement is sent.
+type sentBatch struct {
+	roundTrips
+	on func(sql string)
+}
+
+func (h *sentBatch) TraceBatchStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
+	for _, q := range d.Batch.QueuedQueries {
+		if h.on != nil {
+			h.on(q.SQL)
+		}
+	}
+	return ctx
+}
+
+// tracedStore is a Store on db whose batches h sees.
+func tracedStore(t *testing.T, db *outboxDB, h *sentBatch) (*pgxstore.Store, *pgxpool.Pool) {
+	t.Helper()
+	cfg := db.pool.Config()
+	cfg.MaxConns, cfg.ConnConfig.Tracer = 2, h
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return newStore(t, pgxstore.Config{Pool: pool}), pool
+}
+
+// What a handler does with the transaction of a duplicate, which has not begun yet, neither panics nor commits anything alone.
+func TestATransactionThatHasNotBegun(t *testing.T) {
+	db := newOutboxDB(t, testdb.Postgres, 2)
+	ctx := t.Context()
+	if err := db.store.InTx(ctx, ordinaryRecord("k"), doNothing); err != nil {
+		t.Fatal(err)
+	}
+	for name, end := range map[string]func(pgx.Tx) error{
+		"Commit":   func(tx pgx.Tx) error { return tx.Commit(ctx) },
+		"Rollback": func(tx pgx.Tx) error { return tx.Rollback(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := db.store.InTx(ctx, ordinaryRecord("k"), func(tx pgx.Tx, _ []dedup.Claim) error {
+				if err := end(tx); !errors.Is(err, dedup.ErrTxEnded) {
+					t.Errorf("%v, want ErrTxEnded", err)
+				}
+				_, _ = tx.Conn().Exec(ctx, `INSERT INTO effects (name) VALUES ('alone')`)
+				return nil
+			})
+			if !errors.Is(err, dedup.ErrTxEnded) {
+				t.Errorf("InTx: %v, want ErrTxEnded", err)
+			}
+		})
+	}
+	var kept pgx.Tx
+	if err := db.store.InTx(ctx, ordinaryRecord("k"), func(tx pgx.Tx, _ []dedup.Claim) error { kept = tx; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if kept.Conn() == nil {
+		t.Error("Conn is nil after InTx has returned")
+	}
+	kept.LargeObjects()
+	var alone int
+	if err := db.pool.QueryRow(ctx, `SELECT count(*) FROM effects`).Scan(&alone); err != nil || alone != 0 {
+		t.Errorf("%d effects were committed alone, %v", alone, err)
+	}
+}
+
+// A tracer that panics while the transaction of a duplicate begins is no reason to hang.
+func TestAPanicWhileATransactionBegins(t *testing.T) {
+	db := newOutboxDB(t, testdb.Postgres, 2)
+	ctx := t.Context()
+	if err := db.store.InTx(ctx, ordinaryRecord("k"), doNothing); err != nil {
+		t.Fatal(err)
+	}
+	h := &sentBatch{}
+	s, _ := tracedStore(t, db, h)
+	done := make(chan any, 1)
+	go func() {
+		defer func() { done <- recover() }()
+		_ = s.InTx(ctx, ordinaryRecord("k"), func(tx pgx.Tx, _ []dedup.Claim) error {
+			h.on = func(string) { h.on = nil; panic("tracer") }
+			return effect(ctx, tx, "e")
+		})
+	}()
+	select {
+	case r := <-done:
+		if r != "tracer" {
+			t.Errorf("recovered %v", r)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("InTx hangs")
+	}
+	if err := s.InTx(ctx, ordinaryRecord("l"), doNothing); err != nil {
+		t.Error(err)
+	}
+}
+
+// A server or session that is read-only may be a former primary: it acknowledges nothing.
+func TestNothingIsAcknowledgedReadOnly(t *testing.T) {
+	db := newOutboxDB(t, testdb.Postgres, 1)
+	ctx := t.Context()
+	if err := db.store.InTx(ctx, ordinaryRecord("k"), doNothing); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.pool.Exec(ctx, `SET default_transaction_read_only = on`); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.store.InTx(ctx, redeliveredRecord("k"), doNothing); err == nil {
+		t.Error("a redelivered record is acknowledged")
+	}
+}
+
+// A goroutine of the handler saves a result while another result is being written.
+func TestAResultThatIsSavedDuringAWrite(t *testing.T) {
+	db := newOutboxDB(t, testdb.Postgres, 2)
+	ctx := t.Context()
+	h := &sentBatch{}
+	s, _ := tracedStore(t, db, h)
+	a, b := ordinaryRecord("a")[0], ordinaryRecord("b")[0]
+	err := s.InTx(ctx, []dedup.Record{a, b}, func(tx pgx.Tx, _ []dedup.Claim) error {
+		if err := s.SaveResult(ctx, tx, a.Key, []byte("of a")); err != nil {
+			return err
+		}
+		h.on = func(sql string) {
+			if strings.Contains(sql, "WITH saved") {
+				h.on = nil
+				saved := make(chan error)
+				go func() { saved <- s.SaveResult(ctx, tx, b.Key, []byte("of b")) }()
+				if err := <-saved; err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		return effect(ctx, tx, "e")
+	})
+	for _, r := range []dedup.Record{a, b} {
+		c, _, found := s.Lookup(ctx, r.Key)
+		if err != nil || found != nil || string(c.Result) != "of "+r.Key.ID {
+			t.Errorf("%v: result %q; InTx: %v, %v", r.Key, c.Result, err, found)
+		}
+	}
+}
+
+// A claim that is cancelled leaves the caller's own transaction with its lock_timeout.
+func TestAClaimThatIsCancelledLeavesNoShortWait(t *testing.T) {
+	db := newOutboxDB(t, testdb.Postgres, 2)
+	if err := db.store.InTx(t.Context(), ordinaryRecord("k"), doNothing); err != nil {
+		t.Fatal(err)
+	}
+	h := &sentBatch{}
+	s, pool := tracedStore(t, db, h)
+	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		before, err := lockWait(t.Context(), tx)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithCancel(dedup.WithClaimWait(t.Context(), 50*time.Millisecond))
+		defer cancel()
+		h.on = func(sql string) {
+			if strings.HasPrefix(sql, "SELECT key, fingerprint") {
+				cancel()
+			}
+		}
+		if _, err := s.Claim(ctx, tx, ordinaryRecord("k")); err == nil {
+			t.Error("the claim was not cancelled")
+		}
+		after, err := lockWait(t.Context(), tx)
+		if err == nil && after != before {
+			t.Errorf("lock_timeout is %q, was %q", after, before)
+		}
+		return nil // the connection may be closed
+	})
+	t.Log(err)
+}
