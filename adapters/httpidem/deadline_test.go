@@ -22,7 +22,7 @@ func TestReadDeadline(t *testing.T) {
 		if _, err := io.ReadAll(r.Body); err != nil {
 			return err
 		}
-		time.Sleep(200 * time.Millisecond)
+		<-time.After(200 * time.Millisecond)
 		w.WriteHeader(http.StatusCreated)
 		return nil
 	}

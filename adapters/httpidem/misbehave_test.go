@@ -50,7 +50,7 @@ func TestMisbehavingHandlers(t *testing.T) {
 				runtime.Goexit()
 				return nil
 			},
-			"panic nil": func(execFunc, http.ResponseWriter, *http.Request) error { panic(nil) }, //nolint
+			"panic nil": func(execFunc, http.ResponseWriter, *http.Request) error { panic(nil) },
 			"abort": func(_ execFunc, w http.ResponseWriter, _ *http.Request) error {
 				w.WriteHeader(201)
 				panic(http.ErrAbortHandler)

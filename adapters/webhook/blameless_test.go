@@ -99,7 +99,7 @@ func TestHangUpIsNoFailure(t *testing.T) {
 			if found := letters(t, c); len(found) != 0 {
 				t.Errorf("%v: parked: %v %v", after, found[0].Reason, found[0].Cause)
 			}
-			time.Sleep(5 * time.Second)
+			<-time.After(5 * time.Second)
 			wantStatus(t, s.send(t, r, old), 200)
 			wantCount(t, store, "old", 1)
 		})

@@ -135,13 +135,13 @@ func TestCutCommits(t *testing.T) {
 								t.Errorf("%s is never accepted", id)
 								break
 							}
-							time.Sleep(20 * time.Millisecond)
+							<-time.After(20 * time.Millisecond)
 						}
 					}
 				})
 			}
 			wg.Wait()
-			time.Sleep(deduptest.LateBy + 300*time.Millisecond)
+			<-time.After(deduptest.LateBy + 300*time.Millisecond)
 			var all, distinct int
 			if err := direct.QueryRowContext(t.Context(), "SELECT count(*), count(DISTINCT id) FROM effects").Scan(&all, &distinct); err != nil {
 				t.Fatal(err)
@@ -176,7 +176,7 @@ func TestSimilarIDs(t *testing.T) {
 						if s.status(t, r, shopEvent{ID: id, Type: "paid", Created: created}) == 200 {
 							break
 						}
-						time.Sleep(50 * time.Millisecond)
+						<-time.After(50 * time.Millisecond)
 					}
 				}
 			}

@@ -29,7 +29,7 @@ func TestTwinsOfASlowEvent(t *testing.T) {
 	c := pgConsumer(t, pgStore(t, pool), func(ctx context.Context, tx pgx.Tx, m *consumer.Message) error {
 		if m.ID == "slow" {
 			once.Do(func() { close(began) })
-			time.Sleep(6 * time.Second)
+			<-time.After(6 * time.Second)
 		}
 		return insert(ctx, tx, m)
 	})
@@ -47,7 +47,7 @@ func TestTwinsOfASlowEvent(t *testing.T) {
 		req := s.request(t.Context(), shopEvent{ID: "slow", Type: "paid", Created: created})
 		wg.Go(func() { do(r, req) })
 	}
-	time.Sleep(200 * time.Millisecond)
+	<-time.After(200 * time.Millisecond)
 	for i := range 10 {
 		at := time.Now()
 		res := do(r, s.request(t.Context(), shopEvent{ID: "stranger" + string(rune('a'+i)), Type: "paid", Created: created}))

@@ -30,7 +30,7 @@ func TestEmptyBody(t *testing.T) {
 	c, err := consumer.New(consumer.Config[*deduptest.Tx]{
 		Name: "billing", Store: store, Key: consumer.MessageID, Window: 401 * 24 * time.Hour, Logger: slog.New(slog.DiscardHandler),
 		Handle: func(_ context.Context, tx *deduptest.Tx, m *consumer.Message) error {
-			time.Sleep(300 * time.Millisecond)
+			<-time.After(300 * time.Millisecond)
 			return tx.Add(m.ID)
 		},
 	})

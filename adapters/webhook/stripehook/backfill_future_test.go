@@ -20,7 +20,7 @@ func TestCheckpointStaysBehindTheClock(t *testing.T) {
 			w.stripe.add(event(1, time.Hour), event(2, -month))
 			b := w.backfill(t)
 			w.once(t, b)
-			time.Sleep(24 * time.Hour)
+			<-time.After(24 * time.Hour)
 			w.stripe.add(event(3, 12*time.Hour))
 			w.once(t, b)
 			w.wantEffects(t, 2) // the event ahead is parked
@@ -36,7 +36,7 @@ func TestCheckpointStaysBehindTheClock(t *testing.T) {
 			w.stripe.add(ahead...)
 			b := w.backfill(t, func(cfg *stripehook.BackfillConfig[tx], _ *stripehook.ClientConfig) { cfg.MaxPages = 1 })
 			w.once(t, b)
-			time.Sleep(24 * time.Hour)
+			<-time.After(24 * time.Hour)
 			w.stripe.add(event(3000, 12*time.Hour))
 			w.once(t, b)
 			w.wantEffects(t, 301) // the events ahead are parked

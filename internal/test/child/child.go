@@ -27,7 +27,7 @@ func Main(handler func(ctx context.Context, args []string) (http.Handler, error)
 	if !isChild {
 		return
 	}
-	fmt.Fprintln(os.Stderr, serve(context.Background(), text, handler))
+	fmt.Fprintln(os.Stderr, serve(context.Background(), text, handler)) //nolint:forbidigo // TestMain has no context
 	os.Exit(1)
 }
 
