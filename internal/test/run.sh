@@ -31,7 +31,7 @@ done
 }
 
 echo "== the ten slowest packages"
-sed -nE '/"Test":/d; s/.*"Package":"([^"]*)".*"Elapsed":([0-9]+).*/\2 s  \1/p' "$log/all" | sort -rn | sed 10q
+sed -nE '/"Test":/d; s/.*"Package":"([^"]*)".*"Elapsed":([0-9]+).*/\2 s  \1/p' "$log/all" | sort -rn | sed -n 1,10p
 echo "== the ten slowest tests"
 $gotestsum tool slowest --num 10 --jsonfile "$log/all"
 echo "== tests: $SECONDS s"
