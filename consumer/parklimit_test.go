@@ -79,7 +79,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 			t.Errorf("%d lines when it paused, %d when it went on, want one each", begins, ends)
 		}
 		if n := traced.count("paused"); n < 100 || n > 20000 {
-			t.Errorf("told of %d pauses", n)
+			t.Errorf("%d pauses were reported", n)
 		}
 	})
 }

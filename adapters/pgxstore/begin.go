@@ -24,7 +24,7 @@ func (c *claim) begin(ctx context.Context, b *pgx.Batch) (pgx.BatchResults, erro
 	return results, err
 }
 
-// open begins the transaction again that Existing has ended, with what Insert sets and reads.
+// open begins another transaction after Existing has ended the first one. It sets the same limit and reads the same state as Insert.
 func (c *claim) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.store.cfg.ClaimTimeout)
 	defer cancel()

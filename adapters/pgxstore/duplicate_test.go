@@ -176,7 +176,7 @@ func TestTransactionOfADuplicate(t *testing.T) {
 	}
 }
 
-// Only what is committed is found: a redelivered message waits for the transaction that handles its first copy.
+// The look before the claim finds only committed rows, so a redelivered message still waits for the transaction that handles its first copy.
 func TestRedeliveredWhileTheFirstRuns(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 3)
 	ctx := t.Context()

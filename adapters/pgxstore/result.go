@@ -11,8 +11,8 @@ import (
 )
 
 // In a transaction of InTx, the result of a key that InTx has claimed waits in the guard. If no statement of the handler follows, the
-// result is written together with COMMIT, which saves a round trip. Otherwise it is written before that statement, so that the handler
-// sees its statements in the order in which it sent them, and savepoints keep their meaning.
+// result is written together with COMMIT, which saves a round trip. Otherwise it is written before that statement: the server gets the
+// result and the handler's statements in the order in which the handler sent them, so that a rollback to a savepoint undoes what it should.
 
 // savedResult is a result that waits.
 type savedResult struct {
@@ -64,7 +64,7 @@ func (g *guard) flushResults(ctx context.Context) error {
 	if len(results) == 0 {
 		return nil
 	}
-	if g.conn.PgConn().TxStatus() == 'E' { // only a savepoint that is older than the results can be left
+	if g.conn.PgConn().TxStatus() == 'E' { // the transaction is aborted: only a rollback to a savepoint can save it, and that undoes the results too
 		g.mu.Lock()
 		g.results = nil
 		g.mu.Unlock()

@@ -104,7 +104,7 @@ func mortal[TTx any](ctx context.Context, store interface {
 				time.AfterFunc(rand.N(5*time.Millisecond), child.KillMyself)
 			}
 		},
-		Committed: func(context.Context, consumer.Event) { // nobody knows it yet
+		Committed: func(context.Context, consumer.Event) { // it is committed, and the sender has no answer yet
 			if rand.IntN(n) == 0 {
 				child.KillMyself()
 			}
@@ -229,7 +229,7 @@ func (a *attack) storm(events int) {
 	wg.Wait()
 }
 
-// hopeful is false after a long time in which nothing happened. Without that, how long a storm takes depends on the machine.
+// hopeful returns false when no event was accepted or handled for two minutes. A limit for the whole storm would depend on the machine.
 func (a *attack) hopeful() bool { return time.Since(time.Unix(0, a.progress.Load())) < 2*time.Minute }
 
 // untilHandled waits until each event has left the outbox.

@@ -16,7 +16,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
-// Limits of what a forged notification can make this process do.
+// These limits bound the work that a forged notification causes.
 const (
 	maxJWS         = webhook.DefaultMaxBody // of a JWS with its nested ones; Apple's have about 15 kB
 	maxCertificate = 8 << 10                // of a certificate in base64; Apple's have less than 2 kB

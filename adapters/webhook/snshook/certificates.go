@@ -16,7 +16,7 @@ import (
 	"github.com/txonce/txonce/internal/tokens"
 )
 
-// Limits of what a forged message can make this process do.
+// These limits bound the work that a forged message causes.
 const (
 	maxCertificates = 16
 	maxBytes        = 64 << 10

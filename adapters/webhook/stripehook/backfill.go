@@ -107,7 +107,7 @@ func (b *Backfill[TTx]) pass(ctx context.Context, seen int64) error {
 		case found.more && found.newest == 0: // nothing shows where to divide it, because no event could be read
 			err = b.undivided(ctx, p)
 		case found.more && p.to == 0:
-			end := found.newest + 1 // what is added meanwhile comes after it
+			end := found.newest + 1 // events that are added during the pass come after it
 			if now >= from {
 				end = min(end, now+1) // the events ahead of the clock have a period of their own
 			}

@@ -98,7 +98,7 @@ func post(ctx context.Context, url string, body []byte, header http.Header) (sta
 	return res.StatusCode, res.Body.Close()
 }
 
-// Count compares a count in the database with what was sent.
+// Count compares a number of rows in the database with the number of events that were sent.
 func (s *Sender) Count(ctx context.Context, db *sql.DB, what string, want int, query string, args ...any) {
 	var got int
 	err := db.QueryRowContext(ctx, query, args...).Scan(&got)
