@@ -53,22 +53,29 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 		if err != nil || len(first) == 0 {
 			return err
 		}
+		msgs, keys := b.claimed(ctx, answers, first)
 		if b.c.cfg.HandleBatch != nil {
 			ran = first
-			return b.handle(ctx, tx, answers, first)
+			return onOwnGoroutine("the handler", func() error { return b.c.handle(ctx, tx, msgs, keys) })
 		}
-		for k, j := range first {
-			ran = append(ran, j)
-			err := b.handle(ctx, tx, answers, []int{j})
-			if err == nil && verifies && k+1 < len(first) {
-				err = verifier.VerifyTx(ctx, tx)
+		// One goroutine for all handlers, because one for each would cost as much as a short handler.
+		err = onOwnGoroutine("the handler", func() error {
+			for k := range first {
+				ran = first[:k+1]
+				err := b.c.handle(ctx, tx, msgs[k:k+1], keys[k:k+1])
+				if err == nil && verifies && k+1 < len(first) {
+					err = verifier.VerifyTx(ctx, tx)
+				}
+				if err != nil {
+					return err
+				}
 			}
-			if err != nil {
-				a.culprits = []int{j}
-				return err
-			}
+			return nil
+		})
+		if err != nil {
+			a.culprits = ran[len(ran)-1:]
 		}
-		return nil
+		return err
 	})
 	switch {
 	case a.err == nil:
@@ -189,19 +196,19 @@ func (b *batch[TTx]) readClaim(ctx context.Context, tx TTx, it *item, own dedup.
 	return ans, nil
 }
 
-// handle calls the handler for the messages at places.
-func (b *batch[TTx]) handle(ctx context.Context, tx TTx, answers []claimAnswer, places []int) error {
-	msgs := make([]*Message, len(places))
-	keys := make([]dedup.Key, len(places))
+// claimed returns the messages at places and their keys.
+func (b *batch[TTx]) claimed(ctx context.Context, answers []claimAnswer, places []int) ([]*Message, []dedup.Key) {
+	msgs, keys := make([]*Message, len(places)), make([]dedup.Key, len(places))
 	for k, j := range places {
 		it := answers[j].item
 		msgs[k], keys[k] = it.msg, it.rec.Key
 		b.trace(ctx, b.hooks.Claimed, it.msg, nil)
 	}
-	return b.c.handle(ctx, tx, msgs, keys)
+	return msgs, keys
 }
 
-// handle calls the handler for msgs, which were claimed under keys. Without a HandleBatch, msgs is a single message.
+// handle calls the handler for msgs, which were claimed under keys. Without a HandleBatch, msgs is a single message. If the handler
+// calls runtime.Goexit, handle does not return.
 func (c *Consumer[TTx]) handle(ctx context.Context, tx TTx, msgs []*Message, keys []dedup.Key) error {
 	if c.cfg.HandleBatch != nil {
 		ctx, end := withScopes(ctx, msgs, keys)

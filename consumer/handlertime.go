@@ -32,7 +32,7 @@ func (c *Consumer[TTx]) timed(ctx context.Context, key dedup.Key, msgs []*Messag
 			<-logged
 		}
 	}()
-	err := onOwnGoroutine("the handler", func() error { return handle(ctx) })
+	err := onThisGoroutine("the handler", func() error { return handle(ctx) })
 	switch {
 	case cause == nil || context.Cause(ctx) != cause: //nolint:errorlint // this very error, or ctx ended for another reason
 		return err

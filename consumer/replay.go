@@ -115,7 +115,7 @@ func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Repl
 		}
 		ran = true
 		c.emit(ctx, hooks.Claimed, Event{Message: msg, Took: time.Since(began)})
-		return c.handle(ctx, tx, []*Message{msg}, []dedup.Key{recs[0].Key})
+		return onOwnGoroutine("the handler", func() error { return c.handle(ctx, tx, []*Message{msg}, []dedup.Key{recs[0].Key}) })
 	})
 	if errors.Is(err, dedup.ErrFuture) {
 		return false, fmt.Errorf("%w; Replay it AsNew, which ignores its time", err)

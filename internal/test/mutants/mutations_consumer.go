@@ -32,6 +32,9 @@ var consumerMutations = []mutation{
 	handling("a function of Config that ends its goroutine parks its message", "prepare.go", "TestWhatIsParkedAndWhy", edit{
 		`if err := onOwnGoroutine("", func() error { return prepare(onThisGoroutine) }); err != nil {`, `if err := prepare(onThisGoroutine); err != nil {`,
 	}),
+	handling("a handler that ends its goroutine has failed, and the pass goes on", "attempt.go", "TestAHandlerThatEndsItsGoroutine", edit{
+		`err = onOwnGoroutine("the handler", func() error {`, `err = onThisGoroutine("the handler", func() error {`,
+	}),
 	handling("a handler's panic is an error", "prepare.go", "TestPanicsAreReportedWithTheirStack", edit{
 		`	defer recoverPanic(&err)`, `	defer func() {
 			if recover() != nil {
