@@ -21,7 +21,7 @@ func TestSQLiteInMemoryOutlivesAContext(t *testing.T) {
 	}
 	s := newNode(t, db, sqlstore.Config{Dialect: sqlstore.SQLite})
 	ended := 0
-	for i := range 1000 { // some of these contexts end while the transaction begins
+	for i := range 300 { // some of these contexts end while the transaction begins
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Microsecond/2)
 		err := s.InTx(ctx, []dedup.Record{record("k")}, func(*sql.Tx, []dedup.Claim) error { return nil })
 		cancel()
