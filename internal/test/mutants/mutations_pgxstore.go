@@ -51,14 +51,6 @@ var pgxstoreMutations = []mutation{
 	single("a new message ends a run of duplicates", pgx+"/repeats.go", "TestRoundTripsInARunOfDuplicates", edit{
 		`		r.n.Store(0)`, `		r.n.Load()`,
 	}),
-	single("a tracer that panics while a transaction begins does not hang InTx", pgx+"/begin.go", "TestAPanicWhileATransactionBegins", edit{
-		"	g.mu.Lock()\n	defer g.mu.Unlock()\n	if g.begin == nil ||", "	g.mu.Lock()\n	if g.begin == nil ||",
-	}, edit{
-		`	g.latest = time.Now()
-}`, `	g.latest = time.Now()
-	g.mu.Unlock()
-}`,
-	}),
 	single("nothing runs in a transaction whose begin panicked", pgx+"/begin.go", "TestAPanicWhileATransactionBegins", edit{
 		`g.begin, g.ended = nil, errNotBegun`, `g.begin = nil`,
 	}),
