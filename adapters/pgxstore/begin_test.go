@@ -3,6 +3,7 @@ package pgxstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -81,7 +82,7 @@ func TestATransactionThatHasNotBegun(t *testing.T) {
 	}
 }
 
-// A tracer that panics while the transaction of a duplicate begins is no reason to hang.
+// A tracer that panics while the transaction of a duplicate begins is no reason to hang. A handler that recovers has no transaction.
 func TestAPanicWhileATransactionBegins(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 2)
 	ctx := t.Context()
@@ -90,24 +91,44 @@ func TestAPanicWhileATransactionBegins(t *testing.T) {
 	}
 	h := &sentBatch{}
 	s, _ := tracedStore(t, db, h)
-	done := make(chan any, 1)
-	go func() {
-		defer func() { done <- recover() }()
-		_ = s.InTx(ctx, ordinaryRecord("k"), func(tx pgx.Tx, _ []dedup.Claim) error {
-			h.on = func(string) { h.on = nil; panic("tracer") }
-			return effect(ctx, tx, "e")
-		})
-	}()
-	select {
-	case r := <-done:
-		if r != "tracer" {
-			t.Errorf("recovered %v", r)
+	for _, recovers := range []bool{false, true} {
+		done := make(chan any, 1)
+		go func() {
+			defer func() {
+				if r := recover(); r != nil {
+					done <- r
+				}
+			}()
+			done <- s.InTx(ctx, ordinaryRecord("k"), func(tx pgx.Tx, _ []dedup.Claim) error {
+				h.on = func(string) { h.on = nil; panic("tracer") }
+				if recovers {
+					func() {
+						defer func() { _ = recover() }()
+						_ = effect(ctx, tx, "e")
+					}()
+					if err := effect(ctx, tx, "e"); err == nil {
+						t.Error("a statement after the panic succeeds")
+					}
+					return nil
+				}
+				return effect(ctx, tx, "e")
+			})
+		}()
+		select {
+		case r := <-done:
+			if err, ended := r.(error); r != "tracer" && !recovers || recovers && (!ended || err == nil || !strings.Contains(err.Error(), "has not begun")) {
+				t.Errorf("the handler recovers: %v; InTx: %v", recovers, r)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("InTx hangs")
 		}
-	case <-time.After(time.Minute):
-		t.Fatal("InTx hangs")
+		if err := s.InTx(ctx, ordinaryRecord(fmt.Sprint(recovers)), doNothing); err != nil {
+			t.Error(err)
+		}
 	}
-	if err := s.InTx(ctx, ordinaryRecord("l"), doNothing); err != nil {
-		t.Error(err)
+	var n int
+	if err := db.pool.QueryRow(ctx, `SELECT count(*) FROM effects`).Scan(&n); err != nil || n != 0 {
+		t.Errorf("%d effects, %v", n, err)
 	}
 }
 

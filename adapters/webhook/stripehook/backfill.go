@@ -90,16 +90,16 @@ type period struct {
 // pass handles all events since seen, the oldest first. List Events has the newest first, so events are collected before they are
 // handled. A period with too many to keep in memory is divided: the pass goes through its first half and then through the rest.
 //
-// An event can be ahead of this machine's clock, as those of Stripe's test clocks are. The checkpoint stays behind the clock, because
-// events that come later are older than such an event.
+// An event can be ahead of this machine's clock, as those of Stripe's test clocks are. The checkpoint stays behind the time at which the
+// pass began, because events that come later are older than such an event. That time does not move on during the pass: the events that
+// are ahead would never be collected if the pass divided them from the others again and again.
 func (b *Backfill[TTx]) pass(ctx context.Context, seen int64) error {
 	overlap := int64((b.cfg.Overlap + time.Second - 1) / time.Second)
-	from := max(seen-overlap, b.since)
+	from, now := max(seen-overlap, b.since), time.Now().Unix()
 	ends := []int64{0} // of the periods that remain, the next one last; each begins where the one before it ends
 	var rejected error // the first; then the checkpoint stays
 	for len(ends) > 0 {
 		p := period{from: from, to: ends[len(ends)-1]}
-		now := time.Now().Unix()
 		found, err := b.collect(ctx, p)
 		switch {
 		case err != nil:
@@ -109,7 +109,7 @@ func (b *Backfill[TTx]) pass(ctx context.Context, seen int64) error {
 		case found.more && p.to == 0:
 			end := found.newest + 1 // events that are added during the pass come after it
 			if now >= from {
-				end = min(end, now+1) // the events ahead of the clock have a period of their own
+				end = min(end, now+1) // the events ahead of the clock have the periods after this one
 			}
 			ends = append(ends, end)
 			continue
@@ -152,9 +152,13 @@ func (p period) middle(newest int64) int64 {
 	return lower + max((newest+1-lower)/2, 1)
 }
 
+// maxUndivided limits the pages of a period that cannot be divided, as a multiple of MaxPages.
+const maxUndivided = 100
+
 // undivided handles the events of a period that cannot be divided, page by page. They are the only ones that are handled newest first.
 func (b *Backfill[TTx]) undivided(ctx context.Context, p period) error {
 	var rejected error
+	pages := 0
 	for page, err := range b.pages(ctx, p) {
 		if err != nil {
 			return err
@@ -164,6 +168,10 @@ func (b *Backfill[TTx]) undivided(ctx context.Context, p period) error {
 			rejected = cmp.Or(rejected, err)
 		case err != nil:
 			return err
+		}
+		if pages++; page.more && pages == maxUndivided*b.cfg.MaxPages {
+			return fmt.Errorf("list events: the list of the events since %v has no end after %d pages: if so many events have one time, "+
+				"raise BackfillConfig.MaxPages; if not, Stripe's API or a proxy repeats pages", time.Unix(p.from, 0).UTC(), pages)
 		}
 	}
 	return rejected

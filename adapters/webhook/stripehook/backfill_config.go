@@ -55,7 +55,7 @@ type BackfillConfig[TTx any] struct {
 	Overlap time.Duration
 
 	// MaxPages is how many pages, of 100 events each at most, are kept in memory at once. If a pass has more, it goes through them in shorter
-	// periods, and saves the checkpoint after each.
+	// periods, and saves the checkpoint after each. A pass fails if more than 100 times as many pages have events of one second.
 	//
 	// Defaults to 10.
 	MaxPages int

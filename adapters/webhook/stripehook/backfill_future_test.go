@@ -1,6 +1,7 @@
 package stripehook_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -40,6 +41,22 @@ func TestCheckpointStaysBehindTheClock(t *testing.T) {
 			w.stripe.add(event(3000, 12*time.Hour))
 			w.once(t, b)
 			w.wantEffects(t, 301) // the events ahead are parked
+		})
+	})
+	t.Run("more events ahead than a pass keeps in memory, while each request takes longer than a second", func(t *testing.T) {
+		bubble(t, func(t *testing.T, w *world) {
+			w.stripe.add(events(3, time.Minute)...)
+			for i := range 300 {
+				w.stripe.add(event(1000+i, -month-time.Duration(i)*time.Minute))
+			}
+			w.stripe.before = func(int) { <-time.After(2 * time.Second) }
+			b := w.backfill(t, func(cfg *stripehook.BackfillConfig[tx], _ *stripehook.ClientConfig) { cfg.MaxPages = 1 })
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+			defer cancel()
+			if err := b.Once(ctx); err != nil {
+				t.Errorf("after %d requests: %v", len(w.stripe.taken()), err)
+			}
+			w.wantEffects(t, 3) // the events ahead are parked
 		})
 	})
 	t.Run("a checkpoint that was saved ahead of the clock", func(t *testing.T) {

@@ -55,6 +55,9 @@ var hookMutations = []mutation{
 	hook("events of two topics with one unsigned id are two events", "hmachook", "events.go", "TestConsumer", edit{
 		`id = escape.Replace(id) + ":" + topic`, `id = escape.Replace(id)`,
 	}),
+	hook("the number 1 and the text 1 are different IDs", "hmachook", "events.go", "TestScalarIDs", edit{
+		"s = `\"` + s + `\"`", `_ = isString`,
+	}),
 	hook("a name that occurs twice on the path to an id is refused", "internal/strict", "json.go", "TestLookup", edit{
 		`if found != "" {`, `if false {`,
 	}),

@@ -42,6 +42,18 @@ var pgxstoreMutations = []mutation{
 	single("a short wait for a claim that is a duplicate does not shorten later waits", pgx+"/row.go", "TestClaimWaitEndsWithTheClaim", edit{
 		`case c.restore:`, `case false:`,
 	}),
+	single("a claim that fails does not shorten the waits of the caller's own transaction", pgx+"/claim.go", "TestAClaimThatIsCancelledLeavesNoShortWait", edit{
+		`short && len(rows) == 1 && c.conn != nil //`, `short && len(rows) == 1 //`,
+	}),
+	single("in a run of duplicates each message is looked for first", pgx+"/repeats.go", "TestRoundTripsInARunOfDuplicates", edit{
+		`return r.n.Load() >= run`, `return false`,
+	}),
+	single("a new message ends a run of duplicates", pgx+"/repeats.go", "TestRoundTripsInARunOfDuplicates", edit{
+		`		r.n.Store(0)`, `		r.n.Load()`,
+	}),
+	single("nothing runs in a transaction whose begin panicked", pgx+"/begin.go", "TestAPanicWhileATransactionBegins", edit{
+		`g.begin, g.ended = nil, errNotBegun`, `g.begin = nil`,
+	}),
 	single("COMMIT is skipped when the claim of a saved result is gone", "internal/dialect/postgres.go", "TestSaveResultWithCommit", edit{
 		`SELECT 1 / count(*) FROM saved`, `SELECT count(*) FROM saved`,
 	}),

@@ -64,8 +64,10 @@ func (d *DB) changed(ctx context.Context, t *engine.Transaction) bool {
 	return err != nil || found != t.Proof
 }
 
-// discard closes conn, except for an in-memory database, which would end with its connection.
+// discard closes conn, except for an in-memory database, which would end with its connection. It does so although ctx may have ended.
 func (d *DB) discard(ctx context.Context, conn *sql.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.cfg.ClaimTimeout)
+	defer cancel()
 	var file string
 	if err := conn.QueryRowContext(ctx, d.sql.File).Scan(&file); err != nil || file != "" {
 		engine.Discard(conn)
