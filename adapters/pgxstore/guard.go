@@ -287,9 +287,9 @@ func (t *guarded) CopyFrom(ctx context.Context, table pgx.Identifier, columns []
 }
 
 func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	for _, q := range b.QueuedQueries {
+	for i, q := range b.QueuedQueries {
 		if err := t.before(ctx, q.SQL, q.Arguments, false); err != nil {
-			return pgx.FailedBatchResults(b, err)
+			return pgx.FailedBatchResults(b, &unsentError{err, i})
 		}
 	}
 	if err := t.g.ready(ctx); err != nil {
