@@ -56,7 +56,9 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 		msgs, keys := b.claimed(ctx, answers, first)
 		if b.c.cfg.HandleBatch != nil {
 			ran = first
-			return onOwnGoroutine("the handler", func() error { return b.c.handle(ctx, tx, msgs, keys) })
+			err := onOwnGoroutine("the handler", func() error { return b.c.handle(ctx, tx, msgs, keys) })
+			a.culprits = b.named(err, answers, first)
+			return err
 		}
 		// One goroutine for all handlers, because one for each would cost as much as a short handler.
 		err = onOwnGoroutine("the handler", func() error {
@@ -92,6 +94,26 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 		}
 	}
 	return a
+}
+
+// mostNamed limits how often a pass believes a MessageError about messages that stand before the message of another MessageError.
+// Twice is enough if the first one was made before the BatchHandler did the others' work. A BatchHandler that always names the
+// last message would cost a transaction for each message.
+const mostNamed = 2
+
+// named returns the place of the message that err, an error of the BatchHandler, names. places are those of its messages. After a
+// timeout the message that ran last is named, which may have had too little time.
+func (b *batch[TTx]) named(err error, answers []claimAnswer, places []int) []int {
+	named, ok := errors.AsType[*MessageError](err)
+	if !ok || b.before >= mostNamed || errors.Is(err, ErrHandlerTimeout) {
+		return nil
+	}
+	for _, j := range places {
+		if answers[j].item.msg == named.Message {
+			return []int{j}
+		}
+	}
+	return nil
 }
 
 // findDoubts finds out whether a transaction that failed after the handlers of ran were called may be committed all the

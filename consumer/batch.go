@@ -21,6 +21,7 @@ type batch[TTx any] struct {
 
 	blocked    map[string]blockedKey // by ordering key
 	claimWait  claimWait
+	before     int         // how many culprits the messages that are tried stand before, see named
 	soloFaults int         // transactions with a single message that the database failed, in a row
 	worked     bool        // a handler's work was committed in this pass
 	down       bool        // the database is at fault: nothing more is tried
@@ -116,7 +117,9 @@ func (b *batch[TTx]) try(ctx context.Context, part []int) (next int, ok bool) {
 	case !a.claimed && len(a.culprits) == 0 && errors.Is(a.err, dedup.ErrInFlight) && b.deferHeldKeys(ctx, todo, epoch, a.err):
 	case len(a.culprits) == 1: // it is tried alone, in case another message broke the transaction
 		at := a.culprits[0]
+		b.before++
 		b.run(ctx, todo[:at])
+		b.before--
 		b.run(ctx, todo[at:at+1])
 		return slices.Index(part, todo[at]) + 1, false
 	case len(a.culprits) > 0:

@@ -46,8 +46,9 @@ func TestTheCostOfABatchWhoseMessagesFail(t *testing.T) {
 		{"all but the last", func(i int) bool { return i < n-1 }},
 		{"powers of two", func(i int) bool { return i&(i-1) == 0 }},
 	} {
-		for _, whole := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, HandleBatch %v", pattern.name, whole), func(t *testing.T) {
+		for _, how := range []string{"Handle", "HandleBatch", "MessageError"} {
+			whole := how == "HandleBatch"
+			t.Run(pattern.name+", "+how, func(t *testing.T) {
 				store, calls, failing := &claimed{Store: consumertest.NewStore()}, 0, 0
 				batch := make([]*consumer.Message, n)
 				fails := map[string]bool{}
@@ -64,11 +65,14 @@ func TestTheCostOfABatchWhoseMessagesFail(t *testing.T) {
 					return errHandler
 				}
 				cfg := config{Store: store, Backoff: noBackoff}
-				if whole {
+				if how != "Handle" {
 					cfg.HandleBatch = func(_ context.Context, tx tx, msgs []*consumer.Message) error {
 						calls++
 						for _, m := range msgs {
-							if err := one(tx, m); err != nil {
+							switch err := one(tx, m); {
+							case err != nil && !whole:
+								return &consumer.MessageError{Message: m, Err: err}
+							case err != nil:
 								return err
 							}
 						}

@@ -108,6 +108,15 @@ func TestABatchIsTakenApart(t *testing.T) {
 		}
 		return nil
 	}
+	naming := func(ctx context.Context, tx tx, msgs []*consumer.Message) error {
+		for _, m := range msgs {
+			runs++
+			if err := one(ctx, tx, m); err != nil {
+				return fmt.Errorf("wrapped: %w", &consumer.MessageError{Message: m, Err: err})
+			}
+		}
+		return nil
+	}
 	for _, tc := range []struct {
 		name    string
 		cfg     config
@@ -115,6 +124,7 @@ func TestABatchIsTakenApart(t *testing.T) {
 		known   bool
 	}{
 		{"Handle", config{Handle: handle}, "poison", true},
+		{"HandleBatch with MessageError", config{HandleBatch: naming}, "poison", true},
 		{"HandleBatch", config{HandleBatch: batch}, "poison", false},
 		{"a swallowed error", config{Handle: handle}, "swallows", false},
 		{"a swallowed error in HandleBatch", config{HandleBatch: batch}, "swallows", false},

@@ -66,7 +66,8 @@ type Config[TTx any] struct {
 	HandleBatch BatchHandler[TTx]
 
 	// MaxAttempts is how many times a message may fail before it is parked. One attempt may call the handler more than
-	// once: a message that fails in a batch is tried again alone, and a HandleBatch in smaller and smaller batches.
+	// once: a message that fails in a batch is tried again alone, and a HandleBatch in smaller and smaller batches, unless it
+	// returns a MessageError.
 	//
 	// Failures of the database do not count, nor do failures during a shutdown. But failures of the database do count if one
 	// message meets them again and again while other messages are committed: from the second time if the server refuses

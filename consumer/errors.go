@@ -64,6 +64,18 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
+// MessageError says which message an error of a BatchHandler belongs to. The BatchHandler may wrap it. The consumer then tries
+// that message alone, the messages before it together, and those after it together; without a MessageError it tries ever
+// smaller batches. Message is one of the pointers that the BatchHandler got; another pointer is ignored. The error does not
+// decide about a message: only what happens in a transaction of its own does. So a wrong Message costs time and nothing else.
+type MessageError struct {
+	Message *Message
+	Err     error
+}
+
+func (e *MessageError) Error() string { return e.Err.Error() }
+func (e *MessageError) Unwrap() error { return e.Err }
+
 // refusal says why a message must not run, whatever its handler would do.
 type refusal struct {
 	error

@@ -37,16 +37,19 @@ func TestHandlerTimeout(t *testing.T) {
 		{"nil", func(context.Context, tx) error { return nil }},
 		{"a panic", func(_ context.Context, tx tx) error { panic(tx.Fail(errFault)) }},
 	} {
-		for _, how := range []string{"Process", "ProcessBatch", "HandleBatch"} {
+		for _, how := range []string{"Process", "ProcessBatch", "HandleBatch", "MessageError"} {
 			t.Run(tc.name+"/"+how, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store, handle := &faulty{Store: consumertest.NewStore()}, stuck(tc.returns)
 					cfg := config{Store: store, Handle: handle, HandlerTimeout: limit, MaxAttempts: 2}
-					if how == "HandleBatch" {
+					if how == "HandleBatch" || how == "MessageError" {
 						cfg.Handle = nil
 						cfg.HandleBatch = func(ctx context.Context, tx tx, msgs []*consumer.Message) error {
 							for _, m := range msgs {
 								if err := handle(ctx, tx, m); err != nil || ctx.Err() != nil {
+									if err != nil && how == "MessageError" {
+										err = &consumer.MessageError{Message: msgs[len(msgs)-1], Err: err}
+									}
 									return err
 								}
 							}

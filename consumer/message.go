@@ -37,7 +37,8 @@ type Message struct {
 type Handler[TTx any] func(ctx context.Context, tx TTx, msg *Message) error
 
 // BatchHandler does the work of several messages in tx: of all or of none. All of them are new, and they are in the
-// order of their delivery. After an error it is called with smaller batches, down to single messages.
+// order of their delivery. After an error it is called with smaller batches, down to single messages. After a *MessageError it
+// is called with the message that failed alone, and with the others.
 type BatchHandler[TTx any] func(ctx context.Context, tx TTx, msgs []*Message) error
 
 // Processor is the part of a Consumer that subscribers call. Its answer says what to do with the delivery:

@@ -97,10 +97,28 @@ func (w *world) handle(ctx context.Context, tx tx, m *consumer.Message) error {
 func (w *world) handleBatch(ctx context.Context, tx tx, msgs []*consumer.Message) error {
 	for _, m := range msgs {
 		if err := w.handle(ctx, tx, m); err != nil {
-			return err
+			return w.named(err, m, msgs)
 		}
 	}
 	return nil
+}
+
+// named sometimes says which message failed, and sometimes lies.
+func (w *world) named(err error, m *consumer.Message, msgs []*consumer.Message) error {
+	switch rapid.SampledFrom([]string{"nothing", "the truth", "another", "the last", "none", "a copy"}).Draw(w.T, "names") {
+	case "the truth":
+	case "another":
+		m = msgs[rapid.IntRange(0, len(msgs)-1).Draw(w.T, "blamed")]
+	case "the last":
+		m = msgs[len(msgs)-1]
+	case "none":
+		m = nil
+	case "a copy":
+		m = &consumer.Message{ID: m.ID}
+	default:
+		return err
+	}
+	return &consumer.MessageError{Message: m, Err: err}
 }
 
 // deliver takes a batch from the queue, and leaves there what is not acknowledged.

@@ -29,10 +29,12 @@ const (
 //
 //	bare    the effect's transaction without any deduplication: 3 round trips
 //	hand    BEGIN, claim, effect, COMMIT, the way people write it: 4 round trips
+//	queue   a HandleBatch of Queue; its target is that of issue 14
 func BenchmarkWays(b *testing.B) {
 	compare(b, rounds, slot, []comparison{
 		{"hand", "bare", [2]float64{}},
 		{"batch", "hand", [2]float64{4, 3.5}},
+		{"queue", "hand", [2]float64{12, 0}},
 		{"batchset", "hand", [2]float64{20, 17}},
 		{"batchdup", "hand", [2]float64{}},
 	})
@@ -147,6 +149,13 @@ func newWays(b *testing.B, conns int) *ways {
 			return err
 		},
 	})
+	queue := newConsumer(b, store, consumer.Config[pgx.Tx]{
+		Name: "queue",
+		HandleBatch: pgxstore.Queue(func(_ context.Context, batch *pgx.Batch, m *consumer.Message) error {
+			batch.Queue(effect, m.ID, 1)
+			return nil
+		}),
+	})
 	w := &ways{pool: pool}
 	old := w.messages(batchSize)
 	for _, err := range one.ProcessBatch(ctx, old) {
@@ -203,6 +212,7 @@ func newWays(b *testing.B, conns int) *ways {
 		}},
 		{"process", func(ctx context.Context) (int, error) { return 1, one.Process(ctx, w.messages(1)[0]) }},
 		{"batch", func(context.Context) (int, error) { return batch(one, w.messages(batchSize)) }},
+		{"queue", func(context.Context) (int, error) { return batch(queue, w.messages(batchSize)) }},
 		{"batchset", func(context.Context) (int, error) { return batch(set, w.messages(batchSize)) }},
 		{"duplicate", func(ctx context.Context) (int, error) { return 1, one.Process(ctx, old[rand.IntN(len(old))]) }},
 		{"redelivered", func(ctx context.Context) (int, error) {

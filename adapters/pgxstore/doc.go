@@ -14,6 +14,8 @@
 // were forgotten. Then the handler runs, and then InTx sends COMMIT. A duplicate writes nothing: no WAL, no transaction id.
 // It takes two round trips, or one if its Record is Redelivered or if it comes in a run of duplicates.
 //
+// Queue makes a consumer.BatchHandler whose messages queue their statements, so that those of a whole batch take one round trip.
+//
 // If the handler uses the connection itself (Tx.Conn), or sends several statements in one string, InTx asks the server before
 // COMMIT whether the transaction that made the claim is still open.
 //

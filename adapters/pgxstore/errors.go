@@ -143,6 +143,10 @@ func (g *guard) lost(what string, err error) error {
 	defer g.mu.Unlock()
 	limit := g.store.cfg.IdleInTxTimeout
 	switch idle := max(g.idle, time.Since(g.latest)); {
+	case isUnencodable(err):
+		return err
+	case isUnencodable(g.first):
+		return &abortedError{err: err, first: g.first}
 	case isIdle(err):
 		return idleError(limit, err)
 	case isIdle(g.first):

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -12,8 +13,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/outbox"
 )
 
 // A program that manages its transaction itself claims in that transaction.
@@ -99,6 +102,66 @@ func ExampleStore_LockKeys_postgres() {
 	// meanwhile, carol and dave are free: <nil>
 	// alice to bob: <nil>
 	// bob to carol: <nil>
+}
+
+// Each message queues its SQL, and the statements of a whole batch take one round trip. A BatchHandler around Queue has the
+// transaction that Enqueue needs: outbox messages are written together with COMMIT.
+func ExampleQueue_postgres() {
+	ctx := context.Background()
+	pool, cleanUp := examplePool(ctx)
+	defer cleanUp()
+
+	store, err := pgxstore.New(pgxstore.Config{Pool: pool})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := pool.Exec(ctx, `CREATE TABLE accounts (id text PRIMARY KEY, balance bigint NOT NULL)`); err != nil {
+		log.Fatal(err)
+	}
+	charge := func(ctx context.Context, tx pgx.Tx, msgs []*consumer.Message) error {
+		return pgxstore.Queue(func(ctx context.Context, b *pgx.Batch, msg *consumer.Message) error {
+			b.Queue(`INSERT INTO accounts VALUES ($1, 1) ON CONFLICT (id) DO UPDATE SET balance = accounts.balance + 1 RETURNING balance`, msg.Key).
+				QueryRow(func(row pgx.Row) error {
+					var balance int64
+					if err := row.Scan(&balance); err != nil {
+						return err
+					}
+					if balance > 2 {
+						return consumer.Permanent(fmt.Errorf("%s: the balance of %s would be %d", msg.ID, msg.Key, balance))
+					}
+					return nil
+				})
+			return store.Enqueue(ctx, tx, outbox.Message{Topic: "charged", Key: msg.Key, Payload: msg.Payload})
+		})(ctx, tx, msgs)
+	}
+	c, err := consumer.New(consumer.Config[pgx.Tx]{
+		Name: "billing", Store: store, Key: consumer.MessageID, HandleBatch: charge, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var msgs []*consumer.Message
+	for i, account := range []string{"alice", "alice", "bob", "alice", "bob"} {
+		msgs = append(msgs, &consumer.Message{ID: fmt.Sprint("order-", i), Key: account, Time: time.Now(), Attempt: 1})
+	}
+	fmt.Println(c.ProcessBatch(ctx, msgs))
+
+	var total, events int
+	if err := pool.QueryRow(ctx, `SELECT (SELECT sum(balance) FROM accounts), (SELECT count(*) FROM outbox_messages)`).Scan(&total, &events); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(total, "charged,", events, "events")
+	letters, err := c.DeadLetters(ctx, consumer.DeadLetterFilter{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, l := range letters {
+		fmt.Println("parked:", l.Cause)
+	}
+	// Output:
+	// [<nil> <nil> <nil> <nil> <nil>]
+	// 4 charged, 4 events
+	// parked: order-3: the balance of alice would be 3
 }
 
 // examplePool connects to its own schema on the server that make services-up starts.

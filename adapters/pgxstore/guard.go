@@ -142,11 +142,11 @@ func (g *guard) hides(c dialect.Control, args []any, exec bool) bool {
 	if c.Unclear || g.conn.PgConn().ParameterStatus("standard_conforming_strings") == "off" {
 		return true
 	}
-	mode := g.conn.Config().DefaultQueryExecMode
+	mode, chosen := pgx.QueryExecMode(0), false
 	for ; len(args) > 0; args = args[1:] {
 		switch option := args[0].(type) {
 		case pgx.QueryExecMode:
-			mode = option
+			mode, chosen = option, true
 			continue
 		case pgx.QueryResultFormats, pgx.QueryResultFormatsByOID, pgx.NamedArgs, pgx.StrictNamedArgs:
 			continue
@@ -154,6 +154,9 @@ func (g *guard) hides(c dialect.Control, args []any, exec bool) bool {
 			return true
 		}
 		break
+	}
+	if c.Several && !chosen {
+		mode = g.conn.Config().DefaultQueryExecMode // Config copies everything, so it is not called for each statement
 	}
 	exec = exec && len(args) == 0
 	return (exec || mode == pgx.QueryExecModeSimpleProtocol) && c.Several
@@ -287,9 +290,9 @@ func (t *guarded) CopyFrom(ctx context.Context, table pgx.Identifier, columns []
 }
 
 func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	for _, q := range b.QueuedQueries {
+	for i, q := range b.QueuedQueries {
 		if err := t.before(ctx, q.SQL, q.Arguments, false); err != nil {
-			return pgx.FailedBatchResults(b, err)
+			return pgx.FailedBatchResults(b, &unsentError{err, i})
 		}
 	}
 	if err := t.g.ready(ctx); err != nil {

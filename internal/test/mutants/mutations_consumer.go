@@ -67,6 +67,15 @@ var consumerMutations = []mutation{
 		`		b.run(ctx, todo[len(todo)/2:])
 `, ``,
 	}),
+	handling("a message that a BatchHandler names is tried alone", "attempt.go", "TestABatchIsTakenApart", edit{
+		`a.culprits = b.named(err, answers, first)`, ``,
+	}),
+	handling("a BatchHandler that always names a wrong message costs no transaction for each message", "attempt.go", "TestALyingMessageError", edit{
+		`!ok || b.before >= mostNamed ||`, `!ok ||`,
+	}),
+	handling("a message that a BatchHandler names after a timeout is not blamed", "attempt.go", "TestAMessageErrorAfterATimeout", edit{
+		` || errors.Is(err, ErrHandlerTimeout) {`, ` {`,
+	}),
 	handling("later messages of a failed message's key wait", "judge.go", "TestABatchHoldsBackOnlyItsOwnKey", edit{
 		`	b.blocked[key] = blockedKey{`, `	_ = blockedKey{`,
 	}),

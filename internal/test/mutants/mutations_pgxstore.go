@@ -66,6 +66,21 @@ var pgxstoreMutations = []mutation{
 	single("a saved result is a copy of the caller's bytes", pgx+"/result.go", "TestSaveResultWithCommit", edit{
 		`slices.Clone(result)`, `slices.Clip(result)`,
 	}),
+	single("Queue: a failed statement belongs to its own message", pgx+"/queue.go", "TestQueueNamesTheMessageThatFails", edit{
+		"		q.current = o.msg\n", "		q.current = q.owners[0].msg\n",
+	}),
+	single("Queue: a callback that ignores an error commits nothing", pgx+"/queue_result.go", "TestQueueNamesTheMessageThatFails", edit{
+		"	r.close()\n	return r.err\n}\n\nfunc (r *queuedResult) close", "	return nil\n}\n\nfunc (r *queuedResult) close",
+	}),
+	single("Queue: a message cannot roll back to a savepoint of another", pgx+"/queue.go", "TestQueueNamesTheMessageThatFails", edit{
+		`surround := q.shared && slices`, `surround := false && slices`,
+	}),
+	single("Queue: an argument that cannot be encoded is not the database's fault", pgx+"/queue_result.go", "TestQueueNamesTheMessageThatFails", edit{
+		`return ok && strings.HasPrefix(`, `return ok && false && strings.HasPrefix(`,
+	}),
+	single("Queue: all statements take one round trip", pgx+"/queue.go", "TestQueueTakesOneRoundTrip", edit{
+		"				q.add(msg, own)\n", "				q.add(msg, own)\n				if err := q.send(ctx); err != nil {\n					return err\n				}\n				q.batch, q.owners = pgx.Batch{}, nil\n",
+	}),
 	single("a savepoint can be rolled back after the server has refused a result", pgx+"/result.go", "TestSaveResultWithCommit", edit{
 		`if g.conn.PgConn().TxStatus() == 'E' {`, `if false {`,
 	}),

@@ -1,0 +1,163 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/dialect"
+)
+
+// Queue returns a consumer.BatchHandler that calls f for each message and then sends all statements that f has queued in one round
+// trip, in the order of the messages. pgx takes another round trip to prepare statements that are new to a connection.
+//
+// f queues the statements of msg on b, and does not wait for them. It reads a result in a callback that it sets with
+// QueuedQuery.Exec, Query or QueryRow. Rows that nobody reads are dropped. f may queue nothing. It must not keep b. After nil, the
+// statements are committed together with the claims of all messages of the batch. An error of f, of a statement or of a callback, a
+// panic or runtime.Goexit is a consumer.MessageError: nothing is committed, the message is tried alone, and the others are tried
+// without it. So a callback changes nothing outside of the transaction, or only what it may change several times.
+//
+// A callback runs after the server got all statements of the batch, so f cannot queue a statement that depends on a result. Express
+// that in SQL, or use a consumer.Handler. pgx prepares all statements before it sends the first, so a statement that uses a table
+// that another one of the batch creates fails there, and succeeds alone. Config.DefaultQueryExecMode of the pool should not be the
+// simple protocol, where pgx supports no callbacks on a string of several statements. In any mode, what a statement may do
+// is as in a Handler: none may end the transaction. The savepoints of a message end with its statements.
+//
+// The batch, with all arguments, is in memory at once. A batch of 1,000 messages gains little over one of 100.
+//
+// f gets the outbox scope of msg in ctx. To enqueue outbox messages, call Queue in a BatchHandler, which has the transaction that
+// Store.Enqueue needs, see the example. A statement that f sends through that transaction itself runs before all queued statements, also those
+// of earlier messages with the same ordering key.
+//
+// After a crash nothing or all of a batch is committed. f runs in one goroutine, for one message after the other, but several
+// batches may run at the same time: f must be safe for concurrent use. Queue panics if f is nil.
+func Queue(f func(ctx context.Context, b *pgx.Batch, msg *consumer.Message) error) consumer.BatchHandler[pgx.Tx] {
+	if f == nil {
+		panic("pgxstore: Queue needs a function")
+	}
+	return func(ctx context.Context, tx pgx.Tx, msgs []*consumer.Message) error {
+		q := &queue{tx: tx, shared: len(msgs) > 1}
+		err := q.run(func() error {
+			for _, msg := range msgs {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				q.current = msg
+				own := &pgx.Batch{}
+				if err := f(consumer.Scope(ctx, msg), own, msg); err != nil {
+					return err
+				}
+				q.add(msg, own)
+				q.current = nil
+			}
+			return q.send(ctx)
+		})
+		if err != nil && q.current != nil {
+			err = &consumer.MessageError{Message: q.current, Err: err}
+		}
+		return err
+	}
+}
+
+// queue collects and sends the statements of one batch of messages.
+type queue struct {
+	tx      pgx.Tx
+	shared  bool // there are several messages
+	batch   pgx.Batch
+	owners  []owner           // of the statements of batch
+	current *consumer.Message // whose code runs, or whose result is read; after an error: who is to blame; nil: unknown
+}
+
+// owner is whose statement it is, and what reads its result.
+type owner struct {
+	msg  *consumer.Message
+	read func(pgx.BatchResults) error // nil: nothing
+}
+
+// run calls do on a goroutine of its own, so that runtime.Goexit in the user's code ends only that goroutine.
+func (q *queue) run(do func() error) (err error) {
+	returned, done := false, make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if v := recover(); v != nil {
+				err, returned = &consumer.PanicError{Value: v, Stack: debug.Stack()}, true
+			}
+		}()
+		err = do()
+		returned = true
+	}()
+	<-done
+	if !returned {
+		return errors.New("pgxstore: Queue: the function ended its goroutine instead of returning: it called runtime.Goexit, or FailNow of a test")
+	}
+	return err
+}
+
+// A message could roll back to a savepoint of an earlier message, which would undo the effects of those between them. So a savepoint
+// surrounds the statements of a message that may set savepoints: to release it also releases all later ones.
+const (
+	setMessageSavepoint     = `SAVEPOINT txonce_message`
+	releaseMessageSavepoint = `RELEASE SAVEPOINT txonce_message`
+)
+
+func (q *queue) add(msg *consumer.Message, own *pgx.Batch) {
+	surround := q.shared && slices.ContainsFunc(own.QueuedQueries, q.moves)
+	if surround {
+		q.queue(owner{msg: msg}, setMessageSavepoint)
+	}
+	for _, query := range own.QueuedQueries {
+		q.queue(owner{msg, query.Fn}, query.SQL, query.Arguments...)
+	}
+	if surround {
+		q.queue(owner{msg, func(results pgx.BatchResults) error {
+			_, err := results.Exec()
+			if isNoSavepoint(err) {
+				return fmt.Errorf("%w: %w", errUndone, err)
+			}
+			return err
+		}}, releaseMessageSavepoint)
+	}
+}
+
+// queue queues a copy without the callback, so that BatchResults.Close runs none. Each statement gets a text of its own: pgx names
+// a statement that it could not prepare or encode by its text, which other messages use too.
+func (q *queue) queue(o owner, sql string, args ...any) {
+	q.batch.Queue(strings.Clone(sql), args...)
+	q.owners = append(q.owners, o)
+}
+
+// moves reports whether a statement may set a savepoint or roll back to one.
+func (q *queue) moves(query *pgx.QueuedQuery) bool {
+	c := dialect.Inspect(query.SQL)
+	t, ours := q.tx.(*guarded)
+	return c.Savepoint || c.Unclear || c.Several || ours && t.g.hides(c, query.Arguments, false)
+}
+
+// send sends the statements and reads their results.
+func (q *queue) send(ctx context.Context) error {
+	if q.batch.Len() == 0 {
+		return nil
+	}
+	results := q.tx.SendBatch(ctx, &q.batch)
+	defer results.Close() // after an error, this reads the other results
+	for i, o := range q.owners {
+		q.current = o.msg
+		r := &queuedResult{from: results}
+		err := r.read(o.read)
+		if i == 0 && r.early != nil {
+			q.current = q.culprit(r.early)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	q.current = nil
+	return results.Close()
+}
