@@ -25,7 +25,7 @@ type Event struct {
 // are called inside a transaction that may still roll back. Committed, Parked and Retried are final. New copies the
 // Trace, so later changes of its fields have no effect.
 type Trace struct {
-	Claimed    func(ctx context.Context, e Event) // the message is new; its handler runs next
+	Claimed    func(ctx context.Context, e Event) // the message is new; its handler runs next, or after those of earlier messages in the same transaction
 	Duplicate  func(ctx context.Context, e Event) // the message was processed before; it is acknowledged without running
 	Mismatch   func(ctx context.Context, e Event) // the key was used for other content
 	Unprovable func(ctx context.Context, e Event) // the message is older than the keys that the store remembers
