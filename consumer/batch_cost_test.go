@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
@@ -105,5 +108,31 @@ func TestTheCostOfABatchWhoseMessagesFail(t *testing.T) {
 				t.Logf("%d calls of the handler, %d claims", calls, store.claims)
 			})
 		}
+	}
+}
+
+func TestABatchRunsNoHandlerForWhatIsRefused(t *testing.T) {
+	store := consumertest.NewStore()
+	runs := 0
+	c := newConsumer(t, config{Store: store, Handle: func(_ context.Context, tx tx, m *consumer.Message) error { runs++; return tx.Add(m.ID) }})
+	process(t, c, msg("1", "a"))
+	runs = 0
+	batch := poisoned(50, 0, "")
+	batch[49] = msg("1", "other")
+	batch[20] = msg("", "no key")
+	batch[1] = msg("x", "b")
+	if errs := c.ProcessBatch(t.Context(), batch); !slices.Equal(errs, make([]error, 50)) {
+		t.Error(errs)
+	}
+	if runs != 48 {
+		t.Errorf("%d runs for 48 new messages", runs)
+	}
+	var reasons []string
+	for _, l := range letters(t, c) {
+		reasons = append(reasons, string(l.Reason))
+	}
+	slices.Sort(reasons)
+	if diff := cmp.Diff([]string{"mismatch", "no-key"}, reasons); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -12,8 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
@@ -377,31 +375,5 @@ func TestABatchAndAFaultyDatabase(t *testing.T) {
 				wantCount(t, store.Database(), fmt.Sprint(i), 1)
 			}
 		})
-	}
-}
-
-func TestABatchRunsNoHandlerForWhatIsRefused(t *testing.T) {
-	store := consumertest.NewStore()
-	runs := 0
-	c := newConsumer(t, config{Store: store, Handle: func(_ context.Context, tx tx, m *consumer.Message) error { runs++; return tx.Add(m.ID) }})
-	process(t, c, msg("1", "a"))
-	runs = 0
-	batch := poisoned(50, 0, "")
-	batch[49] = msg("1", "other")
-	batch[20] = msg("", "no key")
-	batch[1] = msg("x", "b")
-	if errs := c.ProcessBatch(t.Context(), batch); !slices.Equal(errs, make([]error, 50)) {
-		t.Error(errs)
-	}
-	if runs != 48 {
-		t.Errorf("%d runs for 48 new messages", runs)
-	}
-	var reasons []string
-	for _, l := range letters(t, c) {
-		reasons = append(reasons, string(l.Reason))
-	}
-	slices.Sort(reasons)
-	if diff := cmp.Diff([]string{"mismatch", "no-key"}, reasons); diff != "" {
-		t.Error(diff)
 	}
 }

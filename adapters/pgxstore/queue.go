@@ -17,11 +17,16 @@ import (
 // Queue returns a consumer.BatchHandler that calls f for each message and then sends all statements that f has queued in one round
 // trip, in the order of the messages. pgx takes another round trip to prepare statements that are new to a connection.
 //
-// f queues the statements of msg on b, and does not wait for them. It reads a result in a callback that it sets with
-// QueuedQuery.Exec, Query or QueryRow. Rows that nobody reads are dropped. f may queue nothing. It must not keep b. After nil, the
-// statements are committed together with the claims of all messages of the batch. An error of f, of a statement or of a callback, a
-// panic or runtime.Goexit is a consumer.MessageError: nothing is committed, the message is tried alone, and the others are tried
-// without it. So a callback changes nothing outside of the transaction, or only what it may change several times.
+// f queues the statements of msg on b and returns without their results. To read a result, f sets a callback with QueuedQuery.Exec,
+// Query or QueryRow. The result of a statement without a callback is dropped. f may queue nothing, and it must not use b after it
+// has returned.
+//
+// If f returns nil for all messages and no statement or callback fails, all statements are committed together with the claims of
+// the batch. If f returns an error, panics or calls runtime.Goexit, or if a statement or a callback fails, nothing is committed.
+// The BatchHandler then returns a consumer.MessageError with the message that f was called for, and the consumer tries that message
+// alone and the others without it. In the exec and simple-protocol modes pgx does not say which statement it could not send; the
+// consumer then tries smaller batches. A callback may therefore run several times for one message: what it changes outside of the
+// transaction must bear that.
 //
 // A callback runs after the server got all statements of the batch, so f cannot queue a statement that depends on a result. Express
 // that in SQL, or use a consumer.Handler. pgx prepares all statements before it sends the first, so a statement that uses a table
@@ -35,7 +40,8 @@ import (
 // Store.Enqueue needs, see the example. A statement that f sends through that transaction itself runs before all queued statements, also those
 // of earlier messages with the same ordering key.
 //
-// After a crash nothing or all of a batch is committed. f runs in one goroutine, for one message after the other, but several
+// A crash before COMMIT rolls back the whole batch, and its messages are delivered again. After a crash that follows COMMIT, the
+// messages that are delivered again are duplicates, and f is not called for them. f runs in one goroutine, for one message after the other, but several
 // batches may run at the same time: f must be safe for concurrent use. Queue panics if f is nil.
 func Queue(f func(ctx context.Context, b *pgx.Batch, msg *consumer.Message) error) consumer.BatchHandler[pgx.Tx] {
 	if f == nil {

@@ -89,7 +89,7 @@ const insertEffect = `INSERT INTO effects (name) VALUES ($1)`
 // badSQL is a fault that counts as the database's: a deployment may have caused it. So it parks nothing.
 const badSQL = "SQL that is none"
 
-// queueFaults are the ways in which a message can fail.
+// queueFaults has the functions for Queue that fail, by what they do wrong.
 var queueFaults = map[string]queueFunc{
 	"an error":                     func(context.Context, *pgx.Batch, *consumer.Message) error { return errors.New("no") },
 	"a panic":                      func(context.Context, *pgx.Batch, *consumer.Message) error { panic("no") },
@@ -248,7 +248,7 @@ func TestQueueTakesOneRoundTrip(t *testing.T) {
 	})
 }
 
-// Statements are sent in the order of their messages. A large batch with large arguments and large results comes to an end.
+// A batch of 1,000 messages with large arguments and results does not block, and its statements run in the order of the messages.
 func TestQueueSendsLargeBatchesInOrder(t *testing.T) {
 	const n = 1000
 	large := strings.Repeat("x", 8<<10)

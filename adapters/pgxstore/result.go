@@ -10,9 +10,10 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// In a transaction of InTx, the result of a key that InTx has claimed waits in the guard. If no statement of the handler follows, the
-// result is written together with COMMIT, which saves a round trip. Otherwise it is written before that statement: the server gets the
-// result and the handler's statements in the order in which the handler sent them, so that a rollback to a savepoint undoes what it should.
+// In a transaction of InTx, the result of a key that InTx has claimed waits in the guard. If the handler sends no statement after it, the
+// result is written together with COMMIT, which saves a round trip. Otherwise it is written before the handler's next statement. The
+// server thus gets results and statements in the order in which the handler made them, and when the handler rolls back to a savepoint,
+// the server undoes exactly the results that were saved after that savepoint.
 
 // savedResult is a result that waits.
 type savedResult struct {
