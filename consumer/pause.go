@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/hooks"
+	"github.com/txonce/txonce/observe"
 )
 
 // pause counts faults of the database. The more of them follow each other, the longer the consumer waits. A single fault, such as
@@ -59,8 +61,8 @@ func (p *pause) recovered(ctx context.Context) {
 	}
 }
 
-// cause says in the log what is wrong when the store returns err. Only a person can correct most of these causes.
-func cause(err error) string {
+// explain says in the log what is wrong when the store returns err. Only a person can correct most of these causes.
+func explain(err error) string {
 	switch {
 	case errors.Is(err, dedup.ErrNameTaken):
 		return "its Config.Name is already in use; see the error"
@@ -77,14 +79,18 @@ func cause(err error) string {
 // noticeEvery is how often a pause that goes on is logged.
 const noticeEvery = time.Minute
 
-// notice reports a pause: it logs when the pause begins, once a minute while it lasts, and when it ends. At the end it also
-// calls Trace.Resumed.
+// notice reports a pause: it logs when the pause begins, once a minute while it lasts, and when it ends. When it begins and
+// when it ends, notice also calls Trace.Paused and Trace.Resumed.
 type notice struct {
 	logger    *slog.Logger
-	onResumed func(ctx context.Context, e Event) // Trace.Resumed
-	why       func(err error) string             // the cause of the pause
-	waitsFor  string                             // what ends it
-	recovered string                             // what has ended it
+	trace     *Trace
+	panics    *hooks.Panics
+	name      string // the consumer's
+	cause     observe.Cause
+	why       func(err error) string // the cause of the pause, in words
+	waitsFor  string                 // what ends it
+	recovered string                 // what has ended it
+	order     hooks.Order            // of the calls of hooks
 
 	mu     sync.Mutex
 	since  time.Time // when the pause began; zero: there is none
@@ -105,7 +111,11 @@ func (n *notice) paused(ctx context.Context, loud bool, err error, about ...any)
 		n.logged = now
 	}
 	since := n.since
+	if begins {
+		n.hook(ctx, "Paused", n.trace.Paused)
+	}
 	n.mu.Unlock()
+	n.order.Run()
 	switch {
 	case begins:
 		n.logger.ErrorContext(ctx, "consumer paused: "+n.why(err), append(about, "error", err)...)
@@ -118,15 +128,23 @@ func (n *notice) paused(ctx context.Context, loud bool, err error, about ...any)
 // resumed records that the pause is over, if there is one.
 func (n *notice) resumed(ctx context.Context) {
 	n.mu.Lock()
-	since, logged, err := n.since, n.logged, n.err
+	since, logged := n.since, !n.logged.IsZero()
+	if logged {
+		n.hook(ctx, "Resumed", n.trace.Resumed)
+	}
 	n.since, n.logged, n.err = time.Time{}, time.Time{}, nil
 	n.mu.Unlock()
-	if since.IsZero() {
+	n.order.Run()
+	if logged {
+		n.logger.InfoContext(ctx, "consumer goes on: "+n.recovered, "paused", time.Since(since).Round(time.Millisecond))
+	}
+}
+
+// hook adds a call of a hook, which order.Run makes. The caller holds mu.
+func (n *notice) hook(ctx context.Context, name string, hook func(context.Context, observe.Pause)) {
+	if hook == nil {
 		return
 	}
-	took := time.Since(since)
-	if !logged.IsZero() {
-		n.logger.InfoContext(ctx, "consumer goes on: "+n.recovered, "paused", took.Round(time.Millisecond))
-	}
-	n.onResumed(ctx, Event{Err: err, Took: took})
+	p := observe.Pause{Name: n.name, Cause: n.cause, Err: n.err, Since: n.since}
+	n.order.Add(func() { hooks.Call(ctx, n.panics, name, hook, p) })
 }

@@ -35,14 +35,14 @@ type finished struct {
 
 func newReporter(out io.Writer) *reporter { return &reporter{out: json.NewEncoder(out)} }
 
-// trace records the first delivery that is handled in each partition, by whichever hook comes first.
+// trace records the first delivery that is handled in each partition.
 func (r *reporter) trace() *consumer.Trace {
-	first := func(_ context.Context, e consumer.Event) {
-		if e.Message != nil {
-			r.begin(e.Message)
+	return &consumer.Trace{Start: func(_ context.Context, d *consumer.Delivery) context.Context {
+		for _, msg := range d.Messages {
+			r.begin(msg)
 		}
-	}
-	return &consumer.Trace{Claimed: first, Duplicate: first, Mismatch: first, Unprovable: first, InFlight: first, Parked: first}
+		return nil
+	}}
 }
 
 func (r *reporter) begin(msg *consumer.Message) {

@@ -11,6 +11,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/observe"
 )
 
 // What a consumer does with the events: each status once, and captured forms that were divided anew never.
@@ -52,7 +53,7 @@ func TestConsumer(t *testing.T) {
 	if diff := cmp.Diff([]string{"SM1:sent", "SM1:delivered"}, handled); diff != "" {
 		t.Errorf("handled (-want +got)\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{string(consumer.ReasonReplay), string(consumer.ReasonMismatch)}, parked); diff != "" {
+	if diff := cmp.Diff([]string{string(observe.CauseReplay), string(observe.CauseMismatch)}, parked); diff != "" {
 		t.Errorf("case 55: parked (-want +got)\n%s", diff)
 	}
 }
