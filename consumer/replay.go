@@ -67,6 +67,13 @@ func (c *Consumer[TTx]) DeadLetters(ctx context.Context, filter DeadLetterFilter
 //
 // dedup.ErrTxEnded is the exception: the handler ended the transaction, so its effects may be committed. Look for them.
 func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Replay) (ran bool, err error) {
+	return c.replayLetter(ctx, letter, opts, func(ctx context.Context, tx TTx, _ bool) error { return c.lot.TakeDeadLetter(ctx, tx, letter.ID) })
+}
+
+// settleLetter removes a letter as part of tx. ran says that its message is processed in tx, and not before.
+type settleLetter[TTx any] func(ctx context.Context, tx TTx, ran bool) error
+
+func (c *Consumer[TTx]) replayLetter(ctx context.Context, letter DeadLetter, opts Replay, settle settleLetter[TTx]) (ran bool, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("consumer %q: replay letter %v: %w", c.cfg.Name, letter.ID, err)
@@ -92,14 +99,15 @@ func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Repl
 	}
 	p := c.newPass(ctx, []*Message{msg}, letter.ID)
 	ctx = p.start(ctx)
-	ran, err = c.replay(ctx, &p, letter, recs, opts)
+	ran, err = c.replay(ctx, &p, letter, recs, opts, settle)
 	p.outcome(0, c.replayOutcome(ctx, letter, recs[0].Key, ran, err))
 	p.done(ctx)
 	return ran, err
 }
 
 // replay makes one attempt to process the message of p, which is that of letter.
-func (c *Consumer[TTx]) replay(ctx context.Context, p *pass, letter DeadLetter, recs []dedup.Record, opts Replay) (ran bool, err error) {
+func (c *Consumer[TTx]) replay(ctx context.Context, p *pass, letter DeadLetter, recs []dedup.Record, opts Replay, settle settleLetter[TTx],
+) (ran bool, err error) {
 	unlock, err := c.keys.lockAll(ctx, recs)
 	if err != nil {
 		return false, err
@@ -118,12 +126,12 @@ func (c *Consumer[TTx]) replay(ctx context.Context, p *pass, letter DeadLetter, 
 			claims = claims[:1]
 		}
 		if slices.ContainsFunc(claims, processed) {
-			return c.removeProcessed(ctx, tx, letter.ID, recs[0].Key, claims[0].Verdict)
+			return c.removeProcessed(ctx, tx, settle, recs[0].Key, claims[0].Verdict)
 		}
 		if err := mayReplay(letter, claims[0].Verdict, opts); err != nil {
 			return err
 		}
-		if err := c.lot.TakeDeadLetter(ctx, tx, letter.ID); err != nil {
+		if err := settle(ctx, tx, true); err != nil {
 			return err
 		}
 		ran = true
@@ -247,13 +255,13 @@ func mayReplay(letter DeadLetter, v dedup.Verdict, opts Replay) error {
 
 // removeProcessed removes a letter whose message was processed since, under its own key or another one. verdict answers the
 // claim of key. It is no error if the letter was removed before.
-func (c *Consumer[TTx]) removeProcessed(ctx context.Context, tx TTx, id DeadLetterID, key dedup.Key, verdict dedup.Verdict) error {
+func (c *Consumer[TTx]) removeProcessed(ctx context.Context, tx TTx, settle settleLetter[TTx], key dedup.Key, verdict dedup.Verdict) error {
 	if verdict == dedup.First { // processed under its own key: nothing happens under the new one
 		if err := c.cfg.Store.Forget(ctx, tx, key); err != nil {
 			return err
 		}
 	}
-	if err := c.lot.TakeDeadLetter(ctx, tx, id); !errors.Is(err, ErrNotParked) {
+	if err := settle(ctx, tx, false); !errors.Is(err, ErrNotParked) {
 		return err
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/observe"
 )
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/observe"
 )
 

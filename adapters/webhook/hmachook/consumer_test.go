@@ -21,8 +21,12 @@ func TestConsumer(t *testing.T) {
 			handled = append(handled, m.ID)
 			return nil
 		},
-		Trace: &consumer.Trace{Parked: func(_ context.Context, e consumer.Event) {
-			parked = append(parked, e.Message.ID+" "+string(e.Reason))
+		Trace: &consumer.Trace{Done: func(_ context.Context, d *consumer.Delivery, outcomes []consumer.MessageOutcome) {
+			for i, o := range outcomes {
+				if o.Outcome == observe.Parked {
+					parked = append(parked, d.Messages[i].ID+" "+string(o.Cause))
+				}
+			}
 		}},
 	})
 	if err != nil {

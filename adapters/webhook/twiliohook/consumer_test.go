@@ -23,7 +23,13 @@ func TestConsumer(t *testing.T) {
 			handled = append(handled, m.ID)
 			return nil
 		},
-		Trace: &consumer.Trace{Parked: func(_ context.Context, e consumer.Event) { parked = append(parked, string(e.Reason)) }},
+		Trace: &consumer.Trace{Done: func(_ context.Context, _ *consumer.Delivery, outcomes []consumer.MessageOutcome) {
+			for _, o := range outcomes {
+				if o.Outcome == observe.Parked {
+					parked = append(parked, string(o.Cause))
+				}
+			}
+		}},
 	})
 	if err != nil {
 		t.Fatal(err)
