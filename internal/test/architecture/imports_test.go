@@ -28,10 +28,10 @@ type row struct {
 
 // The first row that covers a package applies. The test fails for a package without a row and for a row without a package.
 var rows = []row{
-	{"dedup", []string{"internal/await", "internal/backoff"}},
+	{"dedup", []string{"internal/await", "internal/backoff", "internal/idtime"}},
 	{"dedup/storekit", []string{"dedup"}},
 	{"dedup/deduptest", []string{"dedup", "dedup/storekit", "internal/await"}},
-	{"outbox", nil},
+	{"outbox", []string{"internal/idtime"}},
 	{"outbox/relay", []string{"outbox", "internal/await", "internal/backoff", "internal/tokens"}},
 	{"outbox/outboxtest", []string{"outbox", "outbox/relay", "internal/await", "internal/backoff", "internal/shares"}},
 	{"consumer", []string{"dedup", "outbox", "internal/await", "internal/backoff", "internal/tokens"}},
@@ -57,6 +57,7 @@ var rows = []row{
 	{"migrations", nil},
 	{"internal/await", nil},
 	{"internal/backoff", nil},
+	{"internal/idtime", nil},
 	{"internal/tokens", nil},
 	{"internal/dialect", nil},
 	{"internal/claims", []string{"dedup", "dedup/storekit", "outbox"}},
