@@ -23,8 +23,8 @@ type SweeperConfig struct {
 	// Defaults to one minute.
 	Every time.Duration
 
-	// Limit is how many keys one short transaction deletes at most. One of pgxstore also reads 32 pages of the table at most, which hold
-	// 3,000 to 4,500 keys.
+	// Limit is how many keys one short transaction deletes at most. Stores may delete fewer: on PostgreSQL a transaction reads 32 pages, which
+	// hold 3,000 to 4,500 keys, and on SQLite, where claims wait for it, it deletes 1000 keys.
 	//
 	// Defaults to 5000.
 	Limit int
