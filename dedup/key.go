@@ -22,7 +22,7 @@ const (
 type Key struct {
 	Consumer string // required; each consumer processes a message once
 	Tenant   string // optional; tenants may use the same IDs
-	ID       string // required; the natural key, such as "order-42:paid"
+	ID       string // required; the natural key, such as "order-42:paid"; with a time in it, keys are stored in order: see Hash
 }
 
 // KeyHash is what a store keeps of a Key, as its primary key.
