@@ -139,24 +139,25 @@ func (s *shelf) hold(ctx context.Context) (name string, err error) {
 	}
 }
 
-// describe returns for a schema what its comment says, the definitions that it has, whether somebody has a session there or the
-// tables are large, and the statements that empty it.
+// describe returns for a schema what its comment says, the definitions that it has, whether somebody has a session there, and the
+// statements that empty it. Tables get new files, because deleted rows would leave pages, and a sweep goes through a table page by page.
 const describe = `
-WITH n AS MATERIALIZED (SELECT oid, xmin, nspname FROM pg_namespace WHERE nspname = $1),
-c AS MATERIALIZED (SELECT c.oid, c.xmin, relname, relkind FROM pg_class c JOIN n ON relnamespace = n.oid),
+WITH n AS MATERIALIZED (SELECT oid, nspname, nspacl FROM pg_namespace WHERE nspname = $1),
+c AS MATERIALIZED (SELECT c.* FROM pg_class c JOIN n ON relnamespace = n.oid),
 r AS MATERIALIZED (SELECT oid, relname FROM c WHERE relkind = 'r')
 SELECT coalesce(obj_description(n.oid, 'pg_namespace'), ''),
-	md5(concat_ws('/',
-		(SELECT string_agg(concat(oid, ' ', xmin), ',' ORDER BY oid) FROM c),
-		(SELECT string_agg(concat(attrelid, ' ', attnum, ' ', xmin), ',' ORDER BY attrelid, attnum) FROM pg_attribute WHERE attrelid IN (SELECT oid FROM c)),
-		(SELECT string_agg(concat(oid, ' ', xmin), ',' ORDER BY oid) FROM pg_constraint WHERE connamespace = n.oid),
-		(SELECT string_agg(concat(oid, ' ', xmin), ',' ORDER BY oid) FROM pg_trigger WHERE tgrelid IN (SELECT oid FROM r)),
-		(SELECT string_agg(concat(oid, ' ', xmin), ',' ORDER BY oid) FROM pg_rewrite WHERE ev_class IN (SELECT oid FROM c)),
-		(SELECT count(*) FROM pg_type WHERE typnamespace = n.oid), (SELECT count(*) FROM pg_proc WHERE pronamespace = n.oid),
-		(SELECT count(*) FROM pg_attrdef WHERE adrelid IN (SELECT oid FROM r)), n.xmin)),
+	md5(concat_ws('/', nspacl,
+		(SELECT string_agg(concat_ws(' ', oid, reltype, relowner, relam, reltablespace, relhasindex, relisshared, relpersistence, relkind, relnatts, relchecks,
+			relhasrules, relhastriggers, relhassubclass, relrowsecurity, relforcerowsecurity, relreplident, relispartition, relacl, reloptions), ',' ORDER BY oid) FROM c),
+		(SELECT string_agg(concat_ws(' ', attrelid, attnum, xmin), ',' ORDER BY attrelid, attnum) FROM pg_attribute WHERE attrelid IN (SELECT oid FROM c)),
+		(SELECT string_agg(concat_ws(' ', seqrelid, xmin), ',' ORDER BY seqrelid) FROM pg_sequence WHERE seqrelid IN (SELECT oid FROM c)),
+		(SELECT string_agg(concat_ws(' ', oid, xmin), ',' ORDER BY oid) FROM pg_constraint WHERE connamespace = n.oid),
+		(SELECT string_agg(concat_ws(' ', oid, xmin), ',' ORDER BY oid) FROM pg_trigger WHERE tgrelid IN (SELECT oid FROM r)),
+		(SELECT string_agg(concat_ws(' ', oid, xmin), ',' ORDER BY oid) FROM pg_rewrite WHERE ev_class IN (SELECT oid FROM c)),
+		(SELECT string_agg(concat_ws(' ', oid, xmin), ',' ORDER BY oid) FROM pg_attrdef WHERE adrelid IN (SELECT oid FROM r)),
+		(SELECT count(*) FROM pg_type WHERE typnamespace = n.oid), (SELECT count(*) FROM pg_proc WHERE pronamespace = n.oid))),
 	EXISTS (SELECT FROM pg_stat_activity WHERE application_name = n.nspname),
-	(SELECT sum(pg_table_size(oid)) FROM r) > 2000000,
-	(SELECT string_agg(format('DELETE FROM %I;', relname), ' ' ORDER BY oid DESC) FROM r),
+	(SELECT string_agg(format('TRUNCATE %I;', relname), ' ') FROM r WHERE pg_relation_size(oid) > 0),
 	(SELECT string_agg(format('SELECT setval(%L, %s, false);', c.relname, s.seqstart), ' ') FROM c JOIN pg_sequence s ON s.seqrelid = c.oid)
 FROM n`
 
@@ -165,10 +166,10 @@ var inserts = regexp.MustCompile(`(?s)INSERT INTO [^;]*;`)
 
 // empty makes the schema as it is after its creation, and creates it if it is not there. It reports false if somebody uses it.
 func (s *shelf) empty(ctx context.Context, conn *pgx.Conn, name string) (ready bool, err error) {
-	var comment, definitions, deletes, numbers *string
-	var used, large bool
+	var comment, definitions, truncates, numbers *string
+	var used bool
 	look := func() error {
-		return conn.QueryRow(ctx, describe, name).Scan(&comment, &definitions, &used, &large, &deletes, &numbers)
+		return conn.QueryRow(ctx, describe, name).Scan(&comment, &definitions, &used, &truncates, &numbers)
 	}
 	exec := func(sql ...string) error {
 		_, err := conn.PgConn().Exec(ctx, "BEGIN; SET LOCAL synchronous_commit = off; "+strings.Join(sql, " ")+"; COMMIT").ReadAll()
@@ -178,8 +179,8 @@ func (s *shelf) empty(ctx context.Context, conn *pgx.Conn, name string) (ready b
 	switch err := look(); {
 	case err == nil && used:
 		return false, nil
-	case err == nil && !large && *comment == *definitions:
-		return true, exec(there, *deletes, strings.Join(inserts.FindAllString(s.tables, -1), " "), *numbers)
+	case err == nil && *comment == *definitions:
+		return true, exec(there, *truncates, strings.Join(inserts.FindAllString(s.tables, -1), " "), *numbers)
 	case err != nil && !errors.Is(err, pgx.ErrNoRows):
 		return false, err
 	}

@@ -17,6 +17,8 @@ func contents(t *testing.T, conn *pgx.Conn) (all []string) {
 	t.Helper()
 	names := strings.Split(one(t, conn, `SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class
 		WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'S')`), " ")
+	all = append(all, "pages: "+one(t, conn, `SELECT string_agg(relname || pg_relation_size(oid), ' ' ORDER BY relname) FROM pg_class
+		WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'`))
 	for _, name := range names {
 		rows := one(t, conn, `SELECT coalesce(string_agg(row::text, ' ' ORDER BY row::text), '')
 			FROM (SELECT to_jsonb(x) - 'applied_at' - 'log_cnt' AS row FROM (SELECT * FROM `+name+`) AS x) AS rows`)
@@ -60,7 +62,8 @@ func TestTablesAreAsNew(t *testing.T) {
 				`ALTER SEQUENCE outbox_seq CACHE 20`,
 				`GRANT SELECT ON effects TO PUBLIC`,
 				`CREATE RULE x AS ON INSERT TO effects DO INSTEAD NOTHING`,
-				`INSERT INTO effects SELECT repeat('x', 1000) FROM generate_series(1, 5000)`,
+				`INSERT INTO effects SELECT repeat('x', 1000) FROM generate_series(1, 5000); UPDATE txonce_shards SET token = n FROM generate_series(1, 100) AS n`,
+				`TRUNCATE txonce_windows, dead_letters`,
 			} {
 				t.Run("test", func(t *testing.T) {
 					conn := connect(t, testdb.Tables(t, dsn, ownTable))
