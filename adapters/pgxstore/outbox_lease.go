@@ -14,12 +14,9 @@ import (
 )
 
 const (
-	scanFirst    = 2 << 10               // rows to scan in a shard, unless all of them wait
-	scanMost     = 2 << 20               // the most rows to scan in a shard
-	scanCooldown = 64 << 10              // a shard where a Lease scanned this many rows gets a cooldown
-	dueEvery     = 20 * time.Millisecond // how often Lease moves delayed messages that are due
-	dueSeldom    = 10 * dueEvery         // how often it does so in calls with Want.Notified
-	dueAtOnce    = 1000                  // the most delayed messages that one Lease moves
+	scanFirst    = 2 << 10  // rows to scan in a shard, unless all of them wait
+	scanMost     = 2 << 20  // the most rows to scan in a shard
+	scanCooldown = 64 << 10 // a shard where a Lease scanned this many rows gets a cooldown
 )
 
 // Lease implements outbox.Session.
@@ -29,6 +26,9 @@ func (s *outboxSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 	}
 	if s.ranOut() {
 		return nil, outbox.ErrLeaseLost
+	}
+	if err := s.choresBefore(ctx, want); err != nil {
+		return nil, err
 	}
 	shards, done := s.leasable(want)
 	defer done()
@@ -41,6 +41,7 @@ func (s *outboxSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.leasedSince += len(found.messages)
 	for i := range found.messages {
 		if sh := s.held[found.messages[i].Shard]; sh != nil { // otherwise the shard was lost meanwhile, which Settle will report
 			sh.leased[found.messages[i].Seq] = struct{}{}
@@ -106,12 +107,8 @@ func (s *outboxSession) poll(ctx context.Context, shards []int, want outbox.Want
 			scans[i], lows[i], returned[i] = max(sh.scan, int64(most)+1), sh.low, sh.returned
 		}
 	}
-	due, before := !s.polling && s.pollDue(want), s.watermark
-	s.polling = s.polling || due
+	before := s.watermark
 	s.mu.Unlock()
-	if due {
-		defer s.pollDone()
-	}
 	bytes := int64(want.Bytes)
 	if bytes == 0 {
 		bytes = math.MaxInt64
@@ -119,11 +116,7 @@ func (s *outboxSession) poll(ctx context.Context, shards []int, want outbox.Want
 	began := time.Now()
 	ends := map[int]bool{}
 	var seen scanned
-	err = s.store.outboxTx(ctx, "lease", func(b *pgx.Batch) {
-		if due {
-			s.watch(ctx, b)
-			b.Queue(s.store.outbox.Due, dueAtOnce)
-		}
+	err = s.tx(ctx, "lease", func(b *pgx.Batch) {
 		b.Queue(s.store.outbox.LeaseFrom, s.owner, numbers, tokens, scans, want.Limit, bytes, mosts, lows, returned).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				m, row, err := leased(rows)
@@ -150,19 +143,6 @@ func (s *outboxSession) poll(ctx context.Context, shards []int, want outbox.Want
 	f.trim(want)
 	s.adaptScan(&f, shards, time.Since(began))
 	return f, nil
-}
-
-// pollDue reports whether this poll also moves delayed messages and updates the watermark. The caller holds mu.
-func (s *outboxSession) pollDue(want outbox.Want) bool {
-	late := time.Since(s.dueAt)
-	return late > 0 && (!want.Notified || late > dueSeldom)
-}
-
-// pollDone ends the work that pollDue has allowed, and schedules the next.
-func (s *outboxSession) pollDone() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.polling, s.dueAt = false, time.Now().Add(dueEvery)
 }
 
 // note records whether there may be more messages than were returned.

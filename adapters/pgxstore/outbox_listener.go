@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -34,6 +35,8 @@ type listener struct {
 	users  int
 	cancel context.CancelFunc
 	done   chan struct{}
+
+	listens atomic.Bool // LISTEN has succeeded, and the connection was not lost since
 }
 
 func (l *listener) enter(ctx context.Context, s *Store) {
@@ -92,6 +95,8 @@ func (s *Store) listenOnce(ctx context.Context) (listened bool) {
 		return false
 	}
 	defer s.disconnect(ctx, conn)
+	s.listener.listens.Store(true)
+	defer s.listener.listens.Store(false)
 	for {
 		s.wakes.wake(nil) // first for commits that happened before LISTEN
 		for {

@@ -22,8 +22,8 @@ var relayMutations = []mutation{
 	relaying("publishing ends before the lease expires", "call.go", "TestRelayPublishesOnlyWithinItsLease", edit{
 		`b.session.hold.Load().Until.Add(-cfg.Margin)`, `b.session.hold.Load().Until`,
 	}),
-	relaying("a Publish call gets one message per key, unless the publisher is atomic per key", "call.go", "TestRelayPublishesOneMessageOfAKeyPerCall", edit{
-		`for k.sent = 1; q.publisher.atomic && k.sent`, `for k.sent = 1; k.sent`,
+	relaying("a Publish call gets one message per key, unless the publisher is atomic or ordered", "call.go", "TestRelayPublishesOneMessageOfAKeyPerCall", edit{
+		`for k.sent = 1; q.publisher.together && k.sent`, `for k.sent = 1; k.sent`,
 	}),
 	relaying("a failed message holds back later messages of its key", "outcome.go", "TestRelayRefusedMessageStopsItsKeyOnly", edit{
 		`if confirmed {
