@@ -71,6 +71,8 @@ type outboxSession struct {
 	notified  map[int]bool       // held shards that got messages since they were last polled
 	nextGroup int                // the group of shards that the next Lease with Want.Groups polls
 
+	lastFound int // messages that the last Lease has returned
+
 	watermark        watermark
 	watermarkMoved   time.Time // when it was last moved
 	leasedSince      int       // messages leased since then; the watermark passes them when it is moved again
