@@ -2,7 +2,9 @@ package pgxstore
 
 import (
 	"context"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/txonce/txonce/internal/claims"
@@ -32,6 +34,19 @@ func Subscribe(s *Store) (wake <-chan struct{}, stop func()) {
 func Listen(ctx context.Context, s *Store) (wake <-chan struct{}, stop func()) {
 	sub, stop := s.listen(ctx)
 	return sub.wake, stop
+}
+
+// ListenForShards subscribes like Listen. take returns the shards of the notifications since its last call; all means any shard.
+func ListenForShards(ctx context.Context, s *Store) (wake <-chan struct{}, take func() (shards []int, all bool), stop func()) {
+	sub, stop := s.listen(ctx)
+	return sub.wake, func() ([]int, bool) {
+		sub.mu.Lock()
+		defer sub.mu.Unlock()
+		shards, all := slices.Sorted(maps.Keys(sub.shards)), sub.all
+		clear(sub.shards)
+		sub.all = false
+		return shards, all
+	}, stop
 }
 
 // HoldAllUntil makes s believe that one of its sessions holds all shards.

@@ -89,25 +89,16 @@ func (s *outboxSession) extend(ctx context.Context) (state holdState, err error)
 		})
 		b.Queue(s.store.outbox.Shards, s.owner).Query(func(rows pgx.Rows) error {
 			var n int
-			var token int64
+			var token, returned int64
 			var mine, free bool
-			_, err := pgx.ForEachRow(rows, []any{&n, &token, &mine, &free}, func() error {
+			_, err := pgx.ForEachRow(rows, []any{&n, &token, &mine, &free, &returned}, func() error {
 				state.total++
 				switch {
 				case mine:
-					state.mine[n] = token
+					state.mine[n], state.returned[n] = token, returned
 				case free:
 					state.free = append(state.free, n)
 				}
-				return nil
-			})
-			return err
-		})
-		b.Queue(s.store.outbox.Returned, s.owner).Query(func(rows pgx.Rows) error {
-			var n int
-			var returns int64
-			_, err := pgx.ForEachRow(rows, []any{&n, &returns}, func() error {
-				state.returned[n] = returns
 				return nil
 			})
 			return err

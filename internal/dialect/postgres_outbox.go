@@ -14,7 +14,7 @@ type PostgresOutbox struct {
 	// Leasing and settling.
 	Due, Lease, Check, Sent, Keep         string
 	LeaseFrom, LeaseFew                   string // for sessions that know where a shard's messages begin
-	Returned, Last, Writers               string
+	Last, Writers                         string
 	Defer, HoldDeferred, Park, HoldParked string
 	// Messages that wait behind a parked one, and their release.
 	Behind, Follow, Stranded                          string
@@ -89,7 +89,7 @@ WHERE owner = $1::uuid AND until > clock_timestamp()`),
 FROM @txonce_relays WHERE until > clock_timestamp() AND owner <> $1::uuid`),
 
 		Shards: q(`SELECT s.shard, s.token, coalesce(s.owner = $1::uuid, false) AS mine,
-	NOT EXISTS (SELECT FROM @txonce_relays r WHERE r.owner = s.owner AND r.until > clock_timestamp()) AS free
+	NOT EXISTS (SELECT FROM @txonce_relays r WHERE r.owner = s.owner AND r.until > clock_timestamp()) AS free, s.returned
 FROM @txonce_shards s ORDER BY s.shard`),
 
 		// One session at a time takes shards. Each statement of READ COMMITTED has its own snapshot, so the following ones see
@@ -179,8 +179,6 @@ CROSS JOIN LATERAL (
 	FROM @outbox_messages c WHERE c.shard = s.shard AND c.seq >= CASE WHEN s.returned = r.returned THEN r.low ELSE 0 END
 	ORDER BY seq LIMIT $6::bigint
 ) AS m`),
-
-		Returned: q(`SELECT shard, returned FROM @txonce_shards WHERE owner = $1::uuid`),
 
 		// If Last is read before Writers, then every message of a transaction that is not among Writers either has a seq greater
 		// than Last or is committed. A transaction that has written keeps its lock on the table until it ends.

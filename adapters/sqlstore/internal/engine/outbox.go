@@ -123,6 +123,7 @@ type Share struct {
 	Tokens           map[int]int64    // by shard
 	Free             []int            // shards that no live session holds
 	Others           map[string]int64 // see shares.View
+	Returned         map[int]int64    // by shard, how often messages have returned to it; nil: this database has no watermark
 	Shards, SameName int
 }
 
