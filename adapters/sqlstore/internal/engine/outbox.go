@@ -18,6 +18,13 @@ type Outbox struct {
 	Settler    Settler
 	Upkeep     Upkeep
 	Operations Operations
+	Listening  Listening // nil: the database has no notifications
+}
+
+// Listening is for a database that can notify other processes.
+type Listening interface {
+	// ListenStatements returns what a connection must execute to get the notifications of Writer.Notify.
+	ListenStatements(ctx context.Context) ([]string, error)
 }
 
 // Writer writes messages in the caller's transaction.

@@ -307,3 +307,12 @@ func (d *DB) notifyOnce(ctx context.Context) {
 	defer cancel()
 	_, _ = d.cfg.DB.ExecContext(ctx, d.box.write.Notify, "")
 }
+
+// ListenStatements also tells the sessions that notify that somebody listens. Its statements have no parameters.
+func (d *DB) ListenStatements(ctx context.Context) ([]string, error) {
+	var channel string
+	if err := d.cfg.DB.QueryRowContext(ctx, d.box.write.Channel).Scan(&channel); err != nil {
+		return nil, err
+	}
+	return []string{d.box.write.Hear, `LISTEN "` + channel + `"`}, nil // the name has no quotes
+}
