@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/outbox"
 )
@@ -48,6 +50,9 @@ func ListenForShards(ctx context.Context, s *Store) (wake <-chan struct{}, take 
 		return shards, all
 	}, stop
 }
+
+// RelayPool returns the session's own connections; nil: it uses those of Config.Pool.
+func RelayPool(o outbox.Session) *pgxpool.Pool { return o.(*outboxSession).conns.Load() }
 
 // HoldAllUntil makes s believe that one of its sessions holds all shards.
 func HoldAllUntil(s *Store, t time.Time) { s.holdsAllUntil(t) }
