@@ -120,3 +120,21 @@ func TestOutboxWakesForDelayedMessages(t *testing.T) {
 		t.Errorf("leased %v, want the message that is due", got)
 	}
 }
+
+// RunOnce of a relay calls no Maintain. Its polls move delayed messages that are due.
+func TestOutboxLeaseWithoutMaintain(t *testing.T) {
+	d := newHolding(t, testdb.Postgres)
+	d.lease(t)
+	later := outbox.Message{ID: "later", Topic: "events", NotBefore: time.Now().Add(100 * time.Millisecond)}
+	err := again(d.store, func() error {
+		return pgx.BeginFunc(t.Context(), d.pool, func(tx pgx.Tx) error { return d.store.Enqueue(t.Context(), tx, later) })
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); len(d.lease(t)) == 0; pause(10 * time.Millisecond) {
+		if time.Since(began) > 30*time.Second {
+			t.Fatal("a message that is due was not leased")
+		}
+	}
+}

@@ -128,15 +128,10 @@ var outboxMutations = []mutation{
 		shards = append`}}, pkg: "internal/dialect", run: "^TestNotifiedShards$", fails: "TestNotifiedShards", short: true,
 	},
 	committing("a relay that moves delayed messages wakes the others", pgx+"/outbox_chores.go", "TestOutboxWakesForDelayedMessages", edit{
-		`	if moved > 0 {
-		s.store.Wake(ctx)
-	}
-`, ``,
+		`if moved > 0 {`, `if moved < 0 {`,
 	}),
-	relayed("a session without Maintain finds delayed messages", pgx+"/outbox_chores.go", "a_not-before_time_holds_back_nobody,_and_then_joins_the_end_of_its_key", edit{
-		`	case all:
-`, `	case all && false:
-`,
+	committing("a session without Maintain finds delayed messages", pgx+"/outbox_chores.go", "TestOutboxLeaseWithoutMaintain", edit{
+		`	case all:`, `	case all && false:`,
 	}),
 	{
 		name: "outbox: sqlstore's relays are woken by commits of other processes", file: "adapters/sqlstore/outbox_listener.go",
