@@ -33,7 +33,7 @@ func (s *outboxSession) choresBefore(ctx context.Context, want outbox.Want) erro
 	s.mu.Unlock()
 	switch {
 	case all:
-		_, err := s.doChores(ctx)
+		_, err := s.doChores(ctx, false)
 		return err
 	case watermark && s.chores.TryLock():
 		defer s.chores.Unlock()
@@ -42,13 +42,17 @@ func (s *outboxSession) choresBefore(ctx context.Context, want outbox.Want) erro
 	return nil
 }
 
-// doChores looks for chores by one statement, and does them.
-func (s *outboxSession) doChores(ctx context.Context) (found chores, err error) {
+// doChores looks for chores by one statement, and does them. For Maintain, it also searches some shards for messages below their
+// watermarks, and for keys that are held back.
+func (s *outboxSession) doChores(ctx context.Context, maintain bool) (found chores, err error) {
 	s.chores.Lock()
 	defer s.chores.Unlock()
 	s.mu.Lock()
 	s.choresAt = time.Now()
-	numbers := s.numbers()
+	var numbers []int
+	if maintain {
+		numbers = s.numbers()
+	}
 	check := s.nextWatermarkCheck(numbers)
 	some := []int16{} // not nil, which would be NULL
 	for range min(followShards, len(numbers)) {

@@ -23,7 +23,7 @@ func (s *outboxSession) Maintain(ctx context.Context) error {
 	s.mu.Lock()
 	s.maintained = time.Now()
 	s.mu.Unlock()
-	found, err := s.doChores(ctx)
+	found, err := s.doChores(ctx, true)
 	if err != nil {
 		return err
 	}
