@@ -31,20 +31,21 @@ func (t *tally) reset(want int) {
 	t.want, t.count, t.done = want, 0, make(chan struct{})
 }
 
-func (t *tally) add(n int) {
+// add returns how many messages are done now.
+func (t *tally) add(n int) int {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if n == 0 || t.count >= t.want {
-		return
-	}
-	if t.count == 0 {
+	if t.count == 0 && n > 0 {
 		t.first = now
 	}
-	if t.count += n; t.count >= t.want {
+	missing := t.want - t.count
+	t.count += n
+	if missing > 0 && t.count >= t.want {
 		t.last = now
 		close(t.done)
 	}
+	return t.count
 }
 
 // perSecond leaves out what was done with the first message, because the time before that is unknown.

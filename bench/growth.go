@@ -23,8 +23,10 @@ type keys struct {
 
 var keyKinds = []keys{
 	{"random keys", rand.Text, `gen_random_uuid()`, 70},
-	{"UUIDv7 keys", func() string { return uuid.Must(uuid.NewV7()).String() },
-		`(lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint - $1 + i), 12, '0') || '7000' || '8' || substr(md5(i::text), 1, 15))::uuid`, 90},
+	{
+		"UUIDv7 keys", func() string { return uuid.Must(uuid.NewV7()).String() },
+		`(lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint - $1 + i), 12, '0') || '7000' || '8' || substr(md5(i::text), 1, 15))::uuid`, 90,
+	},
 }
 
 // growth measures claims beside more and more rows. Each measurement follows a checkpoint, after which the first change of a page

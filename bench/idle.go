@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -20,7 +19,7 @@ import (
 func (b *bench) idle(ctx context.Context) error {
 	t := b.report.table("idle", "statements/s")
 	for _, n := range []int{1, 3, 16} {
-		name := fmt.Sprintf("%d relays", n)
+		name := map[int]string{1: "1 relay", 3: "3 relays", 16: "16 relays"}[n]
 		b.progress("idle, %s", name)
 		err := b.server.inWorld(ctx, 1, false, func(ctx context.Context, w *world) error {
 			counted := &statements{}
@@ -61,12 +60,11 @@ func (b *bench) idle(ctx context.Context) error {
 }
 
 func relayNothing(ctx context.Context, pool *pgxpool.Pool, name string) error {
-	logger := slog.New(slog.DiscardHandler)
-	store, err := pgxstore.New(pgxstore.Config{Pool: pool, Logger: logger})
+	store, err := pgxstore.New(pgxstore.Config{Pool: pool})
 	if err != nil {
 		return err
 	}
-	r, err := relay.New(relay.Config{Queue: store, Publisher: nothing{}, Name: name, Logger: logger})
+	r, err := relay.New(relay.Config{Queue: store, Publisher: nothing{}, Name: name})
 	if err != nil {
 		return err
 	}

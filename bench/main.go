@@ -17,6 +17,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
@@ -81,6 +82,7 @@ func main() {
 	asJSON := flag.Bool("json", false, "print JSON instead of tables")
 	docs := flag.String("docs", "", "write the tables into performance.md of this `folder`, and charts")
 	flag.Parse()
+	slog.SetLogLoggerLevel(slog.LevelError)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	b := &bench{size: full, report: &report{Short: *isShort || *isTiny}, began: time.Now()}

@@ -30,17 +30,18 @@ type system interface {
 // outboxKind creates a system in an empty schema.
 type outboxKind struct {
 	name  string
-	drain int // a backlog that takes a few seconds; 0: the system keeps no backlog
-	slow  int // the same for acknowledgements that take 2 ms
+	rows  string // the table of its messages
+	drain int    // a backlog that takes a few seconds; 0: the system keeps no backlog
+	slow  int    // the same for acknowledgements that take 2 ms
 	setup func(context.Context, *place) (system, error)
 }
 
 var (
 	outboxKinds = []outboxKind{
-		{"txonce", 100_000, 100_000, newTxonce(false)},
-		{"watermill-sql v3 forwarder", 8_000, 800, newForwarding},
-		{"River, a job per message", 10_000, 10_000, newJobs},
-		{name: "least", setup: newLeast},
+		{"txonce", "outbox_messages", 100_000, 100_000, newTxonce(false)},
+		{"watermill-sql v3 forwarder", "watermill_events", 8_000, 800, newForwarding},
+		{"River, a job per message", "river_job", 10_000, 10_000, newJobs},
+		{name: "least", rows: "least", setup: newLeast},
 	}
 	elsewhere = outboxKind{name: "txonce, relay elsewhere", setup: newTxonce(true)}
 )

@@ -58,7 +58,8 @@ func (w *world) backlog(name string, n int, system func(ctx context.Context, ids
 	return h
 }
 
-// watermill handles messages in the transaction in which watermill-sql has read them.
+// watermill handles messages in the transaction in which watermill-sql has read them, a hundred at the most. The last message counts
+// when all effects are committed.
 func (w *world) watermill(ctx context.Context, ids []string, t *tally) error {
 	db := stdlib.OpenDBFromPool(w.pool)
 	defer db.Close()
@@ -88,6 +89,7 @@ func (w *world) watermill(ctx context.Context, ids []string, t *tally) error {
 	if err != nil {
 		return err
 	}
+	handled := newTally(len(ids))
 	router.AddNoPublisherHandler("ledger", topic, subscriber, func(msg *wmessage.Message) error {
 		tx, ok := sql.TxFromContext(msg.Context())
 		if !ok {
@@ -96,12 +98,33 @@ func (w *world) watermill(ctx context.Context, ids []string, t *tally) error {
 		if _, err := tx.ExecContext(msg.Context(), insertEffect, msg.UUID); err != nil {
 			return err
 		}
-		t.add(1)
+		if handled.add(1) < len(ids) {
+			t.add(1)
+		}
 		return nil
 	})
+	committed := make(chan error, 1)
+	go func() {
+		err := errors.Join(handled.wait(ctx), w.committed(ctx, ids))
+		if err == nil {
+			t.add(1)
+		}
+		committed <- err
+	}()
 	stopped := context.AfterFunc(ctx, func() { _ = router.Close() })
 	defer stopped()
-	return router.Run(context.WithoutCancel(ctx))
+	err = router.Run(context.WithoutCancel(ctx))
+	return errors.Join(err, <-committed)
+}
+
+// committed returns when all of these messages are in the ledger.
+func (w *world) committed(ctx context.Context, ids []string) error {
+	for rows := 0; rows < len(ids); {
+		if err := w.pool.QueryRow(ctx, `SELECT count(*) FROM ledger WHERE id = ANY($1)`, ids).Scan(&rows); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // charge is a job of River.

@@ -102,33 +102,3 @@ func (b *bench) latency(ctx context.Context, k outboxKind, n int, tuned bool) (t
 	}
 	return took, err
 }
-
-// transactions compares transactions with and without a message, without a relay.
-func (b *bench) transactions(ctx context.Context) error {
-	t := b.report.table("transactions", "messages/s")
-	for _, column := range loopback {
-		b.progress("transactions, %s", column.name)
-		p := &place{tuned: true}
-		err := b.at(ctx, p, func(ctx context.Context, p *place) error {
-			hs := []*handling{{name: "bare", do: each(p.bare)}}
-			for _, k := range outboxKinds {
-				s, err := k.setup(ctx, p)
-				if err != nil {
-					return fmt.Errorf("%s: %w", k.name, err)
-				}
-				hs = append(hs, &handling{name: k.name, base: "bare", do: each(s.Tx)})
-			}
-			hs = append(hs,
-				&handling{name: "InTx", base: "bare", do: each(p.inTx(0))},
-				&handling{name: "InTx, a message", base: "InTx", do: each(p.inTx(1))},
-				&handling{name: "InTx, ten messages", base: "InTx", do: each(p.inTx(10))},
-				&handling{name: "a transaction of the caller's own, a message", base: "bare", do: each(p.ownTx)},
-			)
-			return b.compare(ctx, p.world, t, column, b.size.slot, b.size.rounds, hs)
-		})
-		if err != nil {
-			return fmt.Errorf("%s: %w", column.name, err)
-		}
-	}
-	return nil
-}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -103,10 +104,7 @@ func (r *report) cell(name, column, way string) *cell {
 // String is a value and its quartiles, such as "1,900/s (1,850-1,960)" or ".71 x (.69-.73)".
 func (c *cell) String(unit string) string {
 	s := c.summary
-	suffix := map[string]string{"messages/s": "/s", "x": " x"}[unit]
-	if suffix == "" {
-		suffix = " " + unit
-	}
+	suffix := map[string]string{"messages/s": "/s", "ms": " ms"}[unit]
 	if c.Ratio != nil {
 		s, suffix = *c.Ratio, " x"
 	}
@@ -134,10 +132,8 @@ func number(v float64) string {
 		return fmt.Sprintf("%.0f", v)
 	case v >= 3:
 		return fmt.Sprintf("%.1f", v)
-	case v >= 1 || v == 0:
-		return fmt.Sprintf("%.2f", v)
 	default:
-		return fmt.Sprintf("%.2f", v)[1:] // .71
+		return strings.Replace(fmt.Sprintf("%.2f", v), "0.", ".", 1)
 	}
 }
 

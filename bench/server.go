@@ -110,7 +110,8 @@ func (s *server) durable(ctx context.Context, conn *pgx.Conn) error {
 
 func roundTrip(db interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}) func(context.Context) (time.Duration, error) {
+},
+) func(context.Context) (time.Duration, error) {
 	return func(ctx context.Context) (time.Duration, error) {
 		took := make([]time.Duration, 201)
 		for i := range took {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,7 +69,7 @@ func beside(ctx context.Context, store dedup.Purger, fn func(context.Context) er
 	p := &purger{Purger: store}
 	// The lease ends before the next Sweeper begins.
 	s, err := dedup.NewSweeper(dedup.SweeperConfig{
-		Store: p, Every: 10 * time.Millisecond, Lease: 20 * time.Millisecond, AlarmAfter: 24 * time.Hour, Logger: slog.New(slog.DiscardHandler),
+		Store: p, Every: 10 * time.Millisecond, Lease: 20 * time.Millisecond, AlarmAfter: 24 * time.Hour,
 	})
 	if err != nil {
 		return 0, err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +18,7 @@ const batchSize = 100
 type handling struct {
 	name, base string
 	do         func(ctx context.Context, id func() string) (messages int, err error)
-	repeats    bool                                         // the messages have been handled before: there must be no effect
+	repeats    bool                                       // the messages have been handled before: there must be no effect
 	measure    func(ctx context.Context) (float64, error) // instead of do
 
 	id      func() string
@@ -80,7 +79,9 @@ func (w *world) process(c consumers) func(context.Context, string) error {
 
 // hundred handles a batch.
 func hundred(c consumer.BatchProcessor) func(context.Context, func() string) (int, error) {
-	return func(ctx context.Context, id func() string) (int, error) { return batch(ctx, c, messages(id, batchSize)) }
+	return func(ctx context.Context, id func() string) (int, error) {
+		return batch(ctx, c, messages(id, batchSize))
+	}
 }
 
 func messages(id func() string, n int) []*consumer.Message {
@@ -119,7 +120,7 @@ func (w *world) consumers(key consumer.KeyFunc, id func(*consumer.Message) strin
 		c   **consumer.Consumer[pgx.Tx]
 		cfg consumer.Config[pgx.Tx]
 	}{{&c.plain, plain}, {&c.queue, queue}, {&c.set, set}} {
-		to.cfg.Store, to.cfg.Key, to.cfg.Logger = w.store, key, slog.New(slog.DiscardHandler)
+		to.cfg.Store, to.cfg.Key = w.store, key
 		if *to.c, err = consumer.New(to.cfg); err != nil {
 			return c, err
 		}

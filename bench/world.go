@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -79,7 +78,7 @@ func (s *server) inWorlds(ctx context.Context, n, conns int, fn func(context.Con
 
 // newStore returns a store with a ClaimTimeout that suits a busy machine.
 func (w *world) newStore(cfg pgxstore.Config) (*pgxstore.Store, error) {
-	cfg.Pool, cfg.ClaimTimeout, cfg.Logger = w.pool, 2*time.Minute, slog.New(slog.DiscardHandler)
+	cfg.Pool, cfg.ClaimTimeout = w.pool, 2*time.Minute
 	return pgxstore.New(cfg)
 }
 
