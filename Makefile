@@ -101,12 +101,12 @@ BENCH ?=
 
 .PHONY: bench
 bench: ## Compare with transactions by hand and with other libraries; writes docs/performance.md
-	@$(MAKE) --no-print-directory services-up S="kafka elasticmq rabbitmq"
+	@$(MAKE) --no-print-directory services-up S="postgres kafka elasticmq rabbitmq"
 	@$(ENV); cd bench && go run . -docs ../docs $(BENCH)
 
 .PHONY: bench-short
 bench-short: ## The same in less than 3 minutes; fails if a figure is far below its target
-	@$(MAKE) --no-print-directory services-up S="kafka elasticmq rabbitmq"
+	@$(MAKE) --no-print-directory services-up S="postgres kafka elasticmq rabbitmq"
 	@$(ENV); cd bench && go run . -short $(BENCH)
 
 # How many orders each pair handles, and further flags for it.

@@ -16,16 +16,17 @@ import (
 // chart draws a table: a group of bars for each way, and a bar for each column, with its quartiles.
 type chart struct {
 	table, title, axis string
-	columns            []string // nil: all
 	ways               []string // nil: those with a base
 }
 
+func (c chart) file() string { return "performance-" + c.table + ".svg" }
+
 var charts = []chart{
-	{"singles", "One message in one transaction", "x the base of its row", nil, []string{"by hand", "least", "Process"}},
-	{"batches", "A hundred messages in one transaction", "x the claim by hand, one message per transaction", nil, nil},
-	{"kafka", "From Kafka to PostgreSQL", "x a consumer group by hand", nil, nil},
-	{"transactions", "A transaction with a message", "x a transaction without", nil, nil},
-	{"growth", "Claims beside more rows", "x claims beside the fewest rows", nil, nil},
+	{"singles", "One message in one transaction", "x a bare transaction", []string{"by hand", "least", "Process"}},
+	{"batches", "A hundred messages in one transaction", "x the claim by hand, one message per transaction", nil},
+	{"kafka", "From Kafka to PostgreSQL", "x a consumer group by hand", nil},
+	{"transactions", "A transaction with a message", "x a transaction without", nil},
+	{"growth", "Claims beside more rows", "x claims beside the fewest rows", nil},
 }
 
 var colors = []color.Color{
@@ -43,7 +44,7 @@ func (r *report) writeCharts(dir string) error {
 		if err != nil {
 			return fmt.Errorf("chart of %s: %w", c.table, err)
 		}
-		if err := p.Save(24*vg.Centimeter, 11*vg.Centimeter, filepath.Join(dir, "performance-"+c.table+".svg")); err != nil {
+		if err := p.Save(24*vg.Centimeter, 11*vg.Centimeter, filepath.Join(dir, c.file())); err != nil {
 			return err
 		}
 	}
@@ -62,13 +63,9 @@ func (c chart) plot(t *table, m machine) (*plot.Plot, error) {
 			rows = append(rows, row)
 		}
 	}
-	columns := c.columns
-	if columns == nil {
-		columns = t.Columns
-	}
-	width := vg.Points(70) / vg.Length(len(columns))
-	for i, column := range columns {
-		offset := width * (vg.Length(i) - vg.Length(len(columns)-1)/2)
+	width := vg.Points(60) / vg.Length(len(t.Columns))
+	for i, column := range t.Columns {
+		offset := width * (vg.Length(i) - vg.Length(len(t.Columns)-1)/2)
 		bars, quartiles := plotter.Values{}, spread{offset: offset}
 		for _, row := range rows {
 			s := summary{}

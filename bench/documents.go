@@ -73,8 +73,20 @@ func (t *table) markdown(date string) string {
 			fmt.Fprintf(&b, "|%s\n", strings.Repeat("---|", len(line)))
 		}
 	}
-	fmt.Fprintf(&b, "\n%s, medians and quartiles of the rounds of %s.\n", strings.ToUpper(t.Unit[:1])+t.Unit[1:], date)
+	fmt.Fprintf(&b, "\n%s of %s.\n", t.caption(), date)
+	for _, c := range charts {
+		if c.table == t.Name {
+			fmt.Fprintf(&b, "\n![%s](%s)\n", c.title, c.file())
+		}
+	}
 	return b.String()
+}
+
+func (t *table) caption() string {
+	if t.Unit == "" {
+		return "Medians and quartiles"
+	}
+	return "In " + t.Unit + ", medians and quartiles"
 }
 
 var code = regexp.MustCompile(`\b(Process|ProcessBatch|Handle|HandleBatch|Queue|Waves|InTx|Attempt)\b`)

@@ -32,7 +32,7 @@ var keyKinds = []keys{
 // growth measures claims beside more and more rows. Each measurement follows a checkpoint, after which the first change of a page
 // writes the whole page to the WAL.
 func (b *bench) growth(ctx context.Context) error {
-	claims, wal := b.report.table("growth", "messages/s"), b.report.table("growth-wal", "B of WAL per claim")
+	claims, wal := b.report.table("growth", "messages/s"), b.report.table("growth-wal", "bytes of WAL per claim")
 	for _, k := range keyKinds {
 		err := b.server.inWorlds(ctx, len(b.size.rows), 2, func(ctx context.Context, worlds []*world) error {
 			var ways []way
@@ -133,7 +133,7 @@ func (w *world) lsn(ctx context.Context) (n int64, err error) {
 
 // keySizes measures the bytes of a key in table and index, and its WAL. They do not depend on the machine.
 func (b *bench) keySizes(ctx context.Context) error {
-	t := b.report.table("keys", "B")
+	t := b.report.table("keys", "bytes per key")
 	for _, compact := range []bool{false, true} {
 		name := "readable"
 		if compact {

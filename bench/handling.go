@@ -93,7 +93,7 @@ func (b *bench) memory(ctx context.Context) error {
 			{name: "ProcessBatch, Queue", do: hundred(c.queue)},
 			{name: "ProcessBatch, set-based", do: hundred(c.set)},
 		})
-		t := b.report.table("memory", "per message")
+		t := b.report.table("memory", "bytes and allocations per message")
 		for _, h := range hs {
 			bytes, objects, err := h.allocates(ctx, 20*batchSize)
 			if err != nil {

@@ -38,18 +38,16 @@ func (b *bench) idle(ctx context.Context) error {
 				return running.Wait()
 			}
 			return while(ctx, relays, func(ctx context.Context) error {
-				wait := 10 * b.size.slot
-				select { // until the relays have shared the shards
-				case <-time.After(wait):
-				case <-ctx.Done():
+				for range 2 { // first until the relays have shared the shards
+					counted.n.Store(0)
+					select {
+					case <-time.After(b.size.idle):
+					case <-ctx.Done():
+						return context.Cause(ctx)
+					}
 				}
-				counted.n.Store(0)
-				select {
-				case <-time.After(2 * wait):
-				case <-ctx.Done():
-				}
-				t.put("together", name, float64(counted.n.Load())/(2*wait).Seconds())
-				return context.Cause(ctx)
+				t.put("together", name, float64(counted.n.Load())/b.size.idle.Seconds())
+				return nil
 			})
 		})
 		if err != nil {
