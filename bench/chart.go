@@ -40,7 +40,11 @@ func (r *report) writeCharts(dir string) error {
 		if t == nil {
 			continue
 		}
-		p, err := c.plot(t, r.Machine)
+		rows := c.rows(t)
+		if len(rows) == 0 {
+			continue
+		}
+		p, err := c.plot(t, rows, r.Machine)
 		if err != nil {
 			return fmt.Errorf("chart of %s: %w", c.table, err)
 		}
@@ -51,18 +55,21 @@ func (r *report) writeCharts(dir string) error {
 	return nil
 }
 
-func (c chart) plot(t *table, m machine) (*plot.Plot, error) {
-	p := plot.New()
-	p.Title.Text = fmt.Sprintf("%s (%s, %d cores)", c.title, m.Date, m.Cores)
-	p.Y.Label.Text = c.axis
-	p.Y.Min = 0
-	p.Legend.Top = true
-	var rows []*row
+func (c chart) rows(t *table) (rows []*row) {
 	for _, row := range t.Rows {
 		if slices.Contains(c.ways, row.Way) || c.ways == nil && row.Base != "" {
 			rows = append(rows, row)
 		}
 	}
+	return rows
+}
+
+func (c chart) plot(t *table, rows []*row, m machine) (*plot.Plot, error) {
+	p := plot.New()
+	p.Title.Text = fmt.Sprintf("%s (%s, %d cores)", c.title, m.Date, m.Cores)
+	p.Y.Label.Text = c.axis
+	p.Y.Min = 0
+	p.Legend.Top = true
 	width := vg.Points(60) / vg.Length(len(t.Columns))
 	for i, column := range t.Columns {
 		offset := width * (vg.Length(i) - vg.Length(len(t.Columns)-1)/2)

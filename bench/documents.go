@@ -75,7 +75,7 @@ func (t *table) markdown(date string) string {
 	}
 	fmt.Fprintf(&b, "\n%s of %s.\n", t.caption(), date)
 	for _, c := range charts {
-		if c.table == t.Name {
+		if c.table == t.Name && len(c.rows(t)) > 0 {
 			fmt.Fprintf(&b, "\n![%s](%s)\n", c.title, c.file())
 		}
 	}

@@ -95,7 +95,7 @@ func (b *bench) memory(ctx context.Context) error {
 		})
 		t := b.report.table("memory", "bytes and allocations per message")
 		for _, h := range hs {
-			bytes, objects, err := h.allocates(ctx, 20*batchSize)
+			bytes, objects, err := h.allocates(ctx, 5*batchSize)
 			if err != nil {
 				return fmt.Errorf("%s: %w", h.name, err)
 			}

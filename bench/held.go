@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,7 +17,7 @@ func (b *bench) held(ctx context.Context) error {
 	return b.in(ctx, outboxKinds[0], p, func(ctx context.Context, s system) error {
 		return while(ctx, s.Relay, func(ctx context.Context) error {
 			l := &load{system: s, place: p, burst: 100_000 / b.size.backlog, bursts: b.size.backlogRounds}
-			free, err := l.measure(ctx, 60*b.size.slot)
+			free, err := l.measure(ctx, b.size.idle)
 			if err != nil {
 				return err
 			}
@@ -28,7 +29,7 @@ func (b *bench) held(ctx context.Context) error {
 			if err := effect(ctx, tx, "held open"); err != nil { // gives it a snapshot and a transaction id
 				return err
 			}
-			holding, err := l.measure(ctx, 180*b.size.slot)
+			holding, err := l.measure(ctx, 3*b.size.idle)
 			if err != nil {
 				return err
 			}
@@ -81,4 +82,31 @@ func (l *load) measure(ctx context.Context, steady time.Duration) (rates []float
 func (l *load) fill(ctx context.Context, n int) error {
 	l.sent += n
 	return l.Fill(ctx, l.sent-n, l.sent)
+}
+
+// stats measures how long a reading of the outbox's statistics takes.
+func (b *bench) stats(ctx context.Context) error {
+	n := b.size.keys
+	b.progress("stats: fill %s messages", number(float64(n)))
+	return b.server.inWorld(ctx, 2, false, func(ctx context.Context, w *world) error {
+		_, err := w.pool.Exec(ctx, `INSERT INTO outbox_messages (shard, id, topic, key, payload)
+			SELECT i % 64, i::text, 'events', convert_to((i % 1000)::text, 'UTF8'), $2 FROM generate_series(1, $1::bigint) AS i`, n, payload)
+		if err != nil {
+			return err
+		}
+		ways := []way{{"Stats", "", func(ctx context.Context) (float64, error) {
+			began := time.Now()
+			stats, err := w.store.Outbox().Stats(ctx)
+			took := time.Since(began)
+			if err == nil && (stats.Pending < int64(n)*85/100 || stats.Pending > int64(n)*115/100) {
+				err = fmt.Errorf("%d messages are pending, of %d", stats.Pending, n)
+			}
+			return took.Seconds() * 1000, err
+		}}}
+		figures, err := rounds(ctx, b.size.rounds, true, ways)
+		if err == nil {
+			b.report.table("stats", "ms").add(number(float64(n))+" messages are pending", ways, figures)
+		}
+		return err
+	})
 }

@@ -28,6 +28,7 @@ import (
 
 // size is how much is measured.
 type size struct {
+	short         bool
 	rounds        int           // of slots
 	slot          time.Duration // for one way in a round
 	backlog       int           // backlogs are divided by this
@@ -41,7 +42,7 @@ type size struct {
 
 var (
 	full  = size{rounds: 17, slot: 300 * time.Millisecond, backlog: 1, backlogRounds: 5, peers: 400, rows: []int{1e5, 1e6, 1e7}, claims: 5000, idle: 10 * time.Second, keys: 1e6}
-	short = size{rounds: 5, slot: 100 * time.Millisecond, backlog: 10, backlogRounds: 2, peers: 100, rows: []int{1e5}, claims: 5000, idle: 3 * time.Second, keys: 1e5}
+	short = size{short: true, rounds: 5, slot: 100 * time.Millisecond, backlog: 10, backlogRounds: 3, peers: 100, rows: []int{1e5}, claims: 5000, idle: 3 * time.Second, keys: 1e5}
 	tiny  = size{rounds: 1, slot: 30 * time.Millisecond, backlog: 50, backlogRounds: 1, peers: 20, rows: []int{1e3, 1e4}, claims: 500, idle: 300 * time.Millisecond, keys: 1e4}
 )
 
@@ -56,24 +57,26 @@ type bench struct {
 type section struct {
 	name string
 	run  func(*bench, context.Context) error
+	long bool // it has no targets, and is not in a short run
 }
 
 // sections in the order in which they run.
 var sections = []section{
-	{"singles", (*bench).singles},
-	{"batches", (*bench).batches},
-	{"memory", (*bench).memory},
-	{"peers", (*bench).peers},
-	{"kafka", (*bench).kafka},
-	{"brokers", (*bench).brokers},
-	{"transactions", (*bench).transactions},
-	{"drains", (*bench).drains},
-	{"latencies", (*bench).latencies},
-	{"idle", (*bench).idle},
-	{"held", (*bench).held},
-	{"keys", (*bench).keySizes},
-	{"sweeps", (*bench).sweeps},
-	{"growth", (*bench).growth},
+	{"singles", (*bench).singles, false},
+	{"batches", (*bench).batches, false},
+	{"memory", (*bench).memory, false},
+	{"peers", (*bench).peers, false},
+	{"kafka", (*bench).kafka, false},
+	{"brokers", (*bench).brokers, true},
+	{"transactions", (*bench).transactions, false},
+	{"drains", (*bench).drains, false},
+	{"latencies", (*bench).latencies, false},
+	{"idle", (*bench).idle, false},
+	{"held", (*bench).held, false},
+	{"stats", (*bench).stats, true},
+	{"keys", (*bench).keySizes, false},
+	{"sweeps", (*bench).sweeps, false},
+	{"growth", (*bench).growth, false},
 }
 
 func main() {
@@ -127,7 +130,7 @@ func (b *bench) run(ctx context.Context, only string) (err error) {
 	defer b.server.close()
 	b.report.Machine = b.server.machine
 	for _, s := range sections {
-		if len(names) > 0 && !slices.Contains(names, s.name) {
+		if len(names) > 0 && !slices.Contains(names, s.name) || len(names) == 0 && s.long && b.size.short {
 			continue
 		}
 		if err := s.run(b, ctx); err != nil {

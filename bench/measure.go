@@ -84,8 +84,8 @@ type summary struct {
 
 func summarize(values []float64) summary {
 	sorted := slices.Sorted(slices.Values(values))
-	at := func(quarter int) float64 { return sorted[(len(sorted)-1)*quarter/4] }
-	return summary{Median: sorted[len(sorted)/2], Low: at(1), High: sorted[len(sorted)-1-(len(sorted)-1)/4]}
+	last := len(sorted) - 1
+	return summary{Median: (sorted[last/2] + sorted[len(sorted)/2]) / 2, Low: sorted[last/4], High: sorted[last-last/4]}
 }
 
 // percentile of durations, in milliseconds.
