@@ -48,7 +48,7 @@ func (r *report) writeCharts(dir string) error {
 		if err != nil {
 			return fmt.Errorf("chart of %s: %w", c.table, err)
 		}
-		if err := p.Save(24*vg.Centimeter, 11*vg.Centimeter, filepath.Join(dir, c.file())); err != nil {
+		if err := p.Save(vg.Length(max(18, 3+5*len(rows)))*vg.Centimeter, 11*vg.Centimeter, filepath.Join(dir, c.file())); err != nil {
 			return err
 		}
 	}
@@ -96,6 +96,7 @@ func (c chart) plot(t *table, rows []*row, m machine) (*plot.Plot, error) {
 		names = append(names, row.Way)
 	}
 	p.NominalX(names...)
+	p.X.Min, p.X.Max = -.5, float64(len(rows))-.5
 	return p, nil
 }
 
