@@ -47,7 +47,6 @@ func (b *bench) kafka(ctx context.Context) error {
 		ways := []way{
 			b.fromBroker("by hand", "", k, few, column.far, byHand),
 			b.fromBroker("ProcessBatch, plain Handle", "by hand", k, many/2, column.far, reading(func(c consumers) processor { return c.plain })),
-			// waves: b.fromBroker("ProcessBatch, Waves", "by hand", k, many, column.far, reading(func(c consumers) processor { return c.waves })),
 			b.fromBroker("ProcessBatch, Queue", "by hand", k, many, column.far, reading(func(c consumers) processor { return c.queue })),
 			b.fromBroker("ProcessBatch, set-based", "by hand", k, many, column.far, reading(func(c consumers) processor { return c.set })),
 		}

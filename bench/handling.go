@@ -26,7 +26,6 @@ func (b *bench) singles(ctx context.Context) error {
 			{name: "a duplicate", base: "by hand", repeats: true, do: process(func(string) *consumer.Message { return some() })},
 			{name: "a duplicate, Attempt 2", base: "by hand", repeats: true, do: process(func(string) *consumer.Message { return redelivered(some()) })},
 			{name: "least for a duplicate", base: "by hand", repeats: true, do: each(w.leastDuplicate)},
-			// chained: {name: "Process, chained", base: "bare", do: …}, with a Store and a Consumer that use dedup.Sequencer
 		}
 	})
 }
@@ -37,7 +36,6 @@ func (b *bench) batches(ctx context.Context) error {
 		return []*handling{
 			{name: "by hand", do: each(w.byHand)},
 			{name: "ProcessBatch, plain Handle", base: "by hand", do: hundred(c.plain)},
-			// waves: {name: "ProcessBatch, Waves", base: "by hand", do: hundred(c.waves)}, with a consumer in consumers
 			{name: "ProcessBatch, Queue", base: "by hand", do: hundred(c.queue)},
 			{name: "ProcessBatch, set-based", base: "by hand", do: hundred(c.set)},
 			{name: "ProcessBatch, duplicates", base: "by hand", repeats: true, do: func(ctx context.Context, _ func() string) (int, error) {

@@ -100,26 +100,30 @@ func message(id string) *consumer.Message {
 type consumers struct{ plain, queue, set *consumer.Consumer[pgx.Tx] }
 
 func (w *world) consumers(key consumer.KeyFunc, id func(*consumer.Message) string) (c consumers, err error) {
-	plain := consumer.Config[pgx.Tx]{Name: "plain", Handle: func(ctx context.Context, tx pgx.Tx, m *consumer.Message) error {
+	handle := func(ctx context.Context, tx pgx.Tx, m *consumer.Message) error {
 		_, err := tx.Exec(ctx, insertEffect, id(m))
 		return err
-	}}
-	queue := consumer.Config[pgx.Tx]{Name: "queue", HandleBatch: pgxstore.Queue(func(_ context.Context, b *pgx.Batch, m *consumer.Message) error {
+	}
+	queue := pgxstore.Queue(func(_ context.Context, b *pgx.Batch, m *consumer.Message) error {
 		b.Queue(insertEffect, id(m))
 		return nil
-	})}
-	set := consumer.Config[pgx.Tx]{Name: "set", HandleBatch: func(ctx context.Context, tx pgx.Tx, msgs []*consumer.Message) error {
+	})
+	set := func(ctx context.Context, tx pgx.Tx, msgs []*consumer.Message) error {
 		ids := make([]string, len(msgs))
 		for i, m := range msgs {
 			ids[i] = id(m)
 		}
 		_, err := tx.Exec(ctx, `INSERT INTO ledger (id, amount) SELECT id, 1 FROM unnest($1::text[]) AS id`, ids)
 		return err
-	}}
+	}
 	for _, to := range []struct {
 		c   **consumer.Consumer[pgx.Tx]
 		cfg consumer.Config[pgx.Tx]
-	}{{&c.plain, plain}, {&c.queue, queue}, {&c.set, set}} {
+	}{
+		{&c.plain, consumer.Config[pgx.Tx]{Name: "plain", Handle: handle}},
+		{&c.queue, consumer.Config[pgx.Tx]{Name: "queue", HandleBatch: queue}},
+		{&c.set, consumer.Config[pgx.Tx]{Name: "set", HandleBatch: set}},
+	} {
 		to.cfg.Store, to.cfg.Key = w.store, key
 		if *to.c, err = consumer.New(to.cfg); err != nil {
 			return c, err
