@@ -73,7 +73,8 @@ func (t *table) markdown(date string) string {
 			fmt.Fprintf(&b, "|%s\n", strings.Repeat("---|", len(line)))
 		}
 	}
-	fmt.Fprintf(&b, "\n%s of %s.\n", t.caption(), date)
+	caption := t.caption()
+	fmt.Fprintf(&b, "\n%s of %s.\n", strings.ToUpper(caption[:1])+caption[1:], date)
 	for _, c := range charts {
 		if c.table == t.Name && len(c.rows(t)) > 0 {
 			fmt.Fprintf(&b, "\n![%s](%s)\n", c.title, c.file())
@@ -84,9 +85,9 @@ func (t *table) markdown(date string) string {
 
 func (t *table) caption() string {
 	if t.Unit == "" {
-		return "Medians and quartiles"
+		return "medians and quartiles"
 	}
-	return "In " + t.Unit + ", medians and quartiles"
+	return "in " + t.Unit + ", medians and quartiles"
 }
 
 var code = regexp.MustCompile(`\b(Process|ProcessBatch|Handle|HandleBatch|Queue|Interleave|InTx|Attempt)\b`)

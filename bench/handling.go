@@ -59,7 +59,10 @@ func (b *bench) handle(ctx context.Context, name string, slot time.Duration, n i
 			if err != nil {
 				return err
 			}
-			return b.compare(ctx, w, t, column, slot, n, ways(w, c, old))
+			if err := b.compare(ctx, w, t, column, slot, n, ways(w, c, old)); err != nil {
+				return err
+			}
+			return w.audit(ctx, "before it was repeated, ProcessBatch", oldPlace, batchSize)
 		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", column.name, err)

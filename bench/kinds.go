@@ -68,7 +68,7 @@ type kafkaTopic struct {
 func openKafka(_ context.Context, name string) (broker, error) {
 	client, err := sarama.NewClient(kafkaAddresses(), kafka.NewConfig())
 	if err != nil {
-		return nil, fmt.Errorf("TXONCE_KAFKA: %w", err)
+		return nil, fmt.Errorf("TXONCE_KAFKA (.services/env has it): %w", err)
 	}
 	admin, err := sarama.NewClusterAdminFromClient(client)
 	if err != nil {

@@ -139,7 +139,7 @@ func number(v float64) string {
 
 func (r *report) write(w io.Writer) error {
 	for _, t := range r.Tables {
-		fmt.Fprintf(w, "\n%s (%s)\n", t.Name, t.Unit)
+		fmt.Fprintf(w, "\n%s, %s\n", t.Name, t.caption())
 		tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		for _, line := range t.lines() {
 			for _, c := range line {
