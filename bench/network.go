@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -93,21 +94,36 @@ func sleepUntil(due time.Time) {
 	}
 }
 
-// calibrate sets the delay so that a round trip takes longer by d than without the network between, and returns by how much it does.
-func (n *network) calibrate(ctx context.Context, d time.Duration, direct, through func(context.Context) (time.Duration, error)) (time.Duration, error) {
-	base, err := direct(ctx)
-	if err != nil {
-		return 0, err
-	}
+// calibrate sets the delay so that a round trip takes longer by d than without the network between. It returns how long it takes without,
+// and by how much longer with it.
+func (n *network) calibrate(ctx context.Context, d time.Duration, direct, through func(context.Context) error) (took, added time.Duration, err error) {
 	n.delay.Store(int64(d))
-	var added time.Duration
-	for range 3 {
-		took, err := through(ctx)
-		if err != nil {
-			return 0, err
+	for try := range 4 {
+		if took, added, err = compareTrips(ctx, direct, through); err != nil {
+			return 0, 0, err
 		}
-		added = took - base
-		n.delay.Add(int64(d - added))
+		if try < 3 {
+			n.delay.Store(max(0, n.delay.Load()+int64(d-added)))
+		}
 	}
-	return added, nil
+	return took, added, nil
+}
+
+// compareTrips returns the median of direct round trips, and that of how much longer the next one through the network took.
+func compareTrips(ctx context.Context, direct, through func(context.Context) error) (took, added time.Duration, err error) {
+	tooks, more := make([]time.Duration, 301), make([]time.Duration, 301)
+	for i := range tooks {
+		began := time.Now()
+		if err := direct(ctx); err != nil {
+			return 0, 0, err
+		}
+		tooks[i] = time.Since(began)
+		if err := through(ctx); err != nil {
+			return 0, 0, err
+		}
+		more[i] = time.Since(began) - 2*tooks[i]
+	}
+	slices.Sort(tooks)
+	slices.Sort(more)
+	return tooks[150], more[150], nil
 }
