@@ -20,7 +20,7 @@ func (b *bench) drains(ctx context.Context) error {
 		b.progress("drains, %s", column.name)
 		var ways []way
 		for _, k := range outboxKinds {
-			n := column.size(k) / b.size.backlog
+			n := column.size(k) / max(1, b.size.backlog/2)
 			if n == 0 {
 				continue
 			}
