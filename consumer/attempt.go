@@ -14,6 +14,8 @@ type attempt struct {
 	claimed  bool  // the store has answered the claims
 	ended    bool  // a handler ended the transaction, which may be committed without the handlers' effects
 	culprits []int // places in todo, ascending, of the messages that caused err, as far as known
+
+	interleaved bool // the handlers ran side by side
 }
 
 // attempt handles items[todo...] in one transaction.
@@ -60,6 +62,14 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 			a.culprits = b.named(err, answers, first)
 			return err
 		}
+		if b.interleaves(answers, first) {
+			ran, a.interleaved = first, true
+			failed, err := b.interleave(ctx, tx, msgs, keys)
+			if failed >= 0 {
+				a.culprits = first[failed : failed+1]
+			}
+			return err
+		}
 		// One goroutine for all handlers, because one for each would cost as much as a short handler.
 		err = onOwnGoroutine("the handler", func() error {
 			for k := range first {
@@ -88,7 +98,7 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 	case !a.claimed && errors.Is(a.err, dedup.ErrInFlight):
 		b.claimWait.waited()
 	case len(ran) > 0:
-		b.findDoubts(&a, answers, ran, verifies)
+		b.findDoubts(&a, answers, ran, verifies && !a.interleaved)
 		if a.ended && len(todo) == 1 && b.items[todo[0]].refused != nil {
 			a.err = b.items[todo[0]].refused
 		}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/tokens"
 )
@@ -19,6 +20,8 @@ type Consumer[TTx any] struct {
 	keys     keyLock
 	pause    pause
 	limit    batchLimit
+	forker   dedup.Forker[TTx] // nil: handlers never run side by side
+	plainly  plainly
 	history  history
 	doubts   doubts
 	budget   *parkBudget
@@ -57,6 +60,9 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 		starting: make(chan struct{}, 1),
 	}
 	c.lot, _ = cfg.Store.(ParkingLot[TTx])
+	if cfg.Interleave {
+		c.forker, _ = cfg.Store.(dedup.Forker[TTx])
+	}
 	return c, nil
 }
 

@@ -30,11 +30,13 @@ const (
 //	bare    the effect's transaction without any deduplication: 3 round trips
 //	hand    BEGIN, claim, effect, COMMIT, the way people write it: 4 round trips
 //	queue   a HandleBatch of Queue
+//	waves   an ordinary Handle with Config.Interleave
 func BenchmarkWays(b *testing.B) {
 	compare(b, rounds, slot, []comparison{
 		{"hand", "bare", [2]float64{}},
 		{"batch", "hand", [2]float64{4, 3.5}},
 		{"queue", "hand", [2]float64{12, 0}},
+		{"waves", "hand", [2]float64{10, 0}},
 		{"batchset", "hand", [2]float64{20, 17}},
 		{"batchdup", "hand", [2]float64{}},
 	})
@@ -130,13 +132,11 @@ func newWays(b *testing.B, conns int) *ways {
 	store := newStore(b, pgxstore.Config{Pool: pool})
 
 	const effect = `INSERT INTO ledger (id, amount) VALUES ($1, $2)`
-	one := newConsumer(b, store, consumer.Config[pgx.Tx]{
-		Name: "one",
-		Handle: func(ctx context.Context, tx pgx.Tx, m *consumer.Message) error {
-			_, err := tx.Exec(ctx, effect, m.ID, 1)
-			return err
-		},
-	})
+	handle := func(ctx context.Context, tx pgx.Tx, m *consumer.Message) error {
+		_, err := tx.Exec(ctx, effect, m.ID, 1)
+		return err
+	}
+	one := newConsumer(b, store, consumer.Config[pgx.Tx]{Name: "one", Handle: handle})
 	set := newConsumer(b, store, consumer.Config[pgx.Tx]{
 		Name: "set",
 		HandleBatch: func(ctx context.Context, tx pgx.Tx, msgs []*consumer.Message) error {
@@ -155,6 +155,7 @@ func newWays(b *testing.B, conns int) *ways {
 			return nil
 		}),
 	})
+	waves := newConsumer(b, store, consumer.Config[pgx.Tx]{Name: "waves", Interleave: true, Handle: handle})
 	w := &ways{pool: pool}
 	old := w.messages(batchSize)
 	for _, err := range one.ProcessBatch(ctx, old) {
@@ -212,6 +213,7 @@ func newWays(b *testing.B, conns int) *ways {
 		{"process", func(ctx context.Context) (int, error) { return 1, one.Process(ctx, w.messages(1)[0]) }},
 		{"batch", func(context.Context) (int, error) { return batch(one, w.messages(batchSize)) }},
 		{"queue", func(context.Context) (int, error) { return batch(queue, w.messages(batchSize)) }},
+		{"waves", func(context.Context) (int, error) { return batch(waves, w.messages(batchSize)) }},
 		{"batchset", func(context.Context) (int, error) { return batch(set, w.messages(batchSize)) }},
 		{"duplicate", func(ctx context.Context) (int, error) { return 1, one.Process(ctx, old[rand.IntN(len(old))]) }},
 		{"redelivered", func(ctx context.Context) (int, error) {

@@ -35,12 +35,16 @@ func (s *Store) Enqueue(ctx context.Context, tx pgx.Tx, msgs ...outbox.Message) 
 	if err != nil {
 		return err
 	}
-	guarded, ours := tx.(*guarded)
-	if ours && guarded.g.store == s {
+	guarded, branch := guardOf(tx)
+	switch {
+	case guarded == nil || guarded.g.store != s:
+	case branch != nil:
+		return branch.enqueue(ctx, guarded, rows)
+	default:
 		return guarded.enqueue(ctx, rows)
 	}
 	_, err = s.write(ctx, tx, rows)
-	if err == nil && ours {
+	if err == nil && guarded != nil {
 		guarded.g.wakeAfter(s, rows)
 	}
 	return err
