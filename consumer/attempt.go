@@ -64,9 +64,14 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 		}
 		if b.interleaves(answers, first) {
 			ran, a.interleaved = first, true
-			failed, err := b.interleave(ctx, tx, msgs, keys)
+			failed, returned, err := b.interleave(ctx, tx, msgs, keys)
 			if failed >= 0 {
-				a.culprits = first[failed : failed+1]
+				a.culprits, ran = first[failed:failed+1], nil
+				for k, j := range first {
+					if returned[k] || k == failed {
+						ran = append(ran, j)
+					}
+				}
 			}
 			return err
 		}
@@ -98,7 +103,7 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 	case !a.claimed && errors.Is(a.err, dedup.ErrInFlight):
 		b.claimWait.waited()
 	case len(ran) > 0:
-		b.findDoubts(&a, answers, ran, verifies && !a.interleaved)
+		b.findDoubts(&a, answers, ran, verifies)
 		if a.ended && len(todo) == 1 && b.items[todo[0]].refused != nil {
 			a.err = b.items[todo[0]].refused
 		}
@@ -128,10 +133,16 @@ func (b *batch[TTx]) named(err error, answers []claimAnswer, places []int) []int
 
 // findDoubts finds out whether a transaction that failed after the handlers of ran were called may be committed all the
 // same, without all of the handlers' effects. verifies says that the transaction was verified after each handler, so that only
-// the last one can have ended it.
+// the last one can have ended it. Of handlers that ran side by side, it is the one that Fork has named; the others in ran
+// had returned before, and those that are not in ran had not.
 func (b *batch[TTx]) findDoubts(a *attempt, answers []claimAnswer, ran []int, verifies bool) {
 	suspects := ran
-	if verifies {
+	switch {
+	case a.interleaved && len(a.culprits) > 0:
+		suspects = a.culprits
+	case a.interleaved:
+		verifies = false
+	case verifies:
 		suspects = ran[len(ran)-1:]
 	}
 	ended := errors.Is(a.err, dedup.ErrTxEnded)
@@ -142,10 +153,10 @@ func (b *batch[TTx]) findDoubts(a *attempt, answers []claimAnswer, ran []int, ve
 	switch {
 	case ended && !errors.Is(a.err, dedup.ErrRolledBack):
 		a.culprits = suspects
-		b.addDoubts(answers, ran, suspects, true, a.err)
+		b.addDoubts(a, answers, ran, suspects, true)
 		a.err, a.ended = &unknownError{err: a.err}, true
 	case inDoubt != nil: // probably the database's fault
-		b.addDoubts(answers, ran, suspects, false, a.err)
+		b.addDoubts(a, answers, ran, suspects, false)
 	}
 }
 

@@ -23,19 +23,25 @@ func (b *batch[TTx]) interleaves(answers []claimAnswer, places []int) bool {
 }
 
 // interleave runs the handlers of msgs side by side in tx. failed is the place in msgs of the message whose handler failed first, or -1.
-func (b *batch[TTx]) interleave(ctx context.Context, tx TTx, msgs []*Message, keys []dedup.Key) (failed int, err error) {
+// returned says which handlers have returned nil.
+func (b *batch[TTx]) interleave(ctx context.Context, tx TTx, msgs []*Message, keys []dedup.Key) (failed int, returned []bool, err error) {
 	order := make([]string, len(msgs))
+	returned = make([]bool, len(msgs))
 	handlers := make([]func(context.Context, TTx) error, len(msgs))
 	for k, msg := range msgs {
 		order[k] = msg.Key
-		handlers[k] = func(ctx context.Context, tx TTx) error { return b.c.handle(ctx, tx, msgs[k:k+1], keys[k:k+1]) }
+		handlers[k] = func(ctx context.Context, tx TTx) error {
+			err := b.c.handle(ctx, tx, msgs[k:k+1], keys[k:k+1])
+			returned[k] = err == nil
+			return err
+		}
 	}
 	failed = -1
 	err = onOwnGoroutine("the handler", func() (err error) {
 		failed, err = b.c.forker.Fork(ctx, tx, order, handlers)
 		return err
 	})
-	return failed, err
+	return failed, returned, err
 }
 
 // interleaved records how a transaction whose handlers ran side by side has ended, after took.

@@ -52,6 +52,9 @@ func LowWatermark(o outbox.Session) int64 {
 // SetEndWithin sets the limit for COMMIT.
 func SetEndWithin(s *Store, d time.Duration) { s.endWithin = d }
 
+// SetStallsAfter sets how long handlers in Fork may wait while nothing happens.
+func SetStallsAfter(s *Store, d time.Duration) { s.stallsAfter = d }
+
 // IsDefinite reports whether an error of COMMIT says that COMMIT was refused.
 var IsDefinite = isDefinite
 

@@ -27,13 +27,13 @@ import (
 // be waiting for one of the others, for example for a mutex.
 const lingers = time.Millisecond
 
-// stalls is how long handlers may wait for a turn while nothing happens. A handler that has its turn, or another one before it,
+// stallsAfter is how long handlers may wait for a turn while nothing happens. A handler that has its turn, or another one before it,
 // may be waiting for one of them, for example for a mutex.
-const stalls = time.Second
+const stallsAfter = time.Second
 
 var (
-	errStalled = errors.New("pgxstore: handlers in one transaction wait, and nothing happened for " + stalls.String() +
-		": a handler that has the transaction for itself, or one before it, does something else, or waits for another handler")
+	errStalled = errors.New("pgxstore: handlers in one transaction wait, and nothing happened for a while: " +
+		"a handler that has the transaction for itself, or one before it, does something else, or waits for another handler")
 	errGoexit = errors.New("pgxstore: the handler ended its goroutine instead of returning: it called runtime.Goexit, or FailNow of a test")
 	errPanicked = errors.New("pgxstore: code of the user panicked while a statement was sent")
 	errTwice  = errors.New("pgxstore: conn busy: the handler uses its transaction while rows or a batch are open, or in two goroutines at once")
@@ -49,7 +49,8 @@ type fork struct {
 	stuck  chan struct{} // closed when the goroutine of Fork itself may wait for a handler, see stalled
 	wake   chan struct{}
 	timer  *time.Timer
-	running bool // run was called before
+	runs   int  // calls of run
+	done   bool // run has returned
 	moved  int // the outbox messages of the branches before this place are with the guard; used by the goroutine of Fork
 
 	mu       sync.Mutex
@@ -77,7 +78,7 @@ func (s *Store) Fork(ctx context.Context, tx pgx.Tx, keys []string, handlers []f
 	if err := t.g.ready(ctx); err != nil {
 		return -1, err
 	}
-	f := &fork{tx: t, stuck: make(chan struct{}), wake: make(chan struct{}, 1), timer: time.NewTimer(stalls)}
+	f := &fork{tx: t, stuck: make(chan struct{}), wake: make(chan struct{}, 1), timer: time.NewTimer(s.stallsAfter)}
 	defer f.timer.Stop()
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
 	defer f.cancel(nil)
@@ -183,12 +184,14 @@ func (f *fork) nudge(matters bool) {
 func (f *fork) run() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.running && f.live > 0 {
+	switch f.runs++; {
+	case f.done:
+		return
+	case f.runs > 1:
 		f.fail(-1, errPanicked)
 	}
-	f.running = true
 	idle := false // nothing happened during the latest wait
-	for f.live > 0 {
+	for f.live > 0 || f.turn != nil && f.err == nil {
 		quiet := f.busy == 0 || idle
 		turn := f.low < len(f.branches) && f.branches[f.low].waits == waitsForTurn
 		switch {
@@ -202,7 +205,7 @@ func (f *fork) run() {
 			if idle && !f.turn.using {
 				f.fail(-1, errStalled)
 			}
-			idle = f.wait(stalls)
+			idle = f.wait(f.tx.g.store.stallsAfter)
 		case f.turn != nil:
 			idle = f.wait(0)
 		case len(f.queue) > 0 && quiet:
@@ -217,11 +220,12 @@ func (f *fork) run() {
 			if idle {
 				f.fail(-1, errStalled)
 			}
-			idle = f.wait(stalls)
+			idle = f.wait(f.tx.g.store.stallsAfter)
 		default:
 			idle = f.wait(0)
 		}
 	}
+	f.done = true
 }
 
 // wait waits until a handler wakes the goroutine of Fork, or until d has passed; 0: no limit. idle reports that d has passed and that
@@ -275,9 +279,15 @@ func (f *fork) answer(b *branch, err error) {
 	b.answered <- struct{}{}
 }
 
-// grant gives b its turn.
+// grant gives b its turn. It verifies the transaction before, so that what goes wrong later is the fault of this handler.
 func (f *fork) grant(b *branch) {
-	if err := f.unlocked(func() error { return f.move(f.ctx, b.place) }); err != nil {
+	err := f.unlocked(func() error {
+		if err := f.tx.g.store.VerifyTx(f.ctx, f.tx); err != nil {
+			return err
+		}
+		return f.move(f.ctx, b.place)
+	})
+	if err != nil {
 		f.fail(-1, err)
 		return
 	}

@@ -72,7 +72,7 @@ func (p *pipeline) run() (err error) {
 		return errHidden
 	}
 	g.touch()
-	watch := time.AfterFunc(stalls, p.f.stalled)
+	watch := time.AfterFunc(g.store.stallsAfter, p.f.stalled)
 	sent := guardedBatch{p.f.tx.Tx.SendBatch(p.f.ctx, &p.batch), g}
 	watch.Stop()
 	p.results = make([]*result, len(p.statements))

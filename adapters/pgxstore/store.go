@@ -105,6 +105,7 @@ type Store struct {
 	poolerKnown, pooled atomic.Bool   // see checkPooler
 	poolerWithin        time.Duration // limit for checkPooledMode; tests on a busy machine extend it
 	endWithin           time.Duration // limit for COMMIT; tests shorten it
+	stallsAfter         time.Duration // see Fork; tests shorten it
 
 	repeats repeats
 
@@ -139,7 +140,7 @@ func New(cfg Config) (*Store, error) {
 	default:
 		return nil, fmt.Errorf("pgxstore: Config.Isolation %q: want %q, %q or %q", cfg.Isolation, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable)
 	}
-	s := &Store{cfg: cfg, now: time.Now, plain: dialect.NewPostgres(""), poolerWithin: poolerWithin, endWithin: endTimeout}
+	s := &Store{cfg: cfg, now: time.Now, plain: dialect.NewPostgres(""), poolerWithin: poolerWithin, endWithin: endTimeout, stallsAfter: stallsAfter}
 	if cfg.Schema != "" {
 		s.useSchema(cfg.Schema)
 	}

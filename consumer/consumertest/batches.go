@@ -196,7 +196,7 @@ func (r *batchRun[TTx]) check(c *consumer.Consumer[TTx]) (unknown []consumer.Dea
 		if parked && !rolledBack && (letter.Reason != consumer.ReasonUnknown || !strings.Contains(letter.Cause, "outcome unknown") || letter.Settled) {
 			r.Errorf("%s: parked as %q, settled %v: %s", id, letter.Reason, letter.Settled, letter.Cause)
 		}
-		switch mayBoth := i == 0 || r.whole || r.side; { // the handler that ended the transaction may have committed its effects
+		switch mayBoth := i == 0 || r.whole; { // the handler that ended the transaction may have committed its effects
 		case n > 1:
 			r.Errorf("%s: %d effects", id, n)
 		case n == 0 && !parked:
