@@ -34,10 +34,10 @@ const stallsAfter = time.Second
 var (
 	errStalled = errors.New("pgxstore: handlers in one transaction wait, and nothing happened for a while: " +
 		"a handler that has the transaction for itself, or one before it, does something else, or waits for another handler")
-	errGoexit = errors.New("pgxstore: the handler ended its goroutine instead of returning: it called runtime.Goexit, or FailNow of a test")
+	errGoexit   = errors.New("pgxstore: the handler ended its goroutine instead of returning: it called runtime.Goexit, or FailNow of a test")
 	errPanicked = errors.New("pgxstore: code of the user panicked while a statement was sent")
-	errTwice  = errors.New("pgxstore: conn busy: the handler uses its transaction while rows or a batch are open, or in two goroutines at once")
-	errRecall = errors.New("pgxstore: currval and lastval return what another handler in the same transaction may have caused: use RETURNING")
+	errTwice    = errors.New("pgxstore: conn busy: the handler uses its transaction while rows or a batch are open, or in two goroutines at once")
+	errRecall   = errors.New("pgxstore: currval and lastval return what another handler in the same transaction may have caused: use RETURNING")
 )
 
 // fork is one call of Fork.
@@ -45,13 +45,13 @@ type fork struct {
 	tx     *guarded // used by the goroutine of Fork, and by the handler that has its turn
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	alone  bool // each handler has the transaction for itself from its first statement on
+	alone  bool          // each handler has the transaction for itself from its first statement on
 	stuck  chan struct{} // closed when the goroutine of Fork itself may wait for a handler, see stalled
 	wake   chan struct{}
 	timer  *time.Timer
 	runs   int  // calls of run
 	done   bool // run has returned
-	moved  int // the outbox messages of the branches before this place are with the guard; used by the goroutine of Fork
+	moved  int  // the outbox messages of the branches before this place are with the guard; used by the goroutine of Fork
 
 	mu       sync.Mutex
 	branches []*branch

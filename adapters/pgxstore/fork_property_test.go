@@ -52,7 +52,7 @@ type stage struct {
 	semaphore chan struct{}
 	c         *consumer.Consumer[pgx.Tx]
 
-	mu         sync.Mutex
+	mu          sync.Mutex
 	now, atMost int // handlers that run at the same time
 }
 
@@ -411,4 +411,3 @@ func TestInterleaveChangesNoResult(t *testing.T) {
 		t.Errorf("%d messages were parked, and %d handlers ran side by side: this has shown little", parked, waves.atMost)
 	}
 }
-
