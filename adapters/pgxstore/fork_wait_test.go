@@ -51,20 +51,21 @@ func TestForkOfHandlersThatShareAMutex(t *testing.T) {
 func TestForkOfHandlersThatWaitForEachOther(t *testing.T) {
 	for name, handlers := range map[string]func(m mutex, locked chan struct{}) []forkHandler{
 		"a turn and a statement": func(m mutex, locked chan struct{}) []forkHandler {
+			turned := make(chan struct{})
 			return []forkHandler{
 				func(ctx context.Context, tx pgx.Tx) error {
 					<-locked
 					if err := second(tx.Exec(ctx, `LOCK TABLE effects`)); err != nil {
 						return err
 					}
+					close(turned)
 					return m.lock(ctx)
 				},
 				func(ctx context.Context, tx pgx.Tx) error {
 					_ = m.lock(ctx)
+					defer m.unlock()
 					close(locked)
-					if err := second(tx.Exec(ctx, `SELECT pg_sleep(0.05)`)); err != nil { // until the other has its turn
-						return err
-					}
+					<-turned
 					return effect(ctx, tx, "x")
 				},
 			}
