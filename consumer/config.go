@@ -78,8 +78,8 @@ type Config[TTx any] struct {
 	// Two such messages about one account need the account as their Message.Key: messages with the same Key run one after the other,
 	// in their order. Or let the handler write SET balance = balance - $2, which is right in any order. Or let it lock the row with
 	// SELECT … FOR UPDATE before it reads: a handler that asks for a lock in the text of a statement (FOR UPDATE and the like, LOCK,
-	// advisory locks, pgxstore's LockKeys) has the transaction for itself from then on until it returns. Locks that a function takes
-	// are not seen.
+	// advisory locks, pgxstore's LockKeys) has the transaction for itself from then on until it returns. Locks that a function or
+	// a trigger takes are not seen.
 	//
 	// A handler also gets the transaction for itself when it sets a savepoint, uses CopyFrom, Conn, LargeObjects or Prepare, changes a
 	// setting, or sends anything but SELECT, INSERT, UPDATE, DELETE, MERGE, VALUES or WITH. So such handlers gain nothing.

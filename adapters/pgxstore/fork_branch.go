@@ -71,6 +71,15 @@ func (b *branch) takeTurn(ctx context.Context) error {
 	return b.wait(ctx, waitsForTurn)
 }
 
+// takeTurnFor takes the turn for something that is not a statement of the handler.
+func (b *branch) takeTurnFor(ctx context.Context) error {
+	if err := b.begin(ctx); err != nil {
+		return err
+	}
+	defer b.end()
+	return b.takeTurn(ctx)
+}
+
 // wait waits for an answer of the goroutine of Fork. When ctx ends meanwhile, everything fails, as it does without Fork. The caller
 // holds fork.mu, which wait releases meanwhile.
 func (b *branch) wait(ctx context.Context, what waits) error {

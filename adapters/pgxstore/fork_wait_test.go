@@ -122,17 +122,17 @@ func (l lazy) Value() (driver.Value, error) {
 // A handler that takes long keeps nobody waiting, and is waited for.
 func TestForkOfASlowHandler(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
-	pgxstore.SetStallsAfter(h.store, 50*time.Millisecond)
+	pgxstore.SetStallsAfter(h.store, 400*time.Millisecond)
 	done := make(chan struct{})
 	if _, err := h.fork(nil,
 		func(ctx context.Context, tx pgx.Tx) error {
 			<-done
-			return second(tx.Exec(ctx, `SELECT pg_sleep(0.2) FROM (SELECT 1) AS x FOR UPDATE`)) // it has its turn, and the database takes long
+			return second(tx.Exec(ctx, `SELECT pg_sleep(1) FROM (SELECT 1) AS x FOR UPDATE`)) // it has its turn, and the database takes long
 		},
 		func(ctx context.Context, tx pgx.Tx) error { defer close(done); return effect(ctx, tx, "x") },
 		func(ctx context.Context, tx pgx.Tx) error {
 			<-done
-			<-time.After(10 * time.Millisecond)
+			<-time.After(100 * time.Millisecond)
 			return effect(ctx, tx, "x")
 		},
 	); err != nil {

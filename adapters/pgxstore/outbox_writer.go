@@ -36,12 +36,16 @@ func (s *Store) Enqueue(ctx context.Context, tx pgx.Tx, msgs ...outbox.Message) 
 		return err
 	}
 	guarded, branch := guardOf(tx)
+	ours := guarded != nil && guarded.g.store == s
 	switch {
-	case guarded == nil || guarded.g.store != s:
-	case branch != nil:
+	case ours && branch != nil:
 		return branch.enqueue(ctx, guarded, rows)
-	default:
+	case ours:
 		return guarded.enqueue(ctx, rows)
+	case branch != nil: // so that the messages of all handlers are in order
+		if err := branch.takeTurnFor(ctx); err != nil {
+			return err
+		}
 	}
 	_, err = s.write(ctx, tx, rows)
 	if err == nil && guarded != nil {

@@ -253,4 +253,23 @@ var consumerMutations = []mutation{
 	handling("the parking limit does not apply to messages of unknown outcome", "park.go", "TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem", edit{
 		`limited := reason != ReasonUnknown`, `limited := true`,
 	}),
+	handling("interleaved: after a failure, the messages run one after the other", "interleave.go", "TestInterleaveThatFailsCountsAgainstNobody", edit{
+		`		b.plain = true
+`, ``,
+	}),
+	handling("interleaved: after a failure, it stops for a while", "interleave.go", "TestInterleaveStopsForAWhileAfterAFailure", edit{
+		`|| b.c.plainly.now() {`, `{`,
+	}),
+	handling("interleaved: a message that has failed before does not cost others their work", "interleave.go", "TestInterleaveLeavesOutMessagesThatHaveFailed", edit{
+		`if b.c.history.knows(answers[j].item.hash) {`, `if false {`,
+	}),
+	handling("interleaved: a message is never judged by a transaction that it shares", "interleave.go", "TestInterleaveForksTheNewMessagesOfABatch", edit{
+		`len(places) < 2 ||`, ``,
+	}),
+	handling("interleaved: a handler that had not returned when another ended the transaction is in doubt", "attempt.go", "TestInterleaveWhenAHandlerEndsTheTransaction", edit{
+		`if returned[k] || k == failed {`, `if k != failed {`,
+	}),
+	handling("Interleave is refused where it has no effect", "config.go", "TestInterleaveIsRefusedWhereItHasNoEffect", edit{
+		`cfg.Interleave && !forks {`, `cfg.Interleave && !forks && false {`,
+	}),
 }
