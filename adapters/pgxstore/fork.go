@@ -68,7 +68,7 @@ type fork struct {
 var _ dedup.Forker[pgx.Tx] = (*Store)(nil)
 
 // Fork implements dedup.Forker. Above READ COMMITTED, where handlers may rely on the isolation of transactions in place of locks, and
-// in the simple protocol, handlers run one after the other.
+// in the simple protocol, handlers run one after the other. A tracer of pgx sees one batch in place of the statements of several handlers.
 func (s *Store) Fork(ctx context.Context, tx pgx.Tx, keys []string, handlers []func(context.Context, pgx.Tx) error) (failed int, err error) {
 	t, ok := tx.(*guarded)
 	if !ok || t.nested {
@@ -85,12 +85,15 @@ func (s *Store) Fork(ctx context.Context, tx pgx.Tx, keys []string, handlers []f
 	f.start(keys, handlers)
 	defer f.run() // if code of the user panicked that ran on this goroutine, such as a tracer or driver.Valuer
 	f.run()
-	if f.err == nil {
+	f.mu.Lock()
+	failed, err = f.failed, f.err
+	f.mu.Unlock()
+	if err == nil {
 		if err := f.move(ctx, len(f.branches)-1); err != nil {
 			return -1, err
 		}
 	}
-	return f.failed, f.err
+	return failed, err
 }
 
 // start starts a goroutine for each chain of handlers that run one after the other.

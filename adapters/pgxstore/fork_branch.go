@@ -51,7 +51,6 @@ func (b *branch) ask(ctx context.Context, statements ...statement) ([]*result, e
 	f := b.f
 	f.mu.Lock()
 	b.statements, b.results = statements, nil
-	f.queue = append(f.queue, b)
 	err := b.wait(ctx, waitsForResults)
 	results := b.results
 	b.statements, b.results = nil, nil
@@ -67,7 +66,6 @@ func (b *branch) takeTurn(ctx context.Context) error {
 	if b.alone {
 		return nil
 	}
-	f.turns++
 	return b.wait(ctx, waitsForTurn)
 }
 
@@ -84,7 +82,14 @@ func (b *branch) takeTurnFor(ctx context.Context) error {
 // holds fork.mu, which wait releases meanwhile.
 func (b *branch) wait(ctx context.Context, what waits) error {
 	f := b.f
-	b.waits = what
+	if err := b.usable(); err != nil {
+		return err
+	}
+	if b.waits = what; what == waitsForTurn {
+		f.turns++
+	} else {
+		f.queue = append(f.queue, b)
+	}
 	f.busy--
 	f.nudge(len(f.queue)+f.turns == 1) // lingers begins
 	f.mu.Unlock()
@@ -103,10 +108,7 @@ func (b *branch) wait(ctx context.Context, what waits) error {
 		}
 	}
 	f.mu.Lock()
-	if b.waits != waitsForNothing { // no answer will come
-		b.waits = waitsForNothing
-		f.busy++
-	}
+	b.waits = waitsForNothing // no answer will come
 	if f.failed == b.place {
 		return ctx.Err()
 	}

@@ -87,6 +87,7 @@ func (f *fork) run() {
 			idle = f.wait(0)
 		}
 	}
+	f.refuse() // a goroutine that a handler has left behind
 	f.done = true
 }
 
