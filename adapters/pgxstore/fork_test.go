@@ -162,6 +162,33 @@ func TestForkKeepsHandlersApartThatLock(t *testing.T) {
 	}
 }
 
+// While a handler has its turn, a statement of another one waits until it has returned.
+func TestForkLetsNobodyComeBetween(t *testing.T) {
+	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
+	h.db.exec(t, `CREATE TABLE counter AS SELECT 0 AS n`)
+	locked := make(chan struct{})
+	if _, err := h.fork(nil,
+		func(ctx context.Context, tx pgx.Tx) error {
+			var n int
+			if err := tx.QueryRow(ctx, `SELECT n FROM counter FOR UPDATE`).Scan(&n); err != nil {
+				return err
+			}
+			close(locked)
+			<-time.After(50 * time.Millisecond)
+			return second(tx.Exec(ctx, `UPDATE counter SET n = $1`, n+1))
+		},
+		func(ctx context.Context, tx pgx.Tx) error {
+			<-locked
+			return second(tx.Exec(ctx, `UPDATE counter SET n = n + $1`, 1))
+		},
+	); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.db.strings(t, `SELECT n::text FROM counter`); got[0] != "2" {
+		t.Errorf("%s updates of 2 are left", got[0])
+	}
+}
+
 // Messages that have the same key are handled one after the other, and so are their outbox messages published. Outbox messages of all
 // handlers are in the order of the handlers, whenever they were enqueued and whatever else the handlers do.
 func TestForkKeepsTheOrder(t *testing.T) {

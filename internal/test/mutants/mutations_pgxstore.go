@@ -93,7 +93,7 @@ var pgxstoreMutations = []mutation{
 	single("interleaved: above READ COMMITTED handlers run one after the other", pgx+"/fork.go", "TestForkKeepsHandlersApartThatLock", edit{
 		`s.cfg.Isolation != pgx.ReadCommitted ||`, ``,
 	}),
-	single("interleaved: nobody comes between the statements of a handler that has its turn", pgx+"/fork_run.go", "TestForkKeepsHandlersApartThatLock", edit{
+	single("interleaved: nobody comes between the statements of a handler that has its turn", pgx+"/fork_run.go", "TestForkLetsNobodyComeBetween", edit{
 		"		f.turn, b.alone = b, true\n", "		b.alone = true\n",
 	}),
 	single("interleaved: messages with the same key are handled in order", pgx+"/fork.go", "TestForkKeepsTheOrder", edit{
