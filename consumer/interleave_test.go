@@ -13,6 +13,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
 )
 
 // forking is a Store that is a dedup.Forker. It runs the handlers one after the other.
@@ -195,7 +196,7 @@ func TestInterleaveWhenAHandlerEndsTheTransaction(t *testing.T) {
 	if errs := c.ProcessBatch(t.Context(), numbered("", 4)); !slices.Equal(errs, make([]error, 4)) {
 		t.Error(errs)
 	}
-	if found := letters(t, c); len(found) != 1 || found[0].Record.Key.ID != "1" || found[0].Reason != consumer.ReasonUnknown || runs["1"] != 1 {
+	if found := letters(t, c); len(found) != 1 || found[0].Record.Key.ID != "1" || found[0].Reason != observe.CauseUnknown || runs["1"] != 1 {
 		t.Errorf("parked %v after runs %v", found, runs)
 	}
 	for _, id := range []string{"0", "2", "3"} { // this store has rolled back
