@@ -145,7 +145,7 @@ var pgxstoreMutations = []mutation{
 		`p.culprit = p.owners[i].place`, `p.culprit = p.owners[0].place`,
 	}),
 	single("interleaved: a handler's results are its own", pgx+"/fork_send.go", "TestForkResultsStay", edit{
-		`			row[i] = buf[from:len(buf):len(buf)]`, `			row[i] = v`,
+		`			row[i] = buf[from:len(buf):len(buf)]`, `			row[i] = v[:len(buf)-from]`,
 	}),
 	single("interleaved: types that the connection knows are known", pgx+"/fork_send.go", "TestForkReturnsWhatPgxReturns", edit{
 		`own := types.Copy()`, `own := pgtype.NewMap()`,
