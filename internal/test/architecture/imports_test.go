@@ -29,10 +29,10 @@ type row struct {
 // The first row that covers a package applies. The test fails for a package without a row and for a row without a package.
 var rows = []row{
 	{"observe", nil},
-	{"dedup", []string{"observe", "internal/await", "internal/backoff", "internal/hooks"}},
+	{"dedup", []string{"observe", "internal/await", "internal/backoff", "internal/hooks", "internal/idtime"}},
 	{"dedup/storekit", []string{"dedup"}},
 	{"dedup/deduptest", []string{"dedup", "dedup/storekit", "internal/await"}},
-	{"outbox", nil},
+	{"outbox", []string{"internal/idtime"}},
 	{"outbox/relay", []string{"outbox", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/tokens"}},
 	{"outbox/outboxtest", []string{"outbox", "outbox/relay", "internal/await", "internal/backoff", "internal/shares"}},
 	{"consumer", []string{"dedup", "outbox", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/tokens"}},
@@ -60,6 +60,7 @@ var rows = []row{
 	{"internal/await", nil},
 	{"internal/backoff", nil},
 	{"internal/hooks", []string{"observe"}},
+	{"internal/idtime", nil},
 	{"internal/tokens", nil},
 	{"internal/dialect", nil},
 	{"internal/claims", []string{"dedup", "dedup/storekit", "outbox"}},
