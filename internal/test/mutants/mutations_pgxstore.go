@@ -144,12 +144,6 @@ var pgxstoreMutations = []mutation{
 	single("interleaved: the handler that fails first is named", pgx+"/fork_send.go", "TestForkFails", edit{
 		`p.culprit = p.owners[i].place`, `p.culprit = p.owners[0].place`,
 	}),
-	single("interleaved: a handler's results are its own", pgx+"/fork_send.go", "TestForkResultsStay", edit{
-		`			row[i] = buf[from:len(buf):len(buf)]`, `			row[i] = v[:len(buf)-from]`,
-	}),
-	single("interleaved: types that the connection knows are known", pgx+"/fork_send.go", "TestForkReturnsWhatPgxReturns", edit{
-		`own := types.Copy()`, `own := pgtype.NewMap()`,
-	}),
 	single("interleaved: the transaction is verified after the last turn", pgx+"/fork_run.go", "TestBatches", edit{
 		`f.live > 0 || f.turn != nil && f.err == nil`, `f.live > 0`,
 	}),
