@@ -58,6 +58,20 @@ func TestCountersAreBornAtZero(t *testing.T) {
 	}
 }
 
+// A gap is a loss, and there may be only one.
+func TestSourceEventsAreBornAtZero(t *testing.T) {
+	r := newRig(t, telemetry.Config{})
+	hooks := r.Subscriber("kafka", "billing", "orders")
+	const gap = "event=gap,messaging.system=kafka,source=orders"
+	if n, ok := values(t, r.collect(t)["txonce.source.events"])[gap]; !ok || n != 0 {
+		t.Errorf("before the first gap: %d, exported: %t", n, ok)
+	}
+	hooks.Gap(t.Context(), consumer.SourceEvent{System: "kafka", Source: "orders"})
+	if n := values(t, r.collect(t)["txonce.source.events"])[gap]; n != 1 {
+		t.Errorf("after a gap: %d", n)
+	}
+}
+
 func TestConsumerMetrics(t *testing.T) {
 	r := newRig(t, telemetry.Config{System: "kafka"})
 	boom := errors.New("boom")

@@ -6,7 +6,7 @@
 //
 //	tel, err := telemetry.New(telemetry.Config{MeterProvider: meters, TracerProvider: tracers, System: "kafka", Status: store.Operator()})
 //	consumer.Config{…, Trace: tel.Consumer(telemetry.ConsumerConfig{Name: "billing", Topics: []string{"orders"}})}
-//	kafka.SubscriberConfig{…, Trace: tel.Subscriber("kafka", "billing")}
+//	kafka.SubscriberConfig{…, Trace: tel.Subscriber("kafka", "billing", "orders")}
 //	relay.Config{…, Trace: tel.Relay("billing")}
 //	dedup.SweeperConfig{…, Trace: tel.Sweeper()}
 //	writer := telemetry.Writer(tel, store) // in handlers: writer.Enqueue(ctx, tx, message)

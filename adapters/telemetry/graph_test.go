@@ -57,7 +57,7 @@ func TestOneGraphThroughTheOutbox(t *testing.T) {
 			t.Fatal(err)
 		}
 		s, err := kafka.NewSubscriber(kafka.SubscriberConfig{
-			Client: client, Group: name + topic, Topics: []string{topic}, Processor: c, Logger: quiet, Trace: r.Subscriber("kafka", topic),
+			Client: client, Group: name + topic, Topics: []string{topic}, Processor: c, Logger: quiet, Trace: r.Subscriber("kafka", name+topic, topic),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -110,10 +110,12 @@ func (r *relayTrace) startSpan(ctx context.Context, p *relay.Publishing) context
 		name += " " + topic
 	}
 	attrs := append(r.t.sendAttributes(topic), attrOperationType.String("send"), attrBatchCount.Int(len(p.Messages)), attrSpanRelay.String(r.name))
-	ctx, _ = r.t.tracer.Start(ctx, name, trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(p.Began),
+	ctx, span := r.t.tracer.Start(ctx, name, trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(p.Began),
 		trace.WithLinks(links...), trace.WithAttributes(attrs...))
-	return ctx
+	return context.WithValue(ctx, sendKey{}, span)
 }
+
+type sendKey struct{}
 
 func (r *relayTrace) published(ctx context.Context, p *relay.Publishing, errs []error) {
 	var failed observe.Cause // the first one
@@ -133,8 +135,7 @@ func (r *relayTrace) published(ctx context.Context, p *relay.Publishing, errs []
 		cells := r.t.sends.of(commonTopic(p.Messages))
 		r.t.meters.operationDuration.Record(ctx, time.Since(p.Began).Seconds(), cells.durations[max(causeIndex.of(failed), 0)]...)
 	}
-	if r.t.tracer != nil {
-		span := trace.SpanFromContext(ctx)
+	if span, ok := ctx.Value(sendKey{}).(trace.Span); ok {
 		if failed != "" {
 			span.SetAttributes(attrErrorType.String(string(failed)))
 			span.SetStatus(codes.Error, string(failed))

@@ -20,17 +20,19 @@ type sourceKey struct{ system, source, event string }
 // sourceEventNames are the events that are exported from the start.
 var sourceEventNames = []string{"assigned", "revoked", "gap", "returned", "lost"}
 
-// Subscriber returns the hooks for a subscriber: SubscriberConfig.Trace of the adapters for brokers. source is the topic, queue or group
-// whose series are exported from the start with 0; system is as in ConsumerConfig. A nil Telemetry returns nil, and so does one without
-// Config.MeterProvider.
-func (t *Telemetry) Subscriber(system, source string) *consumer.SourceTrace {
+// Subscriber returns the hooks for a subscriber: SubscriberConfig.Trace of the adapters for brokers. system is as in ConsumerConfig. name is
+// the queue, or Kafka's group; topics are Kafka's topics. Their series are exported from the start with 0, so that an alert notices the
+// first message that was deleted before it was read. A nil Telemetry returns nil, and so does one without Config.MeterProvider.
+func (t *Telemetry) Subscriber(system, name string, topics ...string) *consumer.SourceTrace {
 	if t == nil || t.meters == nil {
 		return nil
 	}
-	for _, event := range sourceEventNames {
-		t.sourceCell(system, source, event)
+	for _, source := range append([]string{name}, topics...) {
+		for _, event := range sourceEventNames {
+			t.sourceCell(system, source, event)
+		}
 	}
-	t.pauses.born(attrSource, source, observe.CauseBroker)
+	t.pauses.born(attrSource, name, observe.CauseBroker)
 	counts := func(event string) func(context.Context, consumer.SourceEvent) {
 		return func(_ context.Context, e consumer.SourceEvent) {
 			t.sourceCell(e.System, e.Source, event).n.Add(int64(max(e.Messages, 1)))

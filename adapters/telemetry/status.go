@@ -75,7 +75,7 @@ func (t *Telemetry) observeStatus(ctx context.Context, o metric.Observer) {
 		}
 		var shortest, longest time.Duration
 		for _, w := range c.Windows {
-			if shortest == 0 || w.Window < shortest {
+			if w.UsedUntil.After(status.Now) && (shortest == 0 || w.Window < shortest) { // others were used before
 				shortest = w.Window
 			}
 			longest = max(longest, status.Now.Sub(w.FirstRun)-w.Window)

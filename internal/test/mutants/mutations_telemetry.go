@@ -56,10 +56,11 @@ var telemetryMutations = []mutation{
 		run: "^TestOneGraphThroughTheOutbox$", fails: "TestOneGraphThroughTheOutbox",
 		edits: []edit{{`if from := creator(p.Messages[i].Headers); from.IsValid() {`, `if from := creator(p.Messages[i].Headers); false {`}},
 	},
-	alerting("the first dead letter of a topic is noticed", "rules.go", "TestRules", edit{
-		` > 0` + "`" + `, "",
-		"Messages were given up. They wait`, ` > 1` + "`" + `, "",
-		"Messages were given up. They wait`,
+	alerting("the first dead letter of a new topic is noticed", "rules.go", "TestRules", edit{
+		`  or sum by (%[1]s) (%[2]s unless %[2]s offset %[3]s) > %[4]d)`, `  or sum by (%[1]s) (%[2]s unless %[2]s) > %[4]d)`,
+	}),
+	measuring("each event of a subscriber's topics has a counter before it first occurs", "source.go", "TestSourceEventsAreBornAtZero", edit{
+		`append([]string{name}, topics...)`, `[]string{name}`,
 	}),
 	alerting("rules use metrics that are exported", "rules.go", "TestNamesOccurInAScrape", edit{
 		`min by (job) (txonce_sweep_lag_seconds) > 86400`, `min by (job) (txonce_sweep_age_seconds) > 86400`,

@@ -24,8 +24,11 @@ func (Status) Status(context.Context) (ops.Status, error) {
 	s := ops.Status{
 		Now: now,
 		Consumers: []ops.ConsumerStatus{{
-			Name:    "billing",
-			Windows: []ops.Window{{Window: 15 * 24 * time.Hour, FirstRun: now.Add(-time.Hour)}},
+			Name: "billing",
+			Windows: []ops.Window{
+				{Window: 15 * 24 * time.Hour, FirstRun: now.Add(-time.Hour), UsedUntil: now.Add(time.Hour)},
+				{Window: 8 * 24 * time.Hour, FirstRun: now.Add(-100 * time.Hour), UsedUntil: now.Add(-time.Hour)},
+			},
 			Letters: []ops.LetterCount{{Reason: observe.CauseExhausted, Count: 3}},
 		}},
 		Sweep:  ops.SweepStatus{LastPass: now.Add(-time.Minute), Lag: time.Minute},

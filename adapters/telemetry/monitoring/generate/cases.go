@@ -15,6 +15,7 @@ type unitTest struct {
 	labels string            // further labels of the alert, as in cause="x"
 	series map[string]string // values by series; SUBJECT stands for the label and its value
 	step   string            // between samples; empty: a minute
+	also   []string          // further subjects that fire
 	at     string            // when it must fire
 	before string            // when it must not fire yet, if the rule waits
 }
@@ -95,8 +96,14 @@ func unitTests() []unitTest {
 			series: subjects("txonce_sweep_lag_seconds", "job", "", "60x5 stale _x20", "60x20", "60x5 stale _x2 60x20"),
 		},
 		{
-			rule: find("Parked", 0), about: "consumer", at: "10m",
-			series: deliveriesOf(parkedLabels, "0x5 1x20", "7x40", "5x5 stale 0x20"),
+			rule: find("Parked", 0), about: "consumer", at: "20m", also: []string{"born"},
+			series: join(
+				deliveriesOf(parkedLabels, "0x15 1x20", "7x40", "5x15 stale 0x20"),
+				// The first message of another topic is given up.
+				map[string]string{
+					`txonce_deliveries_total{consumer="born",topic="orders",outcome="parked",cause="exhausted"}`: "0x40",
+					`txonce_deliveries_total{consumer="born",topic="new",outcome="parked",cause="exhausted"}`:    "_x15 1x20",
+				}),
 		},
 		{
 			rule: find("Parked", 1), about: "consumer", at: "30m",
@@ -171,8 +178,10 @@ func unitTests() []unitTest {
 			series: subjects("txonce_window_margin_seconds", "consumer", "", "-1x10", "1x10", "-1x1 stale 1x10"),
 		},
 		{
-			rule: find("WindowMargin", 2), about: "consumer", at: "10m",
-			series: deliveriesOf(`outcome="parked",cause="unprovable"`, "0x5 1x20", "7x40", "5x5 stale 0x20"),
+			rule: find("WindowMargin", 2), about: "consumer", at: "20m", also: []string{"born"},
+			series: join(
+				deliveriesOf(`outcome="parked",cause="unprovable"`, "0x15 1x20", "7x40", "5x15 stale 0x20"),
+				map[string]string{`txonce_deliveries_total{consumer="born",topic="new",outcome="parked",cause="unprovable"}`: "_x15 1x20"}),
 		},
 		{
 			rule: find("SweepLag", 0), about: "job", at: "3m",
@@ -187,8 +196,10 @@ func unitTests() []unitTest {
 			series: subjects("txonce_source_events_total", "source", `event="lost",messaging_system="aws_sqs"`, "0+0.21x60", "0+0.19x60", "0+0.19x20 stale 0+0.19x60"),
 		},
 		{
-			rule: find("SourceGap", 0), about: "source", at: "10m",
-			series: subjects("txonce_source_events_total", "source", `event="gap",messaging_system="kafka"`, "0x5 1x20", "3x40", "5x5 stale 0x20"),
+			rule: find("SourceGap", 0), about: "source", at: "20m", also: []string{"born"},
+			series: join(
+				subjects("txonce_source_events_total", "source", `event="gap",messaging_system="kafka"`, "0x15 1x20", "3x40", "5x15 stale 0x20"),
+				map[string]string{`txonce_source_events_total{source="born",event="gap",messaging_system="kafka"}`: "_x15 1x20"}),
 		},
 		{
 			rule: find("PoolSaturated", 0), about: "db_client_connection_pool_name", labels: `instance="i",job="j"`, at: "6m", before: "4m",
@@ -259,8 +270,12 @@ func testsYAML(alerts []alert, tests []unitTest) string {
 		if a.variant != "" {
 			labels += `,variant="` + a.variant + `"`
 		}
-		expect(test.at, fmt.Sprintf(`{labels: 'ALERTS{alertname="%s",alertstate="firing",severity="%s",%s="fires"%s}', value: 1}`,
-			a.name, a.severity, test.about, labels))
+		var firing []string
+		for _, subject := range append([]string{"fires"}, test.also...) {
+			firing = append(firing, fmt.Sprintf(`{labels: 'ALERTS{alertname="%s",alertstate="firing",severity="%s",%s="%s"%s}', value: 1}`,
+				a.name, a.severity, test.about, subject, labels))
+		}
+		expect(test.at, strings.Join(firing, ", "))
 	}
 	return b.String()
 }

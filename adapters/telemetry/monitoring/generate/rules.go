@@ -32,13 +32,14 @@ var records = []record{{
   / (sum by (consumer) (rate(txonce_deliveries_total[1h])) > 0)`,
 }}
 
-// given is a count of messages that were given up, also in series that a program has only begun to export: increase() of those is 0.
-func given(selector, window string) string {
-	return fmt.Sprintf(`(sum by (consumer) (increase(txonce_deliveries_total{%[1]s}[%[2]s]))
-  or sum by (consumer) (txonce_deliveries_total{%[1]s} unless txonce_deliveries_total{%[1]s} offset %[2]s))`, selector, window)
+// grown is an expression for counters that grew by more than most within window. Their sum is by label. increase() of a series that a program
+// has only begun to export is 0, so the second part compares what is new.
+func grown(label, series, window string, most int) string {
+	return fmt.Sprintf(`(sum by (%[1]s) (increase(%[2]s[%[3]s])) > %[4]d
+  or sum by (%[1]s) (%[2]s unless %[2]s offset %[3]s) > %[4]d)`, label, series, window, most)
 }
 
-const givenUp = `outcome=~"parked|rejected"`
+const givenUp = `txonce_deliveries_total{outcome=~"parked|rejected"}`
 
 var alerts = []alert{
 	{
@@ -55,11 +56,11 @@ var alerts = []alert{
 		"No process exports the gauges of the database, so other alerts cannot fire.",
 	},
 	{
-		"Parked", ticket, "", given(givenUp, "15m") + ` > 0`, "",
+		"Parked", ticket, "", grown("consumer", givenUp, "15m", 0), "",
 		"Messages were given up. They wait in dead_letters for a person.",
 	},
 	{
-		"Parked", page, "", given(givenUp, "10m") + ` > 10
+		"Parked", page, "", `sum by (consumer) (increase(txonce_deliveries_total{outcome=~"parked|rejected"}[10m])) > 10
 and sum by (consumer) (increase(txonce_deliveries_total{outcome=~"parked|rejected"}[10m]))
   / sum by (consumer) (increase(txonce_deliveries_total[10m])) > 0.01`, "",
 		"More than one message in a hundred is given up: probably a faulty deployment.",
@@ -111,7 +112,7 @@ and avg_over_time(` + duplicateRatio + `[7d] offset 1d) > 0.001`, "",
 		"The source may deliver a message again after its key was forgotten. Such a repeat is parked, or runs twice.",
 	},
 	{
-		"WindowMargin", ticket, "unprovable", given(`cause="unprovable"`, "15m") + ` > 0`, "",
+		"WindowMargin", ticket, "unprovable", grown("consumer", `txonce_deliveries_total{cause="unprovable"}`, "15m", 0), "",
 		"Messages arrived that are older than the keys that are remembered.",
 	},
 	{
@@ -127,7 +128,7 @@ and avg_over_time(` + duplicateRatio + `[7d] offset 1d) > 0.001`, "",
 		"A subscriber loses messages that it works on: the broker delivers them again, also to others.",
 	},
 	{
-		"SourceGap", page, "", `sum by (source) (increase(txonce_source_events_total{event="gap"}[15m])) > 0`, "",
+		"SourceGap", page, "", grown("source", `txonce_source_events_total{event="gap"}`, "15m", 0), "",
 		"The broker deleted messages before they were read. They are lost unless their producer sends them again.",
 	},
 	{
