@@ -70,10 +70,10 @@ func (a *audit) letter(key string, reason observe.Cause, payload []byte) {
 	a.parked[i]++
 	want := observe.CauseMismatch
 	if a.plan.messages[i].kind == poison {
-		want = observe.CauseExhausted
+		want = observe.CausePermanent
 	}
 	switch reason {
-	case observe.CauseExhausted:
+	case observe.CausePermanent:
 		a.findings.PoisonParked++
 	case observe.CauseMismatch:
 		a.findings.MismatchesParked++

@@ -71,7 +71,7 @@ func TestAudit(t *testing.T) {
 		},
 		{
 			name: "poison is parked twice", problem: true,
-			fault: func(o *remains) { o.letters[bad] = append(o.letters[bad], observe.CauseExhausted) },
+			fault: func(o *remains) { o.letters[bad] = append(o.letters[bad], observe.CausePermanent) },
 			want:  func(f *findings) { f.PoisonParked++ },
 		},
 		{
@@ -88,7 +88,7 @@ func TestAudit(t *testing.T) {
 			name: "a healthy order is parked as poison instead of charged", problem: true,
 			fault: func(o *remains) {
 				o.rows[plain] = 0
-				o.letters[plain] = []observe.Cause{observe.CauseExhausted}
+				o.letters[plain] = []observe.Cause{observe.CausePermanent}
 			},
 			want: func(f *findings) {
 				f.Effects--
@@ -182,7 +182,7 @@ func faultless(p *plan) *remains {
 		case healthy:
 			o.rows[i] = 1
 		case poison:
-			o.letters[i] = []observe.Cause{observe.CauseExhausted}
+			o.letters[i] = []observe.Cause{observe.CausePermanent}
 		case reuse:
 			o.letters[i] = []observe.Cause{observe.CauseMismatch}
 		}

@@ -113,6 +113,9 @@ func (s settings) work(ctx context.Context, reports *reporter, stop *fault) erro
 		Sarama: s.sarama(), SourceTrace: reports.sourceTrace(),
 		Concurrency: 4, MaxBatch: 50,
 	}
+	if s.Telemetry {
+		w.Trace = w.Trace.Then(reports.forward())
+	}
 	book := ledger{events: s.Events}
 	if s.Store == "sqlite" { // SQLite has one writer at a time
 		w.Concurrency, w.MaxBatch = 2, 100

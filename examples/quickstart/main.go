@@ -50,7 +50,11 @@
 //   - events_with_foreign_id counts events whose ID does not belong to their order.
 //   - rebalances counts the generations of the group after the first.
 //   - longest_stall_seconds is the longest time without a finished order, including the time until the group was formed.
+//   - scraped has the counters of -telemetry. processed may be lower than effects by the orders that a worker had committed and not yet
+//     reported when it was killed.
 //   - seconds and per_second count from the start of the first worker until every offset is committed.
+//
+// -telemetry 127.0.0.1:9464 serves the metrics of adapters/telemetry for all workers to Prometheus (telemetry.go).
 //
 // The exit code is 0 if the run is complete, nothing is lost or doubled, exactly the planted messages are parked, and every
 // charge was announced under its ID and in order. It is 1 if not, and 2 if the command line is wrong.
@@ -124,9 +128,18 @@ func run(ctx context.Context, o options, say *terminal) (ok bool, err error) {
 	}
 	say.print("%s deliveries are on %s, produced in %.1f s", thousands(int64(len(p.deliveries))), b, time.Since(begin).Seconds())
 
-	s := &supervisor{plan: p, broker: b, pending: db.Pending, every: o.killEvery, freeze: o.freeze, verbose: o.verbose, say: say, template: settings{
+	var served *metrics
+	if o.telemetry != "" {
+		serving, stop := context.WithCancel(ctx)
+		defer stop()
+		if served, err = serveMetrics(serving, o.telemetry); err != nil {
+			return false, err
+		}
+		say.print("metrics of all workers: %s", served.url())
+	}
+	s := &supervisor{metrics: served, plan: p, broker: b, pending: db.Pending, every: o.killEvery, freeze: o.freeze, verbose: o.verbose, say: say, template: settings{
 		Store: o.store, Driver: db.driver, Dialect: db.dialect, Database: db.dsn, Broker: o.broker, place: b.Place(),
-		Rebalance: o.rebalance, Broken: o.broken,
+		Rebalance: o.rebalance, Broken: o.broken, Telemetry: o.telemetry != "",
 	}}
 	out, failed := s.run(ctx)
 	if ctx.Err() != nil {
@@ -136,12 +149,19 @@ func run(ctx context.Context, o options, say *terminal) (ok bool, err error) {
 	if err != nil {
 		return false, errors.Join(failed, err)
 	}
-	return conclude(o, p, out, found, b, say), failed
+	f := newFigures(p, out, found)
+	if served != nil {
+		counters, err := served.scrape(ctx)
+		if err != nil {
+			return false, errors.Join(failed, err)
+		}
+		f.Scraped = &counters
+	}
+	return conclude(o, p, out, found, f, b, say), failed
 }
 
 // conclude prints the figures and reports whether the run was faultless.
-func conclude(o options, p *plan, out outcome, found findings, b broker, say *terminal) (ok bool) {
-	f := newFigures(p, out, found)
+func conclude(o options, p *plan, out outcome, found findings, f figures, b broker, say *terminal) (ok bool) {
 	if !f.Complete {
 		say.print("\nNOT COMPLETE: no progress for %.0f s\n%s  %d events are pending", out.idle.Seconds(), missing(b.Ends(), out.progress.ends), out.progress.pending)
 	}

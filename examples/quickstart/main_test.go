@@ -78,6 +78,9 @@ func runDemoDuring(t *testing.T, meanwhile func(), args ...string) result {
 	want := strings.Fields("complete messages deliveries duplicates_suppressed effects lost doubled mismatches_parked poison_parked " +
 		"unprovable_parked events events_missing events_republished events_out_of_order events_with_foreign_id " +
 		"kills freezes rebalances redelivered longest_stall_seconds seconds per_second")
+	if slices.Contains(args, "-telemetry") {
+		want = append(want, "scraped")
+	}
 	if got := slices.Sorted(maps.Keys(fields)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 		t.Errorf("the JSON object has the fields %v", got)
 	}

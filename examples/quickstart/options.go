@@ -29,6 +29,7 @@ type options struct {
 	freeze    bool
 	rebalance string // eager or cooperative
 	broken    string // "" or one of ways
+	telemetry string // address for metrics; empty: none
 	json      bool
 	verbose   bool
 }
@@ -57,6 +58,7 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	flags.BoolVar(&o.freeze, "freeze", false, fmt.Sprintf("freeze a worker for %v, as if its machine paused (default with -broker sqs)", frozenFor))
 	flags.StringVar(&o.rebalance, "rebalance", "cooperative", "the group's rebalance protocol: eager or cooperative")
 	flags.StringVar(&o.broken, "broken", "", "use a faulty worker, to see the audit fail: "+strings.Join(ways, ", "))
+	flags.StringVar(&o.telemetry, "telemetry", "", "serve the workers' metrics to Prometheus at this `address`, such as 127.0.0.1:9464, under /metrics")
 	flags.BoolVar(&o.json, "json", false, "print the figures as one last line of JSON")
 	flags.BoolVar(&o.verbose, "v", false, "show the workers' logs")
 	if err := flags.Parse(args); err != nil {

@@ -28,7 +28,8 @@ type settings struct {
 	Broker    string `json:"broker"`
 	Rebalance string `json:"rebalance"`
 	Broken    string `json:"broken"`
-	Halt      int    `json:"halt"` // stop inside the handler of this nth new message; 0: never
+	Telemetry bool   `json:"telemetry"` // report passes
+	Halt      int    `json:"halt"`      // stop inside the handler of this nth new message; 0: never
 	place
 }
 
@@ -43,6 +44,7 @@ type report struct {
 	Finished   int64  `json:"finished,omitempty"`   // from a queue, since the last report
 	Again      int64  `json:"again,omitempty"`      // redelivered from a queue, since the last report
 	Standing   string `json:"standing,omitempty"`   // the worker stopped in the handler of this order
+	Passes     []pass `json:"passes,omitempty"`     // with -telemetry, since the last report
 }
 
 // span is a range of deliveries of one partition; To is exclusive.

@@ -34,6 +34,8 @@ type figures struct {
 	Seconds              float64 `json:"seconds"`
 	PerSecond            float64 `json:"per_second"`
 
+	Scraped *scraped `json:"scraped,omitempty"` // with -telemetry
+
 	drained float64 // seconds after the last offset was committed
 }
 
@@ -87,7 +89,16 @@ func (f figures) table(p *plan) string {
 	row("deliveries/s", int(f.PerSecond), fmt.Sprintf("%.1f s", f.Seconds))
 	_ = w.Flush() // cannot fail: writes to memory
 	return b.String() + fmt.Sprintf("lost %d, doubled %d; events missing %d, out of order %d, with a foreign ID %d",
-		f.Lost, f.Doubled, f.EventsMissing, f.EventsOutOfOrder, f.EventsWithForeignID)
+		f.Lost, f.Doubled, f.EventsMissing, f.EventsOutOfOrder, f.EventsWithForeignID) + f.scraped()
+}
+
+// scraped compares the counters with the ledger.
+func (f figures) scraped() string {
+	if f.Scraped == nil {
+		return ""
+	}
+	return fmt.Sprintf("\nscraped: %s processed of %s effects, %s duplicates, %s parked", thousands(int64(f.Scraped.Processed)), thousands(int64(f.Effects)),
+		thousands(int64(f.Scraped.Duplicates)), thousands(int64(f.Scraped.Parked)))
 }
 
 func (f figures) line() string {

@@ -36,7 +36,7 @@ func TestVerdict(t *testing.T) {
 				tt.wrong(&out, &f)
 			}
 			var text bytes.Buffer
-			ok := conclude(options{json: true}, p, out, f, b, newTerminal(&text))
+			ok := conclude(options{json: true}, p, out, f, newFigures(p, out, f), b, newTerminal(&text))
 			if ok != (tt.wrong == nil) || !strings.Contains(text.String(), tt.says) {
 				t.Errorf("verdict %v:\n%s", ok, &text)
 			}

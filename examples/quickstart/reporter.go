@@ -21,6 +21,7 @@ type reporter struct {
 	ranges     [partitions]finished
 	count      int64 // finished deliveries of a queue that are not yet reported
 	again      int64
+	passes     []pass // with -telemetry, those that are not yet reported
 }
 
 // finished is the progress in one partition since it was assigned.
@@ -118,15 +119,15 @@ func (r *reporter) run(ctx context.Context) {
 func (r *reporter) flush(standing string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	say := report{Joined: r.joined, Generation: r.generation, Finished: r.count, Again: r.again, Standing: standing}
-	r.joined, r.generation, r.count, r.again = false, 0, 0, 0
+	say := report{Joined: r.joined, Generation: r.generation, Finished: r.count, Again: r.again, Standing: standing, Passes: r.passes}
+	r.joined, r.generation, r.count, r.again, r.passes = false, 0, 0, 0, nil
 	for i := range r.ranges {
 		if f := &r.ranges[i]; f.to > f.from {
 			say.Spans = append(say.Spans, span{int32(i), f.from, f.to})
 			f.from = f.to
 		}
 	}
-	if say.Joined || say.Generation != 0 || say.Spans != nil || say.Finished != 0 || say.Again != 0 || standing != "" {
+	if say.Joined || say.Generation != 0 || say.Spans != nil || say.Finished != 0 || say.Again != 0 || say.Passes != nil || standing != "" {
 		_ = r.out.Encode(say) // fails only if the parent is gone, and then this process ends too
 	}
 }

@@ -16,6 +16,7 @@ type supervisor struct {
 	broker   broker
 	pending  func(context.Context) (int, error) // how many events wait to be published
 	template settings                           // of every worker
+	metrics  *metrics                           // nil: none
 	every    time.Duration
 	freeze   bool
 	verbose  bool
@@ -185,6 +186,7 @@ func (s *supervisor) handle(e event) error {
 		return s.processEnded(e)
 	}
 	s.watch.report(e.report, time.Now())
+	s.metrics.report(context.Background(), e.report)
 	e.from.joined = e.from.joined || e.report.Joined || e.report.Generation > 0
 	e.from.worked = e.from.worked || e.report.Spans != nil || e.report.Finished > 0
 	if e.report.Standing != "" && !e.from.terminated {
@@ -233,6 +235,7 @@ func (s *supervisor) stop() (err error) {
 		case e := <-s.events:
 			if !e.ended {
 				s.watch.report(e.report, time.Now())
+				s.metrics.report(context.Background(), e.report)
 				if e.report.Standing != "" {
 					e.from.killedAt, e.from.terminated = "at the end", false
 					e.from.kill()

@@ -56,6 +56,8 @@ var rows = []row{
 	{"adapters/webhook/...", edge("adapters/webhook", "adapters/webhook/internal/...", "internal/tokens")},
 	{"adapters/httpidem", edge()}, // net/http is the SDK
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
+	{"adapters/telemetry", []string{"consumer", "consumer/ops", "dedup", "observe", "outbox", "outbox/relay", "go.opentelemetry.io/otel/..."}},
+	{"adapters/telemetry/monitoring/...", nil},
 
 	{"migrations", nil},
 	{"internal/await", nil},

@@ -12,6 +12,8 @@
 //  2. A Docker daemon answers: docker compose, with the images pinned in compose.yaml.
 //  3. Natively: programs found on this machine or installed with apt-get, jars fetched with Maven.
 //
+// Without names, up also unpacks the programs of Prometheus, which it does not start.
+//
 // Servers keep their data in memory where there is room (memory.go), and otherwise in .services. The command memory prints the
 // folder in memory, or nothing: run.sh keeps the tests' temporary files there.
 //
@@ -81,7 +83,10 @@ func run(ctx context.Context, args []string) error {
 	}
 	defer unlock()
 	if args[0] == "up" {
-		return up(ctx, chosen)
+		if err := up(ctx, chosen); err != nil || len(args) > 1 {
+			return err
+		}
+		return unpackPrometheus(ctx)
 	}
 	return down(ctx, chosen)
 }

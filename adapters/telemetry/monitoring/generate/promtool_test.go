@@ -1,0 +1,136 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/txonce/txonce/internal/test/testdb"
+)
+
+// promtool runs promtool in a folder with these rules and tests.
+func promtool(t *testing.T, rules, tests string, args ...string) (string, error) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range map[string]string{"rules.yml": rules, "rules_test.yml": tests} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), testdb.Prometheus(t).Promtool, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func TestRules(t *testing.T) {
+	t.Parallel()
+	all := files()
+	for _, args := range [][]string{{"check", "rules", "--lint=all", "--lint-fatal", "rules.yml"}, {"test", "rules", "rules_test.yml"}} {
+		if out, err := promtool(t, all["rules.yml"], all["rules_test.yml"], args...); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}
+
+// A subject of each rule fires, another one is just below the threshold, and the exporter of a third one is started again.
+func TestEachRuleIsTested(t *testing.T) {
+	tested := map[int]bool{}
+	for _, test := range unitTests() {
+		tested[test.rule] = true
+		a := alerts[test.rule]
+		for _, subject := range []string{"fires", "below", "restarts"} {
+			found := false
+			for series, values := range test.series {
+				found = found || strings.Contains(series, `="`+subject+`"`) && (subject != "restarts" || strings.Contains(values, "stale"))
+			}
+			if !found {
+				t.Errorf("%s %s: no series %q", a.name, a.severity, subject)
+			}
+		}
+		if a.wait != "" && test.before == "" {
+			t.Errorf("%s %s waits for %s, and its test does not look before that", a.name, a.severity, a.wait)
+		}
+	}
+	for i, a := range alerts {
+		if !tested[i] {
+			t.Errorf("%s %s has no test", a.name, a.severity)
+		}
+	}
+}
+
+// comparison finds what an alert compares with.
+var comparison = regexp.MustCompile(` (?:>|<|==) ([0-9.]+)`)
+
+// moved returns a with each of its thresholds tenfold and a tenth, and so with its wait. A threshold of 0 becomes 10.
+func moved(a alert) map[string]alert {
+	all := map[string]alert{}
+	for _, at := range comparison.FindAllStringSubmatchIndex(a.expr, -1) {
+		var value float64
+		if _, err := fmt.Sscan(a.expr[at[2]:at[3]], &value); err != nil {
+			panic(err)
+		}
+		for _, factor := range []float64{10, .1} {
+			to := value * factor
+			if value == 0 {
+				to = 10
+			}
+			b := a
+			b.expr = a.expr[:at[2]] + fmt.Sprintf("%g", to) + a.expr[at[3]:]
+			all[b.expr] = b
+		}
+	}
+	var minutes int
+	if _, err := fmt.Sscanf(a.wait, "%dm", &minutes); err == nil {
+		for _, seconds := range []int{minutes * 600, minutes * 6} {
+			b := a
+			b.wait = fmt.Sprintf("%ds", seconds)
+			all["for: "+b.wait] = b
+		}
+	}
+	return all
+}
+
+// A threshold that no test is close to could be wrong by any factor.
+func TestMovedThresholdsFail(t *testing.T) {
+	for _, test := range unitTests() {
+		a := alerts[test.rule]
+		t.Run(a.name+"_"+a.severity+"_"+a.variant, func(t *testing.T) {
+			t.Parallel()
+			test.rule = 0
+			variants := moved(a)
+			if len(variants) == 0 {
+				t.Fatalf("%s: no threshold found", a.expr)
+			}
+			tests := testsYAML([]alert{a}, []unitTest{test})
+			if out, err := promtool(t, rulesYAML(records, []alert{a}), tests, "test", "rules", "rules_test.yml"); err != nil {
+				t.Fatalf("the rule alone fails: %v\n%s", err, out)
+			}
+			for what, b := range variants {
+				if out, err := promtool(t, rulesYAML(records, []alert{b}), tests, "test", "rules", "rules_test.yml"); err == nil {
+					t.Errorf("no test notices:\n%s\n%s", what, out)
+				}
+			}
+		})
+	}
+}
+
+// The expressions of the dashboard are checked as rules.
+func TestDashboardExpressions(t *testing.T) {
+	t.Parallel()
+	var rules []record
+	for i, expr := range dashboardExpressions(t) {
+		expr = strings.NewReplacer("$__rate_interval", "5m", "$consumer", ".*").Replace(expr)
+		rules = append(rules, record{fmt.Sprintf("txonce:panel:%d", i), expr})
+	}
+	if len(rules) < 20 {
+		t.Errorf("%d expressions: the test sees nothing", len(rules))
+	}
+	if out, err := promtool(t, rulesYAML(rules, nil), "", "check", "rules", "rules.yml"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

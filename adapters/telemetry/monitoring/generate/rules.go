@@ -1,0 +1,194 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Severities. A page wakes somebody; a ticket waits for the morning.
+const (
+	ticket = "ticket"
+	page   = "page"
+)
+
+// alert is one rule of Prometheus.
+type alert struct {
+	name     string // of its page in docs/runbook; several rules may share it
+	severity string
+	variant  string // tells rules of one name and severity apart, as a label; empty: none
+	expr     string
+	wait     string // how long expr holds before the alert fires; empty: at once
+	summary  string // what a reader of the alert needs to know, without the numbers
+}
+
+// record is a recording rule: an expression that other rules look back on.
+type record struct{ name, expr string }
+
+// duplicateRatio is recorded because its median over a week would otherwise be computed from all samples at each evaluation.
+const duplicateRatio = "txonce:duplicate_ratio:1h"
+
+var records = []record{{
+	duplicateRatio, `sum by (consumer) (rate(txonce_deliveries_total{outcome="duplicate"}[1h]))
+  / (sum by (consumer) (rate(txonce_deliveries_total[1h])) > 0)`,
+}}
+
+// grown is an expression for counters that grew by more than most within window. Their sum is by label. increase() of a series that a program
+// has only begun to export is 0, so the second part compares what is new.
+func grown(label, series, window string, most int) string {
+	return fmt.Sprintf(`(sum by (%[1]s) (increase(%[2]s[%[3]s])) > %[4]d
+  or sum by (%[1]s) (%[2]s unless %[2]s offset %[3]s) > %[4]d)`, label, series, window, most)
+}
+
+const givenUp = `txonce_deliveries_total{outcome=~"parked|rejected"}`
+
+var alerts = []alert{
+	{
+		"OutboxStuck", ticket, "", `max by (topic) (txonce_outbox_oldest_age_seconds) > 60`, "5m",
+		"The oldest message of the outbox has waited for more than a minute. Relays usually publish within milliseconds.",
+	},
+	{
+		"OutboxStuck", page, "", `max by (topic) (txonce_outbox_oldest_age_seconds) > 300`, "",
+		"The oldest message of the outbox has waited for more than five minutes. No relay publishes it.",
+	},
+	{
+		"Blind", page, "", `absent(txonce_sweep_lag_seconds)
+  or (max by (job) (max_over_time(txonce_sweep_lag_seconds[1h])) unless max by (job) (txonce_sweep_lag_seconds))`, "5m",
+		"No process exports the gauges of the database, so other alerts cannot fire.",
+	},
+	{
+		"Parked", ticket, "", grown("consumer", givenUp, "15m", 0), "",
+		"Messages were given up. They wait in dead_letters for a person.",
+	},
+	{
+		"Parked", page, "", `sum by (consumer) (increase(txonce_deliveries_total{outcome=~"parked|rejected"}[10m])) > 10
+and sum by (consumer) (increase(txonce_deliveries_total{outcome=~"parked|rejected"}[10m]))
+  / sum by (consumer) (increase(txonce_deliveries_total[10m])) > 0.01`, "",
+		"More than one message in a hundred is given up: probably a faulty deployment.",
+	},
+	{
+		"Paused", ticket, "", `max by (consumer, relay, source, cause) (txonce_paused) == 1`, "2m",
+		"A consumer, a relay or a subscriber has made no progress for two minutes. It resumes by itself when the cause ends.",
+	},
+	{
+		"Paused", page, "", `max by (consumer, relay, source, cause) (txonce_paused) == 1`, "10m",
+		"A consumer, a relay or a subscriber has made no progress for ten minutes.",
+	},
+	{
+		"Paused", page, "budget", `max by (consumer, cause) (txonce_paused{cause="budget"}) == 1`, "",
+		"A consumer gave up so many messages that it stopped, because the fault is probably its own.",
+	},
+	{
+		"DuplicateRatio", ticket, "storm", duplicateRatio + ` > 0.1
+and ` + duplicateRatio + ` > 5 * quantile_over_time(0.5, ` + duplicateRatio + `[7d])`, "",
+		"There are many more duplicates than usual: something delivers messages again and again.",
+	},
+	{
+		"DuplicateRatio", ticket, "none", `max_over_time(` + duplicateRatio + `[1d]) == 0
+and avg_over_time(` + duplicateRatio + `[7d] offset 1d) > 0.001`, "",
+		"There was no duplicate for a day where some are usual: keys may have changed, and repeats then run twice.",
+	},
+	{
+		"InFlightWait", ticket, "", `histogram_quantile(0.99, sum by (consumer, le) (rate(txonce_claim_duration_seconds_bucket[5m]))) > 2.5`, "10m",
+		"Claims wait for other transactions for more than half of the default ClaimTimeout.",
+	},
+	{
+		"InFlightWait", page, "", `max by (consumer) (txonce_keys_stuck) > 0`, "",
+		"Another transaction held a key at five deliveries in ten minutes: probably a frozen process.",
+	},
+	{
+		"CommitUnknown", ticket, "", `sum by (consumer) (increase(txonce_attempts_total{result="commit_unknown"}[15m])) > 0`, "",
+		"The answer to a COMMIT was lost. The next delivery settles what happened.",
+	},
+	{
+		"CommitUnknown", page, "", `sum by (consumer) (rate(txonce_attempts_total{result="commit_unknown"}[5m])) * 60 > 5`, "",
+		"The answers to many COMMITs are lost: a proxy or the database loses connections.",
+	},
+	{
+		"WindowMargin", ticket, "", `min by (consumer) (txonce_window_margin_seconds) < 86400`, "",
+		"Keys are remembered for less than a day longer than the source may deliver a message again.",
+	},
+	{
+		"WindowMargin", page, "", `min by (consumer) (txonce_window_margin_seconds) < 0`, "",
+		"The source may deliver a message again after its key was forgotten. Such a repeat is parked, or runs twice.",
+	},
+	{
+		"WindowMargin", ticket, "unprovable", grown("consumer", `txonce_deliveries_total{cause="unprovable"}`, "15m", 0), "",
+		"Messages arrived that are older than the keys that are remembered.",
+	},
+	{
+		"SweepLag", ticket, "", `min by (job) (txonce_sweep_lag_seconds) > 86400`, "",
+		"No sweeper has deleted expired keys for a day. That costs disk space, not safety.",
+	},
+	{
+		"LeaseChurn", ticket, "", `sum by (relay) (increase(txonce_relay_leases_total{kind=~"lost|stale"}[15m])) > 3`, "",
+		"A relay loses its leases again and again. After each loss a batch may be published twice.",
+	},
+	{
+		"LeaseChurn", ticket, "source", `sum by (source) (increase(txonce_source_events_total{event="lost"}[15m])) > 3`, "",
+		"A subscriber loses messages that it works on: the broker delivers them again, also to others.",
+	},
+	{
+		"SourceGap", page, "", grown("source", `txonce_source_events_total{event="gap"}`, "15m", 0), "",
+		"The broker deleted messages before they were read. They are lost unless their producer sends them again.",
+	},
+	{
+		"PoolSaturated", ticket, "", `sum by (job, instance, db_client_connection_pool_name) (db_client_connection_count{db_client_connection_state="used"})
+  / sum by (job, instance, db_client_connection_pool_name) (db_client_connection_max) > 0.9`, "5m",
+		"Nearly all connections of a pool are in use. More workers only wait longer.",
+	},
+	{
+		"RetryRate", ticket, "", `sum by (consumer) (rate(txonce_deliveries_total{outcome="retried"}[5m])) > 0.1
+and sum by (consumer) (rate(txonce_deliveries_total{outcome="retried"}[5m]))
+  / sum by (consumer) (rate(txonce_deliveries_total[5m])) > 0.15`, "",
+		"Many attempts fail and are repeated.",
+	},
+	{
+		"Slow", ticket, "", `histogram_quantile(0.99, sum by (messaging_consumer_group_name, le)
+  (rate(messaging_process_duration_seconds_bucket{messaging_operation_name="process",messaging_consumer_group_name!=""}[5m]))) > 0.5`, "5m",
+		"One pass in a hundred takes more than half a second.",
+	},
+	{
+		"Deadlocks", ticket, "", `sum by (consumer) (rate(txonce_attempts_total{result="deadlock"}[5m])) > 0.1`, "",
+		"The database rolls back transactions because they wait for each other.",
+	},
+	{
+		"AuditFinding", page, "", `max by (consumer) (txonce_audit_lost or txonce_audit_doubled) > 0`, "",
+		"An audit found a message that is lost, or an effect that was made twice.",
+	},
+	{
+		"AuditStale", ticket, "", `min by (consumer) (txonce_audit_age_seconds) > 172800`, "",
+		"No audit has ended for two days.",
+	},
+}
+
+const generated = "# Code generated by go generate in adapters/telemetry/monitoring. DO NOT EDIT.\n"
+
+// rulesYAML returns the file for rule_files of Prometheus.
+func rulesYAML(records []record, alerts []alert) string {
+	var b strings.Builder
+	b.WriteString(generated)
+	b.WriteString("groups:\n- name: txonce\n  rules:\n")
+	for _, r := range records {
+		fmt.Fprintf(&b, "  - record: %s\n    expr: |-\n%s", r.name, indent(r.expr))
+	}
+	for _, a := range alerts {
+		fmt.Fprintf(&b, "  - alert: %s\n    expr: |-\n%s", a.name, indent(a.expr))
+		if a.wait != "" {
+			fmt.Fprintf(&b, "    for: %s\n", a.wait)
+		}
+		fmt.Fprintf(&b, "    labels: {severity: %s", a.severity)
+		if a.variant != "" {
+			fmt.Fprintf(&b, ", variant: %s", a.variant)
+		}
+		fmt.Fprintf(&b, "}\n    annotations:\n      summary: %q\n      runbook_url: %s\n", a.summary, a.runbook())
+	}
+	return b.String()
+}
+
+func (a alert) runbook() string {
+	return "https://github.com/txonce/txonce/blob/main/docs/runbook/" + a.name + ".md"
+}
+
+func indent(text string) string {
+	return "      " + strings.ReplaceAll(text, "\n", "\n      ") + "\n"
+}

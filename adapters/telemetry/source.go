@@ -1,0 +1,83 @@
+package telemetry
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
+)
+
+// attrSource is the topic, queue or group of a subscriber.
+const attrSource = attribute.Key("source")
+
+// sourceKey is one series of the events of subscribers.
+type sourceKey struct{ system, source, event string }
+
+// sourceEventNames are the events that are exported from the start.
+var sourceEventNames = []string{"assigned", "revoked", "gap", "returned", "lost"}
+
+// Subscriber returns the hooks for a subscriber: SubscriberConfig.Trace of the adapters for brokers. system is as in ConsumerConfig. name is
+// the queue, or Kafka's group; topics are Kafka's topics. Their series are exported from the start with 0, so that an alert notices the
+// first message that was deleted before it was read. A nil Telemetry returns nil, and so does one without Config.MeterProvider.
+func (t *Telemetry) Subscriber(system, name string, topics ...string) *consumer.SourceTrace {
+	if t == nil || t.meters == nil {
+		return nil
+	}
+	for _, source := range append([]string{name}, topics...) {
+		for _, event := range sourceEventNames {
+			t.sourceCell(system, source, event)
+		}
+	}
+	t.pauses.born(attrSource, name, observe.CauseBroker)
+	counts := func(event string) func(context.Context, consumer.SourceEvent) {
+		return func(_ context.Context, e consumer.SourceEvent) {
+			t.sourceCell(e.System, e.Source, event).n.Add(int64(max(e.Messages, 1)))
+		}
+	}
+	return &consumer.SourceTrace{
+		Assigned: counts("assigned"), Revoked: counts("revoked"), Gap: counts("gap"), Returned: counts("returned"), Lost: counts("lost"),
+		Paused:  func(_ context.Context, p observe.Pause) { t.pauses.begin(attrSource, p) },
+		Resumed: func(_ context.Context, p observe.Pause) { t.pauses.end(attrSource, p) },
+	}
+}
+
+func (t *Telemetry) sourceCell(system, source, event string) *cell {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := sourceKey{system, source, event}
+	c := t.sources[key]
+	if c == nil {
+		if len(t.sources) >= maxTopics*len(sourceEventNames) {
+			key.source = otherTopic
+			if c = t.sources[key]; c != nil {
+				return c
+			}
+		}
+		c = &cell{born: true, options: []metric.ObserveOption{metric.WithAttributeSet(attribute.NewSet(
+			attrSystem.String(system), attrSource.String(key.source), attrEvent.String(event)))}}
+		t.sources[key] = c
+	}
+	return c
+}
+
+// sweepTrace are the series of sweepers.
+type sweepTrace struct{ rows cell }
+
+// Sweeper returns the hooks for a sweeper: dedup.SweeperConfig.Trace. A nil Telemetry returns nil, and so does one without
+// Config.MeterProvider.
+func (t *Telemetry) Sweeper() *dedup.SweepTrace {
+	if t == nil || t.meters == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.sweep == nil {
+		t.sweep = &sweepTrace{cell{born: true}}
+	}
+	rows := &t.sweep.rows
+	return &dedup.SweepTrace{Swept: func(_ context.Context, e dedup.SweepEvent) { rows.n.Add(int64(e.Result.Keys)) }}
+}

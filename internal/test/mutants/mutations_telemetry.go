@@ -1,0 +1,71 @@
+package main
+
+// measuring is a mutation of adapters/telemetry that the test of that name must notice.
+func measuring(name, file, test string, edits ...edit) mutation {
+	return mutation{name: name, file: "adapters/telemetry/" + file, edits: edits, pkg: "adapters/telemetry", run: "^" + test + "$", fails: test, short: true}
+}
+
+// alerting is a mutation of the rules for Prometheus that the test of that name must notice.
+func alerting(name, file, test string, edits ...edit) mutation {
+	const pkg = "adapters/telemetry/monitoring/generate"
+	return mutation{name: name, file: pkg + "/" + file, edits: edits, pkg: pkg, run: "^" + test + "$", fails: test}
+}
+
+var telemetryMutations = []mutation{
+	measuring("each word has a counter before it first occurs", "cells.go", "TestCountersAreBornAtZero", edit{
+		`if n := c.n.Load(); n > 0 || c.born {`, `if n := c.n.Load(); n > 0 {`,
+	}),
+	measuring("topics beyond 200 share one series", "cells.go", "TestTopicsAreLimited", edit{
+		`maxTopics   = 200`, `maxTopics   = 2000`,
+	}),
+	measuring("counting a message allocates nothing", "cells.go", "TestMetricsAllocateNothing", edit{
+		`		t.durations[j].Store(options)
+`, ``,
+	}),
+	measuring("gauges of a database that does not answer are absent", "status.go", "TestGaugesOfAFailingDatabaseAreAbsent", edit{
+		`return s.status, s.err == nil`, `return s.status, true`,
+	}),
+	measuring("the database is asked for gauges once in ten seconds", "status.go", "TestGaugesOfAFailingDatabaseAreAbsent", edit{
+		`s.asked.IsZero() || now.Sub(s.asked) >= statusEvery`, `true`,
+	}),
+	measuring("a key that another transaction holds again and again is stuck", "stuck.go", "TestStuckKeys", edit{
+		`case h.times >= stuckTimes:`, `case false:`,
+	}),
+	measuring("hidden keys are in no span", "spans.go", "TestCanaries", edit{
+		`attrKey.String(c.t.cfg.HideKeys.Key(o.Key.ID))`, `attrKey.String(o.Key.ID)`,
+	}),
+	measuring("the text of an error is in no span", "spans.go", "TestCanaries", edit{
+		`span.SetStatus(codes.Error, string(o.Cause))`, `span.SetStatus(codes.Error, o.Err.Error())`,
+	}),
+	measuring("a delivery's span links to the span that created the message", "spans.go", "TestSpanOfAMessage", edit{
+		`		if !child {
+			link`, `		if child {
+			link`,
+	}),
+	measuring("an enqueued message carries the context of its span", "enqueue.go", "TestWriter", edit{
+		`		propagator.Inject(created, propagation.MapCarrier(headers))
+`, `		_ = created
+		_ = propagation.MapCarrier(headers)
+`,
+	}),
+	measuring("a message that has a trace context keeps it", "enqueue.go", "TestWriter", edit{
+		`if m.Headers[headerParent] != "" {`, `if false {`,
+	}),
+	{
+		name: "an order's spans are one graph through outbox, relay and Kafka", file: "adapters/telemetry/relay.go", pkg: "adapters/telemetry",
+		run: "^TestOneGraphThroughTheOutbox$", fails: "TestOneGraphThroughTheOutbox",
+		edits: []edit{{`if from := creator(p.Messages[i].Headers); from.IsValid() {`, `if from := creator(p.Messages[i].Headers); false {`}},
+	},
+	alerting("the first dead letter of a new topic is noticed", "rules.go", "TestRules", edit{
+		`  or sum by (%[1]s) (%[2]s unless %[2]s offset %[3]s) > %[4]d)`, `  or sum by (%[1]s) (%[2]s unless %[2]s) > %[4]d)`,
+	}),
+	measuring("each event of a subscriber's topics has a counter before it first occurs", "source.go", "TestSourceEventsAreBornAtZero", edit{
+		`append([]string{name}, topics...)`, `[]string{name}`,
+	}),
+	alerting("rules use metrics that are exported", "rules.go", "TestNamesOccurInAScrape", edit{
+		`min by (job) (txonce_sweep_lag_seconds) > 86400`, `min by (job) (txonce_sweep_age_seconds) > 86400`,
+	}),
+	alerting("each alert has a page in the runbook", "rules.go", "TestRunbook", edit{
+		`"Deadlocks", ticket`, `"Deadlock", ticket`,
+	}),
+}
