@@ -3,6 +3,7 @@ package pgxstore_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -35,13 +36,19 @@ func TestForkHandlersDoNotShareCodecs(t *testing.T) {
 	}
 	t.Cleanup(pool.Close)
 	h := &handlerTest{T: t, db: db, store: newStore(t, pgxstore.Config{Pool: pool})}
-	for range 5 {
+	var owners sync.Map // of codecs
+	for range 3 {
 		_, err = h.fork(nil, alike(40, func(ctx context.Context, tx pgx.Tx, i int) error {
 			for _, sql := range []string{
 				`'red'::color`, `ARRAY['green', 'blue']::color[]`, `ROW('blue', 3)::paint`, `ARRAY[ROW('red', 3)::paint]`, `'green'::tint`,
 				`'[red,blue)'::shades`, `'{[red,green]}'::shades_multirange`,
 			} {
 				rows, _ := tx.Query(ctx, `SELECT `+sql+` FROM generate_series(1, 20)`)
+				field := rows.FieldDescriptions()[0]
+				known, _ := rows.TypeMap().TypeForOID(field.DataTypeOID)
+				if owner, found := owners.LoadOrStore(known.Codec, i); found && owner != i {
+					return fmt.Errorf("handlers %v and %d share the codec of %s", owner, i, sql)
+				}
 				for rows.Next() {
 					if _, err := rows.Values(); err != nil {
 						return fmt.Errorf("%s: %w", sql, err)
@@ -61,5 +68,6 @@ func TestForkHandlersDoNotShareCodecs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		owners.Clear()
 	}
 }
