@@ -18,7 +18,7 @@ type attempt struct {
 	culprits []int // places in todo, ascending, of the messages that caused err, as far as known
 
 	interleaved bool  // the handlers ran side by side
-	returned    []int // places in todo of those that had returned nil then
+	returned    []int // places in todo of those before the culprit that had returned nil
 }
 
 // attempt handles items[todo...] in one transaction.
@@ -72,7 +72,7 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 			failed, returned, err := b.interleave(ctx, tx, msgs, keys)
 			if failed >= 0 {
 				a.culprits = first[failed : failed+1]
-				for k, j := range first {
+				for k, j := range first[:failed] { // later ones may have outbox messages that the store has not written
 					if returned[k] {
 						a.returned = append(a.returned, j)
 					}
@@ -149,8 +149,8 @@ func (b *batch[TTx]) named(err error, answers []claimAnswer, places []int) []int
 
 // findDoubts finds out whether a transaction that failed after the handlers of ran were called may be committed all the
 // same, without all of the handlers' effects. verifies says that the transaction was verified after each handler, so that only
-// the last one can have ended it. Of handlers that ran side by side, it is the one that Fork has named; others had returned
-// before, or have done a part of their work.
+// the last one can have ended it. Of handlers that ran side by side, it is the one that Fork has named. Those of
+// earlier messages that had returned are complete. The others have done a part of their work.
 func (b *batch[TTx]) findDoubts(a *attempt, answers []claimAnswer, ran []int, verifies bool) {
 	suspects := ran
 	switch {

@@ -69,6 +69,7 @@ var _ dedup.Forker[pgx.Tx] = (*Store)(nil)
 
 // Fork implements dedup.Forker. Above READ COMMITTED, where handlers may rely on the isolation of transactions in place of locks, and
 // in the simple protocol, handlers run one after the other. A tracer of pgx sees one batch in place of the statements of several handlers.
+// A pgtype.Codec of the application's own that the connection has registered must be safe for concurrent use.
 func (s *Store) Fork(ctx context.Context, tx pgx.Tx, keys []string, handlers []func(context.Context, pgx.Tx) error) (failed int, err error) {
 	t, ok := tx.(*guarded)
 	if !ok || t.nested {

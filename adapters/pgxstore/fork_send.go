@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // errHidden says that a function has changed how the server parses statements, so that needsTurn may have been wrong.
@@ -110,6 +109,9 @@ func (p *pipeline) read(r *result, sent guardedBatch, owner *branch) error {
 		if owner.types == nil {
 			owner.types = copyTypes(rows.TypeMap())
 		}
+		for i := range r.fields {
+			unshareType(owner.types, rows.TypeMap(), r.fields[i].DataTypeOID)
+		}
 	}
 	rows.Close()
 	r.tag = rows.CommandTag()
@@ -131,12 +133,4 @@ func copyRow(values [][]byte) [][]byte {
 		}
 	}
 	return row
-}
-
-// copyTypes copies the types of a connection, because a pgtype.Map is not safe for concurrent use. The copy lacks what the user has
-// registered with RegisterDefaultPgType, which matters for types only that the connection does not know.
-func copyTypes(types *pgtype.Map) *pgtype.Map {
-	own := types.Copy()
-	own.TryWrapEncodePlanFuncs, own.TryWrapScanPlanFuncs = types.TryWrapEncodePlanFuncs, types.TryWrapScanPlanFuncs
-	return own
 }

@@ -141,6 +141,9 @@ var pgxstoreMutations = []mutation{
 	single("interleaved: a handler cannot roll back to a savepoint of an earlier one", pgx+"/fork_run.go", "TestForkFails", edit{
 		"		case f.turn != nil && f.turn.returned:\n			f.verify()", "		case f.turn != nil && f.turn.returned:\n			f.turn = nil",
 	}),
+	single("interleaved: handlers do not share the cache of an enum's codec", pgx+"/fork_types.go", "TestForkHandlersDoNotShareCodecs", edit{
+		`own.RegisterType(unshared)`, `_ = unshared`,
+	}),
 	single("interleaved: the handler that fails first is named", pgx+"/fork_send.go", "TestForkFails", edit{
 		`p.culprit = p.owners[i].place`, `p.culprit = p.owners[0].place`,
 	}),
