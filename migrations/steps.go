@@ -69,7 +69,11 @@ func Revert(ctx context.Context, db *sql.DB, dialect, schema string, to int) err
 }
 
 // Step is one number: the name of its file, and the statements of both directions.
-type Step struct{ Name, Up, Down string }
+type Step struct {
+	Name string `json:"name"`
+	Up   string `json:"up"`
+	Down string `json:"down"`
+}
 
 // Steps returns the files for db in their order. The number of the first is 1.
 func Steps(db string) ([]Step, error) {

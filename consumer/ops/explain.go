@@ -9,82 +9,68 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Verdict says what a delivery of a message would get now.
+// ExplainOptions say more about the message that a key is asked for.
+type ExplainOptions struct {
+	Time        time.Time         // when the message was created; zero: unknown, so that it is never unprovable
+	Fingerprint dedup.Fingerprint // of its content; zero: unknown, so that it is never a mismatch
+}
+
+// Verdict is what a delivery with the key would meet.
 type Verdict string
 
 // The verdicts.
 const (
-	VerdictFirst      Verdict = "first"      // it was never processed: it would run
-	VerdictDuplicate  Verdict = "duplicate"  // it was processed: it would not run again
-	VerdictMismatch   Verdict = "mismatch"   // its key was processed with other content: it would be parked
-	VerdictUnprovable Verdict = "unprovable" // its claim may have been forgotten: it would be parked
-	VerdictInFlight   Verdict = "in_flight"  // a transaction is processing it now
+	First      Verdict = "first"      // no transaction with the key was committed: it would be processed
+	Duplicate  Verdict = "duplicate"  // it was processed before
+	Mismatch   Verdict = "mismatch"   // the key was used for other content
+	Unprovable Verdict = "unprovable" // it may have been processed and forgotten
+	InFlight   Verdict = "in_flight"  // a transaction holds the key now
 )
-
-// ExplainOptions describe the delivery that Explain is about.
-type ExplainOptions struct {
-	Time        time.Time         // of the message; zero: unknown, and the verdict is never VerdictUnprovable
-	Fingerprint dedup.Fingerprint // of its content; zero: unknown, and the verdict is never VerdictMismatch
-}
 
 // Explanation is what the database knows about one key.
 type Explanation struct {
 	Key     dedup.Key
 	Verdict Verdict
-	Claim   dedup.Claim           // the row of the key; its ExpiresAt is zero if there is none
-	Claimed time.Time             // about when it was claimed, or the message's own time if that is later; zero: unknown
-	Holder  *Holder               // of VerdictInFlight; nil: the database does not tell
-	Horizon time.Time             // of the consumer, see ConsumerStatus
-	Letters []consumer.DeadLetter // with this key, newest first, at most 100
+
+	Claim   dedup.Claim // the committed claim; without Verdict, and zero if there is none
+	Claimed time.Time   // about when, if the consumer has used one window only; zero: unknown
+	Holder  *Holder     // of InFlight; nil: the database does not tell
+
+	Letters []consumer.DeadLetter // with the key, newest first, at most 100
 }
 
-// Explain finds out what has happened to a key, and what a delivery of its message would get. It claims the key and rolls back, which is
-// the only proof, and waits for about a second if another transaction holds the key. It leaves nothing in the database.
-func Explain(ctx context.Context, s Store, key dedup.Key, opts ExplainOptions) (Explanation, error) {
-	e := Explanation{Key: key}
-	probe, err := s.Probe(ctx, dedup.Record{Key: key, Time: opts.Time, Fingerprint: opts.Fingerprint})
+// Explain finds out what happened to a key. It claims the key in a transaction that is rolled back, because nothing else proves that
+// no transaction with the key was committed. It waits about a second for a transaction that holds the key, and leaves nothing behind.
+func Explain(ctx context.Context, s Store, key dedup.Key, opts ExplainOptions) (e Explanation, err error) {
+	if err := key.Validate(); err != nil {
+		return e, err
+	}
+	e.Key = key
+	p, err := s.Probe(ctx, dedup.Record{Key: key, Time: opts.Time, Fingerprint: opts.Fingerprint})
 	if err != nil {
 		return e, fmt.Errorf("ops: explain %v: %w", key, err)
 	}
-	e.Claim, e.Holder = probe.Claim, probe.Holder
-	e.Verdict = verdict(probe)
+	switch {
+	case p.InFlight:
+		e.Verdict, e.Holder = InFlight, p.Holder
+	default:
+		e.Verdict, e.Claim = Verdict(p.Claim.Verdict.String()), p.Claim
+		e.Claim.Verdict = 0
+	}
+	if e.Letters, err = s.DeadLetters(ctx, consumer.DeadLetterFilter{Consumer: key.Consumer, Tenant: key.Tenant, MessageID: key.ID}); err != nil {
+		return e, fmt.Errorf("ops: explain %v: %w", key, err)
+	}
+	if e.Claim.ExpiresAt.IsZero() {
+		return e, nil
+	}
 	status, err := s.Status(ctx)
 	if err != nil {
 		return e, fmt.Errorf("ops: explain %v: %w", key, err)
 	}
 	for _, c := range status.Consumers {
-		if c.Name != key.Consumer {
-			continue
-		}
-		e.Horizon = c.Horizon
-		if len(c.Windows) == 1 && !e.Claim.ExpiresAt.IsZero() {
+		if c.Name == key.Consumer && len(c.Windows) == 1 {
 			e.Claimed = e.Claim.ExpiresAt.Add(-c.Windows[0].Window)
 		}
 	}
-	letters, err := s.DeadLetters(ctx, consumer.DeadLetterFilter{Consumer: key.Consumer, MessageID: key.ID, Tenant: key.Tenant})
-	if err != nil {
-		return e, fmt.Errorf("ops: explain %v: %w", key, err)
-	}
-	for _, l := range letters {
-		if l.Record.Key == key { // a filter without tenant chooses all tenants
-			e.Letters = append(e.Letters, l)
-		}
-	}
 	return e, nil
-}
-
-func verdict(p Probe) Verdict {
-	if p.InFlight {
-		return VerdictInFlight
-	}
-	switch p.Claim.Verdict {
-	case dedup.First:
-		return VerdictFirst
-	case dedup.Duplicate:
-		return VerdictDuplicate
-	case dedup.Mismatch:
-		return VerdictMismatch
-	default:
-		return VerdictUnprovable
-	}
 }

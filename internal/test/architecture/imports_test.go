@@ -55,6 +55,7 @@ var rows = []row{
 	{"adapters/webhook/applehook/appletest", edge("adapters/webhook/applehook")},
 	{"adapters/webhook/...", edge("adapters/webhook", "adapters/webhook/internal/...", "internal/tokens")},
 	{"adapters/httpidem", edge()}, // net/http is the SDK
+	{"adapters/cli", []string{"consumer", "consumer/ops", "dedup", "outbox", "observe", "migrations", "github.com/spf13/cobra", "github.com/rogpeppe/go-internal/diff"}},
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
 
 	{"migrations", nil},
@@ -76,6 +77,7 @@ var rows = []row{
 
 	// Programs and packages that only tests import may import everything. No other package can import them, because no row allows
 	// it.
+	{"cmd/...", []string{"..."}},
 	{"examples/...", []string{"..."}},
 	{"internal/test/...", []string{"..."}},
 }
