@@ -26,6 +26,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -103,14 +104,21 @@ func moduleRoot() (string, error) {
 	}
 }
 
+// answered has the addresses that have answered this process. PostgreSQL starts a process for each connection.
+var answered sync.Map
+
 // answers fails the test if nothing listens at the address, so that an outdated .services/env is recognized as such.
 func answers(t testing.TB, title, network, address string) {
 	t.Helper()
+	if _, yes := answered.Load(address); yes {
+		return
+	}
 	conn, err := net.DialTimeout(network, address, 30*time.Second)
 	if err != nil {
 		t.Fatalf("%s does not answer (%v): run make services-up", title, err)
 	}
 	conn.Close()
+	answered.Store(address, nil)
 }
 
 // randomName returns a unique name that is valid for schemas and topics and contains the test's name.
