@@ -126,7 +126,7 @@ func (a *app) replayLetters() *cobra.Command {
 			return a.follow(ctx, db, out, action)
 		}
 		return out.object(actionJSON(out, action), func() {
-			out.printf("action %s: %d letters are requested; follow it with: txonce actions show %s --wait\n", action.ID, action.Matched, action.ID)
+			out.printf("action %s: %s requested; follow it with: txonce actions show %s --wait\n", action.ID, counted(action.Matched, "letter"), action.ID)
 		})
 	})
 	f.add(c)
@@ -186,7 +186,7 @@ func (a *app) discardLetters() *cobra.Command {
 			return err
 		}
 		return out.object(actionJSON(out, action), func() {
-			out.printf("%d letters are discarded (action %s)\n", action.Results[observe.Rejected], action.ID)
+			out.printf("%s discarded (action %s)\n", counted(action.Results[observe.Rejected], "letter"), action.ID)
 		})
 	})
 	f.add(c)
@@ -227,13 +227,13 @@ func (a *app) follow(ctx context.Context, db *Database, out *printer, action ops
 		return err
 	}
 	if n := action.Results[observe.Parked]; n > 0 {
-		return finding("%d letters failed: txonce actions show %s lists them", n, action.ID)
+		return finding("%s failed: txonce actions show %s says why", count(n, "letter"), action.ID)
 	}
 	return nil
 }
 
 func actionText(a ops.Action) string {
-	parts := []string{fmt.Sprintf("%d letters", a.Matched)}
+	parts := []string{count(a.Matched, "letter")}
 	for _, r := range []struct {
 		outcome observe.Outcome
 		text    string

@@ -237,7 +237,7 @@ func (a *app) changeParked(name, short, become, done string, byFilter changeByFi
 			return fmt.Errorf("%w: %d match, %d are expected", ops.ErrExpected, matching, act.expect)
 		}
 		if !act.yes {
-			out.notef("%d messages would be %s.\n", matching, become)
+			out.notef("%s would be %s.\n", count(matching, "message"), become)
 			word := fmt.Sprint(matching)
 			if err := out.confirm(fmt.Sprintf("Type their number, %s, to go on: ", word), word, false); err != nil {
 				return err
@@ -256,10 +256,10 @@ func (a *app) changeParked(name, short, become, done string, byFilter changeByFi
 			action, n, err = byFilter(ctx, s, filter, act.who, act.reason)
 		}
 		if err != nil {
-			return fmt.Errorf("%d messages are %s; the same command does the rest: %w", n, done, err)
+			return fmt.Errorf("%s %s; the same command does the rest: %w", counted(n, "message"), done, err)
 		}
 		return out.object(result{version: v1(), Match: matching, Changed: n, Action: action.ID.String()}, func() {
-			out.printf("%d messages are %s (action %s)\n", n, done, action.ID)
+			out.printf("%s %s (action %s)\n", counted(n, "message"), done, action.ID)
 		})
 	})
 	f.add(c)

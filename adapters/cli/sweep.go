@@ -57,11 +57,23 @@ func (a *app) sweepOnce(ctx context.Context, db *Database, out *printer, limit i
 		part, err := db.Store.Purge(limited, by)
 		cancel()
 		if err != nil {
-			return fmt.Errorf("%d keys are deleted: %w", r.Keys, err)
+			return fmt.Errorf("%s deleted: %w", counted(r.Keys, "key"), err)
 		}
 		r.Keys, r.Busy, lag = r.Keys+part.Keys, part.Busy, max(lag, part.Lag)
 		p.show(r.Keys, 0)
-		if part.Busy || part.Done {
+		if part.Busy {
+			break
+		}
+		if part.Done {
+			// Another Purge gives the lease back: the next sweeper need not wait until it ends. That it may delete a key more does no harm.
+			limited, cancel := a.limit(ctx)
+			by.Lease, by.Limit = time.Millisecond, 1
+			part, err := db.Store.Purge(limited, by)
+			cancel()
+			if err != nil {
+				return fmt.Errorf("%s deleted: %w", counted(r.Keys, "key"), err)
+			}
+			r.Keys += part.Keys
 			break
 		}
 		timer := time.NewTimer(max(9*time.Since(began), 5*time.Millisecond)) // as Sweeper does, so that claims stay fast
@@ -69,7 +81,7 @@ func (a *app) sweepOnce(ctx context.Context, db *Database, out *printer, limit i
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("%d keys are deleted: %w", r.Keys, ctx.Err())
+			return fmt.Errorf("%s deleted: %w", counted(r.Keys, "key"), ctx.Err())
 		}
 	}
 	p.end()
@@ -77,9 +89,13 @@ func (a *app) sweepOnce(ctx context.Context, db *Database, out *printer, limit i
 	r.LagSeconds = lag.Seconds()
 	return out.object(r, func() {
 		if r.Busy {
-			out.printf("another sweeper is active; %d keys deleted here\n", r.Keys)
+			out.printf("another sweeper is active; %s deleted here\n", counted(r.Keys, "key"))
 			return
 		}
-		out.printf("%d keys deleted; the oldest had expired %s before\n", r.Keys, ago(lag))
+		if r.Keys == 0 {
+			out.printf("no key has expired\n")
+			return
+		}
+		out.printf("%s deleted; the oldest had expired %s before\n", counted(r.Keys, "key"), ago(lag))
 	})
 }
