@@ -135,7 +135,9 @@ func (a *app) showAction() *cobra.Command {
 			o.Failures = append(o.Failures, resultObject{f.Letter.String(), string(f.Cause), f.Error, jsonTime(f.At), f.Tries})
 		}
 		return out.object(o, func() {
-			line := func(name, format string, args ...any) { out.printf("%-9s %s\n", name, oneLine(fmt.Sprintf(format, args...))) }
+			line := func(name, format string, args ...any) {
+				out.printf("%-9s %s\n", name, oneLine(fmt.Sprintf(format, args...)))
+			}
 			line("id", "%s", action.ID)
 			line("kind", "%s", action.Kind)
 			line("who", "%s", action.Who)

@@ -19,6 +19,11 @@ type Config struct {
 	// program that always works on its own database may ignore the Target.
 	Open func(ctx context.Context, t Target) (*Database, error)
 
+	// Sources are the brokers that the command check can ask how long they keep messages.
+	//
+	// Defaults to none.
+	Sources []Source
+
 	// HideKeys replaces natural keys in everything that is printed, when --hide-keys is given.
 	//
 	// Defaults to the secret in the environment variable TXONCE_KEY_SECRET.
@@ -55,7 +60,7 @@ func New(cfg Config) *cobra.Command {
 	}
 	a := &app{cfg: cfg}
 	root := group("txonce", "Operate the claims, dead letters and outbox of txonce",
-		a.migrate(), a.status(), a.explain(), a.letters(), a.outbox(), a.actions(), a.sweep())
+		a.migrate(), a.check(), a.status(), a.explain(), a.letters(), a.outbox(), a.actions(), a.sweep())
 	root.SilenceErrors, root.SilenceUsage = true, true
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.target.DSN, "dsn", os.Getenv("TXONCE_DSN"), "the database: postgres://…, mysql://user@host/db, or the path of an SQLite file (default: TXONCE_DSN)")

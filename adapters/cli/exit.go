@@ -35,9 +35,13 @@ func Usage(err error) error { return &coded{ExitUsage, err} }
 
 func usage(err error) error { return Usage(err) }
 
-func refused(format string, args ...any) error { return &coded{ExitRefused, fmt.Errorf(format, args...)} }
+func refused(format string, args ...any) error {
+	return &coded{ExitRefused, fmt.Errorf(format, args...)}
+}
 
-func finding(format string, args ...any) error { return &coded{ExitFinding, fmt.Errorf(format, args...)} }
+func finding(format string, args ...any) error {
+	return &coded{ExitFinding, fmt.Errorf(format, args...)}
+}
 
 // ExitCode returns the exit code for the error of a command that New has returned. Errors of cobra itself are of usage.
 func ExitCode(err error) int {

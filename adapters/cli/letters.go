@@ -24,7 +24,7 @@ func (a *app) letters() *cobra.Command {
 // letterFlags are the conditions on dead letters.
 type letterFlags struct {
 	id, consumer, cause, topic, key, tenant, text, since, until, after string
-	limit                                                                int
+	limit                                                              int
 }
 
 func (f *letterFlags) add(c *cobra.Command) {

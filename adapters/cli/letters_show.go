@@ -50,7 +50,9 @@ func letterJSON(out *printer, l consumer.DeadLetter, payload bool) letterObject 
 
 func letterText(out *printer, l consumer.DeadLetter, payload bool) string {
 	var b strings.Builder
-	line := func(name, format string, args ...any) { fmt.Fprintf(&b, "%-12s %s\n", name, oneLine(fmt.Sprintf(format, args...))) }
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-12s %s\n", name, oneLine(fmt.Sprintf(format, args...)))
+	}
 	line("id", "%s", l.ID)
 	line("consumer", "%s", l.Record.Key.Consumer)
 	line("key", "%s", orNone(keyText(out, l.Record.Key)))

@@ -158,7 +158,9 @@ func (a *app) showParked() *cobra.Command {
 			parkedObject
 		}
 		return out.object(show{v1(), parkedJSON(out, m, payload)}, func() {
-			line := func(name, format string, args ...any) { out.printf("%-9s %s\n", name, oneLine(fmt.Sprintf(format, args...))) }
+			line := func(name, format string, args ...any) {
+				out.printf("%-9s %s\n", name, oneLine(fmt.Sprintf(format, args...)))
+			}
 			line("seq", "%d", m.Seq)
 			line("id", "%s", m.ID)
 			line("topic", "%s", m.Topic)

@@ -17,7 +17,7 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second signal ends the process at once
-	err := cli.New(cli.Config{Open: open}).ExecuteContext(ctx)
+	err := cli.New(cli.Config{Open: open, Sources: sources()}).ExecuteContext(ctx)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "txonce:", err)
 	}

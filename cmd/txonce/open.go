@@ -143,4 +143,6 @@ func openSQL(ctx context.Context, db *sql.DB, dialect sqlstore.Dialect, schema s
 }
 
 // hidden returns an error without the DSN, which may have a password.
-func hidden(err error, dsn string) error { return errors.New(strings.ReplaceAll(err.Error(), dsn, "…")) }
+func hidden(err error, dsn string) error {
+	return errors.New(strings.ReplaceAll(err.Error(), dsn, "…"))
+}
