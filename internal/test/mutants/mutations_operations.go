@@ -12,8 +12,8 @@ func observing(name, file, test string, edits ...edit) mutation {
 
 var operationsMutations = []mutation{
 	operating("a requested replay settles each letter once", "internal/dialect/operator.go", "a_settlement_happens_once", edit{
-		"Settle: q(`UPDATE @operator_results SET outcome = ` + f.text(\"?\") + `, at = ` + f.now + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),",
-		"Settle: q(`UPDATE @operator_results SET outcome = ` + f.text(\"?\") + `, at = ` + f.now + ` WHERE action = ` + f.key + ` AND letter = ` + f.key),",
+		"q(`UPDATE @operator_results SET outcome = ` + f.text(\"?\") + `, at = ` + f.now + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),",
+		"q(`UPDATE @operator_results SET outcome = ` + f.text(\"?\") + `, at = ` + f.now + ` WHERE action = ` + f.key + ` AND letter = ` + f.key),",
 	}),
 	operating("a letter that one worker has taken is not given to another", "internal/dialect/operator.go", "a_taken_letter_is_nobody_else's", edit{
 		"AND outcome = '' AND taken_until <= ` + f.now + `\n", "AND outcome = ''\n",
@@ -34,7 +34,7 @@ var operationsMutations = []mutation{
 	operating("the rate of a request is that of all workers", "internal/operator/replays.go", "the_rate_is_that_of_all_workers", edit{
 		`a.rate <= 0 {`, `a.rate <= 1e6 {`,
 	}),
-	observing("a hook that panics has no effect", "hooks.go", "TestPanics", edit{`	v := recover()`, `	v := any(nil)`}),
+	handling("a hook that panics has no effect", "trace.go", "TestHooksThatPanic", edit{`		defer p.panics.Recover(ctx, "Done")`, ``}),
 	observing("a hook that panics does not keep others from being called", "hooks.go", "TestPanics", edit{
 		`		defer second(ctx, e) // also when first panics
 		first(ctx, e)`, `		first(ctx, e)
