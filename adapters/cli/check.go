@@ -12,12 +12,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/consumer/ops/audit"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/migrations"
 	"github.com/txonce/txonce/observe"
 )
 
-// Source checks the sources of one kind of broker, for the command check.
+// Source asks one kind of broker, for the commands check and audit.
 type Source struct {
 	Flag  string // names the flag that has the broker's address, such as "kafka"
 	Usage string // of the flag
@@ -27,6 +28,12 @@ type Source struct {
 
 	// Check fails if the broker at address may deliver a message of the queue or topic later than window after its creation.
 	Check func(ctx context.Context, address, name string, window time.Duration) error
+
+	// Reread reads messages of a topic that a consumer group has acknowledged, at random, for the command audit. done is called when no
+	// more are read.
+	//
+	// Defaults to nothing: audit has no such flag.
+	Reread func(ctx context.Context, address, group, topic string) (source audit.Source, done func(), err error)
 }
 
 // level says how bad a problem is.

@@ -19,7 +19,7 @@ type Config struct {
 	// program that always works on its own database may ignore the Target.
 	Open func(ctx context.Context, t Target) (*Database, error)
 
-	// Sources are the brokers that the command check can ask how long they keep messages.
+	// Sources are the brokers that the commands check and audit can ask.
 	//
 	// Defaults to none.
 	Sources []Source
@@ -60,7 +60,7 @@ func New(cfg Config) *cobra.Command {
 	}
 	a := &app{cfg: cfg}
 	root := group("txonce", "Operate the claims, dead letters and outbox of txonce",
-		a.migrate(), a.check(), a.status(), a.explain(), a.letters(), a.outbox(), a.actions(), a.sweep())
+		a.migrate(), a.check(), a.status(), a.explain(), a.letters(), a.outbox(), a.actions(), a.sweep(), a.audit())
 	root.SilenceErrors, root.SilenceUsage = true, true
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.target.DSN, "dsn", os.Getenv("TXONCE_DSN"), "the database: postgres://…, mysql://user@host/db, or the path of an SQLite file (default: TXONCE_DSN)")

@@ -181,3 +181,33 @@ func expire(ts *testscript.TestScript, _ bool, _ []string) {
 		ts.Check(err)
 	}
 }
+
+// ledger makes a table for effects.
+func ledger(ts *testscript.TestScript, _ bool, _ []string) {
+	execute(ts, `CREATE TABLE ledger (id varchar(100) NOT NULL)`)
+}
+
+// pay CONSUMER ID: a message whose effect is a row of the ledger.
+func pay(ts *testscript.TestScript, _ bool, args []string) {
+	s := seedsOf(ts)
+	deliver(ts, args, nil, func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error { return s.write(ctx, tx, m.ID) })
+}
+
+func (s *seeds) write(ctx context.Context, tx *sql.Tx, id string) error {
+	q := `INSERT INTO ledger VALUES (?)`
+	if s.dialect == sqlstore.Postgres {
+		q = `INSERT INTO ledger VALUES ($1)`
+	}
+	_, err := tx.ExecContext(ctx, q, id)
+	return err
+}
+
+// sql STATEMENT
+func statement(ts *testscript.TestScript, _ bool, args []string) {
+	execute(ts, strings.Join(args, " "))
+}
+
+func execute(ts *testscript.TestScript, q string) {
+	_, err := seedsOf(ts).db.ExecContext(seedsOf(ts).t.Context(), q)
+	ts.Check(err)
+}

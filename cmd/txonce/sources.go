@@ -40,6 +40,7 @@ func sources() []cli.Source {
 				defer client.Close()
 				return kafka.CheckWindow(client, topic, window)
 			},
+			Reread: rereadKafka,
 		},
 		{
 			Flag: "sqs", Usage: "compare windows with the retention of queues: the endpoint, such as https://sqs.eu-central-1.amazonaws.com; credentials from AWS_ACCESS_KEY_ID",
@@ -62,6 +63,7 @@ func kafkaClient(address string) (sarama.Client, error) {
 	cfg := sarama.NewConfig()
 	cfg.Version = sarama.V2_4_0_0
 	cfg.ClientID = "txonce"
+	cfg.Consumer.IsolationLevel = sarama.ReadCommitted
 	addresses, secure := strings.CutPrefix(address, "tls://")
 	if secure {
 		cfg.Net.TLS.Enable, cfg.Net.TLS.Config = true, &tls.Config{MinVersion: tls.VersionTLS12}
