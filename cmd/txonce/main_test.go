@@ -18,6 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	childMain()
 	testscript.Main(m, map[string]func(){"txonce": main})
 }
 
