@@ -60,7 +60,7 @@ func New(cfg Config) *cobra.Command {
 	}
 	a := &app{cfg: cfg}
 	root := group("txonce", "Operate the claims, dead letters and outbox of txonce",
-		a.migrate(), a.check(), a.status(), a.explain(), a.letters(), a.outbox(), a.actions(), a.sweep(), a.audit())
+		a.migrate(), a.check(), a.status(), a.explain(), a.letters(), a.outbox(), a.actions(), a.sweep(), a.horizon(), a.audit(), a.plan())
 	root.SilenceErrors, root.SilenceUsage = true, true
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.target.DSN, "dsn", os.Getenv("TXONCE_DSN"), "the database: postgres://…, mysql://user@host/db, or the path of an SQLite file (default: TXONCE_DSN)")

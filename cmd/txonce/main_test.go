@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -89,7 +90,10 @@ func runScript(t *testing.T, s server, script string) {
 			}
 			env.Defer(func() { _ = db.Close() })
 			env.Setenv("TXONCE_DSN", line)
-			env.Setenv("DIALECT", string(s.dialect))
+			yesterday := time.Now().Add(-24 * time.Hour)
+			for name, t := range map[string]time.Time{"BEFORE": yesterday.Add(-time.Hour), "YESTERDAY": yesterday, "AFTERWARDS": yesterday.Add(time.Hour)} {
+				env.Setenv(name, t.UTC().Format(time.RFC3339))
+			}
 			env.Values[seedKey{}] = &seeds{t: t, db: db, dialect: s.dialect}
 			return nil
 		},
