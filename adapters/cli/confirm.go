@@ -12,7 +12,7 @@ func (p *printer) confirm(question, word string, yes bool) error {
 	if yes {
 		return nil
 	}
-	if !isTerminal(p.in) {
+	if !p.asks {
 		return refused("nothing was changed: the input is no terminal; confirm with --yes")
 	}
 	p.notef("%s", question)

@@ -22,10 +22,14 @@ type printer struct {
 	in       io.Reader
 	json     bool
 	keys     ops.HideKeys
+
+	asks, bars, screen bool // in, err and out are terminals
 }
 
 func (a *app) printer(cmd *cobra.Command) *printer {
-	return &printer{out: cmd.OutOrStdout(), err: cmd.ErrOrStderr(), in: cmd.InOrStdin(), json: a.json, keys: a.keys}
+	p := &printer{out: cmd.OutOrStdout(), err: cmd.ErrOrStderr(), in: cmd.InOrStdin(), json: a.json, keys: a.keys}
+	p.asks, p.bars, p.screen = isTerminal(p.in), isTerminal(p.err), isTerminal(p.out)
+	return p
 }
 
 // object prints v as JSON if --json is given, and calls text otherwise. v must be a struct that begins with version.

@@ -17,7 +17,7 @@ type progress struct {
 }
 
 func newProgress(out *printer, what string, total int) *progress {
-	return &progress{out: out, what: what, total: total, terminal: isTerminal(out.err), printed: time.Now()}
+	return &progress{out: out, what: what, total: total, terminal: out.bars, printed: time.Now()}
 }
 
 const (

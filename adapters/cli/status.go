@@ -26,7 +26,7 @@ func (a *app) status() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if watch > 0 && isTerminal(out.out) && !out.json {
+			if watch > 0 && out.screen && !out.json {
 				out.printf("\x1b[H\x1b[2J") // a fresh screen
 			}
 			if err := out.object(statusJSON(db, s), func() { printStatus(out, db, s) }); err != nil {
