@@ -27,31 +27,35 @@ func Apply(ctx context.Context, db *sql.DB, dialect, schema string) error {
 	if err != nil {
 		return err
 	}
+	return eachStep(ctx, db, dialect, schema, func(installed, worksWith int) (name, file string, err error) {
+		switch {
+		case installed < len(all):
+			return all[installed].name, all[installed].up, nil
+		case worksWith <= len(all):
+			return "", "", nil
+		}
+		return "", "", fmt.Errorf("%w: it is at version %d and works with programs that know %d or later; the latest known here is %d",
+			ErrNewer, installed, worksWith, len(all))
+	})
+}
+
+type beginner func(ctx context.Context, conn *sql.Conn, schema string) (transaction, error)
+
+// onOneConnection calls f with a connection, which goes back to the pool afterwards as it was.
+func onOneConnection(ctx context.Context, db *sql.DB, dialect, schema string, f func(conn *sql.Conn, begin beginner) error) error {
+	begin, known := map[string]beginner{"postgres": beginPostgres, "sqlite": beginSQLite, "mysql": beginMySQL}[dialect]
+	if !known {
+		return fmt.Errorf("migrations: Apply does not know the dialect %q", dialect)
+	}
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("migrations: connect: %w", err)
 	}
 	defer conn.Close()
-	var begin func(context.Context, *sql.Conn, string) (transaction, error)
-	switch dialect {
-	case "postgres":
-		begin = beginPostgres
-	case "sqlite":
-		begin = beginSQLite
-	case "mysql":
-		begin = beginMySQL
-		if schema != "" { // the connection now uses another database, so it must not go back to the pool
-			defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }()
-		}
-	default:
-		return fmt.Errorf("migrations: Apply does not know the dialect %q", dialect)
+	if dialect == "mysql" && schema != "" { // the connection now uses another database, so it must not go back to the pool
+		defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }()
 	}
-	for {
-		done, err := applyNext(ctx, conn, schema, begin, all)
-		if err != nil || done {
-			return err
-		}
-	}
+	return f(conn, begin)
 }
 
 // transaction is a transaction that holds the lock of Apply.
@@ -63,31 +67,40 @@ type transaction interface {
 	installed(ctx context.Context) (bool, error) // reports whether the table txonce_schema exists
 }
 
-// applyNext applies the lowest number that is missing. done says that there was none.
-func applyNext(ctx context.Context, conn *sql.Conn, schema string,
-	begin func(context.Context, *sql.Conn, string) (transaction, error), all []step,
-) (done bool, err error) {
+// chooser returns the file to run at the installed number. An empty name ends the work.
+type chooser func(installed, worksWith int) (name, file string, err error)
+
+// eachStep runs the files that choose returns, each in a transaction with the lock of Apply.
+func eachStep(ctx context.Context, db *sql.DB, dialect, schema string, choose chooser) error {
+	return onOneConnection(ctx, db, dialect, schema, func(conn *sql.Conn, begin beginner) error {
+		for {
+			done, err := oneStep(ctx, conn, schema, begin, choose)
+			if err != nil || done {
+				return err
+			}
+		}
+	})
+}
+
+func oneStep(ctx context.Context, conn *sql.Conn, schema string, begin beginner, choose chooser) (done bool, err error) {
 	tx, err := begin(ctx, conn, schema)
 	if err != nil {
 		return false, err
 	}
 	defer tx.Rollback() // no effect after Commit
-	version, worksWith, err := version(ctx, tx)
-	switch {
-	case err != nil:
+	installed, worksWith, err := version(ctx, tx)
+	if err != nil {
 		return false, fmt.Errorf("migrations: read the schema's version: %w", err)
-	case version >= len(all) && worksWith <= len(all):
-		return true, nil
-	case version >= len(all):
-		return false, fmt.Errorf("%w: it is at version %d and works with programs that know %d or later; the latest known here is %d",
-			ErrNewer, version, worksWith, len(all))
 	}
-	next := all[version]
-	if _, err := tx.ExecContext(ctx, next.up); err != nil {
-		return false, fmt.Errorf("migrations: apply %s: %w", next.name, err)
+	name, file, err := choose(installed, worksWith)
+	if err != nil || name == "" {
+		return true, err
+	}
+	if _, err := tx.ExecContext(ctx, file); err != nil {
+		return false, fmt.Errorf("migrations: apply %s: %w", name, err)
 	}
 	if err := tx.Commit(); err != nil {
-		return false, fmt.Errorf("migrations: apply %s: commit: %w", next.name, err)
+		return false, fmt.Errorf("migrations: apply %s: commit: %w", name, err)
 	}
 	return false, nil
 }

@@ -32,6 +32,7 @@ const (
 	Discard       Kind = "discard"        // dead letters are removed
 	Unpark        Kind = "unpark"         // messages of the outbox are pending again
 	DiscardOutbox Kind = "discard_outbox" // messages of the outbox are deleted
+	Horizon       Kind = "horizon"        // the time up to which claims may be missing is later
 )
 
 // Request asks for an action.
@@ -75,10 +76,10 @@ func (r *Request) Validate() error {
 		return fmt.Errorf("ops: Request.MaxFailures is negative: %d", r.MaxFailures)
 	}
 	switch r.Kind {
-	case Replay, Discard, Unpark, DiscardOutbox:
+	case Replay, Discard, Unpark, DiscardOutbox, Horizon:
 		return nil
 	}
-	return fmt.Errorf("ops: Request.Kind is %q: want replay, discard, unpark or discard_outbox", r.Kind)
+	return fmt.Errorf("ops: Request.Kind is %q: want replay, discard, unpark, discard_outbox or horizon", r.Kind)
 }
 
 // ErrExpected says that an action was refused because its filter chooses another number of letters than Request.Expect.

@@ -57,10 +57,11 @@ func run(ctx context.Context, database string, brokers []string) error {
 	sweeper := must(dedup.NewSweeper(dedup.SweeperConfig{Store: store}))
 
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return subscriber.Run(ctx) }) // handles messages
-	g.Go(func() error { return outgoing.Run(ctx) })   // publishes what handlers have enqueued
-	g.Go(func() error { return sweeper.Run(ctx) })    // deletes keys that are older than Config.Window (default: 15 days)
-	return g.Wait()                                   // after SIGTERM each finishes the work in progress
+	g.Go(func() error { return subscriber.Run(ctx) })    // handles messages
+	g.Go(func() error { return outgoing.Run(ctx) })      // publishes what handlers have enqueued
+	g.Go(func() error { return sweeper.Run(ctx) })       // deletes keys that are older than Config.Window (default: 15 days)
+	g.Go(func() error { return orders.RunReplays(ctx) }) // processes dead letters again when an operator requests it: txonce dead-letters replay
+	return g.Wait()                                      // after SIGTERM each finishes the work in progress
 }
 
 func main() {

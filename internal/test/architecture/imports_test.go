@@ -37,6 +37,7 @@ var rows = []row{
 	{"outbox/outboxtest", []string{"outbox", "outbox/relay", "internal/await", "internal/backoff", "internal/shares"}},
 	{"consumer", []string{"dedup", "outbox", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/tokens"}},
 	{"consumer/ops", []string{"consumer", "dedup", "outbox", "observe"}},
+	{"consumer/ops/audit", []string{"consumer", "dedup"}},
 	{"consumer/ops/opstest", []string{"consumer", "consumer/ops", "dedup", "dedup/deduptest", "outbox", "observe"}},
 	{"consumer/consumertest", []string{"consumer", "observe", "dedup", "outbox", "dedup/deduptest", "internal/await"}},
 
@@ -55,6 +56,7 @@ var rows = []row{
 	{"adapters/webhook/applehook/appletest", edge("adapters/webhook/applehook")},
 	{"adapters/webhook/...", edge("adapters/webhook", "adapters/webhook/internal/...", "internal/tokens")},
 	{"adapters/httpidem", edge()}, // net/http is the SDK
+	{"adapters/cli", []string{"consumer", "consumer/ops", "consumer/ops/audit", "dedup", "dedup/storekit", "outbox", "observe", "migrations", "github.com/spf13/cobra", "github.com/rogpeppe/go-internal/diff"}},
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
 	{"adapters/telemetry", []string{"consumer", "consumer/ops", "dedup", "observe", "outbox", "outbox/relay", "go.opentelemetry.io/otel/..."}},
 	{"adapters/telemetry/monitoring/...", nil},
@@ -78,6 +80,7 @@ var rows = []row{
 
 	// Programs and packages that only tests import may import everything. No other package can import them, because no row allows
 	// it.
+	{"cmd/...", []string{"..."}},
 	{"examples/...", []string{"..."}},
 	{"internal/test/...", []string{"..."}},
 }

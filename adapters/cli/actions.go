@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/observe"
+)
+
+func (a *app) actions() *cobra.Command {
+	return group("actions", "Show what operators have done and requested, and end a replay", a.listActions(), a.showAction(), a.endAction())
+}
+
+type actionObject struct {
+	version
+	ID        string         `json:"id"`
+	Kind      ops.Kind       `json:"kind"`
+	Consumer  string         `json:"consumer,omitempty"`
+	Who       string         `json:"who"`
+	Reason    string         `json:"reason"`
+	Filter    string         `json:"filter,omitempty"` // JSON
+	NewKey    string         `json:"new_key,omitempty"`
+	AsNew     bool           `json:"as_new,omitempty"`
+	Rate      float64        `json:"rate,omitempty"`
+	Requested *time.Time     `json:"requested"`
+	Ended     *time.Time     `json:"ended"`
+	Note      string         `json:"note,omitempty"`
+	Matched   int            `json:"matched"`
+	Results   map[string]int `json:"results"` // by outcome
+	Waiting   int            `json:"waiting"`
+	Failures  []resultObject `json:"failures,omitempty"` // only of show
+}
+
+type resultObject struct {
+	Letter string     `json:"letter"`
+	Cause  string     `json:"cause"`
+	Error  string     `json:"error"`
+	At     *time.Time `json:"at"`
+	Tries  int        `json:"tries"`
+}
+
+func actionJSON(out *printer, a ops.Action) actionObject {
+	o := actionObject{
+		version: v1(), ID: a.ID.String(), Kind: a.Kind, Consumer: a.Consumer, Who: a.Who, Reason: a.Reason, Filter: a.Filter, NewKey: out.key(a.Key), AsNew: a.AsNew,
+		Rate: a.Rate, Requested: jsonTime(a.Requested), Ended: jsonTime(a.Ended), Note: a.Note, Matched: a.Matched, Results: map[string]int{}, Waiting: a.Waiting,
+	}
+	if len(out.keys.Secret) > 0 {
+		o.Filter = "" // it may name a key
+	}
+	for outcome, n := range a.Results {
+		o.Results[string(outcome)] = n
+	}
+	return o
+}
+
+func (a *app) listActions() *cobra.Command {
+	var f ops.ActionFilter
+	var kind string
+	c := a.command("list", "List actions, newest first", cobra.NoArgs, func(ctx context.Context, db *Database, out *printer, _ []string) error {
+		f.Kind = ops.Kind(kind)
+		ctx, cancel := a.limit(ctx)
+		defer cancel()
+		found, err := db.Store.Operator().Actions(ctx, f)
+		if err != nil {
+			return err
+		}
+		type list struct {
+			version
+			Actions []actionObject `json:"actions"`
+		}
+		l := list{version: v1(), Actions: []actionObject{}}
+		rows := [][]string{{"ID", "REQUESTED", "KIND", "CONSUMER", "WHO", "STATE", "RESULTS", "REASON"}}
+		for _, action := range found {
+			l.Actions = append(l.Actions, actionJSON(out, action))
+			results := ""
+			if action.Consumer != "" {
+				results = actionText(action)
+			}
+			rows = append(rows, []string{
+				action.ID.String(), instant(action.Requested), string(action.Kind), action.Consumer, action.Who, actionState(action), results, shorten(action.Reason, 40),
+			})
+		}
+		return out.object(l, func() {
+			if len(found) == 0 {
+				out.printf("no actions\n")
+				return
+			}
+			out.table(rows)
+		})
+	})
+	c.Flags().StringVar(&f.Consumer, "consumer", "", "only those of this consumer")
+	c.Flags().StringVar(&kind, "kind", "", "only replay, discard, unpark or discard_outbox")
+	c.Flags().BoolVar(&f.Open, "open", false, "only those that have not ended")
+	c.Flags().IntVar(&f.Limit, "limit", 100, "at most so many")
+	return c
+}
+
+func actionState(a ops.Action) string {
+	if a.Ended.IsZero() {
+		return "open"
+	}
+	return "ended"
+}
+
+func (a *app) showAction() *cobra.Command {
+	var wait bool
+	c := a.command("show ID", "Show an action and the letters that failed", cobra.ExactArgs(1), func(ctx context.Context, db *Database, out *printer, args []string) error {
+		id, err := ops.ParseActionID(args[0])
+		if err != nil {
+			return usage(err)
+		}
+		limited, cancel := a.limit(ctx)
+		defer cancel()
+		s := db.Store.Operator()
+		found, err := s.Actions(limited, ops.ActionFilter{ID: id})
+		switch {
+		case err != nil:
+			return err
+		case len(found) == 0:
+			return fmt.Errorf("%w: %s", ops.ErrNoAction, id)
+		case wait:
+			return a.follow(ctx, db, out, found[0])
+		}
+		action := found[0]
+		failures, err := s.Results(limited, ops.ResultFilter{Action: id, Outcome: observe.Parked})
+		if err != nil {
+			return err
+		}
+		o := actionJSON(out, action)
+		for _, f := range failures {
+			o.Failures = append(o.Failures, resultObject{f.Letter.String(), string(f.Cause), f.Error, jsonTime(f.At), f.Tries})
+		}
+		return out.object(o, func() {
+			line := func(name, format string, args ...any) {
+				out.printf("%-9s %s\n", name, oneLine(fmt.Sprintf(format, args...)))
+			}
+			line("id", "%s", action.ID)
+			line("kind", "%s", action.Kind)
+			line("who", "%s", action.Who)
+			line("reason", "%s", action.Reason)
+			if o.Filter != "" {
+				line("filter", "%s", o.Filter)
+			}
+			line("requested", "%s", instant(action.Requested))
+			line("state", "%s", actionState(action))
+			if action.Note != "" {
+				line("note", "%s", action.Note)
+			}
+			if action.Consumer != "" {
+				line("results", "%s", actionText(action))
+			}
+			for _, f := range failures {
+				line("failed", "%s: %s: %s", f.Letter, f.Cause, shorten(f.Error, 100))
+			}
+		})
+	})
+	c.Flags().BoolVar(&wait, "wait", false, "wait for the end, and exit with 1 if letters failed")
+	return c
+}
+
+func (a *app) endAction() *cobra.Command {
+	var reason string
+	c := a.command("end ID", "End a replay: letters that wait are dead letters as before", cobra.ExactArgs(1), func(ctx context.Context, db *Database, out *printer, args []string) error {
+		id, err := ops.ParseActionID(args[0])
+		if err != nil {
+			return usage(err)
+		}
+		if reason == "" {
+			return usage(fmt.Errorf("--reason is required"))
+		}
+		ctx, cancel := a.limit(ctx)
+		defer cancel()
+		action, err := db.Store.Operator().End(ctx, id, whoami()+": "+reason)
+		if err != nil {
+			return err
+		}
+		return out.object(actionJSON(out, action), func() { out.printf("ended: %s\n", actionText(action)) })
+	})
+	c.Flags().StringVar(&reason, "reason", "", "why; it is recorded (required)")
+	return c
+}

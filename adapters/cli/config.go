@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/dedup"
+)
+
+// Config configures New.
+type Config struct {
+	// Open connects to a database. It fails if the database cannot be reached. Required. It is called at most once for each command. A
+	// program that always works on its own database may ignore the Target.
+	Open func(ctx context.Context, t Target) (*Database, error)
+
+	// Sources are the brokers that the commands check and audit can ask.
+	//
+	// Defaults to none.
+	Sources []Source
+
+	// HideKeys replaces natural keys in everything that is printed, when --hide-keys is given.
+	//
+	// Defaults to the secret in the environment variable TXONCE_KEY_SECRET.
+	HideKeys ops.HideKeys
+}
+
+// Target says which database to open.
+type Target struct {
+	DSN    string // of --dsn or TXONCE_DSN; may be empty
+	Schema string // of --schema; empty: the default of the database
+	Create bool   // the command installs tables: a file that does not exist may be created
+}
+
+// Database is an open database.
+type Database struct {
+	Dialect string  // as in package migrations: "postgres", "mysql" or "sqlite"
+	SQL     *sql.DB // for migrate, horizon and audit
+	Store   Store
+	Close   func() // called once, when the command ends; nil: nothing needs to be closed
+}
+
+// Store is what the commands need of a store. pgxstore.Store and sqlstore.Store have it.
+type Store interface {
+	dedup.Purger
+	Operator() ops.Store
+	Check(ctx context.Context) error
+}
+
+// New returns the command "txonce" with all of its subcommands. Execute it with ExecuteContext, or add it to another command. It never
+// ends the process, and prints errors nowhere: the caller does, and asks ExitCode for the code.
+func New(cfg Config) *cobra.Command {
+	if cfg.Open == nil {
+		panic("cli: Config.Open is required")
+	}
+	a := &app{cfg: cfg}
+	root := group("txonce", "Operate the claims, dead letters and outbox of txonce",
+		a.migrate(), a.check(), a.status(), a.explain(), a.letters(), a.outbox(), a.actions(), a.sweep(), a.horizon(), a.audit(), a.plan())
+	root.SilenceErrors, root.SilenceUsage = true, true
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.target.DSN, "dsn", os.Getenv("TXONCE_DSN"), "the database: postgres://…, mysql://user@host/db, or the path of an SQLite file (default: TXONCE_DSN)")
+	flags.StringVar(&a.target.Schema, "schema", "", "the schema of txonce's tables; on MySQL a database")
+	flags.BoolVar(&a.json, "json", false, "print one JSON object")
+	flags.DurationVar(&a.timeout, "timeout", 30*time.Second, "for each request to the database")
+	flags.BoolVar(&a.hide, "hide-keys", false, "replace natural keys by hashes; the secret is in TXONCE_KEY_SECRET")
+	flags.Lookup("dsn").DefValue = "" // it may have a password
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	return root
+}
+
+// app is one run of the command line.
+type app struct {
+	cfg     Config
+	target  Target
+	json    bool
+	hide    bool
+	timeout time.Duration
+	keys    ops.HideKeys
+}
+
+// group is a command that only has subcommands.
+func group(name, short string, subs ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: name, Short: short, Args: func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usage(errors.New("unknown command " + quote(args[0]) + " for " + quote(cmd.CommandPath())))
+		}
+		return nil
+	}, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	c.AddCommand(subs...)
+	return c
+}
+
+// work is the function of a command that needs the database.
+type work func(ctx context.Context, db *Database, out *printer, args []string) error
+
+// command returns a command that opens the database and calls f. args says how many arguments it takes.
+func (a *app) command(use, short string, args cobra.PositionalArgs, f work) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short,
+		Args: func(cmd *cobra.Command, given []string) error {
+			if err := args(cmd, given); err != nil {
+				return usage(err)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, given []string) error { return a.run(cmd, given, f) },
+	}
+}
+
+func (a *app) run(cmd *cobra.Command, args []string, f work) error {
+	if a.hide {
+		if a.keys = a.cfg.HideKeys; len(a.keys.Secret) == 0 {
+			a.keys.Secret = []byte(os.Getenv("TXONCE_KEY_SECRET"))
+		}
+		if len(a.keys.Secret) == 0 {
+			return usage(errors.New("--hide-keys needs a secret in TXONCE_KEY_SECRET, so that nobody can guess keys from their hashes"))
+		}
+	}
+	if a.timeout <= 0 {
+		return usage(errors.New("--timeout must be positive"))
+	}
+	ctx := cmd.Context()
+	opening, cancel := context.WithTimeout(ctx, a.timeout)
+	db, err := a.cfg.Open(opening, a.target)
+	cancel()
+	if err != nil {
+		return classify(ctx, err)
+	}
+	if db.Close != nil {
+		defer db.Close()
+	}
+	return classify(ctx, f(ctx, db, a.printer(cmd), args))
+}
+
+// limit returns the context of one request.
+func (a *app) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, a.timeout)
+}

@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/storekit"
+)
+
+func (a *app) horizon() *cobra.Command {
+	return group("horizon", "Show, or move forward, the time up to which claims may have been deleted", a.showHorizon(), a.setHorizon())
+}
+
+type horizonObject struct {
+	Consumer string     `json:"consumer"`
+	Before   *time.Time `json:"before,omitempty"` // of set: the horizon until now; null: none
+	Horizon  *time.Time `json:"horizon"`          // null: no claim was deleted
+}
+
+type horizonsObject struct {
+	version
+	DryRun   bool            `json:"dry_run,omitempty"`
+	Horizons []horizonObject `json:"horizons"`
+}
+
+func (a *app) showHorizon() *cobra.Command {
+	return a.command("show [CONSUMER]", "Show the horizon: a message of then or earlier without a claim is unprovable", cobra.MaximumNArgs(1),
+		func(ctx context.Context, db *Database, out *printer, args []string) error {
+			ctx, cancel := a.limit(ctx)
+			defer cancel()
+			s, err := db.Store.Operator().Status(ctx)
+			if err != nil {
+				return err
+			}
+			o := horizonsObject{version: v1(), Horizons: []horizonObject{}}
+			rows := [][]string{{"CONSUMER", "HORIZON", "WINDOW"}}
+			for _, c := range s.Consumers {
+				if len(args) == 0 || args[0] == c.Name {
+					o.Horizons = append(o.Horizons, horizonObject{Consumer: c.Name, Horizon: jsonTime(c.Horizon)})
+					rows = append(rows, []string{c.Name, instant(c.Horizon), windows(c.Windows, s.Now)})
+				}
+			}
+			if len(args) > 0 && len(o.Horizons) == 0 {
+				return refused("no consumer %s has run on this database", quote(args[0]))
+			}
+			return out.object(o, func() { out.table(rows) })
+		})
+}
+
+func (a *app) setHorizon() *cobra.Command {
+	var reason, who string
+	var yes, dry bool
+	c := a.command("set CONSUMER TIME", "Say that claims of messages up to TIME may be missing, as after the restore of a backup", cobra.ExactArgs(2),
+		func(ctx context.Context, db *Database, out *printer, args []string) error {
+			to, err := parseTime("TIME", args[1], time.Time{})
+			if err != nil {
+				return err
+			}
+			if reason == "" && !dry {
+				return usage(fmt.Errorf("--reason is required: the next operator will want to know why"))
+			}
+			ctx, cancel := a.limit(ctx)
+			defer cancel()
+			s, err := db.Store.Operator().Status(ctx)
+			if err != nil {
+				return err
+			}
+			forgotten, err := forgottenFor(s, args[0], to)
+			if err != nil {
+				return err
+			}
+			o := horizonsObject{version: v1(), DryRun: dry, Horizons: []horizonObject{}}
+			var text strings.Builder
+			for _, c := range s.Consumers {
+				h := horizonObject{Consumer: c.Name, Before: jsonTime(c.Horizon), Horizon: jsonTime(storekit.Horizon(forgotten, uses(c)))}
+				o.Horizons = append(o.Horizons, h)
+				if h.Horizon != nil {
+					fmt.Fprintf(&text, "%s: messages of %s or earlier without a claim are unprovable\n", oneLine(c.Name), instant(*h.Horizon))
+				}
+			}
+			if dry {
+				return out.object(o, func() { out.printf("%s", text.String()) })
+			}
+			out.notef("%sThis cannot be undone.\n", text.String())
+			if err := out.confirm(fmt.Sprintf("Type the name of the consumer, %s, to go on: ", args[0]), args[0], yes); err != nil {
+				return err
+			}
+			if err := a.moveHorizon(ctx, db, forgotten, ops.Request{
+				Kind: ops.Horizon, Who: who, Reason: reason, Note: "horizon of " + args[0] + ": " + to.UTC().Format(time.RFC3339), Expect: -1,
+			}); err != nil {
+				return err
+			}
+			return out.object(o, func() { out.printf("the horizon of %s is %s\n", oneLine(args[0]), instant(to)) })
+		})
+	c.Flags().StringVar(&reason, "reason", "", "why; it is recorded (required)")
+	c.Flags().StringVar(&who, "who", whoami(), "who acts; it is recorded")
+	c.Flags().Lookup("who").DefValue = "user@host"
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&dry, "dry-run", false, "show the horizons of all consumers that would result, and change nothing")
+	return c
+}
+
+func uses(c ops.ConsumerStatus) []storekit.WindowUse {
+	all := make([]storekit.WindowUse, len(c.Windows))
+	for i, w := range c.Windows {
+		all[i] = storekit.WindowUse{Window: w.Window, FirstRun: w.FirstRun, UsedUntil: w.UsedUntil}
+	}
+	return all
+}
+
+// forgottenFor returns the expiry of deleted claims that gives a consumer the horizon to. The database keeps only that expiry, for all
+// consumers, so the horizons of others move too.
+func forgottenFor(s ops.Status, name string, to time.Time) (time.Time, error) {
+	for _, c := range s.Consumers {
+		if c.Name != name {
+			continue
+		}
+		if latest := s.Now.Add(-dedup.MinWindow); to.After(latest) {
+			return time.Time{}, refused("the horizon cannot be later than %s: stores do not look for it when a message is younger than %v. "+
+				"Keep the workers stopped until %s", instant(latest), dedup.MinWindow, instant(to.Add(dedup.MinWindow)))
+		}
+		if !to.After(c.Horizon) {
+			return time.Time{}, refused("the horizon of %s is %s already, and it cannot go back: claims are deleted", name, instant(c.Horizon))
+		}
+		for _, w := range c.Windows { // the shortest first
+			forgotten := to.Add(w.Window)
+			if h := storekit.Horizon(forgotten, uses(c)); !h.Before(to) {
+				return forgotten, nil
+			}
+		}
+		return time.Time{}, refused("%s made no claims around %s", name, instant(to))
+	}
+	return time.Time{}, refused("no consumer %s has run on this database", quote(name))
+}
+
+// moveHorizon records the action and then writes the expiry.
+func (a *app) moveHorizon(ctx context.Context, db *Database, forgotten time.Time, r ops.Request) error {
+	action, err := db.Store.Operator().Request(ctx, r)
+	if err != nil {
+		return err
+	}
+	table, query := "txonce_sweep", ""
+	arg := any(forgotten.UnixMicro())
+	switch db.Dialect {
+	case "postgres":
+		if a.target.Schema != "" {
+			table = `"` + strings.ReplaceAll(a.target.Schema, `"`, `""`) + `".` + table
+		}
+		query, arg = `UPDATE `+table+` SET forgotten_until = greatest(forgotten_until, $1::timestamptz)`, forgotten
+	case "mysql":
+		if a.target.Schema != "" {
+			table = "`" + strings.ReplaceAll(a.target.Schema, "`", "``") + "`." + table
+		}
+		query = `UPDATE ` + table + ` SET forgotten_until = GREATEST(COALESCE(forgotten_until, 0), ?)`
+	default:
+		query = `UPDATE txonce_sweep SET forgotten_until = max(coalesce(forgotten_until, 0), ?)`
+	}
+	if _, err := db.SQL.ExecContext(ctx, query, arg); err != nil {
+		return fmt.Errorf("action %s: %w", action.ID, err)
+	}
+	_, err = db.Store.Operator().End(ctx, action.ID, r.Note)
+	return err
+}

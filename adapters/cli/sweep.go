@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// sweepLease is short, so that a worker's sweeper goes on soon after a sweep --once that was killed.
+const sweepLease = time.Minute
+
+func (a *app) sweep() *cobra.Command {
+	var once bool
+	var limit int
+	c := a.command("sweep", "Delete expired keys, like the Sweeper of a worker", cobra.NoArgs, func(ctx context.Context, db *Database, out *printer, _ []string) error {
+		if limit < 1 {
+			return usage(fmt.Errorf("--limit %d: want 1 or more", limit))
+		}
+		if once {
+			return a.sweepOnce(ctx, db, out, limit)
+		}
+		s, err := dedup.NewSweeper(dedup.SweeperConfig{Store: db.Store, Limit: limit, Logger: slog.New(slog.NewTextHandler(out.err, nil))})
+		if err != nil {
+			return err
+		}
+		if err := s.Run(ctx); err != nil {
+			return err
+		}
+		return ctx.Err()
+	})
+	c.Flags().BoolVar(&once, "once", false, "make one pass over the table, and end")
+	c.Flags().IntVar(&limit, "limit", 1000, "how many keys one transaction deletes at most")
+	return c
+}
+
+func (a *app) sweepOnce(ctx context.Context, db *Database, out *printer, limit int) error {
+	type swept struct {
+		version
+		Keys       int     `json:"keys"`
+		Busy       bool    `json:"busy"` // another sweeper is active
+		LagSeconds float64 `json:"lag_seconds"`
+	}
+	r := swept{version: v1()}
+	p := newProgress(out, "keys deleted", 0)
+	defer p.end()
+	by := dedup.Sweep{Owner: rand.Text(), Lease: sweepLease, Limit: limit}
+	var lag time.Duration
+	for {
+		limited, cancel := a.limit(ctx)
+		began := time.Now()
+		part, err := db.Store.Purge(limited, by)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("%s deleted: %w", counted(r.Keys, "key"), err)
+		}
+		r.Keys, r.Busy, lag = r.Keys+part.Keys, part.Busy, max(lag, part.Lag)
+		p.show(r.Keys, 0)
+		if part.Busy {
+			break
+		}
+		if part.Done {
+			// Another Purge gives the lease back: the next sweeper need not wait until it ends. That it may delete a key more does no harm.
+			limited, cancel := a.limit(ctx)
+			by.Lease, by.Limit = time.Millisecond, 1
+			part, err := db.Store.Purge(limited, by)
+			cancel()
+			if err != nil {
+				return fmt.Errorf("%s deleted: %w", counted(r.Keys, "key"), err)
+			}
+			r.Keys += part.Keys
+			break
+		}
+		timer := time.NewTimer(max(9*time.Since(began), 5*time.Millisecond)) // as Sweeper does, so that claims stay fast
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("%s deleted: %w", counted(r.Keys, "key"), ctx.Err())
+		}
+	}
+	p.end()
+	p.shown = false
+	r.LagSeconds = lag.Seconds()
+	return out.object(r, func() {
+		if r.Busy {
+			out.printf("another sweeper is active; %s deleted here\n", counted(r.Keys, "key"))
+			return
+		}
+		if r.Keys == 0 {
+			out.printf("no key has expired\n")
+			return
+		}
+		out.printf("%s deleted; the oldest had expired %s before\n", counted(r.Keys, "key"), ago(lag))
+	})
+}

@@ -1,0 +1,41 @@
+package rabbitmq
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// CheckWindow is for checks from outside: it refuses a queue whose messages may wait for longer than window. window is how long the consumer
+// remembers keys. It reads the queue's arguments, for which the user must be allowed to configure the queue; what a policy sets it does
+// not see.
+func CheckWindow(ctx context.Context, dial Dialer, queue string, window time.Duration) error {
+	conn, err := dial(ctx)
+	if err != nil {
+		return fmt.Errorf("rabbitmq: %w", err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		return fmt.Errorf("rabbitmq: %w", err)
+	}
+	if _, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil); err != nil { // readArgs would create it
+		return fmt.Errorf("rabbitmq: queue %s: %w", queue, err)
+	}
+	args, read, err := readArgs(conn, queue, amqp.Table{})
+	switch ttl, there := number(args["x-message-ttl"]); {
+	case err != nil:
+		return fmt.Errorf("rabbitmq: queue %s: %w", queue, err)
+	case !read:
+		return fmt.Errorf("rabbitmq: how long messages may wait in queue %s could not be read; grant this user configure on it", queue)
+	case !there:
+		return fmt.Errorf("rabbitmq: messages may wait in queue %s for ever, and the consumer remembers keys for %v: set x-message-ttl, "+
+			"unless a policy does", queue, window)
+	case time.Duration(ttl)*time.Millisecond > window:
+		return fmt.Errorf("rabbitmq: messages may wait in queue %s for %v, and the consumer remembers keys for %v: set its Window to that",
+			queue, time.Duration(ttl)*time.Millisecond, window)
+	}
+	return nil
+}

@@ -1,0 +1,387 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/adapters/cli"
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/migrations"
+	"github.com/txonce/txonce/outbox"
+)
+
+// fault is something that check must find.
+type fault struct {
+	name  string
+	plant func(t *testing.T, s *planted)
+	check string // the name of the check that finds it
+	level string
+	says  string
+}
+
+// planted is the database of one fault.
+type planted struct {
+	*seeds
+	line, driver string   // DSNs
+	args         []string // more arguments of check
+}
+
+func (p *planted) exec(t *testing.T, statements ...string) {
+	t.Helper()
+	for _, q := range statements {
+		if _, err := p.db.ExecContext(t.Context(), q); err != nil {
+			t.Fatalf("%s: %v", q, err)
+		}
+	}
+}
+
+// param adds a parameter to the DSN of the command line.
+func (p *planted) param(name, value string) {
+	separator := "?"
+	if strings.Contains(p.line, "?") {
+		separator = "&"
+	}
+	p.line += separator + name + "=" + url.QueryEscape(value)
+}
+
+func statements(q ...string) func(*testing.T, *planted) {
+	return func(t *testing.T, p *planted) { p.exec(t, q...) }
+}
+
+func parameter(name, value string) func(*testing.T, *planted) {
+	return func(_ *testing.T, p *planted) { p.param(name, value) }
+}
+
+func (p *planted) deliver(t *testing.T, handle consumer.Handler[*sql.Tx], msgs ...*consumer.Message) {
+	t.Helper()
+	c, err := p.consumer("billing", handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, m := range msgs {
+		if err := c.Process(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// receive makes billing a consumer of source.
+func (p *planted) receive(t *testing.T, source string) {
+	t.Helper()
+	c, err := p.consumer("billing", func(context.Context, *sql.Tx, *consumer.Message) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.AddSource(source)
+	if err := c.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *planted) enqueue(t *testing.T, topic string) *outbox.Message {
+	t.Helper()
+	store, err := p.store()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := p.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := outbox.Message{ID: "1", Topic: topic, Payload: []byte("x")}
+	if err := errors.Join(store.Enqueue(t.Context(), tx, m), tx.Commit()); err != nil {
+		t.Fatal(err)
+	}
+	return &m
+}
+
+// settle leases the only message and ends its lease with verdict.
+func (p *planted) settle(t *testing.T, verdict outbox.Verdict) {
+	t.Helper()
+	store, err := p.store()
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := store.Open(t.Context(), outbox.SessionOptions{Name: "test", TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		if _, err := session.Renew(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		leased, err := session.Lease(t.Context(), outbox.Want{Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(leased) == 0 {
+			continue
+		}
+		if err := session.Settle(t.Context(), []outbox.Outcome{{Leased: leased[0], Verdict: verdict, Cause: errors.New("the broker said no"), Delay: time.Hour}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := session.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatal("nothing was leased")
+}
+
+// hold leaves a transaction open until the test ends.
+func hold(t *testing.T, p *planted) {
+	tx, err := p.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() })
+	if _, err := tx.ExecContext(t.Context(), `UPDATE txonce_sweep SET owner = owner`); err != nil {
+		t.Fatal(err)
+	}
+	p.args = []string{"--max-transaction", "1s"}
+}
+
+func park1(t *testing.T, p *planted) {
+	p.deliver(t, func(context.Context, *sql.Tx, *consumer.Message) error {
+		return consumer.Permanent(errors.New("broken"))
+	}, delivery("order-1", "x"))
+}
+
+// TestCheck plants one fault after the other. Without any, check finds nothing.
+func TestCheck(t *testing.T) {
+	all := map[string][]fault{"postgres": slices.Concat(everywhere(), postgresFaults(), brokerFaults()), "mariadb": slices.Concat(everywhere(), mysqlFaults()), "sqlite": slices.Concat(everywhere(), sqliteFaults())}
+	for name, s := range servers() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, f := range append(all[name], fault{name: "none"}) {
+				t.Run(f.name, func(t *testing.T) {
+					t.Parallel()
+					line, driver := s.dsn(t, t.TempDir())
+					db, err := sql.Open(s.driver, driver)
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { _ = db.Close() })
+					if err := migrations.Apply(t.Context(), db, string(s.dialect), ""); err != nil {
+						t.Fatal(err)
+					}
+					p := &planted{seeds: &seeds{t: t, db: db, dialect: s.dialect}, line: line, driver: driver}
+					if f.plant != nil {
+						f.plant(t, p)
+					}
+					f.find(t, p)
+				})
+			}
+		})
+	}
+}
+
+func (f *fault) find(t *testing.T, p *planted) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := cli.New(cli.Config{Open: open, Sources: sources()})
+	cmd.SetArgs(append([]string{"check", "--json", "--strict", "--dsn", p.line}, p.args...))
+	cmd.SetOut(&out)
+	code := cli.ExitCode(cmd.ExecuteContext(t.Context()))
+	var found struct {
+		V        int
+		Problems []struct{ Level, Check, Text string }
+	}
+	if err := json.Unmarshal(out.Bytes(), &found); err != nil || found.V != 1 {
+		t.Fatalf("exit code %d: %q: %v", code, out.String(), err)
+	}
+	if f.check == "" {
+		for _, problem := range found.Problems {
+			if problem.Check != "slots" && problem.Check != "connections" { // of other tests
+				t.Errorf("found without a fault: %+v", problem)
+			}
+		}
+		return
+	}
+	if code != cli.ExitFinding {
+		t.Errorf("exit code %d, want %d", code, cli.ExitFinding)
+	}
+	for _, problem := range found.Problems {
+		if problem.Check == f.check && problem.Level == f.level && strings.Contains(problem.Text, f.says) {
+			return
+		}
+	}
+	t.Errorf("check %q has not found it (%s, %q): %+v", f.check, f.level, f.says, found.Problems)
+}
+
+// everywhere are faults that each database may have.
+func everywhere() []fault {
+	return []fault{
+		{"tables missing", func(t *testing.T, p *planted) { p.revert(t, 0) }, "schema", "error", "missing"},
+		{"tables outdated", func(t *testing.T, p *planted) { p.revert(t, 2) }, "schema", "error", "version 2 of 3"},
+		{"tables newer", statements(`INSERT INTO txonce_schema (version, works_with, applied_at) SELECT 99, 1, applied_at FROM txonce_schema WHERE version = 1`), "schema", "warning", "newer"},
+		{"tables much newer", statements(`INSERT INTO txonce_schema (version, works_with, applied_at) SELECT 99, 99, applied_at FROM txonce_schema WHERE version = 1`), "schema", "error", "99"},
+		{"a table dropped", statements(`DROP TABLE dead_letters`), "schema", "error", ""},
+		{"dead letters", park1, "letters", "warning", "1 letter is of billing: permanent"},
+		{"unprovable messages", func(t *testing.T, p *planted) {
+			p.old(t)
+			p.exec(t, `UPDATE txonce_sweep SET forgotten_until = `+p.ago(10*24*time.Hour))
+			m := delivery("order-2", "x")
+			m.Time = time.Now().Add(-30 * 24 * time.Hour)
+			p.deliver(t, func(context.Context, *sql.Tx, *consumer.Message) error { return nil }, m)
+		}, "window", "error", "unprovable"},
+		{"two windows", func(t *testing.T, p *planted) {
+			p.receive(t, "queue")
+			p.exec(t, `INSERT INTO txonce_windows (consumer, window_seconds, first_run, used_until) SELECT consumer, 7200, first_run, used_until FROM txonce_windows`)
+		}, "window", "warning", "2h00m and 15d00h"},
+		{"no sweeper", func(t *testing.T, p *planted) { p.old(t) }, "sweeper", "warning", "ever"},
+		{"the sweeper stopped", func(t *testing.T, p *planted) { p.exec(t, `UPDATE txonce_passes SET ended_at = `+p.ago(50*time.Hour)) }, "sweeper", "warning", "ago"},
+		{"no relay", func(t *testing.T, p *planted) { p.enqueue(t, "charged") }, "relay", "error", "no relay is alive"},
+		{"a failing topic", func(t *testing.T, p *planted) { p.enqueue(t, "charged"); p.settle(t, outbox.Deferred) }, "topic", "error", "the broker said no"},
+		{"a parked message", func(t *testing.T, p *planted) { p.enqueue(t, "charged"); p.settle(t, outbox.Parked) }, "parked", "warning", "topic charged"},
+		{"a replay that nobody runs", func(t *testing.T, p *planted) {
+			park1(t, p)
+			command(t, p, "dead-letters", "replay", "--consumer", "billing", "--reason", "x", "--yes", "--expect", "1")
+			p.args = []string{"--max-replay-wait", "1ns"}
+		}, "replays", "warning", "1 letters of billing wait"},
+	}
+}
+
+// command runs another command.
+func command(t *testing.T, p *planted, args ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := cli.New(cli.Config{Open: open})
+	cmd.SetArgs(append(args, "--dsn", p.line))
+	cmd.SetOut(&out)
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func (p *planted) revert(t *testing.T, to int) {
+	t.Helper()
+	if err := migrations.Revert(t.Context(), p.db, string(p.dialect), "", to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ago is a time of the past in SQL.
+func (p *planted) ago(d time.Duration) string {
+	if p.dialect == "postgres" {
+		return fmt.Sprintf("now() - interval '%d seconds'", d/time.Second)
+	}
+	return fmt.Sprint(time.Now().Add(-d).UnixMicro())
+}
+
+// old makes billing a consumer that has run for a long time.
+func (p *planted) old(t *testing.T) {
+	t.Helper()
+	p.receive(t, "queue")
+	p.exec(t, `UPDATE txonce_windows SET first_run = `+p.ago(60*24*time.Hour))
+}
+
+func postgresFaults() []fault {
+	return []fault{
+		{"commits are lost", parameter("synchronous_commit", "off"), "durability", "error", "synchronous_commit is off"},
+		{"read only", parameter("default_transaction_read_only", "on"), "settings", "error", "read-only"},
+		{"a table is not logged", statements(`ALTER TABLE processed_messages SET UNLOGGED`), "unlogged", "error", "processed_messages"},
+		{"autovacuum is off", statements(`ALTER TABLE outbox_messages SET (autovacuum_enabled=false)`), "autovacuum", "warning", "outbox_messages"},
+		{"a trigger", statements(`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`,
+			`CREATE TRIGGER keep BEFORE DELETE ON dead_letters FOR EACH ROW EXECUTE FUNCTION keep()`), "triggers", "warning", "keep"},
+		{"an old transaction", func(t *testing.T, p *planted) {
+			hold(t, p)
+			waitFor(t, p, `SELECT count(*) > 0 FROM pg_stat_activity WHERE xact_start < clock_timestamp() - interval '1 second'`)
+		}, "transactions", "warning", "has been open"},
+		{"a slot holds WAL", func(t *testing.T, p *planted) {
+			var name string
+			if err := p.db.QueryRowContext(t.Context(), `SELECT slot_name FROM pg_create_physical_replication_slot('txonce_check_' || pg_backend_pid(), true)`).Scan(&name); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if _, err := p.db.ExecContext(context.Background(), `SELECT pg_drop_replication_slot($1)`, name); err != nil {
+					t.Error(err)
+				}
+			})
+			p.args = []string{"--max-slot-bytes", "-1"}
+		}, "slots", "warning", "txonce_check_"},
+	}
+}
+
+func mysqlFaults() []fault {
+	return []fault{
+		{"not strict", parameter("sql_mode", "''"), "settings", "error", "STRICT_TRANS_TABLES"},
+		{"another charset", parameter("charset", "latin1"), "settings", "error", "utf8mb4"},
+		{"autocommit is off", parameter("autocommit", "0"), "settings", "error", "autocommit"},
+		{"read only", parameter("tx_read_only", "1"), "settings", "error", "read-only"},
+		{"no transactions", statements(`ALTER TABLE txonce_sweep ENGINE = MyISAM`), "schema", "error", "MyISAM"},
+		{"keys without case", statements("ALTER TABLE txonce_windows MODIFY consumer VARCHAR(255) COLLATE utf8mb4_general_ci NOT NULL"), "schema", "error", "consumer"},
+		{"a trigger", statements(`CREATE TRIGGER keep BEFORE DELETE ON dead_letters FOR EACH ROW SET @x = 1`), "triggers", "warning", "keep"},
+		{"an old transaction", func(t *testing.T, p *planted) {
+			hold(t, p)
+			waitFor(t, p, `SELECT count(*) > 0 FROM information_schema.INNODB_TRX WHERE trx_started < NOW() - INTERVAL 1 SECOND`)
+		}, "transactions", "warning", "has been open"},
+	}
+}
+
+func sqliteFaults() []fault {
+	return []fault{
+		{"commits are lost", parameter("_pragma", "synchronous(normal)"), "durability", "error", "synchronous is normal"},
+		{"no write-ahead log", statements(`PRAGMA journal_mode = delete`), "journal", "warning", "delete"},
+		{"a trigger", statements(`CREATE TRIGGER keep BEFORE DELETE ON dead_letters BEGIN SELECT RAISE(IGNORE); END`), "triggers", "warning", "keep"},
+	}
+}
+
+func brokerFaults() []fault {
+	return []fault{
+		{"a topic keeps messages for longer", func(t *testing.T, p *planted) {
+			brokers := testdb.Kafka(t)
+			topic := testdb.Topic(t, brokers, 1)
+			p.receive(t, "kafka group billing, topic "+topic)
+			p.exec(t, `UPDATE txonce_windows SET window_seconds = 86400`)
+			p.args = []string{"--kafka", strings.Join(brokers, ",")}
+		}, "kafka", "error", "keeps messages for up to"},
+		{"a topic is missing", func(t *testing.T, p *planted) {
+			p.receive(t, "kafka group billing, topic nothing-of-this-name")
+			p.args = []string{"--kafka", strings.Join(testdb.Kafka(t), ",")}
+		}, "kafka", "error", "nothing-of-this-name"},
+		{"a queue moves messages away too early", func(t *testing.T, p *planted) {
+			client := testdb.SQS(t)
+			queue := testdb.SQSQueue(t, client, testdb.SQSRedrive(t, client, testdb.SQSQueue(t, client, nil), 2))
+			p.receive(t, "sqs queue "+queue[strings.LastIndex(queue, "/")+1:])
+			p.args = []string{"--sqs", *client.Options().BaseEndpoint}
+		}, "sqs", "error", "redrive policy"},
+		{"a queue of RabbitMQ keeps messages for ever", func(t *testing.T, p *planted) {
+			at := testdb.RabbitMQ(t)
+			p.receive(t, "rabbitmq queue "+testdb.Queue(t, at, nil))
+			p.args = []string{"--amqp", at}
+		}, "amqp", "error", "for ever"},
+	}
+}
+
+// waitFor waits until a query is true.
+func waitFor(t *testing.T, p *planted, query string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		var yes bool
+		if err := p.db.QueryRowContext(ctx, query).Scan(&yes); err != nil {
+			t.Fatal(err)
+		}
+		if yes {
+			return
+		}
+		<-ticker.C
+	}
+}

@@ -1,0 +1,25 @@
+// Command txonce operates a database of txonce: claims, dead letters, the outbox. See package adapters/cli and docs/operations.md.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/txonce/txonce/adapters/cli"
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // the second signal ends the process at once
+	err := cli.New(cli.Config{Open: open, Sources: sources()}).ExecuteContext(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "txonce:", err)
+	}
+	return cli.ExitCode(err)
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/ops/audit"
+)
+
+// reread is an audit.Source: messages of a topic behind the committed offsets of a group. It reads all of them in order if there are few, and
+// short runs at random places otherwise.
+type reread struct {
+	client     sarama.Client
+	consumer   sarama.Consumer
+	topic      string
+	partitions []span
+	all        bool
+}
+
+// span is what a partition holds behind the committed offset.
+type span struct {
+	partition  int32
+	next, last int64 // last is excluded
+}
+
+const (
+	runLength  = 1000    // offsets that are read at once
+	fewOffsets = 100_000 // so many are read in order
+	silent     = 5 * time.Second
+)
+
+func rereadKafka(ctx context.Context, address, group, topic string) (audit.Source, func(), error) {
+	client, err := kafkaClient(address)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := &reread{client: client, topic: topic}
+	if err := s.locate(ctx, group); err != nil {
+		_ = client.Close()
+		return nil, nil, fmt.Errorf("--kafka: %w", err)
+	}
+	return s, func() { _ = s.consumer.Close(); _ = client.Close() }, nil
+}
+
+// locate finds the committed offsets.
+func (s *reread) locate(_ context.Context, group string) error {
+	partitions, err := s.client.Partitions(s.topic)
+	if err != nil {
+		return fmt.Errorf("topic %s: %w", s.topic, err)
+	}
+	admin, err := sarama.NewClusterAdminFromClient(s.client) // not closed: that would close the client
+	if err != nil {
+		return err
+	}
+	committed, err := admin.ListConsumerGroupOffsets(group, map[string][]int32{s.topic: partitions})
+	if err != nil {
+		return fmt.Errorf("group %s: %w", group, err)
+	}
+	total := int64(0)
+	for _, p := range partitions {
+		block := committed.GetBlock(s.topic, p)
+		if block == nil || block.Offset <= 0 {
+			continue
+		}
+		oldest, err := s.client.GetOffset(s.topic, p, sarama.OffsetOldest)
+		if err != nil {
+			return fmt.Errorf("topic %s: %w", s.topic, err)
+		}
+		if oldest < block.Offset {
+			s.partitions = append(s.partitions, span{p, oldest, block.Offset})
+			total += block.Offset - oldest
+		}
+	}
+	s.all = total <= fewOffsets
+	s.consumer, err = sarama.NewConsumerFromClient(s.client)
+	return err
+}
+
+// Next implements audit.Source.
+func (s *reread) Next(ctx context.Context) ([]*consumer.Message, error) {
+	for len(s.partitions) > 0 {
+		i := rand.IntN(len(s.partitions))
+		at := &s.partitions[i]
+		from := at.next
+		if !s.all {
+			from += rand.Int64N(at.last - at.next)
+		}
+		until := min(from+runLength, at.last)
+		msgs, err := s.run(ctx, at.partition, from, until)
+		if err != nil {
+			return nil, err
+		}
+		if s.all {
+			at.next = until
+		}
+		if at.next == at.last { // all of it was read
+			s.partitions = append(s.partitions[:i], s.partitions[i+1:]...)
+		}
+		if len(msgs) > 0 {
+			return msgs, nil
+		}
+	}
+	return nil, nil
+}
+
+// run reads the messages from one offset up to another, which is excluded. Some offsets have no message: those of transactions and of
+// compacted topics.
+func (s *reread) run(ctx context.Context, partition int32, from, until int64) (msgs []*consumer.Message, err error) {
+	part, err := s.consumer.ConsumePartition(s.topic, partition, from)
+	if err != nil {
+		return nil, fmt.Errorf("read topic %s: %w", s.topic, err)
+	}
+	defer part.Close()
+	silence := time.NewTimer(silent)
+	defer silence.Stop()
+	for {
+		select {
+		case raw, ok := <-part.Messages():
+			if !ok || raw.Offset >= until {
+				return msgs, nil
+			}
+			msgs = append(msgs, kafka.ToMessage(raw))
+			if raw.Offset == until-1 {
+				return msgs, nil
+			}
+			silence.Reset(silent)
+		case <-silence.C: // the last offsets have no message
+			return msgs, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}

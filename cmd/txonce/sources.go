@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/txonce/txonce/adapters/awssqs"
+	"github.com/txonce/txonce/adapters/cli"
+	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/adapters/rabbitmq"
+)
+
+// sources are the brokers that check can ask.
+func sources() []cli.Source {
+	return []cli.Source{
+		{
+			Flag: "kafka", Usage: "compare windows with the retention of topics: addresses of brokers, with commas; with TLS: tls://host:port",
+			Find: func(source string) (string, bool) {
+				if !strings.HasPrefix(source, "kafka group ") {
+					return "", false
+				}
+				_, topic, ok := strings.Cut(source, ", topic ")
+				return topic, ok
+			},
+			Check: func(_ context.Context, address, topic string, window time.Duration) error {
+				client, err := kafkaClient(address)
+				if err != nil {
+					return err
+				}
+				defer client.Close()
+				return kafka.CheckWindow(client, topic, window)
+			},
+			Reread: rereadKafka,
+		},
+		{
+			Flag: "sqs", Usage: "compare windows with the retention of queues: the endpoint, such as https://sqs.eu-central-1.amazonaws.com; credentials from AWS_ACCESS_KEY_ID",
+			Find: func(source string) (string, bool) { return strings.CutPrefix(source, "sqs queue ") },
+			Check: func(ctx context.Context, address, queue string, window time.Duration) error {
+				return awssqs.CheckWindow(ctx, sqsClient(address), queue, window)
+			},
+		},
+		{
+			Flag: "amqp", Usage: "compare windows with the x-message-ttl of RabbitMQ's queues: amqp://user:password@host/vhost",
+			Find: func(source string) (string, bool) { return strings.CutPrefix(source, "rabbitmq queue ") },
+			Check: func(ctx context.Context, address, queue string, window time.Duration) error {
+				return rabbitmq.CheckWindow(ctx, rabbitmq.Dial(address, amqp.Config{}), queue, window)
+			},
+		},
+	}
+}
+
+func kafkaClient(address string) (sarama.Client, error) {
+	cfg := sarama.NewConfig()
+	cfg.Version = sarama.V2_4_0_0
+	cfg.ClientID = "txonce"
+	cfg.Consumer.IsolationLevel = sarama.ReadCommitted
+	addresses, secure := strings.CutPrefix(address, "tls://")
+	if secure {
+		cfg.Net.TLS.Enable, cfg.Net.TLS.Config = true, &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	client, err := sarama.NewClient(strings.Split(addresses, ","), cfg)
+	if err != nil {
+		return nil, fmt.Errorf("--kafka: %w", err)
+	}
+	return client, nil
+}
+
+// sqsClient takes credentials only from the environment, because the SDK's package for its other sources is large.
+func sqsClient(endpoint string) *sqs.Client {
+	region := os.Getenv("AWS_REGION")
+	if _, rest, ok := strings.Cut(endpoint, "://sqs."); ok && region == "" {
+		region, _, _ = strings.Cut(rest, ".")
+	}
+	if region == "" {
+		region = "us-east-1"
+	}
+	var keys aws.CredentialsProvider = aws.AnonymousCredentials{} // of servers that only speak SQS's protocol
+	if id := os.Getenv("AWS_ACCESS_KEY_ID"); id != "" {
+		keys = credentials.NewStaticCredentialsProvider(id, os.Getenv("AWS_SECRET_ACCESS_KEY"), os.Getenv("AWS_SESSION_TOKEN"))
+	}
+	return sqs.New(sqs.Options{BaseEndpoint: aws.String(endpoint), Region: region, Credentials: keys})
+}

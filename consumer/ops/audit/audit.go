@@ -1,0 +1,223 @@
+package audit
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// Expect says how many effects a claim should have.
+type Expect string
+
+// The expectations.
+const (
+	One        Expect = "one"
+	AtLeastOne Expect = "at-least-one"
+	AtMostOne  Expect = "at-most-one"
+)
+
+// Config says what to compare.
+type Config struct {
+	// DB is the database with claims and effects. Required.
+	DB *sql.DB
+
+	// Dialect is as in package migrations: "postgres", "mysql" or "sqlite". Required.
+	Dialect string
+
+	// Schema has the tables. Defaults to the database's own choice.
+	Schema string
+
+	// Consumer is whose claims are compared. Required.
+	Consumer string
+
+	// Tenant limits them to one tenant. Defaults to those without tenant.
+	Tenant string
+
+	// Effects is a query for Claims. It returns a natural key and its number of effects, or only keys, one row for each effect.
+	// The text :ids in it stands for the list of keys: WHERE order_id IN (:ids). Keys without effect need not be returned.
+	Effects string
+
+	// Reverse is a query for Effects. It returns the natural keys of effects, such as those of the last day. An effect whose claim has expired
+	// is not a fault, so it should not reach back further than the consumer's window.
+	Reverse string
+
+	// Expect is how many effects a claim should have. Defaults to One.
+	Expect Expect
+
+	// Sample is how many claims, effects or messages to compare. 0: all.
+	Sample int
+
+	// Rate is how many to compare in a second at most. 0: no limit.
+	Rate float64
+
+	// MaxTime ends the audit. What was compared until then is reported. 0: no limit.
+	MaxTime time.Duration
+
+	// Progress is called after each part. Defaults to nothing.
+	Progress func(Report)
+}
+
+// Report is the result of an audit.
+type Report struct {
+	Checked  int       // claims, effects or messages that were compared
+	Lost     int       // claims without effect, or messages without claim
+	Doubled  int       // claims with several effects
+	Orphaned int       // effects without claim
+	Skipped  int       // that cannot be compared: claims of a store that is Compact, messages whose claim may have expired
+	Whole    bool      // everything was compared, not a sample
+	Findings []Finding // at most MaxFindings
+}
+
+// MaxFindings is how many Findings a Report has at most.
+const MaxFindings = 100
+
+// Finding is one fault.
+type Finding struct {
+	Kind  Kind
+	Key   dedup.Key
+	Count int    // effects
+	Where string // the message's position, if it is about a message
+}
+
+// Kind is what is wrong.
+type Kind string
+
+// The kinds.
+const (
+	Lost     Kind = "lost"
+	Doubled  Kind = "doubled"
+	Orphaned Kind = "orphaned"
+)
+
+// Faults returns the number of faults.
+func (r *Report) Faults() int { return r.Lost + r.Doubled + r.Orphaned }
+
+// Bound says in words what the sample shows.
+func (r *Report) Bound() string {
+	switch {
+	case r.Checked == 0:
+		return "nothing was compared"
+	case r.Whole:
+		return "everything was compared"
+	case r.Faults() > 0:
+		return fmt.Sprintf("a sample: about 1 in %d is wrong", r.Checked/r.Faults())
+	}
+	return fmt.Sprintf("a sample: if faults are spread evenly, fewer than 1 in %d is wrong, at 95 %% (nothing in n: < 3/n)", max(r.Checked/3, 1))
+}
+
+func (r *Report) add(f Finding) {
+	switch f.Kind {
+	case Lost:
+		r.Lost++
+	case Doubled:
+		r.Doubled++
+	case Orphaned:
+		r.Orphaned++
+	}
+	if len(r.Findings) < MaxFindings {
+		r.Findings = append(r.Findings, f)
+	}
+}
+
+// page is how many claims one snapshot compares.
+const page = 1000
+
+// Validate returns nil if c can be compared.
+func (c *Config) Validate() error {
+	switch {
+	case c.DB == nil:
+		return errors.New("audit: Config.DB is required")
+	case c.Dialect != "postgres" && c.Dialect != "mysql" && c.Dialect != "sqlite":
+		return fmt.Errorf("audit: Config.Dialect %q: want postgres, mysql or sqlite", c.Dialect)
+	case c.Consumer == "":
+		return errors.New("audit: Config.Consumer is required")
+	case c.Effects != "" && !strings.Contains(c.Effects, ":ids"):
+		return errors.New("audit: Config.Effects must contain :ids, such as WHERE order_id IN (:ids)")
+	case c.Sample < 0:
+		return fmt.Errorf("audit: Config.Sample is negative: %d", c.Sample)
+	case c.Rate < 0:
+		return fmt.Errorf("audit: Config.Rate is negative: %v", c.Rate)
+	}
+	switch c.Expect {
+	case "", One, AtLeastOne, AtMostOne:
+		return nil
+	}
+	return fmt.Errorf("audit: Config.Expect %q: want %s, %s or %s", c.Expect, One, AtLeastOne, AtMostOne)
+}
+
+// snapshot runs f in a transaction that only reads, and sees one state of the database.
+func (c *Config) snapshot(ctx context.Context, f func(tx *sql.Tx) error) error {
+	opts := &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
+	if c.Dialect == "sqlite" {
+		opts = nil // a transaction sees one state there
+	}
+	tx, err := c.DB.BeginTx(ctx, opts)
+	if err != nil {
+		return fmt.Errorf("audit: begin: %w", err)
+	}
+	defer tx.Rollback()
+	return f(tx)
+}
+
+// table returns the name of a table of txonce.
+func (c *Config) table(name string) string {
+	switch {
+	case c.Schema == "":
+		return name
+	case c.Dialect == "mysql":
+		return "`" + strings.ReplaceAll(c.Schema, "`", "``") + "`." + name
+	}
+	return `"` + strings.ReplaceAll(c.Schema, `"`, `""`) + `".` + name
+}
+
+// list returns placeholders for n values, the first of which has the number first.
+func (c *Config) list(first, n int) string {
+	marks := make([]string, n)
+	for i := range marks {
+		marks[i] = "?"
+		if c.Dialect == "postgres" {
+			marks[i] = fmt.Sprintf("$%d", first+i)
+		}
+	}
+	return strings.Join(marks, ", ")
+}
+
+// hash is the parameter for the key of processed_messages.
+func (c *Config) hash(h dedup.KeyHash) any {
+	if c.Dialect == "postgres" {
+		return fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:])
+	}
+	return h[:]
+}
+
+// pace waits so that Rate is kept, and reports whether the audit goes on.
+type pace struct {
+	began time.Time
+	cfg   *Config
+}
+
+func (p *pace) more(ctx context.Context, r Report) (bool, error) {
+	if p.cfg.Progress != nil {
+		p.cfg.Progress(r)
+	}
+	if p.cfg.MaxTime > 0 && time.Since(p.began) >= p.cfg.MaxTime {
+		return false, nil
+	}
+	if p.cfg.Rate <= 0 {
+		return true, ctx.Err()
+	}
+	due := p.began.Add(time.Duration(float64(r.Checked+r.Skipped) / p.cfg.Rate * float64(time.Second)))
+	timer := time.NewTimer(time.Until(due))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}

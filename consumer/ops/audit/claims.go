@@ -1,0 +1,250 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// Claims compares claims with their effects. After an error the report has what was compared before.
+func Claims(ctx context.Context, cfg Config) (r Report, err error) {
+	if err := cfg.Validate(); err != nil {
+		return r, err
+	}
+	if cfg.Effects == "" {
+		return r, errors.New("audit: Config.Effects is required")
+	}
+	p := pace{time.Now(), &cfg}
+	if cfg.Sample > 0 {
+		few, err := cfg.few(ctx)
+		if err != nil {
+			return r, err
+		}
+		if few {
+			cfg.Sample = 0
+		}
+	}
+	walk := walk{all: cfg.Sample == 0}
+	for cfg.Sample == 0 || r.Checked < cfg.Sample && walk.pages*page < readMost*cfg.Sample {
+		walk.next()
+		limit := page
+		if cfg.Sample > 0 {
+			limit = min(page, cfg.Sample-r.Checked)
+		}
+		err := cfg.snapshot(ctx, func(tx *sql.Tx) error { return cfg.claims(ctx, tx, &walk, limit, &r) })
+		if err != nil {
+			return r, err
+		}
+		if walk.whole {
+			r.Whole = true
+			return r, nil
+		}
+		if goOn, err := p.more(ctx, r); err != nil || !goOn {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// readMost limits how many claims a sample reads, in multiples of Sample: most of them may be those of other consumers.
+const readMost = 20
+
+// few reports whether there are so few claims that all are compared.
+func (c *Config) few(ctx context.Context) (bool, error) {
+	var n int
+	err := c.DB.QueryRowContext(ctx, fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM %s LIMIT %d) AS part`, c.table("processed_messages"), c.Sample+1)).Scan(&n)
+	if err != nil {
+		return false, fmt.Errorf("audit: count claims: %w", err)
+	}
+	return n <= c.Sample, nil
+}
+
+// walk is the way through the claims. A walk over all begins at the first one. A sample begins at a random one, and jumps to another now and
+// then.
+type walk struct {
+	all     bool
+	whole   bool          // it has seen all claims
+	after   dedup.KeyHash // the last claim of the page before
+	began   dedup.KeyHash // where the walk began, or has jumped to
+	wrapped bool
+	inARow  int // pages since the last jump
+	pages   int
+}
+
+// pagesInARow is how many pages a sample reads one after the other.
+const pagesInARow = 10
+
+func (w *walk) next() {
+	w.pages++
+	if w.all || w.pages > 1 && w.inARow < pagesInARow {
+		w.inARow++
+		return
+	}
+	w.wrapped, w.inARow = false, 1
+	rand.Read(w.began[:]) // never fails
+	if mathrand.IntN(2) == 0 {
+		// Keys with a time begin with it, so that a random key would nearly always meet the first of them. See dedup.Key.Hash.
+		at := time.Now().Add(-time.Duration(mathrand.Int64N(int64(2 * dedup.DefaultWindow)))).UnixMilli()
+		var ms [8]byte
+		binary.BigEndian.PutUint64(ms[:], uint64(at))
+		copy(w.began[:6], ms[2:])
+	}
+	w.after = w.began
+}
+
+// claim is a row of processed_messages.
+type claim struct {
+	hash    dedup.KeyHash
+	key     dedup.Key
+	compact bool
+}
+
+// claims compares the claims of one page.
+func (c *Config) claims(ctx context.Context, tx *sql.Tx, w *walk, limit int, r *Report) error {
+	all, err := c.readClaims(ctx, tx, w.after)
+	if err != nil {
+		return err
+	}
+	ended := len(all) < page
+	if w.wrapped { // up to where it began
+		for i := range all {
+			if bytes.Compare(all[i].hash[:], w.began[:]) > 0 {
+				all, ended = all[:i], false
+				w.whole = true
+				break
+			}
+		}
+		w.whole = w.whole || ended
+	}
+	var own []claim
+	for i, claim := range all {
+		w.after = claim.hash
+		switch {
+		case claim.compact:
+			r.Skipped++
+		case claim.key.Consumer == c.Consumer && claim.key.Tenant == c.Tenant:
+			own = append(own, claim)
+		}
+		if len(own) == limit && i < len(all)-1 {
+			ended, w.whole = false, false
+			break
+		}
+	}
+	if ended && !w.wrapped {
+		if w.all {
+			w.whole = true
+		}
+		w.wrapped, w.after = true, dedup.KeyHash{}
+	}
+	return c.compare(ctx, tx, own, r)
+}
+
+func (c *Config) readClaims(ctx context.Context, tx *sql.Tx, after dedup.KeyHash) ([]claim, error) {
+	key, param := "key", "?"
+	switch c.Dialect {
+	case "postgres":
+		key, param = "key::text", "$1::uuid"
+	case "mysql":
+		key = "`key`"
+	}
+	column, _, _ := strings.Cut(key, "::")
+	query := fmt.Sprintf(`SELECT %s, consumer, tenant, id FROM %s WHERE %s > %s ORDER BY %s LIMIT %d`, key, c.table("processed_messages"), column, param, column, page)
+	rows, err := tx.QueryContext(ctx, query, c.hash(after))
+	if err != nil {
+		return nil, fmt.Errorf("audit: read claims: %w", err)
+	}
+	defer rows.Close()
+	var found []claim
+	for rows.Next() {
+		var raw []byte
+		var name, tenant, id sql.NullString
+		if err := rows.Scan(&raw, &name, &tenant, &id); err != nil {
+			return nil, fmt.Errorf("audit: read claims: %w", err)
+		}
+		claim := claim{key: dedup.Key{Consumer: name.String, Tenant: tenant.String, ID: id.String}, compact: !id.Valid}
+		if c.Dialect == "postgres" {
+			if raw, err = hex.DecodeString(strings.ReplaceAll(string(raw), "-", "")); err != nil {
+				return nil, fmt.Errorf("audit: read claims: %w", err)
+			}
+		}
+		copy(claim.hash[:], raw)
+		found = append(found, claim)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("audit: read claims: %w", err)
+	}
+	return found, nil
+}
+
+// compare counts the effects of claims.
+func (c *Config) compare(ctx context.Context, tx *sql.Tx, claims []claim, r *Report) error {
+	if len(claims) == 0 {
+		return nil
+	}
+	ids := make([]any, len(claims))
+	for i := range claims {
+		ids[i] = claims[i].key.ID
+	}
+	effects, err := c.countEffects(ctx, tx, ids)
+	if err != nil {
+		return err
+	}
+	for _, claim := range claims {
+		n := effects[claim.key.ID]
+		r.Checked++
+		switch {
+		case n == 0 && c.Expect != AtMostOne:
+			r.add(Finding{Kind: Lost, Key: claim.key})
+		case n > 1 && c.Expect != AtLeastOne:
+			r.add(Finding{Kind: Doubled, Key: claim.key, Count: n})
+		}
+	}
+	return nil
+}
+
+func (c *Config) countEffects(ctx context.Context, tx *sql.Tx, ids []any) (map[string]int, error) {
+	query := strings.ReplaceAll(c.Effects, ":ids", c.list(1, len(ids)))
+	args := ids
+	if c.Dialect != "postgres" { // each list has parameters of its own
+		args = nil
+		for range strings.Count(c.Effects, ":ids") {
+			args = append(args, ids...)
+		}
+	}
+	rows, err := tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("audit: read effects: %w", err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, fmt.Errorf("audit: read effects: %w", err)
+	}
+	if len(columns) == 0 || len(columns) > 2 {
+		return nil, fmt.Errorf("audit: Config.Effects returns %d columns: want a key, or a key and a number", len(columns))
+	}
+	effects := make(map[string]int, len(ids))
+	for rows.Next() {
+		var id sql.NullString
+		n := 1
+		into := []any{&id, &n}
+		if err := rows.Scan(into[:len(columns)]...); err != nil {
+			return nil, fmt.Errorf("audit: read effects: %w", err)
+		}
+		effects[id.String] += n
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("audit: read effects: %w", err)
+	}
+	return effects, nil
+}

@@ -1,0 +1,134 @@
+package audit
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// Effects looks for effects without a claim: they were made outside of the transaction of their claim. It reads Config.Reverse and the claims
+// in one snapshot.
+func Effects(ctx context.Context, cfg Config) (r Report, err error) {
+	if err := cfg.Validate(); err != nil {
+		return r, err
+	}
+	if cfg.Reverse == "" {
+		return r, errors.New("audit: Config.Reverse is required")
+	}
+	p := pace{time.Now(), &cfg}
+	err = cfg.snapshot(ctx, func(tx *sql.Tx) error {
+		ids, whole, err := cfg.reverse(ctx, tx)
+		if err != nil {
+			return err
+		}
+		for part := range slices.Chunk(ids, page) {
+			keys := make([]dedup.Key, len(part))
+			for i, id := range part {
+				keys[i] = dedup.Key{Consumer: cfg.Consumer, Tenant: cfg.Tenant, ID: id}
+			}
+			claimed, err := cfg.claimed(ctx, tx, keys)
+			if err != nil {
+				return err
+			}
+			for _, key := range keys {
+				r.Checked++
+				if !claimed[key.Hash()] {
+					r.add(Finding{Kind: Orphaned, Key: key, Count: 1})
+				}
+			}
+			if goOn, err := p.more(ctx, r); err != nil || !goOn {
+				return err
+			}
+		}
+		r.Whole = whole
+		return nil
+	})
+	return r, err
+}
+
+// reverse reads the keys of effects. whole says that there are no more.
+func (c *Config) reverse(ctx context.Context, tx *sql.Tx) (ids []string, whole bool, err error) {
+	rows, err := tx.QueryContext(ctx, c.Reverse)
+	if err != nil {
+		return nil, false, fmt.Errorf("audit: read effects: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if c.Sample > 0 && len(ids) == c.Sample {
+			return ids, false, nil
+		}
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, false, fmt.Errorf("audit: read effects: %w", err)
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, false, fmt.Errorf("audit: read effects: %w", err)
+	}
+	return ids, true, nil
+}
+
+// queryer is a *sql.DB or a *sql.Tx.
+type queryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// claimed returns which of keys have a claim.
+func (c *Config) claimed(ctx context.Context, q queryer, keys []dedup.Key) (map[dedup.KeyHash]bool, error) {
+	return c.have(ctx, q, "processed_messages", keys)
+}
+
+// parked returns which of keys have a dead letter.
+func (c *Config) parked(ctx context.Context, q queryer, keys []dedup.Key) (map[dedup.KeyHash]bool, error) {
+	return c.have(ctx, q, "dead_letters", keys)
+}
+
+// have returns which of keys have a row in a table.
+func (c *Config) have(ctx context.Context, q queryer, table string, keys []dedup.Key) (map[dedup.KeyHash]bool, error) {
+	found := make(map[dedup.KeyHash]bool, len(keys))
+	if len(keys) == 0 {
+		return found, nil
+	}
+	hashes := make([]any, len(keys))
+	for i, key := range keys {
+		hashes[i] = c.hash(key.Hash())
+	}
+	column, text := "key", "key"
+	switch c.Dialect {
+	case "postgres":
+		text = "key::text"
+	case "mysql":
+		column, text = "`key`", "`key`"
+	}
+	rows, err := q.QueryContext(ctx, `SELECT `+text+` FROM `+c.table(table)+` WHERE `+column+` IN (`+c.list(1, len(keys))+`)`, hashes...)
+	if err != nil {
+		return nil, fmt.Errorf("audit: read %s: %w", table, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var raw []byte
+		if err := rows.Scan(&raw); err != nil {
+			return nil, fmt.Errorf("audit: read %s: %w", table, err)
+		}
+		if c.Dialect == "postgres" {
+			if raw, err = hex.DecodeString(strings.ReplaceAll(string(raw), "-", "")); err != nil {
+				return nil, fmt.Errorf("audit: read %s: %w", table, err)
+			}
+		}
+		var hash dedup.KeyHash
+		copy(hash[:], raw)
+		found[hash] = true
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("audit: read %s: %w", table, err)
+	}
+	return found, nil
+}

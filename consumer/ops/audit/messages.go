@@ -1,0 +1,106 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
+)
+
+// Source re-reads messages that a consumer has acknowledged.
+type Source interface {
+	// Next returns some of them, in any order; none: there are no more.
+	Next(ctx context.Context) ([]*consumer.Message, error)
+}
+
+// MessagesConfig says how a consumer finds keys and tenants, and what it remembers.
+type MessagesConfig struct {
+	Source Source                                      // required
+	Key    consumer.KeyFunc                            // as Config.Key of the consumer; required
+	Tenant func(msg *consumer.Message) (string, error) // as Config.Tenant; nil: none
+	Since  time.Time                                   // claims of messages of this time or earlier may have expired: they are skipped
+}
+
+// Messages looks for messages that were acknowledged, and are neither claimed nor parked: they are lost. A message without a key is skipped:
+// its dead letter has none either. A message whose dead letter was discarded is claimed.
+func Messages(ctx context.Context, cfg Config, of MessagesConfig) (r Report, err error) {
+	if err := cfg.Validate(); err != nil {
+		return r, err
+	}
+	if of.Source == nil || of.Key == nil {
+		return r, errors.New("audit: MessagesConfig.Source and Key are required")
+	}
+	p := pace{time.Now(), &cfg}
+	for cfg.Sample == 0 || r.Checked < cfg.Sample {
+		msgs, err := of.Source.Next(ctx)
+		if err != nil {
+			return r, err
+		}
+		if len(msgs) == 0 {
+			r.Whole = cfg.Sample == 0
+			return r, nil
+		}
+		for part := range slices.Chunk(msgs, page) {
+			if err := cfg.messages(ctx, of, part, &r); err != nil {
+				return r, err
+			}
+		}
+		if goOn, err := p.more(ctx, r); err != nil || !goOn {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+func (c *Config) messages(ctx context.Context, of MessagesConfig, msgs []*consumer.Message, r *Report) error {
+	var keys []dedup.Key
+	var where []string
+	for _, m := range msgs {
+		key := dedup.Key{Consumer: c.Consumer}
+		var err error
+		if key.ID, err = of.Key(m); err == nil && of.Tenant != nil {
+			key.Tenant, err = of.Tenant(m)
+		}
+		if err != nil || key.Validate() != nil || !of.Since.IsZero() && !m.Time.After(of.Since) {
+			r.Skipped++
+			continue
+		}
+		keys, where = append(keys, key), append(where, m.Position)
+	}
+	missing := make([]int, 0, len(keys))
+	claimed, err := c.claimed(ctx, c.DB, keys)
+	if err != nil {
+		return err
+	}
+	for i, key := range keys {
+		if !claimed[key.Hash()] {
+			missing = append(missing, i)
+		}
+	}
+	r.Checked += len(keys)
+	if len(missing) == 0 {
+		return nil
+	}
+	// A letter is removed by the transaction that claims its key. So a key that was not claimed before, and has no letter now, is looked up
+	// once more.
+	rest := make([]dedup.Key, len(missing))
+	for n, i := range missing {
+		rest[n] = keys[i]
+	}
+	parked, err := c.parked(ctx, c.DB, rest)
+	if err != nil {
+		return err
+	}
+	if claimed, err = c.claimed(ctx, c.DB, rest); err != nil {
+		return err
+	}
+	for n, key := range rest {
+		if !parked[key.Hash()] && !claimed[key.Hash()] {
+			r.add(Finding{Kind: Lost, Key: key, Where: where[missing[n]]})
+		}
+	}
+	return nil
+}
