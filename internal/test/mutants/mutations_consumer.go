@@ -267,7 +267,7 @@ var consumerMutations = []mutation{
 		`len(places) < 2 ||`, ``,
 	}),
 	handling("interleaved: a handler that had not returned when another ended the transaction is in doubt", "attempt.go", "TestInterleaveWhenAHandlerEndsTheTransaction", edit{
-		`if returned[k] {`, `if returned[k] || k != failed {`,
+		`a.complete = first[:failed]`, `a.complete = first`,
 	}),
 	handling("Interleave is refused where it has no effect", "config.go", "TestInterleaveIsRefusedWhereItHasNoEffect", edit{
 		`cfg.Interleave && !forks {`, `cfg.Interleave && !forks && false {`,
