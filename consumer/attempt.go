@@ -18,7 +18,7 @@ type attempt struct {
 	culprits []int // places in todo, ascending, of the messages that caused err, as far as known
 
 	interleaved bool  // the handlers ran side by side
-	returned    []int // places in todo of those before the culprit that had returned nil
+	complete    []int // places in todo of those whose work was complete, and in the transaction, before the culprit ended it
 }
 
 // attempt handles items[todo...] in one transaction.
@@ -69,13 +69,11 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 		}
 		if b.interleaves(answers, first) {
 			ran, a.interleaved = first, true
-			failed, returned, err := b.interleave(ctx, tx, msgs, keys)
+			failed, err := b.interleave(ctx, tx, msgs, keys)
 			if failed >= 0 {
 				a.culprits = first[failed : failed+1]
-				for k, j := range first[:failed] { // later ones may have outbox messages that the store has not written
-					if returned[k] {
-						a.returned = append(a.returned, j)
-					}
+				if errors.Is(err, dedup.ErrTxEnded) {
+					a.complete = first[:failed]
 				}
 			}
 			return err
@@ -149,13 +147,13 @@ func (b *batch[TTx]) named(err error, answers []claimAnswer, places []int) []int
 
 // findDoubts finds out whether a transaction that failed after the handlers of ran were called may be committed all the
 // same, without all of the handlers' effects. verifies says that the transaction was verified after each handler, so that only
-// the last one can have ended it. Of handlers that ran side by side, it is the one that Fork has named. Those of
-// earlier messages that had returned are complete. The others have done a part of their work.
+// the last one can have ended it. Of handlers that ran side by side, it is the one that Fork has named. Others may have done a part of
+// their work. Also if they had returned, Fork may still have had their outbox messages, unless they are a.complete.
 func (b *batch[TTx]) findDoubts(a *attempt, answers []claimAnswer, ran []int, verifies bool) {
 	suspects := ran
 	switch {
 	case a.interleaved && len(a.culprits) > 0:
-		suspects, ran = a.culprits, append(a.returned, a.culprits...)
+		suspects, ran = a.culprits, slices.Concat(a.complete, a.culprits)
 	case a.interleaved:
 		verifies = false
 	case verifies:

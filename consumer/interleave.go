@@ -23,17 +23,13 @@ func (b *batch[TTx]) interleaves(answers []claimAnswer, places []int) bool {
 }
 
 // interleave runs the handlers of msgs side by side in tx. failed is the place in msgs of the message whose handler failed first, or -1.
-// returned says which handlers have returned nil.
-func (b *batch[TTx]) interleave(ctx context.Context, tx TTx, msgs []*Message, keys []dedup.Key) (failed int, returned []bool, err error) {
+func (b *batch[TTx]) interleave(ctx context.Context, tx TTx, msgs []*Message, keys []dedup.Key) (failed int, err error) {
 	order := make([]string, len(msgs))
-	returned = make([]bool, len(msgs))
 	handlers := make([]func(context.Context, TTx) error, len(msgs))
 	for k, msg := range msgs {
 		order[k] = msg.Key
 		handlers[k] = func(ctx context.Context, tx TTx) error {
-			err := b.c.handle(ctx, tx, msgs[k:k+1], keys[k:k+1])
-			returned[k] = err == nil
-			return err
+			return b.c.handle(ctx, tx, msgs[k:k+1], keys[k:k+1])
 		}
 	}
 	failed = -1
@@ -41,7 +37,7 @@ func (b *batch[TTx]) interleave(ctx context.Context, tx TTx, msgs []*Message, ke
 		failed, err = b.c.forker.Fork(ctx, tx, order, handlers)
 		return err
 	})
-	return failed, returned, err
+	return failed, err
 }
 
 // interleaved records how a transaction whose handlers ran side by side has ended, after took.

@@ -70,6 +70,10 @@ type Forker[TTx any] interface {
 	// waits for them. What they return then is dropped. Fork also fails if a handler calls runtime.Goexit, or if handlers could wait
 	// for each other forever. A handler that fails here may succeed when it runs without others. Handlers must not panic.
 	//
+	// If err is ErrTxEnded, the handler at failed has ended the transaction, and may have committed it. All earlier handlers had returned
+	// before, and their work was complete in the transaction. Of the later ones, only a part of the work may be in it, even if they
+	// had returned.
+	//
 	// The handlers are not kept apart by row locks, because a transaction does not wait for itself. A handler that asks for a lock has tx
 	// for itself from then on until it returns.
 	Fork(ctx context.Context, tx TTx, keys []string, handlers []func(ctx context.Context, tx TTx) error) (failed int, err error)

@@ -11,7 +11,8 @@ import (
 )
 
 // Chores are work that polls depend on: moving delayed messages that are due, and moving the watermark. Maintain does them about once
-// a second, so that a poll is one statement. Lease does them only in the cases that these limits describe.
+// a second, so that a poll is one statement. Lease does them only in the cases that these limits describe, and moves more delayed messages when
+// very many are due.
 const (
 	choresEvery    = 200 * time.Millisecond // between two scans of all shards that do the chores, for a caller that does not call Maintain
 	maintainGone   = 10 * time.Second       // such a caller has not called Maintain for this long
@@ -95,7 +96,17 @@ func (s *outboxSession) moveWatermarkNow(ctx context.Context) error {
 	return s.moveWatermark(ctx)
 }
 
-// moveDue moves the delayed messages that are due, and wakes the relays that hold their shards.
+// moveMoreDue is moveDue for Lease. It does nothing while doChores runs.
+func (s *outboxSession) moveMoreDue(ctx context.Context) error {
+	if !s.chores.TryLock() {
+		return nil
+	}
+	defer s.chores.Unlock()
+	return s.moveDue(ctx)
+}
+
+// moveDue moves the delayed messages that are due, at most maintainRows, and wakes the relays that hold their shards. Lease moves the rest
+// when it finds few messages. The caller holds chores.
 func (s *outboxSession) moveDue(ctx context.Context) error {
 	var moved int64
 	err := s.tx(ctx, "move delayed messages", func(b *pgx.Batch) {
@@ -104,6 +115,7 @@ func (s *outboxSession) moveDue(ctx context.Context) error {
 			return nil
 		})
 	})
+	s.dueLeft.Store(err == nil && moved == maintainRows)
 	if moved > 0 {
 		s.store.Wake(ctx)
 	}

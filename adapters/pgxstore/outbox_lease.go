@@ -37,6 +37,11 @@ func (s *outboxSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 		return nil, nil
 	}
 	found, err := s.search(ctx, shards, want)
+	if err == nil && len(found.messages) < (want.Limit+1)/2 && s.dueLeft.Load() {
+		if err = s.moveMoreDue(ctx); err == nil && len(found.messages) == 0 { // otherwise the notification of moveDue leads to the next poll
+			found, err = s.search(ctx, shards, want)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

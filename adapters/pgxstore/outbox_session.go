@@ -81,9 +81,10 @@ type outboxSession struct {
 	checked          int       // counts the shards whose watermark Maintain has checked
 	watermarkCheckAt time.Time // no check of watermarks before this time
 
-	chores     sync.Mutex // serializes doChores
-	choresAt   time.Time  // when doChores last began; guarded by mu
-	maintained time.Time  // when Maintain was last called
+	chores     sync.Mutex  // serializes doChores
+	choresAt   time.Time   // when doChores last began; guarded by mu
+	maintained time.Time   // when Maintain was last called
+	dueLeft    atomic.Bool // the last moveDue may have left delayed messages that are due
 
 	tidied   int       // counts the shards that Maintain has searched for followers
 	rescueAt time.Time // when Maintain next finishes an Unpark or Discard that crashed
