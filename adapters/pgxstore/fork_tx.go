@@ -86,7 +86,7 @@ func (t *branchTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 	}
 	defer t.branch.end()
 	if tx != nil {
-		return tx.Query(ctx, sql, args...)
+		return tx.Query(ctx, sql, args...) //nolint:sqlclosecheck // the caller closes them
 	}
 	results, err := t.branch.ask(ctx, s)
 	if err != nil {

@@ -169,7 +169,7 @@ var relayMutations = []mutation{
 		`if b.waves > 0 && c.began`, `if false && c.began`,
 	}),
 	relaying("a relay whose publisher hangs releases its shards", "overdue.go", "TestRelayGivesUpForAPublisherThatDoesNotReturn", edit{
-		`b.session.leaseLost(fmt.Errorf("%w: %s", errOverdue, publisher))`, `_ = fmt.Errorf("%w: %s", errOverdue, publisher)`,
+		`b.session.leaseLost(LeaseLost, fmt.Errorf("%w: %s", errOverdue, publisher))`, `_ = fmt.Errorf("%w: %s", errOverdue, publisher)`,
 	}),
 	relaying("a relay whose publisher hangs takes no new shards", "overdue.go", "TestRelayGivesUpForAPublisherThatDoesNotReturn", edit{
 		`if len(d.overdueCalls) == 0 || ctx.Err() != nil {`, `if true {`,
