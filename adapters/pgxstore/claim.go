@@ -21,7 +21,7 @@ type claim struct {
 	store     *Store
 	conn      *pgx.Conn // Insert begins tx on this connection; nil: tx belongs to the caller
 	tx        pgx.Tx    // unless nil, it must be rolled back even after an error; nil: not begun, or ended because all keys had rows
-	idleLimit *string   // the transaction's limit; nil: the caller's own limit is not changed
+	idleLimit any       // the transaction's limit; nil: the caller's own limit is not changed
 
 	short        bool // the statements of ShortWait and FormerWait surround the claim
 	restore      bool // FormerWait must follow, because InsertOneShort has inserted nothing
@@ -76,7 +76,10 @@ func (c *claim) bounded(ctx context.Context, do func(ctx context.Context) error)
 func (c *claim) queue(ctx context.Context, b *pgx.Batch, rows []claims.Row) {
 	sql := &c.store.sql
 	wait, short := dedup.ClaimWait(ctx, c.store.cfg.ClaimTimeout)
-	limit := fmt.Sprintf("%dms", max(wait.Milliseconds(), 1))
+	limit := ""
+	if short {
+		limit = fmt.Sprintf("%dms", max(wait.Milliseconds(), 1))
+	}
 	c.restore = short && len(rows) == 1 && c.conn != nil // a caller may go on with its own transaction after an error
 	if c.short = short && !c.restore; c.short {
 		b.Queue(sql.ShortWait, limit)
@@ -84,10 +87,11 @@ func (c *claim) queue(ctx context.Context, b *pgx.Batch, rows []claims.Row) {
 	}
 	for _, alike := range claims.Alike(rows) {
 		if len(alike) == 1 {
-			a := c.store.args(alike[0])
-			sent := b.Queue(sql.InsertOne, a.key, a.fingerprint, a.consumer, a.tenant, a.id, a.time, a.seconds, c.idleLimit)
+			args := c.store.args(&alike[0], c.idleLimit)
 			if c.restore {
-				sent.SQL, sent.Arguments = sql.InsertOneShort, append(sent.Arguments, limit)
+				b.Queue(sql.InsertOneShort, append(args, limit)...)
+			} else {
+				b.Queue(sql.InsertOne, args...)
 			}
 		} else {
 			b.Queue(sql.Insert, c.store.columns(alike, c.idleLimit)...)

@@ -91,7 +91,7 @@ type Store struct {
 	sql          dialect.Postgres
 	writes       dialect.PostgresOutboxWrite
 	outbox       dialect.PostgresOutbox
-	idle         *string // IdleInTxTimeout in the server's format; nil: no limit
+	idle         any // IdleInTxTimeout in the server's format; nil: no limit
 	windowLeases claims.Leases
 	now          func() time.Time // this machine's clock; tests replace it
 	names        claims.Names
@@ -144,8 +144,7 @@ func New(cfg Config) (*Store, error) {
 		s.useSchema(cfg.Schema)
 	}
 	if cfg.IdleInTxTimeout > 0 {
-		limit := fmt.Sprintf("%dms", cfg.IdleInTxTimeout.Milliseconds())
-		s.idle = &limit
+		s.idle = fmt.Sprintf("%dms", cfg.IdleInTxTimeout.Milliseconds())
 	}
 	if cfg.Isolation != pgx.ReadCommitted {
 		most := int(cfg.Pool.Config().MaxConns)

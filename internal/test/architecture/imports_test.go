@@ -34,7 +34,7 @@ var rows = []row{
 	{"outbox", nil},
 	{"outbox/relay", []string{"outbox", "internal/await", "internal/backoff", "internal/tokens"}},
 	{"outbox/outboxtest", []string{"outbox", "outbox/relay", "internal/await", "internal/backoff", "internal/shares"}},
-	{"consumer", []string{"dedup", "outbox", "internal/await", "internal/backoff", "internal/tokens"}},
+	{"consumer", []string{"dedup", "outbox", "internal/await", "internal/backoff", "internal/isolated", "internal/tokens"}},
 	{"consumer/consumertest", []string{"consumer", "dedup", "outbox", "dedup/deduptest", "internal/await"}},
 
 	{"adapters/pgxstore", store("github.com/jackc/pgx/v5/...")},
@@ -64,7 +64,8 @@ var rows = []row{
 	{"internal/debounce", nil},
 	{"internal/shares", nil},
 	{"internal/counts", nil},
-	{"internal/deliver", []string{"consumer"}},
+	{"internal/deliver", []string{"consumer", "internal/isolated"}},
+	{"internal/isolated", nil},
 	{"internal/publishing", []string{"outbox"}},
 	{"internal/risks", nil},
 
@@ -81,7 +82,7 @@ func edge(sdk ...string) []string {
 
 // store returns the imports of an adapter for a database.
 func store(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/columns", "internal/debounce", "internal/shares"}, sdk...)
+	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/columns", "internal/debounce", "internal/isolated", "internal/shares"}, sdk...)
 }
 
 // A pkg is what `go list -json` prints about a package.
