@@ -3,8 +3,10 @@ package consumer
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -33,12 +35,14 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 		rec.Redelivered = it.msg.Attempt > 1 && !b.c.history.knows(it.hash) // if it has failed here, it is probably new
 		recs = append(append(recs, rec), it.aliases...)
 	}
+	measured := b.pass.transaction(len(todo))
 	verifier, verifies := b.c.cfg.Store.(dedup.TxVerifier[TTx])
 	verifies = verifies && b.c.cfg.HandleBatch == nil // after each handler
 	var answers []claimAnswer
 	var ran []int // places in todo of the messages whose handler was called
 	a.err = b.c.cfg.Store.InTx(b.claimWait.limited(ctx), recs, func(tx TTx, claims []dedup.Claim) (err error) {
 		a.claimed = true
+		measured.claimed()
 		answers, err = b.readClaims(ctx, tx, todo, claims)
 		var first []int // places in todo of the messages that run
 		for j, ans := range answers {
@@ -82,7 +86,7 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 	switch {
 	case a.err == nil:
 		for _, ans := range answers {
-			b.committed(ctx, ans)
+			b.committed(ans)
 		}
 		b.c.pause.recovered(ctx)
 	case !a.claimed && errors.Is(a.err, dedup.ErrInFlight):
@@ -93,7 +97,18 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 			a.err = b.items[todo[0]].refused
 		}
 	}
+	b.measured(ctx, &measured, todo, len(ran), a.err)
 	return a
+}
+
+// measured ends the measurement of a transaction with items[todo...].
+func (b *batch[TTx]) measured(ctx context.Context, t *transaction, todo []int, ran int, err error) {
+	if t.pass == nil {
+		return
+	}
+	t.attempt.Retry = slices.ContainsFunc(todo, func(i int) bool { return b.items[i].msg.Attempt > 1 })
+	t.attempt.Ran = ran
+	t.end(ctx, b.c.result(err), b.c.causeIn(ctx, err), err)
 }
 
 // mostNamed limits how often a pass believes a MessageError about messages that stand before the message of another MessageError.
@@ -142,6 +157,8 @@ func (b *batch[TTx]) findDoubts(a *attempt, answers []claimAnswer, ran []int, ve
 // claimAnswer is what the claims of one message mean.
 type claimAnswer struct {
 	item    *item
+	at      int           // the item's place in items
+	own     dedup.Verdict // of its own key
 	verdict dedup.Verdict // First: run it; Duplicate: do nothing
 	refused error         // why it must not run
 }
@@ -156,33 +173,32 @@ func (b *batch[TTx]) readClaims(ctx context.Context, tx TTx, todo []int, claims 
 		if err != nil {
 			return nil, err
 		}
+		ans.at = i
 		answers[j], claims = ans, claims[n:]
 	}
 	return answers, nil
 }
 
 func (b *batch[TTx]) readClaim(ctx context.Context, tx TTx, it *item, own dedup.Claim, aliases []dedup.Claim) (ans claimAnswer, err error) {
-	ans = claimAnswer{item: it, verdict: own.Verdict}
+	ans = claimAnswer{item: it, own: own.Verdict, verdict: own.Verdict}
 	it.claimed = own.Fingerprint
 	switch own.Verdict {
 	case dedup.First:
 		it.claimed = it.rec.Fingerprint
 		for _, alias := range aliases {
 			if alias.Verdict != dedup.First {
-				ans.refused = refuse(ReasonReplay, ErrSuspectedReplay)
+				ans.refused = refuse(observe.CauseReplay, ErrSuspectedReplay)
 			}
 		}
 	case dedup.Duplicate: // below
 	case dedup.Mismatch:
-		b.trace(ctx, b.hooks.Mismatch, it.msg, dedup.ErrMismatch)
 		if b.c.cfg.OnMismatch == MismatchIsDuplicate {
 			ans.verdict = dedup.Duplicate
 		} else {
-			ans.refused = refuse(ReasonMismatch, dedup.ErrMismatch)
+			ans.refused = refuse(observe.CauseMismatch, dedup.ErrMismatch)
 		}
 	case dedup.Unprovable:
-		b.trace(ctx, b.hooks.Unprovable, it.msg, dedup.ErrUnprovable)
-		ans.refused = refuse(ReasonUnprovable, dedup.ErrUnprovable)
+		ans.refused = refuse(observe.CauseUnprovable, dedup.ErrUnprovable)
 	default:
 		return ans, errors.New("consumer: the store answers a claim without a verdict")
 	}
@@ -202,10 +218,8 @@ func (b *batch[TTx]) readClaim(ctx context.Context, tx TTx, it *item, own dedup.
 	case ans.verdict != dedup.Duplicate:
 		return ans, nil
 	case doubtful:
-		ans.refused = refuse(ReasonUnknown, doubt.cause)
+		ans.refused = refuse(observe.CauseUnknown, doubt.cause)
 		return ans, nil
-	case own.Verdict == dedup.Duplicate:
-		b.trace(ctx, b.hooks.Duplicate, it.msg, nil)
 	}
 	for k, alias := range aliases { // a duplicate must not claim anything
 		if alias.Verdict != dedup.First {
@@ -224,8 +238,8 @@ func (b *batch[TTx]) claimed(ctx context.Context, answers []claimAnswer, places 
 	for k, j := range places {
 		it := answers[j].item
 		msgs[k], keys[k] = it.msg, it.rec.Key
-		b.trace(ctx, b.hooks.Claimed, it.msg, nil)
 	}
+	b.pass.claimed(ctx, msgs)
 	return msgs, keys
 }
 
@@ -242,13 +256,20 @@ func (c *Consumer[TTx]) handle(ctx context.Context, tx TTx, msgs []*Message, key
 	return c.timed(ctx, keys[0], msgs, func(ctx context.Context) error { return c.cfg.Handle(ctx, tx, msgs[0]) })
 }
 
-func (b *batch[TTx]) committed(ctx context.Context, ans claimAnswer) {
+func (b *batch[TTx]) committed(ans claimAnswer) {
 	it, ran := ans.item, ans.verdict == dedup.First
 	it.done, it.committed = true, true
 	b.c.history.forget(it.hash, ran)
 	b.c.doubts.forget(it.hash)
 	if ran {
 		it.ran, b.worked = true, true
-		b.trace(ctx, b.hooks.Committed, it.msg, nil)
+	}
+	switch {
+	case ran:
+		b.pass.outcome(ans.at, MessageOutcome{Outcome: observe.Processed, Key: it.rec.Key})
+	case ans.own == dedup.Mismatch:
+		b.pass.outcome(ans.at, MessageOutcome{Outcome: observe.Duplicate, Cause: observe.CauseMismatch, Key: it.rec.Key})
+	default:
+		b.pass.outcome(ans.at, MessageOutcome{Outcome: observe.Duplicate, Key: it.rec.Key})
 	}
 }

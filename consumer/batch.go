@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
 )
 
 // batch is one pass over messages, for Process or ProcessBatch. Only one goroutine uses it.
 type batch[TTx any] struct {
 	c       *Consumer[TTx]
-	hooks   *Trace // Config.Trace, and the one of WithTrace
+	pass    pass
 	options passOptions
-	began   time.Time
 	items   []item
 	errs    []error // errs[i] answers items[i]
 
@@ -37,17 +37,19 @@ type passOptions struct {
 // process handles msgs once. It sleeps only while it cannot park messages in doubt.
 func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, options passOptions) []error {
 	b := &batch[TTx]{
-		c: c, hooks: c.cfg.Trace.and(contextTrace(ctx)), options: options, began: time.Now(),
+		c: c, pass: c.newPass(ctx, msgs, DeadLetterID{}), options: options,
 		items: c.prepareAll(msgs), errs: make([]error, len(msgs)),
 		blocked: map[string]blockedKey{},
 	}
+	ctx = b.pass.start(ctx)
+	defer b.pass.done(ctx)
 	todo := make([]int, len(msgs))
 	for i := range todo {
 		todo[i] = i
 	}
 	epoch := c.pause.epoch()
 	if err := c.register(ctx); errors.Is(err, ErrClosed) {
-		b.retry(ctx, todo, &RetryError{Err: err, After: c.cfg.backoff(1), Uncounted: true})
+		b.retry(todo, &RetryError{Err: err, After: c.cfg.backoff(1), Uncounted: true}, observe.CauseCancelled)
 		return b.errs
 	} else if err != nil {
 		b.fault(ctx, todo, epoch, err)
@@ -108,7 +110,7 @@ func (b *batch[TTx]) try(ctx context.Context, part []int) (next int, ok bool) {
 		b.c.limit.succeeded(len(todo))
 		return len(part), true
 	case ctx.Err() != nil: // a shutdown counts against no message, whatever the error looks like
-		b.retry(ctx, todo, &RetryError{Err: a.err, Uncounted: true})
+		b.retry(todo, &RetryError{Err: a.err, Uncounted: true}, observe.CauseCancelled)
 	case !a.claimed && b.c.cfg.Store.Retryable(a.err) && !errors.Is(a.err, dedup.ErrClocks): // the messages had no part in it yet
 		b.down = true
 		b.fault(ctx, todo, epoch, a.err)
@@ -154,9 +156,9 @@ func (b *batch[TTx]) ready(ctx context.Context, todo []int) (ready []int) {
 		case it.done, b.errs[i] != nil:
 		case found && before.by < i:
 			err := fmt.Errorf("held back behind an earlier message of key %q: %s", it.msg.Key, before.retry.Err.Error())
-			b.retry(ctx, []int{i}, &RetryError{Err: err, After: before.retry.After, Uncounted: true})
+			b.retry([]int{i}, &RetryError{Err: err, After: before.retry.After, Uncounted: true}, before.cause)
 		case b.down:
-			b.retry(ctx, []int{i}, b.lastFault)
+			b.retry([]int{i}, b.lastFault, observe.CauseDatabase)
 		case !b.c.inDoubt(it) && !b.admitted(ctx, i):
 		default:
 			ready = append(ready, i)
@@ -175,8 +177,7 @@ func (b *batch[TTx]) admitted(ctx context.Context, i int) bool {
 	probe, wait, err := b.c.budget.admit(ctx)
 	it.probe = probe
 	if err != nil {
-		b.c.emit(ctx, b.hooks.Paused, Event{Message: it.msg, Err: err, Took: wait})
-		b.retry(ctx, []int{i}, &RetryError{Err: err, After: wait, Uncounted: true})
+		b.retry([]int{i}, &RetryError{Err: err, After: wait, Uncounted: true}, observe.CauseBudget)
 	}
 	return err == nil
 }
@@ -198,9 +199,4 @@ func (b *batch[TTx]) conclude() {
 			b.c.budget.settle(showedNothing)
 		}
 	}
-}
-
-// trace calls hook for msg.
-func (b *batch[TTx]) trace(ctx context.Context, hook func(context.Context, Event), msg *Message, err error) {
-	b.c.emit(ctx, hook, Event{Message: msg, Err: err, Took: time.Since(b.began)})
 }

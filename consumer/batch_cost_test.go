@@ -132,7 +132,7 @@ func TestABatchRunsNoHandlerForWhatIsRefused(t *testing.T) {
 		reasons = append(reasons, string(l.Reason))
 	}
 	slices.Sort(reasons)
-	if diff := cmp.Diff([]string{"mismatch", "no-key"}, reasons); diff != "" {
+	if diff := cmp.Diff([]string{"mismatch", "no_key"}, reasons); diff != "" {
 		t.Error(diff)
 	}
 }

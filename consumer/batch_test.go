@@ -288,7 +288,7 @@ func TestABatchWithATwinInFlight(t *testing.T) {
 						wantCount(t, store.Database(), fmt.Sprint(i), 1)
 					}
 				}
-				if n := traced.count("in flight 5"); n != 1 {
+				if n := traced.count("held(in_flight) 5"); n != 1 {
 					t.Errorf("told %d times that 5 is in flight", n)
 				}
 			})

@@ -78,7 +78,7 @@ type Config[TTx any] struct {
 	// 10 times MaxAttempts, and at least 100, or when Message.LastAttempt is set.
 	//
 	// Some messages end each process that handles them. When Attempt is more than 10 above MaxAttempts and this process
-	// has not seen the message before, the message is tried alone, and meanwhile there is a dead letter with ReasonTrial.
+	// has not seen the message before, the message is tried alone, and meanwhile there is a dead letter with observe.CauseCrashed.
 	// The message is parked when three processes have ended during such a trial. This does not work with Kafka, which
 	// does not count deliveries.
 	//
@@ -113,7 +113,7 @@ type Config[TTx any] struct {
 	// Defaults to slog.Default().
 	Logger *slog.Logger
 
-	// Trace has hooks that are called for each message.
+	// Trace has hooks for metrics and spans.
 	//
 	// Defaults to no hooks.
 	Trace *Trace
@@ -136,7 +136,7 @@ type Untimed uint8
 const (
 	// RunUntimed runs the handler: the message counts as new. A repeat that arrives after its claim was forgotten runs twice.
 	RunUntimed Untimed = iota
-	// ParkUntimed parks the message with ReasonUnprovable. Use it where a second run does harm and a person can decide.
+	// ParkUntimed parks the message with observe.CauseUnprovable. Use it where a second run does harm and a person can decide.
 	ParkUntimed
 )
 
@@ -192,7 +192,7 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 		cfg.ParkLimit = ParkLimit{Burst: 100, PerMinute: 100}
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
-	cfg.Trace = cfg.Trace.complete()
+	cfg.Trace = cfg.Trace.Then(nil) // a copy
 	return cfg, nil
 }
 

@@ -107,7 +107,7 @@ func TestStart(t *testing.T) {
 		wantRetry(t, c.ProcessBatch(t.Context(), []*consumer.Message{msg("1", "")})[0], true)
 		process(t, c, msg("1", ""))
 		wantCount(t, store.Database(), "1", 1)
-		if store.calls != 6 || traced.count("paused") != 5 || traced.count("claimed") != 1 {
+		if store.calls != 6 || traced.count("held(database)") != 5 || traced.count("claimed") != 1 {
 			t.Errorf("registered %d times: %v", store.calls, traced.take())
 		}
 	})

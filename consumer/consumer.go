@@ -8,22 +8,26 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/internal/hooks"
 	"github.com/txonce/txonce/internal/tokens"
+	"github.com/txonce/txonce/observe"
 )
 
 // Consumer claims each message, runs its handler, and commits. Make one with New. It is safe for concurrent use. Copies of
 // one message that arrive at the same time wait for each other.
 type Consumer[TTx any] struct {
-	cfg      Config[TTx]
-	lot      ParkingLot[TTx] // nil: messages that are given up are rejected
-	keys     keyLock
-	pause    pause
-	limit    batchLimit
-	history  history
-	doubts   doubts
-	budget   *parkBudget
-	refusals *refusalLimit
-	trial    chan struct{} // contains one element while a suspect is tried
+	cfg         Config[TTx]
+	lot         ParkingLot[TTx] // nil: messages that are given up are rejected
+	keys        keyLock
+	panics      *hooks.Panics // of the hooks of Config.Trace
+	pause       pause
+	limit       batchLimit
+	history     history
+	doubts      doubts
+	budget      *parkBudget
+	refusals    *refusalLimit
+	replayFault *hooks.Pause  // of RunReplays
+	trial       chan struct{} // contains one element while a suspect is tried
 
 	started    atomic.Bool // the store has registered the consumer and all its sources
 	closed     atomic.Bool
@@ -48,28 +52,31 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 	if err != nil {
 		return nil, err
 	}
+	panics := &hooks.Panics{Logger: cfg.Logger.With("consumer", cfg.Name), Owner: "consumer"}
+	report := func(cause observe.Cause, why func(error) string, waitsFor, recovered string) *hooks.Pause {
+		return &hooks.Pause{
+			Logger: panics.Logger, Owner: "consumer", Panics: panics, Paused: cfg.Trace.Paused, Resumed: cfg.Trace.Resumed,
+			What: observe.Pause{Name: cfg.Name, Cause: cause}, Why: why, WaitsFor: waitsFor, Recovered: recovered,
+		}
+	}
+	database := report(observe.CauseDatabase, func(err error) string { return explain(err) + "; nothing is parked, and the consumer tries again" },
+		"a COMMIT", "the database commits again")
+	budget := report(observe.CauseBudget, func(error) string { return "too many messages to park; Config.ParkLimit is spent" },
+		"a handler that succeeds; messages are tried one at a time", "handlers succeed, and messages can be parked again")
 	c := &Consumer[TTx]{
 		cfg:      cfg,
-		pause:    pause{backoff: cfg.backoff, notice: cfg.notice(func(err error) string { return cause(err) + "; nothing is parked, and the consumer tries again" }, "a COMMIT", "the database commits again")},
+		panics:   panics,
+		pause:    pause{backoff: cfg.backoff, report: database},
 		refusals: &refusalLimit{logger: cfg.Logger.With("consumer", cfg.Name), bucket: tokens.NewBucket(tokens.Limit(cfg.ParkLimit))},
-		budget:   newParkBudget(cfg.ParkLimit, cfg.notice(func(error) string { return "too many messages to park; Config.ParkLimit is spent" }, "a handler that succeeds; messages are tried one at a time", "handlers succeed, and messages can be parked again")),
+		budget:   newParkBudget(cfg.ParkLimit, budget),
 		trial:    make(chan struct{}, 1),
+		replayFault: &hooks.Pause{
+			Logger: panics.Logger, Owner: "consumer: replays", Panics: panics, Why: explain, WaitsFor: "an answer of the database", Recovered: "the database works again",
+		},
 		starting: make(chan struct{}, 1),
 	}
 	c.lot, _ = cfg.Store.(ParkingLot[TTx])
 	return c, nil
-}
-
-// notice returns the notice for one kind of pause.
-func (cfg *Config[TTx]) notice(why func(err error) string, waitsFor, recovered string) *notice {
-	name, trace := cfg.Name, cfg.Trace
-	return &notice{
-		logger: cfg.Logger.With("consumer", name), why: why, waitsFor: waitsFor, recovered: recovered,
-		onResumed: func(ctx context.Context, e Event) {
-			e.Consumer = name
-			trace.Resumed(ctx, e)
-		},
-	}
 }
 
 // MaxAttempts returns Config.MaxAttempts or its default. awssqs compares it with a queue's redrive policy.

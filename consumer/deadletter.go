@@ -7,29 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
-)
-
-// Reason says why a message was parked.
-type Reason string
-
-// The reasons for parking a message.
-const (
-	ReasonPoison     Reason = "poison"           // its handler failed too often, or with a Permanent error
-	ReasonNoKey      Reason = "no-key"           // it has no usable natural key, or could not be decoded to find it
-	ReasonMismatch   Reason = "mismatch"         // its key was used for other content
-	ReasonUnprovable Reason = "unprovable"       // it is older than the keys that the store remembers, and has no claim
-	ReasonReplay     Reason = "suspected-replay" // its content (Message.Aliases) is known, but its ID is new
-
-	// ReasonTrial says that three processes ended while they tried the message alone. A message is tried alone if it was
-	// delivered far more often than Config.MaxAttempts and this process knows nothing about it. It has a letter with this
-	// reason while its handler runs, and the process removes the letter afterwards.
-	ReasonTrial Reason = "trial"
-
-	// ReasonUnknown says that a handler ended the transaction that claimed the message, so it is unknown whether the
-	// message's effects are committed. The key stays claimed, so that a redelivery does not run, and DeadLetter.Settled
-	// is false although there is a claim. Look at the effects, then Replay it AsNew or Discard it. Config.ParkLimit does
-	// not apply.
-	ReasonUnknown Reason = "outcome-unknown"
+	"github.com/txonce/txonce/observe"
 )
 
 // DeadLetterID identifies a dead letter. The same content with the same key always has the same ID. A message without a key is
@@ -53,13 +31,30 @@ func ParseDeadLetterID(s string) (id DeadLetterID, err error) {
 	return DeadLetterID{}, fmt.Errorf("consumer: %q is not a dead letter's id: want %d hexadecimal digits, not all zero", s, 2*len(id))
 }
 
+// Reasons returns the reasons for which a consumer parks a message:
+//   - observe.CausePermanent, CauseExhausted, CausePanic: its handler failed, or the message cannot be claimed.
+//   - observe.CauseUndecodable, CauseNoKey: it cannot be read, or has no usable natural key.
+//   - observe.CauseMismatch, CauseUnprovable, CauseReplay: the store's keys show that it must not run.
+//   - observe.CauseCrashed: three processes ended while they tried the message alone. A message is tried alone if it was
+//     delivered far more often than Config.MaxAttempts and this process knows nothing about it. It has a letter with this
+//     reason while its handler runs, and the process removes the letter afterwards.
+//   - observe.CauseUnknown: a handler ended the transaction that claimed the message, so it is unknown whether the message's
+//     effects are committed. The key stays claimed, so that a redelivery does not run, and DeadLetter.Settled is false although
+//     there is a claim. Look at the effects, then Replay it AsNew or Discard it. Config.ParkLimit does not apply.
+func Reasons() []observe.Cause {
+	return []observe.Cause{
+		observe.CausePermanent, observe.CauseExhausted, observe.CausePanic, observe.CauseUndecodable, observe.CauseNoKey,
+		observe.CauseMismatch, observe.CauseUnprovable, observe.CauseReplay, observe.CauseCrashed, observe.CauseUnknown,
+	}
+}
+
 // DeadLetter is a message that a consumer has given up, kept in the database until it is replayed or discarded.
 type DeadLetter struct {
 	ID      DeadLetterID
-	Record  dedup.Record // what the consumer would have claimed; Key.ID is empty if the message has no usable key
-	Message Message      // without Raw and Malformed
-	Reason  Reason
-	Cause   string // the text of the error
+	Record  dedup.Record  // what the consumer would have claimed; Key.ID is empty if the message has no usable key
+	Message Message       // without Raw and Malformed
+	Reason  observe.Cause // why it was parked, see Reasons
+	Cause   string        // the text of the error
 
 	// Filled in by a ParkingLot.
 	Times         int       // how many times it was parked
@@ -71,7 +66,7 @@ type DeadLetter struct {
 type DeadLetterFilter struct {
 	ID       DeadLetterID
 	Consumer string
-	Reason   Reason
+	Reason   observe.Cause
 	After    DeadLetterCursor // for the next page: the Cursor of the last letter on the previous page
 	Limit    int              // how many letters at most; 0: 100
 }

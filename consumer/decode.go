@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+
+	"github.com/txonce/txonce/observe"
 )
 
 // JSON returns a Handler that decodes the payload as JSON into a T and calls fn with it. A payload that cannot be decoded is
@@ -28,7 +30,7 @@ func Decode[T, TTx any](decode func(payload []byte) (T, error), fn func(ctx cont
 	return func(ctx context.Context, tx TTx, msg *Message) error {
 		body, err := decode(msg.Payload)
 		if err != nil {
-			return Permanent(fmt.Errorf("consumer: decode payload as %T: %w", body, err))
+			return refuse(observe.CauseUndecodable, fmt.Errorf("consumer: decode payload as %T: %w", body, err))
 		}
 		return fn(ctx, tx, body)
 	}

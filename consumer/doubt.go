@@ -10,6 +10,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/observe"
 )
 
 // doubts remembers messages that were claimed by a transaction that a handler ended. The handler may have been their own or
@@ -40,7 +41,7 @@ func (d doubt) mayBeCommitted(ctx context.Context, tx any) (bool, error) {
 	return d.committed(ctx, tx)
 }
 
-// unknownError is the cause of a dead letter with ReasonUnknown. It hides the wrapped errors, except ErrTxEnded, so that a
+// unknownError is the cause of a dead letter with observe.CauseUnknown. It hides the wrapped errors, except ErrTxEnded, so that a
 // database error among them does not cause another attempt.
 type unknownError struct {
 	err error
@@ -122,7 +123,7 @@ func (c *Consumer[TTx]) refusedByDoubt(it *item) error {
 		return nil
 	}
 	if d, ok := c.doubts.of(it.hash); ok && d.ownEffect {
-		return refuse(ReasonUnknown, d.cause)
+		return refuse(observe.CauseUnknown, d.cause)
 	}
 	return nil
 }
@@ -179,7 +180,7 @@ func (b *batch[TTx]) parkDoubts(ctx context.Context) {
 			continue
 		}
 		b.errs[i] = nil
-		b.parkOrReject(b.claimWait.limited(ctx), i, ReasonUnknown, d.cause)
+		b.parkOrReject(b.claimWait.limited(ctx), i, observe.CauseUnknown, d.cause)
 		if errors.Is(b.errs[i], dedup.ErrInFlight) {
 			b.claimWait.waited()
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/observe"
 )
 
 // endable is a store whose transactions a handler can end, as with most drivers. The store notices afterwards.
@@ -77,7 +78,7 @@ func unknowns(t *testing.T, c *consumer.Consumer[tx], want int) {
 	t.Helper()
 	found := letters(t, c)
 	for _, l := range found {
-		if l.Reason != consumer.ReasonUnknown || l.Settled || l.Times != 1 {
+		if l.Reason != observe.CauseUnknown || l.Settled || l.Times != 1 {
 			t.Errorf("letter %s: %+v", l.Record.Key.ID, l)
 		}
 	}
@@ -203,17 +204,19 @@ func TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem(t *testing.T) {
 				}
 				return nil
 			}
-			node := func(trace *consumer.Trace) *consumer.Consumer[tx] {
+			node := func(parks func()) *consumer.Consumer[tx] {
 				return newConsumer(t, config{
-					Store: &endable{Store: consumertest.NewStoreOn(db), before: cut, unsure: tt.unsure}, ParkLimit: tt.limit, Trace: trace, Backoff: noBackoff,
+					Store:     &parking{&endable{Store: consumertest.NewStoreOn(db), before: cut, unsure: tt.unsure}, parks},
+					ParkLimit: tt.limit, Backoff: noBackoff,
 					Handle: commits(map[string]int{}, func() {}),
 				})
 			}
-			first := node(&consumer.Trace{Parked: func(context.Context, consumer.Event) {
+			lot := func() {
 				if parked++; tt.shutdown && parked == n/4 {
 					cancel()
 				}
-			}})
+			}
+			first := node(lot)
 			batch := make([]*consumer.Message, n)
 			for i := range batch {
 				batch[i] = msg(fmt.Sprint(i), fmt.Sprint("content ", i))
@@ -230,7 +233,7 @@ func TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem(t *testing.T) {
 					back = append(back, batch[i])
 				}
 			}
-			second := node(nil)
+			second := node(func() {})
 			for _, m := range back {
 				process(t, second, m)
 			}
@@ -312,4 +315,15 @@ func TestAFirstClaimEndsTheDoubt(t *testing.T) {
 		t.Errorf("letters %+v; want one, of the message that ended the transaction", found)
 	}
 	wantCount(t, db, "1", 1)
+}
+
+// parking calls parks when a letter is written, before COMMIT.
+type parking struct {
+	*endable
+	parks func()
+}
+
+func (p *parking) Park(ctx context.Context, tx tx, letter consumer.DeadLetter) error {
+	p.parks()
+	return p.endable.Park(ctx, tx, letter)
 }

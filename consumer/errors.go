@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/txonce/txonce/observe"
 )
 
 // Errors that callers tell apart with errors.Is.
@@ -79,12 +81,12 @@ func (e *MessageError) Unwrap() error { return e.Err }
 // refusal says why a message must not run, whatever its handler would do.
 type refusal struct {
 	error
-	reason Reason
+	reason observe.Cause
 }
 
 func (r *refusal) Unwrap() error { return r.error }
 
-func refuse(reason Reason, err error) error { return &refusal{Permanent(err), reason} }
+func refuse(reason observe.Cause, err error) error { return &refusal{Permanent(err), reason} }
 
 // rejectedError hides a RetryError in err, because the message was given up.
 type rejectedError struct{ err error }

@@ -12,6 +12,7 @@ import (
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/observe"
 )
 
 // The examples run on a store in memory, whose transaction is *deduptest.Tx. With pgxstore it is pgx.Tx, with sqlstore
@@ -196,23 +197,23 @@ func ExampleDeadLetter() {
 	for _, l := range must(billing.DeadLetters(ctx, consumer.DeadLetterFilter{})) {
 		fmt.Printf("%s: %s: %s, parked %d times\n", l.Record.Key.ID, l.Reason, l.Cause, l.Times)
 	}
-	// Output: A-42: poison: negative amount, parked 1 times
+	// Output: A-42: permanent: negative amount, parked 1 times
 }
 
-func ExampleReason() {
+func ExampleReasons() {
 	ctx := context.Background()
 	billing := newBilling(consumertest.NewStore())
 	for _, payload := range []string{`{"order_id": "A"}`, `{"order_id": "A", "amount": 7}`, `{}`} {
 		_ = billing.Process(ctx, &consumer.Message{Payload: []byte(payload)})
 	}
-	for _, reason := range []consumer.Reason{consumer.ReasonMismatch, consumer.ReasonNoKey} {
+	for _, reason := range []observe.Cause{observe.CauseMismatch, observe.CauseNoKey} {
 		for _, l := range must(billing.DeadLetters(ctx, consumer.DeadLetterFilter{Reason: reason})) {
 			fmt.Println(l.Reason, "-", l.Cause)
 		}
 	}
 	// Output:
 	// mismatch - dedup: key was used for other content
-	// no-key - dedup: message has no natural key: field "order_id" is missing
+	// no_key - dedup: message has no natural key: field "order_id" is missing
 }
 
 func ExampleDeadLetterID() {
@@ -253,7 +254,7 @@ func ExampleParkingLot() {
 	ctx := context.Background()
 	store := consumertest.NewStore()
 	var lot consumer.ParkingLot[*deduptest.Tx] = store
-	letter := consumer.DeadLetter{ID: consumer.DeadLetterID{1}, Reason: consumer.ReasonPoison, Cause: "parked by hand"}
+	letter := consumer.DeadLetter{ID: consumer.DeadLetterID{1}, Reason: observe.CauseExhausted, Cause: "parked by hand"}
 	err := store.InTx(ctx, nil, func(tx *deduptest.Tx, _ []dedup.Claim) error { return lot.Park(ctx, tx, letter) })
 	fmt.Println(err, len(must(lot.DeadLetters(ctx, consumer.DeadLetterFilter{}))))
 	err = store.InTx(ctx, nil, func(tx *deduptest.Tx, _ []dedup.Claim) error { return lot.TakeDeadLetter(ctx, tx, letter.ID) })
@@ -285,24 +286,19 @@ func ExampleTrace() {
 	billing := must(consumer.New(consumer.Config[*deduptest.Tx]{
 		Name: "billing", Store: consumertest.NewStore(), Key: consumer.JSONKey("order_id"), Handle: consumer.JSON(chargeOrder),
 		Trace: &consumer.Trace{
-			Committed: func(_ context.Context, e consumer.Event) { fmt.Println(e.Consumer, "committed", e.Message.Position) },
-			Duplicate: func(_ context.Context, e consumer.Event) { fmt.Println(e.Consumer, "suppressed", e.Message.Position) },
+			Done: func(_ context.Context, d *consumer.Delivery, outcomes []consumer.MessageOutcome) {
+				for i, o := range outcomes {
+					fmt.Println(d.Consumer, o.Outcome, d.Messages[i].Position)
+				}
+			},
 		},
 	}))
 	for i := range 2 {
 		_ = billing.Process(context.Background(), &consumer.Message{Payload: []byte(`{"order_id": "A"}`), Position: fmt.Sprint("orders/0/", i)})
 	}
 	// Output:
-	// billing committed orders/0/0
-	// billing suppressed orders/0/1
-}
-
-func ExampleEvent() {
-	slowest := time.Duration(0)
-	hook := func(_ context.Context, e consumer.Event) { slowest = max(slowest, e.Took) }
-	hook(context.Background(), consumer.Event{Consumer: "billing", Took: 3 * time.Millisecond})
-	fmt.Println(slowest)
-	// Output: 3ms
+	// billing processed orders/0/0
+	// billing duplicate orders/0/1
 }
 
 func ExampleOnMismatch() {

@@ -13,6 +13,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
 )
 
 var errAmbiguous = fmt.Errorf("column does not exist: %w", errFault)
@@ -101,7 +102,7 @@ func TestCulpritsDoNotStopTheirBatch(t *testing.T) {
 					t.Fatalf("%d letters, want 2", len(found))
 				}
 				for _, l := range found {
-					if l.Reason != consumer.ReasonPoison || !strings.Contains(l.Cause, tc.err.Error()) || l.Message.Attempt != consumer.DefaultMaxAttempts {
+					if l.Reason != observe.CauseExhausted || !strings.Contains(l.Cause, tc.err.Error()) || l.Message.Attempt != consumer.DefaultMaxAttempts {
 						t.Errorf("letter: reason %q, cause %q, attempt %d", l.Reason, l.Cause, l.Message.Attempt)
 					}
 				}
@@ -248,11 +249,13 @@ func TestCrashesAreNoFailures(t *testing.T) {
 
 func TestUncountedRetriesAreTold(t *testing.T) {
 	store := &faulty{Store: consumertest.NewStore()}
-	var told []bool
+	var told []string
 	fail := errors.New("transient")
 	c := newConsumer(t, config{
 		Store: store, Backoff: noBackoff,
-		Trace: &consumer.Trace{Retried: func(_ context.Context, e consumer.Event) { told = append(told, e.Uncounted) }},
+		Trace: &consumer.Trace{Done: func(_ context.Context, _ *consumer.Delivery, outcomes []consumer.MessageOutcome) {
+			told = append(told, string(outcomes[0].Outcome)+" "+string(outcomes[0].Cause))
+		}},
 		Handle: func(_ context.Context, tx tx, m *consumer.Message) error {
 			err := fail
 			fail = nil
@@ -261,7 +264,7 @@ func TestUncountedRetriesAreTold(t *testing.T) {
 	})
 	store.before = times(1, errFault)
 	process(t, c, msg("1", "x"))
-	if !slices.Equal(told, []bool{true, false}) {
-		t.Errorf("told uncounted %v, want true for the database's fault and false for the handler's", told)
+	if want := []string{"held database", "retried handler", "processed "}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // FingerprintFunc hashes the content of a message that is the same on every delivery. An error parks the message with
-// ReasonPoison. A FingerprintFunc must not change the message, and must be safe for concurrent use.
+// observe.CauseUndecodable. A FingerprintFunc must not change the message, and must be safe for concurrent use.
 type FingerprintFunc func(msg *Message) (dedup.Fingerprint, error)
 
 // WholePayload is a FingerprintFunc that hashes the payload, for producers that send the same bytes again.

@@ -17,6 +17,7 @@ import (
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/observe"
 )
 
 type (
@@ -130,28 +131,36 @@ func times(n int, err error) func() error {
 	}
 }
 
-// events records the calls of a Trace, as "name id".
+// events records the calls of a Trace: "claimed id", an outcome such as "processed id" or "held(in_flight) id", "paused" and "resumed".
 type events struct {
 	mu  sync.Mutex
 	all []string
 }
 
+func (e *events) add(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, name)
+}
+
 func (e *events) trace() *consumer.Trace {
-	hook := func(name string) func(context.Context, consumer.Event) {
-		return func(_ context.Context, ev consumer.Event) {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			if ev.Message != nil {
-				name := name + " " + ev.Message.ID
-				e.all = append(e.all, name)
-				return
-			}
-			e.all = append(e.all, name)
-		}
-	}
 	return &consumer.Trace{
-		Claimed: hook("claimed"), Duplicate: hook("duplicate"), Mismatch: hook("mismatch"), Unprovable: hook("unprovable"),
-		InFlight: hook("in flight"), Committed: hook("committed"), Retried: hook("retried"), Parked: hook("parked"), Paused: hook("paused"), Resumed: hook("resumed"),
+		Claimed: func(_ context.Context, _ *consumer.Delivery, msgs []*consumer.Message) {
+			for _, m := range msgs {
+				e.add("claimed " + m.ID)
+			}
+		},
+		Done: func(_ context.Context, d *consumer.Delivery, outcomes []consumer.MessageOutcome) {
+			for i, o := range outcomes {
+				name := string(o.Outcome)
+				if o.Cause != "" {
+					name += "(" + string(o.Cause) + ")"
+				}
+				e.add(name + " " + d.Messages[i].ID)
+			}
+		},
+		Paused:  func(context.Context, observe.Pause) { e.add("paused") },
+		Resumed: func(context.Context, observe.Pause) { e.add("resumed") },
 	}
 }
 

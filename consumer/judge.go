@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
 )
 
 // judge decides what happens to items[i], which failed with err in a transaction of its own.
@@ -18,26 +19,37 @@ func (b *batch[TTx]) judge(ctx context.Context, i, epoch int, err error) {
 	switch {
 	case errors.Is(err, dedup.ErrInFlight) && !late:
 		times := b.c.history.foundInFlight(ctx, b.c.cfg.Logger, it, err)
-		b.retry(ctx, []int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(max(b.options.deferrals+1, times)), Uncounted: true})
+		b.retry([]int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(max(b.options.deferrals+1, times)), Uncounted: true}, observe.CauseInFlight)
 	case b.c.cfg.Store.Retryable(err) && !late && !b.faultCounts(ctx, it, err): // even if the handler made it Permanent
 		b.soloFaults++
 		b.down = b.soloFaults >= 2 && !(it.culprit && b.worked) // known culprits do not stop each other while other messages are committed
 		b.fault(ctx, []int{i}, epoch, err)
 	case asks && asked.Uncounted && !late && !isRefused && !IsPermanent(err) && !unretryable(err):
-		b.retry(ctx, []int{i}, &RetryError{Err: err, After: max(asked.After, 0), Uncounted: true})
+		b.retry([]int{i}, &RetryError{Err: err, After: max(asked.After, 0), Uncounted: true}, b.c.cause(err))
 	default:
-		it.failed = !isRefused || !refused.reason.byClaim()
+		it.failed = !isRefused || !byClaim(refused.reason)
 		switch {
 		case isRefused:
 			b.parkOrReject(ctx, i, refused.reason, err)
 		case IsPermanent(err), unretryable(err), b.attemptsSpent(it, attempt):
-			b.parkOrReject(ctx, i, ReasonPoison, err)
+			b.parkOrReject(ctx, i, givenUpFor(err), err)
 		case asks:
-			b.retry(ctx, []int{i}, &RetryError{Err: err, After: max(asked.After, 0)})
+			b.retry([]int{i}, &RetryError{Err: err, After: max(asked.After, 0)}, b.c.cause(err))
 		default:
-			b.retry(ctx, []int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(attempt)})
+			b.retry([]int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(attempt)}, b.c.cause(err))
 		}
 	}
+}
+
+// givenUpFor returns the reason for which a message whose handler failed with err is parked.
+func givenUpFor(err error) observe.Cause {
+	switch _, panicked := errors.AsType[*PanicError](err); {
+	case panicked:
+		return observe.CausePanic
+	case IsPermanent(err), unretryable(err):
+		return observe.CausePermanent
+	}
+	return observe.CauseExhausted
 }
 
 // unretryable reports an error of the store that another attempt would repeat or make worse: after ErrTxEnded, each attempt
@@ -83,34 +95,31 @@ func (b *batch[TTx]) fault(ctx context.Context, todo []int, epoch int, err error
 	retry := &RetryError{Err: err, Uncounted: true}
 	b.lastFault = retry
 	if ctx.Err() == nil {
-		e := Event{Err: err}
 		deferrals, about := b.options.deferrals, []any(nil)
 		if len(todo) == 1 {
 			it := &b.items[todo[0]]
-			e.Message, about = it.msg, it.attrs()[2:]
+			about = it.attrs()[2:]
 			deferrals = max(deferrals, b.c.history.faults(it.hash)-1)
 		}
 		retry.After = b.c.pause.fault(ctx, err, epoch, deferrals, about...)
-		e.Took = retry.After
-		b.c.emit(ctx, b.hooks.Paused, e)
 	}
-	b.retry(ctx, todo, retry)
+	b.retry(todo, retry, observe.CauseDatabase)
 }
 
-// retry defers items[todo...].
-func (b *batch[TTx]) retry(ctx context.Context, todo []int, retry *RetryError) {
-	hook := b.hooks.Retried
-	if errors.Is(retry.Err, dedup.ErrInFlight) {
-		hook = b.hooks.InFlight
+// retry defers items[todo...] because of cause.
+func (b *batch[TTx]) retry(todo []int, retry *RetryError, cause observe.Cause) {
+	outcome := observe.Retried
+	if retry.Uncounted {
+		outcome = observe.Held
 	}
 	for _, i := range todo {
-		b.c.emit(ctx, hook, Event{Message: b.items[i].msg, Err: retry.Err, Took: retry.After, Uncounted: retry.Uncounted})
-		b.fail(i, retry)
+		b.pass.outcome(i, MessageOutcome{Outcome: outcome, Cause: cause, Key: b.items[i].rec.Key, Err: retry.Err, After: retry.After})
+		b.fail(i, retry, cause)
 	}
 }
 
 // fail answers items[i] with err and blocks the later messages of its ordering key.
-func (b *batch[TTx]) fail(i int, err error) {
+func (b *batch[TTx]) fail(i int, err error, cause observe.Cause) {
 	b.errs[i] = err
 	key := b.items[i].msg.Key
 	if before, found := b.blocked[key]; key == "" || found && before.by < i {
@@ -120,11 +129,12 @@ func (b *batch[TTx]) fail(i int, err error) {
 	if !ok {
 		retry = &RetryError{Err: err}
 	}
-	b.blocked[key] = blockedKey{retry: retry, by: i}
+	b.blocked[key] = blockedKey{retry: retry, cause: cause, by: i}
 }
 
 // blockedKey is a failure that later messages of the same ordering key must not overtake.
 type blockedKey struct {
 	retry *RetryError
+	cause observe.Cause
 	by    int // the failed message's place in items
 }

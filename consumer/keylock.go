@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
 )
 
 // keyLock makes copies of one message wait for each other in this process, so that they do not occupy database
@@ -181,21 +182,21 @@ func (b *batch[TTx]) lockKey(ctx context.Context, uses []keyUse) bool {
 			return false
 		case !other.committed:
 			return true
-		case b.adoptOutcome(ctx, uses, other):
+		case b.adoptOutcome(uses, other):
 			return false
 		}
 	}
 }
 
 // adoptOutcome makes the items of uses duplicates of the message that another call committed, if it decides all of them.
-func (b *batch[TTx]) adoptOutcome(ctx context.Context, uses []keyUse, o keyOutcome) bool {
+func (b *batch[TTx]) adoptOutcome(uses []keyUse, o keyOutcome) bool {
 	if slices.ContainsFunc(uses, func(u keyUse) bool { return u.alias || !o.fingerprint.Matches(b.items[u.item].rec.Fingerprint) }) {
 		return false
 	}
 	for _, u := range uses {
 		it := &b.items[u.item]
 		it.done = true
-		b.trace(ctx, b.hooks.Duplicate, it.msg, nil)
+		b.pass.outcome(u.item, MessageOutcome{Outcome: observe.Duplicate, Key: it.rec.Key})
 	}
 	return true
 }

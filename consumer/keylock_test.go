@@ -14,6 +14,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
 )
 
 // begun is a store that counts transactions.
@@ -150,7 +151,7 @@ func TestAFurtherKeyThatIsCommittedMeanwhile(t *testing.T) {
 		process(t, c, m)
 		wg.Wait()
 		wantCount(t, store.Database(), "2", 0)
-		if found := letters(t, c); len(found) != 1 || found[0].Reason != consumer.ReasonReplay {
+		if found := letters(t, c); len(found) != 1 || found[0].Reason != observe.CauseReplay {
 			t.Errorf("letters: %+v", found)
 		}
 	})

@@ -11,7 +11,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// KeyFunc finds a message's natural key. An error or an empty key parks the message with ReasonNoKey. A KeyFunc must not
+// KeyFunc finds a message's natural key. An error or an empty key parks the message with observe.CauseNoKey. A KeyFunc must not
 // change the message, and must be safe for concurrent use.
 type KeyFunc func(msg *Message) (string, error)
 

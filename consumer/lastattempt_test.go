@@ -8,6 +8,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/observe"
 )
 
 // A source that gives up must not give up before the consumer does: the failure of a last attempt parks the message. A fault of the
@@ -37,7 +38,7 @@ func TestALastAttemptIsParkedAtItsFirstFailure(t *testing.T) {
 		t.Errorf("the last attempt: %v, want nil because it is parked", err)
 	}
 	found := letters(t, c)
-	if len(found) != 1 || found[0].Message.ID != "last" || found[0].Reason != consumer.ReasonPoison || found[0].Message.LastAttempt {
+	if len(found) != 1 || found[0].Message.ID != "last" || found[0].Reason != observe.CauseExhausted || found[0].Message.LastAttempt {
 		t.Errorf("letters %+v, want one of \"last\", without LastAttempt", found)
 	}
 	if store.Database().Open() != 0 {

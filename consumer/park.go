@@ -9,28 +9,27 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
 )
 
 // parkOrReject parks items[i]. If the store keeps no dead letters, the item is rejected.
-func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason Reason, cause error) {
+func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason observe.Cause, cause error) {
 	it := &b.items[i]
 	if b.c.lot == nil {
 		b.logGivenUp(ctx, it, "message rejected: the store keeps no dead letters", reason, cause)
-		b.fail(i, &rejectedError{cause})
+		b.pass.outcome(i, MessageOutcome{Outcome: observe.Rejected, Cause: reason, Key: it.rec.Key, Err: cause})
+		b.fail(i, &rejectedError{cause}, reason)
 		return
 	}
-	limited := reason != ReasonUnknown // another process would take a message in doubt for a duplicate, so it must be parked
+	limited := reason != observe.CauseUnknown // another process would take a message in doubt for a duplicate, so it must be parked
 	take, giveBack := b.c.budget.take, b.c.budget.giveBack
-	if reason.byClaim() {
+	if byClaim(reason) {
 		take, giveBack = b.c.refusals.take, b.c.refusals.giveBack
 	}
 	if limited {
 		if wait := take(ctx, cause, append(it.attrs()[2:], "reason", reason)...); wait > 0 {
 			err := fmt.Errorf("%w: %w", ErrParkLimit, cause)
-			if !reason.byClaim() {
-				b.c.emit(ctx, b.hooks.Paused, Event{Message: it.msg, Err: err, Took: wait})
-			}
-			b.retry(ctx, []int{i}, &RetryError{Err: err, After: wait, Uncounted: true})
+			b.retry([]int{i}, &RetryError{Err: err, After: wait, Uncounted: true}, observe.CauseBudget)
 			return
 		}
 	}
@@ -43,20 +42,20 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason Reason, cau
 	}
 	switch {
 	case errors.Is(err, dedup.ErrInFlight):
-		b.retry(ctx, []int{i}, &RetryError{Err: fmt.Errorf("park: %w", err), After: b.c.cfg.backoff(b.options.deferrals + 1), Uncounted: true})
+		b.retry([]int{i}, &RetryError{Err: fmt.Errorf("park: %w", err), After: b.c.cfg.backoff(b.options.deferrals + 1), Uncounted: true}, observe.CauseInFlight)
 	case err != nil: // never a reject, because some brokers drop what is rejected
 		b.fault(ctx, []int{i}, epoch, fmt.Errorf("park: %w", err))
 	case result == parked:
 		it.done = true
 		b.c.doubts.forget(it.hash)
 		b.logGivenUp(ctx, it, "message parked", letter.Reason, cause, "letter", letter.ID)
-		b.c.emit(ctx, b.hooks.Parked, Event{Message: it.msg, Err: cause, Reason: letter.Reason, Took: time.Since(b.began)})
+		b.pass.outcome(i, MessageOutcome{Outcome: observe.Parked, Cause: letter.Reason, Key: it.rec.Key, Err: cause, Letter: letter.ID})
 	case result == wasCommitted:
 		it.done = true
-		b.trace(ctx, b.hooks.Duplicate, it.msg, nil)
+		b.pass.outcome(i, MessageOutcome{Outcome: observe.Duplicate, Key: it.rec.Key})
 	default:
 		b.c.doubts.forget(it.hash)
-		b.retry(ctx, []int{i}, &RetryError{Err: cause, After: b.c.cfg.backoff(1), Uncounted: true})
+		b.retry([]int{i}, &RetryError{Err: cause, After: b.c.cfg.backoff(1), Uncounted: true}, reason)
 	}
 }
 
@@ -85,23 +84,23 @@ func (b *batch[TTx]) park(ctx context.Context, it *item, letter *DeadLetter, cau
 		for _, claim := range claims {
 			switch claim.Verdict {
 			case dedup.First:
-				if letter.Reason == ReasonUnknown && doubt.ownEffect {
+				if letter.Reason == observe.CauseUnknown && doubt.ownEffect {
 					continue // its effects may be committed without the claim, so the claim stays and keeps redeliveries from running
 				}
 				if err := b.c.cfg.Store.Forget(ctx, tx, it.rec.Key); err != nil {
 					return err
 				}
-				if letter.Reason == ReasonMismatch || letter.Reason == ReasonUnknown {
+				if letter.Reason == observe.CauseMismatch || letter.Reason == observe.CauseUnknown {
 					result = mayRun
 				}
 			case dedup.Mismatch:
-				if letter.Reason == ReasonUnknown {
+				if letter.Reason == observe.CauseUnknown {
 					continue
 				}
-				if letter.Reason != ReasonMismatch {
+				if letter.Reason != observe.CauseMismatch {
 					letter.Cause = dedup.ErrMismatch.Error() + "; before: " + letter.Cause
 				}
-				letter.Reason = ReasonMismatch
+				letter.Reason = observe.CauseMismatch
 				if b.c.cfg.OnMismatch == MismatchIsDuplicate {
 					result = wasCommitted
 				}
@@ -112,8 +111,8 @@ func (b *batch[TTx]) park(ctx context.Context, it *item, letter *DeadLetter, cau
 				}
 				if !doubtful || !maybe {
 					result = wasCommitted
-				} else if letter.Reason != ReasonUnknown { // the claim proves nothing; it stays, so that a redelivery does not run
-					letter.Reason, letter.Cause = ReasonUnknown, doubt.cause.Error()+"; then: "+letter.Cause
+				} else if letter.Reason != observe.CauseUnknown { // the claim proves nothing; it stays, so that a redelivery does not run
+					letter.Reason, letter.Cause = observe.CauseUnknown, doubt.cause.Error()+"; then: "+letter.Cause
 				}
 			}
 		}
@@ -125,7 +124,7 @@ func (b *batch[TTx]) park(ctx context.Context, it *item, letter *DeadLetter, cau
 	return result, err
 }
 
-func newLetter(it *item, reason Reason, cause string) DeadLetter {
+func newLetter(it *item, reason observe.Cause, cause string) DeadLetter {
 	letter := DeadLetter{ID: letterID(it), Record: it.rec, Message: *it.msg, Reason: reason, Cause: cause}
 	letter.Message.Raw, letter.Message.Malformed, letter.Message.Attempt = nil, nil, max(it.msg.Attempt, 1)
 	letter.Message.LastAttempt = false // a replay may be repeated
@@ -154,7 +153,7 @@ func letterID(it *item) DeadLetterID {
 }
 
 // logGivenUp writes the one line about a message that is given up.
-func (b *batch[TTx]) logGivenUp(ctx context.Context, it *item, what string, reason Reason, cause error, more ...any) {
+func (b *batch[TTx]) logGivenUp(ctx context.Context, it *item, what string, reason observe.Cause, cause error, more ...any) {
 	attrs := append(it.attrs(), "reason", reason, "attempts", max(it.msg.Attempt, 1), "error", cause)
 	b.c.cfg.Logger.ErrorContext(ctx, what, append(attrs, more...)...)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/observe"
 )
 
 var errPoison = consumer.Permanent(errors.New("poison"))
@@ -45,18 +46,18 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 		cfg    func(*config)
 		before []*consumer.Message
 		msg    *consumer.Message
-		reason consumer.Reason
+		reason observe.Cause
 		key    string
 		cause  error
 		says   string
 	}{
-		{name: "poison", msg: msg("1", "poison"), reason: consumer.ReasonPoison, key: "1", cause: errPoison},
-		{name: "mismatch", before: []*consumer.Message{msg("1", "a")}, msg: msg("1", "b"), reason: consumer.ReasonMismatch, key: "1", cause: dedup.ErrMismatch},
-		{name: "no key", msg: msg("", "a"), reason: consumer.ReasonNoKey, cause: dedup.ErrNoKey},
-		{name: "key of invalid UTF-8", msg: msg("\xff", "a"), reason: consumer.ReasonNoKey, cause: dedup.ErrBadKey},
-		{name: "oversize key", msg: msg(strings.Repeat("x", dedup.MaxID+1), "a"), reason: consumer.ReasonNoKey, cause: dedup.ErrBadKey},
-		{name: "undecodable", cfg: jsonKey, msg: msg("", "{"), reason: consumer.ReasonNoKey, cause: dedup.ErrNoKey},
-		{name: "malformed", msg: malformed("1"), reason: consumer.ReasonPoison, key: "1", cause: errMalformed},
+		{name: "poison", msg: msg("1", "poison"), reason: observe.CausePermanent, key: "1", cause: errPoison},
+		{name: "mismatch", before: []*consumer.Message{msg("1", "a")}, msg: msg("1", "b"), reason: observe.CauseMismatch, key: "1", cause: dedup.ErrMismatch},
+		{name: "no key", msg: msg("", "a"), reason: observe.CauseNoKey, cause: dedup.ErrNoKey},
+		{name: "key of invalid UTF-8", msg: msg("\xff", "a"), reason: observe.CauseNoKey, cause: dedup.ErrBadKey},
+		{name: "oversize key", msg: msg(strings.Repeat("x", dedup.MaxID+1), "a"), reason: observe.CauseNoKey, cause: dedup.ErrBadKey},
+		{name: "undecodable", cfg: jsonKey, msg: msg("", "{"), reason: observe.CauseNoKey, cause: dedup.ErrNoKey},
+		{name: "malformed", msg: malformed("1"), reason: observe.CauseUndecodable, key: "1", cause: errMalformed},
 		{name: "key function fails", cfg: func(cfg *config) {
 			cfg.Key = func(m *consumer.Message) (string, error) {
 				if bad(m) {
@@ -64,7 +65,7 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 				}
 				return m.ID, nil
 			}
-		}, msg: msg("1", "a"), reason: consumer.ReasonNoKey, cause: errPoison},
+		}, msg: msg("1", "a"), reason: observe.CauseNoKey, cause: errPoison},
 		{name: "key function panics", cfg: func(cfg *config) {
 			cfg.Key = func(m *consumer.Message) (string, error) {
 				if bad(m) {
@@ -72,7 +73,7 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 				}
 				return m.ID, nil
 			}
-		}, msg: msg("1", "a"), reason: consumer.ReasonNoKey, cause: errPoison},
+		}, msg: msg("1", "a"), reason: observe.CauseNoKey, cause: errPoison},
 		{name: "key function ends its goroutine", cfg: func(cfg *config) {
 			cfg.Key = func(m *consumer.Message) (string, error) {
 				if bad(m) {
@@ -80,7 +81,7 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 				}
 				return m.ID, nil
 			}
-		}, msg: msg("1", "a"), reason: consumer.ReasonNoKey, says: "Config.Key ended its goroutine"},
+		}, msg: msg("1", "a"), reason: observe.CauseNoKey, says: "Config.Key ended its goroutine"},
 		{name: "tenant ends its goroutine", cfg: func(cfg *config) {
 			cfg.Tenant = func(m *consumer.Message) (string, error) {
 				if bad(m) {
@@ -88,7 +89,7 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 				}
 				return "acme", nil
 			}
-		}, msg: msg("1", "a"), reason: consumer.ReasonNoKey, says: "Config.Tenant ended its goroutine"},
+		}, msg: msg("1", "a"), reason: observe.CauseNoKey, says: "Config.Tenant ended its goroutine"},
 		{name: "fingerprint ends its goroutine", cfg: func(cfg *config) {
 			cfg.Fingerprint = func(m *consumer.Message) (dedup.Fingerprint, error) {
 				if bad(m) {
@@ -96,8 +97,8 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 				}
 				return dedup.FingerprintOf(m.Payload), nil
 			}
-		}, msg: msg("1", "a"), reason: consumer.ReasonPoison, key: "1", says: "Config.Fingerprint ended its goroutine"},
-		{name: "tenant fails", cfg: func(cfg *config) { cfg.Tenant = consumer.HeaderKey("tenant") }, msg: msg("1", "a"), reason: consumer.ReasonNoKey, cause: dedup.ErrNoKey},
+		}, msg: msg("1", "a"), reason: observe.CauseUndecodable, key: "1", says: "Config.Fingerprint ended its goroutine"},
+		{name: "tenant fails", cfg: func(cfg *config) { cfg.Tenant = consumer.HeaderKey("tenant") }, msg: msg("1", "a"), reason: observe.CauseNoKey, cause: dedup.ErrNoKey},
 		{name: "tenant of invalid UTF-8", cfg: func(cfg *config) {
 			cfg.Tenant = func(m *consumer.Message) (string, error) {
 				if bad(m) {
@@ -105,30 +106,36 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 				}
 				return "acme", nil
 			}
-		}, msg: msg("1", "a"), reason: consumer.ReasonNoKey, cause: dedup.ErrBadKey},
-		{name: "fingerprint fails", cfg: func(cfg *config) { cfg.Fingerprint = consumer.JSONFields("id") }, msg: msg("1", "{"), reason: consumer.ReasonPoison, key: "1"},
-		{name: "time ahead", msg: &consumer.Message{ID: "1", Time: now.Add(48 * time.Hour)}, reason: consumer.ReasonPoison, key: "1", cause: dedup.ErrFuture},
-		{name: "time of the year 292277026596", msg: &consumer.Message{ID: "1", Time: time.Unix(1<<62, 0)}, reason: consumer.ReasonPoison, key: "1", cause: dedup.ErrFuture},
+		}, msg: msg("1", "a"), reason: observe.CauseNoKey, cause: dedup.ErrBadKey},
+		{name: "fingerprint fails", cfg: func(cfg *config) { cfg.Fingerprint = consumer.JSONFields("id") }, msg: msg("1", "{"), reason: observe.CauseUndecodable, key: "1"},
+		{name: "time ahead", msg: &consumer.Message{ID: "1", Time: now.Add(48 * time.Hour)}, reason: observe.CausePermanent, key: "1", cause: dedup.ErrFuture},
+		{name: "time of the year 292277026596", msg: &consumer.Message{ID: "1", Time: time.Unix(1<<62, 0)}, reason: observe.CausePermanent, key: "1", cause: dedup.ErrFuture},
 		{
 			name: "unprovable", before: []*consumer.Message{{ID: "old", Time: now.Add(-40 * 24 * time.Hour)}},
-			msg: &consumer.Message{ID: "1", Time: now.Add(-30 * 24 * time.Hour)}, reason: consumer.ReasonUnprovable, key: "1", cause: dedup.ErrUnprovable,
+			msg: &consumer.Message{ID: "1", Time: now.Add(-30 * 24 * time.Hour)}, reason: observe.CauseUnprovable, key: "1", cause: dedup.ErrUnprovable,
 		},
 		{
 			name: "untimed", cfg: func(cfg *config) { cfg.Untimed = consumer.ParkUntimed }, before: []*consumer.Message{{ID: "old"}},
-			msg: &consumer.Message{ID: "1"}, reason: consumer.ReasonUnprovable, key: "1", cause: dedup.ErrUnprovable,
+			msg: &consumer.Message{ID: "1"}, reason: observe.CauseUnprovable, key: "1", cause: dedup.ErrUnprovable,
 		},
 		{
 			name: "suspected replay", before: []*consumer.Message{{ID: "1", Aliases: []string{"sig"}}},
-			msg: &consumer.Message{ID: "2", Aliases: []string{"new", "sig"}}, reason: consumer.ReasonReplay, key: "2", cause: consumer.ErrSuspectedReplay,
+			msg: &consumer.Message{ID: "2", Aliases: []string{"new", "sig"}}, reason: observe.CauseReplay, key: "2", cause: consumer.ErrSuspectedReplay,
 		},
-		{name: "bad further key", msg: &consumer.Message{ID: "1", Aliases: []string{""}}, reason: consumer.ReasonPoison, key: "1", cause: dedup.ErrNoKey},
+		{name: "bad further key", msg: &consumer.Message{ID: "1", Aliases: []string{""}}, reason: observe.CausePermanent, key: "1", cause: dedup.ErrNoKey},
 	} {
 		for _, batched := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/batched %v", tc.name, batched), func(t *testing.T) {
 				db := deduptest.NewDatabase()
 				store := consumertest.NewStoreOn(db)
-				var parked []consumer.Event
-				cfg := config{Store: store, Handle: poison, Trace: &consumer.Trace{Parked: func(_ context.Context, e consumer.Event) { parked = append(parked, e) }}}
+				var parked []consumer.MessageOutcome
+				cfg := config{Store: store, Handle: poison, Trace: &consumer.Trace{Done: func(_ context.Context, _ *consumer.Delivery, outcomes []consumer.MessageOutcome) {
+					for _, o := range outcomes {
+						if o.Outcome == observe.Parked {
+							parked = append(parked, o)
+						}
+					}
+				}}}
 				if tc.cfg != nil {
 					tc.cfg(&cfg)
 				}
@@ -136,7 +143,7 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 				for _, m := range tc.before {
 					process(t, c, m)
 				}
-				if tc.reason == consumer.ReasonUnprovable { // forget the claims
+				if tc.reason == observe.CauseUnprovable { // forget the claims
 					db.Age(dedup.DefaultWindow + time.Hour)
 					if swept, err := store.Purge(t.Context(), dedup.Sweep{}); err != nil || swept.Keys != len(tc.before) {
 						t.Fatalf("purge: %+v, %v", swept, err)
@@ -164,7 +171,7 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 					t.Fatalf("%d letters, %d told; want 1 and 2", len(found), len(parked))
 				}
 				l := found[0]
-				if l.Reason != tc.reason || l.Record.Key.ID != tc.key || l.Times != 2 || l.Settled || parked[0].Reason != tc.reason {
+				if l.Reason != tc.reason || l.Record.Key.ID != tc.key || l.Times != 2 || l.Settled || parked[0].Cause != tc.reason || parked[0].Letter != l.ID || parked[0].Key != l.Record.Key {
 					t.Errorf("letter: reason %q, key %q, parked %d times, settled %v; want %q, %q, 2, false", l.Reason, l.Record.Key.ID, l.Times, l.Settled, tc.reason, tc.key)
 				}
 				if l.Record.Time.Year() > 9999 || !utf8.ValidString(l.Record.Key.Tenant) {
@@ -174,7 +181,7 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 					t.Errorf("cause %q, told %v; want %v %s", l.Cause, parked[0].Err, tc.cause, tc.says)
 				}
 				wantCount(t, db, "2", 0)
-				if tc.key != "" && tc.reason != consumer.ReasonMismatch {
+				if tc.key != "" && tc.reason != observe.CauseMismatch {
 					if _, claimed, _ := store.Lookup(t.Context(), l.Record.Key); claimed {
 						t.Error("a parked message leaves a claim behind")
 					}
@@ -190,7 +197,7 @@ func TestMismatchIsDuplicate(t *testing.T) {
 	process(t, c, msg("1", "a"))
 	process(t, c, msg("1", "b"))
 	wantCount(t, store.Database(), "1", 1)
-	if n := len(letters(t, c)); n != 0 || traced.count("mismatch") != 1 || store.n != 2 {
+	if n := len(letters(t, c)); n != 0 || traced.count("duplicate(mismatch)") != 1 || store.n != 2 {
 		t.Errorf("%d letters, %d transactions, %v", n, store.n, traced.take())
 	}
 }
@@ -244,7 +251,7 @@ func TestFurtherKeys(t *testing.T) {
 	}
 	wantCount(t, store.Database(), "3", 1)
 	wantCount(t, store.Database(), "4", 0)
-	if found := letters(t, c); len(found) != 1 || found[0].Reason != consumer.ReasonReplay {
+	if found := letters(t, c); len(found) != 1 || found[0].Reason != observe.CauseReplay {
 		t.Errorf("letters: %v", found)
 	}
 	if claimed("4") {
@@ -274,7 +281,7 @@ func TestWhatHasNoFingerprintIsNoDuplicate(t *testing.T) {
 	c := newConsumer(t, config{Store: consumertest.NewStore(), Fingerprint: consumer.JSONFields("amount")})
 	process(t, c, msg("1", `{"amount":7}`))
 	process(t, c, msg("1", `{"amount":`))
-	if found := letters(t, c); len(found) != 1 || found[0].Reason != consumer.ReasonMismatch {
+	if found := letters(t, c); len(found) != 1 || found[0].Reason != observe.CauseMismatch {
 		t.Errorf("letters: %+v", found)
 	}
 }

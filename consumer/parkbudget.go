@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/txonce/txonce/internal/hooks"
 	"github.com/txonce/txonce/internal/tokens"
 )
 
@@ -16,7 +17,7 @@ import (
 // of probes that may run side by side starts at one, doubles with each probe that is committed, and falls back to one with each
 // that fails. When it has reached probesMost, all handlers run again, until a message finds no token.
 type parkBudget struct {
-	notice *notice
+	report *hooks.Pause
 	pauses atomic.Bool // spent, read without mu
 
 	mu     sync.Mutex
@@ -35,8 +36,8 @@ const probesMost = 64
 // turnsWithin limits the delay of messages that are turned away. They come back one after the other within this time.
 const turnsWithin = time.Minute
 
-func newParkBudget(limit ParkLimit, n *notice) *parkBudget {
-	return &parkBudget{notice: n, bucket: tokens.NewBucket(tokens.Limit(limit))}
+func newParkBudget(limit ParkLimit, report *hooks.Pause) *parkBudget {
+	return &parkBudget{report: report, bucket: tokens.NewBucket(tokens.Limit(limit))}
 }
 
 // refill adds the tokens that are due, and reports whether that ends a pause. The caller holds mu.
@@ -67,10 +68,10 @@ func (b *parkBudget) take(ctx context.Context, cause error, about ...any) (wait 
 	}
 	b.mu.Unlock()
 	if ends {
-		b.notice.resumed(ctx)
+		b.report.Worked(ctx)
 	}
 	if wait > 0 {
-		b.notice.paused(ctx, true, cause, about...)
+		b.report.Failed(ctx, true, cause, about...)
 	}
 	return wait
 }
@@ -105,12 +106,12 @@ func (b *parkBudget) admit(ctx context.Context) (probe bool, wait time.Duration,
 	}
 	b.mu.Unlock()
 	if ends {
-		b.notice.resumed(ctx)
+		b.report.Worked(ctx)
 	}
 	if wait == 0 {
 		return probe, 0, nil
 	}
-	b.notice.paused(ctx, true, cause)
+	b.report.Failed(ctx, true, cause)
 	return false, wait, fmt.Errorf("%w: handlers run one at a time until one succeeds; the message that spent it failed with: %v", ErrParkLimit, cause) //nolint:errorlint // it is another message's
 }
 

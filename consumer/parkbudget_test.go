@@ -13,6 +13,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/observe"
 )
 
 // redeliver is a broker that delivers msgs again, in batches and after the delays that it is asked for, until all are
@@ -145,9 +146,9 @@ func TestGoodMessagesGoOnWhenTheFloodIsOver(t *testing.T) {
 		t.Run(fmt.Sprint("batched ", batched), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, log, traced := consumertest.NewStore(), &logs{}, &events{}
-				var resumed []consumer.Event
+				var resumed []observe.Pause
 				trace := traced.trace()
-				trace.Resumed = func(_ context.Context, e consumer.Event) { resumed = append(resumed, e) }
+				trace.Resumed = func(_ context.Context, p observe.Pause) { resumed = append(resumed, p) }
 				c := newConsumer(t, config{
 					Store: store, Handle: poison, Logger: log.logger(), Trace: trace,
 					ParkLimit: consumer.ParkLimit{Burst: 10, PerMinute: 60},
@@ -192,9 +193,9 @@ func TestGoodMessagesGoOnWhenTheFloodIsOver(t *testing.T) {
 				if begins, ends := log.lines("consumer paused"), log.lines("consumer goes on"); begins == 0 || begins != ends || len(resumed) != ends {
 					t.Errorf("%d lines when it paused, %d when it went on, told %d times", begins, ends, len(resumed))
 				}
-				for _, e := range resumed {
-					if e.Consumer != "billing" || e.Took <= 0 || e.Err == nil {
-						t.Errorf("told %+v", e)
+				for _, p := range resumed {
+					if p.Name != "billing" || p.Cause != observe.CauseBudget || !p.Since.Before(time.Now()) || p.Err == nil {
+						t.Errorf("told %+v", p)
 					}
 				}
 			})

@@ -10,6 +10,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
 )
 
 // If parking fails, the message is neither rejected nor lost.
@@ -45,7 +46,7 @@ func TestParkingLooksAgain(t *testing.T) {
 		msg     *consumer.Message
 		meddle  func(ctx context.Context, s *consumertest.Store, tx tx) error // right before the message is parked
 		effects int
-		reason  consumer.Reason // empty: not parked
+		reason  observe.Cause // empty: not parked
 	}{
 		{
 			"the other content is forgotten",
@@ -58,7 +59,7 @@ func TestParkingLooksAgain(t *testing.T) {
 			func(ctx context.Context, s *consumertest.Store, tx tx) error {
 				_, err := s.Claim(ctx, tx, []dedup.Record{{Key: key, Fingerprint: dedup.FingerprintOf([]byte("other"))}})
 				return err
-			}, 0, consumer.ReasonMismatch,
+			}, 0, observe.CauseMismatch,
 		},
 		{
 			"a copy of it succeeds", nil, msg("1", "poison"),

@@ -3,17 +3,17 @@ package consumer
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/hooks"
 )
 
 // pause counts faults of the database. The more of them follow each other, the longer the consumer waits. A single fault, such as
 // a deadlock, is routine; several in a row are logged.
 type pause struct {
-	notice  *notice
+	report  *hooks.Pause
 	backoff func(int) time.Duration
 
 	mu      sync.Mutex
@@ -41,7 +41,7 @@ func (p *pause) fault(ctx context.Context, err error, epoch, deferrals int, abou
 	}
 	faults := p.faults
 	p.mu.Unlock()
-	p.notice.paused(ctx, faults >= faultsToLog, err, about...)
+	p.report.Failed(ctx, faults >= faultsToLog, err, about...)
 	return p.backoff(max(faults, deferrals+1))
 }
 
@@ -55,12 +55,12 @@ func (p *pause) recovered(ctx context.Context) {
 	}
 	p.mu.Unlock()
 	if faults > 0 {
-		p.notice.resumed(ctx)
+		p.report.Worked(ctx)
 	}
 }
 
-// cause says in the log what is wrong when the store returns err. Only a person can correct most of these causes.
-func cause(err error) string {
+// explain says in the log what is wrong when the store returns err. Only a person can correct most of these causes.
+func explain(err error) string {
 	switch {
 	case errors.Is(err, dedup.ErrNameTaken):
 		return "its Config.Name is already in use; see the error"
@@ -72,61 +72,4 @@ func cause(err error) string {
 		return "the database's settings may lose commits; see the error"
 	}
 	return "the database fails"
-}
-
-// noticeEvery is how often a pause that goes on is logged.
-const noticeEvery = time.Minute
-
-// notice reports a pause: it logs when the pause begins, once a minute while it lasts, and when it ends. At the end it also
-// calls Trace.Resumed.
-type notice struct {
-	logger    *slog.Logger
-	onResumed func(ctx context.Context, e Event) // Trace.Resumed
-	why       func(err error) string             // the cause of the pause
-	waitsFor  string                             // what ends it
-	recovered string                             // what has ended it
-
-	mu     sync.Mutex
-	since  time.Time // when the pause began; zero: there is none
-	logged time.Time // when it was last logged; zero: not yet
-	err    error     // the latest error
-}
-
-// paused records that the pause begins or goes on. Nothing is logged until loud is first true.
-func (n *notice) paused(ctx context.Context, loud bool, err error, about ...any) {
-	now := time.Now()
-	n.mu.Lock()
-	if n.since.IsZero() {
-		n.since = now
-	}
-	n.err = err
-	begins, goesOn := loud && n.logged.IsZero(), !n.logged.IsZero() && now.Sub(n.logged) >= noticeEvery
-	if begins || goesOn {
-		n.logged = now
-	}
-	since := n.since
-	n.mu.Unlock()
-	switch {
-	case begins:
-		n.logger.ErrorContext(ctx, "consumer paused: "+n.why(err), append(about, "error", err)...)
-	case goesOn:
-		n.logger.WarnContext(ctx, "consumer is still paused: "+n.why(err), append(about,
-			"waits_for", n.waitsFor, "since", since.UTC().Format(time.RFC3339), "paused", now.Sub(since).Round(time.Second), "error", err)...)
-	}
-}
-
-// resumed records that the pause is over, if there is one.
-func (n *notice) resumed(ctx context.Context) {
-	n.mu.Lock()
-	since, logged, err := n.since, n.logged, n.err
-	n.since, n.logged, n.err = time.Time{}, time.Time{}, nil
-	n.mu.Unlock()
-	if since.IsZero() {
-		return
-	}
-	took := time.Since(since)
-	if !logged.IsZero() {
-		n.logger.InfoContext(ctx, "consumer goes on: "+n.recovered, "paused", took.Round(time.Millisecond))
-	}
-	n.onResumed(ctx, Event{Err: err, Took: took})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
 )
 
 // item is a message of a batch, and what is claimed for it.
@@ -61,33 +62,33 @@ func (c *Consumer[TTx]) prepare(msg *Message, call caller) (it item) {
 	it.rec = dedup.Record{Key: dedup.Key{Consumer: c.cfg.Name}, Time: msg.Time, Window: c.cfg.Window}
 	if msg.Time.After(maxTime) || msg.Time.Year() < 1 {
 		it.rec.Time = time.Time{}
-		it.refused = refuse(ReasonPoison, fmt.Errorf("%w: year %d", dedup.ErrFuture, msg.Time.Year()))
+		it.refused = refuse(observe.CausePermanent, fmt.Errorf("%w: year %d", dedup.ErrFuture, msg.Time.Year()))
 	}
 	key, err := c.key(msg, call)
 	if err != nil {
 		if (dedup.Key{Consumer: c.cfg.Name, Tenant: key.Tenant, ID: "-"}).Validate() == nil {
 			it.rec.Key.Tenant = key.Tenant
 		}
-		it.refused = refuse(ReasonNoKey, err)
+		it.refused = refuse(observe.CauseNoKey, err)
 		return it
 	}
 	it.rec.Key, it.hash = key, key.Hash()
 	if it.rec.Fingerprint, err = c.fingerprint(msg, call); err != nil {
 		// Not the zero fingerprint: it matches any content, so that the message might be dropped as a duplicate.
 		it.rec.Fingerprint = dedup.FingerprintOf(msg.Payload)
-		it.refused = refuse(ReasonPoison, err)
+		it.refused = refuse(observe.CauseUndecodable, err)
 	}
 	if err := it.rec.Validate(); err != nil {
-		it.refused = refuse(ReasonPoison, err)
+		it.refused = refuse(observe.CausePermanent, err)
 	}
 	if msg.Malformed != nil {
-		it.refused = refuse(ReasonPoison, msg.Malformed)
+		it.refused = refuse(observe.CauseUndecodable, msg.Malformed)
 	}
 	for _, id := range msg.Aliases {
 		alias := dedup.Record{Key: key, Fingerprint: it.rec.Fingerprint, Window: it.rec.Window} // no Time: only its own key can be Unprovable
 		alias.Key.ID = id
 		if err := alias.Key.Validate(); err != nil {
-			it.refused = refuse(ReasonPoison, fmt.Errorf("alias: %w", err))
+			it.refused = refuse(observe.CausePermanent, fmt.Errorf("alias: %w", err))
 			return it
 		}
 		if id != key.ID && !slices.ContainsFunc(it.aliases, func(r dedup.Record) bool { return r.Key == alias.Key }) {

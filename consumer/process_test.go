@@ -18,6 +18,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
 )
 
 func TestEffectsOfAMessageHappenOnce(t *testing.T) {
@@ -27,34 +28,34 @@ func TestEffectsOfAMessageHappenOnce(t *testing.T) {
 		process(t, c, msg("1", "a"))
 	}
 	wantCount(t, store.Database(), "1", 1)
-	if diff := cmp.Diff([]string{"claimed 1", "committed 1", "duplicate 1", "duplicate 1"}, traced.take()); diff != "" {
+	if diff := cmp.Diff([]string{"claimed 1", "processed 1", "duplicate 1", "duplicate 1"}, traced.take()); diff != "" {
 		t.Error(diff)
 	}
 }
 
 // A failed attempt leaves nothing behind, and the next one has a transaction of its own.
 func TestAttempts(t *testing.T) {
-	errHandler, poison := errors.New("handler"), consumer.ReasonPoison
+	errHandler := errors.New("handler")
 	for _, tc := range []struct {
 		name     string
 		fail     func(tx tx) error // in all attempts but the last
 		attempts int               // until it succeeds
 		waits    time.Duration     // in all, at least
-		parked   consumer.Reason
+		parked   observe.Cause
 	}{
 		{"first", nil, 1, 0, ""},
 		{"error", func(tx) error { return errHandler }, 3, 3 * time.Second, ""},
-		{"error for ever", func(tx) error { return errHandler }, 4, 3 * time.Second, poison},
-		{"permanent", func(tx) error { return fmt.Errorf("x: %w", consumer.Permanent(errHandler)) }, 2, 0, poison},
+		{"error for ever", func(tx) error { return errHandler }, 4, 3 * time.Second, observe.CauseExhausted},
+		{"permanent", func(tx) error { return fmt.Errorf("x: %w", consumer.Permanent(errHandler)) }, 2, 0, observe.CausePermanent},
 		{"retry after", func(tx) error { return fmt.Errorf("x: %w", consumer.RetryAfter(errHandler, time.Hour)) }, 3, 2 * time.Hour, ""},
-		{"retry after for ever", func(tx) error { return consumer.RetryAfter(errHandler, time.Hour) }, 4, 2 * time.Hour, poison},
-		{"permanent before retry after", func(tx) error { return consumer.Permanent(consumer.RetryAfter(errHandler, time.Hour)) }, 2, 0, poison},
+		{"retry after for ever", func(tx) error { return consumer.RetryAfter(errHandler, time.Hour) }, 4, 2 * time.Hour, observe.CauseExhausted},
+		{"permanent before retry after", func(tx) error { return consumer.Permanent(consumer.RetryAfter(errHandler, time.Hour)) }, 2, 0, observe.CausePermanent},
 		{"panic", func(tx) error { panic("boom") }, 3, 3 * time.Second, ""},
-		{"panic for ever", func(tx) error { panic(errHandler) }, 4, 3 * time.Second, poison},
+		{"panic for ever", func(tx) error { panic(errHandler) }, 4, 3 * time.Second, observe.CausePanic},
 		{"swallowed error", func(tx tx) error { _ = tx.Add(""); return nil }, 3, 3 * time.Second, ""},
-		{"swallowed error for ever", func(tx tx) error { _ = tx.Add(""); return nil }, 4, 3 * time.Second, poison},
-		{"own commit", func(tx tx) error { _ = tx.Commit(context.Background()); return nil }, 2, 0, poison},
-		{"own rollback and an error", func(tx tx) error { return errors.Join(tx.Rollback(), errHandler) }, 2, 0, poison},
+		{"swallowed error for ever", func(tx tx) error { _ = tx.Add(""); return nil }, 4, 3 * time.Second, observe.CauseExhausted},
+		{"own commit", func(tx tx) error { _ = tx.Commit(context.Background()); return nil }, 2, 0, observe.CausePermanent},
+		{"own rollback and an error", func(tx tx) error { return errors.Join(tx.Rollback(), errHandler) }, 2, 0, observe.CausePermanent},
 		{"database's fault", func(tx tx) error { return fmt.Errorf("x: %w", tx.Fail(errFault)) }, 10, 0, ""},
 		{"database's fault, called permanent", func(tx tx) error { return consumer.Permanent(tx.Fail(errFault)) }, 10, 0, ""},
 		{"database's fault, in a panic", func(tx tx) error { panic(tx.Fail(errFault)) }, 10, 0, ""},
@@ -171,7 +172,7 @@ func TestATwinInAnotherProcessIsDeferredWithoutBlame(t *testing.T) {
 		wantRetry(t, waits.ProcessBatch(t.Context(), []*consumer.Message{msg("1", "a")})[0], true)
 		process(t, waits, msg("1", "a"))
 		wantCount(t, db, "1", 1)
-		if n := traced.count("in flight"); n < 4 {
+		if n := traced.count("held(in_flight)"); n < 4 {
 			t.Errorf("%d times in flight, want many", n)
 		}
 		if n := traced.count("parked") + traced.count("claimed"); n != 0 {
@@ -280,13 +281,13 @@ func TestAHandlerThatEndsItsGoroutine(t *testing.T) {
 			}
 			batch = again
 		}
-		found := map[string]consumer.Reason{}
+		found := map[string]observe.Cause{}
 		for _, l := range letters(t, c) {
 			found[l.Record.Key.ID] = l.Reason
 		}
-		want := map[string]consumer.Reason{"1": consumer.ReasonPoison}
+		want := map[string]observe.Cause{"1": observe.CauseExhausted}
 		if commits { // the claims of later messages were committed too
-			want = map[string]consumer.Reason{"1": consumer.ReasonUnknown, "2": consumer.ReasonUnknown, "3": consumer.ReasonUnknown}
+			want = map[string]observe.Cause{"1": observe.CauseUnknown, "2": observe.CauseUnknown, "3": observe.CauseUnknown}
 		}
 		if len(batch) > 0 || !maps.Equal(found, want) {
 			t.Errorf("commits %v: letters %v, want %v; %d messages are not answered", commits, found, want, len(batch))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/internal/tokens"
+	"github.com/txonce/txonce/observe"
 )
 
 // refusalLimit limits how fast messages are parked because of what their claim shows: mismatches, suspected replays and unprovable
@@ -22,8 +23,8 @@ type refusalLimit struct {
 }
 
 // byClaim reports whether reason is decided by the claim alone, before a handler runs.
-func (r Reason) byClaim() bool {
-	return r == ReasonMismatch || r == ReasonReplay || r == ReasonUnprovable
+func byClaim(reason observe.Cause) bool {
+	return reason == observe.CauseMismatch || reason == observe.CauseReplay || reason == observe.CauseUnprovable
 }
 
 // take spends one token to park a message, or says when to try again. The waits are random, so that a flood does not come back at once.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
 )
 
 // Replay says how to process a dead letter again. The zero value processes the message unchanged, under its natural key.
@@ -66,6 +67,13 @@ func (c *Consumer[TTx]) DeadLetters(ctx context.Context, filter DeadLetterFilter
 //
 // dedup.ErrTxEnded is the exception: the handler ended the transaction, so its effects may be committed. Look for them.
 func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Replay) (ran bool, err error) {
+	return c.replayLetter(ctx, letter, opts, func(ctx context.Context, tx TTx, _ bool) error { return c.lot.TakeDeadLetter(ctx, tx, letter.ID) })
+}
+
+// settleLetter removes a letter as part of tx. ran says that its message is processed in tx, and not before.
+type settleLetter[TTx any] func(ctx context.Context, tx TTx, ran bool) error
+
+func (c *Consumer[TTx]) replayLetter(ctx context.Context, letter DeadLetter, opts Replay, settle settleLetter[TTx]) (ran bool, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("consumer %q: replay letter %v: %w", c.cfg.Name, letter.ID, err)
@@ -74,7 +82,7 @@ func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Repl
 	if err := c.owns(letter); err != nil {
 		return false, err
 	}
-	if letter.Reason == ReasonUnknown && !opts.AsNew {
+	if letter.Reason == observe.CauseUnknown && !opts.AsNew {
 		return false, fmt.Errorf("%w: its handler, or that of another message in its batch, ended the transaction. Look for its effects: "+
 			"if there are none, Replay it AsNew; if they are complete, Discard the letter", ErrOutcomeUnknown)
 	}
@@ -89,50 +97,71 @@ func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Repl
 	if err != nil {
 		return false, err
 	}
-	began, hooks := time.Now(), c.cfg.Trace.and(contextTrace(ctx))
+	p := c.newPass(ctx, []*Message{msg}, letter.ID)
+	ctx = p.start(ctx)
+	ran, err = c.replay(ctx, &p, letter, recs, opts, settle)
+	p.outcome(0, c.replayOutcome(ctx, letter, recs[0].Key, ran, err))
+	p.done(ctx)
+	return ran, err
+}
+
+// replay makes one attempt to process the message of p, which is that of letter.
+func (c *Consumer[TTx]) replay(ctx context.Context, p *pass, letter DeadLetter, recs []dedup.Record, opts Replay, settle settleLetter[TTx],
+) (ran bool, err error) {
 	unlock, err := c.keys.lockAll(ctx, recs)
 	if err != nil {
 		return false, err
 	}
 	defer unlock()
+	msgs, measured := p.delivery.Messages, p.transaction(1)
+	measured.attempt.Retry = true
 	err = c.cfg.Store.InTx(ctx, recs, func(tx TTx, claims []dedup.Claim) error {
 		ran = false
+		measured.claimed()
 		processed := func(claim dedup.Claim) bool { return claim.Verdict == dedup.Duplicate }
-		if letter.Reason == ReasonUnknown { // a claim of its own key proves nothing
+		if letter.Reason == observe.CauseUnknown { // a claim of its own key proves nothing
 			processed = func(claim dedup.Claim) bool {
 				return claim.Verdict == dedup.Duplicate && recs[0].Key != letter.Record.Key
 			}
 			claims = claims[:1]
 		}
 		if slices.ContainsFunc(claims, processed) {
-			return c.removeProcessed(ctx, tx, letter.ID, recs[0].Key, claims[0].Verdict)
+			return c.removeProcessed(ctx, tx, settle, recs[0].Key, claims[0].Verdict)
 		}
 		if err := mayReplay(letter, claims[0].Verdict, opts); err != nil {
 			return err
 		}
-		if err := c.lot.TakeDeadLetter(ctx, tx, letter.ID); err != nil {
+		if err := settle(ctx, tx, true); err != nil {
 			return err
 		}
 		ran = true
-		c.emit(ctx, hooks.Claimed, Event{Message: msg, Took: time.Since(began)})
-		return onOwnGoroutine("the handler", func() error { return c.handle(ctx, tx, []*Message{msg}, []dedup.Key{recs[0].Key}) })
+		measured.attempt.Ran = 1
+		p.claimed(ctx, msgs)
+		return onOwnGoroutine("the handler", func() error { return c.handle(ctx, tx, msgs, []dedup.Key{recs[0].Key}) })
 	})
+	measured.end(ctx, c.result(err), c.causeIn(ctx, err), err)
 	if errors.Is(err, dedup.ErrFuture) {
 		return false, fmt.Errorf("%w; Replay it AsNew, which ignores its time", err)
 	}
-	if err != nil {
-		return false, err
+	return ran && err == nil, err
+}
+
+// replayOutcome names the outcome of a replay. After an error the letter is still there.
+func (c *Consumer[TTx]) replayOutcome(ctx context.Context, letter DeadLetter, key dedup.Key, ran bool, err error) MessageOutcome {
+	o := MessageOutcome{Outcome: observe.Parked, Cause: c.causeIn(ctx, err), Key: key, Err: err, Letter: letter.ID}
+	switch {
+	case ran:
+		o.Outcome, o.Letter = observe.Processed, DeadLetterID{}
+	case err == nil:
+		o.Outcome, o.Letter = observe.Duplicate, DeadLetterID{}
 	}
-	if ran {
-		c.emit(ctx, hooks.Committed, Event{Message: msg, Took: time.Since(began)})
-	}
-	return ran, nil
+	return o
 }
 
 // Discard removes a dead letter without processing it, in one transaction that also claims its key for its content, so that
 // a late redelivery is a duplicate. After an error the letter is still there, unless the answer to COMMIT was lost. Some
-// messages are parked again if they are delivered again: those without a key, and those with ReasonMismatch, whose key
-// belongs to another message. The claim of a letter with ReasonUnknown stays as it is.
+// messages are parked again if they are delivered again: those without a key, and those with observe.CauseMismatch, whose key
+// belongs to another message. The claim of a letter with observe.CauseUnknown stays as it is.
 func (c *Consumer[TTx]) Discard(ctx context.Context, letter DeadLetter) error {
 	err := c.owns(letter)
 	if err == nil {
@@ -212,13 +241,13 @@ func mayReplay(letter DeadLetter, v dedup.Verdict, opts Replay) error {
 	switch {
 	case v == dedup.Mismatch:
 		return fmt.Errorf("%w: give Replay a Key that is not in use, or Discard the letter", dedup.ErrMismatch)
-	case letter.Reason == ReasonMismatch && (opts.Key == "" || opts.Key == letter.Record.Key.ID):
+	case letter.Reason == observe.CauseMismatch && (opts.Key == "" || opts.Key == letter.Record.Key.ID):
 		return fmt.Errorf("%w: give Replay a new Key, or Discard the letter", dedup.ErrMismatch)
 	case opts.AsNew:
 		return nil
-	case v == dedup.Unprovable, letter.Reason == ReasonUnprovable:
+	case v == dedup.Unprovable, letter.Reason == observe.CauseUnprovable:
 		return fmt.Errorf("%w: make sure that it was not processed, then Replay it AsNew, or Discard the letter", dedup.ErrUnprovable)
-	case letter.Reason == ReasonReplay:
+	case letter.Reason == observe.CauseReplay:
 		return fmt.Errorf("%w: make sure that it is not a forgery or a copy, then Replay it AsNew, or Discard the letter", ErrSuspectedReplay)
 	}
 	return nil
@@ -226,13 +255,13 @@ func mayReplay(letter DeadLetter, v dedup.Verdict, opts Replay) error {
 
 // removeProcessed removes a letter whose message was processed since, under its own key or another one. verdict answers the
 // claim of key. It is no error if the letter was removed before.
-func (c *Consumer[TTx]) removeProcessed(ctx context.Context, tx TTx, id DeadLetterID, key dedup.Key, verdict dedup.Verdict) error {
+func (c *Consumer[TTx]) removeProcessed(ctx context.Context, tx TTx, settle settleLetter[TTx], key dedup.Key, verdict dedup.Verdict) error {
 	if verdict == dedup.First { // processed under its own key: nothing happens under the new one
 		if err := c.cfg.Store.Forget(ctx, tx, key); err != nil {
 			return err
 		}
 	}
-	if err := c.lot.TakeDeadLetter(ctx, tx, id); !errors.Is(err, ErrNotParked) {
+	if err := settle(ctx, tx, false); !errors.Is(err, ErrNotParked) {
 		return err
 	}
 	return nil

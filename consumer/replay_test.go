@@ -13,6 +13,7 @@ import (
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/observe"
 )
 
 func TestReplay(t *testing.T) {
@@ -363,7 +364,7 @@ func ExampleConsumer_Replay() {
 		panic(err)
 	}
 	_ = charge.Process(ctx, &consumer.Message{ID: "order-42", Payload: []byte(`{"amount":`)}) // cut off: parked
-	letters, _ := charge.DeadLetters(ctx, consumer.DeadLetterFilter{Reason: consumer.ReasonPoison})
+	letters, _ := charge.DeadLetters(ctx, consumer.DeadLetterFilter{Reason: observe.CauseUndecodable})
 	for _, letter := range letters {
 		ran, err := charge.Replay(ctx, letter, consumer.Replay{Repair: func(m *consumer.Message) error {
 			m.Payload = []byte(`{"amount": 7}`)

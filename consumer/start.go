@@ -46,7 +46,7 @@ func (c *Consumer[TTx]) Start(ctx context.Context) error {
 		}
 		if text := withoutDigits(err); text != logged {
 			logged = text
-			c.cfg.Logger.ErrorContext(ctx, "consumer does not start yet: "+cause(err)+"; it tries again", "consumer", c.cfg.Name,
+			c.cfg.Logger.ErrorContext(ctx, "consumer does not start yet: "+explain(err)+"; it tries again", "consumer", c.cfg.Name,
 				"error", err)
 		}
 		if await.Sleep(ctx, c.cfg.backoff(attempt)) != nil {

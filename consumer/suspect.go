@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
 )
 
 const (
@@ -51,7 +52,7 @@ func (b *batch[TTx]) isSuspect(it *item) bool {
 }
 
 // tryAlone handles items[i] in a transaction of its own. A suspect gets a trial: before its handler runs, a dead letter with
-// ReasonTrial is committed, and it is taken back after the handler has returned. A process that ends meanwhile leaves the
+// observe.CauseCrashed is committed, and it is taken back after the handler has returned. A process that ends meanwhile leaves the
 // letter, so that later processes can count. After trialsMost of them the message is parked without another run. One
 // Consumer tries one suspect at a time, so that a suspect is not counted for what another one did.
 func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
@@ -65,7 +66,7 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 		defer func() { <-b.c.trial }()
 	default:
 		err := errors.New("it waits for the trial of another message that may end processes")
-		b.retry(ctx, []int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(b.options.deferrals + 1), Uncounted: true})
+		b.retry([]int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(b.options.deferrals + 1), Uncounted: true}, observe.CauseCrashed)
 		return
 	}
 	epoch := b.c.pause.epoch()
@@ -80,7 +81,7 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 		return
 	}
 	if times >= trialsMost {
-		it.refused = refuse(ReasonTrial, fmt.Errorf("%d processes ended while they tried this message alone, at delivery %d: it is not tried again", times, it.msg.Attempt))
+		it.refused = refuse(observe.CauseCrashed, fmt.Errorf("%d processes ended while they tried this message alone, at delivery %d: it is not tried again", times, it.msg.Attempt))
 		b.run(ctx, []int{i})
 		return
 	}
@@ -105,7 +106,7 @@ func (b *batch[TTx]) beginTrial(ctx context.Context, it *item, id DeadLetterID) 
 		return 0, err
 	}
 	for _, l := range found {
-		if l.Reason != ReasonTrial {
+		if l.Reason != observe.CauseCrashed {
 			return -1, nil
 		}
 		times = l.Times
@@ -113,7 +114,7 @@ func (b *batch[TTx]) beginTrial(ctx context.Context, it *item, id DeadLetterID) 
 	if times >= trialsMost {
 		return times, nil
 	}
-	letter := newLetter(it, ReasonTrial, fmt.Sprintf(
+	letter := newLetter(it, observe.CauseCrashed, fmt.Sprintf(
 		"delivered %d times without an outcome: a process tries it alone; if this letter stays, that process has ended", it.msg.Attempt))
 	return times, b.c.cfg.Store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error { return b.c.lot.Park(ctx, tx, letter) })
 }

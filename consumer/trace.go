@@ -3,96 +3,225 @@ package consumer
 import (
 	"context"
 	"time"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/hooks"
+	"github.com/txonce/txonce/observe"
 )
 
-// Event is the argument of a Trace hook.
-type Event struct {
-	Consumer string
-	Message  *Message // nil in Resumed, and in Paused when the pause is about more than one message
-	Err      error    // the cause, if something went wrong
-	Reason   Reason   // set in Parked only
+// Trace has hooks for metrics, spans, and callers that want to know what happened to their message. Nil hooks are not called. Hooks run
+// on the goroutine that processes the messages, never under a lock: they must be quick and safe for concurrent use. A panic of a hook is
+// logged, and has no effect on the message. New copies the Trace, so later changes of its fields have no effect.
+//
+// Start and Done are called once for each pass. A call of ProcessBatch or Replay is one pass. Process makes one pass for each attempt; it
+// sleeps between them. A crash ends a pass without Done.
+type Trace struct {
+	// Start begins a pass, before the database is used. The ctx that it returns goes to the store, to the handler and to the later hooks
+	// of the pass; it must be derived from ctx. If it is nil, ctx is used.
+	Start func(ctx context.Context, d *Delivery) context.Context
 
-	// Took is the time since processing of the message or its batch began. In Paused and Retried it is the time until
-	// the next attempt, and in Resumed the time since the first Paused.
-	Took time.Duration
+	// Claimed is called in a transaction: msgs are new, and their handlers run next. The transaction may still roll back.
+	Claimed func(ctx context.Context, d *Delivery, msgs []*Message)
 
-	// Uncounted says in Retried and InFlight that Message.Attempt stays as it is; see RetryError.Uncounted.
-	Uncounted bool
+	// Attempt is called after each transaction that claims messages for their handlers. Transactions that only park are left out.
+	Attempt func(ctx context.Context, d *Delivery, a Attempt)
+
+	// Done ends a pass. outcomes[i] is about d.Messages[i]. It is final: an outcome that is neither Retried nor Held is committed. The hook
+	// must not keep outcomes.
+	Done func(ctx context.Context, d *Delivery, outcomes []MessageOutcome)
+
+	// Paused and Resumed are called when the consumer begins and ends to make no progress: with observe.CauseDatabase after three faults
+	// of the database in a row, and with observe.CauseBudget when Config.ParkLimit is spent. Those of WithTrace are not called.
+	Paused  func(ctx context.Context, p observe.Pause)
+	Resumed func(ctx context.Context, p observe.Pause)
 }
 
-// Trace has a hook for each thing that may happen to a message. Nil hooks are not called. Hooks run on the goroutine
-// that processes the message: they must be quick and safe for concurrent use. Claimed, Duplicate, Mismatch and Unprovable
-// are called inside a transaction that may still roll back. Committed, Parked and Retried are final. New copies the
-// Trace, so later changes of its fields have no effect.
-type Trace struct {
-	Claimed    func(ctx context.Context, e Event) // the message is new; its handler runs next, or after those of earlier messages in the same transaction
-	Duplicate  func(ctx context.Context, e Event) // the message was processed before; it is acknowledged without running
-	Mismatch   func(ctx context.Context, e Event) // the key was used for other content
-	Unprovable func(ctx context.Context, e Event) // the message is older than the keys that the store remembers
-	InFlight   func(ctx context.Context, e Event) // another transaction holds the key; the message is deferred
-	Committed  func(ctx context.Context, e Event) // the effects are committed
-	Retried    func(ctx context.Context, e Event) // nothing was committed; the message is delivered again after Took
-	Parked     func(ctx context.Context, e Event) // the message is a dead letter
-	Paused     func(ctx context.Context, e Event) // the database failed, or the parking limit is spent (ErrParkLimit); repeated during a pause
-	Resumed    func(ctx context.Context, e Event) // a pause is over; Err is its cause
+// Delivery is what one pass works on. Hooks must not change it.
+type Delivery struct {
+	Consumer string
+	Messages []*Message
+	Letter   DeadLetterID // the dead letter that is replayed; zero: it is no replay
+	Began    time.Time    // when Process, ProcessBatch or Replay was called; later attempts of Process have their own time
+}
+
+// MessageOutcome is what a pass did with one message.
+type MessageOutcome struct {
+	Outcome observe.Outcome
+	Cause   observe.Cause // empty for Processed, and for a Duplicate with the same content
+	Key     dedup.Key     // Key.ID is empty if the message has no usable key
+	Err     error         // nil for Processed and Duplicate
+	After   time.Duration // of Retried and Held: until the next delivery
+	Letter  DeadLetterID  // of Parked
+}
+
+// Attempt is one transaction.
+type Attempt struct {
+	Messages int // whose keys were claimed
+	Ran      int // whose handlers were called
+	Retry    bool
+
+	Result observe.Result
+	Cause  observe.Cause // empty if it was committed
+	Err    error         // nil if it was committed
+
+	Began time.Time
+	Claim time.Duration // until the keys were claimed; 0: they were not
+	Took  time.Duration // until COMMIT or ROLLBACK was answered
+}
+
+// Then returns a Trace that calls the hooks of t and then those of u. Start of u gets the ctx of t's. Both may be nil. A panic of one
+// hook does not keep the other from being called, except in Start.
+func (t *Trace) Then(u *Trace) *Trace {
+	if t == nil {
+		t = &Trace{}
+	}
+	both := *t
+	if u == nil {
+		return &both
+	}
+	both.Start = thenStart(t.Start, u.Start)
+	both.Claimed = then(t.Claimed, u.Claimed)
+	both.Attempt = then(t.Attempt, u.Attempt)
+	both.Done = then(t.Done, u.Done)
+	both.Paused = hooks.Then(t.Paused, u.Paused)
+	both.Resumed = hooks.Then(t.Resumed, u.Resumed)
+	return &both
+}
+
+func thenStart(first, second func(context.Context, *Delivery) context.Context) func(context.Context, *Delivery) context.Context {
+	switch {
+	case first == nil:
+		return second
+	case second == nil:
+		return first
+	}
+	return func(ctx context.Context, d *Delivery) context.Context {
+		if started := first(ctx, d); started != nil {
+			ctx = started
+		}
+		if started := second(ctx, d); started != nil {
+			ctx = started
+		}
+		return ctx
+	}
+}
+
+func then[E any](first, second func(context.Context, *Delivery, E)) func(context.Context, *Delivery, E) {
+	switch {
+	case first == nil:
+		return second
+	case second == nil:
+		return first
+	}
+	return func(ctx context.Context, d *Delivery, e E) {
+		defer second(ctx, d, e) // also when first panics
+		first(ctx, d, e)
+	}
 }
 
 type traceKey struct{}
 
 // WithTrace returns a ctx under which Process, ProcessBatch and Replay also call the hooks of t, after those of Config.Trace. It is
 // for callers that want to know what happened to their own message, such as adapters/webhook: nil as the answer of Process means
-// that the message was committed now, or before, or is parked. The hook Resumed is not called. A t that ctx has already is
-// replaced.
+// that the message was committed now, or before, or is parked. Paused and Resumed are not called. A t that ctx has already is replaced.
 func WithTrace(ctx context.Context, t *Trace) context.Context {
 	return context.WithValue(ctx, traceKey{}, t)
 }
 
-func contextTrace(ctx context.Context) *Trace {
-	t, _ := ctx.Value(traceKey{}).(*Trace)
-	return t
+// trace returns the hooks for a pass: those of Config.Trace and those of WithTrace.
+func (c *Consumer[TTx]) trace(ctx context.Context) *Trace {
+	if own, _ := ctx.Value(traceKey{}).(*Trace); own != nil {
+		return c.cfg.Trace.Then(own)
+	}
+	return c.cfg.Trace
 }
 
-// and returns a Trace that calls the hooks of t and then those of u, which may be nil.
-func (t *Trace) and(u *Trace) *Trace {
-	if u == nil {
+// pass calls the hooks of one pass.
+type pass struct {
+	hooks    *Trace
+	panics   *hooks.Panics
+	delivery Delivery
+	outcomes []MessageOutcome // nil: there is no hook Done
+	one      [1]MessageOutcome
+}
+
+func (c *Consumer[TTx]) newPass(ctx context.Context, msgs []*Message, letter DeadLetterID) pass {
+	return pass{
+		hooks: c.trace(ctx), panics: c.panics,
+		delivery: Delivery{Consumer: c.cfg.Name, Messages: msgs, Letter: letter, Began: time.Now()},
+	}
+}
+
+// start calls Start.
+func (p *pass) start(ctx context.Context) context.Context {
+	switch n := len(p.delivery.Messages); {
+	case p.hooks.Done == nil:
+	case n == 1:
+		p.outcomes = p.one[:]
+	default:
+		p.outcomes = make([]MessageOutcome, n)
+	}
+	if p.hooks.Start == nil {
+		return ctx
+	}
+	if started := p.callStart(ctx); started != nil {
+		return started
+	}
+	return ctx
+}
+
+func (p *pass) callStart(ctx context.Context) context.Context {
+	defer p.panics.Recover(ctx, "Start")
+	return p.hooks.Start(ctx, &p.delivery)
+}
+
+// outcome records what happened to message i. What is recorded last counts.
+func (p *pass) outcome(i int, o MessageOutcome) {
+	if p.outcomes != nil {
+		p.outcomes[i] = o
+	}
+}
+
+func (p *pass) claimed(ctx context.Context, msgs []*Message) {
+	if p.hooks.Claimed != nil {
+		defer p.panics.Recover(ctx, "Claimed")
+		p.hooks.Claimed(ctx, &p.delivery, msgs)
+	}
+}
+
+func (p *pass) done(ctx context.Context) {
+	if p.hooks.Done != nil {
+		defer p.panics.Recover(ctx, "Done")
+		p.hooks.Done(ctx, &p.delivery, p.outcomes)
+	}
+}
+
+// transaction measures one transaction for the hook Attempt.
+type transaction struct {
+	pass    *pass // nil: there is no hook
+	attempt Attempt
+}
+
+func (p *pass) transaction(messages int) (t transaction) {
+	if p.hooks.Attempt == nil {
 		return t
 	}
-	both := *t
-	second := u.hooks()
-	for i, hook := range both.hooks() {
-		if before, after := *hook, *second[i]; after != nil {
-			*hook = func(ctx context.Context, e Event) {
-				before(ctx, e)
-				after(ctx, e)
-			}
-		}
-	}
-	return &both
+	return transaction{p, Attempt{Messages: messages, Began: time.Now()}}
 }
 
-func (t *Trace) hooks() []*func(context.Context, Event) {
-	return []*func(context.Context, Event){
-		&t.Claimed, &t.Duplicate, &t.Mismatch, &t.Unprovable, &t.InFlight,
-		&t.Committed, &t.Retried, &t.Parked, &t.Paused, &t.Resumed,
+// claimed records that the store has answered the claims.
+func (t *transaction) claimed() {
+	if t.pass != nil {
+		t.attempt.Claim = max(time.Since(t.attempt.Began), 1)
 	}
 }
 
-// complete returns a copy of t without nil hooks.
-func (t *Trace) complete() *Trace {
-	var all Trace
-	if t != nil {
-		all = *t
+func (t *transaction) end(ctx context.Context, result observe.Result, cause observe.Cause, err error) {
+	if t.pass == nil {
+		return
 	}
-	for _, hook := range all.hooks() {
-		if *hook == nil {
-			*hook = func(context.Context, Event) {}
-		}
-	}
-	return &all
-}
-
-// emit calls hook with e, and fills in the consumer's name.
-func (c *Consumer[TTx]) emit(ctx context.Context, hook func(context.Context, Event), e Event) {
-	e.Consumer = c.cfg.Name
-	hook(ctx, e)
+	a := &t.attempt
+	a.Result, a.Cause, a.Err, a.Took = result, cause, err, time.Since(a.Began)
+	defer t.pass.panics.Recover(ctx, "Attempt")
+	t.pass.hooks.Attempt(ctx, &t.pass.delivery, *a)
 }

@@ -24,7 +24,7 @@ func TestWithTrace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := []string{"claimed 1", "committed 1", "duplicate 1"}
+	want := []string{"claimed 1", "processed 1", "duplicate 1"}
 	if diff := cmp.Diff(want, own.take()); diff != "" {
 		t.Errorf("own hooks: %s", diff)
 	}
@@ -33,7 +33,7 @@ func TestWithTrace(t *testing.T) {
 	}
 
 	only := 0
-	ctx = consumer.WithTrace(t.Context(), &consumer.Trace{Duplicate: func(_ context.Context, e consumer.Event) { only++ }})
+	ctx = consumer.WithTrace(t.Context(), &consumer.Trace{Done: func(context.Context, *consumer.Delivery, []consumer.MessageOutcome) { only++ }})
 	process(t, c, msg("1", "a"))
 	if err := c.Process(ctx, msg("1", "a")); err != nil || only != 1 {
 		t.Errorf("Process: %v; the only hook was called %d times, want 1", err, only)

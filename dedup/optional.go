@@ -3,6 +3,8 @@ package dedup
 import (
 	"context"
 	"time"
+
+	"github.com/txonce/txonce/observe"
 )
 
 // A Store may implement the following interfaces. Callers find them by type assertion, so that Store never has to grow. All
@@ -63,6 +65,13 @@ type FaultClassifier interface {
 	// error. It counts the error as an attempt of the message if other messages are committed meanwhile. Ambiguous is false
 	// for lost connections, failovers, deadlocks, serialization failures and stale cached plans.
 	Ambiguous(err error) bool
+}
+
+// ResultClassifier names how a transaction ended.
+type ResultClassifier interface {
+	// Result returns observe.Deadlock, CommitUnknown or RolledBack for an error of InTx. An error that it does not know is RolledBack.
+	// It is for metrics: only another claim proves what happened.
+	Result(err error) observe.Result
 }
 
 // KeyProber finds out which keys made a claim fail with ErrInFlight.

@@ -11,6 +11,8 @@ import (
 
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/backoff"
+	"github.com/txonce/txonce/internal/hooks"
+	"github.com/txonce/txonce/observe"
 )
 
 // SweeperConfig configures a Sweeper.
@@ -53,6 +55,12 @@ type SweeperConfig struct {
 	// Defaults to a function that returns false.
 	ConfirmClock func(expected, clock time.Time) bool
 
+	// Trace has a hook for metrics. It runs on the goroutine of Run and should not block. A panic of it is logged and has no other
+	// effect.
+	//
+	// Defaults to no hook.
+	Trace *SweepTrace
+
 	// OnAlarm is called when keys are deleted later than AlarmAfter, once in a pass, and after each Purge that fails. It runs
 	// on the goroutine of Run and should not block.
 	//
@@ -63,6 +71,21 @@ type SweeperConfig struct {
 	//
 	// Defaults to slog.Default().
 	Logger *slog.Logger
+}
+
+// SweepTrace has a hook for what a Sweeper does.
+type SweepTrace struct {
+	// Swept is called after each Purge.
+	Swept func(ctx context.Context, e SweepEvent)
+}
+
+// SweepEvent is one Purge.
+type SweepEvent struct {
+	Result  SweepResult
+	Outcome observe.Outcome // Processed; Held if another sweeper has the lease; Retried after an error
+	Cause   observe.Cause   // CauseInFlight if another sweeper has the lease, CauseDatabase after an error, which may be ErrClock
+	Err     error
+	Took    time.Duration
 }
 
 // Alarm is the argument of SweeperConfig.OnAlarm: either Lag is set, or Err and Failures are.
@@ -78,9 +101,10 @@ const ClockMargin = 10 * time.Minute
 // Sweeper deletes expired keys. Run one in every process: one at a time is active, and another one takes over when its
 // lease ends. It uses a tenth of one connection's time at most, however many keys there are.
 type Sweeper struct {
-	cfg   SweeperConfig
-	sweep Sweep
-	clock sweepClock // used by Run only
+	cfg    SweeperConfig
+	sweep  Sweep
+	panics hooks.Panics
+	clock  sweepClock // used by Run only
 }
 
 // After a Purge the sweeper rests at least restFactor times as long as the Purge took, because deleting at full speed halves
@@ -124,7 +148,7 @@ func NewSweeper(cfg SweeperConfig) (*Sweeper, error) {
 	if cfg.OnAlarm == nil {
 		cfg.OnAlarm = func(Alarm) {}
 	}
-	return &Sweeper{cfg: cfg, sweep: Sweep{Owner: rand.Text(), Lease: cfg.Lease, Limit: cfg.Limit}}, nil
+	return &Sweeper{cfg: cfg, panics: hooks.Panics{Logger: cfg.Logger, Owner: "dedup: sweeper"}, sweep: Sweep{Owner: rand.Text(), Lease: cfg.Lease, Limit: cfg.Limit}}, nil
 }
 
 // Run sweeps until ctx ends, and then returns nil. It logs failures of the database, reports them to OnAlarm, and tries
@@ -141,7 +165,11 @@ func (s *Sweeper) Run(ctx context.Context) error {
 
 // step calls Purge once. It returns how long to rest at least.
 func (s *Sweeper) step(ctx context.Context, p *sweepPass) (rest time.Duration) {
+	began := time.Now()
 	swept, err := s.purge(ctx)
+	if ctx.Err() == nil {
+		s.trace(ctx, swept, err, time.Since(began))
+	}
 	switch {
 	case ctx.Err() != nil:
 		return 0
@@ -170,6 +198,20 @@ func (s *Sweeper) step(ctx context.Context, p *sweepPass) (rest time.Duration) {
 	}
 	*p = sweepPass{}
 	return s.cfg.Every
+}
+
+func (s *Sweeper) trace(ctx context.Context, swept SweepResult, err error, took time.Duration) {
+	if s.cfg.Trace == nil {
+		return
+	}
+	e := SweepEvent{Result: swept, Outcome: observe.Processed, Err: err, Took: took}
+	switch {
+	case err != nil:
+		e.Outcome, e.Cause = observe.Retried, observe.CauseDatabase
+	case swept.Busy:
+		e.Outcome, e.Cause = observe.Held, observe.CauseInFlight
+	}
+	hooks.Call(ctx, &s.panics, "Swept", s.cfg.Trace.Swept, e)
 }
 
 // sweepPass is one pass over the table.

@@ -13,6 +13,7 @@ import (
 	"github.com/txonce/txonce/adapters/awssqs"
 	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
 	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
@@ -102,7 +103,13 @@ func relayTo(t *testing.T, api creator, outage, heal func()) {
 	r, err := relay.New(relay.Config{
 		Queue: memory, Publisher: p, PublishTimeout: 2 * time.Second, MaxAttempts: 3,
 		Logger: slog.New(slog.DiscardHandler), Backoff: func(int) time.Duration { return 20 * time.Millisecond },
-		Trace: &relay.Trace{Parked: func(_ context.Context, e relay.Event) { t.Errorf("parked: %v", e.Err) }},
+		Trace: &relay.Trace{Settled: func(_ context.Context, messages []relay.Settlement) {
+			for _, s := range messages {
+				if s.Outcome == observe.Parked {
+					t.Errorf("parked: %v", s.Err)
+				}
+			}
+		}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -87,7 +87,7 @@ type SubscriberConfig struct {
 	// Trace has hooks.
 	//
 	// Defaults to none.
-	Trace *Trace
+	Trace *consumer.SourceTrace
 
 	// Logger gets one line for each event that an operator should know.
 	//
@@ -116,15 +116,6 @@ const (
 // message again counts towards it: besides failures, which the Processor counts itself, each stop, crash and lost answer. A
 // maxReceiveCount that is not above the Processor's MaxAttempts is refused, see RiskRedrive.
 const MinReceives = 10
-
-// Trace has hooks for what happens to a Subscriber's messages. Hooks may be nil. They run on several goroutines at a time, so they must
-// be quick and safe for concurrent use.
-type Trace struct {
-	Received func(*consumer.Message)                // before it is handled
-	Deleted  func(*consumer.Message)                // it is handled, and SQS has confirmed its deletion
-	Returned func(*consumer.Message, time.Duration) // SQS has confirmed that it will deliver it again, no sooner than this from now
-	Lost     func(*consumer.Message)                // SQS has delivered it to others, or may have: its handler is cancelled
-}
 
 const (
 	maxInFlight = 12 * time.Hour   // after a receive; SQS's limit
@@ -183,9 +174,6 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 		c.Receivers = min((c.MaxUnfinished+maxBatch-1)/maxBatch, 10)
 	}
 	c.Grace = cmp.Or(c.Grace, 30*time.Second)
-	if c.Trace == nil {
-		c.Trace = &Trace{}
-	}
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c, nil
 }

@@ -2,6 +2,7 @@ package awssqs
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
+	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/deliver"
 )
@@ -183,7 +185,7 @@ func (r *reception) heartbeat(all []*received) {
 		clear(extensions)
 		r.failed(&r.changes, err, "sqs:ChangeMessageVisibility")
 	} else {
-		r.changes.succeeded()
+		r.changes.succeeded(r.requests)
 	}
 	var gone []*received
 	why := ""
@@ -222,9 +224,7 @@ func (r *reception) reportLost(gone []*received, why string) {
 	r.log.Warn("awssqs: messages are lost to this process and will be delivered again; their handlers are cancelled",
 		"messages", len(gone), "first", gone[0].delivery.Message.Position, "why", why)
 	for _, m := range gone {
-		if f := r.cfg.Trace.Lost; f != nil {
-			f(m.delivery.Message)
-		}
+		r.events.Lost(r.requests, consumer.SourceEvent{Message: m.delivery.Message, Messages: 1, Err: errors.New(why)})
 		r.deliverer.Lose(m.delivery)
 	}
 }

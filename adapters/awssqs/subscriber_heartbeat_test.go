@@ -89,7 +89,7 @@ func TestALostMessageIsCancelledAndNotSettled(t *testing.T) {
 					}}, fifo, map[string]string{"VisibilityTimeout": "8"})
 					running, cancelled := make(chan string, 1), make(chan error, 1)
 					s.send("g", "a")
-					s.start(awssqs.SubscriberConfig{MaxUnfinished: 1, Trace: &awssqs.Trace{Lost: func(*consumer.Message) { lost.Add(1) }}}, // 1: it does not receive what it loses
+					s.start(awssqs.SubscriberConfig{MaxUnfinished: 1, Trace: &consumer.SourceTrace{Lost: func(context.Context, consumer.SourceEvent) { lost.Add(1) }}}, // 1: it does not receive what it loses
 						func(ctx context.Context, msg *consumer.Message) error {
 							running <- receiptOf(msg)
 							<-ctx.Done()

@@ -1,39 +1,37 @@
 package awssqs
 
 import (
-	"log/slog"
+	"context"
 	"sync"
 	"time"
+
+	"github.com/txonce/txonce/internal/hooks"
 )
 
 // fatalAfter is how long SQS must refuse this client until Run gives up. Run does not give up at once, because changed permissions and
 // credentials take time to become effective.
 const fatalAfter = 30 * time.Second
 
-// outage is a period during which all calls of one operation fail. Its beginning and its end are logged.
+// outage is a period during which all calls of one operation fail.
 type outage struct {
-	op  string
-	log *slog.Logger
+	op     string
+	report *hooks.Pause
 
 	mu         sync.Mutex
-	since      time.Time // zero: there is none
 	fatalSince time.Time // since when all errors are fatal; zero: the last one was not
 	worked     bool      // at least one call succeeded
 }
 
 // failed records an error. It reports whether Run must give up.
-func (o *outage) failed(err error) (giveUp bool) {
+func (o *outage) failed(ctx context.Context, err error) (giveUp bool) {
+	o.report.Failed(ctx, true, err, "operation", o.op)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	now := time.Now()
-	if o.since.IsZero() {
-		o.since = now
-		o.log.Warn("awssqs: trouble with SQS; trying again", "operation", o.op, "error", err)
-	}
 	if !fatal(err) {
 		o.fatalSince = time.Time{}
 		return false
 	}
+	now := time.Now()
 	if o.fatalSince.IsZero() {
 		o.fatalSince = now
 	}
@@ -41,12 +39,9 @@ func (o *outage) failed(err error) (giveUp bool) {
 }
 
 // succeeded records a success.
-func (o *outage) succeeded() {
+func (o *outage) succeeded(ctx context.Context) {
+	o.report.Worked(ctx)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.worked = true
-	if !o.since.IsZero() {
-		o.log.Info("awssqs: SQS answers again", "operation", o.op, "after", time.Since(o.since).Round(time.Millisecond))
-		o.since, o.fatalSince = time.Time{}, time.Time{}
-	}
+	o.worked, o.fatalSince = true, time.Time{}
 }

@@ -40,6 +40,7 @@ type reception struct {
 	sending  chan struct{} // holds one for each group of answers that is being sent
 
 	receives, deletes, changes outage
+	events                     *deliver.Observer
 
 	mu        sync.Mutex
 	receivers int
@@ -51,9 +52,10 @@ func newReception(ctx context.Context, s *Subscriber, q queue) *reception {
 		cfg: &s.cfg, log: s.log, queue: q, uncounted: &s.uncountedReceives, sending: make(chan struct{}, 2*s.cfg.Concurrency), receivers: 1,
 	}
 	r.requests, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	for op, o := range map[string]*outage{"receive": &r.receives, "delete": &r.deletes, "change visibility": &r.changes} {
-		*o = outage{op: op, log: s.log}
-	}
+	r.events = deliver.NewObserver("awssqs", "aws_sqs", q.name, "SQS", s.cfg.Trace, s.log)
+	r.receives = outage{op: "receive", report: r.events.Broker}
+	r.deletes = outage{op: "delete", report: r.events.NewPause("SQS")}
+	r.changes = outage{op: "change visibility", report: r.events.NewPause("SQS")}
 	r.deliverer = deliver.New(ctx, deliver.Config{
 		Processor:     s.cfg.Processor,
 		Concurrency:   s.cfg.Concurrency,
@@ -70,6 +72,7 @@ func newReception(ctx context.Context, s *Subscriber, q queue) *reception {
 
 // run receives until Run's context ends or the Deliverer fails.
 func (r *reception) run() error {
+	r.events.Subscribed(r.requests)
 	var beating sync.WaitGroup
 	beating.Go(r.heartbeats)
 	r.workers.Go(r.receive)
@@ -81,6 +84,7 @@ func (r *reception) run() error {
 	limit.Stop()
 	r.cancel()
 	beating.Wait()
+	r.events.Unsubscribed(context.WithoutCancel(r.requests), err)
 	return err
 }
 
@@ -109,7 +113,7 @@ func (r *reception) receive() {
 			_ = await.Sleep(r.deliverer.Context(), delay(failures))
 			continue
 		}
-		r.receives.succeeded()
+		r.receives.succeeded(r.requests)
 		token, failures = rand.Text(), 0
 		switch {
 		case len(got) == maxBatch:
@@ -177,7 +181,7 @@ func (r *reception) failed(o *outage, err error, action string) {
 	if errors.Is(err, context.Canceled) && r.requests.Err() != nil {
 		return
 	}
-	if o.failed(err) {
+	if o.failed(r.requests, err) {
 		r.deliverer.Fail(explain(err, action))
 	}
 }

@@ -119,7 +119,7 @@ func (r *reception) sendUntilDone(answers []answer, o *outage, action string, ca
 		if err != nil {
 			r.failed(o, err, action)
 		} else if len(left) < len(answers) {
-			o.succeeded()
+			o.succeeded(r.requests)
 		}
 		now := time.Now()
 		answers = nil
@@ -154,9 +154,7 @@ func (r *reception) delete(ctx context.Context, answers []answer) ([]answer, err
 		return answers, err
 	}
 	return r.unconfirmed(answers, ids(out.Successful, func(e types.DeleteMessageBatchResultEntry) *string { return e.Id }), out.Failed, func(a answer) {
-		if f := r.cfg.Trace.Deleted; f != nil {
-			f(a.message.delivery.Message)
-		}
+		r.events.Acked(ctx, consumer.SourceEvent{Message: a.message.delivery.Message})
 	}), nil
 }
 
@@ -171,9 +169,7 @@ func (r *reception) change(ctx context.Context, answers []answer) ([]answer, err
 		return answers, err
 	}
 	return r.unconfirmed(answers, ids(out.Successful, func(e types.ChangeMessageVisibilityBatchResultEntry) *string { return e.Id }), out.Failed, func(a answer) {
-		if f := r.cfg.Trace.Returned; f != nil {
-			f(a.message.delivery.Message, a.after)
-		}
+		r.events.Returned(ctx, consumer.SourceEvent{Message: a.message.delivery.Message, After: a.after})
 	}), nil
 }
 

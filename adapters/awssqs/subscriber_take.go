@@ -42,9 +42,7 @@ func (r *reception) take(got []types.Message) {
 			r.settle(m.delivery, behind)
 			continue
 		}
-		if f := r.cfg.Trace.Received; f != nil {
-			f(msg)
-		}
+		r.events.Received(r.requests, consumer.SourceEvent{Message: msg})
 		taken, ds = append(taken, m), append(ds, m.delivery)
 	}
 	r.flush()

@@ -61,9 +61,6 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if err := risks.Check(c.AcceptedRisks, subscriberRisks...); err != nil {
 		refuse("%w", err)
 	}
-	if c.Trace == nil {
-		c.Trace = &Trace{}
-	}
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c, errors.Join(wrong...)
 }

@@ -63,7 +63,7 @@ type SubscriberConfig struct {
 	// Trace has hooks.
 	//
 	// Defaults to none.
-	Trace *Trace
+	Trace *consumer.SourceTrace
 
 	// Logger gets one line for each event that an operator should know.
 	//
@@ -94,22 +94,6 @@ const (
 	// RiskFetchMax accepts a Consumer.Fetch.Max: sarama skips a message that is larger than this.
 	RiskFetchMax Risk = "RiskFetchMax"
 )
-
-// Trace has hooks for what happens to a Subscriber's partitions. Hooks may be nil. They run on several goroutines at a time, so they must be
-// quick and safe for concurrent use.
-type Trace struct {
-	Assigned func(Assignment)                                   // before its first message is delivered
-	Revoked  func(Assignment)                                   // nothing more of it is delivered or marked
-	Marked   func(topic string, partition int32, message int64) // all messages up to this offset are done; it is committed soon
-}
-
-// Assignment is a partition that the group gave to a Subscriber.
-type Assignment struct {
-	Topic      string
-	Partition  int32
-	Generation int32  // of the group; each rebalance begins a new one
-	Member     string // the Subscriber's member ID
-}
 
 // NewConfig returns sarama's defaults, changed so that a Subscriber and a Publisher accept them: a new group starts at the oldest message, an
 // offset gap is an error, and messages of aborted transactions are not delivered; a sent message is confirmed when all in-sync replicas

@@ -54,8 +54,8 @@ func Example() {
 	defer client.Close()
 	orders, err := kafka.NewSubscriber(kafka.SubscriberConfig{
 		Client: client, Group: "billing", Topics: []string{"orders"}, Processor: charge,
-		Trace: &kafka.Trace{Marked: func(_ string, _ int32, offset int64) { // in a worker a signal ends ctx
-			if offset == 2 {
+		Trace: &consumer.SourceTrace{Acked: func(_ context.Context, e consumer.SourceEvent) { // in a worker a signal ends ctx
+			if e.Offset == 2 {
 				cancel()
 			}
 		}},
@@ -255,7 +255,7 @@ func ExampleNewConfig() {
 	// Output: <nil> true
 }
 
-func ExampleTrace() {
+func ExampleSubscriberConfig_trace() {
 	broker, stop := exampleBroker("orders", "one", "two")
 	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -268,14 +268,14 @@ func ExampleTrace() {
 	sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{
 		Client: client, Group: "billing", Topics: []string{"orders"}, Logger: quiet,
 		Processor: processor(func(context.Context, *consumer.Message) error { return nil }),
-		Trace: &kafka.Trace{
-			Assigned: func(a kafka.Assignment) {
-				fmt.Printf("assigned %s/%d in generation %d\n", a.Topic, a.Partition, a.Generation)
+		Trace: &consumer.SourceTrace{
+			Assigned: func(_ context.Context, e consumer.SourceEvent) {
+				fmt.Printf("assigned %s/%d in generation %d\n", e.Source, e.Partition, e.Generation)
 			},
-			Revoked: func(a kafka.Assignment) { fmt.Printf("gave up %s/%d\n", a.Topic, a.Partition) },
-			Marked: func(topic string, partition int32, offset int64) {
-				if offset == 1 {
-					fmt.Printf("%s/%d is done up to %d\n", topic, partition, offset)
+			Revoked: func(_ context.Context, e consumer.SourceEvent) { fmt.Printf("gave up %s/%d\n", e.Source, e.Partition) },
+			Acked: func(_ context.Context, e consumer.SourceEvent) {
+				if e.Offset == 1 {
+					fmt.Printf("%s/%d is done up to %d\n", e.Source, e.Partition, e.Offset)
 					cancel()
 				}
 			},
@@ -291,13 +291,6 @@ func ExampleTrace() {
 	// assigned orders/0 in generation 1
 	// orders/0 is done up to 1
 	// gave up orders/0
-}
-
-// Generations count the group's rebalances.
-func ExampleAssignment() {
-	a := kafka.Assignment{Topic: "orders", Partition: 3, Generation: 17, Member: "sarama-0d2c"}
-	fmt.Printf("%s/%d belongs to %s since rebalance %d\n", a.Topic, a.Partition, a.Member, a.Generation)
-	// Output: orders/3 belongs to sarama-0d2c since rebalance 17
 }
 
 // exampleBroker is a Kafka in this process with one topic of one partition, which holds these texts.

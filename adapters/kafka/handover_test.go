@@ -22,7 +22,7 @@ func TestStaticMemberDiesInAHandOver(t *testing.T) {
 		for p := range int32(4) {
 			g.produce(t, text(p, "a")...)
 		}
-		config := func(id string, trace *kafka.Trace) kafka.SubscriberConfig {
+		config := func(id string, trace *consumer.SourceTrace) kafka.SubscriberConfig {
 			cfg := testConfig(sarama.NewBalanceStrategyCooperativeSticky())
 			cfg.Consumer.Group.InstanceId = id
 			cfg.Consumer.Group.Rebalance.Timeout = time.Hour

@@ -12,6 +12,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/deliver"
 )
@@ -21,10 +22,12 @@ const leaveWithin = 5 * time.Second
 
 // member is one Run of a Subscriber. It is the sarama.ConsumerGroupHandler of all its sessions.
 type member struct {
-	cfg    SubscriberConfig
-	log    *slog.Logger
-	client sarama.Client
-	group  sarama.ConsumerGroup
+	cfg      SubscriberConfig
+	log      *slog.Logger
+	events   *deliver.Observer
+	hooksCtx context.Context // of hooks, which also run while Run ends
+	client   sarama.Client
+	group    sarama.ConsumerGroup
 
 	ctx      context.Context // ends when nothing more may be received
 	stop     context.CancelFunc
@@ -54,7 +57,9 @@ func (m *member) run(ctx context.Context, cut context.CancelFunc) error {
 	watchers.Wait()
 	unfinished := m.awaitHandlers()
 	m.failOnce.Do(func() {}) // a handler that runs on may fail the member while this reads its error
-	return errors.Join(m.err, unfinished)
+	err := errors.Join(m.err, unfinished)
+	m.events.Unsubscribed(m.hooksCtx, err)
+	return err
 }
 
 // fail stops the member. Run returns the first err.
@@ -76,7 +81,7 @@ func (m *member) consume() {
 			failures = 0 // a rebalance: the group waits for this member
 			continue
 		}
-		m.log.Warn("kafka: the session with the group failed; trying again", "error", cmp.Or(err, m.sessionEnd))
+		m.events.Broker.Failed(m.hooksCtx, true, cmp.Or(err, m.sessionEnd), "group", m.cfg.Group)
 		failures++
 		limit := min(50*time.Millisecond<<min(failures, 7), 5*time.Second)
 		_ = await.Sleep(m.ctx, rand.N(limit))
@@ -129,7 +134,12 @@ func (m *member) Setup(sarama.ConsumerGroupSession) error {
 	if m.ctx.Err() != nil {
 		return m.ctx.Err()
 	}
-	return m.finishHandOver()
+	if err := m.finishHandOver(); err != nil {
+		return err
+	}
+	m.events.Broker.Worked(m.hooksCtx)
+	m.events.Subscribed(m.hooksCtx)
+	return nil
 }
 
 // Cleanup implements sarama.ConsumerGroupHandler. All partitions have marked their finished messages; sarama commits the offsets next.
@@ -159,7 +169,9 @@ func (m *member) watchErrors() {
 func (m *member) stopFor(err error) bool {
 	var at *sarama.ConsumerError
 	if errors.As(err, &at) && errors.Is(err, sarama.ErrOffsetOutOfRange) {
-		err = m.offsetGap(at.Topic, at.Partition)
+		if err = m.offsetGap(at.Topic, at.Partition); err != nil {
+			m.events.Gap(m.hooksCtx, consumer.SourceEvent{Source: at.Topic, Partition: at.Partition, Err: err})
+		}
 	} else {
 		err = m.fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/deliver"
+	"github.com/txonce/txonce/internal/hooks"
 )
 
 // pauseAfter is how long a partition that has MaxUnfinished messages leaves claim.Messages unread before it pauses the fetches.
@@ -29,6 +30,8 @@ type partition struct {
 	mu      sync.Mutex // for settle, which runs on the goroutines of batches
 	offsets offsetTracker
 	revoked bool // nothing may be marked any more
+
+	acks hooks.Order // of the hooks Acked and Revoked
 }
 
 // ConsumeClaim implements sarama.ConsumerGroupHandler. sarama runs it on a goroutine of its own per partition.
@@ -43,19 +46,16 @@ func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 		Keep:        func(*deliver.Delivery, *consumer.RetryError) bool { return true },
 		Logger:      m.log.With("topic", claim.Topic(), "partition", claim.Partition()),
 	})
-	assigned := Assignment{claim.Topic(), claim.Partition(), session.GenerationID(), session.MemberID()}
-	if f := m.cfg.Trace.Assigned; f != nil {
-		f(assigned)
-	}
+	assigned := consumer.SourceEvent{Source: claim.Topic(), Partition: claim.Partition(), Generation: session.GenerationID(), Member: session.MemberID()}
+	m.events.Assigned(m.hooksCtx, assigned)
 	p.commitStart()
 	p.receive()
 	p.drain()
 	if p.paused { // sarama would remember it until the partition is assigned to this member again
 		m.group.Resume(p.self())
 	}
-	if f := m.cfg.Trace.Revoked; f != nil {
-		f(assigned)
-	}
+	p.acks.Add(func() { m.events.Revoked(m.hooksCtx, assigned) })
+	p.acks.Run()
 	return nil
 }
 
@@ -186,15 +186,23 @@ func (p *partition) settle(d *deliver.Delivery, err error) {
 		p.member.fail(fmt.Errorf("kafka: %w", err))
 		return
 	}
+	p.mark(d.Raw.(*trackedOffset))
+	p.acks.Run()
+}
+
+// mark records that a message is finished.
+func (p *partition) mark(finished *trackedOffset) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	low := p.offsets.finish(d.Raw.(*trackedOffset))
+	low := p.offsets.finish(finished)
 	if low == nil || p.revoked {
 		return
 	}
 	p.session.MarkMessage(low, "")
-	if f := p.member.cfg.Trace.Marked; f != nil {
-		f(low.Topic, low.Partition, low.Offset)
+	if p.member.events.WantsAcks() {
+		p.acks.Add(func() {
+			p.member.events.Acked(p.member.hooksCtx, consumer.SourceEvent{Source: low.Topic, Partition: low.Partition, Offset: low.Offset})
+		})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
@@ -79,9 +80,17 @@ func relayThrough(t *testing.T, brokers []string, fault func(g *gate, noticed fu
 	r, err := relay.New(relay.Config{
 		Queue: queue, Publisher: p, PublishTimeout: 3 * time.Second, MaxAttempts: 3, Logger: slog.New(slog.NewTextHandler(log, nil)),
 		Trace: &relay.Trace{
-			Deferred: func(context.Context, relay.Event) { deferred.Add(1) },
-			Parked:   func(_ context.Context, e relay.Event) { t.Errorf("parked: %v", e.Err) },
-			Resting:  func(context.Context, relay.Event) { rests.Add(1) },
+			Settled: func(_ context.Context, messages []relay.Settlement) {
+				for _, s := range messages {
+					switch {
+					case s.Outcome == observe.Parked:
+						t.Errorf("parked: %v", s.Err)
+					case s.Outcome == observe.Retried, s.Outcome == observe.Held && s.After > 0:
+						deferred.Add(1)
+					}
+				}
+			},
+			Paused: func(context.Context, observe.Pause) { rests.Add(1) },
 		},
 	})
 	if err != nil {

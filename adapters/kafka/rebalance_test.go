@@ -23,19 +23,27 @@ import (
 // assignments collects the calls of a Trace.
 type assignments struct {
 	mu       sync.Mutex
-	assigned []kafka.Assignment
-	revoked  []kafka.Assignment
+	assigned []consumer.SourceEvent
+	revoked  []consumer.SourceEvent
 	marked   []string
 }
 
-func (a *assignments) trace() *kafka.Trace {
-	return &kafka.Trace{
-		Assigned: func(e kafka.Assignment) { a.mu.Lock(); defer a.mu.Unlock(); a.assigned = append(a.assigned, e) },
-		Revoked:  func(e kafka.Assignment) { a.mu.Lock(); defer a.mu.Unlock(); a.revoked = append(a.revoked, e) },
-		Marked: func(_ string, partition int32, offset int64) {
+func (a *assignments) trace() *consumer.SourceTrace {
+	return &consumer.SourceTrace{
+		Assigned: func(_ context.Context, e consumer.SourceEvent) {
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			a.marked = append(a.marked, fmt.Sprintf("%d/%d", partition, offset))
+			a.assigned = append(a.assigned, e)
+		},
+		Revoked: func(_ context.Context, e consumer.SourceEvent) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.revoked = append(a.revoked, e)
+		},
+		Acked: func(_ context.Context, e consumer.SourceEvent) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.marked = append(a.marked, fmt.Sprintf("%d/%d", e.Partition, e.Offset))
 		},
 	}
 }
@@ -235,7 +243,7 @@ func TestStaticMember(t *testing.T) {
 		eachProtocol(t, func(t *testing.T, strategy sarama.BalanceStrategy) {
 			g := c.group(t, 2)
 			var l ledger
-			join := func(id string, trace *kafka.Trace) *member {
+			join := func(id string, trace *consumer.SourceTrace) *member {
 				cfg := testConfig(strategy)
 				cfg.Consumer.Group.InstanceId = id
 				cfg.Consumer.Group.Session.Timeout = 2 * time.Minute // within which it is back
@@ -275,7 +283,7 @@ func TestStaticMember(t *testing.T) {
 func TestTwoMembersUnderOneInstanceId(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		g := c.group(t, 1)
-		join := func(trace *kafka.Trace) *member {
+		join := func(trace *consumer.SourceTrace) *member {
 			cfg := testConfig(sarama.NewBalanceStrategyRange())
 			cfg.Consumer.Group.InstanceId = "same"
 			return g.join(t, kafka.SubscriberConfig{Client: dial(t, c.brokers, cfg), Processor: &ledger{}, Trace: trace})
@@ -304,7 +312,7 @@ func TestPausedPartitionComesBack(t *testing.T) {
 					return &consumer.RetryError{Err: errors.New("database is away"), After: 100 * time.Millisecond, Uncounted: true}
 				}
 			})
-			join := func(trace *kafka.Trace) *member {
+			join := func(trace *consumer.SourceTrace) *member {
 				return g.join(t, kafka.SubscriberConfig{
 					Client: dial(t, c.brokers, testConfig(strategy)), Processor: p, MaxBatch: 1, MaxUnfinished: 5, Trace: trace,
 				})

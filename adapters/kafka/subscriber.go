@@ -12,6 +12,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/deliver"
 )
 
 // Subscriber receives the messages of topics as a member of a consumer group, and commits the offsets of those that its Processor has
@@ -74,7 +75,7 @@ func (s *Subscriber) join(ctx, connected context.Context) (*member, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &member{cfg: s.cfg, log: s.log, client: client}
+	m := &member{cfg: s.cfg, log: s.log, client: client, hooksCtx: context.WithoutCancel(ctx), events: deliver.NewObserver("kafka", "kafka", s.cfg.Group, "the cluster", s.cfg.Trace, s.log)}
 	if err := s.checkTopics(client); err != nil {
 		return m, err
 	}

@@ -14,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
+	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
@@ -61,7 +62,7 @@ func TestHandshakeCut(t *testing.T) {
 	consuming := make(chan struct{}, 8)
 	s, err := rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{
 		Dial: dial, Queue: testdb.Queue(t, url, nil), Processor: &answers{}, Logger: testLog(t),
-		Trace: &rabbitmq.Trace{Consuming: func() { consuming <- struct{}{} }},
+		Trace: &consumer.SourceTrace{Subscribed: func(context.Context, consumer.SourceEvent) { consuming <- struct{}{} }},
 	})
 	if err != nil {
 		t.Fatal(err)

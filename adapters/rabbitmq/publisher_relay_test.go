@@ -17,6 +17,7 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
@@ -135,7 +136,13 @@ func relayThrough(t *testing.T, at *site, args amqp.Table, fault func(context.Co
 	r, err := relay.New(relay.Config{
 		Queue: queue, Publisher: p, PublishTimeout: time.Second, MaxAttempts: 50, Logger: slog.New(slog.NewTextHandler(log, nil)),
 		Backoff: func(int) time.Duration { return 50 * time.Millisecond },
-		Trace:   &relay.Trace{Parked: func(_ context.Context, e relay.Event) { t.Errorf("parked: %v", e.Err) }},
+		Trace: &relay.Trace{Settled: func(_ context.Context, messages []relay.Settlement) {
+			for _, s := range messages {
+				if s.Outcome == observe.Parked {
+					t.Errorf("parked: %v", s.Err)
+				}
+			}
+		}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -61,7 +61,10 @@ func (s *Subscriber) Run(ctx context.Context) error {
 			return fmt.Errorf("rabbitmq: queue %s: its consumer does not start: %w", s.cfg.Queue, err)
 		}
 	}
-	r := &run{cfg: &s.cfg, log: s.log}
+	r := &run{
+		cfg: &s.cfg, log: s.log, hooksCtx: context.WithoutCancel(ctx),
+		events: deliver.NewObserver("rabbitmq", "rabbitmq", s.cfg.Queue, "RabbitMQ", s.cfg.Trace, s.log),
+	}
 	r.deliverer = deliver.New(ctx, deliver.Config{
 		Processor: s.cfg.Processor, Concurrency: s.cfg.Concurrency, MaxBatch: s.cfg.MaxBatch, MaxBatchBytes: s.cfg.MaxBatchBytes,
 		Settle: r.settle, Keep: r.keep, Logger: s.log,
@@ -72,6 +75,7 @@ func (s *Subscriber) Run(ctx context.Context) error {
 	err := r.sessions(ctx)
 	cancel()
 	r.retries.wait()
+	r.events.Unsubscribed(r.hooksCtx, err)
 	if err != nil {
 		return fmt.Errorf("rabbitmq: queue %s: %w", s.cfg.Queue, err)
 	}
@@ -84,7 +88,9 @@ type run struct {
 	log       *slog.Logger
 	deliverer *deliver.Deliverer
 	retries   *retries
-	warnOnce  sync.Once // warnOfRisks
+	events    *deliver.Observer
+	hooksCtx  context.Context // of hooks, which also run while Run ends
+	warnOnce  sync.Once       // warnOfRisks
 }
 
 // sessions opens session after session. The first one must succeed.
@@ -121,7 +127,7 @@ func (r *run) sessions(ctx context.Context) error {
 			r.deliverer.Fail(fatal)
 			break
 		}
-		r.log.Warn("rabbitmq: the connection is lost; connecting again, its unacknowledged messages are delivered again", "error", err)
+		r.events.Broker.Failed(r.hooksCtx, true, err)
 		failures++
 		limit := min(100*time.Millisecond<<min(failures, 7), 10*time.Second)
 		_ = await.Sleep(r.deliverer.Context(), rand.N(limit))

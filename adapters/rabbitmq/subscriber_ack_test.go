@@ -90,12 +90,12 @@ func ackOnce(
 	lossy := &lossyAcks{fault: fault, cut: cut}
 	s := ownSubscriber(t, rabbitmq.SubscriberConfig{
 		Dial: lossy.dial(dial), Queue: queue, Processor: c,
-		Trace: &rabbitmq.Trace{
-			Consuming: func() { mu.Lock(); defer mu.Unlock(); begun++ },
-			Acked: func(m *consumer.Message) {
+		Trace: &consumer.SourceTrace{
+			Subscribed: func(context.Context, consumer.SourceEvent) { mu.Lock(); defer mu.Unlock(); begun++ },
+			Acked: func(_ context.Context, e consumer.SourceEvent) {
 				mu.Lock()
 				defer mu.Unlock()
-				acked[m.ID]++
+				acked[e.Message.ID]++
 				select {
 				case change <- struct{}{}:
 				default:

@@ -81,7 +81,7 @@ type SubscriberConfig struct {
 	// Trace has hooks.
 	//
 	// Defaults to none.
-	Trace *Trace
+	Trace *consumer.SourceTrace
 
 	// Logger gets one line for each event that an operator should know.
 	//
@@ -106,15 +106,6 @@ const (
 	// that was not received in that time.
 	RiskExpiry Risk = "RiskExpiry"
 )
-
-// Trace has hooks for what happens to a Subscriber's messages. Hooks may be nil. They run on several goroutines at a time, so they must
-// be quick and safe for concurrent use.
-type Trace struct {
-	Consuming func()                                 // connected; deliveries begin
-	Lost      func(err error, held int)              // the channel is closed; the server delivers its messages again
-	Acked     func(*consumer.Message)                // the acknowledgement is sent
-	Deferred  func(*consumer.Message, time.Duration) // the server has confirmed a copy that it delivers after that time
-}
 
 const (
 	maxPrefetch        = 65535            // a 16-bit number in AMQP
@@ -190,9 +181,6 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	}
 	if err := risks.Check(c.AcceptedRisks, RiskDeliveryLimit, RiskShortWindow, RiskExpiry); err != nil {
 		refuse("%w", err)
-	}
-	if c.Trace == nil {
-		c.Trace = &Trace{}
 	}
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c, errors.Join(wrong...)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/txonce/txonce/consumer"
 )
 
 // How a message is deferred. A copy goes to a retry queue, and the server moves it back to the work queue when its delay is over. The
@@ -228,9 +230,7 @@ func (r *retries) answer(d *deferral, err error) {
 	switch {
 	case err == nil:
 		s.ack(d.delivery)
-		if f := r.cfg.Trace.Deferred; f != nil {
-			f(d.delivery.msg, d.after)
-		}
+		s.run.events.Returned(s.run.hooksCtx, consumer.SourceEvent{Message: d.delivery.msg, After: d.after})
 	case r.connected.Err() != nil || s.run.deliverer.Context().Err() != nil: // it goes back when the channel is closed
 	default:
 		r.log.Warn("rabbitmq: a message to be retried could not be deferred; it waits in memory and goes back to the queue, and the failure is not counted",

@@ -40,7 +40,7 @@ func TestOwnServer(t *testing.T) {
 			queue := testdb.Queue(t, own.URL, args)
 			consuming := make(chan struct{}, 8)
 			s := ownSubscriber(t, rabbitmq.SubscriberConfig{
-				Dial: dialer(own.URL), Queue: queue, Processor: &answers{}, Trace: &rabbitmq.Trace{Consuming: func() { consuming <- struct{}{} }},
+				Dial: dialer(own.URL), Queue: queue, Processor: &answers{}, Trace: &consumer.SourceTrace{Subscribed: func(context.Context, consumer.SourceEvent) { consuming <- struct{}{} }},
 			})
 			result := make(chan error, 1)
 			go func() { result <- s.Run(t.Context()) }()
@@ -72,7 +72,7 @@ func TestOwnServer(t *testing.T) {
 			acked := make(chan int, 8)
 			s := ownSubscriber(t, rabbitmq.SubscriberConfig{
 				Dial: dialer(own.URL), Queue: queue, Processor: p, ConsumerTimeout: timeout, Grace: time.Second,
-				Trace: &rabbitmq.Trace{Acked: func(m *consumer.Message) { acked <- m.Attempt }},
+				Trace: &consumer.SourceTrace{Acked: func(_ context.Context, e consumer.SourceEvent) { acked <- e.Message.Attempt }},
 			})
 			result := make(chan error, 1)
 			go func() { result <- s.Run(ctx) }()

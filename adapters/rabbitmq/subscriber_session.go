@@ -92,9 +92,8 @@ func (r *run) open() (_ *session, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if f := r.cfg.Trace.Consuming; f != nil {
-		f()
-	}
+	r.events.Broker.Worked(r.hooksCtx)
+	r.events.Subscribed(r.hooksCtx)
 	go s.awaitClose(closes)
 	return s, nil
 }
@@ -115,8 +114,8 @@ func (s *session) awaitClose(closes <-chan *amqp.Error) {
 	for _, tag := range slices.Sorted(maps.Keys(lost)) {
 		s.run.deliverer.Lose(lost[tag])
 	}
-	if f := s.run.cfg.Trace.Lost; f != nil && s.run.deliverer.Context().Err() == nil {
-		f(s.why, len(lost))
+	if s.run.deliverer.Context().Err() == nil {
+		s.run.events.Lost(s.run.hooksCtx, consumer.SourceEvent{Messages: len(lost), Err: s.why})
 	}
 }
 
@@ -192,9 +191,7 @@ func (s *session) ack(d *delivery) {
 		_ = s.conn.CloseDeadline(time.Now().Add(closesWithin)) // else the server might wait for it until the channel is closed
 		return
 	}
-	if f := s.run.cfg.Trace.Acked; f != nil {
-		f(d.msg)
-	}
+	s.run.events.Acked(s.run.hooksCtx, consumer.SourceEvent{Message: d.msg})
 }
 
 // giveBack makes the server deliver d again at once.

@@ -52,7 +52,7 @@ func TestSpecIsRead(t *testing.T) {
 	t.Parallel()
 	run := func(t *testing.T, dial rabbitmq.Dialer, queue string, cfg rabbitmq.SubscriberConfig, want string) {
 		consuming := make(chan struct{}, 8)
-		cfg.Dial, cfg.Queue, cfg.Trace = dial, queue, &rabbitmq.Trace{Consuming: func() { consuming <- struct{}{} }}
+		cfg.Dial, cfg.Queue, cfg.Trace = dial, queue, &consumer.SourceTrace{Subscribed: func(context.Context, consumer.SourceEvent) { consuming <- struct{}{} }}
 		if cfg.Processor == nil {
 			cfg.Processor = &answers{}
 		}

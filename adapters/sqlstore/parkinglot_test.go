@@ -15,6 +15,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/observe"
 )
 
 // everyByte is a payload with every possible byte.
@@ -40,7 +41,7 @@ func letter(id byte) consumer.DeadLetter {
 			ID: fmt.Sprint("order-", id), Tenant: "acme", Topic: "orders", Key: string(everyByte), Position: "orders/3/1042", Payload: everyByte,
 			Headers: map[string]string{"trace": "abc", "binary": string(everyByte), "empty": ""}, Time: at, Attempt: 7,
 		},
-		Reason: consumer.ReasonPoison,
+		Reason: observe.CauseExhausted,
 		Cause:  "no such account",
 	}
 }
@@ -72,7 +73,7 @@ func TestParkKeepsEveryByte(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		s := db.open(deduptest.Options{})
 		full, bare := letter(1), consumer.DeadLetter{
-			ID: consumer.DeadLetterID{2}, Reason: consumer.ReasonNoKey,
+			ID: consumer.DeadLetterID{2}, Reason: observe.CauseNoKey,
 			Record: dedup.Record{Key: dedup.Key{Consumer: "billing"}},
 		}
 		before := time.Now().Add(-time.Second)
@@ -113,7 +114,7 @@ func TestParkAgainUpdatesAndCounts(t *testing.T) {
 		l := letter(1)
 		park(t, s, l)
 		first := letters(t, s, consumer.DeadLetterFilter{})[0].First
-		l.Cause, l.Reason, l.Message.Attempt = "still no such account", consumer.ReasonUnprovable, 9
+		l.Cause, l.Reason, l.Message.Attempt = "still no such account", observe.CauseUnprovable, 9
 		park(t, s, l)
 		park(t, s, l)
 		got := letters(t, s, consumer.DeadLetterFilter{})
@@ -204,7 +205,7 @@ func TestLettersFilters(t *testing.T) {
 		for id := byte(1); id <= 7; id++ {
 			l := letter(id)
 			if id%2 == 0 {
-				l.Reason = consumer.ReasonMismatch
+				l.Reason = observe.CauseMismatch
 			}
 			if id == 5 {
 				l.Record.Key.Consumer = "mail"
@@ -224,8 +225,8 @@ func TestLettersFilters(t *testing.T) {
 			{"all", consumer.DeadLetterFilter{}, []byte{7, 6, 5, 4, 3, 2, 1}},
 			{"one", consumer.DeadLetterFilter{ID: consumer.DeadLetterID{3}}, []byte{3}},
 			{"consumer", consumer.DeadLetterFilter{Consumer: "mail"}, []byte{5}},
-			{"reason", consumer.DeadLetterFilter{Reason: consumer.ReasonMismatch}, []byte{6, 4, 2}},
-			{"both", consumer.DeadLetterFilter{Consumer: "mail", Reason: consumer.ReasonMismatch}, nil},
+			{"reason", consumer.DeadLetterFilter{Reason: observe.CauseMismatch}, []byte{6, 4, 2}},
+			{"both", consumer.DeadLetterFilter{Consumer: "mail", Reason: observe.CauseMismatch}, nil},
 			{"page", consumer.DeadLetterFilter{Limit: 2}, []byte{7, 6}},
 			{"next page", consumer.DeadLetterFilter{Limit: 2, After: cursor[6]}, []byte{5, 4}},
 			{"last page", consumer.DeadLetterFilter{Limit: 2, After: cursor[1]}, nil},
@@ -246,7 +247,7 @@ func TestSettledLettersAreShownAndSwept(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		s := db.open(deduptest.Options{})
 		same, other, unknown, unclaimed, keyless := letter(1), letter(2), letter(3), letter(4), letter(5)
-		other.Reason = consumer.ReasonMismatch
+		other.Reason = observe.CauseMismatch
 		unknown.Record.Fingerprint = dedup.Fingerprint{}
 		keyless.Record.Key.ID = ""
 		park(t, s, same, other, unknown, unclaimed, keyless)

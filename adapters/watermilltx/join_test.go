@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -256,7 +257,7 @@ func TestJoinWithoutTransaction(t *testing.T) {
 	b.wantEffects()
 }
 
-// TestJoinKeepsTheStackOfAPanic: a hook of the user's own runs within the attempt, and may panic.
+// TestJoinKeepsTheStackOfAPanic: a log handler of the user's own runs within the attempt, and may panic.
 func TestJoinKeepsTheStackOfAPanic(t *testing.T) {
 	if testing.Short() {
 		t.Log("-short: there is no watermill-sql without a server")
@@ -267,12 +268,7 @@ func TestJoinKeepsTheStackOfAPanic(t *testing.T) {
 	o.publish("1")
 	panicked := make(chan error, 1)
 	cfg := joinConfig(o.base)
-	hook := func(context.Context, consumer.Event) {
-		if len(panicked) == 0 {
-			panic("a nil pointer or so")
-		}
-	}
-	cfg.Trace = &consumer.Trace{Claimed: hook}
+	cfg.Logger = slog.New(panicking{slog.DiscardHandler, func(line string) bool { return line == "consumer starts" && len(panicked) == 0 }})
 	once := newMiddleware(t, cfg)
 	keep := func(next message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {
@@ -296,3 +292,20 @@ func TestJoinKeepsTheStackOfAPanic(t *testing.T) {
 		t.Errorf("the attempt's error is %v; want the panic and its stack", err)
 	}
 }
+
+// panicking is a log handler that panics at some lines.
+type panicking struct {
+	slog.Handler
+	at func(line string) bool
+}
+
+func (p panicking) Enabled(context.Context, slog.Level) bool { return true }
+
+func (p panicking) Handle(ctx context.Context, r slog.Record) error {
+	if p.at(r.Message) {
+		panic("a nil pointer or so")
+	}
+	return p.Handler.Handle(ctx, r)
+}
+
+func (p panicking) WithAttrs([]slog.Attr) slog.Handler { return p }

@@ -16,6 +16,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 )
@@ -170,7 +171,7 @@ func TestPermanentAndExhaustedAreParked(t *testing.T) {
 		}
 		b.wantEffects("failing", "poison")
 		b.wantPublished(2)
-		if all := letters(t, m); len(all) != 1 || all[0].Reason != consumer.ReasonNoKey {
+		if all := letters(t, m); len(all) != 1 || all[0].Reason != observe.CauseNoKey {
 			t.Errorf("letters left: %v", all)
 		}
 	})

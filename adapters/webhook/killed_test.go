@@ -28,6 +28,7 @@ import (
 	"github.com/txonce/txonce/internal/test/child"
 	"github.com/txonce/txonce/internal/test/engines"
 	"github.com/txonce/txonce/internal/test/leaktest"
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -99,13 +100,13 @@ func mortal[TTx any](ctx context.Context, store interface {
 ) (http.Handler, error) {
 	s, logger := newShop(), slog.New(slog.DiscardHandler)
 	death := &consumer.Trace{
-		Claimed: func(context.Context, consumer.Event) { // the handler's statement and COMMIT take a few milliseconds
+		Claimed: func(context.Context, *consumer.Delivery, []*consumer.Message) { // the handler's statement and COMMIT take a few milliseconds
 			if rand.IntN(n) == 0 {
 				time.AfterFunc(rand.N(5*time.Millisecond), child.KillMyself)
 			}
 		},
-		Committed: func(context.Context, consumer.Event) { // it is committed, and the sender has no answer yet
-			if rand.IntN(n) == 0 {
+		Done: func(_ context.Context, _ *consumer.Delivery, outcomes []consumer.MessageOutcome) { // committed, and the sender has no answer yet
+			if outcomes[0].Outcome == observe.Processed && rand.IntN(n) == 0 {
 				child.KillMyself()
 			}
 		},

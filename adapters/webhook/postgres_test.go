@@ -19,6 +19,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -138,7 +139,7 @@ func TestIDsPostgres(t *testing.T) {
 				wantStatus(t, s.send(t, r, shopEvent{ID: id, Type: name}), 200)
 			}
 			found, err := processor.DeadLetters(t.Context(), consumer.DeadLetterFilter{})
-			if err != nil || len(found) != 2 || found[0].Reason != consumer.ReasonNoKey {
+			if err != nil || len(found) != 2 || found[0].Reason != observe.CauseNoKey {
 				t.Errorf("letters %v, %v; want the two impossible ids", found, err)
 			}
 		})

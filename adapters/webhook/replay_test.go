@@ -15,6 +15,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/observe"
 )
 
 // hub is a sender that signs the body and nothing else: the ID and the topic in its headers are anybody's.
@@ -85,11 +86,11 @@ func testReplays(t *testing.T, e env) {
 			t.Errorf("%s: %d letters, want %d: a suspected replay is kept for a person", step.name, len(found), step.letters)
 		}
 	}
-	reasons := map[consumer.Reason]int{}
+	reasons := map[observe.Cause]int{}
 	for _, l := range e.letters() {
 		reasons[l.Reason]++
 	}
-	if reasons[consumer.ReasonReplay] != 1 || reasons[consumer.ReasonMismatch] != 1 {
+	if reasons[observe.CauseReplay] != 1 || reasons[observe.CauseMismatch] != 1 {
 		t.Errorf("reasons %v, want one suspected replay and one mismatch", reasons)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/deliver"
+	"github.com/txonce/txonce/observe"
 )
 
 // work is the context in which the events of one delivery are handled. It ends with the request until the first event is claimed. From
@@ -214,18 +215,21 @@ func (rs *results) get(msg *consumer.Message) result {
 }
 
 func (rs *results) trace(claimed func()) *consumer.Trace {
-	set := func(r result) func(context.Context, consumer.Event) {
-		return func(_ context.Context, e consumer.Event) {
+	return &consumer.Trace{
+		Claimed: func(context.Context, *consumer.Delivery, []*consumer.Message) { claimed() },
+		Done: func(_ context.Context, d *consumer.Delivery, outcomes []consumer.MessageOutcome) {
 			rs.mu.Lock()
 			defer rs.mu.Unlock()
-			rs.of[e.Message] = r
-		}
-	}
-	return &consumer.Trace{
-		Claimed:   func(context.Context, consumer.Event) { claimed() },
-		Committed: set(committed),
-		Duplicate: set(duplicate),
-		Mismatch:  set(duplicate), // if the consumer takes a mismatch for a duplicate
-		Parked:    set(parked),
+			for i, msg := range d.Messages {
+				switch outcomes[i].Outcome {
+				case observe.Duplicate:
+					rs.of[msg] = duplicate
+				case observe.Parked:
+					rs.of[msg] = parked
+				default:
+					rs.of[msg] = committed
+				}
+			}
+		},
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/observe"
 )
 
 // batchWait is how long claims wait in TestBatches: longer than any transaction in it, also on a busy machine.
@@ -185,8 +186,8 @@ func (r *batchRun[TTx]) check(c *consumer.Consumer[TTx]) (unknown []consumer.Dea
 		letter, parked := letters[id]
 		n := effects[id]
 		// If the store knows that nothing was committed, the message fails like any other.
-		rolledBack := i == 0 && n == 0 && letter.Reason == consumer.ReasonPoison && strings.Contains(letter.Cause, dedup.ErrRolledBack.Error())
-		if parked && !rolledBack && (letter.Reason != consumer.ReasonUnknown || !strings.Contains(letter.Cause, "outcome unknown") || letter.Settled) {
+		rolledBack := i == 0 && n == 0 && letter.Reason == observe.CausePermanent && strings.Contains(letter.Cause, dedup.ErrRolledBack.Error())
+		if parked && !rolledBack && (letter.Reason != observe.CauseUnknown || !strings.Contains(letter.Cause, "outcome unknown") || letter.Settled) {
 			r.Errorf("%s: parked as %q, settled %v: %s", id, letter.Reason, letter.Settled, letter.Cause)
 		}
 		switch mayBoth := i == 0 || r.whole; { // the handler that ended the transaction may have committed its effects

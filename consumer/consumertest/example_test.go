@@ -50,5 +50,5 @@ func ExampleStore() {
 	}
 	letters, _ := c.DeadLetters(context.Background(), consumer.DeadLetterFilter{})
 	fmt.Println("charged", store.Database().Count("charges"), "parked", len(letters), letters[0].Reason)
-	// Output: charged 1 parked 1 no-key
+	// Output: charged 1 parked 1 no_key
 }

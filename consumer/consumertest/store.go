@@ -12,6 +12,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/observe"
 )
 
 // Store is a deduptest.Store that is also a consumer.ParkingLot. It is safe for concurrent use.
@@ -74,7 +75,7 @@ func (s *Store) DeadLetters(ctx context.Context, f consumer.DeadLetterFilter) (f
 		if len(found) == cmp.Or(f.Limit, 100) {
 			break
 		}
-		if l.Record.Key.ID != "" && l.Reason != consumer.ReasonUnknown {
+		if l.Record.Key.ID != "" && l.Reason != observe.CauseUnknown {
 			claim, claimed, err := s.Lookup(ctx, l.Record.Key)
 			if err != nil {
 				return nil, err

@@ -14,11 +14,12 @@ import (
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/observe"
 )
 
 func letter(n byte) consumer.DeadLetter {
 	return consumer.DeadLetter{
-		ID: consumer.DeadLetterID{n}, Reason: consumer.ReasonPoison, Cause: "poison",
+		ID: consumer.DeadLetterID{n}, Reason: observe.CauseExhausted, Cause: "poison",
 		Record:  dedup.Record{Key: dedup.Key{Consumer: "billing", ID: string('a' + rune(n))}, Fingerprint: dedup.FingerprintOf([]byte{n})},
 		Message: consumer.Message{Key: "\xff\x00", Payload: []byte{0, 255}, Headers: map[string]string{"\xff": "\x00"}, Attempt: 3},
 	}
@@ -52,7 +53,7 @@ func TestParkingLot(t *testing.T) {
 		park(t, s, letter(1))
 		<-time.After(time.Hour)
 		again := letter(1)
-		again.Reason = consumer.ReasonMismatch
+		again.Reason = observe.CauseMismatch
 		park(t, s, again)
 		again.Times, again.First, again.Latest = 2, first, time.Now()
 		if diff := cmp.Diff([]consumer.DeadLetter{again}, list(t, s, consumer.DeadLetterFilter{})); diff != "" {
@@ -101,7 +102,7 @@ func TestLetters(t *testing.T) {
 	for n := range byte(5) {
 		l := letter(n + 1)
 		if n == 2 {
-			l.Reason = consumer.ReasonNoKey
+			l.Reason = observe.CauseNoKey
 		}
 		if n == 3 {
 			l.Record.Key.Consumer = "shipping"
@@ -120,9 +121,9 @@ func TestLetters(t *testing.T) {
 		{"all", consumer.DeadLetterFilter{}, []byte{5, 4, 3, 2, 1}},
 		{"id", consumer.DeadLetterFilter{ID: consumer.DeadLetterID{4}}, []byte{4}},
 		{"consumer", consumer.DeadLetterFilter{Consumer: "billing"}, []byte{5, 3, 2, 1}},
-		{"reason", consumer.DeadLetterFilter{Reason: consumer.ReasonNoKey}, []byte{3}},
+		{"reason", consumer.DeadLetterFilter{Reason: observe.CauseNoKey}, []byte{3}},
 		{"page", consumer.DeadLetterFilter{After: cursor, Limit: 2}, []byte{3, 2}},
-		{"none", consumer.DeadLetterFilter{Consumer: "shipping", Reason: consumer.ReasonNoKey}, nil},
+		{"none", consumer.DeadLetterFilter{Consumer: "shipping", Reason: observe.CauseNoKey}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []byte

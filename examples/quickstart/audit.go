@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/observe"
 )
 
 // audit compares the ledger, the dead letters and the published events with the plan. It never reads the claims or the outbox,
@@ -57,7 +57,7 @@ func (a *audit) entry(o Order) {
 }
 
 // letter counts one dead letter.
-func (a *audit) letter(key string, reason consumer.Reason, payload []byte) {
+func (a *audit) letter(key string, reason observe.Cause, payload []byte) {
 	var o Order
 	i, ok := 0, false
 	if json.Unmarshal(payload, &o) == nil {
@@ -68,16 +68,16 @@ func (a *audit) letter(key string, reason consumer.Reason, payload []byte) {
 		return
 	}
 	a.parked[i]++
-	want := consumer.ReasonMismatch
+	want := observe.CauseMismatch
 	if a.plan.messages[i].kind == poison {
-		want = consumer.ReasonPoison
+		want = observe.CauseExhausted
 	}
 	switch reason {
-	case consumer.ReasonPoison:
+	case observe.CauseExhausted:
 		a.findings.PoisonParked++
-	case consumer.ReasonMismatch:
+	case observe.CauseMismatch:
 		a.findings.MismatchesParked++
-	case consumer.ReasonUnprovable:
+	case observe.CauseUnprovable:
 		a.findings.UnprovableParked++
 	default: // reported below
 	}
@@ -192,7 +192,7 @@ func (a *audit) run(ctx context.Context, db *sql.DB, b broker) (findings, error)
 		var key, reason string
 		var payload []byte
 		err := scan(&key, &reason, &payload)
-		a.letter(key, consumer.Reason(reason), payload)
+		a.letter(key, observe.Cause(reason), payload)
 		return err
 	})
 	if err != nil {

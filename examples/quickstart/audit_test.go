@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/observe"
 )
 
 // TestAudit plants each fault that the audit must find.
@@ -71,7 +71,7 @@ func TestAudit(t *testing.T) {
 		},
 		{
 			name: "poison is parked twice", problem: true,
-			fault: func(o *remains) { o.letters[bad] = append(o.letters[bad], consumer.ReasonPoison) },
+			fault: func(o *remains) { o.letters[bad] = append(o.letters[bad], observe.CauseExhausted) },
 			want:  func(f *findings) { f.PoisonParked++ },
 		},
 		{
@@ -88,7 +88,7 @@ func TestAudit(t *testing.T) {
 			name: "a healthy order is parked as poison instead of charged", problem: true,
 			fault: func(o *remains) {
 				o.rows[plain] = 0
-				o.letters[plain] = []consumer.Reason{consumer.ReasonPoison}
+				o.letters[plain] = []observe.Cause{observe.CauseExhausted}
 			},
 			want: func(f *findings) {
 				f.Effects--
@@ -100,7 +100,7 @@ func TestAudit(t *testing.T) {
 		},
 		{
 			name: "a charged order is parked as well", problem: true,
-			fault: func(o *remains) { o.letters[plain] = []consumer.Reason{consumer.ReasonUnprovable} },
+			fault: func(o *remains) { o.letters[plain] = []observe.Cause{observe.CauseUnprovable} },
 			want:  func(f *findings) { f.UnprovableParked++ },
 		},
 		{
@@ -166,7 +166,7 @@ func same(a, b findings) bool {
 // remains is what workers leave behind.
 type remains struct {
 	rows    []int
-	letters [][]consumer.Reason
+	letters [][]observe.Cause
 	foreign []Order
 
 	// Every row has one event, except for these messages.
@@ -176,15 +176,15 @@ type remains struct {
 
 // faultless is what a faultless run leaves behind.
 func faultless(p *plan) *remains {
-	o := &remains{rows: make([]int, len(p.messages)), letters: make([][]consumer.Reason, len(p.messages))}
+	o := &remains{rows: make([]int, len(p.messages)), letters: make([][]observe.Cause, len(p.messages))}
 	for i, m := range p.messages {
 		switch m.kind {
 		case healthy:
 			o.rows[i] = 1
 		case poison:
-			o.letters[i] = []consumer.Reason{consumer.ReasonPoison}
+			o.letters[i] = []observe.Cause{observe.CauseExhausted}
 		case reuse:
-			o.letters[i] = []consumer.Reason{consumer.ReasonMismatch}
+			o.letters[i] = []observe.Cause{observe.CauseMismatch}
 		}
 	}
 	return o

@@ -14,9 +14,6 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/txonce/txonce/adapters/awssqs"
-	"github.com/txonce/txonce/adapters/kafka"
-	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/outbox"
@@ -39,9 +36,7 @@ type workerConfig struct {
 	place
 	broker      string // kfake, kafka, sqs or rabbitmq
 	Sarama      *sarama.Config
-	KafkaTrace  *kafka.Trace
-	SQSTrace    *awssqs.Trace
-	RabbitTrace *rabbitmq.Trace
+	SourceTrace *consumer.SourceTrace
 	Concurrency int // SQS and RabbitMQ
 	MaxBatch    int // SQS and RabbitMQ
 }
@@ -115,7 +110,7 @@ func (s settings) work(ctx context.Context, reports *reporter, stop *fault) erro
 	w := workerConfig{
 		Database: s.Database, Driver: s.Driver, Dialect: sqlstore.Dialect(s.Dialect), LeaseTTL: leaseTTL, Trace: reports.trace(),
 		place: s.place, broker: s.Broker,
-		Sarama: s.sarama(), KafkaTrace: reports.kafkaTrace(), SQSTrace: reports.sqsTrace(), RabbitTrace: reports.rabbitTrace(),
+		Sarama: s.sarama(), SourceTrace: reports.sourceTrace(),
 		Concurrency: 4, MaxBatch: 50,
 	}
 	book := ledger{events: s.Events}

@@ -9,9 +9,6 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/txonce/txonce/adapters/awssqs"
-	"github.com/txonce/txonce/adapters/kafka"
-	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/consumer"
 )
 
@@ -35,14 +32,14 @@ type finished struct {
 
 func newReporter(out io.Writer) *reporter { return &reporter{out: json.NewEncoder(out)} }
 
-// trace records the first delivery that is handled in each partition, by whichever hook comes first.
+// trace records the first delivery that is handled in each partition.
 func (r *reporter) trace() *consumer.Trace {
-	first := func(_ context.Context, e consumer.Event) {
-		if e.Message != nil {
-			r.begin(e.Message)
+	return &consumer.Trace{Start: func(_ context.Context, d *consumer.Delivery) context.Context {
+		for _, msg := range d.Messages {
+			r.begin(msg)
 		}
-	}
-	return &consumer.Trace{Claimed: first, Duplicate: first, Mismatch: first, Unprovable: first, InFlight: first, Parked: first}
+		return nil
+	}}
 }
 
 func (r *reporter) begin(msg *consumer.Message) {
@@ -58,45 +55,39 @@ func (r *reporter) begin(msg *consumer.Message) {
 	}
 }
 
-// kafkaTrace records the progress in each partition.
-func (r *reporter) kafkaTrace() *kafka.Trace {
-	return &kafka.Trace{
-		Assigned: func(a kafka.Assignment) {
+// sourceTrace records the progress in each partition of Kafka, and counts the deliveries of a queue.
+func (r *reporter) sourceTrace() *consumer.SourceTrace {
+	return &consumer.SourceTrace{
+		Assigned: func(_ context.Context, e consumer.SourceEvent) {
 			r.mu.Lock()
-			r.generation = a.Generation
+			r.generation = e.Generation
 			r.mu.Unlock()
 			r.flush("")
 			r.mu.Lock()
-			r.ranges[a.Partition] = finished{}
+			r.ranges[e.Partition] = finished{}
 			r.mu.Unlock()
 		},
-		Marked: func(_ string, partition int32, message int64) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			if f := &r.ranges[partition]; f.begun {
-				f.to = max(f.to, message+1)
-			}
-		},
-	}
-}
-
-// sqsTrace counts deliveries.
-func (r *reporter) sqsTrace() *awssqs.Trace {
-	return &awssqs.Trace{
-		Received: func(msg *consumer.Message) {
-			if msg.Attempt > 1 {
+		Received: func(_ context.Context, e consumer.SourceEvent) {
+			if e.Message.Attempt > 1 {
 				r.add(0, 1)
 			}
 		},
-		Deleted: func(*consumer.Message) { r.add(1, 0) },
-	}
-}
-
-// rabbitTrace counts deliveries.
-func (r *reporter) rabbitTrace() *rabbitmq.Trace {
-	return &rabbitmq.Trace{
-		Acked: func(*consumer.Message) { r.add(1, 0) },
-		Lost:  func(_ error, held int) { r.add(0, held) },
+		Acked: func(_ context.Context, e consumer.SourceEvent) {
+			if e.Message != nil {
+				r.add(1, 0)
+				return
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if f := &r.ranges[e.Partition]; f.begun {
+				f.to = max(f.to, e.Offset+1)
+			}
+		},
+		Lost: func(_ context.Context, e consumer.SourceEvent) {
+			if e.System == "rabbitmq" { // those of SQS are counted when they are received again
+				r.add(0, e.Messages)
+			}
+		},
 	}
 }
 

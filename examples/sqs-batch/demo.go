@@ -18,6 +18,7 @@ import (
 	"github.com/txonce/txonce/adapters/awssqs"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/migrations"
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -59,12 +60,16 @@ func demo(ctx context.Context, client *sqs.Client, orders int) error {
 	defer done()
 	var seen sync.Map // positions; SQS may deliver a message again
 	var handled atomic.Int64
-	count := func(_ context.Context, e consumer.Event) { // awssqs.Trace.Deleted may miss a deletion whose answer was lost
-		if _, again := seen.LoadOrStore(e.Message.Position, true); !again && handled.Add(1) == int64(2*orders) {
-			done()
+	trace := &consumer.Trace{Done: func(_ context.Context, d *consumer.Delivery, outcomes []consumer.MessageOutcome) {
+		for i, o := range outcomes { // the hook Acked may miss a deletion whose answer was lost
+			if o.Outcome != observe.Processed && o.Outcome != observe.Duplicate {
+				continue
+			}
+			if _, again := seen.LoadOrStore(d.Messages[i].Position, true); !again && handled.Add(1) == int64(2*orders) {
+				done()
+			}
 		}
-	}
-	trace := &consumer.Trace{Committed: count, Duplicate: count}
+	}}
 	if err := work(working, client, name, db, trace); err != nil {
 		return err
 	}

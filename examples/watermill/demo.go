@@ -16,6 +16,7 @@ import (
 	"github.com/txonce/txonce/adapters/watermilltx"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/migrations"
+	"github.com/txonce/txonce/observe"
 )
 
 // orderCount is how many orders the demo places, three times each.
@@ -73,8 +74,17 @@ func (d *demo) announced(msg *message.Message) error {
 // trace prints and counts the outcome of each message.
 func (d *demo) trace() *consumer.Trace {
 	return &consumer.Trace{
-		Committed: func(_ context.Context, e consumer.Event) { fmt.Printf("charged    %s\n", e.Message.Payload) },
-		Duplicate: func(context.Context, consumer.Event) { d.duplicates.Add(1) },
+		Done: func(_ context.Context, delivery *consumer.Delivery, outcomes []consumer.MessageOutcome) {
+			for i, o := range outcomes {
+				switch o.Outcome {
+				case observe.Processed:
+					fmt.Printf("charged    %s\n", delivery.Messages[i].Payload)
+				case observe.Duplicate:
+					d.duplicates.Add(1)
+				default:
+				}
+			}
+		},
 	}
 }
 

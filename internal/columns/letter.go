@@ -8,6 +8,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/storekit"
 	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/observe"
 )
 
 // Letter is a row of dead_letters. Nil pointers and zero times are NULL.
@@ -62,7 +63,7 @@ func NewLetter(letter consumer.DeadLetter) (*Letter, error) {
 // DeadLetter converts the row to a consumer.DeadLetter.
 func (l *Letter) DeadLetter() (d consumer.DeadLetter, err error) {
 	d = consumer.DeadLetter{
-		ID: l.ID, Reason: consumer.Reason(l.Reason), Cause: l.Cause, Times: l.Times, First: l.First, Latest: l.Latest, Settled: l.Settled,
+		ID: l.ID, Reason: observe.Cause(l.Reason), Cause: l.Cause, Times: l.Times, First: l.First, Latest: l.Latest, Settled: l.Settled,
 		Record:  dedup.Record{Key: dedup.Key{Consumer: l.Consumer}, Time: l.Time, Window: time.Duration(l.Window) * time.Second},
 		Message: consumer.Message{Topic: l.Topic, Key: string(l.OrderingKey), Position: l.Position, Payload: l.Payload, Attempt: l.Attempts, Time: l.Time},
 	}

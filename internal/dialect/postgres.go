@@ -223,8 +223,8 @@ SELECT count(*), max(expires_at), coalesce(extract(epoch FROM $4::timestamptz - 
 }
 
 // settled is true if the dead letter's key was claimed for the same content after it was parked. For a dead letter of unknown
-// outcome the claim proves nothing: it may be older than the letter and have no effects (consumer.ReasonUnknown).
-const settled = `(p.key IS NOT NULL AND d.reason <> 'outcome-unknown' AND (p.fingerprint = d.fingerprint OR p.fingerprint IS NULL OR d.fingerprint IS NULL))`
+// outcome the claim proves nothing: it may be older than the letter and have no effects (observe.CauseUnknown).
+const settled = `(p.key IS NOT NULL AND d.reason <> 'outcome_unknown' AND (p.fingerprint = d.fingerprint OR p.fingerprint IS NULL OR d.fingerprint IS NULL))`
 
 // RefusedPostgres reports whether an error with this SQLSTATE refuses the user, the database name or a permission. Retrying does
 // not help.

@@ -146,7 +146,7 @@ func (b *batch) publish(c *call) {
 			b.errs[c.positions[n]] = err
 		}
 	}()
-	errs, usable = p.publish(ctx, msgs)
+	errs, usable = b.call(ctx, p, msgs)
 }
 
 // publishSingly publishes the messages of a call that gave no usable answers, each in a call of its own until the deadline of c: one
@@ -168,7 +168,7 @@ func (b *batch) publishSingly(ctx context.Context, c *call, noAnswer error) {
 		if err == nil {
 			errs := p.noAnswers(1, m.Topic, endedGoroutine)
 			var call sync.WaitGroup
-			call.Go(func() { errs, _ = p.publish(ctx, []outbox.Message{msg}) })
+			call.Go(func() { errs, _ = b.call(ctx, p, []outbox.Message{msg}) })
 			call.Wait()
 			err = errs[0]
 		}

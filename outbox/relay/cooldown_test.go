@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
@@ -24,11 +25,19 @@ func TestRelayCoolsDownWhenItsPublisherIsUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker, log := outboxtest.NewMemory(), new(outboxtest.FakePublisher), new(lines)
 		p := &recorder{Publisher: broker}
-		var rests, told atomic.Int64
+		var rests, ends, told atomic.Int64
 		trace := &relay.Trace{
-			Resting:  func(_ context.Context, e relay.Event) { rests.Add(1) },
-			Deferred: func(context.Context, relay.Event) { told.Add(1) },
-			Parked:   func(context.Context, relay.Event) { told.Add(1) },
+			Paused:  func(context.Context, observe.Pause) { rests.Add(1) },
+			Resumed: func(context.Context, observe.Pause) { ends.Add(1) },
+			Settled: func(_ context.Context, messages []relay.Settlement) {
+				for _, s := range messages {
+					switch {
+					case s.Outcome == observe.Held && s.Cause == observe.CauseBroker, s.Outcome == observe.Processed:
+					default:
+						told.Add(1)
+					}
+				}
+			},
 		}
 		broker.Down(0)
 		for i := range 100 {
@@ -42,16 +51,19 @@ func TestRelayCoolsDownWhenItsPublisherIsUnavailable(t *testing.T) {
 		if told.Load() != 0 || stats(t, memory) != "200 pending, 0 parked, 0 waiting" {
 			t.Errorf("%d deferred or parked; %s", told.Load(), stats(t, memory))
 		}
-		if int(rests.Load()) != len(p.Calls()) {
-			t.Errorf("%d rests of %d calls", rests.Load(), len(p.Calls()))
+		if rests.Load() != 1 || ends.Load() != 0 {
+			t.Errorf("paused %d times and resumed %d times during the outage", rests.Load(), ends.Load())
 		}
 		broker.Up()
 		<-time.After(10 * time.Second)
 		if got := stats(t, memory); got != "0 pending, 0 parked, 0 waiting" {
 			t.Error(got)
 		}
-		if log.with("is unavailable and gets no messages") != 1 || log.with("is available again") != 1 {
-			t.Errorf("want two lines:\n%s", log)
+		if rests.Load() != 1 || ends.Load() != 1 {
+			t.Errorf("paused %d times and resumed %d times", rests.Load(), ends.Load())
+		}
+		if n := log.with("is unavailable and gets no messages"); n > 2 || log.with("is available again") != 1 {
+			t.Errorf("%d lines in a minute, want one when it begins and one a minute; and one at the end:\n%s", n, log)
 		}
 		stop()
 	})
@@ -203,11 +215,11 @@ func TestRelayTriesAnUnavailablePublisherAgain(t *testing.T) {
 					p = allOrNothing{p}
 				}
 				memory, log := outboxtest.NewMemory(), new(lines)
-				trace := &relay.Trace{Deferred: func(_ context.Context, e relay.Event) {
+				trace := settled(observe.Held, func(s relay.Settlement) {
 					mu.Lock()
 					defer mu.Unlock()
-					counted += e.Message.Attempts
-				}}
+					counted += s.Message.Attempts
+				})
 				var msgs []outbox.Message
 				for i := range 200 {
 					for n := range 2 {
@@ -233,8 +245,8 @@ func TestRelayTriesAnUnavailablePublisherAgain(t *testing.T) {
 				if counted != 0 {
 					t.Errorf("%d attempts were counted", counted)
 				}
-				if test.gone == 0 && (log.with("is unavailable and gets no messages") != 1 || log.with("is available again") != 1) {
-					t.Errorf("want one line at the start of the outage and one at its end:\n%s", log)
+				if test.gone == 0 && (log.with("is unavailable and gets no messages") > 3 || log.with("is available again") != 1) {
+					t.Errorf("want a line at the start of the outage, one a minute and one at its end:\n%s", log)
 				}
 				stop()
 			})
@@ -346,8 +358,8 @@ func TestRelayCoolsDownWhenCallsEndWithTheLease(t *testing.T) {
 		if n := calls.Load(); n < 5 || n > 30 {
 			t.Errorf("%d calls in 5 minutes, want cooldowns up to 30 s", n)
 		}
-		if log.with("is unavailable and gets no messages") != 1 {
-			t.Errorf("want one line at the start of the outage:\n%s", log)
+		if n := log.with("is unavailable and gets no messages"); n < 4 || n > 6 {
+			t.Errorf("want a line at the start of the outage, and one a minute:\n%s", log)
 		}
 	})
 }

@@ -19,8 +19,8 @@ func ExampleRelay_Run() {
 	r, err := relay.New(relay.Config{
 		Queue:     memory,
 		Publisher: broker,
-		Trace: &relay.Trace{Published: func(_ context.Context, e relay.Event) { // for metrics
-			published <- e.Count
+		Trace: &relay.Trace{Settled: func(_ context.Context, messages []relay.Settlement) { // for metrics
+			published <- len(messages)
 		}},
 	})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
@@ -117,12 +118,12 @@ func TestRelayParksAtMaxAttempts(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				memory, broker, log := outboxtest.NewMemory(), refusing("a2", errRefused, -2), new(lines)
 				var told []error
-				trace := &relay.Trace{Parked: func(_ context.Context, e relay.Event) {
-					if e.Message.ID != "a2" || e.Relay != "r" {
-						t.Errorf("Parked told of %q by %q", e.Message.ID, e.Relay)
+				trace := settled(observe.Parked, func(s relay.Settlement) {
+					if s.Message.ID != "a2" || s.Relay != "r" || s.Cause != observe.CauseExhausted {
+						t.Errorf("told of %q by %q: %s", s.Message.ID, s.Relay, s.Cause)
 					}
-					told = append(told, e.Err)
-				}}
+					told = append(told, s.Err)
+				})
 				enqueueIDs(t, memory, "a1", "a2", "a3")
 				_, stop := start(t, relay.Config{Name: "r", Queue: memory, Publisher: broker, MaxAttempts: 3, Backoff: fixed(time.Second), ParkPolicy: test.keep, Logger: log.logger(), Trace: trace})
 				<-time.After(5 * time.Second)
@@ -202,7 +203,7 @@ func TestRelayPublisherThatDoesNotAnswer(t *testing.T) {
 				memory := outboxtest.NewMemory()
 				enqueueIDs(t, memory, "a1", "b1")
 				var deferred []string
-				trace := &relay.Trace{Deferred: func(_ context.Context, e relay.Event) { deferred = append(deferred, e.Message.ID+" "+e.Err.Error()) }}
+				trace := settled(observe.Retried, func(s relay.Settlement) { deferred = append(deferred, s.Message.ID+" "+s.Err.Error()) })
 				cfg := relay.Config{Queue: memory, Publisher: test.p, MaxAttempts: 2, Backoff: fixed(time.Minute), Trace: trace}
 				if n, err := newRelay(t, cfg).RunOnce(t.Context()); n != 0 || err != nil {
 					t.Fatalf("RunOnce = %d, %v", n, err)

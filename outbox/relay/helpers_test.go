@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 
 	"github.com/txonce/txonce/internal/test/leaktest"
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
@@ -266,4 +267,24 @@ func (s *faultySession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 		return err
 	}
 	return s.f.call("settled")
+}
+
+// settled returns a Trace that calls f for each message that is settled with outcome.
+func settled(outcome observe.Outcome, f func(s relay.Settlement)) *relay.Trace {
+	return &relay.Trace{Settled: func(_ context.Context, messages []relay.Settlement) {
+		for _, s := range messages {
+			if s.Outcome == outcome {
+				f(s)
+			}
+		}
+	}}
+}
+
+// leaseLost returns a Trace that calls f for each lease that is lost.
+func leaseLost(f func(err error)) *relay.Trace {
+	return &relay.Trace{Lease: func(_ context.Context, e relay.LeaseEvent) {
+		if e.Kind == relay.LeaseLost || e.Kind == relay.LeaseStale {
+			f(e.Err)
+		}
+	}}
 }

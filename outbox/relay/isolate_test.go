@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
@@ -83,7 +84,7 @@ func TestRelayHasNoTimeToIsolate(t *testing.T) {
 					panic("boom")
 				})
 				var deferred []string
-				trace := &relay.Trace{Deferred: func(_ context.Context, e relay.Event) { deferred = append(deferred, e.Message.ID) }}
+				trace := settled(observe.Retried, func(s relay.Settlement) { deferred = append(deferred, s.Message.ID) })
 				enqueueIDs(t, memory, "a1", "b1", "c1")
 				cfg := relay.Config{Queue: memory, Publisher: p, LeaseTTL: ttl, MaxAttempts: 2, Backoff: fixed(time.Hour), Trace: trace}
 				_, stop := start(t, cfg)
@@ -104,7 +105,7 @@ func TestRelayIsolatedMessageThatIsCutOff(t *testing.T) {
 		p := &recorder{Publisher: unusable("a1", broker, func() []error { panic("boom") })}
 		enqueueIDs(t, memory, "a1", "b1", "c1")
 		var deferred []string
-		trace := &relay.Trace{Deferred: func(_ context.Context, e relay.Event) { deferred = append(deferred, e.Message.ID) }}
+		trace := settled(observe.Retried, func(s relay.Settlement) { deferred = append(deferred, s.Message.ID) })
 		_, stop := start(t, relay.Config{Queue: memory, Publisher: p, Backoff: fixed(time.Hour), Trace: trace})
 		<-time.After(time.Minute)
 		if diff := cmp.Diff([][]string{{"a1", "b1", "c1"}, {"a1"}, {"b1"}, {"c1"}, {"c1"}}, p.Calls()); diff != "" {

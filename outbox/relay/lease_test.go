@@ -38,7 +38,7 @@ func TestRelayPublishesOnlyWithinItsLease(t *testing.T) {
 			enqueueIDs(t, memory, fmt.Sprintf("a%d", i))
 		}
 		var lost atomic.Int64
-		trace := &relay.Trace{LeaseLost: func(context.Context, relay.Event) { lost.Add(1) }}
+		trace := leaseLost(func(error) { lost.Add(1) })
 		_, stop := start(t, relay.Config{Queue: queue, Publisher: p, LeaseTTL: ttl, Margin: margin, Trace: trace})
 		queue.failing(errFault, "renew")
 		<-time.After(30 * time.Second)
@@ -145,7 +145,7 @@ func TestRelayPausedPastItsLease(t *testing.T) {
 			return broker.Publish(context.Background(), msgs)
 		})
 		var ends []error
-		trace := &relay.Trace{LeaseLost: func(_ context.Context, e relay.Event) { ends = append(ends, e.Err) }}
+		trace := leaseLost(func(err error) { ends = append(ends, err) })
 		enqueueIDs(t, memory, "a1", "a2", "a3", "a4")
 		_, stop := start(t, relay.Config{Name: "zombie", Queue: queue, Publisher: frozen, LeaseTTL: ttl, Logger: log.logger(), Trace: trace})
 		if diff := cmp.Diff([]string{"a1"}, arrived(broker)); diff != "" {

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/txonce/txonce/observe"
 )
 
 // operation is a call of the Queue. One may fail while others work: a missing privilege stops only one.
@@ -21,9 +23,11 @@ const (
 // failuresToLog is how many failures in a row are an outage. A single one, such as a deadlock, is routine.
 const failuresToLog = 3
 
-// outages remembers which operations fail, so that each outage is logged twice: after failuresToLog failures, and at its end.
+// outages remembers which operations fail. Each outage is logged after failuresToLog failures, once a minute while it lasts, and at its
+// end.
 type outages struct {
 	logger *slog.Logger
+	pauses *pauses
 
 	mu          sync.Mutex
 	byOperation map[operation]*outage
@@ -32,8 +36,12 @@ type outages struct {
 type outage struct {
 	since    time.Time
 	failures int
-	logged   bool
+	logged   time.Time // zero: not yet
 }
+
+const outageLogInterval = time.Minute
+
+var databasePause = pauseKey{cause: observe.CauseDatabase}
 
 func (o *outages) failed(ctx context.Context, op operation, relay string, err error) {
 	o.mu.Lock()
@@ -46,10 +54,23 @@ func (o *outages) failed(ctx context.Context, op operation, relay string, err er
 		o.byOperation[op] = out
 	}
 	out.failures++
-	log := !out.logged && (out.failures >= failuresToLog || op == opOpen)
-	out.logged = out.logged || log
+	now := time.Now()
+	begins := out.logged.IsZero() && (out.failures >= failuresToLog || op == opOpen)
+	goesOn := !out.logged.IsZero() && now.Sub(out.logged) >= outageLogInterval
+	if begins || goesOn {
+		out.logged = now
+	}
+	if begins {
+		o.pauses.begin(ctx, databasePause, err)
+	}
+	since := out.since
 	o.mu.Unlock()
-	if log {
+	o.pauses.report()
+	switch {
+	case goesOn:
+		o.logger.WarnContext(ctx, "relay: still waiting for the database; nothing is lost, and the relay tries again", "relay", relay, "operation", string(op),
+			"since", since.UTC().Format(time.RFC3339), "paused", now.Sub(since).Round(time.Second), "error", err)
+	case begins:
 		o.logger.ErrorContext(ctx, "relay: the database fails; nothing is lost, and the relay tries again", "relay", relay, "operation", string(op), "error", err)
 	}
 }
@@ -58,13 +79,17 @@ func (o *outages) recovered(ctx context.Context, op operation) {
 	o.mu.Lock()
 	out := o.byOperation[op]
 	delete(o.byOperation, op)
+	logged := out != nil && !out.logged.IsZero()
+	if logged {
+		o.pauses.end(ctx, databasePause)
+	}
 	o.mu.Unlock()
-	if out != nil && out.logged {
+	o.pauses.report()
+	if logged {
 		o.logger.InfoContext(ctx, "relay: the database works again", "operation", string(op), "after", time.Since(out.since).Round(time.Millisecond))
 	}
 }
 
 func (r *Relay) queueFailed(ctx context.Context, op operation, err error) {
 	r.outages.failed(ctx, op, r.cfg.Name, err)
-	r.trace(ctx, r.cfg.Trace.QueueFailed, Event{Err: err})
 }

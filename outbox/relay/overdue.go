@@ -19,7 +19,7 @@ func (b *batch) watch(ctx context.Context, c *call) (stop func()) {
 		cfg.Logger.ErrorContext(ctx, "relay: a publisher has not returned by its deadline; the messages of the call wait for it", "relay", cfg.Name,
 			"publisher", publisher, "messages", len(c.positions))
 	})
-	overdue := time.AfterFunc(untilDeadline+cfg.LeaseTTL, func() { b.session.leaseLost(fmt.Errorf("%w: %s", errOverdue, publisher)) })
+	overdue := time.AfterFunc(untilDeadline+cfg.LeaseTTL, func() { b.session.leaseLost(LeaseLost, fmt.Errorf("%w: %s", errOverdue, publisher)) })
 	return func() {
 		late.Stop()
 		overdue.Stop()

@@ -41,7 +41,7 @@ func TestRelayGivesUpForAPublisherThatDoesNotReturn(t *testing.T) {
 			enqueueIDs(t, memory, fmt.Sprintf("%s%d", string(rune('a'+i%26)), i))
 		}
 		var lost []error
-		trace := &relay.Trace{LeaseLost: func(_ context.Context, e relay.Event) { lost = append(lost, e.Err) }}
+		trace := leaseLost(func(err error) { lost = append(lost, err) })
 		_, stop := start(t, relay.Config{Name: "stuck", Queue: queue, Publisher: stuck, Logger: log.logger(), Trace: trace})
 		_, stopHealthy := start(t, relay.Config{Name: "healthy", Queue: memory, Publisher: broker})
 		<-time.After(outbox.DefaultPublishTimeout + relay.DefaultLeaseTTL/5)

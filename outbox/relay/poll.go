@@ -89,7 +89,7 @@ func (d *dispatcher) leaseFailed(ctx context.Context, err error) {
 	case ctx.Err() != nil || d.session.work.Err() != nil:
 		return
 	case errors.Is(err, outbox.ErrLeaseLost):
-		d.session.leaseLost(err)
+		d.session.leaseLost(LeaseLost, err)
 		return
 	}
 	err = fmt.Errorf("relay: lease messages: %w", err)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -43,7 +44,13 @@ type publisherState struct {
 	since    time.Time
 	until    time.Time
 	why      error
+	logged   time.Time // when the latest line about it was logged
 }
+
+// publisherLogInterval is how often it is logged that a publisher is still unavailable.
+const publisherLogInterval = time.Minute
+
+var brokerPause = pauseKey{cause: observe.CauseBroker}
 
 func newPublishers(cfg Config) publishers {
 	ps := publishers{byTopic: make(map[string]*publisherState, len(cfg.Publishers))}
@@ -122,14 +129,16 @@ func (p *publisherState) unproven() bool {
 }
 
 // unavailable starts a cooldown after a call that began at began and confirmed nothing. It returns how long the cooldown is, and
-// the number of failures in a row; 0: the call ran beside one that is counted already.
-func (p *publisherState) unavailable(began time.Time, err *outbox.UnavailableError) (cooldown time.Duration, failures int) {
+// whether to log it.
+func (p *publisherState) unavailable(ctx context.Context, ps *pauses, began time.Time, err *outbox.UnavailableError) (cooldown time.Duration, log bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.failures > 0 && began.Before(p.since) {
-		return max(0, time.Until(p.until)), 0
+		return max(0, time.Until(p.until)), false
 	}
-	p.failures++
+	if p.failures++; p.failures == 1 {
+		ps.begin(ctx, brokerPause, err)
+	}
 	p.since, p.why = time.Now(), err
 	if cooldown = err.After; cooldown <= 0 {
 		cooldown = min(max(p.backoff(p.failures), minCooldown), maxCooldown)
@@ -138,14 +147,20 @@ func (p *publisherState) unavailable(began time.Time, err *outbox.UnavailableErr
 		}
 	}
 	p.until = p.since.Add(cooldown)
-	return cooldown, p.failures
+	if log = p.failures == 1 || p.since.Sub(p.logged) >= publisherLogInterval; log {
+		p.logged = p.since
+	}
+	return cooldown, log
 }
 
 // available ends the cooldown, and reports whether there was one.
-func (p *publisherState) available() bool {
+func (p *publisherState) available(ctx context.Context, ps *pauses) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	was := p.failures > 0
+	if was {
+		ps.end(ctx, brokerPause)
+	}
 	p.failures, p.until, p.why = 0, time.Time{}, nil
 	return was
 }
@@ -172,20 +187,18 @@ func (b *batch) updatePublisher(c *call) {
 		}
 	}
 	r, p, work := b.relay, c.queue.publisher, b.session.work
+	defer r.pauses.report()
 	switch {
 	case c.confirmed:
-		if p.available() {
+		if p.available(work, &r.pauses) {
 			r.cfg.Logger.InfoContext(work, "relay: a publisher is available again", "relay", r.cfg.Name, "publisher", p.typeName())
 		}
 	case unavailable != nil:
-		var failures int
-		c.cooldown, failures = p.unavailable(c.began, unavailable)
-		if failures == 1 {
+		var log bool
+		c.cooldown, log = p.unavailable(work, &r.pauses, c.began, unavailable)
+		if log {
 			r.cfg.Logger.WarnContext(work, "relay: a publisher is unavailable and gets no messages for a while; no attempt is counted", "relay", r.cfg.Name,
 				"publisher", p.typeName(), "next try", c.cooldown, "error", unavailable)
-		}
-		if failures > 0 {
-			r.trace(work, r.cfg.Trace.Resting, Event{Err: unavailable, Took: c.cooldown})
 		}
 	}
 }

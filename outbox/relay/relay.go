@@ -8,6 +8,7 @@ import (
 
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/backoff"
+	"github.com/txonce/txonce/internal/hooks"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -21,6 +22,8 @@ type Relay struct {
 	topics     topicStates
 	parkBudget *parkBudget
 	outages    outages
+	pauses     pauses
+	panics     hooks.Panics // of the hooks of Config.Trace
 	wake       chan struct{}
 	running    atomic.Bool
 }
@@ -40,10 +43,13 @@ func New(cfg Config) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Relay{
-		cfg: cfg, publishers: newPublishers(cfg), parkBudget: newParkBudget(cfg.ParkLimit),
-		outages: outages{logger: cfg.Logger}, wake: make(chan struct{}, 1),
-	}, nil
+	r := &Relay{
+		cfg: cfg, publishers: newPublishers(cfg), parkBudget: newParkBudget(cfg.ParkLimit), wake: make(chan struct{}, 1),
+		panics: hooks.Panics{Logger: cfg.Logger.With("relay", cfg.Name), Owner: "relay"},
+	}
+	r.pauses = pauses{panics: &r.panics, relay: cfg.Name, paused: cfg.Trace.Paused, resumed: cfg.Trace.Resumed}
+	r.outages = outages{logger: cfg.Logger, pauses: &r.pauses}
+	return r, nil
 }
 
 // Run publishes until ctx ends. Then it starts no further call of Publish, waits for those under way, settles their messages, gives

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
@@ -125,7 +126,7 @@ func TestRelayAtomicPublisherFails(t *testing.T) {
 			return slices.Repeat([]error{errRefused}, len(msgs))
 		})}}
 		var deferred []string
-		trace := &relay.Trace{Deferred: func(_ context.Context, e relay.Event) { deferred = append(deferred, e.Message.ID) }}
+		trace := settled(observe.Retried, func(s relay.Settlement) { deferred = append(deferred, s.Message.ID) })
 		enqueueIDs(t, memory, "a1", "a2", "b1", "b2", "-1")
 		if n, err := newRelay(t, relay.Config{Queue: memory, Publisher: p, Backoff: fixed(time.Hour), Trace: trace}).RunOnce(t.Context()); n != 0 || err != nil {
 			t.Errorf("RunOnce = %d, %v", n, err)

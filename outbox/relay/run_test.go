@@ -325,15 +325,7 @@ func TestRelayTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
 		var got []string
-		note := func(what string) func(context.Context, relay.Event) {
-			return func(_ context.Context, e relay.Event) {
-				id := ""
-				if e.Message != nil {
-					id = e.Message.ID
-				}
-				got = append(got, fmt.Sprintf("%s %s %s %d %v %v %d/%d %v", e.Relay, what, id, e.Count, e.Took, e.Age, e.Hold.Shards, e.Hold.TotalShards, e.Err))
-			}
-		}
+		note := func(format string, args ...any) { got = append(got, fmt.Sprintf(format, args...)) }
 		broker := &outboxtest.FakePublisher{Decide: func(m outbox.Message) (f outboxtest.Fate) {
 			f.Delay = time.Second
 			if m.ID == "c1" {
@@ -344,19 +336,34 @@ func TestRelayTrace(t *testing.T) {
 		enqueueIDs(t, memory, "a1")
 		<-time.After(time.Minute)
 		enqueueIDs(t, memory, "b1", "c1", "c2")
+		type key struct{}
 		trace := &relay.Trace{
-			Published: note("published"), Deferred: note("deferred"), Parked: note("parked"), Returned: note("returned"),
-			Resting: note("resting"), Renewed: note("renewed"), LeaseLost: note("lost"), QueueFailed: note("failed"),
+			Start: func(ctx context.Context, p *relay.Publishing) context.Context {
+				return context.WithValue(ctx, key{}, len(p.Messages))
+			},
+			Published: func(ctx context.Context, p *relay.Publishing, errs []error) {
+				note("%s published %d %d %v", p.Relay, ctx.Value(key{}), len(p.Messages), errs)
+			},
+			Settled: func(_ context.Context, messages []relay.Settlement) {
+				for _, s := range messages {
+					note("%s %s %s %s %v %v", s.Relay, s.Message.ID, s.Outcome, s.Cause, s.After, s.Err)
+				}
+			},
+			Lease: func(_ context.Context, e relay.LeaseEvent) {
+				note("%s lease %s %d/%d", e.Relay, e.Kind, e.Hold.Shards, e.Hold.TotalShards)
+			},
 		}
 		r := newRelay(t, relay.Config{Name: "r", Queue: memory, Publisher: broker, Backoff: fixed(time.Hour), Trace: trace})
 		if n, err := r.RunOnce(t.Context()); n != 2 || err != nil {
 			t.Errorf("RunOnce = %d, %v", n, err)
 		}
 		if diff := cmp.Diff([]string{
-			"r renewed  0 0s 0s 64/64 <nil>",
-			"r deferred c1 0 1h0m0s 0s 0/0 the broker refuses this message",
-			"r published  2 1s 1m1s 0/0 <nil>",
-			"r returned  1 0s 0s 0/0 <nil>",
+			"r lease taken 64/64",
+			"r published 3 3 [<nil> <nil> the broker refuses this message]",
+			"r a1 processed  0s <nil>",
+			"r b1 processed  0s <nil>",
+			"r c1 retried handler 1h0m0s the broker refuses this message",
+			"r c2 held cancelled 0s <nil>",
 		}, got); diff != "" {
 			t.Error(diff)
 		}

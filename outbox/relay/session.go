@@ -87,7 +87,7 @@ func (s *session) keepRenewing(ctx context.Context) {
 		for failures := 0; ; {
 			left := time.Until(s.hold.Load().Until)
 			if left <= 0 {
-				s.leaseLost(errHoldExpired)
+				s.leaseLost(LeaseLost, errHoldExpired)
 				return
 			}
 			renewing, cancel := context.WithTimeout(s.work, min(r.cfg.LeaseTTL/3, left))
@@ -99,7 +99,7 @@ func (s *session) keepRenewing(ctx context.Context) {
 				break
 			}
 			if errors.Is(err, outbox.ErrLeaseLost) {
-				s.leaseLost(err)
+				s.leaseLost(LeaseLost, err)
 				return
 			}
 			failures++
@@ -134,18 +134,22 @@ func (s *session) renewed(hold outbox.Hold) {
 		s.relay.cfg.Logger.WarnContext(s.work, "relay: another relay is alive under the same name, or has died within the last Config.LeaseTTL; both work, but Stats and logs do not tell them apart",
 			"relay", s.relay.cfg.Name, "others", hold.SameName)
 	}
-	s.relay.trace(s.work, s.relay.cfg.Trace.Renewed, Event{Hold: hold})
+	kind := LeaseRenewed
+	if before == nil {
+		kind = LeaseTaken
+	}
+	s.relay.lease(s.work, LeaseEvent{Kind: kind, Hold: hold})
 }
 
 // leaseLost ends the session: calls of Publish are cut off, and nothing of the session is settled any more.
-func (s *session) leaseLost(err error) {
+func (s *session) leaseLost(kind LeaseKind, err error) {
 	s.loseOnce.Do(func() {
 		if !errors.Is(err, outbox.ErrLeaseLost) {
 			err = fmt.Errorf("%w: %w", outbox.ErrLeaseLost, err)
 		}
 		s.endWork(err)
 		s.relay.cfg.Logger.WarnContext(s.work, "relay: lease lost; what was in flight may be published twice", "relay", s.relay.cfg.Name, "error", err)
-		s.relay.trace(s.work, s.relay.cfg.Trace.LeaseLost, Event{Err: err})
+		s.relay.lease(s.work, LeaseEvent{Kind: kind, Err: err})
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/outbox"
@@ -23,7 +22,7 @@ func (b *batch) settleOutcomes() bool {
 			r.outages.recovered(s.work, opSettle)
 			return true
 		case errors.Is(err, outbox.ErrLeaseLost):
-			s.leaseLost(err)
+			s.leaseLost(LeaseStale, err)
 			return false
 		case s.work.Err() != nil:
 			return false
@@ -40,16 +39,12 @@ func (b *batch) report() (rep report) {
 	ctx, r := b.session.work, b.relay
 	rep.unavailableErr = b.unavailableErr
 	var firstCounted *outbox.Outcome
-	var oldest time.Time
 	counted := 0
 	for i := range b.outcomes {
 		o := &b.outcomes[i]
 		switch o.Verdict {
 		case outbox.Sent:
 			rep.published++
-			if oldest.IsZero() || o.Enqueued.Before(oldest) {
-				oldest = o.Enqueued
-			}
 		case outbox.Deferred:
 			rep.failed++
 			if !o.Uncounted { // the others are logged once, when their publisher or topic begins to cool down
@@ -60,11 +55,9 @@ func (b *batch) report() (rep report) {
 			if rep.retryIn == 0 || o.Delay < rep.retryIn {
 				rep.retryIn = max(o.Delay, 1)
 			}
-			r.trace(ctx, r.cfg.Trace.Deferred, Event{Message: &o.Leased, Err: o.Cause, Took: o.Delay})
 		case outbox.Parked:
 			rep.failed++
 			r.cfg.Logger.ErrorContext(ctx, "relay: message parked", "relay", r.cfg.Name, "topic", o.Topic, "id", o.ID, "seq", o.Seq, "error", o.Cause)
-			r.trace(ctx, r.cfg.Trace.Parked, Event{Message: &o.Leased, Err: o.Cause})
 		case outbox.Returned:
 			rep.returned++
 		}
@@ -73,11 +66,6 @@ func (b *batch) report() (rep report) {
 		r.cfg.Logger.WarnContext(ctx, "relay: messages deferred", "relay", r.cfg.Name, "messages", counted,
 			"topic", o.Topic, "id", o.ID, "seq", o.Seq, "attempts", o.Attempts+1, "delay", o.Delay, "error", o.Cause)
 	}
-	if rep.published > 0 {
-		r.trace(ctx, r.cfg.Trace.Published, Event{Count: rep.published, Took: time.Since(b.leasedAt), Age: time.Since(oldest)})
-	}
-	if rep.returned > 0 {
-		r.trace(ctx, r.cfg.Trace.Returned, Event{Count: rep.returned})
-	}
+	b.settled(ctx)
 	return rep
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
@@ -23,13 +24,15 @@ func TestRelaySettlesAgain(t *testing.T) {
 		memory, log := outboxtest.NewMemory(), new(lines)
 		queue, broker := &faulty{Queue: memory}, new(outboxtest.FakePublisher)
 		queue.failing(errFault, "settle")
-		var failed atomic.Int64
-		trace := &relay.Trace{QueueFailed: func(_ context.Context, e relay.Event) {
-			if !errors.Is(e.Err, errFault) {
-				t.Error(e.Err)
+		var paused, resumed atomic.Int64
+		hook := func(n *atomic.Int64) func(context.Context, observe.Pause) {
+			return func(_ context.Context, p observe.Pause) {
+				if n.Add(1); !errors.Is(p.Err, errFault) || p.Cause != observe.CauseDatabase || p.Topic != "" {
+					t.Errorf("told %+v", p)
+				}
 			}
-			failed.Add(1)
-		}}
+		}
+		trace := &relay.Trace{Paused: hook(&paused), Resumed: hook(&resumed)}
 		enqueueIDs(t, memory, "a1", "a2")
 		_, stop := start(t, relay.Config{Queue: queue, Publisher: broker, Logger: log.logger(), Trace: trace})
 		<-time.After(2 * time.Minute)
@@ -41,11 +44,11 @@ func TestRelaySettlesAgain(t *testing.T) {
 		if got := stats(t, memory); got != "0 pending, 0 parked, 0 waiting" {
 			t.Error(got)
 		}
-		if n := failed.Load(); n < 40 || n > 120 {
-			t.Errorf("%d tries in two minutes", n)
+		if paused.Load() != 1 || resumed.Load() != 1 {
+			t.Errorf("paused %d times, resumed %d times", paused.Load(), resumed.Load())
 		}
-		if log.with("database fails") != 1 || log.with("works again") != 1 {
-			t.Errorf("want two lines:\n%s", log)
+		if log.with("database fails") != 1 || log.with("still waiting for the database") != 1 || log.with("works again") != 1 {
+			t.Errorf("want a line at the start, one after a minute and one at the end:\n%s", log)
 		}
 		stop()
 	})

@@ -42,7 +42,11 @@ func TestRelayBesideOnesThatDieAtTheirStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker := outboxtest.NewMemory(), slow(time.Millisecond)
 		least := outboxtest.DefaultShards
-		trace := &relay.Trace{Renewed: func(_ context.Context, e relay.Event) { least = min(least, e.Hold.Shards) }}
+		trace := &relay.Trace{Lease: func(_ context.Context, e relay.LeaseEvent) {
+			if e.Kind == relay.LeaseRenewed || e.Kind == relay.LeaseTaken {
+				least = min(least, e.Hold.Shards)
+			}
+		}}
 		_, stop := start(t, relay.Config{Name: "healthy", Queue: memory, Publisher: broker, Trace: trace})
 		enqueued := map[string]time.Time{}
 		for i := range 7000 {

@@ -1,11 +1,13 @@
 package relay
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -76,18 +78,22 @@ func (ts *topicStates) undecided(topic string) {
 }
 
 // confirmed forgets that topic was at fault, and reports whether it was.
-func (ts *topicStates) confirmed(topic string) (was bool) {
+func (ts *topicStates) confirmed(ctx context.Context, ps *pauses, topic string) (was bool) {
 	ts.ifFaulty(topic, func(*faultyTopic) {
 		delete(ts.faulty, topic)
 		ts.count.Add(-1)
+		ps.end(ctx, pauseKey{observe.CauseBroker, topic})
 		was = true
 	})
+	if was {
+		ps.report()
+	}
 	return was
 }
 
 // failed starts a cooldown of topic, or a longer one, after a call that started at began. Calls that ran side by side count once.
 // It returns how long the cooldown is, and whether to log it.
-func (ts *topicStates) failed(topic string, began time.Time, why error) (cooldown time.Duration, log bool) {
+func (ts *topicStates) failed(ctx context.Context, ps *pauses, topic string, began time.Time, why error) (cooldown time.Duration, log bool) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	now := time.Now()
@@ -100,6 +106,7 @@ func (ts *topicStates) failed(topic string, began time.Time, why error) (cooldow
 		t = new(faultyTopic)
 		ts.faulty[topic] = t
 		ts.count.Add(1)
+		ps.begin(ctx, pauseKey{observe.CauseBroker, topic}, why)
 	case !began.After(t.failed):
 		return max(t.until.Sub(now), minTopicCooldown), false
 	}
@@ -115,12 +122,12 @@ func (ts *topicStates) failed(topic string, began time.Time, why error) (cooldow
 // coolTopicDown starts a cooldown of topic and returns how long it is.
 func (b *batch) coolTopicDown(topic string, began time.Time, why error) time.Duration {
 	ctx, r := b.session.work, b.relay
-	cooldown, log := r.topics.failed(topic, began, why)
+	cooldown, log := r.topics.failed(ctx, &r.pauses, topic, began, why)
+	r.pauses.report()
 	if log {
 		r.cfg.Logger.WarnContext(ctx, "relay: a topic is missing or closed to this relay; its messages wait, and no attempt is counted",
 			"relay", r.cfg.Name, "topic", topic, "next try", cooldown, "error", why)
 	}
-	r.trace(ctx, r.cfg.Trace.Resting, Event{Topic: topic, Err: why, Took: cooldown})
 	return cooldown
 }
 
@@ -142,7 +149,7 @@ func (b *batch) updateTopics(c *call) {
 		switch {
 		case b.errs[i] == nil:
 			delete(faults, topic) // it was created while the call ran, for example
-			if topics.confirmed(topic) {
+			if topics.confirmed(b.session.work, &b.relay.pauses, topic) {
 				b.relay.cfg.Logger.InfoContext(b.session.work, "relay: a topic takes messages again", "relay", b.relay.cfg.Name, "topic", topic)
 			}
 		case faults[topic] == nil:

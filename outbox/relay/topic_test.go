@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
@@ -48,12 +49,19 @@ func TestRelayCoolsDownATopicAtFault(t *testing.T) {
 		p := &recorder{Publisher: broker}
 		var deferrals, rests atomic.Int64
 		trace := &relay.Trace{
-			Deferred: func(context.Context, relay.Event) { deferrals.Add(1) },
-			Resting: func(_ context.Context, e relay.Event) {
-				if rests.Add(1); e.Topic != "gone" || !errors.Is(e.Err, errMissing) {
-					t.Errorf("Resting told of topic %q: %v", e.Topic, e.Err)
+			Settled: func(_ context.Context, messages []relay.Settlement) {
+				for _, s := range messages {
+					if s.Outcome == observe.Held && s.Cause == observe.CauseBroker {
+						deferrals.Add(1)
+					}
 				}
 			},
+			Paused: func(_ context.Context, p observe.Pause) {
+				if rests.Add(1); p.Topic != "gone" || !errors.Is(p.Err, errMissing) || p.Cause != observe.CauseBroker {
+					t.Errorf("told %+v", p)
+				}
+			},
+			Resumed: func(context.Context, observe.Pause) { rests.Add(-1) },
 		}
 		enqueue(t, memory, gone(150)...)
 		_, stop := start(t, relay.Config{Queue: memory, Publisher: p, Logger: log.logger(), Trace: trace, MaxAttempts: 2, BatchSize: 1000})
@@ -78,11 +86,14 @@ func TestRelayCoolsDownATopicAtFault(t *testing.T) {
 		if n := log.with("a topic is missing or closed"); n < 8 || n > 11 {
 			t.Errorf("%d lines in ten minutes, want one a minute:\n%s", n, log)
 		}
-		if rests.Load() < 10 {
-			t.Errorf("%d rests were told of", rests.Load())
+		if rests.Load() != 1 {
+			t.Errorf("%d pauses are on, want one", rests.Load())
 		}
 		create()
 		<-time.After(2 * time.Minute)
+		if rests.Load() != 0 {
+			t.Errorf("%d pauses are on after the topic was made", rests.Load())
+		}
 		if got := stats(t, memory); got != "0 pending, 0 parked, 0 waiting" {
 			t.Errorf("two minutes after the topic was created: %s", got)
 		}

@@ -2,41 +2,229 @@ package relay
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
+	"github.com/txonce/txonce/internal/hooks"
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 )
 
-// Event is the argument of Trace's hooks.
-type Event struct {
-	Relay   string         // Config.Name
-	Topic   string         // of Resting: the topic that cools down; empty: the publisher does, with all its topics
-	Message *outbox.Leased // of Deferred and Parked; must not be changed
-	Err     error          // the failure, if there was one
-	Count   int            // of Published and Returned: messages
-	Took    time.Duration  // of Published: since they were leased; of Deferred and Resting: until the next try
-	Age     time.Duration  // of Published: since the oldest was enqueued, between the database's clock and this process's
-	Hold    outbox.Hold    // of Renewed
-}
-
-// Trace has hooks for metrics and spans. Nil hooks are not called. Hooks run on the relay's goroutines, several at a time: they
-// must be quick and safe for concurrent use. Published, Deferred, Parked and Returned are called after Settle; when the lease is
-// lost before, they are not called for those messages, which will be published again.
+// Trace has hooks for metrics and spans. Nil hooks are not called. Hooks run on the relay's goroutines, several at a time and never under
+// a lock: they must be quick and safe for concurrent use. A panic of a hook is logged and has no other effect.
 type Trace struct {
-	Published   func(ctx context.Context, e Event) // confirmed by the broker; once for each batch
-	Deferred    func(ctx context.Context, e Event) // failed; the message and its key are held back for Took
-	Parked      func(ctx context.Context, e Event) // not tried again
-	Returned    func(ctx context.Context, e Event) // leased, but not tried or of unknown outcome; once for each batch
-	Resting     func(ctx context.Context, e Event) // a publisher is unavailable, or a topic is missing or denied: it cools down for Took
-	Renewed     func(ctx context.Context, e Event) // the shards that the relay holds; every few seconds
-	LeaseLost   func(ctx context.Context, e Event) // what was in flight may be published twice
-	QueueFailed func(ctx context.Context, e Event) // the database failed; for each try
+	// Start is called before each call of a Publisher, which gets the ctx that it returns; that must be derived from ctx. If it is nil, ctx
+	// is used. Published is called when the Publisher has returned: errs[i] is its answer for p.Messages[i], nil if it was confirmed.
+	Start     func(ctx context.Context, p *Publishing) context.Context
+	Published func(ctx context.Context, p *Publishing, errs []error)
+
+	// Settled is called after the outcomes of a batch were written to the outbox. When the lease is lost before, it is not called for those
+	// messages, which will be published again. The hook must not keep messages.
+	Settled func(ctx context.Context, messages []Settlement)
+
+	// Paused and Resumed are called when the relay begins and ends to make no progress: with observe.CauseDatabase when the database has
+	// failed three times in a row, and with observe.CauseBroker when a Publisher is unavailable or, with Topic, when a topic is missing or closed to
+	// this relay.
+	Paused  func(ctx context.Context, p observe.Pause)
+	Resumed func(ctx context.Context, p observe.Pause)
+
+	// Lease is called for each change and each renewal of what the relay holds, every few seconds.
+	Lease func(ctx context.Context, e LeaseEvent)
 }
 
-// trace calls one of the hooks of Config.Trace.
-func (r *Relay) trace(ctx context.Context, hook func(context.Context, Event), e Event) {
-	if hook != nil {
-		e.Relay = r.cfg.Name
-		hook(ctx, e)
+// Publishing is one call of a Publisher.
+type Publishing struct {
+	Relay    string           // Config.Name
+	Messages []outbox.Message // with the headers that are published; the Publisher may have changed them
+	Began    time.Time
+}
+
+// Settlement is what was settled for one message.
+type Settlement struct {
+	Relay   string          // Config.Name
+	Message *outbox.Leased  // must not be changed
+	Outcome observe.Outcome // Processed, Retried, Held or Parked
+	Cause   observe.Cause   // empty for Processed
+	Err     error           // nil for Processed, and for a message that was not tried
+	After   time.Duration   // of Retried and Held: until the next try; 0: at once
+}
+
+// LeaseEvent is a change of what a relay holds.
+type LeaseEvent struct {
+	Relay string // Config.Name
+	Kind  LeaseKind
+	Hold  outbox.Hold // of LeaseTaken and LeaseRenewed
+	Err   error       // of LeaseLost and LeaseStale: what was in flight may be published twice
+}
+
+// LeaseKind says what happened to a lease.
+type LeaseKind string
+
+// The kinds of LeaseEvents.
+const (
+	LeaseTaken   LeaseKind = "taken"   // by a new session
+	LeaseRenewed LeaseKind = "renewed" // by the session that holds it
+	LeaseLost    LeaseKind = "lost"    // it expired
+	LeaseStale   LeaseKind = "stale"   // outcomes could not be settled, because another relay has taken a shard
+)
+
+// call calls the Publisher p.
+func (b *batch) call(ctx context.Context, p *publisherState, msgs []outbox.Message) (errs []error, usable bool) {
+	r := b.relay
+	if r.cfg.Trace.Start == nil && r.cfg.Trace.Published == nil {
+		return p.publish(ctx, msgs)
+	}
+	publishing := &Publishing{Relay: r.cfg.Name, Messages: msgs, Began: time.Now()}
+	n, topic := len(msgs), msgs[0].Topic
+	ctx = r.starts(ctx, publishing)
+	defer func() { // runs also when the publisher ends this goroutine
+		told := errs
+		if told == nil {
+			told = p.noAnswers(n, topic, endedGoroutine)
+		}
+		r.published(ctx, publishing, told)
+	}()
+	return p.publish(ctx, msgs)
+}
+
+func (r *Relay) starts(ctx context.Context, p *Publishing) context.Context {
+	if r.cfg.Trace.Start == nil {
+		return ctx
+	}
+	defer r.panics.Recover(ctx, "Start")
+	if started := r.cfg.Trace.Start(ctx, p); started != nil {
+		return started
+	}
+	return ctx
+}
+
+func (r *Relay) published(ctx context.Context, p *Publishing, errs []error) {
+	if r.cfg.Trace.Published != nil {
+		defer r.panics.Recover(ctx, "Published")
+		r.cfg.Trace.Published(ctx, p, errs)
 	}
 }
+
+// settled calls the hook Settled.
+func (b *batch) settled(ctx context.Context) {
+	hook := b.relay.cfg.Trace.Settled
+	if hook == nil {
+		return
+	}
+	all := make([]Settlement, len(b.outcomes))
+	for i := range b.outcomes {
+		all[i] = b.settlement(&b.outcomes[i])
+	}
+	hooks.Call(ctx, &b.relay.panics, "Settled", hook, all)
+}
+
+func (b *batch) settlement(o *outbox.Outcome) Settlement {
+	s := Settlement{Relay: b.relay.cfg.Name, Message: &o.Leased, Err: o.Cause, After: o.Delay}
+	switch o.Verdict {
+	case outbox.Sent:
+		s.Outcome = observe.Processed
+	case outbox.Parked:
+		s.Outcome, s.Cause = observe.Parked, observe.CauseExhausted
+		switch {
+		case o.Unreadable != nil:
+			s.Cause = observe.CauseUndecodable
+		case outbox.IsPermanent(o.Cause):
+			s.Cause = observe.CausePermanent
+		}
+	case outbox.Deferred:
+		s.Outcome, s.Cause = observe.Retried, failureCause(o.Cause)
+		if o.Uncounted {
+			s.Outcome = observe.Held
+		}
+	case outbox.Returned:
+		s.Outcome, s.Cause, s.Err = observe.Held, observe.CauseCancelled, b.unavailableErr
+		if s.Err != nil {
+			s.Cause = observe.CauseBroker
+		}
+	}
+	return s
+}
+
+// failureCause names the cause of err, an answer of a Publisher.
+func failureCause(err error) observe.Cause {
+	switch {
+	case errors.Is(err, ErrParkLimit):
+		return observe.CauseBudget
+	case errors.As(err, new(*outbox.UnavailableError)), errors.As(err, new(*outbox.TopicError)):
+		return observe.CauseBroker
+	}
+	return observe.CauseHandler
+}
+
+// lease calls the hook Lease.
+func (r *Relay) lease(ctx context.Context, e LeaseEvent) {
+	e.Relay = r.cfg.Name
+	hooks.Call(ctx, &r.panics, "Lease", r.cfg.Trace.Lease, e)
+}
+
+// pauses counts what is paused for each cause and topic: the operations of the database that fail, the Publishers that are unavailable.
+// The first one calls the hook Paused, and the end of the last one Resumed.
+type pauses struct {
+	panics          *hooks.Panics
+	relay           string
+	paused, resumed func(context.Context, observe.Pause)
+
+	mu    sync.Mutex
+	on    map[pauseKey]*pause
+	order hooks.Order
+}
+
+type pauseKey struct {
+	cause observe.Cause
+	topic string
+}
+
+type pause struct {
+	n     int
+	since time.Time
+	err   error // the latest
+}
+
+// begin records that one thing more is paused. Call it under the lock that guards its state, and report without that lock.
+func (ps *pauses) begin(ctx context.Context, key pauseKey, err error) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.on == nil {
+		ps.on = make(map[pauseKey]*pause)
+	}
+	p := ps.on[key]
+	if p == nil {
+		p = &pause{since: time.Now()}
+		ps.on[key] = p
+	}
+	p.err = err
+	if p.n++; p.n == 1 {
+		ps.add(ctx, "Paused", ps.paused, key, p)
+	}
+}
+
+// end records that one thing less is paused. Call it as begin.
+func (ps *pauses) end(ctx context.Context, key pauseKey) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.on[key]
+	if p == nil {
+		return
+	}
+	if p.n--; p.n == 0 {
+		delete(ps.on, key)
+		ps.add(ctx, "Resumed", ps.resumed, key, p)
+	}
+}
+
+func (ps *pauses) add(ctx context.Context, name string, hook func(context.Context, observe.Pause), key pauseKey, p *pause) {
+	if hook == nil {
+		return
+	}
+	e := observe.Pause{Name: ps.relay, Topic: key.topic, Cause: key.cause, Err: p.err, Since: p.since}
+	ps.order.Add(func() { hooks.Call(ctx, ps.panics, name, hook, e) })
+}
+
+// report calls the hooks that begin and end have added.
+func (ps *pauses) report() { ps.order.Run() }

@@ -1,12 +1,12 @@
 package relay_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
@@ -63,13 +63,13 @@ func TestRelayGivesBackTheRestOfASlowBatch(t *testing.T) {
 		memory := outboxtest.NewMemory()
 		p := &recorder{Publisher: slow(70 * time.Millisecond)}
 		enqueueIDs(t, memory, "a1", "a2", "a3", "a4", "b1")
-		var returned []int
-		trace := &relay.Trace{Returned: func(_ context.Context, e relay.Event) { returned = append(returned, e.Count) }}
+		returned := 0
+		trace := settled(observe.Held, func(relay.Settlement) { returned++ })
 		if n, err := newRelay(t, relay.Config{Queue: memory, Publisher: p, Trace: trace}).RunOnce(t.Context()); n != 5 || err != nil {
 			t.Errorf("RunOnce = %d, %v", n, err)
 		}
 		// 0 and 70 ms; at 140 ms the rest is given back.
-		if got := fmt.Sprint(p.Calls(), returned); got != "[[a1 b1] [a2] [a3] [a4]] [2]" {
+		if got := fmt.Sprint(p.Calls(), returned); got != "[[a1 b1] [a2] [a3] [a4]] 2" {
 			t.Errorf("calls and messages given back: %s", got)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/backoff"
+	"github.com/txonce/txonce/observe"
 )
 
 // maxRestarts is how many times a span is read again because of outdated.
@@ -112,8 +113,17 @@ func (b *Backfill[TTx]) process(ctx context.Context, msgs []*consumer.Message, p
 		passed.Parked += int(parked.Load())
 	}()
 	traced := consumer.WithTrace(ctx, &consumer.Trace{
-		Committed: func(context.Context, consumer.Event) { committed.Add(1) },
-		Parked:    func(context.Context, consumer.Event) { parked.Add(1) },
+		Done: func(_ context.Context, _ *consumer.Delivery, outcomes []consumer.MessageOutcome) {
+			for _, o := range outcomes {
+				switch o.Outcome {
+				case observe.Processed:
+					committed.Add(1)
+				case observe.Parked:
+					parked.Add(1)
+				default:
+				}
+			}
+		},
 	})
 	for failures := 1; len(msgs) > 0; failures++ {
 		errs := b.cfg.Processor.ProcessBatch(traced, msgs)

@@ -9,6 +9,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/observe"
 )
 
 // What a consumer does with events whose id is not signed.
@@ -20,8 +21,12 @@ func TestConsumer(t *testing.T) {
 			handled = append(handled, m.ID)
 			return nil
 		},
-		Trace: &consumer.Trace{Parked: func(_ context.Context, e consumer.Event) {
-			parked = append(parked, e.Message.ID+" "+string(e.Reason))
+		Trace: &consumer.Trace{Done: func(_ context.Context, d *consumer.Delivery, outcomes []consumer.MessageOutcome) {
+			for i, o := range outcomes {
+				if o.Outcome == observe.Parked {
+					parked = append(parked, d.Messages[i].ID+" "+string(o.Cause))
+				}
+			}
 		}},
 	})
 	if err != nil {
@@ -53,7 +58,7 @@ func TestConsumer(t *testing.T) {
 		t.Errorf("E17: handled (-want +got)\n%s", diff)
 	}
 	want := []string{
-		"d2:paid " + string(consumer.ReasonReplay), "d6:paid " + string(consumer.ReasonMismatch), "d5:paid " + string(consumer.ReasonReplay),
+		"d2:paid " + string(observe.CauseReplay), "d6:paid " + string(observe.CauseMismatch), "d5:paid " + string(observe.CauseReplay),
 	}
 	if diff := cmp.Diff(want, parked); diff != "" {
 		t.Errorf("case 54: parked (-want +got)\n%s", diff)

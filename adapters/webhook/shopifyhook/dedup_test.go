@@ -54,7 +54,7 @@ func TestDeduplication(t *testing.T) {
 			"case 54: a captured delivery with a new X-Shopify-Event-Id",
 			[]delivered{{nil, h, body}, {nil, change(h, "X-Shopify-Event-Id", otherEvent), body}},
 			[]string{ran(topic, event)},
-			[]string{"suspected-replay " + topic + ":" + otherEvent},
+			[]string{"suspected_replay " + topic + ":" + otherEvent},
 		},
 		{
 			"case 54: a captured delivery with a new ID and the name of another shop",
@@ -63,7 +63,7 @@ func TestDeduplication(t *testing.T) {
 				{trustShop, change(change(h, "X-Shopify-Event-Id", otherEvent), "X-Shopify-Shop-Domain", "evil.myshopify.com"), body},
 			},
 			[]string{ran(topic, event)},
-			[]string{"suspected-replay " + topic + ":" + otherEvent},
+			[]string{"suspected_replay " + topic + ":" + otherEvent},
 		},
 		{
 			"a captured body under the ID of a delivery that comes later", // kept, not dropped as a duplicate
@@ -94,7 +94,7 @@ func TestDeduplication(t *testing.T) {
 				{nil, headers(signature(secret, thin), otherEvent, topic), thin},
 			},
 			[]string{ran(topic, event)},
-			[]string{"suspected-replay " + topic + ":" + otherEvent},
+			[]string{"suspected_replay " + topic + ":" + otherEvent},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/webhook/stripehook"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/observe"
 )
 
 // fetchedFrom returns the earliest time that the latest requests asked for.
@@ -128,7 +129,7 @@ func TestPoisonDoesNotBlock(t *testing.T) {
 		b := w.backfill(t, func(cfg *stripehook.BackfillConfig[tx], _ *stripehook.ClientConfig) { cfg.MaxPages = 1 })
 		w.once(t, b)
 		w.wantEffects(t, 299)
-		w.wantLetters(t, "evt_00050 "+string(consumer.ReasonPoison))
+		w.wantLetters(t, "evt_00050 "+string(observe.CauseExhausted))
 		w.stripe.taken()
 		w.once(t, b)
 		if from, want := w.fetchedFrom(), time.Now().Add(-2*time.Hour); from.Before(want) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/webhook/stripehook"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/observe"
 )
 
 func TestWebhookAndBackfillHaveOneEffect(t *testing.T) {
@@ -118,6 +119,6 @@ func TestObjectAliasParksASecondEvent(t *testing.T) {
 		w.receive(t, stripehook.Config{ObjectAlias: true}, event(1, time.Minute))
 		w.receive(t, stripehook.Config{ObjectAlias: true}, twin)
 		w.wantEffects(t, 1)
-		w.wantLetters(t, "evt_00002 "+string(consumer.ReasonReplay))
+		w.wantLetters(t, "evt_00002 "+string(observe.CauseReplay))
 	})
 }

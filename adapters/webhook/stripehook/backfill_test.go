@@ -16,6 +16,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
 )
 
 // E20: the database is away for ten minutes. Nothing is parked and nothing lost.
@@ -58,7 +59,7 @@ func TestMalformedEventIsParked(t *testing.T) {
 		w.stripe.events = append(w.stripe.events, listed{event: event(2, 2*time.Minute), raw: []byte(`{"id":"evt_00002","object":"event","created":"never"}`)})
 		w.once(t, w.backfill(t))
 		w.wantEffects(t, 2)
-		w.wantLetters(t, " "+string(consumer.ReasonNoKey))
+		w.wantLetters(t, " "+string(observe.CauseNoKey))
 	})
 }
 

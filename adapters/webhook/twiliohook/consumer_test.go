@@ -11,6 +11,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/observe"
 )
 
 // What a consumer does with the events: each status once, and captured forms that were divided anew never.
@@ -22,7 +23,13 @@ func TestConsumer(t *testing.T) {
 			handled = append(handled, m.ID)
 			return nil
 		},
-		Trace: &consumer.Trace{Parked: func(_ context.Context, e consumer.Event) { parked = append(parked, string(e.Reason)) }},
+		Trace: &consumer.Trace{Done: func(_ context.Context, _ *consumer.Delivery, outcomes []consumer.MessageOutcome) {
+			for _, o := range outcomes {
+				if o.Outcome == observe.Parked {
+					parked = append(parked, string(o.Cause))
+				}
+			}
+		}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +59,7 @@ func TestConsumer(t *testing.T) {
 	if diff := cmp.Diff([]string{"SM1:sent", "SM1:delivered"}, handled); diff != "" {
 		t.Errorf("handled (-want +got)\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{string(consumer.ReasonReplay), string(consumer.ReasonMismatch)}, parked); diff != "" {
+	if diff := cmp.Diff([]string{string(observe.CauseReplay), string(observe.CauseMismatch)}, parked); diff != "" {
 		t.Errorf("case 55: parked (-want +got)\n%s", diff)
 	}
 }

@@ -28,14 +28,16 @@ type row struct {
 
 // The first row that covers a package applies. The test fails for a package without a row and for a row without a package.
 var rows = []row{
-	{"dedup", []string{"internal/await", "internal/backoff"}},
+	{"observe", nil},
+	{"dedup", []string{"observe", "internal/await", "internal/backoff", "internal/hooks"}},
 	{"dedup/storekit", []string{"dedup"}},
 	{"dedup/deduptest", []string{"dedup", "dedup/storekit", "internal/await"}},
 	{"outbox", nil},
-	{"outbox/relay", []string{"outbox", "internal/await", "internal/backoff", "internal/tokens"}},
+	{"outbox/relay", []string{"outbox", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/tokens"}},
 	{"outbox/outboxtest", []string{"outbox", "outbox/relay", "internal/await", "internal/backoff", "internal/shares"}},
-	{"consumer", []string{"dedup", "outbox", "internal/await", "internal/backoff", "internal/isolated", "internal/tokens"}},
-	{"consumer/consumertest", []string{"consumer", "dedup", "outbox", "dedup/deduptest", "internal/await"}},
+	{"consumer", []string{"dedup", "outbox", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/isolated", "internal/tokens"}},
+	{"consumer/ops", []string{"consumer", "dedup", "outbox", "observe"}},
+	{"consumer/consumertest", []string{"consumer", "observe", "dedup", "outbox", "dedup/deduptest", "internal/await"}},
 
 	{"adapters/pgxstore", store("github.com/jackc/pgx/v5/...")},
 	{"adapters/sqlstore", store("adapters/sqlstore/internal/...")}, // imports no driver
@@ -57,14 +59,15 @@ var rows = []row{
 	{"migrations", nil},
 	{"internal/await", nil},
 	{"internal/backoff", nil},
+	{"internal/hooks", []string{"observe"}},
 	{"internal/tokens", nil},
 	{"internal/dialect", nil},
 	{"internal/claims", []string{"dedup", "dedup/storekit", "outbox"}},
-	{"internal/columns", []string{"dedup", "dedup/storekit", "outbox", "consumer", "internal/claims"}},
+	{"internal/columns", []string{"observe", "dedup", "dedup/storekit", "outbox", "consumer", "internal/claims"}},
 	{"internal/debounce", nil},
 	{"internal/shares", nil},
 	{"internal/counts", nil},
-	{"internal/deliver", []string{"consumer", "internal/isolated"}},
+	{"internal/deliver", []string{"consumer", "observe", "internal/hooks", "internal/isolated"}},
 	{"internal/isolated", nil},
 	{"internal/publishing", []string{"outbox"}},
 	{"internal/risks", nil},
@@ -77,12 +80,12 @@ var rows = []row{
 
 // edge returns the imports of an adapter for a broker or HTTP: the core and one SDK, but no other adapter.
 func edge(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "internal/await", "internal/backoff", "internal/counts", "internal/deliver", "internal/publishing", "internal/risks"}, sdk...)
+	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/counts", "internal/deliver", "internal/publishing", "internal/risks"}, sdk...)
 }
 
 // store returns the imports of an adapter for a database.
 func store(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/columns", "internal/debounce", "internal/isolated", "internal/shares"}, sdk...)
+	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/columns", "internal/debounce", "internal/isolated", "internal/shares"}, sdk...)
 }
 
 // A pkg is what `go list -json` prints about a package.

@@ -18,10 +18,10 @@ var consumerMutations = []mutation{
 				first`,
 	}),
 	handling("a message with a known key and different content is parked", "attempt.go", "TestWhatIsParkedAndWhy", edit{
-		`ans.refused = refuse(ReasonMismatch, dedup.ErrMismatch)`, `ans.verdict = dedup.Duplicate`,
+		`ans.refused = refuse(observe.CauseMismatch, dedup.ErrMismatch)`, `ans.verdict = dedup.Duplicate`,
 	}),
 	handling("a stranger's replays do not stop other messages", "refusallimit.go", "TestRefusedMessagesStopNoOthers", edit{
-		`return r == ReasonMismatch || r == ReasonReplay || r == ReasonUnprovable`, `return r == ReasonUnprovable`,
+		`return reason == observe.CauseMismatch || reason == observe.CauseReplay || reason == observe.CauseUnprovable`, `return reason == observe.CauseUnprovable`,
 	}),
 	handling("a known alias parks", "attempt.go", "TestFurtherKeys", edit{
 		`if alias.Verdict != dedup.First {
@@ -108,15 +108,15 @@ var consumerMutations = []mutation{
 		`if !doubtful || !maybe {`, `if true || !doubtful || !maybe {`,
 	}),
 	ending("Replay with AsNew runs a dead letter of unknown outcome", "consumer/replay.go", edit{
-		`if letter.Reason == ReasonUnknown { // a claim`, `if false { // a claim`,
+		`if letter.Reason == observe.CauseUnknown { // a claim`, `if false { // a claim`,
 	}),
 	ending("without AsNew, Replay does not run a dead letter of unknown outcome", "consumer/replay.go", edit{
-		`if letter.Reason == ReasonUnknown && !opts.AsNew {`, `if false {`,
+		`if letter.Reason == observe.CauseUnknown && !opts.AsNew {`, `if false {`,
 	}),
 	{
 		name: "a sweep keeps dead letters of unknown outcome", file: "internal/dialect/postgres.go", pkg: "adapters/sqlstore",
 		run: "^TestBatches$/^SQLite$/^alone$", fails: "TestBatches/SQLite/alone",
-		edits: []edit{{`d.reason <> 'outcome-unknown' AND`, `true AND`}},
+		edits: []edit{{`d.reason <> 'outcome_unknown' AND`, `true AND`}},
 	},
 	handling("Close releases only a name that it has", "start.go", "TestCloseGivesTheNameBack", edit{
 		`ok && c.started.Load() {`, `ok {`,
@@ -251,6 +251,6 @@ var consumerMutations = []mutation{
 		`case ended && !errors.Is(a.err, dedup.ErrRolledBack):`, `case ended:`,
 	}),
 	handling("the parking limit does not apply to messages of unknown outcome", "park.go", "TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem", edit{
-		`limited := reason != ReasonUnknown`, `limited := true`,
+		`limited := reason != observe.CauseUnknown`, `limited := true`,
 	}),
 }

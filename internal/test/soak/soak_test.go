@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/observe"
 )
 
 var (
@@ -147,7 +148,7 @@ func audit(t *testing.T, kinds map[string]kind, d database, n node) {
 	tally := map[string]int{}
 	for id, k := range kinds {
 		letter, parked := letters[id]
-		unknown := parked && letter.Reason == consumer.ReasonUnknown
+		unknown := parked && letter.Reason == observe.CauseUnknown
 		fault := ""
 		switch {
 		case effects[id] > 1 && k == rollsBack && unknown:

@@ -1,0 +1,135 @@
+package ops
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/observe"
+)
+
+// ActionID identifies an action.
+type ActionID = consumer.ActionID
+
+// ParseActionID is the inverse of ActionID.String.
+func ParseActionID(s string) (id ActionID, err error) {
+	if len(s) == 2*len(id) {
+		if _, err := hex.Decode(id[:], []byte(s)); err == nil && id != (ActionID{}) {
+			return id, nil
+		}
+	}
+	return ActionID{}, fmt.Errorf("ops: %q is not an action's id: want %d hexadecimal digits, not all zero", s, 2*len(id))
+}
+
+// Kind says what an action does.
+type Kind string
+
+// The kinds of actions.
+const (
+	Replay        Kind = "replay"         // dead letters are processed again by workers
+	Discard       Kind = "discard"        // dead letters are removed
+	Unpark        Kind = "unpark"         // messages of the outbox are pending again
+	DiscardOutbox Kind = "discard_outbox" // messages of the outbox are deleted
+)
+
+// Request asks for an action.
+type Request struct {
+	Kind   Kind
+	Who    string // required: the person or program that acts
+	Reason string // required: why, for those who read it later
+
+	// Filter chooses the dead letters of Replay. Its Consumer is required. A Limit of 0 means all.
+	Filter consumer.DeadLetterFilter
+
+	// Of Replay; see consumer.Replay.
+	Key   string // only if the filter chooses one letter
+	AsNew bool
+
+	Rate        float64 // of Replay: letters a second, by all workers together; 0: no limit
+	MaxFailures int     // of Replay: the action ends after so many failures; 0: it does not
+
+	// Expect refuses the action unless the filter chooses exactly so many letters. Negative: any number.
+	Expect int
+
+	Note string // of other kinds than Replay: what was chosen, in words
+}
+
+// Validate returns nil if r can be requested.
+func (r *Request) Validate() error {
+	switch {
+	case r.Who == "":
+		return errors.New("ops: Request.Who is required")
+	case r.Reason == "":
+		return errors.New("ops: Request.Reason is required: the next operator will want to know why")
+	case r.Kind == Replay && r.Filter.Consumer == "":
+		return errors.New("ops: Request.Filter.Consumer is required: workers replay the letters of their own consumer")
+	case r.Kind == Replay && r.Filter.After != consumer.DeadLetterCursor{}:
+		return errors.New("ops: Request.Filter.After has no meaning for an action")
+	case r.Key != "" && r.Filter.ID == (consumer.DeadLetterID{}):
+		return errors.New("ops: Request.Key is for one letter: set Request.Filter.ID")
+	case r.Rate < 0:
+		return fmt.Errorf("ops: Request.Rate is negative: %v", r.Rate)
+	case r.MaxFailures < 0:
+		return fmt.Errorf("ops: Request.MaxFailures is negative: %d", r.MaxFailures)
+	}
+	switch r.Kind {
+	case Replay, Discard, Unpark, DiscardOutbox:
+		return nil
+	}
+	return fmt.Errorf("ops: Request.Kind is %q: want replay, discard, unpark or discard_outbox", r.Kind)
+}
+
+// ErrExpected says that an action was refused because its filter chooses another number of letters than Request.Expect.
+var ErrExpected = errors.New("ops: another number of dead letters than expected")
+
+// ErrNoAction says that there is no action with that ID.
+var ErrNoAction = errors.New("ops: no such action")
+
+// Action is something that an operator has done or requested. Times are by the database's clock.
+type Action struct {
+	ID               ActionID
+	Kind             Kind
+	Consumer         string // empty: it is about the outbox
+	Who, Reason      string
+	Filter           string // as JSON, for people
+	Key              string
+	AsNew            bool
+	Rate             float64
+	MaxFailures      int
+	Requested, Ended time.Time // Ended is zero while letters wait
+	Note             string    // why it ended, or what was chosen
+
+	Matched int                     // letters that were chosen
+	Results map[observe.Outcome]int // by outcome: Processed, Duplicate (processed meanwhile), Parked (failed), Rejected (discarded)
+	Waiting int                     // letters that are still marked
+}
+
+// ActionFilter chooses actions. Fields with the zero value choose all.
+type ActionFilter struct {
+	ID       ActionID
+	Consumer string
+	Kind     Kind
+	Open     bool // only those that have not ended
+	Before   time.Time
+	Limit    int // 0: 100
+}
+
+// Result is what happened to one dead letter of an action.
+type Result struct {
+	Action  ActionID
+	Letter  consumer.DeadLetterID
+	Outcome observe.Outcome // Processed, Duplicate, Parked or Rejected; empty: it is being processed, or its worker has ended
+	Cause   observe.Cause
+	Error   string
+	At      time.Time
+	Tries   int
+}
+
+// ResultFilter chooses results. Action is required.
+type ResultFilter struct {
+	Action  ActionID
+	Outcome observe.Outcome // empty: all
+	Limit   int             // 0: 100
+}

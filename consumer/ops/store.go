@@ -1,0 +1,128 @@
+package ops
+
+import (
+	"context"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
+	"github.com/txonce/txonce/outbox"
+)
+
+// Store is what a database answers and does for operators. pgxstore.Store and sqlstore.Store return one with their method Operator. It
+// needs no consumer, so a command line with a DSN has one too. It is safe for concurrent use, also while workers run.
+type Store interface {
+	StatusReader
+	LetterKeeper
+	Prober
+	Requester
+
+	// Outbox has the operations on the outbox.
+	Outbox() outbox.Operations
+}
+
+// StatusReader describes the database.
+type StatusReader interface {
+	// Status is cheap enough to be called every ten seconds. It does not scan processed_messages. Its parts are read one after the other.
+	Status(ctx context.Context) (Status, error)
+}
+
+// Status is the state of a database at one moment. All times are by the database's clock.
+type Status struct {
+	Now       time.Time
+	Schema    int              // the version of txonce's tables
+	Consumers []ConsumerStatus // those that have registered, or that have dead letters, by name
+	Sweep     SweepStatus
+	Outbox    outbox.Stats
+}
+
+// ConsumerStatus is the state of one consumer.
+type ConsumerStatus struct {
+	Name    string
+	Windows []Window
+	Sources []Source
+	Horizon time.Time     // a message of this time or an earlier one without claim is unprovable; zero: none is
+	Letters []LetterCount // by reason; no reason is there twice
+	Waiting int           // dead letters that are requested to be replayed and wait for RunReplays, at most MaxCount+1
+}
+
+// Window is a window that a consumer has run with.
+type Window struct {
+	Window              time.Duration
+	FirstRun, UsedUntil time.Time // UsedUntil is up to 24 hours ahead of the last claim
+}
+
+// Source is where a consumer's messages come from, such as "sqs queue orders".
+type Source struct {
+	Name     string
+	FirstRun time.Time
+}
+
+// MaxCount is up to where dead letters are counted.
+const MaxCount = 10_000
+
+// LetterCount counts the dead letters of one consumer and reason.
+type LetterCount struct {
+	Reason         observe.Cause
+	Count          int  // at most MaxCount+1
+	Capped         bool // there are more than MaxCount
+	Oldest, Latest time.Time
+}
+
+// SweepStatus is the state of the deletion of expired keys.
+type SweepStatus struct {
+	Forgotten  time.Time // the latest expiry of all deleted keys; zero: none was deleted
+	Owner      string    // of the lease; empty: no sweeper has run
+	LeaseUntil time.Time
+	LastPass   time.Time     // when the latest pass over the whole table ended; zero: none has
+	Lag        time.Duration // since LastPass; 0: no pass has ended
+	Keys       int64         // rows of processed_messages, estimated; negative: unknown
+}
+
+// LetterKeeper reads and discards dead letters.
+type LetterKeeper interface {
+	// DeadLetters lists dead letters, newest first. See consumer.ParkingLot.
+	DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) ([]consumer.DeadLetter, error)
+
+	// DiscardLetter does what consumer.Consumer.Discard does, and records it as a result of the action, all in one transaction.
+	DiscardLetter(ctx context.Context, action ActionID, letter consumer.DeadLetter) error
+}
+
+// Prober finds out what a claim would be told.
+type Prober interface {
+	// Probe claims rec in a transaction of its own and rolls back. It waits for another transaction that holds the key for about a second.
+	// It leaves nothing in the database: it does not register a window either.
+	Probe(ctx context.Context, rec dedup.Record) (Probe, error)
+}
+
+// Probe is the answer of a Prober.
+type Probe struct {
+	Claim    dedup.Claim // zero if InFlight is true
+	InFlight bool        // another transaction holds the key
+	Holder   *Holder     // that transaction; nil: the database does not tell
+}
+
+// Holder is the transaction that holds a key.
+type Holder struct {
+	PID    int64         // of the server's process, for pg_terminate_backend; on MySQL the ID for KILL
+	Since  time.Time     // when its transaction began, by the database's clock
+	Age    time.Duration // since then
+	State  string        // such as "active" or "idle in transaction"; empty: unknown
+	Client string        // its address and the name of its application; empty: unknown
+}
+
+// Requester records what operators do.
+type Requester interface {
+	// Request records an action, and marks its dead letters in the same transaction if Kind is Replay.
+	Request(ctx context.Context, r Request) (Action, error)
+
+	// End ends an action. The dead letters that are still marked are dead letters as before. Ending it again changes nothing.
+	End(ctx context.Context, id ActionID, note string) (Action, error)
+
+	// Actions lists actions, newest first.
+	Actions(ctx context.Context, filter ActionFilter) ([]Action, error)
+
+	// Results lists what happened to the dead letters of an action, latest first.
+	Results(ctx context.Context, filter ResultFilter) ([]Result, error)
+}

@@ -1,0 +1,105 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/observe"
+)
+
+const (
+	// replayLease is how long a letter is taken. If its handler runs longer, another worker may try the letter too, and finds its key in
+	// flight.
+	replayLease = time.Minute
+
+	// replayIdle is how often a worker looks for requests.
+	replayIdle = 2 * time.Second
+
+	// replayTriesMost is how often a letter may be taken for one request. Each try that ended without an answer was one of a process that
+	// ended, or met a database that was away.
+	replayTriesMost = 20
+)
+
+var errReplayTries = fmt.Errorf("it was tried %d times, and each time the process ended or the database failed", replayTriesMost)
+
+// RunReplays replays the dead letters of this consumer that operators request to be replayed, one at a time, until ctx ends; then it
+// returns nil. See package consumer/ops for the requests. Run it in every process that may do this work, beside the Subscriber: workers
+// take different letters. A replay that fails leaves the letter as it is, and the request's results say why. Failures of the database
+// are logged, and it tries again. It fails at once if the Store is not a ReplayQueue. Call it only once at a time.
+//
+// Each letter is claimed, processed and removed in one transaction that also records the result. After a crash before COMMIT nothing has
+// happened, and another worker tries the letter a minute later.
+func (c *Consumer[TTx]) RunReplays(ctx context.Context) error {
+	queue, ok := c.cfg.Store.(ReplayQueue[TTx])
+	if !ok {
+		return fmt.Errorf("consumer %q: replays: the store keeps no requests: it is not a ReplayQueue", c.cfg.Name)
+	}
+	failures := 0
+	for ctx.Err() == nil {
+		wait, err := c.replayNext(ctx, queue)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrClosed):
+			return err
+		case err != nil:
+			failures++
+			c.replayFault.Failed(ctx, failures >= faultsToLog, err)
+			wait = c.cfg.backoff(failures)
+		default:
+			failures = 0
+			c.replayFault.Worked(ctx)
+		}
+		_ = await.Sleep(ctx, wait) // the loop looks at ctx
+	}
+	return nil
+}
+
+// replayNext replays one letter, if a request is open. It returns how long to wait before the next one.
+func (c *Consumer[TTx]) replayNext(ctx context.Context, queue ReplayQueue[TTx]) (wait time.Duration, err error) {
+	if err := c.register(ctx); err != nil {
+		return 0, err
+	}
+	r, found, wait, err := queue.TakeReplay(ctx, c.cfg.Name, replayLease)
+	if err != nil {
+		return 0, fmt.Errorf("consumer %q: take a requested replay: %w", c.cfg.Name, err)
+	}
+	if !found {
+		if wait <= 0 {
+			wait = replayIdle
+		}
+		return min(wait, replayIdle), nil
+	}
+	if r.Tries > replayTriesMost {
+		return 0, queue.ReturnReplay(ctx, r, observe.CauseCrashed, errReplayTries.Error(), 0)
+	}
+	ran, err := c.replayLetter(ctx, r.Letter, Replay{Key: r.Key, AsNew: r.AsNew}, func(ctx context.Context, tx TTx, ran bool) error {
+		outcome := observe.Duplicate
+		if ran {
+			outcome = observe.Processed
+		}
+		return queue.SettleReplay(ctx, tx, r.Action, r.Letter.ID, outcome)
+	})
+	cause := c.causeIn(ctx, err)
+	switch {
+	case err == nil:
+		c.cfg.Logger.InfoContext(ctx, "dead letter replayed", "consumer", c.cfg.Name, "letter", r.Letter.ID, "key", r.Letter.Record.Key.ID, "action", r.Action, "ran", ran)
+		return 0, nil
+	case errors.Is(err, ErrNotParked): // it was discarded, or the request has ended
+		return 0, nil
+	case cause == observe.CauseCancelled:
+		back, cancel := outlive(ctx, takeWithin) // so that another worker need not wait for the lease to end
+		defer cancel()
+		return 0, queue.ReturnReplay(back, r, "", "", 0)
+	case cause == observe.CauseInFlight:
+		return 0, queue.ReturnReplay(ctx, r, "", "", c.cfg.backoff(r.Tries))
+	case cause == observe.CauseDatabase:
+		return 0, errors.Join(err, queue.ReturnReplay(ctx, r, "", "", c.cfg.backoff(r.Tries)))
+	}
+	c.cfg.Logger.WarnContext(ctx, "requested replay failed; the dead letter stays", "consumer", c.cfg.Name, "letter", r.Letter.ID, "key", r.Letter.Record.Key.ID,
+		"action", r.Action, "cause", cause, "error", err)
+	return 0, queue.ReturnReplay(ctx, r, cause, err.Error(), 0)
+}

@@ -1,0 +1,8 @@
+// Package observe has the words in which consumers, relays, sweepers and subscribers report what happened, so that a metric, a span, a
+// log line and a dead letter name the same thing in the same way.
+//
+// # Use
+//
+// The hooks of consumer.Trace, consumer.SourceTrace, relay.Trace and dedup.SweepTrace pass these words. Each list is closed: [Outcomes],
+// [Causes] and [Results] return all of its words, so a program can export a counter for each word before it first occurs.
+package observe
