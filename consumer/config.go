@@ -65,6 +65,14 @@ type Config[TTx any] struct {
 	Handle      Handler[TTx]
 	HandleBatch BatchHandler[TTx]
 
+	// MaxBatch is how many messages of a call of ProcessBatch share a transaction at most. With 1, each message has a transaction of
+	// its own: a failure costs no other message a repetition, and locks are held for the time of one handler. The messages are then
+	// handled one after the other, and if Store is a dedup.Sequencer, such as pgxstore, the claim of each travels with the COMMIT
+	// of the one before.
+	//
+	// Defaults to 0: no limit.
+	MaxBatch int
+
 	// MaxAttempts is how many times a message may fail before it is parked. One attempt may call the handler more than
 	// once: a message that fails in a batch is tried again alone, and a HandleBatch in smaller and smaller batches, unless it
 	// returns a MessageError.
@@ -168,6 +176,8 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 		return refuse("Handle is required, or HandleBatch")
 	case cfg.Handle != nil && cfg.HandleBatch != nil:
 		return refuse("HandleBatch and Config.Handle are both set: set one of them")
+	case cfg.MaxBatch < 0:
+		return refuse("MaxBatch is %d: want 1 or more, or 0 for no limit", cfg.MaxBatch)
 	case cfg.MaxAttempts < 0:
 		return refuse("MaxAttempts is %d: want 1 or more", cfg.MaxAttempts)
 	case cfg.HandlerTimeout != 0 && cfg.HandlerTimeout < time.Millisecond:
@@ -194,6 +204,14 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	cfg.Trace = cfg.Trace.Then(nil) // a copy
 	return cfg, nil
+}
+
+// most returns how many of n messages may share a transaction.
+func (cfg *Config[TTx]) most(n int) int {
+	if cfg.MaxBatch > 0 {
+		return min(n, cfg.MaxBatch)
+	}
+	return n
 }
 
 // isNil reports a nil pointer, map, function or channel in an interface that is not nil itself.

@@ -43,6 +43,7 @@ func BenchmarkWays(b *testing.B) {
 // BenchmarkSingle compares ways of handling one message. The gates are 15 % below the targets: .80 for process, and 3 for duplicates.
 //
 //	least         BEGIN and the simplest claim in one round trip, effect, COMMIT, by hand: nothing that claims first can be faster
+//	chained       a message in a transaction of its own, whose claim travels with the COMMIT of the one before: Config.MaxBatch 1
 //	duplicate     a message that was handled before, in a run of such messages, and the broker does not say so
 //	redelivered   a message that was handled before, with Attempt 2
 //	retried       a new message with Attempt 2
@@ -52,6 +53,7 @@ func BenchmarkSingle(b *testing.B) {
 		{"hand", "bare", [2]float64{}},
 		{"least", "bare", [2]float64{}},
 		{"process", "bare", [2]float64{.80, .80}},
+		{"chained", "bare", [2]float64{1, 1}},
 		{"process", "least", [2]float64{}},
 		{"process", "hand", [2]float64{}},
 		{"retried", "process", [2]float64{}},
@@ -137,6 +139,13 @@ func newWays(b *testing.B, conns int) *ways {
 			return err
 		},
 	})
+	alone := newConsumer(b, store, consumer.Config[pgx.Tx]{
+		Name: "alone", MaxBatch: 1,
+		Handle: func(ctx context.Context, tx pgx.Tx, m *consumer.Message) error {
+			_, err := tx.Exec(ctx, effect, m.ID, 1)
+			return err
+		},
+	})
 	set := newConsumer(b, store, consumer.Config[pgx.Tx]{
 		Name: "set",
 		HandleBatch: func(ctx context.Context, tx pgx.Tx, msgs []*consumer.Message) error {
@@ -210,6 +219,7 @@ func newWays(b *testing.B, conns int) *ways {
 			return 1, err
 		}},
 		{"process", func(ctx context.Context) (int, error) { return 1, one.Process(ctx, w.messages(1)[0]) }},
+		{"chained", func(context.Context) (int, error) { return batch(alone, w.messages(batchSize)) }},
 		{"batch", func(context.Context) (int, error) { return batch(one, w.messages(batchSize)) }},
 		{"queue", func(context.Context) (int, error) { return batch(queue, w.messages(batchSize)) }},
 		{"batchset", func(context.Context) (int, error) { return batch(set, w.messages(batchSize)) }},

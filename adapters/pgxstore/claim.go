@@ -19,9 +19,10 @@ type claim struct {
 	claims.Claim
 
 	store     *Store
-	conn      *pgx.Conn // Insert begins tx on this connection; nil: tx belongs to the caller
-	tx        pgx.Tx    // unless nil, it must be rolled back even after an error; nil: not begun, or ended because all keys had rows
-	idleLimit any       // the transaction's limit; nil: the caller's own limit is not changed
+	conn      *pgx.Conn  // Insert begins tx on this connection; nil: tx belongs to the caller
+	sent      *sentClaim // nil: Insert sends the claim; otherwise it was sent with the COMMIT of the transaction before
+	tx        pgx.Tx     // unless nil, it must be rolled back even after an error; nil: not begun, or ended because all keys had rows
+	idleLimit any        // the transaction's limit; nil: the caller's own limit is not changed
 
 	short        bool // the statements of ShortWait and FormerWait surround the claim
 	restore      bool // FormerWait must follow, because InsertOneShort has inserted nothing
@@ -40,6 +41,10 @@ func (s *Store) newClaim(plan *claims.Plan) *claim {
 // Insert implements claims.Driver. The first Insert of InTx sends BEGIN and the claim in one round trip.
 func (c *claim) Insert(ctx context.Context, rows []claims.Row) error {
 	err := c.bounded(ctx, func(ctx context.Context) error {
+		if sent := c.sent; sent != nil {
+			c.sent = nil
+			return sent.read(ctx, rows)
+		}
 		b := &pgx.Batch{}
 		if c.tx != nil {
 			c.queue(ctx, b, rows)
