@@ -103,7 +103,7 @@ type Sequencer[TTx any] interface {
 // Sequence runs transactions one after the other. It is not safe for concurrent use.
 type Sequence[TTx any] interface {
 	// InTx is Store.InTx. If the transaction commits, the claim of next may travel with COMMIT, and the next call of InTx uses it
-	// if its recs equal next. Empty: nothing is claimed ahead. InTx returns when COMMIT is answered. It claims nothing ahead if it
+	// if its recs equal next, apart from Redelivered. Empty: nothing is claimed ahead. InTx returns when COMMIT is answered. It claims nothing ahead if it
 	// returns an error, so no claim ever waits for a key while another one of the sequence is held.
 	//
 	// A claim that was made ahead is held until the next call of InTx or Close. A crash before that rolls it back.

@@ -53,7 +53,7 @@ func BenchmarkSingle(b *testing.B) {
 		{"hand", "bare", [2]float64{}},
 		{"least", "bare", [2]float64{}},
 		{"process", "bare", [2]float64{.80, .80}},
-		{"chained", "bare", [2]float64{1, 1}},
+		{"chained", "bare", [2]float64{}},
 		{"process", "least", [2]float64{}},
 		{"process", "hand", [2]float64{}},
 		{"retried", "process", [2]float64{}},

@@ -30,22 +30,30 @@ func chainable(pool *pgxpool.Config) bool {
 		pool.PrepareConn == nil && pool.BeforeAcquire == nil && pool.AfterRelease == nil //nolint:staticcheck // deprecated, but it still runs
 }
 
-// prepare returns the claim as a prepared statement. It is prepared the first time on each connection, and pgx does not know it: the
-// application's own statements on the connection stay as they are. After an error, which the claim will also meet, prepare returns nil.
-func (s *Store) prepare(ctx context.Context, conn *pgconn.PgConn) *pgconn.StatementDescription {
-	sql := s.sql.InsertOne
-	if claim, ok := conn.CustomData()[sql].(*pgconn.StatementDescription); ok {
-		return claim
+// chained holds the statements that travel together, prepared on one connection. pgx does not know them, so the application's own BEGIN
+// and COMMIT stay as they are.
+type chained struct{ commit, begin, claim *pgconn.StatementDescription }
+
+// prepare returns the statements, which take round trips the first time on each connection. After an error, which the claim will also
+// meet, it returns nil.
+func (s *Store) prepare(ctx context.Context, conn *pgconn.PgConn) *chained {
+	if st, ok := conn.CustomData()[s.sql.InsertOne].(*chained); ok {
+		return st
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout)
 	defer cancel()
-	sum := sha256.Sum256([]byte(sql)) // stores with different schemas may share a connection
-	claim, err := conn.Prepare(ctx, fmt.Sprintf("txonce_%x", sum[:16]), sql, nil)
-	if err != nil {
-		return nil
+	var st chained
+	for sql, to := range map[string]**pgconn.StatementDescription{
+		`commit`: &st.commit, `begin isolation level read committed`: &st.begin, s.sql.InsertOne: &st.claim,
+	} {
+		sum := sha256.Sum256([]byte(s.sql.InsertOne + sql)) // stores with different schemas may share a connection
+		var err error
+		if *to, err = conn.Prepare(ctx, fmt.Sprintf("txonce_%x", sum[:16]), sql, nil); err != nil {
+			return nil
+		}
 	}
-	conn.CustomData()[sql] = claim
-	return claim
+	conn.CustomData()[s.sql.InsertOne] = &st
+	return &st
 }
 
 // commit sends COMMIT, BEGIN and the claim of next, and returns when COMMIT is answered. Until then nothing but the limit of COMMIT ends
@@ -54,17 +62,17 @@ func (q *sequence) commit(ctx context.Context, next *claim) error {
 	conn := q.conn
 	row := &next.Plan.Rows[0]
 	var build pgx.ExtendedQueryBuilder
-	if err := build.Build(conn.Conn().TypeMap(), q.prepared, q.store.args(row, next.idleLimit)); err != nil {
+	if err := build.Build(conn.Conn().TypeMap(), q.prepared.claim, q.store.args(row, next.idleLimit)); err != nil {
 		return fmt.Errorf("pgxstore: not committed: claim the next message: %w", err)
 	}
 	own, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	limit := time.AfterFunc(q.store.endWithin, abandon)
 	defer limit.Stop()
 	p := conn.Conn().PgConn().StartPipeline(own)
-	p.SendQueryParams(`commit`, nil, nil, nil, nil)
+	p.SendQueryPrepared(q.prepared.commit.Name, nil, nil, nil)
 	p.SendPipelineSync()
-	p.SendQueryParams(`begin isolation level read committed`, nil, nil, nil, nil)
-	p.SendQueryStatement(q.prepared, build.ParamValues, build.ParamFormats, build.ResultFormats)
+	p.SendQueryPrepared(q.prepared.begin.Name, nil, nil, nil)
+	p.SendQueryStatement(q.prepared.claim, build.ParamValues, build.ParamFormats, build.ResultFormats)
 	p.SendPipelineSync()
 	sent := &sentClaim{claim: next, recs: q.next, conn: conn, pipeline: p, abandon: abandon}
 	err := p.Flush()
@@ -73,6 +81,10 @@ func (q *sequence) commit(ctx context.Context, next *claim) error {
 	}
 	if err != nil {
 		sent.drop()
+		q.store.discard(ctx, conn.Conn())
+		if missingStatement(err) != nil { // the application has deallocated what prepare has prepared
+			return database.Errorf("pgxstore: not committed: %w", err)
+		}
 		return commitError(err)
 	}
 	next.sent, q.sent = sent, sent
@@ -104,8 +116,8 @@ func result(p *pgconn.Pipeline) (pgconn.CommandTag, error) {
 	return reader.Close()
 }
 
-// drop cancels the claim and closes the connection, unless the claim is answered already. Its transaction stays open then, and the caller
-// ends it.
+// drop cancels the claim and closes the connection, unless the claim is answered already. Its transaction is still open then, and the caller
+// closes the connection.
 func (s *sentClaim) drop() {
 	s.abandon()
 	_ = s.pipeline.Close()

@@ -3,9 +3,9 @@ package pgxstore
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/dedup"
@@ -31,16 +31,22 @@ type sequence struct {
 	// Of the current call of InTx.
 	next     []dedup.Record // what to claim together with COMMIT
 	conn     *pgxpool.Conn
-	prepared *pgconn.StatementDescription // the claim, on conn; nil: COMMIT travels alone
+	prepared *chained // on conn; nil: COMMIT travels alone
 }
 
 // InTx implements dedup.Sequence.
 func (q *sequence) InTx(ctx context.Context, recs, next []dedup.Record, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
-	if q.sent != nil && !slices.Equal(q.sent.recs, recs) {
+	if q.sent != nil && !slices.EqualFunc(q.sent.recs, recs, alike) {
 		q.Close()
 	}
 	q.next = next
 	return q.store.repeat(ctx, recs, q, fn)
+}
+
+// alike reports whether a claim of r answers s.
+func alike(r, s dedup.Record) bool {
+	r.Redelivered = s.Redelivered // this does not change the answer
+	return r == s
 }
 
 // Close implements dedup.Sequence. It closes the connection of a claim that was sent, because that claim may wait for another transaction.
@@ -88,8 +94,8 @@ func (q *sequence) follow(ctx context.Context, c *claim, g *guard, late lateWrit
 	if _, short := dedup.ClaimWait(ctx, q.store.cfg.ClaimTimeout); short {
 		return nil
 	}
-	now := q.store.now()
-	if len(q.store.windowLeases.Due(plan.Windows(), now)) > 0 || !claims.Young(plan.Rows[0].Record.Time, now.Add(dedup.MinWindow/2)) {
+	soon := q.store.now().Add(dedup.MinWindow / 2)
+	if len(q.store.windowLeases.Due(plan.Windows(), time.Now())) > 0 || !claims.Young(plan.Rows[0].Record.Time, soon) {
 		return nil
 	}
 	next := q.store.newClaim(plan)

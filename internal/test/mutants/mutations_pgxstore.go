@@ -84,4 +84,43 @@ var pgxstoreMutations = []mutation{
 	single("a savepoint can be rolled back after the server has refused a result", pgx+"/result.go", "TestSaveResultWithCommit", edit{
 		`if g.conn.PgConn().TxStatus() == 'E' {`, `if false {`,
 	}),
+	single("in a sequence COMMIT is answered before the next claim waits", pgx+"/chain.go", "TestASequenceDoesNotWaitForTheNextKey", edit{
+		"nil, nil, nil)\n	p.SendPipelineSync()\n	p.SendQueryPrepared(q.prepared.begin", "nil, nil, nil)\n	p.SendQueryPrepared(q.prepared.begin",
+	}),
+	single("in a sequence neither ctx nor a limit of the next claim cuts COMMIT", pgx+"/chain.go", "TestCommitOutlivesTheContextInSequence", edit{
+		`context.WithCancel(context.WithoutCancel(ctx))`, `context.WithCancel(ctx)`,
+	}),
+	single("in a sequence a claim that was made ahead answers only for its own records", pgx+"/sequence.go", "TestASequenceThatEndsHoldsNoClaim", edit{
+		`return r == s`, `return true`,
+	}),
+	single("in a sequence COMMIT travels alone behind a pooler", pgx+"/sequence.go", "TestRoundTripsInSequence", edit{
+		` && !q.store.pooled.Load()`, ``,
+	}),
+	single("in a sequence COMMIT travels alone if a hook prepares connections for their next user", pgx+"/chain.go", "TestRoundTripsInSequence", edit{
+		`pool.PrepareConn == nil && pool.BeforeAcquire == nil && pool.AfterRelease == nil`, `true`,
+	}),
+	single("in a sequence COMMIT travels alone after a handler that used the connection", pgx+"/sequence.go", "TestRoundTripsInSequence", edit{
+		`return !g.exposed && `, `return `,
+	}),
+	single("in a sequence the claim of an old message reads the horizon", pgx+"/sequence.go", "TestRoundTripsInSequence", edit{
+		`	soon := q.store.now().Add(dedup.MinWindow / 2)
+`, ``,
+	}, edit{
+		` || !claims.Young(plan.Rows[0].Record.Time, soon)`, ``,
+	}),
+	single("in a sequence COMMIT travels alone where it waits for standbys", pgx+"/sequence.go", "TestSequenceWithStandbys", edit{
+		`q.prepared == nil || c.standbys ||`, `q.prepared == nil ||`,
+	}),
+	single("in a sequence outbox messages and results are committed too", pgx+"/sequence.go", "TestSequenceProperty", edit{
+		` || len(late.messages)+len(late.results) > 0`, ``,
+	}),
+	single("in a sequence COMMIT that was turned into ROLLBACK is an error", pgx+"/chain.go", "TestStoreInSequence", edit{
+		`tag.String() == "ROLLBACK"`, `tag.String() == "never"`,
+	}),
+	handling("a pass uses the database for nothing else while a claim is made ahead", "attempt.go", "TestEveryMessageOnceWhateverHappens", edit{
+		"		b.dropAhead()\n", "",
+	}),
+	handling("no claim that was made ahead outlives its pass", "batch.go", "TestEveryMessageOnceWhateverHappens", edit{
+		"	defer b.dropAhead()\n", "",
+	}),
 }
