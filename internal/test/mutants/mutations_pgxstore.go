@@ -100,7 +100,7 @@ var pgxstoreMutations = []mutation{
 		`pool.PrepareConn == nil && pool.BeforeAcquire == nil && pool.AfterRelease == nil`, `true`,
 	}),
 	single("in a sequence COMMIT travels alone after a handler that used the connection", pgx+"/sequence.go", "TestRoundTripsInSequence", edit{
-		`return !g.exposed && `, `return `,
+		`return !g.exposed && !g.unverified && !g.changed && !g.resync`, `return true`,
 	}),
 	single("in a sequence the claim of an old message reads the horizon", pgx+"/sequence.go", "TestRoundTripsInSequence", edit{
 		`	soon := q.store.now().Add(dedup.MinWindow / 2)
