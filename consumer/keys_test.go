@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/deduptest"
 )
 
 func TestKeyFuncs(t *testing.T) {
@@ -190,6 +193,28 @@ func FuzzJSONKeyIsUnambiguous(f *testing.F) {
 	})
 }
 
+// A time in the key is a part of it. So it must be the same whenever a producer sends the message: with another time, it is another message.
+func TestAMessageWithAnotherTimeInItsKeyIsAnotherMessage(t *testing.T) {
+	store := consumertest.NewStore()
+	c, err := consumer.New(consumer.Config[*deduptest.Tx]{
+		Name: "billing", Store: store, Key: consumer.JSONKey("created_at", "order_id"), Handle: consumer.JSON(chargeOrder),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		created string
+		charges int
+	}{{"2026-11-24T09:51:27Z", 1}, {"2026-11-24T09:51:27Z", 1}, {"2026-11-24T09:51:28Z", 2}, {"2026-11-24T09:51:27Z", 2}} {
+		if err := c.Process(t.Context(), &consumer.Message{Payload: []byte(`{"created_at": "` + step.created + `", "order_id": "A"}`)}); err != nil {
+			t.Fatal(err)
+		}
+		if n := store.Database().Count("charged A"); n != step.charges {
+			t.Errorf("after a delivery with the time %s the order was charged %d times, want %d", step.created, n, step.charges)
+		}
+	}
+}
+
 func ExampleJSONKey() {
 	key := consumer.JSONKey("order.id", "event")
 	id, err := key(&consumer.Message{Payload: []byte(`{"event": "paid", "order": {"id": "A-42", "amount": 7}}`)})
@@ -215,4 +240,21 @@ func ExampleKeyOf() {
 	key := consumer.KeyOf(func(s shipment) (string, error) { return s.Carrier + "/" + s.Parcel, nil })
 	fmt.Println(key(&consumer.Message{Payload: []byte(`{"carrier": "post", "parcel": "77"}`)}))
 	// Output: post/77 <nil>
+}
+
+// A time that never changes, in front of the ID, keeps the keys of a large table in order (dedup.Key.Hash). An event without ID must not
+// get a key: all events of that second would have the same one.
+func ExampleKeyOf_time() {
+	type event struct {
+		ID      string
+		Created int64
+	}
+	key := consumer.KeyOf(func(e event) (string, error) {
+		if e.ID == "" || e.Created == 0 {
+			return "", dedup.ErrNoKey
+		}
+		return time.Unix(e.Created, 0).UTC().Format(time.RFC3339) + "/" + e.ID, nil
+	})
+	fmt.Println(key(&consumer.Message{Payload: []byte(`{"id": "evt_1NG8Du2eZvKYlo2C", "created": 1795513887}`)}))
+	// Output: 2026-11-24T09:51:27Z/evt_1NG8Du2eZvKYlo2C <nil>
 }

@@ -68,8 +68,8 @@ func (s *scopes) end() {
 	}
 }
 
-// seed is the same in each execution of a message, and different for each key.
+// seed is the same in each execution of a message, and different for each key. It contains the ID for the sake of the ID's time.
 func seed(key dedup.Key) string {
 	hash := key.Hash()
-	return string(hash[:])
+	return string(hash[:]) + "/" + key.ID
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -236,5 +237,27 @@ func TestOutboxIDsAreNeverGuessed(t *testing.T) {
 				t.Errorf("hazard 33: an id after the handler returned: %v", err)
 			}
 		})
+	}
+}
+
+// Outgoing IDs have the time of the message's ID, so that the keys of those who consume them are in order too.
+func TestOutboxIDsHaveTheTimeOfTheMessage(t *testing.T) {
+	const timed = "018f4e9c-7a3b-7cc1-b1a2-3c4d5e6f7081"
+	e := enqueued{}
+	c := newConsumer(t, config{Store: consumertest.NewStore(), Handle: func(ctx context.Context, _ tx, m *consumer.Message) error { return e.threeEach(ctx, m) }})
+	process(t, c, msg(timed+"/paid", "{}"))
+	process(t, c, msg("order-1", "{}"))
+	for _, id := range e[timed+"/paid"] {
+		if !strings.HasPrefix(id, timed[:15]) {
+			t.Errorf("an ID derived from %s is %s", timed, id)
+		}
+	}
+	for _, id := range e["order-1"] {
+		if id[14] != '8' {
+			t.Errorf("an ID derived from a key without a time is %s", id)
+		}
+	}
+	if len(e) != 2 {
+		t.Error(e)
 	}
 }

@@ -19,16 +19,24 @@ func TestKeyDerive(t *testing.T) {
 		key  dedup.Key
 		want string
 	}{
-		{"plain", dedup.Key{Consumer: "billing", ID: "order-42:paid"}, "3eaebd47f4593ffeb9b9c93af566271b"},
-		{"tenant", dedup.Key{Consumer: "billing", Tenant: "acme", ID: "order-42:paid"}, "63b3cf9fa9f52e32b0c16d3aef6709bd"},
-		{"uuid", dedup.Key{Consumer: "billing", ID: "018f4e9c-7a3b-7cc1-b1a2-3c4d5e6f7081"}, "4c5a7d9eb97c4749f7e1ed387a4f14af"},
-		{"one byte each", dedup.Key{Consumer: "a", Tenant: "b", ID: "c"}, "7e1c2eeee77b02e7a507a42fd87b8a9b"},
-		{"split ab|c", dedup.Key{Consumer: "ab", ID: "c"}, "e9286f29978dee1bcc79e16eb2241132"},
-		{"split a|bc", dedup.Key{Consumer: "a", ID: "bc"}, "5eec5e0d6049a006bc51038b6f484a3b"},
-		{"UTF-8", dedup.Key{Consumer: "käufe", Tenant: "日本", ID: "\U0001f600"}, "c807bbecaf68c2e30a526846b43456e4"},
-		{"decomposed", dedup.Key{Consumer: "ka\u0308ufe", Tenant: "日本", ID: "\U0001f600"}, "e005653f87ba434c84d9b8f35d546922"},
-		{"lengths of two bytes", dedup.Key{Consumer: strings.Repeat("c", 128), Tenant: strings.Repeat("t", 255), ID: strings.Repeat("i", 1024)}, "b3f5b45c8e1051e89b6e3ca016945c0c"},
-		{"empty", dedup.Key{}, "7bca934ec9c5b56d29dc265ad3a1a0c5"}, // cannot be claimed, but Derive does not know
+		{"plain", dedup.Key{Consumer: "billing", ID: "order-42:paid"}, "8fdb4b5d19d50a2afc8a053892396e8d"},
+		{"tenant", dedup.Key{Consumer: "billing", Tenant: "acme", ID: "order-42:paid"}, "478e10ab228d05a6b127a23dcf334c60"},
+		{"UUIDv7", dedup.Key{Consumer: "billing", ID: "018f4e9c-7a3b-7cc1-b1a2-3c4d5e6f7081"}, "018f4e9c7a3b0a3e0702bcf1b6a6d84b"},
+		{"UUIDv7 in upper case", dedup.Key{Consumer: "billing", ID: "018F4E9C-7A3B-7CC1-B1A2-3C4D5E6F7081"}, "018f4e9c7a3bbbc014278bf8c191ca58"},
+		{"UUIDv7, another consumer", dedup.Key{Consumer: "mail", ID: "018f4e9c-7a3b-7cc1-b1a2-3c4d5e6f7081"}, "018f4e9c7a3b7eed93be9f92d715da41"},
+		{"UUIDv7, a tenant", dedup.Key{Consumer: "billing", Tenant: "acme", ID: "018f4e9c-7a3b-7cc1-b1a2-3c4d5e6f7081"}, "018f4e9c7a3bb9e93f22a37de7b084ca"},
+		{"UUIDv7 and more", dedup.Key{Consumer: "billing", ID: "018f4e9c-7a3b-7cc1-b1a2-3c4d5e6f7081/paid"}, "018f4e9c7a3b951db081ff7380583f80"},
+		{"UUIDv4", dedup.Key{Consumer: "billing", ID: "f47ac10b-58cc-4372-a567-0e02b2c3d479"}, "cc9ffec0487c11cf55d5f89b439f0cee"},
+		{"ULID", dedup.Key{Consumer: "billing", ID: "evt_01JD5Z0QZ7M4J8V2K6T3R9X1YB"}, "01934bf05fe72f773b9b00f598996e60"},
+		{"RFC 3339", dedup.Key{Consumer: "billing", ID: "2026-11-24T09:51:27Z/order-42"}, "01a20cf7a9186ce20623fc57f98efaff"},
+		{"a time in the tenant does not count", dedup.Key{Consumer: "billing", Tenant: "2026-11-24T09:51:27Z", ID: "order-42"}, "b6ae50fdb5c3a4ceae0d04fd9e27597e"},
+		{"one byte each", dedup.Key{Consumer: "a", Tenant: "b", ID: "c"}, "4a59f21afcf31bf715b7df859cac029d"},
+		{"split ab|c", dedup.Key{Consumer: "ab", ID: "c"}, "55b15ffab85c2f136bb8a8d6e0d0ab6c"},
+		{"split a|bc", dedup.Key{Consumer: "a", ID: "bc"}, "6d1f996c1eb23213832db13fe07a0099"},
+		{"UTF-8", dedup.Key{Consumer: "käufe", Tenant: "日本", ID: "\U0001f600"}, "f5379fde509cc147a6e93e9c6cbcecef"},
+		{"decomposed", dedup.Key{Consumer: "ka\u0308ufe", Tenant: "日本", ID: "\U0001f600"}, "95993efa6bf8bd1b316789915f1342ff"},
+		{"lengths of two bytes", dedup.Key{Consumer: strings.Repeat("c", 128), Tenant: strings.Repeat("t", 255), ID: strings.Repeat("i", 1024)}, "db4e8a82a04f2957622124e84afbc66e"},
+		{"empty", dedup.Key{}, "4375ab8e255ecf242c5282a9bdab5276"}, // cannot be claimed, but Derive does not know
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := test.key.Hash()
@@ -143,7 +151,7 @@ func ExampleKeyHash() {
 		fmt.Printf("%x\n", k)
 	}
 	// Output:
-	// 68c271337c91742890fa40454fe09e55
-	// 7afb2874528767a2ab538ef289fdc117
-	// a31f7260bea7f02c4bdd2e465994fa39
+	// 17f82754d429f1244bf65f580f7ba08c
+	// 5d86969a623b11676e18f2089909aa50
+	// a312fd3351c07a5d2d3bb6de9779d666
 }

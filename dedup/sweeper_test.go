@@ -145,7 +145,7 @@ func TestSweeperPassesItsLimits(t *testing.T) {
 		cfg  dedup.SweeperConfig
 		want dedup.Sweep
 	}{
-		{"defaults", dedup.SweeperConfig{}, dedup.Sweep{Lease: 5 * time.Minute, Limit: 1000}},
+		{"defaults", dedup.SweeperConfig{}, dedup.Sweep{Lease: 5 * time.Minute, Limit: 5000}},
 		{"own", dedup.SweeperConfig{Every: time.Second, Limit: 7, Lease: time.Hour}, dedup.Sweep{Lease: time.Hour, Limit: 7}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -3,9 +3,12 @@ package outbox
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/txonce/txonce/internal/idtime"
 )
 
 // ErrNoID says that a message has no ID, and that no ID can be derived that stays the same when the handler runs again. Set
@@ -28,6 +31,9 @@ type scope struct {
 // WithScope returns a context for Enqueue: a message without ID gets an ID that is derived from seed, its topic and an ordinal:
 // how many messages without ID were enqueued to the topic before. end closes the scope. A consumer opens a scope for each attempt
 // of each message, with the message's key as seed. With an empty seed every message needs its own ID.
+//
+// A derived ID is a UUID. If seed contains a time, as dedup.Key.Hash describes, the UUID is of version 7 and begins with that time, so that
+// consumers of the message get keys in order too. Otherwise it is of version 8.
 //
 // A second execution derives the same IDs only when it enqueues in the same order. Where several goroutines of a handler enqueue,
 // their order may be another one the next time, and two messages would swap their IDs: set Message.ID there. Two calls of
@@ -114,10 +120,14 @@ func (s *scope) done() {
 	s.mu.Unlock()
 }
 
-// derive returns a UUID (version 8) that depends on its arguments alone.
+// derive returns a UUID that depends on its arguments alone: of version 7, with the time that seed contains, or of version 8.
 func derive(seed, topic string, ordinal int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %d", seed, topic, ordinal))
 	sum[6] = sum[6]&0x0f | 0x80
 	sum[8] = sum[8]&0x3f | 0x80
+	if ms := idtime.Of(seed); ms > 0 {
+		sum[6] = sum[6]&0x0f | 0x70
+		binary.BigEndian.PutUint64(sum[:8], ms<<16|uint64(binary.BigEndian.Uint16(sum[6:8])))
+	}
 	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }

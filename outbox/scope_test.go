@@ -52,6 +52,21 @@ func TestOutboxScopeRepeatsItsIDs(t *testing.T) {
 	}
 }
 
+// The keys of those who consume these messages are in order if the seed has a time. The IDs are frozen, as above.
+func TestOutboxScopeKeepsTheTimeOfItsSeed(t *testing.T) {
+	const seed = "orders/018f4e9c-7a3b-7cc1-b1a2-3c4d5e6f7081"
+	got := ids(t, scoped(t, seed), "a", "a", "b")
+	if want := []string{"018f4e9c-7a3b-7958-8050-21cbe061a826", "018f4e9c-7a3b-79c8-9cfc-4f51ea088ec7", "018f4e9c-7a3b-7a69-a82a-c1d5bbfefe0e"}; !cmp.Equal(want, got) {
+		t.Errorf("ids of %s are %q, want %q", seed, got, want)
+	}
+	if diff := cmp.Diff(got, ids(t, scoped(t, seed), "a", "a", "b")); diff != "" {
+		t.Errorf("executed again: %s", diff)
+	}
+	if other := ids(t, scoped(t, "another "+seed), "a"); other[0] == got[0] {
+		t.Errorf("two seeds with one time have the ID %s", other[0])
+	}
+}
+
 // Each topic has its own ordinals. So when another version of a handler also sends a message to another topic, the IDs of the
 // other messages stay the same.
 func TestOutboxScopeCountsPerTopic(t *testing.T) {

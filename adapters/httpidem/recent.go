@@ -10,13 +10,13 @@ import (
 const recentKeys = 4096
 
 // recent remembers some of the keys that this process has answered, so that the store looks for a replay's response before it claims the
-// key, which saves a round trip. A wrong guess costs one. A key takes the place of another one with the same beginning.
+// key, which saves a round trip. A wrong guess costs one. A key takes the place of another one with the same end.
 type recent struct {
 	mu   sync.Mutex
 	keys [recentKeys]dedup.KeyHash
 }
 
-func place(h dedup.KeyHash) int { return int(binary.BigEndian.Uint16(h[:])) % recentKeys }
+func place(h dedup.KeyHash) int { return int(binary.BigEndian.Uint16(h[14:])) % recentKeys }
 
 func (r *recent) add(h dedup.KeyHash) {
 	r.mu.Lock()

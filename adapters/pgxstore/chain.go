@@ -93,7 +93,7 @@ func (q *sequence) commit(ctx context.Context, next *claim) error {
 
 // committed reads the answer to COMMIT, up to its Sync.
 func committed(p *pgconn.Pipeline) error {
-	tag, err := result(p)
+	tag, err := tagOf(p)
 	if err == nil {
 		_, err = p.GetResults() // the Sync
 	}
@@ -103,8 +103,8 @@ func committed(p *pgconn.Pipeline) error {
 	return err
 }
 
-// result reads the result of a statement that returns no rows.
-func result(p *pgconn.Pipeline) (pgconn.CommandTag, error) {
+// tagOf reads the result of a statement that returns no rows.
+func tagOf(p *pgconn.Pipeline) (pgconn.CommandTag, error) {
 	results, err := p.GetResults()
 	if err != nil {
 		return pgconn.CommandTag{}, err
@@ -136,7 +136,7 @@ func (s *sentClaim) read(ctx context.Context, rows []claims.Row) error {
 }
 
 func (s *sentClaim) readAll(rows []claims.Row) error {
-	if _, err := result(s.pipeline); err != nil { // BEGIN
+	if _, err := tagOf(s.pipeline); err != nil { // BEGIN
 		return err
 	}
 	results, err := s.pipeline.GetResults()

@@ -2,8 +2,12 @@ package pgxstore
 
 import (
 	"context"
+	"maps"
 	"math"
+	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/outbox"
@@ -34,6 +38,22 @@ func Listen(ctx context.Context, s *Store) (wake <-chan struct{}, stop func()) {
 	return sub.wake, stop
 }
 
+// ListenForShards subscribes like Listen. take returns the shards of the notifications since its last call; all means any shard.
+func ListenForShards(ctx context.Context, s *Store) (wake <-chan struct{}, take func() (shards []int, all bool), stop func()) {
+	sub, stop := s.listen(ctx)
+	return sub.wake, func() ([]int, bool) {
+		sub.mu.Lock()
+		defer sub.mu.Unlock()
+		shards, all := slices.Sorted(maps.Keys(sub.shards)), sub.all
+		clear(sub.shards)
+		sub.all = false
+		return shards, all
+	}, stop
+}
+
+// RelayPool returns the session's own connections; nil: it uses those of Config.Pool.
+func RelayPool(o outbox.Session) *pgxpool.Pool { return o.(*outboxSession).conns.Load() }
+
 // HoldAllUntil makes s believe that one of its sessions holds all shards.
 func HoldAllUntil(s *Store, t time.Time) { s.holdsAllUntil(t) }
 
@@ -54,6 +74,12 @@ func SetPooled(s *Store) { s.pooled.Store(true) }
 
 // SetEndWithin sets the limit for COMMIT.
 func SetEndWithin(s *Store, d time.Duration) { s.endWithin = d }
+
+// SetStallsAfter sets how long handlers in Fork may wait while nothing happens.
+func SetStallsAfter(s *Store, d time.Duration) { s.stallsAfter = d }
+
+// SetLingers sets how long Fork waits for handlers that do something else before it sends statements.
+func SetLingers(s *Store, d time.Duration) { s.lingers = d }
 
 // IsDefinite reports whether an error of COMMIT says that COMMIT was refused.
 var IsDefinite = isDefinite

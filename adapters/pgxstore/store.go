@@ -91,6 +91,7 @@ type Store struct {
 	sql          dialect.Postgres
 	writes       dialect.PostgresOutboxWrite
 	outbox       dialect.PostgresOutbox
+	operations   dialect.Operator
 	idle         any // IdleInTxTimeout in the server's format; nil: no limit
 	windowLeases claims.Leases
 	now          func() time.Time // this machine's clock; tests replace it
@@ -103,16 +104,18 @@ type Store struct {
 	sessionState atomic.Pointer[string] // the state that Register or the first claim found, see dialect.Postgres.Session
 	warned       sync.Once              // limits the warning about handlers that change their session
 
-	poolerKnown, pooled atomic.Bool   // see checkPooler
-	poolerWithin        time.Duration // limit for checkPooledMode; tests on a busy machine extend it
-	endWithin           time.Duration // limit for COMMIT; tests shorten it
+	poolerKnown, pooled  atomic.Bool   // see checkPooler
+	poolerWithin         time.Duration // limit for checkPooledMode; tests on a busy machine extend it
+	endWithin            time.Duration // limit for COMMIT; tests shorten it
+	lingers, stallsAfter time.Duration // see Fork; tests change them
 
 	repeats repeats
 
-	shards   atomic.Int64 // number of the outbox's shards; 0: not read yet
-	wakes    broadcaster
-	notifier notifier
-	listener listener
+	shards     atomic.Int64 // number of the outbox's shards; 0: not read yet
+	wakes      broadcaster
+	notifier   notifier
+	listener   listener
+	relayConns relayConns
 }
 
 // New returns a Store. It does not connect to the database. Register does.
@@ -140,7 +143,7 @@ func New(cfg Config) (*Store, error) {
 	default:
 		return nil, fmt.Errorf("pgxstore: Config.Isolation %q: want %q, %q or %q", cfg.Isolation, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable)
 	}
-	s := &Store{cfg: cfg, now: time.Now, plain: dialect.NewPostgres(""), poolerWithin: poolerWithin, endWithin: endTimeout}
+	s := &Store{cfg: cfg, now: time.Now, plain: dialect.NewPostgres(""), poolerWithin: poolerWithin, endWithin: endTimeout, lingers: lingers, stallsAfter: stallsAfter}
 	if cfg.Schema != "" {
 		s.useSchema(cfg.Schema)
 	}
@@ -297,7 +300,7 @@ func (s *Store) commit(ctx context.Context, tx pgx.Tx, late lateWrites, standbys
 
 func commitError(err error) error {
 	if err != nil && !isDefinite(err) && !isIdle(err) {
-		return database.Errorf("pgxstore: commit: %w", err)
+		return database.Errorf("pgxstore: commit: %w: %w", errCommitUnknown, err)
 	}
 	return err
 }

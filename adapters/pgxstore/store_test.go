@@ -52,25 +52,32 @@ type db struct {
 // place is where the tables of a test are created.
 type place struct {
 	dsn     string
+	bare    bool                                         // suiteTables do not exist yet
 	another func(t *testing.T) string                    // another one, without tables
 	forgets func(t *testing.T) string                    // the same one, with asynchronous commits
 	faulty  func(t *testing.T, f deduptest.Fault) string // the same one, where a COMMIT suffers f
 }
 
-func newDB(t *testing.T, server string) deduptest.DB[pgx.Tx] {
-	dsn := testdb.Schema(t, server)
-	return newDBAt(t, place{
+func newDB(t *testing.T, server string) deduptest.DB[pgx.Tx] { return newDBAt(t, placeOn(t, server)) }
+
+func placeOn(t *testing.T, server string) place {
+	dsn := testdb.Tables(t, server, suiteTables)
+	return place{
 		dsn:     dsn,
 		another: func(t *testing.T) string { return testdb.Schema(t, server) },
 		forgets: func(*testing.T) string { return dsn + "&synchronous_commit=off" },
 		faulty:  func(t *testing.T, f deduptest.Fault) string { return wireproxy.Postgres(t, dsn, f) },
-	})
+	}
 }
+
+const suiteTables = `CREATE TABLE effects (name text NOT NULL); CREATE TABLE locks (name text PRIMARY KEY, n int NOT NULL DEFAULT 0)`
 
 func newDBAt(t *testing.T, at place) deduptest.DB[pgx.Tx] {
 	d := &db{place: at}
 	d.pool = testPool(t, d.dsn, 4)
-	makeTables(t, d.pool, `CREATE TABLE effects (name text NOT NULL); CREATE TABLE locks (name text PRIMARY KEY, n int NOT NULL DEFAULT 0)`)
+	if at.bare {
+		makeTables(t, d.pool, suiteTables)
+	}
 	return deduptest.DB[pgx.Tx]{
 		Open:        func(t *testing.T, o deduptest.Options) dedup.Store[pgx.Tx] { return d.open(t, d.dsn, o) },
 		Tx:          d.tx,

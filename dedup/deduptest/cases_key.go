@@ -24,6 +24,8 @@ func scopes[TTx any](t *testing.T, e *env[TTx]) {
 	e.distinct(t,
 		dedup.Key{Consumer: "billing", ID: "order-1"}, dedup.Key{Consumer: "mail", ID: "order-1"},
 		dedup.Key{Consumer: "billing", Tenant: "a", ID: "order-1"}, dedup.Key{Consumer: "billing", Tenant: "b", ID: "order-1"},
+		dedup.Key{Consumer: "billing", ID: timed[0]}, dedup.Key{Consumer: "mail", ID: timed[0]},
+		dedup.Key{Consumer: "billing", Tenant: "a", ID: timed[0]}, dedup.Key{Consumer: "billing", Tenant: "b", ID: timed[0]},
 	)
 }
 
@@ -36,11 +38,18 @@ func concatenation[TTx any](t *testing.T, e *env[TTx]) {
 	)
 }
 
+// timed are IDs with one and the same time.
+var timed = []string{
+	"01902b1c-6f1d-7e0a-9a8b-0123456789ab", "01902b1c-6f1d-7e0a-9a8b-0123456789AB", "01902b1c-6f1d-7e0a-9a8b-0123456789ac",
+	"01902b1c-6f1d-7e0a-9a8b-0123456789ab/paid", "evt_01902b1c-6f1d-7e0a-9a8b-0123456789ab", "01J0NHRVRXFR59N2R14D2PF2DB", "01j0nhrvrxfr59n2r14d2pf2db",
+}
+
 func hardKeys[TTx any](t *testing.T, e *env[TTx]) {
 	ids := []string{
 		"x", "X", "x ", " x", "x\t", "x\n", "é", "e\u0301", "ß", "ss", "İ", "i", "\u200b", " ", "'", `"`, `\`, "%", "x'; --",
 		"\u65e5\u672c", "\U0001f600", "\U0001f601", "\ufffd", "null", "NULL", "0", "00", "-0", "1e0", "{}", "$1", "?", ":a",
 	}
+	ids = append(ids, timed...)
 	for _, n := range []int{63, 64, 127, 128, 254, 255, 256, 512, 767, 768, 1023, dedup.MaxID} {
 		ids = append(ids, strings.Repeat("k", n), strings.Repeat("k", n-1)+"K")
 	}

@@ -15,7 +15,7 @@ func eventID(topic, broken string) func(order string) string {
 	}
 	return func(order string) string {
 		seed := dedup.Key{Consumer: "billing", ID: order}.Hash()
-		ctx, end := outbox.WithScope(context.Background(), string(seed[:]))
+		ctx, end := outbox.WithScope(context.Background(), string(seed[:])+"/"+order)
 		defer end()
 		event := []outbox.Message{{Topic: topic}}
 		if err := outbox.AssignIDs(ctx, event); err != nil {

@@ -29,14 +29,15 @@ type row struct {
 // The first row that covers a package applies. The test fails for a package without a row and for a row without a package.
 var rows = []row{
 	{"observe", nil},
-	{"dedup", []string{"observe", "internal/await", "internal/backoff", "internal/hooks"}},
+	{"dedup", []string{"observe", "internal/await", "internal/backoff", "internal/hooks", "internal/idtime"}},
 	{"dedup/storekit", []string{"dedup"}},
 	{"dedup/deduptest", []string{"dedup", "dedup/storekit", "internal/await"}},
-	{"outbox", nil},
+	{"outbox", []string{"internal/idtime"}},
 	{"outbox/relay", []string{"outbox", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/tokens"}},
 	{"outbox/outboxtest", []string{"outbox", "outbox/relay", "internal/await", "internal/backoff", "internal/shares"}},
 	{"consumer", []string{"dedup", "outbox", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/isolated", "internal/tokens"}},
 	{"consumer/ops", []string{"consumer", "dedup", "outbox", "observe"}},
+	{"consumer/ops/opstest", []string{"consumer", "consumer/ops", "dedup", "dedup/deduptest", "outbox", "observe"}},
 	{"consumer/consumertest", []string{"consumer", "observe", "dedup", "outbox", "dedup/deduptest", "internal/await"}},
 
 	{"adapters/pgxstore", store("github.com/jackc/pgx/v5/...")},
@@ -60,10 +61,12 @@ var rows = []row{
 	{"internal/await", nil},
 	{"internal/backoff", nil},
 	{"internal/hooks", []string{"observe"}},
+	{"internal/idtime", nil},
 	{"internal/tokens", nil},
 	{"internal/dialect", nil},
 	{"internal/claims", []string{"dedup", "dedup/storekit", "outbox"}},
 	{"internal/columns", []string{"observe", "dedup", "dedup/storekit", "outbox", "consumer", "internal/claims"}},
+	{"internal/operator", []string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "internal/columns", "internal/dialect"}},
 	{"internal/debounce", nil},
 	{"internal/shares", nil},
 	{"internal/counts", nil},
@@ -85,7 +88,7 @@ func edge(sdk ...string) []string {
 
 // store returns the imports of an adapter for a database.
 func store(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/columns", "internal/debounce", "internal/isolated", "internal/shares"}, sdk...)
+	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/columns", "internal/debounce", "internal/isolated", "internal/shares"}, sdk...)
 }
 
 // A pkg is what `go list -json` prints about a package.

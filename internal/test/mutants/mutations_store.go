@@ -20,6 +20,19 @@ func sqlstore(name, file, test string, edits ...edit) mutation {
 	return mutation{name: name, file: file, edits: edits, pkg: "adapters/sqlstore", run: exactly(test), fails: test}
 }
 
+// keys is a mutation of the derivation of keys that the test of that name must notice.
+func keys(name, file, test string, edits ...edit) mutation {
+	return mutation{name: name, file: file, edits: edits, pkg: "dedup", run: exactly(test), fails: test, short: true}
+}
+
+// idTime is a mutation of how the time in an ID is found. The table of frozen times must notice it.
+func idTime(name, old, with string) mutation {
+	return mutation{
+		name: "keys: " + name, file: "internal/idtime/idtime.go", edits: []edit{{old, with}},
+		pkg: "internal/idtime", run: "^TestOf$", fails: "TestOf", short: true,
+	}
+}
+
 var storeMutations = []mutation{
 	store("a handler's error rolls the transaction back", pgx+"/store.go", "rollback_un-claims", edit{
 		`		return g.lookBack(ctx, g.blame(err))`,
@@ -54,6 +67,22 @@ var storeMutations = []mutation{
 	store("keys whose fields concatenate to the same text differ", "dedup/key.go", "keys_that_concatenate_alike_never_meet", edit{
 		`b = binary.AppendUvarint(b, uint64(len(field)))`, `_ = binary.MaxVarintLen16`,
 	}),
+	keys("the hash of a key never changes", "dedup/key.go", "TestKeyDerive", edit{`"txonce key 2"`, `"txonce key 3"`}),
+	keys("keys are in the order of the times in their IDs", "dedup/key.go", "TestKeysAreInTheOrderOfTheirTimes", edit{
+		`if ms := idtime.Of(k.ID); ms > 0 {`, `if ms := idtime.Of(k.ID); false {`,
+	}),
+	keys("keys with the same time differ", "dedup/key.go", "TestKeysOfOneTimeDiffer", edit{
+		`binary.BigEndian.PutUint64(sum[:8], ms`, `clear(sum[6:])
+		binary.BigEndian.PutUint64(sum[:8], ms`,
+	}),
+	sqlstore("keys are in the order of their times in every database", "dedup/key.go", "TestKeysAreStoredInTheOrderOfTheirTimes", edit{
+		`PutUint64(sum[:8], ms<<16|`, `PutUint64(sum[:8], ms<<56|`,
+	}),
+	idTime("the latest of several times counts", `latest = max(latest, ms)`, `latest = ms`),
+	idTime("random text is not taken for a time", `if ms < end {`, `if true {`),
+	idTime("only UUIDs of version 7 have a time", `"xxxxxxxx-xxxx-7xxx-yxxx-xxxxxxxxxxxx"`, `"xxxxxxxx-xxxx-xxxx-yxxx-xxxxxxxxxxxx"`),
+	idTime("a part of a longer word is no UUID", `len(s) > len(form) && alphanumeric(s[len(form)])`, `false`),
+	idTime("upper and lower case have one time", `if 'A' <= c && c <= 'Z' {`, `if false {`),
 	store("a row with the same key hash but another key is a collision, not a duplicate", "internal/claims/stored.go", "a_derived_key_of_another_natural_key_is_a_collision", edit{
 		`if stored != key {`, `if stored != key && false {`,
 	}),
@@ -72,7 +101,7 @@ var storeMutations = []mutation{
 		return fmt.Errorf("pgxstore: not committed`,
 	}),
 	store("a COMMIT without an answer counts no attempt", pgx+"/store.go", "commit_outcome_unknown:_answer_lost", edit{
-		`return database.Errorf("pgxstore: commit: %w", err)`, `return fmt.Errorf("pgxstore: commit: %w", err)`,
+		`return database.Errorf("pgxstore: commit: %w: %w", errCommitUnknown, err)`, `return fmt.Errorf("pgxstore: commit: %w: %w", errCommitUnknown, err)`,
 	}),
 	store("an error of the schema or of permissions counts no attempt", "internal/dialect/postgres.go", "each_error_code_is_retryable_or_not", edit{
 		`		"42", //`, `		"4x", //`,

@@ -45,7 +45,7 @@ func New(cfg engine.Config) (engine.Engine, error) {
 	d.Name(cfg.Schema)
 	return engine.Engine{
 		Tables: d, Transactions: d, Claims: d, Proofs: d, Errors: d, Values: d, KeyProber: d,
-		Outbox: engine.Outbox{Writer: d, Holds: d, Leases: d, Settler: d, Upkeep: d, Operations: d},
+		Outbox: engine.Outbox{Writer: d, Holds: d, Leases: d, Settler: d, Upkeep: d, Operations: d, Listening: d},
 	}, err
 }
 
@@ -61,6 +61,7 @@ func (d *DB) Name(schema string) {
 		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult, Lookup: q.Lookup,
 		LockSources: q.LockSources, Sources: q.Sources, AddSource: q.AddSource,
 		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park, TakeDeadLetter: q.TakeDeadLetter, DeadLetters: q.DeadLetters,
+		Operator: dialect.NewPostgresOperator(schema),
 	}
 }
 

@@ -48,8 +48,11 @@ func (d *DB) Check(ctx context.Context) error {
 	return nil
 }
 
-// sweepScan is how many rows one Purge reads. That takes about 10 ms.
-const sweepScan = 10_000
+// One Purge reads at most sweepScan rows, which takes about 10 ms, and deletes at most sweepMost, because all claims wait meanwhile.
+const (
+	sweepScan = 10_000
+	sweepMost = 1000
+)
 
 func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.SweepResult, err error) {
 	var next []byte
@@ -71,7 +74,8 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 	if next == nil {
 		next = []byte{} // an empty blob, because comparisons with NULL are never true
 	}
-	expired, err := engine.ReadExpired(engine.Query(ctx, tx, d.sql.SweepExpired, next, sweepScan, by.Limit, clock.UnixMicro()))
+	limit := min(by.Limit, sweepMost)
+	expired, err := engine.ReadExpired(engine.Query(ctx, tx, d.sql.SweepExpired, next, sweepScan, limit, clock.UnixMicro()))
 	if err != nil {
 		return swept, err
 	}
@@ -81,7 +85,7 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 			return swept, err
 		}
 	}
-	if swept.Keys == min(by.Limit, sweepScan) { // this part may have more expired rows; continue behind the last one
+	if swept.Keys == limit { // this part may have more expired rows; continue behind the last one
 		next = expired.Keys[swept.Keys-1][:]
 	} else {
 		var n int
@@ -93,6 +97,9 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 	if swept.Done {
 		next = nil
 		if _, err := tx.ExecContext(ctx, d.sql.DropSettled, by.Limit); err != nil {
+			return swept, err
+		}
+		if _, err := tx.ExecContext(ctx, d.shared.Operator.PassEnded); err != nil {
 			return swept, err
 		}
 	}
