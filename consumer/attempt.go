@@ -29,7 +29,6 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 		}
 	}
 	if a.err != nil {
-		b.dropAhead()
 		return a
 	}
 	recs := make([]dedup.Record, 0, len(todo))

@@ -180,13 +180,7 @@ var pgxstoreMutations = []mutation{
 	single("in a sequence outbox messages and results are committed too", pgx+"/sequence.go", "TestSequenceProperty", edit{
 		` || len(late.messages)+len(late.results) > 0`, ``,
 	}),
-	single("in a sequence COMMIT that was turned into ROLLBACK is an error", pgx+"/chain.go", "TestStoreInSequence", edit{
-		`tag.String() == "ROLLBACK"`, `tag.String() == "never"`,
-	}),
-	handling("a pass uses the database for nothing else while a claim is made ahead", "attempt.go", "TestEveryMessageOnceWhateverHappens", edit{
-		"		b.dropAhead()\n", "",
-	}),
-	handling("no claim that was made ahead outlives its pass", "batch.go", "TestEveryMessageOnceWhateverHappens", edit{
+	handling("nothing is claimed ahead while a suspect has its trial", "batch.go", "TestNothingIsClaimedAheadDuringATrial", edit{
 		"	defer b.dropAhead()\n", "",
 	}),
 }
