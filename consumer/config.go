@@ -211,6 +211,8 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 		return refuse("HandleBatch and Config.Handle are both set: set one of them")
 	case cfg.MaxBatch < 0:
 		return refuse("MaxBatch is %d: want 1 or more, or 0 for no limit", cfg.MaxBatch)
+	case cfg.Interleave && cfg.MaxBatch == 1:
+		return refuse("Interleave has no effect: with Config.MaxBatch 1 no two messages share a transaction")
 	case cfg.Interleave && cfg.HandleBatch != nil:
 		return refuse("Interleave needs Config.Handle: a HandleBatch gets all messages in one call")
 	case cfg.MaxAttempts < 0:
