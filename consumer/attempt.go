@@ -34,16 +34,14 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 	recs := make([]dedup.Record, 0, len(todo))
 	for _, i := range todo {
 		it := &b.items[i]
-		rec := b.c.claimRecord(it.rec)
-		rec.Redelivered = it.msg.Attempt > 1 && !b.c.history.knows(it.hash) // if it has failed here, it is probably new
-		recs = append(append(recs, rec), it.aliases...)
+		recs = append(append(recs, b.record(it)), it.aliases...)
 	}
 	measured := b.pass.transaction(len(todo))
 	verifier, verifies := b.c.cfg.Store.(dedup.TxVerifier[TTx])
 	verifies = verifies && b.c.cfg.HandleBatch == nil // after each handler
 	var answers []claimAnswer
 	var ran []int // places in todo of the messages whose handler was called
-	a.err = b.c.cfg.Store.InTx(b.claimWait.limited(ctx), recs, func(tx TTx, claims []dedup.Claim) (err error) {
+	a.err = b.inTx(b.claimWait.limited(ctx), recs, func(tx TTx, claims []dedup.Claim) (err error) {
 		a.claimed = true
 		measured.claimed()
 		answers, err = b.readClaims(ctx, tx, todo, claims)

@@ -65,6 +65,14 @@ type Config[TTx any] struct {
 	Handle      Handler[TTx]
 	HandleBatch BatchHandler[TTx]
 
+	// MaxBatch is how many messages of a call of ProcessBatch share a transaction at most. With 1, each message has a transaction of
+	// its own: a failure costs no other message a repetition, and locks are held for the time of one handler. The messages are then
+	// handled one after the other, and if Store is a dedup.Sequencer, such as pgxstore, the claim of each travels with the COMMIT
+	// of the one before.
+	//
+	// Defaults to 0: no limit.
+	MaxBatch int
+
 	// Interleave lets the Handle calls of a batch run side by side, in one transaction, in ProcessBatch. When all of them wait for
 	// the database, their statements travel together, so a batch takes far fewer round trips. It needs a Store that is a dedup.Forker,
 	// such as pgxstore, and Handle.
@@ -201,6 +209,10 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 		return refuse("Handle is required, or HandleBatch")
 	case cfg.Handle != nil && cfg.HandleBatch != nil:
 		return refuse("HandleBatch and Config.Handle are both set: set one of them")
+	case cfg.MaxBatch < 0:
+		return refuse("MaxBatch is %d: want 1 or more, or 0 for no limit", cfg.MaxBatch)
+	case cfg.Interleave && cfg.MaxBatch == 1:
+		return refuse("Interleave has no effect: with Config.MaxBatch 1 no two messages share a transaction")
 	case cfg.Interleave && cfg.HandleBatch != nil:
 		return refuse("Interleave needs Config.Handle: a HandleBatch gets all messages in one call")
 	case cfg.MaxAttempts < 0:
@@ -232,6 +244,14 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	cfg.Trace = cfg.Trace.Then(nil) // a copy
 	return cfg, nil
+}
+
+// most returns how many of n messages may share a transaction.
+func (cfg *Config[TTx]) most(n int) int {
+	if cfg.MaxBatch > 0 {
+		return min(n, cfg.MaxBatch)
+	}
+	return n
 }
 
 // isNil reports a nil pointer, map, function or channel in an interface that is not nil itself.

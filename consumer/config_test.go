@@ -31,6 +31,8 @@ func TestNewNamesTheFieldItRefuses(t *testing.T) {
 		{"unknown Untimed", func(c *config) { c.Untimed = 2 }, "Config.Untimed"},
 		{"no handler", func(c *config) { c.Handle = nil }, "Config.Handle"},
 		{"two handlers", func(c *config) { c.HandleBatch = batch }, "Config.HandleBatch"},
+		{"interleaved batches of one", func(c *config) { c.Interleave, c.MaxBatch = true, 1 }, "Config.Interleave"},
+		{"a negative batch", func(c *config) { c.MaxBatch = -1 }, "Config.MaxBatch"},
 		{"negative attempts", func(c *config) { c.MaxAttempts = -1 }, "Config.MaxAttempts"},
 		{"negative handler timeout", func(c *config) { c.HandlerTimeout = -1 }, "Config.HandlerTimeout"},
 		{"handler timeout without a unit", func(c *config) { c.HandlerTimeout = 5 }, "Config.HandlerTimeout"},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/isolated"
 )
 
 // slowHandler is how long a handler runs before it is logged.
@@ -45,14 +46,7 @@ func (c *Consumer[TTx]) timed(ctx context.Context, key dedup.Key, msgs []*Messag
 // onOwnGoroutine is a caller that calls f on a goroutine of its own. If f calls runtime.Goexit, only that goroutine ends, and the
 // pass can still answer for its messages.
 func onOwnGoroutine(name string, f func() error) (err error) {
-	returned, done := false, make(chan struct{})
-	go func() {
-		defer close(done)
-		err = onThisGoroutine(name, f)
-		returned = true
-	}()
-	<-done
-	if !returned {
+	if !isolated.Call(func() { err = onThisGoroutine(name, f) }) {
 		return fmt.Errorf("consumer: %s ended its goroutine instead of returning: it called runtime.Goexit, or FailNow of a test", name)
 	}
 	return err

@@ -114,3 +114,22 @@ type PoolReporter interface {
 type KeyReader interface {
 	Lookup(ctx context.Context, key Key) (c Claim, found bool, err error)
 }
+
+// Sequencer is a Store that saves round trips when several messages wait, each for a transaction of its own.
+type Sequencer[TTx any] interface {
+	// Sequence begins a sequence of transactions. It does not use the database.
+	Sequence() Sequence[TTx]
+}
+
+// Sequence runs transactions one after the other. It is not safe for concurrent use.
+type Sequence[TTx any] interface {
+	// InTx is Store.InTx. If the transaction commits, the claim of next may travel with COMMIT, and the next call of InTx uses it
+	// if its recs equal next, apart from Redelivered. Empty: nothing is claimed ahead. InTx returns when COMMIT is answered. It claims nothing ahead if it
+	// returns an error, so no claim ever waits for a key while another one of the sequence is held.
+	//
+	// A claim that was made ahead is held until the next call of InTx or Close. A crash before that rolls it back.
+	InTx(ctx context.Context, recs, next []Record, fn func(tx TTx, claims []Claim) error) error
+
+	// Close rolls back a claim that was made ahead. It must follow the last InTx. A second call does nothing.
+	Close()
+}

@@ -9,31 +9,29 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// args holds the parameters of a row. Nil pointers are NULL.
-type args struct {
-	key                  pgtype.UUID
-	fingerprint          *int64
-	consumer, tenant, id *string
-	time                 *time.Time
-	seconds              float64
-}
-
-func (s *Store) args(row claims.Row) args {
-	rec := row.Record
-	a := args{key: pgUUID(row.KeyHash), fingerprint: fingerprint(rec.Fingerprint), seconds: rec.Keep().Seconds()}
+// args returns the parameters of dialect.Postgres.InsertOne for a row. Their types have a plan of their own in pgx, which takes less time
+// to encode than pointers and Go's own types do. nil is NULL.
+func (s *Store) args(row *claims.Row, idleLimit any) []any {
+	rec := &row.Record
+	args := []any{pgUUID(row.KeyHash), nil, nil, nil, nil, nil, pgtype.Float8{Float64: rec.Keep().Seconds(), Valid: true}, idleLimit}
+	if !rec.Fingerprint.IsZero() {
+		args[1] = pgtype.Int8{Int64: rec.Fingerprint.Int64(), Valid: true}
+	}
 	if !s.cfg.Compact {
-		a.consumer, a.id = &rec.Key.Consumer, &rec.Key.ID
-		a.tenant = nonEmpty(rec.Key.Tenant)
+		args[2], args[4] = rec.Key.Consumer, rec.Key.ID
+		if rec.Key.Tenant != "" {
+			args[3] = rec.Key.Tenant
+		}
 	}
 	if !rec.Time.IsZero() {
-		a.time = &rec.Time
+		args[5] = pgtype.Timestamptz{Time: rec.Time, Valid: true}
 	}
-	return a
+	return args
 }
 
 // columns returns the parameters of dialect.Postgres.Insert for rows of one consumer and window: one array per column. pgx
 // encodes their types without reflection. The statement reads zero values as NULL, and a nil array as an array of NULLs.
-func (s *Store) columns(rows []claims.Row, idleLimit *string) []any {
+func (s *Store) columns(rows []claims.Row, idleLimit any) []any {
 	var (
 		n            = len(rows)
 		keys         = make(pgtype.FlatArray[pgtype.UUID], n)
@@ -73,19 +71,4 @@ func pgUUIDs(keys []dedup.KeyHash) pgtype.FlatArray[pgtype.UUID] {
 		list[i] = pgUUID(k)
 	}
 	return list
-}
-
-func fingerprint(f dedup.Fingerprint) *int64 {
-	if f.IsZero() {
-		return nil
-	}
-	n := f.Int64()
-	return &n
-}
-
-func nonEmpty(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
 }

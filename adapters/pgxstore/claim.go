@@ -19,9 +19,10 @@ type claim struct {
 	claims.Claim
 
 	store     *Store
-	conn      *pgx.Conn // Insert begins tx on this connection; nil: tx belongs to the caller
-	tx        pgx.Tx    // unless nil, it must be rolled back even after an error; nil: not begun, or ended because all keys had rows
-	idleLimit *string   // the transaction's limit; nil: the caller's own limit is not changed
+	conn      *pgx.Conn  // Insert begins tx on this connection; nil: tx belongs to the caller
+	sent      *sentClaim // nil: Insert sends the claim; otherwise it was sent with the COMMIT of the transaction before
+	tx        pgx.Tx     // unless nil, it must be rolled back even after an error; nil: not begun, or ended because all keys had rows
+	idleLimit any        // the transaction's limit; nil: the caller's own limit is not changed
 
 	short        bool // the statements of ShortWait and FormerWait surround the claim
 	restore      bool // FormerWait must follow, because InsertOneShort has inserted nothing
@@ -40,6 +41,10 @@ func (s *Store) newClaim(plan *claims.Plan) *claim {
 // Insert implements claims.Driver. The first Insert of InTx sends BEGIN and the claim in one round trip.
 func (c *claim) Insert(ctx context.Context, rows []claims.Row) error {
 	err := c.bounded(ctx, func(ctx context.Context) error {
+		if sent := c.sent; sent != nil {
+			c.sent = nil
+			return sent.read(ctx, rows)
+		}
 		b := &pgx.Batch{}
 		if c.tx != nil {
 			c.queue(ctx, b, rows)
@@ -76,7 +81,10 @@ func (c *claim) bounded(ctx context.Context, do func(ctx context.Context) error)
 func (c *claim) queue(ctx context.Context, b *pgx.Batch, rows []claims.Row) {
 	sql := &c.store.sql
 	wait, short := dedup.ClaimWait(ctx, c.store.cfg.ClaimTimeout)
-	limit := fmt.Sprintf("%dms", max(wait.Milliseconds(), 1))
+	limit := ""
+	if short {
+		limit = fmt.Sprintf("%dms", max(wait.Milliseconds(), 1))
+	}
 	c.restore = short && len(rows) == 1 && c.conn != nil // a caller may go on with its own transaction after an error
 	if c.short = short && !c.restore; c.short {
 		b.Queue(sql.ShortWait, limit)
@@ -84,10 +92,11 @@ func (c *claim) queue(ctx context.Context, b *pgx.Batch, rows []claims.Row) {
 	}
 	for _, alike := range claims.Alike(rows) {
 		if len(alike) == 1 {
-			a := c.store.args(alike[0])
-			sent := b.Queue(sql.InsertOne, a.key, a.fingerprint, a.consumer, a.tenant, a.id, a.time, a.seconds, c.idleLimit)
+			args := c.store.args(&alike[0], c.idleLimit)
 			if c.restore {
-				sent.SQL, sent.Arguments = sql.InsertOneShort, append(sent.Arguments, limit)
+				b.Queue(sql.InsertOneShort, append(args, limit)...)
+			} else {
+				b.Queue(sql.InsertOne, args...)
 			}
 		} else {
 			b.Queue(sql.Insert, c.store.columns(alike, c.idleLimit)...)

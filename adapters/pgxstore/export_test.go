@@ -69,6 +69,9 @@ func LowWatermark(o outbox.Session) int64 {
 	return low
 }
 
+// SetPooled makes s believe that its pool connects through a pooler.
+func SetPooled(s *Store) { s.pooled.Store(true) }
+
 // SetEndWithin sets the limit for COMMIT.
 func SetEndWithin(s *Store, d time.Duration) { s.endWithin = d }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/isolated"
 )
 
 // Queue returns a consumer.BatchHandler that calls f for each message and then sends all statements that f has queued in one round
@@ -88,19 +89,14 @@ type owner struct {
 
 // run calls do on a goroutine of its own, so that runtime.Goexit in the user's code ends only that goroutine.
 func (q *queue) run(do func() error) (err error) {
-	returned, done := false, make(chan struct{})
-	go func() {
-		defer close(done)
+	if !isolated.Call(func() {
 		defer func() {
 			if v := recover(); v != nil {
-				err, returned = &consumer.PanicError{Value: v, Stack: debug.Stack()}, true
+				err = &consumer.PanicError{Value: v, Stack: debug.Stack()}
 			}
 		}()
 		err = do()
-		returned = true
-	}()
-	<-done
-	if !returned {
+	}) {
 		return errors.New("pgxstore: Queue: the function ended its goroutine instead of returning: it called runtime.Goexit, or FailNow of a test")
 	}
 	return err

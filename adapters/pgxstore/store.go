@@ -92,11 +92,12 @@ type Store struct {
 	writes       dialect.PostgresOutboxWrite
 	outbox       dialect.PostgresOutbox
 	operations   dialect.Operator
-	idle         *string // IdleInTxTimeout in the server's format; nil: no limit
+	idle         any // IdleInTxTimeout in the server's format; nil: no limit
 	windowLeases claims.Leases
 	now          func() time.Time // this machine's clock; tests replace it
 	names        claims.Names
 	spare        chan struct{} // keeps one of the pool's connections free to read the horizon; nil at READ COMMITTED
+	chainable    bool          // a claim may travel with COMMIT, see Sequence
 
 	resolved     atomic.Bool // the statements include the schema, see resolve
 	resolving    sync.Mutex
@@ -147,8 +148,7 @@ func New(cfg Config) (*Store, error) {
 		s.useSchema(cfg.Schema)
 	}
 	if cfg.IdleInTxTimeout > 0 {
-		limit := fmt.Sprintf("%dms", cfg.IdleInTxTimeout.Milliseconds())
-		s.idle = &limit
+		s.idle = fmt.Sprintf("%dms", cfg.IdleInTxTimeout.Milliseconds())
 	}
 	if cfg.Isolation != pgx.ReadCommitted {
 		most := int(cfg.Pool.Config().MaxConns)
@@ -157,6 +157,7 @@ func New(cfg Config) (*Store, error) {
 		}
 		s.spare = make(chan struct{}, most-1)
 	}
+	s.chainable = s.spare == nil && chainable(cfg.Pool.Config())
 	return s, nil
 }
 
@@ -165,13 +166,18 @@ const endTimeout = 10 * time.Second
 
 // InTx implements dedup.Store. If all keys have rows already, the transaction of fn begins when fn first uses it.
 func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
+	return s.repeat(ctx, recs, nil, fn)
+}
+
+// repeat is InTx as a part of q.
+func (s *Store) repeat(ctx context.Context, recs []dedup.Record, q *sequence, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
 	plan, err := claims.NewPlan(recs)
 	if err != nil {
 		return err
 	}
 	for range claims.Attempts {
 		var again bool
-		if again, err = s.inTx(ctx, plan, fn); !again {
+		if again, err = s.inTx(ctx, plan, q, fn); !again {
 			return err
 		}
 	}
@@ -179,7 +185,11 @@ func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx pgx.Tx
 }
 
 // inTx makes one attempt. If again is true, the claim was rolled back before fn ran and must be repeated.
-func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, answers []dedup.Claim) error) (again bool, err error) {
+func (s *Store) inTx(ctx context.Context, plan *claims.Plan, q *sequence, fn func(tx pgx.Tx, answers []dedup.Claim) error) (again bool, err error) {
+	if sent := q.take(); sent != nil {
+		q.use(ctx, sent.conn)
+		return s.onConn(ctx, sent.claim, sent.conn, q, fn)
+	}
 	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
 		return false, err
 	}
@@ -198,10 +208,19 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 	if err != nil {
 		return false, database.Errorf("pgxstore: connect: %w", err)
 	}
-	defer conn.Release()
-
+	q.use(ctx, conn)
 	c := s.newClaim(plan)
 	c.conn, c.idleLimit, c.Look = conn.Conn(), s.idle, len(plan.Rows) == 1 && (plan.Rows[0].Record.Redelivered || s.repeats.likely())
+	return s.onConn(ctx, c, conn, q, fn)
+}
+
+// onConn runs the transaction of c on conn, and releases conn.
+func (s *Store) onConn(ctx context.Context, c *claim, conn *pgxpool.Conn, q *sequence, fn func(tx pgx.Tx, answers []dedup.Claim) error) (again bool, err error) {
+	defer func() {
+		if !q.keeps(conn) {
+			conn.Release()
+		}
+	}()
 	defer func() { // this also runs when fn panics or calls Goexit; after COMMIT it does nothing
 		if c.tx != nil {
 			rollback(ctx, c.tx)
@@ -220,11 +239,11 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 	if len(answers) > 0 {
 		s.repeats.count(len(c.Inserted) == 0)
 	}
-	return false, s.handle(ctx, c, answers, fn)
+	return false, s.handle(ctx, c, q, answers, fn)
 }
 
 // handle runs fn in the transaction of the claim, and then commits that transaction.
-func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
+func (s *Store) handle(ctx context.Context, c *claim, q *sequence, answers []dedup.Claim, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
 	g := &guard{store: s, ctx: ctx, conn: c.conn, tx: c.tx, xid: c.xid, sessionState: c.sessionState, standbys: c.standbys, inserted: c.Inserted, shared: len(answers) > 1, latest: time.Now()}
 	defer g.leave(ctx)
 	tx := &guarded{Tx: c.tx, g: g}
@@ -244,7 +263,11 @@ func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn 
 	if !begun { // fn has done nothing, and neither has the claim
 		return nil
 	}
-	if err := s.commit(ctx, c.tx, late, c.standbys); err != nil {
+	commit := func() error { return s.commit(ctx, c.tx, late, c.standbys) }
+	if next := q.follow(ctx, c, g, late); next != nil {
+		commit = func() error { return q.commit(ctx, next) }
+	}
+	if err := commit(); err != nil {
 		if isIdle(err) { // the server had already ended the transaction
 			return idleError(s.cfg.IdleInTxTimeout, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/isolated"
 )
 
 // Call hands msgs to p: together if p is a consumer.BatchProcessor; otherwise msgs must hold exactly one message. It returns one error
@@ -19,13 +20,7 @@ func Call(ctx context.Context, p consumer.Processor, msgs []*consumer.Message) (
 		}
 		return errs
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		errs = call(ctx, p, msgs, all)
-	}()
-	<-done
-	if errs == nil {
+	if !isolated.Call(func() { errs = call(ctx, p, msgs, all) }) {
 		return all(fmt.Errorf("%T ended its goroutine instead of answering: it called runtime.Goexit, or FailNow of a test", p))
 	}
 	return errs

@@ -35,7 +35,7 @@ var rows = []row{
 	{"outbox", []string{"internal/idtime"}},
 	{"outbox/relay", []string{"outbox", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/tokens"}},
 	{"outbox/outboxtest", []string{"outbox", "outbox/relay", "internal/await", "internal/backoff", "internal/shares"}},
-	{"consumer", []string{"dedup", "outbox", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/tokens"}},
+	{"consumer", []string{"dedup", "outbox", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/isolated", "internal/tokens"}},
 	{"consumer/ops", []string{"consumer", "dedup", "outbox", "observe"}},
 	{"consumer/ops/audit", []string{"consumer", "dedup"}},
 	{"consumer/ops/opstest", []string{"consumer", "consumer/ops", "dedup", "dedup/deduptest", "outbox", "observe"}},
@@ -74,7 +74,8 @@ var rows = []row{
 	{"internal/debounce", nil},
 	{"internal/shares", nil},
 	{"internal/counts", nil},
-	{"internal/deliver", []string{"consumer", "observe", "internal/hooks"}},
+	{"internal/deliver", []string{"consumer", "observe", "internal/hooks", "internal/isolated"}},
+	{"internal/isolated", nil},
 	{"internal/publishing", []string{"outbox"}},
 	{"internal/risks", nil},
 
@@ -92,7 +93,7 @@ func edge(sdk ...string) []string {
 
 // store returns the imports of an adapter for a database.
 func store(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/columns", "internal/debounce", "internal/shares"}, sdk...)
+	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/columns", "internal/debounce", "internal/isolated", "internal/shares"}, sdk...)
 }
 
 // A pkg is what `go list -json` prints about a package.

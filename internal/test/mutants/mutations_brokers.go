@@ -131,13 +131,7 @@ var brokerMutations = []mutation{
 		`errs = all(&consumer`, `errs, _ = all(nil), any(&consumer`,
 	}),
 	elsewhere("a Processor that ends its goroutine does not stop the others", "internal/deliver/call.go", "TestCall", edit{
-		`	go func() {
-		defer close(done)
-		errs = call(ctx, p, msgs, all)
-	}()`, `	func() {
-		defer close(done)
-		errs = call(ctx, p, msgs, all)
-	}()`,
+		`isolated.Call(func() { errs = call(ctx, p, msgs, all) })`, `func(f func()) bool { f(); return isolated.Call(func() {}) }(func() { errs = call(ctx, p, msgs, all) })`,
 	}),
 	elsewhere("a panic keeps its stack", "internal/deliver/call.go", "TestCall", edit{
 		`Stack: debug.Stack()`, `Stack: debug.Stack()[:0]`,
