@@ -67,6 +67,14 @@ type DeadLetterFilter struct {
 	ID       DeadLetterID
 	Consumer string
 	Reason   observe.Cause
+
+	Topic     string
+	MessageID string    // the natural key, Record.Key.ID
+	Tenant    string    // Record.Key.Tenant
+	Cause     string    // a part of DeadLetter.Cause, case-sensitive
+	Since     time.Time // First is this time or later, by the database's clock
+	Until     time.Time // First is before
+
 	After    DeadLetterCursor // for the next page: the Cursor of the last letter on the previous page
 	Limit    int              // how many letters at most; 0: 100
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/observe"
 )
 
 // database marks the errors of this package's stores that their database caused.
@@ -41,6 +42,23 @@ func (s *Store) Ambiguous(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && dialect.AmbiguousPostgres(pg.Code)
 }
+
+var _ dedup.ResultClassifier = (*Store)(nil)
+
+// Result implements dedup.ResultClassifier.
+func (s *Store) Result(err error) observe.Result {
+	pg, answered := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case answered && (pg.Code == "40P01" || pg.Code == "40001"):
+		return observe.Deadlock
+	case errors.Is(err, errCommitUnknown), errors.As(err, new(*dedup.InDoubtError)):
+		return observe.CommitUnknown
+	}
+	return observe.RolledBack
+}
+
+// errCommitUnknown says that the answer to COMMIT was lost.
+var errCommitUnknown = errors.New("the answer to COMMIT was lost")
 
 // foreignError is a handler's error that came from another database. It says nothing about this one.
 type foreignError struct{ error }

@@ -58,6 +58,9 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepRes
 		if _, err := tx.Exec(ctx, s.sql.DropSettled, by.Limit); err != nil {
 			return swept, s.purgeError(err)
 		}
+		if _, err := tx.Exec(ctx, s.operations.PassEnded); err != nil {
+			return swept, s.purgeError(err)
+		}
 	}
 	if _, err := tx.Exec(ctx, s.sql.SweepDone, page, latest); err != nil {
 		return swept, s.purgeError(err)

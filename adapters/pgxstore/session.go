@@ -48,6 +48,7 @@ func (s *Store) useSchema(schema string) {
 	s.sql = dialect.NewPostgres(schema)
 	s.writes = dialect.NewPostgresOutboxWrite(schema)
 	s.outbox = dialect.NewPostgresOutbox(schema)
+	s.operations = dialect.NewPostgresOperator(schema)
 	s.resolved.Store(true)
 }
 

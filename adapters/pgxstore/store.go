@@ -91,6 +91,7 @@ type Store struct {
 	sql          dialect.Postgres
 	writes       dialect.PostgresOutboxWrite
 	outbox       dialect.PostgresOutbox
+	operations   dialect.Operator
 	idle         *string // IdleInTxTimeout in the server's format; nil: no limit
 	windowLeases claims.Leases
 	now          func() time.Time // this machine's clock; tests replace it
@@ -274,7 +275,7 @@ func (s *Store) commit(ctx context.Context, tx pgx.Tx, late lateWrites, standbys
 
 func commitError(err error) error {
 	if err != nil && !isDefinite(err) && !isIdle(err) {
-		return database.Errorf("pgxstore: commit: %w", err)
+		return database.Errorf("pgxstore: commit: %w: %w", errCommitUnknown, err)
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/consumer"
@@ -59,8 +60,14 @@ func (s *Store) DeadLetters(ctx context.Context, filter consumer.DeadLetterFilte
 	}
 	err = s.db.Transactions.RetryBusy(ctx, func() error {
 		letters = nil
-		return engine.Query(ctx, s.cfg.DB, s.db.Tables.Statements().DeadLetters, s.letterID(filter.ID), filter.Consumer, string(filter.Reason),
-			s.db.Values.Time(filter.After.First), s.letterID(filter.After.ID), filter.Limit).Each(func(rows *sql.Rows) error {
+		args := []any{
+			s.letterID(filter.ID), filter.Consumer, string(filter.Reason), s.db.Values.Time(filter.After.First), s.letterID(filter.After.ID), filter.Limit,
+			filter.Topic, filter.MessageID, filter.Tenant, filter.Cause, s.db.Values.Time(filter.Since), s.db.Values.Time(filter.Until),
+		}
+		if s.cfg.Dialect == MySQL { // its parameters are in the order of the text
+			args = append(slices.Delete(args, 5, 6), filter.Limit)
+		}
+		return engine.Query(ctx, s.cfg.DB, s.db.Tables.Statements().DeadLetters, args...).Each(func(rows *sql.Rows) error {
 			letter, err := scanLetter(rows)
 			letters = append(letters, letter)
 			return err

@@ -13,6 +13,7 @@ type Postgres struct {
 	SaveClaimed, FlushDuplicate, Verify, Sync       string
 	Reset, ResetSession                             string
 	Lock, ShortWait, FormerWait, HeldKeys, Held     string
+	Holder                                          string
 	// Windows and checks.
 	LockSources, Sources, AddSource                            string
 	UseWindow, Standbys, SchemaVersion, SchemaTables, Settings string
@@ -156,6 +157,11 @@ ON CONFLICT (consumer, source) DO UPDATE SET source = s.source`),
 		HeldKeys:   q(heldKeys),
 		Held:       `SELECT current_setting('txonce.held')`,
 
+		// The transaction that a session waits for. Other users' sessions show no state and no client.
+		Holder: `SELECT pid::bigint, coalesce(xact_start, clock_timestamp()), clock_timestamp(), coalesce(state, ''),
+	trim(coalesce(host(client_addr), '') || ' ' || coalesce(application_name, ''))
+FROM pg_catalog.pg_stat_activity WHERE pid = ANY(pg_blocking_pids($1::bigint::integer)) ORDER BY xact_start LIMIT 1`,
+
 		UseWindow: q(`INSERT INTO @txonce_windows AS w (consumer, window_seconds, first_run, used_until)
 VALUES ($1::text, $2::bigint, clock_timestamp(), clock_timestamp() + $3::float8 * interval '1 second')
 ON CONFLICT (consumer, window_seconds) DO UPDATE SET used_until = greatest(w.used_until, excluded.used_until)
@@ -192,6 +198,9 @@ ON CONFLICT (id) DO UPDATE SET times = d.times + 1, last_parked = clock_timestam
 FROM @dead_letters d LEFT JOIN @processed_messages p ON p.key = d.key
 WHERE ($1::uuid IS NULL OR d.id = $1::uuid) AND ($2::text = '' OR d.consumer = $2::text)
 	AND ($3::text = '' OR d.reason = $3::text) AND ($4::timestamptz IS NULL OR (d.first_parked, d.id) < ($4::timestamptz, $5::uuid))
+	AND ($7::text = '' OR d.topic = $7::text) AND ($8::text = '' OR d.message_id = $8::text) AND ($9::text = '' OR d.tenant = $9::text)
+	AND ($10::text = '' OR strpos(d.cause, $10::text) > 0)
+	AND ($11::timestamptz IS NULL OR d.first_parked >= $11::timestamptz) AND ($12::timestamptz IS NULL OR d.first_parked < $12::timestamptz)
 ORDER BY d.first_parked DESC, d.id DESC LIMIT $6::bigint`),
 
 		DropSettled: q(`DELETE FROM @dead_letters WHERE id IN (

@@ -37,6 +37,7 @@ var rows = []row{
 	{"outbox/outboxtest", []string{"outbox", "outbox/relay", "internal/await", "internal/backoff", "internal/shares"}},
 	{"consumer", []string{"dedup", "outbox", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/tokens"}},
 	{"consumer/ops", []string{"consumer", "dedup", "outbox", "observe"}},
+	{"consumer/ops/opstest", []string{"consumer", "consumer/ops", "dedup", "dedup/deduptest", "outbox", "observe"}},
 	{"consumer/consumertest", []string{"consumer", "observe", "dedup", "outbox", "dedup/deduptest", "internal/await"}},
 
 	{"adapters/pgxstore", store("github.com/jackc/pgx/v5/...")},
@@ -65,6 +66,7 @@ var rows = []row{
 	{"internal/dialect", nil},
 	{"internal/claims", []string{"dedup", "dedup/storekit", "outbox"}},
 	{"internal/columns", []string{"observe", "dedup", "dedup/storekit", "outbox", "consumer", "internal/claims"}},
+	{"internal/operator", []string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "internal/columns", "internal/dialect"}},
 	{"internal/debounce", nil},
 	{"internal/shares", nil},
 	{"internal/counts", nil},
@@ -85,7 +87,7 @@ func edge(sdk ...string) []string {
 
 // store returns the imports of an adapter for a database.
 func store(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/columns", "internal/debounce", "internal/shares"}, sdk...)
+	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/columns", "internal/debounce", "internal/shares"}, sdk...)
 }
 
 // A pkg is what `go list -json` prints about a package.

@@ -1,0 +1,90 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
+)
+
+const (
+	probeWait  = time.Second            // for a transaction that holds the key
+	holderWait = 200 * time.Millisecond // until it is asked which one that is
+)
+
+// Probe implements ops.Prober.
+func (o operators) Probe(ctx context.Context, rec dedup.Record) (p ops.Probe, err error) {
+	s := o.store
+	plan, err := claims.NewPlan([]dedup.Record{rec})
+	if err != nil {
+		return p, err
+	}
+	for range claims.Attempts {
+		if p, err = s.probe(ctx, plan); !errors.Is(err, claims.ErrAgain) {
+			return p, err
+		}
+	}
+	return p, database.Errorf("pgxstore: probe: %w", err)
+}
+
+func (s *Store) probe(ctx context.Context, plan *claims.Plan) (p ops.Probe, err error) {
+	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
+		return p, err
+	}
+	conn, err := s.cfg.Pool.Acquire(ctx)
+	if err != nil {
+		return p, database.Errorf("pgxstore: probe: connect: %w", err)
+	}
+	defer conn.Release()
+	c := s.newClaim(plan)
+	c.conn, c.idleLimit = conn.Conn(), s.idle
+	c.Registered = map[claims.Window]time.Time{} // as if registered: nothing is left that a window has to cover
+	for _, w := range plan.Windows() {
+		c.Registered[w] = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	defer func() {
+		if c.tx != nil {
+			rollback(ctx, c.tx)
+		}
+	}()
+	asking, cancel := context.WithCancel(ctx)
+	held := make(chan *ops.Holder, 1)
+	go func() { held <- s.holder(asking, conn.Conn().PgConn()) }()
+	answers, err := c.Make(dedup.WithClaimWait(ctx, probeWait), c)
+	cancel()
+	holder := <-held
+	switch {
+	case errors.Is(err, dedup.ErrInFlight):
+		return ops.Probe{InFlight: true, Holder: holder}, nil
+	case err != nil:
+		return p, err
+	}
+	return ops.Probe{Claim: answers[0]}, nil
+}
+
+// holder finds the transaction that the session of conn waits for. nil: it waits for none, or that cannot be found out.
+func (s *Store) holder(ctx context.Context, conn *pgconn.PgConn) *ops.Holder {
+	pid := conn.PID() // read before the connection is busy
+	timer := time.NewTimer(holderWait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-timer.C:
+	}
+	if s.pooled.Load() { // the pooler's number
+		return nil
+	}
+	h, now := ops.Holder{}, time.Time{}
+	err := s.cfg.Pool.QueryRow(ctx, s.plain.Holder, int64(pid)).Scan(&h.PID, &h.Since, &now, &h.State, &h.Client)
+	if err != nil {
+		return nil
+	}
+	h.Age = max(now.Sub(h.Since), 0)
+	return &h
+}

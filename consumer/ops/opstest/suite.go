@@ -1,0 +1,189 @@
+// Package opstest has the suite for what stores do for operators: ops.Store and consumer.ReplayQueue.
+package opstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/deduptest"
+)
+
+// Store is what the suite needs of a store.
+type Store[TTx any] interface {
+	dedup.Store[TTx]
+	consumer.ReplayQueue[TTx]
+	dedup.KeyReader
+	Operator() ops.Store
+}
+
+// TestStore runs the suite. The stores of h must be a Store. Each case is a sub-test on its own database.
+func TestStore[TTx any](t *testing.T, h deduptest.Harness[TTx]) {
+	for _, c := range slices.Concat(statusCases[TTx](), probeCases[TTx](), replayCases[TTx](), requestCases[TTx]()) {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.run(t, &env[TTx]{DB: h.New(t), oneWriter: h.OneWriter})
+		})
+	}
+}
+
+type testCase[TTx any] struct {
+	name string
+	run  func(t *testing.T, e *env[TTx])
+}
+
+// env is the database of one case.
+type env[TTx any] struct {
+	deduptest.DB[TTx]
+	oneWriter bool
+}
+
+const (
+	name    = "billing"
+	patient = 2 * time.Minute
+)
+
+// node opens another node on the database.
+func (e *env[TTx]) node(t *testing.T) Store[TTx] {
+	t.Helper()
+	s, ok := e.Open(t, deduptest.Options{Wait: patient}).(Store[TTx])
+	if !ok {
+		t.Fatal("the store is not an opstest.Store")
+	}
+	return s
+}
+
+var errBroken = errors.New("the deployment is broken")
+
+// consumer returns a Consumer. handle decides whether a message fails; nil: none does.
+func (e *env[TTx]) consumer(t *testing.T, s Store[TTx], handle func(msg *consumer.Message) error) *consumer.Consumer[TTx] {
+	t.Helper()
+	c, err := consumer.New(consumer.Config[TTx]{
+		Name: name, Store: s, Key: consumer.MessageID,
+		Tenant: func(m *consumer.Message) (string, error) { return m.Headers["tenant"], nil }, ParkLimit: consumer.ParkLimit{Unlimited: true},
+		Backoff: func(int) time.Duration { return 10 * time.Millisecond }, Logger: slog.New(slog.DiscardHandler),
+		Handle: func(ctx context.Context, tx TTx, msg *consumer.Message) error {
+			if handle != nil {
+				if err := handle(msg); err != nil {
+					return err
+				}
+			}
+			return e.Effect(ctx, tx, msg.ID)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func message(id, topic string) *consumer.Message {
+	return &consumer.Message{ID: id, Topic: topic, Key: "key " + id, Position: topic + "/0/" + id, Payload: []byte("payload of " + id), Time: time.Now()}
+}
+
+// park parks messages because their handler fails.
+func (e *env[TTx]) park(t *testing.T, s Store[TTx], msgs ...*consumer.Message) {
+	t.Helper()
+	c := e.consumer(t, s, func(*consumer.Message) error { return consumer.Permanent(errBroken) })
+	defer c.Close()
+	for _, m := range msgs {
+		if err := c.Process(bounded(t), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func messages(n int) (msgs []*consumer.Message) {
+	for i := range n {
+		msgs = append(msgs, message(fmt.Sprintf("order-%03d", i), "orders"))
+	}
+	return msgs
+}
+
+func bounded(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func (e *env[TTx]) letters(t *testing.T, s Store[TTx]) []consumer.DeadLetter {
+	t.Helper()
+	found, err := s.Operator().DeadLetters(bounded(t), consumer.DeadLetterFilter{Consumer: name, Limit: 10_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// wantEffects fails unless each of ids has one effect, and nothing else has any.
+func (e *env[TTx]) wantEffects(t *testing.T, ids ...string) {
+	t.Helper()
+	got := e.Effects(t)
+	slices.Sort(got)
+	slices.Sort(ids)
+	if !slices.Equal(got, ids) {
+		t.Errorf("effects %q, want %q", got, ids)
+	}
+}
+
+// replayRequest asks for a replay of all letters.
+func replayRequest() ops.Request {
+	return ops.Request{Kind: ops.Replay, Who: "ann", Reason: "INC-17 is over", Filter: consumer.DeadLetterFilter{Consumer: name}, Expect: -1}
+}
+
+func request(t *testing.T, s ops.Store, r ops.Request) ops.Action {
+	t.Helper()
+	a, err := s.Request(bounded(t), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// replay runs the Replayers of consumers until the action has ended.
+func replay[TTx any](t *testing.T, s ops.Store, action ops.ActionID, consumers ...*consumer.Consumer[TTx]) ops.Action {
+	t.Helper()
+	ctx, cancel := context.WithCancel(bounded(t))
+	defer cancel()
+	running := make(chan error, len(consumers))
+	for _, c := range consumers {
+		go func() { running <- c.RunReplays(ctx) }()
+	}
+	a := ended(t, s, action)
+	cancel()
+	for range consumers {
+		if err := <-running; err != nil {
+			t.Error(err)
+		}
+	}
+	return a
+}
+
+// ended waits until an action has ended.
+func ended(t *testing.T, s ops.Store, action ops.ActionID) ops.Action {
+	t.Helper()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for ctx := bounded(t); ; {
+		found, err := s.Actions(ctx, ops.ActionFilter{ID: action})
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%d actions, %v", len(found), err)
+		}
+		if !found[0].Ended.IsZero() {
+			return found[0]
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			t.Fatalf("the action does not end: %+v", found[0])
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package dialect
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Operator holds the statements for operators: status, actions and their results. They are the same on all databases but for a few
+// functions. IDs are passed and read as 32 hexadecimal digits, times as microseconds since 1970 UTC; 0 or NULL: none.
+type Operator struct {
+	// Status.
+	State, Windows, Sources, LetterOwners, Letters, Waiting string
+	// Actions.
+	AddAction, MarkLetters, Actions, Counts, Results, EndAction, Unmark string
+	// Replays.
+	OpenReplays, LockAction, Failures, NextLetter, FreeAt, TakeLetter, NextTurn, Settle, Fail, Release, AddResult string
+	// Sweeping.
+	PassEnded string
+}
+
+// functions are what the databases call by different names.
+type functions struct {
+	now      string                  // the clock, in the type of a time column
+	time     func(col string) string // the column of a time as microseconds, 0 for NULL
+	after    func(micros string) string
+	key      string                  // a parameter that is an ID
+	id       func(col string) string // the column of an ID as digits
+	text     func(param string) string
+	contains func(col, param string) string
+	since    string // a parameter that is a time
+	rows     string // an estimate of the rows of processed_messages
+	number   string // a parameter that is a whole number
+	double   string
+	limit    string // a parameter of LIMIT
+	lock     string
+	greatest string
+	micros   func(seconds string) string // a number of seconds as a difference of times
+}
+
+func newOperator(f functions, q func(string) string) Operator {
+	filter := fmt.Sprintf(`(%[1]s IS NULL OR d.id = %[1]s) AND (%[2]s = '' OR d.consumer = %[2]s) AND (%[2]s = '' OR d.reason = %[2]s)
+	AND (%[2]s = '' OR d.topic = %[2]s) AND (%[2]s = '' OR d.message_id = %[2]s) AND (%[2]s = '' OR d.tenant = %[2]s)
+	AND (%[2]s = '' OR %[3]s) AND (%[4]s = 0 OR d.first_parked >= %[5]s) AND (%[4]s = 0 OR d.first_parked < %[5]s)`,
+		f.key, f.text("?"), f.contains("d.cause", f.text("?")), f.number, f.since)
+	open := `NOT EXISTS (SELECT 1 FROM @operator_results o WHERE o.letter = d.id AND o.outcome = '')`
+	return Operator{
+		State: q(`SELECT ` + f.time(f.now) + `, ` + f.time("s.forgotten_until") + `, COALESCE(s.owner, ''), ` + f.time("s.lease_until") + `, ` +
+			f.time("p.ended_at") + `, (SELECT max(version) FROM @txonce_schema), ` + f.rows + ` FROM @txonce_sweep s CROSS JOIN @txonce_passes p`),
+		Windows: q(`SELECT consumer, window_seconds, ` + f.time("first_run") + `, ` + f.time("used_until") + ` FROM @txonce_windows ORDER BY consumer, window_seconds`),
+		Sources: q(`SELECT consumer, source, ` + f.time("first_run") + ` FROM @txonce_sources WHERE source <> '' ORDER BY consumer, first_run, source`),
+		// A loose index scan, because there may be many letters of few consumers.
+		LetterOwners: q(`WITH RECURSIVE owners(consumer) AS (
+	SELECT min(consumer) FROM @dead_letters
+	UNION ALL SELECT (SELECT min(consumer) FROM @dead_letters WHERE consumer > owners.consumer) FROM owners WHERE owners.consumer IS NOT NULL)
+SELECT consumer FROM owners WHERE consumer IS NOT NULL`),
+		// Each consumer's letters are counted up to a limit, newest first.
+		Letters: q(`SELECT reason, count(*), ` + f.time("min(first_parked)") + `, ` + f.time("max(last_parked)") + ` FROM (
+	SELECT reason, first_parked, last_parked FROM @dead_letters WHERE consumer = ? ORDER BY first_parked DESC LIMIT ` + f.limit + `) AS part
+GROUP BY reason ORDER BY 2 DESC, 1`),
+		Waiting: q(`SELECT a.consumer, count(*) FROM @operator_actions a JOIN @operator_results r ON r.action = a.id AND r.outcome = ''
+WHERE a.ended_at IS NULL AND a.kind = 'replay' GROUP BY a.consumer`),
+
+		AddAction: q(`INSERT INTO @operator_actions (id, kind, consumer, who, reason, filter, new_key, as_new, rate, max_failures, requested_at, next_at, ended_at, note)
+SELECT ` + f.key + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `,
+	` + f.number + ` <> 0, ` + f.double + `, ` + f.number + `, ` + f.now + `, ` + f.now + `, CASE WHEN ` + f.number + ` <> 0 THEN ` + f.now + ` END, ` + f.text("?")),
+		// A letter that another action has marked is left out.
+		MarkLetters: q(`INSERT INTO @operator_results (action, letter, number, outcome, cause, error, tries, taken_until, at)
+SELECT ` + f.key + `, m.id, row_number() OVER (ORDER BY m.first_parked, m.id), '', '', '', 0, ` + f.now + `, ` + f.now + ` FROM (
+	SELECT d.id, d.first_parked FROM @dead_letters d WHERE ` + filter + ` AND ` + open + ` ORDER BY d.first_parked, d.id LIMIT ` + f.limit + `) AS m`),
+		Actions: q(`SELECT ` + f.id("a.id") + `, a.kind, a.consumer, a.who, a.reason, a.filter, a.new_key, CASE WHEN a.as_new THEN 1 ELSE 0 END, a.rate, a.max_failures,
+	` + f.time("a.requested_at") + `, ` + f.time("a.ended_at") + `, a.note FROM @operator_actions a
+WHERE (` + f.key + ` IS NULL OR a.id = ` + f.key + `) AND (` + f.text("?") + ` = '' OR a.consumer = ` + f.text("?") + `) AND (` + f.text("?") + ` = '' OR a.kind = ` + f.text("?") + `)
+	AND (` + f.number + ` = 0 OR a.ended_at IS NULL) AND (` + f.number + ` = 0 OR a.requested_at < ` + f.since + `)
+ORDER BY a.requested_at DESC, a.id DESC LIMIT ` + f.limit),
+		Counts: q(`SELECT outcome, count(*) FROM @operator_results WHERE action = ` + f.key + ` GROUP BY outcome`),
+		Results: q(`SELECT ` + f.id("letter") + `, outcome, cause, error, ` + f.time("at") + `, tries FROM @operator_results
+WHERE action = ` + f.key + ` AND (` + f.text("?") + ` = '' OR outcome = ` + f.text("?") + `) ORDER BY at DESC, number DESC LIMIT ` + f.limit),
+		EndAction: q(`UPDATE @operator_actions SET ended_at = ` + f.now + `, note = ` + f.text("?") + ` WHERE id = ` + f.key + ` AND ended_at IS NULL`),
+		Unmark:    q(`DELETE FROM @operator_results WHERE action = ` + f.key + ` AND outcome = ''`),
+
+		OpenReplays: q(`SELECT ` + f.id("id") + `, new_key, CASE WHEN as_new THEN 1 ELSE 0 END, rate, max_failures FROM @operator_actions
+WHERE consumer = ` + f.text("?") + ` AND kind = 'replay' AND ended_at IS NULL ORDER BY requested_at, id LIMIT 100`),
+		LockAction: q(`SELECT ` + f.time("next_at") + ` - ` + f.time(f.now) + ` FROM @operator_actions WHERE id = ` + f.key + ` AND ended_at IS NULL` + f.lock),
+		Failures:   q(`SELECT count(*) FROM @operator_results WHERE action = ` + f.key + ` AND outcome = 'parked'`),
+		NextLetter: q(`SELECT ` + f.id("letter") + `, tries FROM @operator_results WHERE action = ` + f.key + ` AND outcome = '' AND taken_until <= ` + f.now + `
+ORDER BY number LIMIT 1` + f.lock),
+		FreeAt:     q(`SELECT count(*), COALESCE(min(` + f.time("taken_until") + `), 0) - ` + f.time(f.now) + ` FROM @operator_results WHERE action = ` + f.key + ` AND outcome = ''`),
+		TakeLetter: q(`UPDATE @operator_results SET tries = tries + 1, taken_until = ` + f.after(f.number) + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
+		NextTurn:   q(`UPDATE @operator_actions SET next_at = ` + f.greatest + `(next_at, ` + f.now + `) + ` + f.micros(f.number) + ` WHERE id = ` + f.key),
+		Settle:     q(`UPDATE @operator_results SET outcome = ` + f.text("?") + `, at = ` + f.now + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
+		Fail: q(`UPDATE @operator_results SET outcome = ` + f.text("?") + `, cause = ` + f.text("?") + `, error = ` + f.text("?") + `, at = ` + f.now + `
+WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
+		Release: q(`UPDATE @operator_results SET taken_until = ` + f.after(f.number) + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
+		AddResult: q(`INSERT INTO @operator_results (action, letter, number, outcome, cause, error, tries, taken_until, at)
+VALUES (` + f.key + `, ` + f.key + `, 0, ` + f.text("?") + `, '', '', 1, ` + f.now + `, ` + f.now + `)`),
+
+		PassEnded: q(`UPDATE @txonce_passes SET ended_at = ` + f.now),
+	}
+}
+
+// NewPostgresOperator returns the statements for tables in schema. Empty means those that search_path finds.
+func NewPostgresOperator(schema string) Operator {
+	prefix := ""
+	if schema != "" {
+		prefix = `"` + strings.ReplaceAll(schema, `"`, `""`) + `".`
+	}
+	const number = `CAST(? AS bigint)`
+	return newOperator(functions{
+		now: `clock_timestamp()`,
+		time: func(col string) string {
+			return `COALESCE(CAST(extract(epoch FROM ` + col + `) * 1000000 AS bigint), 0)`
+		},
+		after:    func(micros string) string { return `clock_timestamp() + ` + micros + ` * interval '1 microsecond'` },
+		key:      `CAST(? AS uuid)`,
+		id:       func(col string) string { return `replace(CAST(` + col + ` AS text), '-', '')` },
+		text:     func(param string) string { return `CAST(` + param + ` AS text)` },
+		contains: func(col, param string) string { return `strpos(` + col + `, ` + param + `) > 0` },
+		since:    `timestamptz 'epoch' + ` + number + ` * interval '1 microsecond'`,
+		rows:     `(SELECT CAST(reltuples AS bigint) FROM pg_catalog.pg_class WHERE oid = CAST('@processed_messages' AS regclass))`,
+		number:   number,
+		double:   `CAST(? AS float8)`,
+		limit:    number,
+		lock:     ` FOR UPDATE`,
+		greatest: `greatest`,
+		micros:   func(param string) string { return param + ` * interval '1 microsecond'` },
+	}, func(sql string) string { return numbered(strings.ReplaceAll(sql, "@", prefix)) })
+}
+
+// numbered replaces each ? by $1, $2 and so on.
+func numbered(sql string) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range sql {
+		if r == '?' {
+			n++
+			fmt.Fprintf(&b, "$%d", n)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// NewMySQLOperator returns the statements for tables in the database schema.
+func NewMySQLOperator(schema string) Operator {
+	const number = `CAST(? AS SIGNED)`
+	f := micros()
+	f.now, f.key, f.number, f.since = `@clock`, `UNHEX(?)`, number, number
+	f.after = func(micros string) string { return `@clock + ` + micros }
+	f.text = func(param string) string { return param }
+	f.contains = func(col, param string) string { return `LOCATE(` + param + `, ` + col + `) > 0` }
+	f.rows = `COALESCE((SELECT table_rows FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'processed_messages'), -1)`
+	f.lock, f.greatest = ` FOR UPDATE`, `GREATEST`
+	f.id = func(col string) string { return `LOWER(HEX(` + col + `))` }
+	return newOperator(f, MySQLNames(schema))
+}
+
+// NewSQLiteOperator returns the statements.
+func NewSQLiteOperator() Operator {
+	const number = `CAST(? AS INTEGER)`
+	f := micros()
+	f.now, f.key, f.number, f.since = clock, `unhex(?)`, number, number
+	f.after = func(micros string) string { return clock + ` + ` + micros }
+	f.text = func(param string) string { return param }
+	f.contains = func(col, param string) string { return `instr(` + col + `, ` + param + `) > 0` }
+	f.rows = `-1`
+	f.greatest = `max`
+	f.id = func(col string) string { return `lower(hex(` + col + `))` }
+	return newOperator(f, func(sql string) string { return strings.ReplaceAll(sql, "@", "") })
+}
+
+// micros has the functions of databases whose time columns are microseconds.
+func micros() functions {
+	return functions{
+		time:   func(col string) string { return `COALESCE(` + col + `, 0)` },
+		double: `?`,
+		limit:  `?`,
+		micros: func(param string) string { return param },
+	}
+}

@@ -1,0 +1,223 @@
+package operator
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/internal/columns"
+	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/observe"
+)
+
+// Request implements ops.Requester.
+func (s *Service) Request(ctx context.Context, r ops.Request) (ops.Action, error) {
+	if err := r.Validate(); err != nil {
+		return ops.Action{}, err
+	}
+	st, err := s.DB.Statements(ctx)
+	if err != nil {
+		return ops.Action{}, err
+	}
+	action := ops.ActionID{}
+	rand.Read(action[:]) // never fails
+	filter, err := json.Marshal(describe(r.Filter))
+	if err != nil {
+		return ops.Action{}, fmt.Errorf("ops: request: %w", err)
+	}
+	var refused error
+	err = s.DB.Write(ctx, "request", func(ctx context.Context, q Queryer) error {
+		refused = nil
+		_, err := q.ExecContext(ctx, st.AddAction, id(action), string(r.Kind), r.Filter.Consumer, columns.Text(r.Who), columns.Text(r.Reason), columns.Text(string(filter)),
+			r.Key, flag(r.AsNew), r.Rate, r.MaxFailures, flag(r.Kind == ops.Unpark || r.Kind == ops.DiscardOutbox), columns.Text(r.Note))
+		if err != nil || r.Kind != ops.Replay {
+			return err
+		}
+		limit := r.Filter.Limit
+		if limit <= 0 {
+			limit = math.MaxInt32
+		}
+		n, err := affected(q.ExecContext(ctx, st.MarkLetters, append(append([]any{id(action)}, filterArgs(r.Filter)...), limit)...))
+		if err == nil && r.Expect >= 0 && n != int64(r.Expect) {
+			refused = fmt.Errorf("%w: %d match, %d are expected", ops.ErrExpected, n, r.Expect)
+			return refused
+		}
+		return err
+	})
+	if refused != nil {
+		err = refused
+	}
+	if err != nil {
+		return ops.Action{}, err
+	}
+	return s.action(ctx, action)
+}
+
+// filterArgs are the parameters of the filter of MarkLetters.
+func filterArgs(f consumer.DeadLetterFilter) []any {
+	args := []any{id(f.ID), id(f.ID)}
+	for _, text := range []string{f.Consumer, string(f.Reason), f.Topic, f.MessageID, f.Tenant, f.Cause} {
+		args = append(args, text, text)
+	}
+	return append(args, micros(f.Since), micros(f.Since), micros(f.Until), micros(f.Until))
+}
+
+// describe returns the conditions of a filter, for people.
+func describe(f consumer.DeadLetterFilter) map[string]any {
+	d := map[string]any{}
+	for name, text := range map[string]string{
+		"consumer": f.Consumer, "reason": string(f.Reason), "topic": f.Topic, "message_id": f.MessageID, "tenant": f.Tenant, "cause": f.Cause,
+	} {
+		if text != "" {
+			d[name] = text
+		}
+	}
+	if f.ID != (consumer.DeadLetterID{}) {
+		d["id"] = f.ID.String()
+	}
+	for name, t := range map[string]time.Time{"since": f.Since, "until": f.Until} {
+		if !t.IsZero() {
+			d[name] = t.UTC().Format(time.RFC3339Nano)
+		}
+	}
+	if f.Limit > 0 {
+		d["limit"] = f.Limit
+	}
+	return d
+}
+
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// End implements ops.Requester.
+func (s *Service) End(ctx context.Context, action ops.ActionID, note string) (ops.Action, error) {
+	st, err := s.DB.Statements(ctx)
+	if err != nil {
+		return ops.Action{}, err
+	}
+	if err := s.DB.Write(ctx, "end", func(ctx context.Context, q Queryer) error { return end(ctx, q, st, action, note) }); err != nil {
+		return ops.Action{}, err
+	}
+	return s.action(ctx, action)
+}
+
+// end ends an action, and removes its marks.
+func end(ctx context.Context, q Queryer, st *dialect.Operator, action ops.ActionID, note string) error {
+	n, err := affected(q.ExecContext(ctx, st.EndAction, columns.Text(note), id(action)))
+	if err != nil || n == 0 {
+		return err
+	}
+	_, err = q.ExecContext(ctx, st.Unmark, id(action))
+	return err
+}
+
+func (s *Service) action(ctx context.Context, action ops.ActionID) (ops.Action, error) {
+	found, err := s.Actions(ctx, ops.ActionFilter{ID: action})
+	switch {
+	case err != nil:
+		return ops.Action{}, err
+	case len(found) == 0:
+		return ops.Action{}, fmt.Errorf("%w: %v", ops.ErrNoAction, action)
+	}
+	return found[0], nil
+}
+
+// Actions implements ops.Requester.
+func (s *Service) Actions(ctx context.Context, f ops.ActionFilter) (actions []ops.Action, err error) {
+	st, err := s.DB.Statements(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if f.Limit <= 0 {
+		f.Limit = 100
+	}
+	args := []any{
+		id(f.ID), id(f.ID), f.Consumer, f.Consumer, string(f.Kind), string(f.Kind), flag(f.Open), micros(f.Before), micros(f.Before), f.Limit,
+	}
+	err = s.DB.Read(ctx, "actions", func(ctx context.Context, q Queryer) error {
+		actions = nil
+		if err := each(ctx, q, st.Actions, args, func(rows *sql.Rows) error {
+			a, err := scanAction(rows)
+			actions = append(actions, a)
+			return err
+		}); err != nil {
+			return err
+		}
+		for i := range actions {
+			if err := count(ctx, q, st, &actions[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return actions, err
+}
+
+func scanAction(rows *sql.Rows) (a ops.Action, err error) {
+	var digits string
+	var consumer []byte
+	var asNew int
+	var requested, ended int64
+	if err := rows.Scan(&digits, &a.Kind, &consumer, &a.Who, &a.Reason, &a.Filter, &a.Key, &asNew, &a.Rate, &a.MaxFailures, &requested, &ended, &a.Note); err != nil {
+		return a, err
+	}
+	a.Consumer, a.AsNew, a.Requested, a.Ended = string(consumer), asNew != 0, instant(requested), instant(ended)
+	a.ID, err = parseID(digits)
+	return a, err
+}
+
+func count(ctx context.Context, q Queryer, st *dialect.Operator, a *ops.Action) error {
+	a.Results = map[observe.Outcome]int{}
+	return each(ctx, q, st.Counts, []any{id(a.ID)}, func(rows *sql.Rows) error {
+		var outcome string
+		var n int
+		if err := rows.Scan(&outcome, &n); err != nil {
+			return err
+		}
+		a.Matched += n
+		if outcome == "" {
+			a.Waiting = n
+		} else {
+			a.Results[observe.Outcome(outcome)] = n
+		}
+		return nil
+	})
+}
+
+// Results implements ops.Requester.
+func (s *Service) Results(ctx context.Context, f ops.ResultFilter) (results []ops.Result, err error) {
+	st, err := s.DB.Statements(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if f.Limit <= 0 {
+		f.Limit = 100
+	}
+	args := []any{id(f.Action), string(f.Outcome), string(f.Outcome), f.Limit}
+	err = s.DB.Read(ctx, "results", func(ctx context.Context, q Queryer) error {
+		results = nil
+		return each(ctx, q, st.Results, args, func(rows *sql.Rows) error {
+			r := ops.Result{Action: f.Action}
+			var digits string
+			var at int64
+			if err := rows.Scan(&digits, &r.Outcome, &r.Cause, &r.Error, &at, &r.Tries); err != nil {
+				return err
+			}
+			letter, err := parseID(digits)
+			r.Letter, r.At = letter, instant(at)
+			results = append(results, r)
+			return err
+		})
+	})
+	return results, err
+}

@@ -1,0 +1,220 @@
+// Package operator answers and does for operators what is the same in all databases: status, actions and requested replays. It is the
+// larger part of a store's ops.Store and consumer.ReplayQueue.
+package operator
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/outbox"
+)
+
+// Queryer is a *sql.DB or a *sql.Tx.
+type Queryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// Database runs functions for a Service. what names the work for errors, which Read and Write classify.
+type Database interface {
+	// Statements returns the statements, after the tables were found.
+	Statements(ctx context.Context) (*dialect.Operator, error)
+	// Read runs f, which may run again.
+	Read(ctx context.Context, what string, f func(ctx context.Context, q Queryer) error) error
+	// Write runs f in a transaction at READ COMMITTED, which may be rolled back and run again.
+	Write(ctx context.Context, what string, f func(ctx context.Context, q Queryer) error) error
+}
+
+// Letters lists dead letters. Stores implement it.
+type Letters interface {
+	DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) ([]consumer.DeadLetter, error)
+}
+
+// Service implements ops.StatusReader, ops.Requester and a part of consumer.ReplayQueue.
+type Service struct {
+	DB      Database
+	Letters Letters
+	Queue   outbox.Operations
+}
+
+// Outbox implements ops.Store.
+func (s *Service) Outbox() outbox.Operations { return s.Queue }
+
+// DeadLetters implements ops.LetterKeeper.
+func (s *Service) DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) ([]consumer.DeadLetter, error) {
+	return s.Letters.DeadLetters(ctx, filter)
+}
+
+// Status implements ops.StatusReader.
+func (s *Service) Status(ctx context.Context) (status ops.Status, err error) {
+	st, err := s.DB.Statements(ctx)
+	if err != nil {
+		return status, err
+	}
+	err = s.DB.Read(ctx, "status", func(ctx context.Context, q Queryer) error {
+		status = ops.Status{}
+		return readStatus(ctx, q, st, &status)
+	})
+	if err != nil {
+		return ops.Status{}, err
+	}
+	status.Outbox, err = s.Queue.Stats(ctx)
+	return status, err
+}
+
+func readStatus(ctx context.Context, q Queryer, st *dialect.Operator, status *ops.Status) error {
+	var now, forgotten, until, passed int64
+	sweep := &status.Sweep
+	if err := each(ctx, q, st.State, nil, func(rows *sql.Rows) error {
+		return rows.Scan(&now, &forgotten, &sweep.Owner, &until, &passed, &status.Schema, &sweep.Keys)
+	}); err != nil {
+		return err
+	}
+	status.Now, sweep.Forgotten, sweep.LeaseUntil, sweep.LastPass = instant(now), instant(forgotten), instant(until), instant(passed)
+	if passed != 0 {
+		sweep.Lag = max(status.Now.Sub(sweep.LastPass), 0)
+	}
+	byName := map[string]*ops.ConsumerStatus{}
+	of := func(name string) *ops.ConsumerStatus {
+		if byName[name] == nil {
+			byName[name] = &ops.ConsumerStatus{Name: name}
+		}
+		return byName[name]
+	}
+	if err := each(ctx, q, st.Windows, nil, func(rows *sql.Rows) error {
+		var name []byte
+		var seconds, first, last int64
+		err := rows.Scan(&name, &seconds, &first, &last)
+		c := of(string(name))
+		c.Windows = append(c.Windows, ops.Window{Window: time.Duration(seconds) * time.Second, FirstRun: instant(first), UsedUntil: instant(last)})
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := each(ctx, q, st.Sources, nil, func(rows *sql.Rows) error {
+		var name, source []byte
+		var first int64
+		err := rows.Scan(&name, &source, &first)
+		c := of(string(name))
+		c.Sources = append(c.Sources, ops.Source{Name: string(source), FirstRun: instant(first)})
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := each(ctx, q, st.Waiting, nil, func(rows *sql.Rows) error {
+		var name []byte
+		var n int
+		err := rows.Scan(&name, &n)
+		of(string(name)).Waiting = n
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := each(ctx, q, st.LetterOwners, nil, func(rows *sql.Rows) error {
+		var name string
+		err := rows.Scan(&name)
+		of(name)
+		return err
+	}); err != nil {
+		return err
+	}
+	for _, c := range byName {
+		if err := readLetters(ctx, q, st, c); err != nil {
+			return err
+		}
+		if forgotten != 0 {
+			c.Horizon = horizon(sweep.Forgotten, c.Windows)
+		}
+		status.Consumers = append(status.Consumers, *c)
+	}
+	slices.SortFunc(status.Consumers, func(a, b ops.ConsumerStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return nil
+}
+
+func readLetters(ctx context.Context, q Queryer, st *dialect.Operator, c *ops.ConsumerStatus) error {
+	total := 0
+	err := each(ctx, q, st.Letters, []any{c.Name, ops.MaxCount + 1}, func(rows *sql.Rows) error {
+		var l ops.LetterCount
+		var oldest, latest int64
+		err := rows.Scan(&l.Reason, &l.Count, &oldest, &latest)
+		l.Oldest, l.Latest = instant(oldest), instant(latest)
+		total += l.Count
+		c.Letters = append(c.Letters, l)
+		return err
+	})
+	for i := range c.Letters {
+		c.Letters[i].Capped = total > ops.MaxCount
+	}
+	return err
+}
+
+func horizon(forgotten time.Time, windows []ops.Window) time.Time {
+	uses := make([]storekit.WindowUse, len(windows))
+	for i, w := range windows {
+		uses[i] = storekit.WindowUse{Window: w.Window, FirstRun: w.FirstRun, UsedUntil: w.UsedUntil}
+	}
+	return storekit.Horizon(forgotten, uses)
+}
+
+// each calls f for each row of a query.
+func each(ctx context.Context, q Queryer, query string, args []any, f func(rows *sql.Rows) error) error {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := f(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// instant returns the time of micros since 1970; 0: no time.
+func instant(micros int64) time.Time {
+	if micros == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(micros).UTC()
+}
+
+// micros is the inverse of instant.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+// id returns the parameter for an ID; nil for the zero ID.
+func id(b [16]byte) any {
+	if b == ([16]byte{}) {
+		return nil
+	}
+	return hex.EncodeToString(b[:])
+}
+
+func parseID(digits string) (b [16]byte, err error) {
+	if n, err := hex.Decode(b[:], []byte(digits)); err != nil || n != len(b) {
+		return b, fmt.Errorf("operator: an ID arrived as %q", digits)
+	}
+	return b, nil
+}
+
+// affected returns how many rows a statement changed.
+func affected(result sql.Result, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}

@@ -1,0 +1,182 @@
+package operator
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/columns"
+	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/observe"
+)
+
+// openReplay is a row of operator_actions.
+type openReplay struct {
+	id          ops.ActionID
+	key         string
+	asNew       bool
+	rate        float64
+	maxFailures int
+}
+
+// TakeReplay implements consumer.ReplayQueue.
+func (s *Service) TakeReplay(ctx context.Context, name string, lease time.Duration) (r consumer.RequestedReplay, found bool, wait time.Duration, err error) {
+	st, err := s.DB.Statements(ctx)
+	if err != nil {
+		return r, false, 0, err
+	}
+	var open []openReplay
+	err = s.DB.Read(ctx, "requested replays", func(ctx context.Context, q Queryer) error {
+		open = nil
+		return each(ctx, q, st.OpenReplays, []any{name}, func(rows *sql.Rows) error {
+			var a openReplay
+			var digits string
+			var asNew int
+			err := rows.Scan(&digits, &a.key, &asNew, &a.rate, &a.maxFailures)
+			if err == nil {
+				a.id, err = parseID(digits)
+			}
+			a.asNew = asNew != 0
+			open = append(open, a)
+			return err
+		})
+	})
+	for _, a := range open {
+		if err != nil {
+			return r, false, 0, err
+		}
+		var turn turn
+		if turn, err = s.takeLetter(ctx, st, a, lease); err != nil {
+			return r, false, 0, err
+		}
+		if !turn.found {
+			if turn.wait > 0 && (wait == 0 || turn.wait < wait) {
+				wait = turn.wait
+			}
+			continue
+		}
+		r = consumer.RequestedReplay{Action: a.id, Key: a.key, AsNew: a.asNew, Tries: turn.tries}
+		letters, err := s.Letters.DeadLetters(ctx, consumer.DeadLetterFilter{ID: turn.letter, Consumer: name, Limit: 1})
+		if err != nil {
+			return r, false, 0, err
+		}
+		if len(letters) == 0 { // it was processed or discarded in another way
+			err := s.gone(ctx, st, a.id, turn.letter)
+			return r, false, 1, err // at once again
+		}
+		r.Letter = letters[0]
+		return r, true, 0, nil
+	}
+	return r, false, wait, err
+}
+
+// turn is the answer to a worker that wants a letter of one action.
+type turn struct {
+	letter consumer.DeadLetterID
+	tries  int
+	found  bool
+	wait   time.Duration // if not found; 0: the action has ended
+}
+
+// takeLetter takes the next letter of an action. The row of the action is locked, so that workers take turns at its rate.
+func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openReplay, lease time.Duration) (t turn, err error) {
+	err = s.DB.Write(ctx, "take a requested replay", func(ctx context.Context, q Queryer) error {
+		t = turn{}
+		open, wait := false, int64(0)
+		if err := each(ctx, q, st.LockAction, []any{id(a.id)}, func(rows *sql.Rows) error { open = true; return rows.Scan(&wait) }); err != nil || !open {
+			return err
+		}
+		if wait > 0 {
+			t.wait = time.Duration(wait) * time.Microsecond
+			return nil
+		}
+		failures := 0
+		if a.maxFailures > 0 {
+			if err := each(ctx, q, st.Failures, []any{id(a.id)}, func(rows *sql.Rows) error { return rows.Scan(&failures) }); err != nil {
+				return err
+			}
+			if failures >= a.maxFailures {
+				return end(ctx, q, st, a.id, "too many failures")
+			}
+		}
+		var digits string
+		if err := each(ctx, q, st.NextLetter, []any{id(a.id)}, func(rows *sql.Rows) error { t.found = true; return rows.Scan(&digits, &t.tries) }); err != nil {
+			return err
+		}
+		if !t.found {
+			return t.none(ctx, q, st, a.id)
+		}
+		letter, err := parseID(digits)
+		if err != nil {
+			return err
+		}
+		t.letter, t.tries = letter, t.tries+1
+		if _, err := q.ExecContext(ctx, st.TakeLetter, lease.Microseconds(), id(a.id), id(letter)); err != nil || a.rate <= 0 {
+			return err
+		}
+		_, err = q.ExecContext(ctx, st.NextTurn, int64(float64(time.Second/time.Microsecond)/a.rate), id(a.id))
+		return err
+	})
+	return t, err
+}
+
+// none ends an action without letters, or finds out when the next one may be taken.
+func (t *turn) none(ctx context.Context, q Queryer, st *dialect.Operator, action ops.ActionID) error {
+	left, free := 0, int64(0)
+	if err := each(ctx, q, st.FreeAt, []any{id(action)}, func(rows *sql.Rows) error { return rows.Scan(&left, &free) }); err != nil {
+		return err
+	}
+	if left == 0 {
+		return end(ctx, q, st, action, "done")
+	}
+	t.wait = max(time.Duration(free)*time.Microsecond, time.Millisecond)
+	return nil
+}
+
+// gone records that a letter does not exist any more.
+func (s *Service) gone(ctx context.Context, st *dialect.Operator, action ops.ActionID, letter consumer.DeadLetterID) error {
+	return s.DB.Write(ctx, "requested replay", func(ctx context.Context, q Queryer) error {
+		_, err := q.ExecContext(ctx, st.Settle, string(observe.Duplicate), id(action), id(letter))
+		return err
+	})
+}
+
+// ReturnReplay implements consumer.ReplayQueue.
+func (s *Service) ReturnReplay(ctx context.Context, r consumer.RequestedReplay, failed observe.Cause, text string, wait time.Duration) error {
+	st, err := s.DB.Statements(ctx)
+	if err != nil {
+		return err
+	}
+	return s.DB.Write(ctx, "return a requested replay", func(ctx context.Context, q Queryer) (err error) {
+		if failed == "" {
+			_, err = q.ExecContext(ctx, st.Release, wait.Microseconds(), id(r.Action), id(r.Letter.ID))
+		} else {
+			_, err = q.ExecContext(ctx, st.Fail, string(observe.Parked), string(failed), columns.Text(text), id(r.Action), id(r.Letter.ID))
+		}
+		return err
+	})
+}
+
+// Settlement returns the statement and the parameters with which a store settles a letter in a transaction. It must change one row, or the
+// letter does not wait for the action any more.
+func Settlement(st *dialect.Operator, action ops.ActionID, letter consumer.DeadLetterID, outcome observe.Outcome) (query string, args []any) {
+	return st.Settle, []any{string(outcome), id(action), id(letter)}
+}
+
+// Discarded returns the statement and the parameters with which a store records that a letter was discarded.
+func Discarded(st *dialect.Operator, action ops.ActionID, letter consumer.DeadLetterID) (query string, args []any) {
+	return st.AddResult, []any{id(action), id(letter), string(observe.Rejected)}
+}
+
+// DiscardRecords returns what DiscardLetter claims, so that a late redelivery of the letter's message is a duplicate.
+func DiscardRecords(letter consumer.DeadLetter) []dedup.Record {
+	if letter.Record.Key.ID == "" {
+		return nil
+	}
+	rec := letter.Record
+	rec.Time = time.Time{} // without a time it is never Unprovable
+	return []dedup.Record{rec}
+}
