@@ -75,8 +75,8 @@ type DeadLetterFilter struct {
 	Since     time.Time // First is this time or later, by the database's clock
 	Until     time.Time // First is before
 
-	After    DeadLetterCursor // for the next page: the Cursor of the last letter on the previous page
-	Limit    int              // how many letters at most; 0: 100
+	After DeadLetterCursor // for the next page: the Cursor of the last letter on the previous page
+	Limit int              // how many letters at most; 0: 100
 }
 
 // DeadLetterCursor is a position among letters in the order newest first. It stays valid after its letter was removed.

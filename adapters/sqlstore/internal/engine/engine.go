@@ -10,6 +10,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/dialect"
 )
 
 // Config has the fields of sqlstore.Config that an engine needs.
@@ -168,6 +169,8 @@ type Statements struct {
 
 	LockSources, Sources, AddSource   string
 	Park, TakeDeadLetter, DeadLetters string
+
+	Operator dialect.Operator
 }
 
 // Queryer is a *sql.DB, *sql.Conn or *sql.Tx.

@@ -75,6 +75,9 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 		if err := d.dropSettled(ctx, tx, by.Limit); err != nil {
 			return swept, err
 		}
+		if _, err := tx.ExecContext(ctx, d.shared.Operator.PassEnded); err != nil {
+			return swept, err
+		}
 	} else {
 		from = hex.EncodeToString(next)
 	}

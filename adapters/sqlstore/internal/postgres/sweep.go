@@ -86,6 +86,9 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 		if _, err := tx.ExecContext(ctx, d.SQL.DropSettled, by.Limit); err != nil {
 			return swept, err
 		}
+		if _, err := tx.ExecContext(ctx, d.shared.Operator.PassEnded); err != nil {
+			return swept, err
+		}
 	}
 	_, err = tx.ExecContext(ctx, d.SQL.SweepDone, page, d.Time(latest.Time))
 	return swept, err

@@ -39,6 +39,7 @@ func New(cfg engine.Config) (engine.Engine, error) {
 		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult, Lookup: q.Lookup,
 		LockSources: q.LockSources, Sources: q.Sources, AddSource: q.AddSource,
 		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park, TakeDeadLetter: q.TakeDeadLetter, DeadLetters: q.DeadLetters,
+		Operator: dialect.NewSQLiteOperator(),
 	}}
 	return engine.Engine{
 		Tables: d, Transactions: d, Claims: d, Proofs: d, Errors: d, Values: d, OwnWindows: d,

@@ -99,6 +99,9 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 		if _, err := tx.ExecContext(ctx, d.sql.DropSettled, by.Limit); err != nil {
 			return swept, err
 		}
+		if _, err := tx.ExecContext(ctx, d.shared.Operator.PassEnded); err != nil {
+			return swept, err
+		}
 	}
 	_, err = tx.ExecContext(ctx, d.sql.SweepDone, next, d.Time(expired.Latest))
 	return swept, err

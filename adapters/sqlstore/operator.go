@@ -1,0 +1,136 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/operator"
+	"github.com/txonce/txonce/observe"
+)
+
+var (
+	_ consumer.ReplayQueue[*sql.Tx] = (*Store)(nil)
+	_ ops.Store                     = operators{}
+)
+
+// Operator returns what operators ask and request of this store's database: see package consumer/ops.
+func (s *Store) Operator() ops.Store { return operators{s.operator(), s} }
+
+// operators is the ops.Store of a Store.
+type operators struct {
+	*operator.Service
+	store *Store
+}
+
+func (s *Store) operator() *operator.Service {
+	return &operator.Service{DB: operatorDB{s}, Letters: s, Queue: s.Outbox()}
+}
+
+// operatorDB implements operator.Database.
+type operatorDB struct{ store *Store }
+
+// Statements implements operator.Database.
+func (d operatorDB) Statements(ctx context.Context) (*dialect.Operator, error) {
+	if err := d.store.locate(ctx, nil); err != nil {
+		return nil, d.store.claimError(err)
+	}
+	return &d.store.db.Tables.Statements().Operator, nil
+}
+
+// Read implements operator.Database.
+func (d operatorDB) Read(ctx context.Context, what string, f func(ctx context.Context, q operator.Queryer) error) error {
+	return d.store.outboxRead(ctx, what, func(ctx context.Context, q engine.Queryer) error { return f(ctx, q) })
+}
+
+// Write implements operator.Database.
+func (d operatorDB) Write(ctx context.Context, what string, f func(ctx context.Context, q operator.Queryer) error) error {
+	return d.store.outboxTx(ctx, what, func(ctx context.Context, tx *sql.Tx) error { return f(ctx, tx) })
+}
+
+// TakeReplay implements consumer.ReplayQueue.
+func (s *Store) TakeReplay(ctx context.Context, name string, lease time.Duration) (consumer.RequestedReplay, bool, time.Duration, error) {
+	return s.operator().TakeReplay(ctx, name, lease)
+}
+
+// ReturnReplay implements consumer.ReplayQueue.
+func (s *Store) ReturnReplay(ctx context.Context, r consumer.RequestedReplay, failed observe.Cause, text string, wait time.Duration) error {
+	return s.operator().ReturnReplay(ctx, r, failed, text, wait)
+}
+
+// SettleReplay implements consumer.ReplayQueue.
+func (s *Store) SettleReplay(ctx context.Context, tx *sql.Tx, action consumer.ActionID, letter consumer.DeadLetterID, outcome observe.Outcome) error {
+	if err := s.locate(ctx, tx); err != nil {
+		return err
+	}
+	query, args := operator.Settlement(&s.db.Tables.Statements().Operator, action, letter, outcome)
+	done, err := tx.ExecContext(ctx, query, args...)
+	if err != nil {
+		return s.statementError(err)
+	}
+	if n, err := done.RowsAffected(); err != nil || n == 0 {
+		return errors.Join(fmt.Errorf("%w: %v is not marked by action %v", consumer.ErrNotParked, letter, action), err)
+	}
+	return s.TakeDeadLetter(ctx, tx, letter)
+}
+
+// DiscardLetter implements ops.LetterKeeper.
+func (o operators) DiscardLetter(ctx context.Context, action ops.ActionID, letter consumer.DeadLetter) error {
+	s := o.store
+	return s.InTx(ctx, operator.DiscardRecords(letter), func(tx *sql.Tx, _ []dedup.Claim) error {
+		query, args := operator.Discarded(&s.db.Tables.Statements().Operator, action, letter.ID)
+		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
+			return s.statementError(err)
+		}
+		return s.TakeDeadLetter(ctx, tx, letter.ID)
+	})
+}
+
+// probeWait is how long a probe waits for a transaction that holds the key.
+const probeWait = time.Second
+
+// Probe implements ops.Prober. On SQLite no key is ever held, because a claim waits for any transaction that writes.
+func (o operators) Probe(ctx context.Context, rec dedup.Record) (p ops.Probe, err error) {
+	s := o.store
+	plan, err := claims.NewPlan([]dedup.Record{rec})
+	if err != nil {
+		return p, err
+	}
+	for range claims.Attempts {
+		if p, err = s.probe(ctx, plan); !errors.Is(err, claims.ErrAgain) {
+			return p, err
+		}
+	}
+	return p, engine.Database.Errorf("sqlstore: probe: %w", err)
+}
+
+func (s *Store) probe(ctx context.Context, plan *claims.Plan) (p ops.Probe, err error) {
+	t, err := s.begin(ctx, sql.LevelReadCommitted)
+	if err != nil {
+		return p, err
+	}
+	defer t.close() // rolls back
+	c := s.newClaim(plan, t.Tx)
+	c.Own, c.IdleInTxTimeout = true, s.idleLimit
+	c.Registered = map[claims.Window]time.Time{} // as if registered: nothing is left that a window has to cover
+	for _, w := range plan.Windows() {
+		c.Registered[w] = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	t.Claim = c
+	answers, err := s.runClaim(dedup.WithClaimWait(ctx, probeWait), c)
+	switch {
+	case errors.Is(err, dedup.ErrInFlight):
+		return ops.Probe{InFlight: true}, nil
+	case err != nil:
+		return p, err
+	}
+	return ops.Probe{Claim: answers[0]}, nil
+}

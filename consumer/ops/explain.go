@@ -1,0 +1,76 @@
+package ops
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
+)
+
+// ExplainOptions say more about the message that a key is asked for.
+type ExplainOptions struct {
+	Time        time.Time         // when the message was created; zero: unknown, so that it is never unprovable
+	Fingerprint dedup.Fingerprint // of its content; zero: unknown, so that it is never a mismatch
+}
+
+// Verdict is what a delivery with the key would meet.
+type Verdict string
+
+// The verdicts.
+const (
+	First      Verdict = "first"      // no transaction with the key was committed: it would be processed
+	Duplicate  Verdict = "duplicate"  // it was processed before
+	Mismatch   Verdict = "mismatch"   // the key was used for other content
+	Unprovable Verdict = "unprovable" // it may have been processed and forgotten
+	InFlight   Verdict = "in_flight"  // a transaction holds the key now
+)
+
+// Explanation is what the database knows about one key.
+type Explanation struct {
+	Key     dedup.Key
+	Verdict Verdict
+
+	Claim   dedup.Claim // the committed claim; without Verdict, and zero if there is none
+	Claimed time.Time   // about when, if the consumer has used one window only; zero: unknown
+	Holder  *Holder     // of InFlight; nil: the database does not tell
+
+	Letters []consumer.DeadLetter // with the key, newest first, at most 100
+}
+
+// Explain finds out what happened to a key. It claims the key in a transaction that is rolled back, because nothing else proves that
+// no transaction with the key was committed. It waits about a second for a transaction that holds the key, and leaves nothing behind.
+func Explain(ctx context.Context, s Store, key dedup.Key, opts ExplainOptions) (e Explanation, err error) {
+	if err := key.Validate(); err != nil {
+		return e, err
+	}
+	e.Key = key
+	p, err := s.Probe(ctx, dedup.Record{Key: key, Time: opts.Time, Fingerprint: opts.Fingerprint})
+	if err != nil {
+		return e, fmt.Errorf("ops: explain %v: %w", key, err)
+	}
+	switch {
+	case p.InFlight:
+		e.Verdict, e.Holder = InFlight, p.Holder
+	default:
+		e.Verdict, e.Claim = Verdict(p.Claim.Verdict.String()), p.Claim
+		e.Claim.Verdict = 0
+	}
+	if e.Letters, err = s.DeadLetters(ctx, consumer.DeadLetterFilter{Consumer: key.Consumer, Tenant: key.Tenant, MessageID: key.ID}); err != nil {
+		return e, fmt.Errorf("ops: explain %v: %w", key, err)
+	}
+	if e.Claim.ExpiresAt.IsZero() {
+		return e, nil
+	}
+	status, err := s.Status(ctx)
+	if err != nil {
+		return e, fmt.Errorf("ops: explain %v: %w", key, err)
+	}
+	for _, c := range status.Consumers {
+		if c.Name == key.Consumer && len(c.Windows) == 1 {
+			e.Claimed = e.Claim.ExpiresAt.Add(-c.Windows[0].Window)
+		}
+	}
+	return e, nil
+}
