@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -154,3 +155,5 @@ func actions(t *testing.T, db *dashboardtest.DB) []ops.Action {
 	}
 	return found
 }
+
+func numeral(n int64) string { return strconv.FormatInt(n, 10) }
