@@ -40,8 +40,9 @@ test: tools services-up ## Each test on each database and broker, with the race 
 	@$(ENV); RACE='$(RACE)' internal/test/run.sh . $(NESTED)
 
 .PHONY: test-all
-test-all: ## As test, with every combination of settings; then mutants, chaos-relay and soak
+test-all: ## As test, with every combination of settings; then bench-short, mutants, chaos-relay and soak
 	@TXONCE_TEST_ALL=1 $(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory bench-short
 	@$(MAKE) --no-print-directory mutants
 	@$(MAKE) --no-print-directory chaos-relay
 	@$(MAKE) --no-print-directory soak
@@ -95,20 +96,18 @@ chaos-relay: ## Kill and freeze relays, then audit the topic
 	@$(MAKE) --no-print-directory services-up S="postgres kafka"
 	@$(ENV); go run ./internal/test/relaychaos -json $(CHAOS)
 
+# Further flags for bench and bench-short, such as BENCH="-only singles,batches -json".
+BENCH ?=
+
 .PHONY: bench
-bench: ## Compare the ways to handle a message, on PostgreSQL
-	@$(MAKE) --no-print-directory services-up S="postgres postgres18"
-	@$(ENV); go test -run '^$$' -bench . -timeout=60m ./adapters/pgxstore/...
-
-.PHONY: bench-outbox
-bench-outbox: ## Compare the outbox with watermill's forwarder and River, on PostgreSQL and Kafka
-	@$(MAKE) --no-print-directory services-up S="postgres kafka"
-	@$(ENV); cd bench && go run ./outbox $(BENCH)
-
-.PHONY: bench-brokers
-bench-brokers: ## Compare each broker with and without deduplication, on PostgreSQL
+bench: ## Compare with transactions by hand and with other libraries; writes docs/performance.md
 	@$(MAKE) --no-print-directory services-up S="postgres kafka elasticmq rabbitmq"
-	@$(ENV); cd bench && go run ./brokers $(BENCH)
+	@$(ENV); cd bench && go run . -docs ../docs $(BENCH)
+
+.PHONY: bench-short
+bench-short: ## The same in less than 3 minutes; fails if a figure is far below its target
+	@$(MAKE) --no-print-directory services-up S="postgres kafka elasticmq rabbitmq"
+	@$(ENV); cd bench && go run . -short $(BENCH)
 
 # How many orders each pair handles, and further flags for it.
 MESSAGES ?= 20000

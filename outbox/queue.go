@@ -73,6 +73,10 @@ type Hold struct {
 	TotalShards int       // shards of the outbox
 	Relays      int       // sessions alive, with this one
 	SameName    int       // other sessions alive under the same name
+
+	// Announced says that the session is a Waker which is notified of the commits of all processes at the moment. Polls without
+	// Want.Notified then find little: messages of processes that died between a commit and its notification, and retries.
+	Announced bool
 }
 
 // Want limits what Lease returns.

@@ -2,8 +2,12 @@ package pgxstore
 
 import (
 	"context"
+	"maps"
 	"math"
+	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/outbox"
@@ -33,6 +37,22 @@ func Listen(ctx context.Context, s *Store) (wake <-chan struct{}, stop func()) {
 	sub, stop := s.listen(ctx)
 	return sub.wake, stop
 }
+
+// ListenForShards subscribes like Listen. take returns the shards of the notifications since its last call; all means any shard.
+func ListenForShards(ctx context.Context, s *Store) (wake <-chan struct{}, take func() (shards []int, all bool), stop func()) {
+	sub, stop := s.listen(ctx)
+	return sub.wake, func() ([]int, bool) {
+		sub.mu.Lock()
+		defer sub.mu.Unlock()
+		shards, all := slices.Sorted(maps.Keys(sub.shards)), sub.all
+		clear(sub.shards)
+		sub.all = false
+		return shards, all
+	}, stop
+}
+
+// RelayPool returns the session's own connections; nil: it uses those of Config.Pool.
+func RelayPool(o outbox.Session) *pgxpool.Pool { return o.(*outboxSession).conns.Load() }
 
 // HoldAllUntil makes s believe that one of its sessions holds all shards.
 func HoldAllUntil(s *Store, t time.Time) { s.holdsAllUntil(t) }

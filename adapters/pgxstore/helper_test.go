@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
@@ -59,4 +60,14 @@ func makeTables(tb testing.TB, pool *pgxpool.Pool, more string) {
 	if _, err := pool.Exec(tb.Context(), testdb.PostgresTables(tb, more), pgx.QueryExecModeSimpleProtocol); err != nil {
 		tb.Fatal(err)
 	}
+}
+
+func newConsumer(tb testing.TB, store *pgxstore.Store, cfg consumer.Config[pgx.Tx]) *consumer.Consumer[pgx.Tx] {
+	tb.Helper()
+	cfg.Store, cfg.Key = store, consumer.MessageID
+	c, err := consumer.New(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
 }

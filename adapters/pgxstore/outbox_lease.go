@@ -1,6 +1,7 @@
 package pgxstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -14,12 +15,9 @@ import (
 )
 
 const (
-	scanFirst    = 2 << 10               // rows to scan in a shard, unless all of them wait
-	scanMost     = 2 << 20               // the most rows to scan in a shard
-	scanCooldown = 64 << 10              // a shard where a Lease scanned this many rows gets a cooldown
-	dueEvery     = 20 * time.Millisecond // how often Lease moves delayed messages that are due
-	dueSeldom    = 10 * dueEvery         // how often it does so in calls with Want.Notified
-	dueAtOnce    = 1000                  // the most delayed messages that one Lease moves
+	scanFirst    = 2 << 10  // rows to scan in a shard, unless all of them wait
+	scanMost     = 2 << 20  // the most rows to scan in a shard
+	scanCooldown = 64 << 10 // a shard where a Lease scanned this many rows gets a cooldown
 )
 
 // Lease implements outbox.Session.
@@ -29,6 +27,9 @@ func (s *outboxSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 	}
 	if s.ranOut() {
 		return nil, outbox.ErrLeaseLost
+	}
+	if err := s.choresBefore(ctx, want); err != nil {
+		return nil, err
 	}
 	shards, done := s.leasable(want)
 	defer done()
@@ -41,6 +42,8 @@ func (s *outboxSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.leasedSince += len(found.messages)
+	s.lastFound = len(found.messages)
 	for i := range found.messages {
 		if sh := s.held[found.messages[i].Shard]; sh != nil { // otherwise the shard was lost meanwhile, which Settle will report
 			sh.leased[found.messages[i].Seq] = struct{}{}
@@ -52,6 +55,9 @@ func (s *outboxSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 // search first asks each shard for an equal part of the batch, which spreads the batch over many keys. If too few shards have
 // messages, it asks each for the whole batch. If the first rows of all shards wait, it scans further.
 func (s *outboxSession) search(ctx context.Context, shards []int, want outbox.Want) (found, error) {
+	if f, done, err := s.pollFew(ctx, shards, want); done || err != nil {
+		return f, err
+	}
 	most := (want.Limit + len(shards) - 1) / len(shards)
 	for {
 		f, err := s.poll(ctx, shards, want, most)
@@ -92,25 +98,38 @@ type found struct {
 	overscanned bool  // one of the deeper shards has a cooldown, because very many of its rows were scanned
 }
 
-// poll reads the first due messages of shards, at most "most" from each.
-func (s *outboxSession) poll(ctx context.Context, shards []int, want outbox.Want, most int) (f found, err error) {
-	numbers, tokens := s.tokens(shards)
-	var (
-		scans, mosts   = make([]int64, len(numbers)), make([]int64, len(numbers))
-		lows, returned = make([]int64, len(numbers)), make([]int64, len(numbers))
-	)
+// polled are the shards of one poll, as columns for its statement.
+type polled struct {
+	numbers        []int16
+	tokens         []int64
+	lows, returned []int64
+	scans          []int64   // how many rows poll scans
+	before         watermark // from before the poll
+}
+
+// columns returns the columns of shards for a poll of at most "most" messages from each.
+func (s *outboxSession) columns(shards []int, most int) polled {
+	var p polled
+	p.numbers, p.tokens = s.tokens(shards)
+	p.scans, p.lows, p.returned = make([]int64, len(p.numbers)), make([]int64, len(p.numbers)), make([]int64, len(p.numbers))
 	s.mu.Lock()
-	for i, n := range numbers {
-		scans[i], mosts[i] = scanFirst, int64(most)
+	defer s.mu.Unlock()
+	for i, n := range p.numbers {
+		p.scans[i] = scanFirst
 		if sh := s.held[int(n)]; sh != nil {
-			scans[i], lows[i], returned[i] = max(sh.scan, int64(most)+1), sh.low, sh.returned
+			p.scans[i], p.lows[i], p.returned[i] = max(sh.scan, int64(most)+1), sh.low, sh.returned
 		}
 	}
-	due, before := !s.polling && s.pollDue(want), s.watermark
-	s.polling = s.polling || due
-	s.mu.Unlock()
-	if due {
-		defer s.pollDone()
+	p.before = s.watermark
+	return p
+}
+
+// poll reads the first due messages of shards, at most "most" from each.
+func (s *outboxSession) poll(ctx context.Context, shards []int, want outbox.Want, most int) (f found, err error) {
+	p := s.columns(shards, most)
+	mosts := make([]int64, len(p.numbers))
+	for i := range mosts {
+		mosts[i] = int64(most)
 	}
 	bytes := int64(want.Bytes)
 	if bytes == 0 {
@@ -119,18 +138,14 @@ func (s *outboxSession) poll(ctx context.Context, shards []int, want outbox.Want
 	began := time.Now()
 	ends := map[int]bool{}
 	var seen scanned
-	err = s.store.outboxTx(ctx, "lease", func(b *pgx.Batch) {
-		if due {
-			s.watch(ctx, b)
-			b.Queue(s.store.outbox.Due, dueAtOnce)
-		}
-		b.Queue(s.store.outbox.LeaseFrom, s.owner, numbers, tokens, scans, want.Limit, bytes, mosts, lows, returned).Query(func(rows pgx.Rows) error {
+	err = s.tx(ctx, "lease", func(b *pgx.Batch) {
+		b.Queue(s.store.outbox.LeaseFrom, s.owner, p.numbers, p.tokens, p.scans, want.Limit, bytes, mosts, p.lows, p.returned).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				m, row, err := leased(rows)
 				if err != nil {
 					return err
 				}
-				if row.n == scans[slices.Index(numbers, int16(m.Shard))] {
+				if row.n == p.scans[slices.Index(p.numbers, int16(m.Shard))] {
 					ends[m.Shard] = true
 				}
 				seen.add(m, row)
@@ -145,24 +160,56 @@ func (s *outboxSession) poll(ctx context.Context, shards []int, want outbox.Want
 		return found{}, err
 	}
 	seen.all = seen.all || len(f.messages) < want.Limit && want.Bytes == 0
-	s.raise(numbers, returned, before, seen)
+	s.raise(p.numbers, p.returned, p.before, seen)
 	f.note(shards, want, most, ends)
 	f.trim(want)
 	s.adaptScan(&f, shards, time.Since(began))
 	return f, nil
 }
 
-// pollDue reports whether this poll also moves delayed messages and updates the watermark. The caller holds mu.
-func (s *outboxSession) pollDue(want outbox.Want) bool {
-	late := time.Since(s.dueAt)
-	return late > 0 && (!want.Notified || late > dueSeldom)
-}
+const fewMessages = 64 // pollFew reads about so many rows at most, but at least fewRows from each shard
 
-// pollDone ends the work that pollDue has allowed, and schedules the next.
-func (s *outboxSession) pollDone() {
+const fewRows = 4
+
+// pollFew is a poll for a few messages, by a statement that takes half as long. It is used for a poll after a notification, unless the
+// last poll found many messages. done is false if it was not used, or if there is more than it can read.
+func (s *outboxSession) pollFew(ctx context.Context, shards []int, want outbox.Want) (f found, done bool, err error) {
+	limit := max(fewMessages/len(shards), fewRows)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.polling, s.dueAt = false, time.Now().Add(dueEvery)
+	many := s.lastFound >= fewMessages
+	s.mu.Unlock()
+	if !want.Notified || many || want.Limit < limit*len(shards) {
+		return found{}, false, nil
+	}
+	p := s.columns(shards, limit)
+	bytes := int64(want.Bytes) / int64(len(shards))
+	if want.Bytes == 0 {
+		bytes = math.MaxInt64
+	}
+	more := false
+	seen := scanned{all: true}
+	err = s.tx(ctx, "lease", func(b *pgx.Batch) {
+		b.Queue(s.store.outbox.LeaseFew, s.owner, p.numbers, p.tokens, p.lows, p.returned, limit, bytes).Query(func(rows pgx.Rows) error {
+			for rows.Next() {
+				m, row, err := leased(rows)
+				if err != nil {
+					return err
+				}
+				more = more || row.n == int64(limit) || m.Payload == nil
+				seen.add(m, row)
+				if !row.held {
+					f.messages = append(f.messages, m)
+				}
+			}
+			return rows.Err()
+		})
+	})
+	if err != nil || more {
+		return found{}, false, err
+	}
+	s.raise(p.numbers, p.returned, p.before, seen)
+	slices.SortFunc(f.messages, func(a, b outbox.Leased) int { return cmp.Compare(a.Seq, b.Seq) })
+	return f, true, nil
 }
 
 // note records whether there may be more messages than were returned.

@@ -130,7 +130,7 @@ func TestOutboxLeaseFindsLateCommitsBehindWhatIsGone(t *testing.T) {
 		for i := range 8 {
 			d.enqueue(t, fmt.Sprint(i)) // in the same shard
 			settle(t, d, outbox.Sent, d.lease(t)...)
-			pause(25 * time.Millisecond)
+			d.maintain(t) // moves the watermark
 		}
 		if err := tx.Commit(t.Context()); err != nil {
 			t.Fatal(err)
@@ -153,7 +153,7 @@ func TestOutboxLeaseFindsWhatComesBack(t *testing.T) {
 			if got := d.lease(t); len(got) > 0 {
 				t.Fatalf("leased %v behind a parked message", leasedIDs(got))
 			}
-			pause(25 * time.Millisecond)
+			d.maintain(t) // moves the watermark
 		}
 		if err := unpark(t.Context(), d.store, leased[0].Seq); err != nil {
 			t.Fatal(err)

@@ -4,9 +4,13 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txonce/txonce/internal/dialect"
 )
 
 // listen subscribes to commits that enqueued messages. Commits through this Store are reported at once, others when their
@@ -34,6 +38,8 @@ type listener struct {
 	users  int
 	cancel context.CancelFunc
 	done   chan struct{}
+
+	listens atomic.Bool // LISTEN has succeeded, and the connection was not lost since
 }
 
 func (l *listener) enter(ctx context.Context, s *Store) {
@@ -92,16 +98,16 @@ func (s *Store) listenOnce(ctx context.Context) (listened bool) {
 		return false
 	}
 	defer s.disconnect(ctx, conn)
+	s.listener.listens.Store(true)
+	defer s.listener.listens.Store(false)
+	s.wakes.wake(nil) // for commits that happened before LISTEN
 	for {
-		s.wakes.wake(nil) // first for commits that happened before LISTEN
-		for {
-			woken, err := awaitNotification(ctx, conn)
-			if err != nil {
-				return true
-			}
-			if woken {
-				break
-			}
+		n, err := awaitNotification(ctx, conn)
+		switch {
+		case err != nil:
+			return true
+		case n != nil:
+			s.wakes.wake(dialect.NotifiedShards(n.Payload))
 		}
 	}
 }
@@ -130,18 +136,15 @@ func (s *Store) connectListener(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// awaitNotification waits for a notification, for at most listenPing. After that it tests the connection.
-func awaitNotification(ctx context.Context, conn *pgx.Conn) (woken bool, err error) {
+// awaitNotification waits for a notification, for at most listenPing. After that it tests the connection, and returns nil.
+func awaitNotification(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
 	wait, cancel := context.WithTimeout(ctx, listenPing)
 	defer cancel()
-	_, err = conn.WaitForNotification(wait)
-	if err == nil {
-		return true, nil
-	}
-	if ctx.Err() != nil || wait.Err() == nil {
-		return false, err
+	n, err := conn.WaitForNotification(wait)
+	if err == nil || ctx.Err() != nil || wait.Err() == nil {
+		return n, err
 	}
 	ping, cancel := context.WithTimeout(ctx, listenLimit)
 	defer cancel()
-	return false, conn.Ping(ping)
+	return nil, conn.Ping(ping)
 }

@@ -15,23 +15,28 @@ const (
 	strandedEach  = time.Minute
 )
 
-// Maintain implements outbox.Maintainer.
+// Maintain implements outbox.Maintainer. It looks for work by one statement, and is done if there is none.
 func (s *outboxSession) Maintain(ctx context.Context) error {
 	if s.ranOut() {
 		return nil // another session maintains the outbox
 	}
-	var checked func(context.Context)
-	err := s.store.outboxTx(ctx, "maintain", func(b *pgx.Batch) {
-		b.Queue(s.store.outbox.Due, maintainRows)
-		b.Queue(s.store.outbox.DropHolds)
-		b.Queue(s.store.outbox.DropDead)
-		checked = s.checkWatermarks(b)
-	})
+	s.mu.Lock()
+	s.maintained = time.Now()
+	s.mu.Unlock()
+	found, err := s.doChores(ctx, true)
 	if err != nil {
 		return err
 	}
-	checked(ctx)
-	if err := s.followSome(ctx); err != nil {
+	if found.expired {
+		err := s.tx(ctx, "maintain", func(b *pgx.Batch) {
+			b.Queue(s.store.outbox.DropHolds)
+			b.Queue(s.store.outbox.DropDead)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := s.followSome(ctx, found.behind); err != nil {
 		return err
 	}
 	if err := s.rescue(ctx); err != nil {
@@ -47,7 +52,7 @@ func (s *outboxSession) forget(ctx context.Context) error {
 	}
 	for range maintainSteps {
 		var n int64
-		err := s.store.outboxTx(ctx, "forget sent messages", func(b *pgx.Batch) {
+		err := s.tx(ctx, "forget sent messages", func(b *pgx.Batch) {
 			b.Queue(s.store.outbox.Forget, s.store.cfg.Outbox.KeepSent.Seconds(), maintainRows).Exec(affected(&n))
 		})
 		if err != nil || n < maintainRows {
@@ -64,23 +69,10 @@ func affected(n *int64) func(pgconn.CommandTag) error {
 	}
 }
 
-// followSome searches some of the shards for messages behind parked ones.
-func (s *outboxSession) followSome(ctx context.Context) error {
-	s.mu.Lock()
-	numbers := s.numbers()
-	var some []int16
-	for range min(followShards, len(numbers)) {
-		s.tidied++
-		some = append(some, int16(numbers[s.tidied%len(numbers)]))
-	}
-	s.mu.Unlock()
-	if len(some) == 0 {
+// followSome parks the messages behind parked ones in those of the shards that are idle.
+func (s *outboxSession) followSome(ctx context.Context, behind []int) error {
+	if len(behind) == 0 {
 		return nil
-	}
-	rows, _ := s.store.cfg.Pool.Query(ctx, s.store.outbox.Behind, some)
-	behind, err := pgx.CollectRows(rows, pgx.RowTo[int])
-	if err != nil {
-		return s.store.outboxError("maintain", err)
 	}
 	for range maintainSteps {
 		shards, done := s.markBusy(behind)
@@ -113,7 +105,7 @@ func (s *outboxSession) follow(ctx context.Context, shards []int) (n int64, err 
 		return 0, nil
 	}
 	numbers, tokens := s.tokens(shards)
-	err = s.store.outboxTx(ctx, "park followers", func(b *pgx.Batch) {
+	err = s.tx(ctx, "park followers", func(b *pgx.Batch) {
 		b.Queue(s.store.outbox.Check, s.owner, numbers, tokens)
 		b.Queue(s.store.outbox.Follow, numbers, scanFirst, maintainRows).Exec(affected(&n))
 	})

@@ -34,7 +34,10 @@ func (s *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	hold := outbox.Hold{Until: s.until, Shards: len(s.held), TotalShards: state.total, Relays: 1 + len(state.others), SameName: state.sameName}
+	hold := outbox.Hold{
+		Until: s.until, Shards: len(s.held), TotalShards: state.total, Relays: 1 + len(state.others), SameName: state.sameName,
+		Announced: s.store.listener.listens.Load(),
+	}
 	if hold.Shards == hold.TotalShards {
 		s.store.holdsAllUntil(s.until)
 	} else {
@@ -62,7 +65,7 @@ func (s *outboxSession) extend(ctx context.Context) (state holdState, err error)
 	}
 	state.mine, state.returned, state.others = map[int]int64{}, map[int]int64{}, map[string]int64{}
 	alive := false
-	err = s.store.outboxTx(ctx, "renew", func(b *pgx.Batch) {
+	err = s.tx(ctx, "renew", func(b *pgx.Batch) {
 		extended := func(tag pgconn.CommandTag) error {
 			alive = tag.RowsAffected() == 1
 			return nil
@@ -86,25 +89,16 @@ func (s *outboxSession) extend(ctx context.Context) (state holdState, err error)
 		})
 		b.Queue(s.store.outbox.Shards, s.owner).Query(func(rows pgx.Rows) error {
 			var n int
-			var token int64
+			var token, returned int64
 			var mine, free bool
-			_, err := pgx.ForEachRow(rows, []any{&n, &token, &mine, &free}, func() error {
+			_, err := pgx.ForEachRow(rows, []any{&n, &token, &mine, &free, &returned}, func() error {
 				state.total++
 				switch {
 				case mine:
-					state.mine[n] = token
+					state.mine[n], state.returned[n] = token, returned
 				case free:
 					state.free = append(state.free, n)
 				}
-				return nil
-			})
-			return err
-		})
-		b.Queue(s.store.outbox.Returned, s.owner).Query(func(rows pgx.Rows) error {
-			var n int
-			var returns int64
-			_, err := pgx.ForEachRow(rows, []any{&n, &returns}, func() error {
-				state.returned[n] = returns
 				return nil
 			})
 			return err
@@ -155,7 +149,7 @@ func (s *outboxSession) hold(n int, token int64) {
 // takeFree takes up to n shards whose owners have no valid hold.
 func (s *outboxSession) takeFree(ctx context.Context, n int) error {
 	taken := map[int]int64{}
-	err := s.store.outboxTx(ctx, "take shards", func(b *pgx.Batch) {
+	err := s.tx(ctx, "take shards", func(b *pgx.Batch) {
 		b.Queue(s.store.outbox.LockShards)
 		b.Queue(s.store.outbox.DropExpired)
 		b.Queue(s.store.outbox.Take, s.owner, n).Query(func(rows pgx.Rows) error {
@@ -206,7 +200,7 @@ func (s *outboxSession) giveBackNow(ctx context.Context, idle []int) error {
 		return nil
 	}
 	s.store.holdsAllUntil(time.Time{})
-	return s.store.outboxTx(ctx, "give back shards", func(b *pgx.Batch) {
+	return s.tx(ctx, "give back shards", func(b *pgx.Batch) {
 		b.Queue(s.store.outbox.GiveBack, s.owner, idle)
 	})
 }

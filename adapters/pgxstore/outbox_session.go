@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/columns"
@@ -20,7 +22,9 @@ import (
 
 var _ outbox.Queue = (*Store)(nil)
 
-// Open implements outbox.Queue. It checks that the database does not lose commits and that the tables exist.
+// Open implements outbox.Queue. It checks that the database does not lose commits and that the tables exist. The sessions of a Store use
+// up to 4 connections besides those of Config.Pool, made with its configuration, and one for LISTEN. Through a pooler they use
+// Config.Pool.
 func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
 	if opts.TTL < time.Millisecond {
 		return nil, fmt.Errorf("pgxstore: SessionOptions.TTL %v is shorter than 1 ms", opts.TTL)
@@ -35,6 +39,12 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 		return nil, err
 	}
 	session := &outboxSession{store: s, owner: newOwner(), name: columns.Text(opts.Name), ttl: opts.TTL, held: map[int]*heldShard{}, notified: map[int]bool{}}
+	conns, leave, err := s.relayConns.enter(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	session.conns.Store(conns)
+	session.leaveConns = leave
 	session.commits, session.stopWake = s.listen(ctx)
 	return session, nil
 }
@@ -49,6 +59,9 @@ type outboxSession struct {
 	commits  *subscription
 	stopWake func()
 
+	conns      atomic.Pointer[pgxpool.Pool] // the relay's own connections; nil: those of Config.Pool
+	leaveConns func()
+
 	renewing sync.Mutex // serializes Renew and Close
 	shares   shares.Ledger
 
@@ -59,13 +72,18 @@ type outboxSession struct {
 	held      map[int]*heldShard // by number
 	notified  map[int]bool       // held shards that got messages since they were last polled
 	nextGroup int                // the group of shards that the next Lease with Want.Groups polls
-	dueAt     time.Time          // when Lease next moves delayed messages that are due
+
+	lastFound int // messages that the last Lease has returned
 
 	watermark        watermark
+	watermarkMoved   time.Time // when it was last moved
+	leasedSince      int       // messages leased since then; the watermark passes them when it is moved again
 	checked          int       // counts the shards whose watermark Maintain has checked
 	watermarkCheckAt time.Time // no check of watermarks before this time
 
-	polling bool // a Lease is doing the work of pollDue
+	chores     sync.Mutex // serializes doChores
+	choresAt   time.Time  // when doChores last began; guarded by mu
+	maintained time.Time  // when Maintain was last called
 
 	tidied   int       // counts the shards that Maintain has searched for followers
 	rescueAt time.Time // when Maintain next finishes an Unpark or Discard that crashed
@@ -107,6 +125,10 @@ func (s *outboxSession) Close(ctx context.Context) error {
 	s.stopWake()
 	s.renewing.Lock()
 	defer s.renewing.Unlock()
+	defer func() {
+		s.conns.Store(nil)
+		s.leaveConns()
+	}()
 	s.mu.Lock()
 	begun := s.begun
 	s.closed = true
@@ -116,7 +138,7 @@ func (s *outboxSession) Close(ctx context.Context) error {
 	if !begun {
 		return nil
 	}
-	return s.store.outboxTx(ctx, "close", func(b *pgx.Batch) {
+	return s.tx(ctx, "close", func(b *pgx.Batch) {
 		b.Queue(s.store.outbox.End, s.owner)
 		b.Queue(s.store.outbox.GiveBackAll, s.owner)
 	})
@@ -174,19 +196,43 @@ func (s *outboxSession) tokens(shards []int) (numbers []int16, tokens []int64) {
 	return numbers, tokens
 }
 
+// tx sends the statements that queue adds to the database, as outboxTx does, on a connection of the relay where there is one.
+func (s *outboxSession) tx(ctx context.Context, operation string, queue func(*pgx.Batch)) error {
+	conns := s.conns.Load()
+	if conns == nil {
+		return s.store.outboxTx(ctx, operation, queue)
+	}
+	b := &pgx.Batch{}
+	queue(b)
+	if b.Len() > 1 { // a statement alone is a transaction
+		all := &pgx.Batch{}
+		all.Queue(beginOutbox)
+		all.QueuedQueries = append(all.QueuedQueries, b.QueuedQueries...)
+		all.Queue(`COMMIT`)
+		b = all
+	}
+	return s.store.sendOutbox(ctx, conns, operation, b)
+}
+
+const beginOutbox = `BEGIN ISOLATION LEVEL READ COMMITTED`
+
 // outboxTx sends the statements that queue adds, as one transaction in one round trip, so that a process that freezes leaves no
-// transaction open.
+// transaction open. It uses a connection of the application, so the relay's settings last for this transaction only.
 func (s *Store) outboxTx(ctx context.Context, operation string, queue func(*pgx.Batch)) error {
-	conn, err := s.cfg.Pool.Acquire(ctx)
+	b := &pgx.Batch{}
+	b.Queue(beginOutbox)
+	b.Queue(s.outbox.Settings)
+	queue(b)
+	b.Queue(`COMMIT`)
+	return s.sendOutbox(ctx, s.cfg.Pool, operation, b)
+}
+
+func (s *Store) sendOutbox(ctx context.Context, pool *pgxpool.Pool, operation string, b *pgx.Batch) error {
+	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return database.Errorf("pgxstore: outbox: %s: connect: %w", operation, err)
 	}
 	defer conn.Release()
-	b := &pgx.Batch{}
-	b.Queue(`BEGIN ISOLATION LEVEL READ COMMITTED`)
-	b.Queue(s.outbox.Settings)
-	queue(b)
-	b.Queue(`COMMIT`)
 	err = conn.SendBatch(ctx, b).Close()
 	if conn.Conn().PgConn().TxStatus() != 'I' && !conn.Conn().IsClosed() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)

@@ -21,7 +21,7 @@ func (s *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 		return err
 	}
 	var mine []int16
-	err = s.store.outboxTx(ctx, "settle", func(b *pgx.Batch) {
+	err = s.tx(ctx, "settle", func(b *pgx.Batch) {
 		b.Queue(s.store.outbox.Check, s.owner, plan.shards, plan.tokens).QueryRow(func(row pgx.Row) error {
 			var guard string
 			return row.Scan(&mine, &guard)

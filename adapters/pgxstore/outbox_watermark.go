@@ -28,27 +28,37 @@ type watermark struct {
 	epoch   int      // how often all watermarks were dropped
 }
 
-// watch queues the statements that move the watermark. Only one Lease at a time does this, so that the answers are processed in
-// their order.
-func (s *outboxSession) watch(ctx context.Context, b *pgx.Batch) {
+// moveWatermark moves the watermark above the messages that were committed by now. Only doChores calls it, so the answers are
+// processed in their order.
+func (s *outboxSession) moveWatermark(ctx context.Context) error {
 	var last, server int64
-	b.Queue(s.store.outbox.Last).QueryRow(func(row pgx.Row) error { return row.Scan(&last, &server) })
-	b.Queue(s.store.outbox.Writers).Query(func(rows pgx.Rows) error {
-		writers, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
+	var writers []string
+	err := s.tx(ctx, "move the watermark", func(b *pgx.Batch) {
+		b.Queue(s.store.outbox.Last).QueryRow(func(row pgx.Row) error { return row.Scan(&last, &server) })
+		b.Queue(s.store.outbox.Writers).Query(func(rows pgx.Rows) (err error) {
+			writers, err = pgx.CollectRows(rows, pgx.RowTo[string])
 			return err
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.watermark.outdated(server, last) {
-			if last < s.watermark.next {
-				s.warnOfAnOlderState(ctx, "sequence", last, "before", s.watermark.next)
-			}
-			s.dropWatermarks()
-		}
-		s.watermark.move(server, last, writers)
-		return nil
+		})
 	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notice(ctx, server, last)
+	s.watermark.move(server, last, writers)
+	return nil
+}
+
+// notice drops the watermarks if the sequence was set back. The caller holds mu.
+func (s *outboxSession) notice(ctx context.Context, server, last int64) {
+	if !s.watermark.outdated(server, last) {
+		return
+	}
+	if last < s.watermark.next {
+		s.warnOfAnOlderState(ctx, "sequence", last, "before", s.watermark.next)
+	}
+	s.dropWatermarks()
 }
 
 // outdated reports whether the sequence was set back, or may have been.
@@ -91,44 +101,41 @@ const (
 	watermarkCheckCooldown = 20 // after a check Maintain pauses this many times the check's duration, because dead rows may make it slow
 )
 
-// checkWatermarks queues a query that finds messages below the watermarks, in some of the shards. There are none, unless the
-// database was set back to an older state.
-func (s *outboxSession) checkWatermarks(b *pgx.Batch) (done func(ctx context.Context)) {
-	began := time.Now()
-	s.mu.Lock()
-	numbers := s.numbers()
-	var shards []int16
-	var lows, returned []int64
+// watermarkCheck is a search for messages below the watermarks of some shards. There are none, unless the database was set back to
+// an older state.
+type watermarkCheck struct {
+	began          time.Time
+	epoch          int
+	shards         []int16
+	lows, returned []int64
+}
+
+// nextWatermarkCheck returns which shards to search next. The caller holds mu.
+func (s *outboxSession) nextWatermarkCheck(numbers []int) watermarkCheck {
+	c := watermarkCheck{began: time.Now(), epoch: s.watermark.epoch, shards: []int16{}, lows: []int64{}, returned: []int64{}}
+	if c.began.Before(s.watermarkCheckAt) {
+		return c
+	}
 	for range (len(numbers) + watermarkCheckCalls - 1) / watermarkCheckCalls {
-		if began.Before(s.watermarkCheckAt) {
-			break
-		}
 		s.checked++
 		n := numbers[s.checked%len(numbers)]
 		if sh := s.held[n]; sh.low > 1 {
-			shards, lows, returned = append(shards, int16(n)), append(lows, sh.low), append(returned, sh.returned)
+			c.shards, c.lows, c.returned = append(c.shards, int16(n)), append(c.lows, sh.low), append(c.returned, sh.returned)
 		}
 	}
-	epoch := s.watermark.epoch
-	s.mu.Unlock()
-	if len(shards) == 0 {
-		return func(context.Context) {}
+	return c
+}
+
+// checkedWatermarks drops all watermarks if c has found shards with messages below. The caller holds mu.
+func (s *outboxSession) checkedWatermarks(ctx context.Context, c watermarkCheck, below []int16) {
+	if len(c.shards) > 0 {
+		s.watermarkCheckAt = time.Now().Add(watermarkCheckCooldown * time.Since(c.began))
 	}
-	var below []int16
-	b.Queue(s.store.outbox.Below, s.owner, shards, lows, returned).Query(func(rows pgx.Rows) (err error) {
-		below, err = pgx.CollectRows(rows, pgx.RowTo[int16])
-		return err
-	})
-	return func(ctx context.Context) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.watermarkCheckAt = time.Now().Add(watermarkCheckCooldown * time.Since(began))
-		if len(below) == 0 || s.watermark.epoch != epoch {
-			return
-		}
-		s.dropWatermarks()
-		s.warnOfAnOlderState(ctx, "shards", below)
+	if len(below) == 0 || s.watermark.epoch != c.epoch {
+		return
 	}
+	s.dropWatermarks()
+	s.warnOfAnOlderState(ctx, "shards", below)
 }
 
 // scanned records which rows a poll has read.

@@ -25,13 +25,22 @@ type outboxDB struct {
 
 func newOutboxDB(tb testing.TB, server func(testing.TB) string, conns int) *outboxDB {
 	tb.Helper()
-	return newOutboxDBAt(tb, testdb.Schema(tb, server(tb)), conns)
+	return openOutboxDB(tb, testdb.Tables(tb, server(tb), outboxTables), conns)
 }
 
+const outboxTables = `CREATE TABLE effects (name text NOT NULL)`
+
+// newOutboxDBAt makes the tables where dsn leads to.
 func newOutboxDBAt(tb testing.TB, dsn string, conns int) *outboxDB {
 	tb.Helper()
+	db := openOutboxDB(tb, dsn, conns)
+	makeTables(tb, db.pool, outboxTables)
+	return db
+}
+
+func openOutboxDB(tb testing.TB, dsn string, conns int) *outboxDB {
+	tb.Helper()
 	pool := testPool(tb, dsn, conns)
-	makeTables(tb, pool, `CREATE TABLE effects (name text NOT NULL)`)
 	return &outboxDB{dsn, pool, newStore(tb, pgxstore.Config{Pool: pool})}
 }
 

@@ -38,7 +38,8 @@ func behindPgBouncer(t *testing.T, mode string) place {
 	through := func(dsn string) string { return dsn + "&default_query_exec_mode=" + mode }
 	pooled, direct := testdb.PgBouncer(t)
 	return place{
-		dsn: through(pooled),
+		dsn:  through(pooled),
+		bare: true,
 		another: func(t *testing.T) string {
 			pooled, _ := testdb.PgBouncer(t)
 			return through(pooled)

@@ -109,10 +109,11 @@ type Store struct {
 
 	repeats repeats
 
-	shards   atomic.Int64 // number of the outbox's shards; 0: not read yet
-	wakes    broadcaster
-	notifier notifier
-	listener listener
+	shards     atomic.Int64 // number of the outbox's shards; 0: not read yet
+	wakes      broadcaster
+	notifier   notifier
+	listener   listener
+	relayConns relayConns
 }
 
 // New returns a Store. It does not connect to the database. Register does.

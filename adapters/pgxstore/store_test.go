@@ -52,13 +52,14 @@ type db struct {
 // place is where the tables of a test are created.
 type place struct {
 	dsn     string
+	bare    bool                                         // suiteTables do not exist yet
 	another func(t *testing.T) string                    // another one, without tables
 	forgets func(t *testing.T) string                    // the same one, with asynchronous commits
 	faulty  func(t *testing.T, f deduptest.Fault) string // the same one, where a COMMIT suffers f
 }
 
 func newDB(t *testing.T, server string) deduptest.DB[pgx.Tx] {
-	dsn := testdb.Schema(t, server)
+	dsn := testdb.Tables(t, server, suiteTables)
 	return newDBAt(t, place{
 		dsn:     dsn,
 		another: func(t *testing.T) string { return testdb.Schema(t, server) },
@@ -67,10 +68,14 @@ func newDB(t *testing.T, server string) deduptest.DB[pgx.Tx] {
 	})
 }
 
+const suiteTables = `CREATE TABLE effects (name text NOT NULL); CREATE TABLE locks (name text PRIMARY KEY, n int NOT NULL DEFAULT 0)`
+
 func newDBAt(t *testing.T, at place) deduptest.DB[pgx.Tx] {
 	d := &db{place: at}
 	d.pool = testPool(t, d.dsn, 4)
-	makeTables(t, d.pool, `CREATE TABLE effects (name text NOT NULL); CREATE TABLE locks (name text PRIMARY KEY, n int NOT NULL DEFAULT 0)`)
+	if at.bare {
+		makeTables(t, d.pool, suiteTables)
+	}
 	return deduptest.DB[pgx.Tx]{
 		Open:        func(t *testing.T, o deduptest.Options) dedup.Store[pgx.Tx] { return d.open(t, d.dsn, o) },
 		Tx:          d.tx,

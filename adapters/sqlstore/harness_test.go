@@ -38,6 +38,7 @@ func openDB(t testing.TB, driver, dsn string) *sql.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
+	db.SetMaxIdleConns(16) // a new connection costs the server more than most tests do
 	t.Cleanup(func() {
 		for began := time.Now(); db.Stats().InUse != 0; <-time.After(time.Millisecond) { // a NOTIFY may still be running
 			if time.Since(began) > time.Minute {

@@ -23,40 +23,42 @@ func (o *outboxSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 	if held == 0 {
 		return nil, nil
 	}
-	leasable, err := o.findLeasable(ctx)
-	if err == nil && leasable.Due {
-		err = o.store.outboxTx(ctx, "lease", func(ctx context.Context, tx *sql.Tx) error {
-			return o.store.db.Outbox.Leases.MoveDue(ctx, tx, moveAtOnce)
-		})
-		if err == nil {
-			leasable, err = o.findLeasable(ctx)
-		}
+	msgs, due, err := o.leaseOnce(ctx, want, false)
+	if err != nil || !due {
+		return msgs, err
 	}
+	err = o.store.outboxTx(ctx, "lease", func(ctx context.Context, tx *sql.Tx) error {
+		return o.store.db.Outbox.Leases.MoveDue(ctx, tx, moveAtOnce)
+	})
 	if err != nil {
 		return nil, err
 	}
-	chosen, shards := o.choose(leasable, want.Groups)
-	if len(chosen) == 0 {
-		return nil, nil
-	}
-	var msgs []outbox.Leased
+	msgs, _, err = o.leaseOnce(ctx, want, true) // those that have come due since wait for the next poll
+	return msgs, err
+}
+
+// leaseOnce leases in one transaction. If delayed messages are due and were not moved, it leases nothing.
+func (o *outboxSession) leaseOnce(ctx context.Context, want outbox.Want, moved bool) (msgs []outbox.Leased, due bool, err error) {
+	var shards map[int]*outboxShard
 	defer func() { o.leased(shards, msgs) }()
-	err = o.store.outboxRead(ctx, "lease", func(ctx context.Context, q engine.Queryer) (err error) {
+	err = o.store.outboxRead(ctx, "lease", func(ctx context.Context, q engine.Queryer) error {
+		o.leased(shards, nil) // of a try that met another connection's writing
+		shards = nil
+		leasable, err := o.store.db.Outbox.Leases.Leasable(ctx, q, &o.hold)
+		if due = leasable.Due && !moved; err != nil || due {
+			return err
+		}
+		var chosen []int
+		if chosen, shards = o.choose(leasable, want.Groups); len(chosen) == 0 {
+			return nil
+		}
 		msgs, err = o.store.db.Outbox.Leases.Lease(ctx, q, &o.hold, chosen, leasable.Tokens, want)
 		return err
 	})
 	if err != nil {
 		msgs = nil
 	}
-	return msgs, err
-}
-
-func (o *outboxSession) findLeasable(ctx context.Context) (leasable engine.Leasable, err error) {
-	err = o.store.outboxRead(ctx, "lease", func(ctx context.Context, q engine.Queryer) (err error) {
-		leasable, err = o.store.db.Outbox.Leases.Leasable(ctx, q, &o.hold)
-		return err
-	})
-	return leasable, err
+	return msgs, due, err
 }
 
 // choose picks the next shards that have messages and none leased, and marks them as busy.

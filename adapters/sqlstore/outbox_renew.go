@@ -42,7 +42,7 @@ func (o *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
 	defer o.mu.Unlock()
 	return outbox.Hold{
 		Until: asked.Add(o.hold.TTL), Shards: len(o.shards),
-		TotalShards: share.Shards, Relays: 1 + len(share.Others), SameName: share.SameName,
+		TotalShards: share.Shards, Relays: 1 + len(share.Others), SameName: share.SameName, Announced: o.store.listens(),
 	}, nil
 }
 

@@ -59,7 +59,7 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 		shards: make(map[int]*outboxShard),
 	}
 	rand.Read(o.hold.Owner[:]) // never fails
-	s.outbox.join(o)
+	s.listenFor(ctx, o)
 	return o, nil
 }
 
@@ -135,7 +135,7 @@ func (o *outboxSession) held() []int {
 
 // Close implements outbox.Session.
 func (o *outboxSession) Close(ctx context.Context) error {
-	o.store.outbox.leave(o)
+	o.store.stopListening(o)
 	o.renewing.Lock()
 	defer o.renewing.Unlock()
 	o.mu.Lock()

@@ -15,6 +15,34 @@ type OutboxConfig struct {
 	//
 	// Defaults to 0: they are deleted at once.
 	KeepSent time.Duration
+
+	// Listen, on PostgreSQL, waits for notifications of commits in other processes, with the functions of your driver: database/sql has
+	// none for it. It opens a connection, not through a pooler, executes statements on it one after another, and from then on calls
+	// notified: once at once, and once for each notification that arrives. It returns when ctx ends or the connection is lost.
+	// The Store calls it again after a pause, while relays run. With pgx:
+	//
+	//	func(ctx context.Context, statements []string, notified func()) error {
+	//		conn, err := pgx.Connect(ctx, dsn)
+	//		if err != nil {
+	//			return err
+	//		}
+	//		defer conn.Close(context.WithoutCancel(ctx))
+	//		for _, s := range statements {
+	//			if _, err := conn.Exec(ctx, s); err != nil {
+	//				return err
+	//			}
+	//		}
+	//		for err == nil {
+	//			notified()
+	//			_, err = conn.WaitForNotification(ctx)
+	//		}
+	//		return err
+	//	}
+	//
+	// With lib/pq, use a pq.ListenerConn: its ExecSimpleQuery executes the statements.
+	//
+	// Defaults to nil: relays learn at once of the commits of their own process, and find those of others by polling.
+	Listen func(ctx context.Context, statements []string, notified func()) error
 }
 
 var (
@@ -60,8 +88,8 @@ func (s *Store) LockOrderingKey(ctx context.Context, tx *sql.Tx, key string) err
 }
 
 // Wake tells relays that a transaction that the caller began has committed, after it called Enqueue. It wakes relays on this
-// Store at once, and on PostgreSQL also relays of adapters/pgxstore in other processes. All other relays find the messages at
-// their next poll. InTx calls Wake itself.
+// Store at once, and on PostgreSQL also those in other processes that listen: all of adapters/pgxstore, and those with
+// OutboxConfig.Listen. All other relays find the messages at their next poll. InTx calls Wake itself.
 //
 // Wake returns at once. Its background work ends some milliseconds after the last call. It uses the values of ctx, but not its
 // deadline or cancellation.
@@ -77,6 +105,9 @@ type outboxHub struct {
 	mu       sync.Mutex
 	open     map[*sql.Tx]bool // transactions of InTx, and whether they have enqueued anything
 	sessions map[*outboxSession]struct{}
+
+	listening sync.Mutex // serializes the start and the end of listener
+	listener  *listener  // runs while there are sessions; nil: none, or Config.Outbox.Listen is nil
 }
 
 func (h *outboxHub) watch(tx *sql.Tx) {
@@ -130,8 +161,10 @@ func (h *outboxHub) join(s *outboxSession) {
 	h.sessions[s] = struct{}{}
 }
 
-func (h *outboxHub) leave(s *outboxSession) {
+// leave reports whether s was the last session.
+func (h *outboxHub) leave(s *outboxSession) (last bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.sessions, s)
+	return len(h.sessions) == 0
 }

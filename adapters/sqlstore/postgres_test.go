@@ -64,13 +64,14 @@ type postgresDB struct {
 // postgresPlace opens the databases of a test.
 type postgresPlace struct {
 	dsn     string
+	bare    bool                                         // suiteTables do not exist yet
 	another func(t *testing.T) string                    // an empty database
 	forgets func(t *testing.T) string                    // the same database, with asynchronous commits
 	faulty  func(t *testing.T, f deduptest.Fault) string // the same database, where fault f hits a COMMIT
 }
 
 func newPostgresDB(t *testing.T, server string) deduptest.DB[*sql.Tx] {
-	dsn := testdb.Schema(t, server)
+	dsn := testdb.Tables(t, server, suiteTables)
 	return newPostgresDBAt(t, postgresPlace{
 		dsn:     dsn,
 		another: func(t *testing.T) string { return testdb.Schema(t, server) },
@@ -80,7 +81,10 @@ func newPostgresDB(t *testing.T, server string) deduptest.DB[*sql.Tx] {
 }
 
 func newPostgresDBAt(t *testing.T, at postgresPlace) deduptest.DB[*sql.Tx] {
-	d := openPostgresAt(t, at.dsn)
+	d := &postgresDB{dsn: at.dsn, db: openDB(t, "pgx", at.dsn)}
+	if at.bare {
+		exec(t, d.db, testdb.PostgresTables(t, suiteTables))
+	}
 	return deduptest.DB[*sql.Tx]{
 		Open: func(t *testing.T, o deduptest.Options) dedup.Store[*sql.Tx] { return d.open(t, d.dsn, o) },
 		Tx: func(ctx context.Context, o deduptest.Options, fn func(*sql.Tx) error) error {
@@ -136,13 +140,16 @@ func newPostgresDBAt(t *testing.T, at postgresPlace) deduptest.DB[*sql.Tx] {
 }
 
 func openPostgres(t testing.TB, server string) *postgresDB {
-	return openPostgresAt(t, testdb.Schema(t, server))
+	dsn := testdb.Tables(t, server, suiteTables)
+	return &postgresDB{dsn: dsn, db: openDB(t, "pgx", dsn)}
 }
 
+const suiteTables = `CREATE TABLE effects (name text NOT NULL); CREATE TABLE locks (name text PRIMARY KEY)`
+
+// openPostgresAt makes the tables where dsn leads to.
 func openPostgresAt(t testing.TB, dsn string) *postgresDB {
-	d := &postgresDB{dsn: dsn}
-	d.db = openDB(t, "pgx", d.dsn)
-	exec(t, d.db, testdb.PostgresTables(t, `CREATE TABLE effects (name text NOT NULL); CREATE TABLE locks (name text PRIMARY KEY)`))
+	d := &postgresDB{dsn: dsn, db: openDB(t, "pgx", dsn)}
+	exec(t, d.db, testdb.PostgresTables(t, suiteTables))
 	return d
 }
 

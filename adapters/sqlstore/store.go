@@ -124,6 +124,8 @@ func New(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("sqlstore: Config.IdleInTxTimeout %v is shorter than 1 ms", cfg.IdleInTxTimeout)
 	case cfg.Outbox.KeepSent < 0:
 		return nil, fmt.Errorf("sqlstore: Config.Outbox.KeepSent %v is negative", cfg.Outbox.KeepSent)
+	case cfg.Outbox.Listen != nil && cfg.Dialect != Postgres:
+		return nil, fmt.Errorf("sqlstore: Config.Outbox.Listen is set, and Config.Dialect is %q: only %q has notifications", cfg.Dialect, Postgres)
 	}
 	cfg.IdleInTxTimeout = cmp.Or(cfg.IdleInTxTimeout, 5*time.Minute)
 	cfg.ClaimTimeout = cmp.Or(cfg.ClaimTimeout, 5*time.Second)

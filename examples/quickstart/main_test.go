@@ -136,16 +136,20 @@ func TestDemo(t *testing.T) {
 func TestDemoOnServers(t *testing.T) {
 	t.Parallel()
 	brokers := testdb.Kafka(t)
+	messages := 1000
+	if matrix.All() {
+		messages = 2000
+	}
 	for _, test := range []struct{ server, dsn, args string }{
 		{"postgres15", testdb.Postgres(t), "-store pgx -rebalance eager"},
 		{"postgres15", testdb.Postgres(t), "-store sql-postgres -rebalance cooperative"},
 		{"postgres18", testdb.Postgres18(t), "-store pgx -rebalance cooperative"},
 	} {
 		t.Run(test.server+test.args, func(t *testing.T) {
-			all := append(strings.Fields(test.args), "-messages", "2000", "-kill-every", "700ms", "-broker", "kafka",
+			all := append(strings.Fields(test.args), "-messages", strconv.Itoa(messages), "-kill-every", "700ms", "-broker", "kafka",
 				"-kafka", strings.Join(brokers, ","), "-postgres", test.dsn)
 			r := runDemo(t, all...)
-			r.check(t, 2000)
+			r.check(t, messages)
 			name := regexp.MustCompile(`txonce_quickstart_\w+`).FindString(r.output)
 			if name == "" {
 				t.Fatalf("the topic is not named:\n%s", r.output)
@@ -192,7 +196,7 @@ func gone(t *testing.T, name, dsn string, brokers []string) {
 
 // The audit must find the faults of each broken worker.
 func TestBrokenIsFound(t *testing.T) {
-	seeds := 3
+	seeds := 1
 	if matrix.All() {
 		seeds = 20
 	}

@@ -3,23 +3,25 @@ package dialect
 import "strings"
 
 // PostgresOutbox holds the statements of the relay's side of the outbox, in the order of a session's life. adapters/pgxstore and
-// adapters/sqlstore both use them, each in a READ COMMITTED transaction that begins with Settings.
+// adapters/sqlstore both use them, at READ COMMITTED, on connections with OwnSettings or in transactions that begin with Settings.
 type PostgresOutbox struct {
+	// Settings are for one transaction, OwnSettings for a connection that only relays use.
+	Settings, OwnSettings string
 	// Holding shards.
-	Settings, Begin, Renew, Relays, Shards  string
+	Begin, Renew, Relays, Shards            string
 	LockShards, DropExpired, Take, GiveBack string
 	End, GiveBackAll                        string
 	// Leasing and settling.
 	Due, Lease, Check, Sent, Keep         string
-	LeaseFrom                             string // for sessions that know where a shard's messages begin
-	Returned, Last, Writers, Below        string
+	LeaseFrom, LeaseFew                   string // for sessions that know where a shard's messages begin
+	Last, Writers                         string
 	Defer, HoldDeferred, Park, HoldParked string
 	// Messages that wait behind a parked one, and their release.
 	Behind, Follow, Stranded                          string
 	Find, LockShard, Unpark, Discard, Release, Rehold string
 	Parked                                            string
-	// Upkeep.
-	DropHolds, DropDead, Forget string
+	// Upkeep. Chores reads whether there is something to do.
+	Chores, DropHolds, DropDead, Forget string
 	// Stats. Look and First read a bounded number of rows.
 	Look, First, Few, Blocks, Living string
 	Sample                           [3]string // of messages, delayed messages, parked messages
@@ -46,6 +48,22 @@ const at = `m.shard = ANY (ARRAY[r.shard]) AND m.seq BETWEEN r.seq AND r.seq`
 // guarded is true in a transaction after Check has found that the session still holds every shard.
 const guarded = `current_setting('txonce.settling', true) = 'on'`
 
+// relaySettings returns the settings of the relay's statements, for the transaction if local is "true". Every statement finds its rows
+// by short index reads. A session that first runs them on small tables would plan scans of whole tables and keep those plans
+// while the tables grow, so such plans are disabled. The planner counts a disabled plan that it cannot avoid as very expensive,
+// so JIT compilation is disabled too. The timeouts release the locks of a process that freezes in the middle of a transaction.
+func relaySettings(local string) string {
+	var all []string
+	for _, s := range [...]string{
+		"'enable_seqscan', 'off'", "'enable_bitmapscan', 'off'", "'enable_hashjoin', 'off'", "'enable_mergejoin', 'off'", "'jit', 'off'",
+		"'plan_cache_mode', 'force_generic_plan'",
+		"'lock_timeout', '5s'", "'idle_in_transaction_session_timeout', '5s'",
+	} {
+		all = append(all, "set_config("+s+", "+local+")")
+	}
+	return "SELECT " + strings.Join(all, ", ")
+}
+
 // NewPostgresOutbox returns the statements for tables in schema. Empty means those that search_path finds.
 func NewPostgresOutbox(schema string) PostgresOutbox {
 	prefix := ""
@@ -54,13 +72,8 @@ func NewPostgresOutbox(schema string) PostgresOutbox {
 	}
 	q := func(sql string) string { return strings.ReplaceAll(sql, "@", prefix) }
 	return PostgresOutbox{
-		// Every statement finds its rows by short index reads. A session that first runs them on small tables would plan scans of
-		// whole tables and keep those plans while the tables grow, so such plans are disabled. The planner counts a disabled plan
-		// that it cannot avoid as very expensive, so JIT compilation is disabled too. The timeouts release the locks of a process
-		// that freezes in the middle of a transaction.
-		Settings: `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
-	set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true),
-	set_config('lock_timeout', '5s', true), set_config('idle_in_transaction_session_timeout', '5s', true)`,
+		Settings:    relaySettings("true"),
+		OwnSettings: relaySettings("false") + `, set_config('default_transaction_isolation', 'read committed', false)`,
 
 		// Begins the hold. A repetition, after the first try got no answer, extends it.
 		Begin: q(`INSERT INTO @txonce_relays AS r (owner, name, until)
@@ -76,7 +89,7 @@ WHERE owner = $1::uuid AND until > clock_timestamp()`),
 FROM @txonce_relays WHERE until > clock_timestamp() AND owner <> $1::uuid`),
 
 		Shards: q(`SELECT s.shard, s.token, coalesce(s.owner = $1::uuid, false) AS mine,
-	NOT EXISTS (SELECT FROM @txonce_relays r WHERE r.owner = s.owner AND r.until > clock_timestamp()) AS free
+	NOT EXISTS (SELECT FROM @txonce_relays r WHERE r.owner = s.owner AND r.until > clock_timestamp()) AS free, s.returned
 FROM @txonce_shards s ORDER BY s.shard`),
 
 		// One session at a time takes shards. Each statement of READ COMMITTED has its own snapshot, so the following ones see
@@ -154,7 +167,18 @@ FROM (
 WHERE held OR place <= $5::bigint AND (place = 1 OR bytes <= $6::bigint)
 ORDER BY seq`),
 
-		Returned: q(`SELECT shard, returned FROM @txonce_shards WHERE owner = $1::uuid`),
+		// Like LeaseFrom, but the first $6 rows of each shard, whether they wait or not. It sorts nothing and cuts nothing, so it takes half as
+		// long where there is little to find. The payload is NULL from the row on where the sizes of the shard's rows add up to more
+		// than $7: then, or if a shard has $6 rows, LeaseFrom must read them.
+		LeaseFew: q(`SELECT s.shard, s.token, m.n, m.held, m.seq, m.id, m.topic, m.key, CASE WHEN m.bytes <= $7::bigint THEN m.payload END, m.headers, m.enqueued_at, m.attempts, s.returned
+FROM unnest($2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS r(shard, token, low, returned)
+JOIN @txonce_shards s ON s.shard = r.shard AND s.token = r.token AND s.owner = $1::uuid
+CROSS JOIN LATERAL (
+	SELECT row_number() OVER (ORDER BY seq) AS n, (` + held + `) AS held, seq, id, topic, key, payload, headers::text AS headers, enqueued_at, attempts,
+		sum(octet_length(payload) + coalesce(octet_length(key), 0) + coalesce(pg_column_size(headers), 0)) OVER (ORDER BY seq) AS bytes
+	FROM @outbox_messages c WHERE c.shard = s.shard AND c.seq >= CASE WHEN s.returned = r.returned THEN r.low ELSE 0 END
+	ORDER BY seq LIMIT $6::bigint
+) AS m`),
 
 		// If Last is read before Writers, then every message of a transaction that is not among Writers either has a seq greater
 		// than Last or is committed. A transaction that has written keeps its lock on the table until it ends.
@@ -162,11 +186,6 @@ ORDER BY seq`),
 FROM @outbox_seq`),
 		Writers: q(`SELECT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND pid IS DISTINCT FROM pg_backend_pid()
 	AND relation = '@outbox_messages'::regclass AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`),
-
-		// The shards that have messages below the seq where LeaseFrom begins.
-		Below: q(`SELECT r.shard FROM unnest($2::smallint[], $3::bigint[], $4::bigint[]) AS r(shard, low, returned)
-JOIN @txonce_shards s ON s.shard = r.shard AND s.owner = $1::uuid AND s.returned = r.returned
-WHERE EXISTS (SELECT FROM @outbox_messages c WHERE c.shard = r.shard AND c.seq < r.low)`),
 
 		// Checks the tokens on locked rows, so that a takeover waits. The following statements check the setting, so all of them
 		// can be sent at once.
@@ -346,6 +365,19 @@ SELECT 2, topic, waiting, count(*), min(due), 0, '' FROM (
 
 		Living: q(`SELECT r.name, r.until, (SELECT count(*) FROM @txonce_shards s WHERE s.owner = r.owner)
 FROM @txonce_relays r WHERE r.until > clock_timestamp() ORDER BY r.name, r.until`),
+
+		// The values of Last; whether delayed messages are due; whether DropHolds or DropDead would delete something; those of the shards
+		// in $2 that are in Behind's answer; and the shards in $3 that have messages below the seq where LeaseFrom begins ($4).
+		Chores: q(`SELECT CASE WHEN o.is_called THEN o.last_value ELSE o.last_value - 1 END, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
+	EXISTS (SELECT FROM @outbox_delayed WHERE not_before <= statement_timestamp()),
+	EXISTS (SELECT FROM @outbox_held WHERE until < statement_timestamp() - interval '10 seconds')
+		OR EXISTS (SELECT FROM @txonce_relays WHERE until < clock_timestamp() - interval '1 minute'),
+	ARRAY(SELECT r.shard FROM unnest($2::smallint[]) AS r(shard)
+		WHERE EXISTS (SELECT FROM @outbox_held h WHERE h.shard = r.shard AND h.until = 'infinity')),
+	ARRAY(SELECT r.shard FROM unnest($3::smallint[], $4::bigint[], $5::bigint[]) AS r(shard, low, returned)
+		JOIN @txonce_shards s ON s.shard = r.shard AND s.owner = $1::uuid AND s.returned = r.returned
+		WHERE EXISTS (SELECT FROM @outbox_messages c WHERE c.shard = r.shard AND c.seq < r.low))
+FROM @outbox_seq o`),
 
 		DropHolds: q(`DELETE FROM @outbox_held WHERE until < statement_timestamp() - interval '10 seconds'`),
 		DropDead:  q(`DELETE FROM @txonce_relays WHERE until < clock_timestamp() - interval '1 minute'`),

@@ -1,6 +1,9 @@
 package dialect
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // PostgresOutboxWrite holds the statements that enqueue messages, and those that notify relays. Parameters have casts, so a
 // driver may send them as text.
@@ -59,8 +62,8 @@ FROM m WHERE NOT m.waits ORDER BY m.n`),
 		// Notify is sent after a commit, never within it: a transaction that notifies takes a server-wide lock when it commits.
 		// It is only a hint, so its own commit need not wait for the disk. If no session listens, the lock of Hear is free and
 		// nothing is sent; a session that begins to listen polls first. If two transactions test the lock at the same time, one
-		// may notify without need.
-		Notify: q(`SELECT set_config('synchronous_commit', 'off', true), pg_notify(` + outboxChannel + `, '')
+		// may notify without need. The payload $1 lists the shards with new messages, see NotifiedShards.
+		Notify: q(`SELECT set_config('synchronous_commit', 'off', true), pg_notify(` + outboxChannel + `, $1::text)
 FROM pg_class WHERE oid = '@txonce_shards'::regclass AND NOT pg_try_advisory_xact_lock(` + outboxHears + `)`),
 	}
 }
@@ -69,3 +72,33 @@ const outboxChannel = `'txonce_outbox_' || relnamespace`
 
 // outboxHears are the two numbers of an advisory lock: our own, and the schema's OID, which may exceed the range of integer.
 const outboxHears = `1954115438, (relnamespace::bigint - 2147483648)::integer`
+
+// maxNotified is how many shards a notification names. For more it is shorter to say nothing.
+const maxNotified = 16
+
+// NotifyShards returns the payload of Notify for commits with messages in these shards. nil means any shard.
+func NotifyShards(shards []int16) string {
+	if len(shards) > maxNotified {
+		return ""
+	}
+	var list strings.Builder
+	for i, n := range shards {
+		if i > 0 {
+			list.WriteByte(',')
+		}
+		list.WriteString(strconv.Itoa(int(n)))
+	}
+	return list.String()
+}
+
+// NotifiedShards reads the payload of a notification. nil means any shard.
+func NotifiedShards(payload string) (shards []int16) {
+	for text := range strings.SplitSeq(payload, ",") {
+		n, err := strconv.ParseInt(text, 10, 16)
+		if err != nil {
+			return nil
+		}
+		shards = append(shards, int16(n))
+	}
+	return shards
+}

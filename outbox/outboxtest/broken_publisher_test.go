@@ -15,9 +15,10 @@ import (
 
 // brokenPublisher breaks one rule, and is found by at least these cases.
 type brokenPublisher struct {
-	name   string
-	found  []string
-	atomic bool
+	name    string
+	found   []string
+	atomic  bool
+	ordered bool
 	// breaks is a publisher on top of fake. Nil: fake itself.
 	breaks func(fake *FakePublisher) func(ctx context.Context, msgs []outbox.Message) []error
 	// harness changes what else the case sees.
@@ -37,7 +38,7 @@ func (p publisherFunc) Publish(ctx context.Context, msgs []outbox.Message) []err
 // fakeHarness has a broker of its own for each case.
 func fakeHarness(b brokenPublisher) PublisherHarness {
 	var silent atomic.Bool
-	fake := &FakePublisher{AllOrNothing: b.atomic, Decide: func(m outbox.Message) Fate {
+	fake := &FakePublisher{AllOrNothing: b.atomic, InOrder: b.ordered, Decide: func(m outbox.Message) Fate {
 		switch {
 		case silent.Load():
 			return Fate{Delay: time.Hour}
@@ -78,7 +79,7 @@ func fakeHarness(b brokenPublisher) PublisherHarness {
 			fake.Down(0)
 			return fake.Up
 		},
-		Features: PublisherFeatures{Atomic: b.atomic},
+		Features: PublisherFeatures{Atomic: b.atomic, Ordered: b.ordered},
 	}
 	if b.harness != nil {
 		b.harness(&h, fake)
@@ -124,7 +125,7 @@ func TestPublisherSuiteFindsBrokenPublishers(t *testing.T) {
 // A publisher that is not broken passes under the same machinery.
 func TestPublisherSuiteRecorderIsFair(t *testing.T) {
 	for _, c := range publisherCases() {
-		b := brokenPublisher{atomic: c.atomic == yes, breaks: func(fake *FakePublisher) func(context.Context, []outbox.Message) []error {
+		b := brokenPublisher{atomic: c.atomic == yes, ordered: c.ordered, breaks: func(fake *FakePublisher) func(context.Context, []outbox.Message) []error {
 			return fake.Publish
 		}}
 		if said := recordPublisher(t, b, c); said != "" {

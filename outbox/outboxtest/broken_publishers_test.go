@@ -27,6 +27,7 @@ func brokenPublishers() []brokenPublisher {
 		unroutable = "an unroutable message is an error, and the others are confirmed"
 		missing    = "a topic that is missing is a TopicError, call after call"
 		together   = "nothing of a call is published when one message is refused"
+		behind     = "nothing of a key is published behind a refusal"
 		fields     = "ID, key, headers and payload arrive"
 		silent     = "Publish returns by the deadline from a broker that does not answer"
 		away       = "a broker that is away is unavailable, and comes back"
@@ -209,6 +210,41 @@ func brokenPublishers() []brokenPublisher {
 				return errs
 			}
 		}},
+		{name: "goes on behind a refusal", ordered: true, found: []string{behind}, breaks: func(fake *FakePublisher) func(context.Context, []outbox.Message) []error {
+			each := &FakePublisher{Decide: fake.Decide}
+			return func(ctx context.Context, msgs []outbox.Message) []error {
+				errs := each.Publish(ctx, msgs)
+				fake.published = append(fake.published, each.Published()...)
+				each.published = nil
+				failed := false
+				for i := range errs { // its answers look right
+					if failed && msgs[i].Key == "a" {
+						errs[i] = outbox.ErrNotTried
+					}
+					failed = failed || outbox.IsPermanent(errs[i])
+				}
+				return errs
+			}
+		}},
+		{name: "stops all keys behind a refusal", ordered: true, found: []string{behind}, breaks: func(fake *FakePublisher) func(context.Context, []outbox.Message) []error {
+			return func(ctx context.Context, msgs []outbox.Message) []error {
+				errs := make([]error, len(msgs))
+				for i := range msgs {
+					if i > 0 && errs[i-1] != nil {
+						errs[i] = outbox.ErrNotTried
+					} else if answer := fake.Publish(ctx, msgs[i:i+1]); answer != nil {
+						errs[i] = answer[0]
+					}
+				}
+				return errs
+			}
+		}},
+		{name: "blames the messages behind a refusal", ordered: true, found: []string{behind}, breaks: each(func(_ outbox.Message, err error) error {
+			if errors.Is(err, outbox.ErrNotTried) {
+				return errors.New("the batch was refused")
+			}
+			return err
+		})},
 		{name: "blames all for one", atomic: true, found: []string{together}, breaks: each(func(_ outbox.Message, err error) error {
 			if errors.Is(err, outbox.ErrNotTried) {
 				return errors.New("the transaction was aborted")

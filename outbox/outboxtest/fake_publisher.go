@@ -24,6 +24,8 @@ type FakePublisher struct {
 	Decide func(outbox.Message) Fate
 	// AllOrNothing makes it an outbox.AtomicPublisher whose Atomic is true. Set it before use.
 	AllOrNothing bool
+	// InOrder makes it an outbox.OrderedPublisher whose Ordered is true: it publishes one message after another. Set it before use.
+	InOrder bool
 
 	mu        sync.Mutex
 	published []Published
@@ -31,7 +33,10 @@ type FakePublisher struct {
 	after     time.Duration
 }
 
-var _ outbox.AtomicPublisher = (*FakePublisher)(nil)
+var (
+	_ outbox.AtomicPublisher  = (*FakePublisher)(nil)
+	_ outbox.OrderedPublisher = (*FakePublisher)(nil)
+)
 
 // Fate is what happens to one publication. The zero value: it arrives and is confirmed.
 type Fate struct {
@@ -60,9 +65,12 @@ func (f *FakePublisher) Publish(ctx context.Context, msgs []outbox.Message) []er
 		}
 		waits = max(waits, fates[i].Delay)
 	}
-	if f.AllOrNothing {
+	switch {
+	case f.AllOrNothing:
 		f.publishAll(ctx, msgs, fates, waits, errs)
-	} else {
+	case f.InOrder:
+		f.publishInOrder(ctx, msgs, fates, errs)
+	default:
 		f.publishEach(ctx, msgs, fates, errs)
 	}
 	if slices.IndexFunc(errs, func(err error) bool { return err != nil }) < 0 {
@@ -82,6 +90,20 @@ func (f *FakePublisher) publishEach(ctx context.Context, msgs []outbox.Message, 
 		}
 	}
 	late.Wait()
+}
+
+// publishInOrder publishes nothing of a key behind a failure.
+func (f *FakePublisher) publishInOrder(ctx context.Context, msgs []outbox.Message, fates []Fate, errs []error) {
+	failed := map[string]string{} // the IDs of failed messages by key
+	for i, m := range msgs {
+		if id, behind := failed[m.Key]; behind {
+			errs[i] = fmt.Errorf("%w: message %q", outbox.ErrNotTried, id)
+			continue
+		}
+		if errs[i] = f.publish(ctx, m, fates[i]); errs[i] != nil && m.Key != "" {
+			failed[m.Key] = m.ID
+		}
+	}
 }
 
 func (f *FakePublisher) publish(ctx context.Context, m outbox.Message, fate Fate) error {
@@ -142,6 +164,9 @@ func (f *FakePublisher) arrive(m outbox.Message, confirmed bool) {
 
 // Atomic implements outbox.AtomicPublisher.
 func (f *FakePublisher) Atomic() bool { return f.AllOrNothing }
+
+// Ordered implements outbox.OrderedPublisher.
+func (f *FakePublisher) Ordered() bool { return f.InOrder }
 
 // Published returns the messages that arrived, in their order, with every repeat.
 func (f *FakePublisher) Published() []Published {

@@ -51,6 +51,9 @@ type PublisherFeatures struct {
 	// Atomic says that it is an outbox.AtomicPublisher whose Atomic is true.
 	Atomic bool
 
+	// Ordered says that it is an outbox.OrderedPublisher whose Ordered is true.
+	Ordered bool
+
 	// DoesNotApply has a reason for each case that cannot exist on this broker. A case whose hook is nil fails.
 	DoesNotApply map[string]string
 }
@@ -81,8 +84,12 @@ func TestPublisher(t *testing.T, h PublisherHarness) {
 
 func (h *PublisherHarness) without(c publisherCase) string {
 	switch {
+	case c.together && !h.Features.Atomic && !h.Features.Ordered:
+		return "the publisher gets at most one message of a key per call"
+	case c.ordered && !h.Features.Ordered:
+		return "the publisher does not promise the order behind a failure"
 	case c.atomic == yes && !h.Features.Atomic:
-		return "the publisher is not all-or-nothing: it gets at most one message of a key per call"
+		return "the publisher is not all-or-nothing"
 	case c.atomic == no && h.Features.Atomic:
 		return "the publisher is all-or-nothing: see the cases of a call that fails as a whole"
 	}
@@ -91,10 +98,12 @@ func (h *PublisherHarness) without(c publisherCase) string {
 
 // publisherCase is one rule. Its name is the rule, so that a failure names the broken rule.
 type publisherCase struct {
-	name   string
-	hazard string
-	atomic answer // whether the case needs an atomic publisher
-	run    func(e *publisherEnv)
+	name     string
+	hazard   string
+	atomic   answer // whether the case needs an atomic publisher
+	together bool   // it needs one that takes several messages of a key per call
+	ordered  bool   // it needs an ordered publisher
+	run      func(e *publisherEnv)
 }
 
 // answer is yes, no or either.
@@ -127,6 +136,10 @@ func newPublisherEnv(t *testing.T, tb testing.TB, h PublisherHarness, c publishe
 	atomic, ok := e.publisher.(outbox.AtomicPublisher)
 	if got := ok && atomic.Atomic(); got != h.Features.Atomic {
 		e.Fatalf("Atomic is %v, and Features.Atomic %v", got, h.Features.Atomic)
+	}
+	ordered, ok := e.publisher.(outbox.OrderedPublisher)
+	if got := ok && ordered.Ordered(); got != h.Features.Ordered {
+		e.Fatalf("Ordered is %v, and Features.Ordered %v", got, h.Features.Ordered)
 	}
 	return e
 }

@@ -29,7 +29,7 @@ func arrivalCases() []publisherCase {
 		{name: "binary header values arrive", hazard: same, run: binaryHeader},
 		{name: "Publish leaves the messages as they are", hazard: same, run: leavesMessages},
 		{name: "order within a key over successive calls", hazard: order, run: orderOverCalls},
-		{name: "order within a key in one call", hazard: order, atomic: yes, run: orderInCall},
+		{name: "order within a key in one call", hazard: order, together: true, run: orderInCall},
 	}
 }
 

@@ -24,6 +24,7 @@ func refusalCases() []publisherCase {
 		{name: "an unroutable message is an error, and the others are confirmed", hazard: each, atomic: no, run: unroutable},
 		{name: "a topic that is missing is a TopicError, call after call", hazard: each, run: missingTopic},
 		{name: "nothing of a call is published when one message is refused", hazard: each, atomic: yes, run: refusedTogether},
+		{name: "nothing of a key is published behind a refusal", hazard: "25: order within a key", ordered: true, run: refusedInKey},
 		{name: "unsafe settings are refused by name", hazard: "34: a client's defaults lose messages", run: unsafeSettings},
 	}...)
 }
@@ -160,6 +161,34 @@ func refusedTogether(e *publisherEnv) {
 	after := e.message("after", "k")
 	e.confirm(after)
 	e.wantArrived(after)
+}
+
+// refusedInKey refuses each position of one key in turn. The other key is not affected.
+func refusedInKey(e *publisherEnv) {
+	e.hook("Oversize", e.Oversize == nil)
+	const n = 5
+	var confirmed []outbox.Message
+	for at := range n {
+		var msgs []outbox.Message
+		for i := range n {
+			msgs = append(msgs, e.message(fmt.Sprintf("a%d-%d", at, i), "a"), e.message(fmt.Sprintf("b%d-%d", at, i), "b"))
+		}
+		msgs[2*at] = e.Oversize(msgs[2*at])
+		for i, err := range e.publish(e.ctx, msgs...) {
+			behind := i%2 == 0 && i > 2*at
+			switch {
+			case i == 2*at:
+				e.wantPermanent(err)
+			case behind && !errors.Is(err, outbox.ErrNotTried):
+				e.Errorf("message %d of a key whose message %d was refused: %v, want an ErrNotTried", i/2+1, at+1, err)
+			case !behind && err != nil:
+				e.Errorf("message %q: %v, and it is not behind the refused one", msgs[i].ID, err)
+			case !behind:
+				confirmed = append(confirmed, msgs[i])
+			}
+		}
+	}
+	e.wantArrived(confirmed...)
 }
 
 func unsafeSettings(e *publisherEnv) {

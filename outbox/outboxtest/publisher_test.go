@@ -15,14 +15,14 @@ import (
 var errTooLarge = outbox.Permanent(errors.New("too large"))
 
 // publisherHarness drives a FakePublisher that is made for each case.
-func publisherHarness(atom bool) outboxtest.PublisherHarness {
+func publisherHarness(atom, ordered bool) outboxtest.PublisherHarness {
 	var fake *outboxtest.FakePublisher
 	var silent *atomic.Bool
 	h := outboxtest.PublisherHarness{
 		New: func(*testing.T) outbox.Publisher {
 			quiet := new(atomic.Bool)
 			silent = quiet
-			fake = &outboxtest.FakePublisher{AllOrNothing: atom, Decide: func(m outbox.Message) outboxtest.Fate {
+			fake = &outboxtest.FakePublisher{AllOrNothing: atom, InOrder: ordered, Decide: func(m outbox.Message) outboxtest.Fate {
 				switch {
 				case quiet.Load():
 					return outboxtest.Fate{Delay: time.Hour}
@@ -60,15 +60,16 @@ func publisherHarness(atom bool) outboxtest.PublisherHarness {
 		},
 		Run: synctest.Test,
 	}
-	h.Features = outboxtest.PublisherFeatures{Atomic: atom, DoesNotApply: map[string]string{
+	h.Features = outboxtest.PublisherFeatures{Atomic: atom, Ordered: ordered, DoesNotApply: map[string]string{
 		"unsafe settings are refused by name": "there is no client to be set",
 	}}
 	return h
 }
 
 func TestPublisherFake(t *testing.T) {
-	t.Run("each for itself", func(t *testing.T) { outboxtest.TestPublisher(t, publisherHarness(false)) })
-	t.Run("all or nothing", func(t *testing.T) { outboxtest.TestPublisher(t, publisherHarness(true)) })
+	t.Run("each for itself", func(t *testing.T) { outboxtest.TestPublisher(t, publisherHarness(false, false)) })
+	t.Run("all or nothing", func(t *testing.T) { outboxtest.TestPublisher(t, publisherHarness(true, false)) })
+	t.Run("in order", func(t *testing.T) { outboxtest.TestPublisher(t, publisherHarness(false, true)) })
 }
 
 func TestPublisherFakeUnavailable(t *testing.T) {

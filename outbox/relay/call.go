@@ -27,8 +27,8 @@ type call struct {
 	topicCooldowns map[string]time.Duration // of topics at fault
 }
 
-// startCall calls the publisher of q with a wave: the first message of each key that is ready, or, when the publisher is atomic,
-// all messages up to the first that belongs to another publisher. nil: no call was started.
+// startCall calls the publisher of q with a wave: the first message of each key that is ready, or, when the publisher takes several of a
+// key, all messages up to the first that belongs to another publisher. nil: no call was started.
 func (b *batch) startCall(q *publisherQueue) *call {
 	if q.busy || len(q.ready) == 0 {
 		return nil
@@ -59,12 +59,12 @@ func (b *batch) startCall(q *publisherQueue) *call {
 		b.firstWave = c.began
 	}
 	for _, k := range c.keys {
-		for k.sent = 1; q.publisher.atomic && k.sent < len(k.pending) && b.goesTo(q, k.pending[k.sent]); {
+		for k.sent = 1; q.publisher.together && k.sent < len(k.pending) && b.goesTo(q, k.pending[k.sent]); {
 			k.sent++
 		}
 		c.positions = append(c.positions, k.pending[:k.sent]...)
 	}
-	slices.Sort(c.positions) // an atomic publisher gets messages in the order of the lease
+	slices.Sort(c.positions) // a publisher that takes several of a key gets them in the order of the lease
 	q.busy = true
 	go func() {
 		defer func() { // runs also when HeaderFormat or the publisher ends this goroutine
@@ -103,7 +103,7 @@ func (b *batch) admit(ready []*keyMessages, deadline time.Time) (admitted, waiti
 	return admitted, waiting
 }
 
-// goesTo reports whether the message at position i can follow others in a call of q's atomic publisher.
+// goesTo reports whether the message at position i can follow others of its key in a call of q's publisher.
 func (b *batch) goesTo(q *publisherQueue, i int) bool {
 	topic := b.outcomes[i].Topic
 	return b.outcomes[i].Unreadable == nil && b.relay.publishers.of(topic) == q.publisher && !b.relay.topics.atFault(topic)

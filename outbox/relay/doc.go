@@ -37,7 +37,7 @@
 // that cooled down gets one message first; when the broker confirms it, the others follow.
 //
 // Messages of one key are published one per call: the next one leaves after the broker confirmed the one before. An
-// [outbox.AtomicPublisher] gets all of them in one call.
+// [outbox.AtomicPublisher] or an [outbox.OrderedPublisher] gets all of them in one call.
 //
 // Two relays never publish messages of one shard at the same time, because a relay publishes only while no other relay can hold
 // its shards. A call of Publish may run

@@ -62,7 +62,7 @@ func (d *dispatcher) poll(ctx context.Context) {
 		d.groups, d.groupsPolled, d.pollDue = 1, 0, false
 		d.nextPoll = time.Now().Add(d.pollInterval)
 		if len(msgs) == 0 {
-			d.pollInterval = min(2*d.pollInterval, cfg.PollMax)
+			d.pollInterval = min(2*d.pollInterval, d.session.shared(cfg.PollMax))
 		}
 	}
 }
@@ -117,7 +117,7 @@ func (d *dispatcher) onReport(rep report) {
 	if rep.published+rep.failed == 0 { // nothing was tried: polling again at once would find the same messages
 		d.notBefore = time.Now().Add(d.pollInterval)
 		d.nextPoll = d.notBefore
-		d.pollInterval = min(2*d.pollInterval, cfg.PollMax)
+		d.pollInterval = min(2*d.pollInterval, d.session.shared(cfg.PollMax))
 		if d.unavailableErr == nil && d.session.work.Err() == nil {
 			d.err = ErrStalled
 		}

@@ -18,6 +18,7 @@ import (
 type story struct {
 	shards, relays int
 	atomic         bool
+	ordered        bool
 	cfg            relay.Config
 	steps          []step
 }
@@ -34,6 +35,7 @@ type step struct {
 func drawStory(t *rapid.T) (s story) {
 	draw := func(name string, from, to int) int { return rapid.IntRange(from, to).Draw(t, name) }
 	s.shards, s.relays, s.atomic = draw("shards", 1, 6), draw("relays", 1, 3), rapid.Bool().Draw(t, "atomic")
+	s.ordered = !s.atomic && rapid.Bool().Draw(t, "ordered")
 	s.cfg = relay.Config{
 		BatchSize: draw("batch size", 1, 20), Workers: draw("workers", 1, 3), ParkPolicy: outbox.ParkPolicy(draw("followers park", 0, 1)),
 		LeaseTTL: 10 * time.Second, PublishTimeout: 4 * time.Second, MaxAttempts: 1000, Backoff: backoff.FullJitter(50*time.Millisecond, 2*time.Second),
@@ -68,7 +70,7 @@ func TestRelayKeepsItsPromise(t *testing.T) {
 	injected, repeats := map[string]int{}, 0
 	rapid.Check(t, func(r *rapid.T) {
 		s := drawStory(r)
-		w := &world{memory: &outboxtest.Memory{Shards: s.shards}, atomic: s.atomic, fates: map[string][]string{}, injected: map[string]int{}}
+		w := &world{memory: &outboxtest.Memory{Shards: s.shards}, atomic: s.atomic, ordered: s.ordered, fates: map[string][]string{}, injected: map[string]int{}}
 		synctest.Test(t, func(t *testing.T) { w.play(t, s) })
 		n, err := w.check()
 		if err != nil {

@@ -28,8 +28,9 @@ const (
 
 // world is an outbox, two brokers, and relays whose processes and connections fail.
 type world struct {
-	memory *outboxtest.Memory
-	atomic bool // a publisher's calls are all or nothing
+	memory  *outboxtest.Memory
+	atomic  bool // a publisher's calls are all or nothing
+	ordered bool // a publisher publishes nothing of a key behind a failure
 
 	mu       sync.Mutex
 	fates    map[string][]string // the fates of the next publications of a message; later ones succeed
@@ -100,12 +101,31 @@ func (p *process) freeze(d time.Duration) {
 // Atomic is never true of both publishers of a process: see plainly.
 func (p *process) Atomic() bool { return p.atomic }
 
+// Ordered is never true of both publishers of a process either.
+func (p *process) Ordered() bool { return p.ordered }
+
 func (p *process) Publish(ctx context.Context, msgs []outbox.Message) []error {
 	p.thaw()
-	if p.atomic {
+	switch {
+	case p.atomic:
 		return p.publishAll(ctx, msgs)
+	case p.ordered:
+		return p.publishInOrder(ctx, msgs)
 	}
 	return p.publishEach(ctx, msgs)
+}
+
+func (p *process) publishInOrder(ctx context.Context, msgs []outbox.Message) []error {
+	errs, failed := make([]error, len(msgs)), map[string]bool{}
+	for i, m := range msgs {
+		if failed[m.Key] {
+			errs[i] = outbox.ErrNotTried
+			continue
+		}
+		errs[i] = p.publish(ctx, m)
+		failed[m.Key] = errs[i] != nil && m.Key != ""
+	}
+	return errs
 }
 
 func (p *process) publishEach(ctx context.Context, msgs []outbox.Message) []error {

@@ -36,7 +36,7 @@ const (
 // publisherState is a Publisher, and whether it cools down because it was unavailable. It is safe for concurrent use.
 type publisherState struct {
 	publisher outbox.Publisher
-	atomic    bool
+	together  bool // several messages of a key may be in one call
 	backoff   func(int) time.Duration
 
 	mu       sync.Mutex
@@ -61,8 +61,9 @@ func newPublishers(cfg Config) publishers {
 				return s
 			}
 		}
-		a, ok := p.(outbox.AtomicPublisher)
-		s := &publisherState{publisher: p, atomic: ok && a.Atomic(), backoff: cfg.Backoff}
+		atomic, isAtomic := p.(outbox.AtomicPublisher)
+		ordered, isOrdered := p.(outbox.OrderedPublisher)
+		s := &publisherState{publisher: p, together: isAtomic && atomic.Atomic() || isOrdered && ordered.Ordered(), backoff: cfg.Backoff}
 		all = append(all, s)
 		return s
 	}

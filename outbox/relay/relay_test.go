@@ -95,6 +95,44 @@ type atomicRecorder struct{ recorder }
 
 func (*atomicRecorder) Atomic() bool { return true }
 
+// An ordered publisher gets all messages of a key. Behind one that it refuses, the later ones of the key wait, and no attempt of
+// theirs is counted. A publisher that does not promise the order gets one message of a key per call.
+func TestRelayGivesAnOrderedPublisherAllOfAKey(t *testing.T) {
+	for ordered, want := range map[bool][][]string{
+		true:  {{"a1", "a2", "b1", "a3", "b2"}},
+		false: {{"a1", "b1"}, {"a2", "b2"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			memory := outboxtest.NewMemory()
+			p := &orderedRecorder{recorder{Publisher: &outboxtest.FakePublisher{InOrder: ordered, Decide: func(m outbox.Message) (f outboxtest.Fate) {
+				if m.ID == "a2" {
+					f.Err = errRefused
+				}
+				return f
+			}}}, ordered}
+			var deferred []string
+			trace := settled(observe.Retried, func(s relay.Settlement) { deferred = append(deferred, s.Message.ID) })
+			enqueueIDs(t, memory, "a1", "a2", "b1", "a3", "b2")
+			if n, err := newRelay(t, relay.Config{Queue: memory, Publisher: p, Backoff: fixed(time.Hour), Trace: trace}).RunOnce(t.Context()); n != 3 || err != nil {
+				t.Errorf("ordered %v: RunOnce = %d, %v", ordered, n, err)
+			}
+			if diff := cmp.Diff(want, p.Calls()); diff != "" {
+				t.Errorf("ordered %v: %s", ordered, diff)
+			}
+			if diff := cmp.Diff([]string{"a2"}, deferred); diff != "" {
+				t.Errorf("ordered %v: %s", ordered, diff)
+			}
+		})
+	}
+}
+
+type orderedRecorder struct {
+	recorder
+	ordered bool
+}
+
+func (r *orderedRecorder) Ordered() bool { return r.ordered }
+
 // The refused message is in the middle of its key: messages before it are published, messages behind it wait.
 func TestRelayAtomicPublisherRefusesOneOfACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

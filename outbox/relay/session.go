@@ -36,6 +36,9 @@ const (
 	maxRenewIn       = 5 * time.Second  // a relay takes the shards of one that left when it renews
 	unevenRenewIn    = time.Second      // while the relays do not hold fair shares
 	maintainInterval = time.Second
+
+	fewRelays = 3 // see shared
+	maxShared = 6 // how much longer than for few relays an interval gets
 )
 
 var errHoldExpired = errors.New("it was not renewed in time")
@@ -111,9 +114,20 @@ func (s *session) keepRenewing(ctx context.Context) {
 	}
 }
 
+// shared returns the interval of work that the relays of an outbox share: interval while they are few, and longer the more there are, so
+// that many relays ask the database no more often than few do. Relays that are not notified of all commits share nothing: each must
+// poll to find messages in time.
+func (s *session) shared(interval time.Duration) time.Duration {
+	h := s.hold.Load()
+	if !h.Announced || h.Relays <= fewRelays {
+		return interval
+	}
+	return min(interval*time.Duration(h.Relays)/fewRelays, maxShared*interval)
+}
+
 // renewIn is shorter while the session holds more or less than its fair share, because Renew takes and gives back shards.
 func (s *session) renewIn() time.Duration {
-	interval := min(s.relay.cfg.LeaseTTL/3, maxRenewIn)
+	interval := min(s.relay.cfg.LeaseTTL/3, s.shared(maxRenewIn))
 	if h := s.hold.Load(); h.Relays > 1 && (h.Shards < h.TotalShards/h.Relays || h.Shards > (h.TotalShards+h.Relays-1)/h.Relays) {
 		interval = min(interval, unevenRenewIn)
 	}
@@ -155,7 +169,7 @@ func (s *session) leaseLost(kind LeaseKind, err error) {
 
 // keepTidying calls Maintain until ctx ends. It has a goroutine of its own because a slow Maintain must not delay Renew.
 func (s *session) keepTidying(ctx context.Context, maintainer outbox.Maintainer) {
-	for await.Sleep(ctx, maintainInterval) == nil {
+	for await.Sleep(ctx, s.shared(maintainInterval)) == nil {
 		maintaining, cancel := context.WithTimeout(ctx, s.relay.cfg.LeaseTTL)
 		err := maintainer.Maintain(maintaining)
 		cancel()

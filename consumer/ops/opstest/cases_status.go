@@ -44,7 +44,7 @@ func testStatus[TTx any](t *testing.T, e *env[TTx]) {
 		}
 	}
 	request(t, s.Operator(), replayRequest())
-	if purger, ok := any(s).(dedup.Purger); ok {
+	if purger, ok := s.Store.(dedup.Purger); ok {
 		for done := false; !done; {
 			swept, err := purger.Purge(bounded(t), dedup.Sweep{Owner: "suite", Lease: time.Minute, Limit: 100})
 			if err != nil {

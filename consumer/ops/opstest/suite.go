@@ -16,15 +16,18 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// Store is what the suite needs of a store.
-type Store[TTx any] interface {
+// store is one node.
+type store[TTx any] struct {
 	dedup.Store[TTx]
 	consumer.ReplayQueue[TTx]
 	dedup.KeyReader
-	Operator() ops.Store
+	operator
 }
 
-// TestStore runs the suite. The stores of h must be a Store. Each case is a sub-test on its own database.
+type operator interface{ Operator() ops.Store }
+
+// TestStore runs the suite. The stores of h must be a consumer.ReplayQueue and a dedup.KeyReader, and have a method Operator that returns
+// an ops.Store. Each case is a sub-test on its own database.
 func TestStore[TTx any](t *testing.T, h deduptest.Harness[TTx]) {
 	for _, c := range slices.Concat(statusCases[TTx](), probeCases[TTx](), replayCases[TTx](), requestCases[TTx]()) {
 		t.Run(c.name, func(t *testing.T) {
@@ -51,22 +54,25 @@ const (
 )
 
 // node opens another node on the database.
-func (e *env[TTx]) node(t *testing.T) Store[TTx] {
+func (e *env[TTx]) node(t *testing.T) store[TTx] {
 	t.Helper()
-	s, ok := e.Open(t, deduptest.Options{Wait: patient}).(Store[TTx])
-	if !ok {
-		t.Fatal("the store is not an opstest.Store")
+	s := e.Open(t, deduptest.Options{Wait: patient})
+	queue, isQueue := s.(consumer.ReplayQueue[TTx])
+	reader, isReader := s.(dedup.KeyReader)
+	op, isOperator := s.(operator)
+	if !isQueue || !isReader || !isOperator {
+		t.Fatalf("%T is a ReplayQueue: %v, is a KeyReader: %v, has Operator: %v", s, isQueue, isReader, isOperator)
 	}
-	return s
+	return store[TTx]{s, queue, reader, op}
 }
 
 var errBroken = errors.New("the deployment is broken")
 
 // consumer returns a Consumer. handle decides whether a message fails; nil: none does.
-func (e *env[TTx]) consumer(t *testing.T, s Store[TTx], handle func(msg *consumer.Message) error) *consumer.Consumer[TTx] {
+func (e *env[TTx]) consumer(t *testing.T, s store[TTx], handle func(msg *consumer.Message) error) *consumer.Consumer[TTx] {
 	t.Helper()
 	c, err := consumer.New(consumer.Config[TTx]{
-		Name: name, Store: s, Key: consumer.MessageID,
+		Name: name, Store: s.Store, Key: consumer.MessageID,
 		Tenant: func(m *consumer.Message) (string, error) { return m.Headers["tenant"], nil }, ParkLimit: consumer.ParkLimit{Unlimited: true},
 		Backoff: func(int) time.Duration { return 10 * time.Millisecond }, Logger: slog.New(slog.DiscardHandler),
 		Handle: func(ctx context.Context, tx TTx, msg *consumer.Message) error {
@@ -90,7 +96,7 @@ func message(id, topic string) *consumer.Message {
 }
 
 // park parks messages because their handler fails.
-func (e *env[TTx]) park(t *testing.T, s Store[TTx], msgs ...*consumer.Message) {
+func (e *env[TTx]) park(t *testing.T, s store[TTx], msgs ...*consumer.Message) {
 	t.Helper()
 	c := e.consumer(t, s, func(*consumer.Message) error { return consumer.Permanent(errBroken) })
 	defer c.Close()
@@ -114,7 +120,7 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-func (e *env[TTx]) letters(t *testing.T, s Store[TTx]) []consumer.DeadLetter {
+func (e *env[TTx]) letters(t *testing.T, s store[TTx]) []consumer.DeadLetter {
 	t.Helper()
 	found, err := s.Operator().DeadLetters(bounded(t), consumer.DeadLetterFilter{Consumer: name, Limit: 10_000})
 	if err != nil {

@@ -34,9 +34,7 @@ var (
 	Postgres = Engine{
 		Name: "postgres", Driver: "pgx", Faulty: wireproxy.Postgres, Chaos: wireproxy.PostgresEach, Insert: `INSERT INTO effects VALUES ($1, $2)`,
 		Create: func(t testing.TB) string {
-			dsn := testdb.Schema(t, testdb.Postgres(t))
-			exec(t, open(t, "pgx", dsn), testdb.PostgresTables(t, "; CREATE TABLE effects (name text NOT NULL, token text NOT NULL)"))
-			return dsn
+			return testdb.Tables(t, testdb.Postgres(t), "CREATE TABLE effects (name text NOT NULL, token text NOT NULL)")
 		},
 	}
 	MariaDB = Engine{

@@ -178,9 +178,6 @@ var consumerMutations = []mutation{
 	handling("a probe that proves nothing ends too", "batch.go", "TestAProbeThatShowsNothing", edit{
 		`			b.c.budget.settle(showedNothing)`, ``,
 	}),
-	handling("a continuing pause is logged once a minute", "pause.go", "TestHandlersDoNotRunWhileTheParkingLimitIsSpent", edit{
-		`now.Sub(n.logged) >= noticeEvery`, `false`,
-	}),
 	handling("a database failure that only one message meets counts attempts in the end", "judge.go", "TestCulpritsDoNotStopTheirBatch", edit{
 		`if !others || faults <= uncounted {`, `if !others || faults > 0 {`,
 	}),

@@ -96,4 +96,45 @@ var outboxMutations = []mutation{
 	enqueuing("messages of one Enqueue call keep their order", "internal/dialect/postgres_outbox_write.go", "TestOutboxWriterOrderOfMany", edit{
 		"payload, headers, n)\nORDER BY m.n", "payload, headers, n)\nORDER BY m.id",
 	}),
+	enqueuing("a message that is too large for a poll after a notification keeps its payload", pgx+"/outbox_lease.go", "TestOutboxPollAfterNotification", edit{
+		` || m.Payload == nil`, ``,
+	}),
+	enqueuing("a poll after a notification that may have left messages is followed by a full one", pgx+"/outbox_lease.go", "TestOutboxPollAfterNotification", edit{
+		`row.n == int64(limit) || `, ``,
+	}),
+	committing("a poll is one statement, and so is Maintain with nothing to do", pgx+"/outbox_session.go", "TestOutboxRelayRoundTrips", edit{
+		`if b.Len() > 1 {`, `if true {`,
+	}),
+	committing("the relay's settings do not outlast a transaction on the application's connection", lease, "TestOutboxRelayHasConnectionsOfItsOwn", edit{
+		`relaySettings("true")`, `relaySettings("false")`,
+	}),
+	committing("the relay's own connections have its settings", pgx+"/outbox_conns.go", "TestOutboxRelayHasConnectionsOfItsOwn", edit{
+		`_, err := conn.Exec(ctx, s.outbox.OwnSettings, pgx.QueryExecModeExec)
+		return err`, `return nil`,
+	}),
+	committing("a notification names its shards", pgx+"/outbox_wake.go", "TestOutboxNotifiesOfShards", edit{
+		`dialect.NotifyShards(s.notifier.take())`, `dialect.NotifyShards(s.notifier.take()[:0])`,
+	}),
+	{
+		name: "outbox: a notification about all shards is not narrowed by others", file: pgx + "/outbox_wake.go",
+		edits: []edit{{`n.all = n.all || shards == nil`, ``}}, pkg: pgx, run: "^TestOutboxNotifierTakesShards$", fails: "TestOutboxNotifierTakesShards", short: true,
+	},
+	{
+		name: "outbox: a notification of another version is about all shards", file: "internal/dialect/postgres_outbox_write.go",
+		edits: []edit{{`			return nil
+		}
+		shards = append`, `			continue
+		}
+		shards = append`}}, pkg: "internal/dialect", run: "^TestNotifiedShards$", fails: "TestNotifiedShards", short: true,
+	},
+	committing("a relay that moves delayed messages wakes the others", pgx+"/outbox_chores.go", "TestOutboxWakesForDelayedMessages", edit{
+		`if moved > 0 {`, `if moved < 0 {`,
+	}),
+	committing("a session without Maintain finds delayed messages", pgx+"/outbox_chores.go", "TestOutboxLeaseWithoutMaintain", edit{
+		`	case all:`, `	case all && false:`,
+	}),
+	{
+		name: "outbox: sqlstore's relays are woken by commits of other processes", file: "adapters/sqlstore/outbox_listener.go",
+		edits: []edit{{"				s.outbox.wake()\n", ""}}, pkg: "adapters/sqlstore", run: "^TestOutboxPostgresListens$", fails: "TestOutboxPostgresListens",
+	},
 }

@@ -22,8 +22,20 @@ var relayMutations = []mutation{
 	relaying("publishing ends before the lease expires", "call.go", "TestRelayPublishesOnlyWithinItsLease", edit{
 		`b.session.hold.Load().Until.Add(-cfg.Margin)`, `b.session.hold.Load().Until`,
 	}),
-	relaying("a Publish call gets one message per key, unless the publisher is atomic per key", "call.go", "TestRelayPublishesOneMessageOfAKeyPerCall", edit{
-		`for k.sent = 1; q.publisher.atomic && k.sent`, `for k.sent = 1; k.sent`,
+	relaying("a Publish call gets one message per key, unless the publisher is atomic or ordered", "call.go", "TestRelayPublishesOneMessageOfAKeyPerCall", edit{
+		`for k.sent = 1; q.publisher.together && k.sent`, `for k.sent = 1; k.sent`,
+	}),
+	relaying("a publisher gets several messages of a key only if it promises their order", "publisher.go", "TestRelayGivesAnOrderedPublisherAllOfAKey", edit{
+		`ordered.Ordered(), backoff`, `(ordered.Ordered() || true), backoff`,
+	}),
+	relaying("many relays that are notified poll no more often than few", "session.go", "TestRelayIdle", edit{
+		`if !h.Announced || h.Relays <= fewRelays {`, `if true {`,
+	}),
+	relaying("relays that are not notified poll every PollMax", "session.go", "TestRelayIdle", edit{
+		`if !h.Announced || h`, `if h`,
+	}),
+	relaying("relays that share polls poll at least every six PollMax", "session.go", "TestRelayIdle", edit{
+		`, maxShared*interval)`, `, 100*interval)`,
 	}),
 	relaying("a failed message holds back later messages of its key", "outcome.go", "TestRelayRefusedMessageStopsItsKeyOnly", edit{
 		`if confirmed {
@@ -157,7 +169,7 @@ var relayMutations = []mutation{
 		`if b.waves > 0 && c.began`, `if false && c.began`,
 	}),
 	relaying("a relay whose publisher hangs releases its shards", "overdue.go", "TestRelayGivesUpForAPublisherThatDoesNotReturn", edit{
-		`b.session.leaseLost(fmt.Errorf("%w: %s", errOverdue, publisher))`, `_ = fmt.Errorf("%w: %s", errOverdue, publisher)`,
+		`b.session.leaseLost(LeaseLost, fmt.Errorf("%w: %s", errOverdue, publisher))`, `_ = fmt.Errorf("%w: %s", errOverdue, publisher)`,
 	}),
 	relaying("a relay whose publisher hangs takes no new shards", "overdue.go", "TestRelayGivesUpForAPublisherThatDoesNotReturn", edit{
 		`if len(d.overdueCalls) == 0 || ctx.Err() != nil {`, `if true {`,

@@ -101,7 +101,7 @@ var storeMutations = []mutation{
 		return fmt.Errorf("pgxstore: not committed`,
 	}),
 	store("a COMMIT without an answer counts no attempt", pgx+"/store.go", "commit_outcome_unknown:_answer_lost", edit{
-		`return database.Errorf("pgxstore: commit: %w", err)`, `return fmt.Errorf("pgxstore: commit: %w", err)`,
+		`return database.Errorf("pgxstore: commit: %w: %w", errCommitUnknown, err)`, `return fmt.Errorf("pgxstore: commit: %w: %w", errCommitUnknown, err)`,
 	}),
 	store("an error of the schema or of permissions counts no attempt", "internal/dialect/postgres.go", "each_error_code_is_retryable_or_not", edit{
 		`		"42", //`, `		"4x", //`,

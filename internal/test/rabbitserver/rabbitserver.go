@@ -9,6 +9,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,6 +53,7 @@ func (s Server) Prepare() (args []string, err error) {
 		"raft.wal_max_size_bytes = 33554432",
 	}, s.Settings...)
 	err = errors.Join(
+		s.linkPlugins(),
 		os.WriteFile(s.file("rabbitmq.conf"), []byte(strings.Join(conf, "\n")+"\n"), 0o600),
 		os.WriteFile(s.file("enabled_plugins"), []byte("[].\n"), 0o600),
 	)
@@ -65,7 +67,7 @@ func (s Server) Ctl(words ...string) []string {
 
 // command returns a command with the node's environment.
 func (s Server) command(words ...string) []string {
-	return append([]string{
+	args := []string{
 		"env",
 		"HOME=" + s.Dir,
 		"RABBITMQ_NODENAME=txonce@localhost",
@@ -81,7 +83,33 @@ func (s Server) command(words ...string) []string {
 		"ERL_EPMD_ADDRESS=127.0.0.1",
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} +S 2:2 +sbwt none -start_epmd false",
 		"RUNNING_UNDER_SYSTEMD=true", // makes the script exec the node instead of starting a child
-	}, words...)
+	}
+	if _, err := os.Stat(s.file("plugins")); err == nil {
+		args = append(args, "RABBITMQ_PLUGINS_DIR="+s.file("plugins"))
+	}
+	return append(args, words...)
+}
+
+// linkPlugins makes a folder with links to RabbitMQ's libraries and without its plugins, none of which is enabled: a node reads all of
+// them at its start, which takes a third of the time. Where RabbitMQ keeps its libraries elsewhere, there is no such folder.
+func (s Server) linkPlugins() error {
+	libraries, err := filepath.Glob(filepath.Join(s.Programs, "../lib/rabbitmq_server-*/plugins/*"))
+	if err != nil || len(libraries) == 0 {
+		return err
+	}
+	if err := os.MkdirAll(s.file("plugins"), 0o755); err != nil {
+		return err
+	}
+	for _, library := range libraries {
+		name := filepath.Base(library)
+		if strings.HasPrefix(name, "rabbitmq_") && !strings.HasPrefix(name, "rabbitmq_prelaunch") {
+			continue
+		}
+		if err := os.Symlink(library, s.file("plugins/"+name)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s Server) file(name string) string { return filepath.Join(s.Dir, name) }

@@ -62,7 +62,7 @@ func (e elasticmq) Prepare(ctx context.Context, dir string) (process, error) {
 	}
 	return process{
 		Args: []string{
-			"java", "-Xmx192m", "-XX:+UseSerialGC", "-cp", filepath.Join(jars, "*"),
+			"java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(jars, "*"),
 			"-Dconfig.file=" + conf, "org.elasticmq.server.Main",
 		},
 		Stop: syscall.SIGTERM,

@@ -24,6 +24,7 @@ var mariadbSettings = []string{
 	"--character-set-server=utf8mb4",
 	"--skip-name-resolve",
 	"--innodb-buffer-pool-size=64M",
+	"--innodb-stats-persistent=OFF", // with it, creating a table takes a third longer
 }
 
 func (m mariadb) About() about {

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -98,7 +97,6 @@ messages-storage { enabled = true, uri = %q }
 		}
 		e.args = append(e.args, arg)
 	}
-	e.args = slices.Insert(e.args, 1, "-XX:TieredStopAtLevel=1")
 	t.Cleanup(e.Kill)
 	if err := e.Start(t.Context()); err != nil {
 		t.Fatal(err)

@@ -32,6 +32,7 @@ type OwnPostgres struct {
 	cmd      *exec.Cmd
 	stdin    io.WriteCloser
 	log      *serverLog
+	release  func() // of the port
 }
 
 // postgresPrograms returns the folder with the shared server's programs or with installed ones, and the user to run them.
@@ -75,57 +76,80 @@ func NoOwnPostgres() string {
 // StartPostgres starts a server with these settings, such as "wal_level=logical". It ends with the test.
 func StartPostgres(t testing.TB, settings ...string) *OwnPostgres {
 	t.Helper()
-	p := newPostgres(t, settings)
-	p.create(t, "initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-instructions", "--no-sync")
-	return p
+	return startOwn(t, func() (*OwnPostgres, error) { return NewPostgres(t.Context(), settings...) })
 }
 
 // StartStandby starts a standby of p, with the same settings. It ends with the test.
 func (p *OwnPostgres) StartStandby(t testing.TB) *OwnPostgres {
 	t.Helper()
-	standby := newPostgres(t, p.settings)
-	standby.create(t, "pg_basebackup", "-d", p.DSN, "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
-	return standby
+	return startOwn(t, func() (*OwnPostgres, error) {
+		return newPostgres(t.Context(), p.settings, "pg_basebackup", "-d", p.DSN, "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+	})
 }
 
-func newPostgres(t testing.TB, settings []string) *OwnPostgres {
+func startOwn(t testing.TB, start func() (*OwnPostgres, error)) *OwnPostgres {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs PostgreSQL; -short runs only what needs nothing but Go")
 	}
-	programs, as, err := postgresPrograms()
+	p, err := start()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The server's user may not be able to enter the parents of t.TempDir.
-	dir, err := os.MkdirTemp("", "txonce-own-postgres-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if as != nil {
-		if err := os.Chown(dir, int(as.Uid), int(as.Gid)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p := &OwnPostgres{Port: freePort(t), settings: settings, programs: programs, dir: dir, user: as, log: &serverLog{}}
-	p.DSN = fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", p.Port)
+	t.Cleanup(p.Close)
 	return p
 }
 
-func (p *OwnPostgres) data() string { return filepath.Join(p.dir, "data") }
-
-// create creates the data with this program, and starts the server.
-func (p *OwnPostgres) create(t testing.TB, program string, args ...string) {
-	t.Helper()
-	if out, err := p.command(filepath.Join(p.programs, program), append(args, "-D", p.data())...).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", program, err, out)
-	}
-	t.Cleanup(func() { p.end("QUIT") })
-	if err := p.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+// NewPostgres is StartPostgres for a program that is not a test. The caller ends the server with Close.
+func NewPostgres(ctx context.Context, settings ...string) (*OwnPostgres, error) {
+	return newPostgres(ctx, settings, "initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-instructions", "--no-sync")
 }
+
+// newPostgres creates the data with this program, and starts the server.
+func newPostgres(ctx context.Context, settings []string, program string, args ...string) (*OwnPostgres, error) {
+	programs, as, err := postgresPrograms()
+	if err != nil {
+		return nil, err
+	}
+	port, release, err := reservePort()
+	if err != nil {
+		return nil, err
+	}
+	// The server's user may not be able to enter the parents of a test's own folder.
+	dir, err := os.MkdirTemp("", "txonce-own-postgres-")
+	if err != nil {
+		release()
+		return nil, err
+	}
+	p := &OwnPostgres{Port: port, settings: settings, programs: programs, dir: dir, user: as, log: &serverLog{}, release: release}
+	p.DSN = fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", p.Port)
+	if err := p.create(ctx, program, args); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *OwnPostgres) create(ctx context.Context, program string, args []string) error {
+	if p.user != nil {
+		if err := os.Chown(p.dir, int(p.user.Uid), int(p.user.Gid)); err != nil {
+			return err
+		}
+	}
+	if out, err := p.command(filepath.Join(p.programs, program), append(args, "-D", p.data())...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", program, err, out)
+	}
+	return p.Start(ctx)
+}
+
+// Close ends the server and removes its data.
+func (p *OwnPostgres) Close() {
+	p.end("QUIT")
+	_ = os.RemoveAll(p.dir)
+	p.release()
+}
+
+func (p *OwnPostgres) data() string { return filepath.Join(p.dir, "data") }
 
 func (p *OwnPostgres) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)

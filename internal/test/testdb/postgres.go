@@ -1,8 +1,6 @@
 package testdb
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -52,39 +50,17 @@ func Schema(t testing.TB, dsn string) string {
 			t.Error(err)
 		}
 	})
-	return withSearchPath(dsn, name)
+	return withParameter(dsn, "search_path", name)
 }
 
-// execute runs statements on a new connection, as one transaction. A DROP may fail in a deadlock with autovacuum or with
-// something that a test has left running; it then has no effect.
-func execute(t testing.TB, dsn, sql string) error {
-	ctx, cancel := cleanUpContext(t)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	for {
-		_, err := conn.PgConn().Exec(ctx, sql).ReadAll()
-		var pg *pgconn.PgError
-		switch {
-		case err == nil:
-			return nil
-		case !errors.As(err, &pg) || pg.Code != "40P01":
-			return fmt.Errorf("%s: %w", sql, err)
-		}
-	}
-}
-
-// withSearchPath adds search_path to a DSN, which is a URL or a list of keywords.
-func withSearchPath(dsn, schema string) string {
+// withParameter adds a parameter to a DSN, which is a URL or a list of keywords.
+func withParameter(dsn, name, value string) string {
 	switch {
 	case !strings.Contains(dsn, "://"):
-		return dsn + " search_path=" + schema
+		return dsn + " " + name + "=" + value
 	case strings.Contains(dsn, "?"):
-		return dsn + "&search_path=" + schema
+		return dsn + "&" + name + "=" + value
 	default:
-		return dsn + "?search_path=" + schema
+		return dsn + "?" + name + "=" + value
 	}
 }

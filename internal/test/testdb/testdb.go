@@ -26,6 +26,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -103,14 +104,21 @@ func moduleRoot() (string, error) {
 	}
 }
 
+// answered has the addresses that have answered this process. PostgreSQL starts a process for each connection.
+var answered sync.Map
+
 // answers fails the test if nothing listens at the address, so that an outdated .services/env is recognized as such.
 func answers(t testing.TB, title, network, address string) {
 	t.Helper()
+	if _, yes := answered.Load(address); yes {
+		return
+	}
 	conn, err := net.DialTimeout(network, address, 30*time.Second)
 	if err != nil {
 		t.Fatalf("%s does not answer (%v): run make services-up", title, err)
 	}
 	conn.Close()
+	answered.Store(address, nil)
 }
 
 // randomName returns a unique name that is valid for schemas and topics and contains the test's name.
@@ -126,13 +134,23 @@ func randomName(t testing.TB) string {
 	return test[:min(len(test), 40)] + "_" + hex.EncodeToString(random[:])
 }
 
-// freePort returns a port that is not in use and that no other test of this user gets before this one ends. It is outside of the
-// system's range for outgoing connections, because one of these could take it while the test's server is down.
+// freePort returns a port that is not in use and that no other test of this user gets before this one ends.
 func freePort(t testing.TB) int {
 	t.Helper()
+	port, release, err := reservePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	return port
+}
+
+// reservePort returns a port that is not in use and that no other test of this user gets before release is called. It is outside of
+// the system's range for outgoing connections, because one of these could take it while the test's server is down.
+func reservePort() (port int, release func(), err error) {
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("txonce-ports-%d", os.Getuid()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
+		return 0, nil, err
 	}
 	for range 1000 {
 		port := 23_000 + mathrand.IntN(9_000)
@@ -142,13 +160,11 @@ func freePort(t testing.TB) int {
 		}
 		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			l.Close()
-			t.Cleanup(release)
-			return port
+			return port, release, nil
 		}
 		release()
 	}
-	t.Fatal("there is no free port")
-	return 0
+	return 0, nil, errors.New("there is no free port")
 }
 
 // takePort reserves a port by locking a file; the lock ends with the process. It returns nil if the port is reserved already.

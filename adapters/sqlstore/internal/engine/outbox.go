@@ -18,6 +18,13 @@ type Outbox struct {
 	Settler    Settler
 	Upkeep     Upkeep
 	Operations Operations
+	Listening  Listening // nil: the database has no notifications
+}
+
+// Listening is for a database that can notify other processes.
+type Listening interface {
+	// ListenStatements returns what a connection must execute to get the notifications of Writer.Notify.
+	ListenStatements(ctx context.Context) ([]string, error)
 }
 
 // Writer writes messages in the caller's transaction.
@@ -123,6 +130,7 @@ type Share struct {
 	Tokens           map[int]int64    // by shard
 	Free             []int            // shards that no live session holds
 	Others           map[string]int64 // see shares.View
+	Returned         map[int]int64    // by shard, how often messages have returned to it; nil: this database has no watermark
 	Shards, SameName int
 }
 

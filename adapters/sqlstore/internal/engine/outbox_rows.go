@@ -16,6 +16,20 @@ func (s *Share) ScanShard(rows *sql.Rows) error {
 	return err
 }
 
+// ScanReturned is ScanShard for a database that counts how often messages have returned to a shard.
+func (s *Share) ScanReturned(rows *sql.Rows) error {
+	var shard int
+	var token, returned int64
+	var mine, free bool
+	err := rows.Scan(&shard, &token, &mine, &free, &returned)
+	s.add(shard, token, mine, free)
+	if s.Returned == nil {
+		s.Returned = make(map[int]int64)
+	}
+	s.Returned[shard] = returned
+	return err
+}
+
 // ScanRelay adds a row of txonce_relays that belongs to another session.
 func (s *Share) ScanRelay(rows *sql.Rows) error {
 	var owner string

@@ -141,7 +141,7 @@ func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share engi
 	if err := engine.Query(ctx, tx, d.box.relay.Relays, owner, by.Name).Each(share.ScanRelay); err != nil {
 		return share, err
 	}
-	err = engine.Query(ctx, tx, d.box.relay.Shards, owner).Each(share.ScanShard)
+	err = engine.Query(ctx, tx, d.box.relay.Shards, owner).Each(share.ScanReturned)
 	return share, err
 }
 
@@ -305,5 +305,14 @@ func (d *DB) Notify(ctx context.Context) { d.notifier.Call(ctx, notifyPause, d.n
 func (d *DB) notifyOnce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, notifyLimit)
 	defer cancel()
-	_, _ = d.cfg.DB.ExecContext(ctx, d.box.write.Notify)
+	_, _ = d.cfg.DB.ExecContext(ctx, d.box.write.Notify, "")
+}
+
+// ListenStatements also tells the sessions that notify that somebody listens. Its statements have no parameters.
+func (d *DB) ListenStatements(ctx context.Context) ([]string, error) {
+	var channel string
+	if err := d.cfg.DB.QueryRowContext(ctx, d.box.write.Channel).Scan(&channel); err != nil {
+		return nil, err
+	}
+	return []string{d.box.write.Hear, `LISTEN "` + channel + `"`}, nil // the name has no quotes
 }

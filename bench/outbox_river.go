@@ -15,7 +15,7 @@ import (
 
 // jobs is River as an outbox: the worker of each job publishes a message.
 type jobs struct {
-	*world
+	*place
 	client *river.Client[pgx.Tx]
 }
 
@@ -28,7 +28,7 @@ func (publish) Kind() string { return "publish" }
 
 type publisher struct {
 	river.WorkerDefaults[publish]
-	*world
+	*place
 	producer sarama.SyncProducer
 }
 
@@ -42,8 +42,8 @@ func (p *publisher) Work(ctx context.Context, job *river.Job[publish]) error {
 	return err
 }
 
-func newJobs(ctx context.Context, w *world) (system, error) {
-	driver := riverpgxv5.New(w.pool)
+func newJobs(ctx context.Context, p *place) (system, error) {
+	driver := riverpgxv5.New(p.pool)
 	migrator, err := rivermigrate.New(driver, nil)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func newJobs(ctx context.Context, w *world) (system, error) {
 	if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
 		return nil, err
 	}
-	client, err := w.client()
+	client, err := p.client()
 	if err != nil {
 		return nil, err
 	}
@@ -60,16 +60,16 @@ func newJobs(ctx context.Context, w *world) (system, error) {
 		return nil, err
 	}
 	workers := river.NewWorkers()
-	river.AddWorker(workers, &publisher{world: w, producer: producer})
+	river.AddWorker(workers, &publisher{place: p, producer: producer})
 	cfg := &river.Config{
 		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 100}},
 		Workers: workers, Logger: slog.New(slog.DiscardHandler),
 	}
-	if w.tuned {
+	if p.tuned {
 		cfg.FetchCooldown, cfg.FetchPollInterval = time.Millisecond, 10*time.Millisecond
 	}
 	c, err := river.NewClient(driver, cfg)
-	return &jobs{w, c}, err
+	return &jobs{p, c}, err
 }
 
 func (j *jobs) Fill(ctx context.Context, from, to int) error {
@@ -95,12 +95,4 @@ func (j *jobs) Tx(ctx context.Context, id string) error {
 	})
 }
 
-func (j *jobs) Relay(ctx context.Context) error {
-	if err := j.client.Start(context.WithoutCancel(ctx)); err != nil {
-		return err
-	}
-	<-ctx.Done()
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	return j.client.Stop(stop)
-}
+func (j *jobs) Relay(ctx context.Context) error { return runRiver(ctx, j.client) }

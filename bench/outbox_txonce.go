@@ -3,40 +3,33 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/migrations"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/relay"
 )
 
 type txonce struct {
-	*world
-	store *pgxstore.Store
+	*place
 	relay *relay.Relay
 }
 
 // newTxonce returns the setup of txonce. A relay in another process has its own store and learns of commits by NOTIFY.
-func newTxonce(otherProcess bool) func(context.Context, *world) (system, error) {
-	return func(ctx context.Context, w *world) (system, error) {
-		if err := migrations.Apply(ctx, w.db, "postgres", ""); err != nil {
-			return nil, err
-		}
-		store, err := pgxstore.New(pgxstore.Config{Pool: w.pool})
-		if err != nil {
-			return nil, err
-		}
-		queue := store
+func newTxonce(otherProcess bool) func(context.Context, *place) (system, error) {
+	return func(_ context.Context, p *place) (system, error) {
+		queue := p.store
 		if otherProcess {
-			if queue, err = pgxstore.New(pgxstore.Config{Pool: w.pool}); err != nil {
+			var err error
+			if queue, err = p.newStore(pgxstore.Config{}); err != nil {
 				return nil, err
 			}
 		}
-		client, err := w.client()
+		client, err := p.client()
 		if err != nil {
 			return nil, err
 		}
@@ -44,14 +37,14 @@ func newTxonce(otherProcess bool) func(context.Context, *world) (system, error) 
 		if err != nil {
 			return nil, err
 		}
-		r, err := relay.New(relay.Config{Queue: queue, Publisher: confirming{w, publisher}})
-		return &txonce{w, store, r}, err
+		r, err := relay.New(relay.Config{Queue: queue, Publisher: confirming{p, publisher}})
+		return &txonce{p, r}, err
 	}
 }
 
 // confirming records what the broker confirmed.
 type confirming struct {
-	*world
+	*place
 	to outbox.Publisher
 }
 
@@ -76,13 +69,13 @@ func key(id string) string {
 	return fmt.Sprint("key-", h)
 }
 
-func (t *txonce) message(id string) outbox.Message {
-	return outbox.Message{ID: id, Topic: t.topic, Key: key(id), Payload: payload}
+func (p *place) message(id string) outbox.Message {
+	return outbox.Message{ID: id, Topic: p.topic, Key: key(id), Payload: payload}
 }
 
 func (t *txonce) Fill(ctx context.Context, from, to int) error {
 	for ; from < to; from += 1000 {
-		err := t.inTx(ctx, func(tx pgx.Tx) error {
+		err := t.begin(ctx, func(tx pgx.Tx) error {
 			var msgs []outbox.Message
 			for i := from; i < min(to, from+1000); i++ {
 				msgs = append(msgs, t.message(fmt.Sprint(i)))
@@ -97,7 +90,7 @@ func (t *txonce) Fill(ctx context.Context, from, to int) error {
 }
 
 func (t *txonce) Tx(ctx context.Context, id string) error {
-	return t.inTx(ctx, func(tx pgx.Tx) error {
+	return t.begin(ctx, func(tx pgx.Tx) error {
 		if err := effect(ctx, tx, id); err != nil {
 			return err
 		}
@@ -105,8 +98,41 @@ func (t *txonce) Tx(ctx context.Context, id string) error {
 	})
 }
 
-func (t *txonce) inTx(ctx context.Context, fn func(pgx.Tx) error) error {
+func effect(ctx context.Context, tx pgx.Tx, id string) error {
+	_, err := tx.Exec(ctx, insertEffect, id)
+	return err
+}
+
+func (t *txonce) begin(ctx context.Context, fn func(pgx.Tx) error) error {
 	return t.store.InTx(ctx, nil, func(tx pgx.Tx, _ []dedup.Claim) error { return fn(tx) })
+}
+
+// inTx returns a transaction with a claim, an effect and n messages.
+func (p *place) inTx(n int) func(ctx context.Context, id string) error {
+	return func(ctx context.Context, id string) error {
+		recs := []dedup.Record{{Key: dedup.Key{Consumer: "billing", ID: id}, Time: time.Now()}}
+		return p.store.InTx(ctx, recs, func(tx pgx.Tx, _ []dedup.Claim) error { return p.enqueue(ctx, tx, id, n) })
+	}
+}
+
+// ownTx is a transaction that the program begins and commits itself.
+func (p *place) ownTx(ctx context.Context, id string) error {
+	err := pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error { return p.enqueue(ctx, tx, id, 1) })
+	if err == nil {
+		p.store.Wake(ctx)
+	}
+	return err
+}
+
+func (p *place) enqueue(ctx context.Context, tx pgx.Tx, id string, n int) error {
+	msgs := make([]outbox.Message, n)
+	for i := range msgs {
+		msgs[i] = p.message(fmt.Sprint(id, "/", i))
+	}
+	if err := p.store.Enqueue(ctx, tx, msgs...); err != nil {
+		return err
+	}
+	return effect(ctx, tx, id)
 }
 
 func (t *txonce) Relay(ctx context.Context) error { return t.relay.Run(ctx) }

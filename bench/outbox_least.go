@@ -11,22 +11,22 @@ import (
 // least is not an outbox but the limit of what is possible on this machine: a row in a plain table, written in the round trip of
 // COMMIT, and a message that is then sent to Kafka from memory and is lost in a crash.
 type least struct {
-	*world
+	*place
 	producer  sarama.SyncProducer
 	committed chan string // to publish
 }
 
-func newLeast(ctx context.Context, w *world) (system, error) {
-	_, err := w.pool.Exec(ctx, `CREATE TABLE least (seq bigserial PRIMARY KEY, id text, topic text, key bytea, payload bytea)`)
+func newLeast(ctx context.Context, p *place) (system, error) {
+	_, err := p.pool.Exec(ctx, `CREATE TABLE least (seq bigserial PRIMARY KEY, id text, topic text, key bytea, payload bytea)`)
 	if err != nil {
 		return nil, err
 	}
-	client, err := w.client()
+	client, err := p.client()
 	if err != nil {
 		return nil, err
 	}
 	producer, err := sarama.NewSyncProducerFromClient(client)
-	return &least{world: w, producer: producer, committed: make(chan string, 1000)}, err
+	return &least{place: p, producer: producer, committed: make(chan string, 1000)}, err
 }
 
 func (l *least) Fill(context.Context, int, int) error { return errors.ErrUnsupported }

@@ -23,17 +23,40 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
+const (
+	concurrency = 4 // concurrent batches of a subscriber
+	maxBatch    = 100
+)
+
+// A kind is a type of broker.
+type kind struct {
+	name     string
+	messages int // a backlog that takes a second or two
+	open     func(ctx context.Context, name string) (broker, error)
+}
+
+// broker is the queue or topic of one measurement.
+type broker interface {
+	fill(ctx context.Context, n int) error
+	subscriber(p consumer.Processor) (interface{ Run(context.Context) error }, error)
+	close(ctx context.Context) error
+}
+
 var kinds = []kind{
 	{"Kafka", 60_000, openKafka},
-	{"SQS standard", 10_000, openSQS(map[string]string{})},
+	{"SQS standard (ElasticMQ)", 10_000, openSQS(map[string]string{})},
 	{"SQS FIFO", 10_000, openSQS(map[string]string{"FifoQueue": "true"})},
 	{"RabbitMQ classic", 30_000, openRabbitMQ(rabbitmq.QueueSpec{})},
 	{"RabbitMQ quorum", 30_000, openRabbitMQ(rabbitmq.QueueSpec{Quorum: true})},
 }
 
+// body begins with the ID of a message.
 func body(i int) string {
-	return fmt.Sprintf(`{"id":"message-%08d","amount":%d,"note":%q}`, i, i, strings.Repeat("x", 100))
+	return fmt.Sprintf(`{"id":"%s-%013d","amount":%d,"note":%q}`, prefix(0), i, i, strings.Repeat("x", 100))
 }
+
+// idOf returns the ID in a body.
+func idOf(body []byte) string { return string(body[len(`{"id":"`):][:len("way-00-0000000000000")]) }
 
 // kafkaTopic is a topic with eight partitions.
 type kafkaTopic struct {
@@ -43,9 +66,9 @@ type kafkaTopic struct {
 }
 
 func openKafka(_ context.Context, name string) (broker, error) {
-	client, err := sarama.NewClient(strings.Split(os.Getenv("TXONCE_KAFKA"), ","), kafka.NewConfig())
+	client, err := sarama.NewClient(kafkaAddresses(), kafka.NewConfig())
 	if err != nil {
-		return nil, fmt.Errorf("TXONCE_KAFKA: %w", err)
+		return nil, fmt.Errorf("TXONCE_KAFKA (.services/env has it): %w", err)
 	}
 	admin, err := sarama.NewClusterAdminFromClient(client)
 	if err != nil {
@@ -53,6 +76,8 @@ func openKafka(_ context.Context, name string) (broker, error) {
 	}
 	return &kafkaTopic{name, client, admin}, admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: 8, ReplicationFactor: 1}, false)
 }
+
+func kafkaAddresses() []string { return strings.Split(os.Getenv("TXONCE_KAFKA"), ",") }
 
 func (k *kafkaTopic) fill(_ context.Context, n int) error {
 	producer, err := sarama.NewSyncProducerFromClient(k.client)

@@ -10,25 +10,25 @@ import (
 	wkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/components/forwarder"
-	"github.com/ThreeDotsLabs/watermill/message"
+	wmessage "github.com/ThreeDotsLabs/watermill/message"
 )
 
 const forwarderTopic = "events"
 
 // forwarding is watermill-sql v3 with watermill's forwarder, set up like in its documentation.
 type forwarding struct {
-	*world
+	*place
 	schema    sql.DefaultPostgreSQLSchema
 	forwarder *forwarder.Forwarder
 }
 
-func newForwarding(ctx context.Context, w *world) (system, error) {
-	f := &forwarding{world: w}
+func newForwarding(ctx context.Context, p *place) (system, error) {
+	f := &forwarding{place: p}
 	poll := time.Second // the default
-	if w.tuned {
+	if p.tuned {
 		poll = 10 * time.Millisecond
 	}
-	subscriber, err := sql.NewSubscriber(w.db, sql.SubscriberConfig{
+	subscriber, err := sql.NewSubscriber(p.db, sql.SubscriberConfig{
 		SchemaAdapter:    f.schema,
 		OffsetsAdapter:   sql.DefaultPostgreSQLOffsetsAdapter{},
 		InitializeSchema: true,
@@ -41,22 +41,22 @@ func newForwarding(ctx context.Context, w *world) (system, error) {
 		return nil, err
 	}
 	publisher, err := wkafka.NewPublisher(wkafka.PublisherConfig{
-		Brokers: w.kafka, Marshaler: wkafka.DefaultMarshaler{}, OverwriteSaramaConfig: w.sarama,
+		Brokers: kafkaAddresses(), Marshaler: wkafka.DefaultMarshaler{}, OverwriteSaramaConfig: p.sarama,
 	}, watermill.NopLogger{})
 	if err != nil {
 		return nil, err
 	}
-	f.forwarder, err = forwarder.NewForwarder(subscriber, confirmingWatermill{w, publisher}, watermill.NopLogger{},
+	f.forwarder, err = forwarder.NewForwarder(subscriber, confirmingWatermill{p, publisher}, watermill.NopLogger{},
 		forwarder.Config{ForwarderTopic: forwarderTopic})
 	return f, err
 }
 
 type confirmingWatermill struct {
-	*world
-	message.Publisher
+	*place
+	wmessage.Publisher
 }
 
-func (c confirmingWatermill) Publish(topic string, msgs ...*message.Message) error {
+func (c confirmingWatermill) Publish(topic string, msgs ...*wmessage.Message) error {
 	if err := c.Publisher.Publish(topic, msgs...); err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (c confirmingWatermill) Publish(topic string, msgs ...*message.Message) err
 	return nil
 }
 
-func (f *forwarding) inTx(ctx context.Context, fn func(*stdsql.Tx, message.Publisher) error) error {
+func (f *forwarding) inTx(ctx context.Context, fn func(*stdsql.Tx, wmessage.Publisher) error) error {
 	tx, err := f.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -84,10 +84,10 @@ func (f *forwarding) inTx(ctx context.Context, fn func(*stdsql.Tx, message.Publi
 
 func (f *forwarding) Fill(ctx context.Context, from, to int) error {
 	for ; from < to; from += 1000 {
-		err := f.inTx(ctx, func(_ *stdsql.Tx, p message.Publisher) error {
-			var msgs []*message.Message
+		err := f.inTx(ctx, func(_ *stdsql.Tx, p wmessage.Publisher) error {
+			var msgs []*wmessage.Message
 			for i := from; i < min(to, from+1000); i++ {
-				msgs = append(msgs, message.NewMessage(fmt.Sprint(i), payload))
+				msgs = append(msgs, wmessage.NewMessage(fmt.Sprint(i), payload))
 			}
 			return p.Publish(f.topic, msgs...)
 		})
@@ -99,11 +99,11 @@ func (f *forwarding) Fill(ctx context.Context, from, to int) error {
 }
 
 func (f *forwarding) Tx(ctx context.Context, id string) error {
-	return f.inTx(ctx, func(tx *stdsql.Tx, p message.Publisher) error {
+	return f.inTx(ctx, func(tx *stdsql.Tx, p wmessage.Publisher) error {
 		if _, err := tx.ExecContext(ctx, insertEffect, id); err != nil {
 			return err
 		}
-		return p.Publish(f.topic, message.NewMessage(id, payload))
+		return p.Publish(f.topic, wmessage.NewMessage(id, payload))
 	})
 }
 

@@ -1,0 +1,77 @@
+package sqlstore
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/internal/backoff"
+)
+
+const (
+	listenPause    = 100 * time.Millisecond // after Listen has returned for the first time; doubles with each further time
+	maxListenPause = 30 * time.Second
+	listenedLong   = time.Minute // a Listen that took this long was no failure
+)
+
+// listener calls Config.Outbox.Listen again and again.
+type listener struct {
+	listens atomic.Bool // the current call has called notified
+	cancel  context.CancelFunc
+	done    chan struct{}
+}
+
+// listenFor starts the listener with the first session.
+func (s *Store) listenFor(ctx context.Context, o *outboxSession) {
+	s.outbox.listening.Lock()
+	defer s.outbox.listening.Unlock()
+	s.outbox.join(o)
+	if s.cfg.Outbox.Listen == nil || s.outbox.listener != nil {
+		return
+	}
+	l := &listener{done: make(chan struct{})}
+	ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	s.outbox.listener = l
+	go func() {
+		defer close(l.done)
+		s.listen(ctx, l)
+	}()
+}
+
+// stopListening ends the listener with the last session, and waits for its end.
+func (s *Store) stopListening(o *outboxSession) {
+	s.outbox.listening.Lock()
+	defer s.outbox.listening.Unlock()
+	if last := s.outbox.leave(o); !last || s.outbox.listener == nil {
+		return
+	}
+	s.outbox.listener.cancel()
+	<-s.outbox.listener.done
+	s.outbox.listener = nil
+}
+
+// listens reports whether the sessions are notified of the commits of other processes.
+func (s *Store) listens() bool {
+	s.outbox.listening.Lock()
+	defer s.outbox.listening.Unlock()
+	return s.outbox.listener != nil && s.outbox.listener.listens.Load()
+}
+
+// listen returns when ctx has ended. Errors are no reason to stop: the relays poll meanwhile.
+func (s *Store) listen(ctx context.Context, l *listener) {
+	for failures := 1; ctx.Err() == nil; failures++ {
+		began := time.Now()
+		if statements, err := s.db.Outbox.Listening.ListenStatements(ctx); err == nil {
+			_ = s.cfg.Outbox.Listen(ctx, statements, func() {
+				l.listens.Store(true)
+				s.outbox.wake()
+			})
+			l.listens.Store(false)
+		}
+		if time.Since(began) >= listenedLong {
+			failures = 1
+		}
+		_ = await.Sleep(ctx, backoff.HalfJitter(listenPause, maxListenPause, failures)) // the loop looks at ctx
+	}
+}

@@ -1,0 +1,146 @@
+// Command bench compares txonce with transactions by hand and with other libraries, on a fresh PostgreSQL with default durability and
+// on the brokers of make services-up.
+//
+//	make bench                        # everything; writes docs/performance.md and its charts
+//	make bench-short                  # fewer rounds and rows, less than 3 minutes
+//	go run . -short -only singles,batches -json
+//
+// The ways to do the same work are measured in turn, in short slots of one run. Each round divides a way's figure by that of the way
+// that it is compared with. The median over the rounds is reported, with the quartiles. So the ratios hold on any machine, and the
+// rates only on this one. After each section the ledger is audited: it must have one row for each message that was handled.
+//
+// The command ends with exit code 1 if a figure is more than 15 % below its target (gates.go), and names it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// size is how much is measured.
+type size struct {
+	short         bool
+	rounds        int           // of slots
+	slot          time.Duration // for one way in a round
+	backlog       int           // backlogs are divided by this
+	backlogRounds int           // of backlogs
+	peers         int           // the backlog of a library whose queue is in PostgreSQL
+	rows          []int         // of the table, in growth
+	claims        int           // in each slot of growth
+	idle          time.Duration // for which idle relays are watched
+	keys          int           // whose bytes are measured
+}
+
+var (
+	full  = size{rounds: 17, slot: 300 * time.Millisecond, backlog: 1, backlogRounds: 5, peers: 400, rows: []int{1e5, 1e6, 1e7}, claims: 5000, idle: 10 * time.Second, keys: 1e6}
+	short = size{short: true, rounds: 5, slot: 100 * time.Millisecond, backlog: 10, backlogRounds: 3, peers: 100, rows: []int{1e5, 1e6}, claims: 5000, idle: 3 * time.Second, keys: 1e5}
+	tiny  = size{rounds: 1, slot: 30 * time.Millisecond, backlog: 50, backlogRounds: 1, peers: 20, rows: []int{1e3, 1e4}, claims: 500, idle: 300 * time.Millisecond, keys: 1e4}
+)
+
+// bench is a run.
+type bench struct {
+	server *server
+	size   size
+	report *report
+	began  time.Time
+}
+
+type section struct {
+	name string
+	run  func(*bench, context.Context) error
+	long bool // it is not in a short run
+}
+
+// sections in the order in which they run.
+var sections = []section{
+	{"singles", (*bench).singles, false},
+	{"batches", (*bench).batches, false},
+	{"memory", (*bench).memory, false},
+	{"peers", (*bench).peers, false},
+	{"kafka", (*bench).kafka, false},
+	{"brokers", (*bench).brokers, true},
+	{"transactions", (*bench).transactions, false},
+	{"drains", (*bench).drains, false},
+	{"latencies", (*bench).latencies, false},
+	{"idle", (*bench).idle, false},
+	{"held", (*bench).held, false},
+	{"stats", (*bench).stats, true},
+	{"keys", (*bench).keySizes, false},
+	{"sweeps", (*bench).sweeps, false},
+	{"growth", (*bench).growth, true},
+}
+
+func main() {
+	isShort := flag.Bool("short", false, "fewer rounds and rows")
+	isTiny := flag.Bool("tiny", false, "as little as possible, to see that everything runs; there are no gates")
+	only := flag.String("only", "", "run only these `sections`, with commas between them")
+	asJSON := flag.Bool("json", false, "print JSON instead of tables")
+	docs := flag.String("docs", "", "write the tables into performance.md of this `folder`, and charts")
+	flag.Parse()
+	slog.SetLogLoggerLevel(slog.LevelError)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	b := &bench{size: full, report: &report{Short: *isShort || *isTiny}, began: time.Now()}
+	if *isShort {
+		b.size = short
+	}
+	if *isTiny {
+		b.size = tiny
+	}
+	err := b.run(ctx, *only)
+	if !*isTiny {
+		b.report.judge(gates)
+	}
+	write := b.report.write
+	if *asJSON {
+		write = b.report.writeJSON
+	}
+	err = errors.Join(err, write(os.Stdout)) // also what was measured before a failure
+	if err == nil && *docs != "" {
+		err = b.report.writeDocs(*docs)
+	}
+	for _, v := range b.report.failed() {
+		err = errors.Join(err, fmt.Errorf("below its target by more than 15 %%: %s: %s", v.What, v.figures()))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func (b *bench) run(ctx context.Context, only string) (err error) {
+	names := strings.FieldsFunc(only, func(r rune) bool { return r == ',' })
+	for _, name := range names {
+		if !slices.ContainsFunc(sections, func(s section) bool { return s.name == name }) {
+			return fmt.Errorf("-only %s: there is no such section", name)
+		}
+	}
+	if b.server, err = startServer(ctx); err != nil {
+		return err
+	}
+	defer b.server.close()
+	b.report.Machine = b.server.machine
+	for _, s := range sections {
+		if len(names) > 0 && !slices.Contains(names, s.name) || len(names) == 0 && s.long && b.size.short {
+			continue
+		}
+		if err := s.run(b, ctx); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+// progress prints a line when something begins.
+func (b *bench) progress(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%5.0f s  %s\n", time.Since(b.began).Seconds(), fmt.Sprintf(format, args...))
+}

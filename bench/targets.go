@@ -1,0 +1,49 @@
+package main
+
+const (
+	conn1, conn8         = "1 connection", "8 connections"
+	conn1Far             = "1 connection, +0.5 ms"
+	published            = "committed and published"
+	p50, p99             = "p50, polling every 10 ms", "p99, polling every 10 ms"
+	uuidKeys, randomKeys = "UUIDv7 keys", "random keys"
+)
+
+// gates are the targets of issue 14. Give known, with the figure that was measured, to a target that is known to be missed: it stays in
+// the list, and does not make a run fail.
+var gates = []gate{
+	{target: "P1", table: "singles", way: "Process", base: "bare", column: conn1, least: .85, known: ".71 on 24 November 2026"},
+	{target: "P1", table: "singles", way: "Process", base: "bare", column: conn8, least: .85, known: ".59 on 24 November 2026, least .81"},
+	{target: "P1", table: "singles", way: "Process, chained", base: "bare", column: conn1, least: 1},
+	{target: "P1", table: "singles", way: "Process, chained", base: "bare", column: conn8, least: 1},
+	{target: "P1", table: "singles", way: "Process, chained", base: "bare", column: conn1Far, least: 1.3},
+	{target: "P3", table: "batches", way: "ProcessBatch, plain Handle", base: "by hand", column: conn1, least: 4},
+	{target: "P3", table: "batches", way: "ProcessBatch, Interleave", base: "by hand", column: conn1, least: 10},
+	{target: "P3", table: "batches", way: "ProcessBatch, Interleave", base: "by hand", column: conn1Far, least: 20},
+	{target: "P3", table: "batches", way: "ProcessBatch, Queue", base: "by hand", column: conn1, least: 12},
+	{target: "P4", table: "batches", way: "ProcessBatch, set-based", base: "by hand", column: conn1, least: 20},
+	{target: "P4", table: "batches", way: "ProcessBatch, set-based", base: "by hand", column: conn8, least: 15},
+	{target: "P5", table: "kafka", way: "ProcessBatch, Queue", base: "by hand", column: "loopback", least: 15},
+	{target: "P6", table: "singles", way: "a duplicate", base: "by hand", column: conn1, least: 3},
+	{target: "P6", table: "singles", way: "a duplicate", base: "by hand", column: conn8, least: 3},
+	{target: "P6", table: "batches", way: "ProcessBatch, duplicates", base: "by hand", column: conn1, least: 40},
+	{target: "P6", table: "batches", way: "ProcessBatch, duplicates", base: "by hand", column: conn8, least: 40, known: "14 on 24 November 2026"},
+	{target: "P7", table: "keys", way: "readable", column: "in table and index", most: 150},
+	{target: "P7", table: "keys", way: "Compact", column: "in table and index", most: 100},
+	{target: "P8", table: "growth-wal", way: "10,000,000 rows", column: uuidKeys, most: 300},
+	{target: "P9", table: "sweeps", way: "beside a sweep", column: "keys swept/s", least: 30_000},
+	{target: "P9", table: "sweeps", way: "beside a sweep", base: "alone", column: "messages/s", least: .9},
+	{target: "P9", table: "sweeps", way: "beside a sweep", base: "alone", column: "p99, ms", most: 1.5},
+	{target: "P10", table: "transactions", way: "InTx, a message", base: "InTx", column: conn1, least: .9},
+	{target: "P10", table: "transactions", way: "txonce", base: "watermill-sql v3 forwarder", column: conn8, least: 1.1},
+	{target: "P10", table: "transactions", way: "txonce", base: "River, a job per message", column: conn8, least: 1.7},
+	{target: "P11", table: "drains", way: "txonce", base: "watermill-sql v3 forwarder", column: "Kafka", least: 15},
+	{target: "P11", table: "drains", way: "txonce", base: "watermill-sql v3 forwarder", column: "Kafka answers 2 ms later", least: 80},
+	{target: "P11", table: "held", way: "a transaction is held open", base: "no transaction is open", column: published, least: .9},
+	{target: "P12", table: "latencies", way: "txonce", column: p50, most: 1},
+	{target: "P12", table: "latencies", way: "txonce, relay elsewhere", column: p50, most: 1.5},
+	{target: "P12", table: "latencies", way: "txonce, relay elsewhere", column: p99, most: 15},
+	{target: "P12", table: "idle", way: "1 relay", column: "together", most: 5},
+	{target: "P12", table: "idle", way: "16 relays", base: "3 relays", column: "together", most: 1},
+	{target: "P13", table: "growth", way: "10,000,000 rows", base: "100,000 rows", column: randomKeys, least: .7, known: ".46 right after a checkpoint on 24 November 2026"},
+	{target: "P13", table: "growth", way: "10,000,000 rows", base: "100,000 rows", column: uuidKeys, least: 1},
+}

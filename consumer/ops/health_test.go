@@ -1,0 +1,81 @@
+package ops_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/observe"
+)
+
+func get(t *testing.T, h http.Handler, accept string) (status int, body string) {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	r.Header.Set("Accept", accept)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Code, w.Body.String()
+}
+
+func TestHealth(t *testing.T) {
+	h := ops.NewHealth()
+	want := func(what string, status int, parts ...string) {
+		t.Helper()
+		got, body := get(t, h.Readyz(), "")
+		if got != status {
+			t.Errorf("%s: %d %s", what, got, body)
+		}
+		for _, part := range parts {
+			if !strings.Contains(body, part) {
+				t.Errorf("%s: %q is missing in %q", what, part, body)
+			}
+		}
+		if got, body := get(t, h.Livez(), ""); got != http.StatusOK || body != "alive\n" {
+			t.Errorf("%s: livez answers %d %s", what, got, body)
+		}
+	}
+	ctx, trace, source := context.Background(), h.Trace(), h.SourceTrace()
+	want("nothing is expected", http.StatusOK, "ready")
+	h.Expect("kafka", "billing")
+	want("expected", http.StatusServiceUnavailable, "billing: not subscribed")
+	at := consumer.SourceEvent{System: "kafka", Source: "billing"}
+	source.Subscribed(ctx, at)
+	want("subscribed", http.StatusOK)
+	down := observe.Pause{Name: "billing", Cause: observe.CauseDatabase, Err: errors.New("connection\nrefused"), Since: time.Now()}
+	trace.Paused(ctx, down)
+	want("paused", http.StatusServiceUnavailable, "billing: paused (database)", "connection refused\n")
+	budget := observe.Pause{Name: "billing", Cause: observe.CauseBudget, Since: time.Now()}
+	trace.Paused(ctx, budget)
+	trace.Resumed(ctx, down)
+	want("one of two pauses is over", http.StatusServiceUnavailable, "paused (budget)")
+	status, body := get(t, h.Readyz(), "application/json")
+	var answer struct {
+		Ready   bool
+		Reasons []ops.Reason
+	}
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusServiceUnavailable || answer.Ready || len(answer.Reasons) != 1 || answer.Reasons[0].Cause != observe.CauseBudget {
+		t.Errorf("%d %s: %v", status, body, err)
+	}
+	trace.Resumed(ctx, budget)
+	want("resumed", http.StatusOK)
+	at.Err = errors.New("the group refuses this member")
+	source.Unsubscribed(ctx, at)
+	want("unsubscribed", http.StatusServiceUnavailable, "not subscribed", "refuses this member")
+}
+
+func TestHideKeys(t *testing.T) {
+	if got := (ops.HideKeys{}).Key("ann@example.com"); got != "ann@example.com" {
+		t.Error(got)
+	}
+	h := ops.HideKeys{Secret: []byte("secret")}
+	if got := h.Key("ann@example.com"); len(got) != 16 || got != h.Key("ann@example.com") || got == (ops.HideKeys{Secret: []byte("other")}).Key("ann@example.com") {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,76 @@
+package testdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// admins keeps sessions on PostgreSQL for the set-up and clean-up of later tests: to begin a session costs the server more than most
+// statements. They end with this process.
+var admins sessions
+
+// sessions are idle connections by DSN.
+type sessions struct {
+	mu   sync.Mutex
+	idle map[string][]*pgx.Conn
+}
+
+// do runs f on an idle session or on a new one, and keeps the session if f succeeds.
+func (s *sessions) do(ctx context.Context, dsn string, f func(*pgx.Conn) error) error {
+	conn := s.take(dsn)
+	if conn == nil {
+		var err error
+		if conn, err = pgx.Connect(ctx, dsn); err != nil {
+			return err
+		}
+	}
+	if err := f(conn); err != nil {
+		return errors.Join(err, conn.Close(ctx))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.idle == nil {
+		s.idle = map[string][]*pgx.Conn{}
+	}
+	s.idle[dsn] = append(s.idle[dsn], conn)
+	return nil
+}
+
+// take returns an idle session that its server has not ended, or nil.
+func (s *sessions) take(dsn string) *pgx.Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for idle := s.idle[dsn]; len(idle) > 0; idle = s.idle[dsn] {
+		conn := idle[len(idle)-1]
+		s.idle[dsn] = idle[:len(idle)-1]
+		if conn.PgConn().CheckConn() == nil {
+			return conn
+		}
+	}
+	return nil
+}
+
+// execute runs statements as one transaction. A DROP may fail in a deadlock with autovacuum or with something that a test has left
+// running; it then has no effect.
+func execute(t testing.TB, dsn, sql string) error {
+	ctx, cancel := cleanUpContext(t)
+	defer cancel()
+	return admins.do(ctx, dsn, func(conn *pgx.Conn) error {
+		for {
+			_, err := conn.PgConn().Exec(ctx, sql).ReadAll()
+			var pg *pgconn.PgError
+			switch {
+			case err == nil:
+				return nil
+			case !errors.As(err, &pg) || pg.Code != "40P01":
+				return fmt.Errorf("%s: %w", sql, err)
+			}
+		}
+	})
+}
