@@ -49,16 +49,12 @@ type outcomeCount struct {
 }
 
 func (d *Dashboard) action(w http.ResponseWriter, r *http.Request) {
-	s, err := d.snapshots.get(r.Context())
+	a, now, err := d.findAction(r)
 	if err != nil {
 		d.failed(w, r, err)
 		return
 	}
-	p, err := d.actionOf(r, s)
-	if err != nil {
-		d.failed(w, r, err)
-		return
-	}
+	p := actionPageOf(a, now)
 	if p.Results, err = d.cfg.Store.Results(r.Context(), ops.ResultFilter{Action: p.ID, Outcome: observe.Parked, Limit: resultsShown}); err != nil {
 		d.failed(w, r, err)
 		return
@@ -70,25 +66,32 @@ func (d *Dashboard) action(w http.ResponseWriter, r *http.Request) {
 	d.show(w, r, http.StatusOK, "action", "Actions", page{Title: "Action", Live: live, Body: p})
 }
 
-// actionOf finds an action, an open one in the snapshot that all viewers share.
-func (d *Dashboard) actionOf(r *http.Request, s snapshot) (p actionPage, err error) {
+// findAction reads the action that a request names, and the time.
+func (d *Dashboard) findAction(r *http.Request) (a ops.Action, now time.Time, err error) {
 	id, err := ops.ParseActionID(r.FormValue("id"))
 	if err != nil {
-		return p, ops.ErrNoAction
-	}
-	for _, a := range s.Open {
-		if a.ID == id {
-			return actionPageOf(a, s.Status.Now), nil
-		}
+		return a, now, ops.ErrNoAction
 	}
 	found, err := d.cfg.Store.Actions(r.Context(), ops.ActionFilter{ID: id})
 	if err == nil && len(found) == 0 {
 		err = ops.ErrNoAction
 	}
 	if err != nil {
-		return p, err
+		return a, now, err
 	}
-	return actionPageOf(found[0], s.Status.Now), nil
+	s, err := d.snapshots.get(r.Context())
+	return found[0], s.Status.Now, err
+}
+
+// liveAction finds an action in the snapshot that all viewers share. One that has ended is not there.
+func (d *Dashboard) liveAction(r *http.Request, s snapshot) (actionPage, error) {
+	for _, a := range s.Open {
+		if a.ID.String() == r.FormValue("id") {
+			return actionPageOf(a, s.Status.Now), nil
+		}
+	}
+	a, now, err := d.findAction(r)
+	return actionPageOf(a, now), err
 }
 
 func actionPageOf(a ops.Action, now time.Time) actionPage {

@@ -27,10 +27,27 @@ func (d *Dashboard) funcs() template.FuncMap {
 		"visible":     visible,
 		"fingerprint": fingerprint,
 		"short":       short,
+		"filter":      d.filterText,
 		"query":       func(q string) template.URL { return template.URL(q) }, // made by url.Values.Encode
 		"done":        func(a ops.Action) int { return a.Matched - a.Waiting },
 		"runbook":     func(alert string) string { return d.cfg.Runbook + alert + ".md" },
 	}
+}
+
+// filterText returns the filter of an action, with its key as Config.HideKeys wants it.
+func (d *Dashboard) filterText(filter string) string {
+	fields := map[string]any{}
+	if len(d.cfg.HideKeys.Secret) == 0 || json.Unmarshal([]byte(filter), &fields) != nil {
+		return filter
+	}
+	if key, ok := fields["message_id"].(string); ok {
+		fields["message_id"] = d.cfg.HideKeys.Key(key)
+	}
+	hidden, err := json.Marshal(fields)
+	if err != nil {
+		return ""
+	}
+	return string(hidden)
 }
 
 // number writes 1204567 as 1,204,567.

@@ -83,7 +83,7 @@ func (d *Dashboard) liveParts() map[string]func(io.Writer, *http.Request, snapsh
 		"overview": func(w io.Writer, _ *http.Request, s snapshot) error { return d.part(w, "overview", d.overviewOf(s)) },
 		"outbox":   func(w io.Writer, _ *http.Request, s snapshot) error { return d.part(w, "outbox", d.outboxOf(s)) },
 		"action": func(w io.Writer, r *http.Request, s snapshot) error {
-			a, err := d.actionOf(r, s)
+			a, err := d.liveAction(r, s)
 			if err != nil {
 				return err
 			}

