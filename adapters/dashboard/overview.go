@@ -176,7 +176,7 @@ func attend(s snapshot, o overview) (list []attention) {
 			add(true, "Paused", "consumers", "%s: paused (%s).", name, c.Rates.Paused)
 		}
 		if fresh := s.Status.Now.Sub(c.Latest); c.Letters > 0 && fresh < freshLetter {
-			add(false, "Parked", lettersOf(c.Name), "%s: %s dead letters, the latest from %s.", name, capped(c.Letters, ops.MaxCount), ago(fresh))
+			add(false, "Parked", lettersOf(c.Name), "%s: %s dead letters, the latest %s.", name, capped(c.Letters, ops.MaxCount), ago(fresh))
 		}
 	}
 	for _, a := range s.Open {

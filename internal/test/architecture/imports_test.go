@@ -57,6 +57,8 @@ var rows = []row{
 	{"adapters/httpidem", edge()}, // net/http is the SDK
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
 
+	{"adapters/dashboard", []string{"consumer", "consumer/ops", "dedup", "observe", "outbox"}},
+
 	{"migrations", nil},
 	{"internal/await", nil},
 	{"internal/backoff", nil},
