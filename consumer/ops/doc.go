@@ -11,7 +11,7 @@
 // Dead letters are processed again by the workers, because only they have the handlers and their secrets. An operator requests it, and
 // consumer.Consumer.RunReplays of any worker carries it out:
 //
-//	action, err := store.Operator().RequestReplay(ctx, ops.ReplayRequest{Filter: consumer.DeadLetterFilter{Consumer: "billing"}, Who: "ann", Reason: "INC-17", Expect: -1})
+//	action, err := store.Operator().Request(ctx, ops.Request{Kind: ops.Replay, Filter: consumer.DeadLetterFilter{Consumer: "billing"}, Who: "ann", Reason: "INC-17", Expect: -1})
 //
 // [Health] serves /livez and /readyz of a worker.
 //
