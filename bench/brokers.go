@@ -47,6 +47,7 @@ func (b *bench) kafka(ctx context.Context) error {
 		ways := []way{
 			b.fromBroker("by hand", "", k, few, column.far, byHand),
 			b.fromBroker("ProcessBatch, plain Handle", "by hand", k, many/2, column.far, reading(func(c consumers) processor { return c.plain })),
+			b.fromBroker("ProcessBatch, Interleave", "by hand", k, many, column.far, reading(func(c consumers) processor { return c.interleaved })),
 			b.fromBroker("ProcessBatch, Queue", "by hand", k, many, column.far, reading(func(c consumers) processor { return c.queue })),
 			b.fromBroker("ProcessBatch, set-based", "by hand", k, many, column.far, reading(func(c consumers) processor { return c.set })),
 		}

@@ -36,6 +36,7 @@ func (b *bench) batches(ctx context.Context) error {
 		return []*handling{
 			{name: "by hand", do: each(w.byHand)},
 			{name: "ProcessBatch, plain Handle", base: "by hand", do: hundred(c.plain)},
+			{name: "ProcessBatch, Interleave", base: "by hand", do: hundred(c.interleaved)},
 			{name: "ProcessBatch, Queue", base: "by hand", do: hundred(c.queue)},
 			{name: "ProcessBatch, set-based", base: "by hand", do: hundred(c.set)},
 			{name: "ProcessBatch, duplicates", base: "by hand", repeats: true, do: func(ctx context.Context, _ func() string) (int, error) {
@@ -91,6 +92,7 @@ func (b *bench) memory(ctx context.Context) error {
 			{name: "by hand", do: each(w.byHand)},
 			{name: "Process", do: each(w.process(c))},
 			{name: "ProcessBatch, plain Handle", do: hundred(c.plain)},
+			{name: "ProcessBatch, Interleave", do: hundred(c.interleaved)},
 			{name: "ProcessBatch, Queue", do: hundred(c.queue)},
 			{name: "ProcessBatch, set-based", do: hundred(c.set)},
 		})

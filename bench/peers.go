@@ -90,7 +90,7 @@ func (w *world) watermill(ctx context.Context, ids []string, t *tally) error {
 		return err
 	}
 	handled := newTally(len(ids))
-	router.AddNoPublisherHandler("ledger", topic, subscriber, func(msg *wmessage.Message) error {
+	router.AddConsumerHandler("ledger", topic, subscriber, func(msg *wmessage.Message) error {
 		tx, ok := sql.TxFromContext(msg.Context())
 		if !ok {
 			return errors.New("there is no transaction")

@@ -16,6 +16,9 @@ type attempt struct {
 	claimed  bool  // the store has answered the claims
 	ended    bool  // a handler ended the transaction, which may be committed without the handlers' effects
 	culprits []int // places in todo, ascending, of the messages that caused err, as far as known
+
+	interleaved bool  // the handlers ran side by side
+	returned    []int // places in todo of those that had returned nil then
 }
 
 // attempt handles items[todo...] in one transaction.
@@ -62,6 +65,19 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 			ran = first
 			err := onOwnGoroutine("the handler", func() error { return b.c.handle(ctx, tx, msgs, keys) })
 			a.culprits = b.named(err, answers, first)
+			return err
+		}
+		if b.interleaves(answers, first) {
+			ran, a.interleaved = first, true
+			failed, returned, err := b.interleave(ctx, tx, msgs, keys)
+			if failed >= 0 {
+				a.culprits = first[failed : failed+1]
+				for k, j := range first {
+					if returned[k] {
+						a.returned = append(a.returned, j)
+					}
+				}
+			}
 			return err
 		}
 		// One goroutine for all handlers, because one for each would cost as much as a short handler.
@@ -133,10 +149,16 @@ func (b *batch[TTx]) named(err error, answers []claimAnswer, places []int) []int
 
 // findDoubts finds out whether a transaction that failed after the handlers of ran were called may be committed all the
 // same, without all of the handlers' effects. verifies says that the transaction was verified after each handler, so that only
-// the last one can have ended it.
+// the last one can have ended it. Of handlers that ran side by side, it is the one that Fork has named; others had returned
+// before, or have done a part of their work.
 func (b *batch[TTx]) findDoubts(a *attempt, answers []claimAnswer, ran []int, verifies bool) {
 	suspects := ran
-	if verifies {
+	switch {
+	case a.interleaved && len(a.culprits) > 0:
+		suspects, ran = a.culprits, append(a.returned, a.culprits...)
+	case a.interleaved:
+		verifies = false
+	case verifies:
 		suspects = ran[len(ran)-1:]
 	}
 	ended := errors.Is(a.err, dedup.ErrTxEnded)
@@ -147,10 +169,10 @@ func (b *batch[TTx]) findDoubts(a *attempt, answers []claimAnswer, ran []int, ve
 	switch {
 	case ended && !errors.Is(a.err, dedup.ErrRolledBack):
 		a.culprits = suspects
-		b.addDoubts(answers, ran, suspects, true, a.err)
+		b.addDoubts(a, answers, ran, suspects, true)
 		a.err, a.ended = &unknownError{err: a.err}, true
 	case inDoubt != nil: // probably the database's fault
-		b.addDoubts(answers, ran, suspects, false, a.err)
+		b.addDoubts(a, answers, ran, suspects, false)
 	}
 }
 

@@ -25,6 +25,7 @@ type batch[TTx any] struct {
 	soloFaults int         // transactions with a single message that the database failed, in a row
 	worked     bool        // a handler's work was committed in this pass
 	down       bool        // the database is at fault: nothing more is tried
+	plain      bool        // no handlers run side by side in the rest of this pass, because that has failed
 	lastFault  *RetryError // the answer to the latest fault of the database
 }
 
@@ -101,7 +102,10 @@ func (b *batch[TTx]) try(ctx context.Context, part []int) (next int, ok bool) {
 	epoch := b.c.pause.epoch()
 	began := time.Now()
 	a := b.attempt(ctx, todo)
-	if len(todo) > 1 && a.claimed && ctx.Err() == nil && b.collided(a.err) {
+	switch {
+	case a.interleaved:
+		b.interleaved(ctx, a.err, time.Since(began))
+	case len(todo) > 1 && a.claimed && ctx.Err() == nil && b.collided(a.err):
 		b.c.limit.failed(len(todo), time.Since(began))
 	}
 	switch {

@@ -65,6 +65,39 @@ type Config[TTx any] struct {
 	Handle      Handler[TTx]
 	HandleBatch BatchHandler[TTx]
 
+	// Interleave lets the Handle calls of a batch run side by side, in one transaction, in ProcessBatch. When all of them wait for
+	// the database, their statements travel together, so a batch takes far fewer round trips. It needs a Store that is a dedup.Forker,
+	// such as pgxstore, and Handle.
+	//
+	// Set it only if messages with different Message.Keys, or without one, do not depend on each other's rows. In transactions of
+	// their own, row locks keep two handlers apart. In one transaction they do not, because a transaction does not wait for itself:
+	//
+	//	UPDATE accounts SET version = version + 1 WHERE id = $1 RETURNING balance   -- handler 1 gets 100, and then handler 2 also gets 100
+	//	UPDATE accounts SET balance = $2 WHERE id = $1                              -- handler 1 writes 90, and then handler 2 writes 80: 70 is right
+	//
+	// Two such messages about one account need the account as their Message.Key: messages with the same Key run one after the other,
+	// in their order. Or let the handler write SET balance = balance - $2, which is right in any order. Or let it lock the row with
+	// SELECT … FOR UPDATE before it reads: a handler that asks for a lock in the text of a statement (FOR UPDATE and the like, LOCK,
+	// advisory locks, pgxstore's LockKeys) has the transaction for itself from then on until it returns. Locks that a function or
+	// a trigger takes are not seen.
+	//
+	// A handler also gets the transaction for itself when it sets a savepoint, uses CopyFrom, Conn, LargeObjects or Prepare, changes a
+	// setting, or sends anything but SELECT, INSERT, UPDATE, DELETE, MERGE, VALUES or WITH. So such handlers gain nothing.
+	//
+	// Results are as without Interleave. If anything fails while handlers run side by side, nothing is committed and no attempt is
+	// counted: the messages run again one after the other, and only that decides. To keep that rare, the Consumer stops interleaving for a
+	// while after a failure, and for messages that have failed before. Therefore handlers run more often than without Interleave, and
+	// the following holds for them:
+	//
+	//   - All handlers of a batch run at the same time, each on a goroutine of its own. They must be safe for that; a mutex
+	//     that they share is no problem.
+	//   - HandlerTimeout includes the time that a handler waits for the others.
+	//   - The rows of a Query are read into memory before the handler gets them.
+	//   - ctx ends as soon as another handler of the batch has failed.
+	//
+	// Defaults to false.
+	Interleave bool
+
 	// MaxAttempts is how many times a message may fail before it is parked. One attempt may call the handler more than
 	// once: a message that fails in a batch is tried again alone, and a HandleBatch in smaller and smaller batches, unless it
 	// returns a MessageError.
@@ -168,6 +201,8 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 		return refuse("Handle is required, or HandleBatch")
 	case cfg.Handle != nil && cfg.HandleBatch != nil:
 		return refuse("HandleBatch and Config.Handle are both set: set one of them")
+	case cfg.Interleave && cfg.HandleBatch != nil:
+		return refuse("Interleave needs Config.Handle: a HandleBatch gets all messages in one call")
 	case cfg.MaxAttempts < 0:
 		return refuse("MaxAttempts is %d: want 1 or more", cfg.MaxAttempts)
 	case cfg.HandlerTimeout != 0 && cfg.HandlerTimeout < time.Millisecond:
@@ -175,6 +210,9 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	}
 	if err := tokens.Limit(cfg.ParkLimit).Validate(); err != nil {
 		return refuse("ParkLimit%w", err)
+	}
+	if _, forks := cfg.Store.(dedup.Forker[TTx]); cfg.Interleave && !forks {
+		return refuse("Interleave is set, and a %T cannot run handlers side by side: use pgxstore, or leave it false", cfg.Store)
 	}
 	if _, parks := cfg.Store.(ParkingLot[TTx]); !parks && cfg.ParkLimit != (ParkLimit{}) {
 		return refuse("ParkLimit has no effect: Config.Store is not a ParkingLot")

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/hooks"
 	"github.com/txonce/txonce/internal/tokens"
@@ -22,6 +23,8 @@ type Consumer[TTx any] struct {
 	panics      *hooks.Panics // of the hooks of Config.Trace
 	pause       pause
 	limit       batchLimit
+	forker      dedup.Forker[TTx] // nil: handlers never run side by side
+	plainly     plainly
 	history     history
 	doubts      doubts
 	budget      *parkBudget
@@ -76,6 +79,9 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 		starting: make(chan struct{}, 1),
 	}
 	c.lot, _ = cfg.Store.(ParkingLot[TTx])
+	if cfg.Interleave {
+		c.forker, _ = cfg.Store.(dedup.Forker[TTx])
+	}
 	return c, nil
 }
 

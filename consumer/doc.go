@@ -27,6 +27,9 @@
 // them in one transaction, and leaves waiting to its caller. When that transaction fails, it tries the failing messages apart
 // from the others. It returns an answer for each message.
 //
+// With Config.Interleave, the handlers of a batch run side by side in that transaction, and their statements travel together. This is
+// much faster, and right only if messages with different ordering keys do not depend on each other's rows.
+//
 // # What a crash does
 //
 // A crash before COMMIT leaves neither the claim nor the handler's writes, so the redelivered message runs. A crash after

@@ -85,15 +85,15 @@ func (d *doubts) forget(key dedup.KeyHash) {
 	delete(d.all, key)
 }
 
-// addDoubts remembers the messages that a transaction claimed before it failed with err. ran and culprits are places in
+// addDoubts remembers the messages that a transaction claimed before it failed. ran and culprits are places in
 // answers. sure says that the handlers of culprits ended the transaction: those messages and their copies are refused from
 // now on.
 //
 // The messages in ran that are not culprits are not in doubt. The transaction was verified after their handlers, so their
 // effects and their claims are committed together or not at all, and a new claim shows which.
-func (b *batch[TTx]) addDoubts(answers []claimAnswer, ran, culprits []int, sure bool, err error) {
+func (b *batch[TTx]) addDoubts(a *attempt, answers []claimAnswer, ran, culprits []int, sure bool) {
 	var committed func(context.Context, any) (bool, error)
-	if inDoubt, ok := errors.AsType[*dedup.InDoubtError](err); ok {
+	if inDoubt, ok := errors.AsType[*dedup.InDoubtError](a.err); ok {
 		committed = inDoubt.Committed
 	}
 	for j, ans := range answers {
@@ -101,8 +101,8 @@ func (b *batch[TTx]) addDoubts(answers []claimAnswer, ran, culprits []int, sure 
 		if ans.verdict != dedup.First || slices.Contains(ran, j) && !guilty {
 			continue
 		}
-		cause := &unknownError{err: err}
-		if !guilty && len(culprits) == 1 {
+		cause := &unknownError{err: a.err}
+		if !guilty && len(culprits) == 1 && !a.interleaved { // side by side, the handler may have done a part of its work
 			cause.by = answers[culprits[0]].item.rec.Key.ID
 		}
 		b.c.doubts.add(ans.item.hash, doubt{cause: cause, sure: sure, ownEffect: sure && guilty, committed: committed})

@@ -42,7 +42,7 @@ func (c *Consumer[TTx]) RunReplays(ctx context.Context) error {
 		wait, err := c.replayNext(ctx, queue)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			continue
 		case errors.Is(err, ErrClosed):
 			return err
 		case err != nil:

@@ -58,6 +58,23 @@ type TxVerifier[TTx any] interface {
 	VerifyTx(ctx context.Context, tx TTx) error
 }
 
+// Forker runs several handlers side by side in one transaction, and sends statements of different handlers to the database together.
+type Forker[TTx any] interface {
+	// Fork calls each of handlers on a goroutine of its own, and returns when all have returned. tx is the transaction that InTx
+	// passed to fn; each handler gets a transaction of its own, through which it works in tx. It must not be used after the handler
+	// has returned. keys has an element for each handler: those with the same key, except "", run one after the other in their order.
+	//
+	// If all handlers return nil and Fork returns no error, the caller may return nil to InTx, and all their effects are committed.
+	// Otherwise it must return an error to InTx, and nothing is committed. failed is then the place of the handler that failed first,
+	// or -1 if no handler can be named, and err is its error. After the first failure Fork ends the ctx of the other handlers, and
+	// waits for them. What they return then is dropped. Fork also fails if a handler calls runtime.Goexit, or if handlers could wait
+	// for each other forever. A handler that fails here may succeed when it runs without others. Handlers must not panic.
+	//
+	// The handlers are not kept apart by row locks, because a transaction does not wait for itself. A handler that asks for a lock has tx
+	// for itself from then on until it returns.
+	Fork(ctx context.Context, tx TTx, keys []string, handlers []func(ctx context.Context, tx TTx) error) (failed int, err error)
+}
+
 // FaultClassifier finds those Retryable errors that one message alone may cause.
 type FaultClassifier interface {
 	// Ambiguous reports that err is the server's answer to a statement, and that either the database or the handler is at

@@ -72,6 +72,12 @@ func LowWatermark(o outbox.Session) int64 {
 // SetEndWithin sets the limit for COMMIT.
 func SetEndWithin(s *Store, d time.Duration) { s.endWithin = d }
 
+// SetStallsAfter sets how long handlers in Fork may wait while nothing happens.
+func SetStallsAfter(s *Store, d time.Duration) { s.stallsAfter = d }
+
+// SetLingers sets how long Fork waits for handlers that do something else before it sends statements.
+func SetLingers(s *Store, d time.Duration) { s.lingers = d }
+
 // IsDefinite reports whether an error of COMMIT says that COMMIT was refused.
 var IsDefinite = isDefinite
 

@@ -139,7 +139,7 @@ func (g *guard) suspect() {
 // hides reports whether sql may do more, or something else, than check has found, which is c. Exec without parameters may send
 // several statements in any mode. With the simple protocol every method may.
 func (g *guard) hides(c dialect.Control, args []any, exec bool) bool {
-	if c.Unclear || g.conn.PgConn().ParameterStatus("standard_conforming_strings") == "off" {
+	if c.Unclear || hidesText(g.conn) {
 		return true
 	}
 	mode, chosen := pgx.QueryExecMode(0), false
@@ -160,6 +160,11 @@ func (g *guard) hides(c dialect.Control, args []any, exec bool) bool {
 	}
 	exec = exec && len(args) == 0
 	return (exec || mode == pgx.QueryExecModeSimpleProtocol) && c.Several
+}
+
+// hidesText reports whether the server parses strings in another way than dialect.Inspect.
+func hidesText(conn *pgx.Conn) bool {
+	return conn.PgConn().ParameterStatus("standard_conforming_strings") == "off"
 }
 
 // before is called before each statement. exec reports whether Exec sends it.

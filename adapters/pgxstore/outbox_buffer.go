@@ -19,6 +19,13 @@ import (
 
 // enqueue adds rows to the waiting messages. It copies the payloads, which belong to the caller.
 func (t *guarded) enqueue(ctx context.Context, rows []outgoing) error {
+	for i := range rows {
+		rows[i].payload = slices.Clone(rows[i].payload)
+	}
+	return t.add(ctx, rows)
+}
+
+func (t *guarded) add(ctx context.Context, rows []outgoing) error {
 	g := t.g
 	if err := g.ready(ctx); err != nil {
 		return err
@@ -28,9 +35,6 @@ func (t *guarded) enqueue(ctx context.Context, rows []outgoing) error {
 	}
 	if g.conn.IsClosed() || g.conn.PgConn().TxStatus() == 'E' {
 		return g.aborted(errAborted)
-	}
-	for i := range rows {
-		rows[i].payload = slices.Clone(rows[i].payload)
 	}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, rows...)

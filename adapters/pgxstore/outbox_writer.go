@@ -35,12 +35,20 @@ func (s *Store) Enqueue(ctx context.Context, tx pgx.Tx, msgs ...outbox.Message) 
 	if err != nil {
 		return err
 	}
-	guarded, ours := tx.(*guarded)
-	if ours && guarded.g.store == s {
+	guarded, branch := guardOf(tx)
+	ours := guarded != nil && guarded.g.store == s
+	switch {
+	case ours && branch != nil:
+		return branch.enqueue(ctx, guarded, rows)
+	case ours:
 		return guarded.enqueue(ctx, rows)
+	case branch != nil: // so that the messages of all handlers are in order
+		if err := branch.takeTurnFor(ctx); err != nil {
+			return err
+		}
 	}
 	_, err = s.write(ctx, tx, rows)
-	if err == nil && ours {
+	if err == nil && guarded != nil {
 		guarded.g.wakeAfter(s, rows)
 	}
 	return err

@@ -103,9 +103,10 @@ type Store struct {
 	sessionState atomic.Pointer[string] // the state that Register or the first claim found, see dialect.Postgres.Session
 	warned       sync.Once              // limits the warning about handlers that change their session
 
-	poolerKnown, pooled atomic.Bool   // see checkPooler
-	poolerWithin        time.Duration // limit for checkPooledMode; tests on a busy machine extend it
-	endWithin           time.Duration // limit for COMMIT; tests shorten it
+	poolerKnown, pooled  atomic.Bool   // see checkPooler
+	poolerWithin         time.Duration // limit for checkPooledMode; tests on a busy machine extend it
+	endWithin            time.Duration // limit for COMMIT; tests shorten it
+	lingers, stallsAfter time.Duration // see Fork; tests change them
 
 	repeats repeats
 
@@ -141,7 +142,7 @@ func New(cfg Config) (*Store, error) {
 	default:
 		return nil, fmt.Errorf("pgxstore: Config.Isolation %q: want %q, %q or %q", cfg.Isolation, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable)
 	}
-	s := &Store{cfg: cfg, now: time.Now, plain: dialect.NewPostgres(""), poolerWithin: poolerWithin, endWithin: endTimeout}
+	s := &Store{cfg: cfg, now: time.Now, plain: dialect.NewPostgres(""), poolerWithin: poolerWithin, endWithin: endTimeout, lingers: lingers, stallsAfter: stallsAfter}
 	if cfg.Schema != "" {
 		s.useSchema(cfg.Schema)
 	}

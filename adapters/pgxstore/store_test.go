@@ -58,14 +58,16 @@ type place struct {
 	faulty  func(t *testing.T, f deduptest.Fault) string // the same one, where a COMMIT suffers f
 }
 
-func newDB(t *testing.T, server string) deduptest.DB[pgx.Tx] {
+func newDB(t *testing.T, server string) deduptest.DB[pgx.Tx] { return newDBAt(t, placeOn(t, server)) }
+
+func placeOn(t *testing.T, server string) place {
 	dsn := testdb.Tables(t, server, suiteTables)
-	return newDBAt(t, place{
+	return place{
 		dsn:     dsn,
 		another: func(t *testing.T) string { return testdb.Schema(t, server) },
 		forgets: func(*testing.T) string { return dsn + "&synchronous_commit=off" },
 		faulty:  func(t *testing.T, f deduptest.Fault) string { return wireproxy.Postgres(t, dsn, f) },
-	})
+	}
 }
 
 const suiteTables = `CREATE TABLE effects (name text NOT NULL); CREATE TABLE locks (name text PRIMARY KEY, n int NOT NULL DEFAULT 0)`

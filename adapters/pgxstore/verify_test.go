@@ -24,6 +24,7 @@ type handlerTest struct {
 	*testing.T
 	db    *outboxDB
 	store *pgxstore.Store
+	forks int
 }
 
 func newHandlerTest(t *testing.T, server string, cfg pgxstore.Config) *handlerTest {

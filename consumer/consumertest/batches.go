@@ -29,13 +29,16 @@ func TestBatches[TTx any](t *testing.T, h deduptest.Harness[TTx]) {
 		name  string
 		n     int
 		whole bool // the consumer has a HandleBatch
+		side  bool // the handlers run side by side, if the store can do that
 		fails bool // the handler that ends the transaction returns an error
 	}{
-		{"the first of several", 4, false, false},
-		{"the first of several, and fails", 4, false, true},
-		{"a batch handler", 4, true, false},
-		{"alone", 1, false, false},
-		{"alone, and fails", 1, false, true},
+		{"the first of several", 4, false, false, false},
+		{"the first of several, and fails", 4, false, false, true},
+		{"the first of several side by side", 4, false, true, false},
+		{"the first of several side by side, and fails", 4, false, true, true},
+		{"a batch handler", 4, true, false, false},
+		{"alone", 1, false, false, false},
+		{"alone, and fails", 1, false, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			db := h.New(t)
@@ -43,8 +46,11 @@ func TestBatches[TTx any](t *testing.T, h deduptest.Harness[TTx]) {
 				t.Fatal("the harness has no Misuse hook")
 			}
 			store := db.Open(t, deduptest.Options{Wait: batchWait})
+			if _, forks := store.(dedup.Forker[TTx]); c.side && !forks {
+				return
+			}
 			for i, m := range db.Misuse {
-				r := &batchRun[TTx]{T: t, db: db, store: store, m: m, n: c.n, whole: c.whole, fails: c.fails, name: fmt.Sprint("batch-", i)}
+				r := &batchRun[TTx]{T: t, db: db, store: store, m: m, n: c.n, whole: c.whole, side: c.side, fails: c.fails, name: fmt.Sprint("batch-", i)}
 				t.Run(m.Name, func(t *testing.T) { r.T = t; r.run() })
 			}
 		})
@@ -59,6 +65,7 @@ type batchRun[TTx any] struct {
 	m     deduptest.Misuse[TTx]
 	n     int
 	whole bool
+	side  bool
 	fails bool
 	name  string // the consumer's name; all IDs begin with it
 
@@ -93,7 +100,7 @@ func (r *batchRun[TTx]) handle(ctx context.Context, tx TTx, msg *consumer.Messag
 
 func (r *batchRun[TTx]) run() {
 	cfg := consumer.Config[TTx]{
-		Name: r.name, Store: r.store, Key: consumer.MessageID, Backoff: func(int) time.Duration { return 0 },
+		Name: r.name, Store: r.store, Key: consumer.MessageID, Backoff: func(int) time.Duration { return 0 }, Interleave: r.side,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	if r.whole {

@@ -11,6 +11,8 @@ type Control struct {
 	Sets      bool // it changes a setting, for the transaction or for the session
 	Session   bool // something may outlive the transaction: a setting, a temporary table, a lock, LISTEN, a prepared statement
 	Unclear   bool // the text may do more than Inspect understood
+	Alone     bool // what follows in its handler depends on it, so that no other handler's statement may come in between
+	Recalls   bool // it reads the latest number that its session took from a sequence
 }
 
 // Inspect parses sql as PostgreSQL does with standard_conforming_strings on. It sets Unclear if there is something it does not
@@ -35,6 +37,7 @@ func Inspect(sql string) (c Control) {
 	// A single word may be the name of a prepared statement, whose text is unknown.
 	c.Savepoint = c.Savepoint || !strings.ContainsAny(sql, " \t\r\n\f\v")
 	c.Unclear = c.Unclear || s.unclear
+	c.Alone = c.Alone || statements != 1 || c.Savepoint || c.Sets || c.Session || c.Unclear
 	return c
 }
 
@@ -69,7 +72,7 @@ func (s *scanner) statement(t token, c *Control) tokenKind {
 		default:
 		}
 		word := t.word
-		if t.kind == quoted && word != wordSetConfig && word != wordSessionLock && word != wordTempSchema {
+		if t.kind == quoted && word != wordSetConfig && word != wordSessionLock && word != wordLock && word != wordRecalls && word != wordTempSchema {
 			word = wordOther // not a keyword, but it may name a function or schema
 		}
 		setByLocal = word == wordTrue
@@ -79,6 +82,10 @@ func (s *scanner) statement(t token, c *Control) tokenKind {
 			c.Sets, setAt = true, depth
 		case word == wordSessionLock:
 			c.Session = true
+		case word == wordLock, before == wordFor && (word == wordUpdate || word == wordLocks):
+			c.Alone = true
+		case word == wordRecalls:
+			c.Recalls = true
 		case word == wordTempSchema, word == wordTemp && (words[0] == wordCreate || before == wordInto):
 			temporary = true
 		case word == wordDrop && before == wordCommit && n > 1:
@@ -99,6 +106,7 @@ func (s *scanner) statement(t token, c *Control) tokenKind {
 	}
 	c.Session = c.Session || setAt >= 0 || temporary && !dropped
 	c.control(words)
+	c.Alone = c.Alone || temporary || words[0] != wordQuery && words[0] != wordUpdate
 	return t.kind
 }
 
@@ -152,10 +160,15 @@ const (
 	wordDeclare
 	wordDrop
 	wordEnd
+	wordFor
 	wordHold
 	wordInto
 	wordLocal
+	wordLock
+	wordLocks
 	wordPrepare
+	wordQuery
+	wordRecalls
 	wordRollback
 	wordSavepoint
 	wordSession
@@ -167,6 +180,7 @@ const (
 	wordTo
 	wordTransaction
 	wordTrue
+	wordUpdate
 	wordWork
 )
 
@@ -180,12 +194,20 @@ var keywords = map[string]keyword{
 	"deallocate": wordSession, "discard": wordSession, "listen": wordSession, "load": wordSession, "reset": wordSession,
 	"unlisten": wordSession,
 
+	"select": wordQuery, "insert": wordQuery, "update": wordUpdate, "delete": wordQuery, "merge": wordQuery, "values": wordQuery, "with": wordQuery,
+
+	"for": wordFor, "no": wordLocks, "share": wordLocks, "key": wordLocks, // FOR NO KEY UPDATE, FOR SHARE, FOR KEY SHARE
+	"pg_advisory_xact_lock": wordLock, "pg_advisory_xact_lock_shared": wordLock,
+	"pg_try_advisory_xact_lock": wordLock, "pg_try_advisory_xact_lock_shared": wordLock,
+
+	"currval": wordRecalls, "lastval": wordRecalls,
+
 	"pg_advisory_lock": wordSessionLock, "pg_advisory_lock_shared": wordSessionLock,
 	"pg_try_advisory_lock": wordSessionLock, "pg_try_advisory_lock_shared": wordSessionLock,
 }
 
-// longestKeyword is the length of pg_try_advisory_lock_shared.
-const longestKeyword = 27
+// longestKeyword is the length of pg_try_advisory_xact_lock_shared.
+const longestKeyword = 32
 
 // keywordOf looks up a word in any case without allocating.
 func keywordOf(word string) keyword {

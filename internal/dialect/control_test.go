@@ -103,8 +103,69 @@ var inspected = []struct {
 
 func TestInspect(t *testing.T) {
 	for _, tt := range inspected {
-		if got := dialect.Inspect(tt.sql); got != tt.want {
+		got := dialect.Inspect(tt.sql)
+		got.Alone, got.Recalls = false, false // see TestInspectFindsWhatNeedsTheTransactionAlone
+		if got != tt.want {
 			t.Errorf("%q:\n%+v, want\n%+v", tt.sql, got, tt.want)
+		}
+	}
+}
+
+func TestInspectFindsWhatNeedsTheTransactionAlone(t *testing.T) {
+	for _, tt := range []struct {
+		sql            string
+		alone, recalls bool
+	}{
+		{"SELECT 1", false, false},
+		{"(SELECT 1) UNION (SELECT 2)", false, false},
+		{"/* a */ insert INTO t VALUES ($1) ON CONFLICT (id) DO UPDATE SET n = 1 RETURNING n;", false, false},
+		{"UPDATE t SET n = n + 1", false, false},
+		{"DELETE FROM t", false, false},
+		{"MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE", false, false},
+		{"WITH x AS (SELECT 1) SELECT * FROM x", false, false},
+		{"VALUES (1)", false, false},
+		{"SELECT substring(x FROM 1 FOR 2), share, no, key FROM t", false, false},
+		{"SELECT 'FOR UPDATE', $$ FOR UPDATE $$, \"FOR\" \"UPDATE\" -- FOR UPDATE", false, false},
+
+		{"SELECT * FROM t FOR UPDATE", true, false},
+		{"select * from t for\nupdate skip locked", true, false},
+		{"SELECT * FROM t FOR /* x */ NO KEY UPDATE", true, false},
+		{"SELECT * FROM t FOR SHARE NOWAIT", true, false},
+		{"SELECT * FROM t FOR KEY SHARE OF t", true, false},
+		{"WITH x AS (SELECT * FROM t FOR UPDATE) UPDATE t SET n = 1 FROM x", true, false},
+		{"SELECT pg_advisory_xact_lock(1)", true, false},
+		{"SELECT pg_catalog.pg_try_advisory_xact_lock_shared(1)", true, false},
+		{"SELECT \"pg_advisory_xact_lock\"(1)", true, false},
+		{"SELECT pg_try_advisory_lock(1)", true, false},
+		{"LOCK TABLE t", true, false},
+		{"LOCK t", true, false},
+		{"SELECT set_config('a.b', 'c', true)", true, false},
+		{"SET LOCAL a.b = 1", true, false},
+		{"SET CONSTRAINTS ALL DEFERRED", true, false},
+		{"SAVEPOINT x", true, false},
+		{"RELEASE SAVEPOINT x", true, false},
+		{"COMMIT", true, false},
+		{"CREATE TEMP TABLE t (a int) ON COMMIT DROP", true, false},
+		{"CREATE TABLE t (a int)", true, false},
+		{"SELECT 1 INTO TEMP t", true, false},
+		{"DECLARE c CURSOR FOR SELECT 1", true, false},
+		{"FETCH c", true, false},
+		{"CALL p()", true, false},
+		{"DO $$ BEGIN END $$", true, false},
+		{"COPY t FROM STDIN", true, false},
+		{"EXECUTE x", true, false},
+		{"name_of_a_statement", true, false},
+		{"SELECT 1; SELECT 2", true, false},
+		{"", true, false},
+		{" -- nothing", true, false},
+		{"SELECT 'x", true, false},
+
+		{"SELECT currval('s')", false, true},
+		{"SELECT lastval()", false, true},
+		{"INSERT INTO t VALUES (currval('s'))", false, true},
+	} {
+		if got := dialect.Inspect(tt.sql); got.Alone != tt.alone || got.Recalls != tt.recalls {
+			t.Errorf("%q: alone %v, recalls %v", tt.sql, got.Alone, got.Recalls)
 		}
 	}
 }

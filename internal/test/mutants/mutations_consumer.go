@@ -100,8 +100,8 @@ var consumerMutations = []mutation{
 		`case doubtful:`, `case doubtful && false:`,
 	}),
 	ending("a handler that ended its transaction does not run again for that message", "consumer/attempt.go", edit{
-		`		b.addDoubts(answers, ran, suspects, true, a.err)
-`, `		b.addDoubts(answers, ran, nil, true, a.err)
+		`		b.addDoubts(a, answers, ran, suspects, true)
+`, `		b.addDoubts(a, answers, ran, nil, true)
 `,
 	}),
 	ending("a claim of unknown outcome does not complete its message", "consumer/park.go", edit{
@@ -249,5 +249,24 @@ var consumerMutations = []mutation{
 	}),
 	handling("the parking limit does not apply to messages of unknown outcome", "park.go", "TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem", edit{
 		`limited := reason != observe.CauseUnknown`, `limited := true`,
+	}),
+	handling("interleaved: after a failure, the messages run one after the other", "interleave.go", "TestInterleaveThatFailsCountsAgainstNobody", edit{
+		`		b.plain = true
+`, ``,
+	}),
+	handling("interleaved: after a failure, it stops for a while", "interleave.go", "TestInterleaveStopsForAWhileAfterAFailure", edit{
+		`|| b.c.plainly.now() {`, `{`,
+	}),
+	handling("interleaved: a message that has failed before does not cost others their work", "interleave.go", "TestInterleaveLeavesOutMessagesThatHaveFailed", edit{
+		`if b.c.history.knows(answers[j].item.hash) {`, `if b.c.history.knows(answers[j].item.hash) && false {`,
+	}),
+	handling("interleaved: a message is never judged by a transaction that it shares", "interleave.go", "TestInterleaveForksTheNewMessagesOfABatch", edit{
+		`len(places) < 2 ||`, ``,
+	}),
+	handling("interleaved: a handler that had not returned when another ended the transaction is in doubt", "attempt.go", "TestInterleaveWhenAHandlerEndsTheTransaction", edit{
+		`if returned[k] {`, `if returned[k] || k != failed {`,
+	}),
+	handling("Interleave is refused where it has no effect", "config.go", "TestInterleaveIsRefusedWhereItHasNoEffect", edit{
+		`cfg.Interleave && !forks {`, `cfg.Interleave && !forks && false {`,
 	}),
 }

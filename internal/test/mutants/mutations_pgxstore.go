@@ -81,6 +81,72 @@ var pgxstoreMutations = []mutation{
 	single("Queue: all statements take one round trip", pgx+"/queue.go", "TestQueueTakesOneRoundTrip", edit{
 		"				q.add(msg, own)\n", "				q.add(msg, own)\n				if err := q.send(ctx); err != nil {\n					return err\n				}\n				q.batch, q.owners = pgx.Batch{}, nil\n",
 	}),
+	single("interleaved: the statements of all handlers take one round trip", pgx+"/fork_run.go", "TestForkSendsTheStatementsOfAllHandlersTogether", edit{
+		`case len(f.queue) > 0 && quiet:`, `case len(f.queue) > 0:`,
+	}),
+	single("interleaved: a handler that locks has the transaction for itself", pgx+"/fork_branch.go", "TestForkKeepsHandlersApartThatLock", edit{
+		`return b.f.alone || c.Alone ||`, `return b.f.alone ||`,
+	}),
+	single("interleaved: a hidden statement has the transaction for itself", pgx+"/fork_branch.go", "TestForkKeepsHandlersApartThatLock", edit{
+		`pgx.QueryResultFormatsByOID, pgx.QueryRewriter:`, `pgx.QueryResultFormatsByOID:`,
+	}),
+	single("interleaved: above READ COMMITTED handlers run one after the other", pgx+"/fork.go", "TestForkKeepsHandlersApartThatLock", edit{
+		`s.cfg.Isolation != pgx.ReadCommitted ||`, ``,
+	}),
+	single("interleaved: nobody comes between the statements of a handler that has its turn", pgx+"/fork_run.go", "TestForkLetsNobodyComeBetween", edit{
+		"		f.turn, b.alone = b, true\n", "		b.alone = true\n",
+	}),
+	single("interleaved: messages with the same key are handled in order", pgx+"/fork.go", "TestForkKeepsTheOrder", edit{
+		`if at, ok := byKey[keys[i]]; ok {`, `if at, ok := byKey[keys[i]]; ok && false {`,
+	}),
+	single("interleaved: outbox messages are in the order of the handlers", pgx+"/fork_run.go", "TestForkKeepsTheOrder", edit{
+		`		return f.move(f.ctx, b.place)`, `		return nil`,
+	}),
+	single("interleaved: a turn begins when all earlier handlers have returned", pgx+"/fork_run.go", "TestForkKeepsTheOrder", edit{
+		"	for f.low < len(f.branches) && f.branches[f.low].returned {", "	for f.low < len(f.branches) && (f.branches[f.low].returned || f.low < b.place) {",
+	}),
+	single("interleaved: a handler that holds a mutex gets its results", pgx+"/fork_run.go", "TestForkOfHandlersThatShareAMutex", edit{
+		`quiet := f.busy == 0 || idle`, `quiet := f.busy == 0`,
+	}),
+	single("interleaved: handlers do not wait for each other forever", pgx+"/fork_run.go", "TestForkOfHandlersThatWaitForEachOther", edit{
+		`if idle && !f.turn.using {`, `if false {`,
+	}),
+	single("interleaved: handlers do not wait for a turn forever", pgx+"/fork_run.go", "TestForkOfHandlersThatWaitForEachOther", edit{
+		"		case f.turns > 0:\n			if idle {", "		case f.turns > 0:\n			if false {",
+	}),
+	single("interleaved: an argument does not wait for a handler forever", pgx+"/fork_send.go", "TestForkOfHandlersThatWaitForEachOther", edit{
+		`	close(f.stuck)`, `	_ = f.stuck`,
+	}),
+	single("interleaved: a slow statement is no deadlock", pgx+"/fork_run.go", "TestForkOfASlowHandler", edit{
+		`if idle && !f.turn.using {`, `if idle {`,
+	}),
+	single("interleaved: a handler that has returned cannot use the transaction", pgx+"/fork_branch.go", "TestForkOfAHandlerThatLeavesAGoroutine", edit{
+		"	case b.returned:\n		return errReturned\n", "	case b.returned && false:\n		return errReturned\n",
+	}),
+	single("interleaved: a handler that leaves rows open commits nothing", pgx+"/fork_run.go", "TestForkFails", edit{
+		`case b.using || b.open > 0:`, `case b.using:`,
+	}),
+	single("interleaved: a handler cannot rely on reading rows beside its statements", pgx+"/fork_branch.go", "TestForkFails", edit{
+		`case b.using, b.open > 0:`, `case b.using:`,
+	}),
+	single("interleaved: the end of a handler's ctx commits nothing", pgx+"/fork_branch.go", "TestForkFails", edit{
+		`		f.fail(b.place, ctx.Err())`, ``,
+	}),
+	single("interleaved: runtime.Goexit commits nothing", pgx+"/fork.go", "TestForkFails", edit{
+		`			f.returned(running, errGoexit)`, `			f.returned(running, nil)`,
+	}),
+	single("interleaved: currval does not return another handler's number", pgx+"/fork_branch.go", "TestForkFails", edit{
+		`	if c.Recalls {`, `	if c.Recalls && false {`,
+	}),
+	single("interleaved: a handler cannot roll back to a savepoint of an earlier one", pgx+"/fork_run.go", "TestForkFails", edit{
+		"		case f.turn != nil && f.turn.returned:\n			f.verify()", "		case f.turn != nil && f.turn.returned:\n			f.turn = nil",
+	}),
+	single("interleaved: the handler that fails first is named", pgx+"/fork_send.go", "TestForkFails", edit{
+		`p.culprit = p.owners[i].place`, `p.culprit = p.owners[0].place`,
+	}),
+	single("interleaved: the transaction is verified after the last turn", pgx+"/fork_run.go", "TestBatches", edit{
+		`f.live > 0 || f.turn != nil && f.err == nil`, `f.live > 0`,
+	}),
 	single("a savepoint can be rolled back after the server has refused a result", pgx+"/result.go", "TestSaveResultWithCommit", edit{
 		`if g.conn.PgConn().TxStatus() == 'E' {`, `if false {`,
 	}),

@@ -23,7 +23,7 @@ type sessions struct {
 
 // do runs f on an idle session or on a new one, and keeps the session if f succeeds.
 func (s *sessions) do(ctx context.Context, dsn string, f func(*pgx.Conn) error) error {
-	conn := s.take(dsn)
+	conn := s.take(ctx, dsn)
 	if conn == nil {
 		var err error
 		if conn, err = pgx.Connect(ctx, dsn); err != nil {
@@ -43,17 +43,24 @@ func (s *sessions) do(ctx context.Context, dsn string, f func(*pgx.Conn) error) 
 }
 
 // take returns an idle session that its server has not ended, or nil.
-func (s *sessions) take(dsn string) *pgx.Conn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for idle := s.idle[dsn]; len(idle) > 0; idle = s.idle[dsn] {
-		conn := idle[len(idle)-1]
-		s.idle[dsn] = idle[:len(idle)-1]
-		if conn.PgConn().CheckConn() == nil {
+func (s *sessions) take(ctx context.Context, dsn string) *pgx.Conn {
+	for conn := s.pop(dsn); conn != nil; conn = s.pop(dsn) {
+		if conn.Ping(ctx) == nil {
 			return conn
 		}
 	}
 	return nil
+}
+
+func (s *sessions) pop(dsn string) *pgx.Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	idle := s.idle[dsn]
+	if len(idle) == 0 {
+		return nil
+	}
+	s.idle[dsn] = idle[:len(idle)-1]
+	return idle[len(idle)-1]
 }
 
 // execute runs statements as one transaction. A DROP may fail in a deadlock with autovacuum or with something that a test has left

@@ -1,0 +1,243 @@
+package pgxstore_test
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/internal/test/testdb"
+)
+
+// mutex is a mutex that gives up when ctx ends, so that a deadlock ends with the test.
+type mutex chan struct{}
+
+func (m mutex) lock(ctx context.Context) error {
+	select {
+	case m <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (m mutex) unlock() { <-m }
+
+// A handler that holds a mutex gets its results although the others wait for the mutex.
+func TestForkOfHandlersThatShareAMutex(t *testing.T) {
+	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
+	shared := make(mutex, 1)
+	if _, err := h.fork(nil, alike(10, func(ctx context.Context, tx pgx.Tx, i int) error {
+		if err := shared.lock(ctx); err != nil {
+			return err
+		}
+		defer shared.unlock()
+		return errors.Join(effect(ctx, tx, "one"), effect(ctx, tx, "two"))
+	})...); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(h.effects()); n != 20 {
+		t.Errorf("%d effects", n)
+	}
+}
+
+// A handler that has the transaction for itself may wait for a mutex that another one holds, which waits for the transaction. Then
+// nothing is committed, no handler is named, and none waits forever.
+func TestForkOfHandlersThatWaitForEachOther(t *testing.T) {
+	for name, handlers := range map[string]func(m mutex, locked chan struct{}) []forkHandler{
+		"a turn and a statement": func(m mutex, locked chan struct{}) []forkHandler {
+			turned := make(chan struct{})
+			return []forkHandler{
+				func(ctx context.Context, tx pgx.Tx) error {
+					<-locked
+					if err := second(tx.Exec(ctx, `LOCK TABLE effects`)); err != nil {
+						return err
+					}
+					close(turned)
+					return m.lock(ctx)
+				},
+				func(ctx context.Context, tx pgx.Tx) error {
+					_ = m.lock(ctx)
+					defer m.unlock()
+					close(locked)
+					<-turned
+					return effect(ctx, tx, "x")
+				},
+			}
+		},
+		"two turns": func(m mutex, locked chan struct{}) []forkHandler {
+			return []forkHandler{
+				func(ctx context.Context, tx pgx.Tx) error {
+					<-locked
+					return m.lock(ctx)
+				},
+				func(ctx context.Context, tx pgx.Tx) error {
+					_ = m.lock(ctx)
+					close(locked)
+					return second(tx.Exec(ctx, `LOCK TABLE effects`))
+				},
+			}
+		},
+		"an argument": func(m mutex, locked chan struct{}) []forkHandler {
+			return []forkHandler{
+				func(ctx context.Context, tx pgx.Tx) error {
+					_ = m.lock(ctx)
+					defer m.unlock()
+					close(locked)
+					return effect(ctx, tx, "x")
+				},
+				func(ctx context.Context, tx pgx.Tx) error {
+					<-locked
+					return second(tx.Exec(ctx, insertEffect, lazy{m}))
+				},
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
+			pgxstore.SetStallsAfter(h.store, 200*time.Millisecond)
+			failed, err := h.fork(nil, handlers(make(mutex, 1), make(chan struct{}))...)
+			if failed != -1 || err == nil || !strings.Contains(err.Error(), "nothing happened") {
+				t.Errorf("failed = %d: %v", failed, err)
+			}
+		})
+	}
+}
+
+// lazy is an argument that needs a mutex.
+type lazy struct{ m mutex }
+
+func (l lazy) Value() (driver.Value, error) {
+	l.m <- struct{}{}
+	defer l.m.unlock()
+	return "lazy", nil
+}
+
+// A handler that takes long keeps nobody waiting, and is waited for.
+func TestForkOfASlowHandler(t *testing.T) {
+	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
+	pgxstore.SetStallsAfter(h.store, 400*time.Millisecond)
+	done := make(chan struct{})
+	if _, err := h.fork(nil,
+		func(ctx context.Context, tx pgx.Tx) error {
+			<-done
+			return second(tx.Exec(ctx, `SELECT pg_sleep(1) FROM (SELECT 1) AS x FOR UPDATE`)) // it has its turn, and the database takes long
+		},
+		func(ctx context.Context, tx pgx.Tx) error { defer close(done); return effect(ctx, tx, "x") },
+		func(ctx context.Context, tx pgx.Tx) error {
+			<-done
+			<-time.After(100 * time.Millisecond)
+			return effect(ctx, tx, "x")
+		},
+	); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A goroutine that a handler leaves behind gets an error, and never another handler's transaction.
+func TestForkOfAHandlerThatLeavesAGoroutine(t *testing.T) {
+	for name, use := range map[string]func(ctx context.Context, tx pgx.Tx) error{
+		"Exec":     func(ctx context.Context, tx pgx.Tx) error { return effect(ctx, tx, "late") },
+		"QueryRow": func(ctx context.Context, tx pgx.Tx) error { return tx.QueryRow(ctx, `SELECT 1`).Scan(new(int)) },
+		"Begin":    func(ctx context.Context, tx pgx.Tx) error { return second(tx.Begin(ctx)) },
+		"CopyFrom": func(ctx context.Context, tx pgx.Tx) error {
+			return second(tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"name"}, pgx.CopyFromRows([][]any{{"late"}})))
+		},
+		"a nested transaction": nil,
+	} {
+		for _, turn := range []bool{false, true} {
+			t.Run(map[bool]string{false: name, true: name + " after a turn"}[turn], func(t *testing.T) {
+				t.Parallel()
+				h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
+				var left pgx.Tx
+				late, returned := make(chan error, 1), make(chan struct{})
+				if _, err := h.fork(nil,
+					func(ctx context.Context, tx pgx.Tx) (err error) {
+						defer close(returned)
+						left = tx
+						if use == nil {
+							left, err = tx.Begin(ctx)
+							return err
+						}
+						if turn {
+							return second(tx.Exec(ctx, `LOCK TABLE effects`))
+						}
+						return nil
+					},
+					func(ctx context.Context, tx pgx.Tx) error {
+						<-returned
+						if err := effect(ctx, tx, "x"); err != nil { // an answer comes after the first handler's end
+							return err
+						}
+						go func() {
+							if use == nil {
+								late <- effect(context.Background(), left, "late")
+							} else {
+								late <- use(context.Background(), left)
+							}
+						}()
+						if err := <-late; err == nil || !strings.Contains(err.Error(), "has returned") {
+							t.Errorf("used after the handler returned: %v", err)
+						}
+						return effect(ctx, tx, "x")
+					},
+				); err != nil {
+					t.Fatal(err)
+				}
+				if n := len(h.effects()); n != 2 {
+					t.Errorf("%d effects", n)
+				}
+			})
+		}
+	}
+}
+
+// The goroutine that asks for the connection after its handler has returned ends: the connection is in use by others.
+func TestForkGivesNobodyTheConnectionLater(t *testing.T) {
+	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
+	var left pgx.Tx
+	if _, err := h.fork(nil, func(_ context.Context, tx pgx.Tx) error { left = tx; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for name, use := range map[string]func(){
+		"Conn":         func() { left.Conn() },
+		"LargeObjects": func() { left.LargeObjects() },
+	} {
+		got, ended := true, make(chan struct{})
+		go func() {
+			defer close(ended)
+			defer func() { got = recover() != nil || got }()
+			got = false
+			use()
+			got = true
+		}()
+		<-ended
+		if got {
+			t.Errorf("%s returns after the handler has returned", name)
+		}
+	}
+}
+
+// A statement whose ctx has ended before is not sent, and changes nothing else, as without Fork.
+func TestForkOfAnEndedContext(t *testing.T) {
+	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
+	if _, err := h.fork(nil, alike(3, func(ctx context.Context, tx pgx.Tx, _ int) error {
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		if err := effect(ended, tx, "not sent"); !errors.Is(err, context.Canceled) {
+			t.Errorf("err = %v", err)
+		}
+		return effect(ctx, tx, "x")
+	})...); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(h.effects()); n != 3 {
+		t.Errorf("%d effects", n)
+	}
+}
