@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/observe"
 )
 
 // rates are what the workers of one consumer have reported.
@@ -17,7 +20,59 @@ type rates struct {
 	Silent    time.Duration // since the last report, if that is long ago; 0: it is not
 }
 
-func (d *Dashboard) rates(context.Context, time.Time) (map[string]rates, error) { return nil, nil }
+// silentAfter is how long a worker may report nothing.
+const silentAfter = 2 * time.Minute
+
+// rates sums up what the workers have reported lately. now is the database's clock; those of the workers may differ a little.
+func (d *Dashboard) rates(ctx context.Context, now time.Time) (map[string]rates, error) {
+	minute := now.Truncate(time.Minute)
+	rows, err := d.cfg.Store.Activity(ctx, minute.Add(-activityShown))
+	if err != nil {
+		return nil, err
+	}
+	type sum struct {
+		rates
+		total, duplicates, retried int64
+		latest                     map[string]ops.Activity // by node
+	}
+	sums := map[string]*sum{}
+	for _, row := range rows {
+		s := sums[row.Consumer]
+		if s == nil {
+			s = &sum{rates: rates{PerMinute: make([]int64, int(activityShown/time.Minute))}, latest: map[string]ops.Activity{}}
+			sums[row.Consumer] = s
+		}
+		if i := len(s.PerMinute) - int(minute.Sub(row.Minute)/time.Minute); i >= 0 && i < len(s.PerMinute) {
+			s.PerMinute[i] += row.Messages[observe.Processed]
+		}
+		for _, n := range row.Messages {
+			s.total += n
+		}
+		s.duplicates += row.Messages[observe.Duplicate]
+		s.retried += row.Messages[observe.Retried]
+		s.latest[row.Node] = row // rows are sorted by minute
+	}
+	found := map[string]rates{}
+	for name, s := range sums {
+		s.Latest = s.PerMinute[len(s.PerMinute)-1]
+		if s.total > 0 {
+			s.Duplicate, s.Retried = 100*float64(s.duplicates)/float64(s.total), 100*float64(s.retried)/float64(s.total)
+		}
+		silent := activityShown
+		for _, row := range s.latest {
+			age := max(0, minute.Sub(row.Minute))
+			silent = min(silent, age)
+			if row.Paused != "" && age < silentAfter {
+				s.Paused = string(row.Paused)
+			}
+		}
+		if silent >= silentAfter {
+			s.Silent = silent
+		}
+		found[name] = s.rates
+	}
+	return found, nil
+}
 
 // spark is a row of bars, one per minute.
 type spark struct {

@@ -17,6 +17,7 @@ type Store interface {
 	LetterKeeper
 	Prober
 	Requester
+	ActivityKeeper
 
 	// Outbox has the operations on the outbox.
 	Outbox() outbox.Operations
