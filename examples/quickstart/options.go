@@ -31,6 +31,7 @@ type options struct {
 	broken    string // "" or one of ways
 	json      bool
 	verbose   bool
+	dashboard string // address; empty: none
 }
 
 var (
@@ -58,6 +59,7 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	flags.StringVar(&o.rebalance, "rebalance", "cooperative", "the group's rebalance protocol: eager or cooperative")
 	flags.StringVar(&o.broken, "broken", "", "use a faulty worker, to see the audit fail: "+strings.Join(ways, ", "))
 	flags.BoolVar(&o.json, "json", false, "print the figures as one last line of JSON")
+	flags.StringVar(&o.dashboard, "dashboard", "", "show the run in a browser at this `address`, such as 127.0.0.1:7070, until Ctrl-C")
 	flags.BoolVar(&o.verbose, "v", false, "show the workers' logs")
 	if err := flags.Parse(args); err != nil {
 		return o, err
