@@ -24,10 +24,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+func databases() map[string]func(testing.TB) *dashboardtest.DB {
+	return map[string]func(testing.TB) *dashboardtest.DB{"sqlite": dashboardtest.SQLite, "postgres": dashboardtest.Postgres}
+}
+
 // each runs f on both databases.
 func each(t *testing.T, f func(t *testing.T, db *dashboardtest.DB)) {
 	t.Parallel()
-	for name, open := range map[string]func(testing.TB) *dashboardtest.DB{"sqlite": dashboardtest.SQLite, "postgres": dashboardtest.Postgres} {
+	for name, open := range databases() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := open(t)

@@ -19,8 +19,10 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/migrations"
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -145,6 +147,23 @@ func (d *DB) Seed(t testing.TB) {
 	process(mailer, nil, "mail-1")
 	d.ParkOutbox(t)
 	process(billing, nil, "order-61:paid", "order-62:paid")
+	d.recordActivity(t)
+}
+
+// recordActivity makes billing run and mailer be paused.
+func (d *DB) recordActivity(t testing.TB) {
+	t.Helper()
+	now := time.Now().Truncate(time.Minute)
+	rows := []ops.Activity{{Minute: now, Consumer: "mailer", Node: "worker-2/1", Paused: observe.CauseDatabase}}
+	for i := range 31 {
+		n := int64(900 + 37*i%400 + 9*i*(30-i)/5)
+		rows = append(rows, ops.Activity{Minute: now.Add(time.Duration(-i) * time.Minute), Consumer: "billing", Node: "worker-1/1", Messages: map[observe.Outcome]int64{
+			observe.Processed: n, observe.Duplicate: n / 32, observe.Retried: n / 450,
+		}})
+	}
+	if err := d.Operator().RecordActivity(t.Context(), rows); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // ParkOutbox publishes what is pending to a broker that refuses the first half of it.
