@@ -6,6 +6,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/dashboard"
 	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/internal/test/dashboardtest"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -15,6 +16,11 @@ func TestRates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := open(t)
+			for _, name := range []string{"billing", "mailer"} {
+				if err := db.Consumer(t, name).Process(t.Context(), dashboardtest.Message("order-1")); err != nil {
+					t.Fatal(err)
+				}
+			}
 			status, err := db.Operator().Status(t.Context())
 			if err != nil {
 				t.Fatal(err)
