@@ -17,7 +17,6 @@ type Store interface {
 	LetterKeeper
 	Prober
 	Requester
-	ActivityKeeper
 
 	// Outbox has the operations on the outbox.
 	Outbox() outbox.Operations
