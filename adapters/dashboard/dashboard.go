@@ -15,6 +15,10 @@ import (
 type Config struct {
 	Store ops.Store
 
+	// Activity has the rates that an ops.Recorder in each worker writes: Store.Activity of pgxstore and sqlstore. nil: no rates are shown,
+	// and not whether a consumer is paused.
+	Activity ops.ActivityKeeper
+
 	// Authorize decides whether a request may do something, and says who makes it, for the record of actions. It is called for each
 	// request, several times, also concurrently; an error refuses. It does not log anybody in: put a middleware with that around the
 	// Dashboard.

@@ -5,7 +5,7 @@
 //
 // A Dashboard is an http.Handler. Mount it below a path that ends in a slash; its links are relative:
 //
-//	d, err := dashboard.New(dashboard.Config{Store: store.Operator(), Authorize: dashboard.Loopback})
+//	d, err := dashboard.New(dashboard.Config{Store: store.Operator(), Activity: store.Activity(), Authorize: dashboard.Loopback})
 //	mux.Handle("/txonce/", http.StripPrefix("/txonce", d))
 //
 // [Serve] runs one by itself. Config.Authorize decides about every request. [Loopback] lets everybody on this machine read, and nobody

@@ -25,8 +25,11 @@ const silentAfter = 2 * time.Minute
 
 // rates sums up what the workers have reported lately. now is the database's clock; those of the workers may differ a little.
 func (d *Dashboard) rates(ctx context.Context, now time.Time) (map[string]rates, error) {
+	if d.cfg.Activity == nil {
+		return nil, nil
+	}
 	minute := now.Truncate(time.Minute)
-	rows, err := d.cfg.Store.Activity(ctx, minute.Add(-activityShown))
+	rows, err := d.cfg.Activity.Activity(ctx, minute.Add(-activityShown))
 	if err != nil {
 		return nil, err
 	}

@@ -38,10 +38,10 @@ func TestRates(t *testing.T) {
 			add("billing", "two", 0, 1, 0, 0, "") // the minute that goes on is no rate yet
 			add("mailer", "one", 0, 0, 0, 0, observe.CauseDatabase)
 			add("shipping", "gone", 10*time.Minute, 5, 0, 0, observe.CauseBudget)
-			if err := db.Operator().RecordActivity(t.Context(), rows); err != nil {
+			if err := db.Activity().RecordActivity(t.Context(), rows); err != nil {
 				t.Fatal(err)
 			}
-			s := newSite(t, dashboard.Config{Store: db.Operator()})
+			s := newSite(t, dashboard.Config{Store: db.Operator(), Activity: db.Activity()})
 			s.want("", 200, "1,204", "highest 1,204, latest 1,204", "1.0 %", "20.5 %", "● running", "mailer: paused (database)", "▲ paused: database")
 		})
 	}

@@ -52,7 +52,7 @@ const recordEvery = 10 * time.Second
 // maxPast limits what is kept while the database is away.
 const maxPast = 1000
 
-// NewRecorder returns a Recorder. The store's Operator is an ActivityKeeper.
+// NewRecorder returns a Recorder. pgxstore.Store and sqlstore.Store return one with their method Activity.
 func NewRecorder(store ActivityKeeper) *Recorder {
 	host, err := os.Hostname()
 	if err != nil {

@@ -3,6 +3,7 @@ package ops_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,11 +15,14 @@ import (
 
 // keeper is an ops.ActivityKeeper in memory that may be away.
 type keeper struct {
+	mu   sync.Mutex
 	away bool
 	rows map[string]ops.Activity
 }
 
 func (k *keeper) RecordActivity(_ context.Context, rows []ops.Activity) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.away {
 		return errors.New("connection refused")
 	}
@@ -45,6 +49,8 @@ func TestRecorder(t *testing.T) {
 			}
 		}
 		total := func() (n int64) {
+			k.mu.Lock()
+			defer k.mu.Unlock()
 			for _, row := range k.rows {
 				n += row.Messages[observe.Processed]
 			}
@@ -59,12 +65,13 @@ func TestRecorder(t *testing.T) {
 		if total() != 3 {
 			t.Errorf("%d are written after 11 s, want 3", total())
 		}
-		k.away = true
+		away := func(yes bool) { k.mu.Lock(); defer k.mu.Unlock(); k.away = yes }
+		away(true)
 		done(2)
 		trace.Paused(ctx, observe.Pause{Name: "billing", Cause: observe.CauseDatabase})
 		pass(3 * time.Minute)
 		done(1)
-		k.away = false
+		away(false)
 		pass(11 * time.Second)
 		if total() != 6 || len(k.rows) != 4 {
 			t.Errorf("%d in %d minutes are written, want 6 in 4, with those while the database was away: %v", total(), len(k.rows), k.rows)

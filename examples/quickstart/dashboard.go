@@ -21,7 +21,7 @@ func serveDashboard(ctx context.Context, address string, d *database, say *termi
 	if err != nil {
 		return nil, err
 	}
-	board, err := dashboard.New(dashboard.Config{Store: store.Operator(), Authorize: anybodyHere, Title: "quickstart"})
+	board, err := dashboard.New(dashboard.Config{Store: store.Operator(), Activity: store.Activity(), Authorize: anybodyHere, Title: "quickstart"})
 	if err != nil {
 		return nil, err
 	}

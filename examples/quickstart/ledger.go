@@ -41,7 +41,7 @@ type store[TTx any] interface {
 	dedup.Store[TTx]
 	outbox.Writer[TTx]
 	outbox.Queue
-	Operator() ops.Store
+	Activity() ops.ActivityKeeper
 }
 
 // handler charges an order in tx and enqueues the event about it.

@@ -41,7 +41,7 @@ func work[TTx any](ctx context.Context, w workerConfig, store store[TTx], charge
 	defer stop()
 
 	handle := func(ctx context.Context, tx TTx, o Order) error { return charge(ctx, tx, store, o) }
-	activity := ops.NewRecorder(store.Operator()) // for the dashboard
+	activity := ops.NewRecorder(store.Activity()) // for the dashboard
 	cfg := consumer.Config[TTx]{
 		Name: "billing", Store: store, Key: consumer.JSONKey("order_id"), Trace: activity.Trace().Then(w.Trace),
 		ParkLimit: consumer.ParkLimit{Unlimited: true}, // because the demo plants poison; leave this out

@@ -147,7 +147,7 @@ func (c *complaints) check(t *testing.T, what string) {
 // site serves a dashboard with everything in it.
 func site(t *testing.T, db *dashboardtest.DB, authorize func(*http.Request, dashboard.Permission) (string, error)) string {
 	t.Helper()
-	d, err := dashboard.New(dashboard.Config{Store: db.Operator(), Authorize: authorize, Title: "staging", Logger: slog.New(slog.DiscardHandler)})
+	d, err := dashboard.New(dashboard.Config{Store: db.Operator(), Activity: db.Activity(), Authorize: authorize, Title: "staging", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ func activityCases[TTx any]() []testCase[TTx] {
 }
 
 func testActivity[TTx any](t *testing.T, e *env[TTx]) {
-	keeper := e.node(t).Operator()
+	keeper := e.node(t).Activity()
 	hour := time.Now().UTC().Truncate(time.Hour)
 	row := func(minute time.Time, node string, n int64, paused observe.Cause) ops.Activity {
 		return ops.Activity{Minute: minute, Consumer: name, Node: node, Messages: map[observe.Outcome]int64{observe.Processed: n, observe.Retried: 1}, Paused: paused}

@@ -161,7 +161,7 @@ func (d *DB) recordActivity(t testing.TB) {
 			observe.Processed: n, observe.Duplicate: n / 32, observe.Retried: n / 450,
 		}})
 	}
-	if err := d.Operator().RecordActivity(t.Context(), rows); err != nil {
+	if err := d.Activity().RecordActivity(t.Context(), rows); err != nil {
 		t.Fatal(err)
 	}
 }
