@@ -8,7 +8,7 @@ GOFUMPT       := go run mvdan.cc/gofumpt@v0.12.0
 S ?=
 
 # Modules within this one, which ./... does not reach: each keeps dependencies out of everybody's go.mod.
-NESTED := adapters/httpidem/interop adapters/sqlstore/adapt adapters/watermilltx/interop bench migrations/interop outbox/interop
+NESTED := adapters/dashboard/browser adapters/httpidem/interop adapters/sqlstore/adapt adapters/watermilltx/interop bench migrations/interop outbox/interop
 
 # Tests run with the versions that each module's own go.mod names, not with those of the workspace that editors use.
 export GOWORK := off
@@ -53,7 +53,9 @@ tools:
 	@missing=; command -v "$$(go env CC)" >/dev/null || missing="gcc libc6-dev"; \
 	command -v javac >/dev/null || missing="$$missing default-jdk-headless"; \
 	command -v mvn >/dev/null || missing="$$missing maven"; \
-	[ -z "$$missing" ] || { echo "make test needs a C compiler for the race detector, and javac and mvn for outbox/interop."; \
+	command -v chromium >/dev/null || missing="$$missing chromium"; \
+	[ -z "$$missing" ] || { echo "make test needs a C compiler for the race detector, javac and mvn for outbox/interop, and"; \
+		echo "chromium for adapters/dashboard/browser."; \
 		echo "Install what is missing, with: sudo apt-get install -y --no-install-recommends $$missing"; \
 		echo "(make test-short needs only Go)"; exit 1; }
 

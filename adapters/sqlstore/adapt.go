@@ -9,6 +9,7 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -24,16 +25,16 @@ type Adapted[TTx any] struct {
 }
 
 var (
-	_ dedup.Store[*sql.Conn]         = (*Adapted[*sql.Conn])(nil) // an example of a type other than *sql.Tx
-	_ dedup.ResultStore[*sql.Conn]   = (*Adapted[*sql.Conn])(nil)
-	_ dedup.Registrar                = (*Adapted[*sql.Conn])(nil)
-	_ dedup.TxVerifier[*sql.Conn]    = (*Adapted[*sql.Conn])(nil)
-	_ dedup.FaultClassifier          = (*Adapted[*sql.Conn])(nil)
-	_ dedup.Purger                   = (*Adapted[*sql.Conn])(nil)
-	_ dedup.KeyReader                = (*Adapted[*sql.Conn])(nil)
-	_ consumer.ParkingLot[*sql.Conn] = (*Adapted[*sql.Conn])(nil)
-	_ outbox.Writer[*sql.Conn]       = (*Adapted[*sql.Conn])(nil)
-	_ outbox.Queue                   = (*Adapted[*sql.Conn])(nil)
+	_ dedup.Store[*sql.Conn]          = (*Adapted[*sql.Conn])(nil) // an example of a type other than *sql.Tx
+	_ dedup.ResultStore[*sql.Conn]    = (*Adapted[*sql.Conn])(nil)
+	_ dedup.Registrar                 = (*Adapted[*sql.Conn])(nil)
+	_ dedup.TxVerifier[*sql.Conn]     = (*Adapted[*sql.Conn])(nil)
+	_ dedup.FaultClassifier           = (*Adapted[*sql.Conn])(nil)
+	_ dedup.Purger                    = (*Adapted[*sql.Conn])(nil)
+	_ dedup.KeyReader                 = (*Adapted[*sql.Conn])(nil)
+	_ consumer.ReplayQueue[*sql.Conn] = (*Adapted[*sql.Conn])(nil)
+	_ outbox.Writer[*sql.Conn]        = (*Adapted[*sql.Conn])(nil)
+	_ outbox.Queue                    = (*Adapted[*sql.Conn])(nil)
 )
 
 // Adapt returns a store whose transactions have type TTx.
@@ -101,6 +102,11 @@ func (l *Adapted[TTx]) Park(ctx context.Context, tx TTx, letter consumer.DeadLet
 // TakeDeadLetter implements consumer.ParkingLot.
 func (l *Adapted[TTx]) TakeDeadLetter(ctx context.Context, tx TTx, id consumer.DeadLetterID) error {
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.TakeDeadLetter(ctx, tx, id) })
+}
+
+// SettleReplay implements consumer.ReplayQueue.
+func (l *Adapted[TTx]) SettleReplay(ctx context.Context, tx TTx, action consumer.ActionID, letter consumer.DeadLetterID, outcome observe.Outcome) error {
+	return l.in(tx, func(tx *sql.Tx) error { return l.Store.SettleReplay(ctx, tx, action, letter, outcome) })
 }
 
 // Enqueue implements outbox.Writer; see Store.Enqueue.

@@ -31,6 +31,9 @@ type operators struct {
 	store *Store
 }
 
+// Activity returns what keeps the rates of consumers for dashboards: see ops.Recorder.
+func (s *Store) Activity() ops.ActivityKeeper { return s.operator() }
+
 func (s *Store) operator() *operator.Service {
 	return &operator.Service{DB: operatorDB{s}, Letters: s, Queue: s.Outbox()}
 }

@@ -13,7 +13,7 @@
 //
 //	action, err := store.Operator().Request(ctx, ops.Request{Kind: ops.Replay, Filter: consumer.DeadLetterFilter{Consumer: "billing"}, Who: "ann", Reason: "INC-17", Expect: -1})
 //
-// [Health] serves /livez and /readyz of a worker.
+// [Health] serves /livez and /readyz of a worker. [Recorder] writes what its consumers do to the database, for a dashboard's rates.
 //
 // # How it works
 //

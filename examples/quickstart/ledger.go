@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/outbox"
 )
@@ -40,6 +41,7 @@ type store[TTx any] interface {
 	dedup.Store[TTx]
 	outbox.Writer[TTx]
 	outbox.Queue
+	Activity() ops.ActivityKeeper
 }
 
 // handler charges an order in tx and enqueues the event about it.

@@ -13,6 +13,8 @@
 // When the group has committed every offset and the outbox is empty, an audit compares the ledger, the dead letters and the topic
 // of events with the produced orders.
 //
+// -dashboard 127.0.0.1:7070 shows the run in a browser, and its result until Ctrl-C.
+//
 // By default the database is a SQLite file and Kafka runs in this process (kfake). -store and -broker select real servers:
 //
 //	make services-up
@@ -118,6 +120,16 @@ func run(ctx context.Context, o options, say *terminal) (ok bool, err error) {
 		return false, err
 	}
 	defer cleanUp(&err, b.Close)
+	if o.dashboard != "" {
+		wait, err := serveDashboard(ctx, o.dashboard, db, say)
+		if err != nil {
+			return false, err
+		}
+		defer func() {
+			say.print("the dashboard goes on until Ctrl-C")
+			_ = wait() // it has ended with ctx
+		}()
+	}
 
 	p := newPlan(o.messages, o.seed)
 	begin := time.Now()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/outbox/relay"
 )
 
@@ -40,8 +41,9 @@ func work[TTx any](ctx context.Context, w workerConfig, store store[TTx], charge
 	defer stop()
 
 	handle := func(ctx context.Context, tx TTx, o Order) error { return charge(ctx, tx, store, o) }
+	activity := ops.NewRecorder(store.Activity()) // for the dashboard
 	cfg := consumer.Config[TTx]{
-		Name: "billing", Store: store, Key: consumer.JSONKey("order_id"), Trace: w.Trace,
+		Name: "billing", Store: store, Key: consumer.JSONKey("order_id"), Trace: activity.Trace().Then(w.Trace),
 		ParkLimit: consumer.ParkLimit{Unlimited: true}, // because the demo plants poison; leave this out
 	}
 	if w.broker == "sqs" || w.broker == "rabbitmq" { // any worker may get any order
@@ -65,5 +67,7 @@ func work[TTx any](ctx context.Context, w workerConfig, store store[TTx], charge
 	g, ctx := errgroup.WithContext(ctx) // after SIGTERM both finish the work in progress
 	g.Go(func() error { return outgoing.Run(ctx) })
 	g.Go(func() error { return broker.orders.Run(ctx) })
+	g.Go(func() error { return billing.RunReplays(ctx) }) // those that operators request
+	g.Go(func() error { return activity.Run(ctx) })
 	return g.Wait()
 }

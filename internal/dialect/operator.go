@@ -16,6 +16,8 @@ type Operator struct {
 	OpenReplays, LockAction, Failures, NextLetter, FreeAt, TakeLetter, NextTurn, Settle, Fail, Release, AddResult string
 	// Sweeping.
 	PassEnded string
+	// Activity.
+	AddActivity, Activity, ForgetActivity string
 }
 
 // functions are what the databases call by different names.
@@ -35,6 +37,7 @@ type functions struct {
 	lock     string
 	greatest string
 	micros   func(seconds string) string // a number of seconds as a difference of times
+	replaced string                      // what follows an INSERT into consumer_activity whose key is there
 }
 
 func newOperator(f functions, q func(string) string) Operator {
@@ -95,6 +98,11 @@ WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
 VALUES (` + f.key + `, ` + f.key + `, 0, ` + f.text("?") + `, '', '', 1, ` + f.now + `, ` + f.now + `)`),
 
 		PassEnded: q(`UPDATE @txonce_passes SET ended_at = ` + f.now),
+
+		AddActivity: q(`INSERT INTO @consumer_activity (minute, consumer, node, counts)
+VALUES (` + f.number + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `) ` + f.replaced),
+		Activity:       q(`SELECT minute, consumer, node, counts FROM @consumer_activity WHERE minute >= ` + f.number + ` ORDER BY minute, consumer, node`),
+		ForgetActivity: q(`DELETE FROM @consumer_activity WHERE minute < ` + f.number),
 	}
 }
 
@@ -122,6 +130,7 @@ func NewPostgresOperator(schema string) Operator {
 		limit:    number,
 		lock:     ` FOR UPDATE`,
 		greatest: `greatest`,
+		replaced: `ON CONFLICT (minute, consumer, node) DO UPDATE SET counts = excluded.counts`,
 		micros:   func(param string) string { return param + ` * interval '1 microsecond'` },
 	}, func(sql string) string { return numbered(strings.ReplaceAll(sql, "@", prefix)) })
 }
@@ -150,7 +159,7 @@ func NewMySQLOperator(schema string) Operator {
 	f.text = func(param string) string { return param }
 	f.contains = func(col, param string) string { return `LOCATE(` + param + `, ` + col + `) > 0` }
 	f.rows = `COALESCE((SELECT table_rows FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'processed_messages'), -1)`
-	f.lock, f.greatest = ` FOR UPDATE`, `GREATEST`
+	f.lock, f.greatest, f.replaced = ` FOR UPDATE`, `GREATEST`, `ON DUPLICATE KEY UPDATE counts = VALUES(counts)`
 	f.id = func(col string) string { return `LOWER(HEX(` + col + `))` }
 	return newOperator(f, MySQLNames(schema))
 }
@@ -164,7 +173,7 @@ func NewSQLiteOperator() Operator {
 	f.text = func(param string) string { return param }
 	f.contains = func(col, param string) string { return `instr(` + col + `, ` + param + `) > 0` }
 	f.rows = `-1`
-	f.greatest = `max`
+	f.greatest, f.replaced = `max`, `ON CONFLICT (minute, consumer, node) DO UPDATE SET counts = excluded.counts`
 	f.id = func(col string) string { return `lower(hex(` + col + `))` }
 	return newOperator(f, func(sql string) string { return strings.ReplaceAll(sql, "@", "") })
 }

@@ -90,6 +90,11 @@ func testFilters[TTx any](t *testing.T, e *env[TTx]) {
 		t.Fatal(err)
 	}
 	between := status.Now
+	for parked := between; !between.After(parked); between = status.Now { // SQLite counts milliseconds
+		if status, err = s.Operator().Status(bounded(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	e.park(t, s, msgs[3])
 	for _, tc := range []struct {
 		what   string

@@ -24,12 +24,15 @@ type store[TTx any] struct {
 	operator
 }
 
-type operator interface{ Operator() ops.Store }
+type operator interface {
+	Operator() ops.Store
+	Activity() ops.ActivityKeeper
+}
 
-// TestStore runs the suite. The stores of h must be a consumer.ReplayQueue and a dedup.KeyReader, and have a method Operator that returns
-// an ops.Store. Each case is a sub-test on its own database.
+// TestStore runs the suite. The stores of h must be a consumer.ReplayQueue and a dedup.KeyReader, and have the methods
+// Operator and Activity. Each case is a sub-test on its own database.
 func TestStore[TTx any](t *testing.T, h deduptest.Harness[TTx]) {
-	for _, c := range slices.Concat(statusCases[TTx](), probeCases[TTx](), replayCases[TTx](), requestCases[TTx]()) {
+	for _, c := range slices.Concat(statusCases[TTx](), probeCases[TTx](), replayCases[TTx](), requestCases[TTx](), activityCases[TTx]()) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.run(t, &env[TTx]{DB: h.New(t), oneWriter: h.OneWriter})

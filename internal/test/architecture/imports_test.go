@@ -61,6 +61,8 @@ var rows = []row{
 	{"adapters/telemetry", []string{"consumer", "consumer/ops", "dedup", "observe", "outbox", "outbox/relay", "go.opentelemetry.io/otel/..."}},
 	{"adapters/telemetry/monitoring/...", nil},
 
+	{"adapters/dashboard", []string{"consumer", "consumer/ops", "dedup", "observe", "outbox"}},
+
 	{"migrations", nil},
 	{"internal/await", nil},
 	{"internal/backoff", nil},

@@ -1,0 +1,164 @@
+package dashboard
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/dedup"
+)
+
+// funcs are what templates call.
+func (d *Dashboard) funcs() template.FuncMap {
+	return template.FuncMap{
+		"num":         number,
+		"count":       capped,
+		"span":        span,
+		"utc":         utc,
+		"ago":         func(t time.Time) string { return ago(time.Since(t)) },
+		"key":         func(s string) string { return visible(d.cfg.HideKeys.Key(s)) },
+		"visible":     visible,
+		"fingerprint": fingerprint,
+		"short":       short,
+		"filter":      d.filterText,
+		"query":       func(q string) template.URL { return template.URL(q) }, // made by url.Values.Encode
+		"done":        func(a ops.Action) int { return a.Matched - a.Waiting },
+		"runbook":     func(alert string) string { return d.cfg.Runbook + alert + ".md" },
+	}
+}
+
+// filterText returns the filter of an action, with its key as Config.HideKeys wants it.
+func (d *Dashboard) filterText(filter string) string {
+	fields := map[string]any{}
+	if len(d.cfg.HideKeys.Secret) == 0 || json.Unmarshal([]byte(filter), &fields) != nil {
+		return filter
+	}
+	if key, ok := fields["message_id"].(string); ok {
+		fields["message_id"] = d.cfg.HideKeys.Key(key)
+	}
+	hidden, err := json.Marshal(fields)
+	if err != nil {
+		return ""
+	}
+	return string(hidden)
+}
+
+// number writes 1204567 as 1,204,567.
+func number(n any) string {
+	digits := fmt.Sprintf("%d", n)
+	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+func capped(n, limit int) string {
+	if n > limit {
+		return "more than " + number(limit)
+	}
+	return number(n)
+}
+
+// span writes a duration with its two largest units.
+func span(d time.Duration) string {
+	if d < 0 {
+		return "-" + span(-d)
+	}
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return two(int(d.Minutes()), "min", int(d.Seconds())%60, "s")
+	case d < 48*time.Hour:
+		return two(int(d.Hours()), "h", int(d.Minutes())%60, "min")
+	default:
+		return two(int(d.Hours())/24, "d", int(d.Hours())%24, "h")
+	}
+}
+
+func two(a int, unit string, b int, smaller string) string {
+	if b == 0 {
+		return fmt.Sprintf("%d %s", a, unit)
+	}
+	return fmt.Sprintf("%d %s %d %s", a, unit, b, smaller)
+}
+
+func ago(d time.Duration) string {
+	switch {
+	case d > -time.Second && d < time.Second:
+		return "now"
+	case d < 0:
+		return "in " + span(-d)
+	default:
+		return span(d) + " ago"
+	}
+}
+
+func utc(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+func fingerprint(f dedup.Fingerprint) string {
+	if f.IsZero() {
+		return "unknown"
+	}
+	return hex.EncodeToString(f[:])
+}
+
+// visible returns s, or its Go syntax if a reader could not tell it from other text.
+func visible(s string) string {
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) || strings.TrimSpace(s) != s {
+		return strconv.Quote(s)
+	}
+	return s
+}
+
+// short returns the first line of an error, and not all of it if it is long: the page of the letter has the rest.
+func short(s string) string {
+	const most = 160
+	line, rest, _ := strings.Cut(s, "\n")
+	if runes := []rune(line); len(runes) > most {
+		line, rest = string(runes[:most]), "…"
+	}
+	if rest != "" {
+		line += " …"
+	}
+	return line
+}
+
+// maxPayload is how much of a payload a page shows.
+const maxPayload = 64 << 10
+
+// readable returns a payload for people: JSON indented, text as it is, bytes as a dump.
+func readable(payload []byte, limit int) (text, form string) {
+	cut := ""
+	if len(payload) > limit {
+		cut = fmt.Sprintf("\n… %s bytes more", number(len(payload)-limit))
+	}
+	var indented strings.Builder
+	if cut == "" && json.Valid(payload) {
+		var raw json.RawMessage = payload
+		encoder := json.NewEncoder(&indented)
+		encoder.SetEscapeHTML(false)
+		encoder.SetIndent("", "  ")
+		if encoder.Encode(raw) == nil {
+			return strings.TrimSuffix(indented.String(), "\n"), "JSON"
+		}
+	}
+	part := payload[:min(len(payload), limit)]
+	if text := strings.ToValidUTF8(string(part), ""); len(text) > len(part)-utf8.UTFMax && !strings.ContainsFunc(text, unprintable) {
+		return text + cut, "text"
+	}
+	return hex.Dump(part) + cut, "bytes"
+}
+
+func unprintable(r rune) bool {
+	return !unicode.IsPrint(r) && r != '\n' && r != '\t' && r != '\r'
+}

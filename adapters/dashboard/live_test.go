@@ -1,0 +1,146 @@
+package dashboard_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/txonce/txonce/adapters/dashboard"
+	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/internal/test/dashboardtest"
+)
+
+// watch opens a live connection and returns its lines.
+func watch(t *testing.T, base, page string) (*http.Response, *bufio.Scanner) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"live?page="+page, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { res.Body.Close() })
+	lines := bufio.NewScanner(res.Body)
+	lines.Buffer(nil, 1<<20)
+	return res, lines
+}
+
+func waitLine(t *testing.T, lines *bufio.Scanner, text string) {
+	t.Helper()
+	for lines.Scan() {
+		if line := lines.Text(); line != "" && !strings.HasPrefix(line, "data: ") && line != "retry: 2000" {
+			t.Errorf("line %q is of no event", line)
+		}
+		if strings.Contains(lines.Text(), text) {
+			return
+		}
+	}
+	t.Fatalf("no line contains %q: %v", text, lines.Err())
+}
+
+func TestLive(t *testing.T) {
+	each(t, func(t *testing.T, db *dashboardtest.DB) {
+		s := newSite(t, dashboard.Config{Store: db.Operator()})
+		res, lines := watch(t, s.URL+"/txonce/", "overview")
+		if got := res.Header.Get("Content-Type"); got != "text/event-stream" {
+			t.Errorf("Content-Type is %q", got)
+		}
+		waitLine(t, lines, "billing: 8 dead letters")
+		status, body := s.post("discard", "consumer", "billing", "cause", "panic", "expect", "1", "why", "a test order")
+		wantBody(t, "discard", status, body, 200)
+		waitLine(t, lines, "billing: 7 dead letters")
+		s.want("live?page=letters", http.StatusNotFound)
+	})
+}
+
+// counting counts how often the database is asked, and may be away.
+type counting struct {
+	ops.Store
+	asked atomic.Int64
+	away  atomic.Bool
+}
+
+func (c *counting) Status(ctx context.Context) (ops.Status, error) {
+	c.asked.Add(1)
+	if c.away.Load() {
+		return ops.Status{}, errors.New("connection refused")
+	}
+	return c.Store.Status(ctx)
+}
+
+// All viewers share a snapshot, and there are not too many.
+func TestViewersShareASnapshot(t *testing.T) {
+	t.Parallel()
+	db := &counting{Store: dashboardtest.SQLite(t).Operator()}
+	s := newSite(t, dashboard.Config{Store: db})
+	for range 100 {
+		res, lines := watch(t, s.URL+"/txonce/", "overview")
+		if res.StatusCode != http.StatusOK {
+			t.Fatal(res.Status)
+		}
+		waitLine(t, lines, "Nothing needs attention")
+	}
+	if res, _ := watch(t, s.URL+"/txonce/", "overview"); res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "" {
+		t.Errorf("viewer 101: %s", res.Status)
+	}
+	s.want("", 200)
+	if n := db.asked.Load(); n > 50 {
+		t.Errorf("100 viewers asked the database %d times", n)
+	}
+}
+
+// A dashboard whose database is away says so, and shows what it knew.
+func TestDatabaseAway(t *testing.T) {
+	t.Parallel()
+	seeded := dashboardtest.SQLite(t)
+	seeded.Seed(t)
+	db := &counting{Store: seeded.Operator()}
+	s := newSite(t, dashboard.Config{Store: db})
+	_, lines := watch(t, s.URL+"/txonce/", "overview")
+	waitLine(t, lines, "billing: 8 dead letters")
+	db.away.Store(true)
+	waitLine(t, lines, "connection refused")
+	waitLine(t, lines, "billing: 8 dead letters")
+	db.away.Store(false)
+	for range 3 { // events
+		waitLine(t, lines, "retry")
+	}
+	db.away.Store(true)
+	fresh := newSite(t, dashboard.Config{Store: db})
+	fresh.want("", http.StatusServiceUnavailable, "connection refused")
+}
+
+func TestServe(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := dashboard.New(dashboard.Config{Store: dashboardtest.SQLite(t).Operator(), Authorize: dashboard.Loopback, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- dashboard.Serve(ctx, l, d) }()
+	res, lines := watch(t, "http://"+l.Addr().String()+"/", "overview")
+	if res.StatusCode != http.StatusOK {
+		t.Fatal(res.Status)
+	}
+	waitLine(t, lines, "Nothing needs attention")
+	stop()
+	if err := <-ended; err != nil { // although somebody watches
+		t.Error(err)
+	}
+	if err := dashboard.Serve(t.Context(), l, d); err == nil {
+		t.Error("it serves on a closed listener")
+	}
+}

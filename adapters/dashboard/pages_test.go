@@ -1,0 +1,153 @@
+package dashboard_test
+
+import (
+	"html"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/txonce/txonce/adapters/dashboard"
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/test/dashboardtest"
+	"github.com/txonce/txonce/observe"
+)
+
+func TestPages(t *testing.T) {
+	each(t, func(t *testing.T, db *dashboardtest.DB) {
+		s := newSite(t, dashboard.Config{Store: db.Operator(), Title: "production"})
+		s.want("", 200, "production", "Needs attention", "billing: 8 dead letters", "mailer: 1 dead letters", `<a href="outbox?topic=receipts">`, "docs/runbook/Parked.md")
+		s.want("consumers", 200, "billing", "exhausted", "mismatch")
+		s.want("windows", 200, "billing", "none: no key was deleted yet")
+		s.want("letters", 200, "order-51:paid", "order-54:paid", "mismatch", "502 Bad Gateway")
+		s.want("outbox", 200, "MESSAGE_TOO_LARGE", "customer-order-40:paid", "Pending")
+		s.want("actions", 200, "Nobody has acted yet")
+		s.want("explain", 200, "rolled back")
+		s.want("nothing", 404)
+		s.want("letter?id=0", 404, "no dead letter")
+		s.want("action?id=0", 404, "no such action")
+	})
+}
+
+func TestFilters(t *testing.T) {
+	each(t, func(t *testing.T, db *dashboardtest.DB) {
+		s := newSite(t, dashboard.Config{Store: db.Operator()})
+		for query, rows := range map[string]int{
+			"":                    9,
+			"consumer=mailer":     1,
+			"cause=mismatch":      2,
+			"cause=exhausted":     3,
+			"topic=orders":        8,
+			"key=order-42%3Apaid": 2,
+			"error=Bad+Gateway":   3,
+			"error=bad+gateway":   0,
+			"since=2020-01-01":    9,
+			"until=2020-01-01":    0,
+			"tenant=nobody":       0,
+			"consumer=billing&cause=panic&topic=orders": 1,
+		} {
+			body := s.want("letters?"+query, 200)
+			if n := strings.Count(body, `<a href="letter?id=`); n != rows {
+				t.Errorf("%q: %d letters, want %d", query, n, rows)
+			}
+		}
+		s.want("letters?since=yesterday", 400, "want a time")
+		s.want("letters?after=x", 400, "follow a link")
+	})
+}
+
+func TestLettersPages(t *testing.T) {
+	t.Parallel()
+	db := dashboardtest.SQLite(t)
+	c := db.Consumer(t, "billing")
+	db.Broken.Store(true)
+	for i := range 120 {
+		if err := c.Process(t.Context(), dashboardtest.Message(string(rune('a'+i%26))+strings.Repeat("x", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newSite(t, dashboard.Config{Store: db.Operator()})
+	seen, path := map[string]bool{}, "letters?consumer=billing"
+	pages := 0
+	for path != "" {
+		body := s.want(path, 200)
+		pages++
+		for _, part := range strings.Split(body, `<a href="letter?id=`)[1:] {
+			seen[part[:32]] = true
+		}
+		path = ""
+		if _, rest, found := strings.Cut(body, `<a class="button" href="`); found {
+			path, _, _ = strings.Cut(rest, `"`)
+			path = html.UnescapeString(path)
+		}
+	}
+	if len(seen) != 120 || pages != 3 {
+		t.Errorf("%d letters on %d pages, want 120 on 3", len(seen), pages)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	each(t, func(t *testing.T, db *dashboardtest.DB) {
+		s := newSite(t, dashboard.Config{Store: db.Operator()})
+		s.want("explain?consumer=billing&key=order-42%3Apaid", 200, "A redelivery: duplicate", "committed, fingerprint", "parked: mismatch")
+		s.want("explain?consumer=billing&key=order-99%3Apaid", 200, "A redelivery: first", "No dead letters with this key")
+		s.want("explain?consumer=billing&key=order-51%3Apaid", 200, "A redelivery: first", "parked: exhausted")
+		s.want("explain?consumer=billing&key=k&time=noon", 400)
+		mismatch := letters(t, db, consumer.DeadLetterFilter{Reason: observe.CauseMismatch})[0]
+		s.want("explain?id="+mismatch.ID.String(), 200, "A redelivery: mismatch")
+	})
+}
+
+func TestLetter(t *testing.T) {
+	each(t, func(t *testing.T, db *dashboardtest.DB) {
+		s := newSite(t, dashboard.Config{Store: db.Operator()})
+		mismatch := letters(t, db, consumer.DeadLetterFilter{Reason: observe.CauseMismatch})[0]
+		s.want("letter?id="+mismatch.ID.String(), 200, "A redelivery: mismatch", "&#34;amount&#34;: 995", "corrected", "<del>−", "<ins>+",
+			`value="order-42:paid#2"`, "content-type: application/json", mismatch.Message.Position)
+		nokey := letters(t, db, consumer.DeadLetterFilter{Reason: observe.CauseNoKey})[0]
+		s.want("letter?id="+nokey.ID.String(), 200, "A message without a key", "Give it one")
+	})
+}
+
+// What a message contains is shown as text.
+func TestHostileContentIsEscaped(t *testing.T) {
+	each(t, func(t *testing.T, db *dashboardtest.DB) {
+		s := newSite(t, dashboard.Config{Store: db.Operator(), Title: dashboardtest.Hostile})
+		hostile := letters(t, db, consumer.DeadLetterFilter{Consumer: "mailer"})[0]
+		for _, path := range []string{"", "consumers", "windows", "letters", "letter?id=" + hostile.ID.String(), "explain?id=" + hostile.ID.String(), "plan?consumer=mailer", "outbox"} {
+			body := s.want(path, 200)
+			for _, raw := range []string{"<script>document", "<img src=http", "mails<b>"} {
+				if strings.Contains(body, raw) {
+					t.Errorf("%s: %s is not escaped", path, raw)
+				}
+			}
+		}
+		s.want("letter?id="+hostile.ID.String(), 200, html.EscapeString("<script>document"))
+	})
+}
+
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashboard.Config{Store: dashboardtest.SQLite(t).Operator()})
+	for _, path := range []string{"", "letters", "nothing", "static/style.css", "static/live.js", "letter?id=0"} {
+		res, err := s.Client().Get(s.URL + "/txonce/" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		for name, want := range map[string]string{
+			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; " +
+				"frame-ancestors 'none'; base-uri 'none'",
+			"X-Content-Type-Options":       "nosniff",
+			"Referrer-Policy":              "same-origin",
+			"Cross-Origin-Opener-Policy":   "same-origin",
+			"Cross-Origin-Resource-Policy": "same-origin",
+		} {
+			if got := res.Header.Get(name); got != want {
+				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
+			}
+		}
+		if cache := res.Header.Get("Cache-Control"); cache != "no-store" && res.StatusCode == http.StatusOK && !strings.HasPrefix(path, "static") {
+			t.Errorf("%s: Cache-Control is %q", path, cache)
+		}
+	}
+}
