@@ -35,8 +35,13 @@ type link struct {
 
 func navigation(here string) []link {
 	nav := []link{
-		{Href: "./", Text: "Overview"}, {Href: "consumers", Text: "Consumers"}, {Href: "explain", Text: "Explain"}, {Href: "letters", Text: "Dead letters"},
-		{Href: "outbox", Text: "Outbox"}, {Href: "windows", Text: "Windows"}, {Href: "actions", Text: "Actions"},
+		{Href: "./", Text: "Overview"},
+		{Href: "consumers", Text: "Consumers"},
+		{Href: "explain", Text: "Explain"},
+		{Href: "letters", Text: "Dead letters"},
+		{Href: "outbox", Text: "Outbox"},
+		{Href: "windows", Text: "Windows"},
+		{Href: "actions", Text: "Actions"},
 	}
 	for i := range nav {
 		nav[i].Here = nav[i].Text == here

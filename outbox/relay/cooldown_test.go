@@ -242,9 +242,11 @@ func TestRelayTriesAnUnavailablePublisherAgain(t *testing.T) {
 				if got, want := stats(t, memory), fmt.Sprintf("%d pending, 0 parked, 0 waiting", 2*test.gone); got != want {
 					t.Errorf("a minute after the broker came back: %s, want %s", got, want)
 				}
+				mu.Lock()
 				if counted != 0 {
 					t.Errorf("%d attempts were counted", counted)
 				}
+				mu.Unlock()
 				if test.gone == 0 && (log.with("is unavailable and gets no messages") > 3 || log.with("is available again") != 1) {
 					t.Errorf("want a line at the start of the outage, one a minute and one at its end:\n%s", log)
 				}
