@@ -155,7 +155,7 @@ func TestStuckKeys(t *testing.T) {
 		if n := stuck(); n != 1 {
 			t.Errorf("%d keys are stuck after one of two was processed, want 1", n)
 		}
-		time.Sleep(11 * time.Minute) // of the bubble's clock
+		<-time.After(11 * time.Minute) // of the bubble's clock
 		if n := stuck(); n != 0 {
 			t.Errorf("%d keys are stuck eleven minutes later", n)
 		}
@@ -223,7 +223,7 @@ func TestGaugesOfAFailingDatabaseAreAbsent(t *testing.T) {
 					t.Fatalf("%s is exported", name)
 				}
 			}
-			time.Sleep(5 * time.Second) // of the bubble's clock
+			<-time.After(5 * time.Second) // of the bubble's clock
 		}
 		if lines := strings.Count(log.String(), "\n"); database.asked != 6 || lines != 1 {
 			t.Errorf("asked %d times in a minute, want 6; %d log lines, want 1", database.asked, lines)

@@ -82,7 +82,7 @@ func values(t testing.TB, m metricdata.Metrics) map[string]int64 {
 func labels(set attribute.Set) string {
 	var all []string
 	for _, kv := range set.ToSlice() {
-		all = append(all, string(kv.Key)+"="+kv.Value.Emit())
+		all = append(all, string(kv.Key)+"="+kv.Value.String())
 	}
 	return strings.Join(all, ",")
 }
@@ -91,7 +91,7 @@ func labels(set attribute.Set) string {
 func attributes(span sdktrace.ReadOnlySpan) map[string]string {
 	found := map[string]string{}
 	for _, kv := range span.Attributes() {
-		found[string(kv.Key)] = kv.Value.Emit()
+		found[string(kv.Key)] = kv.Value.String()
 	}
 	return found
 }

@@ -57,7 +57,7 @@ func TestRecorder(t *testing.T) {
 			return n
 		}
 		pass := func(d time.Duration) {
-			time.Sleep(d)
+			<-time.After(d)
 			synctest.Wait()
 		}
 		done(3)
