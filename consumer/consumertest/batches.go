@@ -197,7 +197,8 @@ func (r *batchRun[TTx]) check(c *consumer.Consumer[TTx]) (unknown []consumer.Dea
 		if parked && !rolledBack && (letter.Reason != observe.CauseUnknown || !strings.Contains(letter.Cause, "outcome unknown") || letter.Settled) {
 			r.Errorf("%s: parked as %q, settled %v: %s", id, letter.Reason, letter.Settled, letter.Cause)
 		}
-		switch mayBoth := i == 0 || r.whole; { // the handler that ended the transaction may have committed its effects
+		// The handler that ended the transaction may have committed its effects, and those of handlers that ran beside it.
+		switch mayBoth := i == 0 || r.whole || r.side; {
 		case n > 1:
 			r.Errorf("%s: %d effects", id, n)
 		case n == 0 && !parked:
