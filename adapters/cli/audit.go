@@ -28,7 +28,7 @@ func (a *app) audit() *cobra.Command {
 	})
 	flags := c.Flags()
 	flags.StringVar(&f.cfg.Consumer, "consumer", "", "whose claims are compared (required)")
-	flags.StringVar(&f.cfg.Tenant, "tenant", "", "of which tenant (default: those without)")
+	flags.StringVar(&f.cfg.Tenant, "tenant", "", "check the claims of this tenant (default: claims without a tenant)")
 	flags.StringVar(&f.cfg.Effects, "effects", "", "SQL that returns keys and their numbers of effects: SELECT order_id, count(*) FROM ledger WHERE order_id IN (:ids) GROUP BY 1")
 	flags.StringVar(&f.expect, "expect", "one", "how many effects a claim has: one, at-least-one or at-most-one")
 	flags.StringVar(&f.cfg.Reverse, "reverse", "", "SQL that returns the keys of effects, which must have claims: SELECT order_id FROM ledger WHERE at > now() - interval '1 day'")
@@ -40,7 +40,7 @@ func (a *app) audit() *cobra.Command {
 			flags.StringVar(&f.addresses[i], s.Flag, "", "re-read acknowledged messages: the address as for check; needs --group, --topic and --key")
 		}
 	}
-	flags.StringVar(&f.group, "group", "", "the consumer group whose committed offsets say what is acknowledged")
+	flags.StringVar(&f.group, "group", "", "the consumer group; messages before its committed offsets must be claimed or parked")
 	flags.StringVar(&f.topic, "topic", "", "the topic to re-read")
 	flags.StringVar(&f.key, "key", "", "where the natural key of a message is: header:NAME, json:FIELD (a path such as order.id) or id")
 	flags.StringVar(&f.tenantHeader, "tenant-header", "", "the header with the tenant of a message")

@@ -291,7 +291,7 @@ func checkReplays(ctx context.Context, db *Database, c *checks, s ops.Status, li
 	return nil
 }
 
-// checkSource compares the windows of consumers with what the broker may deliver.
+// checkSource compares the windows of consumers with how long the broker keeps messages.
 func (a *app) checkSource(ctx context.Context, c *checks, s ops.Status, source Source, address string) {
 	found := false
 	for _, consumer := range s.Consumers {

@@ -118,7 +118,7 @@ func (a *app) run(cmd *cobra.Command, args []string, f work) error {
 			a.keys.Secret = []byte(os.Getenv("TXONCE_KEY_SECRET"))
 		}
 		if len(a.keys.Secret) == 0 {
-			return usage(errors.New("--hide-keys needs a secret in TXONCE_KEY_SECRET, so that nobody can guess keys from their hashes"))
+			return usage(errors.New("--hide-keys needs a secret in TXONCE_KEY_SECRET, because short keys can be guessed from hashes without a secret"))
 		}
 	}
 	if a.timeout <= 0 {

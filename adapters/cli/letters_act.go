@@ -14,7 +14,7 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// actFlags are the flags of what changes something.
+// actFlags are the flags of commands that change something.
 type actFlags struct {
 	reason, who string
 	yes, dry    bool
@@ -109,7 +109,7 @@ func (a *app) replayLetters() *cobra.Command {
 				return out.object(o, func() { out.printf("%s\n", planText(plan)) })
 			}
 			if r.Expect < 0 {
-				r.Expect = plan.Match // what the person sees is what is requested
+				r.Expect = plan.Match // the request is refused if another number matches than was shown
 			}
 			out.notef("%s\n", planText(plan))
 			if err := out.confirm(fmt.Sprintf("Type the name of the consumer, %s, to replay them: ", filter.Consumer), filter.Consumer, false); err != nil {

@@ -25,7 +25,7 @@ func (d *Dashboard) act(f func(ctx context.Context, r *http.Request, who string)
 	return func(w http.ResponseWriter, r *http.Request) {
 		who, err := d.cfg.Authorize(r, Act)
 		if err == nil && who == "" {
-			err = errors.New("dashboard: Config.Authorize granted act to nobody: it must return who acts")
+			err = errors.New("dashboard: Config.Authorize allowed Act and returned an empty name: return who acts")
 		}
 		if err != nil {
 			d.cfg.Logger.WarnContext(r.Context(), "dashboard: an action was refused", "path", r.URL.Path, "peer", r.RemoteAddr, "err", err)

@@ -27,7 +27,7 @@ type Config struct {
 	// HideKeys replaces natural keys, where they name people. Error texts are shown as they are.
 	HideKeys ops.HideKeys
 
-	// Title names the environment, such as "production", so that nobody acts in the wrong one. Empty: none.
+	// Title names the environment, such as "production". It is shown on each page. Empty: none.
 	Title string
 
 	// Runbook is the address of the folder with a page per alert. Defaults to the one of txonce.

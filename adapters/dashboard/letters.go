@@ -60,7 +60,7 @@ func (d *Dashboard) names(r *http.Request) (names []string) {
 	return names
 }
 
-// letterPage is one dead letter, with what a redelivery would be told.
+// letterPage is one dead letter, with the verdict that a redelivery would get.
 type letterPage struct {
 	Letter      consumer.DeadLetter
 	Headers     []string

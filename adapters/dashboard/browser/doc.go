@@ -1,4 +1,3 @@
-// Package browser has the tests of the dashboard in a real Chromium. It is a module of its own, so that chromedp is in nobody else's
-// go.mod. testdata/axe.min.js is axe-core 4.14.1, which finds what keeps people with disabilities from using a page; its licence is beside
-// it.
+// Package browser tests the dashboard in a real Chromium. It is a module of its own, because users of the dashboard do not need
+// chromedp. testdata/axe.min.js is axe-core 4.14.1, which checks that people with disabilities can use a page. Its licence is beside it.
 package browser

@@ -175,7 +175,7 @@ func (c *Config) table(name string) string {
 	return `"` + strings.ReplaceAll(c.Schema, `"`, `""`) + `".` + name
 }
 
-// list returns placeholders for n values, the first of which has the number first.
+// list returns placeholders for n values. Their numbers begin at first.
 func (c *Config) list(first, n int) string {
 	marks := make([]string, n)
 	for i := range marks {
