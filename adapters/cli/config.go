@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"net"
 	"os"
 	"time"
 
@@ -23,6 +24,11 @@ type Config struct {
 	//
 	// Defaults to none.
 	Sources []Source
+
+	// Serve answers HTTP requests on l with a dashboard of db, until ctx ends, and closes l. hide is empty without --hide-keys.
+	//
+	// Defaults to none: there is no command serve.
+	Serve func(ctx context.Context, db *Database, hide ops.HideKeys, l net.Listener) error
 
 	// HideKeys replaces natural keys in everything that is printed, when --hide-keys is given.
 	//
@@ -61,6 +67,9 @@ func New(cfg Config) *cobra.Command {
 	a := &app{cfg: cfg}
 	root := group("txonce", "Operate the claims, dead letters and outbox of txonce",
 		a.migrate(), a.check(), a.status(), a.explain(), a.letters(), a.outbox(), a.actions(), a.sweep(), a.horizon(), a.audit(), a.plan())
+	if cfg.Serve != nil {
+		root.AddCommand(a.serve())
+	}
 	root.SilenceErrors, root.SilenceUsage = true, true
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.target.DSN, "dsn", os.Getenv("TXONCE_DSN"), "the database: postgres://…, mysql://user@host/db, or the path of an SQLite file (default: TXONCE_DSN)")

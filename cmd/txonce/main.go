@@ -17,7 +17,9 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second signal ends the process at once
-	err := cli.New(cli.Config{Open: open, Sources: sources()}).ExecuteContext(ctx)
+	root := cli.New(cli.Config{Open: open, Sources: sources(), Serve: serve})
+	root.AddCommand(monitoringCommand())
+	err := root.ExecuteContext(ctx)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "txonce:", err)
 	}
