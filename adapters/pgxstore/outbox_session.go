@@ -23,8 +23,8 @@ import (
 var _ outbox.Queue = (*Store)(nil)
 
 // Open implements outbox.Queue. It checks that the database does not lose commits and that the tables exist. The sessions of a Store use
-// up to 4 connections besides those of Config.Pool, made with its configuration, and one for LISTEN. Through a pooler they use
-// Config.Pool.
+// up to 4 connections besides those of Config.Pool, made with its configuration, and one for LISTEN. Hooks of the pool that run at each
+// acquire or release do not run for them: set a role or a search_path in AfterConnect. Through a pooler the sessions use Config.Pool.
 func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
 	if opts.TTL < time.Millisecond {
 		return nil, fmt.Errorf("pgxstore: SessionOptions.TTL %v is shorter than 1 ms", opts.TTL)
