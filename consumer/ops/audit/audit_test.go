@@ -177,6 +177,21 @@ func TestSample(t *testing.T) {
 	})
 }
 
+// A walk that begins behind the last claim goes on from the first one.
+func TestSmallSample(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		w.process(t, 3)
+		cfg := w.config()
+		cfg.Sample = 2
+		for range 100 {
+			if r, err := audit.Claims(t.Context(), cfg); err != nil || r.Checked != 2 {
+				t.Fatalf("%d of 3 claims compared, want 2: %+v, %v", r.Checked, r, err)
+			}
+		}
+	})
+}
+
 // While workers process, no claim is without its effect, and no effect without its claim.
 func TestNoFalseFindingUnderLoad(t *testing.T) {
 	t.Parallel()

@@ -35,7 +35,7 @@ func Claims(ctx context.Context, cfg Config) (r Report, err error) {
 		}
 	}
 	walk := walk{all: cfg.Sample == 0}
-	for cfg.Sample == 0 || r.Checked < cfg.Sample && walk.pages*page < readMost*cfg.Sample {
+	for cfg.Sample == 0 || r.Checked < cfg.Sample && walk.pages < max(readMost*cfg.Sample/page, pagesAtLeast) {
 		walk.next()
 		limit := page
 		if cfg.Sample > 0 {
@@ -56,8 +56,12 @@ func Claims(ctx context.Context, cfg Config) (r Report, err error) {
 	return r, nil
 }
 
-// readMost limits how many claims a sample reads, in multiples of Sample: most of them may be those of other consumers.
-const readMost = 20
+// readMost limits how many claims a sample reads, in multiples of Sample: most of them may be those of other consumers. A small sample
+// reads up to pagesAtLeast pages, because the first one is empty when the walk begins behind the last claim.
+const (
+	readMost     = 20
+	pagesAtLeast = 100
+)
 
 // few reports whether there are so few claims that all are compared.
 func (c *Config) few(ctx context.Context) (bool, error) {

@@ -35,5 +35,6 @@ var cliMutations = []mutation{
 	auditing("an audit finds effects that were made twice", "claims.go", "TestPlantedFaults", edit{`case n > 1 && c.Expect != AtLeastOne:`, `case n > 2:`}),
 	auditing("an audit finds effects without claims", "effects.go", "TestPlantedFaults", edit{`				if !claimed[key.Hash()] {`, `				if claimed == nil {`}),
 	auditing("a parked message is not lost", "messages.go", "TestMessages", edit{`if !parked[key.Hash()] && !claimed[key.Hash()] {`, `if parked != nil && !claimed[key.Hash()] {`}),
+	auditing("a small sample compares claims wherever its walk begins", "claims.go", "TestSmallSample", edit{`max(readMost*cfg.Sample/page, pagesAtLeast)`, `max(readMost*cfg.Sample/page, 1)`}),
 	auditing("a sample does not say that it has seen everything", "claims.go", "TestSample", edit{`			ended, w.whole = false, false`, `			ended, w.whole = false, true`}),
 }
