@@ -98,6 +98,7 @@ func (c *Consumer[TTx]) replayLetter(ctx context.Context, letter DeadLetter, opt
 		return false, err
 	}
 	p := c.newPass(ctx, []*Message{msg}, letter.ID)
+	p.delivery.ParkedBy = letter.Message.Headers[HeaderParkedBy]
 	ctx = p.start(ctx)
 	ran, err = c.replay(ctx, &p, letter, recs, opts, settle)
 	p.outcome(0, c.replayOutcome(ctx, letter, recs[0].Key, ran, err))
@@ -196,6 +197,7 @@ func (c *Consumer[TTx]) owns(letter DeadLetter) error {
 func repaired(msg Message, repair func(*Message) error) (_ *Message, err error) {
 	msg.Payload, msg.Headers = bytes.Clone(msg.Payload), maps.Clone(msg.Headers)
 	msg.Attempt++
+	delete(msg.Headers, HeaderParkedBy)
 	if repair == nil {
 		return &msg, nil
 	}

@@ -66,7 +66,7 @@ func (t *Telemetry) Consumer(cfg ConsumerConfig) *consumer.Trace {
 		})
 	}
 	if t.tracer != nil {
-		hooks = hooks.Then(&consumer.Trace{Start: c.startSpan, Attempt: c.attemptSpan, Done: c.endSpan})
+		hooks = hooks.Then(&consumer.Trace{Start: c.startSpan, Attempt: c.attemptSpan, Parking: c.parking, Done: c.endSpan})
 	}
 	return hooks
 }

@@ -132,6 +132,42 @@ func TestSpansOfFailures(t *testing.T) {
 	}
 }
 
+// A replay comes days later, in another trace: from its span the delivery that parked the message can be found, and the message's creator.
+func TestSpanOfAReplay(t *testing.T) {
+	r := newRig(t, telemetry.Config{})
+	poisoned := true
+	c := newConsumer(t, consumer.Config[tx]{
+		Trace: r.Consumer(telemetry.ConsumerConfig{Name: "billing"}),
+		Handle: func(context.Context, tx, *consumer.Message) error {
+			if poisoned {
+				return consumer.Permanent(errors.New("poison"))
+			}
+			return nil
+		},
+	})
+	if err := c.Process(t.Context(), traced("1", parent)); err != nil {
+		t.Fatal(err)
+	}
+	letters, err := c.DeadLetters(t.Context(), consumer.DeadLetterFilter{})
+	if err != nil || len(letters) != 1 {
+		t.Fatalf("%d letters, %v", len(letters), err)
+	}
+	poisoned = false
+	if _, err := c.Replay(t.Context(), letters[0], consumer.Replay{}); err != nil {
+		t.Fatal(err)
+	}
+	spans := r.named("process orders")
+	if len(spans) != 2 {
+		t.Fatalf("%d spans, want 2", len(spans))
+	}
+	parked, links := spans[0].SpanContext(), spans[1].Links()
+	if len(links) != 2 || links[0].SpanContext.SpanID() != parked.SpanID() || links[0].SpanContext.TraceID() != parked.TraceID() ||
+		len(links[0].Attributes) != 1 || links[0].Attributes[0].Value.AsString() != letters[0].ID.String() ||
+		links[1].SpanContext.SpanID().String() != "00f067aa0ba902b7" {
+		t.Errorf("links: %+v; want one to %v of letter %v, and one to the creator", links, parked.SpanID(), letters[0].ID)
+	}
+}
+
 // recorder is an outbox.Writer.
 type recorder struct {
 	msgs []outbox.Message

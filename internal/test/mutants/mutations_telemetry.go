@@ -42,6 +42,14 @@ var telemetryMutations = []mutation{
 			link`, `		if child {
 			link`,
 	}),
+	measuring("a replay's span links to that of the delivery that parked the message", "spans.go", "TestSpanOfAReplay", edit{
+		`if d.ParkedBy != "" {`, `if false {`,
+	}),
+	{
+		name: "a replayed message has the headers that it was sent with", file: "consumer/replay.go", pkg: "consumer", run: "^TestParkedBy$", fails: "TestParkedBy", short: true,
+		edits: []edit{{`	delete(msg.Headers, HeaderParkedBy)
+`, ``}},
+	},
 	measuring("an enqueued message carries the context of its span", "enqueue.go", "TestWriter", edit{
 		`		propagator.Inject(created, propagation.MapCarrier(headers))
 `, `		_ = created
