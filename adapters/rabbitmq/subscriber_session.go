@@ -187,11 +187,12 @@ func (s *session) ack(d *delivery) {
 	if !s.forget(d) {
 		return
 	}
+	began := time.Now()
 	if err := s.ch.Ack(d.raw.DeliveryTag, false); err != nil {
 		_ = s.conn.CloseDeadline(time.Now().Add(closesWithin)) // else the server might wait for it until the channel is closed
 		return
 	}
-	s.run.events.Acked(s.run.hooksCtx, consumer.SourceEvent{Message: d.msg})
+	s.run.events.Acked(s.run.hooksCtx, consumer.SourceEvent{Message: d.msg, Began: began})
 }
 
 // giveBack makes the server deliver d again at once.

@@ -79,6 +79,7 @@ type consumerTrace struct {
 	spans    *limited[*spanOptions]
 	attempts [][2]cell // by result; 1: one of the messages was delivered before
 	inFlight atomic.Int64
+	workers  atomic.Int64
 	stuck    stuckKeys
 
 	consumerOnly []metric.ObserveOption
@@ -126,7 +127,10 @@ func (t *Telemetry) newConsumer(cfg ConsumerConfig) *consumerTrace {
 }
 
 func (c *consumerTrace) count(ctx context.Context, d *consumer.Delivery) context.Context {
-	c.inFlight.Add(int64(len(d.Messages)))
+	if len(d.Messages) > 0 {
+		c.inFlight.Add(int64(len(d.Messages)))
+		c.workers.Add(1)
+	}
 	return ctx
 }
 
@@ -158,6 +162,7 @@ func (c *consumerTrace) done(ctx context.Context, d *consumer.Delivery, outcomes
 		return
 	}
 	c.inFlight.Add(-int64(len(d.Messages)))
+	c.workers.Add(-1)
 	var failed observe.Cause // the first one
 	topic := d.Messages[0].Topic
 	cells := c.topics.of(topic)
@@ -194,5 +199,6 @@ func (c *consumerTrace) observe(o metric.Observer, m *meters) {
 		}
 	}
 	o.ObserveInt64(m.inFlight, c.inFlight.Load(), c.consumerOnly...)
+	o.ObserveInt64(m.workers, c.workers.Load(), c.consumerOnly...)
 	o.ObserveInt64(m.keysStuck, c.stuck.count(time.Now()), c.consumerOnly...)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -165,6 +166,32 @@ func TestSpanOfAReplay(t *testing.T) {
 		len(links[0].Attributes) != 1 || links[0].Attributes[0].Value.AsString() != letters[0].ID.String() ||
 		links[1].SpanContext.SpanID().String() != "00f067aa0ba902b7" {
 		t.Errorf("links: %+v; want one to %v of letter %v, and one to the creator", links, parked.SpanID(), letters[0].ID)
+	}
+}
+
+func TestAckSpans(t *testing.T) {
+	if hooks := newRig(t, telemetry.Config{}).Subscriber("kafka", "billing", "orders"); hooks.Acked != nil {
+		t.Error("without Config.AckSpans a Subscriber reports each acknowledgement")
+	}
+	r := newRig(t, telemetry.Config{AckSpans: true})
+	began := time.Now().Add(-time.Second)
+	r.Subscriber("aws_sqs", "queue").Acked(t.Context(), consumer.SourceEvent{System: "aws_sqs", Source: "queue", Message: traced("1", parent), Began: began})
+	r.Subscriber("kafka", "billing", "orders").Acked(t.Context(), consumer.SourceEvent{System: "kafka", Source: "orders", Partition: 3, Offset: 1042})
+	acks, commits := r.named("ack queue"), r.named("commit orders")
+	if len(acks) != 1 || len(commits) != 1 {
+		t.Fatalf("%d and %d spans, want 1 and 1", len(acks), len(commits))
+	}
+	ack := acks[0]
+	if ack.SpanKind() != trace.SpanKindClient || ack.Parent().IsValid() || !ack.StartTime().Equal(began) || !ack.EndTime().After(began) ||
+		len(ack.Links()) != 1 || ack.Links()[0].SpanContext.SpanID().String() != "00f067aa0ba902b7" {
+		t.Errorf("ack: kind %v, parent %v, from %v to %v, links %v", ack.SpanKind(), ack.Parent(), ack.StartTime(), ack.EndTime(), ack.Links())
+	}
+	want := map[string]string{
+		"messaging.system": "kafka", "messaging.operation.name": "commit", "messaging.operation.type": "settle", "messaging.destination.name": "orders",
+		"messaging.consumer.group.name": "billing", "messaging.destination.partition.id": "3", "messaging.kafka.offset": "1042",
+	}
+	if diff := cmp.Diff(want, attributes(commits[0])); diff != "" {
+		t.Errorf("attributes of commit (-want +got):\n%s", diff)
 	}
 }
 
