@@ -87,32 +87,14 @@ func (t *Trace) Then(u *Trace) *Trace {
 	if u == nil {
 		return &both
 	}
-	both.Start = thenStart(t.Start, u.Start)
-	both.Claimed = then(t.Claimed, u.Claimed)
-	both.Attempt = then(t.Attempt, u.Attempt)
+	both.Start = hooks.ThenStart(t.Start, u.Start)
+	both.Claimed = hooks.ThenWith(t.Claimed, u.Claimed)
+	both.Attempt = hooks.ThenWith(t.Attempt, u.Attempt)
 	both.Parking = thenParking(t.Parking, u.Parking)
-	both.Done = then(t.Done, u.Done)
+	both.Done = hooks.ThenWith(t.Done, u.Done)
 	both.Paused = hooks.Then(t.Paused, u.Paused)
 	both.Resumed = hooks.Then(t.Resumed, u.Resumed)
 	return &both
-}
-
-func thenStart(first, second func(context.Context, *Delivery) context.Context) func(context.Context, *Delivery) context.Context {
-	switch {
-	case first == nil:
-		return second
-	case second == nil:
-		return first
-	}
-	return func(ctx context.Context, d *Delivery) context.Context {
-		if started := first(ctx, d); started != nil {
-			ctx = started
-		}
-		if started := second(ctx, d); started != nil {
-			ctx = started
-		}
-		return ctx
-	}
 }
 
 // thenParking prefers the text of first.
@@ -124,19 +106,6 @@ func thenParking(first, second func(context.Context, *Delivery) string) func(con
 		return first
 	}
 	return func(ctx context.Context, d *Delivery) string { return cmp.Or(first(ctx, d), second(ctx, d)) }
-}
-
-func then[E any](first, second func(context.Context, *Delivery, E)) func(context.Context, *Delivery, E) {
-	switch {
-	case first == nil:
-		return second
-	case second == nil:
-		return first
-	}
-	return func(ctx context.Context, d *Delivery, e E) {
-		defer second(ctx, d, e) // also when first panics
-		first(ctx, d, e)
-	}
 }
 
 type traceKey struct{}

@@ -64,6 +64,25 @@ var telemetryMutations = []mutation{
 		run: "^TestOneGraphThroughTheOutbox$", fails: "TestOneGraphThroughTheOutbox",
 		edits: []edit{{`if from := creator(p.Messages[i].Headers); from.IsValid() {`, `if from := creator(p.Messages[i].Headers); false {`}},
 	},
+	suite("an acknowledgement is reported", "partition.go", "acknowledgements_are_reported", edit{
+		`if p.member.events.WantsAcks() {`, `if false {`,
+	}),
+	suite("the end of an assignment is reported", "partition.go", "assignments_and_their_ends_are_reported", edit{
+		`	p.acks.Add(func() { m.events.Revoked(m.hooksCtx, assigned) })
+`, ``,
+	}),
+	suite("messages that Kafka deleted unhandled are reported", "member.go", "messages_that_the_broker_deleted_unhandled_are_reported", edit{
+		`			m.events.Gap(m.hooksCtx, consumer.SourceEvent{Source: at.Topic, Partition: at.Partition, Err: err})
+`, ``,
+	}),
+	elsewhere("sqs: a lost lease is reported", "adapters/awssqs/subscriber_heartbeat.go", "TestSubscriber/awssqstest/fifo/lost_leases_are_reported", edit{
+		`r.events.Lost(r.requests, `, `_ = (`,
+	}),
+	elsewhere("rabbitmq: a lost lease is reported", "adapters/rabbitmq/subscriber_session.go", "TestSubscriberOnFake/classic/lost_leases_are_reported", edit{
+		`	if s.run.deliverer.Context().Err() == nil {
+		s.run.events`, `	if false {
+		s.run.events`,
+	}),
 	alerting("the first dead letter of a new topic is noticed", "rules.go", "TestRules", edit{
 		`  or sum by (%[1]s) (%[2]s unless %[2]s offset %[3]s) > %[4]d)`, `  or sum by (%[1]s) (%[2]s unless %[2]s) > %[4]d)`,
 	}),
