@@ -64,6 +64,34 @@ var telemetryMutations = []mutation{
 		run: "^TestOneGraphThroughTheOutbox$", fails: "TestOneGraphThroughTheOutbox",
 		edits: []edit{{`if from := creator(p.Messages[i].Headers); from.IsValid() {`, `if from := creator(p.Messages[i].Headers); false {`}},
 	},
+	measuring("a batch in progress is one worker", "consumer.go", "TestInFlightDuringTheHandler", edit{
+		`c.workers.Add(1)`, `c.workers.Add(int64(len(d.Messages)))`,
+	}),
+	measuring("acknowledgements have spans only when asked for", "source.go", "TestAckSpans", edit{
+		`if t != nil && t.cfg.AckSpans {`, `if t != nil && t.tracer != nil {`,
+	}),
+	{
+		name: "each word that a consumer reports is counted once, by a counter that was exported before", file: "adapters/telemetry/cells.go", pkg: "adapters/telemetry",
+		run: "^TestEachWordIsCountedOnce$", fails: "TestEachWordIsCountedOnce/held_budget_rolled_back",
+		edits: []edit{{`observe.CauseCancelled, observe.CauseBudget,`, `observe.CauseCancelled,`}},
+	},
+	{
+		name: "each word of package observe is provoked", file: "observe/words.go", pkg: "adapters/telemetry", run: "^TestEachWordIsProvoked$",
+		fails: "TestEachWordIsProvoked", short: true, edits: []edit{{`CauseInFlight, CauseDatabase,`, `CauseInFlight, "another", CauseDatabase,`}},
+	},
+	{
+		name: "payloads, headers, hidden keys, passwords and SQL arguments come out nowhere", file: "adapters/dashboard/format.go", pkg: "internal/test/canaries",
+		run: "^TestCanaries$", fails: "TestCanaries", edits: []edit{{`return visible(d.cfg.HideKeys.Key(s))`, `return visible(s)`}},
+	},
+	{
+		name: "hidden keys are in no log", file: "consumer/ops/hidekeys_log.go", pkg: "consumer/ops", run: "^TestHideKeysInLogs$", fails: "TestHideKeysInLogs", short: true,
+		edits: []edit{{`(a.Key == "key" || a.Key == "id")`, `a.Key == "id"`}},
+	},
+	{
+		name: "both of two Traces are called", file: "outbox/relay/trace.go", pkg: "internal/hooks", run: "^TestThenCallsEachHook$", fails: "TestThenCallsEachHook", short: true,
+		edits: []edit{{`	both.Lease = hooks.Then(t.Lease, u.Lease)
+`, ``}},
+	},
 	suite("an acknowledgement is reported", "partition.go", "acknowledgements_are_reported", edit{
 		`if p.member.events.WantsAcks() {`, `if false {`,
 	}),
