@@ -6,15 +6,19 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup/deduptest"
 )
 
 // The cases about the hooks of a consumer.SourceTrace.
 
 // sourceEvents records the calls of a SourceTrace.
 type sourceEvents struct {
+	check func(e *namedEvent) // nil: none
+
 	mu  sync.Mutex
 	all []namedEvent
 }
@@ -34,9 +38,13 @@ func (e *subscriberEnv) trace() *sourceEvents {
 	events := &sourceEvents{}
 	records := func(name string) func(context.Context, consumer.SourceEvent) {
 		return func(_ context.Context, event consumer.SourceEvent) {
+			named := namedEvent{name, event}
+			if events.check != nil {
+				events.check(&named)
+			}
 			events.mu.Lock()
 			defer events.mu.Unlock()
-			events.all = append(events.all, namedEvent{name, event})
+			events.all = append(events.all, named)
 		}
 	}
 	tracer.Trace(&consumer.SourceTrace{
@@ -77,6 +85,11 @@ func (n *namedEvent) partition() sourcePartition { return sourcePartition{n.Sour
 
 func acksReported(e *subscriberEnv) {
 	events := e.trace()
+	events.check = func(event *namedEvent) {
+		if event.name == "acked" && event.Message != nil && e.db.Count(event.Message.Headers[idHeader]) == 0 {
+			e.Errorf("an acknowledgement of message %s is reported, and it was not handled", event.Message.Headers[idHeader])
+		}
+	}
 	msgs := suiteMessages(10)
 	e.publish(msgs...)
 	committed := make(chan struct{}, len(msgs))
@@ -95,7 +108,14 @@ func acksReported(e *subscriberEnv) {
 	if n := len(events.named("acked")); n != 0 {
 		e.Errorf("%d acknowledgements are reported of messages whose answer was not nil", n)
 	}
-	r := e.run(e.processor(suiteEffect), longGrace)
+	e.publish(suiteMessage("fails at first", "", "x"))
+	var failed atomic.Bool
+	r := e.run(e.processor(func(ctx context.Context, tx *deduptest.Tx, msg *consumer.Message) error {
+		if msg.Headers[idHeader] == "fails at first" && !failed.Swap(true) {
+			return errSuiteNotYet
+		}
+		return suiteEffect(ctx, tx, msg)
+	}), longGrace)
 	e.consumed()
 	r.stop()
 	ids, offsets := map[string]bool{}, map[sourcePartition]int64{}
@@ -116,8 +136,8 @@ func acksReported(e *subscriberEnv) {
 	for _, offset := range offsets { // a new topic begins at 0
 		n += int(offset) + 1
 	}
-	if n != len(msgs) {
-		e.Errorf("the acknowledgements of %d messages are reported, want %d", n, len(msgs))
+	if n != len(msgs)+1 {
+		e.Errorf("the acknowledgements of %d messages are reported, want %d", n, len(msgs)+1)
 	}
 }
 

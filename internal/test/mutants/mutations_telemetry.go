@@ -106,6 +106,14 @@ var telemetryMutations = []mutation{
 	elsewhere("sqs: a lost lease is reported", "adapters/awssqs/subscriber_heartbeat.go", "TestSubscriber/awssqstest/fifo/lost_leases_are_reported", edit{
 		`r.events.Lost(r.requests, `, `_ = (`,
 	}),
+	elsewhere("rabbitmq: a message that is deferred is not reported as acknowledged", "adapters/rabbitmq/subscriber_retry.go",
+		"TestSubscriberOnFake/classic/acknowledgements_are_reported", edit{
+			`		s.ack(d.delivery)
+`, `		if s.ack(d.delivery) {
+			s.run.events.Acked(s.run.hooksCtx, consumer.SourceEvent{Message: d.delivery.msg})
+		}
+`,
+		}),
 	elsewhere("rabbitmq: a lost lease is reported", "adapters/rabbitmq/subscriber_session.go", "TestSubscriberOnFake/classic/lost_leases_are_reported", edit{
 		`	if s.run.deliverer.Context().Err() == nil {
 		s.run.events`, `	if false {
