@@ -52,13 +52,13 @@ var provocations = []struct {
 	{word{observe.Parked, observe.CausePanic, observe.RolledBack}, func(p *provocation) {
 		p.delivered(config{MaxAttempts: 1, Trace: p.trace, Handle: func(context.Context, pgx.Tx, *consumer.Message) error { panic("provoked") }}, message("1"))
 	}},
-	{word{observe.Parked, observe.CauseMismatch, observe.Committed}, func(p *provocation) {
+	{word{observe.Parked, observe.CauseMismatch, observe.RolledBack}, func(p *provocation) {
 		p.handled(nil, succeed, message("1"))
 		other := message("1")
 		other.Payload = []byte("other")
 		p.handled(p.trace, succeed, other)
 	}},
-	{word{observe.Parked, observe.CauseUnprovable, observe.Committed}, func(p *provocation) {
+	{word{observe.Parked, observe.CauseUnprovable, observe.RolledBack}, func(p *provocation) {
 		p.handled(nil, succeed, message("before"))
 		p.exec(`UPDATE txonce_windows SET first_run = first_run - interval '100 days' WHERE consumer = $1`, p.name)
 		p.exec(`UPDATE txonce_sweep SET forgotten_until = now() - interval '20 days'`)
@@ -72,7 +72,7 @@ var provocations = []struct {
 		garbage.Malformed = errProvoked
 		p.handled(p.trace, succeed, garbage)
 	}},
-	{word{observe.Parked, observe.CauseReplay, observe.Committed}, func(p *provocation) {
+	{word{observe.Parked, observe.CauseReplay, observe.RolledBack}, func(p *provocation) {
 		first, again := message("0"), message("1")
 		first.Aliases, again.Aliases = []string{"signature"}, []string{"signature"}
 		p.handled(nil, succeed, first)
@@ -81,7 +81,7 @@ var provocations = []struct {
 	{word{observe.Parked, observe.CauseCrashed, ""}, provokeCrashed},
 	{word{observe.Parked, observe.CauseUnknown, observe.RolledBack}, func(p *provocation) {
 		p.handled(p.trace, func(ctx context.Context, tx pgx.Tx, _ *consumer.Message) error {
-			_, err := tx.Exec(ctx, `COMMIT`)
+			_, err := tx.Conn().Exec(ctx, `COMMIT`)
 			return err
 		}, message("1"))
 	}},
@@ -333,7 +333,11 @@ func TestAnUnavailableBrokerIsCountedOnce(t *testing.T) {
 	r := newRig(t, telemetry.Config{})
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	confirmed := &relay.Trace{Settled: func(context.Context, []relay.Settlement) { stop() }}
+	confirmed := &relay.Trace{Settled: func(_ context.Context, all []relay.Settlement) {
+		if all[0].Outcome == observe.Processed {
+			stop()
+		}
+	}}
 	outgoing, err := relay.New(relay.Config{
 		Queue: store, Publisher: &publisher{[]error{&outbox.UnavailableError{Err: errProvoked}}}, Logger: slog.New(slog.DiscardHandler),
 		Trace: r.Relay("billing").Then(confirmed),

@@ -152,7 +152,11 @@ func lossReported(e *subscriberEnv) {
 	release := sync.OnceFunc(func() { close(held) })
 	defer release()
 	loser := e.processor(suiteEffect)
+	var revoked atomic.Bool
 	loser.before = func(ctx context.Context, _ *consumer.Message) error {
+		if revoked.Load() { // it may get its message again
+			return nil
+		}
 		tell(running)
 		<-ctx.Done()
 		return &consumer.RetryError{Err: ctx.Err(), Uncounted: true}
@@ -163,6 +167,7 @@ func lossReported(e *subscriberEnv) {
 	if n := len(events.named("lost")); n != 0 {
 		e.Errorf("%d losses are reported before there was one", n)
 	}
+	revoked.Store(true)
 	if err := revoker.Revoke(e.Context()); err != nil {
 		e.Fatal(err)
 	}
