@@ -109,9 +109,9 @@ func acksReported(e *subscriberEnv) {
 		e.Errorf("%d acknowledgements are reported of messages whose answer was not nil", n)
 	}
 	e.publish(suiteMessage("fails at first", "", "x"))
-	var failed atomic.Bool
+	var failed atomic.Int32
 	r := e.run(e.processor(func(ctx context.Context, tx *deduptest.Tx, msg *consumer.Message) error {
-		if msg.Headers[idHeader] == "fails at first" && !failed.Swap(true) {
+		if msg.Headers[idHeader] == "fails at first" && failed.Add(1) <= 2 { // some adapters keep a message in memory before they defer it
 			return errSuiteNotYet
 		}
 		return suiteEffect(ctx, tx, msg)

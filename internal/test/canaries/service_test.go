@@ -252,9 +252,18 @@ func (s *service) look() {
 	}
 	id := letters[0].ID.String()
 	commands := [][]string{
-		{"status"}, {"explain", "billing", key + "-1"}, {"dead-letters", "list"}, {"dead-letters", "show", id}, {"dead-letters", "diff", id},
-		{"dead-letters", "replay", "--consumer", "billing", "--dry-run"}, {"outbox", "list"}, {"outbox", "show", fmt.Sprint(parked[0].Seq)},
-		{"actions", "list"}, {"actions", "show", actions[0].ID.String()}, {"horizon", "show"}, {"check"},
+		{"status"},
+		{"explain", "billing", key + "-1"},
+		{"dead-letters", "list"},
+		{"dead-letters", "show", id},
+		{"dead-letters", "diff", id},
+		{"dead-letters", "replay", "--consumer", "billing", "--dry-run"},
+		{"outbox", "list"},
+		{"outbox", "show", fmt.Sprint(parked[0].Seq)},
+		{"actions", "list"},
+		{"actions", "show", actions[0].ID.String()},
+		{"horizon", "show"},
+		{"check"},
 	}
 	for _, args := range commands {
 		s.report(strings.ReplaceAll(fmt.Sprint(args), key, "KEY"), s.command(s.store, args...))

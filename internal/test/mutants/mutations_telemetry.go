@@ -100,8 +100,7 @@ var telemetryMutations = []mutation{
 `, ``,
 	}),
 	suite("messages that Kafka deleted unhandled are reported", "member.go", "messages_that_the_broker_deleted_unhandled_are_reported", edit{
-		`			m.events.Gap(m.hooksCtx, consumer.SourceEvent{Source: at.Topic, Partition: at.Partition, Err: err})
-`, ``,
+		`m.events.Gap(m.hooksCtx, consumer`, `_ = (consumer`,
 	}),
 	elsewhere("sqs: a lost lease is reported", "adapters/awssqs/subscriber_heartbeat.go", "TestSubscriber/awssqstest/fifo/lost_leases_are_reported", edit{
 		`r.events.Lost(r.requests, `, `_ = (`,
