@@ -48,10 +48,10 @@ func BenchmarkOverhead(b *testing.B) {
 // BenchmarkNilHooks is what a consumer without hooks pays for them.
 func BenchmarkNilHooks(b *testing.B) {
 	c := newConsumer(b, config{Store: nullStore{}})
-	msgs := []*consumer.Message{msg("order-42", "x")}
+	call := c.HookCaller([]*consumer.Message{msg("order-42", "x")})
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
-		c.CallHooks(ctx, msgs)
+		call(ctx)
 	}
 }

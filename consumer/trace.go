@@ -135,10 +135,17 @@ type pass struct {
 }
 
 func (c *Consumer[TTx]) newPass(ctx context.Context, msgs []*Message, letter DeadLetterID) pass {
-	return pass{
-		hooks: c.trace(ctx), panics: c.panics,
-		delivery: Delivery{Consumer: c.cfg.Name, Messages: msgs, Letter: letter, Began: time.Now()},
+	p := pass{hooks: c.trace(ctx), panics: c.panics, delivery: Delivery{Consumer: c.cfg.Name, Messages: msgs, Letter: letter}}
+	if p.hooks.observes() {
+		p.delivery.Began = time.Now()
 	}
+	return p
+}
+
+// observes reports whether a hook gets the Delivery. Reading the clock would cost more than all else that a consumer without hooks does for
+// them.
+func (t *Trace) observes() bool {
+	return t.Start != nil || t.Claimed != nil || t.Attempt != nil || t.Parking != nil || t.Done != nil
 }
 
 // start calls Start.
