@@ -40,23 +40,23 @@ func (p *pause) fault(ctx context.Context, err error, epoch, deferrals int, abou
 		p.faults++
 	}
 	faults := p.faults
+	report := p.report.Failing(ctx, faults >= faultsToLog, err, about...)
 	p.mu.Unlock()
-	p.report.Failed(ctx, faults >= faultsToLog, err, about...)
+	report()
 	return p.backoff(max(faults, deferrals+1))
 }
 
 // recovered records that the database has committed a transaction.
 func (p *pause) recovered(ctx context.Context) {
+	report := func() {}
 	p.mu.Lock()
-	faults := p.faults
-	if faults > 0 {
+	if p.faults > 0 {
 		p.current++
 		p.faults = 0
+		report = p.report.Working(ctx)
 	}
 	p.mu.Unlock()
-	if faults > 0 {
-		p.report.Worked(ctx)
-	}
+	report()
 }
 
 // explain says in the log what is wrong when the store returns err. Only a person can correct most of these causes.
