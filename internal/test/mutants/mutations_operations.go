@@ -86,7 +86,7 @@ var operationsMutations = []mutation{
 	},
 	handling("a replay that was held up is not parked", "replay.go", "TestOutcomesOfReplays", edit{`		o.Outcome = observe.Held
 `, ``}),
-	handling("the end of a pause is reported after its beginning", "pause.go", "TestTheEndOfAPauseIsReportedLast", edit{
+	handling("the end of a pause is reported after its beginning", "pause.go", "TestPausesAreReportedUnderTheirLock", edit{
 		`	report := p.report.Failing(ctx, faults >= faultsToLog, err, about...)
 	p.mu.Unlock()`, `	p.mu.Unlock()
 	report := p.report.Failing(ctx, faults >= faultsToLog, err, about...)`,
