@@ -102,6 +102,7 @@ func actionPageOf(a ops.Action, now time.Time) actionPage {
 		{Outcome: observe.Duplicate, Means: "was processed meanwhile; the letter is removed"},
 		{Outcome: observe.Parked, Means: "failed again; the letter stays"},
 		{Outcome: observe.Rejected, Means: "discarded"},
+		{Outcome: observe.Held, Means: "not tried before the action ended; the letter stays"},
 	} {
 		if o.Count = a.Results[o.Outcome]; o.Count > 0 {
 			p.Outcomes = append(p.Outcomes, o)

@@ -2,6 +2,7 @@ package pgxstore
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -9,7 +10,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/operator"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -93,6 +96,46 @@ func SetStallsAfter(s *Store, d time.Duration) { s.stallsAfter = d }
 
 // SetLingers sets how long Fork waits for handlers that do something else before it sends statements.
 func SetLingers(s *Store, d time.Duration) { s.lingers = d }
+
+const idleSetting = `SELECT current_setting('idle_in_transaction_session_timeout')`
+
+// OperatorIdleLimit returns how long a transaction may be idle in which an operator writes.
+func OperatorIdleLimit(ctx context.Context, s *Store) (limit string, err error) {
+	if _, err := (operatorDB{s}).Statements(ctx); err != nil {
+		return "", err
+	}
+	return limit, operatorDB{s}.Write(ctx, "test", func(ctx context.Context, q operator.Queryer) error {
+		rows, err := q.QueryContext(ctx, idleSetting)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			err = rows.Scan(&limit)
+		}
+		return errors.Join(err, rows.Err())
+	})
+}
+
+// SweepIdleLimit returns how long a transaction may be idle that sweeps.
+func SweepIdleLimit(ctx context.Context, s *Store) (limit string, err error) {
+	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
+		return "", err
+	}
+	conn, err := s.cfg.Pool.Acquire(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Release()
+	var clock time.Time
+	_, _, tx, err := s.sweepLease(ctx, conn.Conn(), dedup.Sweep{Owner: "test", Lease: time.Minute, Limit: 1}, &clock)
+	if err != nil {
+		return "", err
+	}
+	defer rollback(ctx, tx)
+	err = tx.QueryRow(ctx, idleSetting).Scan(&limit)
+	return limit, err
+}
 
 // IsDefinite reports whether an error of COMMIT says that COMMIT was refused.
 var IsDefinite = isDefinite

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -68,6 +69,24 @@ func TestPauseAlternates(t *testing.T) {
 	}
 	if len(told) < 2 || len(told)%2 != 0 {
 		t.Errorf("%d calls", len(told))
+	}
+}
+
+// A hook that ends its goroutine, as testing.T.FailNow does, keeps no later hook from being called.
+func TestHookThatEndsItsGoroutine(t *testing.T) {
+	quiet := slog.New(slog.DiscardHandler)
+	resumed := 0
+	p := &hooks.Pause{
+		Logger: quiet, Panics: &hooks.Panics{Logger: quiet}, Why: func(error) string { return "" },
+		Paused:  func(context.Context, observe.Pause) { runtime.Goexit() },
+		Resumed: func(context.Context, observe.Pause) { resumed++ },
+	}
+	var ends sync.WaitGroup
+	ends.Go(func() { p.Failed(t.Context(), true, context.Canceled) })
+	ends.Wait()
+	p.Worked(t.Context())
+	if resumed != 1 {
+		t.Errorf("Resumed was called %d times", resumed)
 	}
 }
 
