@@ -62,6 +62,23 @@ var telemetryMutations = []mutation{
 	measuring("each event of a subscriber's topics has a counter before it first occurs", "source.go", "TestSourceEventsAreBornAtZero", edit{
 		`append([]string{name}, topics...)`, `[]string{name}`,
 	}),
+	measuring("a key is stuck for as long as it is held", "stuck.go", "TestStuckKeysStayStuck", edit{
+		`!ok || h.times < stuckTimes && now.Sub(h.first) > stuckWithin`, `!ok || now.Sub(h.first) > stuckWithin`,
+	}),
+	measuring("hidden keys are in no position", "spans.go", "TestCanaries", edit{
+		`attrPosition.String(c.t.cfg.HideKeys.Position(m.Position, o.Key.ID, m.ID))`, `attrPosition.String(m.Position)`,
+	}),
+	alerting("an audit that found a doubled effect is noticed", "rules.go", "TestRules", edit{
+		`max by (consumer) (txonce_audit_lost) > 0
+or max by (consumer) (txonce_audit_doubled) > 0`, `max by (consumer) (txonce_audit_lost or txonce_audit_doubled) > 0`,
+	}),
+	alerting("audits that are not reported any more are noticed", "rules.go", "TestRules", edit{
+		`
+or (max by (consumer) (max_over_time(txonce_audit_age_seconds[7d])) unless max by (consumer) (max_over_time(txonce_audit_age_seconds[2d])))`, ``,
+	}),
+	alerting("the alert about missing gauges does not end while they are missing", "rules.go", "TestRules", edit{
+		`max_over_time(txonce_sweep_lag_seconds[1d])`, `max_over_time(txonce_sweep_lag_seconds[1h])`,
+	}),
 	alerting("rules use metrics that are exported", "rules.go", "TestNamesOccurInAScrape", edit{
 		`min by (job) (txonce_sweep_lag_seconds) > 86400`, `min by (job) (txonce_sweep_age_seconds) > 86400`,
 	}),
