@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -27,6 +28,7 @@ func (t *Telemetry) Subscriber(system, name string, topics ...string) *consumer.
 	if t == nil || t.meters == nil {
 		return nil
 	}
+	system = cmp.Or(system, t.cfg.System)
 	for _, source := range append([]string{name}, topics...) {
 		for _, event := range sourceEventNames {
 			t.sourceCell(system, source, event)

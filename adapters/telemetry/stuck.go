@@ -13,7 +13,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// A key is stuck when another transaction held it at stuckTimes deliveries within stuckWithin: probably a process that is frozen.
+// A key is stuck when another transaction held it at stuckTimes deliveries within stuckWithin: probably a process that is frozen. It is stuck
+// until a delivery finds it free, or until none has found it held for stuckWithin.
 const (
 	stuckTimes  = 5
 	stuckWithin = 10 * time.Minute
@@ -47,7 +48,7 @@ func (s *stuckKeys) note(o *consumer.MessageOutcome) {
 		if s.holds == nil {
 			s.holds = map[dedup.KeyHash]hold{}
 		}
-		if !ok || now.Sub(h.first) > stuckWithin {
+		if !ok || h.times < stuckTimes && now.Sub(h.first) > stuckWithin {
 			h = hold{first: now}
 		}
 		h.times, h.last = h.times+1, now
