@@ -28,6 +28,9 @@ var ErrReadOnly = errors.New("dashboard: read-only: Loopback grants neither payl
 // addresses, and no header says that a proxy forwarded the request. The test of the Host keeps out pages of other sites whose name
 // resolves to a loopback address.
 //
+// Do not use it behind a proxy on this machine that adds no such header, such as nginx as it is installed: its requests look like those of a
+// person on this machine.
+//
 // A program on a trusted machine may grant more after it asked Loopback about View.
 func Loopback(r *http.Request, p Permission) (who string, err error) {
 	if !loopbackHost(r.RemoteAddr) || !loopbackHost(r.Host) {

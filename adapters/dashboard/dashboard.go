@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/txonce/txonce/consumer/ops"
 )
@@ -20,11 +21,12 @@ type Config struct {
 	Activity ops.ActivityKeeper
 
 	// Authorize decides whether a request may do something, and says who makes it, for the record of actions. It is called for each
-	// request, several times, also concurrently; an error refuses. It does not log anybody in: put a middleware with that around the
-	// Dashboard.
+	// request, several times, also concurrently; an error refuses, and its text is shown to whoever made the request. It does not log
+	// anybody in: put a middleware with that around the Dashboard.
 	Authorize func(r *http.Request, p Permission) (who string, err error)
 
-	// HideKeys replaces natural keys, where they name people. Error texts are shown as they are.
+	// HideKeys replaces natural keys and message IDs, where they name people. The forms then have no field that would put a key into an
+	// address: Explain finds a key. Error texts are shown as they are.
 	HideKeys ops.HideKeys
 
 	// Title names the environment, such as "production". It is shown on each page. Empty: none.
@@ -46,6 +48,7 @@ type Dashboard struct {
 	templates map[string]*template.Template
 	handler   http.Handler
 	closed    chan struct{}
+	closing   sync.Once
 	viewers   chan struct{} // a token per live viewer
 }
 
@@ -75,8 +78,8 @@ func New(cfg Config) (*Dashboard, error) {
 }
 
 // Close ends the live connections, which http.Server.Shutdown would otherwise wait for: register it with RegisterOnShutdown. The
-// Dashboard still answers other requests. Call it once.
-func (d *Dashboard) Close() { close(d.closed) }
+// Dashboard still answers other requests. A second call does nothing.
+func (d *Dashboard) Close() { d.closing.Do(func() { close(d.closed) }) }
 
 // ServeHTTP implements http.Handler.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
@@ -133,6 +136,10 @@ func (d *Dashboard) viewersOnly(next http.Handler) http.Handler {
 		if _, err := d.cfg.Authorize(r, View); err != nil {
 			d.cfg.Logger.WarnContext(r.Context(), "dashboard: a request was refused", "path", r.URL.Path, "peer", r.RemoteAddr, "err", err)
 			http.Error(w, "Forbidden. "+err.Error(), http.StatusForbidden)
+			return
+		}
+		if err := r.ParseForm(); err != nil { // otherwise a field that cannot be read would be an empty one, which chooses everything
+			d.fail(w, r, http.StatusBadRequest, err)
 			return
 		}
 		next.ServeHTTP(w, r)
