@@ -138,6 +138,23 @@ func TestInFlightDuringTheHandler(t *testing.T) {
 	}
 }
 
+// A relay without Config.Name is called like its process. Each process would have a series, and the one that is exported from the start would stay 0.
+func TestPausesHaveTheConfiguredName(t *testing.T) {
+	r := newRig(t, telemetry.Config{})
+	hooks := r.Relay("billing")
+	p := observe.Pause{Name: "host-7/4711", Topic: "charges", Cause: observe.CauseBroker}
+	hooks.Paused(t.Context(), p)
+	want := map[string]int64{"cause=broker,relay=billing": 1, "cause=database,relay=billing": 0}
+	if diff := cmp.Diff(want, values(t, r.collect(t)["txonce.paused"])); diff != "" {
+		t.Errorf("during a pause (-want +got):\n%s", diff)
+	}
+	hooks.Resumed(t.Context(), p)
+	want["cause=broker,relay=billing"] = 0
+	if diff := cmp.Diff(want, values(t, r.collect(t)["txonce.paused"])); diff != "" {
+		t.Errorf("after a pause (-want +got):\n%s", diff)
+	}
+}
+
 func TestStuckKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, telemetry.Config{})

@@ -42,8 +42,7 @@ func (t *Telemetry) Subscriber(system, name string, topics ...string) *consumer.
 	}
 	return &consumer.SourceTrace{
 		Assigned: counts("assigned"), Revoked: counts("revoked"), Gap: counts("gap"), Returned: counts("returned"), Lost: counts("lost"),
-		Paused:  func(_ context.Context, p observe.Pause) { t.pauses.begin(attrSource, p) },
-		Resumed: func(_ context.Context, p observe.Pause) { t.pauses.end(attrSource, p) },
+		Paused: t.pauses.begin(attrSource, name), Resumed: t.pauses.end(attrSource, name),
 	}
 }
 

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -91,9 +92,16 @@ func (p *pauses) born(kind attribute.Key, name string, cause observe.Cause) {
 	p.add(kind, name, cause, 0)
 }
 
-func (p *pauses) begin(kind attribute.Key, e observe.Pause) { p.add(kind, e.Name, e.Cause, 1) }
+// begin returns the hook Paused. name is not that of the Pause: a relay without Config.Name is called like its process, and each process would
+// have series of its own.
+func (p *pauses) begin(kind attribute.Key, name string) func(context.Context, observe.Pause) {
+	return func(_ context.Context, e observe.Pause) { p.add(kind, name, e.Cause, 1) }
+}
 
-func (p *pauses) end(kind attribute.Key, e observe.Pause) { p.add(kind, e.Name, e.Cause, -1) }
+// end returns the hook Resumed.
+func (p *pauses) end(kind attribute.Key, name string) func(context.Context, observe.Pause) {
+	return func(_ context.Context, e observe.Pause) { p.add(kind, name, e.Cause, -1) }
+}
 
 // add changes how many pauses are active: in a relay, several topics may pause for the same cause.
 func (p *pauses) add(kind attribute.Key, name string, cause observe.Cause, n int) {
