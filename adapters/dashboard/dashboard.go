@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/txonce/txonce/consumer/ops"
 )
@@ -138,12 +139,27 @@ func (d *Dashboard) viewersOnly(next http.Handler) http.Handler {
 			http.Error(w, "Forbidden. "+err.Error(), http.StatusForbidden)
 			return
 		}
-		if err := r.ParseForm(); err != nil { // otherwise a field that cannot be read would be an empty one, which chooses everything
+		if err := readForm(r); err != nil {
 			d.fail(w, r, http.StatusBadRequest, err)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// readForm refuses what cannot be read: a field that is left out chooses everything. No database stores text that is not UTF-8.
+func readForm(r *http.Request) error {
+	if err := r.ParseForm(); err != nil {
+		return err
+	}
+	for field, values := range r.Form {
+		for _, v := range values {
+			if !utf8.ValidString(v) || strings.Contains(v, "\x00") {
+				return fmt.Errorf("%q is %q: want UTF-8 without NUL", field, v)
+			}
+		}
+	}
+	return nil
 }
 
 func (d *Dashboard) may(r *http.Request, p Permission) bool {

@@ -78,7 +78,7 @@ func TestMalformedFields(t *testing.T) {
 	db := dashboardtest.SQLite(t)
 	db.Seed(t)
 	s := newSite(t, dashboard.Config{Store: db.Operator()})
-	for _, path := range []string{"letters?topic=%zz", "plan?consumer=billing&topic=%zz", "outbox?topic=%zz", "letters?a;topic=x"} {
+	for _, path := range []string{"letters?topic=%zz", "plan?consumer=billing&topic=%zz", "outbox?topic=%zz", "letters?a;topic=x", "letters?topic=%ff", "explain?consumer=billing&key=a%00"} {
 		s.want(path, 400)
 	}
 }
