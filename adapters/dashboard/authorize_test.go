@@ -62,6 +62,11 @@ func TestLoopback(t *testing.T) {
 		if _, err := dashboard.Loopback(r, dashboard.View); (err == nil) != tc.granted {
 			t.Errorf("%s: %v", what, err)
 		}
+		r.ProtoMinor = 0
+		if _, err := dashboard.Loopback(r, dashboard.View); err == nil {
+			t.Errorf("%s: granted to HTTP/1.0, which proxies speak", what)
+		}
+		r.ProtoMinor = 1
 		for _, p := range []dashboard.Permission{dashboard.Payload, dashboard.Act} {
 			if _, err := dashboard.Loopback(r, p); err == nil {
 				t.Errorf("%s: %s is granted", what, p)
