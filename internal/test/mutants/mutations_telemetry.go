@@ -118,7 +118,7 @@ or (max by (consumer) (max_over_time(txonce_audit_age_seconds[7d])) unless max b
 		`err == nil && n < len(seqs)`, `false`,
 	}),
 	displaying("hidden keys are in no record of an action", "format.go", "TestHiddenKeysInCorners", edit{
-		`return before + ", a key"`, `return a.Note`,
+		`return before + ", a key"`, `return before + a.Note`,
 	}),
 	displaying("a field that cannot be read is refused", "dashboard.go", "TestMalformedFields", edit{
 		`if err := readForm(r); err != nil {`, `if err := readForm(r); false {`,
