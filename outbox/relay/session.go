@@ -100,6 +100,7 @@ func (s *session) keepRenewing(ctx context.Context) {
 			if err == nil {
 				r.outages.recovered(ctx, opRenew)
 				s.renewed(hold)
+				r.forgetFaults(ctx)
 				break
 			}
 			if errors.Is(err, outbox.ErrLeaseLost) {
