@@ -35,7 +35,8 @@ type OutboxConfig struct {
 	// that a handler has not enqueued. A message that an operator discarded counts as lost. 0: the rows of outbox_sent are compared.
 	PerClaim int
 
-	// Since limits the comparison to messages that were enqueued then or later. Zero: no limit.
+	// Since limits the comparison to messages that were enqueued then or later, or published, if nothing tells what was sent. Zero: no
+	// limit.
 	Since time.Time
 }
 
@@ -130,13 +131,10 @@ func (l *listing) add(id string, p *published) {
 
 // from returns where in the topic to begin.
 func (l *listing) from(since time.Time) time.Time {
-	if l.known {
-		since = l.first
-	}
-	if since.IsZero() {
+	if !l.known {
 		return since
 	}
-	return since.Add(-clocksDiffer)
+	return l.first.Add(-clocksDiffer)
 }
 
 // until returns where in the topic to end. All is read when the database's whole list is compared.
