@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
@@ -191,12 +190,9 @@ func (c *Config) readClaims(ctx context.Context, tx *sql.Tx, after dedup.KeyHash
 			return nil, fmt.Errorf("audit: read claims: %w", err)
 		}
 		claim := claim{key: dedup.Key{Consumer: name.String, Tenant: tenant.String, ID: id.String}, expires: time.UnixMicro(expires), compact: !id.Valid}
-		if c.Dialect == "postgres" {
-			if raw, err = hex.DecodeString(strings.ReplaceAll(string(raw), "-", "")); err != nil {
-				return nil, fmt.Errorf("audit: read claims: %w", err)
-			}
+		if claim.hash, err = c.readHash(raw); err != nil {
+			return nil, fmt.Errorf("audit: read claims: %w", err)
 		}
-		copy(claim.hash[:], raw)
 		found = append(found, claim)
 	}
 	if err := rows.Err(); err != nil {
