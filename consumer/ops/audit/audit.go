@@ -166,7 +166,7 @@ func (c *Config) validate() error {
 func (c *Config) snapshot(ctx context.Context, f func(tx *sql.Tx) error) error {
 	opts := &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
 	if c.Dialect == "sqlite" {
-		opts = nil // a transaction sees one state there
+		opts = &sql.TxOptions{ReadOnly: true} // a transaction sees one state there; a DSN with _txlock=immediate must not lock writers out
 	}
 	tx, err := c.DB.BeginTx(ctx, opts)
 	if err != nil {
