@@ -148,11 +148,14 @@ func (l *listing) until() time.Time {
 // count reads the topic.
 func (c *Config) count(ctx context.Context, began time.Time, of OutboxConfig, source Source, list *listing, r *Report) error {
 	p := pace{began, c}
-	read := 0
+	read, identified := 0, 0
 	for {
 		msgs, err := source.Next(ctx)
 		if err != nil {
 			return err
+		}
+		if len(msgs) == 0 && read > 0 && identified == 0 {
+			return fmt.Errorf("audit: none of %d messages of topic %s has an ID: they are of other producers, or OutboxConfig.ID must look elsewhere", read, of.Topic)
 		}
 		if len(msgs) == 0 {
 			return nil
@@ -163,6 +166,7 @@ func (c *Config) count(ctx context.Context, began time.Time, of OutboxConfig, so
 			if id == "" { // of another producer
 				continue
 			}
+			identified++
 			found := list.byID[id]
 			if found == nil && !list.known && (c.Sample == 0 || len(list.byID) < c.Sample) {
 				found = &published{}

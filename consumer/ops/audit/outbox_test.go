@@ -263,6 +263,20 @@ func TestOutboxUnfinished(t *testing.T) {
 	})
 }
 
+// Messages whose IDs are in another place are not called lost.
+func TestOutboxOtherIDs(t *testing.T) {
+	t.Parallel()
+	eachOutbox(t, time.Hour, func(t *testing.T, o *outgoing) {
+		o.enqueue(t, charged(0, 10)...)
+		o.publish(t)
+		of := o.broker.outbox()
+		of.ID = func(m *consumer.Message) string { return m.Headers["ce_id"] }
+		if r, err := audit.Outbox(t.Context(), o.config(), of); err == nil || !strings.Contains(err.Error(), "none of 10 messages of topic charged has an ID") || r.Faults() > 0 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
 // charge is a handler that enqueues two messages.
 func (o *outgoing) charge(ctx context.Context, tx *sql.Tx, m *consumer.Message) error {
 	if string(m.Payload) == "nothing" {

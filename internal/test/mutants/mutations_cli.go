@@ -26,8 +26,8 @@ func auditsEvery(name, file, test string, edits ...edit) mutation {
 	return mutation{name: name, file: "consumer/" + file, edits: edits, pkg: "consumer", run: exactly(test), fails: test, short: true}
 }
 
-// publishing is a mutation that a test against a real Kafka must notice.
-func publishing(name, test string, edits ...edit) mutation {
+// onTopic is a mutation that a test against a real Kafka must notice.
+func onTopic(name, test string, edits ...edit) mutation {
 	return mutation{name: name, file: "cmd/txonce/published.go", edits: edits, pkg: "cmd/txonce", run: exactly(test), fails: test}
 }
 
@@ -77,9 +77,9 @@ var cliMutations = []mutation{
 	auditsEvery("each message of a batch is recorded", "audit.go", "TestAuditEvery/HandleBatch", edit{`range keys {`, `range keys[:1] {`}),
 	auditsEvery("a ledger that cannot be written is noticed at start", "start.go", "TestAuditEveryIsChecked", edit{`c.tryAudit(ctx); err != nil {`, `c.tryAudit(ctx); err == errNoLot {`}),
 	auditsEvery("a replay is recorded", "attempt.go", "TestAuditEveryReplay", edit{`if err := c.audit(ctx, tx, msgs, keys); err != nil {`, `if err := c.audit(ctx, tx, msgs, keys[:0]); err != nil {`}),
-	publishing("an audit reads a topic no further than it ended when the reading began", "TestReadPublished", edit{`if raw.Offset >= at.last {`, `if raw.Offset < 0 {`}, edit{`			case raw.Offset == at.last-1:`, `			case raw.Offset == at.last:`}),
-	publishing("a time without message is the end of a partition", "TestReadPublished", edit{`if offset < 0 {`, `if offset < -1 {`}),
-	publishing("what a topic has deleted is not called lost", "TestKeptByTopic", edit{`				kept = msgs[0].Time`, `				kept = latest`}),
-	publishing("a compacted topic is not audited", "TestPublishedIsRefused", edit{`strings.Contains(policy, "compact")`, `strings.Contains(policy, "none")`}),
+	onTopic("an audit reads a topic no further than it ended when the reading began", "TestReadPublished", edit{`if raw.Offset >= at.last {`, `if raw.Offset < 0 {`}, edit{`			case raw.Offset == at.last-1:`, `			case raw.Offset == at.last:`}),
+	onTopic("a time without message is the end of a partition", "TestReadPublished", edit{`if offset < 0 {`, `if offset < -1 {`}),
+	onTopic("what a topic has deleted is not called lost", "TestKeptByTopic", edit{`				kept = msgs[0].Time`, `				kept = latest`}),
+	onTopic("a compacted topic is not audited", "TestPublishedIsRefused", edit{`strings.Contains(policy, "compact")`, `strings.Contains(policy, "none")`}),
 	auditing("a sample does not say that it has seen everything", "claims.go", "TestSample", edit{`			ended, w.whole = false, false`, `			ended, w.whole = false, true`}),
 }
