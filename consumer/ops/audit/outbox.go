@@ -13,7 +13,7 @@ import (
 
 // Topic is a topic at its broker.
 type Topic interface {
-	// Read returns the messages from since until until that the topic has when Read is called. The Source ends behind the last of them,
+	// Read returns the messages of times from since to until that the topic has when Read is called. The Source ends behind the last of them,
 	// and fails if it cannot tell whether there are more: a message that it leaves out counts as lost. It may return others too. A zero
 	// since means the first message, a zero until the last one.
 	Read(ctx context.Context, since, until time.Time) (Source, error)
@@ -32,7 +32,8 @@ type OutboxConfig struct {
 
 	// PerClaim is how many messages without an ID of their own each handled message of Config.Consumer enqueues to Topic. Their IDs are
 	// derived again from the claims, and compared instead of the rows of outbox_sent. So it needs no KeepSent, and also finds messages
-	// that a handler has not enqueued. A message that an operator discarded counts as lost. 0: the rows of outbox_sent are compared.
+	// that a handler has not enqueued. A message that an operator discarded counts as lost, as do those of claims that have no effect: see the
+	// package comment. 0: the rows of outbox_sent are compared.
 	PerClaim int
 
 	// Since limits the comparison to messages that were enqueued then or later, or published, if nothing tells what was sent. Zero: no
