@@ -61,13 +61,17 @@ var cliMutations = []mutation{
 	auditing("without a list of what was sent, an audit says that it looked only for repeats", "outbox_list.go", "TestOutboxWithoutList", edit{
 		`!list.known {`, `c.Rate < 0 {`,
 	}),
-	{
-		name: "what was sent is listed before the topic is read", file: "consumer/ops/audit/outbox.go", pkg: "consumer/ops/audit",
-		run: "^TestOutboxUnderLoad$/^sqlite$", fails: "TestOutboxUnderLoad/sqlite", short: true, tries: 3, edits: []edit{
-			{"	list, err := cfg.confirmed(ctx, of, &r)", "	source, err := of.Published.Read(ctx, time.Time{}, time.Time{})\n	if err != nil {\n		return r, err\n	}\n	list, err := cfg.confirmed(ctx, of, &r)"},
-			{"	source, err := of.Published.Read(ctx, list.from(of.Since), list.until())", "	_, err = of.Published.Read(ctx, list.from(of.Since), list.until())"},
+	auditing(
+		"what was sent is listed before the topic is read", "outbox.go", "TestOutboxDuringReading",
+		edit{
+			"	list, err := cfg.confirmed(ctx, of, &r)",
+			"	source, err := of.Published.Read(ctx, time.Time{}, time.Time{})\n	if err != nil {\n		return r, err\n	}\n	list, err := cfg.confirmed(ctx, of, &r)",
 		},
-	},
+		edit{
+			"	source, err := of.Published.Read(ctx, list.from(of.Since), list.until())",
+			"	_, err = of.Published.Read(ctx, list.from(of.Since), list.until())",
+		},
+	),
 	auditing("an audit finds keys with which two transactions were committed", "ledger.go", "TestLedger", edit{`HAVING count(*) > 1`, `HAVING count(*) > 2`}),
 	ledgering("a row of the audit's ledger outlives its claim", "consumer/audit.go", edit{`const audited = 2`, `const audited = 1`}),
 	ledgering("a row of the audit's ledger is deleted after two windows", "internal/dialect/operator.go", edit{
