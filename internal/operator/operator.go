@@ -110,22 +110,15 @@ func readStatus(ctx context.Context, q Queryer, st *dialect.Operator, status *op
 	}); err != nil {
 		return err
 	}
-	if err := each(ctx, q, st.Waiting, nil, func(rows *sql.Rows) error {
-		var name []byte
-		var n int
-		err := rows.Scan(&name, &n)
-		of(string(name)).Waiting = n
-		return err
-	}); err != nil {
+	if err := readWaiting(ctx, q, st, of); err != nil {
 		return err
 	}
-	if err := each(ctx, q, st.LetterOwners, nil, func(rows *sql.Rows) error {
-		var name string
-		err := rows.Scan(&name)
+	owners, err := letterOwners(ctx, q, st)
+	if err != nil {
+		return err
+	}
+	for _, name := range owners {
 		of(name)
-		return err
-	}); err != nil {
-		return err
 	}
 	for _, c := range byName {
 		if err := readLetters(ctx, q, st, c); err != nil {
@@ -137,6 +130,34 @@ func readStatus(ctx context.Context, q Queryer, st *dialect.Operator, status *op
 		status.Consumers = append(status.Consumers, *c)
 	}
 	slices.SortFunc(status.Consumers, func(a, b ops.ConsumerStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return nil
+}
+
+// readWaiting counts the letters that wait for each consumer's RunReplays, up to ops.MaxCount+1.
+func readWaiting(ctx context.Context, q Queryer, st *dialect.Operator, of func(name string) *ops.ConsumerStatus) error {
+	waiting := map[string][]string{} // consumer to actions
+	if err := each(ctx, q, st.WaitingActions, nil, func(rows *sql.Rows) error {
+		var action string
+		var name []byte
+		err := rows.Scan(&action, &name)
+		waiting[string(name)] = append(waiting[string(name)], action)
+		return err
+	}); err != nil {
+		return err
+	}
+	for name, actions := range waiting {
+		c := of(name)
+		for _, action := range actions {
+			if err := each(ctx, q, st.Waiting, []any{action, ops.MaxCount + 1 - c.Waiting}, func(rows *sql.Rows) error {
+				n := 0
+				err := rows.Scan(&n)
+				c.Waiting += n
+				return err
+			}); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
