@@ -74,6 +74,11 @@ var errBroken = errors.New("the deployment is broken")
 // consumer returns a Consumer. handle decides whether a message fails; nil: none does.
 func (e *env[TTx]) consumer(t *testing.T, s store[TTx], handle func(msg *consumer.Message) error) *consumer.Consumer[TTx] {
 	t.Helper()
+	return e.named(t, s, name, handle)
+}
+
+func (e *env[TTx]) named(t *testing.T, s store[TTx], name string, handle func(msg *consumer.Message) error) *consumer.Consumer[TTx] {
+	t.Helper()
 	c, err := consumer.New(consumer.Config[TTx]{
 		Name: name, Store: s.Store, Key: consumer.MessageID,
 		Tenant: func(m *consumer.Message) (string, error) { return m.Headers["tenant"], nil }, ParkLimit: consumer.ParkLimit{Unlimited: true},
