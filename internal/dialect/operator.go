@@ -10,6 +10,8 @@ import (
 type Operator struct {
 	// Status.
 	State, Windows, Sources, NextOwner, Letters, WaitingActions, Waiting string
+	// Old transactions of the database's clients, the oldest first; empty: the database does not tell.
+	OldTransactions string
 	// Actions. MarkLetters is completed by Choose.
 	AddAction, MarkLetters, Actions, Counts, Results, ResultsOf, EndAction, Unmark string
 	// Replays.
@@ -43,6 +45,7 @@ type functions struct {
 	greatest string
 	micros   func(seconds string) string // a number of seconds as a difference of times
 	replaced string                      // what follows an INSERT into consumer_activity whose key is there
+	old      string                      // OldTransactions
 	names    func(sql string) string     // replaces @ before the names of tables
 	numbered func(sql string) string     // replaces each ? by the database's parameter
 }
@@ -103,6 +106,8 @@ VALUES (` + f.key + `, ` + f.key + `, 0, ` + f.text("?") + `, '', '', 1, ` + f.n
 
 		PassEnded: q(`UPDATE @txonce_passes SET ended_at = ` + f.now),
 
+		OldTransactions: f.old,
+
 		AddActivity: q(`INSERT INTO @consumer_activity (minute, consumer, node, counts)
 VALUES (` + f.number + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `) ` + f.replaced),
 		Activity:       q(`SELECT minute, consumer, node, counts FROM @consumer_activity WHERE minute >= ` + f.number + ` ORDER BY minute, consumer, node`),
@@ -140,6 +145,10 @@ func NewPostgresOperator(schema string) Operator {
 		greatest: `greatest`,
 		replaced: `ON CONFLICT (minute, consumer, node) DO UPDATE SET counts = excluded.counts`,
 		micros:   func(param string) string { return param + ` * interval '1 microsecond'` },
+		old: `SELECT CAST(pid AS bigint), CAST(extract(epoch FROM xact_start) * 1000000 AS bigint), coalesce(state, ''),
+	trim(coalesce(host(client_addr), '') || ' ' || coalesce(application_name, ''))
+FROM pg_catalog.pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+	AND xact_start < clock_timestamp() - $1::bigint * interval '1 microsecond' ORDER BY xact_start LIMIT 5`,
 		names:    func(sql string) string { return strings.ReplaceAll(sql, "@", prefix) },
 		numbered: numbered,
 	})

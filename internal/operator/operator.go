@@ -129,8 +129,27 @@ func readStatus(ctx context.Context, q Queryer, st *dialect.Operator, status *op
 		}
 		status.Consumers = append(status.Consumers, *c)
 	}
+	if err := readOld(ctx, q, st, status); err != nil {
+		return err
+	}
 	slices.SortFunc(status.Consumers, func(a, b ops.ConsumerStatus) int { return cmp.Compare(a.Name, b.Name) })
 	return nil
+}
+
+// readOld lists transactions that have been open for long.
+func readOld(ctx context.Context, q Queryer, st *dialect.Operator, status *ops.Status) error {
+	if st.OldTransactions == "" {
+		return nil
+	}
+	return each(ctx, q, st.OldTransactions, []any{ops.OldTransaction.Microseconds()}, func(rows *sql.Rows) error {
+		var h ops.Holder
+		var since int64
+		err := rows.Scan(&h.PID, &since, &h.State, &h.Client)
+		h.Since = instant(since)
+		h.Age = max(status.Now.Sub(h.Since), 0)
+		status.Old = append(status.Old, h)
+		return err
+	})
 }
 
 // readWaiting counts the letters that wait for each consumer's RunReplays, up to ops.MaxCount+1.
