@@ -78,6 +78,8 @@ func reads(t *testing.T, db *dashboardtest.DB) (list []read) {
 	add("a later page of all consumers", 500, consumer.DeadLetterFilter{After: after})
 	add("letters until a time", 200, consumer.DeadLetterFilter{Consumer: "billing", Until: after.First})
 	add("letters since a time", 200, consumer.DeadLetterFilter{Consumer: "billing", Since: page[0].First.Add(-time.Millisecond)})
+	add("letters of a key", 20, consumer.DeadLetterFilter{Consumer: "billing", MessageID: "order-10001"})
+	add("letters of a key of any consumer", 20, consumer.DeadLetterFilter{MessageID: "order-10001"})
 	add("a letter by its id", 20, consumer.DeadLetterFilter{ID: after.ID})
 	action, err := s.Request(t.Context(), ops.Request{Kind: ops.Replay, Who: "ann", Reason: "INC-17", Filter: consumer.DeadLetterFilter{Consumer: "billing"}, Expect: 16_000})
 	if err != nil {

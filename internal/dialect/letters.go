@@ -1,9 +1,6 @@
 package dialect
 
-import (
-	"cmp"
-	"strings"
-)
+import "strings"
 
 // LetterFilter chooses dead letters. IDs are 32 hexadecimal digits, times are microseconds since 1970 UTC. A field with the zero value is
 // no condition.
@@ -20,7 +17,7 @@ type LetterFilter struct {
 
 // letters are the conditions on a dead letter d. A condition may contain its value several times.
 type letters struct {
-	id, owner, consumer, reason, topic, messageID, tenant, cause, since, until string
+	id, owner, consumer, consumerOfKey, reason, topic, messageID, tenant, cause, since, until string
 
 	after  string // contains AfterFirst twice and then AfterID
 	index  string // hint: read the letters of one owner in the order of the index
@@ -29,8 +26,8 @@ type letters struct {
 
 func newLetters(f *functions) letters {
 	return letters{
-		id: `d.id = ` + f.key, owner: `d.consumer = ` + f.name, consumer: f.equal(`d.consumer`), reason: f.equal(`d.reason`), topic: f.equal(`d.topic`),
-		messageID: f.equal(`d.message_id`), tenant: f.equal(`d.tenant`), cause: f.contains(`d.cause`),
+		id: `d.id = ` + f.key, owner: `d.consumer = ` + f.name, consumer: f.indexed(`d.consumer`), consumerOfKey: f.equal(`d.consumer`),
+		reason: f.equal(`d.reason`), topic: f.equal(`d.topic`), messageID: f.indexed(`d.message_id`), tenant: f.equal(`d.tenant`), cause: f.contains(`d.cause`),
 		since: `d.first_parked >= ` + f.since, until: `d.first_parked < ` + f.since,
 		after: `d.first_parked <= ` + f.since + ` AND (d.first_parked < ` + f.since + ` OR d.id < ` + f.key + `)`,
 		index: f.byOwner, number: f.numbered,
@@ -48,13 +45,15 @@ func (o *Operator) Choose(statement string, f LetterFilter) (query string, value
 			values = append(values, value)
 		}
 	}
-	owner := cmp.Or(f.Owner, f.Consumer)
-	exact := f.Consumer
-	if c.consumer == c.owner {
-		exact = ""
+	consumer, index := c.consumer, ""
+	switch {
+	case f.MessageID != "": // has an index of its own
+		consumer = c.consumerOfKey
+	case f.ID == "" && (f.Owner != "" || f.Consumer != ""):
+		index = c.index
 	}
 	for _, text := range [...]struct{ condition, value string }{
-		{c.id, f.ID}, {c.owner, owner}, {c.consumer, exact}, {c.reason, f.Reason}, {c.topic, f.Topic},
+		{c.id, f.ID}, {c.owner, f.Owner}, {consumer, f.Consumer}, {c.reason, f.Reason}, {c.topic, f.Topic},
 		{c.messageID, f.MessageID}, {c.tenant, f.Tenant}, {c.cause, f.Cause},
 	} {
 		if text.value != "" {
@@ -73,10 +72,6 @@ func (o *Operator) Choose(statement string, f LetterFilter) (query string, value
 	}
 	if len(conditions) == 0 {
 		conditions = []string{"1 = 1"}
-	}
-	index := ""
-	if owner != "" && f.ID == "" {
-		index = c.index
 	}
 	return c.number(strings.NewReplacer("{where}", strings.Join(conditions, " AND "), "{index}", index).Replace(statement)), values
 }

@@ -32,7 +32,8 @@ type functions struct {
 	key      string                  // a parameter that is an ID
 	id       func(col string) string // the column of an ID as digits
 	text     func(param string) string
-	equal    func(col string) string // the column of a text is the parameter, byte by byte
+	equal    func(col string) string // the column of a text is the parameter, byte by byte; no index is used
+	indexed  func(col string) string // the same with an index
 	contains func(col string) string // the parameter is a part of the column of a text
 	name     string                  // a parameter that is a consumer, as the index of dead letters compares it
 	byOwner  string                  // hint: use the index of dead letters
@@ -133,7 +134,8 @@ func NewPostgresOperator(schema string) Operator {
 		key:      `CAST(? AS uuid)`,
 		id:       func(col string) string { return `replace(CAST(` + col + ` AS text), '-', '')` },
 		text:     func(param string) string { return `CAST(` + param + ` AS text)` },
-		equal:    func(col string) string { return col + ` = CAST(? AS text)` },
+		equal:    func(col string) string { return col + ` = CAST(? AS text)` }, // the planner chooses well
+		indexed:  func(col string) string { return col + ` = CAST(? AS text)` },
 		contains: func(col string) string { return `strpos(` + col + `, CAST(? AS text)) > 0` },
 		name:     `CAST(? AS text)`,
 		since:    `timestamptz 'epoch' + ` + number + ` * interval '1 microsecond'`,
@@ -180,6 +182,7 @@ func NewMySQLOperator(schema string) Operator {
 	f.equal = func(col string) string { return `CAST(` + col + ` AS BINARY) = CAST(? AS BINARY)` }
 	f.contains = func(col string) string { return `LOCATE(CAST(? AS BINARY), CAST(` + col + ` AS BINARY)) > 0` }
 	f.name, f.byOwner = `CONVERT(CAST(? AS BINARY) USING utf8mb4) COLLATE utf8mb4_bin`, ` FORCE INDEX (dead_letters_consumer)`
+	f.indexed = func(col string) string { return col + ` = ` + f.name + ` AND ` + f.equal(col) }
 	f.rows = `COALESCE((SELECT table_rows FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'processed_messages'), -1)`
 	f.lock, f.greatest, f.replaced = ` FOR UPDATE`, `GREATEST`, `ON DUPLICATE KEY UPDATE counts = VALUES(counts)`
 	f.id = func(col string) string { return `LOWER(HEX(` + col + `))` }
@@ -194,7 +197,8 @@ func NewSQLiteOperator() Operator {
 	f.now, f.key, f.number, f.since = clock, `unhex(?)`, number, number
 	f.after = func(micros string) string { return clock + ` + ` + micros }
 	f.text = func(param string) string { return param }
-	f.equal = func(col string) string { return col + ` = ?` }
+	f.equal = func(col string) string { return `+` + col + ` = ?` }
+	f.indexed = func(col string) string { return col + ` = ?` }
 	f.contains = func(col string) string { return `instr(` + col + `, ?) > 0` }
 	f.name = `?`
 	f.rows = `-1`

@@ -15,8 +15,8 @@ const defaultLimit = 100
 
 // ListLetters does what consumer.ParkingLot.DeadLetters does. statement is the one of the store's dialect; read runs it.
 //
-// The index of dead letters begins with the consumer. If the filter names none, the newest letters of each consumer are read in the order
-// of the index, and the newest of all are chosen among them. Without that, each page would sort all letters.
+// There are indexes of the consumer with the time, and of the key. If the filter names neither, the newest letters of each consumer are
+// read in the order of the index, and the newest of all are chosen among them. Otherwise each page would sort all letters.
 func ListLetters(ctx context.Context, db Database, statement string, f consumer.DeadLetterFilter,
 	read func(query string, args []any) ([]consumer.DeadLetter, error),
 ) ([]consumer.DeadLetter, error) {
@@ -33,7 +33,7 @@ func ListLetters(ctx context.Context, db Database, statement string, f consumer.
 		query, args := st.Choose(statement, chosen)
 		return read(query, append(args, f.Limit))
 	}
-	if f.Consumer != "" || f.ID != (consumer.DeadLetterID{}) {
+	if f.Consumer != "" || f.MessageID != "" || f.ID != (consumer.DeadLetterID{}) {
 		return list(f, "")
 	}
 	var owners []string
