@@ -28,7 +28,7 @@ WHERE variable_name IN ('HANDLER_READ_FIRST', 'HANDLER_READ_KEY', 'HANDLER_READ_
 			t.Parallel()
 			filled := db.open(t)
 			filled.SQL.SetMaxOpenConns(1) // the counters are those of a session
-			filled.Fill(t, 100_000, 20_000)
+			filled.Fill(t, 200_000, 20_000)
 			for _, c := range reads(t, filled) {
 				before := counted(t, filled.SQL, name, db.count)
 				unrelated := counted(t, filled.SQL, name, db.count) - before
@@ -97,7 +97,7 @@ func reads(t *testing.T, db *dashboardtest.DB) (list []read) {
 			_, err := s.Outbox().Parked(ctx, outbox.ParkedFilter{Limit: 51})
 			return err
 		}},
-		// Of 16,000 letters 10,001 are counted, and of 64 shards with 1,500 messages 250 in each.
-		read{"status", 110_000, func(ctx context.Context) error { _, err := s.Status(ctx); return err }},
+		// Of billing's letters 10,001 are counted, and 250 of the 3,100 messages in each of 64 shards. MariaDB copies what it counts.
+		read{"status", 150_000, func(ctx context.Context) error { _, err := s.Status(ctx); return err }},
 	)
 }

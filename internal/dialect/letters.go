@@ -53,8 +53,14 @@ func (o *Operator) Choose(statement string, f LetterFilter) (query string, value
 		index = c.index
 	}
 	for _, text := range [...]struct{ condition, value string }{
-		{c.id, f.ID}, {c.owner, f.Owner}, {consumer, f.Consumer}, {c.reason, f.Reason}, {c.topic, f.Topic},
-		{c.messageID, f.MessageID}, {c.tenant, f.Tenant}, {c.cause, f.Cause},
+		{c.id, f.ID},
+		{c.owner, f.Owner},
+		{consumer, f.Consumer},
+		{c.reason, f.Reason},
+		{c.topic, f.Topic},
+		{c.messageID, f.MessageID},
+		{c.tenant, f.Tenant},
+		{c.cause, f.Cause},
 	} {
 		if text.value != "" {
 			add(text.condition, text.value)

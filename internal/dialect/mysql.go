@@ -149,11 +149,14 @@ ON DUPLICATE KEY UPDATE times = times + 1, last_parked = VALUES(last_parked), re
 
 		TakeDeadLetter: q(`DELETE FROM @dead_letters WHERE id = UNHEX(?)`),
 
+		// The letters are chosen in the index, which has the columns of the most used conditions.
 		DeadLetters: q(`SELECT d.id, d.consumer, d.tenant, d.message_id, d.fingerprint, d.window_seconds, d.message_time, d.reason, d.cause,
 	d.topic, d.ordering_key, d.position, d.payload, d.headers, d.attempts, d.times, d.first_parked, d.last_parked,
 	` + settled + ` AS settled
-FROM @dead_letters AS d{index} LEFT JOIN @processed_messages AS p ON p.` + "`key` = d.`key`" + `
-WHERE {where} ORDER BY d.first_parked DESC, d.id DESC LIMIT ?`),
+FROM (SELECT d.id FROM @dead_letters AS d{index} WHERE {where} ORDER BY d.first_parked DESC, d.id DESC LIMIT ?) AS chosen
+	STRAIGHT_JOIN @dead_letters AS d FORCE INDEX (PRIMARY) ON d.id = chosen.id
+	LEFT JOIN @processed_messages AS p ON p.` + "`key` = d.`key`" + `
+ORDER BY d.first_parked DESC, d.id DESC`),
 
 		// Settled dead letters are found, locked, checked again and deleted. A single statement for this would wait for the
 		// claims that it joins.

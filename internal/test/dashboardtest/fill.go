@@ -36,9 +36,9 @@ FROM (SELECT i AS n FROM numbers) AS numbered`,
 	`INSERT INTO dead_letters (id, {key}, consumer, message_id, window_seconds, message_time, reason, cause, topic, ordering_key, position, payload, headers, attempts, times,
 	first_parked, last_parked) {rows}
 SELECT {hash:}n{:hash}, {hash:}n + 5000000{:hash}, CASE WHEN n % 20 = 0 THEN 'shipping' WHEN n % 20 < 4 THEN 'mailer' ELSE 'billing' END, concat('order-', n), 1296000,
-	{now} - (4000000 - n) * {ms}, CASE WHEN n % 1000 = 7 THEN 'undecodable' WHEN n % 10 = 8 THEN 'panic' WHEN n % 10 = 9 THEN 'mismatch' ELSE 'exhausted' END,
+	{now} - (100000 - n) * {ms}, CASE WHEN n % 1000 = 7 THEN 'undecodable' WHEN n % 10 = 8 THEN 'panic' WHEN n % 10 = 9 THEN 'mismatch' ELSE 'exhausted' END,
 	concat('POST /v1/charges: 502 Bad Gateway: request ', n), 'orders', {bytes}concat('customer-', n % 1000){end}, concat('orders/3/', n),
-	{bytes}concat('{"order":"order-', n, '"', '` + filler + `"}'){end}, '{"content-type":"application/json"}', 5, 1, {now} - (4000000 - n) * {ms}, {now} - (4000000 - n) * {ms}
+	{bytes}concat('{"order":"order-', n, '"', '` + filler + `"}'){end}, '{"content-type":"application/json"}', 5, 1, {now} - (100000 - n) * {ms}, {now} - (100000 - n) * {ms}
 FROM (SELECT a.i * 1000 + b.i AS n FROM numbers AS a CROSS JOIN numbers AS b WHERE a.i < {letters}) AS numbered`,
 	`INSERT INTO processed_messages ({token}{key}, expires_at) {rows}
 SELECT {tokenvalue}{hash:}n + 5000000{:hash}, {now} + 1000000 * {ms} FROM (SELECT a.i * 1000 + b.i AS n FROM numbers AS a CROSS JOIN numbers AS b WHERE a.i < {letters}) AS numbered WHERE n % 10 = 5`,

@@ -42,7 +42,7 @@ func TestLinks(t *testing.T) {
 			}
 		}
 	}
-	if len(pages) < 20 || links < 200 {
+	if len(pages) < 20 || links < 140 {
 		t.Errorf("%d links on %d pages: where are the others?", links, len(pages))
 	}
 }
