@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -379,8 +380,27 @@ func (s *scene) freeze() (frozen *os.Process) {
 	if err := frozen.Signal(syscall.SIGSTOP); err != nil {
 		s.t.Fatal(err)
 	}
+	s.until("the worker is frozen", func() error { return stopped(frozen.Pid) }) // on a busy machine its threads run on for a while
 	s.work()
 	return frozen
+}
+
+// stopped returns nil if all threads of a process are stopped.
+func stopped(pid int) error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		return fmt.Errorf("no threads of process %d: %w", pid, err)
+	}
+	for _, thread := range threads {
+		stat, err := os.ReadFile(thread)
+		if err != nil {
+			return err
+		}
+		if _, state, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(state, "T") {
+			return fmt.Errorf("a thread still runs: %s", stat)
+		}
+	}
+	return nil
 }
 
 func frozenByCommands(t *testing.T, s *scene) {

@@ -59,7 +59,7 @@ func writeChart(path, title string, samples []sample) error {
 	line("axis", plotLeft, plotBottom, plotRight, plotBottom)
 	text(plotLeft, plotBottom+16, "", "0 s")
 	text(plotRight, plotBottom+16, `text-anchor="end"`, fmt.Sprintf("%.0f s", length.Seconds()))
-	text(plotLeft, chartHeight-4, "", "deliveries handled per second; each dashed line is the SIGKILL of a worker inside a transaction")
+	text(plotLeft, chartHeight-4, "", "deliveries handled per second; each dashed line is the SIGKILL of a worker")
 	svg.WriteString("</svg>\n")
 	return os.WriteFile(path, []byte(svg.String()), 0o644)
 }

@@ -15,7 +15,7 @@
 //
 // -dashboard 127.0.0.1:7070 shows the run in a browser, and its result until Ctrl-C. -chart FILE.svg draws it; docs/quickstart.svg is made by
 //
-//	go run ./examples/quickstart -messages 50000 -kill-every 2s -chart docs/quickstart.svg
+//	go run ./examples/quickstart -messages 60000 -kill-every 3s -chart docs/quickstart.svg
 //
 // By default the database is a SQLite file and Kafka runs in this process (kfake). -store and -broker select real servers:
 //
