@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 
@@ -10,8 +11,12 @@ import (
 
 func (a *app) serve() *cobra.Command {
 	var listen, actor string
-	c := a.command("serve", "Serve the dashboard of the database to this machine only, read-only without --act-as", cobra.NoArgs,
+	var c *cobra.Command
+	c = a.command("serve", "Serve the dashboard of the database to this machine only, read-only without --act-as", cobra.NoArgs,
 		func(ctx context.Context, db *Database, out *printer, _ []string) error {
+			if actor == "" && c.Flags().Changed("act-as") {
+				return usage(errors.New("--act-as is empty: name who acts, for the record"))
+			}
 			l, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
 			if err != nil {
 				return usage(fmt.Errorf("--listen: %w", err))

@@ -41,6 +41,9 @@ func TestServeActAs(t *testing.T) {
 	if err := runLine(t.Context(), io.Discard, "migrate", "up", "--dsn", dsn); err != nil {
 		t.Fatal(err)
 	}
+	if err := runLine(t.Context(), io.Discard, "serve", "--dsn", dsn, "--listen", "127.0.0.1:0", "--act-as", ""); cli.ExitCode(err) != cli.ExitUsage {
+		t.Errorf("an empty name: %v", err)
+	}
 	address, stop := serving(t, dsn, "--act-as", "ann")
 	defer stop()
 	form := url.Values{"do": {"unpark"}, "all": {"1"}, "topic": {"t"}, "why": {"x"}}
