@@ -12,6 +12,8 @@ type Operator struct {
 	State, Windows, Sources, NextOwner, Letters, WaitingActions, Waiting string
 	// Old transactions of the database's clients, the oldest first; empty: the database does not tell.
 	OldTransactions string
+	// Limits begins a transaction that writes; empty: nothing is to be set.
+	Limits string
 	// Actions. MarkLetters is completed by Choose.
 	AddAction, MarkLetters, Actions, Counts, Results, ResultsOf, EndAction, Unmark string
 	// Replays.
@@ -43,6 +45,8 @@ type functions struct {
 	double   string
 	limit    string // a parameter of LIMIT
 	lock     string
+	free     string // locks a row, and leaves out rows that others have locked
+	limits   string // the first statement of a transaction
 	greatest string
 	micros   func(seconds string) string // a number of seconds as a difference of times
 	replaced string                      // what follows an INSERT into consumer_activity whose key is there
@@ -68,6 +72,8 @@ GROUP BY reason ORDER BY 2 DESC, 1`),
 		WaitingActions: q(`SELECT ` + f.id("id") + `, consumer FROM @operator_actions WHERE ended_at IS NULL AND kind = 'replay'`),
 		Waiting:        q(`SELECT count(*) FROM (SELECT 1 FROM @operator_results WHERE action = ` + f.key + ` AND outcome = '' LIMIT ` + f.limit + `) AS part`),
 
+		Limits: f.limits,
+
 		AddAction: q(`INSERT INTO @operator_actions (id, kind, consumer, who, reason, filter, new_key, as_new, rate, max_failures, requested_at, next_at, ended_at, note)
 SELECT ` + f.key + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `,
 	` + f.number + ` <> 0, ` + f.double + `, ` + f.number + `, ` + f.now + `, ` + f.now + `, CASE WHEN ` + f.number + ` <> 0 THEN ` + f.now + ` END, ` + f.text("?")),
@@ -87,14 +93,14 @@ WHERE action = ` + f.key + ` ORDER BY at DESC, number DESC LIMIT ` + f.limit),
 		ResultsOf: q(`SELECT ` + f.id("letter") + `, outcome, cause, error, ` + f.time("at") + `, tries FROM @operator_results
 WHERE action = ` + f.key + ` AND outcome = ` + f.text("?") + ` ORDER BY number DESC LIMIT ` + f.limit),
 		EndAction: q(`UPDATE @operator_actions SET ended_at = ` + f.now + `, note = ` + f.text("?") + ` WHERE id = ` + f.key + ` AND ended_at IS NULL`),
-		Unmark:    q(`DELETE FROM @operator_results WHERE action = ` + f.key + ` AND outcome = ''`),
+		Unmark:    q(`UPDATE @operator_results SET outcome = ` + f.text("?") + `, at = ` + f.now + ` WHERE action = ` + f.key + ` AND outcome = ''`),
 
 		OpenReplays: q(`SELECT ` + f.id("id") + `, new_key, CASE WHEN as_new THEN 1 ELSE 0 END, rate, max_failures FROM @operator_actions
 WHERE consumer = ` + f.text("?") + ` AND kind = 'replay' AND ended_at IS NULL ORDER BY requested_at, id LIMIT 100`),
 		LockAction: q(`SELECT ` + f.time("next_at") + ` - ` + f.time(f.now) + ` FROM @operator_actions WHERE id = ` + f.key + ` AND ended_at IS NULL` + f.lock),
 		Failures:   q(`SELECT count(*) FROM @operator_results WHERE action = ` + f.key + ` AND outcome = 'parked'`),
 		NextLetter: q(`SELECT ` + f.id("letter") + `, tries FROM @operator_results WHERE action = ` + f.key + ` AND outcome = '' AND taken_until <= ` + f.now + `
-ORDER BY number LIMIT 1` + f.lock),
+ORDER BY number LIMIT 1` + f.free),
 		FreeAt:     q(`SELECT count(*), COALESCE(min(` + f.time("taken_until") + `), 0) - ` + f.time(f.now) + ` FROM @operator_results WHERE action = ` + f.key + ` AND outcome = ''`),
 		TakeLetter: q(`UPDATE @operator_results SET tries = tries + 1, taken_until = ` + f.after(f.number) + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
 		NextTurn:   q(`UPDATE @operator_actions SET next_at = ` + f.greatest + `(next_at, ` + f.now + `) + ` + f.micros(f.number) + ` WHERE id = ` + f.key),
@@ -144,6 +150,9 @@ func NewPostgresOperator(schema string) Operator {
 		double:   `CAST(? AS float8)`,
 		limit:    number,
 		lock:     ` FOR UPDATE`,
+		free:     ` FOR UPDATE SKIP LOCKED`,
+		// They release the locks of a process that freezes in the middle of a transaction.
+		limits:   `SELECT set_config('lock_timeout', '10s', true), set_config('idle_in_transaction_session_timeout', '10s', true)`,
 		greatest: `greatest`,
 		replaced: `ON CONFLICT (minute, consumer, node) DO UPDATE SET counts = excluded.counts`,
 		micros:   func(param string) string { return param + ` * interval '1 microsecond'` },
@@ -156,12 +165,15 @@ FROM pg_catalog.pg_stat_activity WHERE datname = current_database() AND backend_
 	})
 }
 
-// numbered replaces each ? by $1, $2 and so on.
+// numbered replaces each ? by $1, $2 and so on, but not in the quoted name of a schema.
 func numbered(sql string) string {
 	var b strings.Builder
-	n := 0
+	n, quoted := 0, false
 	for _, r := range sql {
-		if r == '?' {
+		if r == '"' {
+			quoted = !quoted
+		}
+		if r == '?' && !quoted {
 			n++
 			fmt.Fprintf(&b, "$%d", n)
 			continue
@@ -184,7 +196,7 @@ func NewMySQLOperator(schema string) Operator {
 	f.name, f.byOwner = `CONVERT(CAST(? AS BINARY) USING utf8mb4) COLLATE utf8mb4_bin`, ` FORCE INDEX (dead_letters_consumer)`
 	f.indexed = func(col string) string { return col + ` = ` + f.name + ` AND ` + f.equal(col) }
 	f.rows = `COALESCE((SELECT table_rows FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'processed_messages'), -1)`
-	f.lock, f.greatest, f.replaced = ` FOR UPDATE`, `GREATEST`, `ON DUPLICATE KEY UPDATE counts = VALUES(counts)`
+	f.lock, f.free, f.greatest, f.replaced = ` FOR UPDATE`, ` FOR UPDATE SKIP LOCKED`, `GREATEST`, `ON DUPLICATE KEY UPDATE counts = VALUES(counts)`
 	f.id = func(col string) string { return `LOWER(HEX(` + col + `))` }
 	f.names = MySQLNames(schema)
 	return newOperator(f)

@@ -3,6 +3,7 @@ package dialect_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,5 +63,16 @@ func TestPostgresOldTransactions(t *testing.T) {
 		if err != nil || tag.RowsAffected() != int64(tc.want) {
 			t.Errorf("older than %v: %v, %v; want %d", tc.age, tag, err, tc.want)
 		}
+	}
+}
+
+// A question mark in the name of a schema is no parameter.
+func TestOperatorSchemaWithQuestionMark(t *testing.T) {
+	op := dialect.NewPostgresOperator("a?b")
+	if got := op.EndAction; !strings.Contains(got, `"a?b".operator_actions`) || strings.Contains(got, "$3") {
+		t.Error(got)
+	}
+	if got, _ := op.Choose(op.MarkLetters, dialect.LetterFilter{Consumer: "billing"}); !strings.Contains(got, `"a?b".operator_results`) || strings.Contains(got, "$4") {
+		t.Error(got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/dialect"
 )
 
@@ -80,7 +81,7 @@ func letterOwners(ctx context.Context, q Queryer, st *dialect.Operator) (owners 
 	return owners, err
 }
 
-// letterFilter converts a filter for the statements.
+// letterFilter converts a filter for the statements. Texts are compared as they are stored.
 func letterFilter(f consumer.DeadLetterFilter) dialect.LetterFilter {
 	digits := func(id consumer.DeadLetterID) string {
 		if id == (consumer.DeadLetterID{}) {
@@ -89,7 +90,8 @@ func letterFilter(f consumer.DeadLetterFilter) dialect.LetterFilter {
 		return id.String()
 	}
 	return dialect.LetterFilter{
-		ID: digits(f.ID), Consumer: f.Consumer, Reason: string(f.Reason), Topic: f.Topic, MessageID: f.MessageID, Tenant: f.Tenant, Cause: f.Cause,
+		ID: digits(f.ID), Consumer: columns.Text(f.Consumer), Reason: columns.Text(string(f.Reason)), Topic: columns.Text(f.Topic),
+		MessageID: columns.Text(f.MessageID), Tenant: columns.Text(f.Tenant), Cause: columns.Text(f.Cause),
 		Since: micros(f.Since), Until: micros(f.Until), AfterFirst: micros(f.After.First), AfterID: f.After.ID.String(),
 	}
 }
