@@ -37,13 +37,13 @@ func Subscribe(s *Store) (wake <-chan struct{}, stop func()) {
 
 // Listen subscribes to commits through any Store.
 func Listen(ctx context.Context, s *Store) (wake <-chan struct{}, stop func()) {
-	sub, stop := s.listen(ctx)
-	return sub.wake, stop
+	sub, leave := s.listen(ctx)
+	return sub.wake, func() { leave(context.WithoutCancel(ctx)) }
 }
 
 // ListenForShards subscribes like Listen. take returns the shards of the notifications since its last call; all means any shard.
 func ListenForShards(ctx context.Context, s *Store) (wake <-chan struct{}, take func() (shards []int, all bool), stop func()) {
-	sub, stop := s.listen(ctx)
+	sub, leave := s.listen(ctx)
 	return sub.wake, func() ([]int, bool) {
 		sub.mu.Lock()
 		defer sub.mu.Unlock()
@@ -51,11 +51,24 @@ func ListenForShards(ctx context.Context, s *Store) (wake <-chan struct{}, take 
 		clear(sub.shards)
 		sub.all = false
 		return shards, all
-	}, stop
+	}, func() { leave(context.WithoutCancel(ctx)) }
 }
 
 // RelayPool returns the session's own connections; nil: it uses those of Config.Pool.
-func RelayPool(o outbox.Session) *pgxpool.Pool { return o.(*outboxSession).conns.Load() }
+func RelayPool(o outbox.Session) *pgxpool.Pool {
+	if conns := o.(*outboxSession).conns.Load(); conns != nil {
+		return conns.pool
+	}
+	return nil
+}
+
+// MaintainedAgo makes the session believe that Maintain was last called d earlier than it was.
+func MaintainedAgo(o outbox.Session, d time.Duration) {
+	s := o.(*outboxSession)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.maintained, s.choresAt = s.maintained.Add(-d), s.choresAt.Add(-d)
+}
 
 // HoldAllUntil makes s believe that one of its sessions holds all shards.
 func HoldAllUntil(s *Store, t time.Time) { s.holdsAllUntil(t) }

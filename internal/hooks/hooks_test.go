@@ -109,6 +109,23 @@ func TestPauseIsLoggedOnceAMinute(t *testing.T) {
 	})
 }
 
+// What ends while it is paused is not paused any more, and nothing has recovered.
+func TestPauseOfWhatEnds(t *testing.T) {
+	var log bytes.Buffer
+	resumed := 0
+	p := &hooks.Pause{
+		Logger: slog.New(slog.NewTextHandler(&log, nil)), Owner: "kafka:", Panics: &hooks.Panics{},
+		Resumed: func(context.Context, observe.Pause) { resumed++ }, Why: func(error) string { return "" }, Recovered: "it works",
+	}
+	p.End(t.Context())
+	p.Failed(t.Context(), true, context.Canceled)
+	p.End(t.Context())
+	p.End(t.Context())
+	if resumed != 1 || strings.Contains(log.String(), "it works") {
+		t.Errorf("Resumed was called %d times, want 1; log:\n%s", resumed, &log)
+	}
+}
+
 // A hook that is not there costs a comparison.
 func BenchmarkNilHook(b *testing.B) {
 	p := &hooks.Panics{Logger: slog.New(slog.DiscardHandler)}

@@ -100,3 +100,14 @@ func (p *Pause) add(ctx context.Context, name string, hook func(context.Context,
 	e.Err, e.Since = p.err, p.since
 	p.order.Add(func() { Call(ctx, p.Panics, name, hook, e) })
 }
+
+// End ends the pause, if there is one, because what was paused has ended. It calls Resumed and logs nothing.
+func (p *Pause) End(ctx context.Context) {
+	p.mu.Lock()
+	if !p.logged.IsZero() {
+		p.add(ctx, "Resumed", p.Resumed)
+	}
+	p.since, p.logged, p.err = time.Time{}, time.Time{}, nil
+	p.mu.Unlock()
+	p.order.Run()
+}
