@@ -30,7 +30,7 @@ func TestConfirm(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var asked bytes.Buffer
 			p := &printer{in: strings.NewReader(tc.answer), err: &asked, asks: tc.asks}
-			err := p.confirm("Type billing: ", "billing", tc.yes)
+			err := p.confirm(t.Context(), "Type billing: ", "billing", tc.yes)
 			if (err == nil) != tc.ok || err != nil && ExitCode(err) != ExitRefused {
 				t.Errorf("%v (%d)", err, ExitCode(err))
 			}
@@ -109,7 +109,7 @@ func TestExitCodes(t *testing.T) {
 		{ended, errors.New("connection closed"), ExitInterrupted},
 		{ended, finding("letters failed"), ExitFinding},
 	} {
-		if got := ExitCode(classify(tc.ctx, tc.err)); got != tc.want {
+		if got := ExitCode(classify(tc.ctx, time.Second, tc.err)); got != tc.want {
 			t.Errorf("%v: %d, want %d", tc.err, got, tc.want)
 		}
 	}

@@ -85,7 +85,6 @@ func (a *app) sweepOnce(ctx context.Context, db *Database, out *printer, limit i
 		}
 	}
 	p.end()
-	p.shown = false
 	r.LagSeconds = lag.Seconds()
 	return out.object(r, func() {
 		if r.Busy {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -48,7 +49,7 @@ type Request struct {
 	Key   string // only if the filter chooses one letter
 	AsNew bool
 
-	Rate        float64 // of Replay: letters a second, by all workers together; 0: no limit
+	Rate        float64 // of Replay: letters a second, by all workers together, at least 0.001; 0: no limit
 	MaxFailures int     // of Replay: the action ends after so many failures; 0: it does not
 
 	// Expect refuses the action unless the filter chooses exactly so many letters. Negative: any number.
@@ -56,6 +57,12 @@ type Request struct {
 
 	Note string // of other kinds than Replay: what was chosen, in words
 }
+
+// A letter in a thousand seconds, and more than a database can do.
+const (
+	minRate = 0.001
+	maxRate = 1e6
+)
 
 // Validate returns nil if r can be requested.
 func (r *Request) Validate() error {
@@ -70,10 +77,15 @@ func (r *Request) Validate() error {
 		return errors.New("ops: Request.Filter.After has no meaning for an action")
 	case r.Key != "" && r.Filter.ID == (consumer.DeadLetterID{}):
 		return errors.New("ops: Request.Key is for one letter: set Request.Filter.ID")
-	case r.Rate < 0:
-		return fmt.Errorf("ops: Request.Rate is negative: %v", r.Rate)
+	case r.Rate != 0 && !(r.Rate >= minRate && r.Rate <= maxRate): // NaN is in no range
+		return fmt.Errorf("ops: Request.Rate is %v: want 0 for no limit, or %v to %.0f letters a second", r.Rate, minRate, maxRate)
 	case r.MaxFailures < 0:
 		return fmt.Errorf("ops: Request.MaxFailures is negative: %d", r.MaxFailures)
+	}
+	if r.Key != "" {
+		if err := (dedup.Key{Consumer: r.Filter.Consumer, ID: r.Key}).Validate(); r.Kind == Replay && err != nil {
+			return fmt.Errorf("ops: Request.Key: %w", err)
+		}
 	}
 	switch r.Kind {
 	case Replay, Discard, Unpark, DiscardOutbox, Horizon:

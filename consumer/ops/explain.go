@@ -57,7 +57,14 @@ func Explain(ctx context.Context, s Store, key dedup.Key, opts ExplainOptions) (
 		e.Verdict, e.Claim = Verdict(p.Claim.Verdict.String()), p.Claim
 		e.Claim.Verdict = 0
 	}
-	if e.Letters, err = s.DeadLetters(ctx, consumer.DeadLetterFilter{Consumer: key.Consumer, Tenant: key.Tenant, MessageID: key.ID}); err != nil {
+	// A filter without a tenant chooses the letters of all tenants.
+	err = eachLetter(ctx, s, consumer.DeadLetterFilter{Consumer: key.Consumer, Tenant: key.Tenant, MessageID: key.ID}, func(l consumer.DeadLetter) bool {
+		if l.Record.Key == key {
+			e.Letters = append(e.Letters, l)
+		}
+		return len(e.Letters) < pageSize
+	})
+	if err != nil {
 		return e, fmt.Errorf("ops: explain %v: %w", key, err)
 	}
 	if e.Claim.ExpiresAt.IsZero() {
