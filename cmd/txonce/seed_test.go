@@ -54,6 +54,23 @@ func park(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
+// tenant TENANT CONSUMER ERROR ID: as park, of a tenant.
+func parkOfTenant(ts *testscript.TestScript, _ bool, args []string) {
+	s := seedsOf(ts)
+	store, err := s.store()
+	ts.Check(err)
+	c, err := consumer.New(consumer.Config[*sql.Tx]{
+		Name: args[1], Store: store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler),
+		Tenant: func(*consumer.Message) (string, error) { return args[0], nil },
+		Handle: func(context.Context, *sql.Tx, *consumer.Message) error {
+			return consumer.Permanent(errors.New(args[2]))
+		},
+	})
+	ts.Check(err)
+	defer c.Close()
+	ts.Check(c.Process(s.t.Context(), delivery(args[3], "x")))
+}
+
 // process CONSUMER ID [PAYLOAD]: a message that is processed.
 func process(ts *testscript.TestScript, _ bool, args []string) {
 	deliver(ts, args[:2], args[2:], func(context.Context, *sql.Tx, *consumer.Message) error { return nil })
