@@ -18,7 +18,8 @@ func (f *actFlags) add(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.reason, "reason", "", "why; it is recorded (required)")
 	flags.BoolVar(&f.yes, "yes", false, "do not ask; needs --expect")
-	flags.IntVar(&f.expect, "expect", -1, "refuse unless exactly so many match")
+	flags.IntVar(&f.expect, "expect", -1, "change nothing unless exactly so many match")
+	flags.Lookup("expect").DefValue = "0" // help does not show it
 	flags.BoolVar(&f.dry, "dry-run", false, "count, and change nothing")
 	addWho(c, &f.who)
 }

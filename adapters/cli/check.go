@@ -83,11 +83,11 @@ func (a *app) check() *cobra.Command {
 		flags.StringVar(&addresses[i], s.Flag, "", s.Usage)
 	}
 	flags.BoolVar(&strict, "strict", false, "exit with 1 for warnings too")
-	flags.DurationVar(&lim.transaction, "max-transaction", 5*time.Minute, "how long a transaction may be open")
-	flags.DurationVar(&lim.sweep, "max-sweep-lag", 24*time.Hour, "how long ago the last pass of a sweeper may have ended")
-	flags.DurationVar(&lim.outbox, "max-outbox-age", 5*time.Minute, "how old the oldest pending message may be")
-	flags.DurationVar(&lim.waiting, "max-replay-wait", 15*time.Minute, "how long a requested replay may make no progress")
-	flags.Int64Var(&lim.slot, "max-slot-bytes", 1<<30, "how many bytes of WAL a replication slot may hold back")
+	flags.DurationVar(&lim.transaction, "max-transaction", 5*time.Minute, "warn of a transaction that is open for longer")
+	flags.DurationVar(&lim.sweep, "max-sweep-lag", 24*time.Hour, "warn when the last pass of a sweeper ended longer ago")
+	flags.DurationVar(&lim.outbox, "max-outbox-age", 5*time.Minute, "report an error when the oldest pending message of the outbox is older")
+	flags.DurationVar(&lim.waiting, "max-replay-wait", 15*time.Minute, "warn of a requested replay that makes no progress for longer")
+	flags.Int64Var(&lim.slot, "max-slot-bytes", 1<<30, "warn of a replication slot that holds back more bytes of WAL")
 	return c
 }
 

@@ -112,11 +112,12 @@ func (a *app) replayLetters() *cobra.Command {
 	f.add(c)
 	act.add(c)
 	flags := c.Flags()
+	flags.Lookup("consumer").Usage = "whose letters are replayed (required)"
 	flags.IntVar(&f.both.limit, "limit", 0, "at most so many, the oldest first; 0: all")
 	flags.StringVar(&newKey, "new-key", "", "process one letter under another natural key; a mismatch needs it")
-	flags.BoolVar(&asNew, "as-new", false, "you have made sure that the messages were not processed before")
+	flags.BoolVar(&asNew, "as-new", false, "replay unprovable, suspected_replay and outcome_unknown letters too: you have made sure that they were not processed")
 	flags.Float64Var(&rate, "rate", 0, "letters a second, by all workers together; 0: no limit")
-	flags.IntVar(&maxFailures, "max-failures", 10, "end after so many failures; 0: do not")
+	flags.IntVar(&maxFailures, "max-failures", 10, "end the replay after so many failed letters; 0: never")
 	flags.BoolVar(&wait, "wait", false, "wait for the end, and exit with 1 if letters failed")
 	return c
 }

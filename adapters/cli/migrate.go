@@ -33,7 +33,7 @@ func (a *app) migrateUp() *cobra.Command {
 		})
 	})
 	c.Flags().IntVar(&to, "to", -1, "the last number to install (default: the latest)")
-	c.Flags().Lookup("to").DefValue = ""
+	c.Flags().Lookup("to").DefValue = "0" // help does not show it
 	c.Flags().BoolVar(&dry, "dry-run", false, "print the statements, and run none")
 	c.PreRun = func(*cobra.Command, []string) { a.target.Create = !dry }
 	return c
