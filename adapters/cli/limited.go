@@ -14,6 +14,12 @@ type limitedStore struct {
 	discarded func() // after each discarded letter
 }
 
+func (s limitedStore) Status(ctx context.Context) (ops.Status, error) {
+	ctx, cancel := s.app.limit(ctx)
+	defer cancel()
+	return s.Store.Status(ctx)
+}
+
 func (s limitedStore) DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) ([]consumer.DeadLetter, error) {
 	ctx, cancel := s.app.limit(ctx)
 	defer cancel()

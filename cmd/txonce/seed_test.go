@@ -199,6 +199,14 @@ func expire(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 }
 
+// oldletters makes the messages of all dead letters older than keys that were deleted.
+func oldLetters(ts *testscript.TestScript, _ bool, _ []string) {
+	p := &planted{seeds: seedsOf(ts)}
+	execute(ts, `UPDATE dead_letters SET message_time = `+p.ago(30*24*time.Hour))
+	execute(ts, `UPDATE txonce_windows SET first_run = `+p.ago(60*24*time.Hour))
+	execute(ts, `UPDATE txonce_sweep SET forgotten_until = `+p.ago(10*24*time.Hour))
+}
+
 // ledger makes a table for effects.
 func ledger(ts *testscript.TestScript, _ bool, _ []string) {
 	execute(ts, `CREATE TABLE ledger (id varchar(100) NOT NULL)`)

@@ -26,17 +26,26 @@ type ReplayPlan struct {
 // r.Expect.
 func PlanReplay(ctx context.Context, s Store, r Request) (plan ReplayPlan, err error) {
 	plan.Refused = map[observe.Cause]int{}
-	marked := map[consumer.DeadLetterID]bool{}
+	marked, horizon := map[consumer.DeadLetterID]bool{}, time.Time{}
 	if r.Kind == Replay {
 		if marked, err = markedLetters(ctx, s, r.Filter.Consumer); err != nil {
 			return plan, err
+		}
+		status, err := s.Status(ctx)
+		if err != nil {
+			return plan, err
+		}
+		for _, c := range status.Consumers {
+			if c.Name == r.Filter.Consumer {
+				horizon = c.Horizon
+			}
 		}
 	}
 	type fate struct {
 		settled bool
 		needs   observe.Cause
 	}
-	fates, err := oldest(ctx, s, r.Filter, func(l consumer.DeadLetter) (fate, bool) { return fate{l.Settled, needs(l, r)}, !marked[l.ID] })
+	fates, err := oldest(ctx, s, r.Filter, func(l consumer.DeadLetter) (fate, bool) { return fate{l.Settled, needs(l, r, horizon)}, !marked[l.ID] })
 	plan.Match = len(fates)
 	for _, f := range fates {
 		switch {
@@ -90,8 +99,9 @@ func oldest[T any](ctx context.Context, s Store, filter consumer.DeadLetterFilte
 	return chosen, err
 }
 
-// needs returns why a replay of l would be refused; empty: it would not. See consumer.Replay.
-func needs(l consumer.DeadLetter, r Request) observe.Cause {
+// needs returns why a replay of l would be refused; empty: it would not. See consumer.Replay. Since it was parked it may have become too old for
+// a proof that it is new.
+func needs(l consumer.DeadLetter, r Request, horizon time.Time) observe.Cause {
 	switch l.Reason {
 	case observe.CauseMismatch:
 		if r.Key == "" || r.Key == l.Record.Key.ID {
@@ -106,6 +116,9 @@ func needs(l consumer.DeadLetter, r Request) observe.Cause {
 			return l.Reason
 		}
 	default:
+	}
+	if at := l.Record.Time; !r.AsNew && !at.IsZero() && !at.After(horizon) {
+		return observe.CauseUnprovable
 	}
 	return ""
 }
