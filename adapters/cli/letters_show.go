@@ -124,7 +124,10 @@ func contentText(headers map[string]string, payload []byte) string {
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		fmt.Fprintf(&b, "%s: %s\n", oneLine(name), oneLine(headers[name]))
 	}
-	fmt.Fprintf(&b, "\n%s\n", payloadText(payload))
+	if len(headers) > 0 {
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(&b, "%s\n", payloadText(payload))
 	return b.String()
 }
 

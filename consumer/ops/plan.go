@@ -236,7 +236,7 @@ func DescribeParked(f outbox.ParkedFilter) string {
 		add("until", f.Until.UTC().String())
 	}
 	if f.Limit > 0 {
-		text += fmt.Sprintf(", the first %d", f.Limit)
+		text += fmt.Sprintf(", limit %d", f.Limit)
 	}
 	return text
 }
