@@ -74,6 +74,9 @@ func classify(ctx context.Context, timeout time.Duration, err error) error {
 		}
 	case isRefusal(err):
 		code = ExitRefused
+		if errors.Is(err, dedup.ErrSchema) {
+			err = fmt.Errorf("%w; see txonce migrate status", err)
+		}
 	case errors.Is(err, context.DeadlineExceeded):
 		err = fmt.Errorf("no answer within %v (--timeout): %w", timeout, err)
 	}
