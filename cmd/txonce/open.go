@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -57,6 +58,9 @@ func openPostgres(ctx context.Context, t cli.Target) (*cli.Database, error) {
 	to := cfg.ConnConfig
 	name := fmt.Sprintf("PostgreSQL database %s at %s:%d", to.Database, to.Host, to.Port)
 	cfg.MaxConns = connections
+	if !strings.Contains(t.DSN, "default_query_exec_mode") { // prepared statements fail behind a pooler, and a command hardly repeats one
+		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "txonce"
 	}

@@ -36,8 +36,7 @@ var cliMutations = []mutation{
 	printing("output that cannot be written is an error", "print.go", "TestOutputIsNotComplete", edit{`err != nil && p.failed == nil {`, `err != nil && p.out == nil {`}),
 	printing("a discard of parked messages deletes first what waits", "outbox_act.go", "TestOutboxChangesWhatItCounted", edit{`		slices.Reverse(seqs) //`, `		//`}),
 	printing("an interrupted discard says what it has done", "letters_discard.go", "TestDiscardSaysWhatIsDone", edit{`func() { n++; p.show(n, 0) }`, `func() { p.show(n, 0) }`}),
-	scripted("a dry run chooses the oldest letters, as the replay does", "consumer/ops/plan.go", "choice", edit{`	slices.Reverse(chosen)
-`, ``}),
+	scripted("a dry run chooses the oldest letters, as the replay does", "consumer/ops/plan.go", "choice", edit{`slices.Reverse(chosen)`, `slices.Reverse(chosen[:0])`}),
 	scripted("a dry run leaves out letters that wait for another replay", "consumer/ops/plan.go", "choice", edit{`!marked[l.ID]`, `marked != nil`}),
 	scripted("a dry run knows which letters have become too old", "consumer/ops/plan.go", "choice", edit{`!at.After(horizon) {`, `at.IsZero() {`}),
 	scripted("the letters of another tenant are not those of a key", "consumer/ops/explain.go", "choice", edit{`if l.Record.Key == key {`, `if l.Record.Key.ID == key.ID {`}),
