@@ -53,7 +53,7 @@ const connections = 4
 func openPostgres(ctx context.Context, t cli.Target) (*cli.Database, error) {
 	cfg, err := pgxpool.ParseConfig(t.DSN)
 	if err != nil {
-		return nil, cli.Usage(fmt.Errorf("--dsn: %w", hidden(err, t.DSN)))
+		return nil, cli.Usage(fmt.Errorf("--dsn: %w", hidden(err)))
 	}
 	to := cfg.ConnConfig
 	name := fmt.Sprintf("PostgreSQL database %s at %s:%d", to.Database, to.Host, to.Port)
@@ -169,14 +169,9 @@ func openSQL(ctx context.Context, db *sql.DB, dialect sqlstore.Dialect, schema, 
 	return &cli.Database{Dialect: string(dialect), Name: name, SQL: db, Store: store, Close: func() { _ = db.Close() }}, nil
 }
 
-// hidden returns an error of pgx about a DSN without the DSN, which may have a password. What pgx hides itself is not enough: it cannot tell
-// what the password is when the DSN is wrong.
-func hidden(err error, dsn string) error {
-	if strings.Contains(dsn, "://") {
-		if _, bad := url.Parse(dsn); bad != nil { // its error quotes what it takes for a port or an escape, which may be of the password
-			return errors.New("want postgres://user:password@host:port/database, with %-escapes in the password")
-		}
-	}
+// hidden returns an error of pgx about a DSN without the DSN. pgx hides passwords in it as well as it can, but it cannot tell what the password
+// is when the DSN is wrong.
+func hidden(err error) error {
 	wrong, ok := errors.AsType[*pgconn.ParseConfigError](err)
 	if !ok {
 		return errors.New("it cannot be parsed")
@@ -186,5 +181,5 @@ func hidden(err error, dsn string) error {
 	if !ok {
 		return errors.New("it cannot be parsed")
 	}
-	return errors.New(text)
+	return errors.New(text + "; want postgres://user:password@host:port/database, with %-escapes in the password, or host=… user=… dbname=…")
 }
