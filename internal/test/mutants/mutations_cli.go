@@ -38,8 +38,6 @@ var cliMutations = []mutation{
 	printing("an interrupted discard says what it has done", "letters_discard.go", "TestDiscardSaysWhatIsDone", edit{`func() { n++; p.show(n, 0) }`, `func() { p.show(n, 0) }`}),
 	scripted("a dry run chooses the oldest letters, as the replay does", "consumer/ops/plan.go", "choice", edit{`slices.Reverse(chosen)`, `slices.Reverse(chosen[:0])`}),
 	scripted("a dry run leaves out letters that wait for another replay", "consumer/ops/plan.go", "choice", edit{`!marked[l.ID]`, `marked != nil`}),
-	scripted("a dry run knows which letters have become too old", "consumer/ops/plan.go", "choice", edit{`!at.After(horizon) {`, `at.IsZero() {`}),
-	scripted("the letters of another tenant are not those of a key", "consumer/ops/explain.go", "choice", edit{`if l.Record.Key == key {`, `if l.Record.Key.ID == key.ID {`}),
 	scripted("a message that is not parked does not count", "adapters/cli/outbox_act.go", "choice", edit{`		case ok:`, `		case ok, seq > 0:`}),
 	scripted("a replay that ended early is not success", "adapters/cli/follow.go", "choice", edit{`if action.Note != replayDone {`, `if action.Note == "" {`}),
 	{
