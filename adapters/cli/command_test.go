@@ -23,7 +23,7 @@ type fakeStore struct {
 	ops.Store
 	dedup.Purger
 	parked  func(outbox.ParkedFilter) ([]outbox.ParkedMessage, error)
-	discard func(seqs []int64) (int, error)
+	discard func(ctx context.Context, seqs []int64) (int, error)
 	actions func() []ops.Action
 	letters []consumer.DeadLetter
 	letter  func(consumer.DeadLetter) error
@@ -60,11 +60,13 @@ type fakeOutbox struct{ store *fakeStore }
 func (o fakeOutbox) Parked(_ context.Context, f outbox.ParkedFilter) ([]outbox.ParkedMessage, error) {
 	return o.store.parked(f)
 }
-func (o fakeOutbox) Discard(_ context.Context, seqs ...int64) (int, error) {
-	return o.store.discard(seqs)
+
+func (o fakeOutbox) Discard(ctx context.Context, seqs ...int64) (int, error) {
+	return o.store.discard(ctx, seqs)
 }
-func (o fakeOutbox) Unpark(_ context.Context, seqs ...int64) (int, error) {
-	return o.store.discard(seqs)
+
+func (o fakeOutbox) Unpark(ctx context.Context, seqs ...int64) (int, error) {
+	return o.store.discard(ctx, seqs)
 }
 func (fakeOutbox) Stats(context.Context) (outbox.Stats, error) { return outbox.Stats{}, nil }
 
@@ -99,7 +101,10 @@ func TestOutboxChangesWhatItCounted(t *testing.T) {
 			}
 			return found, nil
 		},
-		discard: func(seqs []int64) (int, error) { touched = append(touched, seqs...); return len(seqs), nil },
+		discard: func(_ context.Context, seqs []int64) (int, error) {
+			touched = append(touched, seqs...)
+			return len(seqs), nil
+		},
 	}
 	if text, code := execute(t.Context(), s, io.Discard, "outbox", "discard", "--topic", "x", "--reason", "x", "--yes", "--expect", "250"); code != ExitFine {
 		t.Errorf("%d: %s", code, text)
@@ -107,6 +112,31 @@ func TestOutboxChangesWhatItCounted(t *testing.T) {
 	if len(touched) != 250 || touched[0] != 250 || !slices.IsSortedFunc(touched, func(a, b int64) int { return int(b - a) }) {
 		t.Errorf("discarded %d, from %d to %d; want 250, the highest first", len(touched), touched[0], touched[len(touched)-1])
 	}
+}
+
+// A database that does not answer ends a change of the outbox after --timeout, with what was done.
+func TestOutboxIsNotAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &fakeStore{
+			parked: func(f outbox.ParkedFilter) (found []outbox.ParkedMessage, _ error) {
+				for seq := f.After + 1; seq <= 150 && len(found) < f.Limit; seq++ {
+					found = append(found, outbox.ParkedMessage{Leased: outbox.Leased{Seq: seq}})
+				}
+				return found, nil
+			},
+			discard: func(ctx context.Context, seqs []int64) (int, error) {
+				if seqs[0] == 1 {
+					return len(seqs), nil
+				}
+				<-ctx.Done()
+				return 0, ctx.Err()
+			},
+		}
+		text, code := execute(t.Context(), s, io.Discard, "outbox", "unpark", "--topic", "x", "--reason", "x", "--yes", "--expect", "150")
+		if code != ExitUnreachable || !strings.Contains(text, "100 messages are unparked (action 0100") || !strings.Contains(text, "no answer within 30s") {
+			t.Errorf("%d: %s", code, text)
+		}
+	})
 }
 
 // A discard that fails midway says how many are gone, and of which action.
