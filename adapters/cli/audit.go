@@ -87,6 +87,9 @@ func (a *app) runAudit(ctx context.Context, db *Database, out *printer, f auditF
 	}
 	all := result{version: v1()}
 	faults := 0
+	if err := a.hasRun(ctx, db, cfg.Consumer); err != nil {
+		return err
+	}
 	for _, part := range parts {
 		p := newProgress(out, "compared ("+part.name+")", cfg.Sample)
 		cfg.Progress = func(r audit.Report) { p.show(r.Checked, r.Faults()) }

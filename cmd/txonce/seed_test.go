@@ -54,6 +54,23 @@ func park(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
+// tenant TENANT CONSUMER ERROR ID: as park, of a tenant.
+func parkOfTenant(ts *testscript.TestScript, _ bool, args []string) {
+	s := seedsOf(ts)
+	store, err := s.store()
+	ts.Check(err)
+	c, err := consumer.New(consumer.Config[*sql.Tx]{
+		Name: args[1], Store: store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler),
+		Tenant: func(*consumer.Message) (string, error) { return args[0], nil },
+		Handle: func(context.Context, *sql.Tx, *consumer.Message) error {
+			return consumer.Permanent(errors.New(args[2]))
+		},
+	})
+	ts.Check(err)
+	defer c.Close()
+	ts.Check(c.Process(s.t.Context(), delivery(args[3], "x")))
+}
+
 // process CONSUMER ID [PAYLOAD]: a message that is processed.
 func process(ts *testscript.TestScript, _ bool, args []string) {
 	deliver(ts, args[:2], args[2:], func(context.Context, *sql.Tx, *consumer.Message) error { return nil })
@@ -180,6 +197,14 @@ func expire(ts *testscript.TestScript, _ bool, _ []string) {
 		_, err := s.db.ExecContext(s.t.Context(), q)
 		ts.Check(err)
 	}
+}
+
+// oldletters makes the messages of all dead letters older than keys that were deleted.
+func oldLetters(ts *testscript.TestScript, _ bool, _ []string) {
+	p := &planted{seeds: seedsOf(ts)}
+	execute(ts, `UPDATE dead_letters SET message_time = `+p.ago(30*24*time.Hour))
+	execute(ts, `UPDATE txonce_windows SET first_run = `+p.ago(60*24*time.Hour))
+	execute(ts, `UPDATE txonce_sweep SET forgotten_until = `+p.ago(10*24*time.Hour))
 }
 
 // ledger makes a table for effects.

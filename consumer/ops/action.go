@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -78,6 +79,11 @@ func (r *Request) Validate() error {
 		return fmt.Errorf("ops: Request.Rate is %v: want %v letters a second or more, or 0 for no limit", r.Rate, MinRate)
 	case r.MaxFailures < 0:
 		return fmt.Errorf("ops: Request.MaxFailures is negative: %d", r.MaxFailures)
+	}
+	if r.Key != "" {
+		if err := (dedup.Key{Consumer: r.Filter.Consumer, ID: r.Key}).Validate(); r.Kind == Replay && err != nil {
+			return fmt.Errorf("ops: Request.Key: %w", err)
+		}
 	}
 	switch r.Kind {
 	case Replay, Discard, Unpark, DiscardOutbox, Horizon:
