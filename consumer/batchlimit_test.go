@@ -85,6 +85,11 @@ func TestABatchOfManyTransactions(t *testing.T) {
 		for i := range 300 {
 			batch = append(batch, msg(fmt.Sprint(i), "x"))
 		}
+		defer func() {
+			if v := recover(); v != nil {
+				t.Errorf("ProcessBatch panics: %v", v)
+			}
+		}()
 		if errs := c.ProcessBatch(t.Context(), batch); slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
 			t.Fatal(errs)
 		}
