@@ -38,7 +38,7 @@ type letterObject struct {
 func letterJSON(out *printer, l consumer.DeadLetter, payload bool) letterObject {
 	o := letterObject{
 		ID: l.ID.String(), Consumer: l.Record.Key.Consumer, Tenant: l.Record.Key.Tenant, Key: out.key(l.Record.Key.ID), Cause: string(l.Reason), Error: l.Cause,
-		Topic: l.Message.Topic, OrderingKey: out.key(l.Message.Key), Position: l.Message.Position, Time: jsonTime(l.Record.Time),
+		Topic: l.Message.Topic, OrderingKey: out.key(l.Message.Key), Position: out.position(&l), Time: jsonTime(l.Record.Time),
 		Fingerprint: fingerprintText(l.Record.Fingerprint), Attempts: l.Message.Attempt, Times: l.Times,
 		First: jsonTime(l.First), Latest: jsonTime(l.Latest), Settled: l.Settled, Bytes: len(l.Message.Payload),
 	}
@@ -61,7 +61,7 @@ func letterText(out *printer, l consumer.DeadLetter, payload bool) string {
 		line(map[bool]string{true: "error"}[i == 0], "%s", strings.ReplaceAll(text, "\t", "    "))
 	}
 	line("topic", "%s", l.Message.Topic)
-	line("position", "%s", l.Message.Position)
+	line("position", "%s", out.position(&l))
 	if l.Message.Key != "" {
 		line("ordering key", "%s", out.key(l.Message.Key))
 	}
