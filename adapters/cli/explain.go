@@ -118,7 +118,7 @@ func printExplanation(out *printer, e ops.Explanation) {
 		if i > 0 {
 			head = ""
 		}
-		out.printf("%-8s %s: %s, parked %s, %s", head, l.ID, l.Reason, instant(l.First), oneLine(l.Message.Position))
+		out.printf("%-8s %s: %s, parked %s, %s", head, l.ID, l.Reason, instant(l.First), oneLine(out.position(&l)))
 		if f := fingerprintText(l.Record.Fingerprint); f != "" {
 			out.printf(", fingerprint %s", f)
 		}

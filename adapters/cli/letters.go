@@ -119,7 +119,7 @@ func (a *app) listLetters() *cobra.Command {
 					cause += " (processed since)"
 				}
 				rows = append(rows, []string{
-					l.ID.String(), instant(l.First), l.Record.Key.Consumer, keyText(out, l.Record.Key), cause, fmt.Sprint(l.Times), l.Message.Position, shorten(l.Cause, 60),
+					l.ID.String(), instant(l.First), l.Record.Key.Consumer, keyText(out, l.Record.Key), cause, fmt.Sprint(l.Times), out.position(&l), shorten(l.Cause, 60),
 				})
 			}
 			out.table(rows)

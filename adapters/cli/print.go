@@ -16,6 +16,7 @@ import (
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
+	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/ops"
 )
 
@@ -110,6 +111,11 @@ func (p *printer) table(rows [][]string) {
 
 // key returns a natural key as it may be seen.
 func (p *printer) key(key string) string { return p.keys.Key(key) }
+
+// position returns where l's message came from. It may end with a key.
+func (p *printer) position(l *consumer.DeadLetter) string {
+	return p.keys.Position(l.Message.Position, l.Record.Key.ID, l.Message.ID)
+}
 
 // Harmless makes text harmless for a terminal: text that other programs have chosen must not move the cursor or look like another line.
 func Harmless(text string) string { return oneLine(text) }

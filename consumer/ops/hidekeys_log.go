@@ -6,7 +6,8 @@ import (
 )
 
 // Handler returns a handler for the Loggers of consumers, relays and subscribers. It replaces the values of the attributes "key" and "id",
-// which are natural keys and the IDs of messages, and passes everything else on to next. The texts of errors stay as they are. Without a
+// which are natural keys and the IDs of messages, also where the attribute "position" of the same line ends with one of them, and passes
+// everything else on to next. The texts of errors stay as they are. Without a
 // secret it returns next.
 func (h HideKeys) Handler(next slog.Handler) slog.Handler {
 	if len(h.Secret) == 0 {
@@ -28,7 +29,17 @@ func (h hidingHandler) Enabled(ctx context.Context, level slog.Level) bool {
 // Handle implements slog.Handler.
 func (h hidingHandler) Handle(ctx context.Context, r slog.Record) error {
 	hidden := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	var ids []string
 	r.Attrs(func(a slog.Attr) bool {
+		if isKey(a) {
+			ids = append(ids, a.Value.Resolve().String())
+		}
+		return true
+	})
+	r.Attrs(func(a slog.Attr) bool {
+		if v := a.Value.Resolve(); a.Key == "position" && v.Kind() == slog.KindString {
+			a.Value = slog.StringValue(h.keys.Position(v.String(), ids...))
+		}
 		hidden.AddAttrs(h.hide(a))
 		return true
 	})
@@ -50,8 +61,12 @@ func (h hidingHandler) WithGroup(name string) slog.Handler {
 }
 
 func (h hidingHandler) hide(a slog.Attr) slog.Attr {
-	if v := a.Value.Resolve(); (a.Key == "key" || a.Key == "id") && v.Kind() == slog.KindString {
-		a.Value = slog.StringValue(h.keys.Key(v.String()))
+	if isKey(a) {
+		a.Value = slog.StringValue(h.keys.Key(a.Value.Resolve().String()))
 	}
 	return a
+}
+
+func isKey(a slog.Attr) bool {
+	return (a.Key == "key" || a.Key == "id") && a.Value.Resolve().Kind() == slog.KindString
 }
