@@ -72,6 +72,15 @@ func TestSourceEventsAreBornAtZero(t *testing.T) {
 	}
 }
 
+// Without a name of the broker the series are those of Config.System, because the events have it.
+func TestSourceEventsOfTheDefaultSystem(t *testing.T) {
+	r := newRig(t, telemetry.Config{System: "kafka"})
+	r.Subscriber("", "billing", "orders")
+	if n, ok := values(t, r.collect(t)["txonce.source.events"])["event=gap,messaging.system=kafka,source=orders"]; !ok || n != 0 {
+		t.Errorf("before the first gap: %d, exported: %t", n, ok)
+	}
+}
+
 func TestConsumerMetrics(t *testing.T) {
 	r := newRig(t, telemetry.Config{System: "kafka"})
 	boom := errors.New("boom")
@@ -114,18 +123,44 @@ func TestConsumerMetrics(t *testing.T) {
 	}
 }
 
+// A batch is many messages, and one connection.
 func TestInFlightDuringTheHandler(t *testing.T) {
 	r := newRig(t, telemetry.Config{})
-	var during int64
+	var messages, workers int64
+	look := func() {
+		metrics := r.collect(t)
+		messages, workers = values(t, metrics["txonce.in_flight"])["consumer=billing"], values(t, metrics["txonce.workers"])["consumer=billing"]
+	}
 	c := newConsumer(t, consumer.Config[tx]{
 		Trace: r.Consumer(telemetry.ConsumerConfig{Name: "billing"}),
 		Handle: func(context.Context, tx, *consumer.Message) error {
-			during = values(t, r.collect(t)["txonce.in_flight"])["consumer=billing"]
+			look()
 			return nil
 		},
 	})
-	if err := c.Process(t.Context(), message("1")); err != nil || during != 1 {
-		t.Errorf("%d messages in flight in a handler, want 1 (%v)", during, err)
+	errs := c.ProcessBatch(t.Context(), []*consumer.Message{message("1"), message("2"), message("3")})
+	if err := errors.Join(errs...); err != nil || messages != 3 || workers != 1 {
+		t.Errorf("%d messages in flight with %d workers in a handler, want 3 with 1 (%v)", messages, workers, err)
+	}
+	if look(); messages != 0 || workers != 0 {
+		t.Errorf("%d messages in flight with %d workers after all of them", messages, workers)
+	}
+}
+
+// A relay without Config.Name is called like its process. Each process would have a series, and the one that is exported from the start would stay 0.
+func TestPausesHaveTheConfiguredName(t *testing.T) {
+	r := newRig(t, telemetry.Config{})
+	hooks := r.Relay("billing")
+	p := observe.Pause{Name: "host-7/4711", Topic: "charges", Cause: observe.CauseBroker}
+	hooks.Paused(t.Context(), p)
+	want := map[string]int64{"cause=broker,relay=billing": 1, "cause=database,relay=billing": 0}
+	if diff := cmp.Diff(want, values(t, r.collect(t)["txonce.paused"])); diff != "" {
+		t.Errorf("during a pause (-want +got):\n%s", diff)
+	}
+	hooks.Resumed(t.Context(), p)
+	want["cause=broker,relay=billing"] = 0
+	if diff := cmp.Diff(want, values(t, r.collect(t)["txonce.paused"])); diff != "" {
+		t.Errorf("after a pause (-want +got):\n%s", diff)
 	}
 }
 
@@ -162,6 +197,23 @@ func TestStuckKeys(t *testing.T) {
 	})
 }
 
+// A key that is held for longer than ten minutes is stuck all the time: otherwise the alert ends while the cause goes on.
+func TestStuckKeysStayStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, telemetry.Config{})
+		hooks := r.Consumer(telemetry.ConsumerConfig{Name: "billing"})
+		for minute := range 60 {
+			provoke.Pass(t.Context(), hooks, consumer.MessageOutcome{
+				Outcome: observe.Held, Cause: observe.CauseInFlight, Key: dedup.Key{Consumer: "billing", ID: "1"},
+			})
+			if n := values(t, r.collect(t)["txonce.keys.stuck"])["consumer=billing"]; minute >= 4 && n != 1 {
+				t.Errorf("minute %d: %d keys are stuck, want 1", minute, n)
+			}
+			<-time.After(time.Minute) // of the bubble's clock
+		}
+	})
+}
+
 // Topics come from messages: their number must not be the number of series.
 func TestTopicsAreLimited(t *testing.T) {
 	r := newRig(t, telemetry.Config{})
@@ -194,6 +246,7 @@ func TestNilAndRefused(t *testing.T) {
 		want string
 	}{
 		{telemetry.Config{}, "Config.MeterProvider or Config.TracerProvider is required"},
+		{telemetry.Config{MeterProvider: noop.NewMeterProvider(), AckSpans: true}, "no effect without Config.TracerProvider"},
 		{telemetry.Config{MeterProvider: noop.NewMeterProvider(), Pools: map[string]func() (int, int){"main": nil}}, `Pools["main"] is nil`},
 	} {
 		if _, err := telemetry.New(test.cfg); err == nil || !strings.Contains(err.Error(), test.want) {

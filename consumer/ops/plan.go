@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/observe"
@@ -22,9 +23,17 @@ type ReplayPlan struct {
 // may be outdated at once. Letters that another request has marked count, too.
 func PlanReplay(ctx context.Context, s Store, r Request) (plan ReplayPlan, err error) {
 	plan.Refused = map[observe.Cause]int{}
+	status, err := s.Status(ctx)
+	if err != nil {
+		return plan, err
+	}
+	horizons := map[string]time.Time{}
+	for _, c := range status.Consumers {
+		horizons[c.Name] = c.Horizon
+	}
 	err = eachLetter(ctx, s, r.Filter, func(l consumer.DeadLetter) error {
 		plan.Match++
-		switch needs := needs(l, r); {
+		switch needs := needs(l, r, horizons[l.Record.Key.Consumer]); {
 		case l.Settled:
 			plan.Processed++
 		case needs != "":
@@ -38,7 +47,7 @@ func PlanReplay(ctx context.Context, s Store, r Request) (plan ReplayPlan, err e
 }
 
 // needs returns why a replay of l would be refused; empty: it would not. See consumer.Replay.
-func needs(l consumer.DeadLetter, r Request) observe.Cause {
+func needs(l consumer.DeadLetter, r Request, horizon time.Time) observe.Cause {
 	switch l.Reason {
 	case observe.CauseMismatch:
 		if r.Key == "" || r.Key == l.Record.Key.ID {
@@ -53,6 +62,9 @@ func needs(l consumer.DeadLetter, r Request) observe.Cause {
 			return l.Reason
 		}
 	default:
+	}
+	if at := l.Record.Time; !r.AsNew && !at.IsZero() && !at.After(horizon) {
+		return observe.CauseUnprovable
 	}
 	return ""
 }
@@ -139,8 +151,8 @@ func DiscardMessages(ctx context.Context, s Store, filter outbox.ParkedFilter, w
 	return changeOutbox(ctx, s, Request{Kind: DiscardOutbox, Who: who, Reason: reason, Expect: -1}, filter, outbox.DiscardAll)
 }
 
-// changeOutbox records the action first, so that no change is without a record. The number follows in the action's Note only if the
-// process lives.
+// changeOutbox records the action first, so that no change is without a record. The record says what was chosen. It does not say how many
+// messages were changed, or that the change failed: both are told to the caller only.
 func changeOutbox(ctx context.Context, s Store, r Request, filter outbox.ParkedFilter,
 	change func(context.Context, outbox.Operations, outbox.ParkedFilter) (int, error),
 ) (Action, int, error) {

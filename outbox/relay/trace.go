@@ -25,12 +25,31 @@ type Trace struct {
 
 	// Paused and Resumed are called when the relay begins and ends to make no progress: with observe.CauseDatabase when the database has
 	// failed three times in a row, and with observe.CauseBroker when a Publisher is unavailable or, with Topic, when a topic is missing or closed to
-	// this relay.
+	// this relay. Resumed is also called two minutes after the last message that waited for them has left this relay in another way.
 	Paused  func(ctx context.Context, p observe.Pause)
 	Resumed func(ctx context.Context, p observe.Pause)
 
 	// Lease is called for each change and each renewal of what the relay holds, every few seconds.
 	Lease func(ctx context.Context, e LeaseEvent)
+}
+
+// Then returns a Trace that calls the hooks of t and then those of u. Start of u gets the ctx of t's. Both may be nil. A panic of one
+// hook does not keep the other from being called, except in Start.
+func (t *Trace) Then(u *Trace) *Trace {
+	if t == nil {
+		t = &Trace{}
+	}
+	both := *t
+	if u == nil {
+		return &both
+	}
+	both.Start = hooks.ThenStart(t.Start, u.Start)
+	both.Published = hooks.ThenWith(t.Published, u.Published)
+	both.Settled = hooks.Then(t.Settled, u.Settled)
+	both.Paused = hooks.Then(t.Paused, u.Paused)
+	both.Resumed = hooks.Then(t.Resumed, u.Resumed)
+	both.Lease = hooks.Then(t.Lease, u.Lease)
+	return &both
 }
 
 // Publishing is one call of a Publisher.

@@ -2,7 +2,9 @@ package opstest
 
 import (
 	"errors"
+	"reflect"
 	"testing"
+	"time"
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/ops"
@@ -20,9 +22,11 @@ func requestCases[TTx any]() []testCase[TTx] {
 		{"the end of a request releases its letters", testEnd[TTx]},
 		{"actions are listed", testActions[TTx]},
 		{"a letter is discarded", testDiscard[TTx]},
+		{"a discard uses no window that is given up", testDiscardWindow[TTx]},
 		{"letters are discarded by filter", testDiscardLetters[TTx]},
 		{"a key is explained", testExplain[TTx]},
 		{"a replay is planned", testPlan[TTx]},
+		{"a plan knows what is unprovable by now", testPlanUnprovable[TTx]},
 	}
 }
 
@@ -64,7 +68,7 @@ func testEnd[TTx any](t *testing.T, e *env[TTx]) {
 		t.Fatal(found, err)
 	}
 	for range 2 {
-		if a, err = s.Operator().End(bounded(t), a.ID, "a mistake"); err != nil || a.Ended.IsZero() || a.Note != "a mistake" || a.Waiting != 0 {
+		if a, err = s.Operator().End(bounded(t), a.ID, "a mistake"); err != nil || a.Ended.IsZero() || a.Note != "a mistake" || a.Waiting != 0 || a.Matched != 2 || a.Results[observe.Held] != 2 {
 			t.Errorf("%+v, %v", a, err)
 		}
 	}
@@ -128,6 +132,46 @@ func testDiscard[TTx any](t *testing.T, e *env[TTx]) {
 	e.wantEffects(t)
 }
 
+// A window that is used again counts for the horizon: messages that are older than it would be unprovable.
+func testDiscardWindow[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	short := e.config(s, func(*consumer.Message) error { return consumer.Permanent(errBroken) })
+	short.Window = dedup.MinWindow
+	c, err := consumer.New(short)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Process(bounded(t), messages(1)[0]); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	e.Age(t, 48*time.Hour)
+	s = e.node(t)
+	if err := e.consumer(t, s, nil).Process(bounded(t), message("order-9", "orders")); err != nil { // with the default window
+		t.Fatal(err)
+	}
+	before, err := s.Operator().Status(bounded(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := ops.Request{Kind: ops.Discard, Who: "ann", Reason: "test data", Filter: consumer.DeadLetterFilter{Consumer: name}, Expect: 1}
+	if _, err := ops.DiscardLetters(bounded(t), e.node(t).Operator(), r); err != nil {
+		t.Fatal(err)
+	}
+	after, err := s.Operator().Status(bounded(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, now := before.Consumers[0].Windows, after.Consumers[0].Windows
+	if len(old) != 2 || old[0].Window != dedup.MinWindow || len(now) != 2 || !now[0].UsedUntil.Equal(old[0].UsedUntil) {
+		t.Errorf("windows %+v, and after the discard %+v", old, now)
+	}
+	claim, found, err := s.Lookup(bounded(t), dedup.Key{Consumer: name, ID: "order-000"})
+	if !found || err != nil || claim.ExpiresAt.Before(after.Now.Add(dedup.DefaultWindow-time.Hour)) {
+		t.Errorf("claim %+v, %v, %v; want it to be kept as long as others", claim, found, err)
+	}
+}
+
 func testDiscardLetters[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	msgs := messages(3)
@@ -163,7 +207,9 @@ func testExplain[TTx any](t *testing.T, e *env[TTx]) {
 		t.Fatal(err)
 	}
 	c.Close()
-	e.park(t, s, message("order-2", "orders"))
+	other = message("order-4", "orders")
+	other.Headers = map[string]string{"tenant": "acme"}
+	e.park(t, s, message("order-2", "orders"), other)
 	for _, tc := range []struct {
 		id      string
 		opts    ops.ExplainOptions
@@ -172,9 +218,10 @@ func testExplain[TTx any](t *testing.T, e *env[TTx]) {
 		claimed bool
 	}{
 		{"order-1", ops.ExplainOptions{}, ops.Duplicate, 1, true},
-		{"order-1", ops.ExplainOptions{Fingerprint: dedup.FingerprintOf(other.Payload)}, ops.Mismatch, 1, true},
+		{"order-1", ops.ExplainOptions{Fingerprint: dedup.FingerprintOf([]byte("other content"))}, ops.Mismatch, 1, true},
 		{"order-2", ops.ExplainOptions{}, ops.First, 1, false},
 		{"order-3", ops.ExplainOptions{}, ops.First, 0, false},
+		{"order-4", ops.ExplainOptions{}, ops.First, 0, false}, // the letter is a tenant's
 	} {
 		x, err := ops.Explain(bounded(t), s.Operator(), dedup.Key{Consumer: name, ID: tc.id}, tc.opts)
 		if err != nil || x.Verdict != tc.verdict || len(x.Letters) != tc.letters || x.Claimed.IsZero() == tc.claimed || x.Claim.ExpiresAt.IsZero() == tc.claimed {
@@ -203,6 +250,44 @@ func testPlan[TTx any](t *testing.T, e *env[TTx]) {
 	}
 	a := replay(t, s.Operator(), request(t, s.Operator(), replayRequest()).ID, c)
 	if a.Results[observe.Processed] != 2 || a.Results[observe.Duplicate] != 1 || a.Results[observe.Parked] != 2 {
+		t.Errorf("the replay did something else: %+v", a)
+	}
+}
+
+// A letter whose key may have been forgotten since needs Request.AsNew.
+func testPlanUnprovable[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	old := message("order-1", "orders")
+	old.Time = time.Now().Add(-30 * 24 * time.Hour)
+	e.park(t, s, old, message("order-2", "orders"))
+	c := e.consumer(t, s, nil)
+	if err := c.Process(bounded(t), message("order-3", "orders")); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	e.Age(t, dedup.DefaultWindow+time.Hour)
+	s = e.node(t)
+	for done := false; !done; {
+		swept, err := s.Store.(dedup.Purger).Purge(bounded(t), dedup.Sweep{Owner: "suite", Lease: time.Minute, Limit: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done = swept.Done
+	}
+	for _, asNew := range []bool{false, true} {
+		r := replayRequest()
+		r.AsNew = asNew
+		want := ops.ReplayPlan{Match: 2, Run: 2, Refused: map[observe.Cause]int{}}
+		if !asNew {
+			want = ops.ReplayPlan{Match: 2, Run: 1, Refused: map[observe.Cause]int{observe.CauseUnprovable: 1}}
+		}
+		plan, err := ops.PlanReplay(bounded(t), s.Operator(), r)
+		if err != nil || !reflect.DeepEqual(plan, want) {
+			t.Errorf("as new %v: %+v, %v; want %+v", asNew, plan, err, want)
+		}
+	}
+	a := replay(t, s.Operator(), request(t, s.Operator(), replayRequest()).ID, e.consumer(t, s, nil))
+	if a.Results[observe.Processed] != 1 || a.Results[observe.Parked] != 1 {
 		t.Errorf("the replay did something else: %+v", a)
 	}
 }
