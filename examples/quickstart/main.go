@@ -13,7 +13,9 @@
 // When the group has committed every offset and the outbox is empty, an audit compares the ledger, the dead letters and the topic
 // of events with the produced orders.
 //
-// -dashboard 127.0.0.1:7070 shows the run in a browser, and its result until Ctrl-C.
+// -dashboard 127.0.0.1:7070 shows the run in a browser, and its result until Ctrl-C. -chart FILE.svg draws it; docs/quickstart.svg is made by
+//
+//	go run ./examples/quickstart -messages 60000 -kill-every 3s -chart docs/quickstart.svg
 //
 // By default the database is a SQLite file and Kafka runs in this process (kfake). -store and -broker select real servers:
 //
@@ -189,6 +191,10 @@ func run(ctx context.Context, o options, say *terminal) (ok bool, err error) {
 			return false, errors.Join(failed, err)
 		}
 		f.Scraped = &counters
+	}
+	if o.chart != "" {
+		title := fmt.Sprintf("%s deliveries of %s orders, %d kills: %d lost, %d doubled", thousands(int64(f.Deliveries)), thousands(int64(o.messages)), out.kills, f.Lost, f.Doubled)
+		failed = errors.Join(failed, writeChart(o.chart, title, out.samples))
 	}
 	return conclude(o, p, out, found, f, b, say), failed
 }
