@@ -16,7 +16,7 @@ import (
 func everywhere() []fault {
 	return []fault{
 		{"tables missing", func(t *testing.T, p *planted) { p.revert(t, 0) }, "schema", "error", "missing"},
-		{"tables outdated", func(t *testing.T, p *planted) { p.revert(t, 2) }, "schema", "error", "version 2 of 4"},
+		{"tables outdated", func(t *testing.T, p *planted) { p.revert(t, 2) }, "schema", "error", "version 2 of "},
 		{"tables newer", statements(`INSERT INTO txonce_schema (version, works_with, applied_at) SELECT 99, 1, applied_at FROM txonce_schema WHERE version = 1`), "schema", "warning", "newer"},
 		{"tables much newer", statements(`INSERT INTO txonce_schema (version, works_with, applied_at) SELECT 99, 99, applied_at FROM txonce_schema WHERE version = 1`), "schema", "error", "99"},
 		{"a table dropped", statements(`DROP TABLE dead_letters`), "schema", "error", ""},

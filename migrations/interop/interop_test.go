@@ -48,7 +48,7 @@ func servers() []server {
 		goose:  goose.DialectPostgres,
 		tables: `SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()
 			AND (tablename LIKE 'txonce%' OR tablename LIKE 'outbox%' OR tablename IN ('processed_messages', 'dead_letters', 'operator_actions', 'operator_results', 'consumer_activity', 'audit_ledger'))`,
-		ours: 17,
+		ours: 18,
 	}
 	postgres15, postgres18 := postgres, postgres
 	postgres15.name, postgres18.name = "postgres 15", "postgres 18"
@@ -63,7 +63,7 @@ func servers() []server {
 		goose: goose.DialectSQLite3,
 		tables: `SELECT count(*) FROM sqlite_schema WHERE type = 'table'
 			AND (name LIKE 'txonce%' OR name LIKE 'outbox%' OR name IN ('processed_messages', 'dead_letters', 'operator_actions', 'operator_results', 'consumer_activity', 'audit_ledger'))`,
-		ours: 18,
+		ours: 19,
 	}, {
 		name: "mariadb", files: "mysql",
 		// golang-migrate sends a file as one string; goose does not need multi-statement queries.
@@ -76,7 +76,7 @@ func servers() []server {
 		goose: goose.DialectMySQL,
 		tables: `SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE()
 			AND (table_name LIKE 'txonce%' OR table_name LIKE 'outbox%' OR table_name IN ('processed_messages', 'dead_letters', 'operator_actions', 'operator_results', 'consumer_activity', 'audit_ledger'))`,
-		ours: 18,
+		ours: 19,
 	}}
 }
 
