@@ -89,7 +89,7 @@ func (b *batch[TTx]) run(ctx context.Context, todo []int) {
 		next, ok := b.try(ctx, todo[:n])
 		switch {
 		case ok:
-			most = b.c.cfg.most(2 * most)
+			most = b.c.cfg.most(2 * min(most, len(todo)))
 		case failed:
 			most = max(n/2, 1)
 		}

@@ -63,3 +63,38 @@ func TestBatchesThatDeadlockStaySmall(t *testing.T) {
 		}
 	})
 }
+
+// After deadlocks each message has a transaction of its own for a while, however many there are in a batch.
+func TestABatchOfManyTransactions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &faulty{Store: consumertest.NewStore()}
+		running := 0
+		store.rolls = func() error {
+			if running > 1 {
+				<-time.After(time.Second)
+				return errFault
+			}
+			return nil
+		}
+		store.before = func() error { running = 0; return nil }
+		c := newConsumer(t, config{Store: store, Handle: func(_ context.Context, tx tx, m *consumer.Message) error {
+			running++
+			return tx.Add(m.ID)
+		}})
+		var batch []*consumer.Message
+		for i := range 300 {
+			batch = append(batch, msg(fmt.Sprint(i), "x"))
+		}
+		defer func() {
+			if v := recover(); v != nil {
+				t.Errorf("ProcessBatch panics: %v", v)
+			}
+		}()
+		if errs := c.ProcessBatch(t.Context(), batch); slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+			t.Fatal(errs)
+		}
+		for _, m := range batch {
+			wantCount(t, store.Database(), m.ID, 1)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,6 +51,9 @@ func actionJSON(out *printer, a ops.Action) actionObject {
 	}
 	if len(out.keys.Secret) > 0 {
 		o.Filter = "" // it may name a key
+		if a.Kind == ops.Unpark || a.Kind == ops.DiscardOutbox {
+			o.Note = "" // as Filter
+		}
 	}
 	for outcome, n := range a.Results {
 		o.Results[string(outcome)] = n
@@ -57,11 +61,18 @@ func actionJSON(out *printer, a ops.Action) actionObject {
 	return o
 }
 
+var kinds = []ops.Kind{ops.Replay, ops.Discard, ops.Unpark, ops.DiscardOutbox, ops.Horizon}
+
 func (a *app) listActions() *cobra.Command {
 	var f ops.ActionFilter
 	var kind string
 	c := a.command("list", "List actions, newest first", cobra.NoArgs, func(ctx context.Context, db *Database, out *printer, _ []string) error {
-		f.Kind = ops.Kind(kind)
+		if f.Kind = ops.Kind(kind); kind != "" && !slices.Contains(kinds, f.Kind) {
+			return usage(fmt.Errorf("--kind %q: want replay, discard, unpark, discard_outbox or horizon", kind))
+		}
+		if f.Limit < 1 {
+			return usage(fmt.Errorf("--limit %d: want 1 or more", f.Limit))
+		}
 		ctx, cancel := a.limit(ctx)
 		defer cancel()
 		found, err := db.Store.Operator().Actions(ctx, f)
@@ -86,14 +97,17 @@ func (a *app) listActions() *cobra.Command {
 		}
 		return out.object(l, func() {
 			if len(found) == 0 {
-				out.printf("no actions\n")
+				out.printf("no actions match\n")
 				return
 			}
 			out.table(rows)
+			if len(found) == f.Limit {
+				out.printf("these are the latest; more with a larger --limit\n")
+			}
 		})
 	})
 	c.Flags().StringVar(&f.Consumer, "consumer", "", "only those of this consumer")
-	c.Flags().StringVar(&kind, "kind", "", "only replay, discard, unpark or discard_outbox")
+	c.Flags().StringVar(&kind, "kind", "", "only replay, discard, unpark, discard_outbox or horizon")
 	c.Flags().BoolVar(&f.Open, "open", false, "only those that have not ended")
 	c.Flags().IntVar(&f.Limit, "limit", 100, "at most so many")
 	return c
@@ -122,11 +136,11 @@ func (a *app) showAction() *cobra.Command {
 			return err
 		case len(found) == 0:
 			return fmt.Errorf("%w: %s", ops.ErrNoAction, id)
-		case wait:
+		case wait && found[0].Kind == ops.Replay: // nothing else goes on without the command that began it
 			return a.follow(ctx, db, out, found[0])
 		}
 		action := found[0]
-		failures, err := s.Results(limited, ops.ResultFilter{Action: id, Outcome: observe.Parked})
+		failures, err := s.Results(limited, ops.ResultFilter{Action: id, Outcome: observe.Parked, Limit: max(1, action.Results[observe.Parked])})
 		if err != nil {
 			return err
 		}
@@ -135,35 +149,32 @@ func (a *app) showAction() *cobra.Command {
 			o.Failures = append(o.Failures, resultObject{f.Letter.String(), string(f.Cause), f.Error, jsonTime(f.At), f.Tries})
 		}
 		return out.object(o, func() {
-			line := func(name, format string, args ...any) {
-				out.printf("%-9s %s\n", name, oneLine(fmt.Sprintf(format, args...)))
-			}
-			line("id", "%s", action.ID)
-			line("kind", "%s", action.Kind)
-			line("who", "%s", action.Who)
-			line("reason", "%s", action.Reason)
+			out.field("id", "%s", action.ID)
+			out.field("kind", "%s", action.Kind)
+			out.field("who", "%s", action.Who)
+			out.field("reason", "%s", action.Reason)
 			if o.Filter != "" {
-				line("filter", "%s", o.Filter)
+				out.field("filter", "%s", o.Filter)
 			}
-			line("requested", "%s", instant(action.Requested))
-			line("state", "%s", actionState(action))
-			if action.Note != "" {
-				line("note", "%s", action.Note)
+			out.field("requested", "%s", instant(action.Requested))
+			out.field("state", "%s", actionState(action))
+			if o.Note != "" {
+				out.field("note", "%s", o.Note)
 			}
 			if action.Consumer != "" {
-				line("results", "%s", actionText(action))
+				out.field("results", "%s", actionText(action))
 			}
 			for _, f := range failures {
-				line("failed", "%s: %s: %s", f.Letter, f.Cause, shorten(f.Error, 100))
+				out.field("failed", "%s: %s: %s", f.Letter, f.Cause, shorten(f.Error, 100))
 			}
 		})
 	})
-	c.Flags().BoolVar(&wait, "wait", false, "wait for the end, and exit with 1 if letters failed")
+	c.Flags().BoolVar(&wait, "wait", false, "wait for the end of a replay, and exit with 1 if letters failed")
 	return c
 }
 
 func (a *app) endAction() *cobra.Command {
-	var reason string
+	var reason, who string
 	c := a.command("end ID", "End a replay: letters that wait are dead letters as before", cobra.ExactArgs(1), func(ctx context.Context, db *Database, out *printer, args []string) error {
 		id, err := ops.ParseActionID(args[0])
 		if err != nil {
@@ -174,12 +185,21 @@ func (a *app) endAction() *cobra.Command {
 		}
 		ctx, cancel := a.limit(ctx)
 		defer cancel()
-		action, err := db.Store.Operator().End(ctx, id, whoami()+": "+reason)
+		s := db.Store.Operator()
+		found, err := s.Actions(ctx, ops.ActionFilter{ID: id})
+		if err != nil {
+			return err
+		}
+		if len(found) > 0 && !found[0].Ended.IsZero() {
+			return refused("nothing was changed: action %s has ended already: %s", id, oneLine(found[0].Note))
+		}
+		action, err := s.End(ctx, id, who+": "+reason)
 		if err != nil {
 			return err
 		}
 		return out.object(actionJSON(out, action), func() { out.printf("ended: %s\n", actionText(action)) })
 	})
 	c.Flags().StringVar(&reason, "reason", "", "why; it is recorded (required)")
+	addWho(c, &who)
 	return c
 }

@@ -4,18 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/consumer/ops/audit"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/migrations"
-	"github.com/txonce/txonce/observe"
 )
 
 // Source asks one kind of broker, for the commands check and audit.
@@ -34,6 +31,11 @@ type Source struct {
 	//
 	// Defaults to nothing: audit has no such flag.
 	Reread func(ctx context.Context, address, group, topic string) (source audit.Source, done func(), err error)
+
+	// Published reads a topic to which a relay publishes, for the command audit. done is called when no more is read.
+	//
+	// Defaults to nothing: audit cannot compare the outbox with the topics of this broker.
+	Published func(ctx context.Context, address, topic string) (of audit.Topic, done func(), err error)
 }
 
 // level says how bad a problem is.
@@ -86,11 +88,11 @@ func (a *app) check() *cobra.Command {
 		flags.StringVar(&addresses[i], s.Flag, "", s.Usage)
 	}
 	flags.BoolVar(&strict, "strict", false, "exit with 1 for warnings too")
-	flags.DurationVar(&lim.transaction, "max-transaction", 5*time.Minute, "how long a transaction may be open")
-	flags.DurationVar(&lim.sweep, "max-sweep-lag", 24*time.Hour, "how long ago the last pass of a sweeper may have ended")
-	flags.DurationVar(&lim.outbox, "max-outbox-age", 5*time.Minute, "how old the oldest pending message may be")
-	flags.DurationVar(&lim.waiting, "max-replay-wait", 15*time.Minute, "how long a requested replay may make no progress")
-	flags.Int64Var(&lim.slot, "max-slot-bytes", 1<<30, "how many bytes of WAL a replication slot may hold back")
+	flags.DurationVar(&lim.transaction, "max-transaction", 5*time.Minute, "warn of a transaction that is open for longer")
+	flags.DurationVar(&lim.sweep, "max-sweep-lag", 24*time.Hour, "warn when the last pass of a sweeper ended longer ago")
+	flags.DurationVar(&lim.outbox, "max-outbox-age", 5*time.Minute, "report an error when the oldest pending message of the outbox is older")
+	flags.DurationVar(&lim.waiting, "max-replay-wait", 15*time.Minute, "warn of a requested replay that makes no progress for longer")
+	flags.Int64Var(&lim.slot, "max-slot-bytes", 1<<30, "warn of a replication slot that holds back more bytes of WAL")
 	return c
 }
 
@@ -107,7 +109,7 @@ func (c *checks) print(out *printer, strict bool) error {
 			errs++
 		}
 	}
-	r := result{version: v1(), Checked: c.done, Problems: c.problems}
+	r := result{version: v1(), Checked: slices.Compact(c.done), Problems: c.problems}
 	if r.Problems == nil {
 		r.Problems = []problem{}
 	}
@@ -118,7 +120,7 @@ func (c *checks) print(out *printer, strict bool) error {
 				out.printf("%-8s %s\n", "", oneLine(p.Remedy))
 			}
 		}
-		out.printf("checked: %s\n", strings.Join(c.done, ", "))
+		out.printf("checked: %s\n", strings.Join(r.Checked, ", "))
 	}); err != nil {
 		return err
 	}
@@ -130,10 +132,10 @@ func (c *checks) print(out *printer, strict bool) error {
 
 // checkDatabase looks at the schema and the settings.
 func (a *app) checkDatabase(ctx context.Context, db *Database, c *checks, lim limits) error {
-	ctx, cancel := a.limit(ctx)
+	limited, cancel := a.limit(ctx)
 	defer cancel()
 	c.done = append(c.done, "schema")
-	installed, err := migrations.Installed(ctx, db.SQL, db.Dialect, a.target.Schema)
+	installed, err := migrations.Installed(limited, db.SQL, db.Dialect, a.target.Schema)
 	if err != nil {
 		return err
 	}
@@ -147,8 +149,8 @@ func (a *app) checkDatabase(ctx context.Context, db *Database, c *checks, lim li
 		c.add(warning, "schema", fmt.Sprintf("the tables are at version %d, newer than this program, which knows %d", installed, latest), "use the txonce of that release")
 	}
 	c.done = append(c.done, "settings")
-	if err := db.Store.Check(ctx); err != nil && installed > 0 {
-		if !isRefusal(err) && ctx.Err() != nil {
+	if err := db.Store.Check(limited); err != nil && installed > 0 {
+		if !isRefusal(err) && limited.Err() != nil {
 			return err
 		}
 		c.add(wrong, checkOf(err), err.Error(), "")
@@ -156,7 +158,7 @@ func (a *app) checkDatabase(ctx context.Context, db *Database, c *checks, lim li
 	if installed == 0 {
 		return nil
 	}
-	return checkServer(ctx, db, c, lim)
+	return a.checkServer(ctx, db, c, lim)
 }
 
 // checkOf names the check that a store's error is about.
@@ -170,152 +172,4 @@ func checkOf(err error) string {
 		return "access"
 	}
 	return "settings"
-}
-
-// checkStatus looks at consumers, the outbox and the sweeper.
-func (a *app) checkStatus(ctx context.Context, db *Database, c *checks, lim limits, addresses []string) error {
-	limited, cancel := a.limit(ctx)
-	defer cancel()
-	if installed, err := migrations.Installed(limited, db.SQL, db.Dialect, a.target.Schema); err != nil || installed < latestStatus {
-		return err // checkDatabase has said it
-	}
-	s, err := db.Store.Operator().Status(limited)
-	if err != nil {
-		if isRefusal(err) {
-			c.add(wrong, "schema", err.Error(), "")
-			return nil
-		}
-		return err
-	}
-	c.done = append(c.done, "consumers", "outbox", "sweeper", "replays")
-	for _, consumer := range s.Consumers {
-		checkConsumer(c, s.Now, consumer)
-	}
-	checkOutbox(c, s, lim)
-	checkSweep(c, s, lim)
-	if err := checkReplays(limited, db, c, s, lim); err != nil {
-		return err
-	}
-	for i, source := range a.cfg.Sources {
-		if addresses[i] == "" {
-			continue
-		}
-		c.done = append(c.done, source.Flag)
-		a.checkSource(ctx, c, s, source, addresses[i])
-	}
-	return ctx.Err()
-}
-
-// latestStatus is the first version of the schema with the tables that Status reads.
-const latestStatus = 3
-
-func checkConsumer(c *checks, now time.Time, consumer ops.ConsumerStatus) {
-	for _, l := range consumer.Letters {
-		text := fmt.Sprintf("%s of %s: %s", counted(l.Count, "letter"), consumer.Name, l.Reason)
-		look := "txonce dead-letters list --consumer " + consumer.Name + " --cause " + string(l.Reason)
-		switch l.Reason {
-		case observe.CauseUnprovable:
-			c.add(wrong, "window", text+": messages arrive later than keys are remembered", look+"; then set a longer Window")
-		case observe.CauseUnknown:
-			c.add(wrong, "letters", text+": its effects may be committed", look)
-		default:
-			c.add(warning, "letters", text, look)
-		}
-	}
-	var used []string
-	for _, w := range consumer.Windows {
-		if w.UsedUntil.After(now) {
-			used = append(used, ago(w.Window))
-		}
-	}
-	if len(used) > 1 {
-		c.add(warning, "window", fmt.Sprintf("%s has used %s within the last day", consumer.Name, strings.Join(used, " and ")),
-			"unless the Window was changed today, processes with different settings run")
-	}
-}
-
-func checkOutbox(c *checks, s ops.Status, lim limits) {
-	o := s.Outbox
-	if len(o.Relays) == 0 && o.Pending > 0 {
-		c.add(wrong, "relay", fmt.Sprintf("%s pending and no relay is alive", counted(int(o.Pending), "message")), "start a worker with a relay")
-	} else if o.PendingAge > lim.outbox {
-		c.add(wrong, "outbox", fmt.Sprintf("the oldest pending message is %s old", ago(o.PendingAge)), "txonce status names the topic and the cause")
-	}
-	for _, name := range slices.Sorted(maps.Keys(o.Topics)) {
-		t := o.Topics[name]
-		if t.Failing > 0 {
-			c.add(wrong, "topic", fmt.Sprintf("topic %s: %s failing: %s", name, counted(int(t.Failing), "message"), t.Cause), "")
-		}
-		if t.Parked > 0 {
-			c.add(warning, "parked", fmt.Sprintf("topic %s: %s parked, %d wait behind them", name, counted(int(t.Parked), "message"), t.Waiting),
-				"txonce outbox list --topic "+name)
-		}
-	}
-}
-
-func checkSweep(c *checks, s ops.Status, lim limits) {
-	first := time.Time{} // when the oldest window was used first
-	for _, consumer := range s.Consumers {
-		for _, w := range consumer.Windows {
-			if first.IsZero() || w.FirstRun.Before(first) {
-				first = w.FirstRun
-			}
-		}
-	}
-	switch {
-	case s.Sweep.LastPass.IsZero() && !first.IsZero() && s.Now.Sub(first) > lim.sweep:
-		c.add(warning, "sweeper", "no sweeper has ever reached the end of the table: expired keys stay", "run a dedup.Sweeper in every worker, or txonce sweep --once")
-	case !s.Sweep.LastPass.IsZero() && s.Sweep.Lag > lim.sweep:
-		c.add(warning, "sweeper", fmt.Sprintf("the last pass of a sweeper ended %s ago: expired keys stay", ago(s.Sweep.Lag)),
-			"run a dedup.Sweeper in every worker; its log says why it stopped")
-	}
-}
-
-func checkReplays(ctx context.Context, db *Database, c *checks, s ops.Status, lim limits) error {
-	open, err := db.Store.Operator().Actions(ctx, ops.ActionFilter{Kind: ops.Replay, Open: true})
-	if err != nil {
-		return err
-	}
-	for _, action := range open {
-		moved := action.Requested
-		if results, err := db.Store.Operator().Results(ctx, ops.ResultFilter{Action: action.ID, Limit: 1}); err != nil {
-			return err
-		} else if len(results) > 0 && results[0].At.After(moved) {
-			moved = results[0].At
-		}
-		if still := s.Now.Sub(moved); action.Waiting > 0 && still > lim.waiting {
-			c.add(warning, "replays", fmt.Sprintf("action %s: %d letters of %s wait, with no progress for %s", action.ID, action.Waiting, action.Consumer, ago(still)),
-				"run consumer.RunReplays in the workers, or end it: txonce actions end "+action.ID.String())
-		}
-	}
-	return nil
-}
-
-// checkSource compares the windows of consumers with how long the broker keeps messages.
-func (a *app) checkSource(ctx context.Context, c *checks, s ops.Status, source Source, address string) {
-	found := false
-	for _, consumer := range s.Consumers {
-		var window time.Duration // the shortest in use
-		for _, w := range consumer.Windows {
-			if w.UsedUntil.After(s.Now) && (window == 0 || w.Window < window) {
-				window = w.Window
-			}
-		}
-		for _, used := range consumer.Sources {
-			name, ok := source.Find(used.Name)
-			if !ok || window == 0 {
-				continue
-			}
-			found = true
-			limited, cancel := a.limit(ctx)
-			err := source.Check(limited, address, name, window)
-			cancel()
-			if err != nil {
-				c.add(wrong, source.Flag, fmt.Sprintf("consumer %s: %v", consumer.Name, err), "")
-			}
-		}
-	}
-	if !found {
-		c.add(warning, source.Flag, "no consumer that has run lately receives from it", "")
-	}
 }

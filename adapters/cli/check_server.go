@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -18,23 +20,28 @@ type serverCheck struct {
 }
 
 // checkServer looks at what only the server knows.
-func checkServer(ctx context.Context, db *Database, c *checks, lim limits) error {
+func (a *app) checkServer(ctx context.Context, db *Database, c *checks, lim limits) error {
 	var all []serverCheck
 	switch db.Dialect {
 	case "postgres":
-		all = postgresChecks(lim)
+		all = postgresChecks(lim, ownTables(a.target.Schema))
 	case "mysql":
-		all = mysqlChecks(lim)
+		all = mysqlChecks(lim, a.target.Schema)
 	case "sqlite":
 		all = sqliteChecks()
 	}
 	for _, s := range all {
 		c.done = append(c.done, s.name)
-		if err := s.run(ctx, db.SQL, c); err != nil {
+		limited, cancel := a.limit(ctx)
+		err := s.run(limited, db.SQL, c)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, context.DeadlineExceeded):
+			c.add(warning, s.name, fmt.Sprintf("could not be checked within %v", a.timeout), "a longer --timeout")
+		case err != nil:
 			c.add(warning, s.name, "could not be checked: "+err.Error(), "")
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
 		}
 	}
 	return nil
@@ -56,24 +63,32 @@ func (s *serverCheck) run(ctx context.Context, db *sql.DB, c *checks) error {
 	return rows.Err()
 }
 
-// ownTables are the relations of the schema that has txonce_schema.
-const ownTables = `pg_class c WHERE c.relkind = 'r' AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('txonce_schema'))
+// ownTables are the relations of the schema that has txonce_schema. An empty schema is the one that search_path finds.
+func ownTables(schema string) string {
+	name := "txonce_schema"
+	if schema != "" {
+		name = `"` + strings.ReplaceAll(schema, `"`, `""`) + `".` + name
+	}
+	return `pg_class c WHERE c.relkind = 'r' AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('` + strings.ReplaceAll(name, `'`, `''`) + `'))
 	AND c.relname IN ('processed_messages', 'txonce_windows', 'txonce_sources', 'txonce_sweep', 'dead_letters', 'txonce_schema', 'outbox_messages',
-	'outbox_delayed', 'outbox_held', 'outbox_parked', 'outbox_sent', 'txonce_relays', 'txonce_shards', 'operator_actions', 'operator_results')`
+	'outbox_delayed', 'outbox_held', 'outbox_parked', 'outbox_sent', 'txonce_relays', 'txonce_shards', 'operator_actions', 'operator_results',
+	'txonce_passes', 'consumer_activity', 'audit_ledger')`
+}
 
-func postgresChecks(lim limits) []serverCheck {
+func postgresChecks(lim limits, ownTables string) []serverCheck {
 	return []serverCheck{
 		{
 			"unlogged", wrong, `SELECT c.relname, '' FROM ` + ownTables + ` AND c.relpersistence <> 'p'`, nil,
 			"table %s is not logged%s: a crash of the server empties it", "ALTER TABLE … SET LOGGED",
 		},
 		{
-			"autovacuum", warning, `SELECT c.relname, '' FROM ` + ownTables + ` AND 'autovacuum_enabled=false' = ANY(c.reloptions)
+			"autovacuum", warning, `SELECT c.relname, '' FROM ` + ownTables + ` AND EXISTS (
+	SELECT FROM pg_options_to_table(c.reloptions) WHERE option_name = 'autovacuum_enabled' AND NOT option_value::boolean)
 UNION ALL SELECT 'of the server', '' WHERE NOT current_setting('autovacuum')::boolean`, nil,
 			"autovacuum is off for table %s%s: claims become slower and slower", "ALTER TABLE … RESET (autovacuum_enabled)",
 		},
 		{
-			"triggers", warning, `SELECT t.tgname, t.tgrelid::regclass::text FROM pg_trigger t WHERE NOT t.tgisinternal AND t.tgrelid IN (SELECT c.oid FROM ` + ownTables + `)`, nil,
+			"triggers", warning, `SELECT t.tgname, t.tgrelid::regclass::text FROM pg_trigger t WHERE NOT t.tgisinternal AND t.tgenabled <> 'D' AND t.tgrelid IN (SELECT c.oid FROM ` + ownTables + `)`, nil,
 			"trigger %s on table %s may change or drop what txonce writes", "",
 		},
 		{
@@ -115,16 +130,20 @@ HAVING count(*) > 0.9 * current_setting('max_connections')::int`, nil,
 	}
 }
 
-func mysqlChecks(lim limits) []serverCheck {
+func mysqlChecks(lim limits, schema string) []serverCheck {
+	// trx_started is in the server's zone, and NOW() in that of the session.
+	const now = `CONVERT_TZ(NOW(), @@session.time_zone, 'SYSTEM')`
 	return []serverCheck{
 		{
-			"triggers", warning, `SELECT trigger_name, event_object_table FROM information_schema.triggers WHERE trigger_schema = DATABASE()
-AND (event_object_table LIKE 'outbox\_%' OR event_object_table LIKE 'txonce\_%' OR event_object_table IN ('processed_messages', 'dead_letters'))`, nil,
+			"triggers", warning, `SELECT trigger_name, event_object_table FROM information_schema.triggers WHERE trigger_schema = COALESCE(NULLIF(?, ''), DATABASE())
+AND (event_object_table LIKE 'outbox\_%' OR event_object_table LIKE 'txonce\_%' OR event_object_table LIKE 'operator\_%'
+	OR event_object_table IN ('processed_messages', 'dead_letters'))`,
+			[]any{schema},
 			"trigger %s on table %s may change or drop what txonce writes", "",
 		},
 		{
-			"transactions", warning, `SELECT trx_mysql_thread_id, TIMEDIFF(NOW(), trx_started) FROM information_schema.INNODB_TRX
-WHERE trx_started < NOW() - INTERVAL ? SECOND ORDER BY trx_started LIMIT 20`,
+			"transactions", warning, `SELECT trx_mysql_thread_id, TIMEDIFF(` + now + `, trx_started) FROM information_schema.INNODB_TRX
+WHERE trx_started < ` + now + ` - INTERVAL ? SECOND ORDER BY trx_started LIMIT 20`,
 			[]any{int64(lim.transaction / time.Second)},
 			"the transaction of connection %s has been open for %s: it keeps its keys", "KILL the connection, if it is frozen",
 		},

@@ -47,7 +47,8 @@ type Target struct {
 // Database is an open database.
 type Database struct {
 	Dialect string  // as in package migrations: "postgres", "mysql" or "sqlite"
-	SQL     *sql.DB // for migrate, horizon and audit
+	Name    string  // for people, when they are asked; without a password; may be empty
+	SQL     *sql.DB // for migrate, check, horizon and audit
 	Store   Store
 	Close   func() // called once, when the command ends; nil: nothing needs to be closed
 }
@@ -76,7 +77,7 @@ func New(cfg Config) *cobra.Command {
 	flags.StringVar(&a.target.DSN, "dsn", os.Getenv("TXONCE_DSN"), "the database: postgres://…, mysql://user@host/db, or the path of an SQLite file (default: TXONCE_DSN)")
 	flags.StringVar(&a.target.Schema, "schema", "", "the schema of txonce's tables; on MySQL a database")
 	flags.BoolVar(&a.json, "json", false, "print one JSON object")
-	flags.DurationVar(&a.timeout, "timeout", 30*time.Second, "for each request to the database")
+	flags.DurationVar(&a.timeout, "timeout", 30*time.Second, "how long one request to the database or a broker may take; migrate up and down have no limit")
 	flags.BoolVar(&a.hide, "hide-keys", false, "replace natural keys by hashes; the secret is in TXONCE_KEY_SECRET")
 	flags.Lookup("dsn").DefValue = "" // it may have a password
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
@@ -139,12 +140,17 @@ func (a *app) run(cmd *cobra.Command, args []string, f work) error {
 	db, err := a.cfg.Open(opening, a.target)
 	cancel()
 	if err != nil {
-		return classify(ctx, err)
+		return classify(ctx, a.timeout, err)
 	}
 	if db.Close != nil {
 		defer db.Close()
 	}
-	return classify(ctx, f(ctx, db, a.printer(cmd), args))
+	out := a.printer(cmd)
+	err = f(ctx, db, out, args)
+	if err == nil {
+		err = out.failed
+	}
+	return classify(ctx, a.timeout, err)
 }
 
 // limit returns the context of one request.

@@ -2,13 +2,14 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"os"
 	"os/user"
 	"strings"
 )
 
 // confirm asks for word on a terminal. yes answers without asking. Without a terminal and without yes it refuses.
-func (p *printer) confirm(question, word string, yes bool) error {
+func (p *printer) confirm(ctx context.Context, question, word string, yes bool) error {
 	if yes {
 		return nil
 	}
@@ -16,11 +17,21 @@ func (p *printer) confirm(question, word string, yes bool) error {
 		return refused("nothing was changed: the input is no terminal; confirm with --yes")
 	}
 	p.notef("%s", question)
-	answer, _ := bufio.NewReader(p.in).ReadString('\n') // an end of the input is no answer
-	if strings.TrimSpace(answer) != word {
-		return refused("nothing was changed: the answer was not %q", word)
+	answered := make(chan string, 1)
+	go func() { // it cannot be interrupted; the process ends without it
+		answer, _ := bufio.NewReader(p.in).ReadString('\n') // an end of the input is no answer
+		answered <- strings.TrimSpace(answer)
+	}()
+	select {
+	case answer := <-answered:
+		if answer != word {
+			return refused("nothing was changed: the answer was not %q", word)
+		}
+		return nil
+	case <-ctx.Done():
+		p.notef("\n")
+		return interrupted("nothing was changed")
 	}
-	return nil
 }
 
 // whoami names the person or program that acts.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/ops"
@@ -16,7 +17,7 @@ const (
 	ExitFine        = 0
 	ExitFinding     = 1 // check or audit has found something, or letters failed
 	ExitUsage       = 2
-	ExitUnreachable = 3 // the database, or a broker, cannot be reached or does not answer as it should
+	ExitUnreachable = 3 // the database or a broker cannot be reached or does not answer as it should, or the output cannot be written
 	ExitRefused     = 4 // nothing was done: the request needs a decision, a confirmation or another schema
 	ExitInterrupted = 5
 )
@@ -39,6 +40,10 @@ func refused(format string, args ...any) error {
 	return &coded{ExitRefused, fmt.Errorf(format, args...)}
 }
 
+func interrupted(what string) error {
+	return &coded{ExitInterrupted, fmt.Errorf("interrupted: %s", what)}
+}
+
 func finding(format string, args ...any) error {
 	return &coded{ExitFinding, fmt.Errorf(format, args...)}
 }
@@ -55,8 +60,8 @@ func ExitCode(err error) int {
 	return ExitUsage
 }
 
-// classify gives an error of the work on a database its exit code.
-func classify(ctx context.Context, err error) error {
+// classify gives an error of the work on a database its exit code. ctx is that of the command; timeout is that of one request.
+func classify(ctx context.Context, timeout time.Duration, err error) error {
 	if err == nil || errors.As(err, new(*coded)) {
 		return err
 	}
@@ -64,8 +69,16 @@ func classify(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		code = ExitInterrupted
+		if err == ctx.Err() { //nolint:errorlint // not if it says what was done
+			err = errors.New("interrupted")
+		}
 	case isRefusal(err):
 		code = ExitRefused
+		if errors.Is(err, dedup.ErrSchema) {
+			err = fmt.Errorf("%w; see txonce migrate status", err)
+		}
+	case errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("no answer within %v (--timeout): %w", timeout, err)
 	}
 	return &coded{code, err}
 }
@@ -79,5 +92,10 @@ func isRefusal(err error) bool {
 			return true
 		}
 	}
-	return false
+	type postgres interface {
+		error
+		SQLState() string
+	}
+	answer, ok := errors.AsType[postgres](err)
+	return ok && answer.SQLState() == "42501" // permission denied
 }

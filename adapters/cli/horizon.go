@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -62,12 +63,15 @@ func (a *app) setHorizon() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if to.IsZero() {
+				return usage(errors.New("TIME is empty: want a time such as 2026-11-24T10:07:00Z"))
+			}
 			if reason == "" && !dry {
 				return usage(fmt.Errorf("--reason is required: the next operator will want to know why"))
 			}
-			ctx, cancel := a.limit(ctx)
-			defer cancel()
-			s, err := db.Store.Operator().Status(ctx)
+			reading, cancel := a.limit(ctx)
+			s, err := db.Store.Operator().Status(reading)
+			cancel()
 			if err != nil {
 				return err
 			}
@@ -76,31 +80,37 @@ func (a *app) setHorizon() *cobra.Command {
 				return err
 			}
 			o := horizonsObject{version: v1(), DryRun: dry, Horizons: []horizonObject{}}
-			var text strings.Builder
+			var text, own string // own: of the consumer args[0]
 			for _, c := range s.Consumers {
 				h := horizonObject{Consumer: c.Name, Before: jsonTime(c.Horizon), Horizon: jsonTime(storekit.Horizon(forgotten, uses(c)))}
 				o.Horizons = append(o.Horizons, h)
 				if h.Horizon != nil {
-					fmt.Fprintf(&text, "%s: messages of %s or earlier without a claim are unprovable\n", oneLine(c.Name), instant(*h.Horizon))
+					text += fmt.Sprintf("%s: messages of %s or earlier without a claim are unprovable\n", oneLine(c.Name), instant(*h.Horizon))
+					if c.Name == args[0] {
+						own = instant(*h.Horizon)
+					}
 				}
 			}
 			if dry {
-				return out.object(o, func() { out.printf("%s", text.String()) })
+				return out.object(o, func() { out.printf("%s", text) })
 			}
-			out.notef("%sThis cannot be undone.\n", text.String())
-			if err := out.confirm(fmt.Sprintf("Type the name of the consumer, %s, to go on: ", args[0]), args[0], yes); err != nil {
+			if !yes {
+				out.notef("%sThis cannot be undone.\n", text)
+			}
+			if err := out.confirm(ctx, fmt.Sprintf("Type the name of the consumer, %s, to go on: ", args[0]), args[0], yes); err != nil {
 				return err
 			}
-			if err := a.moveHorizon(ctx, db, forgotten, ops.Request{
+			writing, cancel := a.limit(ctx) // the answer may have taken long
+			defer cancel()
+			if err := a.moveHorizon(writing, db, forgotten, ops.Request{
 				Kind: ops.Horizon, Who: who, Reason: reason, Note: "horizon of " + args[0] + ": " + to.UTC().Format(time.RFC3339), Expect: -1,
 			}); err != nil {
 				return err
 			}
-			return out.object(o, func() { out.printf("the horizon of %s is %s\n", oneLine(args[0]), instant(to)) })
+			return out.object(o, func() { out.printf("the horizon of %s is %s\n", oneLine(args[0]), own) })
 		})
 	c.Flags().StringVar(&reason, "reason", "", "why; it is recorded (required)")
-	c.Flags().StringVar(&who, "who", whoami(), "who acts; it is recorded")
-	c.Flags().Lookup("who").DefValue = "user@host"
+	addWho(c, &who)
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	c.Flags().BoolVar(&dry, "dry-run", false, "show the horizons of all consumers that would result, and change nothing")
 	return c

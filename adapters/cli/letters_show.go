@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -10,8 +11,45 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/spf13/cobra"
+
 	"github.com/txonce/txonce/consumer"
 )
+
+// letter returns the letter with the id in text.
+func (a *app) letter(ctx context.Context, db *Database, text string) (consumer.DeadLetter, error) {
+	id, err := consumer.ParseDeadLetterID(text)
+	if err != nil {
+		return consumer.DeadLetter{}, usage(err)
+	}
+	ctx, cancel := a.limit(ctx)
+	defer cancel()
+	found, err := db.Store.Operator().DeadLetters(ctx, consumer.DeadLetterFilter{ID: id})
+	if err == nil && len(found) == 0 {
+		err = refused("there is no dead letter %s: it was replayed or discarded, or never existed", id)
+	}
+	if err != nil {
+		return consumer.DeadLetter{}, err
+	}
+	return found[0], nil
+}
+
+func (a *app) showLetter() *cobra.Command {
+	var payload bool
+	c := a.command("show ID", "Show one dead letter", cobra.ExactArgs(1), func(ctx context.Context, db *Database, out *printer, args []string) error {
+		l, err := a.letter(ctx, db, args[0])
+		if err != nil {
+			return err
+		}
+		type show struct {
+			version
+			letterObject
+		}
+		return out.object(show{v1(), letterJSON(out, l, payload)}, func() { printLetter(out, l, payload) })
+	})
+	c.Flags().BoolVar(&payload, "payload", false, "with the payload")
+	return c
+}
 
 type letterObject struct {
 	ID          string            `json:"id"`
@@ -48,51 +86,56 @@ func letterJSON(out *printer, l consumer.DeadLetter, payload bool) letterObject 
 	return o
 }
 
-func letterText(out *printer, l consumer.DeadLetter, payload bool) string {
-	var b strings.Builder
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-12s %s\n", name, oneLine(fmt.Sprintf(format, args...)))
-	}
-	line("id", "%s", l.ID)
-	line("consumer", "%s", l.Record.Key.Consumer)
-	line("key", "%s", orNone(keyText(out, l.Record.Key)))
-	line("cause", "%s", l.Reason)
+func printLetter(out *printer, l consumer.DeadLetter, payload bool) {
+	out.field("id", "%s", l.ID)
+	out.field("consumer", "%s", l.Record.Key.Consumer)
+	out.field("key", "%s", orNone(keyText(out, l.Record.Key)))
+	out.field("cause", "%s", l.Reason)
 	for i, text := range strings.Split(strings.TrimSpace(l.Cause), "\n") { // a panic has a stack
-		line(map[bool]string{true: "error"}[i == 0], "%s", strings.ReplaceAll(text, "\t", "    "))
+		out.field(map[bool]string{true: "error"}[i == 0], "%s", strings.ReplaceAll(text, "\t", "    "))
 	}
-	line("topic", "%s", l.Message.Topic)
-	line("position", "%s", l.Message.Position)
+	out.field("topic", "%s", l.Message.Topic)
+	out.field("position", "%s", l.Message.Position)
 	if l.Message.Key != "" {
-		line("ordering key", "%s", out.key(l.Message.Key))
+		out.field("ordering key", "%s", out.key(l.Message.Key))
 	}
 	if !l.Record.Time.IsZero() {
-		line("time", "%s", instant(l.Record.Time))
+		out.field("time", "%s", instant(l.Record.Time))
 	}
 	if f := fingerprintText(l.Record.Fingerprint); f != "" {
-		line("fingerprint", "%s", f)
+		out.field("fingerprint", "%s", f)
 	}
-	line("attempts", "%d", l.Message.Attempt)
-	line("parked", "%d times, first %s, latest %s", l.Times, instant(l.First), instant(l.Latest))
+	out.field("attempts", "%d", l.Message.Attempt)
+	out.field("parked", "%s, first %s, latest %s", count(l.Times, "time"), instant(l.First), instant(l.Latest))
 	if l.Settled {
-		line("state", "processed since: nothing is left to do")
+		out.field("state", "processed since: nothing is left to do")
 	} else {
-		line("state", "open")
+		out.field("state", "open")
 	}
-	line("payload", "%d bytes", len(l.Message.Payload))
+	out.field("payload", "%d bytes", len(l.Message.Payload))
 	if payload {
-		b.WriteString("\n" + contentText(out, l))
+		out.printf("\n%s", contentText(l.Message.Headers, l.Message.Payload))
 	}
-	return b.String()
 }
 
 // contentText returns headers and payload, with one field of JSON in a line.
-func contentText(out *printer, l consumer.DeadLetter) string {
+func contentText(headers map[string]string, payload []byte) string {
 	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(l.Message.Headers)) {
-		fmt.Fprintf(&b, "%s: %s\n", oneLine(name), oneLine(l.Message.Headers[name]))
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		fmt.Fprintf(&b, "%s: %s\n", oneLine(name), oneLine(headers[name]))
 	}
-	fmt.Fprintf(&b, "\n%s\n", payloadText(l.Message.Payload))
+	if len(headers) > 0 {
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(&b, "%s\n", payloadText(payload))
 	return b.String()
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "none"
+	}
+	return text
 }
 
 func payloadText(payload []byte) string {

@@ -7,10 +7,17 @@ import (
 	"github.com/txonce/txonce/consumer/ops"
 )
 
-// limitedStore applies --timeout to each page of letters and to each discarded letter, because there may be many.
+// limitedStore applies --timeout to each request of a function of package ops that makes many.
 type limitedStore struct {
 	ops.Store
-	app *app
+	app       *app
+	discarded func() // after each discarded letter
+}
+
+func (s limitedStore) Status(ctx context.Context) (ops.Status, error) {
+	ctx, cancel := s.app.limit(ctx)
+	defer cancel()
+	return s.Store.Status(ctx)
 }
 
 func (s limitedStore) DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) ([]consumer.DeadLetter, error) {
@@ -22,5 +29,27 @@ func (s limitedStore) DeadLetters(ctx context.Context, filter consumer.DeadLette
 func (s limitedStore) DiscardLetter(ctx context.Context, action ops.ActionID, letter consumer.DeadLetter) error {
 	ctx, cancel := s.app.limit(ctx)
 	defer cancel()
-	return s.Store.DiscardLetter(ctx, action, letter)
+	err := s.Store.DiscardLetter(ctx, action, letter)
+	if err == nil {
+		s.discarded()
+	}
+	return err
+}
+
+func (s limitedStore) Request(ctx context.Context, r ops.Request) (ops.Action, error) {
+	ctx, cancel := s.app.limit(ctx)
+	defer cancel()
+	return s.Store.Request(ctx, r)
+}
+
+func (s limitedStore) Actions(ctx context.Context, filter ops.ActionFilter) ([]ops.Action, error) {
+	ctx, cancel := s.app.limit(ctx)
+	defer cancel()
+	return s.Store.Actions(ctx, filter)
+}
+
+func (s limitedStore) Results(ctx context.Context, filter ops.ResultFilter) ([]ops.Result, error) {
+	ctx, cancel := s.app.limit(ctx)
+	defer cancel()
+	return s.Store.Results(ctx, filter)
 }

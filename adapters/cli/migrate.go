@@ -19,7 +19,7 @@ func (a *app) migrateUp() *cobra.Command {
 	var dry bool
 	c := a.command("up", "Install the tables that are missing", cobra.NoArgs, func(ctx context.Context, db *Database, out *printer, _ []string) error {
 		latest := migrations.Latest(db.Dialect)
-		if to == 0 {
+		if to < 0 {
 			to = latest
 		}
 		if to < 1 || to > latest {
@@ -32,7 +32,8 @@ func (a *app) migrateUp() *cobra.Command {
 			return migrations.ApplyTo(ctx, db.SQL, db.Dialect, a.target.Schema, to)
 		})
 	})
-	c.Flags().IntVar(&to, "to", 0, "the last number to install (default: the latest)")
+	c.Flags().IntVar(&to, "to", -1, "the last number to install (default: the latest)")
+	c.Flags().Lookup("to").DefValue = "0" // help does not show it
 	c.Flags().BoolVar(&dry, "dry-run", false, "print the statements, and run none")
 	c.PreRun = func(*cobra.Command, []string) { a.target.Create = !dry }
 	return c
@@ -46,8 +47,12 @@ func (a *app) migrateDown() *cobra.Command {
 			return usage(fmt.Errorf("--to %d: want 0 to %d", to, migrations.Latest(db.Dialect)))
 		}
 		if !dry {
-			question := fmt.Sprintf("This drops tables: claims, dead letters and messages of the outbox that are in them are lost.\nType %q to go on: ", "drop")
-			if err := out.confirm(question, "drop", yes); err != nil {
+			where := ""
+			if db.Name != "" {
+				where = " of " + oneLine(db.Name)
+			}
+			question := fmt.Sprintf("This drops tables%s: claims, dead letters and messages of the outbox that are in them are lost.\nType %q to go on: ", where, "drop")
+			if err := out.confirm(ctx, question, "drop", yes); err != nil {
 				return err
 			}
 		}
@@ -55,7 +60,7 @@ func (a *app) migrateDown() *cobra.Command {
 			return migrations.Revert(ctx, db.SQL, db.Dialect, a.target.Schema, to)
 		})
 	})
-	c.Flags().IntVar(&to, "to", 0, "the number to go back to; 0 removes everything")
+	c.Flags().IntVar(&to, "to", 0, "the number to go back to (required); 0 removes everything")
 	c.Flags().BoolVar(&dry, "dry-run", false, "print the statements, and run none")
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	if err := c.MarkFlagRequired("to"); err != nil {
@@ -74,7 +79,12 @@ type migrated struct {
 
 // move goes to number to with do, and prints what was done.
 func (a *app) move(ctx context.Context, db *Database, out *printer, to int, dry bool, do func(ctx context.Context) error) error {
-	from, err := migrations.Installed(ctx, db.SQL, db.Dialect, a.target.Schema)
+	reading, cancel := ctx, context.CancelFunc(func() {})
+	if dry {
+		reading, cancel = a.limit(ctx)
+	}
+	from, err := migrations.Installed(reading, db.SQL, db.Dialect, a.target.Schema)
+	cancel()
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,38 +15,20 @@ import (
 
 func (a *app) outbox() *cobra.Command {
 	return group("outbox", "List, show, unpark and discard parked messages of the outbox", a.listParked(), a.showParked(),
-		a.changeParked("unpark", "Make parked messages pending again", "published", "unparked", ops.UnparkMessages, outbox.Operations.Unpark, ops.Unpark),
-		a.changeParked("discard", "Delete parked messages, which are never published then", "deleted", "discarded", ops.DiscardMessages, outbox.Operations.Discard, ops.DiscardOutbox))
+		a.changeParked("unpark", "Make parked messages pending again", ops.Unpark),
+		a.changeParked("discard", "Delete parked messages, which are never published then", ops.DiscardOutbox))
 }
 
+// parkedFlags are the conditions on parked messages.
 type parkedFlags struct {
-	topic, key, text, since, until string
-	limit                          int
-	after                          int64
-}
-
-func (f *parkedFlags) add(c *cobra.Command) {
-	flags := c.Flags()
-	flags.StringVar(&f.topic, "topic", "", "only those of this topic")
-	flags.StringVar(&f.key, "key", "", "only those with this ordering key")
-	flags.StringVar(&f.text, "error", "", "only those whose error contains this text")
-	flags.StringVar(&f.since, "since", "", "parked at this time or later: RFC 3339, or 2h for two hours ago")
-	flags.StringVar(&f.until, "until", "", "parked before this time")
+	both  filterFlags
+	after int64
 }
 
 func (f *parkedFlags) filter() (filter outbox.ParkedFilter, err error) {
-	filter = outbox.ParkedFilter{Topic: f.topic, Key: f.key, Cause: f.text, After: f.after, Limit: f.limit}
-	now := time.Now()
-	if filter.Since, err = parseTime("--since", f.since, now); err != nil {
-		return filter, err
-	}
-	if filter.Until, err = parseTime("--until", f.until, now); err != nil {
-		return filter, err
-	}
-	if f.limit < 0 {
-		return filter, usage(fmt.Errorf("--limit %d is negative", f.limit))
-	}
-	return filter, nil
+	filter = outbox.ParkedFilter{Topic: f.both.topic, Key: f.both.key, Cause: f.both.text, After: f.after, Limit: f.both.limit}
+	filter.Since, filter.Until, err = f.both.check()
+	return filter, err
 }
 
 type parkedObject struct {
@@ -85,7 +68,7 @@ func (a *app) listParked() *cobra.Command {
 		ctx, cancel := a.limit(ctx)
 		defer cancel()
 		if filter.Limit == 0 {
-			filter.Limit = 100
+			filter.Limit = pageSize
 		}
 		found, err := db.Store.Operator().Outbox().Parked(ctx, filter)
 		if err != nil {
@@ -105,7 +88,7 @@ func (a *app) listParked() *cobra.Command {
 		}
 		return out.object(l, func() {
 			if len(found) == 0 {
-				out.printf("no parked messages\n")
+				out.printf("no parked messages match\n")
 				return
 			}
 			rows := [][]string{{"SEQ", "PARKED", "TOPIC", "KEY", "ID", "ATTEMPTS", "STATE", "ERROR"}}
@@ -120,8 +103,8 @@ func (a *app) listParked() *cobra.Command {
 			}
 		})
 	})
-	f.add(c)
-	c.Flags().IntVar(&f.limit, "limit", 100, "at most so many")
+	f.both.add(c, "topic", "ordering key")
+	c.Flags().IntVar(&f.both.limit, "limit", pageSize, "at most so many")
 	c.Flags().Int64Var(&f.after, "after", 0, "the next page: the value that the page before has printed")
 	return c
 }
@@ -143,41 +126,54 @@ func (a *app) showParked() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		ctx, cancel := a.limit(ctx)
-		defer cancel()
-		found, err := db.Store.Operator().Outbox().Parked(ctx, outbox.ParkedFilter{After: seqs[0] - 1, Limit: 1})
+		m, ok, err := a.parked(ctx, db, seqs[0])
 		if err != nil {
 			return err
 		}
-		if len(found) == 0 || found[0].Seq != seqs[0] {
+		if !ok {
 			return refused("there is no parked message %d: it was unparked or discarded, or never existed", seqs[0])
 		}
-		m := found[0]
 		type show struct {
 			version
 			parkedObject
 		}
 		return out.object(show{v1(), parkedJSON(out, m, payload)}, func() {
-			line := func(name, format string, args ...any) {
-				out.printf("%-9s %s\n", name, oneLine(fmt.Sprintf(format, args...)))
-			}
-			line("seq", "%d", m.Seq)
-			line("id", "%s", m.ID)
-			line("topic", "%s", m.Topic)
-			line("key", "%s", orNone(out.key(m.Key)))
-			line("state", "%s", parkedState(m))
-			line("error", "%s", m.Cause)
-			line("attempts", "%d", m.Attempts)
-			line("enqueued", "%s", instant(m.Enqueued))
-			line("parked", "%s", instant(m.ParkedAt))
-			line("payload", "%d bytes", len(m.Payload))
+			out.field("seq", "%d", m.Seq)
+			out.field("id", "%s", m.ID)
+			out.field("topic", "%s", m.Topic)
+			out.field("key", "%s", orNone(out.key(m.Key)))
+			out.field("state", "%s", parkedState(m))
+			out.field("error", "%s", m.Cause)
+			out.field("attempts", "%d", m.Attempts)
+			out.field("enqueued", "%s", instant(m.Enqueued))
+			out.field("parked", "%s", instant(m.ParkedAt))
+			out.field("payload", "%d bytes", len(m.Payload))
 			if payload {
-				out.printf("\n%s\n", payloadText(m.Payload))
+				out.printf("\n%s", contentText(m.Headers, m.Payload))
 			}
 		})
 	})
-	c.Flags().BoolVar(&payload, "payload", false, "with the payload")
+	c.Flags().BoolVar(&payload, "payload", false, "with headers and payload")
 	return c
+}
+
+// parked returns one parked message. ok is false if there is none with this number.
+func (a *app) parked(ctx context.Context, db *Database, seq int64) (m outbox.ParkedMessage, ok bool, err error) {
+	ctx, cancel := a.limit(ctx)
+	defer cancel()
+	found, err := db.Store.Operator().Outbox().Parked(ctx, outbox.ParkedFilter{After: seq - 1, Limit: 1})
+	if err != nil || len(found) == 0 || found[0].Seq != seq {
+		return m, false, err
+	}
+	return found[0], true, nil
+}
+
+func numbers(seqs []int64) string {
+	texts := make([]string, len(seqs))
+	for i, seq := range seqs {
+		texts[i] = strconv.FormatInt(seq, 10)
+	}
+	return strings.Join(texts, ", ")
 }
 
 func parseSeqs(args []string) (seqs []int64, err error) {
@@ -189,104 +185,4 @@ func parseSeqs(args []string) (seqs []int64, err error) {
 		seqs = append(seqs, seq)
 	}
 	return seqs, nil
-}
-
-type (
-	changeByFilter func(ctx context.Context, s ops.Store, filter outbox.ParkedFilter, who, reason string) (ops.Action, int, error)
-	changeBySeq    func(of outbox.Operations, ctx context.Context, seqs ...int64) (int, error)
-)
-
-func (a *app) changeParked(name, short, become, done string, byFilter changeByFilter, bySeq changeBySeq, kind ops.Kind) *cobra.Command {
-	var f parkedFlags
-	var act actFlags
-	c := a.command(name+" [SEQ...]", short, cobra.ArbitraryArgs, func(ctx context.Context, db *Database, out *printer, args []string) error {
-		filter, err := f.filter()
-		if err != nil {
-			return err
-		}
-		seqs, err := parseSeqs(args)
-		if err != nil {
-			return err
-		}
-		bare := filter == outbox.ParkedFilter{Limit: filter.Limit}
-		switch {
-		case len(seqs) == 0 && bare:
-			return usage(fmt.Errorf("name the messages by SEQ, or choose them with --topic, --key, --error, --since or --until"))
-		case len(seqs) > 0 && (!bare || filter.Limit > 0):
-			return usage(fmt.Errorf("name the messages by SEQ or by conditions, not both"))
-		}
-		if err := act.check(); err != nil {
-			return err
-		}
-		s := db.Store.Operator()
-		matching := len(seqs)
-		if matching == 0 {
-			if matching, err = a.countParked(ctx, s.Outbox(), filter); err != nil {
-				return err
-			}
-		}
-		type result struct {
-			version
-			DryRun  bool   `json:"dry_run"`
-			Match   int    `json:"match"`
-			Changed int    `json:"changed"`
-			Action  string `json:"action,omitempty"`
-		}
-		if act.dry {
-			return out.object(result{version: v1(), DryRun: true, Match: matching}, func() { out.printf("%d match\n", matching) })
-		}
-		if act.expect >= 0 && matching != act.expect {
-			return fmt.Errorf("%w: %d match, %d are expected", ops.ErrExpected, matching, act.expect)
-		}
-		if !act.yes {
-			out.notef("%s would be %s.\n", count(matching, "message"), become)
-			word := fmt.Sprint(matching)
-			if err := out.confirm(fmt.Sprintf("Type their number, %s, to go on: ", word), word, false); err != nil {
-				return err
-			}
-		}
-		var action ops.Action
-		var n int
-		if len(seqs) > 0 {
-			limited, cancel := a.limit(ctx)
-			defer cancel()
-			action, err = s.Request(limited, ops.Request{Kind: kind, Who: act.who, Reason: act.reason, Note: fmt.Sprintf("messages %d", seqs), Expect: -1})
-			if err == nil {
-				n, err = bySeq(s.Outbox(), limited, seqs...)
-			}
-		} else {
-			action, n, err = byFilter(ctx, s, filter, act.who, act.reason)
-		}
-		if err != nil {
-			return fmt.Errorf("%s %s; the same command does the rest: %w", counted(n, "message"), done, err)
-		}
-		return out.object(result{version: v1(), Match: matching, Changed: n, Action: action.ID.String()}, func() {
-			out.printf("%s %s (action %s)\n", counted(n, "message"), done, action.ID)
-		})
-	})
-	f.add(c)
-	act.add(c)
-	c.Flags().IntVar(&f.limit, "limit", 0, "at most so many, the oldest first; 0: all")
-	return c
-}
-
-func (a *app) countParked(ctx context.Context, of outbox.Operations, filter outbox.ParkedFilter) (n int, err error) {
-	limit := filter.Limit
-	for {
-		filter.Limit = 100
-		if limit > 0 {
-			filter.Limit = min(100, limit-n)
-		}
-		limited, cancel := a.limit(ctx)
-		page, err := of.Parked(limited, filter)
-		cancel()
-		if err != nil {
-			return n, err
-		}
-		n += len(page)
-		if len(page) < filter.Limit || n == limit {
-			return n, nil
-		}
-		filter.After = page[len(page)-1].Seq
-	}
 }

@@ -21,8 +21,8 @@ func (a *app) plan() *cobra.Command {
 		Use: "plan", Short: "Estimate the size of the table of claims, without a database", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
-			case rate <= 0:
-				return usage(fmt.Errorf("--rate is required: new messages a second"))
+			case !(rate > 0) || rate > 1e9: // NaN is neither
+				return usage(fmt.Errorf("--rate %v: want new messages a second, more than 0 and at most a billion", rate))
 			case window < dedup.MinWindow:
 				return usage(fmt.Errorf("--window %v is shorter than %v", window, dedup.MinWindow))
 			case keyBytes < 0 || keyBytes > dedup.MaxID:

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,7 +11,9 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf16"
 
+	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
 	"github.com/txonce/txonce/consumer/ops"
@@ -19,6 +22,7 @@ import (
 // printer writes the output of one command.
 type printer struct {
 	out, err io.Writer
+	failed   error // the first one of writing to out
 	in       io.Reader
 	json     bool
 	keys     ops.HideKeys
@@ -36,11 +40,31 @@ func (a *app) printer(cmd *cobra.Command) *printer {
 func (p *printer) object(v any, text func()) error {
 	if !p.json {
 		text()
-		return nil
+		return p.failed
 	}
-	enc := json.NewEncoder(p.out)
+	var encoded bytes.Buffer
+	enc := json.NewEncoder(&encoded)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	p.printf("%s", harmlessJSON(encoded.String()))
+	return p.failed
+}
+
+// harmlessJSON escapes what could control a terminal and is not escaped in JSON. Such characters are only in strings.
+func harmlessJSON(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if r == '\n' || unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	return b.String()
 }
 
 // version is the first field of every JSON object.
@@ -50,30 +74,47 @@ type version struct {
 
 func v1() version { return version{V: 1} }
 
-func (p *printer) printf(format string, args ...any) { fmt.Fprintf(p.out, format, args...) }
+func (p *printer) printf(format string, args ...any) {
+	if _, err := fmt.Fprintf(p.out, format, args...); err != nil && p.failed == nil {
+		p.failed = &coded{ExitUnreachable, fmt.Errorf("the output is not complete: %w", err)}
+	}
+}
+
+// field prints a name and its value in a line.
+func (p *printer) field(name, format string, args ...any) {
+	p.printf("%-12s %s\n", name, oneLine(fmt.Sprintf(format, args...)))
+}
 
 // notef writes to the other stream, for progress and questions.
 func (p *printer) notef(format string, args ...any) { fmt.Fprintf(p.err, format, args...) }
 
+// cellWidth is how much of a text a table shows. A key may have a thousand characters, and would widen the column of all rows.
+const cellWidth = 80
+
 // table prints rows in columns. The first row has the headings.
 func (p *printer) table(rows [][]string) {
-	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+	var text bytes.Buffer
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
 		for i, cell := range row {
-			row[i] = oneLine(cell)
+			row[i] = shorten(cell, cellWidth)
 			if row[i] == "" {
 				row[i] = "-"
 			}
 		}
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
-	_ = w.Flush() // as for fmt.Fprint
+	_ = w.Flush() // to a buffer
+	p.printf("%s", text.String())
 }
 
 // key returns a natural key as it may be seen.
 func (p *printer) key(key string) string { return p.keys.Key(key) }
 
-// oneLine makes text harmless for a terminal: a line that other programs have chosen must not move the cursor or look like another line.
+// Harmless makes text harmless for a terminal: text that other programs have chosen must not move the cursor or look like another line.
+func Harmless(text string) string { return oneLine(text) }
+
+// oneLine is Harmless.
 func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -129,14 +170,9 @@ func jsonTime(t time.Time) *time.Time {
 	return &t
 }
 
-// isTerminal reports whether f is a terminal, or another device of characters.
 func isTerminal(f any) bool {
 	file, ok := f.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return ok && isatty.IsTerminal(file.Fd())
 }
 
 // count returns a number of things: "1 letter", "2 letters".

@@ -3,11 +3,14 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/ops"
@@ -30,7 +33,7 @@ func TestConfirm(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var asked bytes.Buffer
 			p := &printer{in: strings.NewReader(tc.answer), err: &asked, asks: tc.asks}
-			err := p.confirm("Type billing: ", "billing", tc.yes)
+			err := p.confirm(t.Context(), "Type billing: ", "billing", tc.yes)
 			if (err == nil) != tc.ok || err != nil && ExitCode(err) != ExitRefused {
 				t.Errorf("%v (%d)", err, ExitCode(err))
 			}
@@ -38,6 +41,18 @@ func TestConfirm(t *testing.T) {
 				t.Errorf("asked %q", asked.String())
 			}
 		})
+	}
+}
+
+// Ctrl-C ends a question that waits for its answer.
+func TestConfirmIsInterrupted(t *testing.T) {
+	in, terminal := io.Pipe()
+	defer terminal.Close()
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	p := &printer{in: in, err: io.Discard, asks: true}
+	if err := p.confirm(ctx, "Type billing: ", "billing", false); ExitCode(err) != ExitInterrupted {
+		t.Errorf("%v (%d)", err, ExitCode(err))
 	}
 }
 
@@ -77,6 +92,53 @@ func TestTextIsHarmless(t *testing.T) {
 	}
 }
 
+// JSON stays the same text, and cannot control a terminal either.
+func TestJSONIsHarmless(t *testing.T) {
+	type text struct{ Text string }
+	want := text{"\u009b2Jgone \u202eback\x7f \U000E0001 überweisung \"<&>\"\n"}
+	var out bytes.Buffer
+	if err := (&printer{out: &out, json: true}).object(want, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range strings.TrimSuffix(out.String(), "\n") {
+		if !unicode.IsPrint(r) {
+			t.Errorf("%q has %U", out.String(), r)
+		}
+	}
+	var got text
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil || got != want || !strings.Contains(out.String(), "überweisung") {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
+// A key of a thousand characters does not widen the table.
+func TestTableIsNarrow(t *testing.T) {
+	var out bytes.Buffer
+	(&printer{out: &out}).table([][]string{{"KEY", "CAUSE"}, {strings.Repeat("k", 1000), "panic"}})
+	for line := range strings.Lines(out.String()) {
+		if len(line) > 100 {
+			t.Errorf("%d characters: %s", len(line), line)
+		}
+	}
+}
+
+func TestTimes(t *testing.T) {
+	at, now := time.Date(2026, 11, 24, 10, 7, 0, 0, time.UTC), time.Now()
+	for _, text := range []string{"2026-11-24T10:07:00Z", "2026-11-24T15:37:00+05:30", instant(at)} {
+		if got, err := parseTime("--since", text, now); err != nil || !got.Equal(at) {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+	if got, err := parseTime("--since", "90m", now); err != nil || !got.Equal(now.Add(-90*time.Minute)) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, text := range []string{"yesterday", "-2h", "0s", "2026-11-24"} {
+		if _, err := parseTime("--since", text, now); ExitCode(err) != ExitUsage {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
 func TestDurations(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", 90 * time.Second: "90s", 5*time.Minute + 3*time.Second: "5m03s", 26 * time.Hour: "26h00m", 15 * 24 * time.Hour: "15d00h",
@@ -105,15 +167,26 @@ func TestExitCodes(t *testing.T) {
 		{t.Context(), consumer.ErrNotParked, ExitRefused},
 		{t.Context(), dedup.ErrSchema, ExitRefused},
 		{t.Context(), migrations.ErrNewer, ExitRefused},
+		{t.Context(), fmt.Errorf("x: %w", denied{}), ExitRefused},
 		{ended, context.Canceled, ExitInterrupted},
 		{ended, errors.New("connection closed"), ExitInterrupted},
 		{ended, finding("letters failed"), ExitFinding},
+		{ended, interrupted("nothing was changed"), ExitInterrupted},
 	} {
-		if got := ExitCode(classify(tc.ctx, tc.err)); got != tc.want {
+		if got := ExitCode(classify(tc.ctx, time.Second, tc.err)); got != tc.want {
 			t.Errorf("%v: %d, want %d", tc.err, got, tc.want)
 		}
+	}
+	if err := classify(t.Context(), time.Second, context.DeadlineExceeded); !strings.Contains(err.Error(), "no answer within 1s (--timeout)") {
+		t.Error(err)
 	}
 	if ExitCode(errors.New(`unknown command "x"`)) != ExitUsage {
 		t.Error("an error of cobra is none of usage")
 	}
 }
+
+// denied is an answer of PostgreSQL to a user without the right.
+type denied struct{}
+
+func (denied) Error() string    { return "permission denied for table operator_actions" }
+func (denied) SQLState() string { return "42501" }

@@ -51,5 +51,6 @@ func (p *progress) show(done, failed int) {
 func (p *progress) end() {
 	if p.shown {
 		p.out.notef("\n")
+		p.shown = false
 	}
 }

@@ -48,6 +48,17 @@ func (a *app) status() *cobra.Command {
 	return c
 }
 
+// hasRun refuses a name that no consumer of the database has: with a typo nothing would be found, and nothing would seem to be wrong.
+func (a *app) hasRun(ctx context.Context, db *Database, name string) error {
+	limited, cancel := a.limit(ctx)
+	defer cancel()
+	s, err := db.Store.Operator().Status(limited)
+	if err != nil || name == "" || slices.ContainsFunc(s.Consumers, func(c ops.ConsumerStatus) bool { return c.Name == name }) {
+		return err
+	}
+	return refused("no consumer %s has run on this database", quote(name))
+}
+
 func printStatus(out *printer, db *Database, s ops.Status) {
 	out.printf("%s, schema %d, %s\n\n", db.Dialect, s.Schema, instant(s.Now))
 	rows := [][]string{{"CONSUMER", "LETTERS", "WAITING", "WINDOW", "HORIZON", "SOURCES"}}

@@ -18,7 +18,7 @@ const sweepLease = time.Minute
 func (a *app) sweep() *cobra.Command {
 	var once bool
 	var limit int
-	c := a.command("sweep", "Delete expired keys, like the Sweeper of a worker", cobra.NoArgs, func(ctx context.Context, db *Database, out *printer, _ []string) error {
+	c := a.command("sweep", "Delete expired keys until interrupted, as the Sweeper of a worker does; with --once in one pass", cobra.NoArgs, func(ctx context.Context, db *Database, out *printer, _ []string) error {
 		if limit < 1 {
 			return usage(fmt.Errorf("--limit %d: want 1 or more", limit))
 		}
@@ -85,7 +85,6 @@ func (a *app) sweepOnce(ctx context.Context, db *Database, out *printer, limit i
 		}
 	}
 	p.end()
-	p.shown = false
 	r.LagSeconds = lag.Seconds()
 	return out.object(r, func() {
 		if r.Busy {

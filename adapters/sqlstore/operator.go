@@ -51,19 +51,19 @@ func (d operatorDB) Statements(ctx context.Context) (*dialect.Operator, error) {
 
 // Read implements operator.Database.
 func (d operatorDB) Read(ctx context.Context, what string, f func(ctx context.Context, q operator.Queryer) error) error {
-	return d.store.outboxRead(ctx, what, func(ctx context.Context, q engine.Queryer) error { return f(ctx, q) })
+	return d.store.refused(d.store.outboxRead(ctx, what, func(ctx context.Context, q engine.Queryer) error { return f(ctx, q) }))
 }
 
 // Write implements operator.Database.
 func (d operatorDB) Write(ctx context.Context, what string, f func(ctx context.Context, q operator.Queryer) error) error {
-	return d.store.outboxTx(ctx, what, func(ctx context.Context, tx *sql.Tx) error {
+	return d.store.refused(d.store.outboxTx(ctx, what, func(ctx context.Context, tx *sql.Tx) error {
 		if limits := d.store.db.Tables.Statements().Operator.Limits; limits != "" {
 			if _, err := tx.ExecContext(ctx, limits); err != nil {
 				return err
 			}
 		}
 		return f(ctx, tx)
-	})
+	}))
 }
 
 // TakeReplay implements consumer.ReplayQueue.

@@ -16,7 +16,7 @@ import (
 
 // What a message says, who it is about and how the database is reached must not leave the program through its telemetry.
 func TestCanaries(t *testing.T) {
-	r := newRig(t, provoke.Config(telemetry.Config{HideKeys: ops.HideKeys{Secret: []byte("a secret of the service")}, SpanPerMessage: true}))
+	r := newRig(t, provoke.Config(telemetry.Config{HideKeys: ops.HideKeys{Secret: []byte("a secret of the service")}, SpanPerMessage: true, AckSpans: true}))
 	provoke.Everything(t.Context(), r.Telemetry)
 	writer := telemetry.Writer[tx](r.Telemetry, &recorder{err: errors.New("canary-dsn postgres://user:canary-password@db/x")})
 	c := newConsumer(t, consumer.Config[tx]{
@@ -42,6 +42,8 @@ func TestCanaries(t *testing.T) {
 	if err := errors.Join(append(c.ProcessBatch(t.Context(), msgs[:2]), c.Process(t.Context(), msgs[2]))...); err != nil {
 		t.Fatal(err)
 	}
+
+	r.Subscriber("aws_sqs", "queue").Acked(t.Context(), consumer.SourceEvent{System: "aws_sqs", Source: "queue", Message: msgs[0]})
 
 	var out strings.Builder
 	for _, span := range r.spans.Ended() {

@@ -68,7 +68,7 @@ func (t *Telemetry) ackSpans(name string) func(context.Context, consumer.SourceE
 			operation = "commit"
 			attrs = append(attrs, attrGroup.String(name), attrPartition.String(strconv.Itoa(int(e.Partition))), attrOffset.Int64(e.Offset))
 		} else {
-			attrs = append(attrs, attrPosition.String(e.Message.Position))
+			attrs = append(attrs, attrPosition.String(t.cfg.HideKeys.Position(e.Message.Position, e.Message.ID)))
 		}
 		_, span := t.tracer.Start(ctx, operation+" "+e.Source, trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindClient),
 			trace.WithTimestamp(began), trace.WithAttributes(append(attrs, attrOperation.String(operation))...))

@@ -15,7 +15,6 @@ import (
 
 	"github.com/txonce/txonce/adapters/cli"
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/migrations"
 	"github.com/txonce/txonce/outbox"
 )
@@ -153,6 +152,26 @@ func hold(t *testing.T, p *planted) {
 	p.args = []string{"--max-transaction", "1s"}
 }
 
+// otherSchema installs the tables in a schema that search_path does not find, too, and lets check look there.
+func otherSchema(t *testing.T, p *planted) string {
+	t.Helper()
+	var schema string
+	if err := p.db.QueryRowContext(t.Context(), `SELECT current_schema() || '_other'`).Scan(&schema); err != nil {
+		t.Fatal(err)
+	}
+	p.revert(t, 0)
+	if err := migrations.Apply(t.Context(), p.db, "postgres", schema); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := p.db.ExecContext(context.Background(), `DROP SCHEMA "`+schema+`" CASCADE`); err != nil {
+			t.Error(err)
+		}
+	})
+	p.args = []string{"--schema", schema}
+	return schema
+}
+
 func park1(t *testing.T, p *planted) {
 	p.deliver(t, func(context.Context, *sql.Tx, *consumer.Message) error {
 		return consumer.Permanent(errors.New("broken"))
@@ -221,39 +240,6 @@ func (f *fault) find(t *testing.T, p *planted) {
 	t.Errorf("check %q has not found it (%s, %q): %+v", f.check, f.level, f.says, found.Problems)
 }
 
-// everywhere are faults that each database may have.
-func everywhere() []fault {
-	return []fault{
-		{"tables missing", func(t *testing.T, p *planted) { p.revert(t, 0) }, "schema", "error", "missing"},
-		{"tables outdated", func(t *testing.T, p *planted) { p.revert(t, 2) }, "schema", "error", "version 2 of 4"},
-		{"tables newer", statements(`INSERT INTO txonce_schema (version, works_with, applied_at) SELECT 99, 1, applied_at FROM txonce_schema WHERE version = 1`), "schema", "warning", "newer"},
-		{"tables much newer", statements(`INSERT INTO txonce_schema (version, works_with, applied_at) SELECT 99, 99, applied_at FROM txonce_schema WHERE version = 1`), "schema", "error", "99"},
-		{"a table dropped", statements(`DROP TABLE dead_letters`), "schema", "error", ""},
-		{"dead letters", park1, "letters", "warning", "1 letter is of billing: permanent"},
-		{"unprovable messages", func(t *testing.T, p *planted) {
-			p.old(t)
-			p.exec(t, `UPDATE txonce_sweep SET forgotten_until = `+p.ago(10*24*time.Hour))
-			m := delivery("order-2", "x")
-			m.Time = time.Now().Add(-30 * 24 * time.Hour)
-			p.deliver(t, func(context.Context, *sql.Tx, *consumer.Message) error { return nil }, m)
-		}, "window", "error", "unprovable"},
-		{"two windows", func(t *testing.T, p *planted) {
-			p.receive(t, "queue")
-			p.exec(t, `INSERT INTO txonce_windows (consumer, window_seconds, first_run, used_until) SELECT consumer, 7200, first_run, used_until FROM txonce_windows`)
-		}, "window", "warning", "2h00m and 15d00h"},
-		{"no sweeper", func(t *testing.T, p *planted) { p.old(t) }, "sweeper", "warning", "ever"},
-		{"the sweeper stopped", func(t *testing.T, p *planted) { p.exec(t, `UPDATE txonce_passes SET ended_at = `+p.ago(50*time.Hour)) }, "sweeper", "warning", "ago"},
-		{"no relay", func(t *testing.T, p *planted) { p.enqueue(t, "charged") }, "relay", "error", "no relay is alive"},
-		{"a failing topic", func(t *testing.T, p *planted) { p.enqueue(t, "charged"); p.settle(t, outbox.Deferred) }, "topic", "error", "the broker said no"},
-		{"a parked message", func(t *testing.T, p *planted) { p.enqueue(t, "charged"); p.settle(t, outbox.Parked) }, "parked", "warning", "topic charged"},
-		{"a replay that nobody runs", func(t *testing.T, p *planted) {
-			park1(t, p)
-			command(t, p, "dead-letters", "replay", "--consumer", "billing", "--reason", "x", "--yes", "--expect", "1")
-			p.args = []string{"--max-replay-wait", "1ns"}
-		}, "replays", "warning", "1 letters of billing wait"},
-	}
-}
-
 // command runs another command.
 func command(t *testing.T, p *planted, args ...string) string {
 	t.Helper()
@@ -287,84 +273,6 @@ func (p *planted) old(t *testing.T) {
 	t.Helper()
 	p.receive(t, "queue")
 	p.exec(t, `UPDATE txonce_windows SET first_run = `+p.ago(60*24*time.Hour))
-}
-
-func postgresFaults() []fault {
-	return []fault{
-		{"commits are lost", parameter("synchronous_commit", "off"), "durability", "error", "synchronous_commit is off"},
-		{"read only", parameter("default_transaction_read_only", "on"), "settings", "error", "read-only"},
-		{"a table is not logged", statements(`ALTER TABLE processed_messages SET UNLOGGED`), "unlogged", "error", "processed_messages"},
-		{"autovacuum is off", statements(`ALTER TABLE outbox_messages SET (autovacuum_enabled=false)`), "autovacuum", "warning", "outbox_messages"},
-		{"a trigger", statements(`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`,
-			`CREATE TRIGGER keep BEFORE DELETE ON dead_letters FOR EACH ROW EXECUTE FUNCTION keep()`), "triggers", "warning", "keep"},
-		{"an old transaction", func(t *testing.T, p *planted) {
-			hold(t, p)
-			waitFor(t, p, `SELECT count(*) > 0 FROM pg_stat_activity WHERE xact_start < clock_timestamp() - interval '1 second'`)
-		}, "transactions", "warning", "has been open"},
-		{"a slot holds WAL", func(t *testing.T, p *planted) {
-			var name string
-			if err := p.db.QueryRowContext(t.Context(), `SELECT slot_name FROM pg_create_physical_replication_slot('txonce_check_' || pg_backend_pid(), true)`).Scan(&name); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if _, err := p.db.ExecContext(context.Background(), `SELECT pg_drop_replication_slot($1)`, name); err != nil {
-					t.Error(err)
-				}
-			})
-			p.args = []string{"--max-slot-bytes", "-1"}
-		}, "slots", "warning", "txonce_check_"},
-	}
-}
-
-func mysqlFaults() []fault {
-	return []fault{
-		{"not strict", parameter("sql_mode", "''"), "settings", "error", "STRICT_TRANS_TABLES"},
-		{"another charset", parameter("charset", "latin1"), "settings", "error", "utf8mb4"},
-		{"autocommit is off", parameter("autocommit", "0"), "settings", "error", "autocommit"},
-		{"read only", parameter("tx_read_only", "1"), "settings", "error", "read-only"},
-		{"no transactions", statements(`ALTER TABLE txonce_sweep ENGINE = MyISAM`), "schema", "error", "MyISAM"},
-		{"keys without case", statements("ALTER TABLE txonce_windows MODIFY consumer VARCHAR(255) COLLATE utf8mb4_general_ci NOT NULL"), "schema", "error", "consumer"},
-		{"a trigger", statements(`CREATE TRIGGER keep BEFORE DELETE ON dead_letters FOR EACH ROW SET @x = 1`), "triggers", "warning", "keep"},
-		{"an old transaction", func(t *testing.T, p *planted) {
-			hold(t, p)
-			waitFor(t, p, `SELECT count(*) > 0 FROM information_schema.INNODB_TRX WHERE trx_started < NOW() - INTERVAL 1 SECOND`)
-		}, "transactions", "warning", "has been open"},
-	}
-}
-
-func sqliteFaults() []fault {
-	return []fault{
-		{"commits are lost", parameter("_pragma", "synchronous(normal)"), "durability", "error", "synchronous is normal"},
-		{"no write-ahead log", statements(`PRAGMA journal_mode = delete`), "journal", "warning", "delete"},
-		{"a trigger", statements(`CREATE TRIGGER keep BEFORE DELETE ON dead_letters BEGIN SELECT RAISE(IGNORE); END`), "triggers", "warning", "keep"},
-	}
-}
-
-func brokerFaults() []fault {
-	return []fault{
-		{"a topic keeps messages for longer", func(t *testing.T, p *planted) {
-			brokers := testdb.Kafka(t)
-			topic := testdb.Topic(t, brokers, 1)
-			p.receive(t, "kafka group billing, topic "+topic)
-			p.exec(t, `UPDATE txonce_windows SET window_seconds = 86400`)
-			p.args = []string{"--kafka", strings.Join(brokers, ",")}
-		}, "kafka", "error", "keeps messages for up to"},
-		{"a topic is missing", func(t *testing.T, p *planted) {
-			p.receive(t, "kafka group billing, topic nothing-of-this-name")
-			p.args = []string{"--kafka", strings.Join(testdb.Kafka(t), ",")}
-		}, "kafka", "error", "nothing-of-this-name"},
-		{"a queue moves messages away too early", func(t *testing.T, p *planted) {
-			client := testdb.SQS(t)
-			queue := testdb.SQSQueue(t, client, testdb.SQSRedrive(t, client, testdb.SQSQueue(t, client, nil), 2))
-			p.receive(t, "sqs queue "+queue[strings.LastIndex(queue, "/")+1:])
-			p.args = []string{"--sqs", *client.Options().BaseEndpoint}
-		}, "sqs", "error", "redrive policy"},
-		{"a queue of RabbitMQ keeps messages for ever", func(t *testing.T, p *planted) {
-			at := testdb.RabbitMQ(t)
-			p.receive(t, "rabbitmq queue "+testdb.Queue(t, at, nil))
-			p.args = []string{"--amqp", at}
-		}, "amqp", "error", "for ever"},
-	}
 }
 
 // waitFor waits until a query is true.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/txonce/txonce/adapters/cli"
@@ -21,7 +22,9 @@ func run() int {
 	root.AddCommand(monitoringCommand())
 	err := root.ExecuteContext(ctx)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "txonce:", err)
+		for line := range strings.Lines(err.Error()) { // of several errors; the texts may be those of servers
+			fmt.Fprintln(os.Stderr, "txonce:", cli.Harmless(line))
+		}
 	}
 	return cli.ExitCode(err)
 }

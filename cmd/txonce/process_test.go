@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"strings"
@@ -149,5 +150,58 @@ func produceAndCommit(t *testing.T, brokers []string, topic string, n int) {
 	offsets.Commit()
 	if err := offsets.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A user who may only read sees everything, and is refused where something would be changed. The server can be reached.
+func TestReadOnlyUser(t *testing.T) {
+	t.Parallel()
+	line := testdb.Schema(t, testdb.Postgres(t))
+	db, err := sql.Open("pgx", line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	if err := migrations.Apply(t.Context(), db, "postgres", ""); err != nil {
+		t.Fatal(err)
+	}
+	p := &planted{seeds: &seeds{t: t, db: db, dialect: sqlstore.Postgres}, line: line}
+	park1(t, p)
+	var schema string
+	if err := db.QueryRowContext(t.Context(), `SELECT current_schema()`).Scan(&schema); err != nil {
+		t.Fatal(err)
+	}
+	user := "reader_" + schema
+	p.exec(t, `CREATE ROLE "`+user+`" LOGIN PASSWORD 'reader'`, `GRANT USAGE ON SCHEMA "`+schema+`" TO "`+user+`"`, `GRANT SELECT ON ALL TABLES IN SCHEMA "`+schema+`" TO "`+user+`"`)
+	t.Cleanup(func() {
+		for _, q := range []string{`DROP OWNED BY "` + user + `"`, `DROP ROLE "` + user + `"`} {
+			if _, err := db.ExecContext(context.Background(), q); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	u, err := url.Parse(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(user, "reader")
+	for _, tc := range []struct {
+		code int
+		args []string
+	}{
+		{cli.ExitFine, []string{"status"}},
+		{cli.ExitFine, []string{"dead-letters", "list"}},
+		{cli.ExitFine, []string{"dead-letters", "replay", "--consumer", "billing", "--dry-run"}},
+		{cli.ExitFine, []string{"migrate", "status"}},
+		{cli.ExitFine, []string{"actions", "list"}},
+		{cli.ExitRefused, []string{"dead-letters", "replay", "--consumer", "billing", "--reason", "x", "--yes", "--expect", "1"}},
+		{cli.ExitRefused, []string{"dead-letters", "discard", "--consumer", "billing", "--reason", "x", "--yes", "--expect", "1"}},
+		{cli.ExitRefused, []string{"explain", "billing", "order-1"}},
+	} {
+		var out bytes.Buffer
+		err := runLine(t.Context(), &out, append(tc.args, "--dsn", u.String())...)
+		if cli.ExitCode(err) != tc.code {
+			t.Errorf("%s: %v (%d), want %d", tc.args, err, cli.ExitCode(err), tc.code)
+		}
 	}
 }

@@ -36,20 +36,25 @@ const (
 )
 
 func rereadKafka(ctx context.Context, address, group, topic string) (audit.Source, func(), error) {
-	client, err := kafkaClient(address)
+	s := &reread{topic: topic}
+	err := unlessEnded(ctx, func() (err error) {
+		if s.client, err = kafkaClient(address); err != nil {
+			return err
+		}
+		if err := s.locate(group); err != nil {
+			_ = s.client.Close()
+			return fmt.Errorf("--kafka: %w", err)
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &reread{client: client, topic: topic}
-	if err := s.locate(ctx, group); err != nil {
-		_ = client.Close()
-		return nil, nil, fmt.Errorf("--kafka: %w", err)
-	}
-	return s, func() { _ = s.consumer.Close(); _ = client.Close() }, nil
+	return s, func() { _ = s.consumer.Close(); _ = s.client.Close() }, nil
 }
 
 // locate finds the committed offsets.
-func (s *reread) locate(_ context.Context, group string) error {
+func (s *reread) locate(group string) error {
 	partitions, err := s.client.Partitions(s.topic)
 	if err != nil {
 		return fmt.Errorf("topic %s: %w", s.topic, err)
@@ -130,6 +135,8 @@ func (s *reread) run(ctx context.Context, partition int32, from, until int64) (m
 				return msgs, nil
 			}
 			silence.Reset(silent)
+		case err := <-part.Errors():
+			return nil, fmt.Errorf("read topic %s: %w", s.topic, err)
 		case <-silence.C: // the last offsets have no message
 			return msgs, nil
 		case <-ctx.Done():

@@ -54,6 +54,23 @@ func park(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
+// tenant TENANT CONSUMER ERROR ID: as park, of a tenant.
+func parkOfTenant(ts *testscript.TestScript, _ bool, args []string) {
+	s := seedsOf(ts)
+	store, err := s.store()
+	ts.Check(err)
+	c, err := consumer.New(consumer.Config[*sql.Tx]{
+		Name: args[1], Store: store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler),
+		Tenant: func(*consumer.Message) (string, error) { return args[0], nil },
+		Handle: func(context.Context, *sql.Tx, *consumer.Message) error {
+			return consumer.Permanent(errors.New(args[2]))
+		},
+	})
+	ts.Check(err)
+	defer c.Close()
+	ts.Check(c.Process(s.t.Context(), delivery(args[3], "x")))
+}
+
 // process CONSUMER ID [PAYLOAD]: a message that is processed.
 func process(ts *testscript.TestScript, _ bool, args []string) {
 	deliver(ts, args[:2], args[2:], func(context.Context, *sql.Tx, *consumer.Message) error { return nil })
@@ -182,9 +199,31 @@ func expire(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 }
 
+// oldletters makes the messages of all dead letters older than keys that were deleted.
+func oldLetters(ts *testscript.TestScript, _ bool, _ []string) {
+	p := &planted{seeds: seedsOf(ts)}
+	execute(ts, `UPDATE dead_letters SET message_time = `+p.ago(30*24*time.Hour))
+	execute(ts, `UPDATE txonce_windows SET first_run = `+p.ago(60*24*time.Hour))
+	execute(ts, `UPDATE txonce_sweep SET forgotten_until = `+p.ago(10*24*time.Hour))
+}
+
 // ledger makes a table for effects.
 func ledger(ts *testscript.TestScript, _ bool, _ []string) {
 	execute(ts, `CREATE TABLE ledger (id varchar(100) NOT NULL)`)
+}
+
+// audited CONSUMER ID: a message that is processed by a consumer with AuditEvery.
+func auditedMessage(ts *testscript.TestScript, _ bool, args []string) {
+	s := seedsOf(ts)
+	store, err := s.store()
+	ts.Check(err)
+	c, err := consumer.New(consumer.Config[*sql.Tx]{
+		Name: args[0], Store: store, Key: consumer.MessageID, AuditEvery: 1, Logger: slog.New(slog.DiscardHandler),
+		Handle: func(context.Context, *sql.Tx, *consumer.Message) error { return nil },
+	})
+	ts.Check(err)
+	defer c.Close()
+	ts.Check(c.Process(s.t.Context(), delivery(args[1], "x")))
 }
 
 // pay CONSUMER ID: a message whose effect is a row of the ledger.

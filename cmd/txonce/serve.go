@@ -35,7 +35,10 @@ func serve(ctx context.Context, db *cli.Database, hide ops.HideKeys, actor strin
 
 // monitoringCommand prints the files of package monitoring, to save them where Prometheus and Grafana find them.
 func monitoringCommand() *cobra.Command {
-	c := &cobra.Command{Use: "monitoring", Short: "Print alert rules for Prometheus, their unit tests, and a dashboard for Grafana"}
+	c := &cobra.Command{
+		Use: "monitoring", Short: "Print alert rules for Prometheus, their unit tests, and a dashboard for Grafana", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
 	for _, file := range []struct {
 		name, short string
 		text        []byte

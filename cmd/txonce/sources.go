@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -32,15 +34,18 @@ func sources() []cli.Source {
 				_, topic, ok := strings.Cut(source, ", topic ")
 				return topic, ok
 			},
-			Check: func(_ context.Context, address, topic string, window time.Duration) error {
-				client, err := kafkaClient(address)
-				if err != nil {
-					return err
-				}
-				defer client.Close()
-				return kafka.CheckWindow(client, topic, window)
+			Check: func(ctx context.Context, address, topic string, window time.Duration) error {
+				return unlessEnded(ctx, func() error {
+					client, err := kafkaClient(address)
+					if err != nil {
+						return err
+					}
+					defer client.Close()
+					return kafka.CheckWindow(client, topic, window)
+				})
 			},
-			Reread: rereadKafka,
+			Reread:    rereadKafka,
+			Published: publishedKafka,
 		},
 		{
 			Flag: "sqs", Usage: "compare windows with the retention of queues: the endpoint, such as https://sqs.eu-central-1.amazonaws.com; credentials from AWS_ACCESS_KEY_ID",
@@ -53,9 +58,24 @@ func sources() []cli.Source {
 			Flag: "amqp", Usage: "compare windows with the x-message-ttl of RabbitMQ's queues: amqp://user:password@host/vhost",
 			Find: func(source string) (string, bool) { return strings.CutPrefix(source, "rabbitmq queue ") },
 			Check: func(ctx context.Context, address, queue string, window time.Duration) error {
+				if _, err := url.Parse(address); err != nil { // its error has the password
+					return cli.Usage(errors.New("--amqp: want amqp://user:password@host:port/vhost, with %-escapes in the password"))
+				}
 				return rabbitmq.CheckWindow(ctx, rabbitmq.Dial(address, amqp.Config{}), queue, window)
 			},
 		},
+	}
+}
+
+// unlessEnded returns the result of f, or that of ctx if it ends before, because sarama does not look at a context.
+func unlessEnded(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("--kafka: no answer: %w", ctx.Err())
 	}
 }
 
@@ -63,12 +83,14 @@ func kafkaClient(address string) (sarama.Client, error) {
 	cfg := sarama.NewConfig()
 	cfg.Version = sarama.V2_4_0_0
 	cfg.ClientID = "txonce"
+	cfg.Metadata.AllowAutoTopicCreation = false // a command that reads creates no topic
 	cfg.Consumer.IsolationLevel = sarama.ReadCommitted
+	cfg.Consumer.Return.Errors = true // a broker that is away must not look like offsets without messages
 	addresses, secure := strings.CutPrefix(address, "tls://")
 	if secure {
 		cfg.Net.TLS.Enable, cfg.Net.TLS.Config = true, &tls.Config{MinVersion: tls.VersionTLS12}
 	}
-	client, err := sarama.NewClient(strings.Split(addresses, ","), cfg)
+	client, err := sarama.NewClient(strings.FieldsFunc(addresses, func(r rune) bool { return r == ',' || r == ' ' }), cfg)
 	if err != nil {
 		return nil, fmt.Errorf("--kafka: %w", err)
 	}

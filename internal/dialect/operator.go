@@ -22,6 +22,8 @@ type Operator struct {
 	PassEnded string
 	// Activity.
 	AddActivity, Activity, ForgetActivity string
+	// Audits.
+	AddAudit, ForgetAudit string
 
 	letters letters
 }
@@ -120,6 +122,11 @@ VALUES (` + f.number + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("
 		Activity:       q(`SELECT minute, consumer, node, counts FROM @consumer_activity WHERE minute >= ` + f.number + ` ORDER BY minute, consumer, node`),
 		ForgetActivity: q(`DELETE FROM @consumer_activity WHERE minute < ` + f.number),
 
+		AddAudit: q(`INSERT INTO @audit_ledger (claim_key, consumer, position, expires_at)
+VALUES (` + f.key + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.after(f.number) + `)`),
+		// MySQL knows no LIMIT directly in IN (…).
+		ForgetAudit: q(`DELETE FROM @audit_ledger WHERE id IN (SELECT id FROM (
+	SELECT id FROM @audit_ledger WHERE expires_at <= ` + f.now + ` ORDER BY expires_at LIMIT ` + f.limit + `) AS expired)`),
 		letters: newLetters(&f),
 	}
 }

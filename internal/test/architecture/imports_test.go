@@ -37,7 +37,7 @@ var rows = []row{
 	{"outbox/outboxtest", []string{"outbox", "outbox/relay", "internal/await", "internal/backoff", "internal/shares"}},
 	{"consumer", []string{"dedup", "outbox", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/isolated", "internal/tokens"}},
 	{"consumer/ops", []string{"consumer", "dedup", "outbox", "observe"}},
-	{"consumer/ops/audit", []string{"consumer", "dedup"}},
+	{"consumer/ops/audit", []string{"consumer", "dedup", "outbox"}},
 	{"consumer/ops/opstest", []string{"consumer", "consumer/ops", "dedup", "dedup/deduptest", "outbox", "observe"}},
 	{"consumer/consumertest", []string{"consumer", "observe", "dedup", "outbox", "dedup/deduptest", "internal/await"}},
 
@@ -56,7 +56,7 @@ var rows = []row{
 	{"adapters/webhook/applehook/appletest", edge("adapters/webhook/applehook")},
 	{"adapters/webhook/...", edge("adapters/webhook", "adapters/webhook/internal/...", "internal/tokens")},
 	{"adapters/httpidem", edge()}, // net/http is the SDK
-	{"adapters/cli", []string{"consumer", "consumer/ops", "consumer/ops/audit", "dedup", "dedup/storekit", "outbox", "observe", "migrations", "github.com/spf13/cobra", "github.com/rogpeppe/go-internal/diff"}},
+	{"adapters/cli", []string{"consumer", "consumer/ops", "consumer/ops/audit", "dedup", "dedup/storekit", "outbox", "observe", "migrations", "github.com/spf13/cobra", "github.com/rogpeppe/go-internal/diff", "github.com/mattn/go-isatty"}},
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
 	{"adapters/telemetry", []string{"consumer", "consumer/ops", "dedup", "observe", "outbox", "outbox/relay", "go.opentelemetry.io/otel/..."}},
 	{"adapters/telemetry/monitoring/...", nil},

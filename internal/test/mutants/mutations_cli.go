@@ -14,6 +14,23 @@ func auditing(name, file, test string, edits ...edit) mutation {
 	}
 }
 
+// ledgering is a mutation that the test of the sweep of the audit's ledger must notice on SQLite.
+func ledgering(name, file string, edits ...edit) mutation {
+	return mutation{
+		name: name, file: file, edits: edits, pkg: "consumer/ops/audit", run: "^TestLedgerIsSwept$/^sqlite$", fails: "TestLedgerIsSwept/sqlite", short: true,
+	}
+}
+
+// auditsEvery is a mutation of consumer.Config.AuditEvery.
+func auditsEvery(name, file, test string, edits ...edit) mutation {
+	return mutation{name: name, file: "consumer/" + file, edits: edits, pkg: "consumer", run: exactly(test), fails: test, short: true}
+}
+
+// onTopic is a mutation that a test against a real Kafka must notice.
+func onTopic(name, test string, edits ...edit) mutation {
+	return mutation{name: name, file: "cmd/txonce/published.go", edits: edits, pkg: "cmd/txonce", run: exactly(test), fails: test}
+}
+
 // printing is a mutation that a test of adapters/cli must notice.
 func printing(name, file, test string, edits ...edit) mutation {
 	return mutation{name: name, file: "adapters/cli/" + file, edits: edits, pkg: "adapters/cli", run: exactly(test), fails: test, short: true}
@@ -24,17 +41,67 @@ var cliMutations = []mutation{
 	printing("a script that is no terminal is refused without --yes", "confirm.go", "TestConfirm", edit{`	if !p.asks {`, `	if p.json {`}),
 	printing("text of messages cannot control a terminal", "print.go", "TestTextIsHarmless", edit{`case !unicode.IsPrint(r):`, `case !unicode.IsPrint(r) && r == 0:`}),
 	printing("an interrupted command exits with 5", "exit.go", "TestExitCodes", edit{`		code = ExitInterrupted`, `		code = ExitFine`}),
-	scripted("--yes needs --expect", "adapters/cli/letters_act.go", "usage", edit{`case f.yes && f.expect < 0:`, `case f.yes && f.expect < -9:`}),
+	scripted("--yes needs --expect", "adapters/cli/act.go", "usage", edit{`case f.yes && f.expect < 0:`, `case f.yes && f.expect < -9:`}),
 	scripted("--hide-keys hides keys", "adapters/cli/print.go", "explain", edit{`return p.keys.Key(key)`, `return key`}),
-	scripted("a command that reads creates no database", "cmd/txonce/open.go", "usage", edit{`err != nil && !t.Create {`, `err != nil && t.Schema != "" {`}),
+	scripted("a command that reads creates no database", "cmd/txonce/open.go", "usage", edit{`err != nil && !t.Create:`, `err != nil && t.Schema != "":`}),
 	scripted("the horizon is not set where stores do not look for it", "adapters/cli/horizon.go", "horizon", edit{`to.After(latest)`, `to.Year() > 9000`}),
-	scripted("a discard in parts stops at an unexpected number", "adapters/cli/outbox.go", "outbox", edit{
-		`if act.expect >= 0 && matching != act.expect {`, `if act.expect >= 0 && matching < act.expect {`,
+	scripted("a discard in parts stops at an unexpected number", "adapters/cli/act.go", "outbox", edit{
+		`case f.expect >= 0 && match != f.expect:`, `case f.expect >= 0 && match < f.expect:`,
 	}),
+	printing("Ctrl-C at a question changes nothing", "confirm.go", "TestConfirmIsInterrupted", edit{`return interrupted("nothing was changed")`, `return nil`}),
+	printing("JSON cannot control a terminal", "print.go", "TestJSONIsHarmless", edit{`if r == '\n' || unicode.IsPrint(r) {`, `if r != 0 {`}),
+	printing("output that cannot be written is an error", "print.go", "TestOutputIsNotComplete", edit{`err != nil && p.failed == nil {`, `err != nil && p.out == nil {`}),
+	printing("a discard of parked messages deletes first what waits", "outbox_act.go", "TestOutboxChangesWhatItCounted", edit{`		slices.Reverse(seqs) //`, `		//`}),
+	printing("an interrupted discard says what it has done", "letters_discard.go", "TestDiscardSaysWhatIsDone", edit{`func() { n++; p.show(n, 0) }`, `func() { p.show(n, 0) }`}),
+	scripted("a dry run chooses the oldest letters, as the replay does", "consumer/ops/plan.go", "choice", edit{`slices.Reverse(chosen)`, `slices.Reverse(chosen[:0])`}),
+	scripted("a dry run leaves out letters that wait for another replay", "consumer/ops/plan.go", "choice", edit{`!marked[l.ID]`, `marked != nil`}),
+	scripted("a message that is not parked does not count", "adapters/cli/outbox_act.go", "choice", edit{`		case ok:`, `		case ok, seq > 0:`}),
+	scripted("a replay that ended early is not success", "adapters/cli/follow.go", "choice", edit{`if action.Note != replayDone {`, `if action.Note == "" {`}),
+	{
+		name: "an error about a DSN does not have its password", file: "cmd/txonce/open.go", pkg: "cmd/txonce", run: exactly("TestErrorsHideThePassword"),
+		fails: "TestErrorsHideThePassword", short: true, edits: []edit{{`text, ok := strings.CutPrefix(wrong.Error(), begin)`, `text, ok := strings.CutPrefix(wrong.Error(), begin[:0])`}},
+	},
+	{
+		name: "check looks at the tables of --schema", file: "adapters/cli/check_server.go", pkg: "cmd/txonce",
+		run: exactly("TestCheck/postgres/a_table_of_another_schema_is_not_logged"), fails: "TestCheck/postgres/a_table_of_another_schema_is_not_logged",
+		edits: []edit{{`	if schema != "" {`, `	if schema == "public" {`}},
+	},
 	auditing("an audit finds claims without effects", "claims.go", "TestPlantedFaults", edit{`case n == 0 && c.Expect != AtMostOne:`, `case n < 0:`}),
 	auditing("an audit finds effects that were made twice", "claims.go", "TestPlantedFaults", edit{`case n > 1 && c.Expect != AtLeastOne:`, `case n > 2:`}),
 	auditing("an audit finds effects without claims", "effects.go", "TestPlantedFaults", edit{`				if !claimed[key.Hash()] {`, `				if claimed == nil {`}),
 	auditing("a parked message is not lost", "messages.go", "TestMessages", edit{`if !parked[key.Hash()] && !claimed[key.Hash()] {`, `if parked != nil && !claimed[key.Hash()] {`}),
-	auditing("a small sample compares claims wherever its walk begins", "claims.go", "TestSmallSample", edit{`max(readMost*cfg.Sample/page, pagesAtLeast)`, `max(readMost*cfg.Sample/page, 1)`}),
+	auditing("a small sample compares claims wherever its walk begins", "claims.go", "TestSmallSample", edit{`max(readMost*sample/page, pagesAtLeast)`, `max(readMost*sample/page, 1)`}),
+	auditing("an audit finds outbox messages that are not on their topic", "outbox.go", "TestOutbox", edit{`			if c.Expect != AtMostOne {`, `			if c.Expect == "none" {`}),
+	auditing("an audit finds outbox messages that were published twice", "outbox.go", "TestOutbox", edit{`case m.times > 1 && c.Expect != AtLeastOne:`, `case m.times > 2:`}),
+	auditing("a message that is still in the outbox is not lost", "outbox_list.go", "TestOutboxPerClaim", edit{`[]string{"outbox_messages", "outbox_delayed",`, `[]string{"outbox_delayed",`}),
+	auditing("a message that its topic may have deleted is not lost", "outbox.go", "TestOutboxSample", edit{`case !kept.IsZero() && !m`, `case kept.Year() > 9000 && !m`}),
+	auditing("nothing is called lost when a topic was not read to its end", "outbox.go", "TestOutboxUnfinished", edit{`case !goOn && list.known:`, `case !goOn && c.Rate < 0:`}),
+	auditing("without a list of what was sent, an audit says that it looked only for repeats", "outbox_list.go", "TestOutboxWithoutList", edit{
+		`!list.known {`, `c.Rate < 0 {`,
+	}),
+	auditing(
+		"what was sent is listed before the topic is read", "outbox.go", "TestOutboxDuringReading",
+		edit{
+			"	list, err := cfg.confirmed(ctx, of, &r)",
+			"	source, err := of.Published.Read(ctx, time.Time{}, time.Time{})\n	if err != nil {\n		return r, err\n	}\n	list, err := cfg.confirmed(ctx, of, &r)",
+		},
+		edit{
+			"	source, err := of.Published.Read(ctx, list.from(of.Since), list.until())",
+			"	_, err = of.Published.Read(ctx, list.from(of.Since), list.until())",
+		},
+	),
+	auditing("an audit finds keys with which two transactions were committed", "ledger.go", "TestLedger", edit{`HAVING count(*) > 1`, `HAVING count(*) > 2`}),
+	ledgering("a row of the audit's ledger outlives its claim", "consumer/audit.go", edit{`const audited = 2`, `const audited = 1`}),
+	ledgering("a row of the audit's ledger is deleted after two windows", "internal/dialect/operator.go", edit{
+		`SELECT id FROM @audit_ledger WHERE expires_at`, `SELECT id FROM @audit_ledger WHERE id < 0 AND expires_at`,
+	}),
+	auditsEvery("one key in AuditEvery is recorded, and always the same", "audit.go", "TestAuditEverySelects", edit{`%uint64(every) == 0 //`, `%uint64(every) >= 0 //`}),
+	auditsEvery("each message of a batch is recorded", "audit.go", "TestAuditEvery/HandleBatch", edit{`range keys {`, `range keys[:1] {`}),
+	auditsEvery("a ledger that cannot be written is noticed at start", "start.go", "TestAuditEveryIsChecked", edit{`c.tryAudit(ctx); err != nil {`, `c.tryAudit(ctx); err == errNoLot {`}),
+	auditsEvery("a replay is recorded", "attempt.go", "TestAuditEveryReplay", edit{`if err := c.audit(ctx, tx, msgs, keys); err != nil {`, `if err := c.audit(ctx, tx, msgs, keys[:0]); err != nil {`}),
+	onTopic("an audit reads a topic no further than it ended when the reading began", "TestReadPublished", edit{`if raw.Offset >= at.last {`, `if raw.Offset < 0 {`}, edit{`			case raw.Offset == at.last-1:`, `			case raw.Offset == at.last:`}),
+	onTopic("a time without message is the end of a partition", "TestReadPublished", edit{`if offset < 0 {`, `if offset < -1 {`}),
+	onTopic("what a topic has deleted is not called lost", "TestKeptByTopic", edit{`				kept = msgs[0].Time`, `				kept = latest`}),
+	onTopic("a compacted topic is not audited", "TestPublishedIsRefused", edit{`strings.Contains(policy, "compact")`, `strings.Contains(policy, "none")`}),
 	auditing("a sample does not say that it has seen everything", "claims.go", "TestSample", edit{`			ended, w.whole = false, false`, `			ended, w.whole = false, true`}),
 }

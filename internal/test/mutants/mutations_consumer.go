@@ -51,6 +51,9 @@ var consumerMutations = []mutation{
 	handling("after a deadlock the batches of later passes are smaller", "batch.go", "TestBatchesThatDeadlockStaySmall", edit{
 		`n := b.c.limit.of(min(most, len(todo)))`, `n := min(most, len(todo))`,
 	}),
+	handling("a batch may take any number of transactions", "batch.go", "TestABatchOfManyTransactions", edit{
+		`2 * min(most, len(todo))`, `2 * most`,
+	}),
 	handling("batches become large again after deadlocks", "batchlimit.go", "TestBatchesThatDeadlockStaySmall", edit{
 		`l.most *= 2;`, `l.most *= 1;`,
 	}),

@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/outbox"
+)
+
+// changeParked returns the command unpark or discard. It chooses the messages, asks, and then changes those that it has chosen and no others.
+func (a *app) changeParked(name, short string, kind ops.Kind) *cobra.Command {
+	var f parkedFlags
+	var act actFlags
+	c := a.command(name+" [SEQ...]", short, cobra.ArbitraryArgs, func(ctx context.Context, db *Database, out *printer, args []string) error {
+		filter, err := f.filter()
+		if err != nil {
+			return err
+		}
+		seqs, err := parseSeqs(args)
+		if err != nil {
+			return err
+		}
+		bare := filter == outbox.ParkedFilter{Limit: filter.Limit}
+		switch {
+		case len(seqs) == 0 && bare:
+			return usage(errors.New("name the messages by SEQ, or choose them with --topic, --key, --error, --since or --until"))
+		case len(seqs) > 0 && (!bare || filter.Limit > 0):
+			return usage(errors.New("name the messages by SEQ or by conditions, not both"))
+		}
+		if err := act.check(); err != nil {
+			return err
+		}
+		note := "messages " + numbers(seqs)
+		if len(seqs) == 0 {
+			note = ops.DescribeParked(filter)
+			seqs, err = a.chooseParked(ctx, db, filter)
+		} else {
+			seqs, err = a.stillParked(ctx, db, out, seqs)
+		}
+		if err != nil {
+			return err
+		}
+		warning := fmt.Sprintf("%s would be pending again and published.", count(len(seqs), "message"))
+		if kind == ops.DiscardOutbox {
+			warning = fmt.Sprintf("%s would be deleted and never published.", count(len(seqs), "message"))
+		}
+		if goOn, err := act.agree(ctx, out, len(seqs), warning, fmt.Sprint(len(seqs))); !goOn {
+			return err
+		}
+		return a.change(ctx, db, out, ops.Request{Kind: kind, Who: act.who, Reason: act.reason, Note: note, Expect: -1}, seqs)
+	})
+	f.both.add(c, "topic", "ordering key")
+	act.add(c)
+	c.Flags().IntVar(&f.both.limit, "limit", 0, "at most so many, the oldest first; 0: all")
+	return c
+}
+
+// stillParked returns those of seqs that are parked, without repeats, and names the others.
+func (a *app) stillParked(ctx context.Context, db *Database, out *printer, seqs []int64) (parked []int64, err error) {
+	for _, seq := range slices.Compact(slices.Sorted(slices.Values(seqs))) {
+		switch _, ok, err := a.parked(ctx, db, seq); {
+		case err != nil:
+			return nil, err
+		case ok:
+			parked = append(parked, seq)
+		default:
+			out.notef("message %d is not parked: it was unparked or discarded, or never existed\n", seq)
+		}
+	}
+	return parked, nil
+}
+
+// chooseParked returns the numbers of the messages that filter chooses, the lowest first.
+func (a *app) chooseParked(ctx context.Context, db *Database, filter outbox.ParkedFilter) (seqs []int64, err error) {
+	limit := filter.Limit
+	for {
+		filter.Limit = pageSize
+		if limit > 0 {
+			filter.Limit = min(pageSize, limit-len(seqs))
+		}
+		limited, cancel := a.limit(ctx)
+		page, err := db.Store.Operator().Outbox().Parked(limited, filter)
+		cancel()
+		if err != nil {
+			return nil, err
+		}
+		for i := range page {
+			seqs = append(seqs, page[i].Seq)
+		}
+		if len(page) < filter.Limit || len(seqs) == limit {
+			return seqs, nil
+		}
+		filter.After = seqs[len(seqs)-1]
+	}
+}
+
+// change records the action and then changes the messages, some at a time.
+func (a *app) change(ctx context.Context, db *Database, out *printer, r ops.Request, seqs []int64) error {
+	s := limitedStore{db.Store.Operator(), a, nil}
+	done, part := "unparked", s.Outbox().Unpark
+	if r.Kind == ops.DiscardOutbox {
+		done, part = "discarded", s.Outbox().Discard
+		slices.Reverse(seqs) // a message may wait behind one with a lower number, whose deletion would make it pending
+	}
+	matched := len(seqs)
+	action, err := s.Request(ctx, r)
+	if err != nil {
+		return err
+	}
+	p := newProgress(out, done, matched)
+	n := 0
+	for some := range slices.Chunk(seqs, pageSize) {
+		limited, cancel := a.limit(ctx)
+		in, err := part(limited, some...)
+		cancel()
+		if n += in; err != nil {
+			p.end()
+			return fmt.Errorf("%s %s (action %s), and then: %w", counted(n, "message"), done, action.ID, err)
+		}
+		p.show(n, 0)
+	}
+	p.end()
+	return out.object(changed{version: v1(), Match: matched, Changed: n, Action: action.ID.String()}, func() {
+		out.printf("%s %s (action %s)\n", counted(n, "message"), done, action.ID)
+	})
+}
