@@ -47,8 +47,8 @@ func TestServeActAs(t *testing.T) {
 	address, stop := serving(t, dsn, "--act-as", "ann")
 	defer stop()
 	form := url.Values{"do": {"unpark"}, "all": {"1"}, "topic": {"t"}, "why": {"x"}}
-	if code, page := answer(t)(http.PostForm(address+"/outbox", form)); code != http.StatusOK || !strings.Contains(page, "ann") {
-		t.Errorf("an action is answered by %d, want %d and the name", code, http.StatusOK)
+	if code, page := answer(t)(http.PostForm(address+"/outbox", form)); code != http.StatusConflict || !strings.Contains(page, "no parked message matches") {
+		t.Errorf("an action is answered by %d, want %d: it is allowed, and nothing is parked\n%s", code, http.StatusConflict, page)
 	}
 	for name, value := range map[string]string{"X-Forwarded-For": "192.0.2.7", "Origin": "https://attacker.example"} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address+"/outbox", strings.NewReader(form.Encode()))
