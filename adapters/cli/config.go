@@ -25,10 +25,11 @@ type Config struct {
 	// Defaults to none.
 	Sources []Source
 
-	// Serve answers HTTP requests on l with a dashboard of db, until ctx ends, and closes l. hide is empty without --hide-keys.
+	// Serve answers HTTP requests on l with a dashboard of db, until ctx ends, and closes l. hide is empty without --hide-keys. actor is the
+	// value of --act-as; empty: nobody may act.
 	//
 	// Defaults to none: there is no command serve.
-	Serve func(ctx context.Context, db *Database, hide ops.HideKeys, l net.Listener) error
+	Serve func(ctx context.Context, db *Database, hide ops.HideKeys, actor string, l net.Listener) error
 
 	// HideKeys replaces natural keys in everything that is printed, when --hide-keys is given.
 	//

@@ -121,6 +121,22 @@ func TestDatabaseAway(t *testing.T) {
 	fresh.want("", http.StatusServiceUnavailable, "connection refused")
 }
 
+// aging has a transaction that has been open for long.
+type aging struct{ ops.Store }
+
+func (a aging) Status(ctx context.Context) (ops.Status, error) {
+	s, err := a.Store.Status(ctx)
+	s.Old = []ops.Holder{{PID: 4711, Since: s.Now.Add(-3 * time.Minute), Age: 3 * time.Minute, State: "idle in transaction", Client: "10.0.0.5 billing"}}
+	return s, err
+}
+
+// A transaction that keeps its keys for long leads to the worker that may be frozen.
+func TestOldTransaction(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashboard.Config{Store: aging{dashboardtest.SQLite(t).Operator()}})
+	s.want("", 200, "open for 3 min", "process 4711", "idle in transaction, client 10.0.0.5 billing", "docs/runbook/InFlightWait.md")
+}
+
 // Every page that shows a snapshot says when it is old. Only the overview said so: the others looked healthy for ever.
 func TestDatabaseAwayOnEachPage(t *testing.T) {
 	t.Parallel()

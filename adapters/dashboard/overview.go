@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/txonce/txonce/consumer/ops"
@@ -175,6 +176,10 @@ func attend(s snapshot, o overview) (list []attention) {
 		if fresh := s.Status.Now.Sub(c.Latest); c.Letters > 0 && fresh < freshLetter {
 			add(false, "Parked", lettersOf(c.Name), "%s: %s dead letters, the latest %s.", name, capped(c.Letters, ops.MaxCount), ago(fresh))
 		}
+	}
+	for _, h := range s.Status.Old {
+		add(false, "InFlightWait", "", "A transaction has been open for %s and keeps its keys: process %d of the database, %s. Is that worker frozen?",
+			span(h.Age), h.PID, visible(strings.TrimSuffix(h.State+", client "+h.Client, ", client ")))
 	}
 	for _, a := range s.Open {
 		if a.Kind == ops.Replay && a.Waiting == a.Matched && s.Status.Now.Sub(a.Requested) > replayIdle {

@@ -28,6 +28,17 @@ func TestPages(t *testing.T) {
 	})
 }
 
+// Counting stops at a limit, and the pages say so.
+func TestCappedCounts(t *testing.T) {
+	t.Parallel()
+	db := dashboardtest.SQLite(t)
+	db.Fill(t, 0, 13_000) // 10,400 of billing, 1,950 of mailer
+	s := newSite(t, dashboard.Config{Store: db.Operator()})
+	s.want("", 200, "billing: more than 10,000 dead letters", "mailer: 1,950 dead letters", "10,000+", "12,000&#43;")
+	s.want("consumers", 200, "+</td>")
+	s.want("plan?consumer=billing", 200, "More than 2,000 letters match")
+}
+
 func TestFilters(t *testing.T) {
 	each(t, func(t *testing.T, db *dashboardtest.DB) {
 		s := newSite(t, dashboard.Config{Store: db.Operator()})

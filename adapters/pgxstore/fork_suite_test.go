@@ -48,7 +48,7 @@ func TestForkedStore(t *testing.T) {
 				Select: func(name, level string) bool { // TestStore runs each case on each of the servers
 					return matrix.Dealt(name, i, 3) && isolations.One(i)(name, level)
 				},
-				Codes:      deduptest.PostgresCodes(),
+				Codes: deduptest.PostgresCodes(),
 			})
 		})
 	}

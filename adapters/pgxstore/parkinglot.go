@@ -10,6 +10,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/columns"
+	"github.com/txonce/txonce/internal/operator"
 )
 
 var _ consumer.ParkingLot[pgx.Tx] = (*Store)(nil)
@@ -49,20 +50,14 @@ func (s *Store) TakeDeadLetter(ctx context.Context, tx pgx.Tx, id consumer.DeadL
 
 // DeadLetters implements consumer.ParkingLot.
 func (s *Store) DeadLetters(ctx context.Context, f consumer.DeadLetterFilter) ([]consumer.DeadLetter, error) {
-	if f.Limit <= 0 {
-		f.Limit = 100
-	}
 	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
 		return nil, err
 	}
-	var after *time.Time
-	if !f.After.First.IsZero() {
-		after = &f.After.First
-	}
-	rows, _ := s.cfg.Pool.Query(ctx, s.sql.DeadLetters, uuid(f.ID), columns.Text(f.Consumer), columns.Text(string(f.Reason)), after, uuid(f.After.ID), f.Limit,
-		columns.Text(f.Topic), columns.Text(f.MessageID), columns.Text(f.Tenant), columns.Text(f.Cause), nullTime(f.Since), nullTime(f.Until))
-	letters, err := pgx.CollectRows(rows, letter)
-	return letters, s.claimError(err)
+	return operator.ListLetters(ctx, operatorDB{s}, s.sql.DeadLetters, f, func(query string, args []any) ([]consumer.DeadLetter, error) {
+		rows, _ := s.cfg.Pool.Query(ctx, query, args...)
+		letters, err := pgx.CollectRows(rows, letter)
+		return letters, s.claimError(err)
+	})
 }
 
 func letter(row pgx.CollectableRow) (consumer.DeadLetter, error) {
@@ -76,9 +71,4 @@ func letter(row pgx.CollectableRow) (consumer.DeadLetter, error) {
 		l.Time = *at
 	}
 	return l.DeadLetter()
-}
-
-// uuid returns NULL for the zero ID.
-func uuid(id consumer.DeadLetterID) pgtype.UUID {
-	return pgtype.UUID{Bytes: id, Valid: id != consumer.DeadLetterID{}}
 }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"slices"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/columns"
+	"github.com/txonce/txonce/internal/operator"
 )
 
 var _ consumer.ParkingLot[*sql.Tx] = (*Store)(nil)
@@ -51,40 +51,24 @@ func (s *Store) TakeDeadLetter(ctx context.Context, tx *sql.Tx, id consumer.Dead
 }
 
 // DeadLetters implements consumer.ParkingLot.
-func (s *Store) DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) (letters []consumer.DeadLetter, err error) {
+func (s *Store) DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) ([]consumer.DeadLetter, error) {
 	if err := s.locate(ctx, nil); err != nil {
 		return nil, err
 	}
-	if filter.Limit <= 0 {
-		filter.Limit = 100
-	}
-	err = s.db.Transactions.RetryBusy(ctx, func() error {
-		letters = nil
-		args := []any{
-			s.letterID(filter.ID), columns.Text(filter.Consumer), columns.Text(string(filter.Reason)), s.db.Values.Time(filter.After.First), s.letterID(filter.After.ID), filter.Limit,
-			columns.Text(filter.Topic), columns.Text(filter.MessageID), columns.Text(filter.Tenant), columns.Text(filter.Cause), s.db.Values.Time(filter.Since), s.db.Values.Time(filter.Until),
-		}
-		if s.cfg.Dialect == MySQL { // its parameters are in the order of the text
-			args = append(slices.Delete(args, 5, 6), filter.Limit)
-		}
-		return engine.Query(ctx, s.cfg.DB, s.db.Tables.Statements().DeadLetters, args...).Each(func(rows *sql.Rows) error {
-			letter, err := scanLetter(rows)
-			letters = append(letters, letter)
-			return err
+	return operator.ListLetters(ctx, operatorDB{s}, s.db.Tables.Statements().DeadLetters, filter, func(query string, args []any) (letters []consumer.DeadLetter, err error) {
+		err = s.db.Transactions.RetryBusy(ctx, func() error {
+			letters = nil
+			return engine.Query(ctx, s.cfg.DB, query, args...).Each(func(rows *sql.Rows) error {
+				letter, err := scanLetter(rows)
+				letters = append(letters, letter)
+				return err
+			})
 		})
+		if err != nil {
+			return nil, s.claimError(err)
+		}
+		return letters, nil
 	})
-	if err != nil {
-		return nil, s.claimError(err)
-	}
-	return letters, nil
-}
-
-// letterID returns NULL for the zero ID.
-func (s *Store) letterID(id consumer.DeadLetterID) any {
-	if id == (consumer.DeadLetterID{}) {
-		return nil
-	}
-	return s.db.Values.Key(id)
 }
 
 func scanLetter(rows *sql.Rows) (consumer.DeadLetter, error) {

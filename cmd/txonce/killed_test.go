@@ -25,10 +25,10 @@ import (
 
 var lettersFlag = flag.Int("replay.letters", 100, "how many dead letters TestReplaySurvivesKills replays")
 
-// Processes of this test: workers and command lines.
+// Processes of these tests: workers and command lines.
 const (
-	envRole = "TXONCE_TEST_ROLE" // worker or txonce
-	envDB   = "TXONCE_TEST_DB"   // dialect, driver and DSN, in lines
+	envRole = "TXONCE_TEST_ROLE" // worker, billing or txonce
+	envDB   = "TXONCE_TEST_DB"   // dialect, driver and DSN, in lines; of billing: DSN, brokers, topics of orders and of charges
 )
 
 // childMain is what a process of TestReplaySurvivesKills does.
@@ -38,6 +38,9 @@ func childMain() {
 		os.Exit(run())
 	case "worker":
 		fmt.Fprintln(os.Stderr, replayForEver(context.Background()))
+		os.Exit(1)
+	case "billing":
+		fmt.Fprintln(os.Stderr, bill(context.Background()))
 		os.Exit(1)
 	}
 }

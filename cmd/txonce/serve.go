@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net"
+	"net/http"
 
 	"github.com/spf13/cobra"
 
@@ -13,8 +14,14 @@ import (
 )
 
 // serve implements cli.Config.Serve.
-func serve(ctx context.Context, db *cli.Database, hide ops.HideKeys, l net.Listener) error {
+func serve(ctx context.Context, db *cli.Database, hide ops.HideKeys, actor string, l net.Listener) error {
 	cfg := dashboard.Config{Store: db.Store.Operator(), Authorize: dashboard.Loopback, HideKeys: hide}
+	if actor != "" {
+		cfg.Authorize = func(r *http.Request, _ dashboard.Permission) (string, error) {
+			_, err := dashboard.Loopback(r, dashboard.View)
+			return actor, err
+		}
+	}
 	if s, ok := db.Store.(interface{ Activity() ops.ActivityKeeper }); ok {
 		cfg.Activity = s.Activity()
 	}

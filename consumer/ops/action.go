@@ -75,7 +75,7 @@ func (r *Request) Validate() error {
 		return errors.New("ops: Request.Filter.After has no meaning for an action")
 	case r.Key != "" && r.Filter.ID == (consumer.DeadLetterID{}):
 		return errors.New("ops: Request.Key is for one letter: set Request.Filter.ID")
-	case r.Rate != 0 && !(r.Rate >= MinRate && r.Rate <= math.MaxFloat64): // also NaN, which no database can wait for
+	case r.Rate != 0 && r.Rate < MinRate, math.IsNaN(r.Rate), math.IsInf(r.Rate, 0): // no database can wait for it
 		return fmt.Errorf("ops: Request.Rate is %v: want %v letters a second or more, or 0 for no limit", r.Rate, MinRate)
 	case r.MaxFailures < 0:
 		return fmt.Errorf("ops: Request.MaxFailures is negative: %d", r.MaxFailures)

@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"os"
 	"slices"
@@ -59,7 +60,9 @@ func NewRecorder(store ActivityKeeper) *Recorder {
 	if err != nil {
 		host = "unknown"
 	}
-	return &Recorder{store: store, node: host + "/" + strconv.Itoa(os.Getpid()), seen: map[string]*Activity{}, pauses: map[string][]observe.Cause{}}
+	// A container that starts again may have the same name and process ID. Its rows would replace those of its predecessor.
+	node := host + "/" + strconv.Itoa(os.Getpid()) + "/" + rand.Text()[:6]
+	return &Recorder{store: store, node: node, seen: map[string]*Activity{}, pauses: map[string][]observe.Cause{}}
 }
 
 // Trace returns the hooks for consumer.Config.Trace. Join it with your own: r.Trace().Then(own).

@@ -13,10 +13,11 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// keeper is an ops.ActivityKeeper in memory that may be away.
+// keeper is an ops.ActivityKeeper in memory that may be away, or whose answers may be lost.
 type keeper struct {
 	mu   sync.Mutex
 	away bool
+	lost bool
 	rows map[string]ops.Activity
 }
 
@@ -28,6 +29,9 @@ func (k *keeper) RecordActivity(_ context.Context, rows []ops.Activity) error {
 	}
 	for _, r := range rows {
 		k.rows[r.Consumer+" "+r.Minute.Format("15:04")+" "+r.Node] = r
+	}
+	if k.lost {
+		return errors.New("unexpected EOF")
 	}
 	return nil
 }
@@ -90,6 +94,36 @@ func TestRecorder(t *testing.T) {
 		}
 		if paused != 3 {
 			t.Errorf("%d rows say that the consumer was paused, want 3", paused)
+		}
+	})
+}
+
+// What one process has counted is kept when another one begins, even on the same machine with the same process ID, and a write whose
+// answer was lost does not count twice.
+func TestRecorderCountsOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := &keeper{rows: map[string]ops.Activity{}, lost: true}
+		for range 3 { // lives of a process, in one minute
+			r := ops.NewRecorder(k)
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- r.Run(ctx) }()
+			for range 5 {
+				r.Trace().Done(ctx, &consumer.Delivery{Consumer: "billing"}, []consumer.MessageOutcome{{Outcome: observe.Processed}})
+			}
+			<-time.After(15 * time.Second)
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+		n := int64(0)
+		for _, row := range k.rows {
+			n += row.Messages[observe.Processed]
+		}
+		if n != 15 {
+			t.Errorf("%d are written, want 15", n)
 		}
 	})
 }

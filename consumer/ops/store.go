@@ -35,7 +35,14 @@ type Status struct {
 	Consumers []ConsumerStatus // those that have registered, or that have dead letters, by name
 	Sweep     SweepStatus
 	Outbox    outbox.Stats
+
+	// Old are up to five transactions that have been open for more than OldTransaction, the oldest first: they keep their keys, and a
+	// worker that is frozen may be the cause. Only on PostgreSQL, and only those that the user may see.
+	Old []Holder
 }
+
+// OldTransaction is the age from which Status lists a transaction.
+const OldTransaction = time.Minute
 
 // ConsumerStatus is the state of one consumer.
 type ConsumerStatus struct {

@@ -33,6 +33,7 @@ type options struct {
 	json      bool
 	verbose   bool
 	dashboard string // address; empty: none
+	chart     string // file; empty: none
 }
 
 var (
@@ -62,6 +63,7 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	flags.StringVar(&o.telemetry, "telemetry", "", "serve the workers' metrics to Prometheus at this `address`, such as 127.0.0.1:9464, under /metrics")
 	flags.BoolVar(&o.json, "json", false, "print the figures as one last line of JSON")
 	flags.StringVar(&o.dashboard, "dashboard", "", "show the run in a browser at this `address`, such as 127.0.0.1:7070, until Ctrl-C")
+	flags.StringVar(&o.chart, "chart", "", "draw the deliveries per second, and the kills, as SVG in this `file`")
 	flags.BoolVar(&o.verbose, "v", false, "show the workers' logs")
 	if err := flags.Parse(args); err != nil {
 		return o, err

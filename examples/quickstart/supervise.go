@@ -26,8 +26,9 @@ type supervisor struct {
 	running map[string]*process // by name
 	watch   progress
 	kills   int
-	awaited bool // the dynamic worker was started and has not joined yet
-	left    bool // the dynamic worker was told to leave
+	samples []sample // of the whole run, for -chart
+	awaited bool     // the dynamic worker was started and has not joined yet
+	left    bool     // the dynamic worker was told to leave
 	freezes int
 	frozen  *process        // nil: no worker is frozen
 	held    []string        // killed workers that start again after the dynamic one has joined
@@ -53,6 +54,7 @@ type outcome struct {
 	took     time.Duration // from the start of the first worker until every offset was committed
 	drained  time.Duration // from then until every event was published
 	idle     time.Duration // how long nothing had changed at the end
+	samples  []sample
 }
 
 // run returns when everything is committed and published, or nothing has changed for too long. All workers have ended by then.
@@ -104,7 +106,7 @@ func (s *supervisor) round(ctx context.Context, start time.Time, halts [statics]
 	}
 	stop()
 	poller.Wait()
-	return outcome{complete: complete, progress: s.watch, kills: s.kills, freezes: s.freezes, took: took, drained: drained, idle: idle}, err
+	return outcome{complete: complete, progress: s.watch, kills: s.kills, freezes: s.freezes, took: took, drained: drained, idle: idle, samples: s.samples}, err
 }
 
 func (s *supervisor) loop(ctx context.Context, polls <-chan pollResult, halts [statics]int) (complete bool, err error) {
@@ -158,6 +160,7 @@ func (s *supervisor) loop(ctx context.Context, polls <-chan pollResult, halts [s
 			nextKill = time.After(due.after)
 		case <-draw.C:
 			s.say.live(s.watch.line(s.kills))
+			s.samples = append(s.samples, sample{time.Since(s.watch.start), s.watch.finished(), s.kills})
 			if s.watch.idle(time.Now()) > patience {
 				return false, nil
 			}

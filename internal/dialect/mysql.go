@@ -19,7 +19,7 @@ type MySQL struct {
 	// Windows and checks.
 	LockSources, Sources, AddSource                                                     string
 	UseWindow, WindowUse, SchemaVersion, SchemaTables, Settings, Tables, Columns, Texts string
-	// Dead letters.
+	// Dead letters. DeadLetters is completed by Operator.Choose; its last parameter is a limit.
 	Park, TakeDeadLetter, DeadLetters, SettledLetters, LockLetters, StillSettled, DropLetters string
 	// Sweeping.
 	SweepLease, SweepLook, SweepWait, SweepExpired, SweepEnd, SweepLock, SweepDelete, SweepDone string
@@ -149,20 +149,14 @@ ON DUPLICATE KEY UPDATE times = times + 1, last_parked = VALUES(last_parked), re
 
 		TakeDeadLetter: q(`DELETE FROM @dead_letters WHERE id = UNHEX(?)`),
 
+		// The letters are chosen in the index, which has the columns of the most used conditions.
 		DeadLetters: q(`SELECT d.id, d.consumer, d.tenant, d.message_id, d.fingerprint, d.window_seconds, d.message_time, d.reason, d.cause,
 	d.topic, d.ordering_key, d.position, d.payload, d.headers, d.attempts, d.times, d.first_parked, d.last_parked,
 	` + settled + ` AS settled
-FROM (SELECT UNHEX(?) AS id, CAST(? AS BINARY) AS consumer, CAST(? AS BINARY) AS reason,
-	CAST(? AS SIGNED) AS parked, UNHEX(?) AS behind, CAST(? AS BINARY) AS topic, CAST(? AS BINARY) AS message_id,
-	CAST(? AS BINARY) AS tenant, CAST(? AS BINARY) AS cause, CAST(? AS SIGNED) AS since, CAST(? AS SIGNED) AS until) AS want
-	CROSS JOIN @dead_letters AS d LEFT JOIN @processed_messages AS p ON p.` + "`key` = d.`key`" + `
-WHERE (want.id IS NULL OR d.id = want.id) AND (LENGTH(want.consumer) = 0 OR CAST(d.consumer AS BINARY) = want.consumer)
-	AND (LENGTH(want.reason) = 0 OR CAST(d.reason AS BINARY) = want.reason)
-	AND (want.parked IS NULL OR d.first_parked < want.parked OR d.first_parked = want.parked AND d.id < want.behind)
-	AND (LENGTH(want.topic) = 0 OR CAST(d.topic AS BINARY) = want.topic) AND (LENGTH(want.message_id) = 0 OR CAST(d.message_id AS BINARY) = want.message_id)
-	AND (LENGTH(want.tenant) = 0 OR CAST(d.tenant AS BINARY) = want.tenant) AND (LENGTH(want.cause) = 0 OR LOCATE(want.cause, CAST(d.cause AS BINARY)) > 0)
-	AND (want.since IS NULL OR d.first_parked >= want.since) AND (want.until IS NULL OR d.first_parked < want.until)
-ORDER BY d.first_parked DESC, d.id DESC LIMIT ?`),
+FROM (SELECT d.id FROM @dead_letters AS d{index} WHERE {where} ORDER BY d.first_parked DESC, d.id DESC LIMIT ?) AS chosen
+	STRAIGHT_JOIN @dead_letters AS d FORCE INDEX (PRIMARY) ON d.id = chosen.id
+	LEFT JOIN @processed_messages AS p ON p.` + "`key` = d.`key`" + `
+ORDER BY d.first_parked DESC, d.id DESC`),
 
 		// Settled dead letters are found, locked, checked again and deleted. A single statement for this would wait for the
 		// claims that it joins.

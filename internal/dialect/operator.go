@@ -9,17 +9,23 @@ import (
 // functions. IDs are passed and read as 32 hexadecimal digits, times as microseconds since 1970 UTC; 0 or NULL: none.
 type Operator struct {
 	// Status.
-	State, Windows, Sources, LetterOwners, Letters, Waiting string
+	State, Windows, Sources, NextOwner, Letters, WaitingActions, Waiting string
+	// Old transactions of the database's clients, the oldest first; empty: the database does not tell.
+	OldTransactions string
 	// Limits begins a transaction that writes; empty: nothing is to be set.
 	Limits string
-	// Actions.
-	AddAction, MarkLetters, Actions, Counts, Results, EndAction, Unmark string
+	// Actions. MarkLetters is completed by Choose.
+	AddAction, MarkLetters, Actions, Counts, Results, ResultsOf, EndAction, Unmark string
 	// Replays.
 	OpenReplays, LockAction, Failures, NextLetter, FreeAt, TakeLetter, NextTurn, Settle, Fail, Release, AddResult string
 	// Sweeping.
 	PassEnded string
 	// Activity.
 	AddActivity, Activity, ForgetActivity string
+	// Audits.
+	AddAudit, ForgetAudit string
+
+	letters letters
 }
 
 // functions are what the databases call by different names.
@@ -30,11 +36,14 @@ type functions struct {
 	key      string                  // a parameter that is an ID
 	id       func(col string) string // the column of an ID as digits
 	text     func(param string) string
-	bytes    string // a parameter that is text, and is compared byte by byte
-	contains func(col, param string) string
-	since    string // a parameter that is a time
-	rows     string // an estimate of the rows of processed_messages
-	number   string // a parameter that is a whole number
+	equal    func(col string) string // the column of a text is the parameter, byte by byte; no index is used
+	indexed  func(col string) string // the same with an index
+	contains func(col string) string // the parameter is a part of the column of a text
+	name     string                  // a parameter that is a consumer, as the index of dead letters compares it
+	byOwner  string                  // hint: use the index of dead letters
+	since    string                  // a parameter that is a time
+	rows     string                  // an estimate of the rows of processed_messages
+	number   string                  // a parameter that is a whole number
 	double   string
 	limit    string // a parameter of LIMIT
 	lock     string
@@ -43,30 +52,27 @@ type functions struct {
 	greatest string
 	micros   func(seconds string) string // a number of seconds as a difference of times
 	replaced string                      // what follows an INSERT into consumer_activity whose key is there
+	old      string                      // OldTransactions
+	names    func(sql string) string     // replaces @ before the names of tables
+	numbered func(sql string) string     // replaces each ? by the database's parameter
 }
 
-func newOperator(f functions, q func(string) string) Operator {
-	filter := fmt.Sprintf(`(%[1]s IS NULL OR d.id = %[1]s) AND (%[2]s = '' OR d.consumer = %[2]s) AND (%[2]s = '' OR d.reason = %[2]s)
-	AND (%[2]s = '' OR d.topic = %[2]s) AND (%[2]s = '' OR d.message_id = %[2]s) AND (%[2]s = '' OR d.tenant = %[2]s)
-	AND (%[2]s = '' OR %[3]s) AND (%[4]s = 0 OR d.first_parked >= %[5]s) AND (%[4]s = 0 OR d.first_parked < %[5]s)`,
-		f.key, f.bytes, f.contains("d.cause", f.bytes), f.number, f.since)
+func newOperator(f functions) Operator {
+	q := func(sql string) string { return f.numbered(f.names(sql)) }
 	open := `NOT EXISTS (SELECT 1 FROM @operator_results o WHERE o.letter = d.id AND o.outcome = '')`
 	return Operator{
 		State: q(`SELECT ` + f.time(f.now) + `, ` + f.time("s.forgotten_until") + `, COALESCE(s.owner, ''), ` + f.time("s.lease_until") + `, ` +
 			f.time("p.ended_at") + `, (SELECT max(version) FROM @txonce_schema), ` + f.rows + ` FROM @txonce_sweep s CROSS JOIN @txonce_passes p`),
 		Windows: q(`SELECT consumer, window_seconds, ` + f.time("first_run") + `, ` + f.time("used_until") + ` FROM @txonce_windows ORDER BY consumer, window_seconds`),
 		Sources: q(`SELECT consumer, source, ` + f.time("first_run") + ` FROM @txonce_sources WHERE source <> '' ORDER BY consumer, first_run, source`),
-		// A loose index scan, because there may be many letters of few consumers.
-		LetterOwners: q(`WITH RECURSIVE owners(consumer) AS (
-	SELECT min(consumer) FROM @dead_letters
-	UNION ALL SELECT (SELECT min(consumer) FROM @dead_letters WHERE consumer > owners.consumer) FROM owners WHERE owners.consumer IS NOT NULL)
-SELECT consumer FROM owners WHERE consumer IS NOT NULL`),
+		// The first consumer with dead letters after a name. Few consumers may have many letters, so the index is not read from end to end.
+		NextOwner: q(`SELECT d.consumer FROM @dead_letters AS d` + f.byOwner + ` WHERE d.consumer > ` + f.name + ` ORDER BY d.consumer LIMIT 1`),
 		// Each consumer's letters are counted up to a limit, newest first.
 		Letters: q(`SELECT reason, count(*), ` + f.time("min(first_parked)") + `, ` + f.time("max(last_parked)") + ` FROM (
-	SELECT reason, first_parked, last_parked FROM @dead_letters WHERE consumer = ? ORDER BY first_parked DESC LIMIT ` + f.limit + `) AS part
+	SELECT d.reason, d.first_parked, d.last_parked FROM @dead_letters AS d` + f.byOwner + ` WHERE d.consumer = ` + f.name + ` ORDER BY d.first_parked DESC LIMIT ` + f.limit + `) AS part
 GROUP BY reason ORDER BY 2 DESC, 1`),
-		Waiting: q(`SELECT a.consumer, count(*) FROM @operator_actions a JOIN @operator_results r ON r.action = a.id AND r.outcome = ''
-WHERE a.ended_at IS NULL AND a.kind = 'replay' GROUP BY a.consumer`),
+		WaitingActions: q(`SELECT ` + f.id("id") + `, consumer FROM @operator_actions WHERE ended_at IS NULL AND kind = 'replay'`),
+		Waiting:        q(`SELECT count(*) FROM (SELECT 1 FROM @operator_results WHERE action = ` + f.key + ` AND outcome = '' LIMIT ` + f.limit + `) AS part`),
 
 		Limits: f.limits,
 
@@ -74,9 +80,9 @@ WHERE a.ended_at IS NULL AND a.kind = 'replay' GROUP BY a.consumer`),
 SELECT ` + f.key + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `,
 	` + f.number + ` <> 0, ` + f.double + `, ` + f.number + `, ` + f.now + `, ` + f.now + `, CASE WHEN ` + f.number + ` <> 0 THEN ` + f.now + ` END, ` + f.text("?")),
 		// A letter that another action has marked is left out.
-		MarkLetters: q(`INSERT INTO @operator_results (action, letter, number, outcome, cause, error, tries, taken_until, at)
+		MarkLetters: f.names(`INSERT INTO @operator_results (action, letter, number, outcome, cause, error, tries, taken_until, at)
 SELECT ` + f.key + `, m.id, row_number() OVER (ORDER BY m.first_parked, m.id), '', '', '', 0, ` + f.now + `, ` + f.now + ` FROM (
-	SELECT d.id, d.first_parked FROM @dead_letters d WHERE ` + filter + ` AND ` + open + ` ORDER BY d.first_parked, d.id LIMIT ` + f.limit + `) AS m`),
+	SELECT d.id, d.first_parked FROM @dead_letters AS d{index} WHERE {where} AND ` + open + ` ORDER BY d.first_parked, d.id LIMIT ` + f.limit + `) AS m`),
 		Actions: q(`SELECT ` + f.id("a.id") + `, a.kind, a.consumer, a.who, a.reason, a.filter, a.new_key, CASE WHEN a.as_new THEN 1 ELSE 0 END, a.rate, a.max_failures,
 	` + f.time("a.requested_at") + `, ` + f.time("a.ended_at") + `, a.note FROM @operator_actions a
 WHERE (` + f.key + ` IS NULL OR a.id = ` + f.key + `) AND (` + f.text("?") + ` = '' OR a.consumer = ` + f.text("?") + `) AND (` + f.text("?") + ` = '' OR a.kind = ` + f.text("?") + `)
@@ -84,7 +90,10 @@ WHERE (` + f.key + ` IS NULL OR a.id = ` + f.key + `) AND (` + f.text("?") + ` =
 ORDER BY a.requested_at DESC, a.id DESC LIMIT ` + f.limit),
 		Counts: q(`SELECT outcome, count(*) FROM @operator_results WHERE action = ` + f.key + ` GROUP BY outcome`),
 		Results: q(`SELECT ` + f.id("letter") + `, outcome, cause, error, ` + f.time("at") + `, tries FROM @operator_results
-WHERE action = ` + f.key + ` AND (` + f.text("?") + ` = '' OR outcome = ` + f.text("?") + `) ORDER BY at DESC, number DESC LIMIT ` + f.limit),
+WHERE action = ` + f.key + ` ORDER BY at DESC, number DESC LIMIT ` + f.limit),
+		// The results with one outcome, in the order of an index: there may be very many.
+		ResultsOf: q(`SELECT ` + f.id("letter") + `, outcome, cause, error, ` + f.time("at") + `, tries FROM @operator_results
+WHERE action = ` + f.key + ` AND outcome = ` + f.text("?") + ` ORDER BY number DESC LIMIT ` + f.limit),
 		EndAction: q(`UPDATE @operator_actions SET ended_at = ` + f.now + `, note = ` + f.text("?") + ` WHERE id = ` + f.key + ` AND ended_at IS NULL`),
 		Unmark:    q(`UPDATE @operator_results SET outcome = ` + f.text("?") + `, at = ` + f.now + ` WHERE action = ` + f.key + ` AND outcome = ''`),
 
@@ -106,10 +115,19 @@ VALUES (` + f.key + `, ` + f.key + `, 0, ` + f.text("?") + `, '', '', 1, ` + f.n
 
 		PassEnded: q(`UPDATE @txonce_passes SET ended_at = ` + f.now),
 
+		OldTransactions: f.old,
+
 		AddActivity: q(`INSERT INTO @consumer_activity (minute, consumer, node, counts)
 VALUES (` + f.number + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `) ` + f.replaced),
 		Activity:       q(`SELECT minute, consumer, node, counts FROM @consumer_activity WHERE minute >= ` + f.number + ` ORDER BY minute, consumer, node`),
 		ForgetActivity: q(`DELETE FROM @consumer_activity WHERE minute < ` + f.number),
+
+		AddAudit: q(`INSERT INTO @audit_ledger (claim_key, consumer, position, expires_at)
+VALUES (` + f.key + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.after(f.number) + `)`),
+		// MySQL knows no LIMIT directly in IN (…).
+		ForgetAudit: q(`DELETE FROM @audit_ledger WHERE id IN (SELECT id FROM (
+	SELECT id FROM @audit_ledger WHERE expires_at <= ` + f.now + ` ORDER BY expires_at LIMIT ` + f.limit + `) AS expired)`),
+		letters: newLetters(&f),
 	}
 }
 
@@ -129,8 +147,10 @@ func NewPostgresOperator(schema string) Operator {
 		key:      `CAST(? AS uuid)`,
 		id:       func(col string) string { return `replace(CAST(` + col + ` AS text), '-', '')` },
 		text:     func(param string) string { return `CAST(` + param + ` AS text)` },
-		bytes:    `CAST(? AS text)`,
-		contains: func(col, param string) string { return `strpos(` + col + `, ` + param + `) > 0` },
+		equal:    func(col string) string { return col + ` = CAST(? AS text)` }, // the planner chooses well
+		indexed:  func(col string) string { return col + ` = CAST(? AS text)` },
+		contains: func(col string) string { return `strpos(` + col + `, CAST(? AS text)) > 0` },
+		name:     `CAST(? AS text)`,
 		since:    `timestamptz 'epoch' + ` + number + ` * interval '1 microsecond'`,
 		rows:     `(SELECT CAST(reltuples AS bigint) FROM pg_catalog.pg_class WHERE oid = CAST('@processed_messages' AS regclass))`,
 		number:   number,
@@ -143,15 +163,24 @@ func NewPostgresOperator(schema string) Operator {
 		greatest: `greatest`,
 		replaced: `ON CONFLICT (minute, consumer, node) DO UPDATE SET counts = excluded.counts`,
 		micros:   func(param string) string { return param + ` * interval '1 microsecond'` },
-	}, func(sql string) string { return strings.ReplaceAll(numbered(sql), "@", prefix) })
+		old: `SELECT CAST(pid AS bigint), CAST(extract(epoch FROM xact_start) * 1000000 AS bigint), coalesce(state, ''),
+	trim(coalesce(host(client_addr), '') || ' ' || coalesce(application_name, ''))
+FROM pg_catalog.pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+	AND xact_start < clock_timestamp() - $1::bigint * interval '1 microsecond' ORDER BY xact_start LIMIT 5`,
+		names:    func(sql string) string { return strings.ReplaceAll(sql, "@", prefix) },
+		numbered: numbered,
+	})
 }
 
-// numbered replaces each ? by $1, $2 and so on.
+// numbered replaces each ? by $1, $2 and so on, but not in the quoted name of a schema.
 func numbered(sql string) string {
 	var b strings.Builder
-	n := 0
+	n, quoted := 0, false
 	for _, r := range sql {
-		if r == '?' {
+		if r == '"' {
+			quoted = !quoted
+		}
+		if r == '?' && !quoted {
 			n++
 			fmt.Fprintf(&b, "$%d", n)
 			continue
@@ -168,12 +197,16 @@ func NewMySQLOperator(schema string) Operator {
 	f.now, f.key, f.number, f.since = `@clock`, `UNHEX(?)`, number, number
 	f.after = func(micros string) string { return `@clock + ` + micros }
 	f.text = func(param string) string { return param }
-	f.contains = func(col, param string) string { return `LOCATE(` + param + `, ` + col + `) > 0` }
+	// Bytes are compared, because the collation of the tables ignores spaces at the end.
+	f.equal = func(col string) string { return `CAST(` + col + ` AS BINARY) = CAST(? AS BINARY)` }
+	f.contains = func(col string) string { return `LOCATE(CAST(? AS BINARY), CAST(` + col + ` AS BINARY)) > 0` }
+	f.name, f.byOwner = `CONVERT(CAST(? AS BINARY) USING utf8mb4) COLLATE utf8mb4_bin`, ` FORCE INDEX (dead_letters_consumer)`
+	f.indexed = func(col string) string { return col + ` = ` + f.name + ` AND ` + f.equal(col) }
 	f.rows = `COALESCE((SELECT table_rows FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'processed_messages'), -1)`
-	f.bytes = `CAST(? AS BINARY)` // the columns' own collation ignores spaces at the end
 	f.lock, f.free, f.greatest, f.replaced = ` FOR UPDATE`, ` FOR UPDATE SKIP LOCKED`, `GREATEST`, `ON DUPLICATE KEY UPDATE counts = VALUES(counts)`
 	f.id = func(col string) string { return `LOWER(HEX(` + col + `))` }
-	return newOperator(f, MySQLNames(schema))
+	f.names = MySQLNames(schema)
+	return newOperator(f)
 }
 
 // NewSQLiteOperator returns the statements.
@@ -182,12 +215,16 @@ func NewSQLiteOperator() Operator {
 	f := micros()
 	f.now, f.key, f.number, f.since = clock, `unhex(?)`, number, number
 	f.after = func(micros string) string { return clock + ` + ` + micros }
-	f.text, f.bytes = func(param string) string { return param }, `?`
-	f.contains = func(col, param string) string { return `instr(` + col + `, ` + param + `) > 0` }
+	f.text = func(param string) string { return param }
+	f.equal = func(col string) string { return `+` + col + ` = ?` }
+	f.indexed = func(col string) string { return col + ` = ?` }
+	f.contains = func(col string) string { return `instr(` + col + `, ?) > 0` }
+	f.name = `?`
 	f.rows = `-1`
 	f.greatest, f.replaced = `max`, `ON CONFLICT (minute, consumer, node) DO UPDATE SET counts = excluded.counts`
 	f.id = func(col string) string { return `lower(hex(` + col + `))` }
-	return newOperator(f, func(sql string) string { return strings.ReplaceAll(sql, "@", "") })
+	f.names = func(sql string) string { return strings.ReplaceAll(sql, "@", "") }
+	return newOperator(f)
 }
 
 // micros has the functions of databases whose time columns are microseconds.
@@ -197,5 +234,7 @@ func micros() functions {
 		double: `?`,
 		limit:  `?`,
 		micros: func(param string) string { return param },
+
+		numbered: func(sql string) string { return sql },
 	}
 }

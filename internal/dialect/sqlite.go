@@ -15,7 +15,7 @@ type SQLite struct {
 	// Windows and checks.
 	LockSources, Sources, AddSource                                                                   string
 	UseWindow, WindowUse, SchemaVersion, SchemaTables, Probe, Version, Synchronous, JournalMode, File string
-	// Dead letters.
+	// Dead letters. DeadLetters is completed by Operator.Choose; its last parameter is a limit.
 	Park, TakeDeadLetter, DeadLetters, DropSettled string
 	// Sweeping.
 	SweepClock, SweepLease, SweepExpired, SweepEnd, SweepDelete, SweepDone string
@@ -95,11 +95,7 @@ ON CONFLICT (id) DO UPDATE SET times = times + 1, last_parked = excluded.last_pa
 	d.topic, d.ordering_key, d.position, d.payload, d.headers, d.attempts, d.times, d.first_parked, d.last_parked,
 	` + settled + ` AS settled
 FROM dead_letters d LEFT JOIN processed_messages p ON p.key = d.key
-WHERE (?1 IS NULL OR d.id = ?1) AND (?2 = '' OR d.consumer = ?2)
-	AND (?3 = '' OR d.reason = ?3) AND (?4 IS NULL OR (d.first_parked, d.id) < (?4, ?5))
-	AND (?7 = '' OR d.topic = ?7) AND (?8 = '' OR d.message_id = ?8) AND (?9 = '' OR d.tenant = ?9) AND (?10 = '' OR instr(d.cause, ?10) > 0)
-	AND (?11 IS NULL OR d.first_parked >= ?11) AND (?12 IS NULL OR d.first_parked < ?12)
-ORDER BY d.first_parked DESC, d.id DESC LIMIT ?6`,
+WHERE {where} ORDER BY d.first_parked DESC, d.id DESC LIMIT ?`,
 
 		DropSettled: `DELETE FROM dead_letters WHERE id IN (
 	SELECT d.id FROM dead_letters d JOIN processed_messages p ON p.key = d.key WHERE ` + settled + ` LIMIT ?1)`,

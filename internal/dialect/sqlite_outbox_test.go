@@ -61,12 +61,15 @@ func explained(db *sql.DB, query string) (steps []string, err error) {
 	return steps, rows.Err()
 }
 
-// parameters returns the highest parameter number in query.
+// parameters returns the highest parameter number in query, or the number of parameters if they have none.
 func parameters(query string) (n int) {
 	for i := range 10 {
 		if strings.Contains(query, "?"+string(rune('0'+i))) {
 			n = i
 		}
+	}
+	if n == 0 {
+		return strings.Count(query, "?")
 	}
 	return n
 }

@@ -43,7 +43,8 @@ func (s *Service) Request(ctx context.Context, r ops.Request) (ops.Action, error
 		if limit <= 0 {
 			limit = math.MaxInt32
 		}
-		n, err := affected(q.ExecContext(ctx, st.MarkLetters, append(append([]any{id(action)}, filterArgs(r.Filter)...), limit)...))
+		mark, args := st.Choose(st.MarkLetters, letterFilter(r.Filter))
+		n, err := affected(q.ExecContext(ctx, mark, append(append([]any{id(action)}, args...), limit)...))
 		if err == nil && r.Expect >= 0 && n != int64(r.Expect) {
 			refused = fmt.Errorf("%w: %d match, %d are expected", ops.ErrExpected, n, r.Expect)
 			return refused
@@ -61,15 +62,6 @@ func (s *Service) Request(ctx context.Context, r ops.Request) (ops.Action, error
 		return ops.Action{ID: action}, fmt.Errorf("ops: action %v is requested, but cannot be read: %w", action, err)
 	}
 	return requested, nil
-}
-
-// filterArgs are the parameters of the filter of MarkLetters.
-func filterArgs(f consumer.DeadLetterFilter) []any {
-	args := []any{id(f.ID), id(f.ID)}
-	for _, text := range []string{f.Consumer, string(f.Reason), f.Topic, f.MessageID, f.Tenant, f.Cause} {
-		args = append(args, columns.Text(text), columns.Text(text)) // as it is stored
-	}
-	return append(args, micros(f.Since), micros(f.Since), micros(f.Until), micros(f.Until))
 }
 
 // describe returns the conditions of a filter, for people.
@@ -207,10 +199,13 @@ func (s *Service) Results(ctx context.Context, f ops.ResultFilter) (results []op
 	if f.Limit <= 0 {
 		f.Limit = 100
 	}
-	args := []any{id(f.Action), string(f.Outcome), string(f.Outcome), f.Limit}
+	query, args := st.Results, []any{id(f.Action), f.Limit}
+	if f.Outcome != "" {
+		query, args = st.ResultsOf, []any{id(f.Action), string(f.Outcome), f.Limit}
+	}
 	err = s.DB.Read(ctx, "results", func(ctx context.Context, q Queryer) error {
 		results = nil
-		return each(ctx, q, st.Results, args, func(rows *sql.Rows) error {
+		return each(ctx, q, query, args, func(rows *sql.Rows) error {
 			r := ops.Result{Action: f.Action}
 			var digits string
 			var at int64

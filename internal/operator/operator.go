@@ -110,22 +110,15 @@ func readStatus(ctx context.Context, q Queryer, st *dialect.Operator, status *op
 	}); err != nil {
 		return err
 	}
-	if err := each(ctx, q, st.Waiting, nil, func(rows *sql.Rows) error {
-		var name []byte
-		var n int
-		err := rows.Scan(&name, &n)
-		of(string(name)).Waiting = n
-		return err
-	}); err != nil {
+	if err := readWaiting(ctx, q, st, of); err != nil {
 		return err
 	}
-	if err := each(ctx, q, st.LetterOwners, nil, func(rows *sql.Rows) error {
-		var name string
-		err := rows.Scan(&name)
+	owners, err := letterOwners(ctx, q, st)
+	if err != nil {
+		return err
+	}
+	for _, name := range owners {
 		of(name)
-		return err
-	}); err != nil {
-		return err
 	}
 	for _, c := range byName {
 		if err := readLetters(ctx, q, st, c); err != nil {
@@ -136,7 +129,54 @@ func readStatus(ctx context.Context, q Queryer, st *dialect.Operator, status *op
 		}
 		status.Consumers = append(status.Consumers, *c)
 	}
+	if err := readOld(ctx, q, st, status); err != nil {
+		return err
+	}
 	slices.SortFunc(status.Consumers, func(a, b ops.ConsumerStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return nil
+}
+
+// readOld lists transactions that have been open for long.
+func readOld(ctx context.Context, q Queryer, st *dialect.Operator, status *ops.Status) error {
+	if st.OldTransactions == "" {
+		return nil
+	}
+	return each(ctx, q, st.OldTransactions, []any{ops.OldTransaction.Microseconds()}, func(rows *sql.Rows) error {
+		var h ops.Holder
+		var since int64
+		err := rows.Scan(&h.PID, &since, &h.State, &h.Client)
+		h.Since = instant(since)
+		h.Age = max(status.Now.Sub(h.Since), 0)
+		status.Old = append(status.Old, h)
+		return err
+	})
+}
+
+// readWaiting counts the letters that wait for each consumer's RunReplays, up to ops.MaxCount+1.
+func readWaiting(ctx context.Context, q Queryer, st *dialect.Operator, of func(name string) *ops.ConsumerStatus) error {
+	waiting := map[string][]string{} // consumer to actions
+	if err := each(ctx, q, st.WaitingActions, nil, func(rows *sql.Rows) error {
+		var action string
+		var name []byte
+		err := rows.Scan(&action, &name)
+		waiting[string(name)] = append(waiting[string(name)], action)
+		return err
+	}); err != nil {
+		return err
+	}
+	for name, actions := range waiting {
+		c := of(name)
+		for _, action := range actions {
+			if err := each(ctx, q, st.Waiting, []any{action, ops.MaxCount + 1 - c.Waiting}, func(rows *sql.Rows) error {
+				n := 0
+				err := rows.Scan(&n)
+				c.Waiting += n
+				return err
+			}); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package opstest
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -17,6 +18,7 @@ func statusCases[TTx any]() []testCase[TTx] {
 		{"status", testStatus[TTx]},
 		{"status of an empty database", testEmptyStatus[TTx]},
 		{"dead letters by filter", testFilters[TTx]},
+		{"dead letters of several consumers are merged", testMergedLetters[TTx]},
 		{"dead letters by filters with spaces and odd bytes", testOddFilters[TTx]},
 	}
 }
@@ -167,5 +169,52 @@ func (e *env[TTx]) wantChosen(t *testing.T, s store[TTx], what string, filter co
 	}
 	if _, err := s.Operator().End(bounded(t), a.ID, fmt.Sprint("case ", what)); err != nil {
 		t.Error(err)
+	}
+}
+
+// The newest letters of all consumers are listed, page by page, whoever parked them.
+func testMergedLetters[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	names := []string{"billing", "mailer", "mailer-eu", "shipping"}
+	consumers := map[string]*consumer.Consumer[TTx]{}
+	for _, name := range names {
+		consumers[name] = e.named(t, s, name, func(*consumer.Message) error { return consumer.Permanent(errBroken) })
+	}
+	for i, m := range messages(10) { // shipping parks the last ones
+		if err := consumers[names[max(i%3, i/2-1)]].Process(bounded(t), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := s.Operator().DeadLetters(bounded(t), consumer.DeadLetterFilter{})
+	if err != nil || len(all) != 10 {
+		t.Fatalf("%d letters, %v", len(all), err)
+	}
+	if !slices.IsSortedFunc(all, func(a, b consumer.DeadLetter) int {
+		return cmp.Or(b.First.Compare(a.First), bytes.Compare(b.ID[:], a.ID[:]))
+	}) {
+		t.Error("the letters are not listed newest first")
+	}
+	for limit := 1; limit <= 4; limit++ {
+		var paged []consumer.DeadLetterID
+		filter := consumer.DeadLetterFilter{Limit: limit}
+		for len(paged) < 20 {
+			page, err := s.Operator().DeadLetters(bounded(t), filter)
+			if err != nil || len(page) > limit {
+				t.Fatalf("%d letters, %v", len(page), err)
+			}
+			if len(page) == 0 {
+				break
+			}
+			for _, l := range page {
+				paged = append(paged, l.ID)
+			}
+			filter.After = page[len(page)-1].Cursor()
+		}
+		if !slices.EqualFunc(all, paged, func(l consumer.DeadLetter, id consumer.DeadLetterID) bool { return l.ID == id }) {
+			t.Errorf("%d at a time: %v", limit, paged)
+		}
+	}
+	if found, err := s.Operator().DeadLetters(bounded(t), consumer.DeadLetterFilter{MessageID: "order-009"}); err != nil || len(found) != 1 {
+		t.Errorf("by key: %d, %v", len(found), err)
 	}
 }

@@ -79,7 +79,14 @@ var errBroken = errors.New("the deployment is broken")
 // consumer returns a Consumer. handle decides whether a message fails; nil: none does.
 func (e *env[TTx]) consumer(t *testing.T, s store[TTx], handle func(msg *consumer.Message) error) *consumer.Consumer[TTx] {
 	t.Helper()
-	c, err := consumer.New(e.config(s, handle))
+	return e.named(t, s, name, handle)
+}
+
+func (e *env[TTx]) named(t *testing.T, s store[TTx], name string, handle func(msg *consumer.Message) error) *consumer.Consumer[TTx] {
+	t.Helper()
+	cfg := e.config(s, handle)
+	cfg.Name = name
+	c, err := consumer.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

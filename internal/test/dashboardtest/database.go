@@ -10,10 +10,12 @@ import (
 	"log/slog"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
@@ -31,6 +33,9 @@ import (
 type DB struct {
 	*sqlstore.Store
 	SQL *sql.DB
+	DSN string
+
+	words *strings.Replacer // see Fill
 
 	Broken atomic.Bool  // all handlers fail
 	Fixed  atomic.Bool  // messages with the header "fails" no longer fail
@@ -42,16 +47,22 @@ func SQLite(t testing.TB) *DB {
 	t.Helper()
 	dsn := (&url.URL{Scheme: "file", Opaque: filepath.Join(t.TempDir(), "dashboard.db")}).String() +
 		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
-	return open(t, sqlstore.SQLite, "sqlite", "sqlite", dsn)
+	return open(t, sqlstore.SQLite, "sqlite", "sqlite", dsn, sqliteWords)
 }
 
 // Postgres returns an empty schema of the server.
 func Postgres(t testing.TB) *DB {
 	t.Helper()
-	return open(t, sqlstore.Postgres, "postgres", "pgx", testdb.Schema(t, testdb.Postgres(t)))
+	return open(t, sqlstore.Postgres, "postgres", "pgx", testdb.Schema(t, testdb.Postgres(t)), postgresWords)
 }
 
-func open(t testing.TB, dialect sqlstore.Dialect, name, driver, dsn string) *DB {
+// MySQL returns an empty database of a MariaDB.
+func MySQL(t testing.TB) *DB {
+	t.Helper()
+	return open(t, sqlstore.MySQL, "mysql", "mysql", testdb.MySQL(t), mysqlWords)
+}
+
+func open(t testing.TB, dialect sqlstore.Dialect, name, driver, dsn string, words *strings.Replacer) *DB {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
@@ -65,7 +76,7 @@ func open(t testing.TB, dialect sqlstore.Dialect, name, driver, dsn string) *DB 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &DB{Store: store, SQL: db}
+	return &DB{Store: store, SQL: db, DSN: dsn, words: words}
 }
 
 var errBroken = errors.New("POST /v1/charges: 502 Bad Gateway: the card service is being deployed")

@@ -82,7 +82,7 @@ var operationsMutations = []mutation{
 	{
 		name: "on MySQL a request chooses no letter that the listing does not show", file: "internal/dialect/operator.go", pkg: "adapters/sqlstore",
 		run: "TestOperatorMariaDB$/^dead_letters_by_filters_with_spaces_and_odd_bytes$", fails: "TestOperatorMariaDB/dead_letters_by_filters_with_spaces_and_odd_bytes",
-		edits: []edit{{"f.bytes = `CAST(? AS BINARY)`", "f.bytes = `?`"}},
+		edits: []edit{{"return `CAST(` + col + ` AS BINARY) = CAST(? AS BINARY)`", "return col + ` = ?`"}},
 	},
 	handling("a replay that was held up is not parked", "replay.go", "TestOutcomesOfReplays", edit{`		o.Outcome = observe.Held
 `, ``}),

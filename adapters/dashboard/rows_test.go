@@ -1,0 +1,103 @@
+package dashboard_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/internal/test/dashboardtest"
+	"github.com/txonce/txonce/observe"
+	"github.com/txonce/txonce/outbox"
+)
+
+// What a page reads does not grow with the tables. The databases themselves count the rows.
+func TestRowsRead(t *testing.T) {
+	t.Parallel()
+	for name, db := range map[string]struct {
+		open  func(testing.TB) *dashboardtest.DB
+		count string // rows that the session has read so far
+	}{
+		"postgres": {dashboardtest.Postgres, `SELECT sum(coalesce(idx_tup_fetch, 0) + seq_tup_read) FROM pg_stat_user_tables WHERE schemaname = current_schema()`},
+		"mysql": {dashboardtest.MySQL, `SELECT sum(variable_value) FROM information_schema.session_status
+WHERE variable_name IN ('HANDLER_READ_FIRST', 'HANDLER_READ_KEY', 'HANDLER_READ_LAST', 'HANDLER_READ_NEXT', 'HANDLER_READ_PREV', 'HANDLER_READ_RND', 'HANDLER_READ_RND_NEXT')`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			filled := db.open(t)
+			filled.SQL.SetMaxOpenConns(1) // the counters are those of a session
+			filled.Fill(t, 200_000, 20_000)
+			for _, c := range reads(t, filled) {
+				before := counted(t, filled.SQL, name, db.count)
+				unrelated := counted(t, filled.SQL, name, db.count) - before
+				if err := c.read(t.Context()); err != nil {
+					t.Fatalf("%s: %v", c.what, err)
+				}
+				if n := counted(t, filled.SQL, name, db.count) - before - 2*unrelated; n > c.most {
+					t.Errorf("%s: %d rows are read, want at most %d", c.what, n, c.most)
+				}
+			}
+		})
+	}
+}
+
+func counted(t *testing.T, db *sql.DB, name, query string) (n int64) {
+	t.Helper()
+	if name == "postgres" {
+		if _, err := db.ExecContext(t.Context(), `SELECT pg_stat_force_next_flush()`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+type read struct {
+	what string
+	most int64
+	read func(ctx context.Context) error
+}
+
+// reads are what pages ask the database. Of 20,000 letters, 16,000 are billing's.
+func reads(t *testing.T, db *dashboardtest.DB) (list []read) {
+	s := db.Operator()
+	page := letters(t, db, consumer.DeadLetterFilter{Consumer: "billing", Limit: 5000})
+	after := page[len(page)-1].Cursor()
+	add := func(what string, most int64, f consumer.DeadLetterFilter) {
+		f.Limit = 51
+		list = append(list, read{what, most, func(ctx context.Context) error { _, err := s.DeadLetters(ctx, f); return err }})
+	}
+	add("letters of all consumers", 500, consumer.DeadLetterFilter{})
+	add("letters of one consumer", 400, consumer.DeadLetterFilter{Consumer: "billing"})
+	add("letters of one consumer and reason", 400, consumer.DeadLetterFilter{Consumer: "billing", Reason: observe.CauseExhausted})
+	add("a later page", 400, consumer.DeadLetterFilter{Consumer: "billing", After: after})
+	add("a later page of all consumers", 500, consumer.DeadLetterFilter{After: after})
+	add("letters until a time", 400, consumer.DeadLetterFilter{Consumer: "billing", Until: after.First})
+	add("letters since a time", 400, consumer.DeadLetterFilter{Consumer: "billing", Since: page[0].First.Add(-time.Millisecond)})
+	add("letters of a key", 20, consumer.DeadLetterFilter{Consumer: "billing", MessageID: "order-10001"})
+	add("letters of a key of any consumer", 20, consumer.DeadLetterFilter{MessageID: "order-10001"})
+	add("a letter by its id", 20, consumer.DeadLetterFilter{ID: after.ID})
+	action, err := s.Request(t.Context(), ops.Request{Kind: ops.Replay, Who: "ann", Reason: "INC-17", Filter: consumer.DeadLetterFilter{Consumer: "billing"}, Expect: 16_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.SQL.ExecContext(t.Context(), `UPDATE operator_results SET outcome = 'parked' WHERE number < 8000`); err != nil {
+		t.Fatal(err)
+	}
+	return append(list,
+		read{"failures of an action", 500, func(ctx context.Context) error {
+			_, err := s.Results(ctx, ops.ResultFilter{Action: action.ID, Outcome: observe.Parked})
+			return err
+		}},
+		read{"parked messages", 500, func(ctx context.Context) error {
+			_, err := s.Outbox().Parked(ctx, outbox.ParkedFilter{Limit: 51})
+			return err
+		}},
+		// Of billing's letters 10,001 are counted, and 250 of the 3,100 messages in each of 64 shards. MariaDB copies what it counts.
+		read{"status", 150_000, func(ctx context.Context) error { _, err := s.Status(ctx); return err }},
+	)
+}

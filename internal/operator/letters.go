@@ -1,0 +1,97 @@
+package operator
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"slices"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/columns"
+	"github.com/txonce/txonce/internal/dialect"
+)
+
+// defaultLimit is how many letters are listed if a filter has no limit.
+const defaultLimit = 100
+
+// ListLetters does what consumer.ParkingLot.DeadLetters does. statement is the one of the store's dialect; read runs it.
+//
+// There are indexes of the consumer with the time, and of the key. If the filter names neither, the newest letters of each consumer are
+// read in the order of the index, and the newest of all are chosen among them. Otherwise each page would sort all letters.
+func ListLetters(ctx context.Context, db Database, statement string, f consumer.DeadLetterFilter,
+	read func(query string, args []any) ([]consumer.DeadLetter, error),
+) ([]consumer.DeadLetter, error) {
+	if f.Limit <= 0 {
+		f.Limit = defaultLimit
+	}
+	st, err := db.Statements(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := func(f consumer.DeadLetterFilter, owner string) ([]consumer.DeadLetter, error) {
+		chosen := letterFilter(f)
+		chosen.Owner = owner
+		query, args := st.Choose(statement, chosen)
+		return read(query, append(args, f.Limit))
+	}
+	if f.Consumer != "" || f.MessageID != "" || f.ID != (consumer.DeadLetterID{}) {
+		return list(f, "")
+	}
+	var owners []string
+	err = db.Read(ctx, "list letters", func(ctx context.Context, q Queryer) (err error) {
+		owners, err = letterOwners(ctx, q, st)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var newest []consumer.DeadLetter
+	for _, owner := range owners {
+		var found []consumer.DeadLetter
+		if found, err = list(f, owner); err != nil {
+			return nil, err
+		}
+		newest = append(newest, found...)
+		slices.SortFunc(newest, func(a, b consumer.DeadLetter) int {
+			if c := b.First.Compare(a.First); c != 0 {
+				return c
+			}
+			return bytes.Compare(b.ID[:], a.ID[:])
+		})
+		if len(newest) >= f.Limit {
+			clear(newest[f.Limit:]) // releases their payloads
+			newest = newest[:f.Limit]
+			f.Since = newest[f.Limit-1].First // older ones of other consumers are not needed
+		}
+	}
+	return newest, nil
+}
+
+// letterOwners returns the consumers that have dead letters, by name.
+func letterOwners(ctx context.Context, q Queryer, st *dialect.Operator) (owners []string, err error) {
+	for last, more := "", true; more && err == nil; {
+		more = false
+		err = each(ctx, q, st.NextOwner, []any{last}, func(rows *sql.Rows) error {
+			more = true
+			err := rows.Scan(&last)
+			owners = append(owners, last)
+			return err
+		})
+	}
+	return owners, err
+}
+
+// letterFilter converts a filter for the statements. Texts are compared as they are stored.
+func letterFilter(f consumer.DeadLetterFilter) dialect.LetterFilter {
+	digits := func(id consumer.DeadLetterID) string {
+		if id == (consumer.DeadLetterID{}) {
+			return ""
+		}
+		return id.String()
+	}
+	return dialect.LetterFilter{
+		ID: digits(f.ID), Consumer: columns.Text(f.Consumer), Reason: columns.Text(string(f.Reason)), Topic: columns.Text(f.Topic),
+		MessageID: columns.Text(f.MessageID), Tenant: columns.Text(f.Tenant), Cause: columns.Text(f.Cause),
+		Since: micros(f.Since), Until: micros(f.Until), AfterFirst: micros(f.After.First), AfterID: f.After.ID.String(),
+	}
+}

@@ -1,0 +1,71 @@
+package main
+
+// showing is a mutation of adapters/dashboard that the test of that name must notice.
+func showing(name, file, test string, edits ...edit) mutation {
+	const pkg = "adapters/dashboard"
+	return mutation{name: name, file: pkg + "/" + file, edits: edits, pkg: pkg, run: "^" + test + "$", fails: test}
+}
+
+// recording is a mutation of ops.Recorder that the test of that name must notice.
+func recording(name, test string, edits ...edit) mutation {
+	const pkg = "consumer/ops"
+	return mutation{name: name, file: pkg + "/activity.go", edits: edits, pkg: pkg, run: "^" + test + "$", fails: test, short: true}
+}
+
+var dashboardMutations = []mutation{
+	showing("who may not view gets no page", "dashboard.go", "TestWithoutView", edit{`foreign.Handler(d.viewersOnly(mux))`, `foreign.Handler(mux)`}),
+	showing("the payload of a letter is for those who may see payloads", "letters.go", "TestPermissions", edit{`if d.may(r, Payload) {`, `if true {`}),
+	showing("the payload of a parked message is for those who may see payloads", "outbox.go", "TestPermissions", edit{
+		`payload := d.may(r, Payload)`, `payload := true`,
+	}),
+	showing("header values are for those who may see payloads", "render.go", "TestPermissions", edit{`can{Payload: d.may(r, Payload)`, `can{Payload: true`}),
+	showing("nothing can be pressed without the permission to act", "render.go", "TestPermissions", edit{`Act: d.may(r, Act)}`, `Act: true}`}),
+	showing("an action takes the permission to act", "act.go", "TestRefusedActionsChangeNothing", edit{`d.cfg.Authorize(r, Act)`, `d.cfg.Authorize(r, View)`}),
+	showing("nobody acts without a name", "act.go", "TestRefusedActionsChangeNothing", edit{`if err == nil && who == "" {`, `if false {`}),
+	showing("a request of another site is refused", "dashboard.go", "TestRefusedActionsChangeNothing", edit{
+		`foreign.Handler(d.viewersOnly(mux))`, `d.viewersOnly(mux)`,
+	}),
+	showing("an action on letters takes a reason", "act.go", "TestRefusedActionsChangeNothing", edit{`	if q.Reason == "" {`, `	if false {`}),
+	showing("an action on the outbox takes a reason", "act.go", "TestRefusedActionsChangeNothing", edit{`	if why == "" {`, `	if false {`}),
+	showing("an action that would choose other letters than its dry run is refused", "act.go", "TestExpect", edit{
+		`q.Expect, err = strconv.Atoi(s)`, `_, err = strconv.Atoi(s)`,
+	}),
+	showing("the whole outbox is not discarded by a form without a filter", "act.go", "TestOutbox", edit{
+		`filter == (outbox.ParkedFilter{}) {`, `filter == (outbox.ParkedFilter{Topic: "none"}) {`,
+	}),
+	showing("what a message contains is text", "format.go", "TestHostileContentIsEscaped", edit{
+		`"visible":     visible,`, `"visible":     func(s string) template.HTML { return template.HTML(visible(s)) },`,
+	}),
+	showing("no script, style or connection but the dashboard's own", "dashboard.go", "TestHeaders", edit{`default-src 'none'; `, ``}),
+	showing("hidden keys are on no page", "format.go", "TestHideKeys", edit{`return visible(d.cfg.HideKeys.Key(s))`, `return visible(s)`}),
+	showing("a count that stopped at its limit says so", "format.go", "TestCappedCounts", edit{`	if n > limit {`, `	if false {`}),
+	showing("a total of counts that stopped says so", "overview.go", "TestCappedCounts", edit{`capped || c.Capped`, `capped`}),
+	showing("all viewers share one snapshot", "snapshot.go", "TestViewersShareASnapshot", edit{`time.Since(s.taken) < snapshotAge`, `false`}),
+	showing("a hundred viewers are live at once, not more", "live.go", "TestViewersShareASnapshot", edit{`maxViewers = 100 `, `maxViewers = 1000 `}),
+	showing("an old state is shown as old", "overview.go", "TestDatabaseAway", edit{
+		`add(true, "Blind", "", "The database has not answered for %s: %v. What follows is older.", span(o.Stale), s.Err)`, `_ = o.Stale`,
+	}),
+	showing("Loopback grants nothing but View", "authorize.go", "TestLoopback", edit{`	if p != View {`, `	if false {`}),
+	showing("Loopback refuses pages of other sites whose name resolves to this machine", "authorize.go", "TestLoopback", edit{
+		` || !loopbackHost(r.Host)`, ``,
+	}),
+	{
+		name: "a page of letters reads the letters of the page", file: "internal/operator/letters.go", pkg: "adapters/dashboard", run: "^TestRowsRead$/^postgres$", fails: "TestRowsRead",
+		edits: []edit{{`chosen.Owner = owner`, `_ = owner`}},
+	},
+	{
+		name: "the failures of an action are read in the order of an index", file: "internal/operator/actions.go", pkg: "adapters/dashboard",
+		run: "^TestRowsRead$/^postgres$", fails: "TestRowsRead", edits: []edit{{`	if f.Outcome != "" {`, `	if f.Outcome == observe.Rejected {`}},
+	},
+	operating("the letters of all consumers are listed newest first, page by page", "internal/operator/letters.go", "dead_letters_of_several_consumers_are_merged", edit{
+		`if c := b.First.Compare(a.First); c != 0 {`, `if c := b.First.Compare(a.First); c > 5 {`,
+	}),
+	operating("activity of the same minute and process is replaced", "internal/dialect/operator.go", "activity_is_replaced,_listed_and_forgotten", edit{
+		"replaced: `ON CONFLICT (minute, consumer, node) DO UPDATE SET counts = excluded.counts`", "replaced: `ON CONFLICT (minute, consumer, node) DO NOTHING`",
+	}),
+	operating("activity is kept for 48 hours", "internal/operator/activity.go", "activity_is_replaced,_listed_and_forgotten", edit{`Add(-ops.ActivityKept)`, `Add(-10 * ops.ActivityKept)`}),
+	recording("the activity of a process is not replaced by that of its successor", "TestRecorderCountsOnce", edit{` + "/" + rand.Text()[:6]`, ` + rand.Text()[:0]`}),
+	recording("a message is counted in one minute", "TestRecorder", edit{`a.Minute, a.Messages = minute, map[observe.Outcome]int64{}`, `a.Minute = minute`}),
+	recording("what is counted while the database is away is written later", "TestRecorder", edit{`	r.past = append(r.past, *a)`, `	r.past = append(r.past[:0:0], *a)`}),
+	recording("the activity is written once more at the end", "TestRecorder", edit{`_ = r.write(last)`, `_ = last`}),
+}

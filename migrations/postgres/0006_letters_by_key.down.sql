@@ -1,0 +1,2 @@
+DROP INDEX dead_letters_message;
+DELETE FROM txonce_schema WHERE version = 6;
