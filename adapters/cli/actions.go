@@ -93,7 +93,7 @@ func (a *app) listActions() *cobra.Command {
 		})
 	})
 	c.Flags().StringVar(&f.Consumer, "consumer", "", "only those of this consumer")
-	c.Flags().StringVar(&kind, "kind", "", "only replay, discard, unpark or discard_outbox")
+	c.Flags().StringVar(&kind, "kind", "", "only replay, repair, discard, unpark or discard_outbox")
 	c.Flags().BoolVar(&f.Open, "open", false, "only those that have not ended")
 	c.Flags().IntVar(&f.Limit, "limit", 100, "at most so many")
 	return c
@@ -123,7 +123,7 @@ func (a *app) showAction() *cobra.Command {
 		case len(found) == 0:
 			return fmt.Errorf("%w: %s", ops.ErrNoAction, id)
 		case wait:
-			return a.follow(ctx, db, out, found[0])
+			return a.follow(ctx, db, out, found[0], "the workers go on")
 		}
 		action := found[0]
 		failures, err := s.Results(limited, ops.ResultFilter{Action: id, Outcome: observe.Parked})

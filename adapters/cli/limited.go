@@ -5,9 +5,10 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/dedup"
 )
 
-// limitedStore applies --timeout to each page of letters and to each discarded letter, because there may be many.
+// limitedStore applies --timeout to each request of work that makes many of them.
 type limitedStore struct {
 	ops.Store
 	app *app
@@ -23,4 +24,28 @@ func (s limitedStore) DiscardLetter(ctx context.Context, action ops.ActionID, le
 	ctx, cancel := s.app.limit(ctx)
 	defer cancel()
 	return s.Store.DiscardLetter(ctx, action, letter)
+}
+
+func (s limitedStore) Status(ctx context.Context) (ops.Status, error) {
+	ctx, cancel := s.app.limit(ctx)
+	defer cancel()
+	return s.Store.Status(ctx)
+}
+
+func (s limitedStore) Actions(ctx context.Context, filter ops.ActionFilter) ([]ops.Action, error) {
+	ctx, cancel := s.app.limit(ctx)
+	defer cancel()
+	return s.Store.Actions(ctx, filter)
+}
+
+func (s limitedStore) Results(ctx context.Context, filter ops.ResultFilter) ([]ops.Result, error) {
+	ctx, cancel := s.app.limit(ctx)
+	defer cancel()
+	return s.Store.Results(ctx, filter)
+}
+
+func (s limitedStore) Claimed(ctx context.Context, keys []dedup.Key) (map[dedup.Key]dedup.Fingerprint, error) {
+	ctx, cancel := s.app.limit(ctx)
+	defer cancel()
+	return s.Store.Claimed(ctx, keys)
 }

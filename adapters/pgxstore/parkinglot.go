@@ -60,7 +60,7 @@ func (s *Store) DeadLetters(ctx context.Context, f consumer.DeadLetterFilter) ([
 		after = &f.After.First
 	}
 	rows, _ := s.cfg.Pool.Query(ctx, s.sql.DeadLetters, uuid(f.ID), f.Consumer, string(f.Reason), after, uuid(f.After.ID), f.Limit,
-		f.Topic, f.MessageID, f.Tenant, f.Cause, nullTime(f.Since), nullTime(f.Until))
+		f.Topic, f.MessageID, f.Tenant, f.Cause, nullTime(f.Since), nullTime(f.Until), f.Position)
 	letters, err := pgx.CollectRows(rows, letter)
 	return letters, s.claimError(err)
 }

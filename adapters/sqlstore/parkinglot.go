@@ -62,7 +62,7 @@ func (s *Store) DeadLetters(ctx context.Context, filter consumer.DeadLetterFilte
 		letters = nil
 		args := []any{
 			s.letterID(filter.ID), filter.Consumer, string(filter.Reason), s.db.Values.Time(filter.After.First), s.letterID(filter.After.ID), filter.Limit,
-			filter.Topic, filter.MessageID, filter.Tenant, filter.Cause, s.db.Values.Time(filter.Since), s.db.Values.Time(filter.Until),
+			filter.Topic, filter.MessageID, filter.Tenant, filter.Cause, s.db.Values.Time(filter.Since), s.db.Values.Time(filter.Until), filter.Position,
 		}
 		if s.cfg.Dialect == MySQL { // its parameters are in the order of the text
 			args = append(slices.Delete(args, 5, 6), filter.Limit)

@@ -15,7 +15,7 @@ type MySQL struct {
 	Claim, ClaimRow, ClaimAgain, Claimed, ClaimedOne string
 	Forgotten, Windows, Existing, Touch              string
 	Forget, SaveResult, Lookup, Stands               string
-	SeenKeys, FreeKeys                               string
+	SeenKeys, FreeKeys, Holder, HolderMariaDB        string
 	// Windows and checks.
 	LockSources, Sources, AddSource                                                     string
 	UseWindow, WindowUse, SchemaVersion, SchemaTables, Settings, Tables, Columns, Texts string
@@ -35,6 +35,13 @@ const (
 	mysqlByKey   = `FROM ` + mysqlKeys + ` STRAIGHT_JOIN @processed_messages AS p FORCE INDEX (PRIMARY) ON p.` + "`key`" + ` = UNHEX(r.k)`
 	mysqlByID    = `FROM ` + mysqlKeys + ` STRAIGHT_JOIN @dead_letters AS d FORCE INDEX (PRIMARY) ON d.id = UNHEX(r.k)`
 	mysqlLetters = `FROM @dead_letters AS d STRAIGHT_JOIN @processed_messages AS p FORCE INDEX (PRIMARY) ON p.` + "`key` = d.`key`"
+
+	// The transaction that a session waits for. The server writes its beginning in whole seconds of its own time zone.
+	mysqlHolder = `b.trx_mysql_thread_id, TIMESTAMPDIFF(MICROSECOND, b.trx_started, CONVERT_TZ(NOW(6), @@time_zone, 'SYSTEM')), @clock,
+	CASE WHEN p.command IS NULL THEN '' WHEN p.command = 'Sleep' THEN 'idle in transaction' ELSE 'active' END, COALESCE(CONCAT(p.host, ' ', p.user), '')`
+	mysqlHolderOf = `LEFT JOIN information_schema.processlist AS p ON p.id = b.trx_mysql_thread_id
+WHERE r.trx_mysql_thread_id = ? ORDER BY b.trx_started LIMIT 1`
+
 	mysqlSweep   = `SELECT owner, lease_until, next_key, forgotten_until, @clock FROM @txonce_sweep`
 )
 
@@ -101,6 +108,13 @@ func NewMySQL(schema string) MySQL {
 		SeenKeys: q("SELECT p.`key` " + mysqlByKey),
 		FreeKeys: q("SELECT p.`key` " + mysqlByKey + ` FOR UPDATE SKIP LOCKED`),
 
+		Holder: q(`SELECT ` + mysqlHolder + ` FROM performance_schema.data_lock_waits AS w
+JOIN information_schema.innodb_trx AS r ON r.trx_id = w.requesting_engine_transaction_id
+JOIN information_schema.innodb_trx AS b ON b.trx_id = w.blocking_engine_transaction_id ` + mysqlHolderOf),
+		HolderMariaDB: q(`SELECT ` + mysqlHolder + ` FROM information_schema.innodb_lock_waits AS w
+JOIN information_schema.innodb_trx AS r ON r.trx_id = w.requesting_trx_id
+JOIN information_schema.innodb_trx AS b ON b.trx_id = w.blocking_trx_id ` + mysqlHolderOf),
+
 		SaveResult: q("UPDATE @processed_messages SET result = ? WHERE `key` = UNHEX(?)"),
 
 		Lookup: q("SELECT `key`, fingerprint, expires_at, result, consumer, tenant, id FROM @processed_messages WHERE `key` = UNHEX(?)"),
@@ -154,7 +168,7 @@ ON DUPLICATE KEY UPDATE times = times + 1, last_parked = VALUES(last_parked), re
 	` + settled + ` AS settled
 FROM (SELECT UNHEX(?) AS id, CAST(? AS BINARY) AS consumer, CAST(? AS BINARY) AS reason,
 	CAST(? AS SIGNED) AS parked, UNHEX(?) AS behind, CAST(? AS BINARY) AS topic, CAST(? AS BINARY) AS message_id,
-	CAST(? AS BINARY) AS tenant, CAST(? AS BINARY) AS cause, CAST(? AS SIGNED) AS since, CAST(? AS SIGNED) AS until) AS want
+	CAST(? AS BINARY) AS tenant, CAST(? AS BINARY) AS cause, CAST(? AS SIGNED) AS since, CAST(? AS SIGNED) AS until, CAST(? AS BINARY) AS position) AS want
 	CROSS JOIN @dead_letters AS d LEFT JOIN @processed_messages AS p ON p.` + "`key` = d.`key`" + `
 WHERE (want.id IS NULL OR d.id = want.id) AND (LENGTH(want.consumer) = 0 OR CAST(d.consumer AS BINARY) = want.consumer)
 	AND (LENGTH(want.reason) = 0 OR CAST(d.reason AS BINARY) = want.reason)
@@ -162,6 +176,7 @@ WHERE (want.id IS NULL OR d.id = want.id) AND (LENGTH(want.consumer) = 0 OR CAST
 	AND (LENGTH(want.topic) = 0 OR CAST(d.topic AS BINARY) = want.topic) AND (LENGTH(want.message_id) = 0 OR CAST(d.message_id AS BINARY) = want.message_id)
 	AND (LENGTH(want.tenant) = 0 OR CAST(d.tenant AS BINARY) = want.tenant) AND (LENGTH(want.cause) = 0 OR LOCATE(want.cause, CAST(d.cause AS BINARY)) > 0)
 	AND (want.since IS NULL OR d.first_parked >= want.since) AND (want.until IS NULL OR d.first_parked < want.until)
+	AND (LENGTH(want.position) = 0 OR CAST(d.position AS BINARY) = want.position)
 ORDER BY d.first_parked DESC, d.id DESC LIMIT ?`),
 
 		// Settled dead letters are found, locked, checked again and deleted. A single statement for this would wait for the

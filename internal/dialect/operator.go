@@ -18,6 +18,12 @@ type Operator struct {
 	PassEnded string
 	// Activity.
 	AddActivity, Activity, ForgetActivity string
+	// Keys.
+	KeyOfClaim, KeyOfLetter, ClaimsAfter, LetterKeys string
+	ClaimedKeys                                      func(n int) string // the claims of n keys
+	// The outbox.
+	OutboxTopics string
+	OutboxIDs    func(n int) string // the messages of a topic with n IDs
 }
 
 // functions are what the databases call by different names.
@@ -43,7 +49,7 @@ type functions struct {
 func newOperator(f functions, q func(string) string) Operator {
 	filter := fmt.Sprintf(`(%[1]s IS NULL OR d.id = %[1]s) AND (%[2]s = '' OR d.consumer = %[2]s) AND (%[2]s = '' OR d.reason = %[2]s)
 	AND (%[2]s = '' OR d.topic = %[2]s) AND (%[2]s = '' OR d.message_id = %[2]s) AND (%[2]s = '' OR d.tenant = %[2]s)
-	AND (%[2]s = '' OR %[3]s) AND (%[4]s = 0 OR d.first_parked >= %[5]s) AND (%[4]s = 0 OR d.first_parked < %[5]s)`,
+	AND (%[2]s = '' OR d.position = %[2]s) AND (%[2]s = '' OR %[3]s) AND (%[4]s = 0 OR d.first_parked >= %[5]s) AND (%[4]s = 0 OR d.first_parked < %[5]s)`,
 		f.key, f.text("?"), f.contains("d.cause", f.text("?")), f.number, f.since)
 	open := `NOT EXISTS (SELECT 1 FROM @operator_results o WHERE o.letter = d.id AND o.outcome = '')`
 	return Operator{
@@ -61,7 +67,7 @@ SELECT consumer FROM owners WHERE consumer IS NOT NULL`),
 	SELECT reason, first_parked, last_parked FROM @dead_letters WHERE consumer = ? ORDER BY first_parked DESC LIMIT ` + f.limit + `) AS part
 GROUP BY reason ORDER BY 2 DESC, 1`),
 		Waiting: q(`SELECT a.consumer, count(*) FROM @operator_actions a JOIN @operator_results r ON r.action = a.id AND r.outcome = ''
-WHERE a.ended_at IS NULL AND a.kind = 'replay' GROUP BY a.consumer`),
+WHERE a.ended_at IS NULL AND a.kind IN ('replay', 'repair') GROUP BY a.consumer`),
 
 		AddAction: q(`INSERT INTO @operator_actions (id, kind, consumer, who, reason, filter, new_key, as_new, rate, max_failures, requested_at, next_at, ended_at, note)
 SELECT ` + f.key + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `,
@@ -81,8 +87,9 @@ WHERE action = ` + f.key + ` AND (` + f.text("?") + ` = '' OR outcome = ` + f.te
 		EndAction: q(`UPDATE @operator_actions SET ended_at = ` + f.now + `, note = ` + f.text("?") + ` WHERE id = ` + f.key + ` AND ended_at IS NULL`),
 		Unmark:    q(`DELETE FROM @operator_results WHERE action = ` + f.key + ` AND outcome = ''`),
 
-		OpenReplays: q(`SELECT ` + f.id("id") + `, new_key, CASE WHEN as_new THEN 1 ELSE 0 END, rate, max_failures FROM @operator_actions
-WHERE consumer = ` + f.text("?") + ` AND kind = 'replay' AND ended_at IS NULL ORDER BY requested_at, id LIMIT 100`),
+		OpenReplays: q(`SELECT ` + f.id("id") + `, new_key, CASE WHEN as_new THEN 1 ELSE 0 END, rate, max_failures,
+	CASE WHEN kind = 'repair' THEN note END FROM @operator_actions
+WHERE consumer = ` + f.text("?") + ` AND kind IN ('replay', 'repair') AND ended_at IS NULL ORDER BY requested_at, id LIMIT 100`),
 		LockAction: q(`SELECT ` + f.time("next_at") + ` - ` + f.time(f.now) + ` FROM @operator_actions WHERE id = ` + f.key + ` AND ended_at IS NULL` + f.lock),
 		Failures:   q(`SELECT count(*) FROM @operator_results WHERE action = ` + f.key + ` AND outcome = 'parked'`),
 		NextLetter: q(`SELECT ` + f.id("letter") + `, tries FROM @operator_results WHERE action = ` + f.key + ` AND outcome = '' AND taken_until <= ` + f.now + `
@@ -103,8 +110,29 @@ VALUES (` + f.key + `, ` + f.key + `, 0, ` + f.text("?") + `, '', '', 1, ` + f.n
 VALUES (` + f.number + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `) ` + f.replaced),
 		Activity:       q(`SELECT minute, consumer, node, counts FROM @consumer_activity WHERE minute >= ` + f.number + ` ORDER BY minute, consumer, node`),
 		ForgetActivity: q(`DELETE FROM @consumer_activity WHERE minute < ` + f.number),
+
+		KeyOfClaim:  q(`SELECT p.consumer, p.tenant, p.id FROM @processed_messages AS p WHERE p.key = ` + f.key),
+		KeyOfLetter: q(`SELECT d.consumer, d.tenant, d.message_id FROM @dead_letters AS d WHERE d.key = ` + f.key + ` LIMIT 1`),
+		ClaimsAfter: q(`SELECT ` + f.id("p.key") + `, p.consumer, p.tenant, p.id FROM @processed_messages AS p WHERE p.key > ` + f.key + ` ORDER BY p.key LIMIT ` + f.limit),
+		LetterKeys:  q(`SELECT d.consumer, d.tenant, d.message_id FROM @dead_letters AS d WHERE d.message_id IS NOT NULL`),
+		ClaimedKeys: func(n int) string {
+			return q(`SELECT ` + f.id("p.key") + `, p.fingerprint FROM @processed_messages AS p WHERE p.key IN (` + list(f.key, n) + `)`)
+		},
+
+		OutboxTopics: q(`SELECT topic FROM @outbox_messages UNION SELECT topic FROM @outbox_delayed UNION SELECT topic FROM @outbox_parked UNION SELECT topic FROM @outbox_sent`),
+		// A single statement sees a message in one of the tables, also while it moves to another one.
+		OutboxIDs: func(n int) string {
+			from := func(state, table string) string {
+				return `SELECT '` + state + `', id FROM ` + table + ` WHERE topic = ` + f.text("?") + ` AND id IN (` + list("?", n) + `)`
+			}
+			return q(from("pending", "@outbox_messages") + ` UNION ALL ` + from("delayed", "@outbox_delayed") + ` UNION ALL ` +
+				from("parked", "@outbox_parked") + ` UNION ALL ` + from("sent", "@outbox_sent"))
+		},
 	}
 }
+
+// list returns n parameters.
+func list(param string, n int) string { return strings.Repeat(param+", ", n-1) + param }
 
 // NewPostgresOperator returns the statements for tables in schema. Empty means those that search_path finds.
 func NewPostgresOperator(schema string) Operator {

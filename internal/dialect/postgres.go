@@ -199,7 +199,7 @@ FROM @dead_letters d LEFT JOIN @processed_messages p ON p.key = d.key
 WHERE ($1::uuid IS NULL OR d.id = $1::uuid) AND ($2::text = '' OR d.consumer = $2::text)
 	AND ($3::text = '' OR d.reason = $3::text) AND ($4::timestamptz IS NULL OR (d.first_parked, d.id) < ($4::timestamptz, $5::uuid))
 	AND ($7::text = '' OR d.topic = $7::text) AND ($8::text = '' OR d.message_id = $8::text) AND ($9::text = '' OR d.tenant = $9::text)
-	AND ($10::text = '' OR strpos(d.cause, $10::text) > 0)
+	AND ($10::text = '' OR strpos(d.cause, $10::text) > 0) AND ($13::text = '' OR d.position = $13::text)
 	AND ($11::timestamptz IS NULL OR d.first_parked >= $11::timestamptz) AND ($12::timestamptz IS NULL OR d.first_parked < $12::timestamptz)
 ORDER BY d.first_parked DESC, d.id DESC LIMIT $6::bigint`),
 

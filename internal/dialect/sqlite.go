@@ -98,7 +98,7 @@ FROM dead_letters d LEFT JOIN processed_messages p ON p.key = d.key
 WHERE (?1 IS NULL OR d.id = ?1) AND (?2 = '' OR d.consumer = ?2)
 	AND (?3 = '' OR d.reason = ?3) AND (?4 IS NULL OR (d.first_parked, d.id) < (?4, ?5))
 	AND (?7 = '' OR d.topic = ?7) AND (?8 = '' OR d.message_id = ?8) AND (?9 = '' OR d.tenant = ?9) AND (?10 = '' OR instr(d.cause, ?10) > 0)
-	AND (?11 IS NULL OR d.first_parked >= ?11) AND (?12 IS NULL OR d.first_parked < ?12)
+	AND (?11 IS NULL OR d.first_parked >= ?11) AND (?12 IS NULL OR d.first_parked < ?12) AND (?13 = '' OR d.position = ?13)
 ORDER BY d.first_parked DESC, d.id DESC LIMIT ?6`,
 
 		DropSettled: `DELETE FROM dead_letters WHERE id IN (
