@@ -42,6 +42,8 @@ func (s *Store) Result(err error) observe.Result {
 		return observe.Committed
 	case errors.As(err, new(*dedup.InDoubtError)):
 		return observe.CommitUnknown
+	case errors.As(err, new(handlerError)): // it may be of another database
+		return observe.RolledBack
 	case s.fault(err).Collided:
 		return observe.Deadlock
 	case errors.Is(err, errCommitUnknown) && !s.fault(err).Busy: // SQLite does not commit while other connections read

@@ -6,7 +6,6 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/ops"
-	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/observe"
 )
@@ -21,8 +20,6 @@ func requestCases[TTx any]() []testCase[TTx] {
 		{"actions are listed", testActions[TTx]},
 		{"a letter is discarded", testDiscard[TTx]},
 		{"letters are discarded by filter", testDiscardLetters[TTx]},
-		{"a key is explained", testExplain[TTx]},
-		{"a replay is planned", testPlan[TTx]},
 	}
 }
 
@@ -148,61 +145,5 @@ func testDiscardLetters[TTx any](t *testing.T, e *env[TTx]) {
 	r.Filter = consumer.DeadLetterFilter{}
 	if _, err := ops.DiscardLetters(bounded(t), s.Operator(), r); err == nil {
 		t.Error("a filter without condition is accepted")
-	}
-}
-
-func testExplain[TTx any](t *testing.T, e *env[TTx]) {
-	s := e.node(t)
-	c := e.consumer(t, s, nil)
-	if err := c.Process(bounded(t), message("order-1", "orders")); err != nil {
-		t.Fatal(err)
-	}
-	other := message("order-1", "orders")
-	other.Payload = []byte("other content")
-	if err := c.Process(bounded(t), other); err != nil { // a mismatch
-		t.Fatal(err)
-	}
-	c.Close()
-	e.park(t, s, message("order-2", "orders"))
-	for _, tc := range []struct {
-		id      string
-		opts    ops.ExplainOptions
-		verdict ops.Verdict
-		letters int
-		claimed bool
-	}{
-		{"order-1", ops.ExplainOptions{}, ops.Duplicate, 1, true},
-		{"order-1", ops.ExplainOptions{Fingerprint: dedup.FingerprintOf(other.Payload)}, ops.Mismatch, 1, true},
-		{"order-2", ops.ExplainOptions{}, ops.First, 1, false},
-		{"order-3", ops.ExplainOptions{}, ops.First, 0, false},
-	} {
-		x, err := ops.Explain(bounded(t), s.Operator(), dedup.Key{Consumer: name, ID: tc.id}, tc.opts)
-		if err != nil || x.Verdict != tc.verdict || len(x.Letters) != tc.letters || x.Claimed.IsZero() == tc.claimed || x.Claim.ExpiresAt.IsZero() == tc.claimed {
-			t.Errorf("%s: %+v, %v; want %s and %d letters", tc.id, x, err, tc.verdict, tc.letters)
-		}
-	}
-}
-
-func testPlan[TTx any](t *testing.T, e *env[TTx]) {
-	s := e.node(t)
-	e.park(t, s, messages(3)...)
-	c := e.consumer(t, s, nil)
-	if err := c.Process(bounded(t), messages(1)[0]); err != nil { // processed meanwhile
-		t.Fatal(err)
-	}
-	other := messages(1)[0]
-	other.Payload = []byte("other content")
-	for _, m := range []*consumer.Message{other, message("", "orders")} { // a mismatch, and one without key
-		if err := c.Process(bounded(t), m); err != nil {
-			t.Fatal(err)
-		}
-	}
-	plan, err := ops.PlanReplay(bounded(t), s.Operator(), replayRequest())
-	if err != nil || plan.Match != 5 || plan.Run != 2 || plan.Processed != 1 || plan.Refused[observe.CauseMismatch] != 1 || plan.Refused[observe.CauseNoKey] != 1 {
-		t.Errorf("%+v, %v", plan, err)
-	}
-	a := replay(t, s.Operator(), request(t, s.Operator(), replayRequest()).ID, c)
-	if a.Results[observe.Processed] != 2 || a.Results[observe.Duplicate] != 1 || a.Results[observe.Parked] != 2 {
-		t.Errorf("the replay did something else: %+v", a)
 	}
 }

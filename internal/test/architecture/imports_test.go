@@ -31,7 +31,7 @@ var rows = []row{
 	{"observe", nil},
 	{"dedup", []string{"observe", "internal/await", "internal/backoff", "internal/hooks", "internal/idtime"}},
 	{"dedup/storekit", []string{"dedup"}},
-	{"dedup/deduptest", []string{"dedup", "dedup/storekit", "internal/await"}},
+	{"dedup/deduptest", []string{"dedup", "dedup/storekit", "observe", "internal/await"}},
 	{"outbox", []string{"internal/outgoing"}},
 	{"outbox/relay", []string{"outbox", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/tokens"}},
 	{"outbox/outboxtest", []string{"outbox", "outbox/relay", "internal/await", "internal/backoff", "internal/shares"}},
