@@ -46,5 +46,5 @@ type RequestedReplay struct {
 	// Defaults to nil: no change.
 	Payload []byte
 
-	Tries  int    // how often it was taken for this request, with this time
+	Tries int // how often it was taken for this request, with this time
 }

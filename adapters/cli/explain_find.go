@@ -61,7 +61,9 @@ func (a *app) keyWithHash(ctx context.Context, db *Database, out *printer, name 
 	digits := strings.ToLower(strings.ReplaceAll(f.hash, "-", "")) // PostgreSQL shows keys as UUIDs
 	b, err := hex.DecodeString(digits)
 	found := false
-	fits := func(key dedup.Key) bool { return (name == "" || key.Consumer == name) && (f.tenant == "" || key.Tenant == f.tenant) }
+	fits := func(key dedup.Key) bool {
+		return (name == "" || key.Consumer == name) && (f.tenant == "" || key.Tenant == f.tenant)
+	}
 	switch {
 	case err != nil || len(b) != len(dedup.KeyHash{}) && len(b) != hiddenBytes:
 		return key, usage(fmt.Errorf("--hash %q: want the 16 digits of a hidden key, or the 32 digits of a row's key", f.hash))

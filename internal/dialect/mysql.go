@@ -42,7 +42,7 @@ const (
 	mysqlHolderOf = `LEFT JOIN information_schema.processlist AS p ON p.id = b.trx_mysql_thread_id
 WHERE r.trx_mysql_thread_id = ? ORDER BY b.trx_started LIMIT 1`
 
-	mysqlSweep   = `SELECT owner, lease_until, next_key, forgotten_until, @clock FROM @txonce_sweep`
+	mysqlSweep = `SELECT owner, lease_until, next_key, forgotten_until, @clock FROM @txonce_sweep`
 )
 
 // MySQLNames returns a function that inserts the schema before every table name in a statement. Statements mark table names

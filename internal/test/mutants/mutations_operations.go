@@ -87,7 +87,7 @@ var operationsMutations = []mutation{
 	{
 		name: "sqlstore names an unknown COMMIT", file: "adapters/sqlstore/errors.go",
 		edits: []edit{{`errors.Is(err, errCommitUnknown) && !s.fault(err).Busy`, `errors.Is(err, errCommitUnknown) && s.fault(err).Busy`}},
-		pkg: "adapters/sqlstore", run: "TestPostgres$/^15$/^commit_outcome_unknown:_answer_lost$", fails: "TestPostgres/15/commit_outcome_unknown:_answer_lost",
+		pkg:   "adapters/sqlstore", run: "TestPostgres$/^15$/^commit_outcome_unknown:_answer_lost$", fails: "TestPostgres/15/commit_outcome_unknown:_answer_lost",
 	},
 	handling("a hook that panics has no effect", "trace.go", "TestHooksThatPanic", edit{`		defer p.panics.Recover(ctx, "Done")`, ``}),
 	observing("a hook that panics does not keep others from being called", "hooks.go", "TestPanics", edit{
