@@ -60,7 +60,7 @@ func outgoingText(e ops.Explanation, sent ops.Outgoing) string {
 		text += fmt.Sprintf(", at least %d %s", sent.Confirmed, gone)
 	case sent.Pending+sent.Parked+sent.Delayed > 0:
 	case !e.Claim.ExpiresAt.IsZero() || sent.Confirmed > 0:
-		text += ": all with derived IDs are " + gone
+		text += ": all with IDs derived from this key are " + gone
 	}
 	return text
 }
