@@ -52,7 +52,12 @@ func (a *app) explain() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return out.object(explainJSON(out, e, sent), func() { printExplanation(out, e, sent) })
+			return out.object(explainJSON(out, e, sent), func() {
+				if f.hash != "" || f.position != "" {
+					out.printf("key      %s of consumer %s\n", oneLine(keyText(out, key)), oneLine(key.Consumer))
+				}
+				printExplanation(out, e, sent)
+			})
 		})
 	c.Example = `  txonce explain billing order-42:paid
   txonce explain billing --hash 1f0bc5c06c537b99        # a key that --hide-keys or Config.HideKeys has hidden; the secret is in TXONCE_KEY_SECRET

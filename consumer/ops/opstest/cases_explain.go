@@ -180,7 +180,7 @@ func testKeys[TTx any](t *testing.T, e *env[TTx]) {
 		t.Fatal(err)
 	}
 	slices.Sort(all)
-	if want := []string{two.String(), one.String(), three.String()}; !slices.Equal(all, want) {
+	if want := []string{one.String(), three.String(), two.String()}; !slices.Equal(all, want) {
 		t.Errorf("keys %q, want %q", all, want)
 	}
 	var keys []dedup.Key
