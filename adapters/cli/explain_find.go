@@ -70,7 +70,7 @@ func (a *app) keyWithHash(ctx context.Context, db *Database, out *printer, name 
 	case len(b) == len(dedup.KeyHash{}):
 		limited, cancel := a.limit(ctx)
 		defer cancel()
-		key, found, err = db.Store.Operator().KeyOf(limited, dedup.KeyHash(b))
+		key, found, err = db.Store.Operator().Keys().KeyOf(limited, dedup.KeyHash(b))
 		found = found && fits(key)
 	default:
 		hide := a.secret()
@@ -78,7 +78,7 @@ func (a *app) keyWithHash(ctx context.Context, db *Database, out *printer, name 
 			return key, usage(fmt.Errorf("--hash needs the secret that has hidden the key, in TXONCE_KEY_SECRET"))
 		}
 		p, n := newProgress(out, "keys compared", 0), 0
-		err = db.Store.Operator().EachKey(ctx, func(k dedup.Key) bool {
+		err = db.Store.Operator().Keys().EachKey(ctx, func(k dedup.Key) bool {
 			if n++; n%10_000 == 0 {
 				p.show(n, 0)
 			}

@@ -44,8 +44,16 @@ func (s limitedStore) Results(ctx context.Context, filter ops.ResultFilter) ([]o
 	return s.Store.Results(ctx, filter)
 }
 
-func (s limitedStore) Claimed(ctx context.Context, keys []dedup.Key) (map[dedup.Key]dedup.Fingerprint, error) {
+func (s limitedStore) Keys() ops.Keys { return limitedKeys{s.Store.Keys(), s.app} }
+
+// limitedKeys is limitedStore for keys.
+type limitedKeys struct {
+	ops.Keys
+	app *app
+}
+
+func (s limitedKeys) Claimed(ctx context.Context, keys []dedup.Key) (map[dedup.Key]dedup.Fingerprint, error) {
 	ctx, cancel := s.app.limit(ctx)
 	defer cancel()
-	return s.Store.Claimed(ctx, keys)
+	return s.Keys.Claimed(ctx, keys)
 }

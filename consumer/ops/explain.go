@@ -81,7 +81,7 @@ func Explain(ctx context.Context, s Store, key dedup.Key, opts ExplainOptions) (
 // ExplainOutbox finds out what has become of the outbox messages that the handler of an explained key has enqueued. See Outgoing for what
 // it cannot find.
 func ExplainOutbox(ctx context.Context, s Store, e Explanation) (out Outgoing, err error) {
-	if out, err = s.Outgoing(ctx, e.Key); err != nil {
+	if out, err = s.Keys().Outgoing(ctx, e.Key); err != nil {
 		return out, fmt.Errorf("ops: explain the outbox messages of %v: %w", e.Key, err)
 	}
 	discards, err := s.Actions(ctx, ActionFilter{Kind: DiscardOutbox, Limit: discardsMost})

@@ -54,7 +54,7 @@ func PlanReplay(ctx context.Context, s Store, r Request, most int) (plan ReplayP
 				keys = append(keys, rec.Key)
 			}
 		}
-		claimed, err := s.Claimed(ctx, keys)
+		claimed, err := s.Keys().Claimed(ctx, keys)
 		if err != nil {
 			return plan, err
 		}

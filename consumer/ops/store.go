@@ -16,9 +16,10 @@ type Store interface {
 	StatusReader
 	LetterKeeper
 	Prober
-	KeyFinder
-	OutboxReader
 	Requester
+
+	// Keys answers questions about natural keys.
+	Keys() Keys
 
 	// Outbox has the operations on the outbox.
 	Outbox() outbox.Operations
@@ -117,8 +118,8 @@ type Holder struct {
 	Client string        // its address and the name of its application; empty: unknown
 }
 
-// KeyFinder finds natural keys and their claims.
-type KeyFinder interface {
+// Keys finds natural keys, their claims, and what their handlers have enqueued.
+type Keys interface {
 	// KeyOf returns the natural key that has this hash, of a claim or of a dead letter. found is false if there is none. A claim that was made
 	// with Config.Compact does not tell its key.
 	KeyOf(ctx context.Context, hash dedup.KeyHash) (key dedup.Key, found bool, err error)
@@ -130,10 +131,7 @@ type KeyFinder interface {
 	// Claimed returns the fingerprints of the committed claims of keys. A key without one is missing in the answer, also while a
 	// transaction claims it.
 	Claimed(ctx context.Context, keys []dedup.Key) (map[dedup.Key]dedup.Fingerprint, error)
-}
 
-// OutboxReader finds the messages of the outbox that one handler has enqueued.
-type OutboxReader interface {
 	// Outgoing counts the messages that the handler of the message with key has enqueued. There is no index for it: it reads the tables of the
 	// outbox, at a million messages for about a second for each topic. It leaves Discards alone.
 	Outgoing(ctx context.Context, key dedup.Key) (Outgoing, error)

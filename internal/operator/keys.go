@@ -15,7 +15,7 @@ const (
 	claimsAtOnce = 100  // keys that Claimed asks for with one statement
 )
 
-// KeyOf implements ops.KeyFinder.
+// KeyOf implements ops.Keys.
 func (s *Service) KeyOf(ctx context.Context, hash dedup.KeyHash) (key dedup.Key, found bool, err error) {
 	st, err := s.DB.Statements(ctx)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *Service) KeyOf(ctx context.Context, hash dedup.KeyHash) (key dedup.Key,
 	return key, found, err
 }
 
-// EachKey implements ops.KeyFinder.
+// EachKey implements ops.Keys.
 func (s *Service) EachKey(ctx context.Context, f func(key dedup.Key) (more bool)) error {
 	st, err := s.DB.Statements(ctx)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Service) keysAfter(ctx context.Context, st *dialect.Operator, after *de
 	return keys, n, err
 }
 
-// Claimed implements ops.KeyFinder.
+// Claimed implements ops.Keys.
 func (s *Service) Claimed(ctx context.Context, keys []dedup.Key) (map[dedup.Key]dedup.Fingerprint, error) {
 	st, err := s.DB.Statements(ctx)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // idsAtOnce is how many IDs of a topic are looked for with one statement.
 const idsAtOnce = 1000
 
-// Outgoing implements ops.OutboxReader. It derives the IDs of the first messages of each topic again, and of the next ones while it finds some.
+// Outgoing implements ops.Keys. It derives the IDs of the first messages of each topic again, and of the next ones while it finds some.
 func (s *Service) Outgoing(ctx context.Context, key dedup.Key) (out ops.Outgoing, err error) {
 	st, err := s.DB.Statements(ctx)
 	if err != nil {

@@ -83,7 +83,7 @@ func testOutgoing[TTx any](t *testing.T, e *env[TTx]) {
 	}
 	want := func(id string, want ops.Outgoing) {
 		t.Helper()
-		got, err := s.Operator().Outgoing(bounded(t), dedup.Key{Consumer: name, ID: id})
+		got, err := s.Operator().Keys().Outgoing(bounded(t), dedup.Key{Consumer: name, ID: id})
 		if err != nil || got != want {
 			t.Errorf("%s: %+v, %v; want %+v", id, got, err, want)
 		}
@@ -160,12 +160,12 @@ func testKeys[TTx any](t *testing.T, e *env[TTx]) {
 	e.park(t, s, message("order-3", "orders"))
 	one, two, three := dedup.Key{Consumer: name, ID: "order-1"}, dedup.Key{Consumer: name, Tenant: "acme", ID: "order-2"}, dedup.Key{Consumer: name, ID: "order-3"}
 	for _, key := range []dedup.Key{one, two, three} {
-		got, found, err := s.Operator().KeyOf(bounded(t), key.Hash())
+		got, found, err := s.Operator().Keys().KeyOf(bounded(t), key.Hash())
 		if err != nil || !found || got != key {
 			t.Errorf("the key of its hash is %v, %v, %v; want %v", got, found, err, key)
 		}
 	}
-	if got, found, err := s.Operator().KeyOf(bounded(t), dedup.KeyHash{1}); found || err != nil {
+	if got, found, err := s.Operator().Keys().KeyOf(bounded(t), dedup.KeyHash{1}); found || err != nil {
 		t.Errorf("an unknown hash: %v, %v, %v", got, found, err)
 	}
 	var all []string
@@ -173,10 +173,10 @@ func testKeys[TTx any](t *testing.T, e *env[TTx]) {
 		all = nil
 		return func(key dedup.Key) bool { all = append(all, key.String()); return len(all) < most }
 	}
-	if err := errors.Join(s.Operator().EachKey(bounded(t), each(1))); err != nil || len(all) != 1 {
+	if err := errors.Join(s.Operator().Keys().EachKey(bounded(t), each(1))); err != nil || len(all) != 1 {
 		t.Errorf("it goes on after false: %q, %v", all, err)
 	}
-	if err := s.Operator().EachKey(bounded(t), each(100)); err != nil {
+	if err := s.Operator().Keys().EachKey(bounded(t), each(100)); err != nil {
 		t.Fatal(err)
 	}
 	slices.Sort(all)
@@ -187,7 +187,7 @@ func testKeys[TTx any](t *testing.T, e *env[TTx]) {
 	for i := range 250 {
 		keys = append(keys, dedup.Key{Consumer: name, ID: fmt.Sprint("unknown ", i)})
 	}
-	claimed, err := s.Operator().Claimed(bounded(t), append(keys, one, two, three))
+	claimed, err := s.Operator().Keys().Claimed(bounded(t), append(keys, one, two, three))
 	if err != nil || len(claimed) != 2 || claimed[one] != dedup.FingerprintOf([]byte("payload of order-1")) || claimed[two] != dedup.FingerprintOf([]byte("payload of order-2")) {
 		t.Errorf("claimed %v, %v", claimed, err)
 	}
@@ -197,7 +197,7 @@ func testKeys[TTx any](t *testing.T, e *env[TTx]) {
 	if err := compact.InTx(bounded(t), []dedup.Record{hidden}, func(TTx, []dedup.Claim) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if got, found, err := s.Operator().KeyOf(bounded(t), hidden.Key.Hash()); found || err != nil {
+	if got, found, err := s.Operator().Keys().KeyOf(bounded(t), hidden.Key.Hash()); found || err != nil {
 		t.Errorf("a compact claim tells its key: %v, %v", got, err)
 	}
 }

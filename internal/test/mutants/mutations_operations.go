@@ -29,7 +29,7 @@ var operationsMutations = []mutation{
 	return err`, `	return nil`,
 	}),
 	operating("an unexpected number of letters is refused", "internal/operator/actions.go", "an_unexpected_number_is_refused_and_leaves_nothing", edit{
-		`n != int64(r.Expect)`, `n < 0`,
+		`n != int64(expect)`, `n < 0`,
 	}),
 	operating("the rate of a request is that of all workers", "internal/operator/replays.go", "the_rate_is_that_of_all_workers", edit{
 		`a.rate <= 0 {`, `a.rate <= 1e6 {`,
