@@ -22,8 +22,7 @@ type Operator struct {
 	KeyOfClaim, KeyOfLetter, ClaimsAfter, LetterKeys string
 	ClaimedKeys                                      func(n int) string // the claims of n keys
 	// The outbox.
-	OutboxTopics string
-	OutboxIDs    func(n int) string // the messages of a topic with n IDs
+	OutboxTopics, OutboxIDs string
 }
 
 // functions are what the databases call by different names.
@@ -35,9 +34,10 @@ type functions struct {
 	id       func(col string) string // the column of an ID as digits
 	text     func(param string) string
 	contains func(col, param string) string
-	since    string // a parameter that is a time
-	rows     string // an estimate of the rows of processed_messages
-	number   string // a parameter that is a whole number
+	among    func(col string) string // whether a column is one of the texts of a parameter that is a JSON array
+	since    string                  // a parameter that is a time
+	rows     string                  // an estimate of the rows of processed_messages
+	number   string                  // a parameter that is a whole number
 	double   string
 	limit    string // a parameter of LIMIT
 	lock     string
@@ -121,14 +121,14 @@ VALUES (` + f.number + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("
 
 		OutboxTopics: q(`SELECT topic FROM @outbox_messages UNION SELECT topic FROM @outbox_delayed UNION SELECT topic FROM @outbox_parked UNION SELECT topic FROM @outbox_sent`),
 		// A single statement sees a message in one of the tables, also while it moves to another one.
-		OutboxIDs: func(n int) string {
-			from := func(state, table string) string {
-				return `SELECT '` + state + `', id FROM ` + table + ` WHERE topic = ` + f.text("?") + ` AND id IN (` + list("?", n) + `)`
-			}
-			return q(from("pending", "@outbox_messages") + ` UNION ALL ` + from("delayed", "@outbox_delayed") + ` UNION ALL ` +
-				from("parked", "@outbox_parked") + ` UNION ALL ` + from("sent", "@outbox_sent"))
-		},
+		OutboxIDs: q(outboxIDs(f, "pending", "@outbox_messages") + ` UNION ALL ` + outboxIDs(f, "delayed", "@outbox_delayed") + ` UNION ALL ` +
+			outboxIDs(f, "parked", "@outbox_parked") + ` UNION ALL ` + outboxIDs(f, "sent", "@outbox_sent")),
 	}
+}
+
+// outboxIDs finds the messages of a topic that have one of many IDs. There is no index on the IDs, so it scans a table.
+func outboxIDs(f functions, state, table string) string {
+	return `SELECT '` + state + `', id FROM ` + table + ` WHERE topic = ` + f.text("?") + ` AND ` + f.among("id")
 }
 
 // list returns n parameters.
@@ -151,6 +151,10 @@ func NewPostgresOperator(schema string) Operator {
 		id:       func(col string) string { return `replace(CAST(` + col + ` AS text), '-', '')` },
 		text:     func(param string) string { return `CAST(` + param + ` AS text)` },
 		contains: func(col, param string) string { return `strpos(` + col + `, ` + param + `) > 0` },
+		// IS TRUE keeps the planner from a join, so that the texts are hashed whatever the settings. A list of parameters would be compared one by one.
+		among: func(col string) string {
+			return `(` + col + ` IN (SELECT json_array_elements_text(CAST(CAST(? AS text) AS json)))) IS TRUE`
+		},
 		since:    `timestamptz 'epoch' + ` + number + ` * interval '1 microsecond'`,
 		rows:     `(SELECT CAST(reltuples AS bigint) FROM pg_catalog.pg_class WHERE oid = CAST('@processed_messages' AS regclass))`,
 		number:   number,
@@ -186,6 +190,9 @@ func NewMySQLOperator(schema string) Operator {
 	f.after = func(micros string) string { return `@clock + ` + micros }
 	f.text = func(param string) string { return param }
 	f.contains = func(col, param string) string { return `LOCATE(` + param + `, ` + col + `) > 0` }
+	f.among = func(col string) string {
+		return col + ` IN (SELECT CAST(r.k AS BINARY) FROM JSON_TABLE(?, '$[*]' COLUMNS (k CHAR(36) CHARACTER SET latin1 PATH '$')) AS r)`
+	}
 	f.rows = `COALESCE((SELECT table_rows FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'processed_messages'), -1)`
 	f.lock, f.greatest, f.replaced = ` FOR UPDATE`, `GREATEST`, `ON DUPLICATE KEY UPDATE counts = VALUES(counts)`
 	f.id = func(col string) string { return `LOWER(HEX(` + col + `))` }
@@ -200,6 +207,7 @@ func NewSQLiteOperator() Operator {
 	f.after = func(micros string) string { return clock + ` + ` + micros }
 	f.text = func(param string) string { return param }
 	f.contains = func(col, param string) string { return `instr(` + col + `, ` + param + `) > 0` }
+	f.among = func(col string) string { return col + ` IN (SELECT value FROM json_each(?))` }
 	f.rows = `-1`
 	f.greatest, f.replaced = `max`, `ON CONFLICT (minute, consumer, node) DO UPDATE SET counts = excluded.counts`
 	f.id = func(col string) string { return `lower(hex(` + col + `))` }

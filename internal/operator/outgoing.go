@@ -3,6 +3,8 @@ package operator
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
+	"fmt"
 
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
@@ -64,18 +66,18 @@ func (s *Service) Outgoing(ctx context.Context, key dedup.Key) (out ops.Outgoing
 
 // outgoing returns the states of the messages of one topic, by their ordinal.
 func (s *Service) outgoing(ctx context.Context, st *dialect.Operator, seed, topic string, from int) (found map[int]string, err error) {
-	ordinals, args := make(map[string]int, idsAtOnce), []any{topic}
-	for i := range idsAtOnce {
-		id := outgoing.ID(seed, topic, from+i)
-		ordinals[id], args = from+i, append(args, id)
+	ordinals, ids := make(map[string]int, idsAtOnce), make([]string, idsAtOnce)
+	for i := range ids {
+		ids[i] = outgoing.ID(seed, topic, from+i)
+		ordinals[ids[i]] = from + i
 	}
-	all := make([]any, 0, 4*len(args))
-	for range 4 { // tables
-		all = append(all, args...)
+	list, err := json.Marshal(ids)
+	if err != nil {
+		return nil, fmt.Errorf("operator: %w", err)
 	}
 	err = s.DB.Read(ctx, "find messages of the outbox", func(ctx context.Context, q Queryer) error {
 		found = map[int]string{}
-		return each(ctx, q, st.OutboxIDs(idsAtOnce), all, func(rows *sql.Rows) error {
+		return each(ctx, q, st.OutboxIDs, []any{topic, string(list), topic, string(list), topic, string(list), topic, string(list)}, func(rows *sql.Rows) error {
 			var state string
 			var id []byte
 			if err := rows.Scan(&state, &id); err != nil {
