@@ -10,6 +10,9 @@ S ?=
 # Modules within this one, which ./... does not reach: each keeps dependencies out of everybody's go.mod.
 NESTED := adapters/dashboard/browser adapters/httpidem/interop adapters/sqlstore/adapt adapters/watermilltx/interop bench migrations/interop outbox/interop
 
+# Modules whose tests make test and make test-changed run. outbox/interop builds and runs Debezium, in Java, for a minute: test-all runs it.
+TESTED ?= . $(filter-out outbox/interop,$(NESTED))
+
 # Tests run with the versions that each module's own go.mod names, not with those of the workspace that editors use.
 export GOWORK := off
 
@@ -37,11 +40,11 @@ demo: ## Kill workers mid-payment and audit the ledger; needs nothing but Go
 
 .PHONY: test
 test: tools services-up ## Each test on each database and broker, with the race detector
-	@$(ENV); RACE='$(RACE)' internal/test/run.sh . $(NESTED)
+	@$(ENV); RACE='$(RACE)' internal/test/run.sh $(TESTED)
 
 .PHONY: test-all
-test-all: ## As test, with every combination of settings; then bench-short, mutants, chaos-relay and soak
-	@TXONCE_TEST_ALL=1 $(MAKE) --no-print-directory test
+test-all: ## As test, with every combination of settings and Debezium; then bench-short, mutants, chaos-relay and soak
+	@TXONCE_TEST_ALL=1 $(MAKE) --no-print-directory test TESTED='. $(NESTED)'
 	@$(MAKE) --no-print-directory bench-short
 	@$(MAKE) --no-print-directory mutants
 	@$(MAKE) --no-print-directory chaos-relay
@@ -51,11 +54,12 @@ test-all: ## As test, with every combination of settings; then bench-short, muta
 .PHONY: tools
 tools:
 	@missing=; command -v "$$(go env CC)" >/dev/null || missing="gcc libc6-dev"; \
-	command -v javac >/dev/null || missing="$$missing default-jdk-headless"; \
-	command -v mvn >/dev/null || missing="$$missing maven"; \
+	case "$(TESTED)" in *outbox/interop*) \
+		command -v javac >/dev/null || missing="$$missing default-jdk-headless"; \
+		command -v mvn >/dev/null || missing="$$missing maven";; esac; \
 	command -v chromium >/dev/null || missing="$$missing chromium"; \
-	[ -z "$$missing" ] || { echo "make test needs a C compiler for the race detector, javac and mvn for outbox/interop, and"; \
-		echo "chromium for adapters/dashboard/browser."; \
+	[ -z "$$missing" ] || { echo "make test needs a C compiler for the race detector, and chromium for adapters/dashboard/browser."; \
+		echo "make test-all needs javac and mvn for outbox/interop too."; \
 		echo "Install what is missing, with: sudo apt-get install -y --no-install-recommends $$missing"; \
 		echo "(make test-short needs only Go)"; exit 1; }
 
@@ -64,7 +68,7 @@ SINCE ?= main
 
 .PHONY: test-changed
 test-changed: tools services-up ## The packages that depend on what changed since SINCE (main), on real servers
-	@$(ENV); RACE='$(RACE)' SINCE=$(SINCE) internal/test/run.sh . $(NESTED)
+	@$(ENV); RACE='$(RACE)' SINCE=$(SINCE) internal/test/run.sh $(TESTED)
 
 # What flake runs: packages, a pattern for their tests, and how often.
 PKG ?= ./...

@@ -1,5 +1,74 @@
 package consumer
 
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Reports counts the reports of a pause.
+type Reports struct {
+	mu       *sync.Mutex // guards the reported state
+	Told     []string
+	Unlocked int // reports that were not made under mu
+	Locked   int // reports that were told under mu
+}
+
+// Failing implements reporter.
+func (r *Reports) Failing(_ context.Context, loud bool, _ error, _ ...any) (tell func()) {
+	return r.report(fmt.Sprint("failing ", loud))
+}
+
+// Working implements reporter.
+func (r *Reports) Working(context.Context) (tell func()) { return r.report("working") }
+
+func (r *Reports) report(what string) (tell func()) {
+	if r.mu.TryLock() {
+		r.mu.Unlock()
+		r.Unlocked++
+	}
+	return func() {
+		if r.mu.TryLock() {
+			r.mu.Unlock()
+		} else {
+			r.Locked++
+		}
+		r.Told = append(r.Told, what)
+	}
+}
+
+// ReportFaults returns what is reported of three faults of the database and two commits.
+func ReportFaults(ctx context.Context, err error) *Reports {
+	p := &pause{backoff: func(int) time.Duration { return 0 }}
+	r := &Reports{mu: &p.mu}
+	p.report = r
+	for range 3 {
+		p.fault(ctx, err, p.epoch(), 0)
+	}
+	p.recovered(ctx)
+	p.recovered(ctx)
+	return r
+}
+
+// ReportBudget returns what is reported when a budget of one message is spent, a message is turned away, and a minute later handlers succeed.
+// Call it in a synctest bubble.
+func ReportBudget(ctx context.Context, err error) *Reports {
+	b := newParkBudget(ParkLimit{Burst: 1, PerMinute: 1}, nil)
+	r := &Reports{mu: &b.mu}
+	b.report = r
+	b.take(ctx, err)
+	b.take(ctx, err)
+	_, _, _ = b.admit(ctx)
+	for range 2 {
+		<-time.After(time.Minute)
+		if probe, _, _ := b.admit(ctx); probe {
+			b.settle(succeeded)
+		}
+	}
+	return r
+}
+
 // KeysInUse is how many keys the consumer's lock remembers.
 func (c *Consumer[TTx]) KeysInUse() int {
 	c.keys.mu.Lock()

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/txonce/txonce/internal/hooks"
 	"github.com/txonce/txonce/internal/tokens"
 )
 
@@ -17,7 +16,7 @@ import (
 // of probes that may run side by side starts at one, doubles with each probe that is committed, and falls back to one with each
 // that fails. When it has reached probesMost, all handlers run again, until a message finds no token.
 type parkBudget struct {
-	report *hooks.Pause
+	report reporter
 	pauses atomic.Bool // spent, read without mu
 
 	mu     sync.Mutex
@@ -36,7 +35,7 @@ const probesMost = 64
 // turnsWithin limits the delay of messages that are turned away. They come back one after the other within this time.
 const turnsWithin = time.Minute
 
-func newParkBudget(limit ParkLimit, report *hooks.Pause) *parkBudget {
+func newParkBudget(limit ParkLimit, report reporter) *parkBudget {
 	return &parkBudget{report: report, bucket: tokens.NewBucket(tokens.Limit(limit))}
 }
 
@@ -66,14 +65,21 @@ func (b *parkBudget) take(ctx context.Context, cause error, about ...any) (wait 
 		b.pauses.Store(true)
 		wait = b.away(now)
 	}
+	report := b.changed(ctx, ends, wait > 0, cause, about...)
 	b.mu.Unlock()
-	if ends {
-		b.report.Worked(ctx)
-	}
-	if wait > 0 {
-		b.report.Failed(ctx, true, cause, about...)
-	}
+	report()
 	return wait
+}
+
+// changed records for the report that a pause has ended, or that a message was turned away. The caller holds mu, and calls tell without it.
+func (b *parkBudget) changed(ctx context.Context, ended, away bool, cause error, about ...any) (tell func()) {
+	switch {
+	case ended:
+		return b.report.Working(ctx)
+	case away:
+		return b.report.Failing(ctx, true, cause, about...)
+	}
+	return func() {}
 }
 
 // away returns the delay of a message that is turned away. The messages of a flood come back one after the other. The caller
@@ -104,14 +110,12 @@ func (b *parkBudget) admit(ctx context.Context) (probe bool, wait time.Duration,
 	default:
 		wait = b.away(now)
 	}
+	report := b.changed(ctx, ends, wait > 0, cause)
 	b.mu.Unlock()
-	if ends {
-		b.report.Worked(ctx)
-	}
+	report()
 	if wait == 0 {
 		return probe, 0, nil
 	}
-	b.report.Failed(ctx, true, cause)
 	return false, wait, fmt.Errorf("%w: handlers run one at a time until one succeeds; the message that spent it failed with: %v", ErrParkLimit, cause) //nolint:errorlint // it is another message's
 }
 

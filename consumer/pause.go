@@ -7,18 +7,24 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/hooks"
 )
 
 // pause counts faults of the database. The more of them follow each other, the longer the consumer waits. A single fault, such as
 // a deadlock, is routine; several in a row are logged.
 type pause struct {
-	report  *hooks.Pause
+	report  reporter
 	backoff func(int) time.Duration
 
 	mu      sync.Mutex
 	current int // epoch; of the transactions that began in one epoch and failed, only one counts
 	faults  int // in a row
+}
+
+// reporter is a *hooks.Pause. Its methods are called under the lock that guards the reported state, and the functions that they return
+// without it: otherwise the end of a pause could be reported before its beginning.
+type reporter interface {
+	Failing(ctx context.Context, loud bool, err error, about ...any) (tell func())
+	Working(ctx context.Context) (tell func())
 }
 
 // faultsToLog is how many faults in a row are logged as a pause.
@@ -40,23 +46,23 @@ func (p *pause) fault(ctx context.Context, err error, epoch, deferrals int, abou
 		p.faults++
 	}
 	faults := p.faults
+	report := p.report.Failing(ctx, faults >= faultsToLog, err, about...)
 	p.mu.Unlock()
-	p.report.Failed(ctx, faults >= faultsToLog, err, about...)
+	report()
 	return p.backoff(max(faults, deferrals+1))
 }
 
 // recovered records that the database has committed a transaction.
 func (p *pause) recovered(ctx context.Context) {
+	report := func() {}
 	p.mu.Lock()
-	faults := p.faults
-	if faults > 0 {
+	if p.faults > 0 {
 		p.current++
 		p.faults = 0
+		report = p.report.Working(ctx)
 	}
 	p.mu.Unlock()
-	if faults > 0 {
-		p.report.Worked(ctx)
-	}
+	report()
 }
 
 // explain says in the log what is wrong when the store returns err. Only a person can correct most of these causes.

@@ -65,12 +65,14 @@ func (c *Consumer[TTx]) DeadLetters(ctx context.Context, filter DeadLetterFilter
 //   - dedup.ErrInFlight: the message is being processed right now. Try again later.
 //   - ErrNotParked: the letter does not exist any more.
 //
-// dedup.ErrTxEnded is the exception: the handler ended the transaction, so its effects may be committed. Look for them.
+// dedup.ErrTxEnded is the exception: the handler ended the transaction, so its effects may be committed. The letter is parked again, with
+// observe.CauseUnknown. Look for the effects.
 func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Replay) (ran bool, err error) {
 	return c.replayLetter(ctx, letter, opts, func(ctx context.Context, tx TTx, _ bool) error { return c.lot.TakeDeadLetter(ctx, tx, letter.ID) })
 }
 
-// settleLetter removes a letter as part of tx. ran says that its message is processed in tx, and not before.
+// settleLetter removes a letter as part of tx. ran says that its message is processed in tx, and not before. It is called after the handler,
+// so that a handler that commits the transaction by itself removes no letter.
 type settleLetter[TTx any] func(ctx context.Context, tx TTx, ran bool) error
 
 func (c *Consumer[TTx]) replayLetter(ctx context.Context, letter DeadLetter, opts Replay, settle settleLetter[TTx]) (ran bool, err error) {
@@ -100,6 +102,9 @@ func (c *Consumer[TTx]) replayLetter(ctx context.Context, letter DeadLetter, opt
 	p := c.newPass(ctx, []*Message{msg}, letter.ID)
 	ctx = p.start(ctx)
 	ran, err = c.replay(ctx, &p, letter, recs, opts, settle)
+	if errors.Is(err, dedup.ErrTxEnded) && !errors.Is(err, dedup.ErrRolledBack) {
+		err = errors.Join(err, c.parkUnknown(ctx, letter, err))
+	}
 	p.outcome(0, c.replayOutcome(ctx, letter, recs[0].Key, ran, err))
 	p.done(ctx)
 	return ran, err
@@ -131,13 +136,17 @@ func (c *Consumer[TTx]) replay(ctx context.Context, p *pass, letter DeadLetter, 
 		if err := mayReplay(letter, claims[0].Verdict, opts); err != nil {
 			return err
 		}
-		if err := settle(ctx, tx, true); err != nil {
-			return err
-		}
 		ran = true
 		measured.attempt.Ran = 1
 		p.claimed(ctx, msgs)
-		return onOwnGoroutine("the handler", func() error { return c.handle(ctx, tx, msgs, []dedup.Key{recs[0].Key}) })
+		err := onOwnGoroutine("the handler", func() error { return c.handle(ctx, tx, msgs, []dedup.Key{recs[0].Key}) })
+		if verifier, ok := c.cfg.Store.(dedup.TxVerifier[TTx]); ok && err == nil {
+			err = verifier.VerifyTx(ctx, tx)
+		}
+		if err != nil {
+			return err
+		}
+		return settle(ctx, tx, true)
 	})
 	measured.end(ctx, c.result(err), c.causeIn(ctx, err), err)
 	if errors.Is(err, dedup.ErrFuture) {
@@ -146,14 +155,37 @@ func (c *Consumer[TTx]) replay(ctx context.Context, p *pass, letter DeadLetter, 
 	return ran && err == nil, err
 }
 
-// replayOutcome names the outcome of a replay. After an error the letter is still there.
+// parkUnknown parks a letter again whose handler ended the transaction that claimed it. The claim may be committed without all effects, so
+// the letter must not count as settled. The claim stays, or is made, as in batch.park.
+func (c *Consumer[TTx]) parkUnknown(ctx context.Context, letter DeadLetter, cause error) error {
+	ctx, cancel := outlive(ctx, parkDoubtsWithin)
+	defer cancel()
+	letter.Reason, letter.Cause = observe.CauseUnknown, (&unknownError{err: cause}).Error()
+	var recs []dedup.Record
+	if own := letter.Record; own.Key.ID != "" {
+		own.Window, own.Time = c.cfg.Window, time.Time{}
+		recs = append(recs, own)
+	}
+	err := c.cfg.Store.InTx(ctx, recs, func(tx TTx, _ []dedup.Claim) error { return c.lot.Park(ctx, tx, letter) })
+	if err != nil {
+		return fmt.Errorf("its letter could not be parked again with %s, and may count as settled: %w", observe.CauseUnknown, err)
+	}
+	return nil
+}
+
+// replayOutcome names the outcome of a replay. After an error the letter is still there, except after ErrNotParked.
 func (c *Consumer[TTx]) replayOutcome(ctx context.Context, letter DeadLetter, key dedup.Key, ran bool, err error) MessageOutcome {
-	o := MessageOutcome{Outcome: observe.Parked, Cause: c.causeIn(ctx, err), Key: key, Err: err, Letter: letter.ID}
 	switch {
 	case ran:
-		o.Outcome, o.Letter = observe.Processed, DeadLetterID{}
-	case err == nil:
-		o.Outcome, o.Letter = observe.Duplicate, DeadLetterID{}
+		return MessageOutcome{Outcome: observe.Processed, Key: key}
+	case err == nil, errors.Is(err, ErrNotParked):
+		return MessageOutcome{Outcome: observe.Duplicate, Key: key}
+	}
+	o := MessageOutcome{Outcome: observe.Parked, Cause: c.causeIn(ctx, err), Key: key, Err: err, Letter: letter.ID}
+	switch o.Cause {
+	case observe.CauseInFlight, observe.CauseDatabase, observe.CauseCancelled: // nothing is known that speaks against another replay
+		o.Outcome = observe.Held
+	default:
 	}
 	return o
 }

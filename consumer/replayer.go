@@ -19,12 +19,11 @@ const (
 	// replayIdle is how often a worker looks for requests.
 	replayIdle = 2 * time.Second
 
-	// replayTriesMost is how often a letter may be taken for one request. Each try that ended without an answer was one of a process that
-	// ended, or met a database that was away.
+	// replayTriesMost is how often a letter may be taken for one request: it was in flight, the database failed, or the process ended.
 	replayTriesMost = 20
 )
 
-var errReplayTries = fmt.Errorf("it was tried %d times, and each time the process ended or the database failed", replayTriesMost)
+var errReplayTries = fmt.Errorf("it was tried %d times, and the process that tried it last ended before it could say why", replayTriesMost)
 
 // RunReplays replays the dead letters of this consumer that operators request to be replayed, one at a time, until ctx ends; then it
 // returns nil. See package consumer/ops for the requests. Run it in every process that may do this work, beside the Subscriber: workers
@@ -99,9 +98,10 @@ func (c *Consumer[TTx]) replayNext(ctx context.Context, queue ReplayQueue[TTx]) 
 		back, cancel := outlive(ctx, takeWithin) // so that another worker need not wait for the lease to end
 		defer cancel()
 		return 0, queue.ReturnReplay(back, r, "", "", 0)
-	case cause == observe.CauseInFlight:
-		return 0, queue.ReturnReplay(ctx, r, "", "", c.cfg.backoff(r.Tries))
-	case cause == observe.CauseDatabase:
+	case cause == observe.CauseInFlight && r.Tries < replayTriesMost:
+		// Longer and longer: another worker may still be busy with it, or have frozen until the server ends its transaction.
+		return 0, queue.ReturnReplay(ctx, r, "", "", time.Duration(r.Tries)*c.cfg.backoff(r.Tries))
+	case cause == observe.CauseDatabase && r.Tries < replayTriesMost:
 		return 0, errors.Join(err, queue.ReturnReplay(ctx, r, "", "", c.cfg.backoff(r.Tries)))
 	}
 	c.cfg.Logger.WarnContext(ctx, "requested replay failed; the dead letter stays", "consumer", c.cfg.Name, "letter", r.Letter.ID, "key", r.Letter.Record.Key.ID,

@@ -100,7 +100,7 @@ type Alarm struct {
 const ClockMargin = 10 * time.Minute
 
 // Sweeper deletes expired keys. Run one in every process: one at a time is active, and another one takes over when its
-// lease ends. It uses a tenth of one connection's time at most, however many keys there are.
+// lease ends. It uses a seventh of one connection's time at most, however many keys there are.
 type Sweeper struct {
 	cfg    SweeperConfig
 	sweep  Sweep
@@ -111,7 +111,7 @@ type Sweeper struct {
 // After a Purge the sweeper rests at least restFactor times as long as the Purge took, because deleting at full speed halves
 // the rate of claims. leastRest keeps it from spinning if the clock cannot measure a Purge.
 const (
-	restFactor = 9
+	restFactor = 6
 	leastRest  = 5 * time.Millisecond
 )
 

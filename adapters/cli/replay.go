@@ -222,7 +222,7 @@ func actionText(a ops.Action) string {
 	for _, r := range []struct {
 		outcome observe.Outcome
 		text    string
-	}{{observe.Processed, "processed"}, {observe.Duplicate, "processed before"}, {observe.Parked, "failed"}, {observe.Rejected, "discarded"}} {
+	}{{observe.Processed, "processed"}, {observe.Duplicate, "processed before"}, {observe.Parked, "failed"}, {observe.Rejected, "discarded"}, {observe.Held, "not tried"}} {
 		if n := a.Results[r.outcome]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, r.text))
 		}

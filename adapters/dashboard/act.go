@@ -32,10 +32,6 @@ func (d *Dashboard) act(f func(ctx context.Context, r *http.Request, who string)
 			d.fail(w, r, http.StatusForbidden, err)
 			return
 		}
-		if err := r.ParseForm(); err != nil {
-			d.fail(w, r, http.StatusBadRequest, err)
-			return
-		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actTimeout)
 		defer cancel()
 		action, err := f(ctx, r, who)
@@ -147,7 +143,10 @@ func (d *Dashboard) repairOutbox(ctx context.Context, r *http.Request, who strin
 		if kind == ops.DiscardOutbox && filter == (outbox.ParkedFilter{}) {
 			return ops.Action{}, errBadForm{errors.New("choose a topic, a key, a part of the error or a time first: without it all parked messages would be deleted")}
 		}
-		action, _, err := all(ctx, d.cfg.Store, filter, who, why)
+		action, n, err := all(ctx, d.cfg.Store, filter, who, why)
+		if err == nil && n == 0 {
+			err = fmt.Errorf("%w: no parked message matches the filter any more", errStale)
+		}
 		return action, err
 	}
 	seqs, err := chosenSeqs(r.PostForm["seq"])
@@ -158,9 +157,15 @@ func (d *Dashboard) repairOutbox(ctx context.Context, r *http.Request, who strin
 	if err != nil {
 		return ops.Action{}, err
 	}
-	_, err = chosen(ctx, seqs...)
+	n, err := chosen(ctx, seqs...)
+	if err == nil && n < len(seqs) {
+		err = fmt.Errorf("%w: %d of the %d chosen messages were changed; the others are not parked any more", errStale, n, len(seqs))
+	}
 	return action, err
 }
+
+// errStale says that a page showed what has changed meanwhile.
+var errStale = errors.New("the list was outdated")
 
 func chosenSeqs(texts []string) (seqs []int64, err error) {
 	for _, s := range texts {

@@ -137,6 +137,24 @@ func TestOutbox(t *testing.T) {
 	})
 }
 
+// A list shows what was parked when it was loaded. What is not parked any more cannot be changed, and the answer says so.
+func TestOutdatedList(t *testing.T) {
+	each(t, func(t *testing.T, db *dashboardtest.DB) {
+		s := newSite(t, dashboard.Config{Store: db.Operator()})
+		parked, err := db.Outbox().Parked(t.Context(), outbox.ParkedFilter{})
+		if err != nil || len(parked) != 2 {
+			t.Fatalf("%d parked, %v; want 2", len(parked), err)
+		}
+		if _, err := db.Outbox().Unpark(t.Context(), parked[0].Seq); err != nil {
+			t.Fatal(err)
+		}
+		status, body := s.post("outbox", "do", "discard", "why", "because", "seq", numeral(parked[0].Seq), "seq", numeral(parked[1].Seq))
+		wantBody(t, "discard", status, body, http.StatusConflict, "1 of the 2 chosen messages were changed")
+		status, body = s.post("outbox", "do", "unpark", "all", "1", "topic", "receipts", "why", "because")
+		wantBody(t, "unpark", status, body, http.StatusConflict, "no parked message matches")
+	})
+}
+
 // forms are all actions.
 func forms(l consumer.DeadLetter, seq int64) map[string]url.Values {
 	form := func(fields ...string) url.Values {

@@ -38,8 +38,9 @@ func (d *Dashboard) actions(w http.ResponseWriter, r *http.Request) {
 type actionPage struct {
 	ops.Action
 	Outcomes []outcomeCount
-	Results  []ops.Result // those that failed
-	Idle     bool         // no worker has taken a letter for a while
+	Results  []ops.Result  // those that failed
+	Idle     bool          // no worker has taken a letter for a while
+	Stale    time.Duration // how old this is when the database does not answer; 0: it answers
 }
 
 type outcomeCount struct {
@@ -87,7 +88,9 @@ func (d *Dashboard) findAction(r *http.Request) (a ops.Action, now time.Time, er
 func (d *Dashboard) liveAction(r *http.Request, s snapshot) (actionPage, error) {
 	for _, a := range s.Open {
 		if a.ID.String() == r.FormValue("id") {
-			return actionPageOf(a, s.Status.Now), nil
+			p := actionPageOf(a, s.Status.Now)
+			p.Stale = s.stale()
+			return p, nil
 		}
 	}
 	a, now, err := d.findAction(r)
@@ -102,6 +105,7 @@ func actionPageOf(a ops.Action, now time.Time) actionPage {
 		{Outcome: observe.Duplicate, Means: "was processed meanwhile; the letter is removed"},
 		{Outcome: observe.Parked, Means: "failed again; the letter stays"},
 		{Outcome: observe.Rejected, Means: "discarded"},
+		{Outcome: observe.Held, Means: "not tried before the action ended; the letter stays"},
 	} {
 		if o.Count = a.Results[o.Outcome]; o.Count > 0 {
 			p.Outcomes = append(p.Outcomes, o)

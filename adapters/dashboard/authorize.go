@@ -28,9 +28,12 @@ var ErrReadOnly = errors.New("dashboard: read-only: Loopback grants neither payl
 // addresses, and no header says that a proxy forwarded the request. The test of the Host keeps out pages of other sites whose name
 // resolves to a loopback address.
 //
+// Do not use it behind a proxy on this machine that adds no such header, as nginx without proxy_set_header: its requests look like those of a
+// person on this machine.
+//
 // A program on a trusted machine may grant more after it asked Loopback about View.
 func Loopback(r *http.Request, p Permission) (who string, err error) {
-	if !loopbackHost(r.RemoteAddr) || !loopbackHost(r.Host) {
+	if !loopbackHost(r.RemoteAddr) || !loopbackHost(r.Host) || !r.ProtoAtLeast(1, 1) { // proxies speak HTTP/1.0, browsers do not
 		return "", ErrNotLoopback
 	}
 	for name := range r.Header {

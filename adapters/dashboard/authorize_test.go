@@ -1,6 +1,10 @@
 package dashboard_test
 
 import (
+	"context"
+	"errors"
+	"html"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -9,8 +13,10 @@ import (
 	"github.com/txonce/txonce/adapters/dashboard"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/test/dashboardtest"
 	"github.com/txonce/txonce/observe"
+	"github.com/txonce/txonce/outbox"
 )
 
 func TestNewRefuses(t *testing.T) {
@@ -56,6 +62,11 @@ func TestLoopback(t *testing.T) {
 		if _, err := dashboard.Loopback(r, dashboard.View); (err == nil) != tc.granted {
 			t.Errorf("%s: %v", what, err)
 		}
+		r.ProtoMinor = 0
+		if _, err := dashboard.Loopback(r, dashboard.View); err == nil {
+			t.Errorf("%s: granted to HTTP/1.0, which proxies speak", what)
+		}
+		r.ProtoMinor = 1
 		for _, p := range []dashboard.Permission{dashboard.Payload, dashboard.Act} {
 			if _, err := dashboard.Loopback(r, p); err == nil {
 				t.Errorf("%s: %s is granted", what, p)
@@ -112,14 +123,73 @@ func TestHideKeys(t *testing.T) {
 		wantBody(t, "replay", status, body, 200)
 		for _, path := range []string{"", "letters", "letter?id=" + l.ID.String(), "explain?id=" + l.ID.String(), "actions", "action?id=" + actions(t, db)[0].ID.String(), "outbox"} {
 			body := s.want(path, 200)
-			for _, word := range []string{key, "customer-order"} {
+			for _, word := range []string{key, "customer-order", "billing/order-40:paid"} { // also as a part of a position, or as a message's ID
 				if strings.Contains(body, word) {
 					t.Errorf("%s shows %s", path, word)
 				}
 			}
 		}
 		s.want("letters", 200, hide.Key(key))
+		for _, path := range []string{"letters", "outbox"} { // a form's field would be in the address, and so in logs
+			if body := s.want(path, 200); strings.Contains(body, `<label>Key`) {
+				t.Errorf("%s has a field for a key", path)
+			}
+		}
 		status, body = s.post("explain", "consumer", "billing", "key", key)
 		wantBody(t, "explain", status, body, 200, hide.Key(key), "A redelivery: first")
 	})
+}
+
+// unprobed is a database that fails when a key is probed.
+type unprobed struct{ ops.Store }
+
+func (unprobed) Probe(context.Context, dedup.Record) (ops.Probe, error) {
+	return ops.Probe{}, errors.New("connection reset by peer")
+}
+
+// Where keys are hidden, they are also not in an error, in its log line, in the record of an action on the outbox, or in a position.
+func TestHiddenKeysInCorners(t *testing.T) {
+	t.Parallel()
+	db := dashboardtest.SQLite(t)
+	db.Seed(t)
+	c := db.Consumer(t, "billing")
+	db.Broken.Store(true)
+	m := dashboardtest.Message("ann@example.com")
+	m.Position = "queue/" + m.ID
+	if err := c.Process(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	parked, err := db.Outbox().Parked(t.Context(), outbox.ParkedFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := ops.UnparkMessages(t.Context(), db.Operator(), outbox.ParkedFilter{Key: parked[0].Key}, "ann", "because"); err != nil {
+		t.Fatal(err)
+	}
+	l := letters(t, db, consumer.DeadLetterFilter{MessageID: m.ID})[0]
+	var log strings.Builder
+	cfg := dashboard.Config{
+		Store: unprobed{db.Operator()}, HideKeys: ops.HideKeys{Secret: []byte("secret")}, Authorize: grants(dashboard.View),
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	}
+	failing := newSite(t, cfg)
+	cfg.Store = db.Operator()
+	s := newSite(t, cfg)
+	id := l.ID.String()
+	for what, body := range map[string]string{
+		"an error":    failing.want("letter?id="+id, http.StatusServiceUnavailable, "connection reset"),
+		"an action":   s.want("action?id="+actions(t, db)[0].ID.String(), 200, "parked messages of the outbox"),
+		"a list":      s.want("letters", 200, "queue/"),
+		"a letter":    s.want("letter?id="+id, 200, "queue/"),
+		"a timeline":  s.want("explain?id="+id, 200, "queue/"),
+		"the log":     log.String(),
+		"the outbox":  s.want("outbox", 200, "receipts"),
+		"the actions": s.want("actions", 200, "unpark"),
+	} {
+		for _, word := range []string{m.ID, "ann@", "customer-"} {
+			if strings.Contains(html.UnescapeString(body), word) {
+				t.Errorf("%s shows %s:\n%s", what, word, body)
+			}
+		}
+	}
 }

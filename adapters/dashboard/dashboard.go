@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
+	"unicode/utf8"
 
 	"github.com/txonce/txonce/consumer/ops"
 )
@@ -20,11 +22,12 @@ type Config struct {
 	Activity ops.ActivityKeeper
 
 	// Authorize decides whether a request may do something, and says who makes it, for the record of actions. It is called for each
-	// request, several times, also concurrently; an error refuses. It does not log anybody in: put a middleware with that around the
-	// Dashboard.
+	// request, several times, also concurrently; an error refuses, and its text is shown to whoever made the request. It does not log
+	// anybody in: put a middleware with that around the Dashboard.
 	Authorize func(r *http.Request, p Permission) (who string, err error)
 
-	// HideKeys replaces natural keys, where they name people. Error texts are shown as they are.
+	// HideKeys replaces natural keys and message IDs, where they name people. The forms then have no field that would put a key into an
+	// address: Explain finds a key. Error texts are shown as they are.
 	HideKeys ops.HideKeys
 
 	// Title names the environment, such as "production". It is shown on each page. Empty: none.
@@ -46,6 +49,7 @@ type Dashboard struct {
 	templates map[string]*template.Template
 	handler   http.Handler
 	closed    chan struct{}
+	closing   sync.Once
 	viewers   chan struct{} // a token per live viewer
 }
 
@@ -75,8 +79,8 @@ func New(cfg Config) (*Dashboard, error) {
 }
 
 // Close ends the live connections, which http.Server.Shutdown would otherwise wait for: register it with RegisterOnShutdown. The
-// Dashboard still answers other requests. Call it once.
-func (d *Dashboard) Close() { close(d.closed) }
+// Dashboard still answers other requests. A second call does nothing.
+func (d *Dashboard) Close() { d.closing.Do(func() { close(d.closed) }) }
 
 // ServeHTTP implements http.Handler.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
@@ -135,8 +139,27 @@ func (d *Dashboard) viewersOnly(next http.Handler) http.Handler {
 			http.Error(w, "Forbidden. "+err.Error(), http.StatusForbidden)
 			return
 		}
+		if err := readForm(r); err != nil {
+			d.fail(w, r, http.StatusBadRequest, err)
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// readForm refuses what cannot be read: a field that is left out chooses everything. No database stores text that is not UTF-8.
+func readForm(r *http.Request) error {
+	if err := r.ParseForm(); err != nil {
+		return err
+	}
+	for field, values := range r.Form {
+		for _, v := range values {
+			if !utf8.ValidString(v) || strings.Contains(v, "\x00") {
+				return fmt.Errorf("%q is %q: want UTF-8 without NUL", field, v)
+			}
+		}
+	}
+	return nil
 }
 
 func (d *Dashboard) may(r *http.Request, p Permission) bool {

@@ -1,6 +1,9 @@
 package dashboard
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // diffLine is a line of one text or of both.
 type diffLine struct {
@@ -14,6 +17,7 @@ const maxDiff = 1000
 // diff compares two texts by lines, along their longest common subsequence.
 func diff(a, b string) (lines []diffLine) {
 	from, to := strings.Split(a, "\n"), strings.Split(b, "\n")
+	long := max(len(from), len(to)) > maxDiff
 	from, to = from[:min(len(from), maxDiff)], to[:min(len(to), maxDiff)]
 	common := make([][]int, len(from)+1) // common[i][j]: length of the common subsequence of from[i:] and to[j:]
 	for i := range common {
@@ -41,6 +45,9 @@ func diff(a, b string) (lines []diffLine) {
 			lines = append(lines, diffLine{"+", to[j]})
 			j++
 		}
+	}
+	if long {
+		lines = append(lines, diffLine{" ", fmt.Sprintf("… only the first %s lines are compared", number(maxDiff))})
 	}
 	return lines
 }

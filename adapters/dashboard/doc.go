@@ -18,7 +18,8 @@
 // database one snapshot per two seconds, and nothing while there are none.
 //
 // Actions are POST requests with a reason. They go through ops.Requester, which records who did what and why; workers then run replays.
-// The page before an action counts the letters that it chooses, and the action is refused if it would choose another number.
+// The page before a replay or a discard counts the letters that it chooses, up to 2,000, and the action is refused if it would choose another
+// number. On the outbox, an action changes the messages that are ticked, or all that the filter chooses at that moment.
 //
 // # Safety
 //

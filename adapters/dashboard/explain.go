@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
@@ -74,6 +75,9 @@ func (d *Dashboard) explain(w http.ResponseWriter, r *http.Request) {
 
 func (d *Dashboard) explainRecord(ctx context.Context, rec dedup.Record) (*explanation, error) {
 	e, err := ops.Explain(ctx, d.cfg.Store, rec.Key, ops.ExplainOptions{Time: rec.Time, Fingerprint: rec.Fingerprint})
+	if err != nil && len(d.cfg.HideKeys.Secret) > 0 {
+		err = errors.New(strings.ReplaceAll(err.Error(), rec.Key.ID, d.cfg.HideKeys.Key(rec.Key.ID)))
+	}
 	if err != nil {
 		return nil, err
 	}

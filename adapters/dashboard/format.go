@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
 )
@@ -25,13 +27,21 @@ func (d *Dashboard) funcs() template.FuncMap {
 		"ago":         func(t time.Time) string { return ago(time.Since(t)) },
 		"key":         func(s string) string { return visible(d.cfg.HideKeys.Key(s)) },
 		"visible":     visible,
+		"hidden":      func() bool { return len(d.cfg.HideKeys.Secret) > 0 },
+		"position":    d.position,
 		"fingerprint": fingerprint,
 		"short":       short,
 		"filter":      d.filterText,
+		"note":        d.noteText,
 		"query":       func(q string) template.URL { return template.URL(q) }, // made by url.Values.Encode
 		"done":        func(a ops.Action) int { return a.Matched - a.Waiting },
 		"runbook":     func(alert string) string { return d.cfg.Runbook + alert + ".md" },
 	}
+}
+
+// position returns where the message of a letter was, without its key if Config.HideKeys hides that.
+func (d *Dashboard) position(l consumer.DeadLetter) string {
+	return visible(d.cfg.HideKeys.Position(l.Message.Position, l.Record.Key.ID, l.Message.ID))
 }
 
 // filterText returns the filter of an action, with its key as Config.HideKeys wants it.
@@ -48,6 +58,15 @@ func (d *Dashboard) filterText(filter string) string {
 		return ""
 	}
 	return string(hidden)
+}
+
+// noteText returns the note of an action. That of the outbox describes a filter, which may have a key.
+func (d *Dashboard) noteText(a ops.Action) string {
+	before, _, found := strings.Cut(a.Note, ", key ")
+	if found && len(d.cfg.HideKeys.Secret) > 0 && (a.Kind == ops.Unpark || a.Kind == ops.DiscardOutbox) {
+		return before + ", a key"
+	}
+	return a.Note
 }
 
 // number writes 1204567 as 1,204,567.
@@ -136,14 +155,33 @@ func short(s string) string {
 // maxPayload is how much of a payload a page shows.
 const maxPayload = 64 << 10
 
+// maxDepth is up to where JSON is indented: the indentation of deeper JSON grows with the square of its length.
+const maxDepth = 64
+
+// deep reports whether brackets are nested deeper than maxDepth. Those in strings count too.
+func deep(json []byte) bool {
+	depth, deepest := 0, 0
+	for _, c := range json {
+		switch c {
+		case '[', '{':
+			depth++
+			deepest = max(deepest, depth)
+		case ']', '}':
+			depth--
+		}
+	}
+	return deepest > maxDepth
+}
+
 // readable returns a payload for people: JSON indented, text as it is, bytes as a dump.
 func readable(payload []byte, limit int) (text, form string) {
-	cut := ""
+	part, cut := payload, ""
 	if len(payload) > limit {
-		cut = fmt.Sprintf("\n… %s bytes more", number(len(payload)-limit))
+		part = wholeRunes(payload[:limit])
+		cut = fmt.Sprintf("\n… %s bytes more", number(len(payload)-len(part)))
 	}
 	var indented strings.Builder
-	if cut == "" && json.Valid(payload) {
+	if cut == "" && utf8.Valid(payload) && json.Valid(payload) && !deep(payload) {
 		var raw json.RawMessage = payload
 		encoder := json.NewEncoder(&indented)
 		encoder.SetEscapeHTML(false)
@@ -152,11 +190,23 @@ func readable(payload []byte, limit int) (text, form string) {
 			return strings.TrimSuffix(indented.String(), "\n"), "JSON"
 		}
 	}
-	part := payload[:min(len(payload), limit)]
-	if text := strings.ToValidUTF8(string(part), ""); len(text) > len(part)-utf8.UTFMax && !strings.ContainsFunc(text, unprintable) {
-		return text + cut, "text"
+	if utf8.Valid(part) && !bytes.ContainsFunc(part, unprintable) {
+		return string(part) + cut, "text"
 	}
 	return hex.Dump(part) + cut, "bytes"
+}
+
+// wholeRunes returns text without the begin of a rune at its end.
+func wholeRunes(text []byte) []byte {
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		if last := text[len(text)-n:]; utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
+				return text[:len(text)-n]
+			}
+			break
+		}
+	}
+	return text
 }
 
 func unprintable(r rune) bool {

@@ -66,7 +66,9 @@ func newSite(t *testing.T, cfg dashboard.Config) site {
 	if cfg.Authorize == nil {
 		cfg.Authorize = grants(dashboard.View, dashboard.Payload, dashboard.Act)
 	}
-	cfg.Logger = slog.New(slog.DiscardHandler)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
 	d, err := dashboard.New(cfg)
 	if err != nil {
 		t.Fatal(err)

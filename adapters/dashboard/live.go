@@ -31,6 +31,9 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // of nginx
+	if r.Method == http.MethodHead {
+		return
+	}
 	ticker := time.NewTicker(snapshotAge)
 	defer ticker.Stop()
 	end := time.NewTimer(liveTime)
@@ -65,11 +68,12 @@ func send(w http.ResponseWriter, html []byte) bool {
 	if err := control.SetWriteDeadline(time.Now().Add(liveWrite)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return false
 	}
+	html = bytes.ReplaceAll(html, []byte("\r"), []byte("&#13;")) // it would end a line of the stream, and two of them the event
 	var event bytes.Buffer
 	event.WriteString("retry: 2000\n")
 	for line := range bytes.Lines(html) {
 		event.WriteString("data: ")
-		event.Write(bytes.TrimRight(line, "\r\n"))
+		event.Write(bytes.TrimSuffix(line, []byte("\n")))
 		event.WriteByte('\n')
 	}
 	event.WriteByte('\n')

@@ -10,10 +10,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/txonce/txonce/adapters/dashboard"
+	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/internal/test/dashboardtest"
+	"github.com/txonce/txonce/outbox"
 )
 
 // watch opens a live connection and returns its lines.
@@ -118,6 +121,88 @@ func TestDatabaseAway(t *testing.T) {
 	fresh.want("", http.StatusServiceUnavailable, "connection refused")
 }
 
+// Every page that shows a snapshot says when it is old. Only the overview said so: the others looked healthy for ever.
+func TestDatabaseAwayOnEachPage(t *testing.T) {
+	t.Parallel()
+	seeded := dashboardtest.SQLite(t)
+	seeded.Seed(t)
+	a, err := seeded.Operator().Request(t.Context(), ops.Request{
+		Kind: ops.Replay, Who: "ann", Reason: "INC-17", Filter: consumer.DeadLetterFilter{Consumer: "billing"}, Expect: -1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := &counting{Store: seeded.Operator()}
+	s := newSite(t, dashboard.Config{Store: db})
+	s.want("", 200, "billing: 8 dead letters")
+	db.away.Store(true)
+	const notice = "The database has not answered for"
+	for _, page := range []string{"outbox", "action&id=" + a.ID.String()} {
+		_, lines := watch(t, s.URL+"/txonce/", page)
+		waitLine(t, lines, notice)
+	}
+	s.want("consumers", 200, notice, "exhausted")
+	s.want("windows", 200, notice, "billing")
+	db.away.Store(false)
+	_, lines := watch(t, s.URL+"/txonce/", "overview")
+	for range 3 { // events
+		waitLine(t, lines, "retry")
+	}
+	if body := s.want("windows", 200, "billing"); strings.Contains(body, notice) {
+		t.Error("the notice stays")
+	}
+}
+
+// failingTopic is a database whose outbox has a topic that failed with this error.
+type failingTopic struct {
+	ops.Store
+	cause string
+}
+
+func (f failingTopic) Status(ctx context.Context) (ops.Status, error) {
+	s, err := f.Store.Status(ctx)
+	s.Outbox.Now = s.Now
+	s.Outbox.Count("orders", outbox.StatePending, 1, s.Now, 1, f.cause)
+	return s, err
+}
+
+// A carriage return ends a line of an event stream, and two of them end the event: an error that has some must not cut the page.
+func TestCarriageReturnsInEvents(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashboard.Config{Store: failingTopic{dashboardtest.SQLite(t).Operator(), "refused\r\rdata: forged\r\nthe end"}})
+	res, _ := watch(t, s.URL+"/txonce/", "outbox")
+	reader := bufio.NewReader(res.Body)
+	for {
+		line, err := reader.ReadString('\n')
+		if err != nil || strings.Contains(line, "\r") {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		if strings.Contains(line, "the end") {
+			return
+		}
+	}
+}
+
+// HEAD asks for the headers, and must not occupy a place for a viewer.
+func TestHeadOfLive(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashboard.Config{Store: dashboardtest.SQLite(t).Operator()})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // less than a live connection lasts
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodHead, s.URL+"/txonce/live?page=overview", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := s.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		t.Error(res.Status)
+	}
+}
+
 func TestServe(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -140,6 +225,7 @@ func TestServe(t *testing.T) {
 	if err := <-ended; err != nil { // although somebody watches
 		t.Error(err)
 	}
+	d.Close() // a second time
 	if err := dashboard.Serve(t.Context(), l, d); err == nil {
 		t.Error("it serves on a closed listener")
 	}

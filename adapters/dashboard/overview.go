@@ -76,10 +76,7 @@ func (d *Dashboard) withSnapshot(w http.ResponseWriter, r *http.Request, f func(
 }
 
 func (d *Dashboard) overviewOf(s snapshot) overview {
-	o := overview{Snapshot: s}
-	if s.Err != nil {
-		o.Stale = max(time.Since(s.Failing), time.Second)
-	}
+	o := overview{Snapshot: s, Stale: s.stale()}
 	for _, c := range s.Status.Consumers {
 		row := consumerRow{ConsumerStatus: c, Reach: reach(s.Status.Now, c)}
 		for _, l := range c.Letters {

@@ -17,13 +17,12 @@ var files embed.FS
 
 // page is what the layout shows.
 type page struct {
-	Title   string // of the page
-	Env     string
-	Nav     []link
-	Live    string // address of the live part; empty: none
-	Can     can
-	Trouble string // why the data is old or missing
-	Body    any
+	Title string // of the page
+	Env   string
+	Nav   []link
+	Live  string // address of the live part; empty: none
+	Can   can
+	Body  any
 }
 
 type can struct{ Payload, Act bool }
@@ -116,7 +115,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, status int, err
 func (d *Dashboard) failed(w http.ResponseWriter, r *http.Request, err error) {
 	status := http.StatusServiceUnavailable
 	switch {
-	case errors.Is(err, ops.ErrExpected):
+	case errors.Is(err, ops.ErrExpected), errors.Is(err, errStale):
 		status = http.StatusConflict
 	case errors.Is(err, ops.ErrNoAction):
 		status = http.StatusNotFound

@@ -19,7 +19,7 @@ const (
 // loopback address, or put a proxy in front.
 func Serve(ctx context.Context, l net.Listener, d *Dashboard) error {
 	s := &http.Server{
-		Handler: d, ReadTimeout: requestTimeout, IdleTimeout: 2 * time.Minute,
+		Handler: d, ReadTimeout: requestTimeout, WriteTimeout: actTimeout + requestTimeout, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(d.cfg.Logger.Handler(), slog.LevelWarn),
 	}
 	s.RegisterOnShutdown(d.Close)
@@ -27,6 +27,7 @@ func Serve(ctx context.Context, l net.Listener, d *Dashboard) error {
 	go func() { served <- s.Serve(l) }()
 	select {
 	case err := <-served:
+		d.Close()
 		return fmt.Errorf("dashboard: serve: %w", err)
 	case <-ctx.Done():
 	}

@@ -25,6 +25,14 @@ type snapshot struct {
 	Failing time.Time // since when Err occurs
 }
 
+// stale returns since when the database does not answer, so that what the snapshot has is older; 0: it answers.
+func (s *snapshot) stale() time.Duration {
+	if s.Err == nil {
+		return 0
+	}
+	return max(time.Since(s.Failing), time.Second)
+}
+
 // snapshots shares a snapshot between all viewers.
 type snapshots struct {
 	take func(ctx context.Context, last snapshot) snapshot

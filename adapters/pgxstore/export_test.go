@@ -2,6 +2,7 @@ package pgxstore
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -9,7 +10,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/operator"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -34,13 +37,13 @@ func Subscribe(s *Store) (wake <-chan struct{}, stop func()) {
 
 // Listen subscribes to commits through any Store.
 func Listen(ctx context.Context, s *Store) (wake <-chan struct{}, stop func()) {
-	sub, stop := s.listen(ctx)
-	return sub.wake, stop
+	sub, leave := s.listen(ctx)
+	return sub.wake, func() { leave(context.WithoutCancel(ctx)) }
 }
 
 // ListenForShards subscribes like Listen. take returns the shards of the notifications since its last call; all means any shard.
 func ListenForShards(ctx context.Context, s *Store) (wake <-chan struct{}, take func() (shards []int, all bool), stop func()) {
-	sub, stop := s.listen(ctx)
+	sub, leave := s.listen(ctx)
 	return sub.wake, func() ([]int, bool) {
 		sub.mu.Lock()
 		defer sub.mu.Unlock()
@@ -48,11 +51,24 @@ func ListenForShards(ctx context.Context, s *Store) (wake <-chan struct{}, take 
 		clear(sub.shards)
 		sub.all = false
 		return shards, all
-	}, stop
+	}, func() { leave(context.WithoutCancel(ctx)) }
 }
 
 // RelayPool returns the session's own connections; nil: it uses those of Config.Pool.
-func RelayPool(o outbox.Session) *pgxpool.Pool { return o.(*outboxSession).conns.Load() }
+func RelayPool(o outbox.Session) *pgxpool.Pool {
+	if conns := o.(*outboxSession).conns.Load(); conns != nil {
+		return conns.pool
+	}
+	return nil
+}
+
+// MaintainedAgo makes the session believe that Maintain was last called d earlier than it was.
+func MaintainedAgo(o outbox.Session, d time.Duration) {
+	s := o.(*outboxSession)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.maintained, s.choresAt = s.maintained.Add(-d), s.choresAt.Add(-d)
+}
 
 // HoldAllUntil makes s believe that one of its sessions holds all shards.
 func HoldAllUntil(s *Store, t time.Time) { s.holdsAllUntil(t) }
@@ -80,6 +96,46 @@ func SetStallsAfter(s *Store, d time.Duration) { s.stallsAfter = d }
 
 // SetLingers sets how long Fork waits for handlers that do something else before it sends statements.
 func SetLingers(s *Store, d time.Duration) { s.lingers = d }
+
+const idleSetting = `SELECT current_setting('idle_in_transaction_session_timeout')`
+
+// OperatorIdleLimit returns how long a transaction may be idle in which an operator writes.
+func OperatorIdleLimit(ctx context.Context, s *Store) (limit string, err error) {
+	if _, err := (operatorDB{s}).Statements(ctx); err != nil {
+		return "", err
+	}
+	return limit, operatorDB{s}.Write(ctx, "test", func(ctx context.Context, q operator.Queryer) error {
+		rows, err := q.QueryContext(ctx, idleSetting)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			err = rows.Scan(&limit)
+		}
+		return errors.Join(err, rows.Err())
+	})
+}
+
+// SweepIdleLimit returns how long a transaction may be idle that sweeps.
+func SweepIdleLimit(ctx context.Context, s *Store) (limit string, err error) {
+	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
+		return "", err
+	}
+	conn, err := s.cfg.Pool.Acquire(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Release()
+	var clock time.Time
+	_, _, tx, err := s.sweepLease(ctx, conn.Conn(), dedup.Sweep{Owner: "test", Lease: time.Minute, Limit: 1}, &clock)
+	if err != nil {
+		return "", err
+	}
+	defer rollback(ctx, tx)
+	err = tx.QueryRow(ctx, idleSetting).Scan(&limit)
+	return limit, err
+}
 
 // IsDefinite reports whether an error of COMMIT says that COMMIT was refused.
 var IsDefinite = isDefinite

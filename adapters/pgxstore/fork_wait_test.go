@@ -93,7 +93,7 @@ func TestForkOfHandlersThatWaitForEachOther(t *testing.T) {
 				},
 				func(ctx context.Context, tx pgx.Tx) error {
 					<-locked
-					return second(tx.Exec(ctx, insertEffect, lazy{m}))
+					return second(tx.Exec(ctx, insertEffect, lazy{t, m}))
 				},
 			}
 		},
@@ -111,12 +111,20 @@ func TestForkOfHandlersThatWaitForEachOther(t *testing.T) {
 }
 
 // lazy is an argument that needs a mutex.
-type lazy struct{ m mutex }
+type lazy struct {
+	t *testing.T
+	m mutex
+}
 
 func (l lazy) Value() (driver.Value, error) {
-	l.m <- struct{}{}
-	defer l.m.unlock()
-	return "lazy", nil
+	select {
+	case l.m <- struct{}{}:
+		l.m.unlock()
+		return "lazy", nil
+	case <-time.After(20 * time.Second):
+		l.t.Error("the handler that has the mutex still waits after 20 s")
+		return nil, errors.New("no mutex")
+	}
 }
 
 // A handler that takes long keeps nobody waiting, and is waited for.

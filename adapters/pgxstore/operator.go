@@ -73,6 +73,9 @@ func (d operatorDB) Write(ctx context.Context, what string, f func(ctx context.C
 		return d.store.operatorError(what, err)
 	}
 	defer tx.Rollback() // no effect after Commit
+	if _, err := tx.ExecContext(ctx, d.store.operations.Limits); err != nil {
+		return d.store.operatorError(what, err)
+	}
 	if err := f(ctx, tx); err != nil {
 		return d.store.operatorError(what, err)
 	}
@@ -118,7 +121,11 @@ func (s *Store) SettleReplay(ctx context.Context, tx pgx.Tx, action consumer.Act
 // DiscardLetter implements ops.LetterKeeper.
 func (o operators) DiscardLetter(ctx context.Context, action ops.ActionID, letter consumer.DeadLetter) error {
 	s := o.store
-	return s.InTx(ctx, operator.DiscardRecords(letter), func(tx pgx.Tx, _ []dedup.Claim) error {
+	recs, err := o.DiscardRecords(ctx, letter)
+	if err != nil {
+		return err
+	}
+	return s.InTx(ctx, recs, func(tx pgx.Tx, _ []dedup.Claim) error {
 		query, args := operator.Discarded(&s.operations, action, letter.ID)
 		if _, err := tx.Exec(ctx, query, args...); err != nil {
 			return s.stepError("discard letter", err)

@@ -32,8 +32,9 @@ func (s *outboxSession) choresBefore(ctx context.Context, want outbox.Want) erro
 	all := !want.Notified && time.Since(s.choresAt) >= choresEvery && time.Since(s.maintained) >= maintainGone
 	watermark := s.leasedSince >= watermarkAfter && time.Since(s.watermarkMoved) >= watermarkEvery
 	s.mu.Unlock()
-	switch {
-	case all:
+	switch { // while Maintain does chores, also if the database does not answer it, Lease polls without
+	case all && s.chores.TryLock():
+		defer s.chores.Unlock()
 		_, err := s.doChores(ctx, false)
 		return err
 	case watermark && s.chores.TryLock():
@@ -44,10 +45,8 @@ func (s *outboxSession) choresBefore(ctx context.Context, want outbox.Want) erro
 }
 
 // doChores looks for chores by one statement, and does them. For Maintain, it also searches some shards for messages below their
-// watermarks, and for keys that are held back.
+// watermarks, and for keys that are held back. The caller holds chores.
 func (s *outboxSession) doChores(ctx context.Context, maintain bool) (found chores, err error) {
-	s.chores.Lock()
-	defer s.chores.Unlock()
 	s.mu.Lock()
 	s.choresAt = time.Now()
 	var numbers []int

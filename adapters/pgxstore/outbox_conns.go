@@ -15,36 +15,73 @@ import (
 type relayConns struct {
 	mu    sync.Mutex
 	users int
-	pool  *pgxpool.Pool
+	conns *relayPool
 }
 
-// relayConnsMost is how many connections the sessions of a Store use at most: one to lease and three to settle, say.
-const relayConnsMost = 4
+// relayPool is used by all sessions of a Store. Calls that lease and settle messages use relayWorkMost of its connections at once. One more
+// is for calls that hold shards: if all connections waited for locks, or for a network that lost them, Renew would come too late, and
+// another relay would publish the messages in flight once more.
+type relayPool struct {
+	pool    *pgxpool.Pool
+	working chan struct{} // has an element for each call that leases or settles
+}
+
+const (
+	relayWorkMost  = 4 // one to lease and three to settle, say
+	relayConnsMost = relayWorkMost + 1
+)
 
 // enter returns the pool for one more session. leave ends its use. nil: Config.Pool leads through a pooler, where a setting would
 // stay on a connection that other programs use too; then each transaction makes its settings.
-func (r *relayConns) enter(ctx context.Context, s *Store) (pool *pgxpool.Pool, leave func(), err error) {
+func (r *relayConns) enter(ctx context.Context, s *Store) (conns *relayPool, leave func(context.Context), err error) {
 	if s.pooled.Load() {
-		return nil, func() {}, nil
+		return nil, func(context.Context) {}, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.users == 0 {
-		if r.pool, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), s.relayPoolConfig()); err != nil { // it does not connect yet
+		pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), s.relayPoolConfig()) // it does not connect yet
+		if err != nil {
 			return nil, nil, database.Errorf("pgxstore: outbox: make a pool for the relay: %w", err)
 		}
+		r.conns = &relayPool{pool, make(chan struct{}, relayWorkMost)}
 	}
 	r.users++
-	return r.pool, sync.OnceFunc(r.leave), nil
+	var once sync.Once
+	return r.conns, func(ctx context.Context) { once.Do(func() { r.leave(ctx) }) }, nil
 }
 
-// leave closes the pool after the last session has left.
-func (r *relayConns) leave() {
+// leave closes the pool after the last session has left. It waits for that only until ctx ends, because the pool waits for calls that still
+// use a connection, and for a server that does not answer.
+func (r *relayConns) leave(ctx context.Context) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.users--; r.users == 0 {
-		r.pool.Close()
-		r.pool = nil
+	r.users--
+	last, pool := r.users == 0, r.conns.pool
+	if last {
+		r.conns = nil
+	}
+	r.mu.Unlock()
+	if !last {
+		return
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		pool.Close()
+	}()
+	select {
+	case <-closed:
+	case <-ctx.Done():
+	}
+}
+
+// work waits until the caller may use a connection to lease or settle messages. done ends that.
+func (p *relayPool) work(ctx context.Context) (done func(), err error) {
+	select {
+	case p.working <- struct{}{}:
+		return func() { <-p.working }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 

@@ -15,13 +15,16 @@ import (
 
 // listen subscribes to commits that enqueued messages. Commits through this Store are reported at once, others when their
 // NOTIFY arrives. A notification is only a hint, and relays poll as well. The caller must call stop to end the subscription.
-func (s *Store) listen(ctx context.Context) (sub *subscription, stop func()) {
+func (s *Store) listen(ctx context.Context) (sub *subscription, stop func(context.Context)) {
 	sub, unsubscribe := s.wakes.subscribe()
 	s.listener.enter(ctx, s)
-	return sub, sync.OnceFunc(func() {
-		unsubscribe()
-		s.listener.leave()
-	})
+	var once sync.Once
+	return sub, func(ctx context.Context) {
+		once.Do(func() {
+			unsubscribe()
+			s.listener.leave(ctx)
+		})
+	}
 }
 
 const (
@@ -49,23 +52,29 @@ func (l *listener) enter(ctx context.Context, s *Store) {
 		return
 	}
 	ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
+	before, done := l.done, make(chan struct{})
 	l.done = done
 	go func() {
 		defer close(done)
+		if before != nil {
+			<-before // leave may not have waited for it
+		}
 		s.listenUntilDone(ctx)
 	}()
 }
 
-// leave ends one subscription. After the last one it stops the goroutine and waits for its end.
-func (l *listener) leave() {
+// leave ends one subscription. After the last one it stops the goroutine, and waits for its end until ctx ends.
+func (l *listener) leave(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.users--; l.users > 0 {
 		return
 	}
 	l.cancel()
-	<-l.done
+	select {
+	case <-l.done:
+	case <-ctx.Done():
+	}
 }
 
 // listenUntilDone reconnects until ctx ends. Through a pooler, LISTEN would subscribe a session that the next client uses. So

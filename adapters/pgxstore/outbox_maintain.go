@@ -23,7 +23,9 @@ func (s *outboxSession) Maintain(ctx context.Context) error {
 	s.mu.Lock()
 	s.maintained = time.Now()
 	s.mu.Unlock()
+	s.chores.Lock()
 	found, err := s.doChores(ctx, true)
+	s.chores.Unlock()
 	if err != nil {
 		return err
 	}

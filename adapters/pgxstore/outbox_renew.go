@@ -65,7 +65,7 @@ func (s *outboxSession) extend(ctx context.Context) (state holdState, err error)
 	}
 	state.mine, state.returned, state.others = map[int]int64{}, map[int]int64{}, map[string]int64{}
 	alive := false
-	err = s.tx(ctx, "renew", func(b *pgx.Batch) {
+	err = s.holdTx(ctx, "renew", func(b *pgx.Batch) {
 		extended := func(tag pgconn.CommandTag) error {
 			alive = tag.RowsAffected() == 1
 			return nil
@@ -149,7 +149,7 @@ func (s *outboxSession) hold(n int, token int64) {
 // takeFree takes up to n shards whose owners have no valid hold.
 func (s *outboxSession) takeFree(ctx context.Context, n int) error {
 	taken := map[int]int64{}
-	err := s.tx(ctx, "take shards", func(b *pgx.Batch) {
+	err := s.holdTx(ctx, "take shards", func(b *pgx.Batch) {
 		b.Queue(s.store.outbox.LockShards)
 		b.Queue(s.store.outbox.DropExpired)
 		b.Queue(s.store.outbox.Take, s.owner, n).Query(func(rows pgx.Rows) error {
@@ -200,7 +200,7 @@ func (s *outboxSession) giveBackNow(ctx context.Context, idle []int) error {
 		return nil
 	}
 	s.store.holdsAllUntil(time.Time{})
-	return s.tx(ctx, "give back shards", func(b *pgx.Batch) {
+	return s.holdTx(ctx, "give back shards", func(b *pgx.Batch) {
 		b.Queue(s.store.outbox.GiveBack, s.owner, idle)
 	})
 }

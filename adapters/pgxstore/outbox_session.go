@@ -23,7 +23,7 @@ import (
 var _ outbox.Queue = (*Store)(nil)
 
 // Open implements outbox.Queue. It checks that the database does not lose commits and that the tables exist. The sessions of a Store use
-// up to 4 connections besides those of Config.Pool, made with its configuration, and one for LISTEN. Hooks of the pool that run at each
+// up to 5 connections besides those of Config.Pool, made with its configuration, and one for LISTEN. Hooks of the pool that run at each
 // acquire or release do not run for them: set a role or a search_path in AfterConnect. Through a pooler the sessions use Config.Pool.
 func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
 	if opts.TTL < time.Millisecond {
@@ -57,10 +57,10 @@ type outboxSession struct {
 	name     string
 	ttl      time.Duration
 	commits  *subscription
-	stopWake func()
+	stopWake func(context.Context)
 
-	conns      atomic.Pointer[pgxpool.Pool] // the relay's own connections; nil: those of Config.Pool
-	leaveConns func()
+	conns      atomic.Pointer[relayPool] // the relay's own connections; nil: those of Config.Pool
+	leaveConns func(context.Context)
 
 	renewing sync.Mutex // serializes Renew and Close
 	shares   shares.Ledger
@@ -121,14 +121,14 @@ func (sh *heldShard) idle() bool { return !sh.busy && len(sh.leased) == 0 }
 // Wake implements outbox.Waker.
 func (s *outboxSession) Wake() <-chan struct{} { return s.commits.wake }
 
-// Close implements outbox.Session.
+// Close implements outbox.Session. Connections that ctx leaves no time to close are closed in the background.
 func (s *outboxSession) Close(ctx context.Context) error {
-	s.stopWake()
+	s.stopWake(ctx)
 	s.renewing.Lock()
 	defer s.renewing.Unlock()
 	defer func() {
 		s.conns.Store(nil)
-		s.leaveConns()
+		s.leaveConns(ctx)
 	}()
 	s.mu.Lock()
 	begun := s.begun
@@ -139,7 +139,7 @@ func (s *outboxSession) Close(ctx context.Context) error {
 	if !begun {
 		return nil
 	}
-	return s.tx(ctx, "close", func(b *pgx.Batch) {
+	return s.holdTx(ctx, "close", func(b *pgx.Batch) {
 		b.Queue(s.store.outbox.End, s.owner)
 		b.Queue(s.store.outbox.GiveBackAll, s.owner)
 	})
@@ -199,6 +199,18 @@ func (s *outboxSession) tokens(shards []int) (numbers []int16, tokens []int64) {
 
 // tx sends the statements that queue adds to the database, as outboxTx does, on a connection of the relay where there is one.
 func (s *outboxSession) tx(ctx context.Context, operation string, queue func(*pgx.Batch)) error {
+	if conns := s.conns.Load(); conns != nil {
+		done, err := conns.work(ctx)
+		if err != nil {
+			return database.Errorf("pgxstore: outbox: %s: wait for a connection: %w", operation, err)
+		}
+		defer done()
+	}
+	return s.holdTx(ctx, operation, queue)
+}
+
+// holdTx is tx for statements that take, keep or give back shards. They do not wait for those that lease and settle messages.
+func (s *outboxSession) holdTx(ctx context.Context, operation string, queue func(*pgx.Batch)) error {
 	conns := s.conns.Load()
 	if conns == nil {
 		return s.store.outboxTx(ctx, operation, queue)
@@ -212,7 +224,7 @@ func (s *outboxSession) tx(ctx context.Context, operation string, queue func(*pg
 		all.Queue(`COMMIT`)
 		b = all
 	}
-	return s.store.sendOutbox(ctx, conns, operation, b)
+	return s.store.sendOutbox(ctx, conns.pool, operation, b)
 }
 
 const beginOutbox = `BEGIN ISOLATION LEVEL READ COMMITTED`
@@ -235,6 +247,9 @@ func (s *Store) sendOutbox(ctx context.Context, pool *pgxpool.Pool, operation st
 	}
 	defer conn.Release()
 	err = conn.SendBatch(ctx, b).Close()
+	if conn.Conn().IsClosed() && pool != s.cfg.Pool {
+		pool.Reset() // after a failover the others are lost too, and each could take as long to fail as a Renew may last
+	}
 	if conn.Conn().PgConn().TxStatus() != 'I' && !conn.Conn().IsClosed() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 		defer cancel()

@@ -59,8 +59,8 @@ func (s *Store) DeadLetters(ctx context.Context, f consumer.DeadLetterFilter) ([
 	if !f.After.First.IsZero() {
 		after = &f.After.First
 	}
-	rows, _ := s.cfg.Pool.Query(ctx, s.sql.DeadLetters, uuid(f.ID), f.Consumer, string(f.Reason), after, uuid(f.After.ID), f.Limit,
-		f.Topic, f.MessageID, f.Tenant, f.Cause, nullTime(f.Since), nullTime(f.Until), f.Position)
+	rows, _ := s.cfg.Pool.Query(ctx, s.sql.DeadLetters, uuid(f.ID), columns.Text(f.Consumer), columns.Text(string(f.Reason)), after, uuid(f.After.ID), f.Limit,
+		columns.Text(f.Topic), columns.Text(f.MessageID), columns.Text(f.Tenant), columns.Text(f.Cause), nullTime(f.Since), nullTime(f.Until), columns.Text(f.Position))
 	letters, err := pgx.CollectRows(rows, letter)
 	return letters, s.claimError(err)
 }

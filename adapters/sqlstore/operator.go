@@ -55,7 +55,14 @@ func (d operatorDB) Read(ctx context.Context, what string, f func(ctx context.Co
 
 // Write implements operator.Database.
 func (d operatorDB) Write(ctx context.Context, what string, f func(ctx context.Context, q operator.Queryer) error) error {
-	return d.store.outboxTx(ctx, what, func(ctx context.Context, tx *sql.Tx) error { return f(ctx, tx) })
+	return d.store.outboxTx(ctx, what, func(ctx context.Context, tx *sql.Tx) error {
+		if limits := d.store.db.Tables.Statements().Operator.Limits; limits != "" {
+			if _, err := tx.ExecContext(ctx, limits); err != nil {
+				return err
+			}
+		}
+		return f(ctx, tx)
+	})
 }
 
 // TakeReplay implements consumer.ReplayQueue.
@@ -87,7 +94,11 @@ func (s *Store) SettleReplay(ctx context.Context, tx *sql.Tx, action consumer.Ac
 // DiscardLetter implements ops.LetterKeeper.
 func (o operators) DiscardLetter(ctx context.Context, action ops.ActionID, letter consumer.DeadLetter) error {
 	s := o.store
-	return s.InTx(ctx, operator.DiscardRecords(letter), func(tx *sql.Tx, _ []dedup.Claim) error {
+	recs, err := o.DiscardRecords(ctx, letter)
+	if err != nil {
+		return err
+	}
+	return s.InTx(ctx, recs, func(tx *sql.Tx, _ []dedup.Claim) error {
 		query, args := operator.Discarded(&s.db.Tables.Statements().Operator, action, letter.ID)
 		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
 			return s.statementError(err)

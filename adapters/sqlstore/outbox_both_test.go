@@ -86,6 +86,26 @@ func TestOutboxWakesRelaysOfTheStore(t *testing.T) {
 	})
 }
 
+// A session that moves delayed messages into the outbox wakes the others, which may hold their shards.
+func TestOutboxWakesForDelayedMessages(t *testing.T) {
+	outboxes(t, func(t *testing.T, n *node) {
+		one, two := open(t, n, time.Hour), open(t, n, time.Hour)
+		renew(t, one)
+		enqueue(t, n, outbox.Message{ID: "later", Topic: "t", NotBefore: time.Now().Add(100 * time.Millisecond)})
+		if !woken(two, time.Minute) {
+			t.Fatal("not woken by a commit of InTx")
+		}
+		for began := time.Now(); len(lease(t, one)) == 0; <-time.After(10 * time.Millisecond) {
+			if time.Since(began) > time.Minute {
+				t.Fatal("a message that is due was not leased")
+			}
+		}
+		if !woken(two, time.Minute) {
+			t.Error("not woken for a message that is due")
+		}
+	})
+}
+
 // The database's clock decides when a hold expires, even if a process's own clock is wrong.
 func TestOutboxLeaseEndsByTheDatabasesClock(t *testing.T) {
 	outboxes(t, func(t *testing.T, n *node) {

@@ -33,6 +33,9 @@ func (o *outboxSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 	if err != nil {
 		return nil, err
 	}
+	// Other sessions may hold their shards.
+	o.store.Wake(ctx)
+
 	msgs, _, err = o.leaseOnce(ctx, want, true) // those that have come due since wait for the next poll
 	return msgs, err
 }

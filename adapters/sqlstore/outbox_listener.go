@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,9 +18,9 @@ const (
 
 // listener calls Config.Outbox.Listen again and again.
 type listener struct {
-	listens atomic.Bool // the current call has called notified
-	cancel  context.CancelFunc
-	done    chan struct{}
+	notified atomic.Pointer[atomic.Bool] // whether the current call has called notified; nil: there is no call
+	cancel   context.CancelFunc
+	done     chan struct{}
 }
 
 // listenFor starts the listener with the first session.
@@ -55,7 +56,11 @@ func (s *Store) stopListening(o *outboxSession) {
 func (s *Store) listens() bool {
 	s.outbox.listening.Lock()
 	defer s.outbox.listening.Unlock()
-	return s.outbox.listener != nil && s.outbox.listener.listens.Load()
+	if s.outbox.listener == nil {
+		return false
+	}
+	notified := s.outbox.listener.notified.Load()
+	return notified != nil && notified.Load()
 }
 
 // listen returns when ctx has ended. Errors are no reason to stop: the relays poll meanwhile.
@@ -63,15 +68,26 @@ func (s *Store) listen(ctx context.Context, l *listener) {
 	for failures := 1; ctx.Err() == nil; failures++ {
 		began := time.Now()
 		if statements, err := s.db.Outbox.Listening.ListenStatements(ctx); err == nil {
-			_ = s.cfg.Outbox.Listen(ctx, statements, func() {
-				l.listens.Store(true)
-				s.outbox.wake()
-			})
-			l.listens.Store(false)
+			s.listenOnce(ctx, l, statements)
 		}
 		if time.Since(began) >= listenedLong {
 			failures = 1
 		}
 		_ = await.Sleep(ctx, backoff.HalfJitter(listenPause, maxListenPause, failures)) // the loop looks at ctx
 	}
+}
+
+// listenOnce calls Listen on a goroutine of its own, because it may end that goroutine. It may also call notified after it has returned.
+func (s *Store) listenOnce(ctx context.Context, l *listener, statements []string) {
+	var notified atomic.Bool
+	l.notified.Store(&notified)
+	defer l.notified.Store(nil)
+	var call sync.WaitGroup
+	call.Go(func() {
+		_ = s.cfg.Outbox.Listen(ctx, statements, func() {
+			notified.Store(true)
+			s.outbox.wake()
+		})
+	})
+	call.Wait()
 }

@@ -61,8 +61,8 @@ func (s *Store) DeadLetters(ctx context.Context, filter consumer.DeadLetterFilte
 	err = s.db.Transactions.RetryBusy(ctx, func() error {
 		letters = nil
 		args := []any{
-			s.letterID(filter.ID), filter.Consumer, string(filter.Reason), s.db.Values.Time(filter.After.First), s.letterID(filter.After.ID), filter.Limit,
-			filter.Topic, filter.MessageID, filter.Tenant, filter.Cause, s.db.Values.Time(filter.Since), s.db.Values.Time(filter.Until), filter.Position,
+			s.letterID(filter.ID), columns.Text(filter.Consumer), columns.Text(string(filter.Reason)), s.db.Values.Time(filter.After.First), s.letterID(filter.After.ID), filter.Limit,
+			columns.Text(filter.Topic), columns.Text(filter.MessageID), columns.Text(filter.Tenant), columns.Text(filter.Cause), s.db.Values.Time(filter.Since), s.db.Values.Time(filter.Until), columns.Text(filter.Position),
 		}
 		if s.cfg.Dialect == MySQL { // its parameters are in the order of the text
 			args = append(slices.Delete(args, 5, 6), filter.Limit)

@@ -3,6 +3,7 @@ package sqlstore_test
 import (
 	"context"
 	"database/sql"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -99,6 +100,45 @@ func TestOutboxPostgresListens(t *testing.T) {
 	}
 	if n := running.Load(); n != 0 {
 		t.Errorf("%d listeners run without a session", n)
+	}
+}
+
+// A Listen that ends its goroutine has returned: the relay is not notified any more, and Listen is called again. What it calls later does
+// not count.
+func TestOutboxPostgresListenEndsItsGoroutine(t *testing.T) {
+	t.Parallel()
+	d := openPostgres(t, testdb.Postgres(t))
+	calls, proceed := make(chan func()), make(chan struct{})
+	relay := newNode(t, openDB(t, "pgx", d.dsn), sqlstore.Config{
+		Dialect: sqlstore.Postgres, Outbox: sqlstore.OutboxConfig{Listen: func(ctx context.Context, _ []string, notified func()) error {
+			select {
+			case calls <- notified:
+				<-proceed
+				runtime.Goexit()
+			case <-ctx.Done():
+			}
+			return nil
+		}},
+	})
+	s := open(t, relay, time.Hour)
+	announced := func(want bool, when string) {
+		t.Helper()
+		if hold := renew(t, s); hold.Announced != want {
+			t.Errorf("%s, Hold.Announced is %v, want %v", when, hold.Announced, want)
+		}
+	}
+	notified := <-calls
+	notified()
+	announced(true, "while Listen runs")
+	close(proceed)
+	select {
+	case again := <-calls:
+		notified()
+		announced(false, "when the next call of Listen has notified of nothing")
+		again()
+	case <-time.After(time.Minute):
+		announced(false, "after Listen has ended its goroutine")
+		t.Error("Listen was not called again")
 	}
 }
 

@@ -61,8 +61,7 @@ func (t *Telemetry) Consumer(cfg ConsumerConfig) *consumer.Trace {
 		}
 		hooks = hooks.Then(&consumer.Trace{
 			Start: c.count, Attempt: c.measure, Done: c.done,
-			Paused:  func(_ context.Context, p observe.Pause) { t.pauses.begin(attrConsumer, p) },
-			Resumed: func(_ context.Context, p observe.Pause) { t.pauses.end(attrConsumer, p) },
+			Paused: t.pauses.begin(attrConsumer, cfg.Name), Resumed: t.pauses.end(attrConsumer, cfg.Name),
 		})
 	}
 	if t.tracer != nil {

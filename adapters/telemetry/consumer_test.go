@@ -72,6 +72,15 @@ func TestSourceEventsAreBornAtZero(t *testing.T) {
 	}
 }
 
+// Without a name of the broker the series are those of Config.System, because the events have it.
+func TestSourceEventsOfTheDefaultSystem(t *testing.T) {
+	r := newRig(t, telemetry.Config{System: "kafka"})
+	r.Subscriber("", "billing", "orders")
+	if n, ok := values(t, r.collect(t)["txonce.source.events"])["event=gap,messaging.system=kafka,source=orders"]; !ok || n != 0 {
+		t.Errorf("before the first gap: %d, exported: %t", n, ok)
+	}
+}
+
 func TestConsumerMetrics(t *testing.T) {
 	r := newRig(t, telemetry.Config{System: "kafka"})
 	boom := errors.New("boom")
@@ -129,6 +138,23 @@ func TestInFlightDuringTheHandler(t *testing.T) {
 	}
 }
 
+// A relay without Config.Name is called like its process. Each process would have a series, and the one that is exported from the start would stay 0.
+func TestPausesHaveTheConfiguredName(t *testing.T) {
+	r := newRig(t, telemetry.Config{})
+	hooks := r.Relay("billing")
+	p := observe.Pause{Name: "host-7/4711", Topic: "charges", Cause: observe.CauseBroker}
+	hooks.Paused(t.Context(), p)
+	want := map[string]int64{"cause=broker,relay=billing": 1, "cause=database,relay=billing": 0}
+	if diff := cmp.Diff(want, values(t, r.collect(t)["txonce.paused"])); diff != "" {
+		t.Errorf("during a pause (-want +got):\n%s", diff)
+	}
+	hooks.Resumed(t.Context(), p)
+	want["cause=broker,relay=billing"] = 0
+	if diff := cmp.Diff(want, values(t, r.collect(t)["txonce.paused"])); diff != "" {
+		t.Errorf("after a pause (-want +got):\n%s", diff)
+	}
+}
+
 func TestStuckKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, telemetry.Config{})
@@ -158,6 +184,23 @@ func TestStuckKeys(t *testing.T) {
 		<-time.After(11 * time.Minute) // of the bubble's clock
 		if n := stuck(); n != 0 {
 			t.Errorf("%d keys are stuck eleven minutes later", n)
+		}
+	})
+}
+
+// A key that is held for longer than ten minutes is stuck all the time: otherwise the alert ends while the cause goes on.
+func TestStuckKeysStayStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, telemetry.Config{})
+		hooks := r.Consumer(telemetry.ConsumerConfig{Name: "billing"})
+		for minute := range 60 {
+			provoke.Pass(t.Context(), hooks, consumer.MessageOutcome{
+				Outcome: observe.Held, Cause: observe.CauseInFlight, Key: dedup.Key{Consumer: "billing", ID: "1"},
+			})
+			if n := values(t, r.collect(t)["txonce.keys.stuck"])["consumer=billing"]; minute >= 4 && n != 1 {
+				t.Errorf("minute %d: %d keys are stuck, want 1", minute, n)
+			}
+			<-time.After(time.Minute) // of the bubble's clock
 		}
 	})
 }

@@ -37,8 +37,7 @@ func (t *Telemetry) Relay(name string) *relay.Trace {
 			t.pauses.born(attrRelay, name, cause)
 		}
 		hooks.Settled, hooks.Lease = r.settled, r.lease
-		hooks.Paused = func(_ context.Context, p observe.Pause) { t.pauses.begin(attrRelay, p) }
-		hooks.Resumed = func(_ context.Context, p observe.Pause) { t.pauses.end(attrRelay, p) }
+		hooks.Paused, hooks.Resumed = t.pauses.begin(attrRelay, name), t.pauses.end(attrRelay, name)
 	}
 	return hooks
 }

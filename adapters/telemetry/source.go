@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -27,6 +28,7 @@ func (t *Telemetry) Subscriber(system, name string, topics ...string) *consumer.
 	if t == nil || t.meters == nil {
 		return nil
 	}
+	system = cmp.Or(system, t.cfg.System)
 	for _, source := range append([]string{name}, topics...) {
 		for _, event := range sourceEventNames {
 			t.sourceCell(system, source, event)
@@ -40,8 +42,7 @@ func (t *Telemetry) Subscriber(system, name string, topics ...string) *consumer.
 	}
 	return &consumer.SourceTrace{
 		Assigned: counts("assigned"), Revoked: counts("revoked"), Gap: counts("gap"), Returned: counts("returned"), Lost: counts("lost"),
-		Paused:  func(_ context.Context, p observe.Pause) { t.pauses.begin(attrSource, p) },
-		Resumed: func(_ context.Context, p observe.Pause) { t.pauses.end(attrSource, p) },
+		Paused: t.pauses.begin(attrSource, name), Resumed: t.pauses.end(attrSource, name),
 	}
 }
 

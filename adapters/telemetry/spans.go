@@ -175,7 +175,7 @@ func (c *consumerTrace) describe(span trace.Span, m *consumer.Message, o *consum
 		attrs = append(attrs, attrMessageID.String(c.t.cfg.HideKeys.Key(m.ID)))
 	}
 	if m.Position != "" {
-		attrs = append(attrs, attrPosition.String(m.Position))
+		attrs = append(attrs, attrPosition.String(c.t.cfg.HideKeys.Position(m.Position, o.Key.ID, m.ID)))
 	}
 	if o.Letter != (consumer.DeadLetterID{}) {
 		attrs = append(attrs, attrLetter.String(o.Letter.String()))

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +14,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// A key is stuck when another transaction held it at stuckTimes deliveries within stuckWithin: probably a process that is frozen.
+// A key is stuck when another transaction held it at stuckTimes deliveries within stuckWithin: probably a process that is frozen. It is stuck
+// until a delivery finds it free, or until none has found it held for stuckWithin.
 const (
 	stuckTimes  = 5
 	stuckWithin = 10 * time.Minute
@@ -47,7 +49,7 @@ func (s *stuckKeys) note(o *consumer.MessageOutcome) {
 		if s.holds == nil {
 			s.holds = map[dedup.KeyHash]hold{}
 		}
-		if !ok || now.Sub(h.first) > stuckWithin {
+		if !ok || h.times < stuckTimes && now.Sub(h.first) > stuckWithin {
 			h = hold{first: now}
 		}
 		h.times, h.last = h.times+1, now
@@ -90,9 +92,16 @@ func (p *pauses) born(kind attribute.Key, name string, cause observe.Cause) {
 	p.add(kind, name, cause, 0)
 }
 
-func (p *pauses) begin(kind attribute.Key, e observe.Pause) { p.add(kind, e.Name, e.Cause, 1) }
+// begin returns the hook Paused. name is not that of the Pause: a relay without Config.Name is called like its process, and each process would
+// have series of its own.
+func (p *pauses) begin(kind attribute.Key, name string) func(context.Context, observe.Pause) {
+	return func(_ context.Context, e observe.Pause) { p.add(kind, name, e.Cause, 1) }
+}
 
-func (p *pauses) end(kind attribute.Key, e observe.Pause) { p.add(kind, e.Name, e.Cause, -1) }
+// end returns the hook Resumed.
+func (p *pauses) end(kind attribute.Key, name string) func(context.Context, observe.Pause) {
+	return func(_ context.Context, e observe.Pause) { p.add(kind, name, e.Cause, -1) }
+}
 
 // add changes how many pauses are active: in a relay, several topics may pause for the same cause.
 func (p *pauses) add(kind attribute.Key, name string, cause observe.Cause, n int) {

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
@@ -54,7 +55,7 @@ type Request struct {
 	// MaxRepair bytes.
 	Payload []byte
 
-	Rate        float64 // of Replay: letters a second, by all workers together; 0: no limit
+	Rate        float64 // of Replay: letters a second, by all workers together, at least MinRate; 0: no limit
 	MaxFailures int     // of Replay: the action ends after so many failures; 0: it does not
 
 	// Expect refuses the action unless the filter chooses exactly so many letters. Negative: any number.
@@ -62,6 +63,9 @@ type Request struct {
 
 	Note string // of other kinds than Replay: what was chosen, in words
 }
+
+// MinRate is the lowest Request.Rate that limits anything: about one letter in a month.
+const MinRate = 4e-7
 
 // Validate returns nil if r can be requested.
 func (r *Request) Validate() error {
@@ -84,8 +88,8 @@ func (r *Request) Validate() error {
 		return fmt.Errorf("ops: Request.Payload has %d bytes, more than %d: use consumer.Replay with Repair in a program of your own", len(r.Payload), MaxRepair)
 	case r.Kind == Repair && r.Note != "":
 		return errors.New("ops: Request.Note has no meaning for a repair")
-	case r.Rate < 0:
-		return fmt.Errorf("ops: Request.Rate is negative: %v", r.Rate)
+	case r.Rate != 0 && !(r.Rate >= MinRate && r.Rate <= math.MaxFloat64): // also NaN, which no database can wait for
+		return fmt.Errorf("ops: Request.Rate is %v: want %v letters a second or more, or 0 for no limit", r.Rate, MinRate)
 	case r.MaxFailures < 0:
 		return fmt.Errorf("ops: Request.MaxFailures is negative: %d", r.MaxFailures)
 	}
@@ -120,7 +124,7 @@ type Action struct {
 	Note             string    // why it ended, or what was chosen
 
 	Matched int                     // letters that were chosen
-	Results map[observe.Outcome]int // by outcome: Processed, Duplicate (processed meanwhile), Parked (failed), Rejected (discarded)
+	Results map[observe.Outcome]int // by outcome: Processed, Duplicate (processed or removed meanwhile), Parked (failed), Rejected (discarded), Held (not tried before the end)
 	Waiting int                     // letters that are still marked
 }
 
@@ -138,7 +142,7 @@ type ActionFilter struct {
 type Result struct {
 	Action  ActionID
 	Letter  consumer.DeadLetterID
-	Outcome observe.Outcome // Processed, Duplicate, Parked or Rejected; empty: it is being processed, or its worker has ended
+	Outcome observe.Outcome // as in Action.Results; empty: it is being processed, or its worker has ended
 	Cause   observe.Cause
 	Error   string
 	At      time.Time

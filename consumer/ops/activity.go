@@ -32,7 +32,7 @@ type Activity struct {
 	Consumer string
 	Node     string // the process
 	Messages map[observe.Outcome]int64
-	Paused   observe.Cause // why the consumer is paused; empty: it is not
+	Paused   observe.Cause // why the consumer is paused; empty: it is not. Of several causes, the one that began first.
 }
 
 // Recorder counts what the consumers of this process do, and writes it to the database every ten seconds, so that a dashboard shows rates
@@ -42,9 +42,10 @@ type Recorder struct {
 	store ActivityKeeper
 	node  string
 
-	mu   sync.Mutex
-	seen map[string]*Activity // by consumer: the minute that goes on
-	past []Activity           // minutes that have ended and are not written yet
+	mu     sync.Mutex
+	seen   map[string]*Activity       // by consumer: the minute that goes on
+	pauses map[string][]observe.Cause // by consumer: why it is paused, the first cause first
+	past   []Activity                 // minutes that have ended and are not written yet
 }
 
 const recordEvery = 10 * time.Second
@@ -58,7 +59,7 @@ func NewRecorder(store ActivityKeeper) *Recorder {
 	if err != nil {
 		host = "unknown"
 	}
-	return &Recorder{store: store, node: host + "/" + strconv.Itoa(os.Getpid()), seen: map[string]*Activity{}}
+	return &Recorder{store: store, node: host + "/" + strconv.Itoa(os.Getpid()), seen: map[string]*Activity{}, pauses: map[string][]observe.Cause{}}
 }
 
 // Trace returns the hooks for consumer.Config.Trace. Join it with your own: r.Trace().Then(own).
@@ -72,11 +73,21 @@ func (r *Recorder) Trace() *consumer.Trace {
 			})
 		},
 		Paused: func(_ context.Context, p observe.Pause) {
-			r.change(p.Name, func(a *Activity) { a.Paused = p.Cause })
+			r.change(p.Name, func(a *Activity) { r.paused(a, append(r.pauses[p.Name], p.Cause)) })
 		},
 		Resumed: func(_ context.Context, p observe.Pause) {
-			r.change(p.Name, func(a *Activity) { a.Paused = "" })
+			r.change(p.Name, func(a *Activity) {
+				r.paused(a, slices.DeleteFunc(r.pauses[p.Name], func(c observe.Cause) bool { return c == p.Cause }))
+			})
 		},
+	}
+}
+
+// paused sets why the consumer of a is paused. r.mu is held.
+func (r *Recorder) paused(a *Activity, causes []observe.Cause) {
+	r.pauses[a.Consumer], a.Paused = causes, ""
+	if len(causes) > 0 {
+		a.Paused = causes[0]
 	}
 }
 

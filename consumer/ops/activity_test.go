@@ -93,3 +93,48 @@ func TestRecorder(t *testing.T) {
 		}
 	})
 }
+
+// A consumer whose database works again may still be paused because of its budget.
+func TestRecorderOfTwoPauses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := &keeper{rows: map[string]ops.Activity{}}
+		r := ops.NewRecorder(k)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		trace := r.Trace()
+		database, budget := observe.Pause{Name: "billing", Cause: observe.CauseDatabase}, observe.Pause{Name: "billing", Cause: observe.CauseBudget}
+		for _, step := range []struct {
+			hook  func(context.Context, observe.Pause)
+			pause observe.Pause
+			want  observe.Cause
+		}{
+			{trace.Paused, database, observe.CauseDatabase},
+			{trace.Paused, budget, observe.CauseDatabase},
+			{trace.Resumed, database, observe.CauseBudget},
+			{trace.Paused, database, observe.CauseBudget},
+			{trace.Resumed, database, observe.CauseBudget},
+			{trace.Resumed, budget, ""},
+		} {
+			step.hook(ctx, step.pause)
+			<-time.After(time.Minute)
+			synctest.Wait()
+			k.mu.Lock()
+			var latest ops.Activity
+			for _, row := range k.rows {
+				if row.Minute.After(latest.Minute) {
+					latest = row
+				}
+			}
+			k.mu.Unlock()
+			if latest.Paused != step.want {
+				t.Errorf("paused %q, want %q", latest.Paused, step.want)
+			}
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -97,8 +97,8 @@ func DiscardMessages(ctx context.Context, s Store, filter outbox.ParkedFilter, w
 	return changeOutbox(ctx, s, Request{Kind: DiscardOutbox, Who: who, Reason: reason, Expect: -1}, filter, outbox.DiscardAll)
 }
 
-// changeOutbox records the action first, so that no change is without a record. The number follows in the action's Note only if the
-// process lives.
+// changeOutbox records the action first, so that no change is without a record. The record says what was chosen. It does not say how many
+// messages were changed, or that the change failed: both are told to the caller only.
 func changeOutbox(ctx context.Context, s Store, r Request, filter outbox.ParkedFilter,
 	change func(context.Context, outbox.Operations, outbox.ParkedFilter) (int, error),
 ) (Action, int, error) {

@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -42,6 +43,8 @@ type Explanation struct {
 	Letters []consumer.DeadLetter // with the key, newest first, at most 100
 }
 
+var errEnough = errors.New("enough letters")
+
 // Explain finds out what happened to a key. It claims the key in a transaction that is rolled back, because nothing else proves that
 // no transaction with the key was committed. It waits about a second for a transaction that holds the key, and leaves nothing behind.
 func Explain(ctx context.Context, s Store, key dedup.Key, opts ExplainOptions) (e Explanation, err error) {
@@ -60,7 +63,17 @@ func Explain(ctx context.Context, s Store, key dedup.Key, opts ExplainOptions) (
 		e.Verdict, e.Claim = Verdict(p.Claim.Verdict.String()), p.Claim
 		e.Claim.Verdict = 0
 	}
-	if e.Letters, err = s.DeadLetters(ctx, consumer.DeadLetterFilter{Consumer: key.Consumer, Tenant: key.Tenant, MessageID: key.ID}); err != nil {
+	filter := consumer.DeadLetterFilter{Consumer: key.Consumer, Tenant: key.Tenant, MessageID: key.ID}
+	err = eachLetter(ctx, s, filter, func(l consumer.DeadLetter) error {
+		if l.Record.Key == key { // without a tenant, the filter chooses those of all tenants
+			e.Letters = append(e.Letters, l)
+		}
+		if len(e.Letters) == pageSize {
+			return errEnough
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errEnough) {
 		return e, fmt.Errorf("ops: explain %v: %w", key, err)
 	}
 	if e.Claim.ExpiresAt.IsZero() {

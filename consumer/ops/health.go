@@ -20,7 +20,7 @@ import (
 type Health struct {
 	mu      sync.Mutex
 	sources map[source]*Reason // nil value: subscribed
-	pauses  map[paused]*Reason
+	pauses  map[paused]*pausing
 }
 
 type source struct{ system, name string }
@@ -28,6 +28,12 @@ type source struct{ system, name string }
 type paused struct {
 	name, topic string
 	cause       observe.Cause
+}
+
+// pausing counts the pauses with the same name, topic and cause: a consumer and a relay may have the same name.
+type pausing struct {
+	Reason
+	pauses int
 }
 
 // Reason is why a process is not ready.
@@ -57,7 +63,7 @@ func (r Reason) String() string {
 
 // NewHealth returns a Health. The process is ready at once unless it has to Expect a subscriber.
 func NewHealth() *Health {
-	return &Health{sources: map[source]*Reason{}, pauses: map[paused]*Reason{}}
+	return &Health{sources: map[source]*Reason{}, pauses: map[paused]*pausing{}}
 }
 
 // Expect makes the process ready only after a subscriber has subscribed to name: a queue, or the consumer group of Kafka. system is
@@ -98,20 +104,29 @@ func (h *Health) SourceTrace() *consumer.SourceTrace {
 
 // Paused is a hook for relay.Trace.
 func (h *Health) Paused(_ context.Context, p observe.Pause) {
-	r := &Reason{Name: p.Name, Topic: p.Topic, Cause: p.Cause, Since: p.Since}
+	r := Reason{Name: p.Name, Topic: p.Topic, Cause: p.Cause, Since: p.Since}
 	if p.Err != nil {
 		r.Error = p.Err.Error()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.pauses[paused{p.Name, p.Topic, p.Cause}] = r
+	key := paused{p.Name, p.Topic, p.Cause}
+	if h.pauses[key] == nil {
+		h.pauses[key] = &pausing{Reason: r}
+	}
+	h.pauses[key].pauses++
 }
 
 // Resumed is a hook for relay.Trace.
 func (h *Health) Resumed(_ context.Context, p observe.Pause) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.pauses, paused{p.Name, p.Topic, p.Cause})
+	key := paused{p.Name, p.Topic, p.Cause}
+	if p := h.pauses[key]; p != nil {
+		if p.pauses--; p.pauses == 0 {
+			delete(h.pauses, key)
+		}
+	}
 }
 
 // Reasons returns why the process is not ready, oldest first. It is empty if the process is ready.
@@ -123,8 +138,8 @@ func (h *Health) Reasons() []Reason {
 			reasons = append(reasons, *r)
 		}
 	}
-	for _, r := range h.pauses {
-		reasons = append(reasons, *r)
+	for _, p := range h.pauses {
+		reasons = append(reasons, p.Reason)
 	}
 	h.mu.Unlock()
 	slices.SortFunc(reasons, func(a, b Reason) int {
@@ -144,6 +159,9 @@ func (h *Health) Livez() http.Handler {
 // Readyz returns a handler that answers 200 if the process is ready: its subscribers are subscribed, and nothing is paused. Otherwise it
 // answers 503 with the reasons, as text or, if the request accepts application/json, as JSON. It never asks the database. Errors in the
 // reasons may name hosts: do not serve it to strangers.
+//
+// A pause ends when a message is tried and works. So a load balancer that sends messages, such as webhooks, must not follow Readyz: after a
+// pause it would send none, and the process would never be ready again. Let it follow Livez.
 func (h *Health) Readyz() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		reasons := h.Reasons()

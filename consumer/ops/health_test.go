@@ -65,6 +65,12 @@ func TestHealth(t *testing.T) {
 	}
 	trace.Resumed(ctx, budget)
 	want("resumed", http.StatusOK)
+	trace.Paused(ctx, down)
+	h.Paused(ctx, down) // a relay of the same name
+	h.Resumed(ctx, down)
+	want("one of two of the same name is over", http.StatusServiceUnavailable, "paused (database)")
+	trace.Resumed(ctx, down)
+	want("both are over", http.StatusOK)
 	at.Err = errors.New("the group refuses this member")
 	source.Unsubscribed(ctx, at)
 	want("unsubscribed", http.StatusServiceUnavailable, "not subscribed", "refuses this member")

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 )
 
 // HideKeys replaces natural keys in what people and machines see, where keys name people. The zero value shows keys as they are.
@@ -19,4 +20,17 @@ func (h HideKeys) Key(key string) string {
 	mac := hmac.New(sha256.New, h.Secret)
 	mac.Write([]byte(key))
 	return hex.EncodeToString(mac.Sum(nil)[:8])
+}
+
+// Position returns the position of a message without its ID: sources without offsets end it with that. ids may be empty.
+func (h HideKeys) Position(position string, ids ...string) string {
+	if len(h.Secret) == 0 {
+		return position
+	}
+	for _, id := range ids {
+		if before, found := strings.CutSuffix(position, "/"+id); found && id != "" {
+			return before + "/" + h.Key(id)
+		}
+	}
+	return position
 }

@@ -47,7 +47,7 @@ type ConsumerStatus struct {
 	Sources []Source
 	Horizon time.Time     // a message of this time or an earlier one without claim is unprovable; zero: none is
 	Letters []LetterCount // by reason; no reason is there twice
-	Waiting int           // dead letters that are requested to be replayed and wait for RunReplays, at most MaxCount+1
+	Waiting int           // dead letters that are requested to be replayed and wait for RunReplays
 }
 
 // Window is a window that a consumer has run with.
@@ -65,7 +65,8 @@ type Source struct {
 // MaxCount is up to where dead letters are counted.
 const MaxCount = 10_000
 
-// LetterCount counts the dead letters of one consumer and reason.
+// LetterCount counts the dead letters of one consumer and reason. Of a consumer with more than MaxCount letters only the newest are counted, so
+// Oldest is the oldest of those, and reasons that only older letters have are missing.
 type LetterCount struct {
 	Reason         observe.Cause
 	Count          int  // at most MaxCount+1
@@ -156,7 +157,8 @@ type Outgoing struct {
 
 // Requester records what operators do.
 type Requester interface {
-	// Request records an action, and marks its dead letters in the same transaction if Kind is Replay.
+	// Request records an action, and marks its dead letters in the same transaction if Kind is Replay. If it fails and the Action has an ID,
+	// the action is requested, and only its numbers could not be read.
 	Request(ctx context.Context, r Request) (Action, error)
 
 	// End ends an action. The dead letters that are still marked are dead letters as before. Ending it again changes nothing.

@@ -121,13 +121,20 @@ func run(ctx context.Context, o options, say *terminal) (ok bool, err error) {
 	}
 	defer cleanUp(&err, b.Close)
 	if o.dashboard != "" {
-		wait, err := serveDashboard(ctx, o.dashboard, db, say)
-		if err != nil {
-			return false, err
+		serving, stop := context.WithCancel(ctx)
+		defer stop()
+		wait, failed := serveDashboard(serving, o.dashboard, db, say)
+		if failed != nil {
+			return false, failed
 		}
 		defer func() {
-			say.print("the dashboard goes on until Ctrl-C")
-			_ = wait() // it has ended with ctx
+			switch {
+			case err != nil: // to be read now
+				stop()
+			case !o.json: // its line is the last one
+				say.print("the dashboard goes on until Ctrl-C")
+			}
+			_ = wait() // it has ended with serving
 		}()
 	}
 

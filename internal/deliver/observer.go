@@ -43,8 +43,9 @@ func (o *Observer) Subscribed(ctx context.Context) {
 	o.call(ctx, "Subscribed", o.trace.Subscribed, consumer.SourceEvent{})
 }
 
-// Unsubscribed calls the hook of that name.
+// Unsubscribed calls the hook of that name. It also ends a pause: the next Run has an Observer of its own, which would report a second Paused.
 func (o *Observer) Unsubscribed(ctx context.Context, err error) {
+	o.Broker.End(ctx)
 	o.call(ctx, "Unsubscribed", o.trace.Unsubscribed, consumer.SourceEvent{Err: err})
 }
 

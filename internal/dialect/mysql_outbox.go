@@ -137,7 +137,7 @@ STRAIGHT_JOIN @outbox_messages AS m FORCE INDEX (PRIMARY) ON m.shard = r.shard
 WHERE ` + mysqlDue + ` LIMIT ?`),
 		// One per shard, joined with UNION ALL. No other form stops after the first rows of each shard on both servers.
 		LeaseShard: q(`(` + mysqlLease + ` FROM @outbox_messages AS m FORCE INDEX (PRIMARY)
-WHERE m.shard = ? AND m.seq > ? AND ` + mysqlDue + ` ORDER BY m.seq LIMIT ?)`),
+WHERE m.shard = ? AND ` + mysqlDue + ` ORDER BY m.seq LIMIT ?)`),
 		Heavy: q("SELECT m.seq, m.`key`, m.payload, m.headers FROM @messagesOf"),
 
 		// Due delayed messages get new sequence numbers, as if they were enqueued now.

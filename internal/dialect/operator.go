@@ -10,6 +10,8 @@ import (
 type Operator struct {
 	// Status.
 	State, Windows, Sources, LetterOwners, Letters, Waiting string
+	// Limits begins a transaction that writes; empty: nothing is to be set.
+	Limits string
 	// Actions.
 	AddAction, MarkLetters, Actions, Counts, Results, EndAction, Unmark string
 	// Replays.
@@ -33,6 +35,7 @@ type functions struct {
 	key      string                  // a parameter that is an ID
 	id       func(col string) string // the column of an ID as digits
 	text     func(param string) string
+	bytes    string // a parameter that is text, and is compared byte by byte
 	contains func(col, param string) string
 	among    func(col string) string // whether a column is one of the texts of a parameter that is a JSON array
 	since    string                  // a parameter that is a time
@@ -41,6 +44,8 @@ type functions struct {
 	double   string
 	limit    string // a parameter of LIMIT
 	lock     string
+	free     string // locks a row, and leaves out rows that others have locked
+	limits   string // the first statement of a transaction
 	greatest string
 	micros   func(seconds string) string // a number of seconds as a difference of times
 	replaced string                      // what follows an INSERT into consumer_activity whose key is there
@@ -50,7 +55,7 @@ func newOperator(f functions, q func(string) string) Operator {
 	filter := fmt.Sprintf(`(%[1]s IS NULL OR d.id = %[1]s) AND (%[2]s = '' OR d.consumer = %[2]s) AND (%[2]s = '' OR d.reason = %[2]s)
 	AND (%[2]s = '' OR d.topic = %[2]s) AND (%[2]s = '' OR d.message_id = %[2]s) AND (%[2]s = '' OR d.tenant = %[2]s)
 	AND (%[2]s = '' OR d.position = %[2]s) AND (%[2]s = '' OR %[3]s) AND (%[4]s = 0 OR d.first_parked >= %[5]s) AND (%[4]s = 0 OR d.first_parked < %[5]s)`,
-		f.key, f.text("?"), f.contains("d.cause", f.text("?")), f.number, f.since)
+		f.key, f.bytes, f.contains("d.cause", f.bytes), f.number, f.since)
 	open := `NOT EXISTS (SELECT 1 FROM @operator_results o WHERE o.letter = d.id AND o.outcome = '')`
 	return Operator{
 		State: q(`SELECT ` + f.time(f.now) + `, ` + f.time("s.forgotten_until") + `, COALESCE(s.owner, ''), ` + f.time("s.lease_until") + `, ` +
@@ -69,6 +74,8 @@ GROUP BY reason ORDER BY 2 DESC, 1`),
 		Waiting: q(`SELECT a.consumer, count(*) FROM @operator_actions a JOIN @operator_results r ON r.action = a.id AND r.outcome = ''
 WHERE a.ended_at IS NULL AND a.kind IN ('replay', 'repair') GROUP BY a.consumer`),
 
+		Limits: f.limits,
+
 		AddAction: q(`INSERT INTO @operator_actions (id, kind, consumer, who, reason, filter, new_key, as_new, rate, max_failures, requested_at, next_at, ended_at, note)
 SELECT ` + f.key + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `,
 	` + f.number + ` <> 0, ` + f.double + `, ` + f.number + `, ` + f.now + `, ` + f.now + `, CASE WHEN ` + f.number + ` <> 0 THEN ` + f.now + ` END, ` + f.text("?")),
@@ -85,7 +92,7 @@ ORDER BY a.requested_at DESC, a.id DESC LIMIT ` + f.limit),
 		Results: q(`SELECT ` + f.id("letter") + `, outcome, cause, error, ` + f.time("at") + `, tries FROM @operator_results
 WHERE action = ` + f.key + ` AND (` + f.text("?") + ` = '' OR outcome = ` + f.text("?") + `) ORDER BY at DESC, number DESC LIMIT ` + f.limit),
 		EndAction: q(`UPDATE @operator_actions SET ended_at = ` + f.now + `, note = ` + f.text("?") + ` WHERE id = ` + f.key + ` AND ended_at IS NULL`),
-		Unmark:    q(`DELETE FROM @operator_results WHERE action = ` + f.key + ` AND outcome = ''`),
+		Unmark:    q(`UPDATE @operator_results SET outcome = ` + f.text("?") + `, at = ` + f.now + ` WHERE action = ` + f.key + ` AND outcome = ''`),
 
 		OpenReplays: q(`SELECT ` + f.id("id") + `, new_key, CASE WHEN as_new THEN 1 ELSE 0 END, rate, max_failures,
 	CASE WHEN kind = 'repair' THEN note END FROM @operator_actions
@@ -93,7 +100,7 @@ WHERE consumer = ` + f.text("?") + ` AND kind IN ('replay', 'repair') AND ended_
 		LockAction: q(`SELECT ` + f.time("next_at") + ` - ` + f.time(f.now) + ` FROM @operator_actions WHERE id = ` + f.key + ` AND ended_at IS NULL` + f.lock),
 		Failures:   q(`SELECT count(*) FROM @operator_results WHERE action = ` + f.key + ` AND outcome = 'parked'`),
 		NextLetter: q(`SELECT ` + f.id("letter") + `, tries FROM @operator_results WHERE action = ` + f.key + ` AND outcome = '' AND taken_until <= ` + f.now + `
-ORDER BY number LIMIT 1` + f.lock),
+ORDER BY number LIMIT 1` + f.free),
 		FreeAt:     q(`SELECT count(*), COALESCE(min(` + f.time("taken_until") + `), 0) - ` + f.time(f.now) + ` FROM @operator_results WHERE action = ` + f.key + ` AND outcome = ''`),
 		TakeLetter: q(`UPDATE @operator_results SET tries = tries + 1, taken_until = ` + f.after(f.number) + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
 		NextTurn:   q(`UPDATE @operator_actions SET next_at = ` + f.greatest + `(next_at, ` + f.now + `) + ` + f.micros(f.number) + ` WHERE id = ` + f.key),
@@ -150,6 +157,7 @@ func NewPostgresOperator(schema string) Operator {
 		key:      `CAST(? AS uuid)`,
 		id:       func(col string) string { return `replace(CAST(` + col + ` AS text), '-', '')` },
 		text:     func(param string) string { return `CAST(` + param + ` AS text)` },
+		bytes:    `CAST(? AS text)`,
 		contains: func(col, param string) string { return `strpos(` + col + `, ` + param + `) > 0` },
 		// IS TRUE keeps the planner from a join, so that the texts are hashed whatever the settings. A list of parameters would be compared one by one.
 		among: func(col string) string {
@@ -161,10 +169,13 @@ func NewPostgresOperator(schema string) Operator {
 		double:   `CAST(? AS float8)`,
 		limit:    number,
 		lock:     ` FOR UPDATE`,
+		free:     ` FOR UPDATE SKIP LOCKED`,
+		// They release the locks of a process that freezes in the middle of a transaction.
+		limits:   `SELECT set_config('lock_timeout', '10s', true), set_config('idle_in_transaction_session_timeout', '10s', true)`,
 		greatest: `greatest`,
 		replaced: `ON CONFLICT (minute, consumer, node) DO UPDATE SET counts = excluded.counts`,
 		micros:   func(param string) string { return param + ` * interval '1 microsecond'` },
-	}, func(sql string) string { return numbered(strings.ReplaceAll(sql, "@", prefix)) })
+	}, func(sql string) string { return strings.ReplaceAll(numbered(sql), "@", prefix) })
 }
 
 // numbered replaces each ? by $1, $2 and so on.
@@ -194,7 +205,8 @@ func NewMySQLOperator(schema string) Operator {
 		return col + ` IN (SELECT CAST(r.k AS BINARY) FROM JSON_TABLE(?, '$[*]' COLUMNS (k CHAR(36) CHARACTER SET latin1 PATH '$')) AS r)`
 	}
 	f.rows = `COALESCE((SELECT table_rows FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'processed_messages'), -1)`
-	f.lock, f.greatest, f.replaced = ` FOR UPDATE`, `GREATEST`, `ON DUPLICATE KEY UPDATE counts = VALUES(counts)`
+	f.bytes = `CAST(? AS BINARY)` // the columns' own collation ignores spaces at the end
+	f.lock, f.free, f.greatest, f.replaced = ` FOR UPDATE`, ` FOR UPDATE SKIP LOCKED`, `GREATEST`, `ON DUPLICATE KEY UPDATE counts = VALUES(counts)`
 	f.id = func(col string) string { return `LOWER(HEX(` + col + `))` }
 	return newOperator(f, MySQLNames(schema))
 }
@@ -205,7 +217,7 @@ func NewSQLiteOperator() Operator {
 	f := micros()
 	f.now, f.key, f.number, f.since = clock, `unhex(?)`, number, number
 	f.after = func(micros string) string { return clock + ` + ` + micros }
-	f.text = func(param string) string { return param }
+	f.text, f.bytes = func(param string) string { return param }, `?`
 	f.contains = func(col, param string) string { return `instr(` + col + `, ` + param + `) > 0` }
 	f.among = func(col string) string { return col + ` IN (SELECT value FROM json_each(?))` }
 	f.rows = `-1`

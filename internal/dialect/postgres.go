@@ -207,7 +207,9 @@ ORDER BY d.first_parked DESC, d.id DESC LIMIT $6::bigint`),
 	SELECT d.id FROM @dead_letters d JOIN @processed_messages p ON p.key = d.key
 	WHERE ` + settled + ` LIMIT $1::bigint FOR UPDATE OF d SKIP LOCKED)`),
 
-		SweepSettings: `SELECT set_config('statement_timeout', $1::text, true), set_config('lock_timeout', '2s', true)`,
+		// The last one ends the transaction of a process that freezes: it would keep other sweeps, and vacuum, waiting.
+		SweepSettings: `SELECT set_config('statement_timeout', $1::text, true), set_config('lock_timeout', '2s', true),
+	set_config('idle_in_transaction_session_timeout', $1::text, true)`,
 
 		SweepClock: `SELECT clock_timestamp()`,
 

@@ -94,8 +94,9 @@ FROM @txonce_shards s ORDER BY s.shard`),
 
 		// One session at a time takes shards. Each statement of READ COMMITTED has its own snapshot, so the following ones see
 		// what the previous session took. The condition in Take alone would not suffice: when a row has changed, PostgreSQL
-		// checks it again without reading txonce_relays again.
-		LockShards: q(`LOCK TABLE @txonce_shards IN SHARE UPDATE EXCLUSIVE MODE`),
+		// checks it again without reading txonce_relays again. The lock is not one of the table, because VACUUM and REINDEX CONCURRENTLY
+		// take such a lock too, and the latter keeps it while old transactions are open.
+		LockShards: q(`SELECT pg_advisory_xact_lock(` + outboxTakes + `) FROM pg_class WHERE oid = '@txonce_shards'::regclass`),
 
 		// Waits for a late Renew of that session and then keeps its row. A Renew that comes after this finds no row.
 		DropExpired: q(`DELETE FROM @txonce_relays WHERE until <= clock_timestamp()`),

@@ -68,12 +68,11 @@ FROM txonce_relays r LEFT JOIN txonce_shards s
 	ON s.owner = r.owner AND EXISTS (SELECT 1 FROM outbox_messages m WHERE m.shard = s.shard)
 WHERE r.owner = ?1`),
 
-		// From each shard the first messages that are due after a seq, at most ?2, with their sizes. A row of the list is [shard,
-		// seq].
+		// From each shard in the list the first messages that are due, at most ?2, with their sizes.
 		Lease: q(`SELECT l.shard, l.seq, coalesce(length(l.key), 0) + length(l.payload) + coalesce(length(CAST(l.headers AS BLOB)), 0)
-FROM json_each(?1) r CROSS JOIN outbox_messages l ON l.shard = r.value ->> 0 AND l.seq IN (
+FROM json_each(?1) r CROSS JOIN outbox_messages l ON l.shard = r.value AND l.seq IN (
 	SELECT seq FROM outbox_messages m
-	WHERE shard = r.value ->> 0 AND seq > r.value ->> 1 AND (retry_at IS NULL OR retry_at <= @clock) AND NOT EXISTS (
+	WHERE shard = r.value AND (retry_at IS NULL OR retry_at <= @clock) AND NOT EXISTS (
 		SELECT 1 FROM outbox_held h WHERE h.shard = m.shard AND h.key = m.key
 			AND (h.until > @clock AND m.seq >= h.from_seq OR EXISTS (SELECT 1 FROM outbox_parked p WHERE @before)))
 	ORDER BY seq LIMIT ?2)`),

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -71,6 +72,24 @@ func TestPauseAlternates(t *testing.T) {
 	}
 }
 
+// A hook that ends its goroutine, as testing.T.FailNow does, keeps no later hook from being called.
+func TestHookThatEndsItsGoroutine(t *testing.T) {
+	quiet := slog.New(slog.DiscardHandler)
+	resumed := 0
+	p := &hooks.Pause{
+		Logger: quiet, Panics: &hooks.Panics{Logger: quiet}, Why: func(error) string { return "" },
+		Paused:  func(context.Context, observe.Pause) { runtime.Goexit() },
+		Resumed: func(context.Context, observe.Pause) { resumed++ },
+	}
+	var ends sync.WaitGroup
+	ends.Go(func() { p.Failed(t.Context(), true, context.Canceled) })
+	ends.Wait()
+	p.Worked(t.Context())
+	if resumed != 1 {
+		t.Errorf("Resumed was called %d times", resumed)
+	}
+}
+
 func TestPauseIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -88,6 +107,23 @@ func TestPauseIsLoggedOnceAMinute(t *testing.T) {
 			t.Errorf("%d, %d and %d lines, want 1, 9 and 1:\n%s", begins, goesOn, ends, &log)
 		}
 	})
+}
+
+// What ends while it is paused is not paused any more, and nothing has recovered.
+func TestPauseOfWhatEnds(t *testing.T) {
+	var log bytes.Buffer
+	resumed := 0
+	p := &hooks.Pause{
+		Logger: slog.New(slog.NewTextHandler(&log, nil)), Owner: "kafka:", Panics: &hooks.Panics{},
+		Resumed: func(context.Context, observe.Pause) { resumed++ }, Why: func(error) string { return "" }, Recovered: "it works",
+	}
+	p.End(t.Context())
+	p.Failed(t.Context(), true, context.Canceled)
+	p.End(t.Context())
+	p.End(t.Context())
+	if resumed != 1 || strings.Contains(log.String(), "it works") {
+		t.Errorf("Resumed was called %d times, want 1; log:\n%s", resumed, &log)
+	}
 }
 
 // A hook that is not there costs a comparison.

@@ -27,12 +27,17 @@ func (o *Order) Run() {
 		return
 	}
 	o.running = true
+	defer func() { o.running = false }() // also when a function calls runtime.Goexit
 	for len(o.waiting) > 0 {
 		f := o.waiting[0]
 		o.waiting = o.waiting[1:]
-		o.mu.Unlock()
-		f()
-		o.mu.Lock()
+		o.call(f)
 	}
-	o.running = false
+}
+
+// call calls f without mu, which the caller holds.
+func (o *Order) call(f func()) {
+	o.mu.Unlock()
+	defer o.mu.Lock()
+	f()
 }

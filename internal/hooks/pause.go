@@ -37,8 +37,15 @@ const every = time.Minute
 
 // Failed records that the pause begins or goes on. Nothing is reported until loud is first true. about has attributes for the log.
 func (p *Pause) Failed(ctx context.Context, loud bool, err error, about ...any) {
+	p.Failing(ctx, loud, err, about...)()
+}
+
+// Failing is Failed for a caller that decides under a lock whether there is a pause. It calls tell, which logs and calls hooks, without the
+// lock. If it called Failed after its lock, the end of the pause could be recorded before its beginning.
+func (p *Pause) Failing(ctx context.Context, loud bool, err error, about ...any) (tell func()) {
 	now := time.Now()
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.since.IsZero() {
 		p.since = now
 	}
@@ -51,31 +58,37 @@ func (p *Pause) Failed(ctx context.Context, loud bool, err error, about ...any) 
 	if begins {
 		p.add(ctx, "Paused", p.Paused)
 	}
-	p.mu.Unlock()
-	p.order.Run()
-	switch {
-	case begins:
-		p.Logger.ErrorContext(ctx, p.Owner+" paused: "+p.Why(err), append(about, "error", err)...)
-	case goesOn:
-		p.Logger.WarnContext(ctx, p.Owner+" is still paused: "+p.Why(err), append(about,
-			"waits_for", p.WaitsFor, "since", since.UTC().Format(time.RFC3339), "paused", now.Sub(since).Round(time.Second), "error", err)...)
+	return func() {
+		p.order.Run()
+		switch {
+		case begins:
+			p.Logger.ErrorContext(ctx, p.Owner+" paused: "+p.Why(err), append(about, "error", err)...)
+		case goesOn:
+			p.Logger.WarnContext(ctx, p.Owner+" is still paused: "+p.Why(err), append(about,
+				"waits_for", p.WaitsFor, "since", since.UTC().Format(time.RFC3339), "paused", now.Sub(since).Round(time.Second), "error", err)...)
+		}
 	}
 }
 
 // Worked records that the pause is over, if there is one.
-func (p *Pause) Worked(ctx context.Context) {
+func (p *Pause) Worked(ctx context.Context) { p.Working(ctx)() }
+
+// Working is to Worked as Failing is to Failed.
+func (p *Pause) Working(ctx context.Context) (tell func()) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	since, reported := p.since, !p.logged.IsZero()
 	if reported {
 		p.add(ctx, "Resumed", p.Resumed)
 	}
 	p.since, p.logged, p.err = time.Time{}, time.Time{}, nil
-	p.mu.Unlock()
 	if !reported {
-		return
+		return func() {}
 	}
-	p.order.Run()
-	p.Logger.InfoContext(ctx, p.Owner+" goes on: "+p.Recovered, "paused", time.Since(since).Round(time.Millisecond))
+	return func() {
+		p.order.Run()
+		p.Logger.InfoContext(ctx, p.Owner+" goes on: "+p.Recovered, "paused", time.Since(since).Round(time.Millisecond))
+	}
 }
 
 // add adds a call of a hook, which order.Run makes. The caller holds mu.
@@ -86,4 +99,15 @@ func (p *Pause) add(ctx context.Context, name string, hook func(context.Context,
 	e := p.What
 	e.Err, e.Since = p.err, p.since
 	p.order.Add(func() { Call(ctx, p.Panics, name, hook, e) })
+}
+
+// End ends the pause, if there is one, because what was paused has ended. It calls Resumed and logs nothing.
+func (p *Pause) End(ctx context.Context) {
+	p.mu.Lock()
+	if !p.logged.IsZero() {
+		p.add(ctx, "Resumed", p.Resumed)
+	}
+	p.since, p.logged, p.err = time.Time{}, time.Time{}, nil
+	p.mu.Unlock()
+	p.order.Run()
 }

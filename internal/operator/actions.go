@@ -69,14 +69,18 @@ func (s *Service) Request(ctx context.Context, r ops.Request) (ops.Action, error
 	if err != nil {
 		return ops.Action{}, err
 	}
-	return s.action(ctx, action)
+	requested, err := s.action(ctx, action)
+	if err != nil {
+		return ops.Action{ID: action}, fmt.Errorf("ops: action %v is requested, but cannot be read: %w", action, err)
+	}
+	return requested, nil
 }
 
 // filterArgs are the parameters of the filter of MarkLetters.
 func filterArgs(f consumer.DeadLetterFilter) []any {
 	args := []any{id(f.ID), id(f.ID)}
 	for _, text := range []string{f.Consumer, string(f.Reason), f.Topic, f.MessageID, f.Tenant, f.Position, f.Cause} {
-		args = append(args, text, text)
+		args = append(args, columns.Text(text), columns.Text(text)) // as it is stored
 	}
 	return append(args, micros(f.Since), micros(f.Since), micros(f.Until), micros(f.Until))
 }
@@ -124,13 +128,13 @@ func (s *Service) End(ctx context.Context, action ops.ActionID, note string) (op
 	return s.action(ctx, action)
 }
 
-// end ends an action, and removes its marks.
+// end ends an action, and removes its marks. The rows stay, so that Action.Matched still counts them.
 func end(ctx context.Context, q Queryer, st *dialect.Operator, action ops.ActionID, note string) error {
 	n, err := affected(q.ExecContext(ctx, st.EndAction, columns.Text(note), id(action)))
 	if err != nil || n == 0 {
 		return err
 	}
-	_, err = q.ExecContext(ctx, st.Unmark, id(action))
+	_, err = q.ExecContext(ctx, st.Unmark, string(observe.Held), id(action))
 	return err
 }
 

@@ -138,7 +138,9 @@ func (t *turn) none(ctx context.Context, q Queryer, st *dialect.Operator, action
 	if left == 0 {
 		return end(ctx, q, st, action, "done")
 	}
-	t.wait = max(time.Duration(free)*time.Microsecond, time.Millisecond)
+	if t.wait = time.Duration(free) * time.Microsecond; free <= 0 { // a worker is settling it
+		t.wait = time.Second
+	}
 	return nil
 }
 
@@ -177,12 +179,28 @@ func Discarded(st *dialect.Operator, action ops.ActionID, letter consumer.DeadLe
 	return st.AddResult, []any{id(action), id(letter), string(observe.Rejected)}
 }
 
-// DiscardRecords returns what DiscardLetter claims, so that a late redelivery of the letter's message is a duplicate.
-func DiscardRecords(letter consumer.DeadLetter) []dedup.Record {
+// DiscardRecords returns what DiscardLetter claims, so that a late redelivery of the letter's message is a duplicate. It uses the window that
+// the consumer has used last. The letter's own may be one that the consumer has given up: another use of it would move the horizon closer.
+func (s *Service) DiscardRecords(ctx context.Context, letter consumer.DeadLetter) ([]dedup.Record, error) {
 	if letter.Record.Key.ID == "" {
-		return nil
+		return nil, nil
 	}
-	rec := letter.Record
+	st, err := s.DB.Statements(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rec, latest := letter.Record, int64(0)
 	rec.Time = time.Time{} // without a time it is never Unprovable
-	return []dedup.Record{rec}
+	err = s.DB.Read(ctx, "windows", func(ctx context.Context, q Queryer) error {
+		return each(ctx, q, st.Windows, nil, func(rows *sql.Rows) error {
+			var name []byte
+			var seconds, first, last int64
+			err := rows.Scan(&name, &seconds, &first, &last)
+			if string(name) == rec.Key.Consumer && last >= latest { // the longest of those used last comes last
+				rec.Window, latest = time.Duration(seconds)*time.Second, last
+			}
+			return err
+		})
+	})
+	return []dedup.Record{rec}, err
 }

@@ -2,6 +2,7 @@ package relay_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,4 +65,37 @@ func TestRelayIdle(t *testing.T) {
 	if polls, _ := calls(16, false); polls < seconds {
 		t.Errorf("each of 16 relays that are not notified has polled %d times in %d s, want once in PollMax", polls, seconds)
 	}
+}
+
+// Relays that began together do not look for delayed messages together: all of them look three times a second, at different times. So the
+// next look comes within a second on average, and not within the six seconds between two looks of one relay.
+func TestRelaysLookForDelayedMessagesAtDifferentTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const relays, minutes = 16, 10
+		q := &crowd{relays: relays, announced: true}
+		q.Queue = outboxtest.NewMemory()
+		var mu sync.Mutex
+		last, wait := time.Now(), 0.0 // of a message that may be due at any time
+		q.set(func(op string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if op == "maintain" {
+				gap := time.Since(last).Minutes()
+				last, wait = time.Now(), wait+gap*gap/2/minutes
+			}
+			return nil
+		})
+		var stops []func()
+		for range relays {
+			_, stop := start(t, relay.Config{Queue: q, Publisher: &outboxtest.FakePublisher{}})
+			stops = append(stops, stop)
+		}
+		<-time.After(minutes * time.Minute)
+		for _, stop := range stops {
+			stop()
+		}
+		if average := time.Duration(wait * float64(time.Minute)); q.count("maintain") < 1000 || average > time.Second {
+			t.Errorf("%d looks; the next one came after %v on average, want less than a second", q.count("maintain"), average)
+		}
+	})
 }

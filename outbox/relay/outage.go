@@ -90,6 +90,13 @@ func (o *outages) recovered(ctx context.Context, op operation) {
 	}
 }
 
+// reopened ends the outages of a session that another one has replaced: it may be long until the new session has something to settle.
+func (o *outages) reopened(ctx context.Context) {
+	for _, op := range [...]operation{opOpen, opRenew, opLease, opSettle, opMaintain} {
+		o.recovered(ctx, op)
+	}
+}
+
 func (r *Relay) queueFailed(ctx context.Context, op operation, err error) {
 	r.outages.failed(ctx, op, r.cfg.Name, err)
 }

@@ -21,6 +21,7 @@ type publishers struct {
 	byTopic map[string]*publisherState
 	other   *publisherState // nil: topics that are not in byTopic have no publisher
 	sole    *publisherState // nil: there are several
+	all     []*publisherState
 }
 
 // Limits of the cooldown of a publisher that does not say when to try again. A try that fails at once costs little. A call that
@@ -54,9 +55,8 @@ var brokerPause = pauseKey{cause: observe.CauseBroker}
 
 func newPublishers(cfg Config) publishers {
 	ps := publishers{byTopic: make(map[string]*publisherState, len(cfg.Publishers))}
-	var all []*publisherState
 	stateOf := func(p outbox.Publisher) *publisherState {
-		for _, s := range all { // a Publisher of several topics gets their messages in one call
+		for _, s := range ps.all { // a Publisher of several topics gets their messages in one call
 			if reflect.ValueOf(p).Comparable() && reflect.ValueOf(s.publisher).Comparable() && s.publisher == p {
 				return s
 			}
@@ -64,7 +64,7 @@ func newPublishers(cfg Config) publishers {
 		atomic, isAtomic := p.(outbox.AtomicPublisher)
 		ordered, isOrdered := p.(outbox.OrderedPublisher)
 		s := &publisherState{publisher: p, together: isAtomic && atomic.Atomic() || isOrdered && ordered.Ordered(), backoff: cfg.Backoff}
-		all = append(all, s)
+		ps.all = append(ps.all, s)
 		return s
 	}
 	if cfg.Publisher != nil {
@@ -73,8 +73,8 @@ func newPublishers(cfg Config) publishers {
 	for topic, p := range cfg.Publishers {
 		ps.byTopic[topic] = stateOf(p)
 	}
-	if len(all) == 1 {
-		ps.sole = all[0]
+	if len(ps.all) == 1 {
+		ps.sole = ps.all[0]
 	}
 	return ps
 }

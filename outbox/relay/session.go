@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,7 +52,7 @@ func (r *Relay) open(ctx context.Context) (*session, error) {
 	if err == nil {
 		var hold outbox.Hold
 		if hold, err = queue.Renew(opening); err == nil {
-			r.outages.recovered(ctx, opOpen)
+			r.outages.reopened(ctx)
 			s := &session{relay: r, queue: queue, newShards: make(chan struct{}, 1)}
 			s.work, s.endWork = context.WithCancelCause(context.WithoutCancel(ctx))
 			s.renewed(hold)
@@ -99,6 +100,7 @@ func (s *session) keepRenewing(ctx context.Context) {
 			if err == nil {
 				r.outages.recovered(ctx, opRenew)
 				s.renewed(hold)
+				r.forgetFaults(ctx)
 				break
 			}
 			if errors.Is(err, outbox.ErrLeaseLost) {
@@ -123,6 +125,16 @@ func (s *session) shared(interval time.Duration) time.Duration {
 		return interval
 	}
 	return min(interval*time.Duration(h.Relays)/fewRelays, maxShared*interval)
+}
+
+// tidyIn varies where relays share the work: relays that began together would otherwise all look at the same time, and a delayed message
+// would wait for that time.
+func (s *session) tidyIn() time.Duration {
+	interval := s.shared(maintainInterval)
+	if interval > maintainInterval {
+		interval = interval*3/4 + rand.N(interval/2)
+	}
+	return interval
 }
 
 // renewIn is shorter while the session holds more or less than its fair share, because Renew takes and gives back shards.
@@ -169,7 +181,7 @@ func (s *session) leaseLost(kind LeaseKind, err error) {
 
 // keepTidying calls Maintain until ctx ends. It has a goroutine of its own because a slow Maintain must not delay Renew.
 func (s *session) keepTidying(ctx context.Context, maintainer outbox.Maintainer) {
-	for await.Sleep(ctx, s.shared(maintainInterval)) == nil {
+	for await.Sleep(ctx, s.tidyIn()) == nil {
 		maintaining, cancel := context.WithTimeout(ctx, s.relay.cfg.LeaseTTL)
 		err := maintainer.Maintain(maintaining)
 		cancel()

@@ -25,7 +25,7 @@ type Trace struct {
 
 	// Paused and Resumed are called when the relay begins and ends to make no progress: with observe.CauseDatabase when the database has
 	// failed three times in a row, and with observe.CauseBroker when a Publisher is unavailable or, with Topic, when a topic is missing or closed to
-	// this relay.
+	// this relay. Resumed is also called two minutes after the last message that waited for them has left this relay in another way.
 	Paused  func(ctx context.Context, p observe.Pause)
 	Resumed func(ctx context.Context, p observe.Pause)
 

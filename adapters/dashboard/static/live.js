@@ -11,7 +11,9 @@
     liveness.hidden = false;
   };
   const source = new EventSource(part.dataset.live);
+  let heard = Date.now();
   source.onmessage = (event) => {
+    heard = Date.now();
     say(true);
     const selection = document.getSelection();
     if (selection && !selection.isCollapsed && part.contains(selection.anchorNode)) return; // somebody copies text
@@ -23,4 +25,6 @@
     }
   };
   source.onerror = () => { if (source.readyState === EventSource.CLOSED) say(false); };
+  // A server that is gone is no error: the browser connects again for ever. An event comes every 2 s, or 10 s later if the database is slow.
+  setInterval(() => { if (Date.now() - heard > 20000) say(false); }, 2000);
 })();

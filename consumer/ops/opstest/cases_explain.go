@@ -37,7 +37,9 @@ func testExplain[TTx any](t *testing.T, e *env[TTx]) {
 		t.Fatal(err)
 	}
 	c.Close()
-	e.park(t, s, message("order-2", "orders"))
+	other = message("order-4", "orders")
+	other.Headers = map[string]string{"tenant": "acme"}
+	e.park(t, s, message("order-2", "orders"), other)
 	for _, tc := range []struct {
 		id      string
 		opts    ops.ExplainOptions
@@ -46,9 +48,10 @@ func testExplain[TTx any](t *testing.T, e *env[TTx]) {
 		claimed bool
 	}{
 		{"order-1", ops.ExplainOptions{}, ops.Duplicate, 1, true},
-		{"order-1", ops.ExplainOptions{Fingerprint: dedup.FingerprintOf(other.Payload)}, ops.Mismatch, 1, true},
+		{"order-1", ops.ExplainOptions{Fingerprint: dedup.FingerprintOf([]byte("other content"))}, ops.Mismatch, 1, true},
 		{"order-2", ops.ExplainOptions{}, ops.First, 1, false},
 		{"order-3", ops.ExplainOptions{}, ops.First, 0, false},
+		{"order-4", ops.ExplainOptions{}, ops.First, 0, false}, // the letter is a tenant's
 	} {
 		x, err := ops.Explain(bounded(t), s.Operator(), dedup.Key{Consumer: name, ID: tc.id}, tc.opts)
 		if err != nil || x.Verdict != tc.verdict || len(x.Letters) != tc.letters || x.Claimed.IsZero() == tc.claimed || x.Claim.ExpiresAt.IsZero() == tc.claimed {

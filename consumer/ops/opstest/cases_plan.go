@@ -3,6 +3,7 @@ package opstest
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 func planCases[TTx any]() []testCase[TTx] {
 	return []testCase[TTx]{
 		{"a replay is planned", testPlan[TTx]},
+		{"a plan knows what is unprovable by now", testPlanUnprovable[TTx]},
 		{"a plan looks at the claims of today", testPlanClaims[TTx]},
 		{"a plan with a limit is about the oldest letters", testPlanLimit[TTx]},
 		{"a plan leaves out letters that wait for another request", testPlanElsewhere[TTx]},
@@ -199,4 +201,42 @@ func testPlanKey[TTx any](t *testing.T, e *env[TTx]) {
 		t.Errorf("under a free key: %+v", p)
 	}
 	wantReplay(t, s.Operator(), r, p, c)
+}
+
+// A letter whose key may have been forgotten since needs Request.AsNew.
+func testPlanUnprovable[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	old := message("order-1", "orders")
+	old.Time = time.Now().Add(-30 * 24 * time.Hour)
+	e.park(t, s, old, message("order-2", "orders"))
+	c := e.consumer(t, s, nil)
+	if err := c.Process(bounded(t), message("order-3", "orders")); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	e.Age(t, dedup.DefaultWindow+time.Hour)
+	s = e.node(t)
+	for done := false; !done; {
+		swept, err := s.Store.(dedup.Purger).Purge(bounded(t), dedup.Sweep{Owner: "suite", Lease: time.Minute, Limit: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done = swept.Done
+	}
+	for _, asNew := range []bool{false, true} {
+		r := replayRequest()
+		r.AsNew = asNew
+		want := ops.ReplayPlan{Match: 2, Run: 2, Refused: map[observe.Cause]int{}}
+		if !asNew {
+			want = ops.ReplayPlan{Match: 2, Run: 1, Refused: map[observe.Cause]int{observe.CauseUnprovable: 1}}
+		}
+		plan, err := ops.PlanReplay(bounded(t), s.Operator(), r, 0)
+		if err != nil || !reflect.DeepEqual(plan, want) {
+			t.Errorf("as new %v: %+v, %v; want %+v", asNew, plan, err, want)
+		}
+	}
+	a := replay(t, s.Operator(), request(t, s.Operator(), replayRequest()).ID, e.consumer(t, s, nil))
+	if a.Results[observe.Processed] != 1 || a.Results[observe.Parked] != 1 {
+		t.Errorf("the replay did something else: %+v", a)
+	}
 }

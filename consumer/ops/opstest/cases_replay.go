@@ -189,7 +189,7 @@ func testReplayMaxFailures[TTx any](t *testing.T, e *env[TTx]) {
 	r := replayRequest()
 	r.MaxFailures = 2
 	a := replay(t, s.Operator(), request(t, s.Operator(), r).ID, e.consumer(t, s, func(*consumer.Message) error { return errBroken }))
-	if a.Results[observe.Parked] != 2 || a.Waiting != 0 || a.Note == "" {
+	if a.Results[observe.Parked] != 2 || a.Waiting != 0 || a.Note == "" || a.Matched != 5 || a.Results[observe.Held] != 3 {
 		t.Errorf("ended %+v", a)
 	}
 	if n := len(e.letters(t, s)); n != 5 {

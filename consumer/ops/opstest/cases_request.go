@@ -3,9 +3,11 @@ package opstest
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/observe"
 )
@@ -19,6 +21,7 @@ func requestCases[TTx any]() []testCase[TTx] {
 		{"the end of a request releases its letters", testEnd[TTx]},
 		{"actions are listed", testActions[TTx]},
 		{"a letter is discarded", testDiscard[TTx]},
+		{"a discard uses no window that is given up", testDiscardWindow[TTx]},
 		{"letters are discarded by filter", testDiscardLetters[TTx]},
 	}
 }
@@ -61,7 +64,7 @@ func testEnd[TTx any](t *testing.T, e *env[TTx]) {
 		t.Fatal(found, err)
 	}
 	for range 2 {
-		if a, err = s.Operator().End(bounded(t), a.ID, "a mistake"); err != nil || a.Ended.IsZero() || a.Note != "a mistake" || a.Waiting != 0 {
+		if a, err = s.Operator().End(bounded(t), a.ID, "a mistake"); err != nil || a.Ended.IsZero() || a.Note != "a mistake" || a.Waiting != 0 || a.Matched != 2 || a.Results[observe.Held] != 2 {
 			t.Errorf("%+v, %v", a, err)
 		}
 	}
@@ -123,6 +126,46 @@ func testDiscard[TTx any](t *testing.T, e *env[TTx]) {
 		t.Fatal(err)
 	}
 	e.wantEffects(t)
+}
+
+// A window that is used again counts for the horizon: messages that are older than it would be unprovable.
+func testDiscardWindow[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	short := e.config(s, func(*consumer.Message) error { return consumer.Permanent(errBroken) })
+	short.Window = dedup.MinWindow
+	c, err := consumer.New(short)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Process(bounded(t), messages(1)[0]); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	e.Age(t, 48*time.Hour)
+	s = e.node(t)
+	if err := e.consumer(t, s, nil).Process(bounded(t), message("order-9", "orders")); err != nil { // with the default window
+		t.Fatal(err)
+	}
+	before, err := s.Operator().Status(bounded(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := ops.Request{Kind: ops.Discard, Who: "ann", Reason: "test data", Filter: consumer.DeadLetterFilter{Consumer: name}, Expect: 1}
+	if _, err := ops.DiscardLetters(bounded(t), e.node(t).Operator(), r); err != nil {
+		t.Fatal(err)
+	}
+	after, err := s.Operator().Status(bounded(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, now := before.Consumers[0].Windows, after.Consumers[0].Windows
+	if len(old) != 2 || old[0].Window != dedup.MinWindow || len(now) != 2 || !now[0].UsedUntil.Equal(old[0].UsedUntil) {
+		t.Errorf("windows %+v, and after the discard %+v", old, now)
+	}
+	claim, found, err := s.Lookup(bounded(t), dedup.Key{Consumer: name, ID: "order-000"})
+	if !found || err != nil || claim.ExpiresAt.Before(after.Now.Add(dedup.DefaultWindow-time.Hour)) {
+		t.Errorf("claim %+v, %v, %v; want it to be kept as long as others", claim, found, err)
+	}
 }
 
 func testDiscardLetters[TTx any](t *testing.T, e *env[TTx]) {

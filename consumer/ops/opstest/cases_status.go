@@ -1,6 +1,7 @@
 package opstest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -16,6 +17,7 @@ func statusCases[TTx any]() []testCase[TTx] {
 		{"status", testStatus[TTx]},
 		{"status of an empty database", testEmptyStatus[TTx]},
 		{"dead letters by filter", testFilters[TTx]},
+		{"dead letters by filters with spaces and odd bytes", testOddFilters[TTx]},
 	}
 }
 
@@ -115,23 +117,56 @@ func testFilters[TTx any](t *testing.T, e *env[TTx]) {
 		{"several", consumer.DeadLetterFilter{Topic: "orders", Until: between, Limit: 1}, []string{"order-002"}},
 	} {
 		tc.filter.Consumer = name
-		found, err := s.Operator().DeadLetters(bounded(t), tc.filter)
-		var ids []string
-		for _, l := range found {
-			ids = append(ids, l.Record.Key.ID)
-		}
-		if err != nil || !slices.Equal(ids, tc.want) {
-			t.Errorf("%s: %q, %v; want %q", tc.what, ids, err, tc.want)
-		}
-		// A request chooses the same letters.
-		r := replayRequest()
-		r.Filter = tc.filter
-		a, err := s.Operator().Request(bounded(t), r)
-		if err != nil || a.Matched != len(tc.want) || a.Waiting != a.Matched {
-			t.Errorf("%s: the request marked %d, %v; want %d", tc.what, a.Matched, err, len(tc.want))
-		}
-		if _, err := s.Operator().End(bounded(t), a.ID, fmt.Sprint("case ", tc.what)); err != nil {
-			t.Error(err)
-		}
+		e.wantChosen(t, s, tc.what, tc.filter, tc.want)
+	}
+}
+
+// Names are compared byte by byte. A request must not choose more than the listing shows.
+func testOddFilters[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	e.park(t, s, message("a", "orders"), message("a ", "orders "), message(" ", "refunds"), message("d", "re\xfffunds"))
+	for _, tc := range []struct {
+		what   string
+		filter consumer.DeadLetterFilter
+		want   []string
+	}{
+		{"key", consumer.DeadLetterFilter{MessageID: "a"}, []string{"a"}},
+		{"key with a space", consumer.DeadLetterFilter{MessageID: "a "}, []string{"a "}},
+		{"key of a space", consumer.DeadLetterFilter{MessageID: " "}, []string{" "}},
+		{"topic", consumer.DeadLetterFilter{Topic: "orders"}, []string{"a"}},
+		{"topic of a space", consumer.DeadLetterFilter{Topic: " "}, nil},
+		{"tenant of a space", consumer.DeadLetterFilter{Tenant: " "}, nil},
+		{"topic with an odd byte", consumer.DeadLetterFilter{Topic: "re\xfffunds"}, []string{"d"}},
+		{"cause with NUL", consumer.DeadLetterFilter{Cause: "deployment\x00"}, nil},
+		{"consumer with a space", consumer.DeadLetterFilter{Consumer: name + " "}, nil},
+	} {
+		tc.filter.Consumer = cmp.Or(tc.filter.Consumer, name)
+		e.wantChosen(t, s, tc.what, tc.filter, tc.want)
+	}
+}
+
+// wantChosen fails unless the listing and a request choose the letters with these keys.
+func (e *env[TTx]) wantChosen(t *testing.T, s store[TTx], what string, filter consumer.DeadLetterFilter, want []string) {
+	t.Helper()
+	found, err := s.Operator().DeadLetters(bounded(t), filter)
+	var ids []string
+	for _, l := range found {
+		ids = append(ids, l.Record.Key.ID)
+	}
+	if err != nil || !slices.Equal(ids, want) {
+		t.Errorf("%s: %q, %v; want %q", what, ids, err, want)
+	}
+	r := replayRequest()
+	r.Filter = filter
+	a, err := s.Operator().Request(bounded(t), r)
+	if err != nil {
+		t.Errorf("%s: %v", what, err)
+		return
+	}
+	if a.Matched != len(want) || a.Waiting != a.Matched {
+		t.Errorf("%s: the request marked %d; want %d", what, a.Matched, len(want))
+	}
+	if _, err := s.Operator().End(bounded(t), a.ID, fmt.Sprint("case ", what)); err != nil {
+		t.Error(err)
 	}
 }

@@ -32,7 +32,7 @@ type operator interface {
 // TestStore runs the suite. The stores of h must be a consumer.ReplayQueue, a dedup.KeyReader, a dedup.Purger, an outbox.Writer and an
 // outbox.Queue, and have the methods Operator and Activity. Each case is a sub-test on its own database.
 func TestStore[TTx any](t *testing.T, h deduptest.Harness[TTx]) {
-	for _, c := range slices.Concat(statusCases[TTx](), probeCases[TTx](), replayCases[TTx](), requestCases[TTx](), explainCases[TTx](), repairCases[TTx](), planCases[TTx](), activityCases[TTx]()) {
+	for _, c := range slices.Concat(statusCases[TTx](), probeCases[TTx](), replayCases[TTx](), besideCases[TTx](), requestCases[TTx](), explainCases[TTx](), repairCases[TTx](), planCases[TTx](), activityCases[TTx]()) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.run(t, &env[TTx]{DB: h.New(t), oneWriter: h.OneWriter})
@@ -59,7 +59,12 @@ const (
 // node opens another node on the database.
 func (e *env[TTx]) node(t *testing.T) store[TTx] {
 	t.Helper()
-	s := e.Open(t, deduptest.Options{Wait: patient})
+	return e.open(t, deduptest.Options{Wait: patient})
+}
+
+func (e *env[TTx]) open(t *testing.T, o deduptest.Options) store[TTx] {
+	t.Helper()
+	s := e.Open(t, o)
 	queue, isQueue := s.(consumer.ReplayQueue[TTx])
 	reader, isReader := s.(dedup.KeyReader)
 	op, isOperator := s.(operator)
@@ -74,7 +79,16 @@ var errBroken = errors.New("the deployment is broken")
 // consumer returns a Consumer. handle decides whether a message fails; nil: none does.
 func (e *env[TTx]) consumer(t *testing.T, s store[TTx], handle func(msg *consumer.Message) error) *consumer.Consumer[TTx] {
 	t.Helper()
-	c, err := consumer.New(consumer.Config[TTx]{
+	c, err := consumer.New(e.config(s, handle))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (e *env[TTx]) config(s store[TTx], handle func(msg *consumer.Message) error) consumer.Config[TTx] {
+	return consumer.Config[TTx]{
 		Name: name, Store: s.Store, Key: consumer.MessageID,
 		Tenant: func(m *consumer.Message) (string, error) { return m.Headers["tenant"], nil }, ParkLimit: consumer.ParkLimit{Unlimited: true},
 		Backoff: func(int) time.Duration { return 10 * time.Millisecond }, Logger: slog.New(slog.DiscardHandler),
@@ -86,12 +100,7 @@ func (e *env[TTx]) consumer(t *testing.T, s store[TTx], handle func(msg *consume
 			}
 			return e.Effect(ctx, tx, msg.ID)
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	t.Cleanup(c.Close)
-	return c
 }
 
 func message(id, topic string) *consumer.Message {
@@ -166,7 +175,7 @@ func replay[TTx any](t *testing.T, s ops.Store, action ops.ActionID, consumers .
 	for _, c := range consumers {
 		go func() { running <- c.RunReplays(ctx) }()
 	}
-	a := ended(t, s, action)
+	a := waitForEnd(t, s, action)
 	cancel()
 	for range consumers {
 		if err := <-running; err != nil {
@@ -176,8 +185,8 @@ func replay[TTx any](t *testing.T, s ops.Store, action ops.ActionID, consumers .
 	return a
 }
 
-// ended waits until an action has ended.
-func ended(t *testing.T, s ops.Store, action ops.ActionID) ops.Action {
+// waitForEnd waits until an action has ended.
+func waitForEnd(t *testing.T, s ops.Store, action ops.ActionID) ops.Action {
 	t.Helper()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()

@@ -25,7 +25,7 @@ var operationsMutations = []mutation{
 		"AND o.outcome = '')`", "AND false)`",
 	}),
 	operating("the end of a request releases its letters", "internal/operator/actions.go", "the_end_of_a_request_releases_its_letters", edit{
-		`	_, err = q.ExecContext(ctx, st.Unmark, id(action))
+		`	_, err = q.ExecContext(ctx, st.Unmark, string(observe.Held), id(action))
 	return err`, `	return nil`,
 	}),
 	operating("an unexpected number of letters is refused", "internal/operator/actions.go", "an_unexpected_number_is_refused_and_leaves_nothing", edit{
@@ -60,9 +60,6 @@ var operationsMutations = []mutation{
 		return dedup.Mismatch`, `	case found:
 		return dedup.First`,
 	}),
-	operating("a plan knows what may have been forgotten", "consumer/ops/plan.go", "a_plan_looks_at_the_claims_of_today", edit{
-		`!storekit.Provable(rec.Time, horizon)`, `!storekit.Provable(rec.Time, time.Time{})`,
-	}),
 	operating("a plan with a limit is about the letters that the request takes", "consumer/ops/plan.go", "a_plan_with_a_limit_is_about_the_oldest_letters", edit{
 		`		letters = letters[n:]`, `		letters = letters[:r.Filter.Limit]`,
 	}),
@@ -90,6 +87,63 @@ var operationsMutations = []mutation{
 		edits: []edit{{`errors.Is(err, errCommitUnknown) && !s.fault(err).Busy`, `errors.Is(err, errCommitUnknown) && s.fault(err).Busy`}},
 		pkg:   "adapters/sqlstore", run: "TestPostgres$/^15$/^commit_outcome_unknown:_answer_lost$", fails: "TestPostgres/15/commit_outcome_unknown:_answer_lost",
 	},
+	operating("a handler that ends its transaction in a replay loses no letter", "consumer/replay.go", "a_handler_that_ends_its_transaction_loses_no_letter", edit{
+		`errors.Is(err, dedup.ErrTxEnded) && !`, `false && !`,
+	}),
+	operating("a letter is removed after its handler", "consumer/replay.go", "a_handler_that_ends_its_transaction_loses_no_letter", edit{
+		`		p.claimed(ctx, msgs)
+		err := onOwn`, `		p.claimed(ctx, msgs)
+		if err := settle(ctx, tx, true); err != nil {
+			return err
+		}
+		settle = func(context.Context, TTx, bool) error { return nil }
+		err := onOwn`,
+	}),
+	operating("the end of a request waits for no handler", "consumer/replay.go", "the_end_of_a_request_waits_for_no_handler", edit{
+		`		p.claimed(ctx, msgs)
+		err := onOwn`, `		p.claimed(ctx, msgs)
+		if err := settle(ctx, tx, true); err != nil {
+			return err
+		}
+		settle = func(context.Context, TTx, bool) error { return nil }
+		err := onOwn`,
+	}),
+	operating("a letter that is being settled keeps no worker waiting", "internal/dialect/operator.go", "a_letter_that_is_being_settled_keeps_no_worker_waiting", edit{
+		"ORDER BY number LIMIT 1` + f.free", "ORDER BY number LIMIT 1` + f.lock",
+	}),
+	operating("a replay that fails says why", "consumer/replayer.go", "a_letter_that_stays_in_flight_fails_for_that", edit{
+		`observe.CauseInFlight && r.Tries < replayTriesMost`, `observe.CauseInFlight`,
+	}),
+	{
+		name: "the transaction of a frozen process that takes a letter ends", file: "internal/dialect/operator.go", pkg: pgx, run: "^TestIdleTransactionsEnd$", fails: "TestIdleTransactionsEnd",
+		edits: []edit{{`, set_config('idle_in_transaction_session_timeout', '10s', true)`, ``}},
+	},
+	{
+		name: "the transaction of a frozen sweep ends", file: "internal/dialect/postgres.go", pkg: pgx, run: "^TestIdleTransactionsEnd$", fails: "TestIdleTransactionsEnd",
+		edits: []edit{{`'2s', true),
+	set_config('idle_in_transaction_session_timeout', $1::text, true)`, `'2s', true)`}},
+	},
+	operating("a discard uses no window that is given up", "internal/operator/replays.go", "a_discard_uses_no_window_that_is_given_up", edit{
+		`rec.Window, latest =`, `_, latest =`,
+	}),
+	operating("a plan knows what is unprovable by now", "consumer/ops/plan.go", "a_plan_knows_what_is_unprovable_by_now", edit{
+		`!storekit.Provable(rec.Time, horizon)`, `!storekit.Provable(rec.Time, time.Time{})`,
+	}),
+	operating("a key is explained without the letters of other tenants", "consumer/ops/explain.go", "a_key_is_explained", edit{
+		`l.Record.Key == key {`, `true {`,
+	}),
+	{
+		name: "on MySQL a request chooses no letter that the listing does not show", file: "internal/dialect/operator.go", pkg: "adapters/sqlstore",
+		run: "TestOperatorMariaDB$/^dead_letters_by_filters_with_spaces_and_odd_bytes$", fails: "TestOperatorMariaDB/dead_letters_by_filters_with_spaces_and_odd_bytes",
+		edits: []edit{{"f.bytes = `CAST(? AS BINARY)`", "f.bytes = `?`"}},
+	},
+	handling("a replay that was held up is not parked", "replay.go", "TestOutcomesOfReplays", edit{`		o.Outcome = observe.Held
+`, ``}),
+	handling("the end of a pause is reported after its beginning", "pause.go", "TestPausesAreReportedUnderTheirLock", edit{
+		`	report := p.report.Failing(ctx, faults >= faultsToLog, err, about...)
+	p.mu.Unlock()`, `	p.mu.Unlock()
+	report := p.report.Failing(ctx, faults >= faultsToLog, err, about...)`,
+	}),
 	handling("a hook that panics has no effect", "trace.go", "TestHooksThatPanic", edit{`		defer p.panics.Recover(ctx, "Done")`, ``}),
 	observing("a hook that panics does not keep others from being called", "hooks.go", "TestPanics", edit{
 		`		defer second(ctx, e) // also when first panics

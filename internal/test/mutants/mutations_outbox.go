@@ -131,10 +131,38 @@ var outboxMutations = []mutation{
 		`if moved > 0 {`, `if moved < 0 {`,
 	}),
 	committing("a session without Maintain finds delayed messages", pgx+"/outbox_chores.go", "TestOutboxLeaseWithoutMaintain", edit{
-		`	case all:`, `	case all && false:`,
+		`	case all && s.chores`, `	case all && false && s.chores`,
+	}),
+	committing("Lease does not wait for Maintain", pgx+"/outbox_chores.go", "TestOutboxLeaseDoesNotWaitForMaintain", edit{
+		`	case all && s.chores.TryLock():`, `	case all && func() bool { s.chores.Lock(); return true }():`,
+	}),
+	committing("Renew does not wait for the connections of other calls", pgx+"/outbox_renew.go", "TestOutboxRenewDoesNotWaitForSettle", edit{
+		`s.holdTx(ctx, "renew"`, `s.tx(ctx, "renew"`,
+	}),
+	committing("Renew meets one lost connection after a failover", pgx+"/outbox_session.go", "TestOutboxRenewMeetsOneLostConnection", edit{
+		`		pool.Reset() //`, `		//`,
+	}),
+	committing("Close ends with its context", pgx+"/outbox_conns.go", "TestOutboxCloseDoesNotOutlastItsContext", edit{
+		"	case <-closed:\n	case <-ctx.Done():\n", "	case <-closed:\n",
+	}),
+	committing("a session takes shards while VACUUM or REINDEX CONCURRENTLY locks their table", lease, "TestOutboxTakesShardsDuringMaintenanceOfTheTable", edit{
+		"SELECT pg_advisory_xact_lock(` + outboxTakes + `) FROM pg_class WHERE oid = '@txonce_shards'::regclass`", "LOCK TABLE @txonce_shards IN SHARE UPDATE EXCLUSIVE MODE`",
 	}),
 	{
 		name: "outbox: sqlstore's relays are woken by commits of other processes", file: "adapters/sqlstore/outbox_listener.go",
-		edits: []edit{{"				s.outbox.wake()\n", ""}}, pkg: "adapters/sqlstore", run: "^TestOutboxPostgresListens$", fails: "TestOutboxPostgresListens",
+		edits: []edit{{"			s.outbox.wake()\n", ""}}, pkg: "adapters/sqlstore", run: "^TestOutboxPostgresListens$", fails: "TestOutboxPostgresListens",
+	},
+	{
+		name: "outbox: a relay of sqlstore that moves delayed messages wakes the others", file: "adapters/sqlstore/outbox_lease.go",
+		edits: []edit{{"	o.store.Wake(ctx)\n", ""}}, pkg: "adapters/sqlstore", run: "^TestOutboxWakesForDelayedMessages$/SQLite", fails: "TestOutboxWakesForDelayedMessages",
+	},
+	{
+		name: "outbox: a message that becomes due while sqlstore leases is not left out", file: "adapters/sqlstore/internal/engine/outbox_fair.go",
+		edits: []edit{{`found[shard] = again[shard]; len`, `found[shard] = append(found[shard], again[shard][min(len(found[shard]), len(again[shard])):]...); len`}},
+		pkg:   "adapters/sqlstore/internal/engine", run: "^TestLeaseFairlyReadsAShardFromItsBeginning$", fails: "TestLeaseFairlyReadsAShardFromItsBeginning", short: true,
+	},
+	{
+		name: "outbox: a Listen that ends its goroutine is called again", file: "adapters/sqlstore/outbox_listener.go",
+		edits: []edit{{"	call.Go(func() {", "	func() {"}, {"	})\n	call.Wait()", "	}()\n	call.Wait()"}}, pkg: "adapters/sqlstore", run: "^TestOutboxPostgresListenEndsItsGoroutine$", fails: "TestOutboxPostgresListenEndsItsGoroutine",
 	},
 }

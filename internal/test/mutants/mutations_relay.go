@@ -37,6 +37,12 @@ var relayMutations = []mutation{
 	relaying("relays that share polls poll at least every six PollMax", "session.go", "TestRelayIdle", edit{
 		`, maxShared*interval)`, `, 100*interval)`,
 	}),
+	relaying("an outage ends with its session", "session.go", "TestRelayResumesWithANewSession", edit{
+		`r.outages.reopened(ctx)`, `r.outages.recovered(ctx, opOpen)`,
+	}),
+	relaying("relays that began together look for delayed messages at different times", "session.go", "TestRelaysLookForDelayedMessagesAtDifferentTimes", edit{
+		`if interval > maintainInterval {`, `if false {`,
+	}),
 	relaying("a failed message holds back later messages of its key", "outcome.go", "TestRelayRefusedMessageStopsItsKeyOnly", edit{
 		`if confirmed {
 			b.enqueue(k)`, `if confirmed || true {

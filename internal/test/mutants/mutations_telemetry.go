@@ -11,6 +11,11 @@ func alerting(name, file, test string, edits ...edit) mutation {
 	return mutation{name: name, file: pkg + "/" + file, edits: edits, pkg: pkg, run: "^" + test + "$", fails: test}
 }
 
+// displaying is a mutation of the dashboard that the test of that name must notice.
+func displaying(name, file, test string, edits ...edit) mutation {
+	return mutation{name: name, file: "adapters/dashboard/" + file, edits: edits, pkg: "adapters/dashboard", run: exactly(test), fails: test, short: true}
+}
+
 var telemetryMutations = []mutation{
 	measuring("each word has a counter before it first occurs", "cells.go", "TestCountersAreBornAtZero", edit{
 		`if n := c.n.Load(); n > 0 || c.born {`, `if n := c.n.Load(); n > 0 {`,
@@ -62,10 +67,60 @@ var telemetryMutations = []mutation{
 	measuring("each event of a subscriber's topics has a counter before it first occurs", "source.go", "TestSourceEventsAreBornAtZero", edit{
 		`append([]string{name}, topics...)`, `[]string{name}`,
 	}),
+	measuring("a key is stuck for as long as it is held", "stuck.go", "TestStuckKeysStayStuck", edit{
+		`!ok || h.times < stuckTimes && now.Sub(h.first) > stuckWithin`, `!ok || now.Sub(h.first) > stuckWithin`,
+	}),
+	measuring("hidden keys are in no position", "spans.go", "TestCanaries", edit{
+		`attrPosition.String(c.t.cfg.HideKeys.Position(m.Position, o.Key.ID, m.ID))`, `attrPosition.String(m.Position)`,
+	}),
+	alerting("an audit that found a doubled effect is noticed", "rules.go", "TestRules", edit{
+		`max by (consumer) (txonce_audit_lost) > 0
+or max by (consumer) (txonce_audit_doubled) > 0`, `max by (consumer) (txonce_audit_lost or txonce_audit_doubled) > 0`,
+	}),
+	alerting("audits that are not reported any more are noticed", "rules.go", "TestRules", edit{
+		`
+or (max by (consumer) (max_over_time(txonce_audit_age_seconds[7d])) unless max by (consumer) (max_over_time(txonce_audit_age_seconds[2d])))`, ``,
+	}),
+	alerting("the alert about missing gauges does not end while they are missing", "rules.go", "TestRules", edit{
+		`max_over_time(txonce_sweep_lag_seconds[1d])`, `max_over_time(txonce_sweep_lag_seconds[1h])`,
+	}),
 	alerting("rules use metrics that are exported", "rules.go", "TestNamesOccurInAScrape", edit{
 		`min by (job) (txonce_sweep_lag_seconds) > 86400`, `min by (job) (txonce_sweep_age_seconds) > 86400`,
 	}),
 	alerting("each alert has a page in the runbook", "rules.go", "TestRunbook", edit{
 		`"Deadlocks", ticket`, `"Deadlock", ticket`,
+	}),
+	measuring("pauses have the configured name of a relay", "stuck.go", "TestPausesHaveTheConfiguredName", edit{
+		`p.add(kind, name, e.Cause, 1)`, `p.add(kind, e.Name, e.Cause, 1)`,
+	}),
+	{
+		name: "a pause ends with the Run of its Subscriber", file: "internal/deliver/observer.go", pkg: "internal/deliver",
+		run: "^TestPauseEndsWithRun$", fails: "TestPauseEndsWithRun", short: true, edits: []edit{{`	o.Broker.End(ctx)
+`, ``}},
+	},
+	{
+		name: "a relay forgets a pause that no message waits for", file: "outbox/relay/session.go", pkg: "outbox/relay",
+		run: "^TestRelayForgetsPausesOfOthersMessages$", fails: "TestRelayForgetsPausesOfOthersMessages", short: true, edits: []edit{{`				r.forgetFaults(ctx)
+`, ``}},
+	},
+	displaying("a payload that is nested deeply is not indented", "format.go", "TestDeepJSON", edit{` && !deep(payload)`, ``}),
+	displaying("a payload is shown as it is, or as bytes", "format.go", "TestInvalidText", edit{
+		`	if utf8.Valid(part) && !bytes`, `	if !bytes`,
+	}),
+	displaying("an error does not end an event of a live page", "live.go", "TestCarriageReturnsInEvents", edit{
+		`	html = bytes.ReplaceAll(html, []byte("\r"), []byte("&#13;")) // it would end a line of the stream, and two of them the event
+`, ``,
+	}),
+	displaying("each page says when its data is old", "snapshot.go", "TestDatabaseAwayOnEachPage", edit{
+		`return max(time.Since(s.Failing), time.Second)`, `return 0`,
+	}),
+	displaying("an action on an outdated list is reported", "act.go", "TestOutdatedList/sqlite", edit{
+		`err == nil && n < len(seqs)`, `false`,
+	}),
+	displaying("hidden keys are in no record of an action", "format.go", "TestHiddenKeysInCorners", edit{
+		`return before + ", a key"`, `return before + a.Note`,
+	}),
+	displaying("a field that cannot be read is refused", "dashboard.go", "TestMalformedFields", edit{
+		`if err := readForm(r); err != nil {`, `if err := readForm(r); false {`,
 	}),
 }

@@ -43,8 +43,8 @@ func (d *DB) Lease(
 ) (msgs []outbox.Leased, err error) {
 	chosen, all, err := d.leaseFew(ctx, q, shards, want)
 	if err == nil && !all {
-		chosen, err = engine.LeaseFairly(shards, want, func(shards []int, after map[int]int64, part int) (map[int][]*candidate, error) {
-			return d.leaseRound(ctx, q, shards, after, part)
+		chosen, err = engine.LeaseFairly(shards, want, func(shards []int, part int) (map[int][]*candidate, error) {
+			return d.leaseRound(ctx, q, shards, part)
 		})
 	}
 	if err == nil {
@@ -99,11 +99,11 @@ func (m *candidate) put(key, payload, headers []byte) {
 	m.Headers, m.Unreadable = engine.DecodeHeaders(string(headers))
 }
 
-// leaseRound reads the first part due messages of each shard whose number is above after, ordered by number.
-func (d *DB) leaseRound(ctx context.Context, q engine.Queryer, shards []int, after map[int]int64, part int) (map[int][]*candidate, error) {
-	args := make([]any, 0, 3*len(shards))
+// leaseRound reads the first part due messages of each shard, ordered by number.
+func (d *DB) leaseRound(ctx context.Context, q engine.Queryer, shards []int, part int) (map[int][]*candidate, error) {
+	args := make([]any, 0, 2*len(shards))
 	for _, shard := range shards {
-		args = append(args, shard, after[shard], part)
+		args = append(args, shard, part)
 	}
 	return d.readLight(ctx, q, strings.Repeat(d.box.LeaseShard+" UNION ALL ", len(shards)-1)+d.box.LeaseShard, args...)
 }

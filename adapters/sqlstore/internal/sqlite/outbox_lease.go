@@ -14,8 +14,8 @@ import (
 func (d *DB) Lease(
 	ctx context.Context, q engine.Queryer, _ *engine.Hold, shards []int, tokens map[int]int64, want outbox.Want,
 ) (msgs []outbox.Leased, err error) {
-	chosen, err := engine.LeaseFairly(shards, want, func(shards []int, after map[int]int64, part int) (map[int][]candidate, error) {
-		return d.leaseRound(ctx, q, shards, after, part)
+	chosen, err := engine.LeaseFairly(shards, want, func(shards []int, part int) (map[int][]candidate, error) {
+		return d.leaseRound(ctx, q, shards, part)
 	})
 	if err != nil || len(chosen) == 0 {
 		return nil, err
@@ -49,14 +49,10 @@ type candidate struct {
 
 func (m candidate) Place() (seq int64, size int) { return m.seq, m.size }
 
-// leaseRound finds the first part due messages of each shard whose number is above after, ordered by number.
-func (d *DB) leaseRound(ctx context.Context, q engine.Queryer, shards []int, after map[int]int64, part int) (map[int][]candidate, error) {
-	list := make([][2]int64, len(shards))
-	for i, shard := range shards {
-		list[i] = [2]int64{int64(shard), after[shard]}
-	}
+// leaseRound finds the first part due messages of each shard, ordered by number.
+func (d *DB) leaseRound(ctx context.Context, q engine.Queryer, shards []int, part int) (map[int][]candidate, error) {
 	found := make(map[int][]candidate)
-	err := engine.Query(ctx, q, d.box.Lease, engine.JSON(list), part).Each(func(rows *sql.Rows) error {
+	err := engine.Query(ctx, q, d.box.Lease, engine.JSON(shards), part).Each(func(rows *sql.Rows) error {
 		var m candidate
 		err := rows.Scan(&m.shard, &m.seq, &m.size)
 		found[int(m.shard)] = append(found[int(m.shard)], m)

@@ -18,6 +18,7 @@ type unitTest struct {
 	also   []string          // further subjects that fire
 	at     string            // when it must fire
 	before string            // when it must not fire yet, if the rule waits
+	later  string            // when it must still fire; empty: at is enough
 }
 
 // series returns the three subjects of one metric.
@@ -92,8 +93,8 @@ func unitTests() []unitTest {
 			series: subjects("txonce_outbox_oldest_age_seconds", "topic", "", "301x20", "299x20", "299x1 stale 0x20"),
 		},
 		{
-			rule: find("Blind", 0), about: "job", at: "11m", before: "9m",
-			series: subjects("txonce_sweep_lag_seconds", "job", "", "60x5 stale _x20", "60x20", "60x5 stale _x2 60x20"),
+			rule: find("Blind", 0), about: "job", at: "11m", before: "9m", later: "3h",
+			series: subjects("txonce_sweep_lag_seconds", "job", "", "60x5 stale _x200", "60x200", "60x5 stale _x2 60x200"),
 		},
 		{
 			rule: find("Parked", 0), about: "consumer", at: "20m", also: []string{"born"},
@@ -115,6 +116,10 @@ func unitTests() []unitTest {
 					`txonce_deliveries_total{consumer="few",topic="orders",outcome="parked",cause="exhausted"}`: "0+1.2x60",
 					`txonce_deliveries_total{consumer="few",topic="orders",outcome="processed",cause=""}`:       "0+130x60",
 				}),
+		},
+		{
+			rule: find("Parked", 2), about: "topic", at: "3m",
+			series: subjects("txonce_outbox_parked", "topic", "", "1x10", "0x10", "1x1 stale 0x10"),
 		},
 		{
 			rule: find("Paused", 0), about: "consumer", labels: `cause="database"`, at: "3m", before: "1m",
@@ -229,14 +234,17 @@ func unitTests() []unitTest {
 			series: subjects("txonce_attempts_total", "consumer", `result="deadlock",retry="false"`, "0+6.2x20", "0+5.8x20", "0+5.8x5 stale 0+5.8x20"),
 		},
 		{
-			rule: find("AuditFinding", 0), about: "consumer", at: "3m",
+			rule: find("AuditFinding", 0), about: "consumer", at: "3m", also: []string{"doubled"},
 			series: join(
 				subjects("txonce_audit_lost", "consumer", "", "1x10", "0x10", "1x1 stale 0x10"),
-				subjects("txonce_audit_doubled", "consumer", "", "0x10", "0x10", "0x10")),
+				subjects("txonce_audit_doubled", "consumer", "", "0x10", "0x10", "1x1 stale 0x10"),
+				map[string]string{`txonce_audit_lost{consumer="doubled"}`: "0x10", `txonce_audit_doubled{consumer="doubled"}`: "1x10"}),
 		},
 		{
-			rule: find("AuditStale", 0), about: "consumer", at: "3m",
-			series: subjects("txonce_audit_age_seconds", "consumer", "", "172900x10", "172700x10", "172900x1 stale 60x10"),
+			rule: find("AuditStale", 0), about: "consumer", step: "1h", at: "60h", also: []string{"gone"},
+			series: join(
+				subjects("txonce_audit_age_seconds", "consumer", "", "172900x100", "172700x100", "172900x1 stale 60x100"),
+				map[string]string{`txonce_audit_age_seconds{consumer="gone"}`: "60x3 stale"}), // its program was restarted, and no audit ran since
 		},
 	}
 }
@@ -276,6 +284,9 @@ func testsYAML(alerts []alert, tests []unitTest) string {
 				a.name, a.severity, test.about, subject, labels))
 		}
 		expect(test.at, strings.Join(firing, ", "))
+		if test.later != "" {
+			expect(test.later, strings.Join(firing, ", "))
+		}
 	}
 	return b.String()
 }

@@ -101,7 +101,7 @@ var dashboardRows = []row{
 		{"Oldest unpublished message", "s", "How long the oldest message of the outbox has been due.", 60, [][2]string{
 			{`max(txonce_outbox_oldest_age_seconds)`, "age"},
 		}},
-		{"Dead letters", "short", "They wait for a person.", 1, [][2]string{{`sum(max by (consumer, cause) (txonce_dead_letters` + byConsumer + `))`, "letters"}}},
+		{"Dead letters", "short", "They wait for a person.", 1, [][2]string{{`sum(max by (consumer, cause) (txonce_dead_letters` + byConsumer + `)) or 0 * max(txonce_sweep_lag_seconds)`, "letters"}}},
 		{"Paused", "short", "Consumers, relays and subscribers that make no progress.", 1, [][2]string{{`count(max by (consumer, relay, source) (txonce_paused) == 1) or vector(0)`, "paused"}}},
 		{"Since the last sweep", "s", "Expired keys wait for longer if no sweeper runs.", 86400, [][2]string{{`min(txonce_sweep_lag_seconds)`, "lag"}}},
 	}},

@@ -52,7 +52,7 @@ var alerts = []alert{
 	},
 	{
 		"Blind", page, "", `absent(txonce_sweep_lag_seconds)
-  or (max by (job) (max_over_time(txonce_sweep_lag_seconds[1h])) unless max by (job) (txonce_sweep_lag_seconds))`, "5m",
+  or (max by (job) (max_over_time(txonce_sweep_lag_seconds[1d])) unless max by (job) (txonce_sweep_lag_seconds))`, "5m",
 		"No process exports the gauges of the database, so other alerts cannot fire.",
 	},
 	{
@@ -64,6 +64,10 @@ var alerts = []alert{
 and sum by (consumer) (increase(txonce_deliveries_total{outcome=~"parked|rejected"}[10m]))
   / sum by (consumer) (increase(txonce_deliveries_total[10m])) > 0.01`, "",
 		"More than one message in a hundred is given up: probably a faulty deployment.",
+	},
+	{
+		"Parked", ticket, "outbox", `max by (topic) (txonce_outbox_parked) > 0`, "",
+		"Messages of the outbox were given up, or wait behind such a message. They are not published until a person acts.",
 	},
 	{
 		"Paused", ticket, "", `max by (consumer, relay, source, cause) (txonce_paused) == 1`, "2m",
@@ -152,11 +156,13 @@ and sum by (consumer) (rate(txonce_deliveries_total{outcome="retried"}[5m]))
 		"The database rolls back transactions because they wait for each other.",
 	},
 	{
-		"AuditFinding", page, "", `max by (consumer) (txonce_audit_lost or txonce_audit_doubled) > 0`, "",
+		"AuditFinding", page, "", `max by (consumer) (txonce_audit_lost) > 0
+or max by (consumer) (txonce_audit_doubled) > 0`, "",
 		"An audit found a message that is lost, or an effect that was made twice.",
 	},
 	{
-		"AuditStale", ticket, "", `min by (consumer) (txonce_audit_age_seconds) > 172800`, "",
+		"AuditStale", ticket, "", `min by (consumer) (txonce_audit_age_seconds) > 172800
+or (max by (consumer) (max_over_time(txonce_audit_age_seconds[7d])) unless max by (consumer) (max_over_time(txonce_audit_age_seconds[2d])))`, "",
 		"No audit has ended for two days.",
 	},
 }

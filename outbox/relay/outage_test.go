@@ -1,0 +1,43 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/txonce/txonce/observe"
+	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/outboxtest"
+	"github.com/txonce/txonce/outbox/relay"
+)
+
+// The answers to Settle get lost until the lease is lost too. The new session has nothing to settle, so nothing but its start can show that
+// the database works again.
+func TestRelayResumesWithANewSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := outboxtest.NewMemory()
+		q := &faulty{Queue: memory}
+		var paused atomic.Int64
+		_, stop := start(t, relay.Config{Queue: q, Publisher: &outboxtest.FakePublisher{}, Trace: &relay.Trace{
+			Paused:  func(context.Context, observe.Pause) { paused.Add(1) },
+			Resumed: func(context.Context, observe.Pause) { paused.Add(-1) },
+		}})
+		q.failing(errors.New("the answer is lost"), "settled")
+		enqueueIDs(t, memory, "a1")
+		<-time.After(time.Minute)
+		if n := paused.Load(); n != 1 {
+			t.Fatalf("%d pauses while no answer arrives, want one", n)
+		}
+		q.failing(outbox.ErrLeaseLost, "renew")
+		<-time.After(10 * time.Second)
+		q.failing(nil)
+		<-time.After(time.Hour)
+		if got, n := stats(t, memory), paused.Load(); got != "0 pending, 0 parked, 0 waiting" || n != 0 {
+			t.Errorf("%s, and %d pauses go on, want none", got, n)
+		}
+		stop()
+	})
+}
