@@ -163,13 +163,13 @@ func NewPostgresOperator(schema string) Operator {
 		among: func(col string) string {
 			return `(` + col + ` IN (SELECT json_array_elements_text(CAST(CAST(? AS text) AS json)))) IS TRUE`
 		},
-		since:    `timestamptz 'epoch' + ` + number + ` * interval '1 microsecond'`,
-		rows:     `(SELECT CAST(reltuples AS bigint) FROM pg_catalog.pg_class WHERE oid = CAST('@processed_messages' AS regclass))`,
-		number:   number,
-		double:   `CAST(? AS float8)`,
-		limit:    number,
-		lock:     ` FOR UPDATE`,
-		free:     ` FOR UPDATE SKIP LOCKED`,
+		since:  `timestamptz 'epoch' + ` + number + ` * interval '1 microsecond'`,
+		rows:   `(SELECT CAST(reltuples AS bigint) FROM pg_catalog.pg_class WHERE oid = CAST('@processed_messages' AS regclass))`,
+		number: number,
+		double: `CAST(? AS float8)`,
+		limit:  number,
+		lock:   ` FOR UPDATE`,
+		free:   ` FOR UPDATE SKIP LOCKED`,
 		// They release the locks of a process that freezes in the middle of a transaction.
 		limits:   `SELECT set_config('lock_timeout', '10s', true), set_config('idle_in_transaction_session_timeout', '10s', true)`,
 		greatest: `greatest`,
