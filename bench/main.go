@@ -76,6 +76,7 @@ var sections = []section{
 	{"stats", (*bench).stats, true},
 	{"keys", (*bench).keySizes, false},
 	{"sweeps", (*bench).sweeps, false},
+	{"audits", (*bench).audits, false},
 	{"growth", (*bench).growth, true},
 }
 

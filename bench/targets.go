@@ -8,7 +8,7 @@ const (
 	uuidKeys, randomKeys = "UUIDv7 keys", "random keys"
 )
 
-// gates are the targets of issue 14. Give known, with the figure that was measured, to a target that is known to be missed: it stays in
+// gates are the targets of issue 14, and one of issue 15. Give known, with the figure that was measured, to a target that is known to be missed: it stays in
 // the list, and does not make a run fail.
 var gates = []gate{
 	{target: "P1", table: "singles", way: "Process", base: "bare", column: conn1, least: .85, known: ".71 to .74 on 24 November 2026; the least by hand is .87"},
@@ -33,6 +33,7 @@ var gates = []gate{
 	{target: "P9", table: "sweeps", way: "beside a sweep", column: "keys swept/s", least: 30_000},
 	{target: "P9", table: "sweeps", way: "beside a sweep", base: "alone", column: "messages/s", least: .9},
 	{target: "P9", table: "sweeps", way: "beside a sweep", base: "alone", column: "p99, ms", most: 1.5},
+	{target: "issue 15", table: "audits", way: "beside an audit", base: "alone", column: "messages/s", least: .97},
 	{target: "P10", table: "transactions", way: "InTx, a message", base: "InTx", column: conn1, least: .9},
 	{target: "P10", table: "transactions", way: "txonce", base: "watermill-sql v3 forwarder", column: conn8, least: 1.1},
 	{target: "P10", table: "transactions", way: "txonce", base: "River, a job per message", column: conn8, least: 1.7},

@@ -44,3 +44,14 @@ func BenchmarkOverhead(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkNilHooks is what a consumer without hooks pays for them.
+func BenchmarkNilHooks(b *testing.B) {
+	c := newConsumer(b, config{Store: nullStore{}})
+	call := c.HookCaller([]*consumer.Message{msg("order-42", "x")})
+	ctx := b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		call(ctx)
+	}
+}

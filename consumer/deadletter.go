@@ -48,6 +48,10 @@ func Reasons() []observe.Cause {
 	}
 }
 
+// HeaderParkedBy is a header that a consumer adds to the message of a dead letter: what the hook Parking of its Trace returned. A replay
+// removes it before the message is used.
+const HeaderParkedBy = "txonce-parked-by"
+
 // DeadLetter is a message that a consumer has given up, kept in the database until it is replayed or discarded.
 type DeadLetter struct {
 	ID      DeadLetterID

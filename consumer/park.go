@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/txonce/txonce/dedup"
@@ -35,7 +36,7 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason observe.Cau
 	}
 
 	epoch := b.c.pause.epoch()
-	letter := newLetter(it, reason, cause.Error())
+	letter := b.newLetter(ctx, it, reason, cause.Error())
 	result, err := b.park(ctx, it, &letter, cause)
 	if limited && (err != nil || result != parked) {
 		giveBack()
@@ -124,10 +125,16 @@ func (b *batch[TTx]) park(ctx context.Context, it *item, letter *DeadLetter, cau
 	return result, err
 }
 
-func newLetter(it *item, reason observe.Cause, cause string) DeadLetter {
+func (b *batch[TTx]) newLetter(ctx context.Context, it *item, reason observe.Cause, cause string) DeadLetter {
 	letter := DeadLetter{ID: letterID(it), Record: it.rec, Message: *it.msg, Reason: reason, Cause: cause}
 	letter.Message.Raw, letter.Message.Malformed, letter.Message.Attempt = nil, nil, max(it.msg.Attempt, 1)
 	letter.Message.LastAttempt = false // a replay may be repeated
+	if by := b.pass.parking(ctx); by != "" {
+		headers := make(map[string]string, len(it.msg.Headers)+1)
+		maps.Copy(headers, it.msg.Headers)
+		headers[HeaderParkedBy] = by
+		letter.Message.Headers = headers
+	}
 	return letter
 }
 

@@ -100,6 +100,7 @@ func (c *Consumer[TTx]) replayLetter(ctx context.Context, letter DeadLetter, opt
 		return false, err
 	}
 	p := c.newPass(ctx, []*Message{msg}, letter.ID)
+	p.delivery.ParkedBy = letter.Message.Headers[HeaderParkedBy]
 	ctx = p.start(ctx)
 	ran, err = c.replay(ctx, &p, letter, recs, opts, settle)
 	if errors.Is(err, dedup.ErrTxEnded) && !errors.Is(err, dedup.ErrRolledBack) {
@@ -228,6 +229,7 @@ func (c *Consumer[TTx]) owns(letter DeadLetter) error {
 func repaired(msg Message, repair func(*Message) error) (_ *Message, err error) {
 	msg.Payload, msg.Headers = bytes.Clone(msg.Payload), maps.Clone(msg.Headers)
 	msg.Attempt++
+	delete(msg.Headers, HeaderParkedBy)
 	if repair == nil {
 		return &msg, nil
 	}

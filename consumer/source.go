@@ -38,8 +38,9 @@ type SourceEvent struct {
 	Generation int32  // of the group; each rebalance begins a new one
 	Member     string // the Subscriber's member ID
 
-	Message  *Message // of Received, Acked and Returned, and of Lost if it is one message; nil with Kafka
-	Messages int      // of Lost: how many
+	Message  *Message  // of Received, Acked and Returned, and of Lost if it is one message; nil with Kafka
+	Messages int       // of Lost: how many
+	Began    time.Time // of Acked with SQS and RabbitMQ: when the request began. Kafka's offsets are committed in the background
 	After    time.Duration
 	Err      error
 }

@@ -93,6 +93,9 @@ func (c *Consumer[TTx]) register(ctx context.Context) error {
 		}
 	}
 	if !c.registered {
+		if err := c.tryAudit(ctx); err != nil { // first, because a second Register would be refused
+			return fmt.Errorf("consumer %q: start: Config.AuditEvery: %w", c.cfg.Name, err)
+		}
 		if registrar, ok := c.cfg.Store.(dedup.Registrar); ok {
 			if err := registrar.Register(ctx, c.cfg.Name, c.cfg.Window); err != nil {
 				return fmt.Errorf("consumer %q: start: %w", c.cfg.Name, err)

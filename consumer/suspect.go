@@ -114,7 +114,7 @@ func (b *batch[TTx]) beginTrial(ctx context.Context, it *item, id DeadLetterID) 
 	if times >= trialsMost {
 		return times, nil
 	}
-	letter := newLetter(it, observe.CauseCrashed, fmt.Sprintf(
+	letter := b.newLetter(ctx, it, observe.CauseCrashed, fmt.Sprintf(
 		"delivered %d times without an outcome: a process tries it alone; if this letter stays, that process has ended", it.msg.Attempt))
 	return times, b.c.cfg.Store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error { return b.c.lot.Park(ctx, tx, letter) })
 }

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -26,6 +27,11 @@ type Trace struct {
 	// Attempt is called after each transaction that claims messages for their handlers. Transactions that only park are left out.
 	Attempt func(ctx context.Context, d *Delivery, a Attempt)
 
+	// Parking is called when a message becomes a dead letter, before the letter is written; the transaction may still roll back. It returns a
+	// text that identifies the pass, such as a traceparent of W3C, or an empty one. The text is kept in the letter's header HeaderParkedBy, and
+	// is Delivery.ParkedBy when the letter is replayed.
+	Parking func(ctx context.Context, d *Delivery) (pass string)
+
 	// Done ends a pass. outcomes[i] is about d.Messages[i]. It is final: an outcome that is neither Retried nor Held is committed. The hook
 	// must not keep outcomes.
 	Done func(ctx context.Context, d *Delivery, outcomes []MessageOutcome)
@@ -41,6 +47,7 @@ type Delivery struct {
 	Consumer string
 	Messages []*Message
 	Letter   DeadLetterID // the dead letter that is replayed; zero: it is no replay
+	ParkedBy string       // of a replay: what the hook Parking returned when the letter was written
 	Began    time.Time    // when Process, ProcessBatch or Replay was called; later attempts of Process have their own time
 }
 
@@ -70,7 +77,8 @@ type Attempt struct {
 }
 
 // Then returns a Trace that calls the hooks of t and then those of u. Start of u gets the ctx of t's. Both may be nil. A panic of one
-// hook does not keep the other from being called, except in Start.
+// hook does not keep the other from being called, except in Start and Parking. Parking returns what the first hook returns, or the second if
+// that is empty.
 func (t *Trace) Then(u *Trace) *Trace {
 	if t == nil {
 		t = &Trace{}
@@ -79,44 +87,25 @@ func (t *Trace) Then(u *Trace) *Trace {
 	if u == nil {
 		return &both
 	}
-	both.Start = thenStart(t.Start, u.Start)
-	both.Claimed = then(t.Claimed, u.Claimed)
-	both.Attempt = then(t.Attempt, u.Attempt)
-	both.Done = then(t.Done, u.Done)
+	both.Start = hooks.ThenStart(t.Start, u.Start)
+	both.Claimed = hooks.ThenWith(t.Claimed, u.Claimed)
+	both.Attempt = hooks.ThenWith(t.Attempt, u.Attempt)
+	both.Parking = thenParking(t.Parking, u.Parking)
+	both.Done = hooks.ThenWith(t.Done, u.Done)
 	both.Paused = hooks.Then(t.Paused, u.Paused)
 	both.Resumed = hooks.Then(t.Resumed, u.Resumed)
 	return &both
 }
 
-func thenStart(first, second func(context.Context, *Delivery) context.Context) func(context.Context, *Delivery) context.Context {
+// thenParking prefers the text of first.
+func thenParking(first, second func(context.Context, *Delivery) string) func(context.Context, *Delivery) string {
 	switch {
 	case first == nil:
 		return second
 	case second == nil:
 		return first
 	}
-	return func(ctx context.Context, d *Delivery) context.Context {
-		if started := first(ctx, d); started != nil {
-			ctx = started
-		}
-		if started := second(ctx, d); started != nil {
-			ctx = started
-		}
-		return ctx
-	}
-}
-
-func then[E any](first, second func(context.Context, *Delivery, E)) func(context.Context, *Delivery, E) {
-	switch {
-	case first == nil:
-		return second
-	case second == nil:
-		return first
-	}
-	return func(ctx context.Context, d *Delivery, e E) {
-		defer second(ctx, d, e) // also when first panics
-		first(ctx, d, e)
-	}
+	return func(ctx context.Context, d *Delivery) string { return cmp.Or(first(ctx, d), second(ctx, d)) }
 }
 
 type traceKey struct{}
@@ -146,10 +135,17 @@ type pass struct {
 }
 
 func (c *Consumer[TTx]) newPass(ctx context.Context, msgs []*Message, letter DeadLetterID) pass {
-	return pass{
-		hooks: c.trace(ctx), panics: c.panics,
-		delivery: Delivery{Consumer: c.cfg.Name, Messages: msgs, Letter: letter, Began: time.Now()},
+	p := pass{hooks: c.trace(ctx), panics: c.panics, delivery: Delivery{Consumer: c.cfg.Name, Messages: msgs, Letter: letter}}
+	if p.hooks.observes() {
+		p.delivery.Began = time.Now()
 	}
+	return p
+}
+
+// observes reports whether a hook gets the Delivery. Reading the clock would cost more than all else that a consumer without hooks does for
+// them.
+func (t *Trace) observes() bool {
+	return t.Start != nil || t.Claimed != nil || t.Attempt != nil || t.Parking != nil || t.Done != nil
 }
 
 // start calls Start.
@@ -187,6 +183,15 @@ func (p *pass) claimed(ctx context.Context, msgs []*Message) {
 		defer p.panics.Recover(ctx, "Claimed")
 		p.hooks.Claimed(ctx, &p.delivery, msgs)
 	}
+}
+
+// parking returns what the hook Parking returns, or an empty text.
+func (p *pass) parking(ctx context.Context) string {
+	if p.hooks.Parking == nil {
+		return ""
+	}
+	defer p.panics.Recover(ctx, "Parking")
+	return p.hooks.Parking(ctx, &p.delivery)
 }
 
 func (p *pass) done(ctx context.Context) {

@@ -149,12 +149,13 @@ func (r *reception) delete(ctx context.Context, answers []answer) ([]answer, err
 		id := strconv.Itoa(i)
 		entries[i] = types.DeleteMessageBatchRequestEntry{Id: &id, ReceiptHandle: &a.message.receipt}
 	}
+	began := time.Now()
 	out, err := r.cfg.Client.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: &r.queue.url, Entries: entries})
 	if err != nil {
 		return answers, err
 	}
 	return r.unconfirmed(answers, ids(out.Successful, func(e types.DeleteMessageBatchResultEntry) *string { return e.Id }), out.Failed, func(a answer) {
-		r.events.Acked(ctx, consumer.SourceEvent{Message: a.message.delivery.Message})
+		r.events.Acked(ctx, consumer.SourceEvent{Message: a.message.delivery.Message, Began: began})
 	}), nil
 }
 

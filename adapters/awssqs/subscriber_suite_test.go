@@ -123,6 +123,7 @@ type suiteBroker struct {
 	t         *testing.T
 	url       string
 	publisher *awssqs.Publisher
+	trace     *consumer.SourceTrace
 	changing  sync.RWMutex // held by Revoke, and read while a subscriber changes a visibility
 
 	mu       sync.Mutex
@@ -135,6 +136,7 @@ var (
 	_ consumertest.Broker    = (*suiteBroker)(nil)
 	_ consumertest.Restarter = (*suiteBroker)(nil)
 	_ consumertest.Revoker   = (*suiteBroker)(nil)
+	_ consumertest.Tracer    = (*suiteBroker)(nil)
 )
 
 func newSuiteBroker(t *testing.T, s site, fifo bool) *suiteBroker {
@@ -222,7 +224,7 @@ func (b *suiteBroker) Subscriber(p consumer.Processor, grace time.Duration) (con
 	b.clients = append(b.clients, client)
 	b.mu.Unlock()
 	return awssqs.NewSubscriber(awssqs.SubscriberConfig{
-		Client: client, Queue: b.url, Processor: p, Grace: grace, VisibilityTimeout: b.visibility, WaitTime: time.Second, Logger: testLog(b.t),
+		Client: client, Queue: b.url, Processor: p, Grace: grace, VisibilityTimeout: b.visibility, WaitTime: time.Second, Trace: b.trace, Logger: testLog(b.t),
 	})
 }
 
@@ -242,6 +244,9 @@ func (b *suiteBroker) Left(ctx context.Context) (int, error) {
 	}
 	return left, nil
 }
+
+// Trace implements consumertest.Tracer.
+func (b *suiteBroker) Trace(trace *consumer.SourceTrace) { b.trace = trace }
 
 // Restart implements consumertest.Restarter.
 func (b *suiteBroker) Restart(ctx context.Context) error { return b.restart(ctx) }

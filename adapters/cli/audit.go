@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/ops/audit"
 )
 
@@ -19,31 +17,35 @@ type auditFlags struct {
 	expect, group, topic string
 	key, tenantHeader    string
 	addresses            []string
+	ledger               bool
+	published            publishedFlags
 }
 
 func (a *app) audit() *cobra.Command {
 	f := auditFlags{addresses: make([]string, len(a.cfg.Sources))}
-	c := a.command("audit", "Compare claims with effects, and acknowledged messages with claims", cobra.NoArgs, func(ctx context.Context, db *Database, out *printer, _ []string) error {
+	c := a.command("audit", "Compare claims with effects, acknowledged messages with claims, and the outbox with a topic", cobra.NoArgs, func(ctx context.Context, db *Database, out *printer, _ []string) error {
 		return a.runAudit(ctx, db, out, f)
 	})
 	flags := c.Flags()
-	flags.StringVar(&f.cfg.Consumer, "consumer", "", "whose claims are compared (required)")
+	flags.StringVar(&f.cfg.Consumer, "consumer", "", "whose claims are compared (required, but not for --published without --per-claim)")
 	flags.StringVar(&f.cfg.Tenant, "tenant", "", "check the claims of this tenant (default: claims without a tenant)")
 	flags.StringVar(&f.cfg.Effects, "effects", "", "SQL that returns keys and their numbers of effects: SELECT order_id, count(*) FROM ledger WHERE order_id IN (:ids) GROUP BY 1")
-	flags.StringVar(&f.expect, "expect", "one", "how many effects a claim has: one, at-least-one or at-most-one")
+	flags.StringVar(&f.expect, "expect", "one", "how many effects a claim has, and how many times a message of the outbox is published: one, at-least-one or at-most-one")
 	flags.StringVar(&f.cfg.Reverse, "reverse", "", "SQL that returns the keys of effects, which must have claims: SELECT order_id FROM ledger WHERE at > now() - interval '1 day'")
+	flags.BoolVar(&f.ledger, "ledger", false, "look in audit_ledger, which Config.AuditEvery of the consumer fills, for keys with which several transactions were committed")
 	flags.IntVar(&f.cfg.Sample, "sample", 100_000, "how many to compare; 0: all")
 	flags.DurationVar(&f.cfg.MaxTime, "max-time", time.Minute, "end then; 0: no limit")
-	flags.Float64Var(&f.cfg.Rate, "rate", 20_000, "how many to compare in a second at most; 0: no limit")
+	flags.Float64Var(&f.cfg.Rate, "rate", 20_000, "how many to compare, or to read from a topic, in a second at most; 0: no limit")
 	for i, s := range a.cfg.Sources {
-		if s.Reread != nil {
-			flags.StringVar(&f.addresses[i], s.Flag, "", "re-read acknowledged messages: the address as for check; needs --group, --topic and --key")
+		if s.Reread != nil || s.Published != nil {
+			flags.StringVar(&f.addresses[i], s.Flag, "", "the address as for check; needs --published, or --group, --topic and --key")
 		}
 	}
 	flags.StringVar(&f.group, "group", "", "the consumer group; messages before its committed offsets must be claimed or parked")
 	flags.StringVar(&f.topic, "topic", "", "the topic to re-read")
 	flags.StringVar(&f.key, "key", "", "where the natural key of a message is: header:NAME, json:FIELD (a path such as order.id) or id")
 	flags.StringVar(&f.tenantHeader, "tenant-header", "", "the header with the tenant of a message")
+	f.published.add(c)
 	return c
 }
 
@@ -54,9 +56,11 @@ type auditObject struct {
 	Lost     int             `json:"lost"`
 	Doubled  int             `json:"doubled"`
 	Orphaned int             `json:"orphaned"`
+	Repeated int             `json:"repeated"`
 	Skipped  int             `json:"skipped"`
 	Whole    bool            `json:"whole"`
 	Bound    string          `json:"bound"`
+	Notes    []string        `json:"notes,omitempty"`
 	Findings []findingObject `json:"findings"`
 }
 
@@ -65,6 +69,7 @@ type findingObject struct {
 	Consumer string     `json:"consumer"`
 	Tenant   string     `json:"tenant,omitempty"`
 	Key      string     `json:"key"`
+	ID       string     `json:"id,omitempty"` // of a message of the outbox
 	Effects  int        `json:"effects"`
 	Position string     `json:"position,omitempty"`
 }
@@ -72,39 +77,9 @@ type findingObject struct {
 func (a *app) runAudit(ctx context.Context, db *Database, out *printer, f auditFlags) error {
 	cfg := f.cfg
 	cfg.DB, cfg.Dialect, cfg.Schema, cfg.Expect = db.SQL, db.Dialect, a.target.Schema, audit.Expect(f.expect)
-	if cfg.Consumer == "" {
-		return usage(errors.New("--consumer is required"))
-	}
-	if err := cfg.Validate(); err != nil {
-		return usage(err)
-	}
-	type part struct {
-		name string
-		run  func(ctx context.Context) (audit.Report, error)
-	}
-	var parts []part
-	if cfg.Effects != "" {
-		parts = append(parts, part{"claims", func(ctx context.Context) (audit.Report, error) { return audit.Claims(ctx, cfg) }})
-	}
-	if cfg.Reverse != "" {
-		parts = append(parts, part{"effects", func(ctx context.Context) (audit.Report, error) { return audit.Effects(ctx, cfg) }})
-	}
-	for i, s := range a.cfg.Sources {
-		if f.addresses[i] != "" {
-			key, err := keyFunc(f.key)
-			if err != nil {
-				return err
-			}
-			if f.group == "" || f.topic == "" {
-				return usage(fmt.Errorf("--%s needs --group and --topic", s.Flag))
-			}
-			parts = append(parts, part{s.Flag, func(ctx context.Context) (audit.Report, error) {
-				return a.auditMessages(ctx, db, cfg, s, f.addresses[i], f, key)
-			}})
-		}
-	}
-	if len(parts) == 0 {
-		return usage(errors.New("nothing to compare: give --effects, --reverse, or the address of a broker"))
+	parts, err := a.auditParts(db, &cfg, f)
+	if err != nil {
+		return err
 	}
 	type result struct {
 		version
@@ -121,9 +96,9 @@ func (a *app) runAudit(ctx context.Context, db *Database, out *printer, f auditF
 			return err
 		}
 		faults += r.Faults()
-		o := auditObject{v1(), part.name, r.Checked, r.Lost, r.Doubled, r.Orphaned, r.Skipped, r.Whole, r.Bound(), []findingObject{}}
+		o := auditObject{v1(), part.name, r.Checked, r.Lost, r.Doubled, r.Orphaned, r.Repeated, r.Skipped, r.Whole, r.Bound(), r.Notes, []findingObject{}}
 		for _, found := range r.Findings {
-			o.Findings = append(o.Findings, findingObject{found.Kind, found.Key.Consumer, found.Key.Tenant, out.key(found.Key.ID), found.Count, found.Where})
+			o.Findings = append(o.Findings, findingObject{found.Kind, found.Key.Consumer, found.Key.Tenant, out.key(found.Key.ID), found.ID, found.Count, found.Where})
 		}
 		all.Audits = append(all.Audits, o)
 	}
@@ -140,60 +115,82 @@ func (a *app) runAudit(ctx context.Context, db *Database, out *printer, f auditF
 	return nil
 }
 
-func printAudit(out *printer, o auditObject) {
-	out.printf("%s: %d checked, %d lost, %d doubled, %d without claim, %d skipped\n", o.Audit, o.Checked, o.Lost, o.Doubled, o.Orphaned, o.Skipped)
-	for _, f := range o.Findings {
-		key := f.Key
-		if f.Tenant != "" {
-			key = f.Tenant + "/" + key
-		}
-		what := map[audit.Kind]string{audit.Lost: "has no effect", audit.Doubled: fmt.Sprintf("has %d effects", f.Effects), audit.Orphaned: "has an effect without a claim"}[f.Kind]
-		if f.Position != "" {
-			what = "was acknowledged at " + f.Position + ", and is neither claimed nor parked"
-		}
-		out.printf("  %-8s %s %s\n", f.Kind, oneLine(key), what)
+// auditPart is one comparison.
+type auditPart struct {
+	name string
+	run  func(ctx context.Context) (audit.Report, error)
+}
+
+// auditParts returns what the flags ask for. cfg may change until the first part runs.
+func (a *app) auditParts(db *Database, cfg *audit.Config, f auditFlags) (parts []auditPart, err error) {
+	if cfg.Effects != "" {
+		parts = append(parts, auditPart{"claims", func(ctx context.Context) (audit.Report, error) { return audit.Claims(ctx, *cfg) }})
 	}
-	if n := o.Lost + o.Doubled + o.Orphaned - len(o.Findings); n > 0 {
+	if cfg.Reverse != "" {
+		parts = append(parts, auditPart{"effects", func(ctx context.Context) (audit.Report, error) { return audit.Effects(ctx, *cfg) }})
+	}
+	if f.ledger {
+		parts = append(parts, auditPart{"ledger", func(ctx context.Context) (audit.Report, error) { return audit.Ledger(ctx, *cfg) }})
+	}
+	brokers, err := a.brokerParts(db, cfg, f)
+	if err != nil {
+		return nil, err
+	}
+	check := *cfg
+	if check.Consumer == "" && len(parts) == 0 && len(brokers) > 0 && f.published.alone(f) {
+		check.Consumer = "-" // it is not needed
+	}
+	parts = append(parts, brokers...)
+	switch err := check.Validate(); {
+	case check.Consumer == "":
+		return nil, usage(errors.New("--consumer is required"))
+	case err != nil:
+		return nil, usage(err)
+	case len(parts) == 0:
+		return nil, usage(errors.New("nothing to compare: give --effects, --reverse, --ledger, or the address of a broker"))
+	}
+	return parts, nil
+}
+
+func printAudit(out *printer, o auditObject) {
+	out.printf("%s: %d checked, %d lost, %d doubled, %d without claim, %d repeated, %d skipped\n", o.Audit, o.Checked, o.Lost, o.Doubled, o.Orphaned, o.Repeated, o.Skipped)
+	for _, f := range o.Findings {
+		out.printf("  %-8s %s\n", f.Kind, oneLine(f.text()))
+	}
+	if n := o.Lost + o.Doubled + o.Orphaned + o.Repeated - len(o.Findings); n > 0 {
 		out.printf("  and %d more\n", n)
+	}
+	for _, note := range o.Notes {
+		out.printf("  %s\n", note)
 	}
 	out.printf("  %s\n", o.Bound)
 }
 
-// keyFunc reads --key.
-func keyFunc(text string) (consumer.KeyFunc, error) {
-	kind, name, _ := strings.Cut(text, ":")
-	switch {
-	case kind == "header" && name != "":
-		return consumer.HeaderKey(name), nil
-	case kind == "json" && name != "" && !strings.HasPrefix(name, ".") && !strings.HasSuffix(name, ".") && !strings.Contains(name, ".."):
-		return consumer.JSONKey(name), nil
-	case text == "id":
-		return consumer.MessageID, nil
+// text says what was found.
+func (f findingObject) text() string {
+	key := f.Key
+	if f.Tenant != "" {
+		key = f.Tenant + "/" + key
 	}
-	return nil, usage(fmt.Errorf("--key %q: want header:NAME, json:FIELD or id", text))
-}
-
-func (a *app) auditMessages(ctx context.Context, db *Database, cfg audit.Config, s Source, address string, f auditFlags, key consumer.KeyFunc) (audit.Report, error) {
-	of := audit.MessagesConfig{Key: key}
-	if f.tenantHeader != "" {
-		of.Tenant = func(m *consumer.Message) (string, error) { return m.Headers[f.tenantHeader], nil }
-	}
-	limited, cancel := a.limit(ctx)
-	status, err := db.Store.Operator().Status(limited)
-	cancel()
-	if err != nil {
-		return audit.Report{}, err
-	}
-	for _, c := range status.Consumers {
-		if c.Name == cfg.Consumer {
-			of.Since = c.Horizon
+	if f.ID != "" {
+		of := ""
+		if key != "" {
+			of = " of " + key
 		}
+		if f.Kind == audit.Repeated {
+			return fmt.Sprintf("%s%s was published %d times, last at %s", f.ID, of, f.Effects, f.Position)
+		}
+		return f.ID + of + " is neither in the outbox nor on the topic"
 	}
-	source, done, err := s.Reread(ctx, address, f.group, f.topic)
-	if err != nil {
-		return audit.Report{}, err
+	switch {
+	case f.Kind == audit.Lost && f.Position != "":
+		return key + " was acknowledged at " + f.Position + ", and is neither claimed nor parked"
+	case f.Kind == audit.Lost:
+		return key + " has no effect"
+	case f.Kind == audit.Doubled && f.Position != "":
+		return fmt.Sprintf("%s was committed by %d transactions, for the messages at %s", key, f.Effects, f.Position)
+	case f.Kind == audit.Doubled:
+		return fmt.Sprintf("%s has %d effects", key, f.Effects)
 	}
-	defer done()
-	of.Source = source
-	return audit.Messages(ctx, cfg, of)
+	return key + " has an effect without a claim"
 }

@@ -59,7 +59,8 @@ func (s *serverCheck) run(ctx context.Context, db *sql.DB, c *checks) error {
 // ownTables are the relations of the schema that has txonce_schema.
 const ownTables = `pg_class c WHERE c.relkind = 'r' AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('txonce_schema'))
 	AND c.relname IN ('processed_messages', 'txonce_windows', 'txonce_sources', 'txonce_sweep', 'dead_letters', 'txonce_schema', 'outbox_messages',
-	'outbox_delayed', 'outbox_held', 'outbox_parked', 'outbox_sent', 'txonce_relays', 'txonce_shards', 'operator_actions', 'operator_results')`
+	'outbox_delayed', 'outbox_held', 'outbox_parked', 'outbox_sent', 'txonce_relays', 'txonce_shards', 'operator_actions', 'operator_results',
+	'audit_ledger')`
 
 func postgresChecks(lim limits) []serverCheck {
 	return []serverCheck{

@@ -143,6 +143,7 @@ type suiteBroker struct {
 	strategy sarama.BalanceStrategy
 
 	concurrency int
+	trace       *consumer.SourceTrace
 	producer    func() (sarama.SyncProducer, error)
 }
 
@@ -150,6 +151,8 @@ var (
 	_ consumertest.Broker    = (*suiteBroker)(nil)
 	_ consumertest.Restarter = (*suiteBroker)(nil)
 	_ consumertest.Revoker   = (*suiteBroker)(nil)
+	_ consumertest.Tracer    = (*suiteBroker)(nil)
+	_ consumertest.Trimmer   = (*suiteBroker)(nil)
 )
 
 func newSuiteBroker(t *testing.T, c cluster, strategy sarama.BalanceStrategy) *suiteBroker {
@@ -201,7 +204,7 @@ func (b *suiteBroker) Subscriber(p consumer.Processor, grace time.Duration) (con
 	})
 	return kafka.NewSubscriber(kafka.SubscriberConfig{
 		Client: dial(b.t, b.brokers, testConfig(b.strategy)), Group: b.name, Topics: []string{b.topic}, Processor: p, Grace: grace,
-		Concurrency: b.concurrency, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Concurrency: b.concurrency, Trace: b.trace, Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
 }
 
@@ -220,6 +223,28 @@ func (b *suiteBroker) Left(context.Context) (int, error) {
 		left += int(n)
 	}
 	return left, nil
+}
+
+// Trace implements consumertest.Tracer.
+func (b *suiteBroker) Trace(trace *consumer.SourceTrace) { b.trace = trace }
+
+// Trim implements consumertest.Trimmer.
+func (b *suiteBroker) Trim(context.Context) error {
+	admin, err := sarama.NewClusterAdminFromClient(b.client)
+	if err != nil {
+		return err
+	}
+	partitions, err := b.client.Partitions(b.topic)
+	if err != nil {
+		return err
+	}
+	ends := map[int32]int64{}
+	for _, p := range partitions {
+		if ends[p], err = b.client.GetOffset(b.topic, p, sarama.OffsetNewest); err != nil {
+			return err
+		}
+	}
+	return admin.DeleteRecords(b.topic, ends)
 }
 
 // Restart implements consumertest.Restarter.

@@ -62,6 +62,9 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepRes
 			return swept, s.purgeError(err)
 		}
 	}
+	if _, err := tx.Exec(ctx, s.operations.ForgetAudit, by.Limit); err != nil {
+		return swept, s.purgeError(err)
+	}
 	if _, err := tx.Exec(ctx, s.sql.SweepDone, page, latest); err != nil {
 		return swept, s.purgeError(err)
 	}

@@ -141,7 +141,10 @@ func (r *run) settle(d *deliver.Delivery, err error) {
 	var retry *consumer.RetryError
 	switch {
 	case err == nil:
-		dl.session.ack(dl)
+		began := time.Now()
+		if dl.session.ack(dl) {
+			r.events.Acked(r.hooksCtx, consumer.SourceEvent{Message: dl.msg, Began: began})
+		}
 	case errors.Is(err, deliver.ErrLost), r.cfg.Ordered:
 		// The server has taken it back, or it goes back when the channel is closed, together with the messages behind it.
 	case errors.As(err, &retry):

@@ -182,16 +182,16 @@ func (s *session) take(raw *amqp.Delivery) {
 	}
 }
 
-// ack acknowledges d, unless its channel is closed: then d is delivered again, as a duplicate.
-func (s *session) ack(d *delivery) {
+// ack acknowledges d, unless its channel is closed: then d is delivered again, as a duplicate. It reports whether it did.
+func (s *session) ack(d *delivery) bool {
 	if !s.forget(d) {
-		return
+		return false
 	}
 	if err := s.ch.Ack(d.raw.DeliveryTag, false); err != nil {
 		_ = s.conn.CloseDeadline(time.Now().Add(closesWithin)) // else the server might wait for it until the channel is closed
-		return
+		return false
 	}
-	s.run.events.Acked(s.run.hooksCtx, consumer.SourceEvent{Message: d.msg})
+	return true
 }
 
 // giveBack makes the server deliver d again at once.

@@ -214,6 +214,7 @@ var (
 	_ consumertest.Broker    = (*suiteBroker)(nil)
 	_ consumertest.Restarter = (*suiteBroker)(nil)
 	_ consumertest.Revoker   = (*suiteBroker)(nil)
+	_ consumertest.Tracer    = (*suiteBroker)(nil)
 )
 
 func newSuiteBroker(t *testing.T, s subscriberSite, cfg rabbitmq.SubscriberConfig) *suiteBroker {
@@ -359,6 +360,9 @@ func (l *lockedLog) String() string {
 func (b *suiteBroker) Left(ctx context.Context) (int, error) {
 	return b.left(ctx, append(retryQueues(b.cfg.Queue), b.cfg.Queue))
 }
+
+// Trace implements consumertest.Tracer.
+func (b *suiteBroker) Trace(trace *consumer.SourceTrace) { b.cfg.Trace = trace }
 
 // Restart implements consumertest.Restarter.
 func (b *suiteBroker) Restart(ctx context.Context) error { return b.restart(ctx) }

@@ -65,7 +65,7 @@ func (t *Telemetry) Consumer(cfg ConsumerConfig) *consumer.Trace {
 		})
 	}
 	if t.tracer != nil {
-		hooks = hooks.Then(&consumer.Trace{Start: c.startSpan, Attempt: c.attemptSpan, Done: c.endSpan})
+		hooks = hooks.Then(&consumer.Trace{Start: c.startSpan, Attempt: c.attemptSpan, Parking: c.parking, Done: c.endSpan})
 	}
 	return hooks
 }
@@ -78,6 +78,7 @@ type consumerTrace struct {
 	spans    *limited[*spanOptions]
 	attempts [][2]cell // by result; 1: one of the messages was delivered before
 	inFlight atomic.Int64
+	workers  atomic.Int64
 	stuck    stuckKeys
 
 	consumerOnly []metric.ObserveOption
@@ -125,7 +126,10 @@ func (t *Telemetry) newConsumer(cfg ConsumerConfig) *consumerTrace {
 }
 
 func (c *consumerTrace) count(ctx context.Context, d *consumer.Delivery) context.Context {
-	c.inFlight.Add(int64(len(d.Messages)))
+	if len(d.Messages) > 0 {
+		c.inFlight.Add(int64(len(d.Messages)))
+		c.workers.Add(1)
+	}
 	return ctx
 }
 
@@ -157,6 +161,7 @@ func (c *consumerTrace) done(ctx context.Context, d *consumer.Delivery, outcomes
 		return
 	}
 	c.inFlight.Add(-int64(len(d.Messages)))
+	c.workers.Add(-1)
 	var failed observe.Cause // the first one
 	topic := d.Messages[0].Topic
 	cells := c.topics.of(topic)
@@ -193,5 +198,6 @@ func (c *consumerTrace) observe(o metric.Observer, m *meters) {
 		}
 	}
 	o.ObserveInt64(m.inFlight, c.inFlight.Load(), c.consumerOnly...)
+	o.ObserveInt64(m.workers, c.workers.Load(), c.consumerOnly...)
 	o.ObserveInt64(m.keysStuck, c.stuck.count(time.Now()), c.consumerOnly...)
 }

@@ -123,18 +123,27 @@ func TestConsumerMetrics(t *testing.T) {
 	}
 }
 
+// A batch is many messages, and one connection.
 func TestInFlightDuringTheHandler(t *testing.T) {
 	r := newRig(t, telemetry.Config{})
-	var during int64
+	var messages, workers int64
+	look := func() {
+		metrics := r.collect(t)
+		messages, workers = values(t, metrics["txonce.in_flight"])["consumer=billing"], values(t, metrics["txonce.workers"])["consumer=billing"]
+	}
 	c := newConsumer(t, consumer.Config[tx]{
 		Trace: r.Consumer(telemetry.ConsumerConfig{Name: "billing"}),
 		Handle: func(context.Context, tx, *consumer.Message) error {
-			during = values(t, r.collect(t)["txonce.in_flight"])["consumer=billing"]
+			look()
 			return nil
 		},
 	})
-	if err := c.Process(t.Context(), message("1")); err != nil || during != 1 {
-		t.Errorf("%d messages in flight in a handler, want 1 (%v)", during, err)
+	errs := c.ProcessBatch(t.Context(), []*consumer.Message{message("1"), message("2"), message("3")})
+	if err := errors.Join(errs...); err != nil || messages != 3 || workers != 1 {
+		t.Errorf("%d messages in flight with %d workers in a handler, want 3 with 1 (%v)", messages, workers, err)
+	}
+	if look(); messages != 0 || workers != 0 {
+		t.Errorf("%d messages in flight with %d workers after all of them", messages, workers)
 	}
 }
 
@@ -237,6 +246,7 @@ func TestNilAndRefused(t *testing.T) {
 		want string
 	}{
 		{telemetry.Config{}, "Config.MeterProvider or Config.TracerProvider is required"},
+		{telemetry.Config{MeterProvider: noop.NewMeterProvider(), AckSpans: true}, "no effect without Config.TracerProvider"},
 		{telemetry.Config{MeterProvider: noop.NewMeterProvider(), Pools: map[string]func() (int, int){"main": nil}}, `Pools["main"] is nil`},
 	} {
 		if _, err := telemetry.New(test.cfg); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -27,7 +27,8 @@
 //
 // A delivery or a batch is one span "process TOPIC". A message of the outbox is a span "create TOPIC", and a call of the publisher is a span
 // "send TOPIC". The create span's context goes with the message, so that the next consumer's span links to it. A transaction that failed is a
-// span "attempt". Spans link instead of having parents because a batch has many creators, and a redelivery may come days later.
+// span "attempt". A replay's span links to the delivery that parked the message, too. With Config.AckSpans there are spans "ack QUEUE" and
+// "commit TOPIC". Spans link instead of having parents because a batch has many creators, and a redelivery may come days later.
 //
 // The conventions for messaging are in development at OpenTelemetry, so names may change with a new version of this package. No span has a
 // payload, a header, an argument of SQL or the text of an error, because each of them may quote a person's data. See also Config.HideKeys.

@@ -16,8 +16,8 @@ type meters struct {
 
 	deliveries, attempts, sentMessages, relayLeases, sourceEvents, sweepRows metric.Int64ObservableCounter
 
-	paused, inFlight, keysStuck, outboxPending, outboxParked, deadLetters metric.Int64ObservableGauge
-	connectionCount, connectionMax, auditChecked, auditLost, auditDoubled metric.Int64ObservableGauge
+	paused, inFlight, workers, keysStuck, outboxPending, outboxParked, deadLetters metric.Int64ObservableGauge
+	connectionCount, connectionMax, auditChecked, auditLost, auditDoubled          metric.Int64ObservableGauge
 
 	outboxOldest, windowMargin, sweepLag, auditAge metric.Float64ObservableGauge
 }
@@ -50,7 +50,7 @@ func newMeters(provider metric.MeterProvider) (*meters, error) {
 		m.observables = append(m.observables, *into)
 	}
 	for into, in := range map[*metric.Int64ObservableGauge]instrument{
-		&m.paused: paused, &m.inFlight: inFlight, &m.keysStuck: keysStuck, &m.outboxPending: outboxPending, &m.outboxParked: outboxParked,
+		&m.paused: paused, &m.inFlight: inFlight, &m.workers: workers, &m.keysStuck: keysStuck, &m.outboxPending: outboxPending, &m.outboxParked: outboxParked,
 		&m.deadLetters: deadLetters, &m.connectionCount: connectionCount, &m.connectionMax: connectionMax, &m.auditChecked: auditChecked,
 		&m.auditLost: auditLost, &m.auditDoubled: auditDoubled,
 	} {

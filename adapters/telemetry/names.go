@@ -51,6 +51,10 @@ var (
 		name: "txonce.in_flight", unit: "{message}",
 		description: "Messages that a consumer is working on.",
 	}
+	workers = instrument{
+		name: "txonce.workers", unit: "{worker}",
+		description: "Passes in progress. A pass works on a message or a batch, and uses one connection at a time while it has a transaction.",
+	}
 	keysStuck = instrument{
 		name: "txonce.keys.stuck", unit: "{key}",
 		description: "Keys that another transaction held at five deliveries or more in ten minutes.",
@@ -140,6 +144,8 @@ const (
 	attrDestination   = attribute.Key("messaging.destination.name")
 	attrGroup         = attribute.Key("messaging.consumer.group.name")
 	attrMessageID     = attribute.Key("messaging.message.id")
+	attrPartition     = attribute.Key("messaging.destination.partition.id")
+	attrOffset        = attribute.Key("messaging.kafka.offset")
 	attrBatchCount    = attribute.Key("messaging.batch.message_count")
 	attrErrorType     = attribute.Key("error.type")
 	attrStatusCode    = attribute.Key("db.response.status_code")

@@ -22,7 +22,7 @@ var update = flag.Bool("telemetry.update", false, "write the golden files")
 
 // Rules, dashboards and queries of users depend on each name, unit and attribute.
 func TestNames(t *testing.T) {
-	r := newRig(t, provoke.Config(telemetry.Config{}))
+	r := newRig(t, provoke.Config(telemetry.Config{AckSpans: true}))
 	provoke.Everything(t.Context(), r.Telemetry)
 	var lines []string
 	for name, m := range r.collect(t) {

@@ -3,9 +3,12 @@ package telemetry
 import (
 	"cmp"
 	"context"
+	"strconv"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
@@ -23,10 +26,15 @@ var sourceEventNames = []string{"assigned", "revoked", "gap", "returned", "lost"
 
 // Subscriber returns the hooks for a subscriber: SubscriberConfig.Trace of the adapters for brokers. system is as in ConsumerConfig. name is
 // the queue, or Kafka's group; topics are Kafka's topics. Their series are exported from the start with 0, so that an alert notices the
-// first message that was deleted before it was read. A nil Telemetry returns nil, and so does one without Config.MeterProvider.
+// first message that was deleted before it was read. A nil Telemetry returns nil, and so does one without Config.MeterProvider and
+// Config.AckSpans.
 func (t *Telemetry) Subscriber(system, name string, topics ...string) *consumer.SourceTrace {
+	var spans *consumer.SourceTrace
+	if t != nil && t.cfg.AckSpans {
+		spans = &consumer.SourceTrace{Acked: t.ackSpans(name)}
+	}
 	if t == nil || t.meters == nil {
-		return nil
+		return spans
 	}
 	system = cmp.Or(system, t.cfg.System)
 	for _, source := range append([]string{name}, topics...) {
@@ -40,9 +48,34 @@ func (t *Telemetry) Subscriber(system, name string, topics ...string) *consumer.
 			t.sourceCell(e.System, e.Source, event).n.Add(int64(max(e.Messages, 1)))
 		}
 	}
-	return &consumer.SourceTrace{
+	return (&consumer.SourceTrace{
 		Assigned: counts("assigned"), Revoked: counts("revoked"), Gap: counts("gap"), Returned: counts("returned"), Lost: counts("lost"),
 		Paused: t.pauses.begin(attrSource, name), Resumed: t.pauses.end(attrSource, name),
+	}).Then(spans)
+}
+
+// ackSpans returns the hook Acked of a subscriber, which writes a span after the fact.
+func (t *Telemetry) ackSpans(name string) func(context.Context, consumer.SourceEvent) {
+	return func(ctx context.Context, e consumer.SourceEvent) {
+		operation, ended := "ack", time.Now()
+		began := e.Began
+		if began.IsZero() {
+			began = ended
+		}
+		attrs := make([]attribute.KeyValue, 0, 8)
+		attrs = append(attrs, attrSystem.String(e.System), attrOperationType.String("settle"), attrDestination.String(e.Source))
+		if e.Message == nil {
+			operation = "commit"
+			attrs = append(attrs, attrGroup.String(name), attrPartition.String(strconv.Itoa(int(e.Partition))), attrOffset.Int64(e.Offset))
+		} else {
+			attrs = append(attrs, attrPosition.String(e.Message.Position))
+		}
+		_, span := t.tracer.Start(ctx, operation+" "+e.Source, trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindClient),
+			trace.WithTimestamp(began), trace.WithAttributes(append(attrs, attrOperation.String(operation))...))
+		if e.Message != nil {
+			link(span, e.Message.Headers)
+		}
+		span.End(trace.WithTimestamp(ended))
 	}
 }
 

@@ -30,9 +30,9 @@ func creator(headers map[string]string) trace.SpanContext {
 	return trace.SpanContextFromContext(propagator.Extract(context.Background(), propagation.MapCarrier(headers))) //nolint:forbidigo // an empty one: an invalid header must not give the span of the caller
 }
 
-func link(span trace.Span, headers map[string]string) {
+func link(span trace.Span, headers map[string]string, attrs ...attribute.KeyValue) {
 	if from := creator(headers); from.IsValid() {
-		span.AddLink(trace.Link{SpanContext: from})
+		span.AddLink(trace.Link{SpanContext: from, Attributes: attrs})
 	}
 }
 
@@ -64,7 +64,8 @@ type passSpan struct {
 	claim    time.Duration // the longest wait for claims
 }
 
-// startSpan starts the span of a pass. It is a child of the span in ctx, if there is one, and links to the spans that created the messages.
+// startSpan starts the span of a pass. It is a child of the span in ctx, if there is one, and links to the spans that created the messages. A
+// replay's span also links to that of the delivery that parked the message.
 func (c *consumerTrace) startSpan(ctx context.Context, d *consumer.Delivery) context.Context {
 	if len(d.Messages) == 0 {
 		return ctx
@@ -90,6 +91,9 @@ func (c *consumerTrace) startSpan(ctx context.Context, d *consumer.Delivery) con
 		return context.WithValue(ctx, passKey{}, p)
 	}
 	span.SetAttributes(common.attrs...)
+	if d.ParkedBy != "" {
+		link(span, map[string]string{headerParent: d.ParkedBy}, attrLetter.String(d.Letter.String()))
+	}
 	for _, m := range d.Messages {
 		if !child {
 			link(span, m.Headers)
@@ -103,6 +107,17 @@ func (c *consumerTrace) startSpan(ctx context.Context, d *consumer.Delivery) con
 		}
 	}
 	return context.WithValue(ctx, passKey{}, p)
+}
+
+// parking returns the context of the pass's span, for the span of a replay.
+func (c *consumerTrace) parking(ctx context.Context, _ *consumer.Delivery) string {
+	p, _ := ctx.Value(passKey{}).(*passSpan)
+	if p == nil || !p.span.SpanContext().IsSampled() {
+		return ""
+	}
+	carrier := propagation.MapCarrier{}
+	propagator.Inject(trace.ContextWithSpan(ctx, p.span), carrier)
+	return carrier[headerParent]
 }
 
 // attemptSpan adds a span for a transaction that failed, after the fact.

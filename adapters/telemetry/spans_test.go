@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -129,6 +130,68 @@ func TestSpansOfFailures(t *testing.T) {
 	got := attributes(passes[0])
 	if got["txonce.outcome"] != "parked" || got["error.type"] != "permanent" || passes[0].Status().Code != codes.Error || got["txonce.letter"] == "" {
 		t.Errorf("pass: %v, %v", got, passes[0].Status())
+	}
+}
+
+// A replay comes days later, in another trace: from its span the delivery that parked the message can be found, and the message's creator.
+func TestSpanOfAReplay(t *testing.T) {
+	r := newRig(t, telemetry.Config{})
+	poisoned := true
+	c := newConsumer(t, consumer.Config[tx]{
+		Trace: r.Consumer(telemetry.ConsumerConfig{Name: "billing"}),
+		Handle: func(context.Context, tx, *consumer.Message) error {
+			if poisoned {
+				return consumer.Permanent(errors.New("poison"))
+			}
+			return nil
+		},
+	})
+	if err := c.Process(t.Context(), traced("1", parent)); err != nil {
+		t.Fatal(err)
+	}
+	letters, err := c.DeadLetters(t.Context(), consumer.DeadLetterFilter{})
+	if err != nil || len(letters) != 1 {
+		t.Fatalf("%d letters, %v", len(letters), err)
+	}
+	poisoned = false
+	if _, err := c.Replay(t.Context(), letters[0], consumer.Replay{}); err != nil {
+		t.Fatal(err)
+	}
+	spans := r.named("process orders")
+	if len(spans) != 2 {
+		t.Fatalf("%d spans, want 2", len(spans))
+	}
+	parked, links := spans[0].SpanContext(), spans[1].Links()
+	if len(links) != 2 || links[0].SpanContext.SpanID() != parked.SpanID() || links[0].SpanContext.TraceID() != parked.TraceID() ||
+		len(links[0].Attributes) != 1 || links[0].Attributes[0].Value.AsString() != letters[0].ID.String() ||
+		links[1].SpanContext.SpanID().String() != "00f067aa0ba902b7" {
+		t.Errorf("links: %+v; want one to %v of letter %v, and one to the creator", links, parked.SpanID(), letters[0].ID)
+	}
+}
+
+func TestAckSpans(t *testing.T) {
+	if hooks := newRig(t, telemetry.Config{}).Subscriber("kafka", "billing", "orders"); hooks.Acked != nil {
+		t.Error("without Config.AckSpans a Subscriber reports each acknowledgement")
+	}
+	r := newRig(t, telemetry.Config{AckSpans: true})
+	began := time.Now().Add(-time.Second)
+	r.Subscriber("aws_sqs", "queue").Acked(t.Context(), consumer.SourceEvent{System: "aws_sqs", Source: "queue", Message: traced("1", parent), Began: began})
+	r.Subscriber("kafka", "billing", "orders").Acked(t.Context(), consumer.SourceEvent{System: "kafka", Source: "orders", Partition: 3, Offset: 1042})
+	acks, commits := r.named("ack queue"), r.named("commit orders")
+	if len(acks) != 1 || len(commits) != 1 {
+		t.Fatalf("%d and %d spans, want 1 and 1", len(acks), len(commits))
+	}
+	ack := acks[0]
+	if ack.SpanKind() != trace.SpanKindClient || ack.Parent().IsValid() || !ack.StartTime().Equal(began) || !ack.EndTime().After(began) ||
+		len(ack.Links()) != 1 || ack.Links()[0].SpanContext.SpanID().String() != "00f067aa0ba902b7" {
+		t.Errorf("ack: kind %v, parent %v, from %v to %v, links %v", ack.SpanKind(), ack.Parent(), ack.StartTime(), ack.EndTime(), ack.Links())
+	}
+	want := map[string]string{
+		"messaging.system": "kafka", "messaging.operation.name": "commit", "messaging.operation.type": "settle", "messaging.destination.name": "orders",
+		"messaging.consumer.group.name": "billing", "messaging.destination.partition.id": "3", "messaging.kafka.offset": "1042",
+	}
+	if diff := cmp.Diff(want, attributes(commits[0])); diff != "" {
+		t.Errorf("attributes of commit (-want +got):\n%s", diff)
 	}
 }
 

@@ -39,6 +39,11 @@ type Config struct {
 	// message that is handled alone.
 	SpanPerMessage bool
 
+	// AckSpans makes a span "ack QUEUE" for each message that a Subscriber of SQS or RabbitMQ acknowledges, and a span "commit TOPIC" for each
+	// offset that one of Kafka marks; sarama commits marked offsets in the background. The spans link to those that created the messages,
+	// except with Kafka, where a mark stands for all messages before it.
+	AckSpans bool
+
 	// ParentFromMessage makes the span of a message that is handled alone a child of the span that created the message, so that both are in
 	// one trace. Otherwise the span links to its creator. A message that is delivered again after days then lengthens a trace of days ago.
 	ParentFromMessage bool
@@ -80,6 +85,9 @@ func New(cfg Config) (*Telemetry, error) {
 	}
 	if cfg.MeterProvider == nil && (cfg.Status != nil || len(cfg.Pools) > 0) {
 		return nil, errors.New("telemetry: Config.Status and Config.Pools have no effect without Config.MeterProvider")
+	}
+	if cfg.TracerProvider == nil && (cfg.AckSpans || cfg.SpanPerMessage || cfg.ParentFromMessage) {
+		return nil, errors.New("telemetry: Config.AckSpans, SpanPerMessage and ParentFromMessage have no effect without Config.TracerProvider")
 	}
 	for name, stat := range cfg.Pools {
 		if stat == nil {

@@ -40,7 +40,8 @@ func sources() []cli.Source {
 				defer client.Close()
 				return kafka.CheckWindow(client, topic, window)
 			},
-			Reread: rereadKafka,
+			Reread:    rereadKafka,
+			Published: publishedKafka,
 		},
 		{
 			Flag: "sqs", Usage: "compare windows with the retention of queues: the endpoint, such as https://sqs.eu-central-1.amazonaws.com; credentials from AWS_ACCESS_KEY_ID",
@@ -63,6 +64,7 @@ func kafkaClient(address string) (sarama.Client, error) {
 	cfg := sarama.NewConfig()
 	cfg.Version = sarama.V2_4_0_0
 	cfg.ClientID = "txonce"
+	cfg.Metadata.AllowAutoTopicCreation = false // a command that reads creates no topic
 	cfg.Consumer.IsolationLevel = sarama.ReadCommitted
 	addresses, secure := strings.CutPrefix(address, "tls://")
 	if secure {

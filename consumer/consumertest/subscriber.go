@@ -8,8 +8,8 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// Broker is an empty queue or topic for one test, with one group of subscribers. It may also be a Restarter and a Revoker. Its
-// methods must be safe for concurrent use.
+// Broker is an empty queue or topic for one test, with one group of subscribers. It may also be a Restarter, a Revoker, a Tracer and a Trimmer.
+// Its methods must be safe for concurrent use.
 type Broker interface {
 	// Publish sends messages in order. It sends Key, Payload and Headers of each, and nothing else. If it returns an error, some
 	// messages may have been sent, or sent twice.
@@ -42,6 +42,18 @@ type Revoker interface {
 	Revoke(ctx context.Context) error
 }
 
+// Tracer is a Broker whose subscribers take a consumer.SourceTrace.
+type Tracer interface {
+	// Trace sets the trace of the subscribers that Subscriber returns from now on.
+	Trace(trace *consumer.SourceTrace)
+}
+
+// Trimmer is a Broker that can delete messages that were not handled, as Kafka does at the end of a topic's retention.
+type Trimmer interface {
+	// Trim deletes all messages that were sent.
+	Trim(ctx context.Context) error
+}
+
 // Features says what a broker and its adapter can do. For a case that does not apply, the suite logs the reason.
 type Features struct {
 	Ordered        bool // messages of one Key are handled in the order of their sending
@@ -49,6 +61,7 @@ type Features struct {
 	CountsAttempts bool // Message.Attempt counts on when another subscriber gets the message
 	Batch          bool // a consumer.BatchProcessor gets several messages at once
 	Fenced         bool // a subscriber that has lost a message cannot acknowledge it any more
+	Partitions     bool // messages are assigned to subscribers by partition, and stay with the broker when they are acknowledged
 
 	// DoesNotApply names other cases that cannot exist on this broker, each with the reason.
 	DoesNotApply map[string]string
@@ -142,6 +155,19 @@ var subscriberCases = []subscriberCase{
 	{
 		name: "an acknowledgement that comes too late changes nothing", run: lateAck,
 		has: func(f Features) bool { return f.Fenced }, why: "this broker accepts it: it removes a message that a new owner is handling, which is not lost",
+	},
+	{name: "acknowledgements are reported", run: acksReported},
+	{
+		name: "lost leases are reported", run: lossReported,
+		has: func(f Features) bool { return !f.Partitions }, why: "this broker takes messages away with their partition",
+	},
+	{
+		name: "assignments and their ends are reported", run: assignmentsReported,
+		has: func(f Features) bool { return f.Partitions }, why: "this broker assigns no partitions",
+	},
+	{
+		name: "messages that the broker deleted unhandled are reported", run: gapReported,
+		has: func(f Features) bool { return f.Partitions }, why: "this broker keeps messages until they are acknowledged",
 	},
 	{name: "the broker restarts", run: brokerRestarts},
 	{name: "the database is away, and nothing is parked", run: databaseAway},

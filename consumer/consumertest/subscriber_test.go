@@ -29,6 +29,7 @@ func TestTheSuiteOnAQueue(t *testing.T) {
 }
 
 type fakeQueue struct {
+	trace *consumer.SourceTrace
 	mu    sync.Mutex
 	sent  int
 	queue []*queued
@@ -38,6 +39,7 @@ type queued struct {
 	msg    consumer.Message
 	due    time.Time // not before
 	holder int       // number of its lease; 0: none
+	lost   func()    // ends the handler that has the lease
 	leases int
 	counts int // deliveries that count
 }
@@ -54,19 +56,41 @@ func (q *fakeQueue) Publish(_ context.Context, msgs ...consumer.Message) error {
 	return nil
 }
 
+func (q *fakeQueue) Trace(trace *consumer.SourceTrace) { q.trace = trace }
+
 func (q *fakeQueue) Left(context.Context) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.queue), nil
 }
 
-func (q *fakeQueue) Revoke(context.Context) error {
+func (q *fakeQueue) Revoke(ctx context.Context) error {
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	var lost []*queued
 	for _, m := range q.queue {
-		m.holder = 0
+		if m.holder != 0 {
+			lost = append(lost, m)
+			m.holder = 0
+			m.lost()
+		}
+	}
+	q.mu.Unlock()
+	for _, m := range lost {
+		q.report(ctx, consumer.SourceEvent{Message: &m.msg, Messages: 1, Err: errors.New("revoked")})
 	}
 	return nil
+}
+
+// report calls the hook Lost if e has a reason, and otherwise Acked.
+func (q *fakeQueue) report(ctx context.Context, e consumer.SourceEvent) {
+	e.System, e.Source = "fake", "fake"
+	switch {
+	case q.trace == nil:
+	case e.Err != nil:
+		q.trace.Lost(ctx, e)
+	default:
+		q.trace.Acked(ctx, e)
+	}
 }
 
 // leased is a delivery: a copy of the message as it was when leased, since others may lease the message once this lease
@@ -75,10 +99,11 @@ type leased struct {
 	from   *queued
 	number int
 	msg    consumer.Message
+	ctx    context.Context // ends when the lease is lost
 }
 
-// lease hands out the next message that is due; nil: none is.
-func (q *fakeQueue) lease() *leased {
+// lease hands out the next message that is due; nil: none is. Its handlers have contexts of work.
+func (q *fakeQueue) lease(work context.Context) *leased {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, m := range q.queue {
@@ -88,6 +113,7 @@ func (q *fakeQueue) lease() *leased {
 			m.holder = m.leases
 			delivery := &leased{from: m, number: m.holder, msg: m.msg}
 			delivery.msg.Attempt = m.counts
+			delivery.ctx, m.lost = context.WithCancel(work)
 			return delivery
 		}
 	}
@@ -96,13 +122,21 @@ func (q *fakeQueue) lease() *leased {
 
 // answer ends a lease, unless it was lost.
 func (q *fakeQueue) answer(delivery *leased, err error) {
+	if q.settle(delivery, err) && err == nil {
+		q.report(delivery.ctx, consumer.SourceEvent{Message: &delivery.msg})
+	}
+}
+
+// settle reports whether the lease was not lost.
+func (q *fakeQueue) settle(delivery *leased, err error) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	m := delivery.from
 	if m.holder != delivery.number {
-		return
+		return false
 	}
 	m.holder = 0
+	m.lost()
 	var retry *consumer.RetryError
 	switch {
 	case err == nil:
@@ -113,6 +147,7 @@ func (q *fakeQueue) answer(delivery *leased, err error) {
 			m.counts--
 		}
 	}
+	return true
 }
 
 func (q *fakeQueue) Subscriber(p consumer.Processor, grace time.Duration) (consumertest.Subscriber, error) {
@@ -142,12 +177,12 @@ func (s *fakeSubscriber) Run(ctx context.Context) error {
 	for range 3 {
 		handlers.Go(func() {
 			for ctx.Err() == nil {
-				delivery := s.queue.lease()
+				delivery := s.queue.lease(work)
 				if delivery == nil {
 					<-time.After(5 * time.Millisecond)
 					continue
 				}
-				err := deliver.Call(work, s.p, []*consumer.Message{&delivery.msg})[0]
+				err := deliver.Call(delivery.ctx, s.p, []*consumer.Message{&delivery.msg})[0]
 				s.queue.answer(delivery, err)
 				if _, again := errors.AsType[*consumer.RetryError](err); err != nil && !again && work.Err() == nil {
 					fail(err)

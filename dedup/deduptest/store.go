@@ -52,6 +52,7 @@ var (
 	_ dedup.ResultStore[*Tx] = (*Store)(nil)
 	_ dedup.Purger           = (*Store)(nil)
 	_ dedup.KeyReader        = (*Store)(nil)
+	_ dedup.AuditLedger[*Tx] = (*Store)(nil)
 )
 
 // NewStore returns a Store on a new Database.
@@ -225,6 +226,17 @@ func (s *Store) SaveResult(ctx context.Context, tx *Tx, key dedup.Key, result []
 	}
 	r.result = append([]byte{}, result...)
 	return nil
+}
+
+// RecordHandled implements dedup.AuditLedger. Database.Count counts the rows under AuditName. They are never deleted.
+func (s *Store) RecordHandled(_ context.Context, tx *Tx, key dedup.Key, _ string, _ time.Duration) error {
+	return tx.Add(AuditName(key))
+}
+
+// AuditName is the name of the rows that RecordHandled adds for key.
+func AuditName(key dedup.Key) string {
+	hash := key.Hash()
+	return fmt.Sprintf("deduptest: audit_ledger %x", hash[:])
 }
 
 // Lookup implements dedup.KeyReader.

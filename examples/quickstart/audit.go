@@ -19,6 +19,7 @@ type audit struct {
 	parked    []uint16         // dead letters per message
 	announced []uint16         // publications of its event, per message
 	balances  map[string]int64 // per customer, according to the events so far
+	published []string         // the IDs of all events, for the auditor
 	findings  findings
 }
 
@@ -36,6 +37,7 @@ type findings struct {
 	EventsRepublished   int
 	EventsOutOfOrder    int
 	EventsWithForeignID int      // an ID other than that of the event's order
+	Auditor             audited  // of txonce audit
 	Problems            []string // descriptions of the first few problems
 	problems            int
 }
@@ -90,6 +92,7 @@ func (a *audit) letter(key string, reason observe.Cause, payload []byte) {
 func (a *audit) event(id, customer string, payload []byte) {
 	f := &a.findings
 	f.Events++
+	a.published = append(a.published, id)
 	var e Charged
 	i, ok := 0, false
 	if json.Unmarshal(payload, &e) == nil {

@@ -194,7 +194,7 @@ func (o *remains) move(to, from int) { o.letters[to], o.letters[from] = o.letter
 
 func (o *remains) audit(t *testing.T, p *plan) findings {
 	t.Helper()
-	a := newAudit(p, eventID("charged", ""))
+	a := newAudit(p, eventID("charged"))
 	for i, n := range o.rows {
 		for range n {
 			a.entry(p.Order(i))

@@ -10,16 +10,19 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/outbox"
 )
 
-// byHand is the handler as it is often written: it records which orders it has seen in a transaction of its own, and publishes
-// the event after the commit. It passes every test without a crash. It is a consumer.Processor, so the rest of the demo needs no
-// change.
+// byHand is the handler as it is often written: it claims an order in a transaction of its own, or publishes the event after the commit. It
+// passes every test without a crash. It is a consumer.Processor, so the rest of the demo needs no change.
 type byHand struct {
 	db      *sql.DB
+	store   *sqlstore.Store
 	book    ledger
+	eventID func(order string) string
 	events  outbox.Publisher
 	way     string // one of ways
 	reports *reporter
@@ -54,7 +57,7 @@ func (b *byHand) Process(ctx context.Context, msg *consumer.Message) error {
 
 // markFirst loses an order if the worker is killed between its two steps: the next delivery looks like a duplicate.
 func (b *byHand) markFirst(ctx context.Context, o Order) error {
-	first, err := b.mark(ctx, b.db, o)
+	first, err := b.claim(ctx, o, func(*sql.Tx) error { return nil })
 	if err != nil || !first {
 		return err
 	}
@@ -66,10 +69,9 @@ func (b *byHand) markFirst(ctx context.Context, o Order) error {
 	return b.announce(ctx, o, balance)
 }
 
-// effectFirst charges twice if the worker is killed between its two steps: the next delivery finds no mark.
+// effectFirst charges twice if the worker is killed between its two steps: the next delivery finds no claim.
 func (b *byHand) effectFirst(ctx context.Context, o Order) error {
-	var seen bool
-	err := b.db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM seen WHERE order_id = $1)`, o.ID).Scan(&seen)
+	_, seen, err := b.store.Lookup(ctx, billingKey(o.ID))
 	if err != nil || seen {
 		return err
 	}
@@ -81,31 +83,34 @@ func (b *byHand) effectFirst(ctx context.Context, o Order) error {
 		return err
 	}
 	b.stop.At(o.ID)
-	_, err = b.mark(ctx, b.db, o)
+	_, err = b.claim(ctx, o, func(*sql.Tx) error { return nil })
 	return err
 }
 
 // dualWrite charges each order once, but loses the event if the worker is killed after the commit: the next delivery is a
 // duplicate.
 func (b *byHand) dualWrite(ctx context.Context, o Order) error {
-	tx, err := b.db.BeginTx(ctx, nil)
-	if err != nil {
+	var balance int64
+	first, err := b.claim(ctx, o, func(tx *sql.Tx) (err error) {
+		balance, err = b.charge(ctx, tx, o)
 		return err
-	}
-	defer tx.Rollback()
-	first, err := b.mark(ctx, tx, o)
+	})
 	if err != nil || !first {
-		return err
-	}
-	balance, err := b.charge(ctx, tx, o)
-	if err != nil {
-		return err
-	}
-	if err := tx.Commit(); err != nil {
 		return err
 	}
 	b.stop.At(o.ID)
 	return b.announce(ctx, o, balance)
+}
+
+// claim runs work in a transaction that claims the order, unless it was claimed before.
+func (b *byHand) claim(ctx context.Context, o Order, work func(tx *sql.Tx) error) (first bool, err error) {
+	err = b.store.InTx(ctx, []dedup.Record{{Key: billingKey(o.ID)}}, func(tx *sql.Tx, claims []dedup.Claim) error {
+		if first = claims[0].Verdict == dedup.First; !first {
+			return nil
+		}
+		return work(tx)
+	})
+	return first, err
 }
 
 // execer is a *sql.DB or a *sql.Tx.
@@ -121,25 +126,16 @@ func (b *byHand) charge(ctx context.Context, in execer, o Order) (balance int64,
 	return balance, err
 }
 
-// announce publishes the event under the order's own ID.
+// announce publishes the event under the ID that the outbox would give it.
 func (b *byHand) announce(ctx context.Context, o Order, balance int64) error {
 	event := b.book.charged(o, balance)
-	event.Headers = map[string]string{outbox.HeaderID: o.ID}
+	event.Headers = map[string]string{outbox.HeaderID: b.eventID(o.ID)}
 	for _, err := range b.events.Publish(ctx, []outbox.Message{event}) {
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (b *byHand) mark(ctx context.Context, in execer, o Order) (first bool, err error) {
-	done, err := in.ExecContext(ctx, `INSERT INTO seen (order_id) VALUES ($1) ON CONFLICT DO NOTHING`, o.ID)
-	if err != nil {
-		return false, err
-	}
-	n, err := done.RowsAffected()
-	return n == 1, err
 }
 
 // workBroken is workOnSQL with byHand instead of a consumer.Consumer.
@@ -151,7 +147,11 @@ func workBroken(ctx context.Context, w workerConfig, way string, reports *report
 		return err
 	}
 	defer db.Close()
-	hand := &byHand{db: db, book: ledger{events: w.Events}, way: way, reports: reports, stop: stop}
+	store, err := sqlstore.New(sqlstore.Config{DB: db, Dialect: w.Dialect})
+	if err != nil {
+		return err
+	}
+	hand := &byHand{db: db, store: store, book: ledger{events: w.Events}, eventID: eventID(w.Events), way: way, reports: reports, stop: stop}
 	broker, err := w.connect(hand)
 	if err != nil {
 		return err

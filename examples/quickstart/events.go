@@ -7,14 +7,13 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// eventID returns the ID that outbox assigns to the event of an order. Receivers use it to recognize a repeated event. The
-// workers of -broken use the order's own ID.
-func eventID(topic, broken string) func(order string) string {
-	if broken != "" {
-		return func(order string) string { return order }
-	}
+// billingKey is the key under which an order is claimed.
+func billingKey(order string) dedup.Key { return dedup.Key{Consumer: "billing", ID: order} }
+
+// eventID returns the ID that outbox assigns to the event of an order. Receivers use it to recognize a repeated event.
+func eventID(topic string) func(order string) string {
 	return func(order string) string {
-		seed := dedup.Key{Consumer: "billing", ID: order}.Hash()
+		seed := billingKey(order).Hash()
 		ctx, end := outbox.WithScope(context.Background(), string(seed[:])+"/"+order)
 		defer end()
 		event := []outbox.Message{{Topic: topic}}

@@ -35,6 +35,9 @@
 // transaction of its own. -broken dual-write replaces it by a worker that publishes after it has committed (broken.go). The audit
 // then finds lost or doubled orders or missing events, which proves that it can fail.
 //
+// The auditor of txonce runs too (auditor.go): beside the workers, and at the end. It knows claims, ledger and topic, but not the plan. It
+// finds what -broken has broken, and nothing else.
+//
 // # Figures
 //
 // With -json the last line is one JSON object:
@@ -50,6 +53,8 @@
 //     recognize the repeat by its ID.
 //   - events_out_of_order counts events whose first publication came after a later event of the same customer.
 //   - events_with_foreign_id counts events whose ID does not belong to their order.
+//   - auditor_claims counts claims that the auditor compared at the end: auditor_lost of them had no charge, auditor_doubled several, and
+//     auditor_events_lost no event. auditor_meanwhile counts those that it compared beside the workers, and auditor_false its findings there.
 //   - rebalances counts the generations of the group after the first.
 //   - longest_stall_seconds is the longest time without a finished order, including the time until the group was formed.
 //   - scraped has the counters of -telemetry. processed may be lower than effects by the orders that a worker had committed and not yet
@@ -160,14 +165,23 @@ func run(ctx context.Context, o options, say *terminal) (ok bool, err error) {
 		Store: o.store, Driver: db.driver, Dialect: db.dialect, Database: db.dsn, Broker: o.broker, place: b.Place(),
 		Rebalance: o.rebalance, Broken: o.broken, Telemetry: o.telemetry != "",
 	}}
-	out, failed := s.run(ctx)
+	var auditor audited
+	out, failed, err := runAudited(ctx, s, db, o.broken == "", &auditor)
 	if ctx.Err() != nil {
 		return false, errors.New("interrupted; topics and tables were removed")
 	}
-	found, err := newAudit(p, eventID(b.Place().Events, o.broken)).run(ctx, db.db, b)
 	if err != nil {
 		return false, errors.Join(failed, err)
 	}
+	plain := newAudit(p, eventID(b.Place().Events))
+	found, err := plain.run(ctx, db.db, b)
+	if err == nil {
+		err = db.audit(ctx, b.Place().Events, plain.published, &auditor)
+	}
+	if err != nil {
+		return false, errors.Join(failed, err)
+	}
+	found.Auditor = auditor
 	f := newFigures(p, out, found)
 	if served != nil {
 		counters, err := served.scrape(ctx)
@@ -177,6 +191,23 @@ func run(ctx context.Context, o options, say *terminal) (ok bool, err error) {
 		f.Scraped = &counters
 	}
 	return conclude(o, p, out, found, f, b, say), failed
+}
+
+// runAudited runs the workers, with the auditor beside them if meanwhile is true. failed is an error of the workers, err one of the auditor.
+func runAudited(ctx context.Context, s *supervisor, db *database, meanwhile bool, found *audited) (out outcome, failed, err error) {
+	auditing, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() {
+		if !meanwhile {
+			ended <- nil
+			return
+		}
+		ended <- db.auditMeanwhile(auditing, found)
+	}()
+	out, failed = s.run(ctx)
+	stop()
+	return out, failed, <-ended
 }
 
 // conclude prints the figures and reports whether the run was faultless.
@@ -192,7 +223,7 @@ func conclude(o options, p *plan, out outcome, found findings, f figures, b brok
 		say.print("%s", f.line())
 	}
 	return f.Complete && f.Lost == 0 && f.Doubled == 0 && f.PoisonParked == p.poison && f.MismatchesParked == p.reused &&
-		f.UnprovableParked == 0 && f.EventsMissing == 0 && f.EventsOutOfOrder == 0 && f.EventsWithForeignID == 0 && len(found.Problems) == 0
+		f.UnprovableParked == 0 && f.EventsMissing == 0 && f.EventsOutOfOrder == 0 && f.EventsWithForeignID == 0 && found.Auditor.faults() == 0 && len(found.Problems) == 0
 }
 
 // cleanUp calls remove, even after ctx has ended, and gives it one minute.

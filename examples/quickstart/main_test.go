@@ -77,6 +77,7 @@ func runDemoDuring(t *testing.T, meanwhile func(), args ...string) result {
 	}
 	want := strings.Fields("complete messages deliveries duplicates_suppressed effects lost doubled mismatches_parked poison_parked " +
 		"unprovable_parked events events_missing events_republished events_out_of_order events_with_foreign_id " +
+		"auditor_claims auditor_lost auditor_doubled auditor_events_lost auditor_meanwhile auditor_false " +
 		"kills freezes rebalances redelivered longest_stall_seconds seconds per_second")
 	if slices.Contains(args, "-telemetry") {
 		want = append(want, "scraped")
@@ -98,7 +99,8 @@ func (r result) check(t *testing.T, messages int) {
 	p := newPlan(messages, 0) // any seed plants as many
 	if r.code != 0 || !r.Complete || r.Lost != 0 || r.Doubled != 0 || r.UnprovableParked != 0 ||
 		r.PoisonParked != p.poison || r.MismatchesParked != p.reused ||
-		r.EventsMissing != 0 || r.EventsOutOfOrder != 0 || r.EventsWithForeignID != 0 {
+		r.EventsMissing != 0 || r.EventsOutOfOrder != 0 || r.EventsWithForeignID != 0 ||
+		r.AuditorLost+r.AuditorDoubled+r.AuditorEventsLost+r.AuditorFalse != 0 || r.AuditorClaims != r.Effects {
 		t.Errorf("exit code %d", r.code)
 	}
 	if r.Messages != messages || r.Effects != messages-p.poison-p.reused || r.Deliveries < messages || r.Deliveries > maxCopies*messages ||
@@ -197,7 +199,7 @@ func gone(t *testing.T, name, dsn string, brokers []string) {
 	}, func() string { return name + " is left behind: " + left })
 }
 
-// The audit must find the faults of each broken worker.
+// The audit and the auditor of txonce must find the faults of each broken worker.
 func TestBrokenIsFound(t *testing.T) {
 	seeds := 1
 	if matrix.All() {
@@ -213,7 +215,8 @@ func TestBrokenIsFound(t *testing.T) {
 						t.Parallel()
 						r := runDemo(t, "-broken", way, "-messages", "100", "-seed", strconv.Itoa(seed))
 						bad := map[string]int{"mark-first": r.Lost, "effect-first": r.Doubled, "dual-write": r.EventsMissing}
-						if !r.Complete || r.code != 1 || bad[way] == 0 {
+						auditor := map[string]int{"mark-first": r.AuditorLost, "effect-first": r.AuditorDoubled, "dual-write": r.AuditorEventsLost}
+						if !r.Complete || r.code != 1 || bad[way] == 0 || auditor[way] == 0 {
 							t.Errorf("exit code %d:\n%s", r.code, r.output)
 							return
 						}

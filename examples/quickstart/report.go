@@ -26,6 +26,12 @@ type figures struct {
 	EventsRepublished    int     `json:"events_republished"`
 	EventsOutOfOrder     int     `json:"events_out_of_order"`
 	EventsWithForeignID  int     `json:"events_with_foreign_id"`
+	AuditorClaims        int     `json:"auditor_claims"`
+	AuditorLost          int     `json:"auditor_lost"`
+	AuditorDoubled       int     `json:"auditor_doubled"`
+	AuditorEventsLost    int     `json:"auditor_events_lost"`
+	AuditorMeanwhile     int     `json:"auditor_meanwhile"`
+	AuditorFalse         int     `json:"auditor_false"`
 	Kills                int     `json:"kills"`
 	Freezes              int     `json:"freezes"`
 	Rebalances           int     `json:"rebalances"`
@@ -58,6 +64,12 @@ func newFigures(p *plan, out outcome, f findings) figures {
 		EventsRepublished:    f.EventsRepublished,
 		EventsOutOfOrder:     f.EventsOutOfOrder,
 		EventsWithForeignID:  f.EventsWithForeignID,
+		AuditorClaims:        f.Auditor.Claims,
+		AuditorLost:          f.Auditor.Lost,
+		AuditorDoubled:       f.Auditor.Doubled,
+		AuditorEventsLost:    f.Auditor.EventsLost,
+		AuditorMeanwhile:     f.Auditor.Meanwhile,
+		AuditorFalse:         f.Auditor.False,
 		Kills:                out.kills,
 		Freezes:              out.freezes,
 		Rebalances:           out.progress.rebalances(),
@@ -85,6 +97,8 @@ func (f figures) table(p *plan) string {
 	row("unprovable parked", f.UnprovableParked, planted(0))
 	row("events", f.Events, fmt.Sprintf("published, the last %.1f s after the last delivery; %s of them repeats, told by their ID",
 		f.drained, thousands(int64(f.EventsRepublished))))
+	row("auditor", f.AuditorClaims, fmt.Sprintf("claims compared: %d lost, %d doubled, %d without event; and %s beside the workers, with %d findings",
+		f.AuditorLost, f.AuditorDoubled, f.AuditorEventsLost, thousands(int64(f.AuditorMeanwhile)), f.AuditorFalse))
 	row("kills", f.Kills, fmt.Sprintf("and %d freezes; %d rebalances, longest stall %.1f s", f.Freezes, f.Rebalances, f.LongestStall))
 	row("deliveries/s", int(f.PerSecond), fmt.Sprintf("%.1f s", f.Seconds))
 	_ = w.Flush() // cannot fail: writes to memory

@@ -66,3 +66,36 @@ func Then[E any](first, second func(context.Context, E)) func(context.Context, E
 		first(ctx, e)
 	}
 }
+
+// ThenWith is Then for hooks with one more argument.
+func ThenWith[D, E any](first, second func(context.Context, D, E)) func(context.Context, D, E) {
+	switch {
+	case first == nil:
+		return second
+	case second == nil:
+		return first
+	}
+	return func(ctx context.Context, d D, e E) {
+		defer second(ctx, d, e) // also when first panics
+		first(ctx, d, e)
+	}
+}
+
+// ThenStart is Then for hooks that return a ctx, or nil for the ctx that they got. The second gets the ctx of the first.
+func ThenStart[D any](first, second func(context.Context, D) context.Context) func(context.Context, D) context.Context {
+	switch {
+	case first == nil:
+		return second
+	case second == nil:
+		return first
+	}
+	return func(ctx context.Context, d D) context.Context {
+		if started := first(ctx, d); started != nil {
+			ctx = started
+		}
+		if started := second(ctx, d); started != nil {
+			ctx = started
+		}
+		return ctx
+	}
+}

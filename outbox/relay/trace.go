@@ -33,6 +33,25 @@ type Trace struct {
 	Lease func(ctx context.Context, e LeaseEvent)
 }
 
+// Then returns a Trace that calls the hooks of t and then those of u. Start of u gets the ctx of t's. Both may be nil. A panic of one
+// hook does not keep the other from being called, except in Start.
+func (t *Trace) Then(u *Trace) *Trace {
+	if t == nil {
+		t = &Trace{}
+	}
+	both := *t
+	if u == nil {
+		return &both
+	}
+	both.Start = hooks.ThenStart(t.Start, u.Start)
+	both.Published = hooks.ThenWith(t.Published, u.Published)
+	both.Settled = hooks.Then(t.Settled, u.Settled)
+	both.Paused = hooks.Then(t.Paused, u.Paused)
+	both.Resumed = hooks.Then(t.Resumed, u.Resumed)
+	both.Lease = hooks.Then(t.Lease, u.Lease)
+	return &both
+}
+
 // Publishing is one call of a Publisher.
 type Publishing struct {
 	Relay    string           // Config.Name

@@ -32,7 +32,7 @@ type Config struct {
 	// Schema has the tables. Defaults to the database's own choice.
 	Schema string
 
-	// Consumer is whose claims are compared. Required.
+	// Consumer is whose claims are compared. Required, except for Outbox without OutboxConfig.PerClaim.
 	Consumer string
 
 	// Tenant limits them to one tenant. Defaults to those without tenant.
@@ -46,13 +46,13 @@ type Config struct {
 	// is not a fault, so it should not reach back further than the consumer's window.
 	Reverse string
 
-	// Expect is how many effects a claim should have. Defaults to One.
+	// Expect is how many effects a claim should have, and how many times an outbox message should be on its topic. Defaults to One.
 	Expect Expect
 
 	// Sample is how many claims, effects or messages to compare. 0: all.
 	Sample int
 
-	// Rate is how many to compare in a second at most. 0: no limit.
+	// Rate is how many to compare, or to read from a topic, in a second at most. 0: no limit.
 	Rate float64
 
 	// MaxTime ends the audit. What was compared until then is reported. 0: no limit.
@@ -65,11 +65,13 @@ type Config struct {
 // Report is the result of an audit.
 type Report struct {
 	Checked  int       // claims, effects or messages that were compared
-	Lost     int       // claims without effect, or messages without claim
+	Lost     int       // claims without effect, messages without claim, or outbox messages that are not on their topic
 	Doubled  int       // claims with several effects
 	Orphaned int       // effects without claim
-	Skipped  int       // that cannot be compared: claims of a store that is Compact, messages whose claim may have expired
+	Repeated int       // outbox messages that are on their topic more than once
+	Skipped  int       // that cannot be compared: claims of a store that is Compact, messages whose claim or record may have expired
 	Whole    bool      // everything was compared, not a sample
+	Notes    []string  // what could not be compared, and why
 	Findings []Finding // at most MaxFindings
 }
 
@@ -79,9 +81,10 @@ const MaxFindings = 100
 // Finding is one fault.
 type Finding struct {
 	Kind  Kind
-	Key   dedup.Key
-	Count int    // effects
-	Where string // the message's position, if it is about a message
+	Key   dedup.Key // zero: unknown, for an outbox message
+	ID    string    // of an outbox message
+	Count int       // effects or publications
+	Where string    // the message's position, if it is about a message
 }
 
 // Kind is what is wrong.
@@ -92,10 +95,11 @@ const (
 	Lost     Kind = "lost"
 	Doubled  Kind = "doubled"
 	Orphaned Kind = "orphaned"
+	Repeated Kind = "repeated"
 )
 
 // Faults returns the number of faults.
-func (r *Report) Faults() int { return r.Lost + r.Doubled + r.Orphaned }
+func (r *Report) Faults() int { return r.Lost + r.Doubled + r.Orphaned + r.Repeated }
 
 // Bound says in words what the sample shows.
 func (r *Report) Bound() string {
@@ -118,6 +122,8 @@ func (r *Report) add(f Finding) {
 		r.Doubled++
 	case Orphaned:
 		r.Orphaned++
+	case Repeated:
+		r.Repeated++
 	}
 	if len(r.Findings) < MaxFindings {
 		r.Findings = append(r.Findings, f)
@@ -129,13 +135,19 @@ const page = 1000
 
 // Validate returns nil if c can be compared.
 func (c *Config) Validate() error {
+	if c.Consumer == "" {
+		return errors.New("audit: Config.Consumer is required")
+	}
+	return c.validate()
+}
+
+// validate is Validate for an audit that needs no Consumer.
+func (c *Config) validate() error {
 	switch {
 	case c.DB == nil:
 		return errors.New("audit: Config.DB is required")
 	case c.Dialect != "postgres" && c.Dialect != "mysql" && c.Dialect != "sqlite":
 		return fmt.Errorf("audit: Config.Dialect %q: want postgres, mysql or sqlite", c.Dialect)
-	case c.Consumer == "":
-		return errors.New("audit: Config.Consumer is required")
 	case c.Effects != "" && !strings.Contains(c.Effects, ":ids"):
 		return errors.New("audit: Config.Effects must contain :ids, such as WHERE order_id IN (:ids)")
 	case c.Sample < 0:
@@ -154,7 +166,7 @@ func (c *Config) Validate() error {
 func (c *Config) snapshot(ctx context.Context, f func(tx *sql.Tx) error) error {
 	opts := &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
 	if c.Dialect == "sqlite" {
-		opts = nil // a transaction sees one state there
+		opts = &sql.TxOptions{ReadOnly: true} // a transaction sees one state there; a DSN with _txlock=immediate must not lock writers out
 	}
 	tx, err := c.DB.BeginTx(ctx, opts)
 	if err != nil {
@@ -179,12 +191,33 @@ func (c *Config) table(name string) string {
 func (c *Config) list(first, n int) string {
 	marks := make([]string, n)
 	for i := range marks {
-		marks[i] = "?"
-		if c.Dialect == "postgres" {
-			marks[i] = fmt.Sprintf("$%d", first+i)
-		}
+		marks[i] = c.param(first + i)
 	}
 	return strings.Join(marks, ", ")
+}
+
+// param is the placeholder of parameter n, which counts from 1.
+func (c *Config) param(n int) string {
+	if c.Dialect == "postgres" {
+		return fmt.Sprintf("$%d", n)
+	}
+	return "?"
+}
+
+// instant is the placeholder of parameter n for a column with a time. Its value is in microseconds since 1970 UTC.
+func (c *Config) instant(n int) string {
+	if c.Dialect == "postgres" {
+		return fmt.Sprintf("timestamptz 'epoch' + CAST($%d AS bigint) * interval '1 microsecond'", n)
+	}
+	return "?"
+}
+
+// micros reads a column with a time as microseconds since 1970 UTC.
+func (c *Config) micros(column string) string {
+	if c.Dialect == "postgres" {
+		return "CAST(extract(epoch FROM " + column + ") * 1000000 AS bigint)"
+	}
+	return column
 }
 
 // hash is the parameter for the key of processed_messages.
@@ -205,13 +238,18 @@ func (p *pace) more(ctx context.Context, r Report) (bool, error) {
 	if p.cfg.Progress != nil {
 		p.cfg.Progress(r)
 	}
+	return p.wait(ctx, r.Checked+r.Skipped)
+}
+
+// wait is for an audit that has read so many.
+func (p *pace) wait(ctx context.Context, read int) (bool, error) {
 	if p.cfg.MaxTime > 0 && time.Since(p.began) >= p.cfg.MaxTime {
 		return false, nil
 	}
 	if p.cfg.Rate <= 0 {
 		return true, ctx.Err()
 	}
-	due := p.began.Add(time.Duration(float64(r.Checked+r.Skipped) / p.cfg.Rate * float64(time.Second)))
+	due := p.began.Add(time.Duration(float64(read) / p.cfg.Rate * float64(time.Second)))
 	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
 	select {

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
@@ -24,36 +23,49 @@ func Claims(ctx context.Context, cfg Config) (r Report, err error) {
 	if cfg.Effects == "" {
 		return r, errors.New("audit: Config.Effects is required")
 	}
-	p := pace{time.Now(), &cfg}
-	if cfg.Sample > 0 {
-		few, err := cfg.few(ctx)
+	err = cfg.pages(ctx, &r, func(tx *sql.Tx, own []claim) error { return cfg.compare(ctx, tx, own, &r) })
+	return r, err
+}
+
+// pages calls f with the claims of Consumer and Tenant, each time with those of one snapshot, until Sample are counted in r.Checked.
+func (c *Config) pages(ctx context.Context, r *Report, f func(tx *sql.Tx, own []claim) error) error {
+	p := pace{time.Now(), c}
+	sample := c.Sample
+	if sample > 0 {
+		few, err := c.few(ctx)
 		if err != nil {
-			return r, err
+			return err
 		}
 		if few {
-			cfg.Sample = 0
+			sample = 0
 		}
 	}
-	walk := walk{all: cfg.Sample == 0}
-	for cfg.Sample == 0 || r.Checked < cfg.Sample && walk.pages < max(readMost*cfg.Sample/page, pagesAtLeast) {
+	walk := walk{all: sample == 0}
+	for sample == 0 || r.Checked < sample && walk.pages < max(readMost*sample/page, pagesAtLeast) {
 		walk.next()
 		limit := page
-		if cfg.Sample > 0 {
-			limit = min(page, cfg.Sample-r.Checked)
+		if sample > 0 {
+			limit = min(page, sample-r.Checked)
 		}
-		err := cfg.snapshot(ctx, func(tx *sql.Tx) error { return cfg.claims(ctx, tx, &walk, limit, &r) })
+		err := c.snapshot(ctx, func(tx *sql.Tx) error {
+			own, err := c.claims(ctx, tx, &walk, limit, r)
+			if err != nil {
+				return err
+			}
+			return f(tx, own)
+		})
 		if err != nil {
-			return r, err
+			return err
 		}
 		if walk.whole {
 			r.Whole = true
-			return r, nil
+			return nil
 		}
-		if goOn, err := p.more(ctx, r); err != nil || !goOn {
-			return r, err
+		if goOn, err := p.more(ctx, *r); err != nil || !goOn {
+			return err
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // readMost limits how many claims a sample reads, in multiples of Sample: most of them may be those of other consumers. A small sample
@@ -110,14 +122,15 @@ func (w *walk) next() {
 type claim struct {
 	hash    dedup.KeyHash
 	key     dedup.Key
+	expires time.Time
 	compact bool
 }
 
-// claims compares the claims of one page.
-func (c *Config) claims(ctx context.Context, tx *sql.Tx, w *walk, limit int, r *Report) error {
+// claims returns the claims of Consumer and Tenant on the next page, at most limit.
+func (c *Config) claims(ctx context.Context, tx *sql.Tx, w *walk, limit int, r *Report) (own []claim, err error) {
 	all, err := c.readClaims(ctx, tx, w.after)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ended := len(all) < page
 	if w.wrapped { // up to where it began
@@ -130,7 +143,6 @@ func (c *Config) claims(ctx context.Context, tx *sql.Tx, w *walk, limit int, r *
 		}
 		w.whole = w.whole || ended
 	}
-	var own []claim
 	for i, claim := range all {
 		w.after = claim.hash
 		switch {
@@ -150,7 +162,7 @@ func (c *Config) claims(ctx context.Context, tx *sql.Tx, w *walk, limit int, r *
 		}
 		w.wrapped, w.after = true, dedup.KeyHash{}
 	}
-	return c.compare(ctx, tx, own, r)
+	return own, nil
 }
 
 func (c *Config) readClaims(ctx context.Context, tx *sql.Tx, after dedup.KeyHash) ([]claim, error) {
@@ -162,7 +174,8 @@ func (c *Config) readClaims(ctx context.Context, tx *sql.Tx, after dedup.KeyHash
 		key = "`key`"
 	}
 	column, _, _ := strings.Cut(key, "::")
-	query := fmt.Sprintf(`SELECT %s, consumer, tenant, id FROM %s WHERE %s > %s ORDER BY %s LIMIT %d`, key, c.table("processed_messages"), column, param, column, page)
+	query := fmt.Sprintf(`SELECT %s, consumer, tenant, id, %s FROM %s WHERE %s > %s ORDER BY %s LIMIT %d`,
+		key, c.micros("expires_at"), c.table("processed_messages"), column, param, column, page)
 	rows, err := tx.QueryContext(ctx, query, c.hash(after))
 	if err != nil {
 		return nil, fmt.Errorf("audit: read claims: %w", err)
@@ -172,16 +185,14 @@ func (c *Config) readClaims(ctx context.Context, tx *sql.Tx, after dedup.KeyHash
 	for rows.Next() {
 		var raw []byte
 		var name, tenant, id sql.NullString
-		if err := rows.Scan(&raw, &name, &tenant, &id); err != nil {
+		var expires int64
+		if err := rows.Scan(&raw, &name, &tenant, &id, &expires); err != nil {
 			return nil, fmt.Errorf("audit: read claims: %w", err)
 		}
-		claim := claim{key: dedup.Key{Consumer: name.String, Tenant: tenant.String, ID: id.String}, compact: !id.Valid}
-		if c.Dialect == "postgres" {
-			if raw, err = hex.DecodeString(strings.ReplaceAll(string(raw), "-", "")); err != nil {
-				return nil, fmt.Errorf("audit: read claims: %w", err)
-			}
+		claim := claim{key: dedup.Key{Consumer: name.String, Tenant: tenant.String, ID: id.String}, expires: time.UnixMicro(expires), compact: !id.Valid}
+		if claim.hash, err = c.readHash(raw); err != nil {
+			return nil, fmt.Errorf("audit: read claims: %w", err)
 		}
-		copy(claim.hash[:], raw)
 		found = append(found, claim)
 	}
 	if err := rows.Err(); err != nil {

@@ -1,6 +1,6 @@
 // Package audit compares what a consumer has claimed with what it has done. It detects faults that should be impossible: a claim without its
-// effect, an effect that was made twice, an effect without a claim, a message that was acknowledged and never processed. It proves nothing
-// about what it has not looked at.
+// effect, an effect that was made twice, an effect without a claim, a message that was acknowledged and never processed, an outbox message that
+// is not on its topic. It proves nothing about what it has not looked at.
 //
 // # Use
 //
@@ -9,12 +9,18 @@
 //		Effects: `SELECT order_id, count(*) FROM ledger WHERE order_id IN (:ids) GROUP BY 1`,
 //	})
 //
+// [Claims] and [Effects] compare claims with effects, [Messages] a broker's messages with claims, and [Outbox] what was published with the
+// topic. [Ledger] finds keys that were committed twice where effects cannot be counted: see AuditEvery of consumer.Config.
+//
 // # How it works
 //
 // A claim and its effect are committed together. So 1,000 claims and their effects that are read in one snapshot (REPEATABLE READ, READ ONLY)
 // must fit exactly, also while workers run: there is nothing to wait for, and no false finding. Each snapshot is short, so that it does not
 // hold back vacuum.
 //
-// These claims have no effect, and are found although nothing is wrong: those of discarded dead letters, and those of messages that the
-// handler leaves alone.
+// Outbox first lists what the broker has confirmed, and then reads the topic: so a relay that publishes meanwhile causes no false finding
+// either. Messages that are still in the outbox are not listed.
+//
+// These claims have no effect, and are found although nothing is wrong: those of discarded dead letters, the first
+// key of a letter that was replayed under another one, and those of messages that the handler leaves alone.
 package audit

@@ -3,11 +3,9 @@ package audit
 import (
 	"context"
 	"database/sql"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/txonce/txonce/dedup"
@@ -118,13 +116,10 @@ func (c *Config) have(ctx context.Context, q queryer, table string, keys []dedup
 		if err := rows.Scan(&raw); err != nil {
 			return nil, fmt.Errorf("audit: read %s: %w", table, err)
 		}
-		if c.Dialect == "postgres" {
-			if raw, err = hex.DecodeString(strings.ReplaceAll(string(raw), "-", "")); err != nil {
-				return nil, fmt.Errorf("audit: read %s: %w", table, err)
-			}
+		hash, err := c.readHash(raw)
+		if err != nil {
+			return nil, fmt.Errorf("audit: read %s: %w", table, err)
 		}
-		var hash dedup.KeyHash
-		copy(hash[:], raw)
 		found[hash] = true
 	}
 	if err := rows.Err(); err != nil {

@@ -37,7 +37,7 @@ var rows = []row{
 	{"outbox/outboxtest", []string{"outbox", "outbox/relay", "internal/await", "internal/backoff", "internal/shares"}},
 	{"consumer", []string{"dedup", "outbox", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/isolated", "internal/outgoing", "internal/tokens"}},
 	{"consumer/ops", []string{"consumer", "dedup", "dedup/storekit", "outbox", "observe"}},
-	{"consumer/ops/audit", []string{"consumer", "dedup"}},
+	{"consumer/ops/audit", []string{"consumer", "dedup", "outbox"}},
 	{"consumer/ops/opstest", []string{"consumer", "consumer/ops", "dedup", "dedup/deduptest", "outbox", "observe"}},
 	{"consumer/consumertest", []string{"consumer", "observe", "dedup", "outbox", "dedup/deduptest", "internal/await"}},
 

@@ -12,7 +12,7 @@ type Adapter struct {
 
 // Kafka does not count deliveries. A message that waits for a retry is in memory. The group's generation fences a member that has
 // lost its partition.
-var Kafka = Adapter{"Kafka", consumertest.Features{Ordered: true, Delay: true, Batch: true, Fenced: true}}
+var Kafka = Adapter{"Kafka", consumertest.Features{Ordered: true, Delay: true, Batch: true, Fenced: true, Partitions: true}}
 
 // SQSStandard delays with the visibility timeout. A standard queue has no order, and AWS may accept a deletion with an outdated
 // receipt handle; the adapter does not delete messages that it has lost.

@@ -14,6 +14,23 @@ func auditing(name, file, test string, edits ...edit) mutation {
 	}
 }
 
+// ledgering is a mutation that the test of the sweep of the audit's ledger must notice on SQLite.
+func ledgering(name, file string, edits ...edit) mutation {
+	return mutation{
+		name: name, file: file, edits: edits, pkg: "consumer/ops/audit", run: "^TestLedgerIsSwept$/^sqlite$", fails: "TestLedgerIsSwept/sqlite", short: true,
+	}
+}
+
+// auditsEvery is a mutation of consumer.Config.AuditEvery.
+func auditsEvery(name, file, test string, edits ...edit) mutation {
+	return mutation{name: name, file: "consumer/" + file, edits: edits, pkg: "consumer", run: exactly(test), fails: test, short: true}
+}
+
+// onTopic is a mutation that a test against a real Kafka must notice.
+func onTopic(name, test string, edits ...edit) mutation {
+	return mutation{name: name, file: "cmd/txonce/published.go", edits: edits, pkg: "cmd/txonce", run: exactly(test), fails: test}
+}
+
 // printing is a mutation that a test of adapters/cli must notice.
 func printing(name, file, test string, edits ...edit) mutation {
 	return mutation{name: name, file: "adapters/cli/" + file, edits: edits, pkg: "adapters/cli", run: exactly(test), fails: test, short: true}
@@ -41,6 +58,38 @@ var cliMutations = []mutation{
 	auditing("an audit finds effects that were made twice", "claims.go", "TestPlantedFaults", edit{`case n > 1 && c.Expect != AtLeastOne:`, `case n > 2:`}),
 	auditing("an audit finds effects without claims", "effects.go", "TestPlantedFaults", edit{`				if !claimed[key.Hash()] {`, `				if claimed == nil {`}),
 	auditing("a parked message is not lost", "messages.go", "TestMessages", edit{`if !parked[key.Hash()] && !claimed[key.Hash()] {`, `if parked != nil && !claimed[key.Hash()] {`}),
-	auditing("a small sample compares claims wherever its walk begins", "claims.go", "TestSmallSample", edit{`max(readMost*cfg.Sample/page, pagesAtLeast)`, `max(readMost*cfg.Sample/page, 1)`}),
+	auditing("a small sample compares claims wherever its walk begins", "claims.go", "TestSmallSample", edit{`max(readMost*sample/page, pagesAtLeast)`, `max(readMost*sample/page, 1)`}),
+	auditing("an audit finds outbox messages that are not on their topic", "outbox.go", "TestOutbox", edit{`			if c.Expect != AtMostOne {`, `			if c.Expect == "none" {`}),
+	auditing("an audit finds outbox messages that were published twice", "outbox.go", "TestOutbox", edit{`case m.times > 1 && c.Expect != AtLeastOne:`, `case m.times > 2:`}),
+	auditing("a message that is still in the outbox is not lost", "outbox_list.go", "TestOutboxPerClaim", edit{`[]string{"outbox_messages", "outbox_delayed",`, `[]string{"outbox_delayed",`}),
+	auditing("a message that its topic may have deleted is not lost", "outbox.go", "TestOutboxSample", edit{`case !kept.IsZero() && !m`, `case kept.Year() > 9000 && !m`}),
+	auditing("nothing is called lost when a topic was not read to its end", "outbox.go", "TestOutboxUnfinished", edit{`case !goOn && list.known:`, `case !goOn && c.Rate < 0:`}),
+	auditing("without a list of what was sent, an audit says that it looked only for repeats", "outbox_list.go", "TestOutboxWithoutList", edit{
+		`!list.known {`, `c.Rate < 0 {`,
+	}),
+	auditing(
+		"what was sent is listed before the topic is read", "outbox.go", "TestOutboxDuringReading",
+		edit{
+			"	list, err := cfg.confirmed(ctx, of, &r)",
+			"	source, err := of.Published.Read(ctx, time.Time{}, time.Time{})\n	if err != nil {\n		return r, err\n	}\n	list, err := cfg.confirmed(ctx, of, &r)",
+		},
+		edit{
+			"	source, err := of.Published.Read(ctx, list.from(of.Since), list.until())",
+			"	_, err = of.Published.Read(ctx, list.from(of.Since), list.until())",
+		},
+	),
+	auditing("an audit finds keys with which two transactions were committed", "ledger.go", "TestLedger", edit{`HAVING count(*) > 1`, `HAVING count(*) > 2`}),
+	ledgering("a row of the audit's ledger outlives its claim", "consumer/audit.go", edit{`const audited = 2`, `const audited = 1`}),
+	ledgering("a row of the audit's ledger is deleted after two windows", "internal/dialect/operator.go", edit{
+		`SELECT id FROM @audit_ledger WHERE expires_at`, `SELECT id FROM @audit_ledger WHERE id < 0 AND expires_at`,
+	}),
+	auditsEvery("one key in AuditEvery is recorded, and always the same", "audit.go", "TestAuditEverySelects", edit{`%uint64(every) == 0 //`, `%uint64(every) >= 0 //`}),
+	auditsEvery("each message of a batch is recorded", "audit.go", "TestAuditEvery/HandleBatch", edit{`range keys {`, `range keys[:1] {`}),
+	auditsEvery("a ledger that cannot be written is noticed at start", "start.go", "TestAuditEveryIsChecked", edit{`c.tryAudit(ctx); err != nil {`, `c.tryAudit(ctx); err == errNoLot {`}),
+	auditsEvery("a replay is recorded", "attempt.go", "TestAuditEveryReplay", edit{`if err := c.audit(ctx, tx, msgs, keys); err != nil {`, `if err := c.audit(ctx, tx, msgs, keys[:0]); err != nil {`}),
+	onTopic("an audit reads a topic no further than it ended when the reading began", "TestReadPublished", edit{`if raw.Offset >= at.last {`, `if raw.Offset < 0 {`}, edit{`			case raw.Offset == at.last-1:`, `			case raw.Offset == at.last:`}),
+	onTopic("a time without message is the end of a partition", "TestReadPublished", edit{`if offset < 0 {`, `if offset < -1 {`}),
+	onTopic("what a topic has deleted is not called lost", "TestKeptByTopic", edit{`				kept = msgs[0].Time`, `				kept = latest`}),
+	onTopic("a compacted topic is not audited", "TestPublishedIsRefused", edit{`strings.Contains(policy, "compact")`, `strings.Contains(policy, "none")`}),
 	auditing("a sample does not say that it has seen everything", "claims.go", "TestSample", edit{`			ended, w.whole = false, false`, `			ended, w.whole = false, true`}),
 }

@@ -47,6 +47,14 @@ var telemetryMutations = []mutation{
 			link`, `		if child {
 			link`,
 	}),
+	measuring("a replay's span links to that of the delivery that parked the message", "spans.go", "TestSpanOfAReplay", edit{
+		`if d.ParkedBy != "" {`, `if false {`,
+	}),
+	{
+		name: "a replayed message has the headers that it was sent with", file: "consumer/replay.go", pkg: "consumer", run: "^TestParkedBy$", fails: "TestParkedBy", short: true,
+		edits: []edit{{`	delete(msg.Headers, HeaderParkedBy)
+`, ``}},
+	},
 	measuring("an enqueued message carries the context of its span", "enqueue.go", "TestWriter", edit{
 		`		propagator.Inject(created, propagation.MapCarrier(headers))
 `, `		_ = created
@@ -61,6 +69,60 @@ var telemetryMutations = []mutation{
 		run: "^TestOneGraphThroughTheOutbox$", fails: "TestOneGraphThroughTheOutbox",
 		edits: []edit{{`if from := creator(p.Messages[i].Headers); from.IsValid() {`, `if from := creator(p.Messages[i].Headers); false {`}},
 	},
+	measuring("a batch in progress is one worker", "consumer.go", "TestInFlightDuringTheHandler", edit{
+		`c.workers.Add(1)`, `c.workers.Add(int64(len(d.Messages)))`,
+	}),
+	measuring("acknowledgements have spans only when asked for", "source.go", "TestAckSpans", edit{
+		`if t != nil && t.cfg.AckSpans {`, `if t != nil && t.tracer != nil {`,
+	}),
+	{
+		name: "each word that a consumer reports is counted once, by a counter that was exported before", file: "adapters/telemetry/cells.go", pkg: "adapters/telemetry",
+		run: "^TestEachWordIsCountedOnce$", fails: "TestEachWordIsCountedOnce/held_budget_rolled_back",
+		edits: []edit{{`observe.CauseCancelled, observe.CauseBudget,`, `observe.CauseCancelled,`}},
+	},
+	{
+		name: "each word of package observe is provoked", file: "observe/words.go", pkg: "adapters/telemetry", run: "^TestEachWordIsProvoked$",
+		fails: "TestEachWordIsProvoked", short: true, edits: []edit{{`CauseInFlight, CauseDatabase,`, `CauseInFlight, "another", CauseDatabase,`}},
+	},
+	{
+		name: "payloads, headers, hidden keys, passwords and SQL arguments come out nowhere", file: "adapters/dashboard/format.go", pkg: "internal/test/canaries",
+		run: "^TestCanaries$", fails: "TestCanaries", edits: []edit{{`return visible(d.cfg.HideKeys.Key(s))`, `return visible(s)`}},
+	},
+	{
+		name: "hidden keys are in no log", file: "consumer/ops/hidekeys_log.go", pkg: "consumer/ops", run: "^TestHideKeysInLogs$", fails: "TestHideKeysInLogs", short: true,
+		edits: []edit{{`(a.Key == "key" || a.Key == "id")`, `a.Key == "id"`}},
+	},
+	{
+		name: "both of two Traces are called", file: "outbox/relay/trace.go", pkg: "internal/hooks", run: "^TestThenCallsEachHook$", fails: "TestThenCallsEachHook", short: true,
+		edits: []edit{{`	both.Lease = hooks.Then(t.Lease, u.Lease)
+`, ``}},
+	},
+	suite("an acknowledgement is reported", "partition.go", "acknowledgements_are_reported", edit{
+		`if p.member.events.WantsAcks() {`, `if false {`,
+	}),
+	suite("the end of an assignment is reported", "partition.go", "assignments_and_their_ends_are_reported", edit{
+		`	p.acks.Add(func() { m.events.Revoked(m.hooksCtx, assigned) })
+`, ``,
+	}),
+	suite("messages that Kafka deleted unhandled are reported", "member.go", "messages_that_the_broker_deleted_unhandled_are_reported", edit{
+		`m.events.Gap(m.hooksCtx, consumer`, `_ = (consumer`,
+	}),
+	elsewhere("sqs: a lost lease is reported", "adapters/awssqs/subscriber_heartbeat.go", "TestSubscriber/awssqstest/fifo/lost_leases_are_reported", edit{
+		`r.events.Lost(r.requests, `, `_ = (`,
+	}),
+	elsewhere("rabbitmq: a message that is deferred is not reported as acknowledged", "adapters/rabbitmq/subscriber_retry.go",
+		"TestSubscriberOnFake/classic/acknowledgements_are_reported", edit{
+			`		s.ack(d.delivery)
+`, `		if s.ack(d.delivery) {
+			s.run.events.Acked(s.run.hooksCtx, consumer.SourceEvent{Message: d.delivery.msg})
+		}
+`,
+		}),
+	elsewhere("rabbitmq: a lost lease is reported", "adapters/rabbitmq/subscriber_session.go", "TestSubscriberOnFake/classic/lost_leases_are_reported", edit{
+		`	if s.run.deliverer.Context().Err() == nil {
+		s.run.events`, `	if false {
+		s.run.events`,
+	}),
 	alerting("the first dead letter of a new topic is noticed", "rules.go", "TestRules", edit{
 		`  or sum by (%[1]s) (%[2]s unless %[2]s offset %[3]s) > %[4]d)`, `  or sum by (%[1]s) (%[2]s unless %[2]s) > %[4]d)`,
 	}),

@@ -91,6 +91,11 @@ func Everything(ctx context.Context, t *telemetry.Telemetry) {
 	for _, hook := range []func(context.Context, consumer.SourceEvent){source.Assigned, source.Revoked, source.Gap, source.Returned, source.Lost} {
 		hook(ctx, e)
 	}
+	if source.Acked != nil { // with Config.AckSpans
+		e.Partition, e.Offset = 3, 1042
+		source.Acked(ctx, e)
+		source.Acked(ctx, consumer.SourceEvent{System: "aws_sqs", Source: "orders", Message: &consumer.Message{Position: "1"}, Began: began})
+	}
 	t.Sweeper().Swept(ctx, dedup.SweepEvent{Result: dedup.SweepResult{Keys: 5}})
 	t.Audited("billing", telemetry.Audit{Checked: 1000, Lost: 1, Doubled: 1})
 }

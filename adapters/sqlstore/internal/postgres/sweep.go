@@ -90,6 +90,9 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 			return swept, err
 		}
 	}
+	if _, err := tx.ExecContext(ctx, d.shared.Operator.ForgetAudit, by.Limit); err != nil {
+		return swept, err
+	}
 	_, err = tx.ExecContext(ctx, d.SQL.SweepDone, page, d.Time(latest.Time))
 	return swept, err
 }
