@@ -75,6 +75,7 @@ type DeadLetterFilter struct {
 	Topic     string
 	MessageID string    // the natural key, Record.Key.ID
 	Tenant    string    // Record.Key.Tenant
+	Position  string    // Message.Position, such as "orders/3/1042"
 	Cause     string    // a part of DeadLetter.Cause, case-sensitive
 	Since     time.Time // First is this time or later, by the database's clock
 	Until     time.Time // First is before

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,11 @@ func (c *Consumer[TTx]) replayNext(ctx context.Context, queue ReplayQueue[TTx]) 
 	if r.Tries > replayTriesMost {
 		return 0, queue.ReturnReplay(ctx, r, observe.CauseCrashed, errReplayTries.Error(), 0)
 	}
-	ran, err := c.replayLetter(ctx, r.Letter, Replay{Key: r.Key, AsNew: r.AsNew}, func(ctx context.Context, tx TTx, ran bool) error {
+	how := Replay{Key: r.Key, AsNew: r.AsNew}
+	if r.Payload != nil {
+		how.Repair = func(m *Message) error { m.Payload = bytes.Clone(r.Payload); return nil }
+	}
+	ran, err := c.replayLetter(ctx, r.Letter, how, func(ctx context.Context, tx TTx, ran bool) error {
 		outcome := observe.Duplicate
 		if ran {
 			outcome = observe.Processed

@@ -40,5 +40,11 @@ type RequestedReplay struct {
 	Letter DeadLetter
 	Key    string // see Replay.Key
 	AsNew  bool   // see Replay.AsNew
-	Tries  int    // how often it was taken for this request, with this time
+
+	// Payload replaces that of the letter's message.
+	//
+	// Defaults to nil: no change.
+	Payload []byte
+
+	Tries int // how often it was taken for this request, with this time
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/outgoing"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -68,8 +69,5 @@ func (s *scopes) end() {
 	}
 }
 
-// seed is the same in each execution of a message, and different for each key. It contains the ID for the sake of the ID's time.
-func seed(key dedup.Key) string {
-	hash := key.Hash()
-	return string(hash[:]) + "/" + key.ID
-}
+// seed is the same in each execution of a message, and different for each key.
+func seed(key dedup.Key) string { return outgoing.Seed(key.Hash(), key.ID) }

@@ -2,13 +2,11 @@ package outbox
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
 
-	"github.com/txonce/txonce/internal/idtime"
+	"github.com/txonce/txonce/internal/outgoing"
 )
 
 // ErrNoID says that a message has no ID, and that no ID can be derived that stays the same when the handler runs again. Set
@@ -94,7 +92,7 @@ func assignIDs(ctx context.Context, msgs []Message) (done func(), err error) {
 	}
 	for i := first; i < len(msgs); i++ {
 		if m := &msgs[i]; m.ID == "" {
-			m.ID = derive(s.seed, m.Topic, s.next[m.Topic])
+			m.ID = outgoing.ID(s.seed, m.Topic, s.next[m.Topic])
 			s.next[m.Topic]++
 		}
 	}
@@ -118,16 +116,4 @@ func (s *scope) done() {
 	s.mu.Lock()
 	s.busy = false
 	s.mu.Unlock()
-}
-
-// derive returns a UUID that depends on its arguments alone: of version 7, with the time that seed contains, or of version 8.
-func derive(seed, topic string, ordinal int) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %d", seed, topic, ordinal))
-	sum[6] = sum[6]&0x0f | 0x80
-	sum[8] = sum[8]&0x3f | 0x80
-	if ms := idtime.Of(seed); ms > 0 {
-		sum[6] = sum[6]&0x0f | 0x70
-		binary.BigEndian.PutUint64(sum[:8], ms<<16|uint64(binary.BigEndian.Uint16(sum[6:8])))
-	}
-	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }

@@ -107,7 +107,7 @@ func (a *app) listActions() *cobra.Command {
 		})
 	})
 	c.Flags().StringVar(&f.Consumer, "consumer", "", "only those of this consumer")
-	c.Flags().StringVar(&kind, "kind", "", "only replay, discard, unpark, discard_outbox or horizon")
+	c.Flags().StringVar(&kind, "kind", "", "only replay, repair, discard, unpark, discard_outbox or horizon")
 	c.Flags().BoolVar(&f.Open, "open", false, "only those that have not ended")
 	c.Flags().IntVar(&f.Limit, "limit", 100, "at most so many")
 	return c
@@ -136,8 +136,8 @@ func (a *app) showAction() *cobra.Command {
 			return err
 		case len(found) == 0:
 			return fmt.Errorf("%w: %s", ops.ErrNoAction, id)
-		case wait && found[0].Kind == ops.Replay: // nothing else goes on without the command that began it
-			return a.follow(ctx, db, out, found[0])
+		case wait && (found[0].Kind == ops.Replay || found[0].Kind == ops.Repair): // nothing else goes on without the command that began it
+			return a.follow(ctx, db, out, found[0], "the workers go on")
 		}
 		action := found[0]
 		failures, err := s.Results(limited, ops.ResultFilter{Action: id, Outcome: observe.Parked, Limit: max(1, action.Results[observe.Parked])})

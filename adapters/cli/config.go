@@ -31,6 +31,12 @@ type Config struct {
 	// Defaults to none: there is no command serve.
 	Serve func(ctx context.Context, db *Database, hide ops.HideKeys, actor string, l net.Listener) error
 
+	// Replayer returns the consumer of that name, which works on db, so that dead-letters replay --here carries out replays in this process. It
+	// fails if the program has no such consumer. *consumer.Consumer is a Replayer.
+	//
+	// Defaults to none: there is no flag --here, and only workers carry out replays.
+	Replayer func(ctx context.Context, db *Database, name string) (Replayer, error)
+
 	// HideKeys replaces natural keys in everything that is printed, when --hide-keys is given.
 	//
 	// Defaults to the secret in the environment variable TXONCE_KEY_SECRET.
@@ -58,6 +64,11 @@ type Store interface {
 	dedup.Purger
 	Operator() ops.Store
 	Check(ctx context.Context) error
+}
+
+// Replayer carries out the replays of one consumer that operators request, until ctx ends. See consumer.Consumer.RunReplays.
+type Replayer interface {
+	RunReplays(ctx context.Context) error
 }
 
 // New returns the command "txonce" with all of its subcommands. Execute it with ExecuteContext, or add it to another command. It never
@@ -125,10 +136,7 @@ func (a *app) command(use, short string, args cobra.PositionalArgs, f work) *cob
 
 func (a *app) run(cmd *cobra.Command, args []string, f work) error {
 	if a.hide {
-		if a.keys = a.cfg.HideKeys; len(a.keys.Secret) == 0 {
-			a.keys.Secret = []byte(os.Getenv("TXONCE_KEY_SECRET"))
-		}
-		if len(a.keys.Secret) == 0 {
+		if a.keys = a.secret(); len(a.keys.Secret) == 0 {
 			return usage(errors.New("--hide-keys needs a secret in TXONCE_KEY_SECRET, because short keys can be guessed from hashes without a secret"))
 		}
 	}
@@ -151,6 +159,14 @@ func (a *app) run(cmd *cobra.Command, args []string, f work) error {
 		err = out.failed
 	}
 	return classify(ctx, a.timeout, err)
+}
+
+// secret returns what hides keys; without a secret it hides none.
+func (a *app) secret() ops.HideKeys {
+	if len(a.cfg.HideKeys.Secret) > 0 {
+		return a.cfg.HideKeys
+	}
+	return ops.HideKeys{Secret: []byte(os.Getenv("TXONCE_KEY_SECRET"))}
 }
 
 // limit returns the context of one request.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,36 +13,76 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
+// explainFlags say which message is meant, and more about it.
+type explainFlags struct {
+	tenant, at, fingerprint string
+	hash, position          string
+}
+
 func (a *app) explain() *cobra.Command {
-	var tenant, at, fingerprint string
-	c := a.command("explain CONSUMER KEY", "Show what has happened to one message, and what a redelivery would get", cobra.ExactArgs(2),
+	var f explainFlags
+	args := func(cmd *cobra.Command, args []string) error {
+		if f.hash != "" && f.position != "" {
+			return errors.New("--hash and --position exclude each other")
+		}
+		if f.hash != "" || f.position != "" {
+			return cobra.MaximumNArgs(1)(cmd, args)
+		}
+		return cobra.ExactArgs(2)(cmd, args)
+	}
+	c := a.command("explain CONSUMER KEY", "Show what has happened to one message, and what a redelivery would get", args,
 		func(ctx context.Context, db *Database, out *printer, args []string) error {
-			key := dedup.Key{Consumer: args[0], Tenant: tenant, ID: args[1]}
-			if err := key.Validate(); err != nil {
-				return usage(err)
-			}
 			var opts ops.ExplainOptions
-			var err error
-			if opts.Time, err = parseTime("--time", at, time.Time{}); err != nil {
-				return err
-			}
-			if fingerprint != "" {
-				if n, err := hex.Decode(opts.Fingerprint[:], []byte(fingerprint)); err != nil || n != len(opts.Fingerprint) {
-					return usage(fmt.Errorf("--fingerprint %q: want 16 hexadecimal digits", fingerprint))
-				}
-			}
-			ctx, cancel := a.limit(ctx)
-			defer cancel()
-			e, err := ops.Explain(ctx, db.Store.Operator(), key, opts)
+			key, err := a.whichKey(ctx, db, out, f, args, &opts)
 			if err != nil {
 				return err
 			}
-			return out.object(explainJSON(out, e), func() { printExplanation(out, e) })
+			if err := f.options(&opts); err != nil {
+				return err
+			}
+			limited, cancel := a.limit(ctx)
+			defer cancel()
+			e, err := ops.Explain(limited, db.Store.Operator(), key, opts)
+			if err != nil {
+				return err
+			}
+			limited, cancel = a.limit(ctx)
+			defer cancel()
+			sent, err := ops.ExplainOutbox(limited, db.Store.Operator(), e)
+			if err != nil {
+				return err
+			}
+			return out.object(explainJSON(out, e, sent), func() {
+				if f.hash != "" || f.position != "" {
+					out.printf("key      %s of consumer %s\n", oneLine(keyText(out, key)), oneLine(key.Consumer))
+				}
+				printExplanation(out, e, sent)
+			})
 		})
-	c.Flags().StringVar(&tenant, "tenant", "", "the tenant of the key")
-	c.Flags().StringVar(&at, "time", "", "when the message was created; without it the verdict is never unprovable")
-	c.Flags().StringVar(&fingerprint, "fingerprint", "", "the fingerprint of its content; without it the verdict is never mismatch")
+	c.Example = `  txonce explain billing order-42:paid
+  txonce explain billing --hash 1f0bc5c06c537b99        # a key that --hide-keys or Config.HideKeys has hidden; the secret is in TXONCE_KEY_SECRET
+  txonce explain --position orders/3/1042               # the dead letter from there`
+	flags := c.Flags()
+	flags.StringVar(&f.tenant, "tenant", "", "the tenant of the key")
+	flags.StringVar(&f.hash, "hash", "", "in place of KEY: 16 digits of a hidden key, or the 32 digits of the column processed_messages.key")
+	flags.StringVar(&f.position, "position", "", "in place of KEY: the position of a dead letter, such as TOPIC/PARTITION/OFFSET of Kafka")
+	flags.StringVar(&f.at, "time", "", "when the message was created; without it the verdict is never unprovable")
+	flags.StringVar(&f.fingerprint, "fingerprint", "", "the fingerprint of its content; without it the verdict is never mismatch")
 	return c
+}
+
+func (f *explainFlags) options(opts *ops.ExplainOptions) (err error) {
+	if f.at != "" {
+		if opts.Time, err = parseTime("--time", f.at, time.Time{}); err != nil {
+			return err
+		}
+	}
+	if f.fingerprint != "" {
+		if n, err := hex.Decode(opts.Fingerprint[:], []byte(f.fingerprint)); err != nil || n != len(opts.Fingerprint) {
+			return usage(fmt.Errorf("--fingerprint %q: want 16 hexadecimal digits", f.fingerprint))
+		}
+	}
+	return nil
 }
 
 type explainObject struct {
@@ -52,7 +93,9 @@ type explainObject struct {
 	Verdict  ops.Verdict    `json:"verdict"`
 	Claim    *claimObject   `json:"claim"`
 	Holder   *holderObject  `json:"holder,omitempty"`
+	Database bool           `json:"whole_database_held,omitempty"` // of in_flight: the transaction may be about another key
 	Letters  []letterObject `json:"letters"`
+	Outbox   outgoingObject `json:"outbox"`
 }
 
 type claimObject struct {
@@ -69,10 +112,19 @@ type holderObject struct {
 	Client     string    `json:"client,omitempty"`
 }
 
-func explainJSON(out *printer, e ops.Explanation) explainObject {
+// outgoingObject has the messages whose IDs are derived from the key.
+type outgoingObject struct {
+	Pending   int `json:"pending"`
+	Delayed   int `json:"delayed"`
+	Parked    int `json:"parked"`
+	Confirmed int `json:"confirmed_at_least"` // or discarded, if discards is not 0
+	Discards  int `json:"discards"`           // actions of operators since then, which may have discarded other messages
+}
+
+func explainJSON(out *printer, e ops.Explanation, sent ops.Outgoing) explainObject {
 	o := explainObject{
-		version: v1(), Consumer: e.Key.Consumer, Tenant: e.Key.Tenant, Key: out.key(e.Key.ID), Verdict: e.Verdict,
-		Letters: []letterObject{},
+		version: v1(), Consumer: e.Key.Consumer, Tenant: e.Key.Tenant, Key: out.key(e.Key.ID), Verdict: e.Verdict, Database: e.WholeDatabase,
+		Letters: []letterObject{}, Outbox: outgoingObject(sent),
 	}
 	if !e.Claim.ExpiresAt.IsZero() {
 		o.Claim = &claimObject{jsonTime(e.Claimed), jsonTime(e.Claim.ExpiresAt), fingerprintText(e.Claim.Fingerprint)}
@@ -91,64 +143,4 @@ func fingerprintText(f dedup.Fingerprint) string {
 		return ""
 	}
 	return hex.EncodeToString(f[:])
-}
-
-func printExplanation(out *printer, e ops.Explanation) {
-	if e.Claim.ExpiresAt.IsZero() {
-		out.printf("claim    none\n")
-	} else {
-		claimed := ""
-		if !e.Claimed.IsZero() {
-			claimed = " about " + instant(e.Claimed)
-		}
-		out.printf("claim    committed%s, expires %s", claimed, instant(e.Claim.ExpiresAt))
-		if f := fingerprintText(e.Claim.Fingerprint); f != "" {
-			out.printf(", fingerprint %s", f)
-		}
-		out.printf("\n")
-	}
-	if h := e.Holder; h != nil {
-		out.printf("holder   pid %d, for %s, %s %s\n", h.PID, ago(h.Age), oneLine(h.State), oneLine(h.Client))
-	}
-	if len(e.Letters) == 0 {
-		out.printf("letters  none\n")
-	}
-	for i, l := range e.Letters {
-		head := "letters"
-		if i > 0 {
-			head = ""
-		}
-		out.printf("%-8s %s: %s, parked %s, %s", head, l.ID, l.Reason, instant(l.First), oneLine(out.position(&l)))
-		if f := fingerprintText(l.Record.Fingerprint); f != "" {
-			out.printf(", fingerprint %s", f)
-		}
-		if l.Settled {
-			out.printf(", processed since")
-		}
-		out.printf("\n")
-	}
-	out.printf("verdict  %s\n", verdictText(e))
-}
-
-func verdictText(e ops.Explanation) string {
-	switch e.Verdict {
-	case ops.First:
-		if len(e.Letters) > 0 {
-			return "first: it was never processed; replay the letter, or wait for a redelivery"
-		}
-		return "first: it was never processed; a redelivery would run"
-	case ops.Duplicate:
-		for _, l := range e.Letters {
-			if !l.Settled {
-				return "duplicate: a redelivery would not run; a letter has other content, or an outcome that is unknown: dead-letters show"
-			}
-		}
-		return "duplicate: it was processed; a redelivery would not run"
-	case ops.Mismatch:
-		return "mismatch: the key was processed with other content; a redelivery would be parked"
-	case ops.InFlight:
-		return "in flight: a transaction is processing it now; ask again when it has ended"
-	default:
-		return "unprovable: its claim may have been forgotten; a redelivery would be parked"
-	}
 }

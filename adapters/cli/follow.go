@@ -13,8 +13,8 @@ import (
 // silentFor is how long a replay may make no progress before the operator gets a hint.
 const silentFor = 30 * time.Second
 
-// follow shows the progress of an action until it ends.
-func (a *app) follow(ctx context.Context, db *Database, out *printer, action ops.Action) error {
+// follow shows the progress of an action until it ends. rest says what becomes of it if ctx ends first.
+func (a *app) follow(ctx context.Context, db *Database, out *printer, action ops.Action, rest string) error {
 	p := newProgress(out, "replayed", action.Matched)
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
@@ -27,7 +27,7 @@ func (a *app) follow(ctx context.Context, db *Database, out *printer, action ops
 		case <-ticker.C:
 		case <-ctx.Done():
 			p.end()
-			out.notef("the workers go on; follow it with: txonce actions show %s --wait\n", action.ID)
+			out.notef("%s; follow it with: txonce actions show %s --wait\n", rest, action.ID)
 			return ctx.Err()
 		}
 		limited, cancel := a.limit(ctx)
@@ -36,7 +36,7 @@ func (a *app) follow(ctx context.Context, db *Database, out *printer, action ops
 		switch {
 		case err != nil && ctx.Err() == nil:
 			p.end()
-			return fmt.Errorf("the request is made, and the workers carry it out (action %s): %w", action.ID, err)
+			return fmt.Errorf("the request is made, and %s (action %s): %w", rest, action.ID, err)
 		case err == nil && len(found) == 0:
 			p.end()
 			return fmt.Errorf("%w: %s", ops.ErrNoAction, action.ID)

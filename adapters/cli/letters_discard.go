@@ -31,15 +31,15 @@ func (a *app) discardLetters() *cobra.Command {
 		}
 		r := ops.Request{Kind: ops.Discard, Who: act.who, Reason: act.reason, Filter: filter, Expect: act.expect}
 		if act.dry || !act.yes {
-			plan, err := a.planned(ctx, db, r)
+			n, err := ops.CountLetters(ctx, limitedStore{db.Store.Operator(), a, nil}, filter)
 			if err != nil {
 				return err
 			}
-			warning := fmt.Sprintf("%d match. They will never be processed: a late redelivery of one is a duplicate.", plan.Match)
-			if goOn, err := act.agree(ctx, out, plan.Match, warning, word); !goOn {
+			warning := fmt.Sprintf("%d match. They will never be processed: a late redelivery of one is a duplicate.", n)
+			if goOn, err := act.agree(ctx, out, n, warning, word); !goOn {
 				return err
 			}
-			r.Expect = plan.Match // it is refused if another number matches than was shown
+			r.Expect = n // it is refused if another number matches than was shown
 		}
 		return a.discard(ctx, db, out, r)
 	})

@@ -5,6 +5,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/dedup"
 )
 
 // limitedStore applies --timeout to each request of a function of package ops that makes many.
@@ -52,4 +53,18 @@ func (s limitedStore) Results(ctx context.Context, filter ops.ResultFilter) ([]o
 	ctx, cancel := s.app.limit(ctx)
 	defer cancel()
 	return s.Store.Results(ctx, filter)
+}
+
+func (s limitedStore) Keys() ops.Keys { return limitedKeys{s.Store.Keys(), s.app} }
+
+// limitedKeys is limitedStore for keys.
+type limitedKeys struct {
+	ops.Keys
+	app *app
+}
+
+func (s limitedKeys) Claimed(ctx context.Context, keys []dedup.Key) (map[dedup.Key]dedup.Fingerprint, error) {
+	ctx, cancel := s.app.limit(ctx)
+	defer cancel()
+	return s.Keys.Claimed(ctx, keys)
 }

@@ -99,7 +99,7 @@ func (d *Dashboard) liveAction(r *http.Request, s snapshot) (actionPage, error) 
 
 func actionPageOf(a ops.Action, now time.Time) actionPage {
 	p := actionPage{Action: a}
-	p.Idle = a.Kind == ops.Replay && a.Ended.IsZero() && a.Waiting == a.Matched && now.Sub(a.Requested) > replayIdle
+	p.Idle = (a.Kind == ops.Replay || a.Kind == ops.Repair) && a.Ended.IsZero() && a.Waiting == a.Matched && now.Sub(a.Requested) > replayIdle
 	for _, o := range []outcomeCount{
 		{Outcome: observe.Processed, Means: "the handler ran and its effects are committed"},
 		{Outcome: observe.Duplicate, Means: "was processed meanwhile; the letter is removed"},

@@ -182,7 +182,7 @@ func attend(s snapshot, o overview) (list []attention) {
 			span(h.Age), h.PID, visible(strings.TrimSuffix(h.State+", client "+h.Client, ", client ")))
 	}
 	for _, a := range s.Open {
-		if a.Kind == ops.Replay && a.Waiting == a.Matched && s.Status.Now.Sub(a.Requested) > replayIdle {
+		if (a.Kind == ops.Replay || a.Kind == ops.Repair) && a.Waiting == a.Matched && s.Status.Now.Sub(a.Requested) > replayIdle {
 			add(false, "", "action?id="+a.ID.String(), "%s: a replay of %s letters waits and no worker takes it: does a worker run Consumer.RunReplays?",
 				visible(a.Consumer), number(a.Waiting))
 		}

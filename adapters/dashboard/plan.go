@@ -17,6 +17,7 @@ const maxPlanned = 2000
 type planPage struct {
 	Choice      choice
 	Plan        ops.ReplayPlan
+	Letters     int  // that the filter chooses, up to maxPlanned
 	More        bool // than maxPlanned
 	Refused     []observe.Cause
 	Key         string
@@ -40,12 +41,11 @@ func (d *Dashboard) plan(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.Key, p.AsNew, p.Rate, p.MaxFailures = q.Key, q.AsNew, q.Rate, q.MaxFailures
-	q.Filter.Limit = maxPlanned + 1
-	if p.Plan, err = ops.PlanReplay(r.Context(), d.cfg.Store, q); err != nil {
+	if p.Plan, err = ops.PlanReplay(r.Context(), d.cfg.Store, q, maxPlanned); err != nil {
 		d.failed(w, r, err)
 		return
 	}
-	p.More = p.Plan.Match > maxPlanned
+	p.More, p.Letters = p.Plan.More, p.Plan.Match+p.Plan.Elsewhere
 	p.Refused = slices.Sorted(maps.Keys(p.Plan.Refused))
 	d.show(w, r, http.StatusOK, "plan", "Dead letters", page{Title: "Dry run", Body: p})
 }

@@ -184,7 +184,7 @@ func TestOutboxTakesShardsDuringMaintenanceOfTheTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // nothing was written
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
 	d := newHoldingOn(t, db)
 	if hold, err := d.Renew(t.Context()); err != nil || hold.Shards != hold.TotalShards {
 		t.Errorf("holds %d shards of %d, %v", hold.Shards, hold.TotalShards, err)

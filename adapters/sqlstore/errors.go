@@ -10,6 +10,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
 )
 
 // Retryable implements dedup.Store. Among errors of a handler's own statements, it recognizes errors with an SQLSTATE, a MySQL
@@ -31,6 +32,28 @@ func (s *Store) Retryable(err error) bool {
 func (s *Store) Ambiguous(err error) bool {
 	return s.Retryable(err) && !engine.Database.Caused(err) && s.fault(err).Ambiguous
 }
+
+var _ dedup.ResultClassifier = (*Store)(nil)
+
+// Result implements dedup.ResultClassifier.
+func (s *Store) Result(err error) observe.Result {
+	switch {
+	case err == nil:
+		return observe.Committed
+	case errors.As(err, new(*dedup.InDoubtError)):
+		return observe.CommitUnknown
+	case errors.As(err, new(handlerError)): // it may be of another database
+		return observe.RolledBack
+	case s.fault(err).Collided:
+		return observe.Deadlock
+	case errors.Is(err, errCommitUnknown) && !s.fault(err).Busy: // SQLite does not commit while other connections read
+		return observe.CommitUnknown
+	}
+	return observe.RolledBack
+}
+
+// errCommitUnknown says that the answer to COMMIT was lost, or does not say what has become of the transaction.
+var errCommitUnknown = errors.New("COMMIT failed")
 
 func (s *Store) fault(err error) engine.Fault { return s.db.Errors.Fault(err) }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/operator"
 	"github.com/txonce/txonce/observe"
@@ -106,45 +105,4 @@ func (o operators) DiscardLetter(ctx context.Context, action ops.ActionID, lette
 		}
 		return s.TakeDeadLetter(ctx, tx, letter.ID)
 	})
-}
-
-// probeWait is how long a probe waits for a transaction that holds the key.
-const probeWait = time.Second
-
-// Probe implements ops.Prober. On SQLite no key is ever held, because a claim waits for any transaction that writes.
-func (o operators) Probe(ctx context.Context, rec dedup.Record) (p ops.Probe, err error) {
-	s := o.store
-	plan, err := claims.NewPlan([]dedup.Record{rec})
-	if err != nil {
-		return p, err
-	}
-	for range claims.Attempts {
-		if p, err = s.probe(ctx, plan); !errors.Is(err, claims.ErrAgain) {
-			return p, err
-		}
-	}
-	return p, engine.Database.Errorf("sqlstore: probe: %w", err)
-}
-
-func (s *Store) probe(ctx context.Context, plan *claims.Plan) (p ops.Probe, err error) {
-	t, err := s.begin(ctx, sql.LevelReadCommitted)
-	if err != nil {
-		return p, err
-	}
-	defer t.close() // rolls back
-	c := s.newClaim(plan, t.Tx)
-	c.Own, c.IdleInTxTimeout = true, s.idleLimit
-	c.Registered = map[claims.Window]time.Time{} // as if registered: nothing is left that a window has to cover
-	for _, w := range plan.Windows() {
-		c.Registered[w] = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
-	}
-	t.Claim = c
-	answers, err := s.runClaim(dedup.WithClaimWait(ctx, probeWait), c)
-	switch {
-	case errors.Is(err, dedup.ErrInFlight):
-		return ops.Probe{InFlight: true}, nil
-	case err != nil:
-		return p, err
-	}
-	return ops.Probe{Claim: answers[0]}, nil
 }

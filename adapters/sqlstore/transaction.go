@@ -110,5 +110,5 @@ func (t *transaction) commit() error {
 	case t.store.fault(err).Constraint: // a deferred constraint
 		return handlerError{err}
 	}
-	return engine.Database.Errorf("sqlstore: commit: %w", err)
+	return engine.Database.Errorf("sqlstore: %w: %w", errCommitUnknown, err)
 }

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	childMain()
-	testscript.Main(m, map[string]func(){"txonce": main})
+	testscript.Main(m, map[string]func(){"txonce": main, "mounted": mounted})
 }
 
 // server is a kind of database.
@@ -101,6 +101,7 @@ func runScript(t *testing.T, s server, script string) {
 			"park": park, "process": process, "parkoutbox": parkOutbox, "worker": worker, "norm": norm, "exits": exits, "query": query,
 			"tenant": parkOfTenant, "oldletters": oldLetters, "letterid": letterID, "actionid": actionID, "after": after, "expire": expire,
 			"ledger": ledger, "pay": pay, "audited": auditedMessage, "sql": statement,
+			"enqueue": enqueue, "settle": settle, "hidden": hiddenKey, "rowkey": rowKey, "hold": holdKey, "release": releaseKey, "inflight": inFlight, "handled": handled,
 		},
 	})
 }

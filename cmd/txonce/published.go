@@ -58,14 +58,21 @@ func (t *publishedTopic) settings() error {
 	if err != nil {
 		return err
 	}
-	entries, err := admin.DescribeConfig(sarama.ConfigResource{
+	found, err := admin.DescribeConfigs([]*sarama.ConfigResource{{
 		Type: sarama.TopicResource, Name: t.topic, ConfigNames: []string{"cleanup.policy", "retention.ms", "retention.bytes"},
-	})
+	}}, sarama.DescribeConfigsOptions{})
+	switch {
+	case err != nil:
+	case len(found) != 1:
+		err = fmt.Errorf("the broker answered for %d topics", len(found))
+	case found[0].ErrorCode != sarama.ErrNoError:
+		err = found[0].ErrorCode
+	}
 	if err != nil {
 		return fmt.Errorf("its settings could not be read: %w; grant this user DescribeConfigs on it", err)
 	}
 	set := map[string]string{}
-	for _, e := range entries {
+	for _, e := range found[0].Configs {
 		set[e.Name] = e.Value
 	}
 	if policy := set["cleanup.policy"]; strings.Contains(policy, "compact") {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +24,8 @@ type seeds struct {
 	t       *testing.T
 	db      *sql.DB
 	dialect sqlstore.Dialect
+	held    func()   // ends what hold began
+	handled sync.Map // what workers have had: "ID PAYLOAD"
 }
 
 func seedsOf(ts *testscript.TestScript) *seeds { return ts.Value(seedKey{}).(*seeds) }
@@ -91,6 +94,7 @@ func deliver(ts *testscript.TestScript, args, payload []string, handle consumer.
 // worker CONSUMER [FAILING]: a worker that carries out replays until the script ends. The message with the ID FAILING fails.
 func worker(ts *testscript.TestScript, _ bool, args []string) {
 	c, err := seedsOf(ts).consumer(args[0], func(_ context.Context, _ *sql.Tx, m *consumer.Message) error {
+		seedsOf(ts).handled.Store(m.ID+" "+strings.TrimSpace(string(m.Payload)), true)
 		if len(args) > 1 && m.ID == args[1] {
 			return consumer.Permanent(errors.New("still broken"))
 		}

@@ -69,6 +69,7 @@ func (s *Store) DeadLetters(ctx context.Context, f consumer.DeadLetterFilter) (f
 		if f.ID != (consumer.DeadLetterID{}) && f.ID != l.ID ||
 			f.Consumer != "" && f.Consumer != l.Record.Key.Consumer ||
 			f.Reason != "" && f.Reason != l.Reason ||
+			f.Position != "" && f.Position != l.Message.Position ||
 			f.After != (consumer.DeadLetterCursor{}) && newer(l.Cursor(), f.After) <= 0 {
 			continue
 		}

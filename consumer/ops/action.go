@@ -31,6 +31,7 @@ type Kind string
 // The kinds of actions.
 const (
 	Replay        Kind = "replay"         // dead letters are processed again by workers
+	Repair        Kind = "repair"         // one dead letter is processed again by a worker, with another payload
 	Discard       Kind = "discard"        // dead letters are removed
 	Unpark        Kind = "unpark"         // messages of the outbox are pending again
 	DiscardOutbox Kind = "discard_outbox" // messages of the outbox are deleted
@@ -43,12 +44,17 @@ type Request struct {
 	Who    string // required: the person or program that acts
 	Reason string // required: why, for those who read it later
 
-	// Filter chooses the dead letters of Replay. Its Consumer is required. A Limit of 0 means all.
+	// Filter chooses the dead letters of Replay and Repair. Its Consumer is required. A Limit of 0 means all. Repair needs the ID of one letter.
 	Filter consumer.DeadLetterFilter
 
-	// Of Replay; see consumer.Replay.
+	// Of Replay and Repair; see consumer.Replay.
 	Key   string // only if the filter chooses one letter
 	AsNew bool
+
+	// Payload replaces that of the letter, for Repair. The message is still claimed with its own key and fingerprint, so that a late redelivery of
+	// the original is a duplicate. It is kept until the action ends; then its size and its SHA-256 are left, in Action.Filter. At most
+	// MaxRepair bytes.
+	Payload []byte
 
 	Rate        float64 // of Replay: letters a second, by all workers together, at least MinRate; 0: no limit
 	MaxFailures int     // of Replay: the action ends after so many failures; 0: it does not
@@ -69,12 +75,20 @@ func (r *Request) Validate() error {
 		return errors.New("ops: Request.Who is required")
 	case r.Reason == "":
 		return errors.New("ops: Request.Reason is required: the next operator will want to know why")
-	case r.Kind == Replay && r.Filter.Consumer == "":
+	case (r.Kind == Replay || r.Kind == Repair) && r.Filter.Consumer == "":
 		return errors.New("ops: Request.Filter.Consumer is required: workers replay the letters of their own consumer")
-	case r.Kind == Replay && r.Filter.After != consumer.DeadLetterCursor{}:
+	case (r.Kind == Replay || r.Kind == Repair) && r.Filter.After != consumer.DeadLetterCursor{}:
 		return errors.New("ops: Request.Filter.After has no meaning for an action")
 	case r.Key != "" && r.Filter.ID == (consumer.DeadLetterID{}):
 		return errors.New("ops: Request.Key is for one letter: set Request.Filter.ID")
+	case r.Kind == Repair && r.Filter.ID == (consumer.DeadLetterID{}):
+		return errors.New("ops: a repair is for one letter: set Request.Filter.ID")
+	case r.Kind != Repair && r.Payload != nil:
+		return errors.New("ops: Request.Payload is for Repair")
+	case len(r.Payload) > MaxRepair:
+		return fmt.Errorf("ops: Request.Payload has %d bytes, more than %d: use consumer.Replay with Repair in a program of your own", len(r.Payload), MaxRepair)
+	case r.Kind == Repair && r.Note != "":
+		return errors.New("ops: Request.Note has no meaning for a repair")
 	case r.Rate != 0 && r.Rate < MinRate, math.IsNaN(r.Rate), math.IsInf(r.Rate, 0): // no database can wait for it
 		return fmt.Errorf("ops: Request.Rate is %v: want %v letters a second or more, or 0 for no limit", r.Rate, MinRate)
 	case r.MaxFailures < 0:
@@ -86,11 +100,14 @@ func (r *Request) Validate() error {
 		}
 	}
 	switch r.Kind {
-	case Replay, Discard, Unpark, DiscardOutbox, Horizon:
+	case Replay, Repair, Discard, Unpark, DiscardOutbox, Horizon:
 		return nil
 	}
-	return fmt.Errorf("ops: Request.Kind is %q: want replay, discard, unpark, discard_outbox or horizon", r.Kind)
+	return fmt.Errorf("ops: Request.Kind is %q: want replay, repair, discard, unpark, discard_outbox or horizon", r.Kind)
 }
+
+// MaxRepair is how many bytes a repaired payload may have. They fit into a TEXT column of MySQL in base64.
+const MaxRepair = 48_000
 
 // ErrExpected says that an action was refused because its filter chooses another number of letters than Request.Expect.
 var ErrExpected = errors.New("ops: another number of dead letters than expected")

@@ -8,6 +8,8 @@
 //	status, err := store.Operator().Status(ctx)
 //	about, err := ops.Explain(ctx, store.Operator(), dedup.Key{Consumer: "billing", ID: "order-42:paid"}, ops.ExplainOptions{})
 //
+// [ExplainOutbox] finds out what has become of the outbox messages of an explained key, and [PlanReplay] what a replay would do.
+//
 // Dead letters are processed again by the workers, because only they have the handlers and their secrets. An operator requests it, and
 // consumer.Consumer.RunReplays of any worker carries it out:
 //

@@ -36,6 +36,9 @@ type Explanation struct {
 	Claimed time.Time   // about when, if the consumer has used one window only; zero: unknown
 	Holder  *Holder     // of InFlight; nil: the database does not tell
 
+	// WholeDatabase says that Verdict is InFlight because a transaction holds the whole database, as on SQLite. It may be about another key.
+	WholeDatabase bool
+
 	Letters []consumer.DeadLetter // with the key, newest first, at most 100
 }
 
@@ -52,7 +55,7 @@ func Explain(ctx context.Context, s Store, key dedup.Key, opts ExplainOptions) (
 	}
 	switch {
 	case p.InFlight:
-		e.Verdict, e.Holder = InFlight, p.Holder
+		e.Verdict, e.Holder, e.WholeDatabase = InFlight, p.Holder, p.WholeDatabase
 	default:
 		e.Verdict, e.Claim = Verdict(p.Claim.Verdict.String()), p.Claim
 		e.Claim.Verdict = 0
@@ -81,3 +84,24 @@ func Explain(ctx context.Context, s Store, key dedup.Key, opts ExplainOptions) (
 	}
 	return e, nil
 }
+
+// ExplainOutbox finds out what has become of the outbox messages that the handler of an explained key has enqueued. See Outgoing for what
+// it cannot find.
+func ExplainOutbox(ctx context.Context, s Store, e Explanation) (out Outgoing, err error) {
+	if out, err = s.Keys().Outgoing(ctx, e.Key); err != nil {
+		return out, fmt.Errorf("ops: explain the outbox messages of %v: %w", e.Key, err)
+	}
+	discards, err := s.Actions(ctx, ActionFilter{Kind: DiscardOutbox, Limit: discardsMost})
+	if err != nil {
+		return out, fmt.Errorf("ops: explain the outbox messages of %v: %w", e.Key, err)
+	}
+	for _, a := range discards {
+		if e.Claimed.IsZero() || a.Requested.After(e.Claimed.Add(-dedup.MaxAhead)) { // Claimed may be so much too late, see Record.Time
+			out.Discards++
+		}
+	}
+	return out, nil
+}
+
+// discardsMost is up to where discards are counted.
+const discardsMost = 1000

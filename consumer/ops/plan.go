@@ -1,242 +1,197 @@
 package ops
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/storekit"
 	"github.com/txonce/txonce/observe"
-	"github.com/txonce/txonce/outbox"
 )
 
 // ReplayPlan is what a request would do now.
 type ReplayPlan struct {
-	Match     int                   // letters that the filter chooses
+	Match     int                   // letters that the request would choose
 	Run       int                   // whose handlers would run
 	Processed int                   // that were processed meanwhile: their letters would be removed
-	Refused   map[observe.Cause]int // that need Request.AsNew or, for a mismatch, Request.Key; by reason
+	Refused   map[observe.Cause]int // that would fail, because they need Request.AsNew or, for a mismatch, another Request.Key; by reason
+
+	Elsewhere int  // letters that the filter chooses, and that wait for another open request: this one would leave them out. Not in Match
+	More      bool // there are more letters than PlanReplay was to read
 }
 
-// PlanReplay finds out what r would do, and changes nothing. It chooses letters as a request does: with a Limit the oldest, and if r.Kind is
-// Replay none that another open request has marked. It reads them page by page, so the answer may be outdated at once, and it does not compare
-// r.Expect.
-func PlanReplay(ctx context.Context, s Store, r Request) (plan ReplayPlan, err error) {
+// PlanReplay finds out what r would do, and changes nothing. It compares the letters with the committed claims of their keys, page by page.
+// most limits how many letters it reads; 0: no limit. r.Expect is not compared.
+//
+// The answer may be outdated at once: it does not see transactions that are in progress, and it does not foresee whether handlers fail. It knows
+// nothing of the consumer's Config. So it counts a letter without a key as refused unless it is repaired, although Config.Key may find a key
+// now; a letter without a time as new, although Config.Untimed may say that it is not; and it takes the hash of a repaired payload for its
+// fingerprint, although Config.Fingerprint may give another one.
+func PlanReplay(ctx context.Context, s Store, r Request, most int) (plan ReplayPlan, err error) {
 	plan.Refused = map[observe.Cause]int{}
-	marked, horizon := map[consumer.DeadLetterID]bool{}, time.Time{}
-	if r.Kind == Replay {
-		if marked, err = markedLetters(ctx, s, r.Filter.Consumer); err != nil {
-			return plan, err
+	letters, err := plan.choose(ctx, s, r, most)
+	if err != nil {
+		return plan, err
+	}
+	status, err := s.Status(ctx)
+	if err != nil {
+		return plan, err
+	}
+	horizons := map[string]time.Time{}
+	for _, c := range status.Consumers {
+		horizons[c.Name] = c.Horizon
+	}
+	plan.Match = len(letters)
+	for page := range slices.Chunk(letters, pageSize) {
+		recs := make([][]dedup.Record, len(page))
+		var keys []dedup.Key
+		for i, l := range page {
+			recs[i] = replayRecords(l, r)
+			for _, rec := range recs[i] {
+				keys = append(keys, rec.Key)
+			}
 		}
-		status, err := s.Status(ctx)
+		claimed, err := s.Keys().Claimed(ctx, keys)
 		if err != nil {
 			return plan, err
 		}
-		for _, c := range status.Consumers {
-			if c.Name == r.Filter.Consumer {
-				horizon = c.Horizon
+		for i, l := range page {
+			var verdicts []dedup.Verdict
+			for _, rec := range recs[i] {
+				verdicts = append(verdicts, verdict(rec, claimed, horizons[rec.Key.Consumer]))
+			}
+			switch processed, refused := foresee(l, r, verdicts); {
+			case processed:
+				plan.Processed++
+			case refused != "":
+				plan.Refused[refused]++
+			default:
+				plan.Run++
 			}
 		}
 	}
-	type fate struct {
-		settled bool
-		needs   observe.Cause
-	}
-	fates, err := oldest(ctx, s, r.Filter, func(l consumer.DeadLetter) (fate, bool) { return fate{l.Settled, needs(l, r, horizon)}, !marked[l.ID] })
-	plan.Match = len(fates)
-	for _, f := range fates {
-		switch {
-		case f.settled:
-			plan.Processed++
-		case f.needs != "":
-			plan.Refused[f.needs]++
-		default:
-			plan.Run++
-		}
-	}
-	return plan, err
+	return plan, nil
 }
 
-// markedLetters returns the letters that wait for open requests.
-func markedLetters(ctx context.Context, s Store, name string) (map[consumer.DeadLetterID]bool, error) {
-	marked := map[consumer.DeadLetterID]bool{}
-	open, err := s.Actions(ctx, ActionFilter{Kind: Replay, Consumer: name, Open: true, Limit: math.MaxInt32})
+// choose returns the letters that r would choose, without their content.
+func (p *ReplayPlan) choose(ctx context.Context, s Store, r Request, most int) (letters []consumer.DeadLetter, err error) {
+	elsewhere, err := waiting(ctx, s, r.Filter.Consumer)
 	if err != nil {
 		return nil, err
 	}
-	for _, action := range open {
-		results, err := s.Results(ctx, ResultFilter{Action: action.ID, Limit: math.MaxInt32})
+	filter, read := r.Filter, 0
+	filter.Limit = 0 // which chooses the oldest, and letters are listed newest first
+	if most > 0 {
+		filter.Limit = most + 1
+	}
+	err = eachLetter(ctx, s, filter, func(l consumer.DeadLetter) bool {
+		if read++; most > 0 && read > most {
+			p.More = true
+			return false
+		}
+		if elsewhere[l.ID] {
+			p.Elsewhere++
+			return true
+		}
+		if l.Record.Key.ID == "" {
+			l.Record.Fingerprint = dedup.FingerprintOf(l.Message.Payload)
+		}
+		l.Message.Payload, l.Message.Headers = nil, nil
+		letters = append(letters, l)
+		return true
+	})
+	if n := len(letters) - r.Filter.Limit; r.Filter.Limit > 0 && n > 0 {
+		letters = letters[n:]
+	}
+	return letters, err
+}
+
+// waiting returns the letters of a consumer that wait for open requests.
+func waiting(ctx context.Context, s Store, name string) (map[consumer.DeadLetterID]bool, error) {
+	letters := map[consumer.DeadLetterID]bool{}
+	open, err := s.Actions(ctx, ActionFilter{Consumer: name, Open: true, Limit: math.MaxInt32})
+	for _, a := range open {
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range results {
-			if r.Outcome == "" {
-				marked[r.Letter] = true
+		var results []Result
+		if results, err = s.Results(ctx, ResultFilter{Action: a.ID, Limit: math.MaxInt32}); err != nil {
+			return nil, err
+		}
+		for _, result := range results {
+			if result.Outcome == "" {
+				letters[result.Letter] = true
 			}
 		}
 	}
-	return marked, nil
+	return letters, err
 }
 
-// oldest returns what choose makes of the letters that filter and choose choose, oldest first. A filter.Limit counts from the oldest, so that
-// letters that are parked meanwhile do not change which ones are chosen.
-func oldest[T any](ctx context.Context, s Store, filter consumer.DeadLetterFilter, choose func(consumer.DeadLetter) (T, bool)) (chosen []T, err error) {
-	limit := filter.Limit
-	filter.Limit = 0
-	err = eachLetter(ctx, s, filter, func(l consumer.DeadLetter) bool {
-		if one, ok := choose(l); ok {
-			chosen = append(chosen, one)
-		}
-		return true
-	})
-	slices.Reverse(chosen)
-	if limit > 0 {
-		chosen = chosen[:min(limit, len(chosen))]
+// replayRecords returns what a replay of l would claim, as far as that is known without the consumer: see consumer.Consumer.Replay.
+func replayRecords(l consumer.DeadLetter, r Request) (recs []dedup.Record) {
+	own := l.Record
+	rec := own
+	rec.Key.ID = cmp.Or(r.Key, own.Key.ID)
+	if rec.Key.ID == "" {
+		return nil
 	}
-	return chosen, err
+	if rec.Key != own.Key && r.Kind == Repair {
+		rec.Fingerprint = dedup.FingerprintOf(r.Payload)
+	}
+	if r.AsNew {
+		rec.Time = time.Time{}
+	}
+	if recs = append(recs, rec); rec.Key != own.Key && own.Key.ID != "" {
+		own.Time = time.Time{}
+		recs = append(recs, own)
+	}
+	return recs
 }
 
-// needs returns why a replay of l would be refused; empty: it would not. See consumer.Replay. Since it was parked it may have become too old for
-// a proof that it is new.
-func needs(l consumer.DeadLetter, r Request, horizon time.Time) observe.Cause {
-	switch l.Reason {
-	case observe.CauseMismatch:
-		if r.Key == "" || r.Key == l.Record.Key.ID {
-			return l.Reason
-		}
-	case observe.CauseUnprovable, observe.CauseReplay, observe.CauseUnknown:
-		if !r.AsNew {
-			return l.Reason
-		}
-	case observe.CauseNoKey:
-		if r.Key == "" {
-			return l.Reason
-		}
-	default:
+// verdict returns what the committed claims answer to rec.
+func verdict(rec dedup.Record, claimed map[dedup.Key]dedup.Fingerprint, horizon time.Time) dedup.Verdict {
+	fingerprint, found := claimed[rec.Key]
+	switch {
+	case found && fingerprint.Matches(rec.Fingerprint):
+		return dedup.Duplicate
+	case found:
+		return dedup.Mismatch
+	case !storekit.Provable(rec.Time, horizon):
+		return dedup.Unprovable
 	}
-	if at := l.Record.Time; !r.AsNew && !at.IsZero() && !at.After(horizon) {
-		return observe.CauseUnprovable
-	}
-	return ""
+	return dedup.First
 }
 
-// eachLetter calls f for each letter that filter chooses, newest first, until f returns false. filter.Limit is ignored.
-func eachLetter(ctx context.Context, s Store, filter consumer.DeadLetterFilter, f func(consumer.DeadLetter) bool) error {
-	filter.Limit = pageSize
-	for {
-		page, err := s.DeadLetters(ctx, filter)
-		if err != nil {
-			return err
-		}
-		for _, l := range page {
-			if !f(l) {
-				return nil
-			}
-		}
-		if len(page) < pageSize {
-			return nil
-		}
-		filter.After = page[len(page)-1].Cursor()
-	}
-}
-
-const pageSize = 100
-
-// DiscardLetters discards the letters that r.Filter chooses, oldest first, in this process, and records the action with one result for each. A
-// Limit counts from the oldest. After an error or a crash some are discarded: the returned Action, or the action in the database, shows how
-// many. Call it again for the others. r.Kind must be Discard.
-func DiscardLetters(ctx context.Context, s Store, r Request) (Action, error) {
-	if r.Kind != Discard {
-		return Action{}, fmt.Errorf("ops: Request.Kind is %q, want discard", r.Kind)
-	}
-	if err := r.Validate(); err != nil {
-		return Action{}, err
-	}
-	if bare := (consumer.DeadLetterFilter{Limit: r.Filter.Limit, After: r.Filter.After}); r.Filter == bare {
-		return Action{}, errors.New("ops: discard: the filter has no condition and chooses the dead letters of all consumers: set Filter.Consumer or another field")
-	}
-	letters, err := oldest(ctx, s, r.Filter, func(l consumer.DeadLetter) (consumer.DeadLetter, bool) {
-		l.Message.Payload, l.Message.Headers = nil, nil
-		return l, true
-	})
-	if err != nil {
-		return Action{}, err
-	}
-	if r.Expect >= 0 && len(letters) != r.Expect {
-		return Action{}, fmt.Errorf("%w: %d match, %d are expected", ErrExpected, len(letters), r.Expect)
-	}
-	action, err := s.Request(ctx, r)
-	if err != nil {
-		return Action{}, err
-	}
-	note := "done"
-	for _, l := range letters {
-		if err = s.DiscardLetter(ctx, action.ID, l); err != nil && !errors.Is(err, consumer.ErrNotParked) { // else it is gone already
-			note = "ended by an error: " + err.Error()
-			break
-		}
-		err = nil
-	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
-	defer cancel()
-	ended, endErr := s.End(end, action.ID, note)
-	if endErr != nil {
-		ended = action
-	}
-	return ended, errors.Join(err, endErr)
-}
-
-// endWithin limits the last step of an action that was interrupted.
-const endWithin = 10 * time.Second
-
-// UnparkMessages makes the parked messages of the outbox pending again that filter chooses, and records it. It returns their number. See
-// outbox.UnparkAll.
-func UnparkMessages(ctx context.Context, s Store, filter outbox.ParkedFilter, who, reason string) (Action, int, error) {
-	return changeOutbox(ctx, s, Request{Kind: Unpark, Who: who, Reason: reason, Expect: -1}, filter, outbox.UnparkAll)
-}
-
-// DiscardMessages deletes the parked messages of the outbox that filter chooses, and records it. It returns their number. See
-// outbox.DiscardAll.
-func DiscardMessages(ctx context.Context, s Store, filter outbox.ParkedFilter, who, reason string) (Action, int, error) {
-	return changeOutbox(ctx, s, Request{Kind: DiscardOutbox, Who: who, Reason: reason, Expect: -1}, filter, outbox.DiscardAll)
-}
-
-// changeOutbox records the action first, so that no change is without a record. The record says what was chosen. It does not say how many
-// messages were changed, or that the change failed: both are told to the caller only.
-func changeOutbox(ctx context.Context, s Store, r Request, filter outbox.ParkedFilter,
-	change func(context.Context, outbox.Operations, outbox.ParkedFilter) (int, error),
-) (Action, int, error) {
-	r.Note = DescribeParked(filter)
-	action, err := s.Request(ctx, r)
-	if err != nil {
-		return Action{}, 0, err
-	}
-	n, err := change(ctx, s.Outbox(), filter)
-	return action, n, err
-}
-
-// DescribeParked names the conditions of a filter in words, for Request.Note.
-func DescribeParked(f outbox.ParkedFilter) string {
-	text := "parked messages of the outbox"
-	add := func(name, value string) {
-		if value != "" {
-			text += fmt.Sprintf(", %s %q", name, value)
+// foresee says whether a replay of l finds it processed, or else why it would fail; empty: it runs. verdicts answer replayRecords.
+func foresee(l consumer.DeadLetter, r Request, verdicts []dedup.Verdict) (processed bool, refused observe.Cause) {
+	otherKey := r.Key != "" && r.Key != l.Record.Key.ID
+	switch {
+	case l.Reason == observe.CauseUnknown && !r.AsNew:
+		return false, l.Reason
+	case len(verdicts) == 0 && r.Kind != Repair:
+		return false, observe.CauseNoKey
+	case len(verdicts) == 0:
+		return false, ""
+	case l.Reason == observe.CauseUnknown: // a claim of its own key proves nothing
+		if verdicts = verdicts[:1]; !otherKey && verdicts[0] == dedup.Duplicate {
+			return false, ""
 		}
 	}
-	add("topic", f.Topic)
-	add("key", f.Key)
-	add("cause", f.Cause)
-	if !f.Since.IsZero() {
-		add("since", f.Since.UTC().String())
+	switch {
+	case slices.Contains(verdicts, dedup.Duplicate):
+		return true, ""
+	case verdicts[0] == dedup.Mismatch, l.Reason == observe.CauseMismatch && !otherKey:
+		return false, observe.CauseMismatch
+	case r.AsNew:
+		return false, ""
+	case verdicts[0] == dedup.Unprovable, l.Reason == observe.CauseUnprovable:
+		return false, observe.CauseUnprovable
+	case l.Reason == observe.CauseReplay:
+		return false, l.Reason
 	}
-	if !f.Until.IsZero() {
-		add("until", f.Until.UTC().String())
-	}
-	if f.Limit > 0 {
-		text += fmt.Sprintf(", limit %d", f.Limit)
-	}
-	return text
+	return false, ""
 }

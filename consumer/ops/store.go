@@ -18,6 +18,9 @@ type Store interface {
 	Prober
 	Requester
 
+	// Keys answers questions about natural keys.
+	Keys() Keys
+
 	// Outbox has the operations on the outbox.
 	Outbox() outbox.Operations
 }
@@ -109,6 +112,9 @@ type Probe struct {
 	Claim    dedup.Claim // zero if InFlight is true
 	InFlight bool        // another transaction holds the key
 	Holder   *Holder     // that transaction; nil: the database does not tell
+
+	// WholeDatabase says that InFlight is true because another transaction holds the whole database, as on SQLite. It may be about another key.
+	WholeDatabase bool
 }
 
 // Holder is the transaction that holds a key.
@@ -118,6 +124,42 @@ type Holder struct {
 	Age    time.Duration // since then
 	State  string        // such as "active" or "idle in transaction"; empty: unknown
 	Client string        // its address and the name of its application; empty: unknown
+}
+
+// Keys finds natural keys, their claims, and what their handlers have enqueued.
+type Keys interface {
+	// KeyOf returns the natural key that has this hash, of a claim or of a dead letter. found is false if there is none. A claim that was made
+	// with Config.Compact does not tell its key.
+	KeyOf(ctx context.Context, hash dedup.KeyHash) (key dedup.Key, found bool, err error)
+
+	// EachKey calls f for the natural keys of all dead letters and then for those of all claims, until f returns false. It reads the claims in
+	// parts of a few thousand, so it holds no snapshot for long. A million keys take some seconds.
+	EachKey(ctx context.Context, f func(key dedup.Key) (more bool)) error
+
+	// Claimed returns the fingerprints of the committed claims of keys. A key without one is missing in the answer, also while a
+	// transaction claims it.
+	Claimed(ctx context.Context, keys []dedup.Key) (map[dedup.Key]dedup.Fingerprint, error)
+
+	// Outgoing counts the messages that the handler of the message with key has enqueued. There is no index for it: it reads the tables of the
+	// outbox, at a million messages for about a second for each topic. It leaves Discards alone.
+	Outgoing(ctx context.Context, key dedup.Key) (Outgoing, error)
+}
+
+// Outgoing counts the messages that the handler of one message has enqueued, as far as their IDs are derived from its key: see
+// outbox.WithScope. Messages with an ID of their own, and those of httpidem, are not found. Neither is a message after the first thousand of
+// its topic that are gone.
+type Outgoing struct {
+	Pending int // committed, due and not yet confirmed
+	Delayed int // their NotBefore is in the future
+	Parked  int // parked, or waiting behind a parked message
+
+	// At least so many have been confirmed, or discarded if Discards is not 0. When nothing is pending, delayed or parked, all are; but then
+	// their number is only known if confirmed messages are kept: see Config.Outbox.KeepSent.
+	Confirmed int
+
+	// Discards is how many times operators have discarded parked messages since the message was processed, or at all if it is unknown when that
+	// was. It may have been other messages. Operations.Discard records nothing by itself.
+	Discards int
 }
 
 // Requester records what operators do.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/observe"
 )
 
 // commitCases are about a COMMIT whose answer is lost: a new claim shows what happened.
@@ -40,6 +41,9 @@ func commitUnknown[TTx any](t *testing.T, e *env[TTx], f Fault) {
 		t.Errorf("%v: not retryable, so a consumer would blame the message", err)
 	case errors.Is(err, dedup.ErrTxEnded):
 		t.Errorf("%v: blames the handler for a lost connection", err)
+	}
+	if c, ok := faulty.(dedup.ResultClassifier); ok && c.Result(err) != observe.CommitUnknown {
+		t.Errorf("%v: the result is %q, want %q", err, c.Result(err), observe.CommitUnknown)
 	}
 
 	// At once, while a late COMMIT is still on its way, and on another node, as after a rebalance.

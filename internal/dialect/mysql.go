@@ -15,7 +15,7 @@ type MySQL struct {
 	Claim, ClaimRow, ClaimAgain, Claimed, ClaimedOne string
 	Forgotten, Windows, Existing, Touch              string
 	Forget, SaveResult, Lookup, Stands               string
-	SeenKeys, FreeKeys                               string
+	SeenKeys, FreeKeys, Holder, HolderMariaDB        string
 	// Windows and checks.
 	LockSources, Sources, AddSource                                                     string
 	UseWindow, WindowUse, SchemaVersion, SchemaTables, Settings, Tables, Columns, Texts string
@@ -35,7 +35,14 @@ const (
 	mysqlByKey   = `FROM ` + mysqlKeys + ` STRAIGHT_JOIN @processed_messages AS p FORCE INDEX (PRIMARY) ON p.` + "`key`" + ` = UNHEX(r.k)`
 	mysqlByID    = `FROM ` + mysqlKeys + ` STRAIGHT_JOIN @dead_letters AS d FORCE INDEX (PRIMARY) ON d.id = UNHEX(r.k)`
 	mysqlLetters = `FROM @dead_letters AS d STRAIGHT_JOIN @processed_messages AS p FORCE INDEX (PRIMARY) ON p.` + "`key` = d.`key`"
-	mysqlSweep   = `SELECT owner, lease_until, next_key, forgotten_until, @clock FROM @txonce_sweep`
+
+	// The transaction that a session waits for. The server writes its beginning in whole seconds of its own time zone.
+	mysqlHolder = `b.trx_mysql_thread_id, TIMESTAMPDIFF(MICROSECOND, b.trx_started, CONVERT_TZ(NOW(6), @@time_zone, 'SYSTEM')), @clock,
+	CASE WHEN p.command IS NULL THEN '' WHEN p.command = 'Sleep' THEN 'idle in transaction' ELSE 'active' END, COALESCE(CONCAT(p.host, ' ', p.user), '')`
+	mysqlHolderOf = `LEFT JOIN information_schema.processlist AS p ON p.id = b.trx_mysql_thread_id
+WHERE r.trx_mysql_thread_id = ? ORDER BY b.trx_started LIMIT 1`
+
+	mysqlSweep = `SELECT owner, lease_until, next_key, forgotten_until, @clock FROM @txonce_sweep`
 )
 
 // MySQLNames returns a function that inserts the schema before every table name in a statement. Statements mark table names
@@ -100,6 +107,13 @@ func NewMySQL(schema string) MySQL {
 		// locked.
 		SeenKeys: q("SELECT p.`key` " + mysqlByKey),
 		FreeKeys: q("SELECT p.`key` " + mysqlByKey + ` FOR UPDATE SKIP LOCKED`),
+
+		Holder: q(`SELECT ` + mysqlHolder + ` FROM performance_schema.data_lock_waits AS w
+JOIN information_schema.innodb_trx AS r ON r.trx_id = w.requesting_engine_transaction_id
+JOIN information_schema.innodb_trx AS b ON b.trx_id = w.blocking_engine_transaction_id ` + mysqlHolderOf),
+		HolderMariaDB: q(`SELECT ` + mysqlHolder + ` FROM information_schema.innodb_lock_waits AS w
+JOIN information_schema.innodb_trx AS r ON r.trx_id = w.requesting_trx_id
+JOIN information_schema.innodb_trx AS b ON b.trx_id = w.blocking_trx_id ` + mysqlHolderOf),
 
 		SaveResult: q("UPDATE @processed_messages SET result = ? WHERE `key` = UNHEX(?)"),
 

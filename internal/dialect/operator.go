@@ -22,6 +22,11 @@ type Operator struct {
 	PassEnded string
 	// Activity.
 	AddActivity, Activity, ForgetActivity string
+	// Keys.
+	KeyOfClaim, KeyOfLetter, ClaimsAfter, LetterKeys string
+	ClaimedKeys                                      func(n int) string // the claims of n keys
+	// The outbox.
+	OutboxTopics, OutboxIDs string
 	// Audits.
 	AddAudit, ForgetAudit string
 
@@ -41,6 +46,7 @@ type functions struct {
 	contains func(col string) string // the parameter is a part of the column of a text
 	name     string                  // a parameter that is a consumer, as the index of dead letters compares it
 	byOwner  string                  // hint: use the index of dead letters
+	among    func(col string) string // whether a column is one of the texts of a parameter that is a JSON array
 	since    string                  // a parameter that is a time
 	rows     string                  // an estimate of the rows of processed_messages
 	number   string                  // a parameter that is a whole number
@@ -71,7 +77,7 @@ func newOperator(f functions) Operator {
 		Letters: q(`SELECT reason, count(*), ` + f.time("min(first_parked)") + `, ` + f.time("max(last_parked)") + ` FROM (
 	SELECT d.reason, d.first_parked, d.last_parked FROM @dead_letters AS d` + f.byOwner + ` WHERE d.consumer = ` + f.name + ` ORDER BY d.first_parked DESC LIMIT ` + f.limit + `) AS part
 GROUP BY reason ORDER BY 2 DESC, 1`),
-		WaitingActions: q(`SELECT ` + f.id("id") + `, consumer FROM @operator_actions WHERE ended_at IS NULL AND kind = 'replay'`),
+		WaitingActions: q(`SELECT ` + f.id("id") + `, consumer FROM @operator_actions WHERE ended_at IS NULL AND kind IN ('replay', 'repair')`),
 		Waiting:        q(`SELECT count(*) FROM (SELECT 1 FROM @operator_results WHERE action = ` + f.key + ` AND outcome = '' LIMIT ` + f.limit + `) AS part`),
 
 		Limits: f.limits,
@@ -97,8 +103,9 @@ WHERE action = ` + f.key + ` AND outcome = ` + f.text("?") + ` ORDER BY number D
 		EndAction: q(`UPDATE @operator_actions SET ended_at = ` + f.now + `, note = ` + f.text("?") + ` WHERE id = ` + f.key + ` AND ended_at IS NULL`),
 		Unmark:    q(`UPDATE @operator_results SET outcome = ` + f.text("?") + `, at = ` + f.now + ` WHERE action = ` + f.key + ` AND outcome = ''`),
 
-		OpenReplays: q(`SELECT ` + f.id("id") + `, new_key, CASE WHEN as_new THEN 1 ELSE 0 END, rate, max_failures FROM @operator_actions
-WHERE consumer = ` + f.text("?") + ` AND kind = 'replay' AND ended_at IS NULL ORDER BY requested_at, id LIMIT 100`),
+		OpenReplays: q(`SELECT ` + f.id("id") + `, new_key, CASE WHEN as_new THEN 1 ELSE 0 END, rate, max_failures,
+	CASE WHEN kind = 'repair' THEN note END FROM @operator_actions
+WHERE consumer = ` + f.text("?") + ` AND kind IN ('replay', 'repair') AND ended_at IS NULL ORDER BY requested_at, id LIMIT 100`),
 		LockAction: q(`SELECT ` + f.time("next_at") + ` - ` + f.time(f.now) + ` FROM @operator_actions WHERE id = ` + f.key + ` AND ended_at IS NULL` + f.lock),
 		Failures:   q(`SELECT count(*) FROM @operator_results WHERE action = ` + f.key + ` AND outcome = 'parked'`),
 		NextLetter: q(`SELECT ` + f.id("letter") + `, tries FROM @operator_results WHERE action = ` + f.key + ` AND outcome = '' AND taken_until <= ` + f.now + `
@@ -122,6 +129,19 @@ VALUES (` + f.number + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("
 		Activity:       q(`SELECT minute, consumer, node, counts FROM @consumer_activity WHERE minute >= ` + f.number + ` ORDER BY minute, consumer, node`),
 		ForgetActivity: q(`DELETE FROM @consumer_activity WHERE minute < ` + f.number),
 
+		KeyOfClaim:  q(`SELECT p.consumer, p.tenant, p.id FROM @processed_messages AS p WHERE p.key = ` + f.key),
+		KeyOfLetter: q(`SELECT d.consumer, d.tenant, d.message_id FROM @dead_letters AS d WHERE d.key = ` + f.key + ` LIMIT 1`),
+		ClaimsAfter: q(`SELECT ` + f.id("p.key") + `, p.consumer, p.tenant, p.id FROM @processed_messages AS p WHERE p.key > ` + f.key + ` ORDER BY p.key LIMIT ` + f.limit),
+		LetterKeys:  q(`SELECT d.consumer, d.tenant, d.message_id FROM @dead_letters AS d WHERE d.message_id IS NOT NULL`),
+		ClaimedKeys: func(n int) string {
+			return q(`SELECT ` + f.id("p.key") + `, p.fingerprint FROM @processed_messages AS p WHERE p.key IN (` + list(f.key, n) + `)`)
+		},
+
+		OutboxTopics: q(`SELECT topic FROM @outbox_messages UNION SELECT topic FROM @outbox_delayed UNION SELECT topic FROM @outbox_parked UNION SELECT topic FROM @outbox_sent`),
+		// A single statement sees a message in one of the tables, also while it moves to another one.
+		OutboxIDs: q(outboxIDs(f, "pending", "@outbox_messages") + ` UNION ALL ` + outboxIDs(f, "delayed", "@outbox_delayed") + ` UNION ALL ` +
+			outboxIDs(f, "parked", "@outbox_parked") + ` UNION ALL ` + outboxIDs(f, "sent", "@outbox_sent")),
+
 		AddAudit: q(`INSERT INTO @audit_ledger (claim_key, consumer, position, expires_at)
 VALUES (` + f.key + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.after(f.number) + `)`),
 		// MySQL knows no LIMIT directly in IN (…).
@@ -130,6 +150,14 @@ VALUES (` + f.key + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.after(f.n
 		letters: newLetters(&f),
 	}
 }
+
+// outboxIDs finds the messages of a topic that have one of many IDs. There is no index on the IDs, so it scans a table.
+func outboxIDs(f functions, state, table string) string {
+	return `SELECT '` + state + `', id FROM ` + table + ` WHERE topic = ` + f.text("?") + ` AND ` + f.among("id")
+}
+
+// list returns n parameters.
+func list(param string, n int) string { return strings.Repeat(param+", ", n-1) + param }
 
 // NewPostgresOperator returns the statements for tables in schema. Empty means those that search_path finds.
 func NewPostgresOperator(schema string) Operator {
@@ -150,14 +178,18 @@ func NewPostgresOperator(schema string) Operator {
 		equal:    func(col string) string { return col + ` = CAST(? AS text)` }, // the planner chooses well
 		indexed:  func(col string) string { return col + ` = CAST(? AS text)` },
 		contains: func(col string) string { return `strpos(` + col + `, CAST(? AS text)) > 0` },
-		name:     `CAST(? AS text)`,
-		since:    `timestamptz 'epoch' + ` + number + ` * interval '1 microsecond'`,
-		rows:     `(SELECT CAST(reltuples AS bigint) FROM pg_catalog.pg_class WHERE oid = CAST('@processed_messages' AS regclass))`,
-		number:   number,
-		double:   `CAST(? AS float8)`,
-		limit:    number,
-		lock:     ` FOR UPDATE`,
-		free:     ` FOR UPDATE SKIP LOCKED`,
+		// IS TRUE keeps the planner from a join, so that the texts are hashed whatever the settings. A list of parameters would be compared one by one.
+		among: func(col string) string {
+			return `(` + col + ` IN (SELECT json_array_elements_text(CAST(CAST(? AS text) AS json)))) IS TRUE`
+		},
+		name:   `CAST(? AS text)`,
+		since:  `timestamptz 'epoch' + ` + number + ` * interval '1 microsecond'`,
+		rows:   `(SELECT CAST(reltuples AS bigint) FROM pg_catalog.pg_class WHERE oid = CAST('@processed_messages' AS regclass))`,
+		number: number,
+		double: `CAST(? AS float8)`,
+		limit:  number,
+		lock:   ` FOR UPDATE`,
+		free:   ` FOR UPDATE SKIP LOCKED`,
 		// They release the locks of a process that freezes in the middle of a transaction.
 		limits:   `SELECT set_config('lock_timeout', '10s', true), set_config('idle_in_transaction_session_timeout', '10s', true)`,
 		greatest: `greatest`,
@@ -202,6 +234,9 @@ func NewMySQLOperator(schema string) Operator {
 	f.contains = func(col string) string { return `LOCATE(CAST(? AS BINARY), CAST(` + col + ` AS BINARY)) > 0` }
 	f.name, f.byOwner = `CONVERT(CAST(? AS BINARY) USING utf8mb4) COLLATE utf8mb4_bin`, ` FORCE INDEX (dead_letters_consumer)`
 	f.indexed = func(col string) string { return col + ` = ` + f.name + ` AND ` + f.equal(col) }
+	f.among = func(col string) string {
+		return col + ` IN (SELECT CAST(r.k AS BINARY) FROM JSON_TABLE(?, '$[*]' COLUMNS (k CHAR(36) CHARACTER SET latin1 PATH '$')) AS r)`
+	}
 	f.rows = `COALESCE((SELECT table_rows FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'processed_messages'), -1)`
 	f.lock, f.free, f.greatest, f.replaced = ` FOR UPDATE`, ` FOR UPDATE SKIP LOCKED`, `GREATEST`, `ON DUPLICATE KEY UPDATE counts = VALUES(counts)`
 	f.id = func(col string) string { return `LOWER(HEX(` + col + `))` }
@@ -220,6 +255,7 @@ func NewSQLiteOperator() Operator {
 	f.indexed = func(col string) string { return col + ` = ?` }
 	f.contains = func(col string) string { return `instr(` + col + `, ?) > 0` }
 	f.name = `?`
+	f.among = func(col string) string { return col + ` IN (SELECT value FROM json_each(?))` }
 	f.rows = `-1`
 	f.greatest, f.replaced = `max`, `ON CONFLICT (minute, consumer, node) DO UPDATE SET counts = excluded.counts`
 	f.id = func(col string) string { return `lower(hex(` + col + `))` }

@@ -3,7 +3,10 @@ package operator
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -27,7 +30,13 @@ func (s *Service) Request(ctx context.Context, r ops.Request) (ops.Action, error
 	}
 	action := ops.ActionID{}
 	rand.Read(action[:]) // never fails
-	filter, err := json.Marshal(describe(r.Filter))
+	conditions, note := describe(r.Filter), columns.Text(r.Note)
+	if r.Kind == ops.Repair {
+		sum := sha256.Sum256(r.Payload)
+		conditions["payload_bytes"], conditions["payload_sha256"] = len(r.Payload), hex.EncodeToString(sum[:])
+		note = base64.StdEncoding.EncodeToString(r.Payload) // until it ends
+	}
+	filter, err := json.Marshal(conditions)
 	if err != nil {
 		return ops.Action{}, fmt.Errorf("ops: request: %w", err)
 	}
@@ -35,8 +44,8 @@ func (s *Service) Request(ctx context.Context, r ops.Request) (ops.Action, error
 	err = s.DB.Write(ctx, "request", func(ctx context.Context, q Queryer) error {
 		refused = nil
 		_, err := q.ExecContext(ctx, st.AddAction, id(action), string(r.Kind), r.Filter.Consumer, columns.Text(r.Who), columns.Text(r.Reason), columns.Text(string(filter)),
-			r.Key, flag(r.AsNew), r.Rate, r.MaxFailures, flag(r.Kind == ops.Unpark || r.Kind == ops.DiscardOutbox), columns.Text(r.Note))
-		if err != nil || r.Kind != ops.Replay {
+			r.Key, flag(r.AsNew), r.Rate, r.MaxFailures, flag(r.Kind == ops.Unpark || r.Kind == ops.DiscardOutbox), note)
+		if err != nil || r.Kind != ops.Replay && r.Kind != ops.Repair {
 			return err
 		}
 		limit := r.Filter.Limit
@@ -45,8 +54,12 @@ func (s *Service) Request(ctx context.Context, r ops.Request) (ops.Action, error
 		}
 		mark, args := st.Choose(st.MarkLetters, letterFilter(r.Filter))
 		n, err := affected(q.ExecContext(ctx, mark, append(append([]any{id(action)}, args...), limit)...))
-		if err == nil && r.Expect >= 0 && n != int64(r.Expect) {
-			refused = fmt.Errorf("%w: %d match, %d are expected", ops.ErrExpected, n, r.Expect)
+		expect := r.Expect
+		if r.Kind == ops.Repair {
+			expect = 1
+		}
+		if err == nil && expect >= 0 && n != int64(expect) {
+			refused = fmt.Errorf("%w: %d match, %d are expected", ops.ErrExpected, n, expect)
 			return refused
 		}
 		return err
@@ -68,7 +81,7 @@ func (s *Service) Request(ctx context.Context, r ops.Request) (ops.Action, error
 func describe(f consumer.DeadLetterFilter) map[string]any {
 	d := map[string]any{}
 	for name, text := range map[string]string{
-		"consumer": f.Consumer, "reason": string(f.Reason), "topic": f.Topic, "message_id": f.MessageID, "tenant": f.Tenant, "cause": f.Cause,
+		"consumer": f.Consumer, "reason": string(f.Reason), "topic": f.Topic, "message_id": f.MessageID, "tenant": f.Tenant, "position": f.Position, "cause": f.Cause,
 	} {
 		if text != "" {
 			d[name] = text
@@ -168,6 +181,9 @@ func scanAction(rows *sql.Rows) (a ops.Action, err error) {
 		return a, err
 	}
 	a.Consumer, a.AsNew, a.Requested, a.Ended = string(consumer), asNew != 0, instant(requested), instant(ended)
+	if a.Kind == ops.Repair && a.Ended.IsZero() {
+		a.Note = "" // it is the payload
+	}
 	a.ID, err = parseID(digits)
 	return a, err
 }

@@ -46,6 +46,9 @@ type Service struct {
 	Queue   outbox.Operations
 }
 
+// Keys implements ops.Store.
+func (s *Service) Keys() ops.Keys { return s }
+
 // Outbox implements ops.Store.
 func (s *Service) Outbox() outbox.Operations { return s.Queue }
 

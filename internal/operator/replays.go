@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"database/sql"
+	"encoding/base64"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
@@ -20,6 +21,7 @@ type openReplay struct {
 	asNew       bool
 	rate        float64
 	maxFailures int
+	payload     []byte // of a repair; nil: the letter's own
 }
 
 // TakeReplay implements consumer.ReplayQueue.
@@ -35,9 +37,13 @@ func (s *Service) TakeReplay(ctx context.Context, name string, lease time.Durati
 			var a openReplay
 			var digits string
 			var asNew int
-			err := rows.Scan(&digits, &a.key, &asNew, &a.rate, &a.maxFailures)
+			var payload sql.NullString
+			err := rows.Scan(&digits, &a.key, &asNew, &a.rate, &a.maxFailures, &payload)
 			if err == nil {
 				a.id, err = parseID(digits)
+			}
+			if err == nil && payload.Valid {
+				a.payload, err = base64.StdEncoding.DecodeString(payload.String)
 			}
 			a.asNew = asNew != 0
 			open = append(open, a)
@@ -58,7 +64,7 @@ func (s *Service) TakeReplay(ctx context.Context, name string, lease time.Durati
 			}
 			continue
 		}
-		r = consumer.RequestedReplay{Action: a.id, Key: a.key, AsNew: a.asNew, Tries: turn.tries}
+		r = consumer.RequestedReplay{Action: a.id, Key: a.key, AsNew: a.asNew, Payload: a.payload, Tries: turn.tries}
 		letters, err := s.Letters.DeadLetters(ctx, consumer.DeadLetterFilter{ID: turn.letter, Consumer: name, Limit: 1})
 		if err != nil {
 			return r, false, 0, err

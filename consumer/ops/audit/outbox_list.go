@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/internal/outgoing"
 )
 
 // confirmed lists the messages that the broker has confirmed.
@@ -172,17 +172,10 @@ func (c *Config) longestWindow(ctx context.Context) (time.Duration, error) {
 
 // deriveIDs returns the IDs that a handler's first n messages without ID to a topic get. See consumer.Scope.
 func deriveIDs(key dedup.Key, topic string, n int) []string {
-	hash := key.Hash()
-	ctx, end := outbox.WithScope(context.Background(), string(hash[:])+"/"+key.ID)
-	defer end()
-	msgs := make([]outbox.Message, n)
-	for i := range msgs {
-		msgs[i].Topic = topic
-	}
-	_ = outbox.AssignIDs(ctx, msgs) // it fails only without a scope, or if two goroutines use it
+	seed := outgoing.Seed(key.Hash(), key.ID)
 	ids := make([]string, n)
-	for i := range msgs {
-		ids[i] = msgs[i].ID
+	for i := range ids {
+		ids[i] = outgoing.ID(seed, topic, i)
 	}
 	return ids
 }

@@ -56,22 +56,27 @@ func testProbeLeavesNothing[TTx any](t *testing.T, e *env[TTx]) {
 }
 
 func testProbeInFlight[TTx any](t *testing.T, e *env[TTx]) {
-	if e.oneWriter {
-		return // no key is ever held: a claim waits for any transaction that writes
-	}
 	s := e.node(t)
+	if err := e.consumer(t, s, nil).Process(bounded(t), message("order-0", "orders")); err != nil {
+		t.Fatal(err)
+	}
 	began := time.Now()
 	err := s.InTx(bounded(t), []dedup.Record{record("order-1")}, func(TTx, []dedup.Claim) error {
-		p, err := e.node(t).Operator().Probe(bounded(t), record("order-1"))
-		if err != nil || !p.InFlight {
+		prober := e.node(t).Operator()
+		p, err := prober.Probe(bounded(t), record("order-1"))
+		if err != nil || !p.InFlight || p.WholeDatabase != e.oneWriter {
 			t.Errorf("%+v, %v; want it in flight", p, err)
 		}
-		if p.Holder == nil {
-			t.Log("the database does not tell who holds the key")
-			return nil
-		}
-		if p.Holder.PID == 0 || p.Holder.Age <= 0 || p.Holder.Age > time.Since(began)+time.Second {
+		switch {
+		case e.oneWriter: // nothing tells who writes
+		case p.Holder == nil:
+			t.Error("the database does not tell who holds the key")
+		case p.Holder.PID == 0 || p.Holder.Age <= 0 || p.Holder.Age > time.Since(began)+time.Second || p.Holder.State != "idle in transaction":
 			t.Errorf("holder %+v", p.Holder)
+		}
+		p, err = prober.Probe(bounded(t), record("order-0")) // another key
+		if err != nil || p.InFlight || p.Claim.Verdict != dedup.Duplicate || p.Holder != nil {
+			t.Errorf("a key that is committed: %+v, %v", p, err)
 		}
 		return nil
 	})

@@ -2,7 +2,6 @@ package opstest
 
 import (
 	"errors"
-	"reflect"
 	"testing"
 	"time"
 
@@ -24,9 +23,6 @@ func requestCases[TTx any]() []testCase[TTx] {
 		{"a letter is discarded", testDiscard[TTx]},
 		{"a discard uses no window that is given up", testDiscardWindow[TTx]},
 		{"letters are discarded by filter", testDiscardLetters[TTx]},
-		{"a key is explained", testExplain[TTx]},
-		{"a replay is planned", testPlan[TTx]},
-		{"a plan knows what is unprovable by now", testPlanUnprovable[TTx]},
 	}
 }
 
@@ -192,102 +188,5 @@ func testDiscardLetters[TTx any](t *testing.T, e *env[TTx]) {
 	r.Filter = consumer.DeadLetterFilter{}
 	if _, err := ops.DiscardLetters(bounded(t), s.Operator(), r); err == nil {
 		t.Error("a filter without condition is accepted")
-	}
-}
-
-func testExplain[TTx any](t *testing.T, e *env[TTx]) {
-	s := e.node(t)
-	c := e.consumer(t, s, nil)
-	if err := c.Process(bounded(t), message("order-1", "orders")); err != nil {
-		t.Fatal(err)
-	}
-	other := message("order-1", "orders")
-	other.Payload = []byte("other content")
-	if err := c.Process(bounded(t), other); err != nil { // a mismatch
-		t.Fatal(err)
-	}
-	c.Close()
-	other = message("order-4", "orders")
-	other.Headers = map[string]string{"tenant": "acme"}
-	e.park(t, s, message("order-2", "orders"), other)
-	for _, tc := range []struct {
-		id      string
-		opts    ops.ExplainOptions
-		verdict ops.Verdict
-		letters int
-		claimed bool
-	}{
-		{"order-1", ops.ExplainOptions{}, ops.Duplicate, 1, true},
-		{"order-1", ops.ExplainOptions{Fingerprint: dedup.FingerprintOf([]byte("other content"))}, ops.Mismatch, 1, true},
-		{"order-2", ops.ExplainOptions{}, ops.First, 1, false},
-		{"order-3", ops.ExplainOptions{}, ops.First, 0, false},
-		{"order-4", ops.ExplainOptions{}, ops.First, 0, false}, // the letter is a tenant's
-	} {
-		x, err := ops.Explain(bounded(t), s.Operator(), dedup.Key{Consumer: name, ID: tc.id}, tc.opts)
-		if err != nil || x.Verdict != tc.verdict || len(x.Letters) != tc.letters || x.Claimed.IsZero() == tc.claimed || x.Claim.ExpiresAt.IsZero() == tc.claimed {
-			t.Errorf("%s: %+v, %v; want %s and %d letters", tc.id, x, err, tc.verdict, tc.letters)
-		}
-	}
-}
-
-func testPlan[TTx any](t *testing.T, e *env[TTx]) {
-	s := e.node(t)
-	e.park(t, s, messages(3)...)
-	c := e.consumer(t, s, nil)
-	if err := c.Process(bounded(t), messages(1)[0]); err != nil { // processed meanwhile
-		t.Fatal(err)
-	}
-	other := messages(1)[0]
-	other.Payload = []byte("other content")
-	for _, m := range []*consumer.Message{other, message("", "orders")} { // a mismatch, and one without key
-		if err := c.Process(bounded(t), m); err != nil {
-			t.Fatal(err)
-		}
-	}
-	plan, err := ops.PlanReplay(bounded(t), s.Operator(), replayRequest())
-	if err != nil || plan.Match != 5 || plan.Run != 2 || plan.Processed != 1 || plan.Refused[observe.CauseMismatch] != 1 || plan.Refused[observe.CauseNoKey] != 1 {
-		t.Errorf("%+v, %v", plan, err)
-	}
-	a := replay(t, s.Operator(), request(t, s.Operator(), replayRequest()).ID, c)
-	if a.Results[observe.Processed] != 2 || a.Results[observe.Duplicate] != 1 || a.Results[observe.Parked] != 2 {
-		t.Errorf("the replay did something else: %+v", a)
-	}
-}
-
-// A letter whose key may have been forgotten since needs Request.AsNew.
-func testPlanUnprovable[TTx any](t *testing.T, e *env[TTx]) {
-	s := e.node(t)
-	old := message("order-1", "orders")
-	old.Time = time.Now().Add(-30 * 24 * time.Hour)
-	e.park(t, s, old, message("order-2", "orders"))
-	c := e.consumer(t, s, nil)
-	if err := c.Process(bounded(t), message("order-3", "orders")); err != nil {
-		t.Fatal(err)
-	}
-	c.Close()
-	e.Age(t, dedup.DefaultWindow+time.Hour)
-	s = e.node(t)
-	for done := false; !done; {
-		swept, err := s.Store.(dedup.Purger).Purge(bounded(t), dedup.Sweep{Owner: "suite", Lease: time.Minute, Limit: 100})
-		if err != nil {
-			t.Fatal(err)
-		}
-		done = swept.Done
-	}
-	for _, asNew := range []bool{false, true} {
-		r := replayRequest()
-		r.AsNew = asNew
-		want := ops.ReplayPlan{Match: 2, Run: 2, Refused: map[observe.Cause]int{}}
-		if !asNew {
-			want = ops.ReplayPlan{Match: 2, Run: 1, Refused: map[observe.Cause]int{observe.CauseUnprovable: 1}}
-		}
-		plan, err := ops.PlanReplay(bounded(t), s.Operator(), r)
-		if err != nil || !reflect.DeepEqual(plan, want) {
-			t.Errorf("as new %v: %+v, %v; want %+v", asNew, plan, err, want)
-		}
-	}
-	a := replay(t, s.Operator(), request(t, s.Operator(), replayRequest()).ID, e.consumer(t, s, nil))
-	if a.Results[observe.Processed] != 1 || a.Results[observe.Parked] != 1 {
-		t.Errorf("the replay did something else: %+v", a)
 	}
 }

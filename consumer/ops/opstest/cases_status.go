@@ -112,6 +112,7 @@ func testFilters[TTx any](t *testing.T, e *env[TTx]) {
 		{"a part of the cause", consumer.DeadLetterFilter{Cause: "deployment is"}, []string{"order-003", "order-002", "order-001", "order-000"}},
 		{"the part is case-sensitive", consumer.DeadLetterFilter{Cause: "Deployment"}, nil},
 		{"a part is no pattern", consumer.DeadLetterFilter{Cause: "%"}, nil},
+		{"position", consumer.DeadLetterFilter{Position: "orders/0/order-002"}, []string{"order-002"}},
 		{"reason", consumer.DeadLetterFilter{Reason: observe.CauseMismatch}, nil},
 		{"since", consumer.DeadLetterFilter{Since: between}, []string{"order-003"}},
 		{"until", consumer.DeadLetterFilter{Until: between}, []string{"order-002", "order-001", "order-000"}},

@@ -66,6 +66,12 @@ var cliMutations = []mutation{
 		run: exactly("TestCheck/postgres/a_table_of_another_schema_is_not_logged"), fails: "TestCheck/postgres/a_table_of_another_schema_is_not_logged",
 		edits: []edit{{`	if schema != "" {`, `	if schema == "public" {`}},
 	},
+	scripted("a hidden key is found by its hash", "adapters/cli/explain_find.go", "explain", edit{`hide.Key(k.ID) == digits`, `hide.Key(k.Consumer) == digits`}),
+	scripted("several letters from one position are not taken for one", "adapters/cli/explain_find.go", "explain", edit{`len(found) > 1 && found[0]`, `len(found) > 2 && found[0]`}),
+	scripted("--here requests nothing for a consumer that the program does not have", "adapters/cli/replay.go", "here", edit{
+		`				return refused("--here: %w", err)`, `				f.here = false`,
+	}),
+	scripted("--here carries the request out", "adapters/cli/replay.go", "here", edit{`		err := replayer.RunReplays(running)`, `		err := errors.New(running.Err().Error())`}),
 	auditing("an audit finds claims without effects", "claims.go", "TestPlantedFaults", edit{`case n == 0 && c.Expect != AtMostOne:`, `case n < 0:`}),
 	auditing("an audit finds effects that were made twice", "claims.go", "TestPlantedFaults", edit{`case n > 1 && c.Expect != AtLeastOne:`, `case n > 2:`}),
 	auditing("an audit finds effects without claims", "effects.go", "TestPlantedFaults", edit{`				if !claimed[key.Hash()] {`, `				if claimed == nil {`}),

@@ -130,12 +130,13 @@ var relayMutations = []mutation{
 	scoping("no derived ids after two goroutines at once", "TestOutboxScopeRefusesOverlappingCalls", edit{
 		`s.overlapped = s.overlapped || s.busy`, `s.overlapped = s.busy`,
 	}),
-	scoping("derived IDs keep the time of the seed", "TestOutboxScopeKeepsTheTimeOfItsSeed", edit{
-		`if ms := idtime.Of(seed); ms > 0 {`, `if ms := idtime.Of(seed); false {`,
-	}),
 	{
-		name: "relay: outgoing IDs have the time of the handled message", file: "consumer/scope.go", pkg: "consumer", run: "^TestOutboxIDsHaveTheTimeOfTheMessage$", fails: "TestOutboxIDsHaveTheTimeOfTheMessage", short: true,
-		edits: []edit{{` + "/" + key.ID`, ``}},
+		name: "scope: derived IDs keep the time of the seed", file: "internal/outgoing/outgoing.go", pkg: "outbox", run: "^TestOutboxScopeKeepsTheTimeOfItsSeed$",
+		fails: "TestOutboxScopeKeepsTheTimeOfItsSeed", short: true, edits: []edit{{`if ms := idtime.Of(seed); ms > 0 {`, `if ms := idtime.Of(seed); false {`}},
+	},
+	{
+		name: "relay: outgoing IDs have the time of the handled message", file: "internal/outgoing/outgoing.go", pkg: "consumer", run: "^TestOutboxIDsHaveTheTimeOfTheMessage$", fails: "TestOutboxIDsHaveTheTimeOfTheMessage", short: true,
+		edits: []edit{{` + "/" + id }`, ` }`}},
 	},
 	relaying("a publisher cools down as long as its call took", "publisher.go", "TestRelayPublisherThatHangsHoldsUpNoOther", edit{
 		`if took := p.since.Sub(began); took >= patience {`, `if took := p.since.Sub(began); false {`,

@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/dialect"
@@ -32,7 +33,8 @@ type Engine struct {
 	Proofs       Proofs
 	Errors       Errors
 	Values       Values
-	KeyProber    KeyProber   // nil: other transactions never hold a key
+	KeyProber    KeyProber   // nil: other transactions never hold a key, but they may hold the whole database
+	Holders      Holders     // nil: the database does not tell which transaction holds a key
 	OwnWindows   WindowsInTx // nil: a second connection of the pool can register windows while a transaction is open
 
 	Outbox Outbox
@@ -112,6 +114,15 @@ type KeyProber interface {
 	HeldKeys(ctx context.Context, run Run, keys []dedup.KeyHash) ([]bool, error)
 }
 
+// Holders names the transactions that others wait for.
+type Holders interface {
+	// Session returns the server's number of the session that tx uses.
+	Session(ctx context.Context, tx *sql.Tx) (int64, error)
+	// Holder returns the transaction that a session waits for now: the oldest one, if there are several. It fails with sql.ErrNoRows
+	// if the session waits for none.
+	Holder(ctx context.Context, q Queryer, session int64) (ops.Holder, error)
+}
+
 // Proofs checks whether a handler's transaction is still the one that claimed.
 type Proofs interface {
 	// Stamp prepares for Verify. If t has left its current transaction by then, Verify fails with dedup.ErrTxEnded. If a failed
@@ -145,7 +156,7 @@ type Fault struct {
 	Idle       bool // the server ended the transaction because it was idle for too long
 	Undefined  bool // a table is missing
 	Constraint bool // a constraint checked at COMMIT failed: the handler's fault
-	Collided   bool // a deadlock: the server rolled the transaction back
+	Collided   bool // a deadlock, or a conflict above READ COMMITTED: the server rolled the transaction back
 	Busy       bool // another connection kept writing until the wait ended
 	Retryable  bool // see dedup.Store
 	Ambiguous  bool // see dedup.FaultClassifier

@@ -40,7 +40,7 @@ func New(cfg engine.Config) (engine.Engine, error) {
 	d := &DB{cfg: cfg, Plain: dialect.NewMySQL(""), spare: spare}
 	d.Name(cfg.Schema)
 	return engine.Engine{
-		Tables: d, Transactions: d, Claims: d, Proofs: d, Errors: d, Values: d, KeyProber: d,
+		Tables: d, Transactions: d, Claims: d, Proofs: d, Errors: d, Values: d, KeyProber: d, Holders: d,
 		Outbox: engine.Outbox{Writer: d, Holds: d, Leases: d, Settler: d, Upkeep: d, Operations: d},
 	}, err
 }
@@ -142,14 +142,16 @@ func (d *DB) Claim(ctx context.Context, c *engine.Claim, rows []claims.Row) erro
 // counts whole seconds, and starts again for each lock.
 func (d *DB) insert(ctx context.Context, c *engine.Claim, server *server, mine engine.Token, rows []claims.Row) (err error) {
 	prefix := server.claimPrefix
-	_, short := dedup.ClaimWait(ctx, d.cfg.ClaimTimeout)
+	wait, short := dedup.ClaimWait(ctx, d.cfg.ClaimTimeout)
 	switch {
-	case server.mariaDB && short:
+	case server.mariaDB && short && wait < time.Second:
 		prefix = mariaDBNoWait
+	case server.mariaDB && short:
+		prefix = mariaDBWait(wait)
 	case !server.mariaDB:
 		seconds := int64(math.Ceil(d.cfg.ClaimTimeout.Seconds()))
 		if short {
-			seconds = 1
+			seconds = int64(math.Ceil(wait.Seconds()))
 		}
 		if _, err := c.Tx.ExecContext(ctx, d.sql.LimitWait+fmt.Sprint(seconds)); err != nil {
 			return err

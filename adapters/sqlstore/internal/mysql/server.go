@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 )
@@ -56,9 +57,7 @@ func newServer(version string, cfg engine.Config) *server {
 	isolation, readOnly, limit := "transaction_isolation", "transaction_read_only", "max_execution_time"
 	if s.mariaDB {
 		isolation, readOnly, limit = "tx_isolation", "tx_read_only", "max_statement_time" // the only names before 11.1
-		// max_statement_time is exact; the limit for lock waits has a resolution of one second.
-		s.claimPrefix = fmt.Sprintf("SET STATEMENT max_statement_time = %.3f, innodb_lock_wait_timeout = %.0f FOR ",
-			cfg.ClaimTimeout.Seconds(), math.Ceil(cfg.ClaimTimeout.Seconds())+1)
+		s.claimPrefix = mariaDBWait(cfg.ClaimTimeout)
 	}
 	idle := int64(math.MaxInt32)
 	if cfg.IdleInTxTimeout > 0 {
@@ -74,6 +73,12 @@ func newServer(version string, cfg engine.Config) *server {
 	}
 	s.leave = fmt.Sprintf(leaveSession, isolation, session)
 	return s
+}
+
+// mariaDBWait is the prefix of a claim that waits for limit. max_statement_time is exact; the limit for lock waits has a resolution of one
+// second.
+func mariaDBWait(limit time.Duration) string {
+	return fmt.Sprintf("SET STATEMENT max_statement_time = %.3f, innodb_lock_wait_timeout = %.0f FOR ", limit.Seconds(), math.Ceil(limit.Seconds())+1)
 }
 
 // TakeForMySQL makes the engine send MySQL's statements to a MariaDB server of this version. Tests use it.

@@ -24,7 +24,7 @@ func (d *DB) Fault(err error) engine.Fault {
 		Idle:       state == "25P03" || state == "25P04", // idle_in_transaction_session_timeout and transaction_timeout
 		Undefined:  undefined(state),
 		Constraint: constraint(state),
-		Collided:   state == "40P01",
+		Collided:   state == "40P01" || state == "40001",
 		Retryable:  dialect.RetryablePostgres(state) || stalePlan(err) || state == "3F000", // a schema is missing
 		Ambiguous:  strings.HasPrefix(state, "42") || state == "3F000",                     // a deployment may lack a table or GRANT, or the handler is wrong
 		Refused:    dialect.RefusedPostgres(state),

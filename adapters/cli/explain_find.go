@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/dedup"
+)
+
+// whichKey returns the key that the arguments and flags name. For the position of a dead letter, opts gets the letter's time and fingerprint, so
+// that the verdict is about that message.
+func (a *app) whichKey(ctx context.Context, db *Database, out *printer, f explainFlags, args []string, opts *ops.ExplainOptions) (key dedup.Key, err error) {
+	name := ""
+	if len(args) > 0 {
+		name = args[0]
+	}
+	switch {
+	case f.position != "":
+		return a.keyAt(ctx, db, name, f, opts)
+	case f.hash != "":
+		key, err = a.keyWithHash(ctx, db, out, name, f)
+	default:
+		key = dedup.Key{Consumer: name, Tenant: f.tenant, ID: args[1]}
+	}
+	if err != nil {
+		return key, err
+	}
+	if err := key.Validate(); err != nil {
+		return key, usage(err)
+	}
+	return key, nil
+}
+
+// keyAt returns the key of the dead letter from a position.
+func (a *app) keyAt(ctx context.Context, db *Database, name string, f explainFlags, opts *ops.ExplainOptions) (key dedup.Key, err error) {
+	ctx, cancel := a.limit(ctx)
+	defer cancel()
+	found, err := db.Store.Operator().DeadLetters(ctx, consumer.DeadLetterFilter{Consumer: name, Tenant: f.tenant, Position: f.position, Limit: 2})
+	switch {
+	case err != nil:
+		return key, err
+	case len(found) == 0:
+		return key, refused("there is no dead letter from %s; the positions of messages that were processed are not kept: name the key", f.position)
+	case len(found) > 1 && found[0].Record.Key != found[1].Record.Key:
+		return key, refused("there are several dead letters from %s, of %s and of %s: name the consumer, or the key", f.position,
+			found[0].Record.Key.Consumer, found[1].Record.Key.Consumer)
+	case found[0].Record.Key.ID == "":
+		return key, refused("the message from %s has no usable key, so it was never claimed: txonce dead-letters show %s", f.position, found[0].ID)
+	}
+	rec := found[0].Record
+	opts.Time, opts.Fingerprint = rec.Time, rec.Fingerprint
+	return rec.Key, nil
+}
+
+// keyWithHash returns the key with the digits of --hash.
+func (a *app) keyWithHash(ctx context.Context, db *Database, out *printer, name string, f explainFlags) (key dedup.Key, err error) {
+	digits := strings.ToLower(strings.ReplaceAll(f.hash, "-", "")) // PostgreSQL shows keys as UUIDs
+	b, err := hex.DecodeString(digits)
+	found := false
+	fits := func(key dedup.Key) bool {
+		return (name == "" || key.Consumer == name) && (f.tenant == "" || key.Tenant == f.tenant)
+	}
+	switch {
+	case err != nil || len(b) != len(dedup.KeyHash{}) && len(b) != hiddenBytes:
+		return key, usage(fmt.Errorf("--hash %q: want the 16 digits of a hidden key, or the 32 digits of a row's key", f.hash))
+	case len(b) == len(dedup.KeyHash{}):
+		limited, cancel := a.limit(ctx)
+		defer cancel()
+		key, found, err = db.Store.Operator().Keys().KeyOf(limited, dedup.KeyHash(b))
+		found = found && fits(key)
+	default:
+		hide := a.secret()
+		if len(hide.Secret) == 0 {
+			return key, usage(fmt.Errorf("--hash needs the secret that has hidden the key, in TXONCE_KEY_SECRET"))
+		}
+		p, n := newProgress(out, "keys compared", 0), 0
+		err = db.Store.Operator().Keys().EachKey(ctx, func(k dedup.Key) bool {
+			if n++; n%10_000 == 0 {
+				p.show(n, 0)
+			}
+			if fits(k) && hide.Key(k.ID) == digits {
+				key, found = k, true
+			}
+			return !found
+		})
+		p.end()
+	}
+	if err == nil && !found {
+		err = refused("no claim and no dead letter has a key with the hash %s: it was forgotten, or never committed, or is of a store with Config.Compact", f.hash)
+	}
+	return key, err
+}
+
+// hiddenBytes is how long the hashes of ops.HideKeys are.
+const hiddenBytes = 8

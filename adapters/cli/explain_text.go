@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/txonce/txonce/consumer/ops"
+)
+
+func printExplanation(out *printer, e ops.Explanation, sent ops.Outgoing) {
+	if e.Claim.ExpiresAt.IsZero() {
+		out.printf("claim    none\n")
+	} else {
+		claimed := ""
+		if !e.Claimed.IsZero() {
+			claimed = " about " + instant(e.Claimed)
+		}
+		out.printf("claim    committed%s, expires %s", claimed, instant(e.Claim.ExpiresAt))
+		if f := fingerprintText(e.Claim.Fingerprint); f != "" {
+			out.printf(", fingerprint %s", f)
+		}
+		out.printf("\n")
+	}
+	if h := e.Holder; h != nil {
+		out.printf("holder   pid %d, for %s, %s %s\n", h.PID, ago(h.Age), oneLine(h.State), oneLine(h.Client))
+	}
+	if len(e.Letters) == 0 {
+		out.printf("letters  none\n")
+	}
+	for i, l := range e.Letters {
+		head := "letters"
+		if i > 0 {
+			head = ""
+		}
+		out.printf("%-8s %s: %s, parked %s, %s", head, l.ID, l.Reason, instant(l.First), oneLine(out.position(&l)))
+		if f := fingerprintText(l.Record.Fingerprint); f != "" {
+			out.printf(", fingerprint %s", f)
+		}
+		if l.Settled {
+			out.printf(", processed since")
+		}
+		out.printf("\n")
+	}
+	out.printf("outbox   %s\n", outgoingText(e, sent))
+	out.printf("verdict  %s\n", verdictText(e))
+}
+
+// outgoingText says what has become of the messages with derived IDs. Nothing tells how many a handler has enqueued, so that only "all" is
+// certain when none is left.
+func outgoingText(e ops.Explanation, sent ops.Outgoing) string {
+	text := fmt.Sprintf("%d pending, %d parked", sent.Pending, sent.Parked)
+	if sent.Delayed > 0 {
+		text += fmt.Sprintf(", %d delayed", sent.Delayed)
+	}
+	gone := "confirmed"
+	if sent.Discards > 0 {
+		gone = "confirmed or discarded (operators have discarded messages since: txonce actions list --kind discard_outbox)"
+	}
+	switch {
+	case sent.Pending+sent.Parked+sent.Delayed > 0 && sent.Confirmed > 0:
+		text += fmt.Sprintf(", at least %d %s", sent.Confirmed, gone)
+	case sent.Pending+sent.Parked+sent.Delayed > 0:
+	case !e.Claim.ExpiresAt.IsZero() || sent.Confirmed > 0:
+		text += ": all with IDs derived from this key are " + gone
+	}
+	return text
+}
+
+func verdictText(e ops.Explanation) string {
+	switch e.Verdict {
+	case ops.First:
+		if len(e.Letters) > 0 {
+			return "first: it was never processed; replay the letter, or wait for a redelivery"
+		}
+		return "first: it was never processed; a redelivery would run"
+	case ops.Duplicate:
+		for _, l := range e.Letters {
+			if !l.Settled {
+				return "duplicate: a redelivery would not run; a letter has other content, or an outcome that is unknown: dead-letters show"
+			}
+		}
+		return "duplicate: it was processed; a redelivery would not run"
+	case ops.Mismatch:
+		return "mismatch: the key was processed with other content; a redelivery would be parked"
+	case ops.InFlight:
+		if e.WholeDatabase {
+			return "in flight: a transaction writes to the database, for this key or for another one; ask again when it has ended"
+		}
+		return "in flight: a transaction is processing it now; ask again when it has ended"
+	default:
+		return "unprovable: its claim may have been forgotten; a redelivery would be parked"
+	}
+}

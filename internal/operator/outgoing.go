@@ -1,0 +1,93 @@
+package operator
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/outgoing"
+)
+
+// idsAtOnce is how many IDs of a topic are looked for with one statement.
+const idsAtOnce = 1000
+
+// Outgoing implements ops.Keys. It derives the IDs of the first messages of each topic again, and of the next ones while it finds some.
+func (s *Service) Outgoing(ctx context.Context, key dedup.Key) (out ops.Outgoing, err error) {
+	st, err := s.DB.Statements(ctx)
+	if err != nil {
+		return out, err
+	}
+	var topics []string
+	if err := s.DB.Read(ctx, "topics of the outbox", func(ctx context.Context, q Queryer) error {
+		topics = nil
+		return each(ctx, q, st.OutboxTopics, nil, func(rows *sql.Rows) error {
+			var topic []byte
+			err := rows.Scan(&topic)
+			topics = append(topics, string(topic))
+			return err
+		})
+	}); err != nil {
+		return out, err
+	}
+	seed := outgoing.Seed(key.Hash(), key.ID)
+	for _, topic := range topics {
+		enqueued, open := 0, 0 // at least so many were, because ordinals have no gaps
+		for from := 0; ; from += idsAtOnce {
+			found, err := s.outgoing(ctx, st, seed, topic, from)
+			if err != nil {
+				return out, err
+			}
+			if len(found) == 0 {
+				break
+			}
+			for ordinal, state := range found {
+				enqueued = max(enqueued, ordinal+1)
+				switch state {
+				case "pending":
+					out.Pending++
+				case "delayed":
+					out.Delayed++
+				case "parked":
+					out.Parked++
+				default: // sent
+					continue
+				}
+				open++
+			}
+		}
+		out.Confirmed += enqueued - open
+	}
+	return out, nil
+}
+
+// outgoing returns the states of the messages of one topic, by their ordinal.
+func (s *Service) outgoing(ctx context.Context, st *dialect.Operator, seed, topic string, from int) (found map[int]string, err error) {
+	ordinals, ids := make(map[string]int, idsAtOnce), make([]string, idsAtOnce)
+	for i := range ids {
+		ids[i] = outgoing.ID(seed, topic, from+i)
+		ordinals[ids[i]] = from + i
+	}
+	list, err := json.Marshal(ids)
+	if err != nil {
+		return nil, fmt.Errorf("operator: %w", err)
+	}
+	err = s.DB.Read(ctx, "find messages of the outbox", func(ctx context.Context, q Queryer) error {
+		found = map[int]string{}
+		return each(ctx, q, st.OutboxIDs, []any{topic, string(list), topic, string(list), topic, string(list), topic, string(list)}, func(rows *sql.Rows) error {
+			var state string
+			var id []byte
+			if err := rows.Scan(&state, &id); err != nil {
+				return err
+			}
+			if ordinal, ours := ordinals[string(id)]; ours {
+				found[ordinal] = state
+			}
+			return nil
+		})
+	})
+	return found, err
+}
