@@ -61,14 +61,14 @@ func actionJSON(out *printer, a ops.Action) actionObject {
 	return o
 }
 
-var kinds = []ops.Kind{ops.Replay, ops.Discard, ops.Unpark, ops.DiscardOutbox, ops.Horizon}
+var kinds = []ops.Kind{ops.Replay, ops.Repair, ops.Discard, ops.Unpark, ops.DiscardOutbox, ops.Horizon}
 
 func (a *app) listActions() *cobra.Command {
 	var f ops.ActionFilter
 	var kind string
 	c := a.command("list", "List actions, newest first", cobra.NoArgs, func(ctx context.Context, db *Database, out *printer, _ []string) error {
 		if f.Kind = ops.Kind(kind); kind != "" && !slices.Contains(kinds, f.Kind) {
-			return usage(fmt.Errorf("--kind %q: want replay, discard, unpark, discard_outbox or horizon", kind))
+			return usage(fmt.Errorf("--kind %q: want replay, repair, discard, unpark, discard_outbox or horizon", kind))
 		}
 		if f.Limit < 1 {
 			return usage(fmt.Errorf("--limit %d: want 1 or more", f.Limit))

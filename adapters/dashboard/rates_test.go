@@ -26,6 +26,10 @@ func TestRates(t *testing.T) {
 				t.Fatal(err)
 			}
 			minute := status.Now.Truncate(time.Minute)
+			if left := minute.Add(time.Minute).Sub(status.Now); left < 10*time.Second { // the page would show the next minute
+				<-time.After(left)
+				minute = minute.Add(time.Minute)
+			}
 			var rows []ops.Activity
 			add := func(name, node string, ago time.Duration, processed, duplicate, retried int64, paused observe.Cause) {
 				rows = append(rows, ops.Activity{Minute: minute.Add(-ago), Consumer: name, Node: node, Paused: paused, Messages: map[observe.Outcome]int64{

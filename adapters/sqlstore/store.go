@@ -206,7 +206,6 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx,
 
 // run runs fn, and returns nil if COMMIT may be sent.
 func (t *transaction) run(ctx context.Context, fn func(tx *sql.Tx, answers []dedup.Claim) error, answers []dedup.Claim) error {
-	t.handed = time.Now()
 	t.store.running.add(t)
 	defer t.store.running.remove(t.Tx)
 	err := fn(t.Tx, answers)

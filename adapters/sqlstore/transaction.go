@@ -15,7 +15,7 @@ type transaction struct {
 	engine.Transaction
 
 	store  *Store
-	handed time.Time       // when a handler last got the transaction
+	handed time.Time       // when the last statement before a handler was sent: the server counts idle time from there, or later
 	failed error           // the error that VerifyTx returned
 	end    context.Context // the context that the driver uses for COMMIT and ROLLBACK
 	cancel context.CancelFunc

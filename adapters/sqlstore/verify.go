@@ -69,8 +69,9 @@ func (s *Store) VerifyTx(ctx context.Context, tx *sql.Tx) error {
 		return errors.New("sqlstore: VerifyTx: InTx of this Store has not handed out this transaction")
 	}
 	if t.failed == nil {
+		sent := time.Now()
 		t.failed = t.check(ctx, s.db.Proofs.VerifyAndStamp)
-		t.handed = time.Now()
+		t.handed = sent
 	}
 	return t.failed
 }
@@ -79,6 +80,7 @@ func (s *Store) VerifyTx(ctx context.Context, tx *sql.Tx) error {
 func (t *transaction) stamp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, t.store.answerWithin)
 	defer cancel()
+	t.handed = time.Now()
 	return t.store.claimError(t.store.db.Proofs.Stamp(ctx, &t.Transaction))
 }
 
