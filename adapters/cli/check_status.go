@@ -122,7 +122,7 @@ func checkSweep(c *checks, s ops.Status, lim limits) {
 }
 
 func checkReplays(ctx context.Context, db *Database, c *checks, s ops.Status, lim limits) error {
-	open, err := db.Store.Operator().Actions(ctx, ops.ActionFilter{Kind: ops.Replay, Open: true})
+	open, err := db.Store.Operator().Actions(ctx, ops.ActionFilter{Open: true}) // only replays and repairs have letters that wait
 	if err != nil {
 		return err
 	}

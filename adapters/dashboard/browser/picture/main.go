@@ -31,7 +31,7 @@ func save(address, file string) error {
 	if err != nil {
 		return fmt.Errorf("%w; install it with: apt-get install -y --no-install-recommends chromium", err)
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute) //nolint:forbidigo // the program's own
 	defer stop()
 	ctx, end := chromedp.NewContext(ctx, chromedp.WithAllocatorOptions(chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-background-networking", true)))
