@@ -33,7 +33,7 @@ func (p *publishedFlags) alone(f auditFlags) bool {
 	return p.topic != "" && p.perClaim == 0 && f.group == "" && f.topic == ""
 }
 
-// brokerParts returns the comparisons for which f has the address of a broker.
+// brokerParts returns the comparisons with a broker: those whose flag for the broker's address is set.
 func (a *app) brokerParts(db *Database, cfg *audit.Config, f auditFlags) (parts []auditPart, err error) {
 	for i, s := range a.cfg.Sources {
 		address := f.addresses[i]

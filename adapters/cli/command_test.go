@@ -114,7 +114,7 @@ func TestOutboxChangesWhatItCounted(t *testing.T) {
 	}
 }
 
-// A database that does not answer ends a change of the outbox after --timeout, with what was done.
+// If the database stops answering, a change of the outbox ends after --timeout, and says how many messages it has changed.
 func TestOutboxIsNotAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakeStore{
@@ -139,7 +139,7 @@ func TestOutboxIsNotAnswered(t *testing.T) {
 	})
 }
 
-// A discard that fails midway says how many are gone, and of which action.
+// A discard that fails midway says how many letters it has removed, and names its action.
 func TestDiscardSaysWhatIsDone(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	done := 0

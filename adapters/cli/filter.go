@@ -43,7 +43,8 @@ func (f *filterFlags) check() (since, until time.Time, err error) {
 // pageSize is the --limit of commands that list.
 const pageSize = 100
 
-// parseTime reads RFC 3339, the form in which tables print times, or a duration before now; a zero now accepts no duration.
+// parseTime reads a time in RFC 3339 or as tables print it. It also reads a duration, and returns the time that long before now. If now is zero, a
+// duration is an error.
 func parseTime(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil

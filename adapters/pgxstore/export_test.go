@@ -99,7 +99,7 @@ func SetLingers(s *Store, d time.Duration) { s.lingers = d }
 
 const idleSetting = `SELECT current_setting('idle_in_transaction_session_timeout')`
 
-// OperatorIdleLimit returns how long a transaction may be idle in which an operator writes.
+// OperatorIdleLimit returns how long a transaction of an operator's request may be idle.
 func OperatorIdleLimit(ctx context.Context, s *Store) (limit string, err error) {
 	if _, err := (operatorDB{s}).Statements(ctx); err != nil {
 		return "", err

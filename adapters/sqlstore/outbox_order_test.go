@@ -98,7 +98,7 @@ func leaseKeepsTheOrder(t *testing.T, n *node, before *atomic.Pointer[func(strin
 	ours, others := in(0), in(1)
 	send(ours[0], 0, 1)
 	settle(t, s, []outbox.Outcome{{Leased: lease(t, s)[0], Verdict: outbox.Deferred, Delay: time.Hour}})
-	send(ours[1], 0, 505) // more than half of what is leased, and than one query reads
+	send(ours[1], 0, 505) // more messages than half a lease, and more than one query reads
 	send(others[0], 0, 10)
 	send(ours[0], 1, 2)
 	var reads atomic.Int64

@@ -50,7 +50,7 @@ func (f *faulty) Publish(ctx context.Context, msgs []outbox.Message) []error {
 	return nil
 }
 
-// charging handles orders, each of which enqueues a message, and publishes these messages to a topic, until the test ends.
+// charging handles orders until the test ends. The handler enqueues one message per order, and a relay publishes it to a topic.
 type charging struct {
 	line    string
 	brokers []string
@@ -159,7 +159,7 @@ func (c *charging) audit(t *testing.T, args ...string) (a auditOf, code int) {
 	return found.Audits[0], cli.ExitCode(err)
 }
 
-// What the broker has lost and doubled is found on a real topic, by what was sent and by what claims have enqueued.
+// The audit of a real topic finds messages that the topic lacks or has twice. It compares the topic with outbox_sent, and with IDs derived from claims.
 func TestAuditPublished(t *testing.T) {
 	t.Parallel()
 	c := newCharging(t, time.Hour, "order-7", "order-11")

@@ -34,7 +34,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// With --act-as, this machine may act, and nobody else.
+// With --act-as, requests from this machine may replay and discard. Requests from other machines are refused.
 func TestServeActAs(t *testing.T) {
 	t.Parallel()
 	dsn := t.TempDir() + "/test.db"

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Fill writes many rows with a few statements: pending messages, and dead letters of three consumers, of which billing has four fifths.
+// Fill writes many rows with a few statements: pending messages, and dead letters of three consumers. Four fifths of the letters are those of billing.
 // Both are multiples of 1,000, at most a million. One letter in a thousand has the reason undecodable, and each letter's key is order-
 // with a number. A thousand messages are parked, and a tenth of the keys are claimed.
 func (d *DB) Fill(t testing.TB, messages, letters int) {
