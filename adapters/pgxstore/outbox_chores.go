@@ -70,7 +70,7 @@ func (s *outboxSession) doChores(ctx context.Context, maintain bool) (found chor
 	}
 	s.marks.Notice(ctx, server, last)
 	s.marks.Checked(ctx, check, below)
-	if s.marks.Behind(0) {
+	if s.marks.Behind() {
 		if err := s.moveWatermark(ctx); err != nil {
 			return found, err
 		}

@@ -149,11 +149,11 @@ func (m *Marks) Due() bool {
 	return m.leased >= manyLeased && time.Since(m.movedAt) >= manyLeasedPer
 }
 
-// Behind reports whether the watermark can pass more messages, and was not moved for the given time.
-func (m *Marks) Behind(unmoved time.Duration) bool {
+// Behind reports whether the watermark may pass messages that were committed by now.
+func (m *Marks) Behind() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return (m.leased > 0 || m.sequence.behind()) && time.Since(m.movedAt) >= unmoved
+	return m.leased > 0 || m.sequence.behind()
 }
 
 // Moving says that the caller will read what Move needs. Messages that are leased from then on count for the next time.

@@ -165,16 +165,16 @@ func TestMarksAreDue(t *testing.T) {
 			t.Error("due again at once")
 		}
 		<-time.After(manyLeasedPer)
-		if !m.Due() || m.Behind(time.Second) || !m.Behind(0) {
+		if !m.Due() || !m.Behind() {
 			t.Error("not due after many messages")
 		}
 		m.Moving()
 		<-time.After(time.Minute)
-		if m.Due() || m.Behind(0) {
+		if m.Due() || m.Behind() {
 			t.Error("due without messages")
 		}
 		m.Leased(1)
-		if m.Due() || !m.Behind(time.Second) {
+		if m.Due() || !m.Behind() {
 			t.Error("one message is never passed")
 		}
 	})

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/internal/watermark"
@@ -34,10 +33,7 @@ func columnsOfShards(shards []int, tokens map[int]int64) (numbers []int16, with 
 	return numbers, with
 }
 
-// watermarkEvery is how often the watermark is moved while few messages are leased.
-const watermarkEvery = time.Second
-
-// Leasable also raises the lows of by.Marks to the first message of each shard, and moves the watermark.
+// Leasable also raises the lows of by.Marks to the first message of each shard, and moves the watermark after many messages.
 func (d *DB) Leasable(ctx context.Context, q engine.Queryer, by *engine.Hold, held map[int]int64) (engine.Leasable, error) {
 	mine := by.Sequence.TryLock() // otherwise another Lease of the session sees to the sequence
 	if mine {
@@ -51,21 +47,27 @@ func (d *DB) Leasable(ctx context.Context, q engine.Queryer, by *engine.Hold, he
 		if by.Marks.Notice(ctx, server, last) {
 			continue // from the first row of each shard
 		}
-		if by.Marks.Due() || by.Marks.Behind(watermarkEvery) {
+		if by.Marks.Due() {
 			by.Marks.Moving()
-			var writers []string
-			err = engine.Query(ctx, q, d.box.relay.Writers).Each(func(rows *sql.Rows) error {
-				var writer string
-				err := rows.Scan(&writer)
-				writers = append(writers, writer)
-				return err
-			})
-			if err == nil {
-				by.Marks.Move(ctx, server, last, writers)
-			}
+			err = d.moveTo(ctx, q, by, server, last)
 		}
 		return found, err
 	}
+}
+
+// moveTo moves the watermark. The caller has read last before, holds by.Sequence, and has called by.Marks.Moving.
+func (d *DB) moveTo(ctx context.Context, q engine.Queryer, by *engine.Hold, server, last int64) error {
+	var writers []string
+	err := engine.Query(ctx, q, d.box.relay.Writers).Each(func(rows *sql.Rows) error {
+		var writer string
+		err := rows.Scan(&writer)
+		writers = append(writers, writer)
+		return err
+	})
+	if err == nil {
+		by.Marks.Move(ctx, server, last, writers)
+	}
+	return err
 }
 
 // look finds the shards that have messages, and returns what Marks.Move needs.

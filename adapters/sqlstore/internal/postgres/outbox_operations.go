@@ -10,10 +10,10 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// NeedsMaintenance also calls check.
+// NeedsMaintenance also calls tendMarks.
 func (d *DB) NeedsMaintenance(ctx context.Context, by *engine.Hold, held map[int]int64) (behind []int, forget bool, err error) {
 	shards := slices.Sorted(maps.Keys(held))
-	if err := d.check(ctx, by, shards, held); err != nil {
+	if err := d.tendMarks(ctx, by, shards, held); err != nil {
 		return nil, false, err
 	}
 	if err := d.cfg.DB.QueryRowContext(ctx, d.box.look.NeedsMaintenance, d.keepSent()).Scan(&forget); err != nil {
@@ -23,15 +23,31 @@ func (d *DB) NeedsMaintenance(ctx context.Context, by *engine.Hold, held map[int
 	return behind, forget, err
 }
 
-// check searches some of shards for messages below the lows of by.Marks.
-func (d *DB) check(ctx context.Context, by *engine.Hold, shards []int, tokens map[int]int64) error {
+// tendMarks moves the watermark, and searches some of shards for messages below the lows of by.Marks.
+func (d *DB) tendMarks(ctx context.Context, by *engine.Hold, shards []int, tokens map[int]int64) error {
 	c := by.Marks.NextCheck(columnsOfShards(shards, tokens))
-	if len(c.Shards) == 0 {
+	move := by.Marks.Behind() && by.Sequence.TryLock() // otherwise a Lease moves it
+	if move {
+		defer by.Sequence.Unlock()
+		by.Marks.Moving()
+	}
+	if !move && len(c.Shards) == 0 {
 		return nil
 	}
 	var below []int16
 	err := d.Reading(ctx, func(ctx context.Context, q engine.Queryer) error {
-		below = nil
+		if move {
+			var last, server int64
+			if err := q.QueryRowContext(ctx, d.box.relay.Last).Scan(&last, &server); err != nil {
+				return err
+			}
+			if err := d.moveTo(ctx, q, by, server, last); err != nil {
+				return err
+			}
+		}
+		if len(c.Shards) == 0 {
+			return nil
+		}
 		return engine.Query(ctx, q, d.box.relay.Below, uuid(by.Owner), arrayOf(c.Shards), arrayOf(c.Lows), arrayOf(c.Returned)).Each(func(rows *sql.Rows) error {
 			var n int16
 			err := rows.Scan(&n)
