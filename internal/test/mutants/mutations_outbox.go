@@ -1,9 +1,11 @@
 package main
 
 const (
-	lease      = "internal/dialect/postgres_outbox.go"
-	marks      = "internal/watermark/"
-	outboxCase = "TestOutboxStore/postgres15/"
+	lease        = "internal/dialect/postgres_outbox.go"
+	hidesNothing = "TestOutboxWatermarkHidesNothing/sqlstore/postgres15"
+	marks        = "internal/watermark/"
+	sqlLease     = "adapters/sqlstore/internal/postgres/outbox_lease.go"
+	outboxCase   = "TestOutboxStore/postgres15/"
 )
 
 // relayed is a mutation that must fail the case caseName of outboxtest.TestStore on pgxstore.
@@ -19,6 +21,11 @@ func enqueuing(name, file, test string, edits ...edit) mutation {
 // watermark is a mutation of the low-water mark that must fail the named test, which needs no server.
 func watermark(name, file, test string, edits ...edit) mutation {
 	return mutation{name: "outbox: " + name, file: marks + file, edits: edits, pkg: "internal/watermark", run: "^" + test + "$", fails: test, short: true}
+}
+
+// passing is a mutation of sqlstore's low-water mark on PostgreSQL that must fail the named test.
+func passing(name, file, pkg, test string, edits ...edit) mutation {
+	return mutation{name: "outbox: sqlstore: " + name, file: file, edits: edits, pkg: pkg, run: exactly(test), fails: test}
 }
 
 // committing is a mutation that must fail the named test of pgxstore, which uses only one server.
@@ -93,6 +100,21 @@ var outboxMutations = []mutation{
 	}),
 	watermark("a poll that messages returned after does not raise the low-water mark", "marks.go", "TestMarksOfAPoll", edit{
 		`case l.returned != p.Returned[i]:`, `case false:`,
+	}),
+	passing("the low-water mark waits for all transactions that were writing", sqlLease, pgx, hidesNothing, edit{
+		`by.Marks.Move(ctx, server, last, writers)`, `by.Marks.Move(ctx, server, last, nil)`,
+	}),
+	passing("unparked messages are found again", "internal/dialect/postgres_outbox_look.go", pgx, hidesNothing, edit{
+		`CASE WHEN s.returned = k.returned THEN k.low ELSE 0 END`, `k.low`,
+	}),
+	passing("a poll notices a sequence that was set back", sqlLease, "adapters/sqlstore", "TestOutboxPostgresFindsWhatIsBelowTheWatermark", edit{
+		`if by.Marks.Notice(ctx, server, last) {`, `if false {`,
+	}),
+	passing("messages below the low-water mark are found", "adapters/sqlstore/internal/postgres/outbox_operations.go", "adapters/sqlstore", "TestOutboxPostgresFindsWhatIsBelowTheWatermark", edit{
+		`by.Marks.Checked(ctx, c, below)`, `by.Marks.Checked(ctx, c, nil)`,
+	}),
+	passing("the low-water mark passes published messages without Maintain too", sqlLease, "adapters/sqlstore", "TestOutboxPostgresPassesWhatWasPublished", edit{
+		`if by.Marks.Due() {`, `if false {`,
 	}),
 	enqueuing("unparked messages are found again", lease, "TestOutboxLeaseFindsWhatComesBack", edit{
 		`SET returned = returned + 1 WHERE`, `SET returned = returned WHERE`,
