@@ -50,7 +50,7 @@ func TestOutboxWatermarkHidesNothing(t *testing.T) {
 				w := &watermarkWorld{
 					outboxDB: db, queue: r.Queue, operations: r.Operations, retryable: r.retryable, rand: rand.New(rand.NewPCG(seed, 0)), done: map[string]bool{},
 				}
-				for range 200 {
+				for range 500 {
 					w.step(t)
 				}
 				w.finish(t)
@@ -72,6 +72,7 @@ type watermarkWorld struct {
 	enqueued   int
 	committed  []string
 	done       map[string]bool // published or discarded
+	ending     bool            // the broker refuses nothing any more
 }
 
 type namedSession struct {
@@ -111,15 +112,15 @@ func (w *watermarkWorld) step(t *testing.T) {
 		w.lease(t, w.sessions[w.rand.IntN(len(w.sessions))])
 	case n < 85:
 		w.maintain(t)
-	case n < 89:
+	case n < 90:
 		w.repair(t)
-	case n < 92:
+	case n < 93:
 		w.timePasses(t)
-	case n < 94 && len(w.sessions) < 3:
+	case n < 95 && len(w.sessions) < 3:
 		w.open(t)
-	case n < 96:
+	case n < 97:
 		w.close(t, w.rand.IntN(len(w.sessions)))
-	case n < 98:
+	case n < 99:
 		w.setBack(t)
 	default:
 		w.renew(t)
@@ -173,7 +174,7 @@ func (w *watermarkWorld) begin(t *testing.T) {
 	for range 1 + w.rand.IntN(3) {
 		w.enqueued++
 		m := message(fmt.Sprint(w.enqueued))
-		m.Key = []string{"", "a", "b", "c"}[w.rand.IntN(4)]
+		m.Key = []string{"", "", "a", "b", "c", "d", "e"}[w.rand.IntN(7)]
 		if w.rand.IntN(8) == 0 {
 			m.NotBefore = time.Now().Add(time.Hour)
 		}
@@ -234,7 +235,7 @@ func (w *watermarkWorld) lease(t *testing.T, s namedSession) (found int) {
 		o := outbox.Outcome{Leased: m, Verdict: outbox.Returned}
 		switch n := w.rand.IntN(20); {
 		case failed[m.Key]: // and is returned
-		case n < 14:
+		case n < 14 || w.ending:
 			o.Verdict = outbox.Sent
 		case n < 16:
 			o.Verdict, o.Cause, o.Delay = outbox.Deferred, errors.New("refused"), time.Hour
@@ -309,9 +310,13 @@ func (w *watermarkWorld) finish(t *testing.T) {
 	for len(w.txs) > 0 {
 		w.end(t, 0, true)
 	}
-	for range 200 {
+	w.ending = true
+	for range 100 {
 		w.timePasses(t)
-		w.repair(t)
+		w.do(t, func() error {
+			_, err := outbox.UnparkAll(t.Context(), w.operations, outbox.ParkedFilter{})
+			return err
+		})
 		for _, s := range w.sessions {
 			w.lease(t, s)
 		}
@@ -321,12 +326,14 @@ func (w *watermarkWorld) finish(t *testing.T) {
 	}
 	for _, id := range w.committed {
 		if !w.done[id] {
-			t.Errorf("message %s is lost", id)
+			t.Errorf("message %s is lost; left: %v", id, w.strings(t, left))
 		}
 	}
 }
 
+const left = `SELECT id || ' is pending' FROM outbox_messages UNION ALL SELECT id || ' is delayed' FROM outbox_delayed UNION ALL SELECT id || ' is parked' FROM outbox_parked`
+
 func (w *watermarkWorld) empty(t *testing.T) bool {
 	t.Helper()
-	return len(w.strings(t, `SELECT id FROM outbox_messages UNION ALL SELECT id FROM outbox_delayed UNION ALL SELECT id FROM outbox_parked`)) == 0
+	return len(w.strings(t, left)) == 0
 }

@@ -25,7 +25,7 @@ func watermark(name, file, test string, edits ...edit) mutation {
 
 // passing is a mutation of sqlstore's low-water mark on PostgreSQL that must fail the named test.
 func passing(name, file, pkg, test string, edits ...edit) mutation {
-	return mutation{name: "outbox: sqlstore: " + name, file: file, edits: edits, pkg: pkg, run: exactly(test), fails: test}
+	return mutation{name: "outbox: sqlstore: " + name, file: file, edits: edits, pkg: pkg, run: exactly(test), fails: test, tries: 4}
 }
 
 // committing is a mutation that must fail the named test of pgxstore, which uses only one server.
