@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -77,12 +76,9 @@ func HoldAllUntil(s *Store, t time.Time) { s.holdsAllUntil(t) }
 func LowWatermark(o outbox.Session) int64 {
 	s := o.(*outboxSession)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	low := int64(math.MaxInt64)
-	for _, sh := range s.held {
-		low = min(low, sh.low)
-	}
-	return low
+	numbers := s.numbers()
+	s.mu.Unlock()
+	return slices.Min(s.marks.Begin(s.tokens(numbers)).Lows)
 }
 
 // SetPooled makes s believe that its pool connects through a pooler.

@@ -14,10 +14,8 @@ import (
 // a second, so that a poll is one statement. Lease does them only in the cases that these limits describe, and moves more delayed messages when
 // very many are due.
 const (
-	choresEvery    = 200 * time.Millisecond // between two scans of all shards that do the chores, for a caller that does not call Maintain
-	maintainGone   = 10 * time.Second       // such a caller has not called Maintain for this long
-	watermarkAfter = 1000                   // so many messages were leased since the watermark was moved: polls read over their dead rows
-	watermarkEvery = 50 * time.Millisecond  // and it was not moved for this long
+	choresEvery  = 200 * time.Millisecond // between two scans of all shards that do the chores, for a caller that does not call Maintain
+	maintainGone = 10 * time.Second       // such a caller has not called Maintain for this long
 )
 
 // chores is what doChores has found besides.
@@ -30,16 +28,15 @@ type chores struct {
 func (s *outboxSession) choresBefore(ctx context.Context, want outbox.Want) error {
 	s.mu.Lock()
 	all := !want.Notified && time.Since(s.choresAt) >= choresEvery && time.Since(s.maintained) >= maintainGone
-	watermark := s.leasedSince >= watermarkAfter && time.Since(s.watermarkMoved) >= watermarkEvery
 	s.mu.Unlock()
 	switch { // while Maintain does chores, also if the database does not answer it, Lease polls without
 	case all && s.chores.TryLock():
 		defer s.chores.Unlock()
 		_, err := s.doChores(ctx, false)
 		return err
-	case watermark && s.chores.TryLock():
+	case s.marks.Due() && s.chores.TryLock():
 		defer s.chores.Unlock()
-		return s.moveWatermarkNow(ctx)
+		return s.moveWatermark(ctx)
 	}
 	return nil
 }
@@ -53,31 +50,28 @@ func (s *outboxSession) doChores(ctx context.Context, maintain bool) (found chor
 	if maintain {
 		numbers = s.numbers()
 	}
-	check := s.nextWatermarkCheck(numbers)
 	some := []int16{} // not nil, which would be NULL
 	for range min(followShards, len(numbers)) {
 		s.tidied++
 		some = append(some, int16(numbers[s.tidied%len(numbers)]))
 	}
 	s.mu.Unlock()
+	check := s.marks.NextCheck(s.tokens(numbers))
 	var last, server int64
 	var due bool
 	var below []int16
 	err = s.tx(ctx, "look for maintenance", func(b *pgx.Batch) {
-		b.Queue(s.store.outbox.Chores, s.owner, some, check.shards, check.lows, check.returned).QueryRow(func(row pgx.Row) error {
+		b.Queue(s.store.outbox.Chores, s.owner, some, check.Shards, check.Lows, check.Returned).QueryRow(func(row pgx.Row) error {
 			return row.Scan(&last, &server, &due, &found.expired, &found.behind, &below)
 		})
 	})
 	if err != nil {
 		return found, err
 	}
-	s.mu.Lock()
-	s.notice(ctx, server, last)
-	s.checkedWatermarks(ctx, check, below)
-	move := s.leasedSince > 0 || s.watermark.passed < s.watermark.next || s.watermark.server == 0
-	s.mu.Unlock()
-	if move {
-		if err := s.moveWatermarkNow(ctx); err != nil {
+	s.marks.Notice(ctx, server, last)
+	s.marks.Checked(ctx, check, below)
+	if s.marks.Behind() {
+		if err := s.moveWatermark(ctx); err != nil {
 			return found, err
 		}
 	}
@@ -87,12 +81,22 @@ func (s *outboxSession) doChores(ctx context.Context, maintain bool) (found chor
 	return found, err
 }
 
-// moveWatermarkNow moves the watermark. The caller holds chores.
-func (s *outboxSession) moveWatermarkNow(ctx context.Context) error {
-	s.mu.Lock()
-	s.watermarkMoved, s.leasedSince = time.Now(), 0
-	s.mu.Unlock()
-	return s.moveWatermark(ctx)
+// moveWatermark moves the watermark above the messages that were committed by now. The caller holds chores.
+func (s *outboxSession) moveWatermark(ctx context.Context) error {
+	s.marks.Moving()
+	var last, server int64
+	var writers []string
+	err := s.tx(ctx, "move the watermark", func(b *pgx.Batch) {
+		b.Queue(s.store.outbox.Last).QueryRow(func(row pgx.Row) error { return row.Scan(&last, &server) })
+		b.Queue(s.store.outbox.Writers).Query(func(rows pgx.Rows) (err error) {
+			writers, err = pgx.CollectRows(rows, pgx.RowTo[string])
+			return err
+		})
+	})
+	if err == nil {
+		s.marks.Move(ctx, server, last, writers)
+	}
+	return err
 }
 
 // moveMoreDue is moveDue for Lease. It does nothing while doChores runs.

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/internal/watermark"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -47,7 +48,7 @@ func (s *outboxSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leasedSince += len(found.messages)
+	s.marks.Leased(len(found.messages))
 	s.lastFound = len(found.messages)
 	for i := range found.messages {
 		if sh := s.held[found.messages[i].Shard]; sh != nil { // otherwise the shard was lost meanwhile, which Settle will report
@@ -105,27 +106,25 @@ type found struct {
 
 // polled are the shards of one poll, as columns for its statement.
 type polled struct {
-	numbers        []int16
-	tokens         []int64
-	lows, returned []int64
-	scans          []int64   // how many rows poll scans
-	before         watermark // from before the poll
+	numbers []int16
+	tokens  []int64
+	scans   []int64 // how many rows poll scans
+	marks   *watermark.Poll
 }
 
 // columns returns the columns of shards for a poll of at most "most" messages from each.
 func (s *outboxSession) columns(shards []int, most int) polled {
 	var p polled
 	p.numbers, p.tokens = s.tokens(shards)
-	p.scans, p.lows, p.returned = make([]int64, len(p.numbers)), make([]int64, len(p.numbers)), make([]int64, len(p.numbers))
+	p.scans, p.marks = make([]int64, len(p.numbers)), s.marks.Begin(p.numbers, p.tokens)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, n := range p.numbers {
 		p.scans[i] = scanFirst
 		if sh := s.held[int(n)]; sh != nil {
-			p.scans[i], p.lows[i], p.returned[i] = max(sh.scan, int64(most)+1), sh.low, sh.returned
+			p.scans[i] = max(sh.scan, int64(most)+1)
 		}
 	}
-	p.before = s.watermark
 	return p
 }
 
@@ -142,9 +141,9 @@ func (s *outboxSession) poll(ctx context.Context, shards []int, want outbox.Want
 	}
 	began := time.Now()
 	ends := map[int]bool{}
-	var seen scanned
+	all := false // the limits have cut off no shard's first row
 	err = s.tx(ctx, "lease", func(b *pgx.Batch) {
-		b.Queue(s.store.outbox.LeaseFrom, s.owner, p.numbers, p.tokens, p.scans, want.Limit, bytes, mosts, p.lows, p.returned).Query(func(rows pgx.Rows) error {
+		b.Queue(s.store.outbox.LeaseFrom, s.owner, p.numbers, p.tokens, p.scans, want.Limit, bytes, mosts, p.marks.Lows, p.marks.Returned).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				m, row, err := leased(rows)
 				if err != nil {
@@ -153,7 +152,8 @@ func (s *outboxSession) poll(ctx context.Context, shards []int, want outbox.Want
 				if row.n == p.scans[slices.Index(p.numbers, int16(m.Shard))] {
 					ends[m.Shard] = true
 				}
-				seen.add(m, row)
+				note(p.marks, m, row)
+				all = all || row.n > 1 && !row.held // the limits cut off last rows first
 				if !row.held {
 					f.messages = append(f.messages, m)
 				}
@@ -164,8 +164,7 @@ func (s *outboxSession) poll(ctx context.Context, shards []int, want outbox.Want
 	if err != nil {
 		return found{}, err
 	}
-	seen.all = seen.all || len(f.messages) < want.Limit && want.Bytes == 0
-	s.raise(p.numbers, p.returned, p.before, seen)
+	s.marks.End(p.marks, all || len(f.messages) < want.Limit && want.Bytes == 0)
 	f.note(shards, want, most, ends)
 	f.trim(want)
 	s.adaptScan(&f, shards, time.Since(began))
@@ -192,16 +191,15 @@ func (s *outboxSession) pollFew(ctx context.Context, shards []int, want outbox.W
 		bytes = math.MaxInt64
 	}
 	more := false
-	seen := scanned{all: true}
 	err = s.tx(ctx, "lease", func(b *pgx.Batch) {
-		b.Queue(s.store.outbox.LeaseFew, s.owner, p.numbers, p.tokens, p.lows, p.returned, limit, bytes).Query(func(rows pgx.Rows) error {
+		b.Queue(s.store.outbox.LeaseFew, s.owner, p.numbers, p.tokens, p.marks.Lows, p.marks.Returned, limit, bytes).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				m, row, err := leased(rows)
 				if err != nil {
 					return err
 				}
 				more = more || row.n == int64(limit) || m.Payload == nil
-				seen.add(m, row)
+				note(p.marks, m, row)
 				if !row.held {
 					f.messages = append(f.messages, m)
 				}
@@ -212,7 +210,7 @@ func (s *outboxSession) pollFew(ctx context.Context, shards []int, want outbox.W
 	if err != nil || more {
 		return found{}, false, err
 	}
-	s.raise(p.numbers, p.returned, p.before, seen)
+	s.marks.End(p.marks, true)
 	slices.SortFunc(f.messages, func(a, b outbox.Leased) int { return cmp.Compare(a.Seq, b.Seq) })
 	return f, true, nil
 }
@@ -272,6 +270,15 @@ func (s *outboxSession) adaptScan(f *found, shards []int, took time.Duration) {
 			}
 			sh.scan = min(4*sh.scan, scanMost)
 		}
+	}
+}
+
+// note records a row for the watermarks.
+func note(p *watermark.Poll, m outbox.Leased, row leasedRow) {
+	if row.n == 1 {
+		p.First(m.Shard, m.Seq, row.returned)
+	} else {
+		p.Later(m.Shard, row.returned)
 	}
 }
 

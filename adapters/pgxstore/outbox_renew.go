@@ -133,10 +133,8 @@ func (s *outboxSession) take(state holdState, until time.Time) {
 	for n, token := range state.mine {
 		s.hold(n, token)
 		s.held[n].leaving = false
-		if sh := s.held[n]; sh.returned != state.returned[n] {
-			sh.low, sh.returned = 0, state.returned[n]
-		}
 	}
+	s.marks.Hold(state.mine, state.returned)
 }
 
 // hold adds one shard. The caller holds mu.

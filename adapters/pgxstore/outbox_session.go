@@ -17,6 +17,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/shares"
+	"github.com/txonce/txonce/internal/watermark"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -39,6 +40,7 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 		return nil, err
 	}
 	session := &outboxSession{store: s, owner: newOwner(), name: columns.Text(opts.Name), ttl: opts.TTL, held: map[int]*heldShard{}, notified: map[int]bool{}}
+	session.marks.Warn = s.warnOfAnOlderState
 	conns, leave, err := s.relayConns.enter(ctx, s)
 	if err != nil {
 		return nil, err
@@ -75,11 +77,7 @@ type outboxSession struct {
 
 	lastFound int // messages that the last Lease has returned
 
-	watermark        watermark
-	watermarkMoved   time.Time // when it was last moved
-	leasedSince      int       // messages leased since then; the watermark passes them when it is moved again
-	checked          int       // counts the shards whose watermark Maintain has checked
-	watermarkCheckAt time.Time // no check of watermarks before this time
+	marks watermark.Marks
 
 	chores     sync.Mutex  // serializes doChores
 	choresAt   time.Time   // when doChores last began; guarded by mu
@@ -110,8 +108,6 @@ type heldShard struct {
 	leaving  bool               // another session waits for it, so Lease ignores it
 	leased   map[int64]struct{} // by seq
 	scan     int64              // how many of its rows the next Lease scans
-	low      int64              // its watermark: no row has a smaller seq, unless messages returned
-	returned int64              // how often messages had returned when low was set
 	cooldown time.Time          // Lease ignores the shard until then, because the last poll scanned very many rows
 }
 
@@ -173,6 +169,11 @@ func (s *outboxSession) free(shards []int) {
 			sh.busy = false
 		}
 	}
+}
+
+func (s *Store) warnOfAnOlderState(ctx context.Context, args ...any) {
+	s.cfg.Logger.WarnContext(ctx, "pgxstore: outbox: new messages have sequence numbers below those of earlier ones: the database was set back to an older state, "+
+		"for example by an asynchronous failover; the new messages are published, messages whose commits were lost are not", args...)
 }
 
 // numbers returns the numbers of the held shards in order. The caller holds mu.

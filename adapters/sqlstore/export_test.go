@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore/internal/postgres"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/outbox"
 )
 
 // RunOut makes s assume that the window of rec is registered until the given time.
@@ -52,4 +54,17 @@ func (s *Store) Pretend(pairs ...string) {
 		}
 	}
 	d.Plain.Settings = query
+}
+
+// LowWatermark returns the seq where the next poll of each shard of the session begins, at least.
+func LowWatermark(session outbox.Session) int64 {
+	o := session.(*outboxSession)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var shards []int16
+	var tokens []int64
+	for n, s := range o.shards {
+		shards, tokens = append(shards, int16(n)), append(tokens, s.token)
+	}
+	return slices.Min(o.hold.Marks.Begin(shards, tokens).Lows)
 }

@@ -18,12 +18,12 @@ func (o *outboxSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 		return nil, errors.New("sqlstore: lease: Want.Limit is required")
 	}
 	o.mu.Lock()
-	held := len(o.shards)
+	held := o.tokens()
 	o.mu.Unlock()
-	if held == 0 {
+	if len(held) == 0 {
 		return nil, nil
 	}
-	msgs, due, err := o.leaseOnce(ctx, want, false)
+	msgs, due, err := o.leaseOnce(ctx, want, held, false)
 	if err != nil || !due {
 		return msgs, err
 	}
@@ -36,18 +36,18 @@ func (o *outboxSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 	// Other sessions may hold their shards.
 	o.store.Wake(ctx)
 
-	msgs, _, err = o.leaseOnce(ctx, want, true) // those that have come due since wait for the next poll
+	msgs, _, err = o.leaseOnce(ctx, want, held, true) // those that have come due since wait for the next poll
 	return msgs, err
 }
 
 // leaseOnce leases in one transaction. If delayed messages are due and were not moved, it leases nothing.
-func (o *outboxSession) leaseOnce(ctx context.Context, want outbox.Want, moved bool) (msgs []outbox.Leased, due bool, err error) {
+func (o *outboxSession) leaseOnce(ctx context.Context, want outbox.Want, held map[int]int64, moved bool) (msgs []outbox.Leased, due bool, err error) {
 	var shards map[int]*outboxShard
 	defer func() { o.leased(shards, msgs) }()
 	err = o.store.outboxRead(ctx, "lease", func(ctx context.Context, q engine.Queryer) error {
 		o.leased(shards, nil) // of a try that met another connection's writing
 		shards = nil
-		leasable, err := o.store.db.Outbox.Leases.Leasable(ctx, q, &o.hold)
+		leasable, err := o.store.db.Outbox.Leases.Leasable(ctx, q, &o.hold, held)
 		if due = leasable.Due && !moved; err != nil || due {
 			return err
 		}

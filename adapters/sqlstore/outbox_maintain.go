@@ -14,7 +14,7 @@ const rescueEvery = time.Minute
 // Maintain implements outbox.Maintainer. It reads before it writes, so it costs little when there is nothing to do.
 func (o *outboxSession) Maintain(ctx context.Context) error {
 	o.mu.Lock()
-	held := o.held()
+	held, tokens := o.held(), o.tokens()
 	rescue := len(held) > 0 && time.Now().After(o.rescueAt)
 	if rescue {
 		o.rescueAt = time.Now().Add(rescueEvery)
@@ -29,7 +29,7 @@ func (o *outboxSession) Maintain(ctx context.Context) error {
 			return o.store.outboxError("maintain", err)
 		}
 	}
-	behind, forget, err := o.needsMaintenance(ctx, held)
+	behind, forget, err := o.needsMaintenance(ctx, tokens)
 	if err != nil {
 		return err
 	}
@@ -42,11 +42,11 @@ func (o *outboxSession) Maintain(ctx context.Context) error {
 	return run(ctx, o.store.db.Outbox.Upkeep.Forget)
 }
 
-func (o *outboxSession) needsMaintenance(ctx context.Context, held []int) (behind []int, forget bool, err error) {
+func (o *outboxSession) needsMaintenance(ctx context.Context, held map[int]int64) (behind []int, forget bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, o.store.cfg.ClaimTimeout+o.store.answerWithin)
 	defer cancel()
 	err = o.store.db.Transactions.RetryBusy(ctx, func() (err error) {
-		behind, forget, err = o.store.db.Outbox.Upkeep.NeedsMaintenance(ctx, held)
+		behind, forget, err = o.store.db.Outbox.Upkeep.NeedsMaintenance(ctx, &o.hold, held)
 		return err
 	})
 	return behind, forget, o.store.outboxError("maintain", err)

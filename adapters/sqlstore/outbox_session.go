@@ -122,6 +122,15 @@ func (s *Store) outboxError(what string, err error) error {
 	return engine.Database.Wrap(s.statementError(fmt.Errorf("%s: %w", what, err)))
 }
 
+// tokens returns the token of each shard. The caller holds o.mu.
+func (o *outboxSession) tokens() map[int]int64 {
+	tokens := make(map[int]int64, len(o.shards))
+	for i, s := range o.shards {
+		tokens[i] = s.token
+	}
+	return tokens
+}
+
 // held returns the shards in the order that Lease uses. The caller holds o.mu.
 func (o *outboxSession) held() []int {
 	shards := make([]int, 0, len(o.shards))

@@ -12,8 +12,8 @@ type PostgresOutbox struct {
 	LockShards, DropExpired, Take, GiveBack string
 	End, GiveBackAll                        string
 	// Leasing and settling.
-	Due, Lease, Check, Sent, Keep         string
-	LeaseFrom, LeaseFew                   string // for sessions that know where a shard's messages begin
+	Due, Check, Sent, Keep                string
+	LeaseFrom, LeaseFew                   string
 	Last, Writers                         string
 	Defer, HoldDeferred, Park, HoldParked string
 	// Messages that wait behind a parked one, and their release.
@@ -21,7 +21,7 @@ type PostgresOutbox struct {
 	Find, LockShard, Unpark, Discard, Release, Rehold string
 	Parked                                            string
 	// Upkeep. Chores reads whether there is something to do.
-	Chores, DropHolds, DropDead, Forget string
+	Chores, Below, DropHolds, DropDead, Forget string
 	// Stats. Look and First read a bounded number of rows.
 	Look, First, Few, Blocks, Living string
 	Sample                           [3]string // of messages, delayed messages, parked messages
@@ -31,6 +31,11 @@ type PostgresOutbox struct {
 // with a running clock, a hold that ends during the statement could let a message pass but not the one before it.
 const held = `coalesce(c.retry_at > statement_timestamp(), false) OR c.key IS NOT NULL AND EXISTS (
 		SELECT FROM @outbox_held h WHERE h.shard = c.shard AND h.key = c.key AND c.seq >= h.from_seq AND h.until > statement_timestamp())`
+
+// below finds the shards in $3 that have messages below the seq where a poll begins ($4).
+const below = `SELECT r.shard FROM unnest($3::smallint[], $4::bigint[], $5::bigint[]) AS r(shard, low, returned)
+		JOIN @txonce_shards s ON s.shard = r.shard AND s.owner = $1::uuid AND s.returned = r.returned
+		WHERE EXISTS (SELECT FROM @outbox_messages c WHERE c.shard = r.shard AND c.seq < r.low)`
 
 // columns are the columns that move with a message from table to table.
 const columns = `shard, seq, id, topic, key, payload, headers, enqueued_at, not_before`
@@ -128,28 +133,10 @@ WHERE s.shard = r.shard AND s.owner = $1::uuid`),
 INSERT INTO @outbox_messages (shard, id, topic, key, payload, headers, enqueued_at, not_before)
 SELECT shard, id, topic, key, payload, headers, enqueued_at, not_before FROM due ORDER BY not_before, seq`),
 
-		// From each shard the first messages that do not wait: at most "most" messages among its first "look" rows. The row at
-		// position "look" is returned even if it waits, to show that more may follow. Rows are taken from the shards in turn, so
-		// a cut by number ($5) or bytes ($6) leaves each shard its first messages.
-		Lease: q(`SELECT shard, token, n, held, seq, id, topic, key, payload, headers::text, enqueued_at, attempts
-FROM (
-	SELECT r.token, m.*, count(*) FILTER (WHERE NOT m.held) OVER turn AS place,
-		sum(CASE WHEN m.held THEN 0 ELSE octet_length(m.payload) + coalesce(octet_length(m.key), 0) + coalesce(pg_column_size(m.headers), 0) END) OVER turn AS bytes
-	FROM unnest($2::smallint[], $3::bigint[], $4::bigint[], $7::bigint[]) AS r(shard, token, look, most)
-	JOIN @txonce_shards s ON s.shard = r.shard AND s.token = r.token AND s.owner = $1::uuid
-	CROSS JOIN LATERAL (
-		SELECT * FROM (
-			SELECT ` + columns + `, attempts, row_number() OVER (ORDER BY seq) AS n, (` + held + `) AS held
-			FROM @outbox_messages c WHERE c.shard = r.shard ORDER BY seq LIMIT r.look
-		) AS c WHERE NOT held OR n = r.look LIMIT r.most
-	) AS m
-	WINDOW turn AS (ORDER BY m.n, m.shard)
-) AS y
-WHERE held OR place <= $5::bigint AND (place = 1 OR bytes <= $6::bigint)
-ORDER BY seq`),
-
-		// Like Lease, but in a shard that no message has returned to since, it begins at seq "low". The first row of each shard
-		// is returned even if it waits.
+		// From each shard the first messages that do not wait: at most "most" messages among its first "look" rows. The rows begin at seq
+		// "low" if no message has returned to the shard since that was noted. The first row of each shard is returned even if it waits,
+		// and so is the row at position "look", to show that more may follow. Rows are taken from the shards in turn, so a cut by number
+		// ($5) or bytes ($6) leaves each shard its first messages.
 		LeaseFrom: q(`SELECT shard, token, n, held, seq, id, topic, key, payload, headers::text, enqueued_at, attempts, returned
 FROM (
 	SELECT r.token, s.returned, m.*, count(*) FILTER (WHERE NOT m.held) OVER turn AS place,
@@ -375,10 +362,9 @@ FROM @txonce_relays r WHERE r.until > clock_timestamp() ORDER BY r.name, r.until
 		OR EXISTS (SELECT FROM @txonce_relays WHERE until < clock_timestamp() - interval '1 minute'),
 	ARRAY(SELECT r.shard FROM unnest($2::smallint[]) AS r(shard)
 		WHERE EXISTS (SELECT FROM @outbox_held h WHERE h.shard = r.shard AND h.until = 'infinity')),
-	ARRAY(SELECT r.shard FROM unnest($3::smallint[], $4::bigint[], $5::bigint[]) AS r(shard, low, returned)
-		JOIN @txonce_shards s ON s.shard = r.shard AND s.owner = $1::uuid AND s.returned = r.returned
-		WHERE EXISTS (SELECT FROM @outbox_messages c WHERE c.shard = r.shard AND c.seq < r.low))
+	ARRAY(` + below + `)
 FROM @outbox_seq o`),
+		Below: q(strings.NewReplacer("$3", "$2", "$4", "$3", "$5", "$4").Replace(below)),
 
 		DropHolds: q(`DELETE FROM @outbox_held WHERE until < statement_timestamp() - interval '10 seconds'`),
 		DropDead:  q(`DELETE FROM @txonce_relays WHERE until < clock_timestamp() - interval '1 minute'`),

@@ -17,14 +17,21 @@ func NewPostgresOutboxLook(schema string) PostgresOutboxLook {
 	}
 	q := func(sql string) string { return strings.ReplaceAll(sql, "@", prefix) }
 	return PostgresOutboxLook{
-		// Returns whether the hold is valid, whether delayed messages are due, and which of the session's shards have messages.
-		Look: q(`SELECT r.until > clock_timestamp(), due.yes, s.shard, s.token
+		// Returns whether the hold is valid, whether delayed messages are due, the values of PostgresOutbox.Last, and for each shard in $2
+		// that the session holds with its token its first message. See PostgresOutbox.LeaseFrom for where it begins to search.
+		Look: q(`SELECT r.until > clock_timestamp(), due.yes,
+	CASE WHEN o.is_called THEN o.last_value ELSE o.last_value - 1 END, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
+	s.shard, s.token, s.returned, s.first
 FROM @txonce_relays r
+CROSS JOIN @outbox_seq o
 CROSS JOIN LATERAL (SELECT coalesce(min(not_before) <= statement_timestamp(), false) AS yes FROM @outbox_delayed) AS due
 LEFT JOIN LATERAL (
-	SELECT s.shard, s.token FROM @txonce_shards s,
-		LATERAL (SELECT FROM @outbox_messages m WHERE m.shard = s.shard ORDER BY m.seq LIMIT 1) AS first
-	WHERE s.owner = r.owner
+	SELECT s.shard, s.token, s.returned, (
+		SELECT m.seq FROM @outbox_messages m
+		WHERE m.shard = s.shard AND m.seq >= CASE WHEN s.returned = k.returned THEN k.low ELSE 0 END ORDER BY m.seq LIMIT 1
+	) AS first
+	FROM unnest($2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS k(shard, token, low, returned)
+	JOIN @txonce_shards s ON s.shard = k.shard AND s.token = k.token AND s.owner = r.owner
 ) AS s ON true
 WHERE r.owner = $1::uuid`),
 

@@ -76,6 +76,7 @@ var rows = []row{
 	{"internal/operator", []string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "internal/columns", "internal/dialect", "internal/outgoing"}},
 	{"internal/debounce", nil},
 	{"internal/shares", nil},
+	{"internal/watermark", nil},
 	{"internal/counts", nil},
 	{"internal/deliver", []string{"consumer", "observe", "internal/hooks", "internal/isolated"}},
 	{"internal/isolated", nil},
@@ -96,7 +97,7 @@ func edge(sdk ...string) []string {
 
 // store returns the imports of an adapter for a database.
 func store(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/columns", "internal/debounce", "internal/isolated", "internal/shares"}, sdk...)
+	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/columns", "internal/debounce", "internal/isolated", "internal/shares", "internal/watermark"}, sdk...)
 }
 
 // A pkg is what `go list -json` prints about a package.

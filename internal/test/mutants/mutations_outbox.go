@@ -1,8 +1,11 @@
 package main
 
 const (
-	lease      = "internal/dialect/postgres_outbox.go"
-	outboxCase = "TestOutboxStore/postgres15/"
+	lease        = "internal/dialect/postgres_outbox.go"
+	hidesNothing = "TestOutboxWatermarkHidesNothing/sqlstore/postgres15"
+	marks        = "internal/watermark/"
+	sqlLease     = "adapters/sqlstore/internal/postgres/outbox_lease.go"
+	outboxCase   = "TestOutboxStore/postgres15/"
 )
 
 // relayed is a mutation that must fail the case caseName of outboxtest.TestStore on pgxstore.
@@ -16,8 +19,13 @@ func enqueuing(name, file, test string, edits ...edit) mutation {
 }
 
 // watermark is a mutation of the low-water mark that must fail the named test, which needs no server.
-func watermark(name, test string, edits ...edit) mutation {
-	return mutation{name: "outbox: " + name, file: pgx + "/outbox_watermark.go", edits: edits, pkg: pgx, run: "^" + test + "$", fails: test, short: true}
+func watermark(name, file, test string, edits ...edit) mutation {
+	return mutation{name: "outbox: " + name, file: marks + file, edits: edits, pkg: "internal/watermark", run: "^" + test + "$", fails: test, short: true}
+}
+
+// passing is a mutation of sqlstore's low-water mark on PostgreSQL that must fail the named test.
+func passing(name, file, pkg, test string, edits ...edit) mutation {
+	return mutation{name: "outbox: sqlstore: " + name, file: file, edits: edits, pkg: pkg, run: exactly(test), fails: test, tries: 4}
 }
 
 // committing is a mutation that must fail the named test of pgxstore, which uses only one server.
@@ -63,20 +71,50 @@ var outboxMutations = []mutation{
 	enqueuing("no NOTIFY is sent when no relay listens", "internal/dialect/postgres_outbox_write.go", "TestOutboxNotifiesNobodyWhereNobodyListens", edit{
 		" AND NOT pg_try_advisory_xact_lock(` + outboxHears + `)`", "`",
 	}),
-	enqueuing("a relay skips a range of deleted messages only after all transactions that could write into it ended", pgx+"/outbox_watermark.go", "TestOutboxLeaseFindsLateCommitsBehindWhatIsGone", edit{
+	enqueuing("a relay skips a range of deleted messages only after all transactions that could write into it ended", marks+"sequence.go", "TestOutboxLeaseFindsLateCommitsBehindWhatIsGone", edit{
 		`	if len(writers) == 0 {`, `	if true {`,
 	}),
-	enqueuing("the low-water mark falls when the sequence was reset", pgx+"/outbox_watermark.go", "TestOutboxLeaseAfterTheSequenceHasSteppedBack", edit{
-		` || last < w.next`, ``,
+	enqueuing("the low-water mark falls when the sequence was reset", marks+"sequence.go", "TestOutboxLeaseAfterTheSequenceHasSteppedBack", edit{
+		` || last < s.next`, ``,
 	}),
-	enqueuing("messages below the low-water mark are found", pgx+"/outbox_watermark.go", "TestOutboxTidyFindsWhatIsBelowTheWatermark", edit{
+	enqueuing("messages below the low-water mark are found", marks+"check.go", "TestOutboxTidyFindsWhatIsBelowTheWatermark", edit{
 		`if len(below) == 0 ||`, `if true ||`,
 	}),
-	watermark("the low-water mark is dropped when the server restarted", "TestOutboxWatermarkIsOutdated", edit{
-		`w.server != 0 && w.server != server || `, ``,
+	watermark("the low-water mark is dropped when the server restarted", "sequence.go", "TestSequenceIsOutdated", edit{
+		`s.server != 0 && s.server != server || `, ``,
 	}),
-	watermark("a poll does not raise the low-water mark of a newer state", "TestOutboxPollRaisesNoWatermarkOfAnotherState", edit{
-		`if s.watermark.epoch != before.epoch {`, `if false {`,
+	watermark("the low-water mark waits for each transaction that wrote before", "sequence.go", "TestSequenceWaitsForWriters", edit{
+		`if len(s.writers) > 0 {`, `if len(s.writers) > 1 {`,
+	}),
+	watermark("a poll does not raise the low-water mark of a newer state", "marks.go", "TestMarksOfAPoll", edit{
+		`if m.sequence.epoch != p.epoch {`, `if false {`,
+	}),
+	watermark("a low-water mark holds for one token of its shard", "marks.go", "TestMarksOfAPoll", edit{
+		`if l.token != p.tokens[i] {`, `if false {`,
+	}),
+	watermark("a poll raises a low-water mark at most to the watermark from before the poll", "marks.go", "TestMarksOfAPoll", edit{
+		`max(l.seq, min(got.first, p.passed+1))`, `max(l.seq, got.first)`,
+	}),
+	watermark("a poll whose first row may have been cut off does not raise the low-water mark", "marks.go", "TestMarksOfAPoll", edit{
+		`!any && all:`, `!any:`,
+	}),
+	watermark("a poll that messages returned after does not raise the low-water mark", "marks.go", "TestMarksOfAPoll", edit{
+		`case l.returned != p.Returned[i]:`, `case false:`,
+	}),
+	passing("the low-water mark waits for all transactions that were writing", sqlLease, pgx, hidesNothing, edit{
+		`by.Marks.Move(ctx, server, last, writers)`, `by.Marks.Move(ctx, server, last, nil)`,
+	}),
+	passing("unparked messages are found again", "internal/dialect/postgres_outbox_look.go", pgx, hidesNothing, edit{
+		`CASE WHEN s.returned = k.returned THEN k.low ELSE 0 END`, `k.low`,
+	}),
+	passing("a poll notices a sequence that was set back", sqlLease, "adapters/sqlstore", "TestOutboxPostgresFindsWhatIsBelowTheWatermark", edit{
+		`if by.Marks.Notice(ctx, server, last) {`, `if false {`,
+	}),
+	passing("messages below the low-water mark are found", "adapters/sqlstore/internal/postgres/outbox_operations.go", "adapters/sqlstore", "TestOutboxPostgresFindsWhatIsBelowTheWatermark", edit{
+		`by.Marks.Checked(ctx, c, below)`, `by.Marks.Checked(ctx, c, nil)`,
+	}),
+	passing("the low-water mark passes published messages without Maintain too", sqlLease, "adapters/sqlstore", "TestOutboxPostgresPassesWhatWasPublished", edit{
+		`if by.Marks.Due() {`, `if false {`,
 	}),
 	enqueuing("unparked messages are found again", lease, "TestOutboxLeaseFindsWhatComesBack", edit{
 		`SET returned = returned + 1 WHERE`, `SET returned = returned WHERE`,

@@ -4,8 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"encoding/hex"
+	"sync"
 	"time"
 
+	"github.com/txonce/txonce/internal/watermark"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -53,8 +55,9 @@ type Holds interface {
 type Leases interface {
 	// Reading runs f, and repeats it while another connection is writing. f reads through q.
 	Reading(ctx context.Context, f func(ctx context.Context, q Queryer) error) error
-	// Leasable finds the shards that have messages. It fails with outbox.ErrLeaseLost if the hold has expired.
-	Leasable(ctx context.Context, q Queryer, by *Hold) (Leasable, error)
+	// Leasable finds those of the session's shards that have messages. held has the token of each shard that the session knows to hold;
+	// other shards may be left out. It fails with outbox.ErrLeaseLost if the hold has expired.
+	Leasable(ctx context.Context, q Queryer, by *Hold, held map[int]int64) (Leasable, error)
 	// MoveDue moves up to limit delayed messages whose time has come into the outbox.
 	MoveDue(ctx context.Context, tx *sql.Tx, limit int) error
 	// Lease reads the due messages of shards, ordered by Seq, within want.Limit and want.Bytes. tokens has the token of each
@@ -79,8 +82,9 @@ type Outcomes struct {
 
 // Upkeep does work that is not urgent.
 type Upkeep interface {
-	// NeedsMaintenance returns those of shards that may have messages behind parked ones, and whether Forget has work.
-	NeedsMaintenance(ctx context.Context, shards []int) (behind []int, forget bool, err error)
+	// NeedsMaintenance returns those of the held shards that may have messages behind parked ones, and whether Forget has work. held has the
+	// token of each shard.
+	NeedsMaintenance(ctx context.Context, by *Hold, held map[int]int64) (behind []int, forget bool, err error)
 	// Follow parks messages behind parked ones, in shards that have no leased messages.
 	Follow(ctx context.Context, tx *sql.Tx, by *Hold, tokens map[int]int64) error
 	// Forget deletes rows that are no longer needed: expired holds on keys, expired holds of relays, and sent messages older
@@ -120,6 +124,9 @@ type Hold struct {
 	Name  string
 	TTL   time.Duration
 	Begun bool // the row was inserted
+
+	Marks    watermark.Marks // where polls begin; only PostgreSQL uses it
+	Sequence sync.Mutex      // serializes what Marks is told about the sequence
 }
 
 // Hex returns the owner as hexadecimal digits.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
@@ -141,7 +140,9 @@ func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share engi
 	if err := engine.Query(ctx, tx, d.box.relay.Relays, owner, by.Name).Each(share.ScanRelay); err != nil {
 		return share, err
 	}
-	err = engine.Query(ctx, tx, d.box.relay.Shards, owner).Each(share.ScanReturned)
+	if err = engine.Query(ctx, tx, d.box.relay.Shards, owner).Each(share.ScanReturned); err == nil {
+		by.Marks.Hold(share.Tokens, share.Returned)
+	}
 	return share, err
 }
 
@@ -158,7 +159,7 @@ func (d *DB) GiveBack(ctx context.Context, tx *sql.Tx, by *engine.Hold, shards [
 	if err := d.settings(ctx, tx); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, d.box.relay.GiveBack, uuid(by.Owner), numbers(shards))
+	_, err := tx.ExecContext(ctx, d.box.relay.GiveBack, uuid(by.Owner), arrayOf(shards))
 	return err
 }
 
@@ -172,15 +173,6 @@ func (d *DB) Leave(ctx context.Context, tx *sql.Tx, by *engine.Hold) error {
 		}
 	}
 	return nil
-}
-
-// numbers returns list in PostgreSQL's array syntax.
-func numbers(list []int) string {
-	var a array
-	for _, n := range list {
-		a.add(int64(n))
-	}
-	return a.String()
 }
 
 // Reading runs f in a transaction. Its settings prevent the server from scanning whole tables.
@@ -204,92 +196,12 @@ func (d *DB) Reading(ctx context.Context, f func(context.Context, engine.Queryer
 	return tx.Commit()
 }
 
-func (d *DB) Leasable(ctx context.Context, q engine.Queryer, by *engine.Hold) (engine.Leasable, error) {
-	return engine.ReadLeasable(engine.Query(ctx, q, d.box.look.Look, uuid(by.Owner)))
-}
-
 func (d *DB) MoveDue(ctx context.Context, tx *sql.Tx, limit int) error {
 	if err := d.settings(ctx, tx); err != nil {
 		return err
 	}
 	_, err := tx.ExecContext(ctx, d.box.relay.Due, limit)
 	return err
-}
-
-// Lease scans scanAtFirst rows of each shard. If all of them wait, it scans more, up to scanAtMost.
-const (
-	scanAtFirst = 2 << 10
-	scanAtMost  = 2 << 20
-)
-
-// Lease scans the first rows of each shard, and further rows if all of those wait.
-func (d *DB) Lease(
-	ctx context.Context, q engine.Queryer, by *engine.Hold, shards []int, tokens map[int]int64, want outbox.Want,
-) (msgs []outbox.Leased, err error) {
-	part := (want.Limit + len(shards) - 1) / len(shards)
-	for scan := max(scanAtFirst, part+1); len(shards) > 0 && scan <= scanAtMost; scan *= 8 {
-		found, full, deeper, err := d.leaseFirst(ctx, q, by, shards, tokens, scan, part, want)
-		if err != nil {
-			return nil, err
-		}
-		if len(full) > 0 && len(found) < want.Limit/2 && part < want.Limit { // few shards have messages: read more from these
-			part = want.Limit
-			found, _, deeper, err = d.leaseFirst(ctx, q, by, full, tokens, max(scan, part+1), part, want)
-			if err != nil {
-				return nil, err
-			}
-		}
-		if len(found) > 0 {
-			return found, nil
-		}
-		shards = deeper
-	}
-	return nil, nil
-}
-
-// leaseFirst returns the due messages among the first scan rows of shards. full are the shards that returned part messages, and
-// deeper are the shards that have more rows to scan.
-func (d *DB) leaseFirst(
-	ctx context.Context, q engine.Queryer, by *engine.Hold, shards []int, tokens map[int]int64, scan, part int, want outbox.Want,
-) (msgs []outbox.Leased, full, deeper []int, err error) {
-	var of, with, scans, parts array
-	for _, shard := range shards {
-		of.add(int64(shard))
-		with.add(tokens[shard])
-		scans.add(int64(scan))
-		parts.add(int64(part))
-	}
-	bytes := int64(want.Bytes)
-	if bytes == 0 {
-		bytes = math.MaxInt64
-	}
-	room := engine.NewRoom(want)
-	per := make(map[int]int)
-	err = engine.Query(ctx, q, d.box.relay.Lease, uuid(by.Owner), of.String(), with.String(), scans.String(), want.Limit, bytes, parts.String()).Each(func(rows *sql.Rows) error {
-		var m outbox.Leased
-		var n int
-		var held bool
-		var key []byte
-		var headers sql.NullString
-		var at engine.Instant
-		if err := rows.Scan(&m.Shard, &m.Token, &n, &held, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &at, &m.Attempts); err != nil {
-			return err
-		}
-		if n == scan {
-			deeper = append(deeper, m.Shard)
-		}
-		if held || room.Full || !room.Take(len(key)+len(m.Payload)+len(headers.String)) {
-			return nil
-		}
-		if per[m.Shard]++; per[m.Shard] == part {
-			full = append(full, m.Shard)
-		}
-		m.Key, m.Enqueued = string(key), at.Time
-		m.Headers, m.Unreadable = engine.DecodeHeaders(headers.String)
-		msgs = append(msgs, m)
-		return nil
-	})
-	return msgs, full, deeper, err
 }
 
 const (

@@ -10,12 +10,55 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-func (d *DB) NeedsMaintenance(ctx context.Context, shards []int) (behind []int, forget bool, err error) {
+// NeedsMaintenance also calls tendMarks.
+func (d *DB) NeedsMaintenance(ctx context.Context, by *engine.Hold, held map[int]int64) (behind []int, forget bool, err error) {
+	shards := slices.Sorted(maps.Keys(held))
+	if err := d.tendMarks(ctx, by, shards, held); err != nil {
+		return nil, false, err
+	}
 	if err := d.cfg.DB.QueryRowContext(ctx, d.box.look.NeedsMaintenance, d.keepSent()).Scan(&forget); err != nil {
 		return nil, false, err
 	}
-	behind, err = engine.ReadShards(engine.Query(ctx, d.cfg.DB, d.box.relay.Behind, numbers(shards)))
+	behind, err = engine.ReadShards(engine.Query(ctx, d.cfg.DB, d.box.relay.Behind, arrayOf(shards)))
 	return behind, forget, err
+}
+
+// tendMarks moves the watermark, and searches some of shards for messages below the lows of by.Marks.
+func (d *DB) tendMarks(ctx context.Context, by *engine.Hold, shards []int, tokens map[int]int64) error {
+	c := by.Marks.NextCheck(columnsOfShards(shards, tokens))
+	move := by.Marks.Behind() && by.Sequence.TryLock() // otherwise a Lease moves it
+	if move {
+		defer by.Sequence.Unlock()
+		by.Marks.Moving()
+	}
+	if !move && len(c.Shards) == 0 {
+		return nil
+	}
+	var below []int16
+	err := d.Reading(ctx, func(ctx context.Context, q engine.Queryer) error {
+		if move {
+			var last, server int64
+			if err := q.QueryRowContext(ctx, d.box.relay.Last).Scan(&last, &server); err != nil {
+				return err
+			}
+			if err := d.moveTo(ctx, q, by, server, last); err != nil {
+				return err
+			}
+		}
+		if len(c.Shards) == 0 {
+			return nil
+		}
+		return engine.Query(ctx, q, d.box.relay.Below, uuid(by.Owner), arrayOf(c.Shards), arrayOf(c.Lows), arrayOf(c.Returned)).Each(func(rows *sql.Rows) error {
+			var n int16
+			err := rows.Scan(&n)
+			below = append(below, n)
+			return err
+		})
+	})
+	if err == nil {
+		by.Marks.Checked(ctx, c, below)
+	}
+	return err
 }
 
 // keepSent returns Config.KeepSent in seconds.
@@ -26,7 +69,7 @@ func (d *DB) Follow(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 		return err
 	}
 	shards := slices.Collect(maps.Keys(tokens))
-	_, err := tx.ExecContext(ctx, d.box.relay.Follow, numbers(shards), engine.FollowAtOnce, engine.FollowAtOnce)
+	_, err := tx.ExecContext(ctx, d.box.relay.Follow, arrayOf(shards), engine.FollowAtOnce, engine.FollowAtOnce)
 	return err
 }
 
@@ -166,7 +209,7 @@ func (d *DB) release(
 
 func (d *DB) Rescue(ctx context.Context, run engine.Run, shards []int) error {
 	stranded := make(map[int]map[string]struct{})
-	err := engine.Query(ctx, d.cfg.DB, d.box.relay.Stranded, numbers(shards), releaseAtOnce).Each(func(rows *sql.Rows) error {
+	err := engine.Query(ctx, d.cfg.DB, d.box.relay.Stranded, arrayOf(shards), releaseAtOnce).Each(func(rows *sql.Rows) error {
 		var shard int
 		var key []byte
 		err := rows.Scan(&shard, &key)

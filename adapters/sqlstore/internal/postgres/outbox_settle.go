@@ -78,7 +78,7 @@ func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 			deferred.shards.String(), deferred.seqs.String(), deferred.attempts.String(), deferred.causes.String(), deferred.delays.String(),
 		}},
 		{deferred.n, box.HoldDeferred, []any{deferred.shards.String(), deferred.seqs.String(), deferred.delays.String()}},
-		{len(do.Follow), box.Follow, []any{numbers(do.Follow), engine.FollowAtOnce, engine.FollowAtOnce}},
+		{len(do.Follow), box.Follow, []any{arrayOf(do.Follow), engine.FollowAtOnce, engine.FollowAtOnce}},
 	} {
 		if step.n == 0 {
 			continue

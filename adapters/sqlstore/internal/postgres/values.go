@@ -102,3 +102,12 @@ func (a *array) add(v any) {
 }
 
 func (a *array) String() string { return "{" + string(a.b) + "}" }
+
+// arrayOf returns numbers in PostgreSQL's array syntax.
+func arrayOf[N int | int16 | int64](numbers []N) string {
+	var a array
+	for _, n := range numbers {
+		a.add(int64(n))
+	}
+	return a.String()
+}

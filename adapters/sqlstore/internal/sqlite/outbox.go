@@ -142,7 +142,7 @@ func (d *DB) Reading(ctx context.Context, f func(context.Context, engine.Queryer
 	return d.RetryBusy(ctx, func() error { return f(ctx, d.cfg.DB) })
 }
 
-func (d *DB) Leasable(ctx context.Context, q engine.Queryer, by *engine.Hold) (engine.Leasable, error) {
+func (d *DB) Leasable(ctx context.Context, q engine.Queryer, by *engine.Hold, _ map[int]int64) (engine.Leasable, error) {
 	return engine.ReadLeasable(engine.Query(ctx, q, d.box.Look, by.Owner[:]))
 }
 

@@ -109,11 +109,11 @@ func (d *DB) Follow(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 	return d.followIn(ctx, tx, shards)
 }
 
-func (d *DB) NeedsMaintenance(ctx context.Context, shards []int) (behind []int, forget bool, err error) {
+func (d *DB) NeedsMaintenance(ctx context.Context, _ *engine.Hold, held map[int]int64) (behind []int, forget bool, err error) {
 	if err := d.cfg.DB.QueryRowContext(ctx, d.box.NeedsMaintenance, engine.CeilMicros(d.cfg.KeepSent)).Scan(&forget); err != nil {
 		return nil, false, err
 	}
-	behind, err = engine.ReadShards(engine.Query(ctx, d.cfg.DB, d.box.Behind, engine.JSON(shards)))
+	behind, err = engine.ReadShards(engine.Query(ctx, d.cfg.DB, d.box.Behind, engine.JSON(slices.Collect(maps.Keys(held)))))
 	return behind, forget, err
 }
 

@@ -1,0 +1,34 @@
+// Package watermark remembers where a relay on PostgreSQL begins to read the messages of a shard: behind the rows of messages that were
+// published and deleted. Without it, while another transaction is held open and keeps the dead versions of deleted rows, each poll
+// would read all of them.
+//
+// # The rule
+//
+// A session has one watermark for the sequence, and for each shard a low, where a poll of that shard begins. A low never passes the watermark:
+//
+//	watermark  every message with a seq up to it is visible now, or will never be committed
+//	low        the shard has no message with a smaller seq; at most the seq of its first message, and at most the watermark + 1
+//
+// The watermark moves in three steps: read the last seq of the sequence, then read which transactions hold a lock on the table of messages, and
+// wait until all of these have ended. An INSERT takes that lock before it takes its seq, and keeps it until its transaction has ended.
+// So a transaction without the lock either has not taken its seq yet, which is then greater, or has committed and is visible to later
+// polls. Nothing waits for snapshots, or for transactions that do not write to the outbox.
+//
+// # Messages that appear below a low
+//
+// A message that a low passed would never be published. These are all the ways to get one:
+//
+//	a transaction that commits late     the watermark waits for it, also when it is prepared for two-phase commit
+//	Unpark, and the release of what     they count the return of messages in txonce_shards.returned, in their transaction; the statement of
+//	waits behind a parked message       the poll compares that with the count for which the low holds, and otherwise begins at the first row
+//	a retry that comes due              the row never left; a poll returns the first row of a shard even if it waits, and the low is at most there
+//	a delayed message                   it gets a new seq when it becomes due
+//	another relay had the shard         a low holds for one token of the shard, and each relay that takes the shard gets a new token
+//	a poll that began earlier           it raises a low only with the watermark from before its statement was sent
+//	a failover or a restored backup     the sequence is lower than before, or the server was started at another time: all lows are dropped,
+//	                                    and polls that run at that time raise none
+//	a person who resets the sequence,   Check finds rows below a low: all lows are dropped. Until then, which takes half a minute
+//	or inserts an old seq               with 64 shards, such a message waits
+//
+// The lows are in memory only: after a crash a relay begins at the first row.
+package watermark
