@@ -104,3 +104,7 @@ func (d destination) String() string {
 	}
 	return fmt.Sprintf("exchange %q with routing key %q", d.exchange, d.key)
 }
+
+// HeaderKey is the header with a message's ordering key, because AMQP has no property for that. A Publisher sets it unless the key is
+// empty; a Subscriber reads it. It is a string, or bytes if the key is not UTF-8.
+const HeaderKey = "txonce-key"

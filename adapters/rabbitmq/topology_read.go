@@ -104,7 +104,7 @@ func (c SubscriberConfig) checkSpec(conn Connection, version string) (_ Subscrib
 		return c, read, fatalError{errors.New("the queue was declared without x-single-active-consumer, which Ordered requires: two processes that receive " +
 			"from one queue keep no order; create it with that argument")}
 	}
-	if err := errors.Join(c.checkLimit(version), c.checkExpiry(), c.checkWindow()); err != nil {
+	if err := c.checkDangers(version); err != nil {
 		return c, read, fatalError{err}
 	}
 	return c, read, nil

@@ -155,7 +155,7 @@ var brokerMutations = []mutation{
 		`time.Since(hungUpSince) < refusedAfter {`, `time.Since(hungUpSince) < 0 {`,
 	}),
 	elsewhere("rabbitmq: a queue whose limits drop messages is refused", "adapters/rabbitmq/subscriber_config.go", "TestSubscriberConfig", edit{
-		`c.checkLimit(""); err != nil`, `c.checkLimit(""); false`,
+		`c.checkDangers(""); err != nil`, `c.checkDangers(""); false`,
 	}),
 	elsewhere("rabbitmq: the prefetch limit is set", "adapters/rabbitmq/subscriber_session.go", "TestPrefetch", edit{
 		`s.ch.Qos(r.cfg.Prefetch, 0, false)`, `s.ch.Qos(0, 0, false)`,
